@@ -1,0 +1,16 @@
+//! The one error type of this crate.
+
+/// Why bits could not be read or a frame could not be built.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The payload ended inside a syntax element.
+    #[error("the data ends at bit {bit} inside a syntax element")]
+    EndOfData { bit: u64 },
+    /// An Exp-Golomb code longer than 32 bits of prefix.
+    #[error("Exp-Golomb code at bit {bit} is longer than any valid code")]
+    BadExpGolomb { bit: u64 },
+    /// A frame whose dimensions, depth or sample count do not agree.
+    #[error("frame: {what}")]
+    BadFrame { what: String },
+}

@@ -1,0 +1,15 @@
+//! Bits and frames: what every codec of Trinity shares.
+//!
+//! Bit reader and writer, Exp-Golomb codes, NAL units and Annex B, and
+//! [`Frame`], the only thing a video codec sees. Knows no standard's syntax:
+//! whatever H.264 and H.265 do differently lives in their own crates.
+#![forbid(unsafe_code)]
+
+mod bits;
+mod error;
+mod frame;
+pub mod nal;
+
+pub use bits::{BitReader, BitWriter};
+pub use error::Error;
+pub use frame::{Chroma, Frame, Plane};

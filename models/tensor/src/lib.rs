@@ -1,0 +1,14 @@
+//! Tensors: files, number formats, and the codecs that shrink them.
+//!
+//! Knows values, shapes and what a tensor is for; knows nothing of clusters.
+#![forbid(unsafe_code)]
+
+mod class;
+mod dtype;
+mod error;
+mod tensor;
+
+pub use class::Class;
+pub use dtype::Dtype;
+pub use error::Error;
+pub use tensor::Tensor;

@@ -1,0 +1,104 @@
+//! A tensor in memory: a name, a class, a shape, and bytes in a number format.
+
+use crate::{Class, Dtype, Error};
+
+/// A whole tensor in memory, row-major, bytes little-endian in `dtype`.
+///
+/// Bytes rather than floats, so that lossless codecs and file round trips are
+/// exact to the bit, NaN payloads included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tensor {
+    name: String,
+    class: Class,
+    dtype: Dtype,
+    shape: Vec<usize>,
+    data: Vec<u8>,
+}
+
+impl Tensor {
+    /// A tensor out of its bytes; an error where shape × dtype ≠ bytes.
+    pub fn new(
+        name: impl Into<String>,
+        class: Class,
+        dtype: Dtype,
+        shape: Vec<usize>,
+        data: Vec<u8>,
+    ) -> Result<Self, Error> {
+        let name = name.into();
+        let expected =
+            shape.iter().try_fold(dtype.bytes() as u64, |product, &dim| product.checked_mul(dim as u64));
+        if expected != Some(data.len() as u64) {
+            return Err(Error::SizeMismatch {
+                name,
+                shape,
+                dtype,
+                expected: expected.map_or("more than 2^64".into(), |bytes| bytes.to_string()),
+                found: data.len() as u64,
+            });
+        }
+        Ok(Self { name, class, dtype, shape, data })
+    }
+
+    /// The tensor's name in its file.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the tensor is for.
+    pub fn class(&self) -> Class {
+        self.class
+    }
+
+    /// The number format of [`Tensor::data`].
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Dimensions, outermost first; empty for a scalar.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Little-endian bytes.
+    pub fn data(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// Values in the tensor.
+    pub fn len(&self) -> usize {
+        self.data.len() / self.dtype.bytes()
+    }
+
+    /// True when a dimension is zero.
+    pub fn is_empty(&self) -> bool {
+        self.data.is_empty()
+    }
+
+    /// The tensor as a matrix: the last dimension is a row's length, all
+    /// others together count rows. A scalar is 1 × 1.
+    pub fn matrix(&self) -> (usize, usize) {
+        match self.shape.split_last() {
+            Some((&cols, outer)) => (outer.iter().product(), cols),
+            None => (1, 1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shape_that_lies_is_an_error() {
+        let tensor = |shape: Vec<usize>| Tensor::new("t", Class::Other, Dtype::F32, shape, vec![0; 24]);
+        assert!(tensor(vec![2, 3]).is_ok());
+        assert!(tensor(vec![2, 4]).is_err());
+        assert!(tensor(vec![1 << 40, 1 << 40]).is_err());
+    }
+
+    #[test]
+    fn matrix_folds_outer_dimensions() {
+        let tensor = Tensor::new("t", Class::Other, Dtype::U8, vec![2, 3, 4], vec![0; 24]).unwrap();
+        assert_eq!(tensor.matrix(), (6, 4));
+    }
+}
