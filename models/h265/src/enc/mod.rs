@@ -1,0 +1,1 @@
+//! The encoder: search, rate control and writing of all-intra streams.

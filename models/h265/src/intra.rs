@@ -1,0 +1,1 @@
+//! Intra prediction (H.265 clause 8.4.4.2).

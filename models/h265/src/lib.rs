@@ -1,0 +1,17 @@
+//! H.265 intra coding, bit-exact: a decoder and an encoder.
+//!
+//! Every stage is a function of its own that can be called, costed and
+//! replaced alone: prediction ([`intra`]), transform ([`transform`]),
+//! quantization ([`quant`]), loop filters ([`deblock`], [`sao`]). They see
+//! samples and coefficients, never bits. Names follow ITU-T H.265.
+#![deny(unsafe_code)]
+
+pub mod deblock;
+pub mod enc;
+mod error;
+pub mod intra;
+pub mod quant;
+pub mod sao;
+pub mod transform;
+
+pub use error::Error;

@@ -1,0 +1,1 @@
+//! Scaling and quantization (H.265 clause 8.6.3).
