@@ -1,4 +1,76 @@
-//! The command `trinity`: arguments, progress, tables, reports. No arithmetic of its own.
+//! The command `trinity`: arguments, progress, tables, reports.
+//!
+//! No arithmetic of its own: a command reads its arguments, calls a library,
+//! and shows what came back. Each command is one module under [`cmd`].
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod cmd;
+#[allow(dead_code)]
+mod context;
+#[allow(dead_code)]
+mod failure;
+#[allow(dead_code)]
+mod output;
+#[allow(dead_code)]
+mod report;
+#[allow(dead_code)]
+mod table;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use context::{Context, GlobalArgs};
+use std::process::ExitCode;
+
+const AFTER_HELP: &str = "\
+Exit codes:
+  0  the command did what was asked
+  1  the run failed: a check did not hold, a device or a file system gave up
+  2  the input is wrong: arguments, configuration or data files
+
+Colours appear on a terminal only, and never when NO_COLOR is set.";
+
+/// From a captured tensor to a cluster-level answer: what a codec does to real
+/// tensors, what it costs in silicon, and what that does to a GPU cluster.
+#[derive(Debug, Parser)]
+#[command(name = "trinity", version, max_term_width = 100, after_help = AFTER_HELP)]
+struct Cli {
+    #[command(flatten)]
+    global: GlobalArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// One variant a command; the order is the order of `trinity --help`.
+#[derive(Debug, Subcommand)]
+enum Command {
+    Completions(cmd::completions::Args),
+    Man(cmd::man::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let ctx = match Context::new(&cli.global) {
+        Ok(ctx) => ctx,
+        Err(failure) => return failure.report(false),
+    };
+    let outcome = match &cli.command {
+        Command::Completions(args) => cmd::completions::run(args, &ctx),
+        Command::Man(args) => cmd::man::run(args, &ctx),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(ctx.colour_stderr),
+    }
+}
+
+/// The whole argument tree, for the commands that print it.
+fn tree() -> clap::Command {
+    Cli::command()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_argument_tree_is_sound() {
+        super::tree().debug_assert();
+    }
+}

@@ -1,0 +1,7 @@
+//! One module a command, named as the user types it.
+//!
+//! Each has `Args` (its arguments, with help that teaches by example) and
+//! `run(&Args, &Context) -> Result<(), Failure>`.
+
+pub mod completions;
+pub mod man;

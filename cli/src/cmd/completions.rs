@@ -1,0 +1,20 @@
+//! `trinity completions`: a script that teaches a shell the arguments.
+
+use crate::{context::Context, failure::Failure, tree};
+use clap_complete::Shell;
+
+/// Print a completion script for a shell
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  trinity completions bash > ~/.local/share/bash-completion/completions/trinity")]
+pub struct Args {
+    /// The shell to write for
+    shell: Shell,
+}
+
+pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut tree(), "trinity", &mut script);
+    ctx.print_bytes(&script)
+}

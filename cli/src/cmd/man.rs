@@ -1,0 +1,42 @@
+//! `trinity man`: manual pages, written from the same tree as `--help`.
+
+use crate::{context::Context, failure::Failure, output, tree};
+use clap_mangen::Man;
+use std::path::{Path, PathBuf};
+
+/// Print the manual page, or write one page a command
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  trinity man | man -l -
+  trinity man --out ~/.local/share/man/man1")]
+pub struct Args {
+    /// Write trinity.1 and one page for each command into this folder
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
+    let mut root = tree();
+    root.build();
+    match &args.out {
+        None => ctx.print_bytes(&page(&root)?),
+        Some(folder) => write_pages(&root, "trinity", folder),
+    }
+}
+
+fn page(command: &clap::Command) -> Result<Vec<u8>, Failure> {
+    let mut roff = Vec::new();
+    Man::new(command.clone()).render(&mut roff).map_err(Failure::run)?;
+    Ok(roff)
+}
+
+/// Pages are named as git names its own: `trinity-config-show.1`.
+fn write_pages(command: &clap::Command, name: &str, folder: &Path) -> Result<(), Failure> {
+    let page_name = name.to_string();
+    output::write(&folder.join(format!("{name}.1")), &page(&command.clone().name(page_name))?)?;
+    for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+        write_pages(sub, &format!("{name}-{}", sub.get_name()), folder)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! One self-contained `report.html`: prose, tables and Vega-Lite charts.
+//!
+//! The libraries are inlined, so that a report opens offline from `file://`,
+//! in ten years as well as today; a content-security policy in the page forbids
+//! it any network access. Knows nothing of what the numbers mean.
+//!
+//! ```text
+//! let mut report = Report::new("Codecs on sample.safetensors");
+//! report.paragraph("Bits per value against error.").table("Results", ["codec", "bits"], rows);
+//! report.chart("Rate–distortion", json!({ "data": { "values": points }, "mark": "line", … }));
+//! report.write(&out.join("report.html"))?;
+//! ```
+
+use crate::{failure::Failure, output};
+use serde_json::{Value, json};
+use std::{fmt::Write, path::Path};
+
+const STYLE: &str = include_str!("report/style.css");
+const VEGA: &str = include_str!("../assets/vega.min.js");
+const VEGA_LITE: &str = include_str!("../assets/vega-lite.min.js");
+const VEGA_EMBED: &str = include_str!("../assets/vega-embed.min.js");
+const DRAW: &str = include_str!("report/draw.js");
+
+/// Vega compiles expressions with `new Function`, hence `unsafe-eval`; nothing
+/// may be fetched from anywhere.
+const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; \
+                      style-src 'unsafe-inline'; img-src data: blob:";
+
+/// A page under construction; everything appears in the order it was added.
+#[derive(Debug, Clone)]
+pub struct Report {
+    title: String,
+    body: String,
+    charts: Vec<Value>,
+}
+
+impl Report {
+    /// An empty report.
+    pub fn new(title: impl Into<String>) -> Self {
+        Self { title: title.into(), body: String::new(), charts: Vec::new() }
+    }
+
+    /// Starts a section.
+    pub fn heading(&mut self, text: impl AsRef<str>) -> &mut Self {
+        self.element("h2", text.as_ref())
+    }
+
+    /// Adds a paragraph of plain text.
+    pub fn paragraph(&mut self, text: impl AsRef<str>) -> &mut Self {
+        self.element("p", text.as_ref())
+    }
+
+    /// Adds a table; columns of numbers line up at the right.
+    pub fn table<H: AsRef<str>, R: IntoIterator<Item = C>, C: AsRef<str>>(
+        &mut self,
+        caption: impl AsRef<str>,
+        headers: impl IntoIterator<Item = H>,
+        rows: impl IntoIterator<Item = R>,
+    ) -> &mut Self {
+        let head: String =
+            headers.into_iter().map(|header| format!("<th>{}</th>", escape(header.as_ref()))).collect();
+        let body: String = rows.into_iter().map(|row| format!("<tr>{}</tr>\n", cells(row))).collect();
+        self.body += &format!(
+            "<figure class=\"table\"><figcaption>{}</figcaption>\n<table><thead><tr>{head}</tr></thead>\n\
+             <tbody>\n{body}</tbody></table></figure>\n",
+            escape(caption.as_ref()),
+        );
+        self
+    }
+
+    /// Adds a chart from a Vega-Lite specification. The schema, a width that
+    /// follows the page and a common look are filled in where it says nothing.
+    pub fn chart(&mut self, caption: impl AsRef<str>, mut spec: Value) -> &mut Self {
+        if let Some(fields) = spec.as_object_mut() {
+            let composed = ["facet", "hconcat", "vconcat", "concat", "repeat"];
+            let encodes_facets = fields.get("encoding").is_some_and(|encoding| {
+                ["row", "column", "facet"].iter().any(|channel| encoding.get(channel).is_some())
+            });
+            // Vega-Lite lets only single and layered views follow their container.
+            if !encodes_facets && !composed.iter().any(|key| fields.contains_key(*key)) {
+                fields.entry("width").or_insert_with(|| json!("container"));
+                fields.entry("height").or_insert_with(|| json!(320));
+            }
+            fields
+                .entry("$schema")
+                .or_insert_with(|| json!("https://vega.github.io/schema/vega-lite/v5.json"));
+        }
+        self.body += &format!(
+            "<figure class=\"chart\"><figcaption>{}</figcaption><div id=\"chart-{}\"></div></figure>\n",
+            escape(caption.as_ref()),
+            self.charts.len(),
+        );
+        self.charts.push(spec);
+        self
+    }
+
+    /// Adds a static picture, given as an SVG element.
+    pub fn svg(&mut self, caption: impl AsRef<str>, svg: &str) -> &mut Self {
+        self.body += &format!(
+            "<figure class=\"picture\"><figcaption>{}</figcaption>{svg}</figure>\n",
+            escape(caption.as_ref())
+        );
+        self
+    }
+
+    /// The whole page.
+    pub fn html(&self) -> String {
+        let title = escape(&self.title);
+        let mut page = format!(
+            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+             <link rel=\"icon\" href=\"data:,\">\n\
+             <title>{title}</title>\n<style>\n{STYLE}</style></head>\n<body><main>\n<h1>{title}</h1>\n{}</main>\n",
+            self.body
+        );
+        if !self.charts.is_empty() {
+            // `<` only occurs inside JSON strings; escaped, no spec can close the script element.
+            let specs = Value::from(self.charts.clone()).to_string().replace('<', "\\u003c");
+            for script in [VEGA, VEGA_LITE, VEGA_EMBED, &format!("const specs = {specs};\n{DRAW}")] {
+                let _ = writeln!(page, "<script>\n{script}</script>");
+            }
+        }
+        page.push_str("</body></html>\n");
+        page
+    }
+
+    /// Writes the page, whole or not at all.
+    pub fn write(&self, path: &Path) -> Result<(), Failure> {
+        output::write(path, self.html().as_bytes())
+    }
+
+    fn element(&mut self, tag: &str, text: &str) -> &mut Self {
+        self.body += &format!("<{tag}>{}</{tag}>\n", escape(text));
+        self
+    }
+}
+
+fn cells<C: AsRef<str>>(row: impl IntoIterator<Item = C>) -> String {
+    row.into_iter()
+        .map(|cell| {
+            let cell = cell.as_ref();
+            let class = if crate::table::is_number(cell) { " class=\"number\"" } else { "" };
+            format!("<td{class}>{}</td>", escape(cell))
+        })
+        .collect()
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests;
