@@ -1,11 +1,13 @@
 //! Bits and frames: what every codec of Trinity shares.
 //!
-//! Bit reader and writer, Exp-Golomb codes, NAL units and Annex B, and
+//! Bit reader and writer, Exp-Golomb codes, the arithmetic engine of both
+//! standards ([`cabac`]), NAL units and Annex B, and
 //! [`Frame`], the only thing a video codec sees. Knows no standard's syntax:
 //! whatever H.264 and H.265 do differently lives in their own crates.
 #![forbid(unsafe_code)]
 
 mod bits;
+pub mod cabac;
 mod error;
 mod frame;
 pub mod nal;
