@@ -6,6 +6,7 @@
 //! samples and coefficients, never bits. Names follow ITU-T H.265.
 #![deny(unsafe_code)]
 
+pub mod contexts;
 pub mod deblock;
 pub mod enc;
 mod error;
