@@ -1,0 +1,232 @@
+//! Collectives in closed form: ring, halving-doubling, double tree, direct,
+//! on rings, switches and fully connected groups, raw or compressed.
+//!
+//! Sizes are in tensor values; a [`Channel`] says how many bits each is and
+//! what the codec adds. The forms for one uncompressed chunk are those that
+//! ASTRA-sim's analytical backends compute, so they can be held against it.
+
+use crate::compression::{Channel, Reduction};
+
+/// How ranks are wired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topology {
+    /// Each rank has one link to each of two neighbours.
+    Ring,
+    /// Each rank has one link to a switch.
+    Switch,
+    /// Each pair has a link of its own.
+    FullyConnected,
+}
+
+/// How an all-reduce is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    Ring,
+    HalvingDoubling,
+    DoubleTree,
+    /// Everyone to everyone, in one step each for scatter and gather.
+    Direct,
+    /// The faster of ring and double tree at this size, as NCCL chooses.
+    Best,
+}
+
+/// What happens when messages meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switching {
+    /// Switches forward while receiving; messages on one link share it.
+    CutThrough,
+    /// Each hop receives the whole message first; messages on one link queue
+    /// (ASTRA-sim's congestion-aware backend).
+    StoreAndForward,
+    /// Every message has the network to itself (ASTRA-sim's congestion-unaware
+    /// backend): optimistic for direct exchanges.
+    Uncontended,
+}
+
+/// One rank's view of the wires of its group.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Link {
+    /// One direction of one link.
+    pub bytes_per_s: f64,
+    /// Latency of one hop.
+    pub latency_s: f64,
+    pub topology: Topology,
+    pub switching: Switching,
+    pub all_reduce: Algorithm,
+    pub energy_j_per_bit: f64,
+}
+
+impl Link {
+    /// Hops between ranks `distance` apart in a group of `ranks`.
+    fn hops(&self, distance: u32, ranks: u32) -> f64 {
+        match self.topology {
+            Topology::Ring => f64::from(distance.min(ranks - distance).max(1)),
+            Topology::Switch => 2.0,
+            Topology::FullyConnected => 1.0,
+        }
+    }
+
+    /// Times a message occupies a link on its way over `hops`.
+    fn serializations(&self, hops: f64) -> f64 {
+        match self.switching {
+            Switching::StoreAndForward => hops,
+            Switching::CutThrough | Switching::Uncontended => 1.0,
+        }
+    }
+
+    /// How many times longer than one message a rank's link is busy when each
+    /// of `ranks` sends one message to every other.
+    fn direct_load(&self, ranks: u32) -> f64 {
+        let peers = f64::from(ranks - 1);
+        match (self.switching, self.topology) {
+            (Switching::Uncontended, _) | (_, Topology::FullyConnected) => 1.0,
+            (Switching::CutThrough, Topology::Switch) => peers,
+            // The last message still has to leave the switch.
+            (Switching::StoreAndForward, Topology::Switch) => peers + 1.0,
+            // Shortest paths: the sum of distances, over two directions.
+            (_, Topology::Ring) => {
+                let half = ranks / 2;
+                let sum = if ranks.is_multiple_of(2) { half * half } else { half * (half + 1) };
+                (f64::from(sum) / 2.0).max(1.0)
+            }
+        }
+    }
+}
+
+/// All ranks end with the sum of `values` from each.
+pub fn all_reduce(channel: &Channel, ranks: u32, values: f64) -> f64 {
+    all_reduce_by(channel, channel.link.all_reduce, ranks, values)
+}
+
+/// [`all_reduce`] with the algorithm named.
+pub fn all_reduce_by(channel: &Channel, algorithm: Algorithm, ranks: u32, values: f64) -> f64 {
+    if ranks < 2 {
+        return 0.0;
+    }
+    match algorithm {
+        Algorithm::Ring => {
+            ring_reduce_scatter(channel, ranks, values) + ring_all_gather(channel, ranks, values)
+        }
+        Algorithm::HalvingDoubling => halving_doubling(channel, ranks, values),
+        Algorithm::DoubleTree => double_tree(channel, ranks, values),
+        Algorithm::Direct => direct_exchange(channel, ranks, values) + direct_gather(channel, ranks, values),
+        Algorithm::Best => {
+            all_reduce_by(channel, Algorithm::Ring, ranks, values).min(double_tree(channel, ranks, values))
+        }
+    }
+}
+
+/// Each rank ends with its share of the sum.
+pub fn reduce_scatter(channel: &Channel, ranks: u32, values: f64) -> f64 {
+    match (ranks, channel.link.all_reduce) {
+        (0 | 1, _) => 0.0,
+        (_, Algorithm::Direct) => direct_exchange(channel, ranks, values),
+        _ => ring_reduce_scatter(channel, ranks, values),
+    }
+}
+
+/// Each rank starts with its share of `values` and ends with all.
+pub fn all_gather(channel: &Channel, ranks: u32, values: f64) -> f64 {
+    match (ranks, channel.link.all_reduce) {
+        (0 | 1, _) => 0.0,
+        (_, Algorithm::Direct) => direct_gather(channel, ranks, values),
+        _ => ring_all_gather(channel, ranks, values),
+    }
+}
+
+/// Each rank has `values`, an equal piece of them for every rank.
+pub fn all_to_all(channel: &Channel, ranks: u32, values: f64) -> f64 {
+    if ranks < 2 { 0.0 } else { direct_exchange(channel, ranks, values) }
+}
+
+/// One rank sends `values` to its neighbour.
+pub fn send_recv(channel: &Channel, values: f64) -> f64 {
+    if values <= 0.0 {
+        return 0.0;
+    }
+    let hops = channel.link.hops(1, 2);
+    let mut stages = channel.stages(values);
+    stages.wire_s *= channel.link.serializations(hops);
+    hops * channel.link.latency_s + channel.codec_latency_s + stages.pipelined_s()
+}
+
+/// n − 1 steps; with a codec, decode–add–encode at each, or one exchange in
+/// which every rank collects the pieces of its shard.
+fn ring_reduce_scatter(channel: &Channel, ranks: u32, values: f64) -> f64 {
+    if channel.is_coded() && channel.reduction == Reduction::Gather {
+        return direct_exchange(channel, ranks, values);
+    }
+    let hops = channel.link.hops(1, ranks);
+    let mut stages = channel.stages(values / f64::from(ranks));
+    stages.wire_s *= channel.link.serializations(hops);
+    f64::from(ranks - 1) * (hops * channel.link.latency_s + channel.codec_latency_s + stages.pipelined_s())
+}
+
+/// n − 1 steps; with a codec, each piece is encoded once and forwarded as is.
+fn ring_all_gather(channel: &Channel, ranks: u32, values: f64) -> f64 {
+    let hops = channel.link.hops(1, ranks);
+    let mut stages = channel.stages(values / f64::from(ranks));
+    stages.wire_s *= channel.link.serializations(hops);
+    f64::from(ranks - 1) * hops * channel.link.latency_s
+        + channel.codec_latency_s
+        + stages.pipelined_s()
+        + f64::from(ranks - 2) * stages.forwarded_s()
+}
+
+fn halving_doubling(channel: &Channel, ranks: u32, values: f64) -> f64 {
+    let steps = ranks.next_power_of_two().trailing_zeros();
+    let mut total = 0.0;
+    for i in 0..steps {
+        let distance = 1 << i;
+        let hops = channel.link.hops(distance, ranks);
+        let mut stages = channel.stages(values / f64::from(2u32 << i));
+        stages.wire_s *= channel.link.serializations(hops);
+        total += 2.0 * (hops * channel.link.latency_s + channel.codec_latency_s) + 2.0 * stages.pipelined_s();
+    }
+    // Ranks beyond the power of two fold in before and out after.
+    if ranks.is_power_of_two() { total } else { total + 2.0 * send_recv(channel, values) }
+}
+
+/// Two trees, each with half the values, up and down. Real hardware pipelines
+/// chunks through the levels; the one-chunk form pays the full size at each.
+fn double_tree(channel: &Channel, ranks: u32, values: f64) -> f64 {
+    let levels = f64::from(ranks.next_power_of_two().trailing_zeros());
+    let hops = channel.link.hops(1, ranks);
+    let latency_s = 2.0 * levels * (hops * channel.link.latency_s + channel.codec_latency_s);
+    let mut stages = channel.stages(values);
+    stages.wire_s *= channel.link.serializations(hops);
+    match channel.link.switching {
+        Switching::CutThrough => latency_s + 2.0 * stages.pipelined_s(),
+        Switching::StoreAndForward | Switching::Uncontended => {
+            latency_s + 2.0 * levels * stages.pipelined_s()
+        }
+    }
+}
+
+/// Every rank sends a different piece to every other: the first half of a
+/// direct all-reduce, and an all-to-all.
+fn direct_exchange(channel: &Channel, ranks: u32, values: f64) -> f64 {
+    let hops = channel.link.hops(ranks / 2, ranks);
+    let pieces = f64::from(ranks - 1);
+    let mut stages = channel.stages(values / f64::from(ranks));
+    stages.wire_s *= channel.link.direct_load(ranks);
+    stages.encode_s *= pieces;
+    stages.decode_s *= pieces;
+    stages.chunks *= pieces;
+    hops * channel.link.latency_s + channel.codec_latency_s + stages.pipelined_s()
+}
+
+/// Every rank sends the same piece to every other: encoded once.
+fn direct_gather(channel: &Channel, ranks: u32, values: f64) -> f64 {
+    let hops = channel.link.hops(ranks / 2, ranks);
+    let pieces = f64::from(ranks - 1);
+    let mut stages = channel.stages(values / f64::from(ranks));
+    stages.wire_s *= channel.link.direct_load(ranks);
+    stages.decode_s *= pieces;
+    hops * channel.link.latency_s + channel.codec_latency_s + stages.pipelined_s()
+}
+
+/// Bits one rank puts on the wire in a reduce-scatter or an all-gather.
+pub fn bits_sent_per_pass(channel: &Channel, ranks: u32, values: f64) -> f64 {
+    if ranks < 2 { 0.0 } else { values * channel.wire_bits * f64::from(ranks - 1) / f64::from(ranks) }
+}

@@ -1,0 +1,302 @@
+//! Time of one layer on one GPU: a roofline per operation, with efficiency
+//! curves as data and a floor below which no kernel goes.
+//!
+//! Knows FLOPs, bytes and one GPU; knows nothing of the network or of the
+//! order in which micro-batches run.
+
+use crate::hardware::Cluster;
+use crate::job::{AttentionKernel, Job, Math, Phase, Recompute};
+use crate::llm::{Attention, Moe};
+
+/// Time and work of one pass over some layers on one GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Work {
+    pub time_s: f64,
+    /// Arithmetic of the matrix units.
+    pub flops: f64,
+    /// Traffic to GPU memory.
+    pub bytes: f64,
+}
+
+impl Work {
+    /// The same work `factor` times over.
+    pub fn times(self, factor: f64) -> Self {
+        Self { time_s: self.time_s * factor, flops: self.flops * factor, bytes: self.bytes * factor }
+    }
+}
+
+impl std::ops::Add for Work {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            time_s: self.time_s + other.time_s,
+            flops: self.flops + other.flops,
+            bytes: self.bytes + other.bytes,
+        }
+    }
+}
+
+/// One micro-batch through one layer, or through embedding and loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Passes {
+    pub forward: Work,
+    /// Forward work done again before the backward pass.
+    pub recompute: Work,
+    pub backward: Work,
+}
+
+impl Passes {
+    /// The same passes `factor` times over.
+    pub fn times(self, factor: f64) -> Self {
+        Self {
+            forward: self.forward.times(factor),
+            recompute: self.recompute.times(factor),
+            backward: self.backward.times(factor),
+        }
+    }
+}
+
+impl std::ops::Add for Passes {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            forward: self.forward + other.forward,
+            recompute: self.recompute + other.recompute,
+            backward: self.backward + other.backward,
+        }
+    }
+}
+
+/// The shapes one GPU sees, derived once per estimate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape {
+    /// Tokens of one micro-batch on this GPU.
+    pub tokens: f64,
+    /// Sequences of one micro-batch.
+    pub sequences: f64,
+    /// New tokens of each sequence on this GPU, over context parallelism.
+    pub queries: f64,
+    /// Tokens each query may attend to.
+    pub context: f64,
+    pub tensor: f64,
+    pub activation_bytes: f64,
+    pub weight_bytes: f64,
+    /// Bytes of one cached value as stored.
+    pub kv_bytes: f64,
+}
+
+impl Shape {
+    /// Shapes of `job`.
+    pub fn of(job: &Job) -> Self {
+        let context_parallel = f64::from(job.parallelism.context);
+        let sequence = f64::from(job.sequence);
+        let queries = match job.phase {
+            Phase::Training | Phase::Prefill => sequence / context_parallel,
+            Phase::Decode => 1.0,
+        };
+        let context = match job.phase {
+            Phase::Training | Phase::Prefill => sequence,
+            Phase::Decode => sequence / context_parallel,
+        };
+        let sequences = f64::from(job.microbatch);
+        Self {
+            tokens: sequences * queries,
+            sequences,
+            queries,
+            context,
+            tensor: f64::from(job.parallelism.tensor),
+            activation_bytes: job.precision.activation_bits / 8.0,
+            weight_bytes: job.compression.weight_bits.unwrap_or(job.precision.weight_bits) / 8.0,
+            kv_bytes: job.compression.kv_bits.unwrap_or(job.precision.kv_bits) / 8.0,
+        }
+    }
+}
+
+/// The three kinds of kernel, timed.
+struct Kernels<'a> {
+    cluster: &'a Cluster,
+    math: Math,
+}
+
+impl Kernels<'_> {
+    /// `count` products of m×k and k×n in one launch; `weight_bytes` a value
+    /// of the second operand.
+    fn gemm(&self, count: f64, m: f64, n: f64, k: f64, shape: &Shape) -> Work {
+        let gpu = &self.cluster.gpu;
+        let flops = 2.0 * count * m * n * k;
+        let bytes = count * (shape.activation_bytes * m * (n + k) + shape.weight_bytes * n * k);
+        let arithmetic_s = flops / (gpu.peak_flops.of(self.math) * gpu.gemm_efficiency.at(flops));
+        Work { time_s: arithmetic_s.max(self.memory_s(bytes)).max(self.cluster.launch_s), flops, bytes }
+    }
+
+    /// A kernel that only moves bytes.
+    fn stream(&self, bytes: f64) -> Work {
+        Work { time_s: self.memory_s(bytes).max(self.cluster.launch_s), flops: 0.0, bytes }
+    }
+
+    fn memory_s(&self, bytes: f64) -> f64 {
+        let gpu = &self.cluster.gpu;
+        bytes / (gpu.memory_bytes_per_s * gpu.memory_efficiency.at(bytes))
+    }
+
+    /// Scores and their product with the values.
+    fn attention(&self, job: &Job, shape: &Shape) -> Work {
+        let gpu = &self.cluster.gpu;
+        let heads = f64::from(job.llm.heads) / shape.tensor;
+        let (score_dim, value_dim) = match job.llm.attention {
+            Attention::Grouped => (f64::from(job.llm.head_dim), f64::from(job.llm.head_dim)),
+            Attention::Latent { rope_dim, value_dim, .. } => {
+                (f64::from(job.llm.head_dim + rope_dim), f64::from(value_dim))
+            }
+        };
+        let pairs = shape.sequences * shape.queries * shape.context * heads;
+        let square = 2.0 * pairs * (score_dim + value_dim);
+        let cached = shape.sequences * shape.context * job.llm.kv_values_per_token_layer() * shape.kv_bytes
+            / shape.tensor.min(f64::from(job.llm.kv_heads));
+        let vectors = shape.tokens * heads * (score_dim + value_dim) * shape.activation_bytes;
+        let (flops, bytes) = match (job.phase, job.attention) {
+            (Phase::Decode, _) => (square, cached + vectors),
+            // The causal mask leaves half of the square.
+            (_, AttentionKernel::Flash) => (square / 2.0, cached + vectors),
+            // Scores: written, scaled and masked, softmax, dropout, read.
+            (_, AttentionKernel::Materialized) => {
+                (square, cached + vectors + 8.0 * pairs * shape.activation_bytes)
+            }
+        };
+        let arithmetic_s = flops / (gpu.peak_flops.of(self.math) * gpu.attention_efficiency.at(flops));
+        let time_s = match job.attention {
+            AttentionKernel::Flash => arithmetic_s.max(self.memory_s(bytes)),
+            AttentionKernel::Materialized => arithmetic_s + self.memory_s(bytes),
+        };
+        Work { time_s: time_s.max(self.cluster.launch_s), flops, bytes }
+    }
+}
+
+/// One micro-batch through one layer; `experts` chooses the sparse kind.
+pub fn layer(cluster: &Cluster, job: &Job, shape: &Shape, experts: Option<Moe>) -> Passes {
+    let kernels = Kernels { cluster, math: job.precision.math };
+    let attention = kernels.attention(job, shape);
+    let projections = projections(&kernels, job, shape);
+    let mlp = match experts {
+        None => dense_mlp(&kernels, job, shape),
+        Some(moe) => sparse_mlp(&kernels, job, shape, moe),
+    };
+    let vectors = vector_work(&kernels, job, shape);
+    let forward = attention + projections + mlp + vectors;
+    if job.phase != Phase::Training {
+        return Passes { forward, ..Passes::default() };
+    }
+    // Two products for each forward one; a fused kernel computes scores again.
+    let attention_backward = match job.attention {
+        AttentionKernel::Flash => 2.5,
+        AttentionKernel::Materialized => 2.0,
+    };
+    let backward = (projections + mlp + vectors).times(2.0) + attention.times(attention_backward);
+    let recompute = match (job.recompute, job.attention) {
+        (Recompute::None, _) | (Recompute::Selective, AttentionKernel::Flash) => Work::default(),
+        (Recompute::Selective, AttentionKernel::Materialized) => attention,
+        (Recompute::Full, _) => forward,
+    };
+    Passes { forward, recompute, backward }
+}
+
+/// Query, key, value and output projections.
+fn projections(kernels: &Kernels<'_>, job: &Job, shape: &Shape) -> Work {
+    let llm = &job.llm;
+    let h = f64::from(llm.hidden);
+    let tokens = shape.tokens;
+    let t = shape.tensor;
+    let heads = f64::from(llm.heads) / t;
+    let head_dim = f64::from(llm.head_dim);
+    match llm.attention {
+        Attention::Grouped => {
+            let kv_heads = (f64::from(llm.kv_heads) / t).max(1.0);
+            kernels.gemm(1.0, tokens, (heads + 2.0 * kv_heads) * head_dim, h, shape)
+                + kernels.gemm(1.0, tokens, h, heads * head_dim, shape)
+        }
+        Attention::Latent { query_rank, kv_rank, rope_dim, value_dim } => {
+            let (q_rank, kv_rank) = (f64::from(query_rank), f64::from(kv_rank));
+            let (rope, value) = (f64::from(rope_dim), f64::from(value_dim));
+            kernels.gemm(1.0, tokens, q_rank + kv_rank + rope, h, shape)
+                + kernels.gemm(1.0, tokens, heads * (head_dim + rope), q_rank, shape)
+                + kernels.gemm(1.0, tokens, heads * (head_dim + value), kv_rank, shape)
+                + kernels.gemm(1.0, tokens, h, heads * value, shape)
+        }
+    }
+}
+
+fn dense_mlp(kernels: &Kernels<'_>, job: &Job, shape: &Shape) -> Work {
+    let h = f64::from(job.llm.hidden);
+    let f = f64::from(job.llm.ffn) / shape.tensor;
+    let up = (job.llm.mlp_matrices() - 1.0) * f;
+    kernels.gemm(1.0, shape.tokens, up, h, shape)
+        + kernels.stream(shape.tokens * (up + f) * shape.activation_bytes)
+        + kernels.gemm(1.0, shape.tokens, h, f, shape)
+}
+
+/// Routed and shared experts, tokens spread evenly.
+fn sparse_mlp(kernels: &Kernels<'_>, job: &Job, shape: &Shape, moe: Moe) -> Work {
+    let h = f64::from(job.llm.hidden);
+    let f = f64::from(moe.expert_ffn) / shape.tensor;
+    let up = (job.llm.mlp_matrices() - 1.0) * f;
+    let routed = shape.tokens * f64::from(moe.top_k);
+    let local = f64::from(moe.experts) / f64::from(job.parallelism.expert);
+    // A decoding batch may be too small to wake every expert.
+    let awake = local.min(routed).max(1.0);
+    let each = routed / awake;
+    let shared = f64::from(moe.shared_experts);
+    let mut work = kernels.gemm(1.0, shape.tokens, f64::from(moe.experts), h, shape)
+        + kernels.stream(4.0 * routed * h * shape.activation_bytes)
+        + kernels.gemm(awake, each, up, h, shape)
+        + kernels.stream(routed * (up + f) * shape.activation_bytes)
+        + kernels.gemm(awake, each, h, f, shape);
+    if shared > 0.0 {
+        work = work
+            + kernels.gemm(1.0, shape.tokens, up * shared, h, shape)
+            + kernels.gemm(1.0, shape.tokens, h, f * shared, shape);
+    }
+    work
+}
+
+/// Norms, residual sums, rotary positions: each reads and writes the stream.
+fn vector_work(kernels: &Kernels<'_>, job: &Job, shape: &Shape) -> Work {
+    let h = f64::from(job.llm.hidden);
+    let share = if job.parallelism.sequence_parallel { shape.tensor } else { 1.0 };
+    let stream = shape.tokens * h * shape.activation_bytes / share;
+    let heads = f64::from(job.llm.heads + job.llm.kv_heads) / shape.tensor;
+    let rotated = shape.tokens * heads * f64::from(job.llm.head_dim) * shape.activation_bytes;
+    kernels.stream(2.0 * stream).times(2.0)
+        + kernels.stream(3.0 * stream).times(2.0)
+        + kernels.stream(2.0 * rotated)
+}
+
+/// Output projection and loss of one micro-batch, on the last stage.
+pub fn vocabulary(cluster: &Cluster, job: &Job, shape: &Shape) -> Passes {
+    let kernels = Kernels { cluster, math: job.precision.math };
+    let rows = match job.phase {
+        Phase::Training | Phase::Decode => shape.tokens,
+        // Only the last position predicts.
+        Phase::Prefill => shape.sequences,
+    };
+    let width = f64::from(job.llm.vocab) / shape.tensor;
+    let logits = kernels.gemm(1.0, rows, width, f64::from(job.llm.hidden), shape);
+    let softmax = kernels.stream(3.0 * 4.0 * rows * width);
+    let forward = logits + softmax;
+    if job.phase != Phase::Training {
+        return Passes { forward, ..Passes::default() };
+    }
+    Passes { forward, recompute: Work::default(), backward: logits.times(2.0) + softmax }
+}
+
+/// Optimizer step over `parameters` of this GPU: read everything, write state
+/// and weights.
+pub fn optimizer(cluster: &Cluster, job: &Job, parameters: f64) -> Work {
+    let precision = &job.precision;
+    let bytes = parameters
+        * (2.0 * precision.optimizer_bytes_per_parameter
+            + precision.gradient_bits / 8.0
+            + precision.weight_bits / 8.0);
+    Kernels { cluster, math: precision.math }.stream(bytes)
+}

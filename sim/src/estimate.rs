@@ -1,0 +1,338 @@
+//! The one question the crate answers: what does this job cost on this cluster?
+
+use crate::energy;
+use crate::hardware::Cluster;
+use crate::job::{Job, Parallelism, Phase};
+use crate::memory;
+use crate::schedule;
+
+/// What one configuration costs and yields. Every total is the sum of the
+/// parts beside it, so an explanation can show where a number came from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// One optimizer step, one prompt, or one decoded token a sequence.
+    pub iteration_s: f64,
+    /// Tokens of the whole cluster in a second.
+    pub tokens_per_s: f64,
+    /// One iteration of the whole cluster.
+    pub energy_j: f64,
+    pub energy_j_per_token: f64,
+    pub area_mm2: f64,
+    pub memory: MemoryByKind,
+    pub breakdown: Breakdown,
+    pub energy: EnergyByKind,
+    pub area: AreaByKind,
+}
+
+/// A communication: all of it, and the part no compute hides.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Exposed {
+    pub total_s: f64,
+    pub exposed_s: f64,
+}
+
+/// Where the time of one iteration goes; the exposed parts sum to the whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Breakdown {
+    pub forward_s: f64,
+    pub recompute_s: f64,
+    pub backward_s: f64,
+    pub optimizer_s: f64,
+    pub tensor: Exposed,
+    pub context: Exposed,
+    pub expert: Exposed,
+    pub pipeline: Exposed,
+    pub data: Exposed,
+    /// Decoding compressed weights and KV at rest, and reading spilled KV.
+    pub storage: Exposed,
+    /// Stages waiting for the pipeline to fill and drain.
+    pub bubble_s: f64,
+    /// FLOPs of the matrix units of one GPU.
+    pub flops: f64,
+    /// Bytes of GPU memory traffic of one GPU.
+    pub memory_bytes: f64,
+}
+
+impl Breakdown {
+    /// The iteration.
+    pub fn total_s(&self) -> f64 {
+        self.forward_s
+            + self.recompute_s
+            + self.backward_s
+            + self.optimizer_s
+            + self.tensor.exposed_s
+            + self.context.exposed_s
+            + self.expert.exposed_s
+            + self.pipeline.exposed_s
+            + self.data.exposed_s
+            + self.storage.exposed_s
+            + self.bubble_s
+    }
+}
+
+/// Memory of the fullest GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MemoryByKind {
+    pub weights_bytes: f64,
+    pub gradients_bytes: f64,
+    pub optimizer_bytes: f64,
+    pub activations_bytes: f64,
+    pub kv_bytes: f64,
+    pub buffers_bytes: f64,
+    pub codec_staging_bytes: f64,
+}
+
+impl MemoryByKind {
+    /// All kinds together.
+    pub fn total_bytes(&self) -> f64 {
+        self.weights_bytes
+            + self.gradients_bytes
+            + self.optimizer_bytes
+            + self.activations_bytes
+            + self.kv_bytes
+            + self.buffers_bytes
+            + self.codec_staging_bytes
+    }
+
+    /// The kind that takes most.
+    pub fn largest(&self) -> (&'static str, f64) {
+        [
+            ("weights", self.weights_bytes),
+            ("gradients", self.gradients_bytes),
+            ("optimizer", self.optimizer_bytes),
+            ("activations", self.activations_bytes),
+            ("KV", self.kv_bytes),
+            ("buffers", self.buffers_bytes),
+            ("codec staging", self.codec_staging_bytes),
+        ]
+        .into_iter()
+        .fold(("weights", f64::NEG_INFINITY), |most, kind| if kind.1 > most.1 { kind } else { most })
+    }
+}
+
+/// Energy of one iteration of the whole cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EnergyByKind {
+    /// GPUs above idle, while they compute.
+    pub compute_j: f64,
+    /// GPUs at idle power for the whole iteration.
+    pub gpu_idle_j: f64,
+    /// Bits on NVLink, PCIe and the network, end to end.
+    pub wire_j: f64,
+    pub nic_idle_j: f64,
+    pub codec_j: f64,
+    pub codec_idle_j: f64,
+}
+
+impl EnergyByKind {
+    /// All kinds together.
+    pub fn total_j(&self) -> f64 {
+        self.compute_j + self.gpu_idle_j + self.wire_j + self.nic_idle_j + self.codec_j + self.codec_idle_j
+    }
+}
+
+/// Silicon of the whole cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct AreaByKind {
+    pub gpu_mm2: f64,
+    pub nic_mm2: f64,
+    pub codec_mm2: f64,
+}
+
+impl AreaByKind {
+    /// All kinds together.
+    pub fn total_mm2(&self) -> f64 {
+        self.gpu_mm2 + self.nic_mm2 + self.codec_mm2
+    }
+}
+
+/// Why a configuration cannot run.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Infeasible {
+    #[error("{name} is {value}, but must be positive and finite")]
+    NotPositive { name: &'static str, value: f64 },
+    #[error("the parallelism uses {used} GPUs, the cluster has {gpus}")]
+    GpuCount { used: u64, gpus: u32 },
+    #[error("tensor parallelism {tensor} does not divide the {heads} heads")]
+    Heads { tensor: u32, heads: u32 },
+    #[error("tensor parallelism {tensor} and the {kv_heads} KV heads do not divide each other")]
+    KvHeads { tensor: u32, kv_heads: u32 },
+    #[error("{stages} pipeline stages × {chunks} chunks, but only {layers} layers")]
+    Stages { stages: u32, chunks: u32, layers: u32 },
+    #[error("interleaving needs a multiple of {stages} micro-batches, there are {microbatches}")]
+    Interleave { stages: u32, microbatches: u32 },
+    #[error(
+        "the batch of {batch} does not divide into {data} data-parallel ranks × micro-batches of {microbatch}"
+    )]
+    Batch { batch: u32, data: u32, microbatch: u32 },
+    #[error(
+        "expert parallelism {expert} must divide the {experts} experts and the {data} data-parallel ranks"
+    )]
+    Experts { expert: u32, experts: u32, data: u32 },
+    #[error("context parallelism {context} does not divide the sequence of {sequence}")]
+    Context { context: u32, sequence: u32 },
+    #[error("{parallelism} parallelism leaves the node, but the GPUs have no NIC")]
+    NoNic { parallelism: &'static str },
+    #[error("compression is asked for, but the GPUs have no codec")]
+    NoCodec,
+    #[error("ZeRO shares parameters, which a pipeline of {stages} stages does not support")]
+    ZeroWithPipeline { stages: u32 },
+    #[error("needs {needed_gb:.1} GB a GPU of {capacity_gb:.1} GB, {kind} being the largest part")]
+    Memory { needed_gb: f64, capacity_gb: f64, kind: &'static str },
+}
+
+impl Infeasible {
+    /// A short name, for counting reasons.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NotPositive { .. } => "not positive",
+            Self::GpuCount { .. } => "GPU count",
+            Self::Heads { .. } => "heads",
+            Self::KvHeads { .. } => "KV heads",
+            Self::Stages { .. } => "stages",
+            Self::Interleave { .. } => "interleave",
+            Self::Batch { .. } => "batch",
+            Self::Experts { .. } => "experts",
+            Self::Context { .. } => "context",
+            Self::NoNic { .. } => "no NIC",
+            Self::NoCodec => "no codec",
+            Self::ZeroWithPipeline { .. } => "ZeRO-3 with pipeline",
+            Self::Memory { .. } => "memory",
+        }
+    }
+}
+
+/// Time, energy, memory and area of `job` on `cluster`.
+///
+/// Pure and free of allocation.
+///
+/// # Errors
+///
+/// When the job does not fit the cluster, with the reason.
+pub fn estimate(cluster: &Cluster, job: &Job) -> Result<Estimate, Infeasible> {
+    check(cluster, job)?;
+    let memory = memory::memory(cluster, job);
+    if memory.total_bytes() > cluster.gpu.memory_bytes {
+        return Err(Infeasible::Memory {
+            needed_gb: memory.total_bytes() / 1e9,
+            capacity_gb: cluster.gpu.memory_bytes / 1e9,
+            kind: memory.largest().0,
+        });
+    }
+    let (breakdown, traffic) = schedule::schedule(cluster, job);
+    let iteration_s = breakdown.total_s();
+    let energy = energy::energy(cluster, &breakdown, &traffic, iteration_s);
+    let area = energy::area(cluster);
+    let tokens = job.tokens();
+    Ok(Estimate {
+        iteration_s,
+        tokens_per_s: tokens / iteration_s,
+        energy_j: energy.total_j(),
+        energy_j_per_token: energy.total_j() / tokens,
+        area_mm2: area.total_mm2(),
+        memory,
+        breakdown,
+        energy,
+        area,
+    })
+}
+
+/// Refuses what makes no sense before any time is computed.
+fn check(cluster: &Cluster, job: &Job) -> Result<(), Infeasible> {
+    check_quantities(cluster, job)?;
+    let p = &job.parallelism;
+    let llm = &job.llm;
+    if p.gpus() != u64::from(cluster.gpus) {
+        return Err(Infeasible::GpuCount { used: p.gpus(), gpus: cluster.gpus });
+    }
+    if !llm.heads.is_multiple_of(p.tensor) {
+        return Err(Infeasible::Heads { tensor: p.tensor, heads: llm.heads });
+    }
+    if !llm.kv_heads.is_multiple_of(p.tensor) && !p.tensor.is_multiple_of(llm.kv_heads) {
+        return Err(Infeasible::KvHeads { tensor: p.tensor, kv_heads: llm.kv_heads });
+    }
+    let chunks = p.schedule.chunks();
+    if u64::from(p.pipeline) * u64::from(chunks) > u64::from(llm.layers) {
+        return Err(Infeasible::Stages { stages: p.pipeline, chunks, layers: llm.layers });
+    }
+    let per_step = u64::from(p.data) * u64::from(job.microbatch);
+    if !u64::from(job.global_batch).is_multiple_of(per_step) {
+        return Err(Infeasible::Batch { batch: job.global_batch, data: p.data, microbatch: job.microbatch });
+    }
+    if chunks > 1 && (p.pipeline == 1 || !job.microbatches().is_multiple_of(p.pipeline)) {
+        return Err(Infeasible::Interleave { stages: p.pipeline, microbatches: job.microbatches() });
+    }
+    let experts = llm.moe.map_or(1, |moe| moe.experts);
+    if !experts.is_multiple_of(p.expert) || !p.data.is_multiple_of(p.expert) {
+        return Err(Infeasible::Experts { expert: p.expert, experts, data: p.data });
+    }
+    if !job.sequence.is_multiple_of(p.context) {
+        return Err(Infeasible::Context { context: p.context, sequence: job.sequence });
+    }
+    if p.zero == crate::job::Zero::Parameters && p.pipeline > 1 {
+        return Err(Infeasible::ZeroWithPipeline { stages: p.pipeline });
+    }
+    check_network(cluster, job, p)
+}
+
+fn check_quantities(cluster: &Cluster, job: &Job) -> Result<(), Infeasible> {
+    let p = &job.parallelism;
+    let counts = [
+        ("tensor parallelism", p.tensor),
+        ("pipeline parallelism", p.pipeline),
+        ("data parallelism", p.data),
+        ("expert parallelism", p.expert),
+        ("context parallelism", p.context),
+        ("GPUs", cluster.gpus),
+        ("GPUs a node", cluster.gpus_per_node),
+        ("the micro-batch", job.microbatch),
+        ("the batch", job.global_batch),
+        ("the sequence", job.sequence),
+        ("layers", job.llm.layers),
+        ("the hidden size", job.llm.hidden),
+        ("heads", job.llm.heads),
+        ("KV heads", job.llm.kv_heads),
+    ];
+    for (name, count) in counts {
+        if count == 0 {
+            return Err(Infeasible::NotPositive { name, value: 0.0 });
+        }
+    }
+    let gpu = &cluster.gpu;
+    let rates = [
+        ("matrix rate", gpu.peak_flops.of(job.precision.math)),
+        ("GPU memory", gpu.memory_bytes),
+        ("GPU memory bandwidth", gpu.memory_bytes_per_s),
+        ("intra-node bandwidth", cluster.intra.bytes_per_s),
+    ];
+    for (name, value) in rates {
+        if !(value > 0.0 && value.is_finite()) {
+            return Err(Infeasible::NotPositive { name, value });
+        }
+    }
+    Ok(())
+}
+
+fn check_network(cluster: &Cluster, job: &Job, p: &Parallelism) -> Result<(), Infeasible> {
+    let nic_rate = cluster.nic.bytes_per_s * cluster.nics_per_gpu;
+    let groups = [
+        ("tensor", p.tensor, 1),
+        ("context", p.context, p.tensor),
+        ("data", p.data, p.tensor * p.context),
+        ("pipeline", p.pipeline, p.tensor * p.context * p.data),
+    ];
+    if nic_rate <= 0.0 {
+        for (parallelism, size, stride) in groups {
+            if size > 1 && cluster.leaves_node(size, stride) {
+                return Err(Infeasible::NoNic { parallelism });
+            }
+        }
+    }
+    let c = &job.compression;
+    let at_rest = job.phase != Phase::Training && (c.weight_bits.is_some() || c.kv_bits.is_some());
+    if at_rest && cluster.codecs_per_gpu <= 0.0 {
+        return Err(Infeasible::NoCodec);
+    }
+    Ok(())
+}

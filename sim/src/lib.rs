@@ -1,0 +1,29 @@
+//! What a cluster does with a language model, in closed form.
+//!
+//! [`estimate`] is a pure function of plain data: no allocation, no threads,
+//! no files. That is what lets a sweep evaluate a million configurations a
+//! second on one core and compute any point again from its index.
+//!
+//! The crate knows GPUs, wires, codecs by their rates, and transformers by
+//! their shapes. It does not know how a compression ratio was obtained, nor
+//! where a configuration was read from.
+#![forbid(unsafe_code)]
+
+pub mod collective;
+pub mod compression;
+pub mod compute;
+mod energy;
+mod estimate;
+mod hardware;
+mod job;
+mod llm;
+pub mod memory;
+mod schedule;
+
+pub use compression::{Codec, Compression, Reduction};
+pub use estimate::{AreaByKind, Breakdown, EnergyByKind, Estimate, Infeasible, MemoryByKind, estimate};
+pub use hardware::{Cluster, Curve, Gpu, Nic, PeakFlops, Tier};
+pub use job::{
+    AttentionKernel, Job, Math, Overlap, Parallelism, Phase, Precision, Recompute, Schedule, Zero,
+};
+pub use llm::{Attention, Llm, Mlp, Moe, Vocabulary};

@@ -1,0 +1,538 @@
+//! One iteration put together: layers into stages, stages into a pipeline,
+//! communication beside or between them.
+//!
+//! Knows the order of things; asks [`crate::compute`] how long a layer takes and
+//! [`crate::collective`] how long a transfer takes.
+
+use crate::collective::{self, Link};
+use crate::compression::{Channel, Policy, Scope};
+use crate::compute::{self, Passes, Shape};
+use crate::estimate::{Breakdown, Exposed};
+use crate::hardware::Cluster;
+use crate::job::{Job, Phase, Recompute, Zero};
+use crate::llm::Vocabulary;
+use crate::memory::{self, LocalParameters};
+
+/// What one GPU moved and coded in one iteration.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Traffic {
+    /// Bits this GPU sent between nodes.
+    pub network_bits: f64,
+    /// Energy of all bits this GPU sent, over any wire.
+    pub wire_j: f64,
+    pub encoded_values: f64,
+    pub decoded_values: f64,
+}
+
+/// One kind of transfer: its time and what it put on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Flow {
+    time_s: f64,
+    network_bits: f64,
+    wire_j: f64,
+    encoded_values: f64,
+    decoded_values: f64,
+}
+
+impl Flow {
+    fn times(self, factor: f64) -> Self {
+        Self {
+            time_s: self.time_s * factor,
+            network_bits: self.network_bits * factor,
+            wire_j: self.wire_j * factor,
+            encoded_values: self.encoded_values * factor,
+            decoded_values: self.decoded_values * factor,
+        }
+    }
+
+    fn add_to(&self, traffic: &mut Traffic) {
+        traffic.network_bits += self.network_bits;
+        traffic.wire_j += self.wire_j;
+        traffic.encoded_values += self.encoded_values;
+        traffic.decoded_values += self.decoded_values;
+    }
+}
+
+impl std::ops::Add for Flow {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            time_s: self.time_s + other.time_s,
+            network_bits: self.network_bits + other.network_bits,
+            wire_j: self.wire_j + other.wire_j,
+            encoded_values: self.encoded_values + other.encoded_values,
+            decoded_values: self.decoded_values + other.decoded_values,
+        }
+    }
+}
+
+/// The operations a job needs from the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transfer {
+    AllReduce,
+    ReduceScatter,
+    AllGather,
+    AllToAll,
+    SendRecv,
+}
+
+impl Transfer {
+    fn time_s(self, channel: &Channel, ranks: u32, values: f64) -> f64 {
+        match self {
+            Self::AllReduce => collective::all_reduce(channel, ranks, values),
+            Self::ReduceScatter => collective::reduce_scatter(channel, ranks, values),
+            Self::AllGather => collective::all_gather(channel, ranks, values),
+            Self::AllToAll => collective::all_to_all(channel, ranks, values),
+            Self::SendRecv => collective::send_recv(channel, values),
+        }
+    }
+
+    /// Values this rank sends, encodes and decodes, for `values` in the group.
+    fn load(self, ranks: u32, values: f64) -> (f64, f64, f64) {
+        let n = f64::from(ranks);
+        let most = values * (n - 1.0) / n;
+        match self {
+            Self::AllReduce => (2.0 * most, most + values / n, 2.0 * most),
+            Self::ReduceScatter | Self::AllToAll => (most, most, most),
+            Self::AllGather => (most, values / n, most),
+            Self::SendRecv => (values, values, values),
+        }
+    }
+}
+
+/// A group of ranks and the class of values they exchange.
+struct Group<'a> {
+    cluster: &'a Cluster,
+    job: &'a Job,
+    size: u32,
+    stride: u32,
+    raw_bits: f64,
+    coded_bits: Option<f64>,
+}
+
+impl Group<'_> {
+    fn flow(&self, transfer: Transfer, values: f64) -> Flow {
+        if self.size < 2 || values <= 0.0 {
+            return Flow::default();
+        }
+        let link = self.cluster.link(self.size, self.stride);
+        let raw = Channel::raw(link, self.raw_bits);
+        let mut chosen = raw;
+        let mut time_s = transfer.time_s(&raw, self.size, values);
+        if let Some(coded) = self.coded(link) {
+            let coded_s = transfer.time_s(&coded, self.size, values);
+            if self.job.compression.policy == Policy::Always || coded_s <= time_s {
+                chosen = coded;
+                time_s = coded_s;
+            }
+        }
+        let (sent, encoded, decoded) = transfer.load(self.size, values);
+        let bits = sent * chosen.wire_bits;
+        let leaves = self.cluster.leaves_node(self.size, self.stride);
+        let codes = if chosen.is_coded() { 1.0 } else { 0.0 };
+        Flow {
+            time_s,
+            network_bits: if leaves { bits } else { 0.0 },
+            wire_j: bits * link.energy_j_per_bit,
+            encoded_values: codes * encoded,
+            decoded_values: codes * decoded,
+        }
+    }
+
+    fn coded(&self, link: Link) -> Option<Channel> {
+        let coded_bits = self.coded_bits?;
+        let compression = &self.job.compression;
+        let in_scope =
+            compression.scope == Scope::Everywhere || self.cluster.leaves_node(self.size, self.stride);
+        if !in_scope || self.cluster.codecs_per_gpu <= 0.0 {
+            return None;
+        }
+        Some(Channel::coded(
+            link,
+            self.raw_bits,
+            coded_bits,
+            &self.cluster.codec,
+            self.cluster.codecs_per_gpu,
+            compression.reduction,
+        ))
+    }
+}
+
+/// Splits a transfer into what `window_s` of compute hides and the rest.
+fn expose(total_s: f64, overlap: f64, window_s: f64) -> Exposed {
+    Exposed { total_s, exposed_s: total_s - (overlap * total_s).min(window_s) }
+}
+
+/// Time of one iteration by part, and one GPU's traffic.
+pub fn schedule(cluster: &Cluster, job: &Job) -> (Breakdown, Traffic) {
+    let shape = Shape::of(job);
+    let stage = stage_compute(cluster, job, &shape);
+    let flows = StageFlows::of(cluster, job, &shape);
+    match job.phase {
+        Phase::Training => training(cluster, job, &stage, &flows),
+        Phase::Prefill | Phase::Decode => inference(cluster, job, &shape, &stage, &flows),
+    }
+}
+
+/// One micro-batch through the slowest stage.
+fn stage_compute(cluster: &Cluster, job: &Job, shape: &Shape) -> Passes {
+    let layers = f64::from(memory::layers_per_stage(job));
+    let body = match job.llm.moe {
+        None => compute::layer(cluster, job, shape, None).times(layers),
+        Some(moe) => {
+            let dense = f64::from(moe.dense_layers) / f64::from(job.llm.layers);
+            compute::layer(cluster, job, shape, None).times(layers * dense)
+                + compute::layer(cluster, job, shape, Some(moe)).times(layers * (1.0 - dense))
+        }
+    };
+    body + compute::vocabulary(cluster, job, shape)
+}
+
+/// Transfers of one micro-batch through one stage, forward and backward.
+#[derive(Clone, Copy, Debug, Default)]
+struct StageFlows {
+    tensor_forward: Flow,
+    tensor_backward: Flow,
+    context_forward: Flow,
+    context_backward: Flow,
+    expert_forward: Flow,
+    expert_backward: Flow,
+    /// One boundary crossed once, in each direction.
+    pipeline_forward: Flow,
+    pipeline_backward: Flow,
+}
+
+impl StageFlows {
+    fn of(cluster: &Cluster, job: &Job, shape: &Shape) -> Self {
+        let p = &job.parallelism;
+        let c = &job.compression;
+        let layers = f64::from(memory::layers_per_stage(job));
+        let hidden = f64::from(job.llm.hidden);
+        let stream = shape.tokens * hidden;
+        let raw_bits = job.precision.activation_bits;
+        let group = |size: u32, stride: u32, coded_bits: Option<f64>| Group {
+            cluster,
+            job,
+            size,
+            stride,
+            raw_bits,
+            coded_bits,
+        };
+
+        let tensor =
+            |coded_bits| tensor_flow(&group(p.tensor, 1, coded_bits), job, stream).times(2.0 * layers);
+        let tensor_forward = tensor(c.activation_bits);
+        // A full recompute repeats the forward sums before the backward ones.
+        let again = if job.recompute == Recompute::Full { 1.0 } else { 0.0 };
+        let tensor_backward = tensor(c.activation_gradient_bits) + tensor_forward.times(again);
+
+        let kv =
+            shape.tokens * job.llm.kv_values_per_token_layer() / f64::from(p.tensor.min(job.llm.kv_heads));
+        let context_steps = f64::from(p.context - 1) * layers;
+        let context =
+            |coded| group(p.context, p.tensor, coded).flow(Transfer::SendRecv, kv).times(context_steps);
+        let context_forward = if p.context > 1 { context(c.activation_bits) } else { Flow::default() };
+        let context_backward = if p.context > 1 {
+            context(c.activation_bits) + context(c.activation_gradient_bits)
+        } else {
+            Flow::default()
+        };
+
+        let (expert_forward, expert_backward) = match job.llm.moe {
+            None => (Flow::default(), Flow::default()),
+            Some(moe) => {
+                let share = if p.sequence_parallel { shape.tensor } else { 1.0 };
+                let routed = stream * f64::from(moe.top_k) / share;
+                let sparse = layers * (1.0 - f64::from(moe.dense_layers) / f64::from(job.llm.layers));
+                let exchange = |coded| {
+                    group(p.expert, p.tensor * p.context, coded)
+                        .flow(Transfer::AllToAll, routed)
+                        .times(2.0 * sparse)
+                };
+                let forward = exchange(c.activation_bits);
+                (forward, exchange(c.activation_gradient_bits) + forward.times(again))
+            }
+        };
+
+        let boundary = stream / shape.tensor;
+        let neighbours = p.tensor * p.context * p.data;
+        let pipeline = |coded| {
+            if p.pipeline > 1 {
+                // A pair of neighbouring stages; they are a node apart when
+                // the whole pipeline does not fit in one.
+                let stride = if cluster.leaves_node(p.pipeline, neighbours) {
+                    cluster.gpus_per_node
+                } else {
+                    neighbours
+                };
+                group(2, stride, coded).flow(Transfer::SendRecv, boundary)
+            } else {
+                Flow::default()
+            }
+        };
+        let training = job.phase == Phase::Training;
+        let backward = |flow: Flow| if training { flow } else { Flow::default() };
+        Self {
+            tensor_forward,
+            tensor_backward: backward(tensor_backward),
+            context_forward,
+            context_backward: backward(context_backward),
+            expert_forward,
+            expert_backward: backward(expert_backward),
+            pipeline_forward: pipeline(c.activation_bits),
+            pipeline_backward: backward(pipeline(c.activation_gradient_bits)),
+        }
+    }
+}
+
+/// One of the two sums of a tensor-parallel layer.
+fn tensor_flow(group: &Group<'_>, job: &Job, stream: f64) -> Flow {
+    if job.parallelism.sequence_parallel {
+        group.flow(Transfer::ReduceScatter, stream) + group.flow(Transfer::AllGather, stream)
+    } else {
+        group.flow(Transfer::AllReduce, stream)
+    }
+}
+
+fn training(cluster: &Cluster, job: &Job, stage: &Passes, flows: &StageFlows) -> (Breakdown, Traffic) {
+    let p = &job.parallelism;
+    let microbatches = f64::from(job.microbatches());
+    let chunks = f64::from(p.schedule.chunks());
+    let mut traffic = Traffic::default();
+
+    let forward_s = stage.forward.time_s;
+    let backward_s = stage.backward.time_s;
+    let recompute_s = stage.recompute.time_s;
+    let compute_s = forward_s + recompute_s + backward_s;
+
+    let tensor = flows.tensor_forward + flows.tensor_backward;
+    let context = flows.context_forward + flows.context_backward;
+    let expert = flows.expert_forward + flows.expert_backward;
+    let pipeline = (flows.pipeline_forward + flows.pipeline_backward).times(chunks);
+    let tensor_e = expose(tensor.time_s, job.overlap.tensor, compute_s);
+    let context_e = expose(context.time_s, job.overlap.context, compute_s);
+    let expert_e = expose(expert.time_s, job.overlap.expert, compute_s);
+    let pipeline_e = expose(pipeline.time_s, job.overlap.pipeline, compute_s);
+    let microbatch_s =
+        compute_s + tensor_e.exposed_s + context_e.exposed_s + expert_e.exposed_s + pipeline_e.exposed_s;
+    let bubble_s = f64::from(p.pipeline - 1) * microbatch_s / chunks;
+    for flow in [tensor, context, expert, pipeline] {
+        flow.times(microbatches).add_to(&mut traffic);
+    }
+
+    let local = memory::local_parameters(job);
+    let data = DataParallel { cluster, job, local: &local };
+    let (data_flow, data_e) = data.exposed(stage, microbatches);
+    data_flow.add_to(&mut traffic);
+
+    let optimizer =
+        compute::optimizer(cluster, job, memory::sharded_parameters(job, &local, Zero::Optimizer));
+    let scale =
+        |e: Exposed| Exposed { total_s: e.total_s * microbatches, exposed_s: e.exposed_s * microbatches };
+    let breakdown = Breakdown {
+        forward_s: forward_s * microbatches,
+        recompute_s: recompute_s * microbatches,
+        backward_s: backward_s * microbatches,
+        optimizer_s: optimizer.time_s,
+        tensor: scale(tensor_e),
+        context: scale(context_e),
+        expert: scale(expert_e),
+        pipeline: scale(pipeline_e),
+        data: data_e,
+        storage: Exposed::default(),
+        bubble_s,
+        flops: microbatches * (stage.forward.flops + stage.recompute.flops + stage.backward.flops),
+        memory_bytes: microbatches * (stage.forward.bytes + stage.recompute.bytes + stage.backward.bytes)
+            + optimizer.bytes,
+    };
+    (breakdown, traffic)
+}
+
+/// Gradients and shared parameters over the data-parallel ranks.
+struct DataParallel<'a> {
+    cluster: &'a Cluster,
+    job: &'a Job,
+    local: &'a LocalParameters,
+}
+
+impl DataParallel<'_> {
+    /// Dense parameters are copied over data × context ranks, experts over
+    /// those that hold the same ones.
+    fn sum(&self, transfer: Transfer, raw_bits: f64, coded_bits: Option<f64>) -> Flow {
+        let p = &self.job.parallelism;
+        let (cluster, job) = (self.cluster, self.job);
+        let dense = Group { cluster, job, size: p.data * p.context, stride: p.tensor, raw_bits, coded_bits }
+            .flow(transfer, self.local.dense);
+        let experts = Group {
+            cluster,
+            job,
+            size: p.data / p.expert,
+            stride: p.tensor * p.context * p.expert,
+            raw_bits,
+            coded_bits,
+        }
+        .flow(transfer, self.local.experts);
+        dense + experts
+    }
+
+    fn exposed(&self, stage: &Passes, microbatches: f64) -> (Flow, Exposed) {
+        let job = self.job;
+        let overlap = job.overlap.data;
+        let gradient_bits = job.precision.gradient_reduce_bits;
+        let gradient_coded = job.compression.weight_gradient_bits;
+        let weight_bits = job.precision.weight_bits;
+        let weight_coded = job.compression.weight_bits;
+        let (flow, exposed) = match job.parallelism.zero {
+            Zero::None => {
+                let sum = self.sum(Transfer::AllReduce, gradient_bits, gradient_coded);
+                (sum, expose(sum.time_s, overlap, stage.backward.time_s))
+            }
+            Zero::Optimizer | Zero::Gradients => {
+                let scatter = self.sum(Transfer::ReduceScatter, gradient_bits, gradient_coded);
+                let gather = self.sum(Transfer::AllGather, weight_bits, weight_coded);
+                let s = expose(scatter.time_s, overlap, stage.backward.time_s);
+                let g = expose(gather.time_s, overlap, stage.forward.time_s);
+                (
+                    scatter + gather,
+                    Exposed { total_s: s.total_s + g.total_s, exposed_s: s.exposed_s + g.exposed_s },
+                )
+            }
+            Zero::Parameters => {
+                let gather = self.sum(Transfer::AllGather, weight_bits, weight_coded);
+                let scatter = self.sum(Transfer::ReduceScatter, gradient_bits, gradient_coded);
+                // Gathered for the forward and again for the backward pass.
+                let forward = expose(gather.time_s, overlap, stage.forward.time_s);
+                let backward = expose(
+                    gather.time_s + scatter.time_s,
+                    overlap,
+                    stage.recompute.time_s + stage.backward.time_s,
+                );
+                let exposed = Exposed {
+                    total_s: (forward.total_s + backward.total_s) * microbatches,
+                    exposed_s: (forward.exposed_s + backward.exposed_s) * microbatches,
+                };
+                ((gather.times(2.0) + scatter).times(microbatches), exposed)
+            }
+        };
+        let tied = self.tied_embedding();
+        let exposed =
+            Exposed { total_s: exposed.total_s + tied.time_s, exposed_s: exposed.exposed_s + tied.time_s };
+        (flow + tied, exposed)
+    }
+
+    /// First and last stage hold the same matrix and add its gradients.
+    fn tied_embedding(&self) -> Flow {
+        let p = &self.job.parallelism;
+        if self.job.llm.vocabulary == Vocabulary::Untied || p.pipeline == 1 {
+            return Flow::default();
+        }
+        let stride = (p.tensor * p.context * p.data).max(
+            if self.cluster.leaves_node(p.pipeline, p.tensor * p.context * p.data) {
+                self.cluster.gpus_per_node
+            } else {
+                1
+            },
+        );
+        Group {
+            cluster: self.cluster,
+            job: self.job,
+            size: 2,
+            stride,
+            raw_bits: self.job.precision.gradient_reduce_bits,
+            coded_bits: self.job.compression.weight_gradient_bits,
+        }
+        .flow(Transfer::AllReduce, self.job.llm.embedding_parameters() / f64::from(p.tensor))
+    }
+}
+
+/// A prompt or one decoded token; micro-batches follow each other through
+/// the stages, and a token waits for the one before it.
+fn inference(
+    cluster: &Cluster,
+    job: &Job,
+    shape: &Shape,
+    stage: &Passes,
+    flows: &StageFlows,
+) -> (Breakdown, Traffic) {
+    let p = &job.parallelism;
+    let microbatches = f64::from(job.microbatches());
+    let mut traffic = Traffic::default();
+    let compute_s = stage.forward.time_s;
+    let tensor = expose(flows.tensor_forward.time_s, job.overlap.tensor, compute_s);
+    let context = expose(flows.context_forward.time_s, job.overlap.context, compute_s);
+    let expert = expose(flows.expert_forward.time_s, job.overlap.expert, compute_s);
+    let pipeline = expose(flows.pipeline_forward.time_s, job.overlap.pipeline, compute_s);
+    let at_rest = storage_flow(cluster, job, shape);
+    let storage = expose(at_rest.time_s, job.overlap.storage, compute_s);
+    let microbatch_s = compute_s
+        + tensor.exposed_s
+        + context.exposed_s
+        + expert.exposed_s
+        + pipeline.exposed_s
+        + storage.exposed_s;
+    let stages = f64::from(p.pipeline);
+    let waiting = match job.phase {
+        Phase::Decode => (stages - microbatches).max(0.0),
+        _ => stages - 1.0,
+    };
+    let all = flows.tensor_forward
+        + flows.context_forward
+        + flows.expert_forward
+        + flows.pipeline_forward
+        + at_rest;
+    all.times(microbatches).add_to(&mut traffic);
+    let scale =
+        |e: Exposed| Exposed { total_s: e.total_s * microbatches, exposed_s: e.exposed_s * microbatches };
+    let breakdown = Breakdown {
+        forward_s: compute_s * microbatches,
+        tensor: scale(tensor),
+        context: scale(context),
+        expert: scale(expert),
+        pipeline: scale(pipeline),
+        storage: scale(storage),
+        bubble_s: waiting * microbatch_s,
+        flops: microbatches * stage.forward.flops,
+        memory_bytes: microbatches * stage.forward.bytes,
+        ..Breakdown::default()
+    };
+    (breakdown, traffic)
+}
+
+/// Weights and KV that rest compressed are decoded for each pass; spilled KV
+/// comes over the host's wire.
+fn storage_flow(cluster: &Cluster, job: &Job, shape: &Shape) -> Flow {
+    let layers = f64::from(memory::layers_per_stage(job));
+    let decoders = cluster.codec.decode_values_per_s * cluster.codecs_per_gpu;
+    let weights = match job.compression.weight_bits {
+        Some(_) => {
+            let local = memory::local_parameters(job);
+            local.dense + local.experts
+        }
+        None => 0.0,
+    };
+    let cached = match job.phase {
+        Phase::Decode => {
+            shape.sequences * shape.context * layers * job.llm.kv_values_per_token_layer()
+                / f64::from(job.parallelism.tensor.min(job.llm.kv_heads))
+        }
+        _ => 0.0,
+    };
+    let coded_kv = if job.compression.kv_bits.is_some() { cached } else { 0.0 };
+    let decode_s = if weights + coded_kv > 0.0 { (weights + coded_kv) / decoders } else { 0.0 };
+    let spilled_bits = cached * job.kv_spill * shape.kv_bytes * 8.0;
+    let host = &cluster.host;
+    let wire_s = if spilled_bits > 0.0 {
+        host.latency_s + spilled_bits / 8.0 / (host.bytes_per_s * host.efficiency)
+    } else {
+        0.0
+    };
+    Flow {
+        // The decoder works on what has arrived while the rest is on the wire.
+        time_s: decode_s.max(wire_s),
+        network_bits: 0.0,
+        wire_j: spilled_bits * host.energy_j_per_bit,
+        encoded_values: 0.0,
+        decoded_values: weights + coded_kv,
+    }
+}

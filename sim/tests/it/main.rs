@@ -1,0 +1,4 @@
+//! Promises of the cluster model.
+mod astra;
+mod fixtures;
+mod physics;
