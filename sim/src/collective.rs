@@ -5,7 +5,7 @@
 //! what the codec adds. The forms for one uncompressed chunk are those that
 //! ASTRA-sim's analytical backends compute, so they can be held against it.
 
-use crate::compression::{Channel, Reduction};
+use crate::compression::{Channel, Reduction, Stages};
 
 /// How ranks are wired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +74,16 @@ impl Link {
         }
     }
 
+    /// Hops whose latency shows in a direct exchange: the farthest pair's, but
+    /// where messages queue, the queue hides all but the last two.
+    fn direct_hops(&self, ranks: u32) -> f64 {
+        let farthest = self.hops(ranks / 2, ranks);
+        match self.switching {
+            Switching::StoreAndForward => farthest.min(2.0),
+            Switching::CutThrough | Switching::Uncontended => farthest,
+        }
+    }
+
     /// How many times longer than one message a rank's link is busy when each
     /// of `ranks` sends one message to every other.
     fn direct_load(&self, ranks: u32) -> f64 {
@@ -83,12 +93,9 @@ impl Link {
             (Switching::CutThrough, Topology::Switch) => peers,
             // The last message still has to leave the switch.
             (Switching::StoreAndForward, Topology::Switch) => peers + 1.0,
-            // Shortest paths: the sum of distances, over two directions.
-            (_, Topology::Ring) => {
-                let half = ranks / 2;
-                let sum = if ranks.is_multiple_of(2) { half * half } else { half * (half + 1) };
-                (f64::from(sum) / 2.0).max(1.0)
-            }
+            // Shortest paths, opposite ranks all taking the same way round: the
+            // busier direction carries each distance from one to the farthest.
+            (_, Topology::Ring) => f64::from(ranks / 2 * (ranks / 2 + 1)) / 2.0,
         }
     }
 }
@@ -136,7 +143,25 @@ pub fn all_gather(channel: &Channel, ranks: u32, values: f64) -> f64 {
 
 /// Each rank has `values`, an equal piece of them for every rank.
 pub fn all_to_all(channel: &Channel, ranks: u32, values: f64) -> f64 {
-    if ranks < 2 { 0.0 } else { direct_exchange(channel, ranks, values) }
+    all_to_all_by(channel, Algorithm::Direct, ranks, values)
+}
+
+/// [`all_to_all`] with the algorithm named: direct, or handed from neighbour
+/// to neighbour around a ring.
+pub fn all_to_all_by(channel: &Channel, algorithm: Algorithm, ranks: u32, values: f64) -> f64 {
+    match (ranks, algorithm) {
+        (0 | 1, _) => 0.0,
+        (_, Algorithm::Ring) => {
+            // The piece for the k-th neighbour travels k steps.
+            let steps = f64::from(ranks) * f64::from(ranks - 1) / 2.0;
+            let (latency_s, stages) = ring_step(channel, ranks, values);
+            steps * latency_s
+                + channel.codec_latency_s
+                + stages.pipelined_s()
+                + (steps - 1.0) * stages.forwarded_s()
+        }
+        _ => direct_exchange(channel, ranks, values),
+    }
 }
 
 /// One rank sends `values` to its neighbour.
@@ -156,21 +181,26 @@ fn ring_reduce_scatter(channel: &Channel, ranks: u32, values: f64) -> f64 {
     if channel.is_coded() && channel.reduction == Reduction::Gather {
         return direct_exchange(channel, ranks, values);
     }
-    let hops = channel.link.hops(1, ranks);
-    let mut stages = channel.stages(values / f64::from(ranks));
-    stages.wire_s *= channel.link.serializations(hops);
-    f64::from(ranks - 1) * (hops * channel.link.latency_s + channel.codec_latency_s + stages.pipelined_s())
+    let (latency_s, stages) = ring_step(channel, ranks, values);
+    f64::from(ranks - 1) * (latency_s + channel.codec_latency_s + stages.pipelined_s())
 }
 
 /// n − 1 steps; with a codec, each piece is encoded once and forwarded as is.
 fn ring_all_gather(channel: &Channel, ranks: u32, values: f64) -> f64 {
-    let hops = channel.link.hops(1, ranks);
-    let mut stages = channel.stages(values / f64::from(ranks));
-    stages.wire_s *= channel.link.serializations(hops);
-    f64::from(ranks - 1) * hops * channel.link.latency_s
+    let (latency_s, stages) = ring_step(channel, ranks, values);
+    f64::from(ranks - 1) * latency_s
         + channel.codec_latency_s
         + stages.pipelined_s()
         + f64::from(ranks - 2) * stages.forwarded_s()
+}
+
+/// One step of a ring: latency to the neighbour, and the n-th part of the
+/// values through codec and wire.
+fn ring_step(channel: &Channel, ranks: u32, values: f64) -> (f64, Stages) {
+    let hops = channel.link.hops(1, ranks);
+    let mut stages = channel.stages(values / f64::from(ranks));
+    stages.wire_s *= channel.link.serializations(hops);
+    (hops * channel.link.latency_s, stages)
 }
 
 fn halving_doubling(channel: &Channel, ranks: u32, values: f64) -> f64 {
@@ -187,26 +217,35 @@ fn halving_doubling(channel: &Channel, ranks: u32, values: f64) -> f64 {
     if ranks.is_power_of_two() { total } else { total + 2.0 * send_recv(channel, values) }
 }
 
-/// Two trees, each with half the values, up and down. Real hardware pipelines
-/// chunks through the levels; the one-chunk form pays the full size at each.
+/// Up a binary tree and down again, twice with half the values. Real hardware
+/// pipelines chunks through the levels; the one-chunk form pays the full size
+/// at each, over the distance that the level spans.
 fn double_tree(channel: &Channel, ranks: u32, values: f64) -> f64 {
-    let levels = f64::from(ranks.next_power_of_two().trailing_zeros());
-    let hops = channel.link.hops(1, ranks);
-    let latency_s = 2.0 * levels * (hops * channel.link.latency_s + channel.codec_latency_s);
-    let mut stages = channel.stages(values);
-    stages.wire_s *= channel.link.serializations(hops);
-    match channel.link.switching {
-        Switching::CutThrough => latency_s + 2.0 * stages.pipelined_s(),
-        Switching::StoreAndForward | Switching::Uncontended => {
-            latency_s + 2.0 * levels * stages.pipelined_s()
-        }
+    let link = &channel.link;
+    let levels = ranks.next_power_of_two().trailing_zeros();
+    let stages = channel.stages(values);
+    if link.switching == Switching::CutThrough {
+        let hop_s = link.hops(1, ranks) * link.latency_s + channel.codec_latency_s;
+        return 2.0 * f64::from(levels) * hop_s + 2.0 * stages.pipelined_s();
     }
+    let mut total = 0.0;
+    for level in 0..levels {
+        let hops = link.hops(1 << level, ranks.next_power_of_two());
+        let mut stages = stages;
+        stages.wire_s *= match (link.switching, link.topology) {
+            // Both children meet at the switch's port, but the root has one.
+            (Switching::StoreAndForward, Topology::Switch) if level + 1 < levels => 3.0,
+            _ => link.serializations(hops),
+        };
+        total += 2.0 * (hops * link.latency_s + channel.codec_latency_s + stages.pipelined_s());
+    }
+    total
 }
 
 /// Every rank sends a different piece to every other: the first half of a
 /// direct all-reduce, and an all-to-all.
 fn direct_exchange(channel: &Channel, ranks: u32, values: f64) -> f64 {
-    let hops = channel.link.hops(ranks / 2, ranks);
+    let hops = channel.link.direct_hops(ranks);
     let pieces = f64::from(ranks - 1);
     let mut stages = channel.stages(values / f64::from(ranks));
     stages.wire_s *= channel.link.direct_load(ranks);
@@ -218,7 +257,7 @@ fn direct_exchange(channel: &Channel, ranks: u32, values: f64) -> f64 {
 
 /// Every rank sends the same piece to every other: encoded once.
 fn direct_gather(channel: &Channel, ranks: u32, values: f64) -> f64 {
-    let hops = channel.link.hops(ranks / 2, ranks);
+    let hops = channel.link.direct_hops(ranks);
     let pieces = f64::from(ranks - 1);
     let mut stages = channel.stages(values / f64::from(ranks));
     stages.wire_s *= channel.link.direct_load(ranks);
