@@ -1,0 +1,38 @@
+//! Lists the TOML files beside this script, so that a new one is embedded
+//! without a line of code: the command works from any folder.
+
+use std::{env, fs, io, path::Path};
+
+fn main() -> io::Result<()> {
+    let root = env::var("CARGO_MANIFEST_DIR").map_err(io::Error::other)?;
+    let mut files = Vec::new();
+    for folder in fs::read_dir(&root)? {
+        let folder = folder?.path();
+        let is_data = folder.is_dir()
+            && !["src", "tests", "schema", "target"].iter().any(|code| folder.ends_with(code));
+        if !is_data {
+            continue;
+        }
+        // Watching the folder notices files that come and go; `include_str!` notices edits.
+        println!("cargo::rerun-if-changed={}", folder.display());
+        for file in fs::read_dir(&folder)? {
+            let path = file?.path();
+            if path.extension().is_some_and(|extension| extension == "toml") {
+                files.push(path);
+            }
+        }
+    }
+    println!("cargo::rerun-if-changed={root}");
+    files.sort();
+    let entries: Vec<String> = files
+        .iter()
+        .filter_map(|path| Some((path.strip_prefix(&root).ok()?.with_extension(""), path)))
+        .map(|(name, path)| {
+            let name = name.to_string_lossy().replace('\\', "/");
+            format!("    ({name:?}, include_str!({:?})),\n", path.display().to_string())
+        })
+        .collect();
+    let list = format!("[\n{}]", entries.concat());
+    let out = env::var("OUT_DIR").map_err(io::Error::other)?;
+    fs::write(Path::new(&out).join("builtin.rs"), list)
+}

@@ -1,0 +1,287 @@
+//! A configuration after `extends` and `--set`: what it says, and who said it.
+
+use crate::{
+    builtin, de,
+    diagnostic::{Complaint, Diagnostic, Place, Source},
+    node::{Entry, Node, Value},
+};
+use serde::de::DeserializeOwned;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// A merged configuration; every value knows the place it was written at.
+#[derive(Debug, Clone)]
+pub struct Document {
+    name: String,
+    root: Node,
+}
+
+/// One value of a [`Document`], for `config show`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setting {
+    /// Dotted path, such as `gpu.memory.bandwidth`.
+    pub path: String,
+    /// The value as TOML writes it.
+    pub value: String,
+    /// Where it was written.
+    pub place: Place,
+    /// The paper, table or datasheet it was taken from.
+    pub source: Option<String>,
+}
+
+/// A chain of `extends` longer than this is a mistake.
+const MAX_DEPTH: usize = 16;
+
+impl Document {
+    /// Loads a built-in configuration by name (`gpus/h100`) or a file by its
+    /// path, which must end in `.toml`; follows `extends`.
+    pub fn load(name: &str) -> Result<Self, Diagnostic> {
+        let root = Origin::of(name, None).load(MAX_DEPTH)?;
+        Ok(Self { name: name.to_string(), root })
+    }
+
+    /// Reads a text that is no file, such as a test's or stdin's.
+    pub fn parse(name: &str, text: &str) -> Result<Self, Diagnostic> {
+        let source = Arc::new(Source { name: name.into(), text: text.into() });
+        let mut root = Node::parse(&source)?;
+        resolve(&mut root, &Origin::of(name, None), MAX_DEPTH)?;
+        Ok(Self { name: name.to_string(), root })
+    }
+
+    /// The name it was loaded by.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Applies one `--set path.to.key=value`. The value is TOML where it reads
+    /// as TOML, otherwise text: `--set "nic.bandwidth=200 Gbit/s"` needs no
+    /// second pair of quotes. `--set gpu.extends=gpus/h200` lays that file over.
+    pub fn set(&mut self, assignment: &str) -> Result<(), Diagnostic> {
+        let source = Arc::new(Source { name: "--set".into(), text: assignment.into() });
+        let whole = Place { source: source.clone(), span: 0..assignment.len() };
+        let Some((path, value)) = assignment.split_once('=') else {
+            return Err(Diagnostic::new("an assignment needs a `=`")
+                .at(&whole)
+                .label("expected path.to.key=value"));
+        };
+        let value_start = path.len() + 1 + (value.len() - value.trim_start().len());
+        let mut over = Node::parse_value(value.trim(), &source, value_start)?;
+        let mut keys = keys(path, &source)?;
+        if let Some((key, place)) = keys.pop_if(|(key, _)| *key == "extends") {
+            over = nested(&[(key, place)], over);
+        }
+        resolve(&mut over, &Origin::of(&self.name, None), MAX_DEPTH)?;
+        assign(&mut self.root, &keys, over)
+    }
+
+    /// The configuration as a type of the caller's, which should carry
+    /// `#[serde(deny_unknown_fields, rename_all = "kebab-case")]`.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Diagnostic> {
+        de::read(&self.root)
+    }
+
+    /// Every value with its provenance, in the order of the files.
+    pub fn settings(&self) -> Vec<Setting> {
+        let mut settings = Vec::new();
+        collect(&self.root, String::new(), &mut settings);
+        settings
+    }
+
+    /// A diagnostic that points at the value under `path`, for what only the
+    /// consumer can judge (heads that tensor parallelism does not divide).
+    /// Where the path names nothing, it points at the nearest table above it.
+    pub fn complain(&self, path: &str, complaint: &Complaint) -> Diagnostic {
+        let mut node = &self.root;
+        for key in path.split('.') {
+            let next = match &node.value {
+                Value::Array(items) => key.parse().ok().and_then(|index: usize| items.get(index)),
+                _ => node.entry(key).map(|entry| &entry.node),
+            };
+            let Some(next) = next else { break };
+            node = next;
+        }
+        Complaint::split(&complaint.to_string()).at(&node.place)
+    }
+}
+
+/// The keys of a dotted path, each with its place.
+fn keys<'a>(path: &'a str, source: &Arc<Source>) -> Result<Vec<(&'a str, Place)>, Diagnostic> {
+    let mut start = 0;
+    path.split('.')
+        .map(|padded| {
+            let key = padded.trim();
+            let lead = start + (padded.len() - padded.trim_start().len());
+            let place = Place { source: source.clone(), span: lead..lead + key.len() };
+            start += padded.len() + 1;
+            if key.is_empty() {
+                return Err(Diagnostic::new("a key is empty").at(&place).label("expected path.to.key=value"));
+            }
+            Ok((key, place))
+        })
+        .collect()
+}
+
+/// Lays `over` on the value that `keys` lead to; items of arrays go by number.
+fn assign(target: &mut Node, keys: &[(&str, Place)], over: Node) -> Result<(), Diagnostic> {
+    let [(key, place), deeper @ ..] = keys else {
+        target.merge(over);
+        return Ok(());
+    };
+    if let Value::Array(items) = &mut target.value {
+        let count = items.len();
+        return match key.parse().ok().and_then(|index: usize| items.get_mut(index)) {
+            Some(item) => assign(item, deeper, over),
+            None => Err(Diagnostic::new(format!("there is no item `{key}`"))
+                .at(place)
+                .label(format!("expected a number below {count}"))),
+        };
+    }
+    if let Value::Table(entries) = &mut target.value
+        && let Some(known) = entries.iter_mut().find(|entry| entry.key == *key)
+    {
+        return assign(&mut known.node, deeper, over);
+    }
+    target.merge(nested(keys, over));
+    Ok(())
+}
+
+/// `over` inside a table for each key.
+fn nested(keys: &[(&str, Place)], over: Node) -> Node {
+    keys.iter().rev().fold(over, |node, (key, place)| {
+        let entry = Entry { key: (*key).to_string(), key_place: place.clone(), node };
+        Node { value: Value::Table(vec![entry]), place: place.clone(), citation: None }
+    })
+}
+
+fn collect(node: &Node, path: String, settings: &mut Vec<Setting>) {
+    match &node.value {
+        Value::Table(entries) => {
+            for entry in entries {
+                let deeper =
+                    if path.is_empty() { entry.key.clone() } else { format!("{path}.{}", entry.key) };
+                collect(&entry.node, deeper, settings);
+            }
+        }
+        Value::Array(items) if items.iter().any(|item| matches!(item.value, Value::Table(_))) => {
+            for (index, item) in items.iter().enumerate() {
+                collect(item, format!("{path}.{index}"), settings);
+            }
+        }
+        value => settings.push(Setting {
+            path,
+            value: written(value),
+            place: node.place.clone(),
+            source: node.citation.clone(),
+        }),
+    }
+}
+
+/// A value as TOML writes it.
+fn written(value: &Value) -> String {
+    match value {
+        Value::Text(text) => toml::Value::String(text.clone()).to_string(),
+        Value::Integer(integer) => integer.to_string(),
+        Value::Float(float) => toml::Value::Float(*float).to_string(),
+        Value::Boolean(flag) => flag.to_string(),
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(|item| written(&item.value)).collect::<Vec<_>>().join(", "))
+        }
+        Value::Table(entries) => {
+            let members =
+                entries.iter().map(|entry| format!("{} = {}", entry.key, written(&entry.node.value)));
+            format!("{{ {} }}", members.collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+/// Where a text comes from, which decides what its `extends` may name.
+#[derive(Debug, Clone, PartialEq)]
+enum Origin {
+    Builtin(String),
+    File(PathBuf),
+}
+
+impl Origin {
+    /// A name that ends in `.toml` is a path, relative to the file that says it.
+    fn of(name: &str, beside: Option<&Path>) -> Self {
+        if !name.ends_with(".toml") {
+            return Self::Builtin(name.to_string());
+        }
+        match beside.and_then(Path::parent) {
+            Some(folder) => Self::File(folder.join(name)),
+            None => Self::File(PathBuf::from(name)),
+        }
+    }
+
+    fn load(&self, depth: usize) -> Result<Node, Diagnostic> {
+        let mut node = Node::parse(&self.source()?)?;
+        resolve(&mut node, self, depth)?;
+        Ok(node)
+    }
+
+    fn source(&self) -> Result<Arc<Source>, Diagnostic> {
+        match self {
+            Self::Builtin(name) => builtin::source(name),
+            Self::File(path) => match std::fs::read_to_string(path) {
+                Ok(text) => Ok(Arc::new(Source { name: path.display().to_string(), text })),
+                Err(error) => Err(Diagnostic::new(format!("cannot read `{}`: {error}", path.display()))),
+            },
+        }
+    }
+}
+
+/// Replaces every `extends` in `node` by what it names, laid beneath.
+fn resolve(node: &mut Node, origin: &Origin, depth: usize) -> Result<(), Diagnostic> {
+    match &mut node.value {
+        Value::Table(entries) => {
+            for entry in entries {
+                resolve(&mut entry.node, origin, depth)?;
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                resolve(item, origin, depth)?;
+            }
+        }
+        _ => return Ok(()),
+    }
+    // `extends` speaks of the table it stands in; elsewhere it is a value like any other.
+    let Some(extends) = node.take("extends") else { return Ok(()) };
+    let mut merged = Node { value: Value::Table(Vec::new()), place: node.place.clone(), citation: None };
+    for (name, place) in named(&extends)? {
+        let Some(depth) = depth.checked_sub(1) else {
+            return Err(Diagnostic::new("this `extends` leads back to itself")
+                .at(&place)
+                .label(format!("the chain is longer than {MAX_DEPTH}")));
+        };
+        let beside = match origin {
+            Origin::File(path) => Some(path.as_path()),
+            Origin::Builtin(_) => None,
+        };
+        let base = Origin::of(&name, beside).load(depth).map_err(|diagnostic| match diagnostic.place {
+            // A file that is not there is the fault of the line that names it.
+            None => diagnostic.at(&place),
+            Some(_) => diagnostic,
+        })?;
+        merged.merge(base);
+    }
+    let own = std::mem::replace(node, merged);
+    node.merge(own);
+    Ok(())
+}
+
+/// What an `extends` names: one text, or a list that is laid in its order.
+fn named(extends: &Entry) -> Result<Vec<(String, Place)>, Diagnostic> {
+    let name = |node: &Node| match &node.value {
+        Value::Text(name) => Ok((name.clone(), node.place.clone())),
+        _ => Err(Diagnostic::new("`extends` must name configurations")
+            .at(&node.place)
+            .label("expected a string such as \"gpus/h100\" or \"mine.toml\"")),
+    };
+    match &extends.node.value {
+        Value::Array(items) => items.iter().map(name).collect(),
+        _ => Ok(vec![name(&extends.node)?]),
+    }
+}
