@@ -4,4 +4,5 @@
 //! `run(&Args, &Context) -> Result<(), Failure>`.
 
 pub mod completions;
+pub mod config;
 pub mod man;

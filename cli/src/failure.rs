@@ -106,6 +106,23 @@ impl Failure {
     }
 }
 
+impl From<trinity_config::Diagnostic> for Failure {
+    fn from(diagnostic: trinity_config::Diagnostic) -> Self {
+        let mut failure = match diagnostic.place {
+            Some(place) => Self::input(&diagnostic.message).at(
+                &place.source.name,
+                &place.source.text,
+                place.span,
+                &diagnostic.label,
+            ),
+            None if diagnostic.label.is_empty() => Self::input(&diagnostic.message),
+            None => Self::input(format_args!("{}; {}", diagnostic.message, diagnostic.label)),
+        };
+        failure.help = diagnostic.help;
+        failure
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

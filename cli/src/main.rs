@@ -42,6 +42,7 @@ struct Cli {
 /// One variant a command; the order is the order of `trinity --help`.
 #[derive(Debug, Subcommand)]
 enum Command {
+    Config(cmd::config::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
 }
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         Err(failure) => return failure.report(false),
     };
     let outcome = match &cli.command {
+        Command::Config(args) => cmd::config::run(args, &ctx),
         Command::Completions(args) => cmd::completions::run(args, &ctx),
         Command::Man(args) => cmd::man::run(args, &ctx),
     };

@@ -16,6 +16,7 @@ use std::{
 pub struct Document {
     name: String,
     root: Node,
+    extends: Vec<String>,
 }
 
 /// One value of a [`Document`], for `config show`.
@@ -38,21 +39,35 @@ impl Document {
     /// Loads a built-in configuration by name (`gpus/h100`) or a file by its
     /// path, which must end in `.toml`; follows `extends`.
     pub fn load(name: &str) -> Result<Self, Diagnostic> {
-        let root = Origin::of(name, None).load(MAX_DEPTH)?;
-        Ok(Self { name: name.to_string(), root })
+        let origin = Origin::of(name, None);
+        let source = origin.source()?;
+        Self::from_source(name, &origin, &source)
     }
 
     /// Reads a text that is no file, such as a test's or stdin's.
     pub fn parse(name: &str, text: &str) -> Result<Self, Diagnostic> {
         let source = Arc::new(Source { name: name.into(), text: text.into() });
-        let mut root = Node::parse(&source)?;
-        resolve(&mut root, &Origin::of(name, None), MAX_DEPTH)?;
-        Ok(Self { name: name.to_string(), root })
+        Self::from_source(name, &Origin::of(name, None), &source)
+    }
+
+    fn from_source(name: &str, origin: &Origin, source: &Arc<Source>) -> Result<Self, Diagnostic> {
+        let mut root = Node::parse(source)?;
+        let extends = match root.entry("extends") {
+            Some(extends) => named(extends)?.into_iter().map(|(name, _)| name).collect(),
+            None => Vec::new(),
+        };
+        resolve(&mut root, origin, MAX_DEPTH)?;
+        Ok(Self { name: name.to_string(), root, extends })
     }
 
     /// The name it was loaded by.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What the file itself extends, as it names it.
+    pub fn extends(&self) -> &[String] {
+        &self.extends
     }
 
     /// Applies one `--set path.to.key=value`. The value is TOML where it reads

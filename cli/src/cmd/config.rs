@@ -1,0 +1,240 @@
+//! `trinity config`: what is configured, and where each value came from.
+
+use crate::{context::Context, failure::Failure, output, table::Table};
+use clap::Subcommand;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use trinity_config::{Diagnostic, Document, Kind, Setting, builtin, nearest};
+
+/// Every kind of configuration; a consumer of a new one adds it here.
+const KINDS: &[Kind] = &[];
+
+/// Look at configurations: GPUs, NICs, codecs, models, clusters, sweeps
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the configurations that come with the command
+    #[command(after_help = "\
+Examples:
+  trinity config list
+  trinity config list gpus")]
+    List {
+        /// Only this kind, such as `gpus`
+        kind: Option<String>,
+    },
+    /// Print every value with the file and line it came from, and its source
+    #[command(after_help = "\
+Examples:
+  trinity config show gpus/h100
+  trinity config show my-cluster.toml --set \"gpu.power=350 W\"")]
+    Show(Selection),
+    /// Read configurations as the models do and report the first mistake of each
+    #[command(after_help = "\
+Examples:
+  trinity config check
+  trinity config check gpus/h100 my-cluster.toml
+  trinity config check study.toml --kind sweeps --set \"area-budget=50000 mm2\"")]
+    Check {
+        /// Names or .toml paths (default: everything that comes with the command)
+        #[arg(value_name = "CONFIG")]
+        names: Vec<String>,
+        /// Override a value; may be repeated
+        #[arg(long = "set", value_name = "PATH=VALUE")]
+        sets: Vec<String>,
+        /// What the files describe, where neither their folder nor what they extend says it
+        #[arg(long, value_name = "KIND")]
+        kind: Option<String>,
+    },
+    /// Print the JSON schema of a kind, for editors that complete and check TOML
+    #[command(after_help = "\
+Examples:
+  trinity config schema gpus
+  trinity config schema --out configs/schema")]
+    Schema {
+        /// The kind, such as `gpus`
+        #[arg(required_unless_present = "out")]
+        kind: Option<String>,
+        /// Write KIND.json for every kind into this folder
+        #[arg(long, value_name = "DIR", conflicts_with = "kind")]
+        out: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Selection {
+    /// A name from `trinity config list`, or a path that ends in .toml
+    #[arg(value_name = "CONFIG")]
+    name: String,
+    /// Override a value; may be repeated
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    sets: Vec<String>,
+}
+
+pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
+    match &args.action {
+        Action::List { kind } => list(kind.as_deref(), ctx),
+        Action::Show(selection) => show(&load(&selection.name, &selection.sets)?, ctx),
+        Action::Check { names, sets, kind } => check(names, sets, kind.as_deref(), ctx),
+        Action::Schema { kind: Some(kind), .. } => ctx.print_json(&find(kind)?.schema()),
+        Action::Schema { out, .. } => write_schemas(out.as_deref().unwrap_or(Path::new(".")), ctx),
+    }
+}
+
+fn list(kind: Option<&str>, ctx: &Context) -> Result<(), Failure> {
+    let kinds = match kind {
+        Some(name) => vec![*find(name)?],
+        None => KINDS.to_vec(),
+    };
+    let rows: Vec<(&str, Kind)> =
+        kinds.iter().flat_map(|kind| kind.names().map(|name| (name, *kind))).collect();
+    if ctx.json {
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|(name, kind)| json!({ "name": name, "kind": kind.folder, "title": title(name) }))
+            .collect();
+        return ctx.print_json(&rows);
+    }
+    let mut table = Table::new(["name", "what it is"]);
+    for (name, kind) in rows {
+        table.row([name.to_string(), title(name).unwrap_or(kind.describes).to_string()]);
+    }
+    ctx.print(table.render(ctx.colour))
+}
+
+/// A file opens with a comment that says what it describes.
+fn title(name: &str) -> Option<&'static str> {
+    let comment = builtin::text(name)?.lines().find(|line| !line.starts_with("#:"))?.strip_prefix('#')?;
+    Some(comment.trim())
+}
+
+fn show(document: &Document, ctx: &Context) -> Result<(), Failure> {
+    let settings = document.settings();
+    if ctx.json {
+        let rows: Vec<_> = settings
+            .iter()
+            .map(|Setting { path, value, place, source }| {
+                json!({ "path": path, "value": value, "file": place.source.name, "line": place.line(), "source": source })
+            })
+            .collect();
+        return ctx.print_json(&rows);
+    }
+    let mut table = Table::new(["key", "value", "written at", "source"]);
+    for Setting { path, value, place, source } in settings {
+        let written_at = format!("{}:{}", place.source.name, place.line());
+        table.row([path, value, written_at, source.unwrap_or_default()]);
+    }
+    ctx.print(table.render(ctx.colour))
+}
+
+fn check(names: &[String], sets: &[String], kind: Option<&str>, ctx: &Context) -> Result<(), Failure> {
+    let kind = kind.map(find).transpose()?;
+    let everything: Vec<String> = builtin::names().map(str::to_string).collect();
+    let names = if names.is_empty() { &everything } else { names };
+    let mut checked = Vec::new();
+    for name in names {
+        let document = load(name, sets)?;
+        let kind = match kind {
+            Some(kind) => kind,
+            None => kind_of(&document)?,
+        };
+        kind.check(&document)?;
+        checked.push((name, kind));
+    }
+    if ctx.json {
+        let rows: Vec<_> =
+            checked.iter().map(|(name, kind)| json!({ "name": name, "kind": kind.folder })).collect();
+        return ctx.print_json(&rows);
+    }
+    let mut table = Table::new(["configuration", "reads as", "values"]);
+    for (name, kind) in checked {
+        let values = load(name, sets)?.settings().len();
+        table.row([name.clone(), kind.describes.to_string(), values.to_string()]);
+    }
+    ctx.print(table.render(ctx.colour))
+}
+
+fn write_schemas(folder: &Path, ctx: &Context) -> Result<(), Failure> {
+    for kind in KINDS {
+        let mut text = serde_json::to_string_pretty(&kind.schema()).map_err(Failure::run)?;
+        text.push('\n');
+        let path = folder.join(kind.folder).with_extension("json");
+        output::write(&path, text.as_bytes())?;
+        ctx.remark(format!("wrote {}", path.display()));
+    }
+    Ok(())
+}
+
+fn load(name: &str, sets: &[String]) -> Result<Document, Diagnostic> {
+    let mut document = Document::load(name)?;
+    sets.iter().try_for_each(|assignment| document.set(assignment))?;
+    Ok(document)
+}
+
+fn find(folder: &str) -> Result<&'static Kind, Failure> {
+    let folders: Vec<&str> = KINDS.iter().map(|kind| kind.folder).collect();
+    KINDS.iter().find(|kind| kind.folder == folder).ok_or_else(|| {
+        let failure = Failure::input(format_args!(
+            "there is no kind `{folder}`; expected one of: {}",
+            folders.join(", ")
+        ));
+        match nearest(folder, &folders) {
+            Some(near) => failure.help(format_args!("did you mean `{near}`?")),
+            None => failure,
+        }
+    })
+}
+
+/// A built-in file lies in its kind's folder; a user's may lie in a folder of
+/// that name, or extend built-in files of one kind.
+fn kind_of(document: &Document) -> Result<&'static Kind, Failure> {
+    let path = Path::new(document.name());
+    let folder = path.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    let extended =
+        document.extends().iter().map(|name| name.split('/').next().unwrap_or_default().to_string());
+    folder
+        .into_iter()
+        .chain(extended)
+        .find_map(|folder| KINDS.iter().find(|kind| kind.folder == folder))
+        .ok_or_else(|| {
+            Failure::input(format_args!("cannot tell what `{}` describes", document.name())).help(
+                format_args!(
+                    "say it with --kind {}",
+                    KINDS.iter().map(|kind| kind.folder).collect::<Vec<_>>().join("|")
+                ),
+            )
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_embedded_file_reads_as_its_kind() {
+        for name in builtin::names() {
+            let document = load(name, &[]).unwrap_or_else(|diagnostic| panic!("{diagnostic}"));
+            let kind = kind_of(&document).unwrap_or_else(|failure| panic!("{name}: {failure:?}"));
+            kind.check(&document).unwrap_or_else(|diagnostic| panic!("{diagnostic}"));
+        }
+    }
+
+    #[test]
+    fn committed_schemas_have_not_drifted_from_the_types() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/schema");
+        for kind in KINDS {
+            let path = folder.join(kind.folder).with_extension("json");
+            let committed = std::fs::read_to_string(&path).unwrap_or_default();
+            let committed: serde_json::Value = serde_json::from_str(&committed).unwrap_or_default();
+            assert!(
+                committed == kind.schema(),
+                "{} has drifted: run `cargo run -- config schema --out configs/schema`",
+                path.display()
+            );
+        }
+    }
+}
