@@ -1,0 +1,19 @@
+//! What a codec costs in silicon.
+//!
+//! Two views that are held against each other: the paper's synthesized blocks
+//! ([`table3`]), and a model of gates and SRAM bits stage by stage
+//! ([`stages`]), which can answer what leaving a stage out would save.
+//! [`reconcile`](stages::reconcile) reports how far they are apart.
+//!
+//! Knows square millimetres, watts and gigabits a second; knows nothing of
+//! what a tensor holds or how well it compresses.
+#![forbid(unsafe_code)]
+
+mod cost;
+mod node;
+pub mod partition;
+pub mod stages;
+pub mod table3;
+
+pub use cost::{Cost, EnergyColumn, Error, InstanceRate};
+pub use node::Node;

@@ -1,0 +1,151 @@
+//! LLM.265 Table 3 and Figure 12 as printed, and what follows from them.
+
+use crate::cost::{Cost, EnergyColumn, InstanceRate};
+
+/// One codec block of Table 3 (ASAP7, 7 nm, normalized to 100 Gb/s).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Row {
+    pub name: &'static str,
+    pub power_w: f64,
+    pub area_mm2: f64,
+    pub printed_pj_per_bit: f64,
+}
+
+/// Throughput all rows are normalized to.
+pub const THROUGHPUT_GBPS: f64 = 100.0;
+/// "NCCL End to End": one bit from GPU to GPU, as measured by the authors.
+pub const NCCL_PJ_PER_BIT: f64 = 5120.0;
+
+pub const H264_ENCODER: Row =
+    Row { name: "H.264 encoder", power_w: 1.1, area_mm2: 0.96, printed_pj_per_bit: 167.8 };
+pub const H264_DECODER: Row =
+    Row { name: "H.264 decoder", power_w: 1.0, area_mm2: 0.97, printed_pj_per_bit: 154.3 };
+pub const H265_ENCODER: Row =
+    Row { name: "H.265 encoder", power_w: 11.0, area_mm2: 11.7, printed_pj_per_bit: 1707.5 };
+pub const H265_DECODER: Row =
+    Row { name: "H.265 decoder", power_w: 4.3, area_mm2: 2.1, printed_pj_per_bit: 665.4 };
+pub const THREE_IN_ONE_ENCODER: Row =
+    Row { name: "three-in-one encoder", power_w: 0.78, area_mm2: 0.70, printed_pj_per_bit: 97.8 };
+pub const THREE_IN_ONE_DECODER: Row =
+    Row { name: "three-in-one decoder", power_w: 0.58, area_mm2: 0.58, printed_pj_per_bit: 63.5 };
+
+/// All rows, in the table's order.
+pub const ROWS: [Row; 6] =
+    [H264_ENCODER, H264_DECODER, H265_ENCODER, H265_DECODER, THREE_IN_ONE_ENCODER, THREE_IN_ONE_DECODER];
+
+impl Row {
+    /// Energy of one input bit.
+    pub fn pj_per_bit(&self, column: EnergyColumn) -> f64 {
+        match column {
+            EnergyColumn::Printed => self.printed_pj_per_bit,
+            EnergyColumn::PowerOverThroughput => self.cost().energy_pj_per_bit(),
+        }
+    }
+
+    /// How far the two columns are apart.
+    pub fn column_ratio(&self) -> f64 {
+        self.printed_pj_per_bit / self.cost().energy_pj_per_bit()
+    }
+
+    /// The block as printed: 100 Gb/s.
+    pub fn cost(&self) -> Cost {
+        Cost { area_mm2: self.area_mm2, power_w: self.power_w, throughput_gbps: THROUGHPUT_GBPS }
+    }
+
+    /// One instance: the paper aggregates as many of 4K60 as give 100 Gb/s.
+    pub fn instance(&self) -> Cost {
+        self.cost().instances(1.0 / InstanceRate::Paper4k60.instances_for(THROUGHPUT_GBPS))
+    }
+
+    /// Silicon for `target_gbps` of tensor, if one instance delivers `rate`.
+    pub fn for_throughput(&self, target_gbps: f64, rate: InstanceRate) -> Cost {
+        let built = self.instance().instances(rate.instances_for(target_gbps));
+        Cost { throughput_gbps: target_gbps, ..built }
+    }
+}
+
+/// Die areas of Figure 12 that the text states, mm².
+pub mod figure12 {
+    /// RTX 3090 (GA102) in Samsung 8 nm.
+    pub const RTX3090_MM2: f64 = 628.0;
+    /// The same, scaled to 7 nm by the authors.
+    pub const RTX3090_AT_7NM_MM2: f64 = 398.0;
+    /// ConnectX-5, 12.14 mm × 13.98 mm, measured by the authors.
+    pub const CX5_MM2: f64 = 169.7;
+    /// How many times smaller than the GPU an H.264 encoder and decoder are.
+    pub const GPU_OVER_H264: f64 = 199.0;
+}
+
+/// NVENC and NVDEC on tensors, as the authors measured them (§6.1), bytes/s.
+pub mod nvenc {
+    pub const ENCODE_BYTES_PER_S: f64 = 1100e6;
+    pub const DECODE_BYTES_PER_S: f64 = 1300e6;
+}
+
+/// The two energy headlines of §7.3.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Headlines {
+    /// Energy of sending over energy of encoding and decoding.
+    pub communication_over_codec: f64,
+    /// Energy of sending raw over energy of sending compressed.
+    pub raw_over_compressed: f64,
+}
+
+/// Headlines for a codec at a compression ratio.
+pub fn headlines(encoder: &Row, decoder: &Row, ratio: f64, column: EnergyColumn) -> Headlines {
+    let codec = encoder.pj_per_bit(column) + decoder.pj_per_bit(column);
+    Headlines {
+        communication_over_codec: NCCL_PJ_PER_BIT / codec,
+        raw_over_compressed: NCCL_PJ_PER_BIT / (NCCL_PJ_PER_BIT / ratio + codec),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headlines_follow_from_either_column() {
+        let with = |column| headlines(&THREE_IN_ONE_ENCODER, &THREE_IN_ONE_DECODER, 5.0, column);
+        let printed = with(EnergyColumn::Printed);
+        assert!((printed.communication_over_codec - 31.7).abs() < 0.05, "{printed:?}");
+        assert!((printed.raw_over_compressed - 4.32).abs() < 0.005, "{printed:?}");
+        let derived = with(EnergyColumn::PowerOverThroughput);
+        assert!((derived.communication_over_codec - 376.0).abs() < 0.6, "{derived:?}");
+        assert!((derived.raw_over_compressed - 4.93).abs() < 0.005, "{derived:?}");
+    }
+
+    #[test]
+    fn the_columns_disagree_by_11_to_16_times() {
+        for row in ROWS {
+            assert!((10.9..15.6).contains(&row.column_ratio()), "{row:?} {}", row.column_ratio());
+        }
+    }
+
+    #[test]
+    fn an_h264_pair_is_199_times_smaller_than_the_gpu() {
+        let pair = H264_ENCODER.area_mm2 + H264_DECODER.area_mm2;
+        assert!(pair < 2.0);
+        // The paper divides by its rounded "less than 2 mm²".
+        assert_eq!(figure12::RTX3090_AT_7NM_MM2 / 2.0, figure12::GPU_OVER_H264);
+        assert_eq!((12.14f64 * 13.98 * 10.0).round() / 10.0, figure12::CX5_MM2);
+    }
+
+    #[test]
+    fn what_an_instance_delivers_moves_area_sixfold() {
+        let paper = H264_ENCODER.for_throughput(100.0, InstanceRate::Paper4k60);
+        let least = H264_ENCODER.for_throughput(100.0, InstanceRate::Luma1080p60);
+        assert!((paper.area_mm2 - 0.96).abs() < 1e-12);
+        assert!((least.area_mm2 / paper.area_mm2 - 6.0).abs() < 1e-9);
+        assert!((H264_ENCODER.instance().area_mm2 - 0.0573).abs() < 0.0001);
+    }
+
+    /// A misprint anywhere in the table moves these sums.
+    #[test]
+    fn the_table_adds_up() {
+        let sum = |f: fn(&Row) -> f64| ROWS.iter().map(f).sum::<f64>();
+        assert!((sum(|r| r.power_w) - 18.76).abs() < 1e-9);
+        assert!((sum(|r| r.area_mm2) - 17.01).abs() < 1e-9);
+        assert!((sum(|r| r.printed_pj_per_bit) - 2856.3).abs() < 1e-9);
+    }
+}
