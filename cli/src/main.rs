@@ -12,6 +12,8 @@ mod failure;
 #[allow(dead_code)]
 mod output;
 #[allow(dead_code)]
+mod plot;
+#[allow(dead_code)]
 mod report;
 #[allow(dead_code)]
 mod table;

@@ -11,7 +11,7 @@
 //! report.write(&out.join("report.html"))?;
 //! ```
 
-use crate::{failure::Failure, output};
+use crate::{failure::Failure, output, plot::Plot};
 use serde_json::{Value, json};
 use std::{fmt::Write, path::Path};
 
@@ -91,6 +91,13 @@ impl Report {
             self.charts.len(),
         );
         self.charts.push(spec);
+        self
+    }
+
+    /// Adds a chart from a [`Plot`], with its static drawing for readers without scripts.
+    pub fn plot(&mut self, caption: impl AsRef<str>, plot: &Plot) -> &mut Self {
+        self.chart(caption, plot.vega_lite());
+        self.body += &format!("<noscript>{}</noscript>\n", plot.svg());
         self
     }
 
