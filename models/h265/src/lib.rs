@@ -13,6 +13,8 @@ mod error;
 pub mod intra;
 pub mod quant;
 pub mod sao;
+pub mod scan;
+pub mod syntax;
 pub mod transform;
 
 pub use error::Error;
