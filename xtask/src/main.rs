@@ -1,18 +1,47 @@
-//! The project's own chores, one subcommand each.
+//! The project's own chores, one module each.
+//!
+//! Plain std, no dependencies: `cargo xtask test` is the first thing a newcomer
+//! runs, and it should start within seconds.
 #![forbid(unsafe_code)]
 
-use std::process::{Command, exit};
+mod fuzz;
+mod peers;
+mod test;
+mod tools;
 
-fn main() {
-    let steps: [&[&str]; 3] = [
-        &["fmt", "--all", "--check"],
-        &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
-        &["test", "--workspace"],
-    ];
-    for step in steps {
-        let status = Command::new(env!("CARGO")).args(step).status();
-        if !status.is_ok_and(|s| s.success()) {
-            exit(1);
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+const HELP: &str = "\
+cargo xtask test                          install what the tests need, then run all of them
+cargo xtask fuzz [TARGET] [--runs N]      fuzz one target or all (default: 100000 runs each)
+cargo xtask peers [NAME]                  compare with other implementations on this machine";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let outcome = match words.as_slice() {
+        ["test"] => test::run(),
+        ["fuzz", rest @ ..] => fuzz::run(rest),
+        ["peers", rest @ ..] => peers::run(rest),
+        ["help" | "--help" | "-h"] => {
+            eprintln!("{HELP}");
+            Ok(())
+        }
+        _ => Err(format!("expected one of:\n{HELP}")),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("error: {message}");
+            ExitCode::FAILURE
         }
     }
+}
+
+/// The folder that holds the workspace.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap_or_else(|_| PathBuf::from("."))
 }

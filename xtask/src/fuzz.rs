@@ -1,0 +1,60 @@
+//! `cargo xtask fuzz`: the fuzz targets under `/fuzz`, on the stable compiler.
+
+use crate::{
+    root,
+    tools::{find, succeed},
+};
+use std::{fs, process::Command};
+
+pub fn run(args: &[&str]) -> Result<(), String> {
+    let (target, runs) = match args {
+        [] => (None, "100000"),
+        ["--runs", runs] => (None, *runs),
+        [target] => (Some(*target), "100000"),
+        [target, "--runs", runs] | ["--runs", runs, target] => (Some(*target), *runs),
+        _ => return Err("expected: cargo xtask fuzz [TARGET] [--runs N]".into()),
+    };
+    runs.parse::<u64>().map_err(|_| format!("`{runs}` is no number of runs"))?;
+    let known = targets()?;
+    let chosen: Vec<&String> =
+        known.iter().filter(|name| target.is_none_or(|wanted| wanted == *name)).collect();
+    if chosen.is_empty() {
+        return Err(format!("no such target; expected one of: {}", known.join(", ")));
+    }
+    if find("cargo-fuzz").is_none() {
+        succeed(Command::new(env!("CARGO")).args(["install", "--locked", "cargo-fuzz"]))?;
+    }
+    for name in chosen {
+        fuzz(name, runs)?;
+    }
+    Ok(())
+}
+
+fn targets() -> Result<Vec<String>, String> {
+    let folder = root().join("fuzz/fuzz_targets");
+    let entries =
+        fs::read_dir(&folder).map_err(|error| format!("cannot list {}: {error}", folder.display()))?;
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| {
+            entry.ok()?.file_name().into_string().ok()?.strip_suffix(".rs").map(str::to_string)
+        })
+        .collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Inputs found on the way stay in `fuzz/corpus`; committed seeds come from `fuzz/seeds`.
+fn fuzz(target: &str, runs: &str) -> Result<(), String> {
+    let folder = root().join("fuzz");
+    let corpus = folder.join("corpus").join(target);
+    let seeds = folder.join("seeds").join(target);
+    fs::create_dir_all(&corpus).map_err(|error| format!("cannot create {}: {error}", corpus.display()))?;
+    let mut command = Command::new(env!("CARGO"));
+    // No sanitizer: safe code needs none, and without one the stable compiler will do.
+    command.args(["fuzz", "run", "--sanitizer", "none", target]).arg(&corpus);
+    if seeds.is_dir() {
+        command.arg(&seeds);
+    }
+    command.args(["--", &format!("-runs={runs}"), "-rss_limit_mb=2048", "-timeout=20"]);
+    succeed(command.current_dir(root()))
+}

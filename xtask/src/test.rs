@@ -1,0 +1,187 @@
+//! `cargo xtask test`: everything that must hold, on a machine that has only
+//! Rust, a C compiler and Python.
+//!
+//! Each step passes, fails, or is left out with the reason; all of them run,
+//! and only a failure makes the exit code non-zero.
+
+use crate::{
+    root,
+    tools::{self, succeed},
+};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Instant,
+};
+
+enum Outcome {
+    Passed,
+    Failed(String),
+    LeftOut(String),
+}
+
+impl From<Result<(), String>> for Outcome {
+    fn from(result: Result<(), String>) -> Self {
+        match result {
+            Ok(()) => Self::Passed,
+            Err(reason) => Self::Failed(reason),
+        }
+    }
+}
+
+type Step = (&'static str, fn() -> Outcome);
+
+const STEPS: [Step; 6] = [
+    ("tools", install_tools),
+    ("format", format),
+    ("lints", lints),
+    ("tests", tests),
+    ("notebooks", notebooks),
+    ("validation", validation),
+];
+
+pub fn run() -> Result<(), String> {
+    let mut summary = Vec::new();
+    for (name, step) in STEPS {
+        eprintln!("── {name}");
+        let start = Instant::now();
+        let outcome = step();
+        summary.push((name, outcome, start.elapsed().as_secs()));
+    }
+    eprintln!("──");
+    for (name, outcome, seconds) in &summary {
+        let said = match outcome {
+            Outcome::Passed => "passed".to_string(),
+            Outcome::Failed(reason) => format!("FAILED: {reason}"),
+            Outcome::LeftOut(reason) => format!("left out: {reason}"),
+        };
+        eprintln!("{name:<10} {seconds:>4} s  {said}");
+    }
+    let failed: Vec<&str> = summary
+        .iter()
+        .filter(|(_, outcome, _)| matches!(outcome, Outcome::Failed(_)))
+        .map(|(name, ..)| *name)
+        .collect();
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
+}
+
+/// Tests that compare with a program skip themselves, loudly, where it is missing.
+fn install_tools() -> Outcome {
+    let missing = tools::ensure(&[
+        tools::FFMPEG,
+        tools::X264,
+        tools::X265,
+        tools::LIBDE265,
+        tools::CHROMIUM,
+        tools::NVENC_HEADERS,
+    ]);
+    if missing.is_empty() {
+        return Outcome::Passed;
+    }
+    let names = missing.iter().map(|(tool, why)| format!("{} ({why})", tool.package));
+    Outcome::LeftOut(format!("comparisons with {}", names.collect::<Vec<_>>().join(", ")))
+}
+
+fn cargo(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(args).current_dir(root());
+    command
+}
+
+fn has_component(subcommand: &str) -> bool {
+    cargo(&[subcommand, "--version"]).output().is_ok_and(|output| output.status.success())
+}
+
+fn format() -> Outcome {
+    if !has_component("fmt") {
+        return Outcome::LeftOut("no rustfmt (`rustup component add rustfmt`)".into());
+    }
+    succeed(&mut cargo(&["fmt", "--all", "--check"])).into()
+}
+
+fn lints() -> Outcome {
+    if !has_component("clippy") {
+        return Outcome::LeftOut("no clippy (`rustup component add clippy`)".into());
+    }
+    succeed(&mut cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"])).into()
+}
+
+/// Unit, integration and documentation tests.
+fn tests() -> Outcome {
+    succeed(&mut cargo(&["test", "--quiet", "--workspace", "--no-fail-fast"])).into()
+}
+
+/// Runs every notebook from top to bottom, with the command just built on the PATH.
+fn notebooks() -> Outcome {
+    let folder = root().join("notebooks");
+    let has_notebooks = fs::read_dir(&folder).is_ok_and(|mut entries| {
+        entries.any(|entry| {
+            entry.is_ok_and(|entry| entry.path().extension().is_some_and(|ending| ending == "ipynb"))
+        })
+    });
+    if !has_notebooks {
+        return Outcome::LeftOut("there are none".into());
+    }
+    let python = match virtual_environment(&folder.join("requirements.txt")) {
+        Ok(python) => python,
+        Err(reason) => return Outcome::LeftOut(reason),
+    };
+    let trinity = match built_command() {
+        Ok(trinity) => trinity,
+        Err(reason) => return Outcome::Failed(reason),
+    };
+    let here = [python.parent(), trinity.parent()].into_iter().flatten().map(Path::to_path_buf);
+    let inherited = env::var_os("PATH").unwrap_or_default();
+    let path = env::join_paths(here.chain(env::split_paths(&inherited))).unwrap_or(inherited.clone());
+    let mut pytest = Command::new(&python);
+    pytest.args(["-m", "pytest", "--nbmake", "--nbmake-timeout=600", "-q", "notebooks"]);
+    succeed(pytest.current_dir(root()).env("PATH", path).env("NO_COLOR", "1")).into()
+}
+
+/// Every model against its measurements, by the command's own account.
+fn validation() -> Outcome {
+    let trinity = match built_command() {
+        Ok(trinity) => trinity,
+        Err(reason) => return Outcome::Failed(reason),
+    };
+    let has_validate = Command::new(&trinity)
+        .args(["validate", "--help"])
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if !has_validate {
+        return Outcome::LeftOut("this build has no `trinity validate`".into());
+    }
+    succeed(Command::new(&trinity).arg("validate").current_dir(root())).into()
+}
+
+/// The command in the profile of the tests, so that nothing is compiled twice.
+fn built_command() -> Result<PathBuf, String> {
+    succeed(&mut cargo(&["build", "--quiet", "--package", "trinity"]))?;
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    Ok(root().join(target).join("debug/trinity"))
+}
+
+/// Python with what the notebooks import, in `.venv`; made again when the list changes.
+fn virtual_environment(requirements: &Path) -> Result<PathBuf, String> {
+    let folder = root().join(".venv");
+    let python = folder.join("bin/python");
+    let installed = folder.join("requirements.txt");
+    let wanted = fs::read(requirements).map_err(|error| format!("no notebooks/requirements.txt: {error}"))?;
+    if python.exists() && fs::read(&installed).is_ok_and(|have| have == wanted) {
+        return Ok(python);
+    }
+    make_environment(&folder)?;
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
+    succeed(Command::new(&python).args(pip).arg(requirements))?;
+    succeed(Command::new(&python).args(["-m", "ipykernel", "install", "--sys-prefix"]))?;
+    fs::write(&installed, wanted)
+        .map_err(|error| format!("cannot write {}: {error}", installed.display()))?;
+    Ok(python)
+}
+
+fn make_environment(folder: &Path) -> Result<(), String> {
+    let make = || succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder));
+    // Debian splits the venv module from Python.
+    make().or_else(|_| tools::install(&["python3-venv"]).and_then(|()| make()))
+}

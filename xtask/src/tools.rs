@@ -1,0 +1,125 @@
+//! Programs that tests and comparisons call, and how to get the missing ones.
+//!
+//! Where a package cannot be had (no apt, no root, no network), that is not a
+//! failure: whoever needs it leaves that part out and says so.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::OnceLock,
+};
+
+/// Something from outside: how to see that it is there, and the Debian package that brings it.
+#[derive(Debug, Clone, Copy)]
+pub struct Tool {
+    /// Programs (any one will do) or, with a leading `/`, files.
+    pub found_as: &'static [&'static str],
+    /// The package in Debian.
+    pub package: &'static str,
+}
+
+pub const FFMPEG: Tool = Tool { found_as: &["ffmpeg"], package: "ffmpeg" };
+pub const X264: Tool = Tool { found_as: &["x264"], package: "x264" };
+pub const X265: Tool = Tool { found_as: &["x265"], package: "x265" };
+pub const LIBDE265: Tool = Tool { found_as: &["libde265-dec265", "dec265"], package: "libde265-examples" };
+pub const CHROMIUM: Tool =
+    Tool { found_as: &["chromium", "chromium-browser", "google-chrome"], package: "chromium" };
+pub const NVENC_HEADERS: Tool =
+    Tool { found_as: &["/usr/include/ffnvcodec/nvEncodeAPI.h"], package: "libffmpeg-nvenc-dev" };
+
+impl Tool {
+    fn is_here(&self) -> bool {
+        self.found_as
+            .iter()
+            .any(|name| if name.starts_with('/') { Path::new(name).exists() } else { find(name).is_some() })
+    }
+}
+
+/// Installs those that are missing; returns the ones that stay missing, and why.
+pub fn ensure(tools: &[Tool]) -> Vec<(Tool, String)> {
+    let missing: Vec<Tool> = tools.iter().copied().filter(|tool| !tool.is_here()).collect();
+    if missing.is_empty() {
+        return Vec::new();
+    }
+    let packages: Vec<&str> = missing.iter().map(|tool| tool.package).collect();
+    eprintln!("installing {}", packages.join(" "));
+    // All at once is fastest; one by one where a package is not to be had.
+    if install(&packages).is_ok() && missing.iter().all(Tool::is_here) {
+        return Vec::new();
+    }
+    let why = |tool: &Tool| match install(&[tool.package]) {
+        Ok(()) if tool.is_here() => None,
+        Ok(()) => Some(format!("{} brought no {}", tool.package, tool.found_as.join(" or "))),
+        Err(reason) => Some(reason),
+    };
+    missing.into_iter().filter_map(|tool| Some((tool, why(&tool)?))).collect()
+}
+
+/// Installs Debian packages.
+pub fn install(packages: &[&str]) -> Result<(), String> {
+    let Some(prefix) = apt_prefix() else {
+        return Err("no apt-get here, or no right to use it".into());
+    };
+    static UPDATED: OnceLock<()> = OnceLock::new();
+    UPDATED.get_or_init(|| drop(apt(prefix, &["update", "-qq"])));
+    apt(prefix, &[&["install", "-y", "-qq", "--no-install-recommends"], packages].concat())
+}
+
+/// The words that make apt-get run as root: none for root, `sudo -n` for who may.
+fn apt_prefix() -> Option<&'static [&'static str]> {
+    find("apt-get")?;
+    let succeeds = |program: &str, args: &[&str]| {
+        Command::new(program)
+            .args(args)
+            .stdin(Stdio::null())
+            .output()
+            .is_ok_and(|output| output.status.success())
+    };
+    let is_root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
+    if is_root {
+        Some(&[])
+    } else if find("sudo").is_some() && succeeds("sudo", &["-n", "true"]) {
+        Some(&["sudo", "-n"])
+    } else {
+        None
+    }
+}
+
+fn apt(prefix: &[&str], args: &[&str]) -> Result<(), String> {
+    let words: Vec<&str> = prefix
+        .iter()
+        .copied()
+        .chain(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"])
+        .chain(args.iter().copied())
+        .collect();
+    let output = Command::new(words[0])
+        .args(&words[1..])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("cannot run {}: {error}", words[0]))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(stderr.lines().find(|line| line.starts_with("E:")).unwrap_or("apt-get failed").to_string())
+}
+
+/// The path of a program, as a shell would find it.
+pub fn find(program: &str) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+/// Runs a command with its output on the terminal; an error names it.
+pub fn succeed(command: &mut Command) -> Result<(), String> {
+    let words: Vec<String> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let line = words.join(" ");
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("`{line}` ended with {status}")),
+        Err(error) => Err(format!("cannot run `{line}`: {error}")),
+    }
+}
