@@ -1,0 +1,167 @@
+//! A matrix product to keep the SMs busy while other engines work: bf16 in,
+//! f32 accumulation, through cuBLAS, loaded at run time.
+
+use crate::error::{During, Error};
+use crate::gpu::Gpu;
+use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DevicePtrMut};
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+const LIBRARIES: [&str; 3] = ["libcublas.so.13", "libcublas.so.12", "libcublas.so"];
+/// `CUDA_R_16BF`, `CUBLAS_COMPUTE_32F`, `CUBLAS_GEMM_DEFAULT`, `CUBLAS_OP_N`.
+const BF16: c_int = 14;
+const COMPUTE_32F: c_int = 68;
+const DEFAULT: c_int = -1;
+const OP_N: c_int = 0;
+
+type Handle = *mut c_void;
+type GemmEx = unsafe extern "C" fn(
+    Handle,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    *const c_void,
+    *const c_void,
+    c_int,
+    c_int,
+    *const c_void,
+    c_int,
+    c_int,
+    *const c_void,
+    *mut c_void,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+) -> c_int;
+
+/// A square bf16 product C = A·B on its own stream.
+#[derive(Debug)]
+pub struct Gemm {
+    handle: Handle,
+    gemm_ex: GemmEx,
+    destroy: unsafe extern "C" fn(Handle) -> c_int,
+    stream: Arc<CudaStream>,
+    size: usize,
+    a: CudaSlice<u16>,
+    b: CudaSlice<u16>,
+    c: CudaSlice<u16>,
+    _library: libloading::Library,
+}
+
+// SAFETY: a cuBLAS handle may move between threads; it is used by one at a time (&mut self).
+unsafe impl Send for Gemm {}
+
+impl Gemm {
+    /// Prepares an n × n × n product of pseudo-random values (power depends on the data: zeros would flatter).
+    pub fn new(gpu: &Gpu, size: usize) -> Result<Self, Error> {
+        gpu.require_memory(size * size * 6 + (64 << 20), "GEMM buffers")?;
+        let missing =
+            |reason: String| Error::NoLibrary { library: "libcublas.so", package: "cublas", reason };
+        // SAFETY: cuBLAS's initialisers have no preconditions.
+        let library = LIBRARIES
+            .iter()
+            .find_map(|name| unsafe { libloading::Library::new(name) }.ok())
+            .ok_or_else(|| missing("not found; it comes with the CUDA toolkit".into()))?;
+        type Create = unsafe extern "C" fn(*mut Handle) -> c_int;
+        type SetStream = unsafe extern "C" fn(Handle, *mut c_void) -> c_int;
+        type Destroy = unsafe extern "C" fn(Handle) -> c_int;
+        // SAFETY: the types are the ones cublas_api.h declares; the library is kept beside the pointers.
+        let (create, set_stream, destroy, gemm_ex) = unsafe {
+            let symbol = |e: libloading::Error| missing(e.to_string());
+            (
+                *library.get::<Create>(b"cublasCreate_v2\0").map_err(symbol)?,
+                *library.get::<SetStream>(b"cublasSetStream_v2\0").map_err(symbol)?,
+                *library.get::<Destroy>(b"cublasDestroy_v2\0").map_err(symbol)?,
+                *library.get::<GemmEx>(b"cublasGemmEx\0").map_err(symbol)?,
+            )
+        };
+        gpu.context.bind_to_thread().during("cuCtxSetCurrent")?;
+        let stream = gpu.stream()?;
+        let (a, b) = (random_bf16(size * size, 1), random_bf16(size * size, 2));
+        let a = stream.clone_htod(&a).during("cuMemcpyHtoD")?;
+        let b = stream.clone_htod(&b).during("cuMemcpyHtoD")?;
+        let c = stream.alloc_zeros(size * size).during("cuMemAlloc")?;
+        stream.synchronize().during("cuStreamSynchronize")?;
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: a live pointer; the context is current.
+        blas(unsafe { create(&mut handle) }, "cublasCreate")?;
+        // SAFETY: the handle was just created; the stream lives as long as self.
+        blas(unsafe { set_stream(handle, stream.cu_stream().cast()) }, "cublasSetStream")?;
+        Ok(Self { handle, gemm_ex, destroy, stream, size, a, b, c, _library: library })
+    }
+
+    /// Floating-point operations of one product.
+    pub fn flop(&self) -> f64 {
+        2.0 * (self.size as f64).powi(3)
+    }
+
+    /// Queues one product; does not wait.
+    pub fn launch(&mut self) -> Result<(), Error> {
+        let n = self.size as c_int;
+        let (one, zero) = (1f32, 0f32);
+        let (a, _keep_a) = self.a.device_ptr(&self.stream);
+        let (b, _keep_b) = self.b.device_ptr(&self.stream);
+        let (c, _keep_c) = self.c.device_ptr_mut(&self.stream);
+        // SAFETY: three n × n bf16 matrices on this handle's device; alpha and
+        // beta are read before the call returns (host pointer mode).
+        let code = unsafe {
+            (self.gemm_ex)(
+                self.handle,
+                OP_N,
+                OP_N,
+                n,
+                n,
+                n,
+                (&raw const one).cast(),
+                a as *const c_void,
+                BF16,
+                n,
+                b as *const c_void,
+                BF16,
+                n,
+                (&raw const zero).cast(),
+                c as *mut c_void,
+                BF16,
+                n,
+                COMPUTE_32F,
+                DEFAULT,
+            )
+        };
+        blas(code, "cublasGemmEx")
+    }
+
+    /// Waits for everything queued.
+    pub fn wait(&self) -> Result<(), Error> {
+        self.stream.synchronize().during("cuStreamSynchronize")
+    }
+}
+
+impl Drop for Gemm {
+    fn drop(&mut self) {
+        let _ = self.stream.synchronize();
+        // SAFETY: created in `new`, destroyed once.
+        unsafe { (self.destroy)(self.handle) };
+    }
+}
+
+fn blas(code: c_int, call: &'static str) -> Result<(), Error> {
+    if code == 0 {
+        return Ok(());
+    }
+    Err(Error::Cuda { call, code, meaning: "cuBLAS status".into() })
+}
+
+/// Uniform in [-1, 1), as bf16 bits.
+fn random_bf16(count: usize, seed: u64) -> Vec<u16> {
+    let mut state = seed;
+    (0..count)
+        .map(|_| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let unit = (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0;
+            (unit.to_bits() >> 16) as u16
+        })
+        .collect()
+}

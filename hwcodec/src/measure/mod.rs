@@ -1,0 +1,138 @@
+//! The measurements of `trinity measure`, one file each.
+//!
+//! Every one warms up, repeats, and answers medians with their spread. What
+//! fails is recorded with its reason; a lost device ends the run with what is
+//! already there.
+
+mod copies;
+mod decode;
+mod delta;
+mod energy;
+mod gemm;
+mod overlap;
+mod wires;
+
+use crate::discover::{self, Power};
+use crate::gpu::Gpu;
+use crate::nvdec::Standard;
+use crate::recording::{Device, LeftOut, Recording};
+use crate::streams::{self, Encoder, Spec, TestStream};
+use crate::{Error, stats::Spread};
+use nvml_wrapper::Nvml;
+use trinity_coding::Chroma;
+
+/// How much to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    /// Repetitions of each timing.
+    pub repeats: usize,
+    /// Only the points a quick look needs.
+    pub quick: bool,
+}
+
+/// What a measurement needs of the machine.
+pub(crate) struct Bench<'b> {
+    gpu: &'b Gpu,
+    nvml: Option<Nvml>,
+    plan: Plan,
+    encoder: &'b Encoder<'b>,
+    progress: &'b dyn Fn(&str),
+}
+
+impl Bench<'_> {
+    fn power(&self) -> Option<Power> {
+        self.nvml.as_ref().and_then(|nvml| discover::power(nvml, 0))
+    }
+
+    fn stream(&self, spec: Spec) -> Result<TestStream, Error> {
+        streams::make(spec, 1, self.encoder)
+    }
+
+    /// Repeats a timing after one warm-up.
+    fn repeat(&self, mut once: impl FnMut() -> Result<f64, Error>) -> Result<Spread, Error> {
+        once()?;
+        let times = (0..self.plan.repeats).map(|_| once()).collect::<Result<Vec<_>, _>>()?;
+        Spread::of(&times).ok_or(Error::Fit { what: "timing".into(), reason: "no repetitions".into() })
+    }
+}
+
+/// A weight-like stream at about 2.9 bits a value, the paper's operating point.
+pub(crate) fn typical(standard: Standard, size: usize, pictures: usize) -> Spec {
+    Spec { standard, chroma: Chroma::C420, depth: 8, width: size, height: size, qp: 18, pictures }
+}
+
+/// Runs everything on GPU 0. `date` is the caller's clock; `encoder` makes the
+/// streams; `progress` is told what comes next.
+pub fn run(
+    plan: Plan,
+    date: String,
+    encoder: &Encoder<'_>,
+    progress: &dyn Fn(&str),
+) -> Result<Recording, Error> {
+    let inventory = discover::inventory()?;
+    let Some(first) = inventory.gpus.first() else {
+        return Err(Error::NoDriver { library: "a GPU behind libcuda.so.1" });
+    };
+    let gpu = Gpu::open(0)?;
+    let bench = Bench { gpu: &gpu, nvml: Nvml::init().ok(), plan, encoder, progress };
+    let engines = |rows: &[discover::DecodeCapability]| {
+        rows.iter().filter(|r| r.capabilities.supported).map(|r| r.capabilities.engines).max().unwrap_or(0)
+    };
+    let nvdec_engines = first.decode.as_ref().map_or(0, |rows| engines(rows));
+    let mut recording = Recording {
+        format: crate::recording::FORMAT,
+        device: Device {
+            gpu: gpu.name().into(),
+            driver: inventory.driver.clone().unwrap_or_else(|| "unknown".into()),
+            cuda: inventory.cuda.clone().unwrap_or_else(|| "unknown".into()),
+            date,
+            nvdec_engines,
+            nvenc_engines: first.encode.as_ref().map_or(0, |rows| {
+                rows.iter().map(|r| r.capabilities.engines.max(0) as u32).max().unwrap_or(0)
+            }),
+            memory_mib: first.memory_total_mib,
+            host_threads: std::thread::available_parallelism().map_or(1, usize::from),
+            idle: bench.power(),
+        },
+        decode: Vec::new(),
+        encode: Vec::new(),
+        copies: Vec::new(),
+        gemm: Vec::new(),
+        overlap: Vec::new(),
+        energy: Vec::new(),
+        delta: Vec::new(),
+        wires: Vec::new(),
+        verify: None,
+        left_out: Vec::new(),
+    };
+    if let Err(why) = &first.encode {
+        recording
+            .left_out
+            .push(LeftOut { what: "encode throughput, encode ∥ gemm".into(), why: why.clone() });
+    }
+    let steps: [(&str, Step); 7] = [
+        ("copies", copies::run),
+        ("matrix products", gemm::run),
+        ("decode throughput", decode::run),
+        ("overlap", overlap::run),
+        ("energy", energy::run),
+        ("sparse deltas", delta::run),
+        ("slow wires", wires::run),
+    ];
+    for (what, step) in steps {
+        progress(what);
+        match step(&bench, &mut recording) {
+            Ok(()) => {}
+            Err(error) => {
+                let fatal = error.is_fatal();
+                recording.left_out.push(LeftOut { what: what.into(), why: error.to_string() });
+                if fatal {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(recording)
+}
+
+type Step = fn(&Bench<'_>, &mut Recording) -> Result<(), Error>;

@@ -1,0 +1,244 @@
+//! What a measurement leaves behind: plain data, so that fits, validation and
+//! plots run on any machine, and a recording replays exactly.
+
+use crate::Error;
+use crate::discover::Power;
+use crate::nvdec::Standard;
+use crate::stats::Spread;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// The version of this layout; raised when a field changes its meaning.
+pub const FORMAT: u32 = 1;
+
+/// Everything one run of `trinity measure` found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Recording {
+    pub format: u32,
+    pub device: Device,
+    pub decode: Vec<DecodePoint>,
+    pub encode: Vec<EncodePoint>,
+    pub copies: Vec<CopyPoint>,
+    pub gemm: Vec<GemmPoint>,
+    pub overlap: Vec<OverlapPoint>,
+    pub energy: Vec<EnergyPoint>,
+    pub delta: Vec<DeltaPoint>,
+    pub wires: Vec<WirePoint>,
+    pub verify: Option<VerifySummary>,
+    /// What could not be measured, in a sentence each. Nothing is dropped in silence.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Which machine, when.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Device {
+    pub gpu: String,
+    pub driver: String,
+    pub cuda: String,
+    /// ISO date.
+    pub date: String,
+    pub nvdec_engines: u32,
+    pub nvenc_engines: u32,
+    pub memory_mib: u64,
+    pub host_threads: usize,
+    /// At the start, before anything ran.
+    pub idle: Option<Power>,
+}
+
+/// Decode throughput of one kind of stream.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DecodePoint {
+    pub standard: Standard,
+    pub chroma_idc: u32,
+    pub depth: u32,
+    pub width: u32,
+    pub height: u32,
+    /// Coded bits a luma sample.
+    pub bits_per_value: f64,
+    pub sessions: u32,
+    /// Pictures decoded in one repetition, all sessions together.
+    pub pictures: u64,
+    /// Wall time over pictures.
+    pub seconds_per_picture: Spread,
+    /// The time the host spends parsing and submitting a picture, with nothing to wait for.
+    pub host_seconds_per_picture: f64,
+    pub power: Option<Power>,
+}
+
+impl DecodePoint {
+    /// Luma samples of a picture: the values of a tensor.
+    pub fn values(&self) -> f64 {
+        f64::from(self.width) * f64::from(self.height)
+    }
+
+    /// Coded bits of a picture.
+    pub fn bits(&self) -> f64 {
+        self.values() * self.bits_per_value
+    }
+
+    /// Luma samples a second, all sessions together.
+    pub fn values_per_s(&self) -> Spread {
+        self.seconds_per_picture.map(|s| self.values() / s)
+    }
+}
+
+/// Encode throughput of one kind of stream (GPUs that have NVENC).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EncodePoint {
+    pub standard: Standard,
+    pub chroma_idc: u32,
+    pub depth: u32,
+    pub width: u32,
+    pub height: u32,
+    pub bits_per_value: f64,
+    pub sessions: u32,
+    pub seconds_per_picture: Spread,
+}
+
+/// One copy direction at one size.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CopyPoint {
+    /// `host-to-device`, `device-to-host` or `device-to-device`.
+    pub direction: String,
+    pub pinned: bool,
+    pub bytes: u64,
+    pub bytes_per_s: Spread,
+}
+
+/// A square bf16 matrix product.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GemmPoint {
+    pub size: u32,
+    pub flop_per_s: Spread,
+    pub power: Option<Power>,
+}
+
+/// Two jobs alone, then together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OverlapPoint {
+    /// `decode ∥ gemm`, `decode ∥ copy`, `encode ∥ gemm`.
+    pub what: String,
+    pub first_s: Spread,
+    pub second_s: Spread,
+    pub parallel_s: Spread,
+    /// How much slower each job ran beside the other than alone.
+    pub first_slowdown: f64,
+    pub second_slowdown: f64,
+}
+
+impl OverlapPoint {
+    /// One after the other.
+    pub fn serial_s(&self) -> f64 {
+        self.first_s.median + self.second_s.median
+    }
+
+    /// The longer of the two.
+    pub fn ideal_s(&self) -> f64 {
+        self.first_s.median.max(self.second_s.median)
+    }
+
+    /// 1 when the shorter job is free.
+    pub fn fraction_of_ideal(&self) -> f64 {
+        self.ideal_s() / self.parallel_s.median
+    }
+
+    /// Of the time overlap could save, the share it saved.
+    pub fn saved(&self) -> f64 {
+        (self.serial_s() - self.parallel_s.median) / (self.serial_s() - self.ideal_s())
+    }
+}
+
+/// Energy by power difference.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EnergyPoint {
+    pub what: String,
+    pub idle_w: f64,
+    pub busy_w: f64,
+    /// Samples decoded (8 or more bits each) a second while busy, as bits.
+    pub sample_bits_per_s: f64,
+    pub coded_bits_per_s: f64,
+}
+
+impl EnergyPoint {
+    /// Joules above idle for each bit of decoded samples, in pJ.
+    pub fn pj_per_sample_bit(&self) -> f64 {
+        (self.busy_w - self.idle_w) / self.sample_bits_per_s * 1e12
+    }
+}
+
+/// The sparse-delta pipeline: zstd on the CPU, copy, scatter-add.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeltaPoint {
+    pub elements: u64,
+    pub changed: u64,
+    pub chunks: u32,
+    pub compressed_bytes: u64,
+    pub synchronous_s: Spread,
+    pub pipelined_s: Spread,
+    /// The pipelined run's stages alone.
+    pub decompress_s: f64,
+    pub copy_and_scatter_s: f64,
+    /// The reconstruction equalled the tuned tensor exactly.
+    pub exact: bool,
+}
+
+/// A tensor over a wire of some speed, raw and coded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WirePoint {
+    pub standard: Standard,
+    pub wire_bits_per_s: f64,
+    pub raw_bits: f64,
+    pub coded_bits: f64,
+    /// `nvenc` or `cpu`: who encoded.
+    pub encoder: String,
+    pub encode_s: f64,
+    pub decode_s: f64,
+    /// 16-bit values as they are.
+    pub raw_s: f64,
+    /// Encode, then send, then decode.
+    pub serial_s: f64,
+    /// The three overlapped, frame by frame, timed on a wire that waits.
+    pub dual_lane_s: f64,
+}
+
+/// How `--verify` came out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VerifySummary {
+    pub streams: u32,
+    pub equal: u32,
+    /// Kinds the hardware refused, which are no failures.
+    pub refused: u32,
+    /// The first stream that differed, and where.
+    pub first_difference: Option<String>,
+}
+
+/// Something that could not be measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LeftOut {
+    pub what: String,
+    pub why: String,
+}
+
+impl Recording {
+    /// Reads a recording.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let bad = |reason: String| Error::BadFile { file: path.display().to_string(), reason };
+        let text = std::fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
+        Self::parse(&text).map_err(bad)
+    }
+
+    /// Out of JSON text.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let recording: Self = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        if recording.format != FORMAT {
+            return Err(format!("recording format {}, this version reads {FORMAT}", recording.format));
+        }
+        Ok(recording)
+    }
+
+    /// As JSON text; reading it back gives the same recording.
+    pub fn to_json(&self) -> Result<String, Error> {
+        serde_json::to_string_pretty(self)
+            .map_err(|e| Error::BadFile { file: "recording".into(), reason: e.to_string() })
+    }
+}

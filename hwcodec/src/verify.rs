@@ -1,0 +1,123 @@
+//! `--verify`: streams of ours on NVDEC, every sample compared with our reconstruction.
+
+use crate::Error;
+use crate::gpu::Gpu;
+use crate::nvdec::{Session, Standard};
+use crate::recording::VerifySummary;
+use crate::streams::{self, Encoder, Spec};
+use trinity_coding::{Chroma, Frame};
+
+/// The grid: both standards, every format NVDEC may take, many sizes and QPs.
+pub fn grid() -> Vec<Spec> {
+    let sizes = [(144, 144), (160, 152), (256, 192), (333, 217), (512, 512), (1000, 700), (1024, 1024)];
+    let mut specs = Vec::new();
+    for (width, height) in sizes {
+        for qp in [1, 6, 12, 18, 24, 30, 38, 48] {
+            let spec =
+                |standard, chroma, depth| Spec { standard, chroma, depth, width, height, qp, pictures: 1 };
+            specs.push(spec(Standard::H264, Chroma::C420, 8));
+            specs.push(spec(Standard::Hevc, Chroma::C420, 8));
+            if qp % 12 == 6 || qp == 48 {
+                for (chroma, depth) in [
+                    (Chroma::C420, 10),
+                    (Chroma::C420, 12),
+                    (Chroma::C444, 8),
+                    (Chroma::C444, 10),
+                    (Chroma::C444, 12),
+                ] {
+                    specs.push(spec(Standard::Hevc, chroma, depth));
+                }
+            }
+        }
+    }
+    specs
+}
+
+/// Runs the grid. Kinds the hardware refuses are counted apart; a difference is named, not hidden.
+pub fn run(specs: &[Spec], encoder: &Encoder<'_>, progress: &dyn Fn(&str)) -> Result<VerifySummary, Error> {
+    let gpu = Gpu::open(0)?;
+    let cuvid = gpu.cuvid()?;
+    let mut summary = VerifySummary { streams: 0, equal: 0, refused: 0, first_difference: None };
+    for (i, &spec) in specs.iter().enumerate() {
+        let name = describe(&spec);
+        progress(&name);
+        let stream = streams::make(spec, i as u64, encoder)?;
+        summary.streams += 1;
+        // A session a stream: a decoder must start from nothing, as a user's would.
+        let decoded = Session::new(&gpu, &cuvid, spec.standard)?.decode_to_frames(&stream.bytes);
+        match decoded {
+            Ok(frames) => match first_difference(&stream.reconstruction, &frames) {
+                None => summary.equal += 1,
+                Some(difference) => {
+                    summary.first_difference.get_or_insert(format!("{name}: {difference}"));
+                }
+            },
+            Err(Error::Unsupported { .. }) => summary.refused += 1,
+            Err(error) if error.is_fatal() => return Err(error),
+            Err(error) => {
+                summary.first_difference.get_or_insert(format!("{name}: {error}"));
+            }
+        }
+    }
+    Ok(summary)
+}
+
+fn describe(spec: &Spec) -> String {
+    format!(
+        "{} {:?} {} bit {}×{} QP {}",
+        spec.standard.name(),
+        spec.chroma,
+        spec.depth,
+        spec.width,
+        spec.height,
+        spec.qp
+    )
+}
+
+/// Where two sequences first differ, in words.
+pub fn first_difference(ours: &[Frame], theirs: &[Frame]) -> Option<String> {
+    if ours.len() != theirs.len() {
+        return Some(format!("{} pictures expected, {} decoded", ours.len(), theirs.len()));
+    }
+    ours.iter().zip(theirs).enumerate().find_map(|(n, (a, b))| {
+        if (a.width(), a.height()) != (b.width(), b.height()) {
+            return Some(format!(
+                "picture {n}: {}×{} expected, {}×{} decoded",
+                a.width(),
+                a.height(),
+                b.width(),
+                b.height()
+            ));
+        }
+        a.planes.iter().zip(&b.planes).enumerate().find_map(|(c, (p, q))| {
+            let at = p.samples.iter().zip(&q.samples).position(|(x, y)| x != y)?;
+            let (x, y) = (at % p.width, at / p.width);
+            Some(format!(
+                "picture {n} plane {c} at ({x}, {y}): {} expected, {} decoded",
+                p.samples[at], q.samples[at]
+            ))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_grid_has_at_least_150_streams_of_both_standards() {
+        let specs = grid();
+        assert!(specs.len() >= 150, "{}", specs.len());
+        assert!(specs.iter().filter(|s| s.standard == Standard::H264).count() >= 50);
+    }
+
+    #[test]
+    fn one_wrong_sample_is_found_and_placed() {
+        let a = Frame::filled(8, 4, Chroma::C420, 8, 128);
+        let mut b = a.clone();
+        assert_eq!(first_difference(std::slice::from_ref(&a), std::slice::from_ref(&b)), None);
+        b.planes[1].samples[5] = 127;
+        let found = first_difference(&[a], &[b]).unwrap();
+        assert!(found.contains("plane 1 at (1, 1)"), "{found}");
+    }
+}
