@@ -1,6 +1,8 @@
 //! hwcodec without a GPU: C layouts against NVIDIA's headers, NVENC against a
 //! stand-in library, and plain sentences where there is no driver.
 
+#![allow(clippy::unwrap_used)]
+
 mod layouts;
 mod no_gpu;
 mod stand_in;
