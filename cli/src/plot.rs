@@ -178,12 +178,12 @@ impl Plot {
         for tick in self.x.ticks(x_low, x_high) {
             let at = across(self.x.position(tick));
             grid(&mut svg, [at, top, at, bottom]);
-            text(&mut svg, at, bottom + 18.0, "middle", &sig3(tick));
+            text(&mut svg, at, bottom + 18.0, "middle", &short(tick));
         }
         for tick in self.y.ticks(y_low, y_high) {
             let at = down(self.y.position(tick));
             grid(&mut svg, [left, at, right, at]);
-            text(&mut svg, left - 6.0, at + 4.0, "end", &sig3(tick));
+            text(&mut svg, left - 6.0, at + 4.0, "end", &short(tick));
         }
         text(&mut svg, (left + right) / 2.0, HEIGHT - 12.0, "middle", &self.x.label);
         let _ = write!(svg, "<g transform=\"rotate(-90 16 {0}) translate(16 {0})\">", (top + bottom) / 2.0);
@@ -203,6 +203,16 @@ impl Plot {
         }
         svg.push_str("</svg>\n");
         svg
+    }
+}
+
+/// A tick's label: ticks are round, so trailing zeros say nothing.
+fn short(tick: f64) -> String {
+    let label = sig3(tick);
+    if label.contains('.') && !label.contains('e') {
+        label.trim_end_matches('0').trim_end_matches('.').to_string()
+    } else {
+        label
     }
 }
 

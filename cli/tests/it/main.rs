@@ -1,4 +1,5 @@
 //! The command as a user meets it: exit codes, help, pipes.
+#![allow(clippy::unwrap_used)] // Clippy spares test functions, but not their helpers.
 
 mod help;
 mod support;

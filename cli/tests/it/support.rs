@@ -1,11 +1,20 @@
 //! Runs the built command and holds on to what it said.
 
-use std::process::{Command, Output};
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
 
-/// `trinity ARGS…`, with nothing of the caller's environment that changes its looks.
+/// `trinity ARGS…`, run where the tests run.
 pub fn trinity<'a>(args: impl IntoIterator<Item = &'a str>) -> Run {
+    trinity_in(Path::new(env!("CARGO_MANIFEST_DIR")), args)
+}
+
+/// `trinity ARGS…` in a folder, with nothing of the caller's environment that changes its looks.
+pub fn trinity_in<'a>(folder: &Path, args: impl IntoIterator<Item = &'a str>) -> Run {
     let output = Command::new(env!("CARGO_BIN_EXE_trinity"))
         .args(args)
+        .current_dir(folder)
         .env_remove("NO_COLOR")
         .output()
         .expect("the built command starts");
