@@ -1,0 +1,178 @@
+//! Inverse transforms and scaling (clause 8.5.6 to 8.5.15), and the forward
+//! transforms of the encoder.
+//!
+//! Blocks are arrays in raster order; nothing here knows where a block lies.
+//! Integer overflow wraps: no conforming stream overflows, a damaged one may.
+
+/// Scales the levels of a 4×4 block (clause 8.5.12.1).
+pub fn scale_4x4(block: &mut [i32; 16], scale: &[i32; 16], qp_per: u32) {
+    if qp_per >= 4 {
+        for (c, s) in block.iter_mut().zip(scale) {
+            *c = c.wrapping_mul(*s) << (qp_per - 4);
+        }
+    } else {
+        let shift = 4 - qp_per;
+        for (c, s) in block.iter_mut().zip(scale) {
+            *c = c.wrapping_mul(*s).wrapping_add(1 << (shift - 1)) >> shift;
+        }
+    }
+}
+
+/// Scales the levels of an 8×8 block (clause 8.5.13.1).
+pub fn scale_8x8(block: &mut [i32; 64], scale: &[i32; 64], qp_per: u32) {
+    if qp_per >= 6 {
+        for (c, s) in block.iter_mut().zip(scale) {
+            *c = c.wrapping_mul(*s) << (qp_per - 6);
+        }
+    } else {
+        let shift = 6 - qp_per;
+        for (c, s) in block.iter_mut().zip(scale) {
+            *c = c.wrapping_mul(*s).wrapping_add(1 << (shift - 1)) >> shift;
+        }
+    }
+}
+
+#[inline(always)]
+fn butterfly_4(a: i32, b: i32, c: i32, d: i32) -> [i32; 4] {
+    let e = a.wrapping_add(c);
+    let f = a.wrapping_sub(c);
+    let g = (b >> 1).wrapping_sub(d);
+    let h = b.wrapping_add(d >> 1);
+    [e.wrapping_add(h), f.wrapping_add(g), f.wrapping_sub(g), e.wrapping_sub(h)]
+}
+
+/// Inverse 4×4 transform with final rounding (clause 8.5.12.2).
+pub fn inverse_4x4(block: &mut [i32; 16]) {
+    for row in block.chunks_exact_mut(4) {
+        row.copy_from_slice(&butterfly_4(row[0], row[1], row[2], row[3]));
+    }
+    for x in 0..4 {
+        let column = butterfly_4(block[x], block[4 + x], block[8 + x], block[12 + x]);
+        for y in 0..4 {
+            block[4 * y + x] = column[y].wrapping_add(32) >> 6;
+        }
+    }
+}
+
+#[inline(always)]
+fn butterfly_8(v: [i32; 8]) -> [i32; 8] {
+    let add = i32::wrapping_add;
+    let sub = i32::wrapping_sub;
+    let a0 = add(v[0], v[4]);
+    let a1 = sub(sub(v[5], v[3]), add(v[7], v[7] >> 1));
+    let a2 = sub(v[0], v[4]);
+    let a3 = sub(add(v[1], v[7]), add(v[3], v[3] >> 1));
+    let a4 = sub(v[2] >> 1, v[6]);
+    let a5 = add(sub(v[7], v[1]), add(v[5], v[5] >> 1));
+    let a6 = add(v[2], v[6] >> 1);
+    let a7 = add(add(v[3], v[5]), add(v[1], v[1] >> 1));
+    let b0 = add(a0, a6);
+    let b1 = add(a1, a7 >> 2);
+    let b2 = add(a2, a4);
+    let b3 = add(a3, a5 >> 2);
+    let b4 = sub(a2, a4);
+    let b5 = sub(a3 >> 2, a5);
+    let b6 = sub(a0, a6);
+    let b7 = sub(a7, a1 >> 2);
+    [add(b0, b7), add(b2, b5), add(b4, b3), add(b6, b1), sub(b6, b1), sub(b4, b3), sub(b2, b5), sub(b0, b7)]
+}
+
+/// Inverse 8×8 transform with final rounding (clause 8.5.13.2).
+pub fn inverse_8x8(block: &mut [i32; 64]) {
+    for y in 0..8 {
+        let row: [i32; 8] = std::array::from_fn(|x| block[8 * y + x]);
+        block[8 * y..8 * y + 8].copy_from_slice(&butterfly_8(row));
+    }
+    for x in 0..8 {
+        let column = butterfly_8(std::array::from_fn(|y| block[8 * y + x]));
+        for y in 0..8 {
+            block[8 * y + x] = column[y].wrapping_add(32) >> 6;
+        }
+    }
+}
+
+#[inline(always)]
+fn hadamard_4(a: i32, b: i32, c: i32, d: i32) -> [i32; 4] {
+    let (e, f) = (a.wrapping_add(b), a.wrapping_sub(b));
+    let (g, h) = (c.wrapping_add(d), c.wrapping_sub(d));
+    [e.wrapping_add(g), e.wrapping_sub(g), f.wrapping_sub(h), f.wrapping_add(h)]
+}
+
+/// The 4×4 Hadamard transform, its own inverse but for a factor of 16.
+pub fn hadamard_4x4(block: &mut [i32; 16]) {
+    for row in block.chunks_exact_mut(4) {
+        row.copy_from_slice(&hadamard_4(row[0], row[1], row[2], row[3]));
+    }
+    for x in 0..4 {
+        let column = hadamard_4(block[x], block[4 + x], block[8 + x], block[12 + x]);
+        for y in 0..4 {
+            block[4 * y + x] = column[y];
+        }
+    }
+}
+
+/// Scales DC values after their transform: `(v * scale << qp_per) >> 6`, rounded
+/// (equations 8-322 and 8-330 family).
+fn scale_dc(value: i32, scale: i32, qp_per: u32) -> i32 {
+    if qp_per >= 6 {
+        value.wrapping_mul(scale) << (qp_per - 6)
+    } else {
+        value.wrapping_mul(scale).wrapping_add(1 << (5 - qp_per)) >> (6 - qp_per)
+    }
+}
+
+/// Intra16x16 DC: transform and scaling (clause 8.5.10). `dc` is the matrix of
+/// the blocks' DC levels in raster order.
+pub fn inverse_luma_dc(dc: &mut [i32; 16], scale: i32, qp_per: u32) {
+    hadamard_4x4(dc);
+    for v in dc {
+        *v = scale_dc(*v, scale, qp_per);
+    }
+}
+
+/// Chroma DC of 4:2:0: transform and scaling (clause 8.5.11).
+pub fn inverse_chroma_dc_420(dc: &mut [i32; 4], scale: i32, qp_per: u32) {
+    let transformed = hadamard_2x2(*dc);
+    for (v, f) in dc.iter_mut().zip(transformed) {
+        *v = (f.wrapping_mul(scale) << qp_per) >> 5;
+    }
+}
+
+/// The 2×2 Hadamard transform.
+pub fn hadamard_2x2([a, b, c, d]: [i32; 4]) -> [i32; 4] {
+    let (e, f) = (a.wrapping_add(b), a.wrapping_sub(b));
+    let (g, h) = (c.wrapping_add(d), c.wrapping_sub(d));
+    [e.wrapping_add(g), f.wrapping_add(h), e.wrapping_sub(g), f.wrapping_sub(h)]
+}
+
+/// Chroma DC of 4:2:2, four rows of two: transform and scaling (clause
+/// 8.5.11). `qp_per` and `scale` belong to QP′c + 3.
+pub fn inverse_chroma_dc_422(dc: &mut [i32; 8], scale: i32, qp_per: u32) {
+    for x in 0..2 {
+        let column = hadamard_4(dc[x], dc[2 + x], dc[4 + x], dc[6 + x]);
+        for y in 0..4 {
+            dc[2 * y + x] = column[y];
+        }
+    }
+    for row in dc.chunks_exact_mut(2) {
+        let (a, b) = (row[0], row[1]);
+        row[0] = scale_dc(a.wrapping_add(b), scale, qp_per);
+        row[1] = scale_dc(a.wrapping_sub(b), scale, qp_per);
+    }
+}
+
+/// Accumulates lossless residuals along a horizontal or vertical prediction
+/// (clause 8.5.15). `block` is `width` × `height`.
+pub fn accumulate_bypass(block: &mut [i32], width: usize, horizontal: bool) {
+    if horizontal {
+        for row in block.chunks_exact_mut(width) {
+            for x in 1..width {
+                row[x] = row[x].wrapping_add(row[x - 1]);
+            }
+        }
+    } else {
+        for at in width..block.len() {
+            block[at] = block[at].wrapping_add(block[at - width]);
+        }
+    }
+}

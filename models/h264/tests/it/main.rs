@@ -1,0 +1,3 @@
+//! What the crate promises, held against streams of others and against its own.
+
+mod conformance;
