@@ -1,5 +1,8 @@
-//! Number formats, and their conversion to and from f32.
+//! Number formats, and their conversion to and from f32 and f64.
 
+use half::{bf16, f16};
+
+use crate::float8::{E4M3, E5M2, to_e4m3, to_e5m2};
 use serde::{Deserialize, Serialize};
 
 /// A number format a tensor file may hold.
@@ -45,6 +48,70 @@ impl Dtype {
         }
     }
 
+    /// True where the format has NaN, so a codec must look for it.
+    pub fn is_float(self) -> bool {
+        !matches!(self, Self::I8 | Self::U8 | Self::I16 | Self::I32)
+    }
+
+    /// Little-endian `bytes` as f32: exact but for f64 and i32, which round.
+    /// Bytes beyond the last whole value, or beyond `values`, are left alone.
+    pub fn to_f32(self, bytes: &[u8], values: &mut [f32]) {
+        match self {
+            Self::F64 => each(bytes, values, |b: [u8; 8]| f64::from_le_bytes(b) as f32),
+            Self::F32 => each(bytes, values, f32::from_le_bytes),
+            Self::I32 => each(bytes, values, |b: [u8; 4]| i32::from_le_bytes(b) as f32),
+            Self::F16 => each(bytes, values, |b: [u8; 2]| widen_f16(u16::from_le_bytes(b))),
+            Self::Bf16 => {
+                each(bytes, values, |b: [u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16));
+            }
+            Self::I16 => each(bytes, values, |b: [u8; 2]| f32::from(i16::from_le_bytes(b))),
+            Self::F8e4m3 => each(bytes, values, |[b]: [u8; 1]| E4M3[usize::from(b)]),
+            Self::F8e5m2 => each(bytes, values, |[b]: [u8; 1]| E5M2[usize::from(b)]),
+            Self::I8 => each(bytes, values, |[b]: [u8; 1]| f32::from(b as i8)),
+            Self::U8 => each(bytes, values, |[b]: [u8; 1]| f32::from(b)),
+        }
+    }
+
+    /// Little-endian `bytes` as f64, exact for every format.
+    pub fn to_f64(self, bytes: &[u8], values: &mut [f64]) {
+        match self {
+            Self::F64 => each(bytes, values, f64::from_le_bytes),
+            Self::F32 => each(bytes, values, |b: [u8; 4]| f64::from(f32::from_le_bytes(b))),
+            Self::I32 => each(bytes, values, |b: [u8; 4]| f64::from(i32::from_le_bytes(b))),
+            Self::F16 => each(bytes, values, |b: [u8; 2]| f64::from(widen_f16(u16::from_le_bytes(b)))),
+            Self::Bf16 => each(bytes, values, |b: [u8; 2]| {
+                f64::from(f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16))
+            }),
+            Self::I16 => each(bytes, values, |b: [u8; 2]| f64::from(i16::from_le_bytes(b))),
+            Self::F8e4m3 => each(bytes, values, |[b]: [u8; 1]| f64::from(E4M3[usize::from(b)])),
+            Self::F8e5m2 => each(bytes, values, |[b]: [u8; 1]| f64::from(E5M2[usize::from(b)])),
+            Self::I8 => each(bytes, values, |[b]: [u8; 1]| f64::from(b as i8)),
+            Self::U8 => each(bytes, values, |[b]: [u8; 1]| f64::from(b)),
+        }
+    }
+
+    /// Appends `values` in this format: nearest, ties to even. Integers and
+    /// 8-bit floats saturate; NaN becomes integer zero.
+    pub fn extend_from_f32(self, values: &[f32], bytes: &mut Vec<u8>) {
+        bytes.reserve(values.len() * self.bytes());
+        match self {
+            Self::F64 => bytes.extend(values.iter().flat_map(|&v| f64::from(v).to_le_bytes())),
+            Self::F32 => bytes.extend(values.iter().flat_map(|v| v.to_le_bytes())),
+            Self::F16 => bytes.extend(values.iter().flat_map(|&v| f16::from_f32(v).to_le_bytes())),
+            Self::Bf16 => bytes.extend(values.iter().flat_map(|&v| bf16::from_f32(v).to_le_bytes())),
+            Self::F8e4m3 => bytes.extend(values.iter().map(|&v| to_e4m3(v))),
+            Self::F8e5m2 => bytes.extend(values.iter().map(|&v| to_e5m2(v))),
+            Self::I8 => bytes.extend(values.iter().map(|v| v.round_ties_even() as i8 as u8)),
+            Self::U8 => bytes.extend(values.iter().map(|v| v.round_ties_even() as u8)),
+            Self::I16 => {
+                bytes.extend(values.iter().flat_map(|v| (v.round_ties_even() as i16).to_le_bytes()));
+            }
+            Self::I32 => {
+                bytes.extend(values.iter().flat_map(|v| (v.round_ties_even() as i32).to_le_bytes()));
+            }
+        }
+    }
+
     /// The name used in tables and arguments.
     pub fn name(self) -> &'static str {
         match self {
@@ -65,5 +132,69 @@ impl Dtype {
 impl std::fmt::Display for Dtype {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(self.name())
+    }
+}
+
+impl std::str::FromStr for Dtype {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|dtype| dtype.name() == name).ok_or_else(|| {
+            format!("`{name}` is no number format; expected one of {}", Self::ALL.map(Self::name).join(", "))
+        })
+    }
+}
+
+fn each<const N: usize, T>(bytes: &[u8], values: &mut [T], decode: impl Fn([u8; N]) -> T) {
+    let (chunks, _) = bytes.as_chunks::<N>();
+    for (value, chunk) in values.iter_mut().zip(chunks) {
+        *value = decode(*chunk);
+    }
+}
+
+/// f16 to f32 without a branch, so that loops over it vectorize.
+fn widen_f16(bits: u16) -> f32 {
+    let sign = u32::from(bits & 0x8000) << 16;
+    let magnitude = u32::from(bits & 0x7fff) << 13;
+    // Scaling by 2^112 moves the exponent bias from 15 to 127 and normalizes
+    // subnormals on the way.
+    let finite = (f32::from_bits(magnitude) * f32::from_bits((127 + 112) << 23)).to_bits();
+    let special = magnitude | 0x7f80_0000;
+    f32::from_bits(sign | if bits & 0x7c00 == 0x7c00 { special } else { finite })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_f16_widens_as_the_reference_does() {
+        for bits in 0..=u16::MAX {
+            let reference = f16::from_bits(bits).to_f32();
+            let ours = widen_f16(bits);
+            assert!(
+                ours == reference || ours.is_nan() && reference.is_nan(),
+                "{bits:#x}: {ours} {reference}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_code_of_a_short_format_survives_f32() {
+        for dtype in [Dtype::F16, Dtype::Bf16, Dtype::I16, Dtype::F8e4m3, Dtype::F8e5m2, Dtype::I8, Dtype::U8]
+        {
+            let codes = 1usize << (8 * dtype.bytes());
+            let bytes: Vec<u8> =
+                (0..codes).flat_map(|code| code.to_le_bytes().into_iter().take(dtype.bytes())).collect();
+            let mut values = vec![0f32; codes];
+            dtype.to_f32(&bytes, &mut values);
+            let mut back = Vec::new();
+            dtype.extend_from_f32(&values, &mut back);
+            for ((value, was), is) in
+                values.iter().zip(bytes.chunks(dtype.bytes())).zip(back.chunks(dtype.bytes()))
+            {
+                assert!(value.is_nan() || was == is, "{dtype} {value}: {was:?} became {is:?}");
+            }
+        }
     }
 }

@@ -6,9 +6,13 @@
 mod class;
 mod dtype;
 mod error;
+pub mod file;
+mod float8;
+pub mod stats;
 mod tensor;
 
 pub use class::Class;
 pub use dtype::Dtype;
 pub use error::Error;
+pub use file::{Entry, TensorFile};
 pub use tensor::Tensor;

@@ -1,0 +1,254 @@
+//! Tensor files behind one face: what tensors a file holds, and their bytes.
+//!
+//! A reader parses headers only; values are streamed on demand through
+//! [`ValueStream`], so a file larger than memory is as good as a small one.
+//! Files are read with positioned reads, not memory maps: a map counts every
+//! touched page as resident, dies with SIGBUS when the file shrinks, and needs
+//! `unsafe`; a positioned read of a cached page costs one copy, which is small
+//! beside any statistic or codec.
+//!
+//! Knows formats and bytes; knows nothing of what the values mean.
+
+mod atomic;
+mod gguf;
+mod npy;
+mod npz;
+mod safetensors;
+mod shards;
+mod source;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::path::Path;
+use std::sync::Arc;
+
+pub use atomic::AtomicFile;
+pub use npy::write_npy;
+pub use safetensors::{SafetensorsWriter, Spec};
+pub(crate) use source::Source;
+
+use crate::{Class, Dtype, Error, Tensor};
+
+/// Key of a safetensors metadata entry that gives the class of every tensor in
+/// the file; `class.NAME` gives that of one tensor and wins.
+pub const CLASS_KEY: &str = "class";
+
+/// One tensor in a file: what it is, and where its bytes come from.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    name: String,
+    class: Class,
+    dtype: Dtype,
+    shape: Vec<usize>,
+    values: usize,
+    offset: u64,
+    stored: String,
+    payload: Arc<dyn Payload>,
+}
+
+/// Where a tensor's bytes come from: a place in a file, decoded as needed.
+pub(crate) trait Payload: Debug + Send + Sync {
+    /// Starts over from the tensor's first value.
+    fn open(&self) -> Result<Box<dyn ValueStream + '_>, Error>;
+}
+
+/// A tensor's values in order, as little-endian bytes of its [`Entry::dtype`].
+pub trait ValueStream: Send {
+    /// Fills `bytes` with the next values; a whole number of values, and in
+    /// total no more than the tensor has.
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), Error>;
+}
+
+impl Entry {
+    pub(crate) fn new(
+        name: String,
+        dtype: Dtype,
+        shape: Vec<usize>,
+        offset: u64,
+        payload: Arc<dyn Payload>,
+    ) -> Result<Self, Error> {
+        let values =
+            count(&shape).filter(|&values| values.checked_mul(dtype.bytes()).is_some()).ok_or_else(|| {
+                Error::SizeMismatch {
+                    name: name.clone(),
+                    shape: shape.clone(),
+                    dtype,
+                    expected: "more than 2^64".into(),
+                    found: 0,
+                }
+            })?;
+        let class = Class::from_name(&name);
+        Ok(Self { name, class, dtype, shape, values, offset, stored: dtype.name().to_owned(), payload })
+    }
+
+    /// The tensor's name in its file.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the tensor is for: from metadata, else from its name.
+    pub fn class(&self) -> Class {
+        self.class
+    }
+
+    /// The number format of the streamed values.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// What the file holds, where that is not [`Entry::dtype`]: a GGUF block
+    /// format such as `q8_0`, or the codec of a `.tri` file.
+    pub fn stored(&self) -> &str {
+        &self.stored
+    }
+
+    /// Dimensions, outermost first; empty for a scalar.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        self.values
+    }
+
+    /// True when a dimension is zero.
+    pub fn is_empty(&self) -> bool {
+        self.values == 0
+    }
+
+    /// Where in its file the tensor's bytes begin.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Rows and row length, as [`Tensor::matrix`] folds them.
+    pub fn matrix(&self) -> (usize, usize) {
+        match self.shape.split_last() {
+            Some((&0, _)) => (0, 0),
+            Some((&cols, _)) => (self.values / cols, cols),
+            None => (1, 1),
+        }
+    }
+
+    /// The same entry under another class.
+    pub fn with_class(mut self, class: Class) -> Self {
+        self.class = class;
+        self
+    }
+
+    pub(crate) fn with_stored(mut self, stored: impl Into<String>) -> Self {
+        self.stored = stored.into();
+        self
+    }
+
+    /// Values from the first on.
+    pub fn stream(&self) -> Result<Box<dyn ValueStream + '_>, Error> {
+        self.payload.open()
+    }
+
+    /// The whole tensor in memory.
+    pub fn read(&self) -> Result<Tensor, Error> {
+        let mut stream = self.stream()?;
+        let mut data = Vec::new();
+        let mut left = self.values * self.dtype.bytes();
+        // Grows with what is really there: a compressed member that lies about
+        // its size runs dry before it makes us allocate.
+        while left > 0 {
+            let step = left.min(BLOCK_BYTES);
+            let start = data.len();
+            data.resize(start + step, 0);
+            stream.fill(&mut data[start..])?;
+            left -= step;
+        }
+        drop(stream);
+        Tensor::new(self.name.clone(), self.class, self.dtype, self.shape.clone(), data)
+    }
+}
+
+/// Bytes read in one go; a multiple of every format's value size.
+pub(crate) const BLOCK_BYTES: usize = 1 << 20;
+
+/// Product of dimensions, unless it overflows.
+pub(crate) fn count(shape: &[usize]) -> Option<usize> {
+    // A zero anywhere makes the product zero, also where the others overflow.
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    shape.iter().try_fold(1usize, |product, &dim| product.checked_mul(dim))
+}
+
+/// An open tensor file, or a sharded set of them.
+#[derive(Debug, Clone)]
+pub struct TensorFile {
+    format: &'static str,
+    entries: Vec<Entry>,
+    metadata: BTreeMap<String, String>,
+}
+
+impl TensorFile {
+    /// Opens a file of any known format, told apart by content.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        if path.extension().is_some_and(|extension| extension == "json") {
+            return shards::open(path);
+        }
+        let stem =
+            path.file_stem().map_or_else(|| "tensor".into(), |stem| stem.to_string_lossy().into_owned());
+        Source::open(path).and_then(|source| Self::parse(&source, &stem)).map_err(|error| error.in_file(path))
+    }
+
+    /// Parses a file already in memory; `stem` names the one tensor of an npy.
+    pub fn from_bytes(bytes: Vec<u8>, stem: &str) -> Result<Self, Error> {
+        Self::parse(&Source::from_bytes(bytes), stem)
+    }
+
+    fn parse(source: &Source, stem: &str) -> Result<Self, Error> {
+        let mut magic = [0; 8];
+        let known = usize::try_from(source.len()).unwrap_or(8).min(8);
+        source.read_at(0, &mut magic[..known])?;
+        match magic {
+            [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => npy::parse(source, stem),
+            [b'P', b'K', 3 | 5, 4 | 6, ..] => npz::parse(source),
+            [b'G', b'G', b'U', b'F', ..] => gguf::parse(source),
+            _ if safetensors::plausible(source) => safetensors::parse(source),
+            _ => Err(Error::UnknownFormat),
+        }
+    }
+
+    pub(crate) fn new(
+        format: &'static str,
+        mut entries: Vec<Entry>,
+        metadata: BTreeMap<String, String>,
+    ) -> Self {
+        let whole_file = metadata.get(CLASS_KEY).and_then(|class| class.parse().ok());
+        for entry in &mut entries {
+            let own =
+                metadata.get(&format!("{CLASS_KEY}.{}", entry.name)).and_then(|class| class.parse().ok());
+            entry.class = own.or(whole_file).unwrap_or(entry.class);
+        }
+        Self { format, entries, metadata }
+    }
+
+    /// The format's name.
+    pub fn format(&self) -> &'static str {
+        self.format
+    }
+
+    /// Every tensor, in file order.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Text the file carries beside its tensors.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.metadata
+    }
+
+    /// The tensor of that name.
+    pub fn entry(&self, name: &str) -> Result<&Entry, Error> {
+        self.entries
+            .iter()
+            .find(|entry| entry.name == name)
+            .ok_or_else(|| Error::NoSuchTensor { name: name.to_owned() })
+    }
+}

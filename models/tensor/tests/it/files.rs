@@ -1,0 +1,242 @@
+//! What is written is read back, byte for byte, in every format.
+
+use std::io::Write;
+
+use flate2::write::DeflateEncoder;
+use half::f16;
+use proptest::prelude::*;
+use trinity_tensor::file::write_npy;
+use trinity_tensor::{Class, Dtype, Tensor, TensorFile};
+
+use crate::{noise, sample_path, write_safetensors};
+
+fn any_shape() -> impl Strategy<Value = Vec<usize>> {
+    prop::collection::vec(0usize..7, 0..5)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn safetensors_keep_every_byte(shapes in prop::collection::vec(any_shape(), 1..5), seed: u64) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.safetensors");
+        let tensors: Vec<Tensor> = (0..)
+            .zip(&shapes)
+            .zip(Dtype::ALL.into_iter().cycle().skip((seed % 10) as usize))
+            .map(|((i, shape), dtype)| noise(&format!("tensor \"{i}\"\n"), dtype, shape, seed ^ i))
+            .collect();
+        write_safetensors(&path, &tensors);
+        let file = TensorFile::open(&path).unwrap();
+        for tensor in &tensors {
+            prop_assert_eq!(&file.entry(tensor.name()).unwrap().read().unwrap(), tensor);
+        }
+    }
+
+    #[test]
+    fn npy_keeps_every_byte(shape in any_shape(), which in 0usize..10, seed: u64) {
+        let dtype = Dtype::ALL[which];
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("name.npy");
+        let tensor = noise("name", dtype, &shape, seed);
+        match write_npy(&path, &tensor) {
+            Ok(()) => prop_assert_eq!(TensorFile::open(&path).unwrap().entries()[0].read().unwrap(), tensor),
+            Err(error) => prop_assert!(matches!(dtype, Dtype::F8e4m3 | Dtype::F8e5m2), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_class_that_the_name_does_not_tell_survives_in_the_metadata() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.safetensors");
+    let tensor = Tensor::new("x", Class::KvCache, Dtype::U8, vec![1], vec![7]).unwrap();
+    write_safetensors(&path, &[tensor]);
+    assert_eq!(TensorFile::open(&path).unwrap().entries()[0].class(), Class::KvCache);
+}
+
+#[test]
+fn the_sample_holds_one_tensor_of_each_kind() {
+    let file = TensorFile::open(&sample_path()).unwrap();
+    let classes: Vec<Class> = file.entries().iter().map(|entry| entry.class()).collect();
+    assert_eq!(classes, [Class::Weight, Class::KvCache, Class::Activation, Class::WeightGradient]);
+}
+
+/// An npy of version 1.0 around a header text.
+pub fn npy(header: &str, data: &[u8]) -> Vec<u8> {
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend(data);
+    bytes
+}
+
+#[test]
+fn fortran_order_and_big_endian_arrays_are_put_in_our_order() {
+    // numpy: np.asfortranarray(np.arange(6, dtype='>i2').reshape(2, 3))
+    let data: Vec<u8> = [0i16, 3, 1, 4, 2, 5].iter().flat_map(|value| value.to_be_bytes()).collect();
+    let bytes = npy("{'descr': '>i2', 'fortran_order': True, 'shape': (2, 3), }", &data);
+    let tensor = TensorFile::from_bytes(bytes, "a").unwrap().entries()[0].read().unwrap();
+    let expected: Vec<u8> = (0i16..6).flat_map(i16::to_le_bytes).collect();
+    assert_eq!((tensor.shape(), tensor.data()), (&[2, 3][..], expected.as_slice()));
+}
+
+/// A zip archive, written by hand so that the tests share no code with the reader.
+pub fn zip_archive(members: &[(&str, Vec<u8>, bool)]) -> Vec<u8> {
+    let (mut archive, mut directory) = (Vec::new(), Vec::new());
+    for (name, content, deflate) in members {
+        let mut crc = flate2::Crc::new();
+        crc.update(content);
+        let stored = if *deflate {
+            let mut encoder = DeflateEncoder::new(Vec::new(), flate2::Compression::default());
+            encoder.write_all(content).unwrap();
+            encoder.finish().unwrap()
+        } else {
+            content.clone()
+        };
+        let mut fields = Vec::new();
+        fields.extend([20, 0, 0, 0, if *deflate { 8 } else { 0 }, 0, 0, 0, 0x21, 0]);
+        fields.extend(crc.sum().to_le_bytes());
+        fields.extend((stored.len() as u32).to_le_bytes());
+        fields.extend((content.len() as u32).to_le_bytes());
+        fields.extend((name.len() as u16).to_le_bytes());
+        fields.extend([0, 0]);
+        let offset = archive.len() as u32;
+        archive.extend(b"PK\x03\x04");
+        archive.extend(&fields);
+        archive.extend(name.as_bytes());
+        archive.extend(&stored);
+        directory.extend(b"PK\x01\x02\x14\x00");
+        directory.extend(&fields);
+        directory.extend([0; 10]);
+        directory.extend(offset.to_le_bytes());
+        directory.extend(name.as_bytes());
+    }
+    let (start, count) = (archive.len() as u32, members.len() as u16);
+    archive.extend(&directory);
+    archive.extend(b"PK\x05\x06\0\0\0\0");
+    archive.extend(count.to_le_bytes());
+    archive.extend(count.to_le_bytes());
+    archive.extend((directory.len() as u32).to_le_bytes());
+    archive.extend(start.to_le_bytes());
+    archive.extend([0, 0]);
+    archive
+}
+
+#[test]
+fn npz_members_are_read_stored_and_deflated() {
+    let data: Vec<u8> = (0..200).collect();
+    let member = npy("{'descr': '|u1', 'fortran_order': False, 'shape': (20, 10), }", &data);
+    let archive = zip_archive(&[("a.npy", member.clone(), false), ("b/c.npy", member, true)]);
+    let file = TensorFile::from_bytes(archive, "").unwrap();
+    for (entry, name) in file.entries().iter().zip(["a", "b/c"]) {
+        assert_eq!(entry.name(), name);
+        assert_eq!(entry.read().unwrap().data(), data);
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_an_npz_member_is_caught_by_its_checksum() {
+    let member = npy("{'descr': '|u1', 'fortran_order': False, 'shape': (200,), }", &[9; 200]);
+    let mut archive = zip_archive(&[("a.npy", member, false)]);
+    archive[180] ^= 4;
+    let file = TensorFile::from_bytes(archive, "").unwrap();
+    let error = file.entries()[0].read().unwrap_err().to_string();
+    assert!(error.contains("checksum"), "{error}");
+}
+
+/// A GGUF of version 3 with one metadata pair.
+pub fn gguf(tensors: &[(&str, &[u64], u32, Vec<u8>)]) -> Vec<u8> {
+    let mut bytes = b"GGUF\x03\0\0\0".to_vec();
+    let text = |bytes: &mut Vec<u8>, text: &str| {
+        bytes.extend((text.len() as u64).to_le_bytes());
+        bytes.extend(text.as_bytes());
+    };
+    bytes.extend((tensors.len() as u64).to_le_bytes());
+    bytes.extend(2u64.to_le_bytes());
+    text(&mut bytes, "general.name");
+    bytes.extend(8u32.to_le_bytes());
+    text(&mut bytes, "test");
+    text(&mut bytes, "tokens");
+    bytes.extend(9u32.to_le_bytes());
+    bytes.extend(8u32.to_le_bytes());
+    bytes.extend(2u64.to_le_bytes());
+    text(&mut bytes, "a");
+    text(&mut bytes, "bc");
+    let mut offset = 0u64;
+    for (name, dims, kind, data) in tensors {
+        text(&mut bytes, name);
+        bytes.extend((dims.len() as u32).to_le_bytes());
+        dims.iter().for_each(|dim| bytes.extend(dim.to_le_bytes()));
+        bytes.extend(kind.to_le_bytes());
+        bytes.extend(offset.to_le_bytes());
+        offset = (offset + data.len() as u64).next_multiple_of(32);
+    }
+    for (_, _, _, data) in tensors {
+        bytes.resize(bytes.len().next_multiple_of(32), 0);
+        bytes.extend(data);
+    }
+    bytes
+}
+
+#[test]
+fn gguf_blocks_decode_as_their_format_says() {
+    let scale = f16::from_f32(0.5).to_le_bytes();
+    let low = f16::from_f32(-2.0).to_le_bytes();
+    let nibbles: Vec<u8> = (0..16u8).map(|i| i | (15 - i) << 4).collect();
+    let q8: Vec<u8> = scale.into_iter().chain((0..32).map(|i| (i as i8 - 16) as u8)).collect();
+    let q4_0: Vec<u8> = scale.into_iter().chain(nibbles.clone()).collect();
+    let q4_1: Vec<u8> = scale.into_iter().chain(low).chain(nibbles.clone()).collect();
+    let q5_0: Vec<u8> = scale.into_iter().chain([0xff, 0, 0, 0]).chain(nibbles.clone()).collect();
+    let q5_1: Vec<u8> = scale.into_iter().chain(low).chain([0, 0, 0, 0x80]).chain(nibbles).collect();
+    let bytes = gguf(&[
+        ("q8", &[32, 1], 8, q8),
+        ("q4_0", &[32], 2, q4_0),
+        ("q4_1", &[32], 3, q4_1),
+        ("q5_0", &[32], 6, q5_0),
+        ("q5_1", &[32], 7, q5_1),
+        ("plain", &[2, 3], 30, vec![0; 12]),
+    ]);
+    let file = TensorFile::from_bytes(bytes, "").unwrap();
+    assert_eq!(file.metadata()["general.name"], "test");
+    assert_eq!(file.entry("plain").unwrap().shape(), [3, 2]);
+    assert_eq!(file.entry("q8").unwrap().stored(), "q8_0");
+    let values = |name: &str| {
+        let tensor = file.entry(name).unwrap().read().unwrap();
+        let mut values = vec![0f32; tensor.len()];
+        tensor.dtype().to_f32(tensor.data(), &mut values);
+        values
+    };
+    let nibble = |i: usize| if i < 16 { i as f32 } else { (31 - i) as f32 };
+    for i in 0..32 {
+        assert_eq!(values("q8")[i], 0.5 * (i as f32 - 16.0));
+        assert_eq!(values("q4_0")[i], 0.5 * (nibble(i) - 8.0));
+        assert_eq!(values("q4_1")[i], 0.5 * nibble(i) - 2.0);
+        assert_eq!(values("q5_0")[i], 0.5 * (nibble(i) + if i < 8 { 16.0 } else { 0.0 } - 16.0));
+        assert_eq!(values("q5_1")[i], 0.5 * (nibble(i) + if i == 31 { 16.0 } else { 0.0 }) - 2.0);
+    }
+}
+
+#[test]
+fn a_sharded_set_is_one_file_through_its_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (noise("a", Dtype::Bf16, &[3, 2], 1), noise("b", Dtype::F32, &[5], 2));
+    write_safetensors(&folder.path().join("m-1.safetensors"), std::slice::from_ref(&a));
+    write_safetensors(&folder.path().join("m-2.safetensors"), std::slice::from_ref(&b));
+    let index = folder.path().join("m.safetensors.index.json");
+    let write = |text: &str| std::fs::write(&index, text).unwrap();
+    write(r#"{"metadata": {}, "weight_map": {"a": "m-1.safetensors", "b": "m-2.safetensors"}}"#);
+    let file = TensorFile::open(&index).unwrap();
+    assert_eq!(file.entry("a").unwrap().read().unwrap(), a);
+    assert_eq!(file.entry("b").unwrap().read().unwrap(), b);
+    for broken in [
+        r#"{"weight_map": {"a": "m-1.safetensors", "b": "../m-2.safetensors"}}"#,
+        r#"{"weight_map": {"a": "m-1.safetensors", "c": "m-2.safetensors"}}"#,
+        r#"{"weight_map": {"a": "m-1.safetensors", "b": "m-1.safetensors"}}"#,
+        r#"{"weight_map": {"a": "m-3.safetensors"}}"#,
+        r#"{"weight_map": 3}"#,
+    ] {
+        write(broken);
+        assert!(TensorFile::open(&index).is_err(), "{broken}");
+    }
+}

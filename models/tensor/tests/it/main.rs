@@ -1,0 +1,48 @@
+//! Promises of the tensor crate that need files.
+
+mod files;
+mod hostile;
+mod profiles;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use trinity_tensor::file::{SafetensorsWriter, Spec};
+use trinity_tensor::{Class, Dtype, Tensor};
+
+/// The sample of captured tensors that the repository carries.
+pub fn sample_path() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../validation/data/captured/sample.safetensors")
+}
+
+/// A tensor of pseudo-random bytes: every bit pattern of its format may occur.
+pub fn noise(name: &str, dtype: Dtype, shape: &[usize], seed: u64) -> Tensor {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let bytes = shape.iter().product::<usize>() * dtype.bytes();
+    let data = (0..bytes)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u8
+        })
+        .collect();
+    Tensor::new(name, Class::Other, dtype, shape.to_vec(), data).unwrap()
+}
+
+pub fn write_safetensors(path: &Path, tensors: &[Tensor]) {
+    let specs: Vec<Spec> = tensors
+        .iter()
+        .map(|tensor| Spec {
+            name: tensor.name().into(),
+            class: tensor.class(),
+            dtype: tensor.dtype(),
+            shape: tensor.shape().to_vec(),
+        })
+        .collect();
+    let mut writer = SafetensorsWriter::create(path, &specs, &BTreeMap::new()).unwrap();
+    for tensor in tensors {
+        writer.write(tensor.data()).unwrap();
+    }
+    writer.finish().unwrap();
+}
