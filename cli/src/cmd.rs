@@ -6,3 +6,4 @@
 pub mod completions;
 pub mod config;
 pub mod man;
+pub mod tensors;

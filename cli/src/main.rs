@@ -45,6 +45,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Config(cmd::config::Args),
+    Tensors(cmd::tensors::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
 }
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
     };
     let outcome = match &cli.command {
         Command::Config(args) => cmd::config::run(args, &ctx),
+        Command::Tensors(args) => cmd::tensors::run(args, &ctx),
         Command::Completions(args) => cmd::completions::run(args, &ctx),
         Command::Man(args) => cmd::man::run(args, &ctx),
     };
