@@ -86,7 +86,7 @@ pub(super) fn bound(power: &Grid, mse: f64) -> Option<f64> {
     let count = cells.len() as f64;
     let distortion = |level: f64| cells.iter().map(|cell| cell.min(level)).sum::<f64>() / count;
     let (mut low, mut high) = (0.0, cells.iter().copied().fold(0.0, f64::max));
-    if !(mse > 0.0) {
+    if mse.is_nan() || mse <= 0.0 {
         return None;
     }
     if mse >= distortion(high) {

@@ -1,5 +1,7 @@
 //! Promises of the tensor crate that need files.
 
+#![allow(clippy::unwrap_used)] // helpers of tests, as good as tests
+
 mod files;
 mod hostile;
 mod profiles;
