@@ -23,7 +23,8 @@ fn main() -> io::Result<()> {
         }
     }
     println!("cargo::rerun-if-changed={root}");
-    files.sort();
+    // By name: `nvenc` comes before `nvenc-5090`, but `nvenc.toml` does not.
+    files.sort_by_key(|path: &std::path::PathBuf| path.with_extension(""));
     let entries: Vec<String> = files
         .iter()
         .filter_map(|path| Some((path.strip_prefix(&root).ok()?.with_extension(""), path)))

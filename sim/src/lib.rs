@@ -12,6 +12,8 @@
 pub mod collective;
 pub mod compression;
 pub mod compute;
+#[cfg(feature = "config")]
+pub mod config;
 mod energy;
 mod estimate;
 mod hardware;

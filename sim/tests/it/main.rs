@@ -1,5 +1,7 @@
 //! Promises of the cluster model.
 #![allow(clippy::unwrap_used)]
 mod astra;
+#[cfg(feature = "config")]
+mod configs;
 mod fixtures;
 mod physics;

@@ -1,0 +1,73 @@
+//! Clusters and jobs as people write them, turned into the model's plain data.
+//!
+//! Each file type mirrors one folder of `configs/`; units and sources are the
+//! configuration crate's business. Nothing here computes: a value is either
+//! copied, converted between units, or looked up in the silicon model.
+
+mod codec;
+mod hardware;
+mod job;
+mod llm;
+mod names;
+
+pub use codec::{BlockFile, CodecFile};
+pub use hardware::{ClusterFile, GpuFile, NetworkFile, NicFile, TierFile};
+pub use job::{CompressionFile, JobFile, OverlapFile, ParallelismFile, PrecisionFile};
+pub use llm::{LlmFile, MoeFile};
+
+use crate::{Cluster, Job};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use trinity_config::{Checked, Complaint, Diagnostic, Document, Kind};
+
+/// A cluster and what it runs.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct StudyFile {
+    pub cluster: ClusterFile,
+    pub job: JobFile,
+}
+
+impl StudyFile {
+    /// The model's view. Where the cluster does not say how many GPUs it has,
+    /// it has as many as the job uses.
+    pub fn resolve(&self) -> (Cluster, Job) {
+        let job = self.job.resolve();
+        let used = u32::try_from(job.parallelism.gpus()).unwrap_or(u32::MAX);
+        (self.cluster.resolve(used), job)
+    }
+}
+
+impl Checked for StudyFile {
+    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+        self.check_at(document, "")
+    }
+}
+
+impl StudyFile {
+    /// Complains about what no field shows alone; `at` leads to this table.
+    pub fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+        self.cluster.check_at(document, &format!("{at}cluster."))?;
+        self.job.check_at(document, &format!("{at}job."))
+    }
+}
+
+/// Complains about the first of `values` that is not a positive number.
+fn positive(document: &Document, at: &str, values: &[(&str, f64)]) -> Result<(), Diagnostic> {
+    match values.iter().find(|(_, value)| !(*value > 0.0 && value.is_finite())) {
+        None => Ok(()),
+        Some((key, value)) => Err(document.complain(
+            &format!("{at}{key}"),
+            &Complaint::new(format_args!("`{key}` is {value}")).expected("more than zero"),
+        )),
+    }
+}
+
+/// The kinds of configuration this crate reads.
+pub const KINDS: &[Kind] = &[
+    Kind::of::<GpuFile>("gpus", "a GPU"),
+    Kind::of::<NicFile>("nics", "a network interface"),
+    Kind::of::<CodecFile>("codecs", "a codec in silicon"),
+    Kind::of::<LlmFile>("llms", "a language model"),
+    Kind::of::<ClusterFile>("clusters", "a cluster of GPUs"),
+];

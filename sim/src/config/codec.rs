@@ -1,0 +1,143 @@
+//! Codecs in files: two blocks, what they cost, and the choices that decide
+//! what a printed number means.
+
+use super::names::EnergyName;
+use crate::Codec;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use trinity_config::{
+    Area, Checked, Cited, Complaint, DataRate, DataSize, Diagnostic, Document, Duration, EnergyPerBit,
+    Fraction, Power,
+};
+use trinity_silicon::{Cost, EnergyColumn, Node, partition};
+
+/// An encoder or a decoder.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct BlockFile {
+    /// Uncompressed side.
+    pub throughput: DataRate,
+    pub area: Area,
+    /// At full throughput.
+    pub power: Power,
+    /// Energy per bit as a table prints it, where that differs from power
+    /// over throughput.
+    pub printed_energy: Option<EnergyPerBit>,
+}
+
+impl BlockFile {
+    fn cost(&self) -> Cost {
+        Cost {
+            area_mm2: self.area.mm2(),
+            power_w: self.power.w(),
+            throughput_gbps: self.throughput.gbit_per_s(),
+        }
+    }
+
+    /// Energy of one uncompressed bit by the column chosen.
+    fn pj_per_bit(&self, column: EnergyColumn) -> f64 {
+        match (column, self.printed_energy) {
+            (EnergyColumn::Printed, Some(energy)) => energy.pj_per_bit(),
+            _ => self.cost().energy_pj_per_bit(),
+        }
+    }
+}
+
+/// A codec on a GPU.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct CodecFile {
+    pub encoder: BlockFile,
+    pub decoder: BlockFile,
+    /// Node the areas and powers are given at.
+    #[schemars(with = "Cited<String>")]
+    pub node: String,
+    /// Node to build it at, if another.
+    #[schemars(with = "Option<Cited<String>>")]
+    pub built_at: Option<String>,
+    /// Bits of throughput that one tensor value takes: 8 where values enter
+    /// as 8-bit samples, 16 where the rate counts FP16.
+    #[schemars(with = "Cited<f64>")]
+    pub bits_per_value: f64,
+    /// Which energy is used: `printed` or `power-over-throughput`.
+    #[schemars(with = "Cited<EnergyName>")]
+    pub energy: EnergyName,
+    /// Share of full power drawn when idle.
+    pub idle: Fraction,
+    /// Encoder and decoder pipelines together.
+    pub latency: Duration,
+    /// Tensor bytes handed from stage to stage at a time, in FP16.
+    pub chunk: DataSize,
+    /// Video served beside tensors; it comes first on a shared pipeline.
+    pub video: Option<DataRate>,
+}
+
+impl CodecFile {
+    pub fn resolve(&self) -> Codec {
+        let left = |block: &BlockFile| {
+            let video = self.video.map_or(0.0, |video| video.gbit_per_s());
+            (1.0 - video / block.throughput.gbit_per_s()).max(0.0)
+        };
+        let (area_factor, energy_factor) = self.scaling();
+        let column = self.energy.resolve();
+        let energy =
+            |block: &BlockFile| block.pj_per_bit(column) * 1e-12 * self.bits_per_value * energy_factor;
+        Codec {
+            encode_values_per_s: self.encoder.throughput.bit_per_s() * left(&self.encoder)
+                / self.bits_per_value,
+            decode_values_per_s: self.decoder.throughput.bit_per_s() * left(&self.decoder)
+                / self.bits_per_value,
+            latency_s: self.latency.s(),
+            chunk_values: self.chunk.bytes() / 2.0,
+            encode_j_per_value: energy(&self.encoder),
+            decode_j_per_value: energy(&self.decoder),
+            idle_power_w: self.idle.get() * (self.encoder.power.w() + self.decoder.power.w()) * energy_factor,
+            area_mm2: (self.encoder.area.mm2() + self.decoder.area.mm2()) * area_factor,
+        }
+    }
+
+    fn scaling(&self) -> (f64, f64) {
+        match (Node::named(&self.node), self.built_at.as_deref().and_then(Node::named)) {
+            (Some(from), Some(to)) => (from.area_factor(&to), from.energy_factor(&to)),
+            _ => (1.0, 1.0),
+        }
+    }
+
+    pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+        let nodes = [("node", Some(&self.node)), ("built-at", self.built_at.as_ref())];
+        for (key, name) in nodes {
+            if name.is_some_and(|name| Node::named(name).is_none()) {
+                let known = Node::ALL.map(|node| node.name).join(", ");
+                return Err(document.complain(
+                    &format!("{at}{key}"),
+                    &Complaint::new("unknown process node").expected(format_args!("one of: {known}")),
+                ));
+            }
+        }
+        super::positive(
+            document,
+            at,
+            &[
+                ("encoder.throughput", self.encoder.throughput.bit_per_s()),
+                ("decoder.throughput", self.decoder.throughput.bit_per_s()),
+                ("bits-per-value", self.bits_per_value),
+                ("chunk", self.chunk.bytes()),
+            ],
+        )?;
+        let capacity = partition::video_capacity_gbps();
+        if self.video.is_some_and(|video| video.gbit_per_s() > capacity * (1.0 + 1e-9)) {
+            return Err(document.complain(
+                &format!("{at}video"),
+                &Complaint::new("more video than the video pipeline is built for")
+                    .expected(format_args!("at most {capacity:.1} Gbit/s, one 8K60 stream")),
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Checked for CodecFile {
+    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+        self.check_at(document, "")
+    }
+}

@@ -1,0 +1,260 @@
+//! GPUs, NICs and clusters in files.
+
+use super::codec::CodecFile;
+use super::names::{AlgorithmName, TopologyName};
+use crate::{Cluster, Codec, Curve, Gpu, Nic, PeakFlops, Tier};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use trinity_config::{
+    Area, Checked, Cited, Complaint, DataRate, DataSize, Diagnostic, Document, Duration, EnergyPerBit,
+    FlopRate, Fraction, Power, Ratio,
+};
+
+/// A GPU.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct GpuFile {
+    /// Dense rate of the matrix units in FP32 or TF32.
+    pub fp32: FlopRate,
+    /// Dense rate in FP16 or BF16 with FP32 accumulation.
+    pub fp16: FlopRate,
+    /// Dense rate in FP8; the FP16 rate where there is no FP8.
+    pub fp8: FlopRate,
+    /// FP32 rate of the vector units.
+    pub vector: FlopRate,
+    pub memory: DataSize,
+    pub memory_bandwidth: DataRate,
+    /// What driver, runtime and fragmentation keep.
+    pub reserved: DataSize,
+    /// Die area, at the node that comparisons are made at.
+    pub area: Area,
+    pub power: Power,
+    pub idle_power: Power,
+    /// Fraction of peak over the FLOPs of one matrix product: pairs, rising.
+    #[schemars(with = "Cited<Vec<(f64, f64)>>")]
+    pub gemm_efficiency: Vec<(f64, f64)>,
+    /// Fraction of peak over the FLOPs of one attention kernel.
+    #[schemars(with = "Cited<Vec<(f64, f64)>>")]
+    pub attention_efficiency: Vec<(f64, f64)>,
+    /// Fraction of memory bandwidth over the bytes of one kernel.
+    #[schemars(with = "Cited<Vec<(f64, f64)>>")]
+    pub memory_efficiency: Vec<(f64, f64)>,
+    /// All efficiencies times this: the knob for how far software is from the curves.
+    #[serde(default = "one")]
+    pub efficiency_factor: Ratio,
+}
+
+fn one() -> Ratio {
+    Ratio::new(1.0)
+}
+
+impl GpuFile {
+    pub fn resolve(&self) -> Gpu {
+        let curve = |points: &[(f64, f64)]| {
+            Curve::through(points).unwrap_or(Curve::constant(0.5)).scaled(self.efficiency_factor.get())
+        };
+        Gpu {
+            peak_flops: PeakFlops {
+                fp32: self.fp32.flop_per_s(),
+                fp16: self.fp16.flop_per_s(),
+                fp8: self.fp8.flop_per_s(),
+                vector: self.vector.flop_per_s(),
+            },
+            memory_bytes: self.memory.bytes(),
+            reserved_bytes: self.reserved.bytes(),
+            memory_bytes_per_s: self.memory_bandwidth.byte_per_s(),
+            gemm_efficiency: curve(&self.gemm_efficiency),
+            attention_efficiency: curve(&self.attention_efficiency),
+            memory_efficiency: curve(&self.memory_efficiency),
+            area_mm2: self.area.mm2(),
+            power_w: self.power.w(),
+            idle_power_w: self.idle_power.w(),
+        }
+    }
+
+    /// Complains about curves that are none; `at` leads to this table.
+    pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+        let curves = [
+            ("gemm-efficiency", &self.gemm_efficiency),
+            ("attention-efficiency", &self.attention_efficiency),
+            ("memory-efficiency", &self.memory_efficiency),
+        ];
+        for (key, points) in curves {
+            let sound = points.iter().all(|&(_, y)| y > 0.0 && y <= 1.0);
+            if !sound || Curve::through(points).is_none() {
+                return Err(document.complain(
+                    &format!("{at}{key}"),
+                    &Complaint::new(format_args!("`{key}` is no efficiency curve")).expected(
+                        "one to eight pairs [x, fraction], x positive and rising, fraction from 0 to 1",
+                    ),
+                ));
+            }
+        }
+        let positive = [
+            ("fp16", self.fp16.flop_per_s()),
+            ("memory", self.memory.bytes()),
+            ("memory-bandwidth", self.memory_bandwidth.byte_per_s()),
+            ("area", self.area.mm2()),
+        ];
+        super::positive(document, at, &positive)
+    }
+}
+
+impl Checked for GpuFile {
+    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+        self.check_at(document, "")
+    }
+}
+
+/// A network interface.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct NicFile {
+    pub bandwidth: DataRate,
+    pub latency: Duration,
+    pub area: Area,
+    pub idle_power: Power,
+    /// One bit from GPU memory to GPU memory, both ends together.
+    pub energy: EnergyPerBit,
+}
+
+impl NicFile {
+    pub fn resolve(&self) -> Nic {
+        Nic {
+            bytes_per_s: self.bandwidth.byte_per_s(),
+            latency_s: self.latency.s(),
+            area_mm2: self.area.mm2(),
+            idle_power_w: self.idle_power.w(),
+            energy_j_per_bit: self.energy.j_per_bit(),
+        }
+    }
+}
+
+impl Checked for NicFile {
+    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+        super::positive(document, "", &[("bandwidth", self.bandwidth.bit_per_s())])
+    }
+}
+
+/// NVLink, PCIe, or the way to host memory.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TierFile {
+    /// Each GPU's bandwidth, one direction.
+    pub bandwidth: DataRate,
+    pub latency: Duration,
+    pub efficiency: Fraction,
+    #[schemars(with = "Cited<TopologyName>")]
+    pub topology: TopologyName,
+    #[schemars(with = "Cited<AlgorithmName>")]
+    pub all_reduce: AlgorithmName,
+    pub energy: EnergyPerBit,
+}
+
+impl TierFile {
+    pub fn resolve(&self) -> Tier {
+        Tier {
+            bytes_per_s: self.bandwidth.byte_per_s(),
+            latency_s: self.latency.s(),
+            efficiency: self.efficiency.get(),
+            topology: self.topology.resolve(),
+            all_reduce: self.all_reduce.resolve(),
+            energy_j_per_bit: self.energy.j_per_bit(),
+        }
+    }
+}
+
+/// What lies between the NICs.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct NetworkFile {
+    pub efficiency: Fraction,
+    /// Switches and cables, beside the NIC's own latency.
+    pub latency: Duration,
+    #[schemars(with = "Cited<TopologyName>")]
+    pub topology: TopologyName,
+    #[schemars(with = "Cited<AlgorithmName>")]
+    pub all_reduce: AlgorithmName,
+}
+
+/// A cluster.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ClusterFile {
+    pub gpu: GpuFile,
+    /// As many as the job uses, where it is not said.
+    #[schemars(with = "Option<Cited<u32>>")]
+    pub gpus: Option<u32>,
+    #[schemars(with = "Cited<u32>")]
+    pub gpus_per_node: u32,
+    pub intra: TierFile,
+    pub nic: NicFile,
+    /// May be a fraction: eight GPUs that share four NICs have 0.5 each.
+    pub nics_per_gpu: Ratio,
+    pub network: NetworkFile,
+    pub host: TierFile,
+    /// Time no kernel can go below.
+    pub launch: Duration,
+    pub codec: Option<CodecFile>,
+    /// Codecs side by side on each GPU.
+    #[serde(default = "one")]
+    pub codecs_per_gpu: Ratio,
+}
+
+impl ClusterFile {
+    /// The model's view; `used` GPUs where the file names no number.
+    pub fn resolve(&self, used: u32) -> Cluster {
+        Cluster {
+            gpu: self.gpu.resolve(),
+            gpus: self.gpus.unwrap_or(used),
+            gpus_per_node: self.gpus_per_node,
+            intra: self.intra.resolve(),
+            nic: self.nic.resolve(),
+            nics_per_gpu: self.nics_per_gpu.get(),
+            inter_efficiency: self.network.efficiency.get(),
+            inter_latency_s: self.network.latency.s(),
+            inter_topology: self.network.topology.resolve(),
+            inter_all_reduce: self.network.all_reduce.resolve(),
+            host: self.host.resolve(),
+            launch_s: self.launch.s(),
+            codec: self.codec.as_ref().map_or(Codec::FREE, CodecFile::resolve),
+            codecs_per_gpu: if self.codec.is_some() { self.codecs_per_gpu.get() } else { 0.0 },
+        }
+    }
+
+    /// Complains about what no field shows alone; `at` leads to this table.
+    pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+        self.gpu.check_at(document, &format!("{at}gpu."))?;
+        if let Some(codec) = &self.codec {
+            codec.check_at(document, &format!("{at}codec."))?;
+        }
+        super::positive(
+            document,
+            at,
+            &[
+                ("gpus", f64::from(self.gpus.unwrap_or(1))),
+                ("gpus-per-node", f64::from(self.gpus_per_node)),
+                ("intra.bandwidth", self.intra.bandwidth.bit_per_s()),
+                ("intra.efficiency", self.intra.efficiency.get()),
+                ("nic.bandwidth", self.nic.bandwidth.bit_per_s()),
+                ("network.efficiency", self.network.efficiency.get()),
+                ("host.bandwidth", self.host.bandwidth.bit_per_s()),
+            ],
+        )?;
+        if self.nics_per_gpu.get() == 0.0 && self.gpus.is_some_and(|gpus| gpus > self.gpus_per_node) {
+            return Err(document.complain(
+                &format!("{at}nics-per-gpu"),
+                &Complaint::new("several nodes, but the GPUs have no NIC")
+                    .expected("a positive number")
+                    .help("set `nics-per-gpu`, or put all GPUs in one node"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Checked for ClusterFile {
+    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+        self.check_at(document, "")
+    }
+}

@@ -1,0 +1,320 @@
+//! Jobs in files: what is not said is the plain choice.
+
+use super::llm::LlmFile;
+use super::names::{AttentionName, MathName, PhaseName, PolicyName, RecomputeName, ReductionName, ScopeName};
+use crate::{Compression, Job, Overlap, Parallelism, Precision, Schedule, Zero};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use trinity_config::{Cited, Complaint, Diagnostic, Document, Fraction};
+
+/// A job.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct JobFile {
+    pub llm: LlmFile,
+    #[schemars(with = "Cited<PhaseName>")]
+    pub phase: PhaseName,
+    /// Tokens in a sequence; in decoding, tokens already in the cache.
+    #[schemars(with = "Cited<u32>")]
+    pub sequence: u32,
+    /// Sequences in the whole batch.
+    #[schemars(with = "Cited<u32>")]
+    pub global_batch: u32,
+    /// Sequences that pass through the pipeline together.
+    #[serde(default = "one")]
+    #[schemars(with = "Cited<u32>")]
+    pub microbatch: u32,
+    #[serde(default)]
+    pub parallelism: ParallelismFile,
+    #[serde(default)]
+    pub precision: PrecisionFile,
+    #[serde(default = "no_recompute")]
+    #[schemars(with = "Cited<RecomputeName>")]
+    pub recompute: RecomputeName,
+    #[serde(default = "flash")]
+    #[schemars(with = "Cited<AttentionName>")]
+    pub attention: AttentionName,
+    #[serde(default)]
+    pub overlap: OverlapFile,
+    #[serde(default)]
+    pub compression: CompressionFile,
+    /// Share of the KV cache kept in host memory.
+    #[serde(default)]
+    pub kv_spill: Fraction,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn no_recompute() -> RecomputeName {
+    RecomputeName::None
+}
+
+fn flash() -> AttentionName {
+    AttentionName::Flash
+}
+
+/// How the job is cut over GPUs.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ParallelismFile {
+    #[schemars(with = "Cited<u32>")]
+    pub tensor: u32,
+    #[schemars(with = "Cited<bool>")]
+    pub sequence_parallel: bool,
+    #[schemars(with = "Cited<u32>")]
+    pub pipeline: u32,
+    /// Chunks of layers on each stage; 1 is plain 1F1B.
+    #[schemars(with = "Cited<u32>")]
+    pub interleave: u32,
+    #[schemars(with = "Cited<u32>")]
+    pub data: u32,
+    /// 0 to 3.
+    #[schemars(with = "Cited<u8>")]
+    pub zero: u8,
+    #[schemars(with = "Cited<u32>")]
+    pub expert: u32,
+    #[schemars(with = "Cited<u32>")]
+    pub context: u32,
+}
+
+impl Default for ParallelismFile {
+    fn default() -> Self {
+        Self {
+            tensor: 1,
+            sequence_parallel: false,
+            pipeline: 1,
+            interleave: 1,
+            data: 1,
+            zero: 0,
+            expert: 1,
+            context: 1,
+        }
+    }
+}
+
+impl ParallelismFile {
+    fn resolve(&self) -> Parallelism {
+        Parallelism {
+            tensor: self.tensor,
+            sequence_parallel: self.sequence_parallel,
+            pipeline: self.pipeline,
+            schedule: if self.interleave > 1 {
+                Schedule::Interleaved(self.interleave)
+            } else {
+                Schedule::OneFOneB
+            },
+            data: self.data,
+            zero: match self.zero {
+                0 => Zero::None,
+                1 => Zero::Optimizer,
+                2 => Zero::Gradients,
+                _ => Zero::Parameters,
+            },
+            expert: self.expert,
+            context: self.context,
+            ..Parallelism::SINGLE
+        }
+    }
+}
+
+/// Number formats, bits a value; mixed precision where it is not said.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct PrecisionFile {
+    #[schemars(with = "Cited<MathName>")]
+    pub math: MathName,
+    #[schemars(with = "Cited<f64>")]
+    pub weights: f64,
+    #[schemars(with = "Cited<f64>")]
+    pub activations: f64,
+    /// Gradients in memory.
+    #[schemars(with = "Cited<f64>")]
+    pub gradients: f64,
+    /// Gradients on the wire.
+    #[schemars(with = "Cited<f64>")]
+    pub gradient_reduce: f64,
+    #[schemars(with = "Cited<f64>")]
+    pub kv: f64,
+    /// Bytes a parameter.
+    #[schemars(with = "Cited<f64>")]
+    pub optimizer_bytes: f64,
+}
+
+impl Default for PrecisionFile {
+    fn default() -> Self {
+        let mixed = Precision::MIXED;
+        Self {
+            math: MathName::Fp16,
+            weights: mixed.weight_bits,
+            activations: mixed.activation_bits,
+            gradients: mixed.gradient_bits,
+            gradient_reduce: mixed.gradient_reduce_bits,
+            kv: mixed.kv_bits,
+            optimizer_bytes: mixed.optimizer_bytes_per_parameter,
+        }
+    }
+}
+
+impl PrecisionFile {
+    fn resolve(&self) -> Precision {
+        Precision {
+            math: self.math.resolve(),
+            weight_bits: self.weights,
+            activation_bits: self.activations,
+            gradient_bits: self.gradients,
+            gradient_reduce_bits: self.gradient_reduce,
+            kv_bits: self.kv,
+            optimizer_bytes_per_parameter: self.optimizer_bytes,
+        }
+    }
+}
+
+/// Share of each communication that may hide behind compute; none where it is
+/// not said.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct OverlapFile {
+    pub tensor: Fraction,
+    pub pipeline: Fraction,
+    pub data: Fraction,
+    pub expert: Fraction,
+    pub context: Fraction,
+    pub storage: Fraction,
+}
+
+impl OverlapFile {
+    fn resolve(&self) -> Overlap {
+        Overlap {
+            tensor: self.tensor.get(),
+            pipeline: self.pipeline.get(),
+            data: self.data.get(),
+            expert: self.expert.get(),
+            context: self.context.get(),
+            storage: self.storage.get(),
+        }
+    }
+}
+
+/// Bits a value after compression, by class of traffic; raw where it is not said.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct CompressionFile {
+    #[schemars(with = "Option<Cited<f64>>")]
+    pub weights: Option<f64>,
+    #[schemars(with = "Option<Cited<f64>>")]
+    pub weight_gradients: Option<f64>,
+    #[schemars(with = "Option<Cited<f64>>")]
+    pub activations: Option<f64>,
+    #[schemars(with = "Option<Cited<f64>>")]
+    pub activation_gradients: Option<f64>,
+    #[schemars(with = "Option<Cited<f64>>")]
+    pub kv: Option<f64>,
+    #[schemars(with = "Cited<ReductionName>")]
+    pub reduction: ReductionName,
+    #[schemars(with = "Cited<ScopeName>")]
+    pub scope: ScopeName,
+    #[schemars(with = "Cited<PolicyName>")]
+    pub policy: PolicyName,
+}
+
+impl Default for CompressionFile {
+    fn default() -> Self {
+        Self {
+            weights: None,
+            weight_gradients: None,
+            activations: None,
+            activation_gradients: None,
+            kv: None,
+            reduction: ReductionName::PerHop,
+            scope: ScopeName::BetweenNodes,
+            policy: PolicyName::WhenFaster,
+        }
+    }
+}
+
+impl CompressionFile {
+    fn resolve(&self) -> Compression {
+        Compression {
+            weight_bits: self.weights,
+            weight_gradient_bits: self.weight_gradients,
+            activation_bits: self.activations,
+            activation_gradient_bits: self.activation_gradients,
+            kv_bits: self.kv,
+            reduction: self.reduction.resolve(),
+            scope: self.scope.resolve(),
+            policy: self.policy.resolve(),
+        }
+    }
+
+    fn bits(&self) -> [(&'static str, Option<f64>); 5] {
+        [
+            ("weights", self.weights),
+            ("weight-gradients", self.weight_gradients),
+            ("activations", self.activations),
+            ("activation-gradients", self.activation_gradients),
+            ("kv", self.kv),
+        ]
+    }
+}
+
+impl JobFile {
+    pub fn resolve(&self) -> Job {
+        Job {
+            llm: self.llm.resolve(),
+            phase: self.phase.resolve(),
+            sequence: self.sequence,
+            global_batch: self.global_batch,
+            microbatch: self.microbatch,
+            parallelism: self.parallelism.resolve(),
+            precision: self.precision.resolve(),
+            recompute: self.recompute.resolve(),
+            attention: self.attention.resolve(),
+            overlap: self.overlap.resolve(),
+            compression: self.compression.resolve(),
+            kv_spill: self.kv_spill.get(),
+        }
+    }
+
+    pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+        self.llm.check_at(document, &format!("{at}llm."))?;
+        let p = &self.parallelism;
+        let precision = &self.precision;
+        super::positive(
+            document,
+            at,
+            &[
+                ("sequence", f64::from(self.sequence)),
+                ("global-batch", f64::from(self.global_batch)),
+                ("microbatch", f64::from(self.microbatch)),
+                ("parallelism.tensor", f64::from(p.tensor)),
+                ("parallelism.pipeline", f64::from(p.pipeline)),
+                ("parallelism.interleave", f64::from(p.interleave)),
+                ("parallelism.data", f64::from(p.data)),
+                ("parallelism.expert", f64::from(p.expert)),
+                ("parallelism.context", f64::from(p.context)),
+                ("precision.weights", precision.weights),
+                ("precision.activations", precision.activations),
+                ("precision.gradients", precision.gradients),
+                ("precision.gradient-reduce", precision.gradient_reduce),
+                ("precision.kv", precision.kv),
+            ],
+        )?;
+        if p.zero > 3 {
+            return Err(document.complain(
+                &format!("{at}parallelism.zero"),
+                &Complaint::new(format_args!("there is no ZeRO stage {}", p.zero)).expected("0, 1, 2 or 3"),
+            ));
+        }
+        for (key, bits) in self.compression.bits() {
+            if bits.is_some_and(|bits| !(bits > 0.0 && bits <= 32.0)) {
+                return Err(document.complain(
+                    &format!("{at}compression.{key}"),
+                    &Complaint::new("not a number of bits a value").expected("more than 0 and at most 32"),
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! Language models in files.
+
+use super::names::{MlpName, VocabularyName};
+use crate::{Attention, Llm, Moe};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use trinity_config::{Checked, Cited, Complaint, Diagnostic, Document};
+
+/// A decoder-only transformer.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LlmFile {
+    #[schemars(with = "Cited<u32>")]
+    pub layers: u32,
+    #[schemars(with = "Cited<u32>")]
+    pub hidden: u32,
+    #[schemars(with = "Cited<u32>")]
+    pub heads: u32,
+    /// As many as heads, where it is not said.
+    #[schemars(with = "Option<Cited<u32>>")]
+    pub kv_heads: Option<u32>,
+    /// Hidden size over heads, where it is not said.
+    #[schemars(with = "Option<Cited<u32>>")]
+    pub head_dim: Option<u32>,
+    #[schemars(with = "Cited<u32>")]
+    pub ffn: u32,
+    #[schemars(with = "Cited<MlpName>")]
+    pub mlp: MlpName,
+    #[schemars(with = "Cited<u32>")]
+    pub vocab: u32,
+    #[schemars(with = "Cited<VocabularyName>")]
+    pub vocabulary: VocabularyName,
+    /// Learned positions, if any.
+    #[serde(default)]
+    #[schemars(with = "Cited<u32>")]
+    pub positions: u32,
+    #[serde(default)]
+    #[schemars(with = "Cited<bool>")]
+    pub biases: bool,
+    /// Latent attention (DeepSeek).
+    pub latent: Option<LatentFile>,
+    /// Mixture of experts.
+    pub moe: Option<MoeFile>,
+}
+
+/// Latent attention: ranks and widths.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LatentFile {
+    #[schemars(with = "Cited<u32>")]
+    pub query_rank: u32,
+    #[schemars(with = "Cited<u32>")]
+    pub kv_rank: u32,
+    #[schemars(with = "Cited<u32>")]
+    pub rope_dim: u32,
+    #[schemars(with = "Cited<u32>")]
+    pub value_dim: u32,
+}
+
+/// Mixture of experts.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct MoeFile {
+    #[schemars(with = "Cited<u32>")]
+    pub experts: u32,
+    #[schemars(with = "Cited<u32>")]
+    pub top_k: u32,
+    #[serde(default)]
+    #[schemars(with = "Cited<u32>")]
+    pub shared_experts: u32,
+    #[schemars(with = "Cited<u32>")]
+    pub expert_ffn: u32,
+    #[serde(default)]
+    #[schemars(with = "Cited<u32>")]
+    pub dense_layers: u32,
+}
+
+impl LlmFile {
+    pub fn resolve(&self) -> Llm {
+        Llm {
+            layers: self.layers,
+            hidden: self.hidden,
+            heads: self.heads,
+            kv_heads: self.kv_heads.unwrap_or(self.heads),
+            head_dim: self.head_dim.unwrap_or(self.hidden / self.heads.max(1)),
+            ffn: self.ffn,
+            mlp: self.mlp.resolve(),
+            vocab: self.vocab,
+            vocabulary: self.vocabulary.resolve(),
+            positions: self.positions,
+            biases: self.biases,
+            attention: self.latent.map_or(Attention::Grouped, |latent| Attention::Latent {
+                query_rank: latent.query_rank,
+                kv_rank: latent.kv_rank,
+                rope_dim: latent.rope_dim,
+                value_dim: latent.value_dim,
+            }),
+            moe: self.moe.map(|moe| Moe {
+                experts: moe.experts,
+                top_k: moe.top_k,
+                shared_experts: moe.shared_experts,
+                expert_ffn: moe.expert_ffn,
+                dense_layers: moe.dense_layers,
+            }),
+        }
+    }
+
+    pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+        let counts = [
+            ("layers", f64::from(self.layers)),
+            ("hidden", f64::from(self.hidden)),
+            ("heads", f64::from(self.heads)),
+            ("kv-heads", f64::from(self.kv_heads.unwrap_or(1))),
+            ("head-dim", f64::from(self.head_dim.unwrap_or(1))),
+            ("ffn", f64::from(self.ffn)),
+            ("vocab", f64::from(self.vocab)),
+        ];
+        super::positive(document, at, &counts)?;
+        if !self.heads.is_multiple_of(self.kv_heads.unwrap_or(self.heads)) {
+            return Err(document.complain(
+                &format!("{at}kv-heads"),
+                &Complaint::new(format_args!("{} heads cannot share these KV heads evenly", self.heads))
+                    .expected("a divisor of the number of heads"),
+            ));
+        }
+        if let Some(moe) = &self.moe {
+            let sound =
+                moe.experts > 0 && (1..=moe.experts).contains(&moe.top_k) && moe.dense_layers <= self.layers;
+            if !sound {
+                return Err(document.complain(
+                    &format!("{at}moe"),
+                    &Complaint::new("this mixture of experts cannot be")
+                        .expected("top-k from 1 to the number of experts, dense-layers within layers"),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Checked for LlmFile {
+    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+        self.check_at(document, "")
+    }
+}

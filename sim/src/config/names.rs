@@ -1,0 +1,47 @@
+//! The names of choices in configuration files.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+macro_rules! choices {
+    ($($(#[$doc:meta])* $file:ident => $model:path { $($(#[$vdoc:meta])* $variant:ident),+ })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+        #[serde(rename_all = "kebab-case")]
+        #[schemars(inline)]
+        pub enum $file { $($(#[$vdoc])* $variant),+ }
+
+        impl $file {
+            pub fn resolve(self) -> $model {
+                match self { $(Self::$variant => <$model>::$variant),+ }
+            }
+        }
+    )*};
+}
+
+choices! {
+    /// How ranks are wired.
+    TopologyName => crate::collective::Topology { Ring, Switch, FullyConnected }
+    /// How an all-reduce is carried out.
+    AlgorithmName => crate::collective::Algorithm { Ring, HalvingDoubling, DoubleTree, Direct, Best }
+    /// Number format of matrix arithmetic.
+    MathName => crate::Math { Fp32, Fp16, Fp8 }
+    /// What activations are kept for the backward pass.
+    RecomputeName => crate::Recompute { None, Selective, Full }
+    /// How attention is computed.
+    AttentionName => crate::AttentionKernel { Materialized, Flash }
+    /// What is done with the model.
+    PhaseName => crate::Phase { Training, Prefill, Decode }
+    /// The feed-forward block.
+    MlpName => crate::Mlp { Gelu, SwiGlu }
+    /// Whether input and output embeddings are one matrix.
+    VocabularyName => crate::Vocabulary { Tied, Untied }
+    /// What compression does to a sum over ranks.
+    ReductionName => crate::Reduction { PerHop, Gather }
+    /// Which wires carry compressed traffic.
+    ScopeName => crate::compression::Scope { BetweenNodes, Everywhere }
+    /// Whether a message may stay raw.
+    PolicyName => crate::compression::Policy { Always, WhenFaster }
+    /// Which of Table 3's two energy columns is used.
+    EnergyName => trinity_silicon::EnergyColumn { Printed, PowerOverThroughput }
+}

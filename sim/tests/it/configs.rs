@@ -1,0 +1,75 @@
+//! The configurations that come with the project, read as the model reads them.
+use trinity_config::{Checked, Document, builtin};
+use trinity_silicon::table3;
+use trinity_sim::config::{ClusterFile, CodecFile, GpuFile, LlmFile, NicFile};
+
+fn read<T: serde::de::DeserializeOwned + Checked>(name: &str) -> T {
+    let document = Document::load(name).unwrap_or_else(|d| panic!("{d}"));
+    let file: T = document.read().unwrap_or_else(|d| panic!("{d}"));
+    file.check(&document).unwrap_or_else(|d| panic!("{d}"));
+    file
+}
+
+#[test]
+fn every_file_reads_and_checks() {
+    for name in builtin::names() {
+        match name.split('/').next() {
+            Some("gpus") => drop(read::<GpuFile>(name)),
+            Some("nics") => drop(read::<NicFile>(name)),
+            Some("codecs") => drop(read::<CodecFile>(name)),
+            Some("llms") => drop(read::<LlmFile>(name)),
+            Some("clusters") => drop(read::<ClusterFile>(name)),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn every_value_carries_its_source() {
+    let choices = ["topology", "all-reduce"];
+    for name in builtin::names() {
+        if name.starts_with("sweeps/") {
+            continue;
+        }
+        for setting in Document::load(name).unwrap().settings() {
+            let key = setting.path.rsplit('.').next().unwrap();
+            let is_choice = choices.contains(&key) || setting.path == "node";
+            assert!(is_choice || setting.source.is_some(), "{name}: {} has no source", setting.path);
+        }
+    }
+}
+
+#[test]
+fn model_sizes_are_the_published_ones() {
+    let published = [
+        ("llms/pythia-160m", 162.3e6),
+        ("llms/pythia-1.4b", 1414.6e6),
+        ("llms/llama-2-7b", 6738.4e6),
+        ("llms/llama-3-8b", 8030.3e6),
+        ("llms/llama-3-70b", 70553.7e6),
+        ("llms/llama-3-405b", 405.85e9),
+        ("llms/gpt-3-175b", 174.6e9),
+        ("llms/deepseek-v3", 671.0e9),
+    ];
+    for (name, parameters) in published {
+        let llm = read::<LlmFile>(name).resolve();
+        assert!((llm.parameters() / parameters - 1.0).abs() < 0.003, "{name}: {}", llm.parameters());
+    }
+}
+
+#[test]
+fn codec_files_say_what_table_3_prints() {
+    let rows = [
+        ("codecs/h264", table3::H264_ENCODER, table3::H264_DECODER),
+        ("codecs/h265", table3::H265_ENCODER, table3::H265_DECODER),
+        ("codecs/three-in-one", table3::THREE_IN_ONE_ENCODER, table3::THREE_IN_ONE_DECODER),
+    ];
+    for (name, encoder, decoder) in rows {
+        let file: CodecFile = read(name);
+        for (block, row) in [(&file.encoder, encoder), (&file.decoder, decoder)] {
+            assert_eq!(block.area.mm2(), row.area_mm2);
+            assert_eq!(block.power.w(), row.power_w);
+            assert_eq!(block.printed_energy.unwrap().pj_per_bit(), row.printed_pj_per_bit);
+        }
+    }
+}
