@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use trinity_config::{Diagnostic, Document, Kind, Setting, builtin, nearest};
 
 /// Every kind of configuration; a consumer of a new one adds it here.
-const KINDS: &[Kind] = &[];
+const KINDS: &[Kind] = trinity_sim::config::KINDS;
 
 /// Look at configurations: GPUs, NICs, codecs, models, clusters, sweeps
 #[derive(Debug, clap::Args)]
