@@ -114,7 +114,6 @@ impl ParallelismFile {
             },
             expert: self.expert,
             context: self.context,
-            ..Parallelism::SINGLE
         }
     }
 }
