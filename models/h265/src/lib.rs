@@ -17,4 +17,5 @@ pub mod scan;
 pub mod syntax;
 pub mod transform;
 
+pub use enc::{Coded, Effort, Params, Preset, Rate, encode};
 pub use error::Error;

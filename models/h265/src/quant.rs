@@ -72,15 +72,9 @@ impl Quantizer {
         if coefficient < 0 { -level } else { level }
     }
 
-    /// |coefficient| in units of the step, as a fraction with 2^[`Self::quant_shift`] a step.
-    #[inline]
-    pub fn magnitude(&self, coefficient: i32) -> i64 {
-        i64::from(coefficient.unsigned_abs()) * self.quant_scale
-    }
-
-    /// Bits of fraction in [`Self::magnitude`].
-    pub fn quant_shift(&self) -> u32 {
-        self.quant_shift
+    /// The distance between neighbouring levels, in coefficients.
+    pub fn step(&self) -> f64 {
+        (self.scale * i64::from(FLAT)) as f64 / f64::from(1u32 << self.shift)
     }
 }
 

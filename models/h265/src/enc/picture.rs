@@ -1,0 +1,392 @@
+//! One picture: rows of CTUs searched as a wavefront, then written in order,
+//! then the loop filters.
+//!
+//! A row needs of the row above only its lower edge and, at its start, the
+//! entropy state after the second CTU: exactly that when the stream itself is
+//! a wavefront, a good estimate otherwise. Rows hand these on as they go, so
+//! any number of threads gives the same bytes.
+
+use super::headers::{self, Sequence};
+use super::loop_filter;
+use super::preset::Effort;
+use super::residual::State;
+use super::search::Search;
+use super::syntax::{CtuWriter, Surroundings};
+use super::tree::{LOG2_CTB, Tree, UNITS, Unit, z_order};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use trinity_coding::cabac::{BinWriter, Encoder};
+use trinity_coding::{Frame, Plane};
+
+/// Quantization of a picture: a QP for most CTUs, and one more for some.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PictureQp {
+    /// SliceQpY.
+    pub base: i32,
+    /// How many CTUs of 64 are coded at `base + 1`.
+    pub coarser: u32,
+}
+
+impl PictureQp {
+    /// A fractional QP, to 1/64.
+    pub fn from_fraction(qp: f64) -> Self {
+        let fixed = (qp * 64.0).round() as i32;
+        Self { base: fixed.div_euclid(64), coarser: fixed.rem_euclid(64) as u32 }
+    }
+
+    /// QpY of the CTU at (column, row): spread evenly, in no visible pattern.
+    fn at(self, column: usize, row: usize) -> i32 {
+        // Multiplying by an odd constant visits all residues of 64.
+        let turn = (column * 37 + row * 23) as u32 & 63;
+        self.base + i32::from(turn < self.coarser)
+    }
+}
+
+/// A coded picture.
+#[derive(Debug, Clone)]
+pub struct CodedPicture {
+    /// Slice NAL unit and picture hash.
+    pub bytes: Vec<u8>,
+    /// What decoders show.
+    pub recon: Frame,
+    /// Squared error over all shown samples of the source.
+    pub squared_error: u64,
+}
+
+/// What a row tells the one below.
+struct Handover {
+    /// CTUs finished.
+    done: usize,
+    /// The lowest line of samples of each component.
+    lines: Vec<Vec<u16>>,
+    /// Coding-block sizes along the lower edge of each CTU.
+    sizes: Vec<[u8; 16]>,
+    /// The state after the second CTU.
+    sync: Option<State>,
+}
+
+/// What a searched row leaves.
+struct Row {
+    /// Its CTUs, with the QP each asks for.
+    ctus: Vec<(Tree, i32)>,
+    /// Its samples, below one line of the row above.
+    bands: Vec<Vec<u16>>,
+}
+
+struct Shared {
+    handover: Mutex<Handover>,
+    moved: Condvar,
+}
+
+impl Shared {
+    fn new(source: &[Plane], columns: usize) -> Self {
+        let lines = source.iter().map(|p| vec![0; p.width]).collect();
+        let handover = Handover { done: 0, lines, sizes: vec![[0; 16]; columns], sync: None };
+        Self { handover: Mutex::new(handover), moved: Condvar::new() }
+    }
+}
+
+/// Extends a plane to coded size by repeating its last column and row.
+fn padded(plane: &Plane, width: usize, height: usize) -> Plane {
+    let mut out = Plane::filled(width, height, 0);
+    for y in 0..height {
+        let from = plane.row(y.min(plane.height - 1));
+        let to = out.row_mut(y);
+        to[..from.len()].copy_from_slice(from);
+        to[from.len()..].fill(from[from.len() - 1]);
+    }
+    out
+}
+
+/// Codes one frame with up to `threads` threads.
+pub fn encode(
+    frame: &Frame,
+    sequence: &Sequence,
+    effort: &Effort,
+    qp: PictureQp,
+    threads: usize,
+    picture_hash: bool,
+) -> CodedPicture {
+    let (width, height) = sequence.coded_size();
+    let source: Vec<Plane> = frame
+        .planes
+        .iter()
+        .enumerate()
+        .map(|(c, plane)| {
+            let (w, h) = sequence.chroma.plane_size(c, width, height);
+            padded(plane, w, h)
+        })
+        .collect();
+    let mut planes: Vec<Plane> = source.iter().map(|p| Plane::filled(p.width, p.height, 0)).collect();
+    let mut writer = PictureWriter::new(sequence, qp);
+    let coder = RowCoder { sequence, effort, source: &source, qp };
+    coder.rows(threads, |index, row| {
+        for (c, plane) in planes.iter_mut().enumerate() {
+            let band_height = (1 << LOG2_CTB) >> if c == 0 { 0 } else { sequence.chroma.shift().1 };
+            let start = index * band_height * plane.width;
+            let end = (start + band_height * plane.width).min(plane.samples.len());
+            plane.samples[start..end].copy_from_slice(&row.bands[c][plane.width..][..end - start]);
+        }
+        writer.row(index, &row.ctus);
+    });
+    if sequence.deblock {
+        loop_filter::deblock(&mut planes, sequence, &writer.filtered);
+    }
+
+    let mut bytes = Vec::new();
+    headers::write_slice(&mut bytes, sequence, qp.base, &writer.finish());
+    if picture_hash {
+        headers::write_picture_hash(&mut bytes, &planes, sequence.depth);
+    }
+
+    let recon = shown(&planes, sequence);
+    let squared_error = squared_error(frame, &recon);
+    CodedPicture { bytes, recon, squared_error }
+}
+
+/// The planes inside the conformance window.
+fn shown(planes: &[Plane], sequence: &Sequence) -> Frame {
+    let (width, height) = sequence.shown_size();
+    let planes = planes
+        .iter()
+        .enumerate()
+        .map(|(c, plane)| {
+            let (w, h) = sequence.chroma.plane_size(c, width, height);
+            let samples = (0..h).flat_map(|y| plane.row(y)[..w].iter().copied()).collect();
+            Plane { width: w, height: h, samples }
+        })
+        .collect();
+    Frame { chroma: sequence.chroma, depth: sequence.depth, chroma_depth: sequence.depth, planes }
+}
+
+fn squared_error(source: &Frame, recon: &Frame) -> u64 {
+    source
+        .planes
+        .iter()
+        .zip(&recon.planes)
+        .flat_map(|(a, b)| (0..a.height).map(move |y| (a.row(y), &b.row(y)[..a.width])))
+        .flat_map(|(a, b)| a.iter().zip(b))
+        .map(|(&a, &b)| u64::from(a.abs_diff(b)).pow(2))
+        .sum()
+}
+
+/// Writes rows of CTUs in order.
+struct PictureWriter<'a> {
+    sequence: &'a Sequence,
+    qp: PictureQp,
+    encoder: Encoder,
+    state: State,
+    /// The state after the second CTU of the last row.
+    sync: Option<State>,
+    previous_qp: i32,
+    /// Coding-block sizes along the lower edge of the last row.
+    sizes: Vec<[u8; 16]>,
+    substreams: Vec<Vec<u8>>,
+    /// What the deblocking filter needs of every CTU.
+    filtered: Vec<([Unit; UNITS], i32)>,
+}
+
+impl<'a> PictureWriter<'a> {
+    fn new(sequence: &'a Sequence, qp: PictureQp) -> Self {
+        Self {
+            sequence,
+            qp,
+            encoder: Encoder::new(),
+            state: State::new(qp.base),
+            sync: None,
+            previous_qp: qp.base,
+            sizes: Vec::new(),
+            substreams: Vec::new(),
+            filtered: Vec::new(),
+        }
+    }
+
+    fn row(&mut self, row: usize, ctus: &[(Tree, i32)]) {
+        let rows = self.sequence.coded_size().1.div_ceil(1 << LOG2_CTB);
+        if self.sequence.wavefront && row > 0 {
+            // A picture one CTU wide has no second CTU to take the state from.
+            self.state = self.sync.unwrap_or_else(|| State::new(self.qp.base));
+            self.previous_qp = self.qp.base;
+        }
+        let mut around = Surroundings::default();
+        for (column, (tree, qp)) in ctus.iter().enumerate() {
+            around.above = self.sizes.get(column).copied();
+            let mut writer = CtuWriter {
+                sequence: self.sequence,
+                tree,
+                origin: (column << LOG2_CTB, row << LOG2_CTB),
+                around: &around,
+                qp_delta: self.sequence.cu_qp_delta.then_some(qp - self.previous_qp),
+            };
+            writer.ctu(&mut self.encoder, &mut self.state);
+            // Without any level the decoder keeps the predicted QP.
+            if writer.qp_delta.is_none() {
+                self.previous_qp = *qp;
+            }
+            if column == 1 {
+                self.sync = Some(self.state);
+            }
+            if self.sequence.deblock {
+                self.filtered.push((tree.units, self.previous_qp));
+            }
+            let last_column = column + 1 == ctus.len();
+            let end_of_slice = last_column && row + 1 == rows;
+            self.encoder.terminate(end_of_slice);
+            if last_column && self.sequence.wavefront {
+                if !end_of_slice {
+                    self.encoder.terminate(true); // end_of_subset_one_bit
+                }
+                self.substreams.push(std::mem::take(&mut self.encoder).finish());
+            }
+            around.left = Some(right_edge(tree));
+            match self.sizes.get_mut(column) {
+                Some(sizes) => *sizes = lower_edge(tree),
+                None => self.sizes.push(lower_edge(tree)),
+            }
+        }
+    }
+
+    fn finish(mut self) -> Vec<Vec<u8>> {
+        if !self.sequence.wavefront {
+            self.substreams.push(self.encoder.finish());
+        }
+        self.substreams
+    }
+}
+
+/// Searches rows of CTUs.
+struct RowCoder<'a> {
+    sequence: &'a Sequence,
+    effort: &'a Effort,
+    source: &'a [Plane],
+    qp: PictureQp,
+}
+
+impl RowCoder<'_> {
+    /// Searches all rows and gives each to `finish`, in order. Threads take
+    /// rows in order, so the row above is always finished or under way and
+    /// waiting for it ends.
+    fn rows(&self, threads: usize, mut finish: impl FnMut(usize, Row)) {
+        let (width, height) = self.sequence.coded_size();
+        let (columns, rows) = (width.div_ceil(1 << LOG2_CTB), height.div_ceil(1 << LOG2_CTB));
+        let shared: Vec<Shared> = (0..rows).map(|_| Shared::new(self.source, columns)).collect();
+        let threads = threads.min(rows);
+        if threads <= 1 || !cfg!(feature = "parallel") {
+            for row in 0..rows {
+                finish(row, self.row(row, columns, &shared));
+            }
+            return;
+        }
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            let (send, receive) = std::sync::mpsc::channel();
+            for _ in 0..threads {
+                let send = send.clone();
+                let (next, shared) = (&next, &shared);
+                scope.spawn(move || {
+                    loop {
+                        let row = next.fetch_add(1, Ordering::Relaxed);
+                        if row >= rows || send.send((row, self.row(row, columns, shared))).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+            drop(send);
+            let mut early = std::collections::BTreeMap::new();
+            let mut expected = 0;
+            for (index, row) in receive {
+                early.insert(index, row);
+                while let Some(row) = early.remove(&expected) {
+                    finish(expected, row);
+                    expected += 1;
+                }
+            }
+        });
+    }
+
+    /// Searches one row.
+    fn row(&self, row: usize, columns: usize, shared: &[Shared]) -> Row {
+        let mut search = Search::new(self.sequence, self.effort, self.source, self.qp.base);
+        let mut ctus = Vec::with_capacity(columns);
+        for column in 0..columns {
+            if row > 0 {
+                let sync = self.take_from_above(&mut search, &shared[row - 1], column, columns);
+                if let (0, Some(state)) = (column, sync) {
+                    search.state = state;
+                }
+            }
+            search.origin = (column << LOG2_CTB, row << LOG2_CTB);
+            let qp = self.qp.at(column, row);
+            search.set_qp(qp);
+            search.ctu();
+            self.hand_down(&search, &shared[row], column);
+            search.around.left = Some(right_edge(&search.tree));
+            ctus.push((search.tree.clone(), qp));
+        }
+        Row { ctus, bands: search.bands.into_iter().map(|b| b.samples).collect() }
+    }
+
+    /// Waits until the row above is two CTUs ahead, then copies its lower edge.
+    fn take_from_above(
+        &self,
+        search: &mut Search<'_>,
+        above: &Shared,
+        column: usize,
+        columns: usize,
+    ) -> Option<State> {
+        let needed = (column + 2).min(columns);
+        let mut handover = above.handover.lock().unwrap_or_else(PoisonError::into_inner);
+        while handover.done < needed {
+            handover = above.moved.wait(handover).unwrap_or_else(PoisonError::into_inner);
+        }
+        for (c, band) in search.bands.iter_mut().enumerate() {
+            let ctb = (1usize << LOG2_CTB) >> if c == 0 { 0 } else { self.sequence.chroma.shift().0 };
+            // The first CTU takes its own span and the next; each later one only the next.
+            let start = if column == 0 { 0 } else { (column + 1) * ctb };
+            let end = ((column + 2) * ctb).min(band.width);
+            if start < end {
+                band.samples[start..end].copy_from_slice(&handover.lines[c][start..end]);
+            }
+        }
+        search.around.above = Some(handover.sizes[column]);
+        // A picture one CTU wide has no second CTU to take the state from.
+        if columns > 1 { handover.sync } else { None }
+    }
+
+    /// Publishes the lower edge of a finished CTU.
+    fn hand_down(&self, search: &Search<'_>, shared: &Shared, column: usize) {
+        let mut handover = shared.handover.lock().unwrap_or_else(PoisonError::into_inner);
+        for (c, band) in search.bands.iter().enumerate() {
+            let (sx, sy) = if c == 0 { (0, 0) } else { self.sequence.chroma.shift() };
+            let (ctb_width, ctb_height) = ((1usize << LOG2_CTB) >> sx, (1usize << LOG2_CTB) >> sy);
+            let start = column * ctb_width;
+            let end = (start + ctb_width).min(band.width);
+            let from = &band.samples[ctb_height * band.width..];
+            handover.lines[c][start..end].copy_from_slice(&from[start..end]);
+        }
+        handover.sizes[column] = lower_edge(&search.tree);
+        if column == 1 {
+            handover.sync = Some(search.state);
+        }
+        handover.done = column + 1;
+        shared.moved.notify_all();
+    }
+}
+
+/// Coding-block sizes along the lower edge, one a 4-sample unit.
+fn lower_edge(tree: &Tree) -> [u8; 16] {
+    std::array::from_fn(|i| tree.units[z_order(i * 4, 60)].cu_log2)
+}
+
+/// Luma modes and coding-block sizes down the right edge.
+fn right_edge(tree: &Tree) -> ([u8; 16], [u8; 16]) {
+    let mut modes = [0; 16];
+    let mut sizes = [0; 16];
+    for i in 0..16 {
+        let unit = &tree.units[z_order(60, i * 4)];
+        modes[i] = unit.luma_mode;
+        sizes[i] = unit.cu_log2;
+    }
+    (modes, sizes)
+}

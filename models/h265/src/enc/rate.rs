@@ -1,0 +1,141 @@
+//! Rate targets: finds the fractional QP that meets bits or error, by whole
+//! encodes of all frames.
+
+use super::picture::{self, CodedPicture, PictureQp};
+use super::{Coded, Job, Rate, headers};
+use crate::Error;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use trinity_coding::Frame;
+
+/// Encodes a job at its rate.
+pub fn encode(job: &Job<'_>) -> Result<Coded, Error> {
+    let lowest = -6 * (job.sequence.depth as i32 - 8);
+    match job.params.rate {
+        Rate::Lossless => Ok(at_qp(job, 0.0)),
+        Rate::Qp(qp) if (lowest..=51).contains(&qp) => Ok(at_qp(job, f64::from(qp))),
+        Rate::Qp(qp) => Err(Error::Encode {
+            what: format!("QP {qp} is outside {lowest} to 51 ({} bit)", job.sequence.depth),
+        }),
+        Rate::Bits(bits) if bits > 0.0 && bits.is_finite() => Ok(search(job, lowest, Target::Bits(bits))),
+        Rate::Bits(bits) => Err(Error::Encode { what: format!("{bits} bits per sample is no target") }),
+        Rate::Mse(mse) if mse >= 0.0 && mse.is_finite() => Ok(search(job, lowest, Target::Mse(mse))),
+        Rate::Mse(mse) => Err(Error::Encode { what: format!("a mean squared error of {mse} is no target") }),
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Target {
+    Bits(f64),
+    Mse(f64),
+}
+
+impl Target {
+    /// How far above its target an encode is, in QP, positive when the QP
+    /// must rise: a bit is six steps of QP, and so is a factor of four in error.
+    fn excess(self, coded: &Coded, frames: &[Frame]) -> f64 {
+        match self {
+            Self::Bits(bits) => 6.0 * (coded.bits_per_sample(frames) - bits),
+            Self::Mse(mse) => -3.0 * (coded.mse.max(1e-9) / mse.max(1e-9)).log2(),
+        }
+    }
+}
+
+/// Within this many QP of the target an encode is good enough: 0.003 bit a
+/// sample, or 0.5 % of the error.
+const CLOSE: f64 = 0.02;
+
+/// Secant search over the QP, between brackets. Always ends on an encode that
+/// was really made, and never on one over the target when one under it exists.
+fn search(job: &Job<'_>, lowest: i32, target: Target) -> Coded {
+    let (mut low, mut high) = (f64::from(lowest), 51.0);
+    let mut qp = match target {
+        Target::Bits(bits) => 4.0 + 6.0 * (5.3 - bits),
+        Target::Mse(mse) => {
+            4.0 + 3.0 * (12.0 * mse.max(1e-6)).log2() - 6.0 * (f64::from(job.sequence.depth) - 8.0)
+        }
+    }
+    .clamp(low, high);
+    let mut best: Option<(f64, Coded)> = None;
+    for _ in 0..8 {
+        let coded = at_qp(job, qp);
+        let excess = target.excess(&coded, job.frames);
+        if best.as_ref().is_none_or(|(b, _)| better(excess, *b)) {
+            best = Some((excess, coded));
+        }
+        if (-CLOSE..=0.0).contains(&excess) {
+            break;
+        }
+        if excess > 0.0 {
+            low = low.max(qp);
+        } else {
+            high = high.min(qp);
+        }
+        let next = (qp + excess + if excess > 0.0 { CLOSE / 2.0 } else { 0.0 }).clamp(low, high);
+        // Steps that leave the bracket are halved; equal ones end the search.
+        let next = if next <= low || next >= high { (low + high) / 2.0 } else { next };
+        if PictureQp::from_fraction(next) == PictureQp::from_fraction(qp) {
+            break;
+        }
+        qp = next;
+    }
+    match best {
+        Some((_, coded)) => coded,
+        None => at_qp(job, qp),
+    }
+}
+
+/// Whether an excess `a` is preferable to `b`: under the target, then close to it.
+fn better(a: f64, b: f64) -> bool {
+    match (a <= 0.0, b <= 0.0) {
+        (true, false) => true,
+        (false, true) => false,
+        _ => a.abs() < b.abs(),
+    }
+}
+
+/// Encodes all frames at one QP. Frames share the threads; what is left over
+/// goes to wavefronts inside each.
+fn at_qp(job: &Job<'_>, qp: f64) -> Coded {
+    let threads = match job.params.threads {
+        0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
+        n => n,
+    };
+    let picture_qp = PictureQp::from_fraction(qp);
+    let frame_threads = threads.min(job.frames.len());
+    let row_threads = (threads / frame_threads).max(1);
+    let one = |frame: &Frame| {
+        picture::encode(frame, &job.sequence, &job.effort, picture_qp, row_threads, job.params.picture_hash)
+    };
+    let coded: Vec<CodedPicture> = if frame_threads <= 1 || !cfg!(feature = "parallel") {
+        job.frames.iter().map(one).collect()
+    } else {
+        let slots: Vec<Mutex<Option<CodedPicture>>> = job.frames.iter().map(|_| Mutex::new(None)).collect();
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..frame_threads {
+                scope.spawn(|| {
+                    loop {
+                        let index = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(frame) = job.frames.get(index) else { return };
+                        *slots[index].lock().unwrap_or_else(PoisonError::into_inner) = Some(one(frame));
+                    }
+                });
+            }
+        });
+        slots.into_iter().filter_map(|s| s.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+    };
+
+    let mut stream = Vec::new();
+    headers::write_parameter_sets(&mut stream, &job.sequence);
+    let samples: usize = job.frames.iter().map(Frame::samples).sum();
+    let squared_error: u64 = coded.iter().map(|c| c.squared_error).sum();
+    let mut recon = Vec::with_capacity(coded.len());
+    for picture in coded {
+        stream.extend_from_slice(&picture.bytes);
+        recon.push(picture.recon);
+    }
+    let qp = f64::from(picture_qp.base) + f64::from(picture_qp.coarser) / 64.0;
+    Coded { stream, recon, qp, mse: squared_error as f64 / samples as f64 }
+}

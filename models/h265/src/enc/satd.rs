@@ -1,0 +1,68 @@
+//! Sums of absolute Hadamard-transformed differences: how much a prediction
+//! leaves to code, without coding it.
+
+/// Over a `size`×`size` block; `prediction` rows are `size` apart. Scaled so
+/// that a flat difference of d sums to about d per sample.
+pub fn satd(source: &[u16], stride: usize, prediction: &[u16], size: usize) -> u64 {
+    let step = size.min(8);
+    let mut sum = 0;
+    for y in (0..size).step_by(step) {
+        for x in (0..size).step_by(step) {
+            let (source, prediction) = (&source[y * stride + x..], &prediction[y * size + x..]);
+            sum += if step == 8 {
+                hadamard::<8>(source, stride, prediction, size)
+            } else {
+                hadamard::<4>(source, stride, prediction, size)
+            };
+        }
+    }
+    sum
+}
+
+fn hadamard<const N: usize>(source: &[u16], stride: usize, prediction: &[u16], pitch: usize) -> u64 {
+    let mut block = [[0i32; N]; N];
+    for (y, row) in block.iter_mut().enumerate() {
+        for (x, d) in row.iter_mut().enumerate() {
+            *d = i32::from(source[y * stride + x]) - i32::from(prediction[y * pitch + x]);
+        }
+    }
+    for row in &mut block {
+        butterflies(row);
+    }
+    let mut sum = 0u64;
+    for x in 0..N {
+        let mut column = [0i32; N];
+        for y in 0..N {
+            column[y] = block[y][x];
+        }
+        butterflies(&mut column);
+        sum += column.iter().map(|v| u64::from(v.unsigned_abs())).sum::<u64>();
+    }
+    // An orthonormal transform would divide by N.
+    sum / N as u64
+}
+
+fn butterflies<const N: usize>(values: &mut [i32; N]) {
+    let mut half = N / 2;
+    while half > 0 {
+        for start in (0..N).step_by(2 * half) {
+            for i in start..start + half {
+                (values[i], values[i + half]) = (values[i] + values[i + half], values[i] - values[i + half]);
+            }
+        }
+        half /= 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flat_difference_has_one_coefficient() {
+        for size in [4, 8, 16, 32] {
+            let (source, prediction) = (vec![110; size * size], vec![100; size * size]);
+            assert_eq!(satd(&source, size, &prediction, size), 10 * (size * size / size.min(8)) as u64);
+        }
+    }
+}

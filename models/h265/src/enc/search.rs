@@ -1,0 +1,759 @@
+//! The search for a CTU's best coding: coding-unit sizes, modes, transform
+//! sizes and levels, by squared error plus price of bits.
+//!
+//! Works inside one row of CTUs. Candidates are tried in place: samples in the
+//! band, levels and modes in the tree; what loses is overwritten or restored.
+
+use super::headers::Sequence;
+use super::preset::Effort;
+use super::rdoq::{self, Quantization};
+use super::residual::{self, Shape, State};
+use super::satd::satd;
+use super::syntax::{CtuWriter, Surroundings, chroma_pred_mode, mode_bits};
+use super::tree::{LOG2_CTB, Tree, chroma_mode, most_probable, units_in, z_order};
+use crate::deblock::chroma_qp;
+use crate::intra::{self, Available, MAX_LINE, Smoothing};
+use crate::quant::{FLAT, Quantizer};
+use crate::scan::Scan;
+use crate::transform::{self, Kernel, Precision};
+use trinity_coding::cabac::{BitCounter, ONE_BIT};
+use trinity_coding::{Chroma, Plane};
+
+/// One row of CTUs of one component: the last line of the row above, then the
+/// row's own reconstruction.
+#[derive(Debug, Clone)]
+pub struct Band {
+    pub width: usize,
+    pub samples: Vec<u16>,
+}
+
+/// Quantization of one component at one QP.
+#[derive(Debug, Clone, Copy)]
+struct Steps {
+    /// By log2 of the block size, 2 to 5.
+    quantizers: [Quantizer; 4],
+    inverse_steps: [f32; 4],
+}
+
+/// The search over one row of CTUs.
+pub struct Search<'a> {
+    sequence: &'a Sequence,
+    effort: &'a Effort,
+    source: &'a [Plane],
+    pub bands: Vec<Band>,
+    pub tree: Tree,
+    /// Candidates set aside, one tree and sample store a quad-tree depth.
+    spare: Vec<(Tree, [Vec<u16>; 3])>,
+    pub around: Surroundings,
+    /// Top left luma sample of the CTU.
+    pub origin: (usize, usize),
+    /// The entropy coder's state where the next block starts.
+    pub state: State,
+    steps: [Steps; 3],
+    /// Price of a bit in squared sample errors, over 2^15.
+    lambda: f64,
+    /// The same in squared quantization steps.
+    lambda_steps: f32,
+    buffers: Box<Buffers>,
+}
+
+/// Scratch space of one block.
+struct Buffers {
+    line: [u16; MAX_LINE],
+    smooth: [u16; MAX_LINE],
+    prediction: [u16; 1024],
+    residual: [i32; 1024],
+    coefficients: [i32; 1024],
+    levels: [i32; 1024],
+    candidate: [u16; 1024],
+}
+
+/// A coded block, as one candidate.
+#[derive(Debug, Clone, Copy)]
+struct Outcome {
+    error: u64,
+    /// In 1/32768 bit.
+    bits: u64,
+    coded: bool,
+    skip: bool,
+}
+
+impl<'a> Search<'a> {
+    pub fn new(sequence: &'a Sequence, effort: &'a Effort, source: &'a [Plane], slice_qp: i32) -> Self {
+        let bands = source
+            .iter()
+            .enumerate()
+            .map(|(c, plane)| {
+                let sy = if c == 0 { 0 } else { sequence.chroma.shift().1 };
+                Band { width: plane.width, samples: vec![0; plane.width * ((1 << (LOG2_CTB - sy)) + 1)] }
+            })
+            .collect();
+        let spare = (3..=LOG2_CTB + 1)
+            .map(|log2| {
+                let store = [0, 1, 2].map(|c| {
+                    if c < sequence.chroma.planes() {
+                        vec![0; 1 << (2 * log2.min(LOG2_CTB))]
+                    } else {
+                        Vec::new()
+                    }
+                });
+                (Tree::new(sequence.chroma), store)
+            })
+            .collect();
+        let mut search = Self {
+            sequence,
+            effort,
+            source,
+            bands,
+            tree: Tree::new(sequence.chroma),
+            spare,
+            around: Surroundings::default(),
+            origin: (0, 0),
+            state: State::new(slice_qp),
+            steps: [Steps::new(0, sequence.depth); 3],
+            lambda: 0.0,
+            lambda_steps: 0.0,
+            buffers: Box::new(Buffers {
+                line: [0; MAX_LINE],
+                smooth: [0; MAX_LINE],
+                prediction: [0; 1024],
+                residual: [0; 1024],
+                coefficients: [0; 1024],
+                levels: [0; 1024],
+                candidate: [0; 1024],
+            }),
+        };
+        search.set_qp(slice_qp);
+        search
+    }
+
+    /// QpY of the CTU to come.
+    pub fn set_qp(&mut self, qp: i32) {
+        let offset = 6 * (self.sequence.depth as i32 - 8);
+        let chroma = chroma_qp(qp.clamp(-offset, 57), self.sequence.chroma) + offset;
+        let depth = self.sequence.depth;
+        self.steps = [Steps::new(qp + offset, depth), Steps::new(chroma, depth), Steps::new(chroma, depth)];
+        // The step of an orthonormal transform is 2^((qP - 4) / 6) samples.
+        let step = ((f64::from(qp + offset) - 4.0) / 6.0).exp2();
+        self.lambda_steps = self.effort.lambda;
+        self.lambda = f64::from(self.effort.lambda) * step * step / f64::from(ONE_BIT);
+        if self.sequence.lossless {
+            self.lambda = 1.0 / f64::from(ONE_BIT);
+        }
+    }
+
+    /// Finds the coding of the CTU at `self.origin` and leaves it in
+    /// `self.tree`, its samples in the bands, and the entropy state after it.
+    pub fn ctu(&mut self) {
+        self.quadtree(0, 0, LOG2_CTB);
+    }
+
+    fn cost(&self, error: u64, bits: u64) -> f64 {
+        error as f64 + self.lambda * bits as f64
+    }
+
+    fn writer<'t>(
+        sequence: &'t Sequence,
+        tree: &'t Tree,
+        origin: (usize, usize),
+        around: &'t Surroundings,
+    ) -> CtuWriter<'t> {
+        CtuWriter { sequence, tree, origin, around, qp_delta: None }
+    }
+
+    /// Searches the square at (x, y) inside the CTU; returns its cost and
+    /// leaves `self.state` behind it.
+    fn quadtree(&mut self, x: usize, y: usize, log2: u32) -> f64 {
+        let size = 1usize << log2;
+        let (width, height) = self.sequence.coded_size();
+        let (left, top) = (self.origin.0 + x, self.origin.1 + y);
+        if left >= width || top >= height {
+            return 0.0;
+        }
+        let whole = left + size <= width && top + size <= height;
+        if !whole {
+            return self.split(x, y, log2);
+        }
+        if log2 == 3 {
+            return self.coding_unit(x, y, log2);
+        }
+        if log2 > self.effort.max_cu_log2 {
+            return self.split_flagged(x, y, log2);
+        }
+        let entry = self.state;
+        let mut counter = BitCounter::default();
+        self.tree.units[z_order(x, y)].cu_log2 = log2 as u8;
+        Self::writer(self.sequence, &self.tree, self.origin, &self.around).split_cu_flag(
+            &mut counter,
+            &mut self.state,
+            x,
+            y,
+            log2,
+            false,
+        );
+        let whole_cost = self.coding_unit(x, y, log2) + self.lambda * counter.cost as f64;
+        if log2 <= self.effort.min_cu_log2 || self.is_settled(x, y, log2) {
+            return whole_cost;
+        }
+        let whole_state = self.state;
+        self.set_aside(x, y, log2);
+        self.state = entry;
+        let split_cost = self.split_flagged(x, y, log2);
+        if split_cost < whole_cost {
+            return split_cost;
+        }
+        self.bring_back(x, y, log2);
+        self.state = whole_state;
+        whole_cost
+    }
+
+    /// A coding unit without any level gains nothing from being split.
+    fn is_settled(&self, x: usize, y: usize, log2: u32) -> bool {
+        let z = z_order(x, y);
+        self.tree.units[z..z + units_in(log2)].iter().all(|u| u.cbf == 0)
+    }
+
+    fn split_flagged(&mut self, x: usize, y: usize, log2: u32) -> f64 {
+        let mut counter = BitCounter::default();
+        Self::writer(self.sequence, &self.tree, self.origin, &self.around).split_cu_flag(
+            &mut counter,
+            &mut self.state,
+            x,
+            y,
+            log2,
+            true,
+        );
+        self.split(x, y, log2) + self.lambda * counter.cost as f64
+    }
+
+    fn split(&mut self, x: usize, y: usize, log2: u32) -> f64 {
+        let half = (1 << log2) / 2;
+        [(0, 0), (half, 0), (0, half), (half, half)]
+            .into_iter()
+            .map(|(dx, dy)| self.quadtree(x + dx, y + dy, log2 - 1))
+            .sum()
+    }
+
+    /// Copies the square's samples between band and spare store.
+    fn copy_samples(&mut self, x: usize, y: usize, log2: u32, restore: bool) {
+        let spare = &mut self.spare[(log2 - 3) as usize].1;
+        for (c, band) in self.bands.iter_mut().enumerate() {
+            let (sx, sy) = if c == 0 { (0, 0) } else { self.sequence.chroma.shift() };
+            let (width, height) = ((1usize << log2) >> sx, (1usize << log2) >> sy);
+            let (left, top) = ((self.origin.0 + x) >> sx, (y >> sy) + 1);
+            for (row, store) in spare[c].chunks_exact_mut(width).take(height).enumerate() {
+                let samples = &mut band.samples[(top + row) * band.width + left..][..width];
+                if restore {
+                    samples.copy_from_slice(store);
+                } else {
+                    store.copy_from_slice(samples);
+                }
+            }
+        }
+    }
+
+    fn set_aside(&mut self, x: usize, y: usize, log2: u32) {
+        self.copy_samples(x, y, log2, false);
+        self.tree.copy_run(&mut self.spare[(log2 - 3) as usize].0, z_order(x, y), units_in(log2));
+    }
+
+    fn bring_back(&mut self, x: usize, y: usize, log2: u32) {
+        self.copy_samples(x, y, log2, true);
+        self.spare[(log2 - 3) as usize].0.copy_run(&mut self.tree, z_order(x, y), units_in(log2));
+    }
+
+    /// Searches one coding unit in place; returns its cost.
+    fn coding_unit(&mut self, x: usize, y: usize, log2: u32) -> f64 {
+        let entry = self.state;
+        let whole = self.coding_unit_as(x, y, log2, false);
+        if log2 > 3 || !self.effort.nxn || self.is_settled(x, y, log2) {
+            return whole;
+        }
+        let whole_state = self.state;
+        self.set_aside(x, y, log2);
+        self.state = entry;
+        let parts = self.coding_unit_as(x, y, log2, true);
+        if parts < whole {
+            return parts;
+        }
+        self.bring_back(x, y, log2);
+        self.state = whole_state;
+        whole
+    }
+
+    /// Codes a coding unit as 2N×2N or N×N and counts its bits exactly.
+    fn coding_unit_as(&mut self, x: usize, y: usize, log2: u32, nxn: bool) -> f64 {
+        let entry = self.state;
+        let z = z_order(x, y);
+        for unit in &mut self.tree.units[z..z + units_in(log2)] {
+            unit.cu_log2 = log2 as u8;
+            unit.nxn = nxn;
+            unit.cbf = 0;
+            unit.skip = 0;
+            unit.chroma_code = 4;
+            unit.tu_log2 = if nxn { 2 } else { log2.min(5) as u8 };
+        }
+        let mut error = 0;
+        let part_log2 = if nxn { 2 } else { log2 };
+        for part in 0..if nxn { 4 } else { 1 } {
+            let (px, py) = (x + (part & 1) * 4, y + (part >> 1) * 4);
+            error += self.luma(px, py, part_log2);
+        }
+        if self.sequence.chroma != Chroma::C400 {
+            error += self.chroma(x, y, log2, nxn);
+        }
+        self.state = entry;
+        let mut counter = BitCounter::default();
+        Self::writer(self.sequence, &self.tree, self.origin, &self.around).coding_unit(
+            &mut counter,
+            &mut self.state,
+            x,
+            y,
+            log2,
+        );
+        self.cost(error, counter.cost)
+    }
+
+    /// Searches luma of one prediction block; returns its error.
+    fn luma(&mut self, x: usize, y: usize, log2: u32) -> u64 {
+        let z = z_order(x, y);
+        let count = units_in(log2);
+        let (left, above) =
+            Self::writer(self.sequence, &self.tree, self.origin, &self.around).candidate_modes(x, y);
+        let probable = most_probable(left, above);
+        let (modes, found) = self.preselect(x, y, log2, probable);
+        let entry = self.state;
+        let mut best: Option<(f64, u64, u8)> = None;
+        for &mode in &modes[..found] {
+            self.state = entry;
+            for unit in &mut self.tree.units[z..z + count] {
+                unit.luma_mode = mode;
+                unit.cbf = 0;
+                unit.skip = 0;
+            }
+            let (error, bits) = self.luma_blocks(x, y, log2);
+            let side = u64::from(mode_bits(mode, probable) * ONE_BIT);
+            let cost = self.cost(error, bits + side);
+            if best.is_none_or(|(least, ..)| cost < least) {
+                best = Some((cost, error, mode));
+                if found > 1 {
+                    self.set_aside_luma(x, y, log2);
+                }
+            }
+        }
+        let (_, error, mode) = best.unwrap_or((0.0, 0, 0));
+        if found > 1 && mode != modes[found - 1] {
+            self.bring_back_luma(x, y, log2);
+        }
+        self.state = entry;
+        error
+    }
+
+    /// Luma blocks of one prediction block with the mode in the tree.
+    fn luma_blocks(&mut self, x: usize, y: usize, log2: u32) -> (u64, u64) {
+        if log2 > 5 {
+            let half = (1 << log2) / 2;
+            let mut total = (0, 0);
+            for (dx, dy) in [(0, 0), (half, 0), (0, half), (half, half)] {
+                let (error, bits) = self.luma_blocks(x + dx, y + dy, log2 - 1);
+                total = (total.0 + error, total.1 + bits);
+            }
+            return total;
+        }
+        let z = z_order(x, y);
+        let mode = self.tree.units[z].luma_mode;
+        let outcome = self.block(0, (x, y), log2, mode);
+        for unit in &mut self.tree.units[z..z + units_in(log2)] {
+            unit.tu_log2 = log2 as u8;
+            unit.cbf = (unit.cbf & !1) | u8::from(outcome.coded);
+            unit.skip = (unit.skip & !1) | u8::from(outcome.skip);
+        }
+        (outcome.error, outcome.bits)
+    }
+
+    fn set_aside_luma(&mut self, x: usize, y: usize, log2: u32) {
+        self.luma_copy(x, y, log2, false);
+    }
+
+    fn bring_back_luma(&mut self, x: usize, y: usize, log2: u32) {
+        self.luma_copy(x, y, log2, true);
+    }
+
+    /// Keeps the best mode so far in the store behind the quad-tree's own.
+    fn luma_copy(&mut self, x: usize, y: usize, log2: u32, restore: bool) {
+        let size = 1usize << log2;
+        let index = self.spare.len() - 1;
+        let (tree, store) = &mut self.spare[index];
+        let band = &mut self.bands[0];
+        for (row, store) in store[0].chunks_exact_mut(size).take(size).enumerate() {
+            let samples = &mut band.samples[(y + 1 + row) * band.width + self.origin.0 + x..][..size];
+            if restore {
+                samples.copy_from_slice(store);
+            } else {
+                store.copy_from_slice(samples);
+            }
+        }
+        let (z, count) = (z_order(x, y), units_in(log2));
+        let (from, to) = if restore { (&*tree, &mut self.tree) } else { (&self.tree, tree) };
+        to.units[z..z + count].copy_from_slice(&from.units[z..z + count]);
+        to.levels[0][z << 4..(z + count) << 4].copy_from_slice(&from.levels[0][z << 4..(z + count) << 4]);
+    }
+
+    /// Ranks modes by the Hadamard size of what prediction leaves.
+    fn preselect(&mut self, x: usize, y: usize, log2: u32, probable: [u8; 3]) -> ([u8; 8], usize) {
+        let keep = self.effort.rd_modes[(log2.min(5) - 2) as usize];
+        let log2 = log2.min(5);
+        let size = 1usize << log2;
+        let depth = self.sequence.depth;
+        self.gather(0, (x, y), log2);
+        let plane = &self.source[0];
+        let at = (self.origin.1 + y) * plane.width + self.origin.0 + x;
+        let source = &plane.samples[at..];
+        let strong = self.sequence.strong_intra_smoothing;
+        let buffers = &mut *self.buffers;
+        intra::smooth(
+            &buffers.line,
+            &mut buffers.smooth,
+            size,
+            if strong && size == 32 { Smoothing::Strong } else { Smoothing::Weak },
+            depth,
+        );
+        // The square root of the price of a bit is its price in absolute sums.
+        let price = (self.lambda * f64::from(ONE_BIT)).sqrt();
+        let mut ranked = [(f64::INFINITY, 0u8); 8];
+        let mut best_angle = (f64::INFINITY, 0u8);
+        let mut rank = |mode: u8, buffers: &mut Buffers| {
+            let smoothed = intra::smoothing(mode, size, strong) != Smoothing::None;
+            let line = if smoothed { &buffers.smooth } else { &buffers.line };
+            let edge = intra::edge_filter(mode, 0, size, false);
+            intra::predict(mode, line, size, depth, edge, &mut buffers.prediction, size);
+            let sum = satd(source, plane.width, &buffers.prediction, size);
+            let cost = sum as f64 + price * f64::from(mode_bits(mode, probable));
+            if mode > 1 && cost < best_angle.0 {
+                best_angle = (cost, mode);
+            }
+            if let Some(place) = ranked[..keep].iter().position(|&(c, _)| cost < c) {
+                ranked[place..keep].rotate_right(1);
+                ranked[place] = (cost, mode);
+            }
+            best_angle.1
+        };
+        let step = self.effort.angle_step;
+        rank(0, buffers);
+        rank(1, buffers);
+        let mut centre = 0;
+        for mode in (2..=34).step_by(step) {
+            centre = rank(mode, buffers);
+        }
+        let mut reach = step as u8 / 2;
+        while reach > 0 {
+            let middle = centre;
+            for mode in [middle.wrapping_sub(reach), middle + reach] {
+                if (2..=34).contains(&mode) {
+                    centre = rank(mode, buffers);
+                }
+            }
+            reach /= 2;
+        }
+        let mut modes = ranked.map(|(_, mode)| mode);
+        let mut found = keep;
+        // The most probable modes are cheap enough to deserve a real trial.
+        if self.effort.try_probable {
+            for mode in &probable[..2] {
+                if found < modes.len() && !modes[..found].contains(mode) {
+                    modes[found] = *mode;
+                    found += 1;
+                }
+            }
+        }
+        (modes, found)
+    }
+
+    /// Searches the chroma mode of a coding unit and codes its chroma;
+    /// returns the error.
+    fn chroma(&mut self, x: usize, y: usize, log2: u32, nxn: bool) -> u64 {
+        let parts_444 = nxn && self.sequence.chroma == Chroma::C444;
+        if parts_444 {
+            return (0..4)
+                .map(|part| self.chroma_part(x + (part & 1) * 4, y + (part >> 1) * 4, 2, nxn))
+                .sum();
+        }
+        self.chroma_part(x, y, log2, nxn)
+    }
+
+    /// One chroma prediction block, `log2` in luma samples.
+    fn chroma_part(&mut self, x: usize, y: usize, log2: u32, nxn: bool) -> u64 {
+        let entry = self.state;
+        let z = z_order(x, y);
+        let codes: &[u8] = if self.effort.chroma_modes { &[0, 1, 2, 3, 4] } else { &[4] };
+        let mut best: Option<(f64, u8)> = None;
+        for &code in codes {
+            self.state = entry;
+            let (error, bits) = self.chroma_with(x, y, log2, nxn, code);
+            let mut counter = BitCounter { cost: bits };
+            chroma_pred_mode(&mut counter, &mut self.state, code);
+            let cost = self.cost(error, counter.cost);
+            if best.is_none_or(|(least, _)| cost < least) {
+                best = Some((cost, code));
+            }
+            if codes.len() == 1 {
+                self.state = entry;
+                return error;
+            }
+        }
+        self.state = entry;
+        let code = best.map_or(4, |(_, code)| code);
+        let (error, _) = self.chroma_with(x, y, log2, nxn, code);
+        self.state = entry;
+        debug_assert_eq!(self.tree.units[z].chroma_code, code);
+        error
+    }
+
+    /// Codes chroma under the luma transform tree with one chroma mode.
+    fn chroma_with(&mut self, x: usize, y: usize, log2: u32, nxn: bool, code: u8) -> (u64, u64) {
+        let z = z_order(x, y);
+        for unit in &mut self.tree.units[z..z + units_in(log2)] {
+            unit.chroma_code = code;
+            unit.cbf &= 1;
+            unit.skip &= 1;
+        }
+        let shared = self.sequence.chroma != Chroma::C444;
+        let mut total = (0, 0);
+        // Blocks in coding order: sub-trees of 32 for a 64×64 unit.
+        let block_log2 = if nxn && !shared { 2 } else { log2.min(5) };
+        let blocks = units_in(log2) / units_in(block_log2);
+        for block in 0..blocks {
+            let first = z + block * units_in(block_log2);
+            let (bx, by) = super::tree::position(first);
+            let mode = chroma_mode(code, self.tree.units[first].luma_mode);
+            let chroma_log2 = if shared { block_log2 - 1 } else { block_log2 };
+            for c in 1..3 {
+                let outcome = self.block(c, (bx, by), chroma_log2, mode);
+                // Four 4×4 luma blocks note the chroma they share in the first.
+                let noted = if nxn && shared { 1 } else { units_in(block_log2) };
+                for unit in &mut self.tree.units[first..first + noted] {
+                    unit.cbf |= u8::from(outcome.coded) << c;
+                    unit.skip |= u8::from(outcome.skip) << c;
+                }
+                total = (total.0 + outcome.error, total.1 + outcome.bits);
+            }
+        }
+        total
+    }
+
+    /// Neighbours of a block of component `c`; (x, y) in luma samples inside
+    /// the CTU, `log2` of the component's block.
+    fn gather(&mut self, c: usize, (x, y): (usize, usize), log2: u32) {
+        let (sx, sy) = if c == 0 { (0, 0) } else { self.sequence.chroma.shift() };
+        let size = 1usize << log2;
+        let (luma_width, luma_height) = (size << sx, size << sy);
+        let (left, top) = (self.origin.0 + x, self.origin.1 + y);
+        let (width, height) = self.sequence.coded_size();
+        let ctb = 1usize << LOG2_CTB;
+        let here = z_order(x, y);
+        let right_open =
+            if y == 0 { top > 0 } else { x + luma_width < ctb && z_order(x + luma_width, y - 1) < here };
+        let below_open =
+            y + luma_height < ctb && if x == 0 { left > 0 } else { z_order(x - 1, y + luma_height) < here };
+        let available = Available {
+            left: left > 0,
+            above: top > 0,
+            corner: left > 0 && top > 0,
+            above_right: if right_open {
+                (width.saturating_sub(left + luma_width) >> sx).min(size)
+            } else {
+                0
+            },
+            below_left: if below_open {
+                (height.saturating_sub(top + luma_height) >> sy).min(size)
+            } else {
+                0
+            },
+        };
+        let band = &self.bands[c];
+        let at = (left >> sx, (y >> sy) + 1);
+        intra::gather(
+            &mut self.buffers.line,
+            &band.samples,
+            band.width,
+            at,
+            size,
+            available,
+            self.sequence.depth,
+        );
+    }
+
+    /// Predicts, transforms, quantizes and reconstructs one block in place;
+    /// leaves the entropy state behind it.
+    fn block(&mut self, c: usize, (x, y): (usize, usize), log2: u32, mode: u8) -> Outcome {
+        let size = 1usize << log2;
+        let count = size * size;
+        let depth = self.sequence.depth;
+        let chroma_444 = self.sequence.chroma == Chroma::C444;
+        let (sx, sy) = if c == 0 { (0, 0) } else { self.sequence.chroma.shift() };
+        self.gather(c, (x, y), log2);
+        let buffers = &mut *self.buffers;
+
+        let kind = if c == 0 || chroma_444 {
+            intra::smoothing(mode, size, self.sequence.strong_intra_smoothing && c == 0)
+        } else {
+            Smoothing::None
+        };
+        let line = if kind == Smoothing::None {
+            &buffers.line
+        } else {
+            intra::smooth(&buffers.line, &mut buffers.smooth, size, kind, depth);
+            &buffers.smooth
+        };
+        let edge = intra::edge_filter(mode, c, size, false);
+        intra::predict(mode, line, size, depth, edge, &mut buffers.prediction, size);
+
+        let plane = &self.source[c];
+        let source_at = ((self.origin.1 + y) >> sy) * plane.width + ((self.origin.0 + x) >> sx);
+        let source = &plane.samples[source_at..];
+        let mut energy = 0u64;
+        for (row, (residual, prediction)) in buffers
+            .residual
+            .chunks_exact_mut(size)
+            .zip(buffers.prediction.chunks_exact(size))
+            .take(size)
+            .enumerate()
+        {
+            let source = &source[row * plane.width..][..size];
+            for ((r, &s), &p) in residual.iter_mut().zip(source).zip(prediction) {
+                *r = i32::from(s) - i32::from(p);
+                energy += u64::from(r.unsigned_abs()) * u64::from(r.unsigned_abs());
+            }
+        }
+
+        let shape = |transform_skip| Shape {
+            log2,
+            c_idx: c,
+            scan: Scan::of(mode, log2, c, chroma_444),
+            transform_skip,
+            bypass: self.sequence.lossless,
+        };
+        let tools = &self.sequence.tools;
+        let entry = self.state;
+        let z = z_order(x, y);
+        let band_at = ((y >> sy) + 1) * self.bands[c].width + ((self.origin.0 + x) >> sx);
+
+        if self.sequence.lossless {
+            for (level, &r) in buffers.levels[..count].iter_mut().zip(&buffers.residual) {
+                *level = r;
+            }
+            let coded = energy > 0;
+            let mut counter = BitCounter::default();
+            if coded {
+                residual::write(
+                    &mut counter,
+                    &mut self.state,
+                    tools,
+                    &shape(false),
+                    &buffers.levels[..count],
+                );
+            }
+            self.tree.block_mut(c, z, log2).copy_from_slice(&buffers.levels[..count]);
+            let band = &mut self.bands[c];
+            for row in 0..size {
+                band.samples[band_at + row * band.width..][..size]
+                    .copy_from_slice(&source[row * plane.width..][..size]);
+            }
+            return Outcome { error: 0, bits: counter.cost, coded, skip: false };
+        }
+
+        let steps = &self.steps[c];
+        let quantization = Quantization {
+            inverse_step: steps.inverse_steps[(log2 - 2) as usize],
+            lambda: self.lambda_steps,
+        };
+        let quantizer = steps.quantizers[(log2 - 2) as usize];
+        let precision = Precision { depth, extended: false };
+        let kernel = if c == 0 && log2 == 2 { Kernel::Dst } else { Kernel::Dct };
+
+        // No levels at all is the candidate to beat.
+        let mut best = Outcome { error: energy, bits: 0, coded: false, skip: false };
+        let mut best_cost = energy as f64;
+        let mut best_state = entry;
+        let try_skip = log2 <= tools.log2_max_transform_skip && self.effort.transform_skip;
+        for skip in [false, true] {
+            if skip && !try_skip {
+                break;
+            }
+            let coefficients = &mut buffers.coefficients[..count];
+            coefficients.copy_from_slice(&buffers.residual[..count]);
+            if skip {
+                transform::forward_skip(coefficients, log2, precision);
+            } else {
+                transform::forward(coefficients, log2, kernel, precision);
+            }
+            let shape = shape(skip);
+            if !rdoq::quantize(coefficients, &mut buffers.levels, &shape, tools, &entry, quantization) {
+                continue;
+            }
+            let mut state = entry;
+            let mut counter = BitCounter::default();
+            residual::write(&mut counter, &mut state, tools, &shape, &buffers.levels[..count]);
+            for (coefficient, &level) in coefficients.iter_mut().zip(&buffers.levels) {
+                *coefficient = if level == 0 { 0 } else { quantizer.scale(level, FLAT) };
+            }
+            if skip {
+                transform::inverse_skip(coefficients, log2, precision);
+            } else {
+                transform::inverse(coefficients, log2, kernel, precision);
+            }
+            let candidate = &mut buffers.candidate[..count];
+            candidate.copy_from_slice(&buffers.prediction[..count]);
+            transform::add_residual(candidate, size, coefficients, log2, depth);
+            let error = squared_error(source, plane.width, candidate, size);
+            let cost = error as f64 + self.lambda * counter.cost as f64;
+            if cost < best_cost {
+                best_cost = cost;
+                best = Outcome { error, bits: counter.cost, coded: true, skip };
+                best_state = state;
+                self.tree.block_mut(c, z, log2).copy_from_slice(&buffers.levels[..count]);
+                let band = &mut self.bands[c];
+                for (row, samples) in candidate.chunks_exact(size).enumerate() {
+                    band.samples[band_at + row * band.width..][..size].copy_from_slice(samples);
+                }
+            }
+        }
+        if !best.coded {
+            self.tree.block_mut(c, z, log2).fill(0);
+            let band = &mut self.bands[c];
+            for (row, samples) in buffers.prediction.chunks_exact(size).take(size).enumerate() {
+                band.samples[band_at + row * band.width..][..size].copy_from_slice(samples);
+            }
+        }
+        self.state = best_state;
+        best
+    }
+}
+
+/// Σ (source − candidate)².
+fn squared_error(source: &[u16], stride: usize, candidate: &[u16], size: usize) -> u64 {
+    candidate
+        .chunks_exact(size)
+        .enumerate()
+        .map(|(row, candidate)| {
+            let source = &source[row * stride..][..size];
+            source
+                .iter()
+                .zip(candidate)
+                .map(|(&a, &b)| {
+                    let difference = u64::from(a.abs_diff(b));
+                    difference * difference
+                })
+                .sum::<u64>()
+        })
+        .sum()
+}
+
+impl Steps {
+    fn new(qp: i32, depth: u32) -> Self {
+        let precision = Precision { depth, extended: false };
+        let quantizers = [2, 3, 4, 5].map(|log2| Quantizer::new(qp, log2, precision));
+        let inverse_steps = quantizers.map(|q| (1.0 / q.step()) as f32);
+        Self { quantizers, inverse_steps }
+    }
+}
