@@ -1,0 +1,41 @@
+//! The one error type of this crate.
+
+/// Why a matrix could not be encoded or a stream not decoded.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The matrix and its stated shape disagree.
+    #[error("{rows} × {cols} values were announced, {found} given")]
+    Shape { rows: usize, cols: usize, found: usize },
+    /// A value that no lossy code can stand for.
+    #[error(
+        "element ({row}, {col}) is {value}: only finite values can be coded with loss; use the lossless profile"
+    )]
+    NotFinite { row: usize, col: usize, value: f32 },
+    /// A target that makes no sense.
+    #[error("target {what}")]
+    BadTarget { what: String },
+    /// Even the coarsest stream is larger than the target allows.
+    #[error("{target} bits per value cannot be met: the smallest stream takes {least:.3} (headers included)")]
+    RateUnreachable { target: f64, least: f64 },
+    /// No step reaches so small an error.
+    #[error(
+        "NMSE {target:.3e} cannot be met: single precision ends at {least:.3e}; use the lossless profile"
+    )]
+    ErrorUnreachable { target: f64, least: f64 },
+    /// The stream ends too early.
+    #[error("the stream ends inside its {what}")]
+    Truncated { what: &'static str },
+    /// The stream contradicts itself.
+    #[error("the stream is damaged: {what}")]
+    Damaged { what: &'static str },
+    /// Not a stream of this codec, or of a later version.
+    #[error("not a Trinity stream: {what}")]
+    NotTrinity { what: String },
+    /// A tool that is modelled in silicon only, or left out on purpose.
+    #[error("{tool} is not supported: {reason}")]
+    Unsupported { tool: &'static str, reason: &'static str },
+    /// A profile that asks for the impossible.
+    #[error("profile `{profile}`: {what}")]
+    BadProfile { profile: String, what: String },
+}

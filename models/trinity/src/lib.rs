@@ -1,0 +1,98 @@
+//! The Trinity codec: matrices of numbers and pictures through one chain of
+//! stages, each chosen by rate–distortion cost and signalled in the stream.
+//!
+//! ```
+//! use trinity_codec::{Profile, Target, decode, encode};
+//! let values: Vec<f32> = (0..64 * 96).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
+//! let profile = Profile::named("trinity")?;
+//! let encoded = encode(&values, 64, 96, &profile, Target::Bits(3.0))?;
+//! assert!(8 * encoded.bytes.len() <= 3 * values.len());
+//! assert_eq!(decode(&encoded.bytes)?.values, encoded.recon);
+//! # Ok::<(), trinity_codec::Error>(())
+//! ```
+//!
+//! The key decision: nothing that a value's parsing needs comes from its own
+//! row. Contexts are running column scales of the rows above times a stated
+//! row class; the learned transform turns levels into values after parsing.
+//! So trellis search sees exact rates, the entropy decoder runs without
+//! waiting, and every integer that decides a bit is an integer.
+//!
+//! Knows matrices and frames; knows no files and no tensors' names. The
+//! bitstream is described in `FORMAT.md` beside this crate.
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod encode;
+mod error;
+mod klt;
+mod lossless;
+mod model;
+mod plan;
+mod profile;
+mod rans;
+mod report;
+mod scales;
+mod stream;
+mod tile;
+mod transform;
+mod trellis;
+
+pub use encode::{Encoded, Target};
+pub use error::Error;
+pub use lossless::Words;
+pub use plan::{Entropy, Plan};
+pub use profile::{EntropyChoice, Orientation, Parallel, Pipeline, Profile, Stages};
+pub use report::{Bits, Report};
+pub use stream::Matrix;
+pub use transform::{Family, Transform};
+
+/// Encodes a matrix in row order.
+///
+/// `Target::Lossless`, or a profile of the lossless pipeline, keeps every bit
+/// of the values, NaN payloads included; otherwise values must be finite.
+pub fn encode(
+    values: &[f32],
+    rows: usize,
+    cols: usize,
+    profile: &Profile,
+    target: Target,
+) -> Result<Encoded, Error> {
+    match (profile.pipeline, target) {
+        (_, Target::Lossless) | (Pipeline::Lossless, _) => lossless::encode(values, rows, cols),
+        (Pipeline::Trinity, _) => encode::encode_lossy(values, rows, cols, profile, target),
+        (Pipeline::Paper, _) => Err(Error::Unsupported {
+            tool: "the paper's pipeline",
+            reason: "it is not linked into this build",
+        }),
+    }
+}
+
+/// Encodes 32-bit words exactly, each read as the pattern of a
+/// single-precision value. Integers of up to 24 bits and half-precision
+/// formats, converted to single precision, pay for their own bits only.
+pub fn encode_words(words: &[u32], rows: usize, cols: usize) -> Result<Vec<u8>, Error> {
+    lossless::encode_words(words, rows, cols)
+}
+
+/// Decodes what [`encode_words`] wrote.
+pub fn decode_words(bytes: &[u8]) -> Result<Words, Error> {
+    let mut reader = bytes::Reader::new(bytes);
+    match stream::read_magic(&mut reader)? {
+        stream::Kind::Words => lossless::decode_words(reader),
+        kind => Err(Error::NotTrinity { what: format!("{kind:?} where words were expected") }),
+    }
+}
+
+/// Decodes a stream of any profile.
+pub fn decode(bytes: &[u8]) -> Result<Matrix, Error> {
+    let mut reader = bytes::Reader::new(bytes);
+    match stream::read_magic(&mut reader)? {
+        stream::Kind::Matrix => stream::decode_matrix(reader),
+        stream::Kind::Words => lossless::decode(reader),
+        stream::Kind::Picture => Err(Error::NotTrinity { what: "a picture; decode it as a frame".into() }),
+        stream::Kind::Paper => Err(Error::Unsupported {
+            tool: "the paper's pipeline",
+            reason: "it is not linked into this build",
+        }),
+    }
+}

@@ -1,0 +1,162 @@
+//! Symbol statistics: from counts of what was coded to ranges for what comes.
+//!
+//! One alphabet of sixteen symbols for each context. Counts grow with every
+//! symbol, but ranges change only between segments, so that inside a segment
+//! nothing waits for the model. Integers only: both sides must agree exactly.
+
+use crate::rans::PROB_BITS;
+
+/// Symbols 0 to 14 stand for themselves; 15 announces an escape.
+pub const SYMBOLS: usize = 16;
+/// The symbol that announces an escape.
+pub const ESCAPE: usize = SYMBOLS - 1;
+/// Weight of one coded symbol; smaller weights are left for the prior.
+const INCREMENT: u32 = 16;
+/// Counts are halved beyond this, some 32,000 symbols.
+const LIMIT: u32 = INCREMENT << 15;
+
+/// Where each symbol's range starts; the last entry ends the last range.
+pub type Starts = [u16; SYMBOLS + 1];
+
+/// Adaptive ranges for a set of contexts.
+#[derive(Debug, Clone)]
+pub struct Model {
+    pub starts: Vec<Starts>,
+    counts: Vec<[u32; SYMBOLS]>,
+    /// Symbols counted since the ranges were last made.
+    pending: Vec<u32>,
+}
+
+impl Model {
+    /// One context for each prior.
+    pub fn new(priors: impl Iterator<Item = [u32; SYMBOLS]>) -> Self {
+        let counts: Vec<_> = priors.collect();
+        let starts = counts.iter().map(ranges).collect();
+        Self { starts, pending: vec![0; counts.len()], counts }
+    }
+
+    /// Counts one symbol; ranges stay as they are until [`Model::adapt`].
+    #[inline(always)]
+    pub fn count(&mut self, context: usize, symbol: usize) {
+        self.counts[context][symbol] += INCREMENT;
+        self.pending[context] += 1;
+    }
+
+    /// Renews the ranges of contexts that have seen enough, and tells which.
+    pub fn adapt(&mut self, mut changed: impl FnMut(usize, &Starts)) {
+        for context in 0..self.counts.len() {
+            let pending = self.pending[context];
+            if pending < 4 {
+                continue;
+            }
+            let counts = &mut self.counts[context];
+            let total: u32 = counts.iter().sum();
+            // An eighth more evidence than last time moves the ranges by
+            // little; renewing more often costs time and gains no bits.
+            if pending * INCREMENT * 12 < total {
+                continue;
+            }
+            if total > LIMIT {
+                counts.iter_mut().for_each(|c| *c = c.div_ceil(2));
+            }
+            self.starts[context] = ranges(counts);
+            self.pending[context] = 0;
+            changed(context, &self.starts[context]);
+        }
+    }
+}
+
+/// Ranges in proportion to `counts`, none empty.
+pub fn ranges(counts: &[u32; SYMBOLS]) -> Starts {
+    let total: u64 = counts.iter().map(|&c| u64::from(c)).sum::<u64>().max(1);
+    // One division a table: each range is a product with the reciprocal.
+    let reciprocal = ((((1u64 << PROB_BITS) - SYMBOLS as u64) << 32) / total).min(1 << 47);
+    let mut starts = [0; SYMBOLS + 1];
+    let mut freqs = counts.map(|c| 1 + ((u64::from(c) * reciprocal) >> 32) as u16);
+    let sum: u16 = freqs.iter().sum();
+    let mut largest = 0;
+    for i in 1..SYMBOLS {
+        if freqs[i] > freqs[largest] {
+            largest = i;
+        }
+    }
+    freqs[largest] += (1 << PROB_BITS) - sum;
+    for i in 0..SYMBOLS {
+        starts[i + 1] = starts[i] + freqs[i];
+    }
+    starts
+}
+
+/// A geometric distribution with the given mean in 1/16, as counts that weigh
+/// as much as sixteen symbols.
+pub fn geometric_prior(mean_q4: u32) -> [u32; SYMBOLS] {
+    let ratio = ((u64::from(mean_q4) << 16) / u64::from(mean_q4 + 16)) as u32;
+    let mut left = INCREMENT << 20;
+    std::array::from_fn(|i| {
+        let stay = ((u64::from(left) * u64::from(ratio)) >> 16) as u32;
+        let here = if i == ESCAPE { left } else { left - stay };
+        left = stay;
+        (here >> 16).max(1)
+    })
+}
+
+/// `-log2(freq / 2^15)` in 1/4096 bit, for a frequency of 1 to 2^15.
+///
+/// By repeated squaring, so that encoders on all machines weigh rates alike.
+pub fn cost_q12(freq: u16) -> u32 {
+    let freq = u64::from(freq.max(1));
+    let mut log = u64::from(freq.ilog2());
+    let mut mantissa = (freq << 30) >> log;
+    for _ in 0..12 {
+        mantissa = (mantissa * mantissa) >> 30;
+        let carry = mantissa >> 31;
+        mantissa >>= carry;
+        log = log << 1 | carry;
+    }
+    (PROB_BITS << 12) - log as u32
+}
+
+/// Signed numbers as symbols: 0, −1, 1, −2, …
+pub fn zigzag(value: i32) -> usize {
+    if value >= 0 { 2 * value as usize } else { (-2 * value - 1) as usize }
+}
+
+/// What [`zigzag`] made a symbol of.
+pub fn unzigzag(symbol: usize) -> i32 {
+    if symbol.is_multiple_of(2) { symbol as i32 / 2 } else { -(symbol as i32 + 1) / 2 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_never_empty_and_fill_the_interval() {
+        for counts in
+            [[0; 16], [u32::MAX / 16; 16], std::array::from_fn(|i| if i == 3 { LIMIT * 2 } else { 0 })]
+        {
+            let starts = ranges(&counts);
+            assert!(starts.windows(2).all(|w| w[0] < w[1]), "{starts:?}");
+            assert_eq!(starts[16], 1 << PROB_BITS);
+        }
+    }
+
+    #[test]
+    fn costs_are_logarithms() {
+        for freq in [1u16, 2, 3, 100, 1000, 20_000, 32_767, 32_768] {
+            let exact = 4096.0 * (15.0 - f64::from(freq).log2());
+            assert!((f64::from(cost_q12(freq)) - exact).abs() <= 1.0, "{freq}: {} {exact}", cost_q12(freq));
+        }
+    }
+
+    #[test]
+    fn learning_a_skewed_source_narrows_its_cost() {
+        let mut model = Model::new(std::iter::once(geometric_prior(160)));
+        for i in 0..4000 {
+            model.count(0, if i % 10 == 0 { 5 } else { 2 });
+            model.adapt(|_, _| {});
+        }
+        let freq = |s: usize| model.starts[0][s + 1] - model.starts[0][s];
+        assert!(freq(2) > 29_000 && freq(5) > 3_000, "{:?}", model.starts[0]);
+    }
+}

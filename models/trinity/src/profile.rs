@@ -1,0 +1,257 @@
+//! Profiles: what an encoder may choose from, as a designer writes it.
+//!
+//! A profile is a TOML of plain data. Lists are alternatives among which the
+//! encoder picks by rate–distortion cost; what it picked travels in the
+//! stream, so a decoder needs no profile.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::plan::{Entropy, Plan};
+use crate::scales::WEIGHTS;
+use crate::transform::{Family, Transform};
+
+/// Which pipeline a profile drives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pipeline {
+    /// The chain of stages of this crate.
+    Trinity,
+    /// H.264 intra behind the alignment unit.
+    Paper,
+    /// Exact to the bit.
+    Lossless,
+}
+
+/// Which way the coded rows run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Orientation {
+    Rows,
+    Columns,
+}
+
+/// How symbols become bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EntropyChoice {
+    Adaptive,
+    Static,
+}
+
+/// Everything an encoder may choose from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Profile {
+    pub name: String,
+    pub description: String,
+    pub pipeline: Pipeline,
+    #[serde(default)]
+    pub stages: Stages,
+    #[serde(default)]
+    pub parallel: Parallel,
+}
+
+/// The alternatives of each stage.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Stages {
+    pub orientation: Vec<Orientation>,
+    /// `none`, `klt-64`, `dct-32` along rows, `dct-8x8` in blocks, and the
+    /// same with `dst` and `hadamard`.
+    pub transform: Vec<String>,
+    /// Sixteenths of the coded row above.
+    pub prediction: Vec<u8>,
+    /// 1 (uniform), 4, 8, … 256.
+    pub trellis_states: u32,
+    /// Bits against squared steps.
+    pub lambda: f32,
+    pub entropy: EntropyChoice,
+    /// Indices of the weights with which contexts see rows above and columns
+    /// beside.
+    pub context_weights: Vec<u8>,
+}
+
+/// How work is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Parallel {
+    /// Values of a tile, about.
+    pub tile_values: usize,
+    /// Values of a segment: trellis and statistics restart or adapt.
+    pub segment: u32,
+}
+
+impl Default for Stages {
+    fn default() -> Self {
+        Self {
+            orientation: vec![Orientation::Rows],
+            transform: vec!["none".into()],
+            prediction: vec![0],
+            trellis_states: 8,
+            lambda: 0.35,
+            entropy: EntropyChoice::Adaptive,
+            context_weights: vec![0],
+        }
+    }
+}
+
+impl Default for Parallel {
+    fn default() -> Self {
+        Self { tile_values: 1 << 20, segment: 1024 }
+    }
+}
+
+/// Built-in profiles by name.
+const BUILT_IN: [(&str, &str); 2] = [
+    ("trinity", include_str!("../../../configs/codecs/trinity.toml")),
+    ("lossless", include_str!("../../../configs/codecs/lossless.toml")),
+];
+
+impl Profile {
+    /// Reads a profile and checks that every choice exists.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let profile: Self = toml::from_str(text)
+            .map_err(|e| Error::BadProfile { profile: "(unnamed)".into(), what: e.to_string() })?;
+        profile.check()?;
+        Ok(profile)
+    }
+
+    /// A profile that comes with the codec.
+    pub fn named(name: &str) -> Result<Self, Error> {
+        let text = BUILT_IN.iter().find(|(n, _)| *n == name).map(|(_, text)| text).ok_or_else(|| {
+            Error::BadProfile {
+                profile: name.into(),
+                what: format!("unknown; built in are {}", Self::names().collect::<Vec<_>>().join(", ")),
+            }
+        })?;
+        Self::parse(text)
+    }
+
+    /// Names of the profiles that come with the codec.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        BUILT_IN.iter().map(|(name, _)| *name)
+    }
+
+    fn bad(&self, what: impl Into<String>) -> Error {
+        Error::BadProfile { profile: self.name.clone(), what: what.into() }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        if !self.stages.lambda.is_finite() || !(0.0..=4.0).contains(&self.stages.lambda) {
+            return Err(self.bad("lambda is not between 0 and 4"));
+        }
+        if self.parallel.tile_values < 1024 {
+            return Err(self.bad("tiles need at least 1024 values"));
+        }
+        if self.candidates()?.is_empty() {
+            return Err(self.bad("every stage needs at least one alternative"));
+        }
+        Ok(())
+    }
+
+    /// Every combination of orientation, transform and prediction that the
+    /// profile allows, with its first weights.
+    pub fn candidates(&self) -> Result<Vec<Plan>, Error> {
+        let states = self.stages.trellis_states;
+        if !states.is_power_of_two() || !self.parallel.segment.is_power_of_two() {
+            return Err(self.bad("trellis-states and segment are powers of two"));
+        }
+        if let Some(unknown) = self.stages.context_weights.iter().find(|&&w| usize::from(w) >= WEIGHTS.len())
+        {
+            return Err(self.bad(format!("unknown context weights {unknown}; there are {}", WEIGHTS.len())));
+        }
+        let weights = self.stages.context_weights.first().copied().unwrap_or(0);
+        let mut plans = Vec::new();
+        for orientation in &self.stages.orientation {
+            for transform in &self.stages.transform {
+                let transform = parse_transform(transform)
+                    .ok_or_else(|| self.bad(format!("unknown transform `{transform}`")))?;
+                for &prediction in &self.stages.prediction {
+                    if prediction > 0 && matches!(transform, Transform::Klt { .. }) {
+                        continue;
+                    }
+                    let plan = Plan {
+                        transposed: *orientation == Orientation::Columns,
+                        transform,
+                        prediction,
+                        log2_states: states.ilog2(),
+                        entropy: match self.stages.entropy {
+                            EntropyChoice::Adaptive => Entropy::Adaptive,
+                            EntropyChoice::Static => Entropy::Static,
+                        },
+                        weights,
+                        log2_segment: self.parallel.segment.ilog2(),
+                    };
+                    plan.check().map_err(|what| self.bad(what))?;
+                    plans.push(plan);
+                }
+            }
+        }
+        Ok(plans)
+    }
+}
+
+/// `none`, or a family and a size: `klt-64`, `dct-8`, `dct-8x8`.
+fn parse_transform(text: &str) -> Option<Transform> {
+    if text == "none" {
+        return Some(Transform::None);
+    }
+    let (family, size) = text.split_once('-')?;
+    let (size, square) = match size.split_once('x') {
+        Some((width, height)) if width == height => (width, true),
+        Some(_) => return None,
+        None => (size, false),
+    };
+    let size: u32 = size.parse().ok()?;
+    if !size.is_power_of_two() {
+        return None;
+    }
+    let log2_size = size.ilog2();
+    if family == "klt" {
+        return (!square && (2..=7).contains(&log2_size)).then_some(Transform::Klt { log2_size });
+    }
+    let family = match family {
+        "dct" => Family::Dct,
+        "dst" => Family::Dst,
+        "hadamard" => Family::Hadamard,
+        _ => return None,
+    };
+    if !(2..=5).contains(&log2_size) {
+        return None;
+    }
+    Some(if square { Transform::Block { family, log2_size } } else { Transform::Row { family, log2_size } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn built_in_profiles_parse() {
+        for name in Profile::names() {
+            assert_eq!(Profile::named(name).unwrap().name, name);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let with = |stages: &str| {
+            Profile::parse(&format!(
+                "name = \"x\"\ndescription = \"\"\npipeline = \"trinity\"\n[stages]\n{stages}"
+            ))
+            .map_err(|e| e.to_string())
+        };
+        assert!(with("trellis-states = 8").is_ok());
+        for (stages, word) in [
+            ("transform = [\"dct-12\"]", "dct-12"),
+            ("transform = [\"klt-8x8\"]", "klt-8x8"),
+            ("trellis-states = 2", "states"),
+            ("orientation = []", "alternative"),
+            ("context-weights = [99]", "99"),
+            ("lamda = 1", "lamda"),
+        ] {
+            assert!(with(stages).unwrap_err().contains(word), "{stages}: {:?}", with(stages));
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! A whole stream: header, tiles, and the matrix they make.
+//!
+//! ```text
+//! magic  kind  rows  cols  | plan  scalars  exponent  tiling | tile lengths | tiles
+//! ```
+//! Tiles are independent and are coded in parallel; the bytes do not depend
+//! on how many threads there are.
+
+use crate::Error;
+use crate::bytes::{Reader, put_varint};
+use crate::plan::{Plan, Scalars, Tile, Tiling};
+use crate::report::Bits;
+use crate::tile::{Coded, TileDecoder, TileEncoder};
+
+/// First bytes of every stream; the last one is the version.
+pub const MAGIC: [u8; 3] = *b"TC\x01";
+
+/// What follows the magic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A matrix of values through the chain of stages.
+    Matrix = 0,
+    /// A matrix of words, exact.
+    Words = 1,
+    /// A picture whose planes are streams of their own.
+    Picture = 2,
+    /// Aligned values through H.264.
+    Paper = 3,
+}
+
+/// Appends the magic and the kind.
+pub fn put_magic(out: &mut Vec<u8>, kind: Kind) {
+    out.extend_from_slice(&MAGIC);
+    out.push(kind as u8);
+}
+
+/// Checks the magic and returns the kind.
+pub fn read_magic(reader: &mut Reader<'_>) -> Result<Kind, Error> {
+    let [t, c, version, kind] = reader.array("magic")?;
+    if [t, c] != MAGIC[..2] {
+        return Err(Error::NotTrinity { what: format!("it begins with {t:#04x} {c:#04x}") });
+    }
+    if version != MAGIC[2] {
+        return Err(Error::NotTrinity {
+            what: format!("version {version}, this decoder knows {}", MAGIC[2]),
+        });
+    }
+    match kind {
+        0 => Ok(Kind::Matrix),
+        1 => Ok(Kind::Words),
+        2 => Ok(Kind::Picture),
+        3 => Ok(Kind::Paper),
+        _ => Err(Error::NotTrinity { what: format!("kind {kind} is unknown") }),
+    }
+}
+
+/// A matrix in row order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Matrix {
+    pub rows: usize,
+    pub cols: usize,
+    pub values: Vec<f32>,
+}
+
+impl Matrix {
+    /// Rows become columns.
+    pub fn transposed(&self) -> Self {
+        let mut values = vec![0.0; self.values.len()];
+        // Square blocks keep both sides in cache.
+        const BLOCK: usize = 32;
+        for r0 in (0..self.rows).step_by(BLOCK) {
+            for c0 in (0..self.cols).step_by(BLOCK) {
+                for r in r0..(r0 + BLOCK).min(self.rows) {
+                    for c in c0..(c0 + BLOCK).min(self.cols) {
+                        values[c * self.rows + r] = self.values[r * self.cols + c];
+                    }
+                }
+            }
+        }
+        Self { rows: self.cols, cols: self.rows, values }
+    }
+}
+
+/// What one pass over a matrix yields.
+#[derive(Debug, Clone)]
+pub struct Pass {
+    pub bytes: Vec<u8>,
+    /// In the orientation of the plan, normalized.
+    pub recon: Matrix,
+    pub squared_error: f64,
+    pub bits: Bits,
+    pub drift: [[(f64, u64); 3]; 2],
+}
+
+/// Runs `job` on every item, in parallel where threads are available, and
+/// keeps the order.
+#[cfg(feature = "threads")]
+pub fn in_parallel<T: Sync, R: Send>(items: &[T], job: impl Fn(&T) -> R + Sync + Send) -> Vec<R> {
+    use rayon::prelude::*;
+    if items.len() < 2 {
+        return items.iter().map(job).collect();
+    }
+    items.par_iter().map(job).collect()
+}
+
+/// Runs `job` on every item, one after the other.
+#[cfg(not(feature = "threads"))]
+pub fn in_parallel<T: Sync, R: Send>(items: &[T], job: impl Fn(&T) -> R + Sync + Send) -> Vec<R> {
+    items.iter().map(job).collect()
+}
+
+/// Codes one tile of a matrix; the second result is its reconstruction.
+pub fn encode_tile(
+    plan: &Plan,
+    scalars: &Scalars,
+    lambda: f32,
+    matrix: &Matrix,
+    tile: &Tile,
+) -> (Coded, Vec<f32>) {
+    let mut encoder = TileEncoder::new(plan, scalars, lambda, tile.cols);
+    let (height, width) = (plan.transform.height(), tile.cols.next_multiple_of(plan.transform.width()));
+    let mut buffer = vec![0.0; height * width];
+    let mut recon = vec![0.0; tile.rows * tile.cols];
+    for first in (0..tile.rows).step_by(height) {
+        for y in 0..height {
+            // Padding repeats the edge: what lies beyond is free, so it is
+            // made as easy to predict as can be.
+            let row = tile.row + (first + y).min(tile.rows - 1);
+            let source = &matrix.values[row * matrix.cols + tile.col..][..tile.cols];
+            let target = &mut buffer[y * width..][..width];
+            target[..tile.cols].copy_from_slice(source);
+            target[tile.cols..].fill(source[tile.cols - 1]);
+            target.iter_mut().for_each(|v| *v -= scalars.offset);
+        }
+        encoder.row(&mut buffer);
+        keep(&buffer, &mut recon, tile, first, width, scalars.offset);
+    }
+    (encoder.finish(), recon)
+}
+
+/// Copies what lies inside the tile and adds the offset.
+fn keep(buffer: &[f32], recon: &mut [f32], tile: &Tile, first: usize, width: usize, offset: f32) {
+    for (y, source) in buffer.chunks_exact(width).enumerate().take(tile.rows - first) {
+        let target = &mut recon[(first + y) * tile.cols..][..tile.cols];
+        target.iter_mut().zip(source).for_each(|(t, s)| *t = s + offset);
+    }
+}
+
+/// Codes a matrix (already in the plan's orientation, normalized by
+/// 2^`exponent`) with one step.
+pub fn encode_pass(
+    plan: &Plan,
+    scalars: &Scalars,
+    lambda: f32,
+    matrix: &Matrix,
+    exponent: i32,
+    tile_values: usize,
+) -> Pass {
+    let tiling = Tiling::new(matrix.rows, matrix.cols, tile_values);
+    let tiles: Vec<Tile> = if scalars.step == 0.0 { Vec::new() } else { tiling.tiles().collect() };
+    let coded = in_parallel(&tiles, |tile| encode_tile(plan, scalars, lambda, matrix, tile));
+    let mut bytes = Vec::new();
+    put_magic(&mut bytes, Kind::Matrix);
+    let (rows, cols) = if plan.transposed { (matrix.cols, matrix.rows) } else { (matrix.rows, matrix.cols) };
+    put_varint(&mut bytes, rows as u64);
+    put_varint(&mut bytes, cols as u64);
+    scalars.write(&mut bytes);
+    put_varint(&mut bytes, (exponent + 256) as u64);
+    if scalars.step != 0.0 {
+        plan.write(&mut bytes);
+        tiling.write(&mut bytes);
+        coded.iter().for_each(|(c, _)| put_varint(&mut bytes, c.bytes.len() as u64));
+    }
+    let mut pass = Pass {
+        recon: Matrix {
+            rows: matrix.rows,
+            cols: matrix.cols,
+            values: vec![scalars.offset; matrix.values.len()],
+        },
+        squared_error: 0.0,
+        bits: Bits { headers: 8.0 * bytes.len() as f64, ..Bits::default() },
+        drift: Default::default(),
+        bytes,
+    };
+    for (tile, (coded, recon)) in tiles.iter().zip(coded) {
+        pass.bytes.extend_from_slice(&coded.bytes);
+        pass.squared_error += place(tile, &recon, &mut pass.recon, &matrix.values);
+        pass.bits.add(&coded.bits);
+        for (sum, one) in pass.drift.as_flattened_mut().iter_mut().zip(coded.drift.as_flattened()) {
+            sum.0 += one.0;
+            sum.1 += one.1;
+        }
+    }
+    if tiles.is_empty() {
+        pass.squared_error = matrix.values.iter().map(|v| f64::from(v - scalars.offset).powi(2)).sum();
+    }
+    pass
+}
+
+/// Copies a tile into its matrix and returns its squared error.
+fn place(tile: &Tile, recon: &[f32], matrix: &mut Matrix, original: &[f32]) -> f64 {
+    let mut error = 0.0;
+    for (y, source) in recon.chunks_exact(tile.cols).enumerate() {
+        let first = (tile.row + y) * matrix.cols + tile.col;
+        matrix.values[first..][..tile.cols].copy_from_slice(source);
+        error += source.iter().zip(&original[first..]).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>();
+    }
+    error
+}
+
+/// Values that a byte of stream may stand for at most: beyond this a header
+/// announces more than its stream can hold. Generous: a tile spends at least
+/// a fraction of a bit on every row, and step 0 needs no tiles at all.
+const MAX_VALUES_PER_BYTE: u64 = 1 << 16;
+
+/// Multiplies by 2^`exponent` with one rounding, staying finite.
+pub fn scale_by(values: &mut [f32], exponent: i32) {
+    if exponent != 0 {
+        let factor = f64::from_bits(((1023 + i64::from(exponent)) as u64) << 52);
+        for v in values {
+            *v = (f64::from(*v) * factor).clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32;
+        }
+    }
+}
+
+/// Decodes what follows the magic of a matrix.
+pub fn decode_matrix(mut reader: Reader<'_>) -> Result<Matrix, Error> {
+    let size = reader.left() as u64;
+    let (rows, cols) = (reader.varint("rows")?, reader.varint("columns")?);
+    let count = rows.checked_mul(cols).filter(|&n| n <= size.saturating_mul(MAX_VALUES_PER_BYTE));
+    let Some(count) = count else {
+        return Err(Error::Damaged { what: "the matrix is larger than its stream can hold" });
+    };
+    let scalars = Scalars::read(&mut reader)?;
+    let exponent = reader.varint("exponent")?;
+    if exponent > 512 {
+        return Err(Error::Damaged { what: "exponent out of range" });
+    }
+    let exponent = exponent as i32 - 256;
+    let (rows, cols) = (rows as usize, cols as usize);
+    let mut matrix = Matrix { rows, cols, values: Vec::new() };
+    if scalars.step == 0.0 {
+        matrix.values = vec![scalars.offset; count as usize];
+        scale_by(&mut matrix.values, exponent);
+        return if reader.left() == 0 {
+            Ok(matrix)
+        } else {
+            Err(Error::Damaged { what: "bytes after a constant" })
+        };
+    }
+    let plan = Plan::read(&mut reader)?;
+    if plan.transposed {
+        (matrix.rows, matrix.cols) = (cols, rows);
+    }
+    let tiling = Tiling::read(&mut reader, matrix.rows, matrix.cols)?;
+    let tiles = tiling.bounded_tiles(reader.left())?;
+    let lengths = tiles.iter().map(|_| reader.varint("tile length")).collect::<Result<Vec<_>, _>>()?;
+    let mut work = Vec::with_capacity(tiles.len());
+    for (tile, length) in tiles.iter().zip(lengths) {
+        work.push((*tile, reader.slice(length, "tile")?));
+    }
+    if reader.left() != 0 {
+        return Err(Error::Damaged { what: "bytes after the last tile" });
+    }
+    let decoded = in_parallel(&work, |(tile, bytes)| decode_tile(&plan, &scalars, tile, bytes));
+    matrix.values = vec![0.0; count as usize];
+    for (tile, recon) in tiles.iter().zip(decoded) {
+        let recon = recon?;
+        for (y, source) in recon.chunks_exact(tile.cols).enumerate() {
+            matrix.values[(tile.row + y) * matrix.cols + tile.col..][..tile.cols].copy_from_slice(source);
+        }
+    }
+    if plan.transposed {
+        matrix = matrix.transposed();
+    }
+    scale_by(&mut matrix.values, exponent);
+    Ok(matrix)
+}
+
+fn decode_tile(plan: &Plan, scalars: &Scalars, tile: &Tile, bytes: &[u8]) -> Result<Vec<f32>, Error> {
+    let mut decoder = TileDecoder::new(plan, scalars, tile.cols, bytes)?;
+    let (height, width) = (plan.transform.height(), tile.cols.next_multiple_of(plan.transform.width()));
+    let mut buffer = vec![0.0; height * width];
+    let mut recon = vec![0.0; tile.rows * tile.cols];
+    for first in (0..tile.rows).step_by(height) {
+        decoder.row(&mut buffer)?;
+        keep(&buffer, &mut recon, tile, first, width, scalars.offset);
+    }
+    decoder.finish()?;
+    Ok(recon)
+}
