@@ -1,5 +1,6 @@
 //! The command as a user meets it: exit codes, help, pipes.
 #![allow(clippy::unwrap_used)] // Clippy spares test functions, but not their helpers.
 
+mod config;
 mod help;
 mod support;
