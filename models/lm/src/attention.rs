@@ -1,0 +1,153 @@
+//! Causal grouped-query attention over one window.
+//!
+//! Queries go in blocks, each against the keys up to its own end: half the
+//! products of a full square, and scores that stay in cache.
+
+use nalgebra::{DMatrixView, DMatrixViewMut};
+
+/// Queries of a block.
+const BLOCK: usize = 64;
+
+/// Head counts and sizes.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub head_dim: usize,
+}
+
+/// Buffers of one head, reused from head to head.
+#[derive(Debug, Clone)]
+pub struct Scratch {
+    /// Scores of a block of queries, a column each.
+    scores: Vec<f32>,
+    /// Kᵀ of a head, `tokens × head_dim` in column order.
+    k: Vec<f32>,
+    /// Q, V and the output of a head, `head_dim × tokens`.
+    q: Vec<f32>,
+    v: Vec<f32>,
+    out: Vec<f32>,
+}
+
+impl Scratch {
+    pub fn new(tokens: usize, head_dim: usize) -> Self {
+        let head = || vec![0.0; tokens * head_dim];
+        Self { scores: vec![0.0; tokens * BLOCK], k: head(), q: head(), v: head(), out: head() }
+    }
+}
+
+/// `out = softmax(q · kᵀ / √d, causal) · v`; all row by row, a row a token.
+pub fn attend(shape: Shape, q: &[f32], k: &[f32], v: &[f32], out: &mut [f32], scratch: &mut Scratch) {
+    let dim = shape.head_dim;
+    let (q_size, kv_size) = (shape.heads * dim, shape.kv_heads * dim);
+    let tokens = q.len() / q_size;
+    let scale = 1.0 / (dim as f32).sqrt();
+    let group = shape.heads / shape.kv_heads;
+    for head in 0..shape.heads {
+        if head % group == 0 {
+            gather(k, kv_size, head / group, dim, &mut scratch.v);
+            transpose(&scratch.v, dim, &mut scratch.k);
+            gather(v, kv_size, head / group, dim, &mut scratch.v);
+        }
+        gather(q, q_size, head, dim, &mut scratch.q);
+        let k_transposed = DMatrixView::from_slice(&scratch.k, tokens, dim);
+        for start in (0..tokens).step_by(BLOCK) {
+            let (count, keys) = (BLOCK.min(tokens - start), (start + BLOCK).min(tokens));
+            let block = start * dim..(start + count) * dim;
+            let scores = &mut scratch.scores[..keys * count];
+            let q_block = DMatrixView::from_slice(&scratch.q[block.clone()], dim, count);
+            DMatrixViewMut::from_slice(scores, keys, count).gemm(
+                scale,
+                &k_transposed.rows(0, keys),
+                &q_block,
+                0.0,
+            );
+            for (i, column) in scores.chunks_exact_mut(keys).enumerate() {
+                softmax(column, start + i + 1);
+            }
+            let v_block = DMatrixView::from_slice(&scratch.v[..keys * dim], dim, keys);
+            let weights = DMatrixView::from_slice(scores, keys, count);
+            DMatrixViewMut::from_slice(&mut scratch.out[block], dim, count)
+                .gemm(1.0, &v_block, &weights, 0.0);
+        }
+        for (row, mixed) in out.chunks_exact_mut(q_size).zip(scratch.out.chunks_exact(dim)) {
+            row[head * dim..][..dim].copy_from_slice(mixed);
+        }
+    }
+}
+
+/// One head's channels of every token, side by side.
+fn gather(x: &[f32], size: usize, head: usize, dim: usize, into: &mut [f32]) {
+    for (row, out) in x.chunks_exact(size).zip(into.chunks_exact_mut(dim)) {
+        out.copy_from_slice(&row[head * dim..][..dim]);
+    }
+}
+
+/// `tokens × dim` by rows → the same by columns.
+fn transpose(x: &[f32], dim: usize, into: &mut [f32]) {
+    let tokens = x.len() / dim;
+    for (t, row) in x.chunks_exact(dim).enumerate() {
+        for (i, &value) in row.iter().enumerate() {
+            into[i * tokens + t] = value;
+        }
+    }
+}
+
+/// Softmax over the first `visible` scores; the rest, in the future, become 0.
+fn softmax(scores: &mut [f32], visible: usize) {
+    let (seen, future) = scores.split_at_mut(visible);
+    future.fill(0.0);
+    let top = seen.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let mut sum = 0.0f32;
+    for s in seen.iter_mut() {
+        *s = (*s - top).exp();
+        sum += *s;
+    }
+    let inverse = 1.0 / sum;
+    seen.iter_mut().for_each(|s| *s *= inverse);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The definition, one query at a time.
+    fn plain(shape: Shape, q: &[f32], k: &[f32], v: &[f32]) -> Vec<f32> {
+        let (qs, ks, d) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, shape.head_dim);
+        let tokens = q.len() / qs;
+        let mut out = vec![0.0; q.len()];
+        for t in 0..tokens {
+            for h in 0..shape.heads {
+                let g = h / (shape.heads / shape.kv_heads);
+                let dot = |s: usize| -> f64 {
+                    (0..d).map(|i| f64::from(q[t * qs + h * d + i]) * f64::from(k[s * ks + g * d + i])).sum()
+                };
+                let weights: Vec<f64> = (0..=t).map(|s| (dot(s) / (d as f64).sqrt()).exp()).collect();
+                let sum: f64 = weights.iter().sum();
+                for i in 0..d {
+                    let mixed: f64 = (0..=t).map(|s| weights[s] * f64::from(v[s * ks + g * d + i])).sum();
+                    out[t * qs + h * d + i] = (mixed / sum) as f32;
+                }
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn blocks_equal_the_definition_for_grouped_heads_and_ragged_windows() {
+        for (tokens, heads, kv_heads, head_dim) in
+            [(1, 1, 1, 2), (63, 2, 1, 8), (64, 4, 2, 4), (150, 6, 3, 16)]
+        {
+            let shape = Shape { heads, kv_heads, head_dim };
+            let wave = |n: usize, f: f32| -> Vec<f32> { (0..n).map(|i| (i as f32 * f).sin()).collect() };
+            let q = wave(tokens * heads * head_dim, 0.7);
+            let k = wave(tokens * kv_heads * head_dim, 1.3);
+            let v = wave(tokens * kv_heads * head_dim, 0.31);
+            let mut out = vec![0.0; q.len()];
+            attend(shape, &q, &k, &v, &mut out, &mut Scratch::new(tokens, head_dim));
+            for (a, b) in out.iter().zip(plain(shape, &q, &k, &v)) {
+                assert!((a - b).abs() < 1e-5, "{tokens} tokens: {a} against {b}");
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! A checkpoint on disk: configuration and tensors, checked against each other.
+//!
+//! Takes Hugging Face's names (`model.layers.0.self_attn.q_proj.weight`) and
+//! the short ones (`layers.0.q_proj.weight`). Every tensor that is missing, of
+//! another shape or unknown is reported in one message.
+
+use crate::{Config, Error};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use trinity_tensor::{Entry, TensorFile};
+
+/// A configuration and the tensors that fit it.
+#[derive(Debug)]
+pub struct Checkpoint {
+    pub config: Config,
+    /// Where the configuration was found; `tokenizer.json` is looked for beside it.
+    pub config_path: PathBuf,
+    files: Vec<TensorFile>,
+}
+
+/// What is wrong with one tensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Problem {
+    Missing { name: String, shape: Vec<usize> },
+    Shape { name: String, expected: Vec<usize>, found: Vec<usize> },
+    Unknown { name: String, nearest: Option<String> },
+    Twice { name: String },
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Missing { name, shape } => write!(f, "missing: {name} {shape:?}"),
+            Self::Shape { name, expected, found } => {
+                write!(f, "shape: {name} is {found:?}, expected {expected:?}")
+            }
+            Self::Unknown { name, nearest: Some(near) } => write!(f, "unknown: {name}; did you mean {near}?"),
+            Self::Unknown { name, nearest: None } => write!(f, "unknown: {name}"),
+            Self::Twice { name } => write!(f, "twice: {name}"),
+        }
+    }
+}
+
+impl Checkpoint {
+    /// Opens what `path` names: a folder with `config.json`, a configuration
+    /// (`tiny.json`, or `tiny`), or a safetensors file (one shard stands for all).
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let (config_path, tensor_paths) = locate(path)?;
+        let config = Config::read(&config_path)?;
+        let files = tensor_paths.iter().map(|p| TensorFile::open(p)).collect::<Result<Vec<_>, _>>()?;
+        let checkpoint = Self { config, config_path, files };
+        checkpoint.check()?;
+        Ok(checkpoint)
+    }
+
+    /// A checkpoint out of bytes that are already in memory.
+    pub fn from_bytes(config: Config, tensors: Vec<u8>) -> Result<Self, Error> {
+        let files = vec![TensorFile::from_bytes(tensors, "model")?];
+        let checkpoint = Self { config, config_path: PathBuf::from("config.json"), files };
+        checkpoint.check()?;
+        Ok(checkpoint)
+    }
+
+    /// The tensor with a short name.
+    pub(crate) fn entry(&self, name: &str) -> Option<&Entry> {
+        self.entries().find(|e| short_name(e.name()) == name)
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.files.iter().flat_map(|f| f.entries())
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let expected = expected(&self.config);
+        let mut found: BTreeMap<String, &[usize]> = BTreeMap::new();
+        let mut problems = Vec::new();
+        for entry in self.entries() {
+            let name = short_name(entry.name());
+            // Inverse frequencies that older checkpoints carry: derived, not needed.
+            if name.ends_with("rotary_emb.inv_freq") {
+                continue;
+            }
+            match expected.iter().find(|(known, _)| *known == name) {
+                None => {
+                    let nearest = nearest(&name, expected.iter().map(|(known, _)| known.as_str()));
+                    problems.push(Problem::Unknown { name: entry.name().into(), nearest });
+                }
+                Some((_, shape)) if shape.as_slice() != entry.shape() => problems.push(Problem::Shape {
+                    name: entry.name().into(),
+                    expected: shape.clone(),
+                    found: entry.shape().to_vec(),
+                }),
+                Some(_) => {}
+            }
+            if found.insert(name.clone(), entry.shape()).is_some() {
+                problems.push(Problem::Twice { name: entry.name().into() });
+            }
+        }
+        for (name, shape) in expected {
+            // A tied model may carry its head all the same; an untied one must.
+            if !found.contains_key(&name) && !(name == "lm_head.weight" && self.config.tie_word_embeddings) {
+                problems.push(Problem::Missing { name, shape });
+            }
+        }
+        if problems.is_empty() { Ok(()) } else { Err(Error::BadCheckpoint(problems)) }
+    }
+}
+
+/// Every tensor of a model, by short name, with its shape.
+fn expected(config: &Config) -> Vec<(String, Vec<usize>)> {
+    let (h, m) = (config.hidden_size, config.intermediate_size);
+    let (q, kv) = (config.q_size(), config.kv_size());
+    let mut tensors = vec![("embed_tokens.weight".to_string(), vec![config.vocab_size, h])];
+    for layer in 0..config.num_hidden_layers {
+        let parts = [
+            ("input_layernorm", vec![h]),
+            ("q_proj", vec![q, h]),
+            ("k_proj", vec![kv, h]),
+            ("v_proj", vec![kv, h]),
+            ("o_proj", vec![h, q]),
+            ("post_attention_layernorm", vec![h]),
+            ("gate_proj", vec![m, h]),
+            ("up_proj", vec![m, h]),
+            ("down_proj", vec![h, m]),
+        ];
+        tensors.extend(parts.map(|(part, shape)| (format!("layers.{layer}.{part}.weight"), shape)));
+    }
+    tensors.push(("norm.weight".into(), vec![h]));
+    tensors.push(("lm_head.weight".into(), vec![config.vocab_size, h]));
+    tensors
+}
+
+/// `model.layers.3.self_attn.q_proj.weight` → `layers.3.q_proj.weight`.
+pub(crate) fn short_name(name: &str) -> String {
+    name.strip_prefix("model.").unwrap_or(name).replace(".self_attn.", ".").replace(".mlp.", ".")
+}
+
+/// The known name that differs least, if it differs little.
+fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<String> {
+    known
+        .map(|k| (distance(name, k), k))
+        .filter(|&(d, k)| d <= 2 + k.len() / 8)
+        .min_by_key(|&(d, _)| d)
+        .map(|(_, k)| k.to_string())
+}
+
+/// Levenshtein distance, one row at a time.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// Configuration and tensor files of what the user named.
+fn locate(path: &Path) -> Result<(PathBuf, Vec<PathBuf>), Error> {
+    let bad = |reason: String| Error::BadFile { file: path.display().to_string(), reason };
+    if path.is_dir() {
+        let config = path.join("config.json");
+        let index = path.join("model.safetensors.index.json");
+        let tensors = if index.exists() { vec![index] } else { safetensors_in(path, |_| true)? };
+        if tensors.is_empty() {
+            return Err(bad("no .safetensors file in this folder".into()));
+        }
+        return Ok((config, tensors));
+    }
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let stem = path.file_name().map_or(String::new(), |n| n.to_string_lossy().into_owned());
+    let stem = stem.trim_end_matches(".safetensors").trim_end_matches(".json").to_string();
+    let stem = shard_stem(&stem).unwrap_or(&stem).to_string();
+    if stem.is_empty() {
+        return Err(bad("names no model".into()));
+    }
+    let tensors = safetensors_in(folder, |name| name == stem || shard_stem(name) == Some(stem.as_str()))?;
+    if tensors.is_empty() {
+        return Err(bad(format!(
+            "no {stem}.safetensors and no {stem}-1-of-N.safetensors in {}",
+            if folder.as_os_str().is_empty() { ".".into() } else { folder.display().to_string() }
+        )));
+    }
+    let own = folder.join(format!("{stem}.json"));
+    let config = if own.exists() { own } else { folder.join("config.json") };
+    if !config.exists() {
+        return Err(bad(format!("no configuration: neither {stem}.json nor config.json is beside it")));
+    }
+    Ok((config, tensors))
+}
+
+/// `small-1-of-2` → `small`; `model-00001-of-00003` → `model`.
+fn shard_stem(name: &str) -> Option<&str> {
+    let (rest, total) = name.rsplit_once("-of-")?;
+    let (stem, number) = rest.rsplit_once('-')?;
+    let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+    (digits(total) && digits(number)).then_some(stem)
+}
+
+/// Safetensors files of a folder whose stem passes, sorted.
+fn safetensors_in(folder: &Path, passes: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>, Error> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let bad =
+        |e: std::io::Error| Error::BadFile { file: folder.display().to_string(), reason: e.to_string() };
+    let mut found = Vec::new();
+    for item in std::fs::read_dir(folder).map_err(bad)? {
+        let path = item.map_err(bad)?.path();
+        let is_tensors = path.extension().is_some_and(|e| e == "safetensors");
+        if is_tensors && path.file_stem().is_some_and(|s| passes(&s.to_string_lossy())) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hugging_face_names_become_short_ones() {
+        assert_eq!(short_name("model.layers.3.self_attn.q_proj.weight"), "layers.3.q_proj.weight");
+        assert_eq!(short_name("model.layers.0.mlp.up_proj.weight"), "layers.0.up_proj.weight");
+        assert_eq!(short_name("lm_head.weight"), "lm_head.weight");
+    }
+
+    #[test]
+    fn a_shard_stands_for_its_set() {
+        assert_eq!(shard_stem("small-1-of-2"), Some("small"));
+        assert_eq!(shard_stem("model-00001-of-00030"), Some("model"));
+        assert_eq!(shard_stem("two-of-a-kind"), None);
+    }
+
+    #[test]
+    fn misspelt_names_find_their_neighbour() {
+        let known = ["layers.0.q_proj.weight", "norm.weight"];
+        assert_eq!(nearest("layers.0.q_porj.weight", known.into_iter()).as_deref(), Some(known[0]));
+        assert_eq!(nearest("something.else.entirely", known.into_iter()), None);
+    }
+}

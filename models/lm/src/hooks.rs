@@ -1,0 +1,40 @@
+//! Where a codec may stand in the forward pass.
+
+/// A matrix of one window, a row a token.
+#[derive(Debug)]
+pub struct Matrix<'m> {
+    pub rows: usize,
+    pub cols: usize,
+    /// `rows * cols` values, row by row; a hook writes what the model goes on with.
+    pub values: &'m mut [f32],
+}
+
+/// What replaces tensors on their way. Called from several threads at once;
+/// an answer is the bits the replaced tensor would take in store or on a wire.
+pub trait Hooks: Sync {
+    /// K (after rotary positions) or V of `layer`, as a cache would hold it.
+    fn kv(&self, _layer: usize, _kind: &'static str, _matrix: Matrix<'_>) -> Result<u64, String> {
+        Ok(0)
+    }
+
+    /// The residual stream that pipeline stage `stage` sends to the next.
+    fn activation(&self, _stage: usize, _matrix: Matrix<'_>) -> Result<u64, String> {
+        Ok(0)
+    }
+
+    /// Whether `kv` does anything.
+    fn wants_kv(&self) -> bool {
+        false
+    }
+
+    /// Pipeline stages; 1 has no boundary.
+    fn stages(&self) -> usize {
+        1
+    }
+}
+
+/// Nothing replaced.
+#[derive(Debug, Clone, Copy)]
+pub struct NoHooks;
+
+impl Hooks for NoHooks {}

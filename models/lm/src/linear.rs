@@ -1,0 +1,57 @@
+//! `y = x · Wᵀ` for a window of tokens: where nearly all the time goes.
+//!
+//! A window's activations are `tokens × channels`, row by row; the same bytes
+//! are a `channels × tokens` matrix in nalgebra's column order, so a linear
+//! layer is one product `W · X` without moving anything.
+
+use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut};
+
+/// A linear layer's weight, `out × in`, kept in the order products want.
+#[derive(Debug, Clone)]
+pub struct Linear {
+    matrix: DMatrix<f32>,
+}
+
+impl Linear {
+    /// From rows of `inputs` values, as checkpoints store them.
+    pub fn from_rows(outputs: usize, inputs: usize, rows: &[f32]) -> Self {
+        Self { matrix: DMatrix::from_row_slice(outputs, inputs, rows) }
+    }
+
+    /// The weight, row by row.
+    pub fn to_rows(&self) -> Vec<f32> {
+        self.matrix.transpose().as_slice().to_vec()
+    }
+
+    pub fn outputs(&self) -> usize {
+        self.matrix.nrows()
+    }
+
+    pub fn inputs(&self) -> usize {
+        self.matrix.ncols()
+    }
+
+    /// `y = x · Wᵀ + beta · y` over `tokens` rows.
+    pub fn apply(&self, x: &[f32], y: &mut [f32], beta: f32) {
+        let tokens = x.len() / self.inputs();
+        let x = DMatrixView::from_slice(x, self.inputs(), tokens);
+        let mut y = DMatrixViewMut::from_slice(y, self.outputs(), tokens);
+        y.gemm(1.0, &self.matrix, &x, beta);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_linear_layer_multiplies_rows_by_the_transposed_weight() {
+        let layer = Linear::from_rows(2, 3, &[1.0, 2.0, 3.0, -1.0, 0.5, 0.0]);
+        let mut y = vec![10.0; 4];
+        layer.apply(&[1.0, 0.0, 2.0, 0.0, 4.0, 0.0], &mut y, 0.0);
+        assert_eq!(y, [7.0, -1.0, 8.0, 2.0]);
+        layer.apply(&[1.0, 0.0, 2.0, 0.0, 4.0, 0.0], &mut y, 1.0);
+        assert_eq!(y, [14.0, -2.0, 16.0, 4.0]);
+        assert_eq!(layer.to_rows(), [1.0, 2.0, 3.0, -1.0, 0.5, 0.0]);
+    }
+}
