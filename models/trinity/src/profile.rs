@@ -104,8 +104,8 @@ impl Default for Parallel {
 
 /// Built-in profiles by name.
 const BUILT_IN: [(&str, &str); 2] = [
-    ("trinity", include_str!("../../../configs/codecs/trinity.toml")),
-    ("lossless", include_str!("../../../configs/codecs/lossless.toml")),
+    ("trinity", include_str!("../../../configs/codecs/profiles/trinity.toml")),
+    ("lossless", include_str!("../../../configs/codecs/profiles/lossless.toml")),
 ];
 
 impl Profile {
