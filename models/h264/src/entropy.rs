@@ -5,6 +5,7 @@
 
 pub mod cabac;
 pub mod cavlc;
+pub mod writer;
 
 use crate::error::Fault;
 use crate::macroblock::Neighbours;

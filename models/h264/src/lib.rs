@@ -9,6 +9,7 @@
 
 pub mod deblock;
 mod decoder;
+mod encoder;
 pub mod entropy;
 mod error;
 pub mod intra;
@@ -22,4 +23,5 @@ pub mod tables;
 pub mod transform;
 
 pub use decoder::{Decoder, decode, decode_keep_going};
+pub use encoder::{Coded, Entropy, Params, Preset, Rate, encode};
 pub use error::{Error, Fault};

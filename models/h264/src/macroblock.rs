@@ -289,3 +289,17 @@ impl MbMap {
         }
     }
 }
+
+/// For the coded_block_flag of an 8×8 block only 8×8 blocks and I_PCM count as
+/// neighbours (clause 9.3.3.1.1.9).
+pub fn hide_4x4_neighbours(n: &mut Neighbours, c: usize) {
+    let hidden = |kind: MbKind| matches!(kind, MbKind::I4x4 | MbKind::I16x16);
+    if n.a.is_some() {
+        for y in (0..4).filter(|y| hidden(n.left_kinds[y / 2])) {
+            n.total_coeff[c][cache_at(0, y) - 1] = 0;
+        }
+    }
+    if n.b.is_some_and(|mb| hidden(mb.kind)) {
+        n.total_coeff[c][1..5].fill(0);
+    }
+}

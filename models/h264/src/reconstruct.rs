@@ -175,7 +175,7 @@ impl Rebuild {
         Ok(())
     }
 
-    fn intra_16x16(
+    pub(crate) fn intra_16x16(
         &self,
         mb: &mut Macroblock,
         c: usize,
@@ -226,7 +226,7 @@ impl Rebuild {
         Ok(())
     }
 
-    fn intra_chroma(
+    pub(crate) fn intra_chroma(
         &self,
         mb: &mut Macroblock,
         c: usize,

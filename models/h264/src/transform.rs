@@ -176,3 +176,69 @@ pub fn accumulate_bypass(block: &mut [i32], width: usize, horizontal: bool) {
         }
     }
 }
+
+/// Forward 4×4 core transform.
+pub fn forward_4x4(block: &[i32; 16]) -> [i32; 16] {
+    let pass = |a: i32, b: i32, c: i32, d: i32| {
+        let (s, t, u, v) = (a + d, b + c, b - c, a - d);
+        [s + t, 2 * v + u, s - t, v - 2 * u]
+    };
+    let mut rows = [0; 16];
+    for y in 0..4 {
+        let row = pass(block[4 * y], block[4 * y + 1], block[4 * y + 2], block[4 * y + 3]);
+        rows[4 * y..4 * y + 4].copy_from_slice(&row);
+    }
+    let mut out = [0; 16];
+    for x in 0..4 {
+        let column = pass(rows[x], rows[4 + x], rows[8 + x], rows[12 + x]);
+        for y in 0..4 {
+            out[4 * y + x] = column[y];
+        }
+    }
+    out
+}
+
+/// Forward 8×8 core transform, its rows scaled by eight in each direction so
+/// that it is exact in integers.
+pub fn forward_8x8(block: &[i32; 64]) -> [i32; 64] {
+    let pass = |v: [i32; 8]| {
+        let (s0, s1, s2, s3) = (v[0] + v[7], v[1] + v[6], v[2] + v[5], v[3] + v[4]);
+        let (d0, d1, d2, d3) = (v[0] - v[7], v[1] - v[6], v[2] - v[5], v[3] - v[4]);
+        let (e0, e1, e2, e3) = (s0 + s3, s1 + s2, s0 - s3, s1 - s2);
+        [
+            8 * (e0 + e1),
+            12 * d0 + 10 * d1 + 6 * d2 + 3 * d3,
+            8 * e2 + 4 * e3,
+            10 * d0 - 3 * d1 - 12 * d2 - 6 * d3,
+            8 * (e0 - e1),
+            6 * d0 - 12 * d1 + 3 * d2 + 10 * d3,
+            4 * e2 - 8 * e3,
+            3 * d0 - 6 * d1 + 10 * d2 - 12 * d3,
+        ]
+    };
+    let mut rows = [0; 64];
+    for y in 0..8 {
+        let row = pass(std::array::from_fn(|x| block[8 * y + x]));
+        rows[8 * y..8 * y + 8].copy_from_slice(&row);
+    }
+    let mut out = [0; 64];
+    for x in 0..8 {
+        let column = pass(std::array::from_fn(|y| rows[8 * y + x]));
+        for y in 0..8 {
+            out[8 * y + x] = column[y];
+        }
+    }
+    out
+}
+
+/// Squared norms of the rows of the 4×4 core transform, forward and inverse.
+pub const NORMS_4: [(f64, f64); 2] = [(4.0, 4.0), (10.0, 2.5)];
+
+/// Squared norm of row `k` of the (unscaled) 8×8 transform, which is its own inverse's.
+pub fn norm_8(k: usize) -> f64 {
+    match k {
+        0 | 4 => 8.0,
+        2 | 6 => 5.0,
+        _ => 578.0 / 64.0,
+    }
+}

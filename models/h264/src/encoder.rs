@@ -1,0 +1,291 @@
+//! The encoder: frames in, an Annex B stream and what it decodes to out.
+//!
+//! Every frame is an IDR picture of one or more slices; slices and frames are
+//! independent, so they are coded in parallel and the bytes do not depend on
+//! how many threads there were.
+
+mod headers;
+mod quant;
+mod rate;
+mod satd;
+mod search;
+mod slice;
+mod syntax;
+
+use crate::deblock::{PictureFilter, SliceFilter};
+use crate::error::Error;
+use crate::macroblock::MbMap;
+use crate::picture::Picture;
+use crate::reconstruct::Rebuild;
+use crate::slice_header::{Deblocking, Structure};
+use headers::StreamShape;
+use search::Effort;
+use slice::{CodedSlice, QpPlan, SliceTask, Tuning, encode_slice};
+use trinity_coding::{Chroma, Frame, nal};
+
+/// What the stream should weigh, or how good it should be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Rate {
+    /// A fixed QPY, from −6 · (depth − 8) to 51.
+    Qp(i32),
+    /// Bits per sample of the whole stream, samples of all planes counted.
+    Bits(f64),
+    /// Mean squared error over the samples of all planes.
+    Mse(f64),
+    /// Every sample as it was.
+    Lossless,
+}
+
+/// How hard to search, from quick to thorough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Preset {
+    Fast,
+    #[default]
+    Medium,
+    Slow,
+    Best,
+}
+
+impl Preset {
+    /// Every preset, from quick to thorough.
+    pub const ALL: [Self; 4] = [Self::Fast, Self::Medium, Self::Slow, Self::Best];
+
+    /// As the command line writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fast => "fast",
+            Self::Medium => "medium",
+            Self::Slow => "slow",
+            Self::Best => "best",
+        }
+    }
+
+    fn tuning(self, entropy: Entropy) -> Tuning {
+        let (candidates, candidates_16x16, trellis_candidates) = match self {
+            Self::Fast => (1, 1, false),
+            Self::Medium => (2, 1, false),
+            Self::Slow => (3, 2, false),
+            Self::Best => (4, 4, true),
+        };
+        let trellis = self != Self::Fast && entropy == Entropy::Cabac;
+        Tuning {
+            effort: Effort { candidates, candidates_16x16, trellis, trellis_candidates },
+            lambda: 0.115,
+            rounding: 0.36,
+        }
+    }
+}
+
+/// entropy_coding_mode_flag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Entropy {
+    Cavlc,
+    #[default]
+    Cabac,
+}
+
+/// How to encode.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Params {
+    pub rate: Rate,
+    pub preset: Preset,
+    /// Threads to use; the stream does not depend on it. 0: all cores.
+    pub threads: usize,
+    pub entropy: Entropy,
+    /// Deblocking filter. Off by default: it blurs what is not a picture.
+    pub deblock: bool,
+    /// Slices a frame, each of whole macroblock rows. More slices, more
+    /// parallel work inside a frame, and a few more bits.
+    pub slices: usize,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self {
+            rate: Rate::Qp(24),
+            preset: Preset::default(),
+            threads: 0,
+            entropy: Entropy::default(),
+            deblock: false,
+            slices: 1,
+        }
+    }
+}
+
+/// A stream and what it decodes to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Coded {
+    /// Annex B bytes.
+    pub stream: Vec<u8>,
+    /// What every decoder makes of `stream`. Odd sizes of 4:2:0 come back
+    /// rounded up to even ones: cropping counts in chroma samples.
+    pub recon: Vec<Frame>,
+    /// QPY of the first macroblocks, and of the rest where a rate lies between two QPs.
+    pub qp: f64,
+}
+
+/// Encodes frames of one size and format.
+///
+/// # Errors
+/// [`Error::BadInput`] for frames or settings H.264 intra cannot take.
+pub fn encode(frames: &[Frame], params: &Params) -> Result<Coded, Error> {
+    let shape = check(frames, params)?;
+    let run = |plan: QpPlan| encode_at(frames, params, &shape, plan);
+    let lowest = -6 * (shape.depth as i32 - 8);
+    in_pool(params.threads, || match params.rate {
+        Rate::Lossless => run(QpPlan { qp: lowest, switch_at: usize::MAX }),
+        Rate::Qp(qp) => run(QpPlan { qp, switch_at: usize::MAX }),
+        Rate::Bits(_) | Rate::Mse(_) => {
+            let mbs = shape.width_mbs() * shape.height_mbs();
+            rate::search(frames, params.rate, lowest, mbs, run)
+        }
+    })
+}
+
+/// Frames and settings that fit, or why they do not.
+fn check(frames: &[Frame], params: &Params) -> Result<StreamShape, Error> {
+    let bad = |what: String| Err(Error::BadInput { what });
+    let Some(first) = frames.first() else { return bad("there is no frame to encode".into()) };
+    if first.chroma == Chroma::C422 {
+        return bad("4:2:2 is not encoded; convert to 4:4:4 or 4:2:0".into());
+    }
+    if !(8..=14).contains(&first.depth) || first.planes.len() > 1 && first.chroma_depth != first.depth {
+        return bad(format!(
+            "bit depths {} (luma) and {} (chroma): H.264 takes 8 to 14, here the same for both",
+            first.depth, first.chroma_depth
+        ));
+    }
+    for (at, frame) in frames.iter().enumerate() {
+        if (frame.chroma, frame.depth) != (first.chroma, first.depth)
+            || (frame.width(), frame.height()) != (first.width(), first.height())
+        {
+            return bad(format!("frame {at} differs from the first in size or format"));
+        }
+        let limit = 1u32 << frame.depth;
+        for (c, plane) in frame.planes.iter().enumerate() {
+            let (width, height) = frame.chroma.plane_size(c, frame.width(), frame.height());
+            if (plane.width, plane.height) != (width, height) || plane.samples.len() != width * height {
+                return bad(format!("plane {c} of frame {at} should be {width}×{height}"));
+            }
+            if plane.samples.iter().any(|&sample| u32::from(sample) >= limit) {
+                return bad(format!("plane {c} of frame {at} has a sample above {} bit", frame.depth));
+            }
+        }
+    }
+    let shape = StreamShape::new(first, params, params.rate == Rate::Lossless);
+    if shape.width == 0 || shape.height == 0 || shape.width_mbs() * shape.height_mbs() > 139_264 {
+        return bad(format!("{}×{} is outside what H.264's levels allow", shape.width, shape.height));
+    }
+    if let Rate::Qp(qp) = params.rate
+        && !(-6 * (shape.depth as i32 - 8)..=51).contains(&qp)
+    {
+        return bad(format!("QP {qp} is outside {} to 51", -6 * (shape.depth as i32 - 8)));
+    }
+    if let Rate::Bits(target) | Rate::Mse(target) = params.rate
+        && !(target.is_finite() && target > 0.0)
+    {
+        return bad(format!("a rate target of {target} cannot be met"));
+    }
+    Ok(shape)
+}
+
+/// Encodes everything with one plan of QPs.
+fn encode_at(frames: &[Frame], params: &Params, shape: &StreamShape, plan: QpPlan) -> Result<Coded, Error> {
+    let tuning = params.preset.tuning(params.entropy);
+    let rows = shape.height_mbs();
+    let slices = params.slices.clamp(1, rows);
+    let tasks: Vec<SliceTask> = frames
+        .iter()
+        .enumerate()
+        .flat_map(|(index, frame)| {
+            (0..slices).map(move |slice| SliceTask {
+                frame,
+                index,
+                rows: (slice * rows / slices, (slice + 1) * rows / slices),
+                plan,
+            })
+        })
+        .collect();
+    let coded = map_tasks(&tasks, params.threads, |task| encode_slice(task, shape, &tuning));
+    let mut stream = Vec::new();
+    shape.write_parameter_sets(&mut stream);
+    let mut recon = Vec::with_capacity(frames.len());
+    for parts in coded.chunks(slices) {
+        for part in parts {
+            nal::write_unit(&mut stream, &part.nal);
+        }
+        recon.push(assemble(parts, shape));
+    }
+    let mbs = shape.width_mbs() * rows;
+    let above = mbs.saturating_sub(plan.switch_at) as f64 / mbs as f64;
+    Ok(Coded { stream, recon, qp: f64::from(plan.qp) + above })
+}
+
+/// The frame that the slices decode to, filtered if the stream says so.
+fn assemble(parts: &[CodedSlice], shape: &StreamShape) -> Frame {
+    let mut picture = Picture::new(shape.chroma, shape.width_mbs(), shape.height_mbs(), [shape.depth; 2]);
+    for (c, plane) in picture.planes.iter_mut().enumerate() {
+        let mut at = 0;
+        for part in parts {
+            let samples = &part.recon.planes[c].samples;
+            plane.samples[at..at + samples.len()].copy_from_slice(samples);
+            at += samples.len();
+        }
+    }
+    if shape.deblock {
+        deblock(parts, shape, &mut picture);
+    }
+    let (sx, sy) = shape.chroma.shift();
+    let up = |size: usize, shift: u32| size.div_ceil(1 << shift) << shift;
+    picture.crop(0, 0, up(shape.width, sx), up(shape.height, sy))
+}
+
+fn deblock(parts: &[CodedSlice], shape: &StreamShape, picture: &mut Picture) {
+    let infos = parts
+        .iter()
+        .zip(1..)
+        .flat_map(|(part, slice)| {
+            part.infos.iter().map(move |info| crate::macroblock::MbInfo { slice, ..*info })
+        })
+        .collect();
+    let map = MbMap { infos, width: shape.width_mbs(), mbaff: false, chroma_blocks: (4, 4) };
+    let rebuild = Rebuild {
+        chroma: shape.chroma,
+        depths: [shape.depth; 2],
+        chroma_qp_index_offset: [0; 2],
+        lossless_at_qp_prime_0: shape.lossless,
+        colour_plane: 0,
+    };
+    let slices = vec![SliceFilter { deblocking: Deblocking::On, offset: [0; 2], rebuild }; parts.len()];
+    PictureFilter { map: &map, slices: &slices, structure: Structure::Frame, chroma: shape.chroma }
+        .run(&mut picture.planes);
+}
+
+#[cfg(feature = "rayon")]
+fn map_tasks<T: Sync, R: Send>(tasks: &[T], threads: usize, job: impl Fn(&T) -> R + Sync + Send) -> Vec<R> {
+    use rayon::prelude::*;
+    if threads == 1 { tasks.iter().map(job).collect() } else { tasks.par_iter().map(job).collect() }
+}
+
+#[cfg(not(feature = "rayon"))]
+fn map_tasks<T, R>(tasks: &[T], _threads: usize, job: impl Fn(&T) -> R) -> Vec<R> {
+    tasks.iter().map(job).collect()
+}
+
+/// Runs `work` where rayon has `threads` threads to use.
+#[cfg(feature = "rayon")]
+fn in_pool<R: Send>(threads: usize, work: impl FnOnce() -> R + Send) -> R {
+    if threads < 2 {
+        return work();
+    }
+    match rayon::ThreadPoolBuilder::new().num_threads(threads).build() {
+        Ok(pool) => pool.install(work),
+        // No threads to be had: the pool there is does the same work.
+        Err(_) => work(),
+    }
+}
+
+#[cfg(not(feature = "rayon"))]
+fn in_pool<R>(_threads: usize, work: impl FnOnce() -> R) -> R {
+    work()
+}

@@ -1,0 +1,101 @@
+//! Reaching a rate or an error between two QPs: whole QPs by interpolation,
+//! the rest by how many macroblocks of each frame take the next one.
+
+use super::slice::QpPlan;
+use super::{Coded, Rate};
+use crate::error::Error;
+use trinity_coding::Frame;
+
+/// Close enough, as a ratio.
+const TOLERANCE: f64 = 5e-4;
+/// Encodings at most; each one halves the bracket at the least.
+const MAX_RUNS: usize = 16;
+
+/// Encodes with `run` until `rate` is met as closely as macroblocks allow.
+pub fn search(
+    frames: &[Frame],
+    rate: Rate,
+    lowest_qp: i32,
+    mbs: usize,
+    run: impl Fn(QpPlan) -> Result<Coded, Error>,
+) -> Result<Coded, Error> {
+    let samples: usize = frames.iter().map(Frame::samples).sum();
+    // Both grow with QP, about linearly.
+    let measure = |coded: &Coded| match rate {
+        Rate::Bits(_) => -(coded.stream.len() as f64 * 8.0 / samples as f64).ln(),
+        _ => mean_squared_error(frames, &coded.recon).max(1e-9).ln(),
+    };
+    let target = match rate {
+        Rate::Bits(bits) => -bits.ln(),
+        Rate::Mse(mse) => mse.ln(),
+        Rate::Qp(_) | Rate::Lossless => 0.0,
+    };
+    // A position counts macroblock steps from the lowest QP.
+    let plan = |position: usize| QpPlan {
+        qp: lowest_qp + (position / mbs) as i32,
+        switch_at: if position.is_multiple_of(mbs) { usize::MAX } else { mbs - position % mbs },
+    };
+    let last = (51 - lowest_qp) as usize * mbs;
+    let mut below: Option<(usize, f64)> = None;
+    let mut above: Option<(usize, f64)> = None;
+    let mut best: Option<(f64, Coded)> = None;
+    let mut position = ((24 - lowest_qp) as usize * mbs).min(last);
+    for _ in 0..MAX_RUNS {
+        let coded = run(plan(position))?;
+        let value = measure(&coded);
+        let off = (value - target).abs();
+        if best.as_ref().is_none_or(|(least, _)| off < *least) {
+            best = Some((off, coded));
+        }
+        if off <= TOLERANCE {
+            break;
+        }
+        if value < target {
+            below = Some((position, value))
+        } else {
+            above = Some((position, value))
+        }
+        let next = match (below, above) {
+            (Some((low, low_value)), Some((high, high_value))) => {
+                if high - low <= 1 {
+                    break;
+                }
+                let share = (target - low_value) / (high_value - low_value).max(1e-12);
+                let guess = low + (share * (high - low) as f64).round() as usize;
+                // Whole QPs first: they say the most about the curve.
+                let whole = (guess + mbs / 2) / mbs * mbs;
+                if (low + 1..high).contains(&whole) { whole } else { guess.clamp(low + 1, high - 1) }
+            }
+            (Some((low, _)), None) if low == last => break,
+            (None, Some((0, _))) => break,
+            (Some((low, _)), None) => {
+                (low + (target - value).mul_add(6.0, 1.0) as usize * mbs).clamp(low + 1, last)
+            }
+            (None, Some((high, _))) => {
+                high.saturating_sub((value - target).mul_add(6.0, 1.0) as usize * mbs).min(high - 1)
+            }
+            (None, None) => break,
+        };
+        position = next;
+    }
+    best.map(|(_, coded)| coded).ok_or_else(|| Error::BadInput { what: "no rate was tried".into() })
+}
+
+/// Over the samples of all planes; a reconstruction may be larger by a column or row.
+fn mean_squared_error(frames: &[Frame], recon: &[Frame]) -> f64 {
+    let (mut sum, mut count) = (0u64, 0usize);
+    for (frame, recon) in frames.iter().zip(recon) {
+        for (own, other) in frame.planes.iter().zip(&recon.planes) {
+            for y in 0..own.height {
+                sum += own
+                    .row(y)
+                    .iter()
+                    .zip(other.row(y))
+                    .map(|(&a, &b)| u64::from(a.abs_diff(b)).pow(2))
+                    .sum::<u64>();
+            }
+            count += own.samples.len();
+        }
+    }
+    sum as f64 / count as f64
+}

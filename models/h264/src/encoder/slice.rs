@@ -1,0 +1,228 @@
+//! Encodes one slice: whole macroblock rows of a frame, on their own.
+
+use super::headers::StreamShape;
+use super::quant::{MAX_LEVEL_CABAC, MAX_LEVEL_CAVLC, Quantizer};
+use super::search::{Effort, Job, Search, SourceMb, Trial};
+use super::syntax::write_macroblock;
+use crate::deblock::mb_rows;
+use crate::entropy::writer::{CabacWriter, CavlcWriter, StreamWriter, SyntaxCounter};
+use crate::macroblock::{MbInfo, MbKind, MbMap, Neighbours, cache_at};
+use crate::picture::{Picture, Window};
+use crate::reconstruct::Rebuild;
+use crate::scaling::LevelScale;
+use crate::slice_header::Structure;
+use trinity_coding::{BitWriter, Chroma, Frame};
+
+/// QPY over a slice: `qp` up to macroblock `switch_at`, one more from there on.
+/// That is how rates between two QPs are reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QpPlan {
+    pub qp: i32,
+    /// Address in the frame.
+    pub switch_at: usize,
+}
+
+/// λ and rounding of a preset, found by measurement on tensors and pictures.
+#[derive(Debug, Clone, Copy)]
+pub struct Tuning {
+    pub effort: Effort,
+    pub lambda: f32,
+    pub rounding: f32,
+}
+
+/// Which part of which frame.
+#[derive(Debug, Clone, Copy)]
+pub struct SliceTask<'a> {
+    pub frame: &'a Frame,
+    pub index: usize,
+    /// First macroblock row and the one after the last.
+    pub rows: (usize, usize),
+    pub plan: QpPlan,
+}
+
+/// A coded slice: its NAL unit with header, the samples it decodes to, and
+/// what the deblocking filter needs of its macroblocks.
+#[derive(Debug)]
+pub struct CodedSlice {
+    pub nal: Vec<u8>,
+    pub recon: Picture,
+    pub infos: Vec<MbInfo>,
+}
+
+/// Encodes `task`.
+pub fn encode_slice(task: &SliceTask, shape: &StreamShape, tuning: &Tuning) -> CodedSlice {
+    let first = task.rows.0 * shape.width_mbs();
+    let qp = if first >= task.plan.switch_at { task.plan.qp + 1 } else { task.plan.qp };
+    let header = shape.slice_header(task.index, first, qp);
+    if shape.cavlc {
+        run(task, shape, tuning, CavlcWriter::new(header), BitWriter::new(), qp)
+    } else {
+        run(task, shape, tuning, CabacWriter::new(qp), header, qp)
+    }
+}
+
+fn run<W: StreamWriter>(
+    task: &SliceTask,
+    shape: &StreamShape,
+    tuning: &Tuning,
+    mut writer: W,
+    header: BitWriter,
+    slice_qp: i32,
+) -> CodedSlice {
+    let width = shape.width_mbs();
+    let rows = task.rows.1 - task.rows.0;
+    let rebuild = Rebuild {
+        chroma: shape.chroma,
+        depths: [shape.depth; 2],
+        chroma_qp_index_offset: [0; 2],
+        lossless_at_qp_prime_0: shape.lossless,
+        colour_plane: 0,
+    };
+    let scale = LevelScale::new(None);
+    let search = Search {
+        rebuild: &rebuild,
+        scale: &scale,
+        effort: tuning.effort,
+        lambda: tuning.lambda,
+        rounding: tuning.rounding,
+        lossless: shape.lossless,
+        cabac: !shape.cavlc,
+    };
+    let max_level = if shape.cavlc { MAX_LEVEL_CAVLC } else { MAX_LEVEL_CABAC };
+    let quantizers: [[Quantizer; 3]; 2] = std::array::from_fn(|step| {
+        std::array::from_fn(|c| {
+            let qp = (task.plan.qp + step as i32).min(51);
+            Quantizer::new(rebuild.qp_prime(qp, c), max_level)
+        })
+    });
+    let chroma_blocks = if shape.chroma == Chroma::C420 { (2, 2) } else { (4, 4) };
+    let count = width * rows;
+    let mut map = MbMap { infos: vec![MbInfo::default(); count], width, mbaff: false, chroma_blocks };
+    let mut recon = Picture::new(shape.chroma, width, rows, [shape.depth; 2]);
+    let mut neighbours = Neighbours::default();
+    let mut windows: [Window; 3] = Default::default();
+    let mut source: SourceMb = [[0; 256]; 3];
+    let mut running_qp = slice_qp;
+    let first = task.rows.0 * width;
+    for addr in 0..count {
+        map.neighbours(addr, 1, false, &mut neighbours);
+        for (plane, window) in recon.planes.iter().zip(&mut windows) {
+            window.load(plane, mb_rows(&map, addr, false, Structure::Frame, plane), neighbours.available);
+        }
+        load_source(task.frame, addr % width, addr / width + task.rows.0, &mut source);
+        let step = usize::from(first + addr >= task.plan.switch_at);
+        let qp = task.plan.qp + step as i32;
+        let counter = writer.counter();
+        let job = Job {
+            source: &source,
+            neighbours: &neighbours,
+            windows: &windows,
+            counter: &counter,
+            quantizers: &quantizers[step],
+            qp,
+            delta: qp - running_qp,
+        };
+        let delta = job.delta;
+        let mut trial = search.macroblock(&job);
+        let pcm = pcm_if_cheaper(&job, &search, &trial, shape, &source);
+        let mut info = if let Some(bytes) = pcm {
+            writer.mb_type(&neighbours, 25);
+            writer.pcm_samples(&bytes);
+            writer.no_qp_delta();
+            for (c, plane) in recon.planes.iter().enumerate() {
+                for y in 0..plane.mb_height {
+                    let row = &source[c][16 * y..16 * y + plane.mb_width];
+                    trial.windows[c].row_mut(y)[..plane.mb_width].copy_from_slice(row);
+                }
+            }
+            MbInfo::pcm()
+        } else {
+            write_macroblock(&mut writer, &trial.mb, &mut neighbours, shape.chroma, !shape.cavlc, delta);
+            if trial.mb.cbp != 0 || trial.mb.kind == MbKind::I16x16 {
+                running_qp = qp;
+            }
+            describe(&trial, &neighbours, running_qp)
+        };
+        info.slice = 1;
+        map.infos[addr] = info;
+        for (plane, window) in recon.planes.iter_mut().zip(&trial.windows) {
+            let rows = mb_rows(&map, addr, false, Structure::Frame, plane);
+            window.store(plane, rows);
+        }
+        writer.end_of_slice(addr + 1 == count);
+    }
+    CodedSlice { nal: writer.finish(header), recon, infos: map.infos }
+}
+
+/// The packed samples of an I_PCM macroblock, where coding costs more bits than they do.
+fn pcm_if_cheaper<C: SyntaxCounter>(
+    job: &Job<C>,
+    search: &Search,
+    trial: &Trial,
+    shape: &StreamShape,
+    source: &SourceMb,
+) -> Option<Vec<u8>> {
+    let (chroma_width, chroma_height) = match shape.chroma {
+        Chroma::C400 => (0, 0),
+        Chroma::C420 => (8, 8),
+        _ => (16, 16),
+    };
+    let samples = 256 + 2 * chroma_width * chroma_height;
+    let pcm_bits = (samples as u32 * shape.depth + 16) as f32;
+    // Cheap to rule out: what the trial costs in all is no more than its bits' worth.
+    if search.cost_in_bits(job, trial) <= pcm_bits {
+        return None;
+    }
+    let mut bits = BitWriter::new();
+    for &sample in &source[0] {
+        bits.bits(u32::from(sample), shape.depth);
+    }
+    for plane in &source[1..] {
+        for y in 0..chroma_height {
+            for &sample in &plane[16 * y..16 * y + chroma_width] {
+                bits.bits(u32::from(sample), shape.depth);
+            }
+        }
+    }
+    Some(bits.into_bytes())
+}
+
+/// What neighbours and the deblocking filter will ask.
+fn describe(trial: &Trial, n: &Neighbours, qp: i32) -> MbInfo {
+    let mb = &trial.mb;
+    let mut info = MbInfo {
+        kind: mb.kind,
+        chroma_mode: mb.chroma_mode,
+        cbp: mb.cbp,
+        dc_coded: mb.levels.dc_coded,
+        qp: qp as i8,
+        modes: mb.modes,
+        ..MbInfo::default()
+    };
+    for (own, cache) in info.total_coeff.iter_mut().zip(&n.total_coeff) {
+        for y in 0..4 {
+            let row = cache_at(0, y);
+            own[4 * y..4 * y + 4].copy_from_slice(&cache[row..row + 4]);
+        }
+    }
+    info
+}
+
+/// The samples of a macroblock; beyond the frame's edge its last samples go on.
+fn load_source(frame: &Frame, mb_x: usize, mb_y: usize, source: &mut SourceMb) {
+    for (c, plane) in frame.planes.iter().enumerate() {
+        let (width, height) = frame.chroma.plane_size(c, 16, 16);
+        for y in 0..height {
+            let row = plane.row((mb_y * height + y).min(plane.height - 1));
+            let out = &mut source[c][16 * y..16 * y + width];
+            let start = mb_x * width;
+            if start + width <= plane.width {
+                out.copy_from_slice(&row[start..start + width]);
+            } else {
+                for (x, sample) in out.iter_mut().enumerate() {
+                    *sample = row[(start + x).min(plane.width - 1)];
+                }
+            }
+        }
+    }
+}

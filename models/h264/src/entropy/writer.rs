@@ -1,0 +1,580 @@
+//! Writing macroblock syntax: the same interface writes a stream and prices a
+//! choice, so that rate–distortion decisions count the bits that are written.
+
+use super::cabac::{
+    ABS_LEVEL, CHROMA_DC_420, CHROMA_DC_422, CODED_BLOCK_FLAG, LAST, LAST_8X8, SIGNIFICANT, SIGNIFICANT_8X8,
+    ctx, initial_contexts,
+};
+use super::cavlc::{CBP_LUMA_ONLY, CBP_WITH_CHROMA, coeff_token_table};
+use super::{BlockKind, BlockPlace};
+use crate::macroblock::{MbInfo, MbKind, Neighbours, cache_at};
+use crate::tables::cavlc::{
+    COEFF_TOKEN, Code, RUN_BEFORE, TOTAL_ZEROS, TOTAL_ZEROS_420_DC, TOTAL_ZEROS_422_DC,
+};
+use trinity_coding::BitWriter;
+use trinity_coding::cabac::{BinWriter, BitCounter, Context, Encoder, ONE_BIT};
+
+/// Where the syntax elements of progressive macroblocks go.
+pub trait SyntaxWriter {
+    /// mb_type of Table 7-11.
+    fn mb_type(&mut self, n: &Neighbours, mb_type: u32);
+    fn transform_size_8x8_flag(&mut self, n: &Neighbours, flag: bool);
+    /// rem_intra_pred_mode, or `None` for prev_intra_pred_mode_flag.
+    fn rem_intra_pred_mode(&mut self, rem: Option<u8>);
+    fn intra_chroma_pred_mode(&mut self, n: &Neighbours, mode: u8);
+    fn coded_block_pattern(&mut self, n: &Neighbours, cbp: u8, chroma: bool);
+    fn mb_qp_delta(&mut self, delta: i32);
+    fn no_qp_delta(&mut self);
+    /// The samples of an I_PCM macroblock, as packed bytes.
+    fn pcm_samples(&mut self, bytes: &[u8]);
+    /// One residual block, levels at the raster positions of `scan`; notes
+    /// their number in `n` as the reader does.
+    fn residual_block(&mut self, place: BlockPlace, n: &mut Neighbours, scan: &[u8], levels: &[i32]);
+    fn residual_8x8(
+        &mut self,
+        place: BlockPlace,
+        n: &mut Neighbours,
+        scan: &[u8; 64],
+        flag_coded: bool,
+        levels: &[i32],
+    );
+    fn end_of_slice(&mut self, end: bool);
+}
+
+/// A writer that only adds up what would be written.
+pub trait SyntaxCounter: SyntaxWriter + Clone {
+    /// Bits so far.
+    fn bits(&self) -> f32;
+    /// The adaptive contexts, where there are any, for rate–distortion optimal quantization.
+    fn contexts(&self) -> Option<&[Context; 1024]>;
+}
+
+/// A writer of streams that can hand out counters in its own state.
+pub trait StreamWriter: SyntaxWriter {
+    type Counter: SyntaxCounter;
+    fn counter(&self) -> Self::Counter;
+    /// The bytes of slice_data(), trailing bits included; `header` precedes them.
+    fn finish(self, header: BitWriter) -> Vec<u8>;
+}
+
+/// CABAC, to a stream or a counter.
+#[derive(Debug, Clone)]
+pub struct CabacWriter<W> {
+    out: W,
+    contexts: [Context; 1024],
+    last_qp_delta: bool,
+}
+
+impl CabacWriter<Encoder> {
+    pub fn new(qp: i32) -> Self {
+        Self { out: Encoder::new(), contexts: initial_contexts(qp), last_qp_delta: false }
+    }
+}
+
+impl StreamWriter for CabacWriter<Encoder> {
+    type Counter = CabacWriter<BitCounter>;
+
+    fn counter(&self) -> Self::Counter {
+        CabacWriter { out: BitCounter::default(), contexts: self.contexts, last_qp_delta: self.last_qp_delta }
+    }
+
+    fn finish(self, mut header: BitWriter) -> Vec<u8> {
+        while !header.is_aligned() {
+            header.flag(true); // cabac_alignment_one_bit
+        }
+        let mut bytes = header.into_bytes();
+        bytes.extend(self.out.finish());
+        bytes
+    }
+}
+
+impl SyntaxCounter for CabacWriter<BitCounter> {
+    fn bits(&self) -> f32 {
+        self.out.cost as f32 / ONE_BIT as f32
+    }
+
+    fn contexts(&self) -> Option<&[Context; 1024]> {
+        Some(&self.contexts)
+    }
+}
+
+/// Raw bytes in the middle of a CABAC stream.
+pub trait RawBytes {
+    fn raw(&mut self, bytes: &[u8]);
+}
+
+impl RawBytes for Encoder {
+    fn raw(&mut self, bytes: &[u8]) {
+        self.flush();
+        self.raw_bytes(bytes);
+    }
+}
+
+impl RawBytes for BitCounter {
+    fn raw(&mut self, bytes: &[u8]) {
+        self.cost += u64::from(ONE_BIT) * 8 * (bytes.len() as u64 + 1);
+    }
+}
+
+impl<W: BinWriter> CabacWriter<W> {
+    #[inline(always)]
+    fn bin(&mut self, at: usize, bin: bool) {
+        self.out.encode(&mut self.contexts[at], bin);
+    }
+
+    fn coded_block_flag(&mut self, place: BlockPlace, n: &Neighbours, flag: bool) {
+        let (left, above) = match place.kind {
+            BlockKind::Dc16x16 | BlockKind::ChromaDc => {
+                let coded = |mb: &Option<MbInfo>| {
+                    mb.as_ref().is_none_or(|mb| mb.dc_coded >> place.component & 1 != 0)
+                };
+                (coded(&n.a), coded(&n.b))
+            }
+            _ => {
+                let cache = &n.total_coeff[place.component];
+                let at = cache_at(place.x, place.y);
+                (cache[at - 1] != 0, cache[at - 8] != 0)
+            }
+        };
+        let first = usize::from(CODED_BLOCK_FLAG[place.component][place.kind as usize]);
+        self.bin(first + usize::from(left) + 2 * usize::from(above), flag);
+    }
+
+    /// Significance map and levels of a block with at least one level.
+    #[inline(always)]
+    fn levels<const KIND: usize>(
+        &mut self,
+        component: usize,
+        increments: impl Fn(usize) -> (usize, usize),
+        scan: &[u8],
+        levels: &[i32],
+    ) {
+        let Self { out, contexts, .. } = self;
+        let significant = usize::from(SIGNIFICANT[0][component][KIND]);
+        let last = usize::from(LAST[0][component][KIND]);
+        let max = scan.len();
+        let mut coded = [0i32; 64];
+        let mut count = 0;
+        let end = (0..max).rev().find(|&k| levels[usize::from(scan[k])] != 0).unwrap_or(0);
+        for k in 0..=end {
+            let level = levels[usize::from(scan[k])];
+            if level != 0 {
+                coded[count] = level;
+                count += 1;
+            }
+            if k < max - 1 {
+                let (at_significant, at_last) = increments(k);
+                out.encode(&mut contexts[significant + at_significant], level != 0);
+                if level != 0 {
+                    out.encode(&mut contexts[last + at_last], k == end);
+                }
+            }
+        }
+        let first = usize::from(ABS_LEVEL[component][KIND]);
+        let most_greater = if KIND == BlockKind::ChromaDc as usize { 3 } else { 4 };
+        let (mut equal, mut greater) = (1usize, 0usize);
+        for &level in coded[..count].iter().rev() {
+            let magnitude = level.unsigned_abs();
+            let one = if greater > 0 { 0 } else { equal };
+            out.encode(&mut contexts[first + one], magnitude > 1);
+            if magnitude > 1 {
+                let more = first + 5 + greater.min(most_greater);
+                for _ in 2..magnitude.min(15) {
+                    out.encode(&mut contexts[more], true);
+                }
+                if magnitude < 15 {
+                    out.encode(&mut contexts[more], false);
+                } else {
+                    exp_golomb_0(out, magnitude - 15);
+                }
+                greater += 1;
+            } else {
+                equal = (equal + 1).min(4);
+            }
+            out.bypass(level < 0);
+        }
+    }
+}
+
+fn exp_golomb_0<W: BinWriter>(out: &mut W, value: u32) {
+    let length = 31 - (value + 1).leading_zeros();
+    out.bypass_bits(((1 << length) - 1) << 1, length + 1);
+    out.bypass_bits((value + 1) & ((1 << length) - 1), length);
+}
+
+fn is_other(mb: &Option<MbInfo>) -> usize {
+    usize::from(mb.is_some_and(|mb| matches!(mb.kind, MbKind::I16x16 | MbKind::Pcm)))
+}
+
+impl<W: BinWriter + RawBytes> SyntaxWriter for CabacWriter<W> {
+    fn mb_type(&mut self, n: &Neighbours, mb_type: u32) {
+        self.bin(ctx::MB_TYPE + is_other(&n.a) + is_other(&n.b), mb_type != 0);
+        if mb_type == 0 {
+            return;
+        }
+        self.out.terminate(mb_type == 25);
+        if mb_type == 25 {
+            return;
+        }
+        let rest = mb_type - 1;
+        self.bin(ctx::MB_TYPE + 3, rest >= 12);
+        let chroma = rest / 4 % 3;
+        self.bin(ctx::MB_TYPE + 4, chroma != 0);
+        if chroma != 0 {
+            self.bin(ctx::MB_TYPE + 5, chroma == 2);
+        }
+        self.bin(ctx::MB_TYPE + 6, rest & 2 != 0);
+        self.bin(ctx::MB_TYPE + 7, rest & 1 != 0);
+    }
+
+    fn transform_size_8x8_flag(&mut self, n: &Neighbours, flag: bool) {
+        let set = |mb: &Option<MbInfo>| usize::from(mb.is_some_and(|mb| mb.transform_8x8()));
+        self.bin(ctx::TRANSFORM_SIZE_8X8_FLAG + set(&n.a) + set(&n.b), flag);
+    }
+
+    fn rem_intra_pred_mode(&mut self, rem: Option<u8>) {
+        self.bin(ctx::PREV_INTRA_PRED_MODE_FLAG, rem.is_none());
+        if let Some(rem) = rem {
+            for bit in 0..3 {
+                self.bin(ctx::REM_INTRA_PRED_MODE, rem >> bit & 1 != 0);
+            }
+        }
+    }
+
+    fn intra_chroma_pred_mode(&mut self, n: &Neighbours, mode: u8) {
+        let other = |mb: &Option<MbInfo>| {
+            usize::from(mb.is_some_and(|mb| mb.kind != MbKind::Pcm && mb.chroma_mode != 0))
+        };
+        self.bin(ctx::INTRA_CHROMA_PRED_MODE + other(&n.a) + other(&n.b), mode > 0);
+        for step in 1..3 {
+            if mode >= step {
+                self.bin(ctx::INTRA_CHROMA_PRED_MODE + 3, mode > step);
+            }
+        }
+    }
+
+    fn coded_block_pattern(&mut self, n: &Neighbours, cbp: u8, chroma: bool) {
+        let above = n.b.map_or(0x0f, |mb| mb.cbp);
+        for block in 0..4 {
+            let left_coded = match block {
+                0 | 2 => n.a.is_none() || n.left_cbp[block / 2],
+                _ => cbp >> (block - 1) & 1 != 0,
+            };
+            let above_coded =
+                if block < 2 { above >> (block + 2) & 1 != 0 } else { cbp >> (block - 2) & 1 != 0 };
+            let increment = usize::from(!left_coded) + 2 * usize::from(!above_coded);
+            self.bin(ctx::CBP_LUMA + increment, cbp >> block & 1 != 0);
+        }
+        if chroma {
+            let at_least =
+                |mb: &Option<MbInfo>, value: u8| usize::from(mb.is_some_and(|mb| mb.cbp >> 4 >= value));
+            let value = cbp >> 4;
+            self.bin(ctx::CBP_CHROMA + at_least(&n.a, 1) + 2 * at_least(&n.b, 1), value > 0);
+            if value > 0 {
+                self.bin(ctx::CBP_CHROMA + 4 + at_least(&n.a, 2) + 2 * at_least(&n.b, 2), value == 2);
+            }
+        }
+    }
+
+    fn mb_qp_delta(&mut self, delta: i32) {
+        let count = if delta > 0 { 2 * delta - 1 } else { -2 * delta };
+        let mut at = ctx::MB_QP_DELTA + usize::from(self.last_qp_delta);
+        for step in 0..count {
+            self.bin(at, true);
+            at = ctx::MB_QP_DELTA + if step == 0 { 2 } else { 3 };
+        }
+        self.bin(at, false);
+        self.last_qp_delta = delta != 0;
+    }
+
+    fn no_qp_delta(&mut self) {
+        self.last_qp_delta = false;
+    }
+
+    fn pcm_samples(&mut self, bytes: &[u8]) {
+        self.out.raw(bytes);
+    }
+
+    fn residual_block(&mut self, place: BlockPlace, n: &mut Neighbours, scan: &[u8], levels: &[i32]) {
+        let total = scan.iter().filter(|&&at| levels[usize::from(at)] != 0).count();
+        self.coded_block_flag(place, n, total > 0);
+        let c = place.component;
+        if total > 0 {
+            let by_position = |k: usize| (k, k);
+            match place.kind {
+                BlockKind::Dc16x16 => self.levels::<0>(c, by_position, scan, levels),
+                BlockKind::Ac16x16 => self.levels::<1>(c, by_position, scan, levels),
+                BlockKind::Luma4x4 => self.levels::<2>(c, by_position, scan, levels),
+                BlockKind::ChromaAc => self.levels::<4>(c, by_position, scan, levels),
+                _ => {
+                    let increments: &[u8] = if scan.len() == 4 { &CHROMA_DC_420 } else { &CHROMA_DC_422 };
+                    let increments = |k: usize| (usize::from(increments[k]), usize::from(increments[k]));
+                    self.levels::<3>(c, increments, scan, levels);
+                }
+            }
+        }
+        if !matches!(place.kind, BlockKind::Dc16x16 | BlockKind::ChromaDc) {
+            n.total_coeff[c][cache_at(place.x, place.y)] = total as u8;
+        }
+    }
+
+    fn residual_8x8(
+        &mut self,
+        place: BlockPlace,
+        n: &mut Neighbours,
+        scan: &[u8; 64],
+        flag_coded: bool,
+        levels: &[i32],
+    ) {
+        let total = levels.iter().filter(|&&level| level != 0).count();
+        if flag_coded {
+            self.coded_block_flag(place, n, total > 0);
+        }
+        if total > 0 || !flag_coded {
+            let increments = |k: usize| (usize::from(SIGNIFICANT_8X8[0][k]), usize::from(LAST_8X8[k]));
+            self.levels::<5>(place.component, increments, scan, levels);
+        }
+        let cache = &mut n.total_coeff[place.component];
+        for part in 0..4 {
+            cache[cache_at(place.x + part % 2, place.y + part / 2)] = total as u8;
+        }
+    }
+
+    fn end_of_slice(&mut self, end: bool) {
+        self.out.terminate(end);
+    }
+}
+
+/// Where CAVLC sends its bits.
+pub trait BitSink {
+    fn put(&mut self, value: u32, count: u32);
+    fn put_ue(&mut self, value: u32);
+    /// Zero bits to the byte boundary, then whole bytes.
+    fn put_bytes(&mut self, bytes: &[u8]);
+}
+
+impl BitSink for BitWriter {
+    #[inline]
+    fn put(&mut self, value: u32, count: u32) {
+        self.bits(value, count);
+    }
+
+    fn put_ue(&mut self, value: u32) {
+        self.ue(value);
+    }
+
+    fn put_bytes(&mut self, bytes: &[u8]) {
+        self.align_zero();
+        self.extend(bytes);
+    }
+}
+
+/// Counts bits.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BitTally(u64);
+
+impl BitSink for BitTally {
+    #[inline]
+    fn put(&mut self, _value: u32, count: u32) {
+        self.0 += u64::from(count);
+    }
+
+    #[inline]
+    fn put_ue(&mut self, value: u32) {
+        self.0 += u64::from(2 * (32 - (value + 1).leading_zeros()) - 1);
+    }
+
+    fn put_bytes(&mut self, bytes: &[u8]) {
+        self.0 += 8 * bytes.len() as u64 + 4;
+    }
+}
+
+/// CAVLC, to a stream or a tally.
+#[derive(Debug, Clone, Default)]
+pub struct CavlcWriter<W> {
+    out: W,
+}
+
+impl CavlcWriter<BitWriter> {
+    /// Goes on after the slice header, since CAVLC does not align.
+    pub fn new(header: BitWriter) -> Self {
+        Self { out: header }
+    }
+}
+
+impl StreamWriter for CavlcWriter<BitWriter> {
+    type Counter = CavlcWriter<BitTally>;
+
+    fn counter(&self) -> Self::Counter {
+        CavlcWriter::default()
+    }
+
+    fn finish(self, _header: BitWriter) -> Vec<u8> {
+        let mut out = self.out;
+        out.trailing_bits();
+        out.into_bytes()
+    }
+}
+
+impl SyntaxCounter for CavlcWriter<BitTally> {
+    fn bits(&self) -> f32 {
+        self.out.0 as f32
+    }
+
+    fn contexts(&self) -> Option<&[Context; 1024]> {
+        None
+    }
+}
+
+impl<W: BitSink> CavlcWriter<W> {
+    fn code(&mut self, (code, length): Code) {
+        self.out.put(u32::from(code), u32::from(length));
+    }
+
+    fn block(&mut self, table: usize, scan: &[u8], levels: &[i32]) -> usize {
+        let max = scan.len();
+        let mut coded = [0i32; 16];
+        let mut runs = [0usize; 16];
+        let (mut total, mut run) = (0, 0);
+        for &at in scan {
+            let level = levels[usize::from(at)];
+            if level == 0 {
+                run += 1;
+            } else {
+                coded[total] = level;
+                runs[total] = run;
+                total += 1;
+                run = 0;
+            }
+        }
+        let trailing_ones = coded[..total].iter().rev().take(3).take_while(|level| level.abs() == 1).count();
+        self.code(COEFF_TOKEN[table][total][trailing_ones]);
+        if total == 0 {
+            return 0;
+        }
+        self.levels(&coded[..total], trailing_ones);
+        let mut zeros_left: usize = runs[..total].iter().sum();
+        if total < max {
+            self.code(match max {
+                4 => TOTAL_ZEROS_420_DC[total - 1][zeros_left],
+                8 => TOTAL_ZEROS_422_DC[total - 1][zeros_left],
+                _ => TOTAL_ZEROS[total - 1][zeros_left],
+            });
+        }
+        for &run in runs[1..total].iter().rev() {
+            if zeros_left == 0 {
+                break;
+            }
+            self.code(RUN_BEFORE[zeros_left.min(7) - 1][run]);
+            zeros_left -= run;
+        }
+        total
+    }
+
+    fn levels(&mut self, coded: &[i32], trailing_ones: usize) {
+        let mut suffix_length = u32::from(coded.len() > 10 && trailing_ones < 3);
+        for (i, &level) in coded.iter().rev().enumerate() {
+            if i < trailing_ones {
+                self.out.put(u32::from(level < 0), 1);
+                continue;
+            }
+            let mut code = (2 * level.unsigned_abs() - 2) + u32::from(level < 0);
+            if i == trailing_ones && trailing_ones < 3 {
+                code -= 2;
+            }
+            self.level(code, suffix_length);
+            suffix_length = suffix_length.max(1);
+            if level.abs() > 3 << (suffix_length - 1) && suffix_length < 6 {
+                suffix_length += 1;
+            }
+        }
+    }
+
+    /// level_prefix and level_suffix of levelCode (clause 9.2.2.1, backwards).
+    fn level(&mut self, code: u32, suffix_length: u32) {
+        if suffix_length == 0 && code < 14 {
+            self.out.put(1, code + 1);
+        } else if suffix_length == 0 && code < 30 {
+            self.out.put(1, 15);
+            self.out.put(code - 14, 4);
+        } else if suffix_length > 0 && code < 15 << suffix_length {
+            self.out.put(1, (code >> suffix_length) + 1);
+            self.out.put(code & ((1 << suffix_length) - 1), suffix_length);
+        } else {
+            let mut rest = code - (15 << suffix_length) - if suffix_length == 0 { 15 } else { 0 };
+            let mut prefix = 15;
+            while rest >= 1 << (prefix - 3) {
+                rest -= 1 << (prefix - 3);
+                prefix += 1;
+            }
+            self.out.put(1, prefix + 1);
+            self.out.put(rest, prefix - 3);
+        }
+    }
+}
+
+impl<W: BitSink> SyntaxWriter for CavlcWriter<W> {
+    fn mb_type(&mut self, _: &Neighbours, mb_type: u32) {
+        self.out.put_ue(mb_type);
+    }
+
+    fn transform_size_8x8_flag(&mut self, _: &Neighbours, flag: bool) {
+        self.out.put(u32::from(flag), 1);
+    }
+
+    fn rem_intra_pred_mode(&mut self, rem: Option<u8>) {
+        match rem {
+            None => self.out.put(1, 1),
+            Some(rem) => self.out.put(u32::from(rem), 4),
+        }
+    }
+
+    fn intra_chroma_pred_mode(&mut self, _: &Neighbours, mode: u8) {
+        self.out.put_ue(u32::from(mode));
+    }
+
+    fn coded_block_pattern(&mut self, _: &Neighbours, cbp: u8, chroma: bool) {
+        let table: &[u8] = if chroma { &CBP_WITH_CHROMA } else { &CBP_LUMA_ONLY };
+        self.out.put_ue(table.iter().position(|&entry| entry == cbp).unwrap_or(0) as u32);
+    }
+
+    fn mb_qp_delta(&mut self, delta: i32) {
+        self.out.put_ue(if delta > 0 { 2 * delta - 1 } else { -2 * delta } as u32);
+    }
+
+    fn no_qp_delta(&mut self) {}
+
+    fn pcm_samples(&mut self, bytes: &[u8]) {
+        self.out.put_bytes(bytes);
+    }
+
+    fn residual_block(&mut self, place: BlockPlace, n: &mut Neighbours, scan: &[u8], levels: &[i32]) {
+        if place.kind == BlockKind::ChromaDc {
+            self.block(if scan.len() == 4 { 4 } else { 5 }, scan, levels);
+            return;
+        }
+        let at = cache_at(place.x, place.y);
+        let cache = &n.total_coeff[place.component];
+        let total = self.block(coeff_token_table(cache[at - 1], cache[at - 8]), scan, levels);
+        if place.kind != BlockKind::Dc16x16 {
+            n.total_coeff[place.component][at] = total as u8;
+        }
+    }
+
+    fn residual_8x8(
+        &mut self,
+        place: BlockPlace,
+        n: &mut Neighbours,
+        scan: &[u8; 64],
+        _flag_coded: bool,
+        levels: &[i32],
+    ) {
+        for part in 0..4 {
+            let scan_part: [u8; 16] = std::array::from_fn(|k| scan[4 * k + part]);
+            let place = BlockPlace { x: place.x + part % 2, y: place.y + part / 2, ..place };
+            self.residual_block(place, n, &scan_part, levels);
+        }
+    }
+
+    fn end_of_slice(&mut self, _: bool) {}
+}

@@ -1,0 +1,172 @@
+//! The encoder against two decoders: its reconstruction equals what our
+//! decoder and ffmpeg (where it is installed) make of the stream.
+
+use crate::content::Content;
+use std::process::Command;
+use trinity_coding::{Chroma, Frame};
+use trinity_h264::{Coded, Entropy, Params, Preset, Rate, decode, encode};
+
+/// One case, printed when it fails.
+#[derive(Debug, Clone)]
+struct Case {
+    content: Content,
+    size: (usize, usize),
+    chroma: Chroma,
+    depth: u32,
+    params: Params,
+}
+
+fn ffmpeg_is_there() -> bool {
+    let there = Command::new("ffmpeg").arg("-version").output().is_ok_and(|out| out.status.success());
+    if !there {
+        eprintln!("ffmpeg is not installed: streams are held against our decoder alone");
+    }
+    there
+}
+
+/// What ffmpeg decodes, luma alone for 4:0:0, which it shows as 4:2:0.
+fn ffmpeg(coded: &Coded, folder: &std::path::Path) -> Vec<u8> {
+    let file = folder.join("stream.264");
+    std::fs::write(&file, &coded.stream).unwrap();
+    let out = Command::new("ffmpeg")
+        .args(["-v", "error", "-threads", "1", "-f", "h264", "-i"])
+        .arg(&file)
+        .args(["-fps_mode", "passthrough", "-f", "rawvideo", "-"])
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let first = &coded.recon[0];
+    if first.chroma != Chroma::C400 {
+        return out.stdout;
+    }
+    let luma = first.samples() * if first.depth > 8 { 2 } else { 1 };
+    let shown = out.stdout.len() / coded.recon.len();
+    out.stdout.chunks(shown).flat_map(|frame| frame[..luma].to_vec()).collect()
+}
+
+fn check(case: &Case, with_ffmpeg: bool, folder: &std::path::Path) {
+    let frame = case.content.frame(case.size.0, case.size.1, case.chroma, case.depth);
+    let coded = encode(std::slice::from_ref(&frame), &case.params).unwrap();
+    assert_eq!(decode(&coded.stream).unwrap(), coded.recon, "our decoder: {case:?}");
+    if case.params.rate == Rate::Lossless {
+        for (own, other) in frame.planes.iter().zip(&coded.recon[0].planes) {
+            for y in 0..own.height {
+                assert_eq!(own.row(y), &other.row(y)[..own.width], "lossless: {case:?}");
+            }
+        }
+    }
+    // ffmpeg has no pixel format for these.
+    let foreign = matches!(case.depth, 11 | 13) || case.chroma == Chroma::C400 && case.depth > 10;
+    if with_ffmpeg && !foreign {
+        let mut raw = Vec::new();
+        coded.recon.iter().for_each(|frame: &Frame| frame.write_raw(&mut raw));
+        assert!(ffmpeg(&coded, folder) == raw, "ffmpeg: {case:?}");
+    }
+}
+
+/// Every content, size, depth, chroma format, entropy coder and preset, at QPs
+/// from the lowest to the highest, walked so that each pair meets.
+fn cases() -> Vec<Case> {
+    let sizes = [(1, 1), (7, 5), (16, 16), (64, 64), (33, 50), (90, 24)];
+    let formats = [
+        (Chroma::C400, 8),
+        (Chroma::C420, 8),
+        (Chroma::C444, 8),
+        (Chroma::C400, 10),
+        (Chroma::C420, 10),
+        (Chroma::C444, 12),
+        (Chroma::C420, 14),
+        (Chroma::C400, 12),
+    ];
+    let mut cases = Vec::new();
+    for (i, content) in Content::ALL.into_iter().enumerate() {
+        for (j, size) in sizes.into_iter().enumerate() {
+            for (k, (chroma, depth)) in formats.into_iter().enumerate() {
+                let at = i * 48 + j * 8 + k;
+                let lowest = -6 * (depth as i32 - 8);
+                let rate = match at % 7 {
+                    0 => Rate::Lossless,
+                    1 => Rate::Qp(lowest),
+                    2 => Rate::Qp(51),
+                    step => Rate::Qp(7 * step as i32 + i as i32),
+                };
+                let entropy = if (at / 3) % 2 == 0 { Entropy::Cabac } else { Entropy::Cavlc };
+                let preset = Preset::ALL[(at / 2 + i) % 4];
+                let params =
+                    Params { rate, preset, threads: 1, entropy, deblock: at % 5 == 4, slices: 1 + at % 3 };
+                cases.push(Case { content, size, chroma, depth, params });
+            }
+        }
+    }
+    cases
+}
+
+#[test]
+fn reconstruction_equals_every_decoder_over_the_grid() {
+    let cases = cases();
+    assert!(cases.len() >= 200, "{} cases", cases.len());
+    let with_ffmpeg = ffmpeg_is_there();
+    let folder = tempfile::tempdir().unwrap();
+    for case in &cases {
+        check(case, with_ffmpeg, folder.path());
+    }
+}
+
+#[test]
+fn a_large_frame_equals_every_decoder() {
+    let with_ffmpeg = ffmpeg_is_there();
+    let folder = tempfile::tempdir().unwrap();
+    let params = Params { rate: Rate::Qp(28), preset: Preset::Fast, threads: 1, ..Params::default() };
+    let case = Case { content: Content::Natural, size: (1000, 700), chroma: Chroma::C400, depth: 8, params };
+    check(&case, with_ffmpeg, folder.path());
+}
+
+#[test]
+fn bytes_do_not_depend_on_threads() {
+    let frames: Vec<Frame> =
+        Content::ALL[..3].iter().map(|content| content.frame(80, 64, Chroma::C420, 8)).collect();
+    let run = |threads| {
+        let params = Params { rate: Rate::Qp(22), threads, slices: 2, ..Params::default() };
+        encode(&frames, &params).unwrap()
+    };
+    let one = run(1);
+    assert_eq!(one, run(2));
+    assert_eq!(one, run(5));
+    assert_eq!(decode(&one.stream).unwrap(), one.recon);
+}
+
+#[test]
+fn rate_targets_are_met_between_whole_qps() {
+    let frame = Content::Weights.frame(160, 160, Chroma::C400, 8);
+    for target in [1.7, 2.345, 3.21] {
+        let params =
+            Params { rate: Rate::Bits(target), preset: Preset::Fast, threads: 1, ..Params::default() };
+        let coded = encode(std::slice::from_ref(&frame), &params).unwrap();
+        let bits = coded.stream.len() as f64 * 8.0 / frame.samples() as f64;
+        assert!((bits / target - 1.0).abs() < 0.01, "{bits} bits per value, asked for {target}");
+    }
+    let params = Params { rate: Rate::Mse(3.0), preset: Preset::Fast, threads: 1, ..Params::default() };
+    let coded = encode(std::slice::from_ref(&frame), &params).unwrap();
+    let error: f64 = frame.planes[0]
+        .samples
+        .iter()
+        .zip(&coded.recon[0].planes[0].samples)
+        .map(|(&a, &b)| f64::from(a.abs_diff(b)).powi(2))
+        .sum::<f64>()
+        / frame.samples() as f64;
+    assert!((error / 3.0 - 1.0).abs() < 0.02, "mean squared error {error}, asked for 3");
+}
+
+#[test]
+fn bad_frames_and_settings_are_refused() {
+    let frame = Frame::filled(16, 16, Chroma::C400, 8, 1);
+    let refuse = |frames: &[Frame], rate| encode(frames, &Params { rate, ..Params::default() }).unwrap_err();
+    refuse(&[], Rate::Qp(20));
+    refuse(std::slice::from_ref(&frame), Rate::Qp(52));
+    refuse(std::slice::from_ref(&frame), Rate::Qp(-1));
+    refuse(std::slice::from_ref(&frame), Rate::Bits(f64::NAN));
+    refuse(&[frame.clone(), Frame::filled(32, 16, Chroma::C400, 8, 1)], Rate::Qp(20));
+    refuse(&[Frame::filled(16, 16, Chroma::C400, 8, 256)], Rate::Qp(20));
+    refuse(&[Frame::filled(16, 16, Chroma::C422, 8, 1)], Rate::Qp(20));
+    refuse(&[Frame::filled(16, 16, Chroma::C400, 16, 1)], Rate::Qp(20));
+}
