@@ -5,6 +5,7 @@
 //! what the codec adds. The forms for one uncompressed chunk are those that
 //! ASTRA-sim's analytical backends compute, so they can be held against it.
 
+use crate::nccl;
 use crate::compression::{Channel, Reduction, Stages};
 
 /// How ranks are wired.
@@ -26,8 +27,10 @@ pub enum Algorithm {
     DoubleTree,
     /// Everyone to everyone, in one step each for scatter and gather.
     Direct,
-    /// The faster of ring and double tree at this size, as NCCL chooses.
+    /// The faster of ring and double tree at this size.
     Best,
+    /// What NCCL's protocols measure ([`crate::nccl`]); with a codec, a ring.
+    Nccl,
 }
 
 /// What happens when messages meet.
@@ -50,6 +53,9 @@ pub struct Link {
     pub bytes_per_s: f64,
     /// Latency of one hop.
     pub latency_s: f64,
+    /// What starting a collective costs before the first byte moves; only
+    /// [`Algorithm::Nccl`] asks.
+    pub launch_s: f64,
     pub topology: Topology,
     pub switching: Switching,
     pub all_reduce: Algorithm,
@@ -105,13 +111,21 @@ pub fn all_reduce(channel: &Channel, ranks: u32, values: f64) -> f64 {
     all_reduce_by(channel, channel.link.all_reduce, ranks, values)
 }
 
+/// Bytes of `values` when NCCL carries them itself, without a codec.
+fn nccl_bytes(channel: &Channel, algorithm: Algorithm, values: f64) -> Option<f64> {
+    (algorithm == Algorithm::Nccl && !channel.is_coded()).then_some(values * channel.wire_bits / 8.0)
+}
+
 /// [`all_reduce`] with the algorithm named.
 pub fn all_reduce_by(channel: &Channel, algorithm: Algorithm, ranks: u32, values: f64) -> f64 {
     if ranks < 2 {
         return 0.0;
     }
+    if let Some(bytes) = nccl_bytes(channel, algorithm, values) {
+        return nccl::all_reduce_s(&channel.link, ranks, bytes);
+    }
     match algorithm {
-        Algorithm::Ring => {
+        Algorithm::Ring | Algorithm::Nccl => {
             ring_reduce_scatter(channel, ranks, values) + ring_all_gather(channel, ranks, values)
         }
         Algorithm::HalvingDoubling => halving_doubling(channel, ranks, values),
@@ -125,6 +139,10 @@ pub fn all_reduce_by(channel: &Channel, algorithm: Algorithm, ranks: u32, values
 
 /// Each rank ends with its share of the sum.
 pub fn reduce_scatter(channel: &Channel, ranks: u32, values: f64) -> f64 {
+    match nccl_bytes(channel, channel.link.all_reduce, values) {
+        Some(bytes) if ranks > 1 => return nccl::half_all_reduce_s(&channel.link, ranks, bytes),
+        _ => {}
+    }
     match (ranks, channel.link.all_reduce) {
         (0 | 1, _) => 0.0,
         (_, Algorithm::Direct) => direct_exchange(channel, ranks, values),
@@ -134,6 +152,10 @@ pub fn reduce_scatter(channel: &Channel, ranks: u32, values: f64) -> f64 {
 
 /// Each rank starts with its share of `values` and ends with all.
 pub fn all_gather(channel: &Channel, ranks: u32, values: f64) -> f64 {
+    match nccl_bytes(channel, channel.link.all_reduce, values) {
+        Some(bytes) if ranks > 1 => return nccl::half_all_reduce_s(&channel.link, ranks, bytes),
+        _ => {}
+    }
     match (ranks, channel.link.all_reduce) {
         (0 | 1, _) => 0.0,
         (_, Algorithm::Direct) => direct_gather(channel, ranks, values),
@@ -168,6 +190,9 @@ pub fn all_to_all_by(channel: &Channel, algorithm: Algorithm, ranks: u32, values
 pub fn send_recv(channel: &Channel, values: f64) -> f64 {
     if values <= 0.0 {
         return 0.0;
+    }
+    if let Some(bytes) = nccl_bytes(channel, channel.link.all_reduce, values) {
+        return nccl::send_recv_s(&channel.link, bytes);
     }
     let hops = channel.link.hops(1, 2);
     let mut stages = channel.stages(values);

@@ -55,6 +55,23 @@ impl Passes {
             backward: self.backward.times(factor),
         }
     }
+
+    /// Seconds of all three.
+    pub fn time_s(&self) -> f64 {
+        self.forward.time_s + self.recompute.time_s + self.backward.time_s
+    }
+
+    /// The same work stretched by `idle_s` in which the GPU waits for launches.
+    pub fn stretched(mut self, idle_s: f64) -> Self {
+        let busy_s = self.time_s();
+        if idle_s > 0.0 && busy_s > 0.0 {
+            let stretch = 1.0 + idle_s / busy_s;
+            self.forward.time_s *= stretch;
+            self.recompute.time_s *= stretch;
+            self.backward.time_s *= stretch;
+        }
+        self
+    }
 }
 
 impl std::ops::Add for Passes {
@@ -114,6 +131,13 @@ impl Shape {
     }
 }
 
+/// Head size at which a score product reaches half of what it would with
+/// endless heads; efficiencies are stated for heads of 128.
+const HALF_EFFICIENT_HEAD: f64 = 64.0;
+
+/// What each further node adds to a tensor-parallel peer's launch cost.
+const FARTHER_PEER: f64 = 0.2;
+
 /// The three kinds of kernel, timed.
 struct Kernels<'a> {
     cluster: &'a Cluster,
@@ -128,7 +152,8 @@ impl Kernels<'_> {
         let flops = 2.0 * count * m * n * k;
         let bytes = count * (shape.activation_bytes * m * (n + k) + shape.weight_bytes * n * k);
         let arithmetic_s = flops / (gpu.peak_flops.of(self.math) * gpu.gemm_efficiency.at(flops));
-        Work { time_s: arithmetic_s.max(self.memory_s(bytes)).max(self.cluster.launch_s), flops, bytes }
+        let time_s = arithmetic_s.max(self.memory_s(bytes)) + gpu.software.gemm_overhead_s;
+        Work { time_s: time_s.max(self.cluster.launch_s), flops, bytes }
     }
 
     /// A kernel that only moves bytes.
@@ -162,13 +187,19 @@ impl Kernels<'_> {
             (_, AttentionKernel::Flash) => (square / 2.0, cached + vectors),
             // Scores: written, scaled and masked, softmax, dropout, read.
             (_, AttentionKernel::Materialized) => {
-                (square, cached + vectors + 8.0 * pairs * shape.activation_bytes)
+                (square, cached + vectors + gpu.software.score_passes * pairs * shape.activation_bytes)
             }
         };
         let arithmetic_s = flops / (gpu.peak_flops.of(self.math) * gpu.attention_efficiency.at(flops));
         let time_s = match job.attention {
             AttentionKernel::Flash => arithmetic_s.max(self.memory_s(bytes)),
-            AttentionKernel::Materialized => arithmetic_s + self.memory_s(bytes),
+            AttentionKernel::Materialized => {
+                // A product over few values of k fills its tiles poorly.
+                let shallow = (score_dim + HALF_EFFICIENT_HEAD) / (1.5 * score_dim);
+                let aligned = score_dim % 8.0 == 0.0;
+                let misaligned = if aligned { 1.0 } else { gpu.software.misaligned_attention };
+                arithmetic_s * shallow * misaligned + self.memory_s(bytes)
+            }
         };
         Work { time_s: time_s.max(self.cluster.launch_s), flops, bytes }
     }
@@ -183,7 +214,10 @@ pub fn layer(cluster: &Cluster, job: &Job, shape: &Shape, experts: Option<Moe>) 
         None => dense_mlp(&kernels, job, shape),
         Some(moe) => sparse_mlp(&kernels, job, shape, moe),
     };
-    let vectors = vector_work(&kernels, job, shape);
+    let ffn = experts.map_or(f64::from(job.llm.ffn), |moe| {
+        f64::from(moe.expert_ffn) * f64::from(moe.top_k + moe.shared_experts)
+    });
+    let vectors = vector_work(&kernels, job, shape, ffn);
     let forward = attention + projections + mlp + vectors;
     if job.phase != Phase::Training {
         return Passes { forward, ..Passes::default() };
@@ -193,13 +227,32 @@ pub fn layer(cluster: &Cluster, job: &Job, shape: &Shape, experts: Option<Moe>) 
         AttentionKernel::Flash => 2.5,
         AttentionKernel::Materialized => 2.0,
     };
-    let backward = (projections + mlp + vectors).times(2.0) + attention.times(attention_backward);
+    let backward =
+        (projections + mlp).times(2.0) + vectors.times(1.5) + attention.times(attention_backward);
     let recompute = match (job.recompute, job.attention) {
         (Recompute::None, _) | (Recompute::Selective, AttentionKernel::Flash) => Work::default(),
         (Recompute::Selective, AttentionKernel::Materialized) => attention,
         (Recompute::Full, _) => forward,
     };
     Passes { forward, recompute, backward }
+}
+
+/// Time below which one layer's forward and backward pass of a micro-batch
+/// cannot go, communication included: the host has to launch every kernel.
+pub fn launch_floor_s(cluster: &Cluster, job: &Job) -> f64 {
+    let software = &cluster.gpu.software;
+    let p = &job.parallelism;
+    let peers = f64::from(p.tensor - 1);
+    let leaves = p.pipeline > 1 && cluster.gpus > cluster.gpus_per_node;
+    let launches = if peers > 0.0 && leaves {
+        let nodes = f64::from(p.tensor.div_ceil(cluster.gpus_per_node));
+        let spread = 1.0 + FARTHER_PEER * (nodes - 1.0);
+        software.pipelined_launch + peers * software.pipelined_peer_launch * spread
+    } else {
+        1.0 + peers * software.peer_launch
+    };
+    let again = if job.recompute == Recompute::Full { 1.5 } else { 1.0 };
+    cluster.layer_launch_s * launches * again
 }
 
 /// Query, key, value and output projections.
@@ -232,7 +285,6 @@ fn dense_mlp(kernels: &Kernels<'_>, job: &Job, shape: &Shape) -> Work {
     let f = f64::from(job.llm.ffn) / shape.tensor;
     let up = (job.llm.mlp_matrices() - 1.0) * f;
     kernels.gemm(1.0, shape.tokens, up, h, shape)
-        + kernels.stream(shape.tokens * (up + f) * shape.activation_bytes)
         + kernels.gemm(1.0, shape.tokens, h, f, shape)
 }
 
@@ -250,7 +302,6 @@ fn sparse_mlp(kernels: &Kernels<'_>, job: &Job, shape: &Shape, moe: Moe) -> Work
     let mut work = kernels.gemm(1.0, shape.tokens, f64::from(moe.experts), h, shape)
         + kernels.stream(4.0 * routed * h * shape.activation_bytes)
         + kernels.gemm(awake, each, up, h, shape)
-        + kernels.stream(routed * (up + f) * shape.activation_bytes)
         + kernels.gemm(awake, each, h, f, shape);
     if shared > 0.0 {
         work = work
@@ -260,16 +311,14 @@ fn sparse_mlp(kernels: &Kernels<'_>, job: &Job, shape: &Shape, moe: Moe) -> Work
     work
 }
 
-/// Norms, residual sums, rotary positions: each reads and writes the stream.
-fn vector_work(kernels: &Kernels<'_>, job: &Job, shape: &Shape) -> Work {
+/// Norms, residual sums, rotary positions, activation functions: each reads
+/// and writes the hidden stream or the feed-forward width.
+fn vector_work(kernels: &Kernels<'_>, job: &Job, shape: &Shape, ffn: f64) -> Work {
+    let software = &kernels.cluster.gpu.software;
     let h = f64::from(job.llm.hidden);
     let share = if job.parallelism.sequence_parallel { shape.tensor } else { 1.0 };
-    let stream = shape.tokens * h * shape.activation_bytes / share;
-    let heads = f64::from(job.llm.heads + job.llm.kv_heads) / shape.tensor;
-    let rotated = shape.tokens * heads * f64::from(job.llm.head_dim) * shape.activation_bytes;
-    kernels.stream(2.0 * stream).times(2.0)
-        + kernels.stream(3.0 * stream).times(2.0)
-        + kernels.stream(2.0 * rotated)
+    let values = software.hidden_passes * h / share + software.mlp_passes * ffn / shape.tensor;
+    kernels.stream(shape.tokens * values * shape.activation_bytes)
 }
 
 /// Output projection and loss of one micro-batch, on the last stage.

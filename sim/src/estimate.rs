@@ -238,6 +238,17 @@ pub fn estimate(cluster: &Cluster, job: &Job) -> Result<Estimate, Infeasible> {
     })
 }
 
+/// Where the time of one iteration would go, whether or not the job fits in
+/// memory: what a run that is known to have finished is compared with.
+///
+/// # Errors
+///
+/// When the job makes no sense on the cluster.
+pub fn time(cluster: &Cluster, job: &Job) -> Result<Breakdown, Infeasible> {
+    check(cluster, job)?;
+    Ok(schedule::schedule(cluster, job).0)
+}
+
 /// Refuses what makes no sense before any time is computed.
 fn check(cluster: &Cluster, job: &Job) -> Result<(), Infeasible> {
     check_quantities(cluster, job)?;

@@ -6,6 +6,7 @@
 use crate::collective::{Algorithm, Link, Switching, Topology};
 use crate::compression::Codec;
 use crate::job::Math;
+use crate::nccl;
 
 /// A piecewise-linear curve over log2 of its abscissa: efficiency as data.
 ///
@@ -99,6 +100,63 @@ impl PeakFlops {
     }
 }
 
+/// What kernels and framework make of a GPU: the constants that are fitted to
+/// measured runs, one set for each GPU type.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Software {
+    /// What a GEMM takes beyond its arithmetic: launch gap, fill and drain.
+    pub gemm_overhead_s: f64,
+    /// Times a layer's forward pass reads or writes one copy of its hidden
+    /// stream, of its feed-forward width, and of its score matrix.
+    pub hidden_passes: f64,
+    pub mlp_passes: f64,
+    pub score_passes: f64,
+    /// Slowdown of attention whose head size is no multiple of eight values,
+    /// the alignment tensor cores ask for.
+    pub misaligned_attention: f64,
+    /// What a layer keeps of its hidden stream and of its feed-forward width
+    /// for the backward pass, over what the formulas count.
+    pub saved_hidden: f64,
+    pub saved_mlp: f64,
+    /// Bytes a logit of the loss keeps alive at its widest moment.
+    pub logit_bytes: f64,
+    /// Fraction of the link that gathering shared parameters layer by layer
+    /// reaches (ZeRO-3).
+    pub gather_efficiency: f64,
+    /// What each tensor-parallel peer adds to a layer's launch floor, as a
+    /// fraction of it.
+    pub peer_launch: f64,
+    /// How much longer a layer's launches take, and each peer's share, when
+    /// tensor parallelism runs inside a pipeline that leaves the node.
+    pub pipelined_launch: f64,
+    pub pipelined_peer_launch: f64,
+    /// Fraction of its memory above which the allocator frees and asks again
+    /// at every micro-batch, and what that costs.
+    pub memory_pressure: f64,
+    pub memory_pressure_s: f64,
+}
+
+impl Software {
+    /// Kernels that do what the formulas say and no more: hidden streams of
+    /// two norms and two residual sums, one activation, an eager softmax.
+    pub const PLAIN: Self = Self {
+        gemm_overhead_s: 0.0,
+        hidden_passes: 10.0,
+        mlp_passes: 3.0,
+        score_passes: 8.0,
+        misaligned_attention: 1.0,
+        saved_hidden: 1.0,
+        saved_mlp: 1.0,
+        logit_bytes: 8.0,
+        gather_efficiency: 1.0,
+        peer_launch: 0.0,
+        pipelined_launch: 1.0,
+        pipelined_peer_launch: 0.0,
+        memory_pressure: 1.0,
+        memory_pressure_s: 0.0,
+    };
+}
+
 /// One GPU as the model sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gpu {
@@ -113,6 +171,7 @@ pub struct Gpu {
     pub attention_efficiency: Curve,
     /// Fraction of memory bandwidth streaming kernels reach, over bytes moved.
     pub memory_efficiency: Curve,
+    pub software: Software,
     pub area_mm2: f64,
     /// Board power under full load.
     pub power_w: f64,
@@ -137,6 +196,8 @@ pub struct Tier {
     /// Each GPU's bandwidth into the tier, one direction.
     pub bytes_per_s: f64,
     pub latency_s: f64,
+    /// What starting a collective costs before the first byte moves.
+    pub launch_s: f64,
     /// Fraction of the wire's rate left after protocol headers and pacing.
     pub efficiency: f64,
     pub topology: Topology,
@@ -165,6 +226,11 @@ pub struct Cluster {
     pub host: Tier,
     /// Time no kernel can go below, launch included.
     pub launch_s: f64,
+    /// Time the host needs to launch one layer's forward and backward pass:
+    /// a floor however small the layer. A recomputed forward pass adds half.
+    pub layer_launch_s: f64,
+    /// What a stage loses to each exchange with its neighbours, beside the wire.
+    pub exchange_s: f64,
     /// Codec of each GPU; `codecs_per_gpu` of them work side by side.
     pub codec: Codec,
     pub codecs_per_gpu: f64,
@@ -186,9 +252,14 @@ impl Cluster {
                 Topology::FullyConnected => f64::from(self.gpus_per_node.max(2) - 1),
                 Topology::Ring | Topology::Switch => 1.0,
             };
+            let used = match self.intra.all_reduce {
+                Algorithm::Nccl => nccl::channels_used(size),
+                _ => 1.0,
+            };
             return Link {
-                bytes_per_s: self.intra.bytes_per_s * self.intra.efficiency / lanes,
+                bytes_per_s: self.intra.bytes_per_s * self.intra.efficiency * used / lanes,
                 latency_s: self.intra.latency_s,
+                launch_s: self.intra.launch_s,
                 topology: self.intra.topology,
                 switching: Switching::CutThrough,
                 all_reduce: self.intra.all_reduce,
@@ -204,6 +275,7 @@ impl Cluster {
         Link {
             bytes_per_s,
             latency_s: self.nic.latency_s + self.inter_latency_s,
+            launch_s: self.intra.launch_s,
             topology: self.inter_topology,
             switching: Switching::CutThrough,
             all_reduce: self.inter_all_reduce,

@@ -87,6 +87,15 @@ impl Schedule {
     }
 }
 
+/// How layers are dealt out to pipeline stages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Split {
+    /// Equal layers; the last stage also computes the loss (Megatron).
+    Layers,
+    /// Stages of equal work, the loss counted as the layers it is worth.
+    Work,
+}
+
 /// How the job is cut over GPUs. Ranks are laid out tensor, context, data,
 /// pipeline from the inside out; experts share the data-parallel ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +104,7 @@ pub struct Parallelism {
     pub sequence_parallel: bool,
     pub pipeline: u32,
     pub schedule: Schedule,
+    pub split: Split,
     pub data: u32,
     pub zero: Zero,
     pub expert: u32,
@@ -108,6 +118,7 @@ impl Parallelism {
         sequence_parallel: false,
         pipeline: 1,
         schedule: Schedule::OneFOneB,
+        split: Split::Layers,
         data: 1,
         zero: Zero::None,
         expert: 1,

@@ -20,12 +20,13 @@ mod hardware;
 mod job;
 mod llm;
 pub mod memory;
+pub mod nccl;
 mod schedule;
 
 pub use compression::{Codec, Compression, Reduction};
-pub use estimate::{AreaByKind, Breakdown, EnergyByKind, Estimate, Infeasible, MemoryByKind, estimate};
-pub use hardware::{Cluster, Curve, Gpu, Nic, PeakFlops, Tier};
+pub use estimate::{AreaByKind, Breakdown, EnergyByKind, Estimate, Infeasible, MemoryByKind, estimate, time};
+pub use hardware::{Cluster, Curve, Gpu, Nic, PeakFlops, Software, Tier};
 pub use job::{
-    AttentionKernel, Job, Math, Overlap, Parallelism, Phase, Precision, Recompute, Schedule, Zero,
+    AttentionKernel, Job, Math, Overlap, Parallelism, Phase, Precision, Recompute, Schedule, Split, Zero,
 };
 pub use llm::{Attention, Llm, Mlp, Moe, Vocabulary};

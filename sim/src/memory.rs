@@ -5,8 +5,8 @@
 //! fused attention and context parallelism.
 
 use crate::estimate::MemoryByKind;
-use crate::hardware::Cluster;
-use crate::job::{AttentionKernel, Job, Phase, Recompute, Zero};
+use crate::hardware::{Cluster, Software};
+use crate::job::{AttentionKernel, Job, Phase, Recompute, Split, Zero};
 use crate::llm::{Mlp, Vocabulary};
 
 /// Parameters of the fullest pipeline stage on one GPU.
@@ -23,11 +23,20 @@ pub fn layers_per_stage(job: &Job) -> u32 {
     job.llm.layers.div_ceil(job.parallelism.pipeline)
 }
 
+/// Layers of the mean stage. Where layers do not divide, frameworks count the
+/// vocabulary as layers to even stages out, so the mean is what a step takes.
+pub fn mean_layers_per_stage(job: &Job) -> f64 {
+    f64::from(job.llm.layers) / f64::from(job.parallelism.pipeline)
+}
+
 /// Parameters held by one GPU of the fullest stage, before ZeRO.
 pub fn local_parameters(job: &Job) -> LocalParameters {
     let llm = &job.llm;
     let t = f64::from(job.parallelism.tensor);
-    let layers = f64::from(layers_per_stage(job));
+    let layers = match job.parallelism.split {
+        Split::Layers => f64::from(layers_per_stage(job)),
+        Split::Work => mean_layers_per_stage(job),
+    };
     let sparse_fraction =
         llm.moe.map_or(0.0, |moe| 1.0 - f64::from(moe.dense_layers) / f64::from(llm.layers));
     let (router, shared, experts) = llm.moe.map_or((0.0, 0.0, 0.0), |moe| {
@@ -81,7 +90,7 @@ pub fn memory(cluster: &Cluster, job: &Job) -> MemoryByKind {
                 sharded_parameters(job, &local, Zero::Gradients) * precision.gradient_bits / 8.0;
             memory.optimizer_bytes =
                 sharded_parameters(job, &local, Zero::Optimizer) * precision.optimizer_bytes_per_parameter;
-            memory.activations_bytes = training_activations_bytes(job);
+            memory.activations_bytes = training_activations_bytes(&cluster.gpu.software, job);
         }
         Phase::Prefill | Phase::Decode => {
             memory.activations_bytes = inference_activations_bytes(job);
@@ -91,11 +100,15 @@ pub fn memory(cluster: &Cluster, job: &Job) -> MemoryByKind {
     memory
 }
 
-/// Activations kept between forward and backward passes, all micro-batches
-/// in flight on the first stage.
-fn training_activations_bytes(job: &Job) -> f64 {
+/// Activations kept between forward and backward passes on the fuller of the
+/// first stage, which has most micro-batches in flight, and the last, which
+/// has the loss.
+fn training_activations_bytes(software: &Software, job: &Job) -> f64 {
     let p = &job.parallelism;
-    let layers = f64::from(layers_per_stage(job));
+    let layers = match p.split {
+        Split::Layers => f64::from(layers_per_stage(job)),
+        Split::Work => mean_layers_per_stage(job),
+    };
     let stages = f64::from(p.pipeline);
     let chunks = f64::from(p.schedule.chunks());
     let in_flight = if p.pipeline == 1 {
@@ -106,14 +119,16 @@ fn training_activations_bytes(job: &Job) -> f64 {
     };
     let kept = match job.recompute {
         Recompute::Full => layer_input_bytes(job),
-        _ => layer_activations_bytes(job),
+        _ => layer_activations_bytes(software, job),
     };
     // While a checkpointed layer runs backward, all of it is alive once.
     let working = match job.recompute {
-        Recompute::Full => layer_activations_bytes(job),
+        Recompute::Full => layer_activations_bytes(software, job),
         _ => 0.0,
     };
-    layers * in_flight * kept + working + logits_bytes(job)
+    let first = layers * in_flight * kept;
+    let last = layers * kept + logits_bytes(software, job);
+    working + first.max(last)
 }
 
 fn tokens(job: &Job) -> f64 {
@@ -126,7 +141,7 @@ fn layer_input_bytes(job: &Job) -> f64 {
 }
 
 /// Everything one layer keeps for its backward pass.
-fn layer_activations_bytes(job: &Job) -> f64 {
+fn layer_activations_bytes(software: &Software, job: &Job) -> f64 {
     let llm = &job.llm;
     let t = f64::from(job.parallelism.tensor);
     let share = if job.parallelism.sequence_parallel { t } else { 1.0 };
@@ -154,16 +169,12 @@ fn layer_activations_bytes(job: &Job) -> f64 {
         }
         _ => 0.0,
     };
-    tokens(job) * (stream + attention + mlp + scores)
+    tokens(job) * (software.saved_hidden * (stream + attention) + software.saved_mlp * mlp + scores)
 }
 
-/// Logits and their gradient in FP32, on the stage that computes the loss.
-fn logits_bytes(job: &Job) -> f64 {
-    if job.parallelism.pipeline > 1 {
-        // The first stage is the fullest, and the loss is on the last.
-        return 0.0;
-    }
-    2.0 * 4.0 * tokens(job) * f64::from(job.llm.vocab) / f64::from(job.parallelism.tensor)
+/// Logits and their gradient, on the stage that computes the loss.
+fn logits_bytes(software: &Software, job: &Job) -> f64 {
+    software.logit_bytes * tokens(job) * f64::from(job.llm.vocab) / f64::from(job.parallelism.tensor)
 }
 
 /// The widest moment of a forward pass: two copies of the stream and of the

@@ -9,7 +9,7 @@ use crate::compression::{Channel, Policy, Scope};
 use crate::compute::{self, Passes, Shape};
 use crate::estimate::{Breakdown, Exposed};
 use crate::hardware::Cluster;
-use crate::job::{Job, Phase, Recompute, Zero};
+use crate::job::{Job, Phase, Recompute, Split, Zero};
 use crate::llm::Vocabulary;
 use crate::memory::{self, LocalParameters};
 
@@ -171,13 +171,29 @@ pub fn schedule(cluster: &Cluster, job: &Job) -> (Breakdown, Traffic) {
     let flows = StageFlows::of(cluster, job, &shape);
     match job.phase {
         Phase::Training => training(cluster, job, &stage, &flows),
-        Phase::Prefill | Phase::Decode => inference(cluster, job, &shape, &stage, &flows),
+        Phase::Prefill | Phase::Decode => inference(cluster, job, &shape, &stage.whole(), &flows),
     }
 }
 
-/// One micro-batch through the slowest stage.
-fn stage_compute(cluster: &Cluster, job: &Job, shape: &Shape) -> Passes {
-    let layers = f64::from(memory::layers_per_stage(job));
+/// One micro-batch through one stage.
+#[derive(Clone, Copy, Debug)]
+struct Stage {
+    /// Its layers.
+    body: Passes,
+    /// Output projection and loss, which only the last stage has.
+    vocabulary: Passes,
+}
+
+impl Stage {
+    /// Both, as one GPU without a pipeline runs them.
+    fn whole(&self) -> Passes {
+        self.body + self.vocabulary
+    }
+}
+
+/// One micro-batch through the layers of a stage, and through the loss.
+fn stage_compute(cluster: &Cluster, job: &Job, shape: &Shape) -> Stage {
+    let layers = memory::mean_layers_per_stage(job);
     let body = match job.llm.moe {
         None => compute::layer(cluster, job, shape, None).times(layers),
         Some(moe) => {
@@ -186,7 +202,7 @@ fn stage_compute(cluster: &Cluster, job: &Job, shape: &Shape) -> Passes {
                 + compute::layer(cluster, job, shape, Some(moe)).times(layers * (1.0 - dense))
         }
     };
-    body + compute::vocabulary(cluster, job, shape)
+    Stage { body, vocabulary: compute::vocabulary(cluster, job, shape) }
 }
 
 /// Transfers of one micro-batch through one stage, forward and backward.
@@ -207,7 +223,7 @@ impl StageFlows {
     fn of(cluster: &Cluster, job: &Job, shape: &Shape) -> Self {
         let p = &job.parallelism;
         let c = &job.compression;
-        let layers = f64::from(memory::layers_per_stage(job));
+        let layers = memory::mean_layers_per_stage(job);
         let hidden = f64::from(job.llm.hidden);
         let stream = shape.tokens * hidden;
         let raw_bits = job.precision.activation_bits;
@@ -295,35 +311,77 @@ fn tensor_flow(group: &Group<'_>, job: &Job, stream: f64) -> Flow {
     }
 }
 
-fn training(cluster: &Cluster, job: &Job, stage: &Passes, flows: &StageFlows) -> (Breakdown, Traffic) {
+/// Work of one micro-batch on the stage that the others wait for, and the
+/// time of the whole pipeline.
+struct Pipeline {
+    slowest: Passes,
+    /// All micro-batches through all stages.
+    total_s: f64,
+}
+
+impl Pipeline {
+    /// `between_s` is what each micro-batch loses to communication on a stage.
+    fn of(job: &Job, stage: &Stage, between_s: f64, microbatches: f64) -> Self {
+        let p = &job.parallelism;
+        let stages = f64::from(p.pipeline);
+        let chunks = f64::from(p.schedule.chunks());
+        match p.split {
+            Split::Layers => {
+                let slowest = stage.whole();
+                let filling_s = (stages - 1.0) * (stage.body.time_s() + between_s) / chunks;
+                Self { slowest, total_s: microbatches * (slowest.time_s() + between_s) + filling_s }
+            }
+            Split::Work => {
+                let slowest = stage.body + stage.vocabulary.times(1.0 / stages);
+                // The loss cannot be cut: it is at least a stage of its own.
+                let longest_s = slowest.time_s().max(stage.vocabulary.time_s()) + between_s;
+                Self { slowest, total_s: (microbatches + (stages - 1.0) / chunks) * longest_s }
+            }
+        }
+    }
+}
+
+/// What each micro-batch loses to the host and the fabric, beside the wire.
+fn exchange_s(cluster: &Cluster, job: &Job) -> f64 {
+    let p = &job.parallelism;
+    if cluster.gpus <= cluster.gpus_per_node {
+        return 0.0;
+    }
+    // A stage in the middle waits for two neighbours, one at the end for one;
+    // without a pipeline the replicas wait for each other.
+    f64::from((p.pipeline - 1).clamp(1, 2)) * cluster.exchange_s * f64::from(p.schedule.chunks())
+}
+
+fn training(cluster: &Cluster, job: &Job, stage: &Stage, flows: &StageFlows) -> (Breakdown, Traffic) {
     let p = &job.parallelism;
     let microbatches = f64::from(job.microbatches());
     let chunks = f64::from(p.schedule.chunks());
     let mut traffic = Traffic::default();
 
-    let forward_s = stage.forward.time_s;
-    let backward_s = stage.backward.time_s;
-    let recompute_s = stage.recompute.time_s;
-    let compute_s = forward_s + recompute_s + backward_s;
-
+    let body_s = stage.body.time_s();
     let tensor = flows.tensor_forward + flows.tensor_backward;
     let context = flows.context_forward + flows.context_backward;
     let expert = flows.expert_forward + flows.expert_backward;
     let pipeline = (flows.pipeline_forward + flows.pipeline_backward).times(chunks);
-    let tensor_e = expose(tensor.time_s, job.overlap.tensor, compute_s);
-    let context_e = expose(context.time_s, job.overlap.context, compute_s);
-    let expert_e = expose(expert.time_s, job.overlap.expert, compute_s);
-    let pipeline_e = expose(pipeline.time_s, job.overlap.pipeline, compute_s);
-    let microbatch_s =
-        compute_s + tensor_e.exposed_s + context_e.exposed_s + expert_e.exposed_s + pipeline_e.exposed_s;
-    let bubble_s = f64::from(p.pipeline - 1) * microbatch_s / chunks;
+    let tensor_e = expose(tensor.time_s, job.overlap.tensor, body_s);
+    let context_e = expose(context.time_s, job.overlap.context, body_s);
+    let expert_e = expose(expert.time_s, job.overlap.expert, body_s);
+    let mut pipeline_e = expose(pipeline.time_s, job.overlap.pipeline, body_s);
+    let waiting_s = exchange_s(cluster, job) + memory_pressure_s(cluster, job);
+    pipeline_e.total_s += waiting_s;
+    pipeline_e.exposed_s += waiting_s;
+    let floor_s = memory::mean_layers_per_stage(job) * compute::launch_floor_s(cluster, job);
+    let launched = Stage { body: stage.body.stretched(floor_s - body_s - tensor_e.exposed_s), ..*stage };
+    let between_s = tensor_e.exposed_s + context_e.exposed_s + expert_e.exposed_s + pipeline_e.exposed_s;
+    let pipeline_time = Pipeline::of(job, &launched, between_s, microbatches);
+    let slowest = &pipeline_time.slowest;
     for flow in [tensor, context, expert, pipeline] {
         flow.times(microbatches).add_to(&mut traffic);
     }
 
     let local = memory::local_parameters(job);
     let data = DataParallel { cluster, job, local: &local };
-    let (data_flow, data_e) = data.exposed(stage, microbatches);
+    let (data_flow, data_e) = data.exposed(slowest, microbatches);
     data_flow.add_to(&mut traffic);
 
     let optimizer =
@@ -331,9 +389,9 @@ fn training(cluster: &Cluster, job: &Job, stage: &Passes, flows: &StageFlows) ->
     let scale =
         |e: Exposed| Exposed { total_s: e.total_s * microbatches, exposed_s: e.exposed_s * microbatches };
     let breakdown = Breakdown {
-        forward_s: forward_s * microbatches,
-        recompute_s: recompute_s * microbatches,
-        backward_s: backward_s * microbatches,
+        forward_s: slowest.forward.time_s * microbatches,
+        recompute_s: slowest.recompute.time_s * microbatches,
+        backward_s: slowest.backward.time_s * microbatches,
         optimizer_s: optimizer.time_s,
         tensor: scale(tensor_e),
         context: scale(context_e),
@@ -341,12 +399,24 @@ fn training(cluster: &Cluster, job: &Job, stage: &Passes, flows: &StageFlows) ->
         pipeline: scale(pipeline_e),
         data: data_e,
         storage: Exposed::default(),
-        bubble_s,
-        flops: microbatches * (stage.forward.flops + stage.recompute.flops + stage.backward.flops),
-        memory_bytes: microbatches * (stage.forward.bytes + stage.recompute.bytes + stage.backward.bytes)
+        bubble_s: (pipeline_time.total_s - microbatches * (slowest.time_s() + between_s)).max(0.0),
+        flops: microbatches * (slowest.forward.flops + slowest.recompute.flops + slowest.backward.flops),
+        memory_bytes: microbatches
+            * (slowest.forward.bytes + slowest.recompute.bytes + slowest.backward.bytes)
             + optimizer.bytes,
     };
     (breakdown, traffic)
+}
+
+/// Near the end of memory the allocator gives back and asks again, and with
+/// it every neighbour in the pipeline waits.
+fn memory_pressure_s(cluster: &Cluster, job: &Job) -> f64 {
+    let software = &cluster.gpu.software;
+    if software.memory_pressure_s <= 0.0 || job.parallelism.pipeline == 1 {
+        return 0.0;
+    }
+    let used = memory::memory(cluster, job).total_bytes() / cluster.gpu.memory_bytes;
+    if used > software.memory_pressure { software.memory_pressure_s } else { 0.0 }
 }
 
 /// Gradients and shared parameters over the data-parallel ranks.
@@ -399,8 +469,11 @@ impl DataParallel<'_> {
                 )
             }
             Zero::Parameters => {
-                let gather = self.sum(Transfer::AllGather, weight_bits, weight_coded);
-                let scatter = self.sum(Transfer::ReduceScatter, gradient_bits, gradient_coded);
+                let efficiency = self.cluster.gpu.software.gather_efficiency;
+                let mut gather = self.sum(Transfer::AllGather, weight_bits, weight_coded);
+                let mut scatter = self.sum(Transfer::ReduceScatter, gradient_bits, gradient_coded);
+                gather.time_s /= efficiency;
+                scatter.time_s /= efficiency;
                 // Gathered for the forward and again for the backward pass.
                 let forward = expose(gather.time_s, overlap, stage.forward.time_s);
                 let backward = expose(

@@ -23,6 +23,7 @@ impl Case {
         let link = Link {
             bytes_per_s: self.bytes_per_s,
             latency_s: self.latency_s,
+            launch_s: 0.0,
             topology: self.topology,
             switching: self.switching,
             all_reduce: self.algorithm,

@@ -2,7 +2,7 @@
 use trinity_sim::collective::{Algorithm, Topology};
 use trinity_sim::{
     Attention, AttentionKernel, Cluster, Codec, Compression, Curve, Gpu, Job, Llm, Mlp, Nic, Overlap,
-    Parallelism, PeakFlops, Phase, Precision, Recompute, Tier, Vocabulary,
+    Parallelism, PeakFlops, Phase, Precision, Recompute, Software, Tier, Vocabulary,
 };
 
 /// An A100-like GPU, eight to a node, one 200 Gb/s NIC each.
@@ -16,6 +16,7 @@ pub fn cluster(gpus: u32) -> Cluster {
             gemm_efficiency: Curve::through(&[(1e9, 0.2), (1e11, 0.7), (1e12, 0.8)]).unwrap(),
             attention_efficiency: Curve::constant(0.4),
             memory_efficiency: Curve::constant(0.8),
+            software: Software::PLAIN,
             area_mm2: 826.0,
             power_w: 400.0,
             idle_power_w: 60.0,
@@ -25,6 +26,7 @@ pub fn cluster(gpus: u32) -> Cluster {
         intra: Tier {
             bytes_per_s: 300e9,
             latency_s: 3e-6,
+            launch_s: 0.0,
             efficiency: 0.8,
             topology: Topology::Switch,
             all_reduce: Algorithm::Ring,
@@ -45,12 +47,15 @@ pub fn cluster(gpus: u32) -> Cluster {
         host: Tier {
             bytes_per_s: 32e9,
             latency_s: 5e-6,
+            launch_s: 0.0,
             efficiency: 0.8,
             topology: Topology::Switch,
             all_reduce: Algorithm::Ring,
             energy_j_per_bit: 10e-12,
         },
         launch_s: 5e-6,
+        layer_launch_s: 0.0,
+        exchange_s: 0.0,
         codec: Codec::FREE,
         codecs_per_gpu: 0.0,
     }
