@@ -5,8 +5,8 @@
 //! what the codec adds. The forms for one uncompressed chunk are those that
 //! ASTRA-sim's analytical backends compute, so they can be held against it.
 
-use crate::nccl;
 use crate::compression::{Channel, Reduction, Stages};
+use crate::nccl;
 
 /// How ranks are wired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -227,8 +227,7 @@ pub fn layer(cluster: &Cluster, job: &Job, shape: &Shape, experts: Option<Moe>) 
         AttentionKernel::Flash => 2.5,
         AttentionKernel::Materialized => 2.0,
     };
-    let backward =
-        (projections + mlp).times(2.0) + vectors.times(1.5) + attention.times(attention_backward);
+    let backward = (projections + mlp).times(2.0) + vectors.times(1.5) + attention.times(attention_backward);
     let recompute = match (job.recompute, job.attention) {
         (Recompute::None, _) | (Recompute::Selective, AttentionKernel::Flash) => Work::default(),
         (Recompute::Selective, AttentionKernel::Materialized) => attention,
@@ -284,8 +283,7 @@ fn dense_mlp(kernels: &Kernels<'_>, job: &Job, shape: &Shape) -> Work {
     let h = f64::from(job.llm.hidden);
     let f = f64::from(job.llm.ffn) / shape.tensor;
     let up = (job.llm.mlp_matrices() - 1.0) * f;
-    kernels.gemm(1.0, shape.tokens, up, h, shape)
-        + kernels.gemm(1.0, shape.tokens, h, f, shape)
+    kernels.gemm(1.0, shape.tokens, up, h, shape) + kernels.gemm(1.0, shape.tokens, h, f, shape)
 }
 
 /// Routed and shared experts, tokens spread evenly.

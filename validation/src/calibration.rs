@@ -167,9 +167,9 @@ impl Calibrations {
             KIND.check(&document)?;
             by_gpu.insert(name.to_owned(), document.read()?);
         }
-        let stray = assignments.iter().find(|assignment| {
-            !BUILT_IN.iter().any(|name| assignment.starts_with(&format!("{name}.")))
-        });
+        let stray = assignments
+            .iter()
+            .find(|assignment| !BUILT_IN.iter().any(|name| assignment.starts_with(&format!("{name}."))));
         match stray {
             Some(assignment) => Err(Error::Assignment { assignment: assignment.clone() }),
             None => Ok(Self { by_gpu }),

@@ -15,8 +15,22 @@ use trinity_sim::{
 
 /// Columns every table of runs has.
 pub const COLUMNS: [&str; 16] = [
-    "source", "model", "layers", "hidden", "heads", "seq", "vocab", "gpu", "n_gpus", "tp", "pp", "dp",
-    "interleave", "microbatch", "global_batch", "recompute",
+    "source",
+    "model",
+    "layers",
+    "hidden",
+    "heads",
+    "seq",
+    "vocab",
+    "gpu",
+    "n_gpus",
+    "tp",
+    "pp",
+    "dp",
+    "interleave",
+    "microbatch",
+    "global_batch",
+    "recompute",
 ];
 
 /// One row.
@@ -112,8 +126,7 @@ impl Set {
 
     /// The set of a source, however it is spelled.
     pub fn of_source(source: &str) -> Self {
-        let source: String =
-            source.to_lowercase().chars().filter(|c| c.is_ascii_alphanumeric()).collect();
+        let source: String = source.to_lowercase().chars().filter(|c| c.is_ascii_alphanumeric()).collect();
         let has = |parts: &[&str]| parts.iter().all(|part| source.contains(part));
         match () {
             () if has(&["korthikanti", "t5"]) || has(&["korthikanti", "table5"]) => Self::KorthikantiT5,
@@ -201,7 +214,9 @@ fn run(row: &Row<'_>, finished: bool) -> Result<Result<Run, Problem>, Problem> {
         "selective" => Recompute::Selective,
         "none" | "" => Recompute::None,
         other => {
-            return Err(row.problem("recompute", format!("expected none, selective or full, found `{other}`")));
+            return Err(
+                row.problem("recompute", format!("expected none, selective or full, found `{other}`"))
+            );
         }
     };
     let sequence_parallel = match row.text("sequence_parallel") {
@@ -244,7 +259,8 @@ fn run(row: &Row<'_>, finished: bool) -> Result<Result<Run, Problem>, Problem> {
         peak_memory_gb: peak_memory_gb(notes),
         source,
     };
-    let parts = u64::from(run.tensor) * u64::from(run.pipeline) * u64::from(run.data) * u64::from(run.context);
+    let parts =
+        u64::from(run.tensor) * u64::from(run.pipeline) * u64::from(run.data) * u64::from(run.context);
     if parts != u64::from(run.gpus) {
         let message = format!("tp × pp × dp × cp is {parts}, but there are {} GPUs", run.gpus);
         return Ok(Err(row.problem("n_gpus", message)));
@@ -290,7 +306,8 @@ pub enum Unscored {
 impl Run {
     /// A line that names the configuration.
     pub fn describe(&self) -> String {
-        let zero = self.zero.filter(|&stage| stage > 0).map_or(String::new(), |stage| format!(" zero{stage}"));
+        let zero =
+            self.zero.filter(|&stage| stage > 0).map_or(String::new(), |stage| format!(" zero{stage}"));
         let chunks = if self.interleave > 1 { format!(" v{}", self.interleave) } else { String::new() };
         format!(
             "{} on {} {}: tp{} pp{} dp{}{chunks} mb{} gb{}{zero}",

@@ -82,7 +82,12 @@ pub fn one_constant(work: &[f64], measured: &[f64]) -> Option<f64> {
 }
 
 /// Mean of the two rates at which fits and failures are told apart.
-pub fn balanced_accuracy(right_fits: usize, fits: usize, right_failures: usize, failures: usize) -> Option<f64> {
+pub fn balanced_accuracy(
+    right_fits: usize,
+    fits: usize,
+    right_failures: usize,
+    failures: usize,
+) -> Option<f64> {
     if fits == 0 || failures == 0 {
         return None;
     }
@@ -112,7 +117,8 @@ mod tests {
         for i in 1..400 {
             let c = f64::from(i) * 0.01;
             let error: f64 =
-                work.iter().zip(&measured).map(|(w, m): (&f64, &f64)| (c * w / m - 1.0).abs()).sum::<f64>() / 5.0;
+                work.iter().zip(&measured).map(|(w, m): (&f64, &f64)| (c * w / m - 1.0).abs()).sum::<f64>()
+                    / 5.0;
             assert!(best <= error + 1e-12, "{c}");
         }
     }

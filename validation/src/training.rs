@@ -156,7 +156,8 @@ pub fn k_fold(start: &Calibrations, runs: &[&Run], paths: &[&str], folds: usize)
     let mut errors: BTreeMap<Set, Vec<f64>> = BTreeMap::new();
     for fold in 0..folds {
         let in_fold = |i: usize| i % folds == fold;
-        let rest: Vec<&Run> = runs.iter().enumerate().filter(|(i, _)| !in_fold(*i)).map(|(_, r)| *r).collect();
+        let rest: Vec<&Run> =
+            runs.iter().enumerate().filter(|(i, _)| !in_fold(*i)).map(|(_, r)| *r).collect();
         let fitted = refit(start, &rest, paths, Effort::FOLD);
         for (_, run) in runs.iter().enumerate().filter(|(i, _)| in_fold(*i)) {
             push_error(&mut errors, &fitted, run);

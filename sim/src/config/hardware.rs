@@ -2,7 +2,7 @@
 
 use super::codec::CodecFile;
 use super::names::{AlgorithmName, TopologyName};
-use crate::{Cluster, Codec, Curve, Gpu, Nic, PeakFlops, Tier};
+use crate::{Cluster, Codec, Curve, Gpu, Nic, PeakFlops, Software, Tier};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{
@@ -54,6 +54,7 @@ impl GpuFile {
             Curve::through(points).unwrap_or(Curve::constant(0.5)).scaled(self.efficiency_factor.get())
         };
         Gpu {
+            software: Software::PLAIN,
             peak_flops: PeakFlops {
                 fp32: self.fp32.flop_per_s(),
                 fp16: self.fp16.flop_per_s(),
@@ -154,6 +155,7 @@ pub struct TierFile {
 impl TierFile {
     pub fn resolve(&self) -> Tier {
         Tier {
+            launch_s: 0.0,
             bytes_per_s: self.bandwidth.byte_per_s(),
             latency_s: self.latency.s(),
             efficiency: self.efficiency.get(),
@@ -205,6 +207,8 @@ impl ClusterFile {
     /// The model's view; `used` GPUs where the file names no number.
     pub fn resolve(&self, used: u32) -> Cluster {
         Cluster {
+            layer_launch_s: 0.0,
+            exchange_s: 0.0,
             gpu: self.gpu.resolve(),
             gpus: self.gpus.unwrap_or(used),
             gpus_per_node: self.gpus_per_node,

@@ -2,7 +2,7 @@
 
 use super::llm::LlmFile;
 use super::names::{AttentionName, MathName, PhaseName, PolicyName, RecomputeName, ReductionName, ScopeName};
-use crate::{Compression, Job, Overlap, Parallelism, Precision, Schedule, Zero};
+use crate::{Compression, Job, Overlap, Parallelism, Precision, Schedule, Split, Zero};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{Cited, Complaint, Diagnostic, Document, Fraction};
@@ -97,6 +97,7 @@ impl Default for ParallelismFile {
 impl ParallelismFile {
     fn resolve(&self) -> Parallelism {
         Parallelism {
+            split: Split::Layers,
             tensor: self.tensor,
             sequence_parallel: self.sequence_parallel,
             pipeline: self.pipeline,
