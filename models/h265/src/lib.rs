@@ -8,6 +8,7 @@
 
 pub mod contexts;
 pub mod deblock;
+pub mod dec;
 pub mod enc;
 mod error;
 pub mod intra;
@@ -17,5 +18,6 @@ pub mod scan;
 pub mod syntax;
 pub mod transform;
 
+pub use dec::{Decoded, Decoder, decode, decode_keep_going, frames};
 pub use enc::{Coded, Effort, Params, Preset, Rate, encode};
 pub use error::Error;

@@ -81,19 +81,11 @@ impl<'a> Decoder<'a> {
     fn refill(&mut self) {
         let word = match self.data.get(self.loaded..).and_then(|rest| rest.first_chunk()) {
             Some(&bytes) => u32::from_be_bytes(bytes),
-            None => self.tail(),
+            None => tail(self.data, self.loaded),
         };
         self.value = (self.value << 32) | u64::from(word);
         self.bits += 32;
         self.loaded += 4;
-    }
-
-    #[cold]
-    fn tail(&self) -> u32 {
-        let rest = self.data.get(self.loaded..).unwrap_or(&[]);
-        let mut bytes = [0; 4];
-        bytes[..rest.len()].copy_from_slice(rest);
-        u32::from_be_bytes(bytes)
     }
 
     /// DecodeDecision: one bin with `context`.
@@ -192,4 +184,14 @@ impl<'a> Decoder<'a> {
         self.bits -= shift;
         false
     }
+}
+
+/// The last bytes and zeros. Takes values, not the decoder: a local copy of
+/// the engine then never has its address taken and stays in registers.
+#[cold]
+fn tail(data: &[u8], loaded: usize) -> u32 {
+    let rest = data.get(loaded..).unwrap_or(&[]);
+    let mut bytes = [0; 4];
+    bytes[..rest.len()].copy_from_slice(rest);
+    u32::from_be_bytes(bytes)
 }

@@ -1,0 +1,3 @@
+//! What the decoder and encoder promise, checked from outside the crate.
+
+mod conformance;
