@@ -1,3 +1,4 @@
+#![allow(clippy::unwrap_used)]
 //! What the decoder and encoder promise, checked from outside the crate.
 
 mod conformance;
