@@ -3,7 +3,7 @@
 //! A failure is a sentence about what is wrong and where, and one about what
 //! to do. It is printed once, in `main`, and nowhere else.
 
-use annotate_snippets::{AnnotationKind, Element, Level, Renderer, Snippet};
+use annotate_snippets::{AnnotationKind, Element, Group, Level, Renderer, Snippet};
 use std::{fmt::Display, ops::Range, process::ExitCode};
 
 /// Why a command stopped.
@@ -98,11 +98,12 @@ impl Failure {
                 Snippet::source(place.text.as_str()).path(place.file.as_str()).annotation(annotation),
             );
         }
+        let mut groups = vec![group];
         if let Some(help) = &self.help {
-            group = group.element(Level::HELP.message(help.as_str()));
+            groups.push(Group::with_title(Level::HELP.secondary_title(help.as_str())));
         }
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
-        renderer.render(&[group])
+        renderer.render(&groups)
     }
 }
 
@@ -142,7 +143,7 @@ error: unknown key `nic_per_gpu`
 2 | nic_per_gpu = 2
   | ^^^^^^^^^^^ expected one of: nics-per-gpu, gpus
   |
-  = help: did you mean `nics-per-gpu`?"
+help: did you mean `nics-per-gpu`?"
         );
     }
 

@@ -70,6 +70,11 @@ impl Document {
         &self.extends
     }
 
+    /// Whether the outermost table has this key.
+    pub fn has(&self, key: &str) -> bool {
+        self.root.entry(key).is_some()
+    }
+
     /// Applies one `--set path.to.key=value`. The value is TOML where it reads
     /// as TOML, otherwise text: `--set "nic.bandwidth=200 Gbit/s"` needs no
     /// second pair of quotes. `--set gpu.extends=gpus/h200` lays that file over.

@@ -4,10 +4,30 @@ use crate::{context::Context, failure::Failure, output, table::Table};
 use clap::Subcommand;
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use trinity_config::{Diagnostic, Document, Kind, Setting, builtin, nearest};
+use trinity_config::{Checked, Complaint, Diagnostic, Document, Kind, Setting, builtin, nearest};
 
 /// Every kind of configuration; a consumer of a new one adds it here.
-const KINDS: &[Kind] = trinity_sim::config::KINDS;
+fn kinds() -> Vec<Kind> {
+    [
+        trinity_sim::config::KINDS,
+        &[Kind::of::<ProfileFile>("codecs", "a codec in software").marked("profiles", "pipeline")],
+    ]
+    .concat()
+}
+
+/// A codec's profile, which says what its encoder may choose from.
+#[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+#[serde(transparent)]
+struct ProfileFile(trinity_codec::Profile);
+
+impl Checked for ProfileFile {
+    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+        match self.0.candidates() {
+            Ok(_) => Ok(()),
+            Err(error) => Err(document.complain("stages", &Complaint::new(error))),
+        }
+    }
+}
 
 /// Look at configurations: GPUs, NICs, codecs, models, clusters, sweeps
 #[derive(Debug, clap::Args)]
@@ -86,22 +106,22 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
 }
 
 fn list(kind: Option<&str>, ctx: &Context) -> Result<(), Failure> {
-    let kinds = match kind {
-        Some(name) => vec![*find(name)?],
-        None => KINDS.to_vec(),
-    };
-    let rows: Vec<(&str, Kind)> =
-        kinds.iter().flat_map(|kind| kind.names().map(|name| (name, *kind))).collect();
-    if ctx.json {
-        let rows: Vec<_> = rows
-            .iter()
-            .map(|(name, kind)| json!({ "name": name, "kind": kind.folder, "title": title(name) }))
-            .collect();
-        return ctx.print_json(&rows);
+    let wanted = kind.map(find).transpose()?;
+    let mut rows = Vec::new();
+    for name in builtin::names() {
+        let kind = kind_of(&Document::load(name)?)?;
+        if wanted.is_none_or(|wanted| wanted.name == kind.name) {
+            rows.push((name, kind));
+        }
     }
-    let mut table = Table::new(["name", "what it is"]);
+    if ctx.json {
+        let rows =
+            rows.iter().map(|(name, kind)| json!({ "name": name, "kind": kind.name, "title": title(name) }));
+        return ctx.print_json(&rows.collect::<Vec<_>>());
+    }
+    let mut table = Table::new(["name", "kind", "what it is"]);
     for (name, kind) in rows {
-        table.row([name.to_string(), title(name).unwrap_or(kind.describes).to_string()]);
+        table.row([name, kind.name, title(name).unwrap_or(kind.describes)]);
     }
     ctx.print(table.render(ctx.colour))
 }
@@ -147,7 +167,7 @@ fn check(names: &[String], sets: &[String], kind: Option<&str>, ctx: &Context) -
     }
     if ctx.json {
         let rows: Vec<_> =
-            checked.iter().map(|(name, kind)| json!({ "name": name, "kind": kind.folder })).collect();
+            checked.iter().map(|(name, kind)| json!({ "name": name, "kind": kind.name })).collect();
         return ctx.print_json(&rows);
     }
     let mut table = Table::new(["configuration", "reads as", "values"]);
@@ -159,10 +179,10 @@ fn check(names: &[String], sets: &[String], kind: Option<&str>, ctx: &Context) -
 }
 
 fn write_schemas(folder: &Path, ctx: &Context) -> Result<(), Failure> {
-    for kind in KINDS {
+    for kind in kinds() {
         let mut text = serde_json::to_string_pretty(&kind.schema()).map_err(Failure::run)?;
         text.push('\n');
-        let path = folder.join(kind.folder).with_extension("json");
+        let path = folder.join(kind.name).with_extension("json");
         output::write(&path, text.as_bytes())?;
         ctx.remark(format!("wrote {}", path.display()));
     }
@@ -175,14 +195,13 @@ fn load(name: &str, sets: &[String]) -> Result<Document, Diagnostic> {
     Ok(document)
 }
 
-fn find(folder: &str) -> Result<&'static Kind, Failure> {
-    let folders: Vec<&str> = KINDS.iter().map(|kind| kind.folder).collect();
-    KINDS.iter().find(|kind| kind.folder == folder).ok_or_else(|| {
-        let failure = Failure::input(format_args!(
-            "there is no kind `{folder}`; expected one of: {}",
-            folders.join(", ")
-        ));
-        match nearest(folder, &folders) {
+fn find(name: &str) -> Result<Kind, Failure> {
+    let kinds = kinds();
+    let names: Vec<&str> = kinds.iter().map(|kind| kind.name).collect();
+    kinds.iter().copied().find(|kind| kind.name == name).ok_or_else(|| {
+        let failure =
+            Failure::input(format_args!("there is no kind `{name}`; expected one of: {}", names.join(", ")));
+        match nearest(name, &names) {
             Some(near) => failure.help(format_args!("did you mean `{near}`?")),
             None => failure,
         }
@@ -191,23 +210,18 @@ fn find(folder: &str) -> Result<&'static Kind, Failure> {
 
 /// A built-in file lies in its kind's folder; a user's may lie in a folder of
 /// that name, or extend built-in files of one kind.
-fn kind_of(document: &Document) -> Result<&'static Kind, Failure> {
-    let path = Path::new(document.name());
-    let folder = path.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-    let extended =
-        document.extends().iter().map(|name| name.split('/').next().unwrap_or_default().to_string());
-    folder
-        .into_iter()
-        .chain(extended)
-        .find_map(|folder| KINDS.iter().find(|kind| kind.folder == folder))
-        .ok_or_else(|| {
-            Failure::input(format_args!("cannot tell what `{}` describes", document.name())).help(
-                format_args!(
-                    "say it with --kind {}",
-                    KINDS.iter().map(|kind| kind.folder).collect::<Vec<_>>().join("|")
-                ),
-            )
-        })
+fn kind_of(document: &Document) -> Result<Kind, Failure> {
+    let kinds = kinds();
+    let folder = Path::new(document.name()).parent().and_then(Path::file_name);
+    let folder = folder.map(|name| name.to_string_lossy().into_owned());
+    let extended = document.extends().iter().filter_map(|name| Some(name.split_once('/')?.0.to_string()));
+    let found =
+        folder.into_iter().chain(extended).find_map(|folder| Kind::find(&kinds, &folder, document).copied());
+    found.ok_or_else(|| {
+        let names: Vec<&str> = kinds.iter().map(|kind| kind.name).collect();
+        Failure::input(format_args!("cannot tell what `{}` describes", document.name()))
+            .help(format_args!("say it with --kind {}", names.join("|")))
+    })
 }
 
 #[cfg(test)]
@@ -226,8 +240,8 @@ mod tests {
     #[test]
     fn committed_schemas_have_not_drifted_from_the_types() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/schema");
-        for kind in KINDS {
-            let path = folder.join(kind.folder).with_extension("json");
+        for kind in kinds() {
+            let path = folder.join(kind.name).with_extension("json");
             let committed = std::fs::read_to_string(&path).unwrap_or_default();
             let committed: serde_json::Value = serde_json::from_str(&committed).unwrap_or_default();
             assert!(

@@ -22,7 +22,7 @@ error: unknown key `bandwith`
 3 | bandwith = \"200 Gbit/s\"
   | ^^^^^^^^ expected one of: bandwidth, latency, area, idle-power, energy
   |
-  = help: did you mean `bandwidth`?
+help: did you mean `bandwidth`?
 "
     );
 }
@@ -54,7 +54,7 @@ error: `Gbti` is no unit
 2 | bandwidth = \"200 Gbti/s\"
   |             ^^^^^^^^^^^^ expected a data rate such as \"100 Gbit/s\"
   |
-  = help: did you mean `Gbit`?
+help: did you mean `Gbit`?
 "
     );
 }

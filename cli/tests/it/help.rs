@@ -84,3 +84,27 @@ fn output_in_a_pipe_has_no_colour() {
         assert!(!(run.stdout() + &run.stderr()).contains('\u{1b}'), "{args:?}");
     }
 }
+
+/// What a command says on a terminal, made by util-linux's `script`; `None` without it.
+fn on_a_terminal(command: &str) -> Option<String> {
+    let line = format!("{command} {} config show nics/none", env!("CARGO_BIN_EXE_trinity"));
+    match std::process::Command::new("script")
+        .args(["-qec", &line, "/dev/null"])
+        .env_remove("NO_COLOR")
+        .output()
+    {
+        Ok(output) => Some(String::from_utf8_lossy(&output.stdout).into_owned()),
+        Err(error) => {
+            eprintln!("SKIPPED: no terminal to write to: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn a_terminal_gets_colour_unless_no_color_is_set() {
+    let Some(plain) = on_a_terminal("env TERM=xterm NO_COLOR=1") else { return };
+    assert!(plain.contains("error: ") && !plain.contains('\u{1b}'), "{plain:?}");
+    let coloured = on_a_terminal("env TERM=xterm").unwrap_or_default();
+    assert!(coloured.contains("\u{1b}["), "{coloured:?}");
+}

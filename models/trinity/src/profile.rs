@@ -12,7 +12,7 @@ use crate::scales::WEIGHTS;
 use crate::transform::{Family, Transform};
 
 /// Which pipeline a profile drives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(schemars::JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pipeline {
     /// The chain of stages of this crate.
@@ -24,7 +24,7 @@ pub enum Pipeline {
 }
 
 /// Which way the coded rows run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(schemars::JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Orientation {
     Rows,
@@ -32,7 +32,7 @@ pub enum Orientation {
 }
 
 /// How symbols become bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(schemars::JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EntropyChoice {
     Adaptive,
@@ -40,7 +40,7 @@ pub enum EntropyChoice {
 }
 
 /// Everything an encoder may choose from.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(schemars::JsonSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Profile {
     pub name: String,
@@ -53,7 +53,7 @@ pub struct Profile {
 }
 
 /// The alternatives of each stage.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(schemars::JsonSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct Stages {
     pub orientation: Vec<Orientation>,
@@ -73,7 +73,7 @@ pub struct Stages {
 }
 
 /// How work is cut.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(schemars::JsonSchema, Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct Parallel {
     /// Values of a tile, about.
