@@ -5,5 +5,6 @@
 
 pub mod completions;
 pub mod config;
+pub mod h265;
 pub mod man;
 pub mod tensors;

@@ -17,6 +17,7 @@ mod plot;
 mod report;
 #[allow(dead_code)]
 mod table;
+mod video_io;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use context::{Context, GlobalArgs};
@@ -46,6 +47,7 @@ struct Cli {
 enum Command {
     Config(cmd::config::Args),
     Tensors(cmd::tensors::Args),
+    H265(cmd::h265::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
 }
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
     let outcome = match &cli.command {
         Command::Config(args) => cmd::config::run(args, &ctx),
         Command::Tensors(args) => cmd::tensors::run(args, &ctx),
+        Command::H265(args) => cmd::h265::run(args, &ctx),
         Command::Completions(args) => cmd::completions::run(args, &ctx),
         Command::Man(args) => cmd::man::run(args, &ctx),
     };

@@ -1,0 +1,247 @@
+//! Frames from the files people have: raw planes, Y4M, PGM and PNG.
+//!
+//! Only reads containers; samples are passed on as they are, without colour
+//! conversion.
+
+use crate::failure::Failure;
+use std::path::Path;
+use trinity_coding::{Chroma, Frame, Plane};
+
+/// What a raw file does not say about itself.
+#[derive(Debug, Clone, clap::Args)]
+pub struct RawFormat {
+    /// Width and height of raw frames (.gray, .yuv), as in 1024x768
+    #[arg(long, value_name = "WxH", value_parser = parse_size)]
+    pub size: Option<(usize, usize)>,
+    /// Chroma format of raw frames [default: 400 for .gray, else 420]
+    #[arg(long, value_name = "400|420|422|444", value_parser = parse_chroma)]
+    pub chroma: Option<Chroma>,
+    /// Bits a sample of raw frames: 8 as bytes, more as 16-bit little-endian [default: 8]
+    #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u32).range(8..=16))]
+    pub depth: Option<u32>,
+}
+
+fn parse_size(text: &str) -> Result<(usize, usize), String> {
+    let wrong = || format!("expected WIDTHxHEIGHT such as 1024x768, found `{text}`");
+    let (width, height) = text.split_once(['x', 'X', '×']).ok_or_else(wrong)?;
+    match (width.parse(), height.parse()) {
+        (Ok(width), Ok(height)) if width > 0 && height > 0 => Ok((width, height)),
+        _ => Err(wrong()),
+    }
+}
+
+fn parse_chroma(text: &str) -> Result<Chroma, String> {
+    match text.replace(':', "").as_str() {
+        "400" => Ok(Chroma::C400),
+        "420" => Ok(Chroma::C420),
+        "422" => Ok(Chroma::C422),
+        "444" => Ok(Chroma::C444),
+        _ => Err(format!("expected 400, 420, 422 or 444, found `{text}`")),
+    }
+}
+
+/// Reads every frame of a file; its name's ending says what it is.
+pub fn read(path: &Path, raw: &RawFormat) -> Result<Vec<Frame>, Failure> {
+    let name = path.display();
+    let bytes =
+        std::fs::read(path).map_err(|error| Failure::input(format_args!("cannot read `{name}`: {error}")))?;
+    let ending = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
+    let frames = match ending.as_str() {
+        "y4m" => read_y4m(&bytes),
+        "pgm" => read_pgm(&bytes).map(|frame| vec![frame]),
+        "png" => read_png(&bytes).map(|frame| vec![frame]),
+        "gray" | "grey" | "yuv" | "raw" => {
+            read_raw(&bytes, raw, if ending == "yuv" { Chroma::C420 } else { Chroma::C400 })
+        }
+        _ => Err(format!("its name ends in neither .gray, .yuv, .y4m, .pgm nor .png (`.{ending}`)")),
+    };
+    let frames = frames.map_err(|what| Failure::input(format_args!("`{name}`: {what}")))?;
+    if frames.is_empty() {
+        return Err(Failure::input(format_args!("`{name}` holds no frame")));
+    }
+    Ok(frames)
+}
+
+fn read_raw(bytes: &[u8], raw: &RawFormat, default_chroma: Chroma) -> Result<Vec<Frame>, String> {
+    let (width, height) = raw.size.ok_or("a raw file does not say its size; give --size WxH")?;
+    let chroma = raw.chroma.unwrap_or(default_chroma);
+    let depth = raw.depth.unwrap_or(8);
+    let length = Frame::raw_len(width, height, chroma, depth).map_err(|e| e.to_string())?;
+    if bytes.is_empty() || !bytes.len().is_multiple_of(length) {
+        return Err(format!(
+            "{} bytes are not a whole number of frames of {length} bytes ({width}x{height}, {depth} bit)",
+            bytes.len()
+        ));
+    }
+    bytes
+        .chunks_exact(length)
+        .map(|frame| Frame::from_raw(frame, width, height, chroma, depth).map_err(|e| e.to_string()))
+        .collect()
+}
+
+/// YUV4MPEG2: a header line, then `FRAME` lines each followed by raw planes.
+fn read_y4m(bytes: &[u8]) -> Result<Vec<Frame>, String> {
+    let (header, mut rest) = line(bytes).ok_or("no Y4M header line")?;
+    let mut words = header.split(' ');
+    if words.next() != Some("YUV4MPEG2") {
+        return Err("it does not start with YUV4MPEG2".into());
+    }
+    let (mut width, mut height, mut format) = (0, 0, "420".to_string());
+    for word in words {
+        let value = word.get(1..).unwrap_or("");
+        match word.chars().next() {
+            Some('W') => width = value.parse().map_err(|_| format!("bad width `{word}`"))?,
+            Some('H') => height = value.parse().map_err(|_| format!("bad height `{word}`"))?,
+            Some('C') => format = value.to_string(),
+            _ => {}
+        }
+    }
+    let (chroma, depth) = y4m_format(&format)?;
+    let length = Frame::raw_len(width, height, chroma, depth).map_err(|e| e.to_string())?;
+    let mut frames = Vec::new();
+    while !rest.is_empty() {
+        let (marker, after) = line(rest).ok_or("the file ends inside a FRAME line")?;
+        if !marker.starts_with("FRAME") {
+            return Err(format!("expected FRAME at byte {}", bytes.len() - rest.len()));
+        }
+        if after.len() < length {
+            return Err(format!("frame {} is cut short: {} of {length} bytes", frames.len(), after.len()));
+        }
+        let frame = Frame::from_raw(&after[..length], width, height, chroma, depth);
+        frames.push(frame.map_err(|e| e.to_string())?);
+        rest = &after[length..];
+    }
+    Ok(frames)
+}
+
+fn y4m_format(format: &str) -> Result<(Chroma, u32), String> {
+    let unknown = || format!("colour format C{format} is not known");
+    let (chroma, rest) = if let Some(rest) = format.strip_prefix("mono") {
+        (Chroma::C400, rest)
+    } else {
+        let digits = format.get(..3).ok_or_else(unknown)?;
+        (parse_chroma(digits).map_err(|_| unknown())?, format.get(3..).unwrap_or(""))
+    };
+    // 420jpeg, 420mpeg2, 420paldv: siting only. 420p10, mono12: depth.
+    let depth = rest.strip_prefix('p').unwrap_or(rest);
+    let depth = if depth.starts_with(|c: char| c.is_ascii_digit()) {
+        depth.parse().map_err(|_| unknown())?
+    } else {
+        8
+    };
+    Ok((chroma, depth))
+}
+
+fn line(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let end = bytes.iter().take(4096).position(|&b| b == b'\n')?;
+    Some((std::str::from_utf8(&bytes[..end]).ok()?, &bytes[end + 1..]))
+}
+
+/// Binary PGM (P5), up to 16 bits.
+fn read_pgm(bytes: &[u8]) -> Result<Frame, String> {
+    if !bytes.starts_with(b"P5") {
+        return Err("it is not a binary PGM (P5)".into());
+    }
+    let mut at = 2;
+    let mut numbers = [0usize; 3];
+    for number in &mut numbers {
+        loop {
+            match bytes.get(at) {
+                Some(b'#') => at += bytes[at..].iter().position(|&b| b == b'\n').unwrap_or(bytes.len() - at),
+                Some(b) if b.is_ascii_whitespace() => at += 1,
+                _ => break,
+            }
+        }
+        let digits = bytes[at..].iter().take_while(|b| b.is_ascii_digit()).take(9).count();
+        let text = std::str::from_utf8(&bytes[at..at + digits]).unwrap_or("");
+        *number = text.parse().map_err(|_| format!("expected a number at byte {at} of the PGM header"))?;
+        at += digits;
+    }
+    let [width, height, limit] = numbers;
+    if !(1..=65535).contains(&limit) {
+        return Err(format!("a largest value of {limit} is not between 1 and 65535"));
+    }
+    let depth = (limit.ilog2() + 1).max(8);
+    Frame::raw_len(width, height, Chroma::C400, depth).map_err(|e| e.to_string())?;
+    let data = bytes.get(at + 1..).unwrap_or(&[]);
+    let sample_bytes = if limit < 256 { 1 } else { 2 };
+    let expected = width * height * sample_bytes;
+    if data.len() < expected {
+        return Err(format!("the picture is cut short: {} of {expected} bytes", data.len()));
+    }
+    let samples: Vec<u16> = if sample_bytes == 1 {
+        data[..expected].iter().map(|&b| u16::from(b)).collect()
+    } else {
+        data[..expected].chunks_exact(2).map(|b| u16::from_be_bytes([b[0], b[1]])).collect()
+    };
+    if let Some(sample) = samples.iter().find(|&&s| usize::from(s) > limit) {
+        return Err(format!("a sample is {sample}, above the largest value {limit}"));
+    }
+    let planes = vec![Plane { width, height, samples }];
+    Ok(Frame { chroma: Chroma::C400, depth, chroma_depth: depth, planes })
+}
+
+/// Grey PNGs as 4:0:0; colour as 4:4:4 with the planes G, B, R, the order
+/// H.265 calls matrix_coeffs 0. Transparency is left out.
+fn read_png(bytes: &[u8]) -> Result<Frame, String> {
+    let mut decoder = png::Decoder::new(std::io::Cursor::new(bytes));
+    decoder.set_transformations(png::Transformations::EXPAND);
+    let mut reader = decoder.read_info().map_err(|e| e.to_string())?;
+    let size = reader.output_buffer_size().ok_or("the picture is too large")?;
+    let mut data = vec![0; size];
+    let info = reader.next_frame(&mut data).map_err(|e| e.to_string())?;
+    let (width, height) = (info.width as usize, info.height as usize);
+    let deep = info.bit_depth == png::BitDepth::Sixteen;
+    let (stride, chroma, order): (usize, Chroma, &[usize]) = match info.color_type {
+        png::ColorType::Grayscale => (1, Chroma::C400, &[0]),
+        png::ColorType::GrayscaleAlpha => (2, Chroma::C400, &[0]),
+        png::ColorType::Rgb => (3, Chroma::C444, &[1, 2, 0]),
+        png::ColorType::Rgba => (4, Chroma::C444, &[1, 2, 0]),
+        png::ColorType::Indexed => return Err("an indexed PNG did not expand".into()),
+    };
+    let samples: Vec<u16> = if deep {
+        data.chunks_exact(2).map(|b| u16::from_be_bytes([b[0], b[1]])).collect()
+    } else {
+        data.iter().map(|&b| u16::from(b)).collect()
+    };
+    let planes = order
+        .iter()
+        .map(|&channel| Plane {
+            width,
+            height,
+            samples: samples.iter().skip(channel).step_by(stride).take(width * height).copied().collect(),
+        })
+        .collect();
+    let depth = if deep { 16 } else { 8 };
+    Ok(Frame { chroma, depth, chroma_depth: depth, planes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn y4m_headers_say_chroma_and_depth() {
+        assert_eq!(y4m_format("420mpeg2"), Ok((Chroma::C420, 8)));
+        assert_eq!(y4m_format("444p10"), Ok((Chroma::C444, 10)));
+        assert_eq!(y4m_format("mono12"), Ok((Chroma::C400, 12)));
+        assert!(y4m_format("411").is_err());
+    }
+
+    #[test]
+    fn a_y4m_frame_cut_short_is_an_error() {
+        let mut file = b"YUV4MPEG2 W2 H2 Cmono\nFRAME\n".to_vec();
+        file.extend([1, 2, 3]);
+        assert!(read_y4m(&file).unwrap_err().contains("3 of 4 bytes"));
+        file.push(4);
+        assert_eq!(read_y4m(&file).unwrap()[0].planes[0].samples, [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_pgm_with_a_comment_and_16_bits() {
+        let frame = read_pgm(b"P5 # why not\n2 1\n1023\n\x01\x02\x03\xff").unwrap();
+        assert_eq!((frame.depth, frame.planes[0].samples.clone()), (10, vec![0x102, 0x3ff]));
+        assert!(read_pgm(b"P5 2 2 255\n\x01").is_err());
+        assert!(read_pgm(b"P5 99999999 99999999 255\n").is_err());
+    }
+}
