@@ -8,11 +8,10 @@ use trinity_config::{Checked, Complaint, Diagnostic, Document, Kind, Setting, bu
 
 /// Every kind of configuration; a consumer of a new one adds it here.
 fn kinds() -> Vec<Kind> {
-    [
-        trinity_sim::config::KINDS,
-        &[Kind::of::<ProfileFile>("codecs", "a codec in software").marked("profiles", "pipeline")],
-    ]
-    .concat()
+    let mut kinds = trinity_sim::config::KINDS.to_vec();
+    kinds.push(Kind::of::<ProfileFile>("codecs", "a codec in software").marked("profiles", "pipeline"));
+    kinds.push(trinity_validation::calibration::KIND);
+    kinds
 }
 
 /// A codec's profile, which says what its encoder may choose from.
