@@ -9,6 +9,10 @@
 /// one row a frequency. Columns 16 to 31 follow by symmetry, and the smaller
 /// transforms are every 2nd, 4th, 8th row.
 mod matrix;
+// Intrinsics that load and store are unsafe by signature; see each use.
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod avx2;
 pub use matrix::{DCT, DST};
 
 /// The arithmetic range of a component: its depth, and whether
@@ -105,6 +109,20 @@ impl Accumulator for i64 {
 /// by the bdShift of clause 8.6.2).
 pub fn inverse(block: &mut [i32], log2: u32, kernel: Kernel, precision: Precision) {
     let block = &mut block[..1 << (2 * log2)];
+    #[cfg(target_arch = "x86_64")]
+    if !precision.extended && std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2, all the function asks for.
+        #[allow(unsafe_code)]
+        unsafe {
+            avx2::inverse(block, log2, kernel, precision.residual_shift());
+        }
+        return;
+    }
+    inverse_scalar(block, log2, kernel, precision);
+}
+
+/// [`inverse`] as the standard writes it, for any processor and precision.
+fn inverse_scalar(block: &mut [i32], log2: u32, kernel: Kernel, precision: Precision) {
     if precision.extended {
         inverse_with::<i64>(block, log2, kernel, precision);
     } else {
@@ -293,6 +311,20 @@ pub fn cross_component(chroma: &mut [i32], luma: &[i32], res_scale: i32, luma_de
 
 /// Adds a residual to the prediction already in `plane` and clips.
 pub fn add_residual(plane: &mut [u16], stride: usize, residual: &[i32], log2: u32, depth: u32) {
+    #[cfg(target_arch = "x86_64")]
+    if log2 > 2 && std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2, all the function asks for.
+        #[allow(unsafe_code)]
+        unsafe {
+            avx2::add_residual(plane, stride, residual, log2, depth);
+        }
+        return;
+    }
+    add_residual_scalar(plane, stride, residual, log2, depth);
+}
+
+/// [`add_residual`] for any processor.
+fn add_residual_scalar(plane: &mut [u16], stride: usize, residual: &[i32], log2: u32, depth: u32) {
     let size = 1 << log2;
     let limit = (1i32 << depth) - 1;
     for (row, residual) in plane.chunks_mut(stride).zip(residual.chunks_exact(size)).take(size) {

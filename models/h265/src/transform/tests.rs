@@ -87,3 +87,33 @@ proptest! {
         prop_assert_eq!(original, block);
     }
 }
+
+#[test]
+fn vector_kernels_equal_their_scalar_twins() {
+    let depths = [8u32, 10, 12, 15];
+    for (seed, depth) in (0..400).zip(depths.into_iter().cycle()) {
+        let log2 = 2 + seed as u32 / 4 % 4;
+        let kernel = if log2 == 2 && seed % 3 == 0 { Kernel::Dst } else { Kernel::Dct };
+        let precision = Precision { depth, extended: false };
+        let count = 1usize << (2 * log2);
+        // From dense and extreme to a few coefficients in the corner.
+        let mut block = noise(seed + 1, count, 16);
+        let reach = 1 + seed as usize % (1 << log2);
+        for (at, c) in block.iter_mut().enumerate() {
+            if at % (1 << log2) >= reach || at >> log2 >= reach || (seed % 5 == 1 && at > 0) {
+                *c = 0;
+            }
+        }
+        let mut scalar = block.clone();
+        inverse(&mut block, log2, kernel, precision);
+        inverse_scalar(&mut scalar, log2, kernel, precision);
+        assert_eq!(block, scalar, "seed {seed}, size {}, depth {depth}", 1 << log2);
+
+        let mut plane: Vec<u16> =
+            noise(seed, 40 * (1 << log2), depth).iter().map(|&s| (s + (1 << (depth - 1))) as u16).collect();
+        let mut twin = plane.clone();
+        add_residual(&mut plane, 40, &block, log2, depth);
+        add_residual_scalar(&mut twin, 40, &block, log2, depth);
+        assert_eq!(plane, twin, "seed {seed}");
+    }
+}
