@@ -5,6 +5,7 @@
 
 pub mod completions;
 pub mod config;
+pub mod h264;
 pub mod h265;
 pub mod man;
 pub mod tensors;

@@ -47,6 +47,7 @@ struct Cli {
 enum Command {
     Config(cmd::config::Args),
     Tensors(cmd::tensors::Args),
+    H264(cmd::h264::Args),
     H265(cmd::h265::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
     let outcome = match &cli.command {
         Command::Config(args) => cmd::config::run(args, &ctx),
         Command::Tensors(args) => cmd::tensors::run(args, &ctx),
+        Command::H264(args) => cmd::h264::run(args, &ctx),
         Command::H265(args) => cmd::h265::run(args, &ctx),
         Command::Completions(args) => cmd::completions::run(args, &ctx),
         Command::Man(args) => cmd::man::run(args, &ctx),

@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used)] // Clippy spares test functions, but not their helpers.
 
 mod config;
+mod h264;
 mod help;
 mod support;

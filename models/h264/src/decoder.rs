@@ -3,6 +3,7 @@
 //! Finds the pictures in the stream, activates parameter sets, and hands each
 //! slice to [`slice`]; [`order`] decides when a frame leaves.
 
+mod inspect;
 mod order;
 mod slice;
 
@@ -16,6 +17,7 @@ use crate::picture::Picture;
 use crate::reconstruct::Rebuild;
 use crate::scaling::LevelScale;
 use crate::slice_header::{Deblocking, NalHeader, SliceHeader, Structure};
+pub use inspect::{BitUse, Inspection, SliceSummary, inspect};
 use order::{OrderCount, OutputOrder};
 use slice::SliceDecoder;
 use std::collections::HashMap;
@@ -149,6 +151,7 @@ struct State {
     order: OrderCount,
     output: OutputOrder,
     stream_bytes: usize,
+    inspection: Inspection,
 }
 
 /// The coded picture (frame or field) whose slices are coming in.
@@ -175,6 +178,7 @@ struct PendingFrame {
 impl State {
     fn unit(&mut self, unit: NalUnit, nal: usize) -> Result<(), Error> {
         let header = NalHeader::new(unit.bytes[0]);
+        self.inspection.note_unit(header.unit_type, unit.bytes.len());
         let at = |fault: Fault| fault.at(nal, unit.offset);
         match header.unit_type {
             1 | 5 => self.slice(unit, header, nal),
@@ -358,12 +362,15 @@ impl State {
             transform_8x8_mode: pps.transform_8x8_mode,
             qp: header.qp,
             cabac: pps.entropy_coding_mode_cabac,
+            bit_use: BitUse::default(),
         };
         current.next_mb[plane] = if pps.entropy_coding_mode_cabac {
             decoder.run(&mut CabacReader::new(bits, header.qp), first)?
         } else {
             decoder.run(&mut CavlcReader::new(rbsp, bits), first)?
         };
+        let used = decoder.bit_use;
+        self.inspection.note_slice(&header, rbsp.len(), used);
         current.slices[plane].push(SliceFilter {
             deblocking: header.deblocking,
             offset: header.filter_offset,

@@ -7,6 +7,7 @@
 mod headers;
 mod quant;
 mod rate;
+mod residual;
 mod satd;
 mod search;
 mod slice;
@@ -60,19 +61,26 @@ impl Preset {
         }
     }
 
-    fn tuning(self, entropy: Entropy) -> Tuning {
-        let (candidates, candidates_16x16, trellis_candidates) = match self {
-            Self::Fast => (1, 1, false),
-            Self::Medium => (2, 1, false),
-            Self::Slow => (3, 2, false),
-            Self::Best => (4, 4, true),
+    fn tuning(self) -> Tuning {
+        let (candidates, candidates_16x16) = match self {
+            Self::Fast | Self::Medium => (1, 1),
+            Self::Slow => (2, 1),
+            Self::Best => (4, 2),
         };
-        let trellis = self != Self::Fast && entropy == Entropy::Cabac;
         Tuning {
-            effort: Effort { candidates, candidates_16x16, trellis, trellis_candidates },
+            effort: Effort { candidates, candidates_16x16, optimize: self != Self::Fast },
             lambda: 0.115,
             rounding: 0.36,
         }
+    }
+}
+
+impl std::str::FromStr for Preset {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|preset| preset.name() == text);
+        known.ok_or_else(|| format!("expected fast, medium, slow or best, found `{text}`"))
     }
 }
 
@@ -82,6 +90,18 @@ pub enum Entropy {
     Cavlc,
     #[default]
     Cabac,
+}
+
+impl std::str::FromStr for Entropy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "cavlc" => Ok(Self::Cavlc),
+            "cabac" => Ok(Self::Cabac),
+            _ => Err(format!("expected cavlc or cabac, found `{text}`")),
+        }
+    }
 }
 
 /// How to encode.
@@ -122,6 +142,19 @@ pub struct Coded {
     pub recon: Vec<Frame>,
     /// QPY of the first macroblocks, and of the rest where a rate lies between two QPs.
     pub qp: f64,
+}
+
+impl Coded {
+    /// Size of the stream over the samples of all planes of `frames`.
+    pub fn bits_per_sample(&self, frames: &[Frame]) -> f64 {
+        let samples: usize = frames.iter().map(Frame::samples).sum();
+        self.stream.len() as f64 * 8.0 / samples as f64
+    }
+
+    /// Mean squared error of the reconstruction, over the samples of all planes.
+    pub fn mse(&self, frames: &[Frame]) -> f64 {
+        rate::mean_squared_error(frames, &self.recon)
+    }
 }
 
 /// Encodes frames of one size and format.
@@ -191,7 +224,7 @@ fn check(frames: &[Frame], params: &Params) -> Result<StreamShape, Error> {
 
 /// Encodes everything with one plan of QPs.
 fn encode_at(frames: &[Frame], params: &Params, shape: &StreamShape, plan: QpPlan) -> Result<Coded, Error> {
-    let tuning = params.preset.tuning(params.entropy);
+    let tuning = params.preset.tuning();
     let rows = shape.height_mbs();
     let slices = params.slices.clamp(1, rows);
     let tasks: Vec<SliceTask> = frames

@@ -69,6 +69,8 @@ pub trait SyntaxReader {
         flag_coded: bool,
         out: &mut [i32; 64],
     ) -> Result<usize, Fault>;
+    /// Bits of the slice data read so far.
+    fn bit_position(&self) -> u64;
     /// True after the last macroblock of the slice.
     fn end_of_slice(&mut self) -> Result<bool, Fault>;
 }

@@ -121,7 +121,12 @@ impl<const N: usize> Edge<N> {
                 let value = self.dc();
                 out.iter_mut().for_each(|row| row.fill(value));
             }
-            _ => self.predict_diagonal(mode, out),
+            mode::DIAGONAL_DOWN_LEFT => self.diagonal::<{ mode::DIAGONAL_DOWN_LEFT }>(out),
+            mode::DIAGONAL_DOWN_RIGHT => self.diagonal::<{ mode::DIAGONAL_DOWN_RIGHT }>(out),
+            mode::VERTICAL_RIGHT => self.diagonal::<{ mode::VERTICAL_RIGHT }>(out),
+            mode::HORIZONTAL_DOWN => self.diagonal::<{ mode::HORIZONTAL_DOWN }>(out),
+            mode::VERTICAL_LEFT => self.diagonal::<{ mode::VERTICAL_LEFT }>(out),
+            _ => self.diagonal::<{ mode::HORIZONTAL_UP }>(out),
         }
     }
 
@@ -138,13 +143,13 @@ impl<const N: usize> Edge<N> {
     }
 
     #[inline(always)]
-    fn predict_diagonal(&self, mode: u8, out: &mut [[u16; N]; N]) {
+    fn diagonal<const MODE: u8>(&self, out: &mut [[u16; N]; N]) {
         let line = &self.line;
         let two = |at: usize| half(line[at], line[at + 1]);
         let three = |at: usize| quarter(line[at - 1], line[at], line[at + 1]);
         for y in 0..N {
             for x in 0..N {
-                out[y][x] = match mode {
+                out[y][x] = match MODE {
                     mode::DIAGONAL_DOWN_LEFT => {
                         if x + y == 2 * N - 2 {
                             quarter(line[3 * N - 1], line[3 * N], line[3 * N])

@@ -22,6 +22,6 @@ pub mod slice_header;
 pub mod tables;
 pub mod transform;
 
-pub use decoder::{Decoder, decode, decode_keep_going};
+pub use decoder::{BitUse, Decoder, Inspection, SliceSummary, decode, decode_keep_going, inspect};
 pub use encoder::{Coded, Entropy, Params, Preset, Rate, encode};
 pub use error::{Error, Fault};

@@ -1,6 +1,7 @@
 //! slice_data() and macroblock_layer() (clauses 7.3.4, 7.3.5): parses the
 //! macroblocks of one slice and rebuilds them.
 
+use super::inspect::BitUse;
 use crate::deblock::mb_rows;
 use crate::entropy::{BlockKind, BlockPlace, SyntaxReader};
 use crate::error::{Fault, invalid};
@@ -29,6 +30,7 @@ pub struct SliceDecoder<'a> {
     /// SliceQPY, then QPY of the last macroblock.
     pub qp: i32,
     pub cabac: bool,
+    pub bit_use: BitUse,
 }
 
 impl std::fmt::Debug for SliceDecoder<'_> {
@@ -97,8 +99,12 @@ impl SliceDecoder<'_> {
                 MbInfo::pcm()
             }
             mb_type @ 0..25 => {
+                let start = reader.bit_position();
                 self.read_prediction(reader, mb_type, mb, n)?;
+                let middle = reader.bit_position();
                 self.read_residual(reader, mb, n)?;
+                self.bit_use.prediction += middle - start;
+                self.bit_use.residual += reader.bit_position() - middle;
                 self.rebuild_macroblock(addr, work)?;
                 self.describe(&work.mb, &work.neighbours)
             }

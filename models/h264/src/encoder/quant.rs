@@ -1,5 +1,5 @@
 //! Quantization in the encoder: real-valued levels, rounding with a dead zone,
-//! and rate–distortion optimal levels by a trellis over CABAC's level contexts.
+//! and levels of least distortion plus λ times bits.
 //!
 //! A coefficient is divided by its step first, so that distortion comes in
 //! units of the squared step and one λ serves every QP.
@@ -9,11 +9,12 @@ use crate::entropy::cabac::{
     ABS_LEVEL, CHROMA_DC_420, CODED_BLOCK_FLAG, LAST, LAST_8X8, SIGNIFICANT, SIGNIFICANT_8X8,
 };
 use crate::scaling::{norm_adjust_4x4, norm_adjust_8x8};
+use crate::tables::{ZIGZAG_4X4, ZIGZAG_8X8};
 use crate::transform::{NORMS_4, norm_8};
 use trinity_coding::cabac::{Context, ONE_BIT};
 
 /// Largest level written: what level_prefix 15 can carry in CAVLC, and far
-/// above what any 8-bit block needs.
+/// above what any 4×4 block of 8 bits needs.
 pub const MAX_LEVEL_CAVLC: f32 = 2063.0;
 /// Largest level in CABAC: its Exp-Golomb suffix has no limit of its own.
 pub const MAX_LEVEL_CABAC: f32 = 1_000_000.0;
@@ -25,7 +26,7 @@ pub struct Quantizer {
     /// The step in the orthonormal domain, so that a level costs
     /// `step² · (real − level)²` of squared error.
     pub step: f32,
-    /// Forward coefficient to real-valued level, by raster position.
+    /// Forward coefficient to real-valued level, in scan order.
     pub per_level_4x4: [f32; 16],
     pub per_level_8x8: [f32; 64],
     /// For the DC of Intra16x16 after the Hadamard transform, and for chroma DC of 4:2:0.
@@ -38,15 +39,16 @@ impl Quantizer {
     pub fn new(qp_prime: i32, max_level: f32) -> Self {
         let (per, rem) = (qp_prime / 6, (qp_prime % 6) as usize);
         let power = f64::from(1u32 << per);
-        let per_level_4x4 = std::array::from_fn(|at| {
-            let scale = 16.0 * f64::from(norm_adjust_4x4(rem, at as u8)) * power / 16.0;
-            let ((fy, iy), (fx, ix)) = (NORMS_4[at / 4 % 2], NORMS_4[at % 4 % 2]);
+        let per_level_4x4 = ZIGZAG_4X4.map(|at| {
+            let scale = 16.0 * f64::from(norm_adjust_4x4(rem, at)) * power / 16.0;
+            let (y, x) = (usize::from(at) / 4 % 2, usize::from(at) % 2);
+            let ((fy, iy), (fx, ix)) = (NORMS_4[y], NORMS_4[x]);
             let step = scale * (iy * ix).sqrt() / 64.0;
             (1.0 / (fy * fx).sqrt() / step) as f32
         });
-        let per_level_8x8 = std::array::from_fn(|at| {
-            let scale = 16.0 * f64::from(norm_adjust_8x8(rem, at as u8)) * power / 64.0;
-            let norm = (norm_8(at / 8) * norm_8(at % 8)).sqrt();
+        let per_level_8x8 = ZIGZAG_8X8.map(|at| {
+            let scale = 16.0 * f64::from(norm_adjust_8x8(rem, at)) * power / 64.0;
+            let norm = (norm_8(usize::from(at) / 8) * norm_8(usize::from(at) % 8)).sqrt();
             let step = scale * norm / 64.0;
             (1.0 / (64.0 * norm) / step) as f32
         });
@@ -61,6 +63,11 @@ impl Quantizer {
             max_level,
         }
     }
+
+    /// QP′ / 6 and QP′ % 6, as the scaling process wants them.
+    pub fn per_rem(&self) -> (u32, usize) {
+        ((self.qp_prime / 6) as u32, (self.qp_prime % 6) as usize)
+    }
 }
 
 /// Rounds a real-valued level towards zero by a dead zone.
@@ -70,59 +77,69 @@ pub fn dead_zone(real: f32, rounding: f32, max_level: f32) -> i32 {
     if real < 0.0 { -magnitude } else { magnitude }
 }
 
-/// What the bins of one block cost in the current contexts, in bits.
+/// What the bins of a block cost in the current contexts, times λ.
 #[derive(Debug, Clone)]
 pub struct BlockCosts {
-    /// significant_coeff_flag and last_significant_coeff_flag by scan position.
-    significant: [[f32; 2]; 64],
-    last: [[f32; 2]; 64],
+    /// significant_coeff_flag 0, by scan position.
+    zero: [f32; 64],
+    /// A level here that is not the last, and one that is; sign included.
+    level: [f32; 64],
+    last_level: [f32; 64],
     /// First bin of coeff_abs_level_minus1 by ctxIdxInc, and its further bins.
     first: [[f32; 2]; 5],
     more: [[f32; 2]; 5],
-    coded: [f32; 2],
-}
-
-#[inline(always)]
-fn bits(context: Context) -> [f32; 2] {
-    let unit = 1.0 / ONE_BIT as f32;
-    [context.cost(false) as f32 * unit, context.cost(true) as f32 * unit]
+    /// coded_block_flag by ctxIdxInc.
+    coded: [[f32; 2]; 4],
+    bit: f32,
 }
 
 impl BlockCosts {
-    /// For a block of `max` coefficients; `flag` is the ctxIdxInc of its coded_block_flag.
-    pub fn new(
+    /// For CABAC blocks of `max` coefficients.
+    pub fn cabac(
         contexts: &[Context; 1024],
         kind: BlockKind,
         component: usize,
         max: usize,
-        flag: Option<usize>,
+        lambda: f32,
     ) -> Self {
+        let unit = lambda / ONE_BIT as f32;
+        let price = |at: usize| {
+            let context = contexts[at];
+            [context.cost(false) as f32 * unit, context.cost(true) as f32 * unit]
+        };
         let k = kind as usize;
         let significant_at = usize::from(SIGNIFICANT[0][component][k]);
         let last_at = usize::from(LAST[0][component][k]);
         let level_at = usize::from(ABS_LEVEL[component][k]);
+        let flag_at = usize::from(CODED_BLOCK_FLAG[component][k]);
         let mut costs = Self {
-            significant: [[0.0; 2]; 64],
-            last: [[0.0; 2]; 64],
-            first: std::array::from_fn(|i| bits(contexts[level_at + i])),
-            more: std::array::from_fn(|i| bits(contexts[(level_at + 5 + i).min(1023)])),
-            coded: flag.map_or([0.0; 2], |increment| {
-                bits(contexts[usize::from(CODED_BLOCK_FLAG[component][k]) + increment])
+            zero: [0.0; 64],
+            level: [lambda; 64],
+            last_level: [lambda; 64],
+            first: std::array::from_fn(|i| price(level_at + i)),
+            more: std::array::from_fn(|i| price((level_at + 5 + i).min(1023))),
+            coded: std::array::from_fn(|i| {
+                if kind == BlockKind::Luma8x8 { [0.0; 2] } else { price(flag_at + i) }
             }),
+            bit: lambda,
+        };
+        let mut place = |position: usize, significant: [f32; 2], last: [f32; 2]| {
+            costs.zero[position] = significant[0];
+            costs.level[position] = lambda + significant[1] + last[0];
+            costs.last_level[position] = lambda + significant[1] + last[1];
         };
         if kind == BlockKind::Luma8x8 {
-            let significant: [[f32; 2]; 15] = std::array::from_fn(|i| bits(contexts[significant_at + i]));
-            let last: [[f32; 2]; 9] = std::array::from_fn(|i| bits(contexts[last_at + i]));
+            let significant: [[f32; 2]; 15] = std::array::from_fn(|i| price(significant_at + i));
+            let last: [[f32; 2]; 9] = std::array::from_fn(|i| price(last_at + i));
             for position in 0..63 {
-                costs.significant[position] = significant[usize::from(SIGNIFICANT_8X8[0][position])];
-                costs.last[position] = last[usize::from(LAST_8X8[position])];
+                let (s, l) = (SIGNIFICANT_8X8[0][position], LAST_8X8[position]);
+                place(position, significant[usize::from(s)], last[usize::from(l)]);
             }
         } else {
             for position in 0..max - 1 {
                 let increment =
                     if kind == BlockKind::ChromaDc { usize::from(CHROMA_DC_420[position]) } else { position };
-                costs.significant[position] = bits(contexts[significant_at + increment]);
-                costs.last[position] = bits(contexts[last_at + increment]);
+                place(position, price(significant_at + increment), price(last_at + increment));
             }
         }
         if kind == BlockKind::ChromaDc {
@@ -130,93 +147,130 @@ impl BlockCosts {
         }
         costs
     }
+
+    /// A rough stand-in for CAVLC, whose code words no coefficient pays for alone.
+    pub fn cavlc(lambda: f32) -> Self {
+        Self {
+            zero: [0.7 * lambda; 64],
+            level: [1.7 * lambda; 64],
+            last_level: [2.2 * lambda; 64],
+            first: [[0.6 * lambda, 1.4 * lambda]; 5],
+            more: [[0.8 * lambda, 0.8 * lambda]; 5],
+            coded: [[0.5 * lambda, 2.0 * lambda]; 4],
+            bit: lambda,
+        }
+    }
+
+    #[inline(always)]
+    fn magnitude(&self, level: i32, first: [f32; 2], more: [f32; 2]) -> f32 {
+        if level == 1 {
+            first[0]
+        } else if level < 15 {
+            first[1] + (level - 2) as f32 * more[1] + more[0]
+        } else {
+            let suffix = level - 14;
+            first[1] + 13.0 * more[1] + (2 * (31 - suffix.leading_zeros()) + 1) as f32 * self.bit
+        }
+    }
 }
 
-/// The trellis' states: up to three levels of magnitude 1 and none above
-/// (0–3), one to four levels above 1 (4–7), no level yet (8).
-const STATES: usize = 9;
-const NO_LEVEL: usize = 8;
-/// ctxIdxInc of the first bin by state.
-const FIRST_CONTEXT: [usize; STATES] = [1, 2, 3, 4, 0, 0, 0, 0, 1];
-/// ctxIdxInc of further bins, less 5, by state.
-const MORE_CONTEXT: [usize; STATES] = [0, 0, 0, 0, 1, 2, 3, 4, 0];
-const AFTER_ONE: [usize; STATES] = [1, 2, 3, 3, 4, 5, 6, 7, 1];
-const AFTER_MORE: [usize; STATES] = [4, 4, 4, 4, 5, 6, 7, 7, 4];
+/// The counters that choose the contexts of levels (clause 9.3.3.1.3).
+#[derive(Debug, Clone, Copy)]
+struct LevelState {
+    first: usize,
+    more: usize,
+}
 
-/// Finds the levels of least `(real − level)² + lambda · bits`. `real` and
-/// `levels` are in scan order; returns that sum.
-pub fn trellis(real: &[f32], costs: &BlockCosts, lambda: f32, max_level: f32, levels: &mut [i32]) -> f32 {
+impl LevelState {
+    const START: Self = Self { first: 1, more: 0 };
+
+    #[inline(always)]
+    fn after(self, level: i32) -> Self {
+        if level > 1 {
+            Self { first: 0, more: (self.more + 1).min(4) }
+        } else {
+            Self { first: if self.first == 0 { 0 } else { (self.first + 1).min(4) }, more: self.more }
+        }
+    }
+}
+
+/// Chooses the levels of a block (scan order) for least `(real − level)²` plus
+/// the prices in `costs`; returns that sum. `increment` is coded_block_flag's.
+///
+/// Two paths are followed from the last coefficient down: no level yet, and
+/// the best one with levels. Per coefficient the two nearest levels and zero
+/// compete.
+#[inline(always)]
+pub fn optimize(
+    real: &[f32],
+    costs: &BlockCosts,
+    increment: usize,
+    max_level: f32,
+    levels: &mut [i32],
+) -> f32 {
     let max = real.len();
-    let mut cost = [f32::INFINITY; STATES];
-    cost[NO_LEVEL] = 0.0;
-    // Which state each came from, and with which level.
-    let mut from = [[0u8; STATES]; 64];
-    let mut chosen = [[0i32; STATES]; 64];
+    let mut empty = 0f32;
+    let mut coded = f32::INFINITY;
+    let mut state = LevelState::START;
+    let mut last = 0;
     for position in (0..max).rev() {
         let x = real[position].abs().min(max_level);
+        let square = x * x;
         let nearest = (x + 0.5) as i32;
-        let mut next = [f32::INFINITY; STATES];
-        let (back, pick) = (&mut from[position], &mut chosen[position]);
-        let [zero_bits, one_bits] = costs.significant[position];
-        for state in 0..STATES {
-            if state == NO_LEVEL {
-                next[state] = cost[state] + x * x;
-            } else {
-                next[state] = cost[state] + x * x + lambda * zero_bits;
-            }
-            back[state] = state as u8;
+        if nearest == 0 {
+            coded += square + costs.zero[position];
+            empty += square;
+            levels[position] = 0;
+            continue;
         }
-        if nearest > 0 {
-            let lowest = (nearest - 1).max(1);
-            for level in lowest..=nearest {
-                let error = x - level as f32;
-                let shared = error * error + lambda * (1.0 + one_bits);
-                for state in 0..STATES {
-                    if cost[state] == f32::INFINITY {
-                        continue;
-                    }
-                    let last = costs.last[position][usize::from(state == NO_LEVEL)];
-                    let first = costs.first[FIRST_CONTEXT[state]];
-                    let (level_bits, to) = if level == 1 {
-                        (first[0], AFTER_ONE[state])
-                    } else {
-                        let more = costs.more[MORE_CONTEXT[state]];
-                        (first[1] + more_bits(more, level), AFTER_MORE[state])
-                    };
-                    let total = cost[state] + shared + lambda * (last + level_bits);
-                    if total < next[to] {
-                        next[to] = total;
-                        back[to] = state as u8;
-                        pick[to] = level;
-                    }
-                }
+        let lower = (nearest - 1).max(1);
+        let error = |level: i32| {
+            let off = x - level as f32;
+            off * off
+        };
+        let (high_error, low_error) = (error(nearest), error(lower));
+        // Going on with the coded path.
+        let (first, more) = (costs.first[state.first], costs.more[state.more]);
+        let high = high_error + costs.magnitude(nearest, first, more);
+        let low = low_error + costs.magnitude(lower, first, more);
+        let (mut level, mut least) = if high <= low { (nearest, high) } else { (lower, low) };
+        least += costs.level[position];
+        let zero = square + costs.zero[position];
+        if zero < least {
+            (level, least) = (0, zero);
+        }
+        let mut next = coded + least;
+        let mut next_state = if level == 0 { state } else { state.after(level) };
+        // Beginning here; hopeless once silence alone costs more.
+        if empty < next {
+            let (first, more) = (costs.first[1], costs.more[0]);
+            let high = high_error + costs.magnitude(nearest, first, more);
+            let low = low_error + costs.magnitude(lower, first, more);
+            let (start, price) = if high <= low { (nearest, high) } else { (lower, low) };
+            let total = empty + price + costs.last_level[position];
+            if total < next {
+                next = total;
+                level = start;
+                next_state = LevelState::START.after(start);
+                last = position;
             }
         }
-        // A state kept by a zero must not show a level picked for another.
-        cost = next;
+        levels[position] = level;
+        coded = next;
+        state = next_state;
+        empty += square;
     }
-    let mut state = NO_LEVEL;
-    let mut least = cost[NO_LEVEL] + lambda * costs.coded[0];
-    for candidate in 0..NO_LEVEL {
-        let total = cost[candidate] + lambda * costs.coded[1];
-        if total < least {
-            (state, least) = (candidate, total);
-        }
+    let (silent, spoken) = (empty + costs.coded[increment][0], coded + costs.coded[increment][1]);
+    if silent <= spoken {
+        levels[..max].fill(0);
+        return silent;
     }
     for position in 0..max {
-        let level = chosen[position][state];
-        levels[position] = if real[position] < 0.0 { -level } else { level };
-        state = usize::from(from[position][state]);
+        if position > last {
+            levels[position] = 0;
+        } else if real[position] < 0.0 {
+            levels[position] = -levels[position];
+        }
     }
-    least
-}
-
-#[inline(always)]
-fn more_bits(more: [f32; 2], level: i32) -> f32 {
-    if level < 15 {
-        (level - 2) as f32 * more[1] + more[0]
-    } else {
-        let suffix = level - 15 + 1;
-        13.0 * more[1] + (2 * (31 - suffix.leading_zeros()) + 1) as f32
-    }
+    spoken
 }

@@ -38,16 +38,22 @@ pub fn search(
     let last = (51 - lowest_qp) as usize * mbs;
     let mut below: Option<(usize, f64)> = None;
     let mut above: Option<(usize, f64)> = None;
-    let mut best: Option<(f64, Coded)> = None;
+    let mut best: Option<((bool, f64), Coded)> = None;
     let mut position = ((24 - lowest_qp) as usize * mbs).min(last);
     for _ in 0..MAX_RUNS {
         let coded = run(plan(position))?;
         let value = measure(&coded);
+        // Met from below: what overshoots counts only until something does not.
+        let over = match rate {
+            Rate::Bits(_) => value < target,
+            _ => value > target,
+        };
         let off = (value - target).abs();
-        if best.as_ref().is_none_or(|(least, _)| off < *least) {
-            best = Some((off, coded));
+        let rank = (over, off);
+        if best.as_ref().is_none_or(|(least, _)| rank < *least) {
+            best = Some((rank, coded));
         }
-        if off <= TOLERANCE {
+        if off <= TOLERANCE && !over {
             break;
         }
         if value < target {
@@ -82,7 +88,7 @@ pub fn search(
 }
 
 /// Over the samples of all planes; a reconstruction may be larger by a column or row.
-fn mean_squared_error(frames: &[Frame], recon: &[Frame]) -> f64 {
+pub fn mean_squared_error(frames: &[Frame], recon: &[Frame]) -> f64 {
     let (mut sum, mut count) = (0u64, 0usize);
     for (frame, recon) in frames.iter().zip(recon) {
         for (own, other) in frame.planes.iter().zip(&recon.planes) {

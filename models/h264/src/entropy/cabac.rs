@@ -342,6 +342,10 @@ impl SyntaxReader for CabacReader<'_> {
         Ok(total)
     }
 
+    fn bit_position(&self) -> u64 {
+        self.engine.bit_position()
+    }
+
     fn end_of_slice(&mut self) -> Result<bool, Fault> {
         let end = self.engine.terminate();
         // The last bit the engine holds as it stops is rbsp_stop_one_bit.

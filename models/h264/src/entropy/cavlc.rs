@@ -273,6 +273,10 @@ impl SyntaxReader for CavlcReader<'_> {
         Ok(total)
     }
 
+    fn bit_position(&self) -> u64 {
+        self.bits.position()
+    }
+
     fn end_of_slice(&mut self) -> Result<bool, Fault> {
         if self.bits.position() > self.stop {
             return invalid("slice data ends inside a macroblock");
