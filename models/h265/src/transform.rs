@@ -13,6 +13,8 @@ mod matrix;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod forward_avx2;
 pub use matrix::{DCT, DST};
 
 /// The arithmetic range of a component: its depth, and whether
@@ -174,6 +176,11 @@ fn inverse_with<A: Accumulator>(block: &mut [i32], log2: u32, kernel: Kernel, pr
 /// an encoder is free here.
 pub fn forward(block: &mut [i32], log2: u32, kernel: Kernel, precision: Precision) {
     let block = &mut block[..1 << (2 * log2)];
+    // A 16-bit difference has 17 bits.
+    #[cfg(target_arch = "x86_64")]
+    if !precision.extended && precision.depth < 16 && forward_avx2::available() {
+        return forward_avx2::forward(block, log2, kernel, precision);
+    }
     if precision.extended {
         forward_with::<i64>(block, log2, kernel, precision);
     } else {

@@ -9,6 +9,8 @@ mod headers;
 mod loop_filter;
 mod picture;
 mod preset;
+mod quantize;
+mod quick;
 mod rate;
 mod rdoq;
 pub mod residual;
@@ -123,6 +125,7 @@ struct Job<'a> {
 
 fn sequence(frame: &Frame, params: &Params) -> Sequence {
     let lossless = params.rate == Rate::Lossless;
+    let effort = Effort::of(params.preset);
     let extended = params.range_extensions;
     Sequence {
         width: frame.width(),
@@ -130,7 +133,7 @@ fn sequence(frame: &Frame, params: &Params) -> Sequence {
         chroma: frame.chroma,
         depth: frame.depth,
         log2_ctb: tree::LOG2_CTB,
-        max_transform_depth: 0,
+        max_transform_depth: effort.transform_depth,
         tools: ResidualTools {
             sign_data_hiding: !lossless,
             persistent_rice: extended,

@@ -39,6 +39,10 @@ impl std::str::FromStr for Preset {
 /// What a preset switches.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effort {
+    /// Sizes and modes by Hadamard sums alone, nothing counted.
+    pub quick: bool,
+    /// The quick way prices levels only where fewer than this share are not zero.
+    pub dead_zone_above: f32,
     /// Price of a bit in squared quantization steps.
     pub lambda: f32,
     /// Coding-block sizes tried.
@@ -50,49 +54,41 @@ pub struct Effort {
     pub rd_modes: [usize; 4],
     /// Distance of the angles looked at first; a power of two.
     pub angle_step: usize,
-    /// Whether the most probable modes are always coded for real.
-    pub try_probable: bool,
     /// Whether chroma tries other modes than luma's.
     pub chroma_modes: bool,
     /// Whether every block is also tried without its transform.
     pub transform_skip: bool,
+    /// How unsure a guess at the bits must be, relative to them, for a block to
+    /// be tried both with and without its transform.
+    pub skip_doubt: f32,
+    /// How often a transform block may be split in four.
+    pub transform_depth: u32,
 }
 
 impl Effort {
     /// The settings of a preset.
     pub fn of(preset: Preset) -> Self {
         let best = Self {
+            quick: false,
+            dead_zone_above: 1.0,
             lambda: 0.10,
             max_cu_log2: 5,
             min_cu_log2: 3,
             nxn: true,
-            rd_modes: [3, 3, 2, 2],
-            angle_step: 1,
-            try_probable: true,
+            rd_modes: [1, 2, 2, 2],
+            angle_step: 2,
             chroma_modes: true,
             transform_skip: true,
+            skip_doubt: 0.02,
+            transform_depth: 1,
         };
+        let slow = Self { nxn: false, rd_modes: [1; 4], angle_step: 4, transform_depth: 0, ..best };
+        let medium = Self { quick: true, chroma_modes: false, ..slow };
         match preset {
             Preset::Best => best,
-            Preset::Slow => Self { rd_modes: [2, 2, 1, 1], angle_step: 2, try_probable: false, ..best },
-            Preset::Medium => Self {
-                rd_modes: [1; 4],
-                angle_step: 4,
-                nxn: false,
-                try_probable: false,
-                chroma_modes: false,
-                ..best
-            },
-            Preset::Fast => Self {
-                rd_modes: [1; 4],
-                angle_step: 8,
-                nxn: false,
-                min_cu_log2: 4,
-                try_probable: false,
-                chroma_modes: false,
-                transform_skip: false,
-                ..best
-            },
+            Preset::Slow => slow,
+            Preset::Medium => medium,
+            Preset::Fast => Self { dead_zone_above: 0.5, ..medium },
         }
     }
 }

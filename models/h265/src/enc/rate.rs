@@ -32,58 +32,73 @@ enum Target {
 }
 
 impl Target {
-    /// How far above its target an encode is, in QP, positive when the QP
-    /// must rise: a bit is six steps of QP, and so is a factor of four in error.
+    /// By how much an encode misses its target, in QP: positive when it has
+    /// too many bits or too much error. A bit is six steps of QP, a factor of
+    /// four in error is, too.
     fn excess(self, coded: &Coded, frames: &[Frame]) -> f64 {
         match self {
             Self::Bits(bits) => 6.0 * (coded.bits_per_sample(frames) - bits),
-            Self::Mse(mse) => -3.0 * (coded.mse.max(1e-9) / mse.max(1e-9)).log2(),
+            Self::Mse(mse) => 3.0 * (coded.mse.max(1e-9) / mse.max(1e-9)).log2(),
+        }
+    }
+
+    /// Which way the QP must go when there is an excess.
+    fn direction(self) -> f64 {
+        match self {
+            Self::Bits(_) => 1.0,
+            Self::Mse(_) => -1.0,
         }
     }
 }
 
-/// Within this many QP of the target an encode is good enough: 0.003 bit a
-/// sample, or 0.5 % of the error.
+/// Within this many QP under the target an encode is good enough: 0.003 bit a
+/// sample, or half a percent of the error.
 const CLOSE: f64 = 0.02;
 
-/// Secant search over the QP, between brackets. Always ends on an encode that
-/// was really made, and never on one over the target when one under it exists.
+/// Finds the QP by bracketing and interpolation. Always ends on an encode that
+/// was really made, and never on one over the target when one under it was.
 fn search(job: &Job<'_>, lowest: i32, target: Target) -> Coded {
-    let (mut low, mut high) = (f64::from(lowest), 51.0);
+    let (low, high) = (f64::from(lowest), 51.0);
     let mut qp = match target {
+        // Half a bit above the entropy of uniform noise at this step.
         Target::Bits(bits) => 4.0 + 6.0 * (5.3 - bits),
-        Target::Mse(mse) => {
-            4.0 + 3.0 * (12.0 * mse.max(1e-6)).log2() - 6.0 * (f64::from(job.sequence.depth) - 8.0)
-        }
+        Target::Mse(mse) => 4.0 + 3.0 * (12.0 * mse.max(1e-6)).log2() + f64::from(lowest),
     }
     .clamp(low, high);
-    let mut best: Option<(f64, Coded)> = None;
-    for _ in 0..8 {
-        let coded = at_qp(job, qp);
+    // The nearest QPs tried on either side, with their excess.
+    let mut over: Option<(f64, f64)> = None;
+    let mut under: Option<(f64, f64)> = None;
+    let mut coded = at_qp(job, qp);
+    let mut best = (target.excess(&coded, job.frames), coded.clone());
+    for _ in 0..12 {
         let excess = target.excess(&coded, job.frames);
-        if best.as_ref().is_none_or(|(b, _)| better(excess, *b)) {
-            best = Some((excess, coded));
+        if better(excess, best.0) {
+            best = (excess, coded);
         }
         if (-CLOSE..=0.0).contains(&excess) {
             break;
         }
         if excess > 0.0 {
-            low = low.max(qp);
+            over = Some((qp, excess));
         } else {
-            high = high.min(qp);
+            under = Some((qp, excess));
         }
-        let next = (qp + excess + if excess > 0.0 { CLOSE / 2.0 } else { 0.0 }).clamp(low, high);
-        // Steps that leave the bracket are halved; equal ones end the search.
-        let next = if next <= low || next >= high { (low + high) / 2.0 } else { next };
+        let next = match (over, under) {
+            (Some((from, more)), Some((to, less))) => {
+                let share = (more + CLOSE / 2.0) / (more - less);
+                from + (to - from) * share.clamp(0.02, 0.98)
+            }
+            // Far from the target the step may be misjudged, not its direction.
+            _ => qp + target.direction() * (excess + 0.25 * excess.signum()),
+        }
+        .clamp(low, high);
         if PictureQp::from_fraction(next) == PictureQp::from_fraction(qp) {
             break;
         }
         qp = next;
+        coded = at_qp(job, qp);
     }
-    match best {
-        Some((_, coded)) => coded,
-        None => at_qp(job, qp),
-    }
+    best.1
 }
 
 /// Whether an excess `a` is preferable to `b`: under the target, then close to it.

@@ -106,8 +106,9 @@ impl Pricing<'_> {
     }
 }
 
-/// A block in flight: magnitudes in steps and chosen levels, in scan order.
-struct Working {
+/// Scratch space: a block in flight, magnitudes in steps and chosen levels, in scan order.
+#[derive(Debug)]
+pub struct Working {
     magnitude: [f32; 1024],
     level: [u16; 1024],
     /// Price of the level and its error, without sig_coeff_flag.
@@ -115,9 +116,16 @@ struct Working {
     sig_cost: [f32; 1024],
 }
 
+impl Default for Working {
+    fn default() -> Self {
+        Self { magnitude: [0.0; 1024], level: [0; 1024], cost: [0.0; 1024], sig_cost: [0.0; 1024] }
+    }
+}
+
 /// Chooses levels for `coefficients` (row by row). Returns whether any is
 /// not zero. `levels` is fully written.
 pub fn quantize(
+    work: &mut Working,
     coefficients: &[i32],
     levels: &mut [i32],
     shape: &Shape,
@@ -136,8 +144,6 @@ pub fn quantize(
         persistent: tools.persistent_rice,
     };
 
-    let mut work =
-        Working { magnitude: [0.0; 1024], level: [0; 1024], cost: [0.0; 1024], sig_cost: [0.0; 1024] };
     let mut last = None;
     for (b, &(xs, ys)) in sub_blocks.iter().enumerate() {
         let base = usize::from(ys) * 4 * size + usize::from(xs) * 4;
@@ -153,9 +159,10 @@ pub fn quantize(
     let levels = &mut levels[..size * size];
     levels.fill(0);
     let Some(last) = last else { return false };
+    work.level[last + 1..(last / 16 + 1) * 16].fill(0);
 
-    choose(&mut work, shape, tools, state, &pricing, last);
-    let Some(last) = choose_last(&mut work, shape, &pricing, last) else { return false };
+    choose(work, shape, tools, state, &pricing, last);
+    let Some(last) = choose_last(work, shape, &pricing, last) else { return false };
 
     let hides = shape.hides_signs(tools);
     let mut previous_greater1 = 1;
@@ -167,7 +174,7 @@ pub fn quantize(
             let end = if b == last / 16 { last % 16 } else { 15 };
             let negative: u32 = (0..16).fold(0, |bits, n| bits | u32::from(coefficients[at(n)] < 0) << n);
             hide_sign(
-                &mut work,
+                work,
                 b,
                 end,
                 b == last / 16,

@@ -1,9 +1,25 @@
 //! Sums of absolute Hadamard-transformed differences: how much a prediction
 //! leaves to code, without coding it.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+
 /// Over a `size`×`size` block; `prediction` rows are `size` apart. Scaled so
-/// that a flat difference of d sums to about d per sample.
-pub fn satd(source: &[u16], stride: usize, prediction: &[u16], size: usize) -> u64 {
+/// that white noise sums to about what its absolute values do.
+pub fn satd(source: &[u16], stride: usize, prediction: &[u16], size: usize, depth: u32) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    if depth <= 9 && size >= 8 && avx2::available() {
+        return if size == 8 {
+            avx2::sum_8(source, stride, prediction, size)
+        } else {
+            avx2::sum_wide(source, stride, prediction, size)
+        };
+    }
+    let _ = depth;
+    satd_scalar(source, stride, prediction, size)
+}
+
+fn satd_scalar(source: &[u16], stride: usize, prediction: &[u16], size: usize) -> u64 {
     let step = size.min(8);
     let mut sum = 0;
     for y in (0..size).step_by(step) {
@@ -62,7 +78,20 @@ mod tests {
     fn a_flat_difference_has_one_coefficient() {
         for size in [4, 8, 16, 32] {
             let (source, prediction) = (vec![110; size * size], vec![100; size * size]);
-            assert_eq!(satd(&source, size, &prediction, size), 10 * (size * size / size.min(8)) as u64);
+            assert_eq!(satd(&source, size, &prediction, size, 8), 10 * (size * size / size.min(8)) as u64);
+        }
+    }
+
+    #[test]
+    fn vector_code_equals_scalar_code() {
+        for size in [8, 16, 32] {
+            let noise = |seed: u32| -> Vec<u16> {
+                (0..40 * 40u32)
+                    .map(|i| (i.wrapping_mul(seed).wrapping_mul(2_654_435_761) >> 23) as u16)
+                    .collect()
+            };
+            let (source, prediction) = (noise(77), noise(91));
+            assert_eq!(satd(&source, 40, &prediction, size, 9), satd_scalar(&source, 40, &prediction, size));
         }
     }
 }

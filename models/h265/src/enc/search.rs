@@ -6,7 +6,8 @@
 
 use super::headers::Sequence;
 use super::preset::Effort;
-use super::rdoq::{self, Quantization};
+use super::quantize::Proxy;
+use super::rdoq::{self, Quantization, Working};
 use super::residual::{self, Shape, State};
 use super::satd::satd;
 use super::syntax::{CtuWriter, Surroundings, chroma_pred_mode, mode_bits};
@@ -16,7 +17,7 @@ use crate::intra::{self, Available, MAX_LINE, Smoothing};
 use crate::quant::{FLAT, Quantizer};
 use crate::scan::Scan;
 use crate::transform::{self, Kernel, Precision};
-use trinity_coding::cabac::{BitCounter, ONE_BIT};
+use trinity_coding::cabac::{BinWriter, BitCounter, ONE_BIT};
 use trinity_coding::{Chroma, Plane};
 
 /// One row of CTUs of one component: the last line of the row above, then the
@@ -27,21 +28,27 @@ pub struct Band {
     pub samples: Vec<u16>,
 }
 
-/// Quantization of one component at one QP.
+/// Quantization of one component at one QP, by log2 of the block size.
 #[derive(Debug, Clone, Copy)]
-struct Steps {
-    /// By log2 of the block size, 2 to 5.
-    quantizers: [Quantizer; 4],
-    inverse_steps: [f32; 4],
+pub(super) struct Steps([Step; 4]);
+
+/// Quantization of one block size.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Step {
+    pub quantizer: Quantizer,
+    pub inverse_step: f32,
 }
 
 /// The search over one row of CTUs.
 pub struct Search<'a> {
-    sequence: &'a Sequence,
-    effort: &'a Effort,
-    source: &'a [Plane],
+    pub(super) sequence: &'a Sequence,
+    pub(super) effort: &'a Effort,
+    pub(super) source: &'a [Plane],
     pub bands: Vec<Band>,
     pub tree: Tree,
+    /// Whether direction helped to predict the last block that was ranked:
+    /// noise gains nothing from 4×4 blocks.
+    structured: bool,
     /// Candidates set aside, one tree and sample store a quad-tree depth.
     spare: Vec<(Tree, [Vec<u16>; 3])>,
     pub around: Surroundings,
@@ -49,33 +56,35 @@ pub struct Search<'a> {
     pub origin: (usize, usize),
     /// The entropy coder's state where the next block starts.
     pub state: State,
-    steps: [Steps; 3],
+    pub(super) steps: [Steps; 3],
     /// Price of a bit in squared sample errors, over 2^15.
-    lambda: f64,
+    pub(super) lambda: f64,
     /// The same in squared quantization steps.
-    lambda_steps: f32,
-    buffers: Box<Buffers>,
+    pub(super) lambda_steps: f32,
+    pub(super) buffers: Box<Buffers>,
 }
 
 /// Scratch space of one block.
-struct Buffers {
-    line: [u16; MAX_LINE],
-    smooth: [u16; MAX_LINE],
-    prediction: [u16; 1024],
-    residual: [i32; 1024],
-    coefficients: [i32; 1024],
+pub(super) struct Buffers {
+    pub line: [u16; MAX_LINE],
+    pub smooth: [u16; MAX_LINE],
+    pub prediction: [u16; 1024],
+    pub residual: [i32; 1024],
+    pub coefficients: [i32; 1024],
     levels: [i32; 1024],
+    transformed: [i32; 1024],
     candidate: [u16; 1024],
+    pub rdoq: Working,
 }
 
 /// A coded block, as one candidate.
 #[derive(Debug, Clone, Copy)]
-struct Outcome {
-    error: u64,
+pub(super) struct Outcome {
+    pub error: u64,
     /// In 1/32768 bit.
-    bits: u64,
-    coded: bool,
-    skip: bool,
+    pub bits: u64,
+    pub coded: bool,
+    pub skip: bool,
 }
 
 impl<'a> Search<'a> {
@@ -88,7 +97,7 @@ impl<'a> Search<'a> {
                 Band { width: plane.width, samples: vec![0; plane.width * ((1 << (LOG2_CTB - sy)) + 1)] }
             })
             .collect();
-        let spare = (3..=LOG2_CTB + 1)
+        let spare = (3..=LOG2_CTB + 7)
             .map(|log2| {
                 let store = [0, 1, 2].map(|c| {
                     if c < sequence.chroma.planes() {
@@ -106,6 +115,7 @@ impl<'a> Search<'a> {
             source,
             bands,
             tree: Tree::new(sequence.chroma),
+            structured: false,
             spare,
             around: Surroundings::default(),
             origin: (0, 0),
@@ -120,7 +130,9 @@ impl<'a> Search<'a> {
                 residual: [0; 1024],
                 coefficients: [0; 1024],
                 levels: [0; 1024],
+                transformed: [0; 1024],
                 candidate: [0; 1024],
+                rdoq: Working::default(),
             }),
         };
         search.set_qp(slice_qp);
@@ -145,14 +157,18 @@ impl<'a> Search<'a> {
     /// Finds the coding of the CTU at `self.origin` and leaves it in
     /// `self.tree`, its samples in the bands, and the entropy state after it.
     pub fn ctu(&mut self) {
-        self.quadtree(0, 0, LOG2_CTB);
+        if self.effort.quick {
+            self.ctu_quickly();
+        } else {
+            self.quadtree(0, 0, LOG2_CTB);
+        }
     }
 
     fn cost(&self, error: u64, bits: u64) -> f64 {
         error as f64 + self.lambda * bits as f64
     }
 
-    fn writer<'t>(
+    pub(super) fn writer<'t>(
         sequence: &'t Sequence,
         tree: &'t Tree,
         origin: (usize, usize),
@@ -266,7 +282,7 @@ impl<'a> Search<'a> {
     fn coding_unit(&mut self, x: usize, y: usize, log2: u32) -> f64 {
         let entry = self.state;
         let whole = self.coding_unit_as(x, y, log2, false);
-        if log2 > 3 || !self.effort.nxn || self.is_settled(x, y, log2) {
+        if log2 > 3 || !self.effort.nxn || !self.structured || self.is_settled(x, y, log2) {
             return whole;
         }
         let whole_state = self.state;
@@ -293,29 +309,32 @@ impl<'a> Search<'a> {
             unit.chroma_code = 4;
             unit.tu_log2 = if nxn { 2 } else { log2.min(5) as u8 };
         }
-        let mut error = 0;
+        let (mut error, mut bits) = (0, 0);
         let part_log2 = if nxn { 2 } else { log2 };
         for part in 0..if nxn { 4 } else { 1 } {
             let (px, py) = (x + (part & 1) * 4, y + (part >> 1) * 4);
-            error += self.luma(px, py, part_log2);
+            let (part_error, part_bits) = self.luma(px, py, part_log2);
+            error += part_error;
+            bits += part_bits;
         }
-        if self.sequence.chroma != Chroma::C400 {
+        let mut counter = BitCounter { cost: bits };
+        let mut writer = Self::writer(self.sequence, &self.tree, self.origin, &self.around);
+        if self.sequence.chroma == Chroma::C400 {
+            // Luma is counted already, and shares no context with what is left.
+            writer.coding_unit_head(&mut counter, &mut self.state, x, y, log2);
+        } else {
             error += self.chroma(x, y, log2, nxn);
+            self.state = entry;
+            counter = BitCounter::default();
+            writer = Self::writer(self.sequence, &self.tree, self.origin, &self.around);
+            writer.coding_unit(&mut counter, &mut self.state, x, y, log2);
         }
-        self.state = entry;
-        let mut counter = BitCounter::default();
-        Self::writer(self.sequence, &self.tree, self.origin, &self.around).coding_unit(
-            &mut counter,
-            &mut self.state,
-            x,
-            y,
-            log2,
-        );
         self.cost(error, counter.cost)
     }
 
-    /// Searches luma of one prediction block; returns its error.
-    fn luma(&mut self, x: usize, y: usize, log2: u32) -> u64 {
+    /// Searches luma of one prediction block; returns its error and the bits of
+    /// its transform tree, and leaves the entropy state behind it.
+    fn luma(&mut self, x: usize, y: usize, log2: u32) -> (u64, u64) {
         let z = z_order(x, y);
         let count = units_in(log2);
         let (left, above) =
@@ -323,7 +342,8 @@ impl<'a> Search<'a> {
         let probable = most_probable(left, above);
         let (modes, found) = self.preselect(x, y, log2, probable);
         let entry = self.state;
-        let mut best: Option<(f64, u64, u8)> = None;
+        let mut best: Option<(f64, u64, u64, u8)> = None;
+        let mut best_state = entry;
         for &mode in &modes[..found] {
             self.state = entry;
             for unit in &mut self.tree.units[z..z + count] {
@@ -331,35 +351,33 @@ impl<'a> Search<'a> {
                 unit.cbf = 0;
                 unit.skip = 0;
             }
-            let (error, bits) = self.luma_blocks(x, y, log2);
+            let (error, bits) = self.luma_blocks(x, y, log2, 0);
             let side = u64::from(mode_bits(mode, probable) * ONE_BIT);
             let cost = self.cost(error, bits + side);
             if best.is_none_or(|(least, ..)| cost < least) {
-                best = Some((cost, error, mode));
+                best = Some((cost, error, bits, mode));
+                best_state = self.state;
                 if found > 1 {
-                    self.set_aside_luma(x, y, log2);
+                    self.luma_copy(self.spare.len() - 1, x, y, log2, false);
                 }
             }
         }
-        let (_, error, mode) = best.unwrap_or((0.0, 0, 0));
+        let (_, error, bits, mode) = best.unwrap_or((0.0, 0, 0, 0));
         if found > 1 && mode != modes[found - 1] {
-            self.bring_back_luma(x, y, log2);
+            self.luma_copy(self.spare.len() - 1, x, y, log2, true);
         }
-        self.state = entry;
-        error
+        self.state = best_state;
+        (error, bits)
     }
 
-    /// Luma blocks of one prediction block with the mode in the tree.
-    fn luma_blocks(&mut self, x: usize, y: usize, log2: u32) -> (u64, u64) {
+    /// Luma blocks of one prediction block with the mode in the tree: whole,
+    /// or split as deep as the transform tree may go. Returns error and bits.
+    fn luma_blocks(&mut self, x: usize, y: usize, log2: u32, depth: u32) -> (u64, u64) {
         if log2 > 5 {
-            let half = (1 << log2) / 2;
-            let mut total = (0, 0);
-            for (dx, dy) in [(0, 0), (half, 0), (0, half), (half, half)] {
-                let (error, bits) = self.luma_blocks(x + dx, y + dy, log2 - 1);
-                total = (total.0 + error, total.1 + bits);
-            }
-            return total;
+            return self.luma_quarters(x, y, log2, depth + 1);
         }
+        let may_split = log2 > 2 && depth < self.sequence.max_transform_depth;
+        let entry = self.state;
         let z = z_order(x, y);
         let mode = self.tree.units[z].luma_mode;
         let outcome = self.block(0, (x, y), log2, mode);
@@ -368,21 +386,47 @@ impl<'a> Search<'a> {
             unit.cbf = (unit.cbf & !1) | u8::from(outcome.coded);
             unit.skip = (unit.skip & !1) | u8::from(outcome.skip);
         }
-        (outcome.error, outcome.bits)
+        let mut counter = BitCounter { cost: outcome.bits };
+        counter.encode(&mut self.state.contexts.cbf_luma[usize::from(depth == 0)], outcome.coded);
+        if !may_split {
+            return (outcome.error, counter.cost);
+        }
+        let split_context = (5 - log2) as usize;
+        counter.encode(&mut self.state.contexts.split_transform_flag[split_context], false);
+        let whole = (outcome.error, counter.cost);
+        if !outcome.coded {
+            return whole;
+        }
+        let whole_state = self.state;
+        let store = self.spare.len() - 1 - log2 as usize;
+        self.luma_copy(store, x, y, log2, false);
+        self.state = entry;
+        let mut counter = BitCounter::default();
+        counter.encode(&mut self.state.contexts.split_transform_flag[split_context], true);
+        let (error, bits) = self.luma_quarters(x, y, log2, depth + 1);
+        let split = (error, bits + counter.cost);
+        if self.cost(split.0, split.1) < self.cost(whole.0, whole.1) {
+            return split;
+        }
+        self.luma_copy(store, x, y, log2, true);
+        self.state = whole_state;
+        whole
     }
 
-    fn set_aside_luma(&mut self, x: usize, y: usize, log2: u32) {
-        self.luma_copy(x, y, log2, false);
+    fn luma_quarters(&mut self, x: usize, y: usize, log2: u32, depth: u32) -> (u64, u64) {
+        let half = (1 << log2) / 2;
+        let mut total = (0, 0);
+        for (dx, dy) in [(0, 0), (half, 0), (0, half), (half, half)] {
+            let (error, bits) = self.luma_blocks(x + dx, y + dy, log2 - 1, depth);
+            total = (total.0 + error, total.1 + bits);
+        }
+        total
     }
 
-    fn bring_back_luma(&mut self, x: usize, y: usize, log2: u32) {
-        self.luma_copy(x, y, log2, true);
-    }
-
-    /// Keeps the best mode so far in the store behind the quad-tree's own.
-    fn luma_copy(&mut self, x: usize, y: usize, log2: u32, restore: bool) {
+    /// Sets luma of one block aside in a store behind the quad-tree's own, or
+    /// brings it back.
+    fn luma_copy(&mut self, index: usize, x: usize, y: usize, log2: u32, restore: bool) {
         let size = 1usize << log2;
-        let index = self.spare.len() - 1;
         let (tree, store) = &mut self.spare[index];
         let band = &mut self.bands[0];
         for (row, store) in store[0].chunks_exact_mut(size).take(size).enumerate() {
@@ -427,7 +471,7 @@ impl<'a> Search<'a> {
             let line = if smoothed { &buffers.smooth } else { &buffers.line };
             let edge = intra::edge_filter(mode, 0, size, false);
             intra::predict(mode, line, size, depth, edge, &mut buffers.prediction, size);
-            let sum = satd(source, plane.width, &buffers.prediction, size);
+            let sum = satd(source, plane.width, &buffers.prediction, size, depth);
             let cost = sum as f64 + price * f64::from(mode_bits(mode, probable));
             if mode > 1 && cost < best_angle.0 {
                 best_angle = (cost, mode);
@@ -436,37 +480,26 @@ impl<'a> Search<'a> {
                 ranked[place..keep].rotate_right(1);
                 ranked[place] = (cost, mode);
             }
-            best_angle.1
+            (cost, best_angle.1)
         };
         let step = self.effort.angle_step;
-        rank(0, buffers);
-        rank(1, buffers);
+        let flat = rank(0, buffers).0.min(rank(1, buffers).0);
         let mut centre = 0;
         for mode in (2..=34).step_by(step) {
-            centre = rank(mode, buffers);
+            centre = rank(mode, buffers).1;
         }
         let mut reach = step as u8 / 2;
         while reach > 0 {
             let middle = centre;
             for mode in [middle.wrapping_sub(reach), middle + reach] {
                 if (2..=34).contains(&mode) {
-                    centre = rank(mode, buffers);
+                    centre = rank(mode, buffers).1;
                 }
             }
             reach /= 2;
         }
-        let mut modes = ranked.map(|(_, mode)| mode);
-        let mut found = keep;
-        // The most probable modes are cheap enough to deserve a real trial.
-        if self.effort.try_probable {
-            for mode in &probable[..2] {
-                if found < modes.len() && !modes[..found].contains(mode) {
-                    modes[found] = *mode;
-                    found += 1;
-                }
-            }
-        }
-        (modes, found)
+        self.structured = ranked[0].0 < 0.9 * flat;
+        (ranked.map(|(_, mode)| mode), keep)
     }
 
     /// Searches the chroma mode of a coding unit and codes its chroma;
@@ -474,22 +507,20 @@ impl<'a> Search<'a> {
     fn chroma(&mut self, x: usize, y: usize, log2: u32, nxn: bool) -> u64 {
         let parts_444 = nxn && self.sequence.chroma == Chroma::C444;
         if parts_444 {
-            return (0..4)
-                .map(|part| self.chroma_part(x + (part & 1) * 4, y + (part >> 1) * 4, 2, nxn))
-                .sum();
+            return (0..4).map(|part| self.chroma_part(x + (part & 1) * 4, y + (part >> 1) * 4, 2)).sum();
         }
-        self.chroma_part(x, y, log2, nxn)
+        self.chroma_part(x, y, log2)
     }
 
     /// One chroma prediction block, `log2` in luma samples.
-    fn chroma_part(&mut self, x: usize, y: usize, log2: u32, nxn: bool) -> u64 {
+    fn chroma_part(&mut self, x: usize, y: usize, log2: u32) -> u64 {
         let entry = self.state;
         let z = z_order(x, y);
         let codes: &[u8] = if self.effort.chroma_modes { &[0, 1, 2, 3, 4] } else { &[4] };
         let mut best: Option<(f64, u8)> = None;
         for &code in codes {
             self.state = entry;
-            let (error, bits) = self.chroma_with(x, y, log2, nxn, code);
+            let (error, bits) = self.chroma_with(x, y, log2, code);
             let mut counter = BitCounter { cost: bits };
             chroma_pred_mode(&mut counter, &mut self.state, code);
             let cost = self.cost(error, counter.cost);
@@ -503,14 +534,14 @@ impl<'a> Search<'a> {
         }
         self.state = entry;
         let code = best.map_or(4, |(_, code)| code);
-        let (error, _) = self.chroma_with(x, y, log2, nxn, code);
+        let (error, _) = self.chroma_with(x, y, log2, code);
         self.state = entry;
         debug_assert_eq!(self.tree.units[z].chroma_code, code);
         error
     }
 
     /// Codes chroma under the luma transform tree with one chroma mode.
-    fn chroma_with(&mut self, x: usize, y: usize, log2: u32, nxn: bool, code: u8) -> (u64, u64) {
+    fn chroma_with(&mut self, x: usize, y: usize, log2: u32, code: u8) -> (u64, u64) {
         let z = z_order(x, y);
         for unit in &mut self.tree.units[z..z + units_in(log2)] {
             unit.chroma_code = code;
@@ -519,31 +550,32 @@ impl<'a> Search<'a> {
         }
         let shared = self.sequence.chroma != Chroma::C444;
         let mut total = (0, 0);
-        // Blocks in coding order: sub-trees of 32 for a 64×64 unit.
-        let block_log2 = if nxn && !shared { 2 } else { log2.min(5) };
-        let blocks = units_in(log2) / units_in(block_log2);
-        for block in 0..blocks {
-            let first = z + block * units_in(block_log2);
-            let (bx, by) = super::tree::position(first);
+        let mut first = z;
+        while first < z + units_in(log2) {
+            let luma_log2 = u32::from(self.tree.units[first].tu_log2);
+            // Four 4×4 luma blocks share one chroma block, noted in the first.
+            let (count, noted) = match (shared, luma_log2) {
+                (true, 2) => (4, 1),
+                _ => (units_in(luma_log2), units_in(luma_log2)),
+            };
+            let chroma_log2 = if shared { (luma_log2 - 1).max(2) } else { luma_log2 };
             let mode = chroma_mode(code, self.tree.units[first].luma_mode);
-            let chroma_log2 = if shared { block_log2 - 1 } else { block_log2 };
             for c in 1..3 {
-                let outcome = self.block(c, (bx, by), chroma_log2, mode);
-                // Four 4×4 luma blocks note the chroma they share in the first.
-                let noted = if nxn && shared { 1 } else { units_in(block_log2) };
+                let outcome = self.block(c, super::tree::position(first), chroma_log2, mode);
                 for unit in &mut self.tree.units[first..first + noted] {
                     unit.cbf |= u8::from(outcome.coded) << c;
                     unit.skip |= u8::from(outcome.skip) << c;
                 }
                 total = (total.0 + outcome.error, total.1 + outcome.bits);
             }
+            first += count;
         }
         total
     }
 
-    /// Neighbours of a block of component `c`; (x, y) in luma samples inside
-    /// the CTU, `log2` of the component's block.
-    fn gather(&mut self, c: usize, (x, y): (usize, usize), log2: u32) {
+    /// Which neighbours a block of component `c` has; (x, y) in luma samples
+    /// inside the CTU, `log2` of the component's block.
+    pub(super) fn available(&self, c: usize, (x, y): (usize, usize), log2: u32) -> Available {
         let (sx, sy) = if c == 0 { (0, 0) } else { self.sequence.chroma.shift() };
         let size = 1usize << log2;
         let (luma_width, luma_height) = (size << sx, size << sy);
@@ -555,7 +587,7 @@ impl<'a> Search<'a> {
             if y == 0 { top > 0 } else { x + luma_width < ctb && z_order(x + luma_width, y - 1) < here };
         let below_open =
             y + luma_height < ctb && if x == 0 { left > 0 } else { z_order(x - 1, y + luma_height) < here };
-        let available = Available {
+        Available {
             left: left > 0,
             above: top > 0,
             corner: left > 0 && top > 0,
@@ -569,32 +601,28 @@ impl<'a> Search<'a> {
             } else {
                 0
             },
-        };
-        let band = &self.bands[c];
-        let at = (left >> sx, (y >> sy) + 1);
-        intra::gather(
-            &mut self.buffers.line,
-            &band.samples,
-            band.width,
-            at,
-            size,
-            available,
-            self.sequence.depth,
-        );
+        }
     }
 
-    /// Predicts, transforms, quantizes and reconstructs one block in place;
-    /// leaves the entropy state behind it.
-    fn block(&mut self, c: usize, (x, y): (usize, usize), log2: u32, mode: u8) -> Outcome {
+    /// Neighbours of a block, from the reconstruction.
+    fn gather(&mut self, c: usize, (x, y): (usize, usize), log2: u32) {
+        let available = self.available(c, (x, y), log2);
+        let (sx, sy) = if c == 0 { (0, 0) } else { self.sequence.chroma.shift() };
+        let band = &self.bands[c];
+        let at = ((self.origin.0 + x) >> sx, (y >> sy) + 1);
+        let line = &mut self.buffers.line;
+        intra::gather(line, &band.samples, band.width, at, 1 << log2, available, self.sequence.depth);
+    }
+
+    /// Predicts a block and takes the difference to the source; returns the
+    /// energy of the latter.
+    pub(super) fn predict_block(&mut self, c: usize, (x, y): (usize, usize), log2: u32, mode: u8) -> u64 {
         let size = 1usize << log2;
-        let count = size * size;
         let depth = self.sequence.depth;
-        let chroma_444 = self.sequence.chroma == Chroma::C444;
         let (sx, sy) = if c == 0 { (0, 0) } else { self.sequence.chroma.shift() };
         self.gather(c, (x, y), log2);
         let buffers = &mut *self.buffers;
-
-        let kind = if c == 0 || chroma_444 {
+        let kind = if c == 0 || self.sequence.chroma == Chroma::C444 {
             intra::smoothing(mode, size, self.sequence.strong_intra_smoothing && c == 0)
         } else {
             Smoothing::None
@@ -625,7 +653,37 @@ impl<'a> Search<'a> {
                 energy += u64::from(r.unsigned_abs()) * u64::from(r.unsigned_abs());
             }
         }
+        energy
+    }
 
+    /// Writes the prediction buffer into the reconstruction.
+    pub(super) fn store_prediction(&mut self, c: usize, (x, y): (usize, usize), log2: u32) {
+        let size = 1usize << log2;
+        let (sx, sy) = if c == 0 { (0, 0) } else { self.sequence.chroma.shift() };
+        let band = &mut self.bands[c];
+        let at = ((y >> sy) + 1) * band.width + ((self.origin.0 + x) >> sx);
+        for (row, samples) in self.buffers.prediction.chunks_exact(size).take(size).enumerate() {
+            band.samples[at + row * band.width..][..size].copy_from_slice(samples);
+        }
+    }
+
+    pub(super) fn candidate_modes(&self, x: usize, y: usize) -> (u8, u8) {
+        Self::writer(self.sequence, &self.tree, self.origin, &self.around).candidate_modes(x, y)
+    }
+
+    /// Predicts, transforms, quantizes and reconstructs one block in place;
+    /// leaves the entropy state behind it.
+    pub(super) fn block(&mut self, c: usize, (x, y): (usize, usize), log2: u32, mode: u8) -> Outcome {
+        let size = 1usize << log2;
+        let count = size * size;
+        let depth = self.sequence.depth;
+        let chroma_444 = self.sequence.chroma == Chroma::C444;
+        let (sx, sy) = if c == 0 { (0, 0) } else { self.sequence.chroma.shift() };
+        let energy = self.predict_block(c, (x, y), log2, mode);
+        let buffers = &mut *self.buffers;
+        let plane = &self.source[c];
+        let source_at = ((self.origin.1 + y) >> sy) * plane.width + ((self.origin.0 + x) >> sx);
+        let source = &plane.samples[source_at..];
         let shape = |transform_skip| Shape {
             log2,
             c_idx: c,
@@ -662,12 +720,9 @@ impl<'a> Search<'a> {
             return Outcome { error: 0, bits: counter.cost, coded, skip: false };
         }
 
-        let steps = &self.steps[c];
-        let quantization = Quantization {
-            inverse_step: steps.inverse_steps[(log2 - 2) as usize],
-            lambda: self.lambda_steps,
-        };
-        let quantizer = steps.quantizers[(log2 - 2) as usize];
+        let steps = self.steps[c].of(log2);
+        let quantization = Quantization { inverse_step: steps.inverse_step, lambda: self.lambda_steps };
+        let quantizer = steps.quantizer;
         let precision = Precision { depth, extended: false };
         let kernel = if c == 0 && log2 == 2 { Kernel::Dst } else { Kernel::Dct };
 
@@ -676,19 +731,32 @@ impl<'a> Search<'a> {
         let mut best_cost = energy as f64;
         let mut best_state = entry;
         let try_skip = log2 <= tools.log2_max_transform_skip && self.effort.transform_skip;
+        buffers.transformed[..count].copy_from_slice(&buffers.residual[..count]);
+        transform::forward(&mut buffers.transformed, log2, kernel, precision);
+        // Both ways are tried in full only where a guess cannot tell them apart.
+        let gain = if try_skip {
+            let scale = (precision.residual_shift() as i32 - precision.skip_shift(log2) as i32) as f32;
+            let plain = Proxy::of(&buffers.residual[..count], steps.inverse_step * scale.exp2());
+            let transformed = Proxy::of(&buffers.transformed[..count], steps.inverse_step);
+            (transformed.bits - plain.bits) / transformed.bits.max(1.0)
+        } else {
+            f32::NEG_INFINITY
+        };
+        let doubt = self.effort.skip_doubt;
         for skip in [false, true] {
-            if skip && !try_skip {
-                break;
+            if (skip && gain < -doubt) || (!skip && gain > doubt) {
+                continue;
             }
             let coefficients = &mut buffers.coefficients[..count];
-            coefficients.copy_from_slice(&buffers.residual[..count]);
             if skip {
+                coefficients.copy_from_slice(&buffers.residual[..count]);
                 transform::forward_skip(coefficients, log2, precision);
             } else {
-                transform::forward(coefficients, log2, kernel, precision);
+                coefficients.copy_from_slice(&buffers.transformed[..count]);
             }
             let shape = shape(skip);
-            if !rdoq::quantize(coefficients, &mut buffers.levels, &shape, tools, &entry, quantization) {
+            let levels = &mut buffers.levels[..count];
+            if !rdoq::quantize(&mut buffers.rdoq, coefficients, levels, &shape, tools, &entry, quantization) {
                 continue;
             }
             let mut state = entry;
@@ -720,10 +788,7 @@ impl<'a> Search<'a> {
         }
         if !best.coded {
             self.tree.block_mut(c, z, log2).fill(0);
-            let band = &mut self.bands[c];
-            for (row, samples) in buffers.prediction.chunks_exact(size).take(size).enumerate() {
-                band.samples[band_at + row * band.width..][..size].copy_from_slice(samples);
-            }
+            self.store_prediction(c, (x, y), log2);
         }
         self.state = best_state;
         best
@@ -752,8 +817,13 @@ fn squared_error(source: &[u16], stride: usize, candidate: &[u16], size: usize) 
 impl Steps {
     fn new(qp: i32, depth: u32) -> Self {
         let precision = Precision { depth, extended: false };
-        let quantizers = [2, 3, 4, 5].map(|log2| Quantizer::new(qp, log2, precision));
-        let inverse_steps = quantizers.map(|q| (1.0 / q.step()) as f32);
-        Self { quantizers, inverse_steps }
+        Self([2, 3, 4, 5].map(|log2| {
+            let quantizer = Quantizer::new(qp, log2, precision);
+            Step { quantizer, inverse_step: (1.0 / quantizer.step()) as f32 }
+        }))
+    }
+
+    pub(super) fn of(&self, log2: u32) -> Step {
+        self.0[(log2 - 2) as usize]
     }
 }

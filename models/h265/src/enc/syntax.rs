@@ -81,6 +81,20 @@ impl CtuWriter<'_> {
 
     /// coding_unit().
     pub fn coding_unit<W: BinWriter>(&mut self, w: &mut W, state: &mut State, x: usize, y: usize, log2: u32) {
+        let nxn = self.unit(x, y).nxn;
+        self.coding_unit_head(w, state, x, y, log2);
+        self.transform_tree(w, state, x, y, log2, 0, nxn, 0b110, 0);
+    }
+
+    /// coding_unit() before its transform_tree().
+    pub fn coding_unit_head<W: BinWriter>(
+        &self,
+        w: &mut W,
+        state: &mut State,
+        x: usize,
+        y: usize,
+        log2: u32,
+    ) {
         let unit = *self.unit(x, y);
         if self.sequence.lossless {
             w.encode(&mut state.contexts.cu_transquant_bypass_flag, true);
@@ -96,7 +110,6 @@ impl CtuWriter<'_> {
                 chroma_pred_mode(w, state, code);
             }
         }
-        self.transform_tree(w, state, x, y, log2, 0, unit.nxn, 0b110, 0);
     }
 
     /// The modes of the left and upper neighbour of a prediction block.

@@ -65,6 +65,20 @@ proptest! {
         prop_assert_eq!(narrow, wide);
     }
 
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn the_forward_vector_code_equals_the_scalar_code(log2 in 2u32..=5, depth in 8u32..=15, dst in any::<bool>(), seed in any::<u64>()) {
+        if forward_avx2::available() {
+            let kernel = if dst && log2 == 2 { Kernel::Dst } else { Kernel::Dct };
+            let precision = Precision { depth, extended: false };
+            let mut scalar = noise(seed, 1 << (2 * log2), depth + 1);
+            let mut vector = scalar.clone();
+            forward_with::<i32>(&mut scalar, log2, kernel, precision);
+            forward_avx2::forward(&mut vector, log2, kernel, precision);
+            prop_assert_eq!(scalar, vector);
+        }
+    }
+
     #[test]
     fn skipping_the_transform_loses_nothing_up_to_10_bits(log2 in 2u32..=5, depth in 8u32..=10, seed in any::<u64>()) {
         let precision = Precision { depth, extended: false };

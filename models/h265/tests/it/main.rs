@@ -2,3 +2,4 @@
 //! What the decoder and encoder promise, checked from outside the crate.
 
 mod conformance;
+mod encoder;
