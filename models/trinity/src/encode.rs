@@ -41,7 +41,7 @@ const MAX_PASSES: usize = 14;
 /// Smallest step of values normalized to below 2: levels stay within 23 bits.
 const MIN_STEP: f32 = 1.0 / (1 << 21) as f32;
 /// Columns and rows of the strip on which plans are compared.
-const STRIP_COLS: usize = 128;
+const STRIP_COLS: usize = 64;
 const STRIP_ROWS: usize = 1024;
 
 /// A matrix ready for coding, both ways round where a profile needs it.

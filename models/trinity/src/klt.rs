@@ -10,10 +10,9 @@
 
 /// Rows after which the first basis is made.
 const FIRST_UPDATE: usize = 16;
-/// Jacobi sweeps of an update.
-const SWEEPS: usize = 2;
-/// Correlations whose square is below this are left alone.
-const NEGLIGIBLE: f32 = 1e-5;
+/// Jacobi sweeps of the first update; later ones find the basis nearly right
+/// and take one.
+const FIRST_SWEEPS: usize = 2;
 
 /// The rotations of one tile.
 #[derive(Debug, Clone)]
@@ -70,7 +69,10 @@ impl Klt {
             return false;
         }
         self.next_update = self.rows + (self.rows / 2).max(FIRST_UPDATE);
-        self.groups.iter_mut().for_each(Group::diagonalize);
+        let sweeps = if self.rows == FIRST_UPDATE { FIRST_SWEEPS } else { 1 };
+        // A squared correlation below one over the rows seen is as likely noise.
+        let negligible = 1.0 / self.rows as f32;
+        self.groups.iter_mut().for_each(|g| g.diagonalize(sweeps, negligible));
         true
     }
 }
@@ -107,11 +109,11 @@ impl Group {
 
     /// Cyclic Jacobi: rotates pairs of basis vectors until moments between
     /// them vanish, larger moments first.
-    fn diagonalize(&mut self) {
-        for _ in 0..SWEEPS {
+    fn diagonalize(&mut self, sweeps: usize, negligible: f32) {
+        for _ in 0..sweeps {
             for p in 0..self.size {
                 for q in p + 1..self.size {
-                    self.rotate(p, q);
+                    self.rotate(p, q, negligible);
                 }
             }
         }
@@ -122,10 +124,10 @@ impl Group {
         }
     }
 
-    fn rotate(&mut self, p: usize, q: usize) {
+    fn rotate(&mut self, p: usize, q: usize, negligible: f32) {
         let n = self.size;
         let (mpp, mqq, mpq) = (self.moments[p * n + p], self.moments[q * n + q], self.moments[p * n + q]);
-        if mpq * mpq <= NEGLIGIBLE * mpp * mqq {
+        if mpq * mpq <= negligible * mpp * mqq {
             return;
         }
         let tau = (mqq - mpp) / (2.0 * mpq);

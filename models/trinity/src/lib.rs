@@ -32,6 +32,7 @@ mod profile;
 mod rans;
 mod report;
 mod scales;
+mod static_tile;
 mod stream;
 mod tile;
 mod transform;

@@ -109,6 +109,11 @@ impl Plan {
         if self.prediction > 16 || self.prediction > 0 && matches!(self.transform, Transform::Klt { .. }) {
             return Err("a learned transform takes no prediction");
         }
+        if self.entropy == Entropy::Static
+            && (self.prediction > 0 || matches!(self.transform, Transform::Klt { .. }))
+        {
+            return Err("static entropy coding takes nothing that is learned from rows above");
+        }
         Ok(())
     }
 }

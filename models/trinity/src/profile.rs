@@ -103,8 +103,10 @@ impl Default for Parallel {
 }
 
 /// Built-in profiles by name.
-const BUILT_IN: [(&str, &str); 2] = [
+const BUILT_IN: [(&str, &str); 4] = [
     ("trinity", include_str!("../../../configs/codecs/profiles/trinity.toml")),
+    ("trinity-lite", include_str!("../../../configs/codecs/profiles/trinity-lite.toml")),
+    ("trinity-max", include_str!("../../../configs/codecs/profiles/trinity-max.toml")),
     ("lossless", include_str!("../../../configs/codecs/profiles/lossless.toml")),
 ];
 

@@ -206,6 +206,12 @@ impl<'a> RawReader<'a> {
         if read > 8 * self.bytes.len() as u64 { Err(Error::Truncated { what: "raw bits" }) } else { Ok(()) }
     }
 
+    /// Whether `count` more bits can exist at all.
+    pub fn expect_bits(&self, count: u64) -> Result<(), Error> {
+        let left = 8 * self.bytes.len().saturating_sub(self.position) as u64 + u64::from(self.filled);
+        if count > left { Err(Error::Truncated { what: "raw bits" }) } else { Ok(()) }
+    }
+
     /// A complete stream ends within its last byte.
     pub fn finish(&self) -> Result<(), Error> {
         self.check()?;

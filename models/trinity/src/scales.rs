@@ -12,7 +12,7 @@ pub const CLASSES: usize = 80;
 /// Fraction bits of the running means.
 const FRACTION: u32 = 16;
 /// Class of a mean of 1.
-const UNIT_CLASS: i32 = 24;
+pub const UNIT_CLASS: i32 = 24;
 /// Row classes that a stream may state.
 pub const ROW_CLASSES: std::ops::RangeInclusive<i32> = -64..=63;
 /// 2^(-i/4) in 16 bits of fraction.

@@ -8,8 +8,9 @@
 
 use crate::Error;
 use crate::bytes::{Reader, put_varint};
-use crate::plan::{Plan, Scalars, Tile, Tiling};
+use crate::plan::{Entropy, Plan, Scalars, Tile, Tiling};
 use crate::report::Bits;
+use crate::static_tile;
 use crate::tile::{Coded, TileDecoder, TileEncoder};
 
 /// First bytes of every stream; the last one is the version.
@@ -98,7 +99,7 @@ pub struct Pass {
 #[cfg(feature = "threads")]
 pub fn in_parallel<T: Sync, R: Send>(items: &[T], job: impl Fn(&T) -> R + Sync + Send) -> Vec<R> {
     use rayon::prelude::*;
-    if items.len() < 2 {
+    if items.len() < 2 || rayon::current_num_threads() == 1 {
         return items.iter().map(job).collect();
     }
     items.par_iter().map(job).collect()
@@ -118,25 +119,37 @@ pub fn encode_tile(
     matrix: &Matrix,
     tile: &Tile,
 ) -> (Coded, Vec<f32>) {
-    let mut encoder = TileEncoder::new(plan, scalars, lambda, tile.cols);
     let (height, width) = (plan.transform.height(), tile.cols.next_multiple_of(plan.transform.width()));
-    let mut buffer = vec![0.0; height * width];
     let mut recon = vec![0.0; tile.rows * tile.cols];
-    for first in (0..tile.rows).step_by(height) {
-        for y in 0..height {
-            // Padding repeats the edge: what lies beyond is free, so it is
-            // made as easy to predict as can be.
-            let row = tile.row + (first + y).min(tile.rows - 1);
-            let source = &matrix.values[row * matrix.cols + tile.col..][..tile.cols];
-            let target = &mut buffer[y * width..][..width];
-            target[..tile.cols].copy_from_slice(source);
-            target[tile.cols..].fill(source[tile.cols - 1]);
-            target.iter_mut().for_each(|v| *v -= scalars.offset);
+    if plan.entropy == Entropy::Static {
+        let mut all = vec![0.0; tile.rows.next_multiple_of(height) * width];
+        for (i, buffer) in all.chunks_exact_mut(height * width).enumerate() {
+            load(matrix, tile, i * height, width, scalars.offset, buffer);
         }
+        let coded = static_tile::encode(plan, scalars, lambda, tile.cols, &mut all);
+        keep(&all, &mut recon, tile, 0, width, scalars.offset);
+        return (coded, recon);
+    }
+    let mut encoder = TileEncoder::new(plan, scalars, lambda, tile.cols);
+    let mut buffer = vec![0.0; height * width];
+    for first in (0..tile.rows).step_by(height) {
+        load(matrix, tile, first, width, scalars.offset, &mut buffer);
         encoder.row(&mut buffer);
         keep(&buffer, &mut recon, tile, first, width, scalars.offset);
     }
     (encoder.finish(), recon)
+}
+
+/// Takes rows of a tile without the offset. Padding repeats the edge: what
+/// lies beyond is free, so it is made as easy to code as can be.
+fn load(matrix: &Matrix, tile: &Tile, first: usize, width: usize, offset: f32, buffer: &mut [f32]) {
+    for (y, target) in buffer.chunks_exact_mut(width).enumerate() {
+        let row = tile.row + (first + y).min(tile.rows - 1);
+        let source = &matrix.values[row * matrix.cols + tile.col..][..tile.cols];
+        target[..tile.cols].copy_from_slice(source);
+        target[tile.cols..].fill(source[tile.cols - 1]);
+        target.iter_mut().for_each(|v| *v -= offset);
+    }
 }
 
 /// Copies what lies inside the tile and adds the offset.
@@ -279,10 +292,15 @@ pub fn decode_matrix(mut reader: Reader<'_>) -> Result<Matrix, Error> {
 }
 
 fn decode_tile(plan: &Plan, scalars: &Scalars, tile: &Tile, bytes: &[u8]) -> Result<Vec<f32>, Error> {
-    let mut decoder = TileDecoder::new(plan, scalars, tile.cols, bytes)?;
     let (height, width) = (plan.transform.height(), tile.cols.next_multiple_of(plan.transform.width()));
-    let mut buffer = vec![0.0; height * width];
     let mut recon = vec![0.0; tile.rows * tile.cols];
+    if plan.entropy == Entropy::Static {
+        let all = static_tile::decode(plan, scalars, tile.cols, tile.rows.div_ceil(height), bytes)?;
+        keep(&all, &mut recon, tile, 0, width, scalars.offset);
+        return Ok(recon);
+    }
+    let mut decoder = TileDecoder::new(plan, scalars, tile.cols, bytes)?;
+    let mut buffer = vec![0.0; height * width];
     for first in (0..tile.rows).step_by(height) {
         decoder.row(&mut buffer)?;
         keep(&buffer, &mut recon, tile, first, width, scalars.offset);

@@ -90,10 +90,10 @@ pub struct Coded {
 }
 
 /// λ · bits of every level in the contexts of one row.
-struct RowRates<'a> {
-    classes: &'a [u8],
-    costs: &'a [[f32; 16]],
-    lambda: f32,
+pub struct RowRates<'a> {
+    pub classes: &'a [u8],
+    pub costs: &'a [[f32; 16]],
+    pub lambda: f32,
 }
 
 impl Rates for RowRates<'_> {
@@ -135,7 +135,7 @@ impl std::fmt::Debug for TileEncoder {
 }
 
 /// λ · bits of the sixteen symbols of a context.
-fn symbol_costs(starts: &crate::model::Starts, lambda: f32) -> [f32; 16] {
+pub fn symbol_costs(starts: &crate::model::Starts, lambda: f32) -> [f32; 16] {
     std::array::from_fn(|s| cost_q12(starts[s + 1] - starts[s]) as f32 / 4096.0 * lambda)
 }
 
@@ -370,7 +370,7 @@ impl<'a> TileDecoder<'a> {
 
 /// Escapes and low bits of a magnitude.
 #[inline(never)]
-fn large(symbol: u32, raw_bits: u32, raw: &mut RawReader<'_>) -> Result<u32, Error> {
+pub fn large(symbol: u32, raw_bits: u32, raw: &mut RawReader<'_>) -> Result<u32, Error> {
     let mut high = u64::from(symbol);
     if symbol == ESCAPE as u32 {
         high += u64::from(get_escape(raw));

@@ -205,6 +205,8 @@ pub struct Fixed {
     height: usize,
     blocks: usize,
     basis: Vec<f32>,
+    /// The same, transposed.
+    analysis: Vec<f32>,
     /// One block, and the same half transformed.
     block: Vec<f32>,
     half: Vec<f32>,
@@ -213,11 +215,13 @@ pub struct Fixed {
 impl Fixed {
     fn new(family: Family, log2_size: u32, height: usize, cols: usize) -> Self {
         let size = 1 << log2_size;
+        let basis = basis(family, log2_size);
         Self {
             size,
             height,
             blocks: cols / size,
-            basis: basis(family, log2_size),
+            analysis: (0..size * size).map(|i| basis[i % size * size + i / size]).collect(),
+            basis,
             block: vec![0.0; size * height],
             half: vec![0.0; size * height],
         }
@@ -229,9 +233,12 @@ impl Fixed {
         for b in 0..blocks {
             for y in 0..self.height {
                 let row = &values[y * cols + b * n..][..n];
-                for k in 0..n {
-                    let function = &self.basis[k * n..][..n];
-                    self.half[y * n + k] = row.iter().zip(function).fold(0.0, |sum, (v, f)| sum + v * f);
+                let half = &mut self.half[y * n..][..n];
+                half.fill(0.0);
+                for (&v, functions) in row.iter().zip(self.analysis.chunks_exact(n)) {
+                    for (h, &f) in half.iter_mut().zip(functions) {
+                        *h += v * f;
+                    }
                 }
             }
             if self.height > 1 {
