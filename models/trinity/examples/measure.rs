@@ -55,15 +55,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let bits = 8.0 * encoded.bytes.len() as f64 / values.len() as f64;
         let report = &encoded.report;
         println!(
-            "{name},{bits:.5},{:.6e},{:.4},{:.4},{},{:?} transposed={} weights={} {:?}",
+            "{name},{bits:.5},{:.6e},{:.4},{:.4},{},{:?}",
             report.nmse,
             t1 - t0,
             t2 - t1,
             report.passes,
-            report.plan.transform,
-            report.plan.transposed,
-            report.plan.weights,
-            report.bits,
+            report.plan,
         );
     }
     Ok(())

@@ -132,14 +132,18 @@ fn centroids(drift: &[[(f64, u64); 3]; 2]) -> Centroids {
 /// The cheapest plan of a profile near `step`.
 fn choose(profile: &Profile, plans: &[Plan], subject: &Subject, step: f32) -> Trial {
     let lambda = profile.stages.lambda;
-    let cheaper = |a: Trial, b: Trial| if b.cost < a.cost { b } else { a };
+    // A strip is a sample: what looks cheaper by less than this is not. Simpler
+    // plans come first in a profile, so they win ties.
+    let cheaper_by = |margin_bits: f64| {
+        move |a: Trial, b: Trial| if b.cost < a.cost - f64::from(lambda) * margin_bits { b } else { a }
+    };
     // Alternatives differ by far more than the last trellis states.
     let quick = |plan: &Plan| Plan { log2_states: plan.log2_states.min(2), ..plan.clone() };
-    let first = plans.iter().map(|p| trial(&quick(p), subject, step, lambda)).reduce(cheaper);
+    let first = plans.iter().map(|p| trial(&quick(p), subject, step, lambda)).reduce(cheaper_by(0.012));
     let mut best = first.unwrap_or_else(|| unreachable!("profiles have at least one plan"));
     for &weights in profile.stages.context_weights.iter().skip(1) {
         let plan = Plan { weights, ..best.plan.clone() };
-        best = cheaper(best, trial(&plan, subject, step, lambda));
+        best = cheaper_by(0.003)(best, trial(&plan, subject, step, lambda));
     }
     best.plan.log2_states = profile.stages.trellis_states.ilog2();
     best
@@ -335,7 +339,7 @@ fn finish(
     let nmse = if subject.energy > 0.0 { pass.squared_error / subject.energy } else { 0.0 };
     let report = Report {
         values: subject.count,
-        plan: plan.clone(),
+        plan: Some(plan.clone()),
         step: f64::from(step) * f64::from(subject.exponent).exp2(),
         nmse,
         passes,

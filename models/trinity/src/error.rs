@@ -35,6 +35,9 @@ pub enum Error {
     /// A tool that is modelled in silicon only, or left out on purpose.
     #[error("{tool} is not supported: {reason}")]
     Unsupported { tool: &'static str, reason: &'static str },
+    /// What the H.264 codec of the paper's pipeline says.
+    #[error("H.264: {what}")]
+    H264 { what: String },
     /// A profile that asks for the impossible.
     #[error("profile `{profile}`: {what}")]
     BadProfile { profile: String, what: String },

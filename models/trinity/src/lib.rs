@@ -27,6 +27,8 @@ mod error;
 mod klt;
 mod lossless;
 mod model;
+mod paper;
+mod picture;
 mod plan;
 mod profile;
 mod rans;
@@ -41,9 +43,10 @@ mod trellis;
 pub use encode::{Encoded, Target};
 pub use error::Error;
 pub use lossless::Words;
+pub use picture::{Coding, EncodedFrames, decode_frames, encode_frames};
 pub use plan::{Entropy, Plan};
-pub use profile::{EntropyChoice, Orientation, Parallel, Pipeline, Profile, Stages};
-pub use report::{Bits, Report};
+pub use profile::{EntropyChoice, Orientation, Paper, PaperEntropy, Parallel, Pipeline, Profile, Stages};
+pub use report::{Bits, Report, StageCost};
 pub use stream::Matrix;
 pub use transform::{Family, Transform};
 
@@ -61,10 +64,7 @@ pub fn encode(
     match (profile.pipeline, target) {
         (_, Target::Lossless) | (Pipeline::Lossless, _) => lossless::encode(values, rows, cols),
         (Pipeline::Trinity, _) => encode::encode_lossy(values, rows, cols, profile, target),
-        (Pipeline::Paper, _) => Err(Error::Unsupported {
-            tool: "the paper's pipeline",
-            reason: "it is not linked into this build",
-        }),
+        (Pipeline::Paper, _) => paper::encode(values, rows, cols, profile, target),
     }
 }
 
@@ -90,10 +90,7 @@ pub fn decode(bytes: &[u8]) -> Result<Matrix, Error> {
     match stream::read_magic(&mut reader)? {
         stream::Kind::Matrix => stream::decode_matrix(reader),
         stream::Kind::Words => lossless::decode(reader),
-        stream::Kind::Picture => Err(Error::NotTrinity { what: "a picture; decode it as a frame".into() }),
-        stream::Kind::Paper => Err(Error::Unsupported {
-            tool: "the paper's pipeline",
-            reason: "it is not linked into this build",
-        }),
+        stream::Kind::Picture => Err(Error::NotTrinity { what: "pictures; decode them as frames".into() }),
+        stream::Kind::Paper => paper::decode(reader),
     }
 }

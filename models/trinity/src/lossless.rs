@@ -10,11 +10,10 @@ use crate::Error;
 use crate::bytes::{Reader, put_varint};
 use crate::encode::Encoded;
 use crate::model::{ESCAPE, Model, SYMBOLS, unzigzag, zigzag};
-use crate::plan::{Entropy, Plan, Tile, Tiling};
+use crate::plan::{Tile, Tiling};
 use crate::rans::{Decoder, RawReader, RawWriter, Recorder};
 use crate::report::{Bits, Report};
 use crate::stream::{Kind, Matrix, in_parallel, put_magic};
-use crate::transform::Transform;
 
 const TILE_VALUES: usize = 1 << 20;
 /// Columns between renewals of the ranges.
@@ -281,26 +280,13 @@ pub fn encode(values: &[f32], rows: usize, cols: usize) -> Result<Encoded, Error
     let bytes = encode_words(&words, rows, cols)?;
     let report = Report {
         values: values.len(),
-        plan: exact_plan(),
+        plan: None,
         step: 0.0,
         nmse: 0.0,
         passes: 1,
         bits: Bits { symbols: 8.0 * bytes.len() as f64, ..Bits::default() },
     };
     Ok(Encoded { bytes, recon: values.to_vec(), report })
-}
-
-/// What a report says of a chain without loss.
-fn exact_plan() -> Plan {
-    Plan {
-        transposed: false,
-        transform: Transform::None,
-        prediction: 0,
-        log2_states: 0,
-        entropy: Entropy::Adaptive,
-        weights: 0,
-        log2_segment: SEGMENT.ilog2(),
-    }
 }
 
 /// Decodes what follows the magic of a matrix of words, as values.

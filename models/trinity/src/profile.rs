@@ -50,6 +50,26 @@ pub struct Profile {
     pub stages: Stages,
     #[serde(default)]
     pub parallel: Parallel,
+    /// Settings of the paper's pipeline.
+    #[serde(default)]
+    pub paper: Paper,
+}
+
+/// Entropy coder of H.264.
+#[derive(schemars::JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PaperEntropy {
+    /// As the RTL under the paper's codec.
+    #[default]
+    Cavlc,
+    Cabac,
+}
+
+/// Settings of the paper's pipeline.
+#[derive(schemars::JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Paper {
+    pub entropy: PaperEntropy,
 }
 
 /// The alternatives of each stage.
@@ -60,6 +80,8 @@ pub struct Stages {
     /// `none`, `klt-64`, `dct-32` along rows, `dct-8x8` in blocks, and the
     /// same with `dst` and `hadamard`.
     pub transform: Vec<String>,
+    /// The same for pictures, whose neighbours are alike in both directions.
+    pub picture_transform: Vec<String>,
     /// Sixteenths of the coded row above.
     pub prediction: Vec<u8>,
     /// 1 (uniform), 4, 8, … 256.
@@ -87,6 +109,7 @@ impl Default for Stages {
         Self {
             orientation: vec![Orientation::Rows],
             transform: vec!["none".into()],
+            picture_transform: vec!["dct-8x8".into(), "dct-16x16".into()],
             prediction: vec![0],
             trellis_states: 8,
             lambda: 0.35,
@@ -103,11 +126,13 @@ impl Default for Parallel {
 }
 
 /// Built-in profiles by name.
-const BUILT_IN: [(&str, &str); 4] = [
-    ("trinity", include_str!("../../../configs/codecs/profiles/trinity.toml")),
-    ("trinity-lite", include_str!("../../../configs/codecs/profiles/trinity-lite.toml")),
-    ("trinity-max", include_str!("../../../configs/codecs/profiles/trinity-max.toml")),
-    ("lossless", include_str!("../../../configs/codecs/profiles/lossless.toml")),
+const BUILT_IN: [(&str, &str); 6] = [
+    ("trinity", include_str!("../../../configs/codecs/trinity.toml")),
+    ("trinity-lite", include_str!("../../../configs/codecs/trinity-lite.toml")),
+    ("trinity-max", include_str!("../../../configs/codecs/trinity-max.toml")),
+    ("paper", include_str!("../../../configs/codecs/paper.toml")),
+    ("paper-cabac", include_str!("../../../configs/codecs/paper-cabac.toml")),
+    ("lossless", include_str!("../../../configs/codecs/lossless.toml")),
 ];
 
 impl Profile {
@@ -135,6 +160,16 @@ impl Profile {
         BUILT_IN.iter().map(|(name, _)| *name)
     }
 
+    /// The profile as pictures use it.
+    pub fn for_pictures(&self) -> Self {
+        let stages = Stages {
+            orientation: vec![Orientation::Rows],
+            transform: self.stages.picture_transform.clone(),
+            ..self.stages.clone()
+        };
+        Self { stages, ..self.clone() }
+    }
+
     fn bad(&self, what: impl Into<String>) -> Error {
         Error::BadProfile { profile: self.name.clone(), what: what.into() }
     }
@@ -146,7 +181,7 @@ impl Profile {
         if self.parallel.tile_values < 1024 {
             return Err(self.bad("tiles need at least 1024 values"));
         }
-        if self.candidates()?.is_empty() {
+        if self.candidates()?.is_empty() || self.for_pictures().candidates()?.is_empty() {
             return Err(self.bad("every stage needs at least one alternative"));
         }
         Ok(())

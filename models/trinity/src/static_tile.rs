@@ -16,7 +16,7 @@ use crate::transform::Transformer;
 use crate::trellis::{Code, GROUPS, Search, group, position};
 
 /// Values of a block, about; a whole number of coded rows.
-const BLOCK_VALUES: usize = 1 << 14;
+pub const BLOCK_VALUES: usize = 1 << 14;
 /// Contexts of a tile.
 const CONTEXTS: usize = GROUPS * CLASSES;
 /// Ranges are sent with this many bits less than they are used with.

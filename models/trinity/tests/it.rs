@@ -1,7 +1,8 @@
 //! What the Trinity codec promises.
 
 use proptest::prelude::*;
-use trinity_codec::{Error, Profile, Target, decode, encode};
+use trinity_codec::{Coding, Error, Profile, Target, decode, decode_frames, encode, encode_frames};
+use trinity_coding::{Chroma, Frame, Plane};
 
 /// Approximately Gaussian, the same on every machine.
 fn gaussian(count: usize, seed: u64) -> Vec<f32> {
@@ -87,9 +88,17 @@ fn too_few_bits_is_an_error_that_says_how_many_it_takes() {
 #[test]
 fn every_truncation_is_an_error() {
     let values = gaussian(40 * 30, 7);
-    for (name, target) in [("trinity", Target::Nmse(0.01)), ("lossless", Target::Lossless)] {
+    let targets = [
+        ("trinity", Target::Nmse(0.01)),
+        ("trinity-lite", Target::Nmse(0.01)),
+        ("paper", Target::Step(0.2)),
+        ("lossless", Target::Lossless),
+    ];
+    for (name, target) in targets {
         let encoded = encode(&values, 40, 30, &Profile::named(name).unwrap(), target).unwrap();
-        for length in 0..encoded.bytes.len() {
+        // H.264 conceals nothing, but a stream that ends after its picture is whole.
+        let whole = encoded.bytes.len() - if name == "paper" { 4 } else { 0 };
+        for length in 0..whole {
             assert!(decode(&encoded.bytes[..length]).is_err(), "{name}: {length} of {}", encoded.bytes.len());
         }
     }
@@ -104,14 +113,100 @@ fn one_outlier_of_1e30_is_met() {
     assert_eq!(decode(&encoded.bytes).unwrap().values, encoded.recon);
 }
 
+#[test]
+fn every_profile_meets_bits_and_errors() {
+    let (rows, cols) = (192, 160);
+    let scales = gaussian(cols, 10);
+    let values: Vec<f32> = gaussian(rows * cols, 11)
+        .iter()
+        .enumerate()
+        .map(|(i, v)| v * (1.0 + scales[i % cols].abs()))
+        .collect();
+    for name in ["trinity", "trinity-lite", "paper", "paper-cabac"] {
+        let profile = Profile::named(name).unwrap();
+        let encoded = encode(&values, rows, cols, &profile, Target::Bits(3.0)).unwrap();
+        let bits = 8.0 * encoded.bytes.len() as f64 / values.len() as f64;
+        assert!(bits <= 3.0 && bits > 2.9, "{name}: {bits}");
+        assert!((encoded.report.bits_per_value() - bits).abs() < 0.02, "{name}: {:?}", encoded.report);
+        assert_eq!(decode(&encoded.bytes).unwrap().values, encoded.recon, "{name}");
+        let encoded = encode(&values, rows, cols, &profile, Target::Nmse(0.02)).unwrap();
+        let got = nmse(&values, &encoded.recon);
+        assert!(got <= 0.02 && got > 0.018, "{name}: {got}");
+        assert!((got - encoded.report.nmse).abs() < 1e-6, "{name}");
+    }
+}
+
+/// A smooth picture with an edge and a little grain.
+fn picture(width: usize, height: usize, chroma: Chroma, depth: u32) -> Frame {
+    let planes = (0..chroma.planes())
+        .map(|c| {
+            let (w, h) = chroma.plane_size(c, width, height);
+            let grain = gaussian(w * h, 20 + c as u64);
+            let samples = (0..w * h)
+                .map(|i| {
+                    let (x, y) = ((i % w) as f32 / w as f32, (i / w) as f32 / h as f32);
+                    let level =
+                        0.3 + 0.3 * x + 0.2 * y * y + if x > y { 0.15 } else { 0.0 } + 0.004 * grain[i];
+                    (level * ((1 << depth) - 1) as f32) as u16
+                })
+                .collect();
+            Plane { width: w, height: h, samples }
+        })
+        .collect();
+    Frame { chroma, depth, chroma_depth: depth, planes }
+}
+
+#[test]
+fn pictures_go_through_every_profile() {
+    for (name, chroma, depth) in [
+        ("trinity", Chroma::C400, 8),
+        ("trinity", Chroma::C420, 10),
+        ("trinity-lite", Chroma::C400, 8),
+        ("paper", Chroma::C420, 8),
+        ("lossless", Chroma::C444, 12),
+    ] {
+        let frames = [picture(96, 80, chroma, depth), picture(96, 80, chroma, depth)];
+        let target = if name == "lossless" { Target::Lossless } else { Target::Nmse(2e-4) };
+        let encoded = encode_frames(&frames, &Profile::named(name).unwrap(), target, Coding::Intra).unwrap();
+        assert_eq!(decode_frames(&encoded.bytes).unwrap(), encoded.recon, "{name} {chroma:?} {depth}");
+        let samples: usize = frames.iter().flat_map(|f| &f.planes).map(|p| p.samples.len()).sum();
+        let bits = 8.0 * encoded.bytes.len() as f64 / samples as f64;
+        if name == "lossless" {
+            assert_eq!(encoded.recon, frames);
+            assert!(bits < 9.0, "{bits}");
+        } else {
+            assert!(bits < 1.5, "{name} {chroma:?} {depth}: {bits}");
+        }
+    }
+}
+
+#[test]
+fn inter_is_refused_in_words() {
+    let frames = [picture(32, 32, Chroma::C400, 8)];
+    let error = encode_frames(&frames, &Profile::named("trinity").unwrap(), Target::Bits(2.0), Coding::Inter)
+        .unwrap_err();
+    assert!(error.to_string().contains("inter prediction is not supported"), "{error}");
+}
+
+#[test]
+fn bytes_do_not_depend_on_threads() {
+    let values = gaussian(300 * 4000, 12);
+    let profile = Profile::named("trinity-lite").unwrap();
+    let with = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| encode(&values, 300, 4000, &profile, Target::Step(0.3)).unwrap().bytes)
+    };
+    assert!(with(1) == with(3));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn any_shape_comes_back_as_the_encoder_said(rows in 1usize..70, cols in 1usize..150, seed in 1u64.., scale in -40i32..30, step in -6i32..3) {
+    fn any_shape_comes_back_as_the_encoder_said(rows in 1usize..70, cols in 1usize..150, seed in 1u64.., scale in -40i32..30, step in -6i32..3, lite in any::<bool>()) {
         let factor = (f64::from(scale)).exp2() as f32;
         let values: Vec<f32> = gaussian(rows * cols, seed).iter().map(|v| v * factor).collect();
-        let profile = Profile::named("trinity").unwrap();
+        let profile = Profile::named(if lite { "trinity-lite" } else { "trinity" }).unwrap();
         let encoded = encode(&values, rows, cols, &profile, Target::Step(f64::from(scale + step).exp2())).unwrap();
         let back = decode(&encoded.bytes).unwrap();
         prop_assert_eq!((back.rows, back.cols), (rows, cols));
@@ -132,9 +227,14 @@ proptest! {
     }
 
     #[test]
-    fn damage_never_panics(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), lossless in any::<bool>()) {
+    fn damage_never_panics(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), kind in 0usize..4) {
         let values = gaussian(50 * 70, 9);
-        let (name, target) = if lossless { ("lossless", Target::Lossless) } else { ("trinity", Target::Nmse(0.02)) };
+        let (name, target) = [
+            ("lossless", Target::Lossless),
+            ("trinity", Target::Nmse(0.02)),
+            ("trinity-lite", Target::Nmse(0.02)),
+            ("paper", Target::Step(0.3)),
+        ][kind];
         let mut bytes = encode(&values, 50, 70, &Profile::named(name).unwrap(), target).unwrap().bytes;
         for (index, value) in flips {
             let at = index.index(bytes.len());
@@ -142,4 +242,106 @@ proptest! {
         }
         let _ = decode(&bytes);
     }
+}
+
+/// The stream of FORMAT.md's worked example.
+const EXAMPLE: &[u8] = &[
+    0x54, 0x43, 0x01, 0x00, 0x01, 0x04, 0x00, 0x00, 0x80, 0x3e, 0x00, 0x81, 0x02, 0x00, 0x00, 0x00, 0x0a,
+    0x01, 0x04, 0x12, 0x10, 0x77, 0xf6, 0xe1, 0x00, 0x62, 0x8d, 0x02, 0x00, 0x9e, 0x40, 0x04, 0x00, 0x17,
+    0x64, 0x0b, 0x00, 0x02,
+];
+
+/// A second, plain decoder for one row of a uniform quantizer, written from
+/// FORMAT.md alone.
+mod by_hand {
+    /// A geometric distribution as the prior of a context.
+    fn prior(class: i32) -> [u64; 16] {
+        let octave = class / 4 - 6 - (class / 4 - 7).max(0);
+        let middle = 18 + 4 * (class % 4);
+        let mean = (if octave >= 0 { middle << octave } else { middle >> -octave }).max(1) as u64;
+        geometric(mean)
+    }
+
+    pub fn geometric(mean_q4: u64) -> [u64; 16] {
+        let ratio = (mean_q4 << 16) / (mean_q4 + 16);
+        let mut left = 16u64 << 20;
+        std::array::from_fn(|i| {
+            let stay = (left * ratio) >> 16;
+            let here = if i == 15 { left } else { left - stay };
+            left = stay;
+            (here >> 16).max(1)
+        })
+    }
+
+    fn starts(counts: [u64; 16]) -> Vec<u32> {
+        let total: u64 = counts.iter().sum();
+        let reciprocal = ((32768 - 16) << 32) / total;
+        let mut freqs = counts.map(|c| 1 + ((c * reciprocal) >> 32) as u32);
+        let largest = (0..16).rev().max_by_key(|&i| freqs[i]).unwrap();
+        freqs[largest] += 32768 - freqs.iter().sum::<u32>();
+        let mut starts = vec![0];
+        freqs.iter().for_each(|f| starts.push(starts.last().unwrap() + f));
+        starts
+    }
+
+    pub fn decode(bytes: &[u8]) -> Vec<f32> {
+        assert_eq!(bytes[..4], *b"TC\x01\x00");
+        let (rows, cols) = (bytes[4], usize::from(bytes[5]));
+        assert_eq!(rows, 1);
+        let step = f32::from_le_bytes(bytes[6..10].try_into().unwrap());
+        assert_eq!(bytes[10], 0, "no offset, no centroids");
+        let exponent = i32::from(bytes[11] & 127) + 128 * i32::from(bytes[12]) - 256;
+        assert_eq!(bytes[13..17], [0, 0, 0, 10], "no transform, one state, segments of 1024");
+        assert_eq!(bytes[17..19], [1, 4], "one tile of 1 × 4");
+        let tile = &bytes[20..][..usize::from(bytes[19])];
+        let (symbols, raw) = tile[1..].split_at(usize::from(tile[0]));
+        let mut states: Vec<u32> =
+            symbols[..16].chunks(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect();
+        let mut words = symbols[16..].chunks(2).map(|b| u32::from(u16::from_le_bytes(b.try_into().unwrap())));
+        let mut index = 0;
+        let mut symbol = |counts: [u64; 16]| {
+            let starts = starts(counts);
+            let state = &mut states[index % 4];
+            let slot = *state % 32768;
+            let s = (0..16).rev().find(|&s| starts[s] <= slot).unwrap();
+            *state = (starts[s + 1] - starts[s]) * (*state >> 15) + slot - starts[s];
+            if *state < 65536 {
+                *state = *state << 16 | words.next().unwrap();
+            }
+            index += 1;
+            s
+        };
+        let change = symbol(geometric(16)) as i32;
+        let row_class = if change % 2 == 0 { change / 2 } else { -(change + 1) / 2 };
+        let mut bit = 0;
+        (0..cols)
+            .map(|_| {
+                let magnitude = symbol(prior(24 + row_class)) as i32;
+                let mut level = magnitude;
+                if magnitude != 0 {
+                    if raw[bit / 8] >> (bit % 8) & 1 == 1 {
+                        level = -magnitude;
+                    }
+                    bit += 1;
+                }
+                (128 * level) as f32 * (step / 64.0) * 2f32.powi(exponent)
+            })
+            .collect()
+    }
+}
+
+#[test]
+fn the_worked_example_decodes_by_hand() {
+    let profile = Profile::parse(
+        "name = \"example\"\ndescription = \"\"\npipeline = \"trinity\"\n[stages]\ntrellis-states = 1\nlambda = 0.1",
+    )
+    .unwrap();
+    let values = [0.0, 1.0, -3.0, 2.0];
+    let encoded = encode(&values, 1, 4, &profile, Target::Step(0.5)).unwrap();
+    assert_eq!(encoded.bytes, EXAMPLE);
+    assert_eq!(by_hand::decode(EXAMPLE), values);
+    assert_eq!(decode(EXAMPLE).unwrap().values, values);
+    let hex: Vec<String> = EXAMPLE.iter().map(|b| format!("{b:02x}")).collect();
+    let format = include_str!("../FORMAT.md").replace('\n', " ");
+    assert!(format.contains(&hex.join(" ")), "FORMAT.md shows other bytes");
 }
