@@ -8,4 +8,5 @@ pub mod config;
 pub mod h264;
 pub mod h265;
 pub mod man;
+pub mod sweep;
 pub mod tensors;

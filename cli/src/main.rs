@@ -45,6 +45,7 @@ struct Cli {
 /// One variant a command; the order is the order of `trinity --help`.
 #[derive(Debug, Subcommand)]
 enum Command {
+    Sweep(cmd::sweep::Args),
     Config(cmd::config::Args),
     Tensors(cmd::tensors::Args),
     H264(cmd::h264::Args),
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         Err(failure) => return failure.report(false),
     };
     let outcome = match &cli.command {
+        Command::Sweep(args) => cmd::sweep::run(args, &ctx),
         Command::Config(args) => cmd::config::run(args, &ctx),
         Command::Tensors(args) => cmd::tensors::run(args, &ctx),
         Command::H264(args) => cmd::h264::run(args, &ctx),

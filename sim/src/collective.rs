@@ -63,6 +63,11 @@ pub struct Link {
 }
 
 impl Link {
+    /// Latency between neighbours.
+    pub fn neighbour_s(&self) -> f64 {
+        self.hops(1, 2) * self.latency_s
+    }
+
     /// Hops between ranks `distance` apart in a group of `ranks`.
     fn hops(&self, distance: u32, ranks: u32) -> f64 {
         match self.topology {

@@ -118,6 +118,11 @@ impl Shape {
             Phase::Decode => sequence / context_parallel,
         };
         let sequences = f64::from(job.microbatch);
+        // In training, compressed weights are for the wire; memory holds them raw.
+        let stored_weight_bits = match job.phase {
+            Phase::Training => job.precision.weight_bits,
+            _ => job.compression.weight_bits.unwrap_or(job.precision.weight_bits),
+        };
         Self {
             tokens: sequences * queries,
             sequences,
@@ -125,7 +130,7 @@ impl Shape {
             context,
             tensor: f64::from(job.parallelism.tensor),
             activation_bytes: job.precision.activation_bits / 8.0,
-            weight_bytes: job.compression.weight_bits.unwrap_or(job.precision.weight_bits) / 8.0,
+            weight_bytes: stored_weight_bits / 8.0,
             kv_bytes: job.compression.kv_bits.unwrap_or(job.precision.kv_bits) / 8.0,
         }
     }

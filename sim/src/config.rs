@@ -9,11 +9,13 @@ mod hardware;
 mod job;
 mod llm;
 mod names;
+mod sweep;
 
 pub use codec::{BlockFile, CodecFile};
 pub use hardware::{ClusterFile, GpuFile, NetworkFile, NicFile, TierFile};
 pub use job::{CompressionFile, JobFile, OverlapFile, ParallelismFile, PrecisionFile};
 pub use llm::{LlmFile, MoeFile};
+pub use sweep::{AssumptionFile, AxisFile, HeadlineFile, Scalar, ScenarioFile, SweepFile};
 
 use crate::{Cluster, Job};
 use schemars::JsonSchema;
@@ -70,4 +72,5 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<CodecFile>("codecs", "a codec in silicon"),
     Kind::of::<LlmFile>("llms", "a language model"),
     Kind::of::<ClusterFile>("clusters", "a cluster of GPUs"),
+    Kind::of::<SweepFile>("sweeps", "a sweep"),
 ];

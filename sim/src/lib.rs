@@ -16,15 +16,19 @@ pub mod compute;
 pub mod config;
 mod energy;
 mod estimate;
+pub mod event;
+mod explain;
 mod hardware;
 mod job;
 mod llm;
 pub mod memory;
 pub mod nccl;
 mod schedule;
+pub mod sweep;
 
 pub use compression::{Codec, Compression, Reduction};
 pub use estimate::{AreaByKind, Breakdown, EnergyByKind, Estimate, Infeasible, MemoryByKind, estimate, time};
+pub use explain::{Line, explain};
 pub use hardware::{Cluster, Curve, Gpu, Nic, PeakFlops, Software, Tier};
 pub use job::{
     AttentionKernel, Job, Math, Overlap, Parallelism, Phase, Precision, Recompute, Schedule, Split, Zero,

@@ -4,6 +4,10 @@
 //! Knows the order of things; asks [`crate::compute`] how long a layer takes and
 //! [`crate::collective`] how long a transfer takes.
 
+mod parts;
+
+pub(crate) use parts::{Boundary, Parts, Reduce, parts};
+
 use crate::collective::{self, Link};
 use crate::compression::{Channel, Policy, Scope};
 use crate::compute::{self, Passes, Shape};
@@ -112,21 +116,25 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
+    /// The channel the values take, raw or coded, and its time.
+    fn choose(&self, transfer: Transfer, values: f64) -> (Channel, f64) {
+        let link = self.cluster.link(self.size, self.stride);
+        let raw = Channel::raw(link, self.raw_bits);
+        let raw_s = transfer.time_s(&raw, self.size, values);
+        if let Some(coded) = self.coded(link) {
+            let coded_s = transfer.time_s(&coded, self.size, values);
+            if self.job.compression.policy == Policy::Always || coded_s <= raw_s {
+                return (coded, coded_s);
+            }
+        }
+        (raw, raw_s)
+    }
+
     fn flow(&self, transfer: Transfer, values: f64) -> Flow {
         if self.size < 2 || values <= 0.0 {
             return Flow::default();
         }
-        let link = self.cluster.link(self.size, self.stride);
-        let raw = Channel::raw(link, self.raw_bits);
-        let mut chosen = raw;
-        let mut time_s = transfer.time_s(&raw, self.size, values);
-        if let Some(coded) = self.coded(link) {
-            let coded_s = transfer.time_s(&coded, self.size, values);
-            if self.job.compression.policy == Policy::Always || coded_s <= time_s {
-                chosen = coded;
-                time_s = coded_s;
-            }
-        }
+        let (chosen, time_s) = self.choose(transfer, values);
         let (sent, encoded, decoded) = transfer.load(self.size, values);
         let bits = sent * chosen.wire_bits;
         let leaves = self.cluster.leaves_node(self.size, self.stride);
@@ -134,7 +142,7 @@ impl Group<'_> {
         Flow {
             time_s,
             network_bits: if leaves { bits } else { 0.0 },
-            wire_j: bits * link.energy_j_per_bit,
+            wire_j: bits * chosen.link.energy_j_per_bit,
             encoded_values: codes * encoded,
             decoded_values: codes * decoded,
         }
@@ -171,7 +179,7 @@ pub fn schedule(cluster: &Cluster, job: &Job) -> (Breakdown, Traffic) {
     let flows = StageFlows::of(cluster, job, &shape);
     match job.phase {
         Phase::Training => training(cluster, job, &stage, &flows),
-        Phase::Prefill | Phase::Decode => inference(cluster, job, &shape, &stage.whole(), &flows),
+        Phase::Prefill | Phase::Decode => inference(cluster, job, &shape, &stage, &flows),
     }
 }
 
@@ -271,18 +279,9 @@ impl StageFlows {
             }
         };
 
-        let boundary = stream / shape.tensor;
-        let neighbours = p.tensor * p.context * p.data;
-        let pipeline = |coded| {
+        let pipeline = |coded_bits| {
             if p.pipeline > 1 {
-                // A pair of neighbouring stages; they are a node apart when
-                // the whole pipeline does not fit in one.
-                let stride = if cluster.leaves_node(p.pipeline, neighbours) {
-                    cluster.gpus_per_node
-                } else {
-                    neighbours
-                };
-                group(2, stride, coded).flow(Transfer::SendRecv, boundary)
+                boundary_group(cluster, job, coded_bits).flow(Transfer::SendRecv, boundary_values(job, shape))
             } else {
                 Flow::default()
             }
@@ -300,6 +299,27 @@ impl StageFlows {
             pipeline_backward: backward(pipeline(c.activation_gradient_bits)),
         }
     }
+}
+
+/// A pair of neighbouring stages; they are a node apart when the whole
+/// pipeline does not fit in one.
+fn boundary_group<'a>(cluster: &'a Cluster, job: &'a Job, coded_bits: Option<f64>) -> Group<'a> {
+    let p = &job.parallelism;
+    let neighbours = p.tensor * p.context * p.data;
+    let apart = cluster.leaves_node(p.pipeline, neighbours);
+    Group {
+        cluster,
+        job,
+        size: 2,
+        stride: if apart { cluster.gpus_per_node } else { neighbours },
+        raw_bits: job.precision.activation_bits,
+        coded_bits,
+    }
+}
+
+/// What one GPU hands to the next stage: tensor-parallel ranks share the work.
+fn boundary_values(job: &Job, shape: &Shape) -> f64 {
+    shape.tokens * f64::from(job.llm.hidden) / shape.tensor
 }
 
 /// One of the two sums of a tensor-parallel layer.
@@ -320,24 +340,42 @@ struct Pipeline {
 }
 
 impl Pipeline {
-    /// `between_s` is what each micro-batch loses to communication on a stage.
-    fn of(job: &Job, stage: &Stage, between_s: f64, microbatches: f64) -> Self {
+    /// `between_s` is what each micro-batch loses to communication on a stage,
+    /// `hidden_s` what it would lose if nothing ran beside.
+    fn of(job: &Job, stage: &Stage, between_s: f64, hidden_s: f64, microbatches: f64) -> Self {
         let p = &job.parallelism;
         let stages = f64::from(p.pipeline);
         let chunks = f64::from(p.schedule.chunks());
         match p.split {
             Split::Layers => {
                 let slowest = stage.whole();
-                let filling_s = (stages - 1.0) * (stage.body.time_s() + between_s) / chunks;
+                let filling_s = (stages - 1.0) * (stage.body.time_s() + between_s + hidden_s) / chunks;
                 Self { slowest, total_s: microbatches * (slowest.time_s() + between_s) + filling_s }
             }
             Split::Work => {
                 let slowest = stage.body + stage.vocabulary.times(1.0 / stages);
                 // The loss cannot be cut: it is at least a stage of its own.
                 let longest_s = slowest.time_s().max(stage.vocabulary.time_s()) + between_s;
-                Self { slowest, total_s: (microbatches + (stages - 1.0) / chunks) * longest_s }
+                let filling_s = (stages - 1.0) * (longest_s + hidden_s) / chunks;
+                Self { slowest, total_s: microbatches * longest_s + filling_s }
             }
         }
+    }
+}
+
+/// Part of the messages that the slowest stage does not see: the last one
+/// computes the loss but sends its activations nowhere, and the first of two
+/// receives none.
+fn spared_s(job: &Job, stage: &Stage, flows: &StageFlows, pipeline: &Exposed) -> f64 {
+    if job.parallelism.split == Split::Work || pipeline.total_s <= 0.0 {
+        return 0.0;
+    }
+    let shown = pipeline.exposed_s / pipeline.total_s * f64::from(job.parallelism.schedule.chunks());
+    let (forward_s, backward_s) =
+        (flows.pipeline_forward.time_s * shown, flows.pipeline_backward.time_s * shown);
+    match job.parallelism.pipeline {
+        2 => backward_s.min(stage.vocabulary.time_s() + forward_s),
+        _ => backward_s.min(stage.vocabulary.time_s()),
     }
 }
 
@@ -367,13 +405,16 @@ fn training(cluster: &Cluster, job: &Job, stage: &Stage, flows: &StageFlows) -> 
     let context_e = expose(context.time_s, job.overlap.context, body_s);
     let expert_e = expose(expert.time_s, job.overlap.expert, body_s);
     let mut pipeline_e = expose(pipeline.time_s, job.overlap.pipeline, body_s);
+    // While the pipeline fills and drains nothing runs beside a message.
+    let hidden_s = pipeline_e.total_s - pipeline_e.exposed_s;
+    pipeline_e.exposed_s -= spared_s(job, stage, flows, &pipeline_e);
     let waiting_s = exchange_s(cluster, job) + memory_pressure_s(cluster, job);
     pipeline_e.total_s += waiting_s;
     pipeline_e.exposed_s += waiting_s;
     let floor_s = memory::mean_layers_per_stage(job) * compute::launch_floor_s(cluster, job);
     let launched = Stage { body: stage.body.stretched(floor_s - body_s - tensor_e.exposed_s), ..*stage };
     let between_s = tensor_e.exposed_s + context_e.exposed_s + expert_e.exposed_s + pipeline_e.exposed_s;
-    let pipeline_time = Pipeline::of(job, &launched, between_s, microbatches);
+    let pipeline_time = Pipeline::of(job, &launched, between_s, hidden_s, microbatches);
     let slowest = &pipeline_time.slowest;
     for flow in [tensor, context, expert, pipeline] {
         flow.times(microbatches).add_to(&mut traffic);
@@ -525,13 +566,14 @@ fn inference(
     cluster: &Cluster,
     job: &Job,
     shape: &Shape,
-    stage: &Passes,
+    stage: &Stage,
     flows: &StageFlows,
 ) -> (Breakdown, Traffic) {
     let p = &job.parallelism;
     let microbatches = f64::from(job.microbatches());
     let mut traffic = Traffic::default();
-    let compute_s = stage.forward.time_s;
+    let slowest = stage.whole();
+    let compute_s = stage.body.forward.time_s;
     let tensor = expose(flows.tensor_forward.time_s, job.overlap.tensor, compute_s);
     let context = expose(flows.context_forward.time_s, job.overlap.context, compute_s);
     let expert = expose(flows.expert_forward.time_s, job.overlap.expert, compute_s);
@@ -545,9 +587,18 @@ fn inference(
         + pipeline.exposed_s
         + storage.exposed_s;
     let stages = f64::from(p.pipeline);
-    let waiting = match job.phase {
-        Phase::Decode => (stages - microbatches).max(0.0),
-        _ => stages - 1.0,
+    let hidden_s = pipeline.total_s - pipeline.exposed_s;
+    let all_s = microbatches * (microbatch_s + stage.vocabulary.forward.time_s);
+    let bubble_s = match job.phase {
+        // The next token follows the last, so stages never drain; but a token
+        // takes as long as the way through all of them.
+        Phase::Decode => {
+            let way_s = stages * microbatch_s + (stages - 1.0) * hidden_s + stage.vocabulary.forward.time_s;
+            (way_s - pipeline.exposed_s - all_s).max(0.0)
+        }
+        // The first micro-batch crosses one boundary less than it has stages.
+        _ if p.pipeline > 1 => (stages - 1.0) * (microbatch_s + hidden_s) - pipeline.exposed_s,
+        _ => 0.0,
     };
     let all = flows.tensor_forward
         + flows.context_forward
@@ -558,15 +609,15 @@ fn inference(
     let scale =
         |e: Exposed| Exposed { total_s: e.total_s * microbatches, exposed_s: e.exposed_s * microbatches };
     let breakdown = Breakdown {
-        forward_s: compute_s * microbatches,
+        forward_s: slowest.forward.time_s * microbatches,
         tensor: scale(tensor),
         context: scale(context),
         expert: scale(expert),
         pipeline: scale(pipeline),
         storage: scale(storage),
-        bubble_s: waiting * microbatch_s,
-        flops: microbatches * stage.forward.flops,
-        memory_bytes: microbatches * stage.forward.bytes,
+        bubble_s,
+        flops: microbatches * slowest.forward.flops,
+        memory_bytes: microbatches * slowest.forward.bytes,
         ..Breakdown::default()
     };
     (breakdown, traffic)

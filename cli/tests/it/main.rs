@@ -5,3 +5,4 @@ mod config;
 mod h264;
 mod help;
 mod support;
+mod sweep;

@@ -18,8 +18,12 @@ pub struct JobFile {
     #[schemars(with = "Cited<u32>")]
     pub sequence: u32,
     /// Sequences in the whole batch.
+    #[serde(default = "one")]
     #[schemars(with = "Cited<u32>")]
     pub global_batch: u32,
+    /// Sequences of each data-parallel rank, instead of the whole batch.
+    #[schemars(with = "Option<Cited<u32>>")]
+    pub replica_batch: Option<u32>,
     /// Sequences that pass through the pipeline together.
     #[serde(default = "one")]
     #[schemars(with = "Cited<u32>")]
@@ -265,7 +269,9 @@ impl JobFile {
             llm: self.llm.resolve(),
             phase: self.phase.resolve(),
             sequence: self.sequence,
-            global_batch: self.global_batch,
+            global_batch: self
+                .replica_batch
+                .map_or(self.global_batch, |each| each.saturating_mul(self.parallelism.data)),
             microbatch: self.microbatch,
             parallelism: self.parallelism.resolve(),
             precision: self.precision.resolve(),
@@ -287,6 +293,7 @@ impl JobFile {
             &[
                 ("sequence", f64::from(self.sequence)),
                 ("global-batch", f64::from(self.global_batch)),
+                ("replica-batch", f64::from(self.replica_batch.unwrap_or(1))),
                 ("microbatch", f64::from(self.microbatch)),
                 ("parallelism.tensor", f64::from(p.tensor)),
                 ("parallelism.pipeline", f64::from(p.pipeline)),

@@ -3,5 +3,6 @@
 mod astra;
 #[cfg(feature = "config")]
 mod configs;
+mod events;
 mod fixtures;
 mod physics;

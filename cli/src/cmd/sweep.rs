@@ -1,0 +1,281 @@
+//! `trinity sweep`: area budgets, Pareto fronts, and the headline they carry.
+
+mod files;
+mod page;
+mod show;
+mod study;
+
+use crate::{context::Context, failure::Failure, output};
+use clap::Subcommand;
+use files::{Shard, State};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use study::Study;
+use trinity_sim::sweep::{Tally, evaluate, run as run_blocks};
+
+const AFTER_HELP: &str = "\
+Examples:
+  trinity sweep                                   the LLaMA-7B study of LLM.265
+  trinity sweep sweeps/kv-spill --top 5           another that comes with the command
+  trinity sweep my-study.toml --out out/mine      your own
+  trinity sweep --set \"study.cluster.nic.area=100 mm2\"
+  trinity sweep explain 1234                      one point, with the formula behind each line
+
+A large sweep on many machines, then one result, the same bytes for any number of shards:
+  Slurm:       #SBATCH --array=0-63
+               trinity sweep big.toml --out out/big --shard $SLURM_ARRAY_TASK_ID/64
+  Kubernetes:  completionMode: Indexed, completions: 64
+               trinity sweep big.toml --out /data/big --shard $JOB_COMPLETION_INDEX/64
+  then         trinity sweep merge out/big --out out/big
+A run that was killed goes on where it stopped when started again with the same --out.";
+
+/// Sweep GPUs, NICs and codecs over an area budget and find the Pareto fronts
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, after_help = AFTER_HELP)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
+    #[command(flatten)]
+    sweep: SweepArgs,
+    /// Folder for points.csv, pareto.csv and report.html
+    #[arg(long, value_name = "DIR", default_value = "out/sweep")]
+    out: PathBuf,
+    /// Do only part I of N, numbered from 0, and leave it for `merge`
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
+    /// Write every point to points.csv: `auto` up to a million
+    #[arg(long, value_enum, default_value_t = Points::Auto)]
+    points: Points,
+}
+
+#[derive(Debug, Clone, clap::Args)]
+struct SweepArgs {
+    /// A name from `trinity config list sweeps`, or a path that ends in .toml
+    #[arg(value_name = "SWEEP", default_value = "sweeps/llama-7b")]
+    sweep: String,
+    /// Override a value; may be repeated
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    sets: Vec<String>,
+    /// How many of the best points to list
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=10000))]
+    top: u16,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Points {
+    Auto,
+    All,
+    None,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Put the shards of a sweep together
+    #[command(after_help = "\
+Example:
+  trinity sweep merge out/big --out out/big")]
+    Merge {
+        /// Folders that hold the shards
+        #[arg(required = true, value_name = "DIR")]
+        folders: Vec<PathBuf>,
+        /// Folder for points.csv, pareto.csv and report.html
+        #[arg(long, value_name = "DIR", default_value = "out/sweep")]
+        out: PathBuf,
+    },
+    /// Print one point's full breakdown with the formula behind each line
+    #[command(after_help = "\
+Examples:
+  trinity sweep explain 1234
+  trinity sweep explain 0 sweeps/kv-spill
+  trinity sweep explain 1234 --trace trace.json     then open it in ui.perfetto.dev")]
+    Explain {
+        /// The point's index, as in points.csv
+        index: u64,
+        #[command(flatten)]
+        sweep: SweepArgs,
+        /// Write the point's timeline in Chrome-trace form
+        #[arg(long, value_name = "FILE")]
+        trace: Option<PathBuf>,
+    },
+    /// Measure how many configurations a second one core evaluates
+    #[command(after_help = "\
+Example:
+  trinity sweep bench --seconds 5")]
+    Bench {
+        #[command(flatten)]
+        sweep: SweepArgs,
+        /// How long to measure for each number of threads
+        #[arg(long, value_name = "S", default_value_t = 3.0)]
+        seconds: f64,
+    },
+}
+
+/// Points up to which points.csv is written without being asked for.
+const AUTO_POINTS: u64 = 1_000_000;
+/// How often a running sweep writes down where it is.
+const CHECKPOINT: Duration = Duration::from_secs(2);
+
+pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
+    match &args.action {
+        None => sweep(args, ctx),
+        Some(Action::Merge { folders, out }) => merge(folders, out, ctx),
+        Some(Action::Explain { index, sweep, trace }) => explain(*index, sweep, trace.as_deref(), ctx),
+        Some(Action::Bench { sweep, seconds }) => bench(sweep, *seconds, ctx),
+    }
+}
+
+fn load(args: &SweepArgs) -> Result<Study, Failure> {
+    Study::load(&args.sweep, &args.sets, usize::from(args.top))
+}
+
+fn sweep(args: &Args, ctx: &Context) -> Result<(), Failure> {
+    let study = load(&args.sweep)?;
+    let shard = args.shard.unwrap_or(Shard::WHOLE);
+    let rows = match args.points {
+        Points::All => true,
+        Points::None => false,
+        Points::Auto => study.plan.space.len() <= AUTO_POINTS,
+    };
+    let state = run_shard(&study, shard, rows, &args.out, ctx)?;
+    if args.shard.is_some() {
+        ctx.remark(format!(
+            "{} of {} points done in {}; when all shards are, run `trinity sweep merge`",
+            state.tally.points,
+            study.plan.space.len(),
+            state.path(&args.out).display()
+        ));
+        return Ok(());
+    }
+    finish(&study, &[(args.out.clone(), state)], &args.out, ctx)
+}
+
+/// Evaluates a shard, going on where an interrupted run stopped.
+fn run_shard(study: &Study, shard: Shard, rows: bool, out: &Path, ctx: &Context) -> Result<State, Failure> {
+    let plan = &study.plan;
+    let mut state = State::open(study, shard, rows, out, ctx)?;
+    let mut writer = state.rows_writer(out)?;
+    let bar = ctx.progress(state.end - state.start, "sweeping");
+    bar.set_position(state.next - state.start);
+    let mut written_down = Instant::now();
+    let render = |block: std::ops::Range<u64>| {
+        let mut bytes = Vec::new();
+        let tally = evaluate(plan, block, |index, scenario, digits, outcome| {
+            if rows {
+                show::point_row(study, &mut bytes, index, scenario, digits, outcome);
+            }
+        });
+        (tally, bytes)
+    };
+    run_blocks(plan, state.next..state.end, render, |block, tally, bytes| -> Result<(), Failure> {
+        state.tally.merge(plan, &tally);
+        state.next = block.end;
+        state.rows_bytes += bytes.len() as u64;
+        writer.append(&bytes)?;
+        bar.set_position(state.next - state.start);
+        if written_down.elapsed() >= CHECKPOINT {
+            writer.flush()?;
+            state.save(out)?;
+            written_down = Instant::now();
+        }
+        Ok(())
+    })?;
+    writer.flush()?;
+    state.save(out)?;
+    bar.finish_and_clear();
+    Ok(state)
+}
+
+fn merge(folders: &[PathBuf], out: &Path, ctx: &Context) -> Result<(), Failure> {
+    let mut states = files::find(folders)?;
+    let first = &states[0].1;
+    let study = Study::load(&first.sweep, &first.sets, first.top)?;
+    states.sort_by_key(|(_, state)| state.start);
+    let mut next = 0;
+    for (folder, state) in &states {
+        let name = state.path(folder);
+        if state.fingerprint != study.fingerprint() {
+            return Err(Failure::input(format_args!("`{}` belongs to another sweep", name.display()))
+                .help("merge shards of one sweep, made with the same --set and --top"));
+        }
+        if state.next < state.end {
+            return Err(Failure::input(format_args!("`{}` is not finished", name.display()))
+                .help("run its shard again with the same --out; it goes on where it stopped"));
+        }
+        if state.start != next {
+            return Err(Failure::input(format_args!("points {next} to {} are missing", state.start))
+                .help("run the missing shards, or name the folder they are in"));
+        }
+        next = state.end;
+    }
+    if next != study.plan.space.len() {
+        return Err(Failure::input(format_args!("points {next} to {} are missing", study.plan.space.len()))
+            .help("run the missing shards, or name the folder they are in"));
+    }
+    finish(&study, &states, out, ctx)
+}
+
+/// Writes the results of whole sweeps and prints what was asked.
+fn finish(study: &Study, states: &[(PathBuf, State)], out: &Path, ctx: &Context) -> Result<(), Failure> {
+    let mut tally = Tally::new(&study.plan);
+    for (_, state) in states {
+        tally.merge(&study.plan, &state.tally);
+    }
+    tally.sort();
+    study.refuse_nonsense(&tally)?;
+    let answer = study.answer(&tally);
+    if states.iter().all(|(_, state)| state.rows) {
+        files::join_rows(study, states, &out.join("points.csv"))?;
+    }
+    output::write(&out.join("pareto.csv"), show::pareto_csv(study, &tally, &answer).as_bytes())?;
+    output::write(&out.join("axes.csv"), show::axes_csv(study, &tally).as_bytes())?;
+    let sensitivity = study.sensitivity();
+    page::page(study, &tally, &answer, &sensitivity).write(&out.join("report.html"))?;
+    if states.len() == 1 {
+        states[0].1.discard(&states[0].0);
+    }
+    if ctx.json {
+        ctx.print_json(&show::json(study, &tally, &answer))?;
+    } else {
+        ctx.print(show::text(study, &tally, &answer, ctx.colour))?;
+    }
+    ctx.remark(format!("wrote {}", out.join("report.html").display()));
+    Ok(())
+}
+
+fn explain(index: u64, args: &SweepArgs, trace: Option<&Path>, ctx: &Context) -> Result<(), Failure> {
+    let study = load(args)?;
+    if index >= study.plan.space.len() {
+        return Err(Failure::input(format_args!(
+            "there is no point {index}; the sweep has {} points, from 0",
+            study.plan.space.len()
+        )));
+    }
+    let point = study.plan.space.point(index);
+    let (estimate, lines) = trinity_sim::explain(&point)
+        .map_err(|infeasible| Failure::input(format_args!("point {index} cannot run: {infeasible}")))?;
+    if let Some(path) = trace {
+        let timeline = trinity_sim::event::simulate(&point.cluster, &point.job)
+            .map_err(|why| Failure::input(format_args!("no timeline for point {index}: {why}")))?;
+        let text = serde_json::to_string(&show::trace_json(&timeline)).map_err(Failure::run)?;
+        output::write(path, text.as_bytes())?;
+        ctx.remark(format!(
+            "wrote {}: {:.4} s simulated, {:.4} s in closed form",
+            path.display(),
+            timeline.iteration_s,
+            estimate.iteration_s
+        ));
+    }
+    if ctx.json {
+        return ctx.print_json(&show::explain_json(&study, index, &lines));
+    }
+    ctx.print(show::explain_text(&study, index, &lines, ctx.colour))
+}
+
+fn bench(args: &SweepArgs, seconds: f64, ctx: &Context) -> Result<(), Failure> {
+    let study = load(args)?;
+    let rates = study.rates(Duration::from_secs_f64(seconds.clamp(0.1, 600.0)), ctx.threads)?;
+    if ctx.json {
+        return ctx.print_json(&show::rates_json(&rates));
+    }
+    ctx.print(show::rates_text(&rates, ctx.colour))
+}

@@ -1,0 +1,192 @@
+//! Shards on disk: where a run stands, what it has seen, and its rows.
+
+use super::study::Study;
+use crate::{context::Context, failure::Failure, output};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use trinity_sim::sweep::Tally;
+
+/// Part `index` of `count`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shard {
+    index: u64,
+    count: u64,
+}
+
+impl Shard {
+    /// Everything.
+    pub const WHOLE: Self = Self { index: 0, count: 1 };
+
+    /// The points of this shard; shards differ by at most one point.
+    fn range(self, len: u64) -> std::ops::Range<u64> {
+        let at = |k: u64| (u128::from(len) * u128::from(k) / u128::from(self.count)) as u64;
+        at(self.index)..at(self.index + 1)
+    }
+
+    fn stem(self) -> String {
+        format!("shard-{:05}-of-{:05}", self.index, self.count)
+    }
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+        match parts {
+            Some((index, count)) if index < count && count <= 99_999 => Ok(Self { index, count }),
+            _ => Err("expected I/N with 0 <= I < N <= 99999, such as 0/4".into()),
+        }
+    }
+}
+
+/// Where a shard stands.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct State {
+    pub sweep: String,
+    pub sets: Vec<String>,
+    pub top: usize,
+    pub fingerprint: String,
+    stem: String,
+    pub start: u64,
+    pub end: u64,
+    /// The first point not yet seen.
+    pub next: u64,
+    /// Whether every point is written down, and how many bytes that is.
+    pub rows: bool,
+    pub rows_bytes: u64,
+    pub tally: Tally,
+}
+
+impl State {
+    /// The state an earlier run left in `out`, or a fresh one.
+    pub fn open(study: &Study, shard: Shard, rows: bool, out: &Path, ctx: &Context) -> Result<Self, Failure> {
+        let range = shard.range(study.plan.space.len());
+        let fresh = Self {
+            sweep: study.name.clone(),
+            sets: study.sets.clone(),
+            top: study.plan.top,
+            fingerprint: study.fingerprint(),
+            stem: shard.stem(),
+            start: range.start,
+            end: range.end,
+            next: range.start,
+            rows,
+            rows_bytes: 0,
+            tally: Tally::new(&study.plan),
+        };
+        let Ok(text) = fs::read_to_string(fresh.path(out)) else { return Ok(fresh) };
+        match serde_json::from_str::<Self>(&text) {
+            Ok(left) if left.fingerprint == fresh.fingerprint && left.rows == rows => {
+                ctx.remark(format!("going on at point {} of {}", left.next, left.end));
+                Ok(left)
+            }
+            _ => {
+                ctx.remark(format!("{} is of another sweep; starting anew", fresh.path(out).display()));
+                Ok(fresh)
+            }
+        }
+    }
+
+    pub fn path(&self, out: &Path) -> PathBuf {
+        out.join(format!("{}.json", self.stem))
+    }
+
+    fn rows_path(&self, out: &Path) -> PathBuf {
+        out.join(format!("{}.rows", self.stem))
+    }
+
+    pub fn save(&self, out: &Path) -> Result<(), Failure> {
+        let text = serde_json::to_string(self).map_err(Failure::run)?;
+        output::write(&self.path(out), text.as_bytes())
+    }
+
+    /// The rows so far; what was written after the last save is cut off.
+    pub fn rows_writer(&self, out: &Path) -> Result<RowsWriter, Failure> {
+        if !self.rows {
+            return Ok(RowsWriter(None));
+        }
+        let path = self.rows_path(out);
+        let open = || {
+            fs::create_dir_all(out)?;
+            let mut file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
+            file.set_len(self.rows_bytes)?;
+            std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0))?;
+            Ok::<File, std::io::Error>(file)
+        };
+        let file = open().map_err(|error| cannot("write", &path, &error))?;
+        Ok(RowsWriter(Some((BufWriter::with_capacity(1 << 20, file), path))))
+    }
+
+    /// Removes what only a resumed run would need.
+    pub fn discard(&self, out: &Path) {
+        let _ = fs::remove_file(self.path(out));
+        let _ = fs::remove_file(self.rows_path(out));
+    }
+}
+
+/// Appends rows, if rows are wanted.
+#[derive(Debug)]
+pub struct RowsWriter(Option<(BufWriter<File>, PathBuf)>);
+
+impl RowsWriter {
+    pub fn append(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        match &mut self.0 {
+            None => Ok(()),
+            Some((file, path)) => file.write_all(bytes).map_err(|error| cannot("write", path, &error)),
+        }
+    }
+
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        match &mut self.0 {
+            None => Ok(()),
+            Some((file, path)) => file.flush().map_err(|error| cannot("write", path, &error)),
+        }
+    }
+}
+
+/// Every shard in the folders.
+pub fn find(folders: &[PathBuf]) -> Result<Vec<(PathBuf, State)>, Failure> {
+    let mut states = Vec::new();
+    for folder in folders {
+        let entries = fs::read_dir(folder)
+            .map_err(|error| Failure::input(format_args!("cannot read `{}`: {error}", folder.display())))?;
+        let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        paths.sort();
+        for path in paths {
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            if !(name.starts_with("shard-") && name.ends_with(".json")) {
+                continue;
+            }
+            let text = fs::read_to_string(&path).map_err(|error| cannot("read", &path, &error))?;
+            let state = serde_json::from_str(&text).map_err(|error| {
+                Failure::input(format_args!("`{}` is no shard of a sweep: {error}", path.display()))
+            })?;
+            states.push((folder.clone(), state));
+        }
+    }
+    if states.is_empty() {
+        return Err(Failure::input("no shards in the folders named")
+            .help("run `trinity sweep --shard I/N --out DIR` first"));
+    }
+    Ok(states)
+}
+
+/// Joins the rows of all shards under one header.
+pub fn join_rows(study: &Study, states: &[(PathBuf, State)], path: &Path) -> Result<(), Failure> {
+    let mut draft = output::Draft::create(path)?;
+    draft.write_all(super::show::points_header(study).as_bytes()).map_err(|e| cannot("write", path, &e))?;
+    for (folder, state) in states {
+        let rows = state.rows_path(folder);
+        let mut file = File::open(&rows).map_err(|error| cannot("read", &rows, &error))?;
+        std::io::copy(&mut file, &mut draft).map_err(|error| cannot("write", path, &error))?;
+    }
+    draft.finish()
+}
+
+fn cannot(verb: &str, path: &Path, error: &std::io::Error) -> Failure {
+    Failure::run(format_args!("cannot {verb} `{}`: {error}", path.display()))
+}

@@ -1,0 +1,407 @@
+//! What a sweep found, as text, CSV and JSON.
+
+use super::study::{Answer, RateOf, Study};
+use crate::table::Table;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use trinity_silicon::{EnergyColumn, table3};
+use trinity_sim::event::Timeline;
+use trinity_sim::sweep::{Entry, Metric, Tally};
+use trinity_sim::{Estimate, Infeasible, Line};
+
+/// Three significant digits, without an exponent where that stays short.
+pub fn significant(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    let magnitude = value.abs().log10().floor() as i32;
+    match magnitude {
+        -4..=2 => format!("{value:.*}", (2 - magnitude).max(0) as usize),
+        3..=9 => {
+            let unit = 10f64.powi(magnitude - 2);
+            format!("{:.0}", (value / unit).round() * unit)
+        }
+        _ => format!("{value:.2e}"),
+    }
+}
+
+fn times(value: Option<f64>) -> String {
+    value.map_or_else(|| "not reached".into(), |value| format!("{value:.2}×"))
+}
+
+const POINT_COLUMNS: [Metric; 9] = [
+    Metric::AreaMm2,
+    Metric::TokensPerS,
+    Metric::EnergyJPerToken,
+    Metric::IterationS,
+    Metric::MemoryGb,
+    Metric::GpuMm2,
+    Metric::NicMm2,
+    Metric::CodecMm2,
+    Metric::PowerW,
+];
+
+pub fn points_header(study: &Study) -> String {
+    let metrics = POINT_COLUMNS.iter().map(|metric| metric.name());
+    let paths = study.plan.space.paths();
+    let columns = ["scenario", "index", "status"].into_iter().chain(metrics).chain(paths);
+    columns.map(quoted).collect::<Vec<_>>().join(",") + "\n"
+}
+
+/// One line of points.csv.
+pub fn point_row(
+    study: &Study,
+    bytes: &mut Vec<u8>,
+    index: u64,
+    scenario: usize,
+    digits: &[usize],
+    outcome: &Result<Estimate, Infeasible>,
+) {
+    let scenario = &study.plan.space.scenarios()[scenario];
+    let status = match outcome {
+        Err(infeasible) => infeasible.reason(),
+        Ok(estimate) if !study.plan.allows(estimate) => "constraint",
+        Ok(_) => "ok",
+    };
+    // Writing to memory cannot fail.
+    let _ = write!(bytes, "{},{index},{status}", quoted(&scenario.name));
+    for metric in POINT_COLUMNS {
+        let _ = match outcome {
+            Ok(estimate) => write!(bytes, ",{}", metric.of(estimate)),
+            Err(_) => write!(bytes, ","),
+        };
+    }
+    for path in study.plan.space.paths() {
+        let label = scenario.axes.iter().zip(digits).find(|(axis, _)| axis.path == path);
+        let label = label.map_or("", |(axis, &digit)| axis.labels[digit].as_str());
+        let _ = write!(bytes, ",{}", quoted(label));
+    }
+    bytes.push(b'\n');
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into() }
+}
+
+/// The front of every scenario, smallest area first.
+pub fn pareto_csv(study: &Study, tally: &Tally, answer: &Answer) -> String {
+    let paths = study.plan.space.paths();
+    let fixed =
+        ["scenario", "index", "area_mm2", "tokens_per_s", "normalized_performance", "energy_j_per_token"];
+    let mut text = fixed.iter().copied().chain(paths).map(quoted).collect::<Vec<_>>().join(",") + "\n";
+    for (scenario, front) in study.plan.space.scenarios().iter().zip(&tally.fronts) {
+        for entry in front.entries() {
+            let Ok(estimate) = study.plan.space.point(entry.index).estimate() else { continue };
+            let _ = write!(
+                text,
+                "{},{},{},{},{},{}",
+                quoted(&scenario.name),
+                entry.index,
+                estimate.area_mm2,
+                estimate.tokens_per_s,
+                answer.unit_tokens_per_s.map_or(f64::NAN, |unit| estimate.tokens_per_s / unit),
+                estimate.energy_j_per_token
+            );
+            for label in study.plan.space.labels(entry.index) {
+                let _ = write!(text, ",{}", quoted(label));
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// Every value of every axis: how many points ran and the best of each objective.
+pub fn axes_csv(study: &Study, tally: &Tally) -> String {
+    let objectives = &study.plan.objectives;
+    let mut text = String::from("scenario,axis,value,points,feasible");
+    for objective in objectives {
+        let _ = write!(text, ",best_{0},best_{0}_index", objective.metric.name());
+    }
+    text.push('\n');
+    for (scenario, axes) in study.plan.space.scenarios().iter().zip(&tally.values) {
+        for (axis, values) in scenario.axes.iter().zip(axes) {
+            for (label, summary) in axis.labels.iter().zip(values) {
+                let _ = write!(
+                    text,
+                    "{},{},{},{},{}",
+                    quoted(&scenario.name),
+                    axis.path,
+                    quoted(label),
+                    summary.points,
+                    summary.feasible
+                );
+                for at in 0..objectives.len() {
+                    let _ = match summary.best.get(at).copied().flatten() {
+                        Some((value, index)) => write!(text, ",{value},{index}"),
+                        None => write!(text, ",,"),
+                    };
+                }
+                text.push('\n');
+            }
+        }
+    }
+    text
+}
+
+/// The result in the terminal: answer, fronts, best points, what did not run.
+pub fn text(study: &Study, tally: &Tally, answer: &Answer, colour: bool) -> String {
+    let mut text = format!("{}\n\n", study.file.title);
+    if let Some(table) = headline_table(study, answer) {
+        text += &table.render(colour);
+        text += "\n";
+    }
+    if study.has_codec() {
+        text += &energy_table().render(colour);
+        text += "\n";
+    }
+    text += "Pareto fronts\n";
+    text += &front_table(study, tally, answer, 12).render(colour);
+    if !tally.top.entries().is_empty() {
+        let _ = writeln!(text, "\nBest points by {}", study.file.rank_by);
+        text += &top_table(study, tally.top.entries(), answer).render(colour);
+    }
+    let _ = writeln!(
+        text,
+        "\n{} points, {} can run{}",
+        tally.points,
+        tally.feasible,
+        if tally.rejected.is_empty() { "" } else { "; the others:" }
+    );
+    for (reason, count) in &tally.rejected {
+        let _ = writeln!(text, "  {count:>12}  {reason}");
+    }
+    text
+}
+
+/// Ours beside the paper's.
+pub fn headline_table(study: &Study, answer: &Answer) -> Option<Table> {
+    let asked = study.file.headline.as_ref()?;
+    let headline = answer.headline?;
+    let paper = |ratio: Option<trinity_config::Ratio>| times(ratio.map(|ratio| ratio.get()));
+    let mut table = Table::new(["headline", "here", "paper"]);
+    table.row([
+        format!("{} over {}, speed at {} mm²", asked.candidate, asked.baseline, asked.budget.mm2()),
+        times(headline.speedup()),
+        paper(asked.paper_speedup),
+    ]);
+    table.row([
+        format!(
+            "{} over {}, area at {}× performance",
+            asked.baseline,
+            asked.candidate,
+            asked.performance.get()
+        ),
+        times(headline.saving()),
+        paper(asked.paper_saving),
+    ]);
+    Some(table)
+}
+
+/// The two energy headlines of the paper, by either column of its Table 3.
+pub fn energy_table() -> Table {
+    let mut table =
+        Table::new(["energy, three-in-one at ratio 5", "printed column", "power over throughput"]);
+    let with =
+        |column| table3::headlines(&table3::THREE_IN_ONE_ENCODER, &table3::THREE_IN_ONE_DECODER, 5.0, column);
+    let (printed, derived) = (with(EnergyColumn::Printed), with(EnergyColumn::PowerOverThroughput));
+    table.row([
+        "sending a bit over coding it".to_string(),
+        format!("{:.1}×", printed.communication_over_codec),
+        format!("{:.0}×", derived.communication_over_codec),
+    ]);
+    table.row([
+        "sending raw over sending compressed".to_string(),
+        format!("{:.2}×", printed.raw_over_compressed),
+        format!("{:.2}×", derived.raw_over_compressed),
+    ]);
+    table
+}
+
+/// At most `limit` points of each front, spread evenly.
+pub fn front_table(study: &Study, tally: &Tally, answer: &Answer, limit: usize) -> Table {
+    let paths = study.plan.space.paths();
+    let fixed = ["scenario", "index", "area mm²", "tokens/s", "performance", "J/token"];
+    let mut table = Table::new(fixed.into_iter().chain(paths));
+    for (scenario, front) in study.plan.space.scenarios().iter().zip(&tally.fronts) {
+        let entries = front.entries();
+        let shown = limit.min(entries.len());
+        for k in 0..shown {
+            let at = if shown < 2 { 0 } else { k * (entries.len() - 1) / (shown - 1) };
+            table.row(point_cells(study, &scenario.name, &entries[at], answer));
+        }
+    }
+    table
+}
+
+fn top_table(study: &Study, entries: &[Entry], answer: &Answer) -> Table {
+    let paths = study.plan.space.paths();
+    let fixed = ["scenario", "index", "area mm²", "tokens/s", "performance", "J/token"];
+    let mut table = Table::new(fixed.into_iter().chain(paths));
+    for entry in entries {
+        let scenario = study.plan.space.scenario_of(entry.index);
+        let name = study.plan.space.scenarios()[scenario].name.clone();
+        table.row(point_cells(study, &name, entry, answer));
+    }
+    table
+}
+
+fn point_cells(study: &Study, scenario: &str, entry: &Entry, answer: &Answer) -> Vec<String> {
+    let mut cells = vec![scenario.to_string(), entry.index.to_string()];
+    if let Ok(estimate) = study.plan.space.point(entry.index).estimate() {
+        cells.push(significant(estimate.area_mm2));
+        cells.push(significant(estimate.tokens_per_s));
+        cells.push(
+            answer
+                .unit_tokens_per_s
+                .map_or_else(String::new, |unit| significant(estimate.tokens_per_s / unit)),
+        );
+        cells.push(significant(estimate.energy_j_per_token));
+    }
+    cells.extend(study.plan.space.labels(entry.index).into_iter().map(str::to_string));
+    cells
+}
+
+pub fn json(study: &Study, tally: &Tally, answer: &Answer) -> Value {
+    let fronts: Vec<Value> = study
+        .plan
+        .space
+        .scenarios()
+        .iter()
+        .zip(&tally.fronts)
+        .map(|(scenario, front)| {
+            let points: Vec<Value> =
+                front.entries().iter().map(|entry| point_json(study, entry, answer)).collect();
+            json!({ "scenario": scenario.name, "front": points })
+        })
+        .collect();
+    let top: Vec<Value> = tally.top.entries().iter().map(|entry| point_json(study, entry, answer)).collect();
+    let headline = study.file.headline.as_ref().zip(answer.headline).map(|(asked, headline)| {
+        json!({
+            "baseline": asked.baseline,
+            "candidate": asked.candidate,
+            "budget_mm2": asked.budget.mm2(),
+            "speedup": headline.speedup(),
+            "paper_speedup": asked.paper_speedup.map(|ratio| ratio.get()),
+            "performance": asked.performance.get(),
+            "area_saving": headline.saving(),
+            "paper_area_saving": asked.paper_saving.map(|ratio| ratio.get()),
+        })
+    });
+    json!({
+        "title": study.file.title,
+        "points": tally.points,
+        "feasible": tally.feasible,
+        "rejected": tally.rejected,
+        "headline": headline,
+        "fronts": fronts,
+        "top": top,
+    })
+}
+
+fn point_json(study: &Study, entry: &Entry, answer: &Answer) -> Value {
+    let space = &study.plan.space;
+    let mut point = json!({
+        "scenario": space.scenarios()[space.scenario_of(entry.index)].name,
+        "index": entry.index,
+    });
+    if let (Some(fields), Ok(estimate)) = (point.as_object_mut(), space.point(entry.index).estimate()) {
+        for metric in POINT_COLUMNS {
+            fields.insert(metric.name().into(), json!(metric.of(&estimate)));
+        }
+        let normalized = answer.unit_tokens_per_s.map(|unit| estimate.tokens_per_s / unit);
+        fields.insert("normalized_performance".into(), json!(normalized));
+        for (path, label) in space.paths().iter().zip(space.labels(entry.index)) {
+            fields.insert((*path).into(), json!(label));
+        }
+    }
+    point
+}
+
+pub fn explain_text(study: &Study, index: u64, lines: &[Line], colour: bool) -> String {
+    let space = &study.plan.space;
+    let mut text =
+        format!("point {index} of {}: {}", study.name, space.scenarios()[space.scenario_of(index)].name);
+    for (path, label) in space.paths().iter().zip(space.labels(index)) {
+        if !label.is_empty() {
+            let _ = write!(text, ", {path} = {label}");
+        }
+    }
+    text += "\n\n";
+    let mut table = Table::new(["part", "line", "value", "unit", "formula"]);
+    for line in lines {
+        table.row([line.group, line.name, &significant(line.value), line.unit, &line.formula]);
+    }
+    text + &table.render(colour)
+}
+
+pub fn explain_json(study: &Study, index: u64, lines: &[Line]) -> Value {
+    let space = &study.plan.space;
+    let lines: Vec<Value> = lines
+        .iter()
+        .map(|line| {
+            json!({ "part": line.group, "line": line.name, "value": line.value, "unit": line.unit, "formula": line.formula })
+        })
+        .collect();
+    let axes: serde_json::Map<String, Value> = space
+        .paths()
+        .iter()
+        .zip(space.labels(index))
+        .map(|(path, label)| ((*path).to_string(), json!(label)))
+        .collect();
+    json!({
+        "index": index,
+        "scenario": space.scenarios()[space.scenario_of(index)].name,
+        "axes": axes,
+        "lines": lines,
+    })
+}
+
+/// The timeline as ui.perfetto.dev and chrome://tracing read it.
+pub fn trace_json(timeline: &Timeline) -> Value {
+    let mut events: Vec<Value> = timeline
+        .tracks
+        .iter()
+        .enumerate()
+        .map(|(at, name)| {
+            json!({ "ph": "M", "name": "thread_name", "pid": 0, "tid": at, "args": { "name": name } })
+        })
+        .collect();
+    events.extend(timeline.spans.iter().map(|span| {
+        json!({
+            "ph": "X",
+            "name": span.name,
+            "cat": span.kind,
+            "pid": 0,
+            "tid": span.track,
+            "ts": span.start_s * 1e6,
+            "dur": (span.end_s - span.start_s) * 1e6,
+        })
+    }));
+    json!({ "traceEvents": events, "displayTimeUnit": "ms" })
+}
+
+pub fn rates_json(rates: &[RateOf]) -> Value {
+    rates
+        .iter()
+        .map(|rate| {
+            json!({ "threads": rate.threads, "points": rate.points, "seconds": rate.wall_s, "points_per_s": rate.per_second() })
+        })
+        .collect()
+}
+
+pub fn rates_text(rates: &[RateOf], colour: bool) -> String {
+    let mut table =
+        Table::new(["threads", "configurations", "seconds", "configurations/s", "over one thread"]);
+    for rate in rates {
+        table.row([
+            rate.threads.to_string(),
+            rate.points.to_string(),
+            significant(rate.wall_s),
+            significant(rate.per_second()),
+            format!("{:.2}×", rate.per_second() / rates[0].per_second()),
+        ]);
+    }
+    table.render(colour)
+}

@@ -1,0 +1,186 @@
+//! A sweep loaded and planned, and what is asked of it as a whole.
+
+use crate::failure::Failure;
+use rayon::prelude::*;
+use std::time::{Duration, Instant};
+use trinity_config::{Checked, Complaint, Document};
+use trinity_sim::config::{AssumptionFile, SweepFile};
+use trinity_sim::sweep::{BLOCK, Headline, Plan, Question, Tally, evaluate, headline, plain_unit};
+
+/// Points up to which every assumption of a sweep is varied.
+const SENSITIVITY_POINTS: u64 = 200_000;
+
+/// A sweep ready to run.
+#[derive(Debug)]
+pub struct Study {
+    pub name: String,
+    pub sets: Vec<String>,
+    pub document: Document,
+    pub file: SweepFile,
+    pub plan: Plan,
+}
+
+/// What the fronts say.
+#[derive(Debug, Clone, Copy)]
+pub struct Answer {
+    /// Tokens a second of normalized performance 1.
+    pub unit_tokens_per_s: Option<f64>,
+    pub headline: Option<Headline>,
+}
+
+/// The headline with one assumption at each end of its range.
+#[derive(Debug, Clone)]
+pub struct Sensitivity {
+    pub assumption: AssumptionFile,
+    /// Speed-up and area saving at the low and the high value.
+    pub low: (Option<f64>, Option<f64>),
+    pub high: (Option<f64>, Option<f64>),
+}
+
+/// Evaluations a second with some number of threads.
+#[derive(Debug, Clone, Copy)]
+pub struct RateOf {
+    pub threads: usize,
+    pub points: u64,
+    pub wall_s: f64,
+}
+
+impl RateOf {
+    pub fn per_second(&self) -> f64 {
+        self.points as f64 / self.wall_s
+    }
+}
+
+impl Study {
+    pub fn load(name: &str, sets: &[String], top: usize) -> Result<Self, Failure> {
+        let mut document = Document::load(name)?;
+        for assignment in sets {
+            document.set(assignment)?;
+        }
+        let file: SweepFile = document.read()?;
+        file.check(&document)?;
+        let plan = file.plan(&document, top)?;
+        Ok(Self { name: name.into(), sets: sets.to_vec(), document, file, plan })
+    }
+
+    /// Identifies the sweep, so that shards of another are noticed.
+    pub fn fingerprint(&self) -> String {
+        format!("{:016x}", self.plan.fingerprint())
+    }
+
+    /// Whether any scenario has a codec.
+    pub fn has_codec(&self) -> bool {
+        self.plan.space.scenarios().iter().any(|scenario| scenario.base.cluster.codecs_per_gpu > 0.0)
+    }
+
+    fn question(&self) -> Option<Question> {
+        let asked = self.file.headline.as_ref()?;
+        let position = |name: &str| self.file.scenarios.iter().position(|s| s.name == name);
+        Some(Question {
+            baseline: position(&asked.baseline)?,
+            candidate: position(&asked.candidate)?,
+            budget_mm2: asked.budget.mm2(),
+            performance: asked.performance.get(),
+            unit_area_mm2: asked.unit_area.mm2(),
+        })
+    }
+
+    /// Reads the headline and the unit of performance off the fronts.
+    pub fn answer(&self, tally: &Tally) -> Answer {
+        let headline = self.question().and_then(|question| headline(&self.plan, tally, &question));
+        let unit = headline.map(|h| h.unit_tokens_per_s).or_else(|| plain_unit(&self.plan, tally));
+        Answer { unit_tokens_per_s: unit, headline }
+    }
+
+    /// Runs the sweep again with each assumption at either end.
+    pub fn sensitivity(&self) -> Vec<Sensitivity> {
+        if self.plan.space.len() > SENSITIVITY_POINTS || self.file.headline.is_none() {
+            return Vec::new();
+        }
+        let at = |assignment: String| {
+            let mut sets = self.sets.clone();
+            sets.push(assignment);
+            let Ok(study) = Self::load(&self.name, &sets, 0) else { return (None, None) };
+            let tally = study.evaluate_all();
+            let headline = study.answer(&tally).headline;
+            (headline.and_then(|h| h.speedup()), headline.and_then(|h| h.saving()))
+        };
+        let vary = |assumption: &AssumptionFile| Sensitivity {
+            low: at(format!("study.{}={}", assumption.path, assumption.low)),
+            high: at(format!("study.{}={}", assumption.path, assumption.high)),
+            assumption: assumption.clone(),
+        };
+        self.file.assumptions.par_iter().map(vary).collect()
+    }
+
+    fn evaluate_all(&self) -> Tally {
+        let mut tally = evaluate(&self.plan, 0..self.plan.space.len(), |_, _, _, _| ());
+        tally.sort();
+        tally
+    }
+
+    /// A value of which no point can ever run is a mistake in the file, and
+    /// so is a sweep without any point that runs.
+    pub fn refuse_nonsense(&self, tally: &Tally) -> Result<(), Failure> {
+        if tally.feasible > 0 {
+            return Ok(());
+        }
+        let Some((reason, _)) = tally.rejected.iter().max_by_key(|(_, count)| **count) else {
+            return Ok(());
+        };
+        let path = match reason.as_str() {
+            "heads" | "KV heads" => "job.parallelism.tensor",
+            "stages" | "interleave" | "ZeRO-3 with pipeline" => "job.parallelism.pipeline",
+            "no NIC" => "cluster.nics-per-gpu",
+            "batch" => "job.global-batch",
+            "experts" => "job.parallelism.expert",
+            "context" => "job.parallelism.context",
+            "GPU count" => "cluster.gpus",
+            "memory" => "cluster.gpu.memory",
+            "no codec" => "cluster.codec",
+            _ => "job",
+        };
+        let axis = self.file.axes.iter().position(|axis| axis.path == path);
+        let place = axis.map_or_else(|| format!("study.{path}"), |at| format!("axes.{at}"));
+        let example = (0..self.plan.space.len().min(1_000_000))
+            .find_map(|index| {
+                let why = self.plan.space.point(index).estimate().err()?;
+                (why.reason() == reason).then(|| why.to_string())
+            })
+            .unwrap_or_else(|| format!("all fail by {reason}"));
+        let complaint =
+            Complaint::new(format_args!("none of the {} points can run: {example}", tally.points))
+                .expected("at least one point that runs")
+                .help("change this value, or what the message names");
+        Err(self.document.complain(&place, &complaint).into())
+    }
+
+    /// Evaluations a second on one thread and on all, without any output.
+    pub fn rates(&self, time: Duration, threads: usize) -> Result<Vec<RateOf>, Failure> {
+        let mut counts = vec![1];
+        if threads > 1 {
+            counts.push(threads);
+        }
+        counts.into_iter().map(|count| self.rate(time, count)).collect()
+    }
+
+    fn rate(&self, time: Duration, threads: usize) -> Result<RateOf, Failure> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .map_err(|error| Failure::run(format_args!("cannot start worker threads: {error}")))?;
+        let len = self.plan.space.len();
+        let started = Instant::now();
+        let points = pool.broadcast(|_| {
+            let mut points = 0;
+            let mut start = 0;
+            while started.elapsed() < time {
+                let end = (start + BLOCK).min(len);
+                points += evaluate(&self.plan, start..end, |_, _, _, _| ()).points;
+                start = if end == len { 0 } else { end };
+            }
+            points
+        });
+        Ok(RateOf { threads, points: points.into_iter().sum(), wall_s: started.elapsed().as_secs_f64() })
+    }
+}

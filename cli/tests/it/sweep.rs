@@ -1,0 +1,141 @@
+//! `trinity sweep`: the paper's study, shards, resuming, and nonsense.
+
+use crate::support::trinity_in;
+use std::fs;
+use std::path::Path;
+
+/// Runs the command in an empty folder; gives exit code, stdout and stderr.
+fn run(folder: &Path, args: &[&str]) -> (i32, String, String) {
+    let run = trinity_in(folder, args.iter().copied());
+    (run.code(), run.stdout(), run.stderr())
+}
+
+#[test]
+fn the_papers_study_runs_without_arguments_and_reaches_its_headlines() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, stdout, stderr) = run(folder.path(), &["sweep"]);
+    assert_eq!(code, 0, "{stderr}");
+    for number in ["1.70×", "1.60×", "31.7×", "4.32×", "376×", "4.93×"] {
+        assert!(stdout.contains(number), "{number} is missing:\n{stdout}");
+    }
+    let out = folder.path().join("out/sweep");
+    let pareto = fs::read_to_string(out.join("pareto.csv")).unwrap();
+    let header = "scenario,index,area_mm2,tokens_per_s,normalized_performance,energy_j_per_token,";
+    assert!(pareto.starts_with(header), "{pareto}");
+    assert!(fs::read_to_string(out.join("points.csv")).unwrap().lines().count() > 2000);
+    assert!(out.join("report.html").exists());
+    let (_, stdout, _) = run(folder.path(), &["sweep", "--json", "--quiet"]);
+    let result: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    for (ours, paper) in [("speedup", 1.7), ("area_saving", 1.6)] {
+        let ours = result["headline"][ours].as_f64().unwrap();
+        assert!((ours / paper - 1.0).abs() < 0.15, "{ours} instead of {paper}");
+    }
+}
+
+#[test]
+fn shards_merge_to_the_same_bytes_for_any_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let sweep = "sweeps/figure-15";
+    assert_eq!(run(folder.path(), &["sweep", sweep, "--out", "whole", "-q", "--threads", "2"]).0, 0);
+    for count in [2, 7] {
+        let shards = format!("shards-{count}");
+        for index in 0..count {
+            let shard = format!("{index}/{count}");
+            let args = ["sweep", sweep, "--out", &shards, "--shard", &shard, "-q", "--threads", "1"];
+            assert_eq!(run(folder.path(), &args).0, 0);
+        }
+        let merged = format!("merged-{count}");
+        let (code, _, stderr) = run(folder.path(), &["sweep", "merge", &shards, "--out", &merged, "-q"]);
+        assert_eq!(code, 0, "{stderr}");
+        for file in ["points.csv", "pareto.csv", "axes.csv", "report.html"] {
+            let (a, b) = (folder.path().join("whole").join(file), folder.path().join(&merged).join(file));
+            assert!(fs::read(a).unwrap() == fs::read(b).unwrap(), "{file} differs for {count} shards");
+        }
+    }
+    fs::remove_file(folder.path().join("shards-7/shard-00003-of-00007.json")).unwrap();
+    let (code, _, stderr) = run(folder.path(), &["sweep", "merge", "shards-7", "--out", "never"]);
+    assert_eq!(code, 2);
+    assert!(stderr.contains("are missing"), "{stderr}");
+}
+
+#[test]
+fn a_killed_run_goes_on_where_it_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let sweep = "sweeps/figure-15";
+    let shard = |out: &str| run(folder.path(), &["sweep", sweep, "--out", out, "--shard", "0/1"]);
+    assert_eq!(shard("whole").0, 0);
+    // What a kill leaves: a state that lags behind the rows.
+    fs::create_dir(folder.path().join("killed")).unwrap();
+    let name = "shard-00000-of-00001";
+    let text = fs::read_to_string(folder.path().join(format!("whole/{name}.json"))).unwrap();
+    let mut state: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let rows = fs::read(folder.path().join(format!("whole/{name}.rows"))).unwrap();
+    let one = run(folder.path(), &["sweep", sweep, "--out", "first", "--shard", "0/2"]);
+    assert_eq!(one.0, 0);
+    let half = fs::read_to_string(folder.path().join("first/shard-00000-of-00002.json")).unwrap();
+    let half: serde_json::Value = serde_json::from_str(&half).unwrap();
+    for key in ["next", "rows_bytes", "tally"] {
+        state[key] = half[key].clone();
+    }
+    fs::write(folder.path().join(format!("killed/{name}.json")), state.to_string()).unwrap();
+    fs::write(folder.path().join(format!("killed/{name}.rows")), &rows[..rows.len() * 3 / 4]).unwrap();
+    let (code, _, stderr) = shard("killed");
+    assert_eq!(code, 0);
+    assert!(stderr.contains("going on at point"), "{stderr}");
+    for file in [format!("{name}.json"), format!("{name}.rows")] {
+        let read = |out: &str| fs::read(folder.path().join(out).join(&file)).unwrap();
+        assert!(read("whole") == read("killed"), "{file} differs");
+    }
+}
+
+#[test]
+fn explain_shows_the_formula_behind_each_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["sweep", "explain", "0", "sweeps/slow-wires", "--trace", "trace.json"];
+    let (code, stdout, stderr) = run(folder.path(), &args);
+    assert_eq!(code, 0, "{stderr}");
+    for word in ["forward", "bubble", "iteration", "sum of the lines above", "mm²"] {
+        assert!(stdout.contains(word), "{word} is missing:\n{stdout}");
+    }
+    let trace = fs::read_to_string(folder.path().join("trace.json")).unwrap();
+    let trace: serde_json::Value = serde_json::from_str(&trace).unwrap();
+    assert!(trace["traceEvents"].as_array().unwrap().len() > 8);
+    assert_eq!(run(folder.path(), &["sweep", "explain", "99999999"]).0, 2);
+}
+
+#[test]
+fn nonsense_gets_one_diagnostic_and_exit_2() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases = [
+        ("study.cluster.nic.area=-1 mm2", "-1 mm2"),
+        ("study.job.parallelism.tensor=3", "does not divide the 32 heads"),
+        ("study.job.llm.layers=1", "only 1 layers"),
+        ("study.cluster.nics-per-gpu=0", "no NIC"),
+        ("study.cluster.nic.bandwith=1 Gbit/s", "bandwidth"),
+        ("study.job.parallelism.zero=4", "no ZeRO stage 4"),
+    ];
+    let text = "
+title = \"a study\"
+axes = [{ path = \"job.parallelism.pipeline\", values = [2, 4] }, { path = \"job.parallelism.data\", values = [2, 4] }]
+scenarios = [{ name = \"plain\" }]
+[study]
+cluster = { extends = \"clusters/rtx3090-cx5\" }
+[study.job]
+phase = \"training\"
+sequence = 2048
+replica-batch = 8
+recompute = \"full\"
+llm = { extends = \"llms/llama-2-7b\" }
+parallelism = { zero = 1 }
+";
+    fs::write(folder.path().join("study.toml"), text).unwrap();
+    assert_eq!(run(folder.path(), &["sweep", "study.toml"]).0, 0);
+    fs::remove_dir_all(folder.path().join("out")).unwrap();
+    for (assignment, expected) in cases {
+        let (code, _, stderr) = run(folder.path(), &["sweep", "study.toml", "-q", "--set", assignment]);
+        assert_eq!(code, 2, "{assignment}: {stderr}");
+        assert_eq!(stderr.matches("error:").count(), 1, "{stderr}");
+        assert!(stderr.contains(expected), "{assignment}: {stderr}");
+        assert!(!folder.path().join("out/sweep/pareto.csv").exists(), "{assignment} left half a result");
+    }
+}

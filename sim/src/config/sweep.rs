@@ -1,0 +1,378 @@
+//! Sweeps in files: a study, what varies, what is wanted.
+
+use super::StudyFile;
+use crate::sweep::{Axis, Constraint, Metric, Objective, Plan, Point, Scenario, Space};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, Visitor};
+use std::fmt;
+use trinity_config::{Area, Checked, Cited, Complaint, Diagnostic, Document, Ratio};
+
+/// A sweep.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SweepFile {
+    /// What the sweep asks, for reports.
+    #[schemars(with = "Cited<String>")]
+    pub title: String,
+    pub study: StudyFile,
+    /// Alternatives that are compared; each has a front of its own.
+    pub scenarios: Vec<ScenarioFile>,
+    pub axes: Vec<AxisFile>,
+    /// `min METRIC` or `max METRIC`.
+    #[serde(default = "usual_objectives")]
+    #[schemars(with = "Cited<Vec<String>>")]
+    pub objectives: Vec<String>,
+    /// `METRIC <= NUMBER` or `METRIC >= NUMBER`.
+    #[serde(default)]
+    #[schemars(with = "Cited<Vec<String>>")]
+    pub constraints: Vec<String>,
+    /// What the best points are listed by.
+    #[serde(default = "usual_rank")]
+    #[schemars(with = "Cited<String>")]
+    pub rank_by: String,
+    pub headline: Option<HeadlineFile>,
+    /// What the headline rests on, each varied on its own.
+    #[serde(default)]
+    pub assumptions: Vec<AssumptionFile>,
+}
+
+fn usual_objectives() -> Vec<String> {
+    vec!["min area-mm2".into(), "max tokens-per-s".into()]
+}
+
+fn usual_rank() -> String {
+    "max tokens-per-s".into()
+}
+
+/// One alternative.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ScenarioFile {
+    #[schemars(with = "Cited<String>")]
+    pub name: String,
+    /// What it changes in the study: `path=value`, as on the command line.
+    #[serde(default)]
+    #[schemars(with = "Cited<Vec<String>>")]
+    pub set: Vec<String>,
+}
+
+/// One axis: a path into the study and its values.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct AxisFile {
+    /// Such as `job.parallelism.data` or `cluster.gpu.extends`.
+    #[schemars(with = "Cited<String>")]
+    pub path: String,
+    /// A list of values.
+    pub values: Option<Vec<Scalar>>,
+    /// Evenly spaced numbers.
+    pub range: Option<RangeFile>,
+    /// Numbers at equal ratios.
+    pub log_range: Option<LogRangeFile>,
+    /// Appended to each number of a range, such as `Gbit/s`.
+    #[schemars(with = "Option<Cited<String>>")]
+    pub unit: Option<String>,
+    /// Only in these scenarios; in all where it is not said.
+    #[schemars(with = "Option<Cited<Vec<String>>>")]
+    pub only: Option<Vec<String>>,
+}
+
+/// `from`, `from + step`, … up to `to`.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct RangeFile {
+    pub from: f64,
+    pub to: f64,
+    pub step: f64,
+}
+
+/// `points` numbers from `from` to `to` at equal ratios.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LogRangeFile {
+    pub from: f64,
+    pub to: f64,
+    pub points: u32,
+}
+
+/// What is read off the fronts and held against a paper.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct HeadlineFile {
+    /// The scenario that the others are compared with.
+    #[schemars(with = "Cited<String>")]
+    pub baseline: String,
+    /// The scenario of the headline.
+    #[schemars(with = "Cited<String>")]
+    pub candidate: String,
+    /// Area at which speed is compared.
+    pub budget: Area,
+    /// Normalized performance at which area is compared.
+    pub performance: Ratio,
+    /// Normalized performance 1 is the baseline's best within this area.
+    pub unit_area: Area,
+    /// What the paper says.
+    pub paper_speedup: Option<Ratio>,
+    pub paper_saving: Option<Ratio>,
+}
+
+/// An assumption and how far it may be off.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct AssumptionFile {
+    /// What is assumed, in words.
+    #[schemars(with = "Cited<String>")]
+    pub name: String,
+    #[schemars(with = "Cited<String>")]
+    pub path: String,
+    pub low: Scalar,
+    pub high: Scalar,
+}
+
+/// A number, a text or a truth value.
+#[derive(Clone, Debug, PartialEq, JsonSchema)]
+#[schemars(untagged)]
+pub enum Scalar {
+    Integer(i64),
+    Number(f64),
+    Truth(bool),
+    Text(String),
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(integer) => integer.fmt(f),
+            Self::Number(number) => number.fmt(f),
+            Self::Truth(truth) => truth.fmt(f),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl Visitor<'_> for Reader {
+            type Value = Scalar;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number, a text, true or false")
+            }
+            fn visit_i64<E: Error>(self, value: i64) -> Result<Scalar, E> {
+                Ok(Scalar::Integer(value))
+            }
+            fn visit_u64<E: Error>(self, value: u64) -> Result<Scalar, E> {
+                i64::try_from(value).map(Scalar::Integer).map_err(E::custom)
+            }
+            fn visit_f64<E: Error>(self, value: f64) -> Result<Scalar, E> {
+                Ok(Scalar::Number(value))
+            }
+            fn visit_bool<E: Error>(self, value: bool) -> Result<Scalar, E> {
+                Ok(Scalar::Truth(value))
+            }
+            fn visit_str<E: Error>(self, value: &str) -> Result<Scalar, E> {
+                Ok(Scalar::Text(value.into()))
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+/// Beyond this an axis is a mistake.
+const MAX_VALUES: usize = 1_000_000;
+
+impl AxisFile {
+    /// The values, as `--set` takes them.
+    fn texts(&self) -> Result<Vec<String>, Complaint> {
+        let unit = self.unit.as_deref().map(|unit| format!(" {unit}")).unwrap_or_default();
+        let number = |value: f64| format!("{}{unit}", rounded(value));
+        let texts = match (&self.values, self.range, self.log_range) {
+            (Some(values), None, None) => values.iter().map(|value| format!("{value}{unit}")).collect(),
+            (None, Some(RangeFile { from, to, step }), None) => {
+                if !(step > 0.0 && to >= from && from.is_finite() && to.is_finite()) {
+                    return Err(Complaint::new("this range has no values").expected("from <= to, step > 0"));
+                }
+                let count = ((to - from) / step + 1e-9).floor() as usize + 1;
+                (0..count.min(MAX_VALUES + 1)).map(|k| number(from + k as f64 * step)).collect()
+            }
+            (None, None, Some(LogRangeFile { from, to, points })) => {
+                if !(from > 0.0 && to >= from && to.is_finite()) || points < 2 {
+                    return Err(Complaint::new("this range has no values")
+                        .expected("0 < from <= to, at least 2 points"));
+                }
+                let steps = f64::from(points - 1);
+                (0..points).map(|k| number(from * (to / from).powf(f64::from(k) / steps))).collect()
+            }
+            _ => {
+                return Err(Complaint::new("an axis needs its values said once")
+                    .expected("one of `values`, `range`, `log-range`"));
+            }
+        };
+        let texts: Vec<String> = texts;
+        if texts.is_empty() || texts.len() > MAX_VALUES {
+            return Err(Complaint::new(format_args!("an axis of {} values", texts.len()))
+                .expected(format_args!("1 to {MAX_VALUES}")));
+        }
+        Ok(texts)
+    }
+}
+
+/// Twelve digits: a log range ends where it says it ends.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.11e}").parse().unwrap_or(value)
+}
+
+impl SweepFile {
+    /// The study as one point.
+    pub fn point(&self) -> Point {
+        let (cluster, job) = self.study.resolve();
+        let mut point = Point {
+            cluster,
+            job,
+            gpus_as_used: self.study.cluster.gpus.is_none(),
+            replica_batch: self.study.job.replica_batch.unwrap_or(0),
+        };
+        point.settle();
+        point
+    }
+
+    /// Everything that the sweep evaluates.
+    ///
+    /// # Errors
+    ///
+    /// Where an axis, a scenario or an objective is nonsense, pointing at it.
+    pub fn plan(&self, document: &Document, top: usize) -> Result<Plan, Diagnostic> {
+        let mut scenarios = Vec::new();
+        for (at, scenario) in self.scenarios.iter().enumerate() {
+            scenarios.push(self.scenario(document, at, scenario)?);
+        }
+        let space = Space::new(scenarios).ok_or_else(|| {
+            document.complain("axes", &Complaint::new("more than 2^64 points").expected("fewer values"))
+        })?;
+        Ok(Plan {
+            space,
+            objectives: self.objectives(document)?,
+            constraints: self.constraints(document)?,
+            top,
+            rank_by: Objective::parse(&self.rank_by)
+                .ok_or_else(|| objective_complaint(document, "rank-by"))?,
+        })
+    }
+
+    fn scenario(
+        &self,
+        document: &Document,
+        at: usize,
+        scenario: &ScenarioFile,
+    ) -> Result<Scenario, Diagnostic> {
+        let mut own = document.clone();
+        for (k, assignment) in scenario.set.iter().enumerate() {
+            let place = format!("scenarios.{at}.set.{k}");
+            own.set(&format!("study.{assignment}")).map_err(|d| moved(document, &place, &d))?;
+        }
+        let place = format!("scenarios.{at}");
+        let base = read_point(&own).map_err(|d| moved(document, &place, &d))?;
+        let mut axes = Vec::new();
+        for (k, axis) in self.axes.iter().enumerate() {
+            if axis.only.as_ref().is_some_and(|only| !only.contains(&scenario.name)) {
+                continue;
+            }
+            let place = format!("axes.{k}");
+            let texts = axis.texts().map_err(|complaint| document.complain(&place, &complaint))?;
+            let mut points = Vec::new();
+            for (j, text) in texts.into_iter().enumerate() {
+                let place =
+                    if axis.values.is_some() { format!("axes.{k}.values.{j}") } else { place.clone() };
+                let mut varied = own.clone();
+                varied
+                    .set(&format!("study.{}={text}", axis.path))
+                    .and_then(|()| read_point(&varied))
+                    .map(|point| points.push((text, point)))
+                    .map_err(|d| moved(document, &place, &d))?;
+            }
+            axes.push(Axis::new(axis.path.clone(), &base, points));
+        }
+        Ok(Scenario { name: scenario.name.clone(), base, axes })
+    }
+
+    fn objectives(&self, document: &Document) -> Result<Vec<Objective>, Diagnostic> {
+        let count = self.objectives.len();
+        if count == 0 || count > crate::sweep::MAX_OBJECTIVES {
+            let complaint = Complaint::new(format_args!("{count} objectives")).expected("one to eight");
+            return Err(document.complain("objectives", &complaint));
+        }
+        let read = |(k, text): (usize, &String)| {
+            Objective::parse(text).ok_or_else(|| objective_complaint(document, &format!("objectives.{k}")))
+        };
+        self.objectives.iter().enumerate().map(read).collect()
+    }
+
+    fn constraints(&self, document: &Document) -> Result<Vec<Constraint>, Diagnostic> {
+        let read = |(k, text): (usize, &String)| {
+            Constraint::parse(text).ok_or_else(|| {
+                document.complain(
+                    &format!("constraints.{k}"),
+                    &Complaint::new("no constraint").expected(format_args!(
+                        "`METRIC <= NUMBER` or `METRIC >= NUMBER`, METRIC one of: {}",
+                        metric_names()
+                    )),
+                )
+            })
+        };
+        self.constraints.iter().enumerate().map(read).collect()
+    }
+}
+
+fn objective_complaint(document: &Document, at: &str) -> Diagnostic {
+    document.complain(
+        at,
+        &Complaint::new("no objective")
+            .expected(format_args!("`min METRIC` or `max METRIC`, METRIC one of: {}", metric_names())),
+    )
+}
+
+fn metric_names() -> String {
+    Metric::ALL.iter().map(|metric| metric.name()).collect::<Vec<_>>().join(", ")
+}
+
+fn read_point(document: &Document) -> Result<Point, Diagnostic> {
+    let file: SweepFile = document.read()?;
+    file.study.check_at(document, "study.")?;
+    Ok(file.point())
+}
+
+/// A mistake in a value that an axis or a scenario sets is the fault of the
+/// line of the sweep that sets it.
+fn moved(document: &Document, at: &str, diagnostic: &Diagnostic) -> Diagnostic {
+    let complaint = match diagnostic.label.strip_prefix("expected ") {
+        Some(expected) => Complaint::new(&diagnostic.message).expected(expected),
+        None if diagnostic.label.is_empty() => Complaint::new(&diagnostic.message),
+        None => Complaint::new(format_args!("{}: {}", diagnostic.message, diagnostic.label)),
+    };
+    document.complain(at, &complaint)
+}
+
+impl Checked for SweepFile {
+    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+        self.study.check_at(document, "study.")?;
+        if self.scenarios.is_empty() {
+            let complaint = Complaint::new("no scenarios").expected("at least one");
+            return Err(document.complain("scenarios", &complaint));
+        }
+        if let Some(headline) = &self.headline {
+            for (key, name) in [("baseline", &headline.baseline), ("candidate", &headline.candidate)] {
+                if !self.scenarios.iter().any(|scenario| scenario.name == *name) {
+                    let names: Vec<&str> = self.scenarios.iter().map(|s| s.name.as_str()).collect();
+                    return Err(document.complain(
+                        &format!("headline.{key}"),
+                        &Complaint::new(format_args!("there is no scenario `{name}`"))
+                            .expected(format_args!("one of: {}", names.join(", "))),
+                    ));
+                }
+            }
+        }
+        self.plan(document, 1).map(drop)
+    }
+}

@@ -1,0 +1,236 @@
+//! One point, line by line, with the formula behind each line.
+
+use crate::estimate::Exposed;
+use crate::sweep::Point;
+use crate::{Estimate, Infeasible, Phase};
+
+/// One line of an explanation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// `time`, `memory`, `energy`, `area`, `result`.
+    pub group: &'static str,
+    pub name: &'static str,
+    pub value: f64,
+    pub unit: &'static str,
+    /// How the value comes about, with the point's own numbers.
+    pub formula: String,
+}
+
+/// Explains a point.
+///
+/// # Errors
+///
+/// When the point cannot run.
+pub fn explain(point: &Point) -> Result<(Estimate, Vec<Line>), Infeasible> {
+    let estimate = point.estimate()?;
+    let mut lines = Vec::new();
+    time_lines(point, &estimate, &mut lines);
+    memory_lines(point, &estimate, &mut lines);
+    energy_lines(point, &estimate, &mut lines);
+    area_lines(point, &estimate, &mut lines);
+    Ok((estimate, lines))
+}
+
+fn time_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
+    let job = &point.job;
+    let p = &job.parallelism;
+    let b = &estimate.breakdown;
+    let m = job.microbatches();
+    let mut line = |name, value, formula| lines.push(Line { group: "time", name, value, unit: "s", formula });
+    let per_stage = format!(
+        "{m} micro-batches × ({} layers a stage × layer + vocabulary), each the sum over kernels of \
+         max(FLOPs ÷ (peak × efficiency), bytes ÷ (bandwidth × efficiency), launch floor)",
+        job.llm.layers.div_ceil(p.pipeline)
+    );
+    line("forward", b.forward_s, per_stage);
+    if job.phase == Phase::Training {
+        line("recompute", b.recompute_s, format!("forward again where recompute = {:?}", job.recompute));
+        line("backward", b.backward_s, "two products for each forward one; 2.5 × fused attention".into());
+        line(
+            "optimizer",
+            b.optimizer_s,
+            "parameters of this GPU × (2 × state + gradient + weight bytes) ÷ memory bandwidth".into(),
+        );
+    }
+    let exposed = |e: &Exposed, overlap: f64, what: &str| {
+        format!("{:.4} s in all − min({overlap} × all, compute it runs beside): {what}", e.total_s)
+    };
+    let o = &job.overlap;
+    line(
+        "tensor, exposed",
+        b.tensor.exposed_s,
+        exposed(&b.tensor, o.tensor, &format!("2 sums a layer and pass over {} ranks", p.tensor)),
+    );
+    line(
+        "context, exposed",
+        b.context.exposed_s,
+        exposed(&b.context, o.context, &format!("{} KV exchanges a layer", p.context.saturating_sub(1))),
+    );
+    line(
+        "expert, exposed",
+        b.expert.exposed_s,
+        exposed(&b.expert, o.expert, &format!("2 all-to-alls a sparse layer over {} ranks", p.expert)),
+    );
+    line(
+        "pipeline, exposed",
+        b.pipeline.exposed_s,
+        exposed(
+            &b.pipeline,
+            o.pipeline,
+            "tokens × hidden ÷ tensor values a boundary, encode ∥ wire ∥ decode in chunks",
+        ),
+    );
+    let reduction = match p.zero {
+        crate::Zero::None => "all-reduce of gradients",
+        crate::Zero::Parameters => "2 gathers of weights and 1 reduce-scatter of gradients a micro-batch",
+        _ => "reduce-scatter of gradients, all-gather of weights",
+    };
+    line(
+        "data, exposed",
+        b.data.exposed_s,
+        exposed(&b.data, o.data, &format!("{reduction} over {} ranks", p.data * p.context)),
+    );
+    if job.phase != Phase::Training {
+        line(
+            "storage, exposed",
+            b.storage.exposed_s,
+            exposed(
+                &b.storage,
+                o.storage,
+                "max(decoding weights and KV at rest, spilled KV over the host wire)",
+            ),
+        );
+    }
+    line(
+        "bubble",
+        b.bubble_s,
+        format!(
+            "({} − 1) stages × one micro-batch ÷ {} chunks, as the pipeline fills and drains",
+            p.pipeline,
+            p.schedule.chunks()
+        ),
+    );
+    line("iteration", estimate.iteration_s, "sum of the lines above".into());
+    lines.push(Line {
+        group: "result",
+        name: "tokens a second",
+        value: estimate.tokens_per_s,
+        unit: "1/s",
+        formula: format!("{} tokens ÷ iteration", job.tokens()),
+    });
+}
+
+fn memory_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
+    let job = &point.job;
+    let memory = &estimate.memory;
+    let mut line = |name, bytes: f64, formula| {
+        lines.push(Line { group: "memory", name, value: bytes / 1e9, unit: "GB", formula });
+    };
+    let precision = &job.precision;
+    let zero = job.parallelism.zero;
+    line(
+        "weights",
+        memory.weights_bytes,
+        format!(
+            "parameters of the fullest stage × {} bits",
+            match job.phase {
+                Phase::Training => precision.weight_bits,
+                _ => job.compression.weight_bits.unwrap_or(precision.weight_bits),
+            }
+        ),
+    );
+    line(
+        "gradients",
+        memory.gradients_bytes,
+        format!("parameters × {} bits, ZeRO {zero:?}", precision.gradient_bits),
+    );
+    line(
+        "optimizer",
+        memory.optimizer_bytes,
+        format!("parameters × {} bytes, ZeRO {zero:?}", precision.optimizer_bytes_per_parameter),
+    );
+    line(
+        "activations",
+        memory.activations_bytes,
+        format!("kept a layer × layers a stage × micro-batches in flight, recompute {:?}", job.recompute),
+    );
+    line(
+        "KV",
+        memory.kv_bytes,
+        format!(
+            "sequences × {} tokens × {} values × layers a stage × bits × (1 − {} spilled)",
+            job.sequence,
+            job.llm.kv_values_per_token_layer(),
+            job.kv_spill
+        ),
+    );
+    line("buffers", memory.buffers_bytes, "reserved by driver and runtime".into());
+    line("codec staging", memory.codec_staging_bytes, "4 chunks a codec".into());
+    line("total", memory.total_bytes(), format!("of {:.1} GB", point.cluster.gpu.memory_bytes / 1e9));
+}
+
+fn energy_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
+    let cluster = &point.cluster;
+    let energy = &estimate.energy;
+    let gpus = cluster.gpus;
+    let mut line =
+        |name, value, formula| lines.push(Line { group: "energy", name, value, unit: "J", formula });
+    let gpu = &cluster.gpu;
+    line(
+        "compute",
+        energy.compute_j,
+        format!("{gpus} GPUs × ({} − {}) W × compute time", gpu.power_w, gpu.idle_power_w),
+    );
+    line("GPU idle", energy.gpu_idle_j, format!("{gpus} GPUs × {} W × iteration", gpu.idle_power_w));
+    line(
+        "wires",
+        energy.wire_j,
+        format!("bits sent × {:.1} pJ/bit between nodes", cluster.nic.energy_j_per_bit * 1e12),
+    );
+    line(
+        "NIC idle",
+        energy.nic_idle_j,
+        format!("{gpus} × {} NICs × {} W × iteration", cluster.nics_per_gpu, cluster.nic.idle_power_w),
+    );
+    line(
+        "codec",
+        energy.codec_j,
+        format!(
+            "values encoded × {:.2} nJ + values decoded × {:.2} nJ",
+            cluster.codec.encode_j_per_value * 1e9,
+            cluster.codec.decode_j_per_value * 1e9
+        ),
+    );
+    line(
+        "codec idle",
+        energy.codec_idle_j,
+        format!(
+            "{gpus} × {} codecs × {:.3} W × iteration",
+            cluster.codecs_per_gpu, cluster.codec.idle_power_w
+        ),
+    );
+    line("total", energy.total_j(), "sum of the lines above".into());
+    lines.push(Line {
+        group: "result",
+        name: "energy a token",
+        value: estimate.energy_j_per_token,
+        unit: "J",
+        formula: format!("total ÷ {} tokens", point.job.tokens()),
+    });
+}
+
+fn area_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
+    let cluster = &point.cluster;
+    let area = &estimate.area;
+    let gpus = cluster.gpus;
+    let mut line =
+        |name, value, formula| lines.push(Line { group: "area", name, value, unit: "mm²", formula });
+    line("GPUs", area.gpu_mm2, format!("{gpus} × {} mm²", cluster.gpu.area_mm2));
+    line("NICs", area.nic_mm2, format!("{gpus} × {} × {} mm²", cluster.nics_per_gpu, cluster.nic.area_mm2));
+    line(
+        "codecs",
+        area.codec_mm2,
+        format!("{gpus} × {} × {:.3} mm²", cluster.codecs_per_gpu, cluster.codec.area_mm2),
+    );
+    line("total", area.total_mm2(), "sum of the lines above".into());
+}

@@ -1,0 +1,202 @@
+//! Sweeps: many points, few kept.
+//!
+//! A plan is a [`Space`] of points and what is wanted of them. Points are
+//! streamed through [`evaluate`] into a [`Tally`]; tallies merge in any order,
+//! so threads, shards and resumed runs all end in the same bytes.
+
+mod archive;
+mod headline;
+mod metric;
+mod point;
+mod space;
+
+pub use archive::{Entry, Front, Top, ValueSummary};
+pub use headline::{Headline, Question, Reading, headline, plain_unit};
+pub use metric::{Constraint, Direction, Metric, Objective};
+pub use point::{Change, Point, difference};
+pub use space::{Axis, Scenario, Space};
+
+use crate::{Estimate, Infeasible};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Points that one thread takes at a time.
+pub const BLOCK: u64 = 16_384;
+/// No sweep has more objectives.
+pub const MAX_OBJECTIVES: usize = 8;
+
+/// What to evaluate and what to keep.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub space: Space,
+    pub objectives: Vec<Objective>,
+    pub constraints: Vec<Constraint>,
+    /// Best points to keep, by `rank_by`.
+    pub top: usize,
+    pub rank_by: Objective,
+}
+
+impl Plan {
+    /// A number that changes when the plan does, so that shards of different
+    /// plans are not merged by mistake.
+    pub fn fingerprint(&self) -> u64 {
+        let mut text =
+            format!("{:?} {:?} {} {:?}", self.objectives, self.constraints, self.top, self.rank_by);
+        for scenario in self.space.scenarios() {
+            text += &format!(" {} {:?}", scenario.name, scenario.base);
+            for axis in &scenario.axes {
+                text += &format!(" {} {:?}", axis.path, axis.labels);
+            }
+        }
+        // FNV-1a.
+        text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        })
+    }
+
+    /// Whether a point keeps to every constraint.
+    pub fn allows(&self, estimate: &Estimate) -> bool {
+        self.constraints.iter().all(|constraint| constraint.holds(estimate))
+    }
+}
+
+/// What has been seen of a sweep.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tally {
+    pub points: u64,
+    /// Points that can run and keep to the constraints.
+    pub feasible: u64,
+    /// Points turned away, by reason.
+    pub rejected: BTreeMap<String, u64>,
+    /// One front a scenario.
+    pub fronts: Vec<Front>,
+    pub top: Top,
+    /// By scenario, axis and value.
+    pub values: Vec<Vec<Vec<ValueSummary>>>,
+}
+
+impl Tally {
+    /// Nothing seen yet.
+    pub fn new(plan: &Plan) -> Self {
+        let scenarios = plan.space.scenarios();
+        Self {
+            points: 0,
+            feasible: 0,
+            rejected: BTreeMap::new(),
+            fronts: vec![Front::default(); scenarios.len()],
+            top: Top::new(plan.top),
+            values: scenarios
+                .iter()
+                .map(|scenario| {
+                    scenario
+                        .axes
+                        .iter()
+                        .map(|axis| vec![ValueSummary::default(); axis.labels.len()])
+                        .collect()
+                })
+                .collect(),
+        }
+    }
+
+    /// Takes in what another part of the sweep has seen.
+    pub fn merge(&mut self, plan: &Plan, other: &Self) {
+        self.points += other.points;
+        self.feasible += other.feasible;
+        for (reason, count) in &other.rejected {
+            *self.rejected.entry(reason.clone()).or_default() += count;
+        }
+        for (mine, theirs) in self.fronts.iter_mut().zip(&other.fronts) {
+            mine.merge(&plan.objectives, theirs);
+        }
+        self.top.merge(plan.rank_by.direction, &other.top);
+        let values = self.values.iter_mut().flatten().flatten();
+        for (mine, theirs) in values.zip(other.values.iter().flatten().flatten()) {
+            mine.merge(&plan.objectives, theirs);
+        }
+    }
+
+    /// Brings everything into the order it is shown in.
+    pub fn sort(&mut self) {
+        self.fronts.iter_mut().for_each(Front::sort);
+    }
+}
+
+/// Evaluates a range of points. `row` sees every point with its outcome.
+pub fn evaluate(
+    plan: &Plan,
+    range: Range<u64>,
+    mut row: impl FnMut(u64, usize, &[usize], &Result<Estimate, Infeasible>),
+) -> Tally {
+    let mut tally = Tally::new(plan);
+    let mut reasons: Vec<(&'static str, u64)> = Vec::new();
+    let wanted = plan.objectives.len().min(MAX_OBJECTIVES);
+    let mut readings = [0.0; MAX_OBJECTIVES];
+    plan.space.visit(range, |index, scenario, digits, point| {
+        let outcome = point.estimate();
+        row(index, scenario, digits, &outcome);
+        tally.points += 1;
+        let summaries = &mut tally.values[scenario];
+        for (summary, &digit) in summaries.iter_mut().zip(digits) {
+            summary[digit].points += 1;
+        }
+        let reason = match &outcome {
+            Err(infeasible) => Some(infeasible.reason()),
+            Ok(estimate) if !plan.allows(estimate) => Some("constraint"),
+            Ok(_) => None,
+        };
+        if let Some(reason) = reason {
+            match reasons.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, count)) => *count += 1,
+                None => reasons.push((reason, 1)),
+            }
+            return;
+        }
+        let Ok(estimate) = &outcome else { return };
+        tally.feasible += 1;
+        for (reading, objective) in readings.iter_mut().zip(&plan.objectives) {
+            *reading = objective.metric.of(estimate);
+        }
+        let readings = &readings[..wanted];
+        tally.fronts[scenario].offer(&plan.objectives, index, readings);
+        tally.top.offer(plan.rank_by.direction, index, &[plan.rank_by.metric.of(estimate)]);
+        for (summary, &digit) in summaries.iter_mut().zip(digits) {
+            summary[digit].feasible += 1;
+            summary[digit].offer(&plan.objectives, index, readings);
+        }
+    });
+    for (reason, count) in reasons {
+        tally.rejected.insert(reason.to_string(), count);
+    }
+    tally
+}
+
+/// Evaluates the blocks of a range on all threads. `render` turns the points
+/// of a block into bytes; `take` gets each block's tally and bytes in order
+/// and says whether to go on.
+#[cfg(feature = "threads")]
+pub fn run<E: Send>(
+    plan: &Plan,
+    range: Range<u64>,
+    render: impl Fn(Range<u64>) -> (Tally, Vec<u8>) + Sync,
+    mut take: impl FnMut(Range<u64>, Tally, Vec<u8>) -> Result<(), E>,
+) -> Result<(), E> {
+    use rayon::prelude::*;
+    // Enough blocks in flight that no thread waits, few enough to hold.
+    let round = (rayon::current_num_threads() as u64 * 16).max(16);
+    let end = range.end.min(plan.space.len());
+    let mut start = range.start;
+    while start < end {
+        let blocks: Vec<Range<u64>> = (0..round)
+            .map(|k| start + k * BLOCK)
+            .take_while(|&at| at < end)
+            .map(|at| at..(at + BLOCK).min(end))
+            .collect();
+        let done: Vec<(Tally, Vec<u8>)> = blocks.par_iter().map(|block| render(block.clone())).collect();
+        for (block, (tally, bytes)) in blocks.into_iter().zip(done) {
+            start = block.end;
+            take(block, tally, bytes)?;
+        }
+    }
+    Ok(())
+}

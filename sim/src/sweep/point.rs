@@ -1,0 +1,238 @@
+//! One point of a sweep, and the difference between two.
+//!
+//! An axis changes a few numbers of a point. Which numbers is found out once,
+//! by reading the configuration with and without the change; from then on a
+//! point costs a handful of stores, whatever field the axis named.
+
+use crate::collective::{Algorithm, Topology};
+use crate::compression::{Policy, Reduction, Scope};
+use crate::{
+    AttentionKernel, Cluster, Codec, Estimate, Gpu, Infeasible, Job, Llm, Math, Phase, Recompute, Schedule,
+    Split, Zero, estimate,
+};
+
+/// A cluster and a job.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    pub cluster: Cluster,
+    pub job: Job,
+    /// The cluster has as many GPUs as the job uses.
+    pub gpus_as_used: bool,
+    /// Sequences of one data-parallel rank, where the batch grows with their
+    /// number; zero where the batch is fixed.
+    pub replica_batch: u32,
+}
+
+impl Point {
+    /// Follows the job with the batch and the number of GPUs, where nobody
+    /// fixed them.
+    pub fn settle(&mut self) {
+        if self.replica_batch > 0 {
+            self.job.global_batch = self.replica_batch.saturating_mul(self.job.parallelism.data);
+        }
+        if self.gpus_as_used {
+            self.cluster.gpus = u32::try_from(self.job.parallelism.gpus()).unwrap_or(u32::MAX);
+        }
+    }
+
+    /// The point's estimate.
+    ///
+    /// # Errors
+    ///
+    /// When the point cannot run.
+    pub fn estimate(&self) -> Result<Estimate, Infeasible> {
+        estimate(&self.cluster, &self.job)
+    }
+}
+
+/// A value that a slot can hold: any number or choice, as a float.
+trait Slotted: Copy {
+    fn store(self) -> f64;
+    fn load(value: f64) -> Self;
+}
+
+impl Slotted for f64 {
+    fn store(self) -> f64 {
+        self
+    }
+    fn load(value: f64) -> Self {
+        value
+    }
+}
+
+impl Slotted for u32 {
+    fn store(self) -> f64 {
+        f64::from(self)
+    }
+    fn load(value: f64) -> Self {
+        value as Self
+    }
+}
+
+impl Slotted for bool {
+    fn store(self) -> f64 {
+        f64::from(u8::from(self))
+    }
+    fn load(value: f64) -> Self {
+        value != 0.0
+    }
+}
+
+/// Bits of a class; raw traffic is stored as a negative number.
+impl Slotted for Option<f64> {
+    fn store(self) -> f64 {
+        self.unwrap_or(-1.0)
+    }
+    fn load(value: f64) -> Self {
+        (value >= 0.0).then_some(value)
+    }
+}
+
+impl Slotted for Schedule {
+    fn store(self) -> f64 {
+        f64::from(self.chunks())
+    }
+    fn load(value: f64) -> Self {
+        if value > 1.0 { Self::Interleaved(value as u32) } else { Self::OneFOneB }
+    }
+}
+
+macro_rules! slotted_choices {
+    ($($choice:ty { $($variant:ident),+ })*) => {$(
+        impl Slotted for $choice {
+            fn store(self) -> f64 {
+                const ALL: &[$choice] = &[$(<$choice>::$variant),+];
+                ALL.iter().position(|one| *one == self).unwrap_or(0) as f64
+            }
+            fn load(value: f64) -> Self {
+                const ALL: &[$choice] = &[$(<$choice>::$variant),+];
+                ALL[(value as usize).min(ALL.len() - 1)]
+            }
+        }
+    )*};
+}
+
+slotted_choices! {
+    Topology { Ring, Switch, FullyConnected }
+    Algorithm { Ring, HalvingDoubling, DoubleTree, Direct, Best, Nccl }
+    Split { Layers, Work }
+    Math { Fp32, Fp16, Fp8 }
+    Phase { Training, Prefill, Decode }
+    Recompute { None, Selective, Full }
+    AttentionKernel { Materialized, Flash }
+    Zero { None, Optimizer, Gradients, Parameters }
+    Reduction { PerHop, Gather }
+    Scope { BetweenNodes, Everywhere }
+    Policy { Always, WhenFaster }
+}
+
+macro_rules! slots {
+    ($($($field:ident).+),+ $(,)?) => {
+        /// Every number and choice of a point, in a fixed order.
+        const SLOTS: usize = [$(stringify!($($field).+)),+].len();
+
+        fn read(point: &Point) -> [f64; SLOTS] {
+            [$(Slotted::store(point.$($field).+)),+]
+        }
+
+        fn setters() -> [fn(&mut Point, f64); SLOTS] {
+            [$(|point: &mut Point, value: f64| point.$($field).+ = Slotted::load(value)),+]
+        }
+    };
+}
+
+slots! {
+    cluster.gpu.peak_flops.fp32, cluster.gpu.peak_flops.fp16, cluster.gpu.peak_flops.fp8,
+    cluster.gpu.peak_flops.vector, cluster.gpu.memory_bytes, cluster.gpu.reserved_bytes,
+    cluster.gpu.memory_bytes_per_s, cluster.gpu.area_mm2, cluster.gpu.power_w, cluster.gpu.idle_power_w,
+    cluster.gpus, cluster.gpus_per_node,
+    cluster.intra.bytes_per_s, cluster.intra.latency_s, cluster.intra.launch_s, cluster.intra.efficiency, cluster.intra.topology,
+    cluster.intra.all_reduce, cluster.intra.energy_j_per_bit,
+    cluster.nic.bytes_per_s, cluster.nic.latency_s, cluster.nic.area_mm2, cluster.nic.idle_power_w,
+    cluster.nic.energy_j_per_bit,
+    cluster.nics_per_gpu, cluster.inter_efficiency, cluster.inter_latency_s, cluster.inter_topology,
+    cluster.inter_all_reduce,
+    cluster.host.bytes_per_s, cluster.host.latency_s, cluster.host.launch_s, cluster.host.efficiency, cluster.host.topology,
+    cluster.host.all_reduce, cluster.host.energy_j_per_bit,
+    cluster.launch_s, cluster.layer_launch_s, cluster.exchange_s,
+    cluster.codec.encode_values_per_s, cluster.codec.decode_values_per_s, cluster.codec.latency_s,
+    cluster.codec.chunk_values, cluster.codec.encode_j_per_value, cluster.codec.decode_j_per_value,
+    cluster.codec.idle_power_w, cluster.codec.area_mm2,
+    cluster.codecs_per_gpu,
+    job.phase, job.sequence, job.global_batch, job.microbatch, job.recompute, job.attention, job.kv_spill,
+    job.parallelism.tensor, job.parallelism.sequence_parallel, job.parallelism.pipeline,
+    job.parallelism.schedule, job.parallelism.split, job.parallelism.data, job.parallelism.zero, job.parallelism.expert,
+    job.parallelism.context,
+    job.precision.math, job.precision.weight_bits, job.precision.activation_bits,
+    job.precision.gradient_bits, job.precision.gradient_reduce_bits, job.precision.kv_bits,
+    job.precision.optimizer_bytes_per_parameter,
+    job.overlap.tensor, job.overlap.pipeline, job.overlap.data, job.overlap.expert, job.overlap.context,
+    job.overlap.storage,
+    job.compression.weight_bits, job.compression.weight_gradient_bits, job.compression.activation_bits,
+    job.compression.activation_gradient_bits, job.compression.kv_bits, job.compression.reduction,
+    job.compression.scope, job.compression.policy,
+    gpus_as_used, replica_batch,
+}
+
+/// One store into a point.
+#[derive(Clone, Copy, Debug)]
+pub enum Change {
+    Slot { set: fn(&mut Point, f64), value: f64 },
+    // A curve or a shape is no single number: these are replaced whole.
+    Gpu(Gpu),
+    Llm(Llm),
+    Codec(Codec),
+}
+
+impl Change {
+    /// Makes the change.
+    pub fn apply(&self, point: &mut Point) {
+        match self {
+            Self::Slot { set, value } => set(point, *value),
+            Self::Gpu(gpu) => point.cluster.gpu = *gpu,
+            Self::Llm(llm) => point.job.llm = *llm,
+            Self::Codec(codec) => point.cluster.codec = *codec,
+        }
+    }
+}
+
+/// The changes that lead from one point to another.
+pub fn difference(from: &Point, to: &Point) -> Vec<Change> {
+    let mut changes = Vec::new();
+    if from.job.llm != to.job.llm {
+        changes.push(Change::Llm(to.job.llm));
+    }
+    let same_but_numbers = |gpu: &Gpu| {
+        let numbers_of = &from.cluster.gpu;
+        Gpu {
+            peak_flops: numbers_of.peak_flops,
+            memory_bytes: numbers_of.memory_bytes,
+            reserved_bytes: numbers_of.reserved_bytes,
+            memory_bytes_per_s: numbers_of.memory_bytes_per_s,
+            area_mm2: numbers_of.area_mm2,
+            power_w: numbers_of.power_w,
+            idle_power_w: numbers_of.idle_power_w,
+            ..*gpu
+        } == *numbers_of
+    };
+    if !same_but_numbers(&to.cluster.gpu) {
+        changes.push(Change::Gpu(to.cluster.gpu));
+    }
+    let mut reached = *from;
+    for change in &changes {
+        change.apply(&mut reached);
+    }
+    let (have, want) = (read(&reached), read(to));
+    for ((set, have), want) in setters().into_iter().zip(have).zip(want) {
+        if have.to_bits() != want.to_bits() {
+            changes.push(Change::Slot { set, value: want });
+        }
+    }
+    for change in &changes {
+        change.apply(&mut reached);
+    }
+    if reached.cluster.codec != to.cluster.codec {
+        changes.push(Change::Codec(to.cluster.codec));
+    }
+    changes
+}
