@@ -70,9 +70,13 @@ impl Document {
         &self.extends
     }
 
-    /// Whether the outermost table has this key.
-    pub fn has(&self, key: &str) -> bool {
-        self.root.entry(key).is_some()
+    /// The keys of the outermost table.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        let entries: &[Entry] = match &self.root.value {
+            Value::Table(entries) => entries,
+            _ => &[],
+        };
+        entries.iter().map(|entry| entry.key.as_str())
     }
 
     /// Applies one `--set path.to.key=value`. The value is TOML where it reads

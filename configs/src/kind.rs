@@ -56,7 +56,8 @@ impl Kind {
     /// Which of `kinds` a document from `folder` is of.
     pub fn find<'a>(kinds: &'a [Self], folder: &str, document: &Document) -> Option<&'a Self> {
         let here = || kinds.iter().filter(|kind| kind.folder == folder);
-        let marked = here().find(|kind| kind.marker.is_some_and(|key| document.has(key)));
+        let marked =
+            here().find(|kind| kind.marker.is_some_and(|marker| document.keys().any(|key| key == marker)));
         marked.or_else(|| here().find(|kind| kind.marker.is_none()))
     }
 

@@ -69,14 +69,14 @@ Examples:
         #[arg(long, value_name = "KIND")]
         kind: Option<String>,
     },
-    /// Print the JSON schema of a kind, for editors that complete and check TOML
+    /// Print the JSON schema of a kind, or of all, for editors that complete and check TOML
     #[command(after_help = "\
 Examples:
+  trinity config schema
   trinity config schema gpus
   trinity config schema --out configs/schema")]
     Schema {
-        /// The kind, such as `gpus`
-        #[arg(required_unless_present = "out")]
+        /// The kind, such as `gpus` (default: an object with all of them)
         kind: Option<String>,
         /// Write KIND.json for every kind into this folder
         #[arg(long, value_name = "DIR", conflicts_with = "kind")]
@@ -100,7 +100,11 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         Action::Show(selection) => show(&load(&selection.name, &selection.sets)?, ctx),
         Action::Check { names, sets, kind } => check(names, sets, kind.as_deref(), ctx),
         Action::Schema { kind: Some(kind), .. } => ctx.print_json(&find(kind)?.schema()),
-        Action::Schema { out, .. } => write_schemas(out.as_deref().unwrap_or(Path::new(".")), ctx),
+        Action::Schema { out: Some(folder), .. } => write_schemas(folder, ctx),
+        Action::Schema { .. } => {
+            let schemas = kinds().iter().map(|kind| (kind.name.to_string(), kind.schema())).collect();
+            ctx.print_json(&serde_json::Value::Object(schemas))
+        }
     }
 }
 
@@ -208,7 +212,7 @@ fn find(name: &str) -> Result<Kind, Failure> {
 }
 
 /// A built-in file lies in its kind's folder; a user's may lie in a folder of
-/// that name, or extend built-in files of one kind.
+/// that name, extend built-in files of one kind, or have the keys of one.
 fn kind_of(document: &Document) -> Result<Kind, Failure> {
     let kinds = kinds();
     let folder = Path::new(document.name()).parent().and_then(Path::file_name);
@@ -216,11 +220,20 @@ fn kind_of(document: &Document) -> Result<Kind, Failure> {
     let extended = document.extends().iter().filter_map(|name| Some(name.split_once('/')?.0.to_string()));
     let found =
         folder.into_iter().chain(extended).find_map(|folder| Kind::find(&kinds, &folder, document).copied());
-    found.ok_or_else(|| {
+    found.or_else(|| likeliest(&kinds, document)).ok_or_else(|| {
         let names: Vec<&str> = kinds.iter().map(|kind| kind.name).collect();
         Failure::input(format_args!("cannot tell what `{}` describes", document.name()))
             .help(format_args!("say it with --kind {}", names.join("|")))
     })
+}
+
+/// The kind that knows most of the document's keys.
+fn likeliest(kinds: &[Kind], document: &Document) -> Option<Kind> {
+    let known = |kind: &&Kind| {
+        let schema = kind.schema();
+        document.keys().filter(|key| schema["properties"].get(key).is_some()).count()
+    };
+    kinds.iter().max_by_key(known).filter(|kind| known(kind) > 0).copied()
 }
 
 #[cfg(test)]

@@ -141,4 +141,20 @@ fn a_schema_describes_each_kind() {
     let schema: serde_json::Value =
         serde_json::from_str(&trinity(["config", "schema", "nics"]).ok()).unwrap();
     assert!(schema["properties"]["bandwidth"]["description"].as_str().unwrap().contains("100 Gbit/s"));
+    let all: serde_json::Value = serde_json::from_str(&trinity(["config", "schema"]).ok()).unwrap();
+    assert_eq!(all["nics"], schema);
+}
+
+#[test]
+fn a_file_is_known_by_its_keys_where_nothing_else_tells() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(
+        folder.path().join("card.toml"),
+        "bandwith = \"1 Gbit/s\"\nlatency = \"1 us\"\nidle-power = \"9 W\"\n",
+    )
+    .unwrap();
+    let stderr = trinity_in(folder.path(), ["config", "check", "card.toml"]).refused();
+    assert!(stderr.contains("card.toml:1:1") && stderr.contains("did you mean `bandwidth`?"), "{stderr}");
+    fs::write(folder.path().join("card.toml"), "colour = \"green\"\n").unwrap();
+    assert!(trinity_in(folder.path(), ["config", "check", "card.toml"]).refused().contains("--kind"));
 }
