@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod cmd;
+// What commands share: a part may wait for the command that needs it.
 #[allow(dead_code)]
 mod context;
 #[allow(dead_code)]
