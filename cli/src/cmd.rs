@@ -10,3 +10,4 @@ pub mod h265;
 pub mod man;
 pub mod sweep;
 pub mod tensors;
+pub mod validate;

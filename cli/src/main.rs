@@ -51,6 +51,7 @@ enum Command {
     Tensors(cmd::tensors::Args),
     H264(cmd::h264::Args),
     H265(cmd::h265::Args),
+    Validate(cmd::validate::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
 }
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         Command::Tensors(args) => cmd::tensors::run(args, &ctx),
         Command::H264(args) => cmd::h264::run(args, &ctx),
         Command::H265(args) => cmd::h265::run(args, &ctx),
+        Command::Validate(args) => cmd::validate::run(args, &ctx),
         Command::Completions(args) => cmd::completions::run(args, &ctx),
         Command::Man(args) => cmd::man::run(args, &ctx),
     };

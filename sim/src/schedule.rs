@@ -457,7 +457,9 @@ fn memory_pressure_s(cluster: &Cluster, job: &Job) -> f64 {
         return 0.0;
     }
     let used = memory::memory(cluster, job).total_bytes() / cluster.gpu.memory_bytes;
-    if used > software.memory_pressure { software.memory_pressure_s } else { 0.0 }
+    // Far beyond all memory the run cannot have happened, and the estimate of
+    // its memory is what is wrong.
+    if used > software.memory_pressure && used < 1.1 { software.memory_pressure_s } else { 0.0 }
 }
 
 /// Gradients and shared parameters over the data-parallel ranks.

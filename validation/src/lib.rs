@@ -6,12 +6,18 @@
 //! this crate but the command `trinity validate`.
 #![forbid(unsafe_code)]
 
+pub mod bars;
 pub mod calibration;
+pub mod capacity;
+pub mod codecs;
+pub mod collectives;
 pub mod csv;
+pub mod facts;
 pub mod fit;
 pub mod runs;
 pub mod score;
 pub mod training;
+pub mod validate;
 
 /// Why a validation could not be carried out.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +27,8 @@ pub enum Error {
     Table(#[from] csv::Error),
     #[error(transparent)]
     Config(#[from] trinity_config::Diagnostic),
-    #[error("`{assignment}` names no calibration; expected a100.… or h100.…")]
+    #[error("the committed {file} is damaged: {why}")]
+    Data { file: &'static str, why: String },
+    #[error("`{assignment}` names no calibration; expected a100.…, h100.… or links.…")]
     Assignment { assignment: String },
 }

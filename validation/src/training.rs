@@ -6,6 +6,7 @@ use crate::fit::{Effort, fit};
 use crate::runs::{Run, Set, Unscored};
 use crate::score::{Pair, Stats, one_constant};
 use std::collections::BTreeMap;
+use trinity_sim::Breakdown;
 
 /// Constants of the A100 that runs decide, with its clusters'.
 pub const A100: &[&str] = &[
@@ -65,8 +66,17 @@ pub const FITTED: [(Set, f64); 7] = [
 ///
 /// When the model cannot be asked about it.
 pub fn predict(calibrations: &Calibrations, run: &Run) -> Result<f64, Unscored> {
+    Ok(breakdown(calibrations, run)?.total_s())
+}
+
+/// Where the model puts the seconds of a run.
+///
+/// # Errors
+///
+/// When the model cannot be asked about it.
+pub fn breakdown(calibrations: &Calibrations, run: &Run) -> Result<Breakdown, Unscored> {
     let machine = run.machine(calibrations)?;
-    Ok(trinity_sim::time(&machine, &run.job())?.total_s())
+    Ok(trinity_sim::time(&machine, &run.job())?)
 }
 
 /// Pairs of a set, and the runs that could not be asked about.

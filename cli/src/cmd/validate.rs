@@ -1,0 +1,272 @@
+//! `trinity validate`: every model beside its measurements.
+
+mod page;
+
+use crate::{context::Context, failure::Failure, output, table::Table};
+use std::path::PathBuf;
+use trinity_validation::validate::{self, Line, Outcome, Request, Truth};
+
+/// Hold every model against measurements, and fail where a bar is breached
+///
+/// Published training runs, the paper's numbers and the external decoders at
+/// hand are always used; further tables add measured runs, runs out of memory
+/// and collectives. Errors are fractions of what was measured.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  trinity validate
+  trinity validate --runs training_runs.csv --oom oom.csv --collectives collectives.csv --out report
+  trinity validate --runs training_runs.csv --fit
+  trinity validate --set a100.gpu.gemm-efficiency=0.6
+
+Exit code 1 names the bars (validation/bars.toml) that were breached.")]
+pub struct Args {
+    /// Measured training iterations, a CSV; may be repeated
+    #[arg(long, value_name = "CSV")]
+    runs: Vec<PathBuf>,
+    /// Runs that ran out of memory, a CSV; may be repeated
+    #[arg(long, value_name = "CSV")]
+    oom: Vec<PathBuf>,
+    /// NCCL collectives, a CSV; may be repeated
+    #[arg(long, value_name = "CSV")]
+    collectives: Vec<PathBuf>,
+    /// Derive the constants again from the rows at hand and show what changes
+    #[arg(long)]
+    fit: bool,
+    /// Change a constant for this run, such as a100.gpu.gemm-efficiency=0.6; may be repeated
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    sets: Vec<String>,
+    /// Also write errors.csv, pairs.csv, problems.csv and report.html here
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
+    let request = Request {
+        runs: args.runs.clone(),
+        oom: args.oom.clone(),
+        collectives: args.collectives.clone(),
+        assignments: args.sets.clone(),
+    };
+    let truth = Truth::read(&request).map_err(|error| Failure::input(&error))?;
+    for problem in &truth.malformed {
+        ctx.remark(format!("skipped: {problem}"));
+    }
+    let outcome = validate::validate(&truth).map_err(|error| Failure::input(&error))?;
+    let refitted = match args.fit {
+        true => Some(validate::refit(&truth).map_err(|error| Failure::input(&error))?),
+        false => None,
+    };
+    if ctx.json {
+        print_json(ctx, &truth, &outcome, refitted.as_ref())?;
+    } else {
+        ctx.print(summary(ctx, &truth, &outcome))?;
+        if let Some(refit) = &refitted {
+            ctx.print(changes(ctx, refit))?;
+        }
+    }
+    if let Some(folder) = &args.out {
+        write_files(folder, &truth, &outcome)?;
+        ctx.remark(format!("wrote {}", folder.join("report.html").display()));
+    }
+    if outcome.breaches.is_empty() {
+        return Ok(());
+    }
+    let named: Vec<String> = outcome.breaches.iter().map(ToString::to_string).collect();
+    Err(Failure::run(format_args!("breached: {}", named.join("; ")))
+        .help("bars are in validation/bars.toml; `--out DIR` shows the rows that err most"))
+}
+
+fn print_json(
+    ctx: &Context,
+    truth: &Truth,
+    outcome: &Outcome,
+    refit: Option<&validate::Refit>,
+) -> Result<(), Failure> {
+    // Without `--fit` the document is the list itself, as scripts expect.
+    match refit {
+        None => ctx.print_json(&outcome.lines),
+        Some(refit) => ctx.print_json(&serde_json::json!({
+            "sets": outcome.lines,
+            "refitted": { "sets": refit.lines, "constants": refit.changes },
+            "malformed": truth.malformed,
+            "codecs": outcome.codecs,
+        })),
+    }
+}
+
+fn percent(value: f64) -> String {
+    format!("{:.1}", value * 100.0)
+}
+
+fn maybe(value: Option<f64>) -> String {
+    value.map_or(String::new(), percent)
+}
+
+/// The verdict on a set.
+fn verdict(line: &Line) -> &'static str {
+    match (line.bar, line.breached) {
+        (None, _) => "",
+        (Some(_), false) => "ok",
+        (Some(_), true) => "BREACHED",
+    }
+}
+
+fn error_table(lines: &[Line]) -> Table {
+    let mut table = Table::new([
+        "set",
+        "n",
+        "mean %",
+        "median %",
+        "bias %",
+        "p90 %",
+        "k-fold %",
+        "source out %",
+        "one constant %",
+        "Calculon %",
+        "vTrain %",
+        "bar %",
+        "",
+    ]);
+    for line in lines {
+        let mut mean = percent(line.stats.mape);
+        let mut bar = maybe(line.bar);
+        if let Some(accuracy) = line.balanced_accuracy {
+            mean = format!("{} wrong", percent(1.0 - accuracy));
+            bar = line.bar.map_or(String::new(), |bar| format!("{} wrong", percent(1.0 - bar)));
+        }
+        table.row([
+            line.set.clone(),
+            line.stats.n.to_string(),
+            mean,
+            percent(line.stats.median_ape),
+            percent(line.stats.bias),
+            percent(line.stats.p90),
+            maybe(line.k_fold_mape),
+            maybe(line.leave_one_source_out_mape),
+            maybe(line.one_constant_mape),
+            maybe(line.calculon_mape),
+            maybe(line.vtrain_mape),
+            bar,
+            verdict(line).to_owned(),
+        ]);
+    }
+    table
+}
+
+fn worst_table(lines: &[Line]) -> Table {
+    let mut table = Table::new(["set", "predicted", "measured", "worst row"]);
+    for line in lines {
+        if let Some(worst) = &line.worst {
+            table.row([
+                line.set.clone(),
+                format!("{:.4}", worst.predicted),
+                format!("{:.4}", worst.measured),
+                worst.configuration.clone(),
+            ]);
+        }
+    }
+    table
+}
+
+fn summary(ctx: &Context, truth: &Truth, outcome: &Outcome) -> String {
+    let mut text = error_table(&outcome.lines).render(ctx.colour);
+    text.push('\n');
+    text.push_str(&worst_table(&outcome.lines).render(ctx.colour));
+    text.push('\n');
+    for check in &outcome.codecs {
+        let verdict = match check.agrees {
+            Some(true) => "agrees",
+            Some(false) => "DISAGREES",
+            None => "not asked",
+        };
+        text.push_str(&format!("{} with {}: {verdict} ({})\n", check.name, check.decoder, check.remark));
+    }
+    text.push_str(&counts(truth, outcome));
+    text
+}
+
+/// What was read and what was not, so that nothing is dropped in silence.
+fn counts(truth: &Truth, outcome: &Outcome) -> String {
+    let unscored: usize = outcome.lines.iter().map(|line| line.unscored).sum();
+    let mut text = format!(
+        "{} runs, {} out of memory, {} collectives; {} malformed rows skipped, {} incomplete, {} repeated, \
+         {unscored} not scored\n",
+        truth.runs.len(),
+        truth.failures.len(),
+        truth.measurements.len(),
+        truth.malformed.len(),
+        truth.incomplete.len(),
+        truth.repeated,
+    );
+    for problem in &truth.incomplete {
+        text.push_str(&format!("incomplete: {problem}\n"));
+    }
+    for line in outcome.lines.iter().filter(|line| line.unscored > 0) {
+        let why = line.unscored_because.as_deref().unwrap_or("no reason");
+        text.push_str(&format!("not scored: {} of {}, the first because {why}\n", line.unscored, line.set));
+    }
+    text
+}
+
+fn changes(ctx: &Context, refit: &validate::Refit) -> String {
+    let mut table = Table::new(["constant", "committed", "refitted", "change %"]);
+    for change in &refit.changes {
+        let relative = if change.committed == 0.0 { 0.0 } else { change.refitted / change.committed - 1.0 };
+        table.row([
+            change.constant.clone(),
+            format!("{:.4}", change.committed),
+            format!("{:.4}", change.refitted),
+            percent(relative),
+        ]);
+    }
+    let mut errors = Table::new(["set", "mean % refitted"]);
+    for line in refit.lines.iter().filter(|line| line.fitted) {
+        errors.row([line.set.clone(), percent(line.stats.mape)]);
+    }
+    format!("\n{}\n{}", table.render(ctx.colour), errors.render(ctx.colour))
+}
+
+fn write_files(folder: &std::path::Path, truth: &Truth, outcome: &Outcome) -> Result<(), Failure> {
+    let failed = |error: csv::Error| Failure::run(format_args!("cannot write a table: {error}"));
+    let mut errors = csv::Writer::from_writer(Vec::new());
+    let table = error_table(&outcome.lines);
+    errors.write_record(table.headers()).map_err(failed)?;
+    for row in table.rows() {
+        errors.write_record(row).map_err(failed)?;
+    }
+    let mut pairs = csv::Writer::from_writer(Vec::new());
+    pairs.write_record(["set", "configuration", "predicted", "measured", "error"]).map_err(failed)?;
+    for (set, rows) in &outcome.pairs {
+        for pair in rows {
+            pairs
+                .write_record([
+                    set,
+                    &pair.what,
+                    &pair.predicted.to_string(),
+                    &pair.measured.to_string(),
+                    &pair.error().to_string(),
+                ])
+                .map_err(failed)?;
+        }
+    }
+    let mut problems = csv::Writer::from_writer(Vec::new());
+    problems.write_record(["file", "line", "column", "message"]).map_err(failed)?;
+    for problem in truth.malformed.iter().chain(&truth.incomplete) {
+        problems
+            .write_record([
+                &problem.file,
+                &problem.line.to_string(),
+                &problem.column.to_string(),
+                &problem.message,
+            ])
+            .map_err(failed)?;
+    }
+    for (name, writer) in [("errors.csv", errors), ("pairs.csv", pairs), ("problems.csv", problems)] {
+        let bytes =
+            writer.into_inner().map_err(|e| Failure::run(format_args!("cannot write {name}: {e}")))?;
+        output::write(&folder.join(name), &bytes)?;
+    }
+    page::page(truth, outcome, &error_table(&outcome.lines)).write(&folder.join("report.html"))
+}

@@ -1,0 +1,62 @@
+//! The bars: how far each set may be off before the command fails.
+
+use crate::Error;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// `validation/bars.toml`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bars {
+    /// Mean absolute error at most.
+    pub error: BTreeMap<String, f64>,
+    /// Balanced accuracy at least.
+    pub accuracy: BTreeMap<String, f64>,
+}
+
+/// A bar that was not met.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Breach {
+    pub set: String,
+    pub measured: f64,
+    pub bar: f64,
+}
+
+impl std::fmt::Display for Breach {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {:.1} %, the bar is {:.1} %", self.set, self.measured * 100.0, self.bar * 100.0)
+    }
+}
+
+impl Bars {
+    /// The committed bars.
+    ///
+    /// # Errors
+    ///
+    /// When the committed file is damaged.
+    pub fn load() -> Result<Self, Error> {
+        Self::parse(include_str!("../bars.toml"))
+    }
+
+    /// Bars from the text of a file.
+    ///
+    /// # Errors
+    ///
+    /// When it is not a file of bars.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        toml::from_str(text).map_err(|e| Error::Data { file: "bars.toml", why: e.to_string() })
+    }
+
+    /// Whether `mape` of `set` is too large.
+    pub fn judge_error(&self, set: &str, mape: f64) -> Option<Breach> {
+        let bar = *self.error.get(set)?;
+        // Written so that NaN is a breach.
+        (!(mape <= bar)).then(|| Breach { set: set.to_owned(), measured: mape, bar })
+    }
+
+    /// Whether `accuracy` of `set` is too small.
+    pub fn judge_accuracy(&self, set: &str, accuracy: f64) -> Option<Breach> {
+        let bar = *self.accuracy.get(set)?;
+        (!(accuracy >= bar)).then(|| Breach { set: set.to_owned(), measured: accuracy, bar })
+    }
+}

@@ -1,0 +1,113 @@
+//! The memory model against runs that fitted and runs that did not, and
+//! against peak memory where it was written down.
+
+use crate::calibration::Calibrations;
+use crate::fit::{Effort, fit};
+use crate::runs::{Run, Unscored};
+use crate::score::{Pair, balanced_accuracy};
+use trinity_sim::Split;
+
+/// Constants of memory that runs decide.
+pub const CONSTANTS: &[&str] =
+    &["h100.gpu.saved_hidden", "h100.gpu.saved_mlp", "h100.gpu.logit_bytes", "h100.gpu.reserved_gb"];
+
+/// What the model says about a run.
+///
+/// # Errors
+///
+/// When there is no calibration for its GPU.
+pub fn fits(calibrations: &Calibrations, run: &Run) -> Result<bool, Unscored> {
+    let machine = run.machine(calibrations)?;
+    let job = run.job();
+    if trinity_sim::time(&machine, &job).is_err() || leaves_a_stage_empty(run) {
+        return Ok(false);
+    }
+    let usable = run.gpu_type().and_then(|gpu| calibrations.of(gpu)).map_or(1.0, |c| c.gpu.usable_memory);
+    Ok(trinity_sim::memory::memory(&machine, &job).total_bytes() <= usable * machine.gpu.memory_bytes)
+}
+
+/// A framework that deals layers out by their share of the work gives the
+/// loss all the stages it is worth; but it is only a few modules, so from
+/// three stages on one of them has nothing to run and the job stops.
+fn leaves_a_stage_empty(run: &Run) -> bool {
+    let job = run.job();
+    if job.parallelism.split != Split::Work {
+        return false;
+    }
+    let layer = job.llm.attention_parameters() + job.llm.dense_mlp_parameters();
+    let loss = job.llm.embedding_parameters() / layer;
+    let stages = f64::from(run.pipeline) * loss / (f64::from(run.layers) + loss);
+    stages >= 3.0
+}
+
+/// How well fits and failures are told apart.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Capacity {
+    pub fitted: usize,
+    pub fitted_right: usize,
+    pub failed: usize,
+    pub failed_right: usize,
+    /// Runs that fitted though the model says no.
+    pub wrong_fits: Vec<String>,
+    /// Runs that failed though the model says yes.
+    pub wrong_failures: Vec<String>,
+}
+
+impl Capacity {
+    /// Mean of the two rates.
+    pub fn balanced_accuracy(&self) -> Option<f64> {
+        balanced_accuracy(self.fitted_right, self.fitted, self.failed_right, self.failed)
+    }
+}
+
+/// Judges `failures` and those of `finished` that come from the same sources:
+/// the same framework on the same machines.
+pub fn score(calibrations: &Calibrations, finished: &[Run], failures: &[Run]) -> Capacity {
+    let mut capacity = Capacity::default();
+    for run in finished.iter().filter(|run| failures.iter().any(|failure| failure.set == run.set)) {
+        let Ok(says) = fits(calibrations, run) else { continue };
+        capacity.fitted += 1;
+        if says {
+            capacity.fitted_right += 1;
+        } else {
+            capacity.wrong_fits.push(run.describe());
+        }
+    }
+    for run in failures {
+        let Ok(says) = fits(calibrations, run) else { continue };
+        capacity.failed += 1;
+        if says {
+            capacity.wrong_failures.push(run.describe());
+        } else {
+            capacity.failed_right += 1;
+        }
+    }
+    capacity
+}
+
+/// Predicted and measured peak memory, bytes.
+pub fn peaks(calibrations: &Calibrations, runs: &[Run]) -> Vec<Pair> {
+    runs.iter()
+        .filter_map(|run| {
+            let machine = run.machine(calibrations).ok()?;
+            let predicted = trinity_sim::memory::memory(&machine, &run.job()).total_bytes();
+            Some(Pair { what: run.describe(), predicted, measured: run.peak_memory_gb? * 1e9 })
+        })
+        .collect()
+}
+
+/// The memory constants refitted on peaks of H100 runs.
+pub fn refit(start: &Calibrations, runs: &[Run]) -> Calibrations {
+    let own: Vec<Run> = runs
+        .iter()
+        .filter(|run| run.gpu_type() == Some("h100") && run.peak_memory_gb.is_some())
+        .cloned()
+        .collect();
+    if own.is_empty() {
+        return start.clone();
+    }
+    fit(start, CONSTANTS, Effort::FULL, |calibrations| {
+        peaks(calibrations, &own).iter().map(|pair| pair.error().abs()).sum::<f64>()
+    })
+    .0
+}

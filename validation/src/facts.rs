@@ -1,0 +1,138 @@
+//! Published numbers beside what the models arrive at.
+//!
+//! Table 3 itself is an input of the silicon model, so holding its rows
+//! against themselves would prove nothing: judged are only numbers that a
+//! model derives by another way.
+
+use crate::Error;
+use crate::score::Pair;
+use serde::Deserialize;
+use trinity_silicon::stages::{Design, Technology, XK264, reconcile};
+use trinity_silicon::table3::{self, figure12};
+use trinity_silicon::{EnergyColumn, InstanceRate, Node};
+use trinity_sim::{Attention, Llm, Mlp, Vocabulary};
+
+const FACTS: &str = include_str!("../data/facts.toml");
+const PEERS: &str = include_str!("../data/peers.toml");
+
+/// One published number.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fact {
+    pub name: String,
+    pub value: f64,
+    pub source: String,
+    /// The model that has to arrive at it.
+    pub model: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Facts {
+    fact: Vec<Fact>,
+}
+
+/// Every published number the project carries.
+///
+/// # Errors
+///
+/// When the committed file is damaged.
+pub fn facts() -> Result<Vec<Fact>, Error> {
+    let facts: Facts =
+        toml::from_str(FACTS).map_err(|e| Error::Data { file: "facts.toml", why: e.to_string() })?;
+    Ok(facts.fact)
+}
+
+/// What peers reach, by set, as fractions.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Peers {
+    pub calculon: std::collections::BTreeMap<String, f64>,
+    pub vtrain: std::collections::BTreeMap<String, f64>,
+}
+
+/// What other simulators reach on the same sets.
+///
+/// # Errors
+///
+/// When the committed file is damaged.
+pub fn peers() -> Result<Peers, Error> {
+    toml::from_str(PEERS).map_err(|e| Error::Data { file: "peers.toml", why: e.to_string() })
+}
+
+/// Pairs of the facts whose model starts with `family`.
+pub fn score(facts: &[Fact], family: &str) -> Vec<Pair> {
+    facts
+        .iter()
+        .filter_map(|fact| {
+            let model = fact.model.as_deref().filter(|model| model.starts_with(family))?;
+            let predicted = derive(model)?;
+            Some(Pair { what: format!("{} ({})", fact.name, fact.source), predicted, measured: fact.value })
+        })
+        .collect()
+}
+
+/// What a model says.
+fn derive(model: &str) -> Option<f64> {
+    let energy = |column| {
+        table3::headlines(&table3::THREE_IN_ONE_ENCODER, &table3::THREE_IN_ONE_DECODER, PAPER_RATIO, column)
+    };
+    let stages = || {
+        reconcile(&Design::new(&XK264, InstanceRate::Paper4k60), &Technology::ASAP7, &table3::H264_ENCODER)
+    };
+    Some(match model {
+        "headline.communication.printed" => energy(EnergyColumn::Printed).communication_over_codec,
+        "headline.compressed.printed" => energy(EnergyColumn::Printed).raw_over_compressed,
+        "headline.communication.power" => energy(EnergyColumn::PowerOverThroughput).communication_over_codec,
+        "headline.compressed.power" => energy(EnergyColumn::PowerOverThroughput).raw_over_compressed,
+        "headline.kv.fp16" => kv_gib(16.0),
+        "headline.kv.coded" => kv_gib(2.9),
+        "headline.gpu-over-h264" => {
+            let pair = table3::H264_ENCODER.area_mm2 + table3::H264_DECODER.area_mm2;
+            // The paper rounds the pair up to two square millimetres.
+            figure12::RTX3090_AT_7NM_MM2 / pair.ceil()
+        }
+        "silicon.rtx3090-at-7nm" => figure12::RTX3090_MM2 * Node::SAMSUNG_8.area_factor(&Node::TSMC_7),
+        "silicon.cx5" => 12.14 * 13.98,
+        "silicon.h264-encoder.area" => stages().model.area_mm2,
+        "silicon.h264-encoder.power" => stages().model.power_w,
+        _ => return None,
+    })
+}
+
+/// Ratio at which the paper states its energy headlines (section 7.3).
+const PAPER_RATIO: f64 = 5.0;
+
+/// LLaMA-3-70B's cache of 128k tokens at `bits` a value.
+fn kv_gib(bits: f64) -> f64 {
+    let llm = Llm {
+        layers: 80,
+        hidden: 8192,
+        heads: 64,
+        kv_heads: 8,
+        head_dim: 128,
+        ffn: 28672,
+        mlp: Mlp::SwiGlu,
+        vocab: 128_256,
+        vocabulary: Vocabulary::Untied,
+        positions: 0,
+        biases: false,
+        attention: Attention::Grouped,
+        moe: None,
+    };
+    let values = f64::from(llm.layers) * llm.kv_values_per_token_layer() * 131_072.0;
+    values * bits / 8.0 / 1_073_741_824.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fact_that_names_a_model_has_one() {
+        for fact in facts().unwrap() {
+            assert!(!fact.source.is_empty(), "{}", fact.name);
+            if let Some(model) = &fact.model {
+                assert!(derive(model).is_some(), "{model}");
+            }
+        }
+    }
+}

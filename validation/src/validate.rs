@@ -1,0 +1,371 @@
+//! One validation: everything that was brought, scored and judged.
+
+use crate::bars::{Bars, Breach};
+use crate::calibration::Calibrations;
+use crate::capacity::{self, Capacity};
+use crate::collectives::{self, Links, Measurement};
+use crate::csv::Problem;
+use crate::facts::{self, Fact, Peers};
+use crate::runs::{Run, Runs, Set};
+use crate::score::{Pair, Stats, one_constant};
+use crate::training::{self, Scored};
+use crate::{Error, codecs};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Name of the set of collectives.
+pub const COLLECTIVES: &str = "NCCL collectives";
+/// Name of the set of runs that fitted and runs that did not.
+pub const FITS: &str = "fits or not";
+
+/// What to validate against, beside the committed data.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    pub runs: Vec<PathBuf>,
+    pub oom: Vec<PathBuf>,
+    pub collectives: Vec<PathBuf>,
+    /// Constants changed for this validation only.
+    pub assignments: Vec<String>,
+}
+
+/// Everything read, nothing judged yet.
+#[derive(Clone, Debug)]
+pub struct Truth {
+    pub calibrations: Calibrations,
+    pub links: Links,
+    pub runs: Vec<Run>,
+    pub failures: Vec<Run>,
+    pub measurements: Vec<Measurement>,
+    pub facts: Vec<Fact>,
+    pub peers: Peers,
+    pub malformed: Vec<Problem>,
+    pub incomplete: Vec<Problem>,
+    /// Rows that a file repeats.
+    pub repeated: usize,
+}
+
+impl Truth {
+    /// Reads the committed data and every file of the request.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be used at all.
+    pub fn read(request: &Request) -> Result<Self, Error> {
+        let (for_links, for_gpus): (Vec<String>, Vec<String>) =
+            request.assignments.iter().cloned().partition(|assignment| assignment.starts_with("links."));
+        let published = include_str!("../data/published_runs.csv");
+        let mut truth = Self {
+            calibrations: Calibrations::load(&for_gpus)?,
+            links: Links::load(&for_links)?,
+            runs: Vec::new(),
+            failures: Vec::new(),
+            measurements: Vec::new(),
+            facts: facts::facts()?,
+            peers: facts::peers()?,
+            malformed: Vec::new(),
+            incomplete: Vec::new(),
+            repeated: 0,
+        };
+        truth.add_runs(Runs::parse("validation/data/published_runs.csv", published, true)?, true);
+        for path in &request.runs {
+            truth.add_runs(Runs::read(path, true)?, false);
+        }
+        for path in &request.oom {
+            let runs = Runs::read(path, false)?;
+            truth.failures.extend(runs.runs);
+            truth.malformed.extend(runs.malformed);
+            truth.incomplete.extend(runs.incomplete);
+        }
+        for path in &request.collectives {
+            let read = collectives::Measurements::read(path)?;
+            truth.measurements.extend(read.measurements);
+            truth.malformed.extend(read.malformed);
+        }
+        Ok(truth)
+    }
+
+    /// Published rows may also be in a user's file: they count once.
+    fn add_runs(&mut self, runs: Runs, committed: bool) {
+        let published = if committed { 0 } else { self.runs.len() };
+        for run in runs.runs {
+            if self.runs[..published].iter().any(|known| known.same_as(&run)) {
+                self.repeated += 1;
+            } else {
+                self.runs.push(run);
+            }
+        }
+        self.malformed.extend(runs.malformed);
+        self.incomplete.extend(runs.incomplete);
+    }
+}
+
+/// One line of the error table.
+#[derive(Clone, Debug, Serialize)]
+pub struct Line {
+    pub set: String,
+    #[serde(flatten)]
+    pub stats: Stats,
+    pub worst: Option<Worst>,
+    /// Error of work times one constant fitted on this very set.
+    pub one_constant_mape: Option<f64>,
+    /// Error on rows that a fit did not see.
+    pub k_fold_mape: Option<f64>,
+    /// Error with constants fitted on the other sets alone.
+    pub leave_one_source_out_mape: Option<f64>,
+    pub calculon_mape: Option<f64>,
+    pub vtrain_mape: Option<f64>,
+    pub balanced_accuracy: Option<f64>,
+    /// Whether constants were fitted on rows of this set.
+    pub fitted: bool,
+    pub bar: Option<f64>,
+    pub breached: bool,
+    /// Rows that could not be put to the model, with the reason of the first.
+    pub unscored: usize,
+    pub unscored_because: Option<String>,
+}
+
+/// The row a set errs most on.
+#[derive(Clone, Debug, Serialize)]
+pub struct Worst {
+    pub configuration: String,
+    pub predicted: f64,
+    pub measured: f64,
+}
+
+/// What came out.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub lines: Vec<Line>,
+    pub breaches: Vec<Breach>,
+    /// Every pair, by set, for pictures.
+    pub pairs: BTreeMap<String, Vec<Pair>>,
+    pub scored: BTreeMap<Set, Scored>,
+    pub capacity: Capacity,
+    pub codecs: Vec<codecs::Check>,
+}
+
+/// Scores and judges.
+///
+/// # Errors
+///
+/// When the committed bars are damaged.
+pub fn validate(truth: &Truth) -> Result<Outcome, Error> {
+    score_all(truth, &Unseen::of(truth))
+}
+
+fn score_all(truth: &Truth, unseen: &Unseen) -> Result<Outcome, Error> {
+    let bars = Bars::load()?;
+    let mut outcome = Outcome {
+        lines: Vec::new(),
+        breaches: Vec::new(),
+        pairs: BTreeMap::new(),
+        scored: training::score(&truth.calibrations, &truth.runs),
+        capacity: capacity::score(&truth.calibrations, &truth.runs, &truth.failures),
+        codecs: codecs::check(),
+    };
+    for set in Set::ALL {
+        let Some(scored) = outcome.scored.get(&set).cloned() else { continue };
+        let Some(mut line) = line(set.name(), &scored.pairs) else { continue };
+        line.one_constant_mape = scored.one_constant();
+        line.k_fold_mape = unseen.k_fold.get(set.name()).copied();
+        line.leave_one_source_out_mape = unseen.leave_one_out.get(set.name()).copied();
+        line.fitted = training::FITTED.iter().any(|(fitted, _)| *fitted == set);
+        line.unscored = scored.unscored.len();
+        line.unscored_because = scored.unscored.first().map(|(_, why)| why.to_string());
+        outcome.push(line, scored.pairs, &bars, &truth.peers);
+    }
+    let (pairs, unknown) = collectives::score(&truth.links, &truth.measurements);
+    if let Some(mut line) = line(COLLECTIVES, &pairs) {
+        let bytes: Vec<f64> = truth.measurements.iter().map(|m| m.bytes).collect();
+        let seconds: Vec<f64> = truth.measurements.iter().map(|m| m.seconds).collect();
+        line.one_constant_mape = one_constant(&bytes, &seconds);
+        line.k_fold_mape = unseen.k_fold.get(COLLECTIVES).copied();
+        line.fitted = true;
+        line.unscored = unknown.len();
+        line.unscored_because = unknown.first().map(|m| format!("no link for {}", m.path()));
+        outcome.push(line, pairs, &bars, &truth.peers);
+    }
+    outcome.push_capacity(&bars);
+    let peaks = capacity::peaks(&truth.calibrations, &truth.runs);
+    if let Some(mut line) = line("peak memory", &peaks) {
+        line.fitted = true;
+        outcome.push(line, peaks, &bars, &truth.peers);
+    }
+    for (name, family) in [("headlines", "headline."), ("silicon", "silicon.")] {
+        let pairs = facts::score(&truth.facts, family);
+        if let Some(line) = line(name, &pairs) {
+            outcome.push(line, pairs, &bars, &truth.peers);
+        }
+    }
+    for check in outcome.codecs.iter().filter(|check| check.agrees == Some(false)) {
+        outcome.breaches.push(Breach { set: format!("codec {}", check.name), measured: 1.0, bar: 0.0 });
+    }
+    Ok(outcome)
+}
+
+impl Outcome {
+    fn push(&mut self, mut line: Line, pairs: Vec<Pair>, bars: &Bars, peers: &Peers) {
+        line.bar = bars.error.get(&line.set).copied();
+        line.calculon_mape = peers.calculon.get(&line.set).copied();
+        line.vtrain_mape = peers.vtrain.get(&line.set).copied();
+        let breach = bars.judge_error(&line.set, line.stats.mape);
+        line.breached = breach.is_some();
+        self.breaches.extend(breach);
+        self.pairs.insert(line.set.clone(), pairs);
+        self.lines.push(line);
+    }
+
+    fn push_capacity(&mut self, bars: &Bars) {
+        let n = self.capacity.fitted + self.capacity.failed;
+        if self.capacity.failed == 0 {
+            return;
+        }
+        let recall = self.capacity.failed_right as f64 / self.capacity.failed as f64;
+        // Without runs that fitted there is only one rate to speak of.
+        let accuracy = self.capacity.balanced_accuracy().unwrap_or(recall);
+        let wrong = 1.0 - accuracy;
+        let breach = bars.judge_accuracy(FITS, accuracy);
+        let too_small = self.capacity.wrong_failures.len() as f64;
+        let too_large = self.capacity.wrong_fits.len() as f64;
+        self.lines.push(Line {
+            set: FITS.to_owned(),
+            stats: Stats {
+                n,
+                mape: wrong,
+                median_ape: 0.0,
+                bias: (too_large - too_small) / n as f64,
+                p90: wrong,
+            },
+            worst: self.capacity.wrong_failures.first().map(|configuration| Worst {
+                configuration: configuration.clone(),
+                predicted: 1.0,
+                measured: 0.0,
+            }),
+            // Always saying the same is right half of the time.
+            one_constant_mape: Some(0.5),
+            k_fold_mape: None,
+            leave_one_source_out_mape: None,
+            calculon_mape: None,
+            vtrain_mape: None,
+            balanced_accuracy: Some(accuracy),
+            fitted: true,
+            bar: bars.accuracy.get(FITS).copied(),
+            breached: breach.is_some(),
+            unscored: 0,
+            unscored_because: None,
+        });
+        self.breaches.extend(breach);
+    }
+}
+
+/// A line with everything that follows from the pairs.
+fn line(set: &str, pairs: &[Pair]) -> Option<Line> {
+    let errors: Vec<f64> = pairs.iter().map(Pair::error).collect();
+    let stats = Stats::of(&errors)?;
+    let worst = pairs.iter().max_by(|a, b| a.error().abs().total_cmp(&b.error().abs()));
+    Some(Line {
+        set: set.to_owned(),
+        stats,
+        worst: worst.map(|pair| Worst {
+            configuration: pair.what.clone(),
+            predicted: pair.predicted,
+            measured: pair.measured,
+        }),
+        one_constant_mape: None,
+        k_fold_mape: None,
+        leave_one_source_out_mape: None,
+        calculon_mape: None,
+        vtrain_mape: None,
+        balanced_accuracy: None,
+        fitted: false,
+        bar: None,
+        breached: false,
+        unscored: 0,
+        unscored_because: None,
+    })
+}
+
+/// Errors on rows that a fit did not see, by set.
+#[derive(Default)]
+struct Unseen {
+    k_fold: BTreeMap<String, f64>,
+    leave_one_out: BTreeMap<String, f64>,
+}
+
+/// Parts the rows are cut into.
+const FOLDS: usize = 5;
+
+impl Unseen {
+    fn of(truth: &Truth) -> Self {
+        let mut unseen = Self::default();
+        for (gpu, paths) in [("a100", training::A100), ("h100", training::H100)] {
+            let runs = training::of_gpu(&truth.runs, gpu);
+            let own: Vec<&Run> = runs
+                .into_iter()
+                .filter(|run| training::FITTED.iter().any(|(set, _)| *set == run.set))
+                .collect();
+            for (set, stats) in training::k_fold(&truth.calibrations, &own, paths, FOLDS) {
+                unseen.k_fold.insert(set.name().to_owned(), stats.mape);
+            }
+            for (set, stats) in training::leave_one_source_out(&truth.calibrations, &own, paths) {
+                unseen.leave_one_out.insert(set.name().to_owned(), stats.mape);
+            }
+        }
+        let errors = collectives::k_fold(&truth.links, &truth.measurements, FOLDS);
+        if let Some(stats) = Stats::of(&errors) {
+            unseen.k_fold.insert(COLLECTIVES.to_owned(), stats.mape);
+        }
+        unseen
+    }
+}
+
+/// One constant before and after a fit.
+#[derive(Clone, Debug, Serialize)]
+pub struct Refitted {
+    pub constant: String,
+    pub committed: f64,
+    pub refitted: f64,
+}
+
+/// Constants derived again, and what they would make of the errors.
+#[derive(Clone, Debug)]
+pub struct Refit {
+    pub changes: Vec<Refitted>,
+    pub lines: Vec<Line>,
+}
+
+/// Derives every constant again from the rows at hand.
+///
+/// # Errors
+///
+/// When the committed bars are damaged.
+pub fn refit(truth: &Truth) -> Result<Refit, Error> {
+    let mut calibrations = capacity::refit(&truth.calibrations, &truth.runs);
+    for (gpu, paths) in [("a100", training::A100), ("h100", training::H100)] {
+        let runs = training::of_gpu(&truth.runs, gpu);
+        if runs.iter().any(|run| training::FITTED.iter().any(|(set, _)| *set == run.set)) {
+            calibrations = training::refit(&calibrations, &runs, paths, crate::fit::Effort::FULL);
+        }
+    }
+    let links = collectives::refit(&truth.links, &truth.measurements);
+    let mut changes = Vec::new();
+    for path in training::A100.iter().chain(training::H100).chain(capacity::CONSTANTS) {
+        if let (Some(committed), Some(refitted)) = (truth.calibrations.get(path), calibrations.get(path)) {
+            changes.push(Refitted { constant: path.replace('_', "-"), committed, refitted });
+        }
+    }
+    for (name, before) in &truth.links.links {
+        let Some(after) = links.links.get(name) else { continue };
+        let fields = [
+            ("bandwidth-gb-per-s", before.bandwidth_gb_per_s, after.bandwidth_gb_per_s),
+            ("latency-us", before.latency_us, after.latency_us),
+            ("launch-us", before.launch_us, after.launch_us),
+        ];
+        for (field, committed, refitted) in fields {
+            changes.push(Refitted { constant: format!("links.{name}.{field}"), committed, refitted });
+        }
+    }
+    let refitted = Truth { calibrations, links, ..truth.clone() };
+    Ok(Refit { changes, lines: score_all(&refitted, &Unseen::default())?.lines })
+}

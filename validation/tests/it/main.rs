@@ -1,0 +1,78 @@
+//! Promises of the validation crate.
+use std::path::{Path, PathBuf};
+use trinity_validation::validate::{Request, Truth, validate};
+
+fn shared(name: &str) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/runs").join(name);
+    if path.exists() {
+        return Some(path);
+    }
+    eprintln!("skipped: {} is not here", path.display());
+    None
+}
+
+fn breached(assignments: &[String]) -> Vec<String> {
+    let request = Request { assignments: assignments.to_vec(), ..Request::default() };
+    let outcome = validate(&Truth::read(&request).unwrap()).unwrap();
+    outcome.breaches.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn the_committed_data_breach_no_bar() {
+    assert_eq!(breached(&[]), Vec::<String>::new());
+}
+
+/// A physical constant that is off by a fifth must not pass unnoticed.
+#[test]
+fn a_constant_off_by_a_fifth_breaches_a_bar() {
+    let truth = Truth::read(&Request::default()).unwrap();
+    for name in ["gemm_efficiency", "peak_fp16_tflops"] {
+        let now = truth.calibrations.get(&format!("a100.gpu.{name}")).unwrap();
+        for factor in [0.8, 1.2] {
+            let changed = format!("a100.gpu.{}={}", name.replace('_', "-"), now * factor);
+            assert!(!breached(std::slice::from_ref(&changed)).is_empty(), "{changed}");
+        }
+    }
+}
+
+#[test]
+fn a_malformed_row_is_counted_and_the_rest_is_scored() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.csv");
+    let published = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/published_runs.csv");
+    let published = std::fs::read_to_string(published).unwrap();
+    let mut lines: Vec<String> = published.lines().map(str::to_owned).collect();
+    let rows = lines.len();
+    lines[2] = lines[2].replacen(",30,", ",thirty,", 1);
+    lines[3] = "short,row".to_owned();
+    std::fs::write(&path, lines.join("\n")).unwrap();
+    let truth = Truth::read(&Request { runs: vec![path], ..Request::default() }).unwrap();
+    let mut places: Vec<(usize, usize)> = truth.malformed.iter().map(|p| (p.line, p.column)).collect();
+    places.sort_unstable();
+    assert_eq!(places.iter().map(|place| place.0).collect::<Vec<_>>(), [3, 4], "{:?}", truth.malformed);
+    assert!(truth.malformed.iter().any(|problem| problem.message.contains("`thirty`")));
+    // Every other row is a committed one again, or too incomplete in both.
+    let incomplete = truth.incomplete.len() / 2;
+    assert_eq!(truth.repeated, rows - 1 - 2 - incomplete);
+}
+
+#[test]
+fn every_bar_holds_on_the_shared_runs() {
+    let (Some(runs), Some(oom), Some(collectives)) =
+        (shared("training_runs.csv"), shared("oom.csv"), shared("collectives.csv"))
+    else {
+        return;
+    };
+    let request =
+        Request { runs: vec![runs], oom: vec![oom], collectives: vec![collectives], ..Request::default() };
+    let truth = Truth::read(&request).unwrap();
+    assert!(truth.malformed.is_empty());
+    let outcome = validate(&truth).unwrap();
+    assert!(outcome.breaches.is_empty(), "{:?}", outcome.breaches);
+}
+
+#[test]
+fn a_stray_assignment_is_an_error() {
+    let request = Request { assignments: vec!["b200.gpu.x=1".to_owned()], ..Request::default() };
+    assert!(Truth::read(&request).unwrap_err().to_string().contains("b200.gpu.x"));
+}
