@@ -1,5 +1,6 @@
-#![allow(clippy::unwrap_used)]
 //! What the decoder and encoder promise, checked from outside the crate.
+#![allow(clippy::unwrap_used)]
 
 mod conformance;
+mod decode;
 mod encoder;

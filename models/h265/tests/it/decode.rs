@@ -1,0 +1,167 @@
+//! The decoder against our own encoder, against other encoders where they are
+//! installed, and against damage.
+
+use proptest::prelude::*;
+use trinity_coding::{Chroma, Frame};
+use trinity_h265::dec::HashCheck;
+use trinity_h265::{Coded, Error, Params, Preset, Rate};
+
+/// A frame with smooth, striped and noisy regions.
+fn textured(width: usize, height: usize, chroma: Chroma, depth: u32, seed: u32) -> Frame {
+    let mut frame = Frame::filled(width, height, chroma, depth, 0);
+    let mut state = seed | 1;
+    for plane in &mut frame.planes {
+        let width = plane.width;
+        for (at, sample) in plane.samples.iter_mut().enumerate() {
+            let (x, y) = (at % width, at / width);
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let value = match (x / 16 + y / 16) % 3 {
+                0 => x * 3 + y * 2,
+                1 => (x / 3 % 2) * 150,
+                _ => (state >> 24) as usize,
+            };
+            *sample = (value * (1 << depth) / 256 % (1 << depth)) as u16;
+        }
+    }
+    frame
+}
+
+fn encode(frames: &[Frame], rate: Rate) -> Coded {
+    let params = Params { rate, preset: Preset::Fast, threads: 1, ..Params::default() };
+    trinity_h265::encode(frames, &params).unwrap()
+}
+
+fn two_frames() -> (Vec<Frame>, Vec<u8>) {
+    let frames: Vec<_> = (0..2).map(|seed| textured(72, 40, Chroma::C420, 8, seed)).collect();
+    let coded = encode(&frames, Rate::Qp(30));
+    (coded.recon, coded.stream)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn what_we_encode_we_decode_to_the_last_sample(
+        width in 1usize..90,
+        height in 1usize..70,
+        chroma in prop_oneof![Just(Chroma::C400), Just(Chroma::C420), Just(Chroma::C444)],
+        depth in 8u32..=16,
+        qp in prop_oneof![Just(None), (0i32..51).prop_map(Some)],
+        seed in any::<u32>(),
+        wavefront in any::<bool>(),
+        deblock in any::<bool>(),
+    ) {
+        let frame = textured(width, height, chroma, depth, seed);
+        let rate = qp.map_or(Rate::Lossless, Rate::Qp);
+        let params = Params { rate, preset: Preset::Fast, threads: 1, wavefront, deblock, ..Params::default() };
+        let coded = trinity_h265::encode(std::slice::from_ref(&frame), &params).unwrap();
+        let decoded: Vec<_> = trinity_h265::frames(&coded.stream).collect::<Result<_, _>>().unwrap();
+        prop_assert_eq!(decoded.len(), 1);
+        prop_assert_eq!(decoded[0].hash, HashCheck::Match);
+        prop_assert_eq!(&decoded[0].frame, &coded.recon[0]);
+    }
+}
+
+#[test]
+fn every_truncation_is_an_error_that_leaves_the_frames_before_it() {
+    let (recon, stream) = two_frames();
+    let mut seen = [0; 3];
+    for length in 0..stream.len() {
+        let (frames, error) = trinity_h265::decode_keep_going(&stream[..length]);
+        assert_eq!(frames[..], recon[..frames.len()], "{length}");
+        seen[frames.len()] += 1;
+        match error {
+            Some(Error::Invalid { offset, .. }) => assert!(offset <= length as u64, "{length}: {offset}"),
+            Some(Error::NoPicture { bytes }) => assert_eq!(bytes, length),
+            Some(other) => panic!("{length}: {other}"),
+            // Cut between two pictures, or within what follows the last slice.
+            None => assert!(!frames.is_empty(), "{length}"),
+        }
+    }
+    assert!(seen.iter().all(|&count| count > 0), "{seen:?}");
+}
+
+#[test]
+fn flipped_bits_never_panic() {
+    let (_, stream) = two_frames();
+    for at in 0..stream.len() {
+        let mut damaged = stream.clone();
+        damaged[at] ^= 1 << (at % 8);
+        let _ = trinity_h265::decode_keep_going(&damaged);
+    }
+}
+
+#[test]
+fn a_picture_that_differs_from_its_hash_is_reported() {
+    let (_, mut stream) = two_frames();
+    // The last byte but the trailing bits belongs to the last MD5.
+    let at = stream.len() - 2;
+    stream[at] ^= 1;
+    let checks: Vec<_> = trinity_h265::frames(&stream).map(|decoded| decoded.unwrap().hash).collect();
+    assert_eq!(checks, [HashCheck::Match, HashCheck::Mismatch { component: 2 }]);
+}
+
+#[test]
+fn no_picture_is_an_error() {
+    assert_eq!(trinity_h265::decode(&[]).unwrap_err(), Error::NoPicture { bytes: 0 });
+    assert_eq!(trinity_h265::decode(b"not a stream").unwrap_err(), Error::NoPicture { bytes: 12 });
+}
+
+#[test]
+fn a_huge_picture_in_few_bytes_is_refused_before_it_is_allocated() {
+    use trinity_coding::nal;
+    use trinity_h265::syntax::{NalType, Pps, SliceHeader, Sps};
+    let sps = Sps::new(8192, 8192, Chroma::C444, 16);
+    let pps = Pps { init_qp: 26, ..Pps::default() };
+    let header = SliceHeader { first_slice_segment_in_pic: true, qp: 26, ..SliceHeader::default() };
+    let mut stream = Vec::new();
+    for (kind, body) in [
+        (NalType::SPS, sps.write()),
+        (NalType::PPS, pps.write()),
+        (NalType::IDR_N_LP, header.write(NalType::IDR_N_LP, &sps, &pps)),
+    ] {
+        nal::write_unit(&mut stream, &[&kind.header()[..], &body].concat());
+    }
+    let error = trinity_h265::decode(&stream).unwrap_err().to_string();
+    assert!(error.contains("8192×8192 picture cannot be coded"), "{error}");
+}
+
+/// x265 writes all three kinds of picture hash, slices, and its own choice of
+/// tools; each picture must agree with the hash sent with it.
+#[test]
+fn streams_of_x265_agree_with_their_picture_hashes() {
+    let folder = std::env::temp_dir().join(format!("trinity-h265-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (input, output) = (folder.join("in.yuv"), folder.join("out.265"));
+    // CRC on luma alone: x265 3.5 sends wrong ones for chroma, as libde265 finds too.
+    let cases =
+        [(1, 8, "i420"), (1, 8, "i422"), (2, 8, "i400"), (2, 10, "i400"), (3, 8, "i444"), (3, 10, "i420")];
+    for (hash, depth, chroma) in cases {
+        let format = match chroma {
+            "i400" => Chroma::C400,
+            "i420" => Chroma::C420,
+            "i422" => Chroma::C422,
+            _ => Chroma::C444,
+        };
+        let mut raw = Vec::new();
+        textured(136, 72, format, depth, 5).write_raw(&mut raw);
+        std::fs::write(&input, &raw).unwrap();
+        let encoded = std::process::Command::new("x265")
+            .args(["--log-level", "none", "--fps", "25", "--keyint", "1", "--qp", "22", "--preset", "medium"])
+            .args(["--input-res", "136x72", "--input-csp", chroma, "--slices", "1"])
+            .args(["--input-depth", &depth.to_string(), "--output-depth", &depth.to_string()])
+            .args(["--hash", &hash.to_string(), "--input"])
+            .arg(&input)
+            .arg("-o")
+            .arg(&output)
+            .output();
+        if !encoded.is_ok_and(|run| run.status.success()) {
+            eprintln!("skipped: x265 is missing or does not do {depth} bit {chroma}");
+            continue;
+        }
+        let stream = std::fs::read(&output).unwrap();
+        let checks: Vec<_> = trinity_h265::frames(&stream).map(|decoded| decoded.unwrap().hash).collect();
+        assert_eq!(checks, [HashCheck::Match], "hash {hash}, {depth} bit, {chroma}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
