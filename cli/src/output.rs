@@ -22,7 +22,8 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 #[derive(Debug)]
 pub struct Draft {
     file: Option<BufWriter<File>>,
-    draft_path: PathBuf,
+    /// `None` where the destination is written to directly.
+    draft_path: Option<PathBuf>,
     path: PathBuf,
 }
 
@@ -35,12 +36,26 @@ impl Draft {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(|error| cannot("create the folder of", path, &error))?;
         }
+        // A device or a pipe (`-o /dev/null`) is written to, never replaced by a file.
+        if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+            let file =
+                File::options().write(true).open(path).map_err(|error| cannot("write", path, &error))?;
+            return Ok(Self {
+                file: Some(BufWriter::with_capacity(1 << 20, file)),
+                draft_path: None,
+                path: path.to_path_buf(),
+            });
+        }
         let mut draft_name = std::ffi::OsString::from(".");
         draft_name.push(name);
         draft_name.push(format!(".{}.part", std::process::id()));
         let draft_path = path.with_file_name(draft_name);
         let file = File::create(&draft_path).map_err(|error| cannot("write", path, &error))?;
-        Ok(Self { file: Some(BufWriter::with_capacity(1 << 20, file)), draft_path, path: path.to_path_buf() })
+        Ok(Self {
+            file: Some(BufWriter::with_capacity(1 << 20, file)),
+            draft_path: Some(draft_path),
+            path: path.to_path_buf(),
+        })
     }
 
     /// Flushes and renames the draft to its final name.
@@ -50,7 +65,7 @@ impl Draft {
             None => Ok(()),
         };
         written
-            .and_then(|()| fs::rename(&self.draft_path, &self.path))
+            .and_then(|()| self.draft_path.as_ref().map_or(Ok(()), |draft| fs::rename(draft, &self.path)))
             .map_err(|error| cannot("write", &self.path, &error))
     }
 }
@@ -68,7 +83,9 @@ impl Write for Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         // After a finished rename there is nothing left under this name.
-        let _ = fs::remove_file(&self.draft_path);
+        if let Some(draft) = &self.draft_path {
+            let _ = fs::remove_file(draft);
+        }
     }
 }
 
@@ -88,6 +105,13 @@ mod tests {
         draft.write_all(b"half").unwrap();
         drop(draft);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_device_is_written_to_and_stays_a_device() {
+        write(Path::new("/dev/null"), b"gone").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
     }
 
     #[test]

@@ -16,8 +16,8 @@ mod tree;
 
 use std::sync::Arc;
 
+use trinity_coding::Frame;
 use trinity_coding::nal::{self, NalUnit};
-use trinity_coding::{Chroma, Frame};
 
 pub use hash::{HashCheck, md5 as picture_md5};
 pub use slice::BitTally;
@@ -381,12 +381,6 @@ impl Decoder {
             && offsets.diff_cu_chroma_qp_offset_depth > depth_limit
         {
             return Err(Flaw::invalid("diff_cu_chroma_qp_offset_depth goes below the smallest coding block"));
-        }
-        if pps.range.log2_max_transform_skip_size > sps.log2_max_tb.max(2) {
-            return Err(Flaw::invalid("transform skip blocks are larger than the largest transform"));
-        }
-        if pps.range.cross_component_prediction_enabled && sps.chroma_array() != Chroma::C444 {
-            return Err(Flaw::invalid("cross-component prediction needs 4:4:4"));
         }
         let samples = u64::from(sps.width) * u64::from(sps.height);
         // A coding unit takes a bypass bin for its mode at least, hence a bit

@@ -142,10 +142,8 @@ impl Pps {
         if range {
             self.range = PpsRangeExtension::parse(r, self.transform_skip_enabled)?;
         }
-        if multilayer || three_d {
-            return Err(Flaw::Unsupported("a PPS with multilayer or 3D extension"));
-        }
-        if screen_content {
+        // Those two speak of other layers; what follows them is not looked for.
+        if screen_content && !multilayer && !three_d {
             let (curr_pic_ref, colour_transform) = (r.flag()?, r.flag()?);
             self.screen_content = curr_pic_ref || colour_transform;
         }

@@ -320,10 +320,8 @@ impl Sps {
         if multilayer {
             r.skip(1)?; // inter_view_mv_vert_constraint_flag
         }
-        if three_d {
-            return Err(Flaw::Unsupported("3D-HEVC (sps_3d_extension)"));
-        }
-        if screen_content {
+        // 3D extensions speak of other layers; what follows them is not looked for.
+        if screen_content && !three_d {
             self.screen_content.curr_pic_ref = r.flag()?;
             self.screen_content.palette_mode = r.flag()?;
             if self.screen_content.palette_mode {
