@@ -19,6 +19,7 @@ fn cpu_s(since: Instant) -> f64 {
     }
 }
 
+#[allow(clippy::print_stdout)] // its one purpose
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let started = Instant::now();
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -5,7 +5,7 @@
 //! very bytes that are returned.
 
 use crate::Error;
-use crate::plan::{Plan, Scalars, Tile};
+use crate::plan::{Entropy, Plan, Scalars, Tile};
 use crate::profile::Profile;
 use crate::report::Report;
 use crate::stream::{Matrix, Pass, encode_pass, encode_tile, scale_by};
@@ -102,7 +102,9 @@ struct Trial {
 fn trial(plan: &Plan, subject: &Subject, step: f32, lambda: f32) -> Trial {
     let matrix = subject.view(plan);
     let cols = matrix.cols.min(STRIP_COLS);
-    let rows = matrix.rows.min(STRIP_ROWS);
+    // What does not learn from rows shows its worth on fewer of them.
+    let strip_rows = if plan.entropy == Entropy::Static { STRIP_ROWS / 4 } else { STRIP_ROWS };
+    let rows = matrix.rows.min(strip_rows);
     let middle = (matrix.cols - cols) / 2 / STRIP_COLS * STRIP_COLS;
     let tile = Tile { row: 0, col: middle, rows, cols };
     let (coded, _) = encode_tile(plan, &subject.scalars(step, Centroids::default()), lambda, matrix, &tile);
@@ -139,7 +141,7 @@ fn choose(profile: &Profile, plans: &[Plan], subject: &Subject, step: f32) -> Tr
     };
     // Alternatives differ by far more than the last trellis states.
     let quick = |plan: &Plan| Plan { log2_states: plan.log2_states.min(2), ..plan.clone() };
-    let first = plans.iter().map(|p| trial(&quick(p), subject, step, lambda)).reduce(cheaper_by(0.012));
+    let first = plans.iter().map(|p| trial(&quick(p), subject, step, lambda)).reduce(cheaper_by(0.02));
     let mut best = first.unwrap_or_else(|| unreachable!("profiles have at least one plan"));
     for &weights in profile.stages.context_weights.iter().skip(1) {
         let plan = Plan { weights, ..best.plan.clone() };

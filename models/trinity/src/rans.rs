@@ -24,6 +24,11 @@ pub struct Recorder {
 }
 
 impl Recorder {
+    /// With room for `symbols`.
+    pub fn with_capacity(symbols: usize) -> Self {
+        Self { symbols: Vec::with_capacity(symbols) }
+    }
+
     /// Appends a symbol by the start and size of its range.
     #[inline]
     pub fn push(&mut self, start: u16, freq: u16) {

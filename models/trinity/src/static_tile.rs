@@ -217,74 +217,80 @@ fn quantize(
     levels
 }
 
-/// Follows the state machine over every segment of every row.
-fn walk(plan: &Plan, levels: &[i32], width: usize, mut visit: impl FnMut(usize, u16, i32)) {
-    let code =
-        Code::new(plan.log2_states).unwrap_or_else(|| unreachable!("plans are checked when made or read"));
-    let mut index = 0;
-    for row in levels.chunks_exact(width) {
-        for segment in row.chunks(1 << plan.log2_segment) {
-            let mut state = 0;
-            for &level in segment {
-                visit(index, state, level);
-                state = code.next(state, (level & 1) as u16);
-                index += 1;
-            }
+/// Follows the state machine over every segment of a row.
+#[inline(always)]
+fn walk(code: &Code, segment: usize, levels: &[i32], mut visit: impl FnMut(usize, u16, i32)) {
+    for (first, levels) in (0..).step_by(segment).zip(levels.chunks(segment)) {
+        let mut state = 0;
+        for (column, &level) in (first..).zip(levels) {
+            visit(column, state, level);
+            state = code.next(state, (level & 1) as u16);
         }
     }
 }
 
+/// The state machine and segment length of a plan.
+fn machine(plan: &Plan) -> (Code, usize) {
+    let code =
+        Code::new(plan.log2_states).unwrap_or_else(|| unreachable!("plans are checked when made or read"));
+    (code, 1 << plan.log2_segment)
+}
+
 fn note_drift(plan: &Plan, levels: &[i32], targets: &[f32], width: usize, coded: &mut Coded) {
-    walk(plan, levels, width, |index, state, level| {
-        if level != 0 {
-            let (quantizer, magnitude) = (usize::from(state & 1), level.unsigned_abs());
-            let (sum, count) = &mut coded.drift[quantizer][magnitude.min(3) as usize - 1];
-            *sum += f64::from(targets[index].abs()) - f64::from(2 * magnitude - quantizer as u32);
-            *count += 1;
-        }
-    });
+    let (code, segment) = machine(plan);
+    // A sample of the rows is plenty for six means.
+    for (levels, targets) in levels.chunks_exact(width).zip(targets.chunks_exact(width)).step_by(4) {
+        walk(&code, segment, levels, |column, state, level| {
+            if level != 0 {
+                let (quantizer, magnitude) = (usize::from(state & 1), level.unsigned_abs());
+                let (sum, count) = &mut coded.drift[quantizer][magnitude.min(3) as usize - 1];
+                *sum += f64::from(targets[column].abs()) - f64::from(2 * magnitude - quantizer as u32);
+                *count += 1;
+            }
+        });
+    }
 }
 
 /// How often each symbol occurs in each context.
 fn census(plan: &Plan, stated: &Stated, levels: &[i32], width: usize) -> Vec<[u32; SYMBOLS]> {
+    let (code, segment) = machine(plan);
     let mut counts = vec![[0; SYMBOLS]; CONTEXTS];
     let mut classes = vec![0; width];
-    walk(plan, levels, width, |index, state, level| {
-        if index % width == 0 {
-            stated.classes(index / width, &mut classes);
-        }
-        let class = classes[index % width];
-        let symbol = (level.unsigned_abs() >> raw_bits(class)).min(ESCAPE as u32);
-        counts[GROUPS * usize::from(class) + group(state)][symbol as usize] += 1;
-    });
+    for (row, levels) in levels.chunks_exact(width).enumerate() {
+        stated.classes(row, &mut classes);
+        walk(&code, segment, levels, |column, state, level| {
+            let class = classes[column];
+            let symbol = (level.unsigned_abs() >> raw_bits(class)).min(ESCAPE as u32);
+            counts[GROUPS * usize::from(class) + group(state)][symbol as usize] += 1;
+        });
+    }
     counts
 }
 
 fn write_blocks(plan: &Plan, stated: &Stated, levels: &[i32], width: usize, coded: &mut Coded) {
+    let (code, segment) = machine(plan);
     let mut classes = vec![0; width];
     let rows = block_rows(width);
     for (block, levels) in levels.chunks(rows * width).enumerate() {
-        let (mut recorder, mut raw) = (Recorder::default(), RawWriter::default());
-        walk(plan, levels, width, |index, state, level| {
-            if index % width == 0 {
-                stated.classes(block * rows + index / width, &mut classes);
-            }
-            let class = classes[index % width];
-            let magnitude = level.unsigned_abs();
-            let low = raw_bits(class);
-            let symbol = (magnitude >> low).min(ESCAPE as u32) as usize;
-            let starts = &stated.tables[GROUPS * usize::from(class) + group(state)];
-            recorder.push(starts[symbol], starts[symbol + 1] - starts[symbol]);
-            if symbol == ESCAPE {
-                put_escape(&mut raw, (magnitude >> low) - ESCAPE as u32);
-            }
-            if low > 0 {
-                raw.put(magnitude & ((1 << low) - 1), low);
-            }
-            if level != 0 {
-                raw.put(u32::from(level < 0), 1);
-            }
-        });
+        let (mut recorder, mut raw) = (Recorder::with_capacity(levels.len()), RawWriter::default());
+        for (row, levels) in levels.chunks_exact(width).enumerate() {
+            stated.classes(block * rows + row, &mut classes);
+            walk(&code, segment, levels, |column, state, level| {
+                let class = classes[column];
+                let magnitude = level.unsigned_abs();
+                let low = raw_bits(class);
+                let symbol = (magnitude >> low).min(ESCAPE as u32) as usize;
+                let starts = &stated.tables[GROUPS * usize::from(class) + group(state)];
+                recorder.push(starts[symbol], starts[symbol + 1] - starts[symbol]);
+                if symbol == ESCAPE {
+                    put_escape(&mut raw, (magnitude >> low) - ESCAPE as u32);
+                }
+                if low > 0 {
+                    raw.put(magnitude & ((1 << low) - 1), low);
+                }
+                raw.put(u32::from(level < 0), u32::from(level != 0));
+            });
+        }
         coded.bits.raw += raw.bits() as f64;
         let (symbols, raw) = (recorder.finish(), raw.finish());
         coded.bits.symbols += 8.0 * symbols.len() as f64;
@@ -298,8 +304,9 @@ fn write_blocks(plan: &Plan, stated: &Stated, levels: &[i32], width: usize, code
 /// Coefficients of one coded row.
 fn reconstruct(plan: &Plan, scalars: &Scalars, levels: &[i32], coefficients: &mut [f32]) {
     let unit = scalars.step / 64.0;
-    walk(plan, levels, levels.len(), |index, state, level| {
-        coefficients[index] = position(level, usize::from(state & 1), &scalars.centroids) as f32 * unit;
+    let (code, segment) = machine(plan);
+    walk(&code, segment, levels, |column, state, level| {
+        coefficients[column] = position(level, usize::from(state & 1), &scalars.centroids) as f32 * unit;
     });
 }
 

@@ -9,11 +9,11 @@ use crate::Error;
 use crate::bytes::{Reader, put_varint};
 use crate::model::{ESCAPE, Model, cost_q12, geometric_prior, unzigzag, zigzag};
 use crate::plan::{Plan, Scalars};
-use crate::rans::{Decoder, RawReader, RawWriter, Recorder, escape_bits, get_escape, put_escape};
+use crate::rans::{Decoder, RawReader, RawWriter, Recorder, get_escape, put_escape};
 use crate::report::Bits;
 use crate::scales::{CLASSES, ROW_CLASSES, Scales, WEIGHTS, prior, quarter_log2, raw_bits};
 use crate::transform::Transformer;
-use crate::trellis::{Code, GROUPS, MAX_LEVEL, Rates, Search, group, position};
+use crate::trellis::{Code, ColumnRates, GROUPS, MAX_LEVEL, Rates, Search, group, position};
 
 /// Context of the row classes, after those of the values.
 const ROW_CONTEXT: usize = GROUPS * CLASSES;
@@ -98,17 +98,15 @@ pub struct RowRates<'a> {
 
 impl Rates for RowRates<'_> {
     #[inline(always)]
-    fn rate(&self, column: usize, group: usize, magnitude: u32) -> f32 {
+    fn column(&self, column: usize) -> ColumnRates<'_> {
         let class = self.classes[column];
-        let raw = raw_bits(class);
-        let symbol = magnitude >> raw;
-        let sign = if magnitude != 0 { self.lambda } else { 0.0 };
-        let costs = &self.costs[GROUPS * usize::from(class) + group];
-        if symbol < ESCAPE as u32 {
-            costs[symbol as usize] + self.lambda * raw as f32 + sign
-        } else {
-            let escape = escape_bits(symbol - ESCAPE as u32);
-            costs[ESCAPE] + self.lambda * (raw + escape) as f32 + sign
+        let context = GROUPS * usize::from(class);
+        let raw_bits = raw_bits(class);
+        ColumnRates {
+            costs: [&self.costs[context], &self.costs[context + 1]],
+            raw_bits,
+            raw_cost: self.lambda * raw_bits as f32,
+            lambda: self.lambda,
         }
     }
 }

@@ -8,6 +8,8 @@
 //! decoder only follows the machine. Knows rates as numbers, not how symbols
 //! are coded.
 
+use crate::rans::escape_bits;
+
 /// Ungerboeck's parity-check polynomials h0, h1 for 2^2 to 2^8 states.
 const CODES: [(u16, u16); 7] =
     [(0o5, 0o2), (0o13, 0o4), (0o23, 0o4), (0o45, 0o10), (0o103, 0o24), (0o235, 0o126), (0o515, 0o362)];
@@ -75,10 +77,35 @@ pub fn position(level: i32, quantizer: usize, centroids: &Centroids) -> i32 {
 /// Largest magnitude of a level.
 pub const MAX_LEVEL: i32 = 1 << 23;
 
-/// What one level of a context costs, in units of squared steps.
+/// What levels cost, column by column.
 pub trait Rates {
-    /// λ times the bits of magnitude `magnitude` at `column` in states of `group`.
-    fn rate(&self, column: usize, group: usize, magnitude: u32) -> f32;
+    /// The rates of one column.
+    fn column(&self, column: usize) -> ColumnRates<'_>;
+}
+
+/// What the levels of one column cost, in units of squared steps.
+#[derive(Debug, Clone, Copy)]
+pub struct ColumnRates<'a> {
+    /// λ · bits of each symbol, by group of states.
+    pub costs: [&'a [f32; 16]; GROUPS],
+    /// Low bits that are sent raw, and λ times their number.
+    pub raw_bits: u32,
+    pub raw_cost: f32,
+    pub lambda: f32,
+}
+
+impl ColumnRates<'_> {
+    /// λ times the bits of a magnitude in states of `group`.
+    #[inline(always)]
+    fn rate(&self, group: usize, magnitude: u32) -> f32 {
+        let symbol = magnitude >> self.raw_bits;
+        let sign = if magnitude != 0 { self.lambda } else { 0.0 };
+        let mut cost = self.costs[group][symbol.min(15) as usize] + self.raw_cost + sign;
+        if symbol >= 15 {
+            cost += self.lambda * escape_bits(symbol - 15) as f32;
+        }
+        cost
+    }
 }
 
 /// The best level of each quantizer and parity for one value.
@@ -110,7 +137,10 @@ impl Search {
         self.candidates.clear();
         let points = Points::new(centroids);
         self.candidates.extend(
-            values.iter().enumerate().map(|(i, &v)| points.candidates(v.abs(), rates, first_column + i)),
+            values
+                .iter()
+                .enumerate()
+                .map(|(i, &v)| points.candidates(v.abs(), &rates.column(first_column + i))),
         );
         match code.log2_states {
             0 => {
@@ -143,7 +173,7 @@ impl Search {
         self.decisions.resize(count * S, 0);
         let mut costs = [f32::MAX / 4.0; S];
         costs[0] = 0.0;
-        for (c, decisions) in self.candidates.iter().zip(self.decisions.chunks_exact_mut(S)) {
+        for (c, decisions) in self.candidates.iter().zip(self.decisions.as_chunks_mut::<S>().0) {
             costs = step::<S, H0, H1>(&costs, &c.cost, decisions);
         }
         let mut state = 0;
@@ -169,7 +199,7 @@ impl Search {
 fn step<const S: usize, const H0: usize, const H1: usize>(
     costs: &[f32; S],
     value: &[f32; 2 * GROUPS],
-    decisions: &mut [u8],
+    decisions: &mut [u8; S],
 ) -> [f32; S] {
     let mut next = [0.0; S];
     for t in 0..S / 2 {
@@ -202,27 +232,33 @@ impl Points {
         }
     }
 
+    /// Squared distance of a value from the point of a magnitude.
+    #[inline(always)]
+    fn error(&self, value: f32, quantizer: usize, magnitude: i32) -> f32 {
+        let nominal = 2 * magnitude - (quantizer as i32 & -i32::from(magnitude != 0));
+        let distance = value - (nominal as f32 + self.shift[quantizer][magnitude.min(3) as usize]);
+        distance * distance
+    }
+
     /// For each quantizer and parity, the better of the nearest level and the
     /// next one toward zero.
     #[inline(always)]
-    fn candidates(&self, value: f32, rates: &impl Rates, column: usize) -> Candidates {
+    fn candidates(&self, value: f32, rates: &ColumnRates<'_>) -> Candidates {
         let mut found = Candidates::default();
         // Points of (quantizer, parity) stand at 4j + OFFSET for magnitude 2j + parity.
         const OFFSET: [f32; 4] = [0.0, 2.0, -1.0, 1.0];
         for subset in 0..4 {
             let (quantizer, parity) = (subset >> 1, subset as i32 & 1);
             let nearest = (((value - OFFSET[subset]) * 0.25 + 0.5) as i32).clamp(0, MAX_LEVEL / 2 - 1);
-            let magnitudes = [2 * nearest + parity, 2 * (nearest - 1).max(0) + parity];
-            let distortions = magnitudes.map(|m| {
-                let point = (2 * m - (quantizer as i32 & -i32::from(m != 0))) as f32
-                    + self.shift[quantizer][m.min(3) as usize];
-                (value - point) * (value - point)
-            });
+            let (near, low) = (2 * nearest + parity, 2 * (nearest - 1).max(0) + parity);
+            let (near_error, low_error) =
+                (self.error(value, quantizer, near), self.error(value, quantizer, low));
             for group in (quantizer..GROUPS).step_by(2) {
-                let costs = [0, 1].map(|i| distortions[i] + rates.rate(column, group, magnitudes[i] as u32));
-                let better = usize::from(costs[1] < costs[0]);
-                found.cost[2 * group + parity as usize] = costs[better];
-                found.magnitude[2 * group + parity as usize] = magnitudes[better];
+                let near_cost = near_error + rates.rate(group, near as u32);
+                let low_cost = low_error + rates.rate(group, low as u32);
+                let lower = low_cost < near_cost;
+                found.cost[2 * group + parity as usize] = if lower { low_cost } else { near_cost };
+                found.magnitude[2 * group + parity as usize] = if lower { low } else { near };
             }
         }
         found
@@ -235,8 +271,9 @@ mod tests {
 
     struct Free;
     impl Rates for Free {
-        fn rate(&self, _: usize, _: usize, _: u32) -> f32 {
-            0.0
+        fn column(&self, _: usize) -> ColumnRates<'_> {
+            // Room for every level without an escape.
+            ColumnRates { costs: [&[0.0; 16]; GROUPS], raw_bits: 20, raw_cost: 0.0, lambda: 0.0 }
         }
     }
 
