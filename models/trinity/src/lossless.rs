@@ -13,7 +13,7 @@ use crate::model::{ESCAPE, Model, SYMBOLS, unzigzag, zigzag};
 use crate::plan::{Tile, Tiling};
 use crate::rans::{Decoder, RawReader, RawWriter, Recorder};
 use crate::report::{Bits, Report};
-use crate::stream::{Kind, Matrix, in_parallel, put_magic};
+use crate::stream::{Kind, MAX_VALUES_PER_BYTE, Matrix, in_parallel, put_magic};
 
 const TILE_VALUES: usize = 1 << 20;
 /// Columns between renewals of the ranges.
@@ -240,8 +240,8 @@ pub struct Words {
 /// Decodes what follows the magic of a matrix of words.
 pub fn decode_words(mut reader: Reader<'_>) -> Result<Words, Error> {
     let (rows, cols) = (reader.varint("rows")?, reader.varint("columns")?);
-    // Tiles spend at least a thousandth of a bit on a word.
-    let Some(count) = rows.checked_mul(cols).filter(|&n| n / 8192 <= reader.left() as u64) else {
+    let Some(count) = rows.checked_mul(cols).filter(|&n| n / MAX_VALUES_PER_BYTE <= reader.left() as u64)
+    else {
         return Err(Error::Damaged { what: "the matrix is larger than its stream can hold" });
     };
     let (rows, cols) = (rows as usize, cols as usize);

@@ -184,6 +184,9 @@ pub fn encode_pass(
         plan.write(&mut bytes);
         tiling.write(&mut bytes);
         coded.iter().for_each(|(c, _)| put_varint(&mut bytes, c.bytes.len() as u64));
+    } else {
+        let least = (matrix.values.len() as u64).div_ceil(MAX_VALUES_PER_BYTE) as usize;
+        bytes.resize(bytes.len().max(4 + least), 0);
     }
     let mut pass = Pass {
         recon: Matrix {
@@ -224,8 +227,8 @@ fn place(tile: &Tile, recon: &[f32], matrix: &mut Matrix, original: &[f32]) -> f
 
 /// Values that a byte of stream may stand for at most: beyond this a header
 /// announces more than its stream can hold. Generous: a tile spends at least
-/// a fraction of a bit on every row, and step 0 needs no tiles at all.
-const MAX_VALUES_PER_BYTE: u64 = 1 << 16;
+/// 1/1500 of a bit on every value, and constants are padded with zeros.
+pub const MAX_VALUES_PER_BYTE: u64 = 1 << 14;
 
 /// Multiplies by 2^`exponent` with one rounding, staying finite.
 pub fn scale_by(values: &mut [f32], exponent: i32) {
@@ -254,13 +257,14 @@ pub fn decode_matrix(mut reader: Reader<'_>) -> Result<Matrix, Error> {
     let (rows, cols) = (rows as usize, cols as usize);
     let mut matrix = Matrix { rows, cols, values: Vec::new() };
     if scalars.step == 0.0 {
+        let padding =
+            (count.div_ceil(MAX_VALUES_PER_BYTE) as usize).saturating_sub(size as usize - reader.left());
+        if reader.rest() != vec![0; padding] {
+            return Err(Error::Damaged { what: "a constant is not followed by its padding" });
+        }
         matrix.values = vec![scalars.offset; count as usize];
         scale_by(&mut matrix.values, exponent);
-        return if reader.left() == 0 {
-            Ok(matrix)
-        } else {
-            Err(Error::Damaged { what: "bytes after a constant" })
-        };
+        return Ok(matrix);
     }
     let plan = Plan::read(&mut reader)?;
     if plan.transposed {

@@ -71,6 +71,16 @@ fn constants_cost_a_header() {
 }
 
 #[test]
+fn large_constants_stay_small_and_decode() {
+    let zeros = vec![0.0; 2000 * 3000];
+    for (name, target) in [("trinity", Target::Nmse(1e-3)), ("lossless", Target::Lossless)] {
+        let encoded = encode(&zeros, 2000, 3000, &Profile::named(name).unwrap(), target).unwrap();
+        assert!(encoded.bytes.len() < 4000, "{name}: {}", encoded.bytes.len());
+        assert!(decode(&encoded.bytes).unwrap().values == zeros, "{name}");
+    }
+}
+
+#[test]
 fn not_a_number_is_named() {
     let mut values = gaussian(100, 5);
     values[37] = f32::NAN;
@@ -253,6 +263,7 @@ const EXAMPLE: &[u8] = &[
 
 /// A second, plain decoder for one row of a uniform quantizer, written from
 /// FORMAT.md alone.
+#[allow(clippy::unwrap_used)] // a test, if not a function marked as one
 mod by_hand {
     /// A geometric distribution as the prior of a context.
     fn prior(class: i32) -> [u64; 16] {
