@@ -234,3 +234,30 @@ fn area_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
     );
     line("total", area.total_mm2(), "sum of the lines above".into());
 }
+
+/// What a model being served takes, over all devices: weights and cache, as
+/// they rest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Footprint {
+    pub weights_bytes: f64,
+    pub kv_bytes: f64,
+    /// Devices that share one copy of the weights.
+    pub devices: f64,
+}
+
+/// The footprint of a point, whether it fits or not.
+pub fn footprint(point: &Point) -> Footprint {
+    let job = &point.job;
+    let p = &job.parallelism;
+    let weight_bits = job.compression.weight_bits.unwrap_or(job.precision.weight_bits);
+    let kv_bits = job.compression.kv_bits.unwrap_or(job.precision.kv_bits);
+    let cached = f64::from(job.global_batch)
+        * f64::from(job.sequence)
+        * f64::from(job.llm.layers)
+        * job.llm.kv_values_per_token_layer();
+    Footprint {
+        weights_bytes: job.llm.parameters() * weight_bits / 8.0,
+        kv_bytes: cached * kv_bits / 8.0,
+        devices: f64::from(p.tensor) * f64::from(p.pipeline),
+    }
+}

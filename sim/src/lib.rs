@@ -28,7 +28,7 @@ pub mod sweep;
 
 pub use compression::{Codec, Compression, Reduction};
 pub use estimate::{AreaByKind, Breakdown, EnergyByKind, Estimate, Infeasible, MemoryByKind, estimate, time};
-pub use explain::{Line, explain};
+pub use explain::{Footprint, Line, explain, footprint};
 pub use hardware::{Cluster, Curve, Gpu, Nic, PeakFlops, Software, Tier};
 pub use job::{
     AttentionKernel, Job, Math, Overlap, Parallelism, Phase, Precision, Recompute, Schedule, Split, Zero,

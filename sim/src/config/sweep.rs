@@ -219,9 +219,9 @@ impl AxisFile {
     }
 }
 
-/// Twelve digits: a log range ends where it says it ends.
+/// Six digits: enough for any axis, and a range ends where it says it ends.
 fn rounded(value: f64) -> f64 {
-    format!("{value:.11e}").parse().unwrap_or(value)
+    format!("{value:.5e}").parse().unwrap_or(value)
 }
 
 impl SweepFile {

@@ -8,7 +8,7 @@ use std::io::Write as _;
 use trinity_silicon::{EnergyColumn, table3};
 use trinity_sim::event::Timeline;
 use trinity_sim::sweep::{Entry, Metric, Tally};
-use trinity_sim::{Estimate, Infeasible, Line};
+use trinity_sim::{Estimate, Infeasible, Line, Phase, footprint};
 
 /// Three significant digits, without an exponent where that stays short.
 pub fn significant(value: f64) -> String {
@@ -152,8 +152,12 @@ pub fn text(study: &Study, tally: &Tally, answer: &Answer, colour: bool) -> Stri
         text += &table.render(colour);
         text += "\n";
     }
-    if study.has_codec() {
+    if study.file.headline.is_some() && study.has_codec() {
         text += &energy_table().render(colour);
+        text += "\n";
+    }
+    if let Some(table) = footprint_table(study) {
+        text += &table.render(colour);
         text += "\n";
     }
     text += "Pareto fronts\n";
@@ -217,6 +221,29 @@ pub fn energy_table() -> Table {
         format!("{:.2}×", derived.raw_over_compressed),
     ]);
     table
+}
+
+/// What the served model takes in each scenario, fitting or not.
+pub fn footprint_table(study: &Study) -> Option<Table> {
+    let scenarios = study.plan.space.scenarios();
+    if scenarios.iter().any(|scenario| scenario.base.job.phase == Phase::Training) {
+        return None;
+    }
+    let mut table =
+        Table::new(["scenario", "weights GB", "KV GiB", "weights a device GB", "KV a device GiB", "fits"]);
+    const GIB: f64 = 1_073_741_824.0;
+    for scenario in scenarios {
+        let f = footprint(&scenario.base);
+        table.row([
+            scenario.name.clone(),
+            significant(f.weights_bytes / 1e9),
+            significant(f.kv_bytes / GIB),
+            significant(f.weights_bytes / 1e9 / f.devices),
+            significant(f.kv_bytes / GIB / f.devices),
+            scenario.base.estimate().map_or_else(|why| why.to_string(), |_| "yes".into()),
+        ]);
+    }
+    Some(table)
 }
 
 /// At most `limit` points of each front, spread evenly.
@@ -386,19 +413,39 @@ pub fn rates_json(rates: &[RateOf]) -> Value {
     rates
         .iter()
         .map(|rate| {
-            json!({ "threads": rate.threads, "points": rate.points, "seconds": rate.wall_s, "points_per_s": rate.per_second() })
+            json!({
+                "threads": rate.threads,
+                "points": rate.points,
+                "feasible": rate.feasible,
+                "seconds": rate.wall_s,
+                "cpu_seconds": rate.cpu_s,
+                "points_per_cpu_s": rate.per_cpu_second(),
+                "feasible_per_cpu_s": rate.feasible_per_cpu_second(),
+                "points_per_s": rate.per_second(),
+            })
         })
         .collect()
 }
 
 pub fn rates_text(rates: &[RateOf], colour: bool) -> String {
-    let mut table =
-        Table::new(["threads", "configurations", "seconds", "configurations/s", "over one thread"]);
+    let mut table = Table::new([
+        "threads",
+        "configurations",
+        "can run",
+        "CPU s",
+        "configurations/CPU s",
+        "full estimates/CPU s",
+        "configurations/s",
+        "over one thread",
+    ]);
     for rate in rates {
         table.row([
             rate.threads.to_string(),
             rate.points.to_string(),
-            significant(rate.wall_s),
+            rate.feasible.to_string(),
+            significant(rate.cpu_s),
+            significant(rate.per_cpu_second()),
+            significant(rate.feasible_per_cpu_second()),
             significant(rate.per_second()),
             format!("{:.2}×", rate.per_second() / rates[0].per_second()),
         ]);

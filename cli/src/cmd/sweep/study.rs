@@ -37,18 +37,35 @@ pub struct Sensitivity {
     pub high: (Option<f64>, Option<f64>),
 }
 
-/// Evaluations a second with some number of threads.
+/// Evaluations with some number of threads, and what they took.
 #[derive(Debug, Clone, Copy)]
 pub struct RateOf {
     pub threads: usize,
     pub points: u64,
+    pub feasible: u64,
     pub wall_s: f64,
+    /// Time the threads had a core; on a busy machine less than they waited.
+    pub cpu_s: f64,
 }
 
 impl RateOf {
     pub fn per_second(&self) -> f64 {
         self.points as f64 / self.wall_s
     }
+
+    pub fn per_cpu_second(&self) -> f64 {
+        self.points as f64 / self.cpu_s
+    }
+
+    pub fn feasible_per_cpu_second(&self) -> f64 {
+        self.feasible as f64 / self.cpu_s
+    }
+}
+
+/// Seconds this thread has had a core, where the system says so (Linux).
+fn thread_cpu_s() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(text.split_whitespace().next()?.parse::<f64>().ok()? / 1e9)
 }
 
 impl Study {
@@ -171,16 +188,26 @@ impl Study {
             .map_err(|error| Failure::run(format_args!("cannot start worker threads: {error}")))?;
         let len = self.plan.space.len();
         let started = Instant::now();
-        let points = pool.broadcast(|_| {
-            let mut points = 0;
-            let mut start = 0;
+        let counts = pool.broadcast(|_| {
+            let (thread_started, cpu_before) = (Instant::now(), thread_cpu_s());
+            let (mut points, mut feasible, mut start) = (0, 0, 0);
             while started.elapsed() < time {
                 let end = (start + BLOCK).min(len);
-                points += evaluate(&self.plan, start..end, |_, _, _, _| ()).points;
+                let tally = evaluate(&self.plan, start..end, |_, _, _, _| ());
+                points += tally.points;
+                feasible += tally.feasible;
                 start = if end == len { 0 } else { end };
             }
-            points
+            let waited_s = thread_started.elapsed().as_secs_f64();
+            let cpu_s = cpu_before.zip(thread_cpu_s()).map_or(waited_s, |(before, after)| after - before);
+            (points, feasible, cpu_s)
         });
-        Ok(RateOf { threads, points: points.into_iter().sum(), wall_s: started.elapsed().as_secs_f64() })
+        Ok(RateOf {
+            threads,
+            points: counts.iter().map(|(points, _, _)| points).sum(),
+            feasible: counts.iter().map(|(_, feasible, _)| feasible).sum(),
+            wall_s: started.elapsed().as_secs_f64(),
+            cpu_s: counts.iter().map(|(_, _, cpu_s)| cpu_s).sum(),
+        })
     }
 }
