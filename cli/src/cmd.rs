@@ -8,6 +8,7 @@ pub mod config;
 pub mod h264;
 pub mod h265;
 pub mod man;
+pub mod measure;
 pub mod sweep;
 pub mod tensors;
 pub mod validate;

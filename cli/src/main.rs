@@ -48,6 +48,7 @@ struct Cli {
 enum Command {
     Sweep(cmd::sweep::Args),
     Config(cmd::config::Args),
+    Measure(cmd::measure::Args),
     Tensors(cmd::tensors::Args),
     H264(cmd::h264::Args),
     H265(cmd::h265::Args),
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
     let outcome = match &cli.command {
         Command::Sweep(args) => cmd::sweep::run(args, &ctx),
         Command::Config(args) => cmd::config::run(args, &ctx),
+        Command::Measure(args) => cmd::measure::run(args, &ctx),
         Command::Tensors(args) => cmd::tensors::run(args, &ctx),
         Command::H264(args) => cmd::h264::run(args, &ctx),
         Command::H265(args) => cmd::h265::run(args, &ctx),

@@ -53,7 +53,7 @@ pub struct DecodePoint {
     pub depth: u32,
     pub width: u32,
     pub height: u32,
-    /// Coded bits a luma sample.
+    /// Coded bits a value.
     pub bits_per_value: f64,
     pub sessions: u32,
     /// Pictures decoded in one repetition, all sessions together.
@@ -66,9 +66,10 @@ pub struct DecodePoint {
 }
 
 impl DecodePoint {
-    /// Luma samples of a picture: the values of a tensor.
+    /// Values of a tensor in a picture: luma samples, or those of all three planes in 4:4:4.
     pub fn values(&self) -> f64 {
-        f64::from(self.width) * f64::from(self.height)
+        let planes = if self.chroma_idc == 3 { 3.0 } else { 1.0 };
+        f64::from(self.width) * f64::from(self.height) * planes
     }
 
     /// Coded bits of a picture.
@@ -76,7 +77,7 @@ impl DecodePoint {
         self.values() * self.bits_per_value
     }
 
-    /// Luma samples a second, all sessions together.
+    /// Values a second, all sessions together.
     pub fn values_per_s(&self) -> Spread {
         self.seconds_per_picture.map(|s| self.values() / s)
     }
@@ -219,6 +220,27 @@ pub struct LeftOut {
     pub why: String,
 }
 
+/// Today as an ISO date, by the system's clock (UTC).
+pub fn today() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    iso_date((since.as_secs() / 86_400) as i64)
+}
+
+/// Days since 1970-01-01 as year-month-day, by the Gregorian calendar's 400-year cycle.
+fn iso_date(days: i64) -> String {
+    // Years start in March here, so that the leap day comes last.
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
 impl Recording {
     /// Reads a recording.
     pub fn read(path: &Path) -> Result<Self, Error> {
@@ -240,5 +262,18 @@ impl Recording {
     pub fn to_json(&self) -> Result<String, Error> {
         serde_json::to_string_pretty(self)
             .map_err(|e| Error::BadFile { file: "recording".into(), reason: e.to_string() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::iso_date;
+
+    #[test]
+    fn days_become_dates() {
+        let known = [(0, "1970-01-01"), (59, "1970-03-01"), (11_016, "2000-02-29"), (20_454, "2026-01-01")];
+        for (days, date) in known {
+            assert_eq!(iso_date(days), date);
+        }
     }
 }

@@ -36,9 +36,10 @@ impl TestStream {
         nvdec::access_units(&self.bytes, self.spec.standard)
     }
 
-    /// Coded bits a luma sample.
+    /// Coded bits a value: luma samples, or those of all three planes in 4:4:4.
     pub fn bits_per_value(&self) -> f64 {
-        let values = self.spec.width * self.spec.height * self.spec.pictures;
+        let planes = if self.spec.chroma == Chroma::C444 { 3 } else { 1 };
+        let values = self.spec.width * self.spec.height * self.spec.pictures * planes;
         self.bytes.len() as f64 * 8.0 / values as f64
     }
 }

@@ -5,6 +5,7 @@ use crate::gpu::Gpu;
 use crate::nvdec::{Session, Standard};
 use crate::recording::VerifySummary;
 use crate::streams::{self, Encoder, Spec};
+use rayon::prelude::*;
 use trinity_coding::{Chroma, Frame};
 
 /// The grid: both standards, every format NVDEC may take, many sizes and QPs.
@@ -38,10 +39,13 @@ pub fn run(specs: &[Spec], encoder: &Encoder<'_>, progress: &dyn Fn(&str)) -> Re
     let gpu = Gpu::open(0)?;
     let cuvid = gpu.cuvid()?;
     let mut summary = VerifySummary { streams: 0, equal: 0, refused: 0, first_difference: None };
-    for (i, &spec) in specs.iter().enumerate() {
+    progress("encoding the streams to verify");
+    let made: Vec<_> =
+        specs.par_iter().enumerate().map(|(i, &spec)| streams::make(spec, i as u64, encoder)).collect();
+    for (&spec, stream) in specs.iter().zip(made) {
         let name = describe(&spec);
         progress(&name);
-        let stream = streams::make(spec, i as u64, encoder)?;
+        let stream = stream?;
         summary.streams += 1;
         // A session a stream: a decoder must start from nothing, as a user's would.
         let decoded = Session::new(&gpu, &cuvid, spec.standard)?.decode_to_frames(&stream.bytes);

@@ -6,7 +6,9 @@ use crate::Error;
 use crate::error::During;
 use crate::kernels;
 use crate::recording::{DeltaPoint, LeftOut, Recording};
-use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, LaunchConfig, PinnedHostSlice, PushKernelArg};
+use cudarc::driver::{
+    CudaEvent, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PinnedHostSlice, PushKernelArg,
+};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
@@ -37,10 +39,12 @@ pub(super) fn run(bench: &Bench<'_>, recording: &mut Recording) -> Result<(), Er
     pipe.stream.memset_zeros(&mut pipe.tensor).during("cuMemset")?;
     pipe.pipelined(bench, &chunks)?;
     let result = pipe.stream.clone_dtoh(&pipe.tensor).during("cuMemcpyDtoH")?;
+    let mut scratch = Scratch::new(longest(&chunks))?;
+    let (mut indices, mut values) = (vec![0u32; longest(&chunks)], vec![0f32; longest(&chunks)]);
     let decompress_s = bench.repeat(|| {
         let start = Instant::now();
         for chunk in &chunks {
-            chunk.decompress()?;
+            chunk.decompress(&mut scratch, &mut indices, &mut values)?;
         }
         Ok(start.elapsed().as_secs_f64())
     })?;
@@ -80,20 +84,40 @@ struct Chunk {
 }
 
 impl Chunk {
-    fn decompress(&self) -> Result<(Vec<u32>, Vec<f32>), Error> {
+    /// Decompresses into the front of two buffers, turning gaps into indices.
+    fn decompress(
+        &self,
+        scratch: &mut Scratch,
+        indices: &mut [u32],
+        values: &mut [f32],
+    ) -> Result<(), Error> {
         let bad = |e: std::io::Error| Error::CorruptStream { what: format!("delta chunk: {e}") };
-        let gaps = zstd::bulk::decompress(&self.indices, self.count * 4).map_err(bad)?;
-        let values = zstd::bulk::decompress(&self.values, self.count * 4).map_err(bad)?;
-        let mut index = self.base;
         let word = |b: &[u8]| [b[0], b[1], b[2], b[3]];
-        let indices = gaps
-            .chunks_exact(4)
-            .map(|gap| {
-                index = index.wrapping_add(u32::from_le_bytes(word(gap)));
-                index
-            })
-            .collect();
-        Ok((indices, values.chunks_exact(4).map(|b| f32::from_le_bytes(word(b))).collect()))
+        scratch.zstd.decompress_to_buffer(&self.indices, &mut scratch.bytes).map_err(bad)?;
+        let mut index = self.base;
+        for (out, gap) in indices.iter_mut().zip(scratch.bytes.chunks_exact(4)) {
+            index = index.wrapping_add(u32::from_le_bytes(word(gap)));
+            *out = index;
+        }
+        scratch.zstd.decompress_to_buffer(&self.values, &mut scratch.bytes).map_err(bad)?;
+        for (out, value) in values.iter_mut().zip(scratch.bytes.chunks_exact(4)) {
+            *out = f32::from_le_bytes(word(value));
+        }
+        Ok(())
+    }
+}
+
+/// What decompression reuses from chunk to chunk.
+struct Scratch {
+    zstd: zstd::bulk::Decompressor<'static>,
+    bytes: Vec<u8>,
+}
+
+impl Scratch {
+    fn new(longest: usize) -> Result<Self, Error> {
+        let zstd = zstd::bulk::Decompressor::new()
+            .map_err(|e| Error::CorruptStream { what: format!("zstd: {e}") })?;
+        Ok(Self { zstd, bytes: Vec::with_capacity(longest * 4) })
     }
 }
 
@@ -136,6 +160,25 @@ fn make() -> Result<(Vec<Chunk>, Vec<f32>), Error> {
     Ok((chunks, dense))
 }
 
+/// One slot of the ring between the decompressor and the GPU.
+struct Buffers {
+    indices: PinnedHostSlice<u32>,
+    values: PinnedHostSlice<f32>,
+    /// When the GPU has read them.
+    copied: Option<CudaEvent>,
+}
+
+impl Buffers {
+    fn fill(&mut self, chunk: &Chunk, scratch: &mut Scratch) -> Result<(), Error> {
+        if let Some(copied) = self.copied.take() {
+            copied.synchronize().during("cuEventSynchronize")?;
+        }
+        let indices = self.indices.as_mut_slice().during("cuMemHostAlloc")?;
+        let values = self.values.as_mut_slice().during("cuMemHostAlloc")?;
+        chunk.decompress(scratch, indices, values)
+    }
+}
+
 /// The GPU's end.
 struct Pipe {
     scatter: CudaFunction,
@@ -148,14 +191,16 @@ struct Pipe {
 impl Pipe {
     /// Decompress, copy, add, wait; next chunk.
     fn synchronous(&mut self, chunks: &[Chunk]) -> Result<f64, Error> {
+        let mut scratch = Scratch::new(longest(chunks))?;
+        let (mut indices, mut values) = (vec![0u32; longest(chunks)], vec![0f32; longest(chunks)]);
         let start = Instant::now();
         for chunk in chunks {
-            let (indices, values) = chunk.decompress()?;
-            let mut device_indices = self.indices.slice_mut(..indices.len());
-            self.stream.memcpy_htod(&indices, &mut device_indices).during("cuMemcpyHtoD")?;
-            let mut device_values = self.values.slice_mut(..values.len());
-            self.stream.memcpy_htod(&values, &mut device_values).during("cuMemcpyHtoD")?;
-            self.add(indices.len())?;
+            chunk.decompress(&mut scratch, &mut indices, &mut values)?;
+            let mut device_indices = self.indices.slice_mut(..chunk.count);
+            self.stream.memcpy_htod(&indices[..chunk.count], &mut device_indices).during("cuMemcpyHtoD")?;
+            let mut device_values = self.values.slice_mut(..chunk.count);
+            self.stream.memcpy_htod(&values[..chunk.count], &mut device_values).during("cuMemcpyHtoD")?;
+            self.add(chunk.count)?;
             self.stream.synchronize().during("cuStreamSynchronize")?;
         }
         Ok(start.elapsed().as_secs_f64())
@@ -165,33 +210,38 @@ impl Pipe {
     fn pipelined(&mut self, bench: &Bench<'_>, chunks: &[Chunk]) -> Result<f64, Error> {
         let context = &bench.gpu.context;
         let most = longest(chunks);
-        let mut ring: Vec<(PinnedHostSlice<u32>, PinnedHostSlice<f32>)> = Vec::new();
+        let (empty_in, empty) = sync_channel::<Buffers>(RING);
         for _ in 0..RING {
             // SAFETY: plain numbers have no invalid values; filled before any copy reads them.
             let pair = unsafe { (context.alloc_pinned(most), context.alloc_pinned(most)) };
-            ring.push((pair.0.during("cuMemHostAlloc")?, pair.1.during("cuMemHostAlloc")?));
+            let buffers = Buffers {
+                indices: pair.0.during("cuMemHostAlloc")?,
+                values: pair.1.during("cuMemHostAlloc")?,
+                copied: None,
+            };
+            let _ = empty_in.send(buffers);
         }
+        let mut scratch = Scratch::new(most)?;
         let start = Instant::now();
         std::thread::scope(|scope| {
-            let (full_in, full) = sync_channel::<Result<(Vec<u32>, Vec<f32>), Error>>(RING);
+            let (full_in, full) = sync_channel::<Result<Buffers, Error>>(RING);
             scope.spawn(move || {
                 for chunk in chunks {
-                    if full_in.send(chunk.decompress()).is_err() {
-                        break;
+                    // Closed: the other end met an error and has said so.
+                    let Ok(mut buffers) = empty.recv() else { return };
+                    let filled = buffers.fill(chunk, &mut scratch).map(|()| buffers);
+                    if full_in.send(filled).is_err() {
+                        return;
                     }
                 }
             });
-            for (i, chunk) in full.iter().enumerate() {
-                let (indices, values) = chunk?;
-                let (pinned_indices, pinned_values) = &mut ring[i % RING];
-                // as_mut_slice waits for the copy that last used this buffer.
-                pinned_indices.as_mut_slice().during("cuMemHostAlloc")?[..indices.len()]
-                    .copy_from_slice(&indices);
-                pinned_values.as_mut_slice().during("cuMemHostAlloc")?[..values.len()]
-                    .copy_from_slice(&values);
-                self.stream.memcpy_htod(pinned_indices, &mut self.indices).during("cuMemcpyHtoD")?;
-                self.stream.memcpy_htod(pinned_values, &mut self.values).during("cuMemcpyHtoD")?;
-                self.add(indices.len())?;
+            for (chunk, buffers) in chunks.iter().zip(full.iter()) {
+                let mut buffers = buffers?;
+                self.stream.memcpy_htod(&buffers.indices, &mut self.indices).during("cuMemcpyHtoD")?;
+                self.stream.memcpy_htod(&buffers.values, &mut self.values).during("cuMemcpyHtoD")?;
+                buffers.copied = Some(self.stream.record_event(None).during("cuEventRecord")?);
+                self.add(chunk.count)?;
+                let _ = empty_in.send(buffers);
             }
             self.stream.synchronize().during("cuStreamSynchronize")?;
             Ok(start.elapsed().as_secs_f64())

@@ -36,7 +36,7 @@ pub(crate) struct Bench<'b> {
     nvml: Option<Nvml>,
     plan: Plan,
     encoder: &'b Encoder<'b>,
-    progress: &'b dyn Fn(&str),
+    progress: &'b (dyn Fn(&str) + Sync),
 }
 
 impl Bench<'_> {
@@ -56,9 +56,12 @@ impl Bench<'_> {
     }
 }
 
-/// A weight-like stream at about 2.9 bits a value, the paper's operating point.
+/// About 2.9 bits a value on weight-like frames, the paper's operating point.
+pub(crate) const TYPICAL_QP: i32 = 20;
+
+/// A weight-like stream at the paper's operating point.
 pub(crate) fn typical(standard: Standard, size: usize, pictures: usize) -> Spec {
-    Spec { standard, chroma: Chroma::C420, depth: 8, width: size, height: size, qp: 18, pictures }
+    Spec { standard, chroma: Chroma::C420, depth: 8, width: size, height: size, qp: TYPICAL_QP, pictures }
 }
 
 /// Runs everything on GPU 0. `date` is the caller's clock; `encoder` makes the
@@ -67,7 +70,7 @@ pub fn run(
     plan: Plan,
     date: String,
     encoder: &Encoder<'_>,
-    progress: &dyn Fn(&str),
+    progress: &(dyn Fn(&str) + Sync),
 ) -> Result<Recording, Error> {
     let inventory = discover::inventory()?;
     let Some(first) = inventory.gpus.first() else {

@@ -5,6 +5,7 @@
 
 mod layouts;
 mod no_gpu;
+mod recorded;
 mod stand_in;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,523 @@
+//! `trinity measure`: the host GPU, in numbers the simulator uses.
+
+use crate::{
+    context::Context,
+    failure::Failure,
+    output,
+    plot::{Axis, Mark, Plot, Series},
+    report::Report,
+    table::{Table, sig3},
+};
+use std::path::{Path, PathBuf};
+use trinity_coding::Frame;
+use trinity_hwcodec::{
+    Error,
+    calibration::Calibration,
+    discover::{self, Inventory},
+    measure::{self, Plan},
+    nvdec::Standard,
+    recording::{self, Recording, VerifySummary},
+    streams::Spec,
+    verify,
+};
+
+/// Measure the host GPU: decode and encode engines, copies, overlap
+///
+/// Decodes streams of our own encoders on NVDEC at many sizes and rates, times
+/// copies, matrix products, their overlap, sparse deltas and slow wires, fits
+/// a physical model to them, and writes calibration.toml (for `trinity sweep
+/// --calibration`), recording.json (every measurement with its spread) and
+/// report.html.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  trinity measure --list                     what this machine has
+  trinity measure --out h200                 everything, in a few minutes
+  trinity measure --verify                   our streams on NVDEC, sample by sample
+  trinity measure --replay h200/recording.json --out again
+                                             fits and report of an old recording, on any machine")]
+pub struct Args {
+    /// Print driver, GPUs and what their engines take, and stop
+    #[arg(long, conflicts_with_all = ["verify", "replay"])]
+    list: bool,
+    /// Only check that NVDEC decodes our streams to our reconstruction
+    #[arg(long, conflicts_with = "replay")]
+    verify: bool,
+    /// Fewer points: a look, not a calibration
+    #[arg(long)]
+    quick: bool,
+    /// Repetitions of each timing
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(3..=1000))]
+    repeats: u32,
+    /// Folder for calibration.toml, recording.json and report.html
+    #[arg(long, value_name = "DIR", default_value = "measure")]
+    out: PathBuf,
+    /// Use this recording instead of the GPU
+    #[arg(long, value_name = "RECORDING.json")]
+    replay: Option<PathBuf>,
+}
+
+pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
+    if args.list {
+        return list(ctx);
+    }
+    if let Some(path) = &args.replay {
+        let recording = Recording::read(path).map_err(Failure::input)?;
+        return conclude(&recording, &args.out, ctx);
+    }
+    let bar = ctx.progress(0, "measure");
+    let progress = |what: &str| bar.set_message(what.to_string());
+    if args.verify {
+        let summary = verify::run(&verify::grid(), &encode, &progress).map_err(failure)?;
+        bar.finish_and_clear();
+        return show_verify(&summary, ctx);
+    }
+    let plan = Plan { repeats: args.repeats as usize, quick: args.quick };
+    let mut recording = measure::run(plan, recording::today(), &encode, &progress).map_err(failure)?;
+    if !args.quick {
+        progress("verify");
+        match verify::run(&verify::grid(), &encode, &progress) {
+            Ok(summary) => recording.verify = Some(summary),
+            Err(error) => {
+                recording.left_out.push(recording::LeftOut { what: "verify".into(), why: error.to_string() })
+            }
+        }
+    }
+    bar.finish_and_clear();
+    conclude(&recording, &args.out, ctx)
+}
+
+/// Our encoders, as the measurements want them: one thread a picture row of the
+/// machine, no tools that hardware may lack.
+fn encode(spec: &Spec, frames: &[Frame]) -> Result<(Vec<u8>, Vec<Frame>), String> {
+    match spec.standard {
+        Standard::H264 => {
+            let params = trinity_h264::Params {
+                rate: trinity_h264::Rate::Qp(spec.qp),
+                preset: trinity_h264::Preset::Fast,
+                ..Default::default()
+            };
+            let coded = trinity_h264::encode(frames, &params).map_err(|e| e.to_string())?;
+            Ok((coded.stream, coded.recon))
+        }
+        Standard::Hevc => {
+            let params = trinity_h265::Params {
+                rate: trinity_h265::Rate::Qp(spec.qp),
+                preset: trinity_h265::Preset::Fast,
+                range_extensions: false,
+                ..Default::default()
+            };
+            let coded = trinity_h265::encode(frames, &params).map_err(|e| e.to_string())?;
+            Ok((coded.stream, coded.recon))
+        }
+    }
+}
+
+/// No driver is the user's to mend (exit 2); anything else is a failed run.
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::NoDriver { .. } => Failure::input(&error)
+            .help("run this on a machine with an NVIDIA GPU, or use --replay with a recording"),
+        other => Failure::run(other),
+    }
+}
+
+fn list(ctx: &Context) -> Result<(), Failure> {
+    let inventory = match discover::inventory() {
+        Ok(inventory) => inventory,
+        // Nothing to list is an answer, not a failure.
+        Err(error @ Error::NoDriver { .. }) => {
+            if ctx.json {
+                return ctx.print_json(&serde_json::json!({ "gpus": [], "reason": error.to_string() }));
+            }
+            return ctx.print(format!("{error}\n"));
+        }
+        Err(error) => return Err(Failure::run(error)),
+    };
+    if ctx.json {
+        return ctx.print_json(&inventory);
+    }
+    ctx.print(list_text(&inventory, ctx.colour))
+}
+
+fn list_text(inventory: &Inventory, colour: bool) -> String {
+    let mut text = format!(
+        "driver {}, CUDA {}\n",
+        inventory.driver.as_deref().unwrap_or("unknown"),
+        inventory.cuda.as_deref().unwrap_or("unknown")
+    );
+    for gpu in &inventory.gpus {
+        let (major, minor) = gpu.compute_capability;
+        text += &format!(
+            "\nGPU {}: {}, compute {major}.{minor}, {} MiB ({} MiB free)\n",
+            gpu.ordinal, gpu.name, gpu.memory_total_mib, gpu.memory_free_mib
+        );
+        if let Some(power) = gpu.power {
+            text += &format!(
+                "power {} of {} W; clocks: SM {} MHz, memory {} MHz, video {} of {} MHz\n",
+                sig3(power.draw_w),
+                sig3(power.limit_w),
+                power.sm_clock_mhz,
+                power.memory_clock_mhz,
+                power.video_clock_mhz,
+                power.max_video_clock_mhz
+            );
+        }
+        match &gpu.decode {
+            Err(why) => text += &format!("decode: {why}\n"),
+            Ok(rows) => {
+                let mut table = Table::new(["decode", "chroma", "bit", "engines", "smallest", "largest"]);
+                for row in rows {
+                    let caps = row.capabilities;
+                    let (engines, least, most) = if caps.supported {
+                        (
+                            caps.engines.to_string(),
+                            format!("{}×{}", caps.min_width, caps.min_height),
+                            format!("{}×{}", caps.max_width, caps.max_height),
+                        )
+                    } else {
+                        ("no".into(), String::new(), String::new())
+                    };
+                    let chroma = ["4:0:0", "4:2:0", "4:2:2", "4:4:4"][row.chroma_idc.min(3) as usize];
+                    table.row([
+                        row.standard.name().into(),
+                        chroma.into(),
+                        row.depth.to_string(),
+                        engines,
+                        least,
+                        most,
+                    ]);
+                }
+                text += &table.render(colour);
+            }
+        }
+        match &gpu.encode {
+            Err(why) => text += &format!("encode: {why}\n"),
+            Ok(rows) => {
+                let mut table =
+                    Table::new(["encode", "engines", "largest", "4:0:0", "4:4:4", "10 bit", "lossless"]);
+                let yes = |b: bool| if b { "yes" } else { "no" }.to_string();
+                for row in rows {
+                    let caps = row.capabilities;
+                    table.row([
+                        row.standard.name().into(),
+                        caps.engines.to_string(),
+                        format!("{}×{}", caps.max_width, caps.max_height),
+                        yes(caps.monochrome),
+                        yes(caps.yuv444),
+                        yes(caps.ten_bit),
+                        yes(caps.lossless),
+                    ]);
+                }
+                text += &table.render(colour);
+            }
+        }
+    }
+    text
+}
+
+fn show_verify(summary: &VerifySummary, ctx: &Context) -> Result<(), Failure> {
+    if ctx.json {
+        ctx.print_json(summary)?;
+    } else {
+        ctx.print(format!(
+            "{} streams: {} equal to the last sample, {} of a kind NVDEC refuses\n",
+            summary.streams, summary.equal, summary.refused
+        ))?;
+    }
+    match &summary.first_difference {
+        None => Ok(()),
+        Some(difference) => {
+            Err(Failure::run(format_args!("NVDEC disagrees with our reconstruction: {difference}")))
+        }
+    }
+}
+
+/// Files, tables, and the exit code.
+fn conclude(recording: &Recording, out: &Path, ctx: &Context) -> Result<(), Failure> {
+    output::write(&out.join("recording.json"), recording.to_json().map_err(Failure::run)?.as_bytes())?;
+    let calibration = Calibration::from_recording(recording).map_err(Failure::run)?;
+    output::write(&out.join("calibration.toml"), calibration.to_toml().map_err(Failure::run)?.as_bytes())?;
+    report(recording, &calibration).write(&out.join("report.html"))?;
+    if ctx.json {
+        ctx.print_json(&calibration)?;
+    } else {
+        let mut text = format!(
+            "{}, driver {}, {}\n\n",
+            recording.device.gpu, recording.device.driver, recording.device.date
+        );
+        for table in [
+            decode_table(recording),
+            fit_table(&calibration),
+            overlap_table(recording),
+            other_table(recording),
+        ] {
+            text += &table.render(ctx.colour);
+            text.push('\n');
+        }
+        for left_out in &recording.left_out {
+            text += &format!("left out: {} — {}\n", left_out.what, left_out.why);
+        }
+        ctx.print(text)?;
+    }
+    ctx.remark(format!("wrote {}", out.join("{calibration.toml,recording.json,report.html}").display()));
+    match recording.verify.as_ref().and_then(|v| v.first_difference.as_ref()) {
+        None => Ok(()),
+        Some(difference) => {
+            Err(Failure::run(format_args!("NVDEC disagrees with our reconstruction: {difference}")))
+        }
+    }
+}
+
+fn decode_table(recording: &Recording) -> Table {
+    let mut table =
+        Table::new(["decode", "chroma", "bit", "picture", "bits/value", "sessions", "Mvalues/s", "± %"]);
+    for point in &recording.decode {
+        let rate = point.values_per_s();
+        table.row([
+            point.standard.name().into(),
+            ["4:0:0", "4:2:0", "4:2:2", "4:4:4"][point.chroma_idc.min(3) as usize].into(),
+            point.depth.to_string(),
+            format!("{}×{}", point.width, point.height),
+            sig3(point.bits_per_value),
+            point.sessions.to_string(),
+            sig3(rate.median / 1e6),
+            sig3(100.0 * rate.relative()),
+        ]);
+    }
+    table
+}
+
+fn fit_table(calibration: &Calibration) -> Table {
+    let mut table = Table::new([
+        "fit",
+        "fixed µs",
+        "ps/value",
+        "ps/bit",
+        "engines",
+        "contention",
+        "mean error %",
+        "held out %",
+        "worst %",
+        "bound at 1024², 2.9 b",
+    ]);
+    let pair = |c: trinity_hwcodec::fit::Coefficient, unit: f64| {
+        format!("{} ± {}", sig3(c.value * unit), sig3(c.error * unit))
+    };
+    for model in &calibration.nvdec {
+        let values = 1024.0 * 1024.0;
+        table.row([
+            model.standard.name().into(),
+            pair(model.fixed_s, 1e6),
+            pair(model.seconds_per_value, 1e12),
+            pair(model.seconds_per_bit, 1e12),
+            model.engines.to_string(),
+            pair(model.contention, 1.0),
+            sig3(100.0 * model.mean_error),
+            sig3(100.0 * model.held_out_mean_error),
+            sig3(100.0 * model.held_out_worst_error),
+            model.bound_by(values, 2.9 * values).into(),
+        ]);
+    }
+    table
+}
+
+fn overlap_table(recording: &Recording) -> Table {
+    let mut table = Table::new([
+        "overlap",
+        "first ms",
+        "second ms",
+        "serial ms",
+        "parallel ms",
+        "ideal ms",
+        "of ideal %",
+        "saved %",
+        "first slowed ×",
+        "second slowed ×",
+    ]);
+    for point in &recording.overlap {
+        let ms = |s: f64| sig3(1e3 * s);
+        table.row([
+            point.what.clone(),
+            ms(point.first_s.median),
+            ms(point.second_s.median),
+            ms(point.serial_s()),
+            ms(point.parallel_s.median),
+            ms(point.ideal_s()),
+            sig3(100.0 * point.fraction_of_ideal()),
+            sig3(100.0 * point.saved()),
+            sig3(point.first_slowdown),
+            sig3(point.second_slowdown),
+        ]);
+    }
+    table
+}
+
+/// Copies, products, energy, deltas and wires: one line each.
+fn other_table(recording: &Recording) -> Table {
+    let mut table = Table::new(["measured", "value", "unit", "± %"]);
+    for copy in &recording.copies {
+        let kind = if copy.pinned { "pinned" } else { "pageable" };
+        table.row([
+            format!("copy {}, {kind}, {} MiB", copy.direction, copy.bytes >> 20),
+            sig3(copy.bytes_per_s.median / 1e9),
+            "GB/s".into(),
+            sig3(100.0 * copy.bytes_per_s.relative()),
+        ]);
+    }
+    for gemm in &recording.gemm {
+        table.row([
+            format!("bf16 product {}³", gemm.size),
+            sig3(gemm.flop_per_s.median / 1e12),
+            "TFLOP/s".into(),
+            sig3(100.0 * gemm.flop_per_s.relative()),
+        ]);
+    }
+    for energy in &recording.energy {
+        table.row([
+            energy.what.clone(),
+            sig3(energy.pj_per_sample_bit()),
+            "pJ/bit of samples, above idle".into(),
+            String::new(),
+        ]);
+    }
+    for delta in &recording.delta {
+        let speed_up = delta.synchronous_s.median / delta.pipelined_s.median;
+        table.row([
+            format!(
+                "sparse delta, pipelined against synchronous ({})",
+                if delta.exact { "exact" } else { "WRONG" }
+            ),
+            sig3(speed_up),
+            "×".into(),
+            sig3(100.0 * delta.pipelined_s.relative()),
+        ]);
+    }
+    for wire in &recording.wires {
+        table.row([
+            format!(
+                "{} over {} Gb/s, dual lane against raw",
+                wire.standard.name(),
+                sig3(wire.wire_bits_per_s / 1e9)
+            ),
+            sig3(wire.raw_s / wire.dual_lane_s),
+            "×".into(),
+            String::new(),
+        ]);
+    }
+    table
+}
+
+fn report(recording: &Recording, calibration: &Calibration) -> Report {
+    let device = &recording.device;
+    let mut report = Report::new(format!("Measured: {}", device.gpu));
+    report.paragraph(format!(
+        "Driver {}, CUDA {}, {}; {} NVDEC and {} NVENC engines. Medians of repeated runs after a warm-up; bounds are 95 % confidence intervals.",
+        device.driver, device.cuda, device.date, device.nvdec_engines, device.nvenc_engines
+    ));
+    let single = |standard: Standard| Series {
+        name: format!("{} measured", standard.name()),
+        points: recording
+            .decode
+            .iter()
+            .filter(|p| p.standard == standard && p.sessions == 1 && p.chroma_idc == 1 && p.depth == 8)
+            .map(|p| (p.bits() / p.seconds_per_picture.median / 1e6, p.values_per_s().median / 1e6))
+            .collect(),
+        mark: Mark::Points,
+    };
+    report.plot(
+        "One engine: values against coded bits decoded in a second",
+        &Plot {
+            x: Axis::log("coded Mbit/s"),
+            y: Axis::log("Mvalues/s"),
+            series: vec![single(Standard::H264), single(Standard::Hevc)],
+        },
+    );
+    let scaling = |standard: Standard| Series {
+        name: standard.name().into(),
+        points: recording
+            .decode
+            .iter()
+            .filter(|p| p.standard == standard && (p.width, p.chroma_idc, p.depth) == (1024, 1, 8))
+            .filter(|p| p.height == 1024)
+            .map(|p| (f64::from(p.sessions), p.values_per_s().median / 1e6))
+            .collect(),
+        mark: Mark::Points,
+    };
+    report.plot(
+        "Sessions: throughput against how many run at once (1024×1024)",
+        &Plot {
+            x: Axis::linear("sessions"),
+            y: Axis::linear("Mvalues/s"),
+            series: vec![scaling(Standard::H264), scaling(Standard::Hevc)],
+        },
+    );
+    let residuals: Vec<Series> = calibration
+        .nvdec
+        .iter()
+        .map(|model| Series {
+            name: model.standard.name().into(),
+            points: recording
+                .decode
+                .iter()
+                .filter(|p| {
+                    p.standard == model.standard && p.sessions == 1 && p.chroma_idc == 1 && p.depth == 8
+                })
+                .map(|p| {
+                    let seconds = p.seconds_per_picture.median;
+                    (seconds * 1e3, 100.0 * (model.picture_s(p.values(), p.bits()) / seconds - 1.0))
+                })
+                .collect(),
+            mark: Mark::Points,
+        })
+        .collect();
+    report.plot(
+        "Fit: residuals of the physical model",
+        &Plot {
+            x: Axis::log("measured ms a picture"),
+            y: Axis::linear("predicted − measured, %"),
+            series: residuals,
+        },
+    );
+    let wires: Vec<Series> = [Standard::H264, Standard::Hevc]
+        .into_iter()
+        .flat_map(|standard| {
+            let points = |f: &dyn Fn(&recording::WirePoint) -> f64| {
+                recording
+                    .wires
+                    .iter()
+                    .filter(|w| w.standard == standard)
+                    .map(|w| (w.wire_bits_per_s / 1e9, f(w)))
+                    .collect()
+            };
+            [
+                Series {
+                    name: format!("{} serial", standard.name()),
+                    points: points(&|w| w.raw_s / w.serial_s),
+                    mark: Mark::Line,
+                },
+                Series {
+                    name: format!("{} dual lane", standard.name()),
+                    points: points(&|w| w.raw_s / w.dual_lane_s),
+                    mark: Mark::Line,
+                },
+            ]
+        })
+        .collect();
+    report.plot(
+        "Slow wires: speed-up over sending bf16 as it is (encoding on the CPU; above 1 coding pays)",
+        &Plot { x: Axis::log("wire Gb/s"), y: Axis::log("speed-up"), series: wires },
+    );
+    for (caption, table) in [
+        ("Decode throughput", decode_table(recording)),
+        ("Fitted model of one engine", fit_table(calibration)),
+        ("Overlap", overlap_table(recording)),
+        ("Everything else", other_table(recording)),
+    ] {
+        report.table(caption, table.headers(), table.rows());
+    }
+    for left_out in &recording.left_out {
+        report.paragraph(format!("Left out: {} — {}", left_out.what, left_out.why));
+    }
+    report
+}
