@@ -17,7 +17,7 @@ use std::{
 const HELP: &str = "\
 cargo xtask test                          install what the tests need, then run all of them
 cargo xtask fuzz [TARGET] [--runs N]      fuzz one target or all (default: 100000 runs each)
-cargo xtask peers [NAME]                  compare with other implementations on this machine";
+cargo xtask peers [NAME [--quick]]        compare with other implementations on this machine";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -4,19 +4,25 @@
 //! Each comparison is a module of its own and a line in [`COMPARISONS`]; it
 //! installs the peers it needs through [`crate::tools`].
 
-/// Name, what is compared, and how to run it.
-type Comparison = (&'static str, &'static str, fn() -> Result<(), String>);
+mod bench;
+mod h265;
 
-const COMPARISONS: &[Comparison] = &[];
+/// Name, what is compared, and how to run it with the words that follow its name.
+type Comparison = (&'static str, &'static str, fn(&[&str]) -> Result<(), String>);
+
+const COMPARISONS: &[Comparison] = &[(
+    "h265",
+    "H.265: bits at equal error and speed against x265, kvazaar, ffmpeg, libde265 [--quick]",
+    h265::run,
+)];
 
 pub fn run(args: &[&str]) -> Result<(), String> {
     match args {
-        [] => COMPARISONS.iter().try_for_each(|(.., compare)| compare()),
-        [name] => match COMPARISONS.iter().find(|(known, ..)| known == name) {
-            Some((.., compare)) => compare(),
+        [] => COMPARISONS.iter().try_for_each(|(.., compare)| compare(&[])),
+        [name, rest @ ..] => match COMPARISONS.iter().find(|(known, ..)| known == name) {
+            Some((.., compare)) => compare(rest),
             None => Err(format!("there is no comparison `{name}`; expected one of:\n{}", list())),
         },
-        _ => Err(format!("expected: cargo xtask peers [NAME], with one of:\n{}", list())),
     }
 }
 

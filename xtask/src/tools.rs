@@ -22,6 +22,7 @@ pub struct Tool {
 pub const FFMPEG: Tool = Tool { found_as: &["ffmpeg"], package: "ffmpeg" };
 pub const X264: Tool = Tool { found_as: &["x264"], package: "x264" };
 pub const X265: Tool = Tool { found_as: &["x265"], package: "x265" };
+pub const KVAZAAR: Tool = Tool { found_as: &["kvazaar"], package: "kvazaar" };
 pub const LIBDE265: Tool = Tool { found_as: &["libde265-dec265", "dec265"], package: "libde265-examples" };
 pub const CHROMIUM: Tool =
     Tool { found_as: &["chromium", "chromium-browser", "google-chrome"], package: "chromium" };

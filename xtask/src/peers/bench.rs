@@ -1,0 +1,233 @@
+//! What comparisons share: inputs, CPU time of a command, bits and error of an
+//! encode, and the mean difference between two rate curves.
+
+use crate::root;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A picture of 8-bit luma.
+#[derive(Debug, Clone)]
+pub struct Gray {
+    pub name: String,
+    pub width: usize,
+    pub height: usize,
+    pub samples: Vec<u8>,
+    /// A photograph rather than a tensor.
+    pub natural: bool,
+}
+
+impl Gray {
+    /// Keeps the first rows.
+    pub fn crop(&mut self, rows: usize) {
+        self.height = self.height.min(rows);
+        self.samples.truncate(self.height * self.width);
+    }
+
+    pub fn write(&self, path: &Path) -> Result<(), String> {
+        std::fs::write(path, &self.samples).map_err(|e| format!("cannot write {}: {e}", path.display()))
+    }
+
+    /// Four QPs that span about 1.5 to 4 bits a value: entropy of a Gaussian
+    /// of this spread at the step of each. Photographs are predicted well, so
+    /// they get finer steps than their spread suggests.
+    pub fn qps(&self) -> [i32; 4] {
+        let count = self.samples.len() as f64;
+        let mean = self.samples.iter().map(|&s| f64::from(s)).sum::<f64>() / count;
+        let variance = self.samples.iter().map(|&s| (f64::from(s) - mean).powi(2)).sum::<f64>() / count;
+        let spread = if self.natural { 6.0 } else { variance.sqrt().max(0.3) };
+        let at = |bits: f64| 4.0 + 6.0 * ((spread * 4.13).log2() - bits);
+        let low = at(4.0).max(0.0);
+        let high = at(1.5).max(low + 8.0);
+        [0.0, 1.0, 2.0, 3.0].map(|i| (low + (high - low) * i / 3.0).round() as i32)
+    }
+}
+
+/// What an encode came to.
+#[derive(Debug, Clone, Copy)]
+pub struct Point {
+    pub bits: f64,
+    pub mse: f64,
+    pub cpu_s: f64,
+}
+
+/// A folder for streams, removed at the end.
+#[derive(Debug)]
+pub struct Scratch {
+    pub path: PathBuf,
+}
+
+impl Scratch {
+    pub fn new(name: &str) -> Result<Self, String> {
+        let path = std::env::temp_dir().join(format!("trinity-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).map_err(|e| format!("cannot create {}: {e}", path.display()))?;
+        Ok(Self { path })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Builds the command with optimizations; returns its path.
+pub fn build_trinity() -> Result<PathBuf, String> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--release", "--quiet", "--package", "trinity"]).current_dir(root());
+    crate::tools::succeed(&mut cargo)?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    Ok(target.join("release/trinity"))
+}
+
+/// User CPU seconds of a command, its children included.
+pub fn cpu_s(command: &str, folder: &Path) -> Result<f64, String> {
+    let script = format!("TIMEFORMAT=%U; time {{ {command} >/dev/null 2>err.txt; }}");
+    let output = Command::new("bash")
+        .args(["-c", &script])
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| format!("cannot run bash: {e}"))?;
+    if !output.status.success() {
+        let said = std::fs::read_to_string(folder.join("err.txt")).unwrap_or_default();
+        return Err(format!("`{command}` failed: {}", said.lines().last().unwrap_or("(silent)")));
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    text.trim().parse().map_err(|_| format!("cannot read the time of `{command}`: {text}"))
+}
+
+/// Runs an encoder that reads `in.gray` and writes `out.265` and `out.yuv`.
+pub fn point(command: &str, input: &Gray, folder: &Path) -> Result<Point, String> {
+    let cpu_s = cpu_s(command, folder)?;
+    let read = |name: &str| std::fs::read(folder.join(name)).map_err(|e| format!("{name}: {e}"));
+    let (stream, recon) = (read("out.265")?, read("out.yuv")?);
+    let count = input.samples.len();
+    if recon.len() < count {
+        return Err(format!("`{command}` wrote {} of {count} samples", recon.len()));
+    }
+    let error: u64 = input.samples.iter().zip(&recon).map(|(&a, &b)| u64::from(a.abs_diff(b)).pow(2)).sum();
+    Ok(Point { bits: stream.len() as f64 * 8.0 / count as f64, mse: error as f64 / count as f64, cpu_s })
+}
+
+/// Bjøntegaard's measure: how many percent more bits `test` takes than
+/// `reference` at equal error, on average over the errors both reach. Bits and
+/// errors on logarithmic scales, straight lines between the points.
+pub fn bd_rate(reference: &[Point], test: &[Point]) -> f64 {
+    let curve = |points: &[Point]| {
+        let mut curve: Vec<(f64, f64)> = points.iter().map(|p| (p.mse.max(1e-3).ln(), p.bits.ln())).collect();
+        curve.sort_by(|a, b| a.0.total_cmp(&b.0));
+        curve
+    };
+    let (a, b) = (curve(reference), curve(test));
+    let low = a[0].0.max(b[0].0);
+    let high = a[a.len() - 1].0.min(b[b.len() - 1].0);
+    if low >= high {
+        return f64::NAN;
+    }
+    let at = |curve: &[(f64, f64)], x: f64| {
+        let i = curve.windows(2).position(|w| x <= w[1].0).unwrap_or(curve.len() - 2);
+        let ((x0, y0), (x1, y1)) = (curve[i], curve[i + 1]);
+        y0 + (y1 - y0) * ((x - x0) / (x1 - x0).max(1e-12))
+    };
+    let steps = 100;
+    let sum: f64 = (0..=steps)
+        .map(|i| low + (high - low) * f64::from(i) / f64::from(steps))
+        .map(|x| at(&b, x) - at(&a, x))
+        .sum();
+    ((sum / f64::from(steps + 1)).exp() - 1.0) * 100.0
+}
+
+/// The tensors of a safetensors file of bf16, each aligned to 8 bit by its
+/// largest magnitude.
+pub fn tensors(path: &Path) -> Result<Vec<Gray>, String> {
+    let bytes = std::fs::read(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+    let wrong = |what: &str| format!("{}: {what}", path.display());
+    let length =
+        bytes.first_chunk::<8>().map(|b| u64::from_le_bytes(*b) as usize).ok_or(wrong("too short"))?;
+    let header =
+        bytes.get(8..8 + length).and_then(|b| std::str::from_utf8(b).ok()).ok_or(wrong("bad header"))?;
+    let data = &bytes[8 + length..];
+    let mut found = Vec::new();
+    // {"name":{"dtype":"BF16","shape":[r,c],"data_offsets":[a,b]},…
+    for (at, _) in header.match_indices("\"dtype\":\"BF16\"") {
+        let name = header[..at].rsplit('"').nth(1).unwrap_or("tensor").to_string();
+        let rest = &header[at..];
+        let numbers = |key: &str| -> Vec<usize> {
+            let list = rest.split_once(key).map_or("", |(_, after)| after);
+            let list = list.split_once(']').map_or("", |(list, _)| list);
+            list.split(',')
+                .filter_map(|n| n.trim_matches(|c: char| !c.is_ascii_digit()).parse().ok())
+                .collect()
+        };
+        let (shape, offsets) = (numbers("\"shape\":["), numbers("\"data_offsets\":["));
+        let (&[height, width], &[start, end]) = (&shape[..], &offsets[..]) else { continue };
+        let values: Vec<f32> = data
+            .get(start..end)
+            .ok_or(wrong("offsets beyond the end"))?
+            .chunks_exact(2)
+            .map(|b| f32::from_bits(u32::from(u16::from_le_bytes([b[0], b[1]])) << 16))
+            .collect();
+        let largest = values.iter().fold(0.0f32, |m, v| m.max(v.abs())).max(f32::MIN_POSITIVE);
+        let samples =
+            values.iter().map(|v| (v / largest * 127.0).round() as i32 + 128).map(|v| v as u8).collect();
+        found.push(Gray { name, width, height, samples, natural: false });
+    }
+    Ok(found)
+}
+
+/// A Gaussian with row and column scales.
+pub fn made_up_weights(width: usize, height: usize) -> Gray {
+    let mut state = 1u64;
+    let mut gaussian = move || {
+        (0..12)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 33) as f64 / f64::from(1u32 << 31)
+            })
+            .sum::<f64>()
+            - 6.0
+    };
+    let columns: Vec<f64> = (0..width).map(|_| (0.35 * gaussian()).exp()).collect();
+    let rows: Vec<f64> = (0..height).map(|_| (0.25 * gaussian()).exp()).collect();
+    let samples = (0..width * height)
+        .map(|i| (128.0 + 9.0 * gaussian() * columns[i % width] * rows[i / width]).clamp(0.0, 255.0) as u8)
+        .collect();
+    Gray { name: "made-up weights".into(), width, height, samples, natural: false }
+}
+
+/// The luma of a stream's first picture.
+pub fn luma_of(
+    stream: &Path,
+    name: &str,
+    width: usize,
+    height: usize,
+    folder: &Path,
+) -> Result<Gray, String> {
+    let stream = stream.canonicalize().map_err(|e| e.to_string())?;
+    let command = format!(
+        "ffmpeg -loglevel error -y -i {} -frames:v 1 -pix_fmt gray -f rawvideo luma.gray",
+        stream.display()
+    );
+    cpu_s(&command, folder)?;
+    let samples = std::fs::read(folder.join("luma.gray")).map_err(|e| e.to_string())?;
+    if samples.len() != width * height {
+        return Err(format!("{} is not {width}×{height}", stream.display()));
+    }
+    Ok(Gray { name: name.into(), width, height, samples, natural: true })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_with_a_tenth_more_bits_measures_ten_percent() {
+        let curve = |scale: f64| -> Vec<Point> {
+            (1..5)
+                .map(|i| Point { bits: scale * f64::from(i), mse: f64::from(100 >> i), cpu_s: 0.0 })
+                .collect()
+        };
+        assert!((bd_rate(&curve(1.0), &curve(1.1)) - 10.0).abs() < 1e-6);
+        assert!(bd_rate(&curve(1.0), &curve(1.0)).abs() < 1e-9);
+    }
+}
