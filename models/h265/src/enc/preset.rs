@@ -76,13 +76,13 @@ impl Effort {
             min_cu_log2: 3,
             nxn: true,
             rd_modes: [1, 2, 2, 2],
-            angle_step: 2,
+            angle_step: 4,
             chroma_modes: true,
             transform_skip: true,
             skip_doubt: 0.02,
-            transform_depth: 1,
+            transform_depth: 0,
         };
-        let slow = Self { nxn: false, rd_modes: [1; 4], angle_step: 4, transform_depth: 0, ..best };
+        let slow = Self { nxn: false, rd_modes: [1; 4], ..best };
         let medium = Self { quick: true, chroma_modes: false, ..slow };
         match preset {
             Preset::Best => best,

@@ -220,6 +220,7 @@ fn choose(
         let rice = if tools.persistent_rice { u32::from(stat / 4) } else { 0 };
         let mut running = Running::new(set, rice);
         let (mut coded_cost, mut zero_cost) = (0.0f32, 0.0f32);
+        let mut surely = false;
         let start = if b == last_block { last % 16 } else { 15 };
         for n in (0..=start).rev() {
             let i = 16 * b + n;
@@ -228,6 +229,14 @@ fn choose(
             let zero = magnitude * magnitude;
             zero_cost += zero;
             let upper = (magnitude + 0.5) as u32;
+            // A large level rounded down, or up by little, is never lowered: four
+            // bits would not pay for the error. Nor does its sub-block vanish.
+            if upper > 2 && 1.0 + 2.0 * (magnitude - upper as f32) > 4.0 * pricing.lambda * ONE_BIT as f32 {
+                work.level[i] = upper as u16;
+                surely = true;
+                running.advance(upper, pricing.persistent);
+                continue;
+            }
             let (absent, present) = if i == last {
                 (0.0, 0.0)
             } else {
@@ -259,7 +268,7 @@ fn choose(
             }
         }
         let mut keep = running.count > 0;
-        if b < last_block && b > 0 {
+        if b < last_block && b > 0 && !surely {
             let flag = contexts.coded_sub_block_flag[2 * pricing.chroma + usize::from(pattern != 0)];
             keep &= coded_cost + pricing.bit(flag, true) < zero_cost + pricing.bit(flag, false);
         }
@@ -351,35 +360,39 @@ fn hide_sign(
     let sign = negative >> first & 1;
     let mut running = Running::new(set, rice);
     if highest - first > 3 && sum & 1 != sign {
+        // One more or one less significance flag costs about a bit.
+        let bit = pricing.lambda * ONE_BIT as f32;
         let mut best = (f32::INFINITY, 0, 0);
         for n in (0..=end).rev() {
             let i = 16 * b + n;
             let (level, magnitude) = (u32::from(work.level[i]), work.magnitude[i]);
             let error = magnitude - level as f32;
-            let now = error * error + if level > 0 { pricing.level(level, &running) } else { 0.0 };
-            let mut consider = |level: u32, extra: f32| {
-                let error = magnitude - level as f32;
-                let rate = if level > 0 { pricing.level(level, &running) } else { 0.0 };
-                let change = error * error + rate + extra - now;
-                if change < best.0 {
-                    best = (change, i, level);
-                }
-            };
-            // One more or one less significance flag, roughly.
-            let flag = pricing.lambda * ONE_BIT as f32;
-            if level == 0 {
+            // Only towards the true value: the other way costs a whole step of error.
+            let (to, flag) = if level == 0 {
                 // A new first level carries the hidden sign itself.
-                if n > first || negative >> n & 1 == sign {
-                    consider(1, flag);
+                if n < first && negative >> n & 1 != sign {
+                    continue;
                 }
+                (1, bit)
+            } else if error > 0.0 {
+                (level + 1, 0.0)
+            } else if level > 1 {
+                (level - 1, 0.0)
+            } else if n == first || (holds_last && n == highest) {
+                (2, 0.0)
             } else {
-                if level < 32767 {
-                    consider(level + 1, 0.0);
+                (0, -bit)
+            };
+            let moved = magnitude - to as f32;
+            let growth = moved * moved - error * error + flag;
+            if growth - 2.0 * bit < best.0 && to <= 32767 {
+                let price = |level: u32| if level > 0 { pricing.level(level, &running) } else { 0.0 };
+                let change = growth + price(to) - price(level);
+                if change < best.0 {
+                    best = (change, i, to);
                 }
-                let needed = n == first || (holds_last && n == highest);
-                if level > 1 || !needed {
-                    consider(level - 1, if level == 1 { -flag } else { 0.0 });
-                }
+            }
+            if level > 0 {
                 running.advance(level, pricing.persistent);
             }
         }
