@@ -54,6 +54,48 @@ impl EdgeClass {
     }
 }
 
+impl EdgeClass {
+    /// The category of the sample at (x, y) inside `area`: valley, concave
+    /// corner, convex corner, peak; none where it is flat or a neighbour is
+    /// out of reach.
+    pub fn category(
+        self,
+        deblocked: &Plane,
+        area: Area,
+        reachable: &Reachable,
+        x: usize,
+        y: usize,
+    ) -> Option<usize> {
+        let (dx, dy) = self.direction();
+        let zone = |v: isize, length: usize| {
+            if v < 0 {
+                0
+            } else if v < length as isize {
+                1
+            } else {
+                2
+            }
+        };
+        let usable = |dx: isize, dy: isize| {
+            reachable[zone(y as isize + dy, area.height)][zone(x as isize + dx, area.width)]
+        };
+        if !usable(dx, dy) || !usable(-dx, -dy) {
+            return None;
+        }
+        let at = (area.y + y) * deblocked.width + area.x + x;
+        let sample = deblocked.samples[at];
+        let sign = |dx: isize, dy: isize| {
+            let other = deblocked.samples[at.wrapping_add_signed(dy * deblocked.width as isize + dx)];
+            usize::from(sample > other) + 1 - usize::from(sample < other)
+        };
+        match sign(dx, dy) + sign(-dx, -dy) {
+            2 => None,
+            sum if sum < 2 => Some(sum),
+            sum => Some(sum - 1),
+        }
+    }
+}
+
 /// Which of the eight CTBs around may be compared with: `[dy + 1][dx + 1]`.
 pub type Reachable = [[bool; 3]; 3];
 

@@ -30,6 +30,9 @@ pub struct Args {
     /// Deblock the pictures (blurs what is not a picture)
     #[arg(long)]
     deblock: bool,
+    /// Correct samples by sample adaptive offset
+    #[arg(long)]
+    sao: bool,
     /// One substream a row of CTUs, for decoders with many threads
     #[arg(long)]
     wavefront: bool,
@@ -91,6 +94,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         preset: args.preset,
         threads: ctx.threads,
         deblock: args.deblock,
+        sao: args.sao,
         wavefront: args.wavefront,
         range_extensions: !args.no_range_extensions,
         ..Params::default()

@@ -14,6 +14,7 @@ mod quick;
 mod rate;
 mod rdoq;
 pub mod residual;
+mod sao_search;
 mod satd;
 mod search;
 mod syntax;
@@ -48,6 +49,8 @@ pub struct Params {
     pub threads: usize,
     /// Deblocking filter. Off by default: it blurs what is not a picture.
     pub deblock: bool,
+    /// Sample adaptive offset. Off by default, too.
+    pub sao: bool,
     /// Range extension tools (persistent Rice adaptation, large transform
     /// skip). They pay above two bits a sample; old decoders may lack them.
     pub range_extensions: bool,
@@ -66,6 +69,7 @@ impl Default for Params {
             preset: Preset::default(),
             threads: 0,
             deblock: false,
+            sao: false,
             range_extensions: true,
             wavefront: false,
             picture_hash: true,
@@ -151,7 +155,8 @@ fn sequence(frame: &Frame, params: &Params) -> Sequence {
         cu_qp_delta: matches!(params.rate, Rate::Bits(_) | Rate::Mse(_)),
         wavefront: params.wavefront,
         deblock: params.deblock,
-        sao: false,
+        // Samples that must stay as they are have no offsets.
+        sao: params.sao && !lossless,
     }
 }
 

@@ -10,6 +10,7 @@ use super::headers::{self, Sequence};
 use super::loop_filter;
 use super::preset::Effort;
 use super::residual::State;
+use super::sao_search::{self, CtuSao};
 use super::search::Search;
 use super::syntax::{CtuWriter, Surroundings};
 use super::tree::{LOG2_CTB, Tree, UNITS, Unit, z_order};
@@ -118,7 +119,11 @@ pub fn encode(
         })
         .collect();
     let mut planes: Vec<Plane> = source.iter().map(|p| Plane::filled(p.width, p.height, 0)).collect();
-    let mut writer = PictureWriter::new(sequence, qp);
+    // Offsets are chosen on deblocked pictures but written before each CTU:
+    // with them, a first writer only finds out the QPs that deblocking needs.
+    let without_offsets = Sequence { sao: false, ..*sequence };
+    let mut writer = PictureWriter::new(&without_offsets, qp);
+    let mut kept = Vec::new();
     let coder = RowCoder { sequence, effort, source: &source, qp };
     coder.rows(threads, |index, row| {
         for (c, plane) in planes.iter_mut().enumerate() {
@@ -128,9 +133,21 @@ pub fn encode(
             plane.samples[start..end].copy_from_slice(&row.bands[c][plane.width..][..end - start]);
         }
         writer.row(index, &row.ctus);
+        if sequence.sao {
+            kept.push(row.ctus);
+        }
     });
     if sequence.deblock {
         loop_filter::deblock(&mut planes, sequence, &writer.filtered);
+    }
+    if sequence.sao {
+        let step = ((f64::from(qp.base) + 6.0 * (f64::from(sequence.depth) - 8.0) - 4.0) / 6.0).exp2();
+        let lambda = f64::from(effort.lambda) * step * step;
+        writer = PictureWriter::new(sequence, qp);
+        writer.offsets = sao_search::correct(&mut planes, &source, sequence, lambda);
+        for (index, ctus) in kept.iter().enumerate() {
+            writer.row(index, ctus);
+        }
     }
 
     let mut bytes = Vec::new();
@@ -184,6 +201,8 @@ struct PictureWriter<'a> {
     substreams: Vec<Vec<u8>>,
     /// What the deblocking filter needs of every CTU.
     filtered: Vec<([Unit; UNITS], i32)>,
+    /// Sample adaptive offsets of every CTU, where the sequence has them.
+    offsets: Vec<CtuSao>,
 }
 
 impl<'a> PictureWriter<'a> {
@@ -198,6 +217,7 @@ impl<'a> PictureWriter<'a> {
             sizes: Vec::new(),
             substreams: Vec::new(),
             filtered: Vec::new(),
+            offsets: Vec::new(),
         }
     }
 
@@ -211,6 +231,19 @@ impl<'a> PictureWriter<'a> {
         let mut around = Surroundings::default();
         for (column, (tree, qp)) in ctus.iter().enumerate() {
             around.above = self.sizes.get(column).copied();
+            if self.sequence.sao {
+                let at = row * ctus.len() + column;
+                let left = (column > 0).then(|| &self.offsets[at - 1]);
+                let above = (row > 0).then(|| &self.offsets[at - ctus.len()]);
+                sao_search::write(
+                    &mut self.encoder,
+                    &mut self.state,
+                    self.sequence,
+                    &self.offsets[at],
+                    left,
+                    above,
+                );
+            }
             let mut writer = CtuWriter {
                 sequence: self.sequence,
                 tree,

@@ -225,6 +225,10 @@ fn options_keep_decoders_in_step() {
         let base = Params { rate: Rate::Qp(33), preset: Preset::Slow, threads: 2, ..Params::default() };
         let deblocked = Params { deblock: true, ..base.clone() };
         recon_equals_every_decoder(&frames, &deblocked, true, &format!("deblock-{chroma:?}"));
+        let both = Params { sao: true, deblock: true, ..base.clone() };
+        recon_equals_every_decoder(&frames, &both, true, &format!("deblock-sao-{chroma:?}"));
+        let sao = Params { sao: true, preset: Preset::Fast, rate: Rate::Bits(0.8), ..base.clone() };
+        recon_equals_every_decoder(&frames, &sao, true, &format!("sao-{chroma:?}"));
         let plain = Params { range_extensions: false, wavefront: true, ..base.clone() };
         recon_equals_every_decoder(&frames, &plain, true, &format!("plain-{chroma:?}"));
         // libde265 loses Rice statistics between rows, so only ours is asked.
