@@ -10,6 +10,9 @@ pub enum Error {
     /// An Exp-Golomb code longer than 32 bits of prefix.
     #[error("Exp-Golomb code at bit {bit} is longer than any valid code")]
     BadExpGolomb { bit: u64 },
+    /// Code lengths that no prefix code has, or bits that are no code of it.
+    #[error("no Huffman code at bit {bit}")]
+    BadHuffman { bit: u64 },
     /// A frame whose dimensions, depth or sample count do not agree.
     #[error("frame: {what}")]
     BadFrame { what: String },

@@ -10,6 +10,7 @@ mod bits;
 pub mod cabac;
 mod error;
 mod frame;
+pub mod huffman;
 pub mod nal;
 
 pub use bits::{BitReader, BitWriter};
