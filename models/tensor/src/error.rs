@@ -33,6 +33,30 @@ pub enum Error {
     /// Two tensors of one set carry one name.
     #[error("two tensors are named `{name}`")]
     DuplicateName { name: String },
+    /// A lossy codec was given a value that has no finite neighbour.
+    #[error(
+        "tensor `{name}`: value {index} is {value}; lossy codecs need finite values (use a lossless one)"
+    )]
+    NonFinite { name: String, index: usize, value: f64 },
+    /// The codec cannot do what the target asks.
+    #[error("tensor `{name}`: {codec} cannot reach {target}; {reason}")]
+    Unreachable { name: String, codec: String, target: String, reason: String },
+    /// No codec has this name.
+    #[error("no codec named `{name}`; expected one of {known}")]
+    UnknownCodec { name: String, known: String },
+    /// Coded bytes that no encoder wrote.
+    #[error("coded data: {problem} (at byte {offset} of the stream)")]
+    Corrupt { offset: u64, problem: String },
+    /// A program this codec runs failed.
+    #[error("{program} failed: {problem}")]
+    External { program: String, problem: String },
+    /// An error with the tensor it hit.
+    #[error("tensor `{name}`")]
+    InTensor {
+        name: String,
+        #[source]
+        source: Box<Error>,
+    },
     /// An error with the file it came from.
     #[error("{}", path.display())]
     InFile {
@@ -46,6 +70,18 @@ impl Error {
     /// The same error, with the file it came from.
     pub(crate) fn in_file(self, path: &std::path::Path) -> Self {
         Self::InFile { path: path.to_owned(), source: Box::new(self) }
+    }
+
+    pub(crate) fn corrupt(offset: usize, problem: impl Into<String>) -> Self {
+        Self::Corrupt { offset: offset as u64, problem: problem.into() }
+    }
+
+    /// The same error about a part of a tensor, with positions in the whole.
+    pub(crate) fn shifted(self, by: usize) -> Self {
+        match self {
+            Self::NonFinite { name, index, value } => Self::NonFinite { name, index: index + by, value },
+            other => other,
+        }
     }
 
     /// For `map_err`: an I/O error with what was being done.

@@ -16,6 +16,7 @@ mod npz;
 mod safetensors;
 mod shards;
 mod source;
+mod tri;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -26,6 +27,7 @@ pub use atomic::AtomicFile;
 pub use npy::write_npy;
 pub use safetensors::{SafetensorsWriter, Spec};
 pub(crate) use source::Source;
+pub use tri::{TriWriter, damaged};
 
 use crate::{Class, Dtype, Error, Tensor};
 
@@ -50,6 +52,16 @@ pub struct Entry {
 pub(crate) trait Payload: Debug + Send + Sync {
     /// Starts over from the tensor's first value.
     fn open(&self) -> Result<Box<dyn ValueStream + '_>, Error>;
+
+    /// The coded bytes of a slab, in formats that have slabs.
+    fn coded_slab(&self, _index: usize) -> Result<Vec<u8>, Error> {
+        Err(Error::Unsupported { format: "tensor file", offset: 0, what: "reading coded slabs".into() })
+    }
+
+    /// Checks stored bytes against their checksums, where the format has any.
+    fn verify(&self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// A tensor's values in order, as little-endian bytes of its [`Entry::dtype`].
@@ -147,6 +159,10 @@ impl Entry {
         self.payload.open()
     }
 
+    pub(crate) fn coded_slab(&self, index: usize) -> Result<Vec<u8>, Error> {
+        self.payload.coded_slab(index)
+    }
+
     /// The whole tensor in memory.
     pub fn read(&self) -> Result<Tensor, Error> {
         let mut stream = self.stream()?;
@@ -210,6 +226,7 @@ impl TensorFile {
             [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => npy::parse(source, stem),
             [b'P', b'K', 3 | 5, 4 | 6, ..] => npz::parse(source),
             [b'G', b'G', b'U', b'F', ..] => gguf::parse(source),
+            [b'T', b'R', b'I', b'N', ..] => tri::parse(source),
             _ if safetensors::plausible(source) => safetensors::parse(source),
             _ => Err(Error::UnknownFormat),
         }
@@ -227,6 +244,12 @@ impl TensorFile {
             entry.class = own.or(whole_file).unwrap_or(entry.class);
         }
         Self { format, entries, metadata }
+    }
+
+    /// The same file with every tensor under one class.
+    pub fn with_class(mut self, class: Class) -> Self {
+        self.entries.iter_mut().for_each(|entry| entry.class = class);
+        self
     }
 
     /// The format's name.

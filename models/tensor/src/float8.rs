@@ -27,7 +27,7 @@ pub(crate) static E5M2: LazyLock<[f32; 256]> = LazyLock::new(|| {
 });
 
 /// The value of a finite, unsigned minifloat code.
-fn minifloat(code: usize, mantissa_bits: u32, bias: i32) -> f32 {
+pub(crate) fn minifloat(code: usize, mantissa_bits: u32, bias: i32) -> f32 {
     let mantissa = (code & ((1 << mantissa_bits) - 1)) as f32;
     let exponent = (code >> mantissa_bits) as i32;
     let one = (1u32 << mantissa_bits) as f32;
@@ -60,10 +60,10 @@ fn sign_bit(value: f32) -> u8 {
 }
 
 /// Nearest code of a non-negative value, ties to even, at most `largest`.
-fn round(magnitude: f32, mantissa_bits: u32, bias: i32, largest: u8) -> u8 {
+pub(crate) fn round(magnitude: f32, mantissa_bits: u32, bias: i32, largest: u8) -> u8 {
     // f64 keeps every f32 exact under the power-of-two scaling, subnormals included.
     let magnitude = f64::from(magnitude);
-    let exponent = if magnitude == 0.0 { 1 - bias } else { (magnitude.log2().floor() as i32).max(1 - bias) };
+    let exponent = ((magnitude.to_bits() >> 52) as i32 - 1023).max(1 - bias);
     let steps = (magnitude * 2f64.powi(mantissa_bits as i32 - exponent)).round_ties_even();
     // `steps` counts from zero of this binade; a carry into the next binade
     // lands on the right code because codes are consecutive.

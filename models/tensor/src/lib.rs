@@ -3,11 +3,17 @@
 //! Knows values, shapes and what a tensor is for; knows nothing of clusters.
 #![forbid(unsafe_code)]
 
+pub mod allocate;
+mod blocks;
 mod class;
+pub mod codec;
+pub mod compare;
+pub mod delta;
 mod dtype;
 mod error;
 pub mod file;
 mod float8;
+pub mod pipeline;
 pub mod stats;
 mod tensor;
 

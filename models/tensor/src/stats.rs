@@ -20,6 +20,7 @@ pub use law::Law;
 use sample::Sample;
 use scan::{Scan, Totals};
 
+use crate::blocks::BlockPlan;
 use crate::{Entry, Error};
 
 /// Values in one block of the streaming pass.
@@ -96,9 +97,9 @@ pub fn profile(entry: &Entry) -> Result<Profile, Error> {
     let (rows, cols) = entry.matrix();
     let scan = Scan::new(entry.dtype(), rows, cols);
     let mut totals = Totals::default();
-    let mut sample = Sample::new(entry.dtype(), scan.blocks(BLOCK_VALUES).len());
+    let blocks = BlockPlan::new(rows, cols, BLOCK_VALUES);
+    let mut sample = Sample::new(entry.dtype(), blocks.len());
     let mut stream = entry.stream()?;
-    let blocks = scan.blocks(BLOCK_VALUES);
     let mut pivot = None;
     let batch = rayon::current_num_threads().max(1);
     let mut buffers = vec![Vec::new(); batch];

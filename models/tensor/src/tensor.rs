@@ -64,6 +64,11 @@ impl Tensor {
         &self.data
     }
 
+    /// The bytes alone.
+    pub fn into_data(self) -> Vec<u8> {
+        self.data
+    }
+
     /// Values in the tensor.
     pub fn len(&self) -> usize {
         self.data.len() / self.dtype.bytes()

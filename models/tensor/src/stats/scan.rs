@@ -15,31 +15,7 @@ const LANES: usize = 8;
 pub(super) struct Scan {
     dtype: Dtype,
     cols: usize,
-    values: usize,
     by_column: bool,
-}
-
-/// How a tensor is cut: whole rows where they fit, pieces of one row where not.
-#[derive(Debug)]
-pub(super) struct BlockPlan {
-    /// Values after which a row, or a group of whole rows, starts anew.
-    stride: usize,
-    /// Values in a block, at most.
-    step: usize,
-    total: usize,
-}
-
-impl BlockPlan {
-    pub(super) fn len(&self) -> usize {
-        if self.total == 0 { 0 } else { self.total.div_ceil(self.stride) * self.stride.div_ceil(self.step) }
-    }
-
-    pub(super) fn values(&self, index: usize) -> Range<usize> {
-        let pieces = self.stride.div_ceil(self.step);
-        let base = index / pieces * self.stride;
-        let start = base + index % pieces * self.step;
-        start..(start + self.step).min(base + self.stride).min(self.total)
-    }
 }
 
 /// What one block, or all blocks so far, add up to.
@@ -152,16 +128,7 @@ impl Totals {
 
 impl Scan {
     pub(super) fn new(dtype: Dtype, rows: usize, cols: usize) -> Self {
-        Self { dtype, cols, values: rows * cols, by_column: rows > 1 && cols <= MAX_COLUMNS }
-    }
-
-    pub(super) fn blocks(&self, block_values: usize) -> BlockPlan {
-        if self.cols > block_values {
-            BlockPlan { stride: self.cols, step: block_values, total: self.values }
-        } else {
-            let whole_rows = block_values / self.cols.max(1) * self.cols.max(1);
-            BlockPlan { stride: whole_rows, step: whole_rows, total: self.values }
-        }
+        Self { dtype, cols, by_column: rows > 1 && cols <= MAX_COLUMNS }
     }
 
     /// Mean of the finite values of a block: a pivot near the mean keeps the

@@ -1,0 +1,108 @@
+//! Tensor codecs: a tensor goes in, a target is met, a tensor comes out.
+//!
+//! Every codec stands behind [`TensorCodec`] and is found by name in the
+//! registry ([`codec`]). Most are a [`MatrixCodec`] (bytes for a matrix of
+//! finite values at one setting of a knob) under [`Lossy`], which normalizes
+//! values, turns the knob until the target is met, and rounds to the tensor's
+//! number format. All bytes count: scales, headers, tables.
+
+mod align;
+mod arith;
+mod entropy;
+mod ffmpeg;
+mod lossless;
+mod lossy;
+mod metrics;
+mod mx;
+mod precondition;
+mod rate;
+mod registry;
+mod residual;
+mod scalar;
+mod tiling;
+mod trinity;
+mod uniform;
+mod video;
+
+pub use align::{Aligned, Granularity, align_to_integers};
+pub use entropy::{SYMBOL_CODERS, SymbolCoder};
+pub use lossy::{Lossy, Matrix, MatrixCodec};
+pub use metrics::{MetricSums, Metrics};
+pub use mx::{Element, MX_BLOCK, MxBlock};
+pub use precondition::{PcaBasis, Precondition, Preconditioned};
+pub use registry::{codec, names};
+
+pub use tiling::{Limits, Tiling};
+pub use uniform::order0;
+
+use crate::{Class, Dtype, Error, Tensor};
+
+/// What an encoder is asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Target {
+    /// At most so many bits per value, everything counted, and at least 99 % of it
+    /// where the tensor needs them.
+    Bits(f64),
+    /// Squared error over energy at most this.
+    Nmse(f64),
+    /// A fixed quantization parameter, for codecs that have one.
+    Qp(f64),
+    /// Every bit back.
+    Lossless,
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bits(bits) => f.pad(&format!("{bits} bits/value")),
+            Self::Nmse(nmse) => f.pad(&format!("NMSE {nmse}")),
+            Self::Qp(qp) => f.pad(&format!("QP {qp}")),
+            Self::Lossless => f.pad("lossless"),
+        }
+    }
+}
+
+/// A coded tensor. Name, class, format and shape belong to the container;
+/// `bytes` hold all else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Encoded {
+    pub name: String,
+    pub class: Class,
+    pub dtype: Dtype,
+    pub shape: Vec<usize>,
+    pub bytes: Vec<u8>,
+}
+
+impl Encoded {
+    /// Number of values.
+    pub fn values(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Bits per value, everything counted.
+    pub fn bits_per_value(&self) -> f64 {
+        8.0 * self.bytes.len() as f64 / self.values().max(1) as f64
+    }
+
+    pub(crate) fn like(tensor: &Tensor, bytes: Vec<u8>) -> Self {
+        Self {
+            name: tensor.name().to_owned(),
+            class: tensor.class(),
+            dtype: tensor.dtype(),
+            shape: tensor.shape().to_vec(),
+            bytes,
+        }
+    }
+}
+
+/// A way to code tensors.
+pub trait TensorCodec: std::fmt::Debug + Send + Sync {
+    /// The name it has in the registry.
+    fn name(&self) -> String;
+
+    /// Codes a tensor so that the target is met, or says why it cannot be.
+    fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error>;
+
+    /// The tensor that [`TensorCodec::encode`] promised.
+    fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error>;
+}

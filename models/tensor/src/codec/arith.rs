@@ -1,0 +1,274 @@
+//! Adaptive binary arithmetic coding with 16-bit probabilities.
+//!
+//! The engine of H.264 and H.265 (`trinity_coding::cabac`) keeps a probability
+//! in 64 states, which costs about 2 % on symbols that hold still. Tensors do
+//! hold still, so here a probability is a running mean: it learns as fast as
+//! the count of bins seen allows, then follows slow drift.
+
+use crate::Error;
+
+/// An adaptive probability that a bin is zero, in 1/2^24: finer than the coder
+/// uses, so that a nearly certain bin can still be learned in small steps.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bin {
+    zero: u32,
+    seen: u16,
+}
+
+const ONE: u32 = 1 << 24;
+/// Bins over which a settled probability averages.
+const MEMORY: u16 = 1023;
+/// Neither symbol ever gets less than this probability, in 1/65536.
+const FLOOR: u32 = 8;
+
+/// 1/(n + 1.5) in 1/65536: the rate of Krichevsky and Trofimov's estimator.
+static RATES: [i32; MEMORY as usize + 1] = {
+    let mut rates = [0; MEMORY as usize + 1];
+    let mut seen = 0;
+    while seen < rates.len() {
+        rates[seen] = (2 * 65536 / (2 * seen + 3)) as i32;
+        seen += 1;
+    }
+    rates
+};
+
+impl Default for Bin {
+    fn default() -> Self {
+        Self { zero: ONE / 2, seen: 0 }
+    }
+}
+
+impl Bin {
+    #[inline]
+    fn bound(self, range: u32) -> u32 {
+        (range >> 16) * (self.zero >> 8).clamp(FLOOR, 65536 - FLOOR)
+    }
+
+    #[inline]
+    fn update(&mut self, bit: bool) {
+        let target = if bit { 0 } else { ONE as i32 };
+        let rate = i64::from(RATES[usize::from(self.seen)]);
+        self.zero = (self.zero as i32 + ((i64::from(target - self.zero as i32) * rate) >> 16) as i32) as u32;
+        self.seen += u16::from(self.seen < MEMORY);
+    }
+}
+
+/// A range coder with carry propagation, as in LZMA.
+#[derive(Debug)]
+pub(crate) struct Encoder {
+    low: u64,
+    range: u32,
+    cache: u8,
+    pending: u64,
+    started: bool,
+    bytes: Vec<u8>,
+}
+
+impl Encoder {
+    pub(crate) fn new() -> Self {
+        Self { low: 0, range: u32::MAX, cache: 0, pending: 0, started: false, bytes: Vec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn put(&mut self, bin: &mut Bin, bit: bool) {
+        let bound = bin.bound(self.range);
+        if bit {
+            self.low += u64::from(bound);
+            self.range -= bound;
+        } else {
+            self.range = bound;
+        }
+        bin.update(bit);
+        self.normalize();
+    }
+
+    /// `count` ≤ 32 equiprobable bits, most significant first.
+    pub(crate) fn raw(&mut self, value: u32, count: u32) {
+        for shift in (0..count).rev() {
+            self.range >>= 1;
+            if value >> shift & 1 == 1 {
+                self.low += u64::from(self.range);
+            }
+            self.normalize();
+        }
+    }
+
+    #[inline]
+    fn normalize(&mut self) {
+        while self.range < 1 << 24 {
+            self.range <<= 8;
+            self.shift();
+        }
+    }
+
+    fn shift(&mut self) {
+        if self.low < 0xff00_0000 || self.low > 0xffff_ffff {
+            let carry = (self.low >> 32) as u8;
+            if self.started {
+                self.bytes.push(self.cache.wrapping_add(carry));
+            }
+            self.started = true;
+            for _ in 0..self.pending {
+                self.bytes.push(0xffu8.wrapping_add(carry));
+            }
+            self.pending = 0;
+            self.cache = (self.low >> 24) as u8;
+        } else {
+            self.pending += 1;
+        }
+        self.low = (self.low & 0x00ff_ffff) << 8;
+    }
+
+    pub(crate) fn finish(mut self) -> Vec<u8> {
+        // The decoder reads zeros past the end: drop what zeros can replace.
+        for _ in 0..5 {
+            self.shift();
+        }
+        while self.bytes.last() == Some(&0) {
+            self.bytes.pop();
+        }
+        self.bytes
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Decoder<'a> {
+    bytes: &'a [u8],
+    position: usize,
+    range: u32,
+    code: u32,
+}
+
+impl<'a> Decoder<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        let mut decoder = Self { bytes, position: 0, range: u32::MAX, code: 0 };
+        for _ in 0..4 {
+            decoder.code = decoder.code << 8 | u32::from(decoder.byte());
+        }
+        decoder
+    }
+
+    #[inline]
+    fn byte(&mut self) -> u8 {
+        let byte = self.bytes.get(self.position).copied().unwrap_or(0);
+        self.position += 1;
+        byte
+    }
+
+    #[inline]
+    pub(crate) fn get(&mut self, bin: &mut Bin) -> bool {
+        let bound = bin.bound(self.range);
+        let bit = self.code >= bound;
+        if bit {
+            self.code -= bound;
+            self.range -= bound;
+        } else {
+            self.range = bound;
+        }
+        bin.update(bit);
+        self.normalize();
+        bit
+    }
+
+    pub(crate) fn raw(&mut self, count: u32) -> u32 {
+        let mut value = 0;
+        for _ in 0..count {
+            self.range >>= 1;
+            let bit = self.code >= self.range;
+            if bit {
+                self.code -= self.range;
+            }
+            value = value << 1 | u32::from(bit);
+            self.normalize();
+        }
+        value
+    }
+
+    #[inline]
+    fn normalize(&mut self) {
+        while self.range < 1 << 24 {
+            self.range <<= 8;
+            self.code = self.code << 8 | u32::from(self.byte());
+        }
+    }
+
+    /// An error when far more was read than there is: the data was cut.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.position > self.bytes.len() + 8 {
+            return Err(Error::corrupt(self.bytes.len(), "the data ends before the last value"));
+        }
+        Ok(())
+    }
+}
+
+/// An adaptive model of symbols of up to 8 bits: a probability for each node
+/// of the binary tree of symbols, so it learns any order-0 law.
+#[derive(Debug, Clone)]
+pub(crate) struct Tree {
+    depth: u32,
+    nodes: Vec<Bin>,
+}
+
+impl Tree {
+    pub(crate) fn new(depth: u32) -> Self {
+        Self { depth, nodes: vec![Bin::default(); 1 << depth] }
+    }
+
+    #[inline]
+    pub(crate) fn put(&mut self, encoder: &mut Encoder, symbol: u8) {
+        let mut node = 1;
+        for shift in (0..self.depth).rev() {
+            let bit = symbol >> shift & 1 == 1;
+            encoder.put(&mut self.nodes[node], bit);
+            node = 2 * node + usize::from(bit);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&mut self, decoder: &mut Decoder<'_>) -> u8 {
+        let mut node = 1;
+        for _ in 0..self.depth {
+            node = 2 * node + usize::from(decoder.get(&mut self.nodes[node]));
+        }
+        (node - (1 << self.depth)) as u8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn symbols_and_raw_bits_survive(symbols in prop::collection::vec((any::<u8>(), 0u32..33, any::<u32>()), 0..2000)) {
+            let mut encoder = Encoder::new();
+            let mut tree = Tree::new(8);
+            for &(symbol, count, value) in &symbols {
+                tree.put(&mut encoder, symbol);
+                encoder.raw((u64::from(value) & ((1 << count) - 1)) as u32, count);
+            }
+            let bytes = encoder.finish();
+            let mut decoder = Decoder::new(&bytes);
+            let mut tree = Tree::new(8);
+            for &(symbol, count, value) in &symbols {
+                prop_assert_eq!(tree.get(&mut decoder), symbol);
+                prop_assert_eq!(u64::from(decoder.raw(count)), u64::from(value) & ((1 << count) - 1));
+            }
+        }
+    }
+
+    #[test]
+    fn a_settled_source_costs_its_entropy() {
+        // Symbol 0 three times in four, in an order without pattern.
+        let symbols: Vec<u8> =
+            (0u32..200_000).map(|i| u8::from((i.wrapping_mul(2_654_435_761) >> 16) % 4 == 0)).collect();
+        let mut encoder = Encoder::new();
+        let mut tree = Tree::new(8);
+        symbols.iter().for_each(|&symbol| tree.put(&mut encoder, symbol));
+        let bits = 8.0 * encoder.finish().len() as f64 / symbols.len() as f64;
+        let ones = symbols.iter().filter(|&&symbol| symbol == 1).count() as f64 / symbols.len() as f64;
+        let entropy = -ones * ones.log2() - (1.0 - ones) * (1.0 - ones).log2();
+        assert!(bits > entropy * 0.99 && bits < entropy * 1.01, "{bits} for {entropy}");
+    }
+}

@@ -1,0 +1,181 @@
+//! External encoders through the `ffmpeg` program, for comparison only.
+
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+
+use trinity_coding::{Chroma, Frame};
+
+use super::tiling::Limits;
+use super::video::FrameCodec;
+use crate::Error;
+
+/// One encoder that ffmpeg wraps.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ffmpeg {
+    name: &'static str,
+    encoder: &'static str,
+    /// Container of the elementary stream.
+    format: &'static str,
+    pixels: &'static str,
+    chroma: Chroma,
+    depth: u32,
+    qps: (i32, i32),
+    /// Arguments; `QP` stands for the quantization parameter.
+    arguments: &'static [&'static str],
+}
+
+/// The encoders known.
+const ENCODERS: [Ffmpeg; 4] = [
+    Ffmpeg {
+        name: "x264",
+        encoder: "libx264",
+        format: "h264",
+        pixels: "gray",
+        chroma: Chroma::C400,
+        depth: 8,
+        qps: (1, 51),
+        arguments: &["-preset", "medium", "-g", "1", "-qp", "QP", "-x264-params", "no-deblock=1:aq-mode=0"],
+    },
+    Ffmpeg {
+        name: "x265",
+        encoder: "libx265",
+        format: "hevc",
+        pixels: "gray10le",
+        chroma: Chroma::C400,
+        depth: 10,
+        qps: (0, 51),
+        arguments: &[
+            "-preset",
+            "medium",
+            "-x265-params",
+            "keyint=1:qp=QP:deblock=0:sao=0:aq-mode=0:cutree=0:ipratio=1:log-level=none:info=0",
+        ],
+    },
+    Ffmpeg {
+        name: "svtav1",
+        encoder: "libsvtav1",
+        format: "ivf",
+        pixels: "yuv420p10le",
+        chroma: Chroma::C420,
+        depth: 10,
+        qps: (1, 63),
+        arguments: &["-preset", "6", "-g", "1", "-qp", "QP"],
+    },
+    Ffmpeg {
+        name: "aom",
+        encoder: "libaom-av1",
+        format: "ivf",
+        pixels: "gray10le",
+        chroma: Chroma::C400,
+        depth: 10,
+        qps: (1, 63),
+        arguments: &["-cpu-used", "6", "-g", "1", "-crf", "QP", "-b:v", "0"],
+    },
+];
+
+impl Ffmpeg {
+    /// Names of all encoders known.
+    pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+        ENCODERS.iter().map(|encoder| encoder.name)
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        ENCODERS.into_iter().find(|encoder| encoder.name == name)
+    }
+
+    /// Whether the program is there at all.
+    pub(crate) fn installed() -> bool {
+        Command::new("ffmpeg")
+            .arg("-version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|s| s.success())
+    }
+
+    fn run(&self, arguments: &[String], input: &[u8]) -> Result<Vec<u8>, Error> {
+        let failed =
+            |problem: String| Error::External { program: format!("ffmpeg ({})", self.encoder), problem };
+        let mut child = Command::new("ffmpeg")
+            .args(["-hide_banner", "-loglevel", "error", "-threads", "1"])
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| failed(error.to_string()))?;
+        let (Some(mut stdin), Some(mut stdout), Some(mut stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(failed("no pipes".into()));
+        };
+        let mut output = Vec::new();
+        let mut message = String::new();
+        // Pipes are small: feeding, draining and listening must overlap.
+        let read = std::thread::scope(|scope| {
+            scope.spawn(move || stdin.write_all(input));
+            scope.spawn(|| stderr.read_to_string(&mut message));
+            stdout.read_to_end(&mut output)
+        });
+        let status = child.wait().map_err(|error| failed(error.to_string()))?;
+        read.map_err(|error| failed(error.to_string()))?;
+        if !status.success() {
+            return Err(failed(format!("{status}: {}", message.lines().last().unwrap_or("no message"))));
+        }
+        Ok(output)
+    }
+}
+
+impl FrameCodec for Ffmpeg {
+    fn name(&self) -> String {
+        self.name.into()
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { side: 4096, chroma: self.chroma, depth: self.depth }
+    }
+
+    fn qps(&self) -> (i32, i32) {
+        self.qps
+    }
+
+    fn encode(&self, frames: &[Frame], qp: i32) -> Result<Vec<u8>, Error> {
+        let Some(first) = frames.first() else { return Ok(Vec::new()) };
+        let mut raw = Vec::new();
+        frames.iter().for_each(|frame| frame.write_raw(&mut raw));
+        let size = format!("{}x{}", first.width(), first.height());
+        let mut arguments: Vec<String> = [
+            "-f",
+            "rawvideo",
+            "-pix_fmt",
+            self.pixels,
+            "-s",
+            &size,
+            "-r",
+            "1",
+            "-i",
+            "-",
+            "-c:v",
+            self.encoder,
+        ]
+        .map(String::from)
+        .into();
+        arguments.extend(self.arguments.iter().map(|argument| argument.replace("QP", &qp.to_string())));
+        arguments.extend(["-f", self.format, "-"].map(String::from));
+        self.run(&arguments, &raw)
+    }
+
+    fn decode(&self, stream: &[u8], (width, height): (usize, usize)) -> Result<Vec<Frame>, Error> {
+        let arguments =
+            ["-f", self.format, "-i", "-", "-f", "rawvideo", "-pix_fmt", self.pixels, "-"].map(String::from);
+        let raw = self.run(&arguments, stream)?;
+        let failed = |error: trinity_coding::Error| Error::External {
+            program: "ffmpeg".into(),
+            problem: error.to_string(),
+        };
+        let len = Frame::raw_len(width, height, self.chroma, self.depth).map_err(failed)?;
+        raw.chunks_exact(len)
+            .map(|frame| Frame::from_raw(frame, width, height, self.chroma, self.depth).map_err(failed))
+            .collect()
+    }
+}

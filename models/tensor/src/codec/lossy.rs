@@ -1,0 +1,188 @@
+//! From a codec of normalized matrices to a codec of tensors with a target.
+
+use super::rate::{Trial, finest_within};
+use super::{Encoded, Metrics, Target, TensorCodec};
+use crate::{Dtype, Error, Tensor};
+
+/// Finite values in [−1, 1], row by row.
+#[derive(Debug, Clone)]
+pub struct Matrix {
+    pub rows: usize,
+    pub cols: usize,
+    pub values: Vec<f32>,
+}
+
+/// Bytes for a matrix at one setting of a knob.
+pub trait MatrixCodec: std::fmt::Debug + Send + Sync {
+    /// The name it has in the registry.
+    fn name(&self) -> String;
+
+    /// Coarsest and finest useful setting for this matrix.
+    fn knobs(&self, matrix: &Matrix) -> (f64, f64);
+
+    /// A setting that may come near so many bits per value.
+    fn guess(&self, _matrix: &Matrix, _bits: f64) -> Option<f64> {
+        None
+    }
+
+    /// The setting that stands for a quantization parameter.
+    fn qp_knob(&self, _qp: f64) -> Option<f64> {
+        None
+    }
+
+    /// Codes the matrix; all that decoding needs but its size is in the bytes.
+    fn encode(&self, matrix: &Matrix, knob: f64) -> Result<Vec<u8>, Error>;
+
+    /// A choice that holds at every setting, such as an orientation, made once.
+    fn choose(&self, _matrix: &Matrix) -> Result<u8, Error> {
+        Ok(0)
+    }
+
+    /// As [`MatrixCodec::encode`], with the choice already made.
+    fn encode_with(&self, matrix: &Matrix, knob: f64, _choice: u8) -> Result<Vec<u8>, Error> {
+        self.encode(matrix, knob)
+    }
+
+    /// What the bytes stand for: rows × cols values.
+    fn decode(&self, bytes: &[u8], rows: usize, cols: usize) -> Result<Vec<f32>, Error>;
+}
+
+/// Any [`MatrixCodec`] as a [`TensorCodec`].
+#[derive(Debug)]
+pub struct Lossy<C>(pub C);
+
+/// Bytes before the codec's own: the exponent that normalizes values.
+const HEADER: usize = 2;
+/// Stands for a tensor of zeros, which needs no more bytes.
+const ALL_ZERO: i16 = i16::MIN;
+
+impl<C: MatrixCodec> TensorCodec for Lossy<C> {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
+        let Some((matrix, exponent)) = normalize(tensor)? else {
+            let bytes = if tensor.is_empty() { Vec::new() } else { ALL_ZERO.to_le_bytes().to_vec() };
+            return Ok(Encoded::like(tensor, bytes));
+        };
+        let choice = self.0.choose(&matrix)?;
+        let attempt = |knob: f64| -> Result<Vec<u8>, Error> {
+            let mut bytes = exponent.to_le_bytes().to_vec();
+            bytes.extend(self.0.encode_with(&matrix, knob, choice)?);
+            Ok(bytes)
+        };
+        let (coarse, fine) = self.0.knobs(&matrix);
+        let unreachable = |reason: String| Error::Unreachable {
+            name: tensor.name().to_owned(),
+            codec: self.name(),
+            target: target.to_string(),
+            reason,
+        };
+        let values = tensor.len() as f64;
+        let bytes = match target {
+            Target::Bits(goal) => {
+                let bits = |bytes: &Vec<u8>| 8.0 * bytes.len() as f64 / values;
+                finest_within(goal, (coarse, fine), self.0.guess(&matrix, goal), |knob| {
+                    let bytes = attempt(knob)?;
+                    Ok(Trial { cost: bits(&bytes), result: bytes })
+                })?
+                .map_err(|least| unreachable(format!("it needs at least {least:.3} bits/value here")))?
+            }
+            Target::Nmse(goal) => {
+                let goal_db = -10.0 * goal.log10();
+                // In decibels, upside down: less SNR is less effort.
+                finest_within(1.0 / goal_db, (-fine, -coarse), None, |knob| {
+                    let bytes = attempt(-knob)?;
+                    let decoded = self.decode(&Encoded::like(tensor, bytes.clone()))?;
+                    let snr = Metrics::between(tensor, &decoded).snr_db;
+                    Ok(Trial { cost: if snr > 0.0 { 1.0 / snr } else { f64::MAX }, result: bytes })
+                })?
+                .map_err(|least| {
+                    unreachable(format!("its least NMSE here is {:.3e}", 10f64.powf(-0.1 / least)))
+                })?
+            }
+            Target::Qp(qp) => attempt(
+                self.0.qp_knob(qp).ok_or_else(|| unreachable("it has no quantization parameter".into()))?,
+            )?,
+            Target::Lossless => return Err(unreachable("it is lossy; `zstd` is lossless".into())),
+        };
+        Ok(Encoded::like(tensor, bytes))
+    }
+
+    fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
+        let shape = &encoded.shape;
+        let (rows, cols) = match shape.split_last() {
+            Some((&cols, outer)) => (outer.iter().product(), cols),
+            None => (1, 1),
+        };
+        let values = encoded.values();
+        let mut data = Vec::new();
+        if values > 0 {
+            let (header, rest) = encoded
+                .bytes
+                .split_first_chunk::<HEADER>()
+                .ok_or_else(|| Error::corrupt(0, "the header is cut"))?;
+            match i16::from_le_bytes(*header) {
+                ALL_ZERO => data.resize(values * encoded.dtype.bytes(), 0),
+                exponent => {
+                    let normalized = self.0.decode(rest, rows, cols)?;
+                    if normalized.len() != values {
+                        return Err(Error::corrupt(HEADER, "another number of values than the shape has"));
+                    }
+                    data = denormalize(&normalized, exponent, encoded.dtype);
+                }
+            }
+        }
+        Tensor::new(encoded.name.clone(), encoded.class, encoded.dtype, shape.clone(), data)
+    }
+}
+
+/// Values over the power of two that brings the largest into [1/2, 1), and its
+/// exponent; `None` for a tensor of zeros or of nothing.
+pub(crate) fn normalize(tensor: &Tensor) -> Result<Option<(Matrix, i16)>, Error> {
+    let (rows, cols) = tensor.matrix();
+    let mut wide = vec![0f64; tensor.len()];
+    tensor.dtype().to_f64(tensor.data(), &mut wide);
+    if let Some(index) = wide.iter().position(|value| !value.is_finite()) {
+        return Err(Error::NonFinite { name: tensor.name().to_owned(), index, value: wide[index] });
+    }
+    let largest = wide.iter().fold(0f64, |largest, value| largest.max(value.abs()));
+    if largest == 0.0 {
+        return Ok(None);
+    }
+    let mut exponent = largest.log2().floor() as i32 + 1;
+    // The logarithm of a subnormal, or of a value next to a power of two, may
+    // be off by one.
+    while scaled(largest, -exponent) >= 1.0 {
+        exponent += 1;
+    }
+    let values = wide.iter().map(|&value| scaled(value, -exponent) as f32).collect();
+    Ok(Some((Matrix { rows, cols, values }, exponent as i16)))
+}
+
+pub(crate) fn denormalize(normalized: &[f32], exponent: i16, dtype: Dtype) -> Vec<u8> {
+    let wide = normalized.iter().map(|&value| scaled(f64::from(value), i32::from(exponent)));
+    let mut data = Vec::with_capacity(normalized.len() * dtype.bytes());
+    match dtype {
+        Dtype::F64 => data.extend(wide.flat_map(f64::to_le_bytes)),
+        Dtype::I32 => data.extend(wide.flat_map(|value| (value.round_ties_even() as i32).to_le_bytes())),
+        _ => {
+            // A quantizer may overshoot the format's largest finite value.
+            let largest = match dtype {
+                Dtype::F16 => 65504.0,
+                Dtype::Bf16 => f64::from(half::bf16::MAX.to_f32()),
+                _ => f64::from(f32::MAX),
+            };
+            let narrow: Vec<f32> = wide.map(|value| value.clamp(-largest, largest) as f32).collect();
+            dtype.extend_from_f32(&narrow, &mut data);
+        }
+    }
+    data
+}
+
+/// `value` × 2^`exponent`, in two steps so that no intermediate overflows.
+fn scaled(value: f64, exponent: i32) -> f64 {
+    let half = exponent / 2;
+    value * 2f64.powi(half) * 2f64.powi(exponent - half)
+}

@@ -1,0 +1,310 @@
+//! Preconditioning: an orthonormal change of basis along rows before a codec.
+//!
+//! Energy is kept, so an error bound after the transform is one before it.
+//! The randomized Hadamard transform spreads outliers (QuaRot); PCA gathers
+//! energy in few columns, and its basis travels apart from the tensors.
+
+use super::{Encoded, Target, TensorCodec};
+use crate::{Dtype, Error, Tensor};
+
+/// A change of basis of row vectors.
+#[derive(Debug, Clone)]
+pub enum Precondition {
+    /// Random signs, then Walsh–Hadamard over the largest power of two that
+    /// divides the row length.
+    Hadamard,
+    /// Principal components; see [`PcaBasis`].
+    Pca(PcaBasis),
+}
+
+/// Principal components of sample rows: an orthonormal basis, cut to a rank.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PcaBasis {
+    pub cols: usize,
+    pub rank: usize,
+    mean: Vec<f32>,
+    /// Component by component, each `cols` long.
+    components: Vec<f32>,
+}
+
+impl PcaBasis {
+    /// The first `rank` components of the rows of some tensors, by the
+    /// symmetric eigen-decomposition of their covariance.
+    pub fn from_samples(samples: &[&Tensor], rank: usize) -> Result<Self, Error> {
+        let cols = samples.first().map_or(0, |tensor| tensor.matrix().1);
+        let mut mean = vec![0f64; cols];
+        let mut rows_seen = 0usize;
+        let mut covariance = nalgebra::DMatrix::<f64>::zeros(cols, cols);
+        for tensor in samples {
+            let (rows, width) = tensor.matrix();
+            if width != cols {
+                return Err(Error::Unreachable {
+                    name: tensor.name().to_owned(),
+                    codec: "pca".into(),
+                    target: format!("a basis of {cols} columns"),
+                    reason: format!("its rows have {width} values"),
+                });
+            }
+            let mut values = vec![0f64; tensor.len()];
+            tensor.dtype().to_f64(tensor.data(), &mut values);
+            if let Some(index) = values.iter().position(|value| !value.is_finite()) {
+                return Err(Error::NonFinite { name: tensor.name().to_owned(), index, value: values[index] });
+            }
+            for row in values.chunks_exact(cols) {
+                mean.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+            }
+            // nalgebra stores columns: the row-major matrix is its transpose as it is.
+            let columns = nalgebra::DMatrix::from_column_slice(cols, rows, &values);
+            covariance += &columns * columns.transpose();
+            rows_seen += rows;
+        }
+        let count = rows_seen.max(1) as f64;
+        mean.iter_mut().for_each(|sum| *sum /= count);
+        let mean_vector = nalgebra::DVector::from_column_slice(&mean);
+        covariance = covariance / count - &mean_vector * mean_vector.transpose();
+        let eigen = covariance.symmetric_eigen();
+        let mut order: Vec<usize> = (0..cols).collect();
+        order.sort_by(|&a, &b| eigen.eigenvalues[b].total_cmp(&eigen.eigenvalues[a]));
+        let rank = rank.clamp(1, cols.max(1)).min(cols);
+        let components = order[..rank]
+            .iter()
+            .flat_map(|&component| {
+                eigen.eigenvectors.column(component).iter().map(|&value| value as f32).collect::<Vec<_>>()
+            })
+            .collect();
+        Ok(Self { cols, rank, mean: mean.iter().map(|&value| value as f32).collect(), components })
+    }
+
+    /// Bits the basis takes as a file: f32 mean and components.
+    pub fn bits(&self) -> usize {
+        8 * self.to_bytes().len()
+    }
+
+    /// The basis as a file of its own: "TPCA", columns, rank, mean, components.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = b"TPCA".to_vec();
+        bytes.extend((self.cols as u32).to_le_bytes());
+        bytes.extend((self.rank as u32).to_le_bytes());
+        Dtype::F32.extend_from_f32(&self.mean, &mut bytes);
+        Dtype::F32.extend_from_f32(&self.components, &mut bytes);
+        bytes
+    }
+
+    /// Reads what [`PcaBasis::to_bytes`] wrote.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
+        let word =
+            |at: usize| bytes.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize);
+        let (Some(b"TPCA"), Some(cols), Some(rank)) = (bytes.get(..4), word(4), word(8)) else {
+            return Err(Error::corrupt(0, "not a PCA basis"));
+        };
+        let floats = &bytes[12..];
+        if rank > cols
+            || cols.checked_mul(rank + 1).and_then(|count| count.checked_mul(4)) != Some(floats.len())
+        {
+            return Err(Error::corrupt(4, "a PCA basis of another size than it says"));
+        }
+        let mut values = vec![0f32; cols * (rank + 1)];
+        Dtype::F32.to_f32(floats, &mut values);
+        let components = values.split_off(cols);
+        Ok(Self { cols, rank, mean: values, components })
+    }
+
+    fn forward(&self, row: &[f32], out: &mut Vec<f32>) {
+        let centred: Vec<f32> = row.iter().zip(&self.mean).map(|(value, mean)| value - mean).collect();
+        for component in self.components.chunks_exact(self.cols) {
+            out.push(component.iter().zip(&centred).map(|(a, b)| a * b).sum());
+        }
+    }
+
+    fn inverse(&self, scores: &[f32], out: &mut Vec<f32>) {
+        let start = out.len();
+        out.extend(&self.mean);
+        for (component, &score) in self.components.chunks_exact(self.cols).zip(scores) {
+            for (value, weight) in out[start..].iter_mut().zip(component) {
+                *value += weight * score;
+            }
+        }
+    }
+}
+
+/// Walsh–Hadamard over consecutive blocks, orthonormal; its own inverse.
+fn walsh_hadamard(row: &mut [f32], block: usize) {
+    for values in row.chunks_exact_mut(block) {
+        let mut half = 1;
+        while half < block {
+            for start in (0..block).step_by(2 * half) {
+                for i in start..start + half {
+                    let (a, b) = (values[i], values[i + half]);
+                    (values[i], values[i + half]) = (a + b, a - b);
+                }
+            }
+            half *= 2;
+        }
+        let scale = 1.0 / (block as f32).sqrt();
+        values.iter_mut().for_each(|value| *value *= scale);
+    }
+}
+
+/// A sign for each column, the same in encoder and decoder.
+fn sign(column: usize) -> f32 {
+    let hash = (column as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    if (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 63 == 0 { 1.0 } else { -1.0 }
+}
+
+fn hadamard_block(cols: usize) -> usize {
+    1 << cols.trailing_zeros().min(12)
+}
+
+impl Precondition {
+    /// The name in tables and in codec names.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Hadamard => "hadamard".into(),
+            Self::Pca(basis) => format!("pca:{}", basis.rank),
+        }
+    }
+
+    fn forward(&self, values: &mut Vec<f32>, cols: usize) -> Result<usize, Error> {
+        match self {
+            Self::Hadamard => {
+                for row in values.chunks_exact_mut(cols) {
+                    row.iter_mut().enumerate().for_each(|(column, value)| *value *= sign(column));
+                    walsh_hadamard(row, hadamard_block(cols));
+                }
+                Ok(cols)
+            }
+            Self::Pca(basis) if basis.cols == cols => {
+                let mut scores = Vec::with_capacity(values.len() / cols * basis.rank);
+                values.chunks_exact(cols).for_each(|row| basis.forward(row, &mut scores));
+                *values = scores;
+                Ok(basis.rank)
+            }
+            Self::Pca(basis) => {
+                Err(Error::corrupt(0, format!("a basis of {} columns for rows of {cols}", basis.cols)))
+            }
+        }
+    }
+
+    fn inverse(&self, values: &mut Vec<f32>, cols: usize) {
+        match self {
+            Self::Hadamard => {
+                for row in values.chunks_exact_mut(cols) {
+                    walsh_hadamard(row, hadamard_block(cols));
+                    row.iter_mut().enumerate().for_each(|(column, value)| *value *= sign(column));
+                }
+            }
+            Self::Pca(basis) => {
+                let mut rows = Vec::with_capacity(values.len() / basis.rank * cols);
+                values.chunks_exact(basis.rank).for_each(|scores| basis.inverse(scores, &mut rows));
+                *values = rows;
+            }
+        }
+    }
+}
+
+/// A codec in another basis.
+#[derive(Debug)]
+pub struct Preconditioned {
+    pub precondition: Precondition,
+    pub inner: Box<dyn TensorCodec>,
+}
+
+impl TensorCodec for Preconditioned {
+    fn name(&self) -> String {
+        format!("{}/{}", self.precondition.name(), self.inner.name())
+    }
+
+    fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
+        let (rows, cols) = tensor.matrix();
+        if target == Target::Lossless {
+            return Err(Error::Unreachable {
+                name: tensor.name().to_owned(),
+                codec: self.name(),
+                target: target.to_string(),
+                reason: "a change of basis rounds; leave it out".into(),
+            });
+        }
+        // Values in their own units: a basis made from samples knows those.
+        let mut values = vec![0f32; tensor.len()];
+        tensor.dtype().to_f32(tensor.data(), &mut values);
+        if let Some(index) = values.iter().position(|value| !value.is_finite()) {
+            let value = f64::from(values[index]);
+            return Err(Error::NonFinite { name: tensor.name().to_owned(), index, value });
+        }
+        if tensor.is_empty() {
+            return Ok(Encoded::like(tensor, Vec::new()));
+        }
+        let width = self.precondition.forward(&mut values, cols)?;
+        let mut data = Vec::new();
+        Dtype::F32.extend_from_f32(&values, &mut data);
+        let turned = Tensor::new(tensor.name(), tensor.class(), Dtype::F32, vec![rows, width], data)?;
+        // A truncated basis has fewer scores than values; the budget is the values'.
+        let target = match target {
+            Target::Bits(bits) => Target::Bits(bits * cols as f64 / width as f64),
+            other => other,
+        };
+        let encoded = self.inner.encode(&turned, target)?;
+        Ok(Encoded::like(tensor, encoded.bytes))
+    }
+
+    fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
+        let values: usize = encoded.values();
+        let cols = encoded.shape.last().copied().unwrap_or(1);
+        let mut data = Vec::new();
+        if values > 0 {
+            let width = match &self.precondition {
+                Precondition::Hadamard => cols,
+                Precondition::Pca(basis) => basis.rank,
+            };
+            let turned = Encoded { dtype: Dtype::F32, shape: vec![values / cols, width], ..encoded.clone() };
+            let turned = self.inner.decode(&turned)?;
+            let mut narrow = vec![0f32; turned.len()];
+            Dtype::F32.to_f32(turned.data(), &mut narrow);
+            self.precondition.inverse(&mut narrow, cols);
+            encoded.dtype.extend_from_f32(&narrow, &mut data);
+        }
+        Tensor::new(encoded.name.clone(), encoded.class, encoded.dtype, encoded.shape.clone(), data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Class;
+    use crate::codec::{Metrics, codec};
+
+    fn smooth(rows: usize, cols: usize) -> Tensor {
+        let values: Vec<f32> = (0..rows * cols)
+            .map(|i| {
+                ((i % cols) as f32 * 0.1 + (i / cols) as f32 * 0.37).sin() + ((i * 7919) % 97) as f32 * 1e-3
+            })
+            .collect();
+        let mut data = Vec::new();
+        Dtype::F32.extend_from_f32(&values, &mut data);
+        Tensor::new("t", Class::Other, Dtype::F32, vec![rows, cols], data).unwrap()
+    }
+
+    #[test]
+    fn a_change_of_basis_keeps_the_target() {
+        let tensor = smooth(64, 96);
+        let basis = PcaBasis::from_samples(&[&tensor], 96).unwrap();
+        assert_eq!(PcaBasis::from_bytes(&basis.to_bytes()).unwrap(), basis);
+        for precondition in [Precondition::Hadamard, Precondition::Pca(basis)] {
+            let codec = Preconditioned { precondition, inner: codec("uniform+ac").unwrap() };
+            let encoded = codec.encode(&tensor, Target::Nmse(0.01)).unwrap();
+            let nmse = Metrics::between(&tensor, &codec.decode(&encoded).unwrap()).nmse;
+            assert!(nmse < 0.0101 && nmse > 0.009, "{}: {nmse}", codec.name());
+        }
+    }
+
+    #[test]
+    fn principal_components_gather_what_rows_share() {
+        let tensor = smooth(256, 64);
+        let plain = codec("uniform+ac").unwrap().encode(&tensor, Target::Nmse(0.01)).unwrap();
+        let basis = PcaBasis::from_samples(&[&tensor], 64).unwrap();
+        let pca =
+            Preconditioned { precondition: Precondition::Pca(basis), inner: codec("uniform+ac").unwrap() };
+        let turned = pca.encode(&tensor, Target::Nmse(0.01)).unwrap();
+        assert!(turned.bytes.len() * 2 < plain.bytes.len(), "{} {}", turned.bytes.len(), plain.bytes.len());
+    }
+}

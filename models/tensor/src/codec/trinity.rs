@@ -1,0 +1,113 @@
+//! The Trinity codec, which finds its own way to a target, as a tensor codec.
+
+use trinity_codec::Profile;
+
+use super::lossy::{denormalize, normalize};
+use super::{Encoded, Metrics, Target, TensorCodec};
+use crate::{Error, Tensor};
+
+/// One profile of the Trinity codec.
+#[derive(Debug)]
+pub(crate) struct Trinity {
+    pub name: &'static str,
+}
+
+/// Bytes before the codec's own: the exponent that normalizes values.
+const HEADER: usize = 2;
+const ALL_ZERO: i16 = i16::MIN;
+/// Rounding to a coarse number format adds to the error; the goal then shrinks
+/// by this factor until the sum is within bounds.
+const TIGHTEN: f64 = 0.97;
+
+impl Trinity {
+    /// Names of the profiles that code values.
+    pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+        // The lossless profile codes words, not values.
+        Profile::names().filter(|&name| name != "lossless")
+    }
+
+    fn attempt(&self, tensor: &Tensor, target: trinity_codec::Target) -> Result<Encoded, Error> {
+        let unreachable = |error: trinity_codec::Error| Error::Unreachable {
+            name: tensor.name().to_owned(),
+            codec: self.name(),
+            target: format!("{target:?}"),
+            reason: error.to_string(),
+        };
+        let Some((matrix, exponent)) = normalize(tensor)? else {
+            let bytes = if tensor.is_empty() { Vec::new() } else { ALL_ZERO.to_le_bytes().to_vec() };
+            return Ok(Encoded::like(tensor, bytes));
+        };
+        let profile = Profile::named(self.name).map_err(failure)?;
+        let coded = trinity_codec::encode(&matrix.values, matrix.rows, matrix.cols, &profile, target)
+            .map_err(unreachable)?;
+        let mut bytes = exponent.to_le_bytes().to_vec();
+        bytes.extend(coded.bytes);
+        Ok(Encoded::like(tensor, bytes))
+    }
+}
+
+fn failure(error: trinity_codec::Error) -> Error {
+    Error::Corrupt { offset: 0, problem: error.to_string() }
+}
+
+impl TensorCodec for Trinity {
+    fn name(&self) -> String {
+        self.name.into()
+    }
+
+    fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
+        let unreachable = |reason: String| Error::Unreachable {
+            name: tensor.name().to_owned(),
+            codec: self.name(),
+            target: target.to_string(),
+            reason,
+        };
+        let header_bits = 8.0 * HEADER as f64 / tensor.len().max(1) as f64;
+        match target {
+            Target::Bits(bits) => {
+                let encoded =
+                    self.attempt(tensor, trinity_codec::Target::Bits((bits - header_bits).max(1e-6)))?;
+                let found = encoded.bits_per_value();
+                if found > bits {
+                    return Err(unreachable(format!("it needs at least {found:.3} bits/value here")));
+                }
+                Ok(encoded)
+            }
+            Target::Nmse(goal) => {
+                let mut asked = goal;
+                for _ in 0..60 {
+                    let encoded = self.attempt(tensor, trinity_codec::Target::Nmse(asked))?;
+                    if Metrics::between(tensor, &self.decode(&encoded)?).nmse <= goal {
+                        return Ok(encoded);
+                    }
+                    asked *= TIGHTEN;
+                }
+                Err(unreachable(format!("rounding to {} alone exceeds it", tensor.dtype())))
+            }
+            Target::Qp(_) => Err(unreachable("it has no quantization parameter".into())),
+            Target::Lossless => Err(unreachable("values are normalized first; `zstd` is lossless".into())),
+        }
+    }
+
+    fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
+        let values = encoded.values();
+        let mut data = Vec::new();
+        if values > 0 {
+            let (header, rest) = encoded
+                .bytes
+                .split_first_chunk::<HEADER>()
+                .ok_or_else(|| Error::corrupt(0, "the header is cut"))?;
+            match i16::from_le_bytes(*header) {
+                ALL_ZERO => data.resize(values * encoded.dtype.bytes(), 0),
+                exponent => {
+                    let matrix = trinity_codec::decode(rest).map_err(failure)?;
+                    if matrix.values.len() != values {
+                        return Err(Error::corrupt(HEADER, "another number of values than the shape has"));
+                    }
+                    data = denormalize(&matrix.values, exponent, encoded.dtype);
+                }
+            }
+        }
+        Tensor::new(encoded.name.clone(), encoded.class, encoded.dtype, encoded.shape.clone(), data)
+    }
+}

@@ -1,0 +1,234 @@
+//! Video codecs as tensor codecs: align to integers, tile into frames, code.
+//!
+//! A fractional QP is made of a whole one and a gain: samples scaled down by
+//! 2^(f/6) look to the quantizer like a QP higher by f, so any rate can be met
+//! with a codec whose QP is an integer.
+
+use trinity_coding::{Chroma, Frame};
+
+use super::ffmpeg::Ffmpeg;
+use super::tiling::{Limits, Tiling};
+use super::{Matrix, MatrixCodec};
+use crate::Error;
+
+/// A codec of frames, all intra.
+pub(crate) trait FrameCodec: std::fmt::Debug + Send + Sync {
+    fn name(&self) -> String;
+    fn limits(&self) -> Limits;
+    /// Lowest and highest QP.
+    fn qps(&self) -> (i32, i32);
+    fn encode(&self, frames: &[Frame], qp: i32) -> Result<Vec<u8>, Error>;
+    fn decode(&self, stream: &[u8], size: (usize, usize)) -> Result<Vec<Frame>, Error>;
+}
+
+/// This project's H.265.
+#[derive(Debug)]
+pub(crate) struct H265 {
+    pub preset: trinity_h265::Preset,
+}
+
+/// Samples have 12 bits: the grid is then finer than any step of interest, and
+/// outliers do not starve the rest of levels as they do with the paper's 8.
+const DEPTH: u32 = 12;
+/// Largest frame: within every level's limits, large beside any transform.
+const SIDE: usize = 4096;
+
+impl FrameCodec for H265 {
+    fn name(&self) -> String {
+        named("h265", self.preset == trinity_h265::Preset::default(), self.preset.name())
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { side: SIDE, chroma: Chroma::C400, depth: DEPTH }
+    }
+
+    fn qps(&self) -> (i32, i32) {
+        (-6 * (DEPTH as i32 - 8), 51)
+    }
+
+    fn encode(&self, frames: &[Frame], qp: i32) -> Result<Vec<u8>, Error> {
+        let params = trinity_h265::Params {
+            rate: trinity_h265::Rate::Qp(qp),
+            preset: self.preset,
+            // Slabs and jobs already share the threads.
+            threads: 1,
+            picture_hash: false,
+            ..Default::default()
+        };
+        trinity_h265::encode(frames, &params)
+            .map(|coded| coded.stream)
+            .map_err(|error| failed("h265", &error))
+    }
+
+    fn decode(&self, stream: &[u8], _size: (usize, usize)) -> Result<Vec<Frame>, Error> {
+        trinity_h265::decode(stream).map_err(|error| failed("h265", &error))
+    }
+}
+
+/// This project's H.264.
+#[derive(Debug)]
+pub(crate) struct H264 {
+    pub preset: trinity_h264::Preset,
+}
+
+impl FrameCodec for H264 {
+    fn name(&self) -> String {
+        named("h264", self.preset == trinity_h264::Preset::default(), self.preset.name())
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { side: SIDE, chroma: Chroma::C400, depth: DEPTH }
+    }
+
+    fn qps(&self) -> (i32, i32) {
+        (-6 * (DEPTH as i32 - 8), 51)
+    }
+
+    fn encode(&self, frames: &[Frame], qp: i32) -> Result<Vec<u8>, Error> {
+        let params = trinity_h264::Params {
+            rate: trinity_h264::Rate::Qp(qp),
+            preset: self.preset,
+            threads: 1,
+            ..Default::default()
+        };
+        trinity_h264::encode(frames, &params)
+            .map(|coded| coded.stream)
+            .map_err(|error| failed("h264", &error))
+    }
+
+    fn decode(&self, stream: &[u8], _size: (usize, usize)) -> Result<Vec<Frame>, Error> {
+        trinity_h264::decode(stream).map_err(|error| failed("h264", &error))
+    }
+}
+
+fn named(codec: &str, default: bool, preset: &str) -> String {
+    if default { codec.to_owned() } else { format!("{codec}-{preset}") }
+}
+
+fn failed(program: &str, error: &dyn std::error::Error) -> Error {
+    Error::External { program: program.to_owned(), problem: error.to_string() }
+}
+
+/// A frame codec by name.
+pub(crate) fn find(name: &str) -> Option<Box<dyn FrameCodec>> {
+    let (codec, preset) = name.split_once('-').unwrap_or((name, "medium"));
+    match codec {
+        "h265" => preset.parse().ok().map(|preset| Box::new(H265 { preset }) as Box<dyn FrameCodec>),
+        "h264" => trinity_h264::Preset::ALL
+            .into_iter()
+            .find(|own| own.name() == preset)
+            .map(|preset| Box::new(H264 { preset }) as Box<dyn FrameCodec>),
+        _ => Ffmpeg::named(name).map(|codec| Box::new(codec) as Box<dyn FrameCodec>),
+    }
+}
+
+/// A frame codec as a codec of matrices.
+#[derive(Debug)]
+pub(crate) struct Video(pub Box<dyn FrameCodec>);
+
+/// Bytes before the stream: the gain, and the orientation.
+const HEADER: usize = 5;
+/// Side of the piece on which the orientation is tried.
+const TRIAL: usize = 256;
+const TRIAL_QP: i32 = 24;
+
+impl Video {
+    fn samples(&self, matrix: &Matrix, gain: f32) -> Vec<u16> {
+        let centre = (1u32 << (self.0.limits().depth - 1)) as f32;
+        let largest = 2.0 * centre - 1.0;
+        matrix
+            .values
+            .iter()
+            .map(|value| (value * gain + centre).round_ties_even().clamp(0.0, largest) as u16)
+            .collect()
+    }
+
+    fn full_gain(&self) -> f32 {
+        ((1u32 << (self.0.limits().depth - 1)) - 1) as f32
+    }
+
+    /// Whether columns should run along the scan: the cheaper of both ways on
+    /// a piece from the middle.
+    fn transposed(&self, matrix: &Matrix) -> Result<bool, Error> {
+        let (rows, cols) = (matrix.rows.min(TRIAL), matrix.cols.min(TRIAL));
+        if rows < 32 || cols < 32 {
+            return Ok(false);
+        }
+        let (top, left) = ((matrix.rows - rows) / 2, (matrix.cols - cols) / 2);
+        let piece: Vec<f32> = (top..top + rows)
+            .flat_map(|row| &matrix.values[row * matrix.cols + left..][..cols])
+            .copied()
+            .collect();
+        let samples = self.samples(&Matrix { rows, cols, values: piece }, self.full_gain());
+        let cost = |transposed| {
+            let tiling = Tiling::new(rows, cols, transposed, self.0.limits());
+            self.0.encode(&tiling.cut(&samples), TRIAL_QP).map(|stream| stream.len())
+        };
+        Ok(cost(true)? < cost(false)?)
+    }
+}
+
+impl MatrixCodec for Video {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn knobs(&self, _matrix: &Matrix) -> (f64, f64) {
+        let (low, high) = self.0.qps();
+        (-f64::from(high), -f64::from(low))
+    }
+
+    fn guess(&self, matrix: &Matrix, bits: f64) -> Option<f64> {
+        let energy: f64 = matrix.values.iter().map(|&value| f64::from(value).powi(2)).sum();
+        let rms = (energy / matrix.values.len() as f64).sqrt();
+        // QP 4 is a step of one at 8 bits; a Gaussian takes log2(σ √(2πe) / step) bits.
+        Some(-(4.0 + 6.0 * ((rms * 127.0).log2() + 2.05 - bits)))
+    }
+
+    fn qp_knob(&self, qp: f64) -> Option<f64> {
+        Some(-qp)
+    }
+
+    fn encode(&self, matrix: &Matrix, knob: f64) -> Result<Vec<u8>, Error> {
+        self.encode_oriented(matrix, knob, self.transposed(matrix)?)
+    }
+
+    fn decode(&self, bytes: &[u8], rows: usize, cols: usize) -> Result<Vec<f32>, Error> {
+        let (header, stream) =
+            bytes.split_first_chunk::<HEADER>().ok_or_else(|| Error::corrupt(0, "the header is cut"))?;
+        let gain = f32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+        if !gain.is_finite() || gain <= 0.0 {
+            return Err(Error::corrupt(0, "no such gain"));
+        }
+        let tiling = Tiling::new(rows, cols, header[4] != 0, self.0.limits());
+        let frames = self.0.decode(stream, tiling.size())?;
+        let samples = tiling
+            .join(&frames)
+            .ok_or_else(|| Error::corrupt(HEADER, "another number or size of frames than the shape takes"))?;
+        let centre = (1u32 << (self.0.limits().depth - 1)) as f32;
+        Ok(samples.iter().map(|&sample| (f32::from(sample) - centre) / gain).collect())
+    }
+
+    fn choose(&self, matrix: &Matrix) -> Result<u8, Error> {
+        self.transposed(matrix).map(u8::from)
+    }
+
+    fn encode_with(&self, matrix: &Matrix, knob: f64, choice: u8) -> Result<Vec<u8>, Error> {
+        self.encode_oriented(matrix, knob, choice != 0)
+    }
+}
+
+impl Video {
+    fn encode_oriented(&self, matrix: &Matrix, knob: f64, transposed: bool) -> Result<Vec<u8>, Error> {
+        let qp = -knob;
+        let whole = qp.floor();
+        let gain = self.full_gain() * 2f64.powf(-(qp - whole) / 6.0) as f32;
+        let tiling = Tiling::new(matrix.rows, matrix.cols, transposed, self.0.limits());
+        let frames = tiling.cut(&self.samples(matrix, gain));
+        let mut bytes = gain.to_le_bytes().to_vec();
+        bytes.push(transposed.into());
+        let (low, high) = self.0.qps();
+        bytes.extend(self.0.encode(&frames, (whole as i32).clamp(low, high))?);
+        Ok(bytes)
+    }
+}

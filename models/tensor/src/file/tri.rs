@@ -1,0 +1,403 @@
+//! The `.tri` container: coded tensors with an index for random access.
+//!
+//! Version 1, little-endian:
+//!
+//! ```text
+//! 0   4  "TRIN"
+//! 4   2  version (1)
+//! 6   2  zero
+//! 8   8  byte offset of the index
+//! 16  8  bytes of the index
+//! 24  4  CRC-32 of the index
+//! 28  4  CRC-32 of bytes 0 to 28
+//! 32     coded slabs, one after the other, in index order
+//! …      index:
+//!          u32 texts;   each: u32 length, key; u32 length, value (UTF-8)
+//!          u32 tensors; each:
+//!            u16 length, name (UTF-8)
+//!            u8  length, codec (UTF-8)
+//!            u8  class (order of `Class::ALL`), u8 dtype (order of `Dtype::ALL`)
+//!            u8  dimensions, each u64
+//!            u32 most values in a slab
+//!            u32 slabs, each: u32 bytes, u32 CRC-32
+//! ```
+//!
+//! A slab holds whole rows, or a part of one row, of at most the stated number
+//! of values, and is decoded on its own: tensors larger than memory stream,
+//! threads share the work, and a flipped bit costs one tensor.
+
+use std::collections::BTreeMap;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use flate2::Crc;
+use rayon::prelude::*;
+
+use super::{AtomicFile, Entry, Payload, Source, Spec, TensorFile, ValueStream, count};
+use crate::blocks::BlockPlan;
+use crate::codec::{Encoded, TensorCodec, codec};
+use crate::{Class, Dtype, Error};
+
+const FORMAT: &str = "tri";
+const HEADER_LEN: u64 = 32;
+const VERSION: u16 = 1;
+
+fn crc(bytes: &[u8]) -> u32 {
+    let mut crc = Crc::new();
+    crc.update(bytes);
+    crc.sum()
+}
+
+/// A slab's place in the file.
+#[derive(Debug, Clone, Copy)]
+struct Slab {
+    offset: u64,
+    len: u32,
+    crc: u32,
+}
+
+/// Writes a container front to back; memory holds the index alone.
+#[derive(Debug)]
+pub struct TriWriter {
+    file: AtomicFile,
+    position: u64,
+    index: Vec<u8>,
+    tensors: u32,
+    tensors_at: usize,
+    slabs_at: usize,
+    slabs: u32,
+}
+
+impl TriWriter {
+    /// Starts a file that will appear at `path`.
+    pub fn create(path: &Path, texts: &BTreeMap<String, String>) -> Result<Self, Error> {
+        let mut file = AtomicFile::create(path)?;
+        file.write_all(&[0; HEADER_LEN as usize]).map_err(Error::io("writing the header"))?;
+        let mut index = Vec::new();
+        put_u32(&mut index, texts.len() as u32);
+        for text in texts.iter().flat_map(|(key, value)| [key, value]) {
+            put_u32(&mut index, text.len() as u32);
+            index.extend(text.as_bytes());
+        }
+        let tensors_at = index.len();
+        put_u32(&mut index, 0);
+        Ok(Self { file, position: HEADER_LEN, index, tensors: 0, tensors_at, slabs_at: 0, slabs: 0 })
+    }
+
+    /// Bytes of a container beside its slabs, known before anything is coded.
+    pub fn overhead(
+        texts: &BTreeMap<String, String>,
+        tensors: impl Iterator<Item = (Spec, String, usize)>,
+    ) -> u64 {
+        let texts: usize = texts.iter().map(|(key, value)| 8 + key.len() + value.len()).sum();
+        let tensors: usize = tensors
+            .map(|(spec, codec, slabs)| 14 + spec.name.len() + codec.len() + 8 * spec.shape.len() + 8 * slabs)
+            .sum();
+        HEADER_LEN + 8 + texts as u64 + tensors as u64
+    }
+
+    /// Starts a tensor; its slabs follow.
+    pub fn begin(&mut self, spec: &Spec, codec: &str, slab_values: usize) -> Result<(), Error> {
+        let too_long = |what| Error::Unsupported { format: FORMAT, offset: self.position, what };
+        let name_len = u16::try_from(spec.name.len())
+            .map_err(|_| too_long(format!("a name of {} bytes", spec.name.len())))?;
+        let rank = u8::try_from(spec.shape.len())
+            .map_err(|_| too_long(format!("{} dimensions", spec.shape.len())))?;
+        self.end_tensor();
+        self.index.extend(name_len.to_le_bytes());
+        self.index.extend(spec.name.as_bytes());
+        self.index.push(codec.len() as u8);
+        self.index.extend(codec.as_bytes());
+        self.index.push(Class::ALL.iter().position(|&class| class == spec.class).unwrap_or(5) as u8);
+        self.index.push(Dtype::ALL.iter().position(|&dtype| dtype == spec.dtype).unwrap_or(0) as u8);
+        self.index.push(rank);
+        spec.shape.iter().for_each(|&dim| self.index.extend((dim as u64).to_le_bytes()));
+        put_u32(&mut self.index, slab_values as u32);
+        self.slabs_at = self.index.len();
+        put_u32(&mut self.index, 0);
+        self.tensors += 1;
+        Ok(())
+    }
+
+    /// Appends a slab of the tensor begun last.
+    pub fn slab(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let len = u32::try_from(bytes.len()).map_err(|_| Error::Unsupported {
+            format: FORMAT,
+            offset: self.position,
+            what: format!("a slab of {} bytes", bytes.len()),
+        })?;
+        self.file.write_all(bytes).map_err(Error::io("writing a slab"))?;
+        self.position += u64::from(len);
+        put_u32(&mut self.index, len);
+        put_u32(&mut self.index, crc(bytes));
+        self.slabs += 1;
+        Ok(())
+    }
+
+    fn end_tensor(&mut self) {
+        if self.tensors > 0 {
+            self.index[self.slabs_at..self.slabs_at + 4].copy_from_slice(&self.slabs.to_le_bytes());
+            self.slabs = 0;
+        }
+    }
+
+    /// Writes index and header; the file appears. Returns its size.
+    pub fn finish(mut self) -> Result<u64, Error> {
+        self.end_tensor();
+        self.index[self.tensors_at..self.tensors_at + 4].copy_from_slice(&self.tensors.to_le_bytes());
+        let mut header = b"TRIN".to_vec();
+        header.extend(VERSION.to_le_bytes());
+        header.extend([0, 0]);
+        header.extend(self.position.to_le_bytes());
+        header.extend((self.index.len() as u64).to_le_bytes());
+        header.extend(crc(&self.index).to_le_bytes());
+        header.extend(crc(&header).to_le_bytes());
+        let written = self
+            .file
+            .write_all(&self.index)
+            .and_then(|()| self.file.seek(SeekFrom::Start(0)))
+            .and_then(|_| self.file.write_all(&header));
+        written.map_err(Error::io("writing the index"))?;
+        self.file.commit()?;
+        Ok(self.position + self.index.len() as u64)
+    }
+}
+
+fn put_u32(bytes: &mut Vec<u8>, value: u32) {
+    bytes.extend(value.to_le_bytes());
+}
+
+pub(super) fn parse(source: &Source) -> Result<TensorFile, Error> {
+    let malformed =
+        |offset, problem: &str| Error::Malformed { format: FORMAT, offset, problem: problem.to_owned() };
+    let header = source.bytes(FORMAT, 0, HEADER_LEN)?;
+    let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+    if crc(&header[..28]) != word(28) {
+        return Err(malformed(0, "the header's checksum does not match"));
+    }
+    let version = u16::from_le_bytes([header[4], header[5]]);
+    if version != VERSION {
+        return Err(Error::Unsupported { format: FORMAT, offset: 4, what: format!("version {version}") });
+    }
+    let (index_at, index_len) = (long(8), long(16));
+    let bytes = source.bytes(FORMAT, index_at, index_len)?;
+    if crc(&bytes) != word(24) {
+        return Err(malformed(index_at, "the index's checksum does not match"));
+    }
+    Index { source, bytes: &bytes, position: 0, base: index_at }.parse()
+}
+
+/// Reads the index.
+struct Index<'a> {
+    source: &'a Source,
+    bytes: &'a [u8],
+    position: usize,
+    base: u64,
+}
+
+impl<'a> Index<'a> {
+    fn malformed(&self, problem: String) -> Error {
+        Error::Malformed { format: FORMAT, offset: self.base + self.position as u64, problem }
+    }
+
+    fn take(&mut self, len: usize) -> Result<&'a [u8], Error> {
+        let taken = self.bytes.get(self.position..).and_then(|rest| rest.get(..len));
+        let taken = taken.ok_or_else(|| self.malformed("the index ends too early".into()))?;
+        self.position += len;
+        Ok(taken)
+    }
+
+    fn number(&mut self, width: usize) -> Result<u64, Error> {
+        Ok(self.take(width)?.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)))
+    }
+
+    fn text(&mut self, width: usize) -> Result<String, Error> {
+        let len = self.number(width)? as usize;
+        let bytes = self.take(len)?.to_vec();
+        String::from_utf8(bytes).map_err(|_| self.malformed("a text that is not UTF-8".into()))
+    }
+
+    fn parse(mut self) -> Result<TensorFile, Error> {
+        let mut texts = BTreeMap::new();
+        for _ in 0..self.number(4)? {
+            texts.insert(self.text(4)?, self.text(4)?);
+        }
+        let mut offset = HEADER_LEN;
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut names = std::collections::HashSet::new();
+        for _ in 0..self.number(4)? {
+            let entry = self.tensor(&mut offset)?;
+            if !names.insert(entry.name().to_owned()) {
+                return Err(Error::DuplicateName { name: entry.name().to_owned() });
+            }
+            entries.push(entry);
+        }
+        if offset != self.base || self.position != self.bytes.len() {
+            return Err(self.malformed("slabs and index do not fill the file".into()));
+        }
+        let classes: Vec<Class> = entries.iter().map(Entry::class).collect();
+        let mut file = TensorFile::new(FORMAT, entries, texts);
+        // The index knows classes better than names and texts do.
+        for (entry, class) in file.entries.iter_mut().zip(classes) {
+            entry.class = class;
+        }
+        Ok(file)
+    }
+
+    fn tensor(&mut self, offset: &mut u64) -> Result<Entry, Error> {
+        let name = self.text(2)?;
+        let codec_name = self.text(1)?;
+        let (class, dtype) = (self.number(1)? as usize, self.number(1)? as usize);
+        let class = *Class::ALL.get(class).ok_or_else(|| self.malformed(format!("class {class}")))?;
+        let dtype = *Dtype::ALL.get(dtype).ok_or_else(|| self.malformed(format!("number format {dtype}")))?;
+        let rank = self.number(1)?;
+        let mut shape = Vec::new();
+        for _ in 0..rank {
+            shape.push(self.number(8)? as usize);
+        }
+        let values = count(&shape).filter(|values| values.checked_mul(8).is_some());
+        let values = values.ok_or_else(|| self.malformed(format!("shape {shape:?}")))?;
+        let cols = shape.last().copied().unwrap_or(1);
+        let slab_values = self.number(4)? as usize;
+        let slab_count = self.number(4)? as usize;
+        let plan = BlockPlan::new(values.checked_div(cols).unwrap_or(0), cols, slab_values.max(1));
+        if slab_values == 0 && values > 0 || plan.len() != slab_count {
+            return Err(self.malformed(format!("{slab_count} slabs for shape {shape:?}")));
+        }
+        let start = *offset;
+        let mut slabs = Vec::new();
+        for _ in 0..slab_count {
+            let (len, crc) = (self.number(4)? as u32, self.number(4)? as u32);
+            slabs.push(Slab { offset: *offset, len, crc });
+            *offset =
+                offset.checked_add(len.into()).ok_or_else(|| self.malformed("slabs overflow".into()))?;
+        }
+        let payload = TriPayload {
+            source: self.source.clone(),
+            name: name.clone(),
+            codec_name: codec_name.clone(),
+            dtype,
+            cols,
+            plan,
+            slabs,
+        };
+        Ok(Entry::new(name, dtype, shape, start, Arc::new(payload))?
+            .with_class(class)
+            .with_stored(codec_name))
+    }
+}
+
+#[derive(Debug)]
+struct TriPayload {
+    source: Source,
+    name: String,
+    codec_name: String,
+    dtype: Dtype,
+    cols: usize,
+    plan: BlockPlan,
+    slabs: Vec<Slab>,
+}
+
+impl TriPayload {
+    /// A slab's bytes, checked.
+    fn bytes(&self, index: usize) -> Result<Vec<u8>, Error> {
+        let slab = *self.slabs.get(index).ok_or_else(|| Error::corrupt(0, format!("no slab {index}")))?;
+        let bytes = self.source.bytes(FORMAT, slab.offset, slab.len.into())?;
+        if crc(&bytes) != slab.crc {
+            let problem = format!("checksum of slab {index} of tensor `{}` does not match", self.name);
+            return Err(Error::Malformed { format: FORMAT, offset: slab.offset, problem });
+        }
+        Ok(bytes)
+    }
+
+    fn decode(&self, codec: &dyn TensorCodec, index: usize) -> Result<Vec<u8>, Error> {
+        let range = self.plan.values(index);
+        let cols = self.cols.min(range.len());
+        let encoded = Encoded {
+            name: self.name.clone(),
+            class: Class::Other,
+            dtype: self.dtype,
+            shape: vec![range.len() / cols.max(1), cols],
+            bytes: self.bytes(index)?,
+        };
+        Ok(codec.decode(&encoded)?.into_data())
+    }
+}
+
+impl Payload for TriPayload {
+    fn open(&self) -> Result<Box<dyn ValueStream + '_>, Error> {
+        let codec = codec(&self.codec_name)?;
+        Ok(Box::new(TriStream {
+            payload: self,
+            codec,
+            next: 0,
+            decoded: Vec::new().into_iter(),
+            current: Vec::new(),
+            taken: 0,
+        }))
+    }
+
+    fn coded_slab(&self, index: usize) -> Result<Vec<u8>, Error> {
+        self.bytes(index)
+    }
+
+    fn verify(&self) -> Result<(), Error> {
+        (0..self.slabs.len()).try_for_each(|index| self.bytes(index).map(|_| ()))
+    }
+}
+
+/// Decodes as many slabs at once as there are threads.
+struct TriStream<'a> {
+    payload: &'a TriPayload,
+    codec: Box<dyn TensorCodec>,
+    next: usize,
+    decoded: std::vec::IntoIter<Vec<u8>>,
+    current: Vec<u8>,
+    taken: usize,
+}
+
+impl ValueStream for TriStream<'_> {
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
+        let mut filled = 0;
+        while filled < bytes.len() {
+            if self.taken == self.current.len() {
+                self.current = match self.decoded.next() {
+                    Some(slab) => slab,
+                    None => self.decode_batch()?,
+                };
+                self.taken = 0;
+            }
+            let step = (bytes.len() - filled).min(self.current.len() - self.taken);
+            bytes[filled..filled + step].copy_from_slice(&self.current[self.taken..self.taken + step]);
+            self.taken += step;
+            filled += step;
+        }
+        Ok(())
+    }
+}
+
+impl TriStream<'_> {
+    /// The next slab, with those after it decoded on the other threads.
+    fn decode_batch(&mut self) -> Result<Vec<u8>, Error> {
+        let end = (self.next + rayon::current_num_threads()).min(self.payload.slabs.len());
+        let slabs: Result<Vec<Vec<u8>>, Error> = (self.next..end)
+            .into_par_iter()
+            .map(|index| self.payload.decode(self.codec.as_ref(), index))
+            .collect();
+        self.next = end;
+        self.decoded = slabs?.into_iter();
+        self.decoded.next().ok_or_else(|| Error::Io {
+            doing: "reading past the end of a tensor",
+            source: std::io::ErrorKind::UnexpectedEof.into(),
+        })
+    }
+}
+
+/// The tensors of a file whose stored bytes fail their checksums, each with
+/// what is wrong. Formats without checksums have none.
+pub fn damaged(file: &TensorFile) -> Vec<(String, Error)> {
+    let check = |entry: &Entry| entry.payload.verify().err().map(|error| (entry.name.clone(), error));
+    file.entries().par_iter().filter_map(check).collect()
+}
