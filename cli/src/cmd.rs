@@ -3,8 +3,12 @@
 //! Each has `Args` (its arguments, with help that teaches by example) and
 //! `run(&Args, &Context) -> Result<(), Failure>`.
 
+pub mod compare;
 pub mod completions;
 pub mod config;
+pub mod decode;
+pub mod delta;
+pub mod encode;
 pub mod h264;
 pub mod h265;
 pub mod man;

@@ -53,6 +53,10 @@ enum Command {
     H264(cmd::h264::Args),
     H265(cmd::h265::Args),
     Validate(cmd::validate::Args),
+    Compare(cmd::compare::Args),
+    Encode(cmd::encode::Args),
+    Decode(cmd::decode::Args),
+    Delta(cmd::delta::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
 }
@@ -71,6 +75,10 @@ fn main() -> ExitCode {
         Command::H264(args) => cmd::h264::run(args, &ctx),
         Command::H265(args) => cmd::h265::run(args, &ctx),
         Command::Validate(args) => cmd::validate::run(args, &ctx),
+        Command::Compare(args) => cmd::compare::run(args, &ctx),
+        Command::Encode(args) => cmd::encode::run(args, &ctx),
+        Command::Decode(args) => cmd::decode::run(args, &ctx),
+        Command::Delta(args) => cmd::delta::run(args, &ctx),
         Command::Completions(args) => cmd::completions::run(args, &ctx),
         Command::Man(args) => cmd::man::run(args, &ctx),
     };

@@ -6,3 +6,4 @@ mod h264;
 mod help;
 mod support;
 mod sweep;
+mod tensors;

@@ -1,0 +1,236 @@
+//! `trinity compare`: codecs side by side on captured tensors.
+
+mod picture;
+mod store;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use rayon::prelude::*;
+use trinity_tensor::codec::{Target, names};
+use trinity_tensor::compare::{ClassLine, GAUSSIAN, Job, ORDER0, Row, Turn, by_class};
+use trinity_tensor::{Class, Entry};
+
+use super::encode::{known_codec, positive};
+use super::tensors::{bad_input, open};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::table::{Table, sig3};
+use store::Store;
+
+/// Compare codecs on tensors: bits, errors, speeds, gap to the bound
+///
+/// For every tensor, codec, precondition and target: bits per value with all
+/// side information counted, NMSE, SNR, mean and largest absolute error,
+/// speeds, and the distance in bits from the rate–distortion bound of
+/// independent Gaussian values.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Codecs:
+  trinity          the Trinity codec
+  h265, h264       this project's video codecs (x264, x265, svtav1, aom: external, through ffmpeg)
+  uniform+ac       uniform quantizer and adaptive arithmetic coder
+  rtn, rtn-128g    integer round-to-nearest, a scale per row or per 128 values
+  nf4, mxfp4, mxfp6, mxfp6-e3m2, mxfp8, mxfp8-e5m2, mxint8     fixed number formats
+  int+X, mxfp+X    a number format and a coder X: huffman, deflate, lz4, cabac, zstd
+  zstd             lossless
+  hadamard/CODEC   any of them after a randomized Hadamard transform
+  all              every codec this machine has
+
+Two lines are no codecs: the order-0 entropy of uniformly quantized values, and the
+Gaussian rate-distortion bound.
+
+With --out DIR, compare.csv grows as results arrive; the same command run again goes on
+where it stopped. Speeds are wall-clock megabytes of the tensor's own format per second,
+rate control included; use --threads 1 for undisturbed ones.
+
+Examples:
+  trinity compare captured/*.safetensors --bits 2,2.5,3,3.5,4 --out compare/
+  trinity compare kv.safetensors --codecs trinity,h265 --nmse 0.01 --precondition none,pca")]
+pub struct Args {
+    /// Tensor files
+    #[arg(required = true, value_name = "TENSORS")]
+    files: Vec<PathBuf>,
+    /// Codecs, separated by commas
+    #[arg(long, value_delimiter = ',', value_name = "CODECS")]
+    codecs: Vec<String>,
+    /// Bits per value to meet
+    #[arg(long, value_delimiter = ',', value_name = "BITS", value_parser = positive, conflicts_with = "nmse")]
+    bits: Vec<f64>,
+    /// Normalized mean squared errors to meet
+    #[arg(long, value_delimiter = ',', value_name = "NMSE", value_parser = positive)]
+    nmse: Vec<f64>,
+    /// none, hadamard, pca or pca:RANK (leave one out), separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "none", value_name = "TURNS")]
+    precondition: Vec<Turn>,
+    /// Treat every tensor as of this class
+    #[arg(long, value_name = "CLASS")]
+    class: Option<Class>,
+    /// Only tensors whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    tensor: Option<String>,
+    /// The codec that BD-rates in the report compare with
+    #[arg(long, default_value = "uniform+ac", value_name = "CODEC")]
+    anchor: String,
+    /// Write compare.csv and report.html into this folder
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// What is compared where no codec is named: the strongest of each kind.
+const USUAL: [&str; 7] = ["trinity", "h265", "h264", "uniform+ac", "int+cabac", "mxfp+cabac", "rtn-128g"];
+const USUAL_BITS: [f64; 5] = [2.0, 2.5, 3.0, 3.5, 4.0];
+
+pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
+    let codecs = codecs(args)?;
+    let targets = targets(args);
+    let entries = entries(args)?;
+    let references: Vec<&Entry> = entries.iter().collect();
+    let jobs = jobs(&references, &codecs, &args.precondition, &targets);
+    let store = Store::open(args.out.as_deref())?;
+    let progress = ctx.progress(jobs.len() as u64, "comparing");
+    let results: Vec<Result<Row, (String, trinity_tensor::Error)>> = jobs
+        .par_iter()
+        .map(|job| {
+            let row = match store.known(&job.key()) {
+                Some(row) => Ok(row),
+                None => job.run().map_err(|error| (job.codec.clone(), error)),
+            };
+            if let Ok(row) = &row {
+                store.add(row);
+            }
+            progress.inc(1);
+            row
+        })
+        .collect();
+    progress.finish_and_clear();
+    let (rows, misses) = sort(results)?;
+    if let Some(folder) = &args.out {
+        store.finish(&rows)?;
+        picture::report(&rows, &misses, &args.anchor).write(&folder.join("report.html"))?;
+        ctx.remark(format!("wrote {} and report.html", folder.join("compare.csv").display()));
+    }
+    if ctx.json {
+        return ctx.print_json(&rows);
+    }
+    ctx.print(table(&by_class(&rows)).render(ctx.colour))?;
+    for (miss, count) in &misses {
+        ctx.remark(format!("not reached ({count}×): {miss}"));
+    }
+    Ok(())
+}
+
+fn codecs(args: &Args) -> Result<Vec<String>, Failure> {
+    let known = names();
+    let chosen: Vec<String> = match args.codecs.as_slice() {
+        [] => USUAL
+            .iter()
+            .filter(|name| known.iter().any(|own| own == *name))
+            .map(|&name| name.into())
+            .collect(),
+        [all] if all == "all" => known,
+        named => {
+            named.iter().try_for_each(|name| known_codec(name))?;
+            named.to_vec()
+        }
+    };
+    Ok(chosen)
+}
+
+fn targets(args: &Args) -> Vec<Target> {
+    if !args.nmse.is_empty() {
+        return args.nmse.iter().map(|&nmse| Target::Nmse(nmse)).collect();
+    }
+    let bits = if args.bits.is_empty() { &USUAL_BITS[..] } else { &args.bits };
+    bits.iter().map(|&bits| Target::Bits(bits)).collect()
+}
+
+fn entries(args: &Args) -> Result<Vec<Entry>, Failure> {
+    let mut entries: Vec<Entry> = Vec::new();
+    for path in &args.files {
+        let mut file = open(path)?;
+        if let Some(class) = args.class {
+            file = file.with_class(class);
+        }
+        entries.extend(file.entries().iter().filter(|entry| !entry.is_empty()).cloned());
+    }
+    if let Some(text) = &args.tensor {
+        entries.retain(|entry| entry.name().contains(text));
+    }
+    if entries.is_empty() {
+        return Err(Failure::input("no tensors to compare").help("check the files and --tensor"));
+    }
+    Ok(entries)
+}
+
+fn jobs<'a>(entries: &'a [&'a Entry], codecs: &[String], turns: &[Turn], targets: &[Target]) -> Vec<Job<'a>> {
+    let mut jobs = Vec::new();
+    for &entry in entries {
+        for &target in targets {
+            let job = |codec: &str, turn| Job { entry, codec: codec.into(), turn, target, samples: entries };
+            for codec in codecs {
+                jobs.extend(turns.iter().map(|&turn| job(codec, turn)));
+            }
+            jobs.push(job(ORDER0, Turn::None));
+            jobs.push(job(GAUSSIAN, Turn::None));
+        }
+    }
+    jobs
+}
+
+/// Rows, and the targets no codec could reach with how often; anything else
+/// that went wrong ends the command.
+type Sorted = (Vec<Row>, BTreeMap<String, usize>);
+
+fn sort(results: Vec<Result<Row, (String, trinity_tensor::Error)>>) -> Result<Sorted, Failure> {
+    let (mut rows, mut misses) = (Vec::new(), BTreeMap::new());
+    for result in results {
+        match result {
+            Ok(row) => rows.push(row),
+            Err((_, trinity_tensor::Error::Unreachable { codec, target, reason, .. })) => {
+                // The figure differs from tensor to tensor; the kind of obstacle does not.
+                let reason = reason.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default().trim_end();
+                *misses.entry(format!("{codec} at {target}: {reason} …")).or_default() += 1;
+            }
+            Err((codec, error)) => return Err(bad_input(&codec, &error)),
+        }
+    }
+    Ok((rows, misses))
+}
+
+fn table(lines: &[ClassLine]) -> Table {
+    let mut table = Table::new([
+        "class",
+        "codec",
+        "precondition",
+        "target",
+        "tensors",
+        "bits/value",
+        "NMSE",
+        "SNR dB",
+        "MAE",
+        "max error",
+        "enc MB/s",
+        "dec MB/s",
+        "gap bits",
+    ]);
+    let number = |value: f64| if value.is_nan() { "-".to_owned() } else { sig3(value) };
+    for line in lines {
+        table.row([
+            line.class.to_string(),
+            line.codec.clone(),
+            line.precondition.clone(),
+            line.target.clone(),
+            line.tensors.to_string(),
+            format!("{:.3}", line.bits_per_value),
+            number(line.nmse),
+            format!("{:.2}", line.snr_db),
+            number(line.mae),
+            number(line.max_abs_error),
+            number(line.encode_mb_s),
+            number(line.decode_mb_s),
+            format!("{:.3}", line.gap_bits),
+        ]);
+    }
+    table
+}

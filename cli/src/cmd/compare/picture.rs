@@ -1,0 +1,91 @@
+//! The report of `trinity compare`: rate–distortion curves by class.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use trinity_tensor::Class;
+use trinity_tensor::compare::{Row, bd_rate, by_class};
+
+use crate::report::Report;
+use crate::table::Table;
+
+pub fn report(rows: &[Row], misses: &BTreeMap<String, usize>, anchor: &str) -> Report {
+    let mut report = Report::new("Codecs side by side");
+    report.paragraph(
+        "Bits per value count everything: scales, tables, headers. SNR is energy over squared error. \
+         The gap is the distance in bits from the rate–distortion bound of independent Gaussian values.",
+    );
+    for class in Class::ALL {
+        let own: Vec<Row> = rows.iter().filter(|row| row.class == class).cloned().collect();
+        if own.is_empty() {
+            continue;
+        }
+        report.heading(class.name());
+        report.chart(
+            format!("{class}: mean over its tensors; BD-rate against {anchor} in the legend"),
+            json!({
+                "data": {"values": curves(&own, anchor)},
+                "mark": {"type": "line", "point": true},
+                "encoding": {
+                    "x": {"field": "bits", "type": "quantitative", "title": "bits per value", "scale": {"zero": false}},
+                    "y": {"field": "snr", "type": "quantitative", "title": "SNR in dB", "scale": {"zero": false}},
+                    "color": {"field": "codec", "type": "nominal"},
+                    "tooltip": [{"field": "codec"}, {"field": "bits"}, {"field": "snr"}],
+                },
+            }),
+        );
+        let table = rows_table(&own);
+        report.table(format!("{class}: every tensor"), table.headers(), table.rows());
+    }
+    if !misses.is_empty() {
+        report.heading("Not reached");
+        report.table(
+            "Targets below what a codec needs at its coarsest",
+            ["what", "times"],
+            misses.iter().map(|(what, count)| [what.clone(), count.to_string()]),
+        );
+    }
+    report
+}
+
+fn label(codec: &str, precondition: &str) -> String {
+    if precondition == "none" { codec.to_owned() } else { format!("{codec} ({precondition})") }
+}
+
+fn curves(rows: &[Row], anchor: &str) -> Vec<Value> {
+    let mut lines: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    for line in by_class(rows) {
+        let name = label(&line.codec, &line.precondition);
+        let point = (line.bits_per_value, line.snr_db);
+        match lines.iter_mut().find(|(own, _)| *own == name) {
+            Some((_, points)) => points.push(point),
+            None => lines.push((name, vec![point])),
+        }
+    }
+    let reference = lines.iter().find(|(name, _)| name == anchor).map(|(_, points)| points.clone());
+    let mut values = Vec::new();
+    for (name, points) in lines {
+        let rate = reference.as_deref().and_then(|reference| bd_rate(reference, &points));
+        let name = rate.map_or_else(|| name.clone(), |rate| format!("{name} {rate:+.1} %"));
+        values.extend(points.iter().map(|(bits, snr)| json!({"codec": name, "bits": bits, "snr": snr})));
+    }
+    values
+}
+
+fn rows_table(rows: &[Row]) -> Table {
+    let mut table =
+        Table::new(["tensor", "codec", "target", "bits/value", "NMSE", "SNR dB", "MAE", "gap bits"]);
+    for row in rows {
+        table.row([
+            row.tensor.clone(),
+            label(&row.codec, &row.precondition),
+            row.target.clone(),
+            format!("{:.3}", row.bits_per_value),
+            format!("{:.3e}", row.nmse),
+            format!("{:.2}", row.snr_db),
+            format!("{:.3e}", row.mae),
+            format!("{:.3}", row.gap_bits),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,97 @@
+//! `trinity decode`: a `.tri` container back to safetensors or npy.
+
+use std::path::PathBuf;
+
+use trinity_tensor::file::{SafetensorsWriter, damaged, write_npy};
+use trinity_tensor::pipeline::{SLAB_VALUES, spec};
+use trinity_tensor::{Entry, TensorFile};
+
+use super::tensors::{bad_input, open};
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// Decompress a .tri container to safetensors, or one tensor of it to npy
+///
+/// Checksums are verified first: a damaged tensor is reported and left out,
+/// the others are still written, and the exit code is 1.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  trinity decode model.tri -o model.safetensors
+  trinity decode model.tri --tensor layers.0.k_proj.weight -o k.npy")]
+pub struct Args {
+    /// The container
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Where to write: NAME.npy for one tensor, safetensors otherwise
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Decode these tensors only
+    #[arg(long, value_name = "NAME")]
+    tensor: Vec<String>,
+}
+
+pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
+    let file = open(&args.file)?;
+    for name in &args.tensor {
+        file.entry(name).map_err(|error| bad_input(&args.file.display().to_string(), &error))?;
+    }
+    let output = args.output.clone().unwrap_or_else(|| args.file.with_extension("safetensors"));
+    let broken = damaged(&file);
+    let wanted: Vec<&Entry> = file
+        .entries()
+        .iter()
+        .filter(|entry| args.tensor.is_empty() || args.tensor.iter().any(|name| name == entry.name()))
+        .filter(|entry| broken.iter().all(|(name, _)| name != entry.name()))
+        .collect();
+    let place = args.file.display().to_string();
+    if output.extension().is_some_and(|extension| extension == "npy") {
+        let [entry] = wanted[..] else {
+            return Err(Failure::input(format_args!(
+                "npy holds one tensor, and {} are to be written",
+                wanted.len()
+            ))
+            .help("name one with --tensor, or write safetensors"));
+        };
+        let tensor = entry.read().map_err(|error| bad_input(&place, &error))?;
+        write_npy(&output, &tensor).map_err(|error| bad_input(&place, &error))?;
+    } else {
+        write(&file, &wanted, &output, ctx).map_err(|error| bad_input(&place, &error))?;
+    }
+    ctx.remark(format!("wrote {} tensors to {}", wanted.len(), output.display()));
+    match broken.first() {
+        None => Ok(()),
+        Some((name, error)) => Err(Failure::run(format_args!(
+            "{place}: {} of {} tensors damaged and left out; the first is `{}`: {error}",
+            broken.len(),
+            file.entries().len(),
+            name.escape_debug(),
+        ))),
+    }
+}
+
+fn write(
+    file: &TensorFile,
+    wanted: &[&Entry],
+    output: &std::path::Path,
+    ctx: &Context,
+) -> Result<(), trinity_tensor::Error> {
+    let specs: Vec<_> = wanted.iter().map(|entry| spec(entry)).collect();
+    let mut writer = SafetensorsWriter::create(output, &specs, file.metadata())?;
+    let progress = ctx.progress(wanted.iter().map(|entry| entry.len() as u64).sum(), "decoding");
+    let mut buffer = Vec::new();
+    for entry in wanted {
+        let mut stream = entry.stream()?;
+        let mut left = entry.len();
+        while left > 0 {
+            let step = left.min(SLAB_VALUES);
+            buffer.resize(step * entry.dtype().bytes(), 0);
+            stream.fill(&mut buffer)?;
+            writer.write(&buffer)?;
+            progress.inc(step as u64);
+            left -= step;
+        }
+    }
+    progress.finish_and_clear();
+    writer.finish()
+}

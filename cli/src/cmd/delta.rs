@@ -1,0 +1,111 @@
+//! `trinity delta`: what fine-tuning changed, made and applied.
+
+use std::path::PathBuf;
+
+use trinity_tensor::codec::Target;
+use trinity_tensor::delta::{Mode, apply, make};
+
+use super::encode::{known_codec, positive};
+use super::tensors::{bad_input, open};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::table::{Table, sig3};
+
+/// Keep only what changed between two tensor files
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Make(MakeArgs),
+    Apply(ApplyArgs),
+}
+
+/// Write the difference of two files
+///
+/// Tensors are paired by name; suffixes .base and .tuned are ignored, so both
+/// may live in one file. Without a target the delta is exact to the bit.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  trinity delta make base.safetensors tuned.safetensors -o delta.tri
+  trinity delta make base.safetensors tuned.safetensors --bits 1.5 --codec trinity -o delta.tri")]
+struct MakeArgs {
+    /// The file before
+    base: PathBuf,
+    /// The file after
+    tuned: PathBuf,
+    /// Where to write
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    /// Lossy: code the dense difference at so many bits per value
+    #[arg(long, value_name = "BITS", value_parser = positive, conflicts_with = "nmse")]
+    bits: Option<f64>,
+    /// Lossy: code the dense difference with this error relative to its energy
+    #[arg(long, value_name = "NMSE", value_parser = positive)]
+    nmse: Option<f64>,
+    /// Codec of a lossy delta
+    #[arg(long, value_name = "CODEC", default_value = "trinity")]
+    codec: String,
+}
+
+/// Write base plus delta as safetensors
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  trinity delta apply base.safetensors delta.tri -o tuned.safetensors")]
+struct ApplyArgs {
+    /// The file before
+    base: PathBuf,
+    /// What `trinity delta make` wrote
+    delta: PathBuf,
+    /// Where to write
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+}
+
+pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
+    match &args.command {
+        Command::Make(args) => run_make(args, ctx),
+        Command::Apply(args) => run_apply(args, ctx),
+    }
+}
+
+fn run_make(args: &MakeArgs, ctx: &Context) -> Result<(), Failure> {
+    let target = args.bits.map(Target::Bits).or(args.nmse.map(Target::Nmse));
+    let mode = match target {
+        None => Mode::Lossless,
+        Some(target) => {
+            known_codec(&args.codec)?;
+            Mode::Lossy { codec: args.codec.clone(), target }
+        }
+    };
+    let (base, tuned) = (open(&args.base)?, open(&args.tuned)?);
+    let summaries = make(&base, &tuned, &mode, &args.output)
+        .map_err(|error| bad_input(&args.tuned.display().to_string(), &error))?;
+    if ctx.json {
+        return ctx.print_json(&summaries);
+    }
+    let mut table = Table::new(["tensor", "codec", "values", "bytes", "bits/value"]);
+    for tensor in &summaries {
+        table.row([
+            tensor.tensor.escape_debug().to_string(),
+            tensor.codec.clone(),
+            tensor.values.to_string(),
+            tensor.bytes.to_string(),
+            sig3(tensor.bits_per_value),
+        ]);
+    }
+    ctx.print(table.render(ctx.colour))
+}
+
+fn run_apply(args: &ApplyArgs, ctx: &Context) -> Result<(), Failure> {
+    let (base, delta) = (open(&args.base)?, open(&args.delta)?);
+    let count = apply(&base, &delta, &args.output)
+        .map_err(|error| bad_input(&args.delta.display().to_string(), &error))?;
+    ctx.remark(format!("wrote {count} tensors to {}", args.output.display()));
+    Ok(())
+}

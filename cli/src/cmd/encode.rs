@@ -1,0 +1,184 @@
+//! `trinity encode`: a tensor file to a `.tri` container.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use trinity_tensor::allocate::{Allocation, allocate, curves};
+use trinity_tensor::codec::{Target, codec, names};
+use trinity_tensor::pipeline::{SMALL_TENSOR, Summary, encode_file};
+use trinity_tensor::{Class, Entry, TensorFile};
+
+use super::tensors::{bad_input, open};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::table::{Table, sig3};
+
+/// Compress a tensor file into a .tri container
+///
+/// Tensors are coded slab by slab, so files larger than memory are fine.
+/// Tensors of fewer than 256 values are stored losslessly.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Targets:
+  --bits      bits per value of the whole file: scales, tables, index and checksums counted;
+              met within 1 % and never exceeded
+  --nmse      squared error over energy, for every tensor
+  --qp        a fixed quantization parameter, for video codecs
+  --lossless  every bit back (codec zstd unless another is named)
+
+Codecs: see trinity compare --help.
+
+Examples:
+  trinity encode model.safetensors --bits 2.9 -o model.tri
+  trinity encode kv.npy --nmse 0.001 --codec uniform+ac -o kv.tri
+  trinity encode model.safetensors --lossless -o model.tri")]
+pub struct Args {
+    /// Tensor file: safetensors (or its index.json), npy, npz, GGUF or .tri
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Where to write; the input's name with .tri where not given
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Codec of every tensor
+    #[arg(long, value_name = "CODEC")]
+    codec: Option<String>,
+    /// Treat every tensor as of this class
+    #[arg(long, value_name = "CLASS")]
+    class: Option<Class>,
+    /// How a bit budget is shared out: equal, linear (the paper's k·l + b over
+    /// layers l), or equal-slope (least total relative error)
+    #[arg(long, default_value = "equal", value_name = "HOW", requires = "bits")]
+    allocate: Allocation,
+    #[command(flatten)]
+    target: TargetArgs,
+}
+
+/// What an encoding has to reach; exactly one is given.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub struct TargetArgs {
+    /// Bits per value, as a fraction if you like
+    #[arg(long, value_name = "BITS", value_parser = positive)]
+    bits: Option<f64>,
+    /// Normalized mean squared error
+    #[arg(long, value_name = "NMSE", value_parser = positive)]
+    nmse: Option<f64>,
+    /// Fixed quantization parameter
+    #[arg(long, value_name = "QP", allow_negative_numbers = true)]
+    qp: Option<f64>,
+    /// Every bit back
+    #[arg(long)]
+    lossless: bool,
+}
+
+impl TargetArgs {
+    pub fn target(&self) -> Target {
+        match (self.bits, self.nmse, self.qp) {
+            (Some(bits), _, _) => Target::Bits(bits),
+            (_, Some(nmse), _) => Target::Nmse(nmse),
+            (_, _, Some(qp)) => Target::Qp(qp),
+            _ => Target::Lossless,
+        }
+    }
+}
+
+/// A finite number above zero.
+pub fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value > 0.0 && value.is_finite() => Ok(value),
+        _ => Err("expected a number above zero".into()),
+    }
+}
+
+/// The codec a command uses where none is named.
+pub fn default_codec(target: Target) -> &'static str {
+    if target == Target::Lossless { "zstd" } else { "trinity" }
+}
+
+/// Checks a codec's name before any work is done.
+pub fn known_codec(name: &str) -> Result<(), Failure> {
+    codec(name).map(|_| ()).map_err(|_| {
+        Failure::input(format_args!("no codec named `{name}`"))
+            .help(format_args!("codecs: {}", names().join(", ")))
+    })
+}
+
+#[derive(Debug, Serialize)]
+struct Outcome {
+    output: PathBuf,
+    bytes: u64,
+    values: usize,
+    bits_per_value: f64,
+    tensors: Vec<Summary>,
+}
+
+pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
+    let target = args.target.target();
+    let codec_name = args.codec.as_deref().unwrap_or_else(|| default_codec(target));
+    known_codec(codec_name)?;
+    let mut file = open(&args.file)?;
+    if let Some(class) = args.class {
+        file = file.with_class(class);
+    }
+    let output = args.output.clone().unwrap_or_else(|| args.file.with_extension("tri"));
+    if same_file(&output, &args.file) {
+        return Err(Failure::input(format_args!("{} is the input itself", output.display()))
+            .help("choose another file with --output"));
+    }
+    let values: usize = file.entries().iter().map(Entry::len).sum();
+    let progress = ctx.progress(values as u64, "encoding");
+    let targets = targets(&file, codec_name, target, args.allocate)
+        .map_err(|error| bad_input(&args.file.display().to_string(), &error))?;
+    let choice =
+        |entry: &Entry| (codec_name.to_owned(), targets.get(entry.name()).copied().unwrap_or(target));
+    let (tensors, bytes) = encode_file(&file, &choice, &output, &|done| progress.inc(done as u64))
+        .map_err(|error| bad_input(&args.file.display().to_string(), &error))?;
+    progress.finish_and_clear();
+    let bits_per_value = 8.0 * bytes as f64 / values.max(1) as f64;
+    let outcome = Outcome { output, bytes, values, bits_per_value, tensors };
+    if ctx.json { ctx.print_json(&outcome) } else { ctx.print(text(&outcome, ctx.colour)) }
+}
+
+/// A target for each tensor that does not simply take the common one.
+fn targets(
+    file: &TensorFile,
+    codec_name: &str,
+    target: Target,
+    allocation: Allocation,
+) -> Result<HashMap<String, Target>, trinity_tensor::Error> {
+    let Target::Bits(bits) = target else { return Ok(HashMap::new()) };
+    if allocation == Allocation::Equal {
+        return Ok(HashMap::new());
+    }
+    let entries: Vec<Entry> =
+        file.entries().iter().filter(|entry| entry.len() >= SMALL_TENSOR).cloned().collect();
+    let curves = curves(&entries, codec(codec_name)?.as_ref(), bits, |_| 1.0)?;
+    let rates = allocate(&curves, bits, allocation);
+    Ok(entries.iter().zip(rates).map(|(entry, rate)| (entry.name().to_owned(), Target::Bits(rate))).collect())
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
+fn text(outcome: &Outcome, colour: bool) -> String {
+    let mut table = Table::new(["tensor", "class", "codec", "values", "bytes", "bits/value"]);
+    for tensor in &outcome.tensors {
+        table.row([
+            tensor.tensor.escape_debug().to_string(),
+            tensor.class.to_string(),
+            tensor.codec.clone(),
+            tensor.values.to_string(),
+            tensor.bytes.to_string(),
+            sig3(tensor.bits_per_value),
+        ]);
+    }
+    format!(
+        "{}{}: {} bytes, {:.4} bits/value, everything counted\n",
+        table.render(colour),
+        outcome.output.display(),
+        outcome.bytes,
+        outcome.bits_per_value
+    )
+}

@@ -1,0 +1,161 @@
+//! Tensor commands as a user meets them.
+
+use std::path::{Path, PathBuf};
+
+use crate::support::trinity;
+
+fn sample() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../validation/data/captured/sample.safetensors");
+    path.to_string_lossy().into_owned()
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// The sample through `trinity encode`.
+fn encoded(folder: &Path, arguments: &[&str]) -> PathBuf {
+    let output = folder.join("sample.tri");
+    let (sample, path) = (sample(), text(&output));
+    trinity(["encode", &sample, "-o", &path].into_iter().chain(arguments.iter().copied())).ok();
+    output
+}
+
+#[test]
+fn info_says_the_same_for_any_number_of_threads() {
+    let sample = sample();
+    let one = trinity(["tensors", "info", &sample, "--json", "--threads", "1"]).ok();
+    let two = trinity(["tensors", "info", &sample, "--json", "--threads", "2"]).ok();
+    assert_eq!(one, two);
+    assert!(one.contains("\"class\": \"weight-gradient\""));
+}
+
+#[test]
+fn info_writes_a_report_with_pictures() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sample, out) = (sample(), text(folder.path()));
+    trinity(["tensors", "info", &sample, "--out", &out]).ok();
+    let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+    assert!(page.contains("layers.6.k_cache") && page.contains("viridis"));
+}
+
+#[test]
+fn a_lying_file_is_refused_with_its_byte_offset() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lies.safetensors");
+    std::fs::write(&path, b"\xff\0\0\0\0\0\0\0{}").unwrap();
+    let said = trinity(["tensors", "info", &text(&path)]).refused();
+    assert!(said.contains("lies.safetensors") && said.contains("at byte 8"), "{said}");
+}
+
+#[test]
+fn a_file_meets_its_bits_everything_counted_and_comes_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = encoded(folder.path(), &["--bits", "2.9", "--codec", "uniform+ac"]);
+    let values = 768 * 768 + 3 * 512 * 768;
+    let bits = 8.0 * std::fs::metadata(&output).unwrap().len() as f64 / f64::from(values);
+    assert!((0.99 * 2.9..=2.9).contains(&bits), "{bits}");
+    let back = folder.path().join("back.safetensors");
+    trinity(["decode", &text(&output), "-o", &text(&back)]).ok();
+    let info = trinity(["tensors", "info", &text(&back)]).ok();
+    assert!(info.contains("boundary.5.activation") && info.contains("512×768"));
+    assert!(trinity(["tensors", "info", &text(&output)]).ok().contains("uniform+ac"));
+}
+
+#[test]
+fn threads_do_not_change_a_container() {
+    let folder = tempfile::tempdir().unwrap();
+    let read = |threads| {
+        std::fs::read(encoded(
+            folder.path(),
+            &["--nmse", "0.01", "--codec", "int+cabac", "--threads", threads],
+        ))
+        .unwrap()
+    };
+    assert_eq!(read("1"), read("2"));
+}
+
+#[test]
+fn lossless_is_lossless() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = encoded(folder.path(), &["--lossless"]);
+    let back = folder.path().join("back.safetensors");
+    trinity(["decode", &text(&output), "-o", &text(&back)]).ok();
+    let data = |path: &Path| {
+        let bytes = std::fs::read(path).unwrap();
+        let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        bytes[8 + header..].to_vec()
+    };
+    assert_eq!(data(&back), data(Path::new(&sample())));
+}
+
+#[test]
+fn a_flipped_bit_costs_one_tensor_and_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = encoded(folder.path(), &["--bits", "3", "--codec", "int+huffman"]);
+    let mut bytes = std::fs::read(&output).unwrap();
+    bytes[1000] ^= 1;
+    std::fs::write(&output, bytes).unwrap();
+    let back = folder.path().join("back.safetensors");
+    let run = trinity(["decode", &text(&output), "-o", &text(&back)]);
+    assert_eq!(run.code(), 1);
+    assert!(run.stderr().contains("layers.6.k_proj.weight"), "{}", run.stderr());
+    let info = trinity(["tensors", "info", &text(&back)]).ok();
+    assert!(!info.contains("k_proj.weight  ") && info.contains("layers.6.k_cache"), "{info}");
+}
+
+#[test]
+fn a_comparison_goes_on_where_it_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sample, out) = (sample(), text(folder.path()));
+    let compare = || {
+        trinity([
+            "compare",
+            &sample,
+            "--tensor",
+            "k_cache",
+            "--codecs",
+            "rtn-128g,nf4",
+            "--bits",
+            "3,4.5",
+            "--out",
+            &out,
+        ])
+        .ok()
+    };
+    let table = compare();
+    assert!(table.contains("rtn-128g") && table.contains("gaussian bound"), "{table}");
+    let csv = folder.path().join("compare.csv");
+    let first = std::fs::read_to_string(&csv).unwrap();
+    assert!(first.starts_with(
+        "tensor,class,codec,precondition,target,bits_per_value,nmse,snr_db,mae,max_abs_error,encode_mb_s,decode_mb_s,gap_bits\n"
+    ));
+    // Speeds differ from run to run: unchanged ones show that nothing ran again.
+    compare();
+    assert_eq!(std::fs::read_to_string(&csv).unwrap(), first);
+    assert!(folder.path().join("report.html").exists());
+}
+
+#[test]
+fn an_unknown_codec_is_refused_with_the_names_there_are() {
+    let said = trinity(["encode", &sample(), "--bits", "3", "--codec", "mp3"]).refused();
+    assert!(said.contains("mp3") && said.contains("uniform+ac"), "{said}");
+}
+
+#[test]
+fn an_exact_delta_gives_the_tuned_file_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let (base, tuned) = (sample(), folder.path().join("tuned.safetensors"));
+    let mut bytes = std::fs::read(&base).unwrap();
+    let at = bytes.len() - 5000;
+    bytes[at] ^= 0x11;
+    bytes[at + 400] ^= 1;
+    std::fs::write(&tuned, &bytes).unwrap();
+    let (delta, back) = (folder.path().join("d.tri"), folder.path().join("back.safetensors"));
+    trinity(["delta", "make", &base, &text(&tuned), "-o", &text(&delta)]).ok();
+    assert!(std::fs::metadata(&delta).unwrap().len() < 2000);
+    trinity(["delta", "apply", &base, &text(&delta), "-o", &text(&back)]).ok();
+    let data =
+        |bytes: &[u8]| bytes[8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize..].to_vec();
+    assert_eq!(data(&std::fs::read(&back).unwrap()), data(&bytes));
+}
