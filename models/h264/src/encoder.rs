@@ -4,11 +4,11 @@
 //! independent, so they are coded in parallel and the bytes do not depend on
 //! how many threads there were.
 
+mod guess;
 mod headers;
 mod quant;
 mod rate;
 mod residual;
-mod satd;
 mod search;
 mod slice;
 mod syntax;
@@ -62,13 +62,15 @@ impl Preset {
     }
 
     fn tuning(self) -> Tuning {
-        let (candidates, candidates_16x16) = match self {
-            Self::Fast | Self::Medium => (1, 1),
-            Self::Slow => (2, 1),
-            Self::Best => (4, 2),
+        let candidates = match self {
+            Self::Fast | Self::Medium => 1,
+            Self::Slow => 2,
+            Self::Best => 3,
         };
+        // λ is flat around its high-rate value, 2 ln 2 / 12 of a squared step; the
+        // rounding is the best for Gaussian sources of two to four bits.
         Tuning {
-            effort: Effort { candidates, candidates_16x16, optimize: self != Self::Fast },
+            effort: Effort { candidates, candidates_16x16: 1, optimize: self != Self::Fast, patience: 0.05 },
             lambda: 0.115,
             rounding: 0.36,
         }

@@ -1,14 +1,14 @@
-//! Which macroblock type and modes: candidates ranked by SATD, the best of
-//! them weighed by distortion plus λ times bits.
+//! Which macroblock type and modes: candidates ranked by a guess of their
+//! bits, the best of them weighed by distortion plus λ times bits.
 //!
 //! The bits of a candidate are priced in the contexts the macroblock starts
 //! with; only the macroblock that wins is written.
 
+use super::guess::{Lanes, guess_4x4, guess_8x8, guess_one};
 use super::quant::{BlockCosts, Quantizer, dead_zone, optimize};
 use super::residual::{
     chroma_block, difference_along, put_source, residual_mb, residual_nxn, source_block, squared_error,
 };
-use super::satd::{Lanes, satd_4x4, satd_8x8};
 use super::syntax::{rem_mode, write_macroblock};
 use crate::entropy::BlockKind;
 use crate::entropy::cabac::ctx;
@@ -28,12 +28,14 @@ use trinity_coding::cabac::ONE_BIT;
 /// How hard to look.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
-    /// 4×4 and 8×8 modes that are coded and weighed; 1 trusts SATD.
+    /// 4×4 and 8×8 modes that are coded and weighed; 1 trusts the guess.
     pub candidates: usize,
     /// Intra16x16 modes that are coded and weighed.
     pub candidates_16x16: usize,
     /// Levels by rate and distortion instead of a dead zone.
     pub optimize: bool,
+    /// How far above its share of the best cost a type may run before it is dropped.
+    pub patience: f32,
 }
 
 /// The samples of one macroblock, 16 to a row.
@@ -72,6 +74,9 @@ pub struct Job<'a, C> {
     pub quantizers: &'a [Quantizer; 3],
     pub qp: i32,
     pub delta: i32,
+    /// The type to use whatever it costs, so that its contexts learn. Priced in
+    /// contexts that never learned, a type would never be chosen.
+    pub lesson: Option<MbKind>,
 }
 
 /// Prices that hold over a macroblock, in squared samples.
@@ -92,9 +97,9 @@ impl Prices {
         if rem.is_none() { self.predicted_mode } else { self.other_mode }
     }
 
-    /// What signalling a mode is worth in SATD units.
-    fn mode_in_satd(&self, rem: Option<u8>) -> f32 {
-        self.mode(rem) / self.bit.sqrt()
+    /// The same in bits.
+    fn mode_bits(&self, rem: Option<u8>) -> f32 {
+        self.mode(rem) / self.bit
     }
 }
 
@@ -134,7 +139,21 @@ impl Search<'_> {
         let mut windows = job.windows.clone();
         let prices = self.prices(job);
         if self.rebuild.chroma == Chroma::C420 {
-            self.chroma(job, &prices, &mut base, &mut windows);
+            self.chroma(job, &mut base, &mut windows);
+        }
+        match job.lesson {
+            Some(MbKind::I8x8) => {
+                if let Some(trial) = self.intra_8x8(job, &prices, &base, &windows, f32::INFINITY) {
+                    return trial;
+                }
+            }
+            Some(MbKind::I4x4) => {
+                if let Some(trial) = self.intra_4x4(job, &prices, &base, &windows, f32::INFINITY) {
+                    return trial;
+                }
+            }
+            Some(_) => return self.intra_16x16(job, &prices, &base, &windows),
+            None => {}
         }
         let mut best = self.intra_16x16(job, &prices, &base, &windows);
         for size in [MbKind::I8x8, MbKind::I4x4] {
@@ -221,40 +240,57 @@ impl Search<'_> {
         };
     }
 
-    /// SATD of every allowed mode of an N×N block, summed over components.
+    /// Whether blocks that cost `total` so far, `share` of the macroblock, will
+    /// hardly stay within `bound`.
+    fn gives_up(&self, total: f32, bound: f32, share: f32) -> bool {
+        let margin = 1.0 + self.effort.patience * (1.0 - share);
+        !self.lossless && self.cabac && total >= bound * share * margin
+    }
+
+    /// Predicts with every allowed mode and guesses its bits, summed over components.
+    #[inline(always)]
     fn rank<const N: usize, const LEN: usize>(
         &self,
         edges: &[Edge<N>; 3],
         source: &[[i32; LEN]; 3],
-        satd: impl Fn(&mut [Lanes; LEN]) -> [u32; 8],
+        guess: impl Fn(&mut [Lanes; LEN]) -> [f32; 8],
+        step: f32,
+        predictions: &mut [[[[u16; N]; N]; 9]; 3],
         price: impl Fn(u8) -> f32,
     ) -> Ranking {
-        let mut sums = [0f32; 9];
-        let mut prediction = [[0u16; N]; N];
+        let mut bits = [0f32; 9];
         for c in 0..self.components() {
-            let mut lanes = [[0i32; 8]; LEN];
+            let mut lanes = [[0f32; 8]; LEN];
             for (lane, &mode) in LANE_MODES.iter().enumerate() {
+                // Without a prediction a lane holds the source, which DC below can use.
+                let prediction = &mut predictions[c][usize::from(mode)];
                 if edges[c].allows(mode) {
-                    edges[c].predict(mode, &mut prediction);
-                    for k in 0..LEN {
-                        lanes[k][lane] = source[c][k] - i32::from(prediction[k / N][k % N]);
-                    }
+                    edges[c].predict(mode, prediction);
+                } else {
+                    *prediction = [[0; N]; N];
+                }
+                for k in 0..LEN {
+                    lanes[k][lane] = (source[c][k] - i32::from(prediction[k / N][k % N])) as f32;
                 }
             }
-            for (sum, &mode) in satd(&mut lanes).iter().zip(&LANE_MODES) {
-                sums[usize::from(mode)] += *sum as f32;
+            for (bits_of_mode, &mode) in guess(&mut lanes).iter().zip(&LANE_MODES) {
+                bits[usize::from(mode)] += *bits_of_mode;
             }
-            // DC changes the first coefficient alone, but needs a transform of its own: one lane.
-            edges[c].predict(mode::DC, &mut prediction);
-            let mut lanes = [[0i32; 8]; LEN];
-            for k in 0..LEN {
-                lanes[k][0] = source[c][k] - i32::from(prediction[k / N][k % N]);
-            }
-            sums[usize::from(mode::DC)] += satd(&mut lanes)[0] as f32;
+            let prediction = &mut predictions[c][usize::from(mode::DC)];
+            edges[c].predict(mode::DC, prediction);
+            // A flat prediction changes the first coefficient alone, a vertical one
+            // the first row, a horizontal one the first column.
+            let first = source[c].iter().sum::<i32>() - LEN as i32 * i32::from(prediction[0][0]);
+            let dc = |k: usize| match k {
+                0 => first as f32,
+                _ if k < N => lanes[k][1],
+                _ => lanes[k][0],
+            };
+            bits[usize::from(mode::DC)] += guess_one::<N, LEN>(dc, step);
         }
         let mut ranking = Ranking::new();
         for mode in (0..9).filter(|&mode| edges[0].allows(mode)) {
-            ranking.add(sums[usize::from(mode)] + price(mode), mode);
+            ranking.add(bits[usize::from(mode)] + price(mode), mode);
         }
         ranking
     }
@@ -272,7 +308,7 @@ impl Search<'_> {
         trial.mb.kind = MbKind::I4x4;
         let mut n = job.neighbours.clone();
         let mut total = 0.0;
-        let mut prediction = [[0u16; 4]; 4];
+        let mut predictions = [[[[0u16; 4]; 4]; 9]; 3];
         for block in 0..16 {
             let (x, y) = (BLOCK_X[block], BLOCK_Y[block]);
             let at = cache_at(x, y);
@@ -281,36 +317,37 @@ impl Search<'_> {
                 trial.windows[c].edge(4 * x, 4 * y, available, self.rebuild.depths[0])
             });
             let source: [[i32; 16]; 3] = std::array::from_fn(|c| source_block(&job.source[c], x, y));
-            let ranking =
-                self.rank(&edges, &source, satd_4x4, |mode| prices.mode_in_satd(rem_mode(&n, x, y, mode)));
+            let step = job.quantizers[0].step;
+            let guess = |lanes: &mut [Lanes; 16]| guess_4x4(lanes, step);
+            let ranking = self.rank(&edges, &source, guess, step, &mut predictions, |mode| {
+                prices.mode_bits(rem_mode(&n, x, y, mode))
+            });
             let mut least = f32::INFINITY;
             let mut winner = (mode::DC, [[0i32; 16]; 3]);
-            for &(satd, mode) in ranking.best(self.effort.candidates) {
+            for &(guess, mode) in ranking.best(self.effort.candidates) {
                 let mut levels = [[0i32; 16]; 3];
                 let mut cost = prices.mode(rem_mode(&n, x, y, mode));
                 for c in 0..self.components() {
-                    edges[c].predict(mode, &mut prediction);
-                    let residual = residual_nxn(&source[c], &prediction);
+                    let residual = residual_nxn(&source[c], &predictions[c][usize::from(mode)]);
                     let cache = &n.total_coeff[c];
                     let increment = usize::from(cache[at - 1] != 0) + 2 * usize::from(cache[at - 8] != 0);
                     cost += self.code_4x4(job, prices, c, increment, residual, mode, &mut levels[c]);
                 }
-                let cost = if self.effort.optimize && !self.lossless { cost } else { satd };
+                let cost = if self.effort.optimize && !self.lossless { cost } else { guess };
                 if cost < least {
                     least = cost;
                     winner = (mode, levels);
                 }
             }
             total += least;
-            if total >= bound && !self.lossless && self.cabac {
+            if self.gives_up(total, bound, (block + 1) as f32 / 16.0) {
                 return None;
             }
             let (mode, mut levels) = winner;
             trial.mb.modes[4 * y + x] = mode;
             n.modes[at] = mode;
             for c in 0..self.components() {
-                edges[c].predict(mode, &mut prediction);
-                trial.windows[c].put(4 * x, 4 * y, &prediction);
+                trial.windows[c].put(4 * x, 4 * y, &predictions[c][usize::from(mode)]);
                 let count = levels[c].iter().filter(|&&level| level != 0).count();
                 n.total_coeff[c][at] = count as u8;
                 if count > 0 {
@@ -328,7 +365,8 @@ impl Search<'_> {
                 }
             }
         }
-        self.settle(job, prices, &mut trial, total + 2.0 * prices.bit);
+        let extra = if self.effort.optimize { 2.0 * prices.bit } else { 2.0 };
+        self.settle(job, prices, &mut trial, total + extra);
         Some(trial)
     }
 
@@ -345,7 +383,7 @@ impl Search<'_> {
         trial.mb.kind = MbKind::I8x8;
         let mut n = job.neighbours.clone();
         let mut total = 0.0;
-        let mut prediction = [[0u16; 8]; 8];
+        let mut predictions = [[[[0u16; 8]; 8]; 9]; 3];
         for block in 0..4 {
             let (x, y) = (block % 2, block / 2);
             let available = available_8x8(x, y, job.neighbours.available);
@@ -353,27 +391,28 @@ impl Search<'_> {
                 trial.windows[c].edge::<8>(8 * x, 8 * y, available, self.rebuild.depths[0]).filtered()
             });
             let source: [[i32; 64]; 3] = std::array::from_fn(|c| source_block(&job.source[c], x, y));
-            let ranking = self.rank(&edges, &source, satd_8x8, |mode| {
-                prices.mode_in_satd(rem_mode(&n, 2 * x, 2 * y, mode))
+            let step = job.quantizers[0].step;
+            let guess = |lanes: &mut [Lanes; 64]| guess_8x8(lanes, step);
+            let ranking = self.rank(&edges, &source, guess, step, &mut predictions, |mode| {
+                prices.mode_bits(rem_mode(&n, 2 * x, 2 * y, mode))
             });
             let mut least = f32::INFINITY;
             let mut winner = (mode::DC, [[0i32; 64]; 3]);
-            for &(satd, mode) in ranking.best(self.effort.candidates) {
+            for &(guess, mode) in ranking.best(self.effort.candidates) {
                 let mut levels = [[0i32; 64]; 3];
                 let mut cost = prices.mode(rem_mode(&n, 2 * x, 2 * y, mode));
                 for c in 0..self.components() {
-                    edges[c].predict(mode, &mut prediction);
-                    let residual = residual_nxn(&source[c], &prediction);
+                    let residual = residual_nxn(&source[c], &predictions[c][usize::from(mode)]);
                     cost += self.code_8x8(job, prices, c, residual, mode, &mut levels[c]);
                 }
-                let cost = if self.effort.optimize && !self.lossless { cost } else { satd };
+                let cost = if self.effort.optimize && !self.lossless { cost } else { guess };
                 if cost < least {
                     least = cost;
                     winner = (mode, levels);
                 }
             }
             total += least;
-            if total >= bound && !self.lossless && self.cabac {
+            if self.gives_up(total, bound, (block + 1) as f32 / 4.0) {
                 return None;
             }
             let (mode, mut levels) = winner;
@@ -383,8 +422,7 @@ impl Search<'_> {
                 n.modes[cache_at(x, y)] = mode;
             }
             for c in 0..self.components() {
-                edges[c].predict(mode, &mut prediction);
-                trial.windows[c].put(8 * x, 8 * y, &prediction);
+                trial.windows[c].put(8 * x, 8 * y, &predictions[c][usize::from(mode)]);
                 let coded = levels[c].iter().any(|&level| level != 0);
                 if coded {
                     trial.mb.levels.blocks[c][64 * block..64 * block + 64].copy_from_slice(&levels[c]);
@@ -401,7 +439,8 @@ impl Search<'_> {
                 }
             }
         }
-        self.settle(job, prices, &mut trial, total + 2.0 * prices.bit);
+        let extra = if self.effort.optimize { 2.0 * prices.bit } else { 2.0 };
+        self.settle(job, prices, &mut trial, total + extra);
         Some(trial)
     }
 
@@ -416,7 +455,7 @@ impl Search<'_> {
         let mut ranking = Ranking::new();
         let mut prediction = [[0u16; 16]; 16];
         for mode in (0..4).filter(|&mode| intra::allows_16x16(mode, available)) {
-            let mut cost = 0;
+            let mut cost = 0.0;
             for c in 0..self.components() {
                 let edge = windows[c].mb_edge(available, self.rebuild.depths[0]);
                 intra::predict_16x16(&edge, mode, &mut prediction);
@@ -426,17 +465,17 @@ impl Search<'_> {
                     let mut lanes: [Lanes; 16] = std::array::from_fn(|k| {
                         std::array::from_fn(|lane| {
                             let (x, y) = (lane % 4, 2 * half + lane / 4);
-                            residual[(4 * y + k / 4) * 16 + 4 * x + k % 4]
+                            residual[(4 * y + k / 4) * 16 + 4 * x + k % 4] as f32
                         })
                     });
-                    cost += satd_4x4(&mut lanes).iter().sum::<u32>();
+                    cost += guess_4x4(&mut lanes, job.quantizers[0].step).iter().sum::<f32>();
                 }
             }
-            ranking.add(cost as f32, mode);
+            ranking.add(cost, mode);
         }
         let mut best: Option<Trial> = None;
-        for &(satd, mode) in ranking.best(self.effort.candidates_16x16) {
-            let trial = self.intra_16x16_mode(job, prices, base, windows, mode, satd);
+        for &(guess, mode) in ranking.best(self.effort.candidates_16x16) {
+            let trial = self.intra_16x16_mode(job, prices, base, windows, mode, guess);
             if best.as_ref().is_none_or(|best| trial.cost < best.cost) {
                 best = Some(trial);
             }
@@ -451,7 +490,7 @@ impl Search<'_> {
         base: &Macroblock,
         windows: &[Window; 3],
         mode: u8,
-        satd: f32,
+        guess: f32,
     ) -> Trial {
         let mut trial = Trial { mb: base.clone(), windows: windows.clone(), cost: 0.0 };
         let mb = &mut trial.mb;
@@ -513,36 +552,30 @@ impl Search<'_> {
             // The mode was ranked only if its neighbours are there.
             let _ = self.rebuild.intra_16x16(&mut copy, c, self.scale, available, &mut trial.windows[c]);
         }
-        let estimate = if self.effort.optimize { cost } else { satd };
+        let estimate = if self.effort.optimize { cost } else { guess };
         self.settle(job, prices, &mut trial, estimate);
         trial
     }
 
     /// Chooses and codes chroma of 4:2:0, which no luma decision touches.
-    fn chroma<C: SyntaxCounter>(
-        &self,
-        job: &Job<C>,
-        prices: &Prices,
-        mb: &mut Macroblock,
-        windows: &mut [Window; 3],
-    ) {
+    fn chroma<C: SyntaxCounter>(&self, job: &Job<C>, mb: &mut Macroblock, windows: &mut [Window; 3]) {
         let available = job.neighbours.available;
         let mut ranking = Ranking::new();
         let mut prediction = [[0u16; 8]; 16];
         for mode in (0..4).filter(|&mode| intra::allows_chroma(mode, available)) {
-            let mut lanes = [[0i32; 8]; 16];
+            let mut lanes = [[0f32; 8]; 16];
             for c in 1..3 {
                 let edge = windows[c].mb_edge(available, self.rebuild.depths[1]);
                 intra::predict_chroma(&edge, mode, 8, &mut prediction);
                 for block in 0..4 {
                     let residual = chroma_block(&job.source[c], &prediction, block);
                     for k in 0..16 {
-                        lanes[k][4 * (c - 1) + block] = residual[k];
+                        lanes[k][4 * (c - 1) + block] = residual[k] as f32;
                     }
                 }
             }
-            let price = if mode == mode::CHROMA_DC { 0.0 } else { prices.mode_in_satd(Some(0)) };
-            ranking.add(satd_4x4(&mut lanes).iter().sum::<u32>() as f32 + price, mode);
+            let price = if mode == mode::CHROMA_DC { 0.0 } else { 2.0 };
+            ranking.add(guess_4x4(&mut lanes, job.quantizers[1].step).iter().sum::<f32>() + price, mode);
         }
         mb.chroma_mode = ranking.best(1)[0].1;
         for c in 1..3 {

@@ -121,6 +121,7 @@ fn run<W: StreamWriter>(
             quantizers: &quantizers[step],
             qp,
             delta: qp - running_qp,
+            lesson: lesson(addr, count).filter(|_| !shape.cavlc && !shape.lossless),
         };
         let delta = job.delta;
         let mut trial = search.macroblock(&job);
@@ -152,6 +153,13 @@ fn run<W: StreamWriter>(
         writer.end_of_slice(addr + 1 == count);
     }
     CodedSlice { nal: writer.finish(header), recon, infos: map.infos }
+}
+
+/// In slices long enough to repay it, the first macroblocks take each type in turn.
+fn lesson(addr: usize, count: usize) -> Option<MbKind> {
+    const ROUNDS: usize = 4;
+    let kinds = [MbKind::I16x16, MbKind::I8x8, MbKind::I4x4];
+    (count >= 16 * kinds.len() * ROUNDS && addr < kinds.len() * ROUNDS).then(|| kinds[addr % kinds.len()])
 }
 
 /// The packed samples of an I_PCM macroblock, where coding costs more bits than they do.
