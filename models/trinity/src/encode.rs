@@ -266,7 +266,9 @@ fn search_step(
     let mut closest = f64::INFINITY;
     for passes in 1..=MAX_PASSES {
         log_step = log_step.clamp(low, high);
-        let step = log_step.exp2() as f32;
+        // Twelve bits of mantissa: mathematical libraries differ in the last one,
+        // and streams must not.
+        let step = f32::from_bits((log_step.exp2() as f32).to_bits() & !0x7ff);
         let pass = run(step, centroids);
         centroids = self::centroids(&pass.drift);
         let left = octaves_left(&pass, subject, target);
