@@ -6,12 +6,14 @@
 //! and the activations between pipeline stages by what a codec makes of them;
 //! weights are replaced before the run with [`Model::replace_weights`].
 //!
-//! Knows transformers and text; knows no codec, so that any can be tried.
+//! Knows transformers and text; codecs are met in [`coding`] alone, by name, so
+//! that any can be tried.
 #![forbid(unsafe_code)]
 
 mod attention;
 pub mod builtin;
 mod checkpoint;
+pub mod coding;
 mod config;
 mod error;
 mod hooks;
