@@ -9,6 +9,7 @@ pub mod config;
 pub mod decode;
 pub mod delta;
 pub mod encode;
+pub mod eval;
 pub mod h264;
 pub mod h265;
 pub mod man;

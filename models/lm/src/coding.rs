@@ -6,6 +6,7 @@
 
 use crate::{Error, Hooks, Matrix, Model, Weight};
 use rayon::prelude::*;
+use trinity_tensor::allocate::{Allocation, Curve, allocate};
 use trinity_tensor::codec::{self, Target, TensorCodec};
 use trinity_tensor::{Class, Dtype, Tensor};
 
@@ -69,7 +70,14 @@ impl Coding {
     }
 
     /// Codes a matrix in place; answers the bits it takes.
-    pub fn apply(&self, class: Class, rows: usize, cols: usize, values: &mut [f32], bits: f64) -> Result<u64, String> {
+    pub fn apply(
+        &self,
+        class: Class,
+        rows: usize,
+        cols: usize,
+        values: &mut [f32],
+        bits: f64,
+    ) -> Result<u64, String> {
         if values.is_empty() {
             return Ok(0);
         }
@@ -96,7 +104,8 @@ fn through(
     bits: f64,
 ) -> Result<u64, String> {
     let data = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-    let tensor = Tensor::new("matrix", class, Dtype::F32, vec![rows, cols], data).map_err(|e| e.to_string())?;
+    let tensor =
+        Tensor::new("matrix", class, Dtype::F32, vec![rows, cols], data).map_err(|e| e.to_string())?;
     let encoded = codec.encode(&tensor, Target::Bits(bits)).map_err(|e| e.to_string())?;
     let decoded = codec.decode(&encoded).map_err(|e| e.to_string())?;
     decoded.dtype().to_f32(decoded.data(), values);
@@ -167,17 +176,6 @@ fn walsh_hadamard(x: &mut [f32]) {
     }
 }
 
-/// How a budget is shared among weight tensors.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Allocation {
-    /// The same bits per value for each.
-    Equal,
-    /// The paper's `B = k·l + b`: a slope over layers around the same average.
-    Linear { bits_per_layer: f64 },
-    /// Equal slope: bits go where they remove the most squared error.
-    Slope,
-}
-
 /// What coding the weights came to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CodedWeights {
@@ -187,9 +185,13 @@ pub struct CodedWeights {
 }
 
 /// Codes every linear weight of `model`; the average over all values is the coding's bits.
-pub fn code_weights(model: &mut Model, coding: &Coding, allocation: Allocation) -> Result<CodedWeights, Error> {
+pub fn code_weights(
+    model: &mut Model,
+    coding: &Coding,
+    allocation: Allocation,
+) -> Result<CodedWeights, Error> {
     let originals = model.weights();
-    let budgets = budgets(&originals, coding, allocation, model.config().num_hidden_layers)?;
+    let budgets = budgets(&originals, coding, allocation)?;
     let coded: Vec<(Weight, u64)> = originals
         .par_iter()
         .zip(&budgets)
@@ -204,92 +206,61 @@ pub fn code_weights(model: &mut Model, coding: &Coding, allocation: Allocation) 
     let values: u64 = originals.iter().map(|w| w.values.len() as u64).sum();
     let spent: u64 = coded.iter().map(|c| c.1).sum();
     let (error, energy) = originals.iter().zip(&coded).fold((0.0, 0.0), |(error, energy), (a, (b, _))| {
-        (error + squared_error(&a.values, &b.values), energy + a.values.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>())
+        (
+            error + squared_error(&a.values, &b.values),
+            energy + a.values.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>(),
+        )
     });
     let weights: Vec<Weight> = coded.into_iter().map(|c| c.0).collect();
     model.replace_weights(&weights)?;
-    Ok(CodedWeights { bits_per_value: spent as f64 / values.max(1) as f64, nmse: error / energy.max(f64::MIN_POSITIVE) })
+    Ok(CodedWeights {
+        bits_per_value: spent as f64 / values.max(1) as f64,
+        nmse: error / energy.max(f64::MIN_POSITIVE),
+    })
 }
 
 fn squared_error(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).map(|(&x, &y)| f64::from(x - y).powi(2)).sum()
 }
 
-/// Bits per value for each weight.
-fn budgets(weights: &[Weight], coding: &Coding, allocation: Allocation, layers: usize) -> Result<Vec<f64>, Error> {
-    let average = coding.bits;
-    if matches!(coding.coder, Coder::Rtn(_)) || allocation == Allocation::Equal {
-        return Ok(vec![average; weights.len()]);
-    }
-    let layer = |weight: &Weight| -> f64 {
-        let number = weight.name.split('.').nth(1).and_then(|n| n.parse::<f64>().ok()).unwrap_or(0.0);
-        number - (layers as f64 - 1.0) / 2.0
-    };
-    match allocation {
-        Allocation::Linear { bits_per_layer } => {
-            Ok(weights.iter().map(|w| (average + bits_per_layer * layer(w)).max(LEAST_BITS)).collect())
-        }
-        Allocation::Slope => equal_slope(weights, coding, average),
-        Allocation::Equal => Ok(vec![average; weights.len()]),
-    }
-}
-
-/// No tensor goes below this: a codec's headers alone take about as much.
-const LEAST_BITS: f64 = 0.5;
 /// Rates at which each tensor's error is measured, around the average.
-const PROBES: [f64; 4] = [-1.0, -0.35, 0.35, 1.0];
+const PROBES: [f64; 3] = [-1.0, 0.0, 1.0];
+/// No tensor is probed below this: a codec's headers alone take about as much.
+const LEAST_BITS: f64 = 0.5;
 
-/// Lagrangian allocation on measured curves: for one λ each tensor takes the
-/// rate that minimizes error + λ · bits; λ is found so that bits meet the budget.
-fn equal_slope(weights: &[Weight], coding: &Coding, average: f64) -> Result<Vec<f64>, Error> {
-    let curves: Vec<Vec<(f64, f64)>> = weights
+/// Bits per value for each weight. Relative errors weigh alike: a linear
+/// layer's output is as wrong as its weight is, whatever its scale.
+fn budgets(weights: &[Weight], coding: &Coding, allocation: Allocation) -> Result<Vec<f64>, Error> {
+    // Plain RTN has whole bits only, and equal shares need no curve.
+    if matches!(coding.coder, Coder::Rtn(_)) || allocation == Allocation::Equal {
+        return Ok(vec![coding.bits; weights.len()]);
+    }
+    let curves: Vec<Curve> = weights
         .par_iter()
         .map(|weight| {
-            PROBES
+            let energy: f64 = weight.values.iter().map(|&v| f64::from(v).powi(2)).sum();
+            let points = PROBES
                 .iter()
                 .map(|probe| {
-                    let bits = (average + probe).max(LEAST_BITS);
                     let mut coded = weight.values.clone();
                     let spent = coding
-                        .apply(Class::Weight, weight.rows, weight.cols, &mut coded, bits)
+                        .apply(
+                            Class::Weight,
+                            weight.rows,
+                            weight.cols,
+                            &mut coded,
+                            (coding.bits + probe).max(LEAST_BITS),
+                        )
                         .map_err(|reason| Error::Hook { place: weight.name.clone(), reason })?;
-                    let rate = spent as f64 / coded.len() as f64;
-                    // log2 of the error falls almost in a line with the rate.
-                    Ok((rate, squared_error(&weight.values, &coded).max(f64::MIN_POSITIVE).log2()))
+                    let nmse = squared_error(&weight.values, &coded) / energy.max(f64::MIN_POSITIVE);
+                    Ok((spent as f64 / coded.len() as f64, nmse.max(1e-12)))
                 })
-                .collect::<Result<Vec<_>, Error>>()
+                .collect::<Result<Vec<_>, Error>>()?;
+            let layer = weight.name.split('.').nth(1).and_then(|n| n.parse().ok()).unwrap_or(0.0);
+            Ok(Curve { values: weight.values.len(), weight: 1.0, layer, points })
         })
         .collect::<Result<_, Error>>()?;
-    let total: f64 = weights.iter().map(|w| w.values.len() as f64).sum();
-    let rates_at = |lambda: f64| -> Vec<f64> {
-        weights.iter().zip(&curves).map(|(w, curve)| best_rate(curve, lambda * w.values.len() as f64)).collect()
-    };
-    let mean = |rates: &[f64]| weights.iter().zip(rates).map(|(w, r)| w.values.len() as f64 * r).sum::<f64>() / total;
-    // λ over thirty orders of magnitude, halved forty times: far below a thousandth of a bit.
-    let (mut low, mut high) = (1e-25f64.ln(), 1e15f64.ln());
-    for _ in 0..60 {
-        let middle = (low + high) / 2.0;
-        if mean(&rates_at(middle.exp())) > average { low = middle } else { high = middle }
-    }
-    Ok(rates_at(high.exp()))
-}
-
-/// The rate on a curve (error in log2, straight between points) that
-/// minimizes error + price · rate, to a hundredth of a bit.
-fn best_rate(curve: &[(f64, f64)], price: f64) -> f64 {
-    let (first, last) = (curve[0].0, curve[curve.len() - 1].0);
-    let steps = (((last - first) / 0.01) as usize).max(1);
-    let error_at = |rate: f64| {
-        let upper = curve.iter().position(|p| p.0 >= rate).unwrap_or(curve.len() - 1).max(1);
-        let ((r0, e0), (r1, e1)) = (curve[upper - 1], curve[upper.min(curve.len() - 1)]);
-        let t = if r1 > r0 { (rate - r0) / (r1 - r0) } else { 0.0 };
-        (e0 + t * (e1 - e0)).exp2()
-    };
-    (0..=steps)
-        .map(|i| first + (last - first) * i as f64 / steps as f64)
-        .map(|rate| (error_at(rate) + price * rate, rate))
-        .min_by(|a, b| a.0.total_cmp(&b.0))
-        .map_or(first, |best| best.1)
+    Ok(allocate(&curves, coding.bits, allocation))
 }
 
 /// Codecs on the way: KV cache and pipeline activations.
@@ -345,15 +316,6 @@ mod tests {
         for (a, b) in turned.iter().zip(&original) {
             assert!((a - b).abs() < 1e-5);
         }
-    }
-
-    #[test]
-    fn equal_slope_gives_more_bits_where_error_falls_faster() {
-        // Error 2^(−2r) times 1 and times 16: at equal slope the second takes two bits more.
-        let curve = |gain: f64| -> Vec<(f64, f64)> { (0..6).map(|r| (f64::from(r), gain - 2.0 * f64::from(r))).collect() };
-        let price = 2.0 * std::f64::consts::LN_2 * 2f64.powf(-4.0);
-        let (a, b) = (best_rate(&curve(0.0), price), best_rate(&curve(4.0), price));
-        assert!((b - a - 2.0).abs() < 0.6, "{a} {b}");
     }
 
     #[test]
