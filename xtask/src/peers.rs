@@ -5,16 +5,20 @@
 //! installs the peers it needs through [`crate::tools`].
 
 mod bench;
+mod h264;
 mod h265;
 
 /// Name, what is compared, and how to run it with the words that follow its name.
 type Comparison = (&'static str, &'static str, fn(&[&str]) -> Result<(), String>);
 
-const COMPARISONS: &[Comparison] = &[(
-    "h265",
-    "H.265: bits at equal error and speed against x265, kvazaar, ffmpeg, libde265 [--quick]",
-    h265::run,
-)];
+const COMPARISONS: &[Comparison] = &[
+    ("h264", "H.264: bits at equal error and speed against x264 and ffmpeg [--quick]", h264::run),
+    (
+        "h265",
+        "H.265: bits at equal error and speed against x265, kvazaar, ffmpeg, libde265 [--quick]",
+        h265::run,
+    ),
+];
 
 pub fn run(args: &[&str]) -> Result<(), String> {
     match args {
