@@ -221,7 +221,10 @@ fn finish(study: &Study, states: &[(PathBuf, State)], out: &Path, ctx: &Context)
         tally.merge(&study.plan, &state.tally);
     }
     tally.sort();
-    study.refuse_nonsense(&tally)?;
+    if let Err(nonsense) = study.refuse_nonsense(&tally) {
+        states.iter().for_each(|(folder, state)| state.discard(folder));
+        return Err(nonsense);
+    }
     let answer = study.answer(&tally);
     if states.iter().all(|(_, state)| state.rows) {
         files::join_rows(study, states, &out.join("points.csv"))?;
