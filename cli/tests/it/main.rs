@@ -3,6 +3,7 @@
 
 mod config;
 mod h264;
+mod h265;
 mod help;
 mod support;
 mod sweep;
