@@ -44,7 +44,7 @@ pub fn attend(shape: Shape, q: &[f32], k: &[f32], v: &[f32], out: &mut [f32], sc
     let scale = 1.0 / (dim as f32).sqrt();
     let group = shape.heads / shape.kv_heads;
     for head in 0..shape.heads {
-        if head % group == 0 {
+        if head.is_multiple_of(group) {
             gather(k, kv_size, head / group, dim, &mut scratch.v);
             transpose(&scratch.v, dim, &mut scratch.k);
             gather(v, kv_size, head / group, dim, &mut scratch.v);

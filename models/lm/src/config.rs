@@ -81,20 +81,20 @@ impl Config {
         if let Some((name, value)) = sizes.into_iter().find(|(_, v)| !(1..=LARGEST).contains(v)) {
             return Err(format!("{name} = {value} makes no model"));
         }
-        if self.head_dim.is_none() && self.hidden_size % self.num_attention_heads != 0 {
+        if self.head_dim.is_none() && !self.hidden_size.is_multiple_of(self.num_attention_heads) {
             return Err(format!(
                 "hidden_size {} is not a multiple of num_attention_heads {}",
                 self.hidden_size, self.num_attention_heads
             ));
         }
-        if self.num_attention_heads % self.kv_heads() != 0 {
+        if !self.num_attention_heads.is_multiple_of(self.kv_heads()) {
             return Err(format!(
                 "num_attention_heads {} is not a multiple of num_key_value_heads {}",
                 self.num_attention_heads,
                 self.kv_heads()
             ));
         }
-        if self.head_dim() % 2 != 0 || !(1..=LARGEST).contains(&self.head_dim()) {
+        if !self.head_dim().is_multiple_of(2) || !(1..=LARGEST).contains(&self.head_dim()) {
             return Err(format!("rotary positions need an even head size, not {}", self.head_dim()));
         }
         if self.rope_scaling.as_ref().is_some_and(|v| !v.is_null()) {
@@ -106,7 +106,8 @@ impl Config {
         if self.attention_bias {
             return Err("attention_bias is not supported".into());
         }
-        if !(self.rms_norm_eps > 0.0 && self.rope_theta > 1.0) {
+        let positive = self.rms_norm_eps > 0.0 && self.rope_theta > 1.0;
+        if !positive {
             return Err("rms_norm_eps must be above 0 and rope_theta above 1".into());
         }
         Ok(())

@@ -175,6 +175,8 @@ slots! {
 }
 
 /// One store into a point.
+// A whole GPU in one variant keeps a change `Copy`: points are made without allocating.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Copy, Debug)]
 pub enum Change {
     Slot { set: fn(&mut Point, f64), value: f64 },
