@@ -51,12 +51,12 @@ impl Bars {
     pub fn judge_error(&self, set: &str, mape: f64) -> Option<Breach> {
         let bar = *self.error.get(set)?;
         // Written so that NaN is a breach.
-        (!(mape <= bar)).then(|| Breach { set: set.to_owned(), measured: mape, bar })
+        (mape > bar || mape.is_nan()).then(|| Breach { set: set.to_owned(), measured: mape, bar })
     }
 
     /// Whether `accuracy` of `set` is too small.
     pub fn judge_accuracy(&self, set: &str, accuracy: f64) -> Option<Breach> {
         let bar = *self.accuracy.get(set)?;
-        (!(accuracy >= bar)).then(|| Breach { set: set.to_owned(), measured: accuracy, bar })
+        (accuracy < bar || accuracy.is_nan()).then(|| Breach { set: set.to_owned(), measured: accuracy, bar })
     }
 }

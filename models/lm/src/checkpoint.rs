@@ -98,7 +98,8 @@ impl Checkpoint {
         }
         for (name, shape) in expected {
             // A tied model may carry its head all the same; an untied one must.
-            if !found.contains_key(&name) && !(name == "lm_head.weight" && self.config.tie_word_embeddings) {
+            let spared = name == "lm_head.weight" && self.config.tie_word_embeddings;
+            if !spared && !found.contains_key(&name) {
                 problems.push(Problem::Missing { name, shape });
             }
         }
