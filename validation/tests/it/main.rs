@@ -1,4 +1,5 @@
 //! Promises of the validation crate.
+#![allow(clippy::unwrap_used)]
 use std::path::{Path, PathBuf};
 use trinity_validation::validate::{Request, Truth, validate};
 
