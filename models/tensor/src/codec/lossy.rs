@@ -62,8 +62,20 @@ impl<C: MatrixCodec> TensorCodec for Lossy<C> {
     }
 
     fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
+        let values = tensor.len() as f64;
+        let unreachable = |reason: String| Error::Unreachable {
+            name: tensor.name().to_owned(),
+            codec: self.name(),
+            target: target.to_string(),
+            reason,
+        };
         let Some((matrix, exponent)) = normalize(tensor)? else {
             let bytes = if tensor.is_empty() { Vec::new() } else { ALL_ZERO.to_le_bytes().to_vec() };
+            let least = 8.0 * bytes.len() as f64 / values.max(1.0);
+            // A handful of zeros: even the two bytes that say so are too many.
+            if matches!(target, Target::Bits(goal) if least > goal) {
+                return Err(unreachable(format!("it needs at least {least:.3} bits/value here")));
+            }
             return Ok(Encoded::like(tensor, bytes));
         };
         let choice = self.0.choose(&matrix)?;
@@ -73,13 +85,6 @@ impl<C: MatrixCodec> TensorCodec for Lossy<C> {
             Ok(bytes)
         };
         let (coarse, fine) = self.0.knobs(&matrix);
-        let unreachable = |reason: String| Error::Unreachable {
-            name: tensor.name().to_owned(),
-            codec: self.name(),
-            target: target.to_string(),
-            reason,
-        };
-        let values = tensor.len() as f64;
         let bytes = match target {
             Target::Bits(goal) => {
                 let bits = |bytes: &Vec<u8>| 8.0 * bytes.len() as f64 / values;
