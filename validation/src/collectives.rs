@@ -201,8 +201,8 @@ impl Measurement {
     }
 }
 
-/// Rings that NCCL finds among the first GPUs of a hybrid cube mesh, in units
-/// of one NVLink2 (NCCL's own topology search; five GPUs close no full ring).
+/// Rings among the first GPUs of a hybrid cube mesh, in units of one NVLink2:
+/// read off the bus bandwidth that the measured tables reach for large messages.
 fn v100_rings(ranks: u32) -> f64 {
     match ranks {
         3 | 6 => 2.0,

@@ -161,7 +161,9 @@ pub fn of_gpu<'a>(runs: &'a [Run], gpu: &str) -> Vec<&'a Run> {
 }
 
 /// Errors on rows that a fit did not see: each of `folds` parts is predicted
-/// with constants fitted on the others.
+/// with constants fitted on the others. The fit starts from the committed
+/// constants, which did see them, and moves a short way: read the result as a
+/// lower bound on the error of new rows.
 pub fn k_fold(start: &Calibrations, runs: &[&Run], paths: &[&str], folds: usize) -> BTreeMap<Set, Stats> {
     let mut errors: BTreeMap<Set, Vec<f64>> = BTreeMap::new();
     for fold in 0..folds {
