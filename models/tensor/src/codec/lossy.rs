@@ -38,6 +38,12 @@ pub trait MatrixCodec: std::fmt::Debug + Send + Sync {
         Ok(0)
     }
 
+    /// The same choice under which settings map to streams in another way, for
+    /// a target that falls into a jump of the first.
+    fn other_choice(&self, _choice: u8) -> Option<u8> {
+        None
+    }
+
     /// As [`MatrixCodec::encode`], with the choice already made.
     fn encode_with(&self, matrix: &Matrix, knob: f64, _choice: u8) -> Result<Vec<u8>, Error> {
         self.encode(matrix, knob)
@@ -51,10 +57,27 @@ pub trait MatrixCodec: std::fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub struct Lossy<C>(pub C);
 
-/// Bytes before the codec's own: the exponent that normalizes values.
+/// Bytes before the codec's own: the exponent that normalizes values. A tensor
+/// of zeros has no bytes at all.
 const HEADER: usize = 2;
-/// Stands for a tensor of zeros, which needs no more bytes.
-const ALL_ZERO: i16 = i16::MIN;
+
+/// The bytes found, or the least cost there is.
+type Found = Result<Result<Vec<u8>, f64>, Error>;
+
+impl<C: MatrixCodec> Lossy<C> {
+    /// The better of two searches, the second made only where the first stays
+    /// more than a per cent off; `share` is what part of the goal was used.
+    fn nearest(&self, choice: u8, search: impl Fn(u8) -> Found, share: impl Fn(&[u8]) -> f64) -> Found {
+        let first = search(choice)?;
+        match (&first, self.0.other_choice(choice)) {
+            (Ok(bytes), Some(other)) if share(bytes) < 0.99 => match search(other)? {
+                Ok(second) if share(&second) > share(bytes) => Ok(Ok(second)),
+                _ => Ok(first),
+            },
+            _ => Ok(first),
+        }
+    }
+}
 
 impl<C: MatrixCodec> TensorCodec for Lossy<C> {
     fn name(&self) -> String {
@@ -62,54 +85,56 @@ impl<C: MatrixCodec> TensorCodec for Lossy<C> {
     }
 
     fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
-        let values = tensor.len() as f64;
+        let Some((matrix, exponent)) = normalize(tensor)? else {
+            return Ok(Encoded::like(tensor, Vec::new()));
+        };
+        let choice = self.0.choose(&matrix)?;
+        let attempt = |knob: f64, choice: u8| -> Result<Vec<u8>, Error> {
+            let mut bytes = exponent.to_le_bytes().to_vec();
+            bytes.extend(self.0.encode_with(&matrix, knob, choice)?);
+            Ok(bytes)
+        };
+        let (coarse, fine) = self.0.knobs(&matrix);
         let unreachable = |reason: String| Error::Unreachable {
             name: tensor.name().to_owned(),
             codec: self.name(),
             target: target.to_string(),
             reason,
         };
-        let Some((matrix, exponent)) = normalize(tensor)? else {
-            let bytes = if tensor.is_empty() { Vec::new() } else { ALL_ZERO.to_le_bytes().to_vec() };
-            let least = 8.0 * bytes.len() as f64 / values.max(1.0);
-            // A handful of zeros: even the two bytes that say so are too many.
-            if matches!(target, Target::Bits(goal) if least > goal) {
-                return Err(unreachable(format!("it needs at least {least:.3} bits/value here")));
-            }
-            return Ok(Encoded::like(tensor, bytes));
-        };
-        let choice = self.0.choose(&matrix)?;
-        let attempt = |knob: f64| -> Result<Vec<u8>, Error> {
-            let mut bytes = exponent.to_le_bytes().to_vec();
-            bytes.extend(self.0.encode_with(&matrix, knob, choice)?);
-            Ok(bytes)
-        };
-        let (coarse, fine) = self.0.knobs(&matrix);
         let bytes = match target {
             Target::Bits(goal) => {
-                let bits = |bytes: &Vec<u8>| 8.0 * bytes.len() as f64 / values;
-                finest_within(goal, (coarse, fine), self.0.guess(&matrix, goal), |knob| {
-                    let bytes = attempt(knob)?;
-                    Ok(Trial { cost: bits(&bytes), result: bytes })
-                })?
-                .map_err(|least| unreachable(format!("it needs at least {least:.3} bits/value here")))?
+                let bits = |bytes: &[u8]| 8.0 * bytes.len() as f64 / tensor.len() as f64;
+                let search = |choice| {
+                    finest_within(goal, (coarse, fine), self.0.guess(&matrix, goal), |knob| {
+                        let bytes = attempt(knob, choice)?;
+                        Ok(Trial { cost: bits(&bytes), result: bytes })
+                    })
+                };
+                self.nearest(choice, search, |bytes| bits(bytes) / goal)?
+                    .map_err(|least| unreachable(format!("it needs at least {least:.3} bits/value here")))?
             }
             Target::Nmse(goal) => {
                 let goal_db = -10.0 * goal.log10();
+                let snr = |bytes: &[u8]| -> Result<f64, Error> {
+                    let decoded = self.decode(&Encoded::like(tensor, bytes.to_vec()))?;
+                    Ok(Metrics::between(tensor, &decoded).snr_db)
+                };
                 // In decibels, upside down: less SNR is less effort.
-                finest_within(1.0 / goal_db, (-fine, -coarse), None, |knob| {
-                    let bytes = attempt(-knob)?;
-                    let decoded = self.decode(&Encoded::like(tensor, bytes.clone()))?;
-                    let snr = Metrics::between(tensor, &decoded).snr_db;
-                    Ok(Trial { cost: if snr > 0.0 { 1.0 / snr } else { f64::MAX }, result: bytes })
-                })?
-                .map_err(|least| {
-                    unreachable(format!("its least NMSE here is {:.3e}", 10f64.powf(-0.1 / least)))
-                })?
+                let search = |choice| {
+                    finest_within(1.0 / goal_db, (-fine, -coarse), None, |knob| {
+                        let bytes = attempt(-knob, choice)?;
+                        let snr = snr(&bytes)?;
+                        Ok(Trial { cost: if snr > 0.0 { 1.0 / snr } else { f64::MAX }, result: bytes })
+                    })
+                };
+                self.nearest(choice, search, |bytes| snr(bytes).map_or(0.0, |snr| goal_db / snr))?.map_err(
+                    |least| unreachable(format!("its least NMSE here is {:.3e}", 10f64.powf(-0.1 / least))),
+                )?
             }
-            Target::Qp(qp) => attempt(
-                self.0.qp_knob(qp).ok_or_else(|| unreachable("it has no quantization parameter".into()))?,
-            )?,
+            Target::Qp(qp) => {
+                let knob = self.0.qp_knob(qp);
+                attempt(knob.ok_or_else(|| unreachable("it has no quantization parameter".into()))?, choice)?
+            }
             Target::Lossless => return Err(unreachable("it is lossy; `zstd` is lossless".into())),
         };
         Ok(Encoded::like(tensor, bytes))
@@ -123,21 +148,18 @@ impl<C: MatrixCodec> TensorCodec for Lossy<C> {
         };
         let values = encoded.values();
         let mut data = Vec::new();
-        if values > 0 {
+        if encoded.bytes.is_empty() {
+            data.resize(values * encoded.dtype.bytes(), 0);
+        } else {
             let (header, rest) = encoded
                 .bytes
                 .split_first_chunk::<HEADER>()
                 .ok_or_else(|| Error::corrupt(0, "the header is cut"))?;
-            match i16::from_le_bytes(*header) {
-                ALL_ZERO => data.resize(values * encoded.dtype.bytes(), 0),
-                exponent => {
-                    let normalized = self.0.decode(rest, rows, cols)?;
-                    if normalized.len() != values {
-                        return Err(Error::corrupt(HEADER, "another number of values than the shape has"));
-                    }
-                    data = denormalize(&normalized, exponent, encoded.dtype);
-                }
+            let normalized = self.0.decode(rest, rows, cols)?;
+            if normalized.len() != values {
+                return Err(Error::corrupt(HEADER, "another number of values than the shape has"));
             }
+            data = denormalize(&normalized, i16::from_le_bytes(*header), encoded.dtype);
         }
         Tensor::new(encoded.name.clone(), encoded.class, encoded.dtype, shape.clone(), data)
     }

@@ -12,9 +12,9 @@ pub(crate) struct Trinity {
     pub name: &'static str,
 }
 
-/// Bytes before the codec's own: the exponent that normalizes values.
+/// Bytes before the codec's own: the exponent that normalizes values. A tensor
+/// of zeros has no bytes at all.
 const HEADER: usize = 2;
-const ALL_ZERO: i16 = i16::MIN;
 /// Rounding to a coarse number format adds to the error; the goal then shrinks
 /// by this factor until the sum is within bounds.
 const TIGHTEN: f64 = 0.97;
@@ -34,8 +34,7 @@ impl Trinity {
             reason: error.to_string(),
         };
         let Some((matrix, exponent)) = normalize(tensor)? else {
-            let bytes = if tensor.is_empty() { Vec::new() } else { ALL_ZERO.to_le_bytes().to_vec() };
-            return Ok(Encoded::like(tensor, bytes));
+            return Ok(Encoded::like(tensor, Vec::new()));
         };
         let profile = Profile::named(self.name).map_err(failure)?;
         let coded = trinity_codec::encode(&matrix.values, matrix.rows, matrix.cols, &profile, target)
@@ -92,21 +91,18 @@ impl TensorCodec for Trinity {
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
         let values = encoded.values();
         let mut data = Vec::new();
-        if values > 0 {
+        if encoded.bytes.is_empty() {
+            data.resize(values * encoded.dtype.bytes(), 0);
+        } else {
             let (header, rest) = encoded
                 .bytes
                 .split_first_chunk::<HEADER>()
                 .ok_or_else(|| Error::corrupt(0, "the header is cut"))?;
-            match i16::from_le_bytes(*header) {
-                ALL_ZERO => data.resize(values * encoded.dtype.bytes(), 0),
-                exponent => {
-                    let matrix = trinity_codec::decode(rest).map_err(failure)?;
-                    if matrix.values.len() != values {
-                        return Err(Error::corrupt(HEADER, "another number of values than the shape has"));
-                    }
-                    data = denormalize(&matrix.values, exponent, encoded.dtype);
-                }
+            let matrix = trinity_codec::decode(rest).map_err(failure)?;
+            if matrix.values.len() != values {
+                return Err(Error::corrupt(HEADER, "another number of values than the shape has"));
             }
+            data = denormalize(&matrix.values, i16::from_le_bytes(*header), encoded.dtype);
         }
         Tensor::new(encoded.name.clone(), encoded.class, encoded.dtype, encoded.shape.clone(), data)
     }

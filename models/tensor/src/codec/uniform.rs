@@ -85,13 +85,15 @@ impl MatrixCodec for Uniform {
 /// The reference line: the empirical order-0 entropy of uniformly quantized
 /// values, which no order-0 coder of these integers beats, and their error.
 pub fn order0(tensor: &Tensor, target: Target) -> Result<(f64, Metrics), Error> {
-    let Some((matrix, _)) = normalize(tensor)? else { return Ok((0.0, Metrics::from_nmse(0.0))) };
+    let Some((matrix, exponent)) = normalize(tensor)? else { return Ok((0.0, Metrics::from_nmse(0.0))) };
     let unreachable = |_| Error::Unreachable {
         name: tensor.name().to_owned(),
         codec: "order-0 entropy".into(),
         target: target.to_string(),
         reason: "no step comes there".into(),
     };
+    // Errors in the tensor's own units.
+    let unit = 2f64.powi(exponent.into());
     let measure = |knob: f64| {
         let inverse = 2f64.powf(knob);
         let mut integers: Vec<i64> = matrix
@@ -101,8 +103,8 @@ pub fn order0(tensor: &Tensor, target: Target) -> Result<(f64, Metrics), Error> 
             .collect();
         let mut sums = MetricSums::default();
         for (values, integers) in matrix.values.chunks(1024).zip(integers.chunks(1024)) {
-            let wide: Vec<f64> = values.iter().map(|&value| f64::from(value)).collect();
-            let rounded: Vec<f64> = integers.iter().map(|&integer| integer as f64 / inverse).collect();
+            let wide: Vec<f64> = values.iter().map(|&value| f64::from(value) * unit).collect();
+            let rounded: Vec<f64> = integers.iter().map(|&integer| integer as f64 / inverse * unit).collect();
             sums.add(&wide, &rounded);
         }
         integers.sort_unstable();

@@ -131,6 +131,8 @@ const HEADER: usize = 5;
 /// Side of the piece on which the orientation is tried.
 const TRIAL: usize = 256;
 const TRIAL_QP: i32 = 24;
+/// Bit of a choice that shifts where whole QPs begin; bit 0 is the orientation.
+const HALF: u8 = 2;
 
 impl Video {
     fn samples(&self, matrix: &Matrix, gain: f32) -> Vec<u16> {
@@ -190,7 +192,7 @@ impl MatrixCodec for Video {
     }
 
     fn encode(&self, matrix: &Matrix, knob: f64) -> Result<Vec<u8>, Error> {
-        self.encode_oriented(matrix, knob, self.transposed(matrix)?)
+        self.encode_oriented(matrix, knob, self.transposed(matrix)?, 0.0)
     }
 
     fn decode(&self, bytes: &[u8], rows: usize, cols: usize) -> Result<Vec<f32>, Error> {
@@ -213,15 +215,28 @@ impl MatrixCodec for Video {
         self.transposed(matrix).map(u8::from)
     }
 
+    /// Rate jumps where the whole QP does; half a QP of offset moves the jump.
+    fn other_choice(&self, choice: u8) -> Option<u8> {
+        (choice & HALF == 0).then_some(choice | HALF)
+    }
+
     fn encode_with(&self, matrix: &Matrix, knob: f64, choice: u8) -> Result<Vec<u8>, Error> {
-        self.encode_oriented(matrix, knob, choice != 0)
+        let offset = if choice & HALF == 0 { 0.0 } else { 0.5 };
+        self.encode_oriented(matrix, knob, choice & 1 != 0, offset)
     }
 }
 
 impl Video {
-    fn encode_oriented(&self, matrix: &Matrix, knob: f64, transposed: bool) -> Result<Vec<u8>, Error> {
+    fn encode_oriented(
+        &self,
+        matrix: &Matrix,
+        knob: f64,
+        transposed: bool,
+        offset: f64,
+    ) -> Result<Vec<u8>, Error> {
         let qp = -knob;
-        let whole = qp.floor();
+        // The gain only ever shrinks samples, so nothing is clipped.
+        let whole = (qp - offset).floor();
         let gain = self.full_gain() * 2f64.powf(-(qp - whole) / 6.0) as f32;
         let tiling = Tiling::new(matrix.rows, matrix.cols, transposed, self.0.limits());
         let frames = tiling.cut(&self.samples(matrix, gain));
