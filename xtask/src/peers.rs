@@ -7,6 +7,7 @@
 mod bench;
 mod h264;
 mod h265;
+mod video;
 
 /// Name, what is compared, and how to run it with the words that follow its name.
 type Comparison = (&'static str, &'static str, fn(&[&str]) -> Result<(), String>);

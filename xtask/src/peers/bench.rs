@@ -96,11 +96,11 @@ pub fn cpu_s(command: &str, folder: &Path) -> Result<f64, String> {
     text.trim().parse().map_err(|_| format!("cannot read the time of `{command}`: {text}"))
 }
 
-/// Runs an encoder that reads `in.gray` and writes `out.265` and `out.yuv`.
+/// Runs an encoder that reads `in.gray` and writes `out.bin` and `out.yuv`.
 pub fn point(command: &str, input: &Gray, folder: &Path) -> Result<Point, String> {
     let cpu_s = cpu_s(command, folder)?;
     let read = |name: &str| std::fs::read(folder.join(name)).map_err(|e| format!("{name}: {e}"));
-    let (stream, recon) = (read("out.265")?, read("out.yuv")?);
+    let (stream, recon) = (read("out.bin")?, read("out.yuv")?);
     let count = input.samples.len();
     if recon.len() < count {
         return Err(format!("`{command}` wrote {} of {count} samples", recon.len()));
