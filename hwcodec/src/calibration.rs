@@ -2,7 +2,7 @@
 //! each with the device, driver, date and spread.
 
 use crate::Error;
-use crate::fit::{self, DecodeModel};
+use crate::fit::{self, EngineModel};
 use crate::recording::{Device, Recording};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -14,7 +14,10 @@ pub struct Calibration {
     pub device: Source,
     /// Decode engines, one entry a standard.
     #[serde(default)]
-    pub nvdec: Vec<DecodeModel>,
+    pub nvdec: Vec<EngineModel>,
+    /// Encode engines likewise; none on GPUs without NVENC.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nvenc: Vec<EngineModel>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gemm_tflops: Option<Measured>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -26,6 +29,8 @@ pub struct Calibration {
     /// Of the ideal, beside a matrix product; 1 = decoding is free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decode_overlap: Option<Measured>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encode_overlap: Option<Measured>,
     /// Above idle, for each bit of decoded samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvdec_pj_per_bit: Option<Measured>,
@@ -64,15 +69,19 @@ impl Calibration {
                 .max_by_key(|c| c.bytes)
                 .map(|c| spread(c.bytes_per_s.map(|b| b / 1e9)))
         };
-        let worst_overlap = recording
-            .overlap
-            .iter()
-            .filter(|o| o.what.ends_with("gemm"))
-            .min_by(|a, b| a.fraction_of_ideal().total_cmp(&b.fraction_of_ideal()));
+        let worst_overlap = |engine: &str| {
+            recording
+                .overlap
+                .iter()
+                .filter(|o| o.what.ends_with(&format!("{engine} ∥ gemm")))
+                .min_by(|a, b| a.fraction_of_ideal().total_cmp(&b.fraction_of_ideal()))
+                .map(|o| spread(o.parallel_s.map(|p| o.ideal_s() / p)))
+        };
         let energies: Vec<f64> = recording.energy.iter().map(|e| e.pj_per_sample_bit()).collect();
         Ok(Self {
             device: Source::of(&recording.device),
             nvdec: fit::decode_models(recording)?,
+            nvenc: fit::encode_models(recording)?,
             gemm_tflops: recording
                 .gemm
                 .iter()
@@ -86,7 +95,8 @@ impl Calibration {
                 low: 2.0 * m.low,
                 high: 2.0 * m.high,
             }),
-            decode_overlap: worst_overlap.map(|o| spread(o.parallel_s.map(|p| o.ideal_s() / p))),
+            decode_overlap: worst_overlap("decode"),
+            encode_overlap: worst_overlap("encode"),
             nvdec_pj_per_bit: crate::stats::Spread::of(&energies).map(spread),
         })
     }

@@ -1,14 +1,19 @@
 //! Physical models of what was measured, with an error on every coefficient.
 //!
-//! One engine: `seconds a picture = fixed + values / value rate + bits / bit rate`
-//! (what the engine does once, for each sample, and for each coded bit).
+//! One engine: `seconds a picture = fixed + (samplesᵒ + bitsᵒ)^(1/o)`, what the
+//! engine does once, for all samples and for all coded bits. The exponent says
+//! how far the last two overlap: 1, one after the other (the plain sum); 2 to
+//! 4, in part; above, only the longer one shows.
 //! Several: `n / (1 + contention · (n − 1))` engines' worth, up to the engines there are.
 
 use crate::Error;
 use crate::nvdec::Standard;
-use crate::recording::{DecodePoint, Recording};
+use crate::recording::{EnginePoint, Recording};
 use nalgebra::{DMatrix, DVector};
 use serde::{Deserialize, Serialize};
+
+/// Bit rates closer than this factor count as one when a fit is tried on what it has not seen.
+const SAME_RATE: f64 = 1.2;
 
 /// A value and its standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -17,9 +22,9 @@ pub struct Coefficient {
     pub error: f64,
 }
 
-/// Decode throughput of one standard (4:2:0, 8 bit).
+/// Throughput of NVDEC or NVENC for one standard (4:2:0, 8 bit).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DecodeModel {
+pub struct EngineModel {
     pub standard: Standard,
     /// Once a picture.
     pub fixed_s: Coefficient,
@@ -27,6 +32,8 @@ pub struct DecodeModel {
     pub seconds_per_value: Coefficient,
     /// Coded bits.
     pub seconds_per_bit: Coefficient,
+    /// How far work on samples and work on bits overlap: 1 not at all, large entirely.
+    pub overlap: f64,
     pub engines: u32,
     /// Share of one engine each further engine costs the others.
     pub contention: Coefficient,
@@ -39,10 +46,11 @@ pub struct DecodeModel {
     pub held_out_worst_error: f64,
 }
 
-impl DecodeModel {
+impl EngineModel {
     /// Seconds one engine takes for a picture.
     pub fn picture_s(&self, values: f64, bits: f64) -> f64 {
-        self.fixed_s.value + values * self.seconds_per_value.value + bits * self.seconds_per_bit.value
+        let coefficients = [self.fixed_s, self.seconds_per_value, self.seconds_per_bit];
+        Engine { coefficients: coefficients.map(|c| c.value), overlap: self.overlap }.picture_s(values, bits)
     }
 
     /// Values a second with `sessions` running.
@@ -62,45 +70,57 @@ impl DecodeModel {
     }
 }
 
-/// Fits every standard a recording has points for.
-pub fn decode_models(recording: &Recording) -> Result<Vec<DecodeModel>, Error> {
+/// NVDEC: every standard a recording has points for.
+pub fn decode_models(recording: &Recording) -> Result<Vec<EngineModel>, Error> {
+    engine_models(&recording.decode, recording.device.nvdec_engines, "decode")
+}
+
+/// NVENC: the same, and nothing where there is no encoder.
+pub fn encode_models(recording: &Recording) -> Result<Vec<EngineModel>, Error> {
+    engine_models(&recording.encode, recording.device.nvenc_engines, "encode")
+}
+
+fn engine_models(points: &[EnginePoint], engines: u32, what: &str) -> Result<Vec<EngineModel>, Error> {
     [Standard::H264, Standard::Hevc]
         .into_iter()
-        .filter(|&s| recording.decode.iter().any(|p| p.standard == s && p.sessions == 1))
-        .map(|standard| decode_model(recording, standard))
+        .filter(|&s| points.iter().any(|p| p.standard == s && p.sessions == 1))
+        .map(|standard| engine_model(points, engines, standard, what))
         .collect()
 }
 
-fn decode_model(recording: &Recording, standard: Standard) -> Result<DecodeModel, Error> {
-    let ours: Vec<&DecodePoint> = recording
-        .decode
-        .iter()
-        .filter(|p| p.standard == standard && p.chroma_idc == 1 && p.depth == 8)
-        .collect();
-    let single: Vec<&DecodePoint> = ours.iter().copied().filter(|p| p.sessions == 1).collect();
-    let what = format!("{} decode", standard.name());
+fn engine_model(
+    points: &[EnginePoint],
+    engines: u32,
+    standard: Standard,
+    what: &str,
+) -> Result<EngineModel, Error> {
+    let ours: Vec<&EnginePoint> =
+        points.iter().filter(|p| p.standard == standard && p.chroma_idc == 1 && p.depth == 8).collect();
+    let single: Vec<&EnginePoint> = ours.iter().copied().filter(|p| p.sessions == 1).collect();
+    let what = format!("{} {what}", standard.name());
     let all = regress(&single, &what)?;
-    // Held out: every picture size in turn, predicted from the others.
-    let mut sizes: Vec<(u32, u32)> = single.iter().map(|p| (p.width, p.height)).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
+    // Held out: each point predicted from those of another picture size and another bit rate.
+    let apart = |p: &EnginePoint, q: &EnginePoint| {
+        let ratio = p.bits_per_value / q.bits_per_value;
+        (p.width, p.height) != (q.width, q.height) && !(1.0 / SAME_RATE..SAME_RATE).contains(&ratio)
+    };
     let mut held_out = Vec::new();
-    for &size in &sizes {
-        let (out, kept): (Vec<&DecodePoint>, Vec<&DecodePoint>) =
-            single.iter().partition(|p| (p.width, p.height) == size);
+    for point in &single {
+        let kept: Vec<&EnginePoint> = single.iter().copied().filter(|q| apart(point, q)).collect();
         if let Ok(fit) = regress(&kept, &what) {
-            held_out.extend(out.iter().map(|p| fit.error_at(p)));
+            held_out.push(fit.error_at(point));
         }
     }
     let errors: Vec<f64> = single.iter().map(|p| all.error_at(p)).collect();
     let mean = |v: &[f64]| v.iter().sum::<f64>() / v.len().max(1) as f64;
-    Ok(DecodeModel {
+    Ok(EngineModel {
         standard,
         fixed_s: all.coefficients[0],
         seconds_per_value: all.coefficients[1],
         seconds_per_bit: all.coefficients[2],
-        engines: recording.device.nvdec_engines,
-        contention: contention(&ours, recording.device.nvdec_engines),
+        overlap: all.engine.overlap,
+        engines,
+        contention: contention(&ours, engines),
         points: single.len(),
         mean_error: mean(&errors),
         held_out_points: held_out.len(),
@@ -109,71 +129,141 @@ fn decode_model(recording: &Recording, standard: Standard) -> Result<DecodeModel
     })
 }
 
+/// The law of one engine: fixed, per value, per bit, and how the last two overlap.
+#[derive(Debug, Clone, Copy)]
+struct Engine {
+    coefficients: [f64; 3],
+    overlap: f64,
+}
+
+impl Engine {
+    fn picture_s(&self, values: f64, bits: f64) -> f64 {
+        let [fixed, value, bit] = self.coefficients;
+        fixed + norm(value * values, bit * bits, self.overlap)
+    }
+
+    /// Relative error at a point; a timing's noise grows with it.
+    fn residual(&self, point: &EnginePoint) -> f64 {
+        self.picture_s(point.values(), point.bits()) / point.seconds_per_picture.median - 1.0
+    }
+
+    fn loss(&self, points: &[&EnginePoint]) -> f64 {
+        points.iter().map(|p| self.residual(p).powi(2)).sum()
+    }
+
+    /// The residual's derivative by each coefficient.
+    fn slope(&self, point: &EnginePoint) -> [f64; 3] {
+        let seconds = point.seconds_per_picture.median;
+        let (v, b) = (point.values(), point.bits());
+        let terms = [self.coefficients[1] * v, self.coefficients[2] * b];
+        let whole = norm(terms[0], terms[1], self.overlap);
+        let share = |term: f64| if whole > 0.0 { (term / whole).powf(self.overlap - 1.0) } else { 1.0 };
+        [1.0 / seconds, share(terms[0]) * v / seconds, share(terms[1]) * b / seconds]
+    }
+}
+
+/// `(aᵒ + bᵒ)^(1/o)` of two terms that are not negative, without overflow.
+fn norm(a: f64, b: f64, o: f64) -> f64 {
+    let (large, small) = (a.max(b), a.min(b));
+    if large <= 0.0 { 0.0 } else { large * (1.0 + (small / large).powf(o)).powf(1.0 / o) }
+}
+
+/// Overlaps tried beside the plain sum; between them the loss is flat.
+const OVERLAPS: [f64; 5] = [1.5, 2.0, 3.0, 4.0, 6.0];
+
 struct Regression {
+    engine: Engine,
     coefficients: [Coefficient; 3],
 }
 
 impl Regression {
-    fn error_at(&self, point: &DecodePoint) -> f64 {
-        let [fixed, value, bit] = self.coefficients.map(|c| c.value);
-        let predicted = fixed + point.values() * value + point.bits() * bit;
-        (predicted / point.seconds_per_picture.median - 1.0).abs()
+    fn error_at(&self, point: &EnginePoint) -> f64 {
+        self.engine.residual(point).abs()
     }
 }
 
-/// Least squares on relative errors (a timing's noise grows with it), with no
-/// coefficient below zero: time cannot be given back. Terms that would be
-/// negative are dropped and the rest fitted again.
-fn regress(points: &[&DecodePoint], what: &str) -> Result<Regression, Error> {
-    let mut active = vec![0usize, 1, 2];
-    loop {
-        if points.len() <= active.len() {
-            return Err(Error::Fit {
-                what: what.into(),
-                reason: format!("{} points for {} coefficients", points.len(), active.len()),
-            });
-        }
-        let row = |p: &DecodePoint| {
-            let seconds = p.seconds_per_picture.median;
-            [1.0 / seconds, p.values() / seconds, p.bits() / seconds]
+/// The overlap whose best coefficients leave the least.
+fn regress(points: &[&EnginePoint], what: &str) -> Result<Regression, Error> {
+    // The plain sum is linear and needs no start; each further overlap starts where the last one ended.
+    let mut best = least_squares(points, Engine { coefficients: [0.0; 3], overlap: 1.0 }, what)?;
+    let mut start = best.engine.coefficients;
+    for overlap in OVERLAPS {
+        // Points that one term explains alone cannot tell overlaps apart: the simpler law stays.
+        let Ok(tried) = least_squares(points, Engine { coefficients: start, overlap }, what) else {
+            continue;
         };
+        start = tried.engine.coefficients;
+        // A clear gain only: with few rates every overlap fits, and the simpler law extrapolates better.
+        if tried.engine.loss(points) < 0.8 * best.engine.loss(points) - 1e-12 {
+            best = tried;
+        }
+    }
+    Ok(best)
+}
+
+/// Gauss–Newton on relative errors, with no coefficient below zero: time cannot
+/// be given back. A term whose step leads below zero is dropped.
+fn least_squares(points: &[&EnginePoint], mut engine: Engine, what: &str) -> Result<Regression, Error> {
+    let fit_error = |reason: String| Error::Fit { what: what.into(), reason };
+    let mut active = vec![0usize, 1, 2];
+    for _ in 0..100 {
+        if points.len() <= active.len() {
+            return Err(fit_error(format!("{} points for {} coefficients", points.len(), active.len())));
+        }
+        let slopes: Vec<[f64; 3]> = points.iter().map(|p| engine.slope(p)).collect();
         // Columns differ by nine orders of magnitude: scale them before inverting.
         let scale: Vec<f64> = active
             .iter()
-            .map(|&c| points.iter().map(|p| row(p)[c].abs()).fold(f64::MIN_POSITIVE, f64::max))
+            .map(|&c| slopes.iter().map(|s| s[c].abs()).fold(f64::MIN_POSITIVE, f64::max))
             .collect();
-        let design =
-            DMatrix::from_fn(points.len(), active.len(), |r, c| row(points[r])[active[c]] / scale[c]);
-        let target = DVector::from_element(points.len(), 1.0);
-        let normal = design.transpose() * &design;
-        let inverse = normal.try_inverse().ok_or_else(|| Error::Fit {
-            what: what.into(),
-            reason: "the points do not tell the terms apart: vary picture size and bit rate".into(),
+        let design = DMatrix::from_fn(points.len(), active.len(), |r, c| slopes[r][active[c]] / scale[c]);
+        let target = DVector::from_iterator(points.len(), points.iter().map(|p| -engine.residual(p)));
+        let inverse = (design.transpose() * &design).try_inverse().ok_or_else(|| {
+            fit_error("the points do not tell the terms apart: vary picture size and bit rate".into())
         })?;
-        let solution = &inverse * design.transpose() * &target;
-        let negative = (0..active.len())
-            .filter(|&i| solution[i] < 0.0)
-            .min_by(|&a, &b| solution[a].total_cmp(&solution[b]));
+        let step = &inverse * design.transpose() * &target;
+        let before = engine;
+        // A step that makes things worse is halved; at the optimum, none makes them better.
+        let least = before.loss(points);
+        for halvings in 0..30 {
+            engine = before;
+            for (i, &c) in active.iter().enumerate() {
+                engine.coefficients[c] += 0.5f64.powi(halvings) * step[i] / scale[i];
+            }
+            if engine.coefficients.iter().all(|&c| c >= 0.0) && engine.loss(points) > least {
+                continue;
+            }
+            break;
+        }
+        let negative = active
+            .iter()
+            .copied()
+            .filter(|&c| engine.coefficients[c] < 0.0)
+            .min_by(|&a, &b| engine.coefficients[a].total_cmp(&engine.coefficients[b]));
         if let Some(worst) = negative {
-            active.remove(worst);
+            active.retain(|&c| c != worst);
+            engine = before;
+            engine.coefficients[worst] = 0.0;
             continue;
         }
-        let residual = (&design * &solution - &target).norm_squared();
-        let variance = residual / (points.len() - active.len()) as f64;
-        let mut coefficients = [Coefficient { value: 0.0, error: 0.0 }; 3];
-        for (i, &c) in active.iter().enumerate() {
-            coefficients[c] = Coefficient {
-                value: solution[i] / scale[i],
-                error: (variance * inverse[(i, i)]).sqrt() / scale[i],
-            };
+        if step.amax() < 1e-7 {
+            let variance = engine.loss(points) / (points.len() - active.len()) as f64;
+            let mut coefficients = [Coefficient { value: 0.0, error: 0.0 }; 3];
+            for (i, &c) in active.iter().enumerate() {
+                coefficients[c] = Coefficient {
+                    value: engine.coefficients[c],
+                    error: (variance * inverse[(i, i)]).sqrt() / scale[i],
+                };
+            }
+            return Ok(Regression { engine, coefficients });
         }
-        return Ok(Regression { coefficients });
     }
+    Err(fit_error("did not settle in a hundred steps".into()))
 }
 
 /// Contention out of points that differ only in sessions: `1/s − 1/n` is
 /// linear in it, where s is the speed-up of n sessions.
-fn contention(points: &[&DecodePoint], engines: u32) -> Coefficient {
+fn contention(points: &[&EnginePoint], engines: u32) -> Coefficient {
     let mut estimates = Vec::new();
     for point in points.iter().filter(|p| p.sessions > 1 && p.sessions <= engines) {
         let alone = points.iter().find(|p| {
@@ -203,15 +293,19 @@ mod tests {
     use crate::stats::Spread;
 
     fn synthetic(fixed: f64, per_value: f64, per_bit: f64, contention: f64) -> Recording {
+        overlapped(Engine { coefficients: [fixed, per_value, per_bit], overlap: 1.0 }, contention)
+    }
+
+    fn overlapped(engine: Engine, contention: f64) -> Recording {
         let mut decode = Vec::new();
         for (w, h) in [(256u32, 256u32), (512, 512), (1024, 1024), (1920, 1080), (3840, 2160)] {
-            for bits_per_value in [1.0, 2.9, 5.0] {
+            for bits_per_value in [0.7, 1.5, 2.9, 4.0, 5.5] {
                 for sessions in [1u32, 4, 7] {
                     let values = f64::from(w) * f64::from(h);
-                    let one = fixed + values * per_value + values * bits_per_value * per_bit;
+                    let one = engine.picture_s(values, values * bits_per_value);
                     let n = f64::from(sessions);
                     let seconds = one * (1.0 + contention * (n - 1.0)) / n;
-                    decode.push(DecodePoint {
+                    decode.push(EnginePoint {
                         standard: Standard::Hevc,
                         chroma_idc: 1,
                         depth: 8,
@@ -261,7 +355,16 @@ mod tests {
         assert!((model.seconds_per_value.value / 1.2e-9 - 1.0).abs() < 1e-6);
         assert!((model.seconds_per_bit.value / 0.4e-9 - 1.0).abs() < 1e-6);
         assert!((model.contention.value - 0.03).abs() < 1e-9);
-        assert!(model.held_out_worst_error < 1e-6 && model.held_out_points == 15);
+        assert!(model.held_out_worst_error < 1e-6 && model.held_out_points == 25, "{model:?}");
+    }
+
+    #[test]
+    fn a_fit_finds_that_work_on_samples_and_bits_overlaps() {
+        let truth = Engine { coefficients: [80e-6, 0.7e-9, 0.6e-9], overlap: 4.0 };
+        let model = &decode_models(&overlapped(truth, 0.0)).unwrap()[0];
+        assert_eq!(model.overlap, 4.0);
+        assert!((model.seconds_per_bit.value / 0.6e-9 - 1.0).abs() < 1e-6);
+        assert!(model.held_out_worst_error < 1e-6, "{model:?}");
     }
 
     #[test]

@@ -160,28 +160,43 @@ impl Session {
 
     /// Encodes frames of the kind `start` was told; answers one Annex B piece a frame.
     pub fn encode(&mut self, frames: &[Frame]) -> Result<Vec<Vec<u8>>, Error> {
+        let mut pieces = Vec::with_capacity(frames.len());
+        self.encode_each(frames, |piece| pieces.push(piece.to_vec()))?;
+        Ok(pieces)
+    }
+
+    /// The same, piece by piece as they come, in order.
+    pub fn encode_each<'f>(
+        &mut self,
+        frames: impl IntoIterator<Item = &'f Frame>,
+        mut sink: impl FnMut(&[u8]),
+    ) -> Result<(), Error> {
         let mut ring = self.ring.take().ok_or(Error::Nvenc {
             call: "encode",
             code: 11,
             meaning: "encoder not initialized: call start first",
         })?;
-        let outcome = self.encode_in(&mut ring, frames);
+        let outcome = self.encode_in(&mut ring, frames, &mut sink);
         self.ring = Some(ring);
         outcome
     }
 
-    fn encode_in(&self, ring: &mut Ring, frames: &[Frame]) -> Result<Vec<Vec<u8>>, Error> {
-        let mut pieces = Vec::with_capacity(frames.len());
+    fn encode_in<'f>(
+        &self,
+        ring: &mut Ring,
+        frames: impl IntoIterator<Item = &'f Frame>,
+        sink: &mut impl FnMut(&[u8]),
+    ) -> Result<(), Error> {
         for frame in frames {
             if ring.free.is_empty() {
-                pieces.push(self.collect(ring)?);
+                self.collect(ring, sink)?;
             }
             self.submit(ring, frame)?;
         }
         while !ring.in_flight.is_empty() {
-            pieces.push(self.collect(ring)?);
+            self.collect(ring, sink)?;
         }
-        Ok(pieces)
+        Ok(())
     }
 
     fn refuse_unsupported(&self, settings: &Settings, caps: &Capabilities) -> Result<(), Error> {
@@ -293,8 +308,8 @@ impl Session {
         }
     }
 
-    /// Waits for the oldest picture in flight and takes its bits.
-    fn collect(&self, ring: &mut Ring) -> Result<Vec<u8>, Error> {
+    /// Waits for the oldest picture in flight and hands its bits on.
+    fn collect(&self, ring: &mut Ring, sink: &mut impl FnMut(&[u8])) -> Result<(), Error> {
         let Some(slot) = ring.in_flight.pop_front() else {
             return Err(Error::Nvenc { call: "collect", code: 9, meaning: "nothing in flight" });
         };
@@ -305,15 +320,13 @@ impl Session {
         ring.free.push(slot);
         call!(self, nvEncLockBitstream, self.encoder, &mut lock)?;
         // SAFETY: valid for that many bytes until unlocked below.
-        let bytes = unsafe {
+        sink(unsafe {
             std::slice::from_raw_parts(
                 lock.bitstreamBufferPtr.cast::<u8>(),
                 lock.bitstreamSizeInBytes as usize,
             )
-        }
-        .to_vec();
-        call!(self, nvEncUnlockBitstream, self.encoder, slot.output)?;
-        Ok(bytes)
+        });
+        call!(self, nvEncUnlockBitstream, self.encoder, slot.output)
     }
 
     /// Ends the stream, gives buffers back. Errors while closing are reported by none: the session is gone either way.

@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// The version of this layout; raised when a field changes its meaning.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// Everything one run of `trinity measure` found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Recording {
     pub format: u32,
     pub device: Device,
-    pub decode: Vec<DecodePoint>,
-    pub encode: Vec<EncodePoint>,
+    pub decode: Vec<EnginePoint>,
+    pub encode: Vec<EnginePoint>,
     pub copies: Vec<CopyPoint>,
     pub gemm: Vec<GemmPoint>,
     pub overlap: Vec<OverlapPoint>,
@@ -45,9 +45,9 @@ pub struct Device {
     pub idle: Option<Power>,
 }
 
-/// Decode throughput of one kind of stream.
+/// Throughput of NVDEC or NVENC on one kind of stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DecodePoint {
+pub struct EnginePoint {
     pub standard: Standard,
     pub chroma_idc: u32,
     pub depth: u32,
@@ -56,16 +56,16 @@ pub struct DecodePoint {
     /// Coded bits a value.
     pub bits_per_value: f64,
     pub sessions: u32,
-    /// Pictures decoded in one repetition, all sessions together.
+    /// Pictures in one repetition, all sessions together.
     pub pictures: u64,
     /// Wall time over pictures.
     pub seconds_per_picture: Spread,
-    /// The time the host spends parsing and submitting a picture, with nothing to wait for.
+    /// CPU time the host spends on a picture: parsing or copying, and submitting.
     pub host_seconds_per_picture: f64,
     pub power: Option<Power>,
 }
 
-impl DecodePoint {
+impl EnginePoint {
     /// Values of a tensor in a picture: luma samples, or those of all three planes in 4:4:4.
     pub fn values(&self) -> f64 {
         let planes = if self.chroma_idc == 3 { 3.0 } else { 1.0 };
@@ -81,19 +81,6 @@ impl DecodePoint {
     pub fn values_per_s(&self) -> Spread {
         self.seconds_per_picture.map(|s| self.values() / s)
     }
-}
-
-/// Encode throughput of one kind of stream (GPUs that have NVENC).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct EncodePoint {
-    pub standard: Standard,
-    pub chroma_idc: u32,
-    pub depth: u32,
-    pub width: u32,
-    pub height: u32,
-    pub bits_per_value: f64,
-    pub sessions: u32,
-    pub seconds_per_picture: Spread,
 }
 
 /// One copy direction at one size.
@@ -170,13 +157,15 @@ impl EnergyPoint {
 /// The sparse-delta pipeline: zstd on the CPU, copy, scatter-add.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeltaPoint {
+    /// CPU threads that decompress in the pipelined run; the synchronous one has one.
+    pub threads: u32,
     pub elements: u64,
     pub changed: u64,
     pub chunks: u32,
     pub compressed_bytes: u64,
     pub synchronous_s: Spread,
     pub pipelined_s: Spread,
-    /// The pipelined run's stages alone.
+    /// The stages alone, one thread.
     pub decompress_s: f64,
     pub copy_and_scatter_s: f64,
     /// The reconstruction equalled the tuned tensor exactly.

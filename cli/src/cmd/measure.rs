@@ -16,7 +16,7 @@ use trinity_hwcodec::{
     discover::{self, Inventory},
     measure::{self, Plan},
     nvdec::Standard,
-    recording::{self, Recording, VerifySummary},
+    recording::{self, EnginePoint, Recording, VerifySummary},
     streams::Spec,
     verify,
 };
@@ -247,11 +247,15 @@ fn conclude(recording: &Recording, out: &Path, ctx: &Context) -> Result<(), Fail
             recording.device.gpu, recording.device.driver, recording.device.date
         );
         for table in [
-            decode_table(recording),
+            engine_table("decode", &recording.decode),
+            engine_table("encode", &recording.encode),
             fit_table(&calibration),
             overlap_table(recording),
             other_table(recording),
         ] {
+            if table.rows().is_empty() {
+                continue;
+            }
             text += &table.render(ctx.colour);
             text.push('\n');
         }
@@ -269,10 +273,10 @@ fn conclude(recording: &Recording, out: &Path, ctx: &Context) -> Result<(), Fail
     }
 }
 
-fn decode_table(recording: &Recording) -> Table {
+fn engine_table(what: &str, points: &[EnginePoint]) -> Table {
     let mut table =
-        Table::new(["decode", "chroma", "bit", "picture", "bits/value", "sessions", "Mvalues/s", "± %"]);
-    for point in &recording.decode {
+        Table::new([what, "chroma", "bit", "picture", "bits/value", "sessions", "Mvalues/s", "± %"]);
+    for point in points {
         let rate = point.values_per_s();
         table.row([
             point.standard.name().into(),
@@ -294,6 +298,7 @@ fn fit_table(calibration: &Calibration) -> Table {
         "fixed µs",
         "ps/value",
         "ps/bit",
+        "overlap",
         "engines",
         "contention",
         "mean error %",
@@ -304,13 +309,15 @@ fn fit_table(calibration: &Calibration) -> Table {
     let pair = |c: trinity_hwcodec::fit::Coefficient, unit: f64| {
         format!("{} ± {}", sig3(c.value * unit), sig3(c.error * unit))
     };
-    for model in &calibration.nvdec {
+    let engines = calibration.nvdec.iter().map(|m| (m, "decode"));
+    for (model, what) in engines.chain(calibration.nvenc.iter().map(|m| (m, "encode"))) {
         let values = 1024.0 * 1024.0;
         table.row([
-            model.standard.name().into(),
+            format!("{} {what}", model.standard.name()),
             pair(model.fixed_s, 1e6),
             pair(model.seconds_per_value, 1e12),
             pair(model.seconds_per_bit, 1e12),
+            sig3(model.overlap),
             model.engines.to_string(),
             pair(model.contention, 1.0),
             sig3(100.0 * model.mean_error),
@@ -385,7 +392,8 @@ fn other_table(recording: &Recording) -> Table {
         let speed_up = delta.synchronous_s.median / delta.pipelined_s.median;
         table.row([
             format!(
-                "sparse delta, pipelined against synchronous ({})",
+                "sparse delta, pipelined with {} against synchronous ({})",
+                if delta.threads == 1 { "1 thread".into() } else { format!("{} threads", delta.threads) },
                 if delta.exact { "exact" } else { "WRONG" }
             ),
             sig3(speed_up),
@@ -509,12 +517,15 @@ fn report(recording: &Recording, calibration: &Calibration) -> Report {
         &Plot { x: Axis::log("wire Gb/s"), y: Axis::log("speed-up"), series: wires },
     );
     for (caption, table) in [
-        ("Decode throughput", decode_table(recording)),
+        ("Decode throughput", engine_table("decode", &recording.decode)),
+        ("Encode throughput", engine_table("encode", &recording.encode)),
         ("Fitted model of one engine", fit_table(calibration)),
         ("Overlap", overlap_table(recording)),
         ("Everything else", other_table(recording)),
     ] {
-        report.table(caption, table.headers(), table.rows());
+        if !table.rows().is_empty() {
+            report.table(caption, table.headers(), table.rows());
+        }
     }
     for left_out in &recording.left_out {
         report.paragraph(format!("Left out: {} — {}", left_out.what, left_out.why));

@@ -1,15 +1,15 @@
 //! Decode throughput: by standard, picture size, bit rate, format and number of sessions.
 
+use super::crew::{Lane, throughput, with_crew};
 use super::{Bench, TYPICAL_QP};
 use crate::Error;
 use crate::gpu::Gpu;
 use crate::nvdec::{Session, Standard};
-use crate::recording::{DecodePoint, LeftOut, Recording};
-use crate::stats::Spread;
+use crate::recording::{EnginePoint, LeftOut, Recording};
 use crate::streams::{self, Spec, TestStream};
+use crate::sys::cuvid::Cuvid;
 use rayon::prelude::*;
-use std::sync::Barrier;
-use std::time::Instant;
+use std::sync::Arc;
 use trinity_coding::Chroma;
 
 /// Samples a repetition decodes at least: long against every start-up cost.
@@ -65,16 +65,18 @@ fn plan(quick: bool, engines: u32) -> Vec<(Spec, Vec<u32>)> {
         if quick {
             continue;
         }
-        for (width, height) in
-            [(256, 256), (512, 512), (1024, 1024), (1920, 1080), (2048, 2048), (3840, 2160), (4096, 4096)]
-        {
-            for qp in [8, 14, TYPICAL_QP, 32] {
-                if (width, height, qp) != (1024, 1024, TYPICAL_QP)
-                    && (width, height, qp) != (3840, 2160, TYPICAL_QP)
-                {
-                    points.push((spec(width, height, qp), vec![1]));
-                }
+        let known = [(1024, 1024, TYPICAL_QP), (3840, 2160, TYPICAL_QP)];
+        let mut add = |width, height, qps: &[i32]| {
+            for &qp in qps.iter().filter(|&&qp| !known.contains(&(width, height, qp))) {
+                points.push((spec(width, height, qp), vec![1]));
             }
+        };
+        for (width, height) in [(256, 256), (512, 512), (1920, 1080), (3840, 2160), (4096, 4096)] {
+            add(width, height, &[14, TYPICAL_QP, 29]);
+        }
+        // All rates that tensors are coded at (0.7 to 5 bits a value), at two sizes.
+        for size in [1024, 2048] {
+            add(size, size, &[8, 11, 14, 17, TYPICAL_QP, 23, 26, 29, 31]);
         }
     }
     if !quick {
@@ -107,18 +109,16 @@ pub(super) fn measure(
     sessions: u32,
     repeats: usize,
     power: impl Fn() -> Option<crate::discover::Power>,
-) -> Result<DecodePoint, Error> {
+) -> Result<EnginePoint, Error> {
     let packets = stream.packets();
-    let samples: usize = stream.spec.width * stream.spec.height;
-    let loops = (SAMPLES_PER_REPEAT / (samples * packets.len())).clamp(4, 512);
-    let pictures = (packets.len() * loops) as u64 * u64::from(sessions);
-    let looped: Vec<&[u8]> = packets.iter().copied().cycle().take(packets.len() * loops).collect();
+    let count = pictures_a_repeat(stream.spec.width * stream.spec.height, packets.len());
+    let cuvid = gpu.cuvid()?;
+    let open = || lane(gpu, &cuvid, stream.spec.standard, &packets);
     let mut reading = None;
-    let (times, host_s) = in_parallel(gpu, stream.spec.standard, &looped, sessions, repeats, || {
-        reading = power();
-    })?;
-    let per_picture: Vec<f64> = times.iter().map(|t| t / pictures as f64).collect();
-    Ok(DecodePoint {
+    let (seconds, host_s) =
+        with_crew(sessions, &open, |crew| throughput(crew, count, repeats, || reading = power()))?;
+    let pictures = count as u64 * u64::from(sessions);
+    Ok(EnginePoint {
         standard: stream.spec.standard,
         chroma_idc: stream.spec.chroma.idc(),
         depth: stream.spec.depth,
@@ -127,80 +127,31 @@ pub(super) fn measure(
         bits_per_value: stream.bits_per_value(),
         sessions,
         pictures,
-        seconds_per_picture: Spread::of(&per_picture)
-            .ok_or(Error::Fit { what: "decode".into(), reason: "no repetitions".into() })?,
-        host_seconds_per_picture: host_s / looped.len() as f64,
+        seconds_per_picture: seconds.map(|s| s / pictures as f64),
+        host_seconds_per_picture: host_s / count as f64,
         power: reading,
     })
 }
 
-/// Wall seconds of each repetition (all sessions start together, the last one
-/// ends it), and CPU seconds the first session's thread spent on the last.
-fn in_parallel(
-    gpu: &Gpu,
-    standard: Standard,
-    packets: &[&[u8]],
-    sessions: u32,
-    repeats: usize,
-    mut while_busy: impl FnMut(),
-) -> Result<(Vec<f64>, f64), Error> {
-    let cuvid = gpu.cuvid()?;
-    let gate = Barrier::new(sessions as usize + 1);
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..sessions)
-            .map(|_| {
-                let (gate, cuvid) = (&gate, &cuvid);
-                scope.spawn(move || -> Result<f64, Error> {
-                    // Every worker passes every gate, so that an error in one cannot hang the rest.
-                    let mut session = Session::new(gpu, cuvid, standard);
-                    let mut outcome = Ok(());
-                    let mut host_s = 0.0;
-                    for _ in 0..=repeats {
-                        gate.wait();
-                        let before = thread_cpu_s();
-                        if let (Ok(session), Ok(())) = (&mut session, &outcome) {
-                            outcome = session.decode(packets, &mut |_, _| Ok(())).and_then(|count| {
-                                if count == packets.len() as u64 {
-                                    return Ok(());
-                                }
-                                Err(Error::CorruptStream {
-                                    what: format!("{} pictures in, {count} out", packets.len()),
-                                })
-                            });
-                        }
-                        host_s = thread_cpu_s() - before;
-                        gate.wait();
-                    }
-                    session?;
-                    outcome.map(|()| host_s)
-                })
-            })
-            .collect();
-        let mut times = Vec::with_capacity(repeats);
-        for repeat in 0..=repeats {
-            gate.wait();
-            let start = Instant::now();
-            if repeat == repeats {
-                while_busy();
-            }
-            gate.wait();
-            if repeat > 0 {
-                times.push(start.elapsed().as_secs_f64());
-            }
-        }
-        let mut host_s = 0.0f64;
-        for worker in workers {
-            let spent = worker
-                .join()
-                .map_err(|_| Error::CorruptStream { what: "a decode thread panicked".into() })??;
-            host_s = host_s.max(spent);
-        }
-        Ok((times, host_s))
-    })
+/// Pictures one session works through in a repetition: whole rounds of those there are.
+pub(super) fn pictures_a_repeat(samples: usize, distinct: usize) -> usize {
+    distinct * (SAMPLES_PER_REPEAT / (samples * distinct)).clamp(4, 512)
 }
 
-/// CPU seconds of this thread, from the kernel's accounting; 0 where there is none.
-fn thread_cpu_s() -> f64 {
-    let Ok(text) = std::fs::read_to_string("/proc/thread-self/schedstat") else { return 0.0 };
-    text.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok()).map_or(0.0, |ns| ns / 1e9)
+/// A decode session that goes round and round the packets.
+pub(super) fn lane<'l>(
+    gpu: &Gpu,
+    cuvid: &Arc<Cuvid>,
+    standard: Standard,
+    packets: &'l [&'l [u8]],
+) -> Result<Lane<'l>, Error> {
+    let mut session = Session::new(gpu, cuvid, standard)?;
+    Ok(Box::new(move |pictures| {
+        let looped: Vec<&[u8]> = packets.iter().copied().cycle().take(pictures).collect();
+        let count = session.decode(&looped, &mut |_, _| Ok(()))?;
+        if count != pictures as u64 {
+            return Err(Error::CorruptStream { what: format!("{pictures} pictures in, {count} out") });
+        }
+        Ok(())
+    }))
 }

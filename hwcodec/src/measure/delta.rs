@@ -9,16 +9,19 @@ use crate::recording::{DeltaPoint, LeftOut, Recording};
 use cudarc::driver::{
     CudaEvent, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PinnedHostSlice, PushKernelArg,
 };
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// A tensor of 64 Mi f32 values, 2 % of them changed: a light fine-tune.
 const ELEMENTS: usize = 64 << 20;
 const EVERY: usize = 50;
 const CHUNKS: usize = 32;
-/// Chunks in flight between the decompressor and the GPU.
-const RING: usize = 3;
+/// Chunks on their way to the GPU, beside those being decompressed.
+const RING: usize = 2;
+/// Decompressing threads tried.
+const THREADS: [usize; 4] = [1, 2, 4, 8];
 const LEVEL: i32 = 3;
 
 pub(super) fn run(bench: &Bench<'_>, recording: &mut Recording) -> Result<(), Error> {
@@ -34,11 +37,6 @@ pub(super) fn run(bench: &Bench<'_>, recording: &mut Recording) -> Result<(), Er
         stream,
     };
     let synchronous_s = bench.repeat(|| pipe.synchronous(&chunks))?;
-    let pipelined_s = bench.repeat(|| pipe.pipelined(bench, &chunks))?;
-    // Both runs above added the delta `repeats + 1` times each; a fresh pass is held against the truth.
-    pipe.stream.memset_zeros(&mut pipe.tensor).during("cuMemset")?;
-    pipe.pipelined(bench, &chunks)?;
-    let result = pipe.stream.clone_dtoh(&pipe.tensor).during("cuMemcpyDtoH")?;
     let mut scratch = Scratch::new(longest(&chunks))?;
     let (mut indices, mut values) = (vec![0u32; longest(&chunks)], vec![0f32; longest(&chunks)]);
     let decompress_s = bench.repeat(|| {
@@ -48,17 +46,25 @@ pub(super) fn run(bench: &Bench<'_>, recording: &mut Recording) -> Result<(), Er
         }
         Ok(start.elapsed().as_secs_f64())
     })?;
-    recording.delta.push(DeltaPoint {
-        elements: ELEMENTS as u64,
-        changed: chunks.iter().map(|c| c.count as u64).sum(),
-        chunks: chunks.len() as u32,
-        compressed_bytes: chunks.iter().map(|c| (c.indices.len() + c.values.len()) as u64).sum(),
-        synchronous_s,
-        pipelined_s,
-        decompress_s: decompress_s.median,
-        copy_and_scatter_s: synchronous_s.median - decompress_s.median,
-        exact: result == expected,
-    });
+    for threads in THREADS.into_iter().filter(|&t| t <= recording.device.host_threads) {
+        let pipelined_s = bench.repeat(|| pipe.pipelined(bench, &chunks, threads))?;
+        // The runs above added the delta many times over; a fresh pass is held against the truth.
+        pipe.stream.memset_zeros(&mut pipe.tensor).during("cuMemset")?;
+        pipe.pipelined(bench, &chunks, threads)?;
+        let result = pipe.stream.clone_dtoh(&pipe.tensor).during("cuMemcpyDtoH")?;
+        recording.delta.push(DeltaPoint {
+            threads: threads as u32,
+            elements: ELEMENTS as u64,
+            changed: chunks.iter().map(|c| c.count as u64).sum(),
+            chunks: chunks.len() as u32,
+            compressed_bytes: chunks.iter().map(|c| (c.indices.len() + c.values.len()) as u64).sum(),
+            synchronous_s,
+            pipelined_s,
+            decompress_s: decompress_s.median,
+            copy_and_scatter_s: synchronous_s.median - decompress_s.median,
+            exact: result == expected,
+        });
+    }
     // SAFETY: only tries to dlopen; nothing of it is called.
     let nvcomp = ["libnvcomp.so.5", "libnvcomp.so.4", "libnvcomp.so"]
         .iter()
@@ -162,6 +168,8 @@ fn make() -> Result<(Vec<Chunk>, Vec<f32>), Error> {
 
 /// One slot of the ring between the decompressor and the GPU.
 struct Buffers {
+    /// Changes it holds.
+    count: usize,
     indices: PinnedHostSlice<u32>,
     values: PinnedHostSlice<f32>,
     /// When the GPU has read them.
@@ -175,6 +183,7 @@ impl Buffers {
         }
         let indices = self.indices.as_mut_slice().during("cuMemHostAlloc")?;
         let values = self.values.as_mut_slice().during("cuMemHostAlloc")?;
+        self.count = chunk.count;
         chunk.decompress(scratch, indices, values)
     }
 }
@@ -206,41 +215,53 @@ impl Pipe {
         Ok(start.elapsed().as_secs_f64())
     }
 
-    /// A thread decompresses chunk i+1 into pinned memory while the GPU takes chunk i.
-    fn pipelined(&mut self, bench: &Bench<'_>, chunks: &[Chunk]) -> Result<f64, Error> {
+    /// Threads decompress the next chunks into pinned memory while the GPU takes those that
+    /// are ready. Chunks hold disjoint indices, so their order does not matter.
+    fn pipelined(&mut self, bench: &Bench<'_>, chunks: &[Chunk], threads: usize) -> Result<f64, Error> {
         let context = &bench.gpu.context;
         let most = longest(chunks);
-        let (empty_in, empty) = sync_channel::<Buffers>(RING);
-        for _ in 0..RING {
+        let ring = threads + RING;
+        let (empty_in, empty) = sync_channel::<Buffers>(ring);
+        for _ in 0..ring {
+            // Cached, not write-combined: the decompressor writes word by word.
             // SAFETY: plain numbers have no invalid values; filled before any copy reads them.
-            let pair = unsafe { (context.alloc_pinned(most), context.alloc_pinned(most)) };
+            let pair = unsafe {
+                (context.alloc_pinned_with_flags(most, 0), context.alloc_pinned_with_flags(most, 0))
+            };
             let buffers = Buffers {
+                count: 0,
                 indices: pair.0.during("cuMemHostAlloc")?,
                 values: pair.1.during("cuMemHostAlloc")?,
                 copied: None,
             };
             let _ = empty_in.send(buffers);
         }
-        let mut scratch = Scratch::new(most)?;
+        let (empty, next) = (&Mutex::new(empty), &AtomicUsize::new(0));
         let start = Instant::now();
         std::thread::scope(|scope| {
-            let (full_in, full) = sync_channel::<Result<Buffers, Error>>(RING);
-            scope.spawn(move || {
-                for chunk in chunks {
-                    // Closed: the other end met an error and has said so.
-                    let Ok(mut buffers) = empty.recv() else { return };
-                    let filled = buffers.fill(chunk, &mut scratch).map(|()| buffers);
-                    if full_in.send(filled).is_err() {
-                        return;
+            let (full_in, full) = sync_channel::<Result<Buffers, Error>>(ring);
+            for _ in 0..threads {
+                let full_in = full_in.clone();
+                let mut scratch = Scratch::new(most)?;
+                scope.spawn(move || {
+                    while let Some(chunk) = chunks.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        // Closed: the other end met an error and has said so.
+                        let Some(Ok(mut buffers)) = empty.lock().ok().map(|e| e.recv()) else { return };
+                        let filled = buffers.fill(chunk, &mut scratch).map(|()| buffers);
+                        if full_in.send(filled).is_err() {
+                            return;
+                        }
                     }
-                }
-            });
-            for (chunk, buffers) in chunks.iter().zip(full.iter()) {
+                });
+            }
+            drop(full_in);
+            for buffers in full {
                 let mut buffers = buffers?;
+                let count = buffers.count;
                 self.stream.memcpy_htod(&buffers.indices, &mut self.indices).during("cuMemcpyHtoD")?;
                 self.stream.memcpy_htod(&buffers.values, &mut self.values).during("cuMemcpyHtoD")?;
                 buffers.copied = Some(self.stream.record_event(None).during("cuEventRecord")?);
-                self.add(chunk.count)?;
+                self.add(count)?;
                 let _ = empty_in.send(buffers);
             }
             self.stream.synchronize().during("cuStreamSynchronize")?;

@@ -5,8 +5,10 @@
 //! already there.
 
 mod copies;
+mod crew;
 mod decode;
 mod delta;
+pub mod encode;
 mod energy;
 mod gemm;
 mod overlap;
@@ -108,16 +110,11 @@ pub fn run(
         verify: None,
         left_out: Vec::new(),
     };
-    let why = match &first.encode {
-        Err(why) => why.clone(),
-        // NVENC sessions encode (`nvenc`); timing them waits for a GPU that has the engine.
-        Ok(_) => "this version times decoding only".into(),
-    };
-    recording.left_out.push(LeftOut { what: "encode throughput, encode ∥ gemm".into(), why });
-    let steps: [(&str, Step); 7] = [
+    let steps: [(&str, Step); 8] = [
         ("copies", copies::run),
         ("matrix products", gemm::run),
         ("decode throughput", decode::run),
+        ("encode throughput", encode::run),
         ("overlap", overlap::run),
         ("energy", energy::run),
         ("sparse deltas", delta::run),

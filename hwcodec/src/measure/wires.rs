@@ -4,11 +4,11 @@
 //! and a wire that waits exactly as long as its bits would take. Serial adds
 //! the three; dual-lane runs them as a pipeline, picture by picture.
 
-use super::{Bench, typical};
-use crate::Error;
+use super::{Bench, encode, typical};
 use crate::nvdec::{Session, Standard};
 use crate::recording::{Recording, WirePoint};
-use crate::streams::TestStream;
+use crate::streams::{self, Spec};
+use crate::{Error, discover};
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,8 @@ const LONGEST_S: f64 = 2.0;
 
 pub(super) fn run(bench: &Bench<'_>, recording: &mut Recording) -> Result<(), Error> {
     for standard in [Standard::H264, Standard::Hevc] {
-        let stream = bench.stream(typical(standard, 1024, 16))?;
-        let packets = stream.packets();
+        let load = Load::new(bench, typical(standard, 1024, 16))?;
+        let packets: Vec<&[u8]> = load.packets.iter().map(Vec::as_slice).collect();
         let cuvid = bench.gpu.cuvid()?;
         let mut session = Session::new(bench.gpu, &cuvid, standard)?;
         let decode_s = bench
@@ -33,24 +33,22 @@ pub(super) fn run(bench: &Bench<'_>, recording: &mut Recording) -> Result<(), Er
             })?
             .median;
         for wire in WIRES {
-            let coded_bits = stream.bytes.len() as f64 * 8.0;
-            let raw_bits = (stream.spec.width * stream.spec.height * packets.len()) as f64 * RAW_BITS;
-            let serial_s = stream.encode_s + coded_bits / wire + decode_s;
-            let dual_lane_s = if coded_bits / wire + stream.encode_s > LONGEST_S {
-                closed_form_s(&packets, &stream, wire, decode_s)
+            let wire_s = load.coded_bits() / wire;
+            let dual_lane_s = if wire_s + load.encode_s > LONGEST_S {
+                load.closed_form_s(wire_s, decode_s)
             } else {
-                dual_lane_s(&mut session, &packets, &stream, wire)?
+                load.dual_lane_s(&mut session, wire)?
             };
             recording.wires.push(WirePoint {
                 standard,
                 wire_bits_per_s: wire,
-                raw_bits,
-                coded_bits,
-                encoder: "cpu".into(),
-                encode_s: stream.encode_s,
+                raw_bits: load.raw_bits,
+                coded_bits: load.coded_bits(),
+                encoder: load.encoder.into(),
+                encode_s: load.encode_s,
                 decode_s,
-                raw_s: raw_bits / wire,
-                serial_s,
+                raw_s: load.raw_bits / wire,
+                serial_s: load.encode_s + wire_s + decode_s,
                 dual_lane_s,
             });
         }
@@ -58,48 +56,80 @@ pub(super) fn run(bench: &Bench<'_>, recording: &mut Recording) -> Result<(), Er
     Ok(())
 }
 
-/// A three-stage pipeline of equal stages' medians: fill, then the slowest stage.
-fn closed_form_s(packets: &[&[u8]], stream: &TestStream, wire: f64, decode_s: f64) -> f64 {
-    let n = packets.len() as f64;
-    let wire_s = stream.bytes.len() as f64 * 8.0 / wire;
-    let stages = [stream.encode_s / n, wire_s / n, decode_s / n];
-    stages.iter().sum::<f64>() + (n - 1.0) * stages.iter().copied().fold(0.0, f64::max)
+/// A coded tensor, picture by picture, and what coding it took.
+struct Load {
+    packets: Vec<Vec<u8>>,
+    /// `nvenc` or `cpu`.
+    encoder: &'static str,
+    encode_s: f64,
+    raw_bits: f64,
 }
 
-/// The same, run: one thread stands for the encoder and one for the wire, each
-/// waiting as long as the real thing takes; decoding is real.
-fn dual_lane_s(
-    session: &mut Session,
-    packets: &[&[u8]],
-    stream: &TestStream,
-    wire: f64,
-) -> Result<f64, Error> {
-    let encode_s = stream.encode_s / packets.len() as f64;
-    let start = Instant::now();
-    std::thread::scope(|scope| {
-        let (coded_in, coded) = sync_channel::<&[u8]>(2);
-        let (sent_in, sent) = sync_channel::<&[u8]>(2);
-        scope.spawn(move || {
-            for packet in packets {
-                wait_for(encode_s);
-                if coded_in.send(packet).is_err() {
-                    break;
-                }
+impl Load {
+    /// By NVENC where there is one, else by our own encoder.
+    fn new(bench: &Bench<'_>, spec: Spec) -> Result<Self, Error> {
+        let raw_bits = (spec.width * spec.height * spec.pictures) as f64 * RAW_BITS;
+        match discover::open_encoder(bench.gpu) {
+            Ok(mut session) => {
+                session.start(encode::settings(&spec))?;
+                let frames = streams::weight_like(&spec, 1);
+                let mut packets = Vec::new();
+                let encode_s = bench.repeat(|| {
+                    let start = Instant::now();
+                    packets = session.encode(&frames)?;
+                    Ok(start.elapsed().as_secs_f64())
+                })?;
+                Ok(Self { packets, encoder: "nvenc", encode_s: encode_s.median, raw_bits })
             }
-        });
-        scope.spawn(move || {
-            for packet in coded {
-                wait_for(packet.len() as f64 * 8.0 / wire);
-                if sent_in.send(packet).is_err() {
-                    break;
-                }
+            Err(_) => {
+                let stream = bench.stream(spec)?;
+                let packets = stream.packets().into_iter().map(<[u8]>::to_vec).collect();
+                Ok(Self { packets, encoder: "cpu", encode_s: stream.encode_s, raw_bits })
             }
-        });
-        for packet in sent {
-            session.decode(&[packet], &mut |_, _| Ok(()))?;
         }
-        Ok(start.elapsed().as_secs_f64())
-    })
+    }
+
+    fn coded_bits(&self) -> f64 {
+        self.packets.iter().map(Vec::len).sum::<usize>() as f64 * 8.0
+    }
+
+    /// A three-stage pipeline of equal stages' medians: fill, then the slowest stage.
+    fn closed_form_s(&self, wire_s: f64, decode_s: f64) -> f64 {
+        let n = self.packets.len() as f64;
+        let stages = [self.encode_s / n, wire_s / n, decode_s / n];
+        stages.iter().sum::<f64>() + (n - 1.0) * stages.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// The same, run: one thread stands for the encoder and one for the wire, each
+    /// waiting as long as the real thing takes; decoding is real.
+    fn dual_lane_s(&self, session: &mut Session, wire: f64) -> Result<f64, Error> {
+        let encode_s = self.encode_s / self.packets.len() as f64;
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            let (coded_in, coded) = sync_channel::<&[u8]>(2);
+            let (sent_in, sent) = sync_channel::<&[u8]>(2);
+            scope.spawn(move || {
+                for packet in &self.packets {
+                    wait_for(encode_s);
+                    if coded_in.send(packet).is_err() {
+                        break;
+                    }
+                }
+            });
+            scope.spawn(move || {
+                for packet in coded {
+                    wait_for(packet.len() as f64 * 8.0 / wire);
+                    if sent_in.send(packet).is_err() {
+                        break;
+                    }
+                }
+            });
+            for packet in sent {
+                session.decode(&[packet], &mut |_, _| Ok(()))?;
+            }
+            Ok(start.elapsed().as_secs_f64())
+        })
+    }
 }
 
 /// Sleeps, then spins the last stretch: sleeping alone overshoots by up to 0.1 ms.

@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use trinity_coding::{Chroma, Frame};
 use trinity_hwcodec::Error;
+use trinity_hwcodec::measure::encode;
 use trinity_hwcodec::nvdec::Standard;
 use trinity_hwcodec::nvenc::{RING, Rate, Session, Settings};
 use trinity_hwcodec::sys::nvenc::Nvenc;
@@ -176,4 +177,24 @@ fn encoding_before_starting_and_frames_of_another_kind_are_errors() {
     session.start(kind).unwrap();
     assert!(session.encode(&[Frame::filled(8, 8, Chroma::C420, 8, 0)]).is_err());
     assert_eq!(session.encode(&frames(&kind, 2)).unwrap().len(), 2, "still usable afterwards");
+}
+
+#[test]
+fn encoding_is_timed_on_every_session_and_all_are_given_back() {
+    let Some(stand_in) = StandIn::build() else { return };
+    let kind = settings(Standard::Hevc, Chroma::C420, 8, Rate::ConstantQp(20));
+    let pictures = frames(&kind, 2);
+    let mut session = stand_in.open().unwrap();
+    session.start(kind).unwrap();
+    let bytes: usize = session.encode(&pictures).unwrap().iter().map(Vec::len).sum();
+    drop(session);
+    // The stand-in counts sessions without a lock: one at a time.
+    let point = encode::measure(&|| stand_in.open(), kind, &pictures, 1, 3).unwrap();
+    assert_eq!(point.bits_per_value, 8.0 * bytes as f64 / (2.0 * 20.0 * 14.0));
+    assert_eq!((point.sessions, point.seconds_per_picture.n), (1, 3));
+    assert!(point.seconds_per_picture.median > 0.0 && point.pictures >= 8);
+    assert_eq!(stand_in.sessions(), 0);
+    let refused = encode::measure(&|| stand_in.open(), Settings { width: 9000, ..kind }, &pictures, 1, 3);
+    assert!(refused.is_err_and(|e| e.to_string().contains("this size")));
+    assert_eq!(stand_in.sessions(), 0);
 }

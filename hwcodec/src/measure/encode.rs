@@ -1,0 +1,118 @@
+//! Encode throughput on GPUs that have NVENC: by standard, picture size, QP and sessions.
+
+use super::crew::{Lane, throughput, with_crew};
+use super::decode::pictures_a_repeat;
+use super::{Bench, TYPICAL_QP};
+use crate::nvdec::Standard;
+use crate::nvenc::{Rate, Session, Settings};
+use crate::recording::{EnginePoint, LeftOut, Recording};
+use crate::streams::{self, Spec};
+use crate::{Error, discover};
+use trinity_coding::{Chroma, Frame};
+
+pub(super) fn run(bench: &Bench<'_>, recording: &mut Recording) -> Result<(), Error> {
+    // A GPU without the engine answers here, in a sentence.
+    drop(discover::open_encoder(bench.gpu)?);
+    for (spec, sessions) in plan(bench.plan.quick, recording.device.nvenc_engines.max(1)) {
+        let what = format!("encode {} {}×{}, QP {}", spec.standard.name(), spec.width, spec.height, spec.qp);
+        (bench.progress)(&what);
+        let frames = streams::weight_like(&spec, 1);
+        let open = || discover::open_encoder(bench.gpu);
+        for count in sessions {
+            match measure(&open, settings(&spec), &frames, count, bench.plan.repeats) {
+                Ok(mut point) => {
+                    point.power = bench.power();
+                    recording.encode.push(point);
+                }
+                Err(error) if error.is_fatal() => return Err(error),
+                Err(error) => {
+                    recording.left_out.push(LeftOut { what: what.clone(), why: error.to_string() });
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Which frames, and with how many sessions each; as for decoding, fewer sizes.
+fn plan(quick: bool, engines: u32) -> Vec<(Spec, Vec<u32>)> {
+    let mut points = Vec::new();
+    for standard in [Standard::H264, Standard::Hevc] {
+        let spec = |width, height, qp| Spec {
+            standard,
+            chroma: Chroma::C420,
+            depth: 8,
+            width,
+            height,
+            qp,
+            pictures: 2,
+        };
+        points.push((spec(1024, 1024, TYPICAL_QP), (1..=engines + 1).collect()));
+        points.push((spec(3840, 2160, TYPICAL_QP), vec![1, engines]));
+        if quick {
+            continue;
+        }
+        for (width, height) in [(512, 512), (1024, 1024), (1920, 1080), (3840, 2160)] {
+            for qp in [8, 32] {
+                points.push((spec(width, height, qp), vec![1]));
+            }
+        }
+    }
+    points
+}
+
+/// The same picture and QP as a stream of ours has.
+pub(super) fn settings(spec: &Spec) -> Settings {
+    Settings {
+        standard: spec.standard,
+        width: spec.width as u32,
+        height: spec.height as u32,
+        chroma: spec.chroma,
+        depth: spec.depth,
+        rate: Rate::ConstantQp(spec.qp.max(0) as u32),
+    }
+}
+
+/// Encodes `frames` over and over on `sessions` threads, each with a session `open` gives it.
+pub fn measure(
+    open: &(dyn Fn() -> Result<Session, Error> + Sync),
+    settings: Settings,
+    frames: &[Frame],
+    sessions: u32,
+    repeats: usize,
+) -> Result<EnginePoint, Error> {
+    let values = f64::from(settings.width) * f64::from(settings.height);
+    let mut coded_bytes = 0;
+    let mut first = open()?;
+    first.start(settings)?;
+    first.encode_each(frames, |piece| coded_bytes += piece.len())?;
+    drop(first);
+    let count = pictures_a_repeat(values as usize, frames.len().max(1));
+    let open = || lane(open()?, settings, frames);
+    let (seconds, host_s) = with_crew(sessions, &open, |crew| throughput(crew, count, repeats, || ()))?;
+    let pictures = count as u64 * u64::from(sessions);
+    let planes = if settings.chroma == Chroma::C444 { 3.0 } else { 1.0 };
+    Ok(EnginePoint {
+        standard: settings.standard,
+        chroma_idc: settings.chroma.idc(),
+        depth: settings.depth,
+        width: settings.width,
+        height: settings.height,
+        bits_per_value: 8.0 * coded_bytes as f64 / (values * planes * frames.len() as f64),
+        sessions,
+        pictures,
+        seconds_per_picture: seconds.map(|s| s / pictures as f64),
+        host_seconds_per_picture: host_s / count as f64,
+        power: None,
+    })
+}
+
+/// A started encode session that goes round and round the frames.
+pub(super) fn lane<'l>(
+    mut session: Session,
+    settings: Settings,
+    frames: &'l [Frame],
+) -> Result<Lane<'l>, Error> {
+    session.start(settings)?;
+    Ok(Box::new(move |pictures| session.encode_each(frames.iter().cycle().take(pictures), |_| ())))
+}
