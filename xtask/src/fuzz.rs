@@ -4,7 +4,7 @@ use crate::{
     root,
     tools::{find, succeed},
 };
-use std::{fs, process::Command};
+use std::{fs, path::PathBuf, process::Command};
 
 pub fn run(args: &[&str]) -> Result<(), String> {
     let (target, runs) = match args {
@@ -43,6 +43,11 @@ fn targets() -> Result<Vec<String>, String> {
     Ok(names)
 }
 
+/// Real streams for a decoder to start from, in the folder `shared` beside the repository.
+fn conformance(target: &str) -> PathBuf {
+    root().join("../shared/conformance").join(target.trim_end_matches("_decode"))
+}
+
 /// Inputs found on the way stay in `fuzz/corpus`; committed seeds come from `fuzz/seeds`.
 fn fuzz(target: &str, runs: &str) -> Result<(), String> {
     let folder = root().join("fuzz");
@@ -52,9 +57,10 @@ fn fuzz(target: &str, runs: &str) -> Result<(), String> {
     let mut command = Command::new(env!("CARGO"));
     // No sanitizer: safe code needs none, and without one the stable compiler will do.
     command.args(["fuzz", "run", "--sanitizer", "none", target]).arg(&corpus);
-    if seeds.is_dir() {
-        command.arg(&seeds);
+    let conformance = conformance(target);
+    for extra in [&seeds, &conformance].into_iter().filter(|folder| folder.is_dir()) {
+        command.arg(extra);
     }
-    command.args(["--", &format!("-runs={runs}"), "-rss_limit_mb=2048", "-timeout=20"]);
+    command.args(["--", &format!("-runs={runs}"), "-max_len=16384", "-rss_limit_mb=2048", "-timeout=20"]);
     succeed(command.current_dir(root()))
 }
