@@ -17,3 +17,4 @@ pub mod measure;
 pub mod sweep;
 pub mod tensors;
 pub mod validate;
+mod video;

@@ -5,18 +5,11 @@
 #![forbid(unsafe_code)]
 
 mod cmd;
-// What commands share: a part may wait for the command that needs it.
-#[allow(dead_code)]
 mod context;
-#[allow(dead_code)]
 mod failure;
-#[allow(dead_code)]
 mod output;
-#[allow(dead_code)]
 mod plot;
-#[allow(dead_code)]
 mod report;
-#[allow(dead_code)]
 mod table;
 mod video_io;
 

@@ -4,6 +4,8 @@
 //! conversion.
 
 use crate::failure::Failure;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use trinity_coding::{Chroma, Frame, Plane};
 
@@ -40,48 +42,126 @@ fn parse_chroma(text: &str) -> Result<Chroma, String> {
     }
 }
 
-/// Reads every frame of a file; its name's ending says what it is.
-pub fn read(path: &Path, raw: &RawFormat) -> Result<Vec<Frame>, Failure> {
-    let name = path.display();
-    let bytes =
-        std::fs::read(path).map_err(|error| Failure::input(format_args!("cannot read `{name}`: {error}")))?;
-    let ending = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
-    let frames = match ending.as_str() {
-        "y4m" => read_y4m(&bytes),
-        "pgm" => read_pgm(&bytes).map(|frame| vec![frame]),
-        "png" => read_png(&bytes).map(|frame| vec![frame]),
-        "gray" | "grey" | "yuv" | "raw" => {
-            read_raw(&bytes, raw, if ending == "yuv" { Chroma::C420 } else { Chroma::C400 })
-        }
-        _ => Err(format!("its name ends in neither .gray, .yuv, .y4m, .pgm nor .png (`.{ending}`)")),
-    };
-    let frames = frames.map_err(|what| Failure::input(format_args!("`{name}`: {what}")))?;
-    if frames.is_empty() {
-        return Err(Failure::input(format_args!("`{name}` holds no frame")));
-    }
-    Ok(frames)
+/// The frames of a file, read as they are asked for.
+#[derive(Debug)]
+pub struct FrameReader {
+    name: String,
+    source: Source,
+    /// Frames given out so far.
+    count: u64,
 }
 
-fn read_raw(bytes: &[u8], raw: &RawFormat, default_chroma: Chroma) -> Result<Vec<Frame>, String> {
+/// Where frames come from.
+#[derive(Debug)]
+enum Source {
+    Still(Option<Frame>),
+    Video { file: BufReader<File>, layout: Layout, frames: Option<u64> },
+}
+
+/// What every frame of a video file looks like.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    width: usize,
+    height: usize,
+    chroma: Chroma,
+    depth: u32,
+    /// Bytes of a frame.
+    length: usize,
+    /// `FRAME` lines precede the samples.
+    has_markers: bool,
+}
+
+impl Layout {
+    fn new(width: usize, height: usize, chroma: Chroma, depth: u32) -> Result<Self, String> {
+        let length = Frame::raw_len(width, height, chroma, depth).map_err(|e| e.to_string())?;
+        Ok(Self { width, height, chroma, depth, length, has_markers: false })
+    }
+}
+
+impl FrameReader {
+    /// Opens a file; its name's ending says what it is.
+    pub fn open(path: &Path, raw: &RawFormat) -> Result<Self, Failure> {
+        let name = path.display().to_string();
+        let ending = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
+        let unreadable = |error| Failure::input(format_args!("cannot read `{name}`: {error}"));
+        let file = File::open(path).map_err(unreadable)?;
+        let bytes = file.metadata().ok().filter(|found| found.is_file()).map(|found| found.len());
+        let source = match ending.as_str() {
+            "y4m" => y4m_source(file),
+            "gray" | "grey" | "yuv" | "raw" => {
+                let chroma = if ending == "yuv" { Chroma::C420 } else { Chroma::C400 };
+                raw_source(file, bytes, raw, chroma)
+            }
+            "pgm" | "png" => {
+                let bytes = std::fs::read(path).map_err(unreadable)?;
+                let frame = if ending == "pgm" { read_pgm(&bytes) } else { read_png(&bytes) };
+                frame.map(|frame| Source::Still(Some(frame)))
+            }
+            _ => Err(format!("its name ends in neither .gray, .yuv, .y4m, .pgm nor .png (`.{ending}`)")),
+        };
+        match source {
+            Ok(source) => Ok(Self { name, source, count: 0 }),
+            Err(what) => Err(Failure::input(format_args!("`{name}`: {what}"))),
+        }
+    }
+
+    /// How many frames there are, where the file's length says so.
+    pub fn frames_if_known(&self) -> Option<u64> {
+        match &self.source {
+            Source::Still(_) => Some(1),
+            Source::Video { frames, .. } => *frames,
+        }
+    }
+
+    fn read_next(&mut self) -> Result<Option<Frame>, String> {
+        let frame = match &mut self.source {
+            Source::Still(frame) => frame.take(),
+            Source::Video { file, layout, .. } => video_frame(file, *layout, self.count)?,
+        };
+        if frame.is_none() && self.count == 0 {
+            return Err("it holds no frame".into());
+        }
+        self.count += 1;
+        Ok(frame)
+    }
+}
+
+impl Iterator for FrameReader {
+    type Item = Result<Frame, Failure>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let frame = self.read_next();
+        frame.map_err(|what| Failure::input(format_args!("`{}`: {what}", self.name))).transpose()
+    }
+}
+
+fn raw_source(
+    file: File,
+    bytes: Option<u64>,
+    raw: &RawFormat,
+    default_chroma: Chroma,
+) -> Result<Source, String> {
     let (width, height) = raw.size.ok_or("a raw file does not say its size; give --size WxH")?;
-    let chroma = raw.chroma.unwrap_or(default_chroma);
     let depth = raw.depth.unwrap_or(8);
-    let length = Frame::raw_len(width, height, chroma, depth).map_err(|e| e.to_string())?;
-    if bytes.is_empty() || !bytes.len().is_multiple_of(length) {
+    let layout = Layout::new(width, height, raw.chroma.unwrap_or(default_chroma), depth)?;
+    let length = layout.length as u64;
+    if let Some(bytes) = bytes.filter(|bytes| *bytes == 0 || !bytes.is_multiple_of(length)) {
         return Err(format!(
-            "{} bytes are not a whole number of frames of {length} bytes ({width}x{height}, {depth} bit)",
-            bytes.len()
+            "{bytes} bytes are not a whole number of frames of {length} bytes ({width}x{height}, {depth} bit)"
         ));
     }
-    bytes
-        .chunks_exact(length)
-        .map(|frame| Frame::from_raw(frame, width, height, chroma, depth).map_err(|e| e.to_string()))
-        .collect()
+    Ok(Source::Video { file: BufReader::new(file), layout, frames: bytes.map(|bytes| bytes / length) })
 }
 
 /// YUV4MPEG2: a header line, then `FRAME` lines each followed by raw planes.
-fn read_y4m(bytes: &[u8]) -> Result<Vec<Frame>, String> {
-    let (header, mut rest) = line(bytes).ok_or("no Y4M header line")?;
+fn y4m_source(file: File) -> Result<Source, String> {
+    let mut file = BufReader::new(file);
+    let header = read_line(&mut file)?.ok_or("no Y4M header line")?;
+    let layout = y4m_layout(&header)?;
+    Ok(Source::Video { file, layout, frames: None })
+}
+
+fn y4m_layout(header: &str) -> Result<Layout, String> {
     let mut words = header.split(' ');
     if words.next() != Some("YUV4MPEG2") {
         return Err("it does not start with YUV4MPEG2".into());
@@ -97,21 +177,41 @@ fn read_y4m(bytes: &[u8]) -> Result<Vec<Frame>, String> {
         }
     }
     let (chroma, depth) = y4m_format(&format)?;
-    let length = Frame::raw_len(width, height, chroma, depth).map_err(|e| e.to_string())?;
-    let mut frames = Vec::new();
-    while !rest.is_empty() {
-        let (marker, after) = line(rest).ok_or("the file ends inside a FRAME line")?;
-        if !marker.starts_with("FRAME") {
-            return Err(format!("expected FRAME at byte {}", bytes.len() - rest.len()));
+    Ok(Layout { has_markers: true, ..Layout::new(width, height, chroma, depth)? })
+}
+
+/// Frame number `count` of a video file, or `None` at its end.
+fn video_frame(file: &mut impl BufRead, layout: Layout, count: u64) -> Result<Option<Frame>, String> {
+    if layout.has_markers {
+        match read_line(file)? {
+            None => return Ok(None),
+            Some(marker) if marker.starts_with("FRAME") => {}
+            Some(_) => return Err(format!("expected FRAME before frame {count}")),
         }
-        if after.len() < length {
-            return Err(format!("frame {} is cut short: {} of {length} bytes", frames.len(), after.len()));
-        }
-        let frame = Frame::from_raw(&after[..length], width, height, chroma, depth);
-        frames.push(frame.map_err(|e| e.to_string())?);
-        rest = &after[length..];
     }
-    Ok(frames)
+    let mut bytes = Vec::new();
+    file.take(layout.length as u64).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+    if bytes.is_empty() && !layout.has_markers {
+        return Ok(None);
+    }
+    if bytes.len() < layout.length {
+        return Err(format!("frame {count} is cut short: {} of {} bytes", bytes.len(), layout.length));
+    }
+    let frame = Frame::from_raw(&bytes, layout.width, layout.height, layout.chroma, layout.depth);
+    frame.map(Some).map_err(|e| e.to_string())
+}
+
+/// A line of a Y4M file without its end, or `None` at the end of the file.
+fn read_line(file: &mut impl BufRead) -> Result<Option<String>, String> {
+    let mut line = Vec::new();
+    file.take(4096).read_until(b'\n', &mut line).map_err(|e| e.to_string())?;
+    if line.is_empty() {
+        return Ok(None);
+    }
+    if line.pop() != Some(b'\n') {
+        return Err("the file ends inside a line of its header or of a frame's".into());
+    }
+    String::from_utf8(line).map(Some).map_err(|_| "a header line is not text".into())
 }
 
 fn y4m_format(format: &str) -> Result<(Chroma, u32), String> {
@@ -130,11 +230,6 @@ fn y4m_format(format: &str) -> Result<(Chroma, u32), String> {
         8
     };
     Ok((chroma, depth))
-}
-
-fn line(bytes: &[u8]) -> Option<(&str, &[u8])> {
-    let end = bytes.iter().take(4096).position(|&b| b == b'\n')?;
-    Some((std::str::from_utf8(&bytes[..end]).ok()?, &bytes[end + 1..]))
 }
 
 /// Binary PGM (P5), up to 16 bits.
@@ -230,11 +325,13 @@ mod tests {
 
     #[test]
     fn a_y4m_frame_cut_short_is_an_error() {
-        let mut file = b"YUV4MPEG2 W2 H2 Cmono\nFRAME\n".to_vec();
-        file.extend([1, 2, 3]);
-        assert!(read_y4m(&file).unwrap_err().contains("3 of 4 bytes"));
-        file.push(4);
-        assert_eq!(read_y4m(&file).unwrap()[0].planes[0].samples, [1, 2, 3, 4]);
+        let layout = y4m_layout("YUV4MPEG2 W2 H2 Cmono").unwrap();
+        let cut = video_frame(&mut &b"FRAME\n\x01\x02\x03"[..], layout, 7).unwrap_err();
+        assert!(cut.contains("frame 7") && cut.contains("3 of 4 bytes"), "{cut}");
+        let frame = video_frame(&mut &b"FRAME\n\x01\x02\x03\x04"[..], layout, 0).unwrap().unwrap();
+        assert_eq!(frame.planes[0].samples, [1, 2, 3, 4]);
+        assert_eq!(video_frame(&mut &b""[..], layout, 1).unwrap(), None);
+        assert!(video_frame(&mut &b"FRAMING"[..], layout, 1).is_err());
     }
 
     #[test]

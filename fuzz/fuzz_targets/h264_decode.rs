@@ -5,7 +5,7 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    for decoded in trinity_h264::Decoder::new(bytes) {
+    for decoded in trinity_h264::frames(bytes) {
         let Ok(frame) = decoded else { return };
         assert_eq!(frame.planes.len(), frame.chroma.planes());
         assert!(frame.planes.iter().all(|plane| plane.samples.len() == plane.width * plane.height));

@@ -1,13 +1,14 @@
 //! `trinity h264`: raw frames to and from H.264 streams, for people who know
 //! video tools.
 
-mod decode;
-mod encode;
 mod info;
 
+use super::video::{self, CodedFrame, DecodeArgs, EncodeArgs, FrameDecoder, FrameEncoder, Part, Rate, Shown};
 use crate::context::Context;
 use crate::failure::Failure;
-use std::path::Path;
+use trinity_coding::Frame;
+use trinity_coding::nal::NalUnit;
+use trinity_h264::{Decoder, Entropy, Params, Preset};
 
 /// H.264 intra streams: encode frames, decode and inspect streams
 #[derive(Debug, clap::Args)]
@@ -18,20 +19,105 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    Encode(encode::Args),
-    Decode(decode::Args),
+    Encode(Encode),
+    Decode(Decode),
     Info(info::Args),
 }
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     match &args.command {
-        Command::Encode(args) => encode::run(args, ctx),
-        Command::Decode(args) => decode::run(args, ctx),
+        Command::Encode(args) => video::encode(args, &args.common, ctx),
+        Command::Decode(args) => video::decode::<Decoder>(&args.common, ctx),
         Command::Info(args) => info::run(args, ctx),
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path)
-        .map_err(|error| Failure::input(format_args!("cannot read `{}`: {error}", path.display())))
+/// Encode frames as an all-intra H.264 stream
+///
+/// Every frame stands alone. Frames of 4:2:0 with an odd width or height come
+/// back rounded up to even: H.264 crops in chroma samples.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  trinity h264 encode photo.png --qp 24 --deblock -o photo.264
+  trinity h264 encode weights.gray --size 1024x1024 --bits 3 --preset best -o weights.264
+  trinity h264 encode clip.yuv --size 352x288 --chroma 420 --depth 10 --lossless -o clip.264")]
+struct Encode {
+    #[command(flatten)]
+    common: EncodeArgs,
+    /// How hard to try: fast, medium, slow or best
+    #[arg(long, default_value = "medium")]
+    preset: Preset,
+    /// Deblock the pictures (blurs what is not a picture)
+    #[arg(long)]
+    deblock: bool,
+    /// Entropy coder: cabac, or cavlc for cheap decoders
+    #[arg(long, default_value = "cabac")]
+    entropy: Entropy,
+    /// Slices a frame, coded in parallel; each costs a few bits
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    slices: usize,
+}
+
+impl FrameEncoder for Encode {
+    fn encode(&self, frame: &Frame, part: Part) -> Result<CodedFrame, String> {
+        let params = Params {
+            rate: match part.rate {
+                Rate::Qp(qp) => trinity_h264::Rate::Qp(qp),
+                Rate::Bits(bits) => trinity_h264::Rate::Bits(bits),
+                Rate::Mse(mse) => trinity_h264::Rate::Mse(mse),
+                Rate::Lossless => trinity_h264::Rate::Lossless,
+            },
+            preset: self.preset,
+            threads: part.threads,
+            entropy: self.entropy,
+            deblock: self.deblock,
+            slices: self.slices,
+            first_index: part.index,
+        };
+        let frames = std::slice::from_ref(frame);
+        let mut coded = trinity_h264::encode(frames, &params).map_err(|error| error.to_string())?;
+        let mse = coded.mse(frames);
+        Ok(CodedFrame { stream: coded.stream, recon: coded.recon.remove(0), qp: coded.qp, mse })
+    }
+
+    fn is_parameter_set(header: u8) -> bool {
+        matches!(header & 31, 7 | 8)
+    }
+}
+
+/// Decode an all-intra H.264 stream to raw frames
+///
+/// Writes planar samples, luma first, cropped and in output order: 8-bit
+/// samples as bytes, deeper ones as 16-bit little-endian; 4:0:0 writes luma
+/// alone.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  trinity h264 decode clip.264 -o clip.yuv
+  trinity h264 decode clip.264 --md5
+  trinity h264 decode damaged.264 --keep-going -o rescued.yuv")]
+struct Decode {
+    #[command(flatten)]
+    common: DecodeArgs,
+}
+
+impl FrameDecoder for Decoder {
+    const COMMAND: &'static str = "h264";
+
+    fn new(stream_bytes: usize) -> Self {
+        Self::new(stream_bytes)
+    }
+
+    fn push(&mut self, unit: NalUnit<'_>) -> Result<(), String> {
+        self.push(unit).map_err(|error| error.to_string())
+    }
+
+    fn finish(&mut self) -> Result<(), String> {
+        self.finish().map_err(|error| error.to_string())
+    }
+
+    fn next_frame(&mut self) -> Option<Shown> {
+        self.next_frame().map(|frame| Shown { frame, wrong: None })
+    }
 }

@@ -1,13 +1,15 @@
 //! `trinity h265`: raw frames to and from H.265 streams, for people who know
 //! video tools.
 
-mod decode;
-mod encode;
 mod info;
 
+use super::video::{self, CodedFrame, DecodeArgs, EncodeArgs, FrameDecoder, FrameEncoder, Part, Rate, Shown};
 use crate::context::Context;
 use crate::failure::Failure;
-use std::path::Path;
+use trinity_coding::Frame;
+use trinity_coding::nal::NalUnit;
+use trinity_h265::dec::{Decoder, HashCheck};
+use trinity_h265::{Params, Preset};
 
 /// H.265 intra streams: encode frames, decode and inspect streams
 #[derive(Debug, clap::Args)]
@@ -18,33 +20,120 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    Encode(encode::Args),
-    Decode(decode::Args),
+    Encode(Encode),
+    Decode(Decode),
     Info(info::Args),
 }
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     match &args.command {
-        Command::Encode(args) => encode::run(args, ctx),
-        Command::Decode(args) => decode::run(args, ctx),
+        Command::Encode(args) => video::encode(args, &args.common, ctx),
+        Command::Decode(args) => video::decode::<Decoder>(&args.common, ctx),
         Command::Info(args) => info::run(args, ctx),
     }
 }
 
-/// The whole stream: its parameter sets come first and are short.
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path)
-        .map_err(|error| Failure::input(format_args!("cannot read `{}`: {error}", path.display())))
+/// Encode frames as an all-intra H.265 stream
+///
+/// Every frame stands alone. The stream carries the MD5 of every picture, so
+/// any decoder can check that it sees what the encoder saw.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  trinity h265 encode photo.png --qp 27 -o photo.265
+  trinity h265 encode weights.gray --size 1024x1024 --bits 3 --preset best -o weights.265
+  trinity h265 encode clip.yuv --size 352x288 --chroma 420 --depth 10 --lossless -o clip.265")]
+struct Encode {
+    #[command(flatten)]
+    common: EncodeArgs,
+    /// How hard to try: fast, medium, slow or best
+    #[arg(long, default_value = "medium")]
+    preset: Preset,
+    /// Deblock the pictures (blurs what is not a picture)
+    #[arg(long)]
+    deblock: bool,
+    /// Correct samples by sample adaptive offset
+    #[arg(long)]
+    sao: bool,
+    /// One substream a row of CTUs, for decoders with many threads
+    #[arg(long)]
+    wavefront: bool,
+    /// Version 1 tools alone, for decoders without range extensions
+    #[arg(long)]
+    no_range_extensions: bool,
 }
 
-/// A stream that stopped decoding after `frames` good ones.
-fn undecodable(path: &Path, error: &trinity_h265::Error, frames: usize) -> Failure {
-    let failure = Failure::input(format_args!("{}: {error}", path.display()));
-    if frames > 0 {
-        failure.help(format_args!(
-            "{frames} frames before it are good: `trinity h265 decode --keep-going` keeps them"
-        ))
-    } else {
-        failure
+impl FrameEncoder for Encode {
+    fn encode(&self, frame: &Frame, part: Part) -> Result<CodedFrame, String> {
+        let params = Params {
+            rate: match part.rate {
+                Rate::Qp(qp) => trinity_h265::Rate::Qp(qp),
+                Rate::Bits(bits) => trinity_h265::Rate::Bits(bits),
+                Rate::Mse(mse) => trinity_h265::Rate::Mse(mse),
+                Rate::Lossless => trinity_h265::Rate::Lossless,
+            },
+            preset: self.preset,
+            threads: part.threads,
+            deblock: self.deblock,
+            sao: self.sao,
+            wavefront: self.wavefront,
+            range_extensions: !self.no_range_extensions,
+            ..Params::default()
+        };
+        let mut coded =
+            trinity_h265::encode(std::slice::from_ref(frame), &params).map_err(|error| error.to_string())?;
+        Ok(CodedFrame { stream: coded.stream, recon: coded.recon.remove(0), qp: coded.qp, mse: coded.mse })
+    }
+
+    fn is_parameter_set(header: u8) -> bool {
+        matches!(header >> 1 & 63, 32..=34)
+    }
+}
+
+/// Decode an all-intra H.265 stream to raw frames
+///
+/// Writes planar samples, luma first, cropped to the conformance window and in
+/// output order: 8-bit samples as bytes, deeper ones as 16-bit little-endian;
+/// 4:0:0 writes luma alone. Where the stream carries picture hashes, every
+/// picture is checked against its own.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  trinity h265 decode clip.265 -o clip.yuv
+  trinity h265 decode clip.265 --md5
+  trinity h265 decode damaged.265 --keep-going -o rescued.yuv")]
+struct Decode {
+    #[command(flatten)]
+    common: DecodeArgs,
+}
+
+impl FrameDecoder for Decoder {
+    const COMMAND: &'static str = "h265";
+
+    fn new(stream_bytes: usize) -> Self {
+        Self::new(stream_bytes)
+    }
+
+    fn push(&mut self, unit: NalUnit<'_>) -> Result<(), String> {
+        self.push(unit).map_err(|error| {
+            self.abandon();
+            error.to_string()
+        })
+    }
+
+    fn finish(&mut self) -> Result<(), String> {
+        self.finish().map_err(|error| {
+            self.abandon();
+            error.to_string()
+        })
+    }
+
+    fn next_frame(&mut self) -> Option<Shown> {
+        let decoded = self.next_picture()?;
+        let wrong = match decoded.hash {
+            HashCheck::Absent | HashCheck::Match => None,
+            HashCheck::Mismatch { component } => Some(["luma", "Cb", "Cr"][component]),
+        };
+        Some(Shown { frame: decoded.frame, wrong })
     }
 }

@@ -102,7 +102,7 @@ fn a_browser_draws_every_chart_without_errors_or_network() {
         mark,
     });
     let plot = Plot { x: Axis::linear("area (mm²)"), y: Axis::log("tokens/s"), series: series.into() };
-    report.plot("A plot", &plot).svg("A picture", &plot.svg());
+    report.plot("A plot", &plot);
     let Some(visit) = visit(&report.html()) else { return };
     assert!(visit.dom.contains("data-drawn=\"2\""), "a chart was not drawn: {}", visit.console);
     assert!(visit.dom.contains("mark-line") && visit.dom.contains("mark-symbol"), "a chart is empty");

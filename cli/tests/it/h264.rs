@@ -66,6 +66,34 @@ fn a_cut_stream_is_refused_with_its_place_and_kept_when_asked() {
 }
 
 #[test]
+fn frames_come_and_go_one_at_a_time_and_parameter_sets_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    std::fs::write(at.join("in.gray"), picture(48, 32 * 5)).unwrap();
+    for (threads, name) in [("1", "one.264"), ("3", "three.264")] {
+        let words = ["h264", "encode", "in.gray", "--size", "48x32", "--qp", "30", "--recon", "recon.yuv"];
+        trinity_in(at, words.into_iter().chain(["--threads", threads, "-o", name])).ok();
+    }
+    let stream = std::fs::read(at.join("one.264")).unwrap();
+    assert_eq!(stream, std::fs::read(at.join("three.264")).unwrap());
+    let units = |kind: u8| stream.windows(4).filter(|w| w[..3] == [0, 0, 1] && w[3] & 31 == kind).count();
+    assert_eq!((units(7), units(8), units(5)), (1, 1, 5));
+    trinity_in(at, ["h264", "decode", "one.264", "-o", "out.yuv"]).ok();
+    assert_eq!(std::fs::read(at.join("out.yuv")).unwrap(), std::fs::read(at.join("recon.yuv")).unwrap());
+}
+
+#[test]
+fn streams_joined_end_to_end_decode_to_all_their_frames() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    std::fs::write(at.join("in.gray"), picture(32, 32)).unwrap();
+    trinity_in(at, ["h264", "encode", "in.gray", "--size", "32x32", "--qp", "30", "-o", "one.264"]).ok();
+    std::fs::write(at.join("two.264"), std::fs::read(at.join("one.264")).unwrap().repeat(2)).unwrap();
+    let md5 = trinity_in(at, ["h264", "decode", "two.264", "--md5"]).ok();
+    assert_eq!(md5.lines().count(), 2, "{md5}");
+}
+
+#[test]
 fn raw_files_without_a_size_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("in.gray"), picture(8, 8)).unwrap();

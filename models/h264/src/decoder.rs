@@ -30,100 +30,130 @@ use trinity_coding::{BitReader, Chroma, Frame};
 /// # Errors
 /// The first fault found, with the NAL unit it is in.
 pub fn decode(stream: &[u8]) -> Result<Vec<Frame>, Error> {
-    Decoder::new(stream).collect()
+    frames(stream).collect()
 }
 
 /// Decodes as far as the stream allows: the frames up to the first fault, and that fault.
 pub fn decode_keep_going(stream: &[u8]) -> (Vec<Frame>, Option<Error>) {
-    let mut decoder = Decoder::new(stream);
-    let mut frames = Vec::new();
-    let mut error = None;
-    for item in &mut decoder {
-        match item {
-            Ok(frame) => frames.push(frame),
-            Err(fault) => error = Some(fault),
+    let mut good = Vec::new();
+    for frame in frames(stream) {
+        match frame {
+            Ok(frame) => good.push(frame),
+            Err(error) => return (good, Some(error)),
         }
     }
-    frames.extend(decoder.drain());
-    (frames, error)
+    (good, None)
 }
 
-/// Frames of an Annex B stream, one at a time: an iterator that ends after the
-/// first error.
-pub struct Decoder<'a> {
+/// Decodes an Annex B stream one frame at a time, in output order. Ends after
+/// the first error; frames complete before it come first.
+pub fn frames(stream: &[u8]) -> Frames<'_> {
+    Frames { units: Box::new(nal::units(stream)), decoder: Decoder::new(stream.len()), error: None }
+}
+
+/// The iterator behind [`frames`].
+pub struct Frames<'a> {
     units: Box<dyn Iterator<Item = NalUnit<'a>> + 'a>,
-    bytes: usize,
-    nal: usize,
-    state: State,
-    pictures: usize,
-    ended: bool,
+    decoder: Decoder,
+    error: Option<Error>,
 }
 
-impl std::fmt::Debug for Decoder<'_> {
+impl std::fmt::Debug for Frames<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Decoder")
-            .field("nal", &self.nal)
-            .field("pictures", &self.pictures)
-            .finish_non_exhaustive()
+        f.debug_struct("Frames").field("decoder", &self.decoder).finish_non_exhaustive()
     }
 }
 
-impl<'a> Decoder<'a> {
-    pub fn new(stream: &'a [u8]) -> Self {
-        Self {
-            units: Box::new(nal::units(stream)),
-            bytes: stream.len(),
-            nal: 0,
-            state: State { stream_bytes: stream.len(), ..State::default() },
-            pictures: 0,
-            ended: false,
-        }
-    }
-
-    /// The frames that were complete when an error ended the stream, and still waited.
-    pub fn drain(&mut self) -> Vec<Frame> {
-        self.state.output.flush();
-        std::iter::from_fn(|| self.state.output.pop()).collect()
-    }
-
-    fn advance(&mut self) -> Result<(), Error> {
-        match self.units.next() {
-            Some(unit) => {
-                let nal = self.nal;
-                self.nal += 1;
-                self.state.unit(unit, nal)
-            }
-            None => {
-                self.ended = true;
-                self.state.finish_picture()?;
-                self.state.finish_frame();
-                self.state.output.flush();
-                if self.pictures == 0 && self.state.output.is_empty() {
-                    return Err(Error::NoPicture { bytes: self.bytes });
-                }
-                Ok(())
-            }
-        }
-    }
-}
-
-impl Iterator for Decoder<'_> {
+impl Iterator for Frames<'_> {
     type Item = Result<Frame, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(frame) = self.state.output.pop() {
-                self.pictures += 1;
+            if let Some(frame) = self.decoder.next_frame() {
                 return Some(Ok(frame));
             }
-            if self.ended {
-                return None;
-            }
-            if let Err(error) = self.advance() {
-                self.ended = true;
+            if let Some(error) = self.error.take() {
                 return Some(Err(error));
             }
+            if self.decoder.finished {
+                return None;
+            }
+            let step = match self.units.next() {
+                Some(unit) => self.decoder.push(unit),
+                None => self.decoder.finish(),
+            };
+            self.error = step.err();
         }
+    }
+}
+
+/// A decoder that is fed NAL units and gives frames.
+///
+/// After an error it takes nothing more; frames that were complete before it
+/// can still be had.
+pub struct Decoder {
+    state: State,
+    /// NAL units seen so far.
+    units: usize,
+    any_frame: bool,
+    finished: bool,
+}
+
+impl std::fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Decoder").field("units", &self.units).finish_non_exhaustive()
+    }
+}
+
+impl Decoder {
+    /// A decoder for a stream of about `stream_bytes`: no frame is believed
+    /// that could not be coded in that many.
+    pub fn new(stream_bytes: usize) -> Self {
+        let state = State { stream_bytes, ..State::default() };
+        Self { state, units: 0, any_frame: false, finished: false }
+    }
+
+    /// The next frame that is due for output.
+    pub fn next_frame(&mut self) -> Option<Frame> {
+        self.state.output.pop()
+    }
+
+    /// Takes in one NAL unit.
+    ///
+    /// # Errors
+    /// The fault found in it, or in the picture that it ends.
+    pub fn push(&mut self, unit: NalUnit<'_>) -> Result<(), Error> {
+        let nal = self.units;
+        self.units += 1;
+        let taken = if self.finished { Ok(()) } else { self.state.unit(unit, nal) };
+        self.any_frame |= !self.state.output.is_empty();
+        self.end_on_error(taken)
+    }
+
+    /// Ends the stream: completes the last picture and releases all.
+    ///
+    /// # Errors
+    /// The fault found in the last picture, or that there was none.
+    pub fn finish(&mut self) -> Result<(), Error> {
+        self.finished = true;
+        let completed = self.state.finish_picture().and_then(|()| {
+            self.state.finish_frame();
+            self.state.output.flush();
+            if self.any_frame || !self.state.output.is_empty() {
+                return Ok(());
+            }
+            Err(Error::NoPicture { bytes: self.state.stream_bytes })
+        });
+        self.end_on_error(completed)
+    }
+
+    /// What was complete before an error is still good.
+    fn end_on_error(&mut self, step: Result<(), Error>) -> Result<(), Error> {
+        if step.is_err() {
+            self.finished = true;
+            self.state.output.flush();
+        }
+        step
     }
 }
 
@@ -161,9 +191,17 @@ struct Current {
     /// One map, or one for each colour plane that is coded on its own.
     maps: Vec<MbMap>,
     slices: Vec<Vec<SliceFilter>>,
+    /// The macroblock after the last slice of each.
     next_mb: Vec<usize>,
     nal: usize,
     offset: usize,
+}
+
+impl Current {
+    /// Whether the last macroblock of each plane is there.
+    fn is_whole(&self) -> bool {
+        self.maps.iter().zip(&self.next_mb).all(|(map, &next)| next == map.infos.len())
+    }
 }
 
 /// The frame that the current picture is (part of).
@@ -185,6 +223,7 @@ impl State {
             2..=4 => Err(at(Fault::Unsupported("data partitioning"))),
             7 => self.read_sps(unit, nal),
             8 => {
+                self.finish_whole_picture()?;
                 let rbsp = nal::unescape(&unit.bytes[1..]);
                 let (id, sps_id) = Pps::read_ids(&mut BitReader::new(&rbsp)).map_err(at)?;
                 self.pps.insert(id, StoredPps { sps_id, rbsp, parsed: None });
@@ -192,12 +231,15 @@ impl State {
             }
             // 9 delimits access units; 10 and 11 end a sequence or the stream.
             9..=11 => self.finish_picture(),
+            // Supplemental information precedes the picture it is about.
+            6 => self.finish_whole_picture(),
             // SEI, SPS extension, auxiliary pictures, SVC and MVC layers: not of the base view.
             _ => Ok(()),
         }
     }
 
     fn read_sps(&mut self, unit: NalUnit, nal: usize) -> Result<(), Error> {
+        self.finish_whole_picture()?;
         let rbsp = nal::unescape(&unit.bytes[1..]);
         let sps = Sps::read(&mut BitReader::new(&rbsp)).map_err(|f| f.at(nal, unit.offset))?;
         if self.sps.get(&sps.id).is_none_or(|old| **old != sps) {
@@ -242,7 +284,9 @@ impl State {
         if header.redundant_pic_cnt > 0 {
             return Ok(());
         }
-        if self.current.as_ref().is_none_or(|c| c.sps != sps || header.begins_picture_after(&c.last)) {
+        // Streams joined end to end may repeat every field that tells pictures apart.
+        let begins = |c: &Current| c.is_whole() || c.sps != sps || header.begins_picture_after(&c.last);
+        if self.current.as_ref().is_none_or(begins) {
             self.finish_picture()?;
             self.begin_picture(&header, &sps, nal, unit.offset).map_err(at)?;
         }
@@ -378,6 +422,12 @@ impl State {
         });
         current.last = header;
         Ok(())
+    }
+
+    /// What may stand before a picture but not within one ends the picture
+    /// before it. Encoders that put such units between slices are forgiven.
+    fn finish_whole_picture(&mut self) -> Result<(), Error> {
+        if self.current.as_ref().is_some_and(Current::is_whole) { self.finish_picture() } else { Ok(()) }
     }
 
     /// Filters the current picture, if there is one, and marks its frame or field as there.

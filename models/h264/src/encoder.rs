@@ -119,6 +119,9 @@ pub struct Params {
     /// Slices a frame, each of whole macroblock rows. More slices, more
     /// parallel work inside a frame, and a few more bits.
     pub slices: usize,
+    /// Place of the first frame in the stream it will be part of, for whoever
+    /// encodes a long stream in parts: neighbouring pictures must be told apart.
+    pub first_index: usize,
 }
 
 impl Default for Params {
@@ -130,6 +133,7 @@ impl Default for Params {
             entropy: Entropy::default(),
             deblock: false,
             slices: 1,
+            first_index: 0,
         }
     }
 }
@@ -235,7 +239,7 @@ fn encode_at(frames: &[Frame], params: &Params, shape: &StreamShape, plan: QpPla
         .flat_map(|(index, frame)| {
             (0..slices).map(move |slice| SliceTask {
                 frame,
-                index,
+                index: params.first_index + index,
                 rows: (slice * rows / slices, (slice + 1) * rows / slices),
                 plan,
             })

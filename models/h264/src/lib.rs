@@ -22,6 +22,8 @@ pub mod slice_header;
 pub mod tables;
 pub mod transform;
 
-pub use decoder::{BitUse, Decoder, Inspection, SliceSummary, decode, decode_keep_going, inspect};
+pub use decoder::{
+    BitUse, Decoder, Frames, Inspection, SliceSummary, decode, decode_keep_going, frames, inspect,
+};
 pub use encoder::{Coded, Entropy, Params, Preset, Rate, encode};
 pub use error::{Error, Fault};

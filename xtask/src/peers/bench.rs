@@ -196,24 +196,31 @@ pub fn made_up_weights(width: usize, height: usize) -> Gray {
 }
 
 /// The luma of a stream's first picture.
-pub fn luma_of(
-    stream: &Path,
-    name: &str,
-    width: usize,
-    height: usize,
-    folder: &Path,
-) -> Result<Gray, String> {
+pub fn luma_of(stream: &Path, name: &str, folder: &Path) -> Result<Gray, String> {
     let stream = stream.canonicalize().map_err(|e| e.to_string())?;
-    let command = format!(
-        "ffmpeg -loglevel error -y -i {} -frames:v 1 -pix_fmt gray -f rawvideo luma.gray",
-        stream.display()
-    );
+    let command =
+        format!("ffmpeg -loglevel error -y -i {} -frames:v 1 -pix_fmt gray luma.pgm", stream.display());
     cpu_s(&command, folder)?;
-    let samples = std::fs::read(folder.join("luma.gray")).map_err(|e| e.to_string())?;
-    if samples.len() != width * height {
-        return Err(format!("{} is not {width}×{height}", stream.display()));
+    let pgm = std::fs::read(folder.join("luma.pgm")).map_err(|e| e.to_string())?;
+    let wrong = || format!("ffmpeg made no 8-bit picture of {}", stream.display());
+    // P5\nWIDTH HEIGHT\n255\n, then the samples.
+    let mut lines = pgm.splitn(4, |&byte| byte == b'\n').map(|line| String::from_utf8_lossy(line));
+    let (magic, size, limit) = (lines.next(), lines.next().unwrap_or_default(), lines.next());
+    let (width, height) = size.split_once(' ').ok_or_else(wrong)?;
+    let (width, height): (usize, usize) =
+        (width.parse().map_err(|_| wrong())?, height.parse().map_err(|_| wrong())?);
+    let start = pgm.len().checked_sub(width * height).ok_or_else(wrong)?;
+    if magic.as_deref() != Some("P5") || limit.as_deref() != Some("255") {
+        return Err(wrong());
     }
-    Ok(Gray { name: name.into(), width, height, samples, natural: true })
+    Ok(Gray { name: name.into(), width, height, samples: pgm[start..].to_vec(), natural: true })
+}
+
+/// The folder of shared data, beside the repository or further up.
+pub fn shared() -> PathBuf {
+    let root = root();
+    let found = root.ancestors().skip(1).map(|folder| folder.join("shared")).find(|path| path.is_dir());
+    found.unwrap_or_else(|| root.join("../shared"))
 }
 
 #[cfg(test)]

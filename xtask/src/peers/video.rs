@@ -8,7 +8,7 @@
 #![allow(clippy::print_stdout)]
 
 use super::bench::{self, Gray, Point, Scratch};
-use crate::{root, tools};
+use crate::tools;
 use std::path::{Path, PathBuf};
 
 /// The presets of x264 and of x265, from quick to thorough.
@@ -109,7 +109,7 @@ pub fn is_quick(name: &str, args: &[&str]) -> Result<bool, String> {
 /// Captured tensors aligned to 8 bit and a natural picture; a made-up tensor
 /// where the shared data is not there.
 pub fn inputs(folder: &Scratch, quick: bool) -> Result<Vec<Gray>, String> {
-    let shared = root().join("../shared");
+    let shared = bench::shared();
     let mut files: Vec<PathBuf> = std::fs::read_dir(shared.join("captured"))
         .map(|entries| entries.flatten().map(|e| e.path()).collect())
         .unwrap_or_default();
@@ -129,7 +129,7 @@ pub fn inputs(folder: &Scratch, quick: bool) -> Result<Vec<Gray>, String> {
     found.iter_mut().for_each(|gray| gray.crop(if quick { 256 } else { 512 }));
     let photo = shared.join("conformance/h265/libheif_example-item20004.265");
     if photo.exists() && tools::find("ffmpeg").is_some() {
-        found.push(bench::luma_of(&photo, "natural picture", 1280, 856, &folder.path)?);
+        found.push(bench::luma_of(&photo, "natural picture", &folder.path)?);
     }
     Ok(found)
 }

@@ -1,5 +1,6 @@
 //! `trinity h264 info`: what a stream consists of and where its bits went.
 
+use super::video;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::table::Table;
@@ -18,7 +19,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
-    let stream = super::read(&args.input)?;
+    let stream = video::read(&args.input)?;
     let seen = trinity_h264::inspect(&stream)
         .map_err(|error| Failure::input(format_args!("{}: {error}", args.input.display())))?;
     if ctx.json {

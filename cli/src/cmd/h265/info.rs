@@ -1,5 +1,6 @@
 //! `trinity h265 info`: parameter sets, slice types and where the bits went.
 
+use super::video;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::table::{Table, sig3};
@@ -52,13 +53,16 @@ struct FrameInfo {
 }
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
-    let stream = super::read(&args.input)?;
+    let stream = video::read(&args.input)?;
     let mut info = Info { parameter_sets: parameter_sets(&stream), ..Info::default() };
     let mut failure = None;
     for decoded in trinity_h265::frames(&stream) {
         match decoded {
             Ok(decoded) => info.frames.push(frame_info(&decoded)),
-            Err(error) => failure = Some(super::undecodable(&args.input, &error, info.frames.len())),
+            Err(error) => {
+                let frames = info.frames.len();
+                failure = Some(video::undecodable("h265", &args.input, &error.to_string(), frames));
+            }
         }
     }
     if ctx.json {

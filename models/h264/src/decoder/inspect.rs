@@ -1,6 +1,6 @@
 //! What a stream consists of and where its bits go.
 
-use super::Decoder;
+use super::frames;
 use crate::error::Error;
 use crate::parameter_sets::{Pps, Sps};
 use crate::slice_header::{SliceHeader, Structure};
@@ -74,17 +74,18 @@ impl Inspection {
 /// # Errors
 /// As [`crate::decode`].
 pub fn inspect(stream: &[u8]) -> Result<Inspection, Error> {
-    let mut decoder = Decoder::new(stream);
+    let mut decoded = frames(stream);
     let (mut frames, mut size) = (0, (0, 0));
-    for frame in &mut decoder {
+    for frame in &mut decoded {
         let frame = frame?;
         size = (frame.width(), frame.height());
         frames += 1;
     }
-    let mut sps: Vec<Sps> = decoder.state.sps.values().map(|sps| (**sps).clone()).collect();
+    let state = decoded.decoder.state;
+    let mut sps: Vec<Sps> = state.sps.values().map(|sps| (**sps).clone()).collect();
     sps.sort_by_key(|sps| sps.id);
     let mut pps: Vec<Pps> =
-        decoder.state.pps.values().filter_map(|stored| Some(stored.parsed.as_ref()?.pps.clone())).collect();
+        state.pps.values().filter_map(|stored| Some(stored.parsed.as_ref()?.pps.clone())).collect();
     pps.sort_by_key(|pps| pps.id);
-    Ok(Inspection { sps, pps, frames, size, bytes: stream.len(), ..decoder.state.inspection })
+    Ok(Inspection { sps, pps, frames, size, bytes: stream.len(), ..state.inspection })
 }

@@ -20,7 +20,7 @@ fn folder() -> Option<PathBuf> {
 fn md5_of(stream: &[u8]) -> Result<String, trinity_h264::Error> {
     let mut hash = Md5::new();
     let mut raw = Vec::new();
-    for frame in trinity_h264::Decoder::new(stream) {
+    for frame in trinity_h264::frames(stream) {
         raw.clear();
         frame?.write_raw(&mut raw);
         hash.update(&raw);

@@ -92,8 +92,15 @@ fn cases() -> Vec<Case> {
                 };
                 let entropy = if (at / 3) % 2 == 0 { Entropy::Cabac } else { Entropy::Cavlc };
                 let preset = Preset::ALL[(at / 2 + i) % 4];
-                let params =
-                    Params { rate, preset, threads: 1, entropy, deblock: at % 5 == 4, slices: 1 + at % 3 };
+                let params = Params {
+                    rate,
+                    preset,
+                    threads: 1,
+                    entropy,
+                    deblock: at % 5 == 4,
+                    slices: 1 + at % 3,
+                    ..Params::default()
+                };
                 cases.push(Case { content, size, chroma, depth, params });
             }
         }

@@ -103,8 +103,7 @@ impl Iterator for Frames<'_> {
                 None => decoder.finish(),
             };
             if let Err(error) = step {
-                // What was complete before the error is still good.
-                decoder.output.flush();
+                decoder.abandon();
                 self.error = Some(error);
             }
         }
@@ -224,6 +223,11 @@ impl Decoder {
             }
             _ => Ok(()),
         }
+    }
+
+    /// After an error: releases what was complete before it and is still good.
+    pub fn abandon(&mut self) {
+        self.output.flush();
     }
 
     /// Ends the stream: completes the last picture and releases all.

@@ -1,0 +1,163 @@
+//! An Annex B stream to raw frames, one at a time.
+
+use super::unreadable;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::Draft;
+use md5::{Digest, Md5};
+use serde_json::json;
+use std::fs::File;
+use std::io::{Cursor, Read, Write};
+use std::path::{Path, PathBuf};
+use trinity_coding::Frame;
+use trinity_coding::nal::{NalUnit, UnitReader};
+
+/// Arguments of `decode` in both standards.
+#[derive(Debug, clap::Args)]
+pub struct DecodeArgs {
+    /// The stream, Annex B
+    input: PathBuf,
+    /// Print the MD5 of each frame's raw samples
+    #[arg(long)]
+    md5: bool,
+    /// At the first error keep the frames before it instead of failing
+    #[arg(long)]
+    keep_going: bool,
+    /// The raw frames to write
+    #[arg(long, short, value_name = "FILE.yuv", required_unless_present = "md5")]
+    output: Option<PathBuf>,
+}
+
+/// A frame to show and, where it is not what the stream says it should be, in
+/// which component.
+#[derive(Debug)]
+pub struct Shown {
+    pub frame: Frame,
+    pub wrong: Option<&'static str>,
+}
+
+/// A standard's decoder, fed with NAL units.
+pub trait FrameDecoder {
+    /// As the user types it.
+    const COMMAND: &'static str;
+    /// For a stream of so many bytes.
+    fn new(stream_bytes: usize) -> Self;
+    fn push(&mut self, unit: NalUnit<'_>) -> Result<(), String>;
+    fn finish(&mut self) -> Result<(), String>;
+    /// The next frame due; after an error, those that were complete before it.
+    fn next_frame(&mut self) -> Option<Shown>;
+}
+
+/// A stream that stopped decoding after `frames` good ones.
+pub fn undecodable(command: &str, path: &Path, error: &str, frames: usize) -> Failure {
+    let failure = Failure::input(format_args!("{}: {error}", path.display()));
+    match frames {
+        0 => failure,
+        _ => failure.help(format_args!(
+            "{frames} frames before it are good: `trinity {command} decode --keep-going` keeps them"
+        )),
+    }
+}
+
+/// Decodes file to file.
+pub fn decode<D: FrameDecoder>(args: &DecodeArgs, ctx: &Context) -> Result<(), Failure> {
+    let (source, bytes) = open(&args.input)?;
+    let mut units = UnitReader::new(source);
+    let mut decoder = D::new(bytes);
+    let mut sink = Sink::create(args)?;
+    let mut ended = false;
+    while !ended {
+        let step = match units.next_unit().map_err(|error| unreadable(&args.input, &error))? {
+            Some(unit) => decoder.push(unit),
+            None => {
+                ended = true;
+                decoder.finish()
+            }
+        };
+        while let Some(shown) = decoder.next_frame() {
+            sink.frame(&shown)?;
+        }
+        if let Err(error) = step {
+            if !args.keep_going || sink.frames == 0 {
+                return Err(undecodable(D::COMMAND, &args.input, &error, sink.frames));
+            }
+            ctx.remark(format!("warning: {}: {error}; kept {} frames", args.input.display(), sink.frames));
+            break;
+        }
+    }
+    sink.finish(ctx)
+}
+
+/// The stream and its length. What does not say how long it is, such as a
+/// pipe, is read whole: the decoder believes no more than that can hold.
+fn open(path: &Path) -> Result<(Box<dyn Read>, usize), Failure> {
+    let mut file = File::open(path).map_err(|error| unreadable(path, &error))?;
+    let found = file.metadata().map_err(|error| unreadable(path, &error))?;
+    if found.is_file() {
+        return Ok((Box::new(file), usize::try_from(found.len()).unwrap_or(usize::MAX)));
+    }
+    let mut whole = Vec::new();
+    file.read_to_end(&mut whole).map_err(|error| unreadable(path, &error))?;
+    let bytes = whole.len();
+    Ok((Box::new(Cursor::new(whole)), bytes))
+}
+
+/// Where decoded frames go.
+struct Sink {
+    draft: Option<Draft>,
+    hashes: Option<Vec<String>>,
+    raw: Vec<u8>,
+    frames: usize,
+    wrong: usize,
+    first_wrong: Option<String>,
+}
+
+impl Sink {
+    fn create(args: &DecodeArgs) -> Result<Self, Failure> {
+        Ok(Self {
+            draft: args.output.as_deref().map(Draft::create).transpose()?,
+            hashes: args.md5.then(Vec::new),
+            raw: Vec::new(),
+            frames: 0,
+            wrong: 0,
+            first_wrong: None,
+        })
+    }
+
+    fn frame(&mut self, shown: &Shown) -> Result<(), Failure> {
+        if let Some(component) = shown.wrong {
+            self.wrong += 1;
+            self.first_wrong.get_or_insert_with(|| format!("frame {} in {component}", self.frames));
+        }
+        self.frames += 1;
+        self.raw.clear();
+        shown.frame.write_raw(&mut self.raw);
+        if let Some(hashes) = &mut self.hashes {
+            hashes.push(Md5::digest(&self.raw).iter().map(|byte| format!("{byte:02x}")).collect());
+        }
+        self.draft.as_mut().map_or(Ok(()), |draft| {
+            draft
+                .write_all(&self.raw)
+                .map_err(|error| Failure::run(format_args!("cannot write the frames: {error}")))
+        })
+    }
+
+    fn finish(self, ctx: &Context) -> Result<(), Failure> {
+        self.draft.map_or(Ok(()), Draft::finish)?;
+        match self.hashes {
+            Some(hashes) if ctx.json => {
+                ctx.print_json(&json!({ "frames": self.frames, "md5": hashes }))?;
+            }
+            Some(hashes) => ctx.print(hashes.iter().map(|hash| format!("{hash}\n")).collect::<String>())?,
+            None => {}
+        }
+        match self.first_wrong {
+            None => Ok(()),
+            Some(first) => Err(Failure::run(format_args!(
+                "{} of {} pictures differ from the hash sent with them, first {first}",
+                self.wrong, self.frames
+            ))
+            .help("the stream is damaged, or this decoder is wrong about it: please report the stream")),
+        }
+    }
+}
