@@ -266,6 +266,10 @@ pub fn decode_matrix(mut reader: Reader<'_>) -> Result<Matrix, Error> {
         scale_by(&mut matrix.values, exponent);
         return Ok(matrix);
     }
+    // No values are a constant; with a step they would be tiles of nothing, as many as the header likes.
+    if count == 0 {
+        return Err(Error::Damaged { what: "an empty matrix with a step" });
+    }
     let plan = Plan::read(&mut reader)?;
     if plan.transposed {
         (matrix.rows, matrix.cols) = (cols, rows);

@@ -95,6 +95,20 @@ fn too_few_bits_is_an_error_that_says_how_many_it_takes() {
     assert!(matches!(error, Error::RateUnreachable { least, .. } if least > 2.0), "{error}");
 }
 
+/// Found by fuzzing: 2⁶⁰ rows of no columns kept the decoder busy for hours.
+#[test]
+fn rows_without_columns_end_at_once() {
+    let stream = [
+        0x54, 0x43, 0x01, 0x00, 0x00, 0xef, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x0d, 0x21, 0x46, 0x98,
+        0x3e, 0x02, 0xe8, 0x00, 0x00, 0x13, 0x00, 0xff, 0x01, 0x01, 0x40, 0x00, 0x08, 0x0a, 0x5b, 0x21, 0xff,
+    ];
+    let error = trinity_codec::decode(&stream).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        trinity_codec::Error::Damaged { what: "an empty matrix with a step" }.to_string()
+    );
+}
+
 #[test]
 fn every_truncation_is_an_error() {
     let values = gaussian(40 * 30, 7);

@@ -112,7 +112,8 @@ impl Picture {
     /// `neighbour` (clauses 8.7.2.3 and 8.7.3.2): the later of two slices decides.
     pub fn filters_across(&self, current: usize, neighbour: usize) -> bool {
         let (a, b) = (self.slice_of[current], self.slice_of[neighbour]);
-        if a != b && !self.slices[a.max(b) as usize].across {
+        // A neighbour that never came (or comes out of order) has no slice, and the picture is refused in the end.
+        if a != b && !self.slices.get(a.max(b) as usize).is_some_and(|later| later.across) {
             return false;
         }
         let tiles_across = self.pps.tiles.as_ref().is_none_or(|tiles| tiles.loop_filter_across);

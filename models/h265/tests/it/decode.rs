@@ -130,8 +130,7 @@ fn a_huge_picture_in_few_bytes_is_refused_before_it_is_allocated() {
 /// tools; each picture must agree with the hash sent with it.
 #[test]
 fn streams_of_x265_agree_with_their_picture_hashes() {
-    let folder = std::env::temp_dir().join(format!("trinity-h265-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = tempfile_folder("x265");
     let (input, output) = (folder.join("in.yuv"), folder.join("out.265"));
     // CRC on luma alone: x265 3.5 sends wrong ones for chroma, as libde265 finds too.
     let cases =
@@ -164,4 +163,42 @@ fn streams_of_x265_agree_with_their_picture_hashes() {
         assert_eq!(checks, [HashCheck::Match], "hash {hash}, {depth} bit, {chroma}");
     }
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Found by fuzzing: blocks below a slice that never came asked for its deblocking settings.
+#[test]
+fn a_lost_slice_is_an_error() {
+    let folder = tempfile_folder("lost-slice");
+    let (input, output) = (folder.join("in.yuv"), folder.join("out.265"));
+    let mut raw = Vec::new();
+    textured(128, 512, Chroma::C420, 8, 5).write_raw(&mut raw);
+    std::fs::write(&input, &raw).unwrap();
+    let encoded = std::process::Command::new("x265")
+        .args(["--log-level", "none", "--fps", "25", "--keyint", "1", "--qp", "22", "--preset", "ultrafast"])
+        .args(["--input-res", "128x512", "--slices", "4", "--ctu", "32", "--input"])
+        .arg(&input)
+        .arg("-o")
+        .arg(&output)
+        .output();
+    if !encoded.is_ok_and(|run| run.status.success()) {
+        eprintln!("skipped: x265 is missing");
+        return;
+    }
+    let stream = std::fs::read(&output).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let units: Vec<_> = trinity_coding::nal::units(&stream).map(|unit| unit.bytes).collect();
+    // nal_unit_type below 32 is a slice segment.
+    let slices: Vec<usize> = (0..units.len()).filter(|&n| units[n][0] >> 1 < 32).collect();
+    assert!(slices.len() >= 3, "x265 made {} slices", slices.len());
+    for &lost in &slices {
+        let kept = units.iter().enumerate().filter(|&(n, _)| n != lost);
+        let rest: Vec<u8> = kept.flat_map(|(_, unit)| [&[0, 0, 1], *unit].concat()).collect();
+        assert!(trinity_h265::decode(&rest).is_err(), "slice {lost} lost");
+    }
+}
+
+fn tempfile_folder(name: &str) -> std::path::PathBuf {
+    let folder = std::env::temp_dir().join(format!("trinity-h265-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
 }
