@@ -1,10 +1,11 @@
 //! The one question the crate answers: what does this job cost on this cluster?
 
+use crate::compression::Compression;
 use crate::energy;
 use crate::hardware::Cluster;
-use crate::job::{Job, Parallelism, Phase};
+use crate::job::{Job, Overlap, Parallelism, Phase};
 use crate::memory;
-use crate::schedule;
+use crate::schedule::{self, OnGpu};
 
 /// What one configuration costs and yields. Every total is the sum of the
 /// parts beside it, so an explanation can show where a number came from.
@@ -211,21 +212,69 @@ impl Infeasible {
 ///
 /// When the job does not fit the cluster, with the reason.
 pub fn estimate(cluster: &Cluster, job: &Job) -> Result<Estimate, Infeasible> {
-    check(cluster, job)?;
-    let memory = memory::memory(cluster, job);
-    if memory.total_bytes() > cluster.gpu.memory_bytes {
-        return Err(Infeasible::Memory {
-            needed_gb: memory.total_bytes() / 1e9,
-            capacity_gb: cluster.gpu.memory_bytes / 1e9,
-            kind: memory.largest().0,
-        });
+    Local::of(cluster, job)?.estimate(cluster, job)
+}
+
+/// What of an estimate hangs on one GPU and its share of the job, not on wires
+/// and codecs. Neighbours in a sweep that differ only in those share it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Local {
+    /// Without the codec's staging.
+    memory: MemoryByKind,
+    /// `None` where memory does not suffice whatever the codec.
+    on_gpu: Option<OnGpu>,
+}
+
+impl Local {
+    /// The part of `job` on one GPU of `cluster`.
+    pub(crate) fn of(cluster: &Cluster, job: &Job) -> Result<Self, Infeasible> {
+        check(cluster, job)?;
+        let local = memory::local_parameters(job);
+        let memory = memory::without_codec(cluster, job, &local);
+        let fits = memory.total_bytes() <= cluster.gpu.memory_bytes;
+        Ok(Self { memory, on_gpu: fits.then(|| OnGpu::of(cluster, job, local)) })
     }
-    let (breakdown, traffic) = schedule::schedule(cluster, job);
+
+    /// Whether two points have the same part on a GPU, so that one's serves
+    /// the other: all of the job but what becomes of its traffic, the GPU, and
+    /// how many there are.
+    pub(crate) fn is_shared(a: (&Cluster, &Job), b: (&Cluster, &Job)) -> bool {
+        let on_wires = |job: &Job| {
+            let kept = &job.compression;
+            let compression =
+                Compression { weight_bits: kept.weight_bits, kv_bits: kept.kv_bits, ..Compression::NONE };
+            Job { compression, overlap: Overlap::NONE, ..*job }
+        };
+        let machine = |c: &Cluster| (c.gpu, c.gpus, c.gpus_per_node, c.launch_s);
+        on_wires(a.1) == on_wires(b.1) && machine(a.0) == machine(b.0)
+    }
+
+    /// The whole estimate, for a cluster and a job that share this part.
+    pub(crate) fn estimate(&self, cluster: &Cluster, job: &Job) -> Result<Estimate, Infeasible> {
+        check_network(cluster, job, &job.parallelism)?;
+        let memory =
+            MemoryByKind { codec_staging_bytes: memory::codec_staging_bytes(cluster, job), ..self.memory };
+        match &self.on_gpu {
+            Some(on_gpu) if memory.total_bytes() <= cluster.gpu.memory_bytes => {
+                Ok(whole(cluster, job, on_gpu, memory))
+            }
+            _ => Err(Infeasible::Memory {
+                needed_gb: memory.total_bytes() / 1e9,
+                capacity_gb: cluster.gpu.memory_bytes / 1e9,
+                kind: memory.largest().0,
+            }),
+        }
+    }
+}
+
+/// Time, energy and area of a job that fits.
+fn whole(cluster: &Cluster, job: &Job, on_gpu: &OnGpu, memory: MemoryByKind) -> Estimate {
+    let (breakdown, traffic) = schedule::schedule(cluster, job, on_gpu);
     let iteration_s = breakdown.total_s();
     let energy = energy::energy(cluster, &breakdown, &traffic, iteration_s);
     let area = energy::area(cluster);
     let tokens = job.tokens();
-    Ok(Estimate {
+    Estimate {
         iteration_s,
         tokens_per_s: tokens / iteration_s,
         energy_j: energy.total_j(),
@@ -235,7 +284,7 @@ pub fn estimate(cluster: &Cluster, job: &Job) -> Result<Estimate, Infeasible> {
         breakdown,
         energy,
         area,
-    })
+    }
 }
 
 /// Where the time of one iteration would go, whether or not the job fits in
@@ -246,10 +295,12 @@ pub fn estimate(cluster: &Cluster, job: &Job) -> Result<Estimate, Infeasible> {
 /// When the job makes no sense on the cluster.
 pub fn time(cluster: &Cluster, job: &Job) -> Result<Breakdown, Infeasible> {
     check(cluster, job)?;
-    Ok(schedule::schedule(cluster, job).0)
+    check_network(cluster, job, &job.parallelism)?;
+    let on_gpu = OnGpu::of(cluster, job, memory::local_parameters(job));
+    Ok(schedule::schedule(cluster, job, &on_gpu).0)
 }
 
-/// Refuses what makes no sense before any time is computed.
+/// Refuses what makes no sense on any network, before any time is computed.
 fn check(cluster: &Cluster, job: &Job) -> Result<(), Infeasible> {
     check_quantities(cluster, job)?;
     let p = &job.parallelism;
@@ -284,7 +335,7 @@ fn check(cluster: &Cluster, job: &Job) -> Result<(), Infeasible> {
     if p.zero == crate::job::Zero::Parameters && p.pipeline > 1 {
         return Err(Infeasible::ZeroWithPipeline { stages: p.pipeline });
     }
-    check_network(cluster, job, p)
+    Ok(())
 }
 
 fn check_quantities(cluster: &Cluster, job: &Job) -> Result<(), Infeasible> {
@@ -315,17 +366,19 @@ fn check_quantities(cluster: &Cluster, job: &Job) -> Result<(), Infeasible> {
         ("matrix rate", gpu.peak_flops.of(job.precision.math)),
         ("GPU memory", gpu.memory_bytes),
         ("GPU memory bandwidth", gpu.memory_bytes_per_s),
-        ("intra-node bandwidth", cluster.intra.bytes_per_s),
     ];
     for (name, value) in rates {
-        if !(value > 0.0 && value.is_finite()) {
-            return Err(Infeasible::NotPositive { name, value });
-        }
+        check_rate(name, value)?;
     }
     Ok(())
 }
 
+fn check_rate(name: &'static str, value: f64) -> Result<(), Infeasible> {
+    if value > 0.0 && value.is_finite() { Ok(()) } else { Err(Infeasible::NotPositive { name, value }) }
+}
+
 fn check_network(cluster: &Cluster, job: &Job, p: &Parallelism) -> Result<(), Infeasible> {
+    check_rate("intra-node bandwidth", cluster.intra.bytes_per_s)?;
     let nic_rate = cluster.nic.bytes_per_s * cluster.nics_per_gpu;
     let groups = [
         ("tensor", p.tensor, 1),

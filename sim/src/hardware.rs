@@ -130,6 +130,10 @@ pub struct Software {
     /// tensor parallelism runs inside a pipeline that leaves the node.
     pub pipelined_launch: f64,
     pub pipelined_peer_launch: f64,
+    /// How fast the share of pipeline exchanges that meet a stalled link grows
+    /// with the nodes of a job: (nodes ÷ [`STALLED_NODES`]) to this power, at
+    /// most all of them. Zero: every exchange costs the same on any job.
+    pub stall_exponent: f64,
     /// Fraction of its memory above which the allocator frees and asks again
     /// at every micro-batch, and what that costs.
     pub memory_pressure: f64,
@@ -152,10 +156,14 @@ impl Software {
         peer_launch: 0.0,
         pipelined_launch: 1.0,
         pipelined_peer_launch: 0.0,
+        stall_exponent: 0.0,
         memory_pressure: 1.0,
         memory_pressure_s: 0.0,
     };
 }
+
+/// Nodes of a job in which every exchange meets a stalled link.
+pub const STALLED_NODES: f64 = 64.0;
 
 /// One GPU as the model sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]

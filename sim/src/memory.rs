@@ -72,24 +72,30 @@ pub fn sharded_parameters(job: &Job, local: &LocalParameters, kind: Zero) -> f64
 
 /// Memory of the fullest GPU.
 pub fn memory(cluster: &Cluster, job: &Job) -> MemoryByKind {
-    let local = local_parameters(job);
+    MemoryByKind {
+        codec_staging_bytes: codec_staging_bytes(cluster, job),
+        ..without_codec(cluster, job, &local_parameters(job))
+    }
+}
+
+/// Everything but the codec's staging.
+pub(crate) fn without_codec(cluster: &Cluster, job: &Job, local: &LocalParameters) -> MemoryByKind {
     let precision = &job.precision;
     let stored_bits = match job.phase {
         Phase::Training => precision.weight_bits,
         _ => job.compression.weight_bits.unwrap_or(precision.weight_bits),
     };
     let mut memory = MemoryByKind {
-        weights_bytes: sharded_parameters(job, &local, Zero::Parameters) * stored_bits / 8.0,
+        weights_bytes: sharded_parameters(job, local, Zero::Parameters) * stored_bits / 8.0,
         buffers_bytes: cluster.gpu.reserved_bytes,
-        codec_staging_bytes: codec_staging_bytes(cluster, job),
         ..MemoryByKind::default()
     };
     match job.phase {
         Phase::Training => {
             memory.gradients_bytes =
-                sharded_parameters(job, &local, Zero::Gradients) * precision.gradient_bits / 8.0;
+                sharded_parameters(job, local, Zero::Gradients) * precision.gradient_bits / 8.0;
             memory.optimizer_bytes =
-                sharded_parameters(job, &local, Zero::Optimizer) * precision.optimizer_bytes_per_parameter;
+                sharded_parameters(job, local, Zero::Optimizer) * precision.optimizer_bytes_per_parameter;
             memory.activations_bytes = training_activations_bytes(&cluster.gpu.software, job);
         }
         Phase::Prefill | Phase::Decode => {
@@ -203,7 +209,7 @@ pub fn kv_bytes(job: &Job) -> f64 {
 }
 
 /// Two chunks at each end of the codec: one filling, one draining.
-fn codec_staging_bytes(cluster: &Cluster, job: &Job) -> f64 {
+pub(crate) fn codec_staging_bytes(cluster: &Cluster, job: &Job) -> f64 {
     let c = &job.compression;
     let classes =
         [c.weight_bits, c.weight_gradient_bits, c.activation_bits, c.activation_gradient_bits, c.kv_bits];

@@ -30,15 +30,21 @@ enum Steps {
 /// Simple moves most and waits for memory fences; LL128 sends flags with the
 /// data; LL sends a flag with every word.
 const PROTOCOLS: [Protocol; 3] = [
-    Protocol { launch: 1.15, latency: 1.0, bandwidth: 1.0, steps: Steps::Ring },
-    Protocol { launch: 1.0, latency: 0.32, bandwidth: 0.17, steps: Steps::Tree },
-    Protocol { launch: 0.2, latency: 0.234, bandwidth: 0.0037, steps: Steps::Tree },
+    Protocol { launch: 0.95, latency: 1.0, bandwidth: 1.0, steps: Steps::Ring },
+    Protocol { launch: 0.97, latency: 0.27, bandwidth: 0.17, steps: Steps::Tree },
+    Protocol { launch: 0.103, latency: 0.234, bandwidth: 0.0025, steps: Steps::Tree },
 ];
 
 /// Fraction of a node's bandwidth that a ring of `ranks` inside it uses: fewer
 /// ranks open fewer channels.
 pub fn channels_used(ranks: u32) -> f64 {
     1.0 - 0.39 / f64::from(ranks.max(1))
+}
+
+/// NICs of a node that a ring over several nodes uses when `ranks_per_node` of
+/// its ranks sit in each: one a rank, up to the four rails that NCCL opens.
+pub fn rails_used(ranks_per_node: u32) -> f64 {
+    f64::from(ranks_per_node.clamp(1, 4))
 }
 
 /// Time of an all-reduce of `bytes` over `ranks`.

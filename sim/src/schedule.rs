@@ -10,9 +10,9 @@ pub(crate) use parts::{Boundary, Parts, Reduce, parts};
 
 use crate::collective::{self, Link};
 use crate::compression::{Channel, Policy, Scope};
-use crate::compute::{self, Passes, Shape};
+use crate::compute::{self, Passes, Shape, Work};
 use crate::estimate::{Breakdown, Exposed};
-use crate::hardware::Cluster;
+use crate::hardware::{Cluster, STALLED_NODES};
 use crate::job::{Job, Phase, Recompute, Split, Zero};
 use crate::llm::Vocabulary;
 use crate::memory::{self, LocalParameters};
@@ -172,14 +172,37 @@ fn expose(total_s: f64, overlap: f64, window_s: f64) -> Exposed {
     Exposed { total_s, exposed_s: total_s - (overlap * total_s).min(window_s) }
 }
 
+/// What one GPU computes, whatever wires and codecs it has.
+#[derive(Clone, Copy, Debug)]
+pub struct OnGpu {
+    shape: Shape,
+    stage: Stage,
+    local: LocalParameters,
+    optimizer: Work,
+    memory_pressure_s: f64,
+}
+
+impl OnGpu {
+    /// The work of one GPU that holds `local` parameters.
+    pub fn of(cluster: &Cluster, job: &Job, local: LocalParameters) -> Self {
+        let shape = Shape::of(job);
+        let owned = memory::sharded_parameters(job, &local, Zero::Optimizer);
+        Self {
+            shape,
+            stage: stage_compute(cluster, job, &shape),
+            local,
+            optimizer: compute::optimizer(cluster, job, owned),
+            memory_pressure_s: memory_pressure_s(cluster, job, &local),
+        }
+    }
+}
+
 /// Time of one iteration by part, and one GPU's traffic.
-pub fn schedule(cluster: &Cluster, job: &Job) -> (Breakdown, Traffic) {
-    let shape = Shape::of(job);
-    let stage = stage_compute(cluster, job, &shape);
-    let flows = StageFlows::of(cluster, job, &shape);
+pub fn schedule(cluster: &Cluster, job: &Job, on_gpu: &OnGpu) -> (Breakdown, Traffic) {
+    let flows = StageFlows::of(cluster, job, &on_gpu.shape);
     match job.phase {
-        Phase::Training => training(cluster, job, &stage, &flows),
-        Phase::Prefill | Phase::Decode => inference(cluster, job, &shape, &stage, &flows),
+        Phase::Training => training(cluster, job, on_gpu, &flows),
+        Phase::Prefill | Phase::Decode => inference(cluster, job, on_gpu, &flows),
     }
 }
 
@@ -387,11 +410,23 @@ fn exchange_s(cluster: &Cluster, job: &Job) -> f64 {
     }
     // A stage in the middle waits for two neighbours, one at the end for one;
     // without a pipeline the replicas wait for each other.
-    f64::from((p.pipeline - 1).clamp(1, 2)) * cluster.exchange_s * f64::from(p.schedule.chunks())
+    let exchanges = f64::from((p.pipeline - 1).clamp(1, 2) * p.schedule.chunks());
+    exchanges * cluster.exchange_s * stalled_share(cluster)
 }
 
-fn training(cluster: &Cluster, job: &Job, stage: &Stage, flows: &StageFlows) -> (Breakdown, Traffic) {
+/// Share of exchanges that meet a stalled link: one bad link of a fabric is in
+/// the way of almost every large job and of few small ones.
+fn stalled_share(cluster: &Cluster) -> f64 {
+    let exponent = cluster.gpu.software.stall_exponent;
+    if exponent == 0.0 {
+        return 1.0;
+    }
+    (f64::from(cluster.nodes()) / STALLED_NODES).min(1.0).powf(exponent)
+}
+
+fn training(cluster: &Cluster, job: &Job, on_gpu: &OnGpu, flows: &StageFlows) -> (Breakdown, Traffic) {
     let p = &job.parallelism;
+    let OnGpu { stage, local, optimizer, .. } = on_gpu;
     let microbatches = f64::from(job.microbatches());
     let chunks = f64::from(p.schedule.chunks());
     let mut traffic = Traffic::default();
@@ -408,7 +443,7 @@ fn training(cluster: &Cluster, job: &Job, stage: &Stage, flows: &StageFlows) -> 
     // While the pipeline fills and drains nothing runs beside a message.
     let hidden_s = pipeline_e.total_s - pipeline_e.exposed_s;
     pipeline_e.exposed_s -= spared_s(job, stage, flows, &pipeline_e);
-    let waiting_s = exchange_s(cluster, job) + memory_pressure_s(cluster, job);
+    let waiting_s = exchange_s(cluster, job) + on_gpu.memory_pressure_s;
     pipeline_e.total_s += waiting_s;
     pipeline_e.exposed_s += waiting_s;
     let floor_s = memory::mean_layers_per_stage(job) * compute::launch_floor_s(cluster, job);
@@ -420,13 +455,10 @@ fn training(cluster: &Cluster, job: &Job, stage: &Stage, flows: &StageFlows) -> 
         flow.times(microbatches).add_to(&mut traffic);
     }
 
-    let local = memory::local_parameters(job);
-    let data = DataParallel { cluster, job, local: &local };
+    let data = DataParallel { cluster, job, local };
     let (data_flow, data_e) = data.exposed(slowest, microbatches);
     data_flow.add_to(&mut traffic);
 
-    let optimizer =
-        compute::optimizer(cluster, job, memory::sharded_parameters(job, &local, Zero::Optimizer));
     let scale =
         |e: Exposed| Exposed { total_s: e.total_s * microbatches, exposed_s: e.exposed_s * microbatches };
     let breakdown = Breakdown {
@@ -449,17 +481,17 @@ fn training(cluster: &Cluster, job: &Job, stage: &Stage, flows: &StageFlows) -> 
     (breakdown, traffic)
 }
 
-/// Near the end of memory the allocator gives back and asks again, and with
-/// it every neighbour in the pipeline waits.
-fn memory_pressure_s(cluster: &Cluster, job: &Job) -> f64 {
+/// Near the end of memory the allocator gives back and asks again, and every
+/// peer waits with it.
+fn memory_pressure_s(cluster: &Cluster, job: &Job, local: &LocalParameters) -> f64 {
     let software = &cluster.gpu.software;
-    if software.memory_pressure_s <= 0.0 || job.parallelism.pipeline == 1 {
+    if software.memory_pressure_s <= 0.0 {
         return 0.0;
     }
-    let used = memory::memory(cluster, job).total_bytes() / cluster.gpu.memory_bytes;
+    let used = memory::without_codec(cluster, job, local).total_bytes() / cluster.gpu.memory_bytes;
     // Far beyond all memory the run cannot have happened, and the estimate of
     // its memory is what is wrong.
-    if used > software.memory_pressure && used < 1.1 { software.memory_pressure_s } else { 0.0 }
+    if used > software.memory_pressure && used < 1.2 { software.memory_pressure_s } else { 0.0 }
 }
 
 /// Gradients and shared parameters over the data-parallel ranks.
@@ -564,14 +596,9 @@ impl DataParallel<'_> {
 
 /// A prompt or one decoded token; micro-batches follow each other through
 /// the stages, and a token waits for the one before it.
-fn inference(
-    cluster: &Cluster,
-    job: &Job,
-    shape: &Shape,
-    stage: &Stage,
-    flows: &StageFlows,
-) -> (Breakdown, Traffic) {
+fn inference(cluster: &Cluster, job: &Job, on_gpu: &OnGpu, flows: &StageFlows) -> (Breakdown, Traffic) {
     let p = &job.parallelism;
+    let OnGpu { shape, stage, .. } = on_gpu;
     let microbatches = f64::from(job.microbatches());
     let mut traffic = Traffic::default();
     let slowest = stage.whole();

@@ -10,12 +10,13 @@ mod metric;
 mod point;
 mod space;
 
-pub use archive::{Entry, Front, Top, ValueSummary};
+pub use archive::{Entry, Front, Readings, Top, ValueSummary};
 pub use headline::{Headline, Question, Reading, headline, plain_unit};
 pub use metric::{Constraint, Direction, Metric, Objective};
-pub use point::{Change, Point, difference};
-pub use space::{Axis, Scenario, Space};
+pub use point::{Change, Point};
+pub use space::{Axis, Scenario, Space, Visited};
 
+use crate::estimate::Local;
 use crate::{Estimate, Infeasible};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -92,7 +93,7 @@ impl Tally {
                     scenario
                         .axes
                         .iter()
-                        .map(|axis| vec![ValueSummary::default(); axis.labels.len()])
+                        .map(|axis| vec![ValueSummary::new(plan.objectives.len()); axis.labels.len()])
                         .collect()
                 })
                 .collect(),
@@ -132,8 +133,17 @@ pub fn evaluate(
     let mut reasons: Vec<(&'static str, u64)> = Vec::new();
     let wanted = plan.objectives.len().min(MAX_OBJECTIVES);
     let mut readings = [0.0; MAX_OBJECTIVES];
-    plan.space.visit(range, |index, scenario, digits, point| {
-        let outcome = point.estimate();
+    let mut local = None;
+    plan.space.visit(range, |&Visited { index, scenario, digits, point, only_wires_moved }| {
+        let (cluster, job) = (&point.cluster, &point.job);
+        if !only_wires_moved {
+            local = Some(Local::of(cluster, job));
+        }
+        let outcome = match local {
+            Some(Ok(local)) => local.estimate(cluster, job),
+            Some(Err(infeasible)) => Err(infeasible),
+            None => point.estimate(),
+        };
         row(index, scenario, digits, &outcome);
         tally.points += 1;
         let summaries = &mut tally.values[scenario];

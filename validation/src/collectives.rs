@@ -142,24 +142,56 @@ fn measurement(row: &Row<'_>) -> Result<Measurement, Problem> {
 }
 
 impl Measurement {
-    /// The name of the path it was measured on.
+    /// The name of the path it was measured on. Group sizes share a path where
+    /// one law covers them; kernel traces of A100 and of boards with bridged
+    /// pairs differ by more than that between a pair, a quad and a node.
     pub fn path(&self) -> String {
         let fabric = self.fabric.to_lowercase();
         if fabric.starts_with("nvswitch") {
-            return "a100-nvswitch".to_owned();
+            return "a100-nvswitch-reduce".to_owned();
         }
         if fabric.starts_with("nvlink node") {
-            return "v100-nvlink".to_owned();
+            return "v100-nvlink-reduce".to_owned();
         }
         if fabric.starts_with("4x a100") {
-            return "a100-fully-connected".to_owned();
+            return "a100-quad-reduce".to_owned();
         }
+        let gpu = self.gpu.to_lowercase();
         let board = if fabric.contains("dgx") { "dgx" } else { "pairs" };
+        match (self.operation, self.leaves_node()) {
+            (Operation::AllReduce, true) => format!("{gpu}-{board}-reduce-between"),
+            (Operation::SendRecv, true) => format!("{gpu}-{board}-send-between"),
+            (Operation::SendRecv, false) => format!("{gpu}-{board}-send"),
+            (Operation::AllReduce, false) if gpu == "h100" => format!("{gpu}-{board}-reduce"),
+            (Operation::AllReduce, false) => format!("{gpu}-{board}-reduce-{}", self.ranks),
+        }
+    }
+
+    fn leaves_node(&self) -> bool {
+        self.ranks > self.ranks_per_node
+    }
+
+    /// How little a link has in common with this measurement's path: whether
+    /// it leaves the node weighs most, then the operation, the GPU and the
+    /// board, and last the group size.
+    fn distance(&self, link: &str) -> u32 {
+        let own = self.path();
+        let has = |part: &str| link.split('-').any(|word| word == part);
+        let gpu = self.gpu.to_lowercase();
+        let family = gpu.split('-').next().unwrap_or_default();
         let operation = match self.operation {
             Operation::AllReduce => "reduce",
             Operation::SendRecv => "send",
         };
-        format!("{}-{board}-{operation}-{}x{}", self.gpu.to_lowercase(), self.ranks, self.ranks_per_node)
+        let ranks = link.rsplit('-').next().and_then(|last| last.parse::<u32>().ok());
+        let sizes_apart = ranks.map_or(1, |ranks| ranks.ilog2().abs_diff(self.ranks.ilog2()));
+        let board = own.split('-').nth(gpu.split('-').count());
+        1000 * u32::from(has("between") != self.leaves_node())
+            + 400 * u32::from(!has(operation))
+            + 200 * u32::from(!has(family))
+            + 100 * u32::from(!link.starts_with(&format!("{gpu}-")))
+            + 50 * u32::from(!board.is_some_and(has))
+            + sizes_apart
     }
 
     /// A line that names it.
@@ -183,6 +215,7 @@ impl Measurement {
         let inside = self.ranks <= self.ranks_per_node && self.gpu != "V100";
         let used = match self.operation {
             Operation::AllReduce if inside => nccl::channels_used(self.ranks),
+            Operation::AllReduce if self.leaves_node() => nccl::rails_used(self.ranks_per_node),
             _ => 1.0,
         };
         let link = Link {
@@ -213,21 +246,33 @@ fn v100_rings(ranks: u32) -> f64 {
     }
 }
 
-/// Pairs, and measurements on paths without constants.
-pub fn score(links: &Links, measurements: &[Measurement]) -> (Vec<Pair>, Vec<Measurement>) {
-    let mut pairs = Vec::new();
-    let mut unknown = Vec::new();
-    for measurement in measurements {
-        match links.links.get(&measurement.path()) {
-            Some(constants) => pairs.push(Pair {
+impl Links {
+    /// The constants of a measurement's path, or of the link that has most in
+    /// common with it: a group size or a machine that nobody fitted is
+    /// predicted all the same.
+    pub fn nearest(&self, measurement: &Measurement) -> Option<&LinkConstants> {
+        self.links.get(&measurement.path()).or_else(|| {
+            self.links.iter().min_by_key(|(name, _)| measurement.distance(name)).map(|(_, link)| link)
+        })
+    }
+}
+
+/// Every measurement beside its prediction, and how many of them are on paths
+/// that have no constants of their own.
+pub fn score(links: &Links, measurements: &[Measurement]) -> (Vec<Pair>, usize) {
+    let borrowed = measurements.iter().filter(|m| !links.links.contains_key(&m.path())).count();
+    let pairs = measurements
+        .iter()
+        .filter_map(|measurement| {
+            let constants = links.nearest(measurement)?;
+            Some(Pair {
                 what: measurement.describe(),
                 predicted: measurement.seconds_on(constants),
                 measured: measurement.seconds,
-            }),
-            None => unknown.push(measurement.clone()),
-        }
-    }
-    (pairs, unknown)
+            })
+        })
+        .collect();
+    (pairs, borrowed)
 }
 
 /// The links refitted on `measurements`, each path by itself.
@@ -286,6 +331,26 @@ pub fn k_fold(start: &Links, measurements: &[Measurement], folds: usize) -> Vec<
             .map(|(_, m)| m.clone())
             .collect();
         errors.extend(score(&fitted, &held).0.iter().map(Pair::error));
+    }
+    errors
+}
+
+/// Errors on groups that a fit did not see: every combination of machine,
+/// operation and group size is predicted with links fitted on all the others.
+pub fn leave_one_group_out(start: &Links, measurements: &[Measurement]) -> Vec<f64> {
+    let group = |m: &Measurement| (m.gpu.clone(), m.fabric.clone(), m.operation, m.ranks, m.ranks_per_node);
+    let mut groups: Vec<_> = measurements.iter().map(group).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    let mut errors = Vec::new();
+    for left_out in groups {
+        let (held, rest): (Vec<Measurement>, Vec<Measurement>) =
+            measurements.iter().cloned().partition(|m| group(m) == left_out);
+        let mut links = start.clone();
+        links.links.retain(|path, _| rest.iter().any(|m| m.path() == *path));
+        let own = held.first().map(Measurement::path);
+        let near: Vec<Measurement> = rest.into_iter().filter(|m| Some(m.path()) == own).collect();
+        errors.extend(score(&refit(&links, &near), &held).0.iter().map(Pair::error));
     }
     errors
 }

@@ -148,12 +148,10 @@ impl Set {
     }
 
     /// The cluster whose constants apply.
-    fn cluster(self, gpus: u32) -> &'static str {
+    fn cluster(self) -> &'static str {
         match self {
             Self::VtrainMulti | Self::VtrainSingle => "vtrain",
             Self::Bloom => "jean-zay",
-            // Its 64-node runs stall at every exchange; smaller ones do not.
-            Self::Nanotron if gpus >= 512 => "aws-p5-64-nodes",
             Self::Nanotron => "aws-p5",
             _ => "default",
         }
@@ -346,7 +344,7 @@ impl Run {
     pub fn machine(&self, calibrations: &Calibrations) -> Result<Cluster, Unscored> {
         let unknown = || Unscored::Gpu(self.gpu.clone());
         let calibration = self.gpu_type().and_then(|gpu| calibrations.of(gpu)).ok_or_else(unknown)?;
-        let name = self.set.cluster(self.gpus);
+        let name = self.set.cluster();
         let cluster: &ClusterConstants = calibration
             .clusters
             .get(name)
@@ -356,6 +354,11 @@ impl Run {
         if self.gpu.contains("40GB") {
             machine.gpu.memory_bytes = 40e9;
             machine.gpu.memory_bytes_per_s *= A100_40GB_BANDWIDTH;
+        }
+        if self.set != Set::Nanotron {
+            // What a layer keeps was fitted on nanotron; how near to the end of
+            // memory another framework comes is not known well enough.
+            machine.gpu.software.memory_pressure_s = 0.0;
         }
         Ok(machine)
     }

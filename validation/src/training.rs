@@ -41,11 +41,11 @@ pub const H100: &[&str] = &[
     "h100.gpu.peer_launch",
     "h100.gpu.pipelined_launch",
     "h100.gpu.pipelined_peer_launch",
+    "h100.gpu.stall_exponent",
     "h100.gpu.memory_pressure_ms",
     "h100.clusters.aws-p5.fabric_gb_per_s",
     "h100.clusters.aws-p5.latency_us",
     "h100.clusters.aws-p5.launch_us",
-    "h100.clusters.aws-p5-64-nodes.latency_us",
 ];
 
 /// Sets that constants may be fitted on, each with the error it was promised

@@ -120,6 +120,8 @@ pub struct Line {
     pub fitted: bool,
     pub bar: Option<f64>,
     pub breached: bool,
+    /// Rows predicted with the constants of another path, theirs being unknown.
+    pub borrowed: usize,
     /// Rows that could not be put to the model, with the reason of the first.
     pub unscored: usize,
     pub unscored_because: Option<String>,
@@ -175,15 +177,15 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<Outcome, Error> {
         line.unscored_because = scored.unscored.first().map(|(_, why)| why.to_string());
         outcome.push(line, scored.pairs, &bars, &truth.peers);
     }
-    let (pairs, unknown) = collectives::score(&truth.links, &truth.measurements);
+    let (pairs, borrowed) = collectives::score(&truth.links, &truth.measurements);
     if let Some(mut line) = line(COLLECTIVES, &pairs) {
         let bytes: Vec<f64> = truth.measurements.iter().map(|m| m.bytes).collect();
         let seconds: Vec<f64> = truth.measurements.iter().map(|m| m.seconds).collect();
         line.one_constant_mape = one_constant(&bytes, &seconds);
         line.k_fold_mape = unseen.k_fold.get(COLLECTIVES).copied();
+        line.leave_one_source_out_mape = unseen.leave_one_out.get(COLLECTIVES).copied();
         line.fitted = true;
-        line.unscored = unknown.len();
-        line.unscored_because = unknown.first().map(|m| format!("no link for {}", m.path()));
+        line.borrowed = borrowed;
         outcome.push(line, pairs, &bars, &truth.peers);
     }
     outcome.push_capacity(&bars);
@@ -252,6 +254,7 @@ impl Outcome {
             fitted: true,
             bar: bars.accuracy.get(FITS).copied(),
             breached: breach.is_some(),
+            borrowed: 0,
             unscored: 0,
             unscored_because: None,
         });
@@ -281,6 +284,7 @@ fn line(set: &str, pairs: &[Pair]) -> Option<Line> {
         fitted: false,
         bar: None,
         breached: false,
+        borrowed: 0,
         unscored: 0,
         unscored_because: None,
     })
@@ -315,6 +319,10 @@ impl Unseen {
         let errors = collectives::k_fold(&truth.links, &truth.measurements, FOLDS);
         if let Some(stats) = Stats::of(&errors) {
             unseen.k_fold.insert(COLLECTIVES.to_owned(), stats.mape);
+        }
+        let errors = collectives::leave_one_group_out(&truth.links, &truth.measurements);
+        if let Some(stats) = Stats::of(&errors) {
+            unseen.leave_one_out.insert(COLLECTIVES.to_owned(), stats.mape);
         }
         unseen
     }

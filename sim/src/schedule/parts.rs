@@ -96,14 +96,14 @@ pub(crate) fn parts(cluster: &Cluster, job: &Job) -> Parts {
         Some(Boundary { channel, values, whole_s, exposed_fraction })
     };
     let at_rest = expose(storage_flow(cluster, job, &shape).time_s, job.overlap.storage, body_s).exposed_s;
+    let local = memory::local_parameters(job);
     let waiting_s =
-        if training { exchange_s(cluster, job) + memory_pressure_s(cluster, job) } else { at_rest };
+        if training { exchange_s(cluster, job) + memory_pressure_s(cluster, job, &local) } else { at_rest };
     let floor_s = memory::mean_layers_per_stage(job) * compute::launch_floor_s(cluster, job);
     let body =
         if training { stage.body.stretched(floor_s - body_s - tensor.0 - tensor.1) } else { stage.body };
     let stage = Stage { body, ..stage };
     let (mut gather_s, mut scatter_s, mut reductions) = (0.0, 0.0, Vec::new());
-    let local = memory::local_parameters(job);
     if training {
         let data = DataParallel { cluster, job, local: &local };
         let whole = stage.whole();

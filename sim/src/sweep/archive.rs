@@ -4,14 +4,59 @@
 //! dominance, extremes with ties to the lower index, integer counts – which
 //! is what makes shards and threads byte-identical to a single run.
 
+use super::MAX_OBJECTIVES;
 use super::metric::{Direction, Objective};
-use serde::{Deserialize, Serialize};
+use serde::de::{Deserializer, Error};
+use serde::{Deserialize, Serialize, Serializer};
+use std::ops::Deref;
+
+/// What the objectives read at one point. Held in place, not behind a
+/// pointer: a front is searched once for every point of a sweep.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Readings {
+    values: [f64; MAX_OBJECTIVES],
+    len: usize,
+}
+
+impl Readings {
+    /// The first [`MAX_OBJECTIVES`] of `values`.
+    pub fn new(values: &[f64]) -> Self {
+        let len = values.len().min(MAX_OBJECTIVES);
+        let mut readings = Self { values: [0.0; MAX_OBJECTIVES], len };
+        readings.values[..len].copy_from_slice(&values[..len]);
+        readings
+    }
+}
+
+impl Deref for Readings {
+    type Target = [f64];
+
+    fn deref(&self) -> &[f64] {
+        &self.values[..self.len]
+    }
+}
+
+impl Serialize for Readings {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
+impl<'de> Deserialize<'de> for Readings {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let values = Vec::<f64>::deserialize(deserializer)?;
+        if values.len() > MAX_OBJECTIVES {
+            return Err(D::Error::invalid_length(values.len(), &"no more readings than objectives"));
+        }
+        Ok(Self::new(&values))
+    }
+}
 
 /// One remembered point: its index and what the objectives read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     pub index: u64,
-    pub values: Vec<f64>,
+    pub values: Readings,
 }
 
 /// Points none of which is beaten by another in every objective.
@@ -54,7 +99,7 @@ impl Front {
                 Order::Neither => at += 1,
             }
         }
-        self.entries.push(Entry { index, values: values.to_vec() });
+        self.entries.push(Entry { index, values: Readings::new(values) });
     }
 
     /// Takes in another front.
@@ -67,7 +112,7 @@ impl Front {
     /// Brings the points into the order they are shown in.
     pub fn sort(&mut self) {
         self.entries.sort_by(|a, b| {
-            let values = a.values.iter().zip(&b.values).map(|(x, y)| x.total_cmp(y));
+            let values = a.values.iter().zip(b.values.iter()).map(|(x, y)| x.total_cmp(y));
             values.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then).then(a.index.cmp(&b.index))
         });
     }
@@ -120,7 +165,7 @@ impl Top {
             return;
         }
         let at = self.entries.partition_point(better);
-        self.entries.insert(at, Entry { index, values: values.to_vec() });
+        self.entries.insert(at, Entry { index, values: Readings::new(values) });
         self.entries.truncate(self.size);
     }
 
@@ -133,7 +178,7 @@ impl Top {
 }
 
 /// What is known of one value of one axis.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ValueSummary {
     pub points: u64,
     pub feasible: u64,
@@ -142,41 +187,39 @@ pub struct ValueSummary {
 }
 
 impl ValueSummary {
+    pub(super) fn new(objectives: usize) -> Self {
+        Self { points: 0, feasible: 0, best: vec![None; objectives] }
+    }
+
     pub(super) fn offer(&mut self, objectives: &[Objective], index: u64, values: &[f64]) {
-        self.best.resize(objectives.len(), None);
         for ((best, objective), &value) in self.best.iter_mut().zip(objectives).zip(values) {
-            let replaces = best.is_none_or(|(have, at)| {
-                let (a, b) = match objective.direction {
-                    Direction::Minimize => (value, have),
-                    Direction::Maximize => (have, value),
-                };
-                a < b || (a == b && index < at)
-            });
-            if replaces {
-                *best = Some((value, index));
-            }
+            keep_better(best, objective.direction, (value, index));
         }
     }
 
     pub(super) fn merge(&mut self, objectives: &[Objective], other: &Self) {
         self.points += other.points;
         self.feasible += other.feasible;
-        self.best.resize(objectives.len(), None);
         for (at, best) in other.best.iter().enumerate() {
-            let Some((value, index)) = *best else { continue };
-            let mut one = Self { best: vec![None; objectives.len()], ..Self::default() };
-            one.best[at] = Some((value, index));
-            let (mine, objective) = (&mut self.best[at], objectives[at]);
-            let replaces = mine.is_none_or(|(have, have_index)| {
-                let (a, b) = match objective.direction {
-                    Direction::Minimize => (value, have),
-                    Direction::Maximize => (have, value),
-                };
-                a < b || (a == b && index < have_index)
-            });
-            if replaces {
-                *mine = Some((value, index));
+            if let (Some(theirs), Some(mine), Some(objective)) =
+                (*best, self.best.get_mut(at), objectives.get(at))
+            {
+                keep_better(mine, objective.direction, theirs);
             }
         }
+    }
+}
+
+/// Keeps the better of two readings; of equal ones, that of the lower index.
+fn keep_better(best: &mut Option<(f64, u64)>, direction: Direction, (value, index): (f64, u64)) {
+    let replaces = best.is_none_or(|(have, at)| {
+        let (a, b) = match direction {
+            Direction::Minimize => (value, have),
+            Direction::Maximize => (have, value),
+        };
+        a < b || (a == b && index < at)
+    });
+    if replaces {
+        *best = Some((value, index));
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::collective::{Algorithm, Topology};
 use crate::compression::{Policy, Reduction, Scope};
+use crate::estimate::Local;
 use crate::{
     AttentionKernel, Cluster, Codec, Estimate, Gpu, Infeasible, Job, Llm, Math, Phase, Recompute, Schedule,
     Split, Zero, estimate,
@@ -33,6 +34,13 @@ impl Point {
         if self.gpus_as_used {
             self.cluster.gpus = u32::try_from(self.job.parallelism.gpus()).unwrap_or(u32::MAX);
         }
+    }
+
+    /// Whether one GPU does the same here and there: see [`Local::is_shared`].
+    pub(super) fn shares_gpu_with(&self, other: &Self) -> bool {
+        Local::is_shared((&self.cluster, &self.job), (&other.cluster, &other.job))
+            && self.gpus_as_used == other.gpus_as_used
+            && self.replica_batch == other.replica_batch
     }
 
     /// The point's estimate.
@@ -198,43 +206,58 @@ impl Change {
     }
 }
 
-/// The changes that lead from one point to another.
-pub fn difference(from: &Point, to: &Point) -> Vec<Change> {
-    let mut changes = Vec::new();
-    if from.job.llm != to.job.llm {
-        changes.push(Change::Llm(to.job.llm));
-    }
-    let same_but_numbers = |gpu: &Gpu| {
-        let numbers_of = &from.cluster.gpu;
-        Gpu {
-            peak_flops: numbers_of.peak_flops,
-            memory_bytes: numbers_of.memory_bytes,
-            reserved_bytes: numbers_of.reserved_bytes,
-            memory_bytes_per_s: numbers_of.memory_bytes_per_s,
-            area_mm2: numbers_of.area_mm2,
-            power_w: numbers_of.power_w,
-            idle_power_w: numbers_of.idle_power_w,
-            ..*gpu
-        } == *numbers_of
-    };
-    if !same_but_numbers(&to.cluster.gpu) {
-        changes.push(Change::Gpu(to.cluster.gpu));
-    }
-    let mut reached = *from;
-    for change in &changes {
-        change.apply(&mut reached);
-    }
-    let (have, want) = (read(&reached), read(to));
-    for ((set, have), want) in setters().into_iter().zip(have).zip(want) {
-        if have.to_bits() != want.to_bits() {
-            changes.push(Change::Slot { set, value: want });
+/// For each of `points`, the changes that lead to it from `base`. All lists
+/// write the same places, so that one can follow another on the same point.
+pub fn changes(base: &Point, points: &[Point]) -> Vec<Vec<Change>> {
+    let other_llm = points.iter().any(|point| point.job.llm != base.job.llm);
+    let other_gpu = points.iter().any(|point| !same_but_numbers(&point.cluster.gpu, &base.cluster.gpu));
+    let mut lists: Vec<Vec<Change>> = points
+        .iter()
+        .map(|point| {
+            let llm = other_llm.then_some(Change::Llm(point.job.llm));
+            let gpu = other_gpu.then_some(Change::Gpu(point.cluster.gpu));
+            llm.into_iter().chain(gpu).collect()
+        })
+        .collect();
+    let wanted: Vec<[f64; SLOTS]> = points.iter().map(read).collect();
+    let reached: Vec<[f64; SLOTS]> = lists.iter().map(|list| read(&after(base, list))).collect();
+    for (slot, set) in setters().into_iter().enumerate() {
+        let differs =
+            |(want, have): (&[f64; SLOTS], &[f64; SLOTS])| want[slot].to_bits() != have[slot].to_bits();
+        if wanted.iter().zip(&reached).any(differs) {
+            for (list, want) in lists.iter_mut().zip(&wanted) {
+                list.push(Change::Slot { set, value: want[slot] });
+            }
         }
     }
-    for change in &changes {
-        change.apply(&mut reached);
+    let other_codec =
+        lists.iter().zip(points).any(|(list, point)| after(base, list).cluster.codec != point.cluster.codec);
+    if other_codec {
+        for (list, point) in lists.iter_mut().zip(points) {
+            list.push(Change::Codec(point.cluster.codec));
+        }
     }
-    if reached.cluster.codec != to.cluster.codec {
-        changes.push(Change::Codec(to.cluster.codec));
+    lists
+}
+
+/// Whether two GPUs differ in nothing but what a slot can hold.
+fn same_but_numbers(gpu: &Gpu, other: &Gpu) -> bool {
+    Gpu {
+        peak_flops: other.peak_flops,
+        memory_bytes: other.memory_bytes,
+        reserved_bytes: other.reserved_bytes,
+        memory_bytes_per_s: other.memory_bytes_per_s,
+        area_mm2: other.area_mm2,
+        power_w: other.power_w,
+        idle_power_w: other.idle_power_w,
+        ..*gpu
+    } == *other
+}
+
+fn after(base: &Point, changes: &[Change]) -> Point {
+    let mut point = *base;
+    for change in changes {
+        change.apply(&mut point);
     }
-    changes
+    point
 }

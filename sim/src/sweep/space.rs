@@ -4,7 +4,7 @@
 //! size takes no memory, any point can be computed again, and a shard is a
 //! range of indices.
 
-use super::point::{Change, Point, difference};
+use super::point::{Change, Point, changes};
 
 /// One axis of one scenario: labels to show and what each changes.
 #[derive(Clone, Debug)]
@@ -13,14 +13,23 @@ pub struct Axis {
     pub path: String,
     pub labels: Vec<String>,
     changes: Vec<Vec<Change>>,
+    /// Whether its values change nothing but wires and codecs.
+    only_wires: bool,
 }
 
 impl Axis {
     /// An axis whose values turn `base` into `points`.
     pub fn new(path: impl Into<String>, base: &Point, points: Vec<(String, Point)>) -> Self {
-        let (labels, changes) =
-            points.into_iter().map(|(label, point)| (label, difference(base, &point))).unzip();
-        Self { path: path.into(), labels, changes }
+        let (labels, points): (Vec<String>, Vec<Point>) = points.into_iter().unzip();
+        let only_wires = points.iter().all(|point| point.shares_gpu_with(base));
+        Self { path: path.into(), labels, changes: changes(base, &points), only_wires }
+    }
+
+    /// Puts `point` at a value of this axis, wherever on the axis it was.
+    fn apply(&self, digit: usize, point: &mut Point) {
+        for change in &self.changes[digit] {
+            change.apply(point);
+        }
     }
 }
 
@@ -45,6 +54,18 @@ pub struct Space {
     scenarios: Vec<Scenario>,
     /// Index of each scenario's first point, and one past the last.
     starts: Vec<u64>,
+}
+
+/// A point on the way through a space.
+#[derive(Clone, Copy, Debug)]
+pub struct Visited<'a> {
+    pub index: u64,
+    pub scenario: usize,
+    /// Position on each axis of the scenario.
+    pub digits: &'a [usize],
+    pub point: &'a Point,
+    /// Whether it differs from the point before in nothing but wires and codecs.
+    pub only_wires_moved: bool,
 }
 
 impl Space {
@@ -113,9 +134,7 @@ impl Space {
         let scenario = &self.scenarios[self.scenario_of(index)];
         let mut point = scenario.base;
         for (axis, digit) in scenario.axes.iter().zip(self.digits(index)) {
-            for change in &axis.changes[digit] {
-                change.apply(&mut point);
-            }
+            axis.apply(digit, &mut point);
         }
         point.settle();
         point
@@ -134,10 +153,10 @@ impl Space {
             .collect()
     }
 
-    /// Calls `visit` with every point of the range, in order. The axes before
-    /// the one that moved keep their place, so most points cost a copy and
-    /// the changes of one axis.
-    pub fn visit(&self, range: std::ops::Range<u64>, mut visit: impl FnMut(u64, usize, &[usize], &Point)) {
+    /// Calls `visit` with every point of the range, in order. One point moves
+    /// along the axes: those before the slowest that moved stay as they are, so
+    /// most points cost the changes of one axis and no copy.
+    pub fn visit(&self, range: std::ops::Range<u64>, mut visit: impl FnMut(&Visited<'_>)) {
         let end = range.end.min(self.len());
         let mut index = range.start;
         while index < end {
@@ -145,20 +164,24 @@ impl Space {
             let scenario = &self.scenarios[scenario_at];
             let stop = end.min(self.starts[scenario_at + 1]);
             let mut digits = self.digits(index);
-            // prefixes[k] has the first k axes applied.
-            let mut prefixes = vec![scenario.base; scenario.axes.len() + 1];
+            let mut point = scenario.base;
             let mut moved = 0;
+            let mut moved_by_one = false;
             while index < stop {
-                for k in moved..scenario.axes.len() {
-                    let mut point = prefixes[k];
-                    for change in &scenario.axes[k].changes[digits[k]] {
-                        change.apply(&mut point);
-                    }
-                    prefixes[k + 1] = point;
+                for (axis, &digit) in scenario.axes[moved..].iter().zip(&digits[moved..]) {
+                    axis.apply(digit, &mut point);
                 }
-                let point = &mut prefixes[scenario.axes.len()];
                 point.settle();
-                visit(index, scenario_at, &digits, point);
+                let only_wires_moved =
+                    moved_by_one && scenario.axes[moved..].iter().all(|axis| axis.only_wires);
+                visit(&Visited {
+                    index,
+                    scenario: scenario_at,
+                    digits: &digits,
+                    point: &point,
+                    only_wires_moved,
+                });
+                moved_by_one = true;
                 index += 1;
                 moved = advance(&mut digits, &scenario.axes);
             }

@@ -6,3 +6,4 @@ mod configs;
 mod events;
 mod fixtures;
 mod physics;
+mod sweeps;
