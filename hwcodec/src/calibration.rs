@@ -101,6 +101,12 @@ impl Calibration {
         })
     }
 
+    /// The device, its driver and the day, for people.
+    pub fn device_line(&self) -> String {
+        let device = &self.device;
+        format!("on {}, driver {}, {}", device.gpu, device.driver, device.date)
+    }
+
     /// As TOML, with a heading for people.
     pub fn to_toml(&self) -> Result<String, Error> {
         let body = toml::to_string(self)

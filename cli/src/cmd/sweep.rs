@@ -1,5 +1,6 @@
 //! `trinity sweep`: area budgets, Pareto fronts, and the headline they carry.
 
+mod calibrated;
 mod files;
 mod page;
 mod show;
@@ -19,6 +20,7 @@ Examples:
   trinity sweep sweeps/kv-spill --top 5           another that comes with the command
   trinity sweep my-study.toml --out out/mine      your own
   trinity sweep --set \"study.cluster.nic.area=100 mm2\"
+  trinity sweep sweeps/kv-spill --calibration validation/data/h200/calibration.toml
   trinity sweep explain 1234                      one point, with the formula behind each line
 
 A large sweep on many machines, then one result, the same bytes for any number of shards:
@@ -56,6 +58,9 @@ struct SweepArgs {
     /// Override a value; may be repeated
     #[arg(long = "set", value_name = "PATH=VALUE")]
     sets: Vec<String>,
+    /// Measured values in place of configured ones: a calibration.toml of `trinity measure`
+    #[arg(long, value_name = "FILE")]
+    calibration: Option<PathBuf>,
     /// How many of the best points to list
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=10000))]
     top: u16,
@@ -125,7 +130,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
 }
 
 fn load(args: &SweepArgs) -> Result<Study, Failure> {
-    Study::load(&args.sweep, &args.sets, usize::from(args.top))
+    Study::load(&args.sweep, &args.sets, args.calibration.as_deref(), usize::from(args.top))
 }
 
 fn sweep(args: &Args, ctx: &Context) -> Result<(), Failure> {
@@ -188,7 +193,7 @@ fn run_shard(study: &Study, shard: Shard, rows: bool, out: &Path, ctx: &Context)
 fn merge(folders: &[PathBuf], out: &Path, ctx: &Context) -> Result<(), Failure> {
     let mut states = files::find(folders)?;
     let first = &states[0].1;
-    let study = Study::load(&first.sweep, &first.sets, first.top)?;
+    let study = Study::load(&first.sweep, &first.sets, first.calibration.as_deref(), first.top)?;
     states.sort_by_key(|(_, state)| state.start);
     let mut next = 0;
     for (folder, state) in &states {

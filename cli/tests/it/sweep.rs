@@ -131,6 +131,24 @@ parallelism = { zero = 1 }
     fs::write(folder.path().join("study.toml"), text).unwrap();
     assert_eq!(run(folder.path(), &["sweep", "study.toml"]).0, 0);
     fs::remove_dir_all(folder.path().join("out")).unwrap();
+    // The same mistakes written into the file are shown there, with a caret.
+    let cluster = "\"clusters/rtx3090-cx5\" }";
+    let stages = "job.parallelism.pipeline\", values = [2, 4]";
+    for (right, wrong, expected) in [
+        (cluster, "\"clusters/rtx3090-cx5\", nic = { area = \"-1 mm2\" } }", "-1 mm2"),
+        (cluster, "\"clusters/rtx3090-cx5\", nics-per-gpu = 0 }", "no NIC"),
+        ("zero = 1 }", "zero = 1, tensor = 3 }", "32 heads"),
+        (stages, "job.parallelism.pipeline\", values = [64, 128]", "only 32 layers"),
+    ] {
+        assert!(text.contains(right));
+        fs::write(folder.path().join("wrong.toml"), text.replace(right, wrong)).unwrap();
+        let (code, _, stderr) = run(folder.path(), &["sweep", "wrong.toml", "-q"]);
+        assert_eq!(code, 2, "{expected}: {stderr}");
+        assert_eq!(stderr.matches("error:").count(), 1, "{stderr}");
+        for part in ["wrong.toml:", "^", expected] {
+            assert!(stderr.contains(part), "{part} is missing: {stderr}");
+        }
+    }
     for (assignment, expected) in cases {
         let (code, _, stderr) = run(folder.path(), &["sweep", "study.toml", "-q", "--set", assignment]);
         assert_eq!(code, 2, "{assignment}: {stderr}");
@@ -138,4 +156,34 @@ parallelism = { zero = 1 }
         assert!(stderr.contains(expected), "{assignment}: {stderr}");
         assert!(!folder.path().join("out/sweep/pareto.csv").exists(), "{assignment} left half a result");
     }
+}
+
+#[test]
+fn a_calibration_replaces_what_was_configured_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../validation/data/h200/calibration.toml");
+    let best = |args: &[&str]| {
+        let (code, stdout, stderr) = run(folder.path(), args);
+        assert_eq!(code, 0, "{stderr}");
+        serde_json::from_str::<serde_json::Value>(&stdout).unwrap()
+    };
+    let plain = best(&["sweep", "sweeps/kv-spill", "--json", "-q"]);
+    let measured = best(&["sweep", "sweeps/kv-spill", "--json", "-q", "--calibration", file]);
+    assert_eq!(plain["calibration"].as_array().unwrap().len(), 0);
+    let replaced = measured["calibration"].as_array().unwrap();
+    let decoder = replaced.iter().find(|r| r["path"] == "cluster.codec.decoder.throughput").unwrap();
+    assert_eq!(decoder["scenario"], "nvdec");
+    assert!(decoder["source"].as_str().unwrap().contains("NVIDIA H200"), "{decoder}");
+    // The scenario with its own silicon keeps it; all share the host's wire.
+    let touched = |name: &str| replaced.iter().filter(|r| r["scenario"] == name).count();
+    assert!(touched("nvdec") > touched("three-in-one") && touched("raw") == touched("three-in-one"));
+    assert_ne!(plain["fronts"][1], measured["fronts"][1]);
+    let page = fs::read_to_string(folder.path().join("out/sweep/report.html")).unwrap();
+    assert!(page.contains("Measured values in use"));
+
+    let (code, stdout, _) =
+        run(folder.path(), &["sweep", "explain", "100", "sweeps/kv-spill", "--calibration", file]);
+    assert!(code == 0 && stdout.contains("one of 7 hevc decoders"), "{stdout}");
+    let (code, _, stderr) = run(folder.path(), &["sweep", "sweeps/figure-15", "--calibration", file]);
+    assert!(code == 2 && stderr.contains("engine"), "{stderr}");
 }

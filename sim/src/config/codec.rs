@@ -68,6 +68,10 @@ pub struct CodecFile {
     pub latency: Duration,
     /// Tensor bytes handed from stage to stage at a time, in FP16.
     pub chunk: DataSize,
+    /// The standard, `h264` or `hevc`, of an engine that GPUs bring along: what
+    /// was measured of it may replace this file's values.
+    #[schemars(with = "Option<Cited<String>>")]
+    pub engine: Option<String>,
     /// Video served beside tensors; it comes first on a shared pipeline.
     pub video: Option<DataRate>,
 }
@@ -124,6 +128,12 @@ impl CodecFile {
                 ("chunk", self.chunk.bytes()),
             ],
         )?;
+        if self.engine.as_deref().is_some_and(|name| !matches!(name, "h264" | "hevc")) {
+            return Err(document.complain(
+                &format!("{at}engine"),
+                &Complaint::new("no standard that engines decode").expected("h264 or hevc"),
+            ));
+        }
         let capacity = partition::video_capacity_gbps();
         if self.video.is_some_and(|video| video.gbit_per_s() > capacity * (1.0 + 1e-9)) {
             return Err(document.complain(

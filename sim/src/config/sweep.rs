@@ -45,6 +45,13 @@ fn usual_rank() -> String {
     "max tokens-per-s".into()
 }
 
+/// A sweep as one of its scenarios sees it.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub document: Document,
+    pub file: SweepFile,
+}
+
 /// One alternative.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -261,17 +268,32 @@ impl SweepFile {
         })
     }
 
+    /// The sweep with what scenario `at` sets in its study.
+    ///
+    /// # Errors
+    ///
+    /// Where the scenario sets nonsense, pointing at it.
+    pub fn as_seen_by(&self, document: &Document, at: usize) -> Result<Seen, Diagnostic> {
+        let document = self.document_of(document, at)?;
+        Ok(Seen { file: document.read()?, document })
+    }
+
+    fn document_of(&self, document: &Document, at: usize) -> Result<Document, Diagnostic> {
+        let mut own = document.clone();
+        for (k, assignment) in self.scenarios[at].set.iter().enumerate() {
+            let place = format!("scenarios.{at}.set.{k}");
+            own.set(&format!("study.{assignment}")).map_err(|d| moved(document, &place, &d))?;
+        }
+        Ok(own)
+    }
+
     fn scenario(
         &self,
         document: &Document,
         at: usize,
         scenario: &ScenarioFile,
     ) -> Result<Scenario, Diagnostic> {
-        let mut own = document.clone();
-        for (k, assignment) in scenario.set.iter().enumerate() {
-            let place = format!("scenarios.{at}.set.{k}");
-            own.set(&format!("study.{assignment}")).map_err(|d| moved(document, &place, &d))?;
-        }
+        let own = self.document_of(document, at)?;
         let place = format!("scenarios.{at}");
         let base = read_point(&own).map_err(|d| moved(document, &place, &d))?;
         let mut axes = Vec::new();

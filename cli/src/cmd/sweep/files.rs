@@ -48,6 +48,8 @@ impl FromStr for Shard {
 pub struct State {
     pub sweep: String,
     pub sets: Vec<String>,
+    #[serde(default)]
+    pub calibration: Option<PathBuf>,
     pub top: usize,
     pub fingerprint: String,
     stem: String,
@@ -68,6 +70,7 @@ impl State {
         let fresh = Self {
             sweep: study.name.clone(),
             sets: study.sets.clone(),
+            calibration: study.calibration.clone(),
             top: study.plan.top,
             fingerprint: study.fingerprint(),
             stem: shard.stem(),

@@ -17,6 +17,9 @@ pub fn page(study: &Study, tally: &Tally, answer: &Answer, sensitivity: &[Sensit
     if let Some(table) = show::headline_table(study, answer) {
         add(&mut report, "Headline, beside the paper's", &table);
     }
+    if let Some(table) = show::replaced_table(study, None) {
+        add(&mut report, "Measured values in use, from the calibration", &table);
+    }
     fronts(&mut report, study, tally, answer);
     area_split(&mut report, study, tally);
     tornado(&mut report, study, answer, sensitivity);

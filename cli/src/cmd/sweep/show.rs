@@ -1,5 +1,6 @@
 //! What a sweep found, as text, CSV and JSON.
 
+use super::calibrated::Replaced;
 use super::study::{Answer, RateOf, Study};
 use crate::table::Table;
 use serde_json::{Value, json};
@@ -160,6 +161,11 @@ pub fn text(study: &Study, tally: &Tally, answer: &Answer, colour: bool) -> Stri
         text += &table.render(colour);
         text += "\n";
     }
+    if let Some(table) = replaced_table(study, None) {
+        text += "Measured values in use\n";
+        text += &table.render(colour);
+        text += "\n";
+    }
     text += "Pareto fronts\n";
     text += &front_table(study, tally, answer, 12).render(colour);
     if !tally.top.entries().is_empty() {
@@ -177,6 +183,16 @@ pub fn text(study: &Study, tally: &Tally, answer: &Answer, colour: bool) -> Stri
         let _ = writeln!(text, "  {count:>12}  {reason}");
     }
     text
+}
+
+/// What a calibration put in place of what was configured, in one scenario or in all.
+pub fn replaced_table(study: &Study, scenario: Option<&str>) -> Option<Table> {
+    let shown = |one: &&Replaced| scenario.is_none_or(|name| name == one.scenario);
+    let mut table = Table::new(["scenario", "value", "configured", "measured", "source"]);
+    for one in study.replaced.iter().filter(shown) {
+        table.row([&one.scenario, &one.path, &one.before, &one.value, &one.source]);
+    }
+    (!table.rows().is_empty()).then_some(table)
 }
 
 /// Ours beside the paper's.
@@ -322,6 +338,7 @@ pub fn json(study: &Study, tally: &Tally, answer: &Answer) -> Value {
         "feasible": tally.feasible,
         "rejected": tally.rejected,
         "headline": headline,
+        "calibration": study.replaced,
         "fronts": fronts,
         "top": top,
     })
@@ -356,6 +373,10 @@ pub fn explain_text(study: &Study, index: u64, lines: &[Line], colour: bool) -> 
         }
     }
     text += "\n\n";
+    if let Some(table) = replaced_table(study, Some(&space.scenarios()[space.scenario_of(index)].name)) {
+        text += &table.render(colour);
+        text += "\n";
+    }
     let mut table = Table::new(["part", "line", "value", "unit", "formula"]);
     for line in lines {
         table.row([line.group, line.name, &significant(line.value), line.unit, &line.formula]);
@@ -381,6 +402,7 @@ pub fn explain_json(study: &Study, index: u64, lines: &[Line]) -> Value {
         "index": index,
         "scenario": space.scenarios()[space.scenario_of(index)].name,
         "axes": axes,
+        "calibration": study.replaced,
         "lines": lines,
     })
 }

@@ -1,7 +1,9 @@
 //! A sweep loaded and planned, and what is asked of it as a whole.
 
+use super::calibrated::{self, Replaced};
 use crate::failure::Failure;
 use rayon::prelude::*;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use trinity_config::{Checked, Complaint, Document};
 use trinity_sim::config::{AssumptionFile, SweepFile};
@@ -15,6 +17,9 @@ const SENSITIVITY_POINTS: u64 = 200_000;
 pub struct Study {
     pub name: String,
     pub sets: Vec<String>,
+    pub calibration: Option<PathBuf>,
+    /// What the calibration replaced.
+    pub replaced: Vec<Replaced>,
     pub document: Document,
     pub file: SweepFile,
     pub plan: Plan,
@@ -69,15 +74,25 @@ fn thread_cpu_s() -> Option<f64> {
 }
 
 impl Study {
-    pub fn load(name: &str, sets: &[String], top: usize) -> Result<Self, Failure> {
+    pub fn load(
+        name: &str,
+        sets: &[String],
+        calibration: Option<&Path>,
+        top: usize,
+    ) -> Result<Self, Failure> {
         let mut document = Document::load(name)?;
         for assignment in sets {
             document.set(assignment)?;
         }
-        let file: SweepFile = document.read()?;
+        let mut file: SweepFile = document.read()?;
         file.check(&document)?;
+        let replaced = match calibration {
+            Some(path) => calibrated::apply(path, &mut file, &document)?,
+            None => Vec::new(),
+        };
         let plan = file.plan(&document, top)?;
-        Ok(Self { name: name.into(), sets: sets.to_vec(), document, file, plan })
+        let (name, calibration) = (name.into(), calibration.map(Path::to_path_buf));
+        Ok(Self { name, sets: sets.to_vec(), calibration, replaced, document, file, plan })
     }
 
     /// Identifies the sweep, so that shards of another are noticed.
@@ -117,7 +132,9 @@ impl Study {
         let at = |assignment: String| {
             let mut sets = self.sets.clone();
             sets.push(assignment);
-            let Ok(study) = Self::load(&self.name, &sets, 0) else { return (None, None) };
+            let Ok(study) = Self::load(&self.name, &sets, self.calibration.as_deref(), 0) else {
+                return (None, None);
+            };
             let tally = study.evaluate_all();
             let headline = study.answer(&tally).headline;
             (headline.and_then(|h| h.speedup()), headline.and_then(|h| h.saving()))

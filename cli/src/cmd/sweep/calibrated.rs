@@ -1,0 +1,131 @@
+//! Measured values in place of configured ones: what `trinity measure` found,
+//! put into a sweep.
+//!
+//! The decoders, their energy and how well they run beside a matrix product
+//! replace those of every scenario whose codec is an engine of the GPU; the
+//! wire to the host replaces that of all scenarios, since they share it. The
+//! rates of matrix units and memory stay those of the GPU under study, which
+//! need not be the one that was measured.
+
+use crate::failure::Failure;
+use std::path::Path;
+use trinity_config::Document;
+use trinity_hwcodec::calibration::{Calibration, Measured};
+use trinity_hwcodec::fit::DecodeModel;
+use trinity_sim::Job;
+use trinity_sim::config::SweepFile;
+
+/// One value that a measurement replaced.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Replaced {
+    pub scenario: String,
+    pub path: String,
+    /// As the configuration had it.
+    pub before: String,
+    pub value: String,
+    /// Device, driver, date and spread.
+    pub source: String,
+}
+
+/// Puts the calibration at `path` into the scenarios of `file`.
+pub fn apply(path: &Path, file: &mut SweepFile, document: &Document) -> Result<Vec<Replaced>, Failure> {
+    let calibration = Calibration::read(path).map_err(|error| {
+        Failure::input(&error).help("`trinity measure` writes a calibration on a machine with a GPU")
+    })?;
+    let mut replaced = Vec::new();
+    let mut engines = 0;
+    for at in 0..file.scenarios.len() {
+        let seen = file.as_seen_by(document, at)?;
+        let study = &seen.file.study;
+        let mut values = host_wire(&calibration);
+        if let Some(standard) = study.cluster.codec.as_ref().and_then(|codec| codec.engine.as_deref()) {
+            engines += 1;
+            let model = calibration.nvdec.iter().find(|model| model.standard.name() == standard);
+            let model = model.ok_or_else(|| {
+                Failure::input(format_args!("`{}` has no {standard} decoder", path.display()))
+                    .help("set `study.cluster.codec.engine` to a standard that was measured")
+            })?;
+            let point = seen.file.point();
+            values.extend(engine(&calibration, model, &point.job, point.cluster.codec.chunk_values));
+        }
+        let scenario = &mut file.scenarios[at];
+        for (path, value, spread) in values {
+            let source = format!("measured {}: {spread}", calibration.device_line());
+            let setting = seen.document.settings().into_iter().find(|s| s.path == format!("study.{path}"));
+            scenario.set.push(format!("{path}={{ value = {value}, source = {source:?} }}"));
+            replaced.push(Replaced {
+                scenario: scenario.name.clone(),
+                path: path.into(),
+                before: setting.map_or_else(|| "not said".into(), |s| s.value),
+                value,
+                source,
+            });
+        }
+    }
+    if engines == 0 {
+        return Err(Failure::input("no scenario of this sweep codes on an engine of the GPU")
+            .help("a calibration replaces codecs that name their `engine`, such as codecs/nvenc"));
+    }
+    Ok(replaced)
+}
+
+/// A path of the study, its value as TOML, and how sure it is.
+type Value = (&'static str, String, String);
+
+fn spread(measured: &Measured, unit: &str) -> String {
+    format!("95 % interval {:.4} to {:.4} {unit}", measured.low, measured.high)
+}
+
+fn host_wire(calibration: &Calibration) -> Vec<Value> {
+    let Some(wire) = &calibration.host_to_device_gb_per_s else { return Vec::new() };
+    vec![
+        ("cluster.host.bandwidth", format!("\"{} GB/s\"", rounded(wire.value)), spread(wire, "GB/s")),
+        ("cluster.host.efficiency", "1.0".into(), "the bandwidth above is what copies reached".into()),
+    ]
+}
+
+/// One decoder while all work, on pictures of one chunk.
+fn engine(calibration: &Calibration, model: &DecodeModel, job: &Job, values: f64) -> Vec<Value> {
+    let bits = coded_bits(job);
+    let all = model.values_per_s(values, values * bits, model.engines);
+    let gbps = all / f64::from(model.engines.max(1)) * SAMPLE_BITS / 1e9;
+    let error = format!(
+        "one of {} {} decoders, {values:.0} values of {bits} bits a picture, model within {:.1} % of held-out points",
+        model.engines,
+        model.standard.name(),
+        model.held_out_mean_error * 100.0
+    );
+    let mut list = vec![
+        ("cluster.codec.bits-per-value", format!("{SAMPLE_BITS:.1}"), "pictures of 8-bit samples".into()),
+        ("cluster.codec.decoder.throughput", format!("\"{} Gbit/s\"", rounded(gbps)), error),
+    ];
+    if let Some(energy) = &calibration.nvdec_pj_per_bit {
+        let watts = energy.value * 1e-12 * gbps * 1e9;
+        let note = format!("{:.0} pJ a decoded bit, {}", energy.value, spread(energy, "pJ/bit"));
+        list.push(("cluster.codec.decoder.power", format!("\"{} W\"", rounded(watts)), note));
+    }
+    if let Some(overlap) = &calibration.decode_overlap {
+        let note = format!("decoding beside a matrix product, {}", spread(overlap, "of the ideal"));
+        list.push(("job.overlap.storage", rounded(overlap.value.clamp(0.0, 1.0)).to_string(), note));
+    }
+    list
+}
+
+/// Five digits: more than any measurement has.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.4e}").parse().unwrap_or(value)
+}
+
+/// Engines take eight-bit samples, one a value.
+const SAMPLE_BITS: f64 = 8.0;
+
+/// Bits a value of the traffic that the job has most of: gradients in
+/// training, the cache or the activations in inference.
+fn coded_bits(job: &Job) -> f64 {
+    let c = &job.compression;
+    let classes = match job.phase {
+        trinity_sim::Phase::Training => [c.weight_gradient_bits, c.activation_bits, c.weight_bits],
+        _ => [c.kv_bits, c.activation_bits, c.weight_bits],
+    };
+    classes.into_iter().flatten().next().unwrap_or(SAMPLE_BITS)
+}
