@@ -99,18 +99,10 @@ fn engine_model(
     let single: Vec<&EnginePoint> = ours.iter().copied().filter(|p| p.sessions == 1).collect();
     let what = format!("{} {what}", standard.name());
     let all = regress(&single, &what)?;
-    // Held out: each point predicted from those of another picture size and another bit rate.
-    let apart = |p: &EnginePoint, q: &EnginePoint| {
-        let ratio = p.bits_per_value / q.bits_per_value;
-        (p.width, p.height) != (q.width, q.height) && !(1.0 / SAME_RATE..SAME_RATE).contains(&ratio)
-    };
-    let mut held_out = Vec::new();
-    for point in &single {
-        let kept: Vec<&EnginePoint> = single.iter().copied().filter(|q| apart(point, q)).collect();
-        if let Ok(fit) = regress(&kept, &what) {
-            held_out.push(fit.error_at(point));
-        }
-    }
+    let held_out: Vec<f64> = unseen(&single, &what)
+        .into_iter()
+        .map(|unseen| (unseen.predicted_s / unseen.point.seconds_per_picture.median - 1.0).abs())
+        .collect();
     let errors: Vec<f64> = single.iter().map(|p| all.error_at(p)).collect();
     let mean = |v: &[f64]| v.iter().sum::<f64>() / v.len().max(1) as f64;
     Ok(EngineModel {
@@ -127,6 +119,40 @@ fn engine_model(
         held_out_mean_error: mean(&held_out),
         held_out_worst_error: held_out.iter().copied().fold(0.0, f64::max),
     })
+}
+
+/// A point and what a fit that never saw its picture size or bit rate says of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unseen {
+    pub point: EnginePoint,
+    pub predicted_s: f64,
+}
+
+/// NVDEC, one session: each point predicted from those of another picture size
+/// and another bit rate.
+pub fn decode_unseen(recording: &Recording) -> Vec<Unseen> {
+    let of = |standard: Standard| {
+        let single: Vec<&EnginePoint> = recording
+            .decode
+            .iter()
+            .filter(|p| p.standard == standard && p.chroma_idc == 1 && p.depth == 8 && p.sessions == 1)
+            .collect();
+        unseen(&single, standard.name())
+    };
+    [Standard::H264, Standard::Hevc].into_iter().flat_map(of).collect()
+}
+
+fn unseen(points: &[&EnginePoint], what: &str) -> Vec<Unseen> {
+    let apart = |p: &EnginePoint, q: &EnginePoint| {
+        let ratio = p.bits_per_value / q.bits_per_value;
+        (p.width, p.height) != (q.width, q.height) && !(1.0 / SAME_RATE..SAME_RATE).contains(&ratio)
+    };
+    let predict = |point: &&EnginePoint| {
+        let kept: Vec<&EnginePoint> = points.iter().copied().filter(|q| apart(point, q)).collect();
+        let predicted_s = regress(&kept, what).ok()?.engine.picture_s(point.values(), point.bits());
+        Some(Unseen { point: (*point).clone(), predicted_s })
+    };
+    points.iter().filter_map(predict).collect()
 }
 
 /// The law of one engine: fixed, per value, per bit, and how the last two overlap.

@@ -1,8 +1,8 @@
 //! Measured values in place of configured ones: what `trinity measure` found,
 //! put into a sweep.
 //!
-//! The decoders, their energy and how well they run beside a matrix product
-//! replace those of every scenario whose codec is an engine of the GPU; the
+//! Decoders and encoders, their energy and how well they run beside a matrix
+//! product replace those of every scenario whose codec is an engine of the GPU; the
 //! wire to the host replaces that of all scenarios, since they share it. The
 //! rates of matrix units and memory stay those of the GPU under study, which
 //! need not be the one that was measured.
@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use std::path::Path;
 use trinity_config::Document;
 use trinity_hwcodec::calibration::{Calibration, Measured};
-use trinity_hwcodec::fit::DecodeModel;
+use trinity_hwcodec::fit::EngineModel;
 use trinity_sim::Job;
 use trinity_sim::config::SweepFile;
 
@@ -40,13 +40,12 @@ pub fn apply(path: &Path, file: &mut SweepFile, document: &Document) -> Result<V
         let mut values = host_wire(&calibration);
         if let Some(standard) = study.cluster.codec.as_ref().and_then(|codec| codec.engine.as_deref()) {
             engines += 1;
-            let model = calibration.nvdec.iter().find(|model| model.standard.name() == standard);
-            let model = model.ok_or_else(|| {
-                Failure::input(format_args!("`{}` has no {standard} decoder", path.display()))
+            let measured = Engines::of(&calibration, standard).ok_or_else(|| {
+                Failure::input(format_args!("`{}` has no {standard} engine", path.display()))
                     .help("set `study.cluster.codec.engine` to a standard that was measured")
             })?;
             let point = seen.file.point();
-            values.extend(engine(&calibration, model, &point.job, point.cluster.codec.chunk_values));
+            values.extend(measured.values(&calibration, &point.job, point.cluster.codec.chunk_values));
         }
         let scenario = &mut file.scenarios[at];
         for (path, value, spread) in values {
@@ -84,31 +83,59 @@ fn host_wire(calibration: &Calibration) -> Vec<Value> {
     ]
 }
 
-/// One decoder while all work, on pictures of one chunk.
-fn engine(calibration: &Calibration, model: &DecodeModel, job: &Job, values: f64) -> Vec<Value> {
-    let bits = coded_bits(job);
+/// The engines of one standard; a GPU may lack encoders.
+struct Engines<'a> {
+    decoder: Option<&'a EngineModel>,
+    encoder: Option<&'a EngineModel>,
+}
+
+impl<'a> Engines<'a> {
+    fn of(calibration: &'a Calibration, standard: &str) -> Option<Self> {
+        let named = |models: &'a [EngineModel]| models.iter().find(|m| m.standard.name() == standard);
+        let engines = Self { decoder: named(&calibration.nvdec), encoder: named(&calibration.nvenc) };
+        (engines.decoder.is_some() || engines.encoder.is_some()).then_some(engines)
+    }
+
+    /// What they do to pictures of one chunk.
+    fn values(&self, calibration: &Calibration, job: &Job, chunk_values: f64) -> Vec<Value> {
+        let mut list = vec![(
+            "cluster.codec.bits-per-value",
+            format!("{SAMPLE_BITS:.1}"),
+            "pictures of 8-bit samples".into(),
+        )];
+        let bits = coded_bits(job);
+        if let Some(model) = self.encoder {
+            let (gbps, note) = throughput(model, "encoders", chunk_values, bits);
+            list.push(("cluster.codec.encoder.throughput", format!("\"{} Gbit/s\"", rounded(gbps)), note));
+        }
+        if let Some(model) = self.decoder {
+            let (gbps, note) = throughput(model, "decoders", chunk_values, bits);
+            list.push(("cluster.codec.decoder.throughput", format!("\"{} Gbit/s\"", rounded(gbps)), note));
+            // A rise of power that cannot be told from none is no measurement.
+            if let Some(energy) = calibration.nvdec_pj_per_bit.filter(|energy| energy.low > 0.0) {
+                let watts = energy.value * 1e-12 * gbps * 1e9;
+                let note = format!("{:.0} pJ a decoded bit, {}", energy.value, spread(&energy, "pJ/bit"));
+                list.push(("cluster.codec.decoder.power", format!("\"{} W\"", rounded(watts)), note));
+            }
+        }
+        if let Some(overlap) = &calibration.decode_overlap {
+            let note = format!("decoding beside a matrix product, {}", spread(overlap, "of the ideal"));
+            list.push(("job.overlap.storage", rounded(overlap.value.clamp(0.0, 1.0)).to_string(), note));
+        }
+        list
+    }
+}
+
+/// Gbit/s of samples through one engine while all work, and where that is from.
+fn throughput(model: &EngineModel, what: &str, values: f64, bits: f64) -> (f64, String) {
     let all = model.values_per_s(values, values * bits, model.engines);
-    let gbps = all / f64::from(model.engines.max(1)) * SAMPLE_BITS / 1e9;
-    let error = format!(
-        "one of {} {} decoders, {values:.0} values of {bits} bits a picture, model within {:.1} % of held-out points",
+    let note = format!(
+        "one of {} {} {what}, {values:.0} values of {bits} bits a picture, model within {:.1} % of held-out points",
         model.engines,
         model.standard.name(),
         model.held_out_mean_error * 100.0
     );
-    let mut list = vec![
-        ("cluster.codec.bits-per-value", format!("{SAMPLE_BITS:.1}"), "pictures of 8-bit samples".into()),
-        ("cluster.codec.decoder.throughput", format!("\"{} Gbit/s\"", rounded(gbps)), error),
-    ];
-    if let Some(energy) = &calibration.nvdec_pj_per_bit {
-        let watts = energy.value * 1e-12 * gbps * 1e9;
-        let note = format!("{:.0} pJ a decoded bit, {}", energy.value, spread(energy, "pJ/bit"));
-        list.push(("cluster.codec.decoder.power", format!("\"{} W\"", rounded(watts)), note));
-    }
-    if let Some(overlap) = &calibration.decode_overlap {
-        let note = format!("decoding beside a matrix product, {}", spread(overlap, "of the ideal"));
-        list.push(("job.overlap.storage", rounded(overlap.value.clamp(0.0, 1.0)).to_string(), note));
-    }
-    list
+    (all / f64::from(model.engines.max(1)) * SAMPLE_BITS / 1e9, note)
 }
 
 /// Five digits: more than any measurement has.
