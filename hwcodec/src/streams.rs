@@ -20,6 +20,13 @@ pub struct Spec {
     pub pictures: usize,
 }
 
+impl Spec {
+    /// Two pictures in what every NVDEC takes: 4:2:0, 8 bit.
+    pub fn plain(standard: Standard, (width, height): (usize, usize), qp: i32) -> Self {
+        Self { standard, chroma: Chroma::C420, depth: 8, width, height, qp, pictures: 2 }
+    }
+}
+
 /// A coded stream, cut into pictures, and what it must decode to.
 #[derive(Debug)]
 pub struct TestStream {

@@ -50,33 +50,25 @@ pub(super) fn run(bench: &Bench<'_>, recording: &mut Recording) -> Result<(), Er
 fn plan(quick: bool, engines: u32) -> Vec<(Spec, Vec<u32>)> {
     let mut points = Vec::new();
     for standard in [Standard::H264, Standard::Hevc] {
-        let spec = |width, height, qp| Spec {
-            standard,
-            chroma: Chroma::C420,
-            depth: 8,
-            width,
-            height,
-            qp,
-            pictures: 2,
-        };
+        let spec = |size, qp| Spec::plain(standard, size, qp);
         let every: Vec<u32> = (1..=engines).chain([engines + 1, 2 * engines]).collect();
-        points.push((spec(1024, 1024, TYPICAL_QP), every.clone()));
-        points.push((spec(3840, 2160, TYPICAL_QP), vec![1, engines]));
+        let known = [((1024, 1024), TYPICAL_QP), ((3840, 2160), TYPICAL_QP)];
+        points.push((spec(known[0].0, TYPICAL_QP), every));
+        points.push((spec(known[1].0, TYPICAL_QP), vec![1, engines]));
         if quick {
             continue;
         }
-        let known = [(1024, 1024, TYPICAL_QP), (3840, 2160, TYPICAL_QP)];
-        let mut add = |width, height, qps: &[i32]| {
-            for &qp in qps.iter().filter(|&&qp| !known.contains(&(width, height, qp))) {
-                points.push((spec(width, height, qp), vec![1]));
+        let mut add = |size, qps: &[i32]| {
+            for &qp in qps.iter().filter(|&&qp| !known.contains(&(size, qp))) {
+                points.push((spec(size, qp), vec![1]));
             }
         };
-        for (width, height) in [(256, 256), (512, 512), (1920, 1080), (3840, 2160), (4096, 4096)] {
-            add(width, height, &[14, TYPICAL_QP, 29]);
+        for size in [(256, 256), (512, 512), (1920, 1080), (3840, 2160), (4096, 4096)] {
+            add(size, &[14, TYPICAL_QP, 29]);
         }
         // All rates that tensors are coded at (0.7 to 5 bits a value), at two sizes.
-        for size in [1024, 2048] {
-            add(size, size, &[8, 11, 14, 17, TYPICAL_QP, 23, 26, 29, 31]);
+        for size in [(1024, 1024), (2048, 2048)] {
+            add(size, &[8, 11, 14, 17, TYPICAL_QP, 23, 26, 29, 31]);
         }
     }
     if !quick {
@@ -87,15 +79,7 @@ fn plan(quick: bool, engines: u32) -> Vec<(Spec, Vec<u32>)> {
             (Chroma::C444, 10),
             (Chroma::C444, 12),
         ] {
-            let spec = Spec {
-                standard: Standard::Hevc,
-                chroma,
-                depth,
-                width: 1024,
-                height: 1024,
-                qp: TYPICAL_QP,
-                pictures: 2,
-            };
+            let spec = Spec { chroma, depth, ..Spec::plain(Standard::Hevc, (1024, 1024), TYPICAL_QP) };
             points.push((spec, vec![1, engines]));
         }
     }

@@ -38,23 +38,15 @@ pub(super) fn run(bench: &Bench<'_>, recording: &mut Recording) -> Result<(), Er
 fn plan(quick: bool, engines: u32) -> Vec<(Spec, Vec<u32>)> {
     let mut points = Vec::new();
     for standard in [Standard::H264, Standard::Hevc] {
-        let spec = |width, height, qp| Spec {
-            standard,
-            chroma: Chroma::C420,
-            depth: 8,
-            width,
-            height,
-            qp,
-            pictures: 2,
-        };
-        points.push((spec(1024, 1024, TYPICAL_QP), (1..=engines + 1).collect()));
-        points.push((spec(3840, 2160, TYPICAL_QP), vec![1, engines]));
+        let spec = |size, qp| Spec::plain(standard, size, qp);
+        points.push((spec((1024, 1024), TYPICAL_QP), (1..=engines + 1).collect()));
+        points.push((spec((3840, 2160), TYPICAL_QP), vec![1, engines]));
         if quick {
             continue;
         }
-        for (width, height) in [(512, 512), (1024, 1024), (1920, 1080), (3840, 2160)] {
+        for size in [(512, 512), (1024, 1024), (1920, 1080), (3840, 2160)] {
             for qp in [8, 32] {
-                points.push((spec(width, height, qp), vec![1]));
+                points.push((spec(size, qp), vec![1]));
             }
         }
     }

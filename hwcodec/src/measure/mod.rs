@@ -21,7 +21,6 @@ use crate::recording::{Device, LeftOut, Recording};
 use crate::streams::{self, Encoder, Spec, TestStream};
 use crate::{Error, stats::Spread};
 use nvml_wrapper::Nvml;
-use trinity_coding::Chroma;
 
 /// How much to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +62,7 @@ pub(crate) const TYPICAL_QP: i32 = 20;
 
 /// A weight-like stream at the paper's operating point.
 pub(crate) fn typical(standard: Standard, size: usize, pictures: usize) -> Spec {
-    Spec { standard, chroma: Chroma::C420, depth: 8, width: size, height: size, qp: TYPICAL_QP, pictures }
+    Spec { pictures, ..Spec::plain(standard, (size, size), TYPICAL_QP) }
 }
 
 /// Runs everything on GPU 0. `date` is the caller's clock; `encoder` makes the
