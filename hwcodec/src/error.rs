@@ -38,6 +38,12 @@ pub enum Error {
     /// NVENC answered with an error.
     #[error("{call} failed with NVENC status {code} ({meaning})")]
     Nvenc { call: &'static str, code: u32, meaning: &'static str },
+    /// nvCOMP is not installed, or is a version with another interface.
+    #[error("nvCOMP cannot be used: {reason} ({library} is looked for)")]
+    NoNvcomp { library: &'static str, reason: String },
+    /// nvCOMP answered with an error.
+    #[error("{call} failed with nvCOMP status {status}")]
+    Nvcomp { call: &'static str, status: i32 },
     /// A kernel of ours that NVRTC refused.
     #[error("NVRTC could not compile `{kernel}`: {log}")]
     Kernel { kernel: &'static str, log: String },

@@ -25,3 +25,40 @@ extern "C" __global__ void scatter_add(float* tensor, const unsigned int* index,
     if (i < n) tensor[index[i]] += value[i];
 }
 "#;
+
+/// One block a chunk: the running sum of gaps gives the indices, to which the
+/// values are added. Chunks hold `stride` words each; blocks have 1024 threads.
+pub const ADD_GAPS: &str = r#"
+extern "C" __global__ void add_gaps(float* tensor, const unsigned int* gaps, const float* values,
+                                    const unsigned int* bases, const unsigned int* counts, unsigned int stride) {
+    __shared__ unsigned int of_warp[32];
+    const unsigned int chunk = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const unsigned int n = counts[chunk];
+    gaps += (unsigned long long)chunk * stride;
+    values += (unsigned long long)chunk * stride;
+    unsigned int before = bases[chunk];
+    for (unsigned int first = 0; first < n; first += 1024) {
+        const unsigned int i = first + threadIdx.x;
+        unsigned int sum = i < n ? gaps[i] : 0;
+        for (int step = 1; step < 32; step *= 2) {
+            unsigned int other = __shfl_up_sync(~0u, sum, step);
+            if (lane >= step) sum += other;
+        }
+        if (lane == 31) of_warp[warp] = sum;
+        __syncthreads();
+        if (warp == 0) {
+            unsigned int total = of_warp[lane];
+            for (int step = 1; step < 32; step *= 2) {
+                unsigned int other = __shfl_up_sync(~0u, total, step);
+                if (lane >= step) total += other;
+            }
+            of_warp[lane] = total;
+        }
+        __syncthreads();
+        const unsigned int index = before + sum + (warp > 0 ? of_warp[warp - 1] : 0);
+        if (i < n) tensor[index] += values[i];
+        before += of_warp[31];
+        __syncthreads();
+    }
+}
+"#;

@@ -157,7 +157,8 @@ impl EnergyPoint {
 /// The sparse-delta pipeline: zstd on the CPU, copy, scatter-add.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeltaPoint {
-    /// CPU threads that decompress in the pipelined run; the synchronous one has one.
+    /// What decompresses in the pipelined run: CPU threads, or 0 for nvCOMP on the GPU. The
+    /// synchronous run has one thread.
     pub threads: u32,
     pub elements: u64,
     pub changed: u64,

@@ -393,7 +393,11 @@ fn other_table(recording: &Recording) -> Table {
         table.row([
             format!(
                 "sparse delta, pipelined with {} against synchronous ({})",
-                if delta.threads == 1 { "1 thread".into() } else { format!("{} threads", delta.threads) },
+                match delta.threads {
+                    0 => "nvCOMP".into(),
+                    1 => "1 thread".into(),
+                    threads => format!("{threads} threads"),
+                },
                 if delta.exact { "exact" } else { "WRONG" }
             ),
             sig3(speed_up),

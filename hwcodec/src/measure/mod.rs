@@ -8,6 +8,7 @@ mod copies;
 mod crew;
 mod decode;
 mod delta;
+mod delta_gpu;
 pub mod encode;
 mod energy;
 mod gemm;
