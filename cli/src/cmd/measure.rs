@@ -14,6 +14,7 @@ use trinity_hwcodec::{
     Error,
     calibration::Calibration,
     discover::{self, Inventory},
+    fit::EngineModel,
     measure::{self, Plan},
     nvdec::Standard,
     recording::{self, EnginePoint, Recording, VerifySummary},
@@ -292,6 +293,11 @@ fn engine_table(what: &str, points: &[EnginePoint]) -> Table {
     table
 }
 
+/// An error at points left out of the fit, where there were enough others.
+fn held_out(model: &EngineModel, error: f64) -> String {
+    if model.held_out_points == 0 { "–".into() } else { sig3(100.0 * error) }
+}
+
 fn fit_table(calibration: &Calibration) -> Table {
     let mut table = Table::new([
         "fit",
@@ -321,8 +327,8 @@ fn fit_table(calibration: &Calibration) -> Table {
             model.engines.to_string(),
             pair(model.contention, 1.0),
             sig3(100.0 * model.mean_error),
-            sig3(100.0 * model.held_out_mean_error),
-            sig3(100.0 * model.held_out_worst_error),
+            held_out(model, model.held_out_mean_error),
+            held_out(model, model.held_out_worst_error),
             model.bound_by(values, 2.9 * values).into(),
         ]);
     }
