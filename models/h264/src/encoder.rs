@@ -62,16 +62,17 @@ impl Preset {
     }
 
     fn tuning(self) -> Tuning {
-        let candidates = match self {
-            Self::Fast | Self::Medium => 1,
-            Self::Slow => 2,
-            Self::Best => 3,
-        };
-        // λ is flat around its high-rate value, 2 ln 2 / 12 of a squared step; the
-        // rounding is the best for Gaussian sources of two to four bits.
+        let effort = |candidates, patience, doubt| Effort { candidates, patience, slack: 1.0, doubt };
         Tuning {
-            effort: Effort { candidates, candidates_16x16: 1, optimize: self != Self::Fast, patience: 0.05 },
-            lambda: 0.115,
+            effort: match self {
+                Self::Fast => effort(1, 0.0, 0.0),
+                Self::Medium => effort(1, 0.03, 0.0),
+                Self::Slow => effort(2, 0.03, 0.01),
+                Self::Best => effort(3, 0.03, 0.02),
+            },
+            // Flat around its high-rate value, 2 ln 2 / 12 of a squared step.
+            lambda: 0.13,
+            // The best for Gaussian sources of two to four bits.
             rounding: 0.36,
         }
     }

@@ -7,6 +7,7 @@
 //! of tensors.
 #![deny(unsafe_code)]
 
+pub mod blocks;
 pub mod deblock;
 mod decoder;
 mod encoder;

@@ -3,14 +3,14 @@
 //! Works on one macroblock in its [`Window`]s; the decoder and the encoder
 //! both rebuild their pictures here.
 
+use crate::blocks::{BlockSize, Eight, Four};
 use crate::intra::{self, Available, MbEdge, mode};
 use crate::macroblock::{Macroblock, MbKind};
-use crate::picture::{Window, available_4x4, available_8x8};
+use crate::picture::Window;
 use crate::scaling::LevelScale;
 use crate::tables::{BLOCK_X, BLOCK_Y, qp_chroma};
 use crate::transform::{
-    accumulate_bypass, inverse_4x4, inverse_8x8, inverse_chroma_dc_420, inverse_chroma_dc_422,
-    inverse_luma_dc, scale_4x4, scale_8x8,
+    accumulate_bypass, inverse_4x4, inverse_chroma_dc_420, inverse_chroma_dc_422, inverse_luma_dc, scale_4x4,
 };
 use trinity_coding::Chroma;
 
@@ -79,8 +79,8 @@ impl Rebuild {
     ) -> Result<(), MissingNeighbour> {
         for c in 0..self.luma_like() {
             match mb.kind {
-                MbKind::I4x4 => self.intra_4x4(mb, c, scale, available, &mut windows[c])?,
-                MbKind::I8x8 => self.intra_8x8(mb, c, scale, available, &mut windows[c])?,
+                MbKind::I4x4 => self.intra_nxn::<4, 16, Four>(mb, c, scale, available, &mut windows[c])?,
+                MbKind::I8x8 => self.intra_nxn::<8, 64, Eight>(mb, c, scale, available, &mut windows[c])?,
                 MbKind::I16x16 => self.intra_16x16(mb, c, scale, available, &mut windows[c])?,
                 MbKind::Pcm => {}
             }
@@ -105,7 +105,8 @@ impl Rebuild {
         component + self.colour_plane
     }
 
-    fn intra_4x4(
+    /// Intra 4×4 or 8×8: each block is predicted from what the ones before it became.
+    fn intra_nxn<const N: usize, const LEN: usize, B: BlockSize<N, LEN>>(
         &self,
         mb: &mut Macroblock,
         c: usize,
@@ -114,62 +115,26 @@ impl Rebuild {
         window: &mut Window,
     ) -> Result<(), MissingNeighbour> {
         let qp = Qp::new(self.qp_prime(mb.qp, c));
-        let scale = &scale.scale_4x4[self.list(c)][qp.rem];
+        let scale = B::scale(scale, self.list(c), qp.rem);
         let bypass = self.bypass(mb.qp);
-        let mut prediction = [[0; 4]; 4];
-        for block in 0..16 {
-            let (x, y) = (BLOCK_X[block], BLOCK_Y[block]);
-            let mode = mb.modes[4 * y + x];
-            let edge = window.edge::<4>(4 * x, 4 * y, available_4x4(x, y, available), self.depth(c));
+        let mut prediction = [[0; N]; N];
+        for block in 0..B::COUNT {
+            let (x, y) = B::place(block);
+            let mode = mb.modes[B::CELLS * (4 * y + x)];
+            let edge = B::edge(window, x, y, available, self.depth(c));
             if !edge.allows(mode) {
                 return Err(MissingNeighbour);
             }
             edge.predict(mode, &mut prediction);
-            window.put(4 * x, 4 * y, &prediction);
-            if mb.levels.coded[c] >> block & 1 != 0 {
-                let levels = block_4x4(&mut mb.levels.blocks[c], block);
+            window.put(N * x, N * y, &prediction);
+            if mb.levels.coded[c] & B::coded_bit(block) != 0 {
+                let levels = B::room(&mut mb.levels.blocks[c], block);
                 if bypass {
-                    accumulate_along(levels, 4, mode);
+                    accumulate_along(levels, N, mode);
                 } else {
-                    scale_4x4(levels, scale, qp.per);
-                    inverse_4x4(levels);
+                    B::rebuild(levels, scale, qp.per);
                 }
-                window.add::<4>(4 * x, 4 * y, levels, self.limit(c));
-            }
-        }
-        Ok(())
-    }
-
-    fn intra_8x8(
-        &self,
-        mb: &mut Macroblock,
-        c: usize,
-        scale: &LevelScale,
-        available: Available,
-        window: &mut Window,
-    ) -> Result<(), MissingNeighbour> {
-        let qp = Qp::new(self.qp_prime(mb.qp, c));
-        let scale = &scale.scale_8x8[self.list(c)][qp.rem];
-        let bypass = self.bypass(mb.qp);
-        let mut prediction = [[0; 8]; 8];
-        for block in 0..4 {
-            let (x, y) = (block % 2, block / 2);
-            let mode = mb.modes[8 * y + 2 * x];
-            let edge = window.edge::<8>(8 * x, 8 * y, available_8x8(x, y, available), self.depth(c));
-            if !edge.allows(mode) {
-                return Err(MissingNeighbour);
-            }
-            edge.filtered().predict(mode, &mut prediction);
-            window.put(8 * x, 8 * y, &prediction);
-            if mb.levels.coded[c] >> (4 * block) & 1 != 0 {
-                let levels = block_8x8(&mut mb.levels.blocks[c], block);
-                if bypass {
-                    accumulate_along(levels, 8, mode);
-                } else {
-                    scale_8x8(levels, scale, qp.per);
-                    inverse_8x8(levels);
-                }
-                window.add::<8>(8 * x, 8 * y, levels, self.limit(c));
+                window.add::<N>(N * x, N * y, levels, self.limit(c));
             }
         }
         Ok(())
@@ -198,7 +163,7 @@ impl Rebuild {
             for block in 0..16 {
                 let (x, y) = (BLOCK_X[block], BLOCK_Y[block]);
                 let ac_coded = levels.coded[c] >> block & 1 != 0;
-                let ac = block_4x4(&mut levels.blocks[c], block);
+                let ac = Four::room(&mut levels.blocks[c], block);
                 for k in 0..16 {
                     residual[(4 * y + k / 4) * 16 + 4 * x + k % 4] = match k {
                         0 if dc_coded => levels.dc[c][4 * y + x],
@@ -282,7 +247,7 @@ impl Rebuild {
         for block in 0..height / 2 {
             let (x, y) = (block % 2, block / 2);
             let coded = levels.coded[c] >> block & 1 != 0;
-            let ac = block_4x4(&mut levels.blocks[c], block);
+            let ac = Four::room(&mut levels.blocks[c], block);
             for k in 0..16 {
                 residual[(4 * y + k / 4) * 8 + 4 * x + k % 4] = match k {
                     0 => levels.dc[c][block],
@@ -322,7 +287,7 @@ fn add_with_dc(
     qp: Qp,
     add: impl FnOnce(&[i32; 16]),
 ) {
-    let levels = block_4x4(blocks, block);
+    let levels = Four::room(blocks, block);
     if coded >> block & 1 != 0 {
         scale_4x4(levels, scale, qp.per);
         levels[0] = dc;
@@ -331,18 +296,4 @@ fn add_with_dc(
     } else if dc != 0 {
         add(&[dc.wrapping_add(32) >> 6; 16]);
     }
-}
-
-/// The room of a 4×4 block among the levels.
-#[inline(always)]
-pub fn block_4x4(blocks: &mut [i32; 256], block: usize) -> &mut [i32; 16] {
-    (&mut blocks[16 * block..16 * block + 16]).try_into().unwrap_or_else(|_| unreachable!("sixteen levels"))
-}
-
-/// The room of an 8×8 block among the levels.
-#[inline(always)]
-pub fn block_8x8(blocks: &mut [i32; 256], block: usize) -> &mut [i32; 64] {
-    (&mut blocks[64 * block..64 * block + 64])
-        .try_into()
-        .unwrap_or_else(|_| unreachable!("sixty-four levels"))
 }

@@ -2,6 +2,7 @@
 //! macroblocks of one slice and rebuilds them.
 
 use super::inspect::BitUse;
+use crate::blocks::{BlockSize, Eight, Four};
 use crate::deblock::mb_rows;
 use crate::entropy::{BlockKind, BlockPlace, SyntaxReader};
 use crate::error::{Fault, invalid};
@@ -10,7 +11,7 @@ use crate::macroblock::{
     Macroblock, MbInfo, MbKind, MbMap, Neighbours, UNAVAILABLE, cache_at, hide_4x4_neighbours,
 };
 use crate::picture::{PlaneBuffer, Window};
-use crate::reconstruct::{Rebuild, block_4x4, block_8x8};
+use crate::reconstruct::Rebuild;
 use crate::scaling::LevelScale;
 use crate::slice_header::Structure;
 use crate::tables::{BLOCK_X, BLOCK_Y, CHROMA_DC_422_SCAN, FIELD_4X4, FIELD_8X8, ZIGZAG_4X4, ZIGZAG_8X8};
@@ -261,7 +262,7 @@ impl SliceDecoder<'_> {
         for block_8 in (0..4).filter(|b| mb.cbp >> b & 1 != 0) {
             let (x, y) = (block_8 % 2 * 2, block_8 / 2 * 2);
             if mb.kind == MbKind::I8x8 {
-                let out = block_8x8(&mut levels.blocks[c], block_8);
+                let out = Eight::room(&mut levels.blocks[c], block_8);
                 out.fill(0);
                 let place = BlockPlace { kind: BlockKind::Luma8x8, component: c, x, y };
                 // CAVLC reads 4×4 blocks, and their context is that of 4×4 blocks.
@@ -272,7 +273,7 @@ impl SliceDecoder<'_> {
             }
             for part in 0..4 {
                 let block = 4 * block_8 + part;
-                let out = block_4x4(&mut levels.blocks[c], block);
+                let out = Four::room(&mut levels.blocks[c], block);
                 out.fill(0);
                 let place = BlockPlace { kind, component: c, x: x + part % 2, y: y + part / 2 };
                 if reader.residual_block(place, n, &scans.block_4x4[first..], field, out)? > 0 {
@@ -310,7 +311,7 @@ impl SliceDecoder<'_> {
         if mb.cbp >> 4 == 2 {
             for c in 1..3 {
                 for block in 0..blocks {
-                    let out = block_4x4(&mut levels.blocks[c], block);
+                    let out = Four::room(&mut levels.blocks[c], block);
                     out.fill(0);
                     let place =
                         BlockPlace { kind: BlockKind::ChromaAc, component: c, x: block % 2, y: block / 2 };

@@ -91,6 +91,9 @@ pub struct BlockCosts {
     /// coded_block_flag by ctxIdxInc.
     coded: [[f32; 2]; 4],
     bit: f32,
+    /// What a block that begins before position 8, 16… can at most save over
+    /// one with levels further on.
+    later_start: [f32; 65],
 }
 
 impl BlockCosts {
@@ -122,6 +125,7 @@ impl BlockCosts {
                 if kind == BlockKind::Luma8x8 { [0.0; 2] } else { price(flag_at + i) }
             }),
             bit: lambda,
+            later_start: [f32::INFINITY; 65],
         };
         let mut place = |position: usize, significant: [f32; 2], last: [f32; 2]| {
             costs.zero[position] = significant[0];
@@ -145,7 +149,21 @@ impl BlockCosts {
         if kind == BlockKind::ChromaDc {
             costs.more[4] = costs.more[3];
         }
+        costs.bound_later_starts(max);
         costs
+    }
+
+    /// A later start saves the zeros before it, and may find its own level
+    /// cheaper to write; never by more than this.
+    fn bound_later_starts(&mut self, max: usize) {
+        let dearest = |prices: &[[f32; 2]; 5], bin: usize| prices.iter().map(|p| p[bin]).fold(0.0, f32::max);
+        let magnitude = dearest(&self.first, 0).max(dearest(&self.first, 1) + dearest(&self.more, 0))
+            + 13.0 * dearest(&self.more, 1);
+        let mut zeros = 0.0;
+        for position in 0..max {
+            zeros += self.zero[position] + (self.level[position] - self.last_level[position]).max(0.0);
+            self.later_start[position + 1] = zeros + magnitude;
+        }
     }
 
     /// A rough stand-in for CAVLC, whose code words no coefficient pays for alone.
@@ -158,6 +176,7 @@ impl BlockCosts {
             more: [[0.8 * lambda, 0.8 * lambda]; 5],
             coded: [[0.5 * lambda, 2.0 * lambda]; 4],
             bit: lambda,
+            later_start: [f32::INFINITY; 65],
         }
     }
 
@@ -194,6 +213,50 @@ impl LevelState {
     }
 }
 
+/// The nearest whole number of 0 ≤ `x` < 2²²: it comes to rest in the mantissa.
+#[inline(always)]
+fn round(x: f32) -> i32 {
+    ((x + MANTISSA).to_bits() & 0x7f_ffff) as i32
+}
+
+/// 2²³, above which floats are whole.
+const MANTISSA: f32 = 8_388_608.0;
+
+/// Levels of all coefficients (a multiple of eight of them) in the state that
+/// no level leaves, eight at a time; their cost, or `None` where a level is so
+/// large that its price bends.
+fn settled(real: &[f32], costs: &BlockCosts, levels: &mut [i32]) -> Option<f32> {
+    let ([one, first], [end, more]) = (costs.first[0], costs.more[4]);
+    let mut sums = [0f32; 8];
+    let mut largest = [0f32; 8];
+    let flags = costs.zero.chunks_exact(8).zip(costs.level.chunks_exact(8));
+    for ((real, levels), (zero, level)) in real.chunks_exact(8).zip(levels.chunks_exact_mut(8)).zip(flags) {
+        for lane in 0..8 {
+            let x = real[lane].abs();
+            largest[lane] = largest[lane].max(x);
+            // Beyond 2²² this is nonsense, and `largest` says so.
+            let high = (x + MANTISSA) - MANTISSA;
+            let low = (high - 1.0).max(1.0);
+            let price = |magnitude: f32| {
+                if magnitude < 1.5 { one } else { first + end + (magnitude - 2.0) * more }
+            };
+            let high_cost = (x - high) * (x - high) + price(high);
+            let low_cost = (x - low) * (x - low) + price(low);
+            let (mut chosen, mut least) =
+                if high_cost <= low_cost { (high, high_cost) } else { (low, low_cost) };
+            least += level[lane];
+            let silent = x * x + zero[lane];
+            if silent < least || high < 0.5 {
+                (chosen, least) = (0.0, silent);
+            }
+            sums[lane] += least;
+            levels[lane] = ((chosen + MANTISSA).to_bits() & 0x7f_ffff) as i32;
+        }
+    }
+    let largest = largest.iter().fold(0f32, |a, &b| a.max(b));
+    (largest < 14.4).then(|| sums.iter().sum())
+}
+
 /// Chooses the levels of a block (scan order) for least `(real − level)²` plus
 /// the prices in `costs`; returns that sum. `increment` is coded_block_flag's.
 ///
@@ -213,10 +276,23 @@ pub fn optimize(
     let mut coded = f32::INFINITY;
     let mut state = LevelState::START;
     let mut last = 0;
-    for position in (0..max).rev() {
+    let mut position = max;
+    while position > 0 {
+        // Past its eighth context nothing changes any more, and once silence is
+        // far behind no later start can win: each coefficient is for itself.
+        if position.is_multiple_of(8)
+            && state.more == 4
+            && coded + costs.later_start[position] <= empty
+            && let Some(rest) = settled(&real[..position], costs, &mut levels[..position])
+        {
+            coded += rest;
+            empty = f32::INFINITY;
+            break;
+        }
+        position -= 1;
         let x = real[position].abs().min(max_level);
         let square = x * x;
-        let nearest = (x + 0.5) as i32;
+        let nearest = round(x);
         if nearest == 0 {
             coded += square + costs.zero[position];
             empty += square;
@@ -273,4 +349,55 @@ pub fn optimize(
         }
     }
     spoken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entropy::cabac::initial_contexts;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn eight_at_a_time_choose_what_one_at_a_time_does(
+            real in prop::collection::vec(-14.3f32..14.3, 64),
+            qp in 0i32..51,
+        ) {
+            let costs = BlockCosts::cabac(&initial_contexts(qp), BlockKind::Luma8x8, 0, 64, 0.13);
+            let mut levels = [0; 64];
+            let sum = settled(&real, &costs, &mut levels).unwrap();
+            let mut expected = 0.0;
+            for (k, &real) in real.iter().enumerate() {
+                let cost = |level: i32| {
+                    let error = (real.abs() - level as f32).powi(2);
+                    error + match level {
+                        0 => costs.zero[k],
+                        _ => costs.level[k] + costs.magnitude(level, costs.first[0], costs.more[4]),
+                    }
+                };
+                let nearest = round(real.abs());
+                let least = [nearest, (nearest - 1).max(0), 0].map(cost).into_iter().fold(f32::MAX, f32::min);
+                prop_assert!((cost(levels[k]) - least).abs() < 1e-4, "{} became {}", real, levels[k]);
+                expected += least;
+            }
+            prop_assert!((sum - expected).abs() < 1e-2);
+        }
+
+        #[test]
+        fn levels_stay_near_their_coefficients(real in prop::collection::vec(-40f32..40.0, 64), qp in 0i32..51) {
+            let costs = BlockCosts::cabac(&initial_contexts(qp), BlockKind::Luma8x8, 0, 64, 0.13);
+            let mut levels = [0; 64];
+            optimize(&real, &costs, 0, 1e6, &mut levels);
+            for (real, level) in real.iter().zip(levels) {
+                prop_assert!(level == 0 || (real - level as f32).abs() <= 1.5, "{} became {}", real, level);
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_level_is_left_to_the_exact_price() {
+        let costs = BlockCosts::cabac(&initial_contexts(26), BlockKind::Luma8x8, 0, 64, 0.13);
+        assert!(settled(&[15.0; 8], &costs, &mut [0; 8]).is_none());
+        assert!(settled(&[1e9; 8], &costs, &mut [0; 8]).is_none());
+    }
 }

@@ -17,41 +17,64 @@ pub fn write_macroblock<W: SyntaxWriter>(
     cabac: bool,
     delta: i32,
 ) {
-    let has_chroma = matches!(chroma, Chroma::C420 | Chroma::C422);
-    match mb.kind {
-        MbKind::I16x16 => {
-            let luma = if mb.cbp & 15 != 0 { 12 } else { 0 };
-            w.mb_type(n, 1 + u32::from(mb.mode_16x16) + 4 * u32::from(mb.cbp >> 4) + luma);
-        }
-        _ => {
-            w.mb_type(n, 0);
-            w.transform_size_8x8_flag(n, mb.kind == MbKind::I8x8);
-            write_modes(w, mb, n);
-        }
-    }
-    if has_chroma {
-        w.intra_chroma_pred_mode(n, mb.chroma_mode);
-    }
+    write_kind(w, mb, n);
     if mb.kind != MbKind::I16x16 {
-        w.coded_block_pattern(n, mb.cbp, has_chroma);
+        write_modes(w, mb, n);
     }
     clear_totals(n);
-    if mb.cbp == 0 && mb.kind != MbKind::I16x16 {
-        w.no_qp_delta();
+    if !write_patterns(w, mb, n, chroma, delta) {
         return;
     }
-    w.mb_qp_delta(delta);
     let luma_like = if chroma == Chroma::C444 { 3 } else { 1 };
     for c in 0..luma_like {
         write_luma(w, mb, n, c, chroma == Chroma::C444, cabac);
     }
-    if has_chroma {
+    if has_chroma(chroma) {
         write_chroma(w, mb, n);
     }
 }
 
+fn has_chroma(chroma: Chroma) -> bool {
+    matches!(chroma, Chroma::C420 | Chroma::C422)
+}
+
+/// mb_type and transform_size_8x8_flag.
+pub fn write_kind<W: SyntaxWriter>(w: &mut W, mb: &Macroblock, n: &Neighbours) {
+    if mb.kind == MbKind::I16x16 {
+        let luma = if mb.cbp & 15 != 0 { 12 } else { 0 };
+        w.mb_type(n, 1 + u32::from(mb.mode_16x16) + 4 * u32::from(mb.cbp >> 4) + luma);
+    } else {
+        w.mb_type(n, 0);
+        w.transform_size_8x8_flag(n, mb.kind == MbKind::I8x8);
+    }
+}
+
+/// intra_chroma_pred_mode, coded_block_pattern and mb_qp_delta; whether a
+/// residual follows.
+pub fn write_patterns<W: SyntaxWriter>(
+    w: &mut W,
+    mb: &Macroblock,
+    n: &Neighbours,
+    chroma: Chroma,
+    delta: i32,
+) -> bool {
+    if has_chroma(chroma) {
+        w.intra_chroma_pred_mode(n, mb.chroma_mode);
+    }
+    if mb.kind != MbKind::I16x16 {
+        w.coded_block_pattern(n, mb.cbp, has_chroma(chroma));
+    }
+    let coded = mb.cbp != 0 || mb.kind == MbKind::I16x16;
+    if coded {
+        w.mb_qp_delta(delta);
+    } else {
+        w.no_qp_delta();
+    }
+    coded
+}
+
 /// Forgets the levels of the macroblock before.
-pub fn clear_totals(n: &mut Neighbours) {
+fn clear_totals(n: &mut Neighbours) {
     for cache in &mut n.total_coeff {
         for y in 0..4 {
             let row = cache_at(0, y);

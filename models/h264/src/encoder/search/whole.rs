@@ -1,0 +1,221 @@
+//! Predictions of the whole macroblock: Intra 16×16, and chroma of 4:2:0.
+
+use super::{Job, Prices, Ranking, Search, Trial};
+use crate::encoder::guess::{Lanes, guess_4x4};
+use crate::encoder::quant::{BlockCosts, dead_zone};
+use crate::encoder::residual::{chroma_block, difference_along, residual_mb};
+use crate::entropy::BlockKind;
+use crate::entropy::writer::SyntaxCounter;
+use crate::intra::{self, mode};
+use crate::macroblock::{Macroblock, MbKind};
+use crate::picture::Window;
+use crate::tables::{BLOCK_X, BLOCK_Y, ZIGZAG_4X4};
+use crate::transform::{forward_4x4, hadamard_2x2, hadamard_4x4};
+
+impl Search<'_> {
+    /// The mode ranked first, coded.
+    pub(super) fn intra_16x16<C: SyntaxCounter>(
+        &self,
+        job: &Job<C>,
+        prices: &Prices,
+        base: &Macroblock,
+        windows: &[Window; 3],
+    ) -> Trial {
+        let available = job.neighbours.available;
+        let mut ranking = Ranking::new();
+        let mut prediction = [[0u16; 16]; 16];
+        for mode in (0..4).filter(|&mode| intra::allows_16x16(mode, available)) {
+            let mut cost = 0.0;
+            for c in 0..self.components() {
+                let edge = windows[c].mb_edge(available, self.rebuild.depths[0]);
+                intra::predict_16x16(&edge, mode, &mut prediction);
+                let residual = residual_mb(&job.source[c], &prediction);
+                for half in 0..2 {
+                    // Eight 4×4 blocks side by side.
+                    let mut lanes: [Lanes; 16] = std::array::from_fn(|k| {
+                        std::array::from_fn(|lane| {
+                            let (x, y) = (lane % 4, 2 * half + lane / 4);
+                            residual[(4 * y + k / 4) * 16 + 4 * x + k % 4] as f32
+                        })
+                    });
+                    cost += guess_4x4(&mut lanes, job.quantizers[0].step).iter().sum::<f32>();
+                }
+            }
+            ranking.add(cost, mode);
+        }
+        self.intra_16x16_mode(job, prices, base, windows, ranking.best(1, 0.0)[0].1)
+    }
+
+    fn intra_16x16_mode<C: SyntaxCounter>(
+        &self,
+        job: &Job<C>,
+        prices: &Prices,
+        base: &Macroblock,
+        windows: &[Window; 3],
+        mode: u8,
+    ) -> Trial {
+        let mut trial = Trial::new(base, windows);
+        let mb = &mut trial.mb;
+        let mut quarters = [0f32; 4];
+        mb.kind = MbKind::I16x16;
+        mb.mode_16x16 = mode;
+        mb.modes = [mode::DC; 16];
+        let available = job.neighbours.available;
+        let mut prediction = [[0u16; 16]; 16];
+        for c in 0..self.components() {
+            let edge = windows[c].mb_edge(available, self.rebuild.depths[0]);
+            intra::predict_16x16(&edge, mode, &mut prediction);
+            let mut residual = residual_mb(&job.source[c], &prediction);
+            if self.lossless {
+                difference_along(&mut residual, 16, mode);
+            }
+            let quantizer = &job.quantizers[c];
+            let square = quantizer.step * quantizer.step;
+            let mut dc = [0i32; 16];
+            for block in 0..16 {
+                let (x, y) = (BLOCK_X[block], BLOCK_Y[block]);
+                let own: [i32; 16] = std::array::from_fn(|k| residual[(4 * y + k / 4) * 16 + 4 * x + k % 4]);
+                let out = &mut mb.levels.blocks[c][16 * block..16 * block + 16];
+                if self.lossless {
+                    out.copy_from_slice(&own);
+                    dc[4 * y + x] = own[0];
+                } else {
+                    let coefficients = forward_4x4(&own);
+                    dc[4 * y + x] = coefficients[0];
+                    let mut reals = [0f32; 15];
+                    for k in 1..16 {
+                        reals[k - 1] =
+                            coefficients[usize::from(ZIGZAG_4X4[k])] as f32 * quantizer.per_level_4x4[k];
+                    }
+                    let costs = prices.blocks.get(c).map(|costs| &costs[2]);
+                    // Most blocks around have levels, and so the flag its commonest context.
+                    quarters[block / 4] +=
+                        square * self.levels(&reals, costs, 3, quantizer, &ZIGZAG_4X4[1..], out);
+                }
+                out[0] = 0;
+                if out.iter().any(|&level| level != 0) {
+                    mb.levels.coded[c] |= 1 << block;
+                    mb.cbp |= 15;
+                }
+            }
+            if self.lossless {
+                mb.levels.dc[c] = dc;
+            } else {
+                hadamard_4x4(&mut dc);
+                let reals = ZIGZAG_4X4.map(|at| dc[usize::from(at)] as f32 * quantizer.per_level_dc_16x16);
+                let costs = prices.blocks.get(c).map(|costs| &costs[3]);
+                let cost = self.levels(&reals, costs, 3, quantizer, &ZIGZAG_4X4, &mut mb.levels.dc[c]);
+                quarters.iter_mut().for_each(|quarter| *quarter += 0.25 * square * cost);
+            }
+            if mb.levels.dc[c].iter().any(|&level| level != 0) {
+                mb.levels.dc_coded |= 1 << c;
+            }
+        }
+        let mut copy = trial.mb.clone();
+        for c in 0..self.components() {
+            // The mode was ranked only if its neighbours are there.
+            let _ = self.rebuild.intra_16x16(&mut copy, c, self.scale, available, &mut trial.windows[c]);
+        }
+        trial.quarters = quarters;
+        self.settle(job, prices, &mut trial);
+        trial
+    }
+
+    /// Chooses and codes chroma of 4:2:0, which no luma decision touches.
+    pub(super) fn chroma<C: SyntaxCounter>(
+        &self,
+        job: &Job<C>,
+        mb: &mut Macroblock,
+        windows: &mut [Window; 3],
+    ) {
+        let available = job.neighbours.available;
+        let mut ranking = Ranking::new();
+        let mut prediction = [[0u16; 8]; 16];
+        for mode in (0..4).filter(|&mode| intra::allows_chroma(mode, available)) {
+            let mut lanes = [[0f32; 8]; 16];
+            for c in 1..3 {
+                let edge = windows[c].mb_edge(available, self.rebuild.depths[1]);
+                intra::predict_chroma(&edge, mode, 8, &mut prediction);
+                for block in 0..4 {
+                    let residual = chroma_block(&job.source[c], &prediction, block);
+                    for k in 0..16 {
+                        lanes[k][4 * (c - 1) + block] = residual[k] as f32;
+                    }
+                }
+            }
+            let price = if mode == mode::CHROMA_DC { 0.0 } else { 2.0 };
+            ranking.add(guess_4x4(&mut lanes, job.quantizers[1].step).iter().sum::<f32>() + price, mode);
+        }
+        mb.chroma_mode = ranking.best(1, 0.0)[0].1;
+        for c in 1..3 {
+            let edge = windows[c].mb_edge(available, self.rebuild.depths[1]);
+            intra::predict_chroma(&edge, mb.chroma_mode, 8, &mut prediction);
+            self.code_chroma(job, mb, c, &prediction);
+        }
+        let mut copy = mb.clone();
+        for c in 1..3 {
+            let _ = self.rebuild.intra_chroma(&mut copy, c, self.scale, available, &mut windows[c]);
+        }
+    }
+
+    fn code_chroma<C: SyntaxCounter>(
+        &self,
+        job: &Job<C>,
+        mb: &mut Macroblock,
+        c: usize,
+        prediction: &[[u16; 8]; 16],
+    ) {
+        let quantizer = &job.quantizers[c];
+        let costs = match job.counter.contexts() {
+            _ if self.lossless => None,
+            Some(contexts) => Some(BlockCosts::cabac(contexts, BlockKind::ChromaAc, c, 15, self.lambda)),
+            None => Some(BlockCosts::cavlc(self.lambda)),
+        };
+        let mut dc = [0i32; 4];
+        let mut whole: [i32; 64] = std::array::from_fn(|k| {
+            i32::from(job.source[c][k / 8 * 16 + k % 8]) - i32::from(prediction[k / 8][k % 8])
+        });
+        if self.lossless {
+            let along = match mb.chroma_mode {
+                mode::CHROMA_HORIZONTAL => mode::HORIZONTAL,
+                mode::CHROMA_VERTICAL => mode::VERTICAL,
+                _ => mode::DC,
+            };
+            difference_along(&mut whole, 8, along);
+        }
+        for block in 0..4 {
+            let (x, y) = (block % 2, block / 2);
+            let own: [i32; 16] = std::array::from_fn(|k| whole[(4 * y + k / 4) * 8 + 4 * x + k % 4]);
+            let out = &mut mb.levels.blocks[c][16 * block..16 * block + 16];
+            if self.lossless {
+                out.copy_from_slice(&own);
+                dc[block] = own[0];
+            } else {
+                let coefficients = forward_4x4(&own);
+                dc[block] = coefficients[0];
+                let reals: [f32; 15] = std::array::from_fn(|k| {
+                    coefficients[usize::from(ZIGZAG_4X4[k + 1])] as f32 * quantizer.per_level_4x4[k + 1]
+                });
+                self.levels(&reals, costs.as_ref(), 0, quantizer, &ZIGZAG_4X4[1..], out);
+            }
+            out[0] = 0;
+            if out.iter().any(|&level| level != 0) {
+                mb.levels.coded[c] |= 1 << block;
+                mb.cbp = mb.cbp & 0x0f | 0x20;
+            }
+        }
+        if !self.lossless {
+            dc = hadamard_2x2(dc).map(|value| {
+                dead_zone(value as f32 * quantizer.per_level_dc_chroma, self.rounding, quantizer.max_level)
+            });
+        }
+        mb.levels.dc[c] = [0; 16];
+        mb.levels.dc[c][..4].copy_from_slice(&dc);
+        if dc != [0; 4] {
+            mb.levels.dc_coded |= 1 << c;
+            if mb.cbp >> 4 == 0 {
+                mb.cbp |= 0x10;
+            }
+        }
+    }
+}
