@@ -7,6 +7,8 @@
 mod bench;
 mod h264;
 mod h265;
+mod matrix;
+mod tensor;
 mod video;
 
 /// Name, what is compared, and how to run it with the words that follow its name.
@@ -18,6 +20,11 @@ const COMPARISONS: &[Comparison] = &[
         "h265",
         "H.265: bits at equal error and speed against x265, kvazaar, ffmpeg, libde265 [--quick]",
         h265::run,
+    ),
+    (
+        "tensor",
+        "the Trinity codec: bits at equal error against H.265, x265, nncodec and entropy; speed [--quick]",
+        tensor::run,
     ),
 ];
 

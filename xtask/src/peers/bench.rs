@@ -140,39 +140,17 @@ pub fn bd_rate(reference: &[Point], test: &[Point]) -> f64 {
 /// The tensors of a safetensors file of bf16, each aligned to 8 bit by its
 /// largest magnitude.
 pub fn tensors(path: &Path) -> Result<Vec<Gray>, String> {
-    let bytes = std::fs::read(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
-    let wrong = |what: &str| format!("{}: {what}", path.display());
-    let length =
-        bytes.first_chunk::<8>().map(|b| u64::from_le_bytes(*b) as usize).ok_or(wrong("too short"))?;
-    let header =
-        bytes.get(8..8 + length).and_then(|b| std::str::from_utf8(b).ok()).ok_or(wrong("bad header"))?;
-    let data = &bytes[8 + length..];
-    let mut found = Vec::new();
-    // {"name":{"dtype":"BF16","shape":[r,c],"data_offsets":[a,b]},…
-    for (at, _) in header.match_indices("\"dtype\":\"BF16\"") {
-        let name = header[..at].rsplit('"').nth(1).unwrap_or("tensor").to_string();
-        let rest = &header[at..];
-        let numbers = |key: &str| -> Vec<usize> {
-            let list = rest.split_once(key).map_or("", |(_, after)| after);
-            let list = list.split_once(']').map_or("", |(list, _)| list);
-            list.split(',')
-                .filter_map(|n| n.trim_matches(|c: char| !c.is_ascii_digit()).parse().ok())
-                .collect()
-        };
-        let (shape, offsets) = (numbers("\"shape\":["), numbers("\"data_offsets\":["));
-        let (&[height, width], &[start, end]) = (&shape[..], &offsets[..]) else { continue };
-        let values: Vec<f32> = data
-            .get(start..end)
-            .ok_or(wrong("offsets beyond the end"))?
-            .chunks_exact(2)
-            .map(|b| f32::from_bits(u32::from(u16::from_le_bytes([b[0], b[1]])) << 16))
-            .collect();
-        let largest = values.iter().fold(0.0f32, |m, v| m.max(v.abs())).max(f32::MIN_POSITIVE);
-        let samples =
-            values.iter().map(|v| (v / largest * 127.0).round() as i32 + 128).map(|v| v as u8).collect();
-        found.push(Gray { name, width, height, samples, natural: false });
-    }
-    Ok(found)
+    let matrices = super::matrix::matrices(path)?;
+    Ok(matrices
+        .into_iter()
+        .map(|matrix| Gray {
+            samples: matrix.samples(8),
+            name: matrix.name,
+            width: matrix.cols,
+            height: matrix.rows,
+            natural: false,
+        })
+        .collect())
 }
 
 /// A Gaussian with row and column scales.

@@ -8,8 +8,9 @@
 #![allow(clippy::print_stdout)]
 
 use super::bench::{self, Gray, Point, Scratch};
+use super::matrix;
 use crate::tools;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The presets of x264 and of x265, from quick to thorough.
 pub const PRESETS: [&str; 10] = [
@@ -110,13 +111,8 @@ pub fn is_quick(name: &str, args: &[&str]) -> Result<bool, String> {
 /// where the shared data is not there.
 pub fn inputs(folder: &Scratch, quick: bool) -> Result<Vec<Gray>, String> {
     let shared = bench::shared();
-    let mut files: Vec<PathBuf> = std::fs::read_dir(shared.join("captured"))
-        .map(|entries| entries.flatten().map(|e| e.path()).collect())
-        .unwrap_or_default();
-    files.retain(|path| path.extension().is_some_and(|e| e == "safetensors"));
-    files.sort();
     let mut found = Vec::new();
-    for file in files {
+    for file in matrix::captured() {
         let mut tensors = bench::tensors(&file)?;
         tensors.truncate(if quick { 1 } else { usize::MAX });
         found.extend(tensors);
