@@ -4,6 +4,8 @@
 //! step is then searched with whole passes, so that the target is met by the
 //! very bytes that are returned.
 
+use std::sync::OnceLock;
+
 use crate::Error;
 use crate::plan::{Entropy, Plan, Scalars, Tile};
 use crate::profile::Profile;
@@ -42,12 +44,13 @@ const MAX_PASSES: usize = 14;
 const MIN_STEP: f32 = 1.0 / (1 << 21) as f32;
 /// Columns and rows of the strip on which plans are compared.
 const STRIP_COLS: usize = 64;
-const STRIP_ROWS: usize = 1024;
+const STRIP_ROWS: usize = 512;
 
-/// A matrix ready for coding, both ways round where a profile needs it.
+/// A matrix ready for coding.
 struct Subject {
-    /// As given, and transposed.
-    views: [Option<Matrix>; 2],
+    matrix: Matrix,
+    /// Made when a plan that asks for it is chosen.
+    transposed: OnceLock<Matrix>,
     exponent: i32,
     offset: f32,
     energy: f64,
@@ -57,7 +60,7 @@ struct Subject {
 }
 
 impl Subject {
-    fn new(values: &[f32], rows: usize, cols: usize, plans: &[Plan]) -> Result<Self, Error> {
+    fn new(values: &[f32], rows: usize, cols: usize) -> Result<Self, Error> {
         if values.len() != rows.saturating_mul(cols) {
             return Err(Error::Shape { rows, cols, found: values.len() });
         }
@@ -70,24 +73,49 @@ impl Subject {
         let mut matrix = Matrix { rows, cols, values: values.to_vec() };
         scale_by(&mut matrix.values, -exponent);
         let count = values.len();
-        let mean = matrix.values.iter().map(|&v| f64::from(v)).sum::<f64>() / count.max(1) as f64;
-        let energy: f64 = matrix.values.iter().map(|&v| f64::from(v).powi(2)).sum();
+        let mean = sum(&matrix.values, |v| v) / count.max(1) as f64;
+        let energy = sum(&matrix.values, |v| v * v);
         // A mean that carries less than this is not worth its four bytes.
         let offset = if mean * mean * count as f64 > 1e-3 * energy { mean as f32 } else { 0.0 };
-        let spread = matrix.values.iter().map(|&v| f64::from(v - offset).powi(2)).sum();
-        let transposed = plans.iter().any(|p| p.transposed).then(|| matrix.transposed());
-        Ok(Self { views: [Some(matrix), transposed], exponent, offset, energy, spread, count })
+        let spread =
+            if offset == 0.0 { energy } else { sum(&matrix.values, |v| (v - f64::from(offset)).powi(2)) };
+        Ok(Self { matrix, transposed: OnceLock::new(), exponent, offset, energy, spread, count })
     }
 
     fn view(&self, plan: &Plan) -> &Matrix {
-        self.views[usize::from(plan.transposed)]
-            .as_ref()
-            .unwrap_or_else(|| unreachable!("views cover every plan"))
+        if plan.transposed { self.transposed.get_or_init(|| self.matrix.transposed()) } else { &self.matrix }
+    }
+
+    /// A few columns from the middle, as a plan would see them.
+    fn strip(&self, plan: &Plan, rows: usize) -> Matrix {
+        let (all_rows, all_cols) = if plan.transposed {
+            (self.matrix.cols, self.matrix.rows)
+        } else {
+            (self.matrix.rows, self.matrix.cols)
+        };
+        let (rows, cols) = (all_rows.min(rows), all_cols.min(STRIP_COLS));
+        let middle = (all_cols - cols) / 2 / STRIP_COLS * STRIP_COLS;
+        let stride = self.matrix.cols;
+        let at =
+            |row: usize, col: usize| if plan.transposed { col * stride + row } else { row * stride + col };
+        let values = (0..rows * cols).map(|i| self.matrix.values[at(i / cols, middle + i % cols)]).collect();
+        Matrix { rows, cols, values }
     }
 
     fn scalars(&self, step: f32, centroids: Centroids) -> Scalars {
         Scalars { step, offset: self.offset, centroids }
     }
+}
+
+/// Sum over all values, in eight interleaved parts: one alone would wait for
+/// every addition.
+fn sum(values: &[f32], of: impl Fn(f64) -> f64) -> f64 {
+    let mut parts = [0.0; 8];
+    let (chunks, rest) = values.as_chunks::<8>();
+    for chunk in chunks {
+        parts.iter_mut().zip(chunk).for_each(|(part, &value)| *part += of(f64::from(value)));
+    }
+    parts.iter().sum::<f64>() + rest.iter().map(|&value| of(f64::from(value))).sum::<f64>()
 }
 
 /// What a plan costs on the strip.
@@ -100,18 +128,17 @@ struct Trial {
 }
 
 fn trial(plan: &Plan, subject: &Subject, step: f32, lambda: f32) -> Trial {
-    let matrix = subject.view(plan);
-    let cols = matrix.cols.min(STRIP_COLS);
     // What does not learn from rows shows its worth on fewer of them.
-    let strip_rows = if plan.entropy == Entropy::Static { STRIP_ROWS / 4 } else { STRIP_ROWS };
-    let rows = matrix.rows.min(strip_rows);
-    let middle = (matrix.cols - cols) / 2 / STRIP_COLS * STRIP_COLS;
-    let tile = Tile { row: 0, col: middle, rows, cols };
-    let (coded, _) = encode_tile(plan, &subject.scalars(step, Centroids::default()), lambda, matrix, &tile);
+    let rows = if plan.entropy == Entropy::Static { STRIP_ROWS / 2 } else { STRIP_ROWS };
+    let strip = subject.strip(plan, rows);
+    let Matrix { rows, cols, .. } = strip;
+    let tile = Tile { row: 0, col: 0, rows, cols };
+    let (coded, _) = encode_tile(plan, &subject.scalars(step, Centroids::default()), lambda, &strip, &tile);
     let count = (rows * cols) as f64;
+    let all_cols = if plan.transposed { subject.matrix.rows } else { subject.matrix.cols };
     // Lane states and the like weigh nothing in a tile of full size.
     let bits_per_value =
-        (coded.bits.symbols + coded.bits.raw + coded.bits.side * cols as f64 / matrix.cols as f64) / count;
+        (coded.bits.symbols + coded.bits.raw + coded.bits.side * cols as f64 / all_cols as f64) / count;
     let error_per_value = coded.squared_error / count;
     Trial {
         plan: plan.clone(),
@@ -179,7 +206,7 @@ pub fn encode_lossy(
     target: Target,
 ) -> Result<Encoded, Error> {
     let plans = profile.candidates()?;
-    let subject = Subject::new(values, rows, cols, &plans)?;
+    let subject = Subject::new(values, rows, cols)?;
     let lambda = profile.stages.lambda;
     let run = |plan: &Plan, step: f32, centroids: Centroids| {
         encode_pass(

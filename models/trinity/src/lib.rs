@@ -19,12 +19,15 @@
 //!
 //! Knows matrices and frames; knows no files and no tensors' names. The
 //! bitstream is described in `FORMAT.md` beside this crate.
-#![forbid(unsafe_code)]
+// One call in `simd`, where the processor has been asked first, needs it.
+#![deny(unsafe_code)]
 
 mod bytes;
+mod combine;
 mod encode;
 mod error;
 mod klt;
+mod lanes;
 mod lossless;
 mod model;
 mod paper;
@@ -34,6 +37,7 @@ mod profile;
 mod rans;
 mod report;
 mod scales;
+mod simd;
 mod static_tile;
 mod stream;
 mod tile;

@@ -11,7 +11,7 @@ use crate::bytes::{Reader, put_varint};
 use crate::encode::Encoded;
 use crate::model::{ESCAPE, Model, SYMBOLS, unzigzag, zigzag};
 use crate::plan::{Tile, Tiling};
-use crate::rans::{Decoder, RawReader, RawWriter, Recorder};
+use crate::rans::{Decoder, LANES, RawReader, RawWriter, Recorder};
 use crate::report::{Bits, Report};
 use crate::stream::{Kind, MAX_VALUES_PER_BYTE, Matrix, in_parallel, put_magic};
 
@@ -100,9 +100,8 @@ fn encode_tile(words: &[u32], stride: usize, tile: &Tile, mantissas: Mantissas) 
     let mut state = State::new(tile.cols);
     let (mut recorder, mut raw) = (Recorder::default(), RawWriter::default());
     let mut exponents = vec![0u8; tile.cols];
-    let push = |model: &mut Model, recorder: &mut Recorder, context: usize, symbol: usize| {
-        let starts = &model.starts[context];
-        recorder.push(starts[symbol], starts[symbol + 1] - starts[symbol]);
+    let push = |model: &mut Model, recorder: &mut Recorder, lane: usize, context: usize, symbol: usize| {
+        recorder.push(lane % LANES, model.starts[context].range(symbol));
         model.count(context, symbol);
     };
     for row in 0..tile.rows {
@@ -110,7 +109,7 @@ fn encode_tile(words: &[u32], stride: usize, tile: &Tile, mantissas: Mantissas) 
         exponents.iter_mut().zip(words).for_each(|(e, w)| *e = (w >> 23) as u8);
         let offset = row_offset(&exponents, &state.means);
         let change = zigzag(offset - state.offset);
-        push(&mut state.model, &mut recorder, ROW_CONTEXT, change.min(ESCAPE));
+        push(&mut state.model, &mut recorder, 0, ROW_CONTEXT, change.min(ESCAPE));
         if change >= ESCAPE {
             raw.put((offset + 256) as u32, 9);
         }
@@ -127,7 +126,7 @@ fn encode_tile(words: &[u32], stride: usize, tile: &Tile, mantissas: Mantissas) 
             } else {
                 ESCAPE
             };
-            push(&mut state.model, &mut recorder, context, symbol);
+            push(&mut state.model, &mut recorder, col, context, symbol);
             if symbol == ESCAPE {
                 raw.put(exponent, 8);
             }
@@ -170,13 +169,13 @@ fn decode_tile(bytes: &[u8], tile: &Tile, mantissas: Mantissas) -> Result<Vec<u3
     let mut exponents = vec![0u8; tile.cols];
     let mut words = Vec::with_capacity(tile.rows * tile.cols);
     for _ in 0..tile.rows {
-        let change = symbols.symbol(&state.model.starts[ROW_CONTEXT]);
+        let change = symbols.symbol(0, &state.model.starts[ROW_CONTEXT]);
         state.model.count(ROW_CONTEXT, change);
         let offset = if change == ESCAPE { raw.get(9) as i32 - 256 } else { state.offset + unzigzag(change) };
         state.offset = offset.clamp(-256, 255);
         for col in 0..tile.cols {
             let (context, base) = state.expect(col);
-            let symbol = symbols.symbol(&state.model.starts[context]);
+            let symbol = symbols.symbol(col % LANES, &state.model.starts[context]);
             state.model.count(context, symbol);
             let exponent = match symbol {
                 ZERO => 0,

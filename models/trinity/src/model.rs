@@ -4,7 +4,7 @@
 //! symbol, but ranges change only between segments, so that inside a segment
 //! nothing waits for the model. Integers only: both sides must agree exactly.
 
-use crate::rans::PROB_BITS;
+use crate::rans::{PROB_BITS, Starts};
 
 /// Symbols 0 to 14 stand for themselves; 15 announces an escape.
 pub const SYMBOLS: usize = 16;
@@ -15,16 +15,13 @@ const INCREMENT: u32 = 16;
 /// Counts are halved beyond this, some 32,000 symbols.
 const LIMIT: u32 = INCREMENT << 15;
 
-/// Where each symbol's range starts; the last entry ends the last range.
-pub type Starts = [u16; SYMBOLS + 1];
-
 /// Adaptive ranges for a set of contexts.
 #[derive(Debug, Clone)]
 pub struct Model {
     pub starts: Vec<Starts>,
     counts: Vec<[u32; SYMBOLS]>,
-    /// Symbols counted since the ranges were last made.
-    pending: Vec<u32>,
+    /// Sums of the counts when the ranges were last made.
+    totals: Vec<u32>,
 }
 
 impl Model {
@@ -32,35 +29,32 @@ impl Model {
     pub fn new(priors: impl Iterator<Item = [u32; SYMBOLS]>) -> Self {
         let counts: Vec<_> = priors.collect();
         let starts = counts.iter().map(ranges).collect();
-        Self { starts, pending: vec![0; counts.len()], counts }
+        let totals = counts.iter().map(|c| c.iter().sum()).collect();
+        Self { starts, counts, totals }
     }
 
     /// Counts one symbol; ranges stay as they are until [`Model::adapt`].
     #[inline(always)]
     pub fn count(&mut self, context: usize, symbol: usize) {
-        self.counts[context][symbol] += INCREMENT;
-        self.pending[context] += 1;
+        self.counts[context][symbol & (SYMBOLS - 1)] += INCREMENT;
     }
 
     /// Renews the ranges of contexts that have seen enough, and tells which.
+    #[inline(always)]
     pub fn adapt(&mut self, mut changed: impl FnMut(usize, &Starts)) {
-        for context in 0..self.counts.len() {
-            let pending = self.pending[context];
-            if pending < 4 {
-                continue;
-            }
-            let counts = &mut self.counts[context];
+        for (context, (counts, before)) in self.counts.iter_mut().zip(&mut self.totals).enumerate() {
             let total: u32 = counts.iter().sum();
-            // An eighth more evidence than last time moves the ranges by
+            let new = total - *before;
+            // A twelfth more evidence than last time moves the ranges by
             // little; renewing more often costs time and gains no bits.
-            if pending * INCREMENT * 12 < total {
+            if new < 4 * INCREMENT || new * 12 < total {
                 continue;
             }
             if total > LIMIT {
                 counts.iter_mut().for_each(|c| *c = c.div_ceil(2));
             }
+            *before = counts.iter().sum();
             self.starts[context] = ranges(counts);
-            self.pending[context] = 0;
             changed(context, &self.starts[context]);
         }
     }
@@ -84,7 +78,7 @@ pub fn ranges(counts: &[u32; SYMBOLS]) -> Starts {
     for i in 0..SYMBOLS {
         starts[i + 1] = starts[i] + freqs[i];
     }
-    starts
+    Starts(starts)
 }
 
 /// A geometric distribution with the given mean in 1/16, as counts that weigh
@@ -136,8 +130,8 @@ mod tests {
             [[0; 16], [u32::MAX / 16; 16], std::array::from_fn(|i| if i == 3 { LIMIT * 2 } else { 0 })]
         {
             let starts = ranges(&counts);
-            assert!(starts.windows(2).all(|w| w[0] < w[1]), "{starts:?}");
-            assert_eq!(starts[16], 1 << PROB_BITS);
+            assert!(starts.0.windows(2).all(|w| w[0] < w[1]), "{starts:?}");
+            assert_eq!(starts.0[16], 1 << PROB_BITS);
         }
     }
 
@@ -156,7 +150,7 @@ mod tests {
             model.count(0, if i % 10 == 0 { 5 } else { 2 });
             model.adapt(|_, _| {});
         }
-        let freq = |s: usize| model.starts[0][s + 1] - model.starts[0][s];
+        let freq = |s: usize| model.starts[0].range(s).1;
         assert!(freq(2) > 29_000 && freq(5) > 3_000, "{:?}", model.starts[0]);
     }
 }

@@ -12,58 +12,80 @@ use crate::Error;
 
 /// Frequencies of one alphabet add up to `1 << PROB_BITS`.
 pub const PROB_BITS: u32 = 15;
-/// Interleaved states. Symbol `i` of a tile belongs to lane `i % LANES`.
+/// Interleaved states. Column `i` of a coded row belongs to lane `i % LANES`.
 pub const LANES: usize = 4;
 /// Lower bound of a state between symbols.
 const LOW: u32 = 1 << 16;
 
+/// Where each symbol's range starts; the last entry ends the last range. One
+/// line of cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(align(64))]
+pub struct Starts(pub [u16; 17]);
+
+impl Starts {
+    /// Start and size of a symbol's range.
+    #[inline(always)]
+    pub fn range(&self, symbol: usize) -> (u16, u16) {
+        let (start, end) = (self.0[symbol & 15], self.0[(symbol & 15) + 1]);
+        (start, end - start)
+    }
+
+    /// The symbol whose range holds `slot`: one less than the ranges that do
+    /// not start beyond it.
+    #[inline(always)]
+    fn find(&self, slot: u16) -> usize {
+        let [starts @ .., _] = &self.0;
+        let begun: u32 = starts.iter().map(|&start| u32::from(start as i16 <= slot as i16)).sum();
+        (begun as usize).wrapping_sub(1) & 15
+    }
+}
+
 /// Symbols in coding order, turned into bytes by [`Recorder::finish`].
 #[derive(Debug, Default, Clone)]
 pub struct Recorder {
-    symbols: Vec<(u16, u16)>,
+    /// Start, size and lane: 15, 15 and 2 bits.
+    symbols: Vec<u32>,
 }
 
 impl Recorder {
-    /// With room for `symbols`.
-    pub fn with_capacity(symbols: usize) -> Self {
-        Self { symbols: Vec::with_capacity(symbols) }
-    }
-
     /// Appends a symbol by the start and size of its range.
-    #[inline]
-    pub fn push(&mut self, start: u16, freq: u16) {
-        self.symbols.push((start, freq));
+    #[inline(always)]
+    pub fn push(&mut self, lane: usize, (start, freq): (u16, u16)) {
+        debug_assert!(start < 1 << 15 && 0 < freq && freq < 1 << 15 && lane < LANES);
+        self.symbols.push(u32::from(start) | u32::from(freq) << 15 | (lane as u32) << 30);
     }
 
     /// The lane states, then the words in the order a decoder takes them.
     pub fn finish(&self) -> Vec<u8> {
         let mut states = [LOW; LANES];
-        let mut words: Vec<u16> = Vec::with_capacity(self.symbols.len() / 4);
-        for (i, &(start, freq)) in self.symbols.iter().enumerate().rev() {
-            let state = &mut states[i % LANES];
-            let freq = u32::from(freq);
-            if u64::from(*state) >= u64::from(freq) << (32 - PROB_BITS) {
-                words.push(*state as u16);
-                *state >>= 16;
-            }
-            *state = ((*state / freq) << PROB_BITS) + *state % freq + u32::from(start);
+        let mut words: Vec<u16> = vec![0; self.symbols.len() + 1];
+        let mut first = words.len();
+        for &symbol in self.symbols.iter().rev() {
+            let (start, freq) = (symbol & 0x7fff, symbol >> 15 & 0x7fff);
+            let state = &mut states[(symbol >> 30) as usize];
+            // Written in any case, kept if the state would grow too large.
+            words[first - 1] = *state as u16;
+            let shed = *state >= freq << (32 - PROB_BITS);
+            first -= usize::from(shed);
+            let kept = if shed { *state >> 16 } else { *state };
+            *state = ((kept / freq) << PROB_BITS) + kept % freq + start;
         }
-        let mut bytes = Vec::with_capacity(4 * LANES + 2 * words.len());
+        let mut bytes = Vec::with_capacity(4 * LANES + 2 * (words.len() - first));
         states.iter().for_each(|s| bytes.extend_from_slice(&s.to_le_bytes()));
-        words.iter().rev().for_each(|w| bytes.extend_from_slice(&w.to_le_bytes()));
+        words[first..].iter().for_each(|w| bytes.extend_from_slice(&w.to_le_bytes()));
         bytes
     }
 }
 
 /// Reads what a [`Recorder`] wrote.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Decoder<'a> {
     states: [u32; LANES],
     words: &'a [u8],
     /// Bytes of `words` consumed; past the end it only counts, so that the
     /// inner loop needs no error path.
     position: usize,
-    lane: usize,
 }
 
 impl<'a> Decoder<'a> {
@@ -73,33 +95,27 @@ impl<'a> Decoder<'a> {
             return Err(Error::Truncated { what: "entropy states" });
         };
         let mut states = [0; LANES];
-        for (state, word) in states.iter_mut().zip(head.chunks_exact(4)) {
-            *state = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+        for (state, word) in states.iter_mut().zip(head.as_chunks().0) {
+            *state = u32::from_le_bytes(*word);
         }
-        Ok(Self { states, words, position: 0, lane: 0 })
+        Ok(Self { states, words, position: 0 })
     }
 
-    /// Decodes one symbol of the alphabet whose ranges begin at `starts`.
-    ///
-    /// `starts[i + 1]` ends range `i`; `starts[16]` is `1 << PROB_BITS`.
+    /// Decodes one symbol of a lane.
     #[inline(always)]
-    pub fn symbol(&mut self, starts: &[u16; 17]) -> usize {
-        let state = self.states[self.lane];
+    pub fn symbol(&mut self, lane: usize, starts: &Starts) -> usize {
+        let state = self.states[lane];
         let slot = (state & ((1 << PROB_BITS) - 1)) as u16;
-        let mut symbol = if starts[8] <= slot { 8 } else { 0 };
-        symbol += if starts[symbol + 4] <= slot { 4 } else { 0 };
-        symbol += if starts[symbol + 2] <= slot { 2 } else { 0 };
-        symbol += if starts[symbol + 1] <= slot { 1 } else { 0 };
-        let (start, end) = (starts[symbol], starts[symbol + 1]);
-        let state = u32::from(end - start).wrapping_mul(state >> PROB_BITS) + u32::from(slot - start);
+        let symbol = starts.find(slot);
+        let (start, freq) = starts.range(symbol);
+        let state = u32::from(freq).wrapping_mul(state >> PROB_BITS) + u32::from(slot.wrapping_sub(start));
         let refill = state < LOW;
         let word = match self.words.get(self.position..self.position + 2) {
             Some(w) => u32::from(u16::from_le_bytes([w[0], w[1]])),
             None => 0,
         };
-        self.states[self.lane] = if refill { state << 16 | word } else { state };
+        self.states[lane] = if refill { state << 16 | word } else { state };
         self.position += if refill { 2 } else { 0 };
-        self.lane = (self.lane + 1) % LANES;
         symbol
     }
 
@@ -133,7 +149,7 @@ pub struct RawWriter {
 
 impl RawWriter {
     /// Appends the low `count` ≤ 32 bits of `value`.
-    #[inline]
+    #[inline(always)]
     pub fn put(&mut self, value: u32, count: u32) {
         debug_assert!(count <= 32 && (count == 32 || value >> count == 0));
         self.pending |= u64::from(value) << self.filled;
@@ -159,7 +175,7 @@ impl RawWriter {
 }
 
 /// Reads what a [`RawWriter`] wrote; past the end it reads zeros and remembers.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RawReader<'a> {
     bytes: &'a [u8],
     position: usize,
@@ -199,6 +215,17 @@ impl<'a> RawReader<'a> {
     #[inline(always)]
     pub fn get(&mut self, count: u32) -> u32 {
         self.refill();
+        let value = (self.pending & ((1u64 << count) - 1)) as u32;
+        self.pending >>= count;
+        self.filled -= count;
+        value
+    }
+
+    /// As [`RawReader::get`], where a get of at most sixteen bits came just
+    /// before, and no more are asked for: these are surely there.
+    #[inline(always)]
+    pub fn take(&mut self, count: u32) -> u32 {
+        debug_assert!(count <= self.filled);
         let value = (self.pending & ((1u64 << count) - 1)) as u32;
         self.pending >>= count;
         self.filled -= count;
@@ -254,7 +281,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Ranges of sixteen symbols with frequencies proportional to `weights`.
-    fn ranges(weights: &[u16; 16]) -> [u16; 17] {
+    fn ranges(weights: &[u16; 16]) -> Starts {
         let total: u32 = weights.iter().map(|&w| u32::from(w) + 1).sum();
         let mut starts = [0u16; 17];
         let mut sum = 0;
@@ -263,25 +290,25 @@ mod tests {
             sum += u32::from(weights[i]) + 1;
         }
         starts[16] = 1 << PROB_BITS;
-        starts
+        Starts(starts)
     }
 
     proptest! {
         #[test]
-        fn symbols_come_back(weights in prop::array::uniform16(0u16..2000), symbols in prop::collection::vec(0usize..16, 0..500)) {
+        fn symbols_come_back(weights in prop::array::uniform16(0u16..2000), symbols in prop::collection::vec((0usize..16, 0usize..LANES), 0..500)) {
             let starts = ranges(&weights);
             let mut recorder = Recorder::default();
-            for &s in &symbols {
-                recorder.push(starts[s], starts[s + 1] - starts[s]);
+            for &(symbol, lane) in &symbols {
+                recorder.push(lane, starts.range(symbol));
             }
             let bytes = recorder.finish();
             let mut decoder = Decoder::new(&bytes).unwrap();
-            for &s in &symbols {
-                prop_assert_eq!(decoder.symbol(&starts), s);
+            for &(symbol, lane) in &symbols {
+                prop_assert_eq!(decoder.symbol(lane, &starts), symbol);
             }
             prop_assert!(decoder.finish().is_ok());
             let cut = Decoder::new(&bytes[..bytes.len() - 1]).and_then(|mut decoder| {
-                symbols.iter().for_each(|_| _ = decoder.symbol(&starts));
+                symbols.iter().for_each(|&(_, lane)| _ = decoder.symbol(lane, &starts));
                 decoder.finish()
             });
             prop_assert!(cut.is_err());

@@ -16,7 +16,7 @@ pub const UNIT_CLASS: i32 = 24;
 /// Row classes that a stream may state.
 pub const ROW_CLASSES: std::ops::RangeInclusive<i32> = -64..=63;
 /// 2^(-i/4) in 16 bits of fraction.
-const QUARTER: [i64; 4] = [65536, 55109, 46341, 38968];
+const QUARTER: [u32; 4] = [65536, 55109, 46341, 38968];
 
 /// How the running means are weighed, signalled by index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +69,7 @@ impl Scales {
     }
 
     /// Renews the expected magnitudes (16 bits of fraction) for the next row.
+    #[inline(always)]
     pub fn expect(&mut self) -> &[i32] {
         let Weights { slow, fast, beside, .. } = self.weights;
         let floor = 1 << (FRACTION - 6);
@@ -77,20 +78,26 @@ impl Scales {
                 *out = (s >> 4) * slow + (f >> 4) * fast + floor;
             }
         } else {
-            let last = self.fast.len() - 1;
-            for c in 0..=last {
-                let (left, right) = (self.fast[c.saturating_sub(1)], self.fast[(c + 1).min(last)]);
-                self.expected[c] = (self.slow[c] >> 4) * slow
-                    + (self.fast[c] >> 4) * fast
-                    + ((left >> 5) + (right >> 5)) * beside
-                    + floor;
+            let mean = |slow_mean: i32, left: i32, here: i32, right: i32| {
+                (slow_mean >> 4) * slow + (here >> 4) * fast + ((left >> 5) + (right >> 5)) * beside + floor
+            };
+            let inner = self.expected.iter_mut().zip(&self.slow).skip(1).zip(self.fast.windows(3));
+            for ((out, &s), near) in inner {
+                *out = mean(s, near[0], near[1], near[2]);
             }
+            // At the edges the column itself stands in for its neighbour.
+            let last = self.fast.len() - 1;
+            let inward = last.min(1);
+            self.expected[0] = mean(self.slow[0], self.fast[0], self.fast[0], self.fast[inward]);
+            self.expected[last] =
+                mean(self.slow[last], self.fast[last - inward], self.fast[last], self.fast[last]);
         }
         &self.expected
     }
 
     /// The class of every column for a row of class `row_class`, after
     /// [`Scales::expect`].
+    #[inline(always)]
     pub fn classes(&self, row_class: i32, out: &mut [u8]) {
         for (class, &expected) in out.iter_mut().zip(&self.expected) {
             *class = (quarter_log2(expected) + row_class + UNIT_CLASS).clamp(0, CLASSES as i32 - 1) as u8;
@@ -98,15 +105,17 @@ impl Scales {
     }
 
     /// Takes a coded row into the means.
-    pub fn update(&mut self, levels: &[i32], row_class: i32) {
+    #[inline(always)]
+    pub fn update(&mut self, magnitudes: &[u32], row_class: i32) {
         let settle = |shift: u32| self.age.saturating_add(2).ilog2().min(shift);
         let (slow_shift, fast_shift) = (settle(self.weights.slow_shift), settle(self.weights.fast_shift));
-        let factor = QUARTER[(row_class & 3) as usize];
-        let down = 16 + (row_class >> 2);
-        for ((slow, fast), &level) in self.slow.iter_mut().zip(&mut self.fast).zip(levels) {
-            let magnitude = i64::from(level.unsigned_abs().min(1 << 14)) << FRACTION;
-            let scaled = if down >= 0 { (magnitude * factor) >> down.min(62) } else { i64::MAX };
-            let scaled = scaled.min(1 << 30) as i32;
+        // What a magnitude of one is worth in this row.
+        let octaves = row_class >> 2;
+        let quarter = QUARTER[(row_class & 3) as usize];
+        let worth = if octaves >= 0 { quarter >> octaves } else { quarter << -octaves.max(-14) };
+        let largest = ((1 << 30) / worth).min(1 << 14);
+        for ((slow, fast), &magnitude) in self.slow.iter_mut().zip(&mut self.fast).zip(magnitudes) {
+            let scaled = (magnitude.min(largest) * worth) as i32;
             *slow += (scaled - *slow) >> slow_shift;
             *fast += (scaled - *fast) >> fast_shift;
         }
@@ -123,9 +132,13 @@ pub fn quarter_log2(mean: i32) -> i32 {
 
 /// Bits of a magnitude that are sent raw in `class`, so that what is left
 /// fits sixteen symbols.
+#[inline(always)]
 pub fn raw_bits(class: u8) -> u32 {
     (i32::from(class) / 4 - UNIT_CLASS / 4 - 1).max(0) as u32
 }
+
+/// The first class with raw bits.
+pub const FIRST_RAW_CLASS: u8 = 4 * (UNIT_CLASS as u8 / 4 + 2);
 
 /// What a context believes before it has seen anything.
 pub fn prior(class: usize) -> [u32; SYMBOLS] {
@@ -145,7 +158,7 @@ mod tests {
         for weights in WEIGHTS {
             let mut scales = Scales::new(weights, 3);
             for _ in 0..500 {
-                scales.update(&[0, 4, -40], 0);
+                scales.update(&[0, 4, 40], 0);
             }
             scales.expect();
             let mut classes = [0; 3];
@@ -177,7 +190,7 @@ mod tests {
         for row_class in ROW_CLASSES {
             let mut scales = Scales::new(WEIGHTS[4], 2);
             for _ in 0..40 {
-                scales.update(&[i32::MAX, i32::MIN], row_class);
+                scales.update(&[u32::MAX, 0], row_class);
                 assert!(scales.expect().iter().all(|&e| e > 0));
             }
         }

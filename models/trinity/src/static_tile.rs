@@ -7,13 +7,14 @@
 
 use crate::Error;
 use crate::bytes::{Reader, put_varint};
-use crate::model::{ESCAPE, SYMBOLS, Starts, cost_q12, ranges, unzigzag, zigzag};
+use crate::lanes::{self, Writer, context, symbol};
+use crate::model::{SYMBOLS, cost_q12, ranges, unzigzag, zigzag};
 use crate::plan::{Plan, Scalars};
-use crate::rans::{Decoder, RawReader, RawWriter, Recorder, escape_bits, get_escape, put_escape};
-use crate::scales::{CLASSES, UNIT_CLASS, prior, quarter_log2, raw_bits};
-use crate::tile::{Coded, RowRates, coded_width, large, symbol_costs};
+use crate::rans::{Decoder, LANES, RawReader, RawWriter, Starts, escape_bits, get_escape, put_escape};
+use crate::scales::{CLASSES, UNIT_CLASS, prior, quarter_log2};
+use crate::tile::{Coded, coded_width, note_drift, symbol_costs};
 use crate::transform::Transformer;
-use crate::trellis::{Code, GROUPS, Search, group, position};
+use crate::trellis::{Code, Costs, GROUPS, MAX_TARGET, Points, Search};
 
 /// Values of a block, about; a whole number of coded rows.
 pub const BLOCK_VALUES: usize = 1 << 14;
@@ -24,6 +25,8 @@ const COARSE: u32 = 5;
 /// Rounding of a plain uniform quantizer: what a Laplacian source at some
 /// three bits a value asks of a rate-aware one.
 const ROUNDING: f32 = 0.40;
+/// Where every lane's state machine stands at the start of a row.
+const START: [u8; LANES] = [0; LANES];
 
 /// Rows of a block.
 fn block_rows(width: usize) -> usize {
@@ -38,7 +41,8 @@ struct Stated {
 }
 
 impl Stated {
-    /// Contexts of a row's values.
+    /// Classes of a row's values.
+    #[inline(always)]
     fn classes(&self, row: usize, out: &mut [u8]) {
         let row = self.rows[row] + UNIT_CLASS;
         for (class, &column) in out.iter_mut().zip(&self.columns) {
@@ -84,10 +88,14 @@ fn get_classes(raw: &mut RawReader<'_>, count: usize) -> Result<Vec<i32>, Error>
 /// Ranges of the contexts that occurred, where they are worth their bits.
 fn put_tables(raw: &mut RawWriter, counts: &[[u32; SYMBOLS]], tables: &mut [Starts]) {
     for (counts, table) in counts.iter().zip(tables) {
+        if counts.iter().all(|&n| n == 0) {
+            raw.put(0, 1);
+            continue;
+        }
         let described = coarse(counts);
         let learned = ranges(&described);
         let bits = |starts: &Starts| -> u64 {
-            (0..SYMBOLS).map(|s| u64::from(counts[s]) * u64::from(cost_q12(starts[s + 1] - starts[s]))).sum()
+            (0..SYMBOLS).map(|s| u64::from(counts[s]) * u64::from(cost_q12(starts.range(s).1))).sum()
         };
         let description_bits: u32 = described.iter().map(|&d| escape_bits(d)).sum();
         let own = bits(&learned) + (u64::from(description_bits) << 12) < bits(table);
@@ -102,7 +110,7 @@ fn put_tables(raw: &mut RawWriter, counts: &[[u32; SYMBOLS]], tables: &mut [Star
 /// Frequencies as they are sent.
 fn coarse(counts: &[u32; SYMBOLS]) -> [u32; SYMBOLS] {
     let fine = ranges(counts);
-    std::array::from_fn(|s| u32::from(fine[s + 1] - fine[s]) >> COARSE)
+    std::array::from_fn(|s| u32::from(fine.range(s).1) >> COARSE)
 }
 
 fn get_tables(raw: &mut RawReader<'_>, tables: &mut [Starts]) {
@@ -117,39 +125,65 @@ fn get_tables(raw: &mut RawReader<'_>, tables: &mut [Starts]) {
 
 /// Encodes all coded rows of a tile; `rows` holds their values and gets their
 /// reconstruction.
+#[inline(always)]
 pub fn encode(plan: &Plan, scalars: &Scalars, lambda: f32, cols: usize, rows: &mut [f32]) -> Coded {
     let width = coded_width(plan, cols);
     let padded = cols.next_multiple_of(plan.transform.width());
-    let mut transformer = Transformer::new(plan.transform, padded);
+    let mut transformer = Transformer::new(plan.transform, 1, padded);
     let inverse_step = 1.0 / scalars.step;
-    let mut targets = vec![0.0; rows.len()];
-    for (values, targets) in rows.chunks_exact(width).zip(targets.chunks_exact_mut(width)) {
-        transformer.forward(values, targets);
-        targets.iter_mut().for_each(|t| *t *= inverse_step);
+    let mut residuals = vec![0.0; rows.len()];
+    for (values, residuals) in rows.chunks_exact(width).zip(residuals.chunks_exact_mut(width)) {
+        transformer.forward(values, residuals);
+        residuals.iter_mut().for_each(|r| *r *= inverse_step);
     }
-    let (columns, row_classes) = classify(&targets, width);
+    let (columns, row_classes) = classify(&residuals, width);
     let mut stated = Stated { columns, rows: row_classes, tables: Stated::default_tables() };
     let mut coded = Coded::default();
-    let levels = quantize(plan, scalars, lambda, &stated, &targets, width, &mut coded);
-    let counts = census(plan, &stated, &levels, width);
+    let code = machine(plan);
+    let magnitudes = quantize(&code, scalars, lambda, &stated, &residuals, width);
+    for (magnitudes, residuals) in
+        magnitudes.chunks_exact(width).zip(residuals.chunks_exact(width)).step_by(4)
+    {
+        // A sample of the rows is plenty for six means.
+        note_drift(&code, START, magnitudes, residuals, &mut coded.drift);
+    }
+    let symbols = census(&code, &stated, &magnitudes, width);
     let mut head = RawWriter::default();
     put_classes(&mut head, &stated.columns);
     put_classes(&mut head, &stated.rows);
-    put_tables(&mut head, &counts, &mut stated.tables);
+    put_tables(&mut head, &symbols.counts, &mut stated.tables);
     coded.bits.side = head.bits() as f64;
     let head = head.finish();
     put_varint(&mut coded.bytes, head.len() as u64);
     coded.bytes.extend_from_slice(&head);
-    write_blocks(plan, &stated, &levels, width, &mut coded);
+    write_blocks(&stated, &symbols, &magnitudes, &residuals, width, &mut coded);
+    let points = Points::new(&scalars.centroids);
     let mut coefficients = vec![0.0; width];
-    for (values, levels) in rows.chunks_exact_mut(width).zip(levels.chunks_exact(width)) {
-        reconstruct(plan, scalars, levels, &mut coefficients);
-        let original = values.to_vec();
+    let mut original = vec![0.0; width];
+    for ((values, magnitudes), residuals) in
+        rows.chunks_exact_mut(width).zip(magnitudes.chunks_exact(width)).zip(residuals.chunks_exact(width))
+    {
+        let mut lanes = START;
+        for (i, ((coefficient, &magnitude), residual)) in
+            coefficients.iter_mut().zip(magnitudes).zip(residuals).enumerate()
+        {
+            let state = &mut lanes[i % LANES];
+            let distance = points.distance(magnitude, usize::from(*state & 1));
+            let point = if residual.is_sign_negative() { -distance } else { distance };
+            *coefficient = point as f32 * (scalars.step / 64.0);
+            *state = code.next(*state, magnitude);
+        }
+        original.copy_from_slice(values);
         transformer.inverse(&coefficients, values);
-        coded.squared_error +=
-            values.iter().zip(&original).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>();
+        let errors = values.iter().zip(&original).map(|(a, b)| (a - b) * (a - b));
+        coded.squared_error += f64::from(errors.sum::<f32>());
     }
     coded
+}
+
+/// The state machine of a plan.
+fn machine(plan: &Plan) -> Code {
+    Code::new(plan.log2_states).unwrap_or_else(|| unreachable!("plans are checked when made or read"))
 }
 
 /// Column classes from mean magnitudes, row classes from what is left.
@@ -174,123 +208,93 @@ fn classify(targets: &[f32], width: usize) -> (Vec<i32>, Vec<i32>) {
     (columns, rows)
 }
 
-/// Levels of the whole tile.
+/// Magnitudes of the whole tile.
+#[inline(always)]
 fn quantize(
-    plan: &Plan,
+    code: &Code,
     scalars: &Scalars,
     lambda: f32,
     stated: &Stated,
-    targets: &[f32],
+    residuals: &[f32],
+    width: usize,
+) -> Vec<u32> {
+    let mut magnitudes = vec![0; residuals.len()];
+    if code.states() == 1 {
+        for (magnitude, residual) in magnitudes.iter_mut().zip(residuals) {
+            *magnitude = (residual.abs() * 0.5 + ROUNDING).min((MAX_TARGET >> 7) as f32) as u32;
+        }
+        return magnitudes;
+    }
+    let costs: Vec<Costs> = stated.tables.iter().map(|t| symbol_costs(t, lambda)).collect();
+    let points = Points::new(&scalars.centroids);
+    let mut classes = vec![0; width];
+    let mut targets = vec![0; width];
+    let mut search = Search::default();
+    for (row, (residuals, magnitudes)) in
+        residuals.chunks_exact(width).zip(magnitudes.chunks_exact_mut(width)).enumerate()
+    {
+        stated.classes(row, &mut classes);
+        for (target, residual) in targets.iter_mut().zip(residuals) {
+            *target = (residual.abs() * 64.0 + 0.5).min(MAX_TARGET as f32) as i32;
+        }
+        search.run(code, &points, START, &targets, &classes, &costs, magnitudes);
+    }
+    magnitudes
+}
+
+/// Context and symbol of every value (16 · context + symbol), and how often
+/// each occurs.
+struct Census {
+    symbols: Vec<u16>,
+    counts: Vec<[u32; SYMBOLS]>,
+}
+
+#[inline(always)]
+fn census(code: &Code, stated: &Stated, magnitudes: &[u32], width: usize) -> Census {
+    let mut census = Census { symbols: vec![0; magnitudes.len()], counts: vec![[0; SYMBOLS]; CONTEXTS] };
+    let mut classes = vec![0; width];
+    for (row, (magnitudes, symbols)) in
+        magnitudes.chunks_exact(width).zip(census.symbols.chunks_exact_mut(width)).enumerate()
+    {
+        stated.classes(row, &mut classes);
+        let mut lanes = START;
+        for (i, ((&magnitude, &class), out)) in magnitudes.iter().zip(&classes).zip(symbols).enumerate() {
+            let state = &mut lanes[i % LANES];
+            let (context, symbol) = (context(class, *state), symbol(class, magnitude));
+            census.counts[context][symbol] += 1;
+            *out = (SYMBOLS * context + symbol) as u16;
+            *state = code.next(*state, magnitude);
+        }
+    }
+    census
+}
+
+#[inline(always)]
+fn write_blocks(
+    stated: &Stated,
+    census: &Census,
+    magnitudes: &[u32],
+    residuals: &[f32],
     width: usize,
     coded: &mut Coded,
-) -> Vec<i32> {
-    let mut levels = vec![0; targets.len()];
-    if plan.log2_states == 0 {
-        for (level, &target) in levels.iter_mut().zip(targets) {
-            *level = (target * 0.5 + ROUNDING.copysign(target)) as i32;
-        }
-    } else {
-        let code = Code::new(plan.log2_states)
-            .unwrap_or_else(|| unreachable!("plans are checked when made or read"));
-        let costs: Vec<[f32; 16]> = stated.tables.iter().map(|t| symbol_costs(t, lambda)).collect();
-        let mut classes = vec![0; width];
-        let mut search = Search::default();
-        for (row, (targets, levels)) in
-            targets.chunks_exact(width).zip(levels.chunks_exact_mut(width)).enumerate()
-        {
-            stated.classes(row, &mut classes);
-            let rates = RowRates { classes: &classes, costs: &costs, lambda };
-            for first in (0..width).step_by(1 << plan.log2_segment) {
-                let last = (first + (1 << plan.log2_segment)).min(width);
-                search.run(
-                    &code,
-                    &targets[first..last],
-                    &rates,
-                    first,
-                    &scalars.centroids,
-                    &mut levels[first..last],
-                );
+) {
+    let ranges: Vec<(u16, u16)> =
+        stated.tables.iter().flat_map(|table| (0..SYMBOLS).map(|symbol| table.range(symbol))).collect();
+    let values = block_rows(width) * width;
+    for ((symbols, magnitudes), residuals) in
+        census.symbols.chunks(values).zip(magnitudes.chunks(values)).zip(residuals.chunks(values))
+    {
+        let mut writer = Writer::default();
+        for row in symbols.chunks_exact(width) {
+            for (i, &symbol) in row.iter().enumerate() {
+                writer.recorder.push(i % LANES, ranges[usize::from(symbol)]);
             }
         }
-    }
-    note_drift(plan, &levels, targets, width, coded);
-    levels
-}
-
-/// Follows the state machine over every segment of a row.
-#[inline(always)]
-fn walk(code: &Code, segment: usize, levels: &[i32], mut visit: impl FnMut(usize, u16, i32)) {
-    for (first, levels) in (0..).step_by(segment).zip(levels.chunks(segment)) {
-        let mut state = 0;
-        for (column, &level) in (first..).zip(levels) {
-            visit(column, state, level);
-            state = code.next(state, (level & 1) as u16);
+        for ((&symbol, &magnitude), residual) in symbols.iter().zip(magnitudes).zip(residuals) {
+            let class = (usize::from(symbol) / (SYMBOLS * GROUPS)) as u8;
+            writer.put_raw(class, magnitude, residual.is_sign_negative());
         }
-    }
-}
-
-/// The state machine and segment length of a plan.
-fn machine(plan: &Plan) -> (Code, usize) {
-    let code =
-        Code::new(plan.log2_states).unwrap_or_else(|| unreachable!("plans are checked when made or read"));
-    (code, 1 << plan.log2_segment)
-}
-
-fn note_drift(plan: &Plan, levels: &[i32], targets: &[f32], width: usize, coded: &mut Coded) {
-    let (code, segment) = machine(plan);
-    // A sample of the rows is plenty for six means.
-    for (levels, targets) in levels.chunks_exact(width).zip(targets.chunks_exact(width)).step_by(4) {
-        walk(&code, segment, levels, |column, state, level| {
-            if level != 0 {
-                let (quantizer, magnitude) = (usize::from(state & 1), level.unsigned_abs());
-                let (sum, count) = &mut coded.drift[quantizer][magnitude.min(3) as usize - 1];
-                *sum += f64::from(targets[column].abs()) - f64::from(2 * magnitude - quantizer as u32);
-                *count += 1;
-            }
-        });
-    }
-}
-
-/// How often each symbol occurs in each context.
-fn census(plan: &Plan, stated: &Stated, levels: &[i32], width: usize) -> Vec<[u32; SYMBOLS]> {
-    let (code, segment) = machine(plan);
-    let mut counts = vec![[0; SYMBOLS]; CONTEXTS];
-    let mut classes = vec![0; width];
-    for (row, levels) in levels.chunks_exact(width).enumerate() {
-        stated.classes(row, &mut classes);
-        walk(&code, segment, levels, |column, state, level| {
-            let class = classes[column];
-            let symbol = (level.unsigned_abs() >> raw_bits(class)).min(ESCAPE as u32);
-            counts[GROUPS * usize::from(class) + group(state)][symbol as usize] += 1;
-        });
-    }
-    counts
-}
-
-fn write_blocks(plan: &Plan, stated: &Stated, levels: &[i32], width: usize, coded: &mut Coded) {
-    let (code, segment) = machine(plan);
-    let mut classes = vec![0; width];
-    let rows = block_rows(width);
-    for (block, levels) in levels.chunks(rows * width).enumerate() {
-        let (mut recorder, mut raw) = (Recorder::with_capacity(levels.len()), RawWriter::default());
-        for (row, levels) in levels.chunks_exact(width).enumerate() {
-            stated.classes(block * rows + row, &mut classes);
-            walk(&code, segment, levels, |column, state, level| {
-                let class = classes[column];
-                let magnitude = level.unsigned_abs();
-                let low = raw_bits(class);
-                let symbol = (magnitude >> low).min(ESCAPE as u32) as usize;
-                let starts = &stated.tables[GROUPS * usize::from(class) + group(state)];
-                recorder.push(starts[symbol], starts[symbol + 1] - starts[symbol]);
-                if symbol == ESCAPE {
-                    put_escape(&mut raw, (magnitude >> low) - ESCAPE as u32);
-                }
-                if low > 0 {
-                    raw.put(magnitude & ((1 << low) - 1), low);
-                }
-                raw.put(u32::from(level < 0), u32::from(level != 0));
-            });
-        }
+        let Writer { recorder, raw } = writer;
         coded.bits.raw += raw.bits() as f64;
         let (symbols, raw) = (recorder.finish(), raw.finish());
         coded.bits.symbols += 8.0 * symbols.len() as f64;
@@ -301,16 +305,8 @@ fn write_blocks(plan: &Plan, stated: &Stated, levels: &[i32], width: usize, code
     }
 }
 
-/// Coefficients of one coded row.
-fn reconstruct(plan: &Plan, scalars: &Scalars, levels: &[i32], coefficients: &mut [f32]) {
-    let unit = scalars.step / 64.0;
-    let (code, segment) = machine(plan);
-    walk(&code, segment, levels, |column, state, level| {
-        coefficients[column] = position(level, usize::from(state & 1), &scalars.centroids) as f32 * unit;
-    });
-}
-
 /// Decodes all coded rows of a tile.
+#[inline(always)]
 pub fn decode(
     plan: &Plan,
     scalars: &Scalars,
@@ -330,21 +326,24 @@ pub fn decode(
     get_tables(&mut head, &mut stated.tables);
     head.finish()?;
     let padded = cols.next_multiple_of(plan.transform.width());
-    let mut transformer = Transformer::new(plan.transform, padded);
+    let mut transformer = Transformer::new(plan.transform, 1, padded);
     let mut values = vec![0.0; count * width];
-    let (mut levels, mut coefficients) = (vec![0; width], vec![0.0; width]);
+    let mut coefficients = vec![0.0; width];
+    let mut classes = vec![0; width];
+    let (code, points, unit) = (machine(plan), Points::new(&scalars.centroids), scalars.step / 64.0);
     let rows = block_rows(width);
     for (block, values) in values.chunks_mut(rows * width).enumerate() {
         let (symbols, raw) = (reader.varint("block")?, reader.varint("block")?);
-        let mut symbols = Decoder::new(reader.slice(symbols, "symbols of a block")?)?;
-        let mut raw = RawReader::new(reader.slice(raw, "raw bits of a block")?);
+        let symbols = Decoder::new(reader.slice(symbols, "symbols of a block")?)?;
+        let raw = RawReader::new(reader.slice(raw, "raw bits of a block")?);
+        let mut block_reader = lanes::Reader { symbols, raw, states: START };
         for (row, values) in values.chunks_exact_mut(width).enumerate() {
-            read_row(plan, &stated, block * rows + row, &mut symbols, &mut raw, &mut levels)?;
-            reconstruct(plan, scalars, &levels, &mut coefficients);
+            stated.classes(block * rows + row, &mut classes);
+            block_reader.states = START;
+            read_row(&mut block_reader, &code, &points, unit, &stated.tables, &classes, &mut coefficients)?;
             transformer.inverse(&coefficients, values);
         }
-        symbols.finish()?;
-        raw.finish()?;
+        block_reader.finish()?;
     }
     if reader.left() != 0 {
         return Err(Error::Damaged { what: "bytes after the last block" });
@@ -352,33 +351,29 @@ pub fn decode(
     Ok(values)
 }
 
+/// Coefficients of one row.
+#[inline(always)]
 fn read_row(
-    plan: &Plan,
-    stated: &Stated,
-    row: usize,
-    symbols: &mut Decoder<'_>,
-    raw: &mut RawReader<'_>,
-    levels: &mut [i32],
+    reader: &mut lanes::Reader<'_>,
+    code: &Code,
+    points: &Points,
+    unit: f32,
+    tables: &[Starts],
+    classes: &[u8],
+    coefficients: &mut [f32],
 ) -> Result<(), Error> {
-    let code =
-        Code::new(plan.log2_states).unwrap_or_else(|| unreachable!("plans are checked when made or read"));
-    let row = stated.rows[row] + UNIT_CLASS;
-    let segment = 1 << plan.log2_segment;
-    for (levels, columns) in levels.chunks_mut(segment).zip(stated.columns.chunks(segment)) {
-        let mut state = 0;
-        for (level, &column) in levels.iter_mut().zip(columns) {
-            let class = (column + row).clamp(0, CLASSES as i32 - 1) as u8;
-            let symbol = symbols.symbol(&stated.tables[GROUPS * usize::from(class) + group(state)]);
-            let low = raw_bits(class);
-            let mut magnitude = symbol as u32;
-            if low > 0 || symbol == ESCAPE {
-                magnitude = large(magnitude, low, raw)?;
-            }
-            let sign = raw.get(u32::from(magnitude != 0)) as i32;
-            *level = (magnitude as i32 ^ -sign) + sign;
-            state = code.next(state, (magnitude & 1) as u16);
+    // A copy stays in registers.
+    let mut values = reader.clone();
+    let classes = classes.as_chunks::<LANES>();
+    let coefficients = coefficients.as_chunks_mut::<LANES>();
+    for (classes, coefficients) in classes.0.iter().zip(coefficients.0) {
+        for lane in 0..LANES {
+            coefficients[lane] = values.value(lane, classes[lane], code, points, tables)?.point as f32 * unit;
         }
     }
-    symbols.check()?;
-    raw.check()
+    for (lane, (&class, coefficient)) in classes.1.iter().zip(coefficients.1).enumerate() {
+        *coefficient = values.value(lane, class, code, points, tables)?.point as f32 * unit;
+    }
+    *reader = values;
+    reader.check()
 }

@@ -10,6 +10,7 @@ use crate::Error;
 use crate::bytes::{Reader, put_varint};
 use crate::plan::{Entropy, Plan, Scalars, Tile, Tiling};
 use crate::report::Bits;
+use crate::simd::{self, Kernel};
 use crate::static_tile;
 use crate::tile::{Coded, TileDecoder, TileEncoder};
 
@@ -119,25 +120,45 @@ pub fn encode_tile(
     matrix: &Matrix,
     tile: &Tile,
 ) -> (Coded, Vec<f32>) {
-    let (height, width) = (plan.transform.height(), tile.cols.next_multiple_of(plan.transform.width()));
-    let mut recon = vec![0.0; tile.rows * tile.cols];
-    if plan.entropy == Entropy::Static {
-        let mut all = vec![0.0; tile.rows.next_multiple_of(height) * width];
-        for (i, buffer) in all.chunks_exact_mut(height * width).enumerate() {
-            load(matrix, tile, i * height, width, scalars.offset, buffer);
+    simd::widest(EncodeTile { plan, scalars, lambda, matrix, tile })
+}
+
+/// The work of [`encode_tile`].
+#[derive(Clone, Copy)]
+struct EncodeTile<'a> {
+    plan: &'a Plan,
+    scalars: &'a Scalars,
+    lambda: f32,
+    matrix: &'a Matrix,
+    tile: &'a Tile,
+}
+
+impl Kernel for EncodeTile<'_> {
+    type Output = (Coded, Vec<f32>);
+
+    #[inline(always)]
+    fn run(self) -> Self::Output {
+        let Self { plan, scalars, lambda, matrix, tile } = self;
+        let (height, width) = (plan.transform.height(), tile.cols.next_multiple_of(plan.transform.width()));
+        let mut recon = vec![0.0; tile.rows * tile.cols];
+        if plan.entropy == Entropy::Static {
+            let mut all = vec![0.0; tile.rows.next_multiple_of(height) * width];
+            for (i, buffer) in all.chunks_exact_mut(height * width).enumerate() {
+                load(matrix, tile, i * height, width, scalars.offset, buffer);
+            }
+            let coded = static_tile::encode(plan, scalars, lambda, tile.cols, &mut all);
+            keep(&all, &mut recon, tile, 0, width, scalars.offset);
+            return (coded, recon);
         }
-        let coded = static_tile::encode(plan, scalars, lambda, tile.cols, &mut all);
-        keep(&all, &mut recon, tile, 0, width, scalars.offset);
-        return (coded, recon);
+        let mut encoder = TileEncoder::new(plan, scalars, lambda, tile.rows.div_ceil(height), tile.cols);
+        let mut buffer = vec![0.0; height * width];
+        for first in (0..tile.rows).step_by(height) {
+            load(matrix, tile, first, width, scalars.offset, &mut buffer);
+            encoder.row(&mut buffer);
+            keep(&buffer, &mut recon, tile, first, width, scalars.offset);
+        }
+        (encoder.finish(), recon)
     }
-    let mut encoder = TileEncoder::new(plan, scalars, lambda, tile.cols);
-    let mut buffer = vec![0.0; height * width];
-    for first in (0..tile.rows).step_by(height) {
-        load(matrix, tile, first, width, scalars.offset, &mut buffer);
-        encoder.row(&mut buffer);
-        keep(&buffer, &mut recon, tile, first, width, scalars.offset);
-    }
-    (encoder.finish(), recon)
 }
 
 /// Takes rows of a tile without the offset. Padding repeats the edge: what
@@ -220,7 +241,9 @@ fn place(tile: &Tile, recon: &[f32], matrix: &mut Matrix, original: &[f32]) -> f
     for (y, source) in recon.chunks_exact(tile.cols).enumerate() {
         let first = (tile.row + y) * matrix.cols + tile.col;
         matrix.values[first..][..tile.cols].copy_from_slice(source);
-        error += source.iter().zip(&original[first..]).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>();
+        // A row in single precision, rows in double.
+        error +=
+            f64::from(source.iter().zip(&original[first..]).map(|(a, b)| (a - b) * (a - b)).sum::<f32>());
     }
     error
 }
@@ -232,7 +255,16 @@ pub const MAX_VALUES_PER_BYTE: u64 = 1 << 14;
 
 /// Multiplies by 2^`exponent` with one rounding, staying finite.
 pub fn scale_by(values: &mut [f32], exponent: i32) {
-    if exponent != 0 {
+    if exponent == 0 {
+        return;
+    }
+    if (-126..=127).contains(&exponent) {
+        // A power of two: one rounding here too, and only among subnormals.
+        let factor = f32::from_bits(((127 + exponent) as u32) << 23);
+        for v in values {
+            *v = (*v * factor).clamp(f32::MIN, f32::MAX);
+        }
+    } else {
         let factor = f64::from_bits(((1023 + i64::from(exponent)) as u64) << 52);
         for v in values {
             *v = (f64::from(*v) * factor).clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32;
@@ -284,7 +316,9 @@ pub fn decode_matrix(mut reader: Reader<'_>) -> Result<Matrix, Error> {
     if reader.left() != 0 {
         return Err(Error::Damaged { what: "bytes after the last tile" });
     }
-    let decoded = in_parallel(&work, |(tile, bytes)| decode_tile(&plan, &scalars, tile, bytes));
+    let decoded = in_parallel(&work, |(tile, bytes)| {
+        simd::widest(DecodeTile { plan: &plan, scalars: &scalars, tile, bytes })
+    });
     matrix.values = vec![0.0; count as usize];
     for (tile, recon) in tiles.iter().zip(decoded) {
         let recon = recon?;
@@ -299,20 +333,68 @@ pub fn decode_matrix(mut reader: Reader<'_>) -> Result<Matrix, Error> {
     Ok(matrix)
 }
 
-fn decode_tile(plan: &Plan, scalars: &Scalars, tile: &Tile, bytes: &[u8]) -> Result<Vec<f32>, Error> {
-    let (height, width) = (plan.transform.height(), tile.cols.next_multiple_of(plan.transform.width()));
-    let mut recon = vec![0.0; tile.rows * tile.cols];
-    if plan.entropy == Entropy::Static {
-        let all = static_tile::decode(plan, scalars, tile.cols, tile.rows.div_ceil(height), bytes)?;
-        keep(&all, &mut recon, tile, 0, width, scalars.offset);
-        return Ok(recon);
+/// Decodes one tile.
+#[derive(Clone, Copy)]
+struct DecodeTile<'a> {
+    plan: &'a Plan,
+    scalars: &'a Scalars,
+    tile: &'a Tile,
+    bytes: &'a [u8],
+}
+
+impl Kernel for DecodeTile<'_> {
+    type Output = Result<Vec<f32>, Error>;
+
+    #[inline(always)]
+    fn run(self) -> Self::Output {
+        let Self { plan, scalars, tile, bytes } = self;
+        let (height, width) = (plan.transform.height(), tile.cols.next_multiple_of(plan.transform.width()));
+        let mut recon = vec![0.0; tile.rows * tile.cols];
+        if plan.entropy == Entropy::Static {
+            let all = static_tile::decode(plan, scalars, tile.cols, tile.rows.div_ceil(height), bytes)?;
+            keep(&all, &mut recon, tile, 0, width, scalars.offset);
+            return Ok(recon);
+        }
+        let mut decoder = TileDecoder::new(plan, scalars, tile.rows.div_ceil(height), tile.cols, bytes)?;
+        let mut buffer = vec![0.0; height * width];
+        for first in (0..tile.rows).step_by(height) {
+            decoder.row(&mut buffer)?;
+            keep(&buffer, &mut recon, tile, first, width, scalars.offset);
+        }
+        decoder.finish()?;
+        Ok(recon)
     }
-    let mut decoder = TileDecoder::new(plan, scalars, tile.cols, bytes)?;
-    let mut buffer = vec![0.0; height * width];
-    for first in (0..tile.rows).step_by(height) {
-        decoder.row(&mut buffer)?;
-        keep(&buffer, &mut recon, tile, first, width, scalars.offset);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Profile;
+    use crate::trellis::Centroids;
+
+    #[test]
+    fn wide_and_narrow_copies_give_the_same_bits() {
+        let mut seed = 1u64;
+        let mut random = move || {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 40) as f32 / (1u64 << 24) as f32 - 0.5
+        };
+        let (rows, cols) = (70, 150);
+        let values = (0..rows * cols).map(|i| random() * (1.0 + (i % 9) as f32) + random()).collect();
+        let matrix = Matrix { rows, cols, values };
+        let tile = Tile { row: 0, col: 0, rows, cols };
+        let scalars = Scalars { step: 0.05, offset: 0.01, centroids: Centroids::default() };
+        for name in ["trinity", "trinity-lite", "trinity-max"] {
+            for plan in Profile::named(name).unwrap().candidates().unwrap() {
+                let work =
+                    EncodeTile { plan: &plan, scalars: &scalars, lambda: 0.3, matrix: &matrix, tile: &tile };
+                let ((wide, wide_recon), (narrow, narrow_recon)) = (simd::widest(work), work.run());
+                assert_eq!(wide.bytes, narrow.bytes, "{plan:?}");
+                assert_eq!(wide_recon, narrow_recon, "{plan:?}");
+                let work = DecodeTile { plan: &plan, scalars: &scalars, tile: &tile, bytes: &wide.bytes };
+                assert_eq!(simd::widest(work).unwrap(), wide_recon, "{plan:?}");
+                assert_eq!(work.run().unwrap(), wide_recon, "{plan:?}");
+            }
+        }
     }
-    decoder.finish()?;
-    Ok(recon)
 }

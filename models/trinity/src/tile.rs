@@ -7,13 +7,14 @@
 
 use crate::Error;
 use crate::bytes::{Reader, put_varint};
+use crate::lanes::{self, Writer, context, symbol};
 use crate::model::{ESCAPE, Model, cost_q12, geometric_prior, unzigzag, zigzag};
 use crate::plan::{Plan, Scalars};
-use crate::rans::{Decoder, RawReader, RawWriter, Recorder, get_escape, put_escape};
+use crate::rans::{Decoder, LANES, RawReader, Starts};
 use crate::report::Bits;
-use crate::scales::{CLASSES, ROW_CLASSES, Scales, WEIGHTS, prior, quarter_log2, raw_bits};
+use crate::scales::{CLASSES, ROW_CLASSES, Scales, WEIGHTS, prior, quarter_log2};
 use crate::transform::Transformer;
-use crate::trellis::{Code, ColumnRates, GROUPS, MAX_LEVEL, Rates, Search, group, position};
+use crate::trellis::{Code, Costs, GROUPS, MAX_TARGET, Points, Search, UNIT};
 
 /// Context of the row classes, after those of the values.
 const ROW_CONTEXT: usize = GROUPS * CLASSES;
@@ -21,57 +22,48 @@ const ROW_CONTEXT: usize = GROUPS * CLASSES;
 /// What both sides know before a coded row.
 struct State {
     code: Code,
-    successors: Vec<u16>,
+    points: Points,
     model: Model,
     scales: Scales,
     transformer: Transformer,
     row_class: i32,
     classes: Vec<u8>,
-    levels: Vec<i32>,
+    magnitudes: Vec<u32>,
     /// Reconstructed coefficients; on entry to a row, those of the row above.
     coefficients: Vec<f32>,
     segment: usize,
     prediction: f32,
-    scalars: Scalars,
+    /// A sixty-fourth of a step.
+    unit: f32,
 }
 
 impl State {
-    /// For coded rows of `width` values, made from rows of `cols` columns.
-    fn new(plan: &Plan, scalars: &Scalars, cols: usize, width: usize) -> Self {
+    /// For `rows` coded rows of `width` values, made from rows of `cols` columns.
+    fn new(plan: &Plan, scalars: &Scalars, rows: usize, cols: usize, width: usize) -> Self {
         let code = Code::new(plan.log2_states)
             .unwrap_or_else(|| unreachable!("plans are checked when made or read"));
         let priors = (0..CLASSES).flat_map(|class| [prior(class); GROUPS]).chain([geometric_prior(16)]);
         Self {
-            successors: code.table(),
             code,
+            points: Points::new(&scalars.centroids),
             model: Model::new(priors),
             scales: Scales::new(WEIGHTS[usize::from(plan.weights)], width),
-            transformer: Transformer::new(plan.transform, cols),
+            transformer: Transformer::new(plan.transform, rows, cols),
             row_class: 0,
             classes: vec![0; width],
-            levels: vec![0; width],
+            magnitudes: vec![0; width],
             coefficients: vec![0.0; width],
             segment: 1 << plan.log2_segment,
             prediction: f32::from(plan.prediction) / 16.0,
-            scalars: *scalars,
+            unit: scalars.step / 64.0,
         }
     }
 
-    /// From levels to values; then learns from the row.
-    fn reconstruct(&mut self, values: &mut [f32]) {
-        let unit = self.scalars.step / 64.0;
-        for (levels, coefficients) in
-            self.levels.chunks(self.segment).zip(self.coefficients.chunks_mut(self.segment))
-        {
-            let mut state = 0;
-            for (&level, coefficient) in levels.iter().zip(coefficients) {
-                let point = position(level, usize::from(state & 1), &self.scalars.centroids);
-                *coefficient = *coefficient * self.prediction + point as f32 * unit;
-                state = self.successors[usize::from(2 * state + (level & 1) as u16)];
-            }
-        }
+    /// From coefficients to values; then learns from the row.
+    #[inline(always)]
+    fn finish_row(&mut self, values: &mut [f32]) {
         self.transformer.inverse(&self.coefficients, values);
-        self.scales.update(&self.levels, self.row_class);
+        self.scales.update(&self.magnitudes, self.row_class);
         if self.transformer.learn(&self.coefficients) {
             self.scales.rejuvenate(3);
         }
@@ -89,40 +81,24 @@ pub struct Coded {
     pub drift: [[(f64, u64); 3]; 2],
 }
 
-/// λ · bits of every level in the contexts of one row.
-pub struct RowRates<'a> {
-    pub classes: &'a [u8],
-    pub costs: &'a [[f32; 16]],
-    pub lambda: f32,
-}
-
-impl Rates for RowRates<'_> {
-    #[inline(always)]
-    fn column(&self, column: usize) -> ColumnRates<'_> {
-        let class = self.classes[column];
-        let context = GROUPS * usize::from(class);
-        let raw_bits = raw_bits(class);
-        ColumnRates {
-            costs: [&self.costs[context], &self.costs[context + 1]],
-            raw_bits,
-            raw_cost: self.lambda * raw_bits as f32,
-            lambda: self.lambda,
-        }
-    }
-}
-
 /// The encoder of one tile.
 pub struct TileEncoder {
     state: State,
+    /// Where the state machine of each lane stands.
+    lanes: [u8; LANES],
     lambda: f32,
-    costs: Vec<[f32; 16]>,
+    inverse_step: f32,
+    costs: Vec<Costs>,
     search: Search,
-    recorder: Recorder,
-    raw: RawWriter,
+    writer: Writer,
     values: Vec<f32>,
-    targets: Vec<f32>,
+    /// Coefficients less their prediction, in steps; and their magnitudes in
+    /// sixty-fourths.
+    residuals: Vec<f32>,
+    targets: Vec<i32>,
     /// How much larger plain rounding makes a row than the search does.
     rounding_bias: f32,
+    rows: usize,
     coded: Coded,
 }
 
@@ -132,153 +108,161 @@ impl std::fmt::Debug for TileEncoder {
     }
 }
 
-/// λ · bits of the sixteen symbols of a context.
-pub fn symbol_costs(starts: &crate::model::Starts, lambda: f32) -> [f32; 16] {
-    std::array::from_fn(|s| cost_q12(starts[s + 1] - starts[s]) as f32 / 4096.0 * lambda)
+/// λ · bits of the sixteen symbols of a context with their signs.
+pub fn symbol_costs(starts: &Starts, lambda: f32) -> Costs {
+    std::array::from_fn(|symbol| {
+        let bits = cost_q12(starts.range(symbol).1) as f32 / 4096.0;
+        let beside = match symbol {
+            0 => 0.0,
+            // The least that an escape takes.
+            ESCAPE => 6.0,
+            _ => 1.0,
+        };
+        ((bits + beside) * lambda * UNIT).min(16_384.0) as u16
+    })
 }
+
+/// Rounding that leaves about as much as the search does, in 1/128 of a level.
+const ROUNDING: i32 = 51;
 
 impl TileEncoder {
     /// `lambda` weighs bits against squared steps.
-    pub fn new(plan: &Plan, scalars: &Scalars, lambda: f32, cols: usize) -> Self {
+    pub fn new(plan: &Plan, scalars: &Scalars, lambda: f32, rows: usize, cols: usize) -> Self {
         let width = coded_width(plan, cols);
-        let state = State::new(plan, scalars, cols.next_multiple_of(plan.transform.width()), width);
+        let state = State::new(plan, scalars, rows, cols.next_multiple_of(plan.transform.width()), width);
         Self {
             costs: state.model.starts.iter().map(|s| symbol_costs(s, lambda)).collect(),
             state,
+            lanes: [0; LANES],
             lambda,
+            inverse_step: 1.0 / scalars.step,
             search: Search::default(),
-            recorder: Recorder::default(),
-            raw: RawWriter::default(),
+            writer: Writer::default(),
             values: vec![0.0; width],
-            targets: vec![0.0; width],
+            residuals: vec![0.0; width],
+            targets: vec![0; width],
             rounding_bias: 1.0,
+            rows: 0,
             coded: Coded::default(),
         }
     }
 
     /// Codes one coded row of `values` and leaves its reconstruction there.
+    #[inline(always)]
     pub fn row(&mut self, values: &mut [f32]) {
-        let inverse_step = 1.0 / self.state.scalars.step;
         self.state.transformer.forward(values, &mut self.values);
-        for ((target, &value), &above) in
-            self.targets.iter_mut().zip(&self.values).zip(&self.state.coefficients)
+        let (prediction, inverse_step) = (self.state.prediction, self.inverse_step);
+        let above = &self.state.coefficients;
+        for (((residual, target), &value), &above) in
+            self.residuals.iter_mut().zip(&mut self.targets).zip(&self.values).zip(above)
         {
-            *target = (value - above * self.state.prediction) * inverse_step;
+            *residual = (value - above * prediction) * inverse_step;
+            *target = (residual.abs() * 64.0 + 0.5).min(MAX_TARGET as f32) as i32;
         }
-        self.row_class();
+        let rounded = self.row_class();
         for first in (0..self.targets.len()).step_by(self.state.segment) {
-            self.segment(first);
+            let last = (first + self.state.segment).min(self.targets.len());
+            self.segment(first, last);
         }
-        self.note_drift();
+        let magnitudes: u64 = self.state.magnitudes.iter().map(|&m| u64::from(m)).sum();
+        if rounded > 0 {
+            let ratio = magnitudes as f32 / rounded as f32;
+            self.rounding_bias += (ratio.clamp(0.25, 2.0) - self.rounding_bias) / 16.0;
+        }
+        self.rows += 1;
         self.values.copy_from_slice(values);
-        self.state.reconstruct(values);
-        self.coded.squared_error +=
-            values.iter().zip(&self.values).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>();
+        self.state.finish_row(values);
+        let errors = values.iter().zip(&self.values).map(|(a, b)| (a - b) * (a - b));
+        self.coded.squared_error += f64::from(errors.sum::<f32>());
     }
 
-    /// States how large the row is against what its columns expect.
-    fn row_class(&mut self) {
+    /// States how large the row is against what its columns expect; returns
+    /// the sum of its magnitudes after plain rounding.
+    #[inline(always)]
+    fn row_class(&mut self) -> i64 {
         let expected: i64 = self.state.scales.expect().iter().map(|&e| i64::from(e)).sum();
-        // Magnitudes as rounding with the search's dead zone would make them,
-        // in 1/16 to keep small rows apart.
-        let rounded: i64 = self.targets.iter().map(|t| i64::from((t.abs() * 0.5 + 0.4) as i32)).sum();
+        let rounded: i64 = self.targets.iter().map(|t| i64::from((t + ROUNDING) >> 7)).sum();
         let size = (rounded as f32 * self.rounding_bias) * 65536.0 + 1024.0 * self.targets.len() as f32;
         let ratio = size / expected as f32;
         let class = quarter_log2(((ratio * 1.09 * 65536.0) as i32).max(1))
             .clamp(*ROW_CLASSES.start(), *ROW_CLASSES.end());
         let difference = zigzag(class - self.state.row_class);
-        self.push(ROW_CONTEXT, difference.min(ESCAPE));
-        self.coded.bits.side += f64::from(self.cost_bits(ROW_CONTEXT, difference.min(ESCAPE)));
+        let symbol = difference.min(ESCAPE);
+        let range = self.state.model.starts[ROW_CONTEXT].range(symbol);
+        self.writer.recorder.push(0, range);
+        self.state.model.count(ROW_CONTEXT, symbol);
+        self.coded.bits.side += f64::from(cost_q12(range.1)) / 4096.0;
         if difference >= ESCAPE {
-            self.raw.put((class + 64) as u32, 7);
+            self.writer.raw.put((class + 64) as u32, 7);
             self.coded.bits.side += 7.0;
         }
         self.state.row_class = class;
         self.state.scales.classes(class, &mut self.state.classes);
+        rounded
     }
 
-    fn cost_bits(&self, context: usize, symbol: usize) -> f32 {
-        self.costs[context][symbol] / self.lambda
-    }
-
+    /// Quantizes and codes columns `first` to `last`.
     #[inline(always)]
-    fn push(&mut self, context: usize, symbol: usize) {
-        let starts = &self.state.model.starts[context];
-        self.recorder.push(starts[symbol], starts[symbol + 1] - starts[symbol]);
-        self.state.model.count(context, symbol);
-    }
-
-    /// Quantizes and codes the segment that begins at column `first`.
-    fn segment(&mut self, first: usize) {
-        let last = (first + self.state.segment).min(self.targets.len());
-        let rates = RowRates { classes: &self.state.classes, costs: &self.costs, lambda: self.lambda };
-        self.search.run(
-            &self.state.code,
-            &self.targets[first..last],
-            &rates,
-            first,
-            &self.state.scalars.centroids,
-            &mut self.state.levels[first..last],
-        );
-        let mut state = 0u16;
-        for column in first..last {
-            let level = self.state.levels[column];
-            let class = self.state.classes[column];
-            let magnitude = level.unsigned_abs();
-            let raw = raw_bits(class);
-            let symbol = (magnitude >> raw).min(ESCAPE as u32);
-            self.push(GROUPS * usize::from(class) + group(state), symbol as usize);
-            if symbol == ESCAPE as u32 {
-                put_escape(&mut self.raw, (magnitude >> raw) - ESCAPE as u32);
-            }
-            if raw > 0 {
-                self.raw.put(magnitude & ((1 << raw) - 1), raw);
-            }
-            if magnitude != 0 {
-                self.raw.put(u32::from(level < 0), 1);
-            }
-            state = self.state.successors[usize::from(2 * state + (magnitude & 1) as u16)];
-        }
-        let (costs, lambda) = (&mut self.costs, self.lambda);
-        self.state.model.adapt(|context, starts| costs[context] = symbol_costs(starts, lambda));
-    }
-
-    /// Remembers where values lie in their intervals, for the next pass.
-    fn note_drift(&mut self) {
-        let (mut magnitudes, mut rounded) = (0u64, 0u64);
-        for (levels, targets) in
-            self.state.levels.chunks(self.state.segment).zip(self.targets.chunks(self.state.segment))
+    fn segment(&mut self, first: usize, last: usize) {
+        let state = &mut self.state;
+        let (classes, targets) = (&state.classes[first..last], &self.targets[first..last]);
+        let magnitudes = &mut state.magnitudes[first..last];
+        self.search.run(&state.code, &state.points, self.lanes, targets, classes, &self.costs, magnitudes);
+        let residuals = &self.residuals[first..last];
+        let coefficients = &mut state.coefficients[first..last];
+        let mut lanes = self.lanes;
+        for (i, (((&magnitude, &class), &residual), coefficient)) in
+            magnitudes.iter().zip(classes).zip(residuals).zip(coefficients).enumerate()
         {
-            let mut state = 0u16;
-            for (&level, &target) in levels.iter().zip(targets) {
-                let quantizer = usize::from(state & 1);
-                let magnitude = level.unsigned_abs();
-                rounded += u64::from((target.abs() * 0.5 + 0.4) as u32);
-                if magnitude != 0 {
-                    magnitudes += u64::from(magnitude);
-                    let nominal = (2 * magnitude - quantizer as u32) as f32;
-                    let (sum, count) = &mut self.coded.drift[quantizer][magnitude.min(3) as usize - 1];
-                    *sum += f64::from(target.abs() - nominal);
-                    *count += 1;
-                }
-                state = self.state.successors[usize::from(2 * state + (magnitude & 1) as u16)];
-            }
+            let machine = &mut lanes[i % LANES];
+            let (context, symbol) = (context(class, *machine), symbol(class, magnitude));
+            self.writer.recorder.push(i % LANES, state.model.starts[context].range(symbol));
+            state.model.count(context, symbol);
+            self.writer.put_raw(class, magnitude, residual.is_sign_negative());
+            let distance = state.points.distance(magnitude, usize::from(*machine & 1));
+            let point = if residual.is_sign_negative() { -distance } else { distance };
+            *coefficient = *coefficient * state.prediction + point as f32 * state.unit;
+            *machine = state.code.next(*machine, magnitude);
         }
-        if rounded > 0 {
-            let ratio = magnitudes as f32 / rounded as f32;
-            self.rounding_bias += (ratio.clamp(0.25, 2.0) - self.rounding_bias) / 16.0;
+        // A sample of the rows is plenty for six means.
+        if self.rows.is_multiple_of(4) {
+            note_drift(&state.code, self.lanes, magnitudes, residuals, &mut self.coded.drift);
         }
+        self.lanes = lanes;
+        let (costs, lambda) = (&mut self.costs, self.lambda);
+        state.model.adapt(|context, starts| costs[context] = symbol_costs(starts, lambda));
     }
 
     /// The tile's bytes and what became of it.
     pub fn finish(mut self) -> Coded {
-        self.coded.bits.raw = self.raw.bits() as f64;
-        let symbols = self.recorder.finish();
+        self.coded.bits.raw = self.writer.raw.bits() as f64;
+        let symbols = self.writer.recorder.finish();
         self.coded.bits.symbols = 8.0 * symbols.len() as f64 - self.coded.bits.side;
         put_varint(&mut self.coded.bytes, symbols.len() as u64);
         self.coded.bytes.extend_from_slice(&symbols);
-        self.coded.bytes.extend_from_slice(&self.raw.finish());
+        self.coded.bytes.extend_from_slice(&self.writer.raw.finish());
         self.coded
+    }
+}
+
+/// Remembers where values lie in their intervals, for the next pass.
+#[inline(always)]
+pub fn note_drift(
+    code: &Code,
+    mut lanes: [u8; LANES],
+    magnitudes: &[u32],
+    residuals: &[f32],
+    drift: &mut [[(f64, u64); 3]; 2],
+) {
+    for (i, (&magnitude, residual)) in magnitudes.iter().zip(residuals).enumerate() {
+        let state = &mut lanes[i % LANES];
+        if magnitude != 0 {
+            let quantizer = *state & 1;
+            let (sum, count) = &mut drift[usize::from(quantizer)][magnitude.min(3) as usize - 1];
+            *sum += f64::from(residual.abs() - (2 * magnitude - u32::from(quantizer)) as f32);
+            *count += 1;
+        }
+        *state = code.next(*state, magnitude);
     }
 }
 
@@ -290,44 +274,52 @@ pub fn coded_width(plan: &Plan, cols: usize) -> usize {
 /// The decoder of one tile.
 pub struct TileDecoder<'a> {
     state: State,
-    symbols: Decoder<'a>,
-    raw: RawReader<'a>,
+    reader: lanes::Reader<'a>,
 }
 
 impl std::fmt::Debug for TileDecoder<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TileDecoder").field("symbols", &self.symbols).finish_non_exhaustive()
+        f.debug_struct("TileDecoder").field("reader", &self.reader).finish_non_exhaustive()
     }
 }
 
 impl<'a> TileDecoder<'a> {
     /// Opens the bytes of one tile.
-    pub fn new(plan: &Plan, scalars: &Scalars, cols: usize, bytes: &'a [u8]) -> Result<Self, Error> {
+    pub fn new(
+        plan: &Plan,
+        scalars: &Scalars,
+        rows: usize,
+        cols: usize,
+        bytes: &'a [u8],
+    ) -> Result<Self, Error> {
         let width = coded_width(plan, cols);
         let mut reader = Reader::new(bytes);
         let length = reader.varint("tile")?;
         let symbols = Decoder::new(reader.slice(length, "symbols of a tile")?)?;
         let raw = RawReader::new(reader.rest());
-        let state = State::new(plan, scalars, cols.next_multiple_of(plan.transform.width()), width);
-        Ok(Self { state, symbols, raw })
+        let state = State::new(plan, scalars, rows, cols.next_multiple_of(plan.transform.width()), width);
+        Ok(Self { state, reader: lanes::Reader { symbols, raw, states: [0; LANES] } })
     }
 
     /// Decodes the next coded row into `values`.
+    #[inline(always)]
     pub fn row(&mut self, values: &mut [f32]) -> Result<(), Error> {
         self.row_class();
-        for first in (0..self.state.levels.len()).step_by(self.state.segment) {
-            self.segment(first)?;
+        let width = self.state.magnitudes.len();
+        for first in (0..width).step_by(self.state.segment) {
+            self.segment(first, (first + self.state.segment).min(width))?;
         }
-        self.state.reconstruct(values);
+        self.state.finish_row(values);
         Ok(())
     }
 
+    #[inline(always)]
     fn row_class(&mut self) {
         self.state.scales.expect();
-        let symbol = self.symbols.symbol(&self.state.model.starts[ROW_CONTEXT]);
+        let symbol = self.reader.symbols.symbol(0, &self.state.model.starts[ROW_CONTEXT]);
         self.state.model.count(ROW_CONTEXT, symbol);
         let class = if symbol == ESCAPE {
-            self.raw.get(7) as i32 - 64
+            self.reader.raw.get(7) as i32 - 64
         } else {
             self.state.row_class + unzigzag(symbol)
         };
@@ -335,47 +327,38 @@ impl<'a> TileDecoder<'a> {
         self.state.scales.classes(self.state.row_class, &mut self.state.classes);
     }
 
-    fn segment(&mut self, first: usize) -> Result<(), Error> {
-        let last = (first + self.state.segment).min(self.state.levels.len());
-        let mut state = 0u16;
-        let State { model, successors, classes, levels, .. } = &mut self.state;
-        for (level, &class) in levels[first..last].iter_mut().zip(&classes[first..last]) {
-            let context = GROUPS * usize::from(class) + group(state);
-            let symbol = self.symbols.symbol(&model.starts[context]);
-            model.count(context, symbol);
-            let mut magnitude = symbol as u32;
-            let raw = raw_bits(class);
-            if raw > 0 || symbol == ESCAPE {
-                magnitude = large(magnitude, raw, &mut self.raw)?;
+    #[inline(always)]
+    fn segment(&mut self, first: usize, last: usize) -> Result<(), Error> {
+        let (unit, prediction) = (self.state.unit, self.state.prediction);
+        let State { code, points, model, classes, magnitudes, coefficients, .. } = &mut self.state;
+        let classes = classes[first..last].as_chunks::<LANES>();
+        let magnitudes = magnitudes[first..last].as_chunks_mut::<LANES>();
+        let coefficients = coefficients[first..last].as_chunks_mut::<LANES>();
+        // A copy stays in registers.
+        let mut reader = self.reader.clone();
+        for ((classes, magnitudes), coefficients) in classes.0.iter().zip(magnitudes.0).zip(coefficients.0) {
+            for lane in 0..LANES {
+                let value = reader.value(lane, classes[lane], code, points, &model.starts)?;
+                model.count(value.context, value.symbol);
+                magnitudes[lane] = value.magnitude;
+                coefficients[lane] = coefficients[lane] * prediction + value.point as f32 * unit;
             }
-            let nonzero = u32::from(magnitude != 0);
-            let sign = self.raw.get(nonzero) as i32;
-            *level = (magnitude as i32 ^ -sign) + sign;
-            state = successors[usize::from(2 * state + (magnitude & 1) as u16)];
         }
+        let rest = classes.1.iter().zip(magnitudes.1).zip(coefficients.1);
+        for (lane, ((&class, magnitude), coefficient)) in rest.enumerate() {
+            let value = reader.value(lane, class, code, points, &model.starts)?;
+            model.count(value.context, value.symbol);
+            *magnitude = value.magnitude;
+            *coefficient = *coefficient * prediction + value.point as f32 * unit;
+        }
+        self.reader = reader;
         model.adapt(|_, _| {});
         // Damage is found here at the latest, before more work is done.
-        self.symbols.check()?;
-        self.raw.check()
+        self.reader.check()
     }
 
     /// Whether the tile was complete.
     pub fn finish(&self) -> Result<(), Error> {
-        self.symbols.finish()?;
-        self.raw.finish()
+        self.reader.finish()
     }
-}
-
-/// Escapes and low bits of a magnitude.
-#[inline(never)]
-pub fn large(symbol: u32, raw_bits: u32, raw: &mut RawReader<'_>) -> Result<u32, Error> {
-    let mut high = u64::from(symbol);
-    if symbol == ESCAPE as u32 {
-        high += u64::from(get_escape(raw));
-    }
-    let magnitude = high << raw_bits | u64::from(raw.get(raw_bits));
-    if magnitude > MAX_LEVEL as u64 {
-        return Err(Error::Damaged { what: "a level is out of range" });
-    }
-    Ok(magnitude as u32)
 }

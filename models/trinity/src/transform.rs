@@ -5,6 +5,7 @@
 //! neighbours in a coded row are the same frequency of neighbouring blocks.
 //! Knows values; knows nothing of levels or bits.
 
+use crate::combine::combine;
 use crate::klt::Klt;
 
 /// cos(k·π/64) for k of 0 to 32; every DCT of 4 to 32 points is made of these.
@@ -159,19 +160,20 @@ pub enum Transformer {
 }
 
 impl Transformer {
-    /// For coded rows made of rows of `cols` columns.
-    pub fn new(transform: Transform, cols: usize) -> Self {
+    /// For `rows` coded rows made of rows of `cols` columns.
+    pub fn new(transform: Transform, rows: usize, cols: usize) -> Self {
         match transform {
             Transform::None => Self::None,
             Transform::Row { family, log2_size } => Self::Fixed(Fixed::new(family, log2_size, 1, cols)),
             Transform::Block { family, log2_size } => {
                 Self::Fixed(Fixed::new(family, log2_size, 1 << log2_size, cols))
             }
-            Transform::Klt { log2_size } => Self::Klt(Klt::new(cols, 1 << log2_size)),
+            Transform::Klt { log2_size } => Self::Klt(Klt::new(rows, cols, 1 << log2_size)),
         }
     }
 
     /// Coefficients of one coded row's values.
+    #[inline(always)]
     pub fn forward(&mut self, values: &[f32], coefficients: &mut [f32]) {
         match self {
             Self::None => coefficients.copy_from_slice(values),
@@ -181,6 +183,7 @@ impl Transformer {
     }
 
     /// Values of one coded row's coefficients.
+    #[inline(always)]
     pub fn inverse(&mut self, coefficients: &[f32], values: &mut [f32]) {
         match self {
             Self::None => values.copy_from_slice(coefficients),
@@ -190,6 +193,7 @@ impl Transformer {
     }
 
     /// Learns from decoded coefficients; true when columns change meaning.
+    #[inline(always)]
     pub fn learn(&mut self, coefficients: &[f32]) -> bool {
         match self {
             Self::Klt(klt) => klt.learn(coefficients),
@@ -227,22 +231,17 @@ impl Fixed {
         }
     }
 
+    #[inline(always)]
     fn forward(&mut self, values: &[f32], coefficients: &mut [f32]) {
         let (n, blocks) = (self.size, self.blocks);
         let cols = n * blocks;
         for b in 0..blocks {
             for y in 0..self.height {
                 let row = &values[y * cols + b * n..][..n];
-                let half = &mut self.half[y * n..][..n];
-                half.fill(0.0);
-                for (&v, functions) in row.iter().zip(self.analysis.chunks_exact(n)) {
-                    for (h, &f) in half.iter_mut().zip(functions) {
-                        *h += v * f;
-                    }
-                }
+                combine(row, &self.analysis, &mut self.half[y * n..][..n]);
             }
             if self.height > 1 {
-                vertical(&self.half, &mut self.block, n, |u, y| self.basis[u * n + y]);
+                vertical(&self.basis, &self.half, &mut self.block, n);
                 std::mem::swap(&mut self.half, &mut self.block);
             }
             for (i, &c) in self.half.iter().enumerate() {
@@ -251,6 +250,7 @@ impl Fixed {
         }
     }
 
+    #[inline(always)]
     fn inverse(&mut self, coefficients: &[f32], values: &mut [f32]) {
         let (n, blocks) = (self.size, self.blocks);
         let cols = n * blocks;
@@ -259,36 +259,22 @@ impl Fixed {
                 *c = coefficients[i * blocks + b];
             }
             if self.height > 1 {
-                vertical(&self.half, &mut self.block, n, |y, u| self.basis[u * n + y]);
+                vertical(&self.analysis, &self.half, &mut self.block, n);
                 std::mem::swap(&mut self.half, &mut self.block);
             }
             for y in 0..self.height {
                 let row = &mut values[y * cols + b * n..][..n];
-                row.fill(0.0);
-                for k in 0..n {
-                    let c = self.half[y * n + k];
-                    if c != 0.0 {
-                        for (v, &f) in row.iter_mut().zip(&self.basis[k * n..][..n]) {
-                            *v += c * f;
-                        }
-                    }
-                }
+                combine(&self.half[y * n..][..n], &self.basis, row);
             }
         }
     }
 }
 
-/// `out[a] = Σ weight(a, i) · input[i]` over rows of `n`, in the order of `i`.
-fn vertical(input: &[f32], out: &mut [f32], n: usize, weight: impl Fn(usize, usize) -> f32) {
-    for a in 0..n {
-        let target = &mut out[a * n..][..n];
-        target.fill(0.0);
-        for i in 0..n {
-            let w = weight(a, i);
-            for (t, &v) in target.iter_mut().zip(&input[i * n..][..n]) {
-                *t += w * v;
-            }
-        }
+/// The product of two square matrices.
+#[inline(always)]
+fn vertical(weights: &[f32], rows: &[f32], out: &mut [f32], n: usize) {
+    for (weights, out) in weights.chunks_exact(n).zip(out.chunks_exact_mut(n)) {
+        combine(weights, rows, out);
     }
 }
 
@@ -324,7 +310,7 @@ mod tests {
             let cols = 32;
             let values: Vec<f32> =
                 (0..cols * transform.height()).map(|i| (i % cols) as f32 + 0.5 * (i / cols) as f32).collect();
-            let mut transformer = Transformer::new(transform, cols);
+            let mut transformer = Transformer::new(transform, 1, cols);
             let mut coefficients = vec![0.0; values.len()];
             let mut back = vec![0.0; values.len()];
             transformer.forward(&values, &mut coefficients);

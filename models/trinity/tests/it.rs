@@ -271,8 +271,8 @@ proptest! {
 /// The stream of FORMAT.md's worked example.
 const EXAMPLE: &[u8] = &[
     0x54, 0x43, 0x01, 0x00, 0x01, 0x04, 0x00, 0x00, 0x80, 0x3e, 0x00, 0x81, 0x02, 0x00, 0x00, 0x00, 0x0a,
-    0x01, 0x04, 0x12, 0x10, 0x77, 0xf6, 0xe1, 0x00, 0x62, 0x8d, 0x02, 0x00, 0x9e, 0x40, 0x04, 0x00, 0x17,
-    0x64, 0x0b, 0x00, 0x02,
+    0x01, 0x04, 0x12, 0x10, 0xc8, 0xf7, 0x53, 0x00, 0x9e, 0x40, 0x04, 0x00, 0x17, 0x64, 0x0b, 0x00, 0x1d,
+    0xde, 0x06, 0x00, 0x02,
 ];
 
 /// A second, plain decoder for one row of a uniform quantizer, written from
@@ -323,25 +323,23 @@ mod by_hand {
         let mut states: Vec<u32> =
             symbols[..16].chunks(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect();
         let mut words = symbols[16..].chunks(2).map(|b| u32::from(u16::from_le_bytes(b.try_into().unwrap())));
-        let mut index = 0;
-        let mut symbol = |counts: [u64; 16]| {
+        let mut symbol = |lane: usize, counts: [u64; 16]| {
             let starts = starts(counts);
-            let state = &mut states[index % 4];
+            let state = &mut states[lane];
             let slot = *state % 32768;
             let s = (0..16).rev().find(|&s| starts[s] <= slot).unwrap();
             *state = (starts[s + 1] - starts[s]) * (*state >> 15) + slot - starts[s];
             if *state < 65536 {
                 *state = *state << 16 | words.next().unwrap();
             }
-            index += 1;
             s
         };
-        let change = symbol(geometric(16)) as i32;
+        let change = symbol(0, geometric(16)) as i32;
         let row_class = if change % 2 == 0 { change / 2 } else { -(change + 1) / 2 };
         let mut bit = 0;
         (0..cols)
-            .map(|_| {
-                let magnitude = symbol(prior(24 + row_class)) as i32;
+            .map(|col| {
+                let magnitude = symbol(col % 4, prior(24 + row_class)) as i32;
                 let mut level = magnitude;
                 if magnitude != 0 {
                     if raw[bit / 8] >> (bit % 8) & 1 == 1 {

@@ -68,7 +68,7 @@ pub fn run(args: &[&str]) -> Result<(), String> {
         ["--quick"] => true,
         _ => return Err("expected: cargo xtask peers tensor [--quick]".into()),
     };
-    for (tool, reason) in tools::ensure(&[tools::X264, tools::X265]) {
+    for (tool, reason) in tools::ensure(&[tools::FFMPEG, tools::X264, tools::X265]) {
         eprintln!("left out: {} ({reason})", tool.found_as[0]);
     }
     let bench = Bench::new()?;
@@ -85,6 +85,9 @@ pub fn run(args: &[&str]) -> Result<(), String> {
     bench.print_speed(&subjects)
 }
 
+/// A way to draw values.
+type Source = fn(&mut Random) -> f64;
+
 /// Captured tensors, and sources of known statistics.
 fn subjects(quick: bool) -> Result<Vec<Subject>, String> {
     let mut found = Vec::new();
@@ -98,7 +101,7 @@ fn subjects(quick: bool) -> Result<Vec<Subject>, String> {
         eprintln!("no captured tensors beside the project: sources alone");
     }
     let mut random = Random::new(1);
-    let sources: [(&str, fn(&mut Random) -> f64); 3] = [
+    let sources: [(&str, Source); 3] = [
         ("gaussian", Random::gaussian),
         ("laplace", Random::laplacian),
         ("student-t, 3 degrees", |random| random.student(3)),
@@ -141,7 +144,7 @@ impl Bench {
             curves.push(match peer {
                 "trinity-lite" => self.profile(matrix, peer)?,
                 "h265 best" => self.kept(matrix, peer, &h265_age(), || self.video(matrix, &ours, peer))?,
-                "x265 placebo" if tools::find("x265").is_some() => {
+                "x265 placebo" if ["x265", "ffmpeg"].iter().all(|t| tools::find(t).is_some()) => {
                     self.kept(matrix, peer, "", || self.video(matrix, &ours, peer))?
                 }
                 "nncodec" => match &self.python {
@@ -199,10 +202,11 @@ impl Bench {
                     continue;
                 }
                 format!(
-                    "x265 --input in.gray --input-res {size} --input-csp i400 --input-depth {DEPTH} -D {DEPTH} --fps 1 \
+                    "(x265 --input in.gray --input-res {size} --input-csp i400 --input-depth {DEPTH} -D {DEPTH} --fps 1 \
                      --preset placebo --tune psnr --keyint 1 --qp {qp} --ipratio 1 --aq-mode 0 --psy-rd 0 \
                      --psy-rdoq 0 --no-cutree --no-deblock --no-sao --no-info --no-wpp --pools 1 \
-                     --frame-threads 1 --log-level error --recon out.yuv --recon-depth {DEPTH} -o out.265"
+                     --frame-threads 1 --log-level error -o out.265 && ffmpeg -loglevel error -y -i out.265 \
+                     -pix_fmt gray{DEPTH}le -f rawvideo out.yuv)"
                 )
             } else {
                 format!(
