@@ -101,6 +101,8 @@ pub fn matrices(path: &Path) -> Result<Vec<Matrix>, String> {
         bytes.first_chunk::<8>().map(|b| u64::from_le_bytes(*b) as usize).ok_or(wrong("too short"))?;
     let header =
         bytes.get(8..8 + length).and_then(|b| std::str::from_utf8(b).ok()).ok_or(wrong("bad header"))?;
+    // Some writers put a space after colons.
+    let header = header.replace(": ", ":");
     let data = &bytes[8 + length..];
     let mut found = Vec::new();
     // {"name":{"dtype":"BF16","shape":[r,c],"data_offsets":[a,b]},…

@@ -492,7 +492,7 @@ fn print_classes(subjects: &[Subject], curves: &[Vec<Vec<Point>>]) {
         }
         println!("{line}");
     }
-    println!("\n✓ ✗: the mean beside its bar; bars: {}", bars());
+    println!("\n✓ ✗: the mean reaches its bar or not; bars of {}", bars());
     println!("\nSaved by trinity-lite against h265 best: mean over the class\n");
     let mut classes: Vec<&str> = subjects.iter().map(|s| s.class.as_str()).collect();
     classes.dedup();
@@ -511,5 +511,11 @@ fn print_classes(subjects: &[Subject], curves: &[Vec<Vec<Point>>]) {
 }
 
 fn bars() -> String {
-    BARS.iter().map(|(class, peer, bits)| format!("{class} {bits} on {peer}")).collect::<Vec<_>>().join(", ")
+    let mut classes: Vec<&str> = BARS.iter().map(|(class, ..)| *class).collect();
+    classes.dedup();
+    let of = |class: &str| {
+        let own = BARS.iter().filter(|(c, ..)| *c == class);
+        own.map(|(_, peer, bits)| format!("{bits:.2} ({peer})")).collect::<Vec<_>>().join(", ")
+    };
+    classes.iter().map(|class| format!("{class}: {}", of(class))).collect::<Vec<_>>().join("; ")
 }
