@@ -44,6 +44,38 @@ impl Scan {
     }
 }
 
+impl Scan {
+    /// Where the coefficients of a 2^`log2` block are in scan order, sub-block
+    /// by sub-block, in rows of the block.
+    #[inline]
+    pub fn order(self, log2: u32) -> &'static [u16] {
+        match log2 {
+            2 => &ORDER_4[self as usize],
+            3 => &ORDER_8[self as usize],
+            4 => &ORDER_16,
+            _ => &ORDER_32,
+        }
+    }
+}
+
+const fn order<const N: usize>(log2: u32, sub_blocks: &[(u8, u8)], scan: usize) -> [u16; N] {
+    let mut order = [0; N];
+    let mut i = 0;
+    while i < N {
+        let ((xs, ys), (x, y)) = (sub_blocks[i / 16], POSITIONS[scan][i % 16]);
+        order[i] = ((4 * ys as u16 + y as u16) << log2) + 4 * xs as u16 + x as u16;
+        i += 1;
+    }
+    order
+}
+
+static ORDER_4: [[u16; 16]; 3] =
+    [order(2, &SUB_BLOCKS_1, 0), order(2, &SUB_BLOCKS_1, 1), order(2, &SUB_BLOCKS_1, 2)];
+static ORDER_8: [[u16; 64]; 3] =
+    [order(3, &SUB_BLOCKS_2[0], 0), order(3, &SUB_BLOCKS_2[1], 1), order(3, &SUB_BLOCKS_2[2], 2)];
+static ORDER_16: [u16; 256] = order(4, &POSITIONS[0], 0);
+static ORDER_32: [u16; 1024] = order(5, &SUB_BLOCKS_8, 0);
+
 /// Positions (x, y) of a 2^`LOG2` block in scan order (clause 6.5.3 to 6.5.5).
 const fn scan_order<const N: usize>(log2: u32, scan: u8) -> [(u8, u8); N] {
     let size = 1i32 << log2;

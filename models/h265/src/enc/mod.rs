@@ -5,6 +5,8 @@
 //! counted ([`syntax`], [`residual`]). Rate targets wrap whole encodes
 //! ([`rate`]).
 
+mod blocks;
+mod chroma;
 mod headers;
 mod loop_filter;
 mod picture;
@@ -19,6 +21,7 @@ mod satd;
 mod search;
 mod syntax;
 mod tree;
+mod trellis;
 
 pub use preset::{Effort, Preset};
 

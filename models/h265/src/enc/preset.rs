@@ -52,6 +52,11 @@ pub struct Effort {
     pub nxn: bool,
     /// Modes coded for real, by block size 4 to 32.
     pub rd_modes: [usize; 4],
+    /// Whether the levels of a sub-block are chosen together, once mode and
+    /// transform are.
+    pub joint: bool,
+    /// The smallest blocks, by log2, this is done for.
+    pub joint_min_log2: u32,
     /// Distance of the angles looked at first; a power of two.
     pub angle_step: usize,
     /// Whether chroma tries other modes than luma's.
@@ -75,7 +80,9 @@ impl Effort {
             max_cu_log2: 5,
             min_cu_log2: 3,
             nxn: true,
-            rd_modes: [1, 2, 2, 2],
+            rd_modes: [1, 2, 2, 1],
+            joint: true,
+            joint_min_log2: 4,
             angle_step: 4,
             chroma_modes: true,
             transform_skip: true,

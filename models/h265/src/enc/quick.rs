@@ -5,7 +5,7 @@
 //! samples most of what could be tried changes little.
 
 use super::quantize::{self, Proxy};
-use super::rdoq::{self, Quantization};
+use super::rdoq::{self, Care, Quantization};
 use super::residual::Shape;
 use super::satd::satd;
 use super::search::Search;
@@ -228,7 +228,17 @@ impl Search<'_> {
             )
         } else {
             let quantization = Quantization { inverse_step: steps.inverse_step, lambda: self.lambda_steps };
-            rdoq::quantize(&mut buffers.rdoq, coefficients, levels, &shape, &tools, &self.state, quantization)
+            rdoq::quantize(
+                &mut buffers.rdoq,
+                coefficients,
+                levels,
+                &shape,
+                &tools,
+                &self.state,
+                quantization,
+                Care::Hidden,
+            )
+            .is_some()
         };
         if coded {
             for (coefficient, &level) in buffers.coefficients.iter_mut().zip(levels.iter()) {

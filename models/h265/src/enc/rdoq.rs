@@ -8,6 +8,7 @@
 use super::residual::{
     ResidualTools, Shape, State, adapt_stat, last_binarization, next_rice, remaining_bits, sig_contexts,
 };
+use super::trellis::{self, Paths, Prices, SubBlock};
 use crate::contexts::Contexts;
 use crate::scan::{Scan, last_prefix_ctx};
 use trinity_coding::cabac::{Context, ONE_BIT};
@@ -19,6 +20,17 @@ pub struct Quantization {
     pub inverse_step: f32,
     /// Price of a bit in squared steps.
     pub lambda: f32,
+}
+
+/// How much is done for the levels of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Care {
+    /// Levels one by one and signs not hidden: enough to compare candidates.
+    Rough,
+    /// Signs hidden afterwards.
+    Hidden,
+    /// The levels of a sub-block together ([`trellis`]).
+    Joint,
 }
 
 /// Everything about the coefficients of one sub-block that pricing needs.
@@ -82,6 +94,12 @@ impl Running {
 }
 
 impl Pricing<'_> {
+    /// ctxSet of sub-block `b` after one that left greater1Ctx as given.
+    #[inline(always)]
+    fn set(&self, b: usize, previous_greater1: usize) -> usize {
+        (if b == 0 || self.chroma == 1 { 0 } else { 2 }) + usize::from(previous_greater1 == 0)
+    }
+
     #[inline(always)]
     fn bit(&self, context: Context, bin: bool) -> f32 {
         context.cost(bin) as f32 * self.lambda
@@ -114,16 +132,26 @@ pub struct Working {
     /// Price of the level and its error, without sig_coeff_flag.
     cost: [f32; 1024],
     sig_cost: [f32; 1024],
+    paths: Paths,
 }
 
 impl Default for Working {
     fn default() -> Self {
-        Self { magnitude: [0.0; 1024], level: [0; 1024], cost: [0.0; 1024], sig_cost: [0.0; 1024] }
+        Self {
+            magnitude: [0.0; 1024],
+            level: [0; 1024],
+            cost: [0.0; 1024],
+            sig_cost: [0.0; 1024],
+            paths: Paths::default(),
+        }
     }
 }
 
-/// Chooses levels for `coefficients` (row by row). Returns whether any is
-/// not zero. `levels` is fully written.
+/// What a hidden sign saves in bits, the error it causes taken off.
+const HIDDEN_SIGN: f32 = 0.75;
+
+/// Chooses levels for `coefficients` (row by row). Returns their error and
+/// price in squared steps, or none if all are zero. `levels` is fully written.
 pub fn quantize(
     work: &mut Working,
     coefficients: &[i32],
@@ -132,10 +160,9 @@ pub fn quantize(
     tools: &ResidualTools,
     state: &State,
     quantization: Quantization,
-) -> bool {
+    care: Care,
+) -> Option<f32> {
     let size = 1usize << shape.log2;
-    let positions = shape.scan.positions();
-    let sub_blocks = shape.scan.sub_blocks(shape.log2);
     let lambda = quantization.lambda / ONE_BIT as f32;
     let pricing = Pricing {
         contexts: &state.contexts,
@@ -144,32 +171,27 @@ pub fn quantize(
         persistent: tools.persistent_rice,
     };
 
-    let mut last = None;
-    for (b, &(xs, ys)) in sub_blocks.iter().enumerate() {
-        let base = usize::from(ys) * 4 * size + usize::from(xs) * 4;
-        for (n, &(x, y)) in positions.iter().enumerate() {
-            let coefficient = coefficients[base + usize::from(y) * size + usize::from(x)];
-            let magnitude = (coefficient.unsigned_abs() as f32 * quantization.inverse_step).min(32767.0);
-            work.magnitude[16 * b + n] = magnitude;
-            if magnitude >= 0.5 {
-                last = Some(16 * b + n);
-            }
-        }
+    let order = shape.scan.order(shape.log2);
+    for (magnitude, &at) in work.magnitude.iter_mut().zip(order) {
+        let coefficient = coefficients[usize::from(at)].unsigned_abs();
+        *magnitude = (coefficient as f32 * quantization.inverse_step).min(32767.0);
     }
+    let last = work.magnitude[..order.len()].iter().rposition(|&magnitude| magnitude >= 0.5);
     let levels = &mut levels[..size * size];
     levels.fill(0);
-    let Some(last) = last else { return false };
+    let last = last?;
     work.level[last + 1..(last / 16 + 1) * 16].fill(0);
 
-    choose(work, shape, tools, state, &pricing, last);
-    let Some(last) = choose_last(work, shape, &pricing, last) else { return false };
+    let all = choose(work, shape, tools, state, &pricing, last);
+    let (last, difference) = choose_last(work, shape, &pricing, last)?;
+    if care == Care::Joint {
+        return Some(joint(work, coefficients, levels, shape, tools, state, &pricing, last));
+    }
 
-    let hides = shape.hides_signs(tools);
+    let hides = care == Care::Hidden && shape.hides_signs(tools);
     let mut previous_greater1 = 1;
     for b in (0..=last / 16).rev() {
-        let (xs, ys) = sub_blocks[b];
-        let base = usize::from(ys) * 4 * size + usize::from(xs) * 4;
-        let at = |n: usize| base + usize::from(positions[n].1) * size + usize::from(positions[n].0);
+        let at = |n: usize| usize::from(order[16 * b + n]);
         if hides {
             let end = if b == last / 16 { last % 16 } else { 15 };
             let negative: u32 = (0..16).fold(0, |bits, n| bits | u32::from(coefficients[at(n)] < 0) << n);
@@ -191,10 +213,83 @@ pub fn quantize(
             levels[at(n)] = if coefficients[at(n)] < 0 { -level } else { level };
         }
     }
-    true
+    Some(all + difference)
+}
+
+/// Chooses the levels of each sub-block together, the last position given.
+fn joint(
+    work: &mut Working,
+    coefficients: &[i32],
+    levels: &mut [i32],
+    shape: &Shape,
+    tools: &ResidualTools,
+    state: &State,
+    pricing: &Pricing<'_>,
+    last: usize,
+) -> f32 {
+    let order = shape.scan.order(shape.log2);
+    let sub_blocks = shape.scan.sub_blocks(shape.log2);
+    let single = shape.single_sig_context(tools);
+    let (contexts, chroma) = (pricing.contexts, pricing.chroma);
+    let mut stat = state.stat[shape.stat_index()];
+    let mut coded = [0u16; 9];
+    let mut previous_greater1 = 1;
+    let last_block = last / 16;
+    let mut total = 0.0;
+    for b in (0..=last_block).rev() {
+        let (xs, ys) = sub_blocks[b];
+        let right = (coded[usize::from(ys)] >> (xs + 1)) & 1;
+        let below = (coded[usize::from(ys) + 1] >> xs) & 1;
+        let pattern = usize::from(right | (below << 1));
+        let sig = sig_contexts(shape, single, b == 0, pattern);
+        let set = pricing.set(b, previous_greater1);
+        let at = |n: usize| usize::from(order[16 * b + n]);
+        let both = |c: Context| [pricing.bit(c, false), pricing.bit(c, true)];
+        let prices = Prices {
+            sig: sig.map(|c| both(contexts.sig_coeff_flag[usize::from(c)])),
+            greater1: std::array::from_fn(|i| both(contexts.greater1_flag[16 * chroma + 4 * set + i])),
+            greater2: both(contexts.greater2_flag[4 * chroma + set]),
+            bit: pricing.lambda * ONE_BIT as f32,
+        };
+        let block = SubBlock {
+            magnitude: &work.magnitude[16 * b..16 * b + 16],
+            negative: (0..16).fold(0, |bits, n| bits | u32::from(coefficients[at(n)] < 0) << n),
+            start: if b == last_block { last % 16 } else { 15 },
+            holds_last: b == last_block,
+            infers_first: b < last_block && b > 0,
+            hides_signs: shape.hides_signs(tools),
+            rice: if tools.persistent_rice { u32::from(stat / 4) } else { 0 },
+            persistent: tools.persistent_rice,
+        };
+        let mut chosen = trellis::choose(&block, &prices, &mut work.paths);
+        let empty: f32 = block.magnitude.iter().map(|m| m * m).sum();
+        if b < last_block && b > 0 {
+            let flag = both(contexts.coded_sub_block_flag[2 * chroma + usize::from(pattern != 0)]);
+            chosen = chosen.filter(|c| c.cost + flag[1] < empty + flag[0]);
+            total += flag[usize::from(chosen.is_some())];
+        }
+        let Some(chosen) = chosen else {
+            total += empty;
+            continue;
+        };
+        total += chosen.cost;
+        coded[usize::from(ys)] |= 1 << xs;
+        previous_greater1 = chosen.greater1;
+        if let (true, Some(value)) = (tools.persistent_rice, chosen.first_remaining) {
+            adapt_stat(&mut stat, value);
+        }
+        for n in 0..16 {
+            let level = i32::from(chosen.levels[n]);
+            levels[at(n)] = if coefficients[at(n)] < 0 { -level } else { level };
+        }
+    }
+    let beyond: f32 = work.magnitude[16 * (last_block + 1)..order.len()].iter().map(|m| m * m).sum();
+    let (x, y) = last_position(shape, last);
+    total + beyond + last_bits(pricing.contexts, shape, x, y) as f32 * pricing.lambda
 }
 
 /// Picks every level on its own, then drops sub-blocks that do not pay.
+/// Returns what all comes to without the last position.
 fn choose(
     work: &mut Working,
     shape: &Shape,
@@ -202,7 +297,7 @@ fn choose(
     state: &State,
     pricing: &Pricing<'_>,
     last: usize,
-) {
+) -> f32 {
     let single = shape.single_sig_context(tools);
     let sub_blocks = shape.scan.sub_blocks(shape.log2);
     let contexts = &state.contexts;
@@ -210,6 +305,10 @@ fn choose(
     let mut coded = [0u16; 9];
     let mut previous_greater1 = 1;
     let last_block = last / 16;
+    let size = 1usize << shape.log2;
+    let hides = shape.hides_signs(tools);
+    let bit = pricing.lambda * ONE_BIT as f32;
+    let mut total: f32 = work.magnitude[last + 1..size * size].iter().map(|m| m * m).sum();
     for b in (0..=last_block).rev() {
         let (xs, ys) = sub_blocks[b];
         let right = (coded[usize::from(ys)] >> (xs + 1)) & 1;
@@ -221,6 +320,7 @@ fn choose(
         let mut running = Running::new(set, rice);
         let (mut coded_cost, mut zero_cost) = (0.0f32, 0.0f32);
         let mut surely = false;
+        let mut significant = 0u32;
         let start = if b == last_block { last % 16 } else { 15 };
         for n in (0..=start).rev() {
             let i = 16 * b + n;
@@ -232,8 +332,12 @@ fn choose(
             // A large level rounded down, or up by little, is never lowered: four
             // bits would not pay for the error. Nor does its sub-block vanish.
             if upper > 2 && 1.0 + 2.0 * (magnitude - upper as f32) > 4.0 * pricing.lambda * ONE_BIT as f32 {
+                let error = magnitude - upper as f32;
+                work.sig_cost[i] = if i == last { 0.0 } else { pricing.bit(context, true) };
+                coded_cost += error * error + pricing.level(upper, &running) + work.sig_cost[i];
                 work.level[i] = upper as u16;
                 surely = true;
+                significant |= 1 << n;
                 running.advance(upper, pricing.persistent);
                 continue;
             }
@@ -264,14 +368,24 @@ fn choose(
             work.level[i] = level as u16;
             coded_cost += cost + sig_cost;
             if level > 0 {
+                significant |= 1 << n;
                 running.advance(level, pricing.persistent);
             }
+        }
+        // A hidden sign saves a bit and now and then costs some error.
+        if hides
+            && significant >> 4 > 0
+            && 31 - significant.leading_zeros() - significant.trailing_zeros() > 3
+        {
+            coded_cost -= HIDDEN_SIGN * bit;
         }
         let mut keep = running.count > 0;
         if b < last_block && b > 0 && !surely {
             let flag = contexts.coded_sub_block_flag[2 * pricing.chroma + usize::from(pattern != 0)];
             keep &= coded_cost + pricing.bit(flag, true) < zero_cost + pricing.bit(flag, false);
+            total += pricing.bit(flag, keep);
         }
+        total += if keep || b == 0 { coded_cost } else { zero_cost };
         if keep {
             coded[usize::from(ys)] |= 1 << xs;
             previous_greater1 = running.greater1;
@@ -287,13 +401,19 @@ fn choose(
             }
         }
     }
+    total
 }
 
-/// Moves the last level towards DC while that pays. Stops at the first level
-/// above one, which is always worth its place.
-fn choose_last(work: &mut Working, shape: &Shape, pricing: &Pricing<'_>, last: usize) -> Option<usize> {
-    let positions = shape.scan.positions();
-    let sub_blocks = shape.scan.sub_blocks(shape.log2);
+/// The last position as it is written.
+fn last_position(shape: &Shape, i: usize) -> (u32, u32) {
+    let (xs, ys) = shape.scan.sub_blocks(shape.log2)[i / 16];
+    let (x, y) = shape.scan.positions()[i % 16];
+    let (x, y) = (u32::from(xs * 4 + x), u32::from(ys * 4 + y));
+    if shape.scan == Scan::Vertical { (y, x) } else { (x, y) }
+}
+
+/// What a last position costs.
+fn last_bits(contexts: &Contexts, shape: &Shape, x: u32, y: u32) -> u32 {
     let (offset, shift) = last_prefix_ctx(shape.log2, shape.c_idx);
     let longest = 2 * shape.log2 - 1;
     let price = |position: u32, contexts: &[Context; 18]| {
@@ -307,18 +427,25 @@ fn choose_last(work: &mut Working, shape: &Shape, pricing: &Pricing<'_>, last: u
         }
         cost
     };
+    price(x, &contexts.last_sig_coeff_x_prefix) + price(y, &contexts.last_sig_coeff_y_prefix)
+}
+
+/// Moves the last level towards DC while that pays. Stops at the first level
+/// above one, which is always worth its place. Returns it and what it adds.
+fn choose_last(
+    work: &mut Working,
+    shape: &Shape,
+    pricing: &Pricing<'_>,
+    last: usize,
+) -> Option<(usize, f32)> {
     // What is saved by everything after position i being zero, so far.
     let mut saved = 0.0f32;
     let mut best = (f32::INFINITY, None);
     for i in (0..=last).rev() {
         let level = work.level[i];
         if level > 0 {
-            let (xs, ys) = sub_blocks[i / 16];
-            let (x, y) = positions[i % 16];
-            let (x, y) = (u32::from(xs * 4 + x), u32::from(ys * 4 + y));
-            let (x, y) = if shape.scan == Scan::Vertical { (y, x) } else { (x, y) };
-            let bits = price(x, &pricing.contexts.last_sig_coeff_x_prefix)
-                + price(y, &pricing.contexts.last_sig_coeff_y_prefix);
+            let (x, y) = last_position(shape, i);
+            let bits = last_bits(pricing.contexts, shape, x, y);
             let cost = bits as f32 * pricing.lambda - work.sig_cost[i] - saved;
             if cost < best.0 {
                 best = (cost, Some(i));
@@ -331,7 +458,7 @@ fn choose_last(work: &mut Working, shape: &Shape, pricing: &Pricing<'_>, last: u
     }
     let chosen = best.1?;
     work.level[chosen + 1..=last].fill(0);
-    Some(chosen)
+    Some((chosen, best.0))
 }
 
 /// Makes the parity of a sub-block's levels agree with the sign that is not

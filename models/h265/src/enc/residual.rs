@@ -177,7 +177,6 @@ pub fn write<W: BinWriter>(
     shape: &Shape,
     levels: &[i32],
 ) {
-    let size = 1usize << shape.log2;
     let contexts = &mut state.contexts;
     if shape.log2 <= tools.log2_max_transform_skip && !shape.bypass {
         w.encode(&mut contexts.transform_skip_flag[usize::from(shape.c_idx > 0)], shape.transform_skip);
@@ -185,12 +184,9 @@ pub fn write<W: BinWriter>(
 
     let positions = shape.scan.positions();
     let sub_blocks = shape.scan.sub_blocks(shape.log2);
-    let at = |(xs, ys): (u8, u8), (x, y): (u8, u8)| {
-        (usize::from(ys) * 4 + usize::from(y)) * size + usize::from(xs) * 4 + usize::from(x)
-    };
-    let Some((last_block, last)) = (0..sub_blocks.len())
-        .rev()
-        .find_map(|b| (0..16).rev().find(|&n| levels[at(sub_blocks[b], positions[n])] != 0).map(|n| (b, n)))
+    let order = shape.scan.order(shape.log2);
+    let Some((last_block, last)) =
+        order.iter().rposition(|&at| levels[usize::from(at)] != 0).map(|last| (last / 16, last % 16))
     else {
         debug_assert!(false, "a block without levels has no residual_coding()");
         return;
@@ -209,11 +205,10 @@ pub fn write<W: BinWriter>(
 
     for b in (0..=last_block).rev() {
         let (xs, ys) = sub_blocks[b];
-        let base = usize::from(ys) * 4 * size + usize::from(xs) * 4;
         let mut block = [0i32; 16];
         let mut significant = 0u32;
-        for (n, &(x, y)) in positions.iter().enumerate() {
-            block[n] = levels[base + usize::from(y) * size + usize::from(x)];
+        for (n, &at) in order[16 * b..16 * b + 16].iter().enumerate() {
+            block[n] = levels[usize::from(at)];
             significant |= u32::from(block[n] != 0) << n;
         }
         let right = (coded[usize::from(ys)] >> (xs + 1)) & 1;

@@ -6,17 +6,15 @@
 
 use super::headers::Sequence;
 use super::preset::Effort;
-use super::quantize::Proxy;
-use super::rdoq::{self, Quantization, Working};
-use super::residual::{self, Shape, State};
+use super::rdoq::Working;
+use super::residual::State;
 use super::satd::satd;
-use super::syntax::{CtuWriter, Surroundings, chroma_pred_mode, mode_bits};
-use super::tree::{LOG2_CTB, Tree, chroma_mode, most_probable, units_in, z_order};
+use super::syntax::{CtuWriter, Surroundings, mode_bits};
+use super::tree::{LOG2_CTB, Tree, most_probable, units_in, z_order};
 use crate::deblock::chroma_qp;
-use crate::intra::{self, Available, MAX_LINE, Smoothing};
-use crate::quant::{FLAT, Quantizer};
-use crate::scan::Scan;
-use crate::transform::{self, Kernel, Precision};
+use crate::intra::{self, MAX_LINE, Smoothing};
+use crate::quant::Quantizer;
+use crate::transform::Precision;
 use trinity_coding::cabac::{BinWriter, BitCounter, ONE_BIT};
 use trinity_coding::{Chroma, Plane};
 
@@ -71,20 +69,10 @@ pub(super) struct Buffers {
     pub prediction: [u16; 1024],
     pub residual: [i32; 1024],
     pub coefficients: [i32; 1024],
-    levels: [i32; 1024],
-    transformed: [i32; 1024],
-    candidate: [u16; 1024],
+    pub levels: [i32; 1024],
+    pub transformed: [i32; 1024],
+    pub candidate: [u16; 1024],
     pub rdoq: Working,
-}
-
-/// A coded block, as one candidate.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Outcome {
-    pub error: u64,
-    /// In 1/32768 bit.
-    pub bits: u64,
-    pub coded: bool,
-    pub skip: bool,
 }
 
 impl<'a> Search<'a> {
@@ -164,7 +152,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn cost(&self, error: u64, bits: u64) -> f64 {
+    pub(super) fn cost(&self, error: u64, bits: u64) -> f64 {
         error as f64 + self.lambda * bits as f64
     }
 
@@ -342,6 +330,14 @@ impl<'a> Search<'a> {
         let probable = most_probable(left, above);
         let (modes, found) = self.preselect(x, y, log2, probable);
         let entry = self.state;
+        if self.effort.joint
+            && log2 <= 5
+            && log2 >= self.effort.joint_min_log2
+            && self.sequence.max_transform_depth == 0
+            && !self.sequence.lossless
+        {
+            return self.luma_jointly(x, y, log2, &modes[..found], probable);
+        }
         let mut best: Option<(f64, u64, u64, u8)> = None;
         let mut best_state = entry;
         for &mode in &modes[..found] {
@@ -368,6 +364,31 @@ impl<'a> Search<'a> {
         }
         self.state = best_state;
         (error, bits)
+    }
+
+    /// The same where modes are weighed first and only the best is coded, its
+    /// levels with all care.
+    fn luma_jointly(&mut self, x: usize, y: usize, log2: u32, modes: &[u8], probable: [u8; 3]) -> (u64, u64) {
+        let z = z_order(x, y);
+        let mut best = (f64::INFINITY, modes[0], false);
+        for &mode in modes {
+            let (cost, skip) = self.weigh((x, y), log2, mode);
+            let cost = cost + self.lambda * f64::from(mode_bits(mode, probable) * ONE_BIT);
+            if cost < best.0 {
+                best = (cost, mode, skip);
+            }
+        }
+        let (_, mode, skip) = best;
+        let outcome = self.block_again(0, (x, y), log2, mode, skip);
+        for unit in &mut self.tree.units[z..z + units_in(log2)] {
+            unit.luma_mode = mode;
+            unit.tu_log2 = log2 as u8;
+            unit.cbf = u8::from(outcome.coded);
+            unit.skip = u8::from(outcome.skip);
+        }
+        let mut counter = BitCounter { cost: outcome.bits };
+        counter.encode(&mut self.state.contexts.cbf_luma[1], outcome.coded);
+        (outcome.error, counter.cost)
     }
 
     /// Luma blocks of one prediction block with the mode in the tree: whole,
@@ -502,316 +523,9 @@ impl<'a> Search<'a> {
         (ranked.map(|(_, mode)| mode), keep)
     }
 
-    /// Searches the chroma mode of a coding unit and codes its chroma;
-    /// returns the error.
-    fn chroma(&mut self, x: usize, y: usize, log2: u32, nxn: bool) -> u64 {
-        let parts_444 = nxn && self.sequence.chroma == Chroma::C444;
-        if parts_444 {
-            return (0..4).map(|part| self.chroma_part(x + (part & 1) * 4, y + (part >> 1) * 4, 2)).sum();
-        }
-        self.chroma_part(x, y, log2)
-    }
-
-    /// One chroma prediction block, `log2` in luma samples.
-    fn chroma_part(&mut self, x: usize, y: usize, log2: u32) -> u64 {
-        let entry = self.state;
-        let z = z_order(x, y);
-        let codes: &[u8] = if self.effort.chroma_modes { &[0, 1, 2, 3, 4] } else { &[4] };
-        let mut best: Option<(f64, u8)> = None;
-        for &code in codes {
-            self.state = entry;
-            let (error, bits) = self.chroma_with(x, y, log2, code);
-            let mut counter = BitCounter { cost: bits };
-            chroma_pred_mode(&mut counter, &mut self.state, code);
-            let cost = self.cost(error, counter.cost);
-            if best.is_none_or(|(least, _)| cost < least) {
-                best = Some((cost, code));
-            }
-            if codes.len() == 1 {
-                self.state = entry;
-                return error;
-            }
-        }
-        self.state = entry;
-        let code = best.map_or(4, |(_, code)| code);
-        let (error, _) = self.chroma_with(x, y, log2, code);
-        self.state = entry;
-        debug_assert_eq!(self.tree.units[z].chroma_code, code);
-        error
-    }
-
-    /// Codes chroma under the luma transform tree with one chroma mode.
-    fn chroma_with(&mut self, x: usize, y: usize, log2: u32, code: u8) -> (u64, u64) {
-        let z = z_order(x, y);
-        for unit in &mut self.tree.units[z..z + units_in(log2)] {
-            unit.chroma_code = code;
-            unit.cbf &= 1;
-            unit.skip &= 1;
-        }
-        let shared = self.sequence.chroma != Chroma::C444;
-        let mut total = (0, 0);
-        let mut first = z;
-        while first < z + units_in(log2) {
-            let luma_log2 = u32::from(self.tree.units[first].tu_log2);
-            // Four 4×4 luma blocks share one chroma block, noted in the first.
-            let (count, noted) = match (shared, luma_log2) {
-                (true, 2) => (4, 1),
-                _ => (units_in(luma_log2), units_in(luma_log2)),
-            };
-            let chroma_log2 = if shared { (luma_log2 - 1).max(2) } else { luma_log2 };
-            let mode = chroma_mode(code, self.tree.units[first].luma_mode);
-            for c in 1..3 {
-                let outcome = self.block(c, super::tree::position(first), chroma_log2, mode);
-                for unit in &mut self.tree.units[first..first + noted] {
-                    unit.cbf |= u8::from(outcome.coded) << c;
-                    unit.skip |= u8::from(outcome.skip) << c;
-                }
-                total = (total.0 + outcome.error, total.1 + outcome.bits);
-            }
-            first += count;
-        }
-        total
-    }
-
-    /// Which neighbours a block of component `c` has; (x, y) in luma samples
-    /// inside the CTU, `log2` of the component's block.
-    pub(super) fn available(&self, c: usize, (x, y): (usize, usize), log2: u32) -> Available {
-        let (sx, sy) = if c == 0 { (0, 0) } else { self.sequence.chroma.shift() };
-        let size = 1usize << log2;
-        let (luma_width, luma_height) = (size << sx, size << sy);
-        let (left, top) = (self.origin.0 + x, self.origin.1 + y);
-        let (width, height) = self.sequence.coded_size();
-        let ctb = 1usize << LOG2_CTB;
-        let here = z_order(x, y);
-        let right_open =
-            if y == 0 { top > 0 } else { x + luma_width < ctb && z_order(x + luma_width, y - 1) < here };
-        let below_open =
-            y + luma_height < ctb && if x == 0 { left > 0 } else { z_order(x - 1, y + luma_height) < here };
-        Available {
-            left: left > 0,
-            above: top > 0,
-            corner: left > 0 && top > 0,
-            above_right: if right_open {
-                (width.saturating_sub(left + luma_width) >> sx).min(size)
-            } else {
-                0
-            },
-            below_left: if below_open {
-                (height.saturating_sub(top + luma_height) >> sy).min(size)
-            } else {
-                0
-            },
-        }
-    }
-
-    /// Neighbours of a block, from the reconstruction.
-    fn gather(&mut self, c: usize, (x, y): (usize, usize), log2: u32) {
-        let available = self.available(c, (x, y), log2);
-        let (sx, sy) = if c == 0 { (0, 0) } else { self.sequence.chroma.shift() };
-        let band = &self.bands[c];
-        let at = ((self.origin.0 + x) >> sx, (y >> sy) + 1);
-        let line = &mut self.buffers.line;
-        intra::gather(line, &band.samples, band.width, at, 1 << log2, available, self.sequence.depth);
-    }
-
-    /// Predicts a block and takes the difference to the source; returns the
-    /// energy of the latter.
-    pub(super) fn predict_block(&mut self, c: usize, (x, y): (usize, usize), log2: u32, mode: u8) -> u64 {
-        let size = 1usize << log2;
-        let depth = self.sequence.depth;
-        let (sx, sy) = if c == 0 { (0, 0) } else { self.sequence.chroma.shift() };
-        self.gather(c, (x, y), log2);
-        let buffers = &mut *self.buffers;
-        let kind = if c == 0 || self.sequence.chroma == Chroma::C444 {
-            intra::smoothing(mode, size, self.sequence.strong_intra_smoothing && c == 0)
-        } else {
-            Smoothing::None
-        };
-        let line = if kind == Smoothing::None {
-            &buffers.line
-        } else {
-            intra::smooth(&buffers.line, &mut buffers.smooth, size, kind, depth);
-            &buffers.smooth
-        };
-        let edge = intra::edge_filter(mode, c, size, false);
-        intra::predict(mode, line, size, depth, edge, &mut buffers.prediction, size);
-
-        let plane = &self.source[c];
-        let source_at = ((self.origin.1 + y) >> sy) * plane.width + ((self.origin.0 + x) >> sx);
-        let source = &plane.samples[source_at..];
-        let mut energy = 0u64;
-        for (row, (residual, prediction)) in buffers
-            .residual
-            .chunks_exact_mut(size)
-            .zip(buffers.prediction.chunks_exact(size))
-            .take(size)
-            .enumerate()
-        {
-            let source = &source[row * plane.width..][..size];
-            for ((r, &s), &p) in residual.iter_mut().zip(source).zip(prediction) {
-                *r = i32::from(s) - i32::from(p);
-                energy += u64::from(r.unsigned_abs()) * u64::from(r.unsigned_abs());
-            }
-        }
-        energy
-    }
-
-    /// Writes the prediction buffer into the reconstruction.
-    pub(super) fn store_prediction(&mut self, c: usize, (x, y): (usize, usize), log2: u32) {
-        let size = 1usize << log2;
-        let (sx, sy) = if c == 0 { (0, 0) } else { self.sequence.chroma.shift() };
-        let band = &mut self.bands[c];
-        let at = ((y >> sy) + 1) * band.width + ((self.origin.0 + x) >> sx);
-        for (row, samples) in self.buffers.prediction.chunks_exact(size).take(size).enumerate() {
-            band.samples[at + row * band.width..][..size].copy_from_slice(samples);
-        }
-    }
-
     pub(super) fn candidate_modes(&self, x: usize, y: usize) -> (u8, u8) {
         Self::writer(self.sequence, &self.tree, self.origin, &self.around).candidate_modes(x, y)
     }
-
-    /// Predicts, transforms, quantizes and reconstructs one block in place;
-    /// leaves the entropy state behind it.
-    pub(super) fn block(&mut self, c: usize, (x, y): (usize, usize), log2: u32, mode: u8) -> Outcome {
-        let size = 1usize << log2;
-        let count = size * size;
-        let depth = self.sequence.depth;
-        let chroma_444 = self.sequence.chroma == Chroma::C444;
-        let (sx, sy) = if c == 0 { (0, 0) } else { self.sequence.chroma.shift() };
-        let energy = self.predict_block(c, (x, y), log2, mode);
-        let buffers = &mut *self.buffers;
-        let plane = &self.source[c];
-        let source_at = ((self.origin.1 + y) >> sy) * plane.width + ((self.origin.0 + x) >> sx);
-        let source = &plane.samples[source_at..];
-        let shape = |transform_skip| Shape {
-            log2,
-            c_idx: c,
-            scan: Scan::of(mode, log2, c, chroma_444),
-            transform_skip,
-            bypass: self.sequence.lossless,
-        };
-        let tools = &self.sequence.tools;
-        let entry = self.state;
-        let z = z_order(x, y);
-        let band_at = ((y >> sy) + 1) * self.bands[c].width + ((self.origin.0 + x) >> sx);
-
-        if self.sequence.lossless {
-            for (level, &r) in buffers.levels[..count].iter_mut().zip(&buffers.residual) {
-                *level = r;
-            }
-            let coded = energy > 0;
-            let mut counter = BitCounter::default();
-            if coded {
-                residual::write(
-                    &mut counter,
-                    &mut self.state,
-                    tools,
-                    &shape(false),
-                    &buffers.levels[..count],
-                );
-            }
-            self.tree.block_mut(c, z, log2).copy_from_slice(&buffers.levels[..count]);
-            let band = &mut self.bands[c];
-            for row in 0..size {
-                band.samples[band_at + row * band.width..][..size]
-                    .copy_from_slice(&source[row * plane.width..][..size]);
-            }
-            return Outcome { error: 0, bits: counter.cost, coded, skip: false };
-        }
-
-        let steps = self.steps[c].of(log2);
-        let quantization = Quantization { inverse_step: steps.inverse_step, lambda: self.lambda_steps };
-        let quantizer = steps.quantizer;
-        let precision = Precision { depth, extended: false };
-        let kernel = if c == 0 && log2 == 2 { Kernel::Dst } else { Kernel::Dct };
-
-        // No levels at all is the candidate to beat.
-        let mut best = Outcome { error: energy, bits: 0, coded: false, skip: false };
-        let mut best_cost = energy as f64;
-        let mut best_state = entry;
-        let try_skip = log2 <= tools.log2_max_transform_skip && self.effort.transform_skip;
-        buffers.transformed[..count].copy_from_slice(&buffers.residual[..count]);
-        transform::forward(&mut buffers.transformed, log2, kernel, precision);
-        // Both ways are tried in full only where a guess cannot tell them apart.
-        let gain = if try_skip {
-            let scale = (precision.residual_shift() as i32 - precision.skip_shift(log2) as i32) as f32;
-            let plain = Proxy::of(&buffers.residual[..count], steps.inverse_step * scale.exp2());
-            let transformed = Proxy::of(&buffers.transformed[..count], steps.inverse_step);
-            (transformed.bits - plain.bits) / transformed.bits.max(1.0)
-        } else {
-            f32::NEG_INFINITY
-        };
-        let doubt = self.effort.skip_doubt;
-        for skip in [false, true] {
-            if (skip && gain < -doubt) || (!skip && gain > doubt) {
-                continue;
-            }
-            let coefficients = &mut buffers.coefficients[..count];
-            if skip {
-                coefficients.copy_from_slice(&buffers.residual[..count]);
-                transform::forward_skip(coefficients, log2, precision);
-            } else {
-                coefficients.copy_from_slice(&buffers.transformed[..count]);
-            }
-            let shape = shape(skip);
-            let levels = &mut buffers.levels[..count];
-            if !rdoq::quantize(&mut buffers.rdoq, coefficients, levels, &shape, tools, &entry, quantization) {
-                continue;
-            }
-            let mut state = entry;
-            let mut counter = BitCounter::default();
-            residual::write(&mut counter, &mut state, tools, &shape, &buffers.levels[..count]);
-            for (coefficient, &level) in coefficients.iter_mut().zip(&buffers.levels) {
-                *coefficient = if level == 0 { 0 } else { quantizer.scale(level, FLAT) };
-            }
-            if skip {
-                transform::inverse_skip(coefficients, log2, precision);
-            } else {
-                transform::inverse(coefficients, log2, kernel, precision);
-            }
-            let candidate = &mut buffers.candidate[..count];
-            candidate.copy_from_slice(&buffers.prediction[..count]);
-            transform::add_residual(candidate, size, coefficients, log2, depth);
-            let error = squared_error(source, plane.width, candidate, size);
-            let cost = error as f64 + self.lambda * counter.cost as f64;
-            if cost < best_cost {
-                best_cost = cost;
-                best = Outcome { error, bits: counter.cost, coded: true, skip };
-                best_state = state;
-                self.tree.block_mut(c, z, log2).copy_from_slice(&buffers.levels[..count]);
-                let band = &mut self.bands[c];
-                for (row, samples) in candidate.chunks_exact(size).enumerate() {
-                    band.samples[band_at + row * band.width..][..size].copy_from_slice(samples);
-                }
-            }
-        }
-        if !best.coded {
-            self.tree.block_mut(c, z, log2).fill(0);
-            self.store_prediction(c, (x, y), log2);
-        }
-        self.state = best_state;
-        best
-    }
-}
-
-/// Σ (source − candidate)².
-fn squared_error(source: &[u16], stride: usize, candidate: &[u16], size: usize) -> u64 {
-    candidate
-        .chunks_exact(size)
-        .enumerate()
-        .map(|(row, candidate)| {
-            let source = &source[row * stride..][..size];
-            source
-                .iter()
-                .zip(candidate)
-                .map(|(&a, &b)| {
-                    let difference = u64::from(a.abs_diff(b));
-                    difference * difference
-                })
-                .sum::<u64>()
-        })
-        .sum()
 }
 
 impl Steps {

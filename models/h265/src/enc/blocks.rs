@@ -1,0 +1,375 @@
+//! One block: predicted, transformed, quantized and reconstructed, as a
+//! candidate or for good.
+
+use super::quantize::Proxy;
+use super::rdoq::{self, Care, Quantization};
+use super::residual::{self, Shape};
+use super::search::Search;
+use super::tree::{LOG2_CTB, z_order};
+use crate::intra::{self, Available, Smoothing};
+use crate::quant::FLAT;
+use crate::scan::Scan;
+use crate::transform::{self, Kernel, Precision};
+use trinity_coding::Chroma;
+use trinity_coding::cabac::{BitCounter, ONE_BIT};
+
+/// A coded block, as one candidate.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Outcome {
+    pub error: u64,
+    /// In 1/32768 bit.
+    pub bits: u64,
+    pub coded: bool,
+    pub skip: bool,
+}
+
+impl Search<'_> {
+    /// Which neighbours a block of component `c` has; (x, y) in luma samples
+    /// inside the CTU, `log2` of the component's block.
+    pub(super) fn available(&self, c: usize, (x, y): (usize, usize), log2: u32) -> Available {
+        let (sx, sy) = if c == 0 { (0, 0) } else { self.sequence.chroma.shift() };
+        let size = 1usize << log2;
+        let (luma_width, luma_height) = (size << sx, size << sy);
+        let (left, top) = (self.origin.0 + x, self.origin.1 + y);
+        let (width, height) = self.sequence.coded_size();
+        let ctb = 1usize << LOG2_CTB;
+        let here = z_order(x, y);
+        let right_open =
+            if y == 0 { top > 0 } else { x + luma_width < ctb && z_order(x + luma_width, y - 1) < here };
+        let below_open =
+            y + luma_height < ctb && if x == 0 { left > 0 } else { z_order(x - 1, y + luma_height) < here };
+        Available {
+            left: left > 0,
+            above: top > 0,
+            corner: left > 0 && top > 0,
+            above_right: if right_open {
+                (width.saturating_sub(left + luma_width) >> sx).min(size)
+            } else {
+                0
+            },
+            below_left: if below_open {
+                (height.saturating_sub(top + luma_height) >> sy).min(size)
+            } else {
+                0
+            },
+        }
+    }
+
+    /// Neighbours of a block, from the reconstruction.
+    pub(super) fn gather(&mut self, c: usize, (x, y): (usize, usize), log2: u32) {
+        let available = self.available(c, (x, y), log2);
+        let (sx, sy) = if c == 0 { (0, 0) } else { self.sequence.chroma.shift() };
+        let band = &self.bands[c];
+        let at = ((self.origin.0 + x) >> sx, (y >> sy) + 1);
+        let line = &mut self.buffers.line;
+        intra::gather(line, &band.samples, band.width, at, 1 << log2, available, self.sequence.depth);
+    }
+
+    /// Predicts a block and takes the difference to the source; returns the
+    /// energy of the latter.
+    pub(super) fn predict_block(&mut self, c: usize, (x, y): (usize, usize), log2: u32, mode: u8) -> u64 {
+        let size = 1usize << log2;
+        let depth = self.sequence.depth;
+        let (sx, sy) = if c == 0 { (0, 0) } else { self.sequence.chroma.shift() };
+        self.gather(c, (x, y), log2);
+        let buffers = &mut *self.buffers;
+        let kind = if c == 0 || self.sequence.chroma == Chroma::C444 {
+            intra::smoothing(mode, size, self.sequence.strong_intra_smoothing && c == 0)
+        } else {
+            Smoothing::None
+        };
+        let line = if kind == Smoothing::None {
+            &buffers.line
+        } else {
+            intra::smooth(&buffers.line, &mut buffers.smooth, size, kind, depth);
+            &buffers.smooth
+        };
+        let edge = intra::edge_filter(mode, c, size, false);
+        intra::predict(mode, line, size, depth, edge, &mut buffers.prediction, size);
+
+        let plane = &self.source[c];
+        let source_at = ((self.origin.1 + y) >> sy) * plane.width + ((self.origin.0 + x) >> sx);
+        let source = &plane.samples[source_at..];
+        let mut energy = 0u64;
+        for (row, (residual, prediction)) in buffers
+            .residual
+            .chunks_exact_mut(size)
+            .zip(buffers.prediction.chunks_exact(size))
+            .take(size)
+            .enumerate()
+        {
+            let source = &source[row * plane.width..][..size];
+            for ((r, &s), &p) in residual.iter_mut().zip(source).zip(prediction) {
+                *r = i32::from(s) - i32::from(p);
+                energy += u64::from(r.unsigned_abs()) * u64::from(r.unsigned_abs());
+            }
+        }
+        energy
+    }
+
+    /// Writes the prediction buffer into the reconstruction.
+    pub(super) fn store_prediction(&mut self, c: usize, (x, y): (usize, usize), log2: u32) {
+        let size = 1usize << log2;
+        let (sx, sy) = if c == 0 { (0, 0) } else { self.sequence.chroma.shift() };
+        let band = &mut self.bands[c];
+        let at = ((y >> sy) + 1) * band.width + ((self.origin.0 + x) >> sx);
+        for (row, samples) in self.buffers.prediction.chunks_exact(size).take(size).enumerate() {
+            band.samples[at + row * band.width..][..size].copy_from_slice(samples);
+        }
+    }
+
+    /// Predicts, transforms, quantizes and reconstructs one block in place;
+    /// leaves the entropy state behind it.
+    pub(super) fn block(&mut self, c: usize, at: (usize, usize), log2: u32, mode: u8) -> Outcome {
+        self.block_with(c, at, log2, mode, None, Care::Hidden)
+    }
+
+    /// What a luma block would cost under a mode, and whether that is without
+    /// its transform. Reconstructs nothing.
+    pub(super) fn weigh(&mut self, at: (usize, usize), log2: u32, mode: u8) -> (f64, bool) {
+        let count = 1usize << (2 * log2);
+        let precision = Precision { depth: self.sequence.depth, extended: false };
+        let kernel = if log2 == 2 { Kernel::Dst } else { Kernel::Dct };
+        let energy = self.predict_block(0, at, log2, mode);
+        let buffers = &mut *self.buffers;
+        buffers.transformed[..count].copy_from_slice(&buffers.residual[..count]);
+        transform::forward(&mut buffers.transformed, log2, kernel, precision);
+        let gain = self.gain_of_skipping(0, log2);
+        let steps = self.steps[0].of(log2);
+        let squared_step = self.lambda * f64::from(ONE_BIT) / f64::from(self.lambda_steps);
+        let quantization = Quantization { inverse_step: steps.inverse_step, lambda: self.lambda_steps };
+        let mut best = (energy as f64, false);
+        for skip in [false, true] {
+            if (skip && gain < -self.effort.skip_doubt) || (!skip && gain > self.effort.skip_doubt) {
+                continue;
+            }
+            let buffers = &mut *self.buffers;
+            if skip {
+                buffers.transformed[..count].copy_from_slice(&buffers.residual[..count]);
+                transform::forward_skip(&mut buffers.transformed[..count], log2, precision);
+            }
+            let coefficients = &buffers.transformed[..count];
+            let levels = &mut buffers.levels[..count];
+            let shape = Shape {
+                log2,
+                c_idx: 0,
+                scan: Scan::of(mode, log2, 0, false),
+                transform_skip: skip,
+                bypass: false,
+            };
+            let tools = &self.sequence.tools;
+            let care = Care::Rough;
+            let found = rdoq::quantize(
+                &mut buffers.rdoq,
+                coefficients,
+                levels,
+                &shape,
+                tools,
+                &self.state,
+                quantization,
+                care,
+            );
+            if found.is_none() {
+                continue;
+            }
+            let error: f32 = coefficients
+                .iter()
+                .zip(levels.iter())
+                .map(|(&c, &level)| {
+                    let error = c as f32 * steps.inverse_step - level as f32;
+                    error * error
+                })
+                .sum();
+            let (mut counter, mut state) = (BitCounter::default(), self.state);
+            residual::write(&mut counter, &mut state, tools, &shape, levels);
+            let cost = f64::from(error) * squared_step + self.lambda * counter.cost as f64;
+            if cost < best.0 {
+                best = (cost, skip);
+            }
+        }
+        best
+    }
+
+    /// By what share fewer bits the residual is guessed to take as it is than
+    /// transformed.
+    fn gain_of_skipping(&self, c: usize, log2: u32) -> f32 {
+        if log2 > self.sequence.tools.log2_max_transform_skip || !self.effort.transform_skip {
+            return f32::NEG_INFINITY;
+        }
+        let precision = Precision { depth: self.sequence.depth, extended: false };
+        let count = 1 << (2 * log2);
+        let inverse_step = self.steps[c].of(log2).inverse_step;
+        let scale = (precision.residual_shift() as i32 - precision.skip_shift(log2) as i32) as f32;
+        let plain = Proxy::of(&self.buffers.residual[..count], inverse_step * scale.exp2());
+        let transformed = Proxy::of(&self.buffers.transformed[..count], inverse_step);
+        (transformed.bits - plain.bits) / transformed.bits.max(1.0)
+    }
+
+    /// The same once more, with the transform or without as it was chosen, the
+    /// levels with all care.
+    pub(super) fn block_again(
+        &mut self,
+        c: usize,
+        at: (usize, usize),
+        log2: u32,
+        mode: u8,
+        skip: bool,
+    ) -> Outcome {
+        self.block_with(c, at, log2, mode, Some(skip), Care::Joint)
+    }
+
+    fn block_with(
+        &mut self,
+        c: usize,
+        (x, y): (usize, usize),
+        log2: u32,
+        mode: u8,
+        chosen: Option<bool>,
+        care: Care,
+    ) -> Outcome {
+        let size = 1usize << log2;
+        let count = size * size;
+        let depth = self.sequence.depth;
+        let chroma_444 = self.sequence.chroma == Chroma::C444;
+        let (sx, sy) = if c == 0 { (0, 0) } else { self.sequence.chroma.shift() };
+        let energy = self.predict_block(c, (x, y), log2, mode);
+        let buffers = &mut *self.buffers;
+        let plane = &self.source[c];
+        let source_at = ((self.origin.1 + y) >> sy) * plane.width + ((self.origin.0 + x) >> sx);
+        let source = &plane.samples[source_at..];
+        let shape = |transform_skip| Shape {
+            log2,
+            c_idx: c,
+            scan: Scan::of(mode, log2, c, chroma_444),
+            transform_skip,
+            bypass: self.sequence.lossless,
+        };
+        let tools = &{ self.sequence.tools };
+        let entry = self.state;
+        let z = z_order(x, y);
+        let band_at = ((y >> sy) + 1) * self.bands[c].width + ((self.origin.0 + x) >> sx);
+
+        if self.sequence.lossless {
+            for (level, &r) in buffers.levels[..count].iter_mut().zip(&buffers.residual) {
+                *level = r;
+            }
+            let coded = energy > 0;
+            let mut counter = BitCounter::default();
+            if coded {
+                residual::write(
+                    &mut counter,
+                    &mut self.state,
+                    tools,
+                    &shape(false),
+                    &buffers.levels[..count],
+                );
+            }
+            self.tree.block_mut(c, z, log2).copy_from_slice(&buffers.levels[..count]);
+            let band = &mut self.bands[c];
+            for row in 0..size {
+                band.samples[band_at + row * band.width..][..size]
+                    .copy_from_slice(&source[row * plane.width..][..size]);
+            }
+            return Outcome { error: 0, bits: counter.cost, coded, skip: false };
+        }
+
+        let steps = self.steps[c].of(log2);
+        let quantization = Quantization { inverse_step: steps.inverse_step, lambda: self.lambda_steps };
+        let quantizer = steps.quantizer;
+        let precision = Precision { depth, extended: false };
+        let kernel = if c == 0 && log2 == 2 { Kernel::Dst } else { Kernel::Dct };
+
+        // No levels at all is the candidate to beat.
+        let mut best = Outcome { error: energy, bits: 0, coded: false, skip: false };
+        let mut best_cost = energy as f64;
+        let mut best_state = entry;
+        buffers.transformed[..count].copy_from_slice(&buffers.residual[..count]);
+        transform::forward(&mut buffers.transformed, log2, kernel, precision);
+        // Both ways are tried in full only where a guess cannot tell them apart.
+        let gain = match chosen {
+            Some(true) => f32::INFINITY,
+            Some(false) => f32::NEG_INFINITY,
+            None => self.gain_of_skipping(c, log2),
+        };
+        let buffers = &mut *self.buffers;
+        let doubt = self.effort.skip_doubt;
+        for skip in [false, true] {
+            if (skip && gain < -doubt) || (!skip && gain > doubt) {
+                continue;
+            }
+            let coefficients = &mut buffers.coefficients[..count];
+            if skip {
+                coefficients.copy_from_slice(&buffers.residual[..count]);
+                transform::forward_skip(coefficients, log2, precision);
+            } else {
+                coefficients.copy_from_slice(&buffers.transformed[..count]);
+            }
+            let shape = shape(skip);
+            let levels = &mut buffers.levels[..count];
+            let found = rdoq::quantize(
+                &mut buffers.rdoq,
+                coefficients,
+                levels,
+                &shape,
+                tools,
+                &entry,
+                quantization,
+                care,
+            );
+            if found.is_none() {
+                continue;
+            }
+            let mut state = entry;
+            let mut counter = BitCounter::default();
+            residual::write(&mut counter, &mut state, tools, &shape, &buffers.levels[..count]);
+            for (coefficient, &level) in coefficients.iter_mut().zip(&buffers.levels) {
+                *coefficient = if level == 0 { 0 } else { quantizer.scale(level, FLAT) };
+            }
+            if skip {
+                transform::inverse_skip(coefficients, log2, precision);
+            } else {
+                transform::inverse(coefficients, log2, kernel, precision);
+            }
+            let candidate = &mut buffers.candidate[..count];
+            candidate.copy_from_slice(&buffers.prediction[..count]);
+            transform::add_residual(candidate, size, coefficients, log2, depth);
+            let error = squared_error(source, plane.width, candidate, size);
+            let cost = error as f64 + self.lambda * counter.cost as f64;
+            if cost < best_cost {
+                best_cost = cost;
+                best = Outcome { error, bits: counter.cost, coded: true, skip };
+                best_state = state;
+                self.tree.block_mut(c, z, log2).copy_from_slice(&buffers.levels[..count]);
+                let band = &mut self.bands[c];
+                for (row, samples) in candidate.chunks_exact(size).enumerate() {
+                    band.samples[band_at + row * band.width..][..size].copy_from_slice(samples);
+                }
+            }
+        }
+        if !best.coded {
+            self.tree.block_mut(c, z, log2).fill(0);
+            self.store_prediction(c, (x, y), log2);
+        }
+        self.state = best_state;
+        best
+    }
+}
+
+/// Σ (source − candidate)².
+fn squared_error(source: &[u16], stride: usize, candidate: &[u16], size: usize) -> u64 {
+    candidate
+        .chunks_exact(size)
+        .enumerate()
+        .map(|(row, candidate)| {
+            let source = &source[row * stride..][..size];
+            source
+                .iter()
+                .zip(candidate)
+                .map(|(&a, &b)| {
+                    let difference = u64::from(a.abs_diff(b));
+                    difference * difference
+                })
+                .sum::<u64>()
+        })
+        .sum()
+}
