@@ -67,9 +67,9 @@ const NONE: u8 = 255;
 /// Positions from here on are likely to be followed by a level.
 const LATE: usize = 5;
 /// A path this much dearer than the cheapest, in squared steps, never catches up.
-const HOPELESS: f32 = 0.45;
+const HOPELESS: f32 = 0.35;
 /// How much error a level away from the nearer one may add at first.
-const NEAR: f32 = 0.5;
+const NEAR: f32 = 0.45;
 /// Parity, the sign it may have to hide, greater1Ctx, and the Rice parameter
 /// relative to the first.
 const STATES: usize = 2 * 2 * 4 * 4;
@@ -196,11 +196,18 @@ fn candidates(magnitude: f32, reach: f32) -> ([u32; 3], usize) {
 
 /// Chooses the levels of a sub-block.
 pub fn choose(sub_block: &SubBlock<'_>, prices: &Prices, paths: &mut Paths) -> Option<Chosen> {
-    // A parity may be out of reach where few levels are near a tie.
-    follow(sub_block, prices, paths, NEAR).or_else(|| follow(sub_block, prices, paths, f32::INFINITY))
+    // The parity that hides a sign may be out of reach of the cheapest paths.
+    follow(sub_block, prices, paths, NEAR, HOPELESS)
+        .or_else(|| follow(sub_block, prices, paths, f32::INFINITY, f32::INFINITY))
 }
 
-fn follow(sub_block: &SubBlock<'_>, prices: &Prices, paths: &mut Paths, reach: f32) -> Option<Chosen> {
+fn follow(
+    sub_block: &SubBlock<'_>,
+    prices: &Prices,
+    paths: &mut Paths,
+    reach: f32,
+    hopeless: f32,
+) -> Option<Chosen> {
     let [mut from, mut to] = paths.0.each_mut();
     from[0] = Path { rice: sub_block.rice as u8, ..Path::START };
     let mut alive: u64 = 1;
@@ -218,7 +225,7 @@ fn follow(sub_block: &SubBlock<'_>, prices: &Prices, paths: &mut Paths, reach: f
             least += cost;
             continue;
         }
-        let limit = least + HOPELESS;
+        let limit = least + hopeless;
         least = f32::INFINITY;
         let mut reached: u64 = 0;
         for at in set_bits(alive) {
@@ -320,7 +327,7 @@ mod tests {
                     other[m] = magnitude[m] as u16 + u16::from(other[m] == magnitude[m] as u16);
                     // Paths that meet are told apart by what matters most, not by all.
                     if let Some(other) = cost(&sub_block, &other, &prices) {
-                        prop_assert!(own < other + 0.25, "{own} against {other}: {n} {m}");
+                        prop_assert!(own < other + HOPELESS, "{own} against {other}: {n} {m}");
                     }
                 }
             }
