@@ -30,7 +30,11 @@ pub fn check() -> Vec<Check> {
     let h265 = trinity_h265::encode(frames, &trinity_h265::Params::default())
         .map(|coded| (coded.stream, coded.recon))
         .map_err(|e| e.to_string());
-    vec![against_ffmpeg("H.264", "h264", h264), against_ffmpeg("H.265", "hevc", h265)]
+    vec![
+        against("H.264", "ffmpeg", h264, |stream| ffmpeg("h264", stream)),
+        against("H.265", "ffmpeg", h265.clone(), |stream| ffmpeg("hevc", stream)),
+        against("H.265", "libde265", h265, libde265),
+    ]
 }
 
 /// A picture with an edge, a slope and noise.
@@ -47,27 +51,50 @@ fn picture() -> Frame {
     frame
 }
 
-fn against_ffmpeg(
+/// Holds our reconstruction against what `decode` makes of our stream.
+fn against(
     name: &'static str,
-    format: &'static str,
+    decoder: &'static str,
     coded: Result<(Vec<u8>, Vec<Frame>), String>,
+    decode: impl Fn(Vec<u8>) -> Result<Vec<u8>, String>,
 ) -> Check {
-    let check = |agrees, remark: String| Check { name, decoder: "ffmpeg", agrees, remark };
+    let check = |agrees, remark: String| Check { name, decoder, agrees, remark };
     let (stream, recon) = match coded {
         Ok(coded) => coded,
         Err(error) => return check(Some(false), format!("the encoder failed: {error}")),
     };
-    match ffmpeg(format, stream) {
+    match decode(stream) {
         Err(remark) => check(None, remark),
         Ok(decoded) => {
             let ours: Vec<u8> =
                 recon.iter().flat_map(|frame| frame.planes[0].samples.iter().map(|&s| s as u8)).collect();
-            // ffmpeg decodes a monochrome H.264 picture to 4:2:0; luma comes first.
+            // Decoders may add grey chroma to a monochrome picture; luma comes first.
             let agrees = decoded.starts_with(&ours);
             let remark = if agrees { "every sample is equal" } else { "samples differ" };
             check(Some(agrees), remark.to_owned())
         }
     }
+}
+
+/// Decodes a stream of one eight-bit picture with libde265's own program,
+/// which reads and writes files.
+fn libde265(stream: Vec<u8>) -> Result<Vec<u8>, String> {
+    let folder = tempfile::tempdir().map_err(|e| format!("no temporary folder: {e}"))?;
+    let (coded, decoded) = (folder.path().join("picture.265"), folder.path().join("picture.yuv"));
+    std::fs::write(&coded, stream).map_err(|e| format!("cannot write a stream: {e}"))?;
+    let run = |program: &str| {
+        Command::new(program)
+            .arg("-q")
+            .arg("-o")
+            .args([&decoded, &coded])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+    };
+    // Debian prefixes the program's name.
+    run("libde265-dec265").or_else(|_| run("dec265")).map_err(|_| "libde265 is not installed".to_owned())?;
+    // A stream it cannot decode leaves nothing behind, which equals nothing.
+    Ok(std::fs::read(&decoded).unwrap_or_default())
 }
 
 /// Decodes a stream of one eight-bit picture, luma first.

@@ -94,8 +94,41 @@ fn derive(model: &str) -> Option<f64> {
         "silicon.cx5" => 12.14 * 13.98,
         "silicon.h264-encoder.area" => stages().model.area_mm2,
         "silicon.h264-encoder.power" => stages().model.power_w,
+        "torch.two-lanes" => torch::two_lanes(),
+        "torch.gemm" => torch::gemm_s()? * 1e3,
+        "torch.gemm-then-encode" => (torch::gemm_s()? + 64.0 * torch::ENCODE_S) * 1e3,
         _ => return None,
     })
+}
+
+/// What torch-nvenc-compress measured on an RTX 5090, from our models and its
+/// own other figures.
+mod torch {
+    use trinity_config::Document;
+    use trinity_sim::config::GpuFile;
+
+    /// One engine on a 256 × 256 picture.
+    pub const ENCODE_S: f64 = 0.243e-3;
+
+    /// Its slow wires: raw time over (compressed time + a round trip of the
+    /// codec). Two wires give that round trip in units of the raw time at
+    /// 100 Mb/s. At 1 Gb/s raw and compressed pieces travel side by side, the
+    /// compressed ones at the pace of the slower of encoder and decoder.
+    pub fn two_lanes() -> f64 {
+        let (at_100, at_50) = (3.13, 5.29);
+        let round_trip = 2.0 * (1.0 / at_100 - 1.0 / at_50);
+        let (encode_ms, decode_ms) = (0.180, 0.262);
+        let slower = round_trip * decode_ms / (encode_ms + decode_ms);
+        1.0 + 0.1 / slower
+    }
+
+    /// 30 products of 4096 × 4096 by the GPU's file.
+    pub fn gemm_s() -> Option<f64> {
+        let file: GpuFile = Document::load("gpus/rtx5090").ok()?.read().ok()?;
+        let gpu = file.resolve();
+        let flops = 2.0 * 4096f64.powi(3);
+        Some(30.0 * flops / (gpu.peak_flops.fp16 * gpu.gemm_efficiency.at(flops)))
+    }
 }
 
 /// Ratio at which the paper states its energy headlines (section 7.3).

@@ -9,7 +9,7 @@ use crate::facts::{self, Fact, Peers};
 use crate::runs::{Run, Runs, Set};
 use crate::score::{Pair, Stats, one_constant};
 use crate::training::{self, Scored};
-use crate::{Error, codecs};
+use crate::{Error, codecs, engines};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -194,7 +194,16 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<Outcome, Error> {
         line.fitted = true;
         outcome.push(line, peaks, &bars, &truth.peers);
     }
-    for (name, family) in [("headlines", "headline."), ("silicon", "silicon.")] {
+    let recording = engines::recording()?;
+    for (name, pairs) in
+        [("NVDEC H200", engines::decoders(&recording)), ("coded wires H200", engines::wires(&recording))]
+    {
+        if let Some(line) = line(name, &pairs) {
+            outcome.push(line, pairs, &bars, &truth.peers);
+        }
+    }
+    let families = [("headlines", "headline."), ("silicon", "silicon."), ("torch-nvenc-compress", "torch.")];
+    for (name, family) in families {
         let pairs = facts::score(&truth.facts, family);
         if let Some(line) = line(name, &pairs) {
             outcome.push(line, pairs, &bars, &truth.peers);
