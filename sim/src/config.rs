@@ -9,6 +9,7 @@ mod hardware;
 mod job;
 mod llm;
 mod names;
+mod stages;
 mod sweep;
 
 pub use codec::{BlockFile, CodecFile};

@@ -48,6 +48,29 @@ impl Stage {
         }
     }
 
+    /// Every stage of any design.
+    pub const ALL: [Self; 13] = [
+        Self::Intra,
+        Self::ModePreDecision,
+        Self::TransformQuantization,
+        Self::Cavlc,
+        Self::CabacFrontEnd,
+        Self::CabacCore,
+        Self::Registers,
+        Self::IntegerMotion,
+        Self::FractionalMotion,
+        Self::MotionCompensation,
+        Self::MotionVectors,
+        Self::ReferenceFetch,
+        Self::Deblocking,
+    ];
+
+    /// The stage of that name; `-` and a space are the same, and so are cases.
+    pub fn named(name: &str) -> Option<Self> {
+        let plain = |text: &str| text.to_lowercase().replace(' ', "-");
+        Self::ALL.into_iter().find(|stage| plain(stage.name()) == plain(name))
+    }
+
     /// Whether only video between frames needs it.
     pub fn is_inter(self) -> bool {
         matches!(

@@ -2,6 +2,7 @@
 //! what a printed number means.
 
 use super::names::EnergyName;
+use super::stages::StagesFile;
 use crate::Codec;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -11,26 +12,31 @@ use trinity_config::{
 };
 use trinity_silicon::{Cost, EnergyColumn, Node, partition};
 
-/// An encoder or a decoder.
+/// An encoder or a decoder: by its figures, or as a list of stages.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct BlockFile {
     /// Uncompressed side.
-    pub throughput: DataRate,
-    pub area: Area,
+    pub throughput: Option<DataRate>,
+    pub area: Option<Area>,
     /// At full throughput.
-    pub power: Power,
+    pub power: Option<Power>,
     /// Energy per bit as a table prints it, where that differs from power
     /// over throughput.
     pub printed_energy: Option<EnergyPerBit>,
+    /// The stages it is made of; figures beside them win.
+    pub stages: Option<StagesFile>,
 }
 
 impl BlockFile {
-    fn cost(&self) -> Cost {
+    /// Area, power and throughput, from the figures or from the stages.
+    pub fn cost(&self) -> Cost {
+        let nothing = Cost { area_mm2: 0.0, power_w: 0.0, throughput_gbps: 0.0 };
+        let built = self.stages.as_ref().map_or(nothing, StagesFile::cost);
         Cost {
-            area_mm2: self.area.mm2(),
-            power_w: self.power.w(),
-            throughput_gbps: self.throughput.gbit_per_s(),
+            area_mm2: self.area.map_or(built.area_mm2, |area| area.mm2()),
+            power_w: self.power.map_or(built.power_w, |power| power.w()),
+            throughput_gbps: self.throughput.map_or(built.throughput_gbps, |rate| rate.gbit_per_s()),
         }
     }
 
@@ -40,6 +46,25 @@ impl BlockFile {
             (EnergyColumn::Printed, Some(energy)) => energy.pj_per_bit(),
             _ => self.cost().energy_pj_per_bit(),
         }
+    }
+
+    fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+        let Some(stages) = &self.stages else {
+            let missing = [
+                ("throughput", self.throughput.is_none()),
+                ("area", self.area.is_none()),
+                ("power", self.power.is_none()),
+            ];
+            return match missing.into_iter().find(|(_, missing)| *missing) {
+                Some((key, _)) => Err(document.complain(
+                    at.trim_end_matches('.'),
+                    &Complaint::new(format_args!("`{key}` is missing"))
+                        .expected("throughput, area and power, or `stages`"),
+                )),
+                None => super::positive(document, at, &[("throughput", self.cost().throughput_gbps)]),
+            };
+        };
+        stages.check_at(document, &format!("{at}stages."))
     }
 }
 
@@ -80,23 +105,22 @@ impl CodecFile {
     pub fn resolve(&self) -> Codec {
         let left = |block: &BlockFile| {
             let video = self.video.map_or(0.0, |video| video.gbit_per_s());
-            (1.0 - video / block.throughput.gbit_per_s()).max(0.0)
+            (1.0 - video / block.cost().throughput_gbps).max(0.0)
         };
         let (area_factor, energy_factor) = self.scaling();
         let column = self.energy.resolve();
+        let (encoder, decoder) = (self.encoder.cost(), self.decoder.cost());
         let energy =
             |block: &BlockFile| block.pj_per_bit(column) * 1e-12 * self.bits_per_value * energy_factor;
         Codec {
-            encode_values_per_s: self.encoder.throughput.bit_per_s() * left(&self.encoder)
-                / self.bits_per_value,
-            decode_values_per_s: self.decoder.throughput.bit_per_s() * left(&self.decoder)
-                / self.bits_per_value,
+            encode_values_per_s: encoder.throughput_gbps * 1e9 * left(&self.encoder) / self.bits_per_value,
+            decode_values_per_s: decoder.throughput_gbps * 1e9 * left(&self.decoder) / self.bits_per_value,
             latency_s: self.latency.s(),
             chunk_values: self.chunk.bytes() / 2.0,
             encode_j_per_value: energy(&self.encoder),
             decode_j_per_value: energy(&self.decoder),
-            idle_power_w: self.idle.get() * (self.encoder.power.w() + self.decoder.power.w()) * energy_factor,
-            area_mm2: (self.encoder.area.mm2() + self.decoder.area.mm2()) * area_factor,
+            idle_power_w: self.idle.get() * (encoder.power_w + decoder.power_w) * energy_factor,
+            area_mm2: (encoder.area_mm2 + decoder.area_mm2) * area_factor,
         }
     }
 
@@ -118,16 +142,10 @@ impl CodecFile {
                 ));
             }
         }
-        super::positive(
-            document,
-            at,
-            &[
-                ("encoder.throughput", self.encoder.throughput.bit_per_s()),
-                ("decoder.throughput", self.decoder.throughput.bit_per_s()),
-                ("bits-per-value", self.bits_per_value),
-                ("chunk", self.chunk.bytes()),
-            ],
-        )?;
+        self.encoder.check_at(document, &format!("{at}encoder."))?;
+        self.decoder.check_at(document, &format!("{at}decoder."))?;
+        let positive = [("bits-per-value", self.bits_per_value), ("chunk", self.chunk.bytes())];
+        super::positive(document, at, &positive)?;
         if self.engine.as_deref().is_some_and(|name| !matches!(name, "h264" | "hevc")) {
             return Err(document.complain(
                 &format!("{at}engine"),

@@ -75,9 +75,50 @@ fn codec_files_say_what_table_3_prints() {
     for (name, encoder, decoder) in rows {
         let file: CodecFile = read(name);
         for (block, row) in [(&file.encoder, encoder), (&file.decoder, decoder)] {
-            assert_eq!(block.area.mm2(), row.area_mm2);
-            assert_eq!(block.power.w(), row.power_w);
+            assert_eq!(block.cost().area_mm2, row.area_mm2);
+            assert_eq!(block.cost().power_w, row.power_w);
             assert_eq!(block.printed_energy.unwrap().pj_per_bit(), row.printed_pj_per_bit);
         }
     }
+}
+
+/// Area, power and throughput of the encoder made of stages, after `sets`.
+fn staged(sets: &[&str]) -> trinity_sim::Codec {
+    let mut document = Document::load("codecs/h264-stages").unwrap();
+    for set in sets {
+        document.set(set).unwrap_or_else(|d| panic!("{d}"));
+    }
+    let file: CodecFile = document.read().unwrap_or_else(|d| panic!("{d}"));
+    file.check(&document).unwrap_or_else(|d| panic!("{d}"));
+    file.resolve()
+}
+
+#[test]
+fn a_codec_made_of_stages_costs_what_its_stages_cost() {
+    let whole = staged(&["encoder.stages.without=[]"]);
+    let table = read::<CodecFile>("codecs/h264").resolve();
+    assert!((whole.area_mm2 / table.area_mm2 - 1.0).abs() < 1e-9, "{whole:?} {table:?}");
+    assert!((whole.encode_values_per_s / table.encode_values_per_s - 1.0).abs() < 1e-9);
+
+    let intra = staged(&[]);
+    assert!(intra.area_mm2 < 0.75 * whole.area_mm2 && intra.encode_j_per_value < whole.encode_j_per_value);
+    assert_eq!(intra.encode_values_per_s, whole.encode_values_per_s);
+
+    let lone = staged(&["encoder.stages.copies={ cavlc = 2 }"]);
+    assert!(lone.area_mm2 > intra.area_mm2 && lone.encode_values_per_s == intra.encode_values_per_s);
+    let all = "encoder.stages.copies={ cavlc = 2, intra-prediction = 2, transform-and-quantization = 2, \
+               current-block-registers = 2 }";
+    let double = staged(&[all]);
+    assert!((double.encode_values_per_s / intra.encode_values_per_s - 2.0).abs() < 1e-9);
+    let encoder_mm2 = |codec: &trinity_sim::Codec| codec.area_mm2 - 0.97;
+    assert!((encoder_mm2(&double) / encoder_mm2(&intra) - 2.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_stage_that_the_design_lacks_is_refused() {
+    let mut document = Document::load("codecs/h264-stages").unwrap();
+    document.set("encoder.stages.without=[\"cabac-core\"]").unwrap();
+    let file: CodecFile = document.read().unwrap();
+    let complaint = file.check(&document).unwrap_err().to_string();
+    assert!(complaint.contains("no stage `cabac-core`") && complaint.contains("cavlc"), "{complaint}");
 }
