@@ -43,13 +43,10 @@ impl<'a> BitReader<'a> {
         &self.data[(self.bit.div_ceil(8) as usize).min(self.data.len())..]
     }
 
-    /// The next `n` bits without moving, zero-padded past the end. `n` ≤ 32.
+    /// The next 57 bits at least from the highest bit down, without moving,
+    /// zero-padded past the end.
     #[inline]
-    pub fn peek(&self, n: u32) -> u32 {
-        debug_assert!(n <= 32);
-        if n == 0 {
-            return 0;
-        }
+    pub fn window(&self) -> u64 {
         let byte = (self.bit / 8) as usize;
         let window = match self.data.get(byte..byte + 8) {
             Some(bytes) => u64::from_be_bytes(bytes.try_into().unwrap_or([0; 8])),
@@ -60,7 +57,14 @@ impl<'a> BitReader<'a> {
                 u64::from_be_bytes(padded)
             }
         };
-        ((window << (self.bit % 8)) >> (64 - n)) as u32
+        window << (self.bit % 8)
+    }
+
+    /// The next `n` bits without moving, zero-padded past the end. `n` ≤ 32.
+    #[inline]
+    pub fn peek(&self, n: u32) -> u32 {
+        debug_assert!(n <= 32);
+        if n == 0 { 0 } else { (self.window() >> (64 - n)) as u32 }
     }
 
     /// Moves `n` bits on.

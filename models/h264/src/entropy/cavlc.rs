@@ -114,47 +114,60 @@ impl<'a> CavlcReader<'a> {
             return invalid("total_zeros leaves no room for the levels");
         }
         let mut at = total + zeros_left;
-        for (i, &level) in levels[..total].iter().enumerate() {
+        let mut rest = levels[..total].iter();
+        while let Some(&level) = rest.next() {
             at -= 1;
             out[usize::from(scan[at])] = level;
-            if zeros_left > 0 && i + 1 < total {
-                let run = self.symbol(&self.lookups.run_before[zeros_left.min(7) - 1], "run_before")?;
-                if run > zeros_left {
-                    return invalid("run_before is longer than the zeros left");
-                }
-                zeros_left -= run;
-                at -= run;
+            if zeros_left == 0 || rest.len() == 0 {
+                break;
             }
+            let run = self.symbol(&self.lookups.run_before[zeros_left.min(7) - 1], "run_before")?;
+            if run > zeros_left {
+                return invalid("run_before is longer than the zeros left");
+            }
+            zeros_left -= run;
+            at -= run;
+        }
+        // No zeros among those that are left.
+        for &level in rest {
+            at -= 1;
+            out[usize::from(scan[at])] = level;
         }
         Ok(total)
     }
 
+    /// Levels from the last coefficient down, each read from one look at the stream.
     fn levels(&mut self, levels: &mut [i32], trailing_ones: usize) -> Result<(), Fault> {
         let mut suffix_length = u32::from(levels.len() > 10 && trailing_ones < 3);
-        for (i, level) in levels.iter_mut().enumerate() {
-            if i < trailing_ones {
-                *level = if self.bits.flag()? { -1 } else { 1 };
-                continue;
-            }
-            let prefix = self.bits.peek(32).leading_zeros();
+        let (ones, larger) = levels.split_at_mut(trailing_ones.min(levels.len()));
+        let mut signs = self.bits.window();
+        for level in ones {
+            *level = 1 - 2 * (signs >> 63) as i32;
+            signs <<= 1;
+        }
+        self.bits.skip(trailing_ones as u32)?;
+        for (i, level) in larger.iter_mut().enumerate() {
+            let window = self.bits.window();
+            let prefix = window.leading_zeros();
             if prefix > 28 {
                 return invalid("level_prefix is too long");
             }
-            self.bits.skip(prefix + 1)?;
-            let mut code = (prefix.min(15) << suffix_length) as i32;
             let suffix_size = match prefix {
                 14 if suffix_length == 0 => 4,
                 15.. => prefix - 3,
                 _ => suffix_length,
             };
-            code += self.bits.bits(suffix_size)? as i32;
+            // Two shifts: a suffix of no bits leaves nothing.
+            let suffix = (window << (prefix + 1)) >> 1 >> (63 - suffix_size);
+            self.bits.skip(prefix + 1 + suffix_size)?;
+            let mut code = (prefix.min(15) << suffix_length) as i32 + suffix as i32;
             if prefix >= 15 && suffix_length == 0 {
                 code += 15;
             }
             if prefix >= 16 {
                 code += (1 << (prefix - 3)) - 4096;
             }
-            if i == trailing_ones && trailing_ones < 3 {
+            if i == 0 && trailing_ones < 3 {
                 code += 2;
             }
             *level = if code & 1 == 0 { (code + 2) >> 1 } else { (-code - 1) >> 1 };
