@@ -78,7 +78,7 @@ fn parse(payload: &[u8], components: usize) -> Option<PictureHash> {
 
 impl PictureHash {
     /// Compares whole planes, before cropping. `depths` are luma's and chroma's.
-    pub fn check(&self, planes: &[Plane], depths: [u32; 2]) -> HashCheck {
+    pub fn check(&self, planes: &[&Plane], depths: [u32; 2]) -> HashCheck {
         for (component, plane) in planes.iter().enumerate() {
             let depth = depths[component.min(1)];
             let agrees = match self {

@@ -16,8 +16,8 @@ mod tree;
 
 use std::sync::Arc;
 
-use trinity_coding::Frame;
 use trinity_coding::nal::{self, NalUnit};
+use trinity_coding::{Chroma, Frame, Plane};
 
 pub use hash::{HashCheck, md5 as picture_md5};
 pub use slice::BitTally;
@@ -137,7 +137,10 @@ pub struct Decoder {
 /// The picture whose slices are coming in.
 #[derive(Debug)]
 struct Current {
-    picture: Picture,
+    /// One, or one a colour plane where planes are coded apart.
+    pictures: Vec<Picture>,
+    /// Which of them the last slice belongs to.
+    plane: usize,
     factors: Option<Arc<Factors>>,
     hash: Option<PictureHash>,
     bits: BitTally,
@@ -209,7 +212,7 @@ impl Decoder {
             NalType::PREFIX_SEI | NalType::AUD | NalType::VPS => self.finish_picture(),
             NalType::SUFFIX_SEI => {
                 if let Some(current) = &mut self.current {
-                    let components = current.picture.sps.chroma.planes();
+                    let components = current.components();
                     let found = hash::find(&nal::unescape(&unit.bytes[2..]), components);
                     current.hash = found.or(current.hash.take());
                 }
@@ -250,7 +253,8 @@ impl Decoder {
             return Ok(());
         }
         let (sps, pps) = self.parameter_sets(pps_id, nal, offset)?;
-        let previous = self.current.as_ref().and_then(|current| current.picture.last_header.as_ref());
+        let previous =
+            self.current.as_ref().and_then(|current| current.pictures[current.plane].last_header.as_ref());
         let (slice, start) =
             SliceHeader::parse(&rbsp, header.nal_type, &sps, &pps, previous).map_err(located)?;
         if first {
@@ -259,18 +263,20 @@ impl Decoder {
         let Some(current) = &mut self.current else {
             return Err(located(Flaw::invalid("the slice continues a picture whose first slice is missing")));
         };
-        let (sps, pps) = (current.picture.sps.clone(), current.picture.pps.clone());
+        current.plane = usize::from(slice.colour_plane_id).min(current.pictures.len() - 1);
+        let picture = &mut current.pictures[current.plane];
+        let (sps, pps) = (picture.sps.clone(), picture.pps.clone());
         if pps.id != slice.pps_id {
             return Err(located(Flaw::invalid("two slices of one picture refer to different PPSs")));
         }
         let factors = current.factors.clone();
         let data = rbsp.get(start..).unwrap_or(&[]);
-        let decoder = SliceDecoder::new(data, &sps, &pps, &slice, factors.as_deref(), &mut current.picture);
+        let decoder = SliceDecoder::new(data, &sps, &pps, &slice, factors.as_deref(), picture);
         let bits =
             decoder.decode().map_err(|(flaw, byte)| flaw.at(nal, offset + 2 + (start + byte) as u64))?;
         current.bits.add(bits, start as u64 * 8 + 16);
         current.slices.push(slice.slice_type);
-        current.picture.last_header = Some(slice);
+        current.pictures[current.plane].last_header = Some(slice);
         Ok(())
     }
 
@@ -309,11 +315,13 @@ impl Decoder {
         self.starts_sequence = false;
         self.any_picture = true;
         let factors = Factors::new(&sps, &pps).map(Arc::new);
-        let mut picture = Picture::new(sps, pps, Arc::new(layout));
+        let separate = sps.separate_colour_plane;
+        let mut picture = Picture::new(sps.coded_apart().map_or(sps, Arc::new), pps, Arc::new(layout));
         picture.poc = poc;
         picture.output = slice.pic_output;
         self.current = Some(Current {
-            picture,
+            pictures: if separate { vec![picture.clone(), picture.clone(), picture] } else { vec![picture] },
+            plane: 0,
             factors,
             hash: None,
             bits: BitTally::default(),
@@ -371,7 +379,6 @@ impl Decoder {
                 tools.intra_boundary_filtering_disabled,
                 "screen content coding (intra boundary filter control)",
             ),
-            (sps.separate_colour_plane, "separate_colour_plane_flag"),
         ] {
             if used {
                 return Err(Flaw::Unsupported(tool));
@@ -401,27 +408,48 @@ impl Decoder {
     /// Completes the picture in the making, if there is one.
     fn finish_picture(&mut self) -> Result<(), Error> {
         let Some(mut current) = self.current.take() else { return Ok(()) };
-        let missing = current.picture.slice_of.len() - current.picture.decoded_ctbs;
-        if missing > 0 {
-            let what = format!("the picture lacks {missing} of its {} CTUs", current.picture.slice_of.len());
-            return Err(Flaw::Invalid(what).at(current.nal, current.offset));
+        for picture in &mut current.pictures {
+            let (all, here) = (picture.slice_of.len(), picture.decoded_ctbs);
+            if here < all {
+                let what = format!("the picture lacks {} of its {all} CTUs", all - here);
+                return Err(Flaw::Invalid(what).at(current.nal, current.offset));
+            }
+            picture.filter();
         }
-        current.picture.filter();
-        let Picture { poc, output, .. } = current.picture;
-        let limits = current.picture.sps.dpb;
-        let depths = [current.picture.sps.bit_depth, current.picture.sps.chroma_bit_depth];
-        let hash = current.hash.map_or(HashCheck::Absent, |hash| hash.check(&current.picture.planes, depths));
+        let hash = current.hash.take().map_or(HashCheck::Absent, |hash| current.check(&hash));
+        let Picture { poc, output, ref sps, .. } = current.pictures[0];
+        let limits = sps.dpb;
         if output {
-            let decoded = Decoded {
-                frame: current.picture.into_frame(),
-                poc,
-                hash,
-                bits: current.bits,
-                slices: current.slices,
-            };
+            let (bits, slices) = (current.bits, std::mem::take(&mut current.slices));
+            let decoded = Decoded { frame: current.into_frame(), poc, hash, bits, slices };
             self.output.push(poc, decoded, limits);
         }
         Ok(())
+    }
+}
+
+impl Current {
+    fn components(&self) -> usize {
+        self.pictures.iter().map(|picture| picture.planes.len()).sum()
+    }
+
+    fn check(&self, hash: &PictureHash) -> HashCheck {
+        let sps = &self.pictures[0].sps;
+        let planes: Vec<&Plane> = self.pictures.iter().flat_map(|picture| &picture.planes).collect();
+        let chroma_depth = if self.pictures.len() > 1 { sps.bit_depth } else { sps.chroma_bit_depth };
+        hash.check(&planes, [sps.bit_depth, chroma_depth])
+    }
+
+    /// The pictures of all planes as one.
+    fn into_frame(self) -> Frame {
+        let mut frames = self.pictures.into_iter().map(Picture::into_frame);
+        let Some(mut frame) = frames.next() else { return Frame::filled(0, 0, Chroma::C400, 8, 0) };
+        for other in frames {
+            frame.chroma = Chroma::C444;
+            frame.chroma_depth = frame.depth;
+            frame.planes.extend(other.planes);
+        }
+        frame
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) struct Entropy {
 }
 
 /// One picture being decoded.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Picture {
     pub sps: Arc<Sps>,
     pub pps: Arc<Pps>,

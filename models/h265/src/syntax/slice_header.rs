@@ -78,9 +78,11 @@ impl SliceHeader {
             let ctbs = columns * rows;
             let bits = u32::BITS - (ctbs - 1).leading_zeros();
             header.segment_address = r.bits(bits)?;
-            if header.segment_address == 0 || header.segment_address >= ctbs {
+            // Where planes are coded apart, each has a slice that starts at 0.
+            let least = u32::from(!sps.separate_colour_plane);
+            if !(least..ctbs).contains(&header.segment_address) {
                 return Err(Flaw::Invalid(format!(
-                    "slice_segment_address is {}, outside 1 to {}",
+                    "slice_segment_address is {}, outside {least} to {}",
                     header.segment_address,
                     ctbs - 1
                 )));

@@ -172,6 +172,13 @@ impl Sps {
         }
     }
 
+    /// The SPS each of three planes that are coded apart is decoded by, as if
+    /// it were luma alone; none where they are coded together.
+    pub fn coded_apart(&self) -> Option<Self> {
+        let alone = || Self { chroma: Chroma::C400, separate_colour_plane: false, ..self.clone() };
+        self.separate_colour_plane.then(alone)
+    }
+
     /// ChromaArrayType as a format: 4:0:0 where planes are coded apart.
     pub fn chroma_array(&self) -> Chroma {
         if self.separate_colour_plane { Chroma::C400 } else { self.chroma }

@@ -202,3 +202,72 @@ fn tempfile_folder(name: &str) -> std::path::PathBuf {
     std::fs::create_dir_all(&folder).unwrap();
     folder
 }
+
+/// Three pictures of luma alone as the colour planes of one (no encoder at
+/// hand writes separate_colour_plane_flag).
+fn with_separate_planes(planes: &[Coded]) -> Vec<u8> {
+    use trinity_coding::nal;
+    use trinity_h265::syntax::{NalHeader, NalType, Pps, SliceHeader, Sps};
+    let mut stream = Vec::new();
+    let (mut sps, mut pps) = (None, None);
+    for (plane, coded) in planes.iter().enumerate() {
+        for unit in nal::units(&coded.stream) {
+            let kind = NalHeader::parse(unit.bytes).unwrap().nal_type;
+            let rbsp = nal::unescape(&unit.bytes[2..]);
+            let mut out = unit.bytes[..2].to_vec();
+            if kind.is_slice() {
+                let (alone, pps): (&Sps, &Pps) = (sps.as_ref().unwrap(), pps.as_ref().unwrap());
+                let (mut header, start) = SliceHeader::parse(&rbsp, kind, alone, pps, None).unwrap();
+                header.first_slice_segment_in_pic = plane == 0;
+                header.colour_plane_id = plane as u8;
+                out.extend(header.write(kind, &together(alone), pps));
+                out.extend(&rbsp[start..]);
+            } else if plane > 0 {
+                continue;
+            } else if kind == NalType::SPS {
+                let alone = Sps::parse(&rbsp).unwrap();
+                out.extend(together(&alone).write());
+                sps = Some(alone);
+            } else {
+                if kind == NalType::PPS {
+                    pps = Some(Pps::parse(&rbsp).unwrap());
+                }
+                out.extend(rbsp);
+            }
+            nal::write_unit(&mut stream, &out);
+        }
+    }
+    stream
+}
+
+fn together(alone: &trinity_h265::syntax::Sps) -> trinity_h265::syntax::Sps {
+    trinity_h265::syntax::Sps { chroma: Chroma::C444, separate_colour_plane: true, ..alone.clone() }
+}
+
+#[test]
+fn colour_planes_coded_apart_make_one_picture() {
+    for (rate, size) in [(Rate::Qp(24), (72, 40)), (Rate::Lossless, (200, 130))] {
+        let planes: Vec<_> = (0..3)
+            .map(|seed| {
+                let frame = textured(size.0, size.1, Chroma::C400, 8, 7 + seed);
+                let params = Params {
+                    rate,
+                    preset: Preset::Fast,
+                    threads: 1,
+                    picture_hash: false,
+                    ..Params::default()
+                };
+                trinity_h265::encode(&[frame], &params).unwrap()
+            })
+            .collect();
+        let stream = with_separate_planes(&planes);
+        let decoded = trinity_h265::decode(&stream).unwrap();
+        assert_eq!(decoded.len(), 1);
+        assert_eq!(decoded[0].chroma, Chroma::C444);
+        for (plane, coded) in decoded[0].planes.iter().zip(&planes) {
+            assert!(plane == &coded.recon[0].planes[0], "a plane differs at {rate:?}");
+        }
+        let cut = trinity_h265::decode(&stream[..stream.len() - stream.len() / 4]);
+        assert!(cut.is_err(), "a picture without its last plane is complete at {rate:?}");
+    }
+}
