@@ -7,9 +7,12 @@
 use crate::Error;
 use crate::score::Pair;
 use serde::Deserialize;
+use trinity_config::Document;
 use trinity_silicon::stages::{Design, Technology, XK264, reconcile};
 use trinity_silicon::table3::{self, figure12};
 use trinity_silicon::{EnergyColumn, InstanceRate, Node};
+use trinity_sim::config::SweepFile;
+use trinity_sim::sweep::{Headline, evaluate, headline};
 use trinity_sim::{Attention, Llm, Mlp, Vocabulary};
 
 const FACTS: &str = include_str!("../data/facts.toml");
@@ -94,11 +97,22 @@ fn derive(model: &str) -> Option<f64> {
         "silicon.cx5" => 12.14 * 13.98,
         "silicon.h264-encoder.area" => stages().model.area_mm2,
         "silicon.h264-encoder.power" => stages().model.power_w,
+        "sweep.speedup" => paper_study()?.speedup()?,
+        "sweep.area-saving" => paper_study()?.saving()?,
         "torch.two-lanes" => torch::two_lanes(),
         "torch.gemm" => torch::gemm_s()? * 1e3,
         "torch.gemm-then-encode" => (torch::gemm_s()? + 64.0 * torch::ENCODE_S) * 1e3,
         _ => return None,
     })
+}
+
+/// The paper's LLaMA-7B study, swept and read off its fronts.
+fn paper_study() -> Option<Headline> {
+    let document = Document::load("sweeps/llama-7b").ok()?;
+    let file: SweepFile = document.read().ok()?;
+    let plan = file.plan(&document, 0).ok()?;
+    let tally = evaluate(&plan, 0..plan.space.len(), |_, _, _, _| ());
+    headline(&plan, &tally, &file.question()?)
 }
 
 /// What torch-nvenc-compress measured on an RTX 5090, from our models and its

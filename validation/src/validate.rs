@@ -202,7 +202,12 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<Outcome, Error> {
             outcome.push(line, pairs, &bars, &truth.peers);
         }
     }
-    let families = [("headlines", "headline."), ("silicon", "silicon."), ("torch-nvenc-compress", "torch.")];
+    let families = [
+        ("headlines", "headline."),
+        ("sweep headlines", "sweep."),
+        ("silicon", "silicon."),
+        ("torch-nvenc-compress", "torch."),
+    ];
     for (name, family) in families {
         let pairs = facts::score(&truth.facts, family);
         if let Some(line) = line(name, &pairs) {

@@ -1,7 +1,7 @@
 //! Sweeps in files: a study, what varies, what is wanted.
 
 use super::StudyFile;
-use crate::sweep::{Axis, Constraint, Metric, Objective, Plan, Point, Scenario, Space};
+use crate::sweep::{Axis, Constraint, Metric, Objective, Plan, Point, Question, Scenario, Space};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
@@ -265,6 +265,19 @@ impl SweepFile {
             top,
             rank_by: Objective::parse(&self.rank_by)
                 .ok_or_else(|| objective_complaint(document, "rank-by"))?,
+        })
+    }
+
+    /// What the headline asks of the fronts.
+    pub fn question(&self) -> Option<Question> {
+        let asked = self.headline.as_ref()?;
+        let position = |name: &str| self.scenarios.iter().position(|scenario| scenario.name == name);
+        Some(Question {
+            baseline: position(&asked.baseline)?,
+            candidate: position(&asked.candidate)?,
+            budget_mm2: asked.budget.mm2(),
+            performance: asked.performance.get(),
+            unit_area_mm2: asked.unit_area.mm2(),
         })
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use trinity_config::{Checked, Complaint, Document};
 use trinity_sim::config::{AssumptionFile, SweepFile};
-use trinity_sim::sweep::{BLOCK, Headline, Plan, Question, Tally, evaluate, headline, plain_unit};
+use trinity_sim::sweep::{BLOCK, Headline, Plan, Tally, evaluate, headline, plain_unit};
 
 /// Points up to which every assumption of a sweep is varied.
 const SENSITIVITY_POINTS: u64 = 200_000;
@@ -105,21 +105,9 @@ impl Study {
         self.plan.space.scenarios().iter().any(|scenario| scenario.base.cluster.codecs_per_gpu > 0.0)
     }
 
-    fn question(&self) -> Option<Question> {
-        let asked = self.file.headline.as_ref()?;
-        let position = |name: &str| self.file.scenarios.iter().position(|s| s.name == name);
-        Some(Question {
-            baseline: position(&asked.baseline)?,
-            candidate: position(&asked.candidate)?,
-            budget_mm2: asked.budget.mm2(),
-            performance: asked.performance.get(),
-            unit_area_mm2: asked.unit_area.mm2(),
-        })
-    }
-
     /// Reads the headline and the unit of performance off the fronts.
     pub fn answer(&self, tally: &Tally) -> Answer {
-        let headline = self.question().and_then(|question| headline(&self.plan, tally, &question));
+        let headline = self.file.question().and_then(|question| headline(&self.plan, tally, &question));
         let unit = headline.map(|h| h.unit_tokens_per_s).or_else(|| plain_unit(&self.plan, tally));
         Answer { unit_tokens_per_s: unit, headline }
     }
