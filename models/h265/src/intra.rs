@@ -35,7 +35,7 @@ const INVERSE_ANGLE: [i32; 15] =
 
 /// Table 8-3: the mode that predicts 4:2:2 chroma when luma-like mode X is signalled.
 const MODE_422: [u8; 35] = [
-    0, 1, 2, 2, 2, 2, 3, 5, 7, 8, 10, 11, 13, 15, 16, 18, 19, 20, 21, 22, 23, 23, 24, 24, 25, 25, 26, 27, 27,
+    0, 1, 2, 2, 2, 2, 3, 5, 7, 8, 10, 12, 13, 15, 17, 18, 19, 20, 21, 22, 23, 23, 24, 24, 25, 25, 26, 27, 27,
     28, 28, 29, 29, 30, 31,
 ];
 
@@ -430,11 +430,29 @@ mod tests {
     fn mode_tables_have_not_been_misprinted() {
         assert_eq!(ANGLE.iter().sum::<i32>(), 32);
         assert_eq!(INVERSE_ANGLE.iter().sum::<i32>(), -17178);
-        assert_eq!(MODE_422.iter().map(|&m| u32::from(m)).sum::<u32>(), 596);
+        assert_eq!(MODE_422.iter().map(|&m| u32::from(m)).sum::<u32>(), 598);
         // 256 * 32 / angle, rounded.
         for mode in 11..=25 {
             let angle = ANGLE[mode - 2];
             assert_eq!(INVERSE_ANGLE[mode - 11], (8192.0 / f64::from(angle)).round() as i32);
+        }
+    }
+
+    #[test]
+    fn directions_on_422_chroma_fall_twice_as_steeply() {
+        let angle = |mode: u8| ANGLE[usize::from(mode) - 2];
+        let nearest = |modes: std::ops::RangeInclusive<u8>, wanted: i32| {
+            modes.min_by_key(|&mode| (angle(mode) - wanted).abs()).unwrap()
+        };
+        // Samples are twice as wide as they are high: what a horizontal mode
+        // moves vertically over one sample doubles, up to 45 degrees.
+        for mode in 6..=14 {
+            assert_eq!(mode_422(mode), nearest(2..=18, 2 * angle(mode)), "mode {mode}");
+        }
+        // What a vertical mode moves sideways is half as many samples.
+        for mode in 18..=34 {
+            let wanted = angle(mode) / 2;
+            assert!((angle(mode_422(mode)) - wanted).abs() <= 3, "mode {mode}");
         }
     }
 }
