@@ -170,11 +170,15 @@ fn choose(profile: &Profile, plans: &[Plan], subject: &Subject, step: f32) -> Tr
     let quick = |plan: &Plan| Plan { log2_states: plan.log2_states.min(2), ..plan.clone() };
     let first = plans.iter().map(|p| trial(&quick(p), subject, step, lambda)).reduce(cheaper_by(0.02));
     let mut best = first.unwrap_or_else(|| unreachable!("profiles have at least one plan"));
-    for &weights in profile.stages.context_weights.iter().skip(1) {
+    let alternatives =
+        if best.plan.entropy == Entropy::Adaptive { &profile.stages.context_weights[..] } else { &[] };
+    for &weights in alternatives.iter().skip(1) {
         let plan = Plan { weights, ..best.plan.clone() };
         best = cheaper_by(0.003)(best, trial(&plan, subject, step, lambda));
     }
-    best.plan.log2_states = profile.stages.trellis_states.ilog2();
+    if best.plan.entropy != Entropy::Binary {
+        best.plan.log2_states = profile.stages.trellis_states.ilog2();
+    }
     best
 }
 

@@ -22,6 +22,8 @@
 // One call in `simd`, where the processor has been asked first, needs it.
 #![deny(unsafe_code)]
 
+mod binary;
+mod binary_tile;
 mod bytes;
 mod combine;
 mod encode;

@@ -16,6 +16,8 @@ pub enum Entropy {
     Adaptive,
     /// Ranges and column scales sent ahead of each tile.
     Static,
+    /// Bit by bit, each with a probability of its own.
+    Binary,
 }
 
 /// One alternative for each stage.
@@ -59,7 +61,7 @@ impl Plan {
             Transform::Row { family: f, log2_size } => (2 + family(f), log2_size),
             Transform::Block { family: f, log2_size } => (5 + family(f), log2_size),
         };
-        out.push(u8::from(self.transposed) | u8::from(self.entropy == Entropy::Static) << 1 | kind << 4);
+        out.push(u8::from(self.transposed) | (self.entropy as u8) << 1 | kind << 4);
         out.push(log2_size as u8 | self.prediction << 3);
         out.push(self.log2_states as u8 | (self.weights) << 4);
         out.push(self.log2_segment as u8);
@@ -87,7 +89,12 @@ impl Plan {
             transform: transform_of,
             prediction: transform >> 3,
             log2_states: u32::from(quantizer & 15),
-            entropy: if flags & 2 != 0 { Entropy::Static } else { Entropy::Adaptive },
+            entropy: match flags >> 1 & 7 {
+                0 => Entropy::Adaptive,
+                1 => Entropy::Static,
+                2 => Entropy::Binary,
+                _ => return Err(Error::Damaged { what: "unknown entropy coding" }),
+            },
             weights: quantizer >> 4,
             log2_segment: u32::from(log2_segment),
         };
@@ -108,6 +115,13 @@ impl Plan {
         }
         if self.prediction > 16 || self.prediction > 0 && matches!(self.transform, Transform::Klt { .. }) {
             return Err("a learned transform takes no prediction");
+        }
+        if self.entropy == Entropy::Binary
+            && (self.prediction > 0
+                || self.log2_states > 0
+                || matches!(self.transform, Transform::Klt { .. }))
+        {
+            return Err("binary entropy coding takes a uniform quantizer and fixed transforms");
         }
         if self.entropy == Entropy::Static
             && (self.prediction > 0 || matches!(self.transform, Transform::Klt { .. }))

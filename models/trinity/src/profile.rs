@@ -37,6 +37,7 @@ pub enum Orientation {
 pub enum EntropyChoice {
     Adaptive,
     Static,
+    Binary,
 }
 
 /// Everything an encoder may choose from.
@@ -88,7 +89,8 @@ pub struct Stages {
     pub trellis_states: u32,
     /// Bits against squared steps.
     pub lambda: f32,
-    pub entropy: EntropyChoice,
+    /// `adaptive`, `static`, `binary` (with a uniform quantizer).
+    pub entropy: Vec<EntropyChoice>,
     /// Indices of the weights with which contexts see rows above and columns
     /// beside.
     pub context_weights: Vec<u8>,
@@ -113,7 +115,7 @@ impl Default for Stages {
             prediction: vec![0],
             trellis_states: 8,
             lambda: 0.35,
-            entropy: EntropyChoice::Adaptive,
+            entropy: vec![EntropyChoice::Adaptive],
             context_weights: vec![0],
         }
     }
@@ -200,28 +202,39 @@ impl Profile {
         }
         let weights = self.stages.context_weights.first().copied().unwrap_or(0);
         let mut plans = Vec::new();
-        for orientation in &self.stages.orientation {
-            for transform in &self.stages.transform {
-                let transform = parse_transform(transform)
-                    .ok_or_else(|| self.bad(format!("unknown transform `{transform}`")))?;
-                for &prediction in &self.stages.prediction {
-                    if prediction > 0 && matches!(transform, Transform::Klt { .. }) {
-                        continue;
+        for &choice in &self.stages.entropy {
+            // Bits in contexts of both neighbours see no orientation.
+            let binary = choice == EntropyChoice::Binary;
+            let orientations = if binary {
+                &self.stages.orientation[..1.min(self.stages.orientation.len())]
+            } else {
+                &self.stages.orientation[..]
+            };
+            for orientation in orientations {
+                for transform in &self.stages.transform {
+                    let transform = parse_transform(transform)
+                        .ok_or_else(|| self.bad(format!("unknown transform `{transform}`")))?;
+                    let learned = matches!(transform, Transform::Klt { .. });
+                    for &prediction in &self.stages.prediction {
+                        if prediction > 0 && (learned || binary) || learned && binary {
+                            continue;
+                        }
+                        let plan = Plan {
+                            transposed: *orientation == Orientation::Columns,
+                            transform,
+                            prediction,
+                            log2_states: if binary { 0 } else { states.ilog2() },
+                            entropy: match choice {
+                                EntropyChoice::Adaptive => Entropy::Adaptive,
+                                EntropyChoice::Static => Entropy::Static,
+                                EntropyChoice::Binary => Entropy::Binary,
+                            },
+                            weights,
+                            log2_segment: self.parallel.segment.ilog2(),
+                        };
+                        plan.check().map_err(|what| self.bad(what))?;
+                        plans.push(plan);
                     }
-                    let plan = Plan {
-                        transposed: *orientation == Orientation::Columns,
-                        transform,
-                        prediction,
-                        log2_states: states.ilog2(),
-                        entropy: match self.stages.entropy {
-                            EntropyChoice::Adaptive => Entropy::Adaptive,
-                            EntropyChoice::Static => Entropy::Static,
-                        },
-                        weights,
-                        log2_segment: self.parallel.segment.ilog2(),
-                    };
-                    plan.check().map_err(|what| self.bad(what))?;
-                    plans.push(plan);
                 }
             }
         }

@@ -36,10 +36,11 @@ impl Report {
         let states = 1u64 << plan.log2_states;
         // Four subsets of two candidates each; an add–compare–select a state.
         let quantizer_ops = if states == 1 { 3.0 } else { 8.0 * 6.0 + 4.0 * states as f64 };
-        let quantizer_serial = if states == 1 { 1 } else { segment };
+        let quantizer_serial = if states == 1 { 1 } else { segment / LANES };
         let (context_serial, entropy_serial) = match plan.entropy {
             Entropy::Adaptive => (tile_values, tile_values / LANES),
             Entropy::Static => (1, BLOCK_VALUES / LANES),
+            Entropy::Binary => (tile_values, tile_values),
         };
         vec![
             StageCost::new("transform", 0.0, transform_ops, transform_serial),

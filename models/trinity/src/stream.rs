@@ -11,8 +11,8 @@ use crate::bytes::{Reader, put_varint};
 use crate::plan::{Entropy, Plan, Scalars, Tile, Tiling};
 use crate::report::Bits;
 use crate::simd::{self, Kernel};
-use crate::static_tile;
 use crate::tile::{Coded, TileDecoder, TileEncoder};
+use crate::{binary_tile, static_tile};
 
 /// First bytes of every stream; the last one is the version.
 pub const MAGIC: [u8; 3] = *b"TC\x01";
@@ -141,12 +141,15 @@ impl Kernel for EncodeTile<'_> {
         let Self { plan, scalars, lambda, matrix, tile } = self;
         let (height, width) = (plan.transform.height(), tile.cols.next_multiple_of(plan.transform.width()));
         let mut recon = vec![0.0; tile.rows * tile.cols];
-        if plan.entropy == Entropy::Static {
+        if plan.entropy != Entropy::Adaptive {
             let mut all = vec![0.0; tile.rows.next_multiple_of(height) * width];
             for (i, buffer) in all.chunks_exact_mut(height * width).enumerate() {
                 load(matrix, tile, i * height, width, scalars.offset, buffer);
             }
-            let coded = static_tile::encode(plan, scalars, lambda, tile.cols, &mut all);
+            let coded = match plan.entropy {
+                Entropy::Binary => binary_tile::encode(plan, scalars, tile.cols, &mut all),
+                _ => static_tile::encode(plan, scalars, lambda, tile.cols, &mut all),
+            };
             keep(&all, &mut recon, tile, 0, width, scalars.offset);
             return (coded, recon);
         }
@@ -350,8 +353,12 @@ impl Kernel for DecodeTile<'_> {
         let Self { plan, scalars, tile, bytes } = self;
         let (height, width) = (plan.transform.height(), tile.cols.next_multiple_of(plan.transform.width()));
         let mut recon = vec![0.0; tile.rows * tile.cols];
-        if plan.entropy == Entropy::Static {
-            let all = static_tile::decode(plan, scalars, tile.cols, tile.rows.div_ceil(height), bytes)?;
+        if plan.entropy != Entropy::Adaptive {
+            let rows = tile.rows.div_ceil(height);
+            let all = match plan.entropy {
+                Entropy::Binary => binary_tile::decode(plan, scalars, tile.cols, rows, bytes)?,
+                _ => static_tile::decode(plan, scalars, tile.cols, rows, bytes)?,
+            };
             keep(&all, &mut recon, tile, 0, width, scalars.offset);
             return Ok(recon);
         }

@@ -19,6 +19,14 @@ fn nmse(original: &[f32], recon: &[f32]) -> f64 {
     error / original.iter().map(|a| f64::from(*a).powi(2)).sum::<f64>()
 }
 
+/// A profile by name, or one of binary entropy coding alone.
+#[allow(clippy::unwrap_used)] // a test, if not a function marked as one
+fn profile(name: &str) -> Profile {
+    let binary =
+        "name = \"binary\"\ndescription = \"\"\npipeline = \"trinity\"\n[stages]\nentropy = [\"binary\"]";
+    if name == "binary" { Profile::parse(binary).unwrap() } else { Profile::named(name).unwrap() }
+}
+
 #[test]
 fn gaussian_within_a_tenth_of_a_bit_of_the_bound() {
     let values = gaussian(256 * 512, 1);
@@ -80,6 +88,45 @@ fn large_constants_stay_small_and_decode() {
     }
 }
 
+/// Bits per value of a uniform quantizer with an ideal code, and its error.
+fn order_0(values: &[f32], step: f64) -> (f64, f64) {
+    let level = |v: f32| (f64::from(v) / step).round_ties_even();
+    let mut counts = std::collections::BTreeMap::new();
+    values.iter().for_each(|&v| *counts.entry(level(v) as i64).or_insert(0u64) += 1);
+    let count = values.len() as f64;
+    let bits = counts.values().map(|&n| n as f64 / count * (count / n as f64).log2()).sum();
+    let recon: Vec<f32> = values.iter().map(|&v| (level(v) * step) as f32).collect();
+    (bits, nmse(values, &recon))
+}
+
+#[test]
+fn odd_distributions_cost_little_more_than_their_entropy() {
+    let (rows, cols) = (256, 512);
+    let noise = gaussian(rows * cols, 30);
+    let other = gaussian(rows * cols, 31);
+    let sources: [(&str, f64, Vec<f32>); 3] = [
+        ("few values", 0.13, noise.iter().map(|v| v.round().clamp(-1.0, 1.0)).collect()),
+        (
+            "mostly zeros",
+            0.1,
+            noise.iter().zip(&other).map(|(v, o)| if *o > 1.6 { *v } else { 0.0 }).collect(),
+        ),
+        ("heavy tails", 2.0, noise.iter().zip(&other).map(|(v, o)| v / o.abs().max(0.02)).collect()),
+    ];
+    let mut dear = Vec::new();
+    for (name, step, values) in sources {
+        let (bits, error) = order_0(&values, step);
+        let encoded =
+            encode(&values, rows, cols, &Profile::named("trinity").unwrap(), Target::Nmse(error)).unwrap();
+        let spent = 8.0 * encoded.bytes.len() as f64 / values.len() as f64;
+        if spent > bits + 0.03 {
+            dear.push(format!("{name}: {spent:.4} for {bits:.4}, {:?}", encoded.report.plan));
+        }
+        assert_eq!(decode(&encoded.bytes).unwrap().values, encoded.recon, "{name}");
+    }
+    assert!(dear.is_empty(), "{dear:#?}");
+}
+
 #[test]
 fn not_a_number_is_named() {
     let mut values = gaussian(100, 5);
@@ -111,15 +158,16 @@ fn rows_without_columns_end_at_once() {
 
 #[test]
 fn every_truncation_is_an_error() {
-    let values = gaussian(40 * 30, 7);
+    let values: Vec<f32> = gaussian(40 * 30, 7);
     let targets = [
         ("trinity", Target::Nmse(0.01)),
         ("trinity-lite", Target::Nmse(0.01)),
+        ("binary", Target::Nmse(0.01)),
         ("paper", Target::Step(0.2)),
         ("lossless", Target::Lossless),
     ];
     for (name, target) in targets {
-        let encoded = encode(&values, 40, 30, &Profile::named(name).unwrap(), target).unwrap();
+        let encoded = encode(&values, 40, 30, &profile(name), target).unwrap();
         // H.264 conceals nothing, but a stream that ends after its picture is whole.
         let whole = encoded.bytes.len() - if name == "paper" { 4 } else { 0 };
         for length in 0..whole {
@@ -205,6 +253,31 @@ fn pictures_go_through_every_profile() {
 }
 
 #[test]
+fn ffmpeg_opens_the_still_picture_of_the_paper() {
+    use std::process::Command;
+    if Command::new("ffmpeg").arg("-version").output().is_err() {
+        eprintln!("no ffmpeg here: its view of the stream is not checked");
+        return;
+    }
+    for name in ["paper", "paper-cabac"] {
+        let frames = [picture(96, 80, Chroma::C420, 8)];
+        let encoded = encode_frames(&frames, &profile(name), Target::Nmse(2e-4), Coding::Intra).unwrap();
+        let path = std::env::temp_dir().join(format!("trinity-still-{name}-{}.264", std::process::id()));
+        std::fs::write(&path, &encoded.bytes).unwrap();
+        let shown = Command::new("ffmpeg")
+            .args(["-loglevel", "error", "-i"])
+            .arg(&path)
+            .args(["-pix_fmt", "yuv420p", "-f", "rawvideo", "-"])
+            .output()
+            .unwrap();
+        let _ = std::fs::remove_file(&path);
+        let samples: Vec<u8> =
+            encoded.recon[0].planes.iter().flat_map(|p| &p.samples).map(|&s| s as u8).collect();
+        assert!(shown.stdout == samples, "{name}: {}", String::from_utf8_lossy(&shown.stderr));
+    }
+}
+
+#[test]
 fn inter_is_refused_in_words() {
     let frames = [picture(32, 32, Chroma::C400, 8)];
     let error = encode_frames(&frames, &Profile::named("trinity").unwrap(), Target::Bits(2.0), Coding::Inter)
@@ -251,15 +324,16 @@ proptest! {
     }
 
     #[test]
-    fn damage_never_panics(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), kind in 0usize..4) {
+    fn damage_never_panics(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), kind in 0usize..5) {
         let values = gaussian(50 * 70, 9);
         let (name, target) = [
             ("lossless", Target::Lossless),
             ("trinity", Target::Nmse(0.02)),
             ("trinity-lite", Target::Nmse(0.02)),
             ("paper", Target::Step(0.3)),
+            ("binary", Target::Nmse(0.02)),
         ][kind];
-        let mut bytes = encode(&values, 50, 70, &Profile::named(name).unwrap(), target).unwrap().bytes;
+        let mut bytes = encode(&values, 50, 70, &profile(name), target).unwrap().bytes;
         for (index, value) in flips {
             let at = index.index(bytes.len());
             bytes[at] = value;
