@@ -62,13 +62,19 @@ impl Preset {
     }
 
     fn tuning(self) -> Tuning {
-        let effort = |candidates, patience, doubt| Effort { candidates, patience, slack: 1.0, doubt };
+        let effort = |candidates, patience, doubt| Effort {
+            candidates,
+            patience,
+            slack: 1.0,
+            doubt,
+            skip_four: self == Self::Fast,
+        };
         Tuning {
             effort: match self {
                 Self::Fast => effort(1, 0.0, 0.0),
-                Self::Medium => effort(1, 0.03, 0.0),
-                Self::Slow => effort(2, 0.03, 0.01),
-                Self::Best => effort(3, 0.03, 0.02),
+                Self::Medium => effort(1, 0.01, 0.0),
+                Self::Slow => effort(2, 0.01, 0.0),
+                Self::Best => effort(2, 0.01, 0.01),
             },
             // Flat around its high-rate value, 2 ln 2 / 12 of a squared step.
             lambda: 0.13,

@@ -36,6 +36,8 @@ pub struct Effort {
     /// Types whose costs differ by less than this share are told apart by the
     /// bits they really take.
     pub doubt: f32,
+    /// Where 8×8 was given up, 4×4 is not tried.
+    pub skip_four: bool,
 }
 
 /// The samples of one macroblock, 16 to a row.
@@ -181,8 +183,10 @@ impl Search<'_> {
         if job.lesson.is_some() {
             return best;
         }
-        if let Some(trial) = eight(Some(&best)) {
-            best = self.cheaper(job, prices, best, trial);
+        match eight(Some(&best)) {
+            Some(trial) => best = self.cheaper(job, prices, best, trial),
+            None if self.effort.skip_four => return best,
+            None => {}
         }
         match four(Some(&best)) {
             Some(trial) => self.cheaper(job, prices, best, trial),
@@ -300,9 +304,9 @@ impl Search<'_> {
     /// Levels of a block from its real-valued ones in scan order, put at the
     /// raster positions of `scan`; the cost in squared steps.
     #[inline(always)]
-    fn levels(
+    fn levels<const LEN: usize>(
         &self,
-        reals: &[f32],
+        reals: &[f32; LEN],
         costs: Option<&BlockCosts>,
         increment: usize,
         quantizer: &Quantizer,
@@ -315,7 +319,7 @@ impl Search<'_> {
             }
             return 0.0;
         };
-        let mut levels = [0i32; 64];
+        let mut levels = [0i32; LEN];
         let cost = optimize(reals, costs, increment, quantizer.max_level, &mut levels);
         for (&level, &at) in levels.iter().zip(scan) {
             out[usize::from(at)] = level;
