@@ -1,6 +1,8 @@
 //! `trinity compare`: codecs side by side on captured tensors.
 
+mod ablate;
 mod picture;
+mod show;
 mod store;
 
 use std::collections::BTreeMap;
@@ -8,13 +10,14 @@ use std::path::PathBuf;
 
 use rayon::prelude::*;
 use trinity_tensor::codec::{Target, names};
-use trinity_tensor::compare::{ClassLine, GAUSSIAN, Job, ORDER0, Row, Turn, by_class};
+use trinity_tensor::compare::{ClassLine, GAUSSIAN, Job, ORDER0, Row, Turn, by_class, shared_bases};
 use trinity_tensor::{Class, Entry};
 
 use super::encode::{known_codec, positive};
 use super::tensors::{bad_input, open};
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::output;
 use crate::table::{Table, sig3};
 use store::Store;
 
@@ -28,17 +31,23 @@ use store::Store;
 #[command(after_help = "\
 Codecs:
   trinity          the Trinity codec
-  h265, h264       this project's video codecs (x264, x265, svtav1, aom: external, through ffmpeg)
+  h265, h264       this project's video codecs; -fast, -medium, -slow, -best choose a preset,
+                   -420 neutral chroma, -444 three planes of values (h265-444, h264-fast-420)
+  x264, x265, svtav1, aom     external encoders, through ffmpeg
   uniform+ac       uniform quantizer and adaptive arithmetic coder
   rtn, rtn-128g    integer round-to-nearest, a scale per row or per 128 values
   nf4, mxfp4, mxfp6, mxfp6-e3m2, mxfp8, mxfp8-e5m2, mxint8     fixed number formats
   int+X, mxfp+X    a number format and a coder X: huffman, deflate, lz4, cabac, zstd
   zstd             lossless
   hadamard/CODEC   any of them after a randomized Hadamard transform
+  residual/A/B     A, then B on what A lost (residual/h265/rtn-128g)
   all              every codec this machine has
 
 Two lines are no codecs: the order-0 entropy of uniformly quantized values, and the
 Gaussian rate-distortion bound.
+
+A PCA basis is learned from the other tensors of a class and width (leave one out); with --out
+DIR, the basis of all of them is written as a file of its own, and its bits are said.
 
 With --out DIR, compare.csv grows as results arrive; the same command run again goes on
 where it stopped. Speeds are wall-clock megabytes of the tensor's own format per second,
@@ -46,7 +55,9 @@ rate control included; use --threads 1 for undisturbed ones.
 
 Examples:
   trinity compare captured/*.safetensors --bits 2,2.5,3,3.5,4 --out compare/
-  trinity compare kv.safetensors --codecs trinity,h265 --nmse 0.01 --precondition none,pca")]
+  trinity compare kv.safetensors --codecs trinity,h265 --nmse 0.01 --precondition none,pca
+  trinity compare weights.safetensors --ablate --out stages/
+  trinity compare weights.safetensors --show layers.6.k_proj.weight --out block/")]
 pub struct Args {
     /// Tensor files
     #[arg(required = true, value_name = "TENSORS")]
@@ -69,6 +80,18 @@ pub struct Args {
     /// Only tensors whose name contains this
     #[arg(long, value_name = "TEXT")]
     tensor: Option<String>,
+    /// What each stage of H.265 is worth (the paper's Figure 2(b)): 8-bit
+    /// integers, entropy coding, transform, intra prediction, partitioning, inter
+    /// prediction through x265, all at one error (--nmse, else 0.01)
+    #[arg(long, conflicts_with_all = ["codecs", "bits", "show"])]
+    ablate: bool,
+    /// Draw one tensor's way through H.265 (the paper's Figures 3 and 4): a
+    /// block, its prediction, residual and coefficients, at --nmse (else 0.01)
+    #[arg(long, value_name = "TENSOR", conflicts_with_all = ["codecs", "bits"])]
+    show: Option<String>,
+    /// Values that --ablate and --show look at: a piece from a tensor's middle
+    #[arg(long, value_name = "VALUES", default_value_t = 1 << 18, value_parser = clap::value_parser!(u64).range(1024..))]
+    sample: u64,
     /// The codec that BD-rates in the report compare with
     #[arg(long, default_value = "uniform+ac", value_name = "CODEC")]
     anchor: String,
@@ -82,6 +105,12 @@ const USUAL: [&str; 7] = ["trinity", "h265", "h264", "uniform+ac", "int+cabac", 
 const USUAL_BITS: [f64; 5] = [2.0, 2.5, 3.0, 3.5, 4.0];
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
+    if args.ablate {
+        return ablate::run(args, ctx);
+    }
+    if let Some(tensor) = &args.show {
+        return show::run(tensor, args, ctx);
+    }
     let codecs = codecs(args)?;
     let targets = targets(args);
     let entries = entries(args)?;
@@ -110,14 +139,46 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         picture::report(&rows, &misses, &args.anchor).write(&folder.join("report.html"))?;
         ctx.remark(format!("wrote {} and report.html", folder.join("compare.csv").display()));
     }
+    bases(args, &references, ctx)?;
     if ctx.json {
         return ctx.print_json(&rows);
     }
     ctx.print(table(&by_class(&rows)).render(ctx.colour))?;
+    for sentence in picture::verdicts(&rows) {
+        ctx.remark(sentence);
+    }
     for (miss, count) in &misses {
         ctx.remark(format!("not reached ({count}×): {miss}"));
     }
     Ok(())
+}
+
+/// What PCA bases cost beside the tensors, and the files that hold them.
+fn bases(args: &Args, entries: &[&Entry], ctx: &Context) -> Result<(), Failure> {
+    for turn in &args.precondition {
+        let &Turn::Pca { rank } = turn else { continue };
+        let shared = shared_bases(entries, rank).map_err(|error| bad_input("pca", &error))?;
+        for shared in shared {
+            let (class, basis) = (shared.class, &shared.basis);
+            ctx.remark(format!(
+                "{turn} basis of {class} tensors with {} columns: {} bits, {:.4} a value of the tensors it serves; not \
+                 counted in the table, where each tensor is left out of its own basis",
+                basis.cols,
+                basis.bits(),
+                shared.bits_per_value(),
+            ));
+            if let Some(folder) = &args.out {
+                let file = format!("{class}-{}-rank-{}.pca", basis.cols, basis.rank);
+                output::write(&folder.join(file), &basis.to_bytes())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The error at which `--ablate` and `--show` work, the paper's where none is given.
+fn fixed_error(args: &Args) -> f64 {
+    args.nmse.first().copied().unwrap_or(0.01)
 }
 
 fn codecs(args: &Args) -> Result<Vec<String>, Failure> {

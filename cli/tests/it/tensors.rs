@@ -159,3 +159,38 @@ fn an_exact_delta_gives_the_tuned_file_back() {
         |bytes: &[u8]| bytes[8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize..].to_vec();
     assert_eq!(data(&std::fs::read(&back).unwrap()), data(&bytes));
 }
+
+#[test]
+fn an_ablation_switches_stages_on_one_by_one_at_one_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sample, out) = (sample(), text(folder.path()));
+    let said = trinity([
+        "compare", &sample, "--tensor", "k_proj", "--ablate", "--sample", "16384", "--out", &out, "--json",
+    ])
+    .ok();
+    let rows: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let bits: Vec<f64> = rows
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|row| row["step"].is_u64())
+        .map(|row| row["bits_per_value"].as_f64().unwrap())
+        .collect();
+    assert!(bits.len() >= 5 && bits[0] > bits[1] && bits[1] > bits[2], "{bits:?}");
+    let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+    assert!(page.contains("+ intra prediction") && page.contains("no transform"));
+    assert!(folder.path().join("ablate.csv").exists());
+}
+
+#[test]
+fn a_tensor_is_shown_as_block_prediction_residual_and_coefficients() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sample, out) = (sample(), text(folder.path()));
+    let said = trinity(["compare", &sample, "--show", "k_cache", "--sample", "16384", "--out", &out]).ok();
+    assert!(said.contains("prediction") && said.contains("residual"), "{said}");
+    let svg = std::fs::read_to_string(folder.path().join("show.svg")).unwrap();
+    assert!(svg.starts_with("<svg") && svg.matches("<rect").count() > 4 * 64 * 64);
+    assert!(std::fs::read_to_string(folder.path().join("report.html")).unwrap().contains("Figure 3"));
+    let refused = trinity(["compare", &sample, "--show", "nothing"]).refused();
+    assert!(refused.contains("layers.6.k_cache"), "{refused}");
+}

@@ -6,6 +6,7 @@
 //! values, turns the knob until the target is met, and rounds to the tensor's
 //! number format. All bytes count: scales, headers, tables.
 
+pub mod ablate;
 mod align;
 mod arith;
 mod entropy;

@@ -127,7 +127,7 @@ impl Job<'_> {
     }
 
     /// The basis learned from the other tensors. Its own bits are a file's, not
-    /// a tensor's: see [`basis_bits_per_value`].
+    /// a tensor's: see [`shared_bases`].
     fn basis(&self, rank: Option<usize>) -> Result<PcaBasis, Error> {
         let others = self.samples.iter().filter(|entry| {
             entry.name() != self.entry.name()
@@ -157,9 +157,43 @@ impl Job<'_> {
     }
 }
 
-/// Bits of a PCA basis for each value of a tensor that uses it.
-pub fn basis_bits_per_value(cols: usize, rank: usize, values: usize) -> f64 {
-    8.0 * (12 + 4 * cols * (rank + 1)) as f64 / values.max(1) as f64
+/// A basis for all tensors of a class and width, as a user would ship it.
+#[derive(Debug)]
+pub struct SharedBasis {
+    pub class: Class,
+    pub basis: PcaBasis,
+    /// Values of the tensors it serves.
+    pub values: usize,
+}
+
+impl SharedBasis {
+    /// What the basis adds to each of the values it serves.
+    pub fn bits_per_value(&self) -> f64 {
+        self.basis.bits() as f64 / self.values.max(1) as f64
+    }
+}
+
+/// The bases that a PCA of these tensors takes, one for each class and width
+/// that more than one tensor has.
+pub fn shared_bases(entries: &[&Entry], rank: Option<usize>) -> Result<Vec<SharedBasis>, Error> {
+    let mut groups: Vec<(Class, usize, Vec<&Entry>)> = Vec::new();
+    for &entry in entries {
+        let (class, cols) = (entry.class(), entry.matrix().1);
+        match groups.iter_mut().find(|group| (group.0, group.1) == (class, cols)) {
+            Some(group) => group.2.push(entry),
+            None => groups.push((class, cols, vec![entry])),
+        }
+    }
+    groups
+        .into_iter()
+        .filter(|(_, _, members)| members.len() > 1)
+        .map(|(class, _, members)| {
+            let tensors = members.iter().map(|entry| entry.read()).collect::<Result<Vec<Tensor>, Error>>()?;
+            let samples: Vec<&Tensor> = tensors.iter().collect();
+            let basis = PcaBasis::from_samples(&samples, rank.unwrap_or(usize::MAX))?;
+            Ok(SharedBasis { class, basis, values: members.iter().map(|entry| entry.len()).sum() })
+        })
+        .collect()
 }
 
 /// One line of the table by class: means over the class's tensors.
@@ -238,6 +272,58 @@ pub fn by_class(rows: &[Row]) -> Vec<ClassLine> {
     lines
 }
 
+/// A codec against an anchor at the mean absolute error that the anchor had.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct AtEqualMae {
+    pub tensor: String,
+    pub codec: String,
+    pub mae: f64,
+    pub anchor_bits: f64,
+    pub codec_bits: f64,
+}
+
+/// Every codec's bits at the errors of `anchor`, tensor by tensor, where its
+/// own rows reach them: between two rows, bits are linear in the logarithm of
+/// the error.
+pub fn at_equal_mae(rows: &[Row], anchor: &str) -> Vec<AtEqualMae> {
+    let plain = |row: &&Row| row.precondition == "none" && row.mae > 0.0 && row.mae.is_finite();
+    let mut found = Vec::new();
+    for own in rows.iter().filter(plain).filter(|row| row.codec == anchor) {
+        let others = rows.iter().filter(plain).filter(|row| row.tensor == own.tensor && row.codec != anchor);
+        let mut curves: Vec<(&str, Vec<(f64, f64)>)> = Vec::new();
+        for row in others {
+            let point = (-row.mae.ln(), row.bits_per_value);
+            match curves.iter_mut().find(|(codec, _)| *codec == row.codec) {
+                Some((_, points)) => points.push(point),
+                None => curves.push((&row.codec, vec![point])),
+            }
+        }
+        for (codec, mut points) in curves {
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let (wanted, low, high) = (-own.mae.ln(), points[0].0, points[points.len() - 1].0);
+            if (low..=high).contains(&wanted) {
+                found.push(AtEqualMae {
+                    tensor: own.tensor.clone(),
+                    codec: codec.to_owned(),
+                    mae: own.mae,
+                    anchor_bits: own.bits_per_value,
+                    codec_bits: if low < high { interpolate(&points, wanted) } else { points[0].1 },
+                });
+            }
+        }
+    }
+    found
+}
+
+/// Rows that stay more than a per cent below their bits, or above them.
+pub fn off_target(rows: &[Row]) -> Vec<&Row> {
+    let off = |row: &&Row| {
+        let bits = row.target.strip_suffix(" bits/value").and_then(|bits| bits.parse::<f64>().ok());
+        bits.is_some_and(|bits| !(0.99 * bits..=bits).contains(&row.bits_per_value))
+    };
+    rows.iter().filter(off).collect()
+}
+
 /// Bjøntegaard's rate difference: by how many per cent the bits of `curve`
 /// differ from those of `anchor` at the same quality, averaged over the
 /// qualities both reach. Points are (bits, dB); interpolation is linear in the
@@ -283,6 +369,61 @@ mod tests {
         let curve = anchor.map(|(bits, db)| (bits * 1.1, db));
         assert!((bd_rate(&anchor, &curve).unwrap() - 10.0).abs() < 1e-9);
         assert_eq!(bd_rate(&anchor, &[(2.0, 30.0)]), None);
+    }
+
+    fn row(codec: &str, target: &str, bits: f64, mae: f64) -> Row {
+        Row {
+            tensor: "g".into(),
+            class: Class::WeightGradient,
+            codec: codec.into(),
+            precondition: "none".into(),
+            target: target.into(),
+            bits_per_value: bits,
+            nmse: 0.01,
+            snr_db: 20.0,
+            mae,
+            max_abs_error: 1.0,
+            encode_mb_s: 1.0,
+            decode_mb_s: 1.0,
+            gap_bits: 0.0,
+        }
+    }
+
+    #[test]
+    fn bits_are_compared_at_the_anchors_error() {
+        let rows = [
+            row("h265", "3 bits/value", 3.0, 0.1),
+            row("int+lz4", "3 bits/value", 3.0, 0.2),
+            row("int+lz4", "4 bits/value", 4.0, 0.05),
+            row("nf4", "4.25 bits/value", 4.25, 0.02),
+        ];
+        let [found] = &at_equal_mae(&rows, "h265")[..] else { panic!("one codec reaches the error") };
+        assert_eq!((found.codec.as_str(), found.anchor_bits), ("int+lz4", 3.0));
+        // Half way between 0.2 and 0.05, in logarithms.
+        assert!((found.codec_bits - 3.5).abs() < 1e-9, "{found:?}");
+    }
+
+    #[test]
+    fn a_rate_missed_by_more_than_a_per_cent_is_found() {
+        let rows = [
+            row("a", "3 bits/value", 2.98, 0.1),
+            row("b", "3 bits/value", 2.9, 0.1),
+            row("c", "3 bits/value", 3.001, 0.1),
+            row("d", "NMSE 0.01", 2.0, 0.1),
+        ];
+        let names: Vec<&str> = off_target(&rows).iter().map(|row| row.codec.as_str()).collect();
+        assert_eq!(names, ["b", "c"]);
+    }
+
+    #[test]
+    fn a_basis_is_shared_by_tensors_of_one_class_and_width() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../validation/data/captured/sample.safetensors");
+        let file = crate::TensorFile::open(std::path::Path::new(path)).unwrap().with_class(Class::Activation);
+        let entries: Vec<&Entry> = file.entries().iter().collect();
+        let [shared] = &shared_bases(&entries, Some(4)).unwrap()[..] else { panic!("all have 768 columns") };
+        assert_eq!((shared.basis.cols, shared.basis.rank), (768, 4));
+        assert_eq!(shared.basis.bits(), 8 * (12 + 4 * 768 * 5));
+        assert!(shared.bits_per_value() < 0.1, "{}", shared.bits_per_value());
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod blocks;
 mod class;
 pub mod codec;
 pub mod compare;
+mod crop;
 pub mod delta;
 mod dtype;
 mod error;
@@ -18,6 +19,7 @@ pub mod stats;
 mod tensor;
 
 pub use class::Class;
+pub use crop::crop;
 pub use dtype::Dtype;
 pub use error::Error;
 pub use file::{Entry, TensorFile};

@@ -24,6 +24,7 @@ mod tree;
 mod trellis;
 
 pub use preset::{Effort, Preset};
+pub use tree::most_probable;
 
 use crate::Error;
 use headers::Sequence;

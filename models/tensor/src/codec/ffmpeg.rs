@@ -73,6 +73,19 @@ const ENCODERS: [Ffmpeg; 4] = [
     },
 ];
 
+/// x265 as it codes a video, each frame from those before it: what Figure 2(b)
+/// of the paper asks about, no codec for tensors.
+const INTER: Ffmpeg = Ffmpeg {
+    name: "x265-inter",
+    arguments: &[
+        "-preset",
+        "medium",
+        "-x265-params",
+        "keyint=-1:qp=QP:deblock=0:sao=0:aq-mode=0:cutree=0:ipratio=1:pbratio=1:log-level=none:info=0",
+    ],
+    ..ENCODERS[1]
+};
+
 impl Ffmpeg {
     /// Names of all encoders known.
     pub(crate) fn names() -> impl Iterator<Item = &'static str> {
@@ -81,6 +94,11 @@ impl Ffmpeg {
 
     pub(crate) fn named(name: &str) -> Option<Self> {
         ENCODERS.into_iter().find(|encoder| encoder.name == name)
+    }
+
+    /// x265 without and with inter prediction.
+    pub(crate) fn intra_and_inter() -> [Self; 2] {
+        [ENCODERS[1], INTER]
     }
 
     /// Whether the program is there at all.

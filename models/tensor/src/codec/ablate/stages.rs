@@ -1,0 +1,442 @@
+//! H.265's stages, switched on one by one.
+//!
+//! A small encoder out of the standard's own parts: the same transform,
+//! quantizer and residual syntax in every setting, so that a difference in
+//! bits belongs to the stage that was switched. It counts bits instead of
+//! writing them, hides no signs and searches no levels: what the whole encoder
+//! gains by those is the difference to `h265`.
+
+use trinity_coding::Plane;
+use trinity_coding::cabac::{BinWriter, BitCounter, ONE_BIT};
+use trinity_h265::enc::most_probable;
+use trinity_h265::enc::residual::{self, ResidualTools, Shape, State};
+use trinity_h265::intra::{self, Available, MAX_LINE, Smoothing};
+use trinity_h265::quant::Quantizer;
+use trinity_h265::scan::Scan;
+use trinity_h265::transform::{self, Kernel, Precision};
+
+/// What runs beside transform, quantization and entropy coding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stages {
+    /// Intra prediction by the best of 35 modes; without it, mid-grey.
+    pub prediction: bool,
+    /// Quad-tree partitioning from 32×32 to 4×4; without it, 8×8 throughout.
+    pub partitioning: bool,
+}
+
+/// One block as it was coded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Block {
+    pub x: usize,
+    pub y: usize,
+    pub size: usize,
+    /// Intra prediction mode.
+    pub mode: u8,
+}
+
+/// A picture on its way through the stages; all planes are of the coded size.
+#[derive(Debug, Clone)]
+pub struct Coding {
+    pub bits: f64,
+    pub prediction: Vec<u16>,
+    pub reconstruction: Vec<u16>,
+    /// Quantized coefficients, each block where its samples are.
+    pub levels: Vec<i32>,
+    /// In coding order.
+    pub blocks: Vec<Block>,
+}
+
+/// Side of a coding tree unit.
+const CTU: usize = 32;
+/// The grid of blocks where nothing is partitioned, as log2.
+const FIXED_LOG2: u32 = 3;
+/// Rounding of levels in 1/512: the usual dead zone of intra blocks.
+const ROUNDING: i64 = 171;
+/// Price of a bit in squared quantization steps.
+const LAMBDA: f64 = 0.10;
+/// No option of the standard that would blur what a stage is worth.
+const TOOLS: ResidualTools = ResidualTools {
+    sign_data_hiding: false,
+    persistent_rice: true,
+    transform_skip_context: false,
+    log2_max_transform_skip: 0,
+    extended_range: None,
+};
+
+/// Codes a plane at QpY `qp`. Its sides are multiples of eight.
+pub fn code(source: &Plane, depth: u32, qp: i32, stages: Stages) -> Coding {
+    let mut coder = Coder::new(source, depth, qp, stages);
+    for y in (0..source.height).step_by(CTU) {
+        for x in (0..source.width).step_by(CTU) {
+            coder.square(x, y, CTU.ilog2());
+        }
+    }
+    Coding { bits: coder.counter.bits(), ..coder.done }
+}
+
+struct Coder<'a> {
+    source: &'a Plane,
+    precision: Precision,
+    quantizers: [Quantizer; 4],
+    stages: Stages,
+    lambda: f64,
+    /// Price of a mode's bits in sums of absolute coefficients.
+    mode_price: f64,
+    state: State,
+    counter: BitCounter,
+    done: Coding,
+    /// Mode and log2 size of every 4×4 unit coded so far.
+    units: Vec<Option<(u8, u8)>>,
+}
+
+/// What a try overwrites, kept in case it loses.
+struct Saved {
+    state: State,
+    counter: BitCounter,
+    blocks: usize,
+}
+
+impl<'a> Coder<'a> {
+    fn new(source: &'a Plane, depth: u32, qp: i32, stages: Stages) -> Self {
+        let precision = Precision { depth, extended: false };
+        let with_offset = qp + 6 * (depth as i32 - 8);
+        let step = ((f64::from(with_offset) - 4.0) / 6.0).exp2();
+        let samples = source.samples.len();
+        Self {
+            source,
+            precision,
+            quantizers: [2, 3, 4, 5].map(|log2| Quantizer::new(with_offset, log2, precision)),
+            stages,
+            lambda: LAMBDA * step * step / f64::from(ONE_BIT),
+            mode_price: LAMBDA.sqrt() * step,
+            state: State::new(qp),
+            counter: BitCounter::default(),
+            done: Coding {
+                bits: 0.0,
+                prediction: vec![0; samples],
+                reconstruction: vec![0; samples],
+                levels: vec![0; samples],
+                blocks: Vec::new(),
+            },
+            units: vec![None; samples / 16],
+        }
+    }
+
+    fn unit(&self, x: usize, y: usize) -> Option<(u8, u8)> {
+        self.units[y / 4 * (self.source.width / 4) + x / 4]
+    }
+
+    /// Codes a square, split or whole; answers its cost.
+    fn square(&mut self, x: usize, y: usize, log2: u32) -> f64 {
+        let size = 1usize << log2;
+        if x >= self.source.width || y >= self.source.height {
+            return 0.0;
+        }
+        let inside = x + size <= self.source.width && y + size <= self.source.height;
+        if !inside || (!self.stages.partitioning && log2 > FIXED_LOG2) {
+            return self.quarters(x, y, log2);
+        }
+        if !self.stages.partitioning {
+            return self.block(x, y, log2);
+        }
+        let before = self.save();
+        let price = self.split_flag(x, y, log2, false);
+        let whole = price + self.block(x, y, log2);
+        let whole_result = (self.save(), self.copy(x, y, size));
+        self.restore(&before, x, y, size);
+        let price = self.split_flag(x, y, log2, true);
+        let split = price + self.quarters(x, y, log2);
+        if whole <= split {
+            self.bring_back(whole_result, x, y, size);
+            return whole;
+        }
+        split
+    }
+
+    fn quarters(&mut self, x: usize, y: usize, log2: u32) -> f64 {
+        let half = 1 << (log2 - 1);
+        let places = [(x, y), (x + half, y), (x, y + half), (x + half, y + half)];
+        // The four parts of an 8×8 unit are transform blocks, never split again.
+        let last = log2 == 3;
+        places
+            .into_iter()
+            .map(|(x, y)| if last { self.block(x, y, 2) } else { self.square(x, y, log2 - 1) })
+            .sum()
+    }
+
+    /// split_cu_flag, or part_mode for the smallest unit.
+    fn split_flag(&mut self, x: usize, y: usize, log2: u32, split: bool) -> f64 {
+        let smaller =
+            |unit: Option<(u8, u8)>| usize::from(unit.is_some_and(|(_, own)| u32::from(own) < log2));
+        let left = if x > 0 { self.unit(x - 1, y) } else { None };
+        let above = if y > 0 { self.unit(x, y - 1) } else { None };
+        let index = smaller(left) + smaller(above);
+        let before = self.counter.cost;
+        let contexts = &mut self.state.contexts;
+        if log2 == 3 {
+            self.counter.encode(&mut contexts.part_mode, !split);
+        } else {
+            self.counter.encode(&mut contexts.split_cu_flag[index], split);
+        }
+        self.lambda * (self.counter.cost - before) as f64
+    }
+
+    /// Predicts, transforms, quantizes, counts and reconstructs one block;
+    /// answers squared error plus price of bits.
+    fn block(&mut self, x: usize, y: usize, log2: u32) -> f64 {
+        let size = 1usize << log2;
+        let count = size * size;
+        let before = self.counter.cost;
+        let mut prediction = [0u16; CTU * CTU];
+        let mode = if self.stages.prediction {
+            let mode = self.predict(x, y, log2, &mut prediction);
+            self.count_mode(x, y, mode);
+            mode
+        } else {
+            prediction[..count].fill(1 << (self.precision.depth - 1));
+            intra::DC
+        };
+        let quantizer = self.quantizers[log2 as usize - 2];
+        let mut block = [0i32; CTU * CTU];
+        self.residual(x, y, size, &prediction, &mut block);
+        transform::forward(&mut block, log2, kernel(log2), self.precision);
+        for coefficient in &mut block[..count] {
+            *coefficient = quantizer.quantize(*coefficient, ROUNDING);
+        }
+        let coded = block[..count].iter().any(|&level| level != 0);
+        self.counter.encode(&mut self.state.contexts.cbf_luma[usize::from(log2 > 2)], coded);
+        for (row, levels) in block[..count].chunks_exact(size).enumerate() {
+            self.done.levels[(y + row) * self.source.width + x..][..size].copy_from_slice(levels);
+        }
+        if coded {
+            let scan = if self.stages.prediction { Scan::of(mode, log2, 0, false) } else { Scan::Diagonal };
+            let shape = Shape { log2, c_idx: 0, scan, transform_skip: false, bypass: false };
+            residual::write(&mut self.counter, &mut self.state, &TOOLS, &shape, &block[..count]);
+            quantizer.scale_flat(&mut block[..count]);
+            transform::inverse(&mut block, log2, kernel(log2), self.precision);
+        }
+        let error = self.reconstruct(x, y, size, &prediction, &block);
+        self.done.blocks.push(Block { x, y, size, mode });
+        for row in (y..y + size).step_by(4) {
+            let first = row / 4 * (self.source.width / 4) + x / 4;
+            self.units[first..first + size / 4].fill(Some((mode, log2 as u8)));
+        }
+        error as f64 + self.lambda * (self.counter.cost - before) as f64
+    }
+
+    /// Leaves the best of 35 predictions in `best`; answers its mode.
+    fn predict(&self, x: usize, y: usize, log2: u32, best: &mut [u16]) -> u8 {
+        let size = 1usize << log2;
+        let depth = self.precision.depth;
+        let (mut line, mut smooth) = ([0u16; MAX_LINE], [0u16; MAX_LINE]);
+        let available = self.available(x, y, size);
+        intra::gather(
+            &mut line,
+            &self.done.reconstruction,
+            self.source.width,
+            (x, y),
+            size,
+            available,
+            depth,
+        );
+        intra::smooth(&line, &mut smooth, size, Smoothing::Weak, depth);
+        let probable = self.probable(x, y);
+        // Coefficients carry this gain over an orthonormal transform.
+        let gain = f64::from(15 - depth as i32 - log2 as i32).exp2();
+        let mut least = (f64::MAX, intra::DC);
+        let mut candidate = [0u16; CTU * CTU];
+        let mut block = [0i32; CTU * CTU];
+        for mode in 0..35 {
+            let smoothed = intra::smoothing(mode, size, false) != Smoothing::None;
+            let edge = intra::edge_filter(mode, 0, size, false);
+            let line = if smoothed { &smooth } else { &line };
+            intra::predict(mode, line, size, depth, edge, &mut candidate, size);
+            self.residual(x, y, size, &candidate, &mut block);
+            transform::forward(&mut block, log2, kernel(log2), self.precision);
+            let sum: u64 = block[..size * size].iter().map(|c| u64::from(c.unsigned_abs())).sum();
+            let bits = if probable.contains(&mode) { 2.5 } else { 6.0 };
+            let cost = sum as f64 / gain + self.mode_price * bits;
+            if cost < least.0 {
+                least = (cost, mode);
+                best[..size * size].copy_from_slice(&candidate[..size * size]);
+            }
+        }
+        least.1
+    }
+
+    fn probable(&self, x: usize, y: usize) -> [u8; 3] {
+        let mode = |unit: Option<(u8, u8)>| unit.map_or(intra::DC, |(mode, _)| mode);
+        let left = if x > 0 { self.unit(x - 1, y) } else { None };
+        // Modes above the tree unit are not kept, as the standard has it.
+        let above = if !y.is_multiple_of(CTU) { self.unit(x, y - 1) } else { None };
+        most_probable(mode(left), mode(above))
+    }
+
+    fn count_mode(&mut self, x: usize, y: usize, mode: u8) {
+        let place = self.probable(x, y).iter().position(|&own| own == mode);
+        let contexts = &mut self.state.contexts;
+        self.counter.encode(&mut contexts.prev_intra_luma_pred_flag, place.is_some());
+        self.counter.bypass_bits(
+            0,
+            match place {
+                Some(0) => 1,
+                Some(_) => 2,
+                None => 5,
+            },
+        );
+    }
+
+    fn available(&self, x: usize, y: usize, size: usize) -> Available {
+        let (width, height) = (self.source.width, self.source.height);
+        let run = |places: &mut dyn Iterator<Item = (usize, usize)>| {
+            4 * places.take_while(|&(x, y)| x < width && y < height && self.unit(x, y).is_some()).count()
+        };
+        Available {
+            left: x > 0,
+            above: y > 0,
+            corner: x > 0 && y > 0,
+            below_left: if x > 0 {
+                run(&mut (y + size..y + 2 * size).step_by(4).map(|y| (x - 1, y)))
+            } else {
+                0
+            },
+            above_right: if y > 0 {
+                run(&mut (x + size..x + 2 * size).step_by(4).map(|x| (x, y - 1)))
+            } else {
+                0
+            },
+        }
+    }
+
+    fn residual(&self, x: usize, y: usize, size: usize, prediction: &[u16], out: &mut [i32]) {
+        for row in 0..size {
+            let source = &self.source.row(y + row)[x..x + size];
+            let prediction = &prediction[row * size..][..size];
+            for ((out, &sample), &guess) in out[row * size..].iter_mut().zip(source).zip(prediction) {
+                *out = i32::from(sample) - i32::from(guess);
+            }
+        }
+    }
+
+    /// Adds the residual to the prediction; answers the squared error.
+    fn reconstruct(&mut self, x: usize, y: usize, size: usize, prediction: &[u16], residual: &[i32]) -> u64 {
+        let largest = (1i32 << self.precision.depth) - 1;
+        let mut error = 0;
+        for row in 0..size {
+            let at = (y + row) * self.source.width + x;
+            let prediction = &prediction[row * size..][..size];
+            self.done.prediction[at..at + size].copy_from_slice(prediction);
+            for column in 0..size {
+                let sample =
+                    (i32::from(prediction[column]) + residual[row * size + column]).clamp(0, largest);
+                self.done.reconstruction[at + column] = sample as u16;
+                error += u64::from(sample.abs_diff(self.source.samples[at + column].into()).pow(2));
+            }
+        }
+        error
+    }
+
+    fn save(&self) -> Saved {
+        Saved { state: self.state, counter: self.counter, blocks: self.done.blocks.len() }
+    }
+
+    fn restore(&mut self, saved: &Saved, x: usize, y: usize, size: usize) {
+        self.state = saved.state;
+        self.counter = saved.counter;
+        self.done.blocks.truncate(saved.blocks);
+        for row in (y..y + size).step_by(4) {
+            let first = row / 4 * (self.source.width / 4) + x / 4;
+            self.units[first..first + size / 4].fill(None);
+        }
+    }
+
+    /// The planes of a square coded as one block, and that block.
+    fn copy(&self, x: usize, y: usize, size: usize) -> (Vec<(u16, u16, i32)>, Block) {
+        let planes = (y..y + size)
+            .flat_map(|y| (x..x + size).map(move |x| y * self.source.width + x))
+            .map(|at| (self.done.prediction[at], self.done.reconstruction[at], self.done.levels[at]))
+            .collect();
+        let mode = self.unit(x, y).map_or(intra::DC, |(mode, _)| mode);
+        (planes, Block { x, y, size, mode })
+    }
+
+    fn bring_back(
+        &mut self,
+        (saved, (planes, block)): (Saved, (Vec<(u16, u16, i32)>, Block)),
+        x: usize,
+        y: usize,
+        size: usize,
+    ) {
+        self.state = saved.state;
+        self.counter = saved.counter;
+        self.done.blocks.truncate(saved.blocks - 1);
+        self.done.blocks.push(block);
+        for (row, planes) in planes.chunks_exact(size).enumerate() {
+            let at = (y + row) * self.source.width + x;
+            for (column, &(prediction, reconstruction, level)) in planes.iter().enumerate() {
+                self.done.prediction[at + column] = prediction;
+                self.done.reconstruction[at + column] = reconstruction;
+                self.done.levels[at + column] = level;
+            }
+            let unit = (y + row) / 4 * (self.source.width / 4) + x / 4;
+            self.units[unit..unit + size / 4].fill(Some((block.mode, size.ilog2() as u8)));
+        }
+    }
+}
+
+fn kernel(log2: u32) -> Kernel {
+    if log2 == 2 { Kernel::Dst } else { Kernel::Dct }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Slow waves with an edge: something to predict.
+    fn picture(width: usize, height: usize) -> Plane {
+        let mut plane = Plane::filled(width, height, 0);
+        for y in 0..height {
+            for (x, sample) in plane.row_mut(y).iter_mut().enumerate() {
+                let wave = (x as f32 * 0.11).sin() + (y as f32 * 0.07).cos();
+                *sample = (2048.0 + 500.0 * wave + if x + y > width { 300.0 } else { 0.0 }) as u16;
+            }
+        }
+        plane
+    }
+
+    #[test]
+    fn every_stage_saves_bits_on_a_picture() {
+        let picture = picture(96, 72);
+        let bits = [(false, false), (true, false), (true, true)].map(|(prediction, partitioning)| {
+            code(&picture, 12, 20, Stages { prediction, partitioning }).bits
+        });
+        assert!(bits[0] > 1.1 * bits[1] && bits[1] > 1.1 * bits[2], "{bits:?}");
+    }
+
+    #[test]
+    fn blocks_cover_the_picture_once_and_the_error_is_the_quantizers() {
+        let picture = picture(72, 40);
+        for stages in [
+            Stages { prediction: false, partitioning: false },
+            Stages { prediction: true, partitioning: true },
+        ] {
+            let coding = code(&picture, 12, 12, stages);
+            let mut seen = vec![0; picture.samples.len()];
+            for block in &coding.blocks {
+                for y in block.y..block.y + block.size {
+                    seen[y * 72 + block.x..][..block.size].iter_mut().for_each(|count| *count += 1);
+                }
+            }
+            assert!(seen.iter().all(|&count| count == 1));
+            // A step of 2^((12 + 24 − 4) / 6) samples: errors stay around it.
+            let step = (32.0f64 / 6.0).exp2();
+            let worst = picture
+                .samples
+                .iter()
+                .zip(&coding.reconstruction)
+                .map(|(&a, &b)| f64::from(a.abs_diff(b)))
+                .fold(0.0, f64::max);
+            assert!(worst < 3.0 * step, "{worst} for a step of {step}");
+        }
+    }
+}
