@@ -141,3 +141,64 @@ fn unhuffman(bytes: &[u8], count: usize) -> Result<Vec<u8>, trinity_coding::Erro
     let decoder = Code::read(&mut reader)?.decoder();
     (0..count).map(|_| decoder.get(&mut reader)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::entropy;
+
+    /// Symbols of a bell-shaped law around 128 whose width drifts.
+    fn symbols(count: u32) -> Vec<u8> {
+        let mut state = 1u64;
+        let mut uniform = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f64 / (1u64 << 24) as f64
+        };
+        let mut normal = || (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
+        (0..count)
+            .map(|i| (128.0 + normal() * (3.0 + f64::from(i) / f64::from(count))).round() as u8)
+            .collect()
+    }
+
+    /// What an ideal coder takes that learns counts as it goes (Krichevsky and Trofimov).
+    fn adaptive_order0_bits(codes: &[u8]) -> f64 {
+        let mut counts = [0.5f64; 256];
+        let mut total = 128.0;
+        let mut bits = 0.0;
+        for &code in codes {
+            let count = &mut counts[usize::from(code)];
+            bits -= (*count / total).log2();
+            *count += 1.0;
+            total += 1.0;
+        }
+        bits
+    }
+
+    fn bits_per_symbol(coder: SymbolCoder, codes: &[u8]) -> f64 {
+        let layout = Layout { group: codes.len(), widths: vec![8], centre: 128 };
+        8.0 * coder.encode(codes, &layout).unwrap().len() as f64 / codes.len() as f64
+    }
+
+    #[test]
+    fn huffman_is_within_a_bit_of_the_entropy_and_never_below() {
+        let codes = symbols(100_000);
+        let mut counts = [0u64; 256];
+        codes.iter().for_each(|&code| counts[usize::from(code)] += 1);
+        let entropy = entropy(&counts);
+        let huffman = bits_per_symbol(SymbolCoder::Huffman, &codes);
+        assert!(huffman >= entropy && huffman < entropy + 1.0, "{huffman} for {entropy}");
+        // One symbol: no entropy, a bit each.
+        let constant = bits_per_symbol(SymbolCoder::Huffman, &[7; 10_000]);
+        assert!((0.0..1.1).contains(&constant), "{constant}");
+    }
+
+    #[test]
+    fn cabac_is_within_two_per_cent_of_adaptive_order_0() {
+        for count in [20_000, 200_000] {
+            let codes = symbols(count);
+            let ideal = adaptive_order0_bits(&codes) / codes.len() as f64;
+            let cabac = bits_per_symbol(SymbolCoder::Cabac, &codes);
+            assert!((cabac / ideal - 1.0).abs() < 0.02, "{count}: {cabac} against {ideal}");
+        }
+    }
+}

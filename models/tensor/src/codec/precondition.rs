@@ -164,7 +164,8 @@ impl Precondition {
         }
     }
 
-    fn forward(&self, values: &mut Vec<f32>, cols: usize) -> Result<usize, Error> {
+    /// Turns rows of `cols` values; answers how long they are then.
+    pub fn forward(&self, values: &mut Vec<f32>, cols: usize) -> Result<usize, Error> {
         match self {
             Self::Hadamard => {
                 for row in values.chunks_exact_mut(cols) {
@@ -185,7 +186,8 @@ impl Precondition {
         }
     }
 
-    fn inverse(&self, values: &mut Vec<f32>, cols: usize) {
+    /// Turns back what [`Precondition::forward`] turned, into rows of `cols` values.
+    pub fn inverse(&self, values: &mut Vec<f32>, cols: usize) {
         match self {
             Self::Hadamard => {
                 for row in values.chunks_exact_mut(cols) {

@@ -45,7 +45,11 @@ impl Tiling {
         let even = if limits.chroma == Chroma::C420 { 2 } else { 1 };
         let across = across_values.div_ceil(limits.side).max(1);
         let width = across_values.div_ceil(across).next_multiple_of(even).max(even);
-        let down = down_values.div_ceil(limits.side).max(1);
+        let mut down = down_values.div_ceil(limits.side).max(1);
+        // Three planes want three tiles; bands thinner than a block would cost more than they save.
+        if limits.chroma == Chroma::C444 && down_values >= 3 * THIN {
+            down = down.next_multiple_of(3);
+        }
         let height = down_values.div_ceil(down).next_multiple_of(even).max(even);
         Self { rows, cols, transposed, width, height, across, down, limits }
     }
@@ -108,11 +112,32 @@ impl Tiling {
         if tile >= self.across * self.down {
             return;
         }
+        let held = self.held(tile);
         for y in 0..self.height {
-            for (x, sample) in plane.row_mut(y).iter_mut().enumerate() {
+            let row = plane.row_mut(y);
+            // Whole rows are copied; what is folded, turned or padding is looked up.
+            let copied = if y < held.1 { held.0 } else { 0 };
+            if copied > 0 {
+                row[..copied].copy_from_slice(&samples[self.index(tile, 0, y)..][..copied]);
+            }
+            for (x, sample) in row.iter_mut().enumerate().skip(copied) {
                 *sample = samples[self.index(tile, x, y)];
             }
         }
+    }
+
+    fn lies_plain(&self) -> bool {
+        !self.folded() && !self.transposed
+    }
+
+    /// Width and height of what a tile holds of the matrix as it lies; nothing
+    /// where values are folded or turned.
+    fn held(&self, tile: usize) -> (usize, usize) {
+        if !self.lies_plain() {
+            return (0, 0);
+        }
+        let (left, top) = (tile % self.across * self.width, tile / self.across * self.height);
+        (self.width.min(self.cols.saturating_sub(left)), self.height.min(self.rows.saturating_sub(top)))
     }
 
     /// The matrix back from frames; `None` when frames are missing or of another size.
@@ -122,6 +147,13 @@ impl Tiling {
             let plane = frames.get(tile / self.planes())?.planes.get(tile % self.planes())?;
             if plane.width < self.width || plane.height < self.height {
                 return None;
+            }
+            if self.lies_plain() {
+                let held = self.held(tile);
+                for y in (0..held.1).take_while(|_| held.0 > 0) {
+                    samples[self.index(tile, 0, y)..][..held.0].copy_from_slice(&plane.row(y)[..held.0]);
+                }
+                continue;
             }
             // Backwards, so that where padding repeats a value the true place wins.
             for y in (0..self.height).rev() {

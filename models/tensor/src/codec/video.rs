@@ -4,6 +4,8 @@
 //! 2^(f/6) look to the quantizer like a QP higher by f, so any rate can be met
 //! with a codec whose QP is an integer.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use trinity_coding::{Chroma, Frame};
 
 use super::ffmpeg::Ffmpeg;
@@ -25,6 +27,7 @@ pub(crate) trait FrameCodec: std::fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) struct H265 {
     pub preset: trinity_h265::Preset,
+    pub chroma: Chroma,
 }
 
 /// Samples have 12 bits: the grid is then finer than any step of interest, and
@@ -35,11 +38,11 @@ const SIDE: usize = 4096;
 
 impl FrameCodec for H265 {
     fn name(&self) -> String {
-        named("h265", self.preset == trinity_h265::Preset::default(), self.preset.name())
+        named("h265", self.preset == trinity_h265::Preset::default(), self.preset.name(), self.chroma)
     }
 
     fn limits(&self) -> Limits {
-        Limits { side: SIDE, chroma: Chroma::C400, depth: DEPTH }
+        Limits { side: SIDE, chroma: self.chroma, depth: DEPTH }
     }
 
     fn qps(&self) -> (i32, i32) {
@@ -47,11 +50,11 @@ impl FrameCodec for H265 {
     }
 
     fn encode(&self, frames: &[Frame], qp: i32) -> Result<Vec<u8>, Error> {
+        let share = Share::take();
         let params = trinity_h265::Params {
             rate: trinity_h265::Rate::Qp(qp),
             preset: self.preset,
-            // Slabs and jobs already share the threads.
-            threads: 1,
+            threads: share.threads,
             picture_hash: false,
             ..Default::default()
         };
@@ -65,19 +68,41 @@ impl FrameCodec for H265 {
     }
 }
 
+/// A frame's share of the threads while it is encoded: all of them for a lone
+/// tensor, one each where slabs or jobs keep them busy. The stream is the same.
+struct Share {
+    threads: usize,
+}
+
+static BUSY: AtomicUsize = AtomicUsize::new(0);
+
+impl Share {
+    fn take() -> Self {
+        let busy = BUSY.fetch_add(1, Ordering::Relaxed) + 1;
+        Self { threads: (rayon::current_num_threads() / busy).max(1) }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        BUSY.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// This project's H.264.
 #[derive(Debug)]
 pub(crate) struct H264 {
     pub preset: trinity_h264::Preset,
+    pub chroma: Chroma,
 }
 
 impl FrameCodec for H264 {
     fn name(&self) -> String {
-        named("h264", self.preset == trinity_h264::Preset::default(), self.preset.name())
+        named("h264", self.preset == trinity_h264::Preset::default(), self.preset.name(), self.chroma)
     }
 
     fn limits(&self) -> Limits {
-        Limits { side: SIDE, chroma: Chroma::C400, depth: DEPTH }
+        Limits { side: SIDE, chroma: self.chroma, depth: DEPTH }
     }
 
     fn qps(&self) -> (i32, i32) {
@@ -88,7 +113,8 @@ impl FrameCodec for H264 {
         let params = trinity_h264::Params {
             rate: trinity_h264::Rate::Qp(qp),
             preset: self.preset,
-            threads: 1,
+            // Slices are tasks of the pool that slabs and jobs run in.
+            threads: 0,
             ..Default::default()
         };
         trinity_h264::encode(frames, &params)
@@ -101,23 +127,34 @@ impl FrameCodec for H264 {
     }
 }
 
-fn named(codec: &str, default: bool, preset: &str) -> String {
-    if default { codec.to_owned() } else { format!("{codec}-{preset}") }
+fn named(codec: &str, default: bool, preset: &str, chroma: Chroma) -> String {
+    let preset = if default { String::new() } else { format!("-{preset}") };
+    let packing =
+        PACKINGS.iter().find(|(_, own)| *own == chroma).map_or(String::new(), |(name, _)| format!("-{name}"));
+    format!("{codec}{preset}{packing}")
 }
+
+/// Packings other than luma alone, as names have them: neutral chroma, for
+/// hardware without 4:0:0, and three planes of values.
+const PACKINGS: [(&str, Chroma); 2] = [("420", Chroma::C420), ("444", Chroma::C444)];
 
 fn failed(program: &str, error: &dyn std::error::Error) -> Error {
     Error::External { program: program.to_owned(), problem: error.to_string() }
 }
 
-/// A frame codec by name.
+/// A frame codec by name: `h265`, `h264-fast`, `h265-444`, `h265-slow-420`, or an external one.
 pub(crate) fn find(name: &str) -> Option<Box<dyn FrameCodec>> {
-    let (codec, preset) = name.split_once('-').unwrap_or((name, "medium"));
+    let (rest, chroma) = PACKINGS
+        .into_iter()
+        .find_map(|(packing, chroma)| Some((name.strip_suffix(packing)?.strip_suffix('-')?, chroma)))
+        .unwrap_or((name, Chroma::C400));
+    let (codec, preset) = rest.split_once('-').unwrap_or((rest, "medium"));
     match codec {
-        "h265" => preset.parse().ok().map(|preset| Box::new(H265 { preset }) as Box<dyn FrameCodec>),
+        "h265" => preset.parse().ok().map(|preset| Box::new(H265 { preset, chroma }) as Box<dyn FrameCodec>),
         "h264" => trinity_h264::Preset::ALL
             .into_iter()
             .find(|own| own.name() == preset)
-            .map(|preset| Box::new(H264 { preset }) as Box<dyn FrameCodec>),
+            .map(|preset| Box::new(H264 { preset, chroma }) as Box<dyn FrameCodec>),
         _ => Ffmpeg::named(name).map(|codec| Box::new(codec) as Box<dyn FrameCodec>),
     }
 }
@@ -129,7 +166,7 @@ pub(crate) struct Video(pub Box<dyn FrameCodec>);
 /// Bytes before the stream: the gain, and the orientation.
 const HEADER: usize = 5;
 /// Side of the piece on which the orientation is tried.
-const TRIAL: usize = 256;
+const TRIAL: usize = 128;
 const TRIAL_QP: i32 = 24;
 /// Bit of a choice that shifts where whole QPs begin; bit 0 is the orientation.
 const HALF: u8 = 2;

@@ -104,10 +104,12 @@ impl TriWriter {
             .map_err(|_| too_long(format!("a name of {} bytes", spec.name.len())))?;
         let rank = u8::try_from(spec.shape.len())
             .map_err(|_| too_long(format!("{} dimensions", spec.shape.len())))?;
+        let codec_len = u8::try_from(codec.len())
+            .map_err(|_| too_long(format!("a codec's name of {} bytes", codec.len())))?;
         self.end_tensor();
         self.index.extend(name_len.to_le_bytes());
         self.index.extend(spec.name.as_bytes());
-        self.index.push(codec.len() as u8);
+        self.index.push(codec_len);
         self.index.extend(codec.as_bytes());
         self.index.push(Class::ALL.iter().position(|&class| class == spec.class).unwrap_or(5) as u8);
         self.index.push(Dtype::ALL.iter().position(|&dtype| dtype == spec.dtype).unwrap_or(0) as u8);

@@ -206,6 +206,18 @@ fn huffman_and_arithmetic_figures_agree_with_the_entropy() {
 }
 
 #[test]
+fn every_packing_of_a_video_codec_meets_its_rate() {
+    let file = TensorFile::open(&sample_path()).unwrap();
+    let tensor = crop(&file.entries()[0].read().unwrap(), 96);
+    for name in ["h265-fast-420", "h265-fast-444", "h264-fast-420", "h264-fast-444"] {
+        let codec = codec(name).unwrap();
+        assert_eq!(codec.name(), name);
+        let (bits, metrics) = round_trip(codec.as_ref(), &tensor, Target::Bits(3.0), true).unwrap();
+        assert!((2.97..=3.0).contains(&bits) && metrics.nmse < 0.05, "{name}: {bits} {metrics:?}");
+    }
+}
+
+#[test]
 fn damaged_streams_are_errors_or_values_never_panics() {
     let file = TensorFile::open(&sample_path()).unwrap();
     let whole = file.entries()[3].read().unwrap();
