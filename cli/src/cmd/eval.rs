@@ -1,19 +1,20 @@
 //! `trinity eval`: what a bit rate does to a language model.
 
+mod page;
+mod sweep;
+
 use crate::{
     context::Context,
     failure::Failure,
-    output,
-    plot::{Axis, Mark, Plot, Series},
-    report::Report,
     table::{Table, sig3},
 };
 use serde::Serialize;
 use std::path::PathBuf;
 use trinity_lm::{
     Checkpoint, Error, Model, NoHooks, Score, Text, builtin,
-    coding::{CodedPaths, Coding, code_weights},
+    coding::{CodedPaths, Coding},
     score,
+    weights::{Calibration, code_weights},
 };
 use trinity_tensor::allocate::Allocation;
 
@@ -25,15 +26,28 @@ use trinity_tensor::allocate::Allocation;
 /// the tiny model that comes with the project. A coding is CODEC@BITS; every
 /// bit counts, scales and headers included, except that rtn@B with a whole B
 /// is plain round-to-nearest: B-bit integers, one scale a row on top.
-/// `hadamard+CODEC` rotates weights first, as QuaRot does.
+/// `hadamard/CODEC` rotates rows first, as QuaRot does.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+--sweep takes rates as a list, or as a progression: 2,2.25,…,4.5. Without --codecs it compares
+H.265, H.264, RTN per row, RTN with groups of 128, MXFP4, the best of the paper's eight
+baselines {INT, MXFP} x {Huffman, Deflate, LZ4, CABAC} at each rate (best-baseline), the
+uniform quantizer with arithmetic coding, and the Trinity codec, with and without Hadamard.
+
+--traffic codes the KV cache at 2.9 bits and the activations between pipeline stages at 3.5,
+each beside RTN at 3 and 4 (the paper's Figure 8).
+
+--kv and --activations take one coding, or several separated by commas: then each is tried by
+itself. --allocation equal-slope measures what an error in each weight costs the model on the
+last windows of the text, and moves bits to where they save most.
+
 Examples:
   trinity eval                                          the built-in model and text
-  trinity eval --weights h265@3
+  trinity eval --weights h265@3 --allocation equal-slope
   trinity eval small.safetensors --text eval.txt --kv trinity@2.9 --windows 8
   trinity eval --activations rtn@4 --stages 4
-  trinity eval --sweep 2,2.5,3,3.5,4 --codecs trinity,h265,rtn-128g --out curve")]
+  trinity eval --traffic --windows 8
+  trinity eval --sweep 2,2.25,…,4.5 --out curve")]
 pub struct Args {
     /// The model (default: the built-in tiny one)
     model: Option<PathBuf>,
@@ -47,11 +61,14 @@ pub struct Args {
     #[arg(long, value_name = "HOW", default_value = "equal")]
     allocation: Allocation,
     /// Code K and V of every layer
-    #[arg(long, value_name = "CODEC@BITS")]
-    kv: Option<String>,
+    #[arg(long, value_name = "CODEC@BITS", value_delimiter = ',')]
+    kv: Vec<String>,
     /// Code the residual stream between pipeline stages
-    #[arg(long, value_name = "CODEC@BITS")]
-    activations: Option<String>,
+    #[arg(long, value_name = "CODEC@BITS", value_delimiter = ',')]
+    activations: Vec<String>,
+    /// KV cache at 2.9 bits and activations at 3.5 beside RTN at 3 and 4
+    #[arg(long, conflicts_with_all = ["weights", "kv", "activations", "sweep"])]
+    traffic: bool,
     /// Pipeline stages, for --activations
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     stages: u16,
@@ -63,14 +80,9 @@ pub struct Args {
     windows: Option<usize>,
     /// Bits per value of the weights to try, for every codec of --codecs
     #[arg(long, value_name = "BITS,…", value_delimiter = ',', conflicts_with_all = ["weights", "kv", "activations"])]
-    sweep: Vec<f64>,
+    sweep: Vec<String>,
     /// Codecs of --sweep
-    #[arg(
-        long,
-        value_name = "CODEC,…",
-        value_delimiter = ',',
-        default_value = "trinity,h265,h264,rtn,rtn-128g,mxfp4,uniform+ac,hadamard+h265"
-    )]
+    #[arg(long, value_name = "CODEC,…", value_delimiter = ',', default_values_t = sweep::CODECS.map(String::from))]
     codecs: Vec<String>,
     /// Write eval.csv and report.html into this folder
     #[arg(long, value_name = "DIR")]
@@ -79,11 +91,18 @@ pub struct Args {
 
 /// Tokens a window: what the models were trained with.
 const WINDOW: usize = 1024;
+/// Windows that a calibration looks at.
+const CALIBRATION_WINDOWS: usize = 4;
+/// What `--traffic` compares: Figure 8's rates, and plain rounding beside.
+const TRAFFIC_KV: [&str; 5] = ["rtn@3", "rtn@4", "h265@2.9", "hadamard/h265@2.9", "trinity@2.9"];
+const TRAFFIC_ACTIVATIONS: [&str; 5] = ["rtn@3", "rtn@4", "h265@3.5", "hadamard/h265@3.5", "trinity@3.5"];
 
 /// One scored configuration, as `--json` prints it.
 #[derive(Debug, Clone, Serialize)]
 struct Row {
     weights: Option<String>,
+    /// The codec that was used, where the name stands for a choice.
+    codec: Option<String>,
     kv: Option<String>,
     activations: Option<String>,
     bits_per_byte: f64,
@@ -98,14 +117,21 @@ struct Row {
 }
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
+    // What cannot be read is said before a model is loaded.
+    let rates = sweep::rates(&args.sweep)?;
+    let plan = plan(args)?;
     let bench = Bench::open(args)?;
-    let rows = if args.sweep.is_empty() { single(args, &bench, ctx)? } else { sweep(args, &bench, ctx)? };
+    let rows = if rates.is_empty() {
+        configurations(args, &plan, &bench, ctx)?
+    } else {
+        sweep::run(args, &rates, &bench, ctx)?
+    };
     if let Some(out) = &args.out {
-        write(&rows, &bench, out, ctx)?;
+        page::write(&rows, &bench.name, out, ctx)?;
     }
     if ctx.json {
-        // One configuration is one object; a curve is a list.
-        return if args.sweep.is_empty() {
+        // One configuration is one object; several are a list.
+        return if rates.is_empty() && plan.len() <= 1 {
             ctx.print_json(&rows[rows.len() - 1])
         } else {
             ctx.print_json(&rows)
@@ -114,10 +140,50 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     ctx.print(table(&rows).render(ctx.colour))
 }
 
+/// Where codecs stand in one run.
+#[derive(Debug)]
+struct Plan {
+    weights: Option<Coding>,
+    paths: CodedPaths,
+}
+
+/// The runs that the options ask for. One coding a place is one run with all
+/// of them; several are a run each.
+fn plan(args: &Args) -> Result<Vec<Plan>, Failure> {
+    let list = |given: &[String], preset: &[&str]| -> Vec<String> {
+        if args.traffic { preset.iter().map(|&text| text.into()).collect() } else { given.to_vec() }
+    };
+    let kv = list(&args.kv, &TRAFFIC_KV);
+    let activations = list(&args.activations, &TRAFFIC_ACTIVATIONS);
+    let one = |kv: Option<&String>, activations: Option<&String>| -> Result<Plan, Failure> {
+        Ok(Plan {
+            weights: coding(args.weights.as_ref(), "--weights")?,
+            paths: CodedPaths {
+                kv: coding(kv, "--kv")?,
+                activations: coding(activations, "--activations")?,
+                stages: args.stages.into(),
+                block: args.block as usize,
+            },
+        })
+    };
+    if kv.len() <= 1 && activations.len() <= 1 {
+        let idle = args.weights.is_none() && kv.is_empty() && activations.is_empty();
+        return if idle { Ok(Vec::new()) } else { Ok(vec![one(kv.first(), activations.first())?]) };
+    }
+    let caches = kv.iter().map(|kv| one(Some(kv), None));
+    caches.chain(activations.iter().map(|activations| one(None, Some(activations)))).collect()
+}
+
+fn coding(text: Option<&String>, option: &str) -> Result<Option<Coding>, Failure> {
+    text.map(|t| t.parse::<Coding>().map_err(|e| Failure::input(format_args!("{option}: {e}")))).transpose()
+}
+
 /// Model, text, and the score without any codec.
 struct Bench {
     model: Model,
     text: Text,
+    /// The last windows of the whole text, for a calibration.
+    calibration: Text,
     name: String,
 }
 
@@ -133,9 +199,11 @@ impl Bench {
             None => builtin::text().to_vec(),
         };
         let mut text = Text::new(&bytes, &checkpoint, WINDOW).map_err(failure)?;
+        let calibration =
+            Text { windows: text.windows[text.windows.len().saturating_sub(CALIBRATION_WINDOWS)..].to_vec() };
         text.windows.truncate(args.windows.unwrap_or(usize::MAX).max(1));
         let name = args.model.as_ref().map_or("tiny (built in)".into(), |p| p.display().to_string());
-        Ok(Self { model: Model::load(&checkpoint).map_err(failure)?, text, name })
+        Ok(Self { model: Model::load(&checkpoint).map_err(failure)?, text, calibration, name })
     }
 
     fn score(
@@ -164,11 +232,24 @@ impl Bench {
         (linear as f64, (heads * config.vocab_size * config.hidden_size + norms) as f64)
     }
 
-    fn row(&self, scored: &Score, baseline: f64, weights: Option<(&Coding, f64, f64)>) -> Row {
+    /// What an error in each weight costs, where an allocation asks for it.
+    fn calibration(&self, allocation: Allocation) -> Result<Option<Calibration>, Failure> {
+        if allocation != Allocation::EqualSlope {
+            return Ok(None);
+        }
+        Calibration::measure(&self.model, &self.calibration).map(Some).map_err(failure)
+    }
+
+    /// Linear weights at so many bits, the rest as stored.
+    fn mib(&self, bits: f64) -> f64 {
         let (linear, rest) = self.sizes();
-        let bits = weights.map_or(16.0, |w| w.1);
+        (linear * bits + rest * 16.0) / 8.0 / f64::from(1 << 20)
+    }
+
+    fn row(&self, scored: &Score, baseline: f64, weights: Option<(&Coding, f64, f64)>) -> Row {
         Row {
             weights: weights.map(|w| format!("{}@{}", w.0.name(), w.0.bits())),
+            codec: None,
             kv: None,
             activations: None,
             bits_per_byte: scored.bits_per_byte,
@@ -178,7 +259,7 @@ impl Bench {
             weights_nmse: weights.map(|w| w.2),
             kv_bits_per_value: scored.kv_bits_per_value,
             activations_bits_per_value: scored.activation_bits_per_value,
-            weight_mib: (linear * bits + rest * 16.0) / 8.0 / f64::from(1 << 20),
+            weight_mib: self.mib(weights.map_or(16.0, |w| w.1)),
         }
     }
 }
@@ -191,67 +272,26 @@ fn failure(error: Error) -> Failure {
     }
 }
 
-fn coding(text: &Option<String>, option: &str) -> Result<Option<Coding>, Failure> {
-    text.as_ref()
-        .map(|t| t.parse::<Coding>().map_err(|e| Failure::input(format_args!("{option}: {e}"))))
-        .transpose()
-}
-
-fn single(args: &Args, bench: &Bench, ctx: &Context) -> Result<Vec<Row>, Failure> {
-    let weights = coding(&args.weights, "--weights")?;
-    let paths = CodedPaths {
-        kv: coding(&args.kv, "--kv")?,
-        activations: coding(&args.activations, "--activations")?,
-        stages: args.stages.into(),
-        block: args.block as usize,
-    };
+fn configurations(args: &Args, plan: &[Plan], bench: &Bench, ctx: &Context) -> Result<Vec<Row>, Failure> {
     let baseline = bench.score(&bench.model, None, ctx, "uncompressed")?;
     let mut rows = vec![bench.row(&baseline, baseline.bits_per_byte, None)];
-    let on_the_way = paths.kv.is_some() || paths.activations.is_some();
-    if weights.is_none() && !on_the_way {
-        return Ok(rows);
-    }
-    let mut model = bench.model.clone();
-    let coded = match &weights {
-        Some(coding) => {
-            let coded = code_weights(&mut model, coding, args.allocation).map_err(failure)?;
-            Some((coding, coded.bits_per_value, coded.nmse))
-        }
-        None => None,
-    };
-    let scored = bench.score(&model, on_the_way.then_some(&paths), ctx, "coded")?;
-    let mut row = bench.row(&scored, baseline.bits_per_byte, coded);
-    row.kv = args.kv.clone();
-    row.activations = args.activations.clone();
-    rows.push(row);
-    Ok(rows)
-}
-
-fn sweep(args: &Args, bench: &Bench, ctx: &Context) -> Result<Vec<Row>, Failure> {
-    let baseline = bench.score(&bench.model, None, ctx, "uncompressed")?;
-    let mut rows = vec![bench.row(&baseline, baseline.bits_per_byte, None)];
-    for name in &args.codecs {
-        // A name nobody knows is found before hours are spent on the others.
-        Coding::new(name, args.sweep[0]).map_err(|e| Failure::input(format_args!("--codecs: {e}")))?;
-    }
-    for name in &args.codecs {
-        for &bits in &args.sweep {
-            let coding = Coding::new(name, bits).map_err(|e| Failure::input(format_args!("--sweep: {e}")))?;
-            let mut model = bench.model.clone();
-            match code_weights(&mut model, &coding, args.allocation) {
-                Ok(coded) => {
-                    let scored = bench.score(&model, None, ctx, &format!("{name}@{bits}"))?;
-                    let row = bench.row(
-                        &scored,
-                        baseline.bits_per_byte,
-                        Some((&coding, coded.bits_per_value, coded.nmse)),
-                    );
-                    rows.push(row);
-                }
-                // A rate below a codec's least is a gap in its curve, said aloud.
-                Err(error) => ctx.remark(format!("{name}@{bits}: {error}")),
+    for Plan { weights, paths } in plan {
+        let mut model = bench.model.clone();
+        let coded = match weights {
+            Some(coding) => {
+                let calibration = bench.calibration(args.allocation)?;
+                let coded = code_weights(&mut model, coding, args.allocation, calibration.as_ref());
+                let coded = coded.map_err(failure)?;
+                Some((coding, coded.bits_per_value, coded.nmse))
             }
-        }
+            None => None,
+        };
+        let label = |coding: &Option<Coding>| coding.as_ref().map(|c| format!("{}@{}", c.name(), c.bits()));
+        let (kv, activations) = (label(&paths.kv), label(&paths.activations));
+        let on_the_way = kv.is_some() || activations.is_some();
+        let what = kv.as_deref().or(activations.as_deref()).unwrap_or("coded");
+        let scored = bench.score(&model, on_the_way.then_some(paths), ctx, what)?;
+        rows.push(Row { kv, activations, ..bench.row(&scored, baseline.bits_per_byte, coded) });
     }
     Ok(rows)
 }
@@ -273,7 +313,10 @@ fn table(rows: &[Row]) -> Table {
     let bits = |b: Option<f64>| b.map_or(String::new(), sig3);
     for row in rows {
         table.row([
-            text(&row.weights),
+            match (&row.weights, &row.codec) {
+                (Some(weights), Some(codec)) => format!("{weights} ({codec})"),
+                (weights, _) => text(weights),
+            },
             text(&row.kv),
             text(&row.activations),
             format!("{:.5}", row.bits_per_byte),
@@ -286,55 +329,4 @@ fn table(rows: &[Row]) -> Table {
         ]);
     }
     table
-}
-
-fn write(rows: &[Row], bench: &Bench, out: &std::path::Path, ctx: &Context) -> Result<(), Failure> {
-    let mut csv = csv::Writer::from_writer(Vec::new());
-    for row in rows {
-        csv.serialize(row).map_err(|e| Failure::run(format_args!("eval.csv: {e}")))?;
-    }
-    let bytes = csv.into_inner().map_err(|e| Failure::run(format_args!("eval.csv: {e}")))?;
-    output::write(&out.join("eval.csv"), &bytes)?;
-    let mut report = Report::new(format!("What bits do to a language model: {}", bench.name));
-    let names: Vec<&str> =
-        rows.iter().filter_map(|r| r.weights.as_deref()?.rsplit_once('@').map(|w| w.0)).collect();
-    let mut unique: Vec<&str> = Vec::new();
-    for name in names {
-        if !unique.contains(&name) {
-            unique.push(name);
-        }
-    }
-    let mut series: Vec<Series> = unique
-        .iter()
-        .map(|name| Series {
-            name: (*name).to_string(),
-            points: rows
-                .iter()
-                .filter(|r| {
-                    r.weights.as_deref().and_then(|w| w.rsplit_once('@')).is_some_and(|w| w.0 == *name)
-                })
-                .filter_map(|r| Some((r.weights_bits_per_value?, r.bits_per_byte)))
-                .collect(),
-            mark: Mark::Line,
-        })
-        .collect();
-    let span: Vec<f64> = series.iter().flat_map(|s| s.points.iter().map(|p| p.0)).collect();
-    if let (Some(low), Some(high)) =
-        (span.iter().copied().reduce(f64::min), span.iter().copied().reduce(f64::max))
-    {
-        series.push(Series {
-            name: "uncompressed".into(),
-            points: vec![(low, rows[0].bits_per_byte), (high, rows[0].bits_per_byte)],
-            mark: Mark::Reference,
-        });
-    }
-    report.plot(
-        "Bits per byte of text against bits per value of the weights (everything counted); lower is better",
-        &Plot { x: Axis::linear("bits per value"), y: Axis::log("bits per byte"), series },
-    );
-    let table = table(rows);
-    report.table("Every point", table.headers(), table.rows());
-    report.write(&out.join("report.html"))?;
-    ctx.remark(format!("wrote {}", out.join("{eval.csv,report.html}").display()));
-    Ok(())
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // Clippy spares test functions, but not their helpers.
 
 mod config;
+mod eval;
 mod h264;
 mod h265;
 mod help;

@@ -6,8 +6,8 @@
 //! and the activations between pipeline stages by what a codec makes of them;
 //! weights are replaced before the run with [`Model::replace_weights`].
 //!
-//! Knows transformers and text; codecs are met in [`coding`] alone, by name, so
-//! that any can be tried.
+//! Knows transformers and text; codecs are met in [`coding`] and [`weights`]
+//! alone, by name, so that any can be tried.
 #![forbid(unsafe_code)]
 
 mod attention;
@@ -22,6 +22,7 @@ mod model;
 mod rotary;
 mod score;
 mod text;
+pub mod weights;
 
 pub use checkpoint::{Checkpoint, Problem};
 pub use config::Config;

@@ -59,8 +59,21 @@ fn tokenize(bytes: &[u8], checkpoint: &Checkpoint) -> Result<Vec<(u32, usize)>, 
     let text = std::str::from_utf8(bytes)
         .map_err(|e| Error::BadFile { file: "text".into(), reason: format!("not UTF-8: {e}") })?;
     let encoding = tokenizer.encode(text, false).map_err(|e| bad(e.to_string()))?;
-    let spans = encoding.get_offsets().iter().map(|(start, end)| end - start);
-    Ok(encoding.get_ids().iter().copied().zip(spans).collect())
+    let ends: Vec<usize> = encoding.get_offsets().iter().map(|&(_, end)| end).collect();
+    Ok(encoding.get_ids().iter().copied().zip(spans(&ends)).collect())
+}
+
+/// Bytes that each token stands for, out of where tokens end: what a tokenizer
+/// skips, such as a space, belongs to the token after it.
+#[cfg(any(feature = "tokenizers", test))]
+fn spans(ends: &[usize]) -> Vec<usize> {
+    let mut last = 0;
+    let span = |&end: &usize| {
+        let span = end.saturating_sub(last);
+        last = last.max(end);
+        span
+    };
+    ends.iter().map(span).collect()
 }
 
 #[cfg(not(feature = "tokenizers"))]
@@ -81,6 +94,32 @@ mod tests {
         let text = Text::cut(&tokens, 4, 256).unwrap();
         assert_eq!(text.windows.iter().map(|w| w.tokens.len()).collect::<Vec<_>>(), [4, 4]);
         assert_eq!(text.windows[0].predicted_bytes, 3);
+    }
+
+    #[test]
+    fn skipped_bytes_belong_to_the_next_token() {
+        assert_eq!(spans(&[3, 3, 8, 12]), [3, 0, 5, 4]);
+    }
+
+    #[cfg(feature = "tokenizers")]
+    #[test]
+    fn a_tokenizer_file_beside_the_configuration_is_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let tokenizer = r#"{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
+            "normalizer": null, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
+            "model": {"type": "WordLevel", "vocab": {"bits": 0, "per": 1, "byte": 2, "?": 3}, "unk_token": "?"}}"#;
+        std::fs::write(folder.path().join("tokenizer.json"), tokenizer).unwrap();
+        let mut checkpoint = crate::builtin::tiny().unwrap();
+        checkpoint.config.tokenizer = None;
+        checkpoint.config_path = folder.path().join("config.json");
+        let text = Text::new("bits per  byte, bits".as_bytes(), &checkpoint, 16).unwrap();
+        assert_eq!(text.windows.len(), 1);
+        assert_eq!(text.windows[0].tokens, [0, 1, 2, 3, 0]);
+        // Everything but the first token's four bytes.
+        assert_eq!(text.windows[0].predicted_bytes, 16);
+        std::fs::remove_file(folder.path().join("tokenizer.json")).unwrap();
+        let message = Text::new(b"bits", &checkpoint, 16).unwrap_err().to_string();
+        assert!(message.contains("tokenizer.json"), "{message}");
     }
 
     #[test]

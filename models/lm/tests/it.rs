@@ -3,7 +3,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use trinity_lm::coding::Coding;
+use trinity_lm::weights::{Calibration, code_weights};
 use trinity_lm::{Checkpoint, Error, Hooks, Matrix, Model, NoHooks, Text, Weight, builtin, score};
+use trinity_tensor::allocate::Allocation;
 
 fn shared() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/lm");
@@ -73,6 +76,28 @@ fn published_figures_of_both_models_are_reproduced() {
                 "{file} at {bits} bit: {measured}, published {expected}"
             );
         }
+    }
+}
+
+#[test]
+fn bits_moved_to_equal_slopes_are_never_worse_than_equal_bits() {
+    let checkpoint = builtin::tiny().unwrap();
+    let model = Model::load(&checkpoint).unwrap();
+    // The calibration is on other windows than the score.
+    let part = |range: std::ops::Range<usize>| Text::new(&builtin::text()[range], &checkpoint, 512).unwrap();
+    let (calibration, held_out) = (part(0..1024), part(8192..10240));
+    let calibration = Calibration::measure(&model, &calibration).unwrap();
+    for bits in [3.3, 4.2] {
+        let coding = Coding::new("rtn-128g", bits).unwrap();
+        let lost = |allocation, calibration| {
+            let mut model = model.clone();
+            let coded = code_weights(&mut model, &coding, allocation, calibration).unwrap();
+            assert!(coded.bits_per_value <= bits, "{allocation:?}: {}", coded.bits_per_value);
+            bits_per_byte(&model, &held_out)
+        };
+        let equal = lost(Allocation::Equal, None);
+        let slopes = lost(Allocation::EqualSlope, Some(&calibration));
+        assert!(slopes <= equal, "at {bits} bits: {slopes} against {equal}");
     }
 }
 

@@ -1,0 +1,88 @@
+//! `trinity eval` as a user meets it.
+
+use crate::support::trinity;
+use serde_json::Value;
+
+fn json(arguments: &[&str]) -> Value {
+    let said =
+        trinity(["eval", "--json", "--windows", "1"].into_iter().chain(arguments.iter().copied())).ok();
+    serde_json::from_str(&said).unwrap()
+}
+
+#[test]
+fn the_built_in_model_is_scored_with_codecs_in_all_three_places() {
+    let row = json(&["--weights", "rtn@8", "--kv", "rtn@8", "--activations", "rtn@8", "--stages", "2"]);
+    for key in [
+        "bits_per_byte",
+        "delta_bits_per_byte",
+        "weights_bits_per_value",
+        "kv_bits_per_value",
+        "activations_bits_per_value",
+    ] {
+        assert!(row[key].is_number(), "{key}: {row}");
+    }
+    assert!(row["delta_bits_per_byte"].as_f64().unwrap().abs() < 0.05, "{row}");
+}
+
+#[test]
+fn several_codings_are_a_table_each_by_itself() {
+    let rows = json(&["--kv", "rtn@3,rtn@8", "--activations", "rtn@4"]);
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), 4, "{rows:?}");
+    let lost = |row: usize| rows[row]["delta_bits_per_byte"].as_f64().unwrap();
+    assert!(lost(0) == 0.0 && lost(1) > lost(2) && rows[3]["kv"].is_null());
+}
+
+#[test]
+fn a_sweep_draws_a_curve_a_codec_and_says_where_the_paper_is_contradicted() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_string_lossy().into_owned();
+    let rows = json(&[
+        "--sweep",
+        "3,4",
+        "--codecs",
+        "rtn,mxfp4,best-baseline,hadamard/rtn,uniform+ac",
+        "--out",
+        &out,
+    ]);
+    let names: Vec<&str> =
+        rows.as_array().unwrap().iter().filter_map(|row| row["weights"].as_str()).collect();
+    // MXFP4 has a rate of its own and is shown there.
+    assert_eq!(
+        names,
+        [
+            "rtn@3",
+            "rtn@4",
+            "mxfp4@4.25",
+            "best-baseline@3",
+            "best-baseline@4",
+            "hadamard/rtn@3",
+            "hadamard/rtn@4",
+            "uniform+ac@3",
+            "uniform+ac@4"
+        ]
+    );
+    let best = &rows.as_array().unwrap()[4];
+    assert!(best["codec"].as_str().unwrap().contains('+'), "{best}");
+    let csv = std::fs::read_to_string(folder.path().join("eval.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 11);
+    assert!(
+        std::fs::read_to_string(folder.path().join("report.html"))
+            .unwrap()
+            .contains("Held against the paper")
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_before_anything_runs() {
+    for (arguments, expected) in [
+        (&["--weights", "h265"][..], "CODEC@BITS"),
+        (&["--kv", "mp3@3"], "mp3"),
+        (&["--sweep", "2,…"], "…"),
+        (&["--sweep", "2,3", "--codecs", "mp3"], "mp3"),
+        (&["/nowhere/model.json"], "nowhere"),
+    ] {
+        let said = trinity(["eval"].into_iter().chain(arguments.iter().copied())).refused();
+        assert!(said.contains(expected), "{said}");
+    }
+}
