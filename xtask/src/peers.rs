@@ -7,6 +7,7 @@
 mod bench;
 mod h264;
 mod h265;
+mod lm;
 mod matrix;
 mod tensor;
 mod video;
@@ -21,6 +22,7 @@ const COMPARISONS: &[Comparison] = &[
         "H.265: bits at equal error and speed against x265, kvazaar, ffmpeg, libde265 [--quick]",
         h265::run,
     ),
+    ("lm", "the language model's forward pass: time against NumPy on the same text and cores", lm::run),
     (
         "tensor",
         "the Trinity codec: bits at equal error against H.265, x265, nncodec and entropy; speed [--quick]",

@@ -163,7 +163,7 @@ fn built_command() -> Result<PathBuf, String> {
 }
 
 /// Python with what the notebooks import, in `.venv`; made again when the list changes.
-fn virtual_environment(requirements: &Path) -> Result<PathBuf, String> {
+pub fn virtual_environment(requirements: &Path) -> Result<PathBuf, String> {
     let folder = root().join(".venv");
     let python = folder.join("bin/python");
     let installed = folder.join("requirements.txt");
