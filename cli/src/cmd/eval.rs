@@ -92,7 +92,7 @@ pub struct Args {
 /// Tokens a window: what the models were trained with.
 const WINDOW: usize = 1024;
 /// Windows that a calibration looks at.
-const CALIBRATION_WINDOWS: usize = 4;
+const CALIBRATION_WINDOWS: usize = 6;
 /// What `--traffic` compares: Figure 8's rates, and plain rounding beside.
 const TRAFFIC_KV: [&str; 5] = ["rtn@3", "rtn@4", "h265@2.9", "hadamard/h265@2.9", "trinity@2.9"];
 const TRAFFIC_ACTIVATIONS: [&str; 5] = ["rtn@3", "rtn@4", "h265@3.5", "hadamard/h265@3.5", "trinity@3.5"];

@@ -20,8 +20,6 @@ pub struct CodedWeights {
 #[derive(Debug, Clone)]
 pub struct Calibration {
     text: Text,
-    /// Bits per byte of the model as it is.
-    known: f64,
     /// For each weight: bits per byte lost per unit of NMSE.
     sensitivities: Vec<f64>,
 }
@@ -34,9 +32,9 @@ const LEAST_SHARE: f64 = 0.05;
 /// How far sensitivities are trusted: as measured, and drawn towards their
 /// mean, since losses at low rates are far from linear in error.
 const TRUST: [f64; 3] = [0.25, 0.5, 1.0];
-/// Of the loss with equal bits, what another allocation must save to be taken:
-/// a short text cannot tell smaller differences apart.
-const LEAST_GAIN: f64 = 0.05;
+/// Standard errors, over windows, by which another allocation must beat equal
+/// bits to be taken: a short text tells no smaller differences apart.
+const CERTAINTY: f64 = 2.0;
 
 impl Calibration {
     /// Rounds one weight at a time and scores what the model still knows.
@@ -61,34 +59,51 @@ impl Calibration {
         let mean = costs.iter().sum::<f64>() / costs.len().max(1) as f64;
         let least = (LEAST_SHARE * mean).max(f64::MIN_POSITIVE);
         let sensitivities = costs.iter().map(|cost| cost.max(least)).collect();
-        Ok(Self { text: text.clone(), known, sensitivities })
+        Ok(Self { text: text.clone(), sensitivities })
     }
 
     /// The budgets that lose least on this text: equal bits, or equal slopes
     /// under more or less trust in the sensitivities.
     fn best_budgets(&self, model: &Model, weights: &[Weight], coding: &Coding) -> Result<Vec<f64>, Error> {
-        let lost = |budgets: &[f64]| -> Result<f64, Error> {
+        let scores = |budgets: &[f64]| -> Result<Vec<f64>, Error> {
             let mut model = model.clone();
             replace(&mut model, weights, coding, budgets)?;
-            Ok(score(&model, &self.text, &NoHooks, &|| ())?.bits_per_byte - self.known)
+            let windows = self.text.windows.iter();
+            windows
+                .map(|window| {
+                    let text = Text { windows: vec![window.clone()] };
+                    Ok(score(&model, &text, &NoHooks, &|| ())?.bits_per_byte)
+                })
+                .collect()
         };
         let mut curves = curves(weights, coding)?;
         let equal = vec![coding.bits(); weights.len()];
-        let equal_loss = lost(&equal)?;
-        let mut best = (equal_loss * (1.0 - LEAST_GAIN), equal);
+        let equal_scores = scores(&equal)?;
+        let mut best = (0.0, equal);
         for trust in TRUST {
             for (curve, sensitivity) in curves.iter_mut().zip(&self.sensitivities) {
                 // A curve's cost is values × weight × NMSE; a sensitivity is for the whole tensor.
                 curve.weight = (sensitivity / curve.values as f64).powf(trust);
             }
             let budgets = allocate(&curves, coding.bits(), Allocation::EqualSlope);
-            let loss = lost(&budgets)?;
-            if loss < best.0 {
-                best = (loss, budgets);
+            let saved = certain_saving(&equal_scores, &scores(&budgets)?);
+            if saved > best.0 {
+                best = (saved, budgets);
             }
         }
         Ok(best.1)
     }
+}
+
+/// What is saved on average over windows, less [`CERTAINTY`] standard errors.
+fn certain_saving(from: &[f64], to: &[f64]) -> f64 {
+    let count = from.len() as f64;
+    if from.len() < 2 {
+        return 0.0;
+    }
+    let mean = from.iter().zip(to).map(|(a, b)| a - b).sum::<f64>() / count;
+    let spread = from.iter().zip(to).map(|(a, b)| (a - b - mean).powi(2)).sum::<f64>();
+    mean - CERTAINTY * (spread / (count * (count - 1.0))).sqrt()
 }
 
 /// Codes every linear weight of `model`; the average over all values is the
@@ -181,4 +196,17 @@ fn curves(weights: &[Weight], coding: &Coding) -> Result<Vec<Curve>, Error> {
             Ok(Curve { values: original.values.len(), weight: 1.0, layer, points })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_saving_in_nearly_every_window_is_certain() {
+        assert!(certain_saving(&[2.0, 2.1, 1.9, 2.0], &[1.8, 1.9, 1.7, 1.9]) > 0.1);
+        assert!(certain_saving(&[2.0, 2.1, 1.9, 2.0], &[1.0, 2.4, 2.2, 2.1]) < 0.0);
+        // One window proves nothing.
+        assert_eq!(certain_saving(&[2.0], &[1.0]), 0.0);
+    }
 }

@@ -84,7 +84,7 @@ fn bits_moved_to_equal_slopes_are_never_worse_than_equal_bits() {
     let checkpoint = builtin::tiny().unwrap();
     let model = Model::load(&checkpoint).unwrap();
     // The calibration is on other windows than the score.
-    let part = |range: std::ops::Range<usize>| Text::new(&builtin::text()[range], &checkpoint, 512).unwrap();
+    let part = |range: std::ops::Range<usize>| Text::new(&builtin::text()[range], &checkpoint, 128).unwrap();
     let (calibration, held_out) = (part(0..1024), part(8192..10240));
     let calibration = Calibration::measure(&model, &calibration).unwrap();
     for bits in [3.3, 4.2] {

@@ -89,6 +89,10 @@ struct Coder<'a> {
     units: Vec<Option<(u8, u8)>>,
 }
 
+/// A square coded as one block: prediction, reconstruction and level of each
+/// sample, and the block.
+type Whole = (Vec<(u16, u16, i32)>, Block);
+
 /// What a try overwrites, kept in case it loses.
 struct Saved {
     state: State,
@@ -351,7 +355,7 @@ impl<'a> Coder<'a> {
     }
 
     /// The planes of a square coded as one block, and that block.
-    fn copy(&self, x: usize, y: usize, size: usize) -> (Vec<(u16, u16, i32)>, Block) {
+    fn copy(&self, x: usize, y: usize, size: usize) -> Whole {
         let planes = (y..y + size)
             .flat_map(|y| (x..x + size).map(move |x| y * self.source.width + x))
             .map(|at| (self.done.prediction[at], self.done.reconstruction[at], self.done.levels[at]))
@@ -360,13 +364,7 @@ impl<'a> Coder<'a> {
         (planes, Block { x, y, size, mode })
     }
 
-    fn bring_back(
-        &mut self,
-        (saved, (planes, block)): (Saved, (Vec<(u16, u16, i32)>, Block)),
-        x: usize,
-        y: usize,
-        size: usize,
-    ) {
+    fn bring_back(&mut self, (saved, (planes, block)): (Saved, Whole), x: usize, y: usize, size: usize) {
         self.state = saved.state;
         self.counter = saved.counter;
         self.done.blocks.truncate(saved.blocks - 1);
