@@ -101,6 +101,15 @@ impl Report {
         self
     }
 
+    /// Adds a static picture, given as an SVG element.
+    pub fn svg(&mut self, caption: impl AsRef<str>, svg: &str) -> &mut Self {
+        self.body += &format!(
+            "<figure class=\"picture\"><figcaption>{}</figcaption>{svg}</figure>\n",
+            escape(caption.as_ref())
+        );
+        self
+    }
+
     /// The whole page.
     pub fn html(&self) -> String {
         let title = escape(&self.title);
