@@ -11,42 +11,44 @@ use crate::Error;
 /// Fraction bits of a probability.
 const BITS: u32 = 16;
 /// Shifts that the quick and the slow estimate settle at.
-const QUICK: u32 = 5;
-const SLOW: u32 = 10;
+const QUICK: u32 = 8;
+const SLOW: u32 = 12;
 /// Ranges below this take another byte.
 const LEAST: u32 = 1 << 24;
 
 /// How likely a bit is to be zero, as far as is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Probability {
-    quick: u16,
-    slow: u16,
+    /// Out of 2^30: finer than what is coded with, or small steps would come to rest too early.
+    quick: i32,
+    slow: i32,
     /// Bits seen, until both estimates have settled.
     seen: u16,
 }
 
+/// An estimate's fraction bits.
+const FINE: u32 = 30;
+
 impl Default for Probability {
     fn default() -> Self {
-        Self { quick: 1 << (BITS - 1), slow: 1 << (BITS - 1), seen: 0 }
+        Self { quick: 1 << (FINE - 1), slow: 1 << (FINE - 1), seen: 0 }
     }
 }
 
 impl Probability {
     /// Of a zero, out of 2^16: never 0, never all.
     fn zero(self) -> u32 {
-        ((u32::from(self.quick) + u32::from(self.slow)) >> 1).clamp(32, (1 << BITS) - 32)
+        let mean = (self.quick + self.slow) as u32 >> (FINE - BITS + 1);
+        mean.clamp(8, (1 << BITS) - 8)
     }
 
     /// Moves both estimates toward a bit: by one over the bits seen at first,
     /// later by a fixed share.
     fn learn(&mut self, bit: bool) {
-        let settle = |limit: u32| (u32::from(self.seen) + 2).min(1 << limit);
-        let toward = |estimate: u16, share: u32| {
-            let goal = if bit { 0 } else { (1 << BITS) - 1 };
-            (i32::from(estimate) + (goal - i32::from(estimate)) / share as i32) as u16
-        };
-        self.quick = toward(self.quick, settle(QUICK));
-        self.slow = toward(self.slow, settle(SLOW));
+        let goal = if bit { 0 } else { 1 << FINE };
+        let share = |limit: u32| (i32::from(self.seen) + 2).min(1 << limit);
+        self.quick += (goal - self.quick) / share(QUICK);
+        self.slow += (goal - self.slow) / share(SLOW);
         self.seen = (self.seen + 1).min(1 << SLOW);
     }
 }

@@ -24,7 +24,8 @@ const LENGTHS: usize = 23;
 struct Contexts {
     zero: [Probability; CLASSES],
     negative: [Probability; 3],
-    more: [[Probability; UNARY]; CLASSES],
+    /// By sign: what is left of one side says nothing of the other.
+    more: [[[Probability; UNARY]; CLASSES]; 2],
     /// Beyond unary: how many bits follow, and those bits by place.
     longer: [Probability; LENGTHS],
     place: [[Probability; LENGTHS]; LENGTHS],
@@ -36,7 +37,7 @@ impl Default for Contexts {
         Self {
             zero: [fresh; CLASSES],
             negative: [fresh; 3],
-            more: [[fresh; UNARY]; CLASSES],
+            more: [[[fresh; UNARY]; CLASSES]; 2],
             longer: [fresh; LENGTHS],
             place: [[fresh; LENGTHS]; LENGTHS],
         }
@@ -81,7 +82,7 @@ impl Contexts {
         let negative = bits.bit(&mut self.negative[sign as usize], level < 0);
         let wanted = level.unsigned_abs();
         let mut magnitude = 1;
-        for (i, more) in self.more[class].iter_mut().enumerate() {
+        for (i, more) in self.more[usize::from(negative)][class].iter_mut().enumerate() {
             if !bits.bit(more, wanted > i as u32 + 1) {
                 break;
             }
