@@ -49,6 +49,20 @@ fn a_lying_file_is_refused_with_its_byte_offset() {
 }
 
 #[test]
+fn a_tensor_smaller_than_its_container_is_refused_with_what_the_container_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("small.npy");
+    let header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (16, 16), }            \n";
+    let mut file = b"\x93NUMPY\x01\0".to_vec();
+    file.extend((header.len() as u16).to_le_bytes());
+    file.extend(header);
+    file.extend((0..256).flat_map(|i| (i as f32).sin().to_le_bytes()));
+    std::fs::write(&path, file).unwrap();
+    let said = trinity(["encode", &text(&path), "--bits", "2"]).refused();
+    assert!(said.contains("2 bits/value") && said.contains("index and checksums"), "{said}");
+}
+
+#[test]
 fn a_file_meets_its_bits_everything_counted_and_comes_back() {
     let folder = tempfile::tempdir().unwrap();
     let output = encoded(folder.path(), &["--bits", "2.9", "--codec", "uniform+ac"]);

@@ -71,7 +71,17 @@ pub fn encode_file(
     let mut summaries = Vec::new();
     for (entry, (name, target)) in file.entries().iter().zip(&chosen) {
         let target = match *target {
-            Target::Bits(bits) => Target::Bits((bits - levy).max(1e-6)),
+            Target::Bits(bits) if bits <= levy => {
+                return Err(Error::Unreachable {
+                    name: entry.name().to_owned(),
+                    codec: name.clone(),
+                    target: target.to_string(),
+                    reason: format!(
+                        "the container's index and checksums alone take {levy:.2} bits per value"
+                    ),
+                });
+            }
+            Target::Bits(bits) => Target::Bits(bits - levy),
             other => other,
         };
         writer.begin(&spec(entry), name, SLAB_VALUES)?;

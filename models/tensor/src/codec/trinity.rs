@@ -30,7 +30,7 @@ impl Trinity {
         let unreachable = |error: trinity_codec::Error| Error::Unreachable {
             name: tensor.name().to_owned(),
             codec: self.name(),
-            target: format!("{target:?}"),
+            target: in_words(target),
             reason: error.to_string(),
         };
         let Some((matrix, exponent)) = normalize(tensor)? else {
@@ -42,6 +42,16 @@ impl Trinity {
         let mut bytes = exponent.to_le_bytes().to_vec();
         bytes.extend(coded.bytes);
         Ok(Encoded::like(tensor, bytes))
+    }
+}
+
+/// The codec's own target, which leaves room for our header.
+fn in_words(target: trinity_codec::Target) -> String {
+    match target {
+        trinity_codec::Target::Bits(bits) => format!("{bits:.3} bits/value"),
+        trinity_codec::Target::Nmse(nmse) => format!("NMSE {nmse}"),
+        trinity_codec::Target::Step(step) => format!("steps of {step}"),
+        trinity_codec::Target::Lossless => "lossless".into(),
     }
 }
 
