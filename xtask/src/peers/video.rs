@@ -164,13 +164,15 @@ impl Measured {
         Some(self.tensors().map(|at| bench::bd_rate(&reference.points[at], &test.points[at])).collect())
     }
 
-    /// Samples per CPU second over everything an encoder encoded, in 10⁶.
-    fn speed(&self, name: &str) -> Option<f64> {
+    /// Samples per CPU second over the tensors, or over the natural picture, in 10⁶.
+    fn speed(&self, name: &str, natural: bool) -> Option<f64> {
         let row = self.row(name)?;
-        let seconds: f64 = row.points.iter().flatten().map(|p| p.cpu_s).sum();
-        let samples: usize =
-            self.inputs.iter().zip(&row.points).map(|(i, p)| i.samples.len() * p.len()).sum();
-        Some(samples as f64 / seconds.max(1e-9) / 1e6)
+        let (mut samples, mut seconds) = (0, 0.0);
+        for (input, points) in self.inputs.iter().zip(&row.points).filter(|(i, _)| i.natural == natural) {
+            samples += input.samples.len() * points.len();
+            seconds += points.iter().map(|p| p.cpu_s).sum::<f64>();
+        }
+        (seconds > 0.0).then(|| samples as f64 / seconds / 1e6)
     }
 
     /// Bits at equal error against `reference`.
@@ -195,16 +197,22 @@ impl Measured {
         println!("{:<58}{means}\n", "mean over tensors");
     }
 
-    /// Samples a second, and as ratios to the encoders named in `bases`.
+    /// Samples a second, and as ratios to the encoders named in `bases`: over
+    /// the tensors, then over the natural picture.
     pub fn print_encoding_speed(&self, bases: [&str; 2]) {
-        println!("Encoding speed, one thread, CPU time over all of the above\n");
+        println!("Encoding speed, one thread, CPU time over the points above, MB/s and as a ratio\n");
         let [first, second] = bases.map(|base| format!("{base} = 1"));
-        println!("{:<20}{:>14}{first:>22}{second:>22}", "encoder", "MB/s");
+        let heads = |what: &str| format!("{what:>14}{first:>22}{second:>22}");
+        println!("{:<20}{}{}", "encoder", heads("tensors"), heads("picture"));
         for row in &self.rows {
-            let Some(speed) = self.speed(&row.name) else { continue };
-            let ratio =
-                |base| self.speed(base).map_or(String::new(), |base: f64| format!("{:.2}", speed / base));
-            println!("{:<20}{speed:>14.3}{:>22}{:>22}", row.name, ratio(bases[0]), ratio(bases[1]));
+            let cells = [false, true].map(|natural| {
+                let Some(speed) = self.speed(&row.name, natural) else { return String::new() };
+                let ratio = |base| {
+                    self.speed(base, natural).map_or(String::new(), |base| format!("{:.2}", speed / base))
+                };
+                format!("{speed:>14.3}{:>22}{:>22}", ratio(bases[0]), ratio(bases[1]))
+            });
+            println!("{:<20}{}", row.name, cells.concat());
         }
         println!();
     }
@@ -230,9 +238,9 @@ impl Measured {
         promises
     }
 
-    /// At least `least` times the speed of a peer.
+    /// At least `least` times the speed of a peer, over the tensors.
     pub fn promise_speed(&self, ours: &str, peer: &str, least: f64) -> Option<Promise> {
-        let ratio = self.speed(ours)? / self.speed(peer)?;
+        let ratio = self.speed(ours, false)? / self.speed(peer, false)?;
         Some(Promise {
             what: format!("{ours} encodes at least {least} times as fast as {peer}"),
             reached: format!("{ratio:.2}×"),
