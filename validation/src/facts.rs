@@ -11,9 +11,8 @@ use trinity_config::Document;
 use trinity_silicon::stages::{Design, Technology, XK264, reconcile};
 use trinity_silicon::table3::{self, figure12};
 use trinity_silicon::{EnergyColumn, InstanceRate, Node};
-use trinity_sim::config::SweepFile;
+use trinity_sim::config::{LlmFile, SweepFile};
 use trinity_sim::sweep::{Headline, evaluate, headline};
-use trinity_sim::{Attention, Llm, Mlp, Vocabulary};
 
 const FACTS: &str = include_str!("../data/facts.toml");
 const PEERS: &str = include_str!("../data/peers.toml");
@@ -86,8 +85,8 @@ fn derive(model: &str) -> Option<f64> {
         "headline.compressed.printed" => energy(EnergyColumn::Printed).raw_over_compressed,
         "headline.communication.power" => energy(EnergyColumn::PowerOverThroughput).communication_over_codec,
         "headline.compressed.power" => energy(EnergyColumn::PowerOverThroughput).raw_over_compressed,
-        "headline.kv.fp16" => kv_gib(16.0),
-        "headline.kv.coded" => kv_gib(2.9),
+        "headline.kv.fp16" => kv_gib(16.0)?,
+        "headline.kv.coded" => kv_gib(2.9)?,
         "headline.gpu-over-h264" => {
             let pair = table3::H264_ENCODER.area_mm2 + table3::H264_DECODER.area_mm2;
             // The paper rounds the pair up to two square millimetres.
@@ -149,24 +148,11 @@ mod torch {
 const PAPER_RATIO: f64 = 5.0;
 
 /// LLaMA-3-70B's cache of 128k tokens at `bits` a value.
-fn kv_gib(bits: f64) -> f64 {
-    let llm = Llm {
-        layers: 80,
-        hidden: 8192,
-        heads: 64,
-        kv_heads: 8,
-        head_dim: 128,
-        ffn: 28672,
-        mlp: Mlp::SwiGlu,
-        vocab: 128_256,
-        vocabulary: Vocabulary::Untied,
-        positions: 0,
-        biases: false,
-        attention: Attention::Grouped,
-        moe: None,
-    };
+fn kv_gib(bits: f64) -> Option<f64> {
+    let file: LlmFile = Document::load("llms/llama-3-70b").ok()?.read().ok()?;
+    let llm = file.resolve();
     let values = f64::from(llm.layers) * llm.kv_values_per_token_layer() * 131_072.0;
-    values * bits / 8.0 / 1_073_741_824.0
+    Some(values * bits / 8.0 / 1_073_741_824.0)
 }
 
 #[cfg(test)]

@@ -48,18 +48,17 @@ fn conformance(target: &str) -> PathBuf {
     root().join("../shared/conformance").join(target.trim_end_matches("_decode"))
 }
 
-/// Inputs found on the way stay in `fuzz/corpus`; committed seeds come from `fuzz/seeds`.
+/// Inputs found on the way stay in `fuzz/corpus`.
 fn fuzz(target: &str, runs: &str) -> Result<(), String> {
     let folder = root().join("fuzz");
     let corpus = folder.join("corpus").join(target);
-    let seeds = folder.join("seeds").join(target);
     fs::create_dir_all(&corpus).map_err(|error| format!("cannot create {}: {error}", corpus.display()))?;
     let mut command = Command::new(env!("CARGO"));
     // No sanitizer: safe code needs none, and without one the stable compiler will do.
     command.args(["fuzz", "run", "--sanitizer", "none", target]).arg(&corpus);
     let conformance = conformance(target);
-    for extra in [&seeds, &conformance].into_iter().filter(|folder| folder.is_dir()) {
-        command.arg(extra);
+    if conformance.is_dir() {
+        command.arg(&conformance);
     }
     command.args(["--", &format!("-runs={runs}"), "-max_len=16384", "-rss_limit_mb=2048", "-timeout=20"]);
     succeed(command.current_dir(root()))

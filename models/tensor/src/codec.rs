@@ -31,7 +31,7 @@ pub use lossy::{Lossy, Matrix, MatrixCodec};
 pub use metrics::{MetricSums, Metrics};
 pub use mx::{Element, MX_BLOCK, MxBlock};
 pub use precondition::{PcaBasis, Precondition, Preconditioned};
-pub use registry::{codec, names};
+pub use registry::{PAPER_BASELINES, codec, names};
 
 pub use tiling::{Limits, Tiling};
 pub use uniform::order0;

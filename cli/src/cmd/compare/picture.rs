@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use trinity_tensor::Class;
+use trinity_tensor::codec::PAPER_BASELINES;
 use trinity_tensor::compare::{Row, at_equal_mae, bd_rate, by_class, off_target};
 
 use crate::report::Report;
@@ -65,24 +66,12 @@ pub fn report(rows: &[Row], misses: &BTreeMap<String, usize>, anchor: &str) -> R
     report
 }
 
-/// The paper's eight baselines: {INT, MXFP} × {Huffman, Deflate, LZ4, CABAC}.
-const BASELINES: [&str; 8] = [
-    "int+huffman",
-    "int+deflate",
-    "int+lz4",
-    "int+cabac",
-    "mxfp+huffman",
-    "mxfp+deflate",
-    "mxfp+lz4",
-    "mxfp+cabac",
-];
-
 /// Where these tensors bear the paper's Figure 14(a) out, and where not: on
 /// weight gradients, H.265 against each baseline at the same mean absolute error.
 pub fn verdicts(rows: &[Row]) -> Vec<String> {
     let gradients: Vec<Row> = rows.iter().filter(|row| row.class == Class::WeightGradient).cloned().collect();
     let found = at_equal_mae(&gradients, "h265");
-    BASELINES
+    PAPER_BASELINES
         .iter()
         .filter_map(|&baseline| {
             let own: Vec<_> = found.iter().filter(|versus| versus.codec == baseline).collect();

@@ -8,6 +8,7 @@ use trinity_lm::{
     weights::{Calibration, CodedWeights, code_weights},
 };
 use trinity_tensor::allocate::Allocation;
+use trinity_tensor::codec::PAPER_BASELINES;
 
 /// What a sweep compares where nothing is named.
 pub const CODECS: [&str; 12] = [
@@ -25,20 +26,8 @@ pub const CODECS: [&str; 12] = [
     "hadamard/rtn",
 ];
 
-/// Stands for whichever of [`BASELINES`] leaves the least error at a rate.
+/// Stands for whichever of [`PAPER_BASELINES`] leaves the least error at a rate.
 pub const BEST_BASELINE: &str = "best-baseline";
-
-/// The paper's eight: {INT, MXFP} × {Huffman, Deflate, LZ4, CABAC}.
-const BASELINES: [&str; 8] = [
-    "int+huffman",
-    "int+deflate",
-    "int+lz4",
-    "int+cabac",
-    "mxfp+huffman",
-    "mxfp+deflate",
-    "mxfp+lz4",
-    "mxfp+cabac",
-];
 
 /// The rate offered to a codec that has one of its own, above every target.
 const ANY_RATE: f64 = 16.0;
@@ -128,7 +117,7 @@ struct Coder<'a> {
 impl Coder<'_> {
     /// The coded model, or why a rate is out of a codec's reach.
     fn code(&self, name: &str, bits: f64) -> Result<Result<Coded, String>, Failure> {
-        let names: &[&str] = if name == BEST_BASELINE { &BASELINES } else { &[name] };
+        let names: &[&str] = if name == BEST_BASELINE { &PAPER_BASELINES } else { &[name] };
         let mut best: Result<Coded, String> = Err(String::new());
         for &codec in names {
             let coding =

@@ -13,6 +13,18 @@ use super::video::{self, Video};
 use super::{Lossy, Precondition, Preconditioned, TensorCodec};
 use crate::Error;
 
+/// The paper's eight baselines: {INT, MXFP} × {Huffman, Deflate, LZ4, CABAC}.
+pub const PAPER_BASELINES: [&str; 8] = [
+    "int+huffman",
+    "int+deflate",
+    "int+lz4",
+    "int+cabac",
+    "mxfp+huffman",
+    "mxfp+deflate",
+    "mxfp+lz4",
+    "mxfp+cabac",
+];
+
 /// The codec of that name.
 pub fn codec(name: &str) -> Result<Box<dyn TensorCodec>, Error> {
     find(name).ok_or_else(|| Error::UnknownCodec { name: name.to_owned(), known: names().join(", ") })
