@@ -23,7 +23,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Points that one thread takes at a time.
-pub const BLOCK: u64 = 16_384;
+pub const BLOCK: u64 = 8_192;
+/// Blocks of each thread in a round: enough that the last to finish keeps the
+/// others waiting for a few percent of it at most, few enough to hold.
+#[cfg(feature = "threads")]
+const ROUND: usize = 16;
 /// No sweep has more objectives.
 pub const MAX_OBJECTIVES: usize = 8;
 
@@ -181,6 +185,11 @@ pub fn evaluate(
     tally
 }
 
+/// A block of points that has been evaluated: which, what was seen, and what
+/// `render` made of them.
+#[cfg(feature = "threads")]
+type Done = (Range<u64>, Tally, Vec<u8>);
+
 /// Evaluates the blocks of a range on all threads. `render` turns the points
 /// of a block into bytes; `take` gets each block's tally and bytes in order
 /// and says whether to go on.
@@ -189,24 +198,28 @@ pub fn run<E: Send>(
     plan: &Plan,
     range: Range<u64>,
     render: impl Fn(Range<u64>) -> (Tally, Vec<u8>) + Sync,
-    mut take: impl FnMut(Range<u64>, Tally, Vec<u8>) -> Result<(), E>,
+    mut take: impl FnMut(Range<u64>, Tally, Vec<u8>) -> Result<(), E> + Send,
 ) -> Result<(), E> {
     use rayon::prelude::*;
-    // Enough blocks in flight that no thread waits, few enough to hold.
-    let round = (rayon::current_num_threads() as u64 * 16).max(16);
     let end = range.end.min(plan.space.len());
-    let mut start = range.start;
-    while start < end {
-        let blocks: Vec<Range<u64>> = (0..round)
-            .map(|k| start + k * BLOCK)
-            .take_while(|&at| at < end)
-            .map(|at| at..(at + BLOCK).min(end))
-            .collect();
-        let done: Vec<(Tally, Vec<u8>)> = blocks.par_iter().map(|block| render(block.clone())).collect();
-        for (block, (tally, bytes)) in blocks.into_iter().zip(done) {
-            start = block.end;
-            take(block, tally, bytes)?;
-        }
+    let round = rayon::current_num_threads() * ROUND;
+    let evaluate_from = |start: u64| -> Vec<Done> {
+        let starts: Vec<u64> = (start..end).step_by(BLOCK as usize).take(round).collect();
+        let evaluated = starts.into_par_iter().with_max_len(1).map(|at| {
+            let block = at..(at + BLOCK).min(end);
+            let (tally, bytes) = render(block.clone());
+            (block, tally, bytes)
+        });
+        evaluated.collect()
+    };
+    let mut done = evaluate_from(range.start);
+    while let Some(next) = done.last().map(|(block, ..)| block.end) {
+        // Merging and writing go on beside the next round: one thread doing
+        // them while the others wait would be what the threads gain less by.
+        let taking = || done.into_iter().try_for_each(|(block, tally, bytes)| take(block, tally, bytes));
+        let (taken, evaluated) = rayon::join(taking, || evaluate_from(next));
+        taken?;
+        done = evaluated;
     }
     Ok(())
 }

@@ -61,26 +61,35 @@ pub fn peers() -> Result<Peers, Error> {
 }
 
 /// Pairs of the facts whose model starts with `family`.
-pub fn score(facts: &[Fact], family: &str) -> Vec<Pair> {
-    facts
-        .iter()
-        .filter_map(|fact| {
-            let model = fact.model.as_deref().filter(|model| model.starts_with(family))?;
-            let predicted = derive(model)?;
-            Some(Pair { what: format!("{} ({})", fact.name, fact.source), predicted, measured: fact.value })
+///
+/// # Errors
+///
+/// When a fact names a model that does not exist or arrives at no number: a
+/// fact left out would look like a fact that holds.
+pub fn score(facts: &[Fact], family: &str) -> Result<Vec<Pair>, Error> {
+    let judged = facts.iter().filter_map(|fact| {
+        let model = fact.model.as_deref().filter(|model| model.starts_with(family))?;
+        Some((fact, model))
+    });
+    judged
+        .map(|(fact, model)| {
+            let what = format!("{} ({})", fact.name, fact.source);
+            Ok(Pair { what, predicted: derive(model)?, measured: fact.value })
         })
         .collect()
 }
 
 /// What a model says.
-fn derive(model: &str) -> Option<f64> {
+fn derive(model: &str) -> Result<f64, Error> {
+    let no_number = |why| Error::Model { model: model.into(), why };
     let energy = |column| {
         table3::headlines(&table3::THREE_IN_ONE_ENCODER, &table3::THREE_IN_ONE_DECODER, PAPER_RATIO, column)
     };
     let stages = || {
         reconcile(&Design::new(&XK264, InstanceRate::Paper4k60), &Technology::ASAP7, &table3::H264_ENCODER)
     };
-    Some(match model {
+    let study = || paper_study()?.ok_or_else(|| no_number("the sweep has no headline"));
+    Ok(match model {
         "headline.communication.printed" => energy(EnergyColumn::Printed).communication_over_codec,
         "headline.compressed.printed" => energy(EnergyColumn::Printed).raw_over_compressed,
         "headline.communication.power" => energy(EnergyColumn::PowerOverThroughput).communication_over_codec,
@@ -96,27 +105,30 @@ fn derive(model: &str) -> Option<f64> {
         "silicon.cx5" => 12.14 * 13.98,
         "silicon.h264-encoder.area" => stages().model.area_mm2,
         "silicon.h264-encoder.power" => stages().model.power_w,
-        "sweep.speedup" => paper_study()?.speedup()?,
-        "sweep.area-saving" => paper_study()?.saving()?,
+        "sweep.speedup" => study()?.speedup().ok_or_else(|| no_number("a front misses the budget"))?,
+        "sweep.area-saving" => {
+            study()?.saving().ok_or_else(|| no_number("a front misses the performance"))?
+        }
         "torch.two-lanes" => torch::two_lanes(),
         "torch.gemm" => torch::gemm_s()? * 1e3,
         "torch.gemm-then-encode" => (torch::gemm_s()? + 64.0 * torch::ENCODE_S) * 1e3,
-        _ => return None,
+        _ => return Err(no_number("there is no such model")),
     })
 }
 
 /// The paper's LLaMA-7B study, swept and read off its fronts.
-fn paper_study() -> Option<Headline> {
-    let document = Document::load("sweeps/llama-7b").ok()?;
-    let file: SweepFile = document.read().ok()?;
-    let plan = file.plan(&document, 0).ok()?;
+fn paper_study() -> Result<Option<Headline>, Error> {
+    let document = Document::load("sweeps/llama-7b")?;
+    let file: SweepFile = document.read()?;
+    let plan = file.plan(&document, 0)?;
     let tally = evaluate(&plan, 0..plan.space.len(), |_, _, _, _| ());
-    headline(&plan, &tally, &file.question()?)
+    Ok(file.question().and_then(|question| headline(&plan, &tally, &question)))
 }
 
 /// What torch-nvenc-compress measured on an RTX 5090, from our models and its
 /// own other figures.
 mod torch {
+    use crate::Error;
     use trinity_config::Document;
     use trinity_sim::config::GpuFile;
 
@@ -136,11 +148,11 @@ mod torch {
     }
 
     /// 30 products of 4096 × 4096 by the GPU's file.
-    pub fn gemm_s() -> Option<f64> {
-        let file: GpuFile = Document::load("gpus/rtx5090").ok()?.read().ok()?;
+    pub fn gemm_s() -> Result<f64, Error> {
+        let file: GpuFile = Document::load("gpus/rtx5090")?.read()?;
         let gpu = file.resolve();
         let flops = 2.0 * 4096f64.powi(3);
-        Some(30.0 * flops / (gpu.peak_flops.fp16 * gpu.gemm_efficiency.at(flops)))
+        Ok(30.0 * flops / (gpu.peak_flops.fp16 * gpu.gemm_efficiency.at(flops)))
     }
 }
 
@@ -148,11 +160,11 @@ mod torch {
 const PAPER_RATIO: f64 = 5.0;
 
 /// LLaMA-3-70B's cache of 128k tokens at `bits` a value.
-fn kv_gib(bits: f64) -> Option<f64> {
-    let file: LlmFile = Document::load("llms/llama-3-70b").ok()?.read().ok()?;
+fn kv_gib(bits: f64) -> Result<f64, Error> {
+    let file: LlmFile = Document::load("llms/llama-3-70b")?.read()?;
     let llm = file.resolve();
     let values = f64::from(llm.layers) * llm.kv_values_per_token_layer() * 131_072.0;
-    Some(values * bits / 8.0 / 1_073_741_824.0)
+    Ok(values * bits / 8.0 / 1_073_741_824.0)
 }
 
 #[cfg(test)]
@@ -160,12 +172,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fact_that_names_a_model_has_one() {
-        for fact in facts().unwrap() {
-            assert!(!fact.source.is_empty(), "{}", fact.name);
-            if let Some(model) = &fact.model {
-                assert!(derive(model).is_some(), "{model}");
-            }
-        }
+    fn every_fact_has_a_source_and_every_model_named_says_a_number() {
+        let facts = facts().unwrap();
+        assert!(facts.iter().all(|fact| !fact.source.is_empty()));
+        let named = facts.iter().filter(|fact| fact.model.is_some()).count();
+        let scored = score(&facts, "").unwrap();
+        assert_eq!(scored.len(), named);
+        assert!(scored.iter().all(|pair| pair.predicted.is_finite()));
+    }
+
+    #[test]
+    fn a_fact_whose_model_is_missing_is_an_error_not_an_omission() {
+        let mut facts = facts().unwrap();
+        facts[0].model = Some("headline.of-nothing".into());
+        let error = score(&facts, "headline.").unwrap_err().to_string();
+        assert!(error.contains("headline.of-nothing"), "{error}");
     }
 }

@@ -30,6 +30,8 @@ pub enum Error {
     Config(#[from] trinity_config::Diagnostic),
     #[error("the committed {file} is damaged: {why}")]
     Data { file: &'static str, why: String },
+    #[error("the published number of `{model}` has nothing beside it: {why}")]
+    Model { model: String, why: &'static str },
     #[error("`{assignment}` names no calibration; expected a100.…, h100.… or links.…")]
     Assignment { assignment: String },
 }

@@ -209,7 +209,7 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<Outcome, Error> {
         ("torch-nvenc-compress", "torch."),
     ];
     for (name, family) in families {
-        let pairs = facts::score(&truth.facts, family);
+        let pairs = facts::score(&truth.facts, family)?;
         if let Some(line) = line(name, &pairs) {
             outcome.push(line, pairs, &bars, &truth.peers);
         }

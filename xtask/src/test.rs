@@ -104,12 +104,16 @@ fn lints() -> Outcome {
     if !has_component("clippy") {
         return Outcome::LeftOut("no clippy (`rustup component add clippy`)".into());
     }
-    succeed(&mut cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"])).into()
+    let all = ["clippy", "--quiet", "--workspace", "--all-targets", "--features", FEATURES];
+    succeed(cargo(&all).args(["--", "-D", "warnings"])).into()
 }
+
+/// What is off by default and tested all the same.
+const FEATURES: &str = "trinity/parquet";
 
 /// Unit, integration and documentation tests.
 fn tests() -> Outcome {
-    succeed(&mut cargo(&["test", "--quiet", "--workspace", "--no-fail-fast"])).into()
+    succeed(&mut cargo(&["test", "--quiet", "--workspace", "--features", FEATURES, "--no-fail-fast"])).into()
 }
 
 /// Runs every notebook from top to bottom, with the command just built on the PATH.
@@ -157,7 +161,7 @@ fn validation() -> Outcome {
 
 /// The command in the profile of the tests, so that nothing is compiled twice.
 fn built_command() -> Result<PathBuf, String> {
-    succeed(&mut cargo(&["build", "--quiet", "--package", "trinity"]))?;
+    succeed(&mut cargo(&["build", "--quiet", "--package", "trinity", "--features", FEATURES]))?;
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     Ok(root().join(target).join("debug/trinity"))
 }

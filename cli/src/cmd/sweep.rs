@@ -1,8 +1,11 @@
 //! `trinity sweep`: area budgets, Pareto fronts, and the headline they carry.
 
+mod bench;
 mod calibrated;
 mod files;
 mod page;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod show;
 mod study;
 
@@ -48,6 +51,9 @@ pub struct Args {
     /// Write every point to points.csv: `auto` up to a million
     #[arg(long, value_enum, default_value_t = Points::Auto)]
     points: Points,
+    /// Form of the points: points.csv, or points.parquet in a build with `--features parquet`
+    #[arg(long, value_enum, default_value_t = Format::Csv)]
+    format: Format,
 }
 
 #[derive(Debug, Clone, clap::Args)]
@@ -73,6 +79,32 @@ enum Points {
     None,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Csv,
+    Parquet,
+}
+
+impl Format {
+    /// Parquet is a library of its own size, so it is there on request only.
+    fn check(self) -> Result<(), Failure> {
+        if self == Self::Parquet && cfg!(not(feature = "parquet")) {
+            return Err(Failure::input("this build of trinity writes no Parquet")
+                .help("build it with `cargo build --release --features parquet`, or leave --format at csv"));
+        }
+        Ok(())
+    }
+
+    /// Joins the rows of all shards into the file of this form.
+    fn join_rows(self, study: &Study, states: &[(PathBuf, State)], out: &Path) -> Result<(), Failure> {
+        #[cfg(feature = "parquet")]
+        if self == Self::Parquet {
+            return parquet::join_rows(study, states, &out.join("points.parquet"));
+        }
+        files::join_rows(study, states, &out.join("points.csv"))
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Put the shards of a sweep together
@@ -86,6 +118,9 @@ Example:
         /// Folder for points.csv, pareto.csv and report.html
         #[arg(long, value_name = "DIR", default_value = "out/sweep")]
         out: PathBuf,
+        /// Form of the points: points.csv, or points.parquet in a build with `--features parquet`
+        #[arg(long, value_enum, default_value_t = Format::Csv)]
+        format: Format,
     },
     /// Print one point's full breakdown with the formula behind each line
     #[command(after_help = "\
@@ -102,17 +137,11 @@ Examples:
         #[arg(long, value_name = "FILE")]
         trace: Option<PathBuf>,
     },
-    /// Measure how many configurations a second one core evaluates
+    /// Measure how many configurations a second one core evaluates, and what more cores bring
     #[command(after_help = "\
 Example:
   trinity sweep bench --seconds 5")]
-    Bench {
-        #[command(flatten)]
-        sweep: SweepArgs,
-        /// How long to measure for each number of threads
-        #[arg(long, value_name = "S", default_value_t = 3.0)]
-        seconds: f64,
-    },
+    Bench(bench::BenchArgs),
 }
 
 /// Points up to which points.csv is written without being asked for.
@@ -123,9 +152,9 @@ const CHECKPOINT: Duration = Duration::from_secs(2);
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     match &args.action {
         None => sweep(args, ctx),
-        Some(Action::Merge { folders, out }) => merge(folders, out, ctx),
+        Some(Action::Merge { folders, out, format }) => merge(folders, out, *format, ctx),
         Some(Action::Explain { index, sweep, trace }) => explain(*index, sweep, trace.as_deref(), ctx),
-        Some(Action::Bench { sweep, seconds }) => bench(sweep, *seconds, ctx),
+        Some(Action::Bench(args)) => bench(args, ctx),
     }
 }
 
@@ -134,6 +163,7 @@ fn load(args: &SweepArgs) -> Result<Study, Failure> {
 }
 
 fn sweep(args: &Args, ctx: &Context) -> Result<(), Failure> {
+    args.format.check()?;
     let study = load(&args.sweep)?;
     let shard = args.shard.unwrap_or(Shard::WHOLE);
     let rows = match args.points {
@@ -151,7 +181,7 @@ fn sweep(args: &Args, ctx: &Context) -> Result<(), Failure> {
         ));
         return Ok(());
     }
-    finish(&study, &[(args.out.clone(), state)], &args.out, ctx)
+    finish(&study, &[(args.out.clone(), state)], args.format, &args.out, ctx)
 }
 
 /// Evaluates a shard, going on where an interrupted run stopped.
@@ -161,7 +191,8 @@ fn run_shard(study: &Study, shard: Shard, rows: bool, out: &Path, ctx: &Context)
     let mut writer = state.rows_writer(out)?;
     let bar = ctx.progress(state.end - state.start, "sweeping");
     bar.set_position(state.next - state.start);
-    let mut written_down = Instant::now();
+    // The first checkpoint is due at once, so that a short run can be resumed too.
+    let mut written_down: Option<Instant> = None;
     let render = |block: std::ops::Range<u64>| {
         let mut bytes = Vec::new();
         let tally = evaluate(plan, block, |index, scenario, digits, outcome| {
@@ -177,10 +208,10 @@ fn run_shard(study: &Study, shard: Shard, rows: bool, out: &Path, ctx: &Context)
         state.rows_bytes += bytes.len() as u64;
         writer.append(&bytes)?;
         bar.set_position(state.next - state.start);
-        if written_down.elapsed() >= CHECKPOINT {
+        if written_down.is_none_or(|at| at.elapsed() >= CHECKPOINT) {
             writer.flush()?;
             state.save(out)?;
-            written_down = Instant::now();
+            written_down = Some(Instant::now());
         }
         Ok(())
     })?;
@@ -190,7 +221,8 @@ fn run_shard(study: &Study, shard: Shard, rows: bool, out: &Path, ctx: &Context)
     Ok(state)
 }
 
-fn merge(folders: &[PathBuf], out: &Path, ctx: &Context) -> Result<(), Failure> {
+fn merge(folders: &[PathBuf], out: &Path, format: Format, ctx: &Context) -> Result<(), Failure> {
+    format.check()?;
     let mut states = files::find(folders)?;
     let first = &states[0].1;
     let study = Study::load(&first.sweep, &first.sets, first.calibration.as_deref(), first.top)?;
@@ -216,11 +248,17 @@ fn merge(folders: &[PathBuf], out: &Path, ctx: &Context) -> Result<(), Failure> 
         return Err(Failure::input(format_args!("points {next} to {} are missing", study.plan.space.len()))
             .help("run the missing shards, or name the folder they are in"));
     }
-    finish(&study, &states, out, ctx)
+    finish(&study, &states, format, out, ctx)
 }
 
 /// Writes the results of whole sweeps and prints what was asked.
-fn finish(study: &Study, states: &[(PathBuf, State)], out: &Path, ctx: &Context) -> Result<(), Failure> {
+fn finish(
+    study: &Study,
+    states: &[(PathBuf, State)],
+    format: Format,
+    out: &Path,
+    ctx: &Context,
+) -> Result<(), Failure> {
     let mut tally = Tally::new(&study.plan);
     for (_, state) in states {
         tally.merge(&study.plan, &state.tally);
@@ -232,7 +270,7 @@ fn finish(study: &Study, states: &[(PathBuf, State)], out: &Path, ctx: &Context)
     }
     let answer = study.answer(&tally);
     if states.iter().all(|(_, state)| state.rows) {
-        files::join_rows(study, states, &out.join("points.csv"))?;
+        format.join_rows(study, states, out)?;
     }
     output::write(&out.join("pareto.csv"), show::pareto_csv(study, &tally, &answer).as_bytes())?;
     output::write(&out.join("axes.csv"), show::axes_csv(study, &tally).as_bytes())?;
@@ -279,11 +317,11 @@ fn explain(index: u64, args: &SweepArgs, trace: Option<&Path>, ctx: &Context) ->
     ctx.print(show::explain_text(&study, index, &lines, ctx.colour))
 }
 
-fn bench(args: &SweepArgs, seconds: f64, ctx: &Context) -> Result<(), Failure> {
-    let study = load(args)?;
-    let rates = study.rates(Duration::from_secs_f64(seconds.clamp(0.1, 600.0)), ctx.threads)?;
+fn bench(args: &bench::BenchArgs, ctx: &Context) -> Result<(), Failure> {
+    let study = load(&args.sweep)?;
+    let rates = bench::measure(&study, args, ctx.threads)?;
     if ctx.json {
-        return ctx.print_json(&show::rates_json(&rates));
+        return ctx.print_json(&bench::json(&rates));
     }
-    ctx.print(show::rates_text(&rates, ctx.colour))
+    ctx.print(bench::text(&rates, ctx.colour))
 }

@@ -3,6 +3,8 @@
 use crate::support::trinity_in;
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Runs the command in an empty folder; gives exit code, stdout and stderr.
 fn run(folder: &Path, args: &[&str]) -> (i32, String, String) {
@@ -58,8 +60,49 @@ fn shards_merge_to_the_same_bytes_for_any_number() {
     assert!(stderr.contains("are missing"), "{stderr}");
 }
 
+/// A study of 313,200 points: a few seconds of work for a test build.
+const LONG: [&str; 6] = [
+    "sweep",
+    "sweeps/llama-7b-wide",
+    "--set",
+    "axes.0.range={ from = 1, to = 1, step = 1 }",
+    "--set",
+    "axes.1.values=[8, 16]",
+];
+
 #[test]
 fn a_killed_run_goes_on_where_it_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = |out: &'static str| LONG.into_iter().chain(["--points", "all", "--out", out]);
+    assert_eq!(trinity_in(folder.path(), args("whole")).code(), 0);
+    // Killed, not asked to stop, as soon as it has written down where it is.
+    let mut running = Command::new(env!("CARGO_BIN_EXE_trinity"))
+        .args(args("killed").chain(["-q", "--threads", "1"]))
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let state = folder.path().join("killed/shard-00000-of-00001.json");
+    while !state.exists() && running.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    running.kill().unwrap();
+    assert!(!running.wait().unwrap().success(), "it was done before it could be killed");
+    assert!(!folder.path().join("killed/pareto.csv").exists(), "a killed run left a result");
+    let resumed = trinity_in(folder.path(), args("killed"));
+    assert_eq!(resumed.code(), 0);
+    let stderr = resumed.stderr();
+    let at = stderr.split_once("going on at point ").and_then(|(_, rest)| rest.split_once(' ')).unwrap().0;
+    assert!(at.parse::<u64>().unwrap() > 0, "{stderr}");
+    for file in ["points.csv", "pareto.csv", "axes.csv", "report.html"] {
+        let read = |out: &str| fs::read(folder.path().join(out).join(file)).unwrap();
+        assert!(read("whole") == read("killed"), "{file} differs");
+    }
+    assert!(!state.exists(), "a finished run needs no checkpoint");
+}
+
+#[test]
+fn rows_written_after_the_last_checkpoint_are_not_written_twice() {
     let folder = tempfile::tempdir().unwrap();
     let sweep = "sweeps/figure-15";
     let shard = |out: &str| run(folder.path(), &["sweep", sweep, "--out", out, "--shard", "0/1"]);
@@ -186,4 +229,64 @@ fn a_calibration_replaces_what_was_configured_and_says_so() {
     assert!(code == 0 && stdout.contains("one of 7 hevc decoders"), "{stdout}");
     let (code, _, stderr) = run(folder.path(), &["sweep", "sweeps/figure-15", "--calibration", file]);
     assert!(code == 2 && stderr.contains("engine"), "{stderr}");
+}
+
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn a_build_without_parquet_names_the_feature_before_it_sweeps() {
+    let folder = tempfile::tempdir().unwrap();
+    let stderr = trinity_in(folder.path(), ["sweep", "--format", "parquet"]).refused();
+    assert!(stderr.contains("--features parquet"), "{stderr}");
+    assert!(!folder.path().join("out").exists());
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn points_in_parquet_are_those_of_the_csv_for_any_number_of_shards() {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::Field;
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let run = trinity_in(folder.path(), args.iter().copied().chain(["-q"]));
+        assert_eq!(run.code(), 0, "{}", run.stderr());
+    };
+    // Its points fill more than a row group.
+    let long = |more: &[&'static str]| run(&[&LONG, more].concat());
+    long(&["--out", "whole"]);
+    long(&["--out", "whole", "--format", "parquet"]);
+    for shard in ["0/3", "1/3", "2/3"] {
+        long(&["--out", "parts", "--shard", shard]);
+    }
+    run(&["sweep", "merge", "parts", "--out", "merged", "--format", "parquet"]);
+    let read = |name: &str| fs::read(folder.path().join(name)).unwrap();
+    assert!(read("whole/points.parquet") == read("merged/points.parquet"), "shards show in the file");
+
+    let table =
+        SerializedFileReader::new(fs::File::open(folder.path().join("whole/points.parquet")).unwrap())
+            .unwrap();
+    assert!(table.metadata().num_row_groups() > 1);
+    let csv = String::from_utf8(read("whole/points.csv")).unwrap();
+    let mut lines = csv.lines();
+    let header: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let mut rows = 0;
+    for (line, row) in lines.zip(table.get_row_iter(None).unwrap()) {
+        let row = row.unwrap();
+        for ((name, field), (cell, column)) in row.get_column_iter().zip(line.split(',').zip(&header)) {
+            let same = match field {
+                Field::Null => cell.is_empty(),
+                Field::Str(text) => text == cell,
+                Field::Long(value) => cell.parse() == Ok(*value),
+                Field::Double(value) => cell.parse() == Ok(*value),
+                _ => false,
+            };
+            assert!(name == column && same, "row {rows}, {name}: {field} is not {cell}");
+        }
+        rows += 1;
+    }
+    assert_eq!(rows, csv.lines().count() - 1);
+    let types = table.metadata().file_metadata().schema_descr().columns().to_vec();
+    let of = |name: &str| types.iter().find(|c| c.name() == name).unwrap().physical_type().to_string();
+    assert_eq!(of("job.parallelism.data"), "INT64");
+    assert_eq!(of("cluster.nics-per-gpu"), "DOUBLE");
+    assert_eq!(of("job.recompute"), "BYTE_ARRAY");
 }

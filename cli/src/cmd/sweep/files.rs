@@ -98,7 +98,8 @@ impl State {
         out.join(format!("{}.json", self.stem))
     }
 
-    fn rows_path(&self, out: &Path) -> PathBuf {
+    /// The shard's part of points.csv, without the header.
+    pub fn rows_path(&self, out: &Path) -> PathBuf {
         out.join(format!("{}.rows", self.stem))
     }
 
@@ -190,6 +191,6 @@ pub fn join_rows(study: &Study, states: &[(PathBuf, State)], path: &Path) -> Res
     draft.finish()
 }
 
-fn cannot(verb: &str, path: &Path, error: &std::io::Error) -> Failure {
+pub fn cannot(verb: &str, path: &Path, error: &std::io::Error) -> Failure {
     Failure::run(format_args!("cannot {verb} `{}`: {error}", path.display()))
 }

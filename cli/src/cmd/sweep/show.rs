@@ -1,7 +1,7 @@
 //! What a sweep found, as text, CSV and JSON.
 
 use super::calibrated::Replaced;
-use super::study::{Answer, RateOf, Study};
+use super::study::{Answer, Study};
 use crate::table::Table;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -31,7 +31,8 @@ fn times(value: Option<f64>) -> String {
     value.map_or_else(|| "not reached".into(), |value| format!("{value:.2}×"))
 }
 
-const POINT_COLUMNS: [Metric; 9] = [
+/// What points.csv tells of a point that runs.
+pub const POINT_COLUMNS: [Metric; 9] = [
     Metric::AreaMm2,
     Metric::TokensPerS,
     Metric::EnergyJPerToken,
@@ -429,48 +430,4 @@ pub fn trace_json(timeline: &Timeline) -> Value {
         })
     }));
     json!({ "traceEvents": events, "displayTimeUnit": "ms" })
-}
-
-pub fn rates_json(rates: &[RateOf]) -> Value {
-    rates
-        .iter()
-        .map(|rate| {
-            json!({
-                "threads": rate.threads,
-                "points": rate.points,
-                "feasible": rate.feasible,
-                "seconds": rate.wall_s,
-                "cpu_seconds": rate.cpu_s,
-                "points_per_cpu_s": rate.per_cpu_second(),
-                "feasible_per_cpu_s": rate.feasible_per_cpu_second(),
-                "points_per_s": rate.per_second(),
-            })
-        })
-        .collect()
-}
-
-pub fn rates_text(rates: &[RateOf], colour: bool) -> String {
-    let mut table = Table::new([
-        "threads",
-        "configurations",
-        "can run",
-        "CPU s",
-        "configurations/CPU s",
-        "full estimates/CPU s",
-        "configurations/s",
-        "over one thread",
-    ]);
-    for rate in rates {
-        table.row([
-            rate.threads.to_string(),
-            rate.points.to_string(),
-            rate.feasible.to_string(),
-            significant(rate.cpu_s),
-            significant(rate.per_cpu_second()),
-            significant(rate.feasible_per_cpu_second()),
-            significant(rate.per_second()),
-            format!("{:.2}×", rate.per_second() / rates[0].per_second()),
-        ]);
-    }
-    table.render(colour)
 }

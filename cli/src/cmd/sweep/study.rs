@@ -4,10 +4,9 @@ use super::calibrated::{self, Replaced};
 use crate::failure::Failure;
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 use trinity_config::{Checked, Complaint, Document};
 use trinity_sim::config::{AssumptionFile, SweepFile};
-use trinity_sim::sweep::{BLOCK, Headline, Plan, Tally, evaluate, headline, plain_unit};
+use trinity_sim::sweep::{Headline, Plan, Tally, evaluate, headline, plain_unit};
 
 /// Points up to which every assumption of a sweep is varied.
 const SENSITIVITY_POINTS: u64 = 200_000;
@@ -40,37 +39,6 @@ pub struct Sensitivity {
     /// Speed-up and area saving at the low and the high value.
     pub low: (Option<f64>, Option<f64>),
     pub high: (Option<f64>, Option<f64>),
-}
-
-/// Evaluations with some number of threads, and what they took.
-#[derive(Debug, Clone, Copy)]
-pub struct RateOf {
-    pub threads: usize,
-    pub points: u64,
-    pub feasible: u64,
-    pub wall_s: f64,
-    /// Time the threads had a core; on a busy machine less than they waited.
-    pub cpu_s: f64,
-}
-
-impl RateOf {
-    pub fn per_second(&self) -> f64 {
-        self.points as f64 / self.wall_s
-    }
-
-    pub fn per_cpu_second(&self) -> f64 {
-        self.points as f64 / self.cpu_s
-    }
-
-    pub fn feasible_per_cpu_second(&self) -> f64 {
-        self.feasible as f64 / self.cpu_s
-    }
-}
-
-/// Seconds this thread has had a core, where the system says so (Linux).
-fn thread_cpu_s() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    Some(text.split_whitespace().next()?.parse::<f64>().ok()? / 1e9)
 }
 
 impl Study {
@@ -175,44 +143,5 @@ impl Study {
                 .expected("at least one point that runs")
                 .help("change this value, or what the message names");
         Err(self.document.complain(&place, &complaint).into())
-    }
-
-    /// Evaluations a second on one thread and on all, without any output.
-    pub fn rates(&self, time: Duration, threads: usize) -> Result<Vec<RateOf>, Failure> {
-        let mut counts = vec![1];
-        if threads > 1 {
-            counts.push(threads);
-        }
-        counts.into_iter().map(|count| self.rate(time, count)).collect()
-    }
-
-    fn rate(&self, time: Duration, threads: usize) -> Result<RateOf, Failure> {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .map_err(|error| Failure::run(format_args!("cannot start worker threads: {error}")))?;
-        let len = self.plan.space.len();
-        let started = Instant::now();
-        let counts = pool.broadcast(|_| {
-            let (thread_started, cpu_before) = (Instant::now(), thread_cpu_s());
-            let (mut points, mut feasible, mut start) = (0, 0, 0);
-            while started.elapsed() < time {
-                let end = (start + BLOCK).min(len);
-                let tally = evaluate(&self.plan, start..end, |_, _, _, _| ());
-                points += tally.points;
-                feasible += tally.feasible;
-                start = if end == len { 0 } else { end };
-            }
-            let waited_s = thread_started.elapsed().as_secs_f64();
-            let cpu_s = cpu_before.zip(thread_cpu_s()).map_or(waited_s, |(before, after)| after - before);
-            (points, feasible, cpu_s)
-        });
-        Ok(RateOf {
-            threads,
-            points: counts.iter().map(|(points, _, _)| points).sum(),
-            feasible: counts.iter().map(|(_, feasible, _)| feasible).sum(),
-            wall_s: started.elapsed().as_secs_f64(),
-            cpu_s: counts.iter().map(|(_, _, cpu_s)| cpu_s).sum(),
-        })
     }
 }
