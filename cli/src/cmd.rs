@@ -14,6 +14,7 @@ pub mod h264;
 pub mod h265;
 pub mod man;
 pub mod measure;
+mod pictures;
 pub mod sweep;
 pub mod tensors;
 pub mod validate;

@@ -1,13 +1,16 @@
-//! Frames from the files people have: raw planes, Y4M, PGM and PNG.
+//! Frames from and to the files people have: raw planes, Y4M, PGM and PNG.
 //!
-//! Only reads containers; samples are passed on as they are, without colour
+//! Knows containers only; samples are passed on as they are, without colour
 //! conversion.
 
 use crate::failure::Failure;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use trinity_coding::{Chroma, Frame, Plane};
+use trinity_coding::{Chroma, Colour, Frame, Plane};
+
+/// Endings of the names of files that hold pictures.
+pub const ENDINGS: [&str; 7] = ["png", "pgm", "y4m", "yuv", "gray", "grey", "raw"];
 
 /// What a raw file does not say about itself.
 #[derive(Debug, Clone, clap::Args)]
@@ -102,6 +105,15 @@ impl FrameReader {
         match source {
             Ok(source) => Ok(Self { name, source, count: 0 }),
             Err(what) => Err(Failure::input(format_args!("`{name}`: {what}"))),
+        }
+    }
+
+    /// What the planes stand for.
+    pub fn colour(&self) -> Colour {
+        // The one format here with three planes that is no video.
+        match &self.source {
+            Source::Still(Some(frame)) if frame.chroma == Chroma::C444 => Colour::Gbr,
+            _ => Colour::Unstated,
         }
     }
 
@@ -311,6 +323,94 @@ fn read_png(bytes: &[u8]) -> Result<Frame, String> {
     Ok(Frame { chroma, depth, chroma_depth: depth, planes })
 }
 
+/// Whether a PNG can hold a frame.
+pub fn png_takes(frame: &Frame, colour: Colour) -> Result<png::ColorType, String> {
+    if !matches!(frame.depth, 8 | 16) {
+        return Err(format!("a PNG has 8 or 16 bits a sample, not {}; write .pgm or .y4m", frame.depth));
+    }
+    match (frame.chroma, colour) {
+        (Chroma::C400, _) => Ok(png::ColorType::Grayscale),
+        (Chroma::C444, Colour::Gbr) => Ok(png::ColorType::Rgb),
+        _ => Err("a PNG holds grey, or red, green and blue, and this is neither; write .y4m".into()),
+    }
+}
+
+/// Grey, or colour out of the planes G, B, R.
+pub fn write_png(frame: &Frame, colour: Colour) -> Result<Vec<u8>, String> {
+    let kind = png_takes(frame, colour)?;
+    let order: &[usize] = if kind == png::ColorType::Grayscale { &[0] } else { &[2, 0, 1] };
+    let mut data = Vec::with_capacity(2 * frame.samples());
+    for at in 0..frame.width() * frame.height() {
+        for &plane in order {
+            let [high, low] = frame.planes[plane].samples[at].to_be_bytes();
+            if frame.depth == 16 {
+                data.push(high);
+            }
+            data.push(low);
+        }
+    }
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, frame.width() as u32, frame.height() as u32);
+    encoder.set_color(kind);
+    encoder.set_depth(if frame.depth == 16 { png::BitDepth::Sixteen } else { png::BitDepth::Eight });
+    encoder
+        .write_header()
+        .and_then(|mut writer| writer.write_image_data(&data))
+        .map_err(|error| error.to_string())?;
+    Ok(bytes)
+}
+
+/// Binary PGM (P5) of luma.
+pub fn write_pgm(frame: &Frame) -> Result<Vec<u8>, String> {
+    if frame.chroma != Chroma::C400 {
+        return Err("a PGM is grey, and this has colour; write .png or .y4m".into());
+    }
+    let limit = (1u32 << frame.depth) - 1;
+    let mut bytes = format!("P5\n{} {}\n{limit}\n", frame.width(), frame.height()).into_bytes();
+    for sample in &frame.planes[0].samples {
+        let [high, low] = sample.to_be_bytes();
+        if limit > 255 {
+            bytes.push(high);
+        }
+        bytes.push(low);
+    }
+    Ok(bytes)
+}
+
+/// YUV4MPEG2, at 25 frames a second since nothing says otherwise.
+pub fn write_y4m(frames: &[Frame], colour: Colour) -> Result<Vec<u8>, String> {
+    let first = frames.first().ok_or("there is no frame to write")?;
+    if colour == Colour::Gbr {
+        return Err("Y4M holds luma and chroma, and this is red, green and blue; write .png or .yuv".into());
+    }
+    let same = |frame: &Frame| {
+        (frame.width(), frame.height(), frame.chroma, frame.depth)
+            == (first.width(), first.height(), first.chroma, first.depth)
+    };
+    if !frames.iter().all(same) {
+        return Err("Y4M holds frames of one size and format, and these differ; write .yuv".into());
+    }
+    let format = match first.chroma {
+        Chroma::C400 => "mono",
+        Chroma::C420 => "420",
+        Chroma::C422 => "422",
+        Chroma::C444 => "444",
+    };
+    let depth = match (first.depth, first.chroma) {
+        (8, _) => String::new(),
+        (depth, Chroma::C400) => depth.to_string(),
+        (depth, _) => format!("p{depth}"),
+    };
+    let mut bytes =
+        format!("YUV4MPEG2 W{} H{} F25:1 Ip A0:0 C{format}{depth}\n", first.width(), first.height())
+            .into_bytes();
+    for frame in frames {
+        bytes.extend_from_slice(b"FRAME\n");
+        frame.write_raw(&mut bytes);
+    }
+    Ok(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -332,6 +432,34 @@ mod tests {
         assert_eq!(frame.planes[0].samples, [1, 2, 3, 4]);
         assert_eq!(video_frame(&mut &b""[..], layout, 1).unwrap(), None);
         assert!(video_frame(&mut &b"FRAMING"[..], layout, 1).is_err());
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let with = |chroma, depth| {
+            let mut frame = Frame::filled(5, 3, chroma, depth, 9);
+            frame.planes.iter_mut().zip([1, 70, 200]).for_each(|(plane, sample)| plane.samples[7] = sample);
+            frame
+        };
+        for depth in [8, 10, 16] {
+            let grey = with(Chroma::C400, depth);
+            assert_eq!(read_pgm(&write_pgm(&grey).unwrap()).unwrap(), grey);
+            if depth != 10 {
+                assert_eq!(read_png(&write_png(&grey, Colour::Unstated).unwrap()).unwrap(), grey);
+                let colour = with(Chroma::C444, depth);
+                assert_eq!(read_png(&write_png(&colour, Colour::Gbr).unwrap()).unwrap(), colour);
+                assert!(write_png(&colour, Colour::Unstated).is_err());
+            }
+            for chroma in [Chroma::C400, Chroma::C420, Chroma::C422, Chroma::C444] {
+                let mut frame = Frame::filled(6, 4, chroma, depth, 11);
+                frame.planes[0].samples[5] = 99;
+                let bytes = write_y4m(std::slice::from_ref(&frame), Colour::Unstated).unwrap();
+                let mut file = &bytes[..];
+                let layout = y4m_layout(&read_line(&mut file).unwrap().unwrap()).unwrap();
+                assert_eq!(video_frame(&mut file, layout, 0).unwrap().unwrap(), frame);
+            }
+        }
+        assert!(write_png(&with(Chroma::C400, 10), Colour::Unstated).is_err());
     }
 
     #[test]

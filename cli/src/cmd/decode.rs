@@ -1,4 +1,5 @@
-//! `trinity decode`: a `.tri` container back to safetensors or npy.
+//! `trinity decode`: a `.tri` container back to safetensors or npy, a stream of
+//! pictures back to pictures.
 
 use std::path::PathBuf;
 
@@ -6,6 +7,7 @@ use trinity_tensor::file::{SafetensorsWriter, damaged, write_npy};
 use trinity_tensor::pipeline::{SLAB_VALUES, spec};
 use trinity_tensor::{Entry, TensorFile};
 
+use super::pictures;
 use super::tensors::{bad_input, open};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -14,16 +16,21 @@ use crate::failure::Failure;
 ///
 /// Checksums are verified first: a damaged tensor is reported and left out,
 /// the others are still written, and the exit code is 1.
+///
+/// A stream of pictures (.trp, or all-intra H.264) becomes .png, .pgm, .y4m or
+/// raw planes, as the output's name says.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   trinity decode model.tri -o model.safetensors
-  trinity decode model.tri --tensor layers.0.k_proj.weight -o k.npy")]
+  trinity decode model.tri --tensor layers.0.k_proj.weight -o k.npy
+  trinity decode photo.trp -o photo.png")]
 pub struct Args {
-    /// The container
+    /// The container, or a stream of pictures
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Where to write: NAME.npy for one tensor, safetensors otherwise
+    /// Where to write: NAME.npy for one tensor, safetensors otherwise; .png,
+    /// .pgm, .y4m, .yuv or .gray for pictures
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Decode these tensors only
@@ -32,6 +39,12 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
+    if pictures::is_stream(&args.file)? {
+        if !args.tensor.is_empty() {
+            return Err(Failure::input("--tensor is for containers, and this is a stream of pictures"));
+        }
+        return pictures::decode(&args.file, args.output.as_deref(), ctx);
+    }
     let file = open(&args.file)?;
     for name in &args.tensor {
         file.entry(name).map_err(|error| bad_input(&args.file.display().to_string(), &error))?;

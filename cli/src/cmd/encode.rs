@@ -1,4 +1,4 @@
-//! `trinity encode`: a tensor file to a `.tri` container.
+//! `trinity encode`: a tensor file to a `.tri` container, pictures to a stream.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,40 +7,52 @@ use serde::Serialize;
 use trinity_tensor::allocate::{Allocation, allocate, curves};
 use trinity_tensor::codec::{Target, codec, names};
 use trinity_tensor::pipeline::{SMALL_TENSOR, Summary, encode_file};
-use trinity_tensor::{Class, Entry, TensorFile};
+use trinity_tensor::{Class, Entry, Error, TensorFile};
 
+use super::pictures::{self, Motion};
 use super::tensors::{bad_input, open};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::table::{Table, sig3};
+use crate::video_io::RawFormat;
 
-/// Compress a tensor file into a .tri container
+/// Compress a tensor file into a .tri container; an image or a video, too
 ///
 /// Tensors are coded slab by slab, so files larger than memory are fine.
 /// Tensors of fewer than 256 values are stored losslessly.
+///
+/// Pictures (.png, .pgm, .y4m, .yuv, .gray) go through the same pipeline, every
+/// frame on its own: with `trinity`, `trinity-lite`, `trinity-max`, `lossless`
+/// or a profile of yours to a .trp stream, with `paper` and `paper-cabac` to a
+/// plain H.264 stream that any player opens.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Targets:
   --bits      bits per value of the whole file: scales, tables, index and checksums counted;
-              met within 1 % and never exceeded
+              met within 1 % and never exceeded; bits per sample of pictures
   --nmse      squared error over energy, for every tensor
-  --qp        a fixed quantization parameter, for video codecs
+  --qp        a fixed quantization parameter, for video codecs and pictures
   --lossless  every bit back (codec zstd unless another is named)
 
-Codecs: see trinity compare --help.
+Codecs: see trinity compare --help; or a profile of the Trinity codec, as FILE.toml (examples in configs/codecs).
 
 Examples:
   trinity encode model.safetensors --bits 2.9 -o model.tri
   trinity encode kv.npy --nmse 0.001 --codec uniform+ac -o kv.tri
-  trinity encode model.safetensors --lossless -o model.tri")]
+  trinity encode model.safetensors --lossless -o model.tri
+  trinity encode kv.npy --bits 2.5 --codec my-design.toml -o kv.tri
+  trinity encode photo.png --bits 1.5 --codec paper -o photo.264
+  trinity encode scan.pgm --bits 1 -o scan.trp")]
 pub struct Args {
-    /// Tensor file: safetensors (or its index.json), npy, npz, GGUF or .tri
+    /// Tensor file: safetensors (or its index.json), npy, npz, GGUF or .tri; or
+    /// pictures: .png, .pgm, .y4m, .yuv, .gray
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Where to write; the input's name with .tri where not given
+    /// Where to write; the input's name with .tri (.trp or .264 for pictures)
+    /// where not given
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Codec of every tensor
+    /// Codec of every tensor, by name or as the TOML of a profile
     #[arg(long, value_name = "CODEC")]
     codec: Option<String>,
     /// Treat every tensor as of this class
@@ -52,6 +64,12 @@ pub struct Args {
     allocate: Allocation,
     #[command(flatten)]
     target: TargetArgs,
+    /// Whether frames of a video may refer to each other; `inter` is modelled
+    /// in silicon only, and refused
+    #[arg(long, value_name = "HOW", default_value = "intra")]
+    motion: Motion,
+    #[command(flatten)]
+    raw: RawFormat,
 }
 
 /// What an encoding has to reach; exactly one is given.
@@ -98,9 +116,10 @@ pub fn default_codec(target: Target) -> &'static str {
 
 /// Checks a codec's name before any work is done.
 pub fn known_codec(name: &str) -> Result<(), Failure> {
-    codec(name).map(|_| ()).map_err(|_| {
-        Failure::input(format_args!("no codec named `{name}`"))
-            .help(format_args!("codecs: {}", names().join(", ")))
+    codec(name).map(|_| ()).map_err(|error| match error {
+        Error::UnknownCodec { name, .. } => Failure::input(format_args!("no codec named `{name}`"))
+            .help(format_args!("codecs: {}; or a profile as FILE.toml", names().join(", "))),
+        other => Failure::input(other),
     })
 }
 
@@ -115,6 +134,20 @@ struct Outcome {
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let target = args.target.target();
+    if pictures::is_picture(&args.file) {
+        if args.class.is_some() || args.allocate != Allocation::Equal {
+            return Err(Failure::input("--class and --allocate are for tensors, and this is a picture"));
+        }
+        let job = pictures::Job {
+            input: &args.file,
+            output: args.output.as_deref(),
+            codec: args.codec.as_deref(),
+            target,
+            motion: args.motion,
+            raw: &args.raw,
+        };
+        return pictures::encode(&job, ctx);
+    }
     let codec_name = args.codec.as_deref().unwrap_or_else(|| default_codec(target));
     known_codec(codec_name)?;
     let mut file = open(&args.file)?;

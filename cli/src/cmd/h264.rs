@@ -70,6 +70,7 @@ impl FrameEncoder for Encode {
             },
             preset: self.preset,
             threads: part.threads,
+            colour: part.colour,
             entropy: self.entropy,
             deblock: self.deblock,
             slices: self.slices,

@@ -74,6 +74,7 @@ impl FrameEncoder for Encode {
             },
             preset: self.preset,
             threads: part.threads,
+            colour: part.colour,
             deblock: self.deblock,
             sao: self.sao,
             wavefront: self.wavefront,

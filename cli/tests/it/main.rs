@@ -6,6 +6,7 @@ mod eval;
 mod h264;
 mod h265;
 mod help;
+mod pictures;
 mod support;
 mod sweep;
 mod tensors;

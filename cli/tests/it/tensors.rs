@@ -208,3 +208,20 @@ fn a_tensor_is_shown_as_block_prediction_residual_and_coefficients() {
     let refused = trinity(["compare", &sample, "--show", "nothing"]).refused();
     assert!(refused.contains("layers.6.k_cache"), "{refused}");
 }
+
+#[test]
+fn a_designers_profile_is_a_codec_and_its_files_need_it_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let design = folder.path().join("my-design.toml");
+    let profile =
+        "name = \"mine\"\ndescription = \"plain\"\npipeline = \"trinity\"\n[stages]\ntrellis-states = 4\n";
+    std::fs::write(&design, profile).unwrap();
+    let tri = encoded(folder.path(), &["--bits", "3", "--codec", &text(&design)]);
+    std::fs::remove_file(&design).unwrap();
+    assert!(trinity(["tensors", "info", &text(&tri)]).ok().contains("trinity:mine"));
+    let back = text(&folder.path().join("back.safetensors"));
+    trinity(["decode", &text(&tri), "-o", &back]).ok();
+    std::fs::write(&design, profile.replace("= 4", "= 5")).unwrap();
+    let said = trinity(["encode", &sample(), "--bits", "3", "--codec", &text(&design)]).refused();
+    assert!(said.contains("my-design.toml") && said.contains("powers of two"), "{said}");
+}

@@ -51,6 +51,33 @@ impl Chroma {
     }
 }
 
+/// What the planes of a frame stand for. The codecs do not care; whoever shows
+/// the picture does, so streams carry it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum Colour {
+    /// Nobody said: luma and chroma of some video, or no picture at all.
+    #[default]
+    Unstated,
+    /// Green, blue and red as a screen shows them (sRGB).
+    Gbr,
+}
+
+impl Colour {
+    /// colour_primaries, transfer_characteristics and matrix_coefficients, the
+    /// same code points in both standards.
+    pub fn code_points(self) -> Option<[u8; 3]> {
+        match self {
+            Self::Unstated => None,
+            Self::Gbr => Some([1, 13, 0]),
+        }
+    }
+
+    /// From matrix_coefficients, where a stream has them.
+    pub fn from_matrix_coefficients(code: Option<u8>) -> Self {
+        if code == Some(0) { Self::Gbr } else { Self::Unstated }
+    }
+}
+
 /// One component of a frame, rows without gaps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plane {

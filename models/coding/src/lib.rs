@@ -15,4 +15,4 @@ pub mod nal;
 
 pub use bits::{BitReader, BitWriter};
 pub use error::Error;
-pub use frame::{Chroma, Frame, Plane};
+pub use frame::{Chroma, Colour, Frame, Plane};

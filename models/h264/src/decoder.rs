@@ -23,7 +23,7 @@ use slice::SliceDecoder;
 use std::collections::HashMap;
 use std::rc::Rc;
 use trinity_coding::nal::{self, NalUnit};
-use trinity_coding::{BitReader, Chroma, Frame};
+use trinity_coding::{BitReader, Chroma, Colour, Frame};
 
 /// Decodes a whole Annex B stream to its frames in output order.
 ///
@@ -116,6 +116,12 @@ impl Decoder {
     /// The next frame that is due for output.
     pub fn next_frame(&mut self) -> Option<Frame> {
         self.state.output.pop()
+    }
+
+    /// What the stream says its planes are, as far as it has been read.
+    pub fn colour(&self) -> Colour {
+        let said = self.state.sps.values().find_map(|sps| sps.matrix_coefficients);
+        Colour::from_matrix_coefficients(said)
     }
 
     /// Takes in one NAL unit.

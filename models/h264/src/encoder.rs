@@ -22,7 +22,7 @@ use crate::slice_header::{Deblocking, Structure};
 use headers::StreamShape;
 use search::Effort;
 use slice::{CodedSlice, QpPlan, SliceTask, Tuning, encode_slice};
-use trinity_coding::{Chroma, Frame, nal};
+use trinity_coding::{Chroma, Colour, Frame, nal};
 
 /// What the stream should weigh, or how good it should be.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -129,6 +129,8 @@ pub struct Params {
     /// Place of the first frame in the stream it will be part of, for whoever
     /// encodes a long stream in parts: neighbouring pictures must be told apart.
     pub first_index: usize,
+    /// What the stream says its planes are.
+    pub colour: Colour,
 }
 
 impl Default for Params {
@@ -141,6 +143,7 @@ impl Default for Params {
             deblock: false,
             slices: 1,
             first_index: 0,
+            colour: Colour::Unstated,
         }
     }
 }

@@ -41,6 +41,8 @@ pub struct Sps {
     pub max_num_reorder_frames: Option<u32>,
     /// max_dec_frame_buffering of the VUI, where it is present.
     pub max_dec_frame_buffering: Option<u32>,
+    /// matrix_coefficients of the VUI, where it is present.
+    pub matrix_coefficients: Option<u8>,
 }
 
 /// How picture order count is coded (clause 8.2.1).
@@ -92,6 +94,7 @@ impl Sps {
             crop: [0; 4],
             max_num_reorder_frames: None,
             max_dec_frame_buffering: None,
+            matrix_coefficients: None,
         };
         if matches!(profile_idc, 100 | 110 | 122 | 244 | 44 | 83 | 86 | 118 | 128 | 138 | 139 | 134 | 135) {
             sps.read_chroma_and_depth(r)?;
@@ -112,13 +115,62 @@ impl Sps {
         }
         sps.check_crop()?;
         // A truncated or odd VUI must not cost the pictures: it only refines output order.
-        if r.flag()?
-            && let Ok((reorder, buffering)) = read_vui(r)
-        {
-            sps.max_num_reorder_frames = reorder;
-            sps.max_dec_frame_buffering = buffering;
+        if r.flag()? {
+            let mut refined = sps.clone();
+            if refined.read_vui(r).is_ok() {
+                sps = refined;
+            }
         }
         Ok(sps)
+    }
+
+    /// vui_parameters(): colour, and how far output lags behind decoding.
+    fn read_vui(&mut self, r: &mut BitReader) -> Result<(), Fault> {
+        const EXTENDED_SAR: u32 = 255;
+        if r.flag()? && r.bits(8)? == EXTENDED_SAR {
+            r.bits(32)?;
+        }
+        if r.flag()? {
+            r.flag()?; // overscan_appropriate_flag
+        }
+        if r.flag()? {
+            r.bits(4)?; // video_format, video_full_range_flag
+            if r.flag()? {
+                r.bits(16)?; // colour_primaries, transfer_characteristics
+                self.matrix_coefficients = Some(r.bits(8)? as u8);
+            }
+        }
+        if r.flag()? {
+            r.ue()?; // chroma_sample_loc_type_top_field
+            r.ue()?; // chroma_sample_loc_type_bottom_field
+        }
+        if r.flag()? {
+            r.bits(32)?; // num_units_in_tick
+            r.bits(32)?; // time_scale
+            r.flag()?; // fixed_frame_rate_flag
+        }
+        let nal_hrd = r.flag()?;
+        if nal_hrd {
+            skip_hrd(r)?;
+        }
+        let vcl_hrd = r.flag()?;
+        if vcl_hrd {
+            skip_hrd(r)?;
+        }
+        if nal_hrd || vcl_hrd {
+            r.flag()?; // low_delay_hrd_flag
+        }
+        r.flag()?; // pic_struct_present_flag
+        if !r.flag()? {
+            return Ok(());
+        }
+        r.flag()?; // motion_vectors_over_pic_boundaries_flag
+        for _ in 0..4 {
+            r.ue()?; // max_bytes_per_pic_denom to log2_max_mv_length_vertical
+        }
+        self.max_num_reorder_frames = Some(r.ue()?.min(16));
+        self.max_dec_frame_buffering = Some(r.ue()?.min(16));
+        Ok(())
     }
 
     fn read_chroma_and_depth(&mut self, r: &mut BitReader) -> Result<(), Fault> {
@@ -251,53 +303,6 @@ fn read_poc_type(r: &mut BitReader) -> Result<PocType, Fault> {
         2 => Ok(PocType::DecodingOrder),
         other => invalid(format!("pic_order_cnt_type {other} is above 2")),
     }
-}
-
-/// vui_parameters(): max_num_reorder_frames and max_dec_frame_buffering.
-fn read_vui(r: &mut BitReader) -> Result<(Option<u32>, Option<u32>), Fault> {
-    const EXTENDED_SAR: u32 = 255;
-    if r.flag()? && r.bits(8)? == EXTENDED_SAR {
-        r.bits(32)?;
-    }
-    if r.flag()? {
-        r.flag()?; // overscan_appropriate_flag
-    }
-    if r.flag()? {
-        r.bits(4)?; // video_format, video_full_range_flag
-        if r.flag()? {
-            r.bits(24)?; // colour description
-        }
-    }
-    if r.flag()? {
-        r.ue()?; // chroma_sample_loc_type_top_field
-        r.ue()?; // chroma_sample_loc_type_bottom_field
-    }
-    if r.flag()? {
-        r.bits(32)?; // num_units_in_tick
-        r.bits(32)?; // time_scale
-        r.flag()?; // fixed_frame_rate_flag
-    }
-    let nal_hrd = r.flag()?;
-    if nal_hrd {
-        skip_hrd(r)?;
-    }
-    let vcl_hrd = r.flag()?;
-    if vcl_hrd {
-        skip_hrd(r)?;
-    }
-    if nal_hrd || vcl_hrd {
-        r.flag()?; // low_delay_hrd_flag
-    }
-    r.flag()?; // pic_struct_present_flag
-    if !r.flag()? {
-        return Ok((None, None));
-    }
-    r.flag()?; // motion_vectors_over_pic_boundaries_flag
-    for _ in 0..4 {
-        r.ue()?; // max_bytes_per_pic_denom to log2_max_mv_length_vertical
-    }
-    let reorder = r.ue()?.min(16);
-    Ok((Some(reorder), Some(r.ue()?.min(16))))
 }
 
 fn skip_hrd(r: &mut BitReader) -> Result<(), Fault> {

@@ -31,6 +31,7 @@ pub use lossy::{Lossy, Matrix, MatrixCodec};
 pub use metrics::{MetricSums, Metrics};
 pub use mx::{Element, MX_BLOCK, MxBlock};
 pub use precondition::{PcaBasis, Precondition, Preconditioned};
+pub(crate) use registry::decoder;
 pub use registry::{PAPER_BASELINES, codec, names};
 
 pub use tiling::{Limits, Tiling};

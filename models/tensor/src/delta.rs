@@ -11,7 +11,7 @@
 use std::path::Path;
 
 use crate::blocks::BlockPlan;
-use crate::codec::{Encoded, Target, TensorCodec, codec};
+use crate::codec::{Encoded, Target, TensorCodec, codec, decoder};
 use crate::file::{SafetensorsWriter, Spec, TriWriter};
 use crate::pipeline::{SLAB_VALUES, Summary, spec};
 use crate::{Dtype, Entry, Error, Tensor, TensorFile};
@@ -69,7 +69,8 @@ pub fn make(base: &TensorFile, tuned: &TensorFile, mode: &Mode, path: &Path) -> 
         let (name, inner) = match mode {
             Mode::Lossless => (LOSSLESS.to_owned(), None),
             Mode::Lossy { codec: name, target } => {
-                (format!("{LOSSLESS}/{name}"), Some((codec(name)?, *target)))
+                let inner = codec(name)?;
+                (format!("{LOSSLESS}/{}", inner.name()), Some((inner, *target)))
             }
         };
         writer.begin(&spec(tuned), &name, SLAB_VALUES)?;
@@ -128,7 +129,7 @@ fn apply_entry(base: &Entry, delta: &Entry, writer: &mut SafetensorsWriter) -> R
     let inner = match delta.stored() {
         LOSSLESS => None,
         other => match other.strip_prefix("delta/") {
-            Some(name) => Some(codec(name)?),
+            Some(name) => Some(decoder(name)?),
             None => {
                 let what = format!("tensor `{}` is coded with `{other}`, which is no delta", delta.name());
                 return Err(Error::Unsupported { format: "delta", offset: delta.offset(), what });

@@ -44,6 +44,9 @@ pub enum Error {
     /// No codec has this name.
     #[error("no codec named `{name}`; expected one of {known}")]
     UnknownCodec { name: String, known: String },
+    /// A codec's profile that cannot be read or makes no sense.
+    #[error("codec profile {}: {problem}", path.display())]
+    BadProfile { path: PathBuf, problem: String },
     /// Coded bytes that no encoder wrote.
     #[error("coded data: {problem} (at byte {offset} of the stream)")]
     Corrupt { offset: u64, problem: String },

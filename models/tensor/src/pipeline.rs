@@ -48,6 +48,9 @@ fn plan(entry: &Entry) -> BlockPlan {
     BlockPlan::new(rows, cols, SLAB_VALUES)
 }
 
+/// How a tensor is to be coded.
+type Choice = (Box<dyn TensorCodec>, Target);
+
 /// Encodes every tensor of a file into a `.tri` container. A target of bits
 /// holds for the file as a whole, index and checksums included; `progress`
 /// hears of values done.
@@ -57,24 +60,22 @@ pub fn encode_file(
     path: &Path,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Result<(Vec<Summary>, u64), Error> {
-    let chosen: Vec<(String, Target)> = file
-        .entries()
-        .iter()
-        .map(|entry| {
-            let (name, target) = codec_for(entry);
-            let small = entry.len() < SMALL_TENSOR && target != Target::Lossless;
-            if small { (SMALL_CODEC.to_owned(), Target::Lossless) } else { (name, target) }
-        })
-        .collect();
+    let choose = |entry: &Entry| {
+        let (name, target) = codec_for(entry);
+        let small = entry.len() < SMALL_TENSOR && target != Target::Lossless;
+        let (name, target) = if small { (SMALL_CODEC, Target::Lossless) } else { (name.as_str(), target) };
+        Ok((codec(name)?, target))
+    };
+    let chosen: Vec<Choice> = file.entries().iter().map(choose).collect::<Result<_, Error>>()?;
     let levy = levy(file, &chosen)?;
     let mut writer = TriWriter::create(path, file.metadata())?;
     let mut summaries = Vec::new();
-    for (entry, (name, target)) in file.entries().iter().zip(&chosen) {
+    for (entry, (codec, target)) in file.entries().iter().zip(&chosen) {
         let target = match *target {
             Target::Bits(bits) if bits <= levy => {
                 return Err(Error::Unreachable {
                     name: entry.name().to_owned(),
-                    codec: name.clone(),
+                    codec: codec.name(),
                     target: target.to_string(),
                     reason: format!(
                         "the container's index and checksums alone take {levy:.2} bits per value"
@@ -84,9 +85,9 @@ pub fn encode_file(
             Target::Bits(bits) => Target::Bits(bits - levy),
             other => other,
         };
-        writer.begin(&spec(entry), name, SLAB_VALUES)?;
+        writer.begin(&spec(entry), &codec.name(), SLAB_VALUES)?;
         let mut bytes = 0;
-        encode_entry(entry, codec(name)?.as_ref(), target, &mut |_, encoded| {
+        encode_entry(entry, codec.as_ref(), target, &mut |_, encoded| {
             bytes += encoded.bytes.len() as u64;
             progress(encoded.values());
             writer.slab(&encoded.bytes)
@@ -94,7 +95,7 @@ pub fn encode_file(
         summaries.push(Summary {
             tensor: entry.name().to_owned(),
             class: entry.class(),
-            codec: name.clone(),
+            codec: codec.name(),
             values: entry.len(),
             bytes,
             bits_per_value: 8.0 * bytes as f64 / entry.len().max(1) as f64,
@@ -106,22 +107,22 @@ pub fn encode_file(
 
 /// Bits per value that tensors with a bit budget pay for what has none: the
 /// index, the checksums, and small tensors beyond their share.
-fn levy(file: &TensorFile, chosen: &[(String, Target)]) -> Result<f64, Error> {
+fn levy(file: &TensorFile, chosen: &[Choice]) -> Result<f64, Error> {
     let described = file
         .entries()
         .iter()
         .zip(chosen)
-        .map(|(entry, (name, _))| (spec(entry), name.clone(), plan(entry).len()));
+        .map(|(entry, (codec, _))| (spec(entry), codec.name(), plan(entry).len()));
     let mut bits = 8.0 * TriWriter::overhead(file.metadata(), described) as f64;
     let mut budgeted = 0;
     let budget = chosen
         .iter()
         .find_map(|(_, target)| if let Target::Bits(bits) = target { Some(*bits) } else { None });
-    for (entry, (name, target)) in file.entries().iter().zip(chosen) {
+    for (entry, (codec, target)) in file.entries().iter().zip(chosen) {
         if matches!(target, Target::Bits(_)) {
             budgeted += entry.len();
         } else if entry.len() < SMALL_TENSOR {
-            let stored = codec(name)?.encode(&entry.read()?, Target::Lossless)?.bytes.len();
+            let stored = codec.encode(&entry.read()?, Target::Lossless)?.bytes.len();
             bits += 8.0 * stored as f64 - budget.unwrap_or(0.0) * entry.len() as f64;
         }
     }

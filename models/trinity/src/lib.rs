@@ -49,7 +49,7 @@ mod trellis;
 pub use encode::{Encoded, Target};
 pub use error::Error;
 pub use lossless::Words;
-pub use picture::{Coding, EncodedFrames, decode_frames, encode_frames};
+pub use picture::{Coding, EncodedFrames, Pictures, decode_frames, encode_frames, starts_pictures};
 pub use plan::{Entropy, Plan};
 pub use profile::{EntropyChoice, Orientation, Paper, PaperEntropy, Parallel, Pipeline, Profile, Stages};
 pub use report::{Bits, Report, StageCost};

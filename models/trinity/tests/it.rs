@@ -1,8 +1,8 @@
 //! What the Trinity codec promises.
 
 use proptest::prelude::*;
-use trinity_codec::{Coding, Error, Profile, Target, decode, decode_frames, encode, encode_frames};
-use trinity_coding::{Chroma, Frame, Plane};
+use trinity_codec::{Coding, Error, Pictures, Profile, Target, decode, decode_frames, encode, encode_frames};
+use trinity_coding::{Chroma, Colour, Frame, Plane};
 
 /// Approximately Gaussian, the same on every machine.
 fn gaussian(count: usize, seed: u64) -> Vec<f32> {
@@ -238,10 +238,14 @@ fn pictures_go_through_every_profile() {
         ("paper", Chroma::C420, 8),
         ("lossless", Chroma::C444, 12),
     ] {
-        let frames = [picture(96, 80, chroma, depth), picture(96, 80, chroma, depth)];
+        let frames = vec![picture(96, 80, chroma, depth), picture(96, 80, chroma, depth)];
+        let colour = if chroma == Chroma::C444 { Colour::Gbr } else { Colour::Unstated };
+        let pictures = Pictures { frames, colour };
         let target = if name == "lossless" { Target::Lossless } else { Target::Nmse(2e-4) };
-        let encoded = encode_frames(&frames, &Profile::named(name).unwrap(), target, Coding::Intra).unwrap();
-        assert_eq!(decode_frames(&encoded.bytes).unwrap(), encoded.recon, "{name} {chroma:?} {depth}");
+        let encoded = encode_frames(&pictures, &profile(name), target, Coding::Intra).unwrap();
+        let Pictures { frames, .. } = pictures;
+        let shown = Pictures { frames: encoded.recon.clone(), colour };
+        assert_eq!(decode_frames(&encoded.bytes).unwrap(), shown, "{name} {chroma:?} {depth}");
         let samples: usize = frames.iter().flat_map(|f| &f.planes).map(|p| p.samples.len()).sum();
         let bits = 8.0 * encoded.bytes.len() as f64 / samples as f64;
         if name == "lossless" {
@@ -254,6 +258,18 @@ fn pictures_go_through_every_profile() {
 }
 
 #[test]
+fn pictures_meet_bits_and_errors_over_all_their_planes() {
+    let pictures = Pictures { frames: vec![picture(160, 120, Chroma::C420, 8); 2], colour: Colour::Unstated };
+    for bits in [0.5, 1.5, 3.0] {
+        let coded = encode_frames(&pictures, &profile("trinity"), Target::Bits(bits), Coding::Intra).unwrap();
+        let found = 8.0 * coded.bytes.len() as f64 / (2.0 * 1.5 * 160.0 * 120.0);
+        assert!(found <= bits && found > 0.97 * bits, "asked for {bits}, found {found}");
+    }
+    let error = encode_frames(&pictures, &profile("trinity"), Target::Bits(1e-4), Coding::Intra).unwrap_err();
+    assert!(matches!(error, Error::RateUnreachable { .. }), "{error}");
+}
+
+#[test]
 fn ffmpeg_opens_the_still_picture_of_the_paper() {
     use std::process::Command;
     if Command::new("ffmpeg").arg("-version").output().is_err() {
@@ -261,8 +277,8 @@ fn ffmpeg_opens_the_still_picture_of_the_paper() {
         return;
     }
     for name in ["paper", "paper-cabac"] {
-        let frames = [picture(96, 80, Chroma::C420, 8)];
-        let encoded = encode_frames(&frames, &profile(name), Target::Nmse(2e-4), Coding::Intra).unwrap();
+        let pictures = Pictures { frames: vec![picture(96, 80, Chroma::C420, 8)], colour: Colour::Unstated };
+        let encoded = encode_frames(&pictures, &profile(name), Target::Nmse(2e-4), Coding::Intra).unwrap();
         let path = std::env::temp_dir().join(format!("trinity-still-{name}-{}.264", std::process::id()));
         std::fs::write(&path, &encoded.bytes).unwrap();
         let shown = Command::new("ffmpeg")
@@ -280,9 +296,8 @@ fn ffmpeg_opens_the_still_picture_of_the_paper() {
 
 #[test]
 fn inter_is_refused_in_words() {
-    let frames = [picture(32, 32, Chroma::C400, 8)];
-    let error = encode_frames(&frames, &Profile::named("trinity").unwrap(), Target::Bits(2.0), Coding::Inter)
-        .unwrap_err();
+    let pictures = Pictures { frames: vec![picture(32, 32, Chroma::C400, 8)], colour: Colour::Unstated };
+    let error = encode_frames(&pictures, &profile("trinity"), Target::Bits(2.0), Coding::Inter).unwrap_err();
     assert!(error.to_string().contains("inter prediction is not supported"), "{error}");
 }
 

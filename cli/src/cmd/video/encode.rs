@@ -7,7 +7,7 @@ use crate::video_io::{FrameReader, RawFormat};
 use rayon::prelude::*;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use trinity_coding::{Frame, nal};
+use trinity_coding::{Colour, Frame, nal};
 
 /// Arguments of `encode` in both standards.
 #[derive(Debug, clap::Args)]
@@ -71,6 +71,8 @@ pub struct Part {
     pub index: usize,
     /// Threads it may use for itself.
     pub threads: usize,
+    /// What its planes stand for.
+    pub colour: Colour,
 }
 
 /// A frame as a stream of its own.
@@ -105,7 +107,7 @@ struct Summary {
 pub fn encode<E: FrameEncoder>(encoder: &E, args: &EncodeArgs, ctx: &Context) -> Result<(), Failure> {
     let mut source = FrameReader::open(&args.input, &args.raw)?;
     let mut out = Sink::create(&args.output, args.recon.as_deref())?;
-    let rate = args.rate.rate();
+    let (rate, colour) = (args.rate.rate(), source.colour());
     let bar = ctx.progress(source.frames_if_known().unwrap_or(0), "encoding");
     loop {
         let group: Vec<Frame> = source.by_ref().take(ctx.threads).collect::<Result<_, _>>()?;
@@ -114,7 +116,7 @@ pub fn encode<E: FrameEncoder>(encoder: &E, args: &EncodeArgs, ctx: &Context) ->
         }
         let threads = if group.len() == 1 { ctx.threads } else { 1 };
         let first = out.frames;
-        let code = |(at, frame)| encoder.encode(frame, Part { rate, index: first + at, threads });
+        let code = |(at, frame)| encoder.encode(frame, Part { rate, index: first + at, threads, colour });
         // One frame alone stays on this thread, so that it has the workers for itself.
         let coded: Vec<_> = match &group[..] {
             [one] => vec![code((0, one))],

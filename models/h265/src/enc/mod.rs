@@ -29,7 +29,7 @@ pub use tree::most_probable;
 use crate::Error;
 use headers::Sequence;
 use residual::ResidualTools;
-use trinity_coding::{Chroma, Frame};
+use trinity_coding::{Chroma, Colour, Frame};
 
 /// What the encoder aims at.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -64,6 +64,8 @@ pub struct Params {
     pub wavefront: bool,
     /// An MD5 of every picture, so that any decoder can check itself.
     pub picture_hash: bool,
+    /// What the stream says its planes are.
+    pub colour: Colour,
 }
 
 impl Default for Params {
@@ -77,6 +79,7 @@ impl Default for Params {
             range_extensions: true,
             wavefront: false,
             picture_hash: true,
+            colour: Colour::Unstated,
         }
     }
 }
@@ -161,6 +164,7 @@ fn sequence(frame: &Frame, params: &Params) -> Sequence {
         deblock: params.deblock,
         // Samples that must stay as they are have no offsets.
         sao: params.sao && !lossless,
+        colour: params.colour,
     }
 }
 

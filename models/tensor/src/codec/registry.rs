@@ -25,9 +25,21 @@ pub const PAPER_BASELINES: [&str; 8] = [
     "mxfp+cabac",
 ];
 
-/// The codec of that name.
+/// The codec of that name, or of the profile in a TOML file of that name.
+///
+/// Names of codecs made of others keep to the same rule: `hadamard/my.toml`.
 pub fn codec(name: &str) -> Result<Box<dyn TensorCodec>, Error> {
-    find(name).ok_or_else(|| Error::UnknownCodec { name: name.to_owned(), known: names().join(", ") })
+    find(name, &|path| Trinity::designed(path))?.ok_or_else(|| unknown(name))
+}
+
+/// What decodes data stored under that name. Never opens a file: the name
+/// comes out of one.
+pub(crate) fn decoder(name: &str) -> Result<Box<dyn TensorCodec>, Error> {
+    find(name, &|path| Err(unknown(path)))?.ok_or_else(|| unknown(name))
+}
+
+fn unknown(name: &str) -> Error {
+    Error::UnknownCodec { name: name.to_owned(), known: names().join(", ") }
 }
 
 /// Every name that [`codec`] knows on this machine.
@@ -45,15 +57,30 @@ pub fn names() -> Vec<String> {
     names
 }
 
-fn find(name: &str) -> Option<Box<dyn TensorCodec>> {
+type Found = Result<Option<Box<dyn TensorCodec>>, Error>;
+
+fn find(name: &str, designed: &dyn Fn(&str) -> Result<Trinity, Error>) -> Found {
     // Any codec after a randomized Hadamard transform.
     if let Some(inner) = name.strip_prefix("hadamard/") {
-        return Some(Box::new(Preconditioned { precondition: Precondition::Hadamard, inner: find(inner)? }));
+        let precondition = Precondition::Hadamard;
+        return Ok(find(inner, designed)?
+            .map(|inner| Box::new(Preconditioned { precondition, inner }) as Box<dyn TensorCodec>));
     }
     // Two codecs in a row, the second on what the first one lost.
     if let Some((first, second)) = name.strip_prefix("residual/").and_then(|rest| rest.rsplit_once('/')) {
-        return Some(Box::new(Residual { first: find(first)?, second: find(second)? }));
+        let (first, second) = (find(first, designed)?, find(second, designed)?);
+        return Ok(first
+            .zip(second)
+            .map(|(first, second)| Box::new(Residual { first, second }) as Box<dyn TensorCodec>));
     }
+    if name.ends_with(".toml") {
+        return Ok(Some(Box::new(designed(name)?)));
+    }
+    Ok(built_in(name))
+}
+
+/// A codec that is not made of others.
+fn built_in(name: &str) -> Option<Box<dyn TensorCodec>> {
     let packed_int = |group| IntGroups { group, whole_bits: true };
     match name {
         "uniform+ac" => return Some(Box::new(Lossy(Uniform))),
@@ -63,8 +90,8 @@ fn find(name: &str) -> Option<Box<dyn TensorCodec>> {
         "nf4" => return Some(scalar(name, Nf4, SymbolCoder::Packed)),
         _ => {}
     }
-    if let Some(name) = Trinity::names().find(|&own| own == name) {
-        return Some(Box::new(Trinity { name }));
+    if let Some(profile) = Trinity::named(name).or_else(|| Trinity::stored(name)) {
+        return Some(Box::new(profile));
     }
     if let Some((element, _)) = Element::ALL.into_iter().find(|&(_, own)| own == name) {
         return Some(scalar(name, Mx { element: Some(element) }, SymbolCoder::Packed));

@@ -1,5 +1,7 @@
 //! The Trinity codec, which finds its own way to a target, as a tensor codec.
 
+use std::path::Path;
+
 use trinity_codec::Profile;
 
 use super::lossy::{denormalize, normalize};
@@ -9,8 +11,13 @@ use crate::{Error, Tensor};
 /// One profile of the Trinity codec.
 #[derive(Debug)]
 pub(crate) struct Trinity {
-    pub name: &'static str,
+    name: String,
+    /// What the encoder may choose from; a decoder needs none.
+    profile: Option<Profile>,
 }
+
+/// Before the name of a profile that did not come with the codec.
+const DESIGN: &str = "trinity:";
 
 /// Bytes before the codec's own: the exponent that normalizes values. A tensor
 /// of zeros has no bytes at all.
@@ -26,6 +33,25 @@ impl Trinity {
         Profile::names().filter(|&name| name != "lossless")
     }
 
+    /// The profile of that name, if it comes with the codec.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let known = Self::names().any(|own| own == name);
+        Some(Self { name: name.to_owned(), profile: Some(Profile::named(name).ok().filter(|_| known)?) })
+    }
+
+    /// A designer's own profile, out of a TOML file.
+    pub(crate) fn designed(path: &str) -> Result<Self, Error> {
+        let bad = |problem: String| Error::BadProfile { path: path.into(), problem };
+        let text = std::fs::read_to_string(Path::new(path)).map_err(|error| bad(error.to_string()))?;
+        let profile = Profile::parse(&text).map_err(|error| bad(error.to_string()))?;
+        Ok(Self { name: format!("{DESIGN}{}", profile.name), profile: Some(profile) })
+    }
+
+    /// What decodes a stream that was stored under a designer's name.
+    pub(crate) fn stored(name: &str) -> Option<Self> {
+        name.starts_with(DESIGN).then(|| Self { name: name.to_owned(), profile: None })
+    }
+
     fn attempt(&self, tensor: &Tensor, target: trinity_codec::Target) -> Result<Encoded, Error> {
         let unreachable = |error: trinity_codec::Error| Error::Unreachable {
             name: tensor.name().to_owned(),
@@ -36,8 +62,11 @@ impl Trinity {
         let Some((matrix, exponent)) = normalize(tensor)? else {
             return Ok(Encoded::like(tensor, Vec::new()));
         };
-        let profile = Profile::named(self.name).map_err(failure)?;
-        let coded = trinity_codec::encode(&matrix.values, matrix.rows, matrix.cols, &profile, target)
+        let profile = self.profile.as_ref().ok_or_else(|| Error::BadProfile {
+            path: self.name.clone().into(),
+            problem: "a stored name says how to decode, not how to encode; give the profile's file".into(),
+        })?;
+        let coded = trinity_codec::encode(&matrix.values, matrix.rows, matrix.cols, profile, target)
             .map_err(unreachable)?;
         let mut bytes = exponent.to_le_bytes().to_vec();
         bytes.extend(coded.bytes);
@@ -61,7 +90,7 @@ fn failure(error: trinity_codec::Error) -> Error {
 
 impl TensorCodec for Trinity {
     fn name(&self) -> String {
-        self.name.into()
+        self.name.clone()
     }
 
     fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {

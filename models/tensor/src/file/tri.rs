@@ -36,7 +36,7 @@ use rayon::prelude::*;
 
 use super::{AtomicFile, Entry, Payload, Source, Spec, TensorFile, ValueStream, count};
 use crate::blocks::BlockPlan;
-use crate::codec::{Encoded, TensorCodec, codec};
+use crate::codec::{Encoded, TensorCodec, decoder};
 use crate::{Class, Dtype, Error};
 
 const FORMAT: &str = "tri";
@@ -330,7 +330,7 @@ impl TriPayload {
 
 impl Payload for TriPayload {
     fn open(&self) -> Result<Box<dyn ValueStream + '_>, Error> {
-        let codec = codec(&self.codec_name)?;
+        let codec = decoder(&self.codec_name)?;
         Ok(Box::new(TriStream {
             payload: self,
             codec,

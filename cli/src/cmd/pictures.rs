@@ -1,0 +1,210 @@
+//! Images and video through the Trinity codec: what `encode` and `decode` do
+//! when they are given pictures instead of tensors.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use trinity_codec::{Coding, Pictures, Pipeline, Profile};
+use trinity_coding::{Frame, Plane};
+use trinity_tensor::codec::Target;
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output;
+use crate::video_io::{self, FrameReader, RawFormat};
+
+/// Whether frames of a video may refer to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Motion {
+    Intra,
+    Inter,
+}
+
+/// What `trinity encode` was asked to do with pictures.
+#[derive(Debug)]
+pub struct Job<'a> {
+    pub input: &'a Path,
+    pub output: Option<&'a Path>,
+    pub codec: Option<&'a str>,
+    pub target: Target,
+    pub motion: Motion,
+    pub raw: &'a RawFormat,
+}
+
+#[derive(Debug, Serialize)]
+struct Outcome {
+    output: PathBuf,
+    codec: String,
+    frames: usize,
+    bytes: usize,
+    bits_per_sample: f64,
+    mse: f64,
+    /// Against the largest sample; none where nothing was lost.
+    psnr_db: Option<f64>,
+}
+
+/// Whether a file's name says that it holds pictures.
+pub fn is_picture(path: &Path) -> bool {
+    video_io::ENDINGS.contains(&ending(path).as_str())
+}
+
+fn ending(path: &Path) -> String {
+    path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase()
+}
+
+/// Whether a file starts like a stream of pictures.
+pub fn is_stream(path: &Path) -> Result<bool, Failure> {
+    let mut head = Vec::new();
+    let opened = std::fs::File::open(path).and_then(|file| file.take(4).read_to_end(&mut head));
+    opened.map_err(|error| Failure::input(format_args!("cannot read `{}`: {error}", path.display())))?;
+    Ok(trinity_codec::starts_pictures(&head))
+}
+
+/// Encodes pictures; a video is held in memory.
+pub fn encode(job: &Job<'_>, ctx: &Context) -> Result<(), Failure> {
+    let place = job.input.display();
+    let profile = profile(job)?;
+    let mut reader = FrameReader::open(job.input, job.raw)?;
+    let colour = reader.colour();
+    let pictures = Pictures { frames: reader.by_ref().collect::<Result<_, _>>()?, colour };
+    let target = match job.target {
+        Target::Bits(bits) => trinity_codec::Target::Bits(bits),
+        Target::Nmse(nmse) => trinity_codec::Target::Nmse(nmse),
+        // The quantizer's step that H.264 and H.265 have at this QP.
+        Target::Qp(qp) => trinity_codec::Target::Step(((qp - 4.0) / 6.0).exp2()),
+        Target::Lossless => trinity_codec::Target::Lossless,
+    };
+    let coding = match job.motion {
+        Motion::Intra => Coding::Intra,
+        Motion::Inter => Coding::Inter,
+    };
+    let coded = trinity_codec::encode_frames(&pictures, &profile, target, coding)
+        .map_err(|error| Failure::input(format_args!("{place}: {error}")))?;
+    let plain_h264 = profile.pipeline == Pipeline::Paper;
+    let output = job
+        .output
+        .map_or_else(|| job.input.with_extension(if plain_h264 { "264" } else { "trp" }), Path::to_path_buf);
+    output::write(&output, &coded.bytes)?;
+    let samples: usize = pictures.frames.iter().map(Frame::samples).sum();
+    let mse = squared_error(&pictures.frames, &coded.recon) / samples as f64;
+    let largest = pictures.frames.first().map_or(1.0, |frame| ((1u32 << frame.depth) - 1) as f64);
+    let outcome = Outcome {
+        output,
+        codec: profile.name,
+        frames: pictures.frames.len(),
+        bytes: coded.bytes.len(),
+        bits_per_sample: 8.0 * coded.bytes.len() as f64 / samples as f64,
+        mse,
+        psnr_db: (mse > 0.0).then(|| 10.0 * (largest * largest / mse).log10()),
+    };
+    if ctx.json { ctx.print_json(&outcome) } else { ctx.print(text(&outcome)) }
+}
+
+/// The profile asked for, by name or as a file.
+fn profile(job: &Job<'_>) -> Result<Profile, Failure> {
+    let default = if job.target == Target::Lossless { "lossless" } else { "trinity" };
+    let name = job.codec.unwrap_or(default);
+    let found = if name.ends_with(".toml") {
+        let text = std::fs::read_to_string(name)
+            .map_err(|error| Failure::input(format_args!("cannot read `{name}`: {error}")))?;
+        Profile::parse(&text)
+    } else if matches!(name, "h264" | "h265") {
+        return Err(Failure::input(format_args!("`{name}` is a codec of tensors here"))
+            .help(format_args!("trinity {name} encode takes pictures")));
+    } else {
+        Profile::named(name)
+    };
+    found.map_err(|error| {
+        Failure::input(error).help(format_args!(
+            "codecs of pictures: {}; or a profile as FILE.toml",
+            Profile::names().collect::<Vec<_>>().join(", ")
+        ))
+    })
+}
+
+/// Over the samples that were given: streams may show a row or column more.
+fn squared_error(original: &[Frame], decoded: &[Frame]) -> f64 {
+    fn planes(frames: &[Frame]) -> impl Iterator<Item = &Plane> {
+        frames.iter().flat_map(|frame| &frame.planes)
+    }
+    let mut sum = 0.0;
+    for (a, b) in planes(original).zip(planes(decoded)) {
+        for y in 0..a.height {
+            let row = a.row(y).iter().zip(b.row(y));
+            sum += row.map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum::<f64>();
+        }
+    }
+    sum
+}
+
+fn text(outcome: &Outcome) -> String {
+    format!(
+        "{}: {} bytes, {:.4} bits/sample, {}, {} frame{} through {}\n",
+        outcome.output.display(),
+        outcome.bytes,
+        outcome.bits_per_sample,
+        outcome.psnr_db.map_or("lossless".into(), |psnr| format!("PSNR {psnr:.2} dB")),
+        outcome.frames,
+        if outcome.frames == 1 { "" } else { "s" },
+        outcome.codec,
+    )
+}
+
+/// Decodes a stream of pictures to the kind of file its output's name asks for.
+pub fn decode(input: &Path, output: Option<&Path>, ctx: &Context) -> Result<(), Failure> {
+    let place = input.display();
+    let bytes = std::fs::read(input)
+        .map_err(|error| Failure::input(format_args!("cannot read `{place}`: {error}")))?;
+    let pictures = trinity_codec::decode_frames(&bytes)
+        .map_err(|error| Failure::input(format_args!("{place}: {error}")))?;
+    let still =
+        matches!(&pictures.frames[..], [frame] if video_io::png_takes(frame, pictures.colour).is_ok());
+    let output =
+        output.map_or_else(|| input.with_extension(if still { "png" } else { "y4m" }), Path::to_path_buf);
+    let written = to_file(&pictures, &ending(&output))
+        .map_err(|what| Failure::input(format_args!("`{}`: {what}", output.display())))?;
+    output::write(&output, &written)?;
+    ctx.remark(format!("wrote {} frames to {}", pictures.frames.len(), output.display()));
+    Ok(())
+}
+
+fn to_file(pictures: &Pictures, ending: &str) -> Result<Vec<u8>, String> {
+    match (ending, &pictures.frames[..]) {
+        ("png", [frame]) => video_io::write_png(frame, pictures.colour),
+        ("pgm", [frame]) => video_io::write_pgm(frame),
+        ("png" | "pgm", frames) => {
+            Err(format!("holds one picture, and there are {}; write .y4m or .yuv", frames.len()))
+        }
+        ("y4m", frames) => video_io::write_y4m(frames, pictures.colour),
+        ("yuv" | "gray" | "grey" | "raw", frames) => {
+            let mut raw = Vec::new();
+            frames.iter().for_each(|frame| frame.write_raw(&mut raw));
+            Ok(raw)
+        }
+        _ => Err("its name ends in neither .png, .pgm, .y4m, .yuv nor .gray".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trinity_coding::{Chroma, Colour};
+
+    #[test]
+    fn names_say_what_is_a_picture() {
+        assert!(is_picture(Path::new("a/B.PNG")) && is_picture(Path::new("x.y4m")));
+        assert!(!is_picture(Path::new("model.safetensors")) && !is_picture(Path::new("png")));
+    }
+
+    #[test]
+    fn a_file_that_cannot_hold_the_pictures_is_an_error() {
+        let frame = Frame::filled(4, 4, Chroma::C420, 8, 7);
+        let two = Pictures { frames: vec![frame.clone(); 2], colour: Colour::Unstated };
+        assert!(to_file(&two, "png").unwrap_err().contains("one picture"));
+        let one = Pictures { frames: vec![frame], colour: Colour::Unstated };
+        assert!(to_file(&one, "png").unwrap_err().contains("y4m"));
+        assert!(to_file(&one, "jpg").is_err());
+        assert_eq!(to_file(&one, "yuv").unwrap().len(), 24);
+    }
+}
