@@ -3,6 +3,7 @@
 mod ablate;
 mod picture;
 mod show;
+mod stages;
 mod store;
 
 use std::collections::BTreeMap;
@@ -57,6 +58,7 @@ Examples:
   trinity compare captured/*.safetensors --bits 2,2.5,3,3.5,4 --out compare/
   trinity compare kv.safetensors --codecs trinity,h265 --nmse 0.01 --precondition none,pca
   trinity compare weights.safetensors --ablate --out stages/
+  trinity compare kv.safetensors --stages --codecs trinity,trinity-lite --bits 3
   trinity compare weights.safetensors --show layers.6.k_proj.weight --out block/")]
 pub struct Args {
     /// Tensor files
@@ -85,11 +87,16 @@ pub struct Args {
     /// prediction through x265, all at one error (--nmse, else 0.01)
     #[arg(long, conflicts_with_all = ["codecs", "bits", "show"])]
     ablate: bool,
+    /// What each stage of the Trinity codec chose, the bits and operations it
+    /// spends, and what it would cost in silicon; for trinity, trinity-lite,
+    /// trinity-max and profiles of yours
+    #[arg(long, conflicts_with_all = ["ablate", "show"])]
+    stages: bool,
     /// Draw one tensor's way through H.265 (the paper's Figures 3 and 4): a
     /// block, its prediction, residual and coefficients, at --nmse (else 0.01)
     #[arg(long, value_name = "TENSOR", conflicts_with_all = ["codecs", "bits"])]
     show: Option<String>,
-    /// Values that --ablate and --show look at: a piece from a tensor's middle
+    /// Values that --ablate, --stages and --show look at: a piece from a tensor's middle
     #[arg(long, value_name = "VALUES", default_value_t = 1 << 18, value_parser = clap::value_parser!(u64).range(1024..))]
     sample: u64,
     /// The codec that BD-rates in the report compare with
@@ -107,6 +114,9 @@ const USUAL_BITS: [f64; 5] = [2.0, 2.5, 3.0, 3.5, 4.0];
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     if args.ablate {
         return ablate::run(args, ctx);
+    }
+    if args.stages {
+        return stages::run(args, ctx);
     }
     if let Some(tensor) = &args.show {
         return show::run(tensor, args, ctx);

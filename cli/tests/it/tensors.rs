@@ -225,3 +225,14 @@ fn a_designers_profile_is_a_codec_and_its_files_need_it_no_more() {
     let said = trinity(["encode", &sample(), "--bits", "3", "--codec", &text(&design)]).refused();
     assert!(said.contains("my-design.toml") && said.contains("powers of two"), "{said}");
 }
+
+#[test]
+fn stages_say_what_they_chose_and_what_they_cost() {
+    let sample = sample();
+    let said = trinity(["compare", &sample, "--stages", "--bits", "3", "--tensor", "k_cache"]).ok();
+    for word in ["trinity,", "trinity-lite,", "quantization", "serial values", "mm²", "Table 3"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    let refused = trinity(["compare", &sample, "--stages", "--codecs", "h265", "--bits", "3"]).refused();
+    assert!(refused.contains("trinity-lite"), "{refused}");
+}

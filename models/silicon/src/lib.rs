@@ -3,7 +3,8 @@
 //! Two views that are held against each other: the paper's synthesized blocks
 //! ([`table3`]), and a model of gates and SRAM bits stage by stage
 //! ([`stages`]), which can answer what leaving a stage out would save.
-//! [`reconcile`](stages::reconcile) reports how far they are apart.
+//! [`reconcile`](stages::reconcile) reports how far they are apart. What has
+//! no RTL is estimated from the operations of its algorithm ([`operations`]).
 //!
 //! Knows square millimetres, watts and gigabits a second; knows nothing of
 //! what a tensor holds or how well it compresses.
@@ -11,6 +12,7 @@
 
 mod cost;
 mod node;
+pub mod operations;
 pub mod partition;
 pub mod stages;
 pub mod table3;

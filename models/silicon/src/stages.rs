@@ -154,6 +154,16 @@ impl Technology {
         sram_fj_per_bit: 0.05,
         leakage_nw_per_gate: 1.0,
     };
+
+    /// Square millimetres and watts of gates and bits at full throughput.
+    pub fn area_and_power(&self, gates: f64, sram_bits: f64) -> (f64, f64) {
+        let cycles_per_s = self.clock_ghz * 1e9;
+        let switching_w = gates * self.activity * self.gate_fj * 1e-15 * cycles_per_s;
+        let sram_w = sram_bits * self.sram_fj_per_bit * 1e-15 * cycles_per_s;
+        let leakage_w = gates * self.leakage_nw_per_gate * 1e-9;
+        let area_mm2 = (gates * self.gate_um2 / self.utilization + sram_bits * self.sram_um2_per_bit) / 1e6;
+        (area_mm2, switching_w + sram_w + leakage_w)
+    }
 }
 
 /// An encoder as a list of stages, none held twice.
@@ -222,18 +232,11 @@ impl Design {
     /// pace of its slowest stage, so doubling one stage alone costs area and
     /// buys nothing until the others follow.
     pub fn cost(&self, technology: &Technology) -> Cost {
-        let gates = self.gates_kge() * 1e3;
-        let bits = self.sram_bits();
-        let cycles_per_s = technology.clock_ghz * 1e9;
-        let switching_w = gates * technology.activity * technology.gate_fj * 1e-15 * cycles_per_s;
-        let sram_w = bits * technology.sram_fj_per_bit * 1e-15 * cycles_per_s;
-        let leakage_w = gates * technology.leakage_nw_per_gate * 1e-9;
+        let (area_mm2, power_w) = technology.area_and_power(self.gates_kge() * 1e3, self.sram_bits());
         let slowest = self.stages.iter().map(|s| s.copies).fold(f64::INFINITY, f64::min);
         Cost {
-            area_mm2: (gates * technology.gate_um2 / technology.utilization
-                + bits * technology.sram_um2_per_bit)
-                / 1e6,
-            power_w: switching_w + sram_w + leakage_w,
+            area_mm2,
+            power_w,
             throughput_gbps: if slowest.is_finite() { self.rate.gbps() * slowest } else { 0.0 },
         }
     }

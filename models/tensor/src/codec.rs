@@ -33,6 +33,7 @@ pub use mx::{Element, MX_BLOCK, MxBlock};
 pub use precondition::{PcaBasis, Precondition, Preconditioned};
 pub(crate) use registry::decoder;
 pub use registry::{PAPER_BASELINES, codec, names};
+pub use trinity_codec::StageCost;
 
 pub use tiling::{Limits, Tiling};
 pub use uniform::order0;
@@ -107,4 +108,10 @@ pub trait TensorCodec: std::fmt::Debug + Send + Sync {
 
     /// The tensor that [`TensorCodec::encode`] promised.
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error>;
+
+    /// What each stage chose and spent on the way to the target, where a codec
+    /// can say; nothing for a tensor of zeros.
+    fn stages(&self, _tensor: &Tensor, _target: Target) -> Result<Vec<StageCost>, Error> {
+        Ok(Vec::new())
+    }
 }

@@ -285,6 +285,13 @@ mod tests {
     }
 
     #[test]
+    fn transforms_are_named_as_they_are_read() {
+        for name in ["none", "klt-64", "dct-32", "dst-4x4", "hadamard-16", "dct-8x8"] {
+            assert_eq!(parse_transform(name).unwrap().to_string(), name);
+        }
+    }
+
+    #[test]
     fn what_is_wrong_is_said() {
         let with = |stages: &str| {
             Profile::parse(&format!(

@@ -3,7 +3,7 @@
 use crate::plan::{Entropy, Plan};
 use crate::rans::LANES;
 use crate::static_tile::BLOCK_VALUES;
-use crate::transform::Transform;
+use crate::transform::{Family, Transform};
 
 /// How an encoding came about.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,62 +31,82 @@ impl Report {
     pub fn stages(&self, tile_values: usize) -> Vec<StageCost> {
         let Some(plan) = &self.plan else { return Vec::new() };
         let per_value = |bits: f64| bits / self.values.max(1) as f64;
-        let (transform_ops, transform_serial) = transform_cost(plan.transform, tile_values);
         let segment = 1usize << plan.log2_segment;
         let states = 1u64 << plan.log2_states;
         // Four subsets of two candidates each; an add–compare–select a state.
         let quantizer_ops = if states == 1 { 3.0 } else { 8.0 * 6.0 + 4.0 * states as f64 };
         let quantizer_serial = if states == 1 { 1 } else { segment / LANES };
-        let (context_serial, entropy_serial) = match plan.entropy {
-            Entropy::Adaptive => (tile_values, tile_values / LANES),
-            Entropy::Static => (1, BLOCK_VALUES / LANES),
-            Entropy::Binary => (tile_values, tile_values),
+        let (context_serial, entropy_serial, entropy) = match plan.entropy {
+            Entropy::Adaptive => (tile_values, tile_values / LANES, "adaptive"),
+            Entropy::Static => (1, BLOCK_VALUES / LANES, "static"),
+            Entropy::Binary => (tile_values, tile_values, "binary"),
         };
-        vec![
-            StageCost::new("transform", 0.0, transform_ops, transform_serial),
-            StageCost::new("quantization", 0.0, quantizer_ops, quantizer_serial),
-            StageCost::new("contexts", per_value(self.bits.side), 10.0, context_serial),
-            StageCost::new("entropy coding", per_value(self.bits.symbols), 14.0, entropy_serial),
-            StageCost::new("raw bits", per_value(self.bits.raw), 3.0, entropy_serial * LANES),
-            StageCost::new("headers", per_value(self.bits.headers), 0.0, 1),
-        ]
+        let stage = |stage, choice: &str, bits, operations, serial| StageCost {
+            stage,
+            choice: choice.into(),
+            bits_per_value: per_value(bits),
+            operations_per_value: operations,
+            multiplications_per_value: 0.0,
+            serial_values: serial,
+        };
+        let quantizer = if states == 1 { "uniform".into() } else { format!("trellis of {states} states") };
+        let mut stages =
+            vec![stage("orientation", if plan.transposed { "columns" } else { "rows" }, 0.0, 0.0, 1)];
+        if plan.prediction > 0 {
+            let choice = format!("{}/16 of the row above", plan.prediction);
+            stages.push(stage("prediction", &choice, 0.0, 2.0, 1));
+        }
+        stages.push(transform_cost(plan.transform, tile_values));
+        stages.extend([
+            stage("quantization", &quantizer, 0.0, quantizer_ops, quantizer_serial),
+            stage("contexts", &format!("weights {}", plan.weights), self.bits.side, 10.0, context_serial),
+            stage("entropy coding", entropy, self.bits.symbols, 14.0, entropy_serial),
+            stage("raw bits", "", self.bits.raw, 3.0, entropy_serial * LANES),
+            stage("headers", "", self.bits.headers, 0.0, 1),
+        ]);
+        stages
     }
 }
 
-/// Operations a value of analysis and synthesis, and values that wait for
-/// one another.
-fn transform_cost(transform: Transform, tile_values: usize) -> (f64, usize) {
+/// Analysis in the encoder: as many multiplications as additions, and values
+/// that wait for one another.
+fn transform_cost(transform: Transform, tile_values: usize) -> StageCost {
     let size = |log2: u32| f64::from(1u32 << log2);
-    match transform {
+    let (operations, serial) = match transform {
         Transform::None => (0.0, 1),
         Transform::Row { log2_size, .. } => (2.0 * size(log2_size), 1 << log2_size),
         Transform::Block { log2_size, .. } => (4.0 * size(log2_size), 1 << (2 * log2_size)),
         // As much again to gather moments; rotations are spread over many rows.
         Transform::Klt { log2_size } => (5.0 * size(log2_size), tile_values),
+    };
+    let added_only = matches!(
+        transform,
+        Transform::Row { family: Family::Hadamard, .. } | Transform::Block { family: Family::Hadamard, .. }
+    );
+    StageCost {
+        stage: "transform",
+        choice: transform.to_string(),
+        bits_per_value: 0.0,
+        operations_per_value: operations,
+        multiplications_per_value: if added_only { 0.0 } else { operations / 2.0 },
+        serial_values: serial,
     }
 }
 
 /// One stage of the chain.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct StageCost {
     pub stage: &'static str,
+    /// The alternative that was taken, as profiles name it.
+    pub choice: String,
     pub bits_per_value: f64,
     /// Additions, multiplications, comparisons and table look-ups of the
     /// encoder, as the algorithm counts them.
     pub operations_per_value: f64,
+    /// Those of the operations that multiply.
+    pub multiplications_per_value: f64,
     /// Longest chain of values each of which waits for the one before.
     pub serial_values: usize,
-}
-
-impl StageCost {
-    fn new(
-        stage: &'static str,
-        bits_per_value: f64,
-        operations_per_value: f64,
-        serial_values: usize,
-    ) -> Self {
-        Self { stage, bits_per_value, operations_per_value, serial_values }
-    }
 }
 
 /// Bits by kind.

@@ -75,6 +75,25 @@ pub enum Transform {
     },
 }
 
+impl std::fmt::Display for Transform {
+    /// As profiles name it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = |family: &Family| match family {
+            Family::Dct => "dct",
+            Family::Dst => "dst",
+            Family::Hadamard => "hadamard",
+        };
+        match self {
+            Self::None => f.pad("none"),
+            Self::Klt { log2_size } => write!(f, "klt-{}", 1 << log2_size),
+            Self::Row { family, log2_size } => write!(f, "{}-{}", name(family), 1 << log2_size),
+            Self::Block { family, log2_size } => {
+                write!(f, "{}-{size}x{size}", name(family), size = 1 << log2_size)
+            }
+        }
+    }
+}
+
 impl Transform {
     /// Rows of the matrix that make one coded row.
     pub fn height(self) -> usize {

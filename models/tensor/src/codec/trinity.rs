@@ -5,7 +5,7 @@ use std::path::Path;
 use trinity_codec::Profile;
 
 use super::lossy::{denormalize, normalize};
-use super::{Encoded, Metrics, Target, TensorCodec};
+use super::{Encoded, Metrics, StageCost, Target, TensorCodec};
 use crate::{Error, Tensor};
 
 /// One profile of the Trinity codec.
@@ -53,24 +53,35 @@ impl Trinity {
     }
 
     fn attempt(&self, tensor: &Tensor, target: trinity_codec::Target) -> Result<Encoded, Error> {
+        let Some((exponent, coded, _)) = self.code(tensor, target)? else {
+            return Ok(Encoded::like(tensor, Vec::new()));
+        };
+        let mut bytes = exponent.to_le_bytes().to_vec();
+        bytes.extend(coded.bytes);
+        Ok(Encoded::like(tensor, bytes))
+    }
+
+    /// The exponent that normalizes the values, what they were coded to, and by
+    /// which profile; nothing for a tensor of zeros.
+    fn code(
+        &self,
+        tensor: &Tensor,
+        target: trinity_codec::Target,
+    ) -> Result<Option<(i16, trinity_codec::Encoded, &Profile)>, Error> {
         let unreachable = |error: trinity_codec::Error| Error::Unreachable {
             name: tensor.name().to_owned(),
             codec: self.name(),
             target: in_words(target),
             reason: error.to_string(),
         };
-        let Some((matrix, exponent)) = normalize(tensor)? else {
-            return Ok(Encoded::like(tensor, Vec::new()));
-        };
+        let Some((matrix, exponent)) = normalize(tensor)? else { return Ok(None) };
         let profile = self.profile.as_ref().ok_or_else(|| Error::BadProfile {
             path: self.name.clone().into(),
             problem: "a stored name says how to decode, not how to encode; give the profile's file".into(),
         })?;
         let coded = trinity_codec::encode(&matrix.values, matrix.rows, matrix.cols, profile, target)
             .map_err(unreachable)?;
-        let mut bytes = exponent.to_le_bytes().to_vec();
-        bytes.extend(coded.bytes);
-        Ok(Encoded::like(tensor, bytes))
+        Ok(Some((exponent, coded, profile)))
     }
 }
 
@@ -144,5 +155,16 @@ impl TensorCodec for Trinity {
             data = denormalize(&matrix.values, i16::from_le_bytes(*header), encoded.dtype);
         }
         Tensor::new(encoded.name.clone(), encoded.class, encoded.dtype, encoded.shape.clone(), data)
+    }
+
+    fn stages(&self, tensor: &Tensor, target: Target) -> Result<Vec<StageCost>, Error> {
+        let target = match target {
+            Target::Bits(bits) => trinity_codec::Target::Bits(bits),
+            Target::Nmse(nmse) => trinity_codec::Target::Nmse(nmse),
+            Target::Qp(_) | Target::Lossless => return Ok(Vec::new()),
+        };
+        let coded = self.code(tensor, target)?;
+        Ok(coded
+            .map_or_else(Vec::new, |(_, coded, profile)| coded.report.stages(profile.parallel.tile_values)))
     }
 }
