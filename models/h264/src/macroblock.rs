@@ -54,7 +54,7 @@ impl MbInfo {
 }
 
 /// The levels of one macroblock, in raster order within each block.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct Levels {
     /// By component and luma4x4BlkIdx (or chroma blkIdx); an 8×8 block takes
     /// the room of its four 4×4 blocks.
@@ -75,7 +75,7 @@ impl Default for Levels {
 }
 
 /// The syntax elements of one macroblock.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Macroblock {
     pub kind: MbKind,
     /// Intra4x4PredMode or Intra8x8PredMode by raster 4×4 block.
@@ -102,7 +102,7 @@ pub const fn cache_at(x: usize, y: usize) -> usize {
 }
 
 /// Who the neighbours of the current macroblock are, and what they hold.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct Neighbours {
     pub available: Available,
     /// The macroblock at (-1, 0), if it is in the slice.

@@ -52,11 +52,12 @@ impl Picture {
             .map(|(c, plane)| {
                 let (sx, sy) = if c == 0 { (0, 0) } else { (sx, sy) };
                 let (w, h) = self.chroma.plane_size(c, width, height);
-                let rows = (0..h).flat_map(|y| {
+                let mut samples = Vec::with_capacity(w * h);
+                for y in 0..h {
                     let start = ((top >> sy) + y) * plane.stride + (left >> sx);
-                    plane.samples[start..start + w].iter().copied()
-                });
-                Plane { width: w, height: h, samples: rows.collect() }
+                    samples.extend_from_slice(&plane.samples[start..start + w]);
+                }
+                Plane { width: w, height: h, samples }
             })
             .collect();
         let depth = self.planes[0].depth;
@@ -81,7 +82,7 @@ const LEFT: usize = 8;
 
 /// A macroblock of one plane and the samples around it: row and column -1,
 /// and up to eight samples beyond its right end in the row above.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct Window {
     samples: [u16; 17 * STRIDE],
 }

@@ -35,23 +35,28 @@ fn rough_log2(value: f32) -> f32 {
     value.to_bits() as i32 as f32 / 8_388_608.0 - 127.0
 }
 
-/// Transforms `residuals` in place and sums the logarithms; `scale` is one
-/// over the step and the transform's gain.
+/// The Hadamard transform of every lane, in place.
 #[inline(always)]
-fn guess_lanes<const N: usize, const LEN: usize>(residuals: &mut [Lanes; LEN], scale: f32) -> [f32; 8] {
+fn transform_lanes<const N: usize, const LEN: usize>(values: &mut [Lanes; LEN]) {
     for y in 0..N {
-        butterflies::<N, 1>(residuals, N * y);
+        butterflies::<N, 1>(values, N * y);
     }
     for x in 0..N {
         if N == 4 {
-            butterflies::<N, 4>(residuals, x);
+            butterflies::<N, 4>(values, x);
         } else {
-            butterflies::<N, 8>(residuals, x);
+            butterflies::<N, 8>(values, x);
         }
     }
+}
+
+/// Sums the logarithms of coefficients; `scale` is one over the step and the
+/// transform's gain.
+#[inline(always)]
+fn sum_lanes<const LEN: usize>(coefficients: &[Lanes; LEN], scale: f32) -> [f32; 8] {
     let mut bits = [0f32; 8];
     // Four factors of up to 2^17 each stay within a float.
-    for group in residuals.chunks_exact(4) {
+    for group in coefficients.chunks_exact(4) {
         let mut product = [1f32; 8];
         for values in group {
             for lane in 0..8 {
@@ -63,6 +68,111 @@ fn guess_lanes<const N: usize, const LEN: usize>(residuals: &mut [Lanes; LEN], s
         }
     }
     bits
+}
+
+#[inline(always)]
+fn guess_lanes<const N: usize, const LEN: usize>(residuals: &mut [Lanes; LEN], scale: f32) -> [f32; 8] {
+    transform_lanes::<N, LEN>(residuals);
+    sum_lanes(residuals, scale)
+}
+
+/// The sixteen 4×4 blocks of a macroblock, transformed: eight to a half.
+///
+/// The transform is linear and exact, so the source is transformed once and
+/// the transform of each prediction subtracted. Most predictions have next to
+/// none: a vertical one has a first row, a horizontal one a first column, a
+/// flat one a first coefficient.
+#[derive(Debug, Clone)]
+pub struct TransformedMb {
+    halves: [[Lanes; 16]; 2],
+}
+
+impl TransformedMb {
+    pub fn new(samples: &[u16; 256]) -> Self {
+        let mut halves = [[[0f32; 8]; 16]; 2];
+        for (y, row) in samples.chunks_exact(16).enumerate() {
+            let (half, above) = (&mut halves[y / 8], y / 4 % 2 * 4);
+            for (x, &sample) in row.iter().enumerate() {
+                half[y % 4 * 4 + x % 4][above + x / 4] = f32::from(sample);
+            }
+        }
+        halves.iter_mut().for_each(transform_4x4);
+        Self { halves }
+    }
+
+    /// The same of a prediction with equal rows.
+    pub fn vertical(row: &[u16; 16]) -> Self {
+        let mut halves = [[[0f32; 8]; 16]; 2];
+        for block in 0..4 {
+            let line = hadamard_4(std::array::from_fn(|k| f32::from(row[4 * block + k])));
+            for (k, value) in line.into_iter().enumerate() {
+                for half in &mut halves {
+                    half[k][block] = 4.0 * value;
+                    half[k][4 + block] = 4.0 * value;
+                }
+            }
+        }
+        Self { halves }
+    }
+
+    /// The same of a prediction with equal columns.
+    pub fn horizontal(column: &[u16; 16]) -> Self {
+        let mut halves = [[[0f32; 8]; 16]; 2];
+        for block in 0..4 {
+            let line = hadamard_4(std::array::from_fn(|k| f32::from(column[4 * block + k])));
+            for (k, value) in line.into_iter().enumerate() {
+                let above = block % 2 * 4;
+                halves[block / 2][4 * k][above..above + 4].fill(4.0 * value);
+            }
+        }
+        Self { halves }
+    }
+
+    /// The same of one value everywhere.
+    pub fn flat(value: u16) -> Self {
+        let mut halves = [[[0f32; 8]; 16]; 2];
+        halves.iter_mut().for_each(|half| half[0] = [16.0 * f32::from(value); 8]);
+        Self { halves }
+    }
+
+    /// The guess for this source less a prediction.
+    pub fn guess(&self, prediction: &Self, step: f32) -> f32 {
+        let mut sum = 0.0;
+        for (own, other) in self.halves.iter().zip(&prediction.halves) {
+            let mut residual = *own;
+            for (residual, other) in residual.as_flattened_mut().iter_mut().zip(other.as_flattened()) {
+                *residual -= other;
+            }
+            sum += sum_4x4(&residual, 0.25 / step).iter().sum::<f32>();
+        }
+        sum
+    }
+}
+
+/// One line of the transform, in the order of [`butterflies`].
+fn hadamard_4([a, b, c, d]: [f32; 4]) -> [f32; 4] {
+    let (s, t, u, v) = (a + c, b + d, a - c, b - d);
+    [s + t, s - t, u + v, u - v]
+}
+
+fn transform_4x4(values: &mut [Lanes; 16]) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        #[allow(unsafe_code)]
+        return unsafe { avx2::transform_4x4(values) };
+    }
+    transform_lanes::<4, 16>(values);
+}
+
+fn sum_4x4(coefficients: &[Lanes; 16], scale: f32) -> [f32; 8] {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        #[allow(unsafe_code)]
+        return unsafe { avx2::sum_4x4(coefficients, scale) };
+    }
+    sum_lanes(coefficients, scale)
 }
 
 /// The guess for eight 4×4 residuals, which it leaves transformed.
@@ -107,7 +217,17 @@ pub fn guess_one<const N: usize, const LEN: usize>(coefficient: impl Fn(usize) -
 /// The same code, compiled for wider registers.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    use super::{Lanes, guess_lanes};
+    use super::{Lanes, guess_lanes, sum_lanes, transform_lanes};
+
+    #[target_feature(enable = "avx2")]
+    pub fn transform_4x4(values: &mut [Lanes; 16]) {
+        transform_lanes::<4, 16>(values);
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub fn sum_4x4(coefficients: &[Lanes; 16], scale: f32) -> [f32; 8] {
+        sum_lanes(coefficients, scale)
+    }
 
     #[target_feature(enable = "avx2")]
     pub fn guess_4x4(residuals: &mut [Lanes; 16], scale: f32) -> [f32; 8] {
@@ -134,6 +254,30 @@ mod tests {
     fn both_builds_agree_to_the_last_bit() {
         assert_eq!(guess_4x4(&mut sample(), 2.0), guess_lanes::<4, 16>(&mut sample(), 0.125));
         assert_eq!(guess_8x8(&mut sample(), 2.0), guess_lanes::<8, 64>(&mut sample(), 0.0625));
+    }
+
+    #[test]
+    fn a_prediction_subtracted_after_the_transform_is_one_subtracted_before() {
+        let source: [u16; 256] = std::array::from_fn(|k| ((k * 53 + k * k * 7) % 256) as u16);
+        let line: [u16; 16] = std::array::from_fn(|k| (k * k % 200) as u16);
+        let flat = |mode: usize, k: usize| [line[k % 16], line[k / 16], 77][mode];
+        let quick =
+            [TransformedMb::vertical(&line), TransformedMb::horizontal(&line), TransformedMb::flat(77)];
+        for (mode, quick) in quick.iter().enumerate() {
+            let full = TransformedMb::new(&std::array::from_fn(|k| flat(mode, k)));
+            assert_eq!(quick.halves, full.halves, "mode {mode}");
+            let mut expected = 0.0;
+            for half in 0..2 {
+                let mut lanes: [Lanes; 16] = std::array::from_fn(|k| {
+                    std::array::from_fn(|lane| {
+                        let (x, y) = (4 * (lane % 4) + k % 4, 8 * half + 4 * (lane / 4) + k / 4);
+                        f32::from(source[16 * y + x]) - f32::from(flat(mode, 16 * y + x))
+                    })
+                });
+                expected += guess_4x4(&mut lanes, 3.0).iter().sum::<f32>();
+            }
+            assert_eq!(TransformedMb::new(&source).guess(quick, 3.0), expected, "mode {mode}");
+        }
     }
 
     #[test]

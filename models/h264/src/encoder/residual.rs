@@ -7,7 +7,14 @@ use crate::picture::Window;
 #[inline(always)]
 pub fn source_block<const LEN: usize>(source: &[u16; 256], x: usize, y: usize) -> [i32; LEN] {
     let n = const { LEN.isqrt() };
-    std::array::from_fn(|k| i32::from(source[(n * y + k / n) * 16 + n * x + k % n]))
+    let mut block = [0; LEN];
+    for (row, own) in block.chunks_exact_mut(n).enumerate() {
+        let at = (n * y + row) * 16 + n * x;
+        for (own, &sample) in own.iter_mut().zip(&source[at..at + n]) {
+            *own = i32::from(sample);
+        }
+    }
+    block
 }
 
 /// Source less prediction.
@@ -16,13 +23,32 @@ pub fn residual_nxn<const N: usize, const LEN: usize>(
     source: &[i32; LEN],
     prediction: &[[u16; N]; N],
 ) -> [i32; LEN] {
-    std::array::from_fn(|k| source[k] - i32::from(prediction[k / N][k % N]))
+    let mut residual = [0; LEN];
+    for ((own, &sample), &predicted) in residual.iter_mut().zip(source).zip(prediction.as_flattened()) {
+        *own = sample - i32::from(predicted);
+    }
+    residual
+}
+
+/// One 4×4 block of a macroblock's samples or residuals, by column and row.
+#[inline(always)]
+pub fn cut_4x4<T: Copy + Default>(mb: &[T; 256], x: usize, y: usize) -> [T; 16] {
+    let mut block = [T::default(); 16];
+    for (row, own) in block.chunks_exact_mut(4).enumerate() {
+        let at = (4 * y + row) * 16 + 4 * x;
+        own.copy_from_slice(&mb[at..at + 4]);
+    }
+    block
 }
 
 /// The same for a whole macroblock.
 #[inline(always)]
 pub fn residual_mb(source: &[u16; 256], prediction: &[[u16; 16]; 16]) -> [i32; 256] {
-    std::array::from_fn(|k| i32::from(source[k]) - i32::from(prediction[k / 16][k % 16]))
+    let mut residual = [0; 256];
+    for ((own, &sample), &predicted) in residual.iter_mut().zip(source).zip(prediction.as_flattened()) {
+        *own = i32::from(sample) - i32::from(predicted);
+    }
+    residual
 }
 
 /// One 4×4 block of a chroma residual of 4:2:0.

@@ -67,11 +67,13 @@ pub struct Trial {
     quarters: [f32; 4],
     /// The cost is no estimate.
     counted: bool,
+    /// The windows hold the samples it decodes to.
+    rebuilt: bool,
 }
 
 impl Trial {
     fn new(base: &Macroblock, windows: &[Window; 3]) -> Self {
-        Self { mb: base.clone(), windows: windows.clone(), cost: 0.0, quarters: [0.0; 4], counted: false }
+        Self { mb: *base, windows: *windows, cost: 0.0, quarters: [0.0; 4], counted: false, rebuilt: true }
     }
 }
 
@@ -147,16 +149,20 @@ impl Search<'_> {
     /// Codes the macroblock in every way worth trying; returns the cheapest.
     pub fn macroblock<C: SyntaxCounter>(&self, job: &Job<C>) -> Trial {
         let mut base = Macroblock { qp: job.qp, ..Macroblock::default() };
-        let mut windows = job.windows.clone();
+        let mut windows = *job.windows;
         let prices = self.prices(job);
         if self.rebuild.chroma == Chroma::C420 {
             self.chroma(job, &mut base, &mut windows);
         }
-        if self.components() == 1 {
+        let mut best = if self.components() == 1 {
             self.choose::<1, C>(job, &prices, &base, &windows)
         } else {
             self.choose::<3, C>(job, &prices, &base, &windows)
+        };
+        if !best.rebuilt {
+            self.rebuild_16x16(job, &mut best);
         }
+        best
     }
 
     /// The cheapest macroblock type, with `P` components coded as luma is.
@@ -209,6 +215,9 @@ impl Search<'_> {
 
     /// Replaces an estimate by squared error and the bits really taken.
     fn count<C: SyntaxCounter>(&self, job: &Job<C>, prices: &Prices, trial: &mut Trial) {
+        if !trial.rebuilt {
+            self.rebuild_16x16(job, trial);
+        }
         let error: f32 =
             (0..self.components()).map(|c| squared_error(&job.source[c], &trial.windows[c])).sum();
         trial.cost = error + prices.bit * self.count_bits(job, &trial.mb);
@@ -264,7 +273,7 @@ impl Search<'_> {
 
     fn count_bits<C: SyntaxCounter>(&self, job: &Job<C>, mb: &Macroblock) -> f32 {
         let mut counter = job.counter.clone();
-        let mut n = job.neighbours.clone();
+        let mut n = *job.neighbours;
         let before = counter.bits();
         write_macroblock(&mut counter, mb, &mut n, self.rebuild.chroma, self.cabac, job.delta);
         counter.bits() - before

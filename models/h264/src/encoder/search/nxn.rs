@@ -78,7 +78,7 @@ impl Search<'_> {
     ) -> Option<Trial> {
         let mut trial = Trial::new(base, windows);
         trial.mb.kind = B::KIND;
-        let mut n = job.neighbours.clone();
+        let mut n = *job.neighbours;
         let mut candidates = Candidates { source: [[0; LEN]; P], predictions: [[[[0; N]; N]; 9]; P] };
         for block in 0..B::COUNT {
             let (x, y) = B::place(block);

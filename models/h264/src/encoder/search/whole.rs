@@ -1,9 +1,9 @@
 //! Predictions of the whole macroblock: Intra 16×16, and chroma of 4:2:0.
 
 use super::{Job, Prices, Ranking, Search, Trial};
-use crate::encoder::guess::{Lanes, guess_4x4};
+use crate::encoder::guess::{TransformedMb, guess_4x4};
 use crate::encoder::quant::{BlockCosts, dead_zone};
-use crate::encoder::residual::{chroma_block, difference_along, residual_mb};
+use crate::encoder::residual::{chroma_block, cut_4x4, difference_along, residual_mb};
 use crate::entropy::BlockKind;
 use crate::entropy::writer::SyntaxCounter;
 use crate::intra::{self, mode};
@@ -22,26 +22,29 @@ impl Search<'_> {
         windows: &[Window; 3],
     ) -> Trial {
         let available = job.neighbours.available;
-        let mut ranking = Ranking::new();
+        let mut bits = [0f32; 4];
         let mut prediction = [[0u16; 16]; 16];
-        for mode in (0..4).filter(|&mode| intra::allows_16x16(mode, available)) {
-            let mut cost = 0.0;
-            for c in 0..self.components() {
-                let edge = windows[c].mb_edge(available, self.rebuild.depths[0]);
-                intra::predict_16x16(&edge, mode, &mut prediction);
-                let residual = residual_mb(&job.source[c], &prediction);
-                for half in 0..2 {
-                    // Eight 4×4 blocks side by side.
-                    let mut lanes: [Lanes; 16] = std::array::from_fn(|k| {
-                        std::array::from_fn(|lane| {
-                            let (x, y) = (lane % 4, 2 * half + lane / 4);
-                            residual[(4 * y + k / 4) * 16 + 4 * x + k % 4] as f32
-                        })
-                    });
-                    cost += guess_4x4(&mut lanes, job.quantizers[0].step).iter().sum::<f32>();
-                }
+        for c in 0..self.components() {
+            let source = TransformedMb::new(&job.source[c]);
+            let edge = windows[c].mb_edge(available, self.rebuild.depths[0]);
+            for mode in (0..4).filter(|&mode| intra::allows_16x16(mode, available)) {
+                let transformed = match mode {
+                    mode::VERTICAL => TransformedMb::vertical(&edge.top),
+                    mode::HORIZONTAL => TransformedMb::horizontal(&edge.left),
+                    _ => {
+                        intra::predict_16x16(&edge, mode, &mut prediction);
+                        match mode {
+                            mode::DC => TransformedMb::flat(prediction[0][0]),
+                            _ => TransformedMb::new(flattened(&prediction)),
+                        }
+                    }
+                };
+                bits[usize::from(mode)] += source.guess(&transformed, job.quantizers[0].step);
             }
-            ranking.add(cost, mode);
+        }
+        let mut ranking = Ranking::new();
+        for mode in (0..4).filter(|&mode| intra::allows_16x16(mode, available)) {
+            ranking.add(bits[usize::from(mode)], mode);
         }
         self.intra_16x16_mode(job, prices, base, windows, ranking.best(1, 0.0)[0].1)
     }
@@ -74,7 +77,7 @@ impl Search<'_> {
             let mut dc = [0i32; 16];
             for block in 0..16 {
                 let (x, y) = (BLOCK_X[block], BLOCK_Y[block]);
-                let own: [i32; 16] = std::array::from_fn(|k| residual[(4 * y + k / 4) * 16 + 4 * x + k % 4]);
+                let own = cut_4x4(&residual, x, y);
                 let out = &mut mb.levels.blocks[c][16 * block..16 * block + 16];
                 if self.lossless {
                     out.copy_from_slice(&own);
@@ -111,14 +114,26 @@ impl Search<'_> {
                 mb.levels.dc_coded |= 1 << c;
             }
         }
-        let mut copy = trial.mb.clone();
-        for c in 0..self.components() {
-            // The mode was ranked only if its neighbours are there.
-            let _ = self.rebuild.intra_16x16(&mut copy, c, self.scale, available, &mut trial.windows[c]);
-        }
+        trial.rebuilt = false;
         trial.quarters = quarters;
         self.settle(job, prices, &mut trial);
         trial
+    }
+
+    /// The samples of a 16×16 trial, which nothing needs before it wins or is counted.
+    pub(super) fn rebuild_16x16<C: SyntaxCounter>(&self, job: &Job<C>, trial: &mut Trial) {
+        let mut copy = trial.mb;
+        for c in 0..self.components() {
+            // The mode was ranked only if its neighbours are there.
+            let _ = self.rebuild.intra_16x16(
+                &mut copy,
+                c,
+                self.scale,
+                job.neighbours.available,
+                &mut trial.windows[c],
+            );
+        }
+        trial.rebuilt = true;
     }
 
     /// Chooses and codes chroma of 4:2:0, which no luma decision touches.
@@ -152,7 +167,7 @@ impl Search<'_> {
             intra::predict_chroma(&edge, mb.chroma_mode, 8, &mut prediction);
             self.code_chroma(job, mb, c, &prediction);
         }
-        let mut copy = mb.clone();
+        let mut copy = *mb;
         for c in 1..3 {
             let _ = self.rebuild.intra_chroma(&mut copy, c, self.scale, available, &mut windows[c]);
         }
@@ -218,4 +233,9 @@ impl Search<'_> {
             }
         }
     }
+}
+
+/// A macroblock of samples in one line.
+fn flattened(rows: &[[u16; 16]; 16]) -> &[u16; 256] {
+    rows.as_flattened().try_into().unwrap_or_else(|_| unreachable!("16 rows of 16"))
 }
