@@ -7,6 +7,7 @@
 mod cmd;
 mod context;
 mod failure;
+mod kept;
 mod output;
 mod plot;
 mod report;

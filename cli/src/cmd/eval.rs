@@ -6,9 +6,10 @@ mod sweep;
 use crate::{
     context::Context,
     failure::Failure,
+    kept::Kept,
     table::{Table, sig3},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use trinity_lm::{
     Checkpoint, Error, Model, NoHooks, Score, Text, builtin,
@@ -33,6 +34,9 @@ use trinity_tensor::allocate::Allocation;
 H.265, H.264, RTN per row, RTN with groups of 128, MXFP4, the best of the paper's eight
 baselines {INT, MXFP} x {Huffman, Deflate, LZ4, CABAC} at each rate (best-baseline), the
 uniform quantizer with arithmetic coding, and the Trinity codec, with and without Hadamard.
+
+With --out DIR, eval.csv grows as a sweep goes; the same command run again goes on where it
+stopped.
 
 --traffic codes the KV cache at 2.9 bits and the activations between pipeline stages at 3.5,
 each beside RTN at 3 and 4 (the paper's Figure 8).
@@ -98,11 +102,13 @@ const TRAFFIC_KV: [&str; 5] = ["rtn@3", "rtn@4", "h265@2.9", "hadamard/h265@2.9"
 const TRAFFIC_ACTIVATIONS: [&str; 5] = ["rtn@3", "rtn@4", "h265@3.5", "hadamard/h265@3.5", "trinity@3.5"];
 
 /// One scored configuration, as `--json` prints it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Row {
     weights: Option<String>,
     /// The codec that was used, where the name stands for a choice.
     codec: Option<String>,
+    /// How the weights' bits were shared out.
+    allocation: Option<String>,
     kv: Option<String>,
     activations: Option<String>,
     bits_per_byte: f64,
@@ -116,16 +122,39 @@ struct Row {
     weight_mib: f64,
 }
 
+impl Row {
+    /// The codec of the weights, by name, and its rate.
+    fn point(&self) -> Option<(&str, f64)> {
+        let (name, rate) = self.weights.as_deref()?.rsplit_once('@')?;
+        Some((name, rate.parse().ok()?))
+    }
+
+    /// Whether both score an uncoded model, the same on the same text.
+    fn is_at(&self, other: &Self) -> bool {
+        let coded = |row: &Self| row.weights.is_some() || row.kv.is_some() || row.activations.is_some();
+        !coded(self) && !coded(other) && (self.bits_per_byte - other.bits_per_byte).abs() < 1e-9
+    }
+}
+
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     // What cannot be read is said before a model is loaded.
     let rates = sweep::rates(&args.sweep)?;
     let plan = plan(args)?;
     let bench = Bench::open(args)?;
+    let baseline = bench.score(&bench.model, None, ctx, "uncompressed")?;
+    let first = bench.row(&baseline, baseline.bits_per_byte, None);
+    // Points of an earlier run stand only beside the score that they were held against.
+    let belongs = |rows: &[Row]| rows.first().is_some_and(|row| row.is_at(&first));
+    let kept: Kept<Row> = Kept::open(args.out.as_deref(), "eval.csv", belongs)?;
+    if kept.earlier().is_empty() {
+        kept.add(&first);
+    }
     let rows = if rates.is_empty() {
-        configurations(args, &plan, &bench, ctx)?
+        configurations(args, &plan, &bench, first, ctx)?
     } else {
-        sweep::run(args, &rates, &bench, ctx)?
+        sweep::run(args, &rates, &bench, first, &kept, ctx)?
     };
+    kept.finish(&rows)?;
     if let Some(out) = &args.out {
         page::write(&rows, &bench.name, out, ctx)?;
     }
@@ -250,6 +279,7 @@ impl Bench {
         Row {
             weights: weights.map(|w| format!("{}@{}", w.0.name(), w.0.bits())),
             codec: None,
+            allocation: None,
             kv: None,
             activations: None,
             bits_per_byte: scored.bits_per_byte,
@@ -272,9 +302,15 @@ fn failure(error: Error) -> Failure {
     }
 }
 
-fn configurations(args: &Args, plan: &[Plan], bench: &Bench, ctx: &Context) -> Result<Vec<Row>, Failure> {
-    let baseline = bench.score(&bench.model, None, ctx, "uncompressed")?;
-    let mut rows = vec![bench.row(&baseline, baseline.bits_per_byte, None)];
+fn configurations(
+    args: &Args,
+    plan: &[Plan],
+    bench: &Bench,
+    first: Row,
+    ctx: &Context,
+) -> Result<Vec<Row>, Failure> {
+    let known = first.bits_per_byte;
+    let mut rows = vec![first];
     for Plan { weights, paths } in plan {
         let mut model = bench.model.clone();
         let coded = match weights {
@@ -291,7 +327,8 @@ fn configurations(args: &Args, plan: &[Plan], bench: &Bench, ctx: &Context) -> R
         let on_the_way = kv.is_some() || activations.is_some();
         let what = kv.as_deref().or(activations.as_deref()).unwrap_or("coded");
         let scored = bench.score(&model, on_the_way.then_some(paths), ctx, what)?;
-        rows.push(Row { kv, activations, ..bench.row(&scored, baseline.bits_per_byte, coded) });
+        let allocation = coded.map(|_| args.allocation.to_string());
+        rows.push(Row { kv, activations, allocation, ..bench.row(&scored, known, coded) });
     }
     Ok(rows)
 }

@@ -37,14 +37,9 @@ fn several_codings_are_a_table_each_by_itself() {
 fn a_sweep_draws_a_curve_a_codec_and_says_where_the_paper_is_contradicted() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().to_string_lossy().into_owned();
-    let rows = json(&[
-        "--sweep",
-        "3,4",
-        "--codecs",
-        "rtn,mxfp4,best-baseline,hadamard/rtn,uniform+ac",
-        "--out",
-        &out,
-    ]);
+    let codecs = "rtn,mxfp4,best-baseline,hadamard/rtn,uniform+ac";
+    let sweep = || json(&["--sweep", "3,4", "--codecs", codecs, "--out", &out]);
+    let rows = sweep();
     let names: Vec<&str> =
         rows.as_array().unwrap().iter().filter_map(|row| row["weights"].as_str()).collect();
     // MXFP4 has a rate of its own and is shown there.
@@ -66,6 +61,15 @@ fn a_sweep_draws_a_curve_a_codec_and_says_where_the_paper_is_contradicted() {
     assert!(best["codec"].as_str().unwrap().contains('+'), "{best}");
     let csv = std::fs::read_to_string(folder.path().join("eval.csv")).unwrap();
     assert_eq!(csv.lines().count(), 11);
+    // A run that was stopped keeps its points: one that no codec gave is not asked for again.
+    let (before, after) = csv.split_once("rtn@4").unwrap();
+    let (_, others) = after.split_once('\n').unwrap();
+    let mark = csv.lines().nth(2).unwrap().replace("rtn@3", "rtn@4");
+    std::fs::write(folder.path().join("eval.csv"), format!("{before}{}\n{others}", &mark)).unwrap();
+    let resumed = sweep();
+    let at = |rows: &Value, row: usize| rows[row]["bits_per_byte"].as_f64().unwrap();
+    assert_eq!(at(&resumed, 2), at(&rows, 1), "the point that stood in the file");
+    assert_eq!(at(&resumed, 9), at(&rows, 9));
     assert!(
         std::fs::read_to_string(folder.path().join("report.html"))
             .unwrap()

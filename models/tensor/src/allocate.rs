@@ -33,6 +33,16 @@ impl std::str::FromStr for Allocation {
     }
 }
 
+impl std::fmt::Display for Allocation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Equal => "equal",
+            Self::Linear => "linear",
+            Self::EqualSlope => "equal-slope",
+        })
+    }
+}
+
 /// What a tensor's error does with its bits.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {

@@ -103,6 +103,11 @@ pub trait TensorCodec: std::fmt::Debug + Send + Sync {
     /// The name it has in the registry.
     fn name(&self) -> String;
 
+    /// Whether the bit rate is what it is: a number format, or a lossless code.
+    fn has_one_rate(&self) -> bool {
+        false
+    }
+
     /// Codes a tensor so that the target is met, or says why it cannot be.
     fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error>;
 

@@ -17,6 +17,8 @@ pub struct Row {
     pub class: Class,
     pub codec: String,
     pub precondition: String,
+    /// Bits per value or NMSE asked for. A number format stands at the rate it
+    /// has, rounded up to hundredths; a lossless codec at `lossless`.
     pub target: String,
     pub bits_per_value: f64,
     pub nmse: f64,
@@ -70,13 +72,42 @@ impl std::fmt::Display for Turn {
     }
 }
 
+/// What a cell of the table asks for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Goal {
+    Target(Target),
+    /// Whatever rate a number format or a lossless codec has.
+    OwnRate,
+}
+
+impl Goal {
+    /// The goals of a codec where such targets are asked for: bit rates mean
+    /// nothing to a codec that has but one.
+    pub fn of(codec: &str, targets: &[Target]) -> Result<Vec<Self>, Error> {
+        let in_bits = targets.iter().all(|target| matches!(target, Target::Bits(_)));
+        let reference = codec == ORDER0 || codec == GAUSSIAN;
+        if in_bits && !reference && self::codec(codec)?.has_one_rate() {
+            return Ok(vec![Self::OwnRate]);
+        }
+        Ok(targets.iter().copied().map(Self::Target).collect())
+    }
+}
+
+/// A target as the column of that name has it.
+pub fn column(target: Target) -> String {
+    match target {
+        Target::Bits(number) | Target::Nmse(number) | Target::Qp(number) => number.to_string(),
+        Target::Lossless => "lossless".into(),
+    }
+}
+
 /// One cell of the table to fill.
 #[derive(Debug, Clone)]
 pub struct Job<'a> {
     pub entry: &'a Entry,
     pub codec: String,
     pub turn: Turn,
-    pub target: Target,
+    pub goal: Goal,
     /// Tensors a PCA basis may be learned from; the entry itself is left out.
     pub samples: &'a [&'a Entry],
 }
@@ -86,9 +117,15 @@ pub const ORDER0: &str = "order-0 entropy";
 pub const GAUSSIAN: &str = "gaussian bound";
 
 impl Job<'_> {
-    /// What identifies a row, so that a stopped run can go on.
-    pub fn key(&self) -> [String; 4] {
-        [self.entry.name().to_owned(), self.codec.clone(), self.turn.to_string(), self.target.to_string()]
+    /// Whether a row that an earlier run left is this cell's.
+    pub fn is_answered_by(&self, row: &Row) -> bool {
+        let same = (row.tensor.as_str(), &row.codec, &row.precondition)
+            == (self.entry.name(), &self.codec, &self.turn.to_string());
+        same && match self.goal {
+            Goal::OwnRate => true,
+            // Bits and errors share a column, so the number alone does not tell.
+            Goal::Target(target) => row.target == column(target) && within(target, row),
+        }
     }
 
     /// Encodes, decodes and measures.
@@ -104,8 +141,16 @@ impl Job<'_> {
                 Box::new(Preconditioned { precondition: Precondition::Pca(self.basis(rank)?), inner })
             }
         };
-        let outcome = evaluate(self.entry, codec.as_ref(), self.target)?;
+        let outcome = evaluate(self.entry, codec.as_ref(), self.target())?;
         Ok(self.row(outcome.bits_per_value, outcome.metrics, outcome.encode_mb_s, outcome.decode_mb_s))
+    }
+
+    fn target(&self) -> Target {
+        match self.goal {
+            Goal::Target(target) => target,
+            // More than any number takes in any format.
+            Goal::OwnRate => Target::Bits(128.0),
+        }
     }
 
     fn row(&self, bits_per_value: f64, metrics: Metrics, encode_mb_s: f64, decode_mb_s: f64) -> Row {
@@ -114,7 +159,11 @@ impl Job<'_> {
             class: self.entry.class(),
             codec: self.codec.clone(),
             precondition: self.turn.to_string(),
-            target: self.target.to_string(),
+            target: match self.goal {
+                Goal::Target(target) => column(target),
+                Goal::OwnRate if metrics.nmse == 0.0 => column(Target::Lossless),
+                Goal::OwnRate => column(Target::Bits((bits_per_value * 100.0).ceil() / 100.0)),
+            },
             bits_per_value,
             nmse: metrics.nmse,
             snr_db: metrics.snr_db,
@@ -148,10 +197,10 @@ impl Job<'_> {
 
     fn reference(&self) -> Result<Row, Error> {
         let tensor = self.entry.read()?;
-        let (bits, metrics) = match (self.codec.as_str(), self.target) {
+        let (bits, metrics) = match (self.codec.as_str(), self.target()) {
             (GAUSSIAN, Target::Bits(bits)) => (bits, Metrics::from_nmse(2f64.powf(-2.0 * bits))),
             (GAUSSIAN, Target::Nmse(nmse)) => (gaussian_bound(1.0, nmse), Metrics::from_nmse(nmse)),
-            _ => order0(&tensor, self.target)?,
+            (_, target) => order0(&tensor, target)?,
         };
         Ok(self.row(bits, metrics, f64::NAN, f64::NAN))
     }
@@ -214,8 +263,8 @@ pub struct ClassLine {
     pub gap_bits: f64,
 }
 
-/// Sums rows up by class, codec, precondition and target, in order of first
-/// appearance within a class. Errors in decibels and gaps are plain means,
+/// Sums rows up by class, target, codec and precondition: rates rise within a
+/// class, codecs come in order of first appearance. Errors in decibels and gaps are plain means,
 /// NMSE is the mean's decibels turned back, the largest error is the largest.
 pub fn by_class(rows: &[Row]) -> Vec<ClassLine> {
     let mut lines: Vec<ClassLine> = Vec::new();
@@ -269,6 +318,8 @@ pub fn by_class(rows: &[Row]) -> Vec<ClassLine> {
         }
         line.nmse = 10f64.powf(-line.snr_db / 10.0);
     }
+    let rate = |line: &ClassLine| line.target.parse().unwrap_or(f64::MAX);
+    lines.sort_by(|a, b| a.class.cmp(&b.class).then(rate(a).total_cmp(&rate(b))));
     lines
 }
 
@@ -315,11 +366,30 @@ pub fn at_equal_mae(rows: &[Row], anchor: &str) -> Vec<AtEqualMae> {
     found
 }
 
-/// Rows that stay more than a per cent below their bits, or above them.
-pub fn off_target(rows: &[Row]) -> Vec<&Row> {
+/// Whether a row exceeds no target: the bits, or the error.
+fn within(target: Target, row: &Row) -> bool {
+    match target {
+        Target::Bits(bits) => row.bits_per_value <= bits,
+        // The sums of a comparison round in another order than a codec's own.
+        Target::Nmse(nmse) => row.nmse <= nmse * (1.0 + 1e-9),
+        Target::Qp(_) | Target::Lossless => true,
+    }
+}
+
+/// Rows that exceed their target, or stay more than a per cent below its bits
+/// or above its decibels.
+pub fn off_target<'a>(rows: &'a [Row], targets: &[Target]) -> Vec<&'a Row> {
+    let met = |row: &Row, target: Target| {
+        within(target, row)
+            && match target {
+                Target::Bits(bits) => row.bits_per_value >= 0.99 * bits,
+                Target::Nmse(nmse) => 0.99 * row.snr_db <= -10.0 * nmse.log10(),
+                Target::Qp(_) | Target::Lossless => true,
+            }
+    };
     let off = |row: &&Row| {
-        let bits = row.target.strip_suffix(" bits/value").and_then(|bits| bits.parse::<f64>().ok());
-        bits.is_some_and(|bits| !(0.99 * bits..=bits).contains(&row.bits_per_value))
+        let target = targets.iter().find(|&&target| column(target) == row.target);
+        target.is_some_and(|&target| !met(row, target))
     };
     rows.iter().filter(off).collect()
 }
@@ -392,10 +462,10 @@ mod tests {
     #[test]
     fn bits_are_compared_at_the_anchors_error() {
         let rows = [
-            row("h265", "3 bits/value", 3.0, 0.1),
-            row("int+lz4", "3 bits/value", 3.0, 0.2),
-            row("int+lz4", "4 bits/value", 4.0, 0.05),
-            row("nf4", "4.25 bits/value", 4.25, 0.02),
+            row("h265", "3", 3.0, 0.1),
+            row("int+lz4", "3", 3.0, 0.2),
+            row("int+lz4", "4", 4.0, 0.05),
+            row("nf4", "4.25", 4.25, 0.02),
         ];
         let [found] = &at_equal_mae(&rows, "h265")[..] else { panic!("one codec reaches the error") };
         assert_eq!((found.codec.as_str(), found.anchor_bits), ("int+lz4", 3.0));
@@ -406,13 +476,19 @@ mod tests {
     #[test]
     fn a_rate_missed_by_more_than_a_per_cent_is_found() {
         let rows = [
-            row("a", "3 bits/value", 2.98, 0.1),
-            row("b", "3 bits/value", 2.9, 0.1),
-            row("c", "3 bits/value", 3.001, 0.1),
-            row("d", "NMSE 0.01", 2.0, 0.1),
+            row("a", "3", 2.98, 0.1),
+            row("b", "3", 2.9, 0.1),
+            row("c", "3", 3.001, 0.1),
+            row("d", "2.9", 2.9, 0.1),
         ];
-        let names: Vec<&str> = off_target(&rows).iter().map(|row| row.codec.as_str()).collect();
+        let names: Vec<&str> =
+            off_target(&rows, &[Target::Bits(3.0)]).iter().map(|row| row.codec.as_str()).collect();
         assert_eq!(names, ["b", "c"]);
+        // Rows of 20 dB.
+        for (nmse, off) in [(0.0101, 0), (0.011, 1), (0.0099, 1)] {
+            let rows = [row("e", &column(Target::Nmse(nmse)), 3.0, 0.1)];
+            assert_eq!(off_target(&rows, &[Target::Nmse(nmse)]).len(), off, "{nmse}");
+        }
     }
 
     #[test]

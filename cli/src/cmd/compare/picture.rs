@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use trinity_tensor::Class;
-use trinity_tensor::codec::PAPER_BASELINES;
+use trinity_tensor::codec::{PAPER_BASELINES, Target};
 use trinity_tensor::compare::{Row, at_equal_mae, bd_rate, by_class, off_target};
 
 use crate::report::Report;
 use crate::table::Table;
 
-pub fn report(rows: &[Row], misses: &BTreeMap<String, usize>, anchor: &str) -> Report {
+pub fn report(rows: &[Row], targets: &[Target], misses: &BTreeMap<String, usize>, anchor: &str) -> Report {
     let mut report = Report::new("Codecs side by side");
     report.paragraph(
         "Bits per value count everything: scales, tables, headers. SNR is energy over squared error. \
-         The gap is the distance in bits from the rate–distortion bound of independent Gaussian values.",
+         A number format stands at the one rate it has. The gap is the distance in bits from the rate–distortion bound of independent Gaussian values.",
     );
     for class in Class::ALL {
         let own: Vec<Row> = rows.iter().filter(|row| row.class == class).cloned().collect();
@@ -45,12 +45,12 @@ pub fn report(rows: &[Row], misses: &BTreeMap<String, usize>, anchor: &str) -> R
             report.paragraph(sentence);
         }
     }
-    let off = off_target(rows);
+    let off = off_target(rows, targets);
     if !off.is_empty() {
         report.heading("Off target");
         let table = rows_table(&off.into_iter().cloned().collect::<Vec<_>>());
         report.table(
-            "Rows more than a per cent below their rate: number formats have one rate, and a few coders jump",
+            "Rows more than a per cent from their target: where a coder jumps, or values take no more bits",
             table.headers(),
             table.rows(),
         );

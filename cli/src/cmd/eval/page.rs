@@ -6,7 +6,6 @@ use super::{Row, table};
 use crate::{
     context::Context,
     failure::Failure,
-    output,
     plot::{Axis, Mark, Plot, Series},
     report::Report,
     table::sig3,
@@ -14,12 +13,6 @@ use crate::{
 use std::path::Path;
 
 pub fn write(rows: &[Row], model: &str, out: &Path, ctx: &Context) -> Result<(), Failure> {
-    let mut csv = csv::Writer::from_writer(Vec::new());
-    for row in rows {
-        csv.serialize(row).map_err(|e| Failure::run(format_args!("eval.csv: {e}")))?;
-    }
-    let bytes = csv.into_inner().map_err(|e| Failure::run(format_args!("eval.csv: {e}")))?;
-    output::write(&out.join("eval.csv"), &bytes)?;
     report(rows, model).write(&out.join("report.html"))?;
     ctx.remark(format!("wrote {}", out.join("{eval.csv,report.html}").display()));
     Ok(())
@@ -77,10 +70,7 @@ struct Point {
 fn curves(rows: &[Row]) -> Vec<Curve<'_>> {
     let mut curves: Vec<Curve<'_>> = Vec::new();
     for row in rows {
-        let Some((name, target)) = row.weights.as_deref().and_then(|weights| weights.rsplit_once('@')) else {
-            continue;
-        };
-        let (Some(bits), Ok(target)) = (row.weights_bits_per_value, target.parse()) else { continue };
+        let (Some((name, target)), Some(bits)) = (row.point(), row.weights_bits_per_value) else { continue };
         let point = Point { target, bits, lost: row.delta_bits_per_byte };
         match curves.iter_mut().find(|curve| curve.name == name) {
             Some(curve) => curve.points.push(point),

@@ -1,7 +1,7 @@
 //! `trinity eval --sweep`: one curve a codec, bits per byte against bits per value.
 
 use super::{Args, Bench, Row, failure};
-use crate::{context::Context, failure::Failure};
+use crate::{context::Context, failure::Failure, kept::Kept};
 use trinity_lm::{
     Model,
     coding::Coding,
@@ -61,32 +61,58 @@ pub fn rates(words: &[String]) -> Result<Vec<f64>, Failure> {
     Ok(rates)
 }
 
-pub fn run(args: &Args, rates: &[f64], bench: &Bench, ctx: &Context) -> Result<Vec<Row>, Failure> {
+pub fn run(
+    args: &Args,
+    rates: &[f64],
+    bench: &Bench,
+    first: Row,
+    kept: &Kept<Row>,
+    ctx: &Context,
+) -> Result<Vec<Row>, Failure> {
     for name in args.codecs.iter().filter(|name| *name != BEST_BASELINE) {
         // A name nobody knows is found before hours are spent on the others.
         Coding::new(name, rates[0]).map_err(|e| Failure::input(format_args!("--codecs: {e}")))?;
     }
-    let baseline = bench.score(&bench.model, None, ctx, "uncompressed")?;
-    let mut rows = vec![bench.row(&baseline, baseline.bits_per_byte, None)];
+    let known = first.bits_per_byte;
+    let mut rows = vec![first];
     let calibration = bench.calibration(args.allocation)?;
     let coder = Coder { bench, allocation: args.allocation, calibration: calibration.as_ref() };
+    let earlier = |name: &str, is_wanted: &dyn Fn(f64) -> bool| {
+        let own = |row: &&Row| {
+            row.allocation.as_deref() == Some(&args.allocation.to_string())
+                && row.point().is_some_and(|(own, rate)| own == name && is_wanted(rate))
+        };
+        kept.earlier().iter().find(own).cloned()
+    };
     let progress = ctx.progress((args.codecs.len() * rates.len()) as u64, "sweeping");
     for name in &args.codecs {
         let mut out_of_reach = None;
         for &bits in rates {
-            match coder.code(name, bits)? {
-                Ok(coded) => rows.push(coder.scored(name, bits, &coded, baseline.bits_per_byte)?),
-                Err(reason) => out_of_reach = Some((bits, reason)),
+            if let Some(row) = earlier(name, &|rate| rate == bits) {
+                rows.push(row);
+            } else {
+                match coder.code(name, bits)? {
+                    Ok(coded) => {
+                        rows.push(coder.scored(name, bits, &coded, known)?);
+                        kept.add(&rows[rows.len() - 1]);
+                    }
+                    Err(reason) => out_of_reach = Some((bits, reason)),
+                }
             }
             progress.inc(1);
         }
         let Some((bits, reason)) = out_of_reach else { continue };
+        if let Some(row) = earlier(name, &|rate| !rates.contains(&rate)) {
+            rows.push(row);
+            continue;
+        }
         // A number format has one rate: its curve is that point, wherever it lies.
         match coder.code(name, ANY_RATE)?.ok().filter(|own| own.outcome.bits_per_value < ANY_RATE / 2.0) {
             Some(own) if rows.iter().any(|row| same_point(row, name, &own)) => {}
             Some(own) => {
                 let rate = (own.outcome.bits_per_value * 100.0).round() / 100.0;
-                rows.push(coder.scored(name, rate, &own, baseline.bits_per_byte)?);
+                rows.push(coder.scored(name, rate, &own, known)?);
+                kept.add(&rows[rows.len() - 1]);
             }
             None => ctx.remark(format!("{name} does not reach {bits} bits per value: {reason}")),
         }
@@ -96,8 +122,7 @@ pub fn run(args: &Args, rates: &[f64], bench: &Bench, ctx: &Context) -> Result<V
 }
 
 fn same_point(row: &Row, name: &str, coded: &Coded) -> bool {
-    let own = row.weights.as_deref().and_then(|weights| weights.rsplit_once('@'));
-    own.is_some_and(|(own, _)| own == name)
+    row.point().is_some_and(|(own, _)| own == name)
         && row.weights_bits_per_value == Some(coded.outcome.bits_per_value)
 }
 
@@ -148,6 +173,7 @@ impl Coder<'_> {
         Ok(Row {
             weights: Some(format!("{name}@{bits}")),
             codec: (coded.codec != name).then(|| coded.codec.clone()),
+            allocation: Some(self.allocation.to_string()),
             weights_bits_per_value: Some(coded.outcome.bits_per_value),
             weights_nmse: Some(coded.outcome.nmse),
             weight_mib: self.bench.mib(coded.outcome.bits_per_value),

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use trinity_coding::{Chroma, Frame};
 
 use super::tiling::Limits;
-use super::video::FrameCodec;
+use super::video::{FrameCodec, Step};
 use crate::Error;
 
 /// One encoder that ffmpeg wraps.
@@ -19,7 +19,7 @@ pub(crate) struct Ffmpeg {
     pixels: &'static str,
     chroma: Chroma,
     depth: u32,
-    qps: (i32, i32),
+    steps: fn() -> Vec<Step>,
     /// Arguments; `QP` stands for the quantization parameter.
     arguments: &'static [&'static str],
 }
@@ -30,25 +30,38 @@ const ENCODERS: [Ffmpeg; 4] = [
         name: "x264",
         encoder: "libx264",
         format: "h264",
-        pixels: "gray",
+        pixels: "gray10le",
         chroma: Chroma::C400,
-        depth: 8,
-        qps: (1, 51),
-        arguments: &["-preset", "medium", "-g", "1", "-qp", "QP", "-x264-params", "no-deblock=1:aq-mode=0"],
+        depth: 10,
+        // Its QPs start at zero for the finest step of ten bits, which is QP −12.
+        steps: || (1..=63).map(|qp| Step { qp, even_qp: f64::from(qp - 12) }).collect(),
+        // Without a range in the stream, a decoder's gray is stretched to the full one.
+        arguments: &[
+            "-preset",
+            "medium",
+            "-g",
+            "1",
+            "-qp",
+            "QP",
+            "-color_range",
+            "pc",
+            "-x264-params",
+            "no-deblock=1:aq-mode=0",
+        ],
     },
     Ffmpeg {
         name: "x265",
         encoder: "libx265",
         format: "hevc",
-        pixels: "gray10le",
+        pixels: "gray12le",
         chroma: Chroma::C400,
-        depth: 10,
-        qps: (0, 51),
+        depth: 12,
+        steps: || Step::even(0, 51),
         arguments: &[
             "-preset",
             "medium",
             "-x265-params",
-            "keyint=1:qp=QP:deblock=0:sao=0:aq-mode=0:cutree=0:ipratio=1:log-level=none:info=0",
+            "keyint=1:qp=QP:deblock=0:sao=0:aq-mode=0:cutree=0:ipratio=1:log-level=none:info=0:pools=1:frame-threads=1",
         ],
     },
     Ffmpeg {
@@ -58,20 +71,49 @@ const ENCODERS: [Ffmpeg; 4] = [
         pixels: "yuv420p10le",
         chroma: Chroma::C420,
         depth: 10,
-        qps: (1, 63),
-        arguments: &["-preset", "6", "-g", "1", "-qp", "QP"],
+        steps: svt_steps,
+        arguments: &["-preset", "10", "-g", "1", "-qp", "QP", "-svtav1-params", "lp=1"],
     },
     Ffmpeg {
         name: "aom",
         encoder: "libaom-av1",
         format: "ivf",
-        pixels: "gray10le",
+        pixels: "gray12le",
         chroma: Chroma::C400,
-        depth: 10,
-        qps: (1, 63),
+        depth: 12,
+        steps: aom_steps,
         arguments: &["-cpu-used", "6", "-g", "1", "-crf", "QP", "-b:v", "0"],
     },
 ];
+
+/// AV1's quantizer indices step unevenly: some of SVT-AV1's QPs, with the AC
+/// step of ten bits at four times the index (AV1 clause 7.12.2). QPs below 8
+/// all give the same stream. At 128, a step is that of QP 4.
+fn svt_steps() -> Vec<Step> {
+    const AC_STEPS: [(i32, f64); 14] = [
+        (8, 122.0),
+        (12, 195.0),
+        (16, 267.0),
+        (20, 337.0),
+        (24, 409.0),
+        (28, 539.0),
+        (32, 700.0),
+        (36, 922.0),
+        (40, 1218.0),
+        (44, 1631.0),
+        (48, 2199.0),
+        (52, 2971.0),
+        (56, 4028.0),
+        (60, 5476.0),
+    ];
+    AC_STEPS.map(|(qp, step)| Step { qp, even_qp: 4.0 + 6.0 * (step / 128.0).log2() }).into()
+}
+
+/// libaom derives a key frame's index from its QP by rules of its own; these
+/// are QPs of x265 that gave the same rate on a Gaussian.
+fn aom_steps() -> Vec<Step> {
+    [(4, 8.2), (8, 15.5), (16, 23.5), (32, 32.0), (63, 44.0)].map(|(qp, even_qp)| Step { qp, even_qp }).into()
+}
 
 /// x265 as it codes a video, each frame from those before it: what Figure 2(b)
 /// of the paper asks about, no codec for tensors.
@@ -81,7 +123,7 @@ const INTER: Ffmpeg = Ffmpeg {
         "-preset",
         "medium",
         "-x265-params",
-        "keyint=-1:qp=QP:deblock=0:sao=0:aq-mode=0:cutree=0:ipratio=1:pbratio=1:log-level=none:info=0",
+        "keyint=-1:qp=QP:deblock=0:sao=0:aq-mode=0:cutree=0:ipratio=1:pbratio=1:log-level=none:info=0:pools=1:frame-threads=1",
     ],
     ..ENCODERS[1]
 };
@@ -153,8 +195,8 @@ impl FrameCodec for Ffmpeg {
         Limits { side: 4096, chroma: self.chroma, depth: self.depth }
     }
 
-    fn qps(&self) -> (i32, i32) {
-        self.qps
+    fn steps(&self) -> Vec<Step> {
+        (self.steps)()
     }
 
     fn encode(&self, frames: &[Frame], qp: i32) -> Result<Vec<u8>, Error> {
@@ -175,6 +217,8 @@ impl FrameCodec for Ffmpeg {
             "-",
             "-c:v",
             self.encoder,
+            "-threads",
+            "1",
         ]
         .map(String::from)
         .into();

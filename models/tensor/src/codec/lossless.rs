@@ -17,6 +17,10 @@ impl TensorCodec for Lossless {
         "zstd".into()
     }
 
+    fn has_one_rate(&self) -> bool {
+        true
+    }
+
     /// Meets any error bound; a bit rate only where the data happens to allow it.
     fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
         let width = tensor.dtype().bytes();

@@ -20,6 +20,11 @@ pub trait MatrixCodec: std::fmt::Debug + Send + Sync {
     /// Coarsest and finest useful setting for this matrix.
     fn knobs(&self, matrix: &Matrix) -> (f64, f64);
 
+    /// Whether there is but one setting.
+    fn has_one_rate(&self) -> bool {
+        false
+    }
+
     /// A setting that may come near so many bits per value.
     fn guess(&self, _matrix: &Matrix, _bits: f64) -> Option<f64> {
         None
@@ -84,6 +89,10 @@ impl<C: MatrixCodec> TensorCodec for Lossy<C> {
         self.0.name()
     }
 
+    fn has_one_rate(&self) -> bool {
+        self.0.has_one_rate()
+    }
+
     fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
         let Some((matrix, exponent)) = normalize(tensor)? else {
             return Ok(Encoded::like(tensor, Vec::new()));
@@ -105,10 +114,15 @@ impl<C: MatrixCodec> TensorCodec for Lossy<C> {
             Target::Bits(goal) => {
                 let bits = |bytes: &[u8]| 8.0 * bytes.len() as f64 / tensor.len() as f64;
                 let search = |choice| {
-                    finest_within(goal, (coarse, fine), self.0.guess(&matrix, goal), |knob| {
-                        let bytes = attempt(knob, choice)?;
-                        Ok(Trial { cost: bits(&bytes), result: bytes })
-                    })
+                    finest_within(
+                        goal,
+                        (coarse, fine),
+                        |bits| self.0.guess(&matrix, bits),
+                        |knob| {
+                            let bytes = attempt(knob, choice)?;
+                            Ok(Trial { cost: bits(&bytes), result: bytes })
+                        },
+                    )
                 };
                 self.nearest(choice, search, |bytes| bits(bytes) / goal)?
                     .map_err(|least| unreachable(format!("it needs at least {least:.3} bits/value here")))?
@@ -121,7 +135,8 @@ impl<C: MatrixCodec> TensorCodec for Lossy<C> {
                 };
                 // In decibels, upside down: less SNR is less effort.
                 let search = |choice| {
-                    finest_within(1.0 / goal_db, (-fine, -coarse), None, |knob| {
+                    let model = |cost: f64| self.0.guess(&matrix, bits_at(1.0 / cost)).map(|knob| -knob);
+                    finest_within(1.0 / goal_db, (-fine, -coarse), model, |knob| {
                         let bytes = attempt(-knob, choice)?;
                         let snr = snr(&bytes)?;
                         Ok(Trial { cost: if snr > 0.0 { 1.0 / snr } else { f64::MAX }, result: bytes })
@@ -163,6 +178,11 @@ impl<C: MatrixCodec> TensorCodec for Lossy<C> {
         }
         Tensor::new(encoded.name.clone(), encoded.class, encoded.dtype, shape.clone(), data)
     }
+}
+
+/// Bits per value that a uniform quantizer takes for so many decibels.
+pub(crate) fn bits_at(snr_db: f64) -> f64 {
+    (snr_db / 6.02 + 0.25).max(0.1)
 }
 
 /// Values over the power of two that brings the largest into [1/2, 1), and its

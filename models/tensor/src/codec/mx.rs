@@ -65,8 +65,10 @@ impl Element {
         match self.float() {
             None => (value * 64.0).round_ties_even().clamp(-127.0, 127.0) as i8 as u8,
             Some((mantissa_bits, bias, largest, _)) => {
-                let sign = u8::from(value.is_sign_negative()) << (self.bits() - 1);
-                round(value.abs(), mantissa_bits, bias, largest) | sign
+                let magnitude = round(value.abs(), mantissa_bits, bias, largest);
+                // One zero: the sign of what was rounded away would cost a coder bits.
+                let sign = u8::from(value < 0.0 && magnitude != 0) << (self.bits() - 1);
+                magnitude | sign
             }
         }
     }
@@ -133,8 +135,9 @@ pub struct Mx {
     pub element: Option<Element>,
 }
 
-/// Coarsest setting of a mix: MXFP4 with four powers of two of headroom.
-const COARSEST: i32 = -4;
+/// Coarsest setting of a mix: MXFP4 with five powers of two of headroom, where
+/// nothing but zero is left, so that any coder meets any rate.
+const COARSEST: i32 = -5;
 /// Finest setting: MXFP8.
 const FINEST: i32 = 2;
 

@@ -216,6 +216,10 @@ impl TensorCodec for Preconditioned {
         format!("{}/{}", self.precondition.name(), self.inner.name())
     }
 
+    fn has_one_rate(&self) -> bool {
+        self.inner.has_one_rate()
+    }
+
     fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
         let (rows, cols) = tensor.matrix();
         if target == Target::Lossless {

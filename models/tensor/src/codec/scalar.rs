@@ -75,6 +75,11 @@ impl<Q: Quantizer> MatrixCodec for Scalar<Q> {
         self.quantizer.knobs()
     }
 
+    fn has_one_rate(&self) -> bool {
+        let (coarse, fine) = self.quantizer.knobs();
+        coarse == fine
+    }
+
     fn guess(&self, _matrix: &Matrix, bits: f64) -> Option<f64> {
         self.quantizer.guess(bits)
     }

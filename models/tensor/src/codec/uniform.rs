@@ -6,7 +6,7 @@
 //! on near-Gaussian weights is closer than H.265 comes.
 
 use super::arith::{Decoder, Encoder, Tree};
-use super::lossy::normalize;
+use super::lossy::{bits_at, normalize};
 use super::rate::{Trial, finest_within};
 use super::{Matrix, MatrixCodec, MetricSums, Metrics, Target};
 use crate::stats::entropy;
@@ -113,17 +113,25 @@ pub fn order0(tensor: &Tensor, target: Target) -> Result<(f64, Metrics), Error> 
     };
     let knobs = Uniform.knobs(&matrix);
     match target {
-        Target::Bits(bits) => finest_within(bits, knobs, Uniform.guess(&matrix, bits), |knob| {
-            let (cost, metrics) = measure(knob);
-            Ok(Trial { cost, result: (cost, metrics) })
-        })?
+        Target::Bits(bits) => finest_within(
+            bits,
+            knobs,
+            |bits| Uniform.guess(&matrix, bits),
+            |knob| {
+                let (cost, metrics) = measure(knob);
+                Ok(Trial { cost, result: (cost, metrics) })
+            },
+        )?
         .map_err(unreachable),
-        Target::Nmse(nmse) => finest_within(-0.1 / nmse.log10(), (-knobs.1, -knobs.0), None, |knob| {
-            let (bits, metrics) = measure(-knob);
-            let cost = if metrics.snr_db > 0.0 { 1.0 / metrics.snr_db } else { f64::MAX };
-            Ok(Trial { cost, result: (bits, metrics) })
-        })?
-        .map_err(unreachable),
+        Target::Nmse(nmse) => {
+            let model = |cost: f64| Uniform.guess(&matrix, bits_at(1.0 / cost)).map(|knob| -knob);
+            finest_within(-0.1 / nmse.log10(), (-knobs.1, -knobs.0), model, |knob| {
+                let (bits, metrics) = measure(-knob);
+                let cost = if metrics.snr_db > 0.0 { 1.0 / metrics.snr_db } else { f64::MAX };
+                Ok(Trial { cost, result: (bits, metrics) })
+            })?
+            .map_err(unreachable)
+        }
         Target::Qp(_) | Target::Lossless => Err(unreachable(0.0)),
     }
 }

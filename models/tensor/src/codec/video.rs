@@ -2,7 +2,7 @@
 //!
 //! A fractional QP is made of a whole one and a gain: samples scaled down by
 //! 2^(f/6) look to the quantizer like a QP higher by f, so any rate can be met
-//! with a codec whose QP is an integer.
+//! with a codec whose QP is an integer, whatever its steps are.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,10 +17,25 @@ use crate::Error;
 pub(crate) trait FrameCodec: std::fmt::Debug + Send + Sync {
     fn name(&self) -> String;
     fn limits(&self) -> Limits;
-    /// Lowest and highest QP.
-    fn qps(&self) -> (i32, i32);
+    /// QPs to choose from, steps growing.
+    fn steps(&self) -> Vec<Step>;
     fn encode(&self, frames: &[Frame], qp: i32) -> Result<Vec<u8>, Error>;
     fn decode(&self, stream: &[u8], size: (usize, usize)) -> Result<Vec<Frame>, Error>;
+}
+
+/// A whole QP of a codec, and the QP of H.265 whose step is as large: six to
+/// an octave, zero at the same place for every depth of samples.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Step {
+    pub qp: i32,
+    pub even_qp: f64,
+}
+
+impl Step {
+    /// QPs that are H.265's own.
+    pub(crate) fn even(low: i32, high: i32) -> Vec<Self> {
+        (low..=high).map(|qp| Self { qp, even_qp: qp.into() }).collect()
+    }
 }
 
 /// This project's H.265.
@@ -45,8 +60,8 @@ impl FrameCodec for H265 {
         Limits { side: SIDE, chroma: self.chroma, depth: DEPTH }
     }
 
-    fn qps(&self) -> (i32, i32) {
-        (-6 * (DEPTH as i32 - 8), 51)
+    fn steps(&self) -> Vec<Step> {
+        Step::even(-6 * (DEPTH as i32 - 8), 51)
     }
 
     fn encode(&self, frames: &[Frame], qp: i32) -> Result<Vec<u8>, Error> {
@@ -105,8 +120,8 @@ impl FrameCodec for H264 {
         Limits { side: SIDE, chroma: self.chroma, depth: DEPTH }
     }
 
-    fn qps(&self) -> (i32, i32) {
-        (-6 * (DEPTH as i32 - 8), 51)
+    fn steps(&self) -> Vec<Step> {
+        Step::even(-6 * (DEPTH as i32 - 8), 51)
     }
 
     fn encode(&self, frames: &[Frame], qp: i32) -> Result<Vec<u8>, Error> {
@@ -163,11 +178,20 @@ pub(crate) fn find(name: &str) -> Option<Box<dyn FrameCodec>> {
 #[derive(Debug)]
 pub(crate) struct Video(pub Box<dyn FrameCodec>);
 
-/// Bytes before the stream: the gain, and the orientation.
+/// Bytes before the stream: the gain, and [`TURNED`] or [`ESCAPED`]. Where the
+/// latter is set, a count of outliers follows, then each with its place.
 const HEADER: usize = 5;
+const TURNED: u8 = 1;
+const ESCAPED: u8 = 2;
+/// Place and value of an outlier.
+const OUTLIER: usize = 8;
+/// How far beyond a codec's finest step the gain may go, in QPs. Samples then
+/// exceed their depth in the outliers, which travel beside the stream: a few
+/// dozen of them can keep all other values below an encoder's least step.
+const HEADROOM: f64 = 24.0;
 /// Side of the piece on which the orientation is tried.
 const TRIAL: usize = 128;
-const TRIAL_QP: i32 = 24;
+const TRIAL_QP: f64 = 24.0;
 /// Bit of a choice that shifts where whole QPs begin; bit 0 is the orientation.
 const HALF: u8 = 2;
 
@@ -199,9 +223,10 @@ impl Video {
             .copied()
             .collect();
         let samples = self.samples(&Matrix { rows, cols, values: piece }, self.full_gain());
+        let qp = whole_step(&self.0.steps(), TRIAL_QP, 0.0).qp;
         let cost = |transposed| {
             let tiling = Tiling::new(rows, cols, transposed, self.0.limits());
-            self.0.encode(&tiling.cut(&samples), TRIAL_QP).map(|stream| stream.len())
+            self.0.encode(&tiling.cut(&samples), qp).map(|stream| stream.len())
         };
         Ok(cost(true)? < cost(false)?)
     }
@@ -213,8 +238,9 @@ impl MatrixCodec for Video {
     }
 
     fn knobs(&self, _matrix: &Matrix) -> (f64, f64) {
-        let (low, high) = self.0.qps();
-        (-f64::from(high), -f64::from(low))
+        let steps = self.0.steps();
+        let end = |step: Option<&Step>| -step.map_or(0.0, |step| step.even_qp);
+        (end(steps.last()), end(steps.first()) + HEADROOM)
     }
 
     fn guess(&self, matrix: &Matrix, bits: f64) -> Option<f64> {
@@ -225,7 +251,11 @@ impl MatrixCodec for Video {
     }
 
     fn qp_knob(&self, qp: f64) -> Option<f64> {
-        Some(-qp)
+        let steps = self.0.steps();
+        let above = steps.partition_point(|step| f64::from(step.qp) < qp).clamp(1, steps.len() - 1);
+        let (a, b) = (steps[above - 1], steps[above]);
+        let share = (qp - f64::from(a.qp)) / f64::from(b.qp - a.qp);
+        Some(-(a.even_qp + share * (b.even_qp - a.even_qp)))
     }
 
     fn encode(&self, matrix: &Matrix, knob: f64) -> Result<Vec<u8>, Error> {
@@ -233,19 +263,27 @@ impl MatrixCodec for Video {
     }
 
     fn decode(&self, bytes: &[u8], rows: usize, cols: usize) -> Result<Vec<f32>, Error> {
-        let (header, stream) =
+        let (header, rest) =
             bytes.split_first_chunk::<HEADER>().ok_or_else(|| Error::corrupt(0, "the header is cut"))?;
         let gain = f32::from_le_bytes([header[0], header[1], header[2], header[3]]);
-        if !gain.is_finite() || gain <= 0.0 {
-            return Err(Error::corrupt(0, "no such gain"));
+        let flags = header[4];
+        if !gain.is_finite() || gain <= 0.0 || flags > TURNED | ESCAPED {
+            return Err(Error::corrupt(0, "no such gain or orientation"));
         }
-        let tiling = Tiling::new(rows, cols, header[4] != 0, self.0.limits());
+        let (outliers, stream) = if flags & ESCAPED == 0 { (Vec::new(), rest) } else { read_outliers(rest)? };
+        let tiling = Tiling::new(rows, cols, flags & TURNED != 0, self.0.limits());
         let frames = self.0.decode(stream, tiling.size())?;
         let samples = tiling
             .join(&frames)
             .ok_or_else(|| Error::corrupt(HEADER, "another number or size of frames than the shape takes"))?;
         let centre = (1u32 << (self.0.limits().depth - 1)) as f32;
-        Ok(samples.iter().map(|&sample| (f32::from(sample) - centre) / gain).collect())
+        let mut values: Vec<f32> =
+            samples.iter().map(|&sample| (f32::from(sample) - centre) / gain).collect();
+        for (index, value) in outliers {
+            let place = values.get_mut(index).filter(|_| value.is_finite());
+            *place.ok_or_else(|| Error::corrupt(HEADER, "an outlier outside the tensor"))? = value;
+        }
+        Ok(values)
     }
 
     fn choose(&self, matrix: &Matrix) -> Result<u8, Error> {
@@ -271,16 +309,74 @@ impl Video {
         transposed: bool,
         offset: f64,
     ) -> Result<Vec<u8>, Error> {
-        let qp = -knob;
-        // The gain only ever shrinks samples, so nothing is clipped.
-        let whole = (qp - offset).floor();
-        let gain = self.full_gain() * 2f64.powf(-(qp - whole) / 6.0) as f32;
+        let step = whole_step(&self.0.steps(), -knob, offset);
+        let gain = self.full_gain() * 2f64.powf((knob + step.even_qp) / 6.0) as f32;
         let tiling = Tiling::new(matrix.rows, matrix.cols, transposed, self.0.limits());
         let frames = tiling.cut(&self.samples(matrix, gain));
         let mut bytes = gain.to_le_bytes().to_vec();
-        bytes.push(transposed.into());
-        let (low, high) = self.0.qps();
-        bytes.extend(self.0.encode(&frames, (whole as i32).clamp(low, high))?);
+        bytes.push(if transposed { TURNED } else { 0 });
+        if gain > self.full_gain() {
+            bytes[HEADER - 1] |= ESCAPED;
+            write_outliers(matrix, self.full_gain() / gain, &mut bytes);
+        }
+        bytes.extend(self.0.encode(&frames, step.qp)?);
         Ok(bytes)
+    }
+}
+
+/// Values of a larger magnitude than samples can show: a count, then place and
+/// value of each.
+fn write_outliers(matrix: &Matrix, largest: f32, bytes: &mut Vec<u8>) {
+    let outliers = || matrix.values.iter().enumerate().filter(|(_, value)| value.abs() > largest);
+    bytes.extend((outliers().count() as u32).to_le_bytes());
+    for (index, value) in outliers() {
+        bytes.extend((index as u32).to_le_bytes());
+        bytes.extend(value.to_le_bytes());
+    }
+}
+
+type Outliers = Vec<(usize, f32)>;
+
+/// What [`write_outliers`] wrote, and the rest.
+fn read_outliers(bytes: &[u8]) -> Result<(Outliers, &[u8]), Error> {
+    let cut = || Error::corrupt(HEADER, "the outliers are cut");
+    let (count, rest) = bytes.split_first_chunk::<4>().ok_or_else(cut)?;
+    let len = (u32::from_le_bytes(*count) as usize).checked_mul(OUTLIER).ok_or_else(cut)?;
+    let (list, stream) = rest.split_at_checked(len).ok_or_else(cut)?;
+    let (list, _) = list.as_chunks::<OUTLIER>();
+    let outlier = |&[a, b, c, d, e, f, g, h]: &[u8; OUTLIER]| {
+        (u32::from_le_bytes([a, b, c, d]) as usize, f32::from_le_bytes([e, f, g, h]))
+    };
+    Ok((list.iter().map(outlier).collect(), stream))
+}
+
+/// The whole QP below a fractional one, but for `offset` of the way to the next.
+fn whole_step(steps: &[Step], even_qp: f64, offset: f64) -> Step {
+    let reached = |pair: &&[Step]| pair[1].even_qp + offset * (pair[1].even_qp - pair[0].even_qp) <= even_qp;
+    let passed = steps.windows(2).take_while(reached).count();
+    steps.get(passed).copied().unwrap_or(Step { qp: 0, even_qp: 0.0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fractional_qp_is_a_whole_one_and_a_gain() {
+        let steps = Step::even(-24, 51);
+        for (qp, offset, whole) in [
+            (27.3, 0.0, 27),
+            (27.0, 0.0, 27),
+            (27.3, 0.5, 26),
+            (27.5, 0.5, 27),
+            (-30.0, 0.0, -24),
+            (60.0, 0.5, 51),
+        ] {
+            assert_eq!(whole_step(&steps, qp, offset).qp, whole, "{qp} {offset}");
+        }
+        for name in Ffmpeg::names() {
+            let steps = find(name).unwrap().steps();
+            assert!(steps.is_sorted_by(|a, b| a.qp < b.qp && a.even_qp < b.even_qp), "{name}");
+        }
     }
 }

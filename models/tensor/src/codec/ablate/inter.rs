@@ -9,7 +9,7 @@ use trinity_coding::{Chroma, Frame, Plane};
 
 use super::super::ffmpeg::Ffmpeg;
 use super::super::lossy::normalize;
-use super::super::video::FrameCodec;
+use super::super::video::{FrameCodec, Step};
 use super::{HALVINGS, Line, SPAN, nmse};
 use crate::{Error, Tensor};
 
@@ -94,12 +94,14 @@ fn at_error(encoder: &Ffmpeg, values: &Values, goal: f64) -> Result<(f64, f64), 
             .collect();
         Ok((8.0 * stream.len() as f64 / exact.len() as f64, nmse(&exact, &near)))
     };
-    let (lowest, highest) = encoder.qps();
+    let steps = encoder.steps();
+    let end = |step: Option<&Step>| step.map_or(0.0, |step| step.even_qp);
+    let (lowest, highest) = (end(steps.first()), end(steps.last()));
     let energy: f64 = exact.iter().map(|&value| f64::from(value).powi(2)).sum();
     let rms = (energy / exact.len() as f64).sqrt() * 127.0;
     let guess = 4.0 + 6.0 * ((12.0 * goal).sqrt() * rms).log2();
-    let mut low = (guess - SPAN).clamp(f64::from(lowest), f64::from(highest));
-    let mut high = (guess + SPAN).clamp(low, f64::from(highest));
+    let mut low = (guess - SPAN).clamp(lowest, highest);
+    let mut high = (guess + SPAN).clamp(low, highest);
     let mut best = attempt(low)?;
     for _ in 0..HALVINGS {
         let middle = 0.5 * (low + high);
