@@ -62,19 +62,20 @@ impl Preset {
     }
 
     fn tuning(self) -> Tuning {
-        let effort = |candidates, patience, doubt| Effort {
+        let effort = |candidates, patience, indulgence, doubt| Effort {
             candidates,
             patience,
+            indulgence,
             slack: 1.0,
             doubt,
             skip_four: self == Self::Fast,
         };
         Tuning {
             effort: match self {
-                Self::Fast => effort(1, 0.0, 0.0),
-                Self::Medium => effort(1, 0.01, 0.0),
-                Self::Slow => effort(2, 0.01, 0.0),
-                Self::Best => effort(2, 0.01, 0.01),
+                Self::Fast => effort(1, 0.0, 0.0, 0.0),
+                Self::Medium => effort(1, 0.01, 0.0, 0.0),
+                Self::Slow => effort(2, 0.01, 0.3, 0.0),
+                Self::Best => effort(3, 0.01, 0.6, 0.01),
             },
             // Flat around its high-rate value, 2 ln 2 / 12 of a squared step.
             lambda: 0.13,

@@ -108,8 +108,8 @@ impl<const N: usize> Edge<N> {
         let line = &self.line;
         match mode {
             mode::VERTICAL => {
-                for row in out {
-                    row.copy_from_slice(&line[N + 1..2 * N + 1]);
+                if let Some(above) = line[N + 1..].first_chunk() {
+                    out.fill(*above);
                 }
             }
             mode::HORIZONTAL => {

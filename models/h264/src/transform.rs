@@ -5,6 +5,7 @@
 //! Integer overflow wraps: no conforming stream overflows, a damaged one may.
 
 /// Scales the levels of a 4×4 block (clause 8.5.12.1).
+#[inline(always)]
 pub fn scale_4x4(block: &mut [i32; 16], scale: &[i32; 16], qp_per: u32) {
     if qp_per >= 4 {
         for (c, s) in block.iter_mut().zip(scale) {
@@ -19,6 +20,7 @@ pub fn scale_4x4(block: &mut [i32; 16], scale: &[i32; 16], qp_per: u32) {
 }
 
 /// Scales the levels of an 8×8 block (clause 8.5.13.1).
+#[inline(always)]
 pub fn scale_8x8(block: &mut [i32; 64], scale: &[i32; 64], qp_per: u32) {
     if qp_per >= 6 {
         for (c, s) in block.iter_mut().zip(scale) {
@@ -42,6 +44,7 @@ fn butterfly_4(a: i32, b: i32, c: i32, d: i32) -> [i32; 4] {
 }
 
 /// Inverse 4×4 transform with final rounding (clause 8.5.12.2).
+#[inline(always)]
 pub fn inverse_4x4(block: &mut [i32; 16]) {
     for row in block.chunks_exact_mut(4) {
         row.copy_from_slice(&butterfly_4(row[0], row[1], row[2], row[3]));
@@ -78,6 +81,7 @@ fn butterfly_8(v: [i32; 8]) -> [i32; 8] {
 }
 
 /// Inverse 8×8 transform with final rounding (clause 8.5.13.2).
+#[inline(always)]
 pub fn inverse_8x8(block: &mut [i32; 64]) {
     for y in 0..8 {
         let row: [i32; 8] = std::array::from_fn(|x| block[8 * y + x]);
@@ -99,6 +103,7 @@ fn hadamard_4(a: i32, b: i32, c: i32, d: i32) -> [i32; 4] {
 }
 
 /// The 4×4 Hadamard transform, its own inverse but for a factor of 16.
+#[inline(always)]
 pub fn hadamard_4x4(block: &mut [i32; 16]) {
     for row in block.chunks_exact_mut(4) {
         row.copy_from_slice(&hadamard_4(row[0], row[1], row[2], row[3]));
@@ -178,6 +183,7 @@ pub fn accumulate_bypass(block: &mut [i32], width: usize, horizontal: bool) {
 }
 
 /// Forward 4×4 core transform.
+#[inline(always)]
 pub fn forward_4x4(block: &[i32; 16]) -> [i32; 16] {
     let pass = |a: i32, b: i32, c: i32, d: i32| {
         let (s, t, u, v) = (a + d, b + c, b - c, a - d);
@@ -200,6 +206,7 @@ pub fn forward_4x4(block: &[i32; 16]) -> [i32; 16] {
 
 /// Forward 8×8 core transform, its rows scaled by eight in each direction so
 /// that it is exact in integers.
+#[inline(always)]
 pub fn forward_8x8(block: &[i32; 64]) -> [i32; 64] {
     let pass = |v: [i32; 8]| {
         let (s0, s1, s2, s3) = (v[0] + v[7], v[1] + v[6], v[2] + v[5], v[3] + v[4]);

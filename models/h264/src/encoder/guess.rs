@@ -139,11 +139,7 @@ impl TransformedMb {
     pub fn guess(&self, prediction: &Self, step: f32) -> f32 {
         let mut sum = 0.0;
         for (own, other) in self.halves.iter().zip(&prediction.halves) {
-            let mut residual = *own;
-            for (residual, other) in residual.as_flattened_mut().iter_mut().zip(other.as_flattened()) {
-                *residual -= other;
-            }
-            sum += sum_4x4(&residual, 0.25 / step).iter().sum::<f32>();
+            sum += difference_4x4(own, other, 0.25 / step).iter().sum::<f32>();
         }
         sum
     }
@@ -165,14 +161,26 @@ fn transform_4x4(values: &mut [Lanes; 16]) {
     transform_lanes::<4, 16>(values);
 }
 
-fn sum_4x4(coefficients: &[Lanes; 16], scale: f32) -> [f32; 8] {
+/// The guess for one set of coefficients less another.
+fn difference_4x4(own: &[Lanes; 16], other: &[Lanes; 16], scale: f32) -> [f32; 8] {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
         #[allow(unsafe_code)]
-        return unsafe { avx2::sum_4x4(coefficients, scale) };
+        return unsafe { avx2::difference_4x4(own, other, scale) };
     }
-    sum_lanes(coefficients, scale)
+    sum_difference(own, other, scale)
+}
+
+#[inline(always)]
+fn sum_difference(own: &[Lanes; 16], other: &[Lanes; 16], scale: f32) -> [f32; 8] {
+    let mut difference = *own;
+    for (own, other) in difference.iter_mut().zip(other) {
+        for lane in 0..8 {
+            own[lane] -= other[lane];
+        }
+    }
+    sum_lanes(&difference, scale)
 }
 
 /// The guess for eight 4×4 residuals, which it leaves transformed.
@@ -217,7 +225,7 @@ pub fn guess_one<const N: usize, const LEN: usize>(coefficient: impl Fn(usize) -
 /// The same code, compiled for wider registers.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    use super::{Lanes, guess_lanes, sum_lanes, transform_lanes};
+    use super::{Lanes, guess_lanes, sum_difference, transform_lanes};
 
     #[target_feature(enable = "avx2")]
     pub fn transform_4x4(values: &mut [Lanes; 16]) {
@@ -225,8 +233,8 @@ mod avx2 {
     }
 
     #[target_feature(enable = "avx2")]
-    pub fn sum_4x4(coefficients: &[Lanes; 16], scale: f32) -> [f32; 8] {
-        sum_lanes(coefficients, scale)
+    pub fn difference_4x4(own: &[Lanes; 16], other: &[Lanes; 16], scale: f32) -> [f32; 8] {
+        sum_difference(own, other, scale)
     }
 
     #[target_feature(enable = "avx2")]

@@ -225,6 +225,7 @@ const MANTISSA: f32 = 8_388_608.0;
 /// Levels of all coefficients (a multiple of eight of them) in the state that
 /// no level leaves, eight at a time; their cost, or `None` where a level is so
 /// large that its price bends.
+#[inline(always)]
 fn settled(real: &[f32], costs: &BlockCosts, levels: &mut [i32]) -> Option<f32> {
     let ([one, first], [end, more]) = (costs.first[0], costs.more[4]);
     let mut sums = [0f32; 8];

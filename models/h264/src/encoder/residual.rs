@@ -8,10 +8,10 @@ use crate::picture::Window;
 pub fn source_block<const LEN: usize>(source: &[u16; 256], x: usize, y: usize) -> [i32; LEN] {
     let n = const { LEN.isqrt() };
     let mut block = [0; LEN];
-    for (row, own) in block.chunks_exact_mut(n).enumerate() {
-        let at = (n * y + row) * 16 + n * x;
-        for (own, &sample) in own.iter_mut().zip(&source[at..at + n]) {
-            *own = i32::from(sample);
+    for row in 0..n {
+        let samples = &source[(n * y + row) * 16 + n * x..][..n];
+        for column in 0..n {
+            block[n * row + column] = i32::from(samples[column]);
         }
     }
     block
@@ -24,8 +24,8 @@ pub fn residual_nxn<const N: usize, const LEN: usize>(
     prediction: &[[u16; N]; N],
 ) -> [i32; LEN] {
     let mut residual = [0; LEN];
-    for ((own, &sample), &predicted) in residual.iter_mut().zip(source).zip(prediction.as_flattened()) {
-        *own = sample - i32::from(predicted);
+    for k in 0..LEN {
+        residual[k] = source[k] - i32::from(prediction[k / N][k % N]);
     }
     residual
 }
@@ -34,9 +34,10 @@ pub fn residual_nxn<const N: usize, const LEN: usize>(
 #[inline(always)]
 pub fn cut_4x4<T: Copy + Default>(mb: &[T; 256], x: usize, y: usize) -> [T; 16] {
     let mut block = [T::default(); 16];
-    for (row, own) in block.chunks_exact_mut(4).enumerate() {
-        let at = (4 * y + row) * 16 + 4 * x;
-        own.copy_from_slice(&mb[at..at + 4]);
+    for (row, own) in block.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+        if let Some(samples) = mb[(4 * y + row) * 16 + 4 * x..].first_chunk() {
+            *own = *samples;
+        }
     }
     block
 }
@@ -45,8 +46,8 @@ pub fn cut_4x4<T: Copy + Default>(mb: &[T; 256], x: usize, y: usize) -> [T; 16] 
 #[inline(always)]
 pub fn residual_mb(source: &[u16; 256], prediction: &[[u16; 16]; 16]) -> [i32; 256] {
     let mut residual = [0; 256];
-    for ((own, &sample), &predicted) in residual.iter_mut().zip(source).zip(prediction.as_flattened()) {
-        *own = i32::from(sample) - i32::from(predicted);
+    for k in 0..256 {
+        residual[k] = i32::from(source[k]) - i32::from(prediction[k / 16][k % 16]);
     }
     residual
 }

@@ -30,6 +30,9 @@ pub struct Effort {
     /// How far, as a share, a type may run above what the best one spent on the
     /// same blocks before it is dropped.
     pub patience: f32,
+    /// What is added to that where the quarters of the best one differ: there
+    /// the first says little about the rest.
+    pub indulgence: f32,
     /// How many bits a row of a block a candidate may be guessed above the
     /// best one and still be weighed.
     pub slack: f32,
@@ -99,14 +102,21 @@ struct Prices {
     bit: f32,
     predicted_mode: f32,
     other_mode: f32,
-    blocks: Vec<[BlockCosts; 4]>,
+    /// By component, [`KINDS`] each; none where nothing is weighed.
+    blocks: Vec<BlockCosts>,
 }
 
-/// Order of the costs in [`Prices::blocks`].
+/// The blocks that are weighed, and their coefficients.
 const KINDS: [(BlockKind, usize); 4] =
     [(BlockKind::Luma4x4, 16), (BlockKind::Luma8x8, 64), (BlockKind::Ac16x16, 15), (BlockKind::Dc16x16, 16)];
 
 impl Prices {
+    /// Costs of a block of component `c`, by its place in [`KINDS`].
+    #[inline(always)]
+    fn block(&self, c: usize, kind: usize) -> Option<&BlockCosts> {
+        self.blocks.get(c * KINDS.len() + kind)
+    }
+
     fn mode(&self, rem: Option<u8>) -> f32 {
         if rem.is_none() { self.predicted_mode } else { self.other_mode }
     }
@@ -147,6 +157,7 @@ impl Ranking {
 
 impl Search<'_> {
     /// Codes the macroblock in every way worth trying; returns the cheapest.
+    #[inline(always)]
     pub fn macroblock<C: SyntaxCounter>(&self, job: &Job<C>) -> Trial {
         let mut base = Macroblock { qp: job.qp, ..Macroblock::default() };
         let mut windows = *job.windows;
@@ -166,6 +177,7 @@ impl Search<'_> {
     }
 
     /// The cheapest macroblock type, with `P` components coded as luma is.
+    #[inline(always)]
     fn choose<const P: usize, C: SyntaxCounter>(
         &self,
         job: &Job<C>,
@@ -173,35 +185,36 @@ impl Search<'_> {
         base: &Macroblock,
         windows: &[Window; 3],
     ) -> Trial {
-        let eight =
-            |rival: Option<&Trial>| self.intra_nxn::<8, 64, P, Eight, C>(job, prices, base, windows, rival);
-        let four =
-            |rival: Option<&Trial>| self.intra_nxn::<4, 16, P, Four, C>(job, prices, base, windows, rival);
-        let taught = match job.lesson {
-            Some(MbKind::I8x8) => eight(None),
-            Some(MbKind::I4x4) => four(None),
-            _ => None,
-        };
-        if let Some(trial) = taught {
-            return trial;
+        let may_be = |kind: MbKind| job.lesson.is_none_or(|lesson| lesson == kind);
+        let mut best = None;
+        let mut try_four = may_be(MbKind::I4x4);
+        if may_be(MbKind::I16x16) {
+            best = Some(self.intra_16x16(job, prices, base, windows));
         }
-        let mut best = self.intra_16x16(job, prices, base, windows);
-        if job.lesson.is_some() {
-            return best;
+        if may_be(MbKind::I8x8) {
+            match self.intra_nxn::<8, 64, P, Eight, C>(job, prices, base, windows, best.as_ref()) {
+                Some(trial) => best = Some(self.cheaper(job, prices, best, trial)),
+                None => try_four &= !self.effort.skip_four,
+            }
         }
-        match eight(Some(&best)) {
-            Some(trial) => best = self.cheaper(job, prices, best, trial),
-            None if self.effort.skip_four => return best,
-            None => {}
+        if try_four
+            && let Some(trial) =
+                self.intra_nxn::<4, 16, P, Four, C>(job, prices, base, windows, best.as_ref())
+        {
+            best = Some(self.cheaper(job, prices, best, trial));
         }
-        match four(Some(&best)) {
-            Some(trial) => self.cheaper(job, prices, best, trial),
-            None => best,
-        }
+        best.unwrap_or_else(|| unreachable!("a type without a rival is never given up"))
     }
 
-    /// The cheaper of two. Where estimates hardly tell, bits are counted.
-    fn cheaper<C: SyntaxCounter>(&self, job: &Job<C>, prices: &Prices, mut a: Trial, mut b: Trial) -> Trial {
+    /// The cheaper of two, if there are two. Where estimates hardly tell, bits are counted.
+    fn cheaper<C: SyntaxCounter>(
+        &self,
+        job: &Job<C>,
+        prices: &Prices,
+        a: Option<Trial>,
+        mut b: Trial,
+    ) -> Trial {
+        let Some(mut a) = a else { return b };
         let close = (a.cost - b.cost).abs() <= self.effort.doubt * a.cost.min(b.cost);
         if close && self.cabac && !self.lossless {
             for trial in [&mut a, &mut b] {
@@ -237,24 +250,25 @@ impl Search<'_> {
         let step = job.quantizers[0].step;
         let bit = self.lambda * step * step;
         let Some(contexts) = job.counter.contexts() else {
-            let costs = || std::array::from_fn(|_| BlockCosts::cavlc(self.lambda));
             return Prices {
                 bit,
                 predicted_mode: bit,
                 other_mode: 4.0 * bit,
-                blocks: (0..self.components()).map(|_| costs()).collect(),
+                blocks: vec![BlockCosts::cavlc(self.lambda); self.components() * KINDS.len()],
             };
         };
         let unit = bit / ONE_BIT as f32;
         let flag = contexts[ctx::PREV_INTRA_PRED_MODE_FLAG];
         let rem = contexts[ctx::REM_INTRA_PRED_MODE];
-        let blocks = if !self.lossless {
-            (0..self.components())
-                .map(|c| KINDS.map(|(kind, max)| BlockCosts::cabac(contexts, kind, c, max, self.lambda)))
-                .collect()
-        } else {
-            Vec::new()
-        };
+        let mut blocks = Vec::new();
+        if !self.lossless {
+            blocks.reserve_exact(self.components() * KINDS.len());
+            for c in 0..self.components() {
+                for (kind, max) in KINDS {
+                    blocks.push(BlockCosts::cabac(contexts, kind, c, max, self.lambda));
+                }
+            }
+        }
         Prices {
             bit,
             predicted_mode: flag.cost(true) as f32 * unit,
@@ -306,7 +320,11 @@ impl Search<'_> {
     /// out below its rival.
     fn gives_up(&self, trial: &Trial, rival: &Trial, done: usize) -> bool {
         let sum = |trial: &Trial| trial.quarters[..done].iter().sum::<f32>();
-        let margin = 1.0 + self.effort.patience * (1.0 - done as f32 / 4.0);
+        let (low, high) =
+            rival.quarters.iter().fold((f32::MAX, 0f32), |(low, high), &q| (low.min(q), high.max(q)));
+        let unevenness = (high - low) / (high + low);
+        let patience = self.effort.patience + self.effort.indulgence * unevenness;
+        let margin = 1.0 + patience * (1.0 - done as f32 / 4.0);
         !self.lossless && self.cabac && sum(trial) >= sum(rival) * margin
     }
 
@@ -330,8 +348,8 @@ impl Search<'_> {
         };
         let mut levels = [0i32; LEN];
         let cost = optimize(reals, costs, increment, quantizer.max_level, &mut levels);
-        for (&level, &at) in levels.iter().zip(scan) {
-            out[usize::from(at)] = level;
+        for k in 0..LEN {
+            out[usize::from(scan[k])] = levels[k];
         }
         cost
     }

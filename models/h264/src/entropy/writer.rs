@@ -153,19 +153,23 @@ impl<W: BinWriter> CabacWriter<W> {
         let significant = usize::from(SIGNIFICANT[0][component][KIND]);
         let last = usize::from(LAST[0][component][KIND]);
         let max = scan.len();
+        let mut ordered = [0i32; 64];
+        let mut end = 0;
+        for k in 0..max {
+            ordered[k] = levels[usize::from(scan[k])];
+            end = if ordered[k] != 0 { k } else { end };
+        }
         let mut coded = [0i32; 64];
         let mut count = 0;
-        let end = (0..max).rev().find(|&k| levels[usize::from(scan[k])] != 0).unwrap_or(0);
         for k in 0..=end {
-            let level = levels[usize::from(scan[k])];
-            if level != 0 {
-                coded[count] = level;
-                count += 1;
-            }
+            let level = ordered[k];
+            let is_coded = level != 0;
+            coded[count & 63] = level;
+            count += usize::from(is_coded);
             if k < max - 1 {
                 let (at_significant, at_last) = increments(k);
-                out.encode(&mut contexts[significant + at_significant], level != 0);
-                if level != 0 {
+                out.encode(&mut contexts[significant + at_significant], is_coded);
+                if is_coded {
                     out.encode(&mut contexts[last + at_last], k == end);
                 }
             }

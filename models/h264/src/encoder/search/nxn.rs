@@ -14,7 +14,7 @@ use crate::picture::Window;
 
 /// What the search adds to a block size.
 pub trait SearchSize<const N: usize, const LEN: usize>: BlockSize<N, LEN> {
-    /// Index of its costs in [`Prices::blocks`].
+    /// Its place among the kinds of [`Prices::block`].
     const COSTS: usize;
     fn guess(residuals: &mut [Lanes; LEN], step: f32) -> [f32; 8];
     fn per_level(quantizer: &Quantizer) -> &[f32; LEN];
@@ -62,6 +62,7 @@ struct CodedBlock<const LEN: usize, const P: usize> {
 
 impl Search<'_> {
     /// All blocks of `P` components in turn, or `None` once they hardly beat `rival`.
+    #[inline(always)]
     pub(super) fn intra_nxn<
         const N: usize,
         const LEN: usize,
@@ -214,7 +215,7 @@ impl Search<'_> {
         let per_level = B::per_level(quantizer);
         let reals: [f32; LEN] =
             std::array::from_fn(|k| coefficients[usize::from(B::SCAN[k])] as f32 * per_level[k]);
-        let costs = prices.blocks.get(c).map(|costs| &costs[B::COSTS]);
+        let costs = prices.block(c, B::COSTS);
         let square = quantizer.step * quantizer.step;
         square * self.levels(&reals, costs, increment, quantizer, B::SCAN, out)
     }

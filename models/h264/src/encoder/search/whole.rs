@@ -14,6 +14,7 @@ use crate::transform::{forward_4x4, hadamard_2x2, hadamard_4x4};
 
 impl Search<'_> {
     /// The mode ranked first, coded.
+    #[inline(always)]
     pub(super) fn intra_16x16<C: SyntaxCounter>(
         &self,
         job: &Job<C>,
@@ -49,6 +50,7 @@ impl Search<'_> {
         self.intra_16x16_mode(job, prices, base, windows, ranking.best(1, 0.0)[0].1)
     }
 
+    #[inline(always)]
     fn intra_16x16_mode<C: SyntaxCounter>(
         &self,
         job: &Job<C>,
@@ -90,7 +92,7 @@ impl Search<'_> {
                         reals[k - 1] =
                             coefficients[usize::from(ZIGZAG_4X4[k])] as f32 * quantizer.per_level_4x4[k];
                     }
-                    let costs = prices.blocks.get(c).map(|costs| &costs[2]);
+                    let costs = prices.block(c, 2);
                     // Most blocks around have levels, and so the flag its commonest context.
                     quarters[block / 4] +=
                         square * self.levels(&reals, costs, 3, quantizer, &ZIGZAG_4X4[1..], out);
@@ -106,7 +108,7 @@ impl Search<'_> {
             } else {
                 hadamard_4x4(&mut dc);
                 let reals = ZIGZAG_4X4.map(|at| dc[usize::from(at)] as f32 * quantizer.per_level_dc_16x16);
-                let costs = prices.blocks.get(c).map(|costs| &costs[3]);
+                let costs = prices.block(c, 3);
                 let cost = self.levels(&reals, costs, 3, quantizer, &ZIGZAG_4X4, &mut mb.levels.dc[c]);
                 quarters.iter_mut().for_each(|quarter| *quarter += 0.25 * square * cost);
             }
