@@ -10,7 +10,9 @@ use crate::Error;
 use crate::plan::{Entropy, Plan, Scalars, Tile};
 use crate::profile::Profile;
 use crate::report::Report;
+use crate::scales::FLAT;
 use crate::stream::{Matrix, Pass, encode_pass, encode_tile, scale_by};
+use crate::transform::Transform;
 use crate::trellis::Centroids;
 
 /// What an encoding has to reach.
@@ -43,8 +45,23 @@ const MAX_PASSES: usize = 14;
 /// Smallest step of values normalized to below 2: levels stay within 23 bits.
 const MIN_STEP: f32 = 1.0 / (1 << 21) as f32;
 /// Columns and rows of the strip on which plans are compared.
-const STRIP_COLS: usize = 64;
+const STRIP_COLS: usize = 32;
 const STRIP_ROWS: usize = 512;
+/// Columns for a code that goes bit by bit, which takes several times as long.
+const SLOW_STRIP_COLS: usize = 8;
+/// Bits per value by which an alternative must be cheaper to be taken: the
+/// strip is only a sample.
+const MARGIN: f64 = 0.004;
+/// The same between orientations, whose strips are samples of their own.
+const ORIENTATION_MARGIN: f64 = 0.015;
+/// Matrices of no more values may do without scales of columns.
+const FEW_VALUES: usize = 1 << 16;
+/// What scales of rows must be worth for shorter rows to be kept.
+const ROW_SCALES_MARGIN: f64 = 0.03;
+/// What the ends of trellis paths cost in a segment.
+const PATH_END_BITS: f64 = 10.0;
+/// The margin of a learned transform, which slows both sides down.
+const LEARNED_MARGIN: f64 = 0.01;
 
 /// A matrix ready for coding.
 struct Subject {
@@ -87,13 +104,16 @@ impl Subject {
     }
 
     /// A few columns from the middle, as a plan would see them.
-    fn strip(&self, plan: &Plan, rows: usize) -> Matrix {
+    fn strip(&self, plan: &Plan, rows: usize, cols: usize) -> Matrix {
         let (all_rows, all_cols) = if plan.transposed {
             (self.matrix.cols, self.matrix.rows)
         } else {
             (self.matrix.rows, self.matrix.cols)
         };
-        let (rows, cols) = (all_rows.min(rows), all_cols.min(STRIP_COLS));
+        // What is small is looked at as a whole.
+        let whole = self.count <= STRIP_ROWS * STRIP_COLS;
+        let (rows, cols) =
+            if whole { (all_rows, all_cols) } else { (all_rows.min(rows), all_cols.min(cols)) };
         let middle = (all_cols - cols) / 2 / STRIP_COLS * STRIP_COLS;
         let stride = self.matrix.cols;
         let at =
@@ -103,7 +123,7 @@ impl Subject {
     }
 
     fn scalars(&self, step: f32, centroids: Centroids) -> Scalars {
-        Scalars { step, offset: self.offset, centroids }
+        Scalars { step, exponent: self.exponent, offset: self.offset, centroids }
     }
 }
 
@@ -130,7 +150,8 @@ struct Trial {
 fn trial(plan: &Plan, subject: &Subject, step: f32, lambda: f32) -> Trial {
     // What does not learn from rows shows its worth on fewer of them.
     let rows = if plan.entropy == Entropy::Static { STRIP_ROWS / 2 } else { STRIP_ROWS };
-    let strip = subject.strip(plan, rows);
+    let cols = if plan.entropy == Entropy::Binary { SLOW_STRIP_COLS } else { STRIP_COLS };
+    let strip = subject.strip(plan, rows, cols.max(plan.transform.width()));
     let Matrix { rows, cols, .. } = strip;
     let tile = Tile { row: 0, col: 0, rows, cols };
     let (coded, _) = encode_tile(plan, &subject.scalars(step, Centroids::default()), lambda, &strip, &tile);
@@ -139,6 +160,9 @@ fn trial(plan: &Plan, subject: &Subject, step: f32, lambda: f32) -> Trial {
     // Lane states and the like weigh nothing in a tile of full size.
     let bits_per_value =
         (coded.bits.symbols + coded.bits.raw + coded.bits.side * cols as f64 / all_cols as f64) / count;
+    // Trellis paths end with their segment, which costs short rows more.
+    let segment = all_cols.min(1 << plan.log2_segment).max(1);
+    let bits_per_value = bits_per_value + PATH_END_BITS / segment as f64;
     let error_per_value = coded.squared_error / count;
     Trial {
         plan: plan.clone(),
@@ -149,37 +173,127 @@ fn trial(plan: &Plan, subject: &Subject, step: f32, lambda: f32) -> Trial {
     }
 }
 
-/// Shifts that put reconstruction points where values were.
+/// Shifts that put reconstruction points where values were, if they are worth
+/// their bytes.
 fn centroids(drift: &[[(f64, u64); 3]; 2]) -> Centroids {
-    drift.map(|quantizer| {
+    let shifts = drift.map(|quantizer| {
         quantizer.map(|(sum, count)| {
-            if count < 64 { 0 } else { (sum / count as f64 * 64.0).round().clamp(-31.0, 31.0) as i8 }
+            if count < 16 { 0 } else { (sum / count as f64 * 64.0).round().clamp(-31.0, 31.0) as i8 }
         })
-    })
+    });
+    // What a smaller error is worth in bits where a squared step has 0.28 of it,
+    // for all rows: drift is a sample of a quarter of them.
+    let squares = drift.as_flattened().iter().zip(shifts.as_flattened());
+    let saved: f64 = squares.map(|(d, &shift)| d.1 as f64 * (f64::from(shift) / 64.0).powi(2)).sum();
+    if 4.0 * saved * 0.72 / ERROR_PER_SQUARED_STEP < CENTROID_BITS { Centroids::default() } else { shifts }
+}
+
+/// What a header spends on centroids.
+const CENTROID_BITS: f64 = 48.0;
+
+/// Bits per value that columns of a strip share with one another, about: what
+/// a transform that knows their correlations could save.
+fn shared_bits(strip: &Matrix) -> f64 {
+    let (rows, cols) = (strip.rows as f64, strip.cols);
+    let mut moments = vec![0.0f32; cols * cols];
+    for row in strip.values.chunks_exact(cols.max(1)) {
+        for (moments, &own) in moments.chunks_exact_mut(cols).zip(row) {
+            moments.iter_mut().zip(row).for_each(|(m, &other)| *m += own * other);
+        }
+    }
+    let own: Vec<f64> =
+        (0..cols).map(|i| f64::from(moments[i * (cols + 1)]).max(f64::MIN_POSITIVE)).collect();
+    let correlation = |i: usize| f64::from(moments[i]).powi(2) / (own[i / cols] * own[i % cols]);
+    let sum: f64 =
+        (0..cols * cols).filter(|i| i / cols < i % cols).map(|i| correlation(i) - 1.0 / rows).sum();
+    // The first term of the logarithm of the determinant of correlations.
+    sum / (2.0 * std::f64::consts::LN_2 * cols.max(1) as f64)
 }
 
 /// The cheapest plan of a profile near `step`.
 fn choose(profile: &Profile, plans: &[Plan], subject: &Subject, step: f32) -> Trial {
     let lambda = profile.stages.lambda;
-    // A strip is a sample: what looks cheaper by less than this is not. Simpler
-    // plans come first in a profile, so they win ties.
-    let cheaper_by = |margin_bits: f64| {
-        move |a: Trial, b: Trial| if b.cost < a.cost - f64::from(lambda) * margin_bits { b } else { a }
+    // Simpler plans come first in a profile, so they win ties.
+    let cheaper = |a: Trial, b: Trial| {
+        let learned = |t: &Trial| matches!(t.plan.transform, Transform::Klt { .. });
+        let margin = if learned(&b) && !learned(&a) {
+            LEARNED_MARGIN
+        } else if a.plan.transposed != b.plan.transposed {
+            ORIENTATION_MARGIN
+        } else {
+            MARGIN
+        };
+        if b.cost < a.cost - f64::from(lambda) * margin { b } else { a }
     };
     // Alternatives differ by far more than the last trellis states.
     let quick = |plan: &Plan| Plan { log2_states: plan.log2_states.min(2), ..plan.clone() };
-    let first = plans.iter().map(|p| trial(&quick(p), subject, step, lambda)).reduce(cheaper_by(0.02));
+    // What cannot win is not tried, unless there is nothing else.
+    let promising = |plan: &&Plan| {
+        !matches!(plan.transform, Transform::Klt { .. })
+            || shared_bits(&subject.strip(plan, STRIP_ROWS, STRIP_COLS)) > LEARNED_MARGIN / 2.0
+    };
+    let promising: Vec<&Plan> = plans.iter().filter(promising).collect();
+    let tried = if promising.is_empty() { plans.iter().collect() } else { promising };
+    let first = tried.into_iter().map(|p| trial(&quick(p), subject, step, lambda)).reduce(cheaper);
     let mut best = first.unwrap_or_else(|| unreachable!("profiles have at least one plan"));
-    let alternatives =
-        if best.plan.entropy == Entropy::Adaptive { &profile.stages.context_weights[..] } else { &[] };
-    for &weights in alternatives.iter().skip(1) {
-        let plan = Plan { weights, ..best.plan.clone() };
-        best = cheaper_by(0.003)(best, trial(&plan, subject, step, lambda));
+    if best.plan.entropy == Entropy::Adaptive && !profile.stages.context_weights.is_empty() {
+        // Much to learn from makes columns cheap to learn.
+        let learns = |weights: &&u8| **weights != FLAT || subject.count <= FEW_VALUES;
+        let weights: Vec<u8> = profile.stages.context_weights.iter().filter(learns).copied().collect();
+        best = choose_weights(&weights, best, |plan| trial(plan, subject, step, lambda), cheaper);
+        // Without columns to learn, the longer rows are better unless shown otherwise.
+        let turned = Plan { transposed: !best.plan.transposed, ..best.plan.clone() };
+        let longer = (subject.matrix.rows > subject.matrix.cols) == turned.transposed;
+        let allowed = plans.iter().any(|p| p.transposed == turned.transposed);
+        if turned.weights == FLAT && longer && allowed {
+            let turned = trial(&turned, subject, step, lambda);
+            if turned.cost < best.cost + f64::from(lambda) * ROW_SCALES_MARGIN {
+                best = turned;
+            }
+        }
     }
     if best.plan.entropy != Entropy::Binary {
         best.plan.log2_states = profile.stages.trellis_states.ilog2();
     }
     best
+}
+
+/// The best of some weights, which a profile lists from steady to quick: from
+/// the middle toward where it gets better.
+fn choose_weights(
+    weights: &[u8],
+    first: Trial,
+    trial: impl Fn(&Plan) -> Trial,
+    cheaper: impl Fn(Trial, Trial) -> Trial,
+) -> Trial {
+    let (flat, weights) = match weights.split_last() {
+        Some((flat, steady)) if *flat == FLAT && !steady.is_empty() => (Some(flat), steady),
+        _ => (None, weights),
+    };
+    let with = |best: Trial, index: usize| {
+        let plan = Plan { weights: weights[index], ..best.plan.clone() };
+        cheaper(best, trial(&plan))
+    };
+    let last = weights.len().saturating_sub(1);
+    let middle = (last / 2).max(1);
+    let mut best = first;
+    for index in [middle, middle - 1].into_iter().filter(|index| (1..=last).contains(index)) {
+        best = with(best, index);
+    }
+    for index in middle + 1..=last {
+        if best.plan.weights != weights[index - 1] {
+            break;
+        }
+        best = with(best, index);
+    }
+    match flat {
+        Some(&flat) => {
+            let plan = Plan { weights: flat, ..best.plan.clone() };
+            let plain = trial(&plan);
+            cheaper(best, plain)
+        }
+        None => best,
+    }
 }
 
 /// Error of a value over its squared step, about, for a trellis in its prime.
@@ -218,7 +332,6 @@ pub fn encode_lossy(
             &subject.scalars(step, centroids),
             lambda,
             subject.view(plan),
-            subject.exponent,
             profile.parallel.tile_values,
         )
     };
@@ -228,6 +341,7 @@ pub fn encode_lossy(
         return finish(pass, &plans[0], &subject, target, 0.0, 1);
     }
     let guess = first_step(target, &subject)?.clamp(f64::from(MIN_STEP), 4.0) as f32;
+    let guess = Scalars::round_step(guess);
     let chosen = choose(profile, &plans, &subject, guess);
     let plan = &chosen.plan;
     if let Target::Step(_) = target {

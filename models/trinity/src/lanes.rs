@@ -1,17 +1,21 @@
-//! One value in the stream: its symbol in one of four lanes, then low bits,
-//! escape and sign as raw bits. Adaptive and static tiles write and read
-//! values here, so that they cannot differ.
+//! Values in the stream: a symbol in one of four lanes, escape and low bits
+//! raw; the signs of many values in a row after that. Adaptive and static
+//! tiles write and read values here, so that they cannot differ.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 
 use crate::Error;
-use crate::model::ESCAPE;
-use crate::rans::{Decoder, LANES, RawReader, RawWriter, Recorder, Starts, get_escape, put_escape};
+use crate::model::{Contexts, ESCAPE};
+use crate::rans::{Decoder, LANES, RawReader, RawWriter, Recorder, get_escape, put_escape};
 use crate::scales::raw_bits;
-use crate::trellis::{Code, GROUPS, MAX_LEVEL, Points};
+use crate::simd;
+use crate::trellis::{Code, MAX_LEVEL, Points};
 
 /// The context of a value of `class` where the state machine says `state`.
 #[inline(always)]
-pub fn context(class: u8, state: u8) -> usize {
-    GROUPS * usize::from(class) + usize::from(state & 1)
+pub fn context(class: u8, state: u8) -> u8 {
+    class << 1 | state & 1
 }
 
 /// The symbol of a magnitude in `class`.
@@ -28,19 +32,34 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// The raw bits of a value.
+    /// The raw bits of a value, without its sign.
     #[inline(always)]
-    pub fn put_raw(&mut self, class: u8, magnitude: u32, negative: bool) {
+    pub fn put_raw(&mut self, class: u8, magnitude: u32) {
         let low_bits = raw_bits(class);
         let high = magnitude >> low_bits;
         if high >= ESCAPE as u32 {
             put_escape(&mut self.raw, high - ESCAPE as u32);
         }
-        let low = magnitude & ((1 << low_bits) - 1);
-        let nonzero = u32::from(magnitude != 0);
-        self.raw.put(low | (u32::from(negative) & nonzero) << low_bits, low_bits + nonzero);
+        self.raw.put(magnitude & ((1 << low_bits) - 1), low_bits);
+    }
+
+    /// The signs of values that are not zero.
+    #[inline(always)]
+    pub fn put_signs(&mut self, magnitudes: &[u32], values: &[f32]) {
+        for (magnitudes, values) in magnitudes.chunks(SIGNS).zip(values.chunks(SIGNS)) {
+            let (mut signs, mut count) = (0, 0);
+            for (&magnitude, value) in magnitudes.iter().zip(values) {
+                let there = u32::from(magnitude != 0);
+                signs |= (value.to_bits() >> 31 & there).wrapping_shl(count);
+                count += there;
+            }
+            self.raw.put(signs, count);
+        }
     }
 }
+
+/// Signs that are taken at a time.
+const SIGNS: usize = 32;
 
 /// Values on their way in.
 #[derive(Debug, Clone)]
@@ -51,41 +70,77 @@ pub struct Reader<'a> {
     pub states: [u8; LANES],
 }
 
-/// What was read of a value.
-#[derive(Debug, Clone, Copy)]
-pub struct Value {
-    pub context: usize,
-    pub symbol: usize,
-    pub magnitude: u32,
-    /// Where it stands, in 1/64 step.
-    pub point: i32,
-}
-
 impl Reader<'_> {
-    /// The next value of a lane.
+    /// The next value of a lane, by its machine, as magnitude and quantizer in
+    /// one; `RAW` where classes may have low bits.
     #[inline(always)]
-    pub fn value(
+    pub fn level<const RAW: bool>(
         &mut self,
         lane: usize,
+        machine: usize,
         class: u8,
         code: &Code,
-        points: &Points,
-        ranges: &[Starts],
-    ) -> Result<Value, Error> {
-        let state = self.states[lane];
-        let context = context(class, state);
-        let symbol = self.symbols.symbol(lane, &ranges[context]);
-        let low_bits = raw_bits(class);
-        let mut high = symbol as u32;
+        contexts: &mut Contexts,
+    ) -> Result<u32, Error> {
+        let state = self.states[machine];
+        let context = &mut contexts[usize::from(context(class, state))];
+        let symbol = self.symbols.symbol(lane, &context.starts);
+        context.count(symbol);
+        let low_bits = if RAW { raw_bits(class) } else { 0 };
+        let mut magnitude = symbol as u32;
         if symbol == ESCAPE {
-            (high, self.raw) = escaped(low_bits, self.raw.clone())?;
+            (magnitude, self.raw) = escaped(low_bits, self.raw.clone())?;
         }
-        let magnitude = high << low_bits | self.raw.get(low_bits);
-        // No class has so many low bits that the sign is not there yet.
-        let sign = self.raw.take(u32::from(magnitude != 0)) as i32;
-        let point = (points.distance(magnitude, usize::from(state & 1)) ^ -sign) + sign;
-        self.states[lane] = code.next(state, magnitude);
-        Ok(Value { context, symbol, magnitude, point })
+        if RAW {
+            magnitude = magnitude << low_bits | self.raw.get(low_bits);
+        }
+        self.states[machine] = code.next(state, magnitude);
+        Ok(magnitude << 1 | u32::from(state & 1))
+    }
+
+    /// Levels of a row's segment, in `L` lanes.
+    #[inline(always)]
+    pub fn levels<const L: usize, const RAW: bool>(
+        &mut self,
+        classes: &[u8],
+        code: &Code,
+        contexts: &mut Contexts,
+        levels: &mut [u32],
+    ) -> Result<(), Error> {
+        // A copy stays in registers.
+        let mut reader = self.clone();
+        let (classes, levels) = (classes.as_chunks::<LANES>(), levels.as_chunks_mut::<LANES>());
+        for (classes, levels) in classes.0.iter().zip(levels.0) {
+            for i in 0..LANES {
+                levels[i] = reader.level::<RAW>(i % L, i, classes[i], code, contexts)?;
+            }
+        }
+        for (i, (&class, level)) in classes.1.iter().zip(levels.1).enumerate() {
+            *level = reader.level::<RAW>(i % L, i, class, code, contexts)?;
+        }
+        *self = reader;
+        Ok(())
+    }
+
+    /// Where levels stand, in `unit`s, once their signs are read; of the levels
+    /// the magnitudes stay.
+    #[inline(always)]
+    pub fn signed(&mut self, levels: &mut [u32], points: &Points, unit: f32, out: &mut [f32]) {
+        for (levels, out) in levels.chunks_mut(SIGNS).zip(out.chunks_mut(SIGNS)) {
+            #[cfg(target_arch = "x86_64")]
+            if let (Ok(levels), Ok(out)) =
+                (<&mut [u32; SIGNS]>::try_from(&mut *levels), <&mut [f32; SIGNS]>::try_from(&mut *out))
+                && simd::has_avx2()
+            {
+                // SAFETY: the processor has just said that it has these instructions.
+                #[allow(unsafe_code)]
+                unsafe {
+                    avx2::signed(&mut self.raw, levels, points, unit, out);
+                }
+                continue;
+            }
+            signed(&mut self.raw, levels, points, unit, out);
+        }
     }
 
     /// Whether all that was read so far existed.
@@ -96,8 +151,21 @@ impl Reader<'_> {
 
     /// Whether this was the end.
     pub fn finish(&self) -> Result<(), Error> {
-        self.symbols.finish()?;
-        self.raw.finish()
+        self.raw.finish(self.symbols.finish()?)
+    }
+}
+
+/// Reads the signs of at most [`SIGNS`] levels and says where they stand.
+#[inline(always)]
+fn signed(raw: &mut RawReader<'_>, levels: &mut [u32], points: &Points, unit: f32, out: &mut [f32]) {
+    let mut signs = raw.get(levels.iter().map(|&level| u32::from(level > 1)).sum());
+    for (level, out) in levels.iter_mut().zip(out) {
+        let (magnitude, quantizer) = (*level >> 1, *level & 1);
+        let there = u32::from(magnitude != 0);
+        let distance = points.distance(magnitude, quantizer as usize) as f32 * unit;
+        *out = f32::from_bits(distance.to_bits() ^ (signs & there) << 31);
+        *level = magnitude;
+        signs >>= there;
     }
 }
 
@@ -111,4 +179,40 @@ fn escaped(low_bits: u32, mut raw: RawReader<'_>) -> Result<(u32, RawReader<'_>)
         return Err(Error::Damaged { what: "a level is out of range" });
     }
     Ok((high as u32, raw))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn signs_come_back_by_every_way(levels in prop::collection::vec(-3i32..=3, 0..200)) {
+            let magnitudes: Vec<u32> = levels.iter().map(|l| l.unsigned_abs()).collect();
+            let packed: Vec<u32> = magnitudes.iter().enumerate().map(|(i, m)| m << 1 | (i % 3 == 0) as u32).collect();
+            let values: Vec<f32> = levels.iter().map(|&l| l as f32).collect();
+            let points = Points::new(&[[1, 2, 3], [-4, -5, -6]]);
+            let mut writer = Writer::default();
+            writer.put_signs(&magnitudes, &values);
+            let bytes = writer.raw.finish();
+            let start = Reader { symbols: Decoder::new(&[], 0).unwrap(), raw: RawReader::new(&bytes), states: [0; LANES] };
+            let (mut wide, mut plain) = (vec![0.0; levels.len()], vec![0.0; levels.len()]);
+            let (mut wide_levels, mut plain_levels) = (packed.clone(), packed.clone());
+            start.clone().signed(&mut wide_levels, &points, 0.5, &mut wide);
+            let mut raw = start.raw;
+            for (levels, out) in plain_levels.chunks_mut(SIGNS).zip(plain.chunks_mut(SIGNS)) {
+                signed(&mut raw, levels, &points, 0.5, out);
+            }
+            prop_assert_eq!(&wide_levels, &magnitudes);
+            prop_assert_eq!(&plain_levels, &magnitudes);
+            let expected: Vec<f32> = packed
+                .iter()
+                .zip(&values)
+                .map(|(p, v)| v.signum() * 0.5 * points.distance(p >> 1, (p & 1) as usize) as f32)
+                .collect();
+            prop_assert_eq!(&wide, &expected);
+            prop_assert_eq!(&plain, &expected);
+        }
+    }
 }

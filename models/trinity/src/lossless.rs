@@ -101,8 +101,9 @@ fn encode_tile(words: &[u32], stride: usize, tile: &Tile, mantissas: Mantissas) 
     let (mut recorder, mut raw) = (Recorder::default(), RawWriter::default());
     let mut exponents = vec![0u8; tile.cols];
     let push = |model: &mut Model, recorder: &mut Recorder, lane: usize, context: usize, symbol: usize| {
-        recorder.push(lane % LANES, model.starts[context].range(symbol));
-        model.count(context, symbol);
+        let context = &mut model.contexts[context];
+        recorder.push(lane % LANES, context.starts.range(symbol));
+        context.count(symbol);
     };
     for row in 0..tile.rows {
         let words = &words[(tile.row + row) * stride + tile.col..][..tile.cols];
@@ -142,10 +143,7 @@ fn encode_tile(words: &[u32], stride: usize, tile: &Tile, mantissas: Mantissas) 
         state.model.adapt(|_, _| {});
         state.learn(&exponents);
     }
-    let symbols = recorder.finish();
-    let mut bytes = Vec::with_capacity(symbols.len() + 16);
-    put_varint(&mut bytes, symbols.len() as u64);
-    bytes.extend_from_slice(&symbols);
+    let mut bytes = recorder.finish(LANES);
     bytes.extend_from_slice(&raw.finish());
     bytes
 }
@@ -161,22 +159,21 @@ fn row_offset(exponents: &[u8], means: &[i32]) -> i32 {
 }
 
 fn decode_tile(bytes: &[u8], tile: &Tile, mantissas: Mantissas) -> Result<Vec<u32>, Error> {
-    let mut reader = Reader::new(bytes);
-    let length = reader.varint("tile")?;
-    let mut symbols = Decoder::new(reader.slice(length, "symbols of a tile")?)?;
-    let mut raw = RawReader::new(reader.rest());
+    let (mut symbols, mut raw) = (Decoder::new(bytes, LANES)?, RawReader::new(bytes));
     let mut state = State::new(tile.cols);
     let mut exponents = vec![0u8; tile.cols];
     let mut words = Vec::with_capacity(tile.rows * tile.cols);
     for _ in 0..tile.rows {
-        let change = symbols.symbol(0, &state.model.starts[ROW_CONTEXT]);
-        state.model.count(ROW_CONTEXT, change);
+        let rows = &mut state.model.contexts[ROW_CONTEXT];
+        let change = symbols.symbol(0, &rows.starts);
+        rows.count(change);
         let offset = if change == ESCAPE { raw.get(9) as i32 - 256 } else { state.offset + unzigzag(change) };
         state.offset = offset.clamp(-256, 255);
         for col in 0..tile.cols {
             let (context, base) = state.expect(col);
-            let symbol = symbols.symbol(col % LANES, &state.model.starts[context]);
-            state.model.count(context, symbol);
+            let context = &mut state.model.contexts[context];
+            let symbol = symbols.symbol(col % LANES, &context.starts);
+            context.count(symbol);
             let exponent = match symbol {
                 ZERO => 0,
                 ESCAPE => raw.get(8),
@@ -199,8 +196,7 @@ fn decode_tile(bytes: &[u8], tile: &Tile, mantissas: Mantissas) -> Result<Vec<u3
         state.model.adapt(|_, _| {});
         state.learn(&exponents);
     }
-    symbols.finish()?;
-    raw.finish()?;
+    raw.finish(symbols.finish()?)?;
     Ok(words)
 }
 

@@ -278,12 +278,12 @@ fn decode_exact_plane(bytes: &[u8]) -> Result<Plane, Error> {
 
 /// Whether bytes start like something [`decode_frames`] takes.
 pub fn starts_pictures(bytes: &[u8]) -> bool {
-    bytes.starts_with(&MAGIC[..2]) || bytes.starts_with(&[0, 0, 1]) || bytes.starts_with(&[0, 0, 0, 1])
+    bytes.starts_with(&MAGIC) || bytes.starts_with(&[0, 0, 1]) || bytes.starts_with(&[0, 0, 0, 1])
 }
 
 /// Decodes frames of any profile: a stream of ours, or H.264.
 pub fn decode_frames(bytes: &[u8]) -> Result<Pictures, Error> {
-    if bytes.get(..2) != Some(&MAGIC[..2]) {
+    if bytes.get(..2) != Some(&MAGIC) {
         return decode_h264(bytes);
     }
     let mut reader = Reader::new(bytes);

@@ -5,8 +5,9 @@
 
 use crate::Error;
 use crate::bytes::{Reader, put_varint};
+use crate::model::{unzigzag, zigzag};
 use crate::scales::WEIGHTS;
-use crate::transform::{Family, Transform};
+use crate::transform::Transform;
 use crate::trellis::{Centroids, Code};
 
 /// How symbols become bits.
@@ -42,66 +43,144 @@ pub struct Plan {
 pub struct Scalars {
     /// Distance of neighbouring reconstruction points of both quantizers.
     pub step: f32,
-    /// Added to every value.
+    /// Values are multiplied by two to this power at the very end.
+    pub exponent: i32,
+    /// Added to every value before that.
     pub offset: f32,
     pub centroids: Centroids,
 }
 
-impl Plan {
-    /// Appends the plan's bytes.
+/// Flags of a header.
+mod flag {
+    pub const TRANSPOSED: u8 = 1;
+    /// Two bits of [`super::Entropy`] above this.
+    pub const ENTROPY_SHIFT: u32 = 1;
+    pub const OFFSET: u8 = 1 << 3;
+    pub const CENTROIDS: u8 = 1 << 4;
+    pub const STAGES: u8 = 1 << 5;
+    pub const TILING: u8 = 1 << 6;
+    pub const UNKNOWN: u8 = 1 << 7;
+}
+
+/// Segments where a header does not say otherwise.
+const LOG2_SEGMENT: u32 = 10;
+
+/// All that a header says of a matrix after its shape. What is left out has
+/// its usual value: one tile, no transform, no prediction, no offset.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Header {
+    pub scalars: Scalars,
+    /// None: every value is the offset.
+    pub coded: Option<(Plan, Tiling)>,
+}
+
+impl Header {
+    /// Appends the header's bytes.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let family = |f: Family| match f {
-            Family::Dct => 0,
-            Family::Dst => 1,
-            Family::Hadamard => 2,
+        let Scalars { step, exponent, offset, centroids } = self.scalars;
+        let mut flags = 0;
+        flags |= if offset != 0.0 { flag::OFFSET } else { 0 };
+        out.extend_from_slice(&step.to_le_bytes()[1..]);
+        put_varint(out, zigzag(exponent) as u64);
+        let Some((plan, tiling)) = &self.coded else {
+            out.push(flags);
+            if offset != 0.0 {
+                out.extend_from_slice(&offset.to_le_bytes());
+            }
+            return;
         };
-        let (kind, log2_size) = match self.transform {
-            Transform::None => (0, 0),
-            Transform::Klt { log2_size } => (1, log2_size),
-            Transform::Row { family: f, log2_size } => (2 + family(f), log2_size),
-            Transform::Block { family: f, log2_size } => (5 + family(f), log2_size),
-        };
-        out.push(u8::from(self.transposed) | (self.entropy as u8) << 1 | kind << 4);
-        out.push(log2_size as u8 | self.prediction << 3);
-        out.push(self.log2_states as u8 | (self.weights) << 4);
-        out.push(self.log2_segment as u8);
+        let has_centroids = centroids != Centroids::default();
+        let has_stages = plan.transform != Transform::None || plan.prediction != 0;
+        let has_tiling = !tiling.is_single() || plan.log2_segment != LOG2_SEGMENT;
+        flags |= if plan.transposed { flag::TRANSPOSED } else { 0 };
+        flags |= (plan.entropy as u8) << flag::ENTROPY_SHIFT;
+        flags |= if has_centroids { flag::CENTROIDS } else { 0 };
+        flags |= if has_stages { flag::STAGES } else { 0 };
+        flags |= if has_tiling { flag::TILING } else { 0 };
+        out.push(flags);
+        if offset != 0.0 {
+            out.extend_from_slice(&offset.to_le_bytes());
+        }
+        out.push(plan.log2_states as u8 | plan.weights << 4);
+        if has_centroids {
+            out.extend(centroids.as_flattened().iter().map(|&c| c as u8));
+        }
+        if has_stages {
+            out.push(plan.transform.code());
+            out.push(plan.prediction);
+        }
+        if has_tiling {
+            out.push(plan.log2_segment as u8);
+            tiling.write(out);
+        }
     }
 
-    /// Reads and checks what [`Plan::write`] wrote.
-    pub fn read(reader: &mut Reader<'_>) -> Result<Self, Error> {
-        let [flags, transform, quantizer, log2_segment] = reader.array("plan")?;
-        let log2_size = u32::from(transform & 7);
-        let family = |i: u8| [Family::Dct, Family::Dst, Family::Hadamard][usize::from(i)];
-        let fixed = 2..=5;
-        let transform_of = match flags >> 4 {
-            0 => Transform::None,
-            1 if log2_size >= 2 => Transform::Klt { log2_size },
-            kind @ 2..=4 if fixed.contains(&log2_size) => {
-                Transform::Row { family: family(kind - 2), log2_size }
-            }
-            kind @ 5..=7 if fixed.contains(&log2_size) => {
-                Transform::Block { family: family(kind - 5), log2_size }
-            }
-            _ => return Err(Error::Damaged { what: "unknown transform" }),
+    /// Reads and checks what [`Header::write`] wrote about a matrix of `rows`
+    /// × `cols`.
+    pub fn read(reader: &mut Reader<'_>, rows: usize, cols: usize) -> Result<Self, Error> {
+        let [low, middle, high] = reader.array("step")?;
+        let exponent = reader.varint("exponent")?;
+        if exponent > 1024 {
+            return Err(Error::Damaged { what: "exponent out of range" });
+        }
+        let [flags] = reader.array("flags")?;
+        let offset =
+            if flags & flag::OFFSET != 0 { f32::from_le_bytes(reader.array("offset")?) } else { 0.0 };
+        let mut scalars = Scalars {
+            step: f32::from_le_bytes([0, low, middle, high]),
+            exponent: unzigzag(exponent as usize),
+            offset,
+            centroids: Centroids::default(),
         };
-        let plan = Self {
-            transposed: flags & 1 != 0,
-            transform: transform_of,
-            prediction: transform >> 3,
+        if !scalars.step.is_finite() || scalars.step < 0.0 || !offset.is_finite() {
+            return Err(Error::Damaged { what: "step or offset is no number" });
+        }
+        if scalars.step == 0.0 {
+            let known = flags & !flag::OFFSET == 0;
+            return if known {
+                Ok(Self { scalars, coded: None })
+            } else {
+                Err(Error::Damaged { what: "a constant with stages" })
+            };
+        }
+        if flags & flag::UNKNOWN != 0 {
+            return Err(Error::Damaged { what: "unknown flags" });
+        }
+        let [quantizer] = reader.array("quantizer")?;
+        if flags & flag::CENTROIDS != 0 {
+            let bytes: [u8; 6] = reader.array("centroids")?;
+            scalars.centroids.as_flattened_mut().iter_mut().zip(bytes).for_each(|(c, b)| *c = b as i8);
+        }
+        let [transform, prediction] =
+            if flags & flag::STAGES != 0 { reader.array("stages")? } else { [0, 0] };
+        let transposed = flags & flag::TRANSPOSED != 0;
+        let (rows, cols) = if transposed { (cols, rows) } else { (rows, cols) };
+        let (log2_segment, tiling) = if flags & flag::TILING != 0 {
+            let [log2_segment] = reader.array("segment")?;
+            (u32::from(log2_segment), Tiling::read(reader, rows, cols)?)
+        } else {
+            (LOG2_SEGMENT, Tiling { rows, cols, tile_rows: rows.max(1), tile_cols: cols.max(1) })
+        };
+        let plan = Plan {
+            transposed,
+            transform: Transform::from_code(transform).ok_or(Error::Damaged { what: "unknown transform" })?,
+            prediction,
             log2_states: u32::from(quantizer & 15),
-            entropy: match flags >> 1 & 7 {
+            entropy: match flags >> flag::ENTROPY_SHIFT & 3 {
                 0 => Entropy::Adaptive,
                 1 => Entropy::Static,
                 2 => Entropy::Binary,
                 _ => return Err(Error::Damaged { what: "unknown entropy coding" }),
             },
             weights: quantizer >> 4,
-            log2_segment: u32::from(log2_segment),
+            log2_segment,
         };
         plan.check().map_err(|what| Error::Damaged { what })?;
-        Ok(plan)
+        Ok(Self { scalars, coded: Some((plan, tiling)) })
     }
+}
 
+impl Plan {
     /// What is wrong with the plan, if anything.
     pub fn check(&self) -> Result<(), &'static str> {
         if Code::new(self.log2_states).is_none() {
@@ -133,34 +212,9 @@ impl Plan {
 }
 
 impl Scalars {
-    /// Appends the numbers' bytes.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.step.to_le_bytes());
-        let has_offset = self.offset != 0.0;
-        let has_centroids = self.centroids != Centroids::default();
-        out.push(u8::from(has_offset) | u8::from(has_centroids) << 1);
-        if has_offset {
-            out.extend_from_slice(&self.offset.to_le_bytes());
-        }
-        if has_centroids {
-            out.extend(self.centroids.as_flattened().iter().map(|&c| c as u8));
-        }
-    }
-
-    /// Reads and checks what [`Scalars::write`] wrote.
-    pub fn read(reader: &mut Reader<'_>) -> Result<Self, Error> {
-        let step = f32::from_le_bytes(reader.array("step")?);
-        let [flags] = reader.array("scalars")?;
-        let offset = if flags & 1 != 0 { f32::from_le_bytes(reader.array("offset")?) } else { 0.0 };
-        let mut centroids = Centroids::default();
-        if flags & 2 != 0 {
-            let bytes: [u8; 6] = reader.array("centroids")?;
-            centroids.as_flattened_mut().iter_mut().zip(bytes).for_each(|(c, b)| *c = b as i8);
-        }
-        if flags > 3 || !step.is_finite() || step < 0.0 || !offset.is_finite() {
-            return Err(Error::Damaged { what: "step or offset is no number" });
-        }
-        Ok(Self { step, offset, centroids })
+    /// A step as a header can state it: sixteen bits of mantissa.
+    pub fn round_step(step: f32) -> f32 {
+        f32::from_bits(step.to_bits().saturating_add(0x80) & !0xff)
     }
 }
 
@@ -195,6 +249,11 @@ impl Tiling {
         let bands = rows.div_ceil(tile_rows.max(1)).max(1);
         let tile_rows = if bands == 1 { rows } else { rows.div_ceil(bands).next_multiple_of(64) };
         Self { rows, cols, tile_rows: tile_rows.max(1), tile_cols: tile_cols.max(1) }
+    }
+
+    /// Whether one tile holds it all.
+    pub fn is_single(&self) -> bool {
+        self.tile_rows >= self.rows && self.tile_cols >= self.cols
     }
 
     /// Row by row of tiles.

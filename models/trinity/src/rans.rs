@@ -31,13 +31,13 @@ impl Starts {
         (start, end - start)
     }
 
-    /// The symbol whose range holds `slot`: one less than the ranges that do
-    /// not start beyond it.
+    /// The symbol whose range holds `slot`: as many before the last as ranges
+    /// start beyond it.
     #[inline(always)]
     fn find(&self, slot: u16) -> usize {
         let [starts @ .., _] = &self.0;
-        let begun: u32 = starts.iter().map(|&start| u32::from(start as i16 <= slot as i16)).sum();
-        (begun as usize).wrapping_sub(1) & 15
+        let beyond: u32 = starts.iter().map(|&start| u32::from(start as i16 > slot as i16)).sum();
+        15usize.wrapping_sub(beyond as usize) & 15
     }
 }
 
@@ -56,8 +56,9 @@ impl Recorder {
         self.symbols.push(u32::from(start) | u32::from(freq) << 15 | (lane as u32) << 30);
     }
 
-    /// The lane states, then the words in the order a decoder takes them.
-    pub fn finish(&self) -> Vec<u8> {
+    /// The states of the first `lanes` lanes, then the words in the order a
+    /// decoder takes them.
+    pub fn finish(&self, lanes: usize) -> Vec<u8> {
         let mut states = [LOW; LANES];
         let mut words: Vec<u16> = vec![0; self.symbols.len() + 1];
         let mut first = words.len();
@@ -71,8 +72,8 @@ impl Recorder {
             let kept = if shed { *state >> 16 } else { *state };
             *state = ((kept / freq) << PROB_BITS) + kept % freq + start;
         }
-        let mut bytes = Vec::with_capacity(4 * LANES + 2 * (words.len() - first));
-        states.iter().for_each(|s| bytes.extend_from_slice(&s.to_le_bytes()));
+        let mut bytes = Vec::with_capacity(4 * lanes + 2 * (words.len() - first));
+        states[..lanes].iter().for_each(|s| bytes.extend_from_slice(&s.to_le_bytes()));
         words[first..].iter().for_each(|w| bytes.extend_from_slice(&w.to_le_bytes()));
         bytes
     }
@@ -82,23 +83,26 @@ impl Recorder {
 #[derive(Debug, Clone)]
 pub struct Decoder<'a> {
     states: [u32; LANES],
-    words: &'a [u8],
-    /// Bytes of `words` consumed; past the end it only counts, so that the
-    /// inner loop needs no error path.
+    words: &'a [[u8; 2]],
+    /// Words consumed; past the end it only counts, so that the inner loop
+    /// needs no error path.
     position: usize,
+    head: usize,
 }
 
 impl<'a> Decoder<'a> {
-    /// Takes the lane states from the front of `bytes`.
-    pub fn new(bytes: &'a [u8]) -> Result<Self, Error> {
-        let Some((head, words)) = bytes.split_at_checked(4 * LANES) else {
+    /// Takes the states of `lanes` lanes from the front of `bytes`; where its
+    /// words end will show.
+    pub fn new(bytes: &'a [u8], lanes: usize) -> Result<Self, Error> {
+        let head = 4 * lanes;
+        let Some((front, words)) = bytes.split_at_checked(head) else {
             return Err(Error::Truncated { what: "entropy states" });
         };
-        let mut states = [0; LANES];
-        for (state, word) in states.iter_mut().zip(head.as_chunks().0) {
+        let mut states = [LOW; LANES];
+        for (state, word) in states.iter_mut().zip(front.as_chunks().0) {
             *state = u32::from_le_bytes(*word);
         }
-        Ok(Self { states, words, position: 0 })
+        Ok(Self { states, words: words.as_chunks().0, position: 0, head })
     }
 
     /// Decodes one symbol of a lane.
@@ -110,12 +114,9 @@ impl<'a> Decoder<'a> {
         let (start, freq) = starts.range(symbol);
         let state = u32::from(freq).wrapping_mul(state >> PROB_BITS) + u32::from(slot.wrapping_sub(start));
         let refill = state < LOW;
-        let word = match self.words.get(self.position..self.position + 2) {
-            Some(w) => u32::from(u16::from_le_bytes([w[0], w[1]])),
-            None => 0,
-        };
+        let word = self.words.get(self.position).map_or(0, |&w| u32::from(u16::from_le_bytes(w)));
         self.states[lane] = if refill { state << 16 | word } else { state };
-        self.position += if refill { 2 } else { 0 };
+        self.position += usize::from(refill);
         symbol
     }
 
@@ -128,11 +129,12 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// A complete stream ends exactly at its last word with every lane back
-    /// where the encoder began.
-    pub fn finish(&self) -> Result<(), Error> {
-        if self.position == self.words.len() && self.states == [LOW; LANES] {
-            Ok(())
+    /// Bytes that were read. A complete stream ends with every lane back where
+    /// the encoder began.
+    pub fn finish(&self) -> Result<usize, Error> {
+        self.check()?;
+        if self.states == [LOW; LANES] {
+            Ok(self.head + 2 * self.position)
         } else {
             Err(Error::Damaged { what: "entropy states do not return to their start" })
         }
@@ -166,36 +168,42 @@ impl RawWriter {
         8 * self.bytes.len() as u64 + u64::from(self.filled)
     }
 
-    /// The bytes, the last one padded with zeros.
+    /// The bytes, the last one padded with zeros; last to first, as they are
+    /// read from the end of a stream.
     pub fn finish(mut self) -> Vec<u8> {
         let rest = self.filled.div_ceil(8) as usize;
         self.bytes.extend_from_slice(&self.pending.to_le_bytes()[..rest]);
+        self.bytes.reverse();
         self.bytes
     }
 }
 
-/// Reads what a [`RawWriter`] wrote; past the end it reads zeros and remembers.
+/// Reads what a [`RawWriter`] wrote, from the end of `bytes`; before their
+/// front it reads zeros and remembers.
 #[derive(Debug, Clone)]
 pub struct RawReader<'a> {
     bytes: &'a [u8],
+    /// Bytes taken.
     position: usize,
+    size: usize,
     pending: u64,
     filled: u32,
 }
 
 impl<'a> RawReader<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, position: 0, pending: 0, filled: 0 }
+        Self { bytes, position: 0, size: bytes.len(), pending: 0, filled: 0 }
     }
 
     /// At least 32 bits are pending after this.
     #[inline(always)]
     fn refill(&mut self) {
         if self.filled < 32 {
-            let word = match self.bytes.get(self.position..self.position + 4) {
-                Some(w) => u32::from_le_bytes([w[0], w[1], w[2], w[3]]),
-                None => self.tail(),
+            let word = match self.bytes.last_chunk::<4>() {
+                Some(w) => u32::from_be_bytes(*w),
+                None => self.front(),
             };
+            self.bytes = &self.bytes[..self.bytes.len().saturating_sub(4)];
             self.pending |= u64::from(word) << self.filled;
             self.position += 4;
             self.filled += 32;
@@ -203,10 +211,10 @@ impl<'a> RawReader<'a> {
     }
 
     #[cold]
-    fn tail(&self) -> u32 {
+    fn front(&self) -> u32 {
         let mut word = [0; 4];
-        for (i, byte) in word.iter_mut().enumerate() {
-            *byte = self.bytes.get(self.position + i).copied().unwrap_or(0);
+        for (byte, &b) in word.iter_mut().zip(self.bytes.iter().rev()) {
+            *byte = b;
         }
         u32::from_le_bytes(word)
     }
@@ -221,37 +229,29 @@ impl<'a> RawReader<'a> {
         value
     }
 
-    /// As [`RawReader::get`], where a get of at most sixteen bits came just
-    /// before, and no more are asked for: these are surely there.
-    #[inline(always)]
-    pub fn take(&mut self, count: u32) -> u32 {
-        debug_assert!(count <= self.filled);
-        let value = (self.pending & ((1u64 << count) - 1)) as u32;
-        self.pending >>= count;
-        self.filled -= count;
-        value
+    /// Whole bytes that hold the bits read so far.
+    fn used(&self) -> usize {
+        (8 * self.position as u64 - u64::from(self.filled)).div_ceil(8) as usize
     }
 
     /// Whether the bits read so far existed.
     pub fn check(&self) -> Result<(), Error> {
-        let read = 8 * self.position as u64 - u64::from(self.filled);
-        if read > 8 * self.bytes.len() as u64 { Err(Error::Truncated { what: "raw bits" }) } else { Ok(()) }
+        if self.used() > self.size { Err(Error::Truncated { what: "raw bits" }) } else { Ok(()) }
     }
 
     /// Whether `count` more bits can exist at all.
     pub fn expect_bits(&self, count: u64) -> Result<(), Error> {
-        let left = 8 * self.bytes.len().saturating_sub(self.position) as u64 + u64::from(self.filled);
+        let left = 8 * self.bytes.len() as u64 + u64::from(self.filled);
         if count > left { Err(Error::Truncated { what: "raw bits" }) } else { Ok(()) }
     }
 
-    /// A complete stream ends within its last byte.
-    pub fn finish(&self) -> Result<(), Error> {
+    /// A complete stream ends where the `front` bytes before the raw ones end.
+    pub fn finish(&self, front: usize) -> Result<(), Error> {
         self.check()?;
-        let read = 8 * self.position as u64 - u64::from(self.filled);
-        if read.div_ceil(8) == self.bytes.len() as u64 {
+        if front + self.used() == self.size {
             Ok(())
         } else {
-            Err(Error::Damaged { what: "raw bits left over" })
+            Err(Error::Damaged { what: "symbols and raw bits do not meet" })
         }
     }
 }
@@ -301,13 +301,13 @@ mod tests {
             for &(symbol, lane) in &symbols {
                 recorder.push(lane, starts.range(symbol));
             }
-            let bytes = recorder.finish();
-            let mut decoder = Decoder::new(&bytes).unwrap();
+            let bytes = recorder.finish(LANES);
+            let mut decoder = Decoder::new(&bytes, LANES).unwrap();
             for &(symbol, lane) in &symbols {
                 prop_assert_eq!(decoder.symbol(lane, &starts), symbol);
             }
-            prop_assert!(decoder.finish().is_ok());
-            let cut = Decoder::new(&bytes[..bytes.len() - 1]).and_then(|mut decoder| {
+            prop_assert_eq!(decoder.finish(), Ok(bytes.len()));
+            let cut = Decoder::new(&bytes[..bytes.len() - 1], LANES).and_then(|mut decoder| {
                 symbols.iter().for_each(|&(_, lane)| _ = decoder.symbol(lane, &starts));
                 decoder.finish()
             });
@@ -331,7 +331,8 @@ mod tests {
                 prop_assert_eq!(u64::from(reader.get(count)), u64::from(value) & ((1u64 << count) - 1));
                 prop_assert_eq!(get_escape(&mut reader), value >> 1);
             }
-            prop_assert!(reader.finish().is_ok());
+            prop_assert!(reader.finish(0).is_ok());
+            prop_assert!(reader.finish(1).is_err());
         }
     }
 }

@@ -22,6 +22,12 @@ pub fn has_avx2() -> bool {
         && is_x86_feature_detected!("popcnt")
 }
 
+/// Whether registers of sixteen values can be used here.
+#[cfg(target_arch = "x86_64")]
+pub fn has_avx512() -> bool {
+    is_x86_feature_detected!("avx512f")
+}
+
 /// Runs a kernel with the widest registers there are.
 pub fn widest<K: Kernel>(kernel: K) -> K::Output {
     #[cfg(target_arch = "x86_64")]

@@ -8,10 +8,10 @@
 use crate::Error;
 use crate::bytes::{Reader, put_varint};
 use crate::lanes::{self, Writer, context, symbol};
-use crate::model::{SYMBOLS, cost_q12, ranges, unzigzag, zigzag};
+use crate::model::{Context, SYMBOLS, contexts, cost_q12, ranges, unzigzag, zigzag};
 use crate::plan::{Plan, Scalars};
 use crate::rans::{Decoder, LANES, RawReader, RawWriter, Starts, escape_bits, get_escape, put_escape};
-use crate::scales::{CLASSES, UNIT_CLASS, prior, quarter_log2};
+use crate::scales::{CLASSES, FIRST_RAW_CLASS, UNIT_CLASS, prior, quarter_log2};
 use crate::tile::{Coded, coded_width, note_drift, symbol_costs};
 use crate::transform::Transformer;
 use crate::trellis::{Code, Costs, GROUPS, MAX_TARGET, Points, Search};
@@ -261,6 +261,7 @@ fn census(code: &Code, stated: &Stated, magnitudes: &[u32], width: usize) -> Cen
         for (i, ((&magnitude, &class), out)) in magnitudes.iter().zip(&classes).zip(symbols).enumerate() {
             let state = &mut lanes[i % LANES];
             let (context, symbol) = (context(class, *state), symbol(class, magnitude));
+            let context = usize::from(context);
             census.counts[context][symbol] += 1;
             *out = (SYMBOLS * context + symbol) as u16;
             *state = code.next(*state, magnitude);
@@ -290,16 +291,18 @@ fn write_blocks(
                 writer.recorder.push(i % LANES, ranges[usize::from(symbol)]);
             }
         }
-        for ((&symbol, &magnitude), residual) in symbols.iter().zip(magnitudes).zip(residuals) {
-            let class = (usize::from(symbol) / (SYMBOLS * GROUPS)) as u8;
-            writer.put_raw(class, magnitude, residual.is_sign_negative());
+        let rows = symbols.chunks_exact(width).zip(magnitudes.chunks_exact(width));
+        for ((symbols, magnitudes), residuals) in rows.zip(residuals.chunks_exact(width)) {
+            for (&symbol, &magnitude) in symbols.iter().zip(magnitudes) {
+                writer.put_raw((usize::from(symbol) / (SYMBOLS * GROUPS)) as u8, magnitude);
+            }
+            writer.put_signs(magnitudes, residuals);
         }
         let Writer { recorder, raw } = writer;
         coded.bits.raw += raw.bits() as f64;
-        let (symbols, raw) = (recorder.finish(), raw.finish());
+        let (symbols, raw) = (recorder.finish(LANES), raw.finish());
         coded.bits.symbols += 8.0 * symbols.len() as f64;
-        put_varint(&mut coded.bytes, symbols.len() as u64);
-        put_varint(&mut coded.bytes, raw.len() as u64);
+        put_varint(&mut coded.bytes, (symbols.len() + raw.len()) as u64);
         coded.bytes.extend_from_slice(&symbols);
         coded.bytes.extend_from_slice(&raw);
     }
@@ -324,23 +327,31 @@ pub fn decode(
         tables: Stated::default_tables(),
     };
     get_tables(&mut head, &mut stated.tables);
-    head.finish()?;
+    head.finish(0)?;
     let padded = cols.next_multiple_of(plan.transform.width());
     let mut transformer = Transformer::new(plan.transform, 1, padded);
     let mut values = vec![0.0; count * width];
     let mut coefficients = vec![0.0; width];
     let mut classes = vec![0; width];
+    let mut levels = vec![0; width];
+    let mut contexts = contexts(stated.tables.iter().map(|&starts| Context::of(starts)));
     let (code, points, unit) = (machine(plan), Points::new(&scalars.centroids), scalars.step / 64.0);
     let rows = block_rows(width);
     for (block, values) in values.chunks_mut(rows * width).enumerate() {
-        let (symbols, raw) = (reader.varint("block")?, reader.varint("block")?);
-        let symbols = Decoder::new(reader.slice(symbols, "symbols of a block")?)?;
-        let raw = RawReader::new(reader.slice(raw, "raw bits of a block")?);
+        let length = reader.varint("block")?;
+        let bytes = reader.slice(length, "block")?;
+        let (symbols, raw) = (Decoder::new(bytes, LANES)?, RawReader::new(bytes));
         let mut block_reader = lanes::Reader { symbols, raw, states: START };
         for (row, values) in values.chunks_exact_mut(width).enumerate() {
             stated.classes(block * rows + row, &mut classes);
             block_reader.states = START;
-            read_row(&mut block_reader, &code, &points, unit, &stated.tables, &classes, &mut coefficients)?;
+            if classes.iter().any(|&class| class >= FIRST_RAW_CLASS) {
+                block_reader.levels::<LANES, true>(&classes, &code, &mut contexts, &mut levels)?;
+            } else {
+                block_reader.levels::<LANES, false>(&classes, &code, &mut contexts, &mut levels)?;
+            }
+            block_reader.signed(&mut levels, &points, unit, &mut coefficients);
+            block_reader.check()?;
             transformer.inverse(&coefficients, values);
         }
         block_reader.finish()?;
@@ -349,31 +360,4 @@ pub fn decode(
         return Err(Error::Damaged { what: "bytes after the last block" });
     }
     Ok(values)
-}
-
-/// Coefficients of one row.
-#[inline(always)]
-fn read_row(
-    reader: &mut lanes::Reader<'_>,
-    code: &Code,
-    points: &Points,
-    unit: f32,
-    tables: &[Starts],
-    classes: &[u8],
-    coefficients: &mut [f32],
-) -> Result<(), Error> {
-    // A copy stays in registers.
-    let mut values = reader.clone();
-    let classes = classes.as_chunks::<LANES>();
-    let coefficients = coefficients.as_chunks_mut::<LANES>();
-    for (classes, coefficients) in classes.0.iter().zip(coefficients.0) {
-        for lane in 0..LANES {
-            coefficients[lane] = values.value(lane, classes[lane], code, points, tables)?.point as f32 * unit;
-        }
-    }
-    for (lane, (&class, coefficient)) in classes.1.iter().zip(coefficients.1).enumerate() {
-        *coefficient = values.value(lane, class, code, points, tables)?.point as f32 * unit;
-    }
-    *reader = values;
-    reader.check()
 }

@@ -1,21 +1,23 @@
 //! A whole stream: header, tiles, and the matrix they make.
 //!
 //! ```text
-//! magic  kind  rows  cols  | plan  scalars  exponent  tiling | tile lengths | tiles
+//! magic  rows  cols | header | tile lengths | tiles
 //! ```
 //! Tiles are independent and are coded in parallel; the bytes do not depend
 //! on how many threads there are.
 
 use crate::Error;
 use crate::bytes::{Reader, put_varint};
-use crate::plan::{Entropy, Plan, Scalars, Tile, Tiling};
+use crate::plan::{Entropy, Header, Plan, Scalars, Tile, Tiling};
 use crate::report::Bits;
 use crate::simd::{self, Kernel};
 use crate::tile::{Coded, TileDecoder, TileEncoder};
 use crate::{binary_tile, static_tile};
 
-/// First bytes of every stream; the last one is the version.
-pub const MAGIC: [u8; 3] = *b"TC\x01";
+/// First bytes of every stream; a byte of version and kind follows.
+pub const MAGIC: [u8; 2] = *b"TC";
+/// The version that this code writes and reads.
+const VERSION: u8 = 2;
 
 /// What follows the magic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,19 +36,21 @@ pub enum Kind {
 /// Appends the magic and the kind.
 pub fn put_magic(out: &mut Vec<u8>, kind: Kind) {
     out.extend_from_slice(&MAGIC);
-    out.push(kind as u8);
+    out.push(VERSION << 4 | kind as u8);
 }
+
+/// Bytes of magic and kind.
+const HEAD: usize = 3;
 
 /// Checks the magic and returns the kind.
 pub fn read_magic(reader: &mut Reader<'_>) -> Result<Kind, Error> {
-    let [t, c, version, kind] = reader.array("magic")?;
-    if [t, c] != MAGIC[..2] {
+    let [t, c, version] = reader.array("magic")?;
+    if [t, c] != MAGIC {
         return Err(Error::NotTrinity { what: format!("it begins with {t:#04x} {c:#04x}") });
     }
-    if version != MAGIC[2] {
-        return Err(Error::NotTrinity {
-            what: format!("version {version}, this decoder knows {}", MAGIC[2]),
-        });
+    let (version, kind) = (version >> 4, version & 15);
+    if version != VERSION {
+        return Err(Error::NotTrinity { what: format!("version {version}, this decoder knows {VERSION}") });
     }
     match kind {
         0 => Ok(Kind::Matrix),
@@ -70,13 +74,14 @@ impl Matrix {
     pub fn transposed(&self) -> Self {
         let mut values = vec![0.0; self.values.len()];
         // Square blocks keep both sides in cache.
-        const BLOCK: usize = 32;
-        for r0 in (0..self.rows).step_by(BLOCK) {
-            for c0 in (0..self.cols).step_by(BLOCK) {
-                for r in r0..(r0 + BLOCK).min(self.rows) {
-                    for c in c0..(c0 + BLOCK).min(self.cols) {
-                        values[c * self.rows + r] = self.values[r * self.cols + c];
-                    }
+        const BLOCK: usize = 16;
+        for first in (0..self.rows).step_by(BLOCK) {
+            let rows = &self.values[first * self.cols..];
+            let whole: [&[f32]; BLOCK] = std::array::from_fn(|y| rows.get(y * self.cols..).unwrap_or(&[]));
+            let count = BLOCK.min(self.rows - first);
+            for (x, out) in values.chunks_exact_mut(self.rows).enumerate() {
+                for (out, row) in out[first..][..count].iter_mut().zip(whole) {
+                    *out = row[x];
                 }
             }
         }
@@ -154,11 +159,14 @@ impl Kernel for EncodeTile<'_> {
             return (coded, recon);
         }
         let mut encoder = TileEncoder::new(plan, scalars, lambda, tile.rows.div_ceil(height), tile.cols);
-        let mut buffer = vec![0.0; height * width];
-        for first in (0..tile.rows).step_by(height) {
-            load(matrix, tile, first, width, scalars.offset, &mut buffer);
-            encoder.row(&mut buffer);
-            keep(&buffer, &mut recon, tile, first, width, scalars.offset);
+        let batch = height * encoder.batch();
+        let mut buffer = vec![0.0; batch * width];
+        for first in (0..tile.rows).step_by(batch) {
+            let rows = (tile.rows - first).min(batch).next_multiple_of(height);
+            let buffer = &mut buffer[..rows * width];
+            load(matrix, tile, first, width, scalars.offset, buffer);
+            encoder.rows(buffer);
+            keep(buffer, &mut recon, tile, first, width, scalars.offset);
         }
         (encoder.finish(), recon)
     }
@@ -184,16 +192,9 @@ fn keep(buffer: &[f32], recon: &mut [f32], tile: &Tile, first: usize, width: usi
     }
 }
 
-/// Codes a matrix (already in the plan's orientation, normalized by
-/// 2^`exponent`) with one step.
-pub fn encode_pass(
-    plan: &Plan,
-    scalars: &Scalars,
-    lambda: f32,
-    matrix: &Matrix,
-    exponent: i32,
-    tile_values: usize,
-) -> Pass {
+/// Codes a matrix (already in the plan's orientation, normalized by the
+/// exponent of `scalars`) with one step.
+pub fn encode_pass(plan: &Plan, scalars: &Scalars, lambda: f32, matrix: &Matrix, tile_values: usize) -> Pass {
     let tiling = Tiling::new(matrix.rows, matrix.cols, tile_values);
     let tiles: Vec<Tile> = if scalars.step == 0.0 { Vec::new() } else { tiling.tiles().collect() };
     let coded = in_parallel(&tiles, |tile| encode_tile(plan, scalars, lambda, matrix, tile));
@@ -202,15 +203,15 @@ pub fn encode_pass(
     let (rows, cols) = if plan.transposed { (matrix.cols, matrix.rows) } else { (matrix.rows, matrix.cols) };
     put_varint(&mut bytes, rows as u64);
     put_varint(&mut bytes, cols as u64);
-    scalars.write(&mut bytes);
-    put_varint(&mut bytes, (exponent + 256) as u64);
+    let coded_as = (scalars.step != 0.0).then(|| (plan.clone(), tiling));
+    Header { scalars: *scalars, coded: coded_as }.write(&mut bytes);
     if scalars.step != 0.0 {
-        plan.write(&mut bytes);
-        tiling.write(&mut bytes);
-        coded.iter().for_each(|(c, _)| put_varint(&mut bytes, c.bytes.len() as u64));
+        // The last tile ends with the stream.
+        let lengths = coded.iter().rev().skip(1).rev().map(|(c, _)| c.bytes.len());
+        lengths.for_each(|length| put_varint(&mut bytes, length as u64));
     } else {
         let least = (matrix.values.len() as u64).div_ceil(MAX_VALUES_PER_BYTE) as usize;
-        bytes.resize(bytes.len().max(4 + least), 0);
+        bytes.resize(bytes.len().max(HEAD + least), 0);
     }
     let mut pass = Pass {
         recon: Matrix {
@@ -283,41 +284,32 @@ pub fn decode_matrix(mut reader: Reader<'_>) -> Result<Matrix, Error> {
     let Some(count) = count else {
         return Err(Error::Damaged { what: "the matrix is larger than its stream can hold" });
     };
-    let scalars = Scalars::read(&mut reader)?;
-    let exponent = reader.varint("exponent")?;
-    if exponent > 512 {
-        return Err(Error::Damaged { what: "exponent out of range" });
-    }
-    let exponent = exponent as i32 - 256;
     let (rows, cols) = (rows as usize, cols as usize);
+    let Header { scalars, coded } = Header::read(&mut reader, rows, cols)?;
     let mut matrix = Matrix { rows, cols, values: Vec::new() };
-    if scalars.step == 0.0 {
+    let Some((plan, tiling)) = coded else {
         let padding =
             (count.div_ceil(MAX_VALUES_PER_BYTE) as usize).saturating_sub(size as usize - reader.left());
         if reader.rest() != vec![0; padding] {
             return Err(Error::Damaged { what: "a constant is not followed by its padding" });
         }
         matrix.values = vec![scalars.offset; count as usize];
-        scale_by(&mut matrix.values, exponent);
+        scale_by(&mut matrix.values, scalars.exponent);
         return Ok(matrix);
-    }
+    };
     // No values are a constant; with a step they would be tiles of nothing, as many as the header likes.
     if count == 0 {
         return Err(Error::Damaged { what: "an empty matrix with a step" });
     }
-    let plan = Plan::read(&mut reader)?;
-    if plan.transposed {
-        (matrix.rows, matrix.cols) = (cols, rows);
-    }
-    let tiling = Tiling::read(&mut reader, matrix.rows, matrix.cols)?;
+    (matrix.rows, matrix.cols) = (tiling.rows, tiling.cols);
     let tiles = tiling.bounded_tiles(reader.left())?;
-    let lengths = tiles.iter().map(|_| reader.varint("tile length")).collect::<Result<Vec<_>, _>>()?;
+    let mut lengths =
+        tiles[1..].iter().map(|_| reader.varint("tile length")).collect::<Result<Vec<_>, _>>()?;
+    let stated = lengths.iter().fold(0u64, |sum, &length| sum.saturating_add(length));
+    lengths.push((reader.left() as u64).checked_sub(stated).ok_or(Error::Truncated { what: "tile" })?);
     let mut work = Vec::with_capacity(tiles.len());
     for (tile, length) in tiles.iter().zip(lengths) {
         work.push((*tile, reader.slice(length, "tile")?));
-    }
-    if reader.left() != 0 {
-        return Err(Error::Damaged { what: "bytes after the last tile" });
     }
     let decoded = in_parallel(&work, |(tile, bytes)| {
         simd::widest(DecodeTile { plan: &plan, scalars: &scalars, tile, bytes })
@@ -332,7 +324,7 @@ pub fn decode_matrix(mut reader: Reader<'_>) -> Result<Matrix, Error> {
     if plan.transposed {
         matrix = matrix.transposed();
     }
-    scale_by(&mut matrix.values, exponent);
+    scale_by(&mut matrix.values, scalars.exponent);
     Ok(matrix)
 }
 
@@ -363,10 +355,13 @@ impl Kernel for DecodeTile<'_> {
             return Ok(recon);
         }
         let mut decoder = TileDecoder::new(plan, scalars, tile.rows.div_ceil(height), tile.cols, bytes)?;
-        let mut buffer = vec![0.0; height * width];
-        for first in (0..tile.rows).step_by(height) {
-            decoder.row(&mut buffer)?;
-            keep(&buffer, &mut recon, tile, first, width, scalars.offset);
+        let batch = height * decoder.batch();
+        let mut buffer = vec![0.0; batch * width];
+        for first in (0..tile.rows).step_by(batch) {
+            let rows = (tile.rows - first).min(batch).next_multiple_of(height);
+            let buffer = &mut buffer[..rows * width];
+            decoder.rows(buffer)?;
+            keep(buffer, &mut recon, tile, first, width, scalars.offset);
         }
         decoder.finish()?;
         Ok(recon)
@@ -390,7 +385,7 @@ mod tests {
         let values = (0..rows * cols).map(|i| random() * (1.0 + (i % 9) as f32) + random()).collect();
         let matrix = Matrix { rows, cols, values };
         let tile = Tile { row: 0, col: 0, rows, cols };
-        let scalars = Scalars { step: 0.05, offset: 0.01, centroids: Centroids::default() };
+        let scalars = Scalars { step: 0.05, exponent: 0, offset: 0.01, centroids: Centroids::default() };
         for name in ["trinity", "trinity-lite", "trinity-max"] {
             for plan in Profile::named(name).unwrap().candidates().unwrap() {
                 let work =

@@ -6,18 +6,20 @@
 //! rate control or files.
 
 use crate::Error;
-use crate::bytes::{Reader, put_varint};
 use crate::lanes::{self, Writer, context, symbol};
 use crate::model::{ESCAPE, Model, cost_q12, geometric_prior, unzigzag, zigzag};
 use crate::plan::{Plan, Scalars};
 use crate::rans::{Decoder, LANES, RawReader, Starts};
 use crate::report::Bits;
-use crate::scales::{CLASSES, ROW_CLASSES, Scales, WEIGHTS, prior, quarter_log2};
+use crate::scales::{CLASSES, FIRST_RAW_CLASS, ROW_CLASSES, Scales, WEIGHTS, fine_quarter_log2, prior};
 use crate::transform::Transformer;
 use crate::trellis::{Code, Costs, GROUPS, MAX_TARGET, Points, Search, UNIT};
 
 /// Context of the row classes, after those of the values.
 const ROW_CONTEXT: usize = GROUPS * CLASSES;
+
+/// Tiles of fewer values have one lane: three states less to send.
+const SMALL: usize = 1 << 13;
 
 /// What both sides know before a coded row.
 struct State {
@@ -29,8 +31,13 @@ struct State {
     row_class: i32,
     classes: Vec<u8>,
     magnitudes: Vec<u32>,
-    /// Reconstructed coefficients; on entry to a row, those of the row above.
+    width: usize,
+    /// Reconstructed coefficients of a batch of rows.
     coefficients: Vec<f32>,
+    /// Those of the row above, where they predict.
+    above: Vec<f32>,
+    /// Lanes of the entropy coder in use.
+    lanes: usize,
     segment: usize,
     prediction: f32,
     /// A sixty-fourth of a step.
@@ -43,30 +50,51 @@ impl State {
         let code = Code::new(plan.log2_states)
             .unwrap_or_else(|| unreachable!("plans are checked when made or read"));
         let priors = (0..CLASSES).flat_map(|class| [prior(class); GROUPS]).chain([geometric_prior(16)]);
+        let transformer = Transformer::new(plan.transform, rows, cols);
         Self {
             code,
             points: Points::new(&scalars.centroids),
             model: Model::new(priors),
             scales: Scales::new(WEIGHTS[usize::from(plan.weights)], width),
-            transformer: Transformer::new(plan.transform, rows, cols),
             row_class: 0,
             classes: vec![0; width],
             magnitudes: vec![0; width],
-            coefficients: vec![0.0; width],
+            width,
+            coefficients: vec![0.0; width * transformer.batch()],
+            above: vec![0.0; width],
+            lanes: if rows * width < SMALL { 1 } else { LANES },
+            transformer,
             segment: 1 << plan.log2_segment,
             prediction: f32::from(plan.prediction) / 16.0,
             unit: scalars.step / 64.0,
         }
     }
 
-    /// From coefficients to values; then learns from the row.
+    /// Learns from row `row` of the batch.
     #[inline(always)]
-    fn finish_row(&mut self, values: &mut [f32]) {
-        self.transformer.inverse(&self.coefficients, values);
+    fn finish_row(&mut self, row: usize) {
         self.scales.update(&self.magnitudes, self.row_class);
-        if self.transformer.learn(&self.coefficients) {
+        if self.prediction > 0.0 {
+            self.above.copy_from_slice(&self.coefficients[row * self.width..][..self.width]);
+        }
+    }
+
+    /// From the coefficients of the batch to its values; then learns from it.
+    #[inline(always)]
+    fn finish_batch(&mut self, values: &mut [f32]) {
+        let coefficients = &self.coefficients[..values.len()];
+        self.transformer.inverse(coefficients, values);
+        if self.transformer.learn(coefficients) {
             self.scales.rejuvenate(3);
         }
+    }
+}
+
+/// Adds what the row above predicts.
+#[inline(always)]
+fn predict(coefficients: &mut [f32], above: &[f32], prediction: f32) {
+    if prediction > 0.0 {
+        coefficients.iter_mut().zip(above).for_each(|(c, a)| *c += a * prediction);
     }
 }
 
@@ -91,6 +119,7 @@ pub struct TileEncoder {
     costs: Vec<Costs>,
     search: Search,
     writer: Writer,
+    /// Values of a batch, then their coefficients.
     values: Vec<f32>,
     /// Coefficients less their prediction, in steps; and their magnitudes in
     /// sixty-fourths.
@@ -125,20 +154,25 @@ pub fn symbol_costs(starts: &Starts, lambda: f32) -> Costs {
 /// Rounding that leaves about as much as the search does, in 1/128 of a level.
 const ROUNDING: i32 = 51;
 
+/// What a change of class costs, over what a value loses by a class that is
+/// one too large or too small: four bits over 0.022.
+const CHANGE: f32 = 180.0;
+
 impl TileEncoder {
     /// `lambda` weighs bits against squared steps.
     pub fn new(plan: &Plan, scalars: &Scalars, lambda: f32, rows: usize, cols: usize) -> Self {
         let width = coded_width(plan, cols);
         let state = State::new(plan, scalars, rows, cols.next_multiple_of(plan.transform.width()), width);
+        let batch = state.transformer.batch();
         Self {
-            costs: state.model.starts.iter().map(|s| symbol_costs(s, lambda)).collect(),
+            costs: state.model.contexts.iter().map(|c| symbol_costs(&c.starts, lambda)).collect(),
             state,
             lanes: [0; LANES],
             lambda,
             inverse_step: 1.0 / scalars.step,
             search: Search::default(),
             writer: Writer::default(),
-            values: vec![0.0; width],
+            values: vec![0.0; width * batch],
             residuals: vec![0.0; width],
             targets: vec![0; width],
             rounding_bias: 1.0,
@@ -147,22 +181,43 @@ impl TileEncoder {
         }
     }
 
-    /// Codes one coded row of `values` and leaves its reconstruction there.
+    /// Coded rows that are taken at a time.
+    pub fn batch(&self) -> usize {
+        self.state.transformer.batch()
+    }
+
+    /// Codes some coded rows of `values`, a batch or the last of them, and
+    /// leaves their reconstruction there.
     #[inline(always)]
-    pub fn row(&mut self, values: &mut [f32]) {
-        self.state.transformer.forward(values, &mut self.values);
-        let (prediction, inverse_step) = (self.state.prediction, self.inverse_step);
-        let above = &self.state.coefficients;
+    pub fn rows(&mut self, values: &mut [f32]) {
+        let width = self.state.width;
+        self.state.transformer.forward(values, &mut self.values[..values.len()]);
+        for row in 0..values.len() / width {
+            self.row(row);
+        }
+        self.values[..values.len()].copy_from_slice(values);
+        self.state.finish_batch(values);
+        for (recon, original) in values.chunks_exact(width).zip(self.values.chunks_exact(width)) {
+            let errors = recon.iter().zip(original).map(|(a, b)| (a - b) * (a - b));
+            self.coded.squared_error += f64::from(errors.sum::<f32>());
+        }
+    }
+
+    /// Codes row `row` of the batch.
+    #[inline(always)]
+    fn row(&mut self, row: usize) {
+        let (prediction, inverse_step, width) = (self.state.prediction, self.inverse_step, self.state.width);
+        let values = &self.values[row * width..][..width];
         for (((residual, target), &value), &above) in
-            self.residuals.iter_mut().zip(&mut self.targets).zip(&self.values).zip(above)
+            self.residuals.iter_mut().zip(&mut self.targets).zip(values).zip(&self.state.above)
         {
             *residual = (value - above * prediction) * inverse_step;
             *target = (residual.abs() * 64.0 + 0.5).min(MAX_TARGET as f32) as i32;
         }
         let rounded = self.row_class();
-        for first in (0..self.targets.len()).step_by(self.state.segment) {
-            let last = (first + self.state.segment).min(self.targets.len());
-            self.segment(first, last);
+        for first in (0..width).step_by(self.state.segment) {
+            let last = (first + self.state.segment).min(width);
+            self.segment(row, first, last);
         }
         let magnitudes: u64 = self.state.magnitudes.iter().map(|&m| u64::from(m)).sum();
         if rounded > 0 {
@@ -170,10 +225,7 @@ impl TileEncoder {
             self.rounding_bias += (ratio.clamp(0.25, 2.0) - self.rounding_bias) / 16.0;
         }
         self.rows += 1;
-        self.values.copy_from_slice(values);
-        self.state.finish_row(values);
-        let errors = values.iter().zip(&self.values).map(|(a, b)| (a - b) * (a - b));
-        self.coded.squared_error += f64::from(errors.sum::<f32>());
+        self.state.finish_row(row);
     }
 
     /// States how large the row is against what its columns expect; returns
@@ -184,13 +236,18 @@ impl TileEncoder {
         let rounded: i64 = self.targets.iter().map(|t| i64::from((t + ROUNDING) >> 7)).sum();
         let size = (rounded as f32 * self.rounding_bias) * 65536.0 + 1024.0 * self.targets.len() as f32;
         let ratio = size / expected as f32;
-        let class = quarter_log2(((ratio * 1.09 * 65536.0) as i32).max(1))
-            .clamp(*ROW_CLASSES.start(), *ROW_CLASSES.end());
+        let exact = fine_quarter_log2(((ratio * 1.09 * 65536.0) as i32).max(1));
+        // A class that is a little off costs its row less than a change of class.
+        let off = (exact - 256 * self.state.row_class - 128) as f32 / 256.0;
+        let stays = self.rows > 0 && off * off * self.targets.len() as f32 <= CHANGE;
+        let class = if stays { self.state.row_class } else { exact >> 8 };
+        let class = class.clamp(*ROW_CLASSES.start(), *ROW_CLASSES.end());
         let difference = zigzag(class - self.state.row_class);
         let symbol = difference.min(ESCAPE);
-        let range = self.state.model.starts[ROW_CONTEXT].range(symbol);
+        let context = &mut self.state.model.contexts[ROW_CONTEXT];
+        let range = context.starts.range(symbol);
         self.writer.recorder.push(0, range);
-        self.state.model.count(ROW_CONTEXT, symbol);
+        context.count(symbol);
         self.coded.bits.side += f64::from(cost_q12(range.1)) / 4096.0;
         if difference >= ESCAPE {
             self.writer.raw.put((class + 64) as u32, 7);
@@ -203,27 +260,31 @@ impl TileEncoder {
 
     /// Quantizes and codes columns `first` to `last`.
     #[inline(always)]
-    fn segment(&mut self, first: usize, last: usize) {
+    fn segment(&mut self, row: usize, first: usize, last: usize) {
         let state = &mut self.state;
         let (classes, targets) = (&state.classes[first..last], &self.targets[first..last]);
         let magnitudes = &mut state.magnitudes[first..last];
         self.search.run(&state.code, &state.points, self.lanes, targets, classes, &self.costs, magnitudes);
         let residuals = &self.residuals[first..last];
-        let coefficients = &mut state.coefficients[first..last];
+        let coefficients = &mut state.coefficients[row * state.width..][first..last];
         let mut lanes = self.lanes;
+        let mask = state.lanes - 1;
         for (i, (((&magnitude, &class), &residual), coefficient)) in
-            magnitudes.iter().zip(classes).zip(residuals).zip(coefficients).enumerate()
+            magnitudes.iter().zip(classes).zip(residuals).zip(&mut *coefficients).enumerate()
         {
             let machine = &mut lanes[i % LANES];
             let (context, symbol) = (context(class, *machine), symbol(class, magnitude));
-            self.writer.recorder.push(i % LANES, state.model.starts[context].range(symbol));
-            state.model.count(context, symbol);
-            self.writer.put_raw(class, magnitude, residual.is_sign_negative());
+            let context = &mut state.model.contexts[usize::from(context)];
+            self.writer.recorder.push(i & mask, context.starts.range(symbol));
+            context.count(symbol);
+            self.writer.put_raw(class, magnitude);
             let distance = state.points.distance(magnitude, usize::from(*machine & 1));
-            let point = if residual.is_sign_negative() { -distance } else { distance };
-            *coefficient = *coefficient * state.prediction + point as f32 * state.unit;
+            let sign = residual.to_bits() & u32::from(magnitude != 0) << 31;
+            *coefficient = f32::from_bits((distance as f32 * state.unit).to_bits() ^ sign);
             *machine = state.code.next(*machine, magnitude);
         }
+        self.writer.put_signs(magnitudes, residuals);
+        predict(coefficients, &state.above[first..last], state.prediction);
         // A sample of the rows is plenty for six means.
         if self.rows.is_multiple_of(4) {
             note_drift(&state.code, self.lanes, magnitudes, residuals, &mut self.coded.drift);
@@ -236,9 +297,8 @@ impl TileEncoder {
     /// The tile's bytes and what became of it.
     pub fn finish(mut self) -> Coded {
         self.coded.bits.raw = self.writer.raw.bits() as f64;
-        let symbols = self.writer.recorder.finish();
+        let symbols = self.writer.recorder.finish(self.state.lanes);
         self.coded.bits.symbols = 8.0 * symbols.len() as f64 - self.coded.bits.side;
-        put_varint(&mut self.coded.bytes, symbols.len() as u64);
         self.coded.bytes.extend_from_slice(&symbols);
         self.coded.bytes.extend_from_slice(&self.writer.raw.finish());
         self.coded
@@ -293,31 +353,37 @@ impl<'a> TileDecoder<'a> {
         bytes: &'a [u8],
     ) -> Result<Self, Error> {
         let width = coded_width(plan, cols);
-        let mut reader = Reader::new(bytes);
-        let length = reader.varint("tile")?;
-        let symbols = Decoder::new(reader.slice(length, "symbols of a tile")?)?;
-        let raw = RawReader::new(reader.rest());
         let state = State::new(plan, scalars, rows, cols.next_multiple_of(plan.transform.width()), width);
+        let (symbols, raw) = (Decoder::new(bytes, state.lanes)?, RawReader::new(bytes));
         Ok(Self { state, reader: lanes::Reader { symbols, raw, states: [0; LANES] } })
     }
 
-    /// Decodes the next coded row into `values`.
+    /// Coded rows that are taken at a time.
+    pub fn batch(&self) -> usize {
+        self.state.transformer.batch()
+    }
+
+    /// Decodes the next coded rows into `values`: a batch, or the last of them.
     #[inline(always)]
-    pub fn row(&mut self, values: &mut [f32]) -> Result<(), Error> {
-        self.row_class();
-        let width = self.state.magnitudes.len();
-        for first in (0..width).step_by(self.state.segment) {
-            self.segment(first, (first + self.state.segment).min(width))?;
+    pub fn rows(&mut self, values: &mut [f32]) -> Result<(), Error> {
+        let width = self.state.width;
+        for row in 0..values.len() / width {
+            self.row_class();
+            for first in (0..width).step_by(self.state.segment) {
+                self.segment(row, first, (first + self.state.segment).min(width))?;
+            }
+            self.state.finish_row(row);
         }
-        self.state.finish_row(values);
+        self.state.finish_batch(values);
         Ok(())
     }
 
     #[inline(always)]
     fn row_class(&mut self) {
         self.state.scales.expect();
-        let symbol = self.reader.symbols.symbol(0, &self.state.model.starts[ROW_CONTEXT]);
-        self.state.model.count(ROW_CONTEXT, symbol);
+        let context = &mut self.state.model.contexts[ROW_CONTEXT];
+        let symbol = self.reader.symbols.symbol(0, &context.starts);
+        context.count(symbol);
         let class = if symbol == ESCAPE {
             self.reader.raw.get(7) as i32 - 64
         } else {
@@ -327,32 +393,22 @@ impl<'a> TileDecoder<'a> {
         self.state.scales.classes(self.state.row_class, &mut self.state.classes);
     }
 
+    /// Columns `first` to `last` of row `row` of the batch.
     #[inline(always)]
-    fn segment(&mut self, first: usize, last: usize) -> Result<(), Error> {
-        let (unit, prediction) = (self.state.unit, self.state.prediction);
-        let State { code, points, model, classes, magnitudes, coefficients, .. } = &mut self.state;
-        let classes = classes[first..last].as_chunks::<LANES>();
-        let magnitudes = magnitudes[first..last].as_chunks_mut::<LANES>();
-        let coefficients = coefficients[first..last].as_chunks_mut::<LANES>();
-        // A copy stays in registers.
-        let mut reader = self.reader.clone();
-        for ((classes, magnitudes), coefficients) in classes.0.iter().zip(magnitudes.0).zip(coefficients.0) {
-            for lane in 0..LANES {
-                let value = reader.value(lane, classes[lane], code, points, &model.starts)?;
-                model.count(value.context, value.symbol);
-                magnitudes[lane] = value.magnitude;
-                coefficients[lane] = coefficients[lane] * prediction + value.point as f32 * unit;
-            }
+    fn segment(&mut self, row: usize, first: usize, last: usize) -> Result<(), Error> {
+        let state = &mut self.state;
+        let (classes, levels) = (&state.classes[first..last], &mut state.magnitudes[first..last]);
+        let (code, contexts, reader) = (&state.code, &mut state.model.contexts, &mut self.reader);
+        let raw = classes.iter().any(|&class| class >= FIRST_RAW_CLASS);
+        match (state.lanes, raw) {
+            (LANES, false) => reader.levels::<LANES, false>(classes, code, contexts, levels)?,
+            (LANES, true) => reader.levels::<LANES, true>(classes, code, contexts, levels)?,
+            _ => reader.levels::<1, true>(classes, code, contexts, levels)?,
         }
-        let rest = classes.1.iter().zip(magnitudes.1).zip(coefficients.1);
-        for (lane, ((&class, magnitude), coefficient)) in rest.enumerate() {
-            let value = reader.value(lane, class, code, points, &model.starts)?;
-            model.count(value.context, value.symbol);
-            *magnitude = value.magnitude;
-            *coefficient = *coefficient * prediction + value.point as f32 * unit;
-        }
-        self.reader = reader;
-        model.adapt(|_, _| {});
+        let coefficients = &mut state.coefficients[row * state.width..][first..last];
+        reader.signed(levels, &state.points, state.unit, coefficients);
+        predict(coefficients, &state.above[first..last], state.prediction);
+        state.model.adapt(|_, _| {});
         // Damage is found here at the latest, before more work is done.
         self.reader.check()
     }

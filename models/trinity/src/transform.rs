@@ -6,7 +6,7 @@
 //! Knows values; knows nothing of levels or bits.
 
 use crate::combine::combine;
-use crate::klt::Klt;
+use crate::klt::{self, Klt};
 
 /// cos(k·π/64) for k of 0 to 32; every DCT of 4 to 32 points is made of these.
 #[allow(clippy::approx_constant)] // a table of cosines stays a table
@@ -95,6 +95,31 @@ impl std::fmt::Display for Transform {
 }
 
 impl Transform {
+    /// One byte of a header.
+    pub fn code(self) -> u8 {
+        let (kind, log2_size) = match self {
+            Self::None => (0, 0),
+            Self::Klt { log2_size } => (1, log2_size),
+            Self::Row { family, log2_size } => (2 + family as u8, log2_size),
+            Self::Block { family, log2_size } => (5 + family as u8, log2_size),
+        };
+        kind << 3 | log2_size as u8
+    }
+
+    /// What [`Transform::code`] made a byte of.
+    pub fn from_code(code: u8) -> Option<Self> {
+        const FAMILIES: [Family; 3] = [Family::Dct, Family::Dst, Family::Hadamard];
+        let log2_size = u32::from(code & 7);
+        let family = |first: u8| FAMILIES[usize::from((code >> 3) - first)];
+        match code >> 3 {
+            0 if log2_size == 0 => Some(Self::None),
+            1 if log2_size >= 2 => Some(Self::Klt { log2_size }),
+            2..=4 if (2..=5).contains(&log2_size) => Some(Self::Row { family: family(2), log2_size }),
+            5..=7 if (2..=5).contains(&log2_size) => Some(Self::Block { family: family(5), log2_size }),
+            _ => None,
+        }
+    }
+
     /// Rows of the matrix that make one coded row.
     pub fn height(self) -> usize {
         match self {
@@ -191,7 +216,16 @@ impl Transformer {
         }
     }
 
-    /// Coefficients of one coded row's values.
+    /// Coded rows that are transformed together, at most: what was learned
+    /// from the last of them serves the next.
+    pub fn batch(&self) -> usize {
+        match self {
+            Self::Klt(_) => klt::BATCH,
+            _ => 1,
+        }
+    }
+
+    /// Coefficients of the values of at most a batch of coded rows.
     #[inline(always)]
     pub fn forward(&mut self, values: &[f32], coefficients: &mut [f32]) {
         match self {
@@ -201,7 +235,7 @@ impl Transformer {
         }
     }
 
-    /// Values of one coded row's coefficients.
+    /// Values of a batch's coefficients.
     #[inline(always)]
     pub fn inverse(&mut self, coefficients: &[f32], values: &mut [f32]) {
         match self {
@@ -211,7 +245,8 @@ impl Transformer {
         }
     }
 
-    /// Learns from decoded coefficients; true when columns change meaning.
+    /// Learns from a batch of decoded coefficients; true when columns change
+    /// meaning.
     #[inline(always)]
     pub fn learn(&mut self, coefficients: &[f32]) -> bool {
         match self {

@@ -79,6 +79,11 @@ impl Points {
         Self { centroids: *centroids, shift: [of(0), of(1)] }
     }
 
+    /// By quantizer and magnitude up to 3: what is added to 128 a level.
+    pub fn shifts(&self) -> &[[i32; 4]; 2] {
+        &self.shift
+    }
+
     /// Distance of a magnitude from zero, in 1/64 step.
     #[inline(always)]
     pub fn distance(&self, magnitude: u32, quantizer: usize) -> i32 {

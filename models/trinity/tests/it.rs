@@ -36,8 +36,8 @@ fn gaussian_within_a_tenth_of_a_bit_of_the_bound() {
         let spent = 8.0 * encoded.bytes.len() as f64 / values.len() as f64;
         assert!(spent <= bits && spent >= 0.99 * bits, "{bits}: {spent}");
         let gap = spent + 0.5 * nmse(&values, &encoded.recon).log2();
-        // A small matrix pays for learning; 1024 × 1024 stays below 0.10.
-        assert!(gap < 0.12, "{bits}: {gap}");
+        // A small matrix pays for learning and short rows; 1024 × 1024 stays below 0.10.
+        assert!(gap < 0.125, "{bits}: {gap}");
         assert_eq!(decode(&encoded.bytes).unwrap().values, encoded.recon);
     }
 }
@@ -147,8 +147,8 @@ fn too_few_bits_is_an_error_that_says_how_many_it_takes() {
 #[test]
 fn rows_without_columns_end_at_once() {
     let stream = [
-        0x54, 0x43, 0x01, 0x00, 0x00, 0xef, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x0d, 0x21, 0x46, 0x98,
-        0x3e, 0x02, 0xe8, 0x00, 0x00, 0x13, 0x00, 0xff, 0x01, 0x01, 0x40, 0x00, 0x08, 0x0a, 0x5b, 0x21, 0xff,
+        0x54, 0x43, 0x20, 0x00, 0xef, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x0d, 0x46, 0x98, 0x3e, 0x02,
+        0x40, 0x00, 0x0a, 0x01, 0x01, 0x40, 0x00, 0x08, 0x0a, 0x5b, 0x21, 0xff,
     ];
     let error = trinity_codec::decode(&stream).unwrap_err();
     assert_eq!(
@@ -359,11 +359,8 @@ proptest! {
 }
 
 /// The stream of FORMAT.md's worked example.
-const EXAMPLE: &[u8] = &[
-    0x54, 0x43, 0x01, 0x00, 0x01, 0x04, 0x00, 0x00, 0x80, 0x3e, 0x00, 0x81, 0x02, 0x00, 0x00, 0x00, 0x0a,
-    0x01, 0x04, 0x12, 0x10, 0xc8, 0xf7, 0x53, 0x00, 0x9e, 0x40, 0x04, 0x00, 0x17, 0x64, 0x0b, 0x00, 0x1d,
-    0xde, 0x06, 0x00, 0x02,
-];
+const EXAMPLE: &[u8] =
+    &[0x54, 0x43, 0x20, 0x01, 0x04, 0x00, 0x80, 0x3e, 0x02, 0x00, 0x00, 0xaa, 0xf5, 0x7a, 0x6e, 0x02];
 
 /// A second, plain decoder for one row of a uniform quantizer, written from
 /// FORMAT.md alone.
@@ -400,46 +397,33 @@ mod by_hand {
     }
 
     pub fn decode(bytes: &[u8]) -> Vec<f32> {
-        assert_eq!(bytes[..4], *b"TC\x01\x00");
-        let (rows, cols) = (bytes[4], usize::from(bytes[5]));
+        assert_eq!(bytes[..3], *b"TC\x20");
+        let (rows, cols) = (bytes[3], usize::from(bytes[4]));
         assert_eq!(rows, 1);
-        let step = f32::from_le_bytes(bytes[6..10].try_into().unwrap());
-        assert_eq!(bytes[10], 0, "no offset, no centroids");
-        let exponent = i32::from(bytes[11] & 127) + 128 * i32::from(bytes[12]) - 256;
-        assert_eq!(bytes[13..17], [0, 0, 0, 10], "no transform, one state, segments of 1024");
-        assert_eq!(bytes[17..19], [1, 4], "one tile of 1 × 4");
-        let tile = &bytes[20..][..usize::from(bytes[19])];
-        let (symbols, raw) = tile[1..].split_at(usize::from(tile[0]));
-        let mut states: Vec<u32> =
-            symbols[..16].chunks(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect();
-        let mut words = symbols[16..].chunks(2).map(|b| u32::from(u16::from_le_bytes(b.try_into().unwrap())));
-        let mut symbol = |lane: usize, counts: [u64; 16]| {
+        let step = f32::from_le_bytes([0, bytes[5], bytes[6], bytes[7]]);
+        let exponent = i32::from(bytes[8]) / 2;
+        assert_eq!(bytes[8] % 2, 0, "an exponent that is not negative");
+        assert_eq!(bytes[9..11], [0, 0], "one plain tile, one state");
+        let tile = &bytes[11..];
+        let mut state = u32::from_le_bytes(tile[..4].try_into().unwrap());
+        let mut words =
+            tile[4..].chunks_exact(2).map(|b| u32::from(u16::from_le_bytes(b.try_into().unwrap())));
+        let mut symbol = |counts: [u64; 16]| {
             let starts = starts(counts);
-            let state = &mut states[lane];
-            let slot = *state % 32768;
+            let slot = state % 32768;
             let s = (0..16).rev().find(|&s| starts[s] <= slot).unwrap();
-            *state = (starts[s + 1] - starts[s]) * (*state >> 15) + slot - starts[s];
-            if *state < 65536 {
-                *state = *state << 16 | words.next().unwrap();
+            state = (starts[s + 1] - starts[s]) * (state >> 15) + slot - starts[s];
+            if state < 65536 {
+                state = state << 16 | words.next().unwrap();
             }
             s
         };
-        let change = symbol(0, geometric(16)) as i32;
+        let change = symbol(geometric(16)) as i32;
         let row_class = if change % 2 == 0 { change / 2 } else { -(change + 1) / 2 };
-        let mut bit = 0;
-        (0..cols)
-            .map(|col| {
-                let magnitude = symbol(col % 4, prior(24 + row_class)) as i32;
-                let mut level = magnitude;
-                if magnitude != 0 {
-                    if raw[bit / 8] >> (bit % 8) & 1 == 1 {
-                        level = -magnitude;
-                    }
-                    bit += 1;
-                }
-                (128 * level) as f32 * (step / 64.0) * 2f32.powi(exponent)
-            })
-            .collect()
+        let magnitudes: Vec<i32> = (0..cols).map(|_| symbol(prior(24 + row_class)) as i32).collect();
+        let mut signs = tile.iter().rev().flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1));
+        let levels = magnitudes.iter().map(|&m| if m != 0 && signs.next().unwrap() == 1 { -m } else { m });
+        levels.map(|level| (128 * level) as f32 * (step / 64.0) * 2f32.powi(exponent)).collect()
     }
 }
 

@@ -5,13 +5,13 @@
 // Intrinsics on memory; every other operation here is safe.
 #![allow(unsafe_code)]
 
-use super::{Angles, MAX_SIDE, STRIP};
+use super::{Angles, STRIP};
 use std::arch::x86_64::*;
 
 /// As [`super::turn_columns`].
 #[target_feature(enable = "avx2")]
 #[inline]
-pub fn turn_columns(row: &[f32; MAX_SIDE], round: usize, angles: &Angles, out: &mut [f32]) {
+pub fn turn_columns<const N: usize>(row: &[f32; N], round: usize, angles: &Angles<N>, out: &mut [f32; N]) {
     let (row, _) = row.as_chunks::<STRIP>();
     let (cosines, _) = angles.cosines.as_chunks::<STRIP>();
     let (sines, _) = angles.sines.as_chunks::<STRIP>();
@@ -21,8 +21,8 @@ pub fn turn_columns(row: &[f32; MAX_SIDE], round: usize, angles: &Angles, out: &
     let load = |strip: &[f32; STRIP]| unsafe { _mm256_loadu_ps(strip.as_ptr()) };
     let (out, _) = out.as_chunks_mut::<STRIP>();
     for (strip, (out, (cosines, sines))) in out.iter_mut().zip(cosines.iter().zip(sines)).enumerate() {
-        let own = load(&row[strip % (MAX_SIDE / STRIP)]);
-        let met = load(&row[(strip ^ (round / STRIP)) % (MAX_SIDE / STRIP)]);
+        let own = load(&row[strip]);
+        let met = load(&row[(strip ^ (round / STRIP)) % (N / STRIP)]);
         let met = _mm256_permutevar8x32_ps(met, met_at);
         let sum = _mm256_add_ps(_mm256_mul_ps(load(cosines), own), _mm256_mul_ps(load(sines), met));
         // SAFETY: as above.
