@@ -4,6 +4,7 @@
 //! independent, so they are coded in parallel and the bytes do not depend on
 //! how many threads there were.
 
+mod code_words;
 mod guess;
 mod headers;
 mod quant;

@@ -101,6 +101,9 @@ pub const fn cache_at(x: usize, y: usize) -> usize {
     (y + 1) * STRIDE + x + 1
 }
 
+/// total_coeff of the blocks of one component and of those around them, by [`cache_at`].
+pub type TotalCoeff = [u8; 5 * STRIDE];
+
 /// Who the neighbours of the current macroblock are, and what they hold.
 #[derive(Debug, Clone, Copy)]
 pub struct Neighbours {
@@ -114,7 +117,7 @@ pub struct Neighbours {
     /// Kind of the left neighbour of each 8×8 row.
     pub left_kinds: [MbKind; 2],
     /// Levels in the blocks of each component and around them.
-    pub total_coeff: [[u8; 5 * STRIDE]; 3],
+    pub total_coeff: [TotalCoeff; 3],
     /// Modes of the blocks and around them.
     pub modes: [u8; 5 * STRIDE],
 }

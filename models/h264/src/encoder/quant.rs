@@ -166,20 +166,6 @@ impl BlockCosts {
         }
     }
 
-    /// A rough stand-in for CAVLC, whose code words no coefficient pays for alone.
-    pub fn cavlc(lambda: f32) -> Self {
-        Self {
-            zero: [0.7 * lambda; 64],
-            level: [1.7 * lambda; 64],
-            last_level: [2.2 * lambda; 64],
-            first: [[0.6 * lambda, 1.4 * lambda]; 5],
-            more: [[0.8 * lambda, 0.8 * lambda]; 5],
-            coded: [[0.5 * lambda, 2.0 * lambda]; 4],
-            bit: lambda,
-            later_start: [f32::INFINITY; 65],
-        }
-    }
-
     #[inline(always)]
     fn magnitude(&self, level: i32, first: [f32; 2], more: [f32; 2]) -> f32 {
         if level == 1 {
@@ -215,7 +201,7 @@ impl LevelState {
 
 /// The nearest whole number of 0 ≤ `x` < 2²²: it comes to rest in the mantissa.
 #[inline(always)]
-fn round(x: f32) -> i32 {
+pub fn nearest(x: f32) -> i32 {
     ((x + MANTISSA).to_bits() & 0x7f_ffff) as i32
 }
 
@@ -293,7 +279,7 @@ pub fn optimize(
         position -= 1;
         let x = real[position].abs().min(max_level);
         let square = x * x;
-        let nearest = round(x);
+        let nearest = nearest(x);
         if nearest == 0 {
             coded += square + costs.zero[position];
             empty += square;
@@ -376,7 +362,7 @@ mod tests {
                         _ => costs.level[k] + costs.magnitude(level, costs.first[0], costs.more[4]),
                     }
                 };
-                let nearest = round(real.abs());
+                let nearest = nearest(real.abs());
                 let least = [nearest, (nearest - 1).max(0), 0].map(cost).into_iter().fold(f32::MAX, f32::min);
                 prop_assert!((cost(levels[k]) - least).abs() < 1e-4, "{} became {}", real, levels[k]);
                 expected += least;

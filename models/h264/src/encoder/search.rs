@@ -7,12 +7,14 @@
 mod nxn;
 mod whole;
 
-use super::quant::{BlockCosts, Quantizer, dead_zone, optimize};
+use super::code_words;
+use super::quant::{BlockCosts, Quantizer, optimize};
 use super::residual::squared_error;
 use super::syntax::{write_kind, write_macroblock, write_patterns};
 use crate::blocks::{Eight, Four};
 use crate::entropy::BlockKind;
 use crate::entropy::cabac::ctx;
+use crate::entropy::cavlc::coeff_token_table;
 use crate::entropy::writer::SyntaxCounter;
 use crate::intra::mode;
 use crate::macroblock::{Macroblock, MbKind, Neighbours};
@@ -102,8 +104,17 @@ struct Prices {
     bit: f32,
     predicted_mode: f32,
     other_mode: f32,
-    /// By component, [`KINDS`] each; none where nothing is weighed.
+    /// By component, [`KINDS`] each; none for CAVLC and lossless.
     blocks: Vec<BlockCosts>,
+}
+
+/// What the levels of a block are priced by.
+#[derive(Debug, Clone, Copy)]
+enum Pricing<'a> {
+    /// Costs in the contexts at hand, and coded_block_flag's ctxIdxInc.
+    Cabac { costs: &'a BlockCosts, increment: usize },
+    /// The code words with this table of coeff_token.
+    Cavlc { table: usize },
 }
 
 /// The blocks that are weighed, and their coefficients.
@@ -111,10 +122,16 @@ const KINDS: [(BlockKind, usize); 4] =
     [(BlockKind::Luma4x4, 16), (BlockKind::Luma8x8, 64), (BlockKind::Ac16x16, 15), (BlockKind::Dc16x16, 16)];
 
 impl Prices {
-    /// Costs of a block of component `c`, by its place in [`KINDS`].
+    /// How a block of component `c` is priced, by its place in [`KINDS`] and
+    /// the numbers of levels to its left and above.
     #[inline(always)]
-    fn block(&self, c: usize, kind: usize) -> Option<&BlockCosts> {
-        self.blocks.get(c * KINDS.len() + kind)
+    fn block(&self, c: usize, kind: usize, left: u8, above: u8) -> Pricing<'_> {
+        match self.blocks.get(c * KINDS.len() + kind) {
+            Some(costs) => {
+                Pricing::Cabac { costs, increment: usize::from(left != 0) + 2 * usize::from(above != 0) }
+            }
+            None => Pricing::Cavlc { table: coeff_token_table(left, above) },
+        }
     }
 
     fn mode(&self, rem: Option<u8>) -> f32 {
@@ -250,12 +267,7 @@ impl Search<'_> {
         let step = job.quantizers[0].step;
         let bit = self.lambda * step * step;
         let Some(contexts) = job.counter.contexts() else {
-            return Prices {
-                bit,
-                predicted_mode: bit,
-                other_mode: 4.0 * bit,
-                blocks: vec![BlockCosts::cavlc(self.lambda); self.components() * KINDS.len()],
-            };
+            return Prices { bit, predicted_mode: bit, other_mode: 4.0 * bit, blocks: Vec::new() };
         };
         let unit = bit / ONE_BIT as f32;
         let flag = contexts[ctx::PREV_INTRA_PRED_MODE_FLAG];
@@ -325,7 +337,7 @@ impl Search<'_> {
         let unevenness = (high - low) / (high + low);
         let patience = self.effort.patience + self.effort.indulgence * unevenness;
         let margin = 1.0 + patience * (1.0 - done as f32 / 4.0);
-        !self.lossless && self.cabac && sum(trial) >= sum(rival) * margin
+        !self.lossless && sum(trial) >= sum(rival) * margin
     }
 
     /// Levels of a block from its real-valued ones in scan order, put at the
@@ -334,20 +346,20 @@ impl Search<'_> {
     fn levels<const LEN: usize>(
         &self,
         reals: &[f32; LEN],
-        costs: Option<&BlockCosts>,
-        increment: usize,
+        pricing: Pricing,
         quantizer: &Quantizer,
         scan: &[u8],
         out: &mut [i32],
     ) -> f32 {
-        let Some(costs) = costs else {
-            for (&real, &at) in reals.iter().zip(scan) {
-                out[usize::from(at)] = dead_zone(real, self.rounding, quantizer.max_level);
-            }
-            return 0.0;
-        };
         let mut levels = [0i32; LEN];
-        let cost = optimize(reals, costs, increment, quantizer.max_level, &mut levels);
+        let cost = match pricing {
+            Pricing::Cabac { costs, increment } => {
+                optimize(reals, costs, increment, quantizer.max_level, &mut levels)
+            }
+            Pricing::Cavlc { table } => {
+                code_words::lower(reals, table, self.lambda, quantizer.max_level, &mut levels)
+            }
+        };
         for k in 0..LEN {
             out[usize::from(scan[k])] = levels[k];
         }

@@ -430,6 +430,14 @@ impl SyntaxCounter for CavlcWriter<BitTally> {
     }
 }
 
+/// Bits of a block of at most 16 levels (scan order) with a table of coeff_token.
+pub fn code_word_bits(table: usize, levels: &[i32]) -> u32 {
+    const IN_ORDER: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+    let mut tally = CavlcWriter::<BitTally>::default();
+    tally.block(table, &IN_ORDER[..levels.len()], levels);
+    tally.out.0 as u32
+}
+
 impl<W: BitSink> CavlcWriter<W> {
     fn code(&mut self, (code, length): Code) {
         self.out.put(u32::from(code), u32::from(length));

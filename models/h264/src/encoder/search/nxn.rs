@@ -9,7 +9,7 @@ use crate::encoder::residual::{difference_along, put_source, residual_nxn, sourc
 use crate::encoder::syntax::rem_mode;
 use crate::entropy::writer::SyntaxCounter;
 use crate::intra::{Edge, mode};
-use crate::macroblock::{Macroblock, Neighbours, cache_at};
+use crate::macroblock::{Macroblock, Neighbours, TotalCoeff, cache_at};
 use crate::picture::Window;
 
 /// What the search adds to a block size.
@@ -168,11 +168,6 @@ impl Search<'_> {
         ranking: &Ranking,
         candidates: &Candidates<N, LEN, P>,
     ) -> CodedBlock<LEN, P> {
-        let at = cache_at(B::CELLS * x, B::CELLS * y);
-        let increments: [usize; P] = std::array::from_fn(|c| {
-            let cache = &n.total_coeff[c];
-            usize::from(cache[at - 1] != 0) + 2 * usize::from(cache[at - 8] != 0)
-        });
         let mut best = None::<CodedBlock<LEN, P>>;
         for &(guess, mode) in ranking.best(self.effort.candidates, self.effort.slack * N as f32) {
             let mut coded = CodedBlock { mode, levels: [[0; LEN]; P], cost: guess };
@@ -181,7 +176,8 @@ impl Search<'_> {
                 let prediction = &candidates.predictions[c][usize::from(mode)];
                 let residual = residual_nxn(&candidates.source[c], prediction);
                 let out = &mut coded.levels[c];
-                cost += self.code_block::<N, LEN, B, C>(job, prices, c, increments[c], residual, mode, out);
+                let cache = &n.total_coeff[c];
+                cost += self.code_block::<N, LEN, B, C>(job, prices, c, cache, (x, y), residual, mode, out);
             }
             if !self.lossless {
                 coded.cost = cost;
@@ -200,7 +196,8 @@ impl Search<'_> {
         job: &Job<C>,
         prices: &Prices,
         c: usize,
-        increment: usize,
+        cache: &TotalCoeff,
+        (x, y): (usize, usize),
         residual: [i32; LEN],
         mode: u8,
         out: &mut [i32; LEN],
@@ -215,9 +212,28 @@ impl Search<'_> {
         let per_level = B::per_level(quantizer);
         let reals: [f32; LEN] =
             std::array::from_fn(|k| coefficients[usize::from(B::SCAN[k])] as f32 * per_level[k]);
-        let costs = prices.block(c, B::COSTS);
         let square = quantizer.step * quantizer.step;
-        square * self.levels(&reals, costs, increment, quantizer, B::SCAN, out)
+        if self.cabac {
+            let at = cache_at(B::CELLS * x, B::CELLS * y);
+            let pricing = prices.block(c, B::COSTS, cache[at - 1], cache[at - 8]);
+            return square * self.levels(&reals, pricing, quantizer, B::SCAN, out);
+        }
+        // CAVLC codes an 8×8 block as four that take turns along its scan.
+        let parts = const { LEN / 16 };
+        let mut cache = *cache;
+        let mut cost = 0.0;
+        for (part, (x, y)) in B::cells(x, y).enumerate() {
+            let at = cache_at(x, y);
+            let pricing = prices.block(c, B::COSTS, cache[at - 1], cache[at - 8]);
+            let mut own = [0f32; 16];
+            let mut scan = [0u8; 16];
+            for k in 0..16 {
+                (own[k], scan[k]) = (reals[parts * k + part], B::SCAN[parts * k + part]);
+            }
+            cost += self.levels(&own, pricing, quantizer, &scan, out);
+            cache[at] = count_levels(out, &scan);
+        }
+        square * cost
     }
 
     /// Takes a coded block into the trial: modes, levels, samples.
@@ -240,8 +256,15 @@ impl Search<'_> {
         for c in 0..P {
             let window = &mut trial.windows[c];
             let has_levels = levels[c].iter().any(|&level| level != 0);
-            for (x, y) in B::cells(x, y) {
-                n.total_coeff[c][cache_at(x, y)] = u8::from(has_levels);
+            for (part, (x, y)) in B::cells(x, y).enumerate() {
+                // CABAC asks only whether there are any, and of an 8×8 block as one.
+                n.total_coeff[c][cache_at(x, y)] = if self.cabac {
+                    u8::from(has_levels)
+                } else {
+                    let parts = const { LEN / 16 };
+                    let scan: [u8; 16] = std::array::from_fn(|k| B::SCAN[parts * k + part]);
+                    count_levels(&levels[c], &scan)
+                };
             }
             if has_levels {
                 *B::room(&mut trial.mb.levels.blocks[c], block) = levels[c];
@@ -260,4 +283,9 @@ impl Search<'_> {
             }
         }
     }
+}
+
+/// Levels at the positions of `scan`.
+fn count_levels(levels: &[i32], scan: &[u8; 16]) -> u8 {
+    scan.iter().filter(|&&at| levels[usize::from(at)] != 0).count() as u8
 }

@@ -1,13 +1,14 @@
 //! Predictions of the whole macroblock: Intra 16×16, and chroma of 4:2:0.
 
-use super::{Job, Prices, Ranking, Search, Trial};
+use super::{Job, Prices, Pricing, Ranking, Search, Trial};
 use crate::encoder::guess::{TransformedMb, guess_4x4};
 use crate::encoder::quant::{BlockCosts, dead_zone};
 use crate::encoder::residual::{chroma_block, cut_4x4, difference_along, residual_mb};
 use crate::entropy::BlockKind;
+use crate::entropy::cavlc::coeff_token_table;
 use crate::entropy::writer::SyntaxCounter;
 use crate::intra::{self, mode};
-use crate::macroblock::{Macroblock, MbKind};
+use crate::macroblock::{Macroblock, MbKind, cache_at};
 use crate::picture::Window;
 use crate::tables::{BLOCK_X, BLOCK_Y, ZIGZAG_4X4};
 use crate::transform::{forward_4x4, hadamard_2x2, hadamard_4x4};
@@ -76,6 +77,7 @@ impl Search<'_> {
             }
             let quantizer = &job.quantizers[c];
             let square = quantizer.step * quantizer.step;
+            let mut cache = job.neighbours.total_coeff[c];
             let mut dc = [0i32; 16];
             for block in 0..16 {
                 let (x, y) = (BLOCK_X[block], BLOCK_Y[block]);
@@ -92,13 +94,17 @@ impl Search<'_> {
                         reals[k - 1] =
                             coefficients[usize::from(ZIGZAG_4X4[k])] as f32 * quantizer.per_level_4x4[k];
                     }
-                    let costs = prices.block(c, 2);
-                    // Most blocks around have levels, and so the flag its commonest context.
+                    let at = cache_at(x, y);
+                    // Most blocks around have levels, and so CABAC's flag its commonest context.
+                    let (left, above) = if self.cabac { (1, 1) } else { (cache[at - 1], cache[at - 8]) };
+                    let pricing = prices.block(c, 2, left, above);
                     quarters[block / 4] +=
-                        square * self.levels(&reals, costs, 3, quantizer, &ZIGZAG_4X4[1..], out);
+                        square * self.levels(&reals, pricing, quantizer, &ZIGZAG_4X4[1..], out);
                 }
                 out[0] = 0;
-                if out.iter().any(|&level| level != 0) {
+                let total = out.iter().filter(|&&level| level != 0).count();
+                cache[cache_at(x, y)] = total as u8;
+                if total > 0 {
                     mb.levels.coded[c] |= 1 << block;
                     mb.cbp |= 15;
                 }
@@ -108,8 +114,10 @@ impl Search<'_> {
             } else {
                 hadamard_4x4(&mut dc);
                 let reals = ZIGZAG_4X4.map(|at| dc[usize::from(at)] as f32 * quantizer.per_level_dc_16x16);
-                let costs = prices.block(c, 3);
-                let cost = self.levels(&reals, costs, 3, quantizer, &ZIGZAG_4X4, &mut mb.levels.dc[c]);
+                let at = cache_at(0, 0);
+                let (left, above) = if self.cabac { (1, 1) } else { (cache[at - 1], cache[at - 8]) };
+                let pricing = prices.block(c, 3, left, above);
+                let cost = self.levels(&reals, pricing, quantizer, &ZIGZAG_4X4, &mut mb.levels.dc[c]);
                 quarters.iter_mut().for_each(|quarter| *quarter += 0.25 * square * cost);
             }
             if mb.levels.dc[c].iter().any(|&level| level != 0) {
@@ -183,11 +191,12 @@ impl Search<'_> {
         prediction: &[[u16; 8]; 16],
     ) {
         let quantizer = &job.quantizers[c];
-        let costs = match job.counter.contexts() {
-            _ if self.lossless => None,
-            Some(contexts) => Some(BlockCosts::cabac(contexts, BlockKind::ChromaAc, c, 15, self.lambda)),
-            None => Some(BlockCosts::cavlc(self.lambda)),
-        };
+        let costs = job
+            .counter
+            .contexts()
+            .filter(|_| !self.lossless)
+            .map(|contexts| BlockCosts::cabac(contexts, BlockKind::ChromaAc, c, 15, self.lambda));
+        let mut cache = job.neighbours.total_coeff[c];
         let mut dc = [0i32; 4];
         let mut whole: [i32; 64] = std::array::from_fn(|k| {
             i32::from(job.source[c][k / 8 * 16 + k % 8]) - i32::from(prediction[k / 8][k % 8])
@@ -213,10 +222,17 @@ impl Search<'_> {
                 let reals: [f32; 15] = std::array::from_fn(|k| {
                     coefficients[usize::from(ZIGZAG_4X4[k + 1])] as f32 * quantizer.per_level_4x4[k + 1]
                 });
-                self.levels(&reals, costs.as_ref(), 0, quantizer, &ZIGZAG_4X4[1..], out);
+                let at = cache_at(x, y);
+                let pricing = match &costs {
+                    Some(costs) => Pricing::Cabac { costs, increment: 0 },
+                    None => Pricing::Cavlc { table: coeff_token_table(cache[at - 1], cache[at - 8]) },
+                };
+                self.levels(&reals, pricing, quantizer, &ZIGZAG_4X4[1..], out);
             }
             out[0] = 0;
-            if out.iter().any(|&level| level != 0) {
+            let total = out.iter().filter(|&&level| level != 0).count();
+            cache[cache_at(x, y)] = total as u8;
+            if total > 0 {
                 mb.levels.coded[c] |= 1 << block;
                 mb.cbp = mb.cbp & 0x0f | 0x20;
             }
