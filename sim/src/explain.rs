@@ -44,7 +44,11 @@ fn time_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
     );
     line("forward", b.forward_s, per_stage);
     if job.phase == Phase::Training {
-        line("recompute", b.recompute_s, format!("forward again where recompute = {:?}", job.recompute));
+        line(
+            "recompute",
+            b.recompute_s,
+            format!("forward again, as recompute = {} says", job.recompute.name()),
+        );
         line("backward", b.backward_s, "two products for each forward one; 2.5 × fused attention".into());
         line(
             "optimizer",
@@ -127,7 +131,7 @@ fn memory_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
         lines.push(Line { group: "memory", name, value: bytes / 1e9, unit: "GB", formula });
     };
     let precision = &job.precision;
-    let zero = job.parallelism.zero;
+    let zero = job.parallelism.zero.stage();
     line(
         "weights",
         memory.weights_bytes,
@@ -142,17 +146,20 @@ fn memory_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
     line(
         "gradients",
         memory.gradients_bytes,
-        format!("parameters × {} bits, ZeRO {zero:?}", precision.gradient_bits),
+        format!("parameters × {} bits, ZeRO {zero}", precision.gradient_bits),
     );
     line(
         "optimizer",
         memory.optimizer_bytes,
-        format!("parameters × {} bytes, ZeRO {zero:?}", precision.optimizer_bytes_per_parameter),
+        format!("parameters × {} bytes, ZeRO {zero}", precision.optimizer_bytes_per_parameter),
     );
     line(
         "activations",
         memory.activations_bytes,
-        format!("kept a layer × layers a stage × micro-batches in flight, recompute {:?}", job.recompute),
+        format!(
+            "kept a layer × layers a stage × micro-batches in flight, recompute {}",
+            job.recompute.name()
+        ),
     );
     line(
         "KV",

@@ -50,6 +50,17 @@ pub enum Recompute {
     Full,
 }
 
+impl Recompute {
+    /// As a configuration writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Selective => "selective",
+            Self::Full => "full",
+        }
+    }
+}
+
 /// How attention is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttentionKernel {
@@ -67,6 +78,13 @@ pub enum Zero {
     Optimizer,
     Gradients,
     Parameters,
+}
+
+impl Zero {
+    /// Its number, 0 to 3.
+    pub const fn stage(self) -> u8 {
+        self as u8
+    }
 }
 
 /// Order of micro-batches in the pipeline.

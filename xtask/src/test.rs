@@ -73,6 +73,7 @@ fn install_tools() -> Outcome {
         tools::X264,
         tools::X265,
         tools::LIBDE265,
+        tools::OPENH264,
         tools::CHROMIUM,
         tools::NVENC_HEADERS,
     ]);

@@ -26,6 +26,7 @@ pub const KVAZAAR: Tool = Tool { found_as: &["kvazaar"], package: "kvazaar" };
 pub const LIBDE265: Tool = Tool { found_as: &["libde265-dec265", "dec265"], package: "libde265-examples" };
 pub const CHROMIUM: Tool =
     Tool { found_as: &["chromium", "chromium-browser", "google-chrome"], package: "chromium" };
+pub const OPENH264: Tool = Tool { found_as: &["/usr/include/wels/codec_api.h"], package: "libopenh264-dev" };
 pub const NVENC_HEADERS: Tool =
     Tool { found_as: &["/usr/include/ffnvcodec/nvEncodeAPI.h"], package: "libffmpeg-nvenc-dev" };
 

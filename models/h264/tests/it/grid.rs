@@ -8,12 +8,12 @@ use trinity_h264::{Coded, Entropy, Params, Preset, Rate, decode, encode};
 
 /// One case, printed when it fails.
 #[derive(Debug, Clone)]
-struct Case {
-    content: Content,
-    size: (usize, usize),
-    chroma: Chroma,
-    depth: u32,
-    params: Params,
+pub struct Case {
+    pub content: Content,
+    pub size: (usize, usize),
+    pub chroma: Chroma,
+    pub depth: u32,
+    pub params: Params,
 }
 
 fn ffmpeg_is_there() -> bool {
@@ -66,7 +66,7 @@ fn check(case: &Case, with_ffmpeg: bool, folder: &std::path::Path) {
 
 /// Every content, size, depth, chroma format, entropy coder and preset, at QPs
 /// from the lowest to the highest, walked so that each pair meets.
-fn cases() -> Vec<Case> {
+pub fn cases() -> Vec<Case> {
     let sizes = [(1, 1), (7, 5), (16, 16), (64, 64), (33, 50), (90, 24)];
     let formats = [
         (Chroma::C400, 8),

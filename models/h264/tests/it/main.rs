@@ -5,3 +5,4 @@ mod conformance;
 mod content;
 mod damage;
 mod grid;
+mod openh264;
