@@ -1,6 +1,7 @@
 //! One block: predicted, transformed, quantized and reconstructed, as a
 //! candidate or for good.
 
+use super::estimate::{self, Estimate};
 use super::quantize::Proxy;
 use super::rdoq::{self, Care, Quantization};
 use super::residual::{self, Shape};
@@ -68,22 +69,32 @@ impl Search<'_> {
     /// Predicts a block and takes the difference to the source; returns the
     /// energy of the latter.
     pub(super) fn predict_block(&mut self, c: usize, (x, y): (usize, usize), log2: u32, mode: u8) -> u64 {
+        self.gather(c, (x, y), log2);
+        let (size, kind) = (1 << log2, self.smoothing(c, log2, mode));
+        if kind != Smoothing::None {
+            let buffers = &mut *self.buffers;
+            intra::smooth(&buffers.line, &mut buffers.smooth, size, kind, self.sequence.depth);
+        }
+        self.predict_gathered(c, (x, y), log2, mode)
+    }
+
+    /// How the neighbours of a block are smoothed for a mode.
+    fn smoothing(&self, c: usize, log2: u32, mode: u8) -> Smoothing {
+        if c == 0 || self.sequence.chroma == Chroma::C444 {
+            intra::smoothing(mode, 1 << log2, self.sequence.strong_intra_smoothing && c == 0)
+        } else {
+            Smoothing::None
+        }
+    }
+
+    /// [`Self::predict_block`] with neighbours gathered and smoothed already.
+    fn predict_gathered(&mut self, c: usize, (x, y): (usize, usize), log2: u32, mode: u8) -> u64 {
         let size = 1usize << log2;
         let depth = self.sequence.depth;
         let (sx, sy) = if c == 0 { (0, 0) } else { self.sequence.chroma.shift() };
-        self.gather(c, (x, y), log2);
+        let smoothed = self.smoothing(c, log2, mode) != Smoothing::None;
         let buffers = &mut *self.buffers;
-        let kind = if c == 0 || self.sequence.chroma == Chroma::C444 {
-            intra::smoothing(mode, size, self.sequence.strong_intra_smoothing && c == 0)
-        } else {
-            Smoothing::None
-        };
-        let line = if kind == Smoothing::None {
-            &buffers.line
-        } else {
-            intra::smooth(&buffers.line, &mut buffers.smooth, size, kind, depth);
-            &buffers.smooth
-        };
+        let line = if smoothed { &buffers.smooth } else { &buffers.line };
         let edge = intra::edge_filter(mode, c, size, false);
         intra::predict(mode, line, size, depth, edge, &mut buffers.prediction, size);
 
@@ -99,10 +110,13 @@ impl Search<'_> {
             .enumerate()
         {
             let source = &source[row * plane.width..][..size];
+            // Sixteen-bit differences, squared, fit 32 unsigned bits; a row of them fits 37.
+            let mut sum = 0u64;
             for ((r, &s), &p) in residual.iter_mut().zip(source).zip(prediction) {
                 *r = i32::from(s) - i32::from(p);
-                energy += u64::from(r.unsigned_abs()) * u64::from(r.unsigned_abs());
+                sum += u64::from(r.unsigned_abs() * r.unsigned_abs());
             }
+            energy += sum;
         }
         energy
     }
@@ -124,70 +138,31 @@ impl Search<'_> {
         self.block_with(c, at, log2, mode, None, Care::Hidden)
     }
 
-    /// What a luma block would cost under a mode, and whether that is without
-    /// its transform. Reconstructs nothing.
-    pub(super) fn weigh(&mut self, at: (usize, usize), log2: u32, mode: u8) -> (f64, bool) {
+    /// What a luma block would cost under a mode, in squared samples and bits,
+    /// with its transform and without. Chooses no levels; neighbours are
+    /// gathered and smoothed already.
+    pub(super) fn estimate(&mut self, at: (usize, usize), log2: u32, mode: u8) -> [(bool, Estimate); 2] {
         let count = 1usize << (2 * log2);
         let precision = Precision { depth: self.sequence.depth, extended: false };
         let kernel = if log2 == 2 { Kernel::Dst } else { Kernel::Dct };
-        let energy = self.predict_block(0, at, log2, mode);
+        self.predict_gathered(0, at, log2, mode);
         let buffers = &mut *self.buffers;
         buffers.transformed[..count].copy_from_slice(&buffers.residual[..count]);
         transform::forward(&mut buffers.transformed, log2, kernel, precision);
-        let gain = self.gain_of_skipping(0, log2);
-        let steps = self.steps[0].of(log2);
-        let squared_step = self.lambda * f64::from(ONE_BIT) / f64::from(self.lambda_steps);
-        let quantization = Quantization { inverse_step: steps.inverse_step, lambda: self.lambda_steps };
-        let mut best = (energy as f64, false);
-        for skip in [false, true] {
-            if (skip && gain < -self.effort.skip_doubt) || (!skip && gain > self.effort.skip_doubt) {
-                continue;
-            }
-            let buffers = &mut *self.buffers;
-            if skip {
-                buffers.transformed[..count].copy_from_slice(&buffers.residual[..count]);
-                transform::forward_skip(&mut buffers.transformed[..count], log2, precision);
-            }
-            let coefficients = &buffers.transformed[..count];
-            let levels = &mut buffers.levels[..count];
-            let shape = Shape {
-                log2,
-                c_idx: 0,
-                scan: Scan::of(mode, log2, 0, false),
-                transform_skip: skip,
-                bypass: false,
-            };
-            let tools = &self.sequence.tools;
-            let care = Care::Rough;
-            let found = rdoq::quantize(
-                &mut buffers.rdoq,
-                coefficients,
-                levels,
-                &shape,
-                tools,
-                &self.state,
-                quantization,
-                care,
-            );
-            if found.is_none() {
-                continue;
-            }
-            let error: f32 = coefficients
-                .iter()
-                .zip(levels.iter())
-                .map(|(&c, &level)| {
-                    let error = c as f32 * steps.inverse_step - level as f32;
-                    error * error
-                })
-                .sum();
-            let (mut counter, mut state) = (BitCounter::default(), self.state);
-            residual::write(&mut counter, &mut state, tools, &shape, levels);
-            let cost = f64::from(error) * squared_step + self.lambda * counter.cost as f64;
-            if cost < best.0 {
-                best = (cost, skip);
-            }
-        }
-        best
+        let inverse_step = self.steps[0].of(log2).inverse_step;
+        let step = (self.lambda * f64::from(ONE_BIT) / f64::from(self.lambda_steps)).sqrt() as f32;
+        let block = |coefficients, inverse_step, sample_step| {
+            let guess = estimate::of(estimate::Block { coefficients, log2, inverse_step, sample_step });
+            Estimate { error: guess.error * step * step, ..guess }
+        };
+        let mut transformed = block(&buffers.transformed[..], inverse_step, None);
+        transformed.error += count as f32 * estimate::rounding(transformed.error / count as f32);
+        let plain = if log2 <= self.sequence.tools.log2_max_transform_skip && self.effort.transform_skip {
+            block(&buffers.residual[..], 1.0 / step, Some(step))
+        } else {
+            Estimate { error: f32::INFINITY, bits: 0.0 }
+        };
+        [(false, transformed), (true, plain)]
     }
 
     /// By what share fewer bits the residual is guessed to take as it is than
@@ -205,20 +180,9 @@ impl Search<'_> {
         (transformed.bits - plain.bits) / transformed.bits.max(1.0)
     }
 
-    /// The same once more, with the transform or without as it was chosen, the
-    /// levels with all care.
-    pub(super) fn block_again(
-        &mut self,
-        c: usize,
-        at: (usize, usize),
-        log2: u32,
-        mode: u8,
-        skip: bool,
-    ) -> Outcome {
-        self.block_with(c, at, log2, mode, Some(skip), Care::Joint)
-    }
-
-    fn block_with(
+    /// The same, with the transform or without where that is `chosen`, and the
+    /// levels with so much `care`.
+    pub(super) fn block_with(
         &mut self,
         c: usize,
         (x, y): (usize, usize),

@@ -7,8 +7,10 @@
 
 mod blocks;
 mod chroma;
+mod estimate;
 mod headers;
 mod loop_filter;
+mod luma;
 mod picture;
 mod preset;
 mod quantize;

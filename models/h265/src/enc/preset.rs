@@ -50,10 +50,12 @@ pub struct Effort {
     pub min_cu_log2: u32,
     /// Whether 8×8 units are tried as four 4×4.
     pub nxn: bool,
-    /// Modes coded for real, by block size 4 to 32.
-    pub rd_modes: [usize; 4],
-    /// Whether the levels of a sub-block are chosen together, once mode and
-    /// transform are.
+    /// Modes looked at closely besides the most probable, by block size 4 to 32.
+    pub close_modes: [usize; 4],
+    /// Candidates of these coded for real, each with its transform or without.
+    pub finalists: [usize; 4],
+    /// Whether the levels of a sub-block are also chosen together, once mode
+    /// and transform are.
     pub joint: bool,
     /// The smallest blocks, by log2, this is done for.
     pub joint_min_log2: u32,
@@ -80,16 +82,17 @@ impl Effort {
             max_cu_log2: 5,
             min_cu_log2: 3,
             nxn: true,
-            rd_modes: [1, 2, 2, 1],
+            close_modes: [2, 3, 2, 1],
+            finalists: [2, 3, 2, 1],
             joint: true,
-            joint_min_log2: 4,
-            angle_step: 4,
+            joint_min_log2: 3,
+            angle_step: 8,
             chroma_modes: true,
             transform_skip: true,
             skip_doubt: 0.02,
             transform_depth: 0,
         };
-        let slow = Self { nxn: false, rd_modes: [1; 4], ..best };
+        let slow = Self { nxn: false, close_modes: [1; 4], finalists: [1; 4], ..best };
         let medium = Self { quick: true, chroma_modes: false, ..slow };
         match preset {
             Preset::Best => best,

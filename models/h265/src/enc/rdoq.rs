@@ -25,9 +25,7 @@ pub struct Quantization {
 /// How much is done for the levels of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Care {
-    /// Levels one by one and signs not hidden: enough to compare candidates.
-    Rough,
-    /// Signs hidden afterwards.
+    /// Levels one by one, signs hidden afterwards.
     Hidden,
     /// The levels of a sub-block together ([`trellis`]).
     Joint,
@@ -182,13 +180,13 @@ pub fn quantize(
     let last = last?;
     work.level[last + 1..(last / 16 + 1) * 16].fill(0);
 
-    let all = choose(work, shape, tools, state, &pricing, last);
+    let all = choose(work, shape, tools, state, &pricing, last, care);
     let (last, difference) = choose_last(work, shape, &pricing, last)?;
     if care == Care::Joint {
         return Some(joint(work, coefficients, levels, shape, tools, state, &pricing, last));
     }
 
-    let hides = care == Care::Hidden && shape.hides_signs(tools);
+    let hides = shape.hides_signs(tools);
     let mut previous_greater1 = 1;
     for b in (0..=last / 16).rev() {
         let at = |n: usize| usize::from(order[16 * b + n]);
@@ -289,7 +287,8 @@ fn joint(
 }
 
 /// Picks every level on its own, then drops sub-blocks that do not pay.
-/// Returns what all comes to without the last position.
+/// Returns what all comes to without the last position. Where levels will be
+/// chosen together, goes only as far as the search for the last one looks.
 fn choose(
     work: &mut Working,
     shape: &Shape,
@@ -297,6 +296,7 @@ fn choose(
     state: &State,
     pricing: &Pricing<'_>,
     last: usize,
+    care: Care,
 ) -> f32 {
     let single = shape.single_sig_context(tools);
     let sub_blocks = shape.scan.sub_blocks(shape.log2);
@@ -387,6 +387,9 @@ fn choose(
         }
         total += if keep || b == 0 { coded_cost } else { zero_cost };
         if keep {
+            if care == Care::Joint && work.level[16 * b..=16 * b + start].iter().any(|&level| level > 1) {
+                break;
+            }
             coded[usize::from(ys)] |= 1 << xs;
             previous_greater1 = running.greater1;
             if let (true, Some(value)) = (tools.persistent_rice, running.first_remaining) {

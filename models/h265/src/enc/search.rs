@@ -4,18 +4,18 @@
 //! Works inside one row of CTUs. Candidates are tried in place: samples in the
 //! band, levels and modes in the tree; what loses is overwritten or restored.
 
+use super::estimate::Bias;
 use super::headers::Sequence;
 use super::preset::Effort;
 use super::rdoq::Working;
 use super::residual::State;
-use super::satd::satd;
-use super::syntax::{CtuWriter, Surroundings, mode_bits};
-use super::tree::{LOG2_CTB, Tree, most_probable, units_in, z_order};
+use super::syntax::{CtuWriter, Surroundings};
+use super::tree::{LOG2_CTB, Tree, units_in, z_order};
 use crate::deblock::chroma_qp;
-use crate::intra::{self, MAX_LINE, Smoothing};
+use crate::intra::MAX_LINE;
 use crate::quant::Quantizer;
 use crate::transform::Precision;
-use trinity_coding::cabac::{BinWriter, BitCounter, ONE_BIT};
+use trinity_coding::cabac::{BitCounter, ONE_BIT};
 use trinity_coding::{Chroma, Plane};
 
 /// One row of CTUs of one component: the last line of the row above, then the
@@ -44,11 +44,10 @@ pub struct Search<'a> {
     pub(super) source: &'a [Plane],
     pub bands: Vec<Band>,
     pub tree: Tree,
-    /// Whether direction helped to predict the last block that was ranked:
-    /// noise gains nothing from 4×4 blocks.
-    structured: bool,
+    /// How often splitting paid of late, by log2 of what was split.
+    habit: [Habit; 7],
     /// Candidates set aside, one tree and sample store a quad-tree depth.
-    spare: Vec<(Tree, [Vec<u16>; 3])>,
+    pub(super) spare: Vec<(Tree, [Vec<u16>; 3])>,
     pub around: Surroundings,
     /// Top left luma sample of the CTU.
     pub origin: (usize, usize),
@@ -59,6 +58,8 @@ pub struct Search<'a> {
     pub(super) lambda: f64,
     /// The same in squared quantization steps.
     pub(super) lambda_steps: f32,
+    /// How far off guesses at bits are.
+    pub(super) bias: Bias,
     pub(super) buffers: Box<Buffers>,
 }
 
@@ -103,7 +104,7 @@ impl<'a> Search<'a> {
             source,
             bands,
             tree: Tree::new(sequence.chroma),
-            structured: false,
+            habit: [Habit::default(); 7],
             spare,
             around: Surroundings::default(),
             origin: (0, 0),
@@ -111,6 +112,7 @@ impl<'a> Search<'a> {
             steps: [Steps::new(0, sequence.depth); 3],
             lambda: 0.0,
             lambda_steps: 0.0,
+            bias: Bias::default(),
             buffers: Box::new(Buffers {
                 line: [0; MAX_LINE],
                 smooth: [0; MAX_LINE],
@@ -176,13 +178,13 @@ impl<'a> Search<'a> {
         }
         let whole = left + size <= width && top + size <= height;
         if !whole {
-            return self.split(x, y, log2);
+            return self.split(x, y, log2, Whole::ANY);
         }
         if log2 == 3 {
             return self.coding_unit(x, y, log2);
         }
         if log2 > self.effort.max_cu_log2 {
-            return self.split_flagged(x, y, log2);
+            return self.split_flagged(x, y, log2, Whole::ANY);
         }
         let entry = self.state;
         let mut counter = BitCounter::default();
@@ -196,13 +198,18 @@ impl<'a> Search<'a> {
             false,
         );
         let whole_cost = self.coding_unit(x, y, log2) + self.lambda * counter.cost as f64;
-        if log2 <= self.effort.min_cu_log2 || self.is_settled(x, y, log2) {
+        if log2 <= self.effort.min_cu_log2
+            || self.is_settled(x, y, log2)
+            || !self.habit[log2 as usize].tries()
+        {
             return whole_cost;
         }
         let whole_state = self.state;
         self.set_aside(x, y, log2);
         self.state = entry;
-        let split_cost = self.split_flagged(x, y, log2);
+        let whole = Whole { cost: whole_cost, even: self.is_even(x, y, log2) };
+        let split_cost = self.split_flagged(x, y, log2, whole);
+        self.habit[log2 as usize].learn(split_cost < whole_cost);
         if split_cost < whole_cost {
             return split_cost;
         }
@@ -217,7 +224,20 @@ impl<'a> Search<'a> {
         self.tree.units[z..z + units_in(log2)].iter().all(|u| u.cbf == 0)
     }
 
-    fn split_flagged(&mut self, x: usize, y: usize, log2: u32) -> f64 {
+    /// Whether the source is about as busy in each quarter.
+    fn is_even(&self, x: usize, y: usize, log2: u32) -> bool {
+        let plane = &self.source[0];
+        let half = (1usize << log2) / 2;
+        let busy = [(0, 0), (half, 0), (0, half), (half, half)].map(|(dx, dy)| {
+            let at = (self.origin.1 + y + dy) * plane.width + self.origin.0 + x + dx;
+            let rows = (0..half).map(|row| &plane.samples[at + row * plane.width..][..half]);
+            rows.map(|row| row.windows(2).map(|w| u32::from(w[0].abs_diff(w[1]))).sum::<u32>()).sum::<u32>()
+        });
+        let (least, most) = busy.iter().fold((u32::MAX, 0), |(a, b), &n| (a.min(n), b.max(n)));
+        u64::from(most) * 2 < u64::from(least) * 3
+    }
+
+    fn split_flagged(&mut self, x: usize, y: usize, log2: u32, whole: Whole) -> f64 {
         let mut counter = BitCounter::default();
         Self::writer(self.sequence, &self.tree, self.origin, &self.around).split_cu_flag(
             &mut counter,
@@ -227,15 +247,21 @@ impl<'a> Search<'a> {
             log2,
             true,
         );
-        self.split(x, y, log2) + self.lambda * counter.cost as f64
+        self.split(x, y, log2, whole) + self.lambda * counter.cost as f64
     }
 
-    fn split(&mut self, x: usize, y: usize, log2: u32) -> f64 {
+    /// Codes the four quarters; returns their cost, or infinity as soon as they
+    /// are not going to cost less than the whole.
+    fn split(&mut self, x: usize, y: usize, log2: u32, whole: Whole) -> f64 {
         let half = (1 << log2) / 2;
-        [(0, 0), (half, 0), (0, half), (half, half)]
-            .into_iter()
-            .map(|(dx, dy)| self.quadtree(x + dx, y + dy, log2 - 1))
-            .sum()
+        let mut cost = 0.0;
+        for (part, (dx, dy)) in [(0, 0), (half, 0), (0, half), (half, half)].into_iter().enumerate() {
+            if whole.is_out_of_reach(cost, part) {
+                return f64::INFINITY;
+            }
+            cost += self.quadtree(x + dx, y + dy, log2 - 1);
+        }
+        cost
     }
 
     /// Copies the square's samples between band and spare store.
@@ -269,14 +295,16 @@ impl<'a> Search<'a> {
     /// Searches one coding unit in place; returns its cost.
     fn coding_unit(&mut self, x: usize, y: usize, log2: u32) -> f64 {
         let entry = self.state;
-        let whole = self.coding_unit_as(x, y, log2, false);
-        if log2 > 3 || !self.effort.nxn || !self.structured || self.is_settled(x, y, log2) {
+        let whole = self.coding_unit_as(x, y, log2, None);
+        if log2 > 3 || !self.effort.nxn || self.is_settled(x, y, log2) || !self.habit[3].tries() {
             return whole;
         }
         let whole_state = self.state;
         self.set_aside(x, y, log2);
         self.state = entry;
-        let parts = self.coding_unit_as(x, y, log2, true);
+        let even = self.is_even(x, y, log2);
+        let parts = self.coding_unit_as(x, y, log2, Some(Whole { cost: whole, even }));
+        self.habit[3].learn(parts < whole);
         if parts < whole {
             return parts;
         }
@@ -285,8 +313,10 @@ impl<'a> Search<'a> {
         whole
     }
 
-    /// Codes a coding unit as 2N×2N or N×N and counts its bits exactly.
-    fn coding_unit_as(&mut self, x: usize, y: usize, log2: u32, nxn: bool) -> f64 {
+    /// Codes a coding unit as 2N×2N, or as N×N if that may cost less than
+    /// `whole`, and counts its bits exactly.
+    fn coding_unit_as(&mut self, x: usize, y: usize, log2: u32, whole: Option<Whole>) -> f64 {
+        let nxn = whole.is_some();
         let entry = self.state;
         let z = z_order(x, y);
         for unit in &mut self.tree.units[z..z + units_in(log2)] {
@@ -301,6 +331,9 @@ impl<'a> Search<'a> {
         let part_log2 = if nxn { 2 } else { log2 };
         for part in 0..if nxn { 4 } else { 1 } {
             let (px, py) = (x + (part & 1) * 4, y + (part >> 1) * 4);
+            if whole.is_some_and(|whole| whole.is_out_of_reach(self.cost(error, bits), part)) {
+                return f64::INFINITY;
+            }
             let (part_error, part_bits) = self.luma(px, py, part_log2);
             error += part_error;
             bits += part_bits;
@@ -320,211 +353,64 @@ impl<'a> Search<'a> {
         self.cost(error, counter.cost)
     }
 
-    /// Searches luma of one prediction block; returns its error and the bits of
-    /// its transform tree, and leaves the entropy state behind it.
-    fn luma(&mut self, x: usize, y: usize, log2: u32) -> (u64, u64) {
-        let z = z_order(x, y);
-        let count = units_in(log2);
-        let (left, above) =
-            Self::writer(self.sequence, &self.tree, self.origin, &self.around).candidate_modes(x, y);
-        let probable = most_probable(left, above);
-        let (modes, found) = self.preselect(x, y, log2, probable);
-        let entry = self.state;
-        if self.effort.joint
-            && log2 <= 5
-            && log2 >= self.effort.joint_min_log2
-            && self.sequence.max_transform_depth == 0
-            && !self.sequence.lossless
-        {
-            return self.luma_jointly(x, y, log2, &modes[..found], probable);
-        }
-        let mut best: Option<(f64, u64, u64, u8)> = None;
-        let mut best_state = entry;
-        for &mode in &modes[..found] {
-            self.state = entry;
-            for unit in &mut self.tree.units[z..z + count] {
-                unit.luma_mode = mode;
-                unit.cbf = 0;
-                unit.skip = 0;
-            }
-            let (error, bits) = self.luma_blocks(x, y, log2, 0);
-            let side = u64::from(mode_bits(mode, probable) * ONE_BIT);
-            let cost = self.cost(error, bits + side);
-            if best.is_none_or(|(least, ..)| cost < least) {
-                best = Some((cost, error, bits, mode));
-                best_state = self.state;
-                if found > 1 {
-                    self.luma_copy(self.spare.len() - 1, x, y, log2, false);
-                }
-            }
-        }
-        let (_, error, bits, mode) = best.unwrap_or((0.0, 0, 0, 0));
-        if found > 1 && mode != modes[found - 1] {
-            self.luma_copy(self.spare.len() - 1, x, y, log2, true);
-        }
-        self.state = best_state;
-        (error, bits)
-    }
-
-    /// The same where modes are weighed first and only the best is coded, its
-    /// levels with all care.
-    fn luma_jointly(&mut self, x: usize, y: usize, log2: u32, modes: &[u8], probable: [u8; 3]) -> (u64, u64) {
-        let z = z_order(x, y);
-        let mut best = (f64::INFINITY, modes[0], false);
-        for &mode in modes {
-            let (cost, skip) = self.weigh((x, y), log2, mode);
-            let cost = cost + self.lambda * f64::from(mode_bits(mode, probable) * ONE_BIT);
-            if cost < best.0 {
-                best = (cost, mode, skip);
-            }
-        }
-        let (_, mode, skip) = best;
-        let outcome = self.block_again(0, (x, y), log2, mode, skip);
-        for unit in &mut self.tree.units[z..z + units_in(log2)] {
-            unit.luma_mode = mode;
-            unit.tu_log2 = log2 as u8;
-            unit.cbf = u8::from(outcome.coded);
-            unit.skip = u8::from(outcome.skip);
-        }
-        let mut counter = BitCounter { cost: outcome.bits };
-        counter.encode(&mut self.state.contexts.cbf_luma[1], outcome.coded);
-        (outcome.error, counter.cost)
-    }
-
-    /// Luma blocks of one prediction block with the mode in the tree: whole,
-    /// or split as deep as the transform tree may go. Returns error and bits.
-    fn luma_blocks(&mut self, x: usize, y: usize, log2: u32, depth: u32) -> (u64, u64) {
-        if log2 > 5 {
-            return self.luma_quarters(x, y, log2, depth + 1);
-        }
-        let may_split = log2 > 2 && depth < self.sequence.max_transform_depth;
-        let entry = self.state;
-        let z = z_order(x, y);
-        let mode = self.tree.units[z].luma_mode;
-        let outcome = self.block(0, (x, y), log2, mode);
-        for unit in &mut self.tree.units[z..z + units_in(log2)] {
-            unit.tu_log2 = log2 as u8;
-            unit.cbf = (unit.cbf & !1) | u8::from(outcome.coded);
-            unit.skip = (unit.skip & !1) | u8::from(outcome.skip);
-        }
-        let mut counter = BitCounter { cost: outcome.bits };
-        counter.encode(&mut self.state.contexts.cbf_luma[usize::from(depth == 0)], outcome.coded);
-        if !may_split {
-            return (outcome.error, counter.cost);
-        }
-        let split_context = (5 - log2) as usize;
-        counter.encode(&mut self.state.contexts.split_transform_flag[split_context], false);
-        let whole = (outcome.error, counter.cost);
-        if !outcome.coded {
-            return whole;
-        }
-        let whole_state = self.state;
-        let store = self.spare.len() - 1 - log2 as usize;
-        self.luma_copy(store, x, y, log2, false);
-        self.state = entry;
-        let mut counter = BitCounter::default();
-        counter.encode(&mut self.state.contexts.split_transform_flag[split_context], true);
-        let (error, bits) = self.luma_quarters(x, y, log2, depth + 1);
-        let split = (error, bits + counter.cost);
-        if self.cost(split.0, split.1) < self.cost(whole.0, whole.1) {
-            return split;
-        }
-        self.luma_copy(store, x, y, log2, true);
-        self.state = whole_state;
-        whole
-    }
-
-    fn luma_quarters(&mut self, x: usize, y: usize, log2: u32, depth: u32) -> (u64, u64) {
-        let half = (1 << log2) / 2;
-        let mut total = (0, 0);
-        for (dx, dy) in [(0, 0), (half, 0), (0, half), (half, half)] {
-            let (error, bits) = self.luma_blocks(x + dx, y + dy, log2 - 1, depth);
-            total = (total.0 + error, total.1 + bits);
-        }
-        total
-    }
-
-    /// Sets luma of one block aside in a store behind the quad-tree's own, or
-    /// brings it back.
-    fn luma_copy(&mut self, index: usize, x: usize, y: usize, log2: u32, restore: bool) {
-        let size = 1usize << log2;
-        let (tree, store) = &mut self.spare[index];
-        let band = &mut self.bands[0];
-        for (row, store) in store[0].chunks_exact_mut(size).take(size).enumerate() {
-            let samples = &mut band.samples[(y + 1 + row) * band.width + self.origin.0 + x..][..size];
-            if restore {
-                samples.copy_from_slice(store);
-            } else {
-                store.copy_from_slice(samples);
-            }
-        }
-        let (z, count) = (z_order(x, y), units_in(log2));
-        let (from, to) = if restore { (&*tree, &mut self.tree) } else { (&self.tree, tree) };
-        to.units[z..z + count].copy_from_slice(&from.units[z..z + count]);
-        to.levels[0][z << 4..(z + count) << 4].copy_from_slice(&from.levels[0][z << 4..(z + count) << 4]);
-    }
-
-    /// Ranks modes by the Hadamard size of what prediction leaves.
-    fn preselect(&mut self, x: usize, y: usize, log2: u32, probable: [u8; 3]) -> ([u8; 8], usize) {
-        let keep = self.effort.rd_modes[(log2.min(5) - 2) as usize];
-        let log2 = log2.min(5);
-        let size = 1usize << log2;
-        let depth = self.sequence.depth;
-        self.gather(0, (x, y), log2);
-        let plane = &self.source[0];
-        let at = (self.origin.1 + y) * plane.width + self.origin.0 + x;
-        let source = &plane.samples[at..];
-        let strong = self.sequence.strong_intra_smoothing;
-        let buffers = &mut *self.buffers;
-        intra::smooth(
-            &buffers.line,
-            &mut buffers.smooth,
-            size,
-            if strong && size == 32 { Smoothing::Strong } else { Smoothing::Weak },
-            depth,
-        );
-        // The square root of the price of a bit is its price in absolute sums.
-        let price = (self.lambda * f64::from(ONE_BIT)).sqrt();
-        let mut ranked = [(f64::INFINITY, 0u8); 8];
-        let mut best_angle = (f64::INFINITY, 0u8);
-        let mut rank = |mode: u8, buffers: &mut Buffers| {
-            let smoothed = intra::smoothing(mode, size, strong) != Smoothing::None;
-            let line = if smoothed { &buffers.smooth } else { &buffers.line };
-            let edge = intra::edge_filter(mode, 0, size, false);
-            intra::predict(mode, line, size, depth, edge, &mut buffers.prediction, size);
-            let sum = satd(source, plane.width, &buffers.prediction, size, depth);
-            let cost = sum as f64 + price * f64::from(mode_bits(mode, probable));
-            if mode > 1 && cost < best_angle.0 {
-                best_angle = (cost, mode);
-            }
-            if let Some(place) = ranked[..keep].iter().position(|&(c, _)| cost < c) {
-                ranked[place..keep].rotate_right(1);
-                ranked[place] = (cost, mode);
-            }
-            (cost, best_angle.1)
-        };
-        let step = self.effort.angle_step;
-        let flat = rank(0, buffers).0.min(rank(1, buffers).0);
-        let mut centre = 0;
-        for mode in (2..=34).step_by(step) {
-            centre = rank(mode, buffers).1;
-        }
-        let mut reach = step as u8 / 2;
-        while reach > 0 {
-            let middle = centre;
-            for mode in [middle.wrapping_sub(reach), middle + reach] {
-                if (2..=34).contains(&mode) {
-                    centre = rank(mode, buffers).1;
-                }
-            }
-            reach /= 2;
-        }
-        self.structured = ranked[0].0 < 0.9 * flat;
-        (ranked.map(|(_, mode)| mode), keep)
-    }
-
     pub(super) fn candidate_modes(&self, x: usize, y: usize) -> (u8, u8) {
         Self::writer(self.sequence, &self.tree, self.origin, &self.around).candidate_modes(x, y)
+    }
+}
+
+/// Whether splitting squares of one size pays: where it hardly ever does, as
+/// in noise, it is tried only now and then.
+#[derive(Debug, Clone, Copy)]
+struct Habit {
+    /// Share of splits that paid, the latest weighing most.
+    paid: f32,
+    passed: u32,
+}
+
+impl Default for Habit {
+    fn default() -> Self {
+        Self { paid: 0.5, passed: 0 }
+    }
+}
+
+impl Habit {
+    /// The share from which on splitting is tried always.
+    const OFTEN: f32 = 0.3;
+    /// How many squares in a row are left whole otherwise.
+    const PAUSE: u32 = 8;
+
+    fn tries(&mut self) -> bool {
+        if self.paid >= Self::OFTEN || self.passed >= Self::PAUSE {
+            self.passed = 0;
+            return true;
+        }
+        self.passed += 1;
+        false
+    }
+
+    fn learn(&mut self, paid: bool) {
+        self.paid += (f32::from(u8::from(paid)) - self.paid) / 32.0;
+    }
+}
+
+/// What the quarters of a square must not cost for splitting it to pay.
+#[derive(Debug, Clone, Copy)]
+struct Whole {
+    cost: f64,
+    /// Whether the quarters look as if each cost about the same.
+    even: bool,
+}
+
+impl Whole {
+    const ANY: Self = Self { cost: f64::INFINITY, even: false };
+
+    /// Whether quarters that came to `cost` after `parts` of them will not come
+    /// to less.
+    fn is_out_of_reach(self, cost: f64, parts: usize) -> bool {
+        /// Share of the whole that the rest may turn out to save.
+        const HOPE: [f64; 4] = [1.0, 0.08, 0.06, 0.04];
+        let share = if self.even { parts as f64 / 4.0 + HOPE[parts] } else { 1.0 };
+        cost > self.cost * share
     }
 }
 

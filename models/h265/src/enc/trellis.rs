@@ -69,7 +69,7 @@ const LATE: usize = 5;
 /// A path this much dearer than the cheapest, in squared steps, never catches up.
 const HOPELESS: f32 = 0.35;
 /// How much error a level away from the nearer one may add at first.
-const NEAR: f32 = 0.45;
+const NEAR: f32 = 0.42;
 /// Parity, the sign it may have to hide, greater1Ctx, and the Rice parameter
 /// relative to the first.
 const STATES: usize = 2 * 2 * 4 * 4;
