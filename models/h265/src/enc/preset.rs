@@ -39,8 +39,10 @@ impl std::str::FromStr for Preset {
 /// What a preset switches.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effort {
-    /// Sizes and modes by Hadamard sums alone, nothing counted.
+    /// Sizes and modes from source neighbours, nothing counted.
     pub quick: bool,
+    /// The quick way decides sizes, too, by Hadamard sums, not by guessed bits.
+    pub hadamard_sizes: bool,
     /// The quick way prices levels only where fewer than this share are not zero.
     pub dead_zone_above: f32,
     /// Price of a bit in squared quantization steps.
@@ -77,6 +79,7 @@ impl Effort {
     pub fn of(preset: Preset) -> Self {
         let best = Self {
             quick: false,
+            hadamard_sizes: false,
             dead_zone_above: 1.0,
             lambda: 0.10,
             max_cu_log2: 5,
@@ -92,13 +95,13 @@ impl Effort {
             skip_doubt: 0.02,
             transform_depth: 0,
         };
-        let slow = Self { nxn: false, close_modes: [1; 4], finalists: [1; 4], ..best };
+        let slow = Self { close_modes: [1; 4], finalists: [1; 4], ..best };
         let medium = Self { quick: true, chroma_modes: false, ..slow };
         match preset {
             Preset::Best => best,
             Preset::Slow => slow,
             Preset::Medium => medium,
-            Preset::Fast => Self { dead_zone_above: 0.5, ..medium },
+            Preset::Fast => Self { dead_zone_above: 0.5, nxn: false, hadamard_sizes: true, ..medium },
         }
     }
 }

@@ -1,5 +1,6 @@
-//! The quick way through a CTU: sizes and modes by Hadamard sums over source
-//! neighbours, one transform and one quantization a block, nothing counted.
+//! The quick way through a CTU: modes by Hadamard sums over source neighbours,
+//! sizes by these or by a guess at the bits, one quantization a block, nothing
+//! counted.
 //!
 //! An order of magnitude faster than trying everything, because on noise-like
 //! samples most of what could be tried changes little.
@@ -64,10 +65,14 @@ impl Search<'_> {
             ..Unit::default()
         };
         self.tree.units[z..z + count].fill(unit);
-        if log2 == 3 {
+        if log2 == 3 && !(self.effort.nxn && (plan.directional || self.habit[3].tries())) {
             return plan;
         }
-        let quarters = self.plan_quarters(x, y, log2, plan.directional);
+        let quarters =
+            if log2 == 3 { self.plan_parts(x, y) } else { self.plan_quarters(x, y, log2, plan.directional) };
+        if log2 == 3 {
+            self.habit[3].learn(quarters.cost < plan.cost);
+        }
         if quarters.cost < plan.cost {
             return quarters;
         }
@@ -86,7 +91,20 @@ impl Search<'_> {
         total
     }
 
-    /// The mode with the least Hadamard sum and its cost. Angles are looked at
+    /// Plans an 8×8 coding unit as four 4×4 blocks.
+    fn plan_parts(&mut self, x: usize, y: usize) -> Plan {
+        let z = z_order(x, y);
+        let mut total = Plan { cost: 0.0, directional: true };
+        for part in 0..4 {
+            let (plan, mode) = self.plan_mode(x + (part & 1) * 4, y + (part >> 1) * 4, 2, true);
+            let unit = &mut self.tree.units[z + part];
+            *unit = Unit { nxn: true, tu_log2: 2, luma_mode: mode, ..*unit };
+            total.cost += plan.cost;
+        }
+        total
+    }
+
+    /// The mode with the least Hadamard sum and what it costs. Angles are looked at
     /// closely only where coarse ones beat flat prediction.
     fn plan_mode(&mut self, x: usize, y: usize, log2: u32, directional: bool) -> (Plan, u8) {
         let size = 1usize << log2;
@@ -136,7 +154,19 @@ impl Search<'_> {
             }
         }
         // Splitting costs a flag here and its share above.
-        (Plan { cost: best.0 + 2.0 * price, directional }, best.1)
+        const SPLIT: u32 = 2;
+        let (hadamard, mode) = best;
+        let cost = if self.effort.hadamard_sizes || self.sequence.lossless {
+            hadamard + price * f64::from(SPLIT)
+        } else {
+            let side = mode_bits(mode, probable) + SPLIT;
+            let price = self.lambda * f64::from(ONE_BIT);
+            self.estimate((x, y), log2, mode)
+                .map(|(_, guess)| f64::from(guess.error) + price * (f64::from(guess.bits) + f64::from(side)))
+                .into_iter()
+                .fold(f64::INFINITY, f64::min)
+        };
+        (Plan { cost, directional }, mode)
     }
 
     fn code_planned(&mut self, x: usize, y: usize, log2: u32) {
@@ -152,13 +182,21 @@ impl Search<'_> {
             }
             return;
         }
-        let luma_mode = self.tree.units[z].luma_mode;
-        self.code_and_note(0, z, log2, luma_mode);
-        if self.sequence.chroma != Chroma::C400 {
-            let chroma_log2 = if self.sequence.chroma == Chroma::C444 { log2 } else { log2 - 1 };
-            let mode = chroma_mode(4, luma_mode);
-            for c in 1..3 {
-                self.code_and_note(c, z, chroma_log2, mode);
+        let chroma = self.sequence.chroma;
+        let nxn = self.tree.units[z].nxn;
+        let (parts, log2) = if nxn { (4, 2) } else { (1, log2) };
+        for part in z..z + parts {
+            self.code_and_note(0, part, log2, self.tree.units[part].luma_mode);
+        }
+        // Four 4×4 luma blocks share one chroma block where it is subsampled.
+        let (parts, log2) = match chroma {
+            Chroma::C400 => return,
+            Chroma::C444 => (parts, log2),
+            _ => (1, (log2 - 1).max(2)),
+        };
+        for c in 1..3 {
+            for part in z..z + parts {
+                self.code_and_note(c, part, log2, chroma_mode(4, self.tree.units[part].luma_mode));
             }
         }
     }
@@ -171,7 +209,7 @@ impl Search<'_> {
         } else {
             self.quick_block(c, at, log2, mode)
         };
-        let count = units_in(u32::from(self.tree.units[z].cu_log2));
+        let count = units_in(u32::from(self.tree.units[z].tu_log2));
         for unit in &mut self.tree.units[z..z + count] {
             unit.cbf |= u8::from(coded) << c;
             unit.skip |= u8::from(skip) << c;

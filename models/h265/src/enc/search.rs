@@ -45,7 +45,7 @@ pub struct Search<'a> {
     pub bands: Vec<Band>,
     pub tree: Tree,
     /// How often splitting paid of late, by log2 of what was split.
-    habit: [Habit; 7],
+    pub(super) habit: [Habit; 7],
     /// Candidates set aside, one tree and sample store a quad-tree depth.
     pub(super) spare: Vec<(Tree, [Vec<u16>; 3])>,
     pub around: Surroundings,
@@ -361,7 +361,7 @@ impl<'a> Search<'a> {
 /// Whether splitting squares of one size pays: where it hardly ever does, as
 /// in noise, it is tried only now and then.
 #[derive(Debug, Clone, Copy)]
-struct Habit {
+pub(super) struct Habit {
     /// Share of splits that paid, the latest weighing most.
     paid: f32,
     passed: u32,
@@ -379,7 +379,7 @@ impl Habit {
     /// How many squares in a row are left whole otherwise.
     const PAUSE: u32 = 8;
 
-    fn tries(&mut self) -> bool {
+    pub(super) fn tries(&mut self) -> bool {
         if self.paid >= Self::OFTEN || self.passed >= Self::PAUSE {
             self.passed = 0;
             return true;
@@ -388,7 +388,7 @@ impl Habit {
         false
     }
 
-    fn learn(&mut self, paid: bool) {
+    pub(super) fn learn(&mut self, paid: bool) {
         self.paid += (f32::from(u8::from(paid)) - self.paid) / 32.0;
     }
 }
