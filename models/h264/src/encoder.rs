@@ -75,8 +75,8 @@ impl Preset {
             effort: match self {
                 Self::Fast => effort(1, 0.0, 0.0, 0.0),
                 Self::Medium => effort(1, 0.01, 0.0, 0.0),
-                Self::Slow => effort(2, 0.01, 0.3, 0.0),
-                Self::Best => effort(3, 0.01, 0.6, 0.01),
+                Self::Slow => effort(2, 0.01, 0.2, 0.0),
+                Self::Best => effort(2, 0.01, 0.4, 0.01),
             },
             // Flat around its high-rate value, 2 ln 2 / 12 of a squared step.
             lambda: 0.13,
