@@ -41,6 +41,7 @@ pub fn run(args: &[&str]) -> Result<(), String> {
         let least = [("ffmpeg", 1.0)];
         promises.extend(video::decoding_speed(title, &encode, &decoders, &least, &first, &folder)?);
     }
+    promises.extend(video::linear_cost(&trinity, "h264", &folder)?);
     video::print_promises(&promises);
     Ok(())
 }

@@ -291,6 +291,47 @@ pub fn decoding_speed(
     Ok(least.iter().filter_map(promise).collect())
 }
 
+/// Encodes and decodes 16 MB and 64 MB of samples, and promises that a sample
+/// of the larger takes no longer.
+pub fn linear_cost(trinity: &Path, standard: &str, folder: &Scratch) -> Result<Vec<Promise>, String> {
+    let at = &folder.path;
+    let (width, height) = (4096, 4096);
+    let tile = bench::made_up_weights(width, height / 8).samples;
+    let trinity = trinity.display();
+    println!("CPU time by size, one thread, ns a sample, least of three runs\n");
+    println!("{:<20}{:>14}{:>14}", "samples", "encode fast", "decode");
+    let mut costs = Vec::new();
+    for frames in [1, 4] {
+        let samples = frames * width * height;
+        std::fs::write(at.join("in.gray"), tile.repeat(8 * frames)).map_err(|e| e.to_string())?;
+        let commands = [
+            format!(
+                "{trinity} {standard} encode in.gray --size {width}x{height} --qp 24 --preset fast --threads 1 \
+                 -o out.bin"
+            ),
+            format!("{trinity} {standard} decode out.bin --threads 1 -o dec.yuv"),
+        ];
+        let mut least = [f64::INFINITY; 2];
+        for _ in 0..3 {
+            for (command, least) in commands.iter().zip(&mut least) {
+                *least = least.min(bench::cpu_s(command, at)? / samples as f64 * 1e9);
+            }
+        }
+        println!("{:<20}{:>14.1}{:>14.1}", format!("{} MB", samples >> 20), least[0], least[1]);
+        costs.push(least);
+    }
+    println!();
+    let promise = |(what, at): (&str, usize)| {
+        let ratio = costs[1][at] / costs[0][at];
+        Promise {
+            what: format!("trinity {what}s 64 MB at no more than 1.1 times the cost a sample of 16 MB"),
+            reached: format!("{ratio:.2}×"),
+            kept: ratio <= 1.1,
+        }
+    };
+    Ok([("encode", 0), ("decode", 1)].map(promise).into())
+}
+
 /// What was promised and what came of it.
 pub fn print_promises(promises: &[Promise]) {
     println!("{:<76}{:>12}", "promised", "measured");
