@@ -213,8 +213,7 @@ fn a_tensor_is_shown_as_block_prediction_residual_and_coefficients() {
 fn a_designers_profile_is_a_codec_and_its_files_need_it_no_more() {
     let folder = tempfile::tempdir().unwrap();
     let design = folder.path().join("my-design.toml");
-    let profile =
-        "name = \"mine\"\ndescription = \"plain\"\npipeline = \"trinity\"\n[stages]\ntrellis-states = 4\n";
+    let profile = "name = \"mine\"\ndescription = \"plain\"\npipeline = \"trinity\"\n[stages]\nquantization = \"trellis-4\"\n";
     std::fs::write(&design, profile).unwrap();
     let tri = encoded(folder.path(), &["--bits", "3", "--codec", &text(&design)]);
     std::fs::remove_file(&design).unwrap();

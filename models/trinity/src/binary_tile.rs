@@ -135,7 +135,7 @@ pub fn encode(plan: &Plan, scalars: &Scalars, cols: usize, rows: &mut [f32]) -> 
                 *sum += f64::from(2.0 * (target.abs() - level.unsigned_abs() as f32));
                 *count += 1;
             }
-            *coefficient = value(&points, scalars, *level);
+            *coefficient = points.value(*level, scalars.step);
         }
         let original = values.to_vec();
         transformer.inverse(&coefficients, values);
@@ -146,12 +146,6 @@ pub fn encode(plan: &Plan, scalars: &Scalars, cols: usize, rows: &mut [f32]) -> 
     coded.bytes = bits.finish();
     coded.bits.symbols = 8.0 * coded.bytes.len() as f64;
     coded
-}
-
-/// What a level stands for.
-fn value(points: &Points, scalars: &Scalars, level: i32) -> f32 {
-    let distance = points.distance(level.unsigned_abs(), 0);
-    (if level < 0 { -distance } else { distance }) as f32 * (scalars.step / 64.0)
 }
 
 /// Decodes all coded rows of a tile.
@@ -174,7 +168,7 @@ pub fn decode(
         for (level, coefficient) in above.iter_mut().zip(&mut coefficients) {
             *level = contexts.level(&mut bits, left, *level, 0);
             left = *level;
-            *coefficient = value(&points, scalars, *level);
+            *coefficient = points.value(*level, scalars.step);
         }
         bits.check()?;
         transformer.inverse(&coefficients, values);

@@ -12,6 +12,7 @@ use crate::profile::Profile;
 use crate::report::Report;
 use crate::scales::FLAT;
 use crate::stream::{Matrix, Pass, encode_pass, encode_tile, scale_by};
+use crate::tile::Decision;
 use crate::transform::Transform;
 use crate::trellis::Centroids;
 
@@ -147,14 +148,15 @@ struct Trial {
     centroids: Centroids,
 }
 
-fn trial(plan: &Plan, subject: &Subject, step: f32, lambda: f32) -> Trial {
+fn trial(plan: &Plan, subject: &Subject, step: f32, decision: (Decision, f32)) -> Trial {
+    let lambda = decision.1;
     // What does not learn from rows shows its worth on fewer of them.
     let rows = if plan.entropy == Entropy::Static { STRIP_ROWS / 2 } else { STRIP_ROWS };
     let cols = if plan.entropy == Entropy::Binary { SLOW_STRIP_COLS } else { STRIP_COLS };
     let strip = subject.strip(plan, rows, cols.max(plan.transform.width()));
     let Matrix { rows, cols, .. } = strip;
     let tile = Tile { row: 0, col: 0, rows, cols };
-    let (coded, _) = encode_tile(plan, &subject.scalars(step, Centroids::default()), lambda, &strip, &tile);
+    let (coded, _) = encode_tile(plan, &subject.scalars(step, Centroids::default()), decision, &strip, &tile);
     let count = (rows * cols) as f64;
     let all_cols = if plan.transposed { subject.matrix.rows } else { subject.matrix.cols };
     // Lane states and the like weigh nothing in a tile of full size.
@@ -213,6 +215,7 @@ fn shared_bits(strip: &Matrix) -> f64 {
 /// The cheapest plan of a profile near `step`.
 fn choose(profile: &Profile, plans: &[Plan], subject: &Subject, step: f32) -> Trial {
     let lambda = profile.stages.lambda;
+    let decision = (profile.stages.quantization.decision(), lambda);
     // Simpler plans come first in a profile, so they win ties.
     let cheaper = |a: Trial, b: Trial| {
         let learned = |t: &Trial| matches!(t.plan.transform, Transform::Klt { .. });
@@ -234,26 +237,26 @@ fn choose(profile: &Profile, plans: &[Plan], subject: &Subject, step: f32) -> Tr
     };
     let promising: Vec<&Plan> = plans.iter().filter(promising).collect();
     let tried = if promising.is_empty() { plans.iter().collect() } else { promising };
-    let first = tried.into_iter().map(|p| trial(&quick(p), subject, step, lambda)).reduce(cheaper);
+    let first = tried.into_iter().map(|p| trial(&quick(p), subject, step, decision)).reduce(cheaper);
     let mut best = first.unwrap_or_else(|| unreachable!("profiles have at least one plan"));
     if best.plan.entropy == Entropy::Adaptive && !profile.stages.context_weights.is_empty() {
         // Much to learn from makes columns cheap to learn.
         let learns = |weights: &&u8| **weights != FLAT || subject.count <= FEW_VALUES;
         let weights: Vec<u8> = profile.stages.context_weights.iter().filter(learns).copied().collect();
-        best = choose_weights(&weights, best, |plan| trial(plan, subject, step, lambda), cheaper);
+        best = choose_weights(&weights, best, |plan| trial(plan, subject, step, decision), cheaper);
         // Without columns to learn, the longer rows are better unless shown otherwise.
         let turned = Plan { transposed: !best.plan.transposed, ..best.plan.clone() };
         let longer = (subject.matrix.rows > subject.matrix.cols) == turned.transposed;
         let allowed = plans.iter().any(|p| p.transposed == turned.transposed);
         if turned.weights == FLAT && longer && allowed {
-            let turned = trial(&turned, subject, step, lambda);
+            let turned = trial(&turned, subject, step, decision);
             if turned.cost < best.cost + f64::from(lambda) * ROW_SCALES_MARGIN {
                 best = turned;
             }
         }
     }
-    if best.plan.entropy != Entropy::Binary {
-        best.plan.log2_states = profile.stages.trellis_states.ilog2();
+    if !matches!(best.plan.entropy, Entropy::Binary | Entropy::Raw) {
+        best.plan.log2_states = profile.stages.quantization.log2_states();
     }
     best
 }
@@ -325,12 +328,12 @@ pub fn encode_lossy(
 ) -> Result<Encoded, Error> {
     let plans = profile.candidates()?;
     let subject = Subject::new(values, rows, cols)?;
-    let lambda = profile.stages.lambda;
+    let decision = (profile.stages.quantization.decision(), profile.stages.lambda);
     let run = |plan: &Plan, step: f32, centroids: Centroids| {
         encode_pass(
             plan,
             &subject.scalars(step, centroids),
-            lambda,
+            decision,
             subject.view(plan),
             profile.parallel.tile_values,
         )

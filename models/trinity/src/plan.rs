@@ -5,6 +5,7 @@
 
 use crate::Error;
 use crate::bytes::{Reader, put_varint};
+use crate::means::MeanOf;
 use crate::model::{unzigzag, zigzag};
 use crate::scales::WEIGHTS;
 use crate::transform::Transform;
@@ -19,6 +20,73 @@ pub enum Entropy {
     Static,
     /// Bit by bit, each with a probability of its own.
     Binary,
+    /// As many bits for every level of a tile.
+    Raw,
+}
+
+/// What is known of values before they are coded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Prediction {
+    /// Sixteenths of the coded row above.
+    pub above: u8,
+    /// Means of rows and columns, stated ahead.
+    pub means: MeanOf,
+}
+
+impl Prediction {
+    /// Nothing is.
+    pub const NONE: Self = Self { above: 0, means: MeanOf { rows: false, columns: false } };
+
+    const ROW_MEANS: u8 = 1 << 5;
+    const COLUMN_MEANS: u8 = 1 << 6;
+
+    fn code(self) -> u8 {
+        self.above
+            | if self.means.rows { Self::ROW_MEANS } else { 0 }
+            | if self.means.columns { Self::COLUMN_MEANS } else { 0 }
+    }
+
+    fn from_code(code: u8) -> Self {
+        let means = MeanOf { rows: code & Self::ROW_MEANS != 0, columns: code & Self::COLUMN_MEANS != 0 };
+        Self { above: code & !(Self::ROW_MEANS | Self::COLUMN_MEANS), means }
+    }
+}
+
+impl std::fmt::Display for Prediction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let means = match self.means {
+            MeanOf { rows: false, columns: false } => "",
+            MeanOf { rows: true, columns: false } => "row-mean",
+            MeanOf { rows: false, columns: true } => "column-mean",
+            MeanOf { rows: true, columns: true } => "row-and-column-mean",
+        };
+        match (means, self.above) {
+            ("", 0) => f.write_str("none"),
+            ("", above) => write!(f, "above-{above}"),
+            (means, _) => f.write_str(means),
+        }
+    }
+}
+
+impl std::str::FromStr for Prediction {
+    type Err = ();
+
+    /// As written: `none`, `above-12` (sixteenths of the row above),
+    /// `row-mean`, `column-mean`, `row-and-column-mean`.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        if let Some(above) = text.strip_prefix("above-") {
+            let above = above.parse().ok().filter(|above| (1..=16).contains(above));
+            return above.map(|above| Self { above, ..Self::NONE }).ok_or(());
+        }
+        let (rows, columns) = match text {
+            "none" => (false, false),
+            "row-mean" => (true, false),
+            "column-mean" => (false, true),
+            "row-and-column-mean" => (true, true),
+            _ => return Err(()),
+        };
+        Ok(Self { above: 0, means: MeanOf { rows, columns } })
+    }
 }
 
 /// One alternative for each stage.
@@ -27,8 +95,7 @@ pub struct Plan {
     /// Columns of the matrix become coded rows.
     pub transposed: bool,
     pub transform: Transform,
-    /// Sixteenths of the coded row above that predict a coded row.
-    pub prediction: u8,
+    pub prediction: Prediction,
     /// Trellis states; 0 is a uniform quantizer.
     pub log2_states: u32,
     pub entropy: Entropy,
@@ -90,7 +157,7 @@ impl Header {
             return;
         };
         let has_centroids = centroids != Centroids::default();
-        let has_stages = plan.transform != Transform::None || plan.prediction != 0;
+        let has_stages = plan.transform != Transform::None || plan.prediction != Prediction::NONE;
         let has_tiling = !tiling.is_single() || plan.log2_segment != LOG2_SEGMENT;
         flags |= if plan.transposed { flag::TRANSPOSED } else { 0 };
         flags |= (plan.entropy as u8) << flag::ENTROPY_SHIFT;
@@ -107,7 +174,7 @@ impl Header {
         }
         if has_stages {
             out.push(plan.transform.code());
-            out.push(plan.prediction);
+            out.push(plan.prediction.code());
         }
         if has_tiling {
             out.push(plan.log2_segment as u8);
@@ -164,13 +231,13 @@ impl Header {
         let plan = Plan {
             transposed,
             transform: Transform::from_code(transform).ok_or(Error::Damaged { what: "unknown transform" })?,
-            prediction,
+            prediction: Prediction::from_code(prediction),
             log2_states: u32::from(quantizer & 15),
             entropy: match flags >> flag::ENTROPY_SHIFT & 3 {
                 0 => Entropy::Adaptive,
                 1 => Entropy::Static,
                 2 => Entropy::Binary,
-                _ => return Err(Error::Damaged { what: "unknown entropy coding" }),
+                _ => Entropy::Raw,
             },
             weights: quantizer >> 4,
             log2_segment,
@@ -192,22 +259,20 @@ impl Plan {
         if !(4..=16).contains(&self.log2_segment) {
             return Err("segments have 16 to 65536 values");
         }
-        if self.prediction > 16 || self.prediction > 0 && matches!(self.transform, Transform::Klt { .. }) {
-            return Err("a learned transform takes no prediction");
+        let learned = matches!(self.transform, Transform::Klt { .. });
+        if self.prediction.above > 16 || self.prediction.above > 0 && learned {
+            return Err("a learned transform takes no prediction from above");
         }
-        if self.entropy == Entropy::Binary
-            && (self.prediction > 0
-                || self.log2_states > 0
-                || matches!(self.transform, Transform::Klt { .. }))
-        {
-            return Err("binary entropy coding takes a uniform quantizer and fixed transforms");
+        let feedback = self.prediction.above > 0 || learned;
+        match self.entropy {
+            Entropy::Binary | Entropy::Raw if feedback || self.log2_states > 0 => {
+                Err("binary and raw entropy coding take a uniform quantizer and fixed transforms")
+            }
+            Entropy::Static if feedback => {
+                Err("static entropy coding takes nothing that is learned from rows above")
+            }
+            _ => Ok(()),
         }
-        if self.entropy == Entropy::Static
-            && (self.prediction > 0 || matches!(self.transform, Transform::Klt { .. }))
-        {
-            return Err("static entropy coding takes nothing that is learned from rows above");
-        }
-        Ok(())
     }
 }
 

@@ -7,8 +7,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::plan::{Entropy, Plan};
+use crate::plan::{Entropy, Plan, Prediction};
 use crate::scales::WEIGHTS;
+use crate::tile::Decision;
 use crate::transform::{Family, Transform};
 
 /// Which pipeline a profile drives.
@@ -38,6 +39,78 @@ pub enum EntropyChoice {
     Adaptive,
     Static,
     Binary,
+    Raw,
+}
+
+/// How values become levels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Quantization {
+    /// Uniform, rounding toward zero more often than not.
+    DeadZone,
+    /// Uniform; every level is chosen by its error and its rate.
+    Rdoq,
+    /// Dependent, on a trellis of 2^n states, by error and rate.
+    Trellis { log2_states: u32 },
+}
+
+impl Quantization {
+    /// As a plan states it.
+    pub fn log2_states(self) -> u32 {
+        match self {
+            Self::DeadZone | Self::Rdoq => 0,
+            Self::Trellis { log2_states } => log2_states,
+        }
+    }
+
+    pub(crate) fn decision(self) -> Decision {
+        if self == Self::DeadZone { Decision::DeadZone } else { Decision::Rate }
+    }
+}
+
+impl From<Quantization> for String {
+    fn from(quantization: Quantization) -> Self {
+        match quantization {
+            Quantization::DeadZone => "dead-zone".into(),
+            Quantization::Rdoq => "rdoq".into(),
+            Quantization::Trellis { log2_states } => format!("trellis-{}", 1 << log2_states),
+        }
+    }
+}
+
+impl TryFrom<String> for Quantization {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.as_str() {
+            "dead-zone" => return Ok(Self::DeadZone),
+            "rdoq" => return Ok(Self::Rdoq),
+            _ => {}
+        }
+        let states = text.strip_prefix("trellis-").and_then(|states| states.parse::<u32>().ok());
+        match states {
+            Some(states) if states.is_power_of_two() && (4..=256).contains(&states) => {
+                Ok(Self::Trellis { log2_states: states.ilog2() })
+            }
+            _ => Err(format!(
+                "unknown quantization `{text}`: there are dead-zone, rdoq, and trellis-4 to trellis-256 by powers of two"
+            )),
+        }
+    }
+}
+
+impl schemars::JsonSchema for Quantization {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Quantization".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "How values become levels.",
+            "pattern": "^(dead-zone|rdoq|trellis-(4|8|16|32|64|128|256))$"
+        })
+    }
 }
 
 /// Everything an encoder may choose from.
@@ -83,13 +156,14 @@ pub struct Stages {
     pub transform: Vec<String>,
     /// The same for pictures, whose neighbours are alike in both directions.
     pub picture_transform: Vec<String>,
-    /// Sixteenths of the coded row above.
-    pub prediction: Vec<u8>,
-    /// 1 (uniform), 4, 8, … 256.
-    pub trellis_states: u32,
+    /// `none`, `above-12` (sixteenths of the coded row above), `row-mean`,
+    /// `column-mean`, `row-and-column-mean`.
+    pub prediction: Vec<String>,
+    /// `dead-zone`, `rdoq`, `trellis-4` … `trellis-256`.
+    pub quantization: Quantization,
     /// Bits against squared steps.
     pub lambda: f32,
-    /// `adaptive`, `static`, `binary` (with a uniform quantizer).
+    /// `adaptive`, `static`; `binary` and `raw` with a uniform quantizer.
     pub entropy: Vec<EntropyChoice>,
     /// Indices of the weights with which contexts see rows above and columns
     /// beside.
@@ -112,8 +186,8 @@ impl Default for Stages {
             orientation: vec![Orientation::Rows],
             transform: vec!["none".into()],
             picture_transform: vec!["dct-8x8".into(), "dct-16x16".into()],
-            prediction: vec![0],
-            trellis_states: 8,
+            prediction: vec!["none".into()],
+            quantization: Quantization::Trellis { log2_states: 3 },
             lambda: 0.35,
             entropy: vec![EntropyChoice::Adaptive],
             context_weights: vec![0],
@@ -192,9 +266,8 @@ impl Profile {
     /// Every combination of orientation, transform and prediction that the
     /// profile allows, with its first weights.
     pub fn candidates(&self) -> Result<Vec<Plan>, Error> {
-        let states = self.stages.trellis_states;
-        if !states.is_power_of_two() || !self.parallel.segment.is_power_of_two() {
-            return Err(self.bad("trellis-states and segment are powers of two"));
+        if !self.parallel.segment.is_power_of_two() {
+            return Err(self.bad("segment is a power of two"));
         }
         if let Some(unknown) = self.stages.context_weights.iter().find(|&&w| usize::from(w) >= WEIGHTS.len())
         {
@@ -205,6 +278,7 @@ impl Profile {
         for &choice in &self.stages.entropy {
             // Bits in contexts of both neighbours see no orientation.
             let binary = choice == EntropyChoice::Binary;
+            let uniform = binary || choice == EntropyChoice::Raw;
             let orientations = if binary {
                 &self.stages.orientation[..1.min(self.stages.orientation.len())]
             } else {
@@ -215,19 +289,23 @@ impl Profile {
                     let transform = parse_transform(transform)
                         .ok_or_else(|| self.bad(format!("unknown transform `{transform}`")))?;
                     let learned = matches!(transform, Transform::Klt { .. });
-                    for &prediction in &self.stages.prediction {
-                        if prediction > 0 && (learned || binary) || learned && binary {
+                    for prediction in &self.stages.prediction {
+                        let prediction: Prediction = prediction
+                            .parse()
+                            .map_err(|()| self.bad(format!("unknown prediction `{prediction}`")))?;
+                        if prediction.above > 0 && (learned || uniform) || learned && uniform {
                             continue;
                         }
                         let plan = Plan {
                             transposed: *orientation == Orientation::Columns,
                             transform,
                             prediction,
-                            log2_states: if binary { 0 } else { states.ilog2() },
+                            log2_states: if uniform { 0 } else { self.stages.quantization.log2_states() },
                             entropy: match choice {
                                 EntropyChoice::Adaptive => Entropy::Adaptive,
                                 EntropyChoice::Static => Entropy::Static,
                                 EntropyChoice::Binary => Entropy::Binary,
+                                EntropyChoice::Raw => Entropy::Raw,
                             },
                             weights,
                             log2_segment: self.parallel.segment.ilog2(),
@@ -299,11 +377,12 @@ mod tests {
             ))
             .map_err(|e| e.to_string())
         };
-        assert!(with("trellis-states = 8").is_ok());
+        assert!(with("quantization = \"trellis-8\"").is_ok());
         for (stages, word) in [
             ("transform = [\"dct-12\"]", "dct-12"),
             ("transform = [\"klt-8x8\"]", "klt-8x8"),
-            ("trellis-states = 2", "states"),
+            ("quantization = \"trellis-2\"", "trellis-2"),
+            ("prediction = [\"above-17\"]", "above-17"),
             ("orientation = []", "alternative"),
             ("context-weights = [99]", "99"),
             ("lamda = 1", "lamda"),

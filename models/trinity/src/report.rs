@@ -1,6 +1,6 @@
 //! What every stage spent: the inputs of the silicon model.
 
-use crate::plan::{Entropy, Plan};
+use crate::plan::{Entropy, Plan, Prediction};
 use crate::rans::LANES;
 use crate::static_tile::BLOCK_VALUES;
 use crate::transform::{Family, Transform};
@@ -40,6 +40,7 @@ impl Report {
             Entropy::Adaptive => (tile_values, tile_values / LANES, "adaptive"),
             Entropy::Static => (1, BLOCK_VALUES / LANES, "static"),
             Entropy::Binary => (tile_values, tile_values, "binary"),
+            Entropy::Raw => (1, 1, "raw"),
         };
         let stage = |stage, choice: &str, bits, operations, serial| StageCost {
             stage,
@@ -52,9 +53,11 @@ impl Report {
         let quantizer = if states == 1 { "uniform".into() } else { format!("trellis of {states} states") };
         let mut stages =
             vec![stage("orientation", if plan.transposed { "columns" } else { "rows" }, 0.0, 0.0, 1)];
-        if plan.prediction > 0 {
-            let choice = format!("{}/16 of the row above", plan.prediction);
-            stages.push(stage("prediction", &choice, 0.0, 2.0, 1));
+        if plan.prediction != Prediction::NONE {
+            // A mean is a sum and a difference; a row above, a product and a difference.
+            // Only the row above must be decoded first.
+            let serial = if plan.prediction.above > 0 { tile_values } else { 1 };
+            stages.push(stage("prediction", &plan.prediction.to_string(), 0.0, 2.0, serial));
         }
         stages.push(transform_cost(plan.transform, tile_values));
         stages.extend([

@@ -12,7 +12,7 @@ use crate::model::{Context, SYMBOLS, contexts, cost_q12, ranges, unzigzag, zigza
 use crate::plan::{Plan, Scalars};
 use crate::rans::{Decoder, LANES, RawReader, RawWriter, Starts, escape_bits, get_escape, put_escape};
 use crate::scales::{CLASSES, FIRST_RAW_CLASS, UNIT_CLASS, prior, quarter_log2};
-use crate::tile::{Coded, coded_width, note_drift, symbol_costs};
+use crate::tile::{Coded, Decision, coded_width, note_drift, symbol_costs};
 use crate::transform::Transformer;
 use crate::trellis::{Code, Costs, GROUPS, MAX_TARGET, Points, Search};
 
@@ -126,7 +126,13 @@ fn get_tables(raw: &mut RawReader<'_>, tables: &mut [Starts]) {
 /// Encodes all coded rows of a tile; `rows` holds their values and gets their
 /// reconstruction.
 #[inline(always)]
-pub fn encode(plan: &Plan, scalars: &Scalars, lambda: f32, cols: usize, rows: &mut [f32]) -> Coded {
+pub fn encode(
+    plan: &Plan,
+    scalars: &Scalars,
+    decision: (Decision, f32),
+    cols: usize,
+    rows: &mut [f32],
+) -> Coded {
     let width = coded_width(plan, cols);
     let padded = cols.next_multiple_of(plan.transform.width());
     let mut transformer = Transformer::new(plan.transform, 1, padded);
@@ -140,7 +146,7 @@ pub fn encode(plan: &Plan, scalars: &Scalars, lambda: f32, cols: usize, rows: &m
     let mut stated = Stated { columns, rows: row_classes, tables: Stated::default_tables() };
     let mut coded = Coded::default();
     let code = machine(plan);
-    let magnitudes = quantize(&code, scalars, lambda, &stated, &residuals, width);
+    let magnitudes = quantize(&code, scalars, decision, &stated, &residuals, width);
     for (magnitudes, residuals) in
         magnitudes.chunks_exact(width).zip(residuals.chunks_exact(width)).step_by(4)
     {
@@ -213,13 +219,13 @@ fn classify(targets: &[f32], width: usize) -> (Vec<i32>, Vec<i32>) {
 fn quantize(
     code: &Code,
     scalars: &Scalars,
-    lambda: f32,
+    (decision, lambda): (Decision, f32),
     stated: &Stated,
     residuals: &[f32],
     width: usize,
 ) -> Vec<u32> {
     let mut magnitudes = vec![0; residuals.len()];
-    if code.states() == 1 {
+    if decision == Decision::DeadZone {
         for (magnitude, residual) in magnitudes.iter_mut().zip(residuals) {
             *magnitude = (residual.abs() * 0.5 + ROUNDING).min((MAX_TARGET >> 7) as f32) as u32;
         }

@@ -8,11 +8,12 @@
 
 use crate::Error;
 use crate::bytes::{Reader, put_varint};
+use crate::means::{MeanOf, Means};
 use crate::plan::{Entropy, Header, Plan, Scalars, Tile, Tiling};
 use crate::report::Bits;
 use crate::simd::{self, Kernel};
-use crate::tile::{Coded, TileDecoder, TileEncoder};
-use crate::{binary_tile, static_tile};
+use crate::tile::{Coded, Decision, TileDecoder, TileEncoder};
+use crate::{binary_tile, raw_tile, static_tile};
 
 /// First bytes of every stream; a byte of version and kind follows.
 pub const MAGIC: [u8; 2] = *b"TC";
@@ -121,11 +122,11 @@ pub fn in_parallel<T: Sync, R: Send>(items: &[T], job: impl Fn(&T) -> R + Sync +
 pub fn encode_tile(
     plan: &Plan,
     scalars: &Scalars,
-    lambda: f32,
+    decision: (Decision, f32),
     matrix: &Matrix,
     tile: &Tile,
 ) -> (Coded, Vec<f32>) {
-    simd::widest(EncodeTile { plan, scalars, lambda, matrix, tile })
+    simd::widest(EncodeTile { plan, scalars, decision, matrix, tile })
 }
 
 /// The work of [`encode_tile`].
@@ -133,7 +134,7 @@ pub fn encode_tile(
 struct EncodeTile<'a> {
     plan: &'a Plan,
     scalars: &'a Scalars,
-    lambda: f32,
+    decision: (Decision, f32),
     matrix: &'a Matrix,
     tile: &'a Tile,
 }
@@ -143,33 +144,60 @@ impl Kernel for EncodeTile<'_> {
 
     #[inline(always)]
     fn run(self) -> Self::Output {
-        let Self { plan, scalars, lambda, matrix, tile } = self;
+        let Self { plan, scalars, decision, matrix, tile } = self;
         let (height, width) = (plan.transform.height(), tile.cols.next_multiple_of(plan.transform.width()));
         let mut recon = vec![0.0; tile.rows * tile.cols];
+        let step = scalars.step;
+        let means = tile_means(plan, scalars, matrix, tile);
         if plan.entropy != Entropy::Adaptive {
             let mut all = vec![0.0; tile.rows.next_multiple_of(height) * width];
             for (i, buffer) in all.chunks_exact_mut(height * width).enumerate() {
                 load(matrix, tile, i * height, width, scalars.offset, buffer);
+                means.add(-1.0, i * height, width, step, buffer);
             }
             let coded = match plan.entropy {
                 Entropy::Binary => binary_tile::encode(plan, scalars, tile.cols, &mut all),
-                _ => static_tile::encode(plan, scalars, lambda, tile.cols, &mut all),
+                Entropy::Raw => raw_tile::encode(plan, scalars, tile.cols, &mut all),
+                _ => static_tile::encode(plan, scalars, decision, tile.cols, &mut all),
             };
+            means.add(1.0, 0, width, step, &mut all);
             keep(&all, &mut recon, tile, 0, width, scalars.offset);
-            return (coded, recon);
+            return (after(&means, coded), recon);
         }
-        let mut encoder = TileEncoder::new(plan, scalars, lambda, tile.rows.div_ceil(height), tile.cols);
+        let mut encoder = TileEncoder::new(plan, scalars, decision, tile.rows.div_ceil(height), tile.cols);
         let batch = height * encoder.batch();
         let mut buffer = vec![0.0; batch * width];
         for first in (0..tile.rows).step_by(batch) {
             let rows = (tile.rows - first).min(batch).next_multiple_of(height);
             let buffer = &mut buffer[..rows * width];
             load(matrix, tile, first, width, scalars.offset, buffer);
+            means.add(-1.0, first, width, step, buffer);
             encoder.rows(buffer);
+            means.add(1.0, first, width, step, buffer);
             keep(buffer, &mut recon, tile, first, width, scalars.offset);
         }
-        (encoder.finish(), recon)
+        (after(&means, encoder.finish()), recon)
     }
+}
+
+/// The means that a plan predicts a tile's values with.
+fn tile_means(plan: &Plan, scalars: &Scalars, matrix: &Matrix, tile: &Tile) -> Means {
+    let of = plan.prediction.means;
+    if of == MeanOf::default() {
+        return Means::default();
+    }
+    let mut values = vec![0.0; tile.rows * tile.cols];
+    load(matrix, tile, 0, tile.cols, scalars.offset, &mut values);
+    Means::measure(of, &values, tile.cols, scalars.step)
+}
+
+/// A tile behind its means.
+fn after(means: &Means, mut coded: Coded) -> Coded {
+    let mut bytes = Vec::new();
+    means.write(&mut bytes);
+    coded.bits.side += 8.0 * bytes.len() as f64;
+    bytes.append(&mut coded.bytes);
+    Coded { bytes, ..coded }
 }
 
 /// Takes rows of a tile without the offset. Padding repeats the edge: what
@@ -194,10 +222,16 @@ fn keep(buffer: &[f32], recon: &mut [f32], tile: &Tile, first: usize, width: usi
 
 /// Codes a matrix (already in the plan's orientation, normalized by the
 /// exponent of `scalars`) with one step.
-pub fn encode_pass(plan: &Plan, scalars: &Scalars, lambda: f32, matrix: &Matrix, tile_values: usize) -> Pass {
+pub fn encode_pass(
+    plan: &Plan,
+    scalars: &Scalars,
+    decision: (Decision, f32),
+    matrix: &Matrix,
+    tile_values: usize,
+) -> Pass {
     let tiling = Tiling::new(matrix.rows, matrix.cols, tile_values);
     let tiles: Vec<Tile> = if scalars.step == 0.0 { Vec::new() } else { tiling.tiles().collect() };
-    let coded = in_parallel(&tiles, |tile| encode_tile(plan, scalars, lambda, matrix, tile));
+    let coded = in_parallel(&tiles, |tile| encode_tile(plan, scalars, decision, matrix, tile));
     let mut bytes = Vec::new();
     put_magic(&mut bytes, Kind::Matrix);
     let (rows, cols) = if plan.transposed { (matrix.cols, matrix.rows) } else { (matrix.rows, matrix.cols) };
@@ -343,14 +377,19 @@ impl Kernel for DecodeTile<'_> {
     #[inline(always)]
     fn run(self) -> Self::Output {
         let Self { plan, scalars, tile, bytes } = self;
+        let mut reader = Reader::new(bytes);
+        let means = Means::read(plan.prediction.means, tile.rows, tile.cols, &mut reader)?;
+        let bytes = reader.rest();
         let (height, width) = (plan.transform.height(), tile.cols.next_multiple_of(plan.transform.width()));
         let mut recon = vec![0.0; tile.rows * tile.cols];
         if plan.entropy != Entropy::Adaptive {
             let rows = tile.rows.div_ceil(height);
-            let all = match plan.entropy {
+            let mut all = match plan.entropy {
                 Entropy::Binary => binary_tile::decode(plan, scalars, tile.cols, rows, bytes)?,
+                Entropy::Raw => raw_tile::decode(plan, scalars, tile.cols, rows, bytes)?,
                 _ => static_tile::decode(plan, scalars, tile.cols, rows, bytes)?,
             };
+            means.add(1.0, 0, width, scalars.step, &mut all);
             keep(&all, &mut recon, tile, 0, width, scalars.offset);
             return Ok(recon);
         }
@@ -361,6 +400,7 @@ impl Kernel for DecodeTile<'_> {
             let rows = (tile.rows - first).min(batch).next_multiple_of(height);
             let buffer = &mut buffer[..rows * width];
             decoder.rows(buffer)?;
+            means.add(1.0, first, width, scalars.step, buffer);
             keep(buffer, &mut recon, tile, first, width, scalars.offset);
         }
         decoder.finish()?;
@@ -388,8 +428,13 @@ mod tests {
         let scalars = Scalars { step: 0.05, exponent: 0, offset: 0.01, centroids: Centroids::default() };
         for name in ["trinity", "trinity-lite", "trinity-max"] {
             for plan in Profile::named(name).unwrap().candidates().unwrap() {
-                let work =
-                    EncodeTile { plan: &plan, scalars: &scalars, lambda: 0.3, matrix: &matrix, tile: &tile };
+                let work = EncodeTile {
+                    plan: &plan,
+                    scalars: &scalars,
+                    decision: (Decision::Rate, 0.3),
+                    matrix: &matrix,
+                    tile: &tile,
+                };
                 let ((wide, wide_recon), (narrow, narrow_recon)) = (simd::widest(work), work.run());
                 assert_eq!(wide.bytes, narrow.bytes, "{plan:?}");
                 assert_eq!(wide_recon, narrow_recon, "{plan:?}");

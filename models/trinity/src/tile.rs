@@ -65,7 +65,7 @@ impl State {
             lanes: if rows * width < SMALL { 1 } else { LANES },
             transformer,
             segment: 1 << plan.log2_segment,
-            prediction: f32::from(plan.prediction) / 16.0,
+            prediction: f32::from(plan.prediction.above) / 16.0,
             unit: scalars.step / 64.0,
         }
     }
@@ -98,6 +98,27 @@ fn predict(coefficients: &mut [f32], above: &[f32], prediction: f32) {
     }
 }
 
+/// How an encoder picks levels. Both ways give levels that any decoder takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// By distance alone, with a zone around zero.
+    DeadZone,
+    /// By distance and rate.
+    Rate,
+}
+
+/// Rounding of a plain uniform quantizer, in 1/128 of a level: what a Laplacian
+/// source at some three bits a value asks of a rate-aware one.
+const DEAD_ZONE_ROUNDING: i32 = 51;
+
+/// Magnitudes of targets in 1/128 of a level.
+#[inline(always)]
+pub fn round(targets: &[i32], magnitudes: &mut [u32]) {
+    for (magnitude, target) in magnitudes.iter_mut().zip(targets) {
+        *magnitude = ((target + DEAD_ZONE_ROUNDING) >> 7) as u32;
+    }
+}
+
 /// What an encoded tile is and how it came out.
 #[derive(Debug, Clone, Default)]
 pub struct Coded {
@@ -114,6 +135,7 @@ pub struct TileEncoder {
     state: State,
     /// Where the state machine of each lane stands.
     lanes: [u8; LANES],
+    decision: Decision,
     lambda: f32,
     inverse_step: f32,
     costs: Vec<Costs>,
@@ -159,8 +181,14 @@ const ROUNDING: i32 = 51;
 const CHANGE: f32 = 180.0;
 
 impl TileEncoder {
-    /// `lambda` weighs bits against squared steps.
-    pub fn new(plan: &Plan, scalars: &Scalars, lambda: f32, rows: usize, cols: usize) -> Self {
+    /// `lambda` weighs bits against squared steps where they decide.
+    pub fn new(
+        plan: &Plan,
+        scalars: &Scalars,
+        (decision, lambda): (Decision, f32),
+        rows: usize,
+        cols: usize,
+    ) -> Self {
         let width = coded_width(plan, cols);
         let state = State::new(plan, scalars, rows, cols.next_multiple_of(plan.transform.width()), width);
         let batch = state.transformer.batch();
@@ -168,6 +196,7 @@ impl TileEncoder {
             costs: state.model.contexts.iter().map(|c| symbol_costs(&c.starts, lambda)).collect(),
             state,
             lanes: [0; LANES],
+            decision,
             lambda,
             inverse_step: 1.0 / scalars.step,
             search: Search::default(),
@@ -264,7 +293,13 @@ impl TileEncoder {
         let state = &mut self.state;
         let (classes, targets) = (&state.classes[first..last], &self.targets[first..last]);
         let magnitudes = &mut state.magnitudes[first..last];
-        self.search.run(&state.code, &state.points, self.lanes, targets, classes, &self.costs, magnitudes);
+        match self.decision {
+            Decision::DeadZone => round(targets, magnitudes),
+            Decision::Rate => {
+                let (code, points) = (&state.code, &state.points);
+                self.search.run(code, points, self.lanes, targets, classes, &self.costs, magnitudes);
+            }
+        }
         let residuals = &self.residuals[first..last];
         let coefficients = &mut state.coefficients[row * state.width..][first..last];
         let mut lanes = self.lanes;

@@ -47,6 +47,7 @@ impl Code {
     }
 
     /// Number of states.
+    #[cfg(test)]
     pub fn states(&self) -> usize {
         1 << self.log2_states
     }
@@ -82,6 +83,12 @@ impl Points {
     /// By quantizer and magnitude up to 3: what is added to 128 a level.
     pub fn shifts(&self) -> &[[i32; 4]; 2] {
         &self.shift
+    }
+
+    /// What a level of a uniform quantizer stands for.
+    pub fn value(&self, level: i32, step: f32) -> f32 {
+        let distance = self.distance(level.unsigned_abs(), 0);
+        (if level < 0 { -distance } else { distance }) as f32 * (step / 64.0)
     }
 
     /// Distance of a magnitude from zero, in 1/64 step.

@@ -19,12 +19,28 @@ fn nmse(original: &[f32], recon: &[f32]) -> f64 {
     error / original.iter().map(|a| f64::from(*a).powi(2)).sum::<f64>()
 }
 
-/// A profile by name, or one of binary entropy coding alone.
+/// Chains of stages that no built-in profile has, by a name of their own.
+const CHAINS: [(&str, &str); 8] = [
+    ("binary", "entropy = [\"binary\"]"),
+    ("raw", "entropy = [\"raw\"]"),
+    ("raw-dct", "entropy = [\"raw\"]\ntransform = [\"dct-8x8\"]\nprediction = [\"row-mean\"]"),
+    ("means", "prediction = [\"row-and-column-mean\"]"),
+    ("column-mean", "prediction = [\"column-mean\"]\nentropy = [\"static\"]\nquantization = \"rdoq\""),
+    ("above", "prediction = [\"above-12\"]\nquantization = \"dead-zone\""),
+    ("rdoq", "quantization = \"rdoq\"\ntransform = [\"dst-4x4\"]"),
+    ("hadamard", "transform = [\"hadamard-16\"]\nentropy = [\"binary\"]\nprediction = [\"row-mean\"]"),
+];
+
+/// A profile by name, or one of [`CHAINS`].
 #[allow(clippy::unwrap_used)] // a test, if not a function marked as one
 fn profile(name: &str) -> Profile {
-    let binary =
-        "name = \"binary\"\ndescription = \"\"\npipeline = \"trinity\"\n[stages]\nentropy = [\"binary\"]";
-    if name == "binary" { Profile::parse(binary).unwrap() } else { Profile::named(name).unwrap() }
+    match CHAINS.iter().find(|(chain, _)| *chain == name) {
+        Some((_, stages)) => Profile::parse(&format!(
+            "name = \"{name}\"\ndescription = \"\"\npipeline = \"trinity\"\n[stages]\n{stages}"
+        ))
+        .unwrap(),
+        None => Profile::named(name).unwrap(),
+    }
 }
 
 #[test]
@@ -163,11 +179,11 @@ fn every_truncation_is_an_error() {
     let targets = [
         ("trinity", Target::Nmse(0.01)),
         ("trinity-lite", Target::Nmse(0.01)),
-        ("binary", Target::Nmse(0.01)),
         ("paper", Target::Step(0.2)),
         ("lossless", Target::Lossless),
     ];
-    for (name, target) in targets {
+    let chains = CHAINS.iter().map(|(name, _)| (*name, Target::Nmse(0.01)));
+    for (name, target) in targets.into_iter().chain(chains) {
         let encoded = encode(&values, 40, 30, &profile(name), target).unwrap();
         // H.264 conceals nothing, but a stream that ends after its picture is whole.
         let whole = encoded.bytes.len() - if name == "paper" { 4 } else { 0 };
@@ -312,8 +328,51 @@ fn bytes_do_not_depend_on_threads() {
     assert!(with(1) == with(3));
 }
 
+#[test]
+fn means_pay_where_rows_have_them() {
+    let (rows, cols) = (200, 96);
+    let (own, noise) = (gaussian(rows, 40), gaussian(rows * cols, 41));
+    let values: Vec<f32> = (0..rows * cols).map(|i| 20.0 * own[i / cols] + noise[i]).collect();
+    let bits = |prediction: &str| {
+        let mut profile = profile("rdoq");
+        profile.stages.transform = vec!["none".into()];
+        profile.stages.prediction = vec![prediction.into()];
+        let encoded = encode(&values, rows, cols, &profile, Target::Step(0.2)).unwrap();
+        8.0 * encoded.bytes.len() as f64 / values.len() as f64
+    };
+    assert!(bits("row-mean") < bits("none") - 2.0, "{} {}", bits("row-mean"), bits("none"));
+    // Among alternatives the encoder finds it by itself.
+    let mut open = profile("means");
+    open.stages.prediction = ["none", "column-mean", "row-mean"].map(Into::into).to_vec();
+    let encoded = encode(&values, rows, cols, &open, Target::Step(0.2)).unwrap();
+    assert_eq!(encoded.report.plan.unwrap().prediction.to_string(), "row-mean");
+}
+
+#[test]
+fn a_dead_zone_a_rate_and_a_trellis_are_each_worth_their_work() {
+    let values = gaussian(256 * 256, 50);
+    let gap = |quantization: &str| {
+        let mut profile = profile("rdoq");
+        profile.stages.transform = vec!["none".into()];
+        profile.stages.quantization = quantization.to_owned().try_into().unwrap();
+        let encoded = encode(&values, 256, 256, &profile, Target::Bits(2.5)).unwrap();
+        8.0 * encoded.bytes.len() as f64 / values.len() as f64 + 0.5 * nmse(&values, &encoded.recon).log2()
+    };
+    let gaps = ["dead-zone", "rdoq", "trellis-4", "trellis-8"].map(gap);
+    assert!(gaps.windows(2).all(|pair| pair[1] < pair[0] + 0.005) && gaps[3] < gaps[0] - 0.05, "{gaps:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn every_chain_comes_back_as_the_encoder_said(chain in 0..CHAINS.len(), rows in 1usize..40, cols in 1usize..70, seed in 1u64.., shift in -4f32..4.0) {
+        let values: Vec<f32> = gaussian(rows * cols, seed).iter().map(|v| v + shift).collect();
+        let encoded = encode(&values, rows, cols, &profile(CHAINS[chain].0), Target::Step(0.1)).unwrap();
+        let back = decode(&encoded.bytes).unwrap();
+        prop_assert_eq!((back.rows, back.cols), (rows, cols));
+        prop_assert_eq!(back.values, encoded.recon);
+    }
 
     #[test]
     fn any_shape_comes_back_as_the_encoder_said(rows in 1usize..70, cols in 1usize..150, seed in 1u64.., scale in -40i32..30, step in -6i32..3, lite in any::<bool>()) {
@@ -340,15 +399,17 @@ proptest! {
     }
 
     #[test]
-    fn damage_never_panics(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), kind in 0usize..5) {
+    fn damage_never_panics(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), kind in 0usize..4 + CHAINS.len()) {
         let values = gaussian(50 * 70, 9);
         let (name, target) = [
             ("lossless", Target::Lossless),
             ("trinity", Target::Nmse(0.02)),
             ("trinity-lite", Target::Nmse(0.02)),
             ("paper", Target::Step(0.3)),
-            ("binary", Target::Nmse(0.02)),
-        ][kind];
+        ]
+        .get(kind)
+        .copied()
+        .unwrap_or_else(|| (CHAINS[kind - 4].0, Target::Nmse(0.02)));
         let mut bytes = encode(&values, 50, 70, &profile(name), target).unwrap().bytes;
         for (index, value) in flips {
             let at = index.index(bytes.len());
@@ -430,7 +491,7 @@ mod by_hand {
 #[test]
 fn the_worked_example_decodes_by_hand() {
     let profile = Profile::parse(
-        "name = \"example\"\ndescription = \"\"\npipeline = \"trinity\"\n[stages]\ntrellis-states = 1\nlambda = 0.1",
+        "name = \"example\"\ndescription = \"\"\npipeline = \"trinity\"\n[stages]\nquantization = \"rdoq\"\nlambda = 0.1",
     )
     .unwrap();
     let values = [0.0, 1.0, -3.0, 2.0];
