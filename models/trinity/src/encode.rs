@@ -7,6 +7,7 @@
 use std::sync::OnceLock;
 
 use crate::Error;
+use crate::basis::Basis;
 use crate::plan::{Entropy, Plan, Scalars, Tile};
 use crate::profile::Profile;
 use crate::report::Report;
@@ -65,7 +66,8 @@ const PATH_END_BITS: f64 = 10.0;
 const LEARNED_MARGIN: f64 = 0.01;
 
 /// A matrix ready for coding.
-struct Subject {
+struct Subject<'a> {
+    basis: Option<&'a Basis>,
     matrix: Matrix,
     /// Made when a plan that asks for it is chosen.
     transposed: OnceLock<Matrix>,
@@ -77,8 +79,8 @@ struct Subject {
     count: usize,
 }
 
-impl Subject {
-    fn new(values: &[f32], rows: usize, cols: usize) -> Result<Self, Error> {
+impl<'a> Subject<'a> {
+    fn new(values: &[f32], rows: usize, cols: usize, basis: Option<&'a Basis>) -> Result<Self, Error> {
         if values.len() != rows.saturating_mul(cols) {
             return Err(Error::Shape { rows, cols, found: values.len() });
         }
@@ -90,6 +92,13 @@ impl Subject {
         let exponent = if largest == 0.0 { 0 } else { (f64::from(largest).to_bits() >> 52) as i32 - 1023 };
         let mut matrix = Matrix { rows, cols, values: values.to_vec() };
         scale_by(&mut matrix.values, -exponent);
+        if let Some(basis) = basis {
+            if basis.cols() != cols {
+                let what = format!("it is for {} columns, the matrix has {cols}", basis.cols());
+                return Err(Error::Basis { what });
+            }
+            basis.forward(&mut matrix.values);
+        }
         let count = values.len();
         let mean = sum(&matrix.values, |v| v) / count.max(1) as f64;
         let energy = sum(&matrix.values, |v| v * v);
@@ -97,7 +106,7 @@ impl Subject {
         let offset = if mean * mean * count as f64 > 1e-3 * energy { mean as f32 } else { 0.0 };
         let spread =
             if offset == 0.0 { energy } else { sum(&matrix.values, |v| (v - f64::from(offset)).powi(2)) };
-        Ok(Self { matrix, transposed: OnceLock::new(), exponent, offset, energy, spread, count })
+        Ok(Self { basis, matrix, transposed: OnceLock::new(), exponent, offset, energy, spread, count })
     }
 
     fn view(&self, plan: &Plan) -> &Matrix {
@@ -124,7 +133,13 @@ impl Subject {
     }
 
     fn scalars(&self, step: f32, centroids: Centroids) -> Scalars {
-        Scalars { step, exponent: self.exponent, offset: self.offset, centroids }
+        Scalars {
+            step,
+            exponent: self.exponent,
+            offset: self.offset,
+            centroids,
+            basis: self.basis.map(Basis::hash),
+        }
     }
 }
 
@@ -148,7 +163,7 @@ struct Trial {
     centroids: Centroids,
 }
 
-fn trial(plan: &Plan, subject: &Subject, step: f32, decision: (Decision, f32)) -> Trial {
+fn trial(plan: &Plan, subject: &Subject<'_>, step: f32, decision: (Decision, f32)) -> Trial {
     let lambda = decision.1;
     // What does not learn from rows shows its worth on fewer of them.
     let rows = if plan.entropy == Entropy::Static { STRIP_ROWS / 2 } else { STRIP_ROWS };
@@ -213,7 +228,7 @@ fn shared_bits(strip: &Matrix) -> f64 {
 }
 
 /// The cheapest plan of a profile near `step`.
-fn choose(profile: &Profile, plans: &[Plan], subject: &Subject, step: f32) -> Trial {
+fn choose(profile: &Profile, plans: &[Plan], subject: &Subject<'_>, step: f32) -> Trial {
     let lambda = profile.stages.lambda;
     let decision = (profile.stages.quantization.decision(), lambda);
     // Simpler plans come first in a profile, so they win ties.
@@ -303,7 +318,7 @@ fn choose_weights(
 const ERROR_PER_SQUARED_STEP: f64 = 0.28;
 
 /// A step to begin with: what a Gaussian source would take.
-fn first_step(target: Target, subject: &Subject) -> Result<f64, Error> {
+fn first_step(target: Target, subject: &Subject<'_>) -> Result<f64, Error> {
     let variance = subject.spread / subject.count as f64;
     let step = match target {
         Target::Bits(bits) if bits > 0.0 && bits.is_finite() => {
@@ -325,9 +340,10 @@ pub fn encode_lossy(
     cols: usize,
     profile: &Profile,
     target: Target,
+    basis: Option<&Basis>,
 ) -> Result<Encoded, Error> {
     let plans = profile.candidates()?;
-    let subject = Subject::new(values, rows, cols)?;
+    let subject = Subject::new(values, rows, cols, basis)?;
     let decision = (profile.stages.quantization.decision(), profile.stages.lambda);
     let run = |plan: &Plan, step: f32, centroids: Centroids| {
         encode_pass(
@@ -356,7 +372,7 @@ pub fn encode_lossy(
 
 /// How far a pass is from its target, as octaves of step: positive means a
 /// larger step (fewer bits, more error) is called for or allowed.
-fn octaves_left(pass: &Pass, subject: &Subject, target: Target) -> f64 {
+fn octaves_left(pass: &Pass, subject: &Subject<'_>, target: Target) -> f64 {
     match target {
         Target::Bits(bits) => bits_per_value(pass, subject) - bits,
         Target::Nmse(nmse) => 0.5 * (nmse * subject.energy / pass.squared_error).log2(),
@@ -364,12 +380,12 @@ fn octaves_left(pass: &Pass, subject: &Subject, target: Target) -> f64 {
     }
 }
 
-fn bits_per_value(pass: &Pass, subject: &Subject) -> f64 {
+fn bits_per_value(pass: &Pass, subject: &Subject<'_>) -> f64 {
     8.0 * pass.bytes.len() as f64 / subject.count as f64
 }
 
 /// Whether a pass keeps its promise, and whether it is close enough to stop.
-fn verdict(pass: &Pass, subject: &Subject, target: Target) -> (bool, bool) {
+fn verdict(pass: &Pass, subject: &Subject<'_>, target: Target) -> (bool, bool) {
     match target {
         Target::Bits(bits) => {
             let spent = bits_per_value(pass, subject);
@@ -387,7 +403,7 @@ fn verdict(pass: &Pass, subject: &Subject, target: Target) -> (bool, bool) {
 
 /// Secant steps in log2 of the step, kept between bounds that close in.
 fn search_step(
-    subject: &Subject,
+    subject: &Subject<'_>,
     chosen: &Trial,
     target: Target,
     guess: f32,
@@ -475,7 +491,7 @@ fn unreachable_target(target: Target, least: f64) -> Error {
 fn finish(
     pass: Pass,
     plan: &Plan,
-    subject: &Subject,
+    subject: &Subject<'_>,
     target: Target,
     step: f32,
     passes: usize,
@@ -498,6 +514,9 @@ fn finish(
         bits: pass.bits,
     };
     let mut recon = if plan.transposed { pass.recon.transposed() } else { pass.recon };
+    if let Some(basis) = subject.basis {
+        basis.inverse(&mut recon.values);
+    }
     scale_by(&mut recon.values, subject.exponent);
     Ok(Encoded { bytes: pass.bytes, recon: recon.values, report })
 }

@@ -38,6 +38,12 @@ pub enum Error {
     /// What the H.264 codec of the paper's pipeline says.
     #[error("H.264: {what}")]
     H264 { what: String },
+    /// A basis that is not one, or not the one that is needed.
+    #[error("basis: {what}")]
+    Basis { what: String },
+    /// A stream whose basis was not given.
+    #[error("the stream was made with basis {needed:016x}: {given}; give the file it was encoded with")]
+    OtherBasis { needed: u64, given: String },
     /// A profile that asks for the impossible.
     #[error("profile `{profile}`: {what}")]
     BadProfile { profile: String, what: String },

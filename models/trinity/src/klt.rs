@@ -96,6 +96,20 @@ impl Klt {
     }
 }
 
+/// Jacobi sweeps after which principal axes have settled.
+const SETTLED: usize = 8;
+
+/// The principal axes of all rows, `group` columns at a time: one square matrix
+/// after the other, whose row `k` is axis `k`.
+pub fn principal_axes(values: &[f32], cols: usize, group: usize) -> Vec<f32> {
+    let mut klt = Klt::new(0, cols, group);
+    for own in &mut klt.groups {
+        own.gather(values, cols);
+        (0..SETTLED).for_each(|_| diagonalize(own, 0.0));
+    }
+    klt.groups.iter().flat_map(|own| own.synthesis.iter().copied()).collect()
+}
+
 /// A Jacobi sweep over a group of at most `N` columns.
 struct Sweep<'a, C, const N: usize> {
     basis: &'a mut [[f32; N]],

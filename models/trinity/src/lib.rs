@@ -22,6 +22,7 @@
 // One call in `simd`, where the processor has been asked first, needs it.
 #![deny(unsafe_code)]
 
+mod basis;
 mod binary;
 mod binary_tile;
 mod bytes;
@@ -48,6 +49,7 @@ mod tile;
 mod transform;
 mod trellis;
 
+pub use basis::Basis;
 pub use encode::{Encoded, Target};
 pub use error::Error;
 pub use lossless::Words;
@@ -74,8 +76,39 @@ pub fn encode(
 ) -> Result<Encoded, Error> {
     match (profile.pipeline, target) {
         (_, Target::Lossless) | (Pipeline::Lossless, _) => lossless::encode(values, rows, cols),
-        (Pipeline::Trinity, _) => encode::encode_lossy(values, rows, cols, profile, target),
+        (Pipeline::Trinity, _) => encode::encode_lossy(values, rows, cols, profile, target, None),
         (Pipeline::Paper, _) => paper::encode(values, rows, cols, profile, target),
+    }
+}
+
+/// As [`encode`], of values that a basis both sides have turns first. The
+/// stream names the basis by its hash and can be decoded with it alone.
+pub fn encode_with_basis(
+    values: &[f32],
+    rows: usize,
+    cols: usize,
+    profile: &Profile,
+    target: Target,
+    basis: &Basis,
+) -> Result<Encoded, Error> {
+    match (profile.pipeline, target) {
+        (Pipeline::Trinity, Target::Bits(_) | Target::Nmse(_) | Target::Step(_)) => {
+            encode::encode_lossy(values, rows, cols, profile, target, Some(basis))
+        }
+        _ => Err(Error::Unsupported {
+            tool: "a basis",
+            reason: "it belongs to the lossy pipeline of the trinity profiles",
+        }),
+    }
+}
+
+/// Decodes what [`encode_with_basis`] wrote, with the same basis; streams that
+/// name none are decoded without it.
+pub fn decode_with_basis(bytes: &[u8], basis: &Basis) -> Result<Matrix, Error> {
+    let mut reader = bytes::Reader::new(bytes);
+    match stream::read_magic(&mut reader)? {
+        stream::Kind::Matrix => stream::decode_matrix(reader, Some(basis)),
+        _ => decode(bytes),
     }
 }
 
@@ -99,7 +132,7 @@ pub fn decode_words(bytes: &[u8]) -> Result<Words, Error> {
 pub fn decode(bytes: &[u8]) -> Result<Matrix, Error> {
     let mut reader = bytes::Reader::new(bytes);
     match stream::read_magic(&mut reader)? {
-        stream::Kind::Matrix => stream::decode_matrix(reader),
+        stream::Kind::Matrix => stream::decode_matrix(reader, None),
         stream::Kind::Words => lossless::decode(reader),
         stream::Kind::Picture => Err(Error::NotTrinity { what: "pictures; decode them as frames".into() }),
         stream::Kind::Paper => paper::decode(reader),

@@ -224,7 +224,7 @@ fn lossy_plane(
     target: Target,
 ) -> Result<(Vec<u8>, Plane), Error> {
     let values: Vec<f32> = plane.samples.iter().map(|&s| f32::from(s)).collect();
-    let encoded = encode_lossy(&values, plane.height, plane.width, profile, target)?;
+    let encoded = encode_lossy(&values, plane.height, plane.width, profile, target, None)?;
     Ok((encoded.bytes, to_samples(&encoded.recon, plane.width, plane.height, depth)))
 }
 

@@ -115,6 +115,8 @@ pub struct Scalars {
     /// Added to every value before that.
     pub offset: f32,
     pub centroids: Centroids,
+    /// Hash of the basis that turned the values first.
+    pub basis: Option<u64>,
 }
 
 /// Flags of a header.
@@ -126,7 +128,7 @@ mod flag {
     pub const CENTROIDS: u8 = 1 << 4;
     pub const STAGES: u8 = 1 << 5;
     pub const TILING: u8 = 1 << 6;
-    pub const UNKNOWN: u8 = 1 << 7;
+    pub const BASIS: u8 = 1 << 7;
 }
 
 /// Segments where a header does not say otherwise.
@@ -144,16 +146,15 @@ pub struct Header {
 impl Header {
     /// Appends the header's bytes.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let Scalars { step, exponent, offset, centroids } = self.scalars;
+        let Scalars { step, exponent, offset, centroids, basis } = self.scalars;
         let mut flags = 0;
         flags |= if offset != 0.0 { flag::OFFSET } else { 0 };
+        flags |= if basis.is_some() { flag::BASIS } else { 0 };
         out.extend_from_slice(&step.to_le_bytes()[1..]);
         put_varint(out, zigzag(exponent) as u64);
         let Some((plan, tiling)) = &self.coded else {
             out.push(flags);
-            if offset != 0.0 {
-                out.extend_from_slice(&offset.to_le_bytes());
-            }
+            self.scalars.write_optional(out);
             return;
         };
         let has_centroids = centroids != Centroids::default();
@@ -165,9 +166,7 @@ impl Header {
         flags |= if has_stages { flag::STAGES } else { 0 };
         flags |= if has_tiling { flag::TILING } else { 0 };
         out.push(flags);
-        if offset != 0.0 {
-            out.extend_from_slice(&offset.to_le_bytes());
-        }
+        self.scalars.write_optional(out);
         out.push(plan.log2_states as u8 | plan.weights << 4);
         if has_centroids {
             out.extend(centroids.as_flattened().iter().map(|&c| c as u8));
@@ -193,7 +192,10 @@ impl Header {
         let [flags] = reader.array("flags")?;
         let offset =
             if flags & flag::OFFSET != 0 { f32::from_le_bytes(reader.array("offset")?) } else { 0.0 };
+        let basis =
+            if flags & flag::BASIS != 0 { Some(u64::from_le_bytes(reader.array("basis")?)) } else { None };
         let mut scalars = Scalars {
+            basis,
             step: f32::from_le_bytes([0, low, middle, high]),
             exponent: unzigzag(exponent as usize),
             offset,
@@ -203,15 +205,12 @@ impl Header {
             return Err(Error::Damaged { what: "step or offset is no number" });
         }
         if scalars.step == 0.0 {
-            let known = flags & !flag::OFFSET == 0;
+            let known = flags & !(flag::OFFSET | flag::BASIS) == 0;
             return if known {
                 Ok(Self { scalars, coded: None })
             } else {
                 Err(Error::Damaged { what: "a constant with stages" })
             };
-        }
-        if flags & flag::UNKNOWN != 0 {
-            return Err(Error::Damaged { what: "unknown flags" });
         }
         let [quantizer] = reader.array("quantizer")?;
         if flags & flag::CENTROIDS != 0 {
@@ -277,6 +276,16 @@ impl Plan {
 }
 
 impl Scalars {
+    /// Appends what is not always there.
+    fn write_optional(&self, out: &mut Vec<u8>) {
+        if self.offset != 0.0 {
+            out.extend_from_slice(&self.offset.to_le_bytes());
+        }
+        if let Some(basis) = self.basis {
+            out.extend_from_slice(&basis.to_le_bytes());
+        }
+    }
+
     /// A step as a header can state it: sixteen bits of mantissa.
     pub fn round_step(step: f32) -> f32 {
         f32::from_bits(step.to_bits().saturating_add(0x80) & !0xff)

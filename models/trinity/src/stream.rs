@@ -7,6 +7,7 @@
 //! on how many threads there are.
 
 use crate::Error;
+use crate::basis::Basis;
 use crate::bytes::{Reader, put_varint};
 use crate::means::{MeanOf, Means};
 use crate::plan::{Entropy, Header, Plan, Scalars, Tile, Tiling};
@@ -310,8 +311,25 @@ pub fn scale_by(values: &mut [f32], exponent: i32) {
     }
 }
 
+/// Turns values back by the basis that a header names.
+fn turn_back(needed: Option<u64>, given: Option<&Basis>, matrix: &mut Matrix) -> Result<(), Error> {
+    let Some(needed) = needed else { return Ok(()) };
+    let other = |given: String| Error::OtherBasis { needed, given };
+    match given {
+        None => Err(other("none is given".into())),
+        Some(basis) if basis.hash() != needed => Err(other(format!("{:016x} is given", basis.hash()))),
+        Some(basis) if basis.cols() != matrix.cols => {
+            Err(Error::Damaged { what: "the basis is for another number of columns" })
+        }
+        Some(basis) => {
+            basis.inverse(&mut matrix.values);
+            Ok(())
+        }
+    }
+}
+
 /// Decodes what follows the magic of a matrix.
-pub fn decode_matrix(mut reader: Reader<'_>) -> Result<Matrix, Error> {
+pub fn decode_matrix(mut reader: Reader<'_>, basis: Option<&Basis>) -> Result<Matrix, Error> {
     let size = reader.left() as u64;
     let (rows, cols) = (reader.varint("rows")?, reader.varint("columns")?);
     let count = rows.checked_mul(cols).filter(|&n| n <= size.saturating_mul(MAX_VALUES_PER_BYTE));
@@ -328,6 +346,7 @@ pub fn decode_matrix(mut reader: Reader<'_>) -> Result<Matrix, Error> {
             return Err(Error::Damaged { what: "a constant is not followed by its padding" });
         }
         matrix.values = vec![scalars.offset; count as usize];
+        turn_back(scalars.basis, basis, &mut matrix)?;
         scale_by(&mut matrix.values, scalars.exponent);
         return Ok(matrix);
     };
@@ -358,6 +377,7 @@ pub fn decode_matrix(mut reader: Reader<'_>) -> Result<Matrix, Error> {
     if plan.transposed {
         matrix = matrix.transposed();
     }
+    turn_back(scalars.basis, basis, &mut matrix)?;
     scale_by(&mut matrix.values, scalars.exponent);
     Ok(matrix)
 }
@@ -425,7 +445,8 @@ mod tests {
         let values = (0..rows * cols).map(|i| random() * (1.0 + (i % 9) as f32) + random()).collect();
         let matrix = Matrix { rows, cols, values };
         let tile = Tile { row: 0, col: 0, rows, cols };
-        let scalars = Scalars { step: 0.05, exponent: 0, offset: 0.01, centroids: Centroids::default() };
+        let scalars =
+            Scalars { step: 0.05, exponent: 0, offset: 0.01, basis: None, centroids: Centroids::default() };
         for name in ["trinity", "trinity-lite", "trinity-max"] {
             for plan in Profile::named(name).unwrap().candidates().unwrap() {
                 let work = EncodeTile {

@@ -329,6 +329,34 @@ fn bytes_do_not_depend_on_threads() {
 }
 
 #[test]
+fn a_basis_by_reference_saves_bits_and_must_be_the_same_on_both_sides() {
+    let (rows, cols) = (96, 64);
+    let mix = gaussian(6 * cols, 60);
+    let mixed = |seed: u64| -> Vec<f32> {
+        let (hidden, noise) = (gaussian(rows * 6, seed), gaussian(rows * cols, seed + 1));
+        let of = |r: usize, c: usize| (0..6).map(|k| hidden[r * 6 + k] * mix[k * cols + c]).sum::<f32>();
+        (0..rows * cols).map(|i| of(i / cols, i % cols) + 0.2 * noise[i]).collect()
+    };
+    let basis = trinity_codec::Basis::learn(&mixed(61), cols, 64).unwrap();
+    let (values, profile) = (mixed(71), Profile::named("trinity").unwrap());
+    let target = Target::Nmse(0.02);
+    let plain = encode(&values, rows, cols, &profile, target).unwrap();
+    let turned = trinity_codec::encode_with_basis(&values, rows, cols, &profile, target, &basis).unwrap();
+    assert!(nmse(&values, &turned.recon) <= 0.02 * 1.0001);
+    // Few rows teach little; the basis knew before.
+    assert!(turned.bytes.len() * 4 < plain.bytes.len() * 3, "{} {}", turned.bytes.len(), plain.bytes.len());
+    let back = trinity_codec::decode_with_basis(&turned.bytes, &basis).unwrap();
+    assert_eq!(back.values, turned.recon);
+    let name = format!("{:016x}", basis.hash());
+    assert!(decode(&turned.bytes).unwrap_err().to_string().contains(&name));
+    let other = trinity_codec::Basis::learn(&mixed(81), cols, 64).unwrap();
+    let error = trinity_codec::decode_with_basis(&turned.bytes, &other).unwrap_err();
+    assert!(matches!(error, Error::OtherBasis { .. }), "{error}");
+    let error = trinity_codec::encode_with_basis(&values, cols, rows, &profile, target, &basis).unwrap_err();
+    assert!(matches!(error, Error::Basis { .. }), "{error}");
+}
+
+#[test]
 fn means_pay_where_rows_have_them() {
     let (rows, cols) = (200, 96);
     let (own, noise) = (gaussian(rows, 40), gaussian(rows * cols, 41));
