@@ -96,6 +96,43 @@ pub fn cpu_s(command: &str, folder: &Path) -> Result<f64, String> {
     text.trim().parse().map_err(|_| format!("cannot read the time of `{command}`: {text}"))
 }
 
+/// What a process took.
+#[derive(Debug, Clone, Copy)]
+pub struct Usage {
+    pub cpu_s: f64,
+    pub peak_kib: u64,
+}
+
+/// Runs a command and watches it in `/proc`, so only on Linux.
+pub fn usage(command: &mut Command) -> Result<Usage, String> {
+    let mut child = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|e| format!("cannot run {command:?}: {e}"))?;
+    let folder = PathBuf::from(format!("/proc/{}", child.id()));
+    let mut usage = Usage { cpu_s: 0.0, peak_kib: 0 };
+    loop {
+        // The kernel counts time in hundredths of a second and keeps the peak itself.
+        let stat = std::fs::read_to_string(folder.join("stat")).unwrap_or_default();
+        let ticks =
+            stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(11)?.parse::<f64>().ok());
+        usage.cpu_s = ticks.map_or(usage.cpu_s, |ticks| ticks / 100.0);
+        let status = std::fs::read_to_string(folder.join("status")).unwrap_or_default();
+        let peak = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
+        usage.peak_kib = peak.unwrap_or(usage.peak_kib);
+        match child.try_wait().map_err(|e| e.to_string())? {
+            Some(status) if status.success() && usage.cpu_s > 0.0 && usage.peak_kib > 0 => return Ok(usage),
+            Some(status) => {
+                return Err(format!("{command:?} ended with {status}, or was too short to watch"));
+            }
+            None => std::thread::sleep(std::time::Duration::from_millis(10)),
+        }
+    }
+}
+
 /// Runs an encoder that reads `in.gray` and writes `out.bin` and `out.yuv`.
 pub fn point(command: &str, input: &Gray, folder: &Path) -> Result<Point, String> {
     let cpu_s = cpu_s(command, folder)?;

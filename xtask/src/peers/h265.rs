@@ -1,11 +1,14 @@
 //! `cargo xtask peers h265`: bits at equal error and speed, against x265,
-//! kvazaar, ffmpeg and libde265, on the same frames in the same run.
+//! kvazaar, ffmpeg and libde265, on the same frames in the same run; then
+//! whether time grows with the input and memory does not.
 //!
 //! `--quick` takes three presets of x265 and a tensor of each file.
 
 use super::bench::{self, Gray, Scratch};
-use super::video::{self, Decoder, Encoder, Measured, OURS, PRESETS};
+use super::video::{self, Decoder, Encoder, Measured, OURS, PRESETS, Promise};
 use crate::tools;
+use std::path::Path;
+use std::process::Command;
 
 pub fn run(args: &[&str]) -> Result<(), String> {
     let quick = video::is_quick("h265", args)?;
@@ -46,8 +49,34 @@ pub fn run(args: &[&str]) -> Result<(), String> {
     );
     let least = [("ffmpeg", 1.0), ("libde265", 1.2)];
     promises.extend(video::decoding_speed("H.265", &encode, &decoders, &least, &first, &folder)?);
+    promises.extend(linear(&trinity, &folder)?);
     video::print_promises(&promises);
     Ok(())
+}
+
+/// Four times as many frames take four times as long, in the same memory.
+fn linear(trinity: &Path, folder: &Scratch) -> Result<[Promise; 2], String> {
+    let frame = bench::made_up_weights(1024, 1024);
+    let encode = |frames: usize| {
+        let input = Gray { samples: frame.samples.repeat(frames), ..frame.clone() };
+        input.write(&folder.path.join("in.gray"))?;
+        let command = "h265 encode in.gray --size 1024x1024 --qp 20 --preset fast --threads 1 -o out.bin";
+        bench::usage(Command::new(trinity).args(command.split(' ')).current_dir(&folder.path))
+    };
+    let (few, many) = (encode(16)?, encode(64)?);
+    let (time, memory) = (many.cpu_s / few.cpu_s, many.peak_kib as f64 / few.peak_kib as f64);
+    Ok([
+        Promise {
+            what: "encoding 64 MB takes 4 times (±20 %) as long as 16 MB".into(),
+            reached: format!("{time:.2}×"),
+            kept: (3.2..=4.8).contains(&time),
+        },
+        Promise {
+            what: "and at most 1.2 times the memory".into(),
+            reached: format!("{memory:.2}×"),
+            kept: memory <= 1.2,
+        },
+    ])
 }
 
 /// Intra only, no psychovisual tools, without filters as ours.
