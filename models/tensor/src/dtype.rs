@@ -93,22 +93,17 @@ impl Dtype {
     /// Appends `values` in this format: nearest, ties to even. Integers and
     /// 8-bit floats saturate; NaN becomes integer zero.
     pub fn extend_from_f32(self, values: &[f32], bytes: &mut Vec<u8>) {
-        bytes.reserve(values.len() * self.bytes());
         match self {
-            Self::F64 => bytes.extend(values.iter().flat_map(|&v| f64::from(v).to_le_bytes())),
-            Self::F32 => bytes.extend(values.iter().flat_map(|v| v.to_le_bytes())),
-            Self::F16 => bytes.extend(values.iter().flat_map(|&v| f16::from_f32(v).to_le_bytes())),
-            Self::Bf16 => bytes.extend(values.iter().flat_map(|&v| bf16::from_f32(v).to_le_bytes())),
-            Self::F8e4m3 => bytes.extend(values.iter().map(|&v| to_e4m3(v))),
-            Self::F8e5m2 => bytes.extend(values.iter().map(|&v| to_e5m2(v))),
-            Self::I8 => bytes.extend(values.iter().map(|v| v.round_ties_even() as i8 as u8)),
-            Self::U8 => bytes.extend(values.iter().map(|v| v.round_ties_even() as u8)),
-            Self::I16 => {
-                bytes.extend(values.iter().flat_map(|v| (v.round_ties_even() as i16).to_le_bytes()));
-            }
-            Self::I32 => {
-                bytes.extend(values.iter().flat_map(|v| (v.round_ties_even() as i32).to_le_bytes()));
-            }
+            Self::F64 => extend(bytes, values, |v| f64::from(v).to_le_bytes()),
+            Self::F32 => extend(bytes, values, f32::to_le_bytes),
+            Self::F16 => extend(bytes, values, |v| f16::from_f32(v).to_le_bytes()),
+            Self::Bf16 => extend(bytes, values, |v| bf16::from_f32(v).to_le_bytes()),
+            Self::F8e4m3 => extend(bytes, values, |v| [to_e4m3(v)]),
+            Self::F8e5m2 => extend(bytes, values, |v| [to_e5m2(v)]),
+            Self::I8 => extend(bytes, values, |v| (v.round_ties_even() as i8).to_le_bytes()),
+            Self::U8 => extend(bytes, values, |v| [v.round_ties_even() as u8]),
+            Self::I16 => extend(bytes, values, |v| (v.round_ties_even() as i16).to_le_bytes()),
+            Self::I32 => extend(bytes, values, |v| (v.round_ties_even() as i32).to_le_bytes()),
         }
     }
 
@@ -161,6 +156,15 @@ fn widen_f16(bits: u16) -> f32 {
     let finite = (f32::from_bits(magnitude) * f32::from_bits((127 + 112) << 23)).to_bits();
     let special = magnitude | 0x7f80_0000;
     f32::from_bits(sign | if bits & 0x7c00 == 0x7c00 { special } else { finite })
+}
+
+/// Appends each value's bytes; room first, so that the loop has no ends to check.
+fn extend<const N: usize>(bytes: &mut Vec<u8>, values: &[f32], convert: impl Fn(f32) -> [u8; N]) {
+    let start = bytes.len();
+    bytes.resize(start + N * values.len(), 0);
+    for (place, &value) in bytes[start..].as_chunks_mut::<N>().0.iter_mut().zip(values) {
+        *place = convert(value);
+    }
 }
 
 #[cfg(test)]

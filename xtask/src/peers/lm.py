@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 WINDOW = 1024
-ROUNDS = 3
+ROUNDS = 2
 BOUND = 4.0
 
 
@@ -79,6 +79,8 @@ def forward(config, w, tokens):
 def score(config, weights, text):
     bits, predicted = 0.0, 0
     for start in range(0, len(text) - 1, WINDOW):
+        if start % (16 * WINDOW) == 0:
+            say(f"NumPy: {start} of {len(text)} bytes", end="\r")
         tokens = np.frombuffer(text[start : start + WINDOW], np.uint8).astype(np.int64)
         logits = forward(config, weights, tokens)[:-1].astype(np.float64)
         top = logits.max(axis=-1)
@@ -86,6 +88,11 @@ def score(config, weights, text):
         bits += ((log_sum - logits[np.arange(len(logits)), tokens[1:]]) / np.log(2)).sum()
         predicted += len(logits)
     return bits / predicted
+
+
+def say(what, end="\n"):
+    """Progress, apart from the results."""
+    print(f"{what:60}", end=end, file=sys.stderr, flush=True)
 
 
 def cpu_s(who):
@@ -99,14 +106,17 @@ def main():
     config.setdefault("num_key_value_heads", config["num_attention_heads"])
     weights, text = load(config_path), text_path.read_bytes()
     seconds = {"NumPy": [], "trinity": []}
-    for _ in range(ROUNDS):
+    for turn in range(1, ROUNDS + 1):
         wall, cpu = time.perf_counter(), cpu_s(resource.RUSAGE_SELF)
         theirs = score(config, weights, text)
         seconds["NumPy"].append((time.perf_counter() - wall, cpu_s(resource.RUSAGE_SELF) - cpu))
         wall, cpu = time.perf_counter(), cpu_s(resource.RUSAGE_CHILDREN)
+        say(f"round {turn} of {ROUNDS}: NumPy {seconds['NumPy'][-1][0]:.1f} s wall; now trinity", end="\r")
         command = [trinity, "eval", str(config_path), "--text", str(text_path), "--json"]
         ours = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["bits_per_byte"]
         seconds["trinity"].append((time.perf_counter() - wall, cpu_s(resource.RUSAGE_CHILDREN) - cpu))
+        both = " and ".join(f"{name} {runs[-1][0]:.1f} s" for name, runs in seconds.items())
+        say(f"round {turn} of {ROUNDS}: {both} wall")
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]["name"]
     print(f"{config_path.stem}, {len(text)} bytes, {os.cpu_count()} cores, NumPy {np.__version__} with {blas}")
     best = {}

@@ -64,7 +64,7 @@ pub struct Lossy<C>(pub C);
 
 /// Bytes before the codec's own: the exponent that normalizes values. A tensor
 /// of zeros has no bytes at all.
-const HEADER: usize = 2;
+pub(crate) const HEADER: usize = 2;
 
 /// The bytes found, or the least cost there is.
 type Found = Result<Result<Vec<u8>, f64>, Error>;
@@ -156,28 +156,35 @@ impl<C: MatrixCodec> TensorCodec for Lossy<C> {
     }
 
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
-        let shape = &encoded.shape;
-        let (rows, cols) = match shape.split_last() {
-            Some((&cols, outer)) => (outer.iter().product(), cols),
-            None => (1, 1),
-        };
-        let values = encoded.values();
-        let mut data = Vec::new();
-        if encoded.bytes.is_empty() {
-            data.resize(values * encoded.dtype.bytes(), 0);
-        } else {
-            let (header, rest) = encoded
-                .bytes
-                .split_first_chunk::<HEADER>()
-                .ok_or_else(|| Error::corrupt(0, "the header is cut"))?;
-            let normalized = self.0.decode(rest, rows, cols)?;
-            if normalized.len() != values {
-                return Err(Error::corrupt(HEADER, "another number of values than the shape has"));
-            }
-            data = denormalize(&normalized, i16::from_le_bytes(*header), encoded.dtype);
-        }
-        Tensor::new(encoded.name.clone(), encoded.class, encoded.dtype, shape.clone(), data)
+        restored(encoded, |bytes, rows, cols| self.0.decode(bytes, rows, cols))
     }
+}
+
+/// The tensor behind a normalizing exponent and what a codec made of the
+/// normalized values, which `decode` turns back for a number of rows and columns.
+pub(crate) fn restored(
+    encoded: &Encoded,
+    decode: impl FnOnce(&[u8], usize, usize) -> Result<Vec<f32>, Error>,
+) -> Result<Tensor, Error> {
+    let (rows, cols) = match encoded.shape.split_last() {
+        Some((&cols, outer)) => (outer.iter().product(), cols),
+        None => (1, 1),
+    };
+    let values = encoded.values();
+    let data = if encoded.bytes.is_empty() {
+        vec![0; values * encoded.dtype.bytes()]
+    } else {
+        let (header, rest) = encoded
+            .bytes
+            .split_first_chunk::<HEADER>()
+            .ok_or_else(|| Error::corrupt(0, "the header is cut"))?;
+        let normalized = decode(rest, rows, cols)?;
+        if normalized.len() != values {
+            return Err(Error::corrupt(HEADER, "another number of values than the shape has"));
+        }
+        denormalize(&normalized, i16::from_le_bytes(*header), encoded.dtype)
+    };
+    Tensor::new(encoded.name.clone(), encoded.class, encoded.dtype, encoded.shape.clone(), data)
 }
 
 /// Bits per value that a uniform quantizer takes for so many decibels.
@@ -201,15 +208,17 @@ pub(crate) fn normalize(tensor: &Tensor) -> Result<Option<(Matrix, i16)>, Error>
     let mut exponent = largest.log2().floor() as i32 + 1;
     // The logarithm of a subnormal, or of a value next to a power of two, may
     // be off by one.
-    while scaled(largest, -exponent) >= 1.0 {
+    while scaling(-exponent)(largest) >= 1.0 {
         exponent += 1;
     }
-    let values = wide.iter().map(|&value| scaled(value, -exponent) as f32).collect();
+    let scaled = scaling(-exponent);
+    let values = wide.iter().map(|&value| scaled(value) as f32).collect();
     Ok(Some((Matrix { rows, cols, values }, exponent as i16)))
 }
 
-pub(crate) fn denormalize(normalized: &[f32], exponent: i16, dtype: Dtype) -> Vec<u8> {
-    let wide = normalized.iter().map(|&value| scaled(f64::from(value), i32::from(exponent)));
+fn denormalize(normalized: &[f32], exponent: i16, dtype: Dtype) -> Vec<u8> {
+    let scaled = scaling(exponent.into());
+    let wide = normalized.iter().map(|&value| scaled(f64::from(value)));
     let mut data = Vec::with_capacity(normalized.len() * dtype.bytes());
     match dtype {
         Dtype::F64 => data.extend(wide.flat_map(f64::to_le_bytes)),
@@ -218,18 +227,26 @@ pub(crate) fn denormalize(normalized: &[f32], exponent: i16, dtype: Dtype) -> Ve
             // A quantizer may overshoot the format's largest finite value.
             let largest = match dtype {
                 Dtype::F16 => 65504.0,
-                Dtype::Bf16 => f64::from(half::bf16::MAX.to_f32()),
-                _ => f64::from(f32::MAX),
+                Dtype::Bf16 => half::bf16::MAX.to_f32(),
+                _ => f32::MAX,
             };
-            let narrow: Vec<f32> = wide.map(|value| value.clamp(-largest, largest) as f32).collect();
+            // A power of two that f32 holds scales with one rounding, as f64 would.
+            let narrow: Vec<f32> = if (-126..=127).contains(&exponent) {
+                let factor = 2f32.powi(exponent.into());
+                normalized.iter().map(|value| (value * factor).clamp(-largest, largest)).collect()
+            } else {
+                let largest = f64::from(largest);
+                wide.map(|value| value.clamp(-largest, largest) as f32).collect()
+            };
             dtype.extend_from_f32(&narrow, &mut data);
         }
     }
     data
 }
 
-/// `value` × 2^`exponent`, in two steps so that no intermediate overflows.
-fn scaled(value: f64, exponent: i32) -> f64 {
+/// Multiplies by 2^`exponent`, in two steps so that no intermediate overflows.
+fn scaling(exponent: i32) -> impl Fn(f64) -> f64 {
     let half = exponent / 2;
-    value * 2f64.powi(half) * 2f64.powi(exponent - half)
+    let (first, second) = (2f64.powi(half), 2f64.powi(exponent - half));
+    move |value| value * first * second
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use trinity_codec::Profile;
 
-use super::lossy::{denormalize, normalize};
+use super::lossy::{HEADER, normalize, restored};
 use super::{Encoded, Metrics, StageCost, Target, TensorCodec};
 use crate::{Error, Tensor};
 
@@ -19,9 +19,6 @@ pub(crate) struct Trinity {
 /// Before the name of a profile that did not come with the codec.
 const DESIGN: &str = "trinity:";
 
-/// Bytes before the codec's own: the exponent that normalizes values. A tensor
-/// of zeros has no bytes at all.
-const HEADER: usize = 2;
 /// Rounding to a coarse number format adds to the error; the goal then shrinks
 /// by this factor until the sum is within bounds.
 const TIGHTEN: f64 = 0.97;
@@ -139,22 +136,7 @@ impl TensorCodec for Trinity {
     }
 
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
-        let values = encoded.values();
-        let mut data = Vec::new();
-        if encoded.bytes.is_empty() {
-            data.resize(values * encoded.dtype.bytes(), 0);
-        } else {
-            let (header, rest) = encoded
-                .bytes
-                .split_first_chunk::<HEADER>()
-                .ok_or_else(|| Error::corrupt(0, "the header is cut"))?;
-            let matrix = trinity_codec::decode(rest).map_err(failure)?;
-            if matrix.values.len() != values {
-                return Err(Error::corrupt(HEADER, "another number of values than the shape has"));
-            }
-            data = denormalize(&matrix.values, i16::from_le_bytes(*header), encoded.dtype);
-        }
-        Tensor::new(encoded.name.clone(), encoded.class, encoded.dtype, encoded.shape.clone(), data)
+        restored(encoded, |bytes, _, _| Ok(trinity_codec::decode(bytes).map_err(failure)?.values))
     }
 
     fn stages(&self, tensor: &Tensor, target: Target) -> Result<Vec<StageCost>, Error> {

@@ -192,8 +192,8 @@ const HEADROOM: f64 = 24.0;
 /// Side of the piece on which the orientation is tried.
 const TRIAL: usize = 128;
 const TRIAL_QP: f64 = 24.0;
-/// Bit of a choice that shifts where whole QPs begin; bit 0 is the orientation.
-const HALF: u8 = 2;
+/// Bit of a choice that changes whole QPs once an octave; bit 0 is the orientation.
+const OCTAVES: u8 = 2;
 
 impl Video {
     fn samples(&self, matrix: &Matrix, gain: f32) -> Vec<u16> {
@@ -223,7 +223,7 @@ impl Video {
             .copied()
             .collect();
         let samples = self.samples(&Matrix { rows, cols, values: piece }, self.full_gain());
-        let qp = whole_step(&self.0.steps(), TRIAL_QP, 0.0).qp;
+        let qp = whole_step(&self.0.steps(), TRIAL_QP).qp;
         let cost = |transposed| {
             let tiling = Tiling::new(rows, cols, transposed, self.0.limits());
             self.0.encode(&tiling.cut(&samples), qp).map(|stream| stream.len())
@@ -259,7 +259,7 @@ impl MatrixCodec for Video {
     }
 
     fn encode(&self, matrix: &Matrix, knob: f64) -> Result<Vec<u8>, Error> {
-        self.encode_oriented(matrix, knob, self.transposed(matrix)?, 0.0)
+        self.encode_with(matrix, knob, self.choose(matrix)?)
     }
 
     fn decode(&self, bytes: &[u8], rows: usize, cols: usize) -> Result<Vec<f32>, Error> {
@@ -290,27 +290,20 @@ impl MatrixCodec for Video {
         self.transposed(matrix).map(u8::from)
     }
 
-    /// Rate jumps where the whole QP does; half a QP of offset moves the jump.
+    /// Rate jumps where the whole QP does, on heavy tails more than it falls in
+    /// between; where a target lies in a jump, the gain alone goes an octave.
     fn other_choice(&self, choice: u8) -> Option<u8> {
-        (choice & HALF == 0).then_some(choice | HALF)
+        (choice & OCTAVES == 0).then_some(choice | OCTAVES)
     }
 
     fn encode_with(&self, matrix: &Matrix, knob: f64, choice: u8) -> Result<Vec<u8>, Error> {
-        let offset = if choice & HALF == 0 { 0.0 } else { 0.5 };
-        self.encode_oriented(matrix, knob, choice & 1 != 0, offset)
-    }
-}
-
-impl Video {
-    fn encode_oriented(
-        &self,
-        matrix: &Matrix,
-        knob: f64,
-        transposed: bool,
-        offset: f64,
-    ) -> Result<Vec<u8>, Error> {
-        let step = whole_step(&self.0.steps(), -knob, offset);
+        let steps = self.0.steps();
+        let finest = steps.first().map_or(0.0, |step| step.even_qp);
+        let whole =
+            if choice & OCTAVES == 0 { -knob } else { ((-knob - finest) / 6.0).floor() * 6.0 + finest };
+        let step = whole_step(&steps, whole);
         let gain = self.full_gain() * 2f64.powf((knob + step.even_qp) / 6.0) as f32;
+        let transposed = choice & TURNED != 0;
         let tiling = Tiling::new(matrix.rows, matrix.cols, transposed, self.0.limits());
         let frames = tiling.cut(&self.samples(matrix, gain));
         let mut bytes = gain.to_le_bytes().to_vec();
@@ -350,10 +343,9 @@ fn read_outliers(bytes: &[u8]) -> Result<(Outliers, &[u8]), Error> {
     Ok((list.iter().map(outlier).collect(), stream))
 }
 
-/// The whole QP below a fractional one, but for `offset` of the way to the next.
-fn whole_step(steps: &[Step], even_qp: f64, offset: f64) -> Step {
-    let reached = |pair: &&[Step]| pair[1].even_qp + offset * (pair[1].even_qp - pair[0].even_qp) <= even_qp;
-    let passed = steps.windows(2).take_while(reached).count();
+/// The whole QP at or below a fractional one.
+fn whole_step(steps: &[Step], even_qp: f64) -> Step {
+    let passed = steps.partition_point(|step| step.even_qp <= even_qp).max(1) - 1;
     steps.get(passed).copied().unwrap_or(Step { qp: 0, even_qp: 0.0 })
 }
 
@@ -364,15 +356,8 @@ mod tests {
     #[test]
     fn a_fractional_qp_is_a_whole_one_and_a_gain() {
         let steps = Step::even(-24, 51);
-        for (qp, offset, whole) in [
-            (27.3, 0.0, 27),
-            (27.0, 0.0, 27),
-            (27.3, 0.5, 26),
-            (27.5, 0.5, 27),
-            (-30.0, 0.0, -24),
-            (60.0, 0.5, 51),
-        ] {
-            assert_eq!(whole_step(&steps, qp, offset).qp, whole, "{qp} {offset}");
+        for (qp, whole) in [(27.3, 27), (27.0, 27), (-30.0, -24), (60.0, 51)] {
+            assert_eq!(whole_step(&steps, qp).qp, whole, "{qp}");
         }
         for name in Ffmpeg::names() {
             let steps = find(name).unwrap().steps();
