@@ -47,7 +47,7 @@ const MAX_PASSES: usize = 14;
 /// Smallest step of values normalized to below 2: levels stay within 23 bits.
 const MIN_STEP: f32 = 1.0 / (1 << 21) as f32;
 /// Columns and rows of the strip on which plans are compared.
-const STRIP_COLS: usize = 32;
+const STRIP_COLS: usize = 64;
 const STRIP_ROWS: usize = 512;
 /// Columns for a code that goes bit by bit, which takes several times as long.
 const SLOW_STRIP_COLS: usize = 8;
@@ -56,6 +56,9 @@ const SLOW_STRIP_COLS: usize = 8;
 const MARGIN: f64 = 0.004;
 /// The same between orientations, whose strips are samples of their own.
 const ORIENTATION_MARGIN: f64 = 0.015;
+/// The margin of a larger learned transform over a smaller one: it takes twice
+/// the time.
+const LARGER_MARGIN: f64 = 0.25;
 /// Matrices of no more values may do without scales of columns.
 const FEW_VALUES: usize = 1 << 16;
 /// What scales of rows must be worth for shorter rows to be kept.
@@ -124,11 +127,16 @@ impl<'a> Subject<'a> {
         let whole = self.count <= STRIP_ROWS * STRIP_COLS;
         let (rows, cols) =
             if whole { (all_rows, all_cols) } else { (all_rows.min(rows), all_cols.min(cols)) };
-        let middle = (all_cols - cols) / 2 / STRIP_COLS * STRIP_COLS;
+        // Two halves, a quarter from either side: neighbours are alike.
+        let half = cols.div_ceil(2);
+        let place = |col: usize| {
+            let start = if col < half { all_cols / 4 } else { all_cols / 4 * 3 };
+            if cols == all_cols { col } else { start.min(all_cols - cols) / half * half + col }
+        };
         let stride = self.matrix.cols;
         let at =
             |row: usize, col: usize| if plan.transposed { col * stride + row } else { row * stride + col };
-        let values = (0..rows * cols).map(|i| self.matrix.values[at(i / cols, middle + i % cols)]).collect();
+        let values = (0..rows * cols).map(|i| self.matrix.values[at(i / cols, place(i % cols))]).collect();
         Matrix { rows, cols, values }
     }
 
@@ -234,7 +242,11 @@ fn choose(profile: &Profile, plans: &[Plan], subject: &Subject<'_>, step: f32) -
     // Simpler plans come first in a profile, so they win ties.
     let cheaper = |a: Trial, b: Trial| {
         let learned = |t: &Trial| matches!(t.plan.transform, Transform::Klt { .. });
-        let margin = if learned(&b) && !learned(&a) {
+        let size =
+            |t: &Trial| if let Transform::Klt { log2_size } = t.plan.transform { log2_size } else { 0 };
+        let margin = if learned(&a) && size(&b) > size(&a) {
+            LARGER_MARGIN
+        } else if learned(&b) && !learned(&a) {
             LEARNED_MARGIN
         } else if a.plan.transposed != b.plan.transposed {
             ORIENTATION_MARGIN
