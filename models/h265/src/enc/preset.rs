@@ -86,7 +86,7 @@ impl Effort {
             min_cu_log2: 3,
             nxn: true,
             close_modes: [2, 3, 2, 1],
-            finalists: [2, 3, 2, 1],
+            finalists: [2, 3, 2, 2],
             joint: true,
             joint_min_log2: 3,
             angle_step: 8,

@@ -377,7 +377,7 @@ impl Habit {
     /// The share from which on splitting is tried always.
     const OFTEN: f32 = 0.3;
     /// How many squares in a row are left whole otherwise.
-    const PAUSE: u32 = 8;
+    const PAUSE: u32 = 12;
 
     pub(super) fn tries(&mut self) -> bool {
         if self.paid >= Self::OFTEN || self.passed >= Self::PAUSE {
