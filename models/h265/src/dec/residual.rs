@@ -217,17 +217,18 @@ fn parse_with(
             first_remaining = false;
         }
 
-        let mut sum = 0;
+        let mut parity = 0;
         let row = ys * 4;
         for k in 0..count {
             let (x, y) = positions[usize::from(found[k] & 15)];
-            sum += levels[k];
+            // Only the parity of the sum counts; the sum itself may not fit.
+            parity ^= levels[k];
             let mut level = levels[k].min(1 << log2_range) as i32;
             if (signs as i32) < 0 {
                 level = -level;
             }
             signs <<= 1;
-            if hidden && k == count - 1 && sum & 1 == 1 {
+            if hidden && k == count - 1 && parity & 1 == 1 {
                 level = -level;
             }
             let at = ((row + usize::from(y)) << log2) + xs * 4 + usize::from(x);
@@ -343,5 +344,55 @@ fn adapt(stat: &mut u8, remaining: u32) {
         *stat += 1;
     } else if 2 * remaining < 1 << scale && *stat > 0 {
         *stat -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::enc::residual::{ResidualTools, Shape, State, write};
+    use trinity_coding::cabac::{BinWriter, Encoder};
+
+    /// Found by fuzzing: sixteen levels as long as codes get.
+    #[test]
+    fn levels_whose_sum_does_not_fit_still_hide_a_sign() {
+        let written = ResidualTools {
+            sign_data_hiding: true,
+            persistent_rice: true,
+            transform_skip_context: false,
+            log2_max_transform_skip: 0,
+            extended_range: None,
+        };
+        let shape = Shape { log2: 2, c_idx: 0, scan: Scan::Diagonal, transform_skip: false, bypass: false };
+        let start = State { stat: [100; 4], ..State::new(30) };
+        let mut encoder = Encoder::new();
+        write(&mut encoder, &mut start.clone(), &written, &shape, &[1 << 29; 16]);
+        encoder.terminate(true);
+        let bytes = encoder.finish();
+
+        let read = Tools {
+            sign_data_hiding: true,
+            log2_max_transform_skip: 0,
+            transform_skip_context: false,
+            implicit_rdpcm: false,
+            extended_precision: false,
+            persistent_rice_adaptation: true,
+            cabac_bypass_alignment: false,
+        };
+        let block = Block {
+            log2: 2,
+            c_idx: 0,
+            scan: Scan::Diagonal,
+            transquant_bypass: false,
+            straight: false,
+            log2_range: 15,
+        };
+        let (mut contexts, mut stat) = (start.contexts, start.stat);
+        let mut coefficients = [0; 1024];
+        let plain = Scaling { quantizer: None, list: None };
+        let mut engine = Decoder::new(&bytes);
+        let parsed = parse(&mut engine, &mut contexts, &mut stat, &read, &block, plain, &mut coefficients);
+        assert!(parsed.is_some());
+        assert!(coefficients[..16].iter().all(|c| c.abs() == 1 << 15), "{:?}", &coefficients[..16]);
     }
 }

@@ -156,7 +156,11 @@ fn recon_equals_every_decoder(frames: &[Frame], params: &Params, others: bool, n
             assert!(out == raw, "ffmpeg, {}", case());
         }
         let arguments = ["-q", "-c", "in.265", "-o", "out.yuv"];
-        if let Some(out) = outside("libde265-dec265", &arguments, &coded.stream, name) {
+        // dec265 1.0.11 aborts when it writes narrow deep pictures without chroma; ffmpeg and ours agree.
+        let beyond_libde265 = depth > 8 && chroma == Chroma::C400 && frames[0].width() < 8;
+        if let (false, Some(out)) =
+            (beyond_libde265, outside("libde265-dec265", &arguments, &coded.stream, name))
+        {
             assert!(out == raw, "libde265, {}", case());
         }
     }
