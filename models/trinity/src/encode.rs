@@ -61,6 +61,8 @@ const ORIENTATION_MARGIN: f64 = 0.015;
 const LARGER_MARGIN: f64 = 0.25;
 /// Matrices of no more values may do without scales of columns.
 const FEW_VALUES: usize = 1 << 16;
+/// The margin of a fixed transform over none.
+const FIXED_MARGIN: f64 = 0.01;
 /// What scales of rows must be worth for shorter rows to be kept.
 const ROW_SCALES_MARGIN: f64 = 0.03;
 /// What the ends of trellis paths cost in a segment.
@@ -248,6 +250,8 @@ fn choose(profile: &Profile, plans: &[Plan], subject: &Subject<'_>, step: f32) -
             LARGER_MARGIN
         } else if learned(&b) && !learned(&a) {
             LEARNED_MARGIN
+        } else if a.plan.transform == Transform::None && b.plan.transform != Transform::None {
+            FIXED_MARGIN
         } else if a.plan.transposed != b.plan.transposed {
             ORIENTATION_MARGIN
         } else {
