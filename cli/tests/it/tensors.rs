@@ -220,9 +220,9 @@ fn a_designers_profile_is_a_codec_and_its_files_need_it_no_more() {
     assert!(trinity(["tensors", "info", &text(&tri)]).ok().contains("trinity:mine"));
     let back = text(&folder.path().join("back.safetensors"));
     trinity(["decode", &text(&tri), "-o", &back]).ok();
-    std::fs::write(&design, profile.replace("= 4", "= 5")).unwrap();
+    std::fs::write(&design, profile.replace("trellis-4", "trellis-5")).unwrap();
     let said = trinity(["encode", &sample(), "--bits", "3", "--codec", &text(&design)]).refused();
-    assert!(said.contains("my-design.toml") && said.contains("powers of two"), "{said}");
+    assert!(said.contains("my-design.toml") && said.contains("trellis-5"), "{said}");
 }
 
 #[test]
