@@ -76,7 +76,7 @@ impl Preset {
                 Self::Fast => effort(1, 0.0, 0.0, 0.0),
                 Self::Medium => effort(1, 0.01, 0.0, 0.0),
                 Self::Slow => effort(2, 0.01, 0.2, 0.0),
-                Self::Best => effort(2, 0.01, 0.4, 0.01),
+                Self::Best => effort(2, 0.01, 0.3, 0.01),
             },
             // Flat around its high-rate value, 2 ln 2 / 12 of a squared step.
             lambda: 0.13,
