@@ -94,7 +94,7 @@ pub struct Args {
     /// What each stage of the Trinity codec chose, the bits and operations it
     /// spends, and what it would cost in silicon; for trinity, trinity-lite,
     /// trinity-max and profiles of yours
-    #[arg(long, conflicts_with_all = ["ablate", "show"])]
+    #[arg(long, conflicts_with_all = ["ablate", "show", "precondition"])]
     stages: bool,
     /// Draw one tensor's way through H.265 (the paper's Figures 3 and 4): a
     /// block, its prediction, residual and coefficients, at --nmse (else 0.01)

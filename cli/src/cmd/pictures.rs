@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use trinity_codec::{Coding, Pictures, Pipeline, Profile};
-use trinity_coding::{Frame, Plane};
 use trinity_tensor::codec::Target;
 
 use crate::context::Context;
@@ -86,8 +85,8 @@ pub fn encode(job: &Job<'_>, ctx: &Context) -> Result<(), Failure> {
         .output
         .map_or_else(|| job.input.with_extension(if plain_h264 { "264" } else { "trp" }), Path::to_path_buf);
     output::write(&output, &coded.bytes)?;
-    let samples: usize = pictures.frames.iter().map(Frame::samples).sum();
-    let mse = squared_error(&pictures.frames, &coded.recon) / samples as f64;
+    let samples = pictures.samples();
+    let mse = coded.squared_error(&pictures) / samples as f64;
     let largest = pictures.frames.first().map_or(1.0, |frame| ((1u32 << frame.depth) - 1) as f64);
     let outcome = Outcome {
         output,
@@ -121,21 +120,6 @@ fn profile(job: &Job<'_>) -> Result<Profile, Failure> {
             Profile::names().collect::<Vec<_>>().join(", ")
         ))
     })
-}
-
-/// Over the samples that were given: streams may show a row or column more.
-fn squared_error(original: &[Frame], decoded: &[Frame]) -> f64 {
-    fn planes(frames: &[Frame]) -> impl Iterator<Item = &Plane> {
-        frames.iter().flat_map(|frame| &frame.planes)
-    }
-    let mut sum = 0.0;
-    for (a, b) in planes(original).zip(planes(decoded)) {
-        for y in 0..a.height {
-            let row = a.row(y).iter().zip(b.row(y));
-            sum += row.map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum::<f64>();
-        }
-    }
-    sum
 }
 
 fn text(outcome: &Outcome) -> String {
@@ -189,7 +173,7 @@ fn to_file(pictures: &Pictures, ending: &str) -> Result<Vec<u8>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trinity_coding::{Chroma, Colour};
+    use trinity_coding::{Chroma, Colour, Frame};
 
     #[test]
     fn names_say_what_is_a_picture() {

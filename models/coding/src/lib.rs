@@ -12,6 +12,7 @@ mod error;
 mod frame;
 pub mod huffman;
 pub mod nal;
+pub mod vui;
 
 pub use bits::{BitReader, BitWriter};
 pub use error::Error;

@@ -36,7 +36,8 @@ impl Pictures {
         self.frames.iter().flat_map(|frame| &frame.planes)
     }
 
-    fn samples(&self) -> usize {
+    /// Of all planes.
+    pub fn samples(&self) -> usize {
         self.planes().map(|plane| plane.samples.len()).sum()
     }
 
@@ -50,6 +51,16 @@ impl Pictures {
 pub struct EncodedFrames {
     pub bytes: Vec<u8>,
     pub recon: Vec<Frame>,
+}
+
+impl EncodedFrames {
+    /// Over the samples that were given: streams may show a row or column more.
+    pub fn squared_error(&self, pictures: &Pictures) -> f64 {
+        let decoded = self.recon.iter().flat_map(|frame| &frame.planes);
+        let rows =
+            pictures.planes().zip(decoded).flat_map(|(a, b)| (0..a.height).map(|y| (a.row(y), b.row(y))));
+        rows.flat_map(|(a, b)| a.iter().zip(b)).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum()
+    }
 }
 
 /// In the byte of a frame's chroma format: samples are exact.
@@ -100,7 +111,7 @@ pub fn encode_frames(
         }
         Target::Nmse(nmse) => {
             let energy = pictures.energy().max(f64::MIN_POSITIVE);
-            let lost = |coded: &EncodedFrames| squared_error(pictures, &coded.recon) / energy;
+            let lost = |coded: &EncodedFrames| coded.squared_error(pictures) / energy;
             // The error grows with the square of the step.
             search(with_step, |coded| {
                 let over = lost(coded) / nmse;
@@ -110,12 +121,6 @@ pub fn encode_frames(
         }
         Target::Lossless => Err(Error::BadTarget { what: "lossless has no step".into() }),
     }
-}
-
-fn squared_error(pictures: &Pictures, recon: &[Frame]) -> f64 {
-    let decoded = recon.iter().flat_map(|frame| &frame.planes).flat_map(|plane| &plane.samples);
-    let original = pictures.planes().flat_map(|plane| &plane.samples);
-    original.zip(decoded).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum()
 }
 
 /// What a bound says of an encoding.

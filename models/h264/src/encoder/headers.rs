@@ -2,7 +2,7 @@
 //! progressive, one IDR picture a frame, nothing optional.
 
 use super::{Entropy, Params};
-use trinity_coding::{BitWriter, Chroma, Colour, Frame, nal};
+use trinity_coding::{BitWriter, Chroma, Colour, Frame, nal, vui};
 
 /// What the headers say of every frame of a stream.
 #[derive(Debug, Clone, Copy)]
@@ -110,7 +110,10 @@ impl StreamShape {
         w.flag(true); // frame_mbs_only_flag
         w.flag(true); // direct_8x8_inference_flag
         self.write_crop(&mut w);
-        self.write_vui(&mut w);
+        if vui::write_start(&mut w, self.colour) {
+            // chroma_loc, timing, nal_hrd, vcl_hrd, pic_struct, bitstream_restriction
+            w.bits(0, 6);
+        }
         w.trailing_bits();
         w.into_bytes()
     }
@@ -126,24 +129,6 @@ impl StreamShape {
             w.ue(0);
             w.ue((bottom >> sy) as u32);
         }
-    }
-
-    /// vui_parameters() (Annex E.1.1), where there is something to say.
-    fn write_vui(&self, w: &mut BitWriter) {
-        let colour = self.colour.code_points();
-        w.flag(colour.is_some()); // vui_parameters_present_flag
-        let Some(code_points) = colour else { return };
-        w.flag(false); // aspect_ratio_info_present_flag
-        w.flag(false); // overscan_info_present_flag
-        w.flag(true); // video_signal_type_present_flag
-        w.bits(5, 3); // video_format: unspecified
-        w.flag(true); // video_full_range_flag
-        w.flag(true); // colour_description_present_flag
-        for code in code_points {
-            w.bits(u32::from(code), 8);
-        }
-        // chroma_loc, timing, nal_hrd, vcl_hrd, pic_struct, bitstream_restriction
-        w.bits(0, 6);
     }
 
     fn pps(&self) -> Vec<u8> {

@@ -6,7 +6,7 @@
 
 use super::residual::ResidualTools;
 use md5::{Digest, Md5};
-use trinity_coding::{BitWriter, Chroma, Colour, Plane, nal};
+use trinity_coding::{BitWriter, Chroma, Colour, Plane, nal, vui};
 
 const VPS_NUT: u32 = 32;
 const SPS_NUT: u32 = 33;
@@ -220,7 +220,11 @@ fn write_sps(stream: &mut Vec<u8>, sequence: &Sequence) {
     w.flag(false); // long_term_ref_pics_present_flag
     w.flag(false); // sps_temporal_mvp_enabled_flag
     w.flag(sequence.strong_intra_smoothing);
-    write_vui(&mut w, sequence.colour);
+    if vui::write_start(&mut w, sequence.colour) {
+        // chroma_loc, neutral_chroma, field_seq, frame_field_info, default display
+        // window, timing, bitstream_restriction
+        w.bits(0, 7);
+    }
     let range_extension = sequence.tools.persistent_rice
         || sequence.tools.transform_skip_context
         || sequence.tools.extended_range.is_some();
@@ -238,25 +242,6 @@ fn write_sps(stream: &mut Vec<u8>, sequence: &Sequence) {
         w.flag(false); // cabac_bypass_alignment_enabled_flag
     }
     end_unit(stream, w);
-}
-
-/// vui_parameters() (Annex E.2.1), where there is something to say.
-fn write_vui(w: &mut BitWriter, colour: Colour) {
-    let colour = colour.code_points();
-    w.flag(colour.is_some()); // vui_parameters_present_flag
-    let Some(code_points) = colour else { return };
-    w.flag(false); // aspect_ratio_info_present_flag
-    w.flag(false); // overscan_info_present_flag
-    w.flag(true); // video_signal_type_present_flag
-    w.bits(5, 3); // video_format: unspecified
-    w.flag(true); // video_full_range_flag
-    w.flag(true); // colour_description_present_flag
-    for code in code_points {
-        w.bits(u32::from(code), 8);
-    }
-    // chroma_loc, neutral_chroma, field_seq, frame_field_info, default display
-    // window, timing, bitstream_restriction
-    w.bits(0, 7);
 }
 
 fn write_pps(stream: &mut Vec<u8>, sequence: &Sequence) {
