@@ -3,12 +3,12 @@
 
 mod info;
 
-use super::video::{self, CodedFrame, DecodeArgs, EncodeArgs, FrameDecoder, FrameEncoder, Part, Rate, Shown};
+use super::video::{self, CodedFrame, DecodeArgs, EncodeArgs, FrameDecoder, FrameEncoder, Part, Shown};
 use crate::context::Context;
 use crate::failure::Failure;
-use trinity_coding::Frame;
 use trinity_coding::nal::NalUnit;
-use trinity_h264::{Decoder, Entropy, Params, Preset};
+use trinity_coding::{Frame, Preset};
+use trinity_h264::{Decoder, Entropy, Params};
 
 /// H.264 intra streams: encode frames, decode and inspect streams
 #[derive(Debug, clap::Args)]
@@ -62,12 +62,7 @@ struct Encode {
 impl FrameEncoder for Encode {
     fn encode(&self, frame: &Frame, part: Part) -> Result<CodedFrame, String> {
         let params = Params {
-            rate: match part.rate {
-                Rate::Qp(qp) => trinity_h264::Rate::Qp(qp),
-                Rate::Bits(bits) => trinity_h264::Rate::Bits(bits),
-                Rate::Mse(mse) => trinity_h264::Rate::Mse(mse),
-                Rate::Lossless => trinity_h264::Rate::Lossless,
-            },
+            rate: part.rate,
             preset: self.preset,
             threads: part.threads,
             colour: part.colour,

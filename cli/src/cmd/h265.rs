@@ -3,13 +3,13 @@
 
 mod info;
 
-use super::video::{self, CodedFrame, DecodeArgs, EncodeArgs, FrameDecoder, FrameEncoder, Part, Rate, Shown};
+use super::video::{self, CodedFrame, DecodeArgs, EncodeArgs, FrameDecoder, FrameEncoder, Part, Shown};
 use crate::context::Context;
 use crate::failure::Failure;
-use trinity_coding::Frame;
 use trinity_coding::nal::NalUnit;
+use trinity_coding::{Frame, Preset};
+use trinity_h265::Params;
 use trinity_h265::dec::{Decoder, HashCheck};
-use trinity_h265::{Params, Preset};
 
 /// H.265 intra streams: encode frames, decode and inspect streams
 #[derive(Debug, clap::Args)]
@@ -66,12 +66,7 @@ struct Encode {
 impl FrameEncoder for Encode {
     fn encode(&self, frame: &Frame, part: Part) -> Result<CodedFrame, String> {
         let params = Params {
-            rate: match part.rate {
-                Rate::Qp(qp) => trinity_h265::Rate::Qp(qp),
-                Rate::Bits(bits) => trinity_h265::Rate::Bits(bits),
-                Rate::Mse(mse) => trinity_h265::Rate::Mse(mse),
-                Rate::Lossless => trinity_h265::Rate::Lossless,
-            },
+            rate: part.rate,
             preset: self.preset,
             threads: part.threads,
             colour: part.colour,

@@ -8,7 +8,7 @@ mod decode;
 mod encode;
 
 pub use decode::{DecodeArgs, FrameDecoder, Shown, decode, undecodable};
-pub use encode::{CodedFrame, EncodeArgs, FrameEncoder, Part, Rate, encode};
+pub use encode::{CodedFrame, EncodeArgs, FrameEncoder, Part, encode};
 
 use crate::failure::Failure;
 use std::path::Path;

@@ -23,75 +23,30 @@ use crate::slice_header::{Deblocking, Structure};
 use headers::StreamShape;
 use search::Effort;
 use slice::{CodedSlice, QpPlan, SliceTask, Tuning, encode_slice};
-use trinity_coding::{Chroma, Colour, Frame, nal};
+use trinity_coding::{Chroma, Colour, Frame, Preset, Rate, nal};
 
-/// What the stream should weigh, or how good it should be.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Rate {
-    /// A fixed QPY, from −6 · (depth − 8) to 51.
-    Qp(i32),
-    /// Bits per sample of the whole stream, samples of all planes counted.
-    Bits(f64),
-    /// Mean squared error over the samples of all planes.
-    Mse(f64),
-    /// Every sample as it was.
-    Lossless,
-}
-
-/// How hard to search, from quick to thorough.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Preset {
-    Fast,
-    #[default]
-    Medium,
-    Slow,
-    Best,
-}
-
-impl Preset {
-    /// Every preset, from quick to thorough.
-    pub const ALL: [Self; 4] = [Self::Fast, Self::Medium, Self::Slow, Self::Best];
-
-    /// As the command line writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fast => "fast",
-            Self::Medium => "medium",
-            Self::Slow => "slow",
-            Self::Best => "best",
-        }
-    }
-
-    fn tuning(self) -> Tuning {
+impl Tuning {
+    fn of(preset: Preset) -> Self {
         let effort = |candidates, patience, indulgence, doubt| Effort {
             candidates,
             patience,
             indulgence,
             slack: 1.0,
             doubt,
-            skip_four: self == Self::Fast,
+            skip_four: preset == Preset::Fast,
         };
-        Tuning {
-            effort: match self {
-                Self::Fast => effort(1, 0.0, 0.0, 0.0),
-                Self::Medium => effort(1, 0.01, 0.0, 0.0),
-                Self::Slow => effort(2, 0.01, 0.2, 0.0),
-                Self::Best => effort(2, 0.01, 0.3, 0.01),
+        Self {
+            effort: match preset {
+                Preset::Fast => effort(1, 0.0, 0.0, 0.0),
+                Preset::Medium => effort(1, 0.01, 0.0, 0.0),
+                Preset::Slow => effort(2, 0.01, 0.2, 0.0),
+                Preset::Best => effort(2, 0.01, 0.3, 0.01),
             },
             // Flat around its high-rate value, 2 ln 2 / 12 of a squared step.
             lambda: 0.13,
             // The best for Gaussian sources of two to four bits.
             rounding: 0.36,
         }
-    }
-}
-
-impl std::str::FromStr for Preset {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|preset| preset.name() == text);
-        known.ok_or_else(|| format!("expected fast, medium, slow or best, found `{text}`"))
     }
 }
 
@@ -242,7 +197,7 @@ fn check(frames: &[Frame], params: &Params) -> Result<StreamShape, Error> {
 
 /// Encodes everything with one plan of QPs.
 fn encode_at(frames: &[Frame], params: &Params, shape: &StreamShape, plan: QpPlan) -> Result<Coded, Error> {
-    let tuning = params.preset.tuning();
+    let tuning = Tuning::of(params.preset);
     let rows = shape.height_mbs();
     let slices = params.slices.clamp(1, rows);
     let tasks: Vec<SliceTask> = frames

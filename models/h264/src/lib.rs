@@ -26,5 +26,6 @@ pub mod transform;
 pub use decoder::{
     BitUse, Decoder, Frames, Inspection, SliceSummary, decode, decode_keep_going, frames, inspect,
 };
-pub use encoder::{Coded, Entropy, Params, Preset, Rate, encode};
+pub use encoder::{Coded, Entropy, Params, encode};
 pub use error::{Error, Fault};
+pub use trinity_coding::{Preset, Rate};

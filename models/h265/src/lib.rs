@@ -19,5 +19,6 @@ pub mod syntax;
 pub mod transform;
 
 pub use dec::{Decoded, Decoder, decode, decode_keep_going, frames};
-pub use enc::{Coded, Effort, Params, Preset, Rate, encode};
+pub use enc::{Coded, Effort, Params, encode};
 pub use error::Error;
+pub use trinity_coding::{Preset, Rate};

@@ -7,7 +7,7 @@ use crate::video_io::{FrameReader, RawFormat};
 use rayon::prelude::*;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use trinity_coding::{Colour, Frame, nal};
+use trinity_coding::{Colour, Frame, Rate, nal};
 
 /// Arguments of `encode` in both standards.
 #[derive(Debug, clap::Args)]
@@ -41,15 +41,6 @@ struct RateArgs {
     /// Every sample as it was
     #[arg(long)]
     lossless: bool,
-}
-
-/// What a stream should weigh, or how good it should be.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Rate {
-    Qp(i32),
-    Bits(f64),
-    Mse(f64),
-    Lossless,
 }
 
 impl RateArgs {

@@ -302,7 +302,7 @@ mod tests {
             let shape = StreamShape::new(&frame, &params, false);
             let plan = QpPlan { qp: 20, switch_at: 10 };
             let task = SliceTask { frame: &frame, index: 0, rows: (0, 3), plan };
-            let tuning = params.preset.tuning();
+            let tuning = Tuning::of(params.preset);
             let fastest = encode_slice(&task, &shape, &tuning);
             let header = shape.slice_header(0, 0, 20);
             let plain = if shape.cavlc {

@@ -25,26 +25,13 @@ mod syntax;
 mod tree;
 mod trellis;
 
-pub use preset::{Effort, Preset};
+pub use preset::Effort;
 pub use tree::most_probable;
 
 use crate::Error;
 use headers::Sequence;
 use residual::ResidualTools;
-use trinity_coding::{Chroma, Colour, Frame};
-
-/// What the encoder aims at.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Rate {
-    /// A fixed QpY, from −6 · (depth − 8) to 51.
-    Qp(i32),
-    /// Bits per sample of the whole stream, samples of all planes counted.
-    Bits(f64),
-    /// Mean squared error over the samples of all planes.
-    Mse(f64),
-    /// Every sample as it was.
-    Lossless,
-}
+use trinity_coding::{Chroma, Colour, Frame, Preset, Rate};
 
 /// How to encode.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,40 +1,6 @@
 //! How hard the encoder tries: presets as plain settings.
 
-/// From quick to thorough.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
-pub enum Preset {
-    Fast,
-    #[default]
-    Medium,
-    Slow,
-    Best,
-}
-
-impl Preset {
-    /// Every preset, from quick to thorough.
-    pub const ALL: [Self; 4] = [Self::Fast, Self::Medium, Self::Slow, Self::Best];
-
-    /// As the command line writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fast => "fast",
-            Self::Medium => "medium",
-            Self::Slow => "slow",
-            Self::Best => "best",
-        }
-    }
-}
-
-impl std::str::FromStr for Preset {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
-            .find(|p| p.name() == name)
-            .ok_or_else(|| format!("unknown preset `{name}`: expected fast, medium, slow or best"))
-    }
-}
+use trinity_coding::Preset;
 
 /// What a preset switches.
 #[derive(Debug, Clone, Copy, PartialEq)]
