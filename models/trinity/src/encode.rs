@@ -4,10 +4,12 @@
 //! step is then searched with whole passes, so that the target is met by the
 //! very bytes that are returned.
 
+use std::cell::OnceCell;
 use std::sync::OnceLock;
 
 use crate::Error;
 use crate::basis::Basis;
+use crate::estimate::{self, Estimate, Levels};
 use crate::plan::{Entropy, Plan, Scalars, Tile};
 use crate::profile::Profile;
 use crate::report::Report;
@@ -136,10 +138,30 @@ impl<'a> Subject<'a> {
             if cols == all_cols { col } else { start.min(all_cols - cols) / half * half + col }
         };
         let stride = self.matrix.cols;
-        let at =
-            |row: usize, col: usize| if plan.transposed { col * stride + row } else { row * stride + col };
-        let values = (0..rows * cols).map(|i| self.matrix.values[at(i / cols, place(i % cols))]).collect();
+        let mut values = vec![0.0; rows * cols];
+        if plan.transposed {
+            for col in 0..cols {
+                let source = &self.matrix.values[place(col) * stride..][..rows];
+                let targets = values[col..].iter_mut().step_by(cols);
+                targets.zip(source).for_each(|(target, &value)| *target = value);
+            }
+        } else {
+            for (target, source) in values.chunks_exact_mut(cols).zip(self.matrix.values.chunks(stride)) {
+                for (i, target) in target.chunks_mut(half).enumerate() {
+                    target.copy_from_slice(&source[place(i * half)..][..target.len()]);
+                }
+            }
+        }
         Matrix { rows, cols, values }
+    }
+
+    /// Bits per value of the whole from those of a strip: of each value, and of
+    /// each row, which all of its columns share.
+    fn bits_per_value(&self, plan: &Plan, of_value: f64, of_row: f64) -> f64 {
+        let cols = if plan.transposed { self.matrix.rows } else { self.matrix.cols };
+        // Trellis paths end with their segment, which costs short rows more.
+        let segment = cols.min(1 << plan.log2_segment).max(1);
+        of_value + of_row / cols as f64 + PATH_END_BITS / segment as f64
     }
 
     fn scalars(&self, step: f32, centroids: Centroids) -> Scalars {
@@ -183,13 +205,9 @@ fn trial(plan: &Plan, subject: &Subject<'_>, step: f32, decision: (Decision, f32
     let tile = Tile { row: 0, col: 0, rows, cols };
     let (coded, _) = encode_tile(plan, &subject.scalars(step, Centroids::default()), decision, &strip, &tile);
     let count = (rows * cols) as f64;
-    let all_cols = if plan.transposed { subject.matrix.rows } else { subject.matrix.cols };
     // Lane states and the like weigh nothing in a tile of full size.
-    let bits_per_value =
-        (coded.bits.symbols + coded.bits.raw + coded.bits.side * cols as f64 / all_cols as f64) / count;
-    // Trellis paths end with their segment, which costs short rows more.
-    let segment = all_cols.min(1 << plan.log2_segment).max(1);
-    let bits_per_value = bits_per_value + PATH_END_BITS / segment as f64;
+    let of_values = (coded.bits.symbols + coded.bits.raw) / count;
+    let bits_per_value = subject.bits_per_value(plan, of_values, coded.bits.side / rows as f64);
     let error_per_value = coded.squared_error / count;
     Trial {
         plan: plan.clone(),
@@ -237,59 +255,121 @@ fn shared_bits(strip: &Matrix) -> f64 {
     sum / (2.0 * std::f64::consts::LN_2 * cols.max(1) as f64)
 }
 
-/// The cheapest plan of a profile near `step`.
-fn choose(profile: &Profile, plans: &[Plan], subject: &Subject<'_>, step: f32) -> Trial {
-    let lambda = profile.stages.lambda;
-    let decision = (profile.stages.quantization.decision(), lambda);
-    // Simpler plans come first in a profile, so they win ties.
-    let cheaper = |a: Trial, b: Trial| {
-        let learned = |t: &Trial| matches!(t.plan.transform, Transform::Klt { .. });
-        let size =
-            |t: &Trial| if let Transform::Klt { log2_size } = t.plan.transform { log2_size } else { 0 };
-        let margin = if learned(&a) && size(&b) > size(&a) {
-            LARGER_MARGIN
-        } else if learned(&b) && !learned(&a) {
-            LEARNED_MARGIN
-        } else if a.plan.transform == Transform::None && b.plan.transform != Transform::None {
-            FIXED_MARGIN
-        } else if a.plan.transposed != b.plan.transposed {
-            ORIENTATION_MARGIN
-        } else {
-            MARGIN
-        };
-        if b.cost < a.cost - f64::from(lambda) * margin { b } else { a }
-    };
-    // Alternatives differ by far more than the last trellis states.
-    let quick = |plan: &Plan| Plan { log2_states: plan.log2_states.min(2), ..plan.clone() };
-    // What cannot win is not tried, unless there is nothing else.
-    let promising = |plan: &&Plan| {
-        !matches!(plan.transform, Transform::Klt { .. })
-            || shared_bits(&subject.strip(plan, STRIP_ROWS, STRIP_COLS)) > LEARNED_MARGIN / 2.0
-    };
-    let promising: Vec<&Plan> = plans.iter().filter(promising).collect();
-    let tried = if promising.is_empty() { plans.iter().collect() } else { promising };
-    let first = tried.into_iter().map(|p| trial(&quick(p), subject, step, decision)).reduce(cheaper);
-    let mut best = first.unwrap_or_else(|| unreachable!("profiles have at least one plan"));
-    if best.plan.entropy == Entropy::Adaptive && !profile.stages.context_weights.is_empty() {
-        // Much to learn from makes columns cheap to learn.
-        let learns = |weights: &&u8| **weights != FLAT || subject.count <= FEW_VALUES;
-        let weights: Vec<u8> = profile.stages.context_weights.iter().filter(learns).copied().collect();
-        best = choose_weights(&weights, best, |plan| trial(plan, subject, step, decision), cheaper);
-        // Without columns to learn, the longer rows are better unless shown otherwise.
-        let turned = Plan { transposed: !best.plan.transposed, ..best.plan.clone() };
-        let longer = (subject.matrix.rows > subject.matrix.cols) == turned.transposed;
-        let allowed = plans.iter().any(|p| p.transposed == turned.transposed);
-        if turned.weights == FLAT && longer && allowed {
-            let turned = trial(&turned, subject, step, decision);
-            if turned.cost < best.cost + f64::from(lambda) * ROW_SCALES_MARGIN {
-                best = turned;
-            }
+/// What a plan costs on a strip by [`estimate`], its weights aside.
+struct Guess {
+    plan: Plan,
+    levels: Levels,
+}
+
+impl Guess {
+    fn new(plan: &Plan, subject: &Subject<'_>, step: f32, strip: &Matrix) -> Self {
+        let scalars = subject.scalars(step, Centroids::default());
+        Self { plan: plan.clone(), levels: Levels::new(plan, &scalars, strip) }
+    }
+
+    fn with_weights(&self, weights: u8, subject: &Subject<'_>, lambda: f32, strip: &Matrix) -> Trial {
+        let plan = Plan { weights, ..self.plan.clone() };
+        let Estimate { of_values, of_rows } = self.levels.estimate(weights);
+        let count = strip.values.len() as f64;
+        let bits_per_value = subject.bits_per_value(&plan, of_values / count, of_rows / strip.rows as f64);
+        Trial {
+            cost: self.levels.squared_error / count + f64::from(lambda) * bits_per_value,
+            bits_per_value,
+            error_per_value: 0.0,
+            centroids: Centroids::default(),
+            plan,
         }
     }
-    if !matches!(best.plan.entropy, Entropy::Binary | Entropy::Raw) {
-        best.plan.log2_states = profile.stages.quantization.log2_states();
+}
+
+/// The better of two plans: the later one must be cheaper by a margin. Simpler
+/// plans come first in a profile, so they win ties.
+fn cheaper(a: Trial, b: Trial, lambda: f32) -> Trial {
+    let learned = |t: &Trial| matches!(t.plan.transform, Transform::Klt { .. });
+    let size = |t: &Trial| if let Transform::Klt { log2_size } = t.plan.transform { log2_size } else { 0 };
+    let margin = if learned(&a) && size(&b) > size(&a) {
+        LARGER_MARGIN
+    } else if learned(&b) && !learned(&a) {
+        LEARNED_MARGIN
+    } else if a.plan.transform == Transform::None && b.plan.transform != Transform::None {
+        FIXED_MARGIN
+    } else if a.plan.transposed != b.plan.transposed {
+        ORIENTATION_MARGIN
+    } else {
+        MARGIN
+    };
+    if b.cost < a.cost - f64::from(lambda) * margin { b } else { a }
+}
+
+/// The cheapest plan of a profile near `step`.
+fn choose(profile: &Profile, plans: &[Plan], subject: &Subject<'_>, step: f32) -> Trial {
+    let decision = (profile.stages.quantization.decision(), profile.stages.lambda);
+    let (guessed, tried): (Vec<&Plan>, Vec<&Plan>) = plans.iter().partition(|plan| estimate::knows(plan));
+    // What is best by guess is tried like the others, so that costs compare.
+    let guessed = choose_by_guess(profile, &guessed, subject, step);
+    let tried = guessed.iter().chain(tried).map(|plan| trial(plan, subject, step, decision));
+    tried
+        .reduce(|a, b| cheaper(a, b, decision.1))
+        .unwrap_or_else(|| unreachable!("profiles have at least one plan"))
+}
+
+/// The plan of least estimated cost.
+fn choose_by_guess(profile: &Profile, plans: &[&Plan], subject: &Subject<'_>, step: f32) -> Option<Plan> {
+    let lambda = profile.stages.lambda;
+    let strips: [OnceCell<(Matrix, f64)>; 2] = Default::default();
+    let strip = |plan: &Plan| {
+        strips[usize::from(plan.transposed)].get_or_init(|| {
+            let strip = subject.strip(plan, STRIP_ROWS, STRIP_COLS);
+            let shared_bits = shared_bits(&strip);
+            (strip, shared_bits)
+        })
+    };
+    let guess_of = |plan: &Plan| Guess::new(plan, subject, step, &strip(plan).0);
+    let weigh =
+        |guess: &Guess, weights: u8| guess.with_weights(weights, subject, lambda, &strip(&guess.plan).0);
+    let mut best: Option<(Guess, Trial)> = None;
+    // Least costs by orientation of plans that learn no transform and that do.
+    let mut least = [[f64::INFINITY; 2]; 2];
+    for plan in plans {
+        let learned = matches!(plan.transform, Transform::Klt { .. });
+        let least = &mut least[usize::from(plan.transposed)];
+        // What cannot win is not tried, unless there is nothing else: nothing is
+        // left for a larger transform where a smaller one finds nothing.
+        let found_nothing = least[1].is_finite() && least[1] > least[0];
+        if learned && best.is_some() && (found_nothing || strip(plan).1 < LEARNED_MARGIN / 2.0) {
+            continue;
+        }
+        let new = guess_of(plan);
+        let trial = weigh(&new, plan.weights);
+        least[usize::from(learned)] = least[usize::from(learned)].min(trial.cost);
+        best = match best {
+            Some((guess, before)) => {
+                let better = cheaper(before, trial, lambda);
+                Some(if better.plan == new.plan { (new, better) } else { (guess, better) })
+            }
+            None => Some((new, trial)),
+        };
     }
-    best
+    let (guess, mut best) = best?;
+    if profile.stages.context_weights.is_empty() {
+        return Some(best.plan);
+    }
+    // Much to learn from makes columns cheap to learn.
+    let learns = |weights: &&u8| **weights != FLAT || subject.count <= FEW_VALUES;
+    let weights: Vec<u8> = profile.stages.context_weights.iter().filter(learns).copied().collect();
+    best = choose_weights(&weights, best, |plan| weigh(&guess, plan.weights), |a, b| cheaper(a, b, lambda));
+    // Without columns to learn, the longer rows are better unless shown otherwise.
+    let turned = Plan { transposed: !best.plan.transposed, ..best.plan.clone() };
+    let longer = (subject.matrix.rows > subject.matrix.cols) == turned.transposed;
+    let allowed = plans.iter().any(|p| p.transposed == turned.transposed);
+    if turned.weights == FLAT && longer && allowed {
+        let turned = guess_of(&turned);
+        let turned = weigh(&turned, FLAT);
+        if turned.cost < best.cost + f64::from(lambda) * ROW_SCALES_MARGIN {
+            best = turned;
+        }
+    }
+    Some(best.plan)
 }
 
 /// The best of some weights, which a profile lists from steady to quick: from

@@ -29,6 +29,7 @@ mod bytes;
 mod combine;
 mod encode;
 mod error;
+mod estimate;
 mod klt;
 mod lanes;
 mod lossless;

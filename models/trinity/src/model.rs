@@ -11,7 +11,7 @@ pub const SYMBOLS: usize = 16;
 /// The symbol that announces an escape.
 pub const ESCAPE: usize = SYMBOLS - 1;
 /// Weight of one coded symbol; smaller weights are left for the prior.
-const INCREMENT: u32 = 16;
+pub const INCREMENT: u32 = 16;
 /// Counts are halved beyond this, some 32,000 symbols.
 const LIMIT: u32 = INCREMENT << 15;
 

@@ -182,7 +182,7 @@ impl Kernel for EncodeTile<'_> {
 }
 
 /// The means that a plan predicts a tile's values with.
-fn tile_means(plan: &Plan, scalars: &Scalars, matrix: &Matrix, tile: &Tile) -> Means {
+pub fn tile_means(plan: &Plan, scalars: &Scalars, matrix: &Matrix, tile: &Tile) -> Means {
     let of = plan.prediction.means;
     if of == MeanOf::default() {
         return Means::default();
@@ -203,7 +203,7 @@ fn after(means: &Means, mut coded: Coded) -> Coded {
 
 /// Takes rows of a tile without the offset. Padding repeats the edge: what
 /// lies beyond is free, so it is made as easy to code as can be.
-fn load(matrix: &Matrix, tile: &Tile, first: usize, width: usize, offset: f32, buffer: &mut [f32]) {
+pub fn load(matrix: &Matrix, tile: &Tile, first: usize, width: usize, offset: f32, buffer: &mut [f32]) {
     for (y, target) in buffer.chunks_exact_mut(width).enumerate() {
         let row = tile.row + (first + y).min(tile.rows - 1);
         let source = &matrix.values[row * matrix.cols + tile.col..][..tile.cols];

@@ -109,7 +109,7 @@ pub enum Decision {
 
 /// Rounding of a plain uniform quantizer, in 1/128 of a level: what a Laplacian
 /// source at some three bits a value asks of a rate-aware one.
-const DEAD_ZONE_ROUNDING: i32 = 51;
+pub const DEAD_ZONE_ROUNDING: i32 = 51;
 
 /// Magnitudes of targets in 1/128 of a level.
 #[inline(always)]
@@ -179,6 +179,20 @@ const ROUNDING: i32 = 51;
 /// What a change of class costs, over what a value loses by a class that is
 /// one too large or too small: four bits over 0.022.
 const CHANGE: f32 = 180.0;
+
+/// The class of a row of `width` values whose magnitudes add up to `size` where
+/// its columns expect `expected`, after a row of class `before`.
+#[inline(always)]
+pub fn row_class(size: f32, expected: i64, width: usize, before: Option<i32>) -> i32 {
+    let ratio = (size * 65536.0 + 1024.0 * width as f32) / expected as f32;
+    let exact = fine_quarter_log2(((ratio * 1.09 * 65536.0) as i32).max(1));
+    // A class that is a little off costs its row less than a change of class.
+    let stays = before.filter(|before| {
+        let off = (exact - 256 * before - 128) as f32 / 256.0;
+        off * off * width as f32 <= CHANGE
+    });
+    stays.unwrap_or(exact >> 8).clamp(*ROW_CLASSES.start(), *ROW_CLASSES.end())
+}
 
 impl TileEncoder {
     /// `lambda` weighs bits against squared steps where they decide.
@@ -263,14 +277,9 @@ impl TileEncoder {
     fn row_class(&mut self) -> i64 {
         let expected: i64 = self.state.scales.expect().iter().map(|&e| i64::from(e)).sum();
         let rounded: i64 = self.targets.iter().map(|t| i64::from((t + ROUNDING) >> 7)).sum();
-        let size = (rounded as f32 * self.rounding_bias) * 65536.0 + 1024.0 * self.targets.len() as f32;
-        let ratio = size / expected as f32;
-        let exact = fine_quarter_log2(((ratio * 1.09 * 65536.0) as i32).max(1));
-        // A class that is a little off costs its row less than a change of class.
-        let off = (exact - 256 * self.state.row_class - 128) as f32 / 256.0;
-        let stays = self.rows > 0 && off * off * self.targets.len() as f32 <= CHANGE;
-        let class = if stays { self.state.row_class } else { exact >> 8 };
-        let class = class.clamp(*ROW_CLASSES.start(), *ROW_CLASSES.end());
+        let size = rounded as f32 * self.rounding_bias;
+        let before = (self.rows > 0).then_some(self.state.row_class);
+        let class = row_class(size, expected, self.targets.len(), before);
         let difference = zigzag(class - self.state.row_class);
         let symbol = difference.min(ESCAPE);
         let context = &mut self.state.model.contexts[ROW_CONTEXT];
