@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use crate::Error;
 use crate::basis::Basis;
 use crate::estimate::{self, Estimate, Levels};
-use crate::plan::{Entropy, Plan, Scalars, Tile};
+use crate::plan::{Entropy, Plan, Prediction, Scalars, Tile};
 use crate::profile::Profile;
 use crate::report::Report;
 use crate::scales::FLAT;
@@ -51,8 +51,12 @@ const MIN_STEP: f32 = 1.0 / (1 << 21) as f32;
 /// Columns and rows of the strip on which plans are compared.
 const STRIP_COLS: usize = 64;
 const STRIP_ROWS: usize = 512;
-/// Columns for a code that goes bit by bit, which takes several times as long.
-const SLOW_STRIP_COLS: usize = 8;
+/// Bits per value by which a plain quantizer's entropy may exceed the best plan
+/// for its code to be tried: contexts beat entropy, if not by much.
+const BINARY_HOPE: f64 = 0.1;
+/// Neighbours must be alike by this share of their variance for a fixed
+/// transform to be tried beside learned ones, which find most of it, too.
+const ALIKE: f64 = 0.5;
 /// Bits per value by which an alternative must be cheaper to be taken: the
 /// strip is only a sample.
 const MARGIN: f64 = 0.004;
@@ -79,7 +83,11 @@ struct Subject<'a> {
     /// Made when a plan that asks for it is chosen.
     transposed: OnceLock<Matrix>,
     exponent: i32,
+    /// The mean, where it is worth its bytes.
     offset: f32,
+    /// Whether zero is a value like others: it must then be a level of codes
+    /// that know no symmetry.
+    around_zero: bool,
     energy: f64,
     /// Energy around the offset.
     spread: f64,
@@ -113,7 +121,10 @@ impl<'a> Subject<'a> {
         let offset = if mean * mean * count as f64 > 1e-3 * energy { mean as f32 } else { 0.0 };
         let spread =
             if offset == 0.0 { energy } else { sum(&matrix.values, |v| (v - f64::from(offset)).powi(2)) };
-        Ok(Self { basis, matrix, transposed: OnceLock::new(), exponent, offset, energy, spread, count })
+        // Within a few deviations of the mean, and so often exact.
+        let around_zero = f64::from(offset).powi(2) * count as f64 <= 9.0 * spread;
+        let transposed = OnceLock::new();
+        Ok(Self { basis, matrix, transposed, exponent, offset, around_zero, energy, spread, count })
     }
 
     fn view(&self, plan: &Plan) -> &Matrix {
@@ -131,6 +142,9 @@ impl<'a> Subject<'a> {
         let whole = self.count <= STRIP_ROWS * STRIP_COLS;
         let (rows, cols) =
             if whole { (all_rows, all_cols) } else { (all_rows.min(rows), all_cols.min(cols)) };
+        // Few rows say as much if there are more columns.
+        let enough = STRIP_ROWS * STRIP_COLS / rows.max(1);
+        let cols = if rows == all_rows { all_cols.min(cols.max(enough)) } else { cols };
         // Two halves, a quarter from either side: neighbours are alike.
         let half = cols.div_ceil(2);
         let place = |col: usize| {
@@ -164,11 +178,17 @@ impl<'a> Subject<'a> {
         of_value + of_row / cols as f64 + PATH_END_BITS / segment as f64
     }
 
-    fn scalars(&self, step: f32, centroids: Centroids) -> Scalars {
+    /// What is taken from every value. A mean makes the two sides alike, which
+    /// binary codes do not need and values that are exactly zero do not survive.
+    fn offset(&self, plan: &Plan) -> f32 {
+        if plan.entropy == Entropy::Binary && self.around_zero { 0.0 } else { self.offset }
+    }
+
+    fn scalars(&self, plan: &Plan, step: f32, centroids: Centroids) -> Scalars {
         Scalars {
             step,
             exponent: self.exponent,
-            offset: self.offset,
+            offset: self.offset(plan),
             centroids,
             basis: self.basis.map(Basis::hash),
         }
@@ -199,11 +219,11 @@ fn trial(plan: &Plan, subject: &Subject<'_>, step: f32, decision: (Decision, f32
     let lambda = decision.1;
     // What does not learn from rows shows its worth on fewer of them.
     let rows = if plan.entropy == Entropy::Static { STRIP_ROWS / 2 } else { STRIP_ROWS };
-    let cols = if plan.entropy == Entropy::Binary { SLOW_STRIP_COLS } else { STRIP_COLS };
-    let strip = subject.strip(plan, rows, cols.max(plan.transform.width()));
+    let strip = subject.strip(plan, rows, STRIP_COLS.max(plan.transform.width()));
     let Matrix { rows, cols, .. } = strip;
     let tile = Tile { row: 0, col: 0, rows, cols };
-    let (coded, _) = encode_tile(plan, &subject.scalars(step, Centroids::default()), decision, &strip, &tile);
+    let (coded, _) =
+        encode_tile(plan, &subject.scalars(plan, step, Centroids::default()), decision, &strip, &tile);
     let count = (rows * cols) as f64;
     // Lane states and the like weigh nothing in a tile of full size.
     let of_values = (coded.bits.symbols + coded.bits.raw) / count;
@@ -255,6 +275,69 @@ fn shared_bits(strip: &Matrix) -> f64 {
     sum / (2.0 * std::f64::consts::LN_2 * cols.max(1) as f64)
 }
 
+/// Shares of a strip's variance that neighbours along a row, and in a column,
+/// have in common.
+fn alike(strip: &Matrix) -> (f64, f64) {
+    let count = strip.values.len().max(1) as f64;
+    let mean = (sum(&strip.values, |v| v) / count) as f32;
+    let cols = strip.cols.max(1);
+    let share = |pairs: &mut dyn Iterator<Item = (f32, f32)>| {
+        let (mut product, mut squares) = (0.0f32, f32::MIN_POSITIVE);
+        for (a, b) in pairs {
+            product += (a - mean) * (b - mean);
+            squares += 0.5 * ((a - mean).powi(2) + (b - mean).powi(2));
+        }
+        f64::from(product / squares).max(0.0).powi(2)
+    };
+    let rows = strip.values.chunks_exact(cols);
+    let along = share(&mut rows.clone().flat_map(|row| row.iter().zip(&row[1..]).map(|(a, b)| (*a, *b))));
+    let above = strip.values.iter().zip(strip.values.get(cols..).unwrap_or_default());
+    (along, share(&mut above.map(|(a, b)| (*a, *b))))
+}
+
+/// Entropy and error per value of a plain quantizer, as far as a strip tells.
+fn plain(values: &[f32], offset: f32, step: f32) -> (f64, f64) {
+    // Whatever is beyond may share a count: this is for codes that know few levels.
+    const LIMIT: i32 = 1023;
+    let mut counts = [0u32; 2 * LIMIT as usize + 1];
+    let mut error = 0.0;
+    for value in values {
+        let level = ((value - offset) / (2.0 * step)).round_ties_even();
+        error += f64::from(value - offset - 2.0 * step * level).powi(2);
+        counts[((level as i32).clamp(-LIMIT, LIMIT) + LIMIT) as usize] += 1;
+    }
+    let count = values.len().max(1) as f64;
+    let seen = counts.iter().filter(|&&n| n > 0);
+    let entropy: f64 = seen.clone().map(|&n| f64::from(n) / count * (count / f64::from(n)).log2()).sum();
+    // A sample's entropy falls short by what its counts were fitted to it.
+    let bias = seen.count().saturating_sub(1) as f64 / (2.0 * std::f64::consts::LN_2 * count);
+    (entropy + bias, error / count)
+}
+
+/// Whether a code that goes bit by bit, and so slowly, has a chance: by the
+/// entropy of what it would code.
+fn is_hopeful(plan: &Plan, best: &Trial, subject: &Subject<'_>, step: f32, lambda: f32) -> bool {
+    if plan.transform != Transform::None || plan.prediction != Prediction::NONE {
+        return true;
+    }
+    let strip = subject.strip(plan, STRIP_ROWS, STRIP_COLS);
+    let (entropy, error) = plain(&strip.values, subject.offset(plan), step);
+    error / f64::from(step).powi(2) + f64::from(lambda) * (entropy - BINARY_HOPE) < best.cost
+}
+
+/// A strip, and what it has to offer to transforms.
+struct Sample {
+    shared_bits: f64,
+    alike: (f64, f64),
+    strip: Matrix,
+}
+
+impl Sample {
+    fn new(strip: Matrix) -> Self {
+        Self { shared_bits: shared_bits(&strip), alike: alike(&strip), strip }
+    }
+}
+
 /// What a plan costs on a strip by [`estimate`], its weights aside.
 struct Guess {
     plan: Plan,
@@ -263,7 +346,7 @@ struct Guess {
 
 impl Guess {
     fn new(plan: &Plan, subject: &Subject<'_>, step: f32, strip: &Matrix) -> Self {
-        let scalars = subject.scalars(step, Centroids::default());
+        let scalars = subject.scalars(plan, step, Centroids::default());
         Self { plan: plan.clone(), levels: Levels::new(plan, &scalars, strip) }
     }
 
@@ -307,26 +390,44 @@ fn choose(profile: &Profile, plans: &[Plan], subject: &Subject<'_>, step: f32) -
     let (guessed, tried): (Vec<&Plan>, Vec<&Plan>) = plans.iter().partition(|plan| estimate::knows(plan));
     // What is best by guess is tried like the others, so that costs compare.
     let guessed = choose_by_guess(profile, &guessed, subject, step);
-    let tried = guessed.iter().chain(tried).map(|plan| trial(plan, subject, step, decision));
-    tried
-        .reduce(|a, b| cheaper(a, b, decision.1))
-        .unwrap_or_else(|| unreachable!("profiles have at least one plan"))
+    let (binary, others): (Vec<&Plan>, Vec<&Plan>) =
+        tried.into_iter().partition(|plan| plan.entropy == Entropy::Binary);
+    let best = guessed.iter().chain(others).chain(binary).fold(None, |best: Option<Trial>, plan| {
+        let has_chance = |best: &Trial| {
+            plan.entropy != Entropy::Binary || is_hopeful(plan, best, subject, step, decision.1)
+        };
+        if !best.as_ref().is_none_or(has_chance) {
+            return best;
+        }
+        let new = trial(plan, subject, step, decision);
+        Some(match best {
+            Some(best) => cheaper(best, new, decision.1),
+            None => new,
+        })
+    });
+    best.unwrap_or_else(|| unreachable!("profiles have at least one plan"))
 }
 
 /// The plan of least estimated cost.
 fn choose_by_guess(profile: &Profile, plans: &[&Plan], subject: &Subject<'_>, step: f32) -> Option<Plan> {
     let lambda = profile.stages.lambda;
-    let strips: [OnceCell<(Matrix, f64)>; 2] = Default::default();
-    let strip = |plan: &Plan| {
-        strips[usize::from(plan.transposed)].get_or_init(|| {
-            let strip = subject.strip(plan, STRIP_ROWS, STRIP_COLS);
-            let shared_bits = shared_bits(&strip);
-            (strip, shared_bits)
-        })
+    let strips: [OnceCell<Sample>; 2] = Default::default();
+    let sample = |plan: &Plan| {
+        strips[usize::from(plan.transposed)]
+            .get_or_init(|| Sample::new(subject.strip(plan, STRIP_ROWS, STRIP_COLS)))
     };
-    let guess_of = |plan: &Plan| Guess::new(plan, subject, step, &strip(plan).0);
+    let learns = plans.iter().any(|plan| matches!(plan.transform, Transform::Klt { .. }));
+    let too_rough = |plan: &Plan| {
+        let (along, above) = sample(plan).alike;
+        match plan.transform {
+            Transform::Row { .. } => along < ALIKE,
+            Transform::Block { .. } => along.min(above) < ALIKE,
+            _ => false,
+        }
+    };
+    let guess_of = |plan: &Plan| Guess::new(plan, subject, step, &sample(plan).strip);
     let weigh =
-        |guess: &Guess, weights: u8| guess.with_weights(weights, subject, lambda, &strip(&guess.plan).0);
+        |guess: &Guess, weights: u8| guess.with_weights(weights, subject, lambda, &sample(&guess.plan).strip);
     let mut best: Option<(Guess, Trial)> = None;
     // Least costs by orientation of plans that learn no transform and that do.
     let mut least = [[f64::INFINITY; 2]; 2];
@@ -336,7 +437,10 @@ fn choose_by_guess(profile: &Profile, plans: &[&Plan], subject: &Subject<'_>, st
         // What cannot win is not tried, unless there is nothing else: nothing is
         // left for a larger transform where a smaller one finds nothing.
         let found_nothing = least[1].is_finite() && least[1] > least[0];
-        if learned && best.is_some() && (found_nothing || strip(plan).1 < LEARNED_MARGIN / 2.0) {
+        if learned && best.is_some() && (found_nothing || sample(plan).shared_bits < LEARNED_MARGIN / 2.0) {
+            continue;
+        }
+        if learns && best.is_some() && too_rough(plan) {
             continue;
         }
         let new = guess_of(plan);
@@ -444,7 +548,7 @@ pub fn encode_lossy(
     let run = |plan: &Plan, step: f32, centroids: Centroids| {
         encode_pass(
             plan,
-            &subject.scalars(step, centroids),
+            &subject.scalars(plan, step, centroids),
             decision,
             subject.view(plan),
             profile.parallel.tile_values,

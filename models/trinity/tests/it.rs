@@ -79,6 +79,30 @@ fn correlated_columns_cost_less_than_the_gaussian_bound() {
 }
 
 #[test]
+fn what_is_smooth_is_transformed() {
+    let (rows, cols) = (256, 320);
+    let noise = gaussian(rows * cols, 5);
+    // Every value leans on the one before it in its row, then in its column, too.
+    let mut leaning = noise.clone();
+    for i in (0..rows * cols).filter(|i| i % cols > 0) {
+        leaning[i] += 0.95 * leaning[i - 1];
+    }
+    let mut surface = leaning.clone();
+    for i in cols..rows * cols {
+        surface[i] += 0.95 * surface[i - cols];
+    }
+    for (values, transform, least) in [(leaning, "dct-32", 1.3), (surface, "dct-32x32", 2.5)] {
+        let encoded =
+            encode(&values, rows, cols, &Profile::named("trinity").unwrap(), Target::Bits(2.5)).unwrap();
+        let gap = 8.0 * encoded.bytes.len() as f64 / values.len() as f64
+            + 0.5 * nmse(&values, &encoded.recon).log2();
+        let chosen = encoded.report.plan.unwrap().transform.to_string();
+        assert!(chosen == transform && gap < -least, "{chosen}: {gap}");
+        assert_eq!(decode(&encoded.bytes).unwrap().values, encoded.recon);
+    }
+}
+
+#[test]
 fn constants_cost_a_header() {
     let profile = Profile::named("trinity").unwrap();
     for value in [0.0, 1.5, -3e30, 1e-40] {
@@ -120,7 +144,10 @@ fn odd_distributions_cost_little_more_than_their_entropy() {
     let (rows, cols) = (512, 512);
     let noise = gaussian(rows * cols, 30);
     let other = gaussian(rows * cols, 31);
-    let sources: [(&str, f64, Vec<f32>); 4] = [
+    let sources: [(&str, f64, Vec<f32>); 7] = [
+        ("half zeros", 0.3, noise.iter().map(|v| v.max(0.0)).collect()),
+        ("half nearly zeros", 0.3, noise.iter().map(|v| 2.0 * v / (1.0 + (-3.0 * v).exp())).collect()),
+        ("one sign, long tail", 0.5, noise.iter().map(|v| (1.5 * v).exp()).collect()),
         ("few values", 0.13, noise.iter().map(|v| v.round().clamp(-1.0, 1.0)).collect()),
         (
             "mostly zeros",
