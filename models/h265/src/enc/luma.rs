@@ -57,7 +57,7 @@ impl Search<'_> {
             }
             let (error, bits) = self.luma_blocks(x, y, log2, 0, candidate.skip, first_care);
             if let Some(skip) = candidate.skip {
-                self.bias.learn(log2, skip, candidate.bits, bits as f32 / ONE_BIT as f32);
+                self.learned.bias.learn(log2, skip, candidate.bits, bits as f32 / ONE_BIT as f32);
             }
             let side = u64::from(mode_bits(candidate.mode, probable) * ONE_BIT);
             let cost = self.cost(error, bits + side);
@@ -143,7 +143,7 @@ impl Search<'_> {
             let side = f64::from(mode_bits(mode, probable));
             for (skip, guess) in self.estimate(at, log2, mode) {
                 let price = self.lambda * f64::from(ONE_BIT);
-                let bits = guess.bits * self.bias.of(log2, skip);
+                let bits = guess.bits * self.learned.bias.of(log2, skip);
                 let cost = f64::from(guess.error) + price * (f64::from(bits) + side);
                 if let Some(place) = list[..keep].iter().position(|c| cost < c.cost) {
                     list[place..keep].rotate_right(1);

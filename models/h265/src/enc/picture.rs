@@ -11,7 +11,7 @@ use super::loop_filter;
 use super::preset::Effort;
 use super::residual::State;
 use super::sao_search::{self, CtuSao};
-use super::search::Search;
+use super::search::{Learned, Search};
 use super::syntax::{CtuWriter, Surroundings};
 use super::tree::{LOG2_CTB, Tree, UNITS, Unit, z_order};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -62,8 +62,8 @@ struct Handover {
     lines: Vec<Vec<u16>>,
     /// Coding-block sizes along the lower edge of each CTU.
     sizes: Vec<[u8; 16]>,
-    /// The state after the second CTU.
-    sync: Option<State>,
+    /// The state after the second CTU, and what the search had learned by then.
+    sync: Option<(State, Learned)>,
 }
 
 /// What a searched row leaves.
@@ -118,6 +118,8 @@ pub fn encode(
             padded(plane, w, h)
         })
         .collect();
+    let step = sample_step(qp.base, sequence.depth);
+    let effort = &Effort { lambda: effort.lambda * dearness(&source[0], step), ..*effort };
     let mut planes: Vec<Plane> = source.iter().map(|p| Plane::filled(p.width, p.height, 0)).collect();
     // Offsets are chosen on deblocked pictures but written before each CTU:
     // with them, a first writer only finds out the QPs that deblocking needs.
@@ -141,7 +143,6 @@ pub fn encode(
         loop_filter::deblock(&mut planes, sequence, &writer.filtered);
     }
     if sequence.sao {
-        let step = ((f64::from(qp.base) + 6.0 * (f64::from(sequence.depth) - 8.0) - 4.0) / 6.0).exp2();
         let lambda = f64::from(effort.lambda) * step * step;
         writer = PictureWriter::new(sequence, qp);
         writer.offsets = sao_search::correct(&mut planes, &source, sequence, lambda);
@@ -159,6 +160,31 @@ pub fn encode(
     let recon = shown(&planes, sequence);
     let squared_error = squared_error(frame, &recon);
     CodedPicture { bytes, recon, squared_error }
+}
+
+/// The quantization step of an orthonormal transform, in samples.
+fn sample_step(qp: i32, depth: u32) -> f64 {
+    ((f64::from(qp) + 6.0 * (f64::from(depth) - 8.0) - 4.0) / 6.0).exp2()
+}
+
+/// By how much a bit is dearer than at high rates: where many levels are zero,
+/// a finer step with fewer of them beats a coarser one with more.
+fn dearness(plane: &Plane, step: f64) -> f32 {
+    let mean = |differences: u64, count: usize| differences as f64 / count.max(1) as f64;
+    let (mut across, mut down) = (0, 0);
+    for y in 0..plane.height {
+        let row = plane.row(y);
+        across += row.windows(2).map(|w| u64::from(w[0].abs_diff(w[1]))).sum::<u64>();
+        if y > 0 {
+            let above = plane.row(y - 1);
+            down += row.iter().zip(above).map(|(a, b)| u64::from(a.abs_diff(*b))).sum::<u64>();
+        }
+    }
+    let across = mean(across, (plane.width - 1) * plane.height);
+    let down = mean(down, plane.width * (plane.height - 1));
+    let busy = across.min(down) / step;
+    // Below two and a half bits a sample; in full from one and a half on.
+    1.0 + 0.2 * ((1.6 - busy) / 0.8).clamp(0.0, 1.0) as f32
 }
 
 /// The planes inside the conformance window.
@@ -345,8 +371,9 @@ impl RowCoder<'_> {
         for column in 0..columns {
             if row > 0 {
                 let sync = self.take_from_above(&mut search, &shared[row - 1], column, columns);
-                if let (0, Some(state)) = (column, sync) {
+                if let (0, Some((state, learned))) = (column, sync) {
                     search.state = state;
+                    search.learned = learned;
                 }
             }
             search.origin = (column << LOG2_CTB, row << LOG2_CTB);
@@ -367,7 +394,7 @@ impl RowCoder<'_> {
         above: &Shared,
         column: usize,
         columns: usize,
-    ) -> Option<State> {
+    ) -> Option<(State, Learned)> {
         let needed = (column + 2).min(columns);
         let mut handover = above.handover.lock().unwrap_or_else(PoisonError::into_inner);
         while handover.done < needed {
@@ -400,7 +427,7 @@ impl RowCoder<'_> {
         }
         handover.sizes[column] = lower_edge(&search.tree);
         if column == 1 {
-            handover.sync = Some(search.state);
+            handover.sync = Some((search.state, search.learned));
         }
         handover.done = column + 1;
         shared.moved.notify_all();

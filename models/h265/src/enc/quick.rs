@@ -65,13 +65,13 @@ impl Search<'_> {
             ..Unit::default()
         };
         self.tree.units[z..z + count].fill(unit);
-        if log2 == 3 && !(self.effort.nxn && (plan.directional || self.habit[3].tries())) {
+        if log2 == 3 && !(self.effort.nxn && (plan.directional || self.learned.habit[3][0].tries())) {
             return plan;
         }
         let quarters =
             if log2 == 3 { self.plan_parts(x, y) } else { self.plan_quarters(x, y, log2, plan.directional) };
         if log2 == 3 {
-            self.habit[3].learn(quarters.cost < plan.cost);
+            self.learned.habit[3][0].learn(quarters.cost < plan.cost);
         }
         if quarters.cost < plan.cost {
             return quarters;

@@ -44,8 +44,7 @@ pub struct Search<'a> {
     pub(super) source: &'a [Plane],
     pub bands: Vec<Band>,
     pub tree: Tree,
-    /// How often splitting paid of late, by log2 of what was split.
-    pub(super) habit: [Habit; 7],
+    pub learned: Learned,
     /// Candidates set aside, one tree and sample store a quad-tree depth.
     pub(super) spare: Vec<(Tree, [Vec<u16>; 3])>,
     pub around: Surroundings,
@@ -58,9 +57,16 @@ pub struct Search<'a> {
     pub(super) lambda: f64,
     /// The same in squared quantization steps.
     pub(super) lambda_steps: f32,
+    pub(super) buffers: Box<Buffers>,
+}
+
+/// What the search has learned of the picture so far, to try less in vain.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Learned {
+    /// How often splitting paid of late, by log2 of what was split and its kind.
+    pub(super) habit: [[Habit; 6]; 7],
     /// How far off guesses at bits are.
     pub(super) bias: Bias,
-    pub(super) buffers: Box<Buffers>,
 }
 
 /// Scratch space of one block.
@@ -104,7 +110,7 @@ impl<'a> Search<'a> {
             source,
             bands,
             tree: Tree::new(sequence.chroma),
-            habit: [Habit::default(); 7],
+            learned: Learned::default(),
             spare,
             around: Surroundings::default(),
             origin: (0, 0),
@@ -112,7 +118,6 @@ impl<'a> Search<'a> {
             steps: [Steps::new(0, sequence.depth); 3],
             lambda: 0.0,
             lambda_steps: 0.0,
-            bias: Bias::default(),
             buffers: Box::new(Buffers {
                 line: [0; MAX_LINE],
                 smooth: [0; MAX_LINE],
@@ -198,18 +203,19 @@ impl<'a> Search<'a> {
             false,
         );
         let whole_cost = self.coding_unit(x, y, log2) + self.lambda * counter.cost as f64;
+        let even = self.is_even(x, y, log2);
         if log2 <= self.effort.min_cu_log2
             || self.is_settled(x, y, log2)
-            || !self.habit[log2 as usize].tries()
+            || !self.habit(x, y, log2, even).tries()
         {
             return whole_cost;
         }
         let whole_state = self.state;
         self.set_aside(x, y, log2);
         self.state = entry;
-        let whole = Whole { cost: whole_cost, even: self.is_even(x, y, log2) };
+        let whole = Whole { cost: whole_cost, even };
         let split_cost = self.split_flagged(x, y, log2, whole);
-        self.habit[log2 as usize].learn(split_cost < whole_cost);
+        self.habit(x, y, log2, even).learn(split_cost < whole_cost);
         if split_cost < whole_cost {
             return split_cost;
         }
@@ -222,6 +228,25 @@ impl<'a> Search<'a> {
     fn is_settled(&self, x: usize, y: usize, log2: u32) -> bool {
         let z = z_order(x, y);
         self.tree.units[z..z + units_in(log2)].iter().all(|u| u.cbf == 0)
+    }
+
+    /// How often splitting squares like this one paid: as uneven, with as many
+    /// smaller neighbours.
+    fn habit(&mut self, x: usize, y: usize, log2: u32, even: bool) -> &mut Habit {
+        let unit = |x: usize, y: usize| {
+            let unit = self.tree.units[z_order(x, y)];
+            if unit.nxn { 2 } else { unit.cu_log2 }
+        };
+        let left = match x {
+            0 => self.around.left.map(|(_, sizes)| sizes[y >> 2]),
+            _ => Some(unit(x - 1, y)),
+        };
+        let above = match y {
+            0 => self.around.above.map(|sizes| sizes[x >> 2]),
+            _ => Some(unit(x, y - 1)),
+        };
+        let smaller = |size: Option<u8>| usize::from(size.is_some_and(|s| u32::from(s) < log2));
+        &mut self.learned.habit[log2 as usize][2 * (smaller(left) + smaller(above)) + usize::from(even)]
     }
 
     /// Whether the source is about as busy in each quarter.
@@ -296,15 +321,18 @@ impl<'a> Search<'a> {
     fn coding_unit(&mut self, x: usize, y: usize, log2: u32) -> f64 {
         let entry = self.state;
         let whole = self.coding_unit_as(x, y, log2, None);
-        if log2 > 3 || !self.effort.nxn || self.is_settled(x, y, log2) || !self.habit[3].tries() {
+        if log2 > 3 || !self.effort.nxn || self.is_settled(x, y, log2) {
+            return whole;
+        }
+        let even = self.is_even(x, y, log2);
+        if !self.habit(x, y, log2, even).tries() {
             return whole;
         }
         let whole_state = self.state;
         self.set_aside(x, y, log2);
         self.state = entry;
-        let even = self.is_even(x, y, log2);
         let parts = self.coding_unit_as(x, y, log2, Some(Whole { cost: whole, even }));
-        self.habit[3].learn(parts < whole);
+        self.habit(x, y, log2, even).learn(parts < whole);
         if parts < whole {
             return parts;
         }
@@ -361,7 +389,7 @@ impl<'a> Search<'a> {
 /// Whether splitting squares of one size pays: where it hardly ever does, as
 /// in noise, it is tried only now and then.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Habit {
+pub struct Habit {
     /// Share of splits that paid, the latest weighing most.
     paid: f32,
     passed: u32,
@@ -375,7 +403,7 @@ impl Default for Habit {
 
 impl Habit {
     /// The share from which on splitting is tried always.
-    const OFTEN: f32 = 0.3;
+    const OFTEN: f32 = 0.2;
     /// How many squares in a row are left whole otherwise.
     const PAUSE: u32 = 12;
 
