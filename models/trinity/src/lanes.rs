@@ -7,7 +7,7 @@ mod avx2;
 
 use crate::Error;
 use crate::model::{Contexts, ESCAPE};
-use crate::rans::{Decoder, LANES, RawReader, RawWriter, Recorder, get_escape, put_escape};
+use crate::rans::{Decoder, LANES, RawReader, RawWriter, Recorder, get_escape, packed, put_escape};
 use crate::scales::raw_bits;
 use crate::simd;
 use crate::trellis::{Code, MAX_LEVEL, Points};
@@ -46,16 +46,112 @@ impl Writer {
     /// The signs of values that are not zero.
     #[inline(always)]
     pub fn put_signs(&mut self, magnitudes: &[u32], values: &[f32]) {
+        #[cfg(target_arch = "x86_64")]
+        let wide = simd::has_avx2();
         for (magnitudes, values) in magnitudes.chunks(SIGNS).zip(values.chunks(SIGNS)) {
-            let (mut signs, mut count) = (0, 0);
-            for (&magnitude, value) in magnitudes.iter().zip(values) {
-                let there = u32::from(magnitude != 0);
-                signs |= (value.to_bits() >> 31 & there).wrapping_shl(count);
-                count += there;
+            #[cfg(target_arch = "x86_64")]
+            if let (true, Ok(magnitudes), Ok(values)) = (wide, magnitudes.try_into(), values.try_into()) {
+                // SAFETY: the processor has said that it has these instructions.
+                #[allow(unsafe_code)]
+                unsafe {
+                    avx2::put_signs(&mut self.raw, magnitudes, values);
+                }
+                continue;
             }
-            self.raw.put(signs, count);
+            put_signs(&mut self.raw, magnitudes, values);
         }
     }
+
+    /// Symbols and raw bits of a row's segment, in `L` lanes; magnitudes
+    /// become levels: with the quantizer that their machines say in the last
+    /// bit. `RAW` where classes may have low bits.
+    #[inline(always)]
+    pub fn levels<const L: usize, const RAW: bool>(
+        &mut self,
+        states: &mut [u8; LANES],
+        classes: &[u8],
+        code: &Code,
+        contexts: &mut Contexts,
+        levels: &mut [u32],
+    ) {
+        let Self { recorder, raw } = self;
+        let symbols = recorder.more(levels.len()).as_chunks_mut::<LANES>();
+        let (classes, levels) = (classes.as_chunks::<LANES>(), levels.as_chunks_mut::<LANES>());
+        // A copy stays in registers, where lanes are written out one by one.
+        let mut machines = *states;
+        let mut level = |lane: usize, machine: usize, class: u8, level: &mut u32| {
+            let (state, magnitude) = (machines[machine], *level);
+            let low_bits = if RAW { raw_bits(class) } else { 0 };
+            let high = magnitude >> low_bits;
+            let symbol = high.min(ESCAPE as u32) as usize;
+            let context = &mut contexts[usize::from(context(class, state))];
+            context.count(symbol);
+            if high >= ESCAPE as u32 {
+                put_escape(raw, high - ESCAPE as u32);
+            }
+            if RAW {
+                raw.put(magnitude & ((1 << low_bits) - 1), low_bits);
+            }
+            *level = magnitude << 1 | u32::from(state & 1);
+            machines[machine] = code.next(state, magnitude);
+            packed(lane, context.starts.range(symbol))
+        };
+        for ((&[a, b, c, d], levels), symbols) in classes.0.iter().zip(levels.0).zip(symbols.0) {
+            let [at, bt, ct, dt] = levels;
+            *symbols =
+                [level(0, 0, a, at), level(1 % L, 1, b, bt), level(2 % L, 2, c, ct), level(3 % L, 3, d, dt)];
+        }
+        for (i, ((&class, last), symbol)) in classes.1.iter().zip(levels.1).zip(symbols.1).enumerate() {
+            *symbol = level(i % L, i, class, last);
+        }
+        *states = machines;
+    }
+}
+
+/// Writes the signs of at most [`SIGNS`] values.
+#[inline(always)]
+fn put_signs(raw: &mut RawWriter, magnitudes: &[u32], values: &[f32]) {
+    let (mut signs, mut count) = (0, 0);
+    for (&magnitude, value) in magnitudes.iter().zip(values) {
+        let there = u32::from(magnitude != 0);
+        signs |= (value.to_bits() >> 31 & there).wrapping_shl(count);
+        count += there;
+    }
+    raw.put(signs, count);
+}
+
+/// Where levels stand, in `unit`s, with the signs of `values`; of the levels the
+/// magnitudes stay.
+#[inline(always)]
+pub fn placed(levels: &mut [u32], values: &[f32], points: &Points, unit: f32, out: &mut [f32]) {
+    #[cfg(target_arch = "x86_64")]
+    let wide = simd::has_avx2();
+    let chunks = levels.chunks_mut(SIGNS).zip(values.chunks(SIGNS)).zip(out.chunks_mut(SIGNS));
+    for ((levels, values), out) in chunks {
+        #[cfg(target_arch = "x86_64")]
+        if let (true, Some(levels), Ok(values), Some(out)) =
+            (wide, levels.as_mut_array(), values.try_into(), out.as_mut_array())
+        {
+            // SAFETY: the processor has said that it has these instructions.
+            #[allow(unsafe_code)]
+            unsafe {
+                avx2::placed(levels, values, points, unit, out);
+            }
+            continue;
+        }
+        for ((level, value), out) in levels.iter_mut().zip(values).zip(out) {
+            *out = point(level, value.to_bits() >> 31, points, unit);
+        }
+    }
+}
+
+/// Where a level with a sign stands, in `unit`s; of the level the magnitude stays.
+#[inline(always)]
+fn point(level: &mut u32, sign: u32, points: &Points, unit: f32) -> f32 {
+    let (magnitude, quantizer) = (*level >> 1, *level & 1);
+    *level = magnitude;
+    let distance = points.distance(magnitude, quantizer as usize) as f32 * unit;
+    f32::from_bits(distance.to_bits() ^ (sign & u32::from(magnitude != 0)) << 31)
 }
 
 /// Signs that are taken at a time.
@@ -107,13 +203,16 @@ impl Reader<'_> {
         contexts: &mut Contexts,
         levels: &mut [u32],
     ) -> Result<(), Error> {
-        // A copy stays in registers.
+        // A copy stays in registers, where lanes are written out one by one.
         let mut reader = self.clone();
         let (classes, levels) = (classes.as_chunks::<LANES>(), levels.as_chunks_mut::<LANES>());
-        for (classes, levels) in classes.0.iter().zip(levels.0) {
-            for i in 0..LANES {
-                levels[i] = reader.level::<RAW>(i % L, i, classes[i], code, contexts)?;
-            }
+        for (&[a, b, c, d], levels) in classes.0.iter().zip(levels.0) {
+            *levels = [
+                reader.level::<RAW>(0, 0, a, code, contexts)?,
+                reader.level::<RAW>(1 % L, 1, b, code, contexts)?,
+                reader.level::<RAW>(2 % L, 2, c, code, contexts)?,
+                reader.level::<RAW>(3 % L, 3, d, code, contexts)?,
+            ];
         }
         for (i, (&class, level)) in classes.1.iter().zip(levels.1).enumerate() {
             *level = reader.level::<RAW>(i % L, i, class, code, contexts)?;
@@ -126,13 +225,12 @@ impl Reader<'_> {
     /// the magnitudes stay.
     #[inline(always)]
     pub fn signed(&mut self, levels: &mut [u32], points: &Points, unit: f32, out: &mut [f32]) {
+        #[cfg(target_arch = "x86_64")]
+        let wide = simd::has_avx2();
         for (levels, out) in levels.chunks_mut(SIGNS).zip(out.chunks_mut(SIGNS)) {
             #[cfg(target_arch = "x86_64")]
-            if let (Ok(levels), Ok(out)) =
-                (<&mut [u32; SIGNS]>::try_from(&mut *levels), <&mut [f32; SIGNS]>::try_from(&mut *out))
-                && simd::has_avx2()
-            {
-                // SAFETY: the processor has just said that it has these instructions.
+            if let (true, Some(levels), Some(out)) = (wide, levels.as_mut_array(), out.as_mut_array()) {
+                // SAFETY: the processor has said that it has these instructions.
                 #[allow(unsafe_code)]
                 unsafe {
                     avx2::signed(&mut self.raw, levels, points, unit, out);
@@ -160,12 +258,8 @@ impl Reader<'_> {
 fn signed(raw: &mut RawReader<'_>, levels: &mut [u32], points: &Points, unit: f32, out: &mut [f32]) {
     let mut signs = raw.get(levels.iter().map(|&level| u32::from(level > 1)).sum());
     for (level, out) in levels.iter_mut().zip(out) {
-        let (magnitude, quantizer) = (*level >> 1, *level & 1);
-        let there = u32::from(magnitude != 0);
-        let distance = points.distance(magnitude, quantizer as usize) as f32 * unit;
-        *out = f32::from_bits(distance.to_bits() ^ (signs & there) << 31);
-        *level = magnitude;
-        signs >>= there;
+        *out = point(level, signs & 1, points, unit);
+        signs >>= u32::from(*level != 0);
     }
 }
 
@@ -213,6 +307,13 @@ mod tests {
                 .collect();
             prop_assert_eq!(&wide, &expected);
             prop_assert_eq!(&plain, &expected);
+            let (mut placed_levels, mut one_by_one) = (packed.clone(), packed);
+            placed(&mut placed_levels, &values, &points, 0.5, &mut wide);
+            prop_assert_eq!(&placed_levels, &magnitudes);
+            let bits = |v: f32| v.to_bits();
+            for ((level, value), wide) in one_by_one.iter_mut().zip(&values).zip(&wide) {
+                prop_assert_eq!(bits(point(level, bits(*value) >> 31, &points, 0.5)), bits(*wide));
+            }
         }
     }
 }

@@ -137,10 +137,10 @@ fn encode_tile(words: &[u32], stride: usize, tile: &Tile, mantissas: Mantissas) 
                 raw.put(word >> 31, 1);
             }
             if (col + 1) % SEGMENT == 0 {
-                state.model.adapt(|_, _| {});
+                state.model.adapt();
             }
         }
-        state.model.adapt(|_, _| {});
+        state.model.adapt();
         state.learn(&exponents);
     }
     let mut bytes = recorder.finish(LANES);
@@ -188,12 +188,12 @@ fn decode_tile(bytes: &[u8], tile: &Tile, mantissas: Mantissas) -> Result<Vec<u3
                 raw.get(1) << 31 | exponent << 23 | mantissa
             });
             if (col + 1) % SEGMENT == 0 {
-                state.model.adapt(|_, _| {});
+                state.model.adapt();
             }
         }
         symbols.check()?;
         raw.check()?;
-        state.model.adapt(|_, _| {});
+        state.model.adapt();
         state.learn(&exponents);
     }
     raw.finish(symbols.finish()?)?;

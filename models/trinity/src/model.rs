@@ -67,10 +67,21 @@ impl Model {
         Self { contexts: contexts(used.into_iter()), totals }
     }
 
-    /// Renews the ranges of contexts that have seen enough, and tells which.
+    /// Renews the ranges of contexts that have seen enough.
+    pub fn adapt(&mut self) {
+        self.adapt_some(0..self.totals.len(), |_, _| {});
+    }
+
+    /// Renews the ranges of those contexts that have seen enough, and tells
+    /// which. Contexts left out must have seen nothing since they were last in.
     #[inline(always)]
-    pub fn adapt(&mut self, mut changed: impl FnMut(usize, &Starts)) {
-        for (i, (context, before)) in self.contexts.iter_mut().zip(&mut self.totals).enumerate() {
+    pub fn adapt_some(
+        &mut self,
+        contexts: impl Iterator<Item = usize>,
+        mut changed: impl FnMut(usize, &Starts),
+    ) {
+        for i in contexts {
+            let (context, before) = (&mut self.contexts[i], &mut self.totals[i]);
             let total: u32 = context.counts.iter().sum();
             let new = total - *before;
             // A twelfth more evidence than last time moves the ranges by
@@ -185,7 +196,7 @@ mod tests {
         let mut model = Model::new(std::iter::once(geometric_prior(160)));
         for i in 0..4000 {
             model.contexts[0].count(if i % 10 == 0 { 5 } else { 2 });
-            model.adapt(|_, _| {});
+            model.adapt();
         }
         let freq = |s: usize| model.contexts[0].starts.range(s).1;
         assert!(freq(2) > 29_000 && freq(5) > 3_000, "{:?}", model.contexts[0]);

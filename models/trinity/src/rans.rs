@@ -41,6 +41,13 @@ impl Starts {
     }
 }
 
+/// A symbol of a lane by the start and size of its range.
+#[inline(always)]
+pub fn packed(lane: usize, (start, freq): (u16, u16)) -> u32 {
+    debug_assert!(start < 1 << 15 && 0 < freq && freq < 1 << 15 && lane < LANES);
+    u32::from(start) | u32::from(freq) << 15 | (lane as u32) << 30
+}
+
 /// Symbols in coding order, turned into bytes by [`Recorder::finish`].
 #[derive(Debug, Default, Clone)]
 pub struct Recorder {
@@ -51,9 +58,16 @@ pub struct Recorder {
 impl Recorder {
     /// Appends a symbol by the start and size of its range.
     #[inline(always)]
-    pub fn push(&mut self, lane: usize, (start, freq): (u16, u16)) {
-        debug_assert!(start < 1 << 15 && 0 < freq && freq < 1 << 15 && lane < LANES);
-        self.symbols.push(u32::from(start) | u32::from(freq) << 15 | (lane as u32) << 30);
+    pub fn push(&mut self, lane: usize, range: (u16, u16)) {
+        self.symbols.push(packed(lane, range));
+    }
+
+    /// Appends symbols that the caller fills in as [`packed`].
+    #[inline(always)]
+    pub fn more(&mut self, count: usize) -> &mut [u32] {
+        let before = self.symbols.len();
+        self.symbols.resize(before + count, 0);
+        &mut self.symbols[before..]
     }
 
     /// The states of the first `lanes` lanes, then the words in the order a

@@ -5,8 +5,10 @@
 //! each other here. Knows a plan and its numbers; knows nothing of headers,
 //! rate control or files.
 
+use std::ops::RangeInclusive;
+
 use crate::Error;
-use crate::lanes::{self, Writer, context, symbol};
+use crate::lanes::{self, Writer, placed};
 use crate::model::{ESCAPE, Model, cost_q12, geometric_prior, unzigzag, zigzag};
 use crate::plan::{Plan, Scalars};
 use crate::rans::{Decoder, LANES, RawReader, Starts};
@@ -30,6 +32,8 @@ struct State {
     transformer: Transformer,
     row_class: i32,
     classes: Vec<u8>,
+    /// The least and the largest of them.
+    bounds: RangeInclusive<u8>,
     magnitudes: Vec<u32>,
     width: usize,
     /// Reconstructed coefficients of a batch of rows.
@@ -58,6 +62,7 @@ impl State {
             scales: Scales::new(WEIGHTS[usize::from(plan.weights)], width),
             row_class: 0,
             classes: vec![0; width],
+            bounds: 0..=0,
             magnitudes: vec![0; width],
             width,
             coefficients: vec![0.0; width * transformer.batch()],
@@ -68,6 +73,22 @@ impl State {
             prediction: f32::from(plan.prediction.above) / 16.0,
             unit: scalars.step / 64.0,
         }
+    }
+
+    /// Classes of the values of a row whose class is known.
+    #[inline(always)]
+    fn classify(&mut self) {
+        self.scales.classes(self.row_class, &mut self.classes);
+        let (least, most) = self.classes.iter().fold((u8::MAX, 0), |(l, m), &c| (l.min(c), m.max(c)));
+        self.bounds = least..=most;
+    }
+
+    /// Renews the ranges of contexts that the row may have used.
+    #[inline(always)]
+    fn adapt(&mut self, changed: impl FnMut(usize, &Starts)) {
+        let (least, most) = (usize::from(*self.bounds.start()), usize::from(*self.bounds.end()));
+        let used = (GROUPS * least..GROUPS * (most + 1)).chain([ROW_CONTEXT]);
+        self.model.adapt_some(used, changed);
     }
 
     /// Learns from row `row` of the batch.
@@ -169,7 +190,7 @@ pub fn symbol_costs(starts: &Starts, lambda: f32) -> Costs {
             ESCAPE => 6.0,
             _ => 1.0,
         };
-        ((bits + beside) * lambda * UNIT).min(16_384.0) as u16
+        ((bits + beside) * lambda * UNIT).min(16_384.0) as u32
     })
 }
 
@@ -292,7 +313,7 @@ impl TileEncoder {
             self.coded.bits.side += 7.0;
         }
         self.state.row_class = class;
-        self.state.scales.classes(class, &mut self.state.classes);
+        self.state.classify();
         rounded
     }
 
@@ -310,32 +331,22 @@ impl TileEncoder {
             }
         }
         let residuals = &self.residuals[first..last];
-        let coefficients = &mut state.coefficients[row * state.width..][first..last];
-        let mut lanes = self.lanes;
-        let mask = state.lanes - 1;
-        for (i, (((&magnitude, &class), &residual), coefficient)) in
-            magnitudes.iter().zip(classes).zip(residuals).zip(&mut *coefficients).enumerate()
-        {
-            let machine = &mut lanes[i % LANES];
-            let (context, symbol) = (context(class, *machine), symbol(class, magnitude));
-            let context = &mut state.model.contexts[usize::from(context)];
-            self.writer.recorder.push(i & mask, context.starts.range(symbol));
-            context.count(symbol);
-            self.writer.put_raw(class, magnitude);
-            let distance = state.points.distance(magnitude, usize::from(*machine & 1));
-            let sign = residual.to_bits() & u32::from(magnitude != 0) << 31;
-            *coefficient = f32::from_bits((distance as f32 * state.unit).to_bits() ^ sign);
-            *machine = state.code.next(*machine, magnitude);
-        }
-        self.writer.put_signs(magnitudes, residuals);
-        predict(coefficients, &state.above[first..last], state.prediction);
         // A sample of the rows is plenty for six means.
         if self.rows.is_multiple_of(4) {
             note_drift(&state.code, self.lanes, magnitudes, residuals, &mut self.coded.drift);
         }
-        self.lanes = lanes;
+        let (code, contexts, lanes) = (&state.code, &mut state.model.contexts, &mut self.lanes);
+        match (state.lanes, *state.bounds.end() >= FIRST_RAW_CLASS) {
+            (LANES, false) => self.writer.levels::<LANES, false>(lanes, classes, code, contexts, magnitudes),
+            (LANES, true) => self.writer.levels::<LANES, true>(lanes, classes, code, contexts, magnitudes),
+            _ => self.writer.levels::<1, true>(lanes, classes, code, contexts, magnitudes),
+        }
+        let coefficients = &mut state.coefficients[row * state.width..][first..last];
+        placed(magnitudes, residuals, &state.points, state.unit, coefficients);
+        self.writer.put_signs(magnitudes, residuals);
+        predict(coefficients, &state.above[first..last], state.prediction);
         let (costs, lambda) = (&mut self.costs, self.lambda);
-        state.model.adapt(|context, starts| costs[context] = symbol_costs(starts, lambda));
+        state.adapt(|context, starts| costs[context] = symbol_costs(starts, lambda));
     }
 
     /// The tile's bytes and what became of it.
@@ -434,7 +445,7 @@ impl<'a> TileDecoder<'a> {
             self.state.row_class + unzigzag(symbol)
         };
         self.state.row_class = class.clamp(*ROW_CLASSES.start(), *ROW_CLASSES.end());
-        self.state.scales.classes(self.state.row_class, &mut self.state.classes);
+        self.state.classify();
     }
 
     /// Columns `first` to `last` of row `row` of the batch.
@@ -443,8 +454,7 @@ impl<'a> TileDecoder<'a> {
         let state = &mut self.state;
         let (classes, levels) = (&state.classes[first..last], &mut state.magnitudes[first..last]);
         let (code, contexts, reader) = (&state.code, &mut state.model.contexts, &mut self.reader);
-        let raw = classes.iter().any(|&class| class >= FIRST_RAW_CLASS);
-        match (state.lanes, raw) {
+        match (state.lanes, *state.bounds.end() >= FIRST_RAW_CLASS) {
             (LANES, false) => reader.levels::<LANES, false>(classes, code, contexts, levels)?,
             (LANES, true) => reader.levels::<LANES, true>(classes, code, contexts, levels)?,
             _ => reader.levels::<1, true>(classes, code, contexts, levels)?,
@@ -452,7 +462,7 @@ impl<'a> TileDecoder<'a> {
         let coefficients = &mut state.coefficients[row * state.width..][first..last];
         reader.signed(levels, &state.points, state.unit, coefficients);
         predict(coefficients, &state.above[first..last], state.prediction);
-        state.model.adapt(|_, _| {});
+        state.adapt(|_, _| {});
         // Damage is found here at the latest, before more work is done.
         self.reader.check()
     }
