@@ -10,6 +10,8 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 
 use std::marker::PhantomData;
 
@@ -133,9 +135,7 @@ impl<C: Columns, const N: usize> Kernel for Sweep<'_, C, N> {
         }
         for round in 1..N {
             let angles = angles(self.moments, round, self.negligible);
-            for p in (0..N).filter(|p| *p < p ^ round) {
-                turn_pair::<C, N>(self.basis, self.moments, p, round, &angles);
-            }
+            C::turn_pairs(self.basis, self.moments, round, &angles);
         }
     }
 }
@@ -204,18 +204,28 @@ impl Group {
 /// The rotations of a round.
 #[inline(always)]
 fn angles<const N: usize>(moments: &[[f32; N]], round: usize, negligible: f32) -> Angles<N> {
-    let mut own = [[0.0; N]; 2];
-    let mut between = [0.0; N];
-    for i in 0..N {
-        let (p, q) = (i.min(i ^ round), i.max(i ^ round));
-        (own[0][i], own[1][i]) = (moments[p][p], moments[q][q]);
-        between[i] = moments[p][q];
+    // The lesser of a pair lacks the first bit of the round: the others count.
+    let first = 1 << round.ilog2();
+    let lesser = |pair: usize| (pair & (first - 1)) | (pair & !(first - 1)) << 1;
+    let mut own = [[0.0; MAX_SIDE / 2]; 2];
+    let mut between = [0.0; MAX_SIDE / 2];
+    for pair in 0..N / 2 {
+        let p = lesser(pair) % N;
+        let q = (p ^ round) % N;
+        (own[0][pair], own[1][pair]) = (moments[p][p], moments[q][q]);
+        between[pair] = moments[p][q];
+    }
+    let mut turned = [[0.0; MAX_SIDE / 2]; 2];
+    for pair in 0..N / 2 {
+        let (cosine, sine) = rotation(own[0][pair], own[1][pair], between[pair], negligible);
+        (turned[0][pair], turned[1][pair]) = (cosine, sine);
     }
     let mut angles = Angles { cosines: [1.0; N], sines: [0.0; N] };
-    for i in 0..N {
-        let (cosine, sine) = rotation(own[0][i], own[1][i], between[i], negligible);
-        angles.cosines[i] = cosine;
-        angles.sines[i] = if i < i ^ round { -sine } else { sine };
+    for pair in 0..N / 2 {
+        let p = lesser(pair) % N;
+        let q = (p ^ round) % N;
+        (angles.cosines[p], angles.cosines[q]) = (turned[0][pair], turned[0][pair]);
+        (angles.sines[p], angles.sines[q]) = (-turned[1][pair], turned[1][pair]);
     }
     angles
 }
@@ -280,9 +290,23 @@ fn rotation(mpp: f32, mqq: f32, mpq: f32, negligible: f32) -> (f32, f32) {
     (if turns { cosine } else { 1.0 }, if turns { tangent * cosine } else { 0.0 })
 }
 
-/// How the elements of a row are turned.
-trait Columns {
+/// How a round is made.
+trait Columns: Sized {
+    /// Turns the elements of a row.
     fn turn<const N: usize>(row: &[f32; N], round: usize, angles: &Angles<N>, out: &mut [f32; N]);
+
+    /// Turns every pair of basis vectors, and their moments.
+    #[inline(always)]
+    fn turn_pairs<const N: usize>(
+        basis: &mut [[f32; N]],
+        moments: &mut [[f32; N]],
+        round: usize,
+        angles: &Angles<N>,
+    ) {
+        for p in (0..N).filter(|p| *p < p ^ round) {
+            turn_pair::<Self, N>(basis, moments, p, round, angles);
+        }
+    }
 }
 
 /// As every machine can.
@@ -311,6 +335,36 @@ impl Columns for Avx2 {
     }
 }
 
+/// Where [`simd::has_avx512`] has said so too.
+#[cfg(target_arch = "x86_64")]
+struct Avx512;
+
+#[cfg(target_arch = "x86_64")]
+impl Columns for Avx512 {
+    #[inline(always)]
+    fn turn<const N: usize>(row: &[f32; N], round: usize, angles: &Angles<N>, out: &mut [f32; N]) {
+        Avx2::turn(row, round, angles, out);
+    }
+
+    #[inline(always)]
+    fn turn_pairs<const N: usize>(
+        basis: &mut [[f32; N]],
+        moments: &mut [[f32; N]],
+        round: usize,
+        angles: &Angles<N>,
+    ) {
+        if N.is_multiple_of(avx512::STRIP) {
+            // SAFETY: this type is named in one place, after the processor was asked.
+            #[allow(unsafe_code)]
+            unsafe {
+                avx512::turn_pairs(basis, moments, round, angles);
+            }
+        } else {
+            Avx2::turn_pairs(basis, moments, round, angles);
+        }
+    }
+}
+
 /// Rotates the elements of a row, each against the one it meets.
 #[inline(always)]
 fn turn_columns<const N: usize>(row: &[f32; N], round: usize, angles: &Angles<N>, out: &mut [f32; N]) {
@@ -322,7 +376,9 @@ fn turn_columns<const N: usize>(row: &[f32; N], round: usize, angles: &Angles<N>
 /// A new basis from the moments.
 fn diagonalize(group: &mut Group, negligible: f32) {
     #[cfg(target_arch = "x86_64")]
-    if simd::has_avx2() {
+    if simd::has_avx2() && simd::has_avx512() {
+        return group.diagonalize::<Avx512>(negligible);
+    } else if simd::has_avx2() {
         return group.diagonalize::<Avx2>(negligible);
     }
     group.diagonalize::<Plain>(negligible);
@@ -383,10 +439,14 @@ mod tests {
         let batch = rows(BATCH, 100).concat();
         for group in &mut klt.groups {
             group.gather(&batch, 100);
-            let mut plain = group.clone();
+            let (mut plain, mut wide) = (group.clone(), group.clone());
             plain.diagonalize::<Plain>(0.01);
             group.diagonalize::<Avx2>(0.01);
             assert!(plain.basis == group.basis && plain.moments == group.moments);
+            if simd::has_avx512() {
+                wide.diagonalize::<Avx512>(0.01);
+                assert!(plain.basis == wide.basis && plain.moments == wide.moments);
+            }
         }
     }
 
