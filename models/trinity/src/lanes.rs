@@ -130,7 +130,7 @@ pub fn placed(levels: &mut [u32], values: &[f32], points: &Points, unit: f32, ou
     for ((levels, values), out) in chunks {
         #[cfg(target_arch = "x86_64")]
         if let (true, Some(levels), Ok(values), Some(out)) =
-            (wide, levels.as_mut_array(), values.try_into(), out.as_mut_array())
+            (wide, levels.first_chunk_mut(), values.try_into(), out.first_chunk_mut())
         {
             // SAFETY: the processor has said that it has these instructions.
             #[allow(unsafe_code)]
@@ -229,7 +229,7 @@ impl Reader<'_> {
         let wide = simd::has_avx2();
         for (levels, out) in levels.chunks_mut(SIGNS).zip(out.chunks_mut(SIGNS)) {
             #[cfg(target_arch = "x86_64")]
-            if let (true, Some(levels), Some(out)) = (wide, levels.as_mut_array(), out.as_mut_array()) {
+            if let (true, Some(levels), Some(out)) = (wide, levels.first_chunk_mut(), out.first_chunk_mut()) {
                 // SAFETY: the processor has said that it has these instructions.
                 #[allow(unsafe_code)]
                 unsafe {
