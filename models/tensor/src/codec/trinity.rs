@@ -76,10 +76,26 @@ impl Trinity {
             path: self.name.clone().into(),
             problem: "a stored name says how to decode, not how to encode; give the profile's file".into(),
         })?;
-        let coded = trinity_codec::encode(&matrix.values, matrix.rows, matrix.cols, profile, target)
-            .map_err(unreachable)?;
+        let (rows, cols) = folded(matrix.rows, matrix.cols);
+        let coded =
+            trinity_codec::encode(&matrix.values, rows, cols, profile, target).map_err(unreachable)?;
         Ok(Some((exponent, coded, profile)))
     }
+}
+
+/// Fewer rows, or columns, leave nothing to learn of the others.
+const LEAST_SIDE: usize = 16;
+
+/// The matrix as which values are coded, as they stand: vectors and small
+/// kernels are folded toward a square. A stream states the shape it has.
+fn folded(rows: usize, cols: usize) -> (usize, usize) {
+    let count = rows * cols;
+    if rows.min(cols) >= LEAST_SIDE || count < LEAST_SIDE * LEAST_SIDE {
+        return (rows, cols);
+    }
+    // Whole rows in a row, or parts of one.
+    let fits = |side: &usize| count.is_multiple_of(*side) && (side % cols == 0 || cols % side == 0);
+    (LEAST_SIDE..=count.isqrt()).rev().find(fits).map_or((rows, cols), |side| (count / side, side))
 }
 
 /// The codec's own target, which leaves room for our header.
@@ -148,5 +164,21 @@ impl TensorCodec for Trinity {
         let coded = self.code(tensor, target)?;
         Ok(coded
             .map_or_else(Vec::new, |(_, coded, profile)| coded.report.stages(profile.parallel.tile_values)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vectors_and_small_kernels_are_folded_and_others_left() {
+        assert_eq!(folded(768, 2048), (768, 2048));
+        assert_eq!(folded(1, 8192), (128, 64));
+        assert_eq!(folded(64 * 64 * 3, 3), (192, 192));
+        assert_eq!(folded(4, 1000), (80, 50));
+        // Nothing divides a prime, and little is left as it is.
+        assert_eq!(folded(1, 8191), (1, 8191));
+        assert_eq!(folded(1, 192), (1, 192));
     }
 }
