@@ -94,7 +94,9 @@ fn folded(rows: usize, cols: usize) -> (usize, usize) {
         return (rows, cols);
     }
     // Whole rows in a row, or parts of one.
-    let fits = |side: &usize| count.is_multiple_of(*side) && (side % cols == 0 || cols % side == 0);
+    let fits = |side: &usize| {
+        count.is_multiple_of(*side) && (side.is_multiple_of(cols) || cols.is_multiple_of(*side))
+    };
     (LEAST_SIDE..=count.isqrt()).rev().find(fits).map_or((rows, cols), |side| (count / side, side))
 }
 
