@@ -143,7 +143,11 @@ impl<C: Columns, const N: usize> Kernel for Sweep<'_, C, N> {
 impl Group {
     fn identity(first: usize, size: usize) -> Self {
         let side = side(size);
-        let identity = |n: usize| (0..n * n).map(|i| if i / n == i % n { 1.0 } else { 0.0 }).collect();
+        let identity = |n: usize| {
+            let mut matrix = vec![0.0; n * n];
+            matrix.iter_mut().step_by(n + 1).for_each(|own| *own = 1.0);
+            matrix
+        };
         let (basis, synthesis, analysis) = (identity(side), identity(size), identity(size));
         Self { first, size, basis, synthesis, analysis, moments: vec![0.0; side * side] }
     }

@@ -7,7 +7,11 @@ mod avx2;
 
 use crate::Error;
 use crate::model::{Contexts, ESCAPE};
-use crate::rans::{Decoder, LANES, RawReader, RawWriter, Recorder, get_escape, packed, put_escape};
+#[cfg(target_arch = "x86_64")]
+use crate::rans::Avx2;
+use crate::rans::{
+    Decoder, Find, LANES, Plain, RawReader, RawWriter, Recorder, get_escape, packed, put_escape,
+};
 use crate::scales::raw_bits;
 use crate::simd;
 use crate::trellis::{Code, MAX_LEVEL, Points};
@@ -167,36 +171,62 @@ pub struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The next value of a lane, by its machine, as magnitude and quantizer in
-    /// one; `RAW` where classes may have low bits.
+    /// What the symbols of some values and their raw bits say: magnitudes.
     #[inline(always)]
-    pub fn level<const RAW: bool>(
+    fn magnitudes<const RAW: bool>(
         &mut self,
-        lane: usize,
-        machine: usize,
-        class: u8,
-        code: &Code,
-        contexts: &mut Contexts,
-    ) -> Result<u32, Error> {
-        let state = self.states[machine];
-        let context = &mut contexts[usize::from(context(class, state))];
-        let symbol = self.symbols.symbol(lane, &context.starts);
-        context.count(symbol);
-        let low_bits = if RAW { raw_bits(class) } else { 0 };
-        let mut magnitude = symbol as u32;
-        if symbol == ESCAPE {
-            (magnitude, self.raw) = escaped(low_bits, self.raw.clone())?;
+        classes: [u8; LANES],
+        symbols: [u32; LANES],
+    ) -> Result<[u32; LANES], Error> {
+        let low_bits = classes.map(|class| if RAW { raw_bits(class) } else { 0 });
+        let count: u32 = low_bits.iter().sum();
+        let [a, b, c, d] = symbols;
+        if a.max(b).max(c.max(d)) == ESCAPE as u32 || count > 32 {
+            let (magnitudes, raw) = one_by_one(low_bits, symbols, self.raw.clone())?;
+            self.raw = raw;
+            return Ok(magnitudes);
         }
-        if RAW {
-            magnitude = magnitude << low_bits | self.raw.get(low_bits);
+        if !RAW {
+            return Ok(symbols);
         }
-        self.states[machine] = code.next(state, magnitude);
-        Ok(magnitude << 1 | u32::from(state & 1))
+        let mut low = self.raw.get(count);
+        let mut next = |symbol: u32, bits: u32| {
+            let magnitude = symbol << bits | low & ((1 << bits) - 1);
+            low = low.wrapping_shr(bits);
+            magnitude
+        };
+        Ok([next(a, low_bits[0]), next(b, low_bits[1]), next(c, low_bits[2]), next(d, low_bits[3])])
     }
 
-    /// Levels of a row's segment, in `L` lanes.
+    /// Levels of a row's segment, in one lane or all: magnitudes, each with the
+    /// quantizer that its machine says in the last bit. `raw` where classes may
+    /// have low bits.
     #[inline(always)]
-    pub fn levels<const L: usize, const RAW: bool>(
+    pub fn levels(
+        &mut self,
+        (lanes, raw): (usize, bool),
+        classes: &[u8],
+        code: &Code,
+        contexts: &mut Contexts,
+        levels: &mut [u32],
+    ) -> Result<(), Error> {
+        #[cfg(target_arch = "x86_64")]
+        if simd::has_avx2() {
+            return match (lanes, raw) {
+                (LANES, false) => self.levels_by::<Avx2, LANES, false>(classes, code, contexts, levels),
+                (LANES, true) => self.levels_by::<Avx2, LANES, true>(classes, code, contexts, levels),
+                _ => self.levels_by::<Plain, 1, true>(classes, code, contexts, levels),
+            };
+        }
+        match (lanes, raw) {
+            (LANES, _) => self.levels_by::<Plain, LANES, true>(classes, code, contexts, levels),
+            _ => self.levels_by::<Plain, 1, true>(classes, code, contexts, levels),
+        }
+    }
+
+    /// As [`Reader::levels`], for `L` lanes.
+    #[inline(always)]
+    fn levels_by<F: Find, const L: usize, const RAW: bool>(
         &mut self,
         classes: &[u8],
         code: &Code,
@@ -206,16 +236,33 @@ impl Reader<'_> {
         // A copy stays in registers, where lanes are written out one by one.
         let mut reader = self.clone();
         let (classes, levels) = (classes.as_chunks::<LANES>(), levels.as_chunks_mut::<LANES>());
-        for (&[a, b, c, d], levels) in classes.0.iter().zip(levels.0) {
-            *levels = [
-                reader.level::<RAW>(0, 0, a, code, contexts)?,
-                reader.level::<RAW>(1 % L, 1, b, code, contexts)?,
-                reader.level::<RAW>(2 % L, 2, c, code, contexts)?,
-                reader.level::<RAW>(3 % L, 3, d, code, contexts)?,
-            ];
+        for (&classes, levels) in classes.0.iter().zip(levels.0) {
+            let [a, b, c, d] = reader.states;
+            let at = [
+                context(classes[0], a),
+                context(classes[1], b),
+                context(classes[2], c),
+                context(classes[3], d),
+            ]
+            .map(usize::from);
+            let symbols = reader.symbols.symbols::<F, L>(at.map(|at| &contexts[at].starts));
+            contexts[at[0]].count(symbols[0]);
+            contexts[at[1]].count(symbols[1]);
+            contexts[at[2]].count(symbols[2]);
+            contexts[at[3]].count(symbols[3]);
+            let [e, f, g, h] = reader.magnitudes::<RAW>(classes, symbols.map(|symbol| symbol as u32))?;
+            reader.states = [code.next(a, e), code.next(b, f), code.next(c, g), code.next(d, h)];
+            let level = |magnitude: u32, state: u8| magnitude << 1 | u32::from(state & 1);
+            *levels = [level(e, a), level(f, b), level(g, c), level(h, d)];
         }
         for (i, (&class, level)) in classes.1.iter().zip(levels.1).enumerate() {
-            *level = reader.level::<RAW>(i % L, i, class, code, contexts)?;
+            let state = reader.states[i];
+            let context = &mut contexts[usize::from(context(class, state))];
+            let symbol = reader.symbols.symbol(i % L, &context.starts);
+            context.count(symbol);
+            let magnitudes = reader.magnitudes::<RAW>([class, 0, 0, 0], [symbol as u32, 0, 0, 0])?;
+            reader.states[i] = code.next(state, magnitudes[0]);
+            *level = magnitudes[0] << 1 | u32::from(state & 1);
         }
         *self = reader;
         Ok(())
@@ -263,16 +310,27 @@ fn signed(raw: &mut RawReader<'_>, levels: &mut [u32], points: &Points, unit: f3
     }
 }
 
-/// The high part of a magnitude after an escape. The reader is handed through,
-/// so that it can live in registers where there is none.
+/// Magnitudes among which are escapes, or many low bits. The reader is handed
+/// through, so that it can live in registers where there are none.
 #[cold]
 #[inline(never)]
-fn escaped(low_bits: u32, mut raw: RawReader<'_>) -> Result<(u32, RawReader<'_>), Error> {
-    let high = u64::from(get_escape(&mut raw)) + ESCAPE as u64;
-    if high << low_bits >= MAX_LEVEL as u64 {
-        return Err(Error::Damaged { what: "a level is out of range" });
+fn one_by_one(
+    low_bits: [u32; LANES],
+    symbols: [u32; LANES],
+    mut raw: RawReader<'_>,
+) -> Result<([u32; LANES], RawReader<'_>), Error> {
+    let mut magnitudes = symbols;
+    for (magnitude, low_bits) in magnitudes.iter_mut().zip(low_bits) {
+        if *magnitude == ESCAPE as u32 {
+            let high = u64::from(get_escape(&mut raw)) + ESCAPE as u64;
+            if high << low_bits >= MAX_LEVEL as u64 {
+                return Err(Error::Damaged { what: "a level is out of range" });
+            }
+            *magnitude = high as u32;
+        }
+        *magnitude = *magnitude << low_bits | raw.get(low_bits);
     }
-    Ok((high as u32, raw))
+    Ok((magnitudes, raw))
 }
 
 #[cfg(test)]

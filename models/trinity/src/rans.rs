@@ -8,6 +8,9 @@
 //! to `(x / f) · 2^15 + s + x mod f`, after `x` has shed its low 16 bits if it
 //! would leave 32 bits. Encoding runs backwards, so it records first.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+
 use crate::Error;
 
 /// Frequencies of one alphabet add up to `1 << PROB_BITS`.
@@ -30,14 +33,40 @@ impl Starts {
         let (start, end) = (self.0[symbol & 15], self.0[(symbol & 15) + 1]);
         (start, end - start)
     }
+}
 
-    /// The symbol whose range holds `slot`: as many before the last as ranges
-    /// start beyond it.
+/// How the symbol whose range holds a slot is found.
+pub trait Find {
+    fn find(starts: &Starts, slot: u16) -> usize;
+}
+
+/// As every machine can: as many before the last as ranges start beyond it.
+#[derive(Debug)]
+pub struct Plain;
+
+impl Find for Plain {
     #[inline(always)]
-    fn find(&self, slot: u16) -> usize {
-        let [starts @ .., _] = &self.0;
+    fn find(starts: &Starts, slot: u16) -> usize {
+        let [starts @ .., _] = &starts.0;
         let beyond: u32 = starts.iter().map(|&start| u32::from(start as i16 > slot as i16)).sum();
         15usize.wrapping_sub(beyond as usize) & 15
+    }
+}
+
+/// Where [`crate::simd::has_avx2`] has said so.
+#[cfg(target_arch = "x86_64")]
+#[derive(Debug)]
+pub struct Avx2;
+
+#[cfg(target_arch = "x86_64")]
+impl Find for Avx2 {
+    #[inline(always)]
+    fn find(starts: &Starts, slot: u16) -> usize {
+        // SAFETY: this type is named in one place, after the processor was asked.
+        #[allow(unsafe_code)]
+        unsafe {
+            avx2::find(starts, slot)
+        }
     }
 }
 
@@ -122,14 +151,50 @@ impl<'a> Decoder<'a> {
     /// Decodes one symbol of a lane.
     #[inline(always)]
     pub fn symbol(&mut self, lane: usize, starts: &Starts) -> usize {
+        let mut ahead = self.words.get(self.position).map_or(0, |&w| u64::from(u16::from_le_bytes(w)));
+        self.take::<Plain>(lane, starts, &mut ahead)
+    }
+
+    /// Decodes [`LANES`] symbols, of one lane after the other or all of the
+    /// first.
+    #[inline(always)]
+    pub fn symbols<F: Find, const L: usize>(&mut self, starts: [&Starts; LANES]) -> [usize; LANES] {
+        // No more words than symbols can be needed: all are fetched at once.
+        let words = self.words.get(self.position..).and_then(|words| words.first_chunk());
+        let mut ahead = match words {
+            Some(&[[a, b], [c, d], [e, f], [g, h]]) => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+            None => self.last_words(),
+        };
+        let [a, b, c, d] = starts;
+        [
+            self.take::<F>(0, a, &mut ahead),
+            self.take::<F>(1 % L, b, &mut ahead),
+            self.take::<F>(2 % L, c, &mut ahead),
+            self.take::<F>(3 % L, d, &mut ahead),
+        ]
+    }
+
+    /// The words that are left, and zeros.
+    #[cold]
+    fn last_words(&self) -> u64 {
+        let left = self.words.get(self.position..).unwrap_or(&[]);
+        left.iter().rev().fold(0, |ahead, &word| ahead << 16 | u64::from(u16::from_le_bytes(word)))
+    }
+
+    /// Decodes one symbol of a lane; a word that it takes leaves `ahead`.
+    #[inline(always)]
+    fn take<F: Find>(&mut self, lane: usize, starts: &Starts, ahead: &mut u64) -> usize {
         let state = self.states[lane];
-        let slot = (state & ((1 << PROB_BITS) - 1)) as u16;
-        let symbol = starts.find(slot);
+        let slot = state & ((1 << PROB_BITS) - 1);
+        let symbol = F::find(starts, slot as u16);
         let (start, freq) = starts.range(symbol);
-        let state = u32::from(freq).wrapping_mul(state >> PROB_BITS) + u32::from(slot.wrapping_sub(start));
+        let state = u32::from(freq)
+            .wrapping_mul(state >> PROB_BITS)
+            .wrapping_add(slot)
+            .wrapping_sub(u32::from(start));
         let refill = state < LOW;
-        let word = self.words.get(self.position).map_or(0, |&w| u32::from(u16::from_le_bytes(w)));
-        self.states[lane] = if refill { state << 16 | word } else { state };
+        self.states[lane] = if refill { state << 16 | u32::from(*ahead as u16) } else { state };
+        *ahead >>= if refill { 16 } else { 0 };
         self.position += usize::from(refill);
         symbol
     }

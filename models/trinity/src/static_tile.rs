@@ -351,11 +351,8 @@ pub fn decode(
         for (row, values) in values.chunks_exact_mut(width).enumerate() {
             stated.classes(block * rows + row, &mut classes);
             block_reader.states = START;
-            if classes.iter().any(|&class| class >= FIRST_RAW_CLASS) {
-                block_reader.levels::<LANES, true>(&classes, &code, &mut contexts, &mut levels)?;
-            } else {
-                block_reader.levels::<LANES, false>(&classes, &code, &mut contexts, &mut levels)?;
-            }
+            let raw = classes.iter().fold(0, |most, &class| class.max(most)) >= FIRST_RAW_CLASS;
+            block_reader.levels((LANES, raw), &classes, &code, &mut contexts, &mut levels)?;
             block_reader.signed(&mut levels, &points, unit, &mut coefficients);
             block_reader.check()?;
             transformer.inverse(&coefficients, values);

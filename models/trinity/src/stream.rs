@@ -364,10 +364,15 @@ pub fn decode_matrix(mut reader: Reader<'_>, basis: Option<&Basis>) -> Result<Ma
     for (tile, length) in tiles.iter().zip(lengths) {
         work.push((*tile, reader.slice(length, "tile")?));
     }
-    let decoded = in_parallel(&work, |(tile, bytes)| {
+    let mut decoded = in_parallel(&work, |(tile, bytes)| {
         simd::widest(DecodeTile { plan: &plan, scalars: &scalars, tile, bytes })
     });
-    matrix.values = vec![0.0; count as usize];
+    if let [only] = decoded.as_mut_slice() {
+        matrix.values = std::mem::replace(only, Ok(Vec::new()))?;
+        decoded.clear();
+    } else {
+        matrix.values = vec![0.0; count as usize];
+    }
     for (tile, recon) in tiles.iter().zip(decoded) {
         let recon = recon?;
         for (y, source) in recon.chunks_exact(tile.cols).enumerate() {

@@ -454,11 +454,8 @@ impl<'a> TileDecoder<'a> {
         let state = &mut self.state;
         let (classes, levels) = (&state.classes[first..last], &mut state.magnitudes[first..last]);
         let (code, contexts, reader) = (&state.code, &mut state.model.contexts, &mut self.reader);
-        match (state.lanes, *state.bounds.end() >= FIRST_RAW_CLASS) {
-            (LANES, false) => reader.levels::<LANES, false>(classes, code, contexts, levels)?,
-            (LANES, true) => reader.levels::<LANES, true>(classes, code, contexts, levels)?,
-            _ => reader.levels::<1, true>(classes, code, contexts, levels)?,
-        }
+        let lanes = (state.lanes, *state.bounds.end() >= FIRST_RAW_CLASS);
+        reader.levels(lanes, classes, code, contexts, levels)?;
         let coefficients = &mut state.coefficients[row * state.width..][first..last];
         reader.signed(levels, &state.points, state.unit, coefficients);
         predict(coefficients, &state.above[first..last], state.prediction);
