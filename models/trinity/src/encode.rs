@@ -278,31 +278,42 @@ fn shared_bits(strip: &Matrix) -> f64 {
 /// Shares of a strip's variance that neighbours along a row, and in a column,
 /// have in common.
 fn alike(strip: &Matrix) -> (f64, f64) {
-    let count = strip.values.len().max(1) as f64;
+    let (cols, count) = (strip.cols.max(1), strip.values.len().max(1) as f64);
     let mean = (sum(&strip.values, |v| v) / count) as f32;
-    let cols = strip.cols.max(1);
-    let share = |pairs: &mut dyn Iterator<Item = (f32, f32)>| {
-        let (mut product, mut squares) = (0.0f32, f32::MIN_POSITIVE);
-        for (a, b) in pairs {
-            product += (a - mean) * (b - mean);
-            squares += 0.5 * ((a - mean).powi(2) + (b - mean).powi(2));
+    // Products and squares, in eight interleaved parts each.
+    let mut sums = [[[0.0f32; 8]; 2]; 2];
+    let add = |[products, squares]: &mut [[f32; 8]; 2], a: &[f32], b: &[f32]| {
+        for (a, b) in a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0) {
+            for i in 0..8 {
+                let (a, b) = (a[i] - mean, b[i] - mean);
+                products[i] += a * b;
+                squares[i] += 0.5 * (a * a + b * b);
+            }
         }
-        f64::from(product / squares).max(0.0).powi(2)
     };
-    let rows = strip.values.chunks_exact(cols);
-    let along = share(&mut rows.clone().flat_map(|row| row.iter().zip(&row[1..]).map(|(a, b)| (*a, *b))));
-    let above = strip.values.iter().zip(strip.values.get(cols..).unwrap_or_default());
-    (along, share(&mut above.map(|(a, b)| (*a, *b))))
+    // Every other row says enough.
+    let (of_along, of_above) = sums.split_at_mut(1);
+    for rows in strip.values.chunks_exact(2 * cols) {
+        let (row, below) = rows.split_at(cols);
+        add(&mut of_along[0], &row[..cols - 1], &row[1..]);
+        add(&mut of_above[0], row, below);
+    }
+    let [along, above] = sums.map(|[products, squares]| {
+        let share = products.iter().sum::<f32>() / squares.iter().sum::<f32>().max(f32::MIN_POSITIVE);
+        f64::from(share).max(0.0).powi(2)
+    });
+    (along, above)
 }
 
 /// Entropy and error per value of a plain quantizer, as far as a strip tells.
 fn plain(values: &[f32], offset: f32, step: f32) -> (f64, f64) {
     // Whatever is beyond may share a count: this is for codes that know few levels.
     const LIMIT: i32 = 1023;
+    let inverse = 0.5 / step;
     let mut counts = [0u32; 2 * LIMIT as usize + 1];
     let mut error = 0.0;
     for value in values {
-        let level = ((value - offset) / (2.0 * step)).round_ties_even();
+        let level = ((value - offset) * inverse).round_ties_even();
         error += f64::from(value - offset - 2.0 * step * level).powi(2);
         counts[((level as i32).clamp(-LIMIT, LIMIT) + LIMIT) as usize] += 1;
     }
@@ -318,7 +329,9 @@ fn plain(values: &[f32], offset: f32, step: f32) -> (f64, f64) {
 /// entropy of what it would code.
 fn is_hopeful(plan: &Plan, best: &Trial, subject: &Subject<'_>, step: f32, lambda: f32) -> bool {
     if plan.transform != Transform::None || plan.prediction != Prediction::NONE {
-        return true;
+        // Fixed stages that pay before a slow code pay before a quick one, too.
+        let fixed = !matches!(best.plan.transform, Transform::None | Transform::Klt { .. });
+        return fixed || best.plan.prediction != Prediction::NONE || best.plan.entropy == Entropy::Binary;
     }
     let strip = subject.strip(plan, STRIP_ROWS, STRIP_COLS);
     let (entropy, error) = plain(&strip.values, subject.offset(plan), step);
