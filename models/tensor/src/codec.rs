@@ -14,6 +14,7 @@ mod ffmpeg;
 mod lossless;
 mod lossy;
 mod metrics;
+mod mix;
 mod mx;
 mod precondition;
 mod rate;

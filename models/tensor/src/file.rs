@@ -149,6 +149,12 @@ impl Entry {
         self
     }
 
+    /// The same entry under another name.
+    pub fn with_name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
     pub(crate) fn with_stored(mut self, stored: impl Into<String>) -> Self {
         self.stored = stored.into();
         self

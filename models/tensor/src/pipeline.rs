@@ -1,6 +1,6 @@
 //! Whole files through a codec, slab by slab.
 //!
-//! Memory holds a slab for each thread, whatever the tensors' sizes; slabs are
+//! Memory holds a few slabs for each thread, whatever the tensors' sizes; slabs are
 //! coded in parallel and written in order, so the bytes do not depend on the
 //! number of threads.
 
@@ -16,6 +16,9 @@ use crate::{Class, Entry, Error, Tensor, TensorFile};
 
 /// Values in a slab: enough to learn statistics from, small beside memory.
 pub const SLAB_VALUES: usize = 1 << 21;
+/// Slabs read for each thread before any is coded: a search for a rate takes
+/// longer on some, and the threads that are done find others to code.
+const SLABS_PER_THREAD: usize = 2;
 /// Smaller tensors are stored losslessly: a lossy codec's header would outweigh
 /// what it saves.
 pub const SMALL_TENSOR: usize = 256;
@@ -142,7 +145,7 @@ pub fn encode_entry(
     let cols = entry.matrix().1;
     let mut next = 0;
     while next < plan.len() {
-        let batch = next..(next + rayon::current_num_threads().max(1)).min(plan.len());
+        let batch = next..(next + SLABS_PER_THREAD * rayon::current_num_threads().max(1)).min(plan.len());
         let mut slabs = Vec::with_capacity(batch.len());
         for index in batch.clone() {
             let range = plan.values(index);

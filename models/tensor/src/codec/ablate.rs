@@ -16,6 +16,7 @@ pub use stages::{Block, Stages};
 use serde::Serialize;
 use trinity_coding::{Chroma, Plane};
 
+use super::align::SampleGrid;
 use super::arith::{Encoder, Tree};
 use super::lossy::normalize;
 use super::tiling::{Limits, Tiling};
@@ -112,8 +113,9 @@ fn staged(matrix: &Matrix, goal: f64, stages: Stages) -> Result<Staged, Error> {
     let attempt = |qp: f64| -> Result<Staged, Error> {
         // A fractional QP is a whole one and a gain, as in the tensor codecs.
         let whole = qp.floor();
-        let gain = full_gain() * ((whole - qp) / 6.0).exp2() as f32;
-        let (plane, tiling) = samples(matrix, gain);
+        let full = SampleGrid::full(DEPTH);
+        let grid = full.with_gain(full.gain * ((whole - qp) / 6.0).exp2() as f32);
+        let (plane, tiling) = samples(matrix, grid);
         let coding = code(&plane, DEPTH, whole as i32, stages);
         let back = unpadded(&coding.reconstruction, &plane, tiling);
         let frame = trinity_coding::Frame {
@@ -122,10 +124,10 @@ fn staged(matrix: &Matrix, goal: f64, stages: Stages) -> Result<Staged, Error> {
             chroma_depth: DEPTH,
             planes: vec![back],
         };
-        let samples = tiling.join(&[frame]).ok_or_else(|| Error::corrupt(0, "a frame of another size"))?;
-        let centre = centre();
-        let values: Vec<f32> = samples.iter().map(|&sample| (f32::from(sample) - centre) / gain).collect();
-        Ok(Staged { nmse: nmse(&matrix.values, &values), coding, plane, gain })
+        let values = tiling
+            .join(&[frame], |sample| grid.value(sample))
+            .ok_or_else(|| Error::corrupt(0, "a frame of another size"))?;
+        Ok(Staged { nmse: nmse(&matrix.values, &values), coding, plane, gain: grid.gain })
     };
     let (mut low, mut high) = qp_range(matrix, goal);
     let mut best = attempt(low)?;
@@ -162,7 +164,7 @@ fn lowest_qp() -> f64 {
 /// leaves Δ²/12, and dead zones a little more.
 fn qp_range(matrix: &Matrix, goal: f64) -> (f64, f64) {
     let energy: f64 = matrix.values.iter().map(|&value| f64::from(value).powi(2)).sum();
-    let rms = (energy / matrix.values.len() as f64).sqrt() * f64::from(full_gain());
+    let rms = (energy / matrix.values.len() as f64).sqrt() * f64::from(SampleGrid::full(DEPTH).gain);
     let step = (12.0 * goal).sqrt() * rms;
     let qp = (4.0 + 6.0 * step.log2() + lowest_qp()).clamp(lowest_qp(), 51.0);
     ((qp - SPAN).max(lowest_qp()), (qp + SPAN).min(HIGHEST_QP))
@@ -172,20 +174,11 @@ fn centre() -> f32 {
     (1u32 << (DEPTH - 1)) as f32
 }
 
-fn full_gain() -> f32 {
-    centre() - 1.0
-}
-
 /// The matrix as one plane of whole 8×8 blocks; edges repeat.
-fn samples(matrix: &Matrix, gain: f32) -> (Plane, Tiling) {
-    let limits = Limits { side: usize::MAX >> 8, chroma: Chroma::C400, depth: DEPTH };
+fn samples(matrix: &Matrix, grid: SampleGrid) -> (Plane, Tiling) {
+    let limits = Limits { least: 1, side: usize::MAX >> 8, chroma: Chroma::C400, depth: DEPTH };
     let tiling = Tiling::new(matrix.rows, matrix.cols, false, limits);
-    let samples: Vec<u16> = matrix
-        .values
-        .iter()
-        .map(|value| (value * gain + centre()).round_ties_even().clamp(0.0, 2.0 * centre() - 1.0) as u16)
-        .collect();
-    let tight = tiling.cut(&samples).swap_remove(0).planes.swap_remove(0);
+    let tight = tiling.cut(&matrix.values, |value| grid.sample(value)).swap_remove(0).planes.swap_remove(0);
     let (width, height) = (tight.width.next_multiple_of(8), tight.height.next_multiple_of(8));
     let mut plane = Plane::filled(width, height, 0);
     for y in 0..height {

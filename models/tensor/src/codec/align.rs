@@ -8,6 +8,7 @@
 use half::f16;
 
 use super::Matrix;
+use super::mix::{Mix, Placement};
 use super::scalar::{Layout, Quantizer, Symbols};
 use crate::Error;
 
@@ -98,6 +99,43 @@ impl Aligned {
     }
 }
 
+/// Values as unsigned samples with zero in their middle: what a video codec sees.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SampleGrid {
+    centre: f32,
+    /// Samples per unit of value.
+    pub gain: f32,
+}
+
+impl SampleGrid {
+    /// The grid of a depth on which ±1 is the last sample either way.
+    pub(crate) fn full(depth: u32) -> Self {
+        let centre = (1u32 << (depth - 1)) as f32;
+        Self { centre, gain: centre - 1.0 }
+    }
+
+    /// The same samples with another gain; values beyond the last sample are cut.
+    pub(crate) fn with_gain(self, gain: f32) -> Self {
+        Self { gain, ..self }
+    }
+
+    /// The nearest sample, ties to even.
+    #[inline]
+    pub(crate) fn sample(self, value: f32) -> u16 {
+        // Floats next to 2^23 are one apart, so the addition rounds, and without a
+        // call for each value, which `round_ties_even` is on older processors.
+        const INTEGERS: f32 = (1 << 23) as f32;
+        let place = (value * self.gain + self.centre).clamp(0.0, 2.0 * self.centre - 1.0);
+        (place + INTEGERS).to_bits() as u16
+    }
+
+    /// The value that a sample stands for.
+    #[inline]
+    pub(crate) fn value(self, sample: u16) -> f32 {
+        (f32::from(sample) - self.centre) / self.gain
+    }
+}
+
 /// Integer round-to-nearest with a scale per group, at any fractional rate: a
 /// share of the groups uses the next finer grid.
 #[derive(Debug, Clone, Copy)]
@@ -109,45 +147,21 @@ pub struct IntGroups {
     pub whole_bits: bool,
 }
 
-/// Two neighbouring grids and the share of groups, in 1/65536, on the finer.
-#[derive(Debug, Clone, Copy)]
-struct Mix {
-    coarse: u8,
-    finer_share: u16,
-}
-
-impl Mix {
-    /// Spreads the finer groups evenly.
-    fn setting(self, group: usize) -> u8 {
-        let share = u64::from(self.finer_share);
-        let before = (group as u64 * share) >> 16;
-        let after = ((group as u64 + 1) * share) >> 16;
-        self.coarse + u8::from(after > before)
-    }
-}
-
 impl IntGroups {
     fn granularity(self, cols: usize) -> Granularity {
         // A scale for each of a few values would outweigh the values.
         Granularity::Group(self.group.unwrap_or(cols).max(16))
     }
 
-    fn mix(self, knob: f64) -> Mix {
-        let setting = if self.whole_bits { knob } else { 2f64.powf(knob) };
-        let coarse = setting.floor();
-        Mix { coarse: coarse as u8, finer_share: ((setting - coarse) * 65535.0) as u16 }
+    fn mix(self, knob: f64, placement: Placement) -> Mix {
+        Mix::new(if self.whole_bits { knob } else { 2f64.powf(knob) }, placement)
     }
 
-    fn levels(self, setting: u8) -> i32 {
-        if self.whole_bits { (1 << (setting.clamp(1, 8) - 1)) - 1 } else { i32::from(setting.clamp(1, 127)) }
-    }
-
-    fn read_header(self, side: &[u8]) -> Result<Mix, Error> {
-        match side {
-            [coarse, low, high, ..] => {
-                Ok(Mix { coarse: *coarse, finer_share: u16::from_le_bytes([*low, *high]) })
-            }
-            _ => Err(Error::corrupt(0, "the header is cut")),
+    /// The largest integer of each of so many groups.
+    fn levels(self, mix: Mix, groups: usize) -> impl Fn(usize) -> i32 {
+        move |group| {
+            let setting = mix.setting(group, groups);
+            if self.whole_bits { (1 << (setting.clamp(1, 8) - 1)) - 1 } else { setting.clamp(1, 127) }
         }
     }
 }
@@ -165,46 +179,42 @@ impl Quantizer for IntGroups {
         Some(if self.whole_bits { bits - 0.13 } else { bits - 1.2 })
     }
 
-    fn quantize(&self, matrix: &Matrix, knob: f64) -> Symbols {
-        let mix = self.mix(knob);
+    fn quantize(&self, matrix: &Matrix, knob: f64, placement: Placement) -> Symbols {
+        let mix = self.mix(knob, placement);
         let granularity = self.granularity(matrix.cols);
-        let aligned = align_to_integers(matrix, granularity, |group| self.levels(mix.setting(group)));
-        let mut side = vec![mix.coarse];
-        side.extend(mix.finer_share.to_le_bytes());
+        let levels = self.levels(mix, granularity.groups(matrix.rows, matrix.cols));
+        let aligned = align_to_integers(matrix, granularity, levels);
+        let mut side = mix.to_bytes().to_vec();
         side.extend(aligned.scales.iter().flat_map(|scale| scale.to_le_bytes()));
         Symbols { side, codes: aligned.integers.iter().map(|&integer| (integer + CENTRE) as u8).collect() }
     }
 
     fn side_len(&self, rows: usize, cols: usize) -> usize {
-        3 + 2 * self.granularity(cols).groups(rows, cols)
+        Mix::BYTES + 2 * self.granularity(cols).groups(rows, cols)
     }
 
     fn layout(&self, side: &[u8], rows: usize, cols: usize) -> Result<Layout, Error> {
-        let mix = self.read_header(side)?;
         let granularity = self.granularity(cols);
         let Granularity::Group(group) = granularity else { return Err(Error::corrupt(0, "no groups")) };
-        let width = |group| {
-            (2 * self.levels(mix.setting(group)) as u32 + 1).next_power_of_two().trailing_zeros() as u8
-        };
-        Ok(Layout {
-            group,
-            widths: (0..granularity.groups(rows, cols)).map(width).collect(),
-            centre: CENTRE as u8,
-        })
+        let groups = granularity.groups(rows, cols);
+        let levels = self.levels(Mix::read(side)?, groups);
+        let width = |group| (2 * levels(group) as u32 + 1).next_power_of_two().trailing_zeros() as u8;
+        Ok(Layout { group, widths: (0..groups).map(width).collect(), centre: CENTRE as u8 })
     }
 
     fn dequantize(&self, symbols: &Symbols, rows: usize, cols: usize) -> Result<Vec<f32>, Error> {
-        let mix = self.read_header(&symbols.side)?;
-        let (scales, _) = symbols.side[3..].as_chunks::<2>();
+        let mix = Mix::read(&symbols.side)?;
+        let (scales, _) = symbols.side[Mix::BYTES..].as_chunks::<2>();
         let granularity = self.granularity(cols);
-        if scales.len() != granularity.groups(rows, cols) {
-            return Err(Error::corrupt(3, "another number of scales than groups"));
+        let groups = granularity.groups(rows, cols);
+        if scales.len() != groups {
+            return Err(Error::corrupt(Mix::BYTES, "another number of scales than groups"));
         }
         let aligned = Aligned {
             integers: symbols.codes.iter().map(|&code| i32::from(code) - CENTRE).collect(),
             scales: scales.iter().map(|&bytes| f16::from_le_bytes(bytes)).collect(),
         };
-        Ok(aligned.restore(cols, granularity, |group| self.levels(mix.setting(group))))
+        Ok(aligned.restore(cols, granularity, self.levels(mix, groups)))
     }
 }
 
@@ -212,6 +222,22 @@ impl Quantizer for IntGroups {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn samples_round_to_nearest_even_and_stop_at_the_ends() {
+        for depth in [8, 12, 16] {
+            let grid = SampleGrid::full(depth);
+            let (centre, last) = ((1u32 << (depth - 1)) as f32, ((1u32 << depth) - 1) as f32);
+            for step in -3000..=3000 {
+                let value = step as f32 / 2048.0;
+                let rounded = (value * grid.gain + centre).round_ties_even().clamp(0.0, last);
+                assert_eq!(f32::from(grid.sample(value)), rounded, "{value} at {depth} bits");
+            }
+            for sample in [0, 1, last as u16 / 2, last as u16] {
+                assert_eq!(grid.sample(grid.value(sample)), sample, "{depth} bits");
+            }
+        }
+    }
 
     proptest! {
         #[test]

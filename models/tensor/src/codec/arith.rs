@@ -18,6 +18,8 @@ pub(crate) struct Bin {
 const ONE: u32 = 1 << 24;
 /// Bins over which a settled probability averages.
 const MEMORY: u16 = 1023;
+/// Zeros that a decoder may read past the end of its data; more, and it was cut.
+const SLACK: usize = 8;
 /// Neither symbol ever gets less than this probability, in 1/65536.
 const FLOOR: u32 = 8;
 
@@ -120,13 +122,12 @@ impl Encoder {
     }
 
     pub(crate) fn finish(mut self) -> Vec<u8> {
-        // The decoder reads zeros past the end: drop what zeros can replace.
+        // The decoder reads a few zeros past the end: drop what they can replace.
         for _ in 0..5 {
             self.shift();
         }
-        while self.bytes.last() == Some(&0) {
-            self.bytes.pop();
-        }
+        let zeros = self.bytes.iter().rev().take_while(|&&byte| byte == 0).count();
+        self.bytes.truncate(self.bytes.len() - zeros.min(SLACK));
         self.bytes
     }
 }
@@ -194,7 +195,7 @@ impl<'a> Decoder<'a> {
 
     /// An error when far more was read than there is: the data was cut.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        if self.position > self.bytes.len() + 8 {
+        if self.position > self.bytes.len() + SLACK {
             return Err(Error::corrupt(self.bytes.len(), "the data ends before the last value"));
         }
         Ok(())
@@ -256,6 +257,25 @@ mod tests {
                 prop_assert_eq!(u64::from(decoder.raw(count)), u64::from(value) & ((1 << count) - 1));
             }
         }
+    }
+
+    #[test]
+    fn a_million_times_the_first_symbol_is_not_taken_for_cut_data() {
+        let mut encoder = Encoder::new();
+        let mut tree = Tree::new(8);
+        (0..1_000_000).for_each(|_| tree.put(&mut encoder, 0));
+        let bytes = encoder.finish();
+        let mut decoder = Decoder::new(&bytes);
+        let mut tree = Tree::new(8);
+        assert!((0..1_000_000).all(|_| tree.get(&mut decoder) == 0));
+        decoder.check().unwrap();
+        // A stream cut to nothing is noticed.
+        let mut decoder = Decoder::new(&[]);
+        let mut tree = Tree::new(8);
+        for _ in 0..1_000_000 {
+            tree.get(&mut decoder);
+        }
+        assert!(decoder.check().is_err());
     }
 
     #[test]

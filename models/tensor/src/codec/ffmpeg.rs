@@ -192,7 +192,8 @@ impl FrameCodec for Ffmpeg {
     }
 
     fn limits(&self) -> Limits {
-        Limits { side: 4096, chroma: self.chroma, depth: self.depth }
+        // The smallest frame that SVT-AV1 takes; the others take smaller ones.
+        Limits { least: 64, side: 4096, chroma: self.chroma, depth: self.depth }
     }
 
     fn steps(&self) -> Vec<Step> {

@@ -128,7 +128,7 @@ impl<C: MatrixCodec> TensorCodec for Lossy<C> {
                     .map_err(|least| unreachable(format!("it needs at least {least:.3} bits/value here")))?
             }
             Target::Nmse(goal) => {
-                let goal_db = -10.0 * goal.log10();
+                let goal_db = goal_db(goal);
                 let snr = |bytes: &[u8]| -> Result<f64, Error> {
                     let decoded = self.decode(&Encoded::like(tensor, bytes.to_vec()))?;
                     Ok(Metrics::between(tensor, &decoded).snr_db)
@@ -187,6 +187,13 @@ pub(crate) fn restored(
     Tensor::new(encoded.name.clone(), encoded.class, encoded.dtype, encoded.shape.clone(), data)
 }
 
+/// The decibels of an NMSE to meet. An error as large as the values, or larger,
+/// is met by anything better than zeros.
+pub(crate) fn goal_db(nmse: f64) -> f64 {
+    const LEAST_DB: f64 = 0.01;
+    (-10.0 * nmse.log10()).max(LEAST_DB)
+}
+
 /// Bits per value that a uniform quantizer takes for so many decibels.
 pub(crate) fn bits_at(snr_db: f64) -> f64 {
     (snr_db / 6.02 + 0.25).max(0.1)
@@ -196,14 +203,54 @@ pub(crate) fn bits_at(snr_db: f64) -> f64 {
 /// exponent; `None` for a tensor of zeros or of nothing.
 pub(crate) fn normalize(tensor: &Tensor) -> Result<Option<(Matrix, i16)>, Error> {
     let (rows, cols) = tensor.matrix();
+    let normalized = match tensor.dtype() {
+        Dtype::F64 | Dtype::I32 => normalize_wide(tensor)?,
+        _ => normalize_narrow(tensor)?,
+    };
+    Ok(normalized.map(|(values, exponent)| (Matrix { rows, cols, values }, exponent as i16)))
+}
+
+type Normalized = Result<Option<(Vec<f32>, i32)>, Error>;
+
+/// Formats that f32 holds: a pass for the largest magnitude and one to scale.
+fn normalize_narrow(tensor: &Tensor) -> Normalized {
+    let mut values = vec![0f32; tensor.len()];
+    tensor.dtype().to_f32(tensor.data(), &mut values);
+    // Without their sign, the bits of floats are in the order of what they
+    // stand for, infinity and NaN last.
+    let magnitude = |value: &f32| (value.to_bits() & (u32::MAX >> 1)) as i32;
+    let largest = f32::from_bits(values.iter().map(magnitude).fold(0, i32::max) as u32);
+    if !largest.is_finite() {
+        return Err(not_finite(tensor, values.iter().map(|&value| value.into())));
+    }
+    let Some(exponent) = exponent_above(largest.into()) else { return Ok(None) };
+    scale(&mut values, -exponent);
+    Ok(Some((values, exponent)))
+}
+
+/// Formats of more digits, or of larger numbers, than f32.
+fn normalize_wide(tensor: &Tensor) -> Normalized {
     let mut wide = vec![0f64; tensor.len()];
     tensor.dtype().to_f64(tensor.data(), &mut wide);
-    if let Some(index) = wide.iter().position(|value| !value.is_finite()) {
-        return Err(Error::NonFinite { name: tensor.name().to_owned(), index, value: wide[index] });
+    if !wide.iter().all(|value| value.is_finite()) {
+        return Err(not_finite(tensor, wide.into_iter()));
     }
     let largest = wide.iter().fold(0f64, |largest, value| largest.max(value.abs()));
+    let Some(exponent) = exponent_above(largest) else { return Ok(None) };
+    let scaled = scaling(-exponent);
+    Ok(Some((wide.iter().map(|&value| scaled(value) as f32).collect(), exponent)))
+}
+
+/// An error that names the first value that is no number.
+fn not_finite(tensor: &Tensor, mut values: impl Iterator<Item = f64> + Clone) -> Error {
+    let index = values.clone().position(|value| !value.is_finite()).unwrap_or(0);
+    Error::NonFinite { name: tensor.name().to_owned(), index, value: values.nth(index).unwrap_or(f64::NAN) }
+}
+
+/// The exponent of the least power of two above a magnitude; none above zero.
+fn exponent_above(largest: f64) -> Option<i32> {
     if largest == 0.0 {
-        return Ok(None);
+        return None;
     }
     let mut exponent = largest.log2().floor() as i32 + 1;
     // The logarithm of a subnormal, or of a value next to a power of two, may
@@ -211,13 +258,15 @@ pub(crate) fn normalize(tensor: &Tensor) -> Result<Option<(Matrix, i16)>, Error>
     while scaling(-exponent)(largest) >= 1.0 {
         exponent += 1;
     }
-    let scaled = scaling(-exponent);
-    let values = wide.iter().map(|&value| scaled(value) as f32).collect();
-    Ok(Some((Matrix { rows, cols, values }, exponent as i16)))
+    Some(exponent)
 }
 
+/// Values denormalized at a time: their floats stay in the cache.
+const CHUNK: usize = 4096;
+
 fn denormalize(normalized: &[f32], exponent: i16, dtype: Dtype) -> Vec<u8> {
-    let scaled = scaling(exponent.into());
+    let exponent = i32::from(exponent);
+    let scaled = scaling(exponent);
     let wide = normalized.iter().map(|&value| scaled(f64::from(value)));
     let mut data = Vec::with_capacity(normalized.len() * dtype.bytes());
     match dtype {
@@ -230,18 +279,29 @@ fn denormalize(normalized: &[f32], exponent: i16, dtype: Dtype) -> Vec<u8> {
                 Dtype::Bf16 => half::bf16::MAX.to_f32(),
                 _ => f32::MAX,
             };
-            // A power of two that f32 holds scales with one rounding, as f64 would.
-            let narrow: Vec<f32> = if (-126..=127).contains(&exponent) {
-                let factor = 2f32.powi(exponent.into());
-                normalized.iter().map(|value| (value * factor).clamp(-largest, largest)).collect()
-            } else {
-                let largest = f64::from(largest);
-                wide.map(|value| value.clamp(-largest, largest) as f32).collect()
-            };
-            dtype.extend_from_f32(&narrow, &mut data);
+            let mut chunk = Vec::with_capacity(CHUNK);
+            for values in normalized.chunks(CHUNK) {
+                chunk.clear();
+                chunk.extend_from_slice(values);
+                scale(&mut chunk, exponent);
+                chunk.iter_mut().for_each(|value| *value = value.clamp(-largest, largest));
+                dtype.extend_from_f32(&chunk, &mut data);
+            }
         }
     }
     data
+}
+
+/// Multiplies by 2^`exponent` with one rounding.
+fn scale(values: &mut [f32], exponent: i32) {
+    if (-126..=127).contains(&exponent) {
+        // A power of two that f32 holds.
+        let factor = 2f32.powi(exponent);
+        values.iter_mut().for_each(|value| *value *= factor);
+    } else {
+        let scaled = scaling(exponent);
+        values.iter_mut().for_each(|value| *value = scaled(f64::from(*value)) as f32);
+    }
 }
 
 /// Multiplies by 2^`exponent`, in two steps so that no intermediate overflows.

@@ -7,6 +7,7 @@
 //! and decodes to NaN throughout: nothing non-finite passes for a number.
 
 use super::Matrix;
+use super::mix::{Mix, Placement};
 use super::scalar::{Layout, Quantizer, Symbols};
 use crate::Error;
 use crate::float8::{minifloat, round};
@@ -142,26 +143,14 @@ const COARSEST: i32 = -5;
 const FINEST: i32 = 2;
 
 impl Mx {
-    fn setting(self, side: &[u8], block: usize) -> (Element, i32) {
-        let (Some(&base), Some(&low), Some(&high)) = (side.first(), side.get(1), side.get(2)) else {
-            return (Element::E2m1, 0);
-        };
-        if let Some(element) = self.element {
-            return (element, 0);
+    /// Element format and headroom of each of so many blocks.
+    fn setting(self, mix: Mix, blocks: usize) -> impl Fn(usize) -> (Element, i32) {
+        move |block| match (self.element, mix.setting(block, blocks)) {
+            (Some(element), _) => (element, 0),
+            (None, 2..) => (Element::E4m3, 0),
+            (None, 1) => (Element::E2m3, 0),
+            (None, coarser) => (Element::E2m1, -coarser.max(COARSEST)),
         }
-        let share = u64::from(u16::from_le_bytes([low, high]));
-        let finer = ((block as u64 + 1) * share) >> 16 > (block as u64 * share) >> 16;
-        match i32::from(base as i8) + i32::from(finer) {
-            2.. => (Element::E4m3, 0),
-            1 => (Element::E2m3, 0),
-            coarser => (Element::E2m1, -coarser.max(COARSEST)),
-        }
-    }
-
-    fn header(self, knob: f64) -> [u8; 3] {
-        let base = knob.floor().clamp(f64::from(COARSEST), f64::from(FINEST));
-        let [low, high] = (((knob - base).clamp(0.0, 1.0) * 65535.0) as u16).to_le_bytes();
-        [base as i8 as u8, low, high]
     }
 }
 
@@ -174,11 +163,13 @@ impl Quantizer for Mx {
         Some(bits - 3.7)
     }
 
-    fn quantize(&self, matrix: &Matrix, knob: f64) -> Symbols {
-        let mut side = self.header(knob).to_vec();
+    fn quantize(&self, matrix: &Matrix, knob: f64, placement: Placement) -> Symbols {
+        let mix = Mix::new(knob, placement);
+        let setting = self.setting(mix, matrix.values.len().div_ceil(MX_BLOCK));
+        let mut side = mix.to_bytes().to_vec();
         let mut codes = Vec::with_capacity(matrix.values.len());
         for (index, values) in matrix.values.chunks(MX_BLOCK).enumerate() {
-            let (element, headroom) = self.setting(&side[..3], index);
+            let (element, headroom) = setting(index);
             let block = MxBlock::encode(values, element, headroom);
             side.push(block.scale);
             codes.extend(block.codes);
@@ -187,24 +178,24 @@ impl Quantizer for Mx {
     }
 
     fn side_len(&self, rows: usize, cols: usize) -> usize {
-        3 + (rows * cols).div_ceil(MX_BLOCK)
+        Mix::BYTES + (rows * cols).div_ceil(MX_BLOCK)
     }
 
     fn layout(&self, side: &[u8], rows: usize, cols: usize) -> Result<Layout, Error> {
         let blocks = (rows * cols).div_ceil(MX_BLOCK);
-        let widths = (0..blocks).map(|block| self.setting(side, block).0.bits() as u8).collect();
+        let setting = self.setting(Mix::read(side)?, blocks);
+        let widths = (0..blocks).map(|block| setting(block).0.bits() as u8).collect();
         Ok(Layout { group: MX_BLOCK, widths, centre: 0 })
     }
 
     fn dequantize(&self, symbols: &Symbols, rows: usize, cols: usize) -> Result<Vec<f32>, Error> {
         if symbols.side.len() != self.side_len(rows, cols) {
-            return Err(Error::corrupt(3, "another number of scales than blocks"));
+            return Err(Error::corrupt(Mix::BYTES, "another number of scales than blocks"));
         }
-        let blocks = symbols.codes.chunks(MX_BLOCK).zip(&symbols.side[3..]).enumerate();
+        let setting = self.setting(Mix::read(&symbols.side)?, (rows * cols).div_ceil(MX_BLOCK));
+        let blocks = symbols.codes.chunks(MX_BLOCK).zip(&symbols.side[Mix::BYTES..]).enumerate();
         Ok(blocks
-            .flat_map(|(index, (codes, &scale))| {
-                MxBlock::decode(scale, codes, self.setting(&symbols.side, index).0)
-            })
+            .flat_map(|(index, (codes, &scale))| MxBlock::decode(scale, codes, setting(index).0))
             .collect())
     }
 }

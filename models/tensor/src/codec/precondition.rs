@@ -1,9 +1,11 @@
 //! Preconditioning: an orthonormal change of basis along rows before a codec.
 //!
-//! Energy is kept, so an error bound after the transform is one before it.
+//! Energy is kept, so an error bound after the transform is one before it, but
+//! for what rounding back to the tensor's number format adds.
 //! The randomized Hadamard transform spreads outliers (QuaRot); PCA gathers
 //! energy in few columns, and its basis travels apart from the tensors.
 
+use super::rate::within_after_rounding;
 use super::{Encoded, Target, TensorCodec};
 use crate::{Dtype, Error, Tensor};
 
@@ -245,12 +247,16 @@ impl TensorCodec for Preconditioned {
         Dtype::F32.extend_from_f32(&values, &mut data);
         let turned = Tensor::new(tensor.name(), tensor.class(), Dtype::F32, vec![rows, width], data)?;
         // A truncated basis has fewer scores than values; the budget is the values'.
-        let target = match target {
-            Target::Bits(bits) => Target::Bits(bits * cols as f64 / width as f64),
-            other => other,
+        let attempt = |target: Target| -> Result<Encoded, Error> {
+            Ok(Encoded::like(tensor, self.inner.encode(&turned, target)?.bytes))
         };
-        let encoded = self.inner.encode(&turned, target)?;
-        Ok(Encoded::like(tensor, encoded.bytes))
+        match target {
+            Target::Bits(bits) => attempt(Target::Bits(bits * cols as f64 / width as f64)),
+            Target::Nmse(goal) => {
+                within_after_rounding(self, tensor, goal, |asked| attempt(Target::Nmse(asked)))
+            }
+            other => attempt(other),
+        }
     }
 
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {

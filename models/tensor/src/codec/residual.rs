@@ -3,6 +3,7 @@
 //! Gradients that a codec flattens too much get a second pass over what the
 //! first one lost, by the same codec or by plain rounding.
 
+use super::rate::within_after_rounding;
 use super::{Encoded, Metrics, Target, TensorCodec};
 use crate::{Dtype, Error, Tensor};
 
@@ -26,17 +27,8 @@ impl Residual {
         Dtype::F32.extend_from_f32(&values, &mut data);
         Tensor::new(tensor.name(), tensor.class(), Dtype::F32, tensor.shape().to_vec(), data)
     }
-}
 
-impl TensorCodec for Residual {
-    fn name(&self) -> String {
-        format!("residual/{}/{}", self.first.name(), self.second.name())
-    }
-
-    fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
-        if tensor.is_empty() {
-            return Ok(Encoded::like(tensor, Vec::new()));
-        }
+    fn attempt(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
         let header_bits = 8.0 * HEADER as f64 / tensor.len() as f64;
         let first_target = match target {
             Target::Bits(bits) => Target::Bits(bits / 2.0),
@@ -55,15 +47,47 @@ impl TensorCodec for Residual {
             other => other,
         };
         let second = self.second.encode(&Self::residual(tensor, &approximation)?, second_target)?;
-        let mut bytes = (first.bytes.len() as u32).to_le_bytes().to_vec();
-        bytes.extend(first.bytes);
-        bytes.extend(second.bytes);
-        Ok(Encoded::like(tensor, bytes))
+        // A tensor of zeros takes no bytes, as with every codec.
+        let mut bytes = Vec::new();
+        if !first.bytes.is_empty() || !second.bytes.is_empty() {
+            bytes.extend((first.bytes.len() as u32).to_le_bytes());
+            bytes.extend(first.bytes);
+            bytes.extend(second.bytes);
+        }
+        let encoded = Encoded::like(tensor, bytes);
+        match target {
+            Target::Bits(bits) if encoded.bits_per_value() > bits => Err(Error::Unreachable {
+                name: tensor.name().to_owned(),
+                codec: self.name(),
+                target: target.to_string(),
+                reason: format!("two streams need at least {:.3} bits/value here", encoded.bits_per_value()),
+            }),
+            _ => Ok(encoded),
+        }
+    }
+}
+
+impl TensorCodec for Residual {
+    fn name(&self) -> String {
+        format!("residual/{}/{}", self.first.name(), self.second.name())
+    }
+
+    fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
+        if tensor.is_empty() {
+            return Ok(Encoded::like(tensor, Vec::new()));
+        }
+        match target {
+            Target::Nmse(goal) => {
+                within_after_rounding(self, tensor, goal, |asked| self.attempt(tensor, Target::Nmse(asked)))
+            }
+            other => self.attempt(tensor, other),
+        }
     }
 
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
-        let mut data = Vec::new();
-        if encoded.values() > 0 {
+        let mut data = vec![0; encoded.values() * encoded.dtype.bytes()];
+        if !encoded.bytes.is_empty() {
+            data.clear();
             let cut = || Error::corrupt(0, "the first of two streams is cut");
             let (header, rest) = encoded.bytes.split_first_chunk::<HEADER>().ok_or_else(cut)?;
             let (first, second) =

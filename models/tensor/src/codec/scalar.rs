@@ -3,6 +3,7 @@
 use half::f16;
 
 use super::entropy::SymbolCoder;
+use super::mix::Placement;
 use super::{Matrix, MatrixCodec};
 use crate::Error;
 
@@ -51,12 +52,15 @@ impl Layout {
 pub(crate) trait Quantizer: std::fmt::Debug + Send + Sync {
     fn knobs(&self) -> (f64, f64);
     fn guess(&self, bits: f64) -> Option<f64>;
-    fn quantize(&self, matrix: &Matrix, knob: f64) -> Symbols;
+    fn quantize(&self, matrix: &Matrix, knob: f64, placement: Placement) -> Symbols;
     /// Length of [`Symbols::side`].
     fn side_len(&self, rows: usize, cols: usize) -> usize;
     fn layout(&self, side: &[u8], rows: usize, cols: usize) -> Result<Layout, Error>;
     fn dequantize(&self, symbols: &Symbols, rows: usize, cols: usize) -> Result<Vec<f32>, Error>;
 }
+
+/// The choice to have finer groups in front.
+const FRONT: u8 = 1;
 
 /// A quantizer and a coder.
 #[derive(Debug)]
@@ -85,7 +89,18 @@ impl<Q: Quantizer> MatrixCodec for Scalar<Q> {
     }
 
     fn encode(&self, matrix: &Matrix, knob: f64) -> Result<Vec<u8>, Error> {
-        let symbols = self.quantizer.quantize(matrix, knob);
+        self.encode_with(matrix, knob, self.choose(matrix)?)
+    }
+
+    /// The rate of a coder of bytes jumps where one symbol more makes it change
+    /// its way; with the finer groups in front it grows by a group at a time.
+    fn other_choice(&self, choice: u8) -> Option<u8> {
+        (choice != FRONT && !self.has_one_rate()).then_some(FRONT)
+    }
+
+    fn encode_with(&self, matrix: &Matrix, knob: f64, choice: u8) -> Result<Vec<u8>, Error> {
+        let placement = if choice == FRONT { Placement::Front } else { Placement::Spread };
+        let symbols = self.quantizer.quantize(matrix, knob, placement);
         let layout = self.quantizer.layout(&symbols.side, matrix.rows, matrix.cols)?;
         let mut bytes = symbols.side;
         bytes.extend(self.coder.encode(&symbols.codes, &layout)?);
@@ -136,7 +151,7 @@ impl Quantizer for Nf4 {
         None
     }
 
-    fn quantize(&self, matrix: &Matrix, _knob: f64) -> Symbols {
+    fn quantize(&self, matrix: &Matrix, _knob: f64, _placement: Placement) -> Symbols {
         let mut symbols = Symbols { side: Vec::new(), codes: Vec::with_capacity(matrix.values.len()) };
         for block in matrix.values.chunks(NF4_BLOCK) {
             let scale = f16::from_f32(block.iter().fold(0f32, |largest, value| largest.max(value.abs())));

@@ -5,7 +5,8 @@ use std::path::Path;
 use trinity_codec::Profile;
 
 use super::lossy::{HEADER, normalize, restored};
-use super::{Encoded, Metrics, StageCost, Target, TensorCodec};
+use super::rate::within_after_rounding;
+use super::{Encoded, StageCost, Target, TensorCodec};
 use crate::{Error, Tensor};
 
 /// One profile of the Trinity codec.
@@ -18,10 +19,6 @@ pub(crate) struct Trinity {
 
 /// Before the name of a profile that did not come with the codec.
 const DESIGN: &str = "trinity:";
-
-/// Rounding to a coarse number format adds to the error; the goal then shrinks
-/// by this factor until the sum is within bounds.
-const TIGHTEN: f64 = 0.97;
 
 impl Trinity {
     /// Names of the profiles that code values.
@@ -137,17 +134,9 @@ impl TensorCodec for Trinity {
                 }
                 Ok(encoded)
             }
-            Target::Nmse(goal) => {
-                let mut asked = goal;
-                for _ in 0..60 {
-                    let encoded = self.attempt(tensor, trinity_codec::Target::Nmse(asked))?;
-                    if Metrics::between(tensor, &self.decode(&encoded)?).nmse <= goal {
-                        return Ok(encoded);
-                    }
-                    asked *= TIGHTEN;
-                }
-                Err(unreachable(format!("rounding to {} alone exceeds it", tensor.dtype())))
-            }
+            Target::Nmse(goal) => within_after_rounding(self, tensor, goal, |asked| {
+                self.attempt(tensor, trinity_codec::Target::Nmse(asked))
+            }),
             Target::Qp(_) => Err(unreachable("it has no quantization parameter".into())),
             Target::Lossless => Err(unreachable("values are normalized first; `zstd` is lossless".into())),
         }

@@ -6,7 +6,7 @@
 //! on near-Gaussian weights is closer than H.265 comes.
 
 use super::arith::{Decoder, Encoder, Tree};
-use super::lossy::{bits_at, normalize};
+use super::lossy::{bits_at, goal_db, normalize};
 use super::rate::{Trial, finest_within};
 use super::{Matrix, MatrixCodec, MetricSums, Metrics, Target};
 use crate::stats::entropy;
@@ -83,7 +83,8 @@ impl MatrixCodec for Uniform {
 }
 
 /// The reference line: the empirical order-0 entropy of uniformly quantized
-/// values, which no order-0 coder of these integers beats, and their error.
+/// values, and their error. No coder of these integers with one table for all
+/// beats it; an adaptive one may, where a tensor's spread drifts.
 pub fn order0(tensor: &Tensor, target: Target) -> Result<(f64, Metrics), Error> {
     let Some((matrix, exponent)) = normalize(tensor)? else { return Ok((0.0, Metrics::from_nmse(0.0))) };
     let unreachable = |_| Error::Unreachable {
@@ -125,7 +126,7 @@ pub fn order0(tensor: &Tensor, target: Target) -> Result<(f64, Metrics), Error> 
         .map_err(unreachable),
         Target::Nmse(nmse) => {
             let model = |cost: f64| Uniform.guess(&matrix, bits_at(1.0 / cost)).map(|knob| -knob);
-            finest_within(-0.1 / nmse.log10(), (-knobs.1, -knobs.0), model, |knob| {
+            finest_within(1.0 / goal_db(nmse), (-knobs.1, -knobs.0), model, |knob| {
                 let (bits, metrics) = measure(-knob);
                 let cost = if metrics.snr_db > 0.0 { 1.0 / metrics.snr_db } else { f64::MAX };
                 Ok(Trial { cost, result: (bits, metrics) })

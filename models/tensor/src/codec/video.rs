@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use trinity_coding::{Chroma, Frame};
 
+use super::align::SampleGrid;
 use super::ffmpeg::Ffmpeg;
 use super::tiling::{Limits, Tiling};
 use super::{Matrix, MatrixCodec};
@@ -57,7 +58,7 @@ impl FrameCodec for H265 {
     }
 
     fn limits(&self) -> Limits {
-        Limits { side: SIDE, chroma: self.chroma, depth: DEPTH }
+        Limits { least: 1, side: SIDE, chroma: self.chroma, depth: DEPTH }
     }
 
     fn steps(&self) -> Vec<Step> {
@@ -117,7 +118,7 @@ impl FrameCodec for H264 {
     }
 
     fn limits(&self) -> Limits {
-        Limits { side: SIDE, chroma: self.chroma, depth: DEPTH }
+        Limits { least: 1, side: SIDE, chroma: self.chroma, depth: DEPTH }
     }
 
     fn steps(&self) -> Vec<Step> {
@@ -196,18 +197,8 @@ const TRIAL_QP: f64 = 24.0;
 const OCTAVES: u8 = 2;
 
 impl Video {
-    fn samples(&self, matrix: &Matrix, gain: f32) -> Vec<u16> {
-        let centre = (1u32 << (self.0.limits().depth - 1)) as f32;
-        let largest = 2.0 * centre - 1.0;
-        matrix
-            .values
-            .iter()
-            .map(|value| (value * gain + centre).round_ties_even().clamp(0.0, largest) as u16)
-            .collect()
-    }
-
-    fn full_gain(&self) -> f32 {
-        ((1u32 << (self.0.limits().depth - 1)) - 1) as f32
+    fn grid(&self) -> SampleGrid {
+        SampleGrid::full(self.0.limits().depth)
     }
 
     /// Whether columns should run along the scan: the cheaper of both ways on
@@ -222,11 +213,11 @@ impl Video {
             .flat_map(|row| &matrix.values[row * matrix.cols + left..][..cols])
             .copied()
             .collect();
-        let samples = self.samples(&Matrix { rows, cols, values: piece }, self.full_gain());
+        let grid = self.grid();
         let qp = whole_step(&self.0.steps(), TRIAL_QP).qp;
         let cost = |transposed| {
             let tiling = Tiling::new(rows, cols, transposed, self.0.limits());
-            self.0.encode(&tiling.cut(&samples), qp).map(|stream| stream.len())
+            self.0.encode(&tiling.cut(&piece, |value| grid.sample(value)), qp).map(|stream| stream.len())
         };
         Ok(cost(true)? < cost(false)?)
     }
@@ -273,12 +264,10 @@ impl MatrixCodec for Video {
         let (outliers, stream) = if flags & ESCAPED == 0 { (Vec::new(), rest) } else { read_outliers(rest)? };
         let tiling = Tiling::new(rows, cols, flags & TURNED != 0, self.0.limits());
         let frames = self.0.decode(stream, tiling.size())?;
-        let samples = tiling
-            .join(&frames)
+        let grid = self.grid().with_gain(gain);
+        let mut values = tiling
+            .join(&frames, |sample| grid.value(sample))
             .ok_or_else(|| Error::corrupt(HEADER, "another number or size of frames than the shape takes"))?;
-        let centre = (1u32 << (self.0.limits().depth - 1)) as f32;
-        let mut values: Vec<f32> =
-            samples.iter().map(|&sample| (f32::from(sample) - centre) / gain).collect();
         for (index, value) in outliers {
             let place = values.get_mut(index).filter(|_| value.is_finite());
             *place.ok_or_else(|| Error::corrupt(HEADER, "an outlier outside the tensor"))? = value;
@@ -302,15 +291,17 @@ impl MatrixCodec for Video {
         let whole =
             if choice & OCTAVES == 0 { -knob } else { ((-knob - finest) / 6.0).floor() * 6.0 + finest };
         let step = whole_step(&steps, whole);
-        let gain = self.full_gain() * 2f64.powf((knob + step.even_qp) / 6.0) as f32;
+        let full = self.grid();
+        let gain = full.gain * 2f64.powf((knob + step.even_qp) / 6.0) as f32;
+        let grid = full.with_gain(gain);
         let transposed = choice & TURNED != 0;
         let tiling = Tiling::new(matrix.rows, matrix.cols, transposed, self.0.limits());
-        let frames = tiling.cut(&self.samples(matrix, gain));
+        let frames = tiling.cut(&matrix.values, |value| grid.sample(value));
         let mut bytes = gain.to_le_bytes().to_vec();
         bytes.push(if transposed { TURNED } else { 0 });
-        if gain > self.full_gain() {
+        if gain > full.gain {
             bytes[HEADER - 1] |= ESCAPED;
-            write_outliers(matrix, self.full_gain() / gain, &mut bytes);
+            write_outliers(matrix, full.gain / gain, &mut bytes);
         }
         bytes.extend(self.0.encode(&frames, step.qp)?);
         Ok(bytes)

@@ -6,6 +6,8 @@ mod codecs;
 mod files;
 mod hostile;
 mod profiles;
+mod promises;
+mod random;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
