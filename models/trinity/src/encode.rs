@@ -138,13 +138,13 @@ impl<'a> Subject<'a> {
         } else {
             (self.matrix.rows, self.matrix.cols)
         };
+        let enough = rows * cols;
         // What is small is looked at as a whole.
         let whole = self.count <= STRIP_ROWS * STRIP_COLS;
         let (rows, cols) =
             if whole { (all_rows, all_cols) } else { (all_rows.min(rows), all_cols.min(cols)) };
         // Few rows say as much if there are more columns.
-        let enough = STRIP_ROWS * STRIP_COLS / rows.max(1);
-        let cols = if rows == all_rows { all_cols.min(cols.max(enough)) } else { cols };
+        let cols = if rows == all_rows { all_cols.min(cols.max(enough / rows.max(1))) } else { cols };
         // Two halves, a quarter from either side: neighbours are alike.
         let half = cols.div_ceil(2);
         let place = |col: usize| {
@@ -234,13 +234,13 @@ fn trial(plan: &Plan, subject: &Subject<'_>, step: f32, decision: (Decision, f32
         cost: error_per_value / f64::from(step).powi(2) + f64::from(lambda) * bits_per_value,
         bits_per_value,
         error_per_value,
-        centroids: centroids(&coded.drift),
+        centroids: centroids(&coded.drift, subject.count as f64 / count),
     }
 }
 
 /// Shifts that put reconstruction points where values were, if they are worth
-/// their bytes.
-fn centroids(drift: &[[(f64, u64); 3]; 2]) -> Centroids {
+/// their bytes in a matrix `times` as large as what was coded.
+fn centroids(drift: &[[(f64, u64); 3]; 2], times: f64) -> Centroids {
     let shifts = drift.map(|quantizer| {
         quantizer.map(|(sum, count)| {
             if count < 16 { 0 } else { (sum / count as f64 * 64.0).round().clamp(-31.0, 31.0) as i8 }
@@ -250,7 +250,11 @@ fn centroids(drift: &[[(f64, u64); 3]; 2]) -> Centroids {
     // for all rows: drift is a sample of a quarter of them.
     let squares = drift.as_flattened().iter().zip(shifts.as_flattened());
     let saved: f64 = squares.map(|(d, &shift)| d.1 as f64 * (f64::from(shift) / 64.0).powi(2)).sum();
-    if 4.0 * saved * 0.72 / ERROR_PER_SQUARED_STEP < CENTROID_BITS { Centroids::default() } else { shifts }
+    if times * 4.0 * saved * 0.72 / ERROR_PER_SQUARED_STEP < CENTROID_BITS {
+        Centroids::default()
+    } else {
+        shifts
+    }
 }
 
 /// What a header spends on centroids.
@@ -259,9 +263,10 @@ const CENTROID_BITS: f64 = 48.0;
 /// Bits per value that columns of a strip share with one another, about: what
 /// a transform that knows their correlations could save.
 fn shared_bits(strip: &Matrix) -> f64 {
-    let (rows, cols) = (strip.rows as f64, strip.cols);
+    // As many columns as a strip has where there are rows enough.
+    let (rows, cols) = (strip.rows as f64, strip.cols.min(STRIP_COLS));
     let mut moments = vec![0.0f32; cols * cols];
-    for row in strip.values.chunks_exact(cols.max(1)) {
+    for row in strip.values.chunks_exact(strip.cols.max(1)).map(|row| &row[..cols]) {
         for (moments, &own) in moments.chunks_exact_mut(cols).zip(row) {
             moments.iter_mut().zip(row).for_each(|(m, &other)| *m += own * other);
         }
@@ -647,7 +652,7 @@ fn search_step(
         // and streams must not.
         let step = f32::from_bits((log_step.exp2() as f32).to_bits() & !0x7ff);
         let pass = run(step, centroids);
-        centroids = self::centroids(&pass.drift);
+        centroids = self::centroids(&pass.drift, 1.0);
         let left = octaves_left(&pass, subject, target);
         let (kept, close) = verdict(&pass, subject, target);
         closest = closest.min(match target {

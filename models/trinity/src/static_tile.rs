@@ -8,9 +8,11 @@
 use crate::Error;
 use crate::bytes::{Reader, put_varint};
 use crate::lanes::{self, Writer, context, symbol};
-use crate::model::{Context, SYMBOLS, contexts, cost_q12, ranges, unzigzag, zigzag};
+use crate::model::{Context, ESCAPE, SYMBOLS, contexts, cost_q12, ranges, unzigzag, zigzag};
 use crate::plan::{Plan, Scalars};
-use crate::rans::{Decoder, LANES, RawReader, RawWriter, Starts, escape_bits, get_escape, put_escape};
+use crate::rans::{
+    Decoder, LANES, RawReader, RawWriter, Starts, escape_bits, get_escape, packed, put_escape,
+};
 use crate::scales::{CLASSES, FIRST_RAW_CLASS, UNIT_CLASS, prior, quarter_log2};
 use crate::tile::{Coded, Decision, coded_width, note_drift, symbol_costs};
 use crate::transform::Transformer;
@@ -285,22 +287,26 @@ fn write_blocks(
     width: usize,
     coded: &mut Coded,
 ) {
-    let ranges: Vec<(u16, u16)> =
-        stated.tables.iter().flat_map(|table| (0..SYMBOLS).map(|symbol| table.range(symbol))).collect();
+    // As symbols of the first lane.
+    let ranges: Vec<u32> =
+        stated.tables.iter().flat_map(|t| (0..SYMBOLS).map(|symbol| packed(0, t.range(symbol)))).collect();
     let values = block_rows(width) * width;
     for ((symbols, magnitudes), residuals) in
         census.symbols.chunks(values).zip(magnitudes.chunks(values)).zip(residuals.chunks(values))
     {
         let mut writer = Writer::default();
         for row in symbols.chunks_exact(width) {
-            for (i, &symbol) in row.iter().enumerate() {
-                writer.recorder.push(i % LANES, ranges[usize::from(symbol)]);
+            for (i, (out, &symbol)) in writer.recorder.more(width).iter_mut().zip(row).enumerate() {
+                *out = ranges[usize::from(symbol)] | ((i % LANES) as u32) << 30;
             }
         }
         let rows = symbols.chunks_exact(width).zip(magnitudes.chunks_exact(width));
         for ((symbols, magnitudes), residuals) in rows.zip(residuals.chunks_exact(width)) {
             for (&symbol, &magnitude) in symbols.iter().zip(magnitudes) {
-                writer.put_raw((usize::from(symbol) / (SYMBOLS * GROUPS)) as u8, magnitude);
+                let class = (usize::from(symbol) / (SYMBOLS * GROUPS)) as u8;
+                if class >= FIRST_RAW_CLASS || magnitude >= ESCAPE as u32 {
+                    writer.put_raw(class, magnitude);
+                }
             }
             writer.put_signs(magnitudes, residuals);
         }
