@@ -392,12 +392,14 @@ impl<'a> Search<'a> {
 pub struct Habit {
     /// Share of splits that paid, the latest weighing most.
     paid: f32,
+    /// How many splits the share stands for.
+    seen: f32,
     passed: u32,
 }
 
 impl Default for Habit {
     fn default() -> Self {
-        Self { paid: 0.5, passed: 0 }
+        Self { paid: 0.5, seen: 4.0, passed: 0 }
     }
 }
 
@@ -406,6 +408,8 @@ impl Habit {
     const OFTEN: f32 = 0.2;
     /// How many squares in a row are left whole otherwise.
     const PAUSE: u32 = 12;
+    /// How many splits are remembered.
+    const MEMORY: f32 = 64.0;
 
     pub(super) fn tries(&mut self) -> bool {
         if self.paid >= Self::OFTEN || self.passed >= Self::PAUSE {
@@ -417,7 +421,8 @@ impl Habit {
     }
 
     pub(super) fn learn(&mut self, paid: bool) {
-        self.paid += (f32::from(u8::from(paid)) - self.paid) / 32.0;
+        self.seen = (self.seen + 1.0).min(Self::MEMORY);
+        self.paid += (f32::from(u8::from(paid)) - self.paid) / self.seen;
     }
 }
 

@@ -156,8 +156,10 @@ fn recon_equals_every_decoder(frames: &[Frame], params: &Params, others: bool, n
             assert!(out == raw, "ffmpeg, {}", case());
         }
         let arguments = ["-q", "-c", "in.265", "-o", "out.yuv"];
-        // dec265 1.0.11 aborts when it writes narrow deep pictures without chroma; ffmpeg and ours agree.
-        let beyond_libde265 = depth > 8 && chroma == Chroma::C400 && frames[0].width() < 8;
+        // dec265 1.0.11 aborts when it writes deep pictures without chroma that
+        // the conformance window crops; ffmpeg and ours agree.
+        let cropped = !frames[0].width().is_multiple_of(8) || !frames[0].height().is_multiple_of(8);
+        let beyond_libde265 = depth > 8 && chroma == Chroma::C400 && cropped;
         if let (false, Some(out)) =
             (beyond_libde265, outside("libde265-dec265", &arguments, &coded.stream, name))
         {
