@@ -245,12 +245,15 @@ impl Reader<'_> {
                 context(classes[3], d),
             ]
             .map(usize::from);
-            let symbols = reader.symbols.symbols::<F, L>(at.map(|at| &contexts[at].starts));
-            contexts[at[0]].count(symbols[0]);
-            contexts[at[1]].count(symbols[1]);
-            contexts[at[2]].count(symbols[2]);
-            contexts[at[3]].count(symbols[3]);
-            let [e, f, g, h] = reader.magnitudes::<RAW>(classes, symbols.map(|symbol| symbol as u32))?;
+            let mut ahead = reader.symbols.ahead();
+            let mut next = |lane: usize, at: usize| {
+                let context = &mut contexts[at];
+                let symbol = reader.symbols.take::<F>(lane, &context.starts, &mut ahead);
+                context.count(symbol);
+                symbol as u32
+            };
+            let symbols = [next(0, at[0]), next(1 % L, at[1]), next(2 % L, at[2]), next(3 % L, at[3])];
+            let [e, f, g, h] = reader.magnitudes::<RAW>(classes, symbols)?;
             reader.states = [code.next(a, e), code.next(b, f), code.next(c, g), code.next(d, h)];
             let level = |magnitude: u32, state: u8| magnitude << 1 | u32::from(state & 1);
             *levels = [level(e, a), level(f, b), level(g, c), level(h, d)];

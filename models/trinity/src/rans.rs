@@ -151,27 +151,18 @@ impl<'a> Decoder<'a> {
     /// Decodes one symbol of a lane.
     #[inline(always)]
     pub fn symbol(&mut self, lane: usize, starts: &Starts) -> usize {
-        let mut ahead = self.words.get(self.position).map_or(0, |&w| u64::from(u16::from_le_bytes(w)));
+        let mut ahead = self.ahead();
         self.take::<Plain>(lane, starts, &mut ahead)
     }
 
-    /// Decodes [`LANES`] symbols, of one lane after the other or all of the
-    /// first.
+    /// The next words, the first one lowest: no more than [`LANES`] symbols can
+    /// need.
     #[inline(always)]
-    pub fn symbols<F: Find, const L: usize>(&mut self, starts: [&Starts; LANES]) -> [usize; LANES] {
-        // No more words than symbols can be needed: all are fetched at once.
-        let words = self.words.get(self.position..).and_then(|words| words.first_chunk());
-        let mut ahead = match words {
+    pub fn ahead(&self) -> u64 {
+        match self.words.get(self.position..).and_then(|words| words.first_chunk()) {
             Some(&[[a, b], [c, d], [e, f], [g, h]]) => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
             None => self.last_words(),
-        };
-        let [a, b, c, d] = starts;
-        [
-            self.take::<F>(0, a, &mut ahead),
-            self.take::<F>(1 % L, b, &mut ahead),
-            self.take::<F>(2 % L, c, &mut ahead),
-            self.take::<F>(3 % L, d, &mut ahead),
-        ]
+        }
     }
 
     /// The words that are left, and zeros.
@@ -183,7 +174,7 @@ impl<'a> Decoder<'a> {
 
     /// Decodes one symbol of a lane; a word that it takes leaves `ahead`.
     #[inline(always)]
-    fn take<F: Find>(&mut self, lane: usize, starts: &Starts, ahead: &mut u64) -> usize {
+    pub fn take<F: Find>(&mut self, lane: usize, starts: &Starts, ahead: &mut u64) -> usize {
         let state = self.states[lane];
         let slot = state & ((1 << PROB_BITS) - 1);
         let symbol = F::find(starts, slot as u16);
