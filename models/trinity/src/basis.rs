@@ -62,10 +62,20 @@ impl Basis {
         self.cols
     }
 
-    /// The name of these very numbers (FNV-1a, 64 bits, of the bytes of a file).
+    /// Columns that are turned together, at most.
+    pub fn group(&self) -> usize {
+        self.group.min(self.cols)
+    }
+
+    /// The name of these very numbers: of the bytes of their file.
     pub fn hash(&self) -> u64 {
+        Self::hash_of(&self.to_bytes())
+    }
+
+    /// The name of a file (FNV-1a, 64 bits).
+    pub fn hash_of(file: &[u8]) -> u64 {
         let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-        self.to_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step)
+        file.iter().fold(0xcbf2_9ce4_8422_2325, step)
     }
 
     /// As a file keeps it.

@@ -11,8 +11,9 @@ use crate::Error;
 use crate::basis::Basis;
 use crate::estimate::{self, Estimate, Levels};
 use crate::plan::{Entropy, Plan, Prediction, Scalars, Tile};
+use crate::precondition::Preconditioning;
 use crate::profile::Profile;
-use crate::report::Report;
+use crate::report::{Bits, Report};
 use crate::scales::FLAT;
 use crate::stream::{Matrix, Pass, encode_pass, encode_tile, scale_by};
 use crate::tile::Decision;
@@ -95,7 +96,8 @@ struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    fn new(values: &[f32], rows: usize, cols: usize, basis: Option<&'a Basis>) -> Result<Self, Error> {
+    /// As it is.
+    fn new(values: &[f32], rows: usize, cols: usize) -> Result<Self, Error> {
         if values.len() != rows.saturating_mul(cols) {
             return Err(Error::Shape { rows, cols, found: values.len() });
         }
@@ -107,14 +109,19 @@ impl<'a> Subject<'a> {
         let exponent = if largest == 0.0 { 0 } else { (f64::from(largest).to_bits() >> 52) as i32 - 1023 };
         let mut matrix = Matrix { rows, cols, values: values.to_vec() };
         scale_by(&mut matrix.values, -exponent);
-        if let Some(basis) = basis {
-            if basis.cols() != cols {
-                let what = format!("it is for {} columns, the matrix has {cols}", basis.cols());
-                return Err(Error::Basis { what });
-            }
-            basis.forward(&mut matrix.values);
-        }
-        let count = values.len();
+        Ok(Self::of(matrix, exponent, None))
+    }
+
+    /// In another basis.
+    fn turned(&self, preconditioning: Preconditioning, basis: Option<&'a Basis>) -> Self {
+        let mut matrix = self.matrix.clone();
+        preconditioning.forward(&mut matrix.values, matrix.cols, basis);
+        let basis = basis.filter(|_| matches!(preconditioning, Preconditioning::Basis { .. }));
+        Self::of(matrix, self.exponent, basis)
+    }
+
+    fn of(matrix: Matrix, exponent: i32, basis: Option<&'a Basis>) -> Self {
+        let count = matrix.values.len();
         let mean = sum(&matrix.values, |v| v) / count.max(1) as f64;
         let energy = sum(&matrix.values, |v| v * v);
         // A mean that carries less than this is not worth its four bytes.
@@ -124,7 +131,7 @@ impl<'a> Subject<'a> {
         // Within a few deviations of the mean, and so often exact.
         let around_zero = f64::from(offset).powi(2) * count as f64 <= 9.0 * spread;
         let transposed = OnceLock::new();
-        Ok(Self { basis, matrix, transposed, exponent, offset, around_zero, energy, spread, count })
+        Self { basis, matrix, transposed, exponent, offset, around_zero, energy, spread, count }
     }
 
     fn view(&self, plan: &Plan) -> &Matrix {
@@ -174,7 +181,7 @@ impl<'a> Subject<'a> {
     fn bits_per_value(&self, plan: &Plan, of_value: f64, of_row: f64) -> f64 {
         let cols = if plan.transposed { self.matrix.rows } else { self.matrix.cols };
         // Trellis paths end with their segment, which costs short rows more.
-        let segment = cols.min(1 << plan.log2_segment).max(1);
+        let segment = cols.min(plan.path_values()).max(1);
         of_value + of_row / cols as f64 + PATH_END_BITS / segment as f64
     }
 
@@ -185,13 +192,7 @@ impl<'a> Subject<'a> {
     }
 
     fn scalars(&self, plan: &Plan, step: f32, centroids: Centroids) -> Scalars {
-        Scalars {
-            step,
-            exponent: self.exponent,
-            offset: self.offset(plan),
-            centroids,
-            basis: self.basis.map(Basis::hash),
-        }
+        Scalars { step, exponent: self.exponent, offset: self.offset(plan), centroids }
     }
 }
 
@@ -215,6 +216,13 @@ struct Trial {
     centroids: Centroids,
 }
 
+impl Trial {
+    /// Bits per value above what the error takes at a rate of six decibels a bit.
+    fn gap(&self) -> f64 {
+        self.bits_per_value + 0.5 * self.error_per_value.max(f64::MIN_POSITIVE).log2()
+    }
+}
+
 fn trial(plan: &Plan, subject: &Subject<'_>, step: f32, decision: (Decision, f32)) -> Trial {
     let lambda = decision.1;
     // What does not learn from rows shows its worth on fewer of them.
@@ -226,8 +234,12 @@ fn trial(plan: &Plan, subject: &Subject<'_>, step: f32, decision: (Decision, f32
         encode_tile(plan, &subject.scalars(plan, step, Centroids::default()), decision, &strip, &tile);
     let count = (rows * cols) as f64;
     // Lane states and the like weigh nothing in a tile of full size.
-    let of_values = (coded.bits.symbols + coded.bits.raw) / count;
-    let bits_per_value = subject.bits_per_value(plan, of_values, coded.bits.side / rows as f64);
+    let Bits { symbols, raw, side, prediction, .. } = coded.bits;
+    // What is said of a row holds for all of its columns; modes are of blocks.
+    let (of_blocks, of_rows) =
+        if plan.prediction.intra { (prediction, side) } else { (0.0, side + prediction) };
+    let of_values = (symbols + raw + of_blocks) / count;
+    let bits_per_value = subject.bits_per_value(plan, of_values, of_rows / rows as f64);
     let error_per_value = coded.squared_error / count;
     Trial {
         plan: plan.clone(),
@@ -408,6 +420,12 @@ fn choose(profile: &Profile, plans: &[Plan], subject: &Subject<'_>, step: f32) -
     let (guessed, tried): (Vec<&Plan>, Vec<&Plan>) = plans.iter().partition(|plan| estimate::knows(plan));
     // What is best by guess is tried like the others, so that costs compare.
     let guessed = choose_by_guess(profile, &guessed, subject, step);
+    // Blocks leave much the same scales behind, predicted or not.
+    let weighed = |plan: &Plan| {
+        let alike = Plan { prediction: Prediction::NONE, ..plan.clone() };
+        let found = choose_by_guess(profile, &[&alike], subject, step);
+        Plan { weights: found.map_or(plan.weights, |found| found.weights), ..plan.clone() }
+    };
     let (binary, others): (Vec<&Plan>, Vec<&Plan>) =
         tried.into_iter().partition(|plan| plan.entropy == Entropy::Binary);
     let best = guessed.iter().chain(others).chain(binary).fold(None, |best: Option<Trial>, plan| {
@@ -417,7 +435,11 @@ fn choose(profile: &Profile, plans: &[Plan], subject: &Subject<'_>, step: f32) -
         if !best.as_ref().is_none_or(has_chance) {
             return best;
         }
-        let new = trial(plan, subject, step, decision);
+        let new = if plan.prediction.intra {
+            trial(&weighed(plan), subject, step, decision)
+        } else {
+            trial(plan, subject, step, decision)
+        };
         Some(match best {
             Some(best) => cheaper(best, new, decision.1),
             None => new,
@@ -561,31 +583,73 @@ pub fn encode_lossy(
     basis: Option<&Basis>,
 ) -> Result<Encoded, Error> {
     let plans = profile.candidates()?;
-    let subject = Subject::new(values, rows, cols, basis)?;
-    let decision = (profile.stages.quantization.decision(), profile.stages.lambda);
-    let run = |plan: &Plan, step: f32, centroids: Centroids| {
-        encode_pass(
-            plan,
-            &subject.scalars(plan, step, centroids),
-            decision,
-            subject.view(plan),
-            profile.parallel.tile_values,
-        )
+    let plain = Subject::new(values, rows, cols)?;
+    if let Some(basis) = basis.filter(|basis| basis.cols() != cols) {
+        let what = format!("it is for {} columns, the matrix has {cols}", basis.cols());
+        return Err(Error::Basis { what });
+    }
+    let quantization = profile.stages.quantization;
+    let decision = (quantization.decision(), profile.stages.lambda);
+    let run = |subject: &Subject<'_>, plan: &Plan, step: f32, centroids: Centroids| {
+        let scalars = subject.scalars(plan, step, centroids);
+        encode_pass(plan, &scalars, decision, subject.view(plan), profile.parallel.tile_values)
     };
-    if subject.spread <= f64::from(f32::EPSILON).powi(2) * subject.energy {
-        // Constant: step 0 stands for "nothing but the offset".
-        let pass = run(&plans[0], 0.0, Centroids::default());
-        return finish(pass, &plans[0], &subject, target, 0.0, 1);
+    let constant = plain.spread <= f64::from(f32::EPSILON).powi(2) * plain.energy;
+    let mut encoded = if constant {
+        // Step 0 stands for "nothing but the offset".
+        let plan = Plan { preconditioning: Preconditioning::None, ..plans[0].clone() };
+        finish(run(&plain, &plan, 0.0, Centroids::default()), &plan, &plain, target, 0.0, 1)?
+    } else {
+        let (subject, chosen, guess) = choose_basis(profile, &plans, plain, target, basis)?;
+        let plan = &chosen.plan;
+        if let Target::Step(_) = target {
+            finish(run(&subject, plan, guess, chosen.centroids), plan, &subject, target, guess, 1)?
+        } else {
+            let run = |step, centroids| run(&subject, plan, step, centroids);
+            search_step(&subject, &chosen, target, guess, run)?
+        }
+    };
+    encoded.report.quantization = Some(quantization);
+    Ok(encoded)
+}
+
+/// The change of basis in which the cheapest plan costs least, that plan, and
+/// the step at which it does.
+fn choose_basis<'a>(
+    profile: &Profile,
+    plans: &[Plan],
+    plain: Subject<'a>,
+    target: Target,
+    basis: Option<&'a Basis>,
+) -> Result<(Subject<'a>, Trial, f32), Error> {
+    let judge = |subject: Subject<'a>, plans: &[Plan]| {
+        let guess = first_step(target, &subject)?.clamp(f64::from(MIN_STEP), 4.0) as f32;
+        let guess = Scalars::round_step(guess);
+        let trial = choose(profile, plans, &subject, guess);
+        Ok((subject, trial, guess))
+    };
+    // As profiles list them; a basis takes the place of other changes, as its owner knows better.
+    let mut changes: Vec<Preconditioning> = Vec::new();
+    match basis {
+        Some(basis) => changes.extend([Preconditioning::None, Preconditioning::Basis { hash: basis.hash() }]),
+        None => changes.extend(&profile.stages.preconditioning),
     }
-    let guess = first_step(target, &subject)?.clamp(f64::from(MIN_STEP), 4.0) as f32;
-    let guess = Scalars::round_step(guess);
-    let chosen = choose(profile, &plans, &subject, guess);
-    let plan = &chosen.plan;
-    if let Target::Step(_) = target {
-        let pass = run(plan, guess, chosen.centroids);
-        return finish(pass, plan, &subject, target, guess, 1);
+    if changes == [Preconditioning::None] {
+        return judge(plain, plans);
     }
-    search_step(&subject, &chosen, target, guess, |step, centroids| run(plan, step, centroids))
+    let mut best: Option<(Subject<'a>, Trial, f32)> = None;
+    let listed = plans[0].preconditioning;
+    for change in changes {
+        let with = |plan: &Plan| Plan { preconditioning: change, ..plan.clone() };
+        let plans: Vec<Plan> = plans.iter().filter(|plan| plan.preconditioning == listed).map(with).collect();
+        let (subject, trial, guess) = judge(plain.turned(change, basis), &plans)?;
+        // Steps differ by how well they were guessed, so costs are compared in bits.
+        let margin = best.as_ref().map(|(_, best, _)| best.gap() - MARGIN);
+        if margin.is_none_or(|margin| trial.gap() < margin) {
+            best = Some((subject, trial, guess));
+        }
+    }
+    best.ok_or_else(|| Error::BadTarget { what: "no change of basis is allowed".into() })
 }
 
 /// How far a pass is from its target, as octaves of step: positive means a
@@ -726,15 +790,15 @@ fn finish(
     let report = Report {
         values: subject.count,
         plan: Some(plan.clone()),
+        quantization: None,
+        basis_columns: subject.basis.map(Basis::group),
         step: f64::from(step) * f64::from(subject.exponent).exp2(),
         nmse,
         passes,
         bits: pass.bits,
     };
     let mut recon = if plan.transposed { pass.recon.transposed() } else { pass.recon };
-    if let Some(basis) = subject.basis {
-        basis.inverse(&mut recon.values);
-    }
+    plan.preconditioning.inverse(&mut recon.values, recon.cols, subject.basis);
     scale_by(&mut recon.values, subject.exponent);
     Ok(Encoded { bytes: pass.bytes, recon: recon.values, report })
 }

@@ -44,6 +44,9 @@ pub enum Error {
     /// A stream whose basis was not given.
     #[error("the stream was made with basis {needed:016x}: {given}; give the file it was encoded with")]
     OtherBasis { needed: u64, given: String },
+    /// A profile's text that cannot be read or asks for what there is not.
+    #[error("{line}:{column}: {what}")]
+    ProfileText { line: usize, column: usize, what: String },
     /// A profile that asks for the impossible.
     #[error("profile `{profile}`: {what}")]
     BadProfile { profile: String, what: String },

@@ -42,9 +42,10 @@ pub struct Estimate {
     pub of_rows: f64,
 }
 
-/// Whether a plan is one that can be estimated.
+/// Whether a plan is one that can be estimated: blocks that predict one another
+/// must be coded first.
 pub fn knows(plan: &Plan) -> bool {
-    plan.entropy == Entropy::Adaptive
+    plan.entropy == Entropy::Adaptive && !plan.prediction.intra
 }
 
 impl Levels {

@@ -30,6 +30,7 @@ mod combine;
 mod encode;
 mod error;
 mod estimate;
+mod intra;
 mod klt;
 mod lanes;
 mod lossless;
@@ -38,6 +39,7 @@ mod model;
 mod paper;
 mod picture;
 mod plan;
+mod precondition;
 mod profile;
 mod rans;
 mod raw_tile;
@@ -57,6 +59,7 @@ pub use lossless::Words;
 pub use means::MeanOf;
 pub use picture::{Coding, EncodedFrames, Pictures, decode_frames, encode_frames, starts_pictures};
 pub use plan::{Entropy, Plan, Prediction};
+pub use precondition::Preconditioning;
 pub use profile::{
     EntropyChoice, Orientation, Paper, PaperEntropy, Parallel, Pipeline, Profile, Quantization, Stages,
 };
@@ -82,8 +85,9 @@ pub fn encode(
     }
 }
 
-/// As [`encode`], of values that a basis both sides have turns first. The
-/// stream names the basis by its hash and can be decoded with it alone.
+/// As [`encode`], of values that a basis both sides have turns first, if that
+/// costs less than leaving them. The stream then names the basis by its hash
+/// and can be decoded with it alone.
 pub fn encode_with_basis(
     values: &[f32],
     rows: usize,

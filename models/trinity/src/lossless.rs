@@ -276,6 +276,8 @@ pub fn encode(values: &[f32], rows: usize, cols: usize) -> Result<Encoded, Error
     let report = Report {
         values: values.len(),
         plan: None,
+        quantization: None,
+        basis_columns: None,
         step: 0.0,
         nmse: 0.0,
         passes: 1,

@@ -154,6 +154,8 @@ pub fn encode(
     let report = Report {
         values: values.len(),
         plan: None,
+        quantization: None,
+        basis_columns: None,
         step: 0.0,
         nmse: best.nmse,
         passes: 1,
@@ -161,7 +163,7 @@ pub fn encode(
             headers: 8.0 * (head.len() - 2 * scales.len()) as f64,
             side: 16.0 * scales.len() as f64,
             symbols: 8.0 * best.stream.len() as f64,
-            raw: 0.0,
+            ..Bits::default()
         },
     };
     head.extend_from_slice(&best.stream);

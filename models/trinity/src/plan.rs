@@ -7,6 +7,7 @@ use crate::Error;
 use crate::bytes::{Reader, put_varint};
 use crate::means::MeanOf;
 use crate::model::{unzigzag, zigzag};
+use crate::precondition::{HADAMARD_LOG2, Preconditioning};
 use crate::scales::WEIGHTS;
 use crate::transform::Transform;
 use crate::trellis::{Centroids, Code};
@@ -25,30 +26,37 @@ pub enum Entropy {
 }
 
 /// What is known of values before they are coded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[serde(into = "String")]
 pub struct Prediction {
     /// Sixteenths of the coded row above.
     pub above: u8,
     /// Means of rows and columns, stated ahead.
     pub means: MeanOf,
+    /// Blocks from their decoded neighbours, as in H.265.
+    pub intra: bool,
 }
 
 impl Prediction {
     /// Nothing is.
-    pub const NONE: Self = Self { above: 0, means: MeanOf { rows: false, columns: false } };
+    pub const NONE: Self = Self { above: 0, means: MeanOf { rows: false, columns: false }, intra: false };
+    /// Blocks from their decoded neighbours.
+    pub const INTRA: Self = Self { intra: true, ..Self::NONE };
 
     const ROW_MEANS: u8 = 1 << 5;
     const COLUMN_MEANS: u8 = 1 << 6;
+    const BLOCKS: u8 = 1 << 7;
 
     fn code(self) -> u8 {
         self.above
             | if self.means.rows { Self::ROW_MEANS } else { 0 }
             | if self.means.columns { Self::COLUMN_MEANS } else { 0 }
+            | if self.intra { Self::BLOCKS } else { 0 }
     }
 
     fn from_code(code: u8) -> Self {
         let means = MeanOf { rows: code & Self::ROW_MEANS != 0, columns: code & Self::COLUMN_MEANS != 0 };
-        Self { above: code & !(Self::ROW_MEANS | Self::COLUMN_MEANS), means }
+        Self { above: code & (Self::ROW_MEANS - 1), means, intra: code & Self::BLOCKS != 0 }
     }
 }
 
@@ -61,31 +69,59 @@ impl std::fmt::Display for Prediction {
             MeanOf { rows: true, columns: true } => "row-and-column-mean",
         };
         match (means, self.above) {
-            ("", 0) => f.write_str("none"),
+            ("", 0) => f.write_str(if self.intra { "intra" } else { "none" }),
             ("", above) => write!(f, "above-{above}"),
             (means, _) => f.write_str(means),
         }
     }
 }
 
-impl std::str::FromStr for Prediction {
-    type Err = ();
+impl From<Prediction> for String {
+    fn from(prediction: Prediction) -> Self {
+        prediction.to_string()
+    }
+}
 
-    /// As written: `none`, `above-12` (sixteenths of the row above),
-    /// `row-mean`, `column-mean`, `row-and-column-mean`.
-    fn from_str(text: &str) -> Result<Self, ()> {
-        if let Some(above) = text.strip_prefix("above-") {
-            let above = above.parse().ok().filter(|above| (1..=16).contains(above));
-            return above.map(|above| Self { above, ..Self::NONE }).ok_or(());
+impl TryFrom<String> for Prediction {
+    type Error = String;
+
+    /// `none`, `above-12` (sixteenths of the row above), `row-mean`,
+    /// `column-mean`, `row-and-column-mean`, `intra`.
+    fn try_from(text: String) -> Result<Self, String> {
+        let above = text.strip_prefix("above-").and_then(|above| above.parse().ok());
+        let means = |rows, columns| Ok(Self { means: MeanOf { rows, columns }, ..Self::NONE });
+        match (above, text.as_str()) {
+            (Some(above @ 1..=16), _) => Ok(Self { above, ..Self::NONE }),
+            (None, "none") => Ok(Self::NONE),
+            (None, "row-mean") => means(true, false),
+            (None, "column-mean") => means(false, true),
+            (None, "row-and-column-mean") => means(true, true),
+            (None, "intra") => Ok(Self::INTRA),
+            _ => Err(format!(
+                "unknown prediction `{text}`: there are none, above-1 to above-16, row-mean, column-mean, \
+                 row-and-column-mean and intra"
+            )),
         }
-        let (rows, columns) = match text {
-            "none" => (false, false),
-            "row-mean" => (true, false),
-            "column-mean" => (false, true),
-            "row-and-column-mean" => (true, true),
-            _ => return Err(()),
-        };
-        Ok(Self { above: 0, means: MeanOf { rows, columns } })
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Prediction {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        crate::profile::by_name(deserializer)
+    }
+}
+
+impl schemars::JsonSchema for Prediction {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Prediction".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "What is known of values before they are coded.",
+            "pattern": "^(none|above-([1-9]|1[0-6])|row-mean|column-mean|row-and-column-mean|intra)$"
+        })
     }
 }
 
@@ -94,6 +130,7 @@ impl std::str::FromStr for Prediction {
 pub struct Plan {
     /// Columns of the matrix become coded rows.
     pub transposed: bool,
+    pub preconditioning: Preconditioning,
     pub transform: Transform,
     pub prediction: Prediction,
     /// Trellis states; 0 is a uniform quantizer.
@@ -115,8 +152,6 @@ pub struct Scalars {
     /// Added to every value before that.
     pub offset: f32,
     pub centroids: Centroids,
-    /// Hash of the basis that turned the values first.
-    pub basis: Option<u64>,
 }
 
 /// Flags of a header.
@@ -130,6 +165,9 @@ mod flag {
     pub const TILING: u8 = 1 << 6;
     pub const BASIS: u8 = 1 << 7;
 }
+
+/// Beside the transform: the size of a Hadamard preconditioning follows.
+const HADAMARD: u8 = 1 << 7;
 
 /// Segments where a header does not say otherwise.
 const LOG2_SEGMENT: u32 = 10;
@@ -146,34 +184,45 @@ pub struct Header {
 impl Header {
     /// Appends the header's bytes.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let Scalars { step, exponent, offset, centroids, basis } = self.scalars;
+        let Scalars { step, exponent, offset, centroids } = self.scalars;
         let mut flags = 0;
         flags |= if offset != 0.0 { flag::OFFSET } else { 0 };
-        flags |= if basis.is_some() { flag::BASIS } else { 0 };
         out.extend_from_slice(&step.to_le_bytes()[1..]);
         put_varint(out, zigzag(exponent) as u64);
         let Some((plan, tiling)) = &self.coded else {
             out.push(flags);
-            self.scalars.write_optional(out);
+            self.scalars.write_offset(out);
             return;
         };
+        let hadamard = match plan.preconditioning {
+            Preconditioning::Hadamard { log2_size } => Some(log2_size as u8),
+            _ => None,
+        };
         let has_centroids = centroids != Centroids::default();
-        let has_stages = plan.transform != Transform::None || plan.prediction != Prediction::NONE;
+        let has_stages =
+            plan.transform != Transform::None || plan.prediction != Prediction::NONE || hadamard.is_some();
         let has_tiling = !tiling.is_single() || plan.log2_segment != LOG2_SEGMENT;
         flags |= if plan.transposed { flag::TRANSPOSED } else { 0 };
         flags |= (plan.entropy as u8) << flag::ENTROPY_SHIFT;
         flags |= if has_centroids { flag::CENTROIDS } else { 0 };
         flags |= if has_stages { flag::STAGES } else { 0 };
         flags |= if has_tiling { flag::TILING } else { 0 };
+        let basis = match plan.preconditioning {
+            Preconditioning::Basis { hash } => Some(hash),
+            _ => None,
+        };
+        flags |= if basis.is_some() { flag::BASIS } else { 0 };
         out.push(flags);
-        self.scalars.write_optional(out);
+        self.scalars.write_offset(out);
+        out.extend(basis.iter().flat_map(|hash| hash.to_le_bytes()));
         out.push(plan.log2_states as u8 | plan.weights << 4);
         if has_centroids {
             out.extend(centroids.as_flattened().iter().map(|&c| c as u8));
         }
         if has_stages {
-            out.push(plan.transform.code());
+            out.push(plan.transform.code() | if hadamard.is_some() { HADAMARD } else { 0 });
             out.push(plan.prediction.code());
+            out.extend(hadamard);
         }
         if has_tiling {
             out.push(plan.log2_segment as u8);
@@ -195,7 +244,6 @@ impl Header {
         let basis =
             if flags & flag::BASIS != 0 { Some(u64::from_le_bytes(reader.array("basis")?)) } else { None };
         let mut scalars = Scalars {
-            basis,
             step: f32::from_le_bytes([0, low, middle, high]),
             exponent: unzigzag(exponent as usize),
             offset,
@@ -205,7 +253,7 @@ impl Header {
             return Err(Error::Damaged { what: "step or offset is no number" });
         }
         if scalars.step == 0.0 {
-            let known = flags & !(flag::OFFSET | flag::BASIS) == 0;
+            let known = flags & !flag::OFFSET == 0;
             return if known {
                 Ok(Self { scalars, coded: None })
             } else {
@@ -219,6 +267,15 @@ impl Header {
         }
         let [transform, prediction] =
             if flags & flag::STAGES != 0 { reader.array("stages")? } else { [0, 0] };
+        let preconditioning = match (basis, transform & HADAMARD != 0) {
+            (None, false) => Preconditioning::None,
+            (Some(hash), false) => Preconditioning::Basis { hash },
+            (None, true) => {
+                let [log2_size] = reader.array("preconditioning")?;
+                Preconditioning::Hadamard { log2_size: u32::from(log2_size) }
+            }
+            (Some(_), true) => return Err(Error::Damaged { what: "two changes of basis" }),
+        };
         let transposed = flags & flag::TRANSPOSED != 0;
         let (rows, cols) = if transposed { (cols, rows) } else { (rows, cols) };
         let (log2_segment, tiling) = if flags & flag::TILING != 0 {
@@ -229,7 +286,9 @@ impl Header {
         };
         let plan = Plan {
             transposed,
-            transform: Transform::from_code(transform).ok_or(Error::Damaged { what: "unknown transform" })?,
+            preconditioning,
+            transform: Transform::from_code(transform & !HADAMARD)
+                .ok_or(Error::Damaged { what: "unknown transform" })?,
             prediction: Prediction::from_code(prediction),
             log2_states: u32::from(quantizer & 15),
             entropy: match flags >> flag::ENTROPY_SHIFT & 3 {
@@ -247,6 +306,12 @@ impl Header {
 }
 
 impl Plan {
+    /// Values over which levels are chosen together.
+    pub fn path_values(&self) -> usize {
+        let block = self.transform.width() * self.transform.height();
+        if self.prediction.intra { block } else { 1 << self.log2_segment }
+    }
+
     /// What is wrong with the plan, if anything.
     pub fn check(&self) -> Result<(), &'static str> {
         if Code::new(self.log2_states).is_none() {
@@ -255,6 +320,11 @@ impl Plan {
         if usize::from(self.weights) >= WEIGHTS.len() {
             return Err("unknown weights of the scales");
         }
+        if let Preconditioning::Hadamard { log2_size } = self.preconditioning
+            && !HADAMARD_LOG2.contains(&log2_size)
+        {
+            return Err("a Hadamard preconditioning has 4 to 4096 columns");
+        }
         if !(4..=16).contains(&self.log2_segment) {
             return Err("segments have 16 to 65536 values");
         }
@@ -262,13 +332,18 @@ impl Plan {
         if self.prediction.above > 16 || self.prediction.above > 0 && learned {
             return Err("a learned transform takes no prediction from above");
         }
-        let feedback = self.prediction.above > 0 || learned;
+        if self.prediction.intra
+            && (self.prediction != Prediction::INTRA || !matches!(self.transform, Transform::Block { .. }))
+        {
+            return Err("intra prediction takes a transform of square blocks and no other prediction");
+        }
+        let feedback = self.prediction.above > 0 || self.prediction.intra || learned;
         match self.entropy {
             Entropy::Binary | Entropy::Raw if feedback || self.log2_states > 0 => {
                 Err("binary and raw entropy coding take a uniform quantizer and fixed transforms")
             }
             Entropy::Static if feedback => {
-                Err("static entropy coding takes nothing that is learned from rows above")
+                Err("static entropy coding takes nothing that is learned from or predicted by rows above")
             }
             _ => Ok(()),
         }
@@ -276,13 +351,10 @@ impl Plan {
 }
 
 impl Scalars {
-    /// Appends what is not always there.
-    fn write_optional(&self, out: &mut Vec<u8>) {
+    /// Appends the offset, if there is one.
+    fn write_offset(&self, out: &mut Vec<u8>) {
         if self.offset != 0.0 {
             out.extend_from_slice(&self.offset.to_le_bytes());
-        }
-        if let Some(basis) = self.basis {
-            out.extend_from_slice(&basis.to_le_bytes());
         }
     }
 

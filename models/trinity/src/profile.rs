@@ -4,13 +4,14 @@
 //! encoder picks by rate–distortion cost; what it picked travels in the
 //! stream, so a decoder needs no profile.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::Error;
 use crate::plan::{Entropy, Plan, Prediction};
+use crate::precondition::Preconditioning;
 use crate::scales::WEIGHTS;
 use crate::tile::Decision;
-use crate::transform::{Family, Transform};
+use crate::transform::Transform;
 
 /// Which pipeline a profile drives.
 #[derive(schemars::JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,8 +44,8 @@ pub enum EntropyChoice {
 }
 
 /// How values become levels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(into = "String")]
 pub enum Quantization {
     /// Uniform, rounding toward zero more often than not.
     DeadZone,
@@ -99,6 +100,12 @@ impl TryFrom<String> for Quantization {
     }
 }
 
+impl<'de> serde::Deserialize<'de> for Quantization {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        crate::profile::by_name(deserializer)
+    }
+}
+
 impl schemars::JsonSchema for Quantization {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Quantization".into()
@@ -150,23 +157,38 @@ pub struct Paper {
 #[derive(schemars::JsonSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct Stages {
+    #[serde(deserialize_with = "some")]
     pub orientation: Vec<Orientation>,
+    /// `none`, `hadamard-128` over groups of columns with random signs. A PCA
+    /// basis is given to the encoder with the matrix.
+    #[serde(deserialize_with = "some")]
+    pub preconditioning: Vec<Preconditioning>,
     /// `none`, `klt-64`, `dct-32` along rows, `dct-8x8` in blocks, and the
     /// same with `dst` and `hadamard`.
-    pub transform: Vec<String>,
+    #[serde(deserialize_with = "some")]
+    pub transform: Vec<Transform>,
     /// The same for pictures, whose neighbours are alike in both directions.
-    pub picture_transform: Vec<String>,
+    #[serde(deserialize_with = "some")]
+    pub picture_transform: Vec<Transform>,
     /// `none`, `above-12` (sixteenths of the coded row above), `row-mean`,
-    /// `column-mean`, `row-and-column-mean`.
-    pub prediction: Vec<String>,
+    /// `column-mean`, `row-and-column-mean`, `intra` (blocks from their
+    /// neighbours, with transforms of square blocks).
+    #[serde(deserialize_with = "some")]
+    pub prediction: Vec<Prediction>,
+    /// The same for pictures.
+    #[serde(deserialize_with = "some")]
+    pub picture_prediction: Vec<Prediction>,
     /// `dead-zone`, `rdoq`, `trellis-4` … `trellis-256`.
     pub quantization: Quantization,
-    /// Bits against squared steps.
+    /// Bits against squared steps, 0 to 4.
+    #[serde(deserialize_with = "lambda")]
     pub lambda: f32,
     /// `adaptive`, `static`; `binary` and `raw` with a uniform quantizer.
+    #[serde(deserialize_with = "some")]
     pub entropy: Vec<EntropyChoice>,
     /// Indices of the weights with which contexts see rows above and columns
     /// beside.
+    #[serde(deserialize_with = "weights")]
     pub context_weights: Vec<u8>,
 }
 
@@ -174,19 +196,95 @@ pub struct Stages {
 #[derive(schemars::JsonSchema, Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct Parallel {
-    /// Values of a tile, about.
+    /// Values of a tile, about; at least 1024.
+    #[serde(deserialize_with = "tile_values")]
     pub tile_values: usize,
-    /// Values of a segment: trellis and statistics restart or adapt.
+    /// Values of a segment, by powers of two: trellis and statistics restart
+    /// or adapt.
+    #[serde(deserialize_with = "segment")]
     pub segment: u32,
+}
+
+/// What a name stands for. Read as a string, checked while it is read: errors
+/// know their place in the text.
+pub fn by_name<'de, D: Deserializer<'de>, T: TryFrom<String, Error = String>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    struct Name<T>(std::marker::PhantomData<T>);
+
+    impl<T: TryFrom<String, Error = String>> serde::de::Visitor<'_> for Name<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a name")
+        }
+
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+            T::try_from(text.to_owned()).map_err(E::custom)
+        }
+    }
+
+    deserializer.deserialize_str(Name(std::marker::PhantomData))
+}
+
+/// A list with something to choose from.
+fn some<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    let list = Vec::deserialize(deserializer)?;
+    if list.is_empty() {
+        Err(serde::de::Error::custom("at least one alternative is needed"))
+    } else {
+        Ok(list)
+    }
+}
+
+/// A number that passes `test`, or what was expected.
+fn number<'de, D: Deserializer<'de>, T: Deserialize<'de> + std::fmt::Display>(
+    deserializer: D,
+    expected: &str,
+    test: impl Fn(&T) -> bool,
+) -> Result<T, D::Error> {
+    let number = T::deserialize(deserializer)?;
+    if test(&number) {
+        Ok(number)
+    } else {
+        Err(serde::de::Error::custom(format!("{number} is out of range: expected {expected}")))
+    }
+}
+
+fn lambda<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f32, D::Error> {
+    number(deserializer, "0 to 4", |lambda| (0.0..=4.0).contains(lambda))
+}
+
+fn tile_values<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    number(deserializer, "at least 1024", |&values| values >= 1024)
+}
+
+fn segment<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let known = |segment: &u32| segment.is_power_of_two() && (4..=16).contains(&segment.ilog2());
+    number(deserializer, "16 to 65536 by powers of two", known)
+}
+
+fn weights<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    let weights: Vec<u8> = some(deserializer)?;
+    match weights.iter().find(|&&index| usize::from(index) >= WEIGHTS.len()) {
+        Some(index) => {
+            let expected = format!("unknown weights {index}: expected 0 to {}", WEIGHTS.len() - 1);
+            Err(serde::de::Error::custom(expected))
+        }
+        None => Ok(weights),
+    }
 }
 
 impl Default for Stages {
     fn default() -> Self {
+        use crate::transform::Family::Dct;
         Self {
             orientation: vec![Orientation::Rows],
-            transform: vec!["none".into()],
-            picture_transform: vec!["dct-8x8".into(), "dct-16x16".into()],
-            prediction: vec!["none".into()],
+            preconditioning: vec![Preconditioning::None],
+            transform: vec![Transform::None],
+            picture_transform: [3, 4].map(|log2_size| Transform::Block { family: Dct, log2_size }).to_vec(),
+            prediction: vec![Prediction::NONE],
+            picture_prediction: vec![Prediction::NONE],
             quantization: Quantization::Trellis { log2_states: 3 },
             lambda: 0.35,
             entropy: vec![EntropyChoice::Adaptive],
@@ -212,11 +310,26 @@ const BUILT_IN: [(&str, &str); 6] = [
 ];
 
 impl Profile {
-    /// Reads a profile and checks that every choice exists.
+    /// Reads a profile and checks that every choice exists; errors say at
+    /// which line and column it does not.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let profile: Self = toml::from_str(text)
-            .map_err(|e| Error::BadProfile { profile: "(unnamed)".into(), what: e.to_string() })?;
-        profile.check()?;
+        let at = |offset: usize| {
+            let before = text.get(..offset).unwrap_or(text);
+            let line = before.rsplit('\n').next().unwrap_or("");
+            (before.matches('\n').count() + 1, line.chars().count() + 1)
+        };
+        let profile: Self = toml::from_str(text).map_err(|error| {
+            let (line, column) = at(error.span().map_or(0, |span| span.start));
+            Error::ProfileText { line, column, what: error.message().trim().to_owned() }
+        })?;
+        profile.check().map_err(|error| match error {
+            // What no single key is to blame for is blamed on all stages.
+            Error::BadProfile { what, .. } => {
+                let (line, column) = at(text.find("[stages]").unwrap_or(0));
+                Error::ProfileText { line, column, what }
+            }
+            other => other,
+        })?;
         Ok(profile)
     }
 
@@ -241,6 +354,7 @@ impl Profile {
         let stages = Stages {
             orientation: vec![Orientation::Rows],
             transform: self.stages.picture_transform.clone(),
+            prediction: self.stages.picture_prediction.clone(),
             ..self.stages.clone()
         };
         Self { stages, ..self.clone() }
@@ -251,104 +365,64 @@ impl Profile {
     }
 
     fn check(&self) -> Result<(), Error> {
-        if !self.stages.lambda.is_finite() || !(0.0..=4.0).contains(&self.stages.lambda) {
-            return Err(self.bad("lambda is not between 0 and 4"));
-        }
-        if self.parallel.tile_values < 1024 {
-            return Err(self.bad("tiles need at least 1024 values"));
-        }
-        if self.candidates()?.is_empty() || self.for_pictures().candidates()?.is_empty() {
-            return Err(self.bad("every stage needs at least one alternative"));
-        }
+        self.candidates()?;
+        self.for_pictures().candidates().map_err(|error| match error {
+            Error::BadProfile { profile, what } => {
+                Error::BadProfile { profile, what: format!("of pictures: {what}") }
+            }
+            other => other,
+        })?;
         Ok(())
     }
 
-    /// Every combination of orientation, transform and prediction that the
-    /// profile allows, with its first weights.
+    /// Every combination of preconditioning, orientation, transform and
+    /// prediction that the profile allows and that makes sense, with its first
+    /// weights.
     pub fn candidates(&self) -> Result<Vec<Plan>, Error> {
-        if !self.parallel.segment.is_power_of_two() {
-            return Err(self.bad("segment is a power of two"));
-        }
-        if let Some(unknown) = self.stages.context_weights.iter().find(|&&w| usize::from(w) >= WEIGHTS.len())
-        {
-            return Err(self.bad(format!("unknown context weights {unknown}; there are {}", WEIGHTS.len())));
-        }
+        let Stages { orientation, preconditioning, transform, prediction, entropy, .. } = &self.stages;
         let weights = self.stages.context_weights.first().copied().unwrap_or(0);
         let mut plans = Vec::new();
-        for &choice in &self.stages.entropy {
+        let mut refused = "every stage needs at least one alternative";
+        for (&preconditioning, &choice) in
+            preconditioning.iter().flat_map(|p| entropy.iter().map(move |e| (p, e)))
+        {
             // Bits in contexts of both neighbours see no orientation.
             let binary = choice == EntropyChoice::Binary;
             let uniform = binary || choice == EntropyChoice::Raw;
-            let orientations = if binary {
-                &self.stages.orientation[..1.min(self.stages.orientation.len())]
-            } else {
-                &self.stages.orientation[..]
-            };
+            let orientations =
+                if binary { &orientation[..1.min(orientation.len())] } else { &orientation[..] };
             for orientation in orientations {
-                for transform in &self.stages.transform {
-                    let transform = parse_transform(transform)
-                        .ok_or_else(|| self.bad(format!("unknown transform `{transform}`")))?;
-                    let learned = matches!(transform, Transform::Klt { .. });
-                    for prediction in &self.stages.prediction {
-                        let prediction: Prediction = prediction
-                            .parse()
-                            .map_err(|()| self.bad(format!("unknown prediction `{prediction}`")))?;
-                        if prediction.above > 0 && (learned || uniform) || learned && uniform {
-                            continue;
-                        }
-                        let plan = Plan {
-                            transposed: *orientation == Orientation::Columns,
-                            transform,
-                            prediction,
-                            log2_states: if uniform { 0 } else { self.stages.quantization.log2_states() },
-                            entropy: match choice {
-                                EntropyChoice::Adaptive => Entropy::Adaptive,
-                                EntropyChoice::Static => Entropy::Static,
-                                EntropyChoice::Binary => Entropy::Binary,
-                                EntropyChoice::Raw => Entropy::Raw,
-                            },
-                            weights,
-                            log2_segment: self.parallel.segment.ilog2(),
-                        };
-                        plan.check().map_err(|what| self.bad(what))?;
-                        plans.push(plan);
+                for (&transform, &prediction) in
+                    transform.iter().flat_map(|t| prediction.iter().map(move |p| (t, p)))
+                {
+                    let plan = Plan {
+                        transposed: *orientation == Orientation::Columns,
+                        preconditioning,
+                        transform,
+                        prediction,
+                        log2_states: if uniform { 0 } else { self.stages.quantization.log2_states() },
+                        entropy: match choice {
+                            EntropyChoice::Adaptive => Entropy::Adaptive,
+                            EntropyChoice::Static => Entropy::Static,
+                            EntropyChoice::Binary => Entropy::Binary,
+                            EntropyChoice::Raw => Entropy::Raw,
+                        },
+                        weights,
+                        log2_segment: self.parallel.segment.checked_ilog2().unwrap_or(0),
+                    };
+                    match plan.check() {
+                        Ok(()) => plans.push(plan),
+                        Err(why) => refused = why,
                     }
                 }
             }
         }
-        Ok(plans)
+        if plans.is_empty() {
+            Err(self.bad(format!("no combination of stages works: {refused}")))
+        } else {
+            Ok(plans)
+        }
     }
-}
-
-/// `none`, or a family and a size: `klt-64`, `dct-8`, `dct-8x8`.
-fn parse_transform(text: &str) -> Option<Transform> {
-    if text == "none" {
-        return Some(Transform::None);
-    }
-    let (family, size) = text.split_once('-')?;
-    let (size, square) = match size.split_once('x') {
-        Some((width, height)) if width == height => (width, true),
-        Some(_) => return None,
-        None => (size, false),
-    };
-    let size: u32 = size.parse().ok()?;
-    if !size.is_power_of_two() {
-        return None;
-    }
-    let log2_size = size.ilog2();
-    if family == "klt" {
-        return (!square && (2..=7).contains(&log2_size)).then_some(Transform::Klt { log2_size });
-    }
-    let family = match family {
-        "dct" => Family::Dct,
-        "dst" => Family::Dst,
-        "hadamard" => Family::Hadamard,
-        _ => return None,
-    };
-    if !(2..=5).contains(&log2_size) {
-        return None;
-    }
-    Some(if square { Transform::Block { family, log2_size } } else { Transform::Row { family, log2_size } })
 }
 
 #[cfg(test)]
@@ -365,29 +439,55 @@ mod tests {
     #[test]
     fn transforms_are_named_as_they_are_read() {
         for name in ["none", "klt-64", "dct-32", "dst-4x4", "hadamard-16", "dct-8x8"] {
-            assert_eq!(parse_transform(name).unwrap().to_string(), name);
+            assert_eq!(Transform::try_from(name.to_owned()).unwrap().to_string(), name);
+        }
+        for name in ["none", "above-16", "row-mean", "column-mean", "row-and-column-mean", "intra"] {
+            assert_eq!(Prediction::try_from(name.to_owned()).unwrap().to_string(), name);
         }
     }
 
+    const HEAD: &str = "name = \"x\"\ndescription = \"\"\npipeline = \"trinity\"\n";
+
     #[test]
-    fn what_is_wrong_is_said() {
-        let with = |stages: &str| {
-            Profile::parse(&format!(
-                "name = \"x\"\ndescription = \"\"\npipeline = \"trinity\"\n[stages]\n{stages}"
-            ))
-            .map_err(|e| e.to_string())
-        };
-        assert!(with("quantization = \"trellis-8\"").is_ok());
-        for (stages, word) in [
-            ("transform = [\"dct-12\"]", "dct-12"),
-            ("transform = [\"klt-8x8\"]", "klt-8x8"),
-            ("quantization = \"trellis-2\"", "trellis-2"),
-            ("prediction = [\"above-17\"]", "above-17"),
-            ("orientation = []", "alternative"),
-            ("context-weights = [99]", "99"),
-            ("lamda = 1", "lamda"),
+    fn what_is_wrong_is_said_with_its_line_and_column_and_what_is_allowed() {
+        let error = |rest: &str| Profile::parse(&format!("{HEAD}{rest}")).unwrap_err().to_string();
+        for (stages, place, words) in [
+            ("orientation = [\"rows\", \"up\"]", "5:24", ["up", "columns"]),
+            ("preconditioning = [\"hadamard-3\"]", "5:20", ["hadamard-3", "hadamard-4096"]),
+            ("transform = [\"none\", \"dct-12\"]", "5:22", ["dct-12", "dct-8x8"]),
+            ("transform = [\"klt-8x8\"]", "5:14", ["klt-8x8", "klt-128"]),
+            ("picture-transform = [\"wavelet\"]", "5:22", ["wavelet", "dct-8x8"]),
+            ("prediction = [\"above-17\"]", "5:15", ["above-17", "above-16"]),
+            ("picture-prediction = [\"inter\"]", "5:23", ["inter", "intra"]),
+            ("quantization = \"trellis-2\"", "5:16", ["trellis-2", "trellis-256"]),
+            ("lambda = -1", "5:10", ["-1", "0 to 4"]),
+            ("lambda = nan", "5:10", ["NaN", "0 to 4"]),
+            ("entropy = [\"huffman\"]", "5:12", ["huffman", "static"]),
+            ("context-weights = [99]", "5:19", ["99", "0 to 5"]),
+            ("orientation = []", "5:15", ["at least one", "alternative"]),
+            ("lamda = 1", "5:1", ["lamda", "lambda"]),
+            ("lambda = \"much\"", "5:10", ["much", "f32"]),
+            ("prediction = [\"intra\"]", "4:1", ["intra", "square blocks"]),
+            (
+                "picture-transform = [\"none\"]\npicture-prediction = [\"intra\"]",
+                "4:1",
+                ["pictures", "square"],
+            ),
         ] {
-            assert!(with(stages).unwrap_err().contains(word), "{stages}: {:?}", with(stages));
+            let said = error(&format!("[stages]\n{stages}"));
+            assert!(said.contains(&format!("{place}:")), "{stages}: {said}");
+            assert!(words.iter().all(|word| said.contains(word)), "{stages}: {said}");
         }
+        for (rest, place, word) in [
+            ("[parallel]\ntile-values = 10", "5:15", "1024"),
+            ("[parallel]\nsegment = 1000", "5:11", "65536"),
+            ("[paper]\nentropy = \"vlc\"", "5:11", "cavlc"),
+            ("[stagse]\n", "4:2", "stages"),
+        ] {
+            let said = error(rest);
+            assert!(said.contains(&format!("{place}:")) && said.contains(word), "{rest}: {said}");
+        }
+        assert!(Profile::parse("name = \"x\"").unwrap_err().to_string().contains("description"));
+        assert!(error("pipeline = \"h264\"").contains("4:1:"));
     }
 }

@@ -1,8 +1,12 @@
 //! What every stage spent: the inputs of the silicon model.
 
-use crate::plan::{Entropy, Plan, Prediction};
+use crate::intra::MODES;
+use crate::plan::{Entropy, Plan};
+use crate::precondition::Preconditioning;
+use crate::profile::Quantization;
 use crate::rans::LANES;
 use crate::static_tile::BLOCK_VALUES;
+use crate::tile::CLOSELY;
 use crate::transform::{Family, Transform};
 
 /// How an encoding came about.
@@ -12,6 +16,10 @@ pub struct Report {
     /// What was chosen for every stage; none where another codec did the work
     /// or nothing was lost.
     pub plan: Option<Plan>,
+    /// How its levels were chosen, which the stream does not say.
+    pub quantization: Option<Quantization>,
+    /// Columns that the basis turns together, where there is one.
+    pub basis_columns: Option<usize>,
     pub step: f64,
     /// Squared error over squared values.
     pub nmse: f64,
@@ -31,44 +39,132 @@ impl Report {
     pub fn stages(&self, tile_values: usize) -> Vec<StageCost> {
         let Some(plan) = &self.plan else { return Vec::new() };
         let per_value = |bits: f64| bits / self.values.max(1) as f64;
-        let segment = 1usize << plan.log2_segment;
-        let states = 1u64 << plan.log2_states;
-        // Four subsets of two candidates each; an add–compare–select a state.
-        let quantizer_ops = if states == 1 { 3.0 } else { 8.0 * 6.0 + 4.0 * states as f64 };
-        let quantizer_serial = if states == 1 { 1 } else { segment / LANES };
-        let (context_serial, entropy_serial, entropy) = match plan.entropy {
-            Entropy::Adaptive => (tile_values, tile_values / LANES, "adaptive"),
-            Entropy::Static => (1, BLOCK_VALUES / LANES, "static"),
-            Entropy::Binary => (tile_values, tile_values, "binary"),
-            Entropy::Raw => (1, 1, "raw"),
+        let stage =
+            |stage, choice: String, bits, (operations, multiplications): (f64, f64), serial| StageCost {
+                stage,
+                choice,
+                bits_per_value: per_value(bits),
+                operations_per_value: operations,
+                multiplications_per_value: multiplications,
+                serial_values: serial,
+            };
+        let plain = |operations: f64| (operations, 0.0);
+        let (context_serial, entropy_serial) = match plan.entropy {
+            Entropy::Adaptive => (tile_values, tile_values / LANES),
+            Entropy::Static => (1, BLOCK_VALUES / LANES),
+            Entropy::Binary => (tile_values, tile_values),
+            Entropy::Raw => (1, 1),
         };
-        let stage = |stage, choice: &str, bits, operations, serial| StageCost {
-            stage,
-            choice: choice.into(),
-            bits_per_value: per_value(bits),
-            operations_per_value: operations,
-            multiplications_per_value: 0.0,
-            serial_values: serial,
+        let (turn, turn_serial) = preconditioning_cost(plan.preconditioning, self.basis_columns);
+        let (predict, predict_serial) = prediction_cost(plan, tile_values);
+        let (quantization, quantize, quantize_serial) = self.quantization_cost(plan);
+        let contexts = match plan.entropy {
+            Entropy::Adaptive => (format!("weights {}", plan.weights), plain(10.0)),
+            Entropy::Static => ("stated rows and columns".into(), plain(4.0)),
+            Entropy::Binary => ("left and above".into(), plain(3.0)),
+            Entropy::Raw => ("none".into(), plain(0.0)),
         };
-        let quantizer = if states == 1 { "uniform".into() } else { format!("trellis of {states} states") };
-        let mut stages =
-            vec![stage("orientation", if plan.transposed { "columns" } else { "rows" }, 0.0, 0.0, 1)];
-        if plan.prediction != Prediction::NONE {
-            // A mean is a sum and a difference; a row above, a product and a difference.
-            // Only the row above must be decoded first.
-            let serial = if plan.prediction.above > 0 { tile_values } else { 1 };
-            stages.push(stage("prediction", &plan.prediction.to_string(), 0.0, 2.0, serial));
-        }
-        stages.push(transform_cost(plan.transform, tile_values));
-        stages.extend([
-            stage("quantization", &quantizer, 0.0, quantizer_ops, quantizer_serial),
-            stage("contexts", &format!("weights {}", plan.weights), self.bits.side, 10.0, context_serial),
-            stage("entropy coding", entropy, self.bits.symbols, 14.0, entropy_serial),
-            stage("raw bits", "", self.bits.raw, 3.0, entropy_serial * LANES),
-            stage("headers", "", self.bits.headers, 0.0, 1),
-        ]);
-        stages
+        let orientation = if plan.transposed { "columns" } else { "rows" };
+        // Two products and sums a bit for some three bits, or a range and a state a symbol.
+        let code = match plan.entropy {
+            Entropy::Binary => (24.0, 3.0),
+            Entropy::Adaptive | Entropy::Static => (14.0, 1.0),
+            Entropy::Raw => plain(0.0),
+        };
+        vec![
+            stage("preconditioning", plan.preconditioning.to_string(), 0.0, turn, turn_serial),
+            stage("orientation", orientation.into(), 0.0, plain(0.0), 1),
+            // A power of two and an offset for all values.
+            stage("alignment", "one exponent".into(), 0.0, plain(2.0), 1),
+            stage("prediction", plan.prediction.to_string(), self.bits.prediction, predict, predict_serial),
+            transform_cost(plan.transform, tile_values),
+            stage("quantization", quantization, 0.0, quantize, quantize_serial),
+            stage("contexts", contexts.0, self.bits.side, contexts.1, context_serial),
+            stage(
+                "entropy coding",
+                entropy_name(plan.entropy).into(),
+                self.bits.symbols,
+                code,
+                entropy_serial,
+            ),
+            stage(
+                "raw bits",
+                "signs, low bits, escapes".into(),
+                self.bits.raw,
+                plain(3.0),
+                raw_serial(plan, tile_values),
+            ),
+            stage("headers", "stream and tiles".into(), self.bits.headers, plain(0.0), 1),
+        ]
     }
+
+    /// Name, operations and longest chain of the stage that picks levels.
+    fn quantization_cost(&self, plan: &Plan) -> (String, (f64, f64), usize) {
+        let path = plan.path_values() / LANES;
+        match (plan.entropy, self.quantization) {
+            // Nothing but rounding: a product, a sum, a comparison.
+            (Entropy::Binary | Entropy::Raw, _) | (_, None) => ("uniform".into(), (3.0, 1.0), 1),
+            (_, Some(Quantization::DeadZone)) => ("dead-zone".into(), (3.0, 1.0), 1),
+            // Two candidates: distance, its square, a rate, a sum; then the smaller.
+            (_, Some(Quantization::Rdoq)) => ("rdoq".into(), (2.0 * 6.0 + 3.0, 3.0), 1),
+            // Four subsets of two candidates each; an add–compare–select a state.
+            (_, Some(trellis)) => {
+                let states = f64::from(1u32 << plan.log2_states);
+                (trellis.into(), (8.0 * 6.0 + 4.0 * states, 8.0), path)
+            }
+        }
+    }
+}
+
+/// As profiles name it.
+fn entropy_name(entropy: Entropy) -> &'static str {
+    match entropy {
+        Entropy::Adaptive => "adaptive",
+        Entropy::Static => "static",
+        Entropy::Binary => "binary",
+        Entropy::Raw => "raw",
+    }
+}
+
+/// Raw bits of a value stand where those before it end.
+fn raw_serial(plan: &Plan, tile_values: usize) -> usize {
+    match plan.entropy {
+        Entropy::Adaptive => tile_values,
+        Entropy::Static => BLOCK_VALUES,
+        Entropy::Binary | Entropy::Raw => 1,
+    }
+}
+
+/// Operations, those that multiply, and the values that wait for one another.
+fn preconditioning_cost(turn: Preconditioning, basis_columns: Option<usize>) -> ((f64, f64), usize) {
+    match turn {
+        Preconditioning::None => ((0.0, 0.0), 1),
+        // A sign, a sum for each octave, a scale.
+        Preconditioning::Hadamard { log2_size } => ((f64::from(log2_size) + 2.0, 1.0), 1 << log2_size),
+        Preconditioning::Basis { .. } => {
+            let columns = basis_columns.unwrap_or(1);
+            ((2.0 * columns as f64, columns as f64), columns)
+        }
+    }
+}
+
+/// The same of prediction.
+fn prediction_cost(plan: &Plan, tile_values: usize) -> ((f64, f64), usize) {
+    let prediction = plan.prediction;
+    if prediction.intra {
+        // All modes: two products, a sum and a scale, a difference, its magnitude and its sum. Then
+        // the best few, the likely and none: transform and rate; a block waits for the one before.
+        let size = plan.transform.width() as f64;
+        let (modes, closely) = (f64::from(MODES), CLOSELY as f64 + 4.0);
+        let operations = 7.0 * modes + closely * (4.0 * size + 5.0 + 6.0);
+        return ((operations, 3.0 * modes + closely * (2.0 * size + 4.0)), tile_values);
+    }
+    if prediction.above > 0 {
+        return ((2.0, 1.0), tile_values);
+    }
+    // A mean is a sum and a difference.
+    let means = u8::from(prediction.means.rows) + u8::from(prediction.means.columns);
+    ((2.0 * f64::from(means), 0.0), 1)
 }
 
 /// Analysis in the encoder: as many multiplications as additions, and values
@@ -117,6 +213,8 @@ pub struct StageCost {
 pub struct Bits {
     /// Stream and tile headers.
     pub headers: f64,
+    /// Means of rows and columns, modes of blocks.
+    pub prediction: f64,
     /// Row classes, column classes, transmitted ranges.
     pub side: f64,
     /// Magnitudes through the entropy coder.
@@ -128,12 +226,13 @@ pub struct Bits {
 impl Bits {
     /// All of them.
     pub fn total(&self) -> f64 {
-        self.headers + self.side + self.symbols + self.raw
+        self.headers + self.prediction + self.side + self.symbols + self.raw
     }
 
     /// Adds another tile's.
     pub fn add(&mut self, other: &Self) {
         self.headers += other.headers;
+        self.prediction += other.prediction;
         self.side += other.side;
         self.symbols += other.symbols;
         self.raw += other.raw;

@@ -11,6 +11,7 @@ use crate::basis::Basis;
 use crate::bytes::{Reader, put_varint};
 use crate::means::{MeanOf, Means};
 use crate::plan::{Entropy, Header, Plan, Scalars, Tile, Tiling};
+use crate::precondition::Preconditioning;
 use crate::report::Bits;
 use crate::simd::{self, Kernel};
 use crate::tile::{Coded, Decision, TileDecoder, TileEncoder};
@@ -196,7 +197,7 @@ pub fn tile_means(plan: &Plan, scalars: &Scalars, matrix: &Matrix, tile: &Tile) 
 fn after(means: &Means, mut coded: Coded) -> Coded {
     let mut bytes = Vec::new();
     means.write(&mut bytes);
-    coded.bits.side += 8.0 * bytes.len() as f64;
+    coded.bits.prediction += 8.0 * bytes.len() as f64;
     bytes.append(&mut coded.bytes);
     Coded { bytes, ..coded }
 }
@@ -268,6 +269,8 @@ pub fn encode_pass(
             sum.1 += one.1;
         }
     }
+    // Lengths of blocks and bits that fill up bytes.
+    pass.bits.headers += 8.0 * pass.bytes.len() as f64 - pass.bits.total();
     if tiles.is_empty() {
         pass.squared_error = matrix.values.iter().map(|v| f64::from(v - scalars.offset).powi(2)).sum();
     }
@@ -311,21 +314,21 @@ pub fn scale_by(values: &mut [f32], exponent: i32) {
     }
 }
 
-/// Turns values back by the basis that a header names.
-fn turn_back(needed: Option<u64>, given: Option<&Basis>, matrix: &mut Matrix) -> Result<(), Error> {
-    let Some(needed) = needed else { return Ok(()) };
-    let other = |given: String| Error::OtherBasis { needed, given };
-    match given {
-        None => Err(other("none is given".into())),
-        Some(basis) if basis.hash() != needed => Err(other(format!("{:016x} is given", basis.hash()))),
-        Some(basis) if basis.cols() != matrix.cols => {
-            Err(Error::Damaged { what: "the basis is for another number of columns" })
-        }
-        Some(basis) => {
-            basis.inverse(&mut matrix.values);
-            Ok(())
+/// Turns values back as a header says, by the basis it names if it names one.
+fn turn_back(turned: Preconditioning, given: Option<&Basis>, matrix: &mut Matrix) -> Result<(), Error> {
+    if let Preconditioning::Basis { hash: needed } = turned {
+        let other = |given: String| Err(Error::OtherBasis { needed, given });
+        match given {
+            None => return other("none is given".into()),
+            Some(basis) if basis.hash() != needed => return other(format!("{:016x} is given", basis.hash())),
+            Some(basis) if basis.cols() != matrix.cols => {
+                return Err(Error::Damaged { what: "the basis is for another number of columns" });
+            }
+            Some(_) => {}
         }
     }
+    turned.inverse(&mut matrix.values, matrix.cols, given);
+    Ok(())
 }
 
 /// Decodes what follows the magic of a matrix.
@@ -346,7 +349,6 @@ pub fn decode_matrix(mut reader: Reader<'_>, basis: Option<&Basis>) -> Result<Ma
             return Err(Error::Damaged { what: "a constant is not followed by its padding" });
         }
         matrix.values = vec![scalars.offset; count as usize];
-        turn_back(scalars.basis, basis, &mut matrix)?;
         scale_by(&mut matrix.values, scalars.exponent);
         return Ok(matrix);
     };
@@ -382,7 +384,7 @@ pub fn decode_matrix(mut reader: Reader<'_>, basis: Option<&Basis>) -> Result<Ma
     if plan.transposed {
         matrix = matrix.transposed();
     }
-    turn_back(scalars.basis, basis, &mut matrix)?;
+    turn_back(plan.preconditioning, basis, &mut matrix)?;
     scale_by(&mut matrix.values, scalars.exponent);
     Ok(matrix)
 }
@@ -450,10 +452,11 @@ mod tests {
         let values = (0..rows * cols).map(|i| random() * (1.0 + (i % 9) as f32) + random()).collect();
         let matrix = Matrix { rows, cols, values };
         let tile = Tile { row: 0, col: 0, rows, cols };
-        let scalars =
-            Scalars { step: 0.05, exponent: 0, offset: 0.01, basis: None, centroids: Centroids::default() };
+        let scalars = Scalars { step: 0.05, exponent: 0, offset: 0.01, centroids: Centroids::default() };
         for name in ["trinity", "trinity-lite", "trinity-max"] {
-            for plan in Profile::named(name).unwrap().candidates().unwrap() {
+            let profile = Profile::named(name).unwrap();
+            let pictures = profile.for_pictures().candidates().unwrap();
+            for plan in profile.candidates().unwrap().into_iter().chain(pictures) {
                 let work = EncodeTile {
                     plan: &plan,
                     scalars: &scalars,

@@ -5,6 +5,8 @@
 //! each other here. Knows a plan and its numbers; knows nothing of headers,
 //! rate control or files.
 
+mod intra;
+
 use std::ops::RangeInclusive;
 
 use crate::Error;
@@ -17,8 +19,13 @@ use crate::scales::{CLASSES, FIRST_RAW_CLASS, ROW_CLASSES, Scales, WEIGHTS, fine
 use crate::transform::Transformer;
 use crate::trellis::{Code, Costs, GROUPS, MAX_TARGET, Points, Search, UNIT};
 
+pub use intra::CLOSELY;
+use intra::{Blocks, by_block, by_frequency};
+
 /// Context of the row classes, after those of the values.
 const ROW_CONTEXT: usize = GROUPS * CLASSES;
+/// Context of the modes of blocks.
+const MODE_CONTEXT: usize = ROW_CONTEXT + 1;
 
 /// Tiles of fewer values have one lane: three states less to send.
 const SMALL: usize = 1 << 13;
@@ -43,6 +50,8 @@ struct State {
     /// Lanes of the entropy coder in use.
     lanes: usize,
     segment: usize,
+    /// Blocks of a coded row, where one is coded after the other.
+    in_order: Option<usize>,
     prediction: f32,
     /// A sixty-fourth of a step.
     unit: f32,
@@ -53,7 +62,7 @@ impl State {
     fn new(plan: &Plan, scalars: &Scalars, rows: usize, cols: usize, width: usize) -> Self {
         let code = Code::new(plan.log2_states)
             .unwrap_or_else(|| unreachable!("plans are checked when made or read"));
-        let priors = (0..CLASSES).flat_map(|class| [prior(class); GROUPS]).chain([geometric_prior(16)]);
+        let priors = (0..CLASSES).flat_map(|class| [prior(class); GROUPS]).chain([geometric_prior(16); 2]);
         let transformer = Transformer::new(plan.transform, rows, cols);
         Self {
             code,
@@ -70,6 +79,7 @@ impl State {
             lanes: if rows * width < SMALL { 1 } else { LANES },
             transformer,
             segment: 1 << plan.log2_segment,
+            in_order: plan.prediction.intra.then(|| cols / plan.transform.width()),
             prediction: f32::from(plan.prediction.above) / 16.0,
             unit: scalars.step / 64.0,
         }
@@ -79,22 +89,32 @@ impl State {
     #[inline(always)]
     fn classify(&mut self) {
         self.scales.classes(self.row_class, &mut self.classes);
+        if let Some(blocks) = self.in_order {
+            self.classes = by_block(&self.classes, blocks);
+        }
         let (least, most) = self.classes.iter().fold((u8::MAX, 0), |(l, m), &c| (l.min(c), m.max(c)));
         self.bounds = least..=most;
     }
 
-    /// Renews the ranges of contexts that the row may have used.
+    /// Renews the ranges of contexts that the row may have used, if a segment
+    /// ends before column `column`; blocks may be shorter.
     #[inline(always)]
-    fn adapt(&mut self, changed: impl FnMut(usize, &Starts)) {
+    fn adapt(&mut self, column: usize, changed: impl FnMut(usize, &Starts)) {
+        if !column.is_multiple_of(self.segment) && column != self.width {
+            return;
+        }
         let (least, most) = (usize::from(*self.bounds.start()), usize::from(*self.bounds.end()));
-        let used = (GROUPS * least..GROUPS * (most + 1)).chain([ROW_CONTEXT]);
+        let used = (GROUPS * least..GROUPS * (most + 1)).chain([ROW_CONTEXT, MODE_CONTEXT]);
         self.model.adapt_some(used, changed);
     }
 
     /// Learns from row `row` of the batch.
     #[inline(always)]
     fn finish_row(&mut self, row: usize) {
-        self.scales.update(&self.magnitudes, self.row_class);
+        match self.in_order {
+            None => self.scales.update(&self.magnitudes, self.row_class),
+            Some(blocks) => self.scales.update(&by_frequency(&self.magnitudes, blocks), self.row_class),
+        }
         if self.prediction > 0.0 {
             self.above.copy_from_slice(&self.coefficients[row * self.width..][..self.width]);
         }
@@ -170,6 +190,8 @@ pub struct TileEncoder {
     targets: Vec<i32>,
     /// How much larger plain rounding makes a row than the search does.
     rounding_bias: f32,
+    /// Blocks that are predicted from one another, if any are.
+    blocks: Option<Box<Blocks>>,
     rows: usize,
     coded: Coded,
 }
@@ -192,6 +214,12 @@ pub fn symbol_costs(starts: &Starts, lambda: f32) -> Costs {
         };
         ((bits + beside) * lambda * UNIT).min(16_384.0) as u32
     })
+}
+
+/// The magnitude of a residual in 1/64 step.
+#[inline(always)]
+fn target(residual: f32) -> i32 {
+    (residual.abs() * 64.0 + 0.5).min(MAX_TARGET as f32) as i32
 }
 
 /// Rounding that leaves about as much as the search does, in 1/128 of a level.
@@ -225,7 +253,8 @@ impl TileEncoder {
         cols: usize,
     ) -> Self {
         let width = coded_width(plan, cols);
-        let state = State::new(plan, scalars, rows, cols.next_multiple_of(plan.transform.width()), width);
+        let padded = cols.next_multiple_of(plan.transform.width());
+        let state = State::new(plan, scalars, rows, padded, width);
         let batch = state.transformer.batch();
         Self {
             costs: state.model.contexts.iter().map(|c| symbol_costs(&c.starts, lambda)).collect(),
@@ -240,6 +269,7 @@ impl TileEncoder {
             residuals: vec![0.0; width],
             targets: vec![0; width],
             rounding_bias: 1.0,
+            blocks: Blocks::new(plan, padded),
             rows: 0,
             coded: Coded::default(),
         }
@@ -254,6 +284,11 @@ impl TileEncoder {
     /// leaves their reconstruction there.
     #[inline(always)]
     pub fn rows(&mut self, values: &mut [f32]) {
+        if let Some(mut blocks) = self.blocks.take() {
+            self.intra_row(&mut blocks, values);
+            self.blocks = Some(blocks);
+            return;
+        }
         let width = self.state.width;
         self.state.transformer.forward(values, &mut self.values[..values.len()]);
         for row in 0..values.len() / width {
@@ -276,13 +311,20 @@ impl TileEncoder {
             self.residuals.iter_mut().zip(&mut self.targets).zip(values).zip(&self.state.above)
         {
             *residual = (value - above * prediction) * inverse_step;
-            *target = (residual.abs() * 64.0 + 0.5).min(MAX_TARGET as f32) as i32;
+            *target = self::target(*residual);
         }
         let rounded = self.row_class();
         for first in (0..width).step_by(self.state.segment) {
             let last = (first + self.state.segment).min(width);
             self.segment(row, first, last);
         }
+        self.finish_row(row, rounded);
+    }
+
+    /// Learns from row `row` of the batch, whose magnitudes were `rounded` in
+    /// sum after plain rounding.
+    #[inline(always)]
+    fn finish_row(&mut self, row: usize, rounded: i64) {
         let magnitudes: u64 = self.state.magnitudes.iter().map(|&m| u64::from(m)).sum();
         if rounded > 0 {
             let ratio = magnitudes as f32 / rounded as f32;
@@ -346,14 +388,15 @@ impl TileEncoder {
         self.writer.put_signs(magnitudes, residuals);
         predict(coefficients, &state.above[first..last], state.prediction);
         let (costs, lambda) = (&mut self.costs, self.lambda);
-        state.adapt(|context, starts| costs[context] = symbol_costs(starts, lambda));
+        state.adapt(last, |context, starts| costs[context] = symbol_costs(starts, lambda));
     }
 
     /// The tile's bytes and what became of it.
     pub fn finish(mut self) -> Coded {
         self.coded.bits.raw = self.writer.raw.bits() as f64;
         let symbols = self.writer.recorder.finish(self.state.lanes);
-        self.coded.bits.symbols = 8.0 * symbols.len() as f64 - self.coded.bits.side;
+        self.coded.bits.symbols =
+            8.0 * symbols.len() as f64 - self.coded.bits.side - self.coded.bits.prediction;
         self.coded.bytes.extend_from_slice(&symbols);
         self.coded.bytes.extend_from_slice(&self.writer.raw.finish());
         self.coded
@@ -389,6 +432,8 @@ pub fn coded_width(plan: &Plan, cols: usize) -> usize {
 /// The decoder of one tile.
 pub struct TileDecoder<'a> {
     state: State,
+    /// Blocks that are predicted from one another, if any are.
+    blocks: Option<Box<Blocks>>,
     reader: lanes::Reader<'a>,
 }
 
@@ -408,9 +453,11 @@ impl<'a> TileDecoder<'a> {
         bytes: &'a [u8],
     ) -> Result<Self, Error> {
         let width = coded_width(plan, cols);
-        let state = State::new(plan, scalars, rows, cols.next_multiple_of(plan.transform.width()), width);
+        let padded = cols.next_multiple_of(plan.transform.width());
+        let state = State::new(plan, scalars, rows, padded, width);
         let (symbols, raw) = (Decoder::new(bytes, state.lanes)?, RawReader::new(bytes));
-        Ok(Self { state, reader: lanes::Reader { symbols, raw, states: [0; LANES] } })
+        let reader = lanes::Reader { symbols, raw, states: [0; LANES] };
+        Ok(Self { state, blocks: Blocks::new(plan, padded), reader })
     }
 
     /// Coded rows that are taken at a time.
@@ -421,6 +468,11 @@ impl<'a> TileDecoder<'a> {
     /// Decodes the next coded rows into `values`: a batch, or the last of them.
     #[inline(always)]
     pub fn rows(&mut self, values: &mut [f32]) -> Result<(), Error> {
+        if let Some(mut blocks) = self.blocks.take() {
+            let result = self.intra_row(&mut blocks, values);
+            self.blocks = Some(blocks);
+            return result;
+        }
         let width = self.state.width;
         for row in 0..values.len() / width {
             self.row_class();
@@ -459,7 +511,7 @@ impl<'a> TileDecoder<'a> {
         let coefficients = &mut state.coefficients[row * state.width..][first..last];
         reader.signed(levels, &state.points, state.unit, coefficients);
         predict(coefficients, &state.above[first..last], state.prediction);
-        state.adapt(|_, _| {});
+        state.adapt(last, |_, _| {});
         // Damage is found here at the latest, before more work is done.
         self.reader.check()
     }

@@ -56,7 +56,8 @@ pub enum Family {
 }
 
 /// What is done to values before they are quantized.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(into = "String")]
 pub enum Transform {
     None,
     /// Along the row, blocks of 2^`log2_size`.
@@ -94,7 +95,72 @@ impl std::fmt::Display for Transform {
     }
 }
 
+impl From<Transform> for String {
+    fn from(transform: Transform) -> Self {
+        transform.to_string()
+    }
+}
+
+impl TryFrom<String> for Transform {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::named(&text).ok_or_else(|| {
+            format!(
+                "unknown transform `{text}`: there are none, klt-4 to klt-128, and dct, dst and hadamard of 4 to 32 \
+                 along rows (dct-8) or in square blocks (dct-8x8), by powers of two"
+            )
+        })
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Transform {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        crate::profile::by_name(deserializer)
+    }
+}
+
+impl schemars::JsonSchema for Transform {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Transform".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "What is done to values before they are quantized.",
+            "pattern": "^(none|klt-(4|8|16|32|64|128)|(dct|dst|hadamard)-(4|8|16|32|4x4|8x8|16x16|32x32))$"
+        })
+    }
+}
+
 impl Transform {
+    /// `none`, or a family and a size: `klt-64`, `dct-8`, `dct-8x8`.
+    fn named(text: &str) -> Option<Self> {
+        if text == "none" {
+            return Some(Self::None);
+        }
+        let (family, size) = text.split_once('-')?;
+        let (size, square) = match size.split_once('x') {
+            Some((width, height)) if width == height => (width, true),
+            Some(_) => return None,
+            None => (size, false),
+        };
+        let size = size.parse::<u32>().ok().filter(|size| size.is_power_of_two())?;
+        let log2_size = size.ilog2();
+        if family == "klt" {
+            return (!square && (2..=7).contains(&log2_size)).then_some(Self::Klt { log2_size });
+        }
+        let family = match family {
+            "dct" => Family::Dct,
+            "dst" => Family::Dst,
+            "hadamard" => Family::Hadamard,
+            _ => return None,
+        };
+        let fixed = if square { Self::Block { family, log2_size } } else { Self::Row { family, log2_size } };
+        (2..=5).contains(&log2_size).then_some(fixed)
+    }
+
     /// One byte of a header.
     pub fn code(self) -> u8 {
         let (kind, log2_size) = match self {

@@ -1,7 +1,9 @@
 //! What the Trinity codec promises.
 
 use proptest::prelude::*;
-use trinity_codec::{Coding, Error, Pictures, Profile, Target, decode, decode_frames, encode, encode_frames};
+use trinity_codec::{
+    Coding, Error, Pictures, Profile, Target, Transform, decode, decode_frames, encode, encode_frames,
+};
 use trinity_coding::{Chroma, Colour, Frame, Plane};
 
 /// Approximately Gaussian, the same on every machine.
@@ -20,7 +22,7 @@ fn nmse(original: &[f32], recon: &[f32]) -> f64 {
 }
 
 /// Chains of stages that no built-in profile has, by a name of their own.
-const CHAINS: [(&str, &str); 8] = [
+const CHAINS: [(&str, &str); 11] = [
     ("binary", "entropy = [\"binary\"]"),
     ("raw", "entropy = [\"raw\"]"),
     ("raw-dct", "entropy = [\"raw\"]\ntransform = [\"dct-8x8\"]\nprediction = [\"row-mean\"]"),
@@ -28,6 +30,9 @@ const CHAINS: [(&str, &str); 8] = [
     ("column-mean", "prediction = [\"column-mean\"]\nentropy = [\"static\"]\nquantization = \"rdoq\""),
     ("above", "prediction = [\"above-12\"]\nquantization = \"dead-zone\""),
     ("rdoq", "quantization = \"rdoq\"\ntransform = [\"dst-4x4\"]"),
+    ("intra", "prediction = [\"intra\"]\ntransform = [\"dct-8x8\"]"),
+    ("intra-4", "prediction = [\"intra\"]\ntransform = [\"dst-4x4\"]\nquantization = \"rdoq\""),
+    ("turned", "preconditioning = [\"hadamard-32\"]"),
     ("hadamard", "transform = [\"hadamard-16\"]\nentropy = [\"binary\"]\nprediction = [\"row-mean\"]"),
 ];
 
@@ -390,15 +395,16 @@ fn means_pay_where_rows_have_them() {
     let values: Vec<f32> = (0..rows * cols).map(|i| 20.0 * own[i / cols] + noise[i]).collect();
     let bits = |prediction: &str| {
         let mut profile = profile("rdoq");
-        profile.stages.transform = vec!["none".into()];
-        profile.stages.prediction = vec![prediction.into()];
+        profile.stages.transform = vec![Transform::None];
+        profile.stages.prediction = vec![prediction.to_owned().try_into().unwrap()];
         let encoded = encode(&values, rows, cols, &profile, Target::Step(0.2)).unwrap();
         8.0 * encoded.bytes.len() as f64 / values.len() as f64
     };
     assert!(bits("row-mean") < bits("none") - 2.0, "{} {}", bits("row-mean"), bits("none"));
     // Among alternatives the encoder finds it by itself.
     let mut open = profile("means");
-    open.stages.prediction = ["none", "column-mean", "row-mean"].map(Into::into).to_vec();
+    open.stages.prediction =
+        ["none", "column-mean", "row-mean"].map(|name| name.to_owned().try_into().unwrap()).to_vec();
     let encoded = encode(&values, rows, cols, &open, Target::Step(0.2)).unwrap();
     assert_eq!(encoded.report.plan.unwrap().prediction.to_string(), "row-mean");
 }
@@ -408,7 +414,7 @@ fn a_dead_zone_a_rate_and_a_trellis_are_each_worth_their_work() {
     let values = gaussian(256 * 256, 50);
     let gap = |quantization: &str| {
         let mut profile = profile("rdoq");
-        profile.stages.transform = vec!["none".into()];
+        profile.stages.transform = vec![Transform::None];
         profile.stages.quantization = quantization.to_owned().try_into().unwrap();
         let encoded = encode(&values, 256, 256, &profile, Target::Bits(2.5)).unwrap();
         8.0 * encoded.bytes.len() as f64 / values.len() as f64 + 0.5 * nmse(&values, &encoded.recon).log2()
@@ -541,6 +547,146 @@ mod by_hand {
         let levels = magnitudes.iter().map(|&m| if m != 0 && signs.next().unwrap() == 1 { -m } else { m });
         levels.map(|level| (128 * level) as f32 * (step / 64.0) * 2f32.powi(exponent)).collect()
     }
+}
+
+/// A smooth matrix with a little grain: what blocks predict well.
+fn smooth(rows: usize, cols: usize) -> Vec<f32> {
+    let plane = &picture(cols, rows, Chroma::C400, 12).planes[0];
+    plane.samples.iter().map(|&sample| f32::from(sample)).collect()
+}
+
+#[test]
+fn blocks_predicted_from_their_neighbours_cost_less_where_these_are_alike() {
+    let (rows, cols) = (96, 128);
+    let values = smooth(rows, cols);
+    let bits = |name: &str| {
+        let encoded = encode(&values, rows, cols, &profile(name), Target::Nmse(1e-4)).unwrap();
+        assert_eq!(decode(&encoded.bytes).unwrap().values, encoded.recon, "{name}");
+        encoded.report
+    };
+    let with = bits("intra-4");
+    let mut without = profile("intra-4");
+    without.stages.prediction = vec![trinity_codec::Prediction::NONE];
+    let without = encode(&values, rows, cols, &without, Target::Nmse(1e-4)).unwrap().report;
+    assert!(with.bits.prediction > 0.0);
+    assert!(
+        with.bits_per_value() < 0.8 * without.bits_per_value(),
+        "{} {}",
+        with.bits_per_value(),
+        without.bits_per_value()
+    );
+    // Among alternatives the encoder finds it by itself.
+    let mut open = profile("intra-4");
+    open.stages.prediction = vec![trinity_codec::Prediction::NONE, trinity_codec::Prediction::INTRA];
+    let found = encode(&values, rows, cols, &open, Target::Nmse(1e-4)).unwrap().report;
+    assert!(found.plan.unwrap().prediction.intra);
+}
+
+#[test]
+fn a_rotation_is_taken_where_it_pays_and_left_where_it_does_not() {
+    let (rows, cols) = (64, 128);
+    let mut profile = profile("rdoq");
+    profile.stages.transform = vec![Transform::None];
+    profile.stages.preconditioning =
+        ["none", "hadamard-128"].map(|name| name.to_owned().try_into().unwrap()).to_vec();
+    let noise = gaussian(rows * cols, 90);
+    // A loud column is known by its scale; spikes anywhere are spread by the rotation.
+    for (values, name) in [
+        (
+            noise
+                .iter()
+                .enumerate()
+                .map(|(i, v)| v * if i % 128 == 7 { 30.0 } else { 1.0 })
+                .collect::<Vec<f32>>(),
+            "none",
+        ),
+        ((0..rows * cols).map(|i| if i % 97 == 0 { 20.0 } else { 0.3 * noise[i] }).collect(), "either"),
+    ] {
+        let encoded = encode(&values, rows, cols, &profile, Target::Bits(3.0)).unwrap();
+        assert_eq!(decode(&encoded.bytes).unwrap().values, encoded.recon);
+        let chosen = encoded.report.plan.unwrap().preconditioning.to_string();
+        assert!(name == "either" || chosen == name, "{chosen}");
+    }
+}
+
+/// Every alternative of every stage beside every alternative of every other.
+#[test]
+fn a_profile_of_any_two_alternatives_round_trips_or_says_why_not() {
+    const STAGES: [(&str, &[&str]); 6] = [
+        ("orientation", &["rows", "columns"]),
+        ("preconditioning", &["none", "hadamard-16"]),
+        (
+            "transform",
+            &[
+                "none",
+                "klt-8",
+                "dct-8",
+                "dst-16",
+                "hadamard-32",
+                "dct-4x4",
+                "dst-8x8",
+                "hadamard-16x16",
+                "dct-32x32",
+            ],
+        ),
+        ("prediction", &["none", "above-12", "row-mean", "column-mean", "row-and-column-mean", "intra"]),
+        ("quantization", &["dead-zone", "rdoq", "trellis-4", "trellis-8", "trellis-256"]),
+        ("entropy", &["adaptive", "static", "binary", "raw"]),
+    ];
+    let (rows, cols) = (37, 41);
+    let values: Vec<f32> =
+        smooth(rows, cols).iter().zip(gaussian(rows * cols, 7)).map(|(s, g)| s / 400.0 + g).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    for (i, (one, ones)) in STAGES.iter().enumerate() {
+        for (other, others) in &STAGES[i + 1..] {
+            for (a, b) in ones.iter().flat_map(|a| others.iter().map(move |b| (*a, *b))) {
+                let line = |stage: &str, choice: &str| {
+                    if stage == "quantization" {
+                        format!("{stage} = \"{choice}\"\n")
+                    } else {
+                        format!("{stage} = [\"{choice}\"]\n")
+                    }
+                };
+                // Blocks where only blocks will do.
+                let square = [a, b].contains(&"intra") && ![*one, *other].contains(&"transform");
+                let blocks = if square { line("transform", "dct-8x8") } else { String::new() };
+                let text = format!(
+                    "name = \"pair\"\ndescription = \"\"\npipeline = \"trinity\"\n[stages]\n{}{}{blocks}",
+                    line(one, a),
+                    line(other, b)
+                );
+                let profile = match Profile::parse(&text) {
+                    Ok(profile) => profile,
+                    Err(error) => {
+                        assert!(
+                            error.to_string().contains("no combination of stages works: "),
+                            "{text}{error}"
+                        );
+                        continue;
+                    }
+                };
+                let encoded = encode(&values, rows, cols, &profile, Target::Step(0.25)).unwrap();
+                assert!(nmse(&values, &encoded.recon) < 0.05, "{text}");
+                assert_eq!(decode(&encoded.bytes).unwrap().values, encoded.recon, "{text}");
+                let stages = encoded.report.stages(1 << 20);
+                let spent: f64 = stages.iter().map(|stage| stage.bits_per_value).sum();
+                let found = 8.0 * encoded.bytes.len() as f64 / values.len() as f64;
+                assert!((spent - found).abs() < 1e-6, "{text}: {spent} of {found}");
+                for (stage, choice) in [(*one, a), (*other, b)] {
+                    let stage = if stage == "entropy" { "entropy coding" } else { stage };
+                    let cost = stages.iter().find(|cost| cost.stage == stage).unwrap();
+                    let rounded = ["binary", "raw"].iter().any(|entropy| [a, b].contains(entropy));
+                    assert!(cost.choice == choice || stage == "quantization" && rounded, "{text}: {cost:?}");
+                    assert!(
+                        cost.serial_values >= 1
+                            && cost.operations_per_value >= cost.multiplications_per_value
+                    );
+                    seen.insert((stage, choice));
+                }
+            }
+        }
+    }
+    assert_eq!(seen.len(), STAGES.iter().map(|(_, choices)| choices.len()).sum::<usize>(), "{seen:?}");
 }
 
 #[test]
