@@ -7,6 +7,7 @@ use trinity_tensor::file::{SafetensorsWriter, damaged, write_npy};
 use trinity_tensor::pipeline::{SLAB_VALUES, spec};
 use trinity_tensor::{Entry, TensorFile};
 
+use super::encode::open_basis;
 use super::pictures;
 use super::tensors::{bad_input, open};
 use crate::context::Context;
@@ -24,6 +25,7 @@ use crate::failure::Failure;
 Examples:
   trinity decode model.tri -o model.safetensors
   trinity decode model.tri --tensor layers.0.k_proj.weight -o k.npy
+  trinity decode kv.tri --basis kv.basis -o kv.safetensors
   trinity decode photo.trp -o photo.png")]
 pub struct Args {
     /// The container, or a stream of pictures
@@ -33,6 +35,9 @@ pub struct Args {
     /// .pgm, .y4m, .yuv or .gray for pictures
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// The basis that the tensors were encoded with, where they were
+    #[arg(long, value_name = "FILE")]
+    basis: Option<PathBuf>,
     /// Decode these tensors only
     #[arg(long, value_name = "NAME")]
     tensor: Vec<String>,
@@ -40,12 +45,17 @@ pub struct Args {
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     if pictures::is_stream(&args.file)? {
-        if !args.tensor.is_empty() {
-            return Err(Failure::input("--tensor is for containers, and this is a stream of pictures"));
+        if !args.tensor.is_empty() || args.basis.is_some() {
+            return Err(Failure::input(
+                "--tensor and --basis are for containers, and this is a stream of pictures",
+            ));
         }
         return pictures::decode(&args.file, args.output.as_deref(), ctx);
     }
-    let file = open(&args.file)?;
+    let mut file = open(&args.file)?;
+    if let Some(path) = &args.basis {
+        file = file.with_basis(&open_basis(path)?);
+    }
     for name in &args.tensor {
         file.entry(name).map_err(|error| bad_input(&args.file.display().to_string(), &error))?;
     }

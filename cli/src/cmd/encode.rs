@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use trinity_tensor::allocate::{Allocation, allocate, curves};
-use trinity_tensor::codec::{Target, codec, names};
+use trinity_tensor::codec::{Basis, Target, codec, names};
 use trinity_tensor::pipeline::{SMALL_TENSOR, Summary, encode_file};
 use trinity_tensor::{Class, Entry, Error, TensorFile};
 
 use super::pictures::{self, Motion};
-use super::tensors::{bad_input, open};
+use super::tensors::{bad_input, open, sentence};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::table::{Table, sig3};
@@ -41,6 +41,7 @@ Examples:
   trinity encode kv.npy --nmse 0.001 --codec uniform+ac -o kv.tri
   trinity encode model.safetensors --lossless -o model.tri
   trinity encode kv.npy --bits 2.5 --codec my-design.toml -o kv.tri
+  trinity encode kv.npy --bits 2.5 --basis kv.basis -o kv.tri
   trinity encode photo.png --bits 1.5 --codec paper -o photo.264
   trinity encode scan.pgm --bits 1 -o scan.trp")]
 pub struct Args {
@@ -55,6 +56,10 @@ pub struct Args {
     /// Codec of every tensor, by name or as the TOML of a profile
     #[arg(long, value_name = "CODEC")]
     codec: Option<String>,
+    /// Turn rows by this basis first (see trinity tensors basis); decoding takes
+    /// the same file, whose bits are reported and not part of the rate
+    #[arg(long, value_name = "FILE")]
+    basis: Option<PathBuf>,
     /// Treat every tensor as of this class
     #[arg(long, value_name = "CLASS")]
     class: Option<Class>,
@@ -129,14 +134,19 @@ struct Outcome {
     bytes: u64,
     values: usize,
     bits_per_value: f64,
+    /// Bits of the basis, which is a file of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    basis_bits: Option<usize>,
     tensors: Vec<Summary>,
 }
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let target = args.target.target();
     if pictures::is_picture(&args.file) {
-        if args.class.is_some() || args.allocate != Allocation::Equal {
-            return Err(Failure::input("--class and --allocate are for tensors, and this is a picture"));
+        if args.class.is_some() || args.allocate != Allocation::Equal || args.basis.is_some() {
+            return Err(Failure::input(
+                "--class, --allocate and --basis are for tensors, and this is a picture",
+            ));
         }
         let job = pictures::Job {
             input: &args.file,
@@ -150,6 +160,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     }
     let codec_name = args.codec.as_deref().unwrap_or_else(|| default_codec(target));
     known_codec(codec_name)?;
+    let basis = args.basis.as_deref().map(open_basis).transpose()?;
     let mut file = open(&args.file)?;
     if let Some(class) = args.class {
         file = file.with_class(class);
@@ -161,15 +172,17 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     }
     let values: usize = file.entries().iter().map(Entry::len).sum();
     let progress = ctx.progress(values as u64, "encoding");
-    let targets = targets(&file, codec_name, target, args.allocate)
+    let targets = targets(&file, codec_name, basis.as_ref(), target, args.allocate)
         .map_err(|error| bad_input(&args.file.display().to_string(), &error))?;
     let choice =
         |entry: &Entry| (codec_name.to_owned(), targets.get(entry.name()).copied().unwrap_or(target));
-    let (tensors, bytes) = encode_file(&file, &choice, &output, &|done| progress.inc(done as u64))
-        .map_err(|error| bad_input(&args.file.display().to_string(), &error))?;
+    let (tensors, bytes) =
+        encode_file(&file, &choice, basis.as_ref(), &output, &|done| progress.inc(done as u64))
+            .map_err(|error| bad_input(&args.file.display().to_string(), &error))?;
     progress.finish_and_clear();
     let bits_per_value = 8.0 * bytes as f64 / values.max(1) as f64;
-    let outcome = Outcome { output, bytes, values, bits_per_value, tensors };
+    let basis_bits = basis.as_ref().map(|basis| 8 * basis.to_bytes().len());
+    let outcome = Outcome { output, bytes, values, bits_per_value, basis_bits, tensors };
     if ctx.json { ctx.print_json(&outcome) } else { ctx.print(text(&outcome, ctx.colour)) }
 }
 
@@ -177,6 +190,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
 fn targets(
     file: &TensorFile,
     codec_name: &str,
+    basis: Option<&Basis>,
     target: Target,
     allocation: Allocation,
 ) -> Result<HashMap<String, Target>, trinity_tensor::Error> {
@@ -186,9 +200,17 @@ fn targets(
     }
     let entries: Vec<Entry> =
         file.entries().iter().filter(|entry| entry.len() >= SMALL_TENSOR).cloned().collect();
-    let curves = curves(&entries, codec(codec_name)?.as_ref(), bits, |_| 1.0)?;
+    let codec = basis.map_or_else(|| codec(codec_name), |basis| basis.codec(codec_name))?;
+    let curves = curves(&entries, codec.as_ref(), bits, |_| 1.0)?;
     let rates = allocate(&curves, bits, allocation);
     Ok(entries.iter().zip(rates).map(|(entry, rate)| (entry.name().to_owned(), Target::Bits(rate))).collect())
+}
+
+/// Reads a basis; what is wrong with it is the user's to mend.
+pub fn open_basis(path: &Path) -> Result<Basis, Failure> {
+    Basis::open(path).map_err(|error| {
+        Failure::input(sentence(&error)).help("trinity tensors basis makes one from sample tensors")
+    })
 }
 
 fn same_file(a: &Path, b: &Path) -> bool {
@@ -207,8 +229,15 @@ fn text(outcome: &Outcome, colour: bool) -> String {
             sig3(tensor.bits_per_value),
         ]);
     }
+    let counted = match outcome.basis_bits {
+        None => "everything counted".into(),
+        Some(bits) => format!(
+            "the basis not counted: {bits} bits, {:.4} a value of this file",
+            bits as f64 / outcome.values.max(1) as f64
+        ),
+    };
     format!(
-        "{}{}: {} bytes, {:.4} bits/value, everything counted\n",
+        "{}{}: {} bytes, {:.4} bits/value, {counted}\n",
         table.render(colour),
         outcome.output.display(),
         outcome.bytes,

@@ -107,7 +107,12 @@ fn profile(job: &Job<'_>) -> Result<Profile, Failure> {
     let found = if name.ends_with(".toml") {
         let text = std::fs::read_to_string(name)
             .map_err(|error| Failure::input(format_args!("cannot read `{name}`: {error}")))?;
-        Profile::parse(&text)
+        return Profile::parse(&text).map_err(|error| match error {
+            trinity_codec::Error::ProfileText { .. } => {
+                Failure::input(format_args!("codec profile {name}:{error}"))
+            }
+            other => Failure::input(format_args!("codec profile {name}: {other}")),
+        });
     } else if matches!(name, "h264" | "h265") {
         return Err(Failure::input(format_args!("`{name}` is a codec of tensors here"))
             .help(format_args!("trinity {name} encode takes pictures")));

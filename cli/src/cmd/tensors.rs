@@ -1,5 +1,6 @@
 //! `trinity tensors`: what tensor files hold.
 
+mod basis;
 mod pictures;
 
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Info(InfoArgs),
+    Basis(basis::Args),
 }
 
 /// Show what a codec could exploit in each tensor
@@ -69,6 +71,7 @@ pub struct InfoArgs {
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     match &args.command {
         Command::Info(info) => run_info(info, ctx),
+        Command::Basis(args) => basis::run(args, ctx),
     }
 }
 
@@ -119,7 +122,7 @@ pub fn bad_input(place: &str, error: &trinity_tensor::Error) -> Failure {
 }
 
 /// An error of the tensor library and its causes, as one sentence.
-fn sentence(error: &trinity_tensor::Error) -> String {
+pub fn sentence(error: &trinity_tensor::Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {

@@ -235,3 +235,72 @@ fn stages_say_what_they_chose_and_what_they_cost() {
     let refused = trinity(["compare", &sample, "--stages", "--codecs", "h265", "--bits", "3"]).refused();
     assert!(refused.contains("trinity-lite"), "{refused}");
 }
+
+/// A file of rows that have much in common.
+fn npy(path: &Path, rows: usize, cols: usize) -> String {
+    let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {cols}), }}");
+    header.push_str(&" ".repeat(127 - 10 - header.len()));
+    header.push('\n');
+    let mut file = b"\x93NUMPY\x01\0".to_vec();
+    file.extend((header.len() as u16).to_le_bytes());
+    file.extend(header.bytes());
+    let value =
+        |i: usize| (0.3 * (i % cols) as f32 + 0.7 * (i / cols) as f32).sin() + (i * 7919 % 97) as f32 * 1e-3;
+    file.extend((0..rows * cols).flat_map(|i| value(i).to_le_bytes()));
+    std::fs::write(path, file).unwrap();
+    text(path)
+}
+
+#[test]
+fn a_basis_is_a_file_of_its_own_that_both_sides_need() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| text(&folder.path().join(name));
+    let samples = npy(&folder.path().join("samples.npy"), 200, 48);
+    let values = npy(&folder.path().join("values.npy"), 64, 48);
+    let narrow = npy(&folder.path().join("narrow.npy"), 64, 40);
+    let (grouped, whole) = (at("group.basis"), at("rank.basis"));
+    let (coded, back) = (at("values.tri"), at("back.npy"));
+    let said = trinity(["tensors", "basis", &samples, "--group", "32", "-o", &grouped]).ok();
+    assert!(said.contains(&format!("{} bits", 8 * std::fs::read(&grouped).unwrap().len())), "{said}");
+    trinity(["tensors", "basis", &samples, "--rank", "48", "-o", &whole]).ok();
+    for (basis, codec) in [(&grouped, "trinity"), (&whole, "trinity"), (&whole, "uniform+ac")] {
+        let encode = ["encode", &values, "--nmse", "0.01", "--codec", codec, "--basis", basis, "-o", &coded];
+        let said = trinity(encode).ok();
+        assert!(said.contains("the basis not counted: "), "{said}");
+        assert!(trinity(encode.into_iter().chain(["--json"])).ok().contains("\"basis_bits\""));
+        trinity(["decode", &coded, "--basis", basis, "-o", &back]).ok();
+        let said = trinity(["decode", &coded, "-o", &back]).refused();
+        assert!(said.contains("none is given"), "{codec}: {said}");
+        let other = if basis == &grouped { &whole } else { &grouped };
+        let said = trinity(["decode", &coded, "--basis", other, "-o", &back]).refused();
+        assert!(said.contains("was coded with basis"), "{codec}: {said}");
+    }
+    let refused = |input: &str, codec: &str, basis: &str| {
+        trinity(["encode", input, "--nmse", "0.01", "--codec", codec, "--basis", basis, "-o", &coded])
+            .refused()
+    };
+    let absent = refused(&values, "trinity", &at("nowhere.basis"));
+    assert!(absent.contains("nowhere.basis") && absent.contains("trinity tensors basis"), "{absent}");
+    assert!(refused(&values, "trinity", &values).contains("not a PCA basis"));
+    assert!(refused(&values, "h265", &grouped).contains("Trinity codec"));
+    for basis in [&grouped, &whole] {
+        let said = refused(&narrow, "trinity", basis);
+        assert!(said.contains("it is for ") && said.contains("48") && said.contains("40"), "{said}");
+    }
+    let said = trinity(["tensors", "basis", &samples, &narrow, "-o", &grouped]).refused();
+    assert!(said.contains("narrow") && said.contains("--tensor"), "{said}");
+}
+
+#[test]
+fn a_profile_that_is_wrong_is_refused_with_its_line_and_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let profile = folder.path().join("mine.toml");
+    std::fs::write(
+        &profile,
+        "name = \"mine\"\ndescription = \"\"\npipeline = \"trinity\"\n[stages]\ntransform = [\"dct-7\"]\n",
+    )
+    .unwrap();
+    let (sample, profile) = (sample(), text(&profile));
+    let said = trinity(["encode", &sample, "--bits", "3", "--codec", &profile]).refused();
+    assert!(said.contains("mine.toml:5:14") && said.contains("dct-8x8"), "{said}");
+}

@@ -88,7 +88,7 @@ impl Coding {
             Coder::Rtn { width, turn: None } => Ok(rtn(*width, cols, values)),
             Coder::Rtn { width, turn: Some(turn) } => {
                 let mut turned = values.to_vec();
-                let inside = turn.forward(&mut turned, cols).map_err(|e| e.to_string())?;
+                let (inside, _) = turn.forward(&mut turned, cols).map_err(|e| e.to_string())?;
                 let spent = rtn(*width, inside, &mut turned);
                 turn.inverse(&mut turned, cols);
                 values.copy_from_slice(&turned);

@@ -84,7 +84,7 @@ fn threads(
     let mut best = [f64::MAX; 4];
     for _ in 0..ROUNDS {
         for (slot, pool) in pools.iter().enumerate() {
-            let write = || drop(encode_file(&file, &choice, &out, &|_| ()).unwrap());
+            let write = || drop(encode_file(&file, &choice, None, &out, &|_| ()).unwrap());
             best[slot] = best[slot].min(wall(&mut || pool.install(write)));
             best[2 + slot] = best[2 + slot].min(wall(&mut || pool.install(pair)));
         }

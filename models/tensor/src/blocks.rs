@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// How a tensor is cut: whole rows where they fit, pieces of one row where not.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct BlockPlan {
     /// Values after which a row, or a group of whole rows, starts anew.
     stride: usize,

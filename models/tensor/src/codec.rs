@@ -9,6 +9,7 @@
 pub mod ablate;
 mod align;
 mod arith;
+mod basis;
 mod entropy;
 mod ffmpeg;
 mod lossless;
@@ -27,6 +28,7 @@ mod uniform;
 mod video;
 
 pub use align::{Aligned, Granularity, align_to_integers};
+pub use basis::Basis;
 pub use entropy::{SYMBOL_CODERS, SymbolCoder};
 pub use lossy::{Lossy, Matrix, MatrixCodec};
 pub use metrics::{MetricSums, Metrics};

@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use std::sync::Arc;
+
 use crate::codec::{Metrics, PcaBasis, Precondition, Preconditioned, Target, TensorCodec, codec, order0};
 use crate::pipeline::evaluate;
 use crate::stats::gaussian_bound;
@@ -137,9 +139,10 @@ impl Job<'_> {
         let codec: Box<dyn TensorCodec> = match self.turn {
             Turn::None => inner,
             Turn::Hadamard => Box::new(Preconditioned { precondition: Precondition::Hadamard, inner }),
-            Turn::Pca { rank } => {
-                Box::new(Preconditioned { precondition: Precondition::Pca(self.basis(rank)?), inner })
-            }
+            Turn::Pca { rank } => Box::new(Preconditioned {
+                precondition: Precondition::Pca(Arc::new(self.basis(rank)?)),
+                inner,
+            }),
         };
         let outcome = evaluate(self.entry, codec.as_ref(), self.target())?;
         Ok(self.row(outcome.bits_per_value, outcome.metrics, outcome.encode_mb_s, outcome.decode_mb_s))

@@ -129,7 +129,7 @@ fn apply_entry(base: &Entry, delta: &Entry, writer: &mut SafetensorsWriter) -> R
     let inner = match delta.stored() {
         LOSSLESS => None,
         other => match other.strip_prefix("delta/") {
-            Some(name) => Some(decoder(name)?),
+            Some(name) => Some(decoder(name, None)?),
             None => {
                 let what = format!("tensor `{}` is coded with `{other}`, which is no delta", delta.name());
                 return Err(Error::Unsupported { format: "delta", offset: delta.offset(), what });

@@ -47,6 +47,12 @@ pub enum Error {
     /// A codec's profile that cannot be read or makes no sense.
     #[error("codec profile {}: {problem}", path.display())]
     BadProfile { path: PathBuf, problem: String },
+    /// Data whose basis was not given.
+    #[error("it was coded with basis {needed:016x}, and {given}; give the file it was encoded with")]
+    OtherBasis { needed: u64, given: String },
+    /// A basis that does not fit.
+    #[error("basis: {problem}")]
+    Basis { problem: String },
     /// Coded bytes that no encoder wrote.
     #[error("coded data: {problem} (at byte {offset} of the stream)")]
     Corrupt { offset: u64, problem: String },

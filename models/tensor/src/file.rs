@@ -29,6 +29,7 @@ pub use safetensors::{SafetensorsWriter, Spec};
 pub(crate) use source::Source;
 pub use tri::{TriWriter, damaged};
 
+use crate::codec::Basis;
 use crate::{Class, Dtype, Error, Tensor};
 
 /// Key of a safetensors metadata entry that gives the class of every tensor in
@@ -56,6 +57,11 @@ pub(crate) trait Payload: Debug + Send + Sync {
     /// The coded bytes of a slab, in formats that have slabs.
     fn coded_slab(&self, _index: usize) -> Result<Vec<u8>, Error> {
         Err(Error::Unsupported { format: "tensor file", offset: 0, what: "reading coded slabs".into() })
+    }
+
+    /// The same, decoded with a basis, in formats that may need one.
+    fn with_basis(&self, _basis: &Basis) -> Option<Arc<dyn Payload>> {
+        None
     }
 
     /// Checks stored bytes against their checksums, where the format has any.
@@ -255,6 +261,16 @@ impl TensorFile {
     /// The same file with every tensor under one class.
     pub fn with_class(mut self, class: Class) -> Self {
         self.entries.iter_mut().for_each(|entry| entry.class = class);
+        self
+    }
+
+    /// The same file, whose tensors may have been coded in this basis.
+    pub fn with_basis(mut self, basis: &Basis) -> Self {
+        for entry in &mut self.entries {
+            if let Some(payload) = entry.payload.with_basis(basis) {
+                entry.payload = payload;
+            }
+        }
         self
     }
 

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::blocks::BlockPlan;
-use crate::codec::{Encoded, MetricSums, Metrics, Target, TensorCodec, codec};
+use crate::codec::{Basis, Encoded, MetricSums, Metrics, Target, TensorCodec, codec};
 use crate::file::{Spec, TriWriter};
 use crate::{Class, Entry, Error, Tensor, TensorFile};
 
@@ -55,19 +55,23 @@ fn plan(entry: &Entry) -> BlockPlan {
 type Choice = (Box<dyn TensorCodec>, Target);
 
 /// Encodes every tensor of a file into a `.tri` container. A target of bits
-/// holds for the file as a whole, index and checksums included; `progress`
-/// hears of values done.
+/// holds for the file as a whole, index and checksums included, but for the
+/// basis, if values are turned by one; `progress` hears of values done.
 pub fn encode_file(
     file: &TensorFile,
     codec_for: &dyn Fn(&Entry) -> (String, Target),
+    basis: Option<&Basis>,
     path: &Path,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Result<(Vec<Summary>, u64), Error> {
     let choose = |entry: &Entry| {
         let (name, target) = codec_for(entry);
         let small = entry.len() < SMALL_TENSOR && target != Target::Lossless;
-        let (name, target) = if small { (SMALL_CODEC, Target::Lossless) } else { (name.as_str(), target) };
-        Ok((codec(name)?, target))
+        Ok(match basis {
+            _ if small => (codec(SMALL_CODEC)?, Target::Lossless),
+            Some(basis) => (basis.codec(&name)?, target),
+            None => (codec(&name)?, target),
+        })
     };
     let chosen: Vec<Choice> = file.entries().iter().map(choose).collect::<Result<_, Error>>()?;
     let levy = levy(file, &chosen)?;

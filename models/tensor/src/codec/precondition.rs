@@ -5,9 +5,14 @@
 //! The randomized Hadamard transform spreads outliers (QuaRot); PCA gathers
 //! energy in few columns, and its basis travels apart from the tensors.
 
+use std::sync::Arc;
+
 use super::rate::within_after_rounding;
 use super::{Encoded, Target, TensorCodec};
 use crate::{Dtype, Error, Tensor};
+
+/// Before the hash of a basis in the name of a codec.
+pub(super) const PCA: &str = "pca:";
 
 /// A change of basis of row vectors.
 #[derive(Debug, Clone)]
@@ -16,7 +21,7 @@ pub enum Precondition {
     /// divides the row length.
     Hadamard,
     /// Principal components; see [`PcaBasis`].
-    Pca(PcaBasis),
+    Pca(Arc<PcaBasis>),
 }
 
 /// Principal components of sample rows: an orthonormal basis, cut to a rank.
@@ -153,38 +158,46 @@ fn sign(column: usize) -> f32 {
     if (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 63 == 0 { 1.0 } else { -1.0 }
 }
 
+fn energy(values: &[f32]) -> f64 {
+    values.iter().map(|&value| f64::from(value).powi(2)).sum()
+}
+
 fn hadamard_block(cols: usize) -> usize {
     1 << cols.trailing_zeros().min(12)
 }
 
 impl Precondition {
-    /// The name in tables and in codec names.
+    /// The name in codec names, by which a decoder knows what it needs.
     pub fn name(&self) -> String {
         match self {
             Self::Hadamard => "hadamard".into(),
-            Self::Pca(basis) => format!("pca:{}", basis.rank),
+            Self::Pca(basis) => format!("{PCA}{:016x}", trinity_codec::Basis::hash_of(&basis.to_bytes())),
         }
     }
 
-    /// Turns rows of `cols` values; answers how long they are then.
-    pub fn forward(&self, values: &mut Vec<f32>, cols: usize) -> Result<usize, Error> {
+    /// Turns rows of `cols` values; answers how long they are then, and how
+    /// much energy a truncated basis has lost.
+    pub fn forward(&self, values: &mut Vec<f32>, cols: usize) -> Result<(usize, f64), Error> {
         match self {
             Self::Hadamard => {
                 for row in values.chunks_exact_mut(cols) {
                     row.iter_mut().enumerate().for_each(|(column, value)| *value *= sign(column));
                     walsh_hadamard(row, hadamard_block(cols));
                 }
-                Ok(cols)
+                Ok((cols, 0.0))
             }
             Self::Pca(basis) if basis.cols == cols => {
                 let mut scores = Vec::with_capacity(values.len() / cols * basis.rank);
                 values.chunks_exact(cols).for_each(|row| basis.forward(row, &mut scores));
+                let distances = values.iter().zip(basis.mean.iter().cycle());
+                let around: f64 = distances.map(|(value, mean)| f64::from(value - mean).powi(2)).sum();
+                let lost = if basis.rank < cols { (around - energy(&scores)).max(0.0) } else { 0.0 };
                 *values = scores;
-                Ok(basis.rank)
+                Ok((basis.rank, lost))
             }
-            Self::Pca(basis) => {
-                Err(Error::corrupt(0, format!("a basis of {} columns for rows of {cols}", basis.cols)))
-            }
+            Self::Pca(basis) => Err(Error::Basis {
+                problem: format!("it is for rows of {} values, and these have {cols}", basis.cols),
+            }),
         }
     }
 
@@ -242,7 +255,12 @@ impl TensorCodec for Preconditioned {
         if tensor.is_empty() {
             return Ok(Encoded::like(tensor, Vec::new()));
         }
-        let width = self.precondition.forward(&mut values, cols)?;
+        let before = energy(&values);
+        let (width, lost) = self
+            .precondition
+            .forward(&mut values, cols)
+            .map_err(|error| Error::InTensor { name: tensor.name().to_owned(), source: Box::new(error) })?;
+        let after = energy(&values);
         let mut data = Vec::new();
         Dtype::F32.extend_from_f32(&values, &mut data);
         let turned = Tensor::new(tensor.name(), tensor.class(), Dtype::F32, vec![rows, width], data)?;
@@ -252,9 +270,19 @@ impl TensorCodec for Preconditioned {
         };
         match target {
             Target::Bits(bits) => attempt(Target::Bits(bits * cols as f64 / width as f64)),
-            Target::Nmse(goal) => {
-                within_after_rounding(self, tensor, goal, |asked| attempt(Target::Nmse(asked)))
-            }
+            Target::Nmse(goal) if after > 0.0 && goal * before <= lost => Err(Error::Unreachable {
+                name: tensor.name().to_owned(),
+                codec: self.name(),
+                target: target.to_string(),
+                reason: format!("a rank of {width} alone loses {:.3e}", lost / before),
+            }),
+            // The error is of the values, which have their mean and what truncation lost besides.
+            Target::Nmse(goal) => within_after_rounding(self, tensor, goal, |asked| {
+                let own = if after > 0.0 { (asked * before - lost) / after } else { asked };
+                // Where truncation takes nearly all, what is left of the goal stays above zero.
+                let own = own.max(1e-3 * asked);
+                attempt(Target::Nmse(own))
+            }),
             other => attempt(other),
         }
     }
@@ -301,7 +329,7 @@ mod tests {
         let tensor = smooth(64, 96);
         let basis = PcaBasis::from_samples(&[&tensor], 96).unwrap();
         assert_eq!(PcaBasis::from_bytes(&basis.to_bytes()).unwrap(), basis);
-        for precondition in [Precondition::Hadamard, Precondition::Pca(basis)] {
+        for precondition in [Precondition::Hadamard, Precondition::Pca(Arc::new(basis))] {
             let codec = Preconditioned { precondition, inner: codec("uniform+ac").unwrap() };
             let encoded = codec.encode(&tensor, Target::Nmse(0.01)).unwrap();
             let nmse = Metrics::between(&tensor, &codec.decode(&encoded).unwrap()).nmse;
@@ -310,12 +338,29 @@ mod tests {
     }
 
     #[test]
+    fn a_truncated_basis_keeps_the_target_or_says_why_not() {
+        let tensor = smooth(64, 96);
+        let with_rank = |rank| Preconditioned {
+            precondition: Precondition::Pca(Arc::new(PcaBasis::from_samples(&[&tensor], rank).unwrap())),
+            inner: codec("uniform+ac").unwrap(),
+        };
+        let codec = with_rank(8);
+        let encoded = codec.encode(&tensor, Target::Nmse(0.01)).unwrap();
+        let nmse = Metrics::between(&tensor, &codec.decode(&encoded).unwrap()).nmse;
+        assert!(nmse < 0.0101 && nmse > 0.008, "{nmse}");
+        let error = with_rank(1).encode(&tensor, Target::Nmse(0.01)).unwrap_err().to_string();
+        assert!(error.contains("a rank of 1 alone loses"), "{error}");
+    }
+
+    #[test]
     fn principal_components_gather_what_rows_share() {
         let tensor = smooth(256, 64);
         let plain = codec("uniform+ac").unwrap().encode(&tensor, Target::Nmse(0.01)).unwrap();
         let basis = PcaBasis::from_samples(&[&tensor], 64).unwrap();
-        let pca =
-            Preconditioned { precondition: Precondition::Pca(basis), inner: codec("uniform+ac").unwrap() };
+        let pca = Preconditioned {
+            precondition: Precondition::Pca(Arc::new(basis)),
+            inner: codec("uniform+ac").unwrap(),
+        };
         let turned = pca.encode(&tensor, Target::Nmse(0.01)).unwrap();
         assert!(turned.bytes.len() * 2 < plain.bytes.len(), "{} {}", turned.bytes.len(), plain.bytes.len());
     }

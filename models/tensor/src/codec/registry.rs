@@ -5,12 +5,13 @@ use super::entropy::{SYMBOL_CODERS, SymbolCoder};
 use super::ffmpeg::Ffmpeg;
 use super::lossless::Lossless;
 use super::mx::{Element, Mx};
+use super::precondition::PCA;
 use super::residual::Residual;
 use super::scalar::{Nf4, Quantizer, Scalar};
 use super::trinity::Trinity;
 use super::uniform::Uniform;
 use super::video::{self, Video};
-use super::{Lossy, Precondition, Preconditioned, TensorCodec};
+use super::{Basis, Lossy, Precondition, Preconditioned, TensorCodec};
 use crate::Error;
 
 /// The paper's eight baselines: {INT, MXFP} × {Huffman, Deflate, LZ4, CABAC}.
@@ -29,13 +30,13 @@ pub const PAPER_BASELINES: [&str; 8] = [
 ///
 /// Names of codecs made of others keep to the same rule: `hadamard/my.toml`.
 pub fn codec(name: &str) -> Result<Box<dyn TensorCodec>, Error> {
-    find(name, &|path| Trinity::designed(path))?.ok_or_else(|| unknown(name))
+    find(name, &|path| Trinity::designed(path), None)?.ok_or_else(|| unknown(name))
 }
 
-/// What decodes data stored under that name. Never opens a file: the name
-/// comes out of one.
-pub(crate) fn decoder(name: &str) -> Result<Box<dyn TensorCodec>, Error> {
-    find(name, &|path| Err(unknown(path)))?.ok_or_else(|| unknown(name))
+/// What decodes data stored under that name, with the basis that was given.
+/// Never opens a file: the name comes out of one.
+pub(crate) fn decoder(name: &str, basis: Option<&Basis>) -> Result<Box<dyn TensorCodec>, Error> {
+    find(name, &|path| Err(unknown(path)), basis)?.ok_or_else(|| unknown(name))
 }
 
 fn unknown(name: &str) -> Error {
@@ -59,22 +60,40 @@ pub fn names() -> Vec<String> {
 
 type Found = Result<Option<Box<dyn TensorCodec>>, Error>;
 
-fn find(name: &str, designed: &dyn Fn(&str) -> Result<Trinity, Error>) -> Found {
+fn find(name: &str, designed: &dyn Fn(&str) -> Result<Trinity, Error>, basis: Option<&Basis>) -> Found {
     // Any codec after a randomized Hadamard transform.
     if let Some(inner) = name.strip_prefix("hadamard/") {
         let precondition = Precondition::Hadamard;
-        return Ok(find(inner, designed)?
+        return Ok(find(inner, designed, basis)?
+            .map(|inner| Box::new(Preconditioned { precondition, inner }) as Box<dyn TensorCodec>));
+    }
+    // Any codec in a basis that is named by the hash of its file.
+    if let Some((hash, inner)) = name.strip_prefix(PCA).and_then(|rest| rest.split_once('/')) {
+        let Ok(needed) = u64::from_str_radix(hash, 16) else { return Ok(None) };
+        let precondition = match basis {
+            Some(Basis::Pca(pca)) if basis.map(Basis::hash) == Some(needed) => Precondition::Pca(pca.clone()),
+            Some(other) => {
+                return Err(Error::OtherBasis { needed, given: format!("{:016x} is given", other.hash()) });
+            }
+            None => return Err(Error::OtherBasis { needed, given: "none is given".into() }),
+        };
+        return Ok(find(inner, designed, basis)?
             .map(|inner| Box::new(Preconditioned { precondition, inner }) as Box<dyn TensorCodec>));
     }
     // Two codecs in a row, the second on what the first one lost.
     if let Some((first, second)) = name.strip_prefix("residual/").and_then(|rest| rest.rsplit_once('/')) {
-        let (first, second) = (find(first, designed)?, find(second, designed)?);
+        let (first, second) = (find(first, designed, basis)?, find(second, designed, basis)?);
         return Ok(first
             .zip(second)
             .map(|(first, second)| Box::new(Residual { first, second }) as Box<dyn TensorCodec>));
     }
     if name.ends_with(".toml") {
         return Ok(Some(Box::new(designed(name)?)));
+    }
+    if let (Some(trinity), Some(Basis::Trinity(basis))) =
+        (Trinity::named(name).or_else(|| Trinity::stored(name)), basis)
+    {
+        return Ok(Some(Box::new(trinity.with_basis(basis.clone()))));
     }
     Ok(built_in(name))
 }

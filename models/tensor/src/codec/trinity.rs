@@ -1,8 +1,9 @@
 //! The Trinity codec, which finds its own way to a target, as a tensor codec.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use trinity_codec::Profile;
+use trinity_codec::{Basis, Profile};
 
 use super::lossy::{HEADER, normalize, restored};
 use super::rate::within_after_rounding;
@@ -15,6 +16,8 @@ pub(crate) struct Trinity {
     name: String,
     /// What the encoder may choose from; a decoder needs none.
     profile: Option<Profile>,
+    /// What may turn values first, on both sides.
+    basis: Option<Arc<Basis>>,
 }
 
 /// Before the name of a profile that did not come with the codec.
@@ -30,20 +33,37 @@ impl Trinity {
     /// The profile of that name, if it comes with the codec.
     pub(crate) fn named(name: &str) -> Option<Self> {
         let known = Self::names().any(|own| own == name);
-        Some(Self { name: name.to_owned(), profile: Some(Profile::named(name).ok().filter(|_| known)?) })
+        let profile = Some(Profile::named(name).ok().filter(|_| known)?);
+        Some(Self { name: name.to_owned(), profile, basis: None })
     }
 
     /// A designer's own profile, out of a TOML file.
     pub(crate) fn designed(path: &str) -> Result<Self, Error> {
-        let bad = |problem: String| Error::BadProfile { path: path.into(), problem };
-        let text = std::fs::read_to_string(Path::new(path)).map_err(|error| bad(error.to_string()))?;
-        let profile = Profile::parse(&text).map_err(|error| bad(error.to_string()))?;
-        Ok(Self { name: format!("{DESIGN}{}", profile.name), profile: Some(profile) })
+        let bad = |place: String, problem: String| Error::BadProfile { path: place.into(), problem };
+        let text =
+            std::fs::read_to_string(Path::new(path)).map_err(|error| bad(path.into(), error.to_string()))?;
+        let profile = Profile::parse(&text).map_err(|error| match error {
+            trinity_codec::Error::ProfileText { line, column, what } => {
+                bad(format!("{path}:{line}:{column}"), what)
+            }
+            other => bad(path.into(), other.to_string()),
+        })?;
+        Ok(Self { name: format!("{DESIGN}{}", profile.name), profile: Some(profile), basis: None })
+    }
+
+    /// The profile of that name or in that file, if it is one.
+    pub(crate) fn find(name: &str) -> Result<Option<Self>, Error> {
+        if name.ends_with(".toml") { Self::designed(name).map(Some) } else { Ok(Self::named(name)) }
+    }
+
+    /// The same with a basis that both sides have.
+    pub(crate) fn with_basis(self, basis: Arc<Basis>) -> Self {
+        Self { basis: Some(basis), ..self }
     }
 
     /// What decodes a stream that was stored under a designer's name.
     pub(crate) fn stored(name: &str) -> Option<Self> {
-        name.starts_with(DESIGN).then(|| Self { name: name.to_owned(), profile: None })
+        name.starts_with(DESIGN).then(|| Self { name: name.to_owned(), profile: None, basis: None })
     }
 
     fn attempt(&self, tensor: &Tensor, target: trinity_codec::Target) -> Result<Encoded, Error> {
@@ -73,9 +93,18 @@ impl Trinity {
             path: self.name.clone().into(),
             problem: "a stored name says how to decode, not how to encode; give the profile's file".into(),
         })?;
-        let (rows, cols) = folded(matrix.rows, matrix.cols);
-        let coded =
-            trinity_codec::encode(&matrix.values, rows, cols, profile, target).map_err(unreachable)?;
+        let values = &matrix.values;
+        let coded = match &self.basis {
+            // A basis is for rows as they are.
+            Some(basis) => {
+                trinity_codec::encode_with_basis(values, matrix.rows, matrix.cols, profile, target, basis)
+            }
+            None => {
+                let (rows, cols) = folded(matrix.rows, matrix.cols);
+                trinity_codec::encode(values, rows, cols, profile, target)
+            }
+        };
+        let coded = coded.map_err(unreachable)?;
         Ok(Some((exponent, coded, profile)))
     }
 }
@@ -108,7 +137,10 @@ fn in_words(target: trinity_codec::Target) -> String {
 }
 
 fn failure(error: trinity_codec::Error) -> Error {
-    Error::Corrupt { offset: 0, problem: error.to_string() }
+    match error {
+        trinity_codec::Error::OtherBasis { needed, given } => Error::OtherBasis { needed, given },
+        other => Error::Corrupt { offset: 0, problem: other.to_string() },
+    }
 }
 
 impl TensorCodec for Trinity {
@@ -143,7 +175,13 @@ impl TensorCodec for Trinity {
     }
 
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
-        restored(encoded, |bytes, _, _| Ok(trinity_codec::decode(bytes).map_err(failure)?.values))
+        restored(encoded, |bytes, _, _| {
+            let matrix = match &self.basis {
+                Some(basis) => trinity_codec::decode_with_basis(bytes, basis),
+                None => trinity_codec::decode(bytes),
+            };
+            Ok(matrix.map_err(failure)?.values)
+        })
     }
 
     fn stages(&self, tensor: &Tensor, target: Target) -> Result<Vec<StageCost>, Error> {

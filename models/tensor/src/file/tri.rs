@@ -36,7 +36,7 @@ use rayon::prelude::*;
 
 use super::{AtomicFile, Entry, Payload, Source, Spec, TensorFile, ValueStream, count};
 use crate::blocks::BlockPlan;
-use crate::codec::{Encoded, TensorCodec, decoder};
+use crate::codec::{Basis, Encoded, TensorCodec, decoder};
 use crate::{Class, Dtype, Error};
 
 const FORMAT: &str = "tri";
@@ -284,6 +284,7 @@ impl<'a> Index<'a> {
             cols,
             plan,
             slabs,
+            basis: None,
         };
         Ok(Entry::new(name, dtype, shape, start, Arc::new(payload))?
             .with_class(class)
@@ -291,7 +292,7 @@ impl<'a> Index<'a> {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct TriPayload {
     source: Source,
     name: String,
@@ -300,6 +301,7 @@ struct TriPayload {
     cols: usize,
     plan: BlockPlan,
     slabs: Vec<Slab>,
+    basis: Option<Basis>,
 }
 
 impl TriPayload {
@@ -330,7 +332,7 @@ impl TriPayload {
 
 impl Payload for TriPayload {
     fn open(&self) -> Result<Box<dyn ValueStream + '_>, Error> {
-        let codec = decoder(&self.codec_name)?;
+        let codec = decoder(&self.codec_name, self.basis.as_ref())?;
         Ok(Box::new(TriStream {
             payload: self,
             codec,
@@ -343,6 +345,10 @@ impl Payload for TriPayload {
 
     fn coded_slab(&self, index: usize) -> Result<Vec<u8>, Error> {
         self.bytes(index)
+    }
+
+    fn with_basis(&self, basis: &Basis) -> Option<Arc<dyn Payload>> {
+        Some(Arc::new(Self { basis: Some(basis.clone()), ..self.clone() }))
     }
 
     fn verify(&self) -> Result<(), Error> {
