@@ -5,8 +5,8 @@ mod picture;
 mod show;
 mod stages;
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 use trinity_tensor::codec::{PAPER_BASELINES, Target, names};
@@ -103,9 +103,10 @@ pub struct Args {
     /// Values that --ablate, --stages and --show look at: a piece from a tensor's middle
     #[arg(long, value_name = "VALUES", default_value_t = 1 << 18, value_parser = clap::value_parser!(u64).range(1024..))]
     sample: u64,
-    /// The codec that BD-rates in the report compare with
-    #[arg(long, default_value = "uniform+ac", value_name = "CODEC")]
-    anchor: String,
+    /// The codec that BD-rates in the report compare with: uniform+ac where it
+    /// is compared, else the first
+    #[arg(long, value_name = "CODEC")]
+    anchor: Option<String>,
     /// Write compare.csv and report.html into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -115,6 +116,7 @@ pub struct Args {
 /// project brings, and the paper's eight baselines. Other programs' encoders
 /// and other profiles take longer than all of these.
 const USUAL: [&str; 8] = ["trinity", "h265", "h264", "uniform+ac", "rtn", "rtn-128g", "nf4", "mxfp4"];
+const USUAL_ANCHOR: &str = "uniform+ac";
 const USUAL_BITS: [f64; 5] = [2.0, 2.5, 3.0, 3.5, 4.0];
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
@@ -128,6 +130,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         return show::run(tensor, args, ctx);
     }
     let codecs = codecs(args)?;
+    let anchor = anchor(args, &codecs)?;
     let targets = targets(args);
     let entries = entries(args)?;
     let references: Vec<&Entry> = entries.iter().collect();
@@ -150,7 +153,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let (rows, misses) = sort(results)?;
     if let Some(folder) = &args.out {
         kept.finish(&rows)?;
-        picture::report(&rows, &targets, &misses, &args.anchor).write(&folder.join("report.html"))?;
+        picture::report(&rows, &targets, &misses, anchor).write(&folder.join("report.html"))?;
         ctx.remark(format!("wrote {} and report.html", folder.join("compare.csv").display()));
     }
     bases(args, &references, ctx)?;
@@ -207,6 +210,18 @@ fn codecs(args: &Args) -> Result<Vec<String>, Failure> {
     Ok(chosen)
 }
 
+/// The codec that others are held against; one that has a curve.
+fn anchor<'a>(args: &'a Args, codecs: &'a [String]) -> Result<&'a str, Failure> {
+    let compared = |name: &str| codecs.iter().any(|codec| codec == name);
+    match &args.anchor {
+        Some(name) if compared(name) => Ok(name),
+        Some(name) => Err(Failure::input(format_args!("the anchor `{name}` is not compared"))
+            .help(format_args!("add it to --codecs, or choose one of {}", codecs.join(", ")))),
+        None if compared(USUAL_ANCHOR) => Ok(USUAL_ANCHOR),
+        None => Ok(codecs.first().map_or(USUAL_ANCHOR, String::as_str)),
+    }
+}
+
 fn targets(args: &Args) -> Vec<Target> {
     if !args.nmse.is_empty() {
         return args.nmse.iter().map(|&nmse| Target::Nmse(nmse)).collect();
@@ -216,21 +231,41 @@ fn targets(args: &Args) -> Vec<Target> {
 }
 
 fn entries(args: &Args) -> Result<Vec<Entry>, Failure> {
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries: Vec<(&Path, Entry)> = Vec::new();
     for path in &args.files {
         let mut file = open(path)?;
         if let Some(class) = args.class {
             file = file.with_class(class);
         }
-        entries.extend(file.entries().iter().filter(|entry| !entry.is_empty()).cloned());
+        let filled = file.entries().iter().filter(|entry| !entry.is_empty());
+        entries.extend(filled.map(|entry| (path.as_path(), entry.clone())));
     }
     if let Some(text) = &args.tensor {
-        entries.retain(|entry| entry.name().contains(text));
+        entries.retain(|(_, entry)| entry.name().contains(text));
     }
     if entries.is_empty() {
         return Err(Failure::input("no tensors to compare").help("check the files and --tensor"));
     }
-    Ok(entries)
+    Ok(distinct(entries))
+}
+
+/// Tensors of one name in several files, such as a model and its tuned twin,
+/// carry their file in front: rows tell tensors apart by name alone.
+fn distinct(entries: Vec<(&Path, Entry)>) -> Vec<Entry> {
+    let mut times: HashMap<String, usize> = HashMap::new();
+    for (_, entry) in &entries {
+        *times.entry(entry.name().to_owned()).or_default() += 1;
+    }
+    entries
+        .into_iter()
+        .map(|(path, entry)| match times.get(entry.name()) {
+            Some(2..) => {
+                let name = format!("{}:{}", path.display(), entry.name());
+                entry.with_name(name)
+            }
+            _ => entry,
+        })
+        .collect()
 }
 
 fn jobs<'a>(

@@ -151,6 +151,36 @@ fn a_comparison_goes_on_where_it_stopped() {
 }
 
 #[test]
+fn tensors_of_one_name_in_two_files_keep_rows_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let npy = |name: &str, factor: f32| {
+        let header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (32, 32), }            \n";
+        let mut file = b"\x93NUMPY\x01\0".to_vec();
+        file.extend((header.len() as u16).to_le_bytes());
+        file.extend(header);
+        file.extend((0..1024).flat_map(|i| ((i as f32).sin() * factor).to_le_bytes()));
+        let path = folder.path().join(name).join("w.npy");
+        std::fs::create_dir(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, file).unwrap();
+        text(&path)
+    };
+    let (base, tuned, out) = (npy("base", 1.0), npy("tuned", 100.0), text(&folder.path().join("out")));
+    let compare = ["compare", &base, &tuned, "--codecs", "rtn-128g", "--bits", "4", "--out", &out];
+    trinity(compare).ok();
+    let csv = folder.path().join("out/compare.csv");
+    let first = std::fs::read_to_string(&csv).unwrap();
+    assert!(first.contains(&format!("{base}:w,")) && first.contains(&format!("{tuned}:w,")), "{first}");
+    trinity(compare).ok();
+    assert_eq!(std::fs::read_to_string(&csv).unwrap(), first);
+}
+
+#[test]
+fn an_anchor_that_is_not_compared_is_refused() {
+    let said = trinity(["compare", &sample(), "--codecs", "rtn", "--anchor", "h265"]).refused();
+    assert!(said.contains("h265") && said.contains("rtn"), "{said}");
+}
+
+#[test]
 fn an_unknown_codec_is_refused_with_the_names_there_are() {
     let said = trinity(["encode", &sample(), "--bits", "3", "--codec", "mp3"]).refused();
     assert!(said.contains("mp3") && said.contains("uniform+ac"), "{said}");

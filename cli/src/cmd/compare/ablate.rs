@@ -133,13 +133,17 @@ fn report(rows: &[Row], goal: f64) -> Report {
         "Bits per value at one error, by stage",
         json!({
             "data": {"values": bars},
+            "width": 340,
             "mark": "bar",
             "encoding": {
-                "y": {"field": "tensor", "type": "nominal", "title": null},
+                "y": {"field": "tensor", "type": "nominal", "title": null, "sort": null,
+                      "axis": {"labelLimit": 260}},
                 "x": {"field": "bits", "type": "quantitative", "title": "bits per value"},
                 "row": {"field": "stage", "type": "nominal", "sort": {"field": "order"}, "title": null,
-                        "header": {"labelAngle": 0, "labelAlign": "left"}},
-                "tooltip": [{"field": "tensor"}, {"field": "stage"}, {"field": "bits"}],
+                        "header": {"labelAngle": 0, "labelAlign": "left", "labelOrient": "top", "labelAnchor": "start",
+                                   "labelFontWeight": "bold"}},
+                "tooltip": [{"field": "tensor"}, {"field": "stage"},
+                            {"field": "bits", "type": "quantitative", "format": ".3f"}],
             },
         }),
     );

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use trinity_tensor::Class;
 use trinity_tensor::codec::{PAPER_BASELINES, Target};
-use trinity_tensor::compare::{Row, at_equal_mae, bd_rate, by_class, off_target};
+use trinity_tensor::compare::{GAUSSIAN, ORDER0, Row, at_equal_mae, bd_rate, by_class, off_target};
 
 use crate::report::Report;
-use crate::table::Table;
+use crate::table::{Table, sig3};
 
 pub fn report(rows: &[Row], targets: &[Target], misses: &BTreeMap<String, usize>, anchor: &str) -> Report {
     let mut report = Report::new("Codecs side by side");
@@ -23,17 +23,11 @@ pub fn report(rows: &[Row], targets: &[Target], misses: &BTreeMap<String, usize>
         }
         report.heading(class.name());
         report.chart(
-            format!("{class}: mean over its tensors; BD-rate against {anchor} in the legend"),
-            json!({
-                "data": {"values": curves(&own, anchor)},
-                "mark": {"type": "line", "point": true},
-                "encoding": {
-                    "x": {"field": "bits", "type": "quantitative", "title": "bits per value", "scale": {"zero": false}},
-                    "y": {"field": "snr", "type": "quantitative", "title": "SNR in dB", "scale": {"zero": false}},
-                    "color": {"field": "codec", "type": "nominal"},
-                    "tooltip": [{"field": "codec"}, {"field": "bits"}, {"field": "snr"}],
-                },
-            }),
+            format!(
+                "{class}: mean over its tensors; BD-rate against {anchor} in the legend, best first; click a name \
+                 to pick it out"
+            ),
+            chart(&curves(&own, anchor)),
         );
         let table = rows_table(&own);
         report.table(format!("{class}: every tensor"), table.headers(), table.rows());
@@ -110,7 +104,19 @@ fn label(codec: &str, precondition: &str) -> String {
     if precondition == "none" { codec.to_owned() } else { format!("{codec} ({precondition})") }
 }
 
-fn curves(rows: &[Row], anchor: &str) -> Vec<Value> {
+/// One codec's curve, as the legend names it.
+struct Curve {
+    name: String,
+    /// A line that is no codec.
+    reference: bool,
+    /// Against the anchor, in per cent.
+    bd_rate: Option<f64>,
+    /// (bits per value, dB).
+    points: Vec<(f64, f64)>,
+}
+
+/// Curves with their BD-rates, the best first and those without one last.
+fn curves(rows: &[Row], anchor: &str) -> Vec<Curve> {
     let mut lines: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
     for line in by_class(rows) {
         let name = label(&line.codec, &line.precondition);
@@ -120,28 +126,87 @@ fn curves(rows: &[Row], anchor: &str) -> Vec<Value> {
             None => lines.push((name, vec![point])),
         }
     }
-    let reference = lines.iter().find(|(name, _)| name == anchor).map(|(_, points)| points.clone());
-    let mut values = Vec::new();
-    for (name, points) in lines {
-        let rate = reference.as_deref().and_then(|reference| bd_rate(reference, &points));
-        let name = rate.map_or_else(|| name.clone(), |rate| format!("{name} {rate:+.1} %"));
-        values.extend(points.iter().map(|(bits, snr)| json!({"codec": name, "bits": bits, "snr": snr})));
-    }
-    values
+    let anchor = lines.iter().find(|(name, _)| name == anchor).map(|(_, points)| points.clone());
+    let mut curves: Vec<Curve> = lines
+        .into_iter()
+        .map(|(name, points)| Curve {
+            reference: name == ORDER0 || name == GAUSSIAN,
+            bd_rate: anchor.as_deref().and_then(|anchor| bd_rate(anchor, &points)),
+            name,
+            points,
+        })
+        .collect();
+    let rank = |curve: &Curve| curve.bd_rate.unwrap_or(f64::MAX);
+    curves.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
+    curves
+}
+
+/// Curves of more codecs than there are colours differ in their marks, too.
+fn chart(curves: &[Curve]) -> Value {
+    let label = |curve: &Curve| match curve.bd_rate {
+        Some(rate) => format!("{} {rate:+.1} %", curve.name),
+        None => curve.name.clone(),
+    };
+    let values: Vec<Value> = curves
+        .iter()
+        .flat_map(|curve| {
+            let (codec, reference) = (label(curve), curve.reference);
+            let point = move |&(bits, snr): &(f64, f64)| {
+                json!({"codec": codec, "bits": bits, "snr": snr, "reference": reference})
+            };
+            curve.points.iter().map(point)
+        })
+        .collect();
+    let order: Vec<String> = curves.iter().map(label).collect();
+    let scheme = if curves.len() > 10 { "tableau20" } else { "tableau10" };
+    let number = |field: &str, title: &str| json!({"field": field, "type": "quantitative", "title": title, "format": ".3f"});
+    json!({
+        "data": {"values": values},
+        "height": 60 + 16 * curves.len().max(15),
+        "params": [{"name": "picked", "select": {"type": "point", "fields": ["codec"]}, "bind": "legend"}],
+        "mark": {"type": "line", "point": {"size": 50}},
+        "encoding": {
+            "x": {"field": "bits", "type": "quantitative", "title": "bits per value", "scale": {"zero": false},
+                  "axis": {"tickCount": 8}},
+            "y": {"field": "snr", "type": "quantitative", "title": "SNR in dB", "scale": {"zero": false}},
+            "color": {"field": "codec", "type": "nominal", "sort": order, "scale": {"scheme": scheme},
+                      "legend": {"symbolLimit": 99, "labelLimit": 300}},
+            "shape": {"field": "codec", "type": "nominal", "sort": order, "legend": null},
+            "strokeDash": {"condition": {"test": "datum.reference", "value": [5, 4]}, "value": [1, 0]},
+            "opacity": {"condition": {"param": "picked", "value": 1}, "value": 0.1},
+            "tooltip": [{"field": "codec"}, number("bits", "bits per value"), number("snr", "SNR in dB")],
+        },
+    })
 }
 
 fn rows_table(rows: &[Row]) -> Table {
-    let mut table =
-        Table::new(["tensor", "codec", "target", "bits/value", "NMSE", "SNR dB", "MAE", "gap bits"]);
+    let mut table = Table::new([
+        "tensor",
+        "codec",
+        "target",
+        "bits/value",
+        "NMSE",
+        "SNR dB",
+        "MAE",
+        "max error",
+        "enc MB/s",
+        "dec MB/s",
+        "gap bits",
+    ]);
+    // The bound is no codec: it has no largest error and no speed.
+    let number = |value: f64| if value.is_finite() { sig3(value) } else { "-".to_owned() };
     for row in rows {
         table.row([
             row.tensor.clone(),
             label(&row.codec, &row.precondition),
             row.target.clone(),
             format!("{:.3}", row.bits_per_value),
-            format!("{:.3e}", row.nmse),
+            number(row.nmse),
             format!("{:.2}", row.snr_db),
-            format!("{:.3e}", row.mae),
+            number(row.mae),
+            number(row.max_abs_error),
+            number(row.encode_mb_s),
+            number(row.decode_mb_s),
             format!("{:.3}", row.gap_bits),
         ]);
     }
