@@ -191,9 +191,19 @@ pub fn predict(
     stride: usize,
 ) {
     match mode {
-        PLANAR => planar(line, size, out, stride),
+        PLANAR => match size {
+            4 => planar::<4>(line, depth, out, stride),
+            8 => planar::<8>(line, depth, out, stride),
+            16 => planar::<16>(line, depth, out, stride),
+            _ => planar::<32>(line, depth, out, stride),
+        },
         DC => dc(line, size, edge_filter, out, stride),
-        _ => angular(mode, line, size, depth, edge_filter, out, stride),
+        _ => match size {
+            4 => angular::<4>(mode, line, depth, edge_filter, out, stride),
+            8 => angular::<8>(mode, line, depth, edge_filter, out, stride),
+            16 => angular::<16>(mode, line, depth, edge_filter, out, stride),
+            _ => angular::<32>(mode, line, depth, edge_filter, out, stride),
+        },
     }
 }
 
@@ -206,16 +216,29 @@ pub fn edge_filter(mode: u8, c_idx: usize, size: usize, disable_boundary_filter:
 }
 
 /// Clause 8.4.4.2.4.
-fn planar(line: &[u16], size: usize, out: &mut [u16], stride: usize) {
-    let corner = 2 * size;
-    let shift = size.trailing_zeros() + 1;
-    let above = &line[corner + 1..][..size];
-    let (right, bottom) = (u32::from(line[corner + 1 + size]), u32::from(line[size - 1]));
-    let n = size as u32;
-    for (y, row) in out.chunks_mut(stride).take(size).enumerate() {
-        let left = u32::from(line[corner - 1 - y]);
-        let y = y as u32;
-        for (x, (o, &a)) in row[..size].iter_mut().zip(above).enumerate() {
+fn planar<const N: usize>(line: &[u16], depth: u32, out: &mut [u16], stride: usize) {
+    let corner = 2 * N;
+    let shift = N.trailing_zeros() + 1;
+    let above = &line[corner + 1..][..N];
+    let (right, bottom) = (line[corner + 1 + N], line[N - 1]);
+    let n = N as u32;
+    for (y, row) in out.chunks_mut(stride).take(N).enumerate() {
+        let left = line[corner - 1 - y];
+        let row = &mut row[..N];
+        // Weights add up to 2 N, at most 64: nine bits of sample make fifteen.
+        if depth <= 9 {
+            let n = N as u16;
+            let y = y as u16;
+            let down = (y + 1).wrapping_mul(bottom).wrapping_add(n);
+            for (x, (o, &a)) in row.iter_mut().zip(above).enumerate() {
+                let x = x as u16;
+                let across = (n - 1 - x).wrapping_mul(left).wrapping_add((x + 1).wrapping_mul(right));
+                *o = across.wrapping_add((n - 1 - y).wrapping_mul(a)).wrapping_add(down) >> shift;
+            }
+            continue;
+        }
+        let (y, left, right, bottom) = (y as u32, u32::from(left), u32::from(right), u32::from(bottom));
+        for (x, (o, &a)) in row.iter_mut().zip(above).enumerate() {
             let x = x as u32;
             let sum =
                 (n - 1 - x) * left + (x + 1) * right + (n - 1 - y) * u32::from(a) + (y + 1) * bottom + n;
@@ -244,10 +267,9 @@ fn dc(line: &[u16], size: usize, edge_filter: bool, out: &mut [u16], stride: usi
 
 /// Clause 8.4.4.2.6. Horizontal modes are vertical ones seen in a mirror: the
 /// line is read backwards and the block transposed.
-fn angular(
+fn angular<const N: usize>(
     mode: u8,
     line: &[u16],
-    size: usize,
     depth: u32,
     edge_filter: bool,
     out: &mut [u16],
@@ -255,6 +277,7 @@ fn angular(
 ) {
     let vertical = mode >= 18;
     let angle = ANGLE[usize::from(mode) - 2];
+    let size = N;
     let corner = 2 * size;
 
     // ref[-size ..= 2 * size] of the standard, ref[0] at `size`.
@@ -279,41 +302,53 @@ fn angular(
     }
 
     if vertical {
-        project(&reference, angle, size, out, stride);
+        for (y, row) in out.chunks_mut(stride).take(N).enumerate() {
+            row[..N].copy_from_slice(&project::<N>(&reference, angle, y, depth));
+        }
     } else {
-        let mut block = [0u16; MAX_SIZE * MAX_SIZE];
-        project(&reference, angle, size, &mut block, size);
-        transpose(&block, size, out, stride);
+        let block: [[u16; N]; N] = std::array::from_fn(|y| project(&reference, angle, y, depth));
+        for (y, row) in out.chunks_mut(stride).take(N).enumerate() {
+            for (o, column) in row[..N].iter_mut().zip(&block) {
+                *o = column[y];
+            }
+        }
     }
     if angle == 0 && edge_filter {
         smooth_first_column(line, size, depth, vertical, out, stride);
     }
 }
 
-/// Every row is the reference moved by `angle`/32 samples a row.
-fn project(reference: &[u16], angle: i32, size: usize, out: &mut [u16], stride: usize) {
-    for (y, row) in out.chunks_mut(stride).take(size).enumerate() {
-        let position = (y as i32 + 1) * angle;
-        let fraction = (position & 31) as u32;
-        let start = (size as i32 + (position >> 5) + 1) as usize;
-        let row = &mut row[..size];
-        if fraction == 0 {
-            row.copy_from_slice(&reference[start..][..size]);
-        } else {
-            let taps = &reference[start..][..size + 1];
-            for (o, t) in row.iter_mut().zip(taps.windows(2)) {
-                *o = (((32 - fraction) * u32::from(t[0]) + fraction * u32::from(t[1]) + 16) >> 5) as u16;
-            }
+/// Row `y`: the reference moved by `angle`/32 samples a row.
+#[inline(always)]
+fn project<const N: usize>(
+    reference: &[u16; 3 * MAX_SIZE + 1],
+    angle: i32,
+    y: usize,
+    depth: u32,
+) -> [u16; N] {
+    let position = (y as i32 + 1) * angle;
+    let fraction = (position & 31) as u16;
+    let start = (N as i32 + (position >> 5) + 1) as usize;
+    let mut row = [0; N];
+    let taps = &reference[start..];
+    if fraction == 0 {
+        row.copy_from_slice(&taps[..N]);
+        return row;
+    }
+    let (near, far) = (&taps[..N], &taps[1..=N]);
+    // Weights add up to 32: eleven bits of sample make sixteen.
+    if depth <= 11 {
+        for ((o, &a), &b) in row.iter_mut().zip(near).zip(far) {
+            let sum = (32 - fraction).wrapping_mul(a).wrapping_add(fraction.wrapping_mul(b));
+            *o = sum.wrapping_add(16) >> 5;
+        }
+    } else {
+        let fraction = u32::from(fraction);
+        for ((o, &a), &b) in row.iter_mut().zip(near).zip(far) {
+            *o = (((32 - fraction) * u32::from(a) + fraction * u32::from(b) + 16) >> 5) as u16;
         }
     }
-}
-
-fn transpose(block: &[u16], size: usize, out: &mut [u16], stride: usize) {
-    for (x, column) in block.chunks_exact(size).take(size).enumerate() {
-        for (y, &s) in column.iter().enumerate() {
-            out[y * stride + x] = s;
-        }
-    }
+    row
 }
 
 /// The boundary filter of pure vertical (first column) and pure horizontal
@@ -387,6 +422,23 @@ mod tests {
             let mut out = vec![0; n * n];
             predict(mode, &line, n, 10, false, &mut out, n);
             prop_assert_eq!(out, angular_by_the_book(mode, &line, n));
+        }
+
+        #[test]
+        fn narrow_sums_hold_what_wide_ones_do(mode in 0u8..35, log2 in 2usize..=5, seed in any::<u64>(), full in any::<bool>()) {
+            let n = 1 << log2;
+            // The largest samples that narrow sums are used for, or noise.
+            let (depth, line): (u32, Vec<u16>) = if full {
+                let depth = if mode == PLANAR { 9 } else { 11 };
+                (depth, vec![(1 << depth) - 1; 4 * n + 1])
+            } else {
+                let noise = |i| (seed.wrapping_mul(i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 55) as u16;
+                (9, (0..=4 * n as u64).map(noise).collect())
+            };
+            let (mut narrow, mut wide) = (vec![0; n * n], vec![0; n * n]);
+            predict(mode, &line, n, depth, false, &mut narrow, n);
+            predict(mode, &line, n, 16, false, &mut wide, n);
+            prop_assert_eq!(narrow, wide);
         }
 
         #[test]

@@ -101,24 +101,13 @@ impl Search<'_> {
         let plane = &self.source[c];
         let source_at = ((self.origin.1 + y) >> sy) * plane.width + ((self.origin.0 + x) >> sx);
         let source = &plane.samples[source_at..];
-        let mut energy = 0u64;
-        for (row, (residual, prediction)) in buffers
-            .residual
-            .chunks_exact_mut(size)
-            .zip(buffers.prediction.chunks_exact(size))
-            .take(size)
-            .enumerate()
-        {
-            let source = &source[row * plane.width..][..size];
-            // Sixteen-bit differences, squared, fit 32 unsigned bits; a row of them fits 37.
-            let mut sum = 0u64;
-            for ((r, &s), &p) in residual.iter_mut().zip(source).zip(prediction) {
-                *r = i32::from(s) - i32::from(p);
-                sum += u64::from(r.unsigned_abs() * r.unsigned_abs());
-            }
-            energy += sum;
+        let (prediction, residual) = (&buffers.prediction, &mut buffers.residual);
+        match size {
+            4 => difference::<4>(source, plane.width, prediction, residual, depth),
+            8 => difference::<8>(source, plane.width, prediction, residual, depth),
+            16 => difference::<16>(source, plane.width, prediction, residual, depth),
+            _ => difference::<32>(source, plane.width, prediction, residual, depth),
         }
-        energy
     }
 
     /// Writes the prediction buffer into the reconstruction.
@@ -269,23 +258,23 @@ impl Search<'_> {
                 coefficients.copy_from_slice(&buffers.transformed[..count]);
             }
             let shape = shape(skip);
-            let levels = &mut buffers.levels[..count];
             let found = rdoq::quantize(
                 &mut buffers.rdoq,
-                coefficients,
-                levels,
+                &buffers.coefficients,
+                &mut buffers.levels,
                 &shape,
                 tools,
                 &entry,
                 quantization,
                 care,
             );
-            if found.is_none() {
+            if !found {
                 continue;
             }
             let mut state = entry;
             let mut counter = BitCounter::default();
             residual::write(&mut counter, &mut state, tools, &shape, &buffers.levels[..count]);
+            let coefficients = &mut buffers.coefficients[..count];
             for (coefficient, &level) in coefficients.iter_mut().zip(&buffers.levels) {
                 *coefficient = if level == 0 { 0 } else { quantizer.scale(level, FLAT) };
             }
@@ -317,6 +306,27 @@ impl Search<'_> {
         self.state = best_state;
         best
     }
+}
+
+/// What prediction leaves of an `N`×`N` block; returns its energy.
+fn difference<const N: usize>(
+    source: &[u16],
+    stride: usize,
+    prediction: &[u16],
+    residual: &mut [i32],
+    depth: u32,
+) -> u64 {
+    let mut energy = 0u64;
+    let (residual, prediction) = (residual.as_chunks_mut::<N>().0, prediction.as_chunks::<N>().0);
+    for (row, (residual, prediction)) in residual.iter_mut().zip(prediction).take(N).enumerate() {
+        for ((r, &s), &p) in residual.iter_mut().zip(&source[row * stride..][..N]).zip(prediction) {
+            *r = i32::from(s) - i32::from(p);
+        }
+        let squares = residual.iter().map(|r| r.unsigned_abs() * r.unsigned_abs());
+        // Squares of sixteen-bit differences fit 32 bits; a row of thirteen-bit ones does, too.
+        energy += if depth <= 13 { u64::from(squares.sum::<u32>()) } else { squares.map(u64::from).sum() };
+    }
+    energy
 }
 
 /// Σ (source − candidate)².

@@ -266,17 +266,18 @@ impl Search<'_> {
             )
         } else {
             let quantization = Quantization { inverse_step: steps.inverse_step, lambda: self.lambda_steps };
-            rdoq::quantize(
+            let coded = rdoq::quantize(
                 &mut buffers.rdoq,
-                coefficients,
-                levels,
+                &buffers.coefficients,
+                &mut buffers.levels,
                 &shape,
                 &tools,
                 &self.state,
                 quantization,
                 Care::Hidden,
-            )
-            .is_some()
+            );
+            levels.copy_from_slice(&buffers.levels[..count]);
+            coded
         };
         if coded {
             for (coefficient, &level) in buffers.coefficients.iter_mut().zip(levels.iter()) {

@@ -13,6 +13,9 @@ use crate::contexts::Contexts;
 use crate::scan::{Scan, last_prefix_ctx};
 use trinity_coding::cabac::{Context, ONE_BIT};
 
+/// More than what sums of costs in one sub-block lose to rounding.
+const ROUNDING: f32 = 0.01;
+
 /// How a block is quantized.
 #[derive(Debug, Clone, Copy)]
 pub struct Quantization {
@@ -31,67 +34,89 @@ pub enum Care {
     Joint,
 }
 
-/// Everything about the coefficients of one sub-block that pricing needs.
+/// Everything about the coefficients of one block that pricing needs.
 struct Pricing<'a> {
     contexts: &'a Contexts,
     lambda: f32,
     chroma: usize,
     persistent: bool,
+    /// By context set.
+    flags: [FlagBits; 4],
 }
+
+/// Bits of sign and greater-than flags of a level, by [`Running::flags`] and
+/// by whether it is one, two or more.
+type FlagBits = [[u32; 4]; 8];
+
+/// Index of the bits of a level that has no greater-than flags.
+const NO_FLAGS: usize = 4;
+/// The smallest level with coeff_abs_level_remaining, by [`Running::flags`].
+const BASE: [u32; 8] = [2, 3, 3, 3, 1, 1, 1, 1];
 
 /// Where the greater-than flags and the Rice parameter stand before a level.
 #[derive(Debug, Clone, Copy)]
 struct Running {
-    /// Index of the context set, then greater1Ctx.
-    set: usize,
+    /// greater1Ctx; 0 once greater2 is used up, too.
     greater1: usize,
     /// Levels seen in this sub-block.
     count: u32,
-    greater2_used: bool,
     rice: u32,
     /// The first coeff_abs_level_remaining, once there was one.
     first_remaining: Option<u32>,
 }
 
 impl Running {
-    fn new(set: usize, rice: u32) -> Self {
-        Self { set, greater1: 1, count: 0, greater2_used: false, rice, first_remaining: None }
+    fn new(rice: u32) -> Self {
+        Self { greater1: 1, count: 0, rice, first_remaining: None }
     }
 
-    /// The smallest level that needs coeff_abs_level_remaining.
+    /// Which flags a level gets: those of greater1Ctx, or none after eight levels.
     #[inline(always)]
-    fn base(&self) -> u32 {
-        if self.count >= 8 {
-            1
-        } else if self.greater2_used {
-            2
-        } else {
-            3
-        }
+    fn flags(&self) -> usize {
+        if self.count < 8 { self.greater1 & 3 } else { NO_FLAGS }
     }
 
     #[inline(always)]
     fn advance(&mut self, level: u32, persistent: bool) {
-        let base = self.base();
-        if level >= base {
+        let flags = self.flags();
+        if level >= BASE[flags] {
             if self.first_remaining.is_none() {
-                self.first_remaining = Some(level - base);
+                self.first_remaining = Some(level - BASE[flags]);
             }
             self.rice = next_rice(self.rice, level, persistent);
         }
-        if self.count < 8 {
-            if level > 1 {
-                self.greater1 = 0;
-                self.greater2_used = true;
-            } else if self.greater1 > 0 && self.greater1 < 3 {
-                self.greater1 += 1;
-            }
+        if flags < NO_FLAGS {
+            self.greater1 = next_greater1(flags, level);
         }
         self.count += 1;
     }
 }
 
-impl Pricing<'_> {
+/// greater1Ctx after a level with flags.
+#[inline(always)]
+fn next_greater1(greater1: usize, level: u32) -> usize {
+    if level > 1 { 0 } else { greater1 + usize::from(greater1 == 1 || greater1 == 2) }
+}
+
+impl<'a> Pricing<'a> {
+    fn new(contexts: &'a Contexts, lambda: f32, shape: &Shape, persistent: bool) -> Self {
+        let chroma = usize::from(shape.c_idx > 0);
+        let mut flags = [[[ONE_BIT; 4]; 8]; 4];
+        // A lone sub-block comes after none, and chroma has half the sets.
+        let sets = if shape.log2 == 2 { 1 } else { 4 - 2 * chroma };
+        for (set, flags) in flags[..sets].iter_mut().enumerate() {
+            let greater2 = contexts.greater2_flag[4 * chroma + set];
+            let greater2 = [greater2.cost(false), greater2.cost(true)];
+            for (at, flags) in flags[..NO_FLAGS].iter_mut().enumerate() {
+                let greater1 = contexts.greater1_flag[16 * chroma + 4 * set + at];
+                let greater = ONE_BIT + greater1.cost(true);
+                let [two, more] = if at > 0 { greater2 } else { [0; 2] };
+                *flags = [0, ONE_BIT + greater1.cost(false), greater + two, greater + more];
+            }
+        }
+        Self { contexts, lambda, chroma, persistent, flags }
+    }
+
     /// ctxSet of sub-block `b` after one that left greater1Ctx as given.
     #[inline(always)]
     fn set(&self, b: usize, previous_greater1: usize) -> usize {
@@ -105,18 +130,11 @@ impl Pricing<'_> {
 
     /// Price of a level ≥ 1 with its sign, without sig_coeff_flag.
     #[inline(always)]
-    fn level(&self, level: u32, at: &Running) -> f32 {
-        let mut cost = ONE_BIT;
-        if at.count < 8 {
-            let greater1 = self.contexts.greater1_flag[16 * self.chroma + 4 * at.set + at.greater1];
-            cost += greater1.cost(level > 1);
-            if level > 1 && !at.greater2_used {
-                cost += self.contexts.greater2_flag[4 * self.chroma + at.set].cost(level > 2);
-            }
-        }
-        let base = at.base();
-        if level >= base {
-            cost += remaining_bits(level - base, at.rice) * ONE_BIT;
+    fn level(&self, level: u32, flags: &FlagBits, at: &Running) -> f32 {
+        let index = at.flags();
+        let mut cost = flags[index][level.min(3) as usize];
+        if level >= BASE[index] {
+            cost += remaining_bits(level - BASE[index], at.rice) * ONE_BIT;
         }
         cost as f32 * self.lambda
     }
@@ -125,21 +143,24 @@ impl Pricing<'_> {
 /// Scratch space: a block in flight, magnitudes in steps and chosen levels, in scan order.
 #[derive(Debug)]
 pub struct Working {
-    magnitude: [f32; 1024],
-    level: [u16; 1024],
+    magnitude: [[f32; 16]; 64],
+    /// Bit n: coefficient n of the sub-block is negative.
+    negative: [u32; 64],
+    level: [[u16; 16]; 64],
     /// Price of the level and its error, without sig_coeff_flag.
-    cost: [f32; 1024],
-    sig_cost: [f32; 1024],
+    cost: [[f32; 16]; 64],
+    sig_cost: [[f32; 16]; 64],
     paths: Paths,
 }
 
 impl Default for Working {
     fn default() -> Self {
         Self {
-            magnitude: [0.0; 1024],
-            level: [0; 1024],
-            cost: [0.0; 1024],
-            sig_cost: [0.0; 1024],
+            magnitude: [[0.0; 16]; 64],
+            negative: [0; 64],
+            level: [[0; 16]; 64],
+            cost: [[0.0; 16]; 64],
+            sig_cost: [[0.0; 16]; 64],
             paths: Paths::default(),
         }
     }
@@ -148,84 +169,77 @@ impl Default for Working {
 /// What a hidden sign saves in bits, the error it causes taken off.
 const HIDDEN_SIGN: f32 = 0.75;
 
-/// Chooses levels for `coefficients` (row by row). Returns their error and
-/// price in squared steps, or none if all are zero. `levels` is fully written.
+/// Chooses levels for `coefficients` (row by row). Returns whether there are
+/// any but zeros. `levels` is fully written, as far as the block goes.
 pub fn quantize(
     work: &mut Working,
-    coefficients: &[i32],
-    levels: &mut [i32],
+    coefficients: &[i32; 1024],
+    levels: &mut [i32; 1024],
     shape: &Shape,
     tools: &ResidualTools,
     state: &State,
     quantization: Quantization,
     care: Care,
-) -> Option<f32> {
+) -> bool {
     let size = 1usize << shape.log2;
     let lambda = quantization.lambda / ONE_BIT as f32;
-    let pricing = Pricing {
-        contexts: &state.contexts,
-        lambda,
-        chroma: usize::from(shape.c_idx > 0),
-        persistent: tools.persistent_rice,
-    };
-
-    let order = shape.scan.order(shape.log2);
-    for (magnitude, &at) in work.magnitude.iter_mut().zip(order) {
-        let coefficient = coefficients[usize::from(at)].unsigned_abs();
-        *magnitude = (coefficient as f32 * quantization.inverse_step).min(32767.0);
+    let order = shape.scan.order(shape.log2).as_chunks::<16>().0;
+    for ((order, magnitudes), negative) in order.iter().zip(&mut work.magnitude).zip(&mut work.negative) {
+        let mut signs = 0;
+        for (n, (magnitude, &at)) in magnitudes.iter_mut().zip(order).enumerate() {
+            let coefficient = coefficients[usize::from(at) & 1023];
+            signs |= u32::from(coefficient < 0) << n;
+            let steps = coefficient.unsigned_abs() as f32 * quantization.inverse_step;
+            *magnitude = if steps < 32767.0 { steps } else { 32767.0 };
+        }
+        *negative = signs;
     }
-    let last = work.magnitude[..order.len()].iter().rposition(|&magnitude| magnitude >= 0.5);
-    let levels = &mut levels[..size * size];
-    levels.fill(0);
-    let last = last?;
-    work.level[last + 1..(last / 16 + 1) * 16].fill(0);
+    levels[..size * size].fill(0);
+    let magnitudes = work.magnitude[..order.len()].as_flattened();
+    let Some(last) = magnitudes.iter().rposition(|&magnitude| magnitude >= 0.5) else { return false };
+    work.level[last / 16][last % 16..].fill(0);
+    let pricing = Pricing::new(&state.contexts, lambda, shape, tools.persistent_rice);
 
-    let all = choose(work, shape, tools, state, &pricing, last, care);
-    let (last, difference) = choose_last(work, shape, &pricing, last)?;
+    choose(work, shape, tools, state, &pricing, last, care);
+    let Some(last) = choose_last(work, shape, &pricing, last) else { return false };
     if care == Care::Joint {
-        return Some(joint(work, coefficients, levels, shape, tools, state, &pricing, last));
+        joint(work, levels, shape, tools, state, &pricing, last);
+        return true;
     }
 
     let hides = shape.hides_signs(tools);
+    let rice = if tools.persistent_rice { u32::from(state.stat[shape.stat_index()] / 4) } else { 0 };
     let mut previous_greater1 = 1;
     for b in (0..=last / 16).rev() {
-        let at = |n: usize| usize::from(order[16 * b + n]);
         if hides {
             let end = if b == last / 16 { last % 16 } else { 15 };
-            let negative: u32 = (0..16).fold(0, |bits, n| bits | u32::from(coefficients[at(n)] < 0) << n);
-            hide_sign(
-                work,
-                b,
-                end,
-                b == last / 16,
-                negative,
-                &pricing,
-                &mut previous_greater1,
-                state,
-                tools,
-                shape,
-            );
+            hide_sign(work, b, end, b == last / 16, &pricing, &mut previous_greater1, rice);
         }
-        for n in 0..16 {
-            let level = i32::from(work.level[16 * b + n]);
-            levels[at(n)] = if coefficients[at(n)] < 0 { -level } else { level };
-        }
+        place(levels, &order[b], &work.level[b], work.negative[b]);
     }
-    Some(all + difference)
+    true
+}
+
+/// Gives levels of a sub-block their signs and places.
+#[inline(always)]
+fn place(levels: &mut [i32; 1024], order: &[u16; 16], chosen: &[u16; 16], negative: u32) {
+    for (n, (&at, &level)) in order.iter().zip(chosen).enumerate() {
+        let sign = -((negative >> n & 1) as i32);
+        levels[usize::from(at) & 1023] = (i32::from(level) ^ sign) - sign;
+    }
 }
 
 /// Chooses the levels of each sub-block together, the last position given.
 fn joint(
     work: &mut Working,
-    coefficients: &[i32],
-    levels: &mut [i32],
+    levels: &mut [i32; 1024],
     shape: &Shape,
     tools: &ResidualTools,
     state: &State,
     pricing: &Pricing<'_>,
     last: usize,
-) -> f32 {
-    let order = shape.scan.order(shape.log2);
+) {
+    let order = shape.scan.order(shape.log2).as_chunks::<16>().0;
     let sub_blocks = shape.scan.sub_blocks(shape.log2);
     let single = shape.single_sig_context(tools);
     let (contexts, chroma) = (pricing.contexts, pricing.chroma);
@@ -233,62 +247,60 @@ fn joint(
     let mut coded = [0u16; 9];
     let mut previous_greater1 = 1;
     let last_block = last / 16;
-    let mut total = 0.0;
+    let bit = pricing.lambda * ONE_BIT as f32;
     for b in (0..=last_block).rev() {
         let (xs, ys) = sub_blocks[b];
         let right = (coded[usize::from(ys)] >> (xs + 1)) & 1;
         let below = (coded[usize::from(ys) + 1] >> xs) & 1;
         let pattern = usize::from(right | (below << 1));
+        let magnitude = &work.magnitude[b];
+        let both = |c: Context| [pricing.bit(c, false), pricing.bit(c, true)];
+        let may_be_empty = b < last_block && b > 0;
+        let flag = both(contexts.coded_sub_block_flag[2 * chroma + usize::from(pattern != 0)]);
+        if may_be_empty {
+            // Any level here would cost its sign and at least this much more error.
+            let largest = magnitude.iter().fold(0.0, |a: f32, &m| a.max(m));
+            let growth = 1.0 - 2.0 * largest;
+            if growth > 0.0 && flag[0] + ROUNDING < flag[1] + growth + bit {
+                continue;
+            }
+        }
         let sig = sig_contexts(shape, single, b == 0, pattern);
         let set = pricing.set(b, previous_greater1);
-        let at = |n: usize| usize::from(order[16 * b + n]);
-        let both = |c: Context| [pricing.bit(c, false), pricing.bit(c, true)];
         let prices = Prices {
             sig: sig.map(|c| both(contexts.sig_coeff_flag[usize::from(c)])),
             greater1: std::array::from_fn(|i| both(contexts.greater1_flag[16 * chroma + 4 * set + i])),
             greater2: both(contexts.greater2_flag[4 * chroma + set]),
-            bit: pricing.lambda * ONE_BIT as f32,
+            bit,
         };
         let block = SubBlock {
-            magnitude: &work.magnitude[16 * b..16 * b + 16],
-            negative: (0..16).fold(0, |bits, n| bits | u32::from(coefficients[at(n)] < 0) << n),
+            magnitude,
+            negative: work.negative[b],
             start: if b == last_block { last % 16 } else { 15 },
             holds_last: b == last_block,
-            infers_first: b < last_block && b > 0,
+            infers_first: may_be_empty,
             hides_signs: shape.hides_signs(tools),
             rice: if tools.persistent_rice { u32::from(stat / 4) } else { 0 },
             persistent: tools.persistent_rice,
         };
         let mut chosen = trellis::choose(&block, &prices, &mut work.paths);
-        let empty: f32 = block.magnitude.iter().map(|m| m * m).sum();
-        if b < last_block && b > 0 {
-            let flag = both(contexts.coded_sub_block_flag[2 * chroma + usize::from(pattern != 0)]);
+        if may_be_empty {
+            let empty: f32 = magnitude.iter().map(|m| m * m).sum();
             chosen = chosen.filter(|c| c.cost + flag[1] < empty + flag[0]);
-            total += flag[usize::from(chosen.is_some())];
         }
-        let Some(chosen) = chosen else {
-            total += empty;
-            continue;
-        };
-        total += chosen.cost;
+        let Some(chosen) = chosen else { continue };
         coded[usize::from(ys)] |= 1 << xs;
         previous_greater1 = chosen.greater1;
         if let (true, Some(value)) = (tools.persistent_rice, chosen.first_remaining) {
             adapt_stat(&mut stat, value);
         }
-        for n in 0..16 {
-            let level = i32::from(chosen.levels[n]);
-            levels[at(n)] = if coefficients[at(n)] < 0 { -level } else { level };
-        }
+        place(levels, &order[b], &chosen.levels, work.negative[b]);
     }
-    let beyond: f32 = work.magnitude[16 * (last_block + 1)..order.len()].iter().map(|m| m * m).sum();
-    let (x, y) = last_position(shape, last);
-    total + beyond + last_bits(pricing.contexts, shape, x, y) as f32 * pricing.lambda
 }
 
-/// Picks every level on its own, then drops sub-blocks that do not pay.
-/// Returns what all comes to without the last position. Where levels will be
-/// chosen together, goes only as far as the search for the last one looks.
+/// Picks every level on its own, then drops sub-blocks that do not pay. Where
+/// levels will be chosen together, goes only as far as the search for the last
+/// one looks; no further does it note what levels cost.
 fn choose(
     work: &mut Working,
     shape: &Shape,
@@ -297,7 +309,7 @@ fn choose(
     pricing: &Pricing<'_>,
     last: usize,
     care: Care,
-) -> f32 {
+) {
     let single = shape.single_sig_context(tools);
     let sub_blocks = shape.scan.sub_blocks(shape.log2);
     let contexts = &state.contexts;
@@ -305,47 +317,49 @@ fn choose(
     let mut coded = [0u16; 9];
     let mut previous_greater1 = 1;
     let last_block = last / 16;
-    let size = 1usize << shape.log2;
     let hides = shape.hides_signs(tools);
     let bit = pricing.lambda * ONE_BIT as f32;
-    let mut total: f32 = work.magnitude[last + 1..size * size].iter().map(|m| m * m).sum();
+    // The search for the last level ends at the first above one.
+    let mut may_be_last = true;
     for b in (0..=last_block).rev() {
         let (xs, ys) = sub_blocks[b];
         let right = (coded[usize::from(ys)] >> (xs + 1)) & 1;
         let below = (coded[usize::from(ys) + 1] >> xs) & 1;
         let pattern = usize::from(right | (below << 1));
         let sig = sig_contexts(shape, single, b == 0, pattern);
-        let set = (if b == 0 || pricing.chroma == 1 { 0 } else { 2 }) + usize::from(previous_greater1 == 0);
+        let flags = &pricing.flags[pricing.set(b, previous_greater1)];
         let rice = if tools.persistent_rice { u32::from(stat / 4) } else { 0 };
-        let mut running = Running::new(set, rice);
+        let mut running = Running::new(rice);
         let (mut coded_cost, mut zero_cost) = (0.0f32, 0.0f32);
         let mut surely = false;
         let mut significant = 0u32;
         let start = if b == last_block { last % 16 } else { 15 };
+        let may_be_last_here = may_be_last;
+        let (magnitudes, levels) = (&work.magnitude[b], &mut work.level[b]);
+        let (costs, sig_costs) = (&mut work.cost[b], &mut work.sig_cost[b]);
         for n in (0..=start).rev() {
-            let i = 16 * b + n;
-            let magnitude = work.magnitude[i];
-            let context = contexts.sig_coeff_flag[usize::from(sig[n])];
+            let is_last = b == last_block && n == start;
+            let magnitude = magnitudes[n];
             let zero = magnitude * magnitude;
             zero_cost += zero;
             let upper = (magnitude + 0.5) as u32;
+            let context = contexts.sig_coeff_flag[usize::from(sig[n])];
             // A large level rounded down, or up by little, is never lowered: four
-            // bits would not pay for the error. Nor does its sub-block vanish.
+            // bits would not pay for the error. Nor does its sub-block vanish, so
+            // that what it costs does not matter.
             if upper > 2 && 1.0 + 2.0 * (magnitude - upper as f32) > 4.0 * pricing.lambda * ONE_BIT as f32 {
-                let error = magnitude - upper as f32;
-                work.sig_cost[i] = if i == last { 0.0 } else { pricing.bit(context, true) };
-                coded_cost += error * error + pricing.level(upper, &running) + work.sig_cost[i];
-                work.level[i] = upper as u16;
+                if may_be_last {
+                    sig_costs[n] = if is_last { 0.0 } else { pricing.bit(context, true) };
+                    may_be_last = false;
+                }
+                levels[n] = upper as u16;
                 surely = true;
                 significant |= 1 << n;
                 running.advance(upper, pricing.persistent);
                 continue;
             }
-            let (absent, present) = if i == last {
-                (0.0, 0.0)
-            } else {
-                (pricing.bit(context, false), pricing.bit(context, true))
-            };
+            let (absent, present) =
+                if is_last { (0.0, 0.0) } else { (pricing.bit(context, false), pricing.bit(context, true)) };
             let mut best = (zero, absent, 0);
             if upper > 0 {
                 // Levels of three and more never fall to zero.
@@ -355,7 +369,7 @@ fn choose(
                         break;
                     }
                     let error = magnitude - level as f32;
-                    let cost = error * error + pricing.level(level, &running);
+                    let cost = error * error + pricing.level(level, flags, &running);
                     if cost + present < best_total {
                         best_total = cost + present;
                         best = (cost, present, level);
@@ -363,9 +377,12 @@ fn choose(
                 }
             }
             let (cost, sig_cost, level) = best;
-            work.cost[i] = cost;
-            work.sig_cost[i] = sig_cost;
-            work.level[i] = level as u16;
+            levels[n] = level as u16;
+            if may_be_last {
+                costs[n] = cost;
+                sig_costs[n] = sig_cost;
+                may_be_last = level <= 1;
+            }
             coded_cost += cost + sig_cost;
             if level > 0 {
                 significant |= 1 << n;
@@ -383,11 +400,9 @@ fn choose(
         if b < last_block && b > 0 && !surely {
             let flag = contexts.coded_sub_block_flag[2 * pricing.chroma + usize::from(pattern != 0)];
             keep &= coded_cost + pricing.bit(flag, true) < zero_cost + pricing.bit(flag, false);
-            total += pricing.bit(flag, keep);
         }
-        total += if keep || b == 0 { coded_cost } else { zero_cost };
         if keep {
-            if care == Care::Joint && work.level[16 * b..=16 * b + start].iter().any(|&level| level > 1) {
+            if care == Care::Joint && levels[..=start].iter().any(|&level| level > 1) {
                 break;
             }
             coded[usize::from(ys)] |= 1 << xs;
@@ -396,15 +411,14 @@ fn choose(
                 adapt_stat(&mut stat, value);
             }
         } else {
+            may_be_last = may_be_last_here;
             for n in 0..=start {
-                let i = 16 * b + n;
-                work.level[i] = 0;
-                work.cost[i] = work.magnitude[i] * work.magnitude[i];
-                work.sig_cost[i] = 0.0;
+                levels[n] = 0;
+                costs[n] = magnitudes[n] * magnitudes[n];
+                sig_costs[n] = 0.0;
             }
         }
     }
-    total
 }
 
 /// The last position as it is written.
@@ -434,22 +448,18 @@ fn last_bits(contexts: &Contexts, shape: &Shape, x: u32, y: u32) -> u32 {
 }
 
 /// Moves the last level towards DC while that pays. Stops at the first level
-/// above one, which is always worth its place. Returns it and what it adds.
-fn choose_last(
-    work: &mut Working,
-    shape: &Shape,
-    pricing: &Pricing<'_>,
-    last: usize,
-) -> Option<(usize, f32)> {
+/// above one, which is always worth its place.
+fn choose_last(work: &mut Working, shape: &Shape, pricing: &Pricing<'_>, last: usize) -> Option<usize> {
     // What is saved by everything after position i being zero, so far.
     let mut saved = 0.0f32;
     let mut best = (f32::INFINITY, None);
     for i in (0..=last).rev() {
-        let level = work.level[i];
+        let (b, n) = (i / 16, i % 16);
+        let level = work.level[b][n];
         if level > 0 {
             let (x, y) = last_position(shape, i);
             let bits = last_bits(pricing.contexts, shape, x, y);
-            let cost = bits as f32 * pricing.lambda - work.sig_cost[i] - saved;
+            let cost = bits as f32 * pricing.lambda - work.sig_cost[b][n] - saved;
             if cost < best.0 {
                 best = (cost, Some(i));
             }
@@ -457,11 +467,11 @@ fn choose_last(
                 break;
             }
         }
-        saved += work.cost[i] + work.sig_cost[i] - work.magnitude[i] * work.magnitude[i];
+        saved += work.cost[b][n] + work.sig_cost[b][n] - work.magnitude[b][n] * work.magnitude[b][n];
     }
     let chosen = best.1?;
-    work.level[chosen + 1..=last].fill(0);
-    Some((chosen, best.0))
+    work.level.as_flattened_mut()[chosen + 1..=last].fill(0);
+    Some(chosen)
 }
 
 /// Makes the parity of a sub-block's levels agree with the sign that is not
@@ -471,31 +481,26 @@ fn hide_sign(
     b: usize,
     end: usize,
     holds_last: bool,
-    negative: u32,
     pricing: &Pricing<'_>,
     previous_greater1: &mut usize,
-    state: &State,
-    tools: &ResidualTools,
-    shape: &Shape,
+    rice: u32,
 ) {
-    let levels = &work.level[16 * b..16 * b + 16];
+    let (levels, magnitudes, negative) = (&mut work.level[b], &work.magnitude[b], work.negative[b]);
     let significant = (0..16).fold(0u32, |bits, n| bits | u32::from(levels[n] > 0) << n);
     if significant == 0 {
         return;
     }
-    let set = (if b == 0 || pricing.chroma == 1 { 0 } else { 2 }) + usize::from(*previous_greater1 == 0);
-    let rice = if tools.persistent_rice { u32::from(state.stat[shape.stat_index()] / 4) } else { 0 };
+    let flags = &pricing.flags[pricing.set(b, *previous_greater1)];
     let (first, highest) = (significant.trailing_zeros() as usize, 31 - significant.leading_zeros() as usize);
     let sum: u32 = levels.iter().map(|&l| u32::from(l)).sum();
     let sign = negative >> first & 1;
-    let mut running = Running::new(set, rice);
     if highest - first > 3 && sum & 1 != sign {
+        let mut running = Running::new(rice);
         // One more or one less significance flag costs about a bit.
         let bit = pricing.lambda * ONE_BIT as f32;
         let mut best = (f32::INFINITY, 0, 0);
-        for n in (0..=end).rev() {
-            let i = 16 * b + n;
-            let (level, magnitude) = (u32::from(work.level[i]), work.magnitude[i]);
+        for n in (0..=end.min(15)).rev() {
+            let (level, magnitude) = (u32::from(levels[n]), magnitudes[n]);
             let error = magnitude - level as f32;
             // Only towards the true value: the other way costs a whole step of error.
             let (to, flag) = if level == 0 {
@@ -516,26 +521,26 @@ fn hide_sign(
             let moved = magnitude - to as f32;
             let growth = moved * moved - error * error + flag;
             if growth - 2.0 * bit < best.0 && to <= 32767 {
-                let price = |level: u32| if level > 0 { pricing.level(level, &running) } else { 0.0 };
+                let price = |level: u32| if level > 0 { pricing.level(level, flags, &running) } else { 0.0 };
                 let change = growth + price(to) - price(level);
                 if change < best.0 {
-                    best = (change, i, to);
+                    best = (change, n, to);
                 }
             }
             if level > 0 {
                 running.advance(level, pricing.persistent);
             }
         }
-        let (_, i, level) = best;
-        work.level[i] = level as u16;
+        let (_, n, level) = best;
+        levels[n & 15] = level as u16;
     }
     // The next sub-block's context set depends on the final levels.
-    let mut running = Running::new(set, rice);
-    for n in (0..16).rev() {
-        let level = u32::from(work.level[16 * b + n]);
-        if level > 0 {
-            running.advance(level, pricing.persistent);
+    let mut greater1 = 1;
+    for &level in levels.iter().rev().filter(|&&level| level > 0).take(8) {
+        greater1 = next_greater1(greater1, u32::from(level));
+        if greater1 == 0 {
+            break;
         }
     }
-    *previous_greater1 = running.greater1;
+    *previous_greater1 = greater1;
 }

@@ -207,9 +207,9 @@ pub fn write<W: BinWriter>(
         let (xs, ys) = sub_blocks[b];
         let mut block = [0i32; 16];
         let mut significant = 0u32;
-        for (n, &at) in order[16 * b..16 * b + 16].iter().enumerate() {
-            block[n] = levels[usize::from(at)];
-            significant |= u32::from(block[n] != 0) << n;
+        for (n, (level, &at)) in block.iter_mut().zip(&order[16 * b..16 * b + 16]).enumerate() {
+            *level = levels[usize::from(at)];
+            significant |= u32::from(*level != 0) << n;
         }
         let right = (coded[usize::from(ys)] >> (xs + 1)) & 1;
         let below = (coded[usize::from(ys) + 1] >> xs) & 1;
@@ -238,65 +238,68 @@ pub fn write<W: BinWriter>(
             continue;
         }
 
+        // Magnitudes in the order they are written.
+        let count = significant.count_ones() as usize;
+        let mut magnitudes = [0u32; 16];
+        let mut left = significant;
+        let mut signs = 0u32;
+        for magnitude in &mut magnitudes[..count] {
+            let n = 31 - left.leading_zeros();
+            left ^= 1 << n;
+            let level = block[(n & 15) as usize];
+            signs = (signs << 1) | u32::from(level < 0);
+            *magnitude = level.unsigned_abs();
+        }
+        let magnitudes = &magnitudes[..count];
+
         // Greater-than flags: at most eight, and one.
         let set = (if b == 0 || chroma == 1 { 0 } else { 2 }) + usize::from(greater1_context == 0);
         greater1_context = 1;
+        let flags = &mut contexts.greater1_flag[16 * chroma + 4 * set..][..4];
         let mut first_greater = None;
-        let mut left = significant;
-        let mut signs = 0u32;
-        let count = significant.count_ones();
-        for i in 0..count {
-            let n = 31 - left.leading_zeros();
-            left &= !(1 << n);
-            let level = block[n as usize];
-            signs = (signs << 1) | u32::from(level < 0);
-            if i < 8 {
-                let greater = level.unsigned_abs() > 1;
-                w.encode(&mut contexts.greater1_flag[16 * chroma + 4 * set + greater1_context], greater);
-                if greater {
-                    greater1_context = 0;
-                    if first_greater.is_none() {
-                        first_greater = Some(n);
-                    }
-                } else if greater1_context > 0 && greater1_context < 3 {
-                    greater1_context += 1;
+        for (i, &magnitude) in magnitudes.iter().take(8).enumerate() {
+            let greater = magnitude > 1;
+            w.encode(&mut flags[greater1_context & 3], greater);
+            if greater {
+                greater1_context = 0;
+                if first_greater.is_none() {
+                    first_greater = Some(i);
                 }
+            } else if greater1_context > 0 && greater1_context < 3 {
+                greater1_context += 1;
             }
         }
-        if let Some(n) = first_greater {
-            let greater = block[n as usize].unsigned_abs() > 2;
-            w.encode(&mut contexts.greater2_flag[4 * chroma + set], greater);
+        if let Some(i) = first_greater {
+            w.encode(&mut contexts.greater2_flag[4 * chroma + set], magnitudes[i] > 2);
         }
 
         let first = significant.trailing_zeros();
         let highest = 31 - significant.leading_zeros();
         if hides && highest - first > 3 {
-            w.bypass_bits(signs >> 1, count - 1);
+            w.bypass_bits(signs >> 1, count as u32 - 1);
         } else {
-            w.bypass_bits(signs, count);
+            w.bypass_bits(signs, count as u32);
         }
 
         let mut rice = if tools.persistent_rice { u32::from(*stat / 4) } else { 0 };
         let mut adapted = false;
-        let mut left = significant;
-        for i in 0..count {
-            let n = 31 - left.leading_zeros();
-            left &= !(1 << n);
-            let level = block[n as usize].unsigned_abs();
+        // Ones before the first level above one need no more.
+        let start = first_greater.unwrap_or(8);
+        for (i, &magnitude) in magnitudes.iter().enumerate().skip(start) {
             let base = if i >= 8 {
                 1
-            } else if first_greater.is_none_or(|f| n >= f) {
+            } else if i == start {
                 3
             } else {
                 2
             };
-            if level >= base {
-                write_remaining(w, level - base, rice, tools.extended_range);
+            if magnitude >= base {
+                write_remaining(w, magnitude - base, rice, tools.extended_range);
                 if tools.persistent_rice && !adapted {
-                    adapt_stat(stat, level - base);
+                    adapt_stat(stat, magnitude - base);
                     adapted = true;
                 }
-                rice = next_rice(rice, level, tools.persistent_rice);
+                rice = next_rice(rice, magnitude, tools.persistent_rice);
             }
         }
     }

@@ -22,7 +22,7 @@ pub struct Prices {
 #[derive(Debug)]
 pub struct SubBlock<'a> {
     /// Magnitudes in steps, in scan order.
-    pub magnitude: &'a [f32],
+    pub magnitude: &'a [f32; 16],
     /// Bit n: the coefficient is negative.
     pub negative: u32,
     /// The highest position that may have a level.
@@ -46,24 +46,23 @@ pub struct Chosen {
     pub first_remaining: Option<u32>,
 }
 
+/// Levels from the highest position down to some other.
 #[derive(Debug, Clone, Copy)]
 struct Path {
     cost: f32,
     /// Two bits a position: which candidate.
     choices: u32,
-    greater1: u8,
-    count: u8,
-    rice: u8,
-    parity: u8,
-    /// Whether the lowest level is negative.
-    sign: u8,
-    highest: u8,
-    lowest: u8,
-    /// The first coeff_abs_level_remaining plus one; 0 before there is one.
-    first_remaining: u16,
+    /// Bit n: position n has a level.
+    significant: u32,
+    coder: Coder,
 }
 
-const NONE: u8 = 255;
+/// How a path leaves the coder: parity of the levels, whether the lowest is
+/// negative, greater1Ctx, and from the bits named below on how far the Rice
+/// parameter moved and how many levels there are.
+#[derive(Debug, Clone, Copy)]
+struct Coder(u32);
+
 /// Positions from here on are likely to be followed by a level.
 const LATE: usize = 5;
 /// A path this much dearer than the cheapest, in squared steps, never catches up.
@@ -84,90 +83,121 @@ impl Default for Paths {
     }
 }
 
-impl Path {
-    const START: Self = Self {
-        cost: 0.0,
-        choices: 0,
-        greater1: 1,
-        count: 0,
-        rice: 0,
-        parity: 0,
-        sign: 0,
-        highest: NONE,
-        lowest: NONE,
-        first_remaining: 0,
-    };
+impl Coder {
+    const PARITY: u32 = 1;
+    const SIGN: u32 = 2;
+    const GREATER1: u32 = 2;
+    const RICE: u32 = 4;
+    const COUNT: u32 = 16;
+    const START: Self = Self(1 << Self::GREATER1);
 
-    /// The path at its end, if its parity hides the sign it has to.
-    fn finished(mut self, sub_block: &SubBlock<'_>, prices: &Prices) -> Option<Self> {
-        if sub_block.hides_signs && self.highest != NONE && self.highest - self.lowest > 3 {
-            if self.parity != self.sign {
-                return None;
-            }
-            self.cost -= prices.bit;
-        }
-        Some(self)
-    }
-
-    fn state(&self, first_rice: u32, n: usize) -> usize {
-        let rice = (u32::from(self.rice) - first_rice).min(3) as usize;
-        // A sign matters only if no level follows.
-        let sign = if n < LATE { usize::from(self.sign) } else { 0 };
-        usize::from(self.parity) | sign << 1 | usize::from(self.greater1) << 2 | rice << 4
+    #[inline(always)]
+    fn greater1(self) -> usize {
+        (self.0 >> Self::GREATER1 & 3) as usize
     }
 
     #[inline(always)]
-    fn with(
-        mut self,
-        n: usize,
-        index: u32,
-        level: u32,
-        cost: f32,
-        prices: &Prices,
-        sub_block: &SubBlock<'_>,
-    ) -> Self {
-        self.choices |= index << (2 * n);
-        self.cost += cost;
-        if level == 0 {
-            return self;
-        }
-        let mut cost = prices.bit;
-        let base;
-        if self.count < 8 {
-            let greater = level > 1;
-            cost += prices.greater1[usize::from(self.greater1)][usize::from(greater)];
-            if self.greater1 == 0 {
-                base = 2;
-            } else {
-                base = 3;
-                if greater {
-                    cost += prices.greater2[usize::from(level > 2)];
-                    self.greater1 = 0;
-                } else if self.greater1 < 3 {
-                    self.greater1 += 1;
-                }
-            }
-        } else {
-            base = 1;
-        }
-        if level >= base {
-            let rice = u32::from(self.rice);
-            cost += remaining_bits(level - base, rice) as f32 * prices.bit;
-            if self.first_remaining == 0 {
-                self.first_remaining = (level - base + 1).min(65535) as u16;
-            }
-            self.rice = next_rice(rice, level, sub_block.persistent) as u8;
-        }
-        self.cost += cost;
-        self.count += 1;
-        self.parity ^= (level & 1) as u8;
-        if self.highest == NONE {
-            self.highest = n as u8;
-        }
-        self.lowest = n as u8;
-        self.sign = (sub_block.negative >> n & 1) as u8;
-        self
+    fn rice_growth(self) -> u32 {
+        self.0 >> Self::RICE & 0xfff
     }
+
+    /// Which prices of greater-than flags hold: those of greater1Ctx, or none
+    /// after eight levels.
+    #[inline(always)]
+    fn flags(self) -> usize {
+        if self.0 >> Self::COUNT < 8 { self.greater1() } else { NO_FLAGS }
+    }
+
+    /// What paths are told apart by after position `n`.
+    #[inline(always)]
+    fn state(self, n: usize) -> usize {
+        // A sign matters only if no level follows.
+        let kept = if n < LATE { 15 } else { 15 & !Self::SIGN };
+        (self.0 & kept | self.rice_growth().min(3) << Self::RICE) as usize
+    }
+}
+
+/// Index of the prices of a level that has no greater-than flags.
+const NO_FLAGS: usize = 4;
+/// The smallest level with coeff_abs_level_remaining, by [`Coder::flags`].
+const BASE: [u32; 8] = [2, 3, 3, 3, 1, 1, 1, 1];
+
+/// Sign and greater-than flags of a level, by [`Coder::flags`] and by whether
+/// it is one, two or more.
+type FlagPrices = [[f32; 4]; 8];
+
+impl Prices {
+    fn flags(&self) -> FlagPrices {
+        let mut flags = [[self.bit; 4]; 8];
+        for (greater1, flags) in self.greater1.iter().zip(&mut flags) {
+            let greater = self.bit + greater1[1];
+            *flags = [0.0, self.bit + greater1[0], greater + self.greater2[0], greater + self.greater2[1]];
+        }
+        let greater = self.bit + self.greater1[0][1];
+        flags[0][2..].fill(greater);
+        flags
+    }
+}
+
+/// One level that a position may get.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    level: u32,
+    /// One, two or more.
+    size: usize,
+    negative: u32,
+}
+
+impl Path {
+    const START: Self = Self { cost: 0.0, choices: 0, significant: 0, coder: Coder::START };
+
+    /// What the path comes to, if its parity hides the sign it has to.
+    fn finished(&self, sub_block: &SubBlock<'_>, prices: &Prices) -> Option<f32> {
+        if sub_block.hides_signs && hides_sign(self.significant) {
+            let Coder(coder) = self.coder;
+            if (coder ^ coder >> 1) & Coder::PARITY != 0 {
+                return None;
+            }
+            return Some(self.cost - prices.bit);
+        }
+        Some(self.cost)
+    }
+
+    /// Cost and coder after a level that is not zero; `cost` is its error and
+    /// significance.
+    #[inline(always)]
+    fn coded(
+        &self,
+        step: Step,
+        cost: f32,
+        flags: &FlagPrices,
+        bit: f32,
+        sub_block: &SubBlock<'_>,
+    ) -> (f32, Coder) {
+        let at = self.coder.flags();
+        let mut price = flags[at][step.size & 3];
+        let Coder(mut coder) = self.coder;
+        if step.level >= BASE[at] {
+            let rice = sub_block.rice + self.coder.rice_growth();
+            price += remaining_bits(step.level - BASE[at], rice) as f32 * bit;
+            coder += (next_rice(rice, step.level, sub_block.persistent) - rice) << Coder::RICE;
+        }
+        if at < NO_FLAGS {
+            if step.level > 1 {
+                coder &= !(3 << Coder::GREATER1);
+            } else {
+                // Zero stays, three is the most.
+                coder += u32::from(at == 1 || at == 2) << Coder::GREATER1;
+            }
+        }
+        coder = (coder & !Coder::SIGN | step.negative << 1) ^ (step.level & 1);
+        (self.cost + cost + price, Coder(coder + (1 << Coder::COUNT)))
+    }
+}
+
+/// Whether levels at these positions leave a sign to their parity.
+fn hides_sign(significant: u32) -> bool {
+    significant != 0 && 31 - significant.leading_zeros() - significant.trailing_zeros() > 3
 }
 
 /// Up to three levels for one magnitude. Away from the nearer one only where
@@ -209,45 +239,65 @@ fn follow(
     hopeless: f32,
 ) -> Option<Chosen> {
     let [mut from, mut to] = paths.0.each_mut();
-    from[0] = Path { rice: sub_block.rice as u8, ..Path::START };
+    let flags = prices.flags();
+    from[0] = Path::START;
     let mut alive: u64 = 1;
     let mut least = 0.0;
-    for n in (0..=sub_block.start).rev() {
+    let mut lists = [[0u16; 4]; 16];
+    for n in (0..=sub_block.start.min(15)).rev() {
         let magnitude = sub_block.magnitude[n];
         let (list, count) = candidates(magnitude, reach);
-        let is_last = sub_block.holds_last && n == sub_block.start;
-        let error = list.map(|level| (magnitude - level as f32).powi(2));
         if count == 1 && list[0] == 0 && n > 0 {
-            let cost = error[0] + prices.sig[n][0];
+            let cost = magnitude * magnitude + prices.sig[n][0];
             for at in set_bits(alive) {
                 from[at].cost += cost;
             }
             least += cost;
             continue;
         }
+        let is_last = sub_block.holds_last && n == sub_block.start;
+        let sig = if is_last { [f32::INFINITY, 0.0] } else { prices.sig[n] };
+        let error = list.map(|level| (magnitude - level as f32).powi(2));
+        let size = list.map(|level| level.min(3) as usize);
+        let negative = sub_block.negative >> n & 1;
+        for (noted, level) in lists[n].iter_mut().zip(list) {
+            *noted = level as u16;
+        }
         let limit = least + hopeless;
         least = f32::INFINITY;
         let mut reached: u64 = 0;
         for at in set_bits(alive) {
-            let path = from[at];
+            let path = &from[at];
             if path.cost > limit {
                 continue;
             }
-            let flags = if is_last || (n == 0 && sub_block.infers_first && path.highest == NONE) {
+            let sig = if n == 0 && sub_block.infers_first && path.significant == 0 {
                 [f32::INFINITY, 0.0]
             } else {
-                prices.sig[n]
+                sig
             };
             for (index, &level) in list[..count].iter().enumerate() {
-                let cost = error[index] + flags[usize::from(level > 0)];
+                let choice = (index as u32) << (2 * n);
+                let (cost, coder) = if level == 0 {
+                    (path.cost + (error[index] + sig[0]), path.coder)
+                } else {
+                    let step = Step { level, size: size[index], negative };
+                    path.coded(step, error[index] + sig[1], &flags, prices.bit, sub_block)
+                };
                 if cost == f32::INFINITY {
                     continue;
                 }
-                let new = path.with(n, index as u32, level, cost, prices, sub_block);
-                least = least.min(new.cost);
-                let state = new.state(sub_block.rice, n);
-                if reached >> state & 1 == 0 || new.cost < to[state].cost {
-                    to[state] = new;
+                if cost < least {
+                    least = cost;
+                }
+                let state = coder.state(n);
+                if reached >> state & 1 == 0 || cost < to[state].cost {
+                    to[state] = Path {
+                        cost,
+                        choices: path.choices | choice,
+                        significant: path.significant | u32::from(level > 0) << n,
+                        coder,
+                    };
                     reached |= 1 << state;
                 }
             }
@@ -255,20 +305,48 @@ fn follow(
         std::mem::swap(&mut from, &mut to);
         alive = reached;
     }
-    let path = set_bits(alive)
-        .filter_map(|at| from[at].finished(sub_block, prices))
-        .min_by(|a, b| a.cost.total_cmp(&b.cost))?;
+    let mut best: Option<(f32, &Path)> = None;
+    for at in set_bits(alive) {
+        if let Some(cost) = from[at].finished(sub_block, prices)
+            && best.is_none_or(|(least, _)| cost < least)
+        {
+            best = Some((cost, &from[at]));
+        }
+    }
+    let (cost, path) = best?;
     let mut levels = [0u16; 16];
-    for (n, level) in levels[..=sub_block.start].iter_mut().enumerate() {
-        let (list, _) = candidates(sub_block.magnitude[n], reach);
-        *level = list[(path.choices >> (2 * n) & 3) as usize] as u16;
+    for (n, (level, list)) in levels.iter_mut().zip(&lists).enumerate() {
+        *level = list[(path.choices >> (2 * n) & 3) as usize];
     }
     Some(Chosen {
         levels,
-        cost: path.cost,
-        greater1: usize::from(path.greater1),
-        first_remaining: path.first_remaining.checked_sub(1).map(u32::from),
+        cost,
+        greater1: path.coder.greater1(),
+        first_remaining: first_remaining(&levels, path.significant),
     })
+}
+
+/// The first coeff_abs_level_remaining of a sub-block, if there is one.
+fn first_remaining(levels: &[u16; 16], significant: u32) -> Option<u32> {
+    let (mut left, mut base) = (significant & 0xffff, 3);
+    for count in 0..16 {
+        if left == 0 {
+            break;
+        }
+        let n = 31 - left.leading_zeros();
+        left ^= 1 << n;
+        let level = u32::from(levels[(n & 15) as usize]);
+        if count == 8 {
+            base = 1;
+        }
+        if level >= base {
+            return Some(level - base);
+        }
+        if level > 1 && count < 8 {
+            base = 2;
+        }
+    }
+    None
 }
 
 fn set_bits(mut mask: u64) -> impl Iterator<Item = usize> {
@@ -295,20 +373,26 @@ mod tests {
 
     /// The price of given levels, path by path.
     fn cost(sub_block: &SubBlock<'_>, levels: &[u16; 16], prices: &Prices) -> Option<f32> {
-        let mut path = Path { rice: sub_block.rice as u8, ..Path::START };
+        let mut path = Path::START;
         for n in (0..16).rev() {
             let level = u32::from(levels[n]);
             let error = (sub_block.magnitude[n] - level as f32).powi(2);
-            let flag = prices.sig[n][usize::from(level > 0)];
-            path = path.with(n, 0, level, error + flag, prices, sub_block);
+            let cost = error + prices.sig[n][usize::from(level > 0)];
+            if level == 0 {
+                path.cost += cost;
+                continue;
+            }
+            let step = Step { level, size: level.min(3) as usize, negative: sub_block.negative >> n & 1 };
+            (path.cost, path.coder) = path.coded(step, cost, &prices.flags(), prices.bit, sub_block);
+            path.significant |= 1 << n;
         }
-        path.finished(sub_block, prices).map(|path| path.cost)
+        path.finished(sub_block, prices)
     }
 
     proptest! {
         #[test]
         fn the_hidden_sign_agrees_and_no_single_change_is_cheaper(
-            magnitude in prop::collection::vec(0.0f32..7.0, 16),
+            magnitude in prop::array::uniform16(0.0f32..7.0),
             negative in 0u32..65536,
             rice in 0u32..3,
         ) {
