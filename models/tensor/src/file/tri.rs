@@ -1,10 +1,11 @@
 //! The `.tri` container: coded tensors with an index for random access.
 //!
-//! Version 1, little-endian:
+//! Version 2, little-endian; its slabs of `int` and `mx` codecs hold a share
+//! and a placement that those of version 1 do not, so neither reads the other:
 //!
 //! ```text
 //! 0   4  "TRIN"
-//! 4   2  version (1)
+//! 4   2  version (2)
 //! 6   2  zero
 //! 8   8  byte offset of the index
 //! 16  8  bytes of the index
@@ -41,7 +42,7 @@ use crate::{Class, Dtype, Error};
 
 const FORMAT: &str = "tri";
 const HEADER_LEN: u64 = 32;
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 fn crc(bytes: &[u8]) -> u32 {
     let mut crc = Crc::new();
