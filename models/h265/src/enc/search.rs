@@ -405,9 +405,9 @@ impl Default for Habit {
 
 impl Habit {
     /// The share from which on splitting is tried always.
-    const OFTEN: f32 = 0.1;
+    const OFTEN: f32 = 0.07;
     /// How many squares in a row are left whole otherwise.
-    const PAUSE: u32 = 24;
+    const PAUSE: u32 = 16;
     /// How many splits are remembered.
     const MEMORY: f32 = 64.0;
 
