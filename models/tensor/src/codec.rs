@@ -99,6 +99,21 @@ impl Encoded {
             bytes,
         }
     }
+
+    /// Itself, or an error where it takes more bits than the target allows;
+    /// `needs` goes before how many it takes.
+    pub(crate) fn within(self, target: Target, codec: String, needs: &str) -> Result<Self, Error> {
+        let found = self.bits_per_value();
+        match target {
+            Target::Bits(bits) if found > bits => Err(Error::Unreachable {
+                name: self.name,
+                codec,
+                target: target.to_string(),
+                reason: format!("{needs} {found:.3} bits/value here"),
+            }),
+            _ => Ok(self),
+        }
+    }
 }
 
 /// A way to code tensors.

@@ -29,16 +29,7 @@ impl TensorCodec for Lossless {
             planes.extend(tensor.data().iter().skip(plane).step_by(width));
         }
         let bytes = zstd::bulk::compress(&planes, LEVEL).map_err(Error::io("compressing"))?;
-        let encoded = Encoded::like(tensor, bytes);
-        match target {
-            Target::Bits(bits) if encoded.bits_per_value() > bits => Err(Error::Unreachable {
-                name: tensor.name().to_owned(),
-                codec: self.name(),
-                target: target.to_string(),
-                reason: format!("it is lossless and needs {:.3} bits/value here", encoded.bits_per_value()),
-            }),
-            _ => Ok(encoded),
-        }
+        Encoded::like(tensor, bytes).within(target, self.name(), "it is lossless and needs")
     }
 
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {

@@ -54,16 +54,7 @@ impl Residual {
             bytes.extend(first.bytes);
             bytes.extend(second.bytes);
         }
-        let encoded = Encoded::like(tensor, bytes);
-        match target {
-            Target::Bits(bits) if encoded.bits_per_value() > bits => Err(Error::Unreachable {
-                name: tensor.name().to_owned(),
-                codec: self.name(),
-                target: target.to_string(),
-                reason: format!("two streams need at least {:.3} bits/value here", encoded.bits_per_value()),
-            }),
-            _ => Ok(encoded),
-        }
+        Encoded::like(tensor, bytes).within(target, self.name(), "two streams need at least")
     }
 }
 

@@ -160,11 +160,7 @@ impl TensorCodec for Trinity {
             Target::Bits(bits) => {
                 let encoded =
                     self.attempt(tensor, trinity_codec::Target::Bits((bits - header_bits).max(1e-6)))?;
-                let found = encoded.bits_per_value();
-                if found > bits {
-                    return Err(unreachable(format!("it needs at least {found:.3} bits/value here")));
-                }
-                Ok(encoded)
+                encoded.within(target, self.name(), "it needs at least")
             }
             Target::Nmse(goal) => within_after_rounding(self, tensor, goal, |asked| {
                 self.attempt(tensor, trinity_codec::Target::Nmse(asked))

@@ -4,19 +4,11 @@ use trinity_tensor::codec::{Metrics, Target, TensorCodec, codec, names};
 use trinity_tensor::{Class, Error, Tensor, TensorFile};
 
 use crate::random::Random;
-use crate::sample_path;
+use crate::{sample_path, task};
 
 /// Encodes and decodes; `None` for an error that names its reason.
 fn round_trip(codec: &dyn TensorCodec, tensor: &Tensor, target: Target) -> Option<(f64, Metrics)> {
-    let context = || {
-        format!(
-            "{} on `{}` ({} {:?}) at {target}",
-            codec.name(),
-            tensor.name(),
-            tensor.dtype(),
-            tensor.shape()
-        )
-    };
+    let context = || task(codec, tensor, target);
     match codec.encode(tensor, target) {
         Ok(encoded) => {
             let decoded = codec.decode(&encoded).unwrap_or_else(|error| panic!("{}: {error}", context()));

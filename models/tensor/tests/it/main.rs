@@ -12,12 +12,19 @@ mod random;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use trinity_tensor::codec::{Target, TensorCodec};
 use trinity_tensor::file::{SafetensorsWriter, Spec};
 use trinity_tensor::{Class, Dtype, Tensor};
 
 /// The sample of captured tensors that the repository carries.
 pub fn sample_path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../validation/data/captured/sample.safetensors")
+}
+
+/// What was asked of whom, for messages.
+pub fn task(codec: &dyn TensorCodec, tensor: &Tensor, target: Target) -> String {
+    let (name, dtype, shape) = (tensor.name(), tensor.dtype(), tensor.shape());
+    format!("{} on `{name}` ({dtype} {shape:?}) at {target}", codec.name())
 }
 
 /// A tensor of pseudo-random bytes: every bit pattern of its format may occur.

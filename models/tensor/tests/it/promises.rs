@@ -73,13 +73,7 @@ impl Case {
     fn check(&self, codec: &dyn TensorCodec) {
         for target in TARGETS {
             let tensor = &self.tensor;
-            let context = format!(
-                "{} on `{}` ({} {:?}) at {target}",
-                codec.name(),
-                tensor.name(),
-                tensor.dtype(),
-                tensor.shape()
-            );
+            let context = crate::task(codec, tensor, target);
             match codec.encode(tensor, target) {
                 Ok(encoded) => {
                     let decoded = codec.decode(&encoded).unwrap_or_else(|error| panic!("{context}: {error}"));
