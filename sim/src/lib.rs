@@ -24,6 +24,7 @@ mod llm;
 pub mod memory;
 pub mod nccl;
 mod schedule;
+pub mod serving;
 pub mod sweep;
 
 pub use compression::{Codec, Compression, Reduction};

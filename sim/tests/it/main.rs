@@ -6,4 +6,5 @@ mod configs;
 mod events;
 mod fixtures;
 mod physics;
+mod serving;
 mod sweeps;

@@ -1,0 +1,379 @@
+//! Serving by continuous batching: latency, throughput, energy and money of a
+//! machine that answers a stream of requests.
+//!
+//! An event simulation over step times that come from [`crate::estimate`]:
+//! what one step costs is the closed form's business, how steps and requests
+//! fall into each other is this module's. It jumps from one change of the
+//! batch to the next, so that its cost follows the requests, not the tokens.
+//!
+//! Knows requests by their lengths; knows nothing of text, files or prices
+//! beyond one number per GPU hour.
+
+mod engine;
+mod goodput;
+mod steps;
+mod workload;
+
+use crate::compression::Channel;
+use crate::{Cluster, Infeasible, Job};
+use engine::{Engine, Item, Spent};
+pub use goodput::{Goodput, Objectives, goodput};
+pub use steps::{Cost, StepCosts};
+pub use workload::{Lengths, Request, Requests};
+
+/// How prompts and decoded tokens share an engine's steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Batching {
+    /// Waiting prompts run as steps of their own before decoding goes on.
+    PrefillFirst,
+    /// Every step decodes the whole batch and takes up to this many tokens of
+    /// the prompts that wait.
+    Chunked { tokens: u32 },
+}
+
+/// Which engines do what.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pools {
+    /// Every engine reads prompts and decodes.
+    Shared { engines: u32 },
+    /// Some read prompts, the others decode; the cache crosses the network.
+    Disaggregated {
+        prefill: u32,
+        decode: u32,
+        /// Bits per cached value on the wire; `None` sends it as it is stored.
+        transfer_bits: Option<f64>,
+    },
+}
+
+impl Pools {
+    /// Engines of both kinds.
+    pub fn engines(&self) -> u32 {
+        match *self {
+            Self::Shared { engines } => engines,
+            Self::Disaggregated { prefill, decode, .. } => prefill + decode,
+        }
+    }
+}
+
+/// A service: one engine's machine and model, and how many of them work how.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Service {
+    /// The machine of one engine.
+    pub engine: Cluster,
+    /// Model, formats, compression and spill; phase, batch and sequence are
+    /// the simulation's to set.
+    pub job: Job,
+    pub pools: Pools,
+    pub batching: Batching,
+    /// Sequences an engine decodes together at most.
+    pub max_batch: u32,
+    /// Share of each prompt whose cache is there already.
+    pub prefix_hits: f64,
+    pub usd_per_gpu_hour: f64,
+}
+
+/// Why a service cannot answer.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServingError {
+    #[error(transparent)]
+    Infeasible(#[from] Infeasible),
+    #[error(
+        "the engine's weights leave {left_gb:.1} GB of {capacity_gb:.1} GB, not enough for one token of cache"
+    )]
+    NoRoom { left_gb: f64, capacity_gb: f64 },
+    #[error("request {index} needs a cache of {needed} tokens, an engine holds {capacity}")]
+    TooLong { index: usize, needed: u64, capacity: u64 },
+    #[error("request {index} {problem}")]
+    Request { index: usize, problem: &'static str },
+    #[error("there are no requests")]
+    NoRequests,
+    #[error("{name} is {value}, but must be {rule}")]
+    Setting { name: &'static str, value: f64, rule: &'static str },
+    #[error("serving is modelled with tensor parallelism alone; {parallelism} parallelism is {ways}")]
+    Parallelism { parallelism: &'static str, ways: u32 },
+}
+
+/// The distribution of a latency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Percentiles {
+    pub mean_s: f64,
+    pub p50_s: f64,
+    pub p90_s: f64,
+    pub p99_s: f64,
+}
+
+impl Percentiles {
+    /// Sorts `seconds` and takes the nearest ranks.
+    fn of(seconds: &mut [f64]) -> Self {
+        if seconds.is_empty() {
+            return Self::default();
+        }
+        seconds.sort_unstable_by(f64::total_cmp);
+        let rank = |share: f64| {
+            let rank = (share * seconds.len() as f64).ceil() as usize;
+            seconds[rank.clamp(1, seconds.len()) - 1]
+        };
+        Self {
+            mean_s: seconds.iter().sum::<f64>() / seconds.len() as f64,
+            p50_s: rank(0.50),
+            p90_s: rank(0.90),
+            p99_s: rank(0.99),
+        }
+    }
+}
+
+/// What a service did with its requests.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Served {
+    pub requests: usize,
+    /// From the first arrival to the last token.
+    pub duration_s: f64,
+    pub requests_per_s: f64,
+    pub output_tokens_per_s: f64,
+    /// From arrival to first token.
+    pub ttft: Percentiles,
+    /// Between tokens after the first, per request; requests of one token have none.
+    pub tpot: Percentiles,
+    /// From arrival to last token.
+    pub latency: Percentiles,
+    /// Mean sequences in a decoding step.
+    pub mean_batch: f64,
+    /// Largest share of an engine's cache that was reserved.
+    pub peak_cache: f64,
+    /// Tokens of cache one decoding engine holds.
+    pub cache_tokens: u64,
+    pub energy_j: f64,
+    pub output_tokens_per_j: f64,
+    pub usd: f64,
+    pub output_tokens_per_usd: f64,
+    pub little: Little,
+}
+
+/// Both sides of Little's law, from separate books: requests present summed
+/// over time, and time spent summed over requests.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Little {
+    pub mean_present: f64,
+    pub rate_times_latency: f64,
+}
+
+/// Plays `requests` through `service`. Requests go to engines in turn.
+///
+/// # Errors
+///
+/// When the engine cannot run the model, a request does not fit its cache, or
+/// requests make no sense.
+pub fn serve(service: &Service, requests: &[Request]) -> Result<Served, ServingError> {
+    check(service, requests)?;
+    let typical = Requests::mean_context(requests);
+    let costs = StepCosts::of(&service.engine, &service.job, service.max_batch, typical)?;
+    serve_with(service, requests, &costs)
+}
+
+/// [`serve`] with step costs that are known already: a search over rates
+/// needs them once.
+fn serve_with(service: &Service, requests: &[Request], costs: &StepCosts) -> Result<Served, ServingError> {
+    let items: Vec<Item> = requests.iter().map(|request| item(service, request)).collect();
+    for (index, item) in items.iter().enumerate() {
+        if item.reserved_tokens() > costs.cache_tokens() {
+            let (needed, capacity) = (item.reserved_tokens(), costs.cache_tokens());
+            return Err(ServingError::TooLong { index, needed, capacity });
+        }
+    }
+    let played = match service.pools {
+        Pools::Shared { engines } => play(service, costs, &items, engines),
+        Pools::Disaggregated { prefill, decode, transfer_bits } => {
+            disaggregated(service, costs, &items, (prefill, decode), transfer_bits)
+        }
+    };
+    Ok(summary(service, costs, requests, &played))
+}
+
+/// When each request saw its first and its last token, and what that took.
+struct Played {
+    first_token_s: Vec<f64>,
+    done_s: Vec<f64>,
+    spent: Spent,
+    /// Busy and idle time are counted up to here for every engine.
+    end_s: f64,
+}
+
+fn item(service: &Service, request: &Request) -> Item {
+    let prompt = request.prompt_tokens;
+    let new = (f64::from(prompt) * (1.0 - service.prefix_hits)).ceil().max(1.0) as u32;
+    Item {
+        ready_s: request.arrival_s,
+        new_tokens: new,
+        prompt_tokens: prompt,
+        decode_steps: request.output_tokens - 1,
+    }
+}
+
+/// Deals `items` out to `engines` in turn and plays each engine alone.
+fn play(service: &Service, costs: &StepCosts, items: &[Item], engines: u32) -> Played {
+    let mut played = Played {
+        first_token_s: vec![0.0; items.len()],
+        done_s: vec![0.0; items.len()],
+        spent: Spent::default(),
+        end_s: 0.0,
+    };
+    let stride = engines as usize;
+    for first in 0..stride {
+        let mine: Vec<usize> = (first..items.len()).step_by(stride).collect();
+        let own: Vec<Item> = mine.iter().map(|&index| items[index]).collect();
+        let mut engine = Engine::new(costs, service.batching, service.max_batch);
+        let times = engine.run(&own);
+        for (&index, time) in mine.iter().zip(&times) {
+            played.first_token_s[index] = time.first_token_s;
+            played.done_s[index] = time.done_s;
+        }
+        played.end_s = played.end_s.max(engine.now_s());
+        played.spent = played.spent + engine.spent();
+    }
+    played
+}
+
+/// Prompts on one pool, tokens on the other, the cache over the wire between.
+fn disaggregated(
+    service: &Service,
+    costs: &StepCosts,
+    items: &[Item],
+    (prefill, decode): (u32, u32),
+    transfer_bits: Option<f64>,
+) -> Played {
+    let prompts: Vec<Item> = items.iter().map(|&item| Item { decode_steps: 0, ..item }).collect();
+    let read = play(service, costs, &prompts, prefill);
+    // The decoding pool sees requests in the order in which caches arrive.
+    let mut arrivals: Vec<(f64, usize)> = read
+        .done_s
+        .iter()
+        .enumerate()
+        .map(|(index, &done_s)| {
+            (done_s + transfer_s(service, f64::from(items[index].prompt_tokens), transfer_bits), index)
+        })
+        .collect();
+    arrivals.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let (quick, decoding): (Vec<_>, Vec<_>) =
+        arrivals.into_iter().partition(|&(_, index)| items[index].decode_steps == 0);
+    let tokens: Vec<Item> =
+        decoding.iter().map(|&(ready_s, index)| Item { ready_s, new_tokens: 0, ..items[index] }).collect();
+    let written = play(service, costs, &tokens, decode);
+    let mut played = Played {
+        first_token_s: read.first_token_s,
+        done_s: vec![0.0; items.len()],
+        spent: read.spent + written.spent,
+        end_s: read.end_s.max(written.end_s),
+    };
+    for (&(_, index), &done_s) in decoding.iter().zip(&written.done_s) {
+        played.done_s[index] = done_s;
+        // On the wire a request is present though no engine holds it.
+        played.spent.present_s += transfer_s(service, f64::from(items[index].prompt_tokens), transfer_bits);
+    }
+    for (_, index) in quick {
+        played.done_s[index] = played.first_token_s[index];
+    }
+    played
+}
+
+/// Seconds a prompt's cache takes from one engine to another: every GPU sends
+/// its own share.
+fn transfer_s(service: &Service, tokens: f64, transfer_bits: Option<f64>) -> f64 {
+    let (cluster, job) = (&service.engine, &service.job);
+    let gpus = f64::from(job.parallelism.tensor.min(job.llm.kv_heads));
+    let values = tokens * f64::from(job.llm.layers) * job.llm.kv_values_per_token_layer() / gpus;
+    // A group that leaves the node: two engines side by side do not share one.
+    let link = cluster.link(2, cluster.gpus_per_node);
+    let stored_bits = job.compression.kv_bits.unwrap_or(job.precision.kv_bits);
+    let channel = match transfer_bits {
+        Some(bits) if cluster.codecs_per_gpu > 0.0 => Channel::coded(
+            link,
+            stored_bits,
+            bits,
+            &cluster.codec,
+            cluster.codecs_per_gpu,
+            job.compression.reduction,
+        ),
+        _ => Channel::raw(link, stored_bits),
+    };
+    channel.stages(values).pipelined_s() + channel.codec_latency_s + link.latency_s
+}
+
+fn summary(service: &Service, costs: &StepCosts, requests: &[Request], played: &Played) -> Served {
+    let from = |times: &[f64]| -> Vec<f64> {
+        times.iter().zip(requests).map(|(&time_s, request)| time_s - request.arrival_s).collect()
+    };
+    let mut ttft = from(&played.first_token_s);
+    let mut latency = from(&played.done_s);
+    let mut tpot: Vec<f64> = requests
+        .iter()
+        .enumerate()
+        .filter(|(_, request)| request.output_tokens > 1)
+        .map(|(index, request)| {
+            (played.done_s[index] - played.first_token_s[index]) / f64::from(request.output_tokens - 1)
+        })
+        .collect();
+    let start_s = requests.first().map_or(0.0, |request| request.arrival_s);
+    let duration_s = played.done_s.iter().fold(start_s, |end, &done| end.max(done)) - start_s;
+    let tokens: f64 = requests.iter().map(|request| f64::from(request.output_tokens)).sum();
+    let engines = f64::from(service.pools.engines());
+    let idle_s = (engines * duration_s - played.spent.busy_s).max(0.0);
+    let energy_j = played.spent.energy_j + idle_s * costs.idle_power_w();
+    let usd = engines * f64::from(service.engine.gpus) * duration_s / 3600.0 * service.usd_per_gpu_hour;
+    let latency_sum: f64 = latency.iter().sum();
+    Served {
+        requests: requests.len(),
+        duration_s,
+        requests_per_s: requests.len() as f64 / duration_s,
+        output_tokens_per_s: tokens / duration_s,
+        ttft: Percentiles::of(&mut ttft),
+        tpot: Percentiles::of(&mut tpot),
+        latency: Percentiles::of(&mut latency),
+        mean_batch: played.spent.decoded_tokens / played.spent.decode_steps.max(1.0),
+        peak_cache: played.spent.peak_reserved as f64 / costs.cache_tokens() as f64,
+        cache_tokens: costs.cache_tokens(),
+        energy_j,
+        output_tokens_per_j: tokens / energy_j,
+        usd,
+        output_tokens_per_usd: tokens / usd,
+        little: Little {
+            mean_present: played.spent.present_s / duration_s,
+            rate_times_latency: latency_sum / duration_s,
+        },
+    }
+}
+
+fn check(service: &Service, requests: &[Request]) -> Result<(), ServingError> {
+    let p = &service.job.parallelism;
+    for (parallelism, ways) in
+        [("pipeline", p.pipeline), ("data", p.data), ("context", p.context), ("expert", p.expert)]
+    {
+        if ways != 1 {
+            return Err(ServingError::Parallelism { parallelism, ways });
+        }
+    }
+    let setting = |name, value: f64, fits: bool, rule| {
+        if fits { Ok(()) } else { Err(ServingError::Setting { name, value, rule }) }
+    };
+    let hits = service.prefix_hits;
+    setting("prefix-hits", hits, (0.0..1.0).contains(&hits), "at least 0 and below 1")?;
+    setting("max-batch", f64::from(service.max_batch), service.max_batch > 0, "at least 1")?;
+    let price = service.usd_per_gpu_hour;
+    setting("usd-per-gpu-hour", price, price.is_finite() && price >= 0.0, "a price")?;
+    match service.pools {
+        Pools::Shared { engines } => setting("engines", f64::from(engines), engines > 0, "at least 1")?,
+        Pools::Disaggregated { prefill, decode, transfer_bits } => {
+            setting("prefill engines", f64::from(prefill), prefill > 0, "at least 1")?;
+            setting("decode engines", f64::from(decode), decode > 0, "at least 1")?;
+            let bits = transfer_bits.unwrap_or(1.0);
+            setting("transfer-bits", bits, bits.is_finite() && bits > 0.0, "positive")?;
+            if transfer_bits.is_some() && service.engine.codecs_per_gpu <= 0.0 {
+                return Err(Infeasible::NoCodec.into());
+            }
+        }
+    }
+    if let Batching::Chunked { tokens } = service.batching {
+        setting("chunk tokens", f64::from(tokens), tokens > 0, "at least 1")?;
+    }
+    Requests::check(requests)
+}

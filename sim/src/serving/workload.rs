@@ -1,0 +1,150 @@
+//! Requests as they come: from a trace, or drawn from stated distributions.
+//!
+//! Knows times and lengths; knows nothing of machines. Draws come from a
+//! generator of our own, so that a seed means the same requests everywhere.
+
+use super::ServingError;
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Request {
+    pub arrival_s: f64,
+    pub prompt_tokens: u32,
+    pub output_tokens: u32,
+}
+
+/// A distribution of lengths, in tokens. Draws are rounded up and at least 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Lengths {
+    Fixed(u32),
+    Uniform {
+        least: u32,
+        most: u32,
+    },
+    Exponential {
+        mean: f64,
+    },
+    /// Cut at `most`, as services limit what they take and give.
+    LogNormal {
+        median: f64,
+        sigma: f64,
+        most: u32,
+    },
+}
+
+impl Lengths {
+    fn draw(&self, random: &mut Random) -> u32 {
+        let tokens = match *self {
+            Self::Fixed(tokens) => return tokens.max(1),
+            Self::Uniform { least, most } => {
+                let span = f64::from(most.saturating_sub(least)) + 1.0;
+                f64::from(least) + (random.uniform() * span).floor()
+            }
+            Self::Exponential { mean } => mean * random.exponential(),
+            Self::LogNormal { median, sigma, most } => {
+                (median * (sigma * random.normal()).exp()).min(f64::from(most))
+            }
+        };
+        tokens.ceil().clamp(1.0, f64::from(u32::MAX)) as u32
+    }
+}
+
+/// Makes and checks lists of requests.
+#[derive(Debug)]
+pub struct Requests;
+
+impl Requests {
+    /// `count` requests that arrive at random, one a second in the mean.
+    pub fn draw(seed: u64, count: usize, prompt: &Lengths, output: &Lengths) -> Vec<Request> {
+        let mut random = Random(seed);
+        let mut arrival_s = 0.0;
+        (0..count)
+            .map(|_| {
+                arrival_s += random.exponential();
+                let prompt_tokens = prompt.draw(&mut random);
+                Request { arrival_s, prompt_tokens, output_tokens: output.draw(&mut random) }
+            })
+            .collect()
+    }
+
+    /// The same requests with time running `factor` times as fast.
+    pub fn faster(requests: &[Request], factor: f64) -> Vec<Request> {
+        requests.iter().map(|r| Request { arrival_s: r.arrival_s / factor, ..*r }).collect()
+    }
+
+    /// Requests per second from the first arrival to the last.
+    pub fn rate_per_s(requests: &[Request]) -> f64 {
+        match (requests.first(), requests.last()) {
+            (Some(first), Some(last)) if last.arrival_s > first.arrival_s => {
+                (requests.len() - 1) as f64 / (last.arrival_s - first.arrival_s)
+            }
+            _ => f64::INFINITY,
+        }
+    }
+
+    /// Tokens a decoding step finds in a sequence's cache, in the mean.
+    pub fn mean_context(requests: &[Request]) -> f64 {
+        let (mut weighted, mut steps) = (0.0, 0.0);
+        for request in requests {
+            let output = f64::from(request.output_tokens);
+            weighted += output * (f64::from(request.prompt_tokens) + output / 2.0);
+            steps += output;
+        }
+        if steps > 0.0 { weighted / steps } else { 1.0 }
+    }
+
+    /// Refuses lists that no service could see.
+    pub(super) fn check(requests: &[Request]) -> Result<(), ServingError> {
+        if requests.is_empty() {
+            return Err(ServingError::NoRequests);
+        }
+        let mut before_s = f64::NEG_INFINITY;
+        for (index, request) in requests.iter().enumerate() {
+            let problem = if !request.arrival_s.is_finite() {
+                Some("has no finite arrival time")
+            } else if request.arrival_s < before_s {
+                Some("arrives before the one above it")
+            } else if request.prompt_tokens == 0 {
+                Some("has an empty prompt")
+            } else if request.output_tokens == 0 {
+                Some("asks for no token")
+            } else {
+                None
+            };
+            if let Some(problem) = problem {
+                return Err(ServingError::Request { index, problem });
+            }
+            before_s = request.arrival_s;
+        }
+        Ok(())
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// In [0, 1).
+    fn uniform(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Mean 1.
+    fn exponential(&mut self) -> f64 {
+        -(1.0 - self.uniform()).ln()
+    }
+
+    /// Box and Muller's transform, one of its two values.
+    fn normal(&mut self) -> f64 {
+        let radius = (2.0 * self.exponential()).sqrt();
+        radius * (2.0 * std::f64::consts::PI * self.uniform()).cos()
+    }
+}

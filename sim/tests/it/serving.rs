@@ -1,0 +1,202 @@
+//! Promises of the serving simulation.
+use crate::fixtures::{cluster, llama3_70b};
+use trinity_sim::serving::{
+    Batching, Goodput, Lengths, Objectives, Pools, Request, Requests, Served, Service, ServingError,
+    StepCosts, goodput, serve,
+};
+use trinity_sim::{
+    AttentionKernel, Codec, Compression, Job, Overlap, Parallelism, Phase, Precision, Recompute, estimate,
+};
+
+/// LLaMA-3-70B on eight GPUs.
+fn service() -> Service {
+    let job = Job {
+        llm: llama3_70b(),
+        phase: Phase::Decode,
+        sequence: 1024,
+        global_batch: 1,
+        microbatch: 1,
+        parallelism: Parallelism { tensor: 8, ..Parallelism::SINGLE },
+        precision: Precision::MIXED,
+        recompute: Recompute::None,
+        attention: AttentionKernel::Flash,
+        overlap: Overlap::NONE,
+        compression: Compression::NONE,
+        kv_spill: 0.0,
+    };
+    Service {
+        engine: cluster(8),
+        job,
+        pools: Pools::Shared { engines: 1 },
+        batching: Batching::PrefillFirst,
+        max_batch: 256,
+        prefix_hits: 0.0,
+        usd_per_gpu_hour: 2.0,
+    }
+}
+
+/// Chat-like lengths, one request per second in the mean.
+fn chat(count: usize) -> Vec<Request> {
+    let prompt = Lengths::LogNormal { median: 600.0, sigma: 0.9, most: 8192 };
+    let output = Lengths::LogNormal { median: 200.0, sigma: 0.8, most: 2048 };
+    Requests::draw(7, count, &prompt, &output)
+}
+
+fn assert_little(served: &Served, what: &str) {
+    let (a, b) = (served.little.mean_present, served.little.rate_times_latency);
+    assert!((a - b).abs() <= 1e-9 * b, "{what}: {a} present, {b} by rate and latency");
+}
+
+#[test]
+fn littles_law_holds_in_every_arrangement() {
+    let requests = Requests::faster(&chat(3000), 2.5);
+    let coded = |mut service: Service| {
+        service.engine.codec = Codec { encode_values_per_s: 6e9, decode_values_per_s: 6e9, ..Codec::FREE };
+        service.engine.codecs_per_gpu = 1.0;
+        service
+    };
+    for pools in [
+        Pools::Shared { engines: 1 },
+        Pools::Shared { engines: 3 },
+        Pools::Disaggregated { prefill: 1, decode: 2, transfer_bits: None },
+        Pools::Disaggregated { prefill: 2, decode: 1, transfer_bits: Some(3.0) },
+    ] {
+        for batching in [Batching::PrefillFirst, Batching::Chunked { tokens: 512 }] {
+            for prefix_hits in [0.0, 0.7] {
+                let service = coded(Service { pools, batching, prefix_hits, ..service() });
+                let served = serve(&service, &requests).unwrap();
+                assert_little(&served, &format!("{pools:?} {batching:?} hits {prefix_hits}"));
+                assert_eq!(served.requests, requests.len());
+                assert!(served.ttft.p50_s > 0.0 && served.ttft.p50_s <= served.ttft.p99_s);
+            }
+        }
+    }
+}
+
+/// One request at a time and one token each: a queue with a single server and
+/// constant service, whose wait Pollaczek and Khinchine give in closed form.
+#[test]
+fn prompts_alone_wait_as_pollaczek_and_khinchine_say() {
+    let service = Service { max_batch: 1, ..service() };
+    let unit = Requests::draw(3, 100_000, &Lengths::Fixed(1000), &Lengths::Fixed(1));
+    let alone = serve(&service, &unit[..1]).unwrap().ttft.mean_s;
+    for load in [0.3, 0.6, 0.8] {
+        let served = serve(&service, &Requests::faster(&unit, load / alone)).unwrap();
+        let expected = alone + load * alone / (2.0 * (1.0 - load));
+        let error = (served.ttft.mean_s / expected - 1.0).abs();
+        assert!(error < 0.03, "load {load}: {} against {expected}", served.ttft.mean_s);
+    }
+}
+
+/// Exponential service instead: the wait of M/M/1. Decoding one sequence at a
+/// time takes a time that grows with its length alone when caches are free.
+#[test]
+fn exponential_answers_wait_as_a_single_server_says() {
+    let service = Service { max_batch: 1, ..service() };
+    let unit = Requests::draw(5, 100_000, &Lengths::Fixed(16), &Lengths::Exponential { mean: 300.0 });
+    // Far apart: nobody waits, so latency is service.
+    let alone = serve(&service, &Requests::faster(&unit, 1e-6)).unwrap().latency.mean_s;
+    let load = 0.5;
+    let served = serve(&service, &Requests::faster(&unit, load / alone)).unwrap();
+    let expected = alone / (1.0 - load);
+    assert!((served.latency.mean_s / expected - 1.0).abs() < 0.05, "{} {expected}", served.latency.mean_s);
+}
+
+#[test]
+fn a_step_costs_what_the_closed_form_says() {
+    let service = service();
+    let costs = StepCosts::of(&service.engine, &service.job, 64, 1024.0).unwrap();
+    for batch in [1u32, 7, 64] {
+        for context in [512u32, 1024, 2048] {
+            let job = Job { sequence: context, global_batch: batch, microbatch: batch, ..service.job };
+            let exact = estimate(&service.engine, &job).unwrap();
+            let table = costs.decode_step(batch as usize, f64::from(batch * context));
+            assert!((table.time_s / exact.iteration_s - 1.0).abs() < 0.02, "batch {batch} context {context}");
+            assert!((table.energy_j / exact.energy_j - 1.0).abs() < 0.02, "batch {batch} context {context}");
+        }
+    }
+    let prompt = Job { phase: Phase::Prefill, sequence: 3000, ..service.job };
+    let exact = estimate(&service.engine, &prompt).unwrap().iteration_s;
+    let table = costs.products(3000.0) + costs.attention(3000.0, 3000.0);
+    assert!((table.time_s / exact - 1.0).abs() < 0.05, "{} against {exact}", table.time_s);
+}
+
+/// The jump over many steps must equal taking them one by one, which chunked
+/// batching does whenever nothing waits but one long prompt at the start.
+#[test]
+fn jumping_over_steps_equals_taking_them() {
+    let service = service();
+    let costs = StepCosts::of(&service.engine, &service.job, service.max_batch, 1100.0).unwrap();
+    let request = Request { arrival_s: 0.0, prompt_tokens: 1000, output_tokens: 201 };
+    let served = serve(&service, &[request]).unwrap();
+    let mut expected = costs.products(1000.0).time_s + costs.attention(1000.0, 1000.0).time_s;
+    for step in 0..200 {
+        expected += costs.decode_step(1, 1000.0 + f64::from(step)).time_s;
+    }
+    assert!((served.latency.mean_s / expected - 1.0).abs() < 1e-9, "{} {expected}", served.latency.mean_s);
+}
+
+/// Where the cache is what runs out, a smaller one serves more; where prompts
+/// are what delays tokens, it does not.
+#[test]
+fn a_smaller_cache_serves_more_where_memory_is_what_runs_out() {
+    let objectives = Objectives { ttft_p99_s: 10.0, tpot_p99_s: 0.25 };
+    let requests = Requests::draw(
+        11,
+        2000,
+        &Lengths::Exponential { mean: 1500.0 },
+        &Lengths::Exponential { mean: 800.0 },
+    );
+    let mut raw = Service { batching: Batching::Chunked { tokens: 512 }, ..service() };
+    raw.engine.gpu.memory_bytes = 24e9;
+    let mut coded = raw;
+    coded.engine.codec = Codec { encode_values_per_s: 1e12, decode_values_per_s: 1e12, ..Codec::FREE };
+    coded.engine.codecs_per_gpu = 1.0;
+    coded.job.compression.kv_bits = Some(3.0);
+    let rate = |service: &Service| goodput(service, &requests, &objectives).unwrap().unwrap();
+    let (plain, packed): (Goodput, Goodput) = (rate(&raw), rate(&coded));
+    assert!(plain.served.peak_cache > 0.9 && packed.served.cache_tokens > 4 * plain.served.cache_tokens);
+    assert!(packed.requests_per_s > 1.5 * plain.requests_per_s, "{packed:?} {plain:?}");
+    assert!(objectives.kept(&packed.served) && objectives.kept(&plain.served));
+    assert_little(&packed.served, "coded cache");
+}
+
+#[test]
+fn an_impossible_word_is_found_out() {
+    let objectives = Objectives { ttft_p99_s: 1e-6, tpot_p99_s: 1.0 };
+    assert_eq!(goodput(&service(), &chat(50), &objectives), Ok(None));
+}
+
+#[test]
+fn what_cannot_be_served_is_refused_with_its_place() {
+    let request = |prompt_tokens| Request { arrival_s: 0.0, prompt_tokens, output_tokens: 10 };
+    let error = serve(&service(), &[request(100), request(100_000_000)]).unwrap_err();
+    assert!(matches!(error, ServingError::TooLong { index: 1, .. }), "{error}");
+    let error = serve(&service(), &[request(100), request(0)]).unwrap_err();
+    assert_eq!(error.to_string(), "request 1 has an empty prompt");
+    assert_eq!(serve(&service(), &[]), Err(ServingError::NoRequests));
+    let mut small = service();
+    small.engine.gpu.memory_bytes = 10e9;
+    let error = serve(&small, &[request(100)]).unwrap_err();
+    assert!(matches!(error, ServingError::NoRoom { .. }), "{error}");
+    let mut piped = service();
+    piped.job.parallelism.pipeline = 2;
+    let error = serve(&piped, &[request(100)]).unwrap_err().to_string();
+    assert!(error.contains("pipeline parallelism is 2"), "{error}");
+    let pools = Pools::Disaggregated { prefill: 1, decode: 1, transfer_bits: Some(3.0) };
+    let error = serve(&Service { pools, ..service() }, &[request(100)]).unwrap_err();
+    assert!(error.to_string().contains("no codec"), "{error}");
+}
+
+#[test]
+fn a_coded_cache_crosses_the_wire_sooner() {
+    let mut service = service();
+    service.engine.codec = Codec { encode_values_per_s: 1e12, decode_values_per_s: 1e12, ..Codec::FREE };
+    service.engine.codecs_per_gpu = 1.0;
+    let request = [Request { arrival_s: 0.0, prompt_tokens: 20_000, output_tokens: 2 }];
+    let at = |transfer_bits| {
+        let pools = Pools::Disaggregated { prefill: 1, decode: 1, transfer_bits };
+        serve(&Service { pools, ..service }, &request).unwrap().tpot.mean_s
+    };
+    assert!(at(Some(3.0)) < at(None), "{} {}", at(Some(3.0)), at(None));
+}
