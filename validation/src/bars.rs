@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 pub struct Bars {
     /// Mean absolute error at most.
     pub error: BTreeMap<String, f64>,
+    /// Error of a set's worst row at most.
+    pub worst: BTreeMap<String, f64>,
     /// Balanced accuracy at least.
     pub accuracy: BTreeMap<String, f64>,
 }
@@ -52,6 +54,13 @@ impl Bars {
         let bar = *self.error.get(set)?;
         // Written so that NaN is a breach.
         (mape > bar || mape.is_nan()).then(|| Breach { set: set.to_owned(), measured: mape, bar })
+    }
+
+    /// Whether the worst row of `set` errs too much.
+    pub fn judge_worst(&self, set: &str, error: f64) -> Option<Breach> {
+        let bar = *self.worst.get(set)?;
+        let breached = error.abs() > bar || error.is_nan();
+        breached.then(|| Breach { set: format!("{set}, worst row"), measured: error.abs(), bar })
     }
 
     /// Whether `accuracy` of `set` is too small.

@@ -12,6 +12,7 @@ pub mod capacity;
 pub mod codecs;
 pub mod collectives;
 pub mod csv;
+pub mod dies;
 pub mod engines;
 pub mod facts;
 pub mod fit;

@@ -9,7 +9,7 @@ use crate::facts::{self, Fact, Peers};
 use crate::runs::{Run, Runs, Set};
 use crate::score::{Pair, Stats, one_constant};
 use crate::training::{self, Scored};
-use crate::{Error, codecs, engines};
+use crate::{Error, codecs, dies, engines};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -202,6 +202,11 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<Outcome, Error> {
             outcome.push(line, pairs, &bars, &truth.peers);
         }
     }
+    for (name, pairs) in die_sets()? {
+        if let Some(line) = line(name, &pairs) {
+            outcome.push(line, pairs, &bars, &truth.peers);
+        }
+    }
     let families = [
         ("headlines", "headline."),
         ("sweep headlines", "sweep."),
@@ -220,14 +225,28 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<Outcome, Error> {
     Ok(outcome)
 }
 
+/// Areas of dies: as fitted, left out in turn, and part by part.
+fn die_sets() -> Result<[(&'static str, Vec<Pair>); 3], Error> {
+    let constants = dies::constants()?;
+    let real = dies::dies(constants)?;
+    Ok([
+        (dies::DIES, dies::totals(constants, &real)),
+        (dies::LEFT_OUT, dies::left_out(constants, &real)),
+        (dies::PHOTOGRAPHS, dies::photographs(constants, &real)),
+    ])
+}
+
 impl Outcome {
     fn push(&mut self, mut line: Line, pairs: Vec<Pair>, bars: &Bars, peers: &Peers) {
         line.bar = bars.error.get(&line.set).copied();
         line.calculon_mape = peers.calculon.get(&line.set).copied();
         line.vtrain_mape = peers.vtrain.get(&line.set).copied();
         let breach = bars.judge_error(&line.set, line.stats.mape);
-        line.breached = breach.is_some();
+        let worst = line.worst.as_ref().map_or(0.0, |worst| worst.predicted / worst.measured - 1.0);
+        let worst_breach = bars.judge_worst(&line.set, worst);
+        line.breached = breach.is_some() || worst_breach.is_some();
         self.breaches.extend(breach);
+        self.breaches.extend(worst_breach);
         self.pairs.insert(line.set.clone(), pairs);
         self.lines.push(line);
     }

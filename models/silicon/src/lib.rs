@@ -1,16 +1,18 @@
-//! What a codec costs in silicon.
+//! What a codec costs in silicon, and what the parts of a GPU do.
 //!
 //! Two views that are held against each other: the paper's synthesized blocks
 //! ([`table3`]), and a model of gates and SRAM bits stage by stage
 //! ([`stages`]), which can answer what leaving a stage out would save.
 //! [`reconcile`](stages::reconcile) reports how far they are apart. What has
 //! no RTL is estimated from the operations of its algorithm ([`operations`]).
+//! A whole GPU is the sum of its parts ([`die`]).
 //!
 //! Knows square millimetres, watts and gigabits a second; knows nothing of
 //! what a tensor holds or how well it compresses.
 #![forbid(unsafe_code)]
 
 mod cost;
+pub mod die;
 mod node;
 pub mod operations;
 pub mod partition;

@@ -1,0 +1,306 @@
+//! The constants of the die model, read from `constants.toml`, which carries
+//! the meaning and the source of each. Knows no formula.
+
+use super::Error;
+use serde::Deserialize;
+use std::sync::OnceLock;
+
+const TEXT: &str = include_str!("constants.toml");
+
+/// A number with the place it was taken from.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cited {
+    value: f64,
+    #[allow(dead_code)]
+    source: String,
+}
+
+/// A constant that the dies decide.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fitted {
+    pub value: f64,
+    /// What it returns to where the data say nothing.
+    pub prior: f64,
+    pub meaning: String,
+}
+
+/// The regressed constants, in the order of [`Coefficients::NAMES`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Coefficients(pub [f64; Coefficients::COUNT]);
+
+impl Coefficients {
+    pub const COUNT: usize = 8;
+    pub const NAMES: [&'static str; Self::COUNT] = [
+        "datapath",
+        "sm-control-mm2",
+        "sm-graphics-mm2",
+        "sm-sram-overhead",
+        "l2-sram-overhead",
+        "l2-port-mm2-per-byte",
+        "crossbar-mm2-per-mb2",
+        "other-mm2",
+    ];
+}
+
+/// Bare units at N7.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Units {
+    pub fp32_um2: f64,
+    pub fp64_um2: f64,
+    pub matrix_fma_um2: f64,
+    pub sm_port_bytes: f64,
+    pub engine_mm2: f64,
+}
+
+/// What a circuit becomes in a process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProcessRow {
+    pub name: String,
+    /// Area of logic over its area at N7.
+    pub logic: f64,
+    pub bitcell_um2: f64,
+    pub supply_v: f64,
+    pub wafer_usd: f64,
+}
+
+/// An interface: one HBM stack, one 32-bit channel, one link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InterfaceRow {
+    pub name: String,
+    /// The row that stands in for this one where its own die is left out.
+    pub generic: Option<usize>,
+    /// Data pins of one stack or channel; zero for links.
+    pub bus_bits: f64,
+    /// Does not shrink.
+    pub phy_mm2: f64,
+    /// Logic, at N7.
+    pub controller_mm2: f64,
+    pub edge_mm: f64,
+    pub energy_pj_per_bit: f64,
+    pub unit_usd: f64,
+}
+
+/// Energy at N7 and nominal supply.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Energy {
+    pub matrix_pj_per_flop: f64,
+    pub vector_pj_per_flop: f64,
+    pub sm_pj_per_byte: f64,
+    pub l2_pj_per_byte: f64,
+    pub leakage_w_per_mm2: f64,
+    /// Supply at half the boost clock over supply at the boost clock.
+    pub voltage_at_half_clock: f64,
+}
+
+/// Yield and cost: assumptions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CostRow {
+    pub wafer_mm: f64,
+    pub defects_per_cm2: f64,
+    pub clustering: f64,
+    pub packaging_usd_per_mm2: f64,
+}
+
+/// Everything the die model knows beside its formulas.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Constants {
+    pub fitted: Coefficients,
+    pub priors: Coefficients,
+    pub units: Units,
+    pub processes: Vec<ProcessRow>,
+    pub memories: Vec<InterfaceRow>,
+    pub links: Vec<InterfaceRow>,
+    pub pcie_phy_mm2_per_lane: f64,
+    pub pcie_edge_mm_per_lane: f64,
+    pub energy: Energy,
+    pub cost: CostRow,
+    pub reticle_mm2: f64,
+    /// Share of a square die's rim that PHYs may take.
+    pub shoreline: f64,
+}
+
+impl Constants {
+    /// The committed constants, read once.
+    ///
+    /// # Errors
+    ///
+    /// When the embedded table is damaged.
+    pub fn committed() -> Result<&'static Self, Error> {
+        static READ: OnceLock<Result<Constants, Error>> = OnceLock::new();
+        READ.get_or_init(|| Self::parse(TEXT)).as_ref().map_err(Clone::clone)
+    }
+
+    /// Reads a table of constants.
+    ///
+    /// # Errors
+    ///
+    /// When it is not one.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let file: File = toml::from_str(text).map_err(|e| Error::Constants { why: e.to_string() })?;
+        file.resolve()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct File {
+    fitted: std::collections::BTreeMap<String, Fitted>,
+    unit: UnitFile,
+    process: Vec<ProcessFile>,
+    memory: Vec<InterfaceFile>,
+    link: Vec<InterfaceFile>,
+    pcie: PcieFile,
+    energy: EnergyFile,
+    cost: CostFile,
+    rules: RulesFile,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct UnitFile {
+    fp32_um2: Cited,
+    fp64_um2: Cited,
+    matrix_fma_um2: Cited,
+    sm_port_bytes: Cited,
+    engine_mm2: Cited,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct ProcessFile {
+    name: String,
+    logic: Cited,
+    bitcell_um2: Cited,
+    supply_v: Cited,
+    wafer_usd: Cited,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct InterfaceFile {
+    name: String,
+    generic: Option<String>,
+    #[serde(default)]
+    bus_bits: f64,
+    phy_mm2: Cited,
+    controller_mm2: Cited,
+    edge_mm: Cited,
+    energy_pj_per_bit: Cited,
+    unit_usd: Option<Cited>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct PcieFile {
+    phy_mm2_per_lane: Cited,
+    edge_mm_per_lane: Cited,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct EnergyFile {
+    matrix_pj_per_flop: Cited,
+    vector_pj_per_flop: Cited,
+    sm_pj_per_byte: Cited,
+    l2_pj_per_byte: Cited,
+    leakage_w_per_mm2: Cited,
+    voltage_at_half_clock: Cited,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct CostFile {
+    wafer_mm: Cited,
+    defects_per_cm2: Cited,
+    clustering: Cited,
+    packaging_usd_per_mm2: Cited,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RulesFile {
+    reticle_mm2: Cited,
+    shoreline: Cited,
+}
+
+impl File {
+    fn resolve(self) -> Result<Constants, Error> {
+        let (mut fitted, mut priors) = ([0.0; Coefficients::COUNT], [0.0; Coefficients::COUNT]);
+        for ((value, prior), name) in fitted.iter_mut().zip(&mut priors).zip(Coefficients::NAMES) {
+            let row = self
+                .fitted
+                .get(name)
+                .ok_or_else(|| Error::Constants { why: format!("`fitted.{name}` is missing") })?;
+            (*value, *prior) = (row.value, row.prior);
+        }
+        Ok(Constants {
+            fitted: Coefficients(fitted),
+            priors: Coefficients(priors),
+            units: Units {
+                fp32_um2: self.unit.fp32_um2.value,
+                fp64_um2: self.unit.fp64_um2.value,
+                matrix_fma_um2: self.unit.matrix_fma_um2.value,
+                sm_port_bytes: self.unit.sm_port_bytes.value,
+                engine_mm2: self.unit.engine_mm2.value,
+            },
+            processes: self.process.into_iter().map(ProcessFile::resolve).collect(),
+            memories: interfaces(self.memory)?,
+            links: interfaces(self.link)?,
+            pcie_phy_mm2_per_lane: self.pcie.phy_mm2_per_lane.value,
+            pcie_edge_mm_per_lane: self.pcie.edge_mm_per_lane.value,
+            energy: Energy {
+                matrix_pj_per_flop: self.energy.matrix_pj_per_flop.value,
+                vector_pj_per_flop: self.energy.vector_pj_per_flop.value,
+                sm_pj_per_byte: self.energy.sm_pj_per_byte.value,
+                l2_pj_per_byte: self.energy.l2_pj_per_byte.value,
+                leakage_w_per_mm2: self.energy.leakage_w_per_mm2.value,
+                voltage_at_half_clock: self.energy.voltage_at_half_clock.value,
+            },
+            cost: CostRow {
+                wafer_mm: self.cost.wafer_mm.value,
+                defects_per_cm2: self.cost.defects_per_cm2.value,
+                clustering: self.cost.clustering.value,
+                packaging_usd_per_mm2: self.cost.packaging_usd_per_mm2.value,
+            },
+            reticle_mm2: self.rules.reticle_mm2.value,
+            shoreline: self.rules.shoreline.value,
+        })
+    }
+}
+
+impl ProcessFile {
+    fn resolve(self) -> ProcessRow {
+        ProcessRow {
+            name: self.name,
+            logic: self.logic.value,
+            bitcell_um2: self.bitcell_um2.value,
+            supply_v: self.supply_v.value,
+            wafer_usd: self.wafer_usd.value,
+        }
+    }
+}
+
+fn interfaces(rows: Vec<InterfaceFile>) -> Result<Vec<InterfaceRow>, Error> {
+    let names: Vec<String> = rows.iter().map(|row| row.name.clone()).collect();
+    let resolve = |row: InterfaceFile| {
+        let generic = match &row.generic {
+            None => None,
+            Some(name) => Some(names.iter().position(|known| known == name).ok_or_else(|| {
+                Error::Constants { why: format!("`{}` stands for an unknown `{name}`", row.name) }
+            })?),
+        };
+        Ok(InterfaceRow {
+            name: row.name,
+            generic,
+            bus_bits: row.bus_bits,
+            phy_mm2: row.phy_mm2.value,
+            controller_mm2: row.controller_mm2.value,
+            edge_mm: row.edge_mm.value,
+            energy_pj_per_bit: row.energy_pj_per_bit.value,
+            unit_usd: row.unit_usd.map_or(0.0, |usd| usd.value),
+        })
+    };
+    rows.into_iter().map(resolve).collect()
+}
