@@ -13,6 +13,7 @@ mod plot;
 mod report;
 mod table;
 mod video_io;
+mod watch;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use context::{Context, GlobalArgs};

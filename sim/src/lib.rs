@@ -12,8 +12,6 @@
 pub mod collective;
 pub mod compression;
 pub mod compute;
-#[cfg(feature = "config")]
-pub mod config;
 mod energy;
 mod estimate;
 pub mod event;

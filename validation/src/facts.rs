@@ -11,8 +11,8 @@ use trinity_config::Document;
 use trinity_silicon::stages::{Design, Technology, XK264, reconcile};
 use trinity_silicon::table3::{self, figure12};
 use trinity_silicon::{EnergyColumn, InstanceRate, Node};
-use trinity_sim::config::{LlmFile, SweepFile};
 use trinity_sim::sweep::{Headline, evaluate, headline};
+use trinity_study::config::{LlmFile, SweepFile};
 
 const FACTS: &str = include_str!("../data/facts.toml");
 const PEERS: &str = include_str!("../data/peers.toml");
@@ -130,7 +130,7 @@ fn paper_study() -> Result<Option<Headline>, Error> {
 mod torch {
     use crate::Error;
     use trinity_config::Document;
-    use trinity_sim::config::GpuFile;
+    use trinity_study::config::GpuFile;
 
     /// One engine on a 256 × 256 picture.
     pub const ENCODE_S: f64 = 0.243e-3;

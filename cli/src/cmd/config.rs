@@ -4,28 +4,13 @@ use crate::{context::Context, failure::Failure, output, table::Table};
 use clap::Subcommand;
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use trinity_config::{Checked, Complaint, Diagnostic, Document, Kind, Setting, builtin, nearest};
+use trinity_config::{Diagnostic, Document, Kind, Setting, builtin, nearest};
 
 /// Every kind of configuration; a consumer of a new one adds it here.
 fn kinds() -> Vec<Kind> {
-    let mut kinds = trinity_sim::config::KINDS.to_vec();
-    kinds.push(Kind::of::<ProfileFile>("codecs", "a codec in software").marked("profiles", "pipeline"));
+    let mut kinds = trinity_study::config::KINDS.to_vec();
     kinds.push(trinity_validation::calibration::KIND);
     kinds
-}
-
-/// A codec's profile, which says what its encoder may choose from.
-#[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
-#[serde(transparent)]
-struct ProfileFile(trinity_codec::Profile);
-
-impl Checked for ProfileFile {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
-        match self.0.candidates() {
-            Ok(_) => Ok(()),
-            Err(error) => Err(document.complain("stages", &Complaint::new(error))),
-        }
-    }
 }
 
 /// Look at configurations: GPUs, NICs, codecs, models, clusters, sweeps

@@ -1,21 +1,20 @@
 //! `trinity sweep`: area budgets, Pareto fronts, and the headline they carry.
 
 mod bench;
-mod calibrated;
 mod files;
 mod page;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod show;
-mod study;
 
 use crate::{context::Context, failure::Failure, output};
 use clap::Subcommand;
 use files::{Shard, State};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use study::Study;
 use trinity_sim::sweep::{Tally, evaluate, run as run_blocks};
+use trinity_study::calibration::Measurements;
+use trinity_study::sweep::{Request, Study};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -159,7 +158,15 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
 }
 
 fn load(args: &SweepArgs) -> Result<Study, Failure> {
-    Study::load(&args.sweep, &args.sets, args.calibration.as_deref(), usize::from(args.top))
+    open(&args.sweep, &args.sets, args.calibration.as_deref(), usize::from(args.top))
+}
+
+fn open(sweep: &str, sets: &[String], calibration: Option<&Path>, top: usize) -> Result<Study, Failure> {
+    let study = Study::load(&Request { sweep: sweep.into(), sets: sets.to_vec(), top })?;
+    match calibration {
+        Some(path) => Ok(study.calibrated(Measurements::read(path)?)?),
+        None => Ok(study),
+    }
 }
 
 fn sweep(args: &Args, ctx: &Context) -> Result<(), Failure> {
@@ -225,7 +232,7 @@ fn merge(folders: &[PathBuf], out: &Path, format: Format, ctx: &Context) -> Resu
     format.check()?;
     let mut states = files::find(folders)?;
     let first = &states[0].1;
-    let study = Study::load(&first.sweep, &first.sets, first.calibration.as_deref(), first.top)?;
+    let study = open(&first.sweep, &first.sets, first.calibration.as_deref(), first.top)?;
     states.sort_by_key(|(_, state)| state.start);
     let mut next = 0;
     for (folder, state) in &states {
@@ -266,7 +273,7 @@ fn finish(
     tally.sort();
     if let Err(nonsense) = study.refuse_nonsense(&tally) {
         states.iter().for_each(|(folder, state)| state.discard(folder));
-        return Err(nonsense);
+        return Err(nonsense.into());
     }
     let answer = study.answer(&tally);
     if states.iter().all(|(_, state)| state.rows) {

@@ -2,6 +2,7 @@
 //! one area, how much smaller at one speed.
 
 use super::{Entry, Metric, Plan, Tally};
+use serde::Serialize;
 
 /// What to read.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,7 +18,7 @@ pub struct Question {
 }
 
 /// One point of an answer.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Reading {
     pub index: u64,
     pub area_mm2: f64,
@@ -25,7 +26,7 @@ pub struct Reading {
 }
 
 /// What was read; a part is missing where the sweep did not reach it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Headline {
     pub unit_tokens_per_s: f64,
     pub baseline_at_budget: Option<Reading>,

@@ -1,76 +1,28 @@
 //! `trinity compare --stages`: what the Trinity codec chose for a tensor, where
 //! its bits went, and what such stages would cost in silicon.
 
-use rayon::prelude::*;
-use serde::Serialize;
-use trinity_silicon::operations::{Work, estimate};
 use trinity_silicon::stages::Technology;
 use trinity_silicon::table3::{THREE_IN_ONE_ENCODER, THROUGHPUT_GBPS};
-use trinity_tensor::codec::{StageCost, codec};
-use trinity_tensor::{Class, Entry, crop};
+use trinity_study::price::{self, Row};
 
 use super::{Args, codecs, entries, targets};
-use crate::cmd::tensors::bad_input;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output;
 use crate::table::{Table, sig3};
 
-/// One stage of one tensor; the fields are the columns of `stages.csv`.
-#[derive(Debug, Serialize)]
-struct Row {
-    tensor: String,
-    class: Class,
-    codec: String,
-    target: String,
-    stage: &'static str,
-    choice: String,
-    bits_per_value: f64,
-    operations_per_value: f64,
-    multiplications_per_value: f64,
-    serial_values: usize,
-    gates_kge: f64,
-    sram_bits: f64,
-    area_mm2: f64,
-    pj_per_bit: f64,
-}
-
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
-    let (entries, targets) = (entries(args)?, targets(args));
     let codecs =
         if args.codecs.is_empty() { vec!["trinity".into(), "trinity-lite".into()] } else { codecs(args)? };
-    let mut jobs = Vec::new();
-    for entry in &entries {
-        for name in &codecs {
-            jobs.extend(targets.iter().map(|&target| (entry, name, target)));
-        }
-    }
-    let progress = ctx.progress(jobs.len() as u64, "taking apart");
-    let results: Vec<Result<Vec<Row>, (String, trinity_tensor::Error)>> = jobs
-        .par_iter()
-        .map(|&(entry, name, target)| {
-            let found = codec(name).and_then(|codec| {
-                let costs = codec.stages(&crop(entry, args.sample as usize)?, target)?;
-                // A value waits once, in front of the stage with the longest chain.
-                let longest = costs.iter().map(|cost| cost.serial_values).max().unwrap_or(0);
-                let waits = costs.iter().position(|cost| cost.serial_values == longest);
-                let row =
-                    |(at, cost)| row(entry, &codec.name(), &target.to_string(), cost, waits == Some(at));
-                Ok(costs.into_iter().enumerate().map(row).collect())
-            });
-            progress.inc(1);
-            found.map_err(|error| (entry.name().to_owned(), error))
-        })
-        .collect();
-    progress.finish_and_clear();
-    let mut rows: Vec<Row> = Vec::new();
-    for result in results {
-        rows.extend(result.map_err(|(tensor, error)| bad_input(&tensor, &error))?);
-    }
-    if rows.is_empty() {
-        return Err(Failure::input("none of these codecs can say what its stages did")
-            .help("--stages takes trinity, trinity-lite, trinity-max or a profile as FILE.toml"));
-    }
+    let request = price::Request {
+        entries: &entries(args)?,
+        codecs,
+        targets: targets(args),
+        sample: args.sample as usize,
+        technology: Technology::ASAP7,
+        throughput_gbps: THROUGHPUT_GBPS,
+    };
+    let rows = price::stages(&request, &ctx.watch())?;
     if let Some(folder) = &args.out {
         let mut csv = csv::Writer::from_writer(Vec::new());
         for row in &rows {
@@ -83,31 +35,6 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         return ctx.print_json(&rows);
     }
     ctx.print(text(&rows, ctx.colour))
-}
-
-fn row(entry: &Entry, codec: &str, target: &str, cost: StageCost, waits: bool) -> Row {
-    let work = Work {
-        additions_per_value: cost.operations_per_value - cost.multiplications_per_value,
-        multiplications_per_value: cost.multiplications_per_value,
-        serial_values: if waits { cost.serial_values as f64 } else { 1.0 },
-    };
-    let silicon = estimate(&work, THROUGHPUT_GBPS, &Technology::ASAP7);
-    Row {
-        tensor: entry.name().to_owned(),
-        class: entry.class(),
-        codec: codec.to_owned(),
-        target: target.to_owned(),
-        stage: cost.stage,
-        choice: cost.choice,
-        bits_per_value: cost.bits_per_value,
-        operations_per_value: cost.operations_per_value,
-        multiplications_per_value: cost.multiplications_per_value,
-        serial_values: cost.serial_values,
-        gates_kge: silicon.gates_kge,
-        sram_bits: silicon.sram_bits,
-        area_mm2: silicon.cost.area_mm2,
-        pj_per_bit: silicon.cost.energy_pj_per_bit(),
-    }
 }
 
 fn text(rows: &[Row], colour: bool) -> String {

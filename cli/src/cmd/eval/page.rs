@@ -1,8 +1,7 @@
 //! The report of `trinity eval`: curves like the paper's Figures 5 and 6, and
 //! where a model contradicts them.
 
-use super::sweep::BEST_BASELINE;
-use super::{Row, table};
+use super::table;
 use crate::{
     context::Context,
     failure::Failure,
@@ -11,6 +10,7 @@ use crate::{
     table::sig3,
 };
 use std::path::Path;
+use trinity_study::evaluate::{BEST_BASELINE, Row};
 
 pub fn write(rows: &[Row], model: &str, out: &Path, ctx: &Context) -> Result<(), Failure> {
     report(rows, model).write(&out.join("report.html"))?;

@@ -6,7 +6,6 @@
 
 use super::SweepArgs;
 use super::show::significant;
-use super::study::Study;
 use crate::failure::Failure;
 use crate::table::Table;
 use serde::{Deserialize, Serialize};
@@ -14,6 +13,7 @@ use serde_json::Value;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use trinity_sim::sweep::{BLOCK, evaluate};
+use trinity_study::sweep::Study;
 
 #[derive(Debug, clap::Args)]
 pub struct BenchArgs {

@@ -1,6 +1,5 @@
 //! Shards on disk: where a run stands, what it has seen, and its rows.
 
-use super::study::Study;
 use crate::{context::Context, failure::Failure, output};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
@@ -8,6 +7,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use trinity_sim::sweep::Tally;
+use trinity_study::sweep::Study;
 
 /// Part `index` of `count`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl State {
         let fresh = Self {
             sweep: study.name.clone(),
             sets: study.sets.clone(),
-            calibration: study.calibration.clone(),
+            calibration: study.measurements.as_ref().map(|measured| measured.path.clone()),
             top: study.plan.top,
             fingerprint: study.fingerprint(),
             stem: shard.stem(),

@@ -1,13 +1,13 @@
 //! The report of a sweep: fronts, area split, sensitivity, assumptions.
 
 use super::show;
-use super::study::{Answer, Sensitivity, Study};
 use crate::report::Report;
 use crate::table::Table;
 use serde_json::{Value, json};
 use trinity_silicon::stages::{Design, Technology, XK264, reconcile};
 use trinity_silicon::{InstanceRate, partition, table3};
 use trinity_sim::sweep::Tally;
+use trinity_study::sweep::{Answer, Sensitivity, Study};
 
 /// Points of a front that a chart shows.
 const CHART_POINTS: usize = 400;

@@ -7,7 +7,6 @@
 
 use super::files::{self, State};
 use super::show::POINT_COLUMNS;
-use super::study::Study;
 use crate::{failure::Failure, output::Draft};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
 use parquet::column::writer::ColumnWriter;
@@ -18,6 +17,7 @@ use parquet::schema::types::{Type, TypePtr};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use trinity_study::sweep::Study;
 
 /// Rows a group: a few megabytes of columns.
 const GROUP_ROWS: usize = 1 << 16;

@@ -1,7 +1,5 @@
 //! What a sweep found, as text, CSV and JSON.
 
-use super::calibrated::Replaced;
-use super::study::{Answer, Study};
 use crate::table::Table;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -10,6 +8,7 @@ use trinity_silicon::{EnergyColumn, table3};
 use trinity_sim::event::Timeline;
 use trinity_sim::sweep::{Entry, Metric, Tally};
 use trinity_sim::{Estimate, Infeasible, Line, Phase, footprint};
+use trinity_study::sweep::{Answer, Replaced, Study};
 
 /// Three significant digits, without an exponent where that stays short.
 pub fn significant(value: f64) -> String {

@@ -1,10 +1,10 @@
 //! Language models in files.
 
 use super::names::{MlpName, VocabularyName};
-use crate::{Attention, Llm, Moe};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{Checked, Cited, Complaint, Diagnostic, Document};
+use trinity_sim::{Attention, Llm, Moe};
 
 /// A decoder-only transformer.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

@@ -9,6 +9,7 @@ mod hardware;
 mod job;
 mod llm;
 mod names;
+mod profile;
 mod stages;
 mod sweep;
 
@@ -16,12 +17,13 @@ pub use codec::{BlockFile, CodecFile};
 pub use hardware::{ClusterFile, GpuFile, NetworkFile, NicFile, TierFile};
 pub use job::{CompressionFile, JobFile, OverlapFile, ParallelismFile, PrecisionFile};
 pub use llm::{LlmFile, MoeFile};
+pub use profile::ProfileFile;
 pub use sweep::{AssumptionFile, AxisFile, HeadlineFile, Scalar, ScenarioFile, SweepFile};
 
-use crate::{Cluster, Job};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{Checked, Complaint, Diagnostic, Document, Kind};
+use trinity_sim::{Cluster, Job};
 
 /// A cluster and what it runs.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -74,4 +76,5 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<LlmFile>("llms", "a language model"),
     Kind::of::<ClusterFile>("clusters", "a cluster of GPUs"),
     Kind::of::<SweepFile>("sweeps", "a sweep"),
+    Kind::of::<ProfileFile>("codecs", "a codec in software").marked("profiles", "pipeline"),
 ];

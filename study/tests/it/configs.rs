@@ -1,7 +1,7 @@
 //! The configurations that come with the project, read as the model reads them.
 use trinity_config::{Checked, Document, builtin};
 use trinity_silicon::table3;
-use trinity_sim::config::{ClusterFile, CodecFile, GpuFile, LlmFile, NicFile};
+use trinity_study::config::{ClusterFile, CodecFile, GpuFile, LlmFile, NicFile};
 
 fn read<T: serde::de::DeserializeOwned + Checked>(name: &str) -> T {
     let document = Document::load(name).unwrap_or_else(|d| panic!("{d}"));

@@ -21,27 +21,27 @@ macro_rules! choices {
 
 choices! {
     /// How ranks are wired.
-    TopologyName => crate::collective::Topology { Ring, Switch, FullyConnected }
+    TopologyName => trinity_sim::collective::Topology { Ring, Switch, FullyConnected }
     /// How an all-reduce is carried out.
-    AlgorithmName => crate::collective::Algorithm { Ring, HalvingDoubling, DoubleTree, Direct, Best }
+    AlgorithmName => trinity_sim::collective::Algorithm { Ring, HalvingDoubling, DoubleTree, Direct, Best }
     /// Number format of matrix arithmetic.
-    MathName => crate::Math { Fp32, Fp16, Fp8 }
+    MathName => trinity_sim::Math { Fp32, Fp16, Fp8 }
     /// What activations are kept for the backward pass.
-    RecomputeName => crate::Recompute { None, Selective, Full }
+    RecomputeName => trinity_sim::Recompute { None, Selective, Full }
     /// How attention is computed.
-    AttentionName => crate::AttentionKernel { Materialized, Flash }
+    AttentionName => trinity_sim::AttentionKernel { Materialized, Flash }
     /// What is done with the model.
-    PhaseName => crate::Phase { Training, Prefill, Decode }
+    PhaseName => trinity_sim::Phase { Training, Prefill, Decode }
     /// The feed-forward block.
-    MlpName => crate::Mlp { Gelu, SwiGlu }
+    MlpName => trinity_sim::Mlp { Gelu, SwiGlu }
     /// Whether input and output embeddings are one matrix.
-    VocabularyName => crate::Vocabulary { Tied, Untied }
+    VocabularyName => trinity_sim::Vocabulary { Tied, Untied }
     /// What compression does to a sum over ranks.
-    ReductionName => crate::Reduction { PerHop, Gather }
+    ReductionName => trinity_sim::Reduction { PerHop, Gather }
     /// Which wires carry compressed traffic.
-    ScopeName => crate::compression::Scope { BetweenNodes, Everywhere }
+    ScopeName => trinity_sim::compression::Scope { BetweenNodes, Everywhere }
     /// Whether a message may stay raw.
-    PolicyName => crate::compression::Policy { Always, WhenFaster }
+    PolicyName => trinity_sim::compression::Policy { Always, WhenFaster }
     /// Which of Table 3's two energy columns is used.
     EnergyName => trinity_silicon::EnergyColumn { Printed, PowerOverThroughput }
 }

@@ -2,13 +2,13 @@
 
 use super::codec::CodecFile;
 use super::names::{AlgorithmName, TopologyName};
-use crate::{Cluster, Codec, Curve, Gpu, Nic, PeakFlops, Software, Tier};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{
     Area, Checked, Cited, Complaint, DataRate, DataSize, Diagnostic, Document, Duration, EnergyPerBit,
     FlopRate, Fraction, Power, Ratio,
 };
+use trinity_sim::{Cluster, Codec, Curve, Gpu, Nic, PeakFlops, Software, Tier};
 
 /// A GPU.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

@@ -7,65 +7,82 @@
 //! rates of matrix units and memory stay those of the GPU under study, which
 //! need not be the one that was measured.
 
-use crate::failure::Failure;
-use std::path::Path;
-use trinity_config::Document;
+use crate::Error;
+use crate::sweep::{Replaced, Study};
+use std::path::{Path, PathBuf};
 use trinity_hwcodec::calibration::{Calibration, Measured};
 use trinity_hwcodec::fit::EngineModel;
 use trinity_sim::Job;
-use trinity_sim::config::SweepFile;
 
-/// One value that a measurement replaced.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
-pub struct Replaced {
-    pub scenario: String,
-    pub path: String,
-    /// As the configuration had it.
-    pub before: String,
-    pub value: String,
-    /// Device, driver, date and spread.
-    pub source: String,
+/// A calibration and the file it was read from.
+#[derive(Debug, Clone)]
+pub struct Measurements {
+    pub path: PathBuf,
+    pub calibration: Calibration,
 }
 
-/// Puts the calibration at `path` into the scenarios of `file`.
-pub fn apply(path: &Path, file: &mut SweepFile, document: &Document) -> Result<Vec<Replaced>, Failure> {
-    let calibration = Calibration::read(path).map_err(|error| {
-        Failure::input(&error).help("`trinity measure` writes a calibration on a machine with a GPU")
-    })?;
-    let mut replaced = Vec::new();
-    let mut engines = 0;
-    for at in 0..file.scenarios.len() {
-        let seen = file.as_seen_by(document, at)?;
-        let study = &seen.file.study;
-        let mut values = host_wire(&calibration);
-        if let Some(standard) = study.cluster.codec.as_ref().and_then(|codec| codec.engine.as_deref()) {
-            engines += 1;
-            let measured = Engines::of(&calibration, standard).ok_or_else(|| {
-                Failure::input(format_args!("`{}` has no {standard} engine", path.display()))
-                    .help("set `study.cluster.codec.engine` to a standard that was measured")
-            })?;
-            let point = seen.file.point();
-            values.extend(measured.values(&calibration, &point.job, point.cluster.codec.chunk_values));
-        }
-        let scenario = &mut file.scenarios[at];
-        for (path, value, spread) in values {
-            let source = format!("measured {}: {spread}", calibration.device_line());
-            let setting = seen.document.settings().into_iter().find(|s| s.path == format!("study.{path}"));
-            scenario.set.push(format!("{path}={{ value = {value}, source = {source:?} }}"));
-            replaced.push(Replaced {
-                scenario: scenario.name.clone(),
-                path: path.into(),
-                before: setting.map_or_else(|| "not said".into(), |s| s.value),
-                value,
-                source,
-            });
-        }
+impl Measurements {
+    /// Reads a `calibration.toml` of `trinity measure`.
+    ///
+    /// # Errors
+    ///
+    /// Where the file cannot be read or is no calibration.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        Ok(Self { path: path.to_path_buf(), calibration: Calibration::read(path)? })
     }
-    if engines == 0 {
-        return Err(Failure::input("no scenario of this sweep codes on an engine of the GPU")
-            .help("a calibration replaces codecs that name their `engine`, such as codecs/nvenc"));
+}
+
+impl Study {
+    /// The study with what was measured in place of what was configured.
+    ///
+    /// # Errors
+    ///
+    /// Where no scenario codes on an engine, or on one that was not measured.
+    pub fn calibrated(mut self, measurements: Measurements) -> Result<Self, Error> {
+        let calibration = &measurements.calibration;
+        let mut replaced = Vec::new();
+        let mut engines = 0;
+        for at in 0..self.file.scenarios.len() {
+            let seen = self.file.as_seen_by(&self.document, at)?;
+            let study = &seen.file.study;
+            let mut values = host_wire(calibration);
+            if let Some(standard) = study.cluster.codec.as_ref().and_then(|codec| codec.engine.as_deref()) {
+                engines += 1;
+                let measured = Engines::of(calibration, standard).ok_or_else(|| {
+                    Error::input(
+                        format_args!("`{}` has no {standard} engine", measurements.path.display()),
+                        "set `study.cluster.codec.engine` to a standard that was measured",
+                    )
+                })?;
+                let point = seen.file.point();
+                values.extend(measured.values(calibration, &point.job, point.cluster.codec.chunk_values));
+            }
+            let scenario = &mut self.file.scenarios[at];
+            for (path, value, spread) in values {
+                let source = format!("measured {}: {spread}", calibration.device_line());
+                let setting =
+                    seen.document.settings().into_iter().find(|s| s.path == format!("study.{path}"));
+                scenario.set.push(format!("{path}={{ value = {value}, source = {source:?} }}"));
+                replaced.push(Replaced {
+                    scenario: scenario.name.clone(),
+                    path: path.into(),
+                    before: setting.map_or_else(|| "not said".into(), |s| s.value),
+                    value,
+                    source,
+                });
+            }
+        }
+        if engines == 0 {
+            return Err(Error::input(
+                "no scenario of this sweep codes on an engine of the GPU",
+                "a calibration replaces codecs that name their `engine`, such as codecs/nvenc",
+            ));
+        }
+        self.plan = self.file.plan(&self.document, self.plan.top)?;
+        self.replaced = replaced;
+        self.measurements = Some(measurements);
+        Ok(self)
     }
-    Ok(replaced)
 }
 
 /// A path of the study, its value as TOML, and how sure it is.

@@ -1,7 +1,7 @@
 //! Sweeps: a point is its index, however it is reached.
 use trinity_config::Document;
-use trinity_sim::config::SweepFile;
 use trinity_sim::sweep::{Plan, Tally, evaluate};
+use trinity_study::config::SweepFile;
 
 fn plan(name: &str) -> Plan {
     let document = Document::load(name).unwrap_or_else(|d| panic!("{d}"));

@@ -1,12 +1,12 @@
 //! Sweeps in files: a study, what varies, what is wanted.
 
 use super::StudyFile;
-use crate::sweep::{Axis, Constraint, Metric, Objective, Plan, Point, Question, Scenario, Space};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 use std::fmt;
 use trinity_config::{Area, Checked, Cited, Complaint, Diagnostic, Document, Ratio};
+use trinity_sim::sweep::{Axis, Constraint, Metric, Objective, Plan, Point, Question, Scenario, Space};
 
 /// A sweep.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -334,7 +334,7 @@ impl SweepFile {
 
     fn objectives(&self, document: &Document) -> Result<Vec<Objective>, Diagnostic> {
         let count = self.objectives.len();
-        if count == 0 || count > crate::sweep::MAX_OBJECTIVES {
+        if count == 0 || count > trinity_sim::sweep::MAX_OBJECTIVES {
             let complaint = Complaint::new(format_args!("{count} objectives")).expected("one to eight");
             return Err(document.complain("objectives", &complaint));
         }

@@ -2,10 +2,10 @@
 
 use super::llm::LlmFile;
 use super::names::{AttentionName, MathName, PhaseName, PolicyName, RecomputeName, ReductionName, ScopeName};
-use crate::{Compression, Job, Overlap, Parallelism, Precision, Schedule, Split, Zero};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{Cited, Complaint, Diagnostic, Document, Fraction};
+use trinity_sim::{Compression, Job, Overlap, Parallelism, Precision, Schedule, Split, Zero};
 
 /// A job.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

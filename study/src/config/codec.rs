@@ -3,7 +3,6 @@
 
 use super::names::EnergyName;
 use super::stages::StagesFile;
-use crate::Codec;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{
@@ -11,6 +10,7 @@ use trinity_config::{
     Fraction, Power,
 };
 use trinity_silicon::{Cost, EnergyColumn, Node, partition};
+use trinity_sim::Codec;
 
 /// An encoder or a decoder: by its figures, or as a list of stages.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

@@ -1,4 +1,4 @@
-//! Configurations a second on one core: `cargo bench -p trinity-sim`.
+//! Configurations a second on one core: `cargo bench -p trinity-study`.
 //!
 //! Points go through everything a sweep does with them – estimate, fronts,
 //! best points, summaries – but are not written down. Time is that of the
@@ -9,8 +9,8 @@
 
 use std::time::Instant;
 use trinity_config::Document;
-use trinity_sim::config::SweepFile;
 use trinity_sim::sweep::{BLOCK, evaluate};
+use trinity_study::config::SweepFile;
 
 fn cpu_s() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;

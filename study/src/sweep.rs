@@ -1,23 +1,49 @@
 //! A sweep loaded and planned, and what is asked of it as a whole.
 
-use super::calibrated::{self, Replaced};
-use crate::failure::Failure;
-use rayon::prelude::*;
-use std::path::{Path, PathBuf};
+use crate::Error;
+use crate::config::{AssumptionFile, SweepFile};
+use serde::Serialize;
 use trinity_config::{Checked, Complaint, Document};
-use trinity_sim::config::{AssumptionFile, SweepFile};
 use trinity_sim::sweep::{Headline, Plan, Tally, evaluate, headline, plain_unit};
+
+#[cfg(feature = "hwcodec")]
+use crate::calibration::Measurements;
 
 /// Points up to which every assumption of a sweep is varied.
 const SENSITIVITY_POINTS: u64 = 200_000;
+
+/// One value that a measurement replaced.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Replaced {
+    pub scenario: String,
+    pub path: String,
+    /// As the configuration had it.
+    pub before: String,
+    pub value: String,
+    /// Device, driver, date and spread.
+    pub source: String,
+}
+
+/// A sweep to load.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// A built-in sweep by name, or a path that ends in `.toml`.
+    pub sweep: String,
+    /// `path=value`, each laid over the file in turn.
+    pub sets: Vec<String>,
+    /// How many of the best points to keep.
+    pub top: usize,
+}
 
 /// A sweep ready to run.
 #[derive(Debug)]
 pub struct Study {
     pub name: String,
     pub sets: Vec<String>,
-    pub calibration: Option<PathBuf>,
-    /// What the calibration replaced.
+    /// What was measured, where that replaces what was configured.
+    #[cfg(feature = "hwcodec")]
+    pub measurements: Option<Measurements>,
+    /// What the measurements replaced.
     pub replaced: Vec<Replaced>,
     pub document: Document,
     pub file: SweepFile,
@@ -25,7 +51,7 @@ pub struct Study {
 }
 
 /// What the fronts say.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize)]
 pub struct Answer {
     /// Tokens a second of normalized performance 1.
     pub unit_tokens_per_s: Option<f64>,
@@ -42,25 +68,29 @@ pub struct Sensitivity {
 }
 
 impl Study {
-    pub fn load(
-        name: &str,
-        sets: &[String],
-        calibration: Option<&Path>,
-        top: usize,
-    ) -> Result<Self, Failure> {
-        let mut document = Document::load(name)?;
-        for assignment in sets {
+    /// Reads a sweep and plans it.
+    ///
+    /// # Errors
+    ///
+    /// Where the file or a value set over it is wrong, pointing at it.
+    pub fn load(request: &Request) -> Result<Self, Error> {
+        let mut document = Document::load(&request.sweep)?;
+        for assignment in &request.sets {
             document.set(assignment)?;
         }
-        let mut file: SweepFile = document.read()?;
+        let file: SweepFile = document.read()?;
         file.check(&document)?;
-        let replaced = match calibration {
-            Some(path) => calibrated::apply(path, &mut file, &document)?,
-            None => Vec::new(),
-        };
-        let plan = file.plan(&document, top)?;
-        let (name, calibration) = (name.into(), calibration.map(Path::to_path_buf));
-        Ok(Self { name, sets: sets.to_vec(), calibration, replaced, document, file, plan })
+        let plan = file.plan(&document, request.top)?;
+        Ok(Self {
+            name: request.sweep.clone(),
+            sets: request.sets.clone(),
+            #[cfg(feature = "hwcodec")]
+            measurements: None,
+            replaced: Vec::new(),
+            document,
+            file,
+            plan,
+        })
     }
 
     /// Identifies the sweep, so that shards of another are noticed.
@@ -88,9 +118,7 @@ impl Study {
         let at = |assignment: String| {
             let mut sets = self.sets.clone();
             sets.push(assignment);
-            let Ok(study) = Self::load(&self.name, &sets, self.calibration.as_deref(), 0) else {
-                return (None, None);
-            };
+            let Ok(study) = self.again(sets) else { return (None, None) };
             let tally = study.evaluate_all();
             let headline = study.answer(&tally).headline;
             (headline.and_then(|h| h.speedup()), headline.and_then(|h| h.saving()))
@@ -100,7 +128,17 @@ impl Study {
             high: at(format!("study.{}={}", assumption.path, assumption.high)),
             assumption: assumption.clone(),
         };
-        self.file.assumptions.par_iter().map(vary).collect()
+        crate::parallel::map(&self.file.assumptions, vary)
+    }
+
+    /// The same sweep with other values set over it, and what was measured.
+    fn again(&self, sets: Vec<String>) -> Result<Self, Error> {
+        let study = Self::load(&Request { sweep: self.name.clone(), sets, top: 0 })?;
+        #[cfg(feature = "hwcodec")]
+        if let Some(measurements) = &self.measurements {
+            return study.calibrated(measurements.clone());
+        }
+        Ok(study)
     }
 
     fn evaluate_all(&self) -> Tally {
@@ -111,7 +149,7 @@ impl Study {
 
     /// A value of which no point can ever run is a mistake in the file, and
     /// so is a sweep without any point that runs.
-    pub fn refuse_nonsense(&self, tally: &Tally) -> Result<(), Failure> {
+    pub fn refuse_nonsense(&self, tally: &Tally) -> Result<(), Error> {
         if tally.feasible > 0 {
             return Ok(());
         }

@@ -1,0 +1,211 @@
+//! What a bit rate does to a language model.
+//!
+//! Scores a model on a text as it is, and again with codecs in the loop. Knows
+//! what a score is held against and what a coded model weighs; knows nothing
+//! of how a forward pass or a codec works.
+
+mod curve;
+
+pub use curve::{BEST_BASELINE, CODECS, Curve};
+
+use crate::{Error, Progress};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use trinity_lm::{
+    Checkpoint, Model, NoHooks, Score, Text, builtin,
+    coding::{CodedPaths, Coding},
+    score,
+    weights::{Calibration, code_weights},
+};
+use trinity_tensor::allocate::Allocation;
+
+/// Tokens in a window: what the models were trained with.
+const WINDOW: usize = 1024;
+/// Windows that a calibration looks at.
+const CALIBRATION_WINDOWS: usize = 6;
+
+/// A model and a text.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    /// A folder, a configuration or a safetensors file; the built-in tiny
+    /// model where none is named.
+    pub model: Option<PathBuf>,
+    /// The text to predict; the one that comes with the tiny model where none
+    /// is named.
+    pub text: Option<PathBuf>,
+    /// How many windows of the text to score; all where it is not said.
+    pub windows: Option<usize>,
+}
+
+/// One scored configuration; the fields are the columns of `eval.csv`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Row {
+    pub weights: Option<String>,
+    /// The codec that was used, where the name stands for a choice.
+    pub codec: Option<String>,
+    /// How the weights' bits were shared out.
+    pub allocation: Option<String>,
+    pub kv: Option<String>,
+    pub activations: Option<String>,
+    pub bits_per_byte: f64,
+    pub delta_bits_per_byte: f64,
+    pub perplexity: f64,
+    pub weights_bits_per_value: Option<f64>,
+    pub weights_nmse: Option<f64>,
+    pub kv_bits_per_value: Option<f64>,
+    pub activations_bits_per_value: Option<f64>,
+    /// Linear weights at their bits, the rest as stored (16 bit).
+    pub weight_mib: f64,
+}
+
+impl Row {
+    /// The codec of the weights, by name, and its rate.
+    pub fn point(&self) -> Option<(&str, f64)> {
+        let (name, rate) = self.weights.as_deref()?.rsplit_once('@')?;
+        Some((name, rate.parse().ok()?))
+    }
+
+    /// Whether both score an uncoded model, the same on the same text.
+    pub fn is_at(&self, other: &Self) -> bool {
+        let coded = |row: &Self| row.weights.is_some() || row.kv.is_some() || row.activations.is_some();
+        !coded(self) && !coded(other) && (self.bits_per_byte - other.bits_per_byte).abs() < 1e-9
+    }
+}
+
+/// Where codecs stand in one run.
+#[derive(Debug)]
+pub struct Run {
+    pub weights: Option<Coding>,
+    /// How the weights' bits are shared among tensors.
+    pub allocation: Allocation,
+    pub paths: CodedPaths,
+}
+
+/// A model beside a text, ready to be scored.
+#[derive(Debug)]
+pub struct Evaluation {
+    model: Model,
+    text: Text,
+    /// The last windows of the whole text, for a calibration.
+    calibration: Text,
+    /// What the model is called in reports.
+    pub name: String,
+}
+
+impl Evaluation {
+    /// Loads the model and cuts the text into windows.
+    ///
+    /// # Errors
+    ///
+    /// Where the checkpoint or the text cannot be read or do not fit.
+    pub fn open(request: &Request) -> Result<Self, Error> {
+        let checkpoint = match &request.model {
+            Some(path) => Checkpoint::open(path)?,
+            None => builtin::tiny()?,
+        };
+        let bytes = match &request.text {
+            Some(path) => std::fs::read(path)
+                .map_err(|error| Error::input(format_args!("cannot read {}: {error}", path.display()), ""))?,
+            None => builtin::text().to_vec(),
+        };
+        let mut text = Text::new(&bytes, &checkpoint, WINDOW)?;
+        let calibration =
+            Text { windows: text.windows[text.windows.len().saturating_sub(CALIBRATION_WINDOWS)..].to_vec() };
+        text.windows.truncate(request.windows.unwrap_or(usize::MAX).max(1));
+        let name = request.model.as_ref().map_or("tiny (built in)".into(), |p| p.display().to_string());
+        Ok(Self { model: Model::load(&checkpoint)?, text, calibration, name })
+    }
+
+    /// The model as it is.
+    ///
+    /// # Errors
+    ///
+    /// Where the work is no longer wanted.
+    pub fn uncompressed(&self, progress: &dyn Progress) -> Result<Row, Error> {
+        let scored = self.score(&self.model, None, progress, "uncompressed")?;
+        Ok(self.row(&scored, scored.bits_per_byte, None))
+    }
+
+    /// The model with codecs in the loop, held against the score of `first`.
+    ///
+    /// # Errors
+    ///
+    /// Where a codec fails, or the work is no longer wanted.
+    pub fn coded(&self, run: &Run, first: &Row, progress: &dyn Progress) -> Result<Row, Error> {
+        let mut model = self.model.clone();
+        let coded = match &run.weights {
+            Some(coding) => {
+                let calibration = self.calibration(run.allocation)?;
+                let coded = code_weights(&mut model, coding, run.allocation, calibration.as_ref())?;
+                Some((coding, coded.bits_per_value, coded.nmse))
+            }
+            None => None,
+        };
+        let label = |coding: &Option<Coding>| coding.as_ref().map(|c| format!("{}@{}", c.name(), c.bits()));
+        let (kv, activations) = (label(&run.paths.kv), label(&run.paths.activations));
+        let on_the_way = kv.is_some() || activations.is_some();
+        let what = kv.as_deref().or(activations.as_deref()).unwrap_or("coded");
+        let scored = self.score(&model, on_the_way.then_some(&run.paths), progress, what)?;
+        let allocation = coded.map(|_| run.allocation.to_string());
+        Ok(Row { kv, activations, allocation, ..self.row(&scored, first.bits_per_byte, coded) })
+    }
+
+    fn score(
+        &self,
+        model: &Model,
+        paths: Option<&CodedPaths>,
+        progress: &dyn Progress,
+        what: &str,
+    ) -> Result<Score, Error> {
+        progress.check()?;
+        progress.begin(self.text.windows.len() as u64, what);
+        let step = || progress.advance(1);
+        let outcome = match paths {
+            Some(paths) => score(model, &self.text, paths, &step),
+            None => score(model, &self.text, &NoHooks, &step),
+        };
+        progress.end();
+        Ok(outcome?)
+    }
+
+    /// Values in linear weights, and in everything else.
+    fn sizes(&self) -> (f64, f64) {
+        let linear: usize = self.model.weights().iter().map(|w| w.values.len()).sum();
+        let config = self.model.config();
+        let heads = if config.tie_word_embeddings { 1 } else { 2 };
+        let norms = (2 * config.num_hidden_layers + 1) * config.hidden_size;
+        (linear as f64, (heads * config.vocab_size * config.hidden_size + norms) as f64)
+    }
+
+    /// What an error in each weight costs, where an allocation asks for it.
+    fn calibration(&self, allocation: Allocation) -> Result<Option<Calibration>, Error> {
+        if allocation != Allocation::EqualSlope {
+            return Ok(None);
+        }
+        Ok(Some(Calibration::measure(&self.model, &self.calibration)?))
+    }
+
+    /// Linear weights at so many bits, the rest as stored.
+    fn mib(&self, bits: f64) -> f64 {
+        let (linear, rest) = self.sizes();
+        (linear * bits + rest * 16.0) / 8.0 / f64::from(1 << 20)
+    }
+
+    fn row(&self, scored: &Score, baseline: f64, weights: Option<(&Coding, f64, f64)>) -> Row {
+        Row {
+            weights: weights.map(|w| format!("{}@{}", w.0.name(), w.0.bits())),
+            codec: None,
+            allocation: None,
+            kv: None,
+            activations: None,
+            bits_per_byte: scored.bits_per_byte,
+            delta_bits_per_byte: scored.bits_per_byte - baseline,
+            perplexity: scored.perplexity,
+            weights_bits_per_value: weights.map(|w| w.1),
+            weights_nmse: weights.map(|w| w.2),
+            kv_bits_per_value: scored.kv_bits_per_value,
+            activations_bits_per_value: scored.activation_bits_per_value,
+            weight_mib: self.mib(weights.map_or(16.0, |w| w.1)),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! One curve for each codec: bits per byte against bits per value of the weights.
+
+use super::{Evaluation, Row};
+use crate::{Error, Progress};
+use trinity_lm::{
+    Model,
+    coding::Coding,
+    weights::{Calibration, CodedWeights, code_weights},
+};
+use trinity_tensor::allocate::Allocation;
+use trinity_tensor::codec::PAPER_BASELINES;
+
+/// What is compared where nothing is named.
+pub const CODECS: [&str; 12] = [
+    "trinity",
+    "h265",
+    "h264",
+    "rtn",
+    "rtn-128g",
+    "mxfp4",
+    BEST_BASELINE,
+    "uniform+ac",
+    "hadamard/trinity",
+    "hadamard/h265",
+    "hadamard/h264",
+    "hadamard/rtn",
+];
+
+/// Stands for whichever of [`PAPER_BASELINES`] leaves the least error at a rate.
+pub const BEST_BASELINE: &str = "best-baseline";
+
+/// The rate offered to a codec that has one of its own, above every target.
+const ANY_RATE: f64 = 16.0;
+
+/// Codecs of the weights, each at every rate.
+#[derive(Debug, Clone)]
+pub struct Curve {
+    pub codecs: Vec<String>,
+    /// Bits per value.
+    pub rates: Vec<f64>,
+    pub allocation: Allocation,
+    /// Rows of an earlier run; a point among them is not computed again.
+    pub earlier: Vec<Row>,
+}
+
+impl Evaluation {
+    /// The points of `curve` after `first`, the model as it is. `keep` sees
+    /// each new row as it is found.
+    ///
+    /// # Errors
+    ///
+    /// Where a codec is unknown or fails, or the work is no longer wanted.
+    pub fn curve(
+        &self,
+        curve: &Curve,
+        first: Row,
+        keep: &dyn Fn(&Row),
+        progress: &dyn Progress,
+    ) -> Result<Vec<Row>, Error> {
+        curve.check()?;
+        let known = first.bits_per_byte;
+        let mut rows = vec![first];
+        let calibration = self.calibration(curve.allocation)?;
+        let coder = Coder { subject: self, allocation: curve.allocation, calibration: calibration.as_ref() };
+        progress.begin((curve.codecs.len() * curve.rates.len()) as u64, "sweeping");
+        for name in &curve.codecs {
+            let mut out_of_reach = None;
+            for &bits in &curve.rates {
+                progress.check()?;
+                if let Some(row) = curve.known(name, |rate| rate == bits) {
+                    rows.push(row);
+                } else {
+                    match coder.code(name, bits)? {
+                        Ok(coded) => {
+                            rows.push(coder.scored(name, bits, &coded, known)?);
+                            keep(&rows[rows.len() - 1]);
+                        }
+                        Err(reason) => out_of_reach = Some((bits, reason)),
+                    }
+                }
+                progress.advance(1);
+            }
+            let Some((bits, reason)) = out_of_reach else { continue };
+            if let Some(row) = curve.known(name, |rate| !curve.rates.contains(&rate)) {
+                rows.push(row);
+                continue;
+            }
+            // A number format has one rate: its curve is that point, wherever it lies.
+            match coder.code(name, ANY_RATE)?.ok().filter(|own| own.outcome.bits_per_value < ANY_RATE / 2.0) {
+                Some(own) if rows.iter().any(|row| same_point(row, name, &own)) => {}
+                Some(own) => {
+                    let rate = (own.outcome.bits_per_value * 100.0).round() / 100.0;
+                    rows.push(coder.scored(name, rate, &own, known)?);
+                    keep(&rows[rows.len() - 1]);
+                }
+                None => progress.remark(&format!("{name} does not reach {bits} bits per value: {reason}")),
+            }
+        }
+        progress.end();
+        Ok(rows)
+    }
+}
+
+impl Curve {
+    /// A name nobody knows is found before hours are spent on the others.
+    ///
+    /// # Errors
+    ///
+    /// Where a codec is unknown.
+    pub fn check(&self) -> Result<(), Error> {
+        for name in self.codecs.iter().filter(|name| *name != BEST_BASELINE) {
+            for &rate in &self.rates {
+                Coding::new(name, rate).map_err(|error| Error::input(error, ""))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn known(&self, name: &str, is_wanted: impl Fn(f64) -> bool) -> Option<Row> {
+        let own = |row: &&Row| {
+            row.allocation.as_deref() == Some(&self.allocation.to_string())
+                && row.point().is_some_and(|(own, rate)| own == name && is_wanted(rate))
+        };
+        self.earlier.iter().find(own).cloned()
+    }
+}
+
+fn same_point(row: &Row, name: &str, coded: &Coded) -> bool {
+    row.point().is_some_and(|(own, _)| own == name)
+        && row.weights_bits_per_value == Some(coded.outcome.bits_per_value)
+}
+
+/// A model whose weights went through a codec.
+struct Coded {
+    model: Model,
+    outcome: CodedWeights,
+    codec: String,
+}
+
+struct Coder<'a> {
+    subject: &'a Evaluation,
+    allocation: Allocation,
+    calibration: Option<&'a Calibration>,
+}
+
+impl Coder<'_> {
+    /// The coded model, or why a rate is out of a codec's reach.
+    fn code(&self, name: &str, bits: f64) -> Result<Result<Coded, String>, Error> {
+        let names: &[&str] = if name == BEST_BASELINE { &PAPER_BASELINES } else { &[name] };
+        let mut best: Result<Coded, String> = Err(String::new());
+        for &codec in names {
+            let coding = Coding::new(codec, bits).map_err(|error| Error::input(error, ""))?;
+            let mut model = self.subject.model.clone();
+            match code_weights(&mut model, &coding, self.allocation, self.calibration) {
+                Ok(outcome) => {
+                    if best.as_ref().map_or(true, |best| outcome.nmse < best.outcome.nmse) {
+                        best = Ok(Coded { model, outcome, codec: codec.to_owned() });
+                    }
+                }
+                // A rate below a codec's least is a gap in its curve.
+                Err(trinity_lm::Error::Hook { reason, .. }) => {
+                    if let Err(said) = &mut best {
+                        *said = reason;
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(best)
+    }
+
+    fn scored(&self, name: &str, bits: f64, coded: &Coded, baseline: f64) -> Result<Row, Error> {
+        let scored = trinity_lm::score(&coded.model, &self.subject.text, &trinity_lm::NoHooks, &|| ())?;
+        let row = self.subject.row(&scored, baseline, None);
+        Ok(Row {
+            weights: Some(format!("{name}@{bits}")),
+            codec: (coded.codec != name).then(|| coded.codec.clone()),
+            allocation: Some(self.allocation.to_string()),
+            weights_bits_per_value: Some(coded.outcome.bits_per_value),
+            weights_nmse: Some(coded.outcome.nmse),
+            weight_mib: self.subject.mib(coded.outcome.bits_per_value),
+            ..row
+        })
+    }
+}

@@ -1,0 +1,23 @@
+//! Studies: what a front end asks, answered in plain data.
+//!
+//! Stands between the models (tensors, silicon, clusters, the host's GPU, a
+//! language model) and whoever shows their answers: a command, a Python
+//! module, a page in a browser. Reads configuration into typed studies, runs
+//! them, and returns data that serializes.
+//!
+//! Must not know how an answer is shown: nothing here prints, draws or opens a
+//! terminal. Long work reports through [`Progress`], which can also stop it.
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "hwcodec")]
+pub mod calibration;
+pub mod config;
+mod error;
+pub mod evaluate;
+mod parallel;
+pub mod price;
+mod progress;
+pub mod sweep;
+
+pub use error::Error;
+pub use progress::{Progress, Silent};

@@ -1,0 +1,117 @@
+//! What the stages of a codec would cost in silicon.
+//!
+//! Joins what a codec did to a tensor (bits and operations, stage by stage)
+//! with what operations cost at a node. Knows neither tensors' values nor how
+//! many gates an adder has.
+
+use crate::{Error, Progress};
+use serde::Serialize;
+use trinity_silicon::operations::{Work, estimate};
+use trinity_silicon::stages::Technology;
+use trinity_tensor::codec::{StageCost, Target, codec};
+use trinity_tensor::{Class, Entry, crop};
+
+/// One stage of one tensor; the fields are the columns of `stages.csv`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    pub tensor: String,
+    pub class: Class,
+    pub codec: String,
+    pub target: String,
+    pub stage: &'static str,
+    pub choice: String,
+    pub bits_per_value: f64,
+    pub operations_per_value: f64,
+    pub multiplications_per_value: f64,
+    pub serial_values: usize,
+    pub gates_kge: f64,
+    pub sram_bits: f64,
+    pub area_mm2: f64,
+    pub pj_per_bit: f64,
+}
+
+/// Codecs to take apart on tensors, and the silicon to price them in.
+#[derive(Debug, Clone)]
+pub struct Request<'a> {
+    pub entries: &'a [Entry],
+    /// Codecs that can say what their stages did.
+    pub codecs: Vec<String>,
+    pub targets: Vec<Target>,
+    /// Values to look at: a piece from a tensor's middle.
+    pub sample: usize,
+    pub technology: Technology,
+    /// Values of 16 bits that must pass in a second.
+    pub throughput_gbps: f64,
+}
+
+/// Every stage of every codec on every tensor at every target.
+///
+/// # Errors
+///
+/// Where a tensor cannot be read, a target cannot be reached, or none of the
+/// codecs can say what its stages did.
+pub fn stages(request: &Request<'_>, progress: &dyn Progress) -> Result<Vec<Row>, Error> {
+    let mut jobs = Vec::new();
+    for entry in request.entries {
+        for name in &request.codecs {
+            jobs.extend(request.targets.iter().map(|&target| (entry, name.as_str(), target)));
+        }
+    }
+    progress.begin(jobs.len() as u64, "taking apart");
+    let results = crate::parallel::map(&jobs, |&(entry, name, target)| {
+        progress.check()?;
+        let rows = request.rows(entry, name, target);
+        progress.advance(1);
+        rows.map_err(|error| Error::Tensor { subject: entry.name().to_owned(), error })
+    });
+    progress.end();
+    let mut rows = Vec::new();
+    for result in results {
+        rows.extend(result?);
+    }
+    if rows.is_empty() {
+        return Err(Error::input(
+            "none of these codecs can say what its stages did",
+            "--stages takes trinity, trinity-lite, trinity-max or a profile as FILE.toml",
+        ));
+    }
+    Ok(rows)
+}
+
+impl Request<'_> {
+    fn rows(&self, entry: &Entry, name: &str, target: Target) -> Result<Vec<Row>, trinity_tensor::Error> {
+        let codec = codec(name)?;
+        let costs = codec.stages(&crop(entry, self.sample)?, target)?;
+        // A value waits once, in front of the stage with the longest chain.
+        let longest = costs.iter().map(|cost| cost.serial_values).max().unwrap_or(0);
+        let waits = costs.iter().position(|cost| cost.serial_values == longest);
+        let (codec, target) = (codec.name(), target.to_string());
+        let row = |(at, cost)| self.row(entry, &codec, &target, cost, waits == Some(at));
+        Ok(costs.into_iter().enumerate().map(row).collect())
+    }
+
+    fn row(&self, entry: &Entry, codec: &str, target: &str, cost: StageCost, waits: bool) -> Row {
+        let work = Work {
+            additions_per_value: cost.operations_per_value - cost.multiplications_per_value,
+            multiplications_per_value: cost.multiplications_per_value,
+            serial_values: if waits { cost.serial_values as f64 } else { 1.0 },
+        };
+        let silicon = estimate(&work, self.throughput_gbps, &self.technology);
+        Row {
+            tensor: entry.name().to_owned(),
+            class: entry.class(),
+            codec: codec.to_owned(),
+            target: target.to_owned(),
+            stage: cost.stage,
+            choice: cost.choice,
+            bits_per_value: cost.bits_per_value,
+            operations_per_value: cost.operations_per_value,
+            multiplications_per_value: cost.multiplications_per_value,
+            serial_values: cost.serial_values,
+            gates_kge: silicon.gates_kge,
+            sram_bits: silicon.sram_bits,
+            area_mm2: silicon.cost.area_mm2,
+            pj_per_bit: silicon.cost.energy_pj_per_bit(),
+        }
+    }
+}

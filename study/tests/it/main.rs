@@ -1,0 +1,4 @@
+//! Promises of studies: what a file says is what is computed.
+#![allow(clippy::unwrap_used)]
+mod configs;
+mod sweeps;
