@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use trinity_tensor::allocate::{Allocation, allocate, curves};
 use trinity_tensor::codec::{Basis, Target, codec, names};
-use trinity_tensor::pipeline::{SMALL_TENSOR, Summary, encode_file};
+use trinity_tensor::pipeline::{EXACT_CODEC, SMALL_TENSOR, Summary, encode_file, is_precious};
 use trinity_tensor::{Class, Entry, Error, TensorFile};
 
 use super::pictures::{self, Motion};
@@ -19,7 +19,8 @@ use crate::video_io::RawFormat;
 /// Compress a tensor file into a .tri container; an image or a video, too
 ///
 /// Tensors are coded slab by slab, so files larger than memory are fine.
-/// Tensors of fewer than 256 values are stored losslessly.
+/// Norms, biases and other vectors stay exact, and so do tensors of fewer than
+/// 256 values: they are few, and a model feels each of them. --all codes them.
 ///
 /// Pictures (.png, .pgm, .y4m, .yuv, .gray) go through the same pipeline, every
 /// frame on its own: with `trinity`, `trinity-lite`, `trinity-max`, `lossless`
@@ -45,8 +46,8 @@ Examples:
   trinity encode photo.png --bits 1.5 --codec paper -o photo.264
   trinity encode scan.pgm --bits 1 -o scan.trp")]
 pub struct Args {
-    /// Tensor file: safetensors (or its index.json), npy, npz, GGUF or .tri; or
-    /// pictures: .png, .pgm, .y4m, .yuv, .gray
+    /// Tensor file: safetensors (or its index.json), a model's folder, npy, npz,
+    /// PyTorch .pt, GGUF or .tri; or pictures: .png, .pgm, .y4m, .yuv, .gray
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Where to write; the input's name with .tri (.trp or .264 for pictures)
@@ -67,6 +68,9 @@ pub struct Args {
     /// layers l), or equal-slope (least total relative error)
     #[arg(long, default_value = "equal", value_name = "HOW", requires = "bits")]
     allocate: Allocation,
+    /// Code norms, biases and vectors too, which otherwise stay exact
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     target: TargetArgs,
     /// Whether frames of a video may refer to each other; `inter` is modelled
@@ -172,10 +176,19 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     }
     let values: usize = file.entries().iter().map(Entry::len).sum();
     let progress = ctx.progress(values as u64, "encoding");
-    let targets = targets(&file, codec_name, basis.as_ref(), target, args.allocate)
+    let exact = |entry: &Entry| target != Target::Lossless && !args.all && is_precious(entry);
+    if file.entries().iter().all(exact) && !file.entries().is_empty() {
+        let what = "every tensor is a norm, a bias or a vector, which stay exact";
+        return Err(
+            Failure::input(format_args!("{}: {what}", args.file.display())).help("--all codes them too")
+        );
+    }
+    let targets = targets(&file, codec_name, basis.as_ref(), target, args.allocate, &exact)
         .map_err(|error| bad_input(&args.file.display().to_string(), &error))?;
-    let choice =
-        |entry: &Entry| (codec_name.to_owned(), targets.get(entry.name()).copied().unwrap_or(target));
+    let choice = |entry: &Entry| match targets.get(entry.name()) {
+        _ if exact(entry) => (EXACT_CODEC.to_owned(), Target::Lossless),
+        own => (codec_name.to_owned(), own.copied().unwrap_or(target)),
+    };
     let (tensors, bytes) =
         encode_file(&file, &choice, basis.as_ref(), &output, &|done| progress.inc(done as u64))
             .map_err(|error| bad_input(&args.file.display().to_string(), &error))?;
@@ -193,13 +206,14 @@ fn targets(
     basis: Option<&Basis>,
     target: Target,
     allocation: Allocation,
+    exact: &dyn Fn(&Entry) -> bool,
 ) -> Result<HashMap<String, Target>, trinity_tensor::Error> {
     let Target::Bits(bits) = target else { return Ok(HashMap::new()) };
     if allocation == Allocation::Equal {
         return Ok(HashMap::new());
     }
-    let entries: Vec<Entry> =
-        file.entries().iter().filter(|entry| entry.len() >= SMALL_TENSOR).cloned().collect();
+    let coded = |entry: &&Entry| entry.len() >= SMALL_TENSOR && !exact(entry);
+    let entries: Vec<Entry> = file.entries().iter().filter(coded).cloned().collect();
     let codec = basis.map_or_else(|| codec(codec_name), |basis| basis.codec(codec_name))?;
     let curves = curves(&entries, codec.as_ref(), bits, |_| 1.0)?;
     let rates = allocate(&curves, bits, allocation);

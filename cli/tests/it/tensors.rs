@@ -334,3 +334,61 @@ fn a_profile_that_is_wrong_is_refused_with_its_line_and_column() {
     let said = trinity(["encode", &sample, "--bits", "3", "--codec", &profile]).refused();
     assert!(said.contains("mine.toml:5:14") && said.contains("dct-8x8"), "{said}");
 }
+
+/// A safetensors file of f32 tensors, by hand.
+fn safetensors(path: &Path, tensors: &[(&str, &[usize])]) {
+    let (mut header, mut data) = (String::from("{"), Vec::new());
+    for (name, shape) in tensors {
+        let start = data.len();
+        let values: usize = shape.iter().product();
+        data.extend((0..values).flat_map(|i| ((i * i) as f32 * 0.37).sin().to_le_bytes()));
+        let comma = if header.len() > 1 { "," } else { "" };
+        header += &format!(
+            r#"{comma}"{name}":{{"dtype":"F32","shape":{shape:?},"data_offsets":[{start},{}]}}"#,
+            data.len()
+        );
+    }
+    header += "}";
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.as_bytes());
+    bytes.extend(data);
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn norms_biases_and_vectors_stay_exact_unless_all_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.safetensors");
+    safetensors(
+        &path,
+        &[("a.q_proj.weight", &[64, 640]), ("a.norm.weight", &[576]), ("a.q_proj.bias", &[640])],
+    );
+    let (tri, back) = (folder.path().join("m.tri"), folder.path().join("back.safetensors"));
+    let encode = |more: &[&str]| {
+        let arguments = ["encode", &text(&path), "--codec", "uniform+ac", "--bits", "4", "-o", &text(&tri)];
+        trinity(arguments.into_iter().chain(more.iter().copied())).ok();
+        assert!(8.0 * std::fs::metadata(&tri).unwrap().len() as f64 <= 4.0 * (64.0 * 640.0 + 576.0 + 640.0));
+        trinity(["decode", &text(&tri), "-o", &text(&back)]).ok();
+        // The last 1216 values are the norm's and the bias's.
+        let tail = |path: &Path| {
+            let bytes = std::fs::read(path).unwrap();
+            bytes[bytes.len() - 4 * 1216..].to_vec()
+        };
+        tail(&path) == tail(&back)
+    };
+    assert!(encode(&[]));
+    assert!(!encode(&["--all"]));
+    safetensors(&path, &[("a.norm.weight", &[576])]);
+    let said = trinity(["encode", &text(&path), "--bits", "4", "-o", &text(&tri)]).refused();
+    assert!(said.contains("stay exact") && said.contains("--all"), "{said}");
+}
+
+#[test]
+fn a_pt_file_is_read_and_one_that_would_run_code_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = |name: &str| format!("{}/../models/tensor/tests/data/{name}", env!("CARGO_MANIFEST_DIR"));
+    assert!(trinity(["tensors", "info", &data("state.pt")]).ok().contains("model.transposed"));
+    let tri = text(&folder.path().join("t.tri"));
+    let said = trinity(["encode", &data("evil.pt"), "--bits", "3", "-o", &tri]).refused();
+    assert!(said.contains("system") && said.contains("runs no code") && !Path::new(&tri).exists(), "{said}");
+}

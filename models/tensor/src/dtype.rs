@@ -21,11 +21,12 @@ pub enum Dtype {
     U8,
     I16,
     I32,
+    I64,
 }
 
 impl Dtype {
     /// Every format.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::F64,
         Self::F32,
         Self::F16,
@@ -36,12 +37,13 @@ impl Dtype {
         Self::U8,
         Self::I16,
         Self::I32,
+        Self::I64,
     ];
 
     /// Bytes a value takes.
     pub fn bytes(self) -> usize {
         match self {
-            Self::F64 => 8,
+            Self::F64 | Self::I64 => 8,
             Self::F32 | Self::I32 => 4,
             Self::F16 | Self::Bf16 | Self::I16 => 2,
             Self::F8e4m3 | Self::F8e5m2 | Self::I8 | Self::U8 => 1,
@@ -50,16 +52,18 @@ impl Dtype {
 
     /// True where the format has NaN, so a codec must look for it.
     pub fn is_float(self) -> bool {
-        !matches!(self, Self::I8 | Self::U8 | Self::I16 | Self::I32)
+        !matches!(self, Self::I8 | Self::U8 | Self::I16 | Self::I32 | Self::I64)
     }
 
-    /// Little-endian `bytes` as f32: exact but for f64 and i32, which round.
+    /// Little-endian `bytes` as f32: exact but for f64, i32 and i64, which
+    /// round.
     /// Bytes beyond the last whole value, or beyond `values`, are left alone.
     pub fn to_f32(self, bytes: &[u8], values: &mut [f32]) {
         match self {
             Self::F64 => each(bytes, values, |b: [u8; 8]| f64::from_le_bytes(b) as f32),
             Self::F32 => each(bytes, values, f32::from_le_bytes),
             Self::I32 => each(bytes, values, |b: [u8; 4]| i32::from_le_bytes(b) as f32),
+            Self::I64 => each(bytes, values, |b: [u8; 8]| i64::from_le_bytes(b) as f32),
             Self::F16 => each(bytes, values, |b: [u8; 2]| widen_f16(u16::from_le_bytes(b))),
             Self::Bf16 => {
                 each(bytes, values, |b: [u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16));
@@ -72,12 +76,13 @@ impl Dtype {
         }
     }
 
-    /// Little-endian `bytes` as f64, exact for every format.
+    /// Little-endian `bytes` as f64: exact but for i64 beyond 2^53, which rounds.
     pub fn to_f64(self, bytes: &[u8], values: &mut [f64]) {
         match self {
             Self::F64 => each(bytes, values, f64::from_le_bytes),
             Self::F32 => each(bytes, values, |b: [u8; 4]| f64::from(f32::from_le_bytes(b))),
             Self::I32 => each(bytes, values, |b: [u8; 4]| f64::from(i32::from_le_bytes(b))),
+            Self::I64 => each(bytes, values, |b: [u8; 8]| i64::from_le_bytes(b) as f64),
             Self::F16 => each(bytes, values, |b: [u8; 2]| f64::from(widen_f16(u16::from_le_bytes(b)))),
             Self::Bf16 => each(bytes, values, |b: [u8; 2]| {
                 f64::from(f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16))
@@ -104,6 +109,7 @@ impl Dtype {
             Self::U8 => extend(bytes, values, |v| [v.round_ties_even() as u8]),
             Self::I16 => extend(bytes, values, |v| (v.round_ties_even() as i16).to_le_bytes()),
             Self::I32 => extend(bytes, values, |v| (v.round_ties_even() as i32).to_le_bytes()),
+            Self::I64 => extend(bytes, values, |v| (v.round_ties_even() as i64).to_le_bytes()),
         }
     }
 
@@ -120,6 +126,7 @@ impl Dtype {
             Self::U8 => "u8",
             Self::I16 => "i16",
             Self::I32 => "i32",
+            Self::I64 => "i64",
         }
     }
 }

@@ -24,7 +24,7 @@ pub enum Error {
     Unsupported { format: &'static str, offset: u64, what: String },
     /// No reader knows this file.
     #[error(
-        "no known tensor format: expected safetensors, a safetensors index, npy, npz, GGUF or .tri (at byte 0)"
+        "no known tensor format: expected safetensors, a safetensors index, npy, npz, PyTorch .pt, GGUF or .tri (at byte 0)"
     )]
     UnknownFormat,
     /// The named tensor is not in the file.

@@ -13,6 +13,7 @@ mod atomic;
 mod gguf;
 mod npy;
 mod npz;
+mod pt;
 mod safetensors;
 mod shards;
 mod source;
@@ -212,11 +213,23 @@ pub struct TensorFile {
     format: &'static str,
     entries: Vec<Entry>,
     metadata: BTreeMap<String, String>,
+    lists: Option<Arc<gguf::Lists>>,
+}
+
+/// A list that a file carries beside its tensors, such as a vocabulary.
+#[derive(Debug, Clone, PartialEq)]
+pub enum List {
+    Texts(Vec<String>),
+    Numbers(Vec<f64>),
 }
 
 impl TensorFile {
-    /// Opens a file of any known format, told apart by content.
+    /// Opens a file of any known format, told apart by content; or a folder of
+    /// safetensors, such as a Hugging Face model's.
     pub fn open(path: &Path) -> Result<Self, Error> {
+        if path.is_dir() {
+            return shards::open_folder(path);
+        }
         if path.extension().is_some_and(|extension| extension == "json") {
             return shards::open(path);
         }
@@ -236,7 +249,9 @@ impl TensorFile {
         source.read_at(0, &mut magic[..known])?;
         match magic {
             [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => npy::parse(source, stem),
+            [b'P', b'K', 3 | 5, 4 | 6, ..] if pt::plausible(source) => pt::parse(source, stem),
             [b'P', b'K', 3 | 5, 4 | 6, ..] => npz::parse(source),
+            [0x80, 2..=5, ..] => Err(pt::bare_pickle(source)),
             [b'G', b'G', b'U', b'F', ..] => gguf::parse(source),
             [b'T', b'R', b'I', b'N', ..] => tri::parse(source),
             _ if safetensors::plausible(source) => safetensors::parse(source),
@@ -255,7 +270,7 @@ impl TensorFile {
                 metadata.get(&format!("{CLASS_KEY}.{}", entry.name)).and_then(|class| class.parse().ok());
             entry.class = own.or(whole_file).unwrap_or(entry.class);
         }
-        Self { format, entries, metadata }
+        Self { format, entries, metadata, lists: None }
     }
 
     /// The same file with every tensor under one class.
@@ -287,6 +302,11 @@ impl TensorFile {
     /// Text the file carries beside its tensors.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata
+    }
+
+    /// The list of that name in the file's metadata; GGUF has such.
+    pub fn list(&self, key: &str) -> Result<Option<List>, Error> {
+        self.lists.as_ref().map_or(Ok(None), |lists| lists.get(key))
     }
 
     /// The tensor of that name.

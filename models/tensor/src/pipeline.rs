@@ -22,8 +22,27 @@ const SLABS_PER_THREAD: usize = 2;
 /// Smaller tensors are stored losslessly: a lossy codec's header would outweigh
 /// what it saves.
 pub const SMALL_TENSOR: usize = 256;
-/// The codec of small tensors.
-const SMALL_CODEC: &str = "zstd";
+/// The codec of small tensors, and of what is kept exact.
+pub const EXACT_CODEC: &str = "zstd";
+/// A vector longer than this is data rather than a parameter of its own, such
+/// as a bias over a large vocabulary.
+const LONG_VECTOR: usize = 1 << 19;
+
+/// Whether a tensor is a norm, a bias, another vector, or a table of indices:
+/// few values that a model feels each of, which lossy coding leaves alone
+/// unless told otherwise.
+pub fn is_precious(entry: &Entry) -> bool {
+    if !matches!(entry.class(), Class::Weight | Class::Other) {
+        return false;
+    }
+    let vector = entry.shape().iter().filter(|&&dim| dim > 1).count() <= 1;
+    let name = entry.name().to_ascii_lowercase();
+    let last = name.strip_suffix(".weight").unwrap_or(&name);
+    let norm = last.ends_with("norm") || last.contains("layernorm") || last.contains("layer_norm");
+    let named = norm || name.ends_with("bias");
+    let short = entry.len() <= LONG_VECTOR;
+    entry.dtype() == crate::Dtype::I64 || short && (vector || named && entry.shape().len() <= 2)
+}
 
 /// What became of one tensor.
 #[derive(Debug, Clone, Serialize)]
@@ -67,8 +86,10 @@ pub fn encode_file(
     let choose = |entry: &Entry| {
         let (name, target) = codec_for(entry);
         let small = entry.len() < SMALL_TENSOR && target != Target::Lossless;
+        // Turning values by a basis would not bring them back to the bit.
+        let exact = name == EXACT_CODEC && target == Target::Lossless;
         Ok(match basis {
-            _ if small => (codec(SMALL_CODEC)?, Target::Lossless),
+            _ if small || exact => (codec(EXACT_CODEC)?, Target::Lossless),
             Some(basis) => (basis.codec(&name)?, target),
             None => (codec(&name)?, target),
         })
@@ -113,7 +134,7 @@ pub fn encode_file(
 }
 
 /// Bits per value that tensors with a bit budget pay for what has none: the
-/// index, the checksums, and small tensors beyond their share.
+/// index, the checksums, and tensors kept exact beyond their share.
 fn levy(file: &TensorFile, chosen: &[Choice]) -> Result<f64, Error> {
     let described = file
         .entries()
@@ -128,7 +149,7 @@ fn levy(file: &TensorFile, chosen: &[Choice]) -> Result<f64, Error> {
     for (entry, (codec, target)) in file.entries().iter().zip(chosen) {
         if matches!(target, Target::Bits(_)) {
             budgeted += entry.len();
-        } else if entry.len() < SMALL_TENSOR {
+        } else if *target == Target::Lossless && budget.is_some() {
             let stored = codec.encode(&entry.read()?, Target::Lossless)?.bytes.len();
             bits += 8.0 * stored as f64 - budget.unwrap_or(0.0) * entry.len() as f64;
         }

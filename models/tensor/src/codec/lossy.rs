@@ -204,7 +204,7 @@ pub(crate) fn bits_at(snr_db: f64) -> f64 {
 pub(crate) fn normalize(tensor: &Tensor) -> Result<Option<(Matrix, i16)>, Error> {
     let (rows, cols) = tensor.matrix();
     let normalized = match tensor.dtype() {
-        Dtype::F64 | Dtype::I32 => normalize_wide(tensor)?,
+        Dtype::F64 | Dtype::I32 | Dtype::I64 => normalize_wide(tensor)?,
         _ => normalize_narrow(tensor)?,
     };
     Ok(normalized.map(|(values, exponent)| (Matrix { rows, cols, values }, exponent as i16)))
@@ -272,6 +272,7 @@ fn denormalize(normalized: &[f32], exponent: i16, dtype: Dtype) -> Vec<u8> {
     match dtype {
         Dtype::F64 => data.extend(wide.flat_map(f64::to_le_bytes)),
         Dtype::I32 => data.extend(wide.flat_map(|value| (value.round_ties_even() as i32).to_le_bytes())),
+        Dtype::I64 => data.extend(wide.flat_map(|value| (value.round_ties_even() as i64).to_le_bytes())),
         _ => {
             // A quantizer may overshoot the format's largest finite value.
             let largest = match dtype {

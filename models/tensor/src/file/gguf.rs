@@ -1,15 +1,20 @@
 //! GGUF, versions 2 and 3: typed metadata, tensor descriptions, aligned data.
 //!
-//! Block formats (Q8_0, Q4_0 and kin) are presented as f32; their own name
-//! stays visible as [`Entry::stored`].
+//! Block formats ([`blocks`]) are presented as f32; their own name stays visible
+//! as [`Entry::stored`]. Arrays, such as a tokenizer's vocabulary, are found
+//! here and read when asked for ([`Lists`]).
+
+mod blocks;
+mod i_quants;
+mod k_quants;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use half::f16;
+use blocks::{Block, Blocks};
 
 use super::source::{Plain, Source};
-use super::{Entry, Payload, TensorFile, ValueStream, count};
+use super::{Entry, List, TensorFile, count};
 use crate::{Dtype, Error};
 
 const FORMAT: &str = "GGUF";
@@ -31,11 +36,16 @@ pub(super) fn parse(source: &Source) -> Result<TensorFile, Error> {
     let tensor_count = cursor.u64()?;
     let pair_count = cursor.u64()?;
     let mut metadata = BTreeMap::new();
+    let mut arrays = BTreeMap::new();
     let mut alignment = DEFAULT_ALIGNMENT;
     for _ in 0..pair_count {
         let key = cursor.string()?;
         let at = cursor.position;
         let kind = cursor.u32()?;
+        let value_at = cursor.position;
+        if kind == ARRAY {
+            arrays.insert(key.clone(), value_at);
+        }
         if let Some(text) = cursor.value(kind, 0)? {
             if key == "general.alignment" {
                 alignment = text
@@ -53,8 +63,44 @@ pub(super) fn parse(source: &Source) -> Result<TensorFile, Error> {
     }
     let data_start = cursor.position.next_multiple_of(alignment);
     let entries = place(source, infos, data_start, alignment)?;
-    Ok(TensorFile::new(FORMAT, entries, metadata))
+    let mut file = TensorFile::new(FORMAT, entries, metadata);
+    file.lists = Some(Arc::new(Lists { source: source.clone(), arrays }));
+    Ok(file)
 }
+
+/// Where the arrays of a file's metadata are.
+#[derive(Debug)]
+pub(super) struct Lists {
+    source: Source,
+    arrays: BTreeMap<String, u64>,
+}
+
+impl Lists {
+    /// The array under a key; None where there is none.
+    pub(super) fn get(&self, key: &str) -> Result<Option<List>, Error> {
+        let Some(&at) = self.arrays.get(key) else { return Ok(None) };
+        let mut cursor = Cursor::new(&self.source, at);
+        let kind = cursor.u32()?;
+        let len = cursor.u64()?;
+        // Parsing the header walked over the array: it has the items it says.
+        if kind == TEXT {
+            return (0..len).map(|_| cursor.string()).collect::<Result<_, _>>().map(|l| Some(List::Texts(l)));
+        }
+        if kind == ARRAY {
+            return Err(cursor.unsupported(at, format!("`{key}`, an array of arrays,")));
+        }
+        let number = |cursor: &mut Cursor<'_>| {
+            let text = cursor.value(kind, 0)?.unwrap_or_default();
+            let boolean = f64::from(u8::from(text == "true"));
+            Ok(text.parse().unwrap_or(boolean))
+        };
+        (0..len).map(|_| number(&mut cursor)).collect::<Result<_, _>>().map(|l| Some(List::Numbers(l)))
+    }
+}
+
+/// The metadata types that this file treats apart.
+const TEXT: u32 = 8;
+const ARRAY: u32 = 9;
 
 /// Turns descriptions into entries, checking that each lies in the file and
 /// that none overlap.
@@ -131,17 +177,13 @@ impl Kind {
         Some(match id {
             0 => Self::Plain(Dtype::F32),
             1 => Self::Plain(Dtype::F16),
-            2 => Self::Block(Block::Q4_0),
-            3 => Self::Block(Block::Q4_1),
-            6 => Self::Block(Block::Q5_0),
-            7 => Self::Block(Block::Q5_1),
-            8 => Self::Block(Block::Q8_0),
             24 => Self::Plain(Dtype::I8),
             25 => Self::Plain(Dtype::I16),
             26 => Self::Plain(Dtype::I32),
+            27 => Self::Plain(Dtype::I64),
             28 => Self::Plain(Dtype::F64),
             30 => Self::Plain(Dtype::Bf16),
-            _ => return None,
+            other => return Block::from_id(other).map(Self::Block),
         })
     }
 
@@ -156,123 +198,8 @@ impl Kind {
     fn block(self) -> (usize, usize) {
         match self {
             Self::Plain(dtype) => (1, dtype.bytes()),
-            Self::Block(block) => (BLOCK_VALUES, block.bytes()),
+            Self::Block(block) => (block.values(), block.bytes()),
         }
-    }
-}
-
-/// Values in a block of every format here.
-const BLOCK_VALUES: usize = 32;
-
-/// Block formats: 32 values share an f16 scale, the `_1` kinds an f16 minimum.
-#[derive(Debug, Clone, Copy)]
-enum Block {
-    Q4_0,
-    Q4_1,
-    Q5_0,
-    Q5_1,
-    Q8_0,
-}
-
-impl Block {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Q4_0 => "q4_0",
-            Self::Q4_1 => "q4_1",
-            Self::Q5_0 => "q5_0",
-            Self::Q5_1 => "q5_1",
-            Self::Q8_0 => "q8_0",
-        }
-    }
-
-    fn bytes(self) -> usize {
-        match self {
-            Self::Q4_0 => 2 + 16,
-            Self::Q4_1 => 4 + 16,
-            Self::Q5_0 => 2 + 4 + 16,
-            Self::Q5_1 => 4 + 4 + 16,
-            Self::Q8_0 => 2 + 32,
-        }
-    }
-
-    /// Dequantizes one block.
-    fn decode(self, bytes: &[u8], values: &mut [f32; BLOCK_VALUES]) {
-        let half = |at: usize| f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32();
-        let scale = half(0);
-        // Low nibbles are the first half of the block, high ones the second.
-        let nibble = |from: usize, i: usize| (bytes[from + i % 16] >> (4 * (i / 16))) & 15;
-        let fifth = |from: usize, i: usize| ((bytes[from + i / 8] >> (i % 8)) & 1) << 4;
-        for (i, value) in values.iter_mut().enumerate() {
-            *value = match self {
-                Self::Q8_0 => f32::from(bytes[2 + i] as i8) * scale,
-                Self::Q4_0 => (f32::from(nibble(2, i)) - 8.0) * scale,
-                Self::Q4_1 => f32::from(nibble(4, i)) * scale + half(2),
-                Self::Q5_0 => (f32::from(nibble(6, i) | fifth(2, i)) - 16.0) * scale,
-                Self::Q5_1 => f32::from(nibble(8, i) | fifth(4, i)) * scale + half(2),
-            };
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Blocks {
-    source: Source,
-    offset: u64,
-    block: Block,
-}
-
-impl Payload for Blocks {
-    fn open(&self) -> Result<Box<dyn ValueStream + '_>, Error> {
-        Ok(Box::new(BlockStream {
-            blocks: self,
-            position: self.offset,
-            raw: Vec::new(),
-            decoded: Vec::new(),
-            taken: 0,
-        }))
-    }
-}
-
-struct BlockStream<'a> {
-    blocks: &'a Blocks,
-    position: u64,
-    raw: Vec<u8>,
-    decoded: Vec<u8>,
-    taken: usize,
-}
-
-impl ValueStream for BlockStream<'_> {
-    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
-        let mut filled = 0;
-        while filled < bytes.len() {
-            if self.taken == self.decoded.len() {
-                // As many blocks as the caller still wants, at most a mebibyte.
-                let wanted = (bytes.len() - filled).min(super::BLOCK_BYTES).div_ceil(4 * BLOCK_VALUES);
-                self.decode_blocks(wanted)?;
-            }
-            let step = (bytes.len() - filled).min(self.decoded.len() - self.taken);
-            bytes[filled..filled + step].copy_from_slice(&self.decoded[self.taken..self.taken + step]);
-            self.taken += step;
-            filled += step;
-        }
-        Ok(())
-    }
-}
-
-impl BlockStream<'_> {
-    fn decode_blocks(&mut self, blocks: usize) -> Result<(), Error> {
-        let block = self.blocks.block;
-        self.raw.resize(blocks * block.bytes(), 0);
-        self.blocks.source.read_at(self.position, &mut self.raw)?;
-        self.position += self.raw.len() as u64;
-        self.decoded.clear();
-        self.taken = 0;
-        let mut values = [0f32; BLOCK_VALUES];
-        for bytes in self.raw.chunks_exact(block.bytes()) {
-            block.decode(bytes, &mut values);
-            Dtype::F32.extend_from_f32(&values, &mut self.decoded);
-        }
-        Ok(())
     }
 }
 

@@ -115,6 +115,7 @@ impl Fields {
             "u1" => Dtype::U8,
             "i2" => Dtype::I16,
             "i4" => Dtype::I32,
+            "i8" => Dtype::I64,
             _ => {
                 let what = format!("number format `{}`", self.descr.1);
                 return Err(Error::Unsupported { format: FORMAT, offset: self.descr.0 as u64, what });
@@ -332,6 +333,7 @@ pub fn write_npy(path: &Path, tensor: &Tensor) -> Result<(), Error> {
         Dtype::U8 => "|u1",
         Dtype::I16 => "<i2",
         Dtype::I32 => "<i4",
+        Dtype::I64 => "<i8",
         Dtype::F8e4m3 | Dtype::F8e5m2 => {
             let what = format!("number format {} (write safetensors instead)", tensor.dtype());
             return Err(Error::Unsupported { format: FORMAT, offset: 0, what }.in_file(path));

@@ -73,22 +73,30 @@ pub(super) fn parse(source: &Source) -> Result<TensorFile, Error> {
         }
         entries.push(header.entry(name, start, Arc::new(member))?);
     }
+    if entries.is_empty() {
+        let held = match archive.len() {
+            0 => "an empty zip archive".to_owned(),
+            members => format!("none of the zip archive's {members} members is an .npy array"),
+        };
+        return Err(malformed(0, held));
+    }
     Ok(TensorFile::new(FORMAT, entries, Default::default()))
 }
 
+/// A zip member whose values follow a header of `header_len` bytes.
 #[derive(Debug)]
-struct Member {
-    source: Source,
-    start: u64,
-    end: u64,
-    deflated: bool,
-    size: u64,
-    crc: u32,
-    header_len: u64,
+pub(super) struct Member {
+    pub source: Source,
+    pub start: u64,
+    pub end: u64,
+    pub deflated: bool,
+    pub size: u64,
+    pub crc: u32,
+    pub header_len: u64,
 }
 
 impl Member {
-    fn decoder(&self) -> Decoder {
+    pub(super) fn decoder(&self) -> Decoder {
         let raw = self.source.reader(self.start, self.end);
         if self.deflated {
             Decoder::Deflated(Box::new(DeflateDecoder::new(raw)))
@@ -98,7 +106,7 @@ impl Member {
     }
 }
 
-enum Decoder {
+pub(super) enum Decoder {
     Stored(SourceReader),
     Deflated(Box<DeflateDecoder<SourceReader>>),
 }

@@ -102,6 +102,7 @@ fn dtype_name(dtype: Dtype) -> &'static str {
         Dtype::U8 => "U8",
         Dtype::I16 => "I16",
         Dtype::I32 => "I32",
+        Dtype::I64 => "I64",
     }
 }
 

@@ -1,12 +1,13 @@
-//! A sharded safetensors set through its `*.safetensors.index.json`.
+//! A sharded set through its `*.safetensors.index.json` (or PyTorch's
+//! `*.bin.index.json`), and a model's folder through whatever it holds.
 
 use std::collections::BTreeMap;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::TensorFile;
 use super::source::Source;
-use super::{TensorFile, safetensors};
 use crate::Error;
 
 const FORMAT: &str = "safetensors index";
@@ -30,7 +31,7 @@ pub(super) fn open(path: &Path) -> Result<TensorFile, Error> {
         }
         if !shards.contains_key(shard.as_str()) {
             let file = folder.join(shard);
-            let opened = Source::open(&file).and_then(|source| safetensors::parse(&source));
+            let opened = Source::open(&file).and_then(|source| TensorFile::parse(&source, "tensor"));
             shards.insert(shard, opened.map_err(|error| error.in_file(&file))?);
         }
     }
@@ -53,7 +54,51 @@ pub(super) fn open(path: &Path) -> Result<TensorFile, Error> {
         return Err(Error::NoSuchTensor { name }.in_file(path));
     }
     let metadata = shards.into_values().flat_map(|file| file.metadata).collect();
-    Ok(TensorFile { format: FORMAT, entries, metadata })
+    Ok(TensorFile { format: FORMAT, entries, metadata, lists: None })
+}
+
+/// The tensors of a folder: through its index where it has one; otherwise
+/// `model.safetensors`, every other safetensors file, or PyTorch's files.
+pub(super) fn open_folder(folder: &Path) -> Result<TensorFile, Error> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .and_then(|items| items.map(|item| item.map(|item| item.path())).collect())
+        .map_err(|error| Error::io("reading the folder")(error).in_file(folder))?;
+    files.sort();
+    let ends = |path: &Path, end: &str| path.file_name().is_some_and(|n| n.to_string_lossy().ends_with(end));
+    let first = |end: &str| files.iter().find(|path| ends(path, end));
+    let index = first(".safetensors.index.json").or_else(|| first(".bin.index.json"));
+    if let Some(index) = index {
+        return open(index);
+    }
+    let all = |ends_with: &[&str]| -> Vec<&PathBuf> {
+        files.iter().filter(|path| ends_with.iter().any(|end| ends(path, end))).collect()
+    };
+    let whole =
+        first("model.safetensors").filter(|path| path.file_name() == Some("model.safetensors".as_ref()));
+    let chosen = match (whole, all(&[".safetensors"])) {
+        (Some(whole), _) => vec![whole],
+        (None, parts) if !parts.is_empty() => parts,
+        _ => all(&[".bin", ".pt", ".pth"]),
+    };
+    if chosen.is_empty() {
+        let source = std::io::Error::new(
+            std::io::ErrorKind::NotFound,
+            "a folder with no .safetensors, .bin, .pt or .pth file and no index of such in it",
+        );
+        return Err(Error::Io { doing: "looking for tensors", source }.in_file(folder));
+    }
+    let mut entries: Vec<super::Entry> = Vec::new();
+    let mut metadata = BTreeMap::new();
+    let mut names = std::collections::HashSet::new();
+    for path in chosen {
+        let file = TensorFile::open(path)?;
+        if let Some(twice) = file.entries().iter().find(|entry| !names.insert(entry.name().to_owned())) {
+            return Err(Error::DuplicateName { name: twice.name().to_owned() }.in_file(path));
+        }
+        entries.extend(file.entries);
+        metadata.extend(file.metadata);
+    }
+    Ok(TensorFile { format: "folder", entries, metadata, lists: None })
 }
 
 fn read_index(path: &Path) -> Result<Index, Error> {

@@ -5,7 +5,7 @@ use std::io::Write;
 use flate2::write::DeflateEncoder;
 use half::f16;
 use proptest::prelude::*;
-use trinity_tensor::file::write_npy;
+use trinity_tensor::file::{List, write_npy};
 use trinity_tensor::{Class, Dtype, Tensor, TensorFile};
 
 use crate::{noise, sample_path, write_safetensors};
@@ -239,4 +239,81 @@ fn a_sharded_set_is_one_file_through_its_index() {
         write(broken);
         assert!(TensorFile::open(&index).is_err(), "{broken}");
     }
+}
+
+fn floats(file: &TensorFile, name: &str) -> Vec<f32> {
+    let tensor = file.entry(name).unwrap().read().unwrap();
+    let mut values = vec![0f32; tensor.len()];
+    tensor.dtype().to_f32(tensor.data(), &mut values);
+    values
+}
+
+#[test]
+fn every_block_format_of_gguf_decodes_as_the_gguf_package_does() {
+    let bytes = include_bytes!("../data/gguf_blocks.gguf");
+    let file = TensorFile::from_bytes(bytes.to_vec(), "").unwrap();
+    let mut formats = 0;
+    for entry in file.entries().iter().filter(|entry| !entry.name().ends_with(".f32")) {
+        assert_eq!(entry.stored(), entry.name().to_lowercase());
+        let (ours, theirs) = (floats(&file, entry.name()), floats(&file, &format!("{}.f32", entry.name())));
+        assert_eq!(ours.len(), theirs.len(), "{}", entry.name());
+        for (i, (a, b)) in ours.iter().zip(&theirs).enumerate() {
+            assert_eq!(a.to_bits(), b.to_bits(), "{} value {i}: {a} against {b}", entry.name());
+        }
+        formats += 1;
+    }
+    assert_eq!(formats, 21);
+    let texts = ["a", "bc", "ß"].map(str::to_owned).to_vec();
+    assert_eq!(file.list("tokenizer.ggml.tokens").unwrap(), Some(List::Texts(texts)));
+    assert_eq!(file.list("tokenizer.ggml.scores").unwrap(), Some(List::Numbers(vec![0.5, -1.25, 3.0])));
+    assert_eq!(file.list("nothing").unwrap(), None);
+}
+
+#[test]
+fn a_state_dict_of_pytorch_is_read_as_pytorch_saved_it() {
+    let file = TensorFile::from_bytes(include_bytes!("../data/state.pt").to_vec(), "state").unwrap();
+    let names: Vec<&str> = file.entries().iter().map(|entry| entry.name()).collect();
+    let model = ["plain", "transposed", "cut", "half", "steps", "mask", "parameter", "empty"];
+    let mut expected: Vec<String> = model.iter().map(|name| format!("model.{name}")).collect();
+    expected.extend(["linear.weight", "linear.bias", "list.0"].map(str::to_owned));
+    assert_eq!(names, expected);
+    let at = |row: usize, col: usize| (6 * row + col) as f32 / 8.0;
+    let grid = |rows: std::ops::Range<usize>, cols: std::ops::Range<usize>| -> Vec<f32> {
+        rows.flat_map(|r| cols.clone().map(move |c| at(r, c))).collect()
+    };
+    assert_eq!(floats(&file, "model.plain"), grid(0..4, 0..6));
+    assert_eq!(floats(&file, "model.cut"), grid(1..3, 2..5));
+    assert_eq!(file.entry("model.transposed").unwrap().shape(), [6, 4]);
+    let turned: Vec<f32> = (0..6).flat_map(|c| (0..4).map(move |r| at(r, c))).collect();
+    assert_eq!(floats(&file, "model.transposed"), turned);
+    assert_eq!(floats(&file, "model.half")[..3], [-1.0, -0.875, -0.75]);
+    assert_eq!(file.entry("model.steps").unwrap().dtype(), Dtype::I64);
+    assert_eq!(floats(&file, "model.steps"), [7.0]);
+    assert_eq!(
+        (file.entry("model.mask").unwrap().stored(), floats(&file, "model.mask")),
+        ("bool", vec![1.0, 0.0, 1.0])
+    );
+    assert_eq!(floats(&file, "model.parameter"), [1.5, -2.0]);
+    assert_eq!(floats(&file, "linear.weight"), [1.0, 1.0]);
+    let lone = TensorFile::from_bytes(include_bytes!("../data/lone.pt").to_vec(), "lone").unwrap();
+    assert_eq!(floats(&lone, "lone"), [1.0, 2.0]);
+}
+
+#[test]
+fn a_folder_is_read_through_its_index_or_its_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let message = TensorFile::open(folder.path()).unwrap_err();
+    assert!(format!("{:?}", message).contains("no .safetensors"), "{message:?}");
+    let (a, b) = (noise("a", Dtype::Bf16, &[3, 2], 1), noise("b", Dtype::F32, &[5], 2));
+    write_safetensors(&folder.path().join("model-00001-of-00002.safetensors"), std::slice::from_ref(&a));
+    write_safetensors(&folder.path().join("model-00002-of-00002.safetensors"), std::slice::from_ref(&b));
+    let read = |name: &str| TensorFile::open(folder.path()).unwrap().entry(name).unwrap().read().unwrap();
+    assert_eq!((read("a"), read("b")), (a.clone(), b.clone()));
+    let index = r#"{"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}"#;
+    std::fs::write(folder.path().join("model.safetensors.index.json"), index).unwrap();
+    assert_eq!((read("a"), read("b")), (a, b));
+    // An index that names itself is not followed.
+    let index = r#"{"weight_map": {"a": "model.safetensors.index.json"}}"#;
+    std::fs::write(folder.path().join("model.safetensors.index.json"), index).unwrap();
+    assert!(TensorFile::open(folder.path()).is_err());
 }

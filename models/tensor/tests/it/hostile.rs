@@ -32,6 +32,7 @@ fn small_files() -> Vec<(&'static str, Vec<u8>)> {
         ("safetensors", std::fs::read(&path).unwrap()),
         ("npy", member.clone()),
         ("npz", zip_archive(&[("a.npy", member.clone(), false), ("b.npy", member, true)])),
+        ("pt", include_bytes!("../data/lone.pt").to_vec()),
         ("gguf", gguf(&[("a", &[32, 2], 8, vec![3; 68]), ("b", &[3], 0, vec![0; 12])])),
     ]
 }
@@ -128,4 +129,40 @@ fn empty_and_foreign_files_are_errors() {
     for bytes in [vec![], vec![0], b"hello, world".to_vec(), vec![0xff; 100]] {
         assert!(TensorFile::from_bytes(bytes, "t").is_err());
     }
+}
+
+#[test]
+fn a_pickle_that_wants_to_run_code_is_refused_by_name() {
+    let refused = |bytes: Vec<u8>| TensorFile::from_bytes(bytes, "t").unwrap_err().to_string();
+    let message = refused(include_bytes!("../data/evil.pt").to_vec());
+    assert!(message.contains(".system") && message.contains("runs no code"), "{message}");
+    let pickle = |bytes: &[u8]| zip_archive(&[("x/data.pkl", bytes.to_vec(), false)]);
+    for (bytes, named) in [
+        (pickle(b"\x80\x02cbuiltins\neval\n."), "builtins.eval"),
+        (pickle(b"\x80\x02}."), "no tensor"),
+        (pickle(b"\x80\x02c__torch__.Model\nX\n)\x81."), "__torch__.Model"),
+        (pickle(b"\x80\x02\x81."), "class"),
+        (pickle(b"\x80\x02R."), "stack is empty"),
+        (pickle(b"\x80\x02]q\x00h\x00a."), "nested more than"),
+        (pickle(b"\x80\x02X\xff\xff\xff\xff."), "ends inside"),
+        (b"\x80\x02}q\x00.".to_vec(), "bare pickle"),
+        (b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.".to_vec(), "before 1.6"),
+        (zip_archive(&[]), "empty zip"),
+        (zip_archive(&[("readme.txt", vec![1], false)]), "none of the zip archive's 1 members"),
+    ] {
+        let message = refused(bytes);
+        assert!(message.contains(named), "{named}: {message}");
+    }
+}
+
+#[test]
+fn tuples_that_double_without_end_are_stopped() {
+    // t = (t, t), forty times over.
+    let mut pickle = b"\x80\x02)q\x00".to_vec();
+    for _ in 0..40 {
+        pickle.extend(b"0h\x00h\x00\x86q\x00");
+    }
+    pickle.push(b'.');
+    let bytes = zip_archive(&[("x/data.pkl", pickle, false)]);
+    assert!(TensorFile::from_bytes(bytes, "t").unwrap_err().to_string().contains("unfold"));
 }
