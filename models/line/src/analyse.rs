@@ -1,0 +1,376 @@
+//! Choosing a plan: orientation, transform, prediction, classes and tables for
+//! a step, from the values or a sample of them.
+//!
+//! Runs ahead of the line, in floating point; what it finds travels in the
+//! header, so nothing here needs to be repeated bit by bit elsewhere.
+
+use crate::coder::Coder;
+use crate::fit::{Fitted, fit};
+use crate::matrix::Reflections;
+use crate::plan::{MAX_MEAN, Plan, Transform};
+use crate::quantize::Quantizer;
+use crate::stream::LAMBDA;
+use crate::table::Table;
+
+/// How long the choice may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Effort {
+    /// Rows as they are, prediction where it pays; no stated matrices.
+    Fast,
+    /// Both orientations and stated matrices.
+    #[default]
+    Best,
+}
+
+/// What a plan may choose from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Options {
+    pub effort: Effort,
+    /// Trellis: 0, 2 or 3.
+    pub log2_states: u32,
+    pub lambda: f32,
+    pub rounding: i32,
+    /// Keep a pair of tables for tiles that must shrink to a byte budget.
+    pub budgeted: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { effort: Effort::Best, log2_states: 3, lambda: LAMBDA, rounding: 13, budgeted: false }
+    }
+}
+
+/// Values that statistics of columns are taken from, at most.
+const STATISTICS: usize = 1 << 22;
+
+/// The plan with the least bits at equal error among those the options allow.
+/// Nothing where there is nothing to code: no values, or a step that is no number.
+pub fn choose(values: &[f32], rows: usize, cols: usize, step: f32, options: &Options) -> Option<Plan> {
+    choose_fitted(values, rows, cols, step, options).map(|fitted| fitted.plan)
+}
+
+pub(crate) fn choose_fitted(
+    values: &[f32],
+    rows: usize,
+    cols: usize,
+    step: f32,
+    options: &Options,
+) -> Option<Fitted> {
+    if rows == 0 || cols == 0 || !step.is_normal() {
+        return None;
+    }
+    let orientations: &[bool] = if options.effort == Effort::Best { &[false, true] } else { &[false] };
+    let mut best: Option<Fitted> = None;
+    for &transposed in orientations {
+        let sample = Sample::new(values, rows, cols, transposed, step);
+        for candidate in candidates(&sample, options) {
+            let plan = sample.plan(rows, cols, transposed, step, options, candidate);
+            let Some(fitted) = fit(plan, values, options) else { continue };
+            if best.as_ref().is_none_or(|best| fitted.score() < best.score()) {
+                best = Some(fitted);
+            }
+        }
+    }
+    best
+}
+
+/// Stages of one alternative.
+#[derive(Debug, Clone)]
+struct Candidate {
+    transform: Transform,
+    predicts: bool,
+}
+
+fn candidates(sample: &Sample, options: &Options) -> Vec<Candidate> {
+    let mut transforms = vec![Transform::None];
+    if options.effort == Effort::Best {
+        for size in [32, 64] {
+            transforms.extend(sample.stated(size));
+        }
+    }
+    let both = |transform: Transform| {
+        [false, true].map(|predicts| Candidate { transform: transform.clone(), predicts })
+    };
+    transforms.into_iter().flat_map(both).collect()
+}
+
+/// Bands of coded rows in steps.
+struct Sample {
+    cols: usize,
+    /// Coded rows of the whole matrix.
+    all_rows: usize,
+    bands: Vec<Vec<f32>>,
+}
+
+impl Sample {
+    fn new(values: &[f32], rows: usize, cols: usize, transposed: bool, step: f32) -> Self {
+        let (coded_rows, coded_cols) = if transposed { (cols, rows) } else { (rows, cols) };
+        let wanted = (STATISTICS / coded_cols).max(1);
+        let band_rows = 64;
+        // All rows, or bands of 64 spread evenly.
+        let count = if coded_rows <= wanted { 1 } else { (wanted / band_rows).max(1) };
+        let size = if count == 1 { coded_rows.min(wanted) } else { band_rows };
+        let inverse = 1.0 / step;
+        let load = |row: usize, out: &mut Vec<f32>| {
+            let finite = |value: f32| {
+                let scaled = value * inverse;
+                if scaled.abs() < 1e6 { scaled } else { 0.0 }
+            };
+            if transposed {
+                out.extend((0..rows).map(|r| finite(values[r * cols + row])));
+            } else {
+                out.extend(values[row * cols..][..cols].iter().map(|&v| finite(v)));
+            }
+        };
+        let bands = (0..count).map(|band| {
+            let first = band * (coded_rows - size) / count.max(2).saturating_sub(1).max(1);
+            let mut out = Vec::with_capacity(size * coded_cols);
+            (first..first + size).for_each(|row| load(row, &mut out));
+            out
+        });
+        Self { cols: coded_cols, all_rows: coded_rows, bands: bands.collect() }
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &[f32]> {
+        self.bands.iter().flat_map(|band| band.chunks_exact(self.cols))
+    }
+
+    /// Matrices for groups of that size, where columns hold a group and rows
+    /// may pay for them.
+    fn stated(&self, size: usize) -> Option<Transform> {
+        let groups = self.cols / size;
+        if groups == 0 || self.all_rows < 2 * size {
+            return None;
+        }
+        let means = self.means();
+        // Every row counts the same: row classes take out how large it is.
+        let row_weights: Vec<f64> = self
+            .rows()
+            .map(|row| {
+                let energy: f64 = row.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
+                1.0 / (energy / row.len() as f64).max(0.1)
+            })
+            .collect();
+        let floor = 0.3 * row_weights.iter().sum::<f64>();
+        let group = |group: usize| {
+            let mut moments = vec![0.0; size * size];
+            let mut centred = vec![0.0f64; size];
+            for (row, &weight) in self.rows().zip(&row_weights) {
+                let first = group * size;
+                for i in 0..size {
+                    centred[i] = f64::from(row[first + i]) - means[first + i];
+                }
+                for i in 0..size {
+                    let scaled = weight * centred[i];
+                    for (moment, &other) in moments[i * size..][..size].iter_mut().zip(&centred) {
+                        *moment += scaled * other;
+                    }
+                }
+            }
+            Reflections::of_moments(&moments, size, self.all_rows, floor)
+        };
+        Some(Transform::Stated { size, groups: crate::stream::each(groups, group) })
+    }
+
+    fn means(&self) -> Vec<f64> {
+        let mut means = vec![0.0; self.cols];
+        let mut count = 0.0f64;
+        for row in self.rows() {
+            count += 1.0;
+            means.iter_mut().zip(row).for_each(|(mean, &value)| *mean += f64::from(value));
+        }
+        means.iter_mut().for_each(|mean| *mean /= count.max(1.0));
+        means
+    }
+
+    /// A plan with everything but tables, which stand for a guess.
+    fn plan(
+        &self,
+        rows: usize,
+        cols: usize,
+        transposed: bool,
+        step: f32,
+        options: &Options,
+        candidate: Candidate,
+    ) -> Plan {
+        let Geometry { log2_lanes, tile_rows, tile_cols } =
+            Geometry::new(self.all_rows, self.cols, candidate.predicts);
+        let mut plan = Plan {
+            rows,
+            cols,
+            transposed,
+            log2_lanes,
+            tile_rows,
+            tile_cols,
+            log2_states: options.log2_states,
+            step,
+            transform: candidate.transform,
+            classes: vec![0; self.cols],
+            above: vec![0; self.cols],
+            means: vec![0; self.cols],
+            firsts: vec![0],
+            tables: vec![Table::from_counts(&[1; 16]); if options.log2_states == 0 { 1 } else { 2 }],
+            row_table: None,
+        };
+        let coefficients = self.transformed(&plan, options);
+        let all_rows = self.all_rows as f64;
+        coefficients.columns(all_rows, candidate.predicts, &mut plan);
+        coefficients.classify(&mut plan);
+        plan
+    }
+
+    /// The coefficients of a plan's transform.
+    fn transformed(&self, plan: &Plan, options: &Options) -> Self {
+        let size = plan.transform.size();
+        let mut bands = self.bands.clone();
+        let quantizer = Coder::new(plan.clone()).ok().and_then(|c| Quantizer::new(&c, options.lambda, 0));
+        let Some(analyses) = quantizer.map(|q| q.analyses).filter(|a| !a.is_empty()) else {
+            return Self { bands, ..*self };
+        };
+        let mut group = vec![0.0f32; size];
+        for row in bands.iter_mut().flat_map(|band| band.chunks_exact_mut(self.cols)) {
+            for (index, values) in row.chunks_exact_mut(size).enumerate() {
+                let analysis = &analyses[if analyses.len() == 1 { 0 } else { index }];
+                for (coefficient, weights) in group.iter_mut().zip(analysis.chunks_exact(size)) {
+                    *coefficient = weights.iter().zip(&*values).map(|(&w, &v)| w * v).sum();
+                }
+                values.copy_from_slice(&group);
+            }
+        }
+        Self { bands, ..*self }
+    }
+
+    /// Means and prediction of columns, where they save more than they cost.
+    fn columns(&self, all_rows: f64, predicts: bool, plan: &mut Plan) {
+        let means = self.means();
+        let (mut energy, mut product) = (vec![0.0f64; self.cols], vec![0.0f64; self.cols]);
+        let mut count = 0.0f64;
+        for band in &self.bands {
+            let mut before: Option<&[f32]> = None;
+            for row in band.chunks_exact(self.cols) {
+                for column in 0..self.cols {
+                    let here = f64::from(row[column]) - means[column];
+                    energy[column] += here * here;
+                    if let Some(before) = before {
+                        product[column] += here * (f64::from(before[column]) - means[column]);
+                    }
+                }
+                before = Some(row);
+                count += 1.0;
+            }
+        }
+        for column in 0..self.cols {
+            // Nothing is known of what lies below the error that coding leaves.
+            let variance = energy[column] / count.max(1.0);
+            let gain = 0.5 * (1.0 + means[column] * means[column] / (variance + 0.4)).log2();
+            let mean = means[column].round().clamp(f64::from(-MAX_MEAN), f64::from(MAX_MEAN)) as i32;
+            if gain * all_rows > 4.0 + 2.0 * f64::from(mean.unsigned_abs() + 1).log2() {
+                plan.means[column] = mean;
+            }
+            if predicts {
+                let correlation = product[column] / (energy[column] + 0.4 * count);
+                let above = (16.0 * correlation).round().clamp(0.0, 16.0);
+                let gain = -0.5 * (1.0 - (correlation * correlation).min(0.99)).log2();
+                if gain * all_rows > 5.0 {
+                    plan.above[column] = above as i32;
+                }
+            }
+        }
+    }
+
+    /// Classes of columns, beside rows that state theirs where that pays.
+    fn classify(&self, plan: &mut Plan) {
+        let cols = self.cols;
+        let residuals: Vec<f32> = self.residuals(plan);
+        let rows = residuals.len() / cols;
+        let (mut row_scales, mut col_scales) = (vec![1.0f64; rows], vec![1.0f64; cols]);
+        // A magnitude below this is as good as zero.
+        let floor = 0.02;
+        let use_rows = |row_scales: &mut [f64], col_scales: &[f64]| {
+            for (scale, row) in row_scales.iter_mut().zip(residuals.chunks_exact(cols)) {
+                let sum: f64 = row.iter().zip(col_scales).map(|(&r, &c)| f64::from(r) / c).sum();
+                *scale = (sum / cols as f64).max(1e-3);
+            }
+            let mean = row_scales.iter().map(|s| s.log2()).sum::<f64>() / rows.max(1) as f64;
+            row_scales.iter_mut().for_each(|scale| *scale /= mean.exp2());
+        };
+        let use_cols = |row_scales: &[f64], col_scales: &mut [f64]| {
+            col_scales.fill(0.0);
+            for (&scale, row) in row_scales.iter().zip(residuals.chunks_exact(cols)) {
+                col_scales.iter_mut().zip(row).for_each(|(c, &r)| *c += f64::from(r) / scale);
+            }
+            col_scales.iter_mut().for_each(|c| *c = (*c / rows.max(1) as f64).max(floor));
+        };
+        for _ in 0..2 {
+            use_cols(&row_scales, &mut col_scales);
+            use_rows(&mut row_scales, &col_scales);
+        }
+        use_cols(&row_scales, &mut col_scales);
+        // A class off by so many quarter octaves costs its square in nats.
+        let spread = row_scales.iter().map(|s| s.ln().powi(2)).sum::<f64>() / rows.max(1) as f64;
+        let panel = plan.tile_cols as f64;
+        if 1.44 * spread * panel > 3.0 {
+            plan.row_table = Some(Table::from_counts(&[8, 8, 8, 4, 4, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1]));
+        } else {
+            use_cols(&vec![1.0; rows], &mut col_scales);
+        }
+        for (class, &scale) in plan.classes.iter_mut().zip(&col_scales) {
+            *class = (4.0 * scale.log2()).round() as i32;
+        }
+        self.flatten_classes(plan, rows);
+    }
+
+    /// One class for all columns where their differences are not worth stating.
+    fn flatten_classes(&self, plan: &mut Plan, rows: usize) {
+        if rows == 0 {
+            return;
+        }
+        let mean = plan.classes.iter().map(|&c| f64::from(c)).sum::<f64>() / self.cols as f64;
+        let nats = |c: i32| ((f64::from(c) - mean) * 0.25 * std::f64::consts::LN_2).powi(2);
+        let gain: f64 = plan.classes.iter().map(|&c| nats(c)).sum::<f64>() * 1.44 * self.all_rows as f64;
+        if gain < 3.0 * self.cols as f64 {
+            plan.classes.fill(mean.round() as i32);
+        }
+    }
+
+    /// Magnitudes of residuals in distances of points.
+    fn residuals(&self, plan: &Plan) -> Vec<f32> {
+        let mut out = Vec::with_capacity(self.bands.iter().map(Vec::len).sum());
+        for band in &self.bands {
+            let mut before: Option<&[f32]> = None;
+            for row in band.chunks_exact(self.cols) {
+                for column in 0..self.cols {
+                    let mean = plan.means[column] as f32;
+                    let above = before.map_or(0.0, |b| (b[column] - mean) * plan.above[column] as f32 / 16.0);
+                    out.push((0.5 * (row[column] - mean - above)).abs());
+                }
+                before = Some(row);
+            }
+        }
+        out
+    }
+}
+
+/// Lanes and tiles for a shape.
+struct Geometry {
+    log2_lanes: u32,
+    tile_rows: usize,
+    tile_cols: usize,
+}
+
+impl Geometry {
+    /// Values of a tile, about: enough for the lanes' states to cost little, few
+    /// enough for a tensor of some megabytes to fill a GPU.
+    const VALUES: usize = 1 << 14;
+    /// Values of a lane for which its state is worth its bits.
+    const LANE_VALUES: usize = 256;
+    const PANEL: usize = 512;
+
+    fn new(rows: usize, cols: usize, _predicts: bool) -> Self {
+        let lanes = (rows.saturating_mul(cols) / Self::LANE_VALUES).clamp(1, 32);
+        let panels = cols.div_ceil(Self::PANEL);
+        let tile_cols = if panels == 1 { cols } else { cols.div_ceil(panels).next_multiple_of(64) };
+        let bands = rows.div_ceil((Self::VALUES / tile_cols).max(1));
+        Self { log2_lanes: lanes.ilog2(), tile_rows: rows.div_ceil(bands), tile_cols }
+    }
+}

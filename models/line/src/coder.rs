@@ -1,0 +1,119 @@
+//! A plan made ready: tables by slot, matrices, weights, costs.
+//!
+//! Everything here follows from the plan (and, for the encoder, from a few
+//! settings that are not in the stream). It is what a GPU or an RTL test bench
+//! is handed beside the words of the tiles.
+
+use crate::Error;
+use crate::matrix::Synthesis;
+use crate::plan::{CLASSES, Plan, Transform, UNIT_CLASS};
+use crate::table::{ESCAPE, MAGNITUDES, Slot};
+
+/// What one step is in the integers of prediction and reconstruction.
+pub const UNITS: i32 = 16;
+/// Integers of targets, residuals and coefficients stay within this.
+pub const LIMIT: i32 = (1 << 20) - 64;
+/// The same under a transform, where sums of 64 products must fit 32 bits.
+pub const TRANSFORM_LIMIT: i32 = (1 << 17) - 64;
+
+/// A plan with all that follows from it for decoding.
+#[derive(Debug, Clone)]
+pub struct Coder {
+    pub plan: Plan,
+    /// Slots of every table, 1024 each, then those of the row table.
+    pub slots: Vec<Slot>,
+    /// For each class: its first table, and its raw bits.
+    pub tables: [u8; CLASSES],
+    pub raw_bits: [u8; CLASSES],
+    /// One matrix for every group, or one for all; none without transform.
+    pub syntheses: Vec<Synthesis>,
+    /// What one unit of the integers is worth.
+    pub scale: f32,
+    pub limit: i32,
+    /// Whether the plan has a transform, also where no whole group of columns has it.
+    pub transformed: bool,
+    /// Whether any column is predicted by the row above.
+    pub predicts: bool,
+}
+
+impl Coder {
+    pub fn new(plan: Plan) -> Result<Self, Error> {
+        plan.check()?;
+        let slots = plan.tables.iter().chain(&plan.row_table).flat_map(|table| table.slots()).collect();
+        let (mut tables, mut raw_bits) = ([0; CLASSES], [0; CLASSES]);
+        for class in 0..CLASSES {
+            let (pair, raw) = plan.pair_of(class);
+            tables[class] = (pair * plan.quantizers()) as u8;
+            raw_bits[class] = raw as u8;
+        }
+        let transformed = plan.transform != Transform::None;
+        let unit = if transformed { (UNITS * crate::matrix::ONE) as f32 } else { UNITS as f32 };
+        Ok(Self {
+            slots,
+            tables,
+            raw_bits,
+            syntheses: plan.syntheses(),
+            scale: plan.step / unit,
+            transformed,
+            limit: if transformed { TRANSFORM_LIMIT } else { LIMIT },
+            predicts: plan.above.iter().any(|&above| above != 0),
+            plan,
+        })
+    }
+
+    /// The class of a value from those of its column and row and the gain of its tile.
+    #[inline(always)]
+    pub fn class(column: i32, row: i32, gain: u32) -> usize {
+        (UNIT_CLASS + column + row - gain as i32).clamp(0, CLASSES as i32 - 1) as usize
+    }
+
+    /// The matrix of a group.
+    pub fn synthesis(&self, group: usize) -> &Synthesis {
+        &self.syntheses[if self.syntheses.len() == 1 { 0 } else { group }]
+    }
+}
+
+/// What a point of a quantizer is in units, under a tile's gain: quarter steps
+/// of an octave, (4 + gain mod 4) / 4 · 2^(gain / 4).
+#[inline(always)]
+pub fn units(level: i32, quantizer: i32, gain: u32) -> i32 {
+    let point = 2 * level - quantizer * level.signum();
+    point.wrapping_mul(4 * (4 + (gain as i32 & 3))).wrapping_shl(gain >> 2)
+}
+
+/// The next state of a trellis after a level of that parity.
+#[inline(always)]
+pub fn next_state(log2_states: u32, state: u8, odd: bool) -> u8 {
+    let (h0, h1) = match log2_states {
+        2 => (2, 1),
+        3 => (5, 2),
+        _ => return 0,
+    };
+    state >> 1 ^ if state & 1 == 1 { h0 } else { 0 } ^ if odd { h1 } else { 0 }
+}
+
+/// Tables of an encoder: starts, frequencies and costs by table and magnitude.
+#[derive(Debug, Clone)]
+pub struct Costs {
+    /// Bits of a magnitude with its sign, weighed against squared units.
+    pub costs: Vec<[i32; MAGNITUDES]>,
+}
+
+impl Costs {
+    /// `lambda` weighs bits against squared steps.
+    pub fn new(plan: &Plan, lambda: f32) -> Self {
+        let per_bit = f64::from(lambda) * f64::from(UNITS * UNITS);
+        let costs = plan
+            .tables
+            .iter()
+            .map(|table| {
+                std::array::from_fn(|magnitude| {
+                    let escaped = magnitude == ESCAPE || table.frequency(magnitude) == 0;
+                    let bits = if escaped { table.bits(ESCAPE) + 16.0 } else { table.bits(magnitude) };
+                    (per_bit * bits).round() as i32
+                })
+            })
+            .collect();
+        Self { costs }
+    }
+}

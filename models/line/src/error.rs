@@ -1,0 +1,27 @@
+//! What can be wrong with a stream, or with what is asked of the encoder.
+
+/// Everything this crate refuses.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    #[error("not a line stream: {what}")]
+    NotLine { what: &'static str },
+    #[error("the stream ends inside {what}")]
+    Truncated { what: &'static str },
+    #[error("damaged stream: {what}")]
+    Damaged { what: &'static str },
+    #[error("damaged tile {tile}: {what}")]
+    DamagedTile { tile: usize, what: &'static str },
+    #[error("the values do not suit the plan: {what}")]
+    Mismatch { what: String },
+    #[error("tile {tile} takes {needed} bytes at its coarsest step, more than the budget of {budget}")]
+    Budget { tile: usize, needed: usize, budget: usize },
+    #[error("{target} cannot be reached: {reason}")]
+    Unreachable { target: String, reason: String },
+}
+
+impl From<trinity_coding::Error> for Error {
+    fn from(_: trinity_coding::Error) -> Self {
+        Self::Truncated { what: "header" }
+    }
+}

@@ -1,0 +1,351 @@
+//! Values to levels: targets in integers, prediction, row classes, and the
+//! trellis search.
+//!
+//! From the first integer on there is no floating point, and every choice
+//! between equals is stated: encoders elsewhere make the same levels.
+
+use crate::coder::{Coder, Costs, UNITS, next_state, units};
+use crate::plan::Tile;
+use crate::table::{ESCAPE, MAGNITUDES};
+use crate::tile::{Exception, Parsed};
+
+/// Largest |value| in units that is not kept exactly, without and with transform.
+const SAFE: (f32, f32) = ((1 << 19) as f32, (1 << 13) as f32);
+/// Squared distances are taken of at most this many units.
+const FAR: i32 = 1 << 12;
+/// A path that cannot be.
+const NEVER: i32 = 1 << 29;
+
+/// An encoder's settings that the stream does not hold.
+#[derive(Debug, Clone)]
+pub struct Quantizer {
+    pub costs: Costs,
+    /// Without trellis: what is added to a magnitude, in 1/32 of the distance
+    /// of points, before it is cut to a level.
+    pub rounding: i32,
+    /// Analysis matrices beside the coder's syntheses.
+    pub analyses: Vec<Vec<f32>>,
+    /// 1 / unit as it multiplies values.
+    pub inverse: f32,
+}
+
+impl Quantizer {
+    /// Nothing where a stated matrix has no inverse.
+    pub fn new(coder: &Coder, lambda: f32, rounding: i32) -> Option<Self> {
+        let analyses = coder.syntheses.iter().map(|s| s.analysis()).collect::<Option<_>>()?;
+        let costs = Costs::new(&coder.plan, lambda);
+        Some(Self { costs, rounding, analyses, inverse: UNITS as f32 / coder.plan.step })
+    }
+}
+
+/// Targets of a tile in units, row by row, and what is kept exactly.
+pub fn targets(
+    coder: &Coder,
+    quantizer: &Quantizer,
+    tile: &Tile,
+    values: &[f32],
+) -> (Vec<i32>, Vec<Exception>) {
+    let safe = if coder.transformed { SAFE.1 } else { SAFE.0 };
+    let mut exceptions = Vec::new();
+    let mut scaled: Vec<f32> = values
+        .iter()
+        .enumerate()
+        .map(|(position, &value)| {
+            let scaled = value * quantizer.inverse;
+            // Also false for NaN.
+            if scaled.abs() <= safe {
+                return scaled;
+            }
+            exceptions.push(Exception { position: position as u16, bits: value.to_bits() });
+            0.0
+        })
+        .collect();
+    if !quantizer.analyses.is_empty() {
+        scaled.chunks_exact_mut(tile.cols).for_each(|row| analyse(coder, quantizer, tile, row));
+    }
+    let limit = coder.limit as f32;
+    let targets = scaled.iter().map(|s| s.round_ties_even().clamp(-limit, limit) as i32).collect();
+    (targets, exceptions)
+}
+
+/// One row through the analysis matrices: sums from the first column up,
+/// products and sums rounded one by one.
+fn analyse(coder: &Coder, quantizer: &Quantizer, tile: &Tile, row: &mut [f32]) {
+    let size = coder.plan.transform.size();
+    let mut group = [0.0; 64];
+    for (index, values) in row.chunks_exact_mut(size).enumerate() {
+        let number = tile.col / size + index;
+        if number >= coder.plan.group_count() {
+            break;
+        }
+        let analysis = &quantizer.analyses[if quantizer.analyses.len() == 1 { 0 } else { number }];
+        for (coefficient, weights) in group.iter_mut().zip(analysis.chunks_exact(size)) {
+            *coefficient = weights.iter().zip(&*values).fold(0.0, |sum, (&w, &v)| sum + w * v);
+        }
+        values.copy_from_slice(&group[..size]);
+    }
+}
+
+/// The levels of a tile for its targets.
+pub fn quantize(coder: &Coder, quantizer: &Quantizer, tile: &Tile, targets: &[i32], gain: u32) -> Parsed {
+    let (cols, lanes) = (tile.cols, coder.plan.lanes());
+    let mut parsed = Parsed {
+        gain,
+        exceptions: Vec::new(),
+        row_classes: Vec::with_capacity(tile.rows),
+        levels: vec![0; tile.values()],
+    };
+    // Prediction needs each row before the next; else paths run through the tile.
+    let segment_rows = if coder.predicts { 1 } else { tile.rows };
+    let above = &coder.plan.above[tile.col..][..cols];
+    let means = &coder.plan.means[tile.col..][..cols];
+    let mut deviations = vec![0i32; cols];
+    let mut residuals = vec![0i32; segment_rows * cols];
+    let mut states = vec![0u8; lanes];
+    for first in (0..tile.rows).step_by(segment_rows) {
+        for (row, residuals) in residuals.chunks_exact_mut(cols).enumerate() {
+            let targets = &targets[(first + row) * cols..][..cols];
+            for (column, residual) in residuals.iter_mut().enumerate() {
+                let predicted = means[column] * UNITS + predict(above[column], deviations[column]);
+                *residual = (targets[column] - predicted).clamp(-coder.limit, coder.limit);
+            }
+            parsed.row_classes.push(row_class(coder, tile, residuals));
+        }
+        let before = states.clone();
+        let row_classes = &parsed.row_classes[first..];
+        let levels = &mut parsed.levels[first * cols..][..segment_rows * cols];
+        search(coder, quantizer, tile, gain, &residuals, row_classes, &mut states, levels);
+        if coder.predicts {
+            advance(coder, gain, above, &before, levels, &mut deviations);
+        }
+    }
+    parsed
+}
+
+/// What the deviation above says of the one below.
+#[inline(always)]
+pub fn predict(above: i32, deviation: i32) -> i32 {
+    (above.wrapping_mul(deviation)).wrapping_add(8) >> 4
+}
+
+/// Deviations from the means after a row of levels.
+fn advance(coder: &Coder, gain: u32, above: &[i32], before: &[u8], levels: &[i16], deviations: &mut [i32]) {
+    let mut states = before.to_vec();
+    let lanes = states.len();
+    for (column, deviation) in deviations.iter_mut().enumerate() {
+        let (state, level) = (&mut states[column % lanes], i32::from(levels[column]));
+        let point = units(level, i32::from(*state & 1), gain);
+        *deviation = point.wrapping_add(predict(above[column], *deviation)).clamp(-coder.limit, coder.limit);
+        *state = next_state(coder.plan.log2_states, *state, level & 1 == 1);
+    }
+}
+
+/// 2^(14 − class / 4).
+pub fn class_weight(class: i32) -> u32 {
+    const QUARTERS: [u32; 4] = [1 << 16, 55109, 46341, 38968];
+    let (octave, quarter) = (class.div_euclid(4), class.rem_euclid(4) as usize);
+    let shift = octave + 2;
+    if shift >= 0 { QUARTERS[quarter] >> shift.min(31) } else { QUARTERS[quarter] << (-shift).min(14) }
+}
+
+/// How a row stands to its columns' classes, in quarter octaves.
+fn row_class(coder: &Coder, tile: &Tile, residuals: &[i32]) -> i32 {
+    if coder.plan.row_table.is_none() {
+        return 0;
+    }
+    let sum: u64 = residuals
+        .iter()
+        .zip(&coder.plan.classes[tile.col..])
+        .map(|(&residual, &class)| u64::from(residual.unsigned_abs()) * u64::from(class_weight(class)))
+        .sum();
+    // The mean is 2^14 times 32 units for a row of class 0.
+    let mean = sum / tile.cols as u64;
+    quarter_log2(mean.max(1)) - 4 * 19
+}
+
+/// Four times the binary logarithm, to the nearest.
+pub fn quarter_log2(value: u64) -> i32 {
+    // 2^(1/8), 2^(3/8), 2^(5/8), 2^(7/8) in 16 bits of fraction.
+    const BOUNDS: [u64; 4] = [71468, 84990, 101070, 120194];
+    let octave = value.ilog2();
+    let mantissa = if octave > 16 { value >> (octave - 16) } else { value << (16 - octave) };
+    4 * octave as i32 + BOUNDS.iter().filter(|&&bound| mantissa >= bound).count() as i32
+}
+
+/// What the residuals become: every lane's best path from where it stands.
+fn search(
+    coder: &Coder,
+    quantizer: &Quantizer,
+    tile: &Tile,
+    gain: u32,
+    residuals: &[i32],
+    row_classes: &[i32],
+    states: &mut [u8],
+    levels: &mut [i16],
+) {
+    let (cols, lanes) = (tile.cols, states.len());
+    let mut path = Path::default();
+    for (lane, state) in states.iter_mut().enumerate() {
+        let columns = || (lane..cols).step_by(lanes);
+        path.clear();
+        for (row, &row_class) in row_classes.iter().enumerate() {
+            for column in columns() {
+                let class = Coder::class(coder.plan.classes[tile.col + column], row_class, gain);
+                let (table, raw_bits) = (usize::from(coder.tables[class]), u32::from(coder.raw_bits[class]));
+                let target = reduced(residuals[row * cols + column], gain);
+                match coder.plan.log2_states {
+                    0 => path.chosen.push(round(target, quantizer.rounding)),
+                    _ => path.step(
+                        coder.plan.log2_states,
+                        *state,
+                        target,
+                        &quantizer.costs.costs[table..],
+                        raw_bits,
+                    ),
+                }
+            }
+        }
+        *state = path.finish(coder.plan.log2_states, *state);
+        let places = (0..row_classes.len()).flat_map(|row| columns().map(move |column| row * cols + column));
+        for (place, &level) in places.zip(&path.chosen) {
+            levels[place] = level;
+        }
+    }
+}
+
+/// A residual in the units of a tile with that gain.
+pub(crate) fn reduced(residual: i32, gain: u32) -> i32 {
+    if gain == 0 {
+        return residual;
+    }
+    let divisor = i64::from(4 + (gain & 3)) << (gain >> 2);
+    let magnitude = (4 * i64::from(residual.unsigned_abs()) + divisor / 2) / divisor;
+    if residual < 0 { -(magnitude as i32) } else { magnitude as i32 }
+}
+
+/// A level of the uniform quantizer.
+#[inline(always)]
+pub(crate) fn round(target: i32, rounding: i32) -> i16 {
+    let magnitude = (target.abs() + rounding) >> 5;
+    (if target < 0 { -magnitude } else { magnitude }) as i16
+}
+
+/// Survivors of one lane.
+#[derive(Debug, Default)]
+struct Path {
+    costs: Vec<i32>,
+    /// For each step: the four candidates, and the parity each state was reached by.
+    candidates: Vec<[i16; 4]>,
+    decisions: Vec<u8>,
+    chosen: Vec<i16>,
+}
+
+impl Path {
+    fn clear(&mut self) {
+        self.costs.clear();
+        self.candidates.clear();
+        self.decisions.clear();
+        self.chosen.clear();
+    }
+
+    /// Extends all survivors by one value.
+    fn step(&mut self, log2_states: u32, start: u8, target: i32, costs: &[[i32; MAGNITUDES]], raw_bits: u32) {
+        let count = 1usize << log2_states;
+        if self.costs.is_empty() {
+            self.costs = (0..count).map(|s| if s == usize::from(start) { 0 } else { NEVER }).collect();
+        }
+        let (subset_costs, levels) = candidates(target, costs, raw_bits);
+        // A state's predecessors share a quantizer: even states lead to the lower
+        // half. Odd levels win where they cost less.
+        let (mut next, mut decisions) = ([0; 8], 0);
+        let half = count / 2;
+        let (h0, h1) = if log2_states == 2 { (2, 1) } else { (5, 2) };
+        for t in 0..count {
+            let (quantizer, base) = if t < half { (0, t) } else { (1, t ^ h0) };
+            let even = self.costs[2 * base + quantizer] + subset_costs[2 * quantizer];
+            let odd = self.costs[2 * (base ^ h1) + quantizer] + subset_costs[2 * quantizer + 1];
+            decisions |= u8::from(odd < even) << t;
+            next[t] = even.min(odd);
+        }
+        let least = next[..count].iter().copied().min().unwrap_or(0);
+        for (cost, next) in self.costs.iter_mut().zip(next) {
+            *cost = (next - least).min(NEVER);
+        }
+        self.candidates.push(levels);
+        self.decisions.push(decisions);
+    }
+
+    /// Walks the best path back; the state it ends in.
+    fn finish(&mut self, log2_states: u32, start: u8) -> u8 {
+        if self.costs.is_empty() {
+            return start;
+        }
+        let end = (0..self.costs.len()).min_by_key(|&s| self.costs[s]).unwrap_or(0);
+        let (mut state, half) = (end, self.costs.len() / 2);
+        let (h0, h1) = if log2_states == 2 { (2, 1) } else { (5, 2) };
+        self.chosen.resize(self.candidates.len(), 0);
+        for step in (0..self.candidates.len()).rev() {
+            let odd = usize::from(self.decisions[step] >> state & 1);
+            let (quantizer, base) = if state < half { (0, state) } else { (1, state ^ h0) };
+            self.chosen[step] = self.candidates[step][2 * quantizer + odd];
+            state = 2 * (base ^ if odd == 1 { h1 } else { 0 }) + quantizer;
+        }
+        debug_assert_eq!(state, usize::from(start));
+        end as u8
+    }
+}
+
+/// For each quantizer and parity the nearest level, or zero where that costs
+/// less, and what it costs.
+#[inline(always)]
+pub(crate) fn candidates(target: i32, costs: &[[i32; MAGNITUDES]], raw_bits: u32) -> ([i32; 4], [i16; 4]) {
+    let magnitude = target.abs();
+    let square = |distance: i32| {
+        let near = distance.abs().min(FAR);
+        near * near
+    };
+    let half = (1 << raw_bits) >> 1;
+    let rate = |quantizer: usize, level: i32| {
+        costs[quantizer][(((level + half) >> raw_bits).unsigned_abs() as usize).min(ESCAPE)]
+    };
+    let (mut cost, mut chosen) = ([0; 4], [0i16; 4]);
+    for subset in 0..4 {
+        let (quantizer, parity) = (subset >> 1, subset as i32 & 1);
+        let level = 2 * ((magnitude - 32 * parity + 16 * quantizer as i32 + 32) >> 6) + parity;
+        let point = if level == 0 { 0 } else { 32 * level - 16 * quantizer as i32 };
+        let signed = if target < 0 { -level } else { level };
+        let best = square(magnitude - point) + rate(quantizer, signed);
+        let zero = square(magnitude) + rate(quantizer, 0);
+        (cost[subset], chosen[subset]) =
+            if parity == 0 && zero < best { (zero, 0) } else { (best, signed as i16) };
+    }
+    (cost, chosen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quarter_octaves_are_counted_to_the_nearest() {
+        for value in 1..100_000u64 {
+            let exact = (4.0 * (value as f64).log2()).round() as i32;
+            assert!((quarter_log2(value) - exact).abs() <= 1, "{value}");
+        }
+        for exponent in 0..60 {
+            assert_eq!(quarter_log2(1 << exponent), 4 * exponent);
+        }
+        assert_eq!(class_weight(0), 1 << 14);
+        assert_eq!(class_weight(4), 1 << 13);
+        assert_eq!(class_weight(-8), 1 << 16);
+    }
+
+    #[test]
+    fn a_gain_divides_what_units_multiply() {
+        for gain in 0..=crate::tile::MAX_GAIN {
+            let whole = units(8, 0, gain);
+            assert_eq!(reduced(whole, gain), 8 * 32, "{gain}");
+            assert_eq!(reduced(-whole, gain), -8 * 32, "{gain}");
+        }
+    }
+}
