@@ -22,50 +22,39 @@
 // One call in `simd`, where the processor has been asked first, needs it.
 #![deny(unsafe_code)]
 
-mod basis;
-mod binary;
-mod binary_tile;
+mod bits;
 mod bytes;
-mod combine;
-mod encode;
+mod decoder;
+mod encoder;
+mod entropy;
 mod error;
-mod estimate;
-mod intra;
-mod klt;
-mod lanes;
+mod kernels;
 mod lossless;
-mod means;
-mod model;
+mod matrix;
+mod names;
 mod paper;
-mod picture;
+mod pictures;
 mod plan;
-mod precondition;
-mod profile;
-mod rans;
-mod raw_tile;
-mod report;
-mod scales;
-mod simd;
-mod static_tile;
+mod stages;
 mod stream;
-mod tile;
-mod transform;
-mod trellis;
+mod threads;
+mod tiles;
 
-pub use basis::Basis;
-pub use encode::{Encoded, Target};
-pub use error::Error;
-pub use lossless::Words;
-pub use means::MeanOf;
-pub use picture::{Coding, EncodedFrames, Pictures, decode_frames, encode_frames, starts_pictures};
-pub use plan::{Entropy, Plan, Prediction};
-pub use precondition::Preconditioning;
-pub use profile::{
+pub use bits::Bits;
+pub use encoder::profile::{
     EntropyChoice, Orientation, Paper, PaperEntropy, Parallel, Pipeline, Profile, Quantization, Stages,
 };
-pub use report::{Bits, Report, StageCost};
-pub use stream::Matrix;
-pub use transform::{Family, Transform};
+pub use encoder::report::{Report, StageCost};
+pub use encoder::target::{Encoded, Target};
+pub use error::Error;
+pub use lossless::Words;
+pub use matrix::Matrix;
+pub use pictures::{Coding, EncodedFrames, Pictures, decode_frames, encode_frames, starts_pictures};
+pub use plan::{Entropy, Plan, Prediction};
+pub use stages::basis::Basis;
+pub use stages::means::MeanOf;
+pub use stages::precondition::Preconditioning;
+pub use stages::transform::{Family, Transform};
 
 /// Encodes a matrix in row order.
 ///
@@ -80,7 +69,7 @@ pub fn encode(
 ) -> Result<Encoded, Error> {
     match (profile.pipeline, target) {
         (_, Target::Lossless) | (Pipeline::Lossless, _) => lossless::encode(values, rows, cols),
-        (Pipeline::Trinity, _) => encode::encode_lossy(values, rows, cols, profile, target, None),
+        (Pipeline::Trinity, _) => encoder::lossy::encode(values, rows, cols, profile, target, None),
         (Pipeline::Paper, _) => paper::encode(values, rows, cols, profile, target),
     }
 }
@@ -98,7 +87,7 @@ pub fn encode_with_basis(
 ) -> Result<Encoded, Error> {
     match (profile.pipeline, target) {
         (Pipeline::Trinity, Target::Bits(_) | Target::Nmse(_) | Target::Step(_)) => {
-            encode::encode_lossy(values, rows, cols, profile, target, Some(basis))
+            encoder::lossy::encode(values, rows, cols, profile, target, Some(basis))
         }
         _ => Err(Error::Unsupported {
             tool: "a basis",
@@ -112,7 +101,7 @@ pub fn encode_with_basis(
 pub fn decode_with_basis(bytes: &[u8], basis: &Basis) -> Result<Matrix, Error> {
     let mut reader = bytes::Reader::new(bytes);
     match stream::read_magic(&mut reader)? {
-        stream::Kind::Matrix => stream::decode_matrix(reader, Some(basis)),
+        stream::Kind::Matrix => decoder::decode_matrix(reader, Some(basis)),
         _ => decode(bytes),
     }
 }
@@ -137,7 +126,7 @@ pub fn decode_words(bytes: &[u8]) -> Result<Words, Error> {
 pub fn decode(bytes: &[u8]) -> Result<Matrix, Error> {
     let mut reader = bytes::Reader::new(bytes);
     match stream::read_magic(&mut reader)? {
-        stream::Kind::Matrix => stream::decode_matrix(reader, None),
+        stream::Kind::Matrix => decoder::decode_matrix(reader, None),
         stream::Kind::Words => lossless::decode(reader),
         stream::Kind::Picture => Err(Error::NotTrinity { what: "pictures; decode them as frames".into() }),
         stream::Kind::Paper => paper::decode(reader),

@@ -7,13 +7,16 @@
 //! payloads included.
 
 use crate::Error;
+use crate::bits::Bits;
 use crate::bytes::{Reader, put_varint};
-use crate::encode::Encoded;
-use crate::model::{ESCAPE, Model, SYMBOLS, unzigzag, zigzag};
+use crate::encoder::report::Report;
+use crate::encoder::target::Encoded;
+use crate::entropy::model::{ESCAPE, Model, SYMBOLS, unzigzag, zigzag};
+use crate::entropy::rans::{Decoder, LANES, RawReader, RawWriter, Recorder};
+use crate::matrix::Matrix;
 use crate::plan::{Tile, Tiling};
-use crate::rans::{Decoder, LANES, RawReader, RawWriter, Recorder};
-use crate::report::{Bits, Report};
-use crate::stream::{Kind, MAX_VALUES_PER_BYTE, Matrix, in_parallel, put_magic};
+use crate::stream::{Kind, MAX_VALUES_PER_BYTE, put_magic};
+use crate::threads::in_parallel;
 
 const TILE_VALUES: usize = 1 << 20;
 /// Columns between renewals of the ranges.

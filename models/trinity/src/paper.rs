@@ -9,12 +9,14 @@ use trinity_coding::{Chroma, Frame, Plane};
 use trinity_h264::{Params, Rate};
 
 use crate::Error;
+use crate::bits::Bits;
 use crate::bytes::{Reader, put_varint};
-use crate::encode::{Encoded, Target};
+use crate::encoder::profile::{Paper, PaperEntropy, Profile};
+use crate::encoder::report::Report;
+use crate::encoder::target::{Encoded, Target};
+use crate::matrix::Matrix;
 use crate::plan::Tiling;
-use crate::profile::{Paper, PaperEntropy, Profile};
-use crate::report::{Bits, Report};
-use crate::stream::{Kind, Matrix, put_magic};
+use crate::stream::{Kind, put_magic};
 
 /// Side of the pictures that larger matrices are cut into.
 const PICTURE: usize = 1024;

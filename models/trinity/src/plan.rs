@@ -5,12 +5,12 @@
 
 use crate::Error;
 use crate::bytes::{Reader, put_varint};
-use crate::means::MeanOf;
-use crate::model::{unzigzag, zigzag};
-use crate::precondition::{HADAMARD_LOG2, Preconditioning};
-use crate::scales::WEIGHTS;
-use crate::transform::Transform;
-use crate::trellis::{Centroids, Code};
+use crate::entropy::model::{unzigzag, zigzag};
+use crate::entropy::scales::WEIGHTS;
+use crate::stages::means::MeanOf;
+use crate::stages::precondition::{HADAMARD_LOG2, Preconditioning};
+use crate::stages::transform::Transform;
+use crate::stages::trellis::{Centroids, Code};
 
 /// How symbols become bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl TryFrom<String> for Prediction {
 
 impl<'de> serde::Deserialize<'de> for Prediction {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        crate::profile::by_name(deserializer)
+        crate::names::by_name(deserializer)
     }
 }
 

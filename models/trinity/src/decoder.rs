@@ -1,0 +1,84 @@
+//! From a stream's bytes to the matrix they stand for.
+
+use crate::Error;
+use crate::bytes::Reader;
+use crate::matrix::{Matrix, scale_by};
+use crate::plan::Header;
+use crate::stages::basis::Basis;
+use crate::stages::precondition::Preconditioning;
+use crate::stream::MAX_VALUES_PER_BYTE;
+use crate::threads::in_parallel;
+use crate::tiles::code::decode_tile;
+
+/// Turns values back as a header says, by the basis it names if it names one.
+fn turn_back(turned: Preconditioning, given: Option<&Basis>, matrix: &mut Matrix) -> Result<(), Error> {
+    if let Preconditioning::Basis { hash: needed } = turned {
+        let other = |given: String| Err(Error::OtherBasis { needed, given });
+        match given {
+            None => return other("none is given".into()),
+            Some(basis) if basis.hash() != needed => return other(format!("{:016x} is given", basis.hash())),
+            Some(basis) if basis.cols() != matrix.cols => {
+                return Err(Error::Damaged { what: "the basis is for another number of columns" });
+            }
+            Some(_) => {}
+        }
+    }
+    turned.inverse(&mut matrix.values, matrix.cols, given);
+    Ok(())
+}
+
+/// Decodes what follows the magic of a matrix.
+pub fn decode_matrix(mut reader: Reader<'_>, basis: Option<&Basis>) -> Result<Matrix, Error> {
+    let size = reader.left() as u64;
+    let (rows, cols) = (reader.varint("rows")?, reader.varint("columns")?);
+    let count = rows.checked_mul(cols).filter(|&n| n <= size.saturating_mul(MAX_VALUES_PER_BYTE));
+    let Some(count) = count else {
+        return Err(Error::Damaged { what: "the matrix is larger than its stream can hold" });
+    };
+    let (rows, cols) = (rows as usize, cols as usize);
+    let Header { scalars, coded } = Header::read(&mut reader, rows, cols)?;
+    let mut matrix = Matrix { rows, cols, values: Vec::new() };
+    let Some((plan, tiling)) = coded else {
+        let padding =
+            (count.div_ceil(MAX_VALUES_PER_BYTE) as usize).saturating_sub(size as usize - reader.left());
+        if reader.rest() != vec![0; padding] {
+            return Err(Error::Damaged { what: "a constant is not followed by its padding" });
+        }
+        matrix.values = vec![scalars.offset; count as usize];
+        scale_by(&mut matrix.values, scalars.exponent);
+        return Ok(matrix);
+    };
+    // No values are a constant; with a step they would be tiles of nothing, as many as the header likes.
+    if count == 0 {
+        return Err(Error::Damaged { what: "an empty matrix with a step" });
+    }
+    (matrix.rows, matrix.cols) = (tiling.rows, tiling.cols);
+    let tiles = tiling.bounded_tiles(reader.left())?;
+    let mut lengths =
+        tiles[1..].iter().map(|_| reader.varint("tile length")).collect::<Result<Vec<_>, _>>()?;
+    let stated = lengths.iter().fold(0u64, |sum, &length| sum.saturating_add(length));
+    lengths.push((reader.left() as u64).checked_sub(stated).ok_or(Error::Truncated { what: "tile" })?);
+    let mut work = Vec::with_capacity(tiles.len());
+    for (tile, length) in tiles.iter().zip(lengths) {
+        work.push((*tile, reader.slice(length, "tile")?));
+    }
+    let mut decoded = in_parallel(&work, |(tile, bytes)| decode_tile(&plan, &scalars, tile, bytes));
+    if let [only] = decoded.as_mut_slice() {
+        matrix.values = std::mem::replace(only, Ok(Vec::new()))?;
+        decoded.clear();
+    } else {
+        matrix.values = vec![0.0; count as usize];
+    }
+    for (tile, recon) in tiles.iter().zip(decoded) {
+        let recon = recon?;
+        for (y, source) in recon.chunks_exact(tile.cols).enumerate() {
+            matrix.values[(tile.row + y) * matrix.cols + tile.col..][..tile.cols].copy_from_slice(source);
+        }
+    }
+    if plan.transposed {
+        matrix = matrix.transposed();
+    }
+    turn_back(plan.preconditioning, basis, &mut matrix)?;
+    scale_by(&mut matrix.values, scalars.exponent);
+    Ok(matrix)
+}

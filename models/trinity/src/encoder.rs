@@ -1,0 +1,11 @@
+//! From a matrix and a target to a stream: a plan is chosen from what a
+//! profile allows, then the step that meets the target is searched.
+
+mod choose;
+mod estimate;
+pub mod lossy;
+mod pass;
+pub mod profile;
+pub mod report;
+mod subject;
+pub mod target;

@@ -1,0 +1,90 @@
+//! One pass over a matrix: every tile with one plan and one step, behind the
+//! header that says so. Knows nothing of targets.
+
+use crate::bits::Bits;
+use crate::bytes::put_varint;
+use crate::matrix::Matrix;
+use crate::plan::{Header, Plan, Scalars, Tile, Tiling};
+use crate::stages::trellis::Decision;
+use crate::stream::{HEAD, Kind, MAX_VALUES_PER_BYTE, put_magic};
+use crate::threads::in_parallel;
+use crate::tiles::code::encode_tile;
+
+/// What one pass over a matrix yields.
+#[derive(Debug, Clone)]
+pub struct Pass {
+    pub bytes: Vec<u8>,
+    /// In the orientation of the plan, normalized.
+    pub recon: Matrix,
+    pub squared_error: f64,
+    pub bits: Bits,
+    pub drift: [[(f64, u64); 3]; 2],
+}
+
+/// Codes a matrix (already in the plan's orientation, normalized by the
+/// exponent of `scalars`) with one step.
+pub fn encode_pass(
+    plan: &Plan,
+    scalars: &Scalars,
+    decision: (Decision, f32),
+    matrix: &Matrix,
+    tile_values: usize,
+) -> Pass {
+    let tiling = Tiling::new(matrix.rows, matrix.cols, tile_values);
+    let tiles: Vec<Tile> = if scalars.step == 0.0 { Vec::new() } else { tiling.tiles().collect() };
+    let coded = in_parallel(&tiles, |tile| encode_tile(plan, scalars, decision, matrix, tile));
+    let mut bytes = Vec::new();
+    put_magic(&mut bytes, Kind::Matrix);
+    let (rows, cols) = if plan.transposed { (matrix.cols, matrix.rows) } else { (matrix.rows, matrix.cols) };
+    put_varint(&mut bytes, rows as u64);
+    put_varint(&mut bytes, cols as u64);
+    let coded_as = (scalars.step != 0.0).then(|| (plan.clone(), tiling));
+    Header { scalars: *scalars, coded: coded_as }.write(&mut bytes);
+    if scalars.step != 0.0 {
+        // The last tile ends with the stream.
+        let lengths = coded.iter().rev().skip(1).rev().map(|(c, _)| c.bytes.len());
+        lengths.for_each(|length| put_varint(&mut bytes, length as u64));
+    } else {
+        let least = (matrix.values.len() as u64).div_ceil(MAX_VALUES_PER_BYTE) as usize;
+        bytes.resize(bytes.len().max(HEAD + least), 0);
+    }
+    let mut pass = Pass {
+        recon: Matrix {
+            rows: matrix.rows,
+            cols: matrix.cols,
+            values: vec![scalars.offset; matrix.values.len()],
+        },
+        squared_error: 0.0,
+        bits: Bits { headers: 8.0 * bytes.len() as f64, ..Bits::default() },
+        drift: Default::default(),
+        bytes,
+    };
+    for (tile, (coded, recon)) in tiles.iter().zip(coded) {
+        pass.bytes.extend_from_slice(&coded.bytes);
+        pass.squared_error += place(tile, &recon, &mut pass.recon, &matrix.values);
+        pass.bits.add(&coded.bits);
+        for (sum, one) in pass.drift.as_flattened_mut().iter_mut().zip(coded.drift.as_flattened()) {
+            sum.0 += one.0;
+            sum.1 += one.1;
+        }
+    }
+    // Lengths of blocks and bits that fill up bytes.
+    pass.bits.headers += 8.0 * pass.bytes.len() as f64 - pass.bits.total();
+    if tiles.is_empty() {
+        pass.squared_error = matrix.values.iter().map(|v| f64::from(v - scalars.offset).powi(2)).sum();
+    }
+    pass
+}
+
+/// Copies a tile into its matrix and returns its squared error.
+fn place(tile: &Tile, recon: &[f32], matrix: &mut Matrix, original: &[f32]) -> f64 {
+    let mut error = 0.0;
+    for (y, source) in recon.chunks_exact(tile.cols).enumerate() {
+        let first = (tile.row + y) * matrix.cols + tile.col;
+        matrix.values[first..][..tile.cols].copy_from_slice(source);
+        // A row in single precision, rows in double.
+        error +=
+            f64::from(source.iter().zip(&original[first..]).map(|(a, b)| (a - b) * (a - b)).sum::<f32>());
+    }
+    error
+}

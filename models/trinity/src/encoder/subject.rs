@@ -1,0 +1,150 @@
+//! A matrix made ready for coding: normalized, its mean and energy known, and
+//! strips of it on which plans are compared.
+
+use std::sync::OnceLock;
+
+use crate::Error;
+use crate::matrix::{Matrix, scale_by};
+use crate::plan::{Entropy, Plan, Scalars};
+use crate::stages::basis::Basis;
+use crate::stages::precondition::Preconditioning;
+use crate::stages::trellis::Centroids;
+
+/// Columns and rows of the strip on which plans are compared.
+pub const STRIP_COLS: usize = 64;
+pub const STRIP_ROWS: usize = 512;
+/// What the ends of trellis paths cost in a segment.
+const PATH_END_BITS: f64 = 10.0;
+
+/// Error of a value over its squared step, about, for a trellis in its prime.
+pub const ERROR_PER_SQUARED_STEP: f64 = 0.28;
+
+/// A matrix ready for coding.
+pub struct Subject<'a> {
+    pub basis: Option<&'a Basis>,
+    pub matrix: Matrix,
+    /// Made when a plan that asks for it is chosen.
+    pub transposed: OnceLock<Matrix>,
+    pub exponent: i32,
+    /// The mean, where it is worth its bytes.
+    pub offset: f32,
+    /// Whether zero is a value like others: it must then be a level of codes
+    /// that know no symmetry.
+    pub around_zero: bool,
+    pub energy: f64,
+    /// Energy around the offset.
+    pub spread: f64,
+    pub count: usize,
+}
+
+impl<'a> Subject<'a> {
+    /// As it is.
+    pub fn new(values: &[f32], rows: usize, cols: usize) -> Result<Self, Error> {
+        if values.len() != rows.saturating_mul(cols) {
+            return Err(Error::Shape { rows, cols, found: values.len() });
+        }
+        if let Some(i) = values.iter().position(|v| !v.is_finite()) {
+            return Err(Error::NotFinite { row: i / cols, col: i % cols, value: values[i] });
+        }
+        let largest = values.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+        // The exponent of the largest value, subnormal or not.
+        let exponent = if largest == 0.0 { 0 } else { (f64::from(largest).to_bits() >> 52) as i32 - 1023 };
+        let mut matrix = Matrix { rows, cols, values: values.to_vec() };
+        scale_by(&mut matrix.values, -exponent);
+        Ok(Self::of(matrix, exponent, None))
+    }
+
+    /// In another basis.
+    pub fn turned(&self, preconditioning: Preconditioning, basis: Option<&'a Basis>) -> Self {
+        let mut matrix = self.matrix.clone();
+        preconditioning.forward(&mut matrix.values, matrix.cols, basis);
+        let basis = basis.filter(|_| matches!(preconditioning, Preconditioning::Basis { .. }));
+        Self::of(matrix, self.exponent, basis)
+    }
+
+    fn of(matrix: Matrix, exponent: i32, basis: Option<&'a Basis>) -> Self {
+        let count = matrix.values.len();
+        let mean = sum(&matrix.values, |v| v) / count.max(1) as f64;
+        let energy = sum(&matrix.values, |v| v * v);
+        // A mean that carries less than this is not worth its four bytes.
+        let offset = if mean * mean * count as f64 > 1e-3 * energy { mean as f32 } else { 0.0 };
+        let spread =
+            if offset == 0.0 { energy } else { sum(&matrix.values, |v| (v - f64::from(offset)).powi(2)) };
+        // Within a few deviations of the mean, and so often exact.
+        let around_zero = f64::from(offset).powi(2) * count as f64 <= 9.0 * spread;
+        let transposed = OnceLock::new();
+        Self { basis, matrix, transposed, exponent, offset, around_zero, energy, spread, count }
+    }
+
+    pub fn view(&self, plan: &Plan) -> &Matrix {
+        if plan.transposed { self.transposed.get_or_init(|| self.matrix.transposed()) } else { &self.matrix }
+    }
+
+    /// A few columns from the middle, as a plan would see them.
+    pub fn strip(&self, plan: &Plan, rows: usize, cols: usize) -> Matrix {
+        let (all_rows, all_cols) = if plan.transposed {
+            (self.matrix.cols, self.matrix.rows)
+        } else {
+            (self.matrix.rows, self.matrix.cols)
+        };
+        let enough = rows * cols;
+        // What is small is looked at as a whole.
+        let whole = self.count <= STRIP_ROWS * STRIP_COLS;
+        let (rows, cols) =
+            if whole { (all_rows, all_cols) } else { (all_rows.min(rows), all_cols.min(cols)) };
+        // Few rows say as much if there are more columns.
+        let cols = if rows == all_rows { all_cols.min(cols.max(enough / rows.max(1))) } else { cols };
+        // Two halves, a quarter from either side: neighbours are alike.
+        let half = cols.div_ceil(2);
+        let place = |col: usize| {
+            let start = if col < half { all_cols / 4 } else { all_cols / 4 * 3 };
+            if cols == all_cols { col } else { start.min(all_cols - cols) / half * half + col }
+        };
+        let stride = self.matrix.cols;
+        let mut values = vec![0.0; rows * cols];
+        if plan.transposed {
+            for col in 0..cols {
+                let source = &self.matrix.values[place(col) * stride..][..rows];
+                let targets = values[col..].iter_mut().step_by(cols);
+                targets.zip(source).for_each(|(target, &value)| *target = value);
+            }
+        } else {
+            for (target, source) in values.chunks_exact_mut(cols).zip(self.matrix.values.chunks(stride)) {
+                for (i, target) in target.chunks_mut(half).enumerate() {
+                    target.copy_from_slice(&source[place(i * half)..][..target.len()]);
+                }
+            }
+        }
+        Matrix { rows, cols, values }
+    }
+
+    /// Bits per value of the whole from those of a strip: of each value, and of
+    /// each row, which all of its columns share.
+    pub fn bits_per_value(&self, plan: &Plan, of_value: f64, of_row: f64) -> f64 {
+        let cols = if plan.transposed { self.matrix.rows } else { self.matrix.cols };
+        // Trellis paths end with their segment, which costs short rows more.
+        let segment = cols.min(plan.path_values()).max(1);
+        of_value + of_row / cols as f64 + PATH_END_BITS / segment as f64
+    }
+
+    /// What is taken from every value. A mean makes the two sides alike, which
+    /// binary codes do not need and values that are exactly zero do not survive.
+    pub fn offset(&self, plan: &Plan) -> f32 {
+        if plan.entropy == Entropy::Binary && self.around_zero { 0.0 } else { self.offset }
+    }
+
+    pub fn scalars(&self, plan: &Plan, step: f32, centroids: Centroids) -> Scalars {
+        Scalars { step, exponent: self.exponent, offset: self.offset(plan), centroids }
+    }
+}
+
+/// Sum over all values, in eight interleaved parts: one alone would wait for
+/// every addition.
+pub fn sum(values: &[f32], of: impl Fn(f64) -> f64) -> f64 {
+    let mut parts = [0.0; 8];
+    let (chunks, rest) = values.as_chunks::<8>();
+    for chunk in chunks {
+        parts.iter_mut().zip(chunk).for_each(|(part, &value)| *part += of(f64::from(value)));
+    }
+    parts.iter().sum::<f64>() + rest.iter().map(|&value| of(f64::from(value))).sum::<f64>()
+}

@@ -1,0 +1,219 @@
+//! Adaptive binary arithmetic coding with two-rate probabilities.
+//!
+//! Each bit has a context with a quick and a slow estimate of its probability;
+//! their mean is what is coded with. A range coder of 32 bits that carries
+//! into bytes already written. Slow beside [`crate::entropy::rans`], one bit after the
+//! other, but it learns any distribution from nothing. Knows bits; knows
+//! nothing of what they stand for. Integers only.
+
+use crate::Error;
+
+/// Fraction bits of a probability.
+const BITS: u32 = 16;
+/// Shifts that the quick and the slow estimate settle at.
+const QUICK: u32 = 8;
+const SLOW: u32 = 12;
+/// Ranges below this take another byte.
+const LEAST: u32 = 1 << 24;
+
+/// How likely a bit is to be zero, as far as is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Probability {
+    /// Out of 2^30: finer than what is coded with, or small steps would come to rest too early.
+    quick: i32,
+    slow: i32,
+    /// Bits seen, until both estimates have settled.
+    seen: u16,
+}
+
+/// An estimate's fraction bits.
+const FINE: u32 = 30;
+
+impl Default for Probability {
+    fn default() -> Self {
+        Self { quick: 1 << (FINE - 1), slow: 1 << (FINE - 1), seen: 0 }
+    }
+}
+
+impl Probability {
+    /// Of a zero, out of 2^16: never 0, never all.
+    fn zero(self) -> u32 {
+        let mean = (self.quick + self.slow) as u32 >> (FINE - BITS + 1);
+        mean.clamp(8, (1 << BITS) - 8)
+    }
+
+    /// Moves both estimates toward a bit: by one over the bits seen at first,
+    /// later by a fixed share.
+    fn learn(&mut self, bit: bool) {
+        let goal = if bit { 0 } else { 1 << FINE };
+        let share = |limit: u32| (i32::from(self.seen) + 2).min(1 << limit);
+        self.quick += (goal - self.quick) / share(QUICK);
+        self.slow += (goal - self.slow) / share(SLOW);
+        self.seen = (self.seen + 1).min(1 << SLOW);
+    }
+}
+
+/// Writes bits.
+#[derive(Debug)]
+pub struct Encoder {
+    bytes: Vec<u8>,
+    low: u64,
+    range: u32,
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Self { bytes: Vec::new(), low: 0, range: u32::MAX }
+    }
+}
+
+impl Encoder {
+    /// One bit in a context.
+    pub fn put(&mut self, probability: &mut Probability, bit: bool) {
+        let bound = (self.range >> BITS) * probability.zero();
+        self.narrow(bound, bit);
+        probability.learn(bit);
+    }
+
+    fn narrow(&mut self, bound: u32, bit: bool) {
+        if bit {
+            self.low += u64::from(bound);
+            self.range -= bound;
+        } else {
+            self.range = bound;
+        }
+        while self.range < LEAST {
+            self.shift();
+        }
+    }
+
+    fn shift(&mut self) {
+        if self.low >> 32 != 0 {
+            // The carry runs back over bytes that were all ones.
+            for byte in self.bytes.iter_mut().rev() {
+                *byte = byte.wrapping_add(1);
+                if *byte != 0 {
+                    break;
+                }
+            }
+            self.low &= 0xffff_ffff;
+        }
+        self.bytes.push((self.low >> 24) as u8);
+        self.low = (self.low << 8) & 0xffff_ffff;
+        self.range <<= 8;
+    }
+
+    /// The bytes.
+    pub fn finish(mut self) -> Vec<u8> {
+        for _ in 0..4 {
+            self.shift();
+        }
+        self.bytes
+    }
+}
+
+/// Reads what an [`Encoder`] wrote; beyond the end it reads zeros and
+/// remembers.
+#[derive(Debug)]
+pub struct Decoder<'a> {
+    bytes: &'a [u8],
+    position: usize,
+    code: u32,
+    range: u32,
+}
+
+impl<'a> Decoder<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        let mut decoder = Self { bytes, position: 0, code: 0, range: u32::MAX };
+        for _ in 0..4 {
+            decoder.code = decoder.code << 8 | decoder.byte();
+        }
+        decoder
+    }
+
+    fn byte(&mut self) -> u32 {
+        let byte = self.bytes.get(self.position).copied().unwrap_or(0);
+        self.position += 1;
+        u32::from(byte)
+    }
+
+    /// The next bit in a context.
+    pub fn get(&mut self, probability: &mut Probability) -> bool {
+        let bound = (self.range >> BITS) * probability.zero();
+        let bit = self.narrow(bound);
+        probability.learn(bit);
+        bit
+    }
+
+    fn narrow(&mut self, bound: u32) -> bool {
+        let bit = self.code >= bound;
+        if bit {
+            self.code -= bound;
+            self.range -= bound;
+        } else {
+            self.range = bound;
+        }
+        while self.range < LEAST {
+            self.code = self.code << 8 | self.byte();
+            self.range <<= 8;
+        }
+        bit
+    }
+
+    /// Whether the bytes read so far existed.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.position > self.bytes.len() {
+            Err(Error::Truncated { what: "arithmetic code" })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A complete stream ends with the last byte it was read from.
+    pub fn finish(&self) -> Result<(), Error> {
+        self.check()?;
+        if self.position < self.bytes.len() {
+            return Err(Error::Damaged { what: "bytes after the arithmetic code" });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn bits_come_back(bits in prop::collection::vec((any::<bool>(), 0usize..3), 0..3000)) {
+            let mut encoder = Encoder::default();
+            let mut contexts = [Probability::default(); 3];
+            // The third context sees zeros alone, so that carries and long runs occur.
+            for &(bit, context) in &bits {
+                encoder.put(&mut contexts[context], bit && context < 2);
+            }
+            let bytes = encoder.finish();
+            let mut decoder = Decoder::new(&bytes);
+            let mut contexts = [Probability::default(); 3];
+            for &(bit, context) in &bits {
+                prop_assert_eq!(decoder.get(&mut contexts[context]), bit && context < 2);
+            }
+            prop_assert!(decoder.finish().is_ok());
+        }
+    }
+
+    #[test]
+    fn a_skewed_bit_costs_little_more_than_its_entropy() {
+        let (mut encoder, mut context) = (Encoder::default(), Probability::default());
+        let mut seed = 1u64;
+        let count = 200_000;
+        for _ in 0..count {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            encoder.put(&mut context, seed >> 60 == 0);
+        }
+        let (p, bits) = (1.0 / 16.0f64, 8.0 * encoder.finish().len() as f64 / f64::from(count));
+        let entropy = -p * p.log2() - (1.0 - p) * (1.0 - p).log2();
+        assert!(bits < entropy + 0.006, "{bits} {entropy}");
+    }
+}

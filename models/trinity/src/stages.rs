@@ -1,0 +1,11 @@
+//! The stages of the chain, each a function that can be left out: a change of
+//! basis, prediction, transform, quantization. None knows how symbols become
+//! bits.
+
+pub mod basis;
+pub mod intra;
+pub mod klt;
+pub mod means;
+pub mod precondition;
+pub mod transform;
+pub mod trellis;

@@ -1,0 +1,187 @@
+//! Preconditioning: an orthonormal change of basis along the rows of a matrix,
+//! before all other stages and undone after them.
+//!
+//! The randomized Hadamard transform needs nothing but its size; a PCA basis
+//! ([`crate::stages::basis`]) is a file that both sides have. Energy stays what it is.
+//! Knows rows of values; knows nothing of how they are coded.
+
+use crate::stages::basis::Basis;
+
+/// The change of basis of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(into = "String")]
+pub enum Preconditioning {
+    None,
+    /// Random signs, then Walsh–Hadamard over groups of 2^`log2_size` columns.
+    Hadamard {
+        log2_size: u32,
+    },
+    /// A basis by the hash of its file; it is given to the encoder, not listed in a profile.
+    Basis {
+        hash: u64,
+    },
+}
+
+/// Sizes of a Hadamard transform.
+pub const HADAMARD_LOG2: std::ops::RangeInclusive<u32> = 2..=12;
+
+impl std::fmt::Display for Preconditioning {
+    /// As profiles name it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::None => f.pad("none"),
+            Self::Hadamard { log2_size } => write!(f, "hadamard-{}", 1 << log2_size),
+            Self::Basis { hash } => write!(f, "basis {hash:016x}"),
+        }
+    }
+}
+
+impl From<Preconditioning> for String {
+    fn from(preconditioning: Preconditioning) -> Self {
+        preconditioning.to_string()
+    }
+}
+
+impl TryFrom<String> for Preconditioning {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let size = text.strip_prefix("hadamard-").and_then(|size| size.parse::<u32>().ok());
+        match size {
+            None if text == "none" => Ok(Self::None),
+            Some(size) if size.is_power_of_two() && HADAMARD_LOG2.contains(&size.ilog2()) => {
+                Ok(Self::Hadamard { log2_size: size.ilog2() })
+            }
+            _ => Err(format!(
+                "unknown preconditioning `{text}`: there are none, and hadamard-4 to hadamard-4096 by powers of \
+                 two; a basis is given with the matrix"
+            )),
+        }
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Preconditioning {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        crate::names::by_name(deserializer)
+    }
+}
+
+impl schemars::JsonSchema for Preconditioning {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Preconditioning".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "A change of basis along rows, before all else.",
+            "pattern": "^(none|hadamard-(4|8|16|32|64|128|256|512|1024|2048|4096))$"
+        })
+    }
+}
+
+impl Preconditioning {
+    /// Turns rows of `cols` values in place; `basis` is the one it names.
+    pub fn forward(self, values: &mut Vec<f32>, cols: usize, basis: Option<&Basis>) {
+        match (self, basis) {
+            (Self::Hadamard { log2_size }, _) => {
+                for row in values.chunks_exact_mut(cols.max(1)) {
+                    flip(row);
+                    hadamard(row, 1 << log2_size);
+                }
+            }
+            (Self::Basis { .. }, Some(basis)) => basis.forward(values),
+            _ => {}
+        }
+    }
+
+    /// Turns rows back.
+    pub fn inverse(self, values: &mut Vec<f32>, cols: usize, basis: Option<&Basis>) {
+        match (self, basis) {
+            (Self::Hadamard { log2_size }, _) => {
+                for row in values.chunks_exact_mut(cols.max(1)) {
+                    hadamard(row, 1 << log2_size);
+                    flip(row);
+                }
+            }
+            (Self::Basis { .. }, Some(basis)) => basis.inverse(values),
+            _ => {}
+        }
+    }
+}
+
+/// Turns the sign of every other column, about: without that, a constant would
+/// gather in one column of each group.
+fn flip(row: &mut [f32]) {
+    for (column, value) in row.iter_mut().enumerate() {
+        let mixed = (column as u32 + 1).wrapping_mul(0x9e37_79b1);
+        let sign = (mixed ^ mixed >> 15).wrapping_mul(0x85eb_ca77) & 1 << 31;
+        *value = f32::from_bits(value.to_bits() ^ sign);
+    }
+}
+
+/// Orthonormal Walsh–Hadamard transforms of groups of `size` columns, its own
+/// inverse; columns that fill no group form smaller ones.
+fn hadamard(row: &mut [f32], size: usize) {
+    let mut rest = row;
+    let mut size = size;
+    while !rest.is_empty() {
+        while size > rest.len() {
+            size /= 2;
+        }
+        let (group, after) = rest.split_at_mut(size);
+        let mut half = 1;
+        while half < size {
+            for pair in group.chunks_exact_mut(2 * half) {
+                let (low, high) = pair.split_at_mut(half);
+                for (a, b) in low.iter_mut().zip(high) {
+                    (*a, *b) = (*a + *b, *a - *b);
+                }
+            }
+            half *= 2;
+        }
+        let scale = 1.0 / (size as f32).sqrt();
+        group.iter_mut().for_each(|value| *value *= scale);
+        rest = after;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_any_length_keep_their_energy_and_come_back() {
+        for (cols, log2_size) in [(1, 2), (3, 12), (64, 4), (100, 5), (777, 12)] {
+            let values: Vec<f32> = (0..2 * cols).map(|i| ((i * 37 % 101) as f32 - 50.0) / 9.0).collect();
+            let energy = |values: &[f32]| values.iter().map(|v| v * v).sum::<f32>();
+            let turn = Preconditioning::Hadamard { log2_size };
+            let mut turned = values.clone();
+            turn.forward(&mut turned, cols, None);
+            assert!((energy(&turned) / energy(&values) - 1.0).abs() < 1e-4, "{cols}");
+            turn.inverse(&mut turned, cols, None);
+            assert!(turned.iter().zip(&values).all(|(a, b)| (a - b).abs() < 1e-4), "{cols}");
+        }
+    }
+
+    #[test]
+    fn an_outlier_and_a_constant_are_both_spread() {
+        let mut outlier = vec![0.0; 256];
+        outlier[77] = 16.0;
+        for mut row in [outlier, vec![1.0; 256]] {
+            Preconditioning::Hadamard { log2_size: 8 }.forward(&mut row, 256, None);
+            let largest = row.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+            assert!(largest < 5.0, "{largest}");
+        }
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for name in ["none", "hadamard-4", "hadamard-4096"] {
+            assert_eq!(Preconditioning::try_from(name.to_owned()).unwrap().to_string(), name);
+        }
+        for name in ["hadamard", "hadamard-2", "hadamard-12", "pca"] {
+            assert!(Preconditioning::try_from(name.to_owned()).unwrap_err().contains("hadamard-4096"));
+        }
+    }
+}
