@@ -1,8 +1,8 @@
 //! `cargo xtask fuzz`: the fuzz targets under `/fuzz`, on the stable compiler.
 
 use crate::{
-    root,
     tools::{find, succeed},
+    workspace::root,
 };
 use std::{fs, path::PathBuf, process::Command};
 

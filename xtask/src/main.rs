@@ -6,17 +6,17 @@
 
 mod fuzz;
 mod peers;
+mod structure;
 mod test;
 mod tools;
+mod workspace;
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 const HELP: &str = "\
 cargo xtask test                          install what the tests need, then run all of them
 cargo xtask fuzz [TARGET] [--runs N]      fuzz one target or all (default: 100000 runs each)
+cargo xtask structure                     no circles of imports, no overlong functions
 cargo xtask peers [NAME [--quick]]        compare with other implementations on this machine";
 
 fn main() -> ExitCode {
@@ -25,6 +25,7 @@ fn main() -> ExitCode {
     let outcome = match words.as_slice() {
         ["test"] => test::run(),
         ["fuzz", rest @ ..] => fuzz::run(rest),
+        ["structure"] => structure::run(),
         ["peers", rest @ ..] => peers::run(rest),
         ["help" | "--help" | "-h"] => {
             eprintln!("{HELP}");
@@ -39,9 +40,4 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// The folder that holds the workspace.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap_or_else(|_| PathBuf::from("."))
 }

@@ -5,8 +5,8 @@
 //! and only a failure makes the exit code non-zero.
 
 use crate::{
-    root,
     tools::{self, succeed},
+    workspace::root,
 };
 use std::{
     env, fs,

@@ -1,7 +1,7 @@
 //! What comparisons share: inputs, CPU time of a command, bits and error of an
 //! encode, and the mean difference between two rate curves.
 
-use crate::root;
+use crate::workspace::root;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 

@@ -5,7 +5,7 @@
 //! else the tiny one that comes with the project.
 
 use super::bench;
-use crate::{root, test::virtual_environment, tools::succeed};
+use crate::{test::virtual_environment, tools::succeed, workspace::root};
 use std::process::Command;
 
 const SCRIPT: &str = include_str!("lm.py");

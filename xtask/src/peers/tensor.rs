@@ -10,7 +10,7 @@
 
 use super::bench;
 use super::matrix::{self, Matrix, Random};
-use crate::{root, tools};
+use crate::{tools, workspace::root};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
