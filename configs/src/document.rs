@@ -60,6 +60,32 @@ impl Document {
         Ok(Self { name: name.to_string(), root, extends })
     }
 
+    /// One document out of several, each the table of its key.
+    pub fn compose(name: &str, parts: impl IntoIterator<Item = (&'static str, Self)>) -> Self {
+        let source = Arc::new(Source { name: name.into(), text: String::new() });
+        let place = Place { source, span: 0..0 };
+        let entries = parts.into_iter().map(|(key, part)| Entry {
+            key: key.into(),
+            key_place: part.root.place.clone(),
+            node: part.root,
+        });
+        let root = Node { value: Value::Table(entries.collect()), place, citation: None };
+        Self { name: name.into(), root, extends: Vec::new() }
+    }
+
+    /// The table that a dotted path leads to, as a document of its own.
+    pub fn table(&self, path: &str) -> Option<Self> {
+        let mut node = &self.root;
+        for key in path.split('.') {
+            node = &node.entry(key)?.node;
+        }
+        matches!(node.value, Value::Table(_)).then(|| Self {
+            name: self.name.clone(),
+            root: node.clone(),
+            extends: Vec::new(),
+        })
+    }
+
     /// The name it was loaded by.
     pub fn name(&self) -> &str {
         &self.name

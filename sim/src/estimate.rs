@@ -5,11 +5,13 @@ use crate::energy;
 use crate::hardware::Cluster;
 use crate::job::{Job, Overlap, Parallelism, Phase};
 use crate::memory;
+use crate::reason::Reason;
 use crate::schedule::{self, OnGpu};
+use serde::Serialize;
 
 /// What one configuration costs and yields. Every total is the sum of the
 /// parts beside it, so an explanation can show where a number came from.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
     /// One optimizer step, one prompt, or one decoded token a sequence.
     pub iteration_s: f64,
@@ -26,14 +28,14 @@ pub struct Estimate {
 }
 
 /// A communication: all of it, and the part no compute hides.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Exposed {
     pub total_s: f64,
     pub exposed_s: f64,
 }
 
 /// Where the time of one iteration goes; the exposed parts sum to the whole.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Breakdown {
     pub forward_s: f64,
     pub recompute_s: f64,
@@ -72,7 +74,7 @@ impl Breakdown {
 }
 
 /// Memory of the fullest GPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct MemoryByKind {
     pub weights_bytes: f64,
     pub gradients_bytes: f64,
@@ -112,7 +114,7 @@ impl MemoryByKind {
 }
 
 /// Energy of one iteration of the whole cluster.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct EnergyByKind {
     /// GPUs above idle, while they compute.
     pub compute_j: f64,
@@ -133,7 +135,7 @@ impl EnergyByKind {
 }
 
 /// Silicon of the whole cluster.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct AreaByKind {
     pub gpu_mm2: f64,
     pub nic_mm2: f64,
@@ -184,22 +186,22 @@ pub enum Infeasible {
 }
 
 impl Infeasible {
-    /// A short name, for counting reasons.
-    pub fn reason(&self) -> &'static str {
+    /// What kind of reason it is.
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::NotPositive { .. } => "not positive",
-            Self::GpuCount { .. } => "GPU count",
-            Self::Heads { .. } => "heads",
-            Self::KvHeads { .. } => "KV heads",
-            Self::Stages { .. } => "stages",
-            Self::Interleave { .. } => "interleave",
-            Self::Batch { .. } => "batch",
-            Self::Experts { .. } => "experts",
-            Self::Context { .. } => "context",
-            Self::NoNic { .. } => "no NIC",
-            Self::NoCodec => "no codec",
-            Self::ZeroWithPipeline { .. } => "ZeRO-3 with pipeline",
-            Self::Memory { .. } => "memory",
+            Self::NotPositive { .. } => Reason::NotPositive,
+            Self::GpuCount { .. } => Reason::GpuCount,
+            Self::Heads { .. } => Reason::Heads,
+            Self::KvHeads { .. } => Reason::KvHeads,
+            Self::Stages { .. } => Reason::Stages,
+            Self::Interleave { .. } => Reason::Interleave,
+            Self::Batch { .. } => Reason::Batch,
+            Self::Experts { .. } => Reason::Experts,
+            Self::Context { .. } => Reason::Context,
+            Self::NoNic { .. } => Reason::NoNic,
+            Self::NoCodec => Reason::NoCodec,
+            Self::ZeroWithPipeline { .. } => Reason::ZeroWithPipeline,
+            Self::Memory { .. } => Reason::Memory,
         }
     }
 }

@@ -3,12 +3,15 @@
 use crate::estimate::Exposed;
 use crate::sweep::Point;
 use crate::{Estimate, Infeasible, Phase};
+use serde::Serialize;
 
 /// One line of an explanation.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
     /// `time`, `memory`, `energy`, `area`, `result`.
+    #[serde(rename = "part")]
     pub group: &'static str,
+    #[serde(rename = "line")]
     pub name: &'static str,
     pub value: f64,
     pub unit: &'static str,

@@ -21,6 +21,7 @@ mod job;
 mod llm;
 pub mod memory;
 pub mod nccl;
+mod reason;
 mod schedule;
 pub mod serving;
 pub mod sweep;
@@ -33,3 +34,4 @@ pub use job::{
     AttentionKernel, Job, Math, Overlap, Parallelism, Phase, Precision, Recompute, Schedule, Split, Zero,
 };
 pub use llm::{Attention, Llm, Mlp, Moe, Vocabulary};
+pub use reason::Reason;

@@ -17,7 +17,7 @@ pub use point::{Change, Point};
 pub use space::{Axis, Scenario, Space, Visited};
 
 use crate::estimate::Local;
-use crate::{Estimate, Infeasible};
+use crate::{Estimate, Infeasible, Reason};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -73,7 +73,7 @@ pub struct Tally {
     /// Points that can run and keep to the constraints.
     pub feasible: u64,
     /// Points turned away, by reason.
-    pub rejected: BTreeMap<String, u64>,
+    pub rejected: BTreeMap<Reason, u64>,
     /// One front a scenario.
     pub fronts: Vec<Front>,
     pub top: Top,
@@ -108,8 +108,8 @@ impl Tally {
     pub fn merge(&mut self, plan: &Plan, other: &Self) {
         self.points += other.points;
         self.feasible += other.feasible;
-        for (reason, count) in &other.rejected {
-            *self.rejected.entry(reason.clone()).or_default() += count;
+        for (&reason, count) in &other.rejected {
+            *self.rejected.entry(reason).or_default() += count;
         }
         for (mine, theirs) in self.fronts.iter_mut().zip(&other.fronts) {
             mine.merge(&plan.objectives, theirs);
@@ -134,7 +134,7 @@ pub fn evaluate(
     mut row: impl FnMut(u64, usize, &[usize], &Result<Estimate, Infeasible>),
 ) -> Tally {
     let mut tally = Tally::new(plan);
-    let mut reasons: Vec<(&'static str, u64)> = Vec::new();
+    let mut reasons: Vec<(Reason, u64)> = Vec::new();
     let wanted = plan.objectives.len().min(MAX_OBJECTIVES);
     let mut readings = [0.0; MAX_OBJECTIVES];
     let mut local = None;
@@ -156,7 +156,7 @@ pub fn evaluate(
         }
         let reason = match &outcome {
             Err(infeasible) => Some(infeasible.reason()),
-            Ok(estimate) if !plan.allows(estimate) => Some("constraint"),
+            Ok(estimate) if !plan.allows(estimate) => Some(Reason::Constraint),
             Ok(_) => None,
         };
         if let Some(reason) = reason {
@@ -179,9 +179,7 @@ pub fn evaluate(
             summary[digit].offer(&plan.objectives, index, readings);
         }
     });
-    for (reason, count) in reasons {
-        tally.rejected.insert(reason.to_string(), count);
-    }
+    tally.rejected.extend(reasons);
     tally
 }
 

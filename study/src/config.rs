@@ -23,6 +23,7 @@ pub use sweep::{AssumptionFile, AxisFile, HeadlineFile, Scalar, ScenarioFile, Sw
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{Checked, Complaint, Diagnostic, Document, Kind};
+use trinity_sim::sweep::Point;
 use trinity_sim::{Cluster, Job};
 
 /// A cluster and what it runs.
@@ -40,6 +41,21 @@ impl StudyFile {
         let job = self.job.resolve();
         let used = u32::try_from(job.parallelism.gpus()).unwrap_or(u32::MAX);
         (self.cluster.resolve(used), job)
+    }
+}
+
+impl StudyFile {
+    /// The study as one point of a sweep.
+    pub fn point(&self) -> Point {
+        let (cluster, job) = self.resolve();
+        let mut point = Point {
+            cluster,
+            job,
+            gpus_as_used: self.cluster.gpus.is_none(),
+            replica_batch: self.job.replica_batch.unwrap_or(0),
+        };
+        point.settle();
+        point
     }
 }
 

@@ -31,6 +31,9 @@ pub enum Error {
     #[cfg(feature = "hwcodec")]
     #[error(transparent)]
     Calibration(#[from] trinity_hwcodec::Error),
+    /// A job that cannot run on its cluster.
+    #[error("this cannot run: {0}")]
+    CannotRun(trinity_sim::Infeasible),
     /// A point of a sweep that cannot run.
     #[error("point {index} cannot run: {why}")]
     Infeasible { index: u64, why: trinity_sim::Infeasible },

@@ -11,12 +11,15 @@
 
 #[cfg(feature = "hwcodec")]
 pub mod calibration;
+pub mod compare;
 pub mod config;
 mod error;
+pub mod estimate;
 pub mod evaluate;
 mod parallel;
 pub mod price;
 mod progress;
+pub mod sensitivity;
 pub mod sweep;
 
 pub use error::Error;

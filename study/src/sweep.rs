@@ -1,16 +1,24 @@
-//! A sweep loaded and planned, and what is asked of it as a whole.
+//! A sweep: read once, planned once, run, and read off its fronts.
+//!
+//! [`Study::load`] turns a file into a plan, [`run`] evaluates it and returns
+//! an [`Outcome`]. A front end that keeps shards or rows of its own drives
+//! [`trinity_sim::sweep`] with [`Study::plan`] and asks the study the rest.
 
-use crate::Error;
-use crate::config::{AssumptionFile, SweepFile};
+mod outcome;
+
+pub use outcome::{Explanation, Found, FrontOf, HeadlineOf, Outcome, POINT_COLUMNS};
+
+use crate::config::SweepFile;
+use crate::{Error, Progress};
 use serde::Serialize;
 use trinity_config::{Checked, Complaint, Document};
+use trinity_sim::Reason;
+#[cfg(not(feature = "threads"))]
+use trinity_sim::sweep::BLOCK;
 use trinity_sim::sweep::{Headline, Plan, Tally, evaluate, headline, plain_unit};
 
 #[cfg(feature = "hwcodec")]
 use crate::calibration::Measurements;
-
-/// Points up to which every assumption of a sweep is varied.
-const SENSITIVITY_POINTS: u64 = 200_000;
 
 /// One value that a measurement replaced.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -25,10 +33,13 @@ pub struct Replaced {
 }
 
 /// A sweep to load.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Request {
     /// A built-in sweep by name, or a path that ends in `.toml`.
     pub sweep: String,
+    /// The text of the sweep, where it is no file; `sweep` is then what
+    /// messages call it.
+    pub text: Option<String>,
     /// `path=value`, each laid over the file in turn.
     pub sets: Vec<String>,
     /// How many of the best points to keep.
@@ -58,13 +69,16 @@ pub struct Answer {
     pub headline: Option<Headline>,
 }
 
-/// The headline with one assumption at each end of its range.
-#[derive(Debug, Clone)]
-pub struct Sensitivity {
-    pub assumption: AssumptionFile,
-    /// Speed-up and area saving at the low and the high value.
-    pub low: (Option<f64>, Option<f64>),
-    pub high: (Option<f64>, Option<f64>),
+/// Evaluates every point and reads the answers off the fronts.
+///
+/// # Errors
+///
+/// Where no point can run, pointing at the value to blame, or the work is no
+/// longer wanted.
+pub fn run(study: &Study, progress: &dyn Progress) -> Result<Outcome, Error> {
+    let tally = study.tally(progress)?;
+    study.refuse_nonsense(&tally)?;
+    Ok(study.outcome(&tally))
 }
 
 impl Study {
@@ -74,16 +88,23 @@ impl Study {
     ///
     /// Where the file or a value set over it is wrong, pointing at it.
     pub fn load(request: &Request) -> Result<Self, Error> {
-        let mut document = Document::load(&request.sweep)?;
+        let mut document = match &request.text {
+            Some(text) => Document::parse(&request.sweep, text)?,
+            None => Document::load(&request.sweep)?,
+        };
         for assignment in &request.sets {
             document.set(assignment)?;
         }
+        Self::read(request.clone(), document)
+    }
+
+    fn read(request: Request, document: Document) -> Result<Self, Error> {
         let file: SweepFile = document.read()?;
         file.check(&document)?;
         let plan = file.plan(&document, request.top)?;
         Ok(Self {
-            name: request.sweep.clone(),
-            sets: request.sets.clone(),
+            name: request.sweep,
+            sets: request.sets,
             #[cfg(feature = "hwcodec")]
             measurements: None,
             replaced: Vec::new(),
@@ -91,6 +112,24 @@ impl Study {
             file,
             plan,
         })
+    }
+
+    /// The study with one more value set over its file, and what was measured.
+    ///
+    /// # Errors
+    ///
+    /// Where the value cannot stand there.
+    pub fn with(&self, assignment: &str) -> Result<Self, Error> {
+        let mut document = self.document.clone();
+        document.set(assignment)?;
+        let sets = self.sets.iter().cloned().chain([assignment.to_owned()]).collect();
+        let request = Request { sweep: self.name.clone(), text: None, sets, top: self.plan.top };
+        let study = Self::read(request, document)?;
+        #[cfg(feature = "hwcodec")]
+        if let Some(measurements) = &self.measurements {
+            return study.calibrated(measurements.clone());
+        }
+        Ok(study)
     }
 
     /// Identifies the sweep, so that shards of another are noticed.
@@ -110,64 +149,52 @@ impl Study {
         Answer { unit_tokens_per_s: unit, headline }
     }
 
-    /// Runs the sweep again with each assumption at either end.
-    pub fn sensitivity(&self) -> Vec<Sensitivity> {
-        if self.plan.space.len() > SENSITIVITY_POINTS || self.file.headline.is_none() {
-            return Vec::new();
-        }
-        let at = |assignment: String| {
-            let mut sets = self.sets.clone();
-            sets.push(assignment);
-            let Ok(study) = self.again(sets) else { return (None, None) };
-            let tally = study.evaluate_all();
-            let headline = study.answer(&tally).headline;
-            (headline.and_then(|h| h.speedup()), headline.and_then(|h| h.saving()))
+    /// Evaluates every point.
+    ///
+    /// # Errors
+    ///
+    /// Where the work is no longer wanted.
+    pub fn tally(&self, progress: &dyn Progress) -> Result<Tally, Error> {
+        let plan = &self.plan;
+        let mut tally = Tally::new(plan);
+        progress.begin(plan.space.len(), "sweeping");
+        let seen = |block| evaluate(plan, block, |_, _, _, _| ());
+        let mut take = |block: std::ops::Range<u64>, part: Tally| {
+            tally.merge(plan, &part);
+            progress.advance(block.end - block.start);
+            progress.check()
         };
-        let vary = |assumption: &AssumptionFile| Sensitivity {
-            low: at(format!("study.{}={}", assumption.path, assumption.low)),
-            high: at(format!("study.{}={}", assumption.path, assumption.high)),
-            assumption: assumption.clone(),
-        };
-        crate::parallel::map(&self.file.assumptions, vary)
-    }
-
-    /// The same sweep with other values set over it, and what was measured.
-    fn again(&self, sets: Vec<String>) -> Result<Self, Error> {
-        let study = Self::load(&Request { sweep: self.name.clone(), sets, top: 0 })?;
-        #[cfg(feature = "hwcodec")]
-        if let Some(measurements) = &self.measurements {
-            return study.calibrated(measurements.clone());
+        #[cfg(feature = "threads")]
+        trinity_sim::sweep::run(
+            plan,
+            0..plan.space.len(),
+            |block| (seen(block), Vec::new()),
+            |block, part, _| take(block, part),
+        )?;
+        #[cfg(not(feature = "threads"))]
+        for start in (0..plan.space.len()).step_by(BLOCK as usize) {
+            let block = start..(start + BLOCK).min(plan.space.len());
+            take(block.clone(), seen(block))?;
         }
-        Ok(study)
-    }
-
-    fn evaluate_all(&self) -> Tally {
-        let mut tally = evaluate(&self.plan, 0..self.plan.space.len(), |_, _, _, _| ());
         tally.sort();
-        tally
+        progress.end();
+        Ok(tally)
     }
 
     /// A value of which no point can ever run is a mistake in the file, and
     /// so is a sweep without any point that runs.
+    ///
+    /// # Errors
+    ///
+    /// Where no point runs, pointing at the value that most fail by.
     pub fn refuse_nonsense(&self, tally: &Tally) -> Result<(), Error> {
         if tally.feasible > 0 {
             return Ok(());
         }
-        let Some((reason, _)) = tally.rejected.iter().max_by_key(|(_, count)| **count) else {
+        let Some((&reason, _)) = tally.rejected.iter().max_by_key(|(_, count)| **count) else {
             return Ok(());
         };
-        let path = match reason.as_str() {
-            "heads" | "KV heads" => "job.parallelism.tensor",
-            "stages" | "interleave" | "ZeRO-3 with pipeline" => "job.parallelism.pipeline",
-            "no NIC" => "cluster.nics-per-gpu",
-            "batch" => "job.global-batch",
-            "experts" => "job.parallelism.expert",
-            "context" => "job.parallelism.context",
-            "GPU count" => "cluster.gpus",
-            "memory" => "cluster.gpu.memory",
-            "no codec" => "cluster.codec",
-            _ => "job",
-        };
+        let path = to_blame(reason);
         let axis = self.file.axes.iter().position(|axis| axis.path == path);
         let place = axis.map_or_else(|| format!("study.{path}"), |at| format!("axes.{at}"));
         let example = (0..self.plan.space.len().min(1_000_000))
@@ -181,5 +208,21 @@ impl Study {
                 .expected("at least one point that runs")
                 .help("change this value, or what the message names");
         Err(self.document.complain(&place, &complaint).into())
+    }
+}
+
+/// The value of a study that most likely keeps its points from running.
+fn to_blame(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Heads | Reason::KvHeads => "job.parallelism.tensor",
+        Reason::Stages | Reason::Interleave | Reason::ZeroWithPipeline => "job.parallelism.pipeline",
+        Reason::NoNic => "cluster.nics-per-gpu",
+        Reason::Batch => "job.global-batch",
+        Reason::Experts => "job.parallelism.expert",
+        Reason::Context => "job.parallelism.context",
+        Reason::GpuCount => "cluster.gpus",
+        Reason::Memory => "cluster.gpu.memory",
+        Reason::NoCodec => "cluster.codec",
+        _ => "job",
     }
 }

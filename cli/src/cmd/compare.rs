@@ -5,12 +5,12 @@ mod picture;
 mod show;
 mod stages;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use rayon::prelude::*;
-use trinity_tensor::codec::{PAPER_BASELINES, Target, names};
-use trinity_tensor::compare::{ClassLine, GAUSSIAN, Goal, Job, ORDER0, Row, Turn, by_class, shared_bases};
+use trinity_study::compare::{self, Comparison, USUAL_BITS, usual_codecs};
+use trinity_tensor::codec::{Target, names};
+use trinity_tensor::compare::{ClassLine, Row, Turn, shared_bases};
 use trinity_tensor::{Class, Entry};
 
 use super::encode::{known_codec, positive};
@@ -112,12 +112,7 @@ pub struct Args {
     out: Option<PathBuf>,
 }
 
-/// What is compared where no codec is named: one of each kind that this
-/// project brings, and the paper's eight baselines. Other programs' encoders
-/// and other profiles take longer than all of these.
-const USUAL: [&str; 8] = ["trinity", "h265", "h264", "uniform+ac", "rtn", "rtn-128g", "nf4", "mxfp4"];
 const USUAL_ANCHOR: &str = "uniform+ac";
-const USUAL_BITS: [f64; 5] = [2.0, 2.5, 3.0, 3.5, 4.0];
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     if args.ablate {
@@ -134,23 +129,16 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let targets = targets(args);
     let entries = entries(args)?;
     let references: Vec<&Entry> = entries.iter().collect();
-    let jobs = jobs(&references, &codecs, &args.precondition, &targets)?;
     let kept: Kept<Row> = Kept::open(args.out.as_deref(), "compare.csv", |_| true)?;
-    let progress = ctx.progress(jobs.len() as u64, "comparing");
-    let results: Vec<Result<Row, (String, trinity_tensor::Error)>> = jobs
-        .par_iter()
-        .map(|job| {
-            let known = kept.earlier().iter().find(|row| job.is_answered_by(row));
-            let row = known.cloned().map_or_else(
-                || job.run().inspect(|row| kept.add(row)).map_err(|error| (job.codec.clone(), error)),
-                Ok,
-            );
-            progress.inc(1);
-            row
-        })
-        .collect();
-    progress.finish_and_clear();
-    let (rows, misses) = sort(results)?;
+    let request = compare::Request {
+        entries: &references,
+        codecs: codecs.clone(),
+        turns: args.precondition.clone(),
+        targets: targets.clone(),
+        earlier: kept.earlier(),
+    };
+    let Comparison { rows, classes, misses } =
+        compare::compare(&request, &|row| kept.add(row), &ctx.watch())?;
     if let Some(folder) = &args.out {
         kept.finish(&rows)?;
         picture::report(&rows, &targets, &misses, anchor).write(&folder.join("report.html"))?;
@@ -160,12 +148,12 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     if ctx.json {
         return ctx.print_json(&rows);
     }
-    ctx.print(table(&by_class(&rows)).render(ctx.colour))?;
+    ctx.print(table(&classes).render(ctx.colour))?;
     for sentence in picture::verdicts(&rows) {
         ctx.remark(sentence);
     }
-    for (miss, count) in &misses {
-        ctx.remark(format!("not reached ({count}×): {miss}"));
+    for miss in &misses {
+        ctx.remark(format!("not reached ({}×): {}", miss.tensors, miss.what));
     }
     Ok(())
 }
@@ -200,7 +188,7 @@ fn fixed_error(args: &Args) -> f64 {
 
 fn codecs(args: &Args) -> Result<Vec<String>, Failure> {
     let chosen: Vec<String> = match args.codecs.as_slice() {
-        [] => USUAL.iter().chain(&PAPER_BASELINES).map(|&name| name.into()).collect(),
+        [] => usual_codecs(),
         [all] if all == "all" => names(),
         named => {
             named.iter().try_for_each(|name| known_codec(name))?;
@@ -266,45 +254,6 @@ fn distinct(entries: Vec<(&Path, Entry)>) -> Vec<Entry> {
             _ => entry,
         })
         .collect()
-}
-
-fn jobs<'a>(
-    entries: &'a [&'a Entry],
-    codecs: &[String],
-    turns: &[Turn],
-    targets: &[Target],
-) -> Result<Vec<Job<'a>>, Failure> {
-    let mut jobs = Vec::new();
-    for &entry in entries {
-        for codec in codecs.iter().map(String::as_str).chain([ORDER0, GAUSSIAN]) {
-            let turns = if [ORDER0, GAUSSIAN].contains(&codec) { &[Turn::None] } else { turns };
-            let goals = Goal::of(codec, targets).map_err(|error| bad_input(codec, &error))?;
-            for (&turn, &goal) in turns.iter().flat_map(|turn| goals.iter().map(move |goal| (turn, goal))) {
-                jobs.push(Job { entry, codec: codec.into(), turn, goal, samples: entries });
-            }
-        }
-    }
-    Ok(jobs)
-}
-
-/// Rows, and the targets no codec could reach with how often; anything else
-/// that went wrong ends the command.
-type Sorted = (Vec<Row>, BTreeMap<String, usize>);
-
-fn sort(results: Vec<Result<Row, (String, trinity_tensor::Error)>>) -> Result<Sorted, Failure> {
-    let (mut rows, mut misses) = (Vec::new(), BTreeMap::new());
-    for result in results {
-        match result {
-            Ok(row) => rows.push(row),
-            Err((_, trinity_tensor::Error::Unreachable { codec, target, reason, .. })) => {
-                // The figure differs from tensor to tensor; the kind of obstacle does not.
-                let reason = reason.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default().trim_end();
-                *misses.entry(format!("{codec} at {target}: {reason} …")).or_default() += 1;
-            }
-            Err((codec, error)) => return Err(bad_input(&codec, &error)),
-        }
-    }
-    Ok((rows, misses))
 }
 
 fn table(lines: &[ClassLine]) -> Table {

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use trinity_sim::sweep::{Tally, evaluate, run as run_blocks};
 use trinity_study::calibration::Measurements;
+use trinity_study::sensitivity::sensitivity;
 use trinity_study::sweep::{Request, Study};
 
 const AFTER_HELP: &str = "\
@@ -162,7 +163,8 @@ fn load(args: &SweepArgs) -> Result<Study, Failure> {
 }
 
 fn open(sweep: &str, sets: &[String], calibration: Option<&Path>, top: usize) -> Result<Study, Failure> {
-    let study = Study::load(&Request { sweep: sweep.into(), sets: sets.to_vec(), top })?;
+    let study =
+        Study::load(&Request { sweep: sweep.into(), sets: sets.to_vec(), top, ..Request::default() })?;
     match calibration {
         Some(path) => Ok(study.calibrated(Measurements::read(path)?)?),
         None => Ok(study),
@@ -281,13 +283,13 @@ fn finish(
     }
     output::write(&out.join("pareto.csv"), show::pareto_csv(study, &tally, &answer).as_bytes())?;
     output::write(&out.join("axes.csv"), show::axes_csv(study, &tally).as_bytes())?;
-    let sensitivity = study.sensitivity();
+    let sensitivity = sensitivity(study, &ctx.watch())?;
     page::page(study, &tally, &answer, &sensitivity).write(&out.join("report.html"))?;
     if states.len() == 1 {
         states[0].1.discard(&states[0].0);
     }
     if ctx.json {
-        ctx.print_json(&show::json(study, &tally, &answer))?;
+        ctx.print_json(&study.outcome(&tally))?;
     } else {
         ctx.print(show::text(study, &tally, &answer, ctx.colour))?;
     }
@@ -297,15 +299,8 @@ fn finish(
 
 fn explain(index: u64, args: &SweepArgs, trace: Option<&Path>, ctx: &Context) -> Result<(), Failure> {
     let study = load(args)?;
-    if index >= study.plan.space.len() {
-        return Err(Failure::input(format_args!(
-            "there is no point {index}; the sweep has {} points, from 0",
-            study.plan.space.len()
-        )));
-    }
+    let explained = study.explain(index)?;
     let point = study.plan.space.point(index);
-    let (estimate, lines) = trinity_sim::explain(&point)
-        .map_err(|infeasible| Failure::input(format_args!("point {index} cannot run: {infeasible}")))?;
     if let Some(path) = trace {
         let timeline = trinity_sim::event::simulate(&point.cluster, &point.job)
             .map_err(|why| Failure::input(format_args!("no timeline for point {index}: {why}")))?;
@@ -315,13 +310,13 @@ fn explain(index: u64, args: &SweepArgs, trace: Option<&Path>, ctx: &Context) ->
             "wrote {}: {:.4} s simulated, {:.4} s in closed form",
             path.display(),
             timeline.iteration_s,
-            estimate.iteration_s
+            explained.estimate.iteration_s
         ));
     }
     if ctx.json {
-        return ctx.print_json(&show::explain_json(&study, index, &lines));
+        return ctx.print_json(&explained);
     }
-    ctx.print(show::explain_text(&study, index, &lines, ctx.colour))
+    ctx.print(show::explain_text(&study, index, &explained.lines, ctx.colour))
 }
 
 fn bench(args: &bench::BenchArgs, ctx: &Context) -> Result<(), Failure> {

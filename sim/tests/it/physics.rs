@@ -87,7 +87,7 @@ fn nonsense_is_refused_by_name() {
         let (mut cluster, mut job) = base();
         change(&mut cluster, &mut job);
         let error = estimate(&cluster, &job).unwrap_err();
-        assert_eq!(error.reason(), reason, "{error}");
+        assert_eq!(error.reason().name(), reason, "{error}");
     }
 }
 

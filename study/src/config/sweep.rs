@@ -2,8 +2,8 @@
 
 use super::StudyFile;
 use schemars::JsonSchema;
-use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use trinity_config::{Area, Checked, Cited, Complaint, Diagnostic, Document, Ratio};
 use trinity_sim::sweep::{Axis, Constraint, Metric, Objective, Plan, Point, Question, Scenario, Space};
@@ -125,7 +125,7 @@ pub struct HeadlineFile {
 }
 
 /// An assumption and how far it may be off.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AssumptionFile {
     /// What is assumed, in words.
@@ -138,8 +138,8 @@ pub struct AssumptionFile {
 }
 
 /// A number, a text or a truth value.
-#[derive(Clone, Debug, PartialEq, JsonSchema)]
-#[schemars(untagged)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
 pub enum Scalar {
     Integer(i64),
     Number(f64),
@@ -234,15 +234,7 @@ fn rounded(value: f64) -> f64 {
 impl SweepFile {
     /// The study as one point.
     pub fn point(&self) -> Point {
-        let (cluster, job) = self.study.resolve();
-        let mut point = Point {
-            cluster,
-            job,
-            gpus_as_used: self.study.cluster.gpus.is_none(),
-            replica_batch: self.study.job.replica_batch.unwrap_or(0),
-        };
-        point.settle();
-        point
+        self.study.point()
     }
 
     /// Everything that the sweep evaluates.

@@ -1,4 +1,5 @@
 //! Promises of studies: what a file says is what is computed.
 #![allow(clippy::unwrap_used)]
+mod api;
 mod configs;
 mod sweeps;

@@ -1,8 +1,7 @@
 //! The report of `trinity compare`: rate–distortion curves by class.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
+use trinity_study::compare::Miss;
 use trinity_tensor::Class;
 use trinity_tensor::codec::{PAPER_BASELINES, Target};
 use trinity_tensor::compare::{GAUSSIAN, ORDER0, Row, at_equal_mae, bd_rate, by_class, off_target};
@@ -10,7 +9,7 @@ use trinity_tensor::compare::{GAUSSIAN, ORDER0, Row, at_equal_mae, bd_rate, by_c
 use crate::report::Report;
 use crate::table::{Table, sig3};
 
-pub fn report(rows: &[Row], targets: &[Target], misses: &BTreeMap<String, usize>, anchor: &str) -> Report {
+pub fn report(rows: &[Row], targets: &[Target], misses: &[Miss], anchor: &str) -> Report {
     let mut report = Report::new("Codecs side by side");
     report.paragraph(
         "Bits per value count everything: scales, tables, headers. SNR is energy over squared error. \
@@ -54,7 +53,7 @@ pub fn report(rows: &[Row], targets: &[Target], misses: &BTreeMap<String, usize>
         report.table(
             "Targets below what a codec needs at its coarsest",
             ["what", "times"],
-            misses.iter().map(|(what, count)| [what.clone(), count.to_string()]),
+            misses.iter().map(|miss| [miss.what.clone(), miss.tensors.to_string()]),
         );
     }
     report

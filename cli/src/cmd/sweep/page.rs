@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use trinity_silicon::stages::{Design, Technology, XK264, reconcile};
 use trinity_silicon::{InstanceRate, partition, table3};
 use trinity_sim::sweep::Tally;
-use trinity_study::sweep::{Answer, Sensitivity, Study};
+use trinity_study::sensitivity::Sensitivity;
+use trinity_study::sweep::{Answer, Study};
 
 /// Points of a front that a chart shows.
 const CHART_POINTS: usize = 400;
@@ -247,7 +248,7 @@ fn outcome(report: &mut Report, tally: &Tally) {
     let mut table = Table::new(["outcome", "points"]);
     table.row(["can run".to_string(), tally.feasible.to_string()]);
     for (reason, count) in &tally.rejected {
-        table.row([reason.clone(), count.to_string()]);
+        table.row([reason.to_string(), count.to_string()]);
     }
     add(report, "All points by outcome", &table);
 }

@@ -6,7 +6,6 @@
 //! number of them. One row group is held in memory at a time.
 
 use super::files::{self, State};
-use super::show::POINT_COLUMNS;
 use crate::{failure::Failure, output::Draft};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
 use parquet::column::writer::ColumnWriter;
@@ -17,6 +16,7 @@ use parquet::schema::types::{Type, TypePtr};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use trinity_study::sweep::POINT_COLUMNS;
 use trinity_study::sweep::Study;
 
 /// Rows a group: a few megabytes of columns.

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use trinity_silicon::{EnergyColumn, table3};
 use trinity_sim::event::Timeline;
-use trinity_sim::sweep::{Entry, Metric, Tally};
-use trinity_sim::{Estimate, Infeasible, Line, Phase, footprint};
-use trinity_study::sweep::{Answer, Replaced, Study};
+use trinity_sim::sweep::{Entry, Tally};
+use trinity_sim::{Estimate, Infeasible, Line, Phase, Reason, footprint};
+use trinity_study::sweep::{Answer, POINT_COLUMNS, Replaced, Study};
 
 /// Three significant digits, without an exponent where that stays short.
 pub fn significant(value: f64) -> String {
@@ -30,19 +30,6 @@ fn times(value: Option<f64>) -> String {
     value.map_or_else(|| "not reached".into(), |value| format!("{value:.2}×"))
 }
 
-/// What points.csv tells of a point that runs.
-pub const POINT_COLUMNS: [Metric; 9] = [
-    Metric::AreaMm2,
-    Metric::TokensPerS,
-    Metric::EnergyJPerToken,
-    Metric::IterationS,
-    Metric::MemoryGb,
-    Metric::GpuMm2,
-    Metric::NicMm2,
-    Metric::CodecMm2,
-    Metric::PowerW,
-];
-
 pub fn points_header(study: &Study) -> String {
     let metrics = POINT_COLUMNS.iter().map(|metric| metric.name());
     let paths = study.plan.space.paths();
@@ -61,8 +48,8 @@ pub fn point_row(
 ) {
     let scenario = &study.plan.space.scenarios()[scenario];
     let status = match outcome {
-        Err(infeasible) => infeasible.reason(),
-        Ok(estimate) if !study.plan.allows(estimate) => "constraint",
+        Err(infeasible) => infeasible.reason().name(),
+        Ok(estimate) if !study.plan.allows(estimate) => Reason::Constraint.name(),
         Ok(_) => "ok",
     };
     // Writing to memory cannot fail.
@@ -306,63 +293,6 @@ fn point_cells(study: &Study, scenario: &str, entry: &Entry, answer: &Answer) ->
     cells
 }
 
-pub fn json(study: &Study, tally: &Tally, answer: &Answer) -> Value {
-    let fronts: Vec<Value> = study
-        .plan
-        .space
-        .scenarios()
-        .iter()
-        .zip(&tally.fronts)
-        .map(|(scenario, front)| {
-            let points: Vec<Value> =
-                front.entries().iter().map(|entry| point_json(study, entry, answer)).collect();
-            json!({ "scenario": scenario.name, "front": points })
-        })
-        .collect();
-    let top: Vec<Value> = tally.top.entries().iter().map(|entry| point_json(study, entry, answer)).collect();
-    let headline = study.file.headline.as_ref().zip(answer.headline).map(|(asked, headline)| {
-        json!({
-            "baseline": asked.baseline,
-            "candidate": asked.candidate,
-            "budget_mm2": asked.budget.mm2(),
-            "speedup": headline.speedup(),
-            "paper_speedup": asked.paper_speedup.map(|ratio| ratio.get()),
-            "performance": asked.performance.get(),
-            "area_saving": headline.saving(),
-            "paper_area_saving": asked.paper_saving.map(|ratio| ratio.get()),
-        })
-    });
-    json!({
-        "title": study.file.title,
-        "points": tally.points,
-        "feasible": tally.feasible,
-        "rejected": tally.rejected,
-        "headline": headline,
-        "calibration": study.replaced,
-        "fronts": fronts,
-        "top": top,
-    })
-}
-
-fn point_json(study: &Study, entry: &Entry, answer: &Answer) -> Value {
-    let space = &study.plan.space;
-    let mut point = json!({
-        "scenario": space.scenarios()[space.scenario_of(entry.index)].name,
-        "index": entry.index,
-    });
-    if let (Some(fields), Ok(estimate)) = (point.as_object_mut(), space.point(entry.index).estimate()) {
-        for metric in POINT_COLUMNS {
-            fields.insert(metric.name().into(), json!(metric.of(&estimate)));
-        }
-        let normalized = answer.unit_tokens_per_s.map(|unit| estimate.tokens_per_s / unit);
-        fields.insert("normalized_performance".into(), json!(normalized));
-        for (path, label) in space.paths().iter().zip(space.labels(entry.index)) {
-            fields.insert((*path).into(), json!(label));
-        }
-    }
-    point
-}
-
 pub fn explain_text(study: &Study, index: u64, lines: &[Line], colour: bool) -> String {
     let space = &study.plan.space;
     let mut text =
@@ -382,29 +312,6 @@ pub fn explain_text(study: &Study, index: u64, lines: &[Line], colour: bool) -> 
         table.row([line.group, line.name, &significant(line.value), line.unit, &line.formula]);
     }
     text + &table.render(colour)
-}
-
-pub fn explain_json(study: &Study, index: u64, lines: &[Line]) -> Value {
-    let space = &study.plan.space;
-    let lines: Vec<Value> = lines
-        .iter()
-        .map(|line| {
-            json!({ "part": line.group, "line": line.name, "value": line.value, "unit": line.unit, "formula": line.formula })
-        })
-        .collect();
-    let axes: serde_json::Map<String, Value> = space
-        .paths()
-        .iter()
-        .zip(space.labels(index))
-        .map(|(path, label)| ((*path).to_string(), json!(label)))
-        .collect();
-    json!({
-        "index": index,
-        "scenario": space.scenarios()[space.scenario_of(index)].name,
-        "axes": axes,
-        "calibration": study.replaced,
-        "lines": lines,
-    })
 }
 
 /// The timeline as ui.perfetto.dev and chrome://tracing read it.
