@@ -185,7 +185,7 @@ fn exact(old: &[u8], new: &[u8], width: usize) -> Result<Vec<u8>, Error> {
     for (kind, raw) in forms {
         let mut slab = vec![kind];
         slab.extend((raw.len() as u32).to_le_bytes());
-        slab.extend(zstd::bulk::compress(&raw, LEVEL).map_err(Error::io("compressing"))?);
+        slab.extend(crate::zstandard::compress(&raw, LEVEL).map_err(Error::io("compressing"))?);
         if best.as_ref().is_none_or(|best| slab.len() < best.len()) {
             best = Some(slab);
         }
@@ -247,7 +247,7 @@ impl Change {
             return Err(Error::corrupt(1, "a delta slab longer than its tensor allows"));
         }
         let raw =
-            zstd::bulk::decompress(&slab[5..], len).map_err(|error| Error::corrupt(5, error.to_string()))?;
+            crate::zstandard::decompress(&slab[5..], len).map_err(|error| Error::corrupt(5, error.to_string()))?;
         match kind {
             SPARSE => Ok(Self::Sparse(raw)),
             XOR if raw.len() == bytes => Ok(Self::Xor(raw)),

@@ -17,6 +17,7 @@ mod float8;
 pub mod pipeline;
 pub mod stats;
 mod tensor;
+mod zstandard;
 
 pub use class::Class;
 pub use crop::crop;

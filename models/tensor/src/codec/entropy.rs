@@ -57,7 +57,7 @@ impl SymbolCoder {
                 encoder.write_all(codes).and_then(|()| encoder.finish()).map_err(io)
             }
             Self::Lz4 => Ok(lz4_flex::block::compress(&pack(codes, layout))),
-            Self::Zstd => zstd::bulk::compress(codes, ZSTD_LEVEL).map_err(io),
+            Self::Zstd => crate::zstandard::compress(codes, ZSTD_LEVEL).map_err(io),
             Self::Cabac => {
                 let mut encoder = Encoder::new();
                 let mut tree = Tree::new(8);
@@ -84,7 +84,7 @@ impl SymbolCoder {
                     .map_err(|error| Error::corrupt(0, error.to_string()))?;
                 unpack(&packed, count, layout)?
             }
-            Self::Zstd => zstd::bulk::decompress(bytes, count).map_err(io)?,
+            Self::Zstd => crate::zstandard::decompress(bytes, count).map_err(io)?,
             Self::Cabac => {
                 let mut decoder = Decoder::new(bytes);
                 let mut tree = Tree::new(8);

@@ -28,14 +28,14 @@ impl TensorCodec for Lossless {
         for plane in 0..width {
             planes.extend(tensor.data().iter().skip(plane).step_by(width));
         }
-        let bytes = zstd::bulk::compress(&planes, LEVEL).map_err(Error::io("compressing"))?;
+        let bytes = crate::zstandard::compress(&planes, LEVEL).map_err(Error::io("compressing"))?;
         Encoded::like(tensor, bytes).within(target, self.name(), "it is lossless and needs")
     }
 
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
         let width = encoded.dtype.bytes();
         let values = encoded.values();
-        let planes = zstd::bulk::decompress(&encoded.bytes, values * width)
+        let planes = crate::zstandard::decompress(&encoded.bytes, values * width)
             .map_err(|error| Error::corrupt(0, error.to_string()))?;
         if planes.len() != values * width {
             return Err(Error::corrupt(0, "another number of bytes than the shape takes"));

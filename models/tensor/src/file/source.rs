@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,6 +19,20 @@ pub(crate) struct Source {
 enum Bytes {
     File(Arc<File>),
     Memory(Arc<[u8]>),
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
+}
+
+/// Elsewhere a file has one position, so readers take turns.
+#[cfg(not(unix))]
+fn read_exact_at(mut file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _mine = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    file.seek(SeekFrom::Start(offset))?;
+    file.read_exact(buffer)
 }
 
 impl Source {
@@ -45,8 +58,7 @@ impl Source {
     /// Fills `buffer` from `offset` on; an error when the file ends before.
     pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
         match &self.bytes {
-            Bytes::File(file) => file
-                .read_exact_at(buffer, offset)
+            Bytes::File(file) => read_exact_at(file, buffer, offset)
                 .map_err(Error::io("reading past the end of the file, or from it,")),
             Bytes::Memory(bytes) => {
                 let range = usize::try_from(offset)
