@@ -5,6 +5,7 @@
 //! and only a failure makes the exit code non-zero.
 
 use crate::{
+    structure,
     tools::{self, succeed},
     workspace::root,
 };
@@ -32,10 +33,13 @@ impl From<Result<(), String>> for Outcome {
 
 type Step = (&'static str, fn() -> Outcome);
 
-const STEPS: [Step; 6] = [
+const STEPS: [Step; 9] = [
     ("tools", install_tools),
     ("format", format),
+    ("structure", structure_holds),
     ("lints", lints),
+    ("licences", licences),
+    ("no threads", without_threads),
     ("tests", tests),
     ("notebooks", notebooks),
     ("validation", validation),
@@ -107,6 +111,47 @@ fn lints() -> Outcome {
     }
     let all = ["clippy", "--quiet", "--workspace", "--all-targets", "--features", FEATURES];
     succeed(cargo(&all).args(["--", "-D", "warnings"])).into()
+}
+
+/// No circles of imports, no function that asks for too much at once.
+fn structure_holds() -> Outcome {
+    structure::run().into()
+}
+
+/// Licences, advisories and sources of what we depend on.
+fn licences() -> Outcome {
+    if !has_component("deny") {
+        return Outcome::LeftOut("no cargo-deny (`cargo install cargo-deny`)".into());
+    }
+    succeed(&mut cargo(&["deny", "--all-features", "check", "--hide-inclusion-graph"])).into()
+}
+
+/// Crates that a browser can run.
+const PORTABLE: [&str; 8] = [
+    "--package",
+    "trinity-coding",
+    "--package",
+    "trinity-h264",
+    "--package",
+    "trinity-h265",
+    "--package",
+    "trinity-codec",
+];
+
+/// The same code without threads, and for a browser where its target is installed.
+fn without_threads() -> Outcome {
+    const TARGET: &str = "wasm32-unknown-unknown";
+    let check = [&["check", "--quiet", "--no-default-features"][..], &PORTABLE].concat();
+    if let Err(reason) = succeed(&mut cargo(&check)) {
+        return Outcome::Failed(reason);
+    }
+    let library = Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]).output();
+    let installed =
+        library.is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir());
+    if !installed {
+        return Outcome::LeftOut(format!("{TARGET} is not installed (`rustup target add {TARGET}`)"));
+    }
+    succeed(cargo(&check).args(["--target", TARGET])).into()
 }
 
 /// What is off by default and tested all the same.

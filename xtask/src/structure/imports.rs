@@ -4,6 +4,7 @@
 //! name. A `mod` declaration imports nothing: a folder's file may list its
 //! children. Knows paths as text; macros and globs are taken at their word.
 
+use super::source::block_length;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The files of one crate by module path (`[]` is its root).
@@ -66,22 +67,59 @@ fn use_tree(words: &[&str], prefix: &[String], out: &mut Vec<(Vec<String>, Strin
 }
 
 /// What a file imports, as written, and under which name.
-fn uses(code: &str) -> Vec<(Vec<String>, String)> {
+fn uses(code: &str) -> Vec<Import> {
     let mut out = Vec::new();
     let words = words(code);
+    let made_use_of = outside_imports(&words);
     // `use<'a>` in a signature captures lifetimes and imports nothing.
     let imports = words.windows(2).enumerate().filter(|(_, pair)| pair[0] == "use" && pair[1] != "<");
     for (at, _) in imports {
-        use_tree(&words[at + 1..], &[], &mut out);
+        let mut leaves = Vec::new();
+        use_tree(&words[at + 1..], &[], &mut leaves);
+        let public = at > 0 && ["pub", ")"].contains(&words[at - 1]);
+        out.extend(leaves.into_iter().map(|(path, name)| {
+            // A name that is only passed on is not made use of here.
+            let passed_on = public && !made_use_of.contains(name.as_str());
+            Import { path, name, passed_on }
+        }));
     }
     out
+}
+
+/// The words of a file that stand neither in a `use` nor in a `mod` declaration.
+fn outside_imports<'a>(words: &[&'a str]) -> BTreeSet<&'a str> {
+    let mut outside = BTreeSet::new();
+    let mut inside = false;
+    for (at, &word) in words.iter().enumerate() {
+        let import = word == "use" && words.get(at + 1) != Some(&"<");
+        let declaration = word == "mod" && words.get(at + 2) == Some(&";");
+        inside = (inside && words[at - 1] != ";") || import || declaration;
+        if !inside {
+            outside.insert(word);
+        }
+    }
+    outside
+}
+
+/// One leaf of a `use`.
+struct Import {
+    path: Vec<String>,
+    /// What it is called here.
+    name: String,
+    passed_on: bool,
 }
 
 /// Paths in code that begin at the crate, a parent, or a child.
 fn paths(code: &str, children: &BTreeSet<&str>) -> Vec<Vec<String>> {
     let words = words(code);
     let mut out = Vec::new();
+    let mut in_use = false;
     for (at, word) in words.iter().enumerate() {
+        // Those are known from their trees.
+        in_use = (in_use && *word != ";") || (*word == "use" && words.get(at + 1) != Some(&"<"));
+        if in_use {
+            continue;
+        }
         let starts = at == 0 || words[at - 1] != "::";
         if !starts || words.get(at + 1) != Some(&"::") {
             continue;
@@ -108,8 +146,8 @@ fn paths(code: &str, children: &BTreeSet<&str>) -> Vec<Vec<String>> {
     out
 }
 
-/// What each module imports, as written, and under which name.
-type Imports = BTreeMap<Vec<String>, Vec<(Vec<String>, String)>>;
+/// What each module imports.
+type Imports = BTreeMap<Vec<String>, Vec<Import>>;
 
 /// The module that defines what `path`, written in `here`, ends at.
 fn resolve(modules: &Imports, here: &[String], path: &[String], depth: usize) -> Option<Vec<String>> {
@@ -132,15 +170,12 @@ fn resolve(modules: &Imports, here: &[String], path: &[String], depth: usize) ->
             continue;
         }
         module.pop();
-        let exported = modules.get(&module)?.iter().find(|(_, known)| known == name);
+        let exported = modules.get(&module)?.iter().find(|import| import.name == *name);
         return match exported {
             // A re-export: what it names is defined elsewhere, unless it leads out of the crate.
-            Some((target, _)) if depth < 8 && at + 1 >= path.len() => {
-                resolve(modules, &module, target, depth + 1).or(Some(module))
-            }
-            Some((target, _)) if depth < 8 => {
-                let longer: Vec<String> = target.iter().chain(&path[at + 1..]).cloned().collect();
-                resolve(modules, &module, &longer, depth + 1).or(Some(module))
+            Some(import) if depth < 8 => {
+                let longer: Vec<String> = import.path.iter().chain(&path[at + 1..]).cloned().collect();
+                resolve(modules, &module, &longer, depth + 1)
             }
             _ => Some(module),
         };
@@ -148,17 +183,40 @@ fn resolve(modules: &Imports, here: &[String], path: &[String], depth: usize) ->
     Some(module)
 }
 
+/// Code in which `super` of a module inside a file is that file.
+fn flattened(code: &str) -> String {
+    let mut out = code.to_owned();
+    let mut from = 0;
+    while let Some(at) = out[from..].find("mod ").map(|at| from + at) {
+        from = at + 4;
+        let rest = &out[from..];
+        let name = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        let starts_word = !out[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        if starts_word && rest[name..].trim_start().starts_with('{') {
+            let length = name + block_length(&rest[name..]);
+            let inside = rest[..length].replace("super::", "self::");
+            out.replace_range(from..from + length, &inside);
+        }
+    }
+    out
+}
+
 /// From each module to those it imports from.
 pub fn graph(modules: &Modules) -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
     let mut graph = BTreeMap::new();
+    let modules: Modules = modules.iter().map(|(module, code)| (module.clone(), flattened(code))).collect();
     let imports: Imports = modules.iter().map(|(module, code)| (module.clone(), uses(code))).collect();
-    for (here, code) in modules {
+    for (here, code) in &modules {
         let children: BTreeSet<&str> = modules
             .keys()
             .filter(|module| module.len() == here.len() + 1 && module.starts_with(here))
             .filter_map(|module| module.last().map(String::as_str))
             .collect();
-        let named = imports[here].iter().map(|(path, _)| path.clone()).chain(paths(code, &children));
+        let named = imports[here]
+            .iter()
+            .filter(|import| !import.passed_on)
+            .map(|import| import.path.clone())
+            .chain(paths(code, &children));
         let targets = named.filter_map(|path| resolve(&imports, here, &path, 0));
         graph.insert(here.clone(), targets.filter(|target| target != here).collect::<BTreeSet<_>>());
     }
@@ -214,9 +272,9 @@ mod tests {
     }
 
     #[test]
-    fn children_and_re_exports_alone_are_no_circle() {
+    fn children_re_exports_and_inner_modules_alone_are_no_circle() {
         let fine = modules(&[
-            ("", "mod error; mod a; pub use error::Error; pub use a::run;"),
+            ("", "mod error; mod a; pub use error::Error; pub use a::run; mod wide { use super::f; }"),
             ("error", "pub enum Error {}"),
             ("a", "mod b; use crate::Error; pub use b::run;"),
             ("a::b", "use crate::{Error, error::Error as E}; pub fn run() {}"),
