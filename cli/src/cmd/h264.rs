@@ -73,7 +73,7 @@ impl FrameEncoder for Encode {
         };
         let frames = std::slice::from_ref(frame);
         let mut coded = trinity_h264::encode(frames, &params).map_err(|error| error.to_string())?;
-        let mse = coded.mse(frames);
+        let mse = coded.mse;
         Ok(CodedFrame { stream: coded.stream, recon: coded.recon.remove(0), qp: coded.qp, mse })
     }
 

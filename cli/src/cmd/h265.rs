@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use trinity_coding::nal::NalUnit;
 use trinity_coding::{Frame, Preset};
 use trinity_h265::Params;
-use trinity_h265::dec::{Decoder, HashCheck};
+use trinity_h265::{Decoder, HashCheck};
 
 /// H.265 intra streams: encode frames, decode and inspect streams
 #[derive(Debug, clap::Args)]

@@ -5,7 +5,7 @@
 use crate::intra::{Available, Edge};
 use crate::macroblock::MbKind;
 use crate::picture::{Window, available_4x4, available_8x8};
-use crate::scaling::LevelScale;
+use crate::quant::LevelScale;
 use crate::tables::{BLOCK_X, BLOCK_Y, ZIGZAG_4X4, ZIGZAG_8X8};
 use crate::transform::{forward_4x4, forward_8x8, inverse_4x4, inverse_8x8, scale_4x4, scale_8x8};
 

@@ -7,7 +7,7 @@
 use crate::macroblock::{MbInfo, MbMap};
 use crate::picture::{MbRows, PlaneBuffer};
 use crate::reconstruct::Rebuild;
-use crate::slice_header::{Deblocking, Structure};
+use crate::syntax::slice_header::{Deblocking, Structure};
 use crate::tables::{ALPHA, BETA, TC0_BS3};
 use trinity_coding::Chroma;
 

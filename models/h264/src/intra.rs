@@ -21,7 +21,6 @@ pub mod mode {
     pub const CHROMA_DC: u8 = 0;
     pub const CHROMA_HORIZONTAL: u8 = 1;
     pub const CHROMA_VERTICAL: u8 = 2;
-    pub const CHROMA_PLANE: u8 = 3;
 }
 
 /// Which neighbours of a block may be used.

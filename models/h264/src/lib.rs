@@ -1,31 +1,37 @@
 //! Bit-exact H.264 intra coding: a decoder and an encoder.
 //!
-//! One file for each thing the standard names: [`intra`] prediction,
-//! [`transform`] and [`scaling`], [`entropy`] (CAVLC and CABAC), [`deblock`].
-//! The stages are plain functions over blocks and can be called one at a time;
-//! [`decode`] and [`encode`] chain them. Knows frames of samples; knows nothing
-//! of tensors.
+//! One file for each thing the standard names: intra prediction, transform,
+//! quantization, entropy coding (CAVLC and CABAC), deblocking. The stages are
+//! plain functions over blocks; [`decode`] and [`encode`] chain them. Knows
+//! frames of samples; knows nothing of tensors. Names follow ITU-T H.264.
+//!
+//! ```
+//! use trinity_h264::{Params, Rate, decode, encode};
+//! use trinity_coding::{Chroma, Frame};
+//! let frame = Frame::filled(64, 48, Chroma::C400, 8, 120);
+//! let coded = encode(&[frame], &Params { rate: Rate::Qp(30), ..Params::default() })?;
+//! assert_eq!(decode(&coded.stream)?, coded.recon);
+//! # Ok::<(), trinity_h264::Error>(())
+//! ```
 #![deny(unsafe_code)]
 
-pub mod blocks;
-pub mod deblock;
+mod blocks;
+mod deblock;
 mod decoder;
 mod encoder;
-pub mod entropy;
-mod error;
-pub mod intra;
-pub mod macroblock;
-pub mod parameter_sets;
-pub mod picture;
-pub mod reconstruct;
-pub mod scaling;
-pub mod slice_header;
-pub mod tables;
-pub mod transform;
+mod entropy;
+mod flaw;
+mod intra;
+mod macroblock;
+mod picture;
+mod quant;
+mod reconstruct;
+pub mod syntax;
+mod tables;
+mod transform;
 
 pub use decoder::{
     BitUse, Decoder, Frames, Inspection, SliceSummary, decode, decode_keep_going, frames, inspect,
 };
-pub use encoder::{Coded, Entropy, Params, encode};
-pub use error::{Error, Fault};
-pub use trinity_coding::{Preset, Rate};
+pub use encoder::{Entropy, Params, encode};
+pub use trinity_coding::{CodecError as Error, Coded, Preset, Rate};

@@ -9,7 +9,6 @@ use trinity_coding::{Chroma, Frame, Plane};
 pub struct PlaneBuffer {
     pub samples: Vec<u16>,
     pub stride: usize,
-    pub height: usize,
     /// Size of a macroblock in this plane.
     pub mb_width: usize,
     pub mb_height: usize,
@@ -32,7 +31,6 @@ impl Picture {
                 PlaneBuffer {
                     samples: vec![0; stride * height],
                     stride,
-                    height,
                     mb_width,
                     mb_height,
                     depth: depths[usize::from(c > 0)],

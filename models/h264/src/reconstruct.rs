@@ -7,7 +7,7 @@ use crate::blocks::{BlockSize, Eight, Four};
 use crate::intra::{self, Available, MbEdge, mode};
 use crate::macroblock::{Macroblock, MbKind};
 use crate::picture::Window;
-use crate::scaling::LevelScale;
+use crate::quant::LevelScale;
 use crate::tables::{BLOCK_X, BLOCK_Y, qp_chroma};
 use crate::transform::{
     accumulate_bypass, inverse_4x4, inverse_chroma_dc_420, inverse_chroma_dc_422, inverse_luma_dc, scale_4x4,

@@ -1,8 +1,5 @@
 //! Numbers of the standard, apart from the logic that uses them.
 
-pub mod cavlc;
-pub mod context_init;
-
 /// Inverse zig-zag scan of 4×4 blocks: raster position of each scan index (Table 8-2).
 pub const ZIGZAG_4X4: [u8; 16] = [0, 1, 4, 8, 5, 2, 3, 6, 9, 12, 13, 10, 7, 11, 14, 15];
 

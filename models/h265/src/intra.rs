@@ -375,6 +375,19 @@ fn smooth_first_column(
     }
 }
 
+/// IntraPredModeC for `intra_chroma_pred_mode` (clause 8.4.3, Table 8-2),
+/// before the mapping of 4:2:2.
+pub fn chroma_mode(intra_chroma_pred_mode: u8, luma_mode: u8) -> u8 {
+    let mode = match intra_chroma_pred_mode {
+        0 => PLANAR,
+        1 => VERTICAL,
+        2 => HORIZONTAL,
+        3 => DC,
+        _ => return luma_mode,
+    };
+    if mode == luma_mode { 34 } else { mode }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,22 +3,30 @@
 //! Every stage is a function of its own that can be called, costed and
 //! replaced alone: prediction ([`intra`]), transform ([`transform`]),
 //! quantization ([`quant`]), loop filters ([`deblock`], [`sao`]). They see
-//! samples and coefficients, never bits. Names follow ITU-T H.265.
+//! samples and coefficients, never bits. [`syntax`] reads and writes parameter
+//! sets, [`entropy`] holds contexts and residual coding. Names follow ITU-T
+//! H.265.
+//!
+//! ```
+//! use trinity_h265::{Params, Rate, decode, encode};
+//! use trinity_coding::{Chroma, Frame};
+//! let frame = Frame::filled(64, 48, Chroma::C400, 8, 120);
+//! let coded = encode(&[frame], &Params { rate: Rate::Qp(30), ..Params::default() })?;
+//! assert_eq!(decode(&coded.stream)?, coded.recon);
+//! # Ok::<(), trinity_h265::Error>(())
+//! ```
 #![deny(unsafe_code)]
 
-pub mod contexts;
 pub mod deblock;
-pub mod dec;
-pub mod enc;
-mod error;
+mod decoder;
+mod encoder;
+pub mod entropy;
 pub mod intra;
 pub mod quant;
 pub mod sao;
-pub mod scan;
 pub mod syntax;
 pub mod transform;
 
-pub use dec::{Decoded, Decoder, decode, decode_keep_going, frames};
-pub use enc::{Coded, Effort, Params, encode};
-pub use error::Error;
-pub use trinity_coding::{Preset, Rate};
+pub use decoder::{BitTally, Decoded, Decoder, Frames, HashCheck, decode, decode_keep_going, frames};
+pub use encoder::{Params, encode};
+pub use trinity_coding::{CodecError as Error, Coded, Preset, Rate};

@@ -122,7 +122,7 @@ pub fn apply(
     match sao {
         Sao::Off => {}
         Sao::Band { position, offsets } => band(position, offsets, deblocked, out, area, depth, keep),
-        Sao::Edge { class, offsets } => edge(class, offsets, deblocked, out, area, reachable, depth, keep),
+        Sao::Edge { class, offsets } => edge((class, offsets), deblocked, out, area, reachable, depth, keep),
     }
 }
 
@@ -152,8 +152,7 @@ fn band(
 }
 
 fn edge(
-    class: EdgeClass,
-    offsets: [i16; 4],
+    (class, offsets): (EdgeClass, [i16; 4]),
     deblocked: &Plane,
     out: &mut Plane,
     area: Area,

@@ -10,8 +10,10 @@ pub mod ablate;
 mod align;
 mod arith;
 mod basis;
+mod contract;
 mod entropy;
 mod ffmpeg;
+mod frame_codec;
 mod lossless;
 mod lossy;
 mod metrics;
@@ -22,6 +24,7 @@ mod rate;
 mod registry;
 mod residual;
 mod scalar;
+mod symbols;
 mod tiling;
 mod trinity;
 mod uniform;
@@ -29,6 +32,7 @@ mod video;
 
 pub use align::{Aligned, Granularity, align_to_integers};
 pub use basis::Basis;
+pub use contract::{Encoded, Target, TensorCodec};
 pub use entropy::{SYMBOL_CODERS, SymbolCoder};
 pub use lossy::{Lossy, Matrix, MatrixCodec};
 pub use metrics::{MetricSums, Metrics};
@@ -40,101 +44,3 @@ pub use trinity_codec::StageCost;
 
 pub use tiling::{Limits, Tiling};
 pub use uniform::order0;
-
-use crate::{Class, Dtype, Error, Tensor};
-
-/// What an encoder is asked for.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Target {
-    /// At most so many bits per value, everything counted, and at least 99 % of it
-    /// where the tensor needs them.
-    Bits(f64),
-    /// Squared error over energy at most this.
-    Nmse(f64),
-    /// A fixed quantization parameter, for codecs that have one.
-    Qp(f64),
-    /// Every bit back.
-    Lossless,
-}
-
-impl std::fmt::Display for Target {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Bits(bits) => f.pad(&format!("{bits} bits/value")),
-            Self::Nmse(nmse) => f.pad(&format!("NMSE {nmse}")),
-            Self::Qp(qp) => f.pad(&format!("QP {qp}")),
-            Self::Lossless => f.pad("lossless"),
-        }
-    }
-}
-
-/// A coded tensor. Name, class, format and shape belong to the container;
-/// `bytes` hold all else.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Encoded {
-    pub name: String,
-    pub class: Class,
-    pub dtype: Dtype,
-    pub shape: Vec<usize>,
-    pub bytes: Vec<u8>,
-}
-
-impl Encoded {
-    /// Number of values.
-    pub fn values(&self) -> usize {
-        self.shape.iter().product()
-    }
-
-    /// Bits per value, everything counted.
-    pub fn bits_per_value(&self) -> f64 {
-        8.0 * self.bytes.len() as f64 / self.values().max(1) as f64
-    }
-
-    pub(crate) fn like(tensor: &Tensor, bytes: Vec<u8>) -> Self {
-        Self {
-            name: tensor.name().to_owned(),
-            class: tensor.class(),
-            dtype: tensor.dtype(),
-            shape: tensor.shape().to_vec(),
-            bytes,
-        }
-    }
-
-    /// Itself, or an error where it takes more bits than the target allows;
-    /// `needs` goes before how many it takes.
-    pub(crate) fn within(self, target: Target, codec: String, needs: &str) -> Result<Self, Error> {
-        let found = self.bits_per_value();
-        match target {
-            Target::Bits(bits) if found > bits => Err(Error::Unreachable {
-                name: self.name,
-                codec,
-                target: target.to_string(),
-                reason: format!("{needs} {found:.3} bits/value here"),
-            }),
-            _ => Ok(self),
-        }
-    }
-}
-
-/// A way to code tensors.
-pub trait TensorCodec: std::fmt::Debug + Send + Sync {
-    /// The name it has in the registry.
-    fn name(&self) -> String;
-
-    /// Whether the bit rate is what it is: a number format, or a lossless code.
-    fn has_one_rate(&self) -> bool {
-        false
-    }
-
-    /// Codes a tensor so that the target is met, or says why it cannot be.
-    fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error>;
-
-    /// The tensor that [`TensorCodec::encode`] promised.
-    fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error>;
-
-    /// What each stage chose and spent on the way to the target, where a codec
-    /// can say; nothing for a tensor of zeros.
-    fn stages(&self, _tensor: &Tensor, _target: Target) -> Result<Vec<StageCost>, Error> {
-        Ok(Vec::new())
-    }
-}

@@ -246,8 +246,8 @@ impl Change {
         if len > 4 + 6 * bytes {
             return Err(Error::corrupt(1, "a delta slab longer than its tensor allows"));
         }
-        let raw =
-            crate::zstandard::decompress(&slab[5..], len).map_err(|error| Error::corrupt(5, error.to_string()))?;
+        let raw = crate::zstandard::decompress(&slab[5..], len)
+            .map_err(|error| Error::corrupt(5, error.to_string()))?;
         match kind {
             SPARSE => Ok(Self::Sparse(raw)),
             XOR if raw.len() == bytes => Ok(Self::Xor(raw)),

@@ -95,22 +95,22 @@ pub fn encode_file(
         })
     };
     let chosen: Vec<Choice> = file.entries().iter().map(choose).collect::<Result<_, Error>>()?;
-    let levy = levy(file, &chosen)?;
+    let overhead_bits_per_value = overhead_bits_per_value(file, &chosen)?;
     let mut writer = TriWriter::create(path, file.metadata())?;
     let mut summaries = Vec::new();
     for (entry, (codec, target)) in file.entries().iter().zip(&chosen) {
         let target = match *target {
-            Target::Bits(bits) if bits <= levy => {
+            Target::Bits(bits) if bits <= overhead_bits_per_value => {
                 return Err(Error::Unreachable {
                     name: entry.name().to_owned(),
                     codec: codec.name(),
                     target: target.to_string(),
                     reason: format!(
-                        "the container's index and checksums alone take {levy:.2} bits per value"
+                        "the container's index and checksums alone take {overhead_bits_per_value:.2} bits per value"
                     ),
                 });
             }
-            Target::Bits(bits) => Target::Bits(bits - levy),
+            Target::Bits(bits) => Target::Bits(bits - overhead_bits_per_value),
             other => other,
         };
         writer.begin(&spec(entry), &codec.name(), SLAB_VALUES)?;
@@ -135,7 +135,7 @@ pub fn encode_file(
 
 /// Bits per value that tensors with a bit budget pay for what has none: the
 /// index, the checksums, and tensors kept exact beyond their share.
-fn levy(file: &TensorFile, chosen: &[Choice]) -> Result<f64, Error> {
+fn overhead_bits_per_value(file: &TensorFile, chosen: &[Choice]) -> Result<f64, Error> {
     let described = file
         .entries()
         .iter()

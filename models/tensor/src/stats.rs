@@ -8,31 +8,28 @@
 //! Blocks are measured in parallel and merged in file order, so results do not
 //! depend on the number of threads.
 
+mod bounds;
 mod law;
 mod sample;
 mod scan;
+mod sizes;
 mod spectrum;
 
 use rayon::prelude::*;
 use serde::Serialize;
 
+pub use bounds::{entropy, gaussian_bound};
 pub use law::Law;
 use sample::Sample;
 use scan::{Scan, Totals};
+use sizes::BLOCK_VALUES;
+pub use sizes::{Grid, SAMPLE_VALUES};
 
 use crate::blocks::BlockPlan;
 use crate::{Entry, Error};
 
-/// Values in one block of the streaming pass.
-const BLOCK_VALUES: usize = 1 << 18;
-/// Most values that the sampled statistics look at.
-pub const SAMPLE_VALUES: usize = 1 << 22;
 /// The error at which rate–distortion bounds are quoted.
 pub const BOUND_NMSE: f64 = 0.01;
-/// Column scales are left out beyond this many columns: a row is then so long
-/// that a scale a column could not pay for itself.
-const MAX_COLUMNS: usize = 1 << 20;
-
 /// A tensor's profile. `None` where a statistic has no meaning (one row has no
 /// row spread, a constant no kurtosis) or overflows.
 #[derive(Debug, Clone, Serialize)]
@@ -82,14 +79,6 @@ pub struct Pictures {
     pub heat_map: Grid,
     /// Mean power by vertical and horizontal frequency, row by row.
     pub spectrum: Grid,
-}
-
-/// A small matrix to look at.
-#[derive(Debug, Clone, Default)]
-pub struct Grid {
-    pub rows: usize,
-    pub cols: usize,
-    pub cells: Vec<f64>,
 }
 
 /// Measures one tensor of a file.
@@ -164,23 +153,4 @@ fn summarize(values: usize, pivot: f64, totals: Totals, sample: &Sample) -> Prof
         sampled: view.len(),
         pictures: Pictures { histogram, heat_map: view.heat_map(64), spectrum: spectrum.unwrap_or_default() },
     }
-}
-
-/// Order-0 entropy in bits per symbol.
-pub fn entropy(counts: &[u64]) -> f64 {
-    let total: u64 = counts.iter().sum();
-    let total = total as f64;
-    counts
-        .iter()
-        .filter(|&&count| count > 0)
-        .map(|&count| count as f64 / total)
-        .map(|p| -p * p.log2())
-        .sum::<f64>()
-        .max(0.0)
-}
-
-/// Shannon's bound for independent Gaussian values: bits to reach a mean
-/// squared error.
-pub fn gaussian_bound(variance: f64, mse: f64) -> f64 {
-    (0.5 * (variance / mse).log2()).max(0.0)
 }

@@ -1,7 +1,6 @@
 //! Zstandard, whose library is C: a build for a target without a C compiler
 //! leaves it out, and what needs it then says so.
 
-
 #[cfg(feature = "zstd")]
 pub use zstd::bulk::{compress, decompress};
 

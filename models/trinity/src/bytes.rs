@@ -2,7 +2,7 @@
 
 use crate::Error;
 
-/// Appends an unsigned integer, seven bits a byte, least significant first.
+/// Appends an unsigned integer, seven bits per byte, least significant first.
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);

@@ -2,13 +2,45 @@
 
 use crate::Error;
 use crate::bytes::Reader;
+use crate::lossless::{self, Words};
 use crate::matrix::{Matrix, scale_by};
+use crate::paper;
 use crate::plan::Header;
 use crate::stages::basis::Basis;
 use crate::stages::precondition::Preconditioning;
-use crate::stream::MAX_VALUES_PER_BYTE;
-use crate::threads::in_parallel;
+use crate::stream::{Kind, MAX_VALUES_PER_BYTE, read_magic};
 use crate::tiles::code::decode_tile;
+use trinity_coding::threads;
+
+/// Decodes what [`crate::encode_with_basis`] wrote, with the same basis; streams that
+/// name none are decoded without it.
+pub fn decode_with_basis(bytes: &[u8], basis: &Basis) -> Result<Matrix, Error> {
+    let mut reader = Reader::new(bytes);
+    match read_magic(&mut reader)? {
+        Kind::Matrix => decode_matrix(reader, Some(basis)),
+        _ => decode(bytes),
+    }
+}
+
+/// Decodes what [`crate::encode_words`] wrote.
+pub fn decode_words(bytes: &[u8]) -> Result<Words, Error> {
+    let mut reader = Reader::new(bytes);
+    match read_magic(&mut reader)? {
+        Kind::Words => lossless::decode_words(reader),
+        kind => Err(Error::NotTrinity { what: format!("{kind:?} where words were expected") }),
+    }
+}
+
+/// Decodes a stream of any profile.
+pub fn decode(bytes: &[u8]) -> Result<Matrix, Error> {
+    let mut reader = Reader::new(bytes);
+    match read_magic(&mut reader)? {
+        Kind::Matrix => decode_matrix(reader, None),
+        Kind::Words => lossless::decode(reader),
+        Kind::Picture => Err(Error::NotTrinity { what: "pictures; decode them as frames".into() }),
+        Kind::Paper => paper::decode(reader),
+    }
+}
 
 /// Turns values back as a header says, by the basis it names if it names one.
 fn turn_back(turned: Preconditioning, given: Option<&Basis>, matrix: &mut Matrix) -> Result<(), Error> {
@@ -28,7 +60,7 @@ fn turn_back(turned: Preconditioning, given: Option<&Basis>, matrix: &mut Matrix
 }
 
 /// Decodes what follows the magic of a matrix.
-pub fn decode_matrix(mut reader: Reader<'_>, basis: Option<&Basis>) -> Result<Matrix, Error> {
+fn decode_matrix(mut reader: Reader<'_>, basis: Option<&Basis>) -> Result<Matrix, Error> {
     let size = reader.left() as u64;
     let (rows, cols) = (reader.varint("rows")?, reader.varint("columns")?);
     let count = rows.checked_mul(cols).filter(|&n| n <= size.saturating_mul(MAX_VALUES_PER_BYTE));
@@ -62,7 +94,7 @@ pub fn decode_matrix(mut reader: Reader<'_>, basis: Option<&Basis>) -> Result<Ma
     for (tile, length) in tiles.iter().zip(lengths) {
         work.push((*tile, reader.slice(length, "tile")?));
     }
-    let mut decoded = in_parallel(&work, |(tile, bytes)| decode_tile(&plan, &scalars, tile, bytes));
+    let mut decoded = threads::map(&work, |(tile, bytes)| decode_tile(&plan, &scalars, tile, bytes));
     if let [only] = decoded.as_mut_slice() {
         matrix.values = std::mem::replace(only, Ok(Vec::new()))?;
         decoded.clear();

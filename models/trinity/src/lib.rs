@@ -37,10 +37,10 @@ mod pictures;
 mod plan;
 mod stages;
 mod stream;
-mod threads;
 mod tiles;
 
 pub use bits::Bits;
+pub use decoder::{decode, decode_with_basis, decode_words};
 pub use encoder::profile::{
     EntropyChoice, Orientation, Paper, PaperEntropy, Parallel, Pipeline, Profile, Quantization, Stages,
 };
@@ -96,39 +96,9 @@ pub fn encode_with_basis(
     }
 }
 
-/// Decodes what [`encode_with_basis`] wrote, with the same basis; streams that
-/// name none are decoded without it.
-pub fn decode_with_basis(bytes: &[u8], basis: &Basis) -> Result<Matrix, Error> {
-    let mut reader = bytes::Reader::new(bytes);
-    match stream::read_magic(&mut reader)? {
-        stream::Kind::Matrix => decoder::decode_matrix(reader, Some(basis)),
-        _ => decode(bytes),
-    }
-}
-
 /// Encodes 32-bit words exactly, each read as the pattern of a
 /// single-precision value. Integers of up to 24 bits and half-precision
 /// formats, converted to single precision, pay for their own bits only.
 pub fn encode_words(words: &[u32], rows: usize, cols: usize) -> Result<Vec<u8>, Error> {
     lossless::encode_words(words, rows, cols)
-}
-
-/// Decodes what [`encode_words`] wrote.
-pub fn decode_words(bytes: &[u8]) -> Result<Words, Error> {
-    let mut reader = bytes::Reader::new(bytes);
-    match stream::read_magic(&mut reader)? {
-        stream::Kind::Words => lossless::decode_words(reader),
-        kind => Err(Error::NotTrinity { what: format!("{kind:?} where words were expected") }),
-    }
-}
-
-/// Decodes a stream of any profile.
-pub fn decode(bytes: &[u8]) -> Result<Matrix, Error> {
-    let mut reader = bytes::Reader::new(bytes);
-    match stream::read_magic(&mut reader)? {
-        stream::Kind::Matrix => decoder::decode_matrix(reader, None),
-        stream::Kind::Words => lossless::decode(reader),
-        stream::Kind::Picture => Err(Error::NotTrinity { what: "pictures; decode them as frames".into() }),
-        stream::Kind::Paper => paper::decode(reader),
-    }
 }

@@ -16,7 +16,7 @@ use crate::entropy::rans::{Decoder, LANES, RawReader, RawWriter, Recorder};
 use crate::matrix::Matrix;
 use crate::plan::{Tile, Tiling};
 use crate::stream::{Kind, MAX_VALUES_PER_BYTE, put_magic};
-use crate::threads::in_parallel;
+use trinity_coding::threads;
 
 const TILE_VALUES: usize = 1 << 20;
 /// Columns between renewals of the ranges.
@@ -50,7 +50,7 @@ impl Mantissas {
         Self { bits: 23 - zeros, unit: unit.unwrap_or(-150) }
     }
 
-    /// How many mantissa bits a value of this exponent has.
+    /// How many mantissa bits per value of this exponent has.
     #[inline(always)]
     fn count(self, exponent: u32) -> u32 {
         if exponent == 0 || exponent == 255 {
@@ -221,7 +221,7 @@ pub fn encode_words(words: &[u32], rows: usize, cols: usize) -> Result<Vec<u8>, 
     let tiling = Tiling::new(rows, cols, TILE_VALUES);
     tiling.write(&mut bytes);
     let tiles: Vec<Tile> = tiling.tiles().collect();
-    let coded = in_parallel(&tiles, |tile| encode_tile(words, cols, tile, mantissas));
+    let coded = threads::map(&tiles, |tile| encode_tile(words, cols, tile, mantissas));
     coded.iter().for_each(|tile| put_varint(&mut bytes, tile.len() as u64));
     coded.iter().for_each(|tile| bytes.extend_from_slice(tile));
     Ok(bytes)
@@ -262,7 +262,7 @@ pub fn decode_words(mut reader: Reader<'_>) -> Result<Words, Error> {
     if reader.left() != 0 {
         return Err(Error::Damaged { what: "bytes after the last tile" });
     }
-    let decoded = in_parallel(&work, |(tile, bytes)| decode_tile(bytes, tile, mantissas));
+    let decoded = threads::map(&work, |(tile, bytes)| decode_tile(bytes, tile, mantissas));
     let mut words = vec![0; count as usize];
     for (tile, part) in tiles.iter().zip(decoded) {
         for (y, source) in part?.chunks_exact(tile.cols).enumerate() {

@@ -13,7 +13,7 @@ use crate::encoder::profile::{Pipeline, Profile};
 use crate::encoder::target::Target;
 use crate::paper::{h264_error, params};
 use crate::stream::{Kind, MAGIC, put_magic, read_magic};
-use crate::{Error, lossless};
+use crate::{Error, decoder, lossless};
 
 /// How a frame may refer to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -103,7 +103,7 @@ pub fn encode_frames(
         Target::Step(step) => with_step(step),
         Target::Bits(bits) => {
             let spent = |coded: &EncodedFrames| 8.0 * coded.bytes.len() as f64 / pictures.samples() as f64;
-            // A step twice as large saves a bit a sample.
+            // A step twice as large saves a bit per sample.
             search(with_step, |coded| {
                 let over = spent(coded) - bits;
                 Verdict { keeps: over <= 0.0, near: over > -0.01 * bits, shift: over }
@@ -267,7 +267,7 @@ fn exact_plane(plane: &Plane) -> Result<Vec<u8>, Error> {
 }
 
 fn decode_exact_plane(bytes: &[u8]) -> Result<Plane, Error> {
-    let words = crate::decode_words(bytes)?;
+    let words = decoder::decode_words(bytes)?;
     let mut plane =
         Plane { width: words.cols, height: words.rows, samples: Vec::with_capacity(words.words.len()) };
     for (i, &word) in words.words.iter().enumerate() {
@@ -316,7 +316,7 @@ pub fn decode_frames(bytes: &[u8]) -> Result<Pictures, Error> {
             planes.push(if format & EXACT != 0 {
                 decode_exact_plane(stream)?
             } else {
-                let matrix = crate::decode(stream)?;
+                let matrix = decoder::decode(stream)?;
                 to_samples(&matrix.values, matrix.cols, matrix.rows, depths[index.min(1)])
             });
         }

@@ -7,7 +7,7 @@ use crate::table::{Table, sig3};
 use serde::Serialize;
 use std::path::PathBuf;
 use trinity_coding::nal;
-use trinity_h265::dec::BitTally;
+use trinity_h265::BitTally;
 use trinity_h265::syntax::{NalHeader, NalType, Pps, SliceType, Sps, Vps};
 
 /// Show parameter sets, slice types and where the bits of a stream went
@@ -80,9 +80,9 @@ fn frame_info(decoded: &trinity_h265::Decoded) -> FrameInfo {
         poc: decoded.poc,
         slices: slice_summary(&decoded.slices),
         picture_hash: match decoded.hash {
-            trinity_h265::dec::HashCheck::Absent => "none",
-            trinity_h265::dec::HashCheck::Match => "agrees",
-            trinity_h265::dec::HashCheck::Mismatch { .. } => "differs",
+            trinity_h265::HashCheck::Absent => "none",
+            trinity_h265::HashCheck::Match => "agrees",
+            trinity_h265::HashCheck::Mismatch { .. } => "differs",
         },
         bits,
         bits_per_sample: bits as f64 / decoded.frame.samples() as f64,

@@ -1,7 +1,7 @@
 //! Picture order count and output order (clauses 8.2.1, C.4.5).
 
-use crate::parameter_sets::{PocType, Sps};
-use crate::slice_header::{SliceHeader, Structure};
+use crate::syntax::parameter_sets::{PocType, Sps};
+use crate::syntax::slice_header::{SliceHeader, Structure};
 use std::collections::VecDeque;
 use trinity_coding::Frame;
 

@@ -1,7 +1,7 @@
 //! Parameter sets and slice headers of the streams this encoder writes:
-//! progressive, one IDR picture a frame, nothing optional.
+//! progressive, one IDR picture per frame, nothing optional.
 
-use super::{Entropy, Params};
+use crate::encoder::params::{Entropy, Params};
 use trinity_coding::{BitWriter, Chroma, Colour, Frame, nal, vui};
 
 /// What the headers say of every frame of a stream.

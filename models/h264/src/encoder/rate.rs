@@ -1,10 +1,8 @@
 //! Reaching a rate or an error between two QPs: whole QPs by interpolation,
 //! the rest by how many macroblocks of each frame take the next one.
 
-use super::slice::QpPlan;
-use super::{Coded, Rate};
-use crate::error::Error;
-use trinity_coding::Frame;
+use crate::encoder::slice::QpPlan;
+use trinity_coding::{Coded, Frame, Rate};
 
 /// Close enough, as a ratio.
 const TOLERANCE: f64 = 5e-4;
@@ -17,13 +15,12 @@ pub fn search(
     rate: Rate,
     lowest_qp: i32,
     mbs: usize,
-    run: impl Fn(QpPlan) -> Result<Coded, Error>,
-) -> Result<Coded, Error> {
-    let samples: usize = frames.iter().map(Frame::samples).sum();
+    run: impl Fn(QpPlan) -> Coded,
+) -> Coded {
     // Both grow with QP, about linearly.
     let measure = |coded: &Coded| match rate {
-        Rate::Bits(_) => -(coded.stream.len() as f64 * 8.0 / samples as f64).ln(),
-        _ => mean_squared_error(frames, &coded.recon).max(1e-9).ln(),
+        Rate::Bits(_) => -coded.bits_per_sample(frames).ln(),
+        _ => coded.mse.max(1e-9).ln(),
     };
     let target = match rate {
         Rate::Bits(bits) => -bits.ln(),
@@ -41,7 +38,7 @@ pub fn search(
     let mut best: Option<((bool, f64), Coded)> = None;
     let mut position = ((24 - lowest_qp) as usize * mbs).min(last);
     for _ in 0..MAX_RUNS {
-        let coded = run(plan(position))?;
+        let coded = run(plan(position));
         let value = measure(&coded);
         // Met from below: what overshoots counts only until something does not.
         let over = match rate {
@@ -84,24 +81,5 @@ pub fn search(
         };
         position = next;
     }
-    best.map(|(_, coded)| coded).ok_or_else(|| Error::BadInput { what: "no rate was tried".into() })
-}
-
-/// Over the samples of all planes; a reconstruction may be larger by a column or row.
-pub fn mean_squared_error(frames: &[Frame], recon: &[Frame]) -> f64 {
-    let (mut sum, mut count) = (0u64, 0usize);
-    for (frame, recon) in frames.iter().zip(recon) {
-        for (own, other) in frame.planes.iter().zip(&recon.planes) {
-            for y in 0..own.height {
-                sum += own
-                    .row(y)
-                    .iter()
-                    .zip(other.row(y))
-                    .map(|(&a, &b)| u64::from(a.abs_diff(b)).pow(2))
-                    .sum::<u64>();
-            }
-            count += own.samples.len();
-        }
-    }
-    sum as f64 / count as f64
+    best.map_or_else(|| run(plan(position)), |(_, coded)| coded)
 }

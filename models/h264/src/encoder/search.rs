@@ -4,14 +4,16 @@
 //! The bits of a candidate are priced in the contexts the macroblock starts
 //! with; only the macroblock that wins is written.
 
+mod estimate;
 mod nxn;
 mod whole;
 
-use super::code_words;
-use super::quant::{BlockCosts, Quantizer, optimize};
-use super::residual::squared_error;
-use super::syntax::{write_kind, write_macroblock, write_patterns};
 use crate::blocks::{Eight, Four};
+use crate::encoder::preset::Effort;
+use crate::encoder::quantize::code_words;
+use crate::encoder::quantize::{BlockCosts, Quantizer, optimize};
+use crate::encoder::residual::squared_error;
+use crate::encoder::syntax::{write_kind, write_macroblock, write_patterns};
 use crate::entropy::BlockKind;
 use crate::entropy::cabac::ctx;
 use crate::entropy::cavlc::coeff_token_table;
@@ -19,31 +21,10 @@ use crate::entropy::writer::SyntaxCounter;
 use crate::intra::mode;
 use crate::macroblock::{Macroblock, MbKind, Neighbours};
 use crate::picture::Window;
+use crate::quant::LevelScale;
 use crate::reconstruct::Rebuild;
-use crate::scaling::LevelScale;
 use trinity_coding::Chroma;
 use trinity_coding::cabac::ONE_BIT;
-
-/// How hard to look.
-#[derive(Debug, Clone, Copy)]
-pub struct Effort {
-    /// 4×4 and 8×8 modes that are coded and weighed; 1 trusts the guess.
-    pub candidates: usize,
-    /// How far, as a share, a type may run above what the best one spent on the
-    /// same blocks before it is dropped.
-    pub patience: f32,
-    /// What is added to that where the quarters of the best one differ: there
-    /// the first says little about the rest.
-    pub indulgence: f32,
-    /// How many bits a row of a block a candidate may be guessed above the
-    /// best one and still be weighed.
-    pub slack: f32,
-    /// Types whose costs differ by less than this share are told apart by the
-    /// bits they really take.
-    pub doubt: f32,
-    /// Where 8×8 was given up, 4×4 is not tried.
-    pub skip_four: bool,
-}
 
 /// The samples of one macroblock, 16 to a row.
 pub type SourceMb = [[u16; 256]; 3];
@@ -95,7 +76,7 @@ pub struct Job<'a, C> {
     pub delta: i32,
     /// The type to use whatever it costs, so that its contexts learn. Priced in
     /// contexts that never learned, a type would never be chosen.
-    pub lesson: Option<MbKind>,
+    pub forced_kind: Option<MbKind>,
 }
 
 /// Prices that hold over a macroblock, in squared samples.
@@ -138,7 +119,7 @@ impl Prices {
         if rem.is_none() { self.predicted_mode } else { self.other_mode }
     }
 
-    /// The same in bits.
+    /// Bits that naming a mode takes.
     fn mode_bits(&self, rem: Option<u8>) -> f32 {
         self.mode(rem) / self.bit
     }
@@ -202,7 +183,7 @@ impl Search<'_> {
         base: &Macroblock,
         windows: &[Window; 3],
     ) -> Trial {
-        let may_be = |kind: MbKind| job.lesson.is_none_or(|lesson| lesson == kind);
+        let may_be = |kind: MbKind| job.forced_kind.is_none_or(|forced| forced == kind);
         let mut best = None;
         let mut try_four = may_be(MbKind::I4x4);
         if may_be(MbKind::I16x16) {
@@ -232,7 +213,7 @@ impl Search<'_> {
         mut b: Trial,
     ) -> Trial {
         let Some(mut a) = a else { return b };
-        let close = (a.cost - b.cost).abs() <= self.effort.doubt * a.cost.min(b.cost);
+        let close = (a.cost - b.cost).abs() <= self.effort.exact_bits_margin * a.cost.min(b.cost);
         if close && self.cabac && !self.lossless {
             for trial in [&mut a, &mut b] {
                 if !trial.counted {
@@ -335,8 +316,8 @@ impl Search<'_> {
         let (low, high) =
             rival.quarters.iter().fold((f32::MAX, 0f32), |(low, high), &q| (low.min(q), high.max(q)));
         let unevenness = (high - low) / (high + low);
-        let patience = self.effort.patience + self.effort.indulgence * unevenness;
-        let margin = 1.0 + patience * (1.0 - done as f32 / 4.0);
+        let slack = self.effort.early_exit_slack + self.effort.uneven_exit_slack * unevenness;
+        let margin = 1.0 + slack * (1.0 - done as f32 / 4.0);
         !self.lossless && sum(trial) >= sum(rival) * margin
     }
 

@@ -1,16 +1,17 @@
 //! Encodes one slice: whole macroblock rows of a frame, on their own.
 
-use super::headers::StreamShape;
-use super::quant::{MAX_LEVEL_CABAC, MAX_LEVEL_CAVLC, Quantizer};
-use super::search::{Effort, Job, Search, SourceMb, Trial};
-use super::syntax::write_macroblock;
 use crate::deblock::mb_rows;
+use crate::encoder::headers::StreamShape;
+use crate::encoder::preset::Tuning;
+use crate::encoder::quantize::{MAX_LEVEL_CABAC, MAX_LEVEL_CAVLC, Quantizer};
+use crate::encoder::search::{Job, Search, SourceMb, Trial};
+use crate::encoder::syntax::write_macroblock;
 use crate::entropy::writer::{CabacWriter, CavlcWriter, StreamWriter, SyntaxCounter};
 use crate::macroblock::{MbInfo, MbKind, MbMap, Neighbours, cache_at};
 use crate::picture::{Picture, Window};
+use crate::quant::LevelScale;
 use crate::reconstruct::Rebuild;
-use crate::scaling::LevelScale;
-use crate::slice_header::Structure;
+use crate::syntax::slice_header::Structure;
 use trinity_coding::{BitWriter, Chroma, Frame};
 
 /// QPY over a slice: `qp` up to macroblock `switch_at`, one more from there on.
@@ -20,14 +21,6 @@ pub struct QpPlan {
     pub qp: i32,
     /// Address in the frame.
     pub switch_at: usize,
-}
-
-/// λ and rounding of a preset, found by measurement on tensors and pictures.
-#[derive(Debug, Clone, Copy)]
-pub struct Tuning {
-    pub effort: Effort,
-    pub lambda: f32,
-    pub rounding: f32,
 }
 
 /// Which part of which frame.
@@ -160,7 +153,7 @@ fn run<W: StreamWriter>(
             quantizers: &quantizers[step],
             qp,
             delta: qp - running_qp,
-            lesson: lesson(addr, count).filter(|_| !shape.cavlc && !shape.lossless),
+            forced_kind: training_kind(addr, count).filter(|_| !shape.cavlc && !shape.lossless),
         };
         let delta = job.delta;
         let mut trial = search.macroblock(&job);
@@ -195,7 +188,7 @@ fn run<W: StreamWriter>(
 }
 
 /// In slices long enough to repay it, the first macroblocks take each type in turn.
-fn lesson(addr: usize, count: usize) -> Option<MbKind> {
+fn training_kind(addr: usize, count: usize) -> Option<MbKind> {
     const ROUNDS: usize = 4;
     let kinds = [MbKind::I16x16, MbKind::I8x8, MbKind::I4x4];
     (count >= 16 * kinds.len() * ROUNDS && addr < kinds.len() * ROUNDS).then(|| kinds[addr % kinds.len()])

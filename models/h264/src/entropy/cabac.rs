@@ -1,10 +1,11 @@
 //! CABAC parsing of macroblocks (clause 9.3).
 
 use super::{BlockKind, BlockPlace, SyntaxReader};
-use crate::error::{Fault, invalid};
+use crate::entropy::context_init::CONTEXT_INIT_I;
+use crate::flaw::invalid;
 use crate::macroblock::{MbInfo, MbKind, Neighbours, cache_at};
-use crate::tables::context_init::CONTEXT_INIT_I;
 use trinity_coding::BitReader;
+use trinity_coding::Flaw;
 use trinity_coding::cabac::{Context, Decoder};
 
 /// First context of each syntax element of I slices (Table 9-34).
@@ -88,7 +89,7 @@ impl<'a> CabacReader<'a> {
         self.engine.decode(&mut self.contexts[at])
     }
 
-    fn check(&self) -> Result<(), Fault> {
+    fn check(&self) -> Result<(), Flaw> {
         if self.engine.overrun() { invalid("the slice ends inside a macroblock") } else { Ok(()) }
     }
 
@@ -181,11 +182,11 @@ fn exp_golomb_0(engine: &mut Decoder) -> u32 {
 }
 
 impl SyntaxReader for CabacReader<'_> {
-    fn mb_field_decoding_flag(&mut self, field_pairs: u8) -> Result<bool, Fault> {
+    fn mb_field_decoding_flag(&mut self, field_pairs: u8) -> Result<bool, Flaw> {
         Ok(self.bin(ctx::MB_FIELD_DECODING_FLAG + usize::from(field_pairs)))
     }
 
-    fn mb_type(&mut self, n: &Neighbours) -> Result<u32, Fault> {
+    fn mb_type(&mut self, n: &Neighbours) -> Result<u32, Flaw> {
         let other = |mb: &Option<MbInfo>| {
             usize::from(mb.is_some_and(|mb| matches!(mb.kind, MbKind::I16x16 | MbKind::Pcm)))
         };
@@ -204,12 +205,12 @@ impl SyntaxReader for CabacReader<'_> {
         Ok(mb_type)
     }
 
-    fn transform_size_8x8_flag(&mut self, n: &Neighbours) -> Result<bool, Fault> {
+    fn transform_size_8x8_flag(&mut self, n: &Neighbours) -> Result<bool, Flaw> {
         let set = |mb: &Option<MbInfo>| usize::from(mb.is_some_and(|mb| mb.transform_8x8()));
         Ok(self.bin(ctx::TRANSFORM_SIZE_8X8_FLAG + set(&n.a) + set(&n.b)))
     }
 
-    fn rem_intra_pred_mode(&mut self) -> Result<Option<u8>, Fault> {
+    fn rem_intra_pred_mode(&mut self) -> Result<Option<u8>, Flaw> {
         if self.bin(ctx::PREV_INTRA_PRED_MODE_FLAG) {
             return Ok(None);
         }
@@ -217,7 +218,7 @@ impl SyntaxReader for CabacReader<'_> {
         Ok(Some(bit() | bit() << 1 | bit() << 2))
     }
 
-    fn intra_chroma_pred_mode(&mut self, n: &Neighbours) -> Result<u8, Fault> {
+    fn intra_chroma_pred_mode(&mut self, n: &Neighbours) -> Result<u8, Flaw> {
         let other = |mb: &Option<MbInfo>| {
             usize::from(mb.is_some_and(|mb| mb.kind != MbKind::Pcm && mb.chroma_mode != 0))
         };
@@ -231,7 +232,7 @@ impl SyntaxReader for CabacReader<'_> {
         Ok(mode)
     }
 
-    fn coded_block_pattern(&mut self, n: &Neighbours, chroma: bool) -> Result<u8, Fault> {
+    fn coded_block_pattern(&mut self, n: &Neighbours, chroma: bool) -> Result<u8, Flaw> {
         let above = n.b.map_or(0x0f, |mb| mb.cbp);
         let mut cbp = 0u8;
         for block in 0..4 {
@@ -255,7 +256,7 @@ impl SyntaxReader for CabacReader<'_> {
         Ok(cbp)
     }
 
-    fn mb_qp_delta(&mut self) -> Result<i32, Fault> {
+    fn mb_qp_delta(&mut self) -> Result<i32, Flaw> {
         let mut count = 0;
         let mut at = ctx::MB_QP_DELTA + usize::from(self.last_qp_delta);
         while self.bin(at) {
@@ -273,7 +274,7 @@ impl SyntaxReader for CabacReader<'_> {
         self.last_qp_delta = false;
     }
 
-    fn pcm_samples(&mut self, parts: [(usize, u32); 2], put: &mut dyn FnMut(u16)) -> Result<(), Fault> {
+    fn pcm_samples(&mut self, parts: [(usize, u32); 2], put: &mut dyn FnMut(u16)) -> Result<(), Flaw> {
         let data = self.engine.data();
         let start = self.engine.byte_position();
         let mut bits = BitReader::new(data.get(start..).unwrap_or(&[]));
@@ -294,7 +295,7 @@ impl SyntaxReader for CabacReader<'_> {
         scan: &[u8],
         field: bool,
         out: &mut [i32],
-    ) -> Result<usize, Fault> {
+    ) -> Result<usize, Flaw> {
         let coded = self.coded_block_flag(place, n);
         let c = place.component;
         let by_position = (&BY_POSITION[..], &BY_POSITION[..]);
@@ -327,7 +328,7 @@ impl SyntaxReader for CabacReader<'_> {
         field: bool,
         flag_coded: bool,
         out: &mut [i32; 64],
-    ) -> Result<usize, Fault> {
+    ) -> Result<usize, Flaw> {
         let coded = !flag_coded || self.coded_block_flag(place, n);
         let total = if coded {
             let increments = (&SIGNIFICANT_8X8[usize::from(field)][..], &LAST_8X8[..]);
@@ -346,7 +347,7 @@ impl SyntaxReader for CabacReader<'_> {
         self.engine.bit_position()
     }
 
-    fn end_of_slice(&mut self) -> Result<bool, Fault> {
+    fn end_of_slice(&mut self) -> Result<bool, Flaw> {
         let end = self.engine.terminate();
         // The last bit the engine holds as it stops is rbsp_stop_one_bit.
         self.check()?;

@@ -7,10 +7,10 @@ use super::cabac::{
 };
 use super::cavlc::{CBP_LUMA_ONLY, CBP_WITH_CHROMA, coeff_token_table};
 use super::{BlockKind, BlockPlace};
-use crate::macroblock::{MbInfo, MbKind, Neighbours, cache_at};
-use crate::tables::cavlc::{
+use crate::entropy::cavlc_tables::{
     COEFF_TOKEN, Code, RUN_BEFORE, TOTAL_ZEROS, TOTAL_ZEROS_420_DC, TOTAL_ZEROS_422_DC,
 };
+use crate::macroblock::{MbInfo, MbKind, Neighbours, cache_at};
 use trinity_coding::BitWriter;
 use trinity_coding::cabac::{BinWriter, BitCounter, Context, Encoder, ONE_BIT};
 

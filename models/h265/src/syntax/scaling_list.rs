@@ -3,7 +3,7 @@
 use trinity_coding::{BitReader, BitWriter};
 
 use super::Flaw;
-use super::flaw::in_range;
+use super::range::in_range;
 
 /// Table 7-6, intra: the default list of 8×8 and above, in coding order.
 const DEFAULT_INTRA: [u8; 64] = [

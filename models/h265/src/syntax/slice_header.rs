@@ -2,7 +2,7 @@
 
 use trinity_coding::{BitReader, BitWriter};
 
-use super::flaw::in_range;
+use super::range::in_range;
 use super::{Flaw, NalType, Pps, ShortTermRefPicSet, Sps};
 
 /// slice_type.

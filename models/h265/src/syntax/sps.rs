@@ -2,23 +2,8 @@
 
 use trinity_coding::{BitReader, BitWriter, Chroma};
 
-use super::flaw::in_range;
-use super::{Flaw, ProfileTierLevel, ScalingList, Vui};
-
-/// Distances from the picture's borders, in chroma units.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Window {
-    pub left: u32,
-    pub right: u32,
-    pub top: u32,
-    pub bottom: u32,
-}
-
-impl Window {
-    pub(super) fn parse(r: &mut BitReader<'_>) -> Result<Self, Flaw> {
-        Ok(Self { left: r.ue()?, right: r.ue()?, top: r.ue()?, bottom: r.ue()? })
-    }
-}
+use super::range::in_range;
+use super::{Flaw, ProfileTierLevel, ScalingList, Vui, Window};
 
 /// What the decoded picture buffer must hold, for the highest sub-layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -349,8 +334,8 @@ impl Sps {
         Ok(())
     }
 
-    /// The RBSP after the NAL unit header. Reference picture sets, VUI and
-    /// screen content are not written: an all-intra stream has no use for them.
+    /// The RBSP after the NAL unit header. Reference picture sets and screen
+    /// content are not written: an all-intra stream has no use for them.
     pub fn write(&self) -> Vec<u8> {
         let w = &mut BitWriter::new();
         w.bits(u32::from(self.vps_id), 4);
@@ -368,9 +353,7 @@ impl Sps {
         let cropped = window != Window::default();
         w.flag(cropped);
         if cropped {
-            for distance in [window.left, window.right, window.top, window.bottom] {
-                w.ue(distance);
-            }
+            window.write(w);
         }
         w.ue(self.bit_depth - 8);
         w.ue(self.chroma_bit_depth - 8);
@@ -403,7 +386,10 @@ impl Sps {
         w.flag(false); // long_term_ref_pics_present_flag
         w.flag(self.temporal_mvp_enabled);
         w.flag(self.strong_intra_smoothing_enabled);
-        w.flag(false); // vui_parameters_present_flag
+        w.flag(self.vui.is_some());
+        if let Some(vui) = &self.vui {
+            vui.write(w);
+        }
         let extended = self.range != SpsRangeExtension::default();
         w.flag(extended);
         if extended {
@@ -485,6 +471,13 @@ mod tests {
             loop_filter_disabled: true,
         });
         sps.sao_enabled = true;
+        sps.vui = Some(Vui {
+            full_range: true,
+            colour: Some([1, 13, 0]),
+            default_display_window: Some(Window { left: 4, ..Window::default() }),
+            timing: Some((1, 60)),
+            ..Vui::default()
+        });
         sps.strong_intra_smoothing_enabled = true;
         sps.range.persistent_rice_adaptation_enabled = true;
         sps.range.cabac_bypass_alignment_enabled = true;

@@ -3,9 +3,9 @@
 //! Read over to reach what follows them in the SPS; a few fields are kept to
 //! be shown.
 
-use trinity_coding::BitReader;
+use trinity_coding::{BitReader, BitWriter, vui};
 
-use super::flaw::in_range;
+use super::range::in_range;
 use super::{Flaw, Window};
 
 /// The fields of a VUI that describe the picture.
@@ -66,6 +66,27 @@ impl Vui {
             }
         }
         Ok(vui)
+    }
+
+    /// Writes vui_parameters(), without hypothetical reference decoder or restrictions.
+    pub fn write(&self, w: &mut BitWriter) {
+        vui::write_signal_type(w, self.full_range, self.colour);
+        w.flag(false); // chroma_loc_info_present_flag
+        w.flag(false); // neutral_chroma_indication_flag
+        w.flag(self.field_seq);
+        w.flag(false); // frame_field_info_present_flag
+        w.flag(self.default_display_window.is_some());
+        if let Some(window) = &self.default_display_window {
+            window.write(w);
+        }
+        w.flag(self.timing.is_some());
+        if let Some((units, scale)) = self.timing {
+            w.bits(units, 32);
+            w.bits(scale, 32);
+            w.flag(false); // vui_poc_proportional_to_timing_flag
+            w.flag(false); // vui_hrd_parameters_present_flag
+        }
+        w.flag(false); // bitstream_restriction_flag
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use md5::{Digest, Md5};
 use trinity_h265::Error;
-use trinity_h265::dec::HashCheck;
+use trinity_h265::HashCheck;
 
 /// `shared/conformance` beside the repository.
 pub fn conformance_dir() -> Option<PathBuf> {

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use trinity_coding::{Chroma, Frame};
-use trinity_h265::dec::HashCheck;
+use trinity_h265::HashCheck;
 use trinity_h265::{Coded, Error, Params, Preset, Rate};
 
 /// A frame with smooth, striped and noisy regions.

@@ -9,7 +9,8 @@ use half::f16;
 
 use super::Matrix;
 use super::mix::{Mix, Placement};
-use super::scalar::{Layout, Quantizer, Symbols};
+use super::scalar::Quantizer;
+use super::symbols::{Layout, Symbols};
 use crate::Error;
 
 /// What shares a scale.

@@ -9,9 +9,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::registry::codec;
-use super::trinity::Trinity;
-use super::{PcaBasis, Precondition, Preconditioned, TensorCodec};
+use super::PcaBasis;
 use crate::Error;
 
 /// What turns rows on both sides.
@@ -57,24 +55,6 @@ impl Basis {
         match self {
             Self::Pca(basis) => basis.cols,
             Self::Trinity(basis) => basis.cols(),
-        }
-    }
-
-    /// A codec of values in this basis.
-    pub fn codec(&self, name: &str) -> Result<Box<dyn TensorCodec>, Error> {
-        match self {
-            Self::Pca(basis) => {
-                let precondition = Precondition::Pca(basis.clone());
-                Ok(Box::new(Preconditioned { precondition, inner: codec(name)? }))
-            }
-            Self::Trinity(basis) => match Trinity::find(name)? {
-                Some(trinity) => Ok(Box::new(trinity.with_basis(basis.clone()))),
-                None => Err(Error::Basis {
-                    problem: format!(
-                        "it is one for the Trinity codec, and `{name}` is another; make one with a rank"
-                    ),
-                }),
-            },
         }
     }
 }

@@ -9,7 +9,7 @@ use trinity_coding::huffman::Code;
 use trinity_coding::{BitReader, BitWriter};
 
 use super::arith::{Decoder, Encoder, Tree};
-use super::scalar::Layout;
+use super::symbols::Layout;
 use crate::Error;
 
 /// A lossless coder of symbols.

@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 
 use trinity_coding::{Chroma, Frame};
 
+use super::frame_codec::{FrameCodec, Step};
 use super::tiling::Limits;
-use super::video::{FrameCodec, Step};
 use crate::Error;
 
 /// One encoder that ffmpeg wraps.

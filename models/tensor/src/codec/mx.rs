@@ -8,7 +8,8 @@
 
 use super::Matrix;
 use super::mix::{Mix, Placement};
-use super::scalar::{Layout, Quantizer, Symbols};
+use super::scalar::Quantizer;
+use super::symbols::{Layout, Symbols};
 use crate::Error;
 use crate::float8::{minifloat, round};
 

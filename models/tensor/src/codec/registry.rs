@@ -58,6 +58,26 @@ pub fn names() -> Vec<String> {
     names
 }
 
+impl Basis {
+    /// A codec of values in this basis.
+    pub fn codec(&self, name: &str) -> Result<Box<dyn TensorCodec>, Error> {
+        match self {
+            Self::Pca(basis) => {
+                let precondition = Precondition::Pca(basis.clone());
+                Ok(Box::new(Preconditioned { precondition, inner: codec(name)? }))
+            }
+            Self::Trinity(basis) => match Trinity::find(name)? {
+                Some(trinity) => Ok(Box::new(trinity.with_basis(basis.clone()))),
+                None => Err(Error::Basis {
+                    problem: format!(
+                        "it is one for the Trinity codec, and `{name}` is another; make one with a rank"
+                    ),
+                }),
+            },
+        }
+    }
+}
+
 type Found = Result<Option<Box<dyn TensorCodec>>, Error>;
 
 fn find(name: &str, designed: &dyn Fn(&str) -> Result<Trinity, Error>, basis: Option<&Basis>) -> Found {

@@ -4,40 +4,14 @@
 //! 2^(f/6) look to the quantizer like a QP higher by f, so any rate can be met
 //! with a codec whose QP is an integer, whatever its steps are.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use trinity_coding::{Chroma, Frame};
 
 use super::align::SampleGrid;
 use super::ffmpeg::Ffmpeg;
+use super::frame_codec::{FrameCodec, Step};
 use super::tiling::{Limits, Tiling};
 use super::{Matrix, MatrixCodec};
 use crate::Error;
-
-/// A codec of frames, all intra.
-pub(crate) trait FrameCodec: std::fmt::Debug + Send + Sync {
-    fn name(&self) -> String;
-    fn limits(&self) -> Limits;
-    /// QPs to choose from, steps growing.
-    fn steps(&self) -> Vec<Step>;
-    fn encode(&self, frames: &[Frame], qp: i32) -> Result<Vec<u8>, Error>;
-    fn decode(&self, stream: &[u8], size: (usize, usize)) -> Result<Vec<Frame>, Error>;
-}
-
-/// A whole QP of a codec, and the QP of H.265 whose step is as large: six to
-/// an octave, zero at the same place for every depth of samples.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Step {
-    pub qp: i32,
-    pub even_qp: f64,
-}
-
-impl Step {
-    /// QPs that are H.265's own.
-    pub(crate) fn even(low: i32, high: i32) -> Vec<Self> {
-        (low..=high).map(|qp| Self { qp, even_qp: qp.into() }).collect()
-    }
-}
 
 /// This project's H.265.
 #[derive(Debug)]
@@ -66,11 +40,11 @@ impl FrameCodec for H265 {
     }
 
     fn encode(&self, frames: &[Frame], qp: i32) -> Result<Vec<u8>, Error> {
-        let share = Share::take();
         let params = trinity_h265::Params {
             rate: trinity_h265::Rate::Qp(qp),
             preset: self.preset,
-            threads: share.threads,
+            // Rows are tasks of the pool that slabs and jobs run in.
+            threads: 0,
             picture_hash: false,
             ..Default::default()
         };
@@ -81,27 +55,6 @@ impl FrameCodec for H265 {
 
     fn decode(&self, stream: &[u8], _size: (usize, usize)) -> Result<Vec<Frame>, Error> {
         trinity_h265::decode(stream).map_err(|error| failed("h265", &error))
-    }
-}
-
-/// A frame's share of the threads while it is encoded: all of them for a lone
-/// tensor, one each where slabs or jobs keep them busy. The stream is the same.
-struct Share {
-    threads: usize,
-}
-
-static BUSY: AtomicUsize = AtomicUsize::new(0);
-
-impl Share {
-    fn take() -> Self {
-        let busy = BUSY.fetch_add(1, Ordering::Relaxed) + 1;
-        Self { threads: (rayon::current_num_threads() / busy).max(1) }
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        BUSY.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

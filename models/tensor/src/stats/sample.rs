@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{BLOCK_VALUES, Grid, SAMPLE_VALUES};
+use super::sizes::{BLOCK_VALUES, Grid, SAMPLE_VALUES};
 use crate::Dtype;
 
 /// Blocks kept for later, as f32.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::MAX_COLUMNS;
+use super::sizes::MAX_COLUMNS;
 use crate::Dtype;
 
 /// Values converted at a time; stays in the first-level cache.

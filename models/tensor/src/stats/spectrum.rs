@@ -6,8 +6,8 @@
 use rustfft::FftPlanner;
 use rustfft::num_complex::Complex;
 
-use super::Grid;
 use super::sample::View;
+use super::sizes::Grid;
 
 /// Side of a tile: as large as the largest transform of H.265.
 const TILE: usize = 32;

@@ -20,7 +20,7 @@ use crate::tiles::code::encode_tile;
 
 /// Bits per value by which a plain quantizer's entropy may exceed the best plan
 /// for its code to be tried: contexts beat entropy, if not by much.
-const BINARY_HOPE: f64 = 0.1;
+const BINARY_MARGIN_BITS: f64 = 0.1;
 /// Neighbours must be alike by this share of their variance for a fixed
 /// transform to be tried beside learned ones, which find most of it, too.
 const ALIKE: f64 = 0.5;
@@ -51,7 +51,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Bits per value above what the error takes at a rate of six decibels a bit.
+    /// Bits per value above what the error takes at a rate of six decibels per bit.
     pub fn gap(&self) -> f64 {
         self.bits_per_value + 0.5 * self.error_per_value.max(f64::MIN_POSITIVE).log2()
     }
@@ -178,7 +178,7 @@ fn plain(values: &[f32], offset: f32, step: f32) -> (f64, f64) {
 
 /// Whether a code that goes bit by bit, and so slowly, has a chance: by the
 /// entropy of what it would code.
-fn is_hopeful(plan: &Plan, best: &Trial, subject: &Subject<'_>, step: f32, lambda: f32) -> bool {
+fn binary_may_win(plan: &Plan, best: &Trial, subject: &Subject<'_>, step: f32, lambda: f32) -> bool {
     if plan.transform != Transform::None || plan.prediction != Prediction::NONE {
         // Fixed stages that pay before a slow code pay before a quick one, too.
         let fixed = !matches!(best.plan.transform, Transform::None | Transform::Klt { .. });
@@ -186,7 +186,7 @@ fn is_hopeful(plan: &Plan, best: &Trial, subject: &Subject<'_>, step: f32, lambd
     }
     let strip = subject.strip(plan, STRIP_ROWS, STRIP_COLS);
     let (entropy, error) = plain(&strip.values, subject.offset(plan), step);
-    error / f64::from(step).powi(2) + f64::from(lambda) * (entropy - BINARY_HOPE) < best.cost
+    error / f64::from(step).powi(2) + f64::from(lambda) * (entropy - BINARY_MARGIN_BITS) < best.cost
 }
 
 /// A strip, and what it has to offer to transforms.
@@ -264,7 +264,7 @@ pub fn choose(profile: &Profile, plans: &[Plan], subject: &Subject<'_>, step: f3
         tried.into_iter().partition(|plan| plan.entropy == Entropy::Binary);
     let best = guessed.iter().chain(others).chain(binary).fold(None, |best: Option<Trial>, plan| {
         let has_chance = |best: &Trial| {
-            plan.entropy != Entropy::Binary || is_hopeful(plan, best, subject, step, decision.1)
+            plan.entropy != Entropy::Binary || binary_may_win(plan, best, subject, step, decision.1)
         };
         if !best.as_ref().is_none_or(has_chance) {
             return best;

@@ -7,8 +7,8 @@ use crate::matrix::Matrix;
 use crate::plan::{Header, Plan, Scalars, Tile, Tiling};
 use crate::stages::trellis::Decision;
 use crate::stream::{HEAD, Kind, MAX_VALUES_PER_BYTE, put_magic};
-use crate::threads::in_parallel;
 use crate::tiles::code::encode_tile;
+use trinity_coding::threads;
 
 /// What one pass over a matrix yields.
 #[derive(Debug, Clone)]
@@ -32,7 +32,7 @@ pub fn encode_pass(
 ) -> Pass {
     let tiling = Tiling::new(matrix.rows, matrix.cols, tile_values);
     let tiles: Vec<Tile> = if scalars.step == 0.0 { Vec::new() } else { tiling.tiles().collect() };
-    let coded = in_parallel(&tiles, |tile| encode_tile(plan, scalars, decision, matrix, tile));
+    let coded = threads::map(&tiles, |tile| encode_tile(plan, scalars, decision, matrix, tile));
     let mut bytes = Vec::new();
     put_magic(&mut bytes, Kind::Matrix);
     let (rows, cols) = if plan.transposed { (matrix.cols, matrix.rows) } else { (matrix.rows, matrix.cols) };

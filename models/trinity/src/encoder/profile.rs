@@ -167,7 +167,7 @@ pub struct Stages {
     /// same with `dst` and `hadamard`.
     #[serde(deserialize_with = "some")]
     pub transform: Vec<Transform>,
-    /// The same for pictures, whose neighbours are alike in both directions.
+    /// Transforms for pictures, whose neighbours are alike in both directions.
     #[serde(deserialize_with = "some")]
     pub picture_transform: Vec<Transform>,
     /// `none`, `above-12` (sixteenths of the coded row above), `row-mean`,
@@ -175,7 +175,7 @@ pub struct Stages {
     /// neighbours, with transforms of square blocks).
     #[serde(deserialize_with = "some")]
     pub prediction: Vec<Prediction>,
-    /// The same for pictures.
+    /// Predictions for pictures.
     #[serde(deserialize_with = "some")]
     pub picture_prediction: Vec<Prediction>,
     /// `dead-zone`, `rdoq`, `trellis-4` … `trellis-256`.

@@ -149,7 +149,7 @@ fn preconditioning_cost(turn: Preconditioning, basis_columns: Option<usize>) -> 
     }
 }
 
-/// The same of prediction.
+/// Operations, multiplications and serial values of prediction.
 fn prediction_cost(plan: &Plan, tile_values: usize) -> ((f64, f64), usize) {
     let prediction = plan.prediction;
     if prediction.intra {

@@ -135,7 +135,7 @@ pub fn quarter_log2(mean: i32) -> i32 {
     ((mean as f32).to_bits() >> 21) as i32 - ((127 + FRACTION as i32) << 2)
 }
 
-/// The same in 1/256.
+/// [`quarter_log2`] in 1/256.
 #[inline(always)]
 pub fn fine_quarter_log2(mean: i32) -> i32 {
     ((mean as f32).to_bits() >> 13) as i32 - ((127 + FRACTION as i32) << 10)

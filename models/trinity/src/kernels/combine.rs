@@ -17,7 +17,7 @@ pub fn combine(weights: &[f32], rows: &[f32], out: &mut [f32]) {
     }
 }
 
-/// The same, `W` outputs side by side: their sums stay in registers.
+/// Combines rows, `W` outputs side by side: their sums stay in registers.
 #[inline(always)]
 fn strips<const W: usize>(weights: &[f32], rows: &[f32], out: &mut [f32]) {
     let n = out.len();
@@ -74,7 +74,7 @@ impl Outer<'_> {
         self.plain_sums()
     }
 
-    /// The same, as every machine can.
+    /// Sums of outer products as every machine can take them.
     fn plain_sums(&self) -> Sums {
         let mut sums = [[0.0; WIDE]; ROWS];
         for i in 0..self.count {

@@ -20,7 +20,7 @@ pub struct Basis {
     group: usize,
     /// Square matrices of one group after the other; row `k` is basis vector `k`.
     synthesis: Vec<f32>,
-    /// The same, transposed.
+    /// The basis, transposed.
     analysis: Vec<f32>,
 }
 

@@ -5,10 +5,9 @@
 //! Knows values and modes; knows nothing of levels or bits, so that an encoder
 //! can try all modes without touching the entropy coder.
 
-/// Modes by number: planar, DC, angles from lower left to upper right, none.
-pub const PLANAR: u8 = 0;
-pub const DC: u8 = 1;
-const VERTICAL: u8 = 26;
+use trinity_coding::intra_modes::{DC, PLANAR, most_probable, remaining_index, remaining_mode};
+
+// Modes by number: planar, DC, angles from lower left to upper right, none.
 /// Everything there is to predict from is worth less than nothing.
 pub const NONE: u8 = 35;
 /// How many there are.
@@ -171,18 +170,10 @@ fn transpose(block: &mut [f32], side: usize) {
 }
 
 /// The most probable modes of a block by those to its left and above it
-/// (clause 8.4.2); what is missing or predicts nothing counts as DC.
+/// (H.265 clause 8.4.2); what is missing or predicts nothing counts as DC.
 pub fn likely(left: Option<u8>, above: Option<u8>) -> [u8; 3] {
     let known = |mode: Option<u8>| mode.filter(|&mode| mode < NONE).unwrap_or(DC);
-    let (left, above) = (known(left), known(above));
-    if left != above {
-        let third = [PLANAR, DC, VERTICAL].into_iter().find(|mode| ![left, above].contains(mode));
-        return [left, above, third.unwrap_or(VERTICAL)];
-    }
-    if left < 2 {
-        return [PLANAR, DC, VERTICAL];
-    }
-    [left, 2 + (left + 29) % 32, 2 + (left - 1) % 32]
+    most_probable(known(left), known(above))
 }
 
 /// How a stream says which mode it is.
@@ -206,7 +197,7 @@ pub fn say(mode: u8, likely: [u8; 3]) -> Said {
     }
     match likely.iter().position(|&l| l == mode) {
         Some(place) => Said::Symbol(place + 1),
-        None => Said::Other(u32::from(mode) - likely.iter().filter(|&&l| l < mode).count() as u32),
+        None => Said::Other(u32::from(remaining_index(mode, likely))),
     }
 }
 
@@ -214,11 +205,7 @@ pub fn say(mode: u8, likely: [u8; 3]) -> Said {
 pub fn heard(said: Said, likely: [u8; 3]) -> u8 {
     match said {
         Said::Symbol(symbol) => *symbol.checked_sub(1).and_then(|place| likely.get(place)).unwrap_or(&NONE),
-        Said::Other(place) => {
-            let mut sorted = likely;
-            sorted.sort_unstable();
-            sorted.iter().fold((place & 31) as u8, |mode, &l| mode + u8::from(mode >= l))
-        }
+        Said::Other(place) => remaining_mode((place & 31) as u8, likely),
     }
 }
 

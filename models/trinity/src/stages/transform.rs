@@ -329,7 +329,7 @@ pub struct Fixed {
     height: usize,
     blocks: usize,
     basis: Vec<f32>,
-    /// The same, transposed.
+    /// The matrix, transposed.
     analysis: Vec<f32>,
     /// One block, and the same half transformed.
     block: Vec<f32>,

@@ -125,18 +125,16 @@ pub struct Search {
     /// Which candidate each value takes.
     subsets: Vec<[u8; LANES]>,
     decisions: Vec<u8>,
-    /// The same in bits, for 32 states.
+    /// Decisions as bits, for 32 states.
     bits: Vec<[u32; LANES]>,
 }
 
 impl Search {
     /// Quantizes targets to magnitudes, lanes starting from `states`, column
     /// `i` in lane `i mod 4`; `costs` holds two contexts for every class.
-    #[allow(clippy::too_many_arguments)] // what a segment is, and nothing else
     pub fn run(
         &mut self,
-        code: &Code,
-        points: &Points,
+        (code, points): (&Code, &Points),
         states: [u8; LANES],
         targets: &[i32],
         classes: &[u8],
@@ -393,7 +391,7 @@ pub enum Decision {
 }
 
 /// Rounding of a plain uniform quantizer, in 1/128 of a level: what a Laplacian
-/// source at some three bits a value asks of a rate-aware one.
+/// source at some three bits per value asks of a rate-aware one.
 pub const DEAD_ZONE_ROUNDING: i32 = 51;
 
 /// Magnitudes of targets in 1/128 of a level.
@@ -430,7 +428,7 @@ mod tests {
         let states = [0usize, 1, 2, 3].map(|s| (s % code.states()) as u8);
         // Classes with room for every level without an escape.
         let (classes, free) = (vec![79; targets.len()], [[0; 16]; 160]);
-        Search::default().run(&code, &points, states, targets, &classes, &free, &mut magnitudes);
+        Search::default().run((&code, &points), states, targets, &classes, &free, &mut magnitudes);
         let mut lanes = states;
         let mut sum = 0.0;
         for (i, (&target, &magnitude)) in targets.iter().zip(&magnitudes).enumerate() {

@@ -304,7 +304,7 @@ impl TileEncoder {
             Decision::DeadZone => round(targets, magnitudes),
             Decision::Rate => {
                 let (code, points) = (&state.code, &state.points);
-                self.search.run(code, points, self.lanes, targets, classes, &self.costs, magnitudes);
+                self.search.run((code, points), self.lanes, targets, classes, &self.costs, magnitudes);
             }
         }
         let residuals = &self.residuals[first..last];

@@ -26,7 +26,7 @@ const CONTEXTS: usize = GROUPS * CLASSES;
 /// Ranges are sent with this many bits less than they are used with.
 const COARSE: u32 = 5;
 /// Rounding of a plain uniform quantizer: what a Laplacian source at some
-/// three bits a value asks of a rate-aware one.
+/// three bits per value asks of a rate-aware one.
 const ROUNDING: f32 = 0.40;
 /// Where every lane's state machine stands at the start of a row.
 const START: [u8; LANES] = [0; LANES];
@@ -246,7 +246,7 @@ fn quantize(
         for (target, residual) in targets.iter_mut().zip(residuals) {
             *target = (residual.abs() * 64.0 + 0.5).min(MAX_TARGET as f32) as i32;
         }
-        search.run(code, &points, START, &targets, &classes, &costs, magnitudes);
+        search.run((code, &points), START, &targets, &classes, &costs, magnitudes);
     }
     magnitudes
 }

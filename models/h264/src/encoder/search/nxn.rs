@@ -3,9 +3,9 @@
 
 use super::{Job, Prices, Ranking, Search, Trial};
 use crate::blocks::{BlockSize, Eight, Four};
-use crate::encoder::guess::{Lanes, guess_4x4, guess_8x8, guess_one};
-use crate::encoder::quant::Quantizer;
+use crate::encoder::quantize::Quantizer;
 use crate::encoder::residual::{difference_along, put_source, residual_nxn, source_block};
+use crate::encoder::search::estimate::{Lanes, guess_4x4, guess_8x8, guess_one};
 use crate::encoder::syntax::rem_mode;
 use crate::entropy::writer::SyntaxCounter;
 use crate::intra::{Edge, mode};
@@ -177,7 +177,8 @@ impl Search<'_> {
                 let residual = residual_nxn(&candidates.source[c], prediction);
                 let out = &mut coded.levels[c];
                 let cache = &n.total_coeff[c];
-                cost += self.code_block::<N, LEN, B, C>(job, prices, c, cache, (x, y), residual, mode, out);
+                cost +=
+                    self.code_block::<N, LEN, B, C>(job, prices, (c, cache), (x, y), (residual, mode), out);
             }
             if !self.lossless {
                 coded.cost = cost;
@@ -195,11 +196,9 @@ impl Search<'_> {
         &self,
         job: &Job<C>,
         prices: &Prices,
-        c: usize,
-        cache: &TotalCoeff,
+        (c, cache): (usize, &TotalCoeff),
         (x, y): (usize, usize),
-        residual: [i32; LEN],
-        mode: u8,
+        (residual, mode): ([i32; LEN], u8),
         out: &mut [i32; LEN],
     ) -> f32 {
         if self.lossless {

@@ -1,9 +1,9 @@
 //! Predictions of the whole macroblock: Intra 16×16, and chroma of 4:2:0.
 
 use super::{Job, Prices, Pricing, Ranking, Search, Trial};
-use crate::encoder::guess::{TransformedMb, guess_4x4};
-use crate::encoder::quant::{BlockCosts, dead_zone};
+use crate::encoder::quantize::{BlockCosts, dead_zone};
 use crate::encoder::residual::{chroma_block, cut_4x4, difference_along, residual_mb};
+use crate::encoder::search::estimate::{TransformedMb, guess_4x4};
 use crate::entropy::BlockKind;
 use crate::entropy::cavlc::coeff_token_table;
 use crate::entropy::writer::SyntaxCounter;

@@ -8,8 +8,8 @@
 use trinity_coding::{Chroma, Frame, Plane};
 
 use super::super::ffmpeg::Ffmpeg;
+use super::super::frame_codec::{FrameCodec, Step};
 use super::super::lossy::normalize;
-use super::super::video::{FrameCodec, Step};
 use super::{HALVINGS, Line, SPAN, nmse};
 use crate::{Error, Tensor};
 

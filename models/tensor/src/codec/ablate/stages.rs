@@ -8,11 +8,11 @@
 
 use trinity_coding::Plane;
 use trinity_coding::cabac::{BinWriter, BitCounter, ONE_BIT};
-use trinity_h265::enc::most_probable;
-use trinity_h265::enc::residual::{self, ResidualTools, Shape, State};
+use trinity_coding::intra_modes::most_probable;
+use trinity_h265::entropy::residual::{self, ResidualTools, Shape, State};
+use trinity_h265::entropy::scan::Scan;
 use trinity_h265::intra::{self, Available, MAX_LINE, Smoothing};
 use trinity_h265::quant::Quantizer;
-use trinity_h265::scan::Scan;
 use trinity_h265::transform::{self, Kernel, Precision};
 
 /// What runs beside transform, quantization and entropy coding.

@@ -1,4 +1,4 @@
-//! The exchange of elements within a row, as one shuffle a register.
+//! The exchange of elements within a row, as one shuffle per register.
 //!
 //! [`super::turn_columns`] is the truth; a test compares both.
 

@@ -1,0 +1,57 @@
+//! How hard the encoder tries: presets as plain settings.
+
+use trinity_coding::Preset;
+
+/// How hard to look.
+#[derive(Debug, Clone, Copy)]
+pub struct Effort {
+    /// 4×4 and 8×8 modes that are coded and weighed; 1 trusts the guess.
+    pub candidates: usize,
+    /// How far, as a share, a type may run above what the best one spent on the
+    /// same blocks before it is dropped.
+    pub early_exit_slack: f32,
+    /// What is added to that where the quarters of the best one differ: there
+    /// the first says little about the rest.
+    pub uneven_exit_slack: f32,
+    /// How many bits a row of a block a candidate may be guessed above the
+    /// best one and still be weighed.
+    pub slack: f32,
+    /// Types whose costs differ by less than this share are told apart by the
+    /// bits they really take.
+    pub exact_bits_margin: f32,
+    /// Where 8×8 was given up, 4×4 is not tried.
+    pub skip_four: bool,
+}
+
+/// λ and rounding of a preset, found by measurement on tensors and pictures.
+#[derive(Debug, Clone, Copy)]
+pub struct Tuning {
+    pub effort: Effort,
+    pub lambda: f32,
+    pub rounding: f32,
+}
+
+impl Tuning {
+    pub fn of(preset: Preset) -> Self {
+        let effort = |candidates, early_exit_slack, uneven_exit_slack, exact_bits_margin| Effort {
+            candidates,
+            early_exit_slack,
+            uneven_exit_slack,
+            slack: 1.0,
+            exact_bits_margin,
+            skip_four: preset == Preset::Fast,
+        };
+        Self {
+            effort: match preset {
+                Preset::Fast => effort(1, 0.0, 0.0, 0.0),
+                Preset::Medium => effort(1, 0.01, 0.0, 0.0),
+                Preset::Slow => effort(2, 0.01, 0.2, 0.0),
+                Preset::Best => effort(2, 0.01, 0.3, 0.01),
+            },
+            // Flat around its high-rate value, 2 ln 2 / 12 of a squared step.
+            lambda: 0.13,
+            // The best for Gaussian sources of two to four bits.
+            rounding: 0.36,
+        }
+    }
+}

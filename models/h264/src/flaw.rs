@@ -1,0 +1,8 @@
+//! Shorthand for the commonest flaw of a stream.
+
+use trinity_coding::Flaw;
+
+/// A broken rule, as the result of whatever found it.
+pub fn invalid<T>(what: impl Into<String>) -> Result<T, Flaw> {
+    Err(Flaw::invalid(what))
+}

@@ -1,0 +1,19 @@
+//! What the decoder gives for each picture.
+
+use trinity_coding::Frame;
+
+use super::slice::BitTally;
+use crate::syntax::{HashCheck, SliceType};
+
+/// One decoded picture.
+#[derive(Debug, Clone)]
+pub struct Decoded {
+    pub frame: Frame,
+    /// PicOrderCntVal.
+    pub poc: i32,
+    /// What the picture hash SEI says about it.
+    pub hash: HashCheck,
+    /// Where its bits went.
+    pub bits: BitTally,
+    pub slices: Vec<SliceType>,
+}

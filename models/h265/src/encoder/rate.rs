@@ -1,0 +1,145 @@
+//! Rate targets: finds the fractional QP that meets bits or error, by whole
+//! encodes of all frames.
+
+use crate::Error;
+use crate::encoder::headers::{self, Sequence};
+use crate::encoder::params::Params;
+use crate::encoder::picture::{self, CodedPicture, PictureQp};
+use crate::encoder::preset::Effort;
+use trinity_coding::{Coded, Frame, Rate, threads};
+
+/// Frames with everything decided but the QP.
+pub struct Job<'a> {
+    pub frames: &'a [Frame],
+    pub params: &'a Params,
+    pub sequence: Sequence,
+    pub effort: Effort,
+}
+
+/// Encodes a job at its rate.
+pub fn encode(job: &Job<'_>) -> Result<Coded, Error> {
+    let lowest = -6 * (job.sequence.depth as i32 - 8);
+    match job.params.rate {
+        Rate::Lossless => Ok(at_qp(job, 0.0)),
+        Rate::Qp(qp) if (lowest..=51).contains(&qp) => Ok(at_qp(job, f64::from(qp))),
+        Rate::Qp(qp) => Err(Error::BadInput {
+            what: format!("QP {qp} is outside {lowest} to 51 ({} bit)", job.sequence.depth),
+        }),
+        Rate::Bits(bits) if bits > 0.0 && bits.is_finite() => Ok(search(job, lowest, Target::Bits(bits))),
+        Rate::Bits(bits) => Err(Error::BadInput { what: format!("{bits} bits per sample is no target") }),
+        Rate::Mse(mse) if mse >= 0.0 && mse.is_finite() => Ok(search(job, lowest, Target::Mse(mse))),
+        Rate::Mse(mse) => {
+            Err(Error::BadInput { what: format!("a mean squared error of {mse} is no target") })
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Target {
+    Bits(f64),
+    Mse(f64),
+}
+
+impl Target {
+    /// By how much an encode misses its target, in QP: positive when it has
+    /// too many bits or too much error. A bit is six steps of QP, a factor of
+    /// four in error is, too.
+    fn excess(self, coded: &Coded, frames: &[Frame]) -> f64 {
+        match self {
+            Self::Bits(bits) => 6.0 * (coded.bits_per_sample(frames) - bits),
+            Self::Mse(mse) => 3.0 * (coded.mse.max(1e-9) / mse.max(1e-9)).log2(),
+        }
+    }
+
+    /// Which way the QP must go when there is an excess.
+    fn direction(self) -> f64 {
+        match self {
+            Self::Bits(_) => 1.0,
+            Self::Mse(_) => -1.0,
+        }
+    }
+}
+
+/// Within this many QP under the target an encode is good enough: 0.003 bit a
+/// sample, or half a percent of the error.
+const CLOSE: f64 = 0.02;
+
+/// Finds the QP by bracketing and interpolation. Always ends on an encode that
+/// was really made, and never on one over the target when one under it was.
+fn search(job: &Job<'_>, lowest: i32, target: Target) -> Coded {
+    let (low, high) = (f64::from(lowest), 51.0);
+    let mut qp = match target {
+        // Half a bit above the entropy of uniform noise at this step.
+        Target::Bits(bits) => 4.0 + 6.0 * (5.3 - bits),
+        Target::Mse(mse) => 4.0 + 3.0 * (12.0 * mse.max(1e-6)).log2() + f64::from(lowest),
+    }
+    .clamp(low, high);
+    // The nearest QPs tried on either side, with their excess.
+    let mut over: Option<(f64, f64)> = None;
+    let mut under: Option<(f64, f64)> = None;
+    let mut coded = at_qp(job, qp);
+    let mut best = (target.excess(&coded, job.frames), coded.clone());
+    for _ in 0..12 {
+        let excess = target.excess(&coded, job.frames);
+        if better(excess, best.0) {
+            best = (excess, coded);
+        }
+        if (-CLOSE..=0.0).contains(&excess) {
+            break;
+        }
+        if excess > 0.0 {
+            over = Some((qp, excess));
+        } else {
+            under = Some((qp, excess));
+        }
+        let next = match (over, under) {
+            (Some((from, more)), Some((to, less))) => {
+                let share = (more + CLOSE / 2.0) / (more - less);
+                from + (to - from) * share.clamp(0.02, 0.98)
+            }
+            // Far from the target the step may be misjudged, not its direction.
+            _ => qp + target.direction() * (excess + 0.25 * excess.signum()),
+        }
+        .clamp(low, high);
+        if PictureQp::from_fraction(next) == PictureQp::from_fraction(qp) {
+            break;
+        }
+        qp = next;
+        coded = at_qp(job, qp);
+    }
+    best.1
+}
+
+/// Whether an excess `a` is preferable to `b`: under the target, then close to it.
+fn better(a: f64, b: f64) -> bool {
+    match (a <= 0.0, b <= 0.0) {
+        (true, false) => true,
+        (false, true) => false,
+        _ => a.abs() < b.abs(),
+    }
+}
+
+/// Encodes all frames at one QP. Frames share the threads; what is left over
+/// goes to wavefronts inside each.
+fn at_qp(job: &Job<'_>, qp: f64) -> Coded {
+    let threads = threads::granted(job.params.threads);
+    let picture_qp = PictureQp::from_fraction(qp);
+    let row_threads = (threads / job.frames.len()).max(1);
+    let one = |frame: &Frame| {
+        picture::encode(frame, &job.sequence, &job.effort, picture_qp, row_threads, job.params.picture_hash)
+    };
+    let coded: Vec<CodedPicture> =
+        if threads == 1 { job.frames.iter().map(one).collect() } else { threads::map(job.frames, one) };
+
+    let mut stream = Vec::new();
+    headers::write_parameter_sets(&mut stream, &job.sequence);
+    let samples: usize = job.frames.iter().map(Frame::samples).sum();
+    let squared_error: u64 = coded.iter().map(|c| c.squared_error).sum();
+    let mut recon = Vec::with_capacity(coded.len());
+    for picture in coded {
+        stream.extend_from_slice(&picture.bytes);
+        recon.push(picture.recon);
+    }
+    let qp = f64::from(picture_qp.base) + f64::from(picture_qp.coarser) / 64.0;
+    Coded { stream, recon, qp, mse: squared_error as f64 / samples as f64 }
+}

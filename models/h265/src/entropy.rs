@@ -1,0 +1,7 @@
+//! Entropy coding of residuals (H.265 clause 9.3): context variables, scans
+//! and residual_coding() as the encoder writes it. The arithmetic engine
+//! itself is [`trinity_coding::cabac`].
+
+pub mod contexts;
+pub mod residual;
+pub mod scan;
