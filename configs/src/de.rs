@@ -89,13 +89,22 @@ impl serde::de::Error for Trouble {
     }
 }
 
+/// A key that is none of `expected`.
+pub(crate) fn unknown_key(key: &str, expected: &[&str]) -> Diagnostic {
+    unknown_word("key", key, expected)
+}
+
 fn unknown(what: &str, word: &str, expected: &[&str]) -> Trouble {
+    unknown_word(what, word, expected).into()
+}
+
+fn unknown_word(what: &str, word: &str, expected: &[&str]) -> Diagnostic {
     let label = match expected {
         [] => "nothing may stand here".to_string(),
         [only] => format!("expected {only}"),
         several => format!("expected one of: {}", several.join(", ")),
     };
-    Diagnostic::new(format!("unknown {what} `{word}`")).label(label).help(did_you_mean(word, expected)).into()
+    Diagnostic::new(format!("unknown {what} `{word}`")).label(label).help(did_you_mean(word, expected))
 }
 
 impl<'de> Deserializer<'de> for &'de Node {

@@ -1,6 +1,7 @@
 //! A configuration after `extends` and `--set`: what it says, and who said it.
 
 use crate::{
+    assignment::Assignment,
     builtin, de,
     diagnostic::{Complaint, Diagnostic, Place, Source},
     node::{Entry, Node, Value},
@@ -109,6 +110,13 @@ impl Document {
     /// as TOML, otherwise text: `--set "nic.bandwidth=200 Gbit/s"` needs no
     /// second pair of quotes. `--set gpu.extends=gpus/h200` lays that file over.
     pub fn set(&mut self, assignment: &str) -> Result<(), Diagnostic> {
+        let Assignment { keys, over } = self.assignment(assignment)?;
+        assign(&mut self.root, &keys, over)
+    }
+
+    /// What [`Document::set`] would lay over this document and where, for who
+    /// holds the values in a type and has a place to put one.
+    pub fn assignment(&self, assignment: &str) -> Result<Assignment, Diagnostic> {
         let source = Arc::new(Source { name: "--set".into(), text: assignment.into() });
         let whole = Place { source: source.clone(), span: 0..assignment.len() };
         let Some((path, value)) = assignment.split_once('=') else {
@@ -119,11 +127,11 @@ impl Document {
         let value_start = path.len() + 1 + (value.len() - value.trim_start().len());
         let mut over = Node::parse_value(value.trim(), &source, value_start)?;
         let mut keys = keys(path, &source)?;
-        if let Some((key, place)) = keys.pop_if(|(key, _)| *key == "extends") {
-            over = nested(&[(key, place)], over);
+        if let Some(last) = keys.pop_if(|(key, _)| *key == "extends") {
+            over = nested(&[last], over);
         }
         resolve(&mut over, &Origin::of(&self.name, None), MAX_DEPTH)?;
-        assign(&mut self.root, &keys, over)
+        Ok(Assignment { keys, over })
     }
 
     /// The configuration as a type of the caller's, which should carry
@@ -157,7 +165,7 @@ impl Document {
 }
 
 /// The keys of a dotted path, each with its place.
-fn keys<'a>(path: &'a str, source: &Arc<Source>) -> Result<Vec<(&'a str, Place)>, Diagnostic> {
+fn keys(path: &str, source: &Arc<Source>) -> Result<Vec<(String, Place)>, Diagnostic> {
     let mut start = 0;
     path.split('.')
         .map(|padded| {
@@ -168,13 +176,13 @@ fn keys<'a>(path: &'a str, source: &Arc<Source>) -> Result<Vec<(&'a str, Place)>
             if key.is_empty() {
                 return Err(Diagnostic::new("a key is empty").at(&place).label("expected path.to.key=value"));
             }
-            Ok((key, place))
+            Ok((key.to_string(), place))
         })
         .collect()
 }
 
 /// Lays `over` on the value that `keys` lead to; items of arrays go by number.
-fn assign(target: &mut Node, keys: &[(&str, Place)], over: Node) -> Result<(), Diagnostic> {
+fn assign(target: &mut Node, keys: &[(String, Place)], over: Node) -> Result<(), Diagnostic> {
     let [(key, place), deeper @ ..] = keys else {
         target.merge(over);
         return Ok(());
@@ -183,9 +191,7 @@ fn assign(target: &mut Node, keys: &[(&str, Place)], over: Node) -> Result<(), D
         let count = items.len();
         return match key.parse().ok().and_then(|index: usize| items.get_mut(index)) {
             Some(item) => assign(item, deeper, over),
-            None => Err(Diagnostic::new(format!("there is no item `{key}`"))
-                .at(place)
-                .label(format!("expected a number below {count}"))),
+            None => Err(Diagnostic::no_item(key, place, count)),
         };
     }
     if let Value::Table(entries) = &mut target.value
@@ -198,9 +204,9 @@ fn assign(target: &mut Node, keys: &[(&str, Place)], over: Node) -> Result<(), D
 }
 
 /// `over` inside a table for each key.
-fn nested(keys: &[(&str, Place)], over: Node) -> Node {
+fn nested(keys: &[(String, Place)], over: Node) -> Node {
     keys.iter().rev().fold(over, |node, (key, place)| {
-        let entry = Entry { key: (*key).to_string(), key_place: place.clone(), node };
+        let entry = Entry { key: key.clone(), key_place: place.clone(), node };
         Node { value: Value::Table(vec![entry]), place: place.clone(), citation: None }
     })
 }

@@ -20,13 +20,10 @@ pub trait Checked {
 /// A kind of configuration: the folder its files live in, and the type that reads them.
 #[derive(Debug, Clone, Copy)]
 pub struct Kind {
-    /// What the kind is called: its folder, or a name of its own where two share one.
+    /// What the kind is called: its folder under `configs/`, such as `gpus`.
     pub name: &'static str,
-    /// The folder under `configs/`, such as `gpus`.
-    pub folder: &'static str,
     /// What one file describes, in a few words.
     pub describes: &'static str,
-    marker: Option<&'static str>,
     schema: fn() -> serde_json::Value,
     check: fn(&Document) -> Result<(), Diagnostic>,
 }
@@ -39,26 +36,10 @@ impl Kind {
     ) -> Self {
         Self {
             name: folder,
-            folder,
             describes,
-            marker: None,
             schema: || schema_for!(T).to_value(),
             check: |document| document.read::<T>()?.check(document),
         }
-    }
-
-    /// A kind that shares its folder with another: a file with the key
-    /// `marker` is of this one, and `name` tells the two apart.
-    pub const fn marked(self, name: &'static str, marker: &'static str) -> Self {
-        Self { name, marker: Some(marker), ..self }
-    }
-
-    /// Which of `kinds` a document from `folder` is of.
-    pub fn find<'a>(kinds: &'a [Self], folder: &str, document: &Document) -> Option<&'a Self> {
-        let here = || kinds.iter().filter(|kind| kind.folder == folder);
-        let marked =
-            here().find(|kind| kind.marker.is_some_and(|marker| document.keys().any(|key| key == marker)));
-        marked.or_else(|| here().find(|kind| kind.marker.is_none()))
     }
 
     /// The JSON schema of the type: with the reserved keys `extends` and

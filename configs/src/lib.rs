@@ -58,7 +58,7 @@
 //!
 //! Put built-in files under `configs/<folder>/<name>.toml`; they are embedded at
 //! the next build and load by `Document::load("nics/cx5")`. A path that ends in
-//! `.toml` loads a user's file. Register the [`Kind`] in `cli/src/cmd/config.rs`
+//! `.toml` loads a user's file. Register the [`Kind`] in `study/src/config.rs`
 //! so that `trinity config check` and `schema` know it.
 //!
 //! # Rules
@@ -74,6 +74,7 @@
 //!   a mistake inside is then reported at the table around it.
 #![forbid(unsafe_code)]
 
+mod assignment;
 pub mod builtin;
 mod de;
 mod diagnostic;
@@ -83,6 +84,7 @@ mod node;
 mod quantity;
 mod units;
 
+pub use assignment::{Assignment, Fragment};
 pub use diagnostic::{Complaint, Diagnostic, Place, Source, nearest};
 pub use document::{Document, Setting};
 pub use kind::{Checked, Kind};

@@ -8,8 +8,10 @@
 //! need not be the one that was measured.
 
 use crate::Error;
+use crate::config::{CodecFile, Replacement, StudyFile};
 use crate::sweep::{Replaced, Study};
 use std::path::{Path, PathBuf};
+use trinity_config::{DataRate, Fraction, Power};
 use trinity_hwcodec::calibration::{Calibration, Measured};
 use trinity_hwcodec::fit::EngineModel;
 use trinity_sim::Job;
@@ -57,19 +59,19 @@ impl Study {
                 let point = seen.file.point();
                 values.extend(measured.values(calibration, &point.job, point.cluster.codec.chunk_values));
             }
+            let settings = seen.document.settings();
             let scenario = &mut self.file.scenarios[at];
-            for (path, value, spread) in values {
-                let source = format!("measured {}: {spread}", calibration.device_line());
-                let setting =
-                    seen.document.settings().into_iter().find(|s| s.path == format!("study.{path}"));
-                scenario.set.push(format!("{path}={{ value = {value}, source = {source:?} }}"));
+            for value in values {
+                let path = format!("study.{}", value.path);
+                let setting = settings.iter().find(|setting| setting.path == path);
                 replaced.push(Replaced {
                     scenario: scenario.name.clone(),
-                    path: path.into(),
-                    before: setting.map_or_else(|| "not said".into(), |s| s.value),
-                    value,
-                    source,
+                    path: value.path.into(),
+                    before: setting.map_or_else(|| "not said".into(), |s| s.value.clone()),
+                    value: value.text,
+                    source: format!("measured {}: {}", calibration.device_line(), value.note),
                 });
+                scenario.measured.push(value.replacement);
             }
         }
         if engines == 0 {
@@ -85,8 +87,23 @@ impl Study {
     }
 }
 
-/// A path of the study, its value as TOML, and how sure it is.
-type Value = (&'static str, String, String);
+/// A measured value on its way into a study.
+struct Value {
+    path: &'static str,
+    replacement: Replacement,
+    /// As TOML writes it, for reports.
+    text: String,
+    /// How sure it is.
+    note: String,
+}
+
+impl Value {
+    /// A number with a unit, or without where `unit` is empty.
+    fn new(path: &'static str, number: f64, unit: &str, note: String, set: fn(&mut StudyFile, f64)) -> Self {
+        let text = if unit.is_empty() { format!("{number:?}") } else { format!("\"{number} {unit}\"") };
+        Self { path, replacement: Replacement { number, set }, text, note }
+    }
+}
 
 fn spread(measured: &Measured, unit: &str) -> String {
     format!("95 % interval {:.4} to {:.4} {unit}", measured.low, measured.high)
@@ -95,9 +112,28 @@ fn spread(measured: &Measured, unit: &str) -> String {
 fn host_wire(calibration: &Calibration) -> Vec<Value> {
     let Some(wire) = &calibration.host_to_device_gb_per_s else { return Vec::new() };
     vec![
-        ("cluster.host.bandwidth", format!("\"{} GB/s\"", rounded(wire.value)), spread(wire, "GB/s")),
-        ("cluster.host.efficiency", "1.0".into(), "the bandwidth above is what copies reached".into()),
+        Value::new(
+            "cluster.host.bandwidth",
+            rounded(wire.value),
+            "GB/s",
+            spread(wire, "GB/s"),
+            |study, gb_per_s| study.cluster.host.bandwidth = DataRate::from_gb_per_s(gb_per_s),
+        ),
+        Value::new(
+            "cluster.host.efficiency",
+            1.0,
+            "",
+            "the bandwidth above is what copies reached".into(),
+            |study, share| study.cluster.host.efficiency = Fraction::new(share),
+        ),
     ]
+}
+
+/// Does something to the codec of a study that has one.
+fn codec(study: &mut StudyFile, change: impl FnOnce(&mut CodecFile)) {
+    if let Some(codec) = &mut study.cluster.codec {
+        change(codec);
+    }
 }
 
 /// The engines of one standard; a GPU may lack encoders.
@@ -115,29 +151,48 @@ impl<'a> Engines<'a> {
 
     /// What they do to pictures of one chunk.
     fn values(&self, calibration: &Calibration, job: &Job, chunk_values: f64) -> Vec<Value> {
-        let mut list = vec![(
+        let mut list = vec![Value::new(
             "cluster.codec.bits-per-value",
-            format!("{SAMPLE_BITS:.1}"),
+            SAMPLE_BITS,
+            "",
             "pictures of 8-bit samples".into(),
+            |study, bits| codec(study, |codec| codec.bits_per_value = bits),
         )];
         let bits = coded_bits(job);
         if let Some(model) = self.encoder {
             let (gbps, note) = throughput(model, "encoders", chunk_values, bits);
-            list.push(("cluster.codec.encoder.throughput", format!("\"{} Gbit/s\"", rounded(gbps)), note));
+            let path = "cluster.codec.encoder.throughput";
+            list.push(Value::new(path, rounded(gbps), "Gbit/s", note, |study, gbps| {
+                codec(study, |codec| codec.encoder.throughput = Some(DataRate::from_gbit_per_s(gbps)));
+            }));
         }
         if let Some(model) = self.decoder {
             let (gbps, note) = throughput(model, "decoders", chunk_values, bits);
-            list.push(("cluster.codec.decoder.throughput", format!("\"{} Gbit/s\"", rounded(gbps)), note));
+            let path = "cluster.codec.decoder.throughput";
+            list.push(Value::new(path, rounded(gbps), "Gbit/s", note, |study, gbps| {
+                codec(study, |codec| codec.decoder.throughput = Some(DataRate::from_gbit_per_s(gbps)));
+            }));
             // A rise of power that cannot be told from none is no measurement.
             if let Some(energy) = calibration.nvdec_pj_per_bit.filter(|energy| energy.low > 0.0) {
                 let watts = energy.value * 1e-12 * gbps * 1e9;
                 let note = format!("{:.0} pJ a decoded bit, {}", energy.value, spread(&energy, "pJ/bit"));
-                list.push(("cluster.codec.decoder.power", format!("\"{} W\"", rounded(watts)), note));
+                list.push(Value::new(
+                    "cluster.codec.decoder.power",
+                    rounded(watts),
+                    "W",
+                    note,
+                    |study, w| {
+                        codec(study, |codec| codec.decoder.power = Some(Power::from_w(w)));
+                    },
+                ));
             }
         }
         if let Some(overlap) = &calibration.decode_overlap {
             let note = format!("decoding beside a matrix product, {}", spread(overlap, "of the ideal"));
-            list.push(("job.overlap.storage", rounded(overlap.value.clamp(0.0, 1.0)).to_string(), note));
+            let share = rounded(overlap.value.clamp(0.0, 1.0));
+            list.push(Value::new("job.overlap.storage", share, "", note, |study, share| {
+                study.job.overlap.storage = Fraction::new(share);
+            }));
         }
         list
     }

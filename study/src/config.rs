@@ -10,21 +10,30 @@ mod job;
 mod llm;
 mod names;
 mod profile;
+mod setter;
 mod stages;
 mod sweep;
+mod technology;
 
 pub use codec::{BlockFile, CodecFile};
 pub use hardware::{ClusterFile, GpuFile, NetworkFile, NicFile, TierFile};
 pub use job::{CompressionFile, JobFile, OverlapFile, ParallelismFile, PrecisionFile};
 pub use llm::{LlmFile, MoeFile};
 pub use profile::ProfileFile;
-pub use sweep::{AssumptionFile, AxisFile, HeadlineFile, Scalar, ScenarioFile, SweepFile};
+use setter::settable;
+pub use setter::{Settable, Setter};
+pub use sweep::{AssumptionFile, AxisFile, HeadlineFile, Replacement, Scalar, ScenarioFile, SweepFile};
+pub use technology::TechnologyFile;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{Checked, Complaint, Diagnostic, Document, Kind};
 use trinity_sim::sweep::Point;
 use trinity_sim::{Cluster, Job};
+
+settable! {
+    StudyFile { cluster, job }
+}
 
 /// A cluster and what it runs.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -92,5 +101,6 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<LlmFile>("llms", "a language model"),
     Kind::of::<ClusterFile>("clusters", "a cluster of GPUs"),
     Kind::of::<SweepFile>("sweeps", "a sweep"),
-    Kind::of::<ProfileFile>("codecs", "a codec in software").marked("profiles", "pipeline"),
+    Kind::of::<ProfileFile>("profiles", "a codec in software"),
+    Kind::of::<TechnologyFile>("technologies", "what gates and bits cost at a node"),
 ];

@@ -4,8 +4,10 @@
 //! with what operations cost at a node. Knows neither tensors' values nor how
 //! many gates an adder has.
 
+use crate::config::TechnologyFile;
 use crate::{Error, Progress};
 use serde::Serialize;
+use trinity_config::{Checked, Document};
 use trinity_silicon::operations::{Work, estimate};
 use trinity_silicon::stages::Technology;
 use trinity_tensor::codec::{StageCost, Target, codec};
@@ -42,6 +44,18 @@ pub struct Request<'a> {
     pub technology: Technology,
     /// Values of 16 bits that must pass in a second.
     pub throughput_gbps: f64,
+}
+
+/// The technology of that name or in that file, such as `technologies/asap7`.
+///
+/// # Errors
+///
+/// Where there is none, or it is wrong, pointing at it.
+pub fn technology(name: &str) -> Result<Technology, Error> {
+    let document = Document::load(name)?;
+    let file: TechnologyFile = document.read()?;
+    file.check(&document)?;
+    Ok(file.resolve())
 }
 
 /// Every stage of every codec on every tensor at every target.

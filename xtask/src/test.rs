@@ -127,7 +127,7 @@ fn licences() -> Outcome {
 }
 
 /// Crates that a browser can run.
-const PORTABLE: [&str; 8] = [
+const PORTABLE: [&str; 12] = [
     "--package",
     "trinity-coding",
     "--package",
@@ -136,6 +136,10 @@ const PORTABLE: [&str; 8] = [
     "trinity-h265",
     "--package",
     "trinity-codec",
+    "--package",
+    "trinity-sim",
+    "--package",
+    "trinity-study",
 ];
 
 /// The same code without threads, and for a browser where its target is installed.

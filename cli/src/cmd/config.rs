@@ -203,8 +203,8 @@ fn kind_of(document: &Document) -> Result<Kind, Failure> {
     let folder = Path::new(document.name()).parent().and_then(Path::file_name);
     let folder = folder.map(|name| name.to_string_lossy().into_owned());
     let extended = document.extends().iter().filter_map(|name| Some(name.split_once('/')?.0.to_string()));
-    let found =
-        folder.into_iter().chain(extended).find_map(|folder| Kind::find(&kinds, &folder, document).copied());
+    let of_folder = |folder: String| kinds.iter().find(|kind| kind.name == folder).copied();
+    let found = folder.into_iter().chain(extended).find_map(of_folder);
     found.or_else(|| likeliest(&kinds, document)).ok_or_else(|| {
         let names: Vec<&str> = kinds.iter().map(|kind| kind.name).collect();
         Failure::input(format_args!("cannot tell what `{}` describes", document.name()))

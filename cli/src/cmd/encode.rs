@@ -35,7 +35,7 @@ Targets:
   --qp        a fixed quantization parameter, for video codecs and pictures
   --lossless  every bit back (codec zstd unless another is named)
 
-Codecs: see trinity compare --help; or a profile of the Trinity codec, as FILE.toml (examples in configs/codecs).
+Codecs: see trinity compare --help; or a profile of the Trinity codec, as FILE.toml (examples in configs/profiles).
 
 Examples:
   trinity encode model.safetensors --bits 2.9 -o model.tri
@@ -128,6 +128,7 @@ pub fn known_codec(name: &str) -> Result<(), Failure> {
     codec(name).map(|_| ()).map_err(|error| match error {
         Error::UnknownCodec { name, .. } => Failure::input(format_args!("no codec named `{name}`"))
             .help(format_args!("codecs: {}; or a profile as FILE.toml", names().join(", "))),
+        Error::Profile(diagnostic) => Failure::from(*diagnostic),
         other => Failure::input(other),
     })
 }

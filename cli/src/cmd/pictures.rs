@@ -105,12 +105,8 @@ fn profile(job: &Job<'_>) -> Result<Profile, Failure> {
     let default = if job.target == Target::Lossless { "lossless" } else { "trinity" };
     let name = job.codec.unwrap_or(default);
     let found = if name.ends_with(".toml") {
-        let text = std::fs::read_to_string(name)
-            .map_err(|error| Failure::input(format_args!("cannot read `{name}`: {error}")))?;
-        return Profile::parse(&text).map_err(|error| match error {
-            trinity_codec::Error::ProfileText { .. } => {
-                Failure::input(format_args!("codec profile {name}:{error}"))
-            }
+        return Profile::load(name).map_err(|error| match error {
+            trinity_codec::Error::Profile(diagnostic) => diagnostic.into(),
             other => Failure::input(format_args!("codec profile {name}: {other}")),
         });
     } else if matches!(name, "h264" | "h265") {

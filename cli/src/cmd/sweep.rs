@@ -42,7 +42,7 @@ pub struct Args {
     action: Option<Action>,
     #[command(flatten)]
     sweep: SweepArgs,
-    /// Folder for points.csv, pareto.csv and report.html
+    /// Folder for points.csv, pareto.csv, pareto.svg and report.html
     #[arg(long, value_name = "DIR", default_value = "out/sweep")]
     out: PathBuf,
     /// Do only part I of N, numbered from 0, and leave it for `merge`
@@ -115,7 +115,7 @@ Example:
         /// Folders that hold the shards
         #[arg(required = true, value_name = "DIR")]
         folders: Vec<PathBuf>,
-        /// Folder for points.csv, pareto.csv and report.html
+        /// Folder for points.csv, pareto.csv, pareto.svg and report.html
         #[arg(long, value_name = "DIR", default_value = "out/sweep")]
         out: PathBuf,
         /// Form of the points: points.csv, or points.parquet in a build with `--features parquet`
@@ -283,6 +283,7 @@ fn finish(
     }
     output::write(&out.join("pareto.csv"), show::pareto_csv(study, &tally, &answer).as_bytes())?;
     output::write(&out.join("axes.csv"), show::axes_csv(study, &tally).as_bytes())?;
+    output::write(&out.join("pareto.svg"), page::fronts_plot(study, &tally, &answer).svg().as_bytes())?;
     let sensitivity = sensitivity(study, &ctx.watch())?;
     page::page(study, &tally, &answer, &sensitivity).write(&out.join("report.html"))?;
     if states.len() == 1 {

@@ -118,6 +118,9 @@ pub fn open(path: &Path) -> Result<TensorFile, Failure> {
 
 /// A failure at `place` because of what a file holds.
 pub fn bad_input(place: &str, error: &trinity_tensor::Error) -> Failure {
+    if let trinity_tensor::Error::Profile(diagnostic) = error {
+        return diagnostic.as_ref().clone().into();
+    }
     Failure::input(format_args!("{place}: {}", sentence(error)))
 }
 

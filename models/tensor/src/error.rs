@@ -44,7 +44,10 @@ pub enum Error {
     /// No codec has this name.
     #[error("no codec named `{name}`; expected one of {known}")]
     UnknownCodec { name: String, known: String },
-    /// A codec's profile that cannot be read or makes no sense.
+    /// A codec's profile that cannot be read; the diagnostic says where.
+    #[error("codec profile {0}")]
+    Profile(Box<trinity_config::Diagnostic>),
+    /// A codec's profile that makes no sense.
     #[error("codec profile {}: {problem}", path.display())]
     BadProfile { path: PathBuf, problem: String },
     /// Data whose basis was not given.

@@ -45,8 +45,8 @@ pub enum Error {
     #[error("the stream was made with basis {needed:016x}: {given}; give the file it was encoded with")]
     OtherBasis { needed: u64, given: String },
     /// A profile's text that cannot be read or asks for what there is not.
-    #[error("{line}:{column}: {what}")]
-    ProfileText { line: usize, column: usize, what: String },
+    #[error(transparent)]
+    Profile(#[from] trinity_config::Diagnostic),
     /// A profile that asks for the impossible.
     #[error("profile `{profile}`: {what}")]
     BadProfile { profile: String, what: String },

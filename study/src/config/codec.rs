@@ -2,6 +2,7 @@
 //! what a printed number means.
 
 use super::names::EnergyName;
+use super::setter::settable;
 use super::stages::StagesFile;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -11,6 +12,11 @@ use trinity_config::{
 };
 use trinity_silicon::{Cost, EnergyColumn, Node, partition};
 use trinity_sim::Codec;
+
+settable! {
+    BlockFile { throughput, area, power, printed_energy, stages }
+    CodecFile { encoder, decoder, node, built_at, bits_per_value, energy, idle, latency, chunk, engine, video }
+}
 
 /// An encoder or a decoder: by its figures, or as a list of stages.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

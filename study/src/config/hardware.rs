@@ -2,6 +2,7 @@
 
 use super::codec::CodecFile;
 use super::names::{AlgorithmName, TopologyName};
+use super::setter::settable;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{
@@ -9,6 +10,14 @@ use trinity_config::{
     FlopRate, Fraction, Power, Ratio,
 };
 use trinity_sim::{Cluster, Codec, Curve, Gpu, Nic, PeakFlops, Software, Tier};
+
+settable! {
+    GpuFile { fp32, fp16, fp8, vector, memory, memory_bandwidth, reserved, area, power, idle_power, gemm_efficiency, attention_efficiency, memory_efficiency, efficiency_factor }
+    NicFile { bandwidth, latency, area, idle_power, energy }
+    TierFile { bandwidth, latency, efficiency, topology, all_reduce, energy }
+    NetworkFile { efficiency, latency, topology, all_reduce }
+    ClusterFile { gpu, gpus, gpus_per_node, intra, nic, nics_per_gpu, network, host, launch, codec, codecs_per_gpu }
+}
 
 /// A GPU.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

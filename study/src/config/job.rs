@@ -2,10 +2,19 @@
 
 use super::llm::LlmFile;
 use super::names::{AttentionName, MathName, PhaseName, PolicyName, RecomputeName, ReductionName, ScopeName};
+use super::setter::settable;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{Cited, Complaint, Diagnostic, Document, Fraction};
 use trinity_sim::{Compression, Job, Overlap, Parallelism, Precision, Schedule, Split, Zero};
+
+settable! {
+    JobFile { llm, phase, sequence, global_batch, replica_batch, microbatch, parallelism, precision, recompute, attention, overlap, compression, kv_spill }
+    ParallelismFile { tensor, sequence_parallel, pipeline, interleave, data, zero, expert, context }
+    PrecisionFile { math, weights, activations, gradients, gradient_reduce, kv, optimizer_bytes }
+    OverlapFile { tensor, pipeline, data, expert, context, storage }
+    CompressionFile { weights, weight_gradients, activations, activation_gradients, kv, reduction, scope, policy }
+}
 
 /// A job.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

@@ -1,10 +1,17 @@
 //! Language models in files.
 
 use super::names::{MlpName, VocabularyName};
+use super::setter::settable;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{Checked, Cited, Complaint, Diagnostic, Document};
 use trinity_sim::{Attention, Llm, Moe};
+
+settable! {
+    LlmFile { layers, hidden, heads, kv_heads, head_dim, ffn, mlp, vocab, vocabulary, positions, biases, latent, moe }
+    LatentFile { query_rank, kv_rank, rope_dim, value_dim }
+    MoeFile { experts, top_k, shared_experts, expert_ffn, dense_layers }
+}
 
 /// A decoder-only transformer.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

@@ -11,6 +11,8 @@ macro_rules! choices {
         #[schemars(inline)]
         pub enum $file { $($(#[$vdoc])* $variant),+ }
 
+        super::setter::values!($file);
+
         impl $file {
             pub fn resolve(self) -> $model {
                 match self { $(Self::$variant => <$model>::$variant),+ }

@@ -1,6 +1,7 @@
 //! Encoders in files as lists of stages: leave one out, or put several side by
 //! side, and area, power and throughput follow.
 
+use super::setter::{settable, values};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -8,6 +9,12 @@ use trinity_config::{Cited, Complaint, Diagnostic, Document};
 use trinity_silicon::stages::{Design, Stage, StageCount, Technology, XK264, XK265, reconcile};
 use trinity_silicon::table3::{self, Row, THROUGHPUT_GBPS};
 use trinity_silicon::{Cost, InstanceRate};
+
+values!(DesignName, RateName, ScaleName);
+
+settable! {
+    StagesFile { design, instance, instances, without, copies, scale }
+}
 
 /// The open RTL whose stages were counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]

@@ -1,6 +1,7 @@
 //! Sweeps in files: a study, what varies, what is wanted.
 
 use super::StudyFile;
+use super::setter::{Settable, Setter};
 use schemars::JsonSchema;
 use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize};
@@ -62,6 +63,17 @@ pub struct ScenarioFile {
     #[serde(default)]
     #[schemars(with = "Cited<Vec<String>>")]
     pub set: Vec<String>,
+    /// What was measured, in place of what was configured.
+    #[serde(skip)]
+    pub measured: Vec<Replacement>,
+}
+
+/// A number that takes the place of a configured one.
+#[derive(Clone, Copy, Debug)]
+pub struct Replacement {
+    pub number: f64,
+    /// Puts the number into the study, in the unit that it is in.
+    pub set: fn(&mut StudyFile, f64),
 }
 
 /// One axis: a path into the study and its values.
@@ -300,28 +312,48 @@ impl SweepFile {
     ) -> Result<Scenario, Diagnostic> {
         let own = self.document_of(document, at)?;
         let place = format!("scenarios.{at}");
-        let base = read_point(&own).map_err(|d| moved(document, &place, &d))?;
+        let study = self.study_of(&own, at).map_err(|d| moved(document, &place, &d))?;
+        let base = study.point();
         let mut axes = Vec::new();
         for (k, axis) in self.axes.iter().enumerate() {
             if axis.only.as_ref().is_some_and(|only| !only.contains(&scenario.name)) {
                 continue;
             }
-            let place = format!("axes.{k}");
-            let texts = axis.texts().map_err(|complaint| document.complain(&place, &complaint))?;
-            let mut points = Vec::new();
-            for (j, text) in texts.into_iter().enumerate() {
-                let place =
-                    if axis.values.is_some() { format!("axes.{k}.values.{j}") } else { place.clone() };
-                let mut varied = own.clone();
-                varied
-                    .set(&format!("study.{}={text}", axis.path))
-                    .and_then(|()| read_point(&varied))
-                    .map(|point| points.push((text, point)))
-                    .map_err(|d| moved(document, &place, &d))?;
-            }
+            let points = self.axis(document, &own, &study, k)?;
             axes.push(Axis::new(axis.path.clone(), &base, points));
         }
         Ok(Scenario { name: scenario.name.clone(), base, axes })
+    }
+
+    /// The study of scenario `at`, read once, with what was measured.
+    fn study_of(&self, own: &Document, at: usize) -> Result<StudyFile, Diagnostic> {
+        let mut study = own.read::<Self>()?.study;
+        for measured in &self.scenarios[at].measured {
+            (measured.set)(&mut study, measured.number);
+        }
+        study.check_at(own, "study.")?;
+        Ok(study)
+    }
+
+    /// The points that the values of axis `k` make of a scenario's study.
+    fn axis(
+        &self,
+        document: &Document,
+        own: &Document,
+        study: &StudyFile,
+        k: usize,
+    ) -> Result<Vec<(String, Point)>, Diagnostic> {
+        let axis = &self.axes[k];
+        let place = format!("axes.{k}");
+        let texts = axis.texts().map_err(|complaint| document.complain(&place, &complaint))?;
+        let mut vary = Varying { own, study, setter: None };
+        let mut points = Vec::new();
+        for (j, text) in texts.into_iter().enumerate() {
+            let place = if axis.values.is_some() { format!("axes.{k}.values.{j}") } else { place.clone() };
+            let point = vary.point(&format!("study.{}={text}", axis.path));
+            points.push((text, point.map_err(|d| moved(document, &place, &d))?));
+        }
+        Ok(points)
     }
 
     fn objectives(&self, document: &Document) -> Result<Vec<Objective>, Diagnostic> {
@@ -352,6 +384,31 @@ impl SweepFile {
     }
 }
 
+/// A study that one axis varies: the way to its place is found with the first
+/// value and kept for the others.
+struct Varying<'a> {
+    own: &'a Document,
+    study: &'a StudyFile,
+    setter: Option<Setter<StudyFile>>,
+}
+
+impl Varying<'_> {
+    /// The point that an assignment makes of the study.
+    fn point(&mut self, assignment: &str) -> Result<Point, Diagnostic> {
+        let assignment = self.own.assignment(assignment)?;
+        if self.setter.is_none() {
+            // The first key leads from the sweep to its study.
+            self.setter = Some(StudyFile::setter(assignment.keys().get(1..).unwrap_or_default())?);
+        }
+        let mut varied = self.study.clone();
+        if let Some(set) = &self.setter {
+            set(&mut varied, assignment.value())?;
+        }
+        varied.check_at(self.own, "study.")?;
+        Ok(varied.point())
+    }
+}
+
 fn objective_complaint(document: &Document, at: &str) -> Diagnostic {
     document.complain(
         at,
@@ -362,12 +419,6 @@ fn objective_complaint(document: &Document, at: &str) -> Diagnostic {
 
 fn metric_names() -> String {
     Metric::ALL.iter().map(|metric| metric.name()).collect::<Vec<_>>().join(", ")
-}
-
-fn read_point(document: &Document) -> Result<Point, Diagnostic> {
-    let file: SweepFile = document.read()?;
-    file.study.check_at(document, "study.")?;
-    Ok(file.point())
 }
 
 /// A mistake in a value that an axis or a scenario sets is the fault of the

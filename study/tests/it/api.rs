@@ -139,7 +139,7 @@ fn stages_are_priced_in_the_silicon_asked_for() {
             codecs: vec!["trinity-lite".into()],
             targets: vec![trinity_tensor::codec::Target::Bits(3.0)],
             sample: 4096,
-            technology: trinity_silicon::stages::Technology::ASAP7,
+            technology: price::technology("technologies/asap7").unwrap(),
             throughput_gbps,
         };
         let rows = price::stages(&request, &Silent).unwrap_or_else(|e| panic!("{e}"));

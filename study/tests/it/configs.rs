@@ -1,7 +1,7 @@
 //! The configurations that come with the project, read as the model reads them.
 use trinity_config::{Checked, Document, builtin};
 use trinity_silicon::table3;
-use trinity_study::config::{ClusterFile, CodecFile, GpuFile, LlmFile, NicFile};
+use trinity_study::config::{ClusterFile, CodecFile, GpuFile, LlmFile, NicFile, TechnologyFile};
 
 fn read<T: serde::de::DeserializeOwned + Checked>(name: &str) -> T {
     let document = Document::load(name).unwrap_or_else(|d| panic!("{d}"));
@@ -10,23 +10,16 @@ fn read<T: serde::de::DeserializeOwned + Checked>(name: &str) -> T {
     file
 }
 
-/// Codecs in software share the folder of codecs in silicon; what they may
-/// choose from is a choice, not a datum with a source.
-fn is_profile(name: &str) -> bool {
-    let settings = Document::load(name).map(|d| d.settings()).unwrap_or_default();
-    settings.iter().any(|s| s.path == "pipeline")
-}
-
 #[test]
 fn every_file_reads_and_checks() {
     for name in builtin::names() {
         match name.split('/').next() {
             Some("gpus") => drop(read::<GpuFile>(name)),
             Some("nics") => drop(read::<NicFile>(name)),
-            Some("codecs") if is_profile(name) => {}
             Some("codecs") => drop(read::<CodecFile>(name)),
             Some("llms") => drop(read::<LlmFile>(name)),
             Some("clusters") => drop(read::<ClusterFile>(name)),
+            Some("technologies") => drop(read::<TechnologyFile>(name)),
             _ => {}
         }
     }
@@ -36,7 +29,8 @@ fn every_file_reads_and_checks() {
 fn every_value_carries_its_source() {
     let choices = ["topology", "all-reduce"];
     for name in builtin::names() {
-        if name.starts_with("sweeps/") || is_profile(name) {
+        // What a profile may choose from is a choice, not a datum with a source.
+        if name.starts_with("sweeps/") || name.starts_with("profiles/") {
             continue;
         }
         for setting in Document::load(name).unwrap().settings() {
@@ -63,6 +57,12 @@ fn model_sizes_are_the_published_ones() {
         let llm = read::<LlmFile>(name).resolve();
         assert!((llm.parameters() / parameters - 1.0).abs() < 0.003, "{name}: {}", llm.parameters());
     }
+}
+
+#[test]
+fn the_technology_file_says_what_the_silicon_model_was_held_against_table_3_with() {
+    let file: TechnologyFile = read("technologies/asap7");
+    assert_eq!(file.resolve(), trinity_silicon::stages::Technology::ASAP7);
 }
 
 #[test]

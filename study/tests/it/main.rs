@@ -2,4 +2,5 @@
 #![allow(clippy::unwrap_used)]
 mod api;
 mod configs;
+mod setters;
 mod sweeps;

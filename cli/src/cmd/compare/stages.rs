@@ -14,12 +14,13 @@ use crate::table::{Table, sig3};
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let codecs =
         if args.codecs.is_empty() { vec!["trinity".into(), "trinity-lite".into()] } else { codecs(args)? };
+    let technology = price::technology("technologies/asap7")?;
     let request = price::Request {
         entries: &entries(args)?,
         codecs,
         targets: targets(args),
         sample: args.sample as usize,
-        technology: Technology::ASAP7,
+        technology,
         throughput_gbps: THROUGHPUT_GBPS,
     };
     let rows = price::stages(&request, &ctx.watch())?;
@@ -34,10 +35,10 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     if ctx.json {
         return ctx.print_json(&rows);
     }
-    ctx.print(text(&rows, ctx.colour))
+    ctx.print(text(&rows, &technology, ctx.colour))
 }
 
-fn text(rows: &[Row], colour: bool) -> String {
+fn text(rows: &[Row], technology: &Technology, colour: bool) -> String {
     let mut text = String::new();
     for part in rows.chunk_by(|a, b| (&a.tensor, &a.codec, &a.target) == (&b.tensor, &b.codec, &b.target)) {
         let mut table = Table::new([
@@ -84,7 +85,6 @@ fn text(rows: &[Row], colour: bool) -> String {
         "Silicon of an encoder for {THROUGHPUT_GBPS} Gbit/s of 16-bit values at 7 nm and {} GHz, estimated from operations \
          (one operator each)\nand from one buffer for the values that wait for others; the paper's three-in-one encoder takes \
          {} mm² (Table 3).\n",
-        Technology::ASAP7.clock_ghz,
-        THREE_IN_ONE_ENCODER.area_mm2,
+        technology.clock_ghz, THREE_IN_ONE_ENCODER.area_mm2,
     )
 }

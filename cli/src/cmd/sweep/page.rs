@@ -1,6 +1,7 @@
 //! The report of a sweep: fronts, area split, sensitivity, assumptions.
 
 use super::show;
+use crate::plot::{Axis, Mark, Plot, Series};
 use crate::report::Report;
 use crate::table::Table;
 use serde_json::{Value, json};
@@ -71,6 +72,21 @@ fn fronts(report: &mut Report, study: &Study, tally: &Tally, answer: &Answer) {
     );
     let table = show::front_table(study, tally, answer, 40);
     add(report, "Points of the fronts; `trinity sweep explain INDEX` breaks one down", &table);
+}
+
+/// The fronts as a picture that needs no script.
+pub fn fronts_plot(study: &Study, tally: &Tally, answer: &Answer) -> Plot {
+    let unit = answer.unit_tokens_per_s;
+    let series = study.plan.space.scenarios().iter().zip(&tally.fronts).map(|(scenario, front)| {
+        let points = thinned(front.entries()).filter_map(|entry| {
+            let estimate = study.plan.space.point(entry.index).estimate().ok()?;
+            Some((estimate.area_mm2, estimate.tokens_per_s / unit.unwrap_or(1.0)))
+        });
+        Series { name: scenario.name.clone(), points: points.collect(), mark: Mark::Line }
+    });
+    let y = if unit.is_some() { "normalized performance" } else { "tokens/s" };
+    // Both span orders of magnitude; the questions are asked at the small end.
+    Plot { x: Axis::log("total die area, mm²"), y: Axis::log(y), series: series.collect() }
 }
 
 fn thinned<T>(entries: &[T]) -> impl Iterator<Item = &T> {
@@ -274,7 +290,11 @@ fn assumptions(report: &mut Report, study: &Study) {
     add(report, "Every value the study starts from", &table);
     let mut table = Table::new(["scenario", "sets"]);
     for scenario in &study.file.scenarios {
-        table.row([scenario.name.clone(), scenario.set.join("; ")]);
+        let measured = study.replaced.iter().filter(|one| one.scenario == scenario.name);
+        let measured = measured
+            .map(|one| format!("{}={{ value = {}, source = {:?} }}", one.path, one.value, one.source));
+        let sets: Vec<String> = scenario.set.iter().cloned().chain(measured).collect();
+        table.row([scenario.name.clone(), sets.join("; ")]);
     }
     add(report, "What the scenarios change", &table);
 }

@@ -1,6 +1,5 @@
 //! The Trinity codec, which finds its own way to a target, as a tensor codec.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use trinity_codec::{Basis, Profile};
@@ -39,14 +38,9 @@ impl Trinity {
 
     /// A designer's own profile, out of a TOML file.
     pub(crate) fn designed(path: &str) -> Result<Self, Error> {
-        let bad = |place: String, problem: String| Error::BadProfile { path: place.into(), problem };
-        let text =
-            std::fs::read_to_string(Path::new(path)).map_err(|error| bad(path.into(), error.to_string()))?;
-        let profile = Profile::parse(&text).map_err(|error| match error {
-            trinity_codec::Error::ProfileText { line, column, what } => {
-                bad(format!("{path}:{line}:{column}"), what)
-            }
-            other => bad(path.into(), other.to_string()),
+        let profile = Profile::load(path).map_err(|error| match error {
+            trinity_codec::Error::Profile(diagnostic) => Error::Profile(Box::new(diagnostic)),
+            other => Error::BadProfile { path: path.into(), problem: other.to_string() },
         })?;
         Ok(Self { name: format!("{DESIGN}{}", profile.name), profile: Some(profile), basis: None })
     }

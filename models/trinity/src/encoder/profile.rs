@@ -5,6 +5,7 @@
 //! stream, so a decoder needs no profile.
 
 use serde::{Deserialize, Deserializer, Serialize};
+use trinity_config::{Complaint, Document};
 
 use crate::Error;
 use crate::entropy::scales::WEIGHTS;
@@ -279,33 +280,32 @@ impl Default for Parallel {
 
 /// Built-in profiles by name.
 const BUILT_IN: [(&str, &str); 6] = [
-    ("trinity", include_str!("../../../../configs/codecs/trinity.toml")),
-    ("trinity-lite", include_str!("../../../../configs/codecs/trinity-lite.toml")),
-    ("trinity-max", include_str!("../../../../configs/codecs/trinity-max.toml")),
-    ("paper", include_str!("../../../../configs/codecs/paper.toml")),
-    ("paper-cabac", include_str!("../../../../configs/codecs/paper-cabac.toml")),
-    ("lossless", include_str!("../../../../configs/codecs/lossless.toml")),
+    ("trinity", include_str!("../../../../configs/profiles/trinity.toml")),
+    ("trinity-lite", include_str!("../../../../configs/profiles/trinity-lite.toml")),
+    ("trinity-max", include_str!("../../../../configs/profiles/trinity-max.toml")),
+    ("paper", include_str!("../../../../configs/profiles/paper.toml")),
+    ("paper-cabac", include_str!("../../../../configs/profiles/paper-cabac.toml")),
+    ("lossless", include_str!("../../../../configs/profiles/lossless.toml")),
 ];
 
 impl Profile {
     /// Reads a profile and checks that every choice exists; errors say at
     /// which line and column it does not.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let at = |offset: usize| {
-            let before = text.get(..offset).unwrap_or(text);
-            let line = before.rsplit('\n').next().unwrap_or("");
-            (before.matches('\n').count() + 1, line.chars().count() + 1)
-        };
-        let profile: Self = toml::from_str(text).map_err(|error| {
-            let (line, column) = at(error.span().map_or(0, |span| span.start));
-            Error::ProfileText { line, column, what: error.message().trim().to_owned() }
-        })?;
+        Self::read(&Document::parse("profile", text)?)
+    }
+
+    /// The profile in a file, whose path ends in `.toml`; it may extend a
+    /// built-in one (`extends = "profiles/trinity"`).
+    pub fn load(path: &str) -> Result<Self, Error> {
+        Self::read(&Document::load(path)?)
+    }
+
+    fn read(document: &Document) -> Result<Self, Error> {
+        let profile: Self = document.read()?;
         profile.check().map_err(|error| match error {
             // What no single key is to blame for is blamed on all stages.
-            Error::BadProfile { what, .. } => {
-                let (line, column) = at(text.find("[stages]").unwrap_or(0));
-                Error::ProfileText { line, column, what }
-            }
+            Error::BadProfile { what, .. } => document.complain("stages", &Complaint::new(what)).into(),
             other => other,
         })?;
         Ok(profile)
@@ -444,7 +444,7 @@ mod tests {
             ("context-weights = [99]", "5:19", ["99", "0 to 5"]),
             ("orientation = []", "5:15", ["at least one", "alternative"]),
             ("lamda = 1", "5:1", ["lamda", "lambda"]),
-            ("lambda = \"much\"", "5:10", ["much", "f32"]),
+            ("lambda = \"much\"", "5:10", ["much", "expected"]),
             ("prediction = [\"intra\"]", "4:1", ["intra", "square blocks"]),
             (
                 "picture-transform = [\"none\"]\npicture-prediction = [\"intra\"]",
