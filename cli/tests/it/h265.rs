@@ -54,7 +54,7 @@ fn what_is_no_stream_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("x.265"), b"not a stream").unwrap();
     let said = trinity_in(folder.path(), ["h265", "decode", "x.265", "--md5"]).refused();
-    assert!(said.contains("no H.265 picture in 12 bytes"), "{said}");
+    assert!(said.contains("no picture in 12 bytes"), "{said}");
     let said = trinity_in(folder.path(), ["h265", "decode", "absent.265", "--md5"]).refused();
     assert!(said.contains("absent.265"), "{said}");
 }
