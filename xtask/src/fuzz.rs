@@ -48,7 +48,8 @@ fn conformance(target: &str) -> PathBuf {
     root().join("../shared/conformance").join(target.trim_end_matches("_decode"))
 }
 
-/// Inputs found on the way stay in `fuzz/corpus`.
+/// Inputs found on the way stay in `fuzz/corpus`; the target writes its seeds beside them, and
+/// what was found in the past is tried first.
 fn fuzz(target: &str, runs: &str) -> Result<(), String> {
     let folder = root().join("fuzz");
     let corpus = folder.join("corpus").join(target);
@@ -56,9 +57,13 @@ fn fuzz(target: &str, runs: &str) -> Result<(), String> {
     let mut command = Command::new(env!("CARGO"));
     // No sanitizer: safe code needs none, and without one the stable compiler will do.
     command.args(["fuzz", "run", "--sanitizer", "none", target]).arg(&corpus);
-    let conformance = conformance(target);
-    if conformance.is_dir() {
-        command.arg(&conformance);
+    let seeds = folder.join("corpus/seeds").join(target);
+    fs::create_dir_all(&seeds).map_err(|error| format!("cannot create {}: {error}", seeds.display()))?;
+    command.env("TRINITY_FUZZ_SEEDS", &seeds).arg(&seeds);
+    for more in [conformance(target), folder.join("findings").join(target)] {
+        if more.is_dir() {
+            command.arg(&more);
+        }
     }
     command.args(["--", &format!("-runs={runs}"), "-max_len=16384", "-rss_limit_mb=2048", "-timeout=20"]);
     succeed(command.current_dir(root()))

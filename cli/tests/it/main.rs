@@ -3,6 +3,7 @@
 
 mod config;
 mod eval;
+mod golden;
 mod h264;
 mod h265;
 mod help;

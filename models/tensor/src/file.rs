@@ -172,7 +172,8 @@ impl Entry {
         self.payload.open()
     }
 
-    pub(crate) fn coded_slab(&self, index: usize) -> Result<Vec<u8>, Error> {
+    /// The coded bytes of a slab, in formats that have slabs.
+    pub fn coded_slab(&self, index: usize) -> Result<Vec<u8>, Error> {
         self.payload.coded_slab(index)
     }
 

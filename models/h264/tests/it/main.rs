@@ -4,5 +4,6 @@
 mod conformance;
 mod content;
 mod damage;
+mod golden;
 mod grid;
 mod openh264;

@@ -4,3 +4,4 @@
 mod conformance;
 mod decode;
 mod encoder;
+mod golden;

@@ -60,8 +60,8 @@ struct Slab {
 
 /// Writes a container front to back; memory holds the index alone.
 #[derive(Debug)]
-pub struct TriWriter {
-    file: AtomicFile,
+pub struct TriWriter<W = AtomicFile> {
+    file: W,
     position: u64,
     index: Vec<u8>,
     tensors: u32,
@@ -73,17 +73,14 @@ pub struct TriWriter {
 impl TriWriter {
     /// Starts a file that will appear at `path`.
     pub fn create(path: &Path, texts: &BTreeMap<String, String>) -> Result<Self, Error> {
-        let mut file = AtomicFile::create(path)?;
-        file.write_all(&[0; HEADER_LEN as usize]).map_err(Error::io("writing the header"))?;
-        let mut index = Vec::new();
-        put_u32(&mut index, texts.len() as u32);
-        for text in texts.iter().flat_map(|(key, value)| [key, value]) {
-            put_u32(&mut index, text.len() as u32);
-            index.extend(text.as_bytes());
-        }
-        let tensors_at = index.len();
-        put_u32(&mut index, 0);
-        Ok(Self { file, position: HEADER_LEN, index, tensors: 0, tensors_at, slabs_at: 0, slabs: 0 })
+        Self::over(AtomicFile::create(path)?, texts)
+    }
+
+    /// Writes index and header; the file appears. Returns its size.
+    pub fn finish(self) -> Result<u64, Error> {
+        let (file, size) = self.complete()?;
+        file.commit()?;
+        Ok(size)
     }
 
     /// Bytes of a container beside its slabs, known before anything is coded.
@@ -96,6 +93,22 @@ impl TriWriter {
             .map(|(spec, codec, slabs)| 14 + spec.name.len() + codec.len() + 8 * spec.shape.len() + 8 * slabs)
             .sum();
         HEADER_LEN + 8 + texts as u64 + tensors as u64
+    }
+}
+
+impl<W: Write + Seek> TriWriter<W> {
+    /// Starts a container at the beginning of anything that can be written to.
+    pub fn over(mut file: W, texts: &BTreeMap<String, String>) -> Result<Self, Error> {
+        file.write_all(&[0; HEADER_LEN as usize]).map_err(Error::io("writing the header"))?;
+        let mut index = Vec::new();
+        put_u32(&mut index, texts.len() as u32);
+        for text in texts.iter().flat_map(|(key, value)| [key, value]) {
+            put_u32(&mut index, text.len() as u32);
+            index.extend(text.as_bytes());
+        }
+        let tensors_at = index.len();
+        put_u32(&mut index, 0);
+        Ok(Self { file, position: HEADER_LEN, index, tensors: 0, tensors_at, slabs_at: 0, slabs: 0 })
     }
 
     /// Starts a tensor; its slabs follow.
@@ -145,8 +158,8 @@ impl TriWriter {
         }
     }
 
-    /// Writes index and header; the file appears. Returns its size.
-    pub fn finish(mut self) -> Result<u64, Error> {
+    /// Writes index and header; gives back what was written to, and how much.
+    pub fn complete(mut self) -> Result<(W, u64), Error> {
         self.end_tensor();
         self.index[self.tensors_at..self.tensors_at + 4].copy_from_slice(&self.tensors.to_le_bytes());
         let mut header = b"TRIN".to_vec();
@@ -162,8 +175,8 @@ impl TriWriter {
             .and_then(|()| self.file.seek(SeekFrom::Start(0)))
             .and_then(|_| self.file.write_all(&header));
         written.map_err(Error::io("writing the index"))?;
-        self.file.commit()?;
-        Ok(self.position + self.index.len() as u64)
+        let size = self.position + self.index.len() as u64;
+        Ok((self.file, size))
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod codecs;
 mod files;
+mod golden;
 mod hostile;
 mod profiles;
 mod promises;

@@ -1,0 +1,25 @@
+//! Damage to bytes that a writer made, as an input says: a fuzzer would hardly
+//! guess a header, let alone a checksum.
+
+/// Bytes with every four of an input as one change: a place, then bits to
+/// flip, or what to cut off or put in. An input without changes leaves them whole.
+pub fn damaged(whole: &[u8], changes: &[u8]) -> Vec<u8> {
+    let mut bytes = whole.to_vec();
+    for &[low, high, kind, value] in changes.as_chunks::<4>().0 {
+        let place = usize::from(u16::from_le_bytes([low, high])) % (bytes.len() + 1);
+        match (kind % 8, bytes.get_mut(place)) {
+            (0, _) => bytes.truncate(place),
+            (1, _) => bytes.insert(place, value),
+            (_, Some(byte)) => *byte ^= value,
+            (_, None) => bytes.push(value),
+        }
+    }
+    bytes
+}
+
+/// Values with something to find in them, the same on every machine.
+pub fn values(count: usize) -> Vec<f32> {
+    (0..count as u32)
+        .map(|i| (i % 48) as f32 / 24.0 + (i.wrapping_mul(2_654_435_761) >> 16) as f32 / 65536.0 - 1.0)
+        .collect()
+}

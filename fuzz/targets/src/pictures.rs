@@ -1,0 +1,64 @@
+//! Any bytes as a stream of pictures (`.trp`), and damage to streams that the
+//! writer made.
+
+use std::sync::LazyLock;
+
+use trinity_codec::{Coding, Pictures, Profile, Target, decode_frames, encode_frames};
+use trinity_coding::{Chroma, Colour, Frame};
+
+use crate::Outcome;
+use crate::damage::damaged;
+
+static STREAMS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let mut streams = Vec::new();
+    for (chroma, depth, colour) in [
+        (Chroma::C400, 8, Colour::Unstated),
+        (Chroma::C420, 10, Colour::Unstated),
+        (Chroma::C444, 8, Colour::Gbr),
+    ] {
+        let mut frame = Frame::filled(24, 16, chroma, depth, 0);
+        for plane in &mut frame.planes {
+            for i in 0..plane.samples.len() {
+                let noise = ((i as u32).wrapping_mul(2_654_435_761) >> 28) as usize;
+                plane.samples[i] = (5 * (i % plane.width) + 3 * (i / plane.width) + noise) as u16 & 255;
+            }
+        }
+        let pictures = Pictures { frames: vec![frame; 2], colour };
+        for name in ["trinity", "trinity-lite", "lossless"] {
+            let target = if name == "lossless" { Target::Lossless } else { Target::Nmse(0.002) };
+            let coded = Profile::named(name)
+                .and_then(|profile| encode_frames(&pictures, &profile, target, Coding::Intra));
+            streams.push(coded.map(|coded| coded.bytes).unwrap_or_default());
+        }
+    }
+    streams
+});
+
+/// First byte of an input that names a stream to damage; others are streams themselves.
+const DAMAGE: u8 = 0xff;
+
+pub fn seeds() -> Vec<Vec<u8>> {
+    let named = (0..STREAMS.len() as u8).map(|which| vec![DAMAGE, which]);
+    STREAMS.iter().cloned().chain(named).collect()
+}
+
+pub fn run(input: &[u8]) -> Outcome {
+    match input {
+        [DAMAGE, which, changes @ ..] => {
+            read(&damaged(&STREAMS[usize::from(*which) % STREAMS.len()], changes))
+        }
+        _ => read(input),
+    }
+}
+
+fn read(bytes: &[u8]) -> Outcome {
+    // Other bytes are taken for H.264, which has a target of its own.
+    if !bytes.starts_with(b"TC") {
+        return Outcome::Refused;
+    }
+    match decode_frames(bytes) {
+        Ok(_) => Outcome::Accepted,
+        Err(trinity_codec::Error::NotTrinity { .. }) => Outcome::Refused,
+        Err(_) => Outcome::Reached,
+    }
+}
