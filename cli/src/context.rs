@@ -1,9 +1,11 @@
 //! What every command shares: the global flags, stdout, and progress bars.
 
 use crate::failure::Failure;
+use crate::output;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 
 /// Flags that every command takes, before or after its name.
 #[derive(Debug, clap::Args)]
@@ -18,6 +20,9 @@ pub struct GlobalArgs {
     /// Print the result as JSON instead of a table
     #[arg(long, global = true, help_heading = "Everywhere")]
     json: bool,
+    /// Replace files that exist already; never one that the command reads
+    #[arg(long, global = true, help_heading = "Everywhere")]
+    force: bool,
 }
 
 /// What every command shares.
@@ -37,6 +42,7 @@ pub struct Context {
 
 impl Context {
     pub(crate) fn new(global: &GlobalArgs) -> Result<Self, Failure> {
+        output::set_force(global.force);
         let mut pool = rayon::ThreadPoolBuilder::new();
         if let Some(threads) = global.threads {
             pool = pool.num_threads(threads.into());
@@ -70,6 +76,27 @@ impl Context {
         let mut text = serde_json::to_string_pretty(value)
             .map_err(|error| Failure::run(format_args!("cannot write the result as JSON: {error}")))?;
         text.push('\n');
+        self.print(text)
+    }
+
+    /// Refuses what would put a result and JSON about it on one stdout.
+    pub fn may_write(&self, output: &Path) -> Result<(), Failure> {
+        if self.json && output::is_stdout(output) {
+            return Err(Failure::input("the result and --json both go to stdout")
+                .help("name a file for the result with -o, or leave --json out"));
+        }
+        Ok(())
+    }
+
+    /// Shows what became of a file: on stdout, unless the file itself went there.
+    pub fn outcome(&self, output: &Path, value: &impl Serialize, text: String) -> Result<(), Failure> {
+        if self.json {
+            return self.print_json(value);
+        }
+        if output::is_stdout(output) {
+            self.remark(text.trim_end());
+            return Ok(());
+        }
         self.print(text)
     }
 

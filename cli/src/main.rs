@@ -7,6 +7,7 @@
 mod cmd;
 mod context;
 mod failure;
+mod input;
 mod kept;
 mod output;
 mod plot;
@@ -24,6 +25,10 @@ Exit codes:
   0  the command did what was asked
   1  the run failed: a check did not hold, a device or a file system gave up
   2  the input is wrong: arguments, configuration or data files
+
+Files:
+  A file that exists is replaced with --force alone, and one that the command reads never.
+  -o - writes to stdout; as an input, - is stdin, for formats that are read front to back.
 
 Colours appear on a terminal only, and never when NO_COLOR is set.";
 

@@ -4,7 +4,7 @@
 //! conversion.
 
 use crate::failure::Failure;
-use std::fs::File;
+use crate::input;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use trinity_coding::{Chroma, Colour, Frame, Plane};
@@ -19,7 +19,7 @@ pub struct RawFormat {
     #[arg(long, value_name = "WxH", value_parser = parse_size)]
     pub size: Option<(usize, usize)>,
     /// Chroma format of raw frames [default: 400 for .gray, else 420]
-    #[arg(long, value_name = "400|420|422|444", value_parser = parse_chroma)]
+    #[arg(long, value_name = "400|420|444", value_parser = parse_chroma)]
     pub chroma: Option<Chroma>,
     /// Bits a sample of raw frames: 8 as bytes, more as 16-bit little-endian [default: 8]
     #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u32).range(8..=16))]
@@ -55,10 +55,18 @@ pub struct FrameReader {
 }
 
 /// Where frames come from.
-#[derive(Debug)]
 enum Source {
     Still(Option<Frame>),
-    Video { file: BufReader<File>, layout: Layout, frames: Option<u64> },
+    Video { file: BufReader<Box<dyn Read>>, layout: Layout, frames: Option<u64> },
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Still(_) => "Still",
+            Self::Video { .. } => "Video",
+        })
+    }
 }
 
 /// What every frame of a video file looks like.
@@ -87,18 +95,24 @@ impl FrameReader {
         let name = path.display().to_string();
         let ending = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
         let unreadable = |error| Failure::input(format_args!("cannot read `{name}`: {error}"));
-        let file = File::open(path).map_err(unreadable)?;
-        let bytes = file.metadata().ok().filter(|found| found.is_file()).map(|found| found.len());
-        let source = match ending.as_str() {
+        let (file, bytes) = input::open(path).map_err(unreadable)?;
+        let mut file = BufReader::new(file);
+        let ending =
+            if input::is_stdin(path) { sniff(&mut file, raw).map_err(unreadable)? } else { ending.as_str() };
+        let source = match ending {
             "y4m" => y4m_source(file),
             "gray" | "grey" | "yuv" | "raw" => {
                 let chroma = if ending == "yuv" { Chroma::C420 } else { Chroma::C400 };
                 raw_source(file, bytes, raw, chroma)
             }
             "pgm" | "png" => {
-                let bytes = std::fs::read(path).map_err(unreadable)?;
+                let mut bytes = Vec::new();
+                file.read_to_end(&mut bytes).map_err(unreadable)?;
                 let frame = if ending == "pgm" { read_pgm(&bytes) } else { read_png(&bytes) };
                 frame.map(|frame| Source::Still(Some(frame)))
+            }
+            "" => {
+                Err("nothing says what it holds: neither Y4M, PNG nor PGM, nor raw frames with --size".into())
             }
             _ => Err(format!("its name ends in neither .gray, .yuv, .y4m, .pgm nor .png (`.{ending}`)")),
         };
@@ -147,8 +161,21 @@ impl Iterator for FrameReader {
     }
 }
 
+/// What comes from stdin, as the ending of a file's name would say it.
+fn sniff(file: &mut impl BufRead, raw: &RawFormat) -> std::io::Result<&'static str> {
+    let start = file.fill_buf()?;
+    Ok(match start {
+        [b'Y', b'U', b'V', b'4', ..] => "y4m",
+        [0x89, b'P', b'N', b'G', ..] => "png",
+        [b'P', b'5', ..] => "pgm",
+        // Raw frames say nothing about themselves: as luma alone unless --chroma says otherwise.
+        _ if raw.size.is_some() => "raw",
+        _ => "",
+    })
+}
+
 fn raw_source(
-    file: File,
+    file: BufReader<Box<dyn Read>>,
     bytes: Option<u64>,
     raw: &RawFormat,
     default_chroma: Chroma,
@@ -162,12 +189,11 @@ fn raw_source(
             "{bytes} bytes are not a whole number of frames of {length} bytes ({width}x{height}, {depth} bit)"
         ));
     }
-    Ok(Source::Video { file: BufReader::new(file), layout, frames: bytes.map(|bytes| bytes / length) })
+    Ok(Source::Video { file, layout, frames: bytes.map(|bytes| bytes / length) })
 }
 
 /// YUV4MPEG2: a header line, then `FRAME` lines each followed by raw planes.
-fn y4m_source(file: File) -> Result<Source, String> {
-    let mut file = BufReader::new(file);
+fn y4m_source(mut file: BufReader<Box<dyn Read>>) -> Result<Source, String> {
     let header = read_line(&mut file)?.ok_or("no Y4M header line")?;
     let layout = y4m_layout(&header)?;
     Ok(Source::Video { file, layout, frames: None })
@@ -289,7 +315,8 @@ fn read_pgm(bytes: &[u8]) -> Result<Frame, String> {
 }
 
 /// Grey PNGs as 4:0:0; colour as 4:4:4 with the planes G, B, R, the order
-/// H.265 calls matrix_coeffs 0. Transparency is left out.
+/// H.265 calls matrix_coeffs 0. No codec here keeps transparency, so a picture
+/// that has any is refused; an alpha channel that is opaque all over says nothing.
 fn read_png(bytes: &[u8]) -> Result<Frame, String> {
     let mut decoder = png::Decoder::new(std::io::Cursor::new(bytes));
     decoder.set_transformations(png::Transformations::EXPAND);
@@ -311,6 +338,14 @@ fn read_png(bytes: &[u8]) -> Result<Frame, String> {
     } else {
         data.iter().map(|&b| u16::from(b)).collect()
     };
+    let opaque = if deep { u16::MAX } else { 255 };
+    if matches!(stride, 2 | 4)
+        && samples.iter().skip(stride - 1).step_by(stride).any(|&alpha| alpha != opaque)
+    {
+        return Err("it has transparent pixels, and an alpha channel would be lost; \
+                    flatten it first (`ffmpeg -i IN.png -pix_fmt rgb24 OUT.png`), or encode alpha as a grey picture"
+            .into());
+    }
     let planes = order
         .iter()
         .map(|&channel| Plane {
@@ -380,15 +415,17 @@ pub fn write_pgm(frame: &Frame) -> Result<Vec<u8>, String> {
 /// YUV4MPEG2, at 25 frames a second since nothing says otherwise.
 pub fn write_y4m(frames: &[Frame], colour: Colour) -> Result<Vec<u8>, String> {
     let first = frames.first().ok_or("there is no frame to write")?;
+    let mut bytes = y4m_header(first, colour)?;
+    for frame in frames {
+        y4m_frame(frame, first, &mut bytes)?;
+    }
+    Ok(bytes)
+}
+
+/// The line before all frames.
+pub fn y4m_header(first: &Frame, colour: Colour) -> Result<Vec<u8>, String> {
     if colour == Colour::Gbr {
         return Err("Y4M holds luma and chroma, and this is red, green and blue; write .png or .yuv".into());
-    }
-    let same = |frame: &Frame| {
-        (frame.width(), frame.height(), frame.chroma, frame.depth)
-            == (first.width(), first.height(), first.chroma, first.depth)
-    };
-    if !frames.iter().all(same) {
-        return Err("Y4M holds frames of one size and format, and these differ; write .yuv".into());
     }
     let format = match first.chroma {
         Chroma::C400 => "mono",
@@ -401,14 +438,19 @@ pub fn write_y4m(frames: &[Frame], colour: Colour) -> Result<Vec<u8>, String> {
         (depth, Chroma::C400) => depth.to_string(),
         (depth, _) => format!("p{depth}"),
     };
-    let mut bytes =
-        format!("YUV4MPEG2 W{} H{} F25:1 Ip A0:0 C{format}{depth}\n", first.width(), first.height())
-            .into_bytes();
-    for frame in frames {
-        bytes.extend_from_slice(b"FRAME\n");
-        frame.write_raw(&mut bytes);
+    let header = format!("YUV4MPEG2 W{} H{} F25:1 Ip A0:0 C{format}{depth}\n", first.width(), first.height());
+    Ok(header.into_bytes())
+}
+
+/// One frame, of the size and format that the header states.
+pub fn y4m_frame(frame: &Frame, first: &Frame, bytes: &mut Vec<u8>) -> Result<(), String> {
+    let shape = |frame: &Frame| (frame.width(), frame.height(), frame.chroma, frame.depth);
+    if shape(frame) != shape(first) {
+        return Err("Y4M holds frames of one size and format, and these differ; write .yuv".into());
     }
-    Ok(bytes)
+    bytes.extend_from_slice(b"FRAME\n");
+    frame.write_raw(bytes);
+    Ok(())
 }
 
 #[cfg(test)]

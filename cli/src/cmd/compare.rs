@@ -14,7 +14,7 @@ use trinity_tensor::compare::{ClassLine, Row, Turn, shared_bases};
 use trinity_tensor::{Class, Entry};
 
 use super::encode::{known_codec, positive};
-use super::tensors::{bad_input, open};
+use super::tensors::{bad_input, open, work};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::kept::Kept;
@@ -129,6 +129,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let targets = targets(args);
     let entries = entries(args)?;
     let references: Vec<&Entry> = entries.iter().collect();
+    take(args, "compare")?;
     let kept: Kept<Row> = Kept::open(args.out.as_deref(), "compare.csv", |_| true)?;
     let request = compare::Request {
         entries: &references,
@@ -156,6 +157,11 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         ctx.remark(format!("not reached ({}×): {}", miss.tensors, miss.what));
     }
     Ok(())
+}
+
+/// Takes the folder of results for this comparison.
+fn take(args: &Args, command: &str) -> Result<(), Failure> {
+    args.out.as_deref().map_or(Ok(()), |folder| output::claim(folder, &work(command, &args.files)))
 }
 
 /// What PCA bases cost beside the tensors, and the files that hold them.

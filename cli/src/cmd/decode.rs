@@ -9,9 +9,11 @@ use trinity_tensor::{Entry, TensorFile};
 
 use super::encode::open_basis;
 use super::pictures;
-use super::tensors::{bad_input, open};
+use super::tensors::{bad_input, not_written, open};
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::input;
+use crate::output::{self, Named, Spool};
 
 /// Decompress a .tri container to safetensors, or one tensor of it to npy
 ///
@@ -28,11 +30,12 @@ Examples:
   trinity decode kv.tri --basis kv.basis -o kv.safetensors
   trinity decode photo.trp -o photo.png")]
 pub struct Args {
-    /// The container, or a stream of pictures
+    /// The container, or a stream of pictures, which may come from stdin as `-`
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Where to write: NAME.npy for one tensor, safetensors otherwise; .png,
-    /// .pgm, .y4m, .yuv or .gray for pictures
+    /// .pgm, .y4m, .yuv or .gray for pictures; `-` is stdout. Where not given,
+    /// the input's name with .decoded.safetensors (.decoded.png, .decoded.y4m)
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The basis that the tensors were encoded with, where they were
@@ -44,7 +47,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
-    if pictures::is_stream(&args.file)? {
+    if input::is_streamed(&args.file) || pictures::is_stream(&args.file)? {
         if !args.tensor.is_empty() || args.basis.is_some() {
             return Err(Failure::input(
                 "--tensor and --basis are for containers, and this is a stream of pictures",
@@ -59,7 +62,10 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     for name in &args.tensor {
         file.entry(name).map_err(|error| bad_input(&args.file.display().to_string(), &error))?;
     }
-    let output = args.output.clone().unwrap_or_else(|| args.file.with_extension("safetensors"));
+    // A name of its own: the file that was encoded may well lie beside.
+    let output = args.output.clone().unwrap_or_else(|| args.file.with_extension("decoded.safetensors"));
+    output.named_as(&["safetensors", "npy"])?;
+    let spool = Spool::create(&output)?;
     let broken = damaged(&file);
     let wanted: Vec<&Entry> = file
         .entries()
@@ -68,7 +74,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         .filter(|entry| broken.iter().all(|(name, _)| name != entry.name()))
         .collect();
     let place = args.file.display().to_string();
-    if output.extension().is_some_and(|extension| extension == "npy") {
+    if output::format_of(&output) == Some("npy") {
         let [entry] = wanted[..] else {
             return Err(Failure::input(format_args!(
                 "npy holds one tensor, and {} are to be written",
@@ -77,10 +83,11 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
             .help("name one with --tensor, or write safetensors"));
         };
         let tensor = entry.read().map_err(|error| bad_input(&place, &error))?;
-        write_npy(&output, &tensor).map_err(|error| bad_input(&place, &error))?;
+        write_npy(spool.path(), &tensor).map_err(|error| not_written(&place, &output, &error))?;
     } else {
-        write(&file, &wanted, &output, ctx).map_err(|error| bad_input(&place, &error))?;
+        write(&file, &wanted, spool.path(), ctx).map_err(|error| not_written(&place, &output, &error))?;
     }
+    spool.finish()?;
     ctx.remark(format!("wrote {} tensors to {}", wanted.len(), output.display()));
     match broken.first() {
         None => Ok(()),

@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
+use trinity_tensor::Error;
 use trinity_tensor::codec::Target;
 use trinity_tensor::delta::{Mode, apply, make};
 
 use super::encode::{known_codec, positive};
-use super::tensors::{bad_input, open};
+use super::tensors::{not_written, open};
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::output::{Named, Spool};
 use crate::table::{Table, sig3};
 
 /// Keep only what changed between two tensor files
@@ -53,6 +55,9 @@ struct MakeArgs {
 }
 
 /// Write base plus delta as safetensors
+///
+/// A delta carries the hash of the tensors it was made against; another base is
+/// refused. Deltas made before they did are applied with a remark.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
@@ -83,12 +88,13 @@ fn run_make(args: &MakeArgs, ctx: &Context) -> Result<(), Failure> {
             Mode::Lossy { codec: args.codec.clone(), target }
         }
     };
+    args.output.named_as(&["tri"])?;
+    ctx.may_write(&args.output)?;
     let (base, tuned) = (open(&args.base)?, open(&args.tuned)?);
-    let summaries = make(&base, &tuned, &mode, &args.output)
-        .map_err(|error| bad_input(&args.tuned.display().to_string(), &error))?;
-    if ctx.json {
-        return ctx.print_json(&summaries);
-    }
+    let spool = Spool::create(&args.output)?;
+    let summaries = make(&base, &tuned, &mode, spool.path())
+        .map_err(|error| not_written(&args.tuned.display().to_string(), &args.output, &error))?;
+    spool.finish()?;
     let mut table = Table::new(["tensor", "codec", "values", "bytes", "bits/value"]);
     for tensor in &summaries {
         table.row([
@@ -99,13 +105,26 @@ fn run_make(args: &MakeArgs, ctx: &Context) -> Result<(), Failure> {
             sig3(tensor.bits_per_value),
         ]);
     }
-    ctx.print(table.render(ctx.colour))
+    ctx.outcome(&args.output, &summaries, table.render(ctx.colour))
 }
 
 fn run_apply(args: &ApplyArgs, ctx: &Context) -> Result<(), Failure> {
+    args.output.named_as(&["safetensors"])?;
     let (base, delta) = (open(&args.base)?, open(&args.delta)?);
-    let count = apply(&base, &delta, &args.output)
-        .map_err(|error| bad_input(&args.delta.display().to_string(), &error))?;
-    ctx.remark(format!("wrote {count} tensors to {}", args.output.display()));
+    let spool = Spool::create(&args.output)?;
+    let applied = apply(&base, &delta, spool.path()).map_err(|error| match &error {
+        Error::OtherBase { .. } => Failure::input(format_args!(
+            "`{}` is not the base of `{}`: {error}",
+            args.base.display(),
+            args.delta.display()
+        ))
+        .help("apply the delta to the very file it was made against"),
+        _ => not_written(&args.delta.display().to_string(), &args.output, &error),
+    })?;
+    spool.finish()?;
+    if !applied.base_checked {
+        ctx.remark("this delta does not say which base it was made against; the base was not checked");
+    }
+    ctx.remark(format!("wrote {} tensors to {}", applied.tensors, args.output.display()));
     Ok(())
 }

@@ -10,9 +10,10 @@ use trinity_tensor::pipeline::{EXACT_CODEC, SMALL_TENSOR, Summary, encode_file, 
 use trinity_tensor::{Class, Entry, Error, TensorFile};
 
 use super::pictures::{self, Motion};
-use super::tensors::{bad_input, open, sentence};
+use super::tensors::{bad_input, not_written, open, sentence};
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::output::{self, Named, Spool};
 use crate::table::{Table, sig3};
 use crate::video_io::RawFormat;
 
@@ -47,11 +48,12 @@ Examples:
   trinity encode scan.pgm --bits 1 -o scan.trp")]
 pub struct Args {
     /// Tensor file: safetensors (or its index.json), a model's folder, npy, npz,
-    /// PyTorch .pt, GGUF or .tri; or pictures: .png, .pgm, .y4m, .yuv, .gray
+    /// PyTorch .pt, GGUF or .tri; or pictures: .png, .pgm, .y4m, .yuv, .gray, which
+    /// may come from stdin as `-`
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Where to write; the input's name with .tri (.trp or .264 for pictures)
-    /// where not given
+    /// Where to write, `-` for stdout; the input's name with .tri (.trp or .264
+    /// for pictures) where not given
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Codec of every tensor, by name or as the TOML of a profile
@@ -147,6 +149,7 @@ struct Outcome {
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let target = args.target.target();
+    args.codec.iter().for_each(|profile| output::protect(Path::new(profile)));
     if pictures::is_picture(&args.file) {
         if args.class.is_some() || args.allocate != Allocation::Equal || args.basis.is_some() {
             return Err(Failure::input(
@@ -171,10 +174,9 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         file = file.with_class(class);
     }
     let output = args.output.clone().unwrap_or_else(|| args.file.with_extension("tri"));
-    if same_file(&output, &args.file) {
-        return Err(Failure::input(format_args!("{} is the input itself", output.display()))
-            .help("choose another file with --output"));
-    }
+    output.named_as(&["tri"])?;
+    ctx.may_write(&output)?;
+    let spool = Spool::create(&output)?;
     let values: usize = file.entries().iter().map(Entry::len).sum();
     let progress = ctx.progress(values as u64, "encoding");
     let exact = |entry: &Entry| target != Target::Lossless && !args.all && is_precious(entry);
@@ -191,13 +193,14 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         own => (codec_name.to_owned(), own.copied().unwrap_or(target)),
     };
     let (tensors, bytes) =
-        encode_file(&file, &choice, basis.as_ref(), &output, &|done| progress.inc(done as u64))
-            .map_err(|error| bad_input(&args.file.display().to_string(), &error))?;
+        encode_file(&file, &choice, basis.as_ref(), spool.path(), &|done| progress.inc(done as u64))
+            .map_err(|error| not_written(&args.file.display().to_string(), &output, &error))?;
+    spool.finish()?;
     progress.finish_and_clear();
     let bits_per_value = 8.0 * bytes as f64 / values.max(1) as f64;
     let basis_bits = basis.as_ref().map(|basis| 8 * basis.to_bytes().len());
     let outcome = Outcome { output, bytes, values, bits_per_value, basis_bits, tensors };
-    if ctx.json { ctx.print_json(&outcome) } else { ctx.print(text(&outcome, ctx.colour)) }
+    ctx.outcome(&outcome.output, &outcome, text(&outcome, ctx.colour))
 }
 
 /// A target for each tensor that does not simply take the common one.
@@ -223,13 +226,10 @@ fn targets(
 
 /// Reads a basis; what is wrong with it is the user's to mend.
 pub fn open_basis(path: &Path) -> Result<Basis, Failure> {
+    output::protect(path);
     Basis::open(path).map_err(|error| {
         Failure::input(sentence(&error)).help("trinity tensors basis makes one from sample tensors")
     })
-}
-
-fn same_file(a: &Path, b: &Path) -> bool {
-    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
 fn text(outcome: &Outcome, colour: bool) -> String {

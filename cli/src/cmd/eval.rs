@@ -96,11 +96,16 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     // What cannot be read is said before a model is loaded.
     let rates = sweep::rates(&args.sweep)?;
     let plan = plan(args)?;
+    args.model.iter().chain(&args.text).for_each(|path| crate::output::protect(path));
     let request = Request { model: args.model.clone(), text: args.text.clone(), windows: args.windows };
     let evaluation = Evaluation::open(&request)?;
     let first = evaluation.uncompressed(&ctx.watch())?;
     // Points of an earlier run stand only beside the score that they were held against.
     let belongs = |rows: &[Row]| rows.first().is_some_and(|row| row.is_at(&first));
+    if let Some(folder) = &args.out {
+        let model = args.model.as_ref().map_or("of the tiny model".into(), |path| path.display().to_string());
+        crate::output::claim(folder, &format!("eval {model}"))?;
+    }
     let kept: Kept<Row> = Kept::open(args.out.as_deref(), "eval.csv", belongs)?;
     if kept.earlier().is_empty() {
         kept.add(&first);

@@ -7,7 +7,7 @@ use super::video::{self, CodedFrame, DecodeArgs, EncodeArgs, FrameDecoder, Frame
 use crate::context::Context;
 use crate::failure::Failure;
 use trinity_coding::nal::NalUnit;
-use trinity_coding::{Frame, Preset};
+use trinity_coding::{Colour, Frame, Preset};
 use trinity_h264::{Decoder, Entropy, Params};
 
 /// H.264 intra streams: encode frames, decode and inspect streams
@@ -60,6 +60,8 @@ struct Encode {
 }
 
 impl FrameEncoder for Encode {
+    const FORMAT: &'static str = "H.264";
+
     fn encode(&self, frame: &Frame, part: Part) -> Result<CodedFrame, String> {
         let params = Params {
             rate: part.rate,
@@ -111,6 +113,10 @@ impl FrameDecoder for Decoder {
 
     fn finish(&mut self) -> Result<(), String> {
         self.finish().map_err(|error| error.to_string())
+    }
+
+    fn colour(&self) -> Colour {
+        self.colour()
     }
 
     fn next_frame(&mut self) -> Option<Shown> {

@@ -7,7 +7,7 @@ use super::video::{self, CodedFrame, DecodeArgs, EncodeArgs, FrameDecoder, Frame
 use crate::context::Context;
 use crate::failure::Failure;
 use trinity_coding::nal::NalUnit;
-use trinity_coding::{Frame, Preset};
+use trinity_coding::{Colour, Frame, Preset};
 use trinity_h265::Params;
 use trinity_h265::{Decoder, HashCheck};
 
@@ -64,6 +64,8 @@ struct Encode {
 }
 
 impl FrameEncoder for Encode {
+    const FORMAT: &'static str = "H.265";
+
     fn encode(&self, frame: &Frame, part: Part) -> Result<CodedFrame, String> {
         let params = Params {
             rate: part.rate,
@@ -122,6 +124,10 @@ impl FrameDecoder for Decoder {
             self.abandon();
             error.to_string()
         })
+    }
+
+    fn colour(&self) -> Colour {
+        self.colour()
     }
 
     fn next_frame(&mut self) -> Option<Shown> {

@@ -63,6 +63,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         return list(ctx);
     }
     if let Some(path) = &args.replay {
+        output::protect(path);
         let recording = Recording::read(path).map_err(Failure::input)?;
         return conclude(&recording, &args.out, ctx);
     }

@@ -10,7 +10,8 @@ use trinity_tensor::codec::Target;
 
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output;
+use crate::input;
+use crate::output::{self, Draft, Named};
 use crate::video_io::{self, FrameReader, RawFormat};
 
 /// Whether frames of a video may refer to each other.
@@ -45,7 +46,7 @@ struct Outcome {
 
 /// Whether a file's name says that it holds pictures.
 pub fn is_picture(path: &Path) -> bool {
-    video_io::ENDINGS.contains(&ending(path).as_str())
+    input::is_stdin(path) || video_io::ENDINGS.contains(&ending(path).as_str())
 }
 
 fn ending(path: &Path) -> String {
@@ -55,7 +56,7 @@ fn ending(path: &Path) -> String {
 /// Whether a file starts like a stream of pictures.
 pub fn is_stream(path: &Path) -> Result<bool, Failure> {
     let mut head = Vec::new();
-    let opened = std::fs::File::open(path).and_then(|file| file.take(4).read_to_end(&mut head));
+    let opened = input::open(path).and_then(|(file, _)| file.take(4).read_to_end(&mut head));
     opened.map_err(|error| Failure::input(format_args!("cannot read `{}`: {error}", path.display())))?;
     Ok(trinity_codec::starts_pictures(&head))
 }
@@ -64,7 +65,15 @@ pub fn is_stream(path: &Path) -> Result<bool, Failure> {
 pub fn encode(job: &Job<'_>, ctx: &Context) -> Result<(), Failure> {
     let place = job.input.display();
     let profile = profile(job)?;
+    let plain_h264 = profile.pipeline == Pipeline::Paper;
+    let output = job.output.map_or_else(
+        || beside(job.input, if plain_h264 { "264" } else { "trp" }),
+        |path| Ok(path.to_path_buf()),
+    )?;
+    output.named_as(if plain_h264 { &["H.264"] } else { &["trp"] })?;
+    ctx.may_write(&output)?;
     let mut reader = FrameReader::open(job.input, job.raw)?;
+    let mut draft = Draft::create(&output)?;
     let colour = reader.colour();
     let pictures = Pictures { frames: reader.by_ref().collect::<Result<_, _>>()?, colour };
     let target = match job.target {
@@ -80,11 +89,8 @@ pub fn encode(job: &Job<'_>, ctx: &Context) -> Result<(), Failure> {
     };
     let coded = trinity_codec::encode_frames(&pictures, &profile, target, coding)
         .map_err(|error| Failure::input(format_args!("{place}: {error}")))?;
-    let plain_h264 = profile.pipeline == Pipeline::Paper;
-    let output = job
-        .output
-        .map_or_else(|| job.input.with_extension(if plain_h264 { "264" } else { "trp" }), Path::to_path_buf);
-    output::write(&output, &coded.bytes)?;
+    draft.put(&coded.bytes)?;
+    draft.finish()?;
     let samples = pictures.samples();
     let mse = coded.squared_error(&pictures) / samples as f64;
     let largest = pictures.frames.first().map_or(1.0, |frame| ((1u32 << frame.depth) - 1) as f64);
@@ -97,7 +103,16 @@ pub fn encode(job: &Job<'_>, ctx: &Context) -> Result<(), Failure> {
         mse,
         psnr_db: (mse > 0.0).then(|| 10.0 * (largest * largest / mse).log10()),
     };
-    if ctx.json { ctx.print_json(&outcome) } else { ctx.print(text(&outcome)) }
+    ctx.outcome(&outcome.output, &outcome, text(&outcome))
+}
+
+/// The input's name with another ending; what comes from stdin has none.
+fn beside(source: &Path, ending: &str) -> Result<PathBuf, Failure> {
+    if input::is_stdin(source) {
+        return Err(Failure::input("pictures from stdin have no name to call the result by")
+            .help("name it with -o FILE; -o - is stdout"));
+    }
+    Ok(source.with_extension(ending))
 }
 
 /// The profile asked for, by name or as a file.
@@ -137,17 +152,23 @@ fn text(outcome: &Outcome) -> String {
 }
 
 /// Decodes a stream of pictures to the kind of file its output's name asks for.
-pub fn decode(input: &Path, output: Option<&Path>, ctx: &Context) -> Result<(), Failure> {
-    let place = input.display();
-    let bytes = std::fs::read(input)
-        .map_err(|error| Failure::input(format_args!("cannot read `{place}`: {error}")))?;
+pub fn decode(source: &Path, output: Option<&Path>, ctx: &Context) -> Result<(), Failure> {
+    let place = source.display();
+    let bytes = input::read(source)?;
+    if !trinity_codec::starts_pictures(&bytes) {
+        return Err(Failure::input(format_args!("`{place}` is no stream of pictures"))
+            .help("a .tri container is read here and there: name the file instead of stdin"));
+    }
     let pictures = trinity_codec::decode_frames(&bytes)
         .map_err(|error| Failure::input(format_args!("{place}: {error}")))?;
     let still =
         matches!(&pictures.frames[..], [frame] if video_io::png_takes(frame, pictures.colour).is_ok());
+    let usual = if still { "png" } else { "y4m" };
+    // A name of its own: the picture that was encoded may well lie beside.
     let output =
-        output.map_or_else(|| input.with_extension(if still { "png" } else { "y4m" }), Path::to_path_buf);
-    let written = to_file(&pictures, &ending(&output))
+        output.map_or_else(|| beside(source, &format!("decoded.{usual}")), |path| Ok(path.to_path_buf()))?;
+    let format = if output::is_stdout(&output) { usual.to_owned() } else { ending(&output) };
+    let written = to_file(&pictures, &format)
         .map_err(|what| Failure::input(format_args!("`{}`: {what}", output.display())))?;
     output::write(&output, &written)?;
     ctx.remark(format!("wrote {} frames to {}", pictures.frames.len(), output.display()));

@@ -7,7 +7,8 @@ mod page;
 mod parquet;
 mod show;
 
-use crate::{context::Context, failure::Failure, output};
+use crate::output::{self, Named};
+use crate::{context::Context, failure::Failure};
 use clap::Subcommand;
 use files::{Shard, State};
 use std::path::{Path, PathBuf};
@@ -163,6 +164,7 @@ fn load(args: &SweepArgs) -> Result<Study, Failure> {
 }
 
 fn open(sweep: &str, sets: &[String], calibration: Option<&Path>, top: usize) -> Result<Study, Failure> {
+    std::iter::once(Path::new(sweep)).chain(calibration).for_each(output::protect);
     let study =
         Study::load(&Request { sweep: sweep.into(), sets: sets.to_vec(), top, ..Request::default() })?;
     match calibration {
@@ -197,6 +199,7 @@ fn sweep(args: &Args, ctx: &Context) -> Result<(), Failure> {
 fn run_shard(study: &Study, shard: Shard, rows: bool, out: &Path, ctx: &Context) -> Result<State, Failure> {
     let plan = &study.plan;
     let mut state = State::open(study, shard, rows, out, ctx)?;
+    output::claim(out, &work(study))?;
     let mut writer = state.rows_writer(out)?;
     let bar = ctx.progress(state.end - state.start, "sweeping");
     bar.set_position(state.next - state.start);
@@ -260,6 +263,12 @@ fn merge(folders: &[PathBuf], out: &Path, format: Format, ctx: &Context) -> Resu
     finish(&study, &states, format, out, ctx)
 }
 
+/// The sweep as a folder of its results remembers it; a calibration shows in the fingerprint.
+fn work(study: &Study) -> String {
+    let sets = study.sets.iter().map(|set| format!(" --set \"{set}\"")).collect::<String>();
+    format!("sweep {}{sets}, fingerprint {}", study.name, study.fingerprint())
+}
+
 /// Writes the results of whole sweeps and prints what was asked.
 fn finish(
     study: &Study,
@@ -278,6 +287,7 @@ fn finish(
         return Err(nonsense.into());
     }
     let answer = study.answer(&tally);
+    output::claim(out, &work(study))?;
     if states.iter().all(|(_, state)| state.rows) {
         format.join_rows(study, states, out)?;
     }
@@ -299,6 +309,10 @@ fn finish(
 }
 
 fn explain(index: u64, args: &SweepArgs, trace: Option<&Path>, ctx: &Context) -> Result<(), Failure> {
+    if let Some(path) = trace {
+        path.named_as(&["JSON"])?;
+        ctx.may_write(path)?;
+    }
     let study = load(args)?;
     let explained = study.explain(index)?;
     let point = study.plan.space.point(index);

@@ -11,6 +11,7 @@ use trinity_tensor::{Class, Entry, TensorFile};
 
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::input;
 use crate::output;
 use crate::report::Report;
 use crate::table::{Table, sig3};
@@ -89,6 +90,12 @@ struct Line {
     profile: Profile,
 }
 
+/// What a command does with files, as a folder of results remembers it.
+pub fn work(command: &str, files: &[PathBuf]) -> String {
+    let names = files.iter().map(|file| format!(" {}", file.display()));
+    std::iter::once(command.to_owned()).chain(names).collect()
+}
+
 fn run_info(args: &InfoArgs, ctx: &Context) -> Result<(), Failure> {
     let mut lines = Vec::new();
     for path in &args.files {
@@ -104,6 +111,7 @@ fn run_info(args: &InfoArgs, ctx: &Context) -> Result<(), Failure> {
     }
     let table = table(&lines);
     if let Some(folder) = &args.out {
+        output::claim(folder, &work("tensors info", &args.files))?;
         write_out(folder, &lines, &table)?;
         ctx.remark(format!("wrote {}", folder.join("report.html").display()));
     }
@@ -112,8 +120,37 @@ fn run_info(args: &InfoArgs, ctx: &Context) -> Result<(), Failure> {
 
 /// Opens a tensor file; what is wrong with it is the user's to mend.
 pub fn open(path: &Path) -> Result<TensorFile, Failure> {
+    if input::is_stdin(path) {
+        return Err(Failure::input("a tensor file is read here and there, which stdin cannot be")
+            .help("write it to a file first, and name that"));
+    }
+    protect(path);
     // The error names the file itself.
     TensorFile::open(path).map_err(|error| Failure::input(sentence(&error)))
+}
+
+/// Keeps a tensor file from being replaced, with the shards that an index names
+/// and the files of a model's folder.
+fn protect(path: &Path) {
+    output::protect(path);
+    let within = std::fs::read_dir(path).into_iter().flatten();
+    within.flatten().for_each(|file| output::protect(&file.path()));
+    let index = path.extension().is_some_and(|ending| ending == "json");
+    let text = if index { std::fs::read_to_string(path).unwrap_or_default() } else { String::new() };
+    let parsed: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    for shard in parsed["weight_map"].as_object().into_iter().flat_map(|map| map.values()) {
+        if let Some(name) = shard.as_str() {
+            output::protect(&path.with_file_name(name));
+        }
+    }
+}
+
+/// A failure to make `output` out of what is at `place`: the disk's, or the file's.
+pub fn not_written(place: &str, output: &Path, error: &trinity_tensor::Error) -> Failure {
+    match error.write_failure() {
+        Some(cause) => output::cannot("write", output, cause),
+        None => bad_input(place, error),
+    }
 }
 
 /// A failure at `place` because of what a file holds.

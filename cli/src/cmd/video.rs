@@ -11,11 +11,12 @@ pub use decode::{DecodeArgs, FrameDecoder, Shown, decode, undecodable};
 pub use encode::{CodedFrame, EncodeArgs, FrameEncoder, Part, encode};
 
 use crate::failure::Failure;
+use crate::input;
 use std::path::Path;
 
 /// A whole stream, for commands that look at it more than once.
 pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| unreadable(path, &error))
+    input::read(path)
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {

@@ -72,7 +72,7 @@ fn frames_come_and_go_one_at_a_time_and_parameter_sets_once() {
     std::fs::write(at.join("in.gray"), picture(48, 32 * 5)).unwrap();
     for (threads, name) in [("1", "one.264"), ("3", "three.264")] {
         let words = ["h264", "encode", "in.gray", "--size", "48x32", "--qp", "30", "--recon", "recon.yuv"];
-        trinity_in(at, words.into_iter().chain(["--threads", threads, "-o", name])).ok();
+        trinity_in(at, words.into_iter().chain(["--threads", threads, "--force", "-o", name])).ok();
     }
     let stream = std::fs::read(at.join("one.264")).unwrap();
     assert_eq!(stream, std::fs::read(at.join("three.264")).unwrap());

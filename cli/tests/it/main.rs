@@ -7,6 +7,7 @@ mod golden;
 mod h264;
 mod h265;
 mod help;
+mod output;
 mod pictures;
 mod support;
 mod sweep;

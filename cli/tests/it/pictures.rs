@@ -41,12 +41,14 @@ fn an_image_goes_through_every_profile_and_comes_back() {
     write_pgm(&at.join("hill.pgm"), 255);
     let original = std::fs::read(at.join("hill.pgm")).unwrap();
     for codec in ["trinity", "trinity-lite", "paper", "paper-cabac"] {
-        let said =
-            trinity_in(at, ["encode", "hill.pgm", "--codec", codec, "--bits", "2.5", "-o", "hill.bin"]);
+        let said = trinity_in(
+            at,
+            ["encode", "hill.pgm", "--codec", codec, "--bits", "2.5", "--force", "-o", "hill.bin"],
+        );
         assert!(said.ok().contains("PSNR"), "{codec}");
         let size = std::fs::metadata(at.join("hill.bin")).unwrap().len();
         assert!(8 * size as usize <= SIZE.0 * SIZE.1 * 5 / 2, "{codec}: {size} bytes");
-        trinity_in(at, ["decode", "hill.bin", "-o", "back.pgm"]).ok();
+        trinity_in(at, ["decode", "hill.bin", "-o", "back.pgm", "--force"]).ok();
         let back = std::fs::read(at.join("back.pgm")).unwrap();
         let pixels = |bytes: &[u8]| bytes[bytes.len() - SIZE.0 * SIZE.1..].to_vec();
         let worst = pixels(&original).iter().zip(pixels(&back)).map(|(&a, b)| a.abs_diff(b)).max();
@@ -124,8 +126,9 @@ fn a_colour_png_stays_in_colour() {
         assert!(std::fs::read(at.join("shown.rgb")).unwrap() == photo, "{command}");
     }
     for codec in ["paper", "trinity"] {
-        trinity_in(at, ["encode", "photo.png", "--lossless", "--codec", codec, "-o", "photo.bin"]).ok();
-        trinity_in(at, ["decode", "photo.bin", "-o", "back.png"]).ok();
+        let encode = ["encode", "photo.png", "--lossless", "--codec", codec, "-o", "photo.bin", "--force"];
+        trinity_in(at, encode).ok();
+        trinity_in(at, ["decode", "photo.bin", "-o", "back.png", "--force"]).ok();
         ffmpeg(&["back.png", "-f", "rawvideo", "back.rgb"]);
         assert!(std::fs::read(at.join("back.rgb")).unwrap() == photo, "{codec}");
     }

@@ -211,7 +211,8 @@ fn a_calibration_replaces_what_was_configured_and_says_so() {
         serde_json::from_str::<serde_json::Value>(&stdout).unwrap()
     };
     let plain = best(&["sweep", "sweeps/kv-spill", "--json", "-q"]);
-    let measured = best(&["sweep", "sweeps/kv-spill", "--json", "-q", "--calibration", file]);
+    let measured =
+        best(&["sweep", "sweeps/kv-spill", "--json", "-q", "--out", "measured", "--calibration", file]);
     assert_eq!(plain["calibration"].as_array().unwrap().len(), 0);
     let replaced = measured["calibration"].as_array().unwrap();
     let decoder = replaced.iter().find(|r| r["path"] == "cluster.codec.decoder.throughput").unwrap();
@@ -221,7 +222,7 @@ fn a_calibration_replaces_what_was_configured_and_says_so() {
     let touched = |name: &str| replaced.iter().filter(|r| r["scenario"] == name).count();
     assert!(touched("nvdec") > touched("three-in-one") && touched("raw") == touched("three-in-one"));
     assert_ne!(plain["fronts"][1], measured["fronts"][1]);
-    let page = fs::read_to_string(folder.path().join("out/sweep/report.html")).unwrap();
+    let page = fs::read_to_string(folder.path().join("measured/report.html")).unwrap();
     assert!(page.contains("Measured values in use"));
 
     let (code, stdout, _) =

@@ -17,7 +17,7 @@ fn text(path: &Path) -> String {
 fn encoded(folder: &Path, arguments: &[&str]) -> PathBuf {
     let output = folder.join("sample.tri");
     let (sample, path) = (sample(), text(&output));
-    trinity(["encode", &sample, "-o", &path].into_iter().chain(arguments.iter().copied())).ok();
+    trinity(["encode", &sample, "--force", "-o", &path].into_iter().chain(arguments.iter().copied())).ok();
     output
 }
 
@@ -294,20 +294,22 @@ fn a_basis_is_a_file_of_its_own_that_both_sides_need() {
     assert!(said.contains(&format!("{} bits", 8 * std::fs::read(&grouped).unwrap().len())), "{said}");
     trinity(["tensors", "basis", &samples, "--rank", "48", "-o", &whole]).ok();
     for (basis, codec) in [(&grouped, "trinity"), (&whole, "trinity"), (&whole, "uniform+ac")] {
-        let encode = ["encode", &values, "--nmse", "0.01", "--codec", codec, "--basis", basis, "-o", &coded];
+        let encode = [
+            "encode", &values, "--nmse", "0.01", "--codec", codec, "--basis", basis, "-o", &coded, "--force",
+        ];
         let said = trinity(encode).ok();
         assert!(said.contains("the basis not counted: "), "{said}");
         assert!(trinity(encode.into_iter().chain(["--json"])).ok().contains("\"basis_bits\""));
-        trinity(["decode", &coded, "--basis", basis, "-o", &back]).ok();
-        let said = trinity(["decode", &coded, "-o", &back]).refused();
+        trinity(["decode", &coded, "--basis", basis, "-o", &back, "--force"]).ok();
+        let said = trinity(["decode", &coded, "-o", &back, "--force"]).refused();
         assert!(said.contains("none is given"), "{codec}: {said}");
         let other = if basis == &grouped { &whole } else { &grouped };
-        let said = trinity(["decode", &coded, "--basis", other, "-o", &back]).refused();
+        let said = trinity(["decode", &coded, "--basis", other, "-o", &back, "--force"]).refused();
         assert!(said.contains("was coded with basis"), "{codec}: {said}");
     }
     let refused = |input: &str, codec: &str, basis: &str| {
-        trinity(["encode", input, "--nmse", "0.01", "--codec", codec, "--basis", basis, "-o", &coded])
-            .refused()
+        let encode = ["encode", input, "--nmse", "0.01", "--codec", codec, "--basis", basis];
+        trinity(encode.into_iter().chain(["-o", &coded, "--force"])).refused()
     };
     let absent = refused(&values, "trinity", &at("nowhere.basis"));
     assert!(absent.contains("nowhere.basis") && absent.contains("trinity tensors basis"), "{absent}");
@@ -317,7 +319,7 @@ fn a_basis_is_a_file_of_its_own_that_both_sides_need() {
         let said = refused(&narrow, "trinity", basis);
         assert!(said.contains("it is for ") && said.contains("48") && said.contains("40"), "{said}");
     }
-    let said = trinity(["tensors", "basis", &samples, &narrow, "-o", &grouped]).refused();
+    let said = trinity(["tensors", "basis", &samples, &narrow, "-o", &grouped, "--force"]).refused();
     assert!(said.contains("narrow") && said.contains("--tensor"), "{said}");
 }
 
@@ -365,10 +367,11 @@ fn norms_biases_and_vectors_stay_exact_unless_all_is_asked_for() {
     );
     let (tri, back) = (folder.path().join("m.tri"), folder.path().join("back.safetensors"));
     let encode = |more: &[&str]| {
-        let arguments = ["encode", &text(&path), "--codec", "uniform+ac", "--bits", "4", "-o", &text(&tri)];
+        let arguments =
+            ["encode", &text(&path), "--codec", "uniform+ac", "--bits", "4", "--force", "-o", &text(&tri)];
         trinity(arguments.into_iter().chain(more.iter().copied())).ok();
         assert!(8.0 * std::fs::metadata(&tri).unwrap().len() as f64 <= 4.0 * (64.0 * 640.0 + 576.0 + 640.0));
-        trinity(["decode", &text(&tri), "-o", &text(&back)]).ok();
+        trinity(["decode", &text(&tri), "-o", &text(&back), "--force"]).ok();
         // The last 1216 values are the norm's and the bias's.
         let tail = |path: &Path| {
             let bytes = std::fs::read(path).unwrap();
@@ -379,7 +382,7 @@ fn norms_biases_and_vectors_stay_exact_unless_all_is_asked_for() {
     assert!(encode(&[]));
     assert!(!encode(&["--all"]));
     safetensors(&path, &[("a.norm.weight", &[576])]);
-    let said = trinity(["encode", &text(&path), "--bits", "4", "-o", &text(&tri)]).refused();
+    let said = trinity(["encode", &text(&path), "--bits", "4", "-o", &text(&tri), "--force"]).refused();
     assert!(said.contains("stay exact") && said.contains("--all"), "{said}");
 }
 

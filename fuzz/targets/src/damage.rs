@@ -23,3 +23,10 @@ pub fn values(count: usize) -> Vec<f32> {
         .map(|i| (i % 48) as f32 / 24.0 + (i.wrapping_mul(2_654_435_761) >> 16) as f32 / 65536.0 - 1.0)
         .collect()
 }
+
+/// CRC-32, bit by bit.
+pub fn crc(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0u32, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
+    })
+}

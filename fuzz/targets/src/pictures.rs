@@ -7,7 +7,7 @@ use trinity_codec::{Coding, Pictures, Profile, Target, decode_frames, encode_fra
 use trinity_coding::{Chroma, Colour, Frame};
 
 use crate::Outcome;
-use crate::damage::damaged;
+use crate::damage::{crc, damaged};
 
 static STREAMS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let mut streams = Vec::new();
@@ -52,6 +52,14 @@ pub fn run(input: &[u8]) -> Outcome {
 }
 
 fn read(bytes: &[u8]) -> Outcome {
+    // A checksum put right lets damage through to the decoder.
+    let mut bytes = bytes.to_vec();
+    if let Some((head, checked)) =
+        bytes.split_at_mut_checked(7).filter(|(head, _)| head.starts_with(b"TC\x24"))
+    {
+        head[3..].copy_from_slice(&crc(checked).to_le_bytes());
+    }
+    let bytes = &bytes[..];
     // Other bytes are taken for H.264, which has a target of its own.
     if !bytes.starts_with(b"TC") {
         return Outcome::Refused;

@@ -17,7 +17,7 @@ mod tree;
 use std::sync::Arc;
 
 use trinity_coding::nal::{self, NalUnit};
-use trinity_coding::{Chroma, Frame, Plane};
+use trinity_coding::{Chroma, Colour, Frame, Plane};
 
 pub use crate::syntax::HashCheck;
 pub use decoded::Decoded;
@@ -160,6 +160,13 @@ impl Decoder {
     /// The next picture that is due for output.
     pub fn next_picture(&mut self) -> Option<Decoded> {
         self.output.pop()
+    }
+
+    /// What the stream says its planes are, as far as it has been read.
+    pub fn colour(&self) -> Colour {
+        let sets = self.sps.iter().flatten().filter_map(|sps| sps.as_ref().ok());
+        let said = sets.filter_map(|sps| sps.vui.as_ref()?.colour).map(|[_, _, matrix]| matrix).next();
+        Colour::from_matrix_coefficients(said)
     }
 
     /// Takes in one NAL unit.

@@ -6,7 +6,9 @@
 //! through any tensor codec and is added back.
 //!
 //! A delta is a `.tri` container whose codecs are named `delta` (lossless) or
-//! `delta/CODEC`; it cannot be decoded without its base.
+//! `delta/CODEC`; it cannot be decoded without its base. A text for each tensor,
+//! `trinity.delta.base.NAME`, holds the hash of the values it was made against,
+//! and no others are taken; deltas of before that have none and are believed.
 
 use std::path::Path;
 
@@ -25,6 +27,8 @@ pub enum Mode {
 
 const LOSSLESS: &str = "delta";
 const LEVEL: i32 = 9;
+/// Start of the keys that hold the hashes of bases.
+const BASE_KEY: &str = "trinity.delta.base.";
 /// Kinds of lossless slab.
 const SPARSE: u8 = 0;
 const XOR: u8 = 1;
@@ -61,6 +65,38 @@ fn find_base<'a>(base: &'a TensorFile, wanted: &str) -> Result<&'a Entry, Error>
         .ok_or_else(|| Error::NoSuchTensor { name: wanted.to_owned() })
 }
 
+/// 64-bit FNV-1a of a tensor's bytes, eight at a time.
+#[derive(Debug, Clone, Copy)]
+struct Hash(u64);
+
+impl Hash {
+    /// Of a tensor's number format and shape, before any value.
+    fn of(entry: &Entry) -> Self {
+        let mut hash = Self(0xcbf2_9ce4_8422_2325);
+        hash.update(entry.dtype().name().as_bytes());
+        entry.shape().iter().for_each(|&dim| hash.update(&(dim as u64).to_le_bytes()));
+        hash
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        // Words instead of bytes: a base is read at the speed of the disk.
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.0 = (self.0 ^ u64::from_le_bytes(word)).wrapping_mul(0x100_0000_01b3);
+            self.0 ^= self.0 >> 29;
+        }
+    }
+}
+
+/// What [`apply`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Applied {
+    pub tensors: usize,
+    /// Whether the delta says which base it was made against.
+    pub base_checked: bool,
+}
+
 /// Writes the difference of two files.
 pub fn make(base: &TensorFile, tuned: &TensorFile, mode: &Mode, path: &Path) -> Result<Vec<Summary>, Error> {
     let mut writer = TriWriter::create(path, tuned.metadata())?;
@@ -78,11 +114,13 @@ pub fn make(base: &TensorFile, tuned: &TensorFile, mode: &Mode, path: &Path) -> 
         let (rows, cols) = tuned.matrix();
         let plan = BlockPlan::new(rows, cols, SLAB_VALUES);
         let (mut old_stream, mut new_stream) = (base.stream()?, tuned.stream()?);
+        let mut hash = Hash::of(base);
         for index in 0..plan.len() {
             let range = plan.values(index);
             let mut old = vec![0; range.len() * tuned.dtype().bytes()];
             let mut new = old.clone();
             old_stream.fill(&mut old)?;
+            hash.update(&old);
             new_stream.fill(&mut new)?;
             let slab = match &inner {
                 None => exact(&old, &new, tuned.dtype().bytes())?,
@@ -95,6 +133,7 @@ pub fn make(base: &TensorFile, tuned: &TensorFile, mode: &Mode, path: &Path) -> 
             bytes += slab.len() as u64;
             writer.slab(&slab)?;
         }
+        writer.text(format!("{BASE_KEY}{}", tuned.name()), format!("{:016x}", hash.0));
         summaries.push(Summary {
             tensor: tuned.name().to_owned(),
             class: tuned.class(),
@@ -108,10 +147,13 @@ pub fn make(base: &TensorFile, tuned: &TensorFile, mode: &Mode, path: &Path) -> 
     Ok(summaries)
 }
 
-/// Writes base plus delta as safetensors.
-pub fn apply(base: &TensorFile, delta: &TensorFile, path: &Path) -> Result<usize, Error> {
+/// Writes base plus delta as safetensors; nothing where the base is another.
+pub fn apply(base: &TensorFile, delta: &TensorFile, path: &Path) -> Result<Applied, Error> {
     let specs: Vec<Spec> = delta.entries().iter().map(spec).collect();
-    let mut writer = SafetensorsWriter::create(path, &specs, delta.metadata())?;
+    let mut texts = delta.metadata().clone();
+    texts.retain(|key, _| !key.starts_with(BASE_KEY));
+    let mut writer = SafetensorsWriter::create(path, &specs, &texts)?;
+    let mut base_checked = true;
     for entry in delta.entries() {
         let base = find_base(base, key(entry.name()))?;
         if (base.shape(), base.dtype()) != (entry.shape(), entry.dtype()) {
@@ -119,13 +161,29 @@ pub fn apply(base: &TensorFile, delta: &TensorFile, path: &Path) -> Result<usize
                 name: format!("{} of {:?} {}", entry.name(), entry.shape(), entry.dtype()),
             });
         }
-        apply_entry(base, entry, &mut writer)?;
+        let found = apply_entry(base, entry, &mut writer)?;
+        match needed(delta, entry)? {
+            Some(needed) if needed != found => {
+                return Err(Error::OtherBase { name: base.name().to_owned(), needed, found });
+            }
+            Some(_) => {}
+            None => base_checked = false,
+        }
     }
     writer.finish()?;
-    Ok(specs.len())
+    Ok(Applied { tensors: specs.len(), base_checked })
 }
 
-fn apply_entry(base: &Entry, delta: &Entry, writer: &mut SafetensorsWriter) -> Result<(), Error> {
+/// The hash of the base's tensor, where the delta has it.
+fn needed(delta: &TensorFile, entry: &Entry) -> Result<Option<u64>, Error> {
+    let Some(text) = delta.metadata().get(&format!("{BASE_KEY}{}", entry.name())) else { return Ok(None) };
+    u64::from_str_radix(text, 16)
+        .map(Some)
+        .map_err(|_| Error::corrupt(0, format!("`{text}` is no hash of a base")))
+}
+
+/// Writes one tensor; returns the hash of its base.
+fn apply_entry(base: &Entry, delta: &Entry, writer: &mut SafetensorsWriter) -> Result<u64, Error> {
     let inner = match delta.stored() {
         LOSSLESS => None,
         other => match other.strip_prefix("delta/") {
@@ -140,6 +198,7 @@ fn apply_entry(base: &Entry, delta: &Entry, writer: &mut SafetensorsWriter) -> R
     let plan = BlockPlan::new(rows, cols, SLAB_VALUES);
     let width = delta.dtype().bytes();
     let mut stream = base.stream()?;
+    let mut hash = Hash::of(base);
     let unpack = |index: usize| -> Result<Option<Change>, Error> {
         if index >= plan.len() {
             return Ok(None);
@@ -155,6 +214,7 @@ fn apply_entry(base: &Entry, delta: &Entry, writer: &mut SafetensorsWriter) -> R
     for index in 0..plan.len() {
         let mut slab = vec![0; plan.values(index).len() * width];
         stream.fill(&mut slab)?;
+        hash.update(&slab);
         // The next chunk is decompressed while this one is scattered.
         let (scattered, next) = rayon::join(
             || change.as_ref().map_or(Ok(()), |change| change.scatter(&mut slab, delta.dtype())),
@@ -164,7 +224,7 @@ fn apply_entry(base: &Entry, delta: &Entry, writer: &mut SafetensorsWriter) -> R
         writer.write(&slab)?;
         change = next?;
     }
-    Ok(())
+    Ok(hash.0)
 }
 
 fn difference(like: &Entry, old: &[u8], new: &[u8], shape: Vec<usize>) -> Result<Tensor, Error> {

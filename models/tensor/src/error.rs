@@ -9,9 +9,16 @@ pub enum Error {
     /// A shape and a byte count that do not agree.
     #[error("tensor `{name}`: shape {shape:?} of {dtype} takes {expected} bytes, found {found}")]
     SizeMismatch { name: String, shape: Vec<usize>, dtype: crate::Dtype, expected: String, found: u64 },
-    /// The operating system refused to read or write.
+    /// The operating system refused to read.
     #[error("{doing} failed")]
     Io {
+        doing: &'static str,
+        #[source]
+        source: std::io::Error,
+    },
+    /// A file could not be written: the disk's doing, or the folder's.
+    #[error("{doing} failed")]
+    Write {
         doing: &'static str,
         #[source]
         source: std::io::Error,
@@ -50,6 +57,9 @@ pub enum Error {
     /// A codec's profile that makes no sense.
     #[error("codec profile {}: {problem}", path.display())]
     BadProfile { path: PathBuf, problem: String },
+    /// A delta and a file that is not its base.
+    #[error("tensor `{name}` has hash {found:016x}, and the delta was made against {needed:016x}")]
+    OtherBase { name: String, needed: u64, found: u64 },
     /// Data whose basis was not given.
     #[error("it was coded with basis {needed:016x}, and {given}; give the file it was encoded with")]
     OtherBasis { needed: u64, given: String },
@@ -93,6 +103,20 @@ impl Error {
         match self {
             Self::NonFinite { name, index, value } => Self::NonFinite { name, index: index + by, value },
             other => other,
+        }
+    }
+
+    /// For `map_err`: a failed write with what was being written.
+    pub(crate) fn write(doing: &'static str) -> impl FnOnce(std::io::Error) -> Self {
+        move |source| Self::Write { doing, source }
+    }
+
+    /// What the operating system said, where a file could not be written.
+    pub fn write_failure(&self) -> Option<&std::io::Error> {
+        match self {
+            Self::Write { source, .. } => Some(source),
+            Self::InTensor { source, .. } | Self::InFile { source, .. } => source.write_failure(),
+            _ => None,
         }
     }
 

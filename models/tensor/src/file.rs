@@ -252,7 +252,10 @@ impl TensorFile {
             [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => npy::parse(source, stem),
             [b'P', b'K', 3 | 5, 4 | 6, ..] if pt::plausible(source) => pt::parse(source, stem),
             [b'P', b'K', 3 | 5, 4 | 6, ..] => npz::parse(source),
-            [0x80, 2..=5, ..] => Err(pt::bare_pickle(source)),
+            // The length of a safetensors header may begin with the same two bytes.
+            [0x80, 2..=5, .., a, b, c, d] if [a, b, c, d] != [0; 4] || !safetensors::plausible(source) => {
+                Err(pt::bare_pickle(source))
+            }
             [b'G', b'G', b'U', b'F', ..] => gguf::parse(source),
             [b'T', b'R', b'I', b'N', ..] => tri::parse(source),
             _ if safetensors::plausible(source) => safetensors::parse(source),

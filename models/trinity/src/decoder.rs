@@ -37,7 +37,9 @@ pub fn decode(bytes: &[u8]) -> Result<Matrix, Error> {
     match read_magic(&mut reader)? {
         Kind::Matrix => decode_matrix(reader, None),
         Kind::Words => lossless::decode(reader),
-        Kind::Picture => Err(Error::NotTrinity { what: "pictures; decode them as frames".into() }),
+        Kind::Picture | Kind::CheckedPicture => {
+            Err(Error::NotTrinity { what: "pictures; decode them as frames".into() })
+        }
         Kind::Paper => paper::decode(reader),
     }
 }

@@ -68,6 +68,8 @@ impl EncodedFrames {
 const EXACT: u8 = 1 << 4;
 /// In the same byte: planes are green, blue and red.
 const GBR: u8 = 1 << 5;
+/// Bytes of the CRC-32 of all that follows it.
+const CHECKSUM: usize = 4;
 /// Passes of the search for a step, and log2 of the steps it may take.
 const PASSES: usize = 12;
 const LOG2_STEPS: std::ops::RangeInclusive<f64> = -4.0..=17.0;
@@ -181,7 +183,9 @@ fn write(
 ) -> Result<EncodedFrames, Error> {
     let flags = flags | if pictures.colour == Colour::Gbr { GBR } else { 0 };
     let mut bytes = Vec::new();
-    put_magic(&mut bytes, Kind::Picture);
+    put_magic(&mut bytes, Kind::CheckedPicture);
+    let checksum_at = bytes.len();
+    bytes.extend([0; CHECKSUM]);
     put_varint(&mut bytes, pictures.frames.len() as u64);
     let mut recon = Vec::with_capacity(pictures.frames.len());
     for frame in &pictures.frames {
@@ -198,6 +202,8 @@ fn write(
         }
         recon.push(Frame { planes, ..frame.clone() });
     }
+    let (head, checked) = bytes.split_at_mut(checksum_at + CHECKSUM);
+    head[checksum_at..].copy_from_slice(&crc32fast::hash(checked).to_le_bytes());
     Ok(EncodedFrames { bytes, recon })
 }
 
@@ -293,8 +299,16 @@ pub fn decode_frames(bytes: &[u8]) -> Result<Pictures, Error> {
         return decode_h264(bytes);
     }
     let mut reader = Reader::new(bytes);
-    if read_magic(&mut reader)? != Kind::Picture {
-        return Err(Error::NotTrinity { what: "a matrix where pictures were expected".into() });
+    match read_magic(&mut reader)? {
+        // Streams of before there was a checksum.
+        Kind::Picture => {}
+        Kind::CheckedPicture => {
+            let stated = u32::from_le_bytes(reader.array("checksum")?);
+            if crc32fast::hash(reader.clone().rest()) != stated {
+                return Err(Error::Damaged { what: "the checksum does not match" });
+            }
+        }
+        _ => return Err(Error::NotTrinity { what: "a matrix where pictures were expected".into() }),
     }
     let count = reader.varint("frames")?;
     let (mut frames, mut colour) = (Vec::new(), Colour::Unstated);

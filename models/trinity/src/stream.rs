@@ -26,6 +26,8 @@ pub enum Kind {
     Picture = 2,
     /// Aligned values through H.264.
     Paper = 3,
+    /// A picture as above, behind a checksum.
+    CheckedPicture = 4,
 }
 
 /// Appends the magic and the kind.
@@ -52,6 +54,7 @@ pub fn read_magic(reader: &mut Reader<'_>) -> Result<Kind, Error> {
         1 => Ok(Kind::Words),
         2 => Ok(Kind::Picture),
         3 => Ok(Kind::Paper),
+        4 => Ok(Kind::CheckedPicture),
         _ => Err(Error::NotTrinity { what: format!("kind {kind} is unknown") }),
     }
 }

@@ -151,9 +151,9 @@ const STORED: [(&str, &str); 19] = [
     ("constant", "v2-constant.tc"),
     ("words", "v2-words.tc"),
     ("basis", "v1.basis"),
-    ("pictures trinity grey bits 2", "v2-grey.trp"),
-    ("pictures trinity 420 10 bit video bits 2", "v2-video.trp"),
-    ("pictures lossless rgb lossless", "v2-rgb-exact.trp"),
+    ("pictures trinity grey bits 2", "v2-checked-grey.trp"),
+    ("pictures trinity 420 10 bit video bits 2", "v2-checked-video.trp"),
+    ("pictures lossless rgb lossless", "v2-checked-rgb-exact.trp"),
     ("pictures paper grey bits 2", "paper.264"),
 ];
 
@@ -193,4 +193,17 @@ fn stored_streams_decode_to_what_they_always_did() {
     }
     assert!(found.len() >= STORED.len(), "{found:?}");
     pins::hold(&golden("files.txt"), &found);
+}
+
+#[test]
+fn no_flipped_bit_of_a_picture_goes_unnoticed() {
+    let whole = std::fs::read(golden("v2-checked-grey.trp")).unwrap();
+    let decoded = decode_frames(&whole).unwrap();
+    for bit in 0..8 * whole.len() {
+        let mut flipped = whole.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        // Without its first bytes it is no stream of ours, and holds no frame of H.264 either.
+        let other = decode_frames(&flipped).is_ok_and(|other| other != decoded && !other.frames.is_empty());
+        assert!(!other, "bit {bit} makes another picture");
+    }
 }

@@ -33,7 +33,7 @@ pub fn run(args: &[&str]) -> Result<(), String> {
     decoders.extend(tools::find("ffmpeg").map(|_| Decoder::ffmpeg("h264")));
     for (title, entropy) in [("CABAC", "cabac"), ("CAVLC", "cavlc")] {
         let encode = format!(
-            "{} h264 encode in.gray --size {}x{} --bits 3 --preset medium --entropy {entropy} -o out.bin",
+            "{} h264 encode in.gray --size {}x{} --bits 3 --preset medium --entropy {entropy} -o out.bin --force",
             trinity.display(),
             first.width,
             first.height

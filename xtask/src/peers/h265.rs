@@ -42,7 +42,7 @@ pub fn run(args: &[&str]) -> Result<(), String> {
         command: "libde265-dec265 -q -t 0 many.bin -o dec.yuv".into(),
     }));
     let encode = format!(
-        "{} h265 encode in.gray --size {}x{} --bits 3 --preset medium -o out.bin",
+        "{} h265 encode in.gray --size {}x{} --bits 3 --preset medium -o out.bin --force",
         trinity.display(),
         first.width,
         first.height
@@ -60,7 +60,8 @@ fn linear(trinity: &Path, folder: &Scratch) -> Result<[Promise; 2], String> {
     let encode = |frames: usize| {
         let input = Gray { samples: frame.samples.repeat(frames), ..frame.clone() };
         input.write(&folder.path.join("in.gray"))?;
-        let command = "h265 encode in.gray --size 1024x1024 --qp 20 --preset fast --threads 1 -o out.bin";
+        let command =
+            "h265 encode in.gray --size 1024x1024 --qp 20 --preset fast --threads 1 -o out.bin --force";
         bench::usage(Command::new(trinity).args(command.split(' ')).current_dir(&folder.path))
     };
     let (few, many) = (encode(16)?, encode(64)?);

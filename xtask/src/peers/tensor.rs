@@ -211,7 +211,7 @@ impl Bench {
             } else {
                 format!(
                     "{} h265 encode in.gray --size {size} --depth {DEPTH} --qp {} --preset best --threads 1 \
-                     --recon out.yuv -o out.265",
+                     --recon out.yuv -o out.265 --force",
                     self.trinity.display(),
                     qp.clamp(-6 * (DEPTH as i32 - 8), 51)
                 )

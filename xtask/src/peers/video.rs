@@ -48,7 +48,7 @@ impl Encoder {
         Self::new(format!("trinity {preset}"), move |input, qp| {
             format!(
                 "{trinity} {standard} encode in.gray --size {}x{} --qp {qp} --preset {preset} --threads 1 \
-                 --recon out.yuv -o out.bin",
+                 --recon out.yuv -o out.bin --force",
                 input.width, input.height
             )
         })
@@ -64,7 +64,8 @@ pub struct Decoder {
 impl Decoder {
     /// `trinity STANDARD decode`, one thread.
     pub fn ours(trinity: &Path, standard: &str) -> Self {
-        let command = format!("{} {standard} decode many.bin --threads 1 -o dec.yuv", trinity.display());
+        let command =
+            format!("{} {standard} decode many.bin --threads 1 -o dec.yuv --force", trinity.display());
         Self { name: "trinity", command }
     }
 
@@ -307,9 +308,9 @@ pub fn linear_cost(trinity: &Path, standard: &str, folder: &Scratch) -> Result<V
         let commands = [
             format!(
                 "{trinity} {standard} encode in.gray --size {width}x{height} --qp 24 --preset fast --threads 1 \
-                 -o out.bin"
+                 -o out.bin --force"
             ),
-            format!("{trinity} {standard} decode out.bin --threads 1 -o dec.yuv"),
+            format!("{trinity} {standard} decode out.bin --threads 1 -o dec.yuv --force"),
         ];
         let mut least = [f64::INFINITY; 2];
         for _ in 0..3 {

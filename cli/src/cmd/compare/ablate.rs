@@ -54,6 +54,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         for row in &rows {
             csv.serialize(row).map_err(Failure::run)?;
         }
+        super::take(args, "compare --ablate")?;
         output::write(&folder.join("ablate.csv"), &csv.into_inner().map_err(Failure::run)?)?;
         report(&rows, goal).write(&folder.join("report.html"))?;
         ctx.remark(format!("wrote {} and report.html", folder.join("ablate.csv").display()));

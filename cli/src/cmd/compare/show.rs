@@ -23,6 +23,7 @@ pub fn run(wanted: &str, args: &Args, ctx: &Context) -> Result<(), Failure> {
         .map_err(bad)?
         .ok_or_else(|| Failure::input(format_args!("`{}` holds nothing but zeros", entry.name())))?;
     if let Some(folder) = &args.out {
+        super::take(args, "compare --show")?;
         output::write(&folder.join("show.svg"), figure(&shown).as_bytes())?;
         report(entry.name(), &shown).write(&folder.join("report.html"))?;
         ctx.remark(format!("wrote {} and report.html", folder.join("show.svg").display()));

@@ -29,6 +29,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         for row in &rows {
             csv.serialize(row).map_err(Failure::run)?;
         }
+        super::take(args, "compare --stages")?;
         output::write(&folder.join("stages.csv"), &csv.into_inner().map_err(Failure::run)?)?;
         ctx.remark(format!("wrote {}", folder.join("stages.csv").display()));
     }

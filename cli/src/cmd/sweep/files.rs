@@ -84,13 +84,35 @@ impl State {
         let Ok(text) = fs::read_to_string(fresh.path(out)) else { return Ok(fresh) };
         match serde_json::from_str::<Self>(&text) {
             Ok(left) if left.fingerprint == fresh.fingerprint && left.rows == rows => {
+                output::own(&fresh.path(out));
                 ctx.remark(format!("going on at point {} of {}", left.next, left.end));
                 Ok(left)
             }
-            _ => {
+            _ if output::forced() => {
                 ctx.remark(format!("{} is of another sweep; starting anew", fresh.path(out).display()));
                 Ok(fresh)
             }
+            Ok(left) if left.fingerprint == fresh.fingerprint => Err(Failure::input(format_args!(
+                "`{}` is of a run {} the rows of points.csv, and this one is {}",
+                fresh.path(out).display(),
+                if left.rows { "with" } else { "without" },
+                if rows { "with them" } else { "without" },
+            ))
+            .help("give the same --points, choose another --out, or start anew with --force")),
+            Ok(left) => Err(Failure::input(format_args!(
+                "`{}` is a checkpoint of the sweep `{}` (fingerprint {}), and this is `{}` ({})",
+                fresh.path(out).display(),
+                left.sweep,
+                left.fingerprint,
+                fresh.sweep,
+                fresh.fingerprint,
+            ))
+            .help("choose another folder with --out, or start anew with --force and lose that checkpoint")),
+            Err(error) => Err(Failure::input(format_args!(
+                "`{}` is no checkpoint that can be read: {error}",
+                fresh.path(out).display()
+            ))
+            .help("choose another folder with --out, or start anew with --force")),
         }
     }
 
@@ -191,6 +213,4 @@ pub fn join_rows(study: &Study, states: &[(PathBuf, State)], path: &Path) -> Res
     draft.finish()
 }
 
-pub fn cannot(verb: &str, path: &Path, error: &std::io::Error) -> Failure {
-    Failure::run(format_args!("cannot {verb} `{}`: {error}", path.display()))
-}
+pub use crate::output::cannot;

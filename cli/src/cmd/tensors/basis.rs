@@ -11,7 +11,7 @@ use trinity_tensor::{Entry, Tensor};
 use super::{bad_input, open};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, Named};
 
 /// Learn a basis from sample tensors, for encode --basis and decode --basis
 ///
@@ -75,6 +75,8 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     }
     let tensors = entries.iter().map(Entry::read).collect::<Result<Vec<Tensor>, _>>();
     let tensors = tensors.map_err(|error| bad_input("basis", &error))?;
+    args.output.named_as(&["basis"])?;
+    ctx.may_write(&args.output)?;
     let basis = learn(args, &tensors, columns)?;
     let bytes = basis.to_bytes();
     output::write(&args.output, &bytes)?;
@@ -87,7 +89,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         bits: 8 * bytes.len(),
         bits_per_sample_value: 8.0 * bytes.len() as f64 / values as f64,
     };
-    if ctx.json { ctx.print_json(&outcome) } else { ctx.print(text(&outcome)) }
+    ctx.outcome(&args.output, &outcome, text(&outcome))
 }
 
 fn learn(args: &Args, tensors: &[Tensor], columns: usize) -> Result<Basis, Failure> {

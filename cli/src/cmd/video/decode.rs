@@ -1,21 +1,22 @@
-//! An Annex B stream to raw frames, one at a time.
+//! An Annex B stream to frames, one at a time.
 
 use super::unreadable;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::Draft;
+use crate::input;
+use crate::output::{self, Draft, Named};
+use crate::video_io;
 use md5::{Digest, Md5};
 use serde_json::json;
-use std::fs::File;
-use std::io::{Cursor, Read, Write};
+use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
-use trinity_coding::Frame;
 use trinity_coding::nal::{NalUnit, UnitReader};
+use trinity_coding::{Colour, Frame};
 
 /// Arguments of `decode` in both standards.
 #[derive(Debug, clap::Args)]
 pub struct DecodeArgs {
-    /// The stream, Annex B
+    /// The stream, Annex B; `-` is stdin
     input: PathBuf,
     /// Print the MD5 of each frame's raw samples
     #[arg(long)]
@@ -23,7 +24,8 @@ pub struct DecodeArgs {
     /// At the first error keep the frames before it instead of failing
     #[arg(long)]
     keep_going: bool,
-    /// The raw frames to write
+    /// The frames to write: raw as .yuv or .gray, else .y4m, .png or .pgm;
+    /// `-` writes them raw to stdout
     #[arg(long, short, value_name = "FILE.yuv", required_unless_present = "md5")]
     output: Option<PathBuf>,
 }
@@ -44,6 +46,8 @@ pub trait FrameDecoder {
     fn new(stream_bytes: usize) -> Self;
     fn push(&mut self, unit: NalUnit<'_>) -> Result<(), String>;
     fn finish(&mut self) -> Result<(), String>;
+    /// What the stream says its planes are, as far as it has been read.
+    fn colour(&self) -> Colour;
     /// The next frame due; after an error, those that were complete before it.
     fn next_frame(&mut self) -> Option<Shown>;
 }
@@ -61,6 +65,10 @@ pub fn undecodable(command: &str, path: &Path, error: &str, frames: usize) -> Fa
 
 /// Decodes file to file.
 pub fn decode<D: FrameDecoder>(args: &DecodeArgs, ctx: &Context) -> Result<(), Failure> {
+    if args.md5 && args.output.as_deref().is_some_and(output::is_stdout) {
+        return Err(Failure::input("the frames and --md5 both go to stdout")
+            .help("name a file for the frames with -o, or leave --md5 out"));
+    }
     let (source, bytes) = open(&args.input)?;
     let mut units = UnitReader::new(source);
     let mut decoder = D::new(bytes);
@@ -75,7 +83,7 @@ pub fn decode<D: FrameDecoder>(args: &DecodeArgs, ctx: &Context) -> Result<(), F
             }
         };
         while let Some(shown) = decoder.next_frame() {
-            sink.frame(&shown)?;
+            sink.frame(&shown, decoder.colour())?;
         }
         if let Err(error) = step {
             if !args.keep_going || sink.frames == 0 {
@@ -91,10 +99,9 @@ pub fn decode<D: FrameDecoder>(args: &DecodeArgs, ctx: &Context) -> Result<(), F
 /// The stream and its length. What does not say how long it is, such as a
 /// pipe, is read whole: the decoder believes no more than that can hold.
 fn open(path: &Path) -> Result<(Box<dyn Read>, usize), Failure> {
-    let mut file = File::open(path).map_err(|error| unreadable(path, &error))?;
-    let found = file.metadata().map_err(|error| unreadable(path, &error))?;
-    if found.is_file() {
-        return Ok((Box::new(file), usize::try_from(found.len()).unwrap_or(usize::MAX)));
+    let (mut file, length) = input::open(path).map_err(|error| unreadable(path, &error))?;
+    if let Some(length) = length {
+        return Ok((file, usize::try_from(length).unwrap_or(usize::MAX)));
     }
     let mut whole = Vec::new();
     file.read_to_end(&mut whole).map_err(|error| unreadable(path, &error))?;
@@ -102,9 +109,39 @@ fn open(path: &Path) -> Result<(Box<dyn Read>, usize), Failure> {
     Ok((Box::new(Cursor::new(whole)), bytes))
 }
 
+/// How frames are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Raw,
+    Y4m,
+    Png,
+    Pgm,
+}
+
+impl Format {
+    /// What a file's name asks for.
+    fn of(path: &Path) -> Result<Self, Failure> {
+        path.named_as(&["raw frames", "Y4M", "PNG", "PGM"])?;
+        Ok(match output::format_of(path) {
+            Some("Y4M") => Self::Y4m,
+            Some("PNG") => Self::Png,
+            Some("PGM") => Self::Pgm,
+            _ => Self::Raw,
+        })
+    }
+}
+
+/// The file that frames go to, as its name asks.
+fn open_output(path: &Path) -> Result<(Draft, Format, PathBuf), Failure> {
+    let format = Format::of(path)?;
+    Ok((Draft::create(path)?, format, path.to_path_buf()))
+}
+
 /// Where decoded frames go.
 struct Sink {
-    draft: Option<Draft>,
+    draft: Option<(Draft, Format, PathBuf)>,
+    /// The first frame, which those of a Y4M file must be like.
+    first: Option<Frame>,
     hashes: Option<Vec<String>>,
     raw: Vec<u8>,
     frames: usize,
@@ -115,7 +152,8 @@ struct Sink {
 impl Sink {
     fn create(args: &DecodeArgs) -> Result<Self, Failure> {
         Ok(Self {
-            draft: args.output.as_deref().map(Draft::create).transpose()?,
+            draft: args.output.as_deref().map(open_output).transpose()?,
+            first: None,
             hashes: args.md5.then(Vec::new),
             raw: Vec::new(),
             frames: 0,
@@ -124,7 +162,7 @@ impl Sink {
         })
     }
 
-    fn frame(&mut self, shown: &Shown) -> Result<(), Failure> {
+    fn frame(&mut self, shown: &Shown, colour: Colour) -> Result<(), Failure> {
         if let Some(component) = shown.wrong {
             self.wrong += 1;
             self.first_wrong.get_or_insert_with(|| format!("frame {} in {component}", self.frames));
@@ -135,15 +173,37 @@ impl Sink {
         if let Some(hashes) = &mut self.hashes {
             hashes.push(Md5::digest(&self.raw).iter().map(|byte| format!("{byte:02x}")).collect());
         }
-        self.draft.as_mut().map_or(Ok(()), |draft| {
-            draft
-                .write_all(&self.raw)
-                .map_err(|error| Failure::run(format_args!("cannot write the frames: {error}")))
-        })
+        self.write(&shown.frame, colour)
+    }
+
+    /// Writes a frame, which `raw` holds already, as the file's name asks.
+    fn write(&mut self, frame: &Frame, colour: Colour) -> Result<(), Failure> {
+        let Some((draft, format, path)) = &mut self.draft else { return Ok(()) };
+        let wrong = |what: String| Failure::input(format_args!("`{}`: {what}", path.display()));
+        let made = match format {
+            Format::Raw => None,
+            Format::Png | Format::Pgm if self.frames > 1 => {
+                return Err(wrong(
+                    "it holds one picture, and the stream has more; write .y4m or .yuv".into(),
+                ));
+            }
+            Format::Png => Some(video_io::write_png(frame, colour).map_err(wrong)?),
+            Format::Pgm => Some(video_io::write_pgm(frame).map_err(wrong)?),
+            Format::Y4m => {
+                let mut bytes = match self.first {
+                    None => video_io::y4m_header(frame, colour).map_err(wrong)?,
+                    Some(_) => Vec::new(),
+                };
+                let first = self.first.get_or_insert_with(|| frame.clone());
+                video_io::y4m_frame(frame, first, &mut bytes).map_err(wrong)?;
+                Some(bytes)
+            }
+        };
+        draft.put(made.as_deref().unwrap_or(&self.raw))
     }
 
     fn finish(self, ctx: &Context) -> Result<(), Failure> {
-        self.draft.map_or(Ok(()), Draft::finish)?;
+        self.draft.map_or(Ok(()), |(draft, ..)| draft.finish())?;
         match self.hashes {
             Some(hashes) if ctx.json => {
                 ctx.print_json(&json!({ "frames": self.frames, "md5": hashes }))?;

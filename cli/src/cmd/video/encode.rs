@@ -2,17 +2,16 @@
 
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::Draft;
+use crate::output::{Draft, Named};
 use crate::video_io::{FrameReader, RawFormat};
 use rayon::prelude::*;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use trinity_coding::{Colour, Frame, Rate, nal};
 
 /// Arguments of `encode` in both standards.
 #[derive(Debug, clap::Args)]
 pub struct EncodeArgs {
-    /// Frames: .gray or .yuv (raw, luma first), .y4m, .png or .pgm
+    /// Frames: .gray or .yuv (raw, luma first), .y4m, .png or .pgm; `-` is stdin
     input: PathBuf,
     #[command(flatten)]
     raw: RawFormat,
@@ -21,7 +20,7 @@ pub struct EncodeArgs {
     /// Also write what a decoder will show, as raw frames
     #[arg(long, value_name = "FILE.yuv")]
     recon: Option<PathBuf>,
-    /// The stream to write, Annex B
+    /// The stream to write, Annex B; `-` is stdout
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
 }
@@ -77,6 +76,8 @@ pub struct CodedFrame {
 
 /// A standard's encoder with its own arguments.
 pub trait FrameEncoder: Sync {
+    /// What it writes, as names of files have it.
+    const FORMAT: &'static str;
     fn encode(&self, frame: &Frame, part: Part) -> Result<CodedFrame, String>;
     /// Whether the NAL unit that starts with this byte holds for all that follow.
     fn is_parameter_set(header: u8) -> bool;
@@ -96,6 +97,11 @@ struct Summary {
 
 /// Encodes file to file, as many frames at a time as there are threads.
 pub fn encode<E: FrameEncoder>(encoder: &E, args: &EncodeArgs, ctx: &Context) -> Result<(), Failure> {
+    args.output.named_as(&[E::FORMAT])?;
+    if let Some(recon) = &args.recon {
+        recon.named_as(&["raw frames"])?;
+    }
+    ctx.may_write(&args.output)?;
     let mut source = FrameReader::open(&args.input, &args.raw)?;
     let mut out = Sink::create(&args.output, args.recon.as_deref())?;
     let (rate, colour) = (args.rate.rate(), source.colour());
@@ -121,7 +127,7 @@ pub fn encode<E: FrameEncoder>(encoder: &E, args: &EncodeArgs, ctx: &Context) ->
         }
     }
     bar.finish_and_clear();
-    out.finish(rate, ctx)
+    out.finish(rate, &args.output, ctx)
 }
 
 /// The files being written and what is in them so far.
@@ -156,7 +162,6 @@ impl Sink {
     }
 
     fn frame<E: FrameEncoder>(&mut self, frame: &Frame, coded: &CodedFrame) -> Result<(), Failure> {
-        let unwritten = |error| Failure::run(format_args!("cannot write the stream: {error}"));
         let units: Vec<_> = nal::units(&coded.stream).collect();
         for (at, unit) in units.iter().enumerate() {
             if E::is_parameter_set(unit.bytes[0]) {
@@ -168,13 +173,13 @@ impl Sink {
             // A unit with its start code: from the end of the one before it.
             let start = if at == 0 { 0 } else { units[at - 1].offset + units[at - 1].bytes.len() };
             let bytes = &coded.stream[start..unit.offset + unit.bytes.len()];
-            self.stream.write_all(bytes).map_err(unwritten)?;
+            self.stream.put(bytes)?;
             self.bytes += bytes.len();
         }
         if let Some(recon) = &mut self.recon {
             self.raw.clear();
             coded.recon.write_raw(&mut self.raw);
-            recon.write_all(&self.raw).map_err(unwritten)?;
+            recon.put(&self.raw)?;
         }
         self.shape.get_or_insert((frame.width(), frame.height(), frame.depth));
         self.frames += 1;
@@ -184,7 +189,7 @@ impl Sink {
         Ok(())
     }
 
-    fn finish(self, rate: Rate, ctx: &Context) -> Result<(), Failure> {
+    fn finish(self, rate: Rate, output: &Path, ctx: &Context) -> Result<(), Failure> {
         self.stream.finish()?;
         self.recon.map_or(Ok(()), Draft::finish)?;
         let (width, height, depth) = self.shape.unwrap_or_default();
@@ -198,17 +203,15 @@ impl Sink {
             mse: self.squared_error / self.samples as f64,
             qp: (rate != Rate::Lossless).then_some(self.qp_sum / self.frames as f64),
         };
-        if ctx.json {
-            return ctx.print_json(&summary);
-        }
         let qp = summary.qp.map_or("lossless".into(), |qp| format!("QP {qp:.2}"));
-        ctx.print(format!(
+        let text = format!(
             "{:.4} bits/sample, MSE {:.4}, {qp}: {} bytes, {} frame{} of {width}×{height} at {depth} bit\n",
             summary.bits_per_sample,
             summary.mse,
             summary.bytes,
             summary.frames,
             if summary.frames == 1 { "" } else { "s" },
-        ))
+        );
+        ctx.outcome(output, &summary, text)
     }
 }

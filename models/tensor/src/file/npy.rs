@@ -358,6 +358,6 @@ pub fn write_npy(path: &Path, tensor: &Tensor) -> Result<(), Error> {
         .and_then(|()| file.write_all(&header_len.to_le_bytes()))
         .and_then(|()| file.write_all(text.as_bytes()))
         .and_then(|()| file.write_all(tensor.data()))
-        .map_err(|source| Error::Io { doing: "writing the tensor", source }.in_file(path))?;
+        .map_err(|source| Error::Write { doing: "writing the tensor", source }.in_file(path))?;
     file.commit()
 }

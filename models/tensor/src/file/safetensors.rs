@@ -215,7 +215,7 @@ impl SafetensorsWriter {
         let mut file = AtomicFile::create(path)?;
         file.write_all(&(text.len() as u64).to_le_bytes())
             .and_then(|()| file.write_all(text.as_bytes()))
-            .map_err(|source| Error::Io { doing: "writing the header", source }.in_file(path))?;
+            .map_err(|source| Error::Write { doing: "writing the header", source }.in_file(path))?;
         Ok(Self { file, left: end })
     }
 
@@ -226,7 +226,7 @@ impl SafetensorsWriter {
             offset: 0,
             problem: "more values written than the header announces".into(),
         })?;
-        self.file.write_all(bytes).map_err(Error::io("writing values"))
+        self.file.write_all(bytes).map_err(Error::write("writing values"))
     }
 
     /// Makes the file appear; an error when values are missing.

@@ -63,9 +63,9 @@ struct Slab {
 pub struct TriWriter<W = AtomicFile> {
     file: W,
     position: u64,
+    texts: BTreeMap<String, String>,
     index: Vec<u8>,
     tensors: u32,
-    tensors_at: usize,
     slabs_at: usize,
     slabs: u32,
 }
@@ -99,16 +99,27 @@ impl TriWriter {
 impl<W: Write + Seek> TriWriter<W> {
     /// Starts a container at the beginning of anything that can be written to.
     pub fn over(mut file: W, texts: &BTreeMap<String, String>) -> Result<Self, Error> {
-        file.write_all(&[0; HEADER_LEN as usize]).map_err(Error::io("writing the header"))?;
+        file.write_all(&[0; HEADER_LEN as usize]).map_err(Error::write("writing the header"))?;
+        let (position, texts) = (HEADER_LEN, texts.clone());
+        Ok(Self { file, position, texts, index: Vec::new(), tensors: 0, slabs_at: 0, slabs: 0 })
+    }
+
+    /// Adds a text, or gives one another value.
+    pub fn text(&mut self, key: impl Into<String>, value: impl Into<String>) {
+        self.texts.insert(key.into(), value.into());
+    }
+
+    /// Texts, then tensors, as the file has them.
+    fn whole_index(&self) -> Vec<u8> {
         let mut index = Vec::new();
-        put_u32(&mut index, texts.len() as u32);
-        for text in texts.iter().flat_map(|(key, value)| [key, value]) {
+        put_u32(&mut index, self.texts.len() as u32);
+        for text in self.texts.iter().flat_map(|(key, value)| [key, value]) {
             put_u32(&mut index, text.len() as u32);
             index.extend(text.as_bytes());
         }
-        let tensors_at = index.len();
-        put_u32(&mut index, 0);
-        Ok(Self { file, position: HEADER_LEN, index, tensors: 0, tensors_at, slabs_at: 0, slabs: 0 })
+        put_u32(&mut index, self.tensors);
+        index.extend(&self.index);
+        index
     }
 
     /// Starts a tensor; its slabs follow.
@@ -143,7 +154,7 @@ impl<W: Write + Seek> TriWriter<W> {
             offset: self.position,
             what: format!("a slab of {} bytes", bytes.len()),
         })?;
-        self.file.write_all(bytes).map_err(Error::io("writing a slab"))?;
+        self.file.write_all(bytes).map_err(Error::write("writing a slab"))?;
         self.position += u64::from(len);
         put_u32(&mut self.index, len);
         put_u32(&mut self.index, crc(bytes));
@@ -161,21 +172,21 @@ impl<W: Write + Seek> TriWriter<W> {
     /// Writes index and header; gives back what was written to, and how much.
     pub fn complete(mut self) -> Result<(W, u64), Error> {
         self.end_tensor();
-        self.index[self.tensors_at..self.tensors_at + 4].copy_from_slice(&self.tensors.to_le_bytes());
+        let index = self.whole_index();
         let mut header = b"TRIN".to_vec();
         header.extend(VERSION.to_le_bytes());
         header.extend([0, 0]);
         header.extend(self.position.to_le_bytes());
-        header.extend((self.index.len() as u64).to_le_bytes());
-        header.extend(crc(&self.index).to_le_bytes());
+        header.extend((index.len() as u64).to_le_bytes());
+        header.extend(crc(&index).to_le_bytes());
         header.extend(crc(&header).to_le_bytes());
         let written = self
             .file
-            .write_all(&self.index)
+            .write_all(&index)
             .and_then(|()| self.file.seek(SeekFrom::Start(0)))
             .and_then(|_| self.file.write_all(&header));
-        written.map_err(Error::io("writing the index"))?;
-        let size = self.position + self.index.len() as u64;
+        written.map_err(Error::write("writing the index"))?;
+        let size = self.position + index.len() as u64;
         Ok((self.file, size))
     }
 }

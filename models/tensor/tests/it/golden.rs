@@ -112,9 +112,10 @@ fn files_of_today(folder: &Path) -> Vec<(&'static str, PathBuf)> {
         (entry.name().to_owned(), if lossless { Target::Lossless } else { Target::Nmse(0.03) })
     };
     encode_file(&every_codec, &choice, None, &add("v2-every-codec.tri"), &|_| ()).unwrap();
-    // Every number format, exactly, beside tensors without dimensions and without values.
+    // Every number format that version 2 began with, in the order that files number them, exactly;
+    // beside tensors without dimensions and without values.
     let mut tensors: Vec<Tensor> =
-        Dtype::ALL.into_iter().map(|dtype| tensor(dtype.name(), dtype, &[3, 5, 7], 3)).collect();
+        Dtype::ALL[..10].iter().map(|&dtype| tensor(dtype.name(), dtype, &[3, 5, 7], 3)).collect();
     tensors.push(tensor("scalar", Dtype::F32, &[], 4));
     tensors.push(tensor("empty", Dtype::F32, &[0, 4], 4));
     let exact = |_: &Entry| ("zstd".to_owned(), Target::Lossless);
@@ -157,8 +158,8 @@ fn files_of_today(folder: &Path) -> Vec<(&'static str, PathBuf)> {
     let (base, tuned) =
         (file(folder, "base.safetensors", &[base]), file(folder, "tuned.safetensors", &[tuned]));
     let lossy = Mode::Lossy { codec: "trinity".into(), target: Target::Nmse(0.1) };
-    delta::make(&base, &tuned, &Mode::Lossless, &add("v1-exact.delta.tri")).unwrap();
-    delta::make(&base, &tuned, &lossy, &add("v1-lossy.delta.tri")).unwrap();
+    delta::make(&base, &tuned, &Mode::Lossless, &add("v2-exact.delta.tri")).unwrap();
+    delta::make(&base, &tuned, &lossy, &add("v2-lossy.delta.tri")).unwrap();
     files.push(("base.safetensors", folder.join("base.safetensors")));
     files
 }

@@ -1,0 +1,42 @@
+//! Where inputs come from: files, and stdin as `-`.
+//!
+//! Whatever is opened here is safe from this very run: results never take its
+//! place (see `output`).
+
+use crate::failure::Failure;
+use crate::output;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Whether a name stands for stdin.
+pub fn is_stdin(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Whether an input can be read once only, from front to back: stdin, a pipe.
+pub fn is_streamed(path: &Path) -> bool {
+    is_stdin(path) || std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
+}
+
+/// An input to be read from front to back, and its length where it says so.
+pub fn open(path: &Path) -> io::Result<(Box<dyn Read>, Option<u64>)> {
+    if is_stdin(path) {
+        return Ok((Box::new(io::stdin()), None));
+    }
+    output::protect(path);
+    let file = File::open(path)?;
+    let found = file.metadata()?;
+    if found.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    Ok((Box::new(file), found.is_file().then_some(found.len())))
+}
+
+/// An input's bytes, all of them.
+pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let read = open(path).and_then(|(mut file, _)| file.read_to_end(&mut bytes));
+    read.map_err(|error| Failure::input(format_args!("cannot read `{}`: {error}", path.display())))?;
+    Ok(bytes)
+}

@@ -1,0 +1,112 @@
+//! What this run reads, what it has written, and what it may replace.
+//!
+//! One list for the whole process: whichever module opens an input or writes a
+//! result, no other can undo the promise.
+
+use crate::failure::Failure;
+use std::collections::HashSet;
+use std::fs::{self, Metadata};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A file whatever its names: device and inode.
+type Identity = (u64, u64);
+
+#[derive(Debug, Default)]
+struct Session {
+    force: bool,
+    inputs: Vec<Identity>,
+    /// Written by this run, or by an earlier one of the same work.
+    own: Option<HashSet<PathBuf>>,
+}
+
+static SESSION: Mutex<Session> = Mutex::new(Session { force: false, inputs: Vec::new(), own: None });
+
+fn session() -> MutexGuard<'static, Session> {
+    SESSION.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What `--force` says.
+pub fn set_force(force: bool) {
+    session().force = force;
+}
+
+/// Whether `--force` was given.
+pub fn force() -> bool {
+    session().force
+}
+
+#[cfg(unix)]
+fn identity(found: &Metadata) -> Option<Identity> {
+    use std::os::unix::fs::MetadataExt;
+    Some((found.dev(), found.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Metadata) -> Option<Identity> {
+    None
+}
+
+/// Remembers a file that this run reads: it will not be replaced.
+pub fn protect(path: &Path) {
+    if let Some(input) = fs::metadata(path).ok().as_ref().and_then(identity) {
+        session().inputs.push(input);
+    }
+}
+
+/// Remembers a file that may be renewed: this run wrote it, or found it to be
+/// its own from an earlier run.
+pub fn own(path: &Path) {
+    session().own.get_or_insert_default().insert(absolute(path));
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_path_buf())
+}
+
+/// Whether a path leads to a file that this run reads.
+pub(super) fn is_input(path: &Path) -> bool {
+    let found = fs::metadata(path).ok().as_ref().and_then(identity);
+    found.is_some_and(|found| session().inputs.contains(&found))
+}
+
+/// How a path may be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Permission {
+    Create,
+    Replace,
+    /// A device or a pipe, which nothing must replace.
+    Through,
+}
+
+pub(super) fn permission(path: &Path) -> Result<Permission, Failure> {
+    let Ok(found) = fs::metadata(path) else {
+        if fs::symlink_metadata(path).is_ok() {
+            return Err(Failure::input(format_args!("`{}` is a link that leads nowhere", path.display()))
+                .help("remove it, or choose another name"));
+        }
+        return Ok(Permission::Create);
+    };
+    if found.is_dir() {
+        return Err(Failure::input(format_args!("`{}` is a folder, not a file to write", path.display())));
+    }
+    if is_input(path) {
+        return Err(Failure::input(format_args!("`{}` is an input of this very command", path.display()))
+            .help("choose another name for the result; --force does not replace an input"));
+    }
+    if !found.is_file() {
+        return Ok(Permission::Through);
+    }
+    let session = session();
+    let mine = session.own.as_ref().is_some_and(|own| own.contains(&absolute(path)));
+    if mine || session.force {
+        return Ok(Permission::Replace);
+    }
+    Err(exists(path))
+}
+
+/// Why a file stays as it is.
+pub(super) fn exists(path: &Path) -> Failure {
+    Failure::input(format_args!("`{}` exists already", path.display()))
+        .help("choose another name for the result, or replace the file with --force")
+}

@@ -1,0 +1,97 @@
+use super::*;
+
+#[test]
+fn an_unfinished_draft_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep/result.csv");
+    let mut draft = Draft::create(&path).unwrap();
+    draft.write_all(b"half").unwrap();
+    drop(draft);
+    assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_device_is_written_to_and_stays_a_device() {
+    write(Path::new("/dev/null"), b"gone").unwrap();
+    assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    let spool = Spool::create(Path::new("/dev/null")).unwrap();
+    fs::write(spool.path(), b"gone").unwrap();
+    spool.finish().unwrap();
+    assert!(!fs::metadata("/dev/null").unwrap().is_file());
+}
+
+#[test]
+fn a_file_of_this_run_is_renewed_and_one_of_others_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("result.csv");
+    write(&path, b"old").unwrap();
+    write(&path, b"new").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"new");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    let other = folder.path().join("other.csv");
+    fs::write(&other, b"theirs").unwrap();
+    assert!(write(&other, b"ours").is_err());
+    assert!(Spool::create(&other).is_err());
+    write(&other, b"theirs").unwrap();
+    assert_eq!(fs::read(&other).unwrap(), b"theirs");
+}
+
+#[test]
+fn a_file_that_came_to_be_meanwhile_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("result.csv");
+    let mut draft = Draft::create(&path).unwrap();
+    draft.write_all(b"ours").unwrap();
+    fs::write(&path, b"theirs").unwrap();
+    assert!(draft.finish().is_err());
+    assert_eq!(fs::read(&path).unwrap(), b"theirs");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_input_stays_under_every_name_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let [input, hard, soft] = ["input", "hard", "soft"].map(|name| folder.path().join(name));
+    fs::write(&input, b"precious").unwrap();
+    fs::hard_link(&input, &hard).unwrap();
+    std::os::unix::fs::symlink(&input, &soft).unwrap();
+    protect(&input);
+    // Whatever this run wrote before, or was told to replace.
+    own(&input);
+    for name in [&input, &hard, &soft] {
+        assert!(write(name, b"gone").is_err(), "{}", name.display());
+    }
+    assert_eq!(fs::read(&input).unwrap(), b"precious");
+}
+
+#[test]
+fn a_folder_is_renewed_by_the_same_work_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    claim(&out, "sweep a").unwrap();
+    write(&out.join("points.csv"), b"1").unwrap();
+    let marker = fs::read_to_string(out.join(claim::MARKER)).unwrap();
+    assert_eq!(marker, "sweep a\npoints.csv\n");
+    claim(&out, "sweep a").unwrap();
+    write(&out.join("points.csv"), b"2").unwrap();
+    assert!(claim(&out, "sweep b").is_err());
+    // What failed and left nothing stands in nobody's way.
+    fs::remove_file(out.join("points.csv")).unwrap();
+    claim(&out, "sweep b").unwrap();
+    write(&out.join("points.csv"), b"3").unwrap();
+    claim(&out, "sweep b").unwrap();
+    // A file that nobody of ours wrote is not ours by lying there.
+    fs::write(out.join("report.html"), b"mine").unwrap();
+    claim(&out, "sweep b").unwrap();
+    assert!(write(&out.join("report.html"), b"ours").is_err());
+}
+
+#[test]
+fn a_name_for_another_format_is_refused() {
+    assert!(Path::new("x.png").named_as(&["raw frames"]).is_err());
+    for fine in ["x.yuv", "x", "x.bin", "/dev/null", "-"] {
+        Path::new(fine).named_as(&["raw frames"]).unwrap();
+    }
+}

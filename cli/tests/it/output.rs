@@ -1,0 +1,372 @@
+//! What the command promises about files: nothing lost, nothing misnamed,
+//! devices stay devices. One test for each promise, over all commands that write.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use crate::support::trinity_in;
+
+/// A folder with one input of each kind.
+struct Desk {
+    folder: tempfile::TempDir,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let desk = Self { folder: tempfile::tempdir().unwrap() };
+        let values = |add: f32| -> Vec<u8> {
+            (0..1024).flat_map(|i| ((i * 37 % 101) as f32 / 50.0 - 1.0 + add).to_le_bytes()).collect()
+        };
+        fs::create_dir(desk.at("t")).unwrap();
+        desk.npy("w.npy", &values(0.0));
+        desk.npy("t/w.npy", &values(0.5));
+        let mut pgm = b"P5 32 16 255\n".to_vec();
+        pgm.extend((0..512).map(|i| (i * 3 % 200) as u8));
+        fs::write(desk.at("p.pgm"), pgm).unwrap();
+        let mut y4m = b"YUV4MPEG2 W16 H16 F25:1 Cmono\n".to_vec();
+        for frame in 0..2u8 {
+            y4m.extend(b"FRAME\n");
+            y4m.extend((0..=255u8).map(|i| i / 2 + frame));
+        }
+        fs::write(desk.at("clip.y4m"), y4m).unwrap();
+        desk.run(&["encode", "w.npy", "--bits", "4", "-o", "w.tri"]);
+        desk.run(&["encode", "p.pgm", "--lossless", "-o", "p.trp"]);
+        desk.run(&["delta", "make", "w.npy", "t/w.npy", "-o", "d.tri"]);
+        desk.run(&["h264", "encode", "p.pgm", "--qp", "30", "-o", "p.264"]);
+        desk.run(&["h265", "encode", "p.pgm", "--qp", "30", "-o", "p.265"]);
+        desk
+    }
+
+    fn npy(&self, name: &str, values: &[u8]) {
+        let header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (32, 32), }            \n";
+        let mut file = b"\x93NUMPY\x01\0".to_vec();
+        file.extend((header.len() as u16).to_le_bytes());
+        file.extend(header);
+        file.extend(values);
+        fs::write(self.at(name), file).unwrap();
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.at(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    #[track_caller]
+    fn run(&self, args: &[&str]) -> String {
+        trinity_in(self.folder.path(), args.iter().copied()).ok()
+    }
+
+    #[track_caller]
+    fn refused(&self, args: &[&str]) -> String {
+        trinity_in(self.folder.path(), args.iter().copied()).refused()
+    }
+
+    /// Runs with bytes on stdin; gives back stdout as bytes.
+    fn piped(&self, args: &[&str], input: &[u8]) -> Output {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_trinity"))
+            .args(args)
+            .current_dir(self.folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        // What refuses its input does not read it.
+        stdin.write_all(input).ok();
+        drop(stdin);
+        child.wait_with_output().unwrap()
+    }
+}
+
+/// Every command that writes a file, without the file's name, and the ending it should have.
+const WRITERS: [(&[&str], &str); 12] = [
+    (&["encode", "w.npy", "--bits", "3", "-o"], "tri"),
+    (&["encode", "p.pgm", "--bits", "3", "-o"], "trp"),
+    (&["encode", "p.pgm", "--bits", "3", "--codec", "paper", "-o"], "264"),
+    (&["decode", "w.tri", "-o"], "safetensors"),
+    (&["decode", "w.tri", "-o"], "npy"),
+    (&["decode", "p.trp", "-o"], "pgm"),
+    (&["delta", "make", "w.npy", "t/w.npy", "-o"], "tri"),
+    (&["delta", "apply", "w.npy", "d.tri", "-o"], "safetensors"),
+    (&["h264", "encode", "p.pgm", "--qp", "30", "-o"], "264"),
+    (&["h265", "encode", "p.pgm", "--qp", "30", "-o"], "265"),
+    (&["h265", "decode", "p.265", "-o"], "yuv"),
+    (&["tensors", "basis", "w.npy", "--group", "8", "-o"], "basis"),
+];
+
+fn with<'a>(args: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    args.iter().chain(more).copied().collect()
+}
+
+#[test]
+fn no_file_is_replaced_unless_forced() {
+    let desk = Desk::new();
+    for (args, ending) in WRITERS {
+        let name = format!("out.{ending}");
+        fs::write(desk.at(&name), b"precious").unwrap();
+        let said = desk.refused(&with(args, &[&name]));
+        assert!(said.contains(&name) && said.contains("--force"), "{args:?}: {said}");
+        assert_eq!(desk.read(&name), b"precious", "{args:?}");
+        desk.run(&with(args, &[&name, "--force"]));
+        assert_ne!(desk.read(&name), b"precious", "{args:?}");
+        fs::remove_file(desk.at(&name)).unwrap();
+        let left: Vec<_> = fs::read_dir(desk.folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name.contains(".part"))
+            .collect();
+        assert!(left.is_empty(), "{args:?} leaves {left:?}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_input_is_never_replaced_under_any_name() {
+    let desk = Desk::new();
+    for (args, ending) in WRITERS {
+        let inputs = args.iter().filter(|word| desk.at(word).is_file());
+        for input in inputs {
+            let before = desk.read(input);
+            let [hard, soft] = ["hard", "soft"].map(|kind| format!("{kind}.{ending}"));
+            fs::hard_link(desk.at(input), desk.at(&hard)).unwrap();
+            std::os::unix::fs::symlink(input, desk.at(&soft)).unwrap();
+            for name in [&hard, &soft] {
+                let said = desk.refused(&with(args, &[name, "--force"]));
+                assert!(said.contains("input of this very command"), "{args:?}: {said}");
+                assert_eq!(desk.read(input), before, "{args:?}");
+                fs::remove_file(desk.at(name)).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_decoded_without_a_name_stands_beside_what_was_encoded() {
+    let desk = Desk::new();
+    desk.run(&["decode", "w.tri", "-o", "m.safetensors"]);
+    let (original, picture) = (desk.read("m.safetensors"), desk.read("p.pgm"));
+    desk.run(&["encode", "m.safetensors", "--bits", "3"]);
+    desk.run(&["decode", "m.tri"]);
+    assert_eq!(desk.read("m.safetensors"), original);
+    assert!(desk.at("m.decoded.safetensors").is_file());
+    desk.run(&["decode", "p.trp"]);
+    assert!(desk.at("p.decoded.png").is_file());
+    assert_eq!(desk.read("p.pgm"), picture);
+}
+
+#[cfg(unix)]
+#[test]
+fn pipes_and_stdout_get_what_a_file_would() {
+    let desk = Desk::new();
+    for (args, ending) in WRITERS {
+        let name = format!("out.{ending}");
+        desk.run(&with(args, &[&name]));
+        let whole = desk.read(&name);
+        // A pipe has no ending to ask for npy or PGM with.
+        if !matches!(ending, "npy" | "pgm") {
+            let piped = desk.piped(&with(args, &["-"]), &[]);
+            assert!(piped.status.success(), "{args:?}: {}", String::from_utf8_lossy(&piped.stderr));
+            assert!(piped.stdout == whole, "{args:?} to -");
+            let said = desk.piped(&with(args, &["/dev/stdout"]), &[]);
+            assert!(said.stdout == whole, "{args:?} to /dev/stdout");
+        }
+        let pipe = format!("pipe.{ending}");
+        assert!(Command::new("mkfifo").arg(desk.at(&pipe)).status().unwrap().success());
+        let reader = Command::new("timeout")
+            .args(["60", "cat"])
+            .arg(desk.at(&pipe))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        desk.run(&with(args, &[&pipe]));
+        assert!(reader.wait_with_output().unwrap().stdout == whole, "{args:?} to a pipe");
+        assert!(!desk.at(&pipe).is_file(), "{args:?} replaced the pipe");
+        fs::remove_file(desk.at(&pipe)).unwrap();
+        fs::remove_file(desk.at(&name)).unwrap();
+    }
+    let said = desk.refused(&["encode", "w.npy", "--bits", "3", "-o", "-", "--json"]);
+    assert!(said.contains("stdout"), "{said}");
+}
+
+#[test]
+fn stdin_is_read_where_a_format_can_be_streamed() {
+    let desk = Desk::new();
+    let same = |args: &[&str], from: &str, file: &str| {
+        let output = desk.piped(args, &desk.read(from));
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.stdout == desk.read(file), "{args:?}");
+    };
+    desk.run(&["h265", "encode", "clip.y4m", "--qp", "30", "-o", "clip.265"]);
+    desk.run(&["h265", "decode", "clip.265", "-o", "clip.yuv"]);
+    desk.run(&["decode", "p.trp", "-o", "back.png"]);
+    same(&["h265", "encode", "-", "--qp", "30", "-o", "-"], "clip.y4m", "clip.265");
+    same(&["h265", "decode", "-", "-o", "-"], "clip.265", "clip.yuv");
+    same(&["encode", "-", "--lossless", "-o", "-"], "p.pgm", "p.trp");
+    same(&["decode", "-", "-o", "-"], "p.trp", "back.png");
+    for args in [&["decode", "-", "-o", "-"][..], &["tensors", "info", "-"], &["compare", "-"]] {
+        let output = desk.piped(args, &desk.read("w.tri"));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains("stdin"), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn a_file_is_what_its_name_says() {
+    let desk = Desk::new();
+    desk.run(&["h265", "decode", "p.265", "-o", "x.png"]);
+    assert!(desk.read("x.png").starts_with(b"\x89PNG"));
+    desk.run(&["h264", "decode", "p.264", "-o", "x.pgm"]);
+    assert!(desk.read("x.pgm").starts_with(b"P5"));
+    desk.run(&["h265", "encode", "clip.y4m", "--lossless", "-o", "clip.265"]);
+    desk.run(&["h265", "decode", "clip.265", "-o", "x.y4m"]);
+    let y4m = desk.read("x.y4m");
+    assert!(y4m.starts_with(b"YUV4MPEG2 W16 H16") && y4m.ends_with(&desk.read("clip.y4m")[31..]));
+    let said = desk.refused(&["h265", "decode", "clip.265", "-o", "two.png"]);
+    assert!(said.contains("one picture") && !desk.at("two.png").exists(), "{said}");
+    for (args, ending) in WRITERS {
+        // Pictures may be written in several forms; no command here writes these.
+        for other in ["gguf", "mp4"] {
+            let name = format!("wrong.{other}");
+            let said = desk.refused(&with(args, &[&name]));
+            assert!(said.contains(&name), "{args:?}: {said}");
+            assert!(!desk.at(&name).exists(), "{args:?} as .{ending}");
+        }
+    }
+    assert!(desk.refused(&["delta", "apply", "w.npy", "d.tri", "-o", "t.npy"]).contains("npy"));
+    assert!(desk.refused(&["encode", "w.npy", "--bits", "3", "-o", "t.npy"]).contains(".tri"));
+}
+
+#[test]
+fn a_disk_or_folder_that_cannot_be_written_is_a_failed_run() {
+    let desk = Desk::new();
+    fs::write(desk.at("file"), b"").unwrap();
+    for (args, ending) in WRITERS {
+        let inside = format!("file/out.{ending}");
+        let mut places = vec![inside.as_str()];
+        if Path::new("/dev/full").exists() && !matches!(ending, "npy" | "pgm") {
+            places.push("/dev/full");
+        }
+        for place in places {
+            let run = trinity_in(desk.folder.path(), with(args, &[place]));
+            assert_eq!(run.code(), 1, "{args:?} to {place}: {}", run.stderr());
+            assert!(run.stderr().contains(place), "{args:?} to {place}: {}", run.stderr());
+        }
+    }
+    for args in [
+        &["sweep", "sweeps/llama-3-70b-edge", "--out", "file/out"][..],
+        &["compare", "w.npy", "--codecs", "rtn", "--bits", "4", "--out", "file/out"],
+        &["tensors", "info", "w.npy", "--out", "file/out"],
+        &["validate", "--out", "file/out"],
+        &["man", "--out", "file/out"],
+        &["config", "schema", "--out", "file/out"],
+    ] {
+        let run = trinity_in(desk.folder.path(), args.iter().copied());
+        assert_eq!(run.code(), 1, "{args:?}: {}", run.stderr());
+    }
+}
+
+#[test]
+fn a_delta_knows_its_base() {
+    let desk = Desk::new();
+    desk.run(&["delta", "apply", "w.npy", "d.tri", "-o", "back.safetensors"]);
+    let said = desk.refused(&["delta", "apply", "t/w.npy", "d.tri", "-o", "wrong.safetensors"]);
+    assert!(said.contains("t/w.npy") && said.contains("not the base of `d.tri`"), "{said}");
+    assert!(!desk.at("wrong.safetensors").exists());
+    desk.run(&["delta", "make", "w.npy", "t/w.npy", "--nmse", "0.1", "-o", "lossy.tri"]);
+    desk.refused(&["delta", "apply", "t/w.npy", "lossy.tri", "-o", "wrong.safetensors"]);
+}
+
+#[test]
+fn one_folder_holds_the_results_of_one_work() {
+    let desk = Desk::new();
+    let (one, other) = ("sweeps/llama-3-70b-edge", "sweeps/slow-wires");
+    desk.run(&["sweep", one, "--out", "s", "-q"]);
+    let before = desk.read("s/pareto.csv");
+    // The same again is no other work.
+    desk.run(&["sweep", one, "--out", "s", "-q", "--threads", "1"]);
+    let said = desk.refused(&["sweep", other, "--out", "s", "-q"]);
+    assert!(said.contains(one) && said.contains(other) && said.contains("--force"), "{said}");
+    let said = desk.refused(&["sweep", one, "--set", "study.job.global-batch=2", "--out", "s", "-q"]);
+    assert!(said.contains("global-batch=2"), "{said}");
+    assert_eq!(desk.read("s/pareto.csv"), before);
+    desk.run(&["sweep", other, "--out", "s", "-q", "--force"]);
+    assert_ne!(desk.read("s/pareto.csv"), before);
+    let said = desk.refused(&["tensors", "info", "w.npy", "--out", "s"]);
+    assert!(said.contains(other) && said.contains("tensors info w.npy"), "{said}");
+    // Results that lie in a folder already, of whomever, stay.
+    fs::create_dir(desk.at("mine")).unwrap();
+    fs::write(desk.at("mine/report.html"), b"my own page").unwrap();
+    let said = desk.refused(&["tensors", "info", "w.npy", "--out", "mine"]);
+    assert!(said.contains("report.html"), "{said}");
+    assert_eq!(desk.read("mine/report.html"), b"my own page");
+}
+
+#[test]
+fn a_checkpoint_is_lost_to_no_other_sweep() {
+    let desk = Desk::new();
+    let (one, other) = ("sweeps/llama-3-70b-edge", "sweeps/slow-wires");
+    desk.run(&["sweep", one, "--shard", "0/2", "--out", "s", "-q"]);
+    let checkpoint = desk.read("s/shard-00000-of-00002.json");
+    // As a run of an earlier version left it, without a word about whose folder this is.
+    fs::remove_file(desk.at("s/.trinity-run")).unwrap();
+    let said = desk.refused(&["sweep", other, "--shard", "0/2", "--out", "s", "-q"]);
+    assert!(said.contains(one) && said.contains(other) && said.contains("--force"), "{said}");
+    assert_eq!(desk.read("s/shard-00000-of-00002.json"), checkpoint);
+    desk.run(&["sweep", one, "--shard", "0/2", "--out", "s", "-q"]);
+    desk.run(&["sweep", other, "--shard", "0/2", "--out", "s", "-q", "--force"]);
+    assert_ne!(desk.read("s/shard-00000-of-00002.json"), checkpoint);
+}
+
+/// A PNG of eight by eight pixels with an alpha channel.
+fn rgba(alpha: impl Fn(usize) -> u8) -> Vec<u8> {
+    let data: Vec<u8> = (0..64).flat_map(|i| [(i * 3) as u8, (i * 2) as u8, i as u8, alpha(i)]).collect();
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, 8, 8);
+    encoder.set_color(png::ColorType::Rgba);
+    encoder.write_header().and_then(|mut writer| writer.write_image_data(&data)).unwrap();
+    bytes
+}
+
+#[test]
+fn transparency_is_refused_rather_than_lost() {
+    let desk = Desk::new();
+    fs::write(desk.at("glass.png"), rgba(|i| i as u8)).unwrap();
+    fs::write(desk.at("opaque.png"), rgba(|_| 255)).unwrap();
+    for command in [
+        &["encode", "glass.png", "--lossless", "-o", "glass.trp"][..],
+        &["encode", "glass.png", "--bits", "2", "-o", "glass.trp"],
+        &["h264", "encode", "glass.png", "--lossless", "-o", "glass.264"],
+        &["h265", "encode", "glass.png", "--lossless", "-o", "glass.265"],
+    ] {
+        let said = desk.refused(command);
+        assert!(said.contains("alpha"), "{command:?}: {said}");
+    }
+    desk.run(&["encode", "opaque.png", "--lossless", "-o", "opaque.trp"]);
+}
+
+#[test]
+fn no_flipped_bit_of_a_picture_shows_another_picture() {
+    let desk = Desk::new();
+    let whole = desk.read("p.trp");
+    for bit in (0..8 * whole.len()).step_by(97) {
+        let mut flipped = whole.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        fs::write(desk.at("flipped.trp"), &flipped).unwrap();
+        desk.refused(&["decode", "flipped.trp", "-o", "flipped.png"]);
+        assert!(!desk.at("flipped.png").exists(), "bit {bit}");
+    }
+}
+
+#[test]
+fn the_help_offers_no_chroma_format_that_the_encoders_refuse() {
+    let desk = Desk::new();
+    for standard in ["h264", "h265"] {
+        assert!(!desk.run(&[standard, "encode", "--help"]).contains("422"), "{standard}");
+    }
+}
