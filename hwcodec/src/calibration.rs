@@ -2,8 +2,10 @@
 //! each with the device, driver, date and spread.
 
 use crate::Error;
+use crate::compute::curves::ComputeModel;
 use crate::fit::{self, EngineModel};
 use crate::recording::{Device, Recording};
+pub use crate::stats::Measured;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -34,6 +36,9 @@ pub struct Calibration {
     /// Above idle, for each bit of decoded samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvdec_pj_per_bit: Option<Measured>,
+    /// Products, streams, attention, launches and power, where they were measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute: Option<ComputeModel>,
 }
 
 /// Where the numbers come from.
@@ -46,15 +51,6 @@ pub struct Source {
     pub date: String,
     pub nvdec_engines: u32,
     pub nvenc_engines: u32,
-}
-
-/// A measured value with the bounds of its confidence interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Measured {
-    pub value: f64,
-    pub low: f64,
-    pub high: f64,
 }
 
 impl Calibration {
@@ -98,6 +94,7 @@ impl Calibration {
             decode_overlap: worst_overlap("decode"),
             encode_overlap: worst_overlap("encode"),
             nvdec_pj_per_bit: crate::stats::Spread::of(&energies).map(spread),
+            compute: recording.compute.as_ref().map(ComputeModel::of),
         })
     }
 

@@ -44,6 +44,9 @@ pub enum Error {
     /// nvCOMP answered with an error.
     #[error("{call} failed with nvCOMP status {status}")]
     Nvcomp { call: &'static str, status: i32 },
+    /// No framework behind the interpreter, or one that failed.
+    #[error("{python} could not run the framework's probe: {reason}")]
+    Framework { python: String, reason: String },
     /// A kernel of ours that NVRTC refused.
     #[error("NVRTC could not compile `{kernel}`: {log}")]
     Kernel { kernel: &'static str, log: String },
@@ -56,6 +59,13 @@ pub enum Error {
     /// A codec of ours that could not make the stream to measure with.
     #[error("encoding the test stream {what}: {reason}")]
     Encode { what: String, reason: String },
+}
+
+/// Something that could not be measured.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct LeftOut {
+    pub what: String,
+    pub why: String,
 }
 
 /// `CUDA_ERROR_OUT_OF_MEMORY`.

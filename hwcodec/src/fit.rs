@@ -369,6 +369,7 @@ mod tests {
             delta: vec![],
             wires: vec![],
             verify: None,
+            compute: None,
             left_out: vec![],
         }
     }

@@ -62,3 +62,23 @@ extern "C" __global__ void add_gaps(float* tensor, const unsigned int* gaps, con
     }
 }
 "#;
+
+/// Streams for the compute measurements: 16-byte words, one a thread. `triad`
+/// reads two and writes one, and done twice gives back what it began with; `tiny` does next to nothing.
+pub const STREAMS: &str = r#"
+extern "C" __global__ void copy(const uint4* in, uint4* out, const uint4* unused, unsigned long long words) {
+    unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < words) out[i] = in[i];
+}
+extern "C" __global__ void triad(const uint4* in, uint4* out, const uint4* other, unsigned long long words) {
+    unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < words) {
+        uint4 a = in[i], b = other[i];
+        const unsigned int low = 0x000f000f;
+        out[i] = make_uint4(a.x ^ (b.x & low), a.y ^ (b.y & low), a.z ^ (b.z & low), a.w ^ (b.w & low));
+    }
+}
+extern "C" __global__ void tiny(const uint4* in, uint4* out, const uint4* other, unsigned long long words) {
+    if (threadIdx.x == 0 && words == 0) out[0] = in[0];
+}
+"#;

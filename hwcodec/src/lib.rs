@@ -8,6 +8,7 @@
 //! Must not know the simulator: it hands over numbers with their spread.
 
 pub mod calibration;
+pub mod compute;
 pub mod discover;
 mod error;
 pub mod fit;

@@ -1,8 +1,11 @@
 //! What a measurement leaves behind: plain data, so that fits, validation and
 //! plots run on any machine, and a recording replays exactly.
 
+mod json;
+
 use crate::Error;
 use crate::discover::Power;
+pub use crate::error::LeftOut;
 use crate::nvdec::Standard;
 use crate::stats::Spread;
 use serde::{Deserialize, Serialize};
@@ -25,6 +28,9 @@ pub struct Recording {
     pub delta: Vec<DeltaPoint>,
     pub wires: Vec<WirePoint>,
     pub verify: Option<VerifySummary>,
+    /// Products, streams, attention, launches and power; absent in recordings of engines alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute: Option<crate::compute::Compute>,
     /// What could not be measured, in a sentence each. Nothing is dropped in silence.
     pub left_out: Vec<LeftOut>,
 }
@@ -203,13 +209,6 @@ pub struct VerifySummary {
     pub first_difference: Option<String>,
 }
 
-/// Something that could not be measured.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LeftOut {
-    pub what: String,
-    pub why: String,
-}
-
 /// Today as an ISO date, by the system's clock (UTC).
 pub fn today() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -250,8 +249,12 @@ impl Recording {
 
     /// As JSON text; reading it back gives the same recording.
     pub fn to_json(&self) -> Result<String, Error> {
-        serde_json::to_string_pretty(self)
-            .map_err(|e| Error::BadFile { file: "recording".into(), reason: e.to_string() })
+        let bad = |reason: String| Error::BadFile { file: "recording".into(), reason };
+        let mut bytes = Vec::new();
+        let mut serializer =
+            serde_json::Serializer::with_formatter(&mut bytes, json::PointPerLine::default());
+        self.serialize(&mut serializer).map_err(|e| bad(e.to_string()))?;
+        String::from_utf8(bytes).map_err(|e| bad(e.to_string()))
     }
 }
 

@@ -39,6 +39,15 @@ impl Spread {
     }
 }
 
+/// A measured value with the bounds of its confidence interval.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measured {
+    pub value: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
 /// The largest r such that the r-th smallest and r-th largest values (from 0)
 /// bound the median with 95 % confidence: P(Binomial(n, ½) ≤ r) ≤ 2.5 %.
 fn interval_rank(n: usize) -> usize {

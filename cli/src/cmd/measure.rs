@@ -1,5 +1,7 @@
 //! `trinity measure`: the host GPU, in numbers the simulator uses.
 
+mod compute;
+
 use crate::{
     context::Context,
     failure::Failure,
@@ -15,7 +17,7 @@ use trinity_hwcodec::{
     calibration::Calibration,
     discover::{self, Inventory},
     fit::EngineModel,
-    measure::{self, Plan},
+    measure::{self, Parts, Plan, Setting},
     nvdec::Standard,
     recording::{self, EnginePoint, Recording, VerifySummary},
     streams::Spec,
@@ -34,6 +36,7 @@ use trinity_hwcodec::{
 Examples:
   trinity measure --list                     what this machine has
   trinity measure --out h200                 everything, in a few minutes
+  trinity measure --compute --out h200       products, memory, attention, launches, power
   trinity measure --verify                   our streams on NVDEC, sample by sample
   trinity measure --replay h200/recording.json --out again
                                              fits and report of an old recording, on any machine")]
@@ -44,6 +47,12 @@ pub struct Args {
     /// Only check that NVDEC decodes our streams to our reconstruction
     #[arg(long, conflicts_with = "replay")]
     verify: bool,
+    /// Only compute: matrix products, memory, attention, launches and power
+    #[arg(long, conflicts_with_all = ["list", "verify", "replay"])]
+    compute: bool,
+    /// The interpreter whose PyTorch is asked what its operations cost; `none` asks nobody
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    python: String,
     /// Fewer points: a look, not a calibration
     #[arg(long)]
     quick: bool,
@@ -75,8 +84,23 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         return show_verify(&summary, ctx);
     }
     let plan = Plan { repeats: args.repeats as usize, quick: args.quick };
-    let mut recording = measure::run(plan, recording::today(), &encode, &progress).map_err(failure)?;
-    if !args.quick {
+    let parts = if args.compute { Parts::Compute } else { Parts::All };
+    let unfinished = args.out.join("recording.json");
+    // A job that is cut off keeps what it had; the disk's complaints come with the last write.
+    let mut save = |recording: &Recording| {
+        if let Ok(text) = recording.to_json() {
+            let _ = output::write(&unfinished, text.as_bytes());
+        }
+    };
+    let setting = Setting {
+        date: recording::today(),
+        encoder: &encode,
+        progress: &progress,
+        python: (args.python != "none").then_some(args.python.as_str()),
+        save: &mut save,
+    };
+    let mut recording = measure::run(plan, parts, setting).map_err(failure)?;
+    if !args.quick && !args.compute {
         progress("verify");
         match verify::run(&verify::grid(), &encode, &progress) {
             Ok(summary) => recording.verify = Some(summary),
@@ -254,6 +278,7 @@ fn conclude(recording: &Recording, out: &Path, ctx: &Context) -> Result<(), Fail
             fit_table(&calibration),
             overlap_table(recording),
             other_table(recording),
+            compute::table(&calibration),
         ] {
             if table.rows().is_empty() {
                 continue;
@@ -533,6 +558,7 @@ fn report(recording: &Recording, calibration: &Calibration) -> Report {
         ("Fitted model of one engine", fit_table(calibration)),
         ("Overlap", overlap_table(recording)),
         ("Everything else", other_table(recording)),
+        ("Compute", compute::table(calibration)),
     ] {
         if !table.rows().is_empty() {
             report.table(caption, table.headers(), table.rows());

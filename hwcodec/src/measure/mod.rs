@@ -66,38 +66,76 @@ pub(crate) fn typical(standard: Standard, size: usize, pictures: usize) -> Spec 
     Spec { pictures, ..Spec::plain(standard, (size, size), TYPICAL_QP) }
 }
 
-/// Runs everything on GPU 0. `date` is the caller's clock; `encoder` makes the
-/// streams; `progress` is told what comes next.
-pub fn run(
-    plan: Plan,
-    date: String,
-    encoder: &Encoder<'_>,
-    progress: &(dyn Fn(&str) + Sync),
-) -> Result<Recording, Error> {
+/// Which parts of a recording to make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parts {
+    /// Engines, copies and overlap, then compute.
+    All,
+    /// Products, streams, attention, launches and power.
+    Compute,
+}
+
+/// What the caller brings: how streams are made, who is told what comes next,
+/// the interpreter whose framework is asked, and where unfinished recordings go.
+#[allow(missing_debug_implementations)] // closures have none
+pub struct Setting<'s> {
+    pub date: String,
+    pub encoder: &'s Encoder<'s>,
+    pub progress: &'s (dyn Fn(&str) + Sync),
+    pub python: Option<&'s str>,
+    pub save: &'s mut dyn FnMut(&Recording),
+}
+
+/// Measures `parts` on GPU 0. Compute comes first: it is short, and a job
+/// that is cut off later keeps it.
+pub fn run(plan: Plan, parts: Parts, setting: Setting<'_>) -> Result<Recording, Error> {
+    let Setting { date, encoder, progress, python, save } = setting;
+    let mut recording = begin(date)?;
+    progress("compute");
+    let mut so_far = recording.clone();
+    let mut keep = |compute: &crate::compute::Compute, left_out: &[LeftOut]| {
+        so_far.compute = Some(compute.clone());
+        so_far.left_out = left_out.to_vec();
+        save(&so_far);
+    };
+    match crate::compute::run(python, plan.quick, progress, &mut keep) {
+        Ok((compute, left_out)) => {
+            recording.compute = Some(compute);
+            recording.left_out.extend(left_out);
+        }
+        Err(error) if parts == Parts::Compute => return Err(error),
+        Err(error) => recording.left_out.push(LeftOut { what: "compute".into(), why: error.to_string() }),
+    }
+    if parts == Parts::All {
+        engines(plan, encoder, progress, &mut recording, save)?;
+    }
+    Ok(recording)
+}
+
+/// A recording of this machine with nothing measured yet.
+fn begin(date: String) -> Result<Recording, Error> {
     let inventory = discover::inventory()?;
     let Some(first) = inventory.gpus.first() else {
         return Err(Error::NoDriver { library: "a GPU behind libcuda.so.1" });
     };
-    let gpu = Gpu::open(0)?;
-    let bench = Bench { gpu: &gpu, nvml: Nvml::init().ok(), plan, encoder, progress };
     let engines = |rows: &[discover::DecodeCapability]| {
         rows.iter().filter(|r| r.capabilities.supported).map(|r| r.capabilities.engines).max().unwrap_or(0)
     };
-    let nvdec_engines = first.decode.as_ref().map_or(0, |rows| engines(rows));
-    let mut recording = Recording {
+    let nvml = Nvml::init().ok();
+    Ok(Recording {
         format: crate::recording::FORMAT,
         device: Device {
-            gpu: gpu.name().into(),
+            gpu: first.name.clone(),
             driver: inventory.driver.clone().unwrap_or_else(|| "unknown".into()),
             cuda: inventory.cuda.clone().unwrap_or_else(|| "unknown".into()),
             date,
-            nvdec_engines,
+            nvdec_engines: first.decode.as_ref().map_or(0, |rows| engines(rows)),
             nvenc_engines: first.encode.as_ref().map_or(0, |rows| {
                 rows.iter().map(|r| r.capabilities.engines.max(0) as u32).max().unwrap_or(0)
             }),
             memory_mib: first.memory_total_mib,
             host_threads: std::thread::available_parallelism().map_or(1, usize::from),
-            idle: bench.power(),
+            idle: nvml.as_ref().and_then(|nvml| discover::power(nvml, 0)),
         },
         decode: Vec::new(),
         encode: Vec::new(),
@@ -108,8 +146,20 @@ pub fn run(
         delta: Vec::new(),
         wires: Vec::new(),
         verify: None,
+        compute: None,
         left_out: Vec::new(),
-    };
+    })
+}
+
+fn engines(
+    plan: Plan,
+    encoder: &Encoder<'_>,
+    progress: &(dyn Fn(&str) + Sync),
+    recording: &mut Recording,
+    save: &mut dyn FnMut(&Recording),
+) -> Result<(), Error> {
+    let gpu = Gpu::open(0)?;
+    let bench = Bench { gpu: &gpu, nvml: Nvml::init().ok(), plan, encoder, progress };
     let steps: [(&str, Step); 8] = [
         ("copies", copies::run),
         ("matrix products", gemm::run),
@@ -122,7 +172,7 @@ pub fn run(
     ];
     for (what, step) in steps {
         progress(what);
-        match step(&bench, &mut recording) {
+        match step(&bench, recording) {
             Ok(()) => {}
             Err(error) => {
                 let fatal = error.is_fatal();
@@ -132,8 +182,9 @@ pub fn run(
                 }
             }
         }
+        save(recording);
     }
-    Ok(recording)
+    Ok(())
 }
 
 type Step = fn(&Bench<'_>, &mut Recording) -> Result<(), Error>;

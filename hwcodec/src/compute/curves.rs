@@ -1,0 +1,463 @@
+//! Curves out of the compute measurements: what `calibration.toml` carries of
+//! them, each with its spread. A curve is the measured points themselves;
+//! power and the layouts of the backward pass are fits of few numbers.
+
+use super::points::{AttentionPoint, Compute, Framework, Layout, LoadPoint, Operand};
+use crate::stats::{Measured, Spread};
+use serde::{Deserialize, Serialize};
+
+/// The compute part of a calibration.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ComputeModel {
+    pub multiprocessors: u32,
+    pub power_limit_w: f64,
+    pub max_sm_clock_mhz: u32,
+    /// Time of the gradients' products over the forward layout's, shape by shape.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_gradient: Option<Measured>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight_gradient: Option<Measured>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph_launch_us: Option<Measured>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eager_launch_us: Option<Measured>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip_us: Option<Measured>,
+    /// Of products, how fast a copy from the host is beside them, over alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_copy_beside_products: Option<f64>,
+    pub products: ProductGrid,
+    pub streams: Points,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power: Option<PowerModel>,
+    /// Best rate of each operand type over squares.
+    #[serde(default)]
+    pub operands: Vec<OperandRate>,
+    #[serde(default)]
+    pub attention: Vec<AttentionRates>,
+    #[serde(default)]
+    pub caches: Vec<CacheTimes>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub framework: Option<FrameworkModel>,
+}
+
+/// Microseconds of bf16 products `[m×k]·[k×n]`, depth fastest, then column.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProductGrid {
+    pub rows: Vec<u32>,
+    pub columns: Vec<u32>,
+    pub depths: Vec<u32>,
+    pub microseconds: Vec<f64>,
+    /// Mean half interval of a timing, relative.
+    pub spread: f64,
+}
+
+/// A curve by its points.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Points {
+    pub bytes: Vec<f64>,
+    pub microseconds: Vec<f64>,
+    /// Mean half interval of a timing, relative.
+    pub spread: f64,
+}
+
+/// Rate of one operand type.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OperandRate {
+    pub operand: Operand,
+    pub tflops: f64,
+}
+
+/// Causal attention of one head size.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AttentionRates {
+    /// `framework` or `batched products`.
+    pub kernel: String,
+    pub head_dim: u32,
+    pub tokens: Vec<u32>,
+    /// Operations of the forward pass that the mask leaves, by pass.
+    pub forward_tflops: Vec<f64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub backward_tflops: Vec<f64>,
+}
+
+/// One query a sequence on a cache.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheTimes {
+    pub head_dim: u32,
+    pub group: u32,
+    pub times: Points,
+}
+
+/// Joules and watts.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PowerModel {
+    pub idle_w: f64,
+    /// Kernels running that do nothing.
+    pub active_w: f64,
+    /// At the top clock.
+    pub pj_per_flop: Measured,
+    pub pj_per_byte: Measured,
+    /// Energy of an operation falls with the clock to this power.
+    pub clock_exponent: Measured,
+    /// Mean absolute error over the loads it was fitted on.
+    pub mean_error: f64,
+}
+
+/// What the framework's operations cost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FrameworkModel {
+    pub name: String,
+    pub version: String,
+    /// Microseconds of the host for one operation, by operation and pass.
+    pub dispatch: Vec<Named>,
+    /// Microseconds of a small operation in a graph.
+    pub floors: Vec<Named>,
+    /// Time over that of our stream kernel for the same bytes.
+    pub operations: Vec<Named>,
+}
+
+/// A value with the operation it belongs to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Named {
+    pub operation: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub pass: String,
+    pub value: f64,
+}
+
+impl ComputeModel {
+    /// The curves of a recording.
+    pub fn of(compute: &Compute) -> Self {
+        let launch = |how: &str| {
+            let point = compute.launches.iter().find(|l| l.how == how)?;
+            Some(measured(point.seconds.map(|s| s * 1e6)))
+        };
+        let streams = streams(compute);
+        Self {
+            multiprocessors: compute.multiprocessors,
+            power_limit_w: compute.power_limit_w,
+            max_sm_clock_mhz: compute.max_sm_clock_mhz,
+            input_gradient: layout_ratio(compute, Layout::InputGradient),
+            weight_gradient: layout_ratio(compute, Layout::WeightGradient),
+            graph_launch_us: launch("graph"),
+            eager_launch_us: launch("eager"),
+            round_trip_us: launch("round trip"),
+            host_copy_beside_products: host_copies(compute),
+            products: grid(compute),
+            power: power(&compute.loads),
+            operands: operands(compute),
+            attention: attention(&compute.attention),
+            caches: caches(&compute.attention),
+            framework: compute.framework.as_ref().map(|framework| framework_model(framework, &streams)),
+            streams,
+        }
+    }
+}
+
+fn measured(spread: Spread) -> Measured {
+    Measured { value: spread.median, low: spread.low, high: spread.high }
+}
+
+/// Four digits: more than a timing has.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.3e}").parse().unwrap_or(value)
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (mut sum, mut n) = (0.0, 0.0);
+    for value in values {
+        sum += value;
+        n += 1.0;
+    }
+    if n > 0.0 { sum / n } else { 0.0 }
+}
+
+/// The full grid of bf16 products; a shape that is missing leaves its row out.
+fn grid(compute: &Compute) -> ProductGrid {
+    let points: Vec<_> = compute
+        .products
+        .iter()
+        .filter(|p| p.operand == Operand::Bf16 && p.layout == Layout::Forward)
+        .collect();
+    let axis = |of: fn(&super::ProductPoint) -> u32| {
+        let mut values: Vec<u32> = points.iter().map(|p| of(p)).collect();
+        values.sort_unstable();
+        values.dedup();
+        values
+    };
+    let (rows, columns, depths) = (axis(|p| p.m), axis(|p| p.n), axis(|p| p.k));
+    let at = |m: u32, n: u32, k: u32| {
+        points.iter().find(|p| (p.m, p.n, p.k) == (m, n, k)).map(|p| rounded(p.seconds.median * 1e6))
+    };
+    let whole = |m: u32| -> Option<Vec<f64>> {
+        columns.iter().flat_map(|&n| depths.iter().map(move |&k| (n, k))).map(|(n, k)| at(m, n, k)).collect()
+    };
+    let (mut kept, mut microseconds) = (Vec::new(), Vec::new());
+    for &m in &rows {
+        if let Some(row) = whole(m) {
+            kept.push(m);
+            microseconds.extend(row);
+        }
+    }
+    let spread = rounded(mean(points.iter().map(|p| p.seconds.relative())));
+    ProductGrid { rows: kept, columns, depths, microseconds, spread }
+}
+
+fn layout_ratio(compute: &Compute, layout: Layout) -> Option<Measured> {
+    let ratios: Vec<f64> = compute
+        .products
+        .iter()
+        .filter(|p| p.layout == layout && p.operand == Operand::Bf16)
+        .filter_map(|p| {
+            let forward = compute.products.iter().find(|f| {
+                f.layout == Layout::Forward
+                    && f.operand == Operand::Bf16
+                    && (f.m, f.n, f.k) == (p.m, p.n, p.k)
+            })?;
+            Some(p.seconds.median / forward.seconds.median)
+        })
+        .collect();
+    Spread::of(&ratios).map(measured)
+}
+
+/// Copy and triad together, by bytes moved; a longer stream never takes less.
+fn streams(compute: &Compute) -> Points {
+    let mut points: Vec<(f64, f64)> =
+        compute.streams.iter().map(|s| (s.bytes as f64, s.seconds.median * 1e6)).collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut longest = 0.0f64;
+    for point in &mut points {
+        longest = longest.max(point.1);
+        point.1 = rounded(longest);
+    }
+    Points {
+        bytes: points.iter().map(|p| p.0).collect(),
+        microseconds: points.iter().map(|p| p.1).collect(),
+        spread: rounded(mean(compute.streams.iter().map(|s| s.seconds.relative()))),
+    }
+}
+
+/// Microseconds of a stream of `bytes`, straight between the points.
+fn stream_us(streams: &Points, bytes: f64) -> f64 {
+    let after = streams.bytes.partition_point(|&b| b < bytes);
+    let at = |i: usize| Some((*streams.bytes.get(i)?, *streams.microseconds.get(i)?));
+    match (after.checked_sub(1).and_then(at), at(after)) {
+        (Some(low), Some(high)) => low.1 + (bytes - low.0) / (high.0 - low.0) * (high.1 - low.1),
+        (Some(last), None) => last.1 * bytes / last.0,
+        (None, Some(first)) => first.1,
+        (None, None) => f64::NAN,
+    }
+}
+
+fn host_copies(compute: &Compute) -> Option<f64> {
+    let rate = |beside: bool| {
+        let found = compute
+            .host_copies
+            .iter()
+            .find(|c| c.beside_products == beside && c.direction == "host-to-device")?;
+        Some(found.bytes_per_s.median)
+    };
+    Some(rounded(rate(true)? / rate(false)?))
+}
+
+fn operands(compute: &Compute) -> Vec<OperandRate> {
+    [Operand::Bf16, Operand::Fp16, Operand::Tf32, Operand::Fp8]
+        .into_iter()
+        .filter_map(|operand| {
+            let best = compute
+                .products
+                .iter()
+                .filter(|p| p.operand == operand)
+                .map(|p| p.flop() / p.seconds.median / 1e12)
+                .max_by(f64::total_cmp)?;
+            Some(OperandRate { operand, tflops: rounded(best) })
+        })
+        .collect()
+}
+
+/// Curves of the framework's kernels, or of batched products where none was asked.
+fn attention(points: &[AttentionPoint]) -> Vec<AttentionRates> {
+    let framework = points.iter().any(|p| p.kernel == "framework" && p.queries > 1);
+    let kernel = if framework { "framework" } else { "batched products" };
+    let ours: Vec<&AttentionPoint> =
+        points.iter().filter(|p| p.kernel == kernel && p.queries > 1 && p.heads == p.kv_heads).collect();
+    let mut dims: Vec<u32> = ours.iter().map(|p| p.head_dim).collect();
+    dims.sort_unstable();
+    dims.dedup();
+    dims.into_iter()
+        .map(|head_dim| {
+            let mut of: Vec<&&AttentionPoint> = ours.iter().filter(|p| p.head_dim == head_dim).collect();
+            of.sort_by_key(|p| p.queries);
+            AttentionRates {
+                kernel: kernel.into(),
+                head_dim,
+                tokens: of.iter().map(|p| p.queries).collect(),
+                forward_tflops: of.iter().map(|p| rounded(p.flop() / p.forward_s / 1e12)).collect(),
+                backward_tflops: of
+                    .iter()
+                    .filter_map(|p| Some(rounded(p.flop() / p.backward_s? / 1e12)))
+                    .collect(),
+            }
+        })
+        .collect()
+}
+
+fn caches(points: &[AttentionPoint]) -> Vec<CacheTimes> {
+    let single: Vec<&AttentionPoint> = points.iter().filter(|p| p.queries == 1).collect();
+    let mut kinds: Vec<(u32, u32)> =
+        single.iter().map(|p| (p.head_dim, p.heads / p.kv_heads.max(1))).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds
+        .into_iter()
+        .map(|(head_dim, group)| {
+            let mut of: Vec<(f64, f64)> = single
+                .iter()
+                .filter(|p| (p.head_dim, p.heads / p.kv_heads.max(1)) == (head_dim, group))
+                .map(|p| (p.kv_bytes(), p.forward_s * 1e6))
+                .collect();
+            of.sort_by(|a, b| a.0.total_cmp(&b.0));
+            // Several shapes of one size: their mean, so that the curve is one.
+            let mut merged: Vec<(f64, f64, f64)> = Vec::new();
+            for (bytes, us) in of {
+                match merged.last_mut() {
+                    Some(last) if last.0 == bytes => {
+                        last.1 += us;
+                        last.2 += 1.0;
+                    }
+                    _ => merged.push((bytes, us, 1.0)),
+                }
+            }
+            CacheTimes {
+                head_dim,
+                group,
+                times: Points {
+                    bytes: merged.iter().map(|m| m.0).collect(),
+                    microseconds: merged.iter().map(|m| rounded(m.1 / m.2)).collect(),
+                    spread: 0.0,
+                },
+            }
+        })
+        .collect()
+}
+
+fn framework_model(framework: &Framework, streams: &Points) -> FrameworkModel {
+    FrameworkModel {
+        name: framework.name.clone(),
+        version: framework.version.clone(),
+        dispatch: dispatch(framework),
+        floors: framework
+            .floors
+            .iter()
+            .map(|o| Named {
+                operation: o.operation.clone(),
+                pass: String::new(),
+                value: rounded(o.seconds * 1e6),
+            })
+            .collect(),
+        operations: framework
+            .operations
+            .iter()
+            .map(|o| Named {
+                operation: o.operation.clone(),
+                pass: String::new(),
+                value: rounded(o.seconds * 1e6 / stream_us(streams, o.bytes)),
+            })
+            .collect(),
+    }
+}
+
+/// Each operation once: the mean over the hosts it was timed on.
+fn dispatch(framework: &Framework) -> Vec<Named> {
+    let mut list: Vec<Named> = Vec::new();
+    for point in &framework.dispatch {
+        if list.iter().any(|n| n.operation == point.operation && n.pass == point.pass) {
+            continue;
+        }
+        let same =
+            framework.dispatch.iter().filter(|d| d.operation == point.operation && d.pass == point.pass);
+        list.push(Named {
+            operation: point.operation.clone(),
+            pass: point.pass.clone(),
+            value: rounded(mean(same.map(|d| d.seconds * 1e6))),
+        });
+    }
+    list
+}
+
+/// What each load draws, by what it does: idle and active from the loads that
+/// do nothing, bytes from copies, operations from products with pauses (clocks
+/// up), the exponent from products without.
+fn power(loads: &[LoadPoint]) -> Option<PowerModel> {
+    let named = |what: &str| loads.iter().find(|l| l.what == what && l.power_w.is_finite());
+    let idle_w = named("idle")?.power_w;
+    let active_w = named("launches")?.power_w;
+    let floor = |load: &LoadPoint| idle_w + (active_w - idle_w) * load.duty;
+    let per = |values: Vec<f64>| Spread::of(&values).map(measured);
+    let copies = loads.iter().filter(|l| l.what == "copy");
+    let byte = per(copies.map(|l| (l.power_w - floor(l)) / l.bytes_per_s * 1e12).collect())?;
+    let above = |l: &LoadPoint| l.power_w - floor(l) - byte.value * 1e-12 * l.bytes_per_s;
+    let products = || loads.iter().filter(|l| l.what.starts_with("product") && l.flop_per_s > 1e13);
+    let resting = products().filter(|l| l.duty < 1.0);
+    let flop = per(resting.map(|l| above(l) / l.flop_per_s * 1e12).collect())?;
+    let top = loads.iter().map(|l| l.sm_clock_mhz).fold(0.0, f64::max);
+    let throttled = products().filter(|l| l.duty == 1.0 && l.sm_clock_mhz < 0.97 * top);
+    let exponents = throttled
+        .map(|l| (above(l) / l.flop_per_s * 1e12 / flop.value).ln() / (l.sm_clock_mhz / top).ln())
+        .collect();
+    let clock_exponent = per(exponents).unwrap_or(Measured { value: 1.0, low: 0.0, high: 2.0 });
+    let predicted = |l: &LoadPoint| {
+        let clock = (l.sm_clock_mhz / top).min(1.0).powf(clock_exponent.value);
+        floor(l) + 1e-12 * (byte.value * l.bytes_per_s + clock * flop.value * l.flop_per_s)
+    };
+    let mean_error =
+        mean(loads.iter().filter(|l| l.duty > 0.0).map(|l| (predicted(l) / l.power_w - 1.0).abs()));
+    Some(PowerModel { idle_w, active_w, pj_per_flop: flop, pj_per_byte: byte, clock_exponent, mean_error })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn load(what: &str, duty: f64, flop_per_s: f64, bytes_per_s: f64, clock: f64) -> LoadPoint {
+        let power_w =
+            100.0 + 50.0 * duty + 0.5e-12 * (clock / 2000.0).powf(1.5) * flop_per_s + 60e-12 * bytes_per_s;
+        LoadPoint {
+            what: what.into(),
+            duty,
+            seconds: 1.0,
+            flop_per_s,
+            bytes_per_s,
+            power_w,
+            sm_clock_mhz: clock,
+        }
+    }
+
+    #[test]
+    fn power_gives_back_what_made_the_loads() {
+        let loads = [
+            load("idle", 0.0, 0.0, 0.0, 2000.0),
+            load("launches", 1.0, 0.0, 0.0, 2000.0),
+            load("copy", 1.0, 0.0, 4e12, 2000.0),
+            load("copy", 0.5, 0.0, 2e12, 2000.0),
+            load("product a", 0.5, 4e14, 1e11, 2000.0),
+            load("product a", 1.0, 7e14, 2e11, 1600.0),
+        ];
+        let model = power(&loads).unwrap();
+        assert!((model.pj_per_flop.value - 0.5).abs() < 1e-9, "{model:?}");
+        assert!((model.pj_per_byte.value - 60.0).abs() < 1e-9);
+        assert!((model.clock_exponent.value - 1.5).abs() < 1e-9);
+        assert!(model.mean_error < 1e-9);
+    }
+}
