@@ -134,10 +134,6 @@ pub struct Software {
     /// with the nodes of a job: (nodes ÷ [`STALLED_NODES`]) to this power, at
     /// most all of them. Zero: every exchange costs the same on any job.
     pub stall_exponent: f64,
-    /// Fraction of its memory above which the allocator frees and asks again
-    /// at every micro-batch, and what that costs.
-    pub memory_pressure: f64,
-    pub memory_pressure_s: f64,
 }
 
 impl Software {
@@ -157,8 +153,6 @@ impl Software {
         pipelined_launch: 1.0,
         pipelined_peer_launch: 0.0,
         stall_exponent: 0.0,
-        memory_pressure: 1.0,
-        memory_pressure_s: 0.0,
     };
 }
 

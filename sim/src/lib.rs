@@ -17,6 +17,7 @@ mod estimate;
 pub mod event;
 mod explain;
 mod hardware;
+pub mod host;
 mod job;
 mod llm;
 pub mod memory;

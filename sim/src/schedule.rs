@@ -179,7 +179,6 @@ pub struct OnGpu {
     stage: Stage,
     local: LocalParameters,
     optimizer: Work,
-    memory_pressure_s: f64,
 }
 
 impl OnGpu {
@@ -192,7 +191,6 @@ impl OnGpu {
             stage: stage_compute(cluster, job, &shape),
             local,
             optimizer: compute::optimizer(cluster, job, owned),
-            memory_pressure_s: memory_pressure_s(cluster, job, &local),
         }
     }
 }
@@ -443,7 +441,7 @@ fn training(cluster: &Cluster, job: &Job, on_gpu: &OnGpu, flows: &StageFlows) ->
     // While the pipeline fills and drains nothing runs beside a message.
     let hidden_s = pipeline_e.total_s - pipeline_e.exposed_s;
     pipeline_e.exposed_s -= spared_s(job, stage, flows, &pipeline_e);
-    let waiting_s = exchange_s(cluster, job) + on_gpu.memory_pressure_s;
+    let waiting_s = exchange_s(cluster, job);
     pipeline_e.total_s += waiting_s;
     pipeline_e.exposed_s += waiting_s;
     let floor_s = memory::mean_layers_per_stage(job) * compute::launch_floor_s(cluster, job);
@@ -479,19 +477,6 @@ fn training(cluster: &Cluster, job: &Job, on_gpu: &OnGpu, flows: &StageFlows) ->
             + optimizer.bytes,
     };
     (breakdown, traffic)
-}
-
-/// Near the end of memory the allocator gives back and asks again, and every
-/// peer waits with it.
-fn memory_pressure_s(cluster: &Cluster, job: &Job, local: &LocalParameters) -> f64 {
-    let software = &cluster.gpu.software;
-    if software.memory_pressure_s <= 0.0 {
-        return 0.0;
-    }
-    let used = memory::without_codec(cluster, job, local).total_bytes() / cluster.gpu.memory_bytes;
-    // Far beyond all memory the run cannot have happened, and the estimate of
-    // its memory is what is wrong.
-    if used > software.memory_pressure && used < 1.2 { software.memory_pressure_s } else { 0.0 }
 }
 
 /// Gradients and shared parameters over the data-parallel ranks.

@@ -83,8 +83,6 @@ constants! {
         usable_memory: 0.5 ..= 1.0,
         /// How fast the share of stalled exchanges grows with nodes.
         stall_exponent: 0.0 ..= 12.0,
-        memory_pressure: 0.5 ..= 1.0,
-        memory_pressure_ms: 0.0 ..= 3000.0,
     }
 }
 
@@ -286,8 +284,6 @@ impl GpuConstants {
             pipelined_launch: self.pipelined_launch,
             pipelined_peer_launch: self.pipelined_peer_launch,
             stall_exponent: self.stall_exponent,
-            memory_pressure: self.memory_pressure,
-            memory_pressure_s: self.memory_pressure_ms * 1e-3,
         }
     }
 }

@@ -1,5 +1,8 @@
-//! The collective model against NCCL: each measured path has a link with
-//! three constants; the protocols are the simulator's.
+//! The collective model against NCCL: one fabric, one set of constants, for
+//! every group size on it; algorithms and protocols are NCCL's own
+//! ([`tuning`]).
+
+pub mod tuning;
 
 use crate::Error;
 use crate::csv::{Problem, Row, Table};
@@ -9,25 +12,65 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 use trinity_config::{Checked, Complaint, Diagnostic, Document, Kind};
-use trinity_sim::collective::{Algorithm, Link, Switching, Topology};
-use trinity_sim::nccl;
+use tuning::{Fabric, Network, Wire};
 
 /// How a file of links is checked.
-const KIND: Kind = Kind::of::<Links>("links", "paths between GPUs as NCCL uses them");
+const KIND: Kind = Kind::of::<Links>("links", "fabrics between GPUs as NCCL uses them");
 
 /// Columns every table of collectives has.
 const COLUMNS: [&str; 8] = ["source", "gpu", "fabric", "op", "n_gpus", "gpus_per_node", "bytes", "time_us"];
 
-/// Three constants of one path.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct LinkConstants {
-    #[schemars(with = "trinity_config::Cited<f64>")]
-    pub bandwidth_gb_per_s: f64,
-    #[schemars(with = "trinity_config::Cited<f64>")]
-    pub latency_us: f64,
-    #[schemars(with = "trinity_config::Cited<f64>")]
-    pub launch_us: f64,
+macro_rules! link_constants {
+    ($($(#[$doc:meta])* $field:ident = $unseen:literal,)*) => {
+        /// Constants of one fabric; those that nothing on it asks for are left out.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+        #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+        pub struct LinkConstants {
+            $($(#[$doc])* #[schemars(with = "Option<trinity_config::Cited<f64>>")] pub $field: Option<f64>,)*
+        }
+
+        impl LinkConstants {
+            /// Every constant that is there, by name.
+            pub fn fields(&self) -> Vec<(&'static str, f64)> {
+                let mut list = Vec::new();
+                $(if let Some(value) = self.$field { list.push((stringify!($field), value)); })*
+                list
+            }
+
+            /// The constant called `name`, where it is there.
+            pub fn field_mut(&mut self, name: &str) -> Option<&mut f64> {
+                match name {
+                    $(stringify!($field) => self.$field.as_mut(),)*
+                    _ => None,
+                }
+            }
+
+            /// The same constants at what one would say without a measurement.
+            fn unseen(&self) -> Self {
+                Self { $($field: self.$field.map(|_| $unseen),)* }
+            }
+
+            $(fn $field(&self) -> f64 { self.$field.unwrap_or($unseen) })*
+        }
+    };
+}
+
+link_constants! {
+    /// Bus bandwidth of a large message inside the node.
+    bandwidth_gb_per_s = 240.0,
+    /// Starting a collective, beside NCCL's own base latency.
+    launch_us = 10.0,
+    /// Starting a send inside the node.
+    send_launch_us = 8.0,
+    /// Bus bandwidth of rings that cross PCIe.
+    pcie_gb_per_s = 25.0,
+    /// One NIC.
+    network_gb_per_s = 20.0,
+    network_launch_us = 20.0,
+    /// Latency of a network hop over that of NCCL's table.
+    network_hop = 2.0,
+    /// A rank's share of a message for which one more NIC is used.
+    network_channel_kb = 250.0,
 }
 
 /// The file of links.
@@ -40,16 +83,13 @@ pub struct Links {
 impl Checked for Links {
     fn check(&self, document: &Document) -> Result<(), Diagnostic> {
         for (name, link) in &self.links {
-            let fields = [
-                ("bandwidth-gb-per-s", link.bandwidth_gb_per_s, f64::MIN_POSITIVE),
-                ("latency-us", link.latency_us, 0.0),
-                ("launch-us", link.launch_us, 0.0),
-            ];
-            for (field, value, low) in fields {
-                if !(value >= low && value.is_finite()) {
-                    let complaint = Complaint::new("the constant is out of its range")
-                        .expected("a number that is not negative");
-                    return Err(document.complain(&format!("links.{name}.{field}"), &complaint));
+            for (field, value) in link.fields() {
+                if !(value > 0.0 && value.is_finite()) {
+                    let complaint =
+                        Complaint::new("the constant is out of its range").expected("a number above zero");
+                    return Err(
+                        document.complain(&format!("links.{name}.{}", field.replace('_', "-")), &complaint)
+                    );
                 }
             }
         }
@@ -142,56 +182,24 @@ fn measurement(row: &Row<'_>) -> Result<Measurement, Problem> {
 }
 
 impl Measurement {
-    /// The name of the path it was measured on. Group sizes share a path where
-    /// one law covers them; kernel traces of A100 and of boards with bridged
-    /// pairs differ by more than that between a pair, a quad and a node.
+    /// The name of the fabric it was measured on: one for every group size.
     pub fn path(&self) -> String {
         let fabric = self.fabric.to_lowercase();
+        let gpu = self.gpu.to_lowercase();
         if fabric.starts_with("nvswitch") {
-            return "a100-nvswitch-reduce".to_owned();
+            return "a100-nvswitch".to_owned();
         }
         if fabric.starts_with("nvlink node") {
-            return "v100-nvlink-reduce".to_owned();
+            return "v100-nvlink".to_owned();
         }
         if fabric.starts_with("4x a100") {
-            return "a100-quad-reduce".to_owned();
+            return "a100-quad".to_owned();
         }
-        let gpu = self.gpu.to_lowercase();
-        let board = if fabric.contains("dgx") { "dgx" } else { "pairs" };
-        match (self.operation, self.leaves_node()) {
-            (Operation::AllReduce, true) => format!("{gpu}-{board}-reduce-between"),
-            (Operation::SendRecv, true) => format!("{gpu}-{board}-send-between"),
-            (Operation::SendRecv, false) => format!("{gpu}-{board}-send"),
-            (Operation::AllReduce, false) if gpu == "h100" => format!("{gpu}-{board}-reduce"),
-            (Operation::AllReduce, false) => format!("{gpu}-{board}-reduce-{}", self.ranks),
-        }
+        format!("{gpu}-{}", if fabric.contains("dgx") { "dgx" } else { "pairs" })
     }
 
     fn leaves_node(&self) -> bool {
         self.ranks > self.ranks_per_node
-    }
-
-    /// How little a link has in common with this measurement's path: whether
-    /// it leaves the node weighs most, then the operation, the GPU and the
-    /// board, and last the group size.
-    fn distance(&self, link: &str) -> u32 {
-        let own = self.path();
-        let has = |part: &str| link.split('-').any(|word| word == part);
-        let gpu = self.gpu.to_lowercase();
-        let family = gpu.split('-').next().unwrap_or_default();
-        let operation = match self.operation {
-            Operation::AllReduce => "reduce",
-            Operation::SendRecv => "send",
-        };
-        let ranks = link.rsplit('-').next().and_then(|last| last.parse::<u32>().ok());
-        let sizes_apart = ranks.map_or(1, |ranks| ranks.ilog2().abs_diff(self.ranks.ilog2()));
-        let board = own.split('-').nth(gpu.split('-').count());
-        1000 * u32::from(has("between") != self.leaves_node())
-            + 400 * u32::from(!has(operation))
-            + 200 * u32::from(!has(family))
-            + 100 * u32::from(!link.starts_with(&format!("{gpu}-")))
-            + 50 * u32::from(!board.is_some_and(has))
-            + sizes_apart
     }
 
     /// A line that names it.
@@ -210,27 +218,57 @@ impl Measurement {
         )
     }
 
+    /// Whether it is the time of a kernel in a trace, in which a rank waits for
+    /// the others; nccl-tests let all start together.
+    pub fn is_traced(&self) -> bool {
+        self.source.starts_with("Vidur")
+    }
+
     fn seconds_on(&self, constants: &LinkConstants) -> f64 {
-        let rings = if self.gpu == "V100" { v100_rings(self.ranks) } else { 1.0 };
-        let inside = self.ranks <= self.ranks_per_node && self.gpu != "V100";
-        let used = match self.operation {
-            Operation::AllReduce if inside => nccl::channels_used(self.ranks),
-            Operation::AllReduce if self.leaves_node() => nccl::rails_used(self.ranks_per_node),
-            _ => 1.0,
-        };
-        let link = Link {
-            bytes_per_s: constants.bandwidth_gb_per_s * 1e9 * rings * used,
-            latency_s: constants.latency_us * 1e-6,
-            launch_s: constants.launch_us * 1e-6,
-            topology: Topology::Switch,
-            switching: Switching::CutThrough,
-            all_reduce: Algorithm::Nccl,
-            energy_j_per_bit: 0.0,
-        };
-        match self.operation {
-            Operation::AllReduce => nccl::all_reduce_s(&link, self.ranks, self.bytes),
-            Operation::SendRecv => nccl::send_recv_s(&link, self.bytes),
+        let leaves = self.leaves_node();
+        if self.operation == Operation::SendRecv {
+            return match leaves {
+                true => tuning::send_s(
+                    constants.network_gb_per_s() * 1e9,
+                    constants.network_launch_us() * 1e-6,
+                    self.bytes,
+                ),
+                false => tuning::send_s(
+                    constants.bandwidth_gb_per_s() * 1e9,
+                    constants.send_launch_us() * 1e-6,
+                    self.bytes,
+                ),
+            };
         }
+        let (bandwidth, wire) = if self.gpu == "V100" {
+            (constants.bandwidth_gb_per_s() * v100_rings(self.ranks), Wire::NvLinkMesh)
+        } else if self.path().ends_with("pairs") && self.ranks > 2 {
+            (constants.pcie_gb_per_s(), Wire::Pcie)
+        } else {
+            (constants.bandwidth_gb_per_s(), Wire::NvLink)
+        };
+        let fabric = Fabric {
+            bytes_per_s: bandwidth * 1e9,
+            ll_bytes_per_s: ll_gb_per_s(&self.gpu) * 1e9,
+            launch_s: constants.launch_us() * 1e-6,
+            wire,
+        };
+        let network = Network {
+            bytes_per_s: constants.network_gb_per_s() * 1e9,
+            hop: constants.network_hop(),
+            channel_bytes: constants.network_channel_kb() * 1e3,
+        };
+        let network = leaves.then_some(&network);
+        tuning::all_reduce_s(&fabric, network, self.ranks, self.ranks_per_node, self.bytes)
+    }
+}
+
+/// What LL moves at most, by generation (NCCL 2.19, src/graph/tuning.cc, `llMaxBws`).
+fn ll_gb_per_s(gpu: &str) -> f64 {
+    match gpu.split('-').next() {
+        Some("V100") => 39.0,
+        Some("A100") => 87.7,
+        _ => 141.0,
     }
 }
 
@@ -247,18 +285,20 @@ fn v100_rings(ranks: u32) -> f64 {
 }
 
 impl Links {
-    /// The constants of a measurement's path, or of the link that has most in
-    /// common with it: a group size or a machine that nobody fitted is
-    /// predicted all the same.
+    /// The constants of a measurement's fabric, or of the first of the same
+    /// GPU: a machine that nobody fitted is predicted all the same.
     pub fn nearest(&self, measurement: &Measurement) -> Option<&LinkConstants> {
-        self.links.get(&measurement.path()).or_else(|| {
-            self.links.iter().min_by_key(|(name, _)| measurement.distance(name)).map(|(_, link)| link)
-        })
+        let family = measurement.gpu.to_lowercase();
+        let family = family.split('-').next().unwrap_or_default().to_owned();
+        self.links
+            .get(&measurement.path())
+            .or_else(|| self.links.iter().find(|(name, _)| name.starts_with(&family)).map(|(_, link)| link))
+            .or_else(|| self.links.values().next())
     }
 }
 
-/// Every measurement beside its prediction, and how many of them are on paths
-/// that have no constants of their own.
+/// Every measurement beside its prediction, and how many of them are on
+/// fabrics that have no constants of their own.
 pub fn score(links: &Links, measurements: &[Measurement]) -> (Vec<Pair>, usize) {
     let borrowed = measurements.iter().filter(|m| !links.links.contains_key(&m.path())).count();
     let pairs = measurements
@@ -275,68 +315,64 @@ pub fn score(links: &Links, measurements: &[Measurement]) -> (Vec<Pair>, usize) 
     (pairs, borrowed)
 }
 
-/// The links refitted on `measurements`, each path by itself.
+/// The links refitted on `measurements`, each fabric by itself.
 pub fn refit(start: &Links, measurements: &[Measurement]) -> Links {
     let mut fitted = start.clone();
     for (path, constants) in &mut fitted.links {
         let own: Vec<&Measurement> = measurements.iter().filter(|m| m.path() == *path).collect();
-        if own.is_empty() {
-            continue;
-        }
-        let error = |trial: &LinkConstants| -> f64 {
-            own.iter().map(|m| (m.seconds_on(trial) / m.seconds - 1.0).abs()).sum()
-        };
-        let mut least = error(constants);
-        let mut step = 0.2;
-        while step > 1e-3 {
-            let before = least;
-            for field in 0..3 {
-                for factor in [1.0 + step, 1.0 / (1.0 + step)] {
-                    let mut trial = *constants;
-                    let value = match field {
-                        0 => &mut trial.bandwidth_gb_per_s,
-                        1 => &mut trial.latency_us,
-                        _ => &mut trial.launch_us,
-                    };
-                    *value *= factor;
-                    let trial_error = error(&trial);
-                    if trial_error < least {
-                        (*constants, least) = (trial, trial_error);
-                    }
-                }
-            }
-            if before - least < 1e-6 {
-                step *= 0.6;
-            }
+        if !own.is_empty() {
+            *constants = searched(*constants, &own);
         }
     }
     fitted
+}
+
+/// A pattern search from `constants`: each in turn a step up or down, with
+/// smaller steps once none helps.
+fn searched(mut constants: LinkConstants, own: &[&Measurement]) -> LinkConstants {
+    let error = |trial: &LinkConstants| -> f64 {
+        own.iter().map(|m| (m.seconds_on(trial) / m.seconds - 1.0).abs()).sum()
+    };
+    let mut least = error(&constants);
+    let mut step = 0.4;
+    while step > 0.01 {
+        let before = least;
+        for (name, _) in constants.fields() {
+            for factor in [1.0 + step, 1.0 / (1.0 + step)] {
+                let mut trial = constants;
+                if let Some(value) = trial.field_mut(name) {
+                    *value *= factor;
+                }
+                let trial_error = error(&trial);
+                if trial_error < least {
+                    (constants, least) = (trial, trial_error);
+                }
+            }
+        }
+        if before - least < 1e-3 {
+            step *= 0.6;
+        }
+    }
+    constants
 }
 
 /// Errors on measurements that a fit did not see.
 pub fn k_fold(start: &Links, measurements: &[Measurement], folds: usize) -> Vec<f64> {
     let mut errors = Vec::new();
     for fold in 0..folds {
-        let rest: Vec<Measurement> = measurements
-            .iter()
-            .enumerate()
-            .filter(|(i, _)| i % folds != fold)
-            .map(|(_, m)| m.clone())
-            .collect();
-        let fitted = refit(start, &rest);
-        let held: Vec<Measurement> = measurements
-            .iter()
-            .enumerate()
-            .filter(|(i, _)| i % folds == fold)
-            .map(|(_, m)| m.clone())
-            .collect();
-        errors.extend(score(&fitted, &held).0.iter().map(Pair::error));
+        let part = |inside: bool| -> Vec<Measurement> {
+            let own = |i: usize| (i % folds == fold) == inside;
+            measurements.iter().enumerate().filter(|(i, _)| own(*i)).map(|(_, m)| m.clone()).collect()
+        };
+        let fitted = refit(&start.unseen(), &part(false));
+        errors.extend(score(&fitted, &part(true)).0.iter().map(Pair::error));
     }
     errors
 }
 
 /// Errors on groups that a fit did not see: every combination of machine,
-/// operation and group size is predicted with links fitted on all the others.
+/// operation and group size is predicted with links fitted on all the others,
+/// from constants that saw nothing.
 pub fn leave_one_group_out(start: &Links, measurements: &[Measurement]) -> Vec<f64> {
     let group = |m: &Measurement| (m.gpu.clone(), m.fabric.clone(), m.operation, m.ranks, m.ranks_per_node);
     let mut groups: Vec<_> = measurements.iter().map(group).collect();
@@ -346,11 +382,16 @@ pub fn leave_one_group_out(start: &Links, measurements: &[Measurement]) -> Vec<f
     for left_out in groups {
         let (held, rest): (Vec<Measurement>, Vec<Measurement>) =
             measurements.iter().cloned().partition(|m| group(m) == left_out);
-        let mut links = start.clone();
-        links.links.retain(|path, _| rest.iter().any(|m| m.path() == *path));
         let own = held.first().map(Measurement::path);
         let near: Vec<Measurement> = rest.into_iter().filter(|m| Some(m.path()) == own).collect();
-        errors.extend(score(&refit(&links, &near), &held).0.iter().map(Pair::error));
+        errors.extend(score(&refit(&start.unseen(), &near), &held).0.iter().map(Pair::error));
     }
     errors
+}
+
+impl Links {
+    /// The same fabrics with constants that saw no measurement.
+    fn unseen(&self) -> Self {
+        Self { links: self.links.iter().map(|(name, link)| (name.clone(), link.unseen())).collect() }
+    }
 }

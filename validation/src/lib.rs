@@ -11,11 +11,14 @@ pub mod calibration;
 pub mod capacity;
 pub mod codecs;
 pub mod collectives;
+pub mod constants;
 pub mod csv;
+pub mod datasheets;
 pub mod dies;
 pub mod engines;
 pub mod facts;
 pub mod fit;
+pub mod host_runs;
 pub mod runs;
 pub mod score;
 pub mod training;
@@ -28,9 +31,13 @@ pub enum Error {
     #[error(transparent)]
     Table(#[from] csv::Error),
     #[error(transparent)]
+    Host(#[from] trinity_hwcodec::Error),
+    #[error(transparent)]
     Config(#[from] trinity_config::Diagnostic),
     #[error("the committed {file} is damaged: {why}")]
     Data { file: &'static str, why: String },
+    #[error("the recording of the GPU holds {what}; `trinity measure --compute` makes one that does")]
+    Recording { what: &'static str },
     #[error("the published number of `{model}` has nothing beside it: {why}")]
     Model { model: String, why: &'static str },
     #[error("`{assignment}` names no calibration; expected a100.…, h100.… or links.…")]

@@ -57,6 +57,8 @@ pub struct Run {
     pub sequence_parallel: bool,
     pub zero: Option<u8>,
     pub fp8: bool,
+    /// On fp4 units, where the GPU has them.
+    pub fp4: bool,
     /// What the clock said; `None` for a run that did not finish.
     pub seconds: Option<f64>,
     /// Peak memory of a GPU, where it was written down.
@@ -252,7 +254,8 @@ fn run(row: &Row<'_>, finished: bool) -> Result<Result<Run, Problem>, Problem> {
         recompute,
         sequence_parallel,
         zero: zero_stage(notes),
-        fp8: notes.contains("FP8") || notes.contains("fp8"),
+        fp8: ["FP8", "fp8", "NVFP4"].iter().any(|kind| notes.contains(kind)),
+        fp4: notes.contains("NVFP4"),
         seconds,
         peak_memory_gb: peak_memory_gb(notes),
         source,
@@ -354,11 +357,6 @@ impl Run {
         if self.gpu.contains("40GB") {
             machine.gpu.memory_bytes = 40e9;
             machine.gpu.memory_bytes_per_s *= A100_40GB_BANDWIDTH;
-        }
-        if self.set != Set::Nanotron {
-            // What a layer keeps was fitted on nanotron; how near to the end of
-            // memory another framework comes is not known well enough.
-            machine.gpu.software.memory_pressure_s = 0.0;
         }
         Ok(machine)
     }

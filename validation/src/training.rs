@@ -42,7 +42,6 @@ pub const H100: &[&str] = &[
     "h100.gpu.pipelined_launch",
     "h100.gpu.pipelined_peer_launch",
     "h100.gpu.stall_exponent",
-    "h100.gpu.memory_pressure_ms",
     "h100.clusters.aws-p5.fabric_gb_per_s",
     "h100.clusters.aws-p5.latency_us",
     "h100.clusters.aws-p5.launch_us",

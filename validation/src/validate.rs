@@ -6,18 +6,28 @@ use crate::capacity::{self, Capacity};
 use crate::collectives::{self, Links, Measurement};
 use crate::csv::Problem;
 use crate::facts::{self, Fact, Peers};
+use crate::host_runs::{self, HostRun, HostRuns};
 use crate::runs::{Run, Runs, Set};
 use crate::score::{Pair, Stats, one_constant};
 use crate::training::{self, Scored};
-use crate::{Error, codecs, dies, engines};
+use crate::{Error, codecs, datasheets, dies, engines};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use trinity_hwcodec::recording::Recording;
 
 /// Name of the set of collectives.
 pub const COLLECTIVES: &str = "NCCL collectives";
+/// Those that nccl-tests timed, and those taken from traces of kernels.
+pub const NCCL_TESTS: &str = "NCCL nccl-tests";
+pub const NCCL_TRACES: &str = "NCCL kernel traces";
 /// Name of the set of runs that fitted and runs that did not.
 pub const FITS: &str = "fits or not";
+
+/// A set of collectives, and which are in it.
+type CollectiveSet = (&'static str, fn(&Measurement) -> bool);
+const COLLECTIVE_SETS: [CollectiveSet; 3] =
+    [(COLLECTIVES, |_| true), (NCCL_TESTS, |m| !m.is_traced()), (NCCL_TRACES, Measurement::is_traced)];
 
 /// What to validate against, beside the committed data.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +35,10 @@ pub struct Request {
     pub runs: Vec<PathBuf>,
     pub oom: Vec<PathBuf>,
     pub collectives: Vec<PathBuf>,
+    /// Runs on the GPU of the recording, instead of the committed ones.
+    pub host_runs: Vec<PathBuf>,
+    /// A recording of another GPU than the committed one's.
+    pub recording: Option<PathBuf>,
     /// Constants changed for this validation only.
     pub assignments: Vec<String>,
 }
@@ -37,6 +51,8 @@ pub struct Truth {
     pub runs: Vec<Run>,
     pub failures: Vec<Run>,
     pub measurements: Vec<Measurement>,
+    pub host_runs: Vec<HostRun>,
+    pub recording: Recording,
     pub facts: Vec<Fact>,
     pub peers: Peers,
     pub malformed: Vec<Problem>,
@@ -61,6 +77,11 @@ impl Truth {
             runs: Vec::new(),
             failures: Vec::new(),
             measurements: Vec::new(),
+            host_runs: Vec::new(),
+            recording: match &request.recording {
+                Some(path) => Recording::read(path)?,
+                None => engines::recording()?,
+            },
             facts: facts::facts()?,
             peers: facts::peers()?,
             malformed: Vec::new(),
@@ -80,6 +101,16 @@ impl Truth {
         for path in &request.collectives {
             let read = collectives::Measurements::read(path)?;
             truth.measurements.extend(read.measurements);
+            truth.malformed.extend(read.malformed);
+        }
+        // Other rows take the place of the committed ones, so that their error stands alone.
+        let mut host_runs =
+            request.host_runs.iter().map(|path| HostRuns::read(path)).collect::<Result<Vec<_>, _>>()?;
+        if host_runs.is_empty() && request.recording.is_none() {
+            host_runs.push(HostRuns::committed()?);
+        }
+        for read in host_runs {
+            truth.host_runs.extend(read.runs);
             truth.malformed.extend(read.malformed);
         }
         Ok(truth)
@@ -177,28 +208,33 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<Outcome, Error> {
         line.unscored_because = scored.unscored.first().map(|(_, why)| why.to_string());
         outcome.push(line, scored.pairs, &bars, &truth.peers);
     }
-    let (pairs, borrowed) = collectives::score(&truth.links, &truth.measurements);
-    if let Some(mut line) = line(COLLECTIVES, &pairs) {
-        let bytes: Vec<f64> = truth.measurements.iter().map(|m| m.bytes).collect();
-        let seconds: Vec<f64> = truth.measurements.iter().map(|m| m.seconds).collect();
-        line.one_constant_mape = one_constant(&bytes, &seconds);
-        line.k_fold_mape = unseen.k_fold.get(COLLECTIVES).copied();
-        line.leave_one_source_out_mape = unseen.leave_one_out.get(COLLECTIVES).copied();
-        line.fitted = true;
-        line.borrowed = borrowed;
-        outcome.push(line, pairs, &bars, &truth.peers);
+    for (set, pairs) in datasheets::score(&truth.calibrations, &truth.runs)? {
+        if let Some(line) = line(&set, &pairs) {
+            outcome.push(line, pairs, &bars, &truth.peers);
+        }
     }
+    outcome.push_collectives(truth, unseen, &bars);
     outcome.push_capacity(&bars);
     let peaks = capacity::peaks(&truth.calibrations, &truth.runs);
     if let Some(mut line) = line("peak memory", &peaks) {
         line.fitted = true;
         outcome.push(line, peaks, &bars, &truth.peers);
     }
-    let recording = engines::recording()?;
-    for (name, pairs) in
-        [("NVDEC H200", engines::decoders(&recording)), ("coded wires H200", engines::wires(&recording))]
-    {
-        if let Some(line) = line(name, &pairs) {
+    let name = host_runs::short_name(&truth.recording);
+    if !truth.host_runs.is_empty() {
+        let device = host_runs::device(&truth.recording)?;
+        for (set, pairs) in host_runs::score(&device, &name, &truth.host_runs) {
+            if let Some(line) = line(&set, &pairs) {
+                outcome.push(line, pairs, &bars, &truth.peers);
+            }
+        }
+    }
+    let engines = [
+        (format!("NVDEC {name}"), engines::decoders(&truth.recording)),
+        (format!("coded wires {name}"), engines::wires(&truth.recording)),
+    ];
+    for (name, pairs) in engines {
+        if let Some(line) = line(&name, &pairs) {
             outcome.push(line, pairs, &bars, &truth.peers);
         }
     }
@@ -249,6 +285,24 @@ impl Outcome {
         self.breaches.extend(worst_breach);
         self.pairs.insert(line.set.clone(), pairs);
         self.lines.push(line);
+    }
+
+    /// All collectives, and apart those of nccl-tests and those of kernel
+    /// traces, which contain waits that no model of the wire has.
+    fn push_collectives(&mut self, truth: &Truth, unseen: &Unseen, bars: &Bars) {
+        for (name, of) in COLLECTIVE_SETS {
+            let own: Vec<Measurement> = truth.measurements.iter().filter(|m| of(m)).cloned().collect();
+            let (pairs, borrowed) = collectives::score(&truth.links, &own);
+            let Some(mut line) = line(name, &pairs) else { continue };
+            let bytes: Vec<f64> = own.iter().map(|m| m.bytes).collect();
+            let seconds: Vec<f64> = own.iter().map(|m| m.seconds).collect();
+            line.one_constant_mape = one_constant(&bytes, &seconds);
+            line.k_fold_mape = unseen.k_fold.get(name).copied();
+            line.leave_one_source_out_mape = unseen.leave_one_out.get(name).copied();
+            line.fitted = true;
+            line.borrowed = borrowed;
+            self.push(line, pairs, bars, &truth.peers);
+        }
     }
 
     fn push_capacity(&mut self, bars: &Bars) {
@@ -349,13 +403,14 @@ impl Unseen {
                 unseen.leave_one_out.insert(set.name().to_owned(), stats.mape);
             }
         }
-        let errors = collectives::k_fold(&truth.links, &truth.measurements, FOLDS);
-        if let Some(stats) = Stats::of(&errors) {
-            unseen.k_fold.insert(COLLECTIVES.to_owned(), stats.mape);
-        }
-        let errors = collectives::leave_one_group_out(&truth.links, &truth.measurements);
-        if let Some(stats) = Stats::of(&errors) {
-            unseen.leave_one_out.insert(COLLECTIVES.to_owned(), stats.mape);
+        for (name, of) in COLLECTIVE_SETS {
+            let own: Vec<Measurement> = truth.measurements.iter().filter(|m| of(m)).cloned().collect();
+            if let Some(stats) = Stats::of(&collectives::k_fold(&truth.links, &own, FOLDS)) {
+                unseen.k_fold.insert(name.to_owned(), stats.mape);
+            }
+            if let Some(stats) = Stats::of(&collectives::leave_one_group_out(&truth.links, &own)) {
+                unseen.leave_one_out.insert(name.to_owned(), stats.mape);
+            }
         }
         unseen
     }
@@ -398,13 +453,9 @@ pub fn refit(truth: &Truth) -> Result<Refit, Error> {
     }
     for (name, before) in &truth.links.links {
         let Some(after) = links.links.get(name) else { continue };
-        let fields = [
-            ("bandwidth-gb-per-s", before.bandwidth_gb_per_s, after.bandwidth_gb_per_s),
-            ("latency-us", before.latency_us, after.latency_us),
-            ("launch-us", before.launch_us, after.launch_us),
-        ];
-        for (field, committed, refitted) in fields {
-            changes.push(Refitted { constant: format!("links.{name}.{field}"), committed, refitted });
+        for ((field, committed), (_, refitted)) in before.fields().into_iter().zip(after.fields()) {
+            let constant = format!("links.{name}.{}", field.replace('_', "-"));
+            changes.push(Refitted { constant, committed, refitted });
         }
     }
     let refitted = Truth { calibrations, links, ..truth.clone() };

@@ -2,8 +2,14 @@
 
 mod page;
 
-use crate::{context::Context, failure::Failure, output, table::Table};
+use crate::{
+    context::Context,
+    failure::Failure,
+    output,
+    table::{Table, sig3},
+};
 use std::path::PathBuf;
+use trinity_validation::constants::{self, Constant};
 use trinity_validation::validate::{self, Line, Outcome, Request, Truth};
 
 /// Hold every model against measurements, and fail where a bar is breached
@@ -16,7 +22,9 @@ use trinity_validation::validate::{self, Line, Outcome, Request, Truth};
 Examples:
   trinity validate
   trinity validate --runs training_runs.csv --oom oom.csv --collectives collectives.csv --out report
+  trinity validate --host-runs h200_runs.csv
   trinity validate --runs training_runs.csv --fit
+  trinity validate --runs training_runs.csv --constants
   trinity validate --set a100.gpu.gemm-efficiency=0.6
 
 Exit code 1 names the bars (validation/bars.toml) that were breached.")]
@@ -30,9 +38,18 @@ pub struct Args {
     /// NCCL collectives, a CSV; may be repeated
     #[arg(long, value_name = "CSV")]
     collectives: Vec<PathBuf>,
+    /// Runs on the GPU of the recording (training, prompts, decoding) instead of the committed ones, a CSV; may be repeated
+    #[arg(long, value_name = "CSV")]
+    host_runs: Vec<PathBuf>,
+    /// The recording of `trinity measure` to predict them from, instead of the H200's
+    #[arg(long, value_name = "RECORDING.json")]
+    recording: Option<PathBuf>,
     /// Derive the constants again from the rows at hand and show what changes
     #[arg(long)]
     fit: bool,
+    /// List every constant: meaning, value, interval, and the rows that identify it
+    #[arg(long, conflicts_with = "fit")]
+    constants: bool,
     /// Change a constant for this run, such as a100.gpu.gemm-efficiency=0.6; may be repeated
     #[arg(long = "set", value_name = "PATH=VALUE")]
     sets: Vec<String>,
@@ -47,11 +64,20 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         runs: args.runs.clone(),
         oom: args.oom.clone(),
         collectives: args.collectives.clone(),
+        host_runs: args.host_runs.clone(),
+        recording: args.recording.clone(),
         assignments: args.sets.clone(),
     };
     let truth = Truth::read(&request).map_err(|error| Failure::input(&error))?;
     for problem in &truth.malformed {
         ctx.remark(format!("skipped: {problem}"));
+    }
+    if args.constants {
+        let list = constants::constants(&truth).map_err(|error| Failure::input(&error))?;
+        return match ctx.json {
+            true => ctx.print_json(&list),
+            false => ctx.print(constants_table(&list).render(ctx.colour)),
+        };
     }
     let outcome = validate::validate(&truth).map_err(|error| Failure::input(&error))?;
     let refitted = match args.fit {
@@ -95,6 +121,23 @@ fn print_json(
             "codecs": outcome.codecs,
         })),
     }
+}
+
+fn constants_table(list: &[Constant]) -> Table {
+    let mut table = Table::new(["constant", "value", "interval", "", "rows", "from", "meaning"]);
+    let end = |end: Option<f64>| end.map_or("open".into(), sig3);
+    for constant in list {
+        table.row([
+            constant.path.clone(),
+            sig3(constant.value),
+            format!("{} to {}", end(constant.low), end(constant.high)),
+            if constant.is_identified() { "" } else { "weak" }.into(),
+            constant.rows.to_string(),
+            constant.from.clone(),
+            constant.meaning.into(),
+        ]);
+    }
+    table
 }
 
 fn percent(value: f64) -> String {

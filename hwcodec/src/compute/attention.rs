@@ -3,7 +3,8 @@
 //! own kernels are measured through it (`framework`).
 
 use super::blas::Product;
-use super::{AttentionPoint, Compute, Lab, Layout, Operand};
+use super::lab::Lab;
+use super::points::{AttentionPoint, Compute, Layout, Operand};
 use crate::Error;
 
 pub(super) fn run(lab: &Lab, compute: &mut Compute) -> Result<(), Error> {

@@ -1,7 +1,8 @@
 //! Copies between host and device, alone and while products run.
 
 use super::blas::Product;
-use super::{Compute, HostCopyPoint, Lab, Layout, Operand, REPEATS};
+use super::lab::{Lab, REPEATS};
+use super::points::{Compute, HostCopyPoint, Layout, Operand};
 use crate::error::{During, Error};
 use crate::stats::Spread;
 use std::time::Instant;

@@ -1,7 +1,8 @@
 //! What starting a kernel costs: one after the other, as a node of a graph,
 //! and there and back.
 
-use super::{Compute, Lab, LaunchPoint, REPEATS};
+use super::lab::{Lab, REPEATS};
+use super::points::{Compute, LaunchPoint};
 use crate::error::{During, Error};
 use crate::stats::Spread;
 use std::time::Instant;

@@ -3,7 +3,8 @@
 //! they give joules for each operation and byte, and what a power limit does.
 
 use super::blas::Product;
-use super::{Compute, Lab, Layout, LoadPoint, Operand};
+use super::lab::Lab;
+use super::points::{Compute, Layout, LoadPoint, Operand};
 use crate::error::{During, Error};
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::Clock;

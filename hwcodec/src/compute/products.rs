@@ -2,7 +2,8 @@
 //! the layouts of the backward pass where they tell something.
 
 use super::blas::Product;
-use super::{Compute, Lab, Layout, Operand, ProductPoint};
+use super::lab::Lab;
+use super::points::{Compute, Layout, Operand, ProductPoint};
 use crate::Error;
 
 const ROWS: [usize; 15] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384];
@@ -55,7 +56,7 @@ fn push(
     let up = |bytes: usize| bytes.next_multiple_of(4096);
     let (x_bytes, y_bytes, w_bytes) = (up(m * k * width), up(m * n * width.max(2)), up(n * k * width));
     let first = x_bytes;
-    let sets = ((super::POOL_BYTES - first.min(super::POOL_BYTES)) / w_bytes).clamp(1, 4096);
+    let sets = ((super::lab::POOL_BYTES - first.min(super::lab::POOL_BYTES)) / w_bytes).clamp(1, 4096);
     let flop = 2.0 * (m * n * k) as f64;
     let likely_s = (flop / 6e14).max((x_bytes + y_bytes + w_bytes) as f64 / 3.5e12).max(4e-6);
     let count = ((WINDOW_S / likely_s) as usize).clamp(1, 200);
@@ -65,7 +66,7 @@ fn push(
         lab.blas.launch(&Product { operand, layout, m, n, k, batch: 1, x, w, y })
     };
     let seconds = lab.chained_s(count, &mut launch)?;
-    lab.rest(seconds.median * count as f64 * super::REPEATS as f64);
+    lab.rest(seconds.median * count as f64 * super::lab::REPEATS as f64);
     let [m, n, k] = [m, n, k].map(|v| v as u32);
     compute.products.push(ProductPoint { operand, layout, m, n, k, seconds });
     Ok(())

@@ -1,7 +1,8 @@
 //! Streaming kernels over sizes, each reading what the one before wrote: from
 //! the cost of any kernel at all, through the cache, to the memory's rate.
 
-use super::{Compute, Lab, StreamPoint};
+use super::lab::Lab;
+use super::points::{Compute, StreamPoint};
 use crate::Error;
 
 /// Bytes of one operand: 4 KiB to 1 GiB.

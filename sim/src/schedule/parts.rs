@@ -5,7 +5,7 @@
 
 use super::{
     DataParallel, Flow, Group, Stage, StageFlows, Transfer, boundary_group, boundary_values, exchange_s,
-    expose, memory_pressure_s, stage_compute, storage_flow,
+    expose, stage_compute, storage_flow,
 };
 use crate::collective::Algorithm;
 use crate::compression::{Channel, Reduction};
@@ -97,8 +97,7 @@ pub(crate) fn parts(cluster: &Cluster, job: &Job) -> Parts {
     };
     let at_rest = expose(storage_flow(cluster, job, &shape).time_s, job.overlap.storage, body_s).exposed_s;
     let local = memory::local_parameters(job);
-    let waiting_s =
-        if training { exchange_s(cluster, job) + memory_pressure_s(cluster, job, &local) } else { at_rest };
+    let waiting_s = if training { exchange_s(cluster, job) } else { at_rest };
     let floor_s = memory::mean_layers_per_stage(job) * compute::launch_floor_s(cluster, job);
     let body =
         if training { stage.body.stretched(floor_s - body_s - tensor.0 - tensor.1) } else { stage.body };
