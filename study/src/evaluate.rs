@@ -11,10 +11,11 @@ pub use curve::{BEST_BASELINE, CODECS, Curve};
 use crate::{Error, Progress};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use trinity_lm::{
-    Checkpoint, Model, NoHooks, Score, Text, builtin,
+    Checkpoint, Model, NoHooks, Reference, Score, Text, builtin,
     coding::{CodedPaths, Coding},
-    score,
+    score_against,
     weights::{Calibration, code_weights},
 };
 use trinity_tensor::allocate::Allocation;
@@ -27,8 +28,8 @@ const CALIBRATION_WINDOWS: usize = 6;
 /// A model and a text.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
-    /// A folder, a configuration or a safetensors file; the built-in tiny
-    /// model where none is named.
+    /// A folder, a configuration, a safetensors or a GGUF file; the built-in
+    /// tiny model where none is named.
     pub model: Option<PathBuf>,
     /// The text to predict; the one that comes with the tiny model where none
     /// is named.
@@ -49,7 +50,23 @@ pub struct Row {
     pub activations: Option<String>,
     pub bits_per_byte: f64,
     pub delta_bits_per_byte: f64,
+    /// Half of the 95 % confidence interval of that difference, from both
+    /// models on the same tokens.
+    #[serde(default)]
+    pub delta_ci95: Option<f64>,
     pub perplexity: f64,
+    /// Mean KL divergence from the uncoded model's next-token distribution,
+    /// nats per token; half of its 95 % confidence interval; what 99 % of
+    /// tokens stay below.
+    #[serde(default)]
+    pub kl_nats: Option<f64>,
+    #[serde(default)]
+    pub kl_ci95: Option<f64>,
+    #[serde(default)]
+    pub kl_nats_p99: Option<f64>,
+    /// Share of tokens on whose likeliest successor both models agree.
+    #[serde(default)]
+    pub top1_agreement: Option<f64>,
     pub weights_bits_per_value: Option<f64>,
     pub weights_nmse: Option<f64>,
     pub kv_bits_per_value: Option<f64>,
@@ -88,6 +105,8 @@ pub struct Evaluation {
     text: Text,
     /// The last windows of the whole text, for a calibration.
     calibration: Text,
+    /// What the uncoded model made of the text, once it was run.
+    reference: OnceLock<Reference>,
     /// What the model is called in reports.
     pub name: String,
 }
@@ -113,7 +132,7 @@ impl Evaluation {
             Text { windows: text.windows[text.windows.len().saturating_sub(CALIBRATION_WINDOWS)..].to_vec() };
         text.windows.truncate(request.windows.unwrap_or(usize::MAX).max(1));
         let name = request.model.as_ref().map_or("tiny (built in)".into(), |p| p.display().to_string());
-        Ok(Self { model: Model::load(&checkpoint)?, text, calibration, name })
+        Ok(Self { model: Model::load(&checkpoint)?, text, calibration, reference: OnceLock::new(), name })
     }
 
     /// The model as it is.
@@ -122,7 +141,7 @@ impl Evaluation {
     ///
     /// Where the work is no longer wanted.
     pub fn uncompressed(&self, progress: &dyn Progress) -> Result<Row, Error> {
-        let scored = self.score(&self.model, None, progress, "uncompressed")?;
+        let scored = self.reference(progress)?.score;
         Ok(self.row(&scored, scored.bits_per_byte, None))
     }
 
@@ -150,6 +169,21 @@ impl Evaluation {
         Ok(Row { kv, activations, allocation, ..self.row(&scored, first.bits_per_byte, coded) })
     }
 
+    /// What the uncoded model makes of the text; run once.
+    fn reference(&self, progress: &dyn Progress) -> Result<&Reference, Error> {
+        if let Some(reference) = self.reference.get() {
+            return Ok(reference);
+        }
+        progress.check()?;
+        progress.begin(self.text.windows.len() as u64, "uncompressed");
+        let measured = Reference::measure(&self.model, &self.text, &|| progress.advance(1));
+        progress.end();
+        Ok(self.reference.get_or_init({
+            let measured = measured?;
+            || measured
+        }))
+    }
+
     fn score(
         &self,
         model: &Model,
@@ -157,12 +191,13 @@ impl Evaluation {
         progress: &dyn Progress,
         what: &str,
     ) -> Result<Score, Error> {
+        let reference = self.reference(progress)?;
         progress.check()?;
         progress.begin(self.text.windows.len() as u64, what);
         let step = || progress.advance(1);
         let outcome = match paths {
-            Some(paths) => score(model, &self.text, paths, &step),
-            None => score(model, &self.text, &NoHooks, &step),
+            Some(paths) => score_against(reference, model, &self.text, paths, &step),
+            None => score_against(reference, model, &self.text, &NoHooks, &step),
         };
         progress.end();
         Ok(outcome?)
@@ -192,6 +227,7 @@ impl Evaluation {
     }
 
     fn row(&self, scored: &Score, baseline: f64, weights: Option<(&Coding, f64, f64)>) -> Row {
+        let fidelity = scored.fidelity;
         Row {
             weights: weights.map(|w| format!("{}@{}", w.0.name(), w.0.bits())),
             codec: None,
@@ -200,7 +236,12 @@ impl Evaluation {
             activations: None,
             bits_per_byte: scored.bits_per_byte,
             delta_bits_per_byte: scored.bits_per_byte - baseline,
+            delta_ci95: fidelity.map(|f| f.lost_ci95).filter(|half| half.is_finite()),
             perplexity: scored.perplexity,
+            kl_nats: fidelity.map(|f| f.kl_nats),
+            kl_ci95: fidelity.map(|f| f.kl_ci95).filter(|half| half.is_finite()),
+            kl_nats_p99: fidelity.map(|f| f.kl_nats_p99),
+            top1_agreement: fidelity.map(|f| f.top1_agreement),
             weights_bits_per_value: weights.map(|w| w.1),
             weights_nmse: weights.map(|w| w.2),
             kv_bits_per_value: scored.kv_bits_per_value,

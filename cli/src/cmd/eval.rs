@@ -16,10 +16,13 @@ use trinity_tensor::allocate::Allocation;
 
 /// Score a language model with its weights, KV cache or activations coded
 ///
-/// Runs a Llama-style model over a text and prints bits per byte, uncompressed
-/// and with codecs in the loop. A model is a folder with config.json, a
-/// configuration (tiny.json), or a safetensors file beside one; without MODEL,
-/// the tiny model that comes with the project. A coding is CODEC@BITS; every
+/// Runs a Llama, SmolLM2, Qwen 2 or 3 or Gemma 3 model over a text and prints
+/// bits per byte, uncompressed and with codecs in the loop, with the 95 %
+/// confidence interval of the difference, the KL divergence from the
+/// uncompressed model's predictions (nats per token) and how often both hold
+/// the same token likeliest. A model is a folder with config.json, a GGUF file,
+/// a configuration (tiny.json), or a safetensors file beside one; without
+/// MODEL, the tiny model that comes with the project. A coding is CODEC@BITS; every
 /// bit counts, scales and headers included, except that rtn@B with a whole B
 /// is plain round-to-nearest: B-bit integers, one scale a row on top.
 /// `hadamard/CODEC` rotates rows first, as QuaRot does.
@@ -180,7 +183,11 @@ fn table(rows: &[Row]) -> Table {
         "activations",
         "bits/byte",
         "change",
+        "± 95 %",
         "perplexity",
+        "KL mean",
+        "KL p99",
+        "top-1",
         "weight bits",
         "kv bits",
         "activation bits",
@@ -198,7 +205,11 @@ fn table(rows: &[Row]) -> Table {
             text(&row.activations),
             format!("{:.5}", row.bits_per_byte),
             format!("{:+.5}", row.delta_bits_per_byte),
+            row.delta_ci95.map_or(String::new(), |half| format!("{half:.5}")),
             sig3(row.perplexity),
+            bits(row.kl_nats),
+            bits(row.kl_nats_p99),
+            row.top1_agreement.map_or(String::new(), |share| format!("{:.1} %", 100.0 * share)),
             bits(row.weights_bits_per_value),
             bits(row.kv_bits_per_value),
             bits(row.activations_bits_per_value),

@@ -14,6 +14,10 @@ pub struct Shape {
     pub heads: usize,
     pub kv_heads: usize,
     pub head_dim: usize,
+    /// What products of queries and keys are multiplied by.
+    pub scale: f32,
+    /// Positions a query sees, its own included.
+    pub window: usize,
 }
 
 /// Buffers of one head, reused from head to head.
@@ -36,12 +40,11 @@ impl Scratch {
     }
 }
 
-/// `out = softmax(q · kᵀ / √d, causal) · v`; all row by row, a row a token.
+/// `out = softmax(q · kᵀ · scale, causal) · v`; all row by row, a row a token.
 pub fn attend(shape: Shape, q: &[f32], k: &[f32], v: &[f32], out: &mut [f32], scratch: &mut Scratch) {
     let dim = shape.head_dim;
     let (q_size, kv_size) = (shape.heads * dim, shape.kv_heads * dim);
     let tokens = q.len() / q_size;
-    let scale = 1.0 / (dim as f32).sqrt();
     let group = shape.heads / shape.kv_heads;
     for head in 0..shape.heads {
         if head.is_multiple_of(group) {
@@ -57,13 +60,13 @@ pub fn attend(shape: Shape, q: &[f32], k: &[f32], v: &[f32], out: &mut [f32], sc
             let scores = &mut scratch.scores[..keys * count];
             let q_block = DMatrixView::from_slice(&scratch.q[block.clone()], dim, count);
             DMatrixViewMut::from_slice(scores, keys, count).gemm(
-                scale,
+                shape.scale,
                 &k_transposed.rows(0, keys),
                 &q_block,
                 0.0,
             );
             for (i, column) in scores.chunks_exact_mut(keys).enumerate() {
-                softmax(column, start + i + 1);
+                softmax(column, start + i + 1, shape.window);
             }
             let v_block = DMatrixView::from_slice(&scratch.v[..keys * dim], dim, keys);
             let weights = DMatrixView::from_slice(scores, keys, count);
@@ -93,10 +96,13 @@ fn transpose(x: &[f32], dim: usize, into: &mut [f32]) {
     }
 }
 
-/// Softmax over the first `visible` scores; the rest, in the future, become 0.
-fn softmax(scores: &mut [f32], visible: usize) {
+/// Softmax over the last `window` of the first `visible` scores; what lies in
+/// the future, or before the window, becomes 0.
+fn softmax(scores: &mut [f32], visible: usize, window: usize) {
     let (seen, future) = scores.split_at_mut(visible);
     future.fill(0.0);
+    let (forgotten, seen) = seen.split_at_mut(visible.saturating_sub(window));
+    forgotten.fill(0.0);
     let top = seen.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let mut sum = 0.0f32;
     for s in seen.iter_mut() {
@@ -122,7 +128,9 @@ mod tests {
                 let dot = |s: usize| -> f64 {
                     (0..d).map(|i| f64::from(q[t * qs + h * d + i]) * f64::from(k[s * ks + g * d + i])).sum()
                 };
-                let weights: Vec<f64> = (0..=t).map(|s| (dot(s) / (d as f64).sqrt()).exp()).collect();
+                let sees = |s: usize| f64::from(u8::from(t - s < shape.window));
+                let scale = f64::from(shape.scale);
+                let weights: Vec<f64> = (0..=t).map(|s| sees(s) * (dot(s) * scale).exp()).collect();
                 let sum: f64 = weights.iter().sum();
                 for i in 0..d {
                     let mixed: f64 = (0..=t).map(|s| weights[s] * f64::from(v[s * ks + g * d + i])).sum();
@@ -135,10 +143,10 @@ mod tests {
 
     #[test]
     fn blocks_equal_the_definition_for_grouped_heads_and_ragged_windows() {
-        for (tokens, heads, kv_heads, head_dim) in
-            [(1, 1, 1, 2), (63, 2, 1, 8), (64, 4, 2, 4), (150, 6, 3, 16)]
+        for (tokens, heads, kv_heads, head_dim, window) in
+            [(1, 1, 1, 2, 9), (63, 2, 1, 8, 63), (64, 4, 2, 4, 7), (150, 6, 3, 16, 100)]
         {
-            let shape = Shape { heads, kv_heads, head_dim };
+            let shape = Shape { heads, kv_heads, head_dim, scale: 0.3, window };
             let wave = |n: usize, f: f32| -> Vec<f32> { (0..n).map(|i| (i as f32 * f).sin()).collect() };
             let q = wave(tokens * heads * head_dim, 0.7);
             let k = wave(tokens * kv_heads * head_dim, 1.3);

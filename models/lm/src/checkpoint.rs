@@ -1,10 +1,11 @@
 //! A checkpoint on disk: configuration and tensors, checked against each other.
 //!
-//! Takes Hugging Face's names (`model.layers.0.self_attn.q_proj.weight`) and
-//! the short ones (`layers.0.q_proj.weight`). Every tensor that is missing, of
-//! another shape or unknown is reported in one message.
+//! Takes Hugging Face's names (`model.layers.0.self_attn.q_proj.weight`), the
+//! short ones (`layers.0.q_proj.weight`) and a GGUF's. Every tensor that is
+//! missing, of another shape or unknown is reported in one message.
 
-use crate::{Config, Error};
+use crate::config::Family;
+use crate::{Config, Error, gguf};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use trinity_tensor::{Entry, TensorFile};
@@ -16,6 +17,8 @@ pub struct Checkpoint {
     /// Where the configuration was found; `tokenizer.json` is looked for beside it.
     pub config_path: PathBuf,
     files: Vec<TensorFile>,
+    /// One GGUF file, with names, rows and a tokenizer of its own.
+    is_gguf: bool,
 }
 
 /// What is wrong with one tensor.
@@ -43,12 +46,16 @@ impl std::fmt::Display for Problem {
 
 impl Checkpoint {
     /// Opens what `path` names: a folder with `config.json`, a configuration
-    /// (`tiny.json`, or `tiny`), or a safetensors file (one shard stands for all).
+    /// (`tiny.json`, or `tiny`), a safetensors file (one shard stands for all),
+    /// or a GGUF file.
     pub fn open(path: &Path) -> Result<Self, Error> {
+        if is_gguf(path) {
+            return Self::open_gguf(path);
+        }
         let (config_path, tensor_paths) = locate(path)?;
         let config = Config::read(&config_path)?;
         let files = tensor_paths.iter().map(|p| TensorFile::open(p)).collect::<Result<Vec<_>, _>>()?;
-        let checkpoint = Self { config, config_path, files };
+        let checkpoint = Self { config, config_path, files, is_gguf: false };
         checkpoint.check()?;
         Ok(checkpoint)
     }
@@ -56,14 +63,44 @@ impl Checkpoint {
     /// A checkpoint out of bytes that are already in memory.
     pub fn from_bytes(config: Config, tensors: Vec<u8>) -> Result<Self, Error> {
         let files = vec![TensorFile::from_bytes(tensors, "model")?];
-        let checkpoint = Self { config, config_path: PathBuf::from("config.json"), files };
+        let config_path = PathBuf::from("config.json");
+        let checkpoint = Self { config, config_path, files, is_gguf: false };
         checkpoint.check()?;
         Ok(checkpoint)
     }
 
-    /// The tensor with a short name.
-    pub(crate) fn entry(&self, name: &str) -> Option<&Entry> {
-        self.entries().find(|e| short_name(e.name()) == name)
+    fn open_gguf(path: &Path) -> Result<Self, Error> {
+        let file = TensorFile::open(path)?;
+        let config = gguf::config(&file)
+            .map_err(|what| Error::Unsupported { file: path.display().to_string(), what })?;
+        let checkpoint = Self { config, config_path: path.to_owned(), files: vec![file], is_gguf: true };
+        checkpoint.check()?;
+        Ok(checkpoint)
+    }
+
+    /// The GGUF file, where this is one.
+    pub(crate) fn gguf(&self) -> Option<&TensorFile> {
+        self.files.first().filter(|_| self.is_gguf)
+    }
+
+    /// The values of the tensor with a short name.
+    pub(crate) fn read(&self, name: &str) -> Result<Vec<f32>, Error> {
+        let entry = self.entries().find(|e| self.short_name(e.name()) == name).ok_or_else(|| {
+            Error::BadCheckpoint(vec![Problem::Missing { name: name.into(), shape: vec![] }])
+        })?;
+        let tensor = entry.read()?;
+        let mut values = vec![0.0; tensor.len()];
+        tensor.dtype().to_f32(tensor.data(), &mut values);
+        let paired = name.ends_with(".q_proj.weight") || name.ends_with(".k_proj.weight");
+        if self.is_gguf && self.config.family == Family::Llama && paired {
+            gguf::unpair_rows(&mut values, self.config.head_dim, self.config.hidden_size);
+        }
+        Ok(values)
+    }
+
+    /// A tensor's name as the rest of this crate has it.
+    fn short_name(&self, name: &str) -> String {
+        if self.is_gguf { gguf::short_name(name, self.config.family) } else { short_name(name) }
     }
 
     fn entries(&self) -> impl Iterator<Item = &Entry> {
@@ -75,7 +112,7 @@ impl Checkpoint {
         let mut found: BTreeMap<String, &[usize]> = BTreeMap::new();
         let mut problems = Vec::new();
         for entry in self.entries() {
-            let name = short_name(entry.name());
+            let name = self.short_name(entry.name());
             // Inverse frequencies that older checkpoints carry: derived, not needed.
             if name.ends_with("rotary_emb.inv_freq") {
                 continue;
@@ -125,6 +162,20 @@ fn expected(config: &Config) -> Vec<(String, Vec<usize>)> {
             ("down_proj", vec![h, m]),
         ];
         tensors.extend(parts.map(|(part, shape)| (format!("layers.{layer}.{part}.weight"), shape)));
+        let mut add = |part: &str, size| tensors.push((format!("layers.{layer}.{part}"), vec![size]));
+        if config.family.has_qkv_bias() {
+            add("q_proj.bias", q);
+            add("k_proj.bias", kv);
+            add("v_proj.bias", kv);
+        }
+        if config.family.has_qk_norm() {
+            add("q_norm.weight", config.head_dim);
+            add("k_norm.weight", config.head_dim);
+        }
+        if config.family.has_outer_norms() {
+            add("pre_feedforward_layernorm.weight", h);
+            add("post_feedforward_layernorm.weight", h);
+        }
     }
     tensors.push(("norm.weight".into(), vec![h]));
     tensors.push(("lm_head.weight".into(), vec![config.vocab_size, h]));
@@ -166,12 +217,10 @@ fn locate(path: &Path) -> Result<(PathBuf, Vec<PathBuf>), Error> {
     let bad = |reason: String| Error::BadFile { file: path.display().to_string(), reason };
     if path.is_dir() {
         let config = path.join("config.json");
-        let index = path.join("model.safetensors.index.json");
-        let tensors = if index.exists() { vec![index] } else { safetensors_in(path, |_| true)? };
-        if tensors.is_empty() {
-            return Err(bad("no .safetensors file in this folder".into()));
+        if !config.exists() {
+            return Err(bad("no config.json in this folder".into()));
         }
-        return Ok((config, tensors));
+        return Ok((config, vec![path.to_owned()]));
     }
     let folder = path.parent().unwrap_or(Path::new("."));
     let stem = path.file_name().map_or(String::new(), |n| n.to_string_lossy().into_owned());
@@ -193,6 +242,16 @@ fn locate(path: &Path) -> Result<(PathBuf, Vec<PathBuf>), Error> {
         return Err(bad(format!("no configuration: neither {stem}.json nor config.json is beside it")));
     }
     Ok((config, tensors))
+}
+
+/// Whether a file starts as GGUF does.
+fn is_gguf(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    path.is_file()
+        && std::fs::File::open(path)
+            .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut magic))
+            .is_ok()
+        && &magic == b"GGUF"
 }
 
 /// `small-1-of-2` → `small`; `model-00001-of-00003` → `model`.

@@ -1,39 +1,200 @@
-//! A model's shape, as Hugging Face's `config.json` gives it.
+//! A model's shape and its family's ways, as Hugging Face's `config.json` gives
+//! them. [`crate::gguf`] makes the same out of a GGUF's metadata.
 
 use crate::Error;
+use crate::rotary::{Rope, Scaling};
 use serde::Deserialize;
 use std::path::Path;
 
-/// The fields of `config.json` that a Llama-style forward pass needs.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+/// What a forward pass needs to know.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     pub hidden_size: usize,
     pub num_hidden_layers: usize,
     pub num_attention_heads: usize,
-    /// Fewer than the heads: grouped-query attention.
+    pub num_key_value_heads: usize,
+    pub head_dim: usize,
+    pub intermediate_size: usize,
+    pub vocab_size: usize,
+    pub max_position_embeddings: usize,
+    pub rms_norm_eps: f64,
+    pub tie_word_embeddings: bool,
+    /// `bytes`: a token is a byte. Absent: the tokenizer that comes with the model.
+    pub tokenizer: Option<String>,
+    pub family: Family,
+    /// One for each layer.
+    pub layers: Vec<LayerKind>,
+    /// Positions of layers that see everything, and of those that see a window.
+    pub(crate) rope: Rope,
+    pub(crate) rope_of_windows: Rope,
+    /// What products of queries and keys are multiplied by.
+    pub(crate) attention_scale: f32,
+    /// What is added to the weights of norms as they are stored.
+    pub(crate) norm_offset: f32,
+}
+
+/// Models that differ in more than their sizes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// Llama 2 and 3, SmolLM2, Mistral: RMSNorm, SwiGLU, no biases.
+    Llama,
+    /// Qwen 2 and 2.5: biases on Q, K and V.
+    Qwen2,
+    /// Qwen 3: every head's Q and K through a norm.
+    Qwen3,
+    /// Gemma 3: norms around each part, GELU, scaled embeddings, Q and K norms.
+    Gemma3,
+}
+
+impl Family {
+    fn of(model_type: &str) -> Option<Self> {
+        Some(match model_type {
+            "llama" | "mistral" | "smollm2" => Self::Llama,
+            "qwen2" => Self::Qwen2,
+            "qwen3" => Self::Qwen3,
+            "gemma3" | "gemma3_text" => Self::Gemma3,
+            _ => return None,
+        })
+    }
+
+    /// The family, or why there is none.
+    pub(crate) fn parse(model_type: &str) -> Result<Self, String> {
+        Self::of(model_type).ok_or_else(|| {
+            format!("models of type `{model_type}` are not supported; llama, qwen2, qwen3 and gemma3 are")
+        })
+    }
+
+    pub(crate) fn has_qkv_bias(self) -> bool {
+        self == Self::Qwen2
+    }
+
+    pub(crate) fn has_qk_norm(self) -> bool {
+        matches!(self, Self::Qwen3 | Self::Gemma3)
+    }
+
+    /// Norms after attention and feed-forward, not only before.
+    pub(crate) fn has_outer_norms(self) -> bool {
+        self == Self::Gemma3
+    }
+
+    pub(crate) fn scales_embeddings(self) -> bool {
+        self == Self::Gemma3
+    }
+}
+
+/// What a layer's attention sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LayerKind {
+    /// Every position before.
+    Full,
+    /// So many positions, its own included.
+    Window(usize),
+}
+
+/// `config.json`, as far as it matters here.
+#[derive(Deserialize)]
+struct Raw {
+    #[serde(default)]
+    model_type: Option<String>,
+    hidden_size: usize,
+    num_hidden_layers: usize,
+    num_attention_heads: usize,
     #[serde(default)]
     num_key_value_heads: Option<usize>,
     #[serde(default)]
     head_dim: Option<usize>,
-    pub intermediate_size: usize,
-    pub vocab_size: usize,
+    intermediate_size: usize,
+    vocab_size: usize,
     #[serde(default = "default_positions")]
-    pub max_position_embeddings: usize,
+    max_position_embeddings: usize,
     #[serde(default = "default_theta")]
-    pub rope_theta: f64,
+    rope_theta: f64,
     #[serde(default)]
-    rope_scaling: Option<serde_json::Value>,
+    rope_local_base_freq: Option<f64>,
+    #[serde(default)]
+    rope_scaling: Option<RawRope>,
+    #[serde(default)]
+    rope_parameters: Option<RawRopes>,
     #[serde(default = "default_epsilon")]
-    pub rms_norm_eps: f64,
+    rms_norm_eps: f64,
     #[serde(default)]
-    pub tie_word_embeddings: bool,
-    /// `bytes`: a token is a byte. Absent: `tokenizer.json` beside the model.
+    tie_word_embeddings: Option<bool>,
     #[serde(default)]
-    pub tokenizer: Option<String>,
-    #[serde(default)]
+    tokenizer: Option<String>,
+    #[serde(default, alias = "hidden_activation")]
     hidden_act: Option<String>,
     #[serde(default)]
     attention_bias: bool,
+    #[serde(default)]
+    query_pre_attn_scalar: Option<f64>,
+    #[serde(default)]
+    sliding_window: Option<usize>,
+    #[serde(default)]
+    use_sliding_window: Option<bool>,
+    #[serde(default)]
+    layer_types: Option<Vec<String>>,
+    #[serde(default)]
+    sliding_window_pattern: Option<usize>,
+    #[serde(default)]
+    partial_rotary_factor: Option<f64>,
+    #[serde(default)]
+    attn_logit_softcapping: Option<f64>,
+    #[serde(default)]
+    final_logit_softcapping: Option<f64>,
+}
+
+/// Positions of all layers, or of each type of layer.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RawRopes {
+    ByLayer { full_attention: RawRope, sliding_attention: RawRope },
+    One(RawRope),
+}
+
+#[derive(Deserialize, Clone, Default)]
+struct RawRope {
+    #[serde(default, alias = "type")]
+    rope_type: Option<String>,
+    #[serde(default)]
+    rope_theta: Option<f64>,
+    #[serde(default)]
+    factor: Option<f64>,
+    #[serde(default)]
+    low_freq_factor: Option<f64>,
+    #[serde(default)]
+    high_freq_factor: Option<f64>,
+    #[serde(default)]
+    original_max_position_embeddings: Option<f64>,
+    #[serde(default)]
+    partial_rotary_factor: Option<f64>,
+}
+
+impl RawRope {
+    fn rope(&self, theta: f64) -> Result<Rope, String> {
+        let missing = |name: &str| format!("rope_scaling without {name}");
+        if self.partial_rotary_factor.is_some_and(|factor| factor != 1.0) {
+            return Err("partial_rotary_factor is not supported".into());
+        }
+        let scaling = match self.rope_type.as_deref().unwrap_or("default") {
+            "default" if self.factor.is_none() => Scaling::None,
+            "linear" => Scaling::Linear(self.factor.ok_or_else(|| missing("factor"))?),
+            "llama3" => Scaling::Llama3 {
+                factor: self.factor.ok_or_else(|| missing("factor"))?,
+                low_freq_factor: self.low_freq_factor.ok_or_else(|| missing("low_freq_factor"))?,
+                high_freq_factor: self.high_freq_factor.ok_or_else(|| missing("high_freq_factor"))?,
+                original_positions: self
+                    .original_max_position_embeddings
+                    .ok_or_else(|| missing("original_max_position_embeddings"))?,
+            },
+            other => {
+                return Err(format!(
+                    "rope_scaling of type `{other}` is not supported, only linear and llama3: \
+                     positions would be wrong"
+                ));
+            }
+        };
+        Ok(Rope { theta: self.rope_theta.unwrap_or(theta), scaling })
+    }
 }
 
 fn default_positions() -> usize {
@@ -50,6 +211,9 @@ fn default_epsilon() -> f64 {
 
 /// Larger than any model that could run here, smaller than any product that could overflow.
 const LARGEST: usize = 1 << 24;
+/// Gemma 3: every sixth layer sees everything, and windows turn more slowly.
+pub(crate) const GEMMA_PATTERN: usize = 6;
+pub(crate) const GEMMA_LOCAL_THETA: f64 = 10000.0;
 
 impl Config {
     /// Reads and checks a configuration.
@@ -62,18 +226,22 @@ impl Config {
 
     /// Out of JSON text; `file` names it in errors.
     pub fn parse(text: &str, file: &str) -> Result<Self, Error> {
-        let config: Self = serde_json::from_str(text)
+        let raw: Raw = serde_json::from_str(text)
             .map_err(|e| Error::BadFile { file: file.into(), reason: e.to_string() })?;
-        config.check().map_err(|what| Error::Unsupported { file: file.into(), what })?;
+        let unsupported = |what: String| Error::Unsupported { file: file.into(), what };
+        let config = raw.config().map_err(unsupported)?;
+        config.check().map_err(unsupported)?;
         Ok(config)
     }
 
-    fn check(&self) -> Result<(), String> {
+    /// Refuses what would run wrongly or not at all.
+    pub(crate) fn check(&self) -> Result<(), String> {
         let sizes = [
             ("hidden_size", self.hidden_size),
             ("num_hidden_layers", self.num_hidden_layers),
             ("num_attention_heads", self.num_attention_heads),
-            ("num_key_value_heads", self.kv_heads()),
+            ("num_key_value_heads", self.num_key_value_heads),
+            ("head_dim", self.head_dim),
             ("intermediate_size", self.intermediate_size),
             ("vocab_size", self.vocab_size),
             ("max_position_embeddings", self.max_position_embeddings),
@@ -81,56 +249,139 @@ impl Config {
         if let Some((name, value)) = sizes.into_iter().find(|(_, v)| !(1..=LARGEST).contains(v)) {
             return Err(format!("{name} = {value} makes no model"));
         }
-        if self.head_dim.is_none() && !self.hidden_size.is_multiple_of(self.num_attention_heads) {
-            return Err(format!(
-                "hidden_size {} is not a multiple of num_attention_heads {}",
-                self.hidden_size, self.num_attention_heads
-            ));
-        }
-        if !self.num_attention_heads.is_multiple_of(self.kv_heads()) {
+        if !self.num_attention_heads.is_multiple_of(self.num_key_value_heads) {
             return Err(format!(
                 "num_attention_heads {} is not a multiple of num_key_value_heads {}",
-                self.num_attention_heads,
-                self.kv_heads()
+                self.num_attention_heads, self.num_key_value_heads
             ));
         }
-        if !self.head_dim().is_multiple_of(2) || !(1..=LARGEST).contains(&self.head_dim()) {
-            return Err(format!("rotary positions need an even head size, not {}", self.head_dim()));
+        if !self.head_dim.is_multiple_of(2) {
+            return Err(format!("rotary positions need an even head size, not {}", self.head_dim));
         }
-        if self.rope_scaling.as_ref().is_some_and(|v| !v.is_null()) {
-            return Err("rope_scaling is not supported: positions would be wrong".into());
+        let bounded = self.rms_norm_eps > 0.0 && self.rope.theta > 1.0 && self.rope_of_windows.theta > 1.0;
+        if !bounded || !(self.attention_scale.is_finite() && self.attention_scale > 0.0) {
+            return Err(
+                "rms_norm_eps must be above 0, rope_theta above 1, query_pre_attn_scalar above 0".into()
+            );
         }
-        if let Some(act) = self.hidden_act.as_deref().filter(|&a| a != "silu") {
-            return Err(format!("hidden_act `{act}` is not supported, only `silu` (SwiGLU)"));
-        }
-        if self.attention_bias {
-            return Err("attention_bias is not supported".into());
-        }
-        let positive = self.rms_norm_eps > 0.0 && self.rope_theta > 1.0;
-        if !positive {
-            return Err("rms_norm_eps must be above 0 and rope_theta above 1".into());
+        if self.layers.len() != self.num_hidden_layers || self.layers.contains(&LayerKind::Window(0)) {
+            return Err("layer_types or sliding_window do not fit the layers".into());
         }
         Ok(())
     }
 
     /// Key and value heads.
     pub fn kv_heads(&self) -> usize {
-        self.num_key_value_heads.unwrap_or(self.num_attention_heads)
+        self.num_key_value_heads
     }
 
     /// Channels of a head.
     pub fn head_dim(&self) -> usize {
-        self.head_dim.unwrap_or(self.hidden_size / self.num_attention_heads.max(1))
+        self.head_dim
     }
 
     /// Channels of K and of V.
     pub fn kv_size(&self) -> usize {
-        self.kv_heads() * self.head_dim()
+        self.num_key_value_heads * self.head_dim
     }
 
     /// Channels of Q.
     pub fn q_size(&self) -> usize {
-        self.num_attention_heads * self.head_dim()
+        self.num_attention_heads * self.head_dim
+    }
+}
+
+impl Raw {
+    fn config(self) -> Result<Config, String> {
+        // Configurations of our own models name no type.
+        let family = Family::parse(self.model_type.as_deref().unwrap_or("llama"))?;
+        let heads = self.num_attention_heads.max(1);
+        if self.head_dim.is_none() && !self.hidden_size.is_multiple_of(heads) {
+            return Err(format!(
+                "hidden_size {} is not a multiple of num_attention_heads {}",
+                self.hidden_size, self.num_attention_heads
+            ));
+        }
+        let head_dim = self.head_dim.unwrap_or(self.hidden_size / heads);
+        let expected = if family == Family::Gemma3 { "gelu_pytorch_tanh" } else { "silu" };
+        if let Some(act) = self.hidden_act.as_deref().filter(|&act| act != expected) {
+            return Err(format!("hidden_act `{act}` is not supported, only `{expected}` here"));
+        }
+        if self.attention_bias {
+            return Err("attention_bias is not supported".into());
+        }
+        if self.attn_logit_softcapping.or(self.final_logit_softcapping).is_some() {
+            return Err("softcapping of logits is not supported".into());
+        }
+        if self.partial_rotary_factor.is_some_and(|factor| factor != 1.0) {
+            return Err("partial_rotary_factor is not supported".into());
+        }
+        let (rope, rope_of_windows) = self.ropes(family)?;
+        let layers = self.layers(family)?;
+        let scalar = self.query_pre_attn_scalar.filter(|_| family == Family::Gemma3);
+        Ok(Config {
+            hidden_size: self.hidden_size,
+            num_hidden_layers: self.num_hidden_layers,
+            num_attention_heads: self.num_attention_heads,
+            num_key_value_heads: self.num_key_value_heads.unwrap_or(self.num_attention_heads),
+            head_dim,
+            intermediate_size: self.intermediate_size,
+            vocab_size: self.vocab_size,
+            max_position_embeddings: self.max_position_embeddings,
+            rms_norm_eps: self.rms_norm_eps,
+            tie_word_embeddings: self.tie_word_embeddings.unwrap_or(family == Family::Gemma3),
+            tokenizer: self.tokenizer,
+            family,
+            layers,
+            rope,
+            rope_of_windows,
+            attention_scale: scalar.unwrap_or(head_dim as f64).powf(-0.5) as f32,
+            norm_offset: if family == Family::Gemma3 { 1.0 } else { 0.0 },
+        })
+    }
+
+    fn ropes(&self, family: Family) -> Result<(Rope, Rope), String> {
+        let plain = RawRope::default();
+        match &self.rope_parameters {
+            Some(RawRopes::ByLayer { full_attention, sliding_attention }) => {
+                Ok((full_attention.rope(self.rope_theta)?, sliding_attention.rope(GEMMA_LOCAL_THETA)?))
+            }
+            Some(RawRopes::One(one)) => {
+                let rope = one.rope(self.rope_theta)?;
+                Ok((rope.clone(), rope))
+            }
+            None => {
+                let full = self.rope_scaling.as_ref().unwrap_or(&plain).rope(self.rope_theta)?;
+                let local = self.rope_local_base_freq.unwrap_or(GEMMA_LOCAL_THETA);
+                let windows = if family == Family::Gemma3 { plain.rope(local)? } else { full.clone() };
+                Ok((full, windows))
+            }
+        }
+    }
+
+    fn layers(&self, family: Family) -> Result<Vec<LayerKind>, String> {
+        let count = self.num_hidden_layers.min(LARGEST);
+        let on = self.use_sliding_window.unwrap_or(matches!(family, Family::Gemma3 | Family::Llama));
+        let window = self.sliding_window.filter(|_| on);
+        let kind = |sees_window: bool| match (sees_window, window) {
+            (true, Some(window)) => Ok(LayerKind::Window(window)),
+            (true, None) => Err("layers of sliding attention, and no sliding_window".to_owned()),
+            (false, _) => Ok(LayerKind::Full),
+        };
+        if let Some(types) = &self.layer_types {
+            let one = |name: &String| match name.as_str() {
+                "full_attention" => kind(false),
+                "sliding_attention" => kind(true),
+                other => Err(format!("layers of type `{other}` are not supported")),
+            };
+            return types.iter().map(one).collect();
+        }
+        let pattern = self.sliding_window_pattern.unwrap_or(GEMMA_PATTERN).max(1);
+        let sees_window = |layer: usize| match family {
+            Family::Gemma3 => (layer + 1) % pattern != 0,
+            _ => window.is_some(),
+        };
+        (0..count).map(|layer| kind(sees_window(layer))).collect()
     }
 }
 
@@ -144,18 +395,25 @@ mod tests {
     #[test]
     fn a_plain_configuration_is_read() {
         let config = Config::parse(TINY, "tiny.json").unwrap();
-        assert_eq!((config.head_dim(), config.kv_size(), config.rope_theta), (64, 192, 10000.0));
+        assert_eq!((config.head_dim(), config.kv_size(), config.rope.theta), (64, 192, 10000.0));
+        assert_eq!(config.layers, [LayerKind::Full; 6]);
     }
 
     #[test]
     fn what_would_run_wrongly_is_refused_by_name() {
+        let vocabulary = "\"vocab_size\": 256";
+        let with = |more: &str| format!("{vocabulary}, {more}");
         for (from, to, named) in [
-            ("\"hidden_size\": 192", "\"hidden_size\": 0", "hidden_size"),
-            ("\"num_attention_heads\": 3", "\"num_attention_heads\": 5", "num_attention_heads"),
-            ("\"vocab_size\": 256", "\"vocab_size\": 256, \"hidden_act\": \"gelu\"", "gelu"),
-            ("\"vocab_size\": 256", "\"vocab_size\": 256, \"rope_scaling\": {\"factor\": 8}", "rope_scaling"),
+            ("\"hidden_size\": 192", "\"hidden_size\": 0".to_owned(), "hidden_size"),
+            ("\"num_attention_heads\": 3", "\"num_attention_heads\": 5".to_owned(), "num_attention_heads"),
+            (vocabulary, with("\"hidden_act\": \"gelu\""), "gelu"),
+            (vocabulary, with("\"rope_scaling\": {\"factor\": 8, \"rope_type\": \"yarn\"}"), "yarn"),
+            (vocabulary, with("\"rope_scaling\": {\"rope_type\": \"llama3\"}"), "factor"),
+            (vocabulary, with("\"model_type\": \"mamba\""), "mamba"),
+            (vocabulary, with("\"model_type\": \"gemma3_text\""), "sliding_window"),
+            (vocabulary, with("\"layer_types\": [\"full_attention\"]"), "layer_types"),
         ] {
-            let message = Config::parse(&TINY.replace(from, to), "c.json").unwrap_err().to_string();
+            let message = Config::parse(&TINY.replace(from, &to), "c.json").unwrap_err().to_string();
             assert!(message.contains(named) && message.contains("c.json"), "{message}");
         }
         assert!(Config::parse("{", "c.json").is_err());

@@ -22,6 +22,11 @@ pub trait Hooks: Sync {
         Ok(0)
     }
 
+    /// What linear layers of `layer` are about to read (`parts`, names with
+    /// spaces between), rows of `cols` values: for calibration, which looks and
+    /// changes nothing.
+    fn input(&self, _layer: usize, _parts: &'static str, _values: &[f32], _cols: usize) {}
+
     /// Whether `kv` does anything.
     fn wants_kv(&self) -> bool {
         false

@@ -1,8 +1,9 @@
 //! A language model in the loop: what a bit rate does to accuracy.
 //!
-//! A Llama-style forward pass (RMSNorm, rotary positions, SwiGLU,
-//! grouped-query attention) in f32 over safetensors checkpoints, and a scorer
-//! that answers in bits per byte. [`Hooks`] let a caller replace the KV cache
+//! The forward pass of Llama, Qwen 2 and 3 and Gemma 3 models (RMSNorm, rotary
+//! positions, gated feed-forward, grouped-query attention) in f32, from a
+//! Hugging Face folder or a GGUF file, and a scorer that answers in bits per
+//! byte and in how far predictions moved ([`Fidelity`]). [`Hooks`] let a caller replace the KV cache
 //! and the activations between pipeline stages by what a codec makes of them;
 //! weights are replaced before the run with [`Model::replace_weights`].
 //!
@@ -16,18 +17,22 @@ mod checkpoint;
 pub mod coding;
 mod config;
 mod error;
+mod fidelity;
+mod gguf;
 mod hooks;
 mod linear;
 mod model;
 mod rotary;
 mod score;
 mod text;
+mod tokenizer;
 pub mod weights;
 
 pub use checkpoint::{Checkpoint, Problem};
-pub use config::Config;
+pub use config::{Config, Family, LayerKind};
 pub use error::Error;
+pub use fidelity::{Fidelity, Reference};
 pub use hooks::{Hooks, Matrix, NoHooks};
-pub use model::{Model, Weight};
-pub use score::{Score, score};
+pub use model::{LONGEST_WINDOW, Model, Weight};
+pub use score::{Score, score, score_against};
 pub use text::{Text, Window};

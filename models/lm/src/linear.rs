@@ -23,6 +23,11 @@ impl Linear {
         self.matrix.transpose().as_slice().to_vec()
     }
 
+    /// One row of the weight, where it serves as a table.
+    pub fn copy_row(&self, row: usize, into: &mut [f32]) {
+        into.iter_mut().zip(self.matrix.row(row).iter()).for_each(|(to, &from)| *to = from);
+    }
+
     pub fn outputs(&self) -> usize {
         self.matrix.nrows()
     }

@@ -1,20 +1,30 @@
 //! The forward pass.
 
 use crate::attention::{self, Scratch, Shape};
+use crate::config::{Family, LayerKind};
 use crate::linear::Linear;
 use crate::rotary::Rotary;
 use crate::{Checkpoint, Config, Error, Hooks, Matrix};
+use std::sync::Arc;
 
-/// A model in memory, ready to run.
+/// The longest window that positions are tabled for.
+pub const LONGEST_WINDOW: usize = 8192;
+/// Tokens whose logits are computed at a time: a vocabulary of 262,144 makes
+/// a gigabyte of a whole window's.
+pub(crate) const LOGIT_ROWS: usize = 64;
+
+/// A model in memory, ready to run. Clones share what no codec replaces.
 #[derive(Debug, Clone)]
 pub struct Model {
     config: Config,
-    embedding: Vec<f32>,
+    /// None where the head is the embedding too.
+    embedding: Option<Arc<Vec<f32>>>,
     layers: Vec<Layer>,
     norm: Vec<f32>,
-    /// `vocabulary × hidden`; the embedding itself where it is tied.
-    head: Linear,
-    rotary: Rotary,
+    /// `vocabulary × hidden`.
+    head: Arc<Linear>,
+    /// For layers that see everything, and for those that see a window.
+    rotary: Arc<(Rotary, Rotary)>,
 }
 
 #[derive(Debug, Clone)]
@@ -24,10 +34,25 @@ struct Layer {
     k: Linear,
     v: Linear,
     o: Linear,
-    post_norm: Vec<f32>,
+    /// Before the feed-forward part.
+    feed_norm: Vec<f32>,
     gate: Linear,
     up: Linear,
     down: Linear,
+    extras: Extras,
+}
+
+/// What some families have and others have not; empty where they have not.
+#[derive(Debug, Clone, Default)]
+struct Extras {
+    q_bias: Vec<f32>,
+    k_bias: Vec<f32>,
+    v_bias: Vec<f32>,
+    q_norm: Vec<f32>,
+    k_norm: Vec<f32>,
+    /// Of what attention and feed-forward add to the residual stream.
+    attention_out_norm: Vec<f32>,
+    feed_out_norm: Vec<f32>,
 }
 
 /// A 2-D weight of the model, for a codec to replace.
@@ -51,7 +76,10 @@ pub(crate) struct Workspace {
     mixed: Vec<f32>,
     gate: Vec<f32>,
     up: Vec<f32>,
+    /// Of a few tokens at a time.
     logits: Vec<f32>,
+    /// What a part of a layer adds, where it goes through a norm first.
+    part: Vec<f32>,
     scratch: Scratch,
     tokens: usize,
 }
@@ -69,45 +97,28 @@ impl Model {
     /// Reads every tensor of a checkpoint into f32.
     pub fn load(checkpoint: &Checkpoint) -> Result<Self, Error> {
         let config = checkpoint.config.clone();
-        let read = |name: &str| -> Result<Vec<f32>, Error> {
-            let entry = checkpoint.entry(name).ok_or_else(|| {
-                Error::BadCheckpoint(vec![crate::Problem::Missing { name: name.into(), shape: vec![] }])
-            })?;
-            let tensor = entry.read()?;
-            let mut values = vec![0.0; tensor.len()];
-            tensor.dtype().to_f32(tensor.data(), &mut values);
-            Ok(values)
+        let h = config.hidden_size;
+        let norm = |name: &str| -> Result<Vec<f32>, Error> {
+            let mut weight = checkpoint.read(name)?;
+            weight.iter_mut().for_each(|w| *w += config.norm_offset);
+            Ok(weight)
         };
-        let (h, m) = (config.hidden_size, config.intermediate_size);
-        let (q, kv) = (config.q_size(), config.kv_size());
-        let layer = |n: usize| -> Result<Layer, Error> {
-            let vector = |part: &str| read(&format!("layers.{n}.{part}.weight"));
-            let linear =
-                |part: &str, rows, cols| Ok::<_, Error>(Linear::from_rows(rows, cols, &vector(part)?));
-            Ok(Layer {
-                input_norm: vector("input_layernorm")?,
-                q: linear("q_proj", q, h)?,
-                k: linear("k_proj", kv, h)?,
-                v: linear("v_proj", kv, h)?,
-                o: linear("o_proj", h, q)?,
-                post_norm: vector("post_attention_layernorm")?,
-                gate: linear("gate_proj", m, h)?,
-                up: linear("up_proj", m, h)?,
-                down: linear("down_proj", h, m)?,
-            })
-        };
-        let embedding = read("embed_tokens.weight")?;
-        let head = if config.tie_word_embeddings {
-            Linear::from_rows(config.vocab_size, h, &embedding)
+        let embedding = checkpoint.read("embed_tokens.weight")?;
+        let (head, embedding) = if config.tie_word_embeddings {
+            (Linear::from_rows(config.vocab_size, h, &embedding), None)
         } else {
-            Linear::from_rows(config.vocab_size, h, &read("lm_head.weight")?)
+            let head = Linear::from_rows(config.vocab_size, h, &checkpoint.read("lm_head.weight")?);
+            (head, Some(Arc::new(embedding)))
         };
+        let positions = config.max_position_embeddings.min(LONGEST_WINDOW);
+        let rotary = |rope| Rotary::new(positions, config.head_dim, rope);
+        let layers = (0..config.num_hidden_layers).map(|n| Layer::load(checkpoint, n, &norm));
         Ok(Self {
-            layers: (0..config.num_hidden_layers).map(layer).collect::<Result<_, _>>()?,
-            norm: read("norm.weight")?,
-            rotary: Rotary::new(config.max_position_embeddings, config.head_dim(), config.rope_theta),
+            layers: layers.collect::<Result<_, _>>()?,
+            norm: norm("norm.weight")?,
+            rotary: Arc::new((rotary(&config.rope), rotary(&config.rope_of_windows))),
             embedding,
-            head,
+            head: Arc::new(head),
             config,
         })
     }
@@ -174,29 +185,29 @@ impl Model {
             mixed: vec![0.0; tokens * c.q_size()],
             gate: vec![0.0; tokens * c.intermediate_size],
             up: vec![0.0; tokens * c.intermediate_size],
-            logits: vec![0.0; tokens * c.vocab_size],
+            logits: vec![0.0; LOGIT_ROWS.min(tokens) * c.vocab_size],
+            part: Vec::new(),
             scratch: Scratch::new(tokens, c.head_dim()),
             tokens,
         }
     }
 
-    /// Runs one window; answers the logits, `tokens × vocabulary`.
+    /// Runs one window up to the last norm; answers what the head reads,
+    /// `tokens × hidden`, for [`Model::logits`].
     pub(crate) fn forward<'w>(
         &self,
         tokens: &[u32],
         work: &'w mut Workspace,
         hooks: &dyn Hooks,
-    ) -> Result<(&'w [f32], HookBits), Error> {
+    ) -> Result<(&'w mut Workspace, HookBits), Error> {
         work.resize(self, tokens.len());
         let h = self.config.hidden_size;
-        for (row, &token) in work.residual.chunks_exact_mut(h).zip(tokens) {
-            row.copy_from_slice(&self.embedding[token as usize * h..][..h]);
-        }
+        self.embed(tokens, &mut work.residual);
         let mut bits = HookBits::default();
         let stages = hooks.stages().clamp(1, self.layers.len());
         for (n, layer) in self.layers.iter().enumerate() {
             self.attend(n, layer, work, hooks, &mut bits)?;
-            self.feed_forward(layer, work);
+            self.feed_forward(n, layer, work, hooks);
             // The last layer of every stage but the last sends its residual stream on.
             let stage = (n + 1) * stages / self.layers.len();
             let boundary = stage < stages && stage != n * stages / self.layers.len();
@@ -210,8 +221,50 @@ impl Model {
             }
         }
         rms_norm(&work.residual, &self.norm, self.config.rms_norm_eps as f32, &mut work.normed);
-        self.head.apply(&work.normed, &mut work.logits, 0.0);
-        Ok((&work.logits, bits))
+        Ok((work, bits))
+    }
+
+    /// The head, which no codec replaces.
+    pub(crate) fn head(&self) -> Arc<Linear> {
+        self.head.clone()
+    }
+
+    /// Logits of a few tokens out of what the head reads.
+    pub(crate) fn logits<'l>(&self, hidden: &[f32], logits: &'l mut Vec<f32>) -> &'l [f32] {
+        let rows = hidden.len() / self.config.hidden_size;
+        logits.resize(rows * self.config.vocab_size, 0.0);
+        self.head.apply(hidden, logits, 0.0);
+        logits
+    }
+
+    /// Logits of a whole window of a small vocabulary, `tokens × vocabulary`.
+    pub fn window_logits(&self, tokens: &[u32]) -> Result<Vec<f32>, Error> {
+        let outside = |t: &&u32| **t as usize >= self.config.vocab_size;
+        if let Some(token) = tokens.iter().find(outside) {
+            let reason = format!("token {token} is outside the model's vocabulary");
+            return Err(Error::BadFile { file: "text".into(), reason });
+        }
+        if tokens.is_empty() || tokens.len() > self.config.max_position_embeddings.min(LONGEST_WINDOW) {
+            return Err(Error::TextTooShort { tokens: tokens.len() });
+        }
+        let mut work = self.workspace(tokens.len());
+        let (work, _) = self.forward(tokens, &mut work, &crate::NoHooks)?;
+        let mut logits = Vec::new();
+        Ok(self.logits(&work.normed, &mut logits).to_vec())
+    }
+
+    fn embed(&self, tokens: &[u32], residual: &mut [f32]) {
+        let h = self.config.hidden_size;
+        for (row, &token) in residual.chunks_exact_mut(h).zip(tokens) {
+            match &self.embedding {
+                Some(embedding) => row.copy_from_slice(&embedding[token as usize * h..][..h]),
+                None => self.head.copy_row(token as usize, row),
+            }
+        }
+        if self.config.family.scales_embeddings() {
+            let scale = (h as f32).sqrt();
+            residual.iter_mut().for_each(|x| *x *= scale);
+        }
     }
 
     fn attend(
@@ -222,13 +275,24 @@ impl Model {
         hooks: &dyn Hooks,
         bits: &mut HookBits,
     ) -> Result<(), Error> {
-        let config = &self.config;
-        rms_norm(&work.residual, &layer.input_norm, config.rms_norm_eps as f32, &mut work.normed);
+        let (config, extras) = (&self.config, &layer.extras);
+        let epsilon = config.rms_norm_eps as f32;
+        rms_norm(&work.residual, &layer.input_norm, epsilon, &mut work.normed);
+        hooks.input(n, "q_proj k_proj v_proj", &work.normed, config.hidden_size);
         layer.q.apply(&work.normed, &mut work.q, 0.0);
         layer.k.apply(&work.normed, &mut work.k, 0.0);
         layer.v.apply(&work.normed, &mut work.v, 0.0);
-        self.rotary.apply(&mut work.q, config.q_size());
-        self.rotary.apply(&mut work.k, config.kv_size());
+        add_bias(&mut work.q, &extras.q_bias);
+        add_bias(&mut work.k, &extras.k_bias);
+        add_bias(&mut work.v, &extras.v_bias);
+        rms_norm_in_place(&mut work.q, &extras.q_norm, epsilon);
+        rms_norm_in_place(&mut work.k, &extras.k_norm, epsilon);
+        let (rotary, window) = match config.layers[n] {
+            LayerKind::Full => (&self.rotary.0, usize::MAX),
+            LayerKind::Window(window) => (&self.rotary.1, window),
+        };
+        rotary.apply(&mut work.q, config.q_size());
+        rotary.apply(&mut work.k, config.kv_size());
         if hooks.wants_kv() {
             for (kind, values) in [("k", &mut work.k), ("v", &mut work.v)] {
                 let matrix = Matrix { rows: work.tokens, cols: config.kv_size(), values };
@@ -240,27 +304,94 @@ impl Model {
         }
         let shape = Shape {
             heads: config.num_attention_heads,
-            kv_heads: config.kv_heads(),
-            head_dim: config.head_dim(),
+            kv_heads: config.num_key_value_heads,
+            head_dim: config.head_dim,
+            scale: config.attention_scale,
+            window,
         };
         attention::attend(shape, &work.q, &work.k, &work.v, &mut work.mixed, &mut work.scratch);
-        layer.o.apply(&work.mixed, &mut work.residual, 1.0);
+        hooks.input(n, "o_proj", &work.mixed, config.q_size());
+        work.add(&layer.o, Source::Mixed, &extras.attention_out_norm, epsilon);
         Ok(())
     }
 
-    fn feed_forward(&self, layer: &Layer, work: &mut Workspace) {
-        rms_norm(&work.residual, &layer.post_norm, self.config.rms_norm_eps as f32, &mut work.normed);
+    fn feed_forward(&self, n: usize, layer: &Layer, work: &mut Workspace, hooks: &dyn Hooks) {
+        let epsilon = self.config.rms_norm_eps as f32;
+        rms_norm(&work.residual, &layer.feed_norm, epsilon, &mut work.normed);
+        hooks.input(n, "gate_proj up_proj", &work.normed, self.config.hidden_size);
         layer.gate.apply(&work.normed, &mut work.gate, 0.0);
         layer.up.apply(&work.normed, &mut work.up, 0.0);
-        for (gate, up) in work.gate.iter_mut().zip(&work.up) {
+        let gated = work.gate.iter_mut().zip(&work.up);
+        if self.config.family == Family::Gemma3 {
+            gated.for_each(|(gate, up)| *gate = gelu(*gate) * up);
+        } else {
             // SiLU(gate) · up.
-            *gate = *gate / (1.0 + (-*gate).exp()) * up;
+            gated.for_each(|(gate, up)| *gate = *gate / (1.0 + (-*gate).exp()) * up);
         }
-        layer.down.apply(&work.gate, &mut work.residual, 1.0);
+        hooks.input(n, "down_proj", &work.gate, self.config.intermediate_size);
+        work.add(&layer.down, Source::Gate, &layer.extras.feed_out_norm, epsilon);
+    }
+}
+
+/// The tanh approximation, as `gelu_pytorch_tanh` has it.
+fn gelu(x: f32) -> f32 {
+    let inner = (2.0 / std::f32::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
+    0.5 * x * (1.0 + inner.tanh())
+}
+
+/// Adds a bias to every row; an empty one adds nothing.
+fn add_bias(x: &mut [f32], bias: &[f32]) {
+    if !bias.is_empty() {
+        x.chunks_exact_mut(bias.len()).for_each(|row| row.iter_mut().zip(bias).for_each(|(x, b)| *x += b));
     }
 }
 
 impl Layer {
+    fn load(
+        checkpoint: &Checkpoint,
+        n: usize,
+        norm: &dyn Fn(&str) -> Result<Vec<f32>, Error>,
+    ) -> Result<Self, Error> {
+        let config = &checkpoint.config;
+        let family = config.family;
+        let (h, m) = (config.hidden_size, config.intermediate_size);
+        let (q, kv) = (config.q_size(), config.kv_size());
+        let read = |part: &str| checkpoint.read(&format!("layers.{n}.{part}"));
+        let norm = |part: &str| norm(&format!("layers.{n}.{part}.weight"));
+        let linear = |part: &str, rows, cols| {
+            Ok::<_, Error>(Linear::from_rows(rows, cols, &read(&format!("{part}.weight"))?))
+        };
+        let mut extras = Extras::default();
+        if family.has_qkv_bias() {
+            extras.q_bias = read("q_proj.bias")?;
+            extras.k_bias = read("k_proj.bias")?;
+            extras.v_bias = read("v_proj.bias")?;
+        }
+        if family.has_qk_norm() {
+            extras.q_norm = norm("q_norm")?;
+            extras.k_norm = norm("k_norm")?;
+        }
+        // Where attention's output has a norm of its own, that one bears the
+        // name that elsewhere belongs to the norm before the feed-forward part.
+        let mut feed_norm = norm("post_attention_layernorm")?;
+        if family.has_outer_norms() {
+            extras.attention_out_norm = std::mem::replace(&mut feed_norm, norm("pre_feedforward_layernorm")?);
+            extras.feed_out_norm = norm("post_feedforward_layernorm")?;
+        }
+        Ok(Self {
+            input_norm: norm("input_layernorm")?,
+            q: linear("q_proj", q, h)?,
+            k: linear("k_proj", kv, h)?,
+            v: linear("v_proj", kv, h)?,
+            o: linear("o_proj", h, q)?,
+            feed_norm,
+            gate: linear("gate_proj", m, h)?,
+            up: linear("up_proj", m, h)?,
+            down: linear("down_proj", h, m)?,
+            extras,
+        })
+    }
+
     fn linears(&self) -> [(&'static str, &Linear); 7] {
         [
             ("q_proj", &self.q),
@@ -286,7 +417,35 @@ impl Layer {
     }
 }
 
+/// Which buffer a layer's last product reads.
+#[derive(Clone, Copy)]
+enum Source {
+    Mixed,
+    Gate,
+}
+
 impl Workspace {
+    /// What the head reads, after [`Model::forward`], and the buffer for logits.
+    pub(crate) fn hidden_and_logits(&mut self) -> (&[f32], &mut Vec<f32>) {
+        (&self.normed, &mut self.logits)
+    }
+
+    /// Adds a product to the residual stream, through a norm where there is one.
+    fn add(&mut self, linear: &Linear, source: Source, norm: &[f32], epsilon: f32) {
+        let x = match source {
+            Source::Mixed => &self.mixed,
+            Source::Gate => &self.gate,
+        };
+        if norm.is_empty() {
+            linear.apply(x, &mut self.residual, 1.0);
+            return;
+        }
+        self.part.resize(self.residual.len(), 0.0);
+        linear.apply(x, &mut self.part, 0.0);
+        rms_norm_in_place(&mut self.part, norm, epsilon);
+        self.residual.iter_mut().zip(&self.part).for_each(|(r, p)| *r += p);
+    }
+
     /// Fits another window length; allocates only when a window is longer than any before.
     fn resize(&mut self, model: &Model, tokens: usize) {
         if tokens == self.tokens {
@@ -302,12 +461,23 @@ impl Workspace {
             (&mut self.mixed, c.q_size()),
             (&mut self.gate, c.intermediate_size),
             (&mut self.up, c.intermediate_size),
-            (&mut self.logits, c.vocab_size),
         ] {
             buffer.resize(tokens * channels, 0.0);
         }
         self.scratch = Scratch::new(tokens, c.head_dim());
         self.tokens = tokens;
+    }
+}
+
+/// [`rms_norm`] of rows as long as the weight; an empty weight does nothing.
+fn rms_norm_in_place(x: &mut [f32], weight: &[f32], epsilon: f32) {
+    if weight.is_empty() {
+        return;
+    }
+    for row in x.chunks_exact_mut(weight.len()) {
+        let mean = row.iter().map(|v| v * v).sum::<f32>() / weight.len() as f32;
+        let scale = 1.0 / (mean + epsilon).sqrt();
+        row.iter_mut().zip(weight).for_each(|(v, w)| *v = *v * scale * w);
     }
 }
 

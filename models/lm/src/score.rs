@@ -1,6 +1,7 @@
 //! Bits per byte: what the model still knows.
 
-use crate::model::HookBits;
+use crate::fidelity::{Fidelity, Reference, TokenLoss, WindowOutcome};
+use crate::model::{HookBits, LOGIT_ROWS, Workspace};
 use crate::{Error, Hooks, Model, Text, Window};
 use rayon::prelude::*;
 
@@ -17,6 +18,8 @@ pub struct Score {
     pub kv_bits_per_value: Option<f64>,
     /// The same for activations between stages.
     pub activation_bits_per_value: Option<f64>,
+    /// How close to the uncoded model, where one was given to compare with.
+    pub fidelity: Option<Fidelity>,
 }
 
 /// Scores a text. Windows run in parallel; the sum is taken in their order, so
@@ -28,47 +31,100 @@ pub fn score(
     hooks: &dyn Hooks,
     progress: &(dyn Fn() + Sync),
 ) -> Result<Score, Error> {
+    Ok(summary(text, &run(model, text, hooks, None, progress)?, None))
+}
+
+/// Scores a text, and compares what is predicted with what the uncoded model
+/// predicted for the same text.
+pub fn score_against(
+    reference: &Reference,
+    model: &Model,
+    text: &Text,
+    hooks: &dyn Hooks,
+    progress: &(dyn Fn() + Sync),
+) -> Result<Score, Error> {
+    if reference.windows.len() != text.windows.len() {
+        return Err(Error::BadFile { file: "text".into(), reason: "not the text of the reference".into() });
+    }
+    let outcomes = run(model, text, hooks, Some(reference), progress)?;
+    let fidelity = Fidelity::of(reference, text, &outcomes);
+    Ok(summary(text, &outcomes, Some(fidelity)))
+}
+
+/// Every window's outcome, in order.
+pub(crate) fn run(
+    model: &Model,
+    text: &Text,
+    hooks: &dyn Hooks,
+    reference: Option<&Reference>,
+    progress: &(dyn Fn() + Sync),
+) -> Result<Vec<(WindowOutcome, HookBits)>, Error> {
     let longest = text.windows.iter().map(|w| w.tokens.len()).max().unwrap_or(0);
-    let results: Vec<(f64, HookBits)> = text
-        .windows
+    text.windows
         .par_iter()
+        .enumerate()
         .map_init(
-            || model.workspace(longest),
-            |work, window| {
-                let (logits, bits) = model.forward(&window.tokens, work, hooks)?;
-                let nats = negative_log_likelihood(logits, window);
+            || (model.workspace(longest), Vec::new()),
+            |(work, scratch), (index, window)| {
+                let (work, bits) = model.forward(&window.tokens, work, hooks)?;
+                let known = reference.map(|r| (r, r.windows[index].hidden.as_slice()));
+                let outcome = losses(model, window, work, known, scratch);
                 progress();
-                Ok((nats, bits))
+                Ok((outcome, bits))
             },
         )
-        .collect::<Result<_, Error>>()?;
-    let nats: f64 = results.iter().map(|r| r.0).sum();
+        .collect()
+}
+
+/// What each token of a window cost, given those before it.
+fn losses(
+    model: &Model,
+    window: &Window,
+    work: &mut Workspace,
+    known: Option<(&Reference, &[f32])>,
+    scratch: &mut Vec<f32>,
+) -> WindowOutcome {
+    let (h, vocabulary) = (model.config().hidden_size, model.config().vocab_size);
+    let (hidden, logits) = work.hidden_and_logits();
+    let mut outcome = WindowOutcome::default();
+    if known.is_none() {
+        outcome.hidden = hidden.to_vec();
+    }
+    let next = &window.tokens[1..];
+    for (start, part) in
+        (0..next.len()).step_by(LOGIT_ROWS).map(|s| (s, &next[s..(s + LOGIT_ROWS).min(next.len())]))
+    {
+        let rows = start * h..(start + part.len()) * h;
+        let ours = model.logits(&hidden[rows.clone()], logits);
+        let theirs = known.map(|(reference, hidden)| reference.logits(&hidden[rows], scratch));
+        for (i, &token) in part.iter().enumerate() {
+            let row = &ours[i * vocabulary..][..vocabulary];
+            let theirs = theirs.map(|t| &t[i * vocabulary..][..vocabulary]);
+            outcome.tokens.push(TokenLoss::of(row, theirs, token as usize));
+        }
+    }
+    outcome
+}
+
+fn summary(text: &Text, results: &[(WindowOutcome, HookBits)], fidelity: Option<Fidelity>) -> Score {
+    let window_nats = |w: &WindowOutcome| w.tokens.iter().map(|t| t.nats).sum::<f64>();
+    let nats: f64 = results.iter().map(|r| window_nats(&r.0)).sum();
     let predicted_tokens: u64 = text.windows.iter().map(|w| w.tokens.len() as u64 - 1).sum();
     let predicted_bytes: u64 = text.windows.iter().map(|w| w.predicted_bytes as u64).sum();
     let total = |f: fn(&HookBits) -> u64| results.iter().map(|r| f(&r.1)).sum::<u64>();
     let per_value = |bits: u64, values: u64| (values > 0).then(|| bits as f64 / values as f64);
-    Ok(Score {
+    Score {
         bits_per_byte: nats / std::f64::consts::LN_2 / predicted_bytes.max(1) as f64,
         perplexity: (nats / predicted_tokens.max(1) as f64).exp(),
         predicted_tokens,
         predicted_bytes,
         kv_bits_per_value: per_value(total(|b| b.kv), total(|b| b.kv_values)),
         activation_bits_per_value: per_value(total(|b| b.activation), total(|b| b.activation_values)),
-    })
+        fidelity,
+    }
 }
 
-/// −ln p of every token but the first, given those before it.
-fn negative_log_likelihood(logits: &[f32], window: &Window) -> f64 {
-    let vocabulary = logits.len() / window.tokens.len();
-    window
-        .tokens
-        .iter()
-        .skip(1)
-        .zip(logits.chunks_exact(vocabulary))
-        .map(|(&next, row)| {
-            let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            let sum: f32 = row.iter().map(|&l| (l - top).exp()).sum();
-            f64::from(top) + f64::from(sum).ln() - f64::from(row[next as usize])
-        })
-        .sum()
+/// The score of the run that a reference was made of.
+pub(crate) fn reference_score(text: &Text, results: &[(WindowOutcome, HookBits)]) -> Score {
+    summary(text, results, None)
 }

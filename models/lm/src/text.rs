@@ -1,12 +1,15 @@
 //! Text as windows of tokens.
 
-use crate::{Checkpoint, Error};
+use crate::model::LONGEST_WINDOW;
+use crate::{Checkpoint, Error, tokenizer};
 
 /// Tokens the model sees at once, and the bytes they stand for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
     pub tokens: Vec<u32>,
-    /// Bytes of the tokens that are predicted: all but the first.
+    /// Bytes of each token that is predicted: all but the first.
+    pub token_bytes: Vec<u32>,
+    /// Their sum.
     pub predicted_bytes: usize,
 }
 
@@ -16,32 +19,50 @@ pub struct Text {
     pub windows: Vec<Window>,
 }
 
+/// A text's tokens with the bytes each covers, and the token that has to stand
+/// before every window, where the model was trained with one.
+pub(crate) struct Tokens {
+    pub tokens: Vec<(u32, usize)>,
+    pub begin: Option<u32>,
+}
+
 impl Text {
     /// Windows of `length` tokens; a rest of fewer than two predicts nothing and is left out.
     pub fn new(bytes: &[u8], checkpoint: &Checkpoint, length: usize) -> Result<Self, Error> {
-        let length = length.clamp(2, checkpoint.config.max_position_embeddings.max(2));
+        let longest = checkpoint.config.max_position_embeddings.clamp(2, LONGEST_WINDOW);
         let tokens = if checkpoint.config.tokenizer.as_deref() == Some("bytes") {
-            bytes.iter().map(|&b| (u32::from(b), 1)).collect()
+            Tokens { tokens: bytes.iter().map(|&b| (u32::from(b), 1)).collect(), begin: None }
         } else {
-            tokenize(bytes, checkpoint)?
+            tokenizer::tokenize(bytes, checkpoint)?
         };
-        Self::cut(&tokens, length, checkpoint.config.vocab_size)
+        Self::cut(&tokens, length.clamp(2, longest), checkpoint.config.vocab_size)
     }
 
-    fn cut(tokens: &[(u32, usize)], length: usize, vocabulary: usize) -> Result<Self, Error> {
-        if let Some(&(token, _)) = tokens.iter().find(|t| t.0 as usize >= vocabulary) {
+    fn cut(tokens: &Tokens, length: usize, vocabulary: usize) -> Result<Self, Error> {
+        let Tokens { tokens, begin } = tokens;
+        let all = tokens.iter().map(|t| t.0).chain(*begin);
+        if let Some(token) = all.into_iter().find(|&token| token as usize >= vocabulary) {
             return Err(Error::BadFile {
                 file: "text".into(),
-                reason: format!("token {token} is outside the model's vocabulary of {vocabulary}"),
+                reason: format!(
+                    "token {token} is outside the model's vocabulary of {vocabulary}: \
+                     the tokenizer belongs to another model"
+                ),
             });
         }
+        let window = |tokens: &[(u32, usize)]| {
+            let begin = *begin;
+            let predicted = &tokens[usize::from(begin.is_none())..];
+            Window {
+                tokens: begin.into_iter().chain(tokens.iter().map(|t| t.0)).collect(),
+                token_bytes: predicted.iter().map(|t| t.1 as u32).collect(),
+                predicted_bytes: predicted.iter().map(|t| t.1).sum(),
+            }
+        };
         let windows: Vec<Window> = tokens
-            .chunks(length)
+            .chunks(length - usize::from(begin.is_some()))
             .filter(|w| w.len() >= 2)
-            .map(|w| Window {
-                tokens: w.iter().map(|t| t.0).collect(),
-                predicted_bytes: w[1..].iter().map(|t| t.1).sum(),
-            })
+            .map(window)
             .collect();
         if windows.is_empty() {
             return Err(Error::TextTooShort { tokens: tokens.len() });
@@ -50,55 +71,20 @@ impl Text {
     }
 }
 
-/// Tokens with the bytes each covers, through `tokenizer.json`.
-#[cfg(feature = "tokenizers")]
-fn tokenize(bytes: &[u8], checkpoint: &Checkpoint) -> Result<Vec<(u32, usize)>, Error> {
-    let path = checkpoint.config_path.with_file_name("tokenizer.json");
-    let bad = |reason: String| Error::BadFile { file: path.display().to_string(), reason };
-    let tokenizer = tokenizers::Tokenizer::from_file(&path).map_err(|e| bad(e.to_string()))?;
-    let text = std::str::from_utf8(bytes)
-        .map_err(|e| Error::BadFile { file: "text".into(), reason: format!("not UTF-8: {e}") })?;
-    let encoding = tokenizer.encode(text, false).map_err(|e| bad(e.to_string()))?;
-    let ends: Vec<usize> = encoding.get_offsets().iter().map(|&(_, end)| end).collect();
-    Ok(encoding.get_ids().iter().copied().zip(spans(&ends)).collect())
-}
-
-/// Bytes that each token stands for, out of where tokens end: what a tokenizer
-/// skips, such as a space, belongs to the token after it.
-#[cfg(any(feature = "tokenizers", test))]
-fn spans(ends: &[usize]) -> Vec<usize> {
-    let mut last = 0;
-    let span = |&end: &usize| {
-        let span = end.saturating_sub(last);
-        last = last.max(end);
-        span
-    };
-    ends.iter().map(span).collect()
-}
-
-#[cfg(not(feature = "tokenizers"))]
-fn tokenize(_bytes: &[u8], checkpoint: &Checkpoint) -> Result<Vec<(u32, usize)>, Error> {
-    Err(Error::Unsupported {
-        file: checkpoint.config_path.display().to_string(),
-        what: "not a byte-level model; build with `--features tokenizers` to read tokenizer.json".into(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn windows_cover_the_text_and_leave_out_a_lone_token() {
-        let tokens: Vec<(u32, usize)> = (0..9).map(|i| (i, 1)).collect();
-        let text = Text::cut(&tokens, 4, 256).unwrap();
+        let tokens = |begin| Tokens { tokens: (0..9).map(|i| (i, 1)).collect(), begin };
+        let text = Text::cut(&tokens(None), 4, 256).unwrap();
         assert_eq!(text.windows.iter().map(|w| w.tokens.len()).collect::<Vec<_>>(), [4, 4]);
         assert_eq!(text.windows[0].predicted_bytes, 3);
-    }
-
-    #[test]
-    fn skipped_bytes_belong_to_the_next_token() {
-        assert_eq!(spans(&[3, 3, 8, 12]), [3, 0, 5, 4]);
+        // With a token of its own before it, a window predicts its first byte too.
+        let text = Text::cut(&tokens(Some(99)), 4, 256).unwrap();
+        assert_eq!(text.windows.iter().map(|w| w.tokens.clone()).collect::<Vec<_>>()[1], [99, 3, 4, 5]);
+        assert_eq!((text.windows.len(), text.windows[0].predicted_bytes), (3, 3));
     }
 
     #[cfg(feature = "tokenizers")]
@@ -124,7 +110,9 @@ mod tests {
 
     #[test]
     fn short_texts_and_foreign_tokens_are_errors() {
-        assert!(matches!(Text::cut(&[(1, 1)], 4, 256), Err(Error::TextTooShort { tokens: 1 })));
-        assert!(Text::cut(&[(1, 1), (300, 1)], 4, 256).is_err());
+        let cut =
+            |tokens: &[(u32, usize)]| Text::cut(&Tokens { tokens: tokens.to_vec(), begin: None }, 4, 256);
+        assert!(matches!(cut(&[(1, 1)]), Err(Error::TextTooShort { tokens: 1 })));
+        assert!(cut(&[(1, 1), (300, 1)]).unwrap_err().to_string().contains("another model"));
     }
 }

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use trinity_lm::coding::Coding;
 use trinity_lm::weights::{Calibration, code_weights};
-use trinity_lm::{Checkpoint, Error, Hooks, Matrix, Model, NoHooks, Text, Weight, builtin, score};
+use trinity_lm::{
+    Checkpoint, Error, Hooks, Matrix, Model, NoHooks, Reference, Text, Weight, builtin, score, score_against,
+};
 use trinity_tensor::allocate::Allocation;
 
 fn shared() -> Option<PathBuf> {
@@ -237,4 +239,58 @@ fn a_model_may_be_named_by_folder_configuration_stem_or_shard() {
     }
     let message = Checkpoint::open(&folder.join("huge.safetensors")).unwrap_err().to_string();
     assert!(message.contains("huge"), "{message}");
+}
+
+/// Logits recorded from Hugging Face's transformers (`tests/data/make_logits.py`).
+#[test]
+fn every_architecture_computes_what_transformers_computes() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    for name in ["llama3", "smollm2", "qwen2", "qwen3", "gemma3"] {
+        let folder = data.join(name);
+        let model = Model::load(&Checkpoint::open(&folder).unwrap()).unwrap();
+        let expected = trinity_tensor::TensorFile::open(&folder.join("expected.safetensors")).unwrap();
+        let read = |name: &str| {
+            let tensor = expected.entry(name).unwrap().read().unwrap();
+            let mut values = vec![0f32; tensor.len()];
+            tensor.dtype().to_f32(tensor.data(), &mut values);
+            values
+        };
+        let tokens: Vec<u32> = read("tokens").iter().map(|&token| token as u32).collect();
+        let logits = model.window_logits(&tokens).unwrap();
+        let vocabulary = model.config().vocab_size;
+        // The rows that the script keeps.
+        for (row, theirs) in [0, 1, 7, 15, 16, 31].into_iter().zip(read("logits").chunks_exact(vocabulary)) {
+            for (ours, theirs) in logits[row * vocabulary..].iter().zip(theirs) {
+                assert!((ours - theirs).abs() < 2e-4, "{name}, token {row}: {ours} against {theirs}");
+            }
+        }
+        assert!(model.window_logits(&[99_999]).is_err());
+    }
+}
+
+#[test]
+fn a_coded_model_is_compared_with_itself_uncoded() {
+    let checkpoint = builtin::tiny().unwrap();
+    let model = Model::load(&checkpoint).unwrap();
+    let text = Text::new(&builtin::text()[..2048], &checkpoint, 512).unwrap();
+    let reference = Reference::measure(&model, &text, &|| ()).unwrap();
+    let against = |model: &Model| score_against(&reference, model, &text, &NoHooks, &|| ()).unwrap();
+    let same = against(&model).fidelity.unwrap();
+    assert!(same.kl_nats < 1e-6 && same.top1_agreement == 1.0 && same.lost_bits_per_byte == 0.0, "{same:?}");
+    let mut last = 0.0;
+    for bits in [8, 4, 3] {
+        let mut coded = model.clone();
+        let mut weights = model.weights();
+        rtn(&mut weights, bits);
+        coded.replace_weights(&weights).unwrap();
+        let scored = against(&coded);
+        let fidelity = scored.fidelity.unwrap();
+        assert!(
+            fidelity.kl_nats > last && fidelity.kl_nats_p99 > fidelity.kl_nats,
+            "{bits} bits: {fidelity:?}"
+        );
+        let lost = scored.bits_per_byte - reference.score.bits_per_byte;
+        assert!((lost - fidelity.lost_bits_per_byte).abs() < 1e-9, "{bits} bits: {lost}, {fidelity:?}");
+        last = fidelity.kl_nats;
+    }
 }

@@ -170,7 +170,9 @@ impl Coder<'_> {
     }
 
     fn scored(&self, name: &str, bits: f64, coded: &Coded, baseline: f64) -> Result<Row, Error> {
-        let scored = trinity_lm::score(&coded.model, &self.subject.text, &trinity_lm::NoHooks, &|| ())?;
+        let reference = self.subject.reference(&crate::Silent)?;
+        let (model, text) = (&coded.model, &self.subject.text);
+        let scored = trinity_lm::score_against(reference, model, text, &trinity_lm::NoHooks, &|| ())?;
         let row = self.subject.row(&scored, baseline, None);
         Ok(Row {
             weights: Some(format!("{name}@{bits}")),
