@@ -10,13 +10,14 @@ pub use curve::{BEST_BASELINE, CODECS, Curve};
 
 use crate::{Error, Progress};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use trinity_lm::{
     Checkpoint, Model, NoHooks, Reference, Score, Text, builtin,
+    calibrate::Moments,
     coding::{CodedPaths, Coding},
     score_against,
-    weights::{Calibration, code_weights},
+    weights::{Calibration, code_weights, code_weights_calibrated},
 };
 use trinity_tensor::allocate::Allocation;
 
@@ -36,6 +37,21 @@ pub struct Request {
     pub text: Option<PathBuf>,
     /// How many windows of the text to score; all where it is not said.
     pub windows: Option<usize>,
+    /// A text that tells codecs what each input of a layer is worth; nothing
+    /// is told where none is named.
+    pub calibrate: Option<PathBuf>,
+}
+
+/// Windows of a text that moments are taken of: a hundred thousand tokens tell
+/// no more than these do.
+const MOMENT_WINDOWS: usize = 16;
+
+fn moments(path: &Path, checkpoint: &Checkpoint, model: &Model) -> Result<Moments, Error> {
+    let bytes = std::fs::read(path)
+        .map_err(|error| Error::input(format_args!("cannot read {}: {error}", path.display()), ""))?;
+    let mut text = Text::new(&bytes, checkpoint, WINDOW)?;
+    text.windows.truncate(MOMENT_WINDOWS);
+    Ok(Moments::measure(model, &text)?)
 }
 
 /// One scored configuration; the fields are the columns of `eval.csv`.
@@ -107,6 +123,8 @@ pub struct Evaluation {
     calibration: Text,
     /// What the uncoded model made of the text, once it was run.
     reference: OnceLock<Reference>,
+    /// What inputs of layers are worth, where a text was given to tell.
+    moments: Option<Moments>,
     /// What the model is called in reports.
     pub name: String,
 }
@@ -132,7 +150,12 @@ impl Evaluation {
             Text { windows: text.windows[text.windows.len().saturating_sub(CALIBRATION_WINDOWS)..].to_vec() };
         text.windows.truncate(request.windows.unwrap_or(usize::MAX).max(1));
         let name = request.model.as_ref().map_or("tiny (built in)".into(), |p| p.display().to_string());
-        Ok(Self { model: Model::load(&checkpoint)?, text, calibration, reference: OnceLock::new(), name })
+        let model = Model::load(&checkpoint)?;
+        let moments = match &request.calibrate {
+            Some(path) => Some(moments(path, &checkpoint, &model)?),
+            None => None,
+        };
+        Ok(Self { model, text, calibration, reference: OnceLock::new(), moments, name })
     }
 
     /// The model as it is.
@@ -154,8 +177,15 @@ impl Evaluation {
         let mut model = self.model.clone();
         let coded = match &run.weights {
             Some(coding) => {
-                let calibration = self.calibration(run.allocation)?;
-                let coded = code_weights(&mut model, coding, run.allocation, calibration.as_ref())?;
+                let coded = match &self.moments {
+                    Some(moments) if coding.takes_moments() => {
+                        code_weights_calibrated(&mut model, coding, moments)?
+                    }
+                    _ => {
+                        let calibration = self.calibration(run.allocation)?;
+                        code_weights(&mut model, coding, run.allocation, calibration.as_ref())?
+                    }
+                };
                 Some((coding, coded.bits_per_value, coded.nmse))
             }
             None => None,

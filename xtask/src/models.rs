@@ -5,8 +5,8 @@
 //! committed.
 
 use crate::{
-    root,
     tools::{find, succeed},
+    workspace::root,
 };
 use std::{path::PathBuf, process::Command};
 

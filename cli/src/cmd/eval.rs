@@ -77,6 +77,10 @@ pub struct Args {
     /// Tokens coded together in a cache or an activation
     #[arg(long, value_name = "TOKENS", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     block: u32,
+    /// A text, other than the one that is scored: codecs that can (trinity,
+    /// gptq-128g, awq-128g) weigh errors in weights by the inputs it brings
+    #[arg(long, value_name = "FILE")]
+    calibrate: Option<PathBuf>,
     /// Score the first N windows of 1,024 tokens only
     #[arg(long, value_name = "N")]
     windows: Option<usize>,
@@ -99,8 +103,13 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     // What cannot be read is said before a model is loaded.
     let rates = sweep::rates(&args.sweep)?;
     let plan = plan(args)?;
-    args.model.iter().chain(&args.text).for_each(|path| crate::output::protect(path));
-    let request = Request { model: args.model.clone(), text: args.text.clone(), windows: args.windows };
+    args.model.iter().chain(&args.text).chain(&args.calibrate).for_each(|path| crate::output::protect(path));
+    let request = Request {
+        model: args.model.clone(),
+        text: args.text.clone(),
+        windows: args.windows,
+        calibrate: args.calibrate.clone(),
+    };
     let evaluation = Evaluation::open(&request)?;
     let first = evaluation.uncompressed(&ctx.watch())?;
     // Points of an earlier run stand only beside the score that they were held against.

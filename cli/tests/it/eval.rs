@@ -15,6 +15,10 @@ fn the_built_in_model_is_scored_with_codecs_in_all_three_places() {
     for key in [
         "bits_per_byte",
         "delta_bits_per_byte",
+        "delta_ci95",
+        "kl_nats",
+        "kl_nats_p99",
+        "top1_agreement",
         "weights_bits_per_value",
         "kv_bits_per_value",
         "activations_bits_per_value",

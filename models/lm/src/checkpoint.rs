@@ -79,6 +79,7 @@ impl Checkpoint {
     }
 
     /// The GGUF file, where this is one.
+    #[cfg(feature = "tokenizers")]
     pub(crate) fn gguf(&self) -> Option<&TensorFile> {
         self.files.first().filter(|_| self.is_gguf)
     }

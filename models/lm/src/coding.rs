@@ -4,6 +4,8 @@
 //! a cache stores them and a wire carries them; weights before it
 //! ([`crate::weights`]). This module and that one alone know codecs.
 
+use crate::baselines::Baseline;
+use crate::calibrate::InputMoments;
 use crate::{Hooks, Matrix};
 use trinity_tensor::codec::{self, Precondition, Target, TensorCodec};
 use trinity_tensor::{Class, Dtype, Tensor};
@@ -21,6 +23,8 @@ enum Coder {
     /// Round-to-nearest with whole-bit integers and one f32 scale a row, as
     /// published figures define it: the scales come on top of the bits.
     Rtn { width: u32, turn: Option<Precondition> },
+    /// A quantizer of a paper, with a rate of its own.
+    Baseline(Baseline),
     /// Any other: the target counts everything.
     Codec(Box<dyn TensorCodec>),
 }
@@ -50,6 +54,8 @@ impl Coding {
         let turned = name.strip_prefix(HADAMARD);
         let coder = if turned.unwrap_or(name) == "rtn" && bits.fract() == 0.0 && (2.0..=8.0).contains(&bits) {
             Coder::Rtn { width: bits as u32, turn: turned.map(|_| Precondition::Hadamard) }
+        } else if let Some(baseline) = Baseline::find(name, bits) {
+            Coder::Baseline(baseline?)
         } else {
             Coder::Codec(codec::codec(name).map_err(|e| e.to_string())?)
         };
@@ -70,6 +76,48 @@ impl Coding {
     /// ones only.
     pub(crate) fn is_divisible(&self) -> bool {
         matches!(self.coder, Coder::Codec(_))
+    }
+
+    /// Whether it weighs its error by what the inputs of a layer are worth.
+    pub fn takes_moments(&self) -> bool {
+        match &self.coder {
+            Coder::Rtn { .. } => false,
+            Coder::Baseline(baseline) => baseline.needs_moments(),
+            Coder::Codec(codec) => codec.takes_moments(),
+        }
+    }
+
+    /// Codes a weight in place for the inputs it will be multiplied with;
+    /// answers the bits it takes. Channels may be scaled on the way: the norm
+    /// that makes them takes the inverse, so no bit is spent on it.
+    pub fn apply_calibrated(
+        &self,
+        rows: usize,
+        values: &mut [f32],
+        bits: f64,
+        moments: InputMoments<'_>,
+    ) -> Result<u64, String> {
+        let cols = moments.inputs();
+        if values.len() != rows * cols {
+            return Err(format!("moments of {cols} inputs for {} values of {rows} rows", values.len()));
+        }
+        let codec = match &self.coder {
+            Coder::Baseline(baseline) => return baseline.apply(cols, values, Some(moments)),
+            Coder::Codec(codec) if codec.takes_moments() => codec,
+            _ => return self.apply(Class::Weight, rows, cols, values, bits),
+        };
+        let scales = moments.scales();
+        let scaled: Vec<f32> = values.iter().enumerate().map(|(i, v)| v * scales[i % cols]).collect();
+        let data = scaled.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let tensor = Tensor::new("matrix", Class::Weight, Dtype::F32, vec![rows, cols], data)
+            .map_err(|e| e.to_string())?;
+        let weighed = moments.scaled(&scales);
+        let encoded =
+            codec.encode_weighted(&tensor, Target::Bits(bits), &weighed).map_err(|e| e.to_string())?;
+        let decoded = codec.decode(&encoded).map_err(|e| e.to_string())?;
+        decoded.dtype().to_f32(decoded.data(), values);
+        values.iter_mut().enumerate().for_each(|(i, v)| *v /= scales[i % cols]);
+        Ok(8 * encoded.bytes.len() as u64)
     }
 
     /// Codes a matrix in place; answers the bits it takes.
@@ -94,6 +142,7 @@ impl Coding {
                 values.copy_from_slice(&turned);
                 Ok(spent)
             }
+            Coder::Baseline(baseline) => baseline.apply(cols, values, None),
             Coder::Codec(codec) => through(codec.as_ref(), class, rows, cols, values, bits),
         }
     }

@@ -12,7 +12,9 @@
 #![forbid(unsafe_code)]
 
 mod attention;
+mod baselines;
 pub mod builtin;
+pub mod calibrate;
 mod checkpoint;
 pub mod coding;
 mod config;

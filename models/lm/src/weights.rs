@@ -1,6 +1,7 @@
 //! Weights through a codec before a run, each tensor with the bits an
 //! [`Allocation`] gives it.
 
+use crate::calibrate::Moments;
 use crate::coding::Coding;
 use crate::{Error, Model, NoHooks, Text, Weight, score};
 use rayon::prelude::*;
@@ -127,6 +128,24 @@ pub fn code_weights(
     replace(model, &originals, coding, &budgets)
 }
 
+/// Codes every linear weight of `model` at the coding's bits, weighing errors
+/// by what each weight's inputs are worth where the codec can.
+pub fn code_weights_calibrated(
+    model: &mut Model,
+    coding: &Coding,
+    moments: &Moments,
+) -> Result<CodedWeights, Error> {
+    let originals = model.weights();
+    put(model, &originals, |weight| {
+        let known = moments.of(&weight.name);
+        let spent = match known.filter(|known| known.inputs() == weight.cols) {
+            Some(known) => coding.apply_calibrated(weight.rows, &mut weight.values, coding.bits(), known),
+            None => Err("the calibration has no moments of its input".into()),
+        };
+        spent.map_err(|reason| Error::Hook { place: weight.name.clone(), reason })
+    })
+}
+
 /// Puts weights into a model as a codec gives them back.
 fn replace(
     model: &mut Model,
@@ -134,12 +153,24 @@ fn replace(
     coding: &Coding,
     budgets: &[f64],
 ) -> Result<CodedWeights, Error> {
+    let budget = |weight: &Weight| {
+        let own = originals.iter().zip(budgets).find(|(original, _)| original.name == weight.name);
+        own.map_or(coding.bits(), |(_, &bits)| bits)
+    };
+    put(model, originals, |weight| code(coding, weight, budget(weight)))
+}
+
+/// Puts weights into a model as `code` leaves them; it answers their bits.
+fn put(
+    model: &mut Model,
+    originals: &[Weight],
+    code: impl Fn(&mut Weight) -> Result<u64, Error> + Sync,
+) -> Result<CodedWeights, Error> {
     let coded: Vec<(Weight, u64)> = originals
         .par_iter()
-        .zip(budgets)
-        .map(|(weight, &bits)| {
+        .map(|weight| {
             let mut coded = weight.clone();
-            let spent = code(coding, &mut coded, bits)?;
+            let spent = code(&mut coded)?;
             Ok((coded, spent))
         })
         .collect::<Result<_, Error>>()?;

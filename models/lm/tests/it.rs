@@ -3,11 +3,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use trinity_lm::calibrate::Moments;
 use trinity_lm::coding::Coding;
 use trinity_lm::weights::{Calibration, code_weights};
 use trinity_lm::{
     Checkpoint, Error, Hooks, Matrix, Model, NoHooks, Reference, Text, Weight, builtin, score, score_against,
 };
+use trinity_tensor::Class;
 use trinity_tensor::allocate::Allocation;
 
 fn shared() -> Option<PathBuf> {
@@ -292,5 +294,37 @@ fn a_coded_model_is_compared_with_itself_uncoded() {
         let lost = scored.bits_per_byte - reference.score.bits_per_byte;
         assert!((lost - fidelity.lost_bits_per_byte).abs() < 1e-9, "{bits} bits: {lost}, {fidelity:?}");
         last = fidelity.kl_nats;
+    }
+}
+
+#[test]
+fn calibrated_weights_leave_less_error_in_a_layers_output() {
+    let checkpoint = builtin::tiny().unwrap();
+    let model = Model::load(&checkpoint).unwrap();
+    let text = Text::new(&builtin::text()[..8192], &checkpoint, 512).unwrap();
+    let moments = Moments::measure(&model, &text).unwrap();
+    for name in ["layers.1.q_proj.weight", "layers.2.down_proj.weight"] {
+        let weight = model.weights().into_iter().find(|w| w.name == name).unwrap();
+        let known = moments.of(name).unwrap();
+        let output_error = |coding: &str, calibrated: bool| {
+            let coding: Coding = coding.parse().unwrap();
+            let mut coded = weight.values.clone();
+            let spent = if calibrated {
+                coding.apply_calibrated(weight.rows, &mut coded, coding.bits(), known).unwrap()
+            } else {
+                coding.apply(Class::Weight, weight.rows, weight.cols, &mut coded, coding.bits()).unwrap()
+            };
+            // Plain rounding has its scales on top.
+            assert!(spent as f64 <= (coding.bits() + 0.3) * coded.len() as f64, "{name}: {spent}");
+            let errors: Vec<f32> = coded.iter().zip(&weight.values).map(|(a, b)| a - b).collect();
+            known.output_error(&errors)
+        };
+        let (plain, calibrated) = (output_error("trinity@3", false), output_error("trinity@3", true));
+        assert!(calibrated < 0.8 * plain, "{name}: {calibrated} against {plain}");
+        let (rtn, gptq) = (output_error("rtn@3", false), output_error("gptq-128g@3", true));
+        assert!(gptq < 0.8 * rtn, "{name}: {gptq} against {rtn}");
+        assert!(output_error("awq-128g@3", true) < rtn, "{name}");
+        assert!(calibrated < gptq, "{name}: {calibrated} against GPTQ's {gptq}");
+        eprintln!("{name}: plain {plain:.4e}, calibrated {calibrated:.4e}, rtn {rtn:.4e}, gptq {gptq:.4e}");
     }
 }

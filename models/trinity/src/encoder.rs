@@ -9,3 +9,4 @@ pub mod profile;
 pub mod report;
 mod subject;
 pub mod target;
+pub mod weighted;

@@ -96,6 +96,29 @@ pub fn encode_with_basis(
     }
 }
 
+/// As [`encode`], for a weight of `rows` outputs × `cols` inputs: the error is
+/// weighed by `moments`, the `cols × cols` second moments of the inputs, and
+/// what coding does to one input's weights is made good by those after it. The
+/// stream is like any other; [`decode`] needs no moments.
+pub fn encode_weighted(
+    values: &[f32],
+    rows: usize,
+    cols: usize,
+    profile: &Profile,
+    target: Target,
+    moments: &[f32],
+) -> Result<Encoded, Error> {
+    match (profile.pipeline, target) {
+        (Pipeline::Trinity, Target::Bits(_) | Target::Nmse(_)) => {
+            encoder::weighted::encode(values, rows, cols, profile, target, moments)
+        }
+        _ => Err(Error::Unsupported {
+            tool: "calibrated coding",
+            reason: "it belongs to the lossy pipeline of the trinity profiles, to a rate or an error",
+        }),
+    }
+}
+
 /// Encodes 32-bit words exactly, each read as the pattern of a
 /// single-precision value. Integers of up to 24 bits and half-precision
 /// formats, converted to single precision, pay for their own bits only.

@@ -3,6 +3,7 @@
 //! bits.
 
 pub mod basis;
+pub mod feedback;
 pub mod intra;
 pub mod klt;
 pub mod means;

@@ -5,7 +5,7 @@ use crate::{Error, Progress};
 use trinity_lm::{
     Model,
     coding::Coding,
-    weights::{Calibration, CodedWeights, code_weights},
+    weights::{Calibration, CodedWeights, code_weights, code_weights_calibrated},
 };
 use trinity_tensor::allocate::Allocation;
 use trinity_tensor::codec::PAPER_BASELINES;
@@ -151,7 +151,13 @@ impl Coder<'_> {
         for &codec in names {
             let coding = Coding::new(codec, bits).map_err(|error| Error::input(error, ""))?;
             let mut model = self.subject.model.clone();
-            match code_weights(&mut model, &coding, self.allocation, self.calibration) {
+            let coded = match &self.subject.moments {
+                Some(moments) if coding.takes_moments() => {
+                    code_weights_calibrated(&mut model, &coding, moments)
+                }
+                _ => code_weights(&mut model, &coding, self.allocation, self.calibration),
+            };
+            match coded {
                 Ok(outcome) => {
                     if best.as_ref().map_or(true, |best| outcome.nmse < best.outcome.nmse) {
                         best = Ok(Coded { model, outcome, codec: codec.to_owned() });

@@ -91,6 +91,23 @@ pub trait TensorCodec: std::fmt::Debug + Send + Sync {
     /// Codes a tensor so that the target is met, or says why it cannot be.
     fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error>;
 
+    /// Whether it can weigh its error by the inputs of a linear layer.
+    fn takes_moments(&self) -> bool {
+        false
+    }
+
+    /// As [`TensorCodec::encode`], of a weight whose columns are a layer's
+    /// inputs: the error counts as `moments`, the inputs' second moments
+    /// (columns × columns), weigh it. Codecs that take no moments refuse.
+    fn encode_weighted(&self, tensor: &Tensor, target: Target, _moments: &[f32]) -> Result<Encoded, Error> {
+        Err(Error::Unreachable {
+            name: tensor.name().to_owned(),
+            codec: self.name(),
+            target: target.to_string(),
+            reason: "it takes no moments of a layer's inputs".into(),
+        })
+    }
+
     /// The tensor that [`TensorCodec::encode`] promised.
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error>;
 

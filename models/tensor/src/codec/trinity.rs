@@ -60,8 +60,13 @@ impl Trinity {
         name.starts_with(DESIGN).then(|| Self { name: name.to_owned(), profile: None, basis: None })
     }
 
-    fn attempt(&self, tensor: &Tensor, target: trinity_codec::Target) -> Result<Encoded, Error> {
-        let Some((exponent, coded, _)) = self.code(tensor, target)? else {
+    fn attempt(
+        &self,
+        tensor: &Tensor,
+        target: trinity_codec::Target,
+        moments: Option<&[f32]>,
+    ) -> Result<Encoded, Error> {
+        let Some((exponent, coded, _)) = self.code(tensor, target, moments)? else {
             return Ok(Encoded::like(tensor, Vec::new()));
         };
         let mut bytes = exponent.to_le_bytes().to_vec();
@@ -75,6 +80,7 @@ impl Trinity {
         &self,
         tensor: &Tensor,
         target: trinity_codec::Target,
+        moments: Option<&[f32]>,
     ) -> Result<Option<(i16, trinity_codec::Encoded, &Profile)>, Error> {
         let unreachable = |error: trinity_codec::Error| Error::Unreachable {
             name: tensor.name().to_owned(),
@@ -88,12 +94,15 @@ impl Trinity {
             problem: "a stored name says how to decode, not how to encode; give the profile's file".into(),
         })?;
         let values = &matrix.values;
-        let coded = match &self.basis {
+        let coded = match (&self.basis, moments) {
+            (_, Some(moments)) => {
+                trinity_codec::encode_weighted(values, matrix.rows, matrix.cols, profile, target, moments)
+            }
             // A basis is for rows as they are.
-            Some(basis) => {
+            (Some(basis), None) => {
                 trinity_codec::encode_with_basis(values, matrix.rows, matrix.cols, profile, target, basis)
             }
-            None => {
+            (None, None) => {
                 let (rows, cols) = folded(matrix.rows, matrix.cols);
                 trinity_codec::encode(values, rows, cols, profile, target)
             }
@@ -152,16 +161,35 @@ impl TensorCodec for Trinity {
         let header_bits = 8.0 * HEADER as f64 / tensor.len().max(1) as f64;
         match target {
             Target::Bits(bits) => {
-                let encoded =
-                    self.attempt(tensor, trinity_codec::Target::Bits((bits - header_bits).max(1e-6)))?;
+                let asked = trinity_codec::Target::Bits((bits - header_bits).max(1e-6));
+                let encoded = self.attempt(tensor, asked, None)?;
                 encoded.within(target, self.name(), "it needs at least")
             }
             Target::Nmse(goal) => within_after_rounding(self, tensor, goal, |asked| {
-                self.attempt(tensor, trinity_codec::Target::Nmse(asked))
+                self.attempt(tensor, trinity_codec::Target::Nmse(asked), None)
             }),
             Target::Qp(_) => Err(unreachable("it has no quantization parameter".into())),
             Target::Lossless => Err(unreachable("values are normalized first; `zstd` is lossless".into())),
         }
+    }
+
+    fn takes_moments(&self) -> bool {
+        self.profile.is_some() && self.basis.is_none()
+    }
+
+    fn encode_weighted(&self, tensor: &Tensor, target: Target, moments: &[f32]) -> Result<Encoded, Error> {
+        let Target::Bits(bits) = target else {
+            return Err(Error::Unreachable {
+                name: tensor.name().to_owned(),
+                codec: self.name(),
+                target: target.to_string(),
+                reason: "weighing by moments goes to a rate".into(),
+            });
+        };
+        let header_bits = 8.0 * HEADER as f64 / tensor.len().max(1) as f64;
+        let asked = trinity_codec::Target::Bits((bits - header_bits).max(1e-6));
+        let encoded = self.attempt(tensor, asked, Some(moments))?;
+        encoded.within(target, self.name(), "it needs at least")
     }
 
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
@@ -180,7 +208,7 @@ impl TensorCodec for Trinity {
             Target::Nmse(nmse) => trinity_codec::Target::Nmse(nmse),
             Target::Qp(_) | Target::Lossless => return Ok(Vec::new()),
         };
-        let coded = self.code(tensor, target)?;
+        let coded = self.code(tensor, target, None)?;
         Ok(coded
             .map_or_else(Vec::new, |(_, coded, profile)| coded.report.stages(profile.parallel.tile_values)))
     }

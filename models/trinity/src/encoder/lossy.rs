@@ -22,9 +22,9 @@ const ERROR_TOLERANCE: f64 = 0.008;
 /// Passes over the matrix before the best one found is taken.
 const MAX_PASSES: usize = 14;
 /// Smallest step of values normalized to below 2: levels stay within 23 bits.
-const MIN_STEP: f32 = 1.0 / (1 << 21) as f32;
+pub const MIN_STEP: f32 = 1.0 / (1 << 21) as f32;
 /// A step to begin with: what a Gaussian source would take.
-fn first_step(target: Target, subject: &Subject<'_>) -> Result<f64, Error> {
+pub fn first_step(target: Target, subject: &Subject<'_>) -> Result<f64, Error> {
     let variance = subject.spread / subject.count as f64;
     let step = match target {
         Target::Bits(bits) if bits > 0.0 && bits.is_finite() => {
@@ -150,7 +150,7 @@ fn verdict(pass: &Pass, subject: &Subject<'_>, target: Target) -> (bool, bool) {
 }
 
 /// Secant steps in log2 of the step, kept between bounds that close in.
-fn search_step(
+pub fn search_step(
     subject: &Subject<'_>,
     chosen: &Trial,
     target: Target,

@@ -5,9 +5,11 @@ use crate::bits::Bits;
 use crate::bytes::put_varint;
 use crate::matrix::Matrix;
 use crate::plan::{Header, Plan, Scalars, Tile, Tiling};
+use crate::stages::feedback::Feedback;
 use crate::stages::trellis::Decision;
 use crate::stream::{HEAD, Kind, MAX_VALUES_PER_BYTE, put_magic};
-use crate::tiles::code::encode_tile;
+use crate::tiles::code::{encode_tile, encode_tile_with};
+use crate::tiles::coded::Coded;
 use trinity_coding::threads;
 
 /// What one pass over a matrix yields.
@@ -31,8 +33,36 @@ pub fn encode_pass(
     tile_values: usize,
 ) -> Pass {
     let tiling = Tiling::new(matrix.rows, matrix.cols, tile_values);
+    assemble(plan, scalars, matrix, tiling, &|tile| encode_tile(plan, scalars, decision, matrix, tile))
+}
+
+/// As [`encode_pass`], with feedback from row to row of every tile;
+/// `feedback` has the factors of the tiles that start at a row.
+pub fn encode_pass_with<'f>(
+    plan: &Plan,
+    scalars: &Scalars,
+    decision: (Decision, f32),
+    matrix: &Matrix,
+    tiling: Tiling,
+    feedback: &(dyn Fn(usize) -> &'f Feedback + Sync),
+) -> Pass {
+    let code = |tile: &Tile| {
+        let feedback = feedback(tile.row);
+        encode_tile_with(plan, scalars, decision, matrix, tile, feedback)
+    };
+    assemble(plan, scalars, matrix, tiling, &code)
+}
+
+/// Codes every tile and puts them behind the header.
+fn assemble(
+    plan: &Plan,
+    scalars: &Scalars,
+    matrix: &Matrix,
+    tiling: Tiling,
+    code: &(dyn Fn(&Tile) -> (Coded, Vec<f32>) + Sync),
+) -> Pass {
     let tiles: Vec<Tile> = if scalars.step == 0.0 { Vec::new() } else { tiling.tiles().collect() };
-    let coded = threads::map(&tiles, |tile| encode_tile(plan, scalars, decision, matrix, tile));
+    let coded = threads::map(&tiles, code);
     let mut bytes = Vec::new();
     put_magic(&mut bytes, Kind::Matrix);
     let (rows, cols) = if plan.transposed { (matrix.cols, matrix.rows) } else { (matrix.rows, matrix.cols) };

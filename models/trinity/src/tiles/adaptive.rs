@@ -210,6 +210,16 @@ impl TileEncoder {
         }
     }
 
+    /// Weighs bits against squared steps by another `lambda` from here on.
+    pub fn weigh(&mut self, lambda: f32) {
+        self.lambda = lambda;
+        let contexts = &self.state.model.contexts;
+        self.costs
+            .iter_mut()
+            .zip(contexts.iter())
+            .for_each(|(costs, c)| *costs = symbol_costs(&c.starts, lambda));
+    }
+
     /// Coded rows that are taken at a time.
     pub fn batch(&self) -> usize {
         self.state.transformer.batch()

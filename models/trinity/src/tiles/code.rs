@@ -7,6 +7,7 @@ use crate::bytes::Reader;
 use crate::kernels::simd::{self, Kernel};
 use crate::matrix::Matrix;
 use crate::plan::{Entropy, Plan, Scalars, Tile};
+use crate::stages::feedback::Feedback;
 use crate::stages::means::{MeanOf, Means};
 use crate::stages::trellis::Decision;
 use crate::tiles::adaptive::{TileDecoder, TileEncoder};
@@ -21,7 +22,20 @@ pub fn encode_tile(
     matrix: &Matrix,
     tile: &Tile,
 ) -> (Coded, Vec<f32>) {
-    simd::widest(EncodeTile { plan, scalars, decision, matrix, tile })
+    simd::widest(EncodeTile { plan, scalars, decision, matrix, tile, feedback: None })
+}
+
+/// As [`encode_tile`], each row with what `feedback` asks of it after the rows
+/// before. The plan must code one row of the matrix at a time.
+pub fn encode_tile_with(
+    plan: &Plan,
+    scalars: &Scalars,
+    decision: (Decision, f32),
+    matrix: &Matrix,
+    tile: &Tile,
+    feedback: &Feedback,
+) -> (Coded, Vec<f32>) {
+    simd::widest(EncodeTile { plan, scalars, decision, matrix, tile, feedback: Some(feedback) })
 }
 
 /// The work of [`encode_tile`].
@@ -32,6 +46,7 @@ struct EncodeTile<'a> {
     decision: (Decision, f32),
     matrix: &'a Matrix,
     tile: &'a Tile,
+    feedback: Option<&'a Feedback>,
 }
 
 impl Kernel for EncodeTile<'_> {
@@ -39,7 +54,7 @@ impl Kernel for EncodeTile<'_> {
 
     #[inline(always)]
     fn run(self) -> Self::Output {
-        let Self { plan, scalars, decision, matrix, tile } = self;
+        let Self { plan, scalars, decision, matrix, tile, feedback } = self;
         let (height, width) = (plan.transform.height(), tile.cols.next_multiple_of(plan.transform.width()));
         let mut recon = vec![0.0; tile.rows * tile.cols];
         let step = scalars.step;
@@ -62,18 +77,33 @@ impl Kernel for EncodeTile<'_> {
         let mut encoder = TileEncoder::new(plan, scalars, decision, tile.rows.div_ceil(height), tile.cols);
         let batch = height * encoder.batch();
         let mut buffer = vec![0.0; batch * width];
+        // What became of the rows before, where it matters.
+        let mut errors: Vec<f32> = Vec::new();
         for first in (0..tile.rows).step_by(batch) {
             let rows = (tile.rows - first).min(batch).next_multiple_of(height);
             let buffer = &mut buffer[..rows * width];
             load(matrix, tile, first, width, scalars.offset, buffer);
+            if let Some(feedback) = feedback {
+                errors.extend_from_slice(buffer);
+                feedback.add(first, &errors[..first * width], buffer);
+                encoder.weigh(decision.1 / feedback.weight(first).clamp(LEAST_WEIGHT, MOST_WEIGHT));
+            }
             means.add(-1.0, first, width, step, buffer);
             encoder.rows(buffer);
             means.add(1.0, first, width, step, buffer);
+            if feedback.is_some() {
+                errors[first * width..].iter_mut().zip(&*buffer).for_each(|(e, b)| *e -= b);
+            }
             keep(buffer, &mut recon, tile, first, width, scalars.offset);
         }
         (after(&means, encoder.finish()), recon)
     }
 }
+
+/// How much more or less than the average the bits of a row may be worth:
+/// beyond this the step itself would have to follow.
+const LEAST_WEIGHT: f32 = 0.25;
+const MOST_WEIGHT: f32 = 8.0;
 
 /// The means that a plan predicts a tile's values with.
 pub fn tile_means(plan: &Plan, scalars: &Scalars, matrix: &Matrix, tile: &Tile) -> Means {
@@ -194,6 +224,7 @@ mod tests {
                     decision: (Decision::Rate, 0.3),
                     matrix: &matrix,
                     tile: &tile,
+                    feedback: None,
                 };
                 let ((wide, wide_recon), (narrow, narrow_recon)) = (simd::widest(work), work.run());
                 assert_eq!(wide.bytes, narrow.bytes, "{plan:?}");

@@ -1,0 +1,126 @@
+//! What each input of a linear layer is worth: second moments of activations
+//! over a text, for codecs that weigh their error by them.
+//!
+//! Knows where linear layers read; how a codec uses the moments is its affair.
+
+use crate::{Error, Hooks, Model, Text};
+use nalgebra::{DMatrix, DMatrixView};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// Second moments of what every linear layer reads.
+#[derive(Debug)]
+pub struct Moments {
+    /// By layer and by the names of those who read the same.
+    by_input: BTreeMap<(usize, &'static str), DMatrix<f32>>,
+}
+
+/// One layer's input.
+#[derive(Debug, Clone, Copy)]
+pub struct InputMoments<'m> {
+    matrix: &'m DMatrix<f32>,
+    /// Whether the input comes straight out of a norm, whose weights can take
+    /// a scale of every channel.
+    after_norm: bool,
+}
+
+struct Collector {
+    sums: Mutex<BTreeMap<(usize, &'static str), DMatrix<f32>>>,
+}
+
+impl Hooks for Collector {
+    fn input(&self, layer: usize, parts: &'static str, values: &[f32], cols: usize) {
+        let x = DMatrixView::from_slice(values, cols, values.len() / cols);
+        let mut sums = self.sums.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let sum = sums.entry((layer, parts)).or_insert_with(|| DMatrix::zeros(cols, cols));
+        sum.gemm(1.0, &x, &x.transpose(), 1.0);
+    }
+}
+
+impl Moments {
+    /// Runs the model over a text, one window after the other: sums then come
+    /// in one order, whatever the number of threads.
+    pub fn measure(model: &Model, text: &Text) -> Result<Self, Error> {
+        let collector = Collector { sums: Mutex::default() };
+        let longest = text.windows.iter().map(|w| w.tokens.len()).max().unwrap_or(0);
+        let mut work = model.workspace(longest);
+        for window in &text.windows {
+            model.forward(&window.tokens, &mut work, &collector)?;
+        }
+        let mut by_input = collector.sums.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let tokens: usize = text.windows.iter().map(|w| w.tokens.len()).sum();
+        by_input.values_mut().for_each(|sum| *sum /= tokens.max(1) as f32);
+        Ok(Self { by_input })
+    }
+
+    /// Those of the input that a weight such as `layers.3.q_proj.weight` reads.
+    pub fn of(&self, weight: &str) -> Option<InputMoments<'_>> {
+        let mut parts = weight.split('.').skip(1);
+        let (layer, part) = (parts.next()?.parse::<usize>().ok()?, parts.next()?);
+        let own = |(own_layer, readers): &(usize, &str)| {
+            *own_layer == layer && readers.split(' ').any(|reader| reader == part)
+        };
+        let (_, matrix) = self.by_input.iter().find(|(key, _)| own(key))?;
+        Some(InputMoments { matrix, after_norm: !matches!(part, "o_proj" | "down_proj") })
+    }
+}
+
+/// What is added to the diagonal, over its mean (GPTQ, Frantar et al. 2023, §3.3).
+const DAMPING: f64 = 0.01;
+/// How far a channel's scale may be from the average, either way.
+const WIDEST_SCALE: f64 = 8.0;
+
+impl<'m> InputMoments<'m> {
+    /// `inputs × inputs`, symmetric.
+    pub fn values(&self) -> &'m [f32] {
+        self.matrix.as_slice()
+    }
+
+    /// Channels of the input.
+    pub fn inputs(&self) -> usize {
+        self.matrix.nrows()
+    }
+
+    /// The same of inputs divided by `scales`.
+    pub fn scaled(&self, scales: &[f32]) -> Vec<f32> {
+        let n = self.inputs();
+        let scaled = |(i, m): (usize, &f32)| m / (scales[i / n] * scales[i % n]);
+        self.values().iter().enumerate().map(scaled).collect()
+    }
+
+    /// What each channel's weights are multiplied by before they are coded, and
+    /// the norm's weights divided by: errors then count alike in all channels,
+    /// which is where a fixed sum of bits goes furthest. All ones where no norm
+    /// comes before.
+    pub fn scales(&self) -> Vec<f32> {
+        let n = self.inputs();
+        let innovations = if self.after_norm { self.innovations() } else { None };
+        let Some(innovations) = innovations else { return vec![1.0; n] };
+        let mean_log = innovations.iter().map(|d| d.ln()).sum::<f64>() / n.max(1) as f64;
+        let scale =
+            |d: &f64| (0.5 * (d.ln() - mean_log)).exp().clamp(1.0 / WIDEST_SCALE, WIDEST_SCALE) as f32;
+        innovations.iter().map(scale).collect()
+    }
+
+    /// What is left of each channel's moment once the channels after it are
+    /// known: what an error costs under feedback from channel to channel.
+    fn innovations(&self) -> Option<Vec<f64>> {
+        let n = self.inputs();
+        let mean = (0..n).map(|i| f64::from(self.matrix[(i, i)])).sum::<f64>() / n.max(1) as f64;
+        let damping = (DAMPING * mean).max(f64::MIN_POSITIVE);
+        // Cholesky goes from the first channel on; feedback leaves the last for last.
+        let turned = DMatrix::from_fn(n, n, |i, j| {
+            f64::from(self.matrix[(n - 1 - i, n - 1 - j)]) + if i == j { damping } else { 0.0 }
+        });
+        let factor = turned.cholesky()?;
+        let diagonal = factor.l_dirty().diagonal();
+        Some(diagonal.iter().rev().map(|l| (l * l).max(f64::MIN_POSITIVE)).collect())
+    }
+
+    /// tr(E H Eᵀ) of `rows × inputs` errors: the squared error of the output.
+    pub fn output_error(&self, errors: &[f32]) -> f64 {
+        let n = self.inputs();
+        let e = DMatrixView::from_slice(errors, n, errors.len() / n.max(1));
+        (self.matrix * e).iter().zip(errors).map(|(a, b)| f64::from(a * b)).sum()
+    }
+}
