@@ -259,7 +259,8 @@ impl Config {
             return Err(format!("rotary positions need an even head size, not {}", self.head_dim));
         }
         let bounded = self.rms_norm_eps > 0.0 && self.rope.theta > 1.0 && self.rope_of_windows.theta > 1.0;
-        if !bounded || !(self.attention_scale.is_finite() && self.attention_scale > 0.0) {
+        let scaled = self.attention_scale.is_finite() && self.attention_scale > 0.0;
+        if !(bounded && scaled) {
             return Err(
                 "rms_norm_eps must be above 0, rope_theta above 1, query_pre_attn_scalar above 0".into()
             );
@@ -378,7 +379,7 @@ impl Raw {
         }
         let pattern = self.sliding_window_pattern.unwrap_or(GEMMA_PATTERN).max(1);
         let sees_window = |layer: usize| match family {
-            Family::Gemma3 => (layer + 1) % pattern != 0,
+            Family::Gemma3 => !(layer + 1).is_multiple_of(pattern),
             _ => window.is_some(),
         };
         (0..count).map(|layer| kind(sees_window(layer))).collect()

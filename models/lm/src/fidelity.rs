@@ -4,11 +4,7 @@
 //!
 //! Knows logits; where they come from is [`crate::score`]'s affair.
 
-use crate::linear::Linear;
-use crate::model::HookBits;
-use crate::score::{reference_score, run};
-use crate::{Error, Model, NoHooks, Score, Text};
-use std::sync::Arc;
+use crate::Text;
 
 /// A coded model beside the uncoded one.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,15 +30,6 @@ const BLOCK_TOKENS: usize = 128;
 /// The normal distribution's 97.5th percentile.
 const Z_95: f64 = 1.959_964;
 
-/// What the uncoded model made of a text.
-#[derive(Debug)]
-pub struct Reference {
-    pub score: Score,
-    /// Shared with the model: codecs leave the head alone.
-    head: Arc<Linear>,
-    pub(crate) windows: Vec<WindowOutcome>,
-}
-
 /// What came of one window.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WindowOutcome {
@@ -58,23 +45,6 @@ pub(crate) struct TokenLoss {
     pub nats: f64,
     pub kl_nats: f64,
     pub agrees: bool,
-}
-
-impl Reference {
-    /// Runs the uncoded model.
-    pub fn measure(model: &Model, text: &Text, progress: &(dyn Fn() + Sync)) -> Result<Self, Error> {
-        let results = run(model, text, &NoHooks, None, progress)?;
-        let score = reference_score(text, &results);
-        let windows = results.into_iter().map(|(outcome, _): (_, HookBits)| outcome).collect();
-        Ok(Self { score, head: model.head(), windows })
-    }
-
-    /// The uncoded model's logits out of what its head reads.
-    pub(crate) fn logits<'l>(&self, hidden: &[f32], logits: &'l mut Vec<f32>) -> &'l [f32] {
-        logits.resize(hidden.len() / self.head.inputs() * self.head.outputs(), 0.0);
-        self.head.apply(hidden, logits, 0.0);
-        logits
-    }
 }
 
 impl TokenLoss {
@@ -106,12 +76,17 @@ fn top_and_sum(row: &[f32]) -> (usize, f32) {
 }
 
 impl Fidelity {
-    pub(crate) fn of(reference: &Reference, text: &Text, outcomes: &[(WindowOutcome, HookBits)]) -> Self {
+    /// What windows came to, beside what they came to uncoded.
+    pub(crate) fn of<'w>(
+        uncoded: &[WindowOutcome],
+        text: &Text,
+        coded: impl Iterator<Item = &'w WindowOutcome>,
+    ) -> Self {
         let mut divergences = Vec::new();
         let mut agreeing = 0usize;
         // Sums of a block: bits lost, bytes; nats of divergence, tokens.
         let (mut lost, mut diverged) = (Vec::new(), Vec::new());
-        for ((window, (ours, _)), theirs) in text.windows.iter().zip(outcomes).zip(&reference.windows) {
+        for ((window, ours), theirs) in text.windows.iter().zip(coded).zip(uncoded) {
             let pairs: Vec<_> = ours.tokens.iter().zip(&theirs.tokens).zip(&window.token_bytes).collect();
             for block in pairs.chunks(BLOCK_TOKENS) {
                 let nats: f64 = block.iter().map(|((a, b), _)| a.nats - b.nats).sum();

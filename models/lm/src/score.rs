@@ -1,9 +1,11 @@
 //! Bits per byte: what the model still knows.
 
-use crate::fidelity::{Fidelity, Reference, TokenLoss, WindowOutcome};
+use crate::fidelity::{Fidelity, TokenLoss, WindowOutcome};
+use crate::linear::Linear;
 use crate::model::{HookBits, LOGIT_ROWS, Workspace};
-use crate::{Error, Hooks, Model, Text, Window};
+use crate::{Error, Hooks, Model, NoHooks, Text, Window};
 use rayon::prelude::*;
+use std::sync::Arc;
 
 /// How well a model predicts a text, and what its tensors cost on the way.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,6 +22,32 @@ pub struct Score {
     pub activation_bits_per_value: Option<f64>,
     /// How close to the uncoded model, where one was given to compare with.
     pub fidelity: Option<Fidelity>,
+}
+
+/// What the uncoded model made of a text.
+#[derive(Debug)]
+pub struct Reference {
+    pub score: Score,
+    /// Shared with the model: codecs leave the head alone.
+    head: Arc<Linear>,
+    windows: Vec<WindowOutcome>,
+}
+
+impl Reference {
+    /// Runs the uncoded model.
+    pub fn measure(model: &Model, text: &Text, progress: &(dyn Fn() + Sync)) -> Result<Self, Error> {
+        let results = run(model, text, &NoHooks, None, progress)?;
+        let score = summary(text, &results, None);
+        let windows = results.into_iter().map(|(outcome, _)| outcome).collect();
+        Ok(Self { score, head: model.head(), windows })
+    }
+
+    /// The uncoded model's logits out of what its head reads.
+    fn logits<'l>(&self, hidden: &[f32], logits: &'l mut Vec<f32>) -> &'l [f32] {
+        logits.resize(hidden.len() / self.head.inputs() * self.head.outputs(), 0.0);
+        self.head.apply(hidden, logits, 0.0);
+        logits
+    }
 }
 
 /// Scores a text. Windows run in parallel; the sum is taken in their order, so
@@ -47,12 +75,12 @@ pub fn score_against(
         return Err(Error::BadFile { file: "text".into(), reason: "not the text of the reference".into() });
     }
     let outcomes = run(model, text, hooks, Some(reference), progress)?;
-    let fidelity = Fidelity::of(reference, text, &outcomes);
+    let fidelity = Fidelity::of(&reference.windows, text, outcomes.iter().map(|(outcome, _)| outcome));
     Ok(summary(text, &outcomes, Some(fidelity)))
 }
 
 /// Every window's outcome, in order.
-pub(crate) fn run(
+fn run(
     model: &Model,
     text: &Text,
     hooks: &dyn Hooks,
@@ -122,9 +150,4 @@ fn summary(text: &Text, results: &[(WindowOutcome, HookBits)], fidelity: Option<
         activation_bits_per_value: per_value(total(|b| b.activation), total(|b| b.activation_values)),
         fidelity,
     }
-}
-
-/// The score of the run that a reference was made of.
-pub(crate) fn reference_score(text: &Text, results: &[(WindowOutcome, HookBits)]) -> Score {
-    summary(text, results, None)
 }

@@ -1,7 +1,8 @@
 //! Text as windows of tokens.
 
 use crate::model::LONGEST_WINDOW;
-use crate::{Checkpoint, Error, tokenizer};
+use crate::tokenizer::{Tokens, tokenize};
+use crate::{Checkpoint, Error};
 
 /// Tokens the model sees at once, and the bytes they stand for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,13 +20,6 @@ pub struct Text {
     pub windows: Vec<Window>,
 }
 
-/// A text's tokens with the bytes each covers, and the token that has to stand
-/// before every window, where the model was trained with one.
-pub(crate) struct Tokens {
-    pub tokens: Vec<(u32, usize)>,
-    pub begin: Option<u32>,
-}
-
 impl Text {
     /// Windows of `length` tokens; a rest of fewer than two predicts nothing and is left out.
     pub fn new(bytes: &[u8], checkpoint: &Checkpoint, length: usize) -> Result<Self, Error> {
@@ -33,7 +27,7 @@ impl Text {
         let tokens = if checkpoint.config.tokenizer.as_deref() == Some("bytes") {
             Tokens { tokens: bytes.iter().map(|&b| (u32::from(b), 1)).collect(), begin: None }
         } else {
-            tokenizer::tokenize(bytes, checkpoint)?
+            tokenize(bytes, checkpoint)?
         };
         Self::cut(&tokens, length.clamp(2, longest), checkpoint.config.vocab_size)
     }

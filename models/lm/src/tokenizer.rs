@@ -4,8 +4,14 @@
 //! A GGUF's vocabulary is put into the form of a `tokenizer.json`, so that one
 //! implementation cuts text for both.
 
-use crate::text::Tokens;
 use crate::{Checkpoint, Error};
+
+/// A text's tokens with the bytes each covers, and the token that has to stand
+/// before every window, where the model was trained with one.
+pub(crate) struct Tokens {
+    pub tokens: Vec<(u32, usize)>,
+    pub begin: Option<u32>,
+}
 
 #[cfg(not(feature = "tokenizers"))]
 pub(crate) fn tokenize(_bytes: &[u8], checkpoint: &Checkpoint) -> Result<Tokens, Error> {
