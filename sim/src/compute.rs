@@ -155,6 +155,15 @@ impl Kernels<'_> {
     fn gemm(&self, count: f64, m: f64, n: f64, k: f64, shape: &Shape) -> Work {
         let gpu = &self.cluster.gpu;
         let flops = 2.0 * count * m * n * k;
+        if let Some(die) = &gpu.die {
+            let sizes = (count, m, n, k);
+            let kernel = die.roofline.gemm(sizes, shape.activation_bytes, shape.weight_bytes, self.math);
+            return Work {
+                time_s: kernel.time_s.max(self.cluster.launch_s),
+                flops,
+                bytes: kernel.memory_bytes,
+            };
+        }
         let bytes = count * (shape.activation_bytes * m * (n + k) + shape.weight_bytes * n * k);
         let arithmetic_s = flops / (gpu.peak_flops.of(self.math) * gpu.gemm_efficiency.at(flops));
         let time_s = arithmetic_s.max(self.memory_s(bytes)) + gpu.software.gemm_overhead_s;
@@ -163,6 +172,11 @@ impl Kernels<'_> {
 
     /// A kernel that only moves bytes.
     fn stream(&self, bytes: f64) -> Work {
+        if let Some(die) = &self.cluster.gpu.die {
+            let kernel = die.roofline.stream(bytes);
+            let time_s = kernel.time_s.max(self.cluster.launch_s);
+            return Work { time_s, flops: 0.0, bytes: kernel.memory_bytes };
+        }
         Work { time_s: self.memory_s(bytes).max(self.cluster.launch_s), flops: 0.0, bytes }
     }
 
@@ -195,6 +209,11 @@ impl Kernels<'_> {
                 (square, cached + vectors + gpu.software.score_passes * pairs * shape.activation_bytes)
             }
         };
+        if let Some(die) = &gpu.die {
+            let scores = flops / (2.0 * (score_dim + value_dim));
+            let kernel = die.roofline.attention(flops, scores, bytes, self.math);
+            return Work { time_s: kernel.time_s.max(self.cluster.launch_s), flops, bytes };
+        }
         let arithmetic_s = flops / (gpu.peak_flops.of(self.math) * gpu.attention_efficiency.at(flops));
         let time_s = match job.attention {
             AttentionKernel::Flash => arithmetic_s.max(self.memory_s(bytes)),

@@ -181,6 +181,12 @@ pub enum Infeasible {
     NoCodec,
     #[error("ZeRO shares parameters, which a pipeline of {stages} stages does not support")]
     ZeroWithPipeline { stages: u32 },
+    #[error(
+        "the parts of the GPU take {area_mm2:.0} mm2 with their codecs, a reticle holds {reticle_mm2:.0}"
+    )]
+    Reticle { area_mm2: f64, reticle_mm2: f64 },
+    #[error("the GPU's PHYs take {needed_mm:.0} mm of its edge, which has {edge_mm:.0}")]
+    Shoreline { needed_mm: f64, edge_mm: f64 },
     #[error("needs {needed_gb:.1} GB a GPU of {capacity_gb:.1} GB, {kind} being the largest part")]
     Memory { needed_gb: f64, capacity_gb: f64, kind: &'static str },
 }
@@ -201,6 +207,8 @@ impl Infeasible {
             Self::NoNic { .. } => Reason::NoNic,
             Self::NoCodec => Reason::NoCodec,
             Self::ZeroWithPipeline { .. } => Reason::ZeroWithPipeline,
+            Self::Reticle { .. } => Reason::Reticle,
+            Self::Shoreline { .. } => Reason::DieEdge,
             Self::Memory { .. } => Reason::Memory,
         }
     }
@@ -254,6 +262,7 @@ impl Local {
     /// The whole estimate, for a cluster and a job that share this part.
     pub(crate) fn estimate(&self, cluster: &Cluster, job: &Job) -> Result<Estimate, Infeasible> {
         check_network(cluster, job, &job.parallelism)?;
+        check_die(cluster)?;
         let memory =
             MemoryByKind { codec_staging_bytes: memory::codec_staging_bytes(cluster, job), ..self.memory };
         match &self.on_gpu {
@@ -377,6 +386,13 @@ fn check_quantities(cluster: &Cluster, job: &Job) -> Result<(), Infeasible> {
 
 fn check_rate(name: &'static str, value: f64) -> Result<(), Infeasible> {
     if value > 0.0 && value.is_finite() { Ok(()) } else { Err(Infeasible::NotPositive { name, value }) }
+}
+
+/// A GPU given by parts has to fit a reticle, codecs and all, and its PHYs the
+/// edge of its die.
+fn check_die(cluster: &Cluster) -> Result<(), Infeasible> {
+    let Some(die) = &cluster.gpu.die else { return Ok(()) };
+    die.roofline.check(cluster.codecs_per_gpu * cluster.codec.area_mm2)
 }
 
 fn check_network(cluster: &Cluster, job: &Job, p: &Parallelism) -> Result<(), Infeasible> {

@@ -8,7 +8,8 @@ use serde::Serialize;
 /// One line of an explanation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
-    /// `time`, `memory`, `energy`, `area`, `result`.
+    /// `time`, `memory`, `energy`, `area`, `result`; `die`, `power`, `kernel` and
+    /// `one more` for a GPU given by its parts.
     #[serde(rename = "part")]
     pub group: &'static str,
     #[serde(rename = "line")]
@@ -31,6 +32,7 @@ pub fn explain(point: &Point) -> Result<(Estimate, Vec<Line>), Infeasible> {
     memory_lines(point, &estimate, &mut lines);
     energy_lines(point, &estimate, &mut lines);
     area_lines(point, &estimate, &mut lines);
+    lines.extend(crate::die::lines(point, &estimate));
     Ok((estimate, lines))
 }
 

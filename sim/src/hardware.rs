@@ -5,6 +5,7 @@
 
 use crate::collective::{Algorithm, Link, Switching, Topology};
 use crate::compression::Codec;
+use crate::die::Die;
 use crate::job::Math;
 use crate::nccl;
 
@@ -178,6 +179,9 @@ pub struct Gpu {
     /// Board power under full load.
     pub power_w: f64,
     pub idle_power_w: f64,
+    /// The parts it is made of, where it is given by parts: they decide the
+    /// totals above, and kernels are timed by them instead of by the curves.
+    pub die: Option<Die>,
 }
 
 /// One network interface.
@@ -283,6 +287,18 @@ impl Cluster {
             all_reduce: self.inter_all_reduce,
             energy_j_per_bit: self.nic.energy_j_per_bit,
         }
+    }
+
+    /// Derives totals from the GPU's parts, where it is given by parts: its
+    /// rates, memory, area and power, and the links between GPUs.
+    pub fn settle(&mut self) {
+        let Some(mut die) = self.gpu.die else { return };
+        die.settle();
+        die.apply(&mut self.gpu);
+        if die.links > 0.0 {
+            self.intra.bytes_per_s = die.links_bytes_per_s();
+        }
+        self.gpu.die = Some(die);
     }
 
     /// Whether a group of `size` ranks `stride` apart leaves the node.

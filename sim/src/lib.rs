@@ -12,6 +12,7 @@
 pub mod collective;
 pub mod compression;
 pub mod compute;
+pub mod die;
 mod energy;
 mod estimate;
 pub mod event;

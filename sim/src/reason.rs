@@ -40,6 +40,8 @@ reasons! {
     NoNic = "no NIC",
     NoCodec = "no codec",
     ZeroWithPipeline = "ZeRO-3 with pipeline",
+    Reticle = "reticle",
+    DieEdge = "die edge",
     Memory = "memory",
     /// It runs, but breaks a constraint of the sweep.
     Constraint = "constraint",

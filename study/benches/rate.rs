@@ -18,7 +18,7 @@ fn cpu_s() -> Option<f64> {
 }
 
 fn main() {
-    for name in ["sweeps/llama-7b", "sweeps/figure-16b", "sweeps/kv-spill"] {
+    for name in ["sweeps/llama-7b", "sweeps/figure-16b", "sweeps/kv-spill", "sweeps/die-h100"] {
         let document = Document::load(name).unwrap();
         let file: SweepFile = document.read().unwrap();
         let plan = file.plan(&document, 10).unwrap();

@@ -215,6 +215,8 @@ impl Study {
 fn to_blame(reason: Reason) -> &'static str {
     match reason {
         Reason::Heads | Reason::KvHeads => "job.parallelism.tensor",
+        Reason::Reticle => "cluster.gpu.parts.sms",
+        Reason::DieEdge => "cluster.gpu.parts.memory.count",
         Reason::Stages | Reason::Interleave | Reason::ZeroWithPipeline => "job.parallelism.pipeline",
         Reason::NoNic => "cluster.nics-per-gpu",
         Reason::Batch => "job.global-batch",

@@ -254,6 +254,7 @@ impl GpuConstants {
     fn gpu(&self) -> Gpu {
         let fp16 = self.peak_fp16_tflops * 1e12;
         Gpu {
+            die: None,
             peak_flops: PeakFlops { fp32: fp16 / 2.0, fp16, fp8: fp16 * 2.0, vector: fp16 / 16.0 },
             memory_bytes: self.memory_gb * 1e9,
             reserved_bytes: self.reserved_gb * 1e9,

@@ -8,12 +8,15 @@
 use crate::Error;
 use crate::score::Pair;
 use serde::Deserialize;
+use trinity_config::Document;
 use trinity_silicon::die::{AreaByPart, Coefficients, Constants, InterfaceRow, Parts, Row, Sm, area};
+use trinity_study::config::GpuFile;
 
 /// Names of the sets.
 pub const DIES: &str = "GPU dies";
 pub const LEFT_OUT: &str = "GPU dies, left out";
 pub const PHOTOGRAPHS: &str = "GPU die photographs";
+pub const DATASHEETS: &str = "GPU datasheets";
 
 const TEXT: &str = include_str!("../data/dies.toml");
 /// Parts smaller than this are not judged: a photograph shows them roughly.
@@ -280,6 +283,41 @@ pub fn photographs(constants: &Constants, dies: &[Die]) -> Vec<Pair> {
         die.photograph.iter().flat_map(Photograph::parts).map(pair).collect::<Vec<_>>()
     };
     dies.iter().flat_map(of_die).collect()
+}
+
+/// GPUs whose file lists parts beside what the datasheet states.
+pub const BY_PARTS: [&str; 8] = ["a100", "h100", "h200", "mi210", "rtx3090", "rtx4090", "rtx5090", "v100"];
+
+/// Rates, bandwidth and capacity that follow from parts, beside the datasheets'.
+///
+/// # Errors
+///
+/// When a GPU's file lacks its parts or a total.
+pub fn datasheets() -> Result<Vec<Pair>, Error> {
+    let mut pairs = Vec::new();
+    for name in BY_PARTS {
+        let missing = |what: &str| Error::Data { file: "configs/gpus", why: format!("{name} has no {what}") };
+        let file: GpuFile = Document::load(&format!("gpus/{name}"))?.read()?;
+        let die = file.die().ok_or_else(|| missing("parts"))?;
+        let peak = die.peak_flops();
+        let stated = [
+            ("fp32", file.fp32.map(|rate| rate.flop_per_s()), peak.fp32),
+            ("fp16", file.fp16.map(|rate| rate.flop_per_s()), peak.fp16),
+            ("fp8", file.fp8.map(|rate| rate.flop_per_s()), peak.fp8),
+            ("vector", file.vector.map(|rate| rate.flop_per_s()), peak.vector),
+            ("memory", file.memory.map(|memory| memory.bytes()), die.memory_bytes()),
+            (
+                "memory-bandwidth",
+                file.memory_bandwidth.map(|rate| rate.byte_per_s()),
+                die.memory_bytes_per_s(),
+            ),
+        ];
+        for (key, stated, predicted) in stated {
+            let measured = stated.ok_or_else(|| missing(key))?;
+            pairs.push(Pair { what: format!("{name} {key}"), predicted, measured });
+        }
+    }
+    Ok(pairs)
 }
 
 #[cfg(test)]

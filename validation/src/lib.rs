@@ -19,6 +19,7 @@ pub mod engines;
 pub mod facts;
 pub mod fit;
 pub mod host_runs;
+pub mod products;
 pub mod runs;
 pub mod score;
 pub mod training;

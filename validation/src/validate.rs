@@ -10,7 +10,7 @@ use crate::host_runs::{self, HostRun, HostRuns};
 use crate::runs::{Run, Runs, Set};
 use crate::score::{Pair, Stats, one_constant};
 use crate::training::{self, Scored};
-use crate::{Error, codecs, datasheets, dies, engines};
+use crate::{Error, codecs, datasheets, dies, engines, products};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -238,7 +238,9 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<Outcome, Error> {
             outcome.push(line, pairs, &bars, &truth.peers);
         }
     }
-    for (name, pairs) in die_sets()? {
+    let (large, small) = products::products()?;
+    let kernels = [(products::LARGE, large), (products::SMALL, small)];
+    for (name, pairs) in die_sets()?.into_iter().chain(kernels) {
         if let Some(line) = line(name, &pairs) {
             outcome.push(line, pairs, &bars, &truth.peers);
         }
@@ -262,13 +264,14 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<Outcome, Error> {
 }
 
 /// Areas of dies: as fitted, left out in turn, and part by part.
-fn die_sets() -> Result<[(&'static str, Vec<Pair>); 3], Error> {
+fn die_sets() -> Result<[(&'static str, Vec<Pair>); 4], Error> {
     let constants = dies::constants()?;
     let real = dies::dies(constants)?;
     Ok([
         (dies::DIES, dies::totals(constants, &real)),
         (dies::LEFT_OUT, dies::left_out(constants, &real)),
         (dies::PHOTOGRAPHS, dies::photographs(constants, &real)),
+        (dies::DATASHEETS, dies::datasheets()?),
     ])
 }
 

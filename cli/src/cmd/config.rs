@@ -5,6 +5,7 @@ use clap::Subcommand;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use trinity_config::{Diagnostic, Document, Kind, Setting, builtin, nearest};
+use trinity_study::config::{Derived, GpuFile, derived};
 
 /// Every kind of configuration; a consumer of a new one adds it here.
 fn kinds() -> Vec<Kind> {
@@ -34,7 +35,8 @@ Examples:
     /// Print every value with the file and line it came from, and its source
     #[command(after_help = "\
 Examples:
-  trinity config show gpus/h100
+  trinity config show gpus/h100                  a GPU with parts: what follows from them, too
+  trinity config show gpus/h100 --cost           and what the package may cost, by assumptions
   trinity config show my-cluster.toml --set \"gpu.power=350 W\"")]
     Show(Selection),
     /// Read configurations as the models do and report the first mistake of each
@@ -77,12 +79,15 @@ struct Selection {
     /// Override a value; may be repeated
     #[arg(long = "set", value_name = "PATH=VALUE")]
     sets: Vec<String>,
+    /// Of a GPU by its parts, also the cost: wafer, yield, memory and package, all assumed
+    #[arg(long)]
+    cost: bool,
 }
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     match &args.action {
         Action::List { kind } => list(kind.as_deref(), ctx),
-        Action::Show(selection) => show(&load(&selection.name, &selection.sets)?, ctx),
+        Action::Show(selection) => show(&load(&selection.name, &selection.sets)?, selection.cost, ctx),
         Action::Check { names, sets, kind } => check(names, sets, kind.as_deref(), ctx),
         Action::Schema { kind: Some(kind), .. } => ctx.print_json(&find(kind)?.schema()),
         Action::Schema { out: Some(folder), .. } => write_schemas(folder, ctx),
@@ -120,15 +125,31 @@ fn title(name: &str) -> Option<&'static str> {
     Some(comment.trim())
 }
 
-fn show(document: &Document, ctx: &Context) -> Result<(), Failure> {
+/// What follows from the parts of a GPU, where the document describes one.
+fn follows(document: &Document, cost: bool) -> Result<Vec<Derived>, Failure> {
+    // A document of no kind is shown as it is.
+    if !kind_of(document).is_ok_and(|kind| kind.name == "gpus") {
+        return Ok(Vec::new());
+    }
+    let file: GpuFile = document.read()?;
+    let Some(parts) = &file.parts else { return Ok(Vec::new()) };
+    parts.check_at(document, "parts.", file.power.w())?;
+    Ok(file.die().map_or_else(Vec::new, |die| derived(&die, cost)))
+}
+
+fn show(document: &Document, cost: bool, ctx: &Context) -> Result<(), Failure> {
     let settings = document.settings();
+    let follows = follows(document, cost)?;
     if ctx.json {
-        let rows: Vec<_> = settings
+        let mut rows: Vec<_> = settings
             .iter()
             .map(|Setting { path, value, place, source }| {
                 json!({ "path": path, "value": value, "file": place.source.name, "line": place.line(), "source": source })
             })
             .collect();
+        rows.extend(follows.iter().map(|Derived { name, value, unit, how }| {
+            json!({ "path": format!("derived.{name}"), "value": format!("{value:.1} {unit}"), "source": how })
+        }));
         return ctx.print_json(&rows);
     }
     let mut table = Table::new(["key", "value", "written at", "source"]);
@@ -136,7 +157,16 @@ fn show(document: &Document, ctx: &Context) -> Result<(), Failure> {
         let written_at = format!("{}:{}", place.source.name, place.line());
         table.row([path, value, written_at, source.unwrap_or_default()]);
     }
-    ctx.print(table.render(ctx.colour))
+    let mut text = table.render(ctx.colour);
+    if !follows.is_empty() {
+        let mut table = Table::new(["follows from the parts", "value", "unit", "how"]);
+        for Derived { name, value, unit, how } in follows {
+            table.row([name, format!("{value:.1}"), unit.into(), how]);
+        }
+        text.push('\n');
+        text.push_str(&table.render(ctx.colour));
+    }
+    ctx.print(text)
 }
 
 fn check(names: &[String], sets: &[String], kind: Option<&str>, ctx: &Context) -> Result<(), Failure> {

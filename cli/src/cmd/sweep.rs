@@ -1,6 +1,7 @@
 //! `trinity sweep`: area budgets, Pareto fronts, and the headline they carry.
 
 mod bench;
+mod die;
 mod files;
 mod page;
 #[cfg(feature = "parquet")]
@@ -137,6 +138,9 @@ Examples:
         /// Write the point's timeline in Chrome-trace form
         #[arg(long, value_name = "FILE")]
         trace: Option<PathBuf>,
+        /// Write a page with the lines and, of a GPU by its parts, a picture of the die
+        #[arg(long, value_name = "FILE")]
+        report: Option<PathBuf>,
     },
     /// Measure how many configurations a second one core evaluates, and what more cores bring
     #[command(after_help = "\
@@ -154,7 +158,9 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     match &args.action {
         None => sweep(args, ctx),
         Some(Action::Merge { folders, out, format }) => merge(folders, out, *format, ctx),
-        Some(Action::Explain { index, sweep, trace }) => explain(*index, sweep, trace.as_deref(), ctx),
+        Some(Action::Explain { index, sweep, trace, report }) => {
+            explain(*index, sweep, trace.as_deref(), report.as_deref(), ctx)
+        }
         Some(Action::Bench(args)) => bench(args, ctx),
     }
 }
@@ -302,15 +308,25 @@ fn finish(
     if ctx.json {
         ctx.print_json(&study.outcome(&tally))?;
     } else {
-        ctx.print(show::text(study, &tally, &answer, ctx.colour))?;
+        let text = show::text(study, &tally, &answer, ctx.colour);
+        ctx.print(text + &die::text(study, &tally, ctx.colour))?;
     }
     ctx.remark(format!("wrote {}", out.join("report.html").display()));
     Ok(())
 }
 
-fn explain(index: u64, args: &SweepArgs, trace: Option<&Path>, ctx: &Context) -> Result<(), Failure> {
+fn explain(
+    index: u64,
+    args: &SweepArgs,
+    trace: Option<&Path>,
+    report: Option<&Path>,
+    ctx: &Context,
+) -> Result<(), Failure> {
     if let Some(path) = trace {
         path.named_as(&["JSON"])?;
+        ctx.may_write(path)?;
+    }
+    if let Some(path) = report {
         ctx.may_write(path)?;
     }
     let study = load(args)?;
@@ -327,6 +343,11 @@ fn explain(index: u64, args: &SweepArgs, trace: Option<&Path>, ctx: &Context) ->
             timeline.iteration_s,
             explained.estimate.iteration_s
         ));
+    }
+    if let Some(path) = report {
+        let title = format!("Point {index} of {}", study.name);
+        die::explain_page(&title, &point, &show::explain_table(&explained.lines)).write(path)?;
+        ctx.remark(format!("wrote {}", path.display()));
     }
     if ctx.json {
         return ctx.print_json(&explained);

@@ -6,11 +6,13 @@
 
 use crate::collective::{Algorithm, Topology};
 use crate::compression::{Policy, Reduction, Scope};
+use crate::die::Die;
 use crate::estimate::Local;
 use crate::{
     AttentionKernel, Cluster, Codec, Estimate, Gpu, Infeasible, Job, Llm, Math, Phase, Recompute, Schedule,
     Split, Zero, estimate,
 };
+use trinity_silicon::die::Row;
 
 /// A cluster and a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,8 +28,14 @@ pub struct Point {
 
 impl Point {
     /// Follows the job with the batch and the number of GPUs, where nobody
-    /// fixed them.
+    /// fixed them, and the parts of a GPU with its totals.
     pub fn settle(&mut self) {
+        self.follow_job();
+        self.cluster.settle();
+    }
+
+    /// The part of [`Point::settle`] that no GPU's parts decide.
+    pub(super) fn follow_job(&mut self) {
         if self.replica_batch > 0 {
             self.job.global_batch = self.replica_batch.saturating_mul(self.job.parallelism.data);
         }
@@ -96,6 +104,15 @@ impl Slotted for Option<f64> {
     }
 }
 
+impl Slotted for Row {
+    fn store(self) -> f64 {
+        f64::from(self.0)
+    }
+    fn load(value: f64) -> Self {
+        Self(value as u16)
+    }
+}
+
 impl Slotted for Schedule {
     fn store(self) -> f64 {
         f64::from(self.chunks())
@@ -135,21 +152,40 @@ slotted_choices! {
 }
 
 macro_rules! slots {
-    ($($($field:ident).+),+ $(,)?) => {
+    (point: $($($field:ident).+),+; die: $($($part:ident).+),+ $(,)?) => {
         /// Every number and choice of a point, in a fixed order.
-        const SLOTS: usize = [$(stringify!($($field).+)),+].len();
+        const SLOTS: usize = [$(stringify!($($field).+)),+, $(stringify!($($part).+)),+].len();
 
         fn read(point: &Point) -> [f64; SLOTS] {
-            [$(Slotted::store(point.$($field).+)),+]
+            let die = point.cluster.gpu.die.as_ref();
+            [
+                $(Slotted::store(point.$($field).+)),+,
+                $(die.map_or(-1.0, |die| Slotted::store(die.$($part).+))),+
+            ]
         }
 
         fn setters() -> [fn(&mut Point, f64); SLOTS] {
-            [$(|point: &mut Point, value: f64| point.$($field).+ = Slotted::load(value)),+]
+            [
+                $(|point: &mut Point, value: f64| point.$($field).+ = Slotted::load(value)),+,
+                $(|point: &mut Point, value: f64| {
+                    if let Some(die) = point.cluster.gpu.die.as_mut() {
+                        die.$($part).+ = Slotted::load(value);
+                    }
+                }),+
+            ]
+        }
+
+        /// The same die with every number of `other`.
+        fn with_numbers_of(mut die: Die, other: &Die) -> Die {
+            $(die.$($part).+ = other.$($part).+;)+
+            die.roofline = other.roofline;
+            die
         }
     };
 }
 
 slots! {
+    point:
     cluster.gpu.peak_flops.fp32, cluster.gpu.peak_flops.fp16, cluster.gpu.peak_flops.fp8,
     cluster.gpu.peak_flops.vector, cluster.gpu.memory_bytes, cluster.gpu.reserved_bytes,
     cluster.gpu.memory_bytes_per_s, cluster.gpu.area_mm2, cluster.gpu.power_w, cluster.gpu.idle_power_w,
@@ -179,7 +215,13 @@ slots! {
     job.compression.weight_bits, job.compression.weight_gradient_bits, job.compression.activation_bits,
     job.compression.activation_gradient_bits, job.compression.kv_bits, job.compression.reduction,
     job.compression.scope, job.compression.policy,
-    gpus_as_used, replica_batch,
+    gpus_as_used, replica_batch;
+    die:
+    process, sms, spare_sms, sm.fp32_lanes, sm.fp64_lanes, sm.matrix_fma, sm.register_kib, sm.shared_kib, sm.graphics,
+    matrix_flop_per_clock.fp32, matrix_flop_per_clock.fp16, matrix_flop_per_clock.fp8, special_per_clock,
+    sms_sharing_loads, clock_hz, matrix_clock_hz, l2_mib, spare_l2_mib, l2_bytes_per_clock,
+    memory, memory_units, spare_memory_units, memory_bits_per_s_per_pin, memory_bytes_per_unit,
+    link, links, link_bytes_per_s, pcie_lanes, engines, power_limit_w,
 }
 
 /// One store into a point.
@@ -250,6 +292,10 @@ fn same_but_numbers(gpu: &Gpu, other: &Gpu) -> bool {
         area_mm2: other.area_mm2,
         power_w: other.power_w,
         idle_power_w: other.idle_power_w,
+        die: match (gpu.die, other.die) {
+            (Some(die), Some(other)) => Some(with_numbers_of(die, &other)),
+            (die, _) => die,
+        },
         ..*gpu
     } == *other
 }

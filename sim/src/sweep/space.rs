@@ -171,9 +171,14 @@ impl Space {
                 for (axis, &digit) in scenario.axes[moved..].iter().zip(&digits[moved..]) {
                     axis.apply(digit, &mut point);
                 }
-                point.settle();
                 let only_wires_moved =
                     moved_by_one && scenario.axes[moved..].iter().all(|axis| axis.only_wires);
+                // Wires leave the GPU's parts as they are, and so what follows from them.
+                if only_wires_moved {
+                    point.follow_job()
+                } else {
+                    point.settle()
+                }
                 visit(&Visited {
                     index,
                     scenario: scenario_at,

@@ -9,6 +9,7 @@ use trinity_sim::{
 pub fn cluster(gpus: u32) -> Cluster {
     Cluster {
         gpu: Gpu {
+            die: None,
             peak_flops: PeakFlops { fp32: 19.5e12, fp16: 312e12, fp8: 312e12, vector: 19.5e12 },
             memory_bytes: 80e9,
             reserved_bytes: 2e9,

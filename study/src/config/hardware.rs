@@ -2,6 +2,7 @@
 
 use super::codec::CodecFile;
 use super::names::{AlgorithmName, TopologyName};
+use super::parts::{GpuModelName, PartsFile, Stated};
 use super::setter::settable;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,43 +10,52 @@ use trinity_config::{
     Area, Checked, Cited, Complaint, DataRate, DataSize, Diagnostic, Document, Duration, EnergyPerBit,
     FlopRate, Fraction, Power, Ratio,
 };
+use trinity_sim::die::Die;
 use trinity_sim::{Cluster, Codec, Curve, Gpu, Nic, PeakFlops, Software, Tier};
 
 settable! {
-    GpuFile { fp32, fp16, fp8, vector, memory, memory_bandwidth, reserved, area, power, idle_power, gemm_efficiency, attention_efficiency, memory_efficiency, efficiency_factor }
+    GpuFile { model, parts, fp32, fp16, fp8, vector, memory, memory_bandwidth, reserved, area, power, idle_power, gemm_efficiency, attention_efficiency, memory_efficiency, efficiency_factor }
     NicFile { bandwidth, latency, area, idle_power, energy }
     TierFile { bandwidth, latency, efficiency, topology, all_reduce, energy }
     NetworkFile { efficiency, latency, topology, all_reduce }
     ClusterFile { gpu, gpus, gpus_per_node, intra, nic, nics_per_gpu, network, host, launch, codec, codecs_per_gpu }
 }
 
-/// A GPU.
+/// A GPU, by its totals or by its parts.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct GpuFile {
+    /// Whether totals or parts decide; totals where a file states any.
+    #[schemars(with = "Option<Cited<GpuModelName>>")]
+    pub model: Option<GpuModelName>,
+    /// What it is made of; stated totals have to follow from it.
+    pub parts: Option<PartsFile>,
     /// Dense rate of the matrix units in FP32 or TF32.
-    pub fp32: FlopRate,
+    pub fp32: Option<FlopRate>,
     /// Dense rate in FP16 or BF16 with FP32 accumulation.
-    pub fp16: FlopRate,
+    pub fp16: Option<FlopRate>,
     /// Dense rate in FP8; the FP16 rate where there is no FP8.
-    pub fp8: FlopRate,
+    pub fp8: Option<FlopRate>,
     /// FP32 rate of the vector units.
-    pub vector: FlopRate,
-    pub memory: DataSize,
-    pub memory_bandwidth: DataRate,
+    pub vector: Option<FlopRate>,
+    pub memory: Option<DataSize>,
+    pub memory_bandwidth: Option<DataRate>,
     /// What driver, runtime and fragmentation keep.
     pub reserved: DataSize,
     /// Die area, at the node that comparisons are made at.
-    pub area: Area,
+    pub area: Option<Area>,
     pub power: Power,
-    pub idle_power: Power,
+    pub idle_power: Option<Power>,
     /// Fraction of peak over the FLOPs of one matrix product: pairs, rising.
+    #[serde(default)]
     #[schemars(with = "Cited<Vec<(f64, f64)>>")]
     pub gemm_efficiency: Vec<(f64, f64)>,
     /// Fraction of peak over the FLOPs of one attention kernel.
+    #[serde(default)]
     #[schemars(with = "Cited<Vec<(f64, f64)>>")]
     pub attention_efficiency: Vec<(f64, f64)>,
     /// Fraction of memory bandwidth over the bytes of one kernel.
+    #[serde(default)]
     #[schemars(with = "Cited<Vec<(f64, f64)>>")]
     pub memory_efficiency: Vec<(f64, f64)>,
     /// All efficiencies times this: the knob for how far software is from the curves.
@@ -58,32 +68,69 @@ fn one() -> Ratio {
 }
 
 impl GpuFile {
+    /// Whether the parts decide.
+    pub fn by_parts(&self) -> bool {
+        match self.model {
+            Some(model) => model == GpuModelName::Parts,
+            None => self.fp16.is_none() && self.parts.is_some(),
+        }
+    }
+
+    /// The die that the parts make, if the file lists any it knows.
+    pub fn die(&self) -> Option<Die> {
+        self.parts.as_ref().and_then(|parts| parts.resolve(self.power.w()).ok())
+    }
+
     pub fn resolve(&self) -> Gpu {
         let curve = |points: &[(f64, f64)]| {
             Curve::through(points).unwrap_or(Curve::constant(0.5)).scaled(self.efficiency_factor.get())
         };
-        Gpu {
+        let rate = |rate: Option<FlopRate>| rate.map_or(0.0, |rate| rate.flop_per_s());
+        let die = if self.by_parts() { self.die() } else { None };
+        let mut gpu = Gpu {
+            die,
             software: Software::PLAIN,
             peak_flops: PeakFlops {
-                fp32: self.fp32.flop_per_s(),
-                fp16: self.fp16.flop_per_s(),
-                fp8: self.fp8.flop_per_s(),
-                vector: self.vector.flop_per_s(),
+                fp32: rate(self.fp32),
+                fp16: rate(self.fp16),
+                fp8: rate(self.fp8),
+                vector: rate(self.vector),
             },
-            memory_bytes: self.memory.bytes(),
+            memory_bytes: self.memory.map_or(0.0, |memory| memory.bytes()),
             reserved_bytes: self.reserved.bytes(),
-            memory_bytes_per_s: self.memory_bandwidth.byte_per_s(),
+            memory_bytes_per_s: self.memory_bandwidth.map_or(0.0, |rate| rate.byte_per_s()),
             gemm_efficiency: curve(&self.gemm_efficiency),
             attention_efficiency: curve(&self.attention_efficiency),
             memory_efficiency: curve(&self.memory_efficiency),
-            area_mm2: self.area.mm2(),
+            area_mm2: self.area.map_or(0.0, |area| area.mm2()),
             power_w: self.power.w(),
-            idle_power_w: self.idle_power.w(),
+            idle_power_w: self.idle_power.map_or(0.0, |power| power.w()),
+        };
+        if let Some(die) = die {
+            die.apply(&mut gpu);
         }
+        gpu
     }
 
-    /// Complains about curves that are none; `at` leads to this table.
+    /// Complains about curves that are none, parts that no die can be made of,
+    /// and totals that are missing or do not follow; `at` leads to this table.
     pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+        let power_w = self.power.w();
+        let parts_at = format!("{at}parts.");
+        let die = match &self.parts {
+            Some(parts) => Some(parts.check_at(document, &parts_at, power_w)?),
+            None => None,
+        };
+        if self.by_parts() {
+            return match die {
+                Some(_) => super::positive(document, at, &[("power", power_w)]),
+                None => Err(document.complain(
+                    &format!("{at}model"),
+                    &Complaint::new("a GPU by its parts, but there is no `parts`")
+                        .expected("a table `parts`"),
+                )),
+            };
+        }
         let curves = [
             ("gemm-efficiency", &self.gemm_efficiency),
             ("attention-efficiency", &self.attention_efficiency),
@@ -100,19 +147,79 @@ impl GpuFile {
                 ));
             }
         }
-        let positive = [
-            ("fp16", self.fp16.flop_per_s()),
-            ("memory", self.memory.bytes()),
-            ("memory-bandwidth", self.memory_bandwidth.byte_per_s()),
-            ("area", self.area.mm2()),
+        let totals = self.totals();
+        if let Some((key, _)) = totals.iter().find(|(_, value)| value.is_none()) {
+            return Err(document.complain(
+                at.trim_end_matches('.'),
+                &Complaint::new(format_args!("`{key}` is missing"))
+                    .expected("every total, or `parts` alone")
+                    .help("a GPU by its parts says `model = \"parts\"` where it states totals as well"),
+            ));
+        }
+        let positive: Vec<(&str, f64)> = totals
+            .iter()
+            .filter(|(key, _)| matches!(*key, "fp16" | "memory" | "memory-bandwidth" | "area"))
+            .map(|(key, value)| (*key, value.unwrap_or(0.0)))
+            .collect();
+        super::positive(document, at, &positive)?;
+        match &die {
+            Some(die) => super::parts::check_totals(document, at, &self.stated(die)),
+            None => Ok(()),
+        }
+    }
+
+    /// What a GPU by its totals has to state.
+    fn totals(&self) -> [(&'static str, Option<f64>); 8] {
+        [
+            ("fp32", self.fp32.map(|rate| rate.flop_per_s())),
+            ("fp16", self.fp16.map(|rate| rate.flop_per_s())),
+            ("fp8", self.fp8.map(|rate| rate.flop_per_s())),
+            ("vector", self.vector.map(|rate| rate.flop_per_s())),
+            ("memory", self.memory.map(|memory| memory.bytes())),
+            ("memory-bandwidth", self.memory_bandwidth.map(|rate| rate.byte_per_s())),
+            ("area", self.area.map(|area| area.mm2())),
+            ("idle-power", self.idle_power.map(|power| power.w())),
+        ]
+    }
+
+    /// Totals beside what the parts give. Area is the silicon model's business
+    /// (`trinity validate` judges it), and may be stated for another node.
+    fn stated(&self, die: &Die) -> Vec<Stated> {
+        let peak = die.peak_flops();
+        let derived = [
+            (peak.fp32, "TFLOP/s", 1e12),
+            (peak.fp16, "TFLOP/s", 1e12),
+            (peak.fp8, "TFLOP/s", 1e12),
+            (peak.vector, "TFLOP/s", 1e12),
+            (die.memory_bytes(), "GB", 1e9),
+            (die.memory_bytes_per_s(), "GB/s", 1e9),
         ];
-        super::positive(document, at, &positive)
+        self.totals()
+            .into_iter()
+            .zip(derived)
+            .map(|((key, stated), (derived, unit, scale))| Stated { key, stated, derived, unit, scale })
+            .collect()
+    }
+}
+
+impl GpuFile {
+    /// Complains about a die that cannot be made, where its parts decide: a GPU
+    /// by its totals was made, whatever the area model says of it. Not asked of
+    /// a sweep's points, which are turned away one by one.
+    fn check_buildable(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+        match (&self.parts, self.die()) {
+            (Some(parts), Some(die)) if self.by_parts() => {
+                parts.check_buildable(document, &format!("{at}parts."), &die)
+            }
+            _ => Ok(()),
+        }
     }
 }
 
 impl Checked for GpuFile {
     fn check(&self, document: &Document) -> Result<(), Diagnostic> {
-        self.check_at(document, "")
+        self.check_at(document, "")?;
+        self.check_buildable(document, "")
     }
 }
 
@@ -215,7 +322,7 @@ pub struct ClusterFile {
 impl ClusterFile {
     /// The model's view; `used` GPUs where the file names no number.
     pub fn resolve(&self, used: u32) -> Cluster {
-        Cluster {
+        let mut cluster = Cluster {
             layer_launch_s: 0.0,
             exchange_s: 0.0,
             gpu: self.gpu.resolve(),
@@ -232,7 +339,9 @@ impl ClusterFile {
             launch_s: self.launch.s(),
             codec: self.codec.as_ref().map_or(Codec::FREE, CodecFile::resolve),
             codecs_per_gpu: if self.codec.is_some() { self.codecs_per_gpu.get() } else { 0.0 },
-        }
+        };
+        cluster.settle();
+        cluster
     }
 
     /// Complains about what no field shows alone; `at` leads to this table.
@@ -268,6 +377,7 @@ impl ClusterFile {
 
 impl Checked for ClusterFile {
     fn check(&self, document: &Document) -> Result<(), Diagnostic> {
-        self.check_at(document, "")
+        self.check_at(document, "")?;
+        self.gpu.check_buildable(document, "gpu.")
     }
 }

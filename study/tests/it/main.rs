@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used)]
 mod api;
 mod configs;
+mod parts;
 mod setters;
 mod sweeps;

@@ -24,6 +24,7 @@ pub fn page(study: &Study, tally: &Tally, answer: &Answer, sensitivity: &[Sensit
     }
     fronts(&mut report, study, tally, answer);
     area_split(&mut report, study, tally);
+    super::die::section(&mut report, study, tally);
     tornado(&mut report, study, answer, sensitivity);
     if study.has_codec() {
         silicon(&mut report);

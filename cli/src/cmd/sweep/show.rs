@@ -307,11 +307,16 @@ pub fn explain_text(study: &Study, index: u64, lines: &[Line], colour: bool) -> 
         text += &table.render(colour);
         text += "\n";
     }
+    text + &explain_table(lines).render(colour)
+}
+
+/// The lines of an explanation as a table.
+pub fn explain_table(lines: &[Line]) -> Table {
     let mut table = Table::new(["part", "line", "value", "unit", "formula"]);
     for line in lines {
         table.row([line.group, line.name, &significant(line.value), line.unit, &line.formula]);
     }
-    text + &table.render(colour)
+    table
 }
 
 /// The timeline as ui.perfetto.dev and chrome://tracing read it.

@@ -1,0 +1,280 @@
+//! Dies of a sweep over parts: the best of each scenario beside the one that
+//! was built, what one more of each part would buy, and a picture.
+
+use super::show::significant;
+use crate::report::Report;
+use crate::table::Table;
+use std::fmt::Write as _;
+use trinity_sim::die::{Die, Marginal, marginals, picture};
+use trinity_sim::sweep::{Point, Tally};
+use trinity_study::sweep::Study;
+
+/// The best point of a scenario whose GPU is given by parts, and the point it
+/// started from: the die as it was built.
+struct Best<'a> {
+    scenario: &'a str,
+    index: u64,
+    point: Point,
+    tokens_per_s: f64,
+    /// `None` where the die as built cannot run the job.
+    built_tokens_per_s: Option<f64>,
+}
+
+fn best<'a>(study: &'a Study, tally: &Tally) -> Vec<Best<'a>> {
+    let space = &study.plan.space;
+    let of_scenario = |(scenario, front): (&'a trinity_sim::sweep::Scenario, &trinity_sim::sweep::Front)| {
+        scenario.base.cluster.gpu.die?;
+        let rate = |index: u64| space.point(index).estimate().ok().map(|e| e.tokens_per_s);
+        let rates = front.entries().iter().filter_map(|entry| Some((entry.index, rate(entry.index)?)));
+        // Ties go to the lower index, so that any order of shards gives the same.
+        let (index, tokens_per_s) = rates.fold(None, |most: Option<(u64, f64)>, next| match most {
+            Some(most) if most.1 > next.1 || (most.1 == next.1 && most.0 < next.0) => Some(most),
+            _ => Some(next),
+        })?;
+        Some(Best {
+            scenario: &scenario.name,
+            index,
+            point: space.point(index),
+            tokens_per_s,
+            built_tokens_per_s: scenario.base.estimate().ok().map(|e| e.tokens_per_s),
+        })
+    };
+    space.scenarios().iter().zip(&tally.fronts).filter_map(of_scenario).collect()
+}
+
+fn codec_mm2(point: &Point) -> f64 {
+    point.cluster.codecs_per_gpu * point.cluster.codec.area_mm2
+}
+
+fn die_cells(die: &Die, point: &Point) -> [String; 6] {
+    [
+        die.sms.to_string(),
+        format!("{:.0}", die.l2_mib),
+        die.memory_units.to_string(),
+        die.links.to_string(),
+        point.cluster.codecs_per_gpu.to_string(),
+        format!("{:.0}", die.area(codec_mm2(point)).total_mm2()),
+    ]
+}
+
+/// The best die of each scenario; `None` where no GPU is given by parts.
+pub fn best_table(study: &Study, tally: &Tally) -> Option<Table> {
+    let best = best(study, tally);
+    if best.is_empty() {
+        return None;
+    }
+    let mut table = Table::new([
+        "scenario",
+        "point",
+        "SMs",
+        "L2, MiB",
+        "memory",
+        "links",
+        "codecs",
+        "die, mm²",
+        "tokens/s",
+        "over the die as built",
+    ]);
+    for Best { scenario, index, point, tokens_per_s, built_tokens_per_s } in &best {
+        let Some(die) = &point.cluster.gpu.die else { continue };
+        let gain = built_tokens_per_s
+            .map_or_else(|| "which cannot run it".into(), |built| format!("{:.2}×", tokens_per_s / built));
+        let mut row = vec![(*scenario).to_string(), index.to_string()];
+        row.extend(die_cells(die, point));
+        row.extend([significant(*tokens_per_s), gain]);
+        table.row(row);
+    }
+    Some(table)
+}
+
+/// What one more of each part buys the die as built, by scenario.
+pub fn marginal_table(study: &Study) -> Option<Table> {
+    let mut table = Table::new([
+        "scenario, on the die as built",
+        "one more",
+        "mm²",
+        "tokens/s",
+        "gain %",
+        "tokens/s a mm²",
+        "gain % a mm²",
+    ]);
+    let mut any = false;
+    for scenario in study.plan.space.scenarios() {
+        let Ok(found) = marginals(&scenario.base) else { continue };
+        for more in found {
+            any = true;
+            table.row(marginal_row(&scenario.name, &more));
+        }
+    }
+    any.then_some(table)
+}
+
+fn marginal_row(name: &str, more: &Marginal) -> [String; 7] {
+    [
+        name.to_string(),
+        format!("{} ({})", more.unit, more.part),
+        format!("{:.3}", more.mm2),
+        significant(more.tokens_per_s),
+        format!("{:.3}", more.gain * 100.0),
+        significant(more.tokens_per_s_per_mm2()),
+        format!("{:.4}", more.gain * 100.0 / more.mm2),
+    ]
+}
+
+/// The terminal's part: best dies, and what one more of each part buys.
+pub fn text(study: &Study, tally: &Tally, colour: bool) -> String {
+    let mut text = String::new();
+    for table in [best_table(study, tally), marginal_table(study)].into_iter().flatten() {
+        text.push('\n');
+        text.push_str(&table.render(colour));
+    }
+    text
+}
+
+/// The report's part.
+pub fn section(report: &mut Report, study: &Study, tally: &Tally) {
+    let Some(table) = best_table(study, tally) else { return };
+    report.heading("The die");
+    report.table(
+        "The best die of each scenario beside the one that was built",
+        table.headers(),
+        table.rows(),
+    );
+    if let Some(table) = marginal_table(study) {
+        report.table("What one more of each part would buy the die as built", table.headers(), table.rows());
+    }
+    for best in best(study, tally) {
+        if let Some(svg) = treemap(&best.point) {
+            report.svg(format!("{}: point {}, area by part", best.scenario, best.index), &svg);
+        }
+    }
+}
+
+/// One point's report: the picture, then its numbers.
+pub fn explain_page(title: &str, point: &Point, lines: &Table) -> Report {
+    let mut report = Report::new(title);
+    if let Some(svg) = treemap(point) {
+        report.svg("One die, area by part", &svg);
+    }
+    if let Ok(found) = marginals(point) {
+        let mut table =
+            Table::new(["point", "one more", "mm²", "tokens/s", "gain %", "tokens/s a mm²", "gain % a mm²"]);
+        for more in &found {
+            table.row(marginal_row("this", more));
+        }
+        if !found.is_empty() {
+            report.table("What one more of each part would buy", table.headers(), table.rows());
+        }
+    }
+    report.table("Every line, with its formula", lines.headers(), lines.rows());
+    report
+}
+
+/// Side of the picture, in the units of its view box.
+const SIDE: f64 = 600.0;
+const COLOURS: [&str; 11] = [
+    "#4c78a8", "#f58518", "#e45756", "#72b7b2", "#54a24b", "#eeca3b", "#b279a2", "#ff9da6", "#9d755d",
+    "#d62728", "#bab0ac",
+];
+
+/// The die of a point as a treemap: each part a rectangle of its area.
+pub fn treemap(point: &Point) -> Option<String> {
+    let estimate = point.estimate().ok()?;
+    let picture = picture(point, &estimate)?;
+    let mut parts: Vec<(usize, &str, f64)> = picture
+        .area
+        .named()
+        .into_iter()
+        .enumerate()
+        .filter(|(_, (_, mm2))| *mm2 > 0.0)
+        .map(|(at, (name, mm2))| (at, name, mm2))
+        .collect();
+    parts.sort_by(|a, b| b.2.total_cmp(&a.2));
+    let total: f64 = parts.iter().map(|part| part.2).sum();
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {SIDE} {SIDE}\" width=\"{SIDE}\" \
+         font-family=\"sans-serif\" font-size=\"13\">"
+    );
+    for (at, name, mm2, [x, y, width, height]) in rectangles(&parts, total) {
+        // Writing to memory cannot fail.
+        let _ = write!(
+            svg,
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{}\" \
+             stroke=\"white\"><title>{name}: {mm2:.2} mm²</title></rect>",
+            COLOURS[at % COLOURS.len()]
+        );
+        if width > 90.0 && height > 18.0 {
+            let _ = write!(
+                svg,
+                "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"white\">{name} {mm2:.0}</text>",
+                x + 5.0,
+                y + 15.0
+            );
+        }
+    }
+    svg.push_str("</svg>");
+    Some(svg)
+}
+
+/// A part's place among the names, its name and area, and its rectangle.
+type Placed<'a> = (usize, &'a str, f64, [f64; 4]);
+
+/// Cuts a square into strips along the longer side of what is left: each takes
+/// the next parts until about a third of the rest is in it.
+fn rectangles<'a>(parts: &[(usize, &'a str, f64)], total: f64) -> Vec<Placed<'a>> {
+    let scale = SIDE * SIDE / total;
+    let (mut x, mut y, mut width, mut height) = (0.0, 0.0, SIDE, SIDE);
+    let mut placed = Vec::new();
+    let mut rest = parts;
+    while !rest.is_empty() {
+        let left: f64 = rest.iter().map(|part| part.2).sum();
+        let mut taken = 0;
+        let mut sum = 0.0;
+        while taken < rest.len() && sum < left / 3.0 {
+            sum += rest[taken].2;
+            taken += 1;
+        }
+        let upright = width >= height;
+        let thickness = sum * scale / if upright { height } else { width };
+        let mut at = 0.0;
+        for &(index, name, mm2) in &rest[..taken] {
+            let length = mm2 * scale / thickness;
+            placed.push((
+                index,
+                name,
+                mm2,
+                if upright { [x, y + at, thickness, length] } else { [x + at, y, length, thickness] },
+            ));
+            at += length;
+        }
+        if upright {
+            x += thickness;
+            width -= thickness;
+        } else {
+            y += thickness;
+            height -= thickness;
+        }
+        rest = &rest[taken..];
+    }
+    placed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rectangles_cover_the_square_and_keep_their_areas() {
+        let parts = [(0, "a", 500.0), (1, "b", 200.0), (2, "c", 80.0), (3, "d", 20.0), (4, "e", 0.5)];
+        let total: f64 = parts.iter().map(|part| part.2).sum();
+        let placed = rectangles(&parts, total);
+        assert_eq!(placed.len(), parts.len());
+        for (_, name, mm2, [x, y, width, height]) in placed {
+            assert!((width * height / (SIDE * SIDE) - mm2 / total).abs() < 1e-9, "{name}");
+            assert!(
+                x >= -1e-9 && y >= -1e-9 && x + width <= SIDE + 1e-6 && y + height <= SIDE + 1e-6,
+                "{name}"
+            );
+        }
+    }
+}
