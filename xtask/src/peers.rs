@@ -7,6 +7,7 @@
 mod bench;
 mod h264;
 mod h265;
+mod line;
 mod lm;
 mod matrix;
 mod tensor;
@@ -21,6 +22,11 @@ const COMPARISONS: &[Comparison] = &[
         "h265",
         "H.265: bits at equal error and speed against x265, kvazaar, ffmpeg, libde265 [--quick]",
         h265::run,
+    ),
+    (
+        "line",
+        "the line-rate codec: bits at equal error against trinity, H.265 and uniform+ac; speed against zstd and x264 [--quick]",
+        line::run,
     ),
     ("lm", "the language model's forward pass: time against NumPy on the same text and cores", lm::run),
     (

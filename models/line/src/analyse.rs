@@ -41,7 +41,15 @@ impl Default for Options {
 }
 
 /// Values that statistics of columns are taken from, at most.
-const STATISTICS: usize = 1 << 22;
+const STATISTICS: usize = 1 << 20;
+/// Alternatives that are quantized, at most, and how many bits per value the
+/// statistics may put them behind the first.
+const FITS: usize = 3;
+const CLOSE: f64 = 0.1;
+/// Bits per value that matrices must promise on a few groups to be stated for all.
+const PROMISE: f64 = 0.01;
+/// The variance, in squared steps, below which nothing is coded.
+const FLOOR: f64 = 0.3;
 
 /// The plan with the least bits at equal error among those the options allow.
 /// Nothing where there is nothing to code: no values, or a step that is no number.
@@ -60,18 +68,19 @@ pub(crate) fn choose_fitted(
         return None;
     }
     let orientations: &[bool] = if options.effort == Effort::Best { &[false, true] } else { &[false] };
-    let mut best: Option<Fitted> = None;
+    let mut drafts: Vec<(f64, Plan)> = Vec::new();
     for &transposed in orientations {
         let sample = Sample::new(values, rows, cols, transposed, step);
         for candidate in candidates(&sample, options) {
-            let plan = sample.plan(rows, cols, transposed, step, options, candidate);
-            let Some(fitted) = fit(plan, values, options) else { continue };
-            if best.as_ref().is_none_or(|best| fitted.score() < best.score()) {
-                best = Some(fitted);
-            }
+            drafts.push(sample.plan(rows, cols, transposed, step, options, candidate));
         }
     }
-    best
+    drafts.sort_by(|a, b| a.0.total_cmp(&b.0));
+    // What statistics cannot tell apart is quantized.
+    let bound = drafts.first()?.0 + CLOSE;
+    let near = drafts.into_iter().take(FITS).take_while(|draft| draft.0 <= bound);
+    let fitted = near.filter_map(|(_, plan)| fit(plan, values, options));
+    fitted.min_by(|a, b| a.score().total_cmp(&b.score()))
 }
 
 /// Stages of one alternative.
@@ -144,32 +153,48 @@ impl Sample {
         }
         let means = self.means();
         // Every row counts the same: row classes take out how large it is.
-        let row_weights: Vec<f64> = self
-            .rows()
-            .map(|row| {
-                let energy: f64 = row.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
-                1.0 / (energy / row.len() as f64).max(0.1)
-            })
-            .collect();
-        let floor = 0.3 * row_weights.iter().sum::<f64>();
-        let group = |group: usize| {
-            let mut moments = vec![0.0; size * size];
-            let mut centred = vec![0.0f64; size];
-            for (row, &weight) in self.rows().zip(&row_weights) {
-                let first = group * size;
-                for i in 0..size {
-                    centred[i] = f64::from(row[first + i]) - means[first + i];
-                }
-                for i in 0..size {
-                    let scaled = weight * centred[i];
-                    for (moment, &other) in moments[i * size..][..size].iter_mut().zip(&centred) {
-                        *moment += scaled * other;
-                    }
-                }
-            }
+        let weigh = |row: &[f32]| {
+            let energy: f64 = row.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
+            1.0 / (energy / row.len() as f64).max(0.1)
+        };
+        let weights: Vec<f64> = self.rows().map(weigh).collect();
+        let floor = FLOOR * weights.iter().sum::<f64>();
+        let promise = |group: usize| {
+            let moments = self.moments(group, size, &means, &weights);
+            Reflections::promise(&moments, size, self.all_rows, floor)
+        };
+        let tried = [0, groups / 2, groups - 1];
+        if tried.iter().map(|&group| promise(group)).sum::<f64>() < PROMISE * tried.len() as f64 {
+            return None;
+        }
+        let reflections = |group: usize| {
+            let moments = self.moments(group, size, &means, &weights);
             Reflections::of_moments(&moments, size, self.all_rows, floor)
         };
-        Some(Transform::Stated { size, groups: crate::stream::each(groups, group) })
+        Some(Transform::Stated { size, groups: crate::stream::each(groups, reflections) })
+    }
+
+    /// Second moments of a group of columns.
+    fn moments(&self, group: usize, size: usize, means: &[f64], weights: &[f64]) -> Vec<f64> {
+        let mut moments = vec![0.0; size * size];
+        let (mut centred, first) = (vec![0.0f64; size], group * size);
+        for (row, &weight) in self.rows().zip(weights) {
+            for i in 0..size {
+                centred[i] = f64::from(row[first + i]) - means[first + i];
+            }
+            for i in 0..size {
+                let scaled = weight * centred[i];
+                for (moment, &other) in moments[i * size..][..=i].iter_mut().zip(&centred) {
+                    *moment += scaled * other;
+                }
+            }
+        }
+        for i in 0..size {
+            for j in 0..i {
+                moments[j * size + i] = moments[i * size + j];
+            }
+        }
+        moments
     }
 
     fn means(&self) -> Vec<f64> {
@@ -183,7 +208,8 @@ impl Sample {
         means
     }
 
-    /// A plan with everything but tables, which stand for a guess.
+    /// A plan with everything but tables, which stand for a guess, and the bits
+    /// per value that statistics promise.
     fn plan(
         &self,
         rows: usize,
@@ -192,7 +218,7 @@ impl Sample {
         step: f32,
         options: &Options,
         candidate: Candidate,
-    ) -> Plan {
+    ) -> (f64, Plan) {
         let Geometry { log2_lanes, tile_rows, tile_cols } =
             Geometry::new(self.all_rows, self.cols, candidate.predicts);
         let mut plan = Plan {
@@ -215,8 +241,10 @@ impl Sample {
         let coefficients = self.transformed(&plan, options);
         let all_rows = self.all_rows as f64;
         coefficients.columns(all_rows, candidate.predicts, &mut plan);
-        coefficients.classify(&mut plan);
-        plan
+        let bits = coefficients.classify(&mut plan);
+        let mut header = Vec::new();
+        plan.write(&mut header);
+        (bits + 8.0 * header.len() as f64 / (rows * cols) as f64, plan)
     }
 
     /// The coefficients of a plan's transform.
@@ -278,8 +306,9 @@ impl Sample {
         }
     }
 
-    /// Classes of columns, beside rows that state theirs where that pays.
-    fn classify(&self, plan: &mut Plan) {
+    /// Classes of columns, beside rows that state theirs where that pays, and
+    /// the bits per value that follow.
+    fn classify(&self, plan: &mut Plan) -> f64 {
         let cols = self.cols;
         let residuals: Vec<f32> = self.residuals(plan);
         let rows = residuals.len() / cols;
@@ -309,7 +338,8 @@ impl Sample {
         // A class off by so many quarter octaves costs its square in nats.
         let spread = row_scales.iter().map(|s| s.ln().powi(2)).sum::<f64>() / rows.max(1) as f64;
         let panel = plan.tile_cols as f64;
-        if 1.44 * spread * panel > 3.0 {
+        let states_rows = 1.44 * spread * panel > 3.0;
+        if states_rows {
             plan.row_table = Some(Table::from_counts(&[8, 8, 8, 4, 4, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1]));
         } else {
             use_cols(&vec![1.0; rows], &mut col_scales);
@@ -318,6 +348,10 @@ impl Sample {
             *class = (4.0 * scale.log2()).round() as i32;
         }
         self.flatten_classes(plan, rows);
+        // Entropy of a Gaussian value of that mean magnitude, near enough.
+        let entropy = |scale: &f64| 0.5 * (1.0 + (5.17 * scale).powi(2)).log2();
+        let bits = col_scales.iter().map(entropy).sum::<f64>() / cols as f64;
+        bits + if states_rows { 3.0 / panel } else { 0.0 }
     }
 
     /// One class for all columns where their differences are not worth stating.

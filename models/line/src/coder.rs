@@ -27,6 +27,8 @@ pub struct Coder {
     pub raw_bits: [u8; CLASSES],
     /// One matrix for every group, or one for all; none without transform.
     pub syntheses: Vec<Synthesis>,
+    /// The same matrices column after column, in 32 bits.
+    columns: Vec<Vec<i32>>,
     /// What one unit of the integers is worth.
     pub scale: f32,
     pub limit: i32,
@@ -48,11 +50,17 @@ impl Coder {
         }
         let transformed = plan.transform != Transform::None;
         let unit = if transformed { (UNITS * crate::matrix::ONE) as f32 } else { UNITS as f32 };
+        let syntheses = plan.syntheses();
+        let by_column = |s: &Synthesis| {
+            let entry = |at: usize| i32::from(s.entries[at % s.size * s.size + at / s.size]);
+            (0..s.size * s.size).map(entry).collect()
+        };
         Ok(Self {
             slots,
             tables,
             raw_bits,
-            syntheses: plan.syntheses(),
+            columns: syntheses.iter().map(by_column).collect(),
+            syntheses,
             scale: plan.step / unit,
             transformed,
             limit: if transformed { TRANSFORM_LIMIT } else { LIMIT },
@@ -65,6 +73,12 @@ impl Coder {
     #[inline(always)]
     pub fn class(column: i32, row: i32, gain: u32) -> usize {
         (UNIT_CLASS + column + row - gain as i32).clamp(0, CLASSES as i32 - 1) as usize
+    }
+
+    /// The matrix of a group, column after column.
+    #[inline(always)]
+    pub(crate) fn columns(&self, group: usize) -> &[i32] {
+        &self.columns[if self.columns.len() == 1 { 0 } else { group }]
     }
 
     /// The matrix of a group.

@@ -126,6 +126,18 @@ impl Reflections {
         Ok(Self { vectors })
     }
 
+    /// Bits per value that a matrix may save over `rows` rows, its own counted.
+    pub(crate) fn promise(moments: &[f64], size: usize, rows: usize, floor: f64) -> f64 {
+        let (variances, _) = eigen(moments, size);
+        let bits = |variance: f64| 0.5 * (variance + floor).log2();
+        let before: f64 = (0..size).map(|i| bits(moments[i * size + i])).sum();
+        let after: f64 = variances.iter().map(|&variance| bits(variance)).sum();
+        // Four bits for each entry of the reflections that matter.
+        let strong = variances.iter().filter(|&&v| v > floor).count();
+        let entries = (strong * (2 * size - strong)) as f64 / 2.0;
+        (before - after - 4.0 * entries / rows as f64) / size as f64
+    }
+
     /// Reflections that turn coordinates into the strongest directions of some
     /// second moments, with as many and as exact ones as `rows` rows pay for.
     /// `floor` is the variance below which nothing is coded.

@@ -15,6 +15,9 @@ use crate::table::Table;
 const MAGIC: [u8; 3] = *b"TL\x01";
 /// Values of a tile at most: positions in it have sixteen bits.
 pub const MAX_TILE: usize = 1 << 16;
+/// Values for each byte of a stream at most: what a header asks for is bounded by
+/// what comes with it.
+pub(crate) const MAX_VALUES_PER_BYTE: usize = 1024;
 /// Base classes: those that send no bits raw.
 pub const BASE_CLASSES: usize = 32;
 /// Classes of a value.
@@ -238,8 +241,7 @@ impl Plan {
         let rows = get_varint(bytes, &mut at)?;
         let cols = get_varint(bytes, &mut at)?;
         let values = rows.checked_mul(cols).ok_or(Error::Damaged { what: "too many values" })?;
-        // Every tile has an entry of four bytes, and lanes.
-        if (values / MAX_TILE).saturating_mul(8) > bytes.len() {
+        if values / MAX_VALUES_PER_BYTE > bytes.len() {
             return Err(Error::Truncated { what: "tiles" });
         }
         let mut bits = BitReader::new(&bytes[at..]);

@@ -5,16 +5,19 @@
 //! between equals is stated: encoders elsewhere make the same levels.
 
 use crate::coder::{Coder, Costs, UNITS, next_state, units};
+use crate::emit::Pushes;
 use crate::plan::Tile;
+use crate::search::{Room, Segment};
+use crate::simd::{Kernel, Width, with_width};
 use crate::table::{ESCAPE, MAGNITUDES};
 use crate::tile::{Exception, Parsed};
 
 /// Largest |value| in units that is not kept exactly, without and with transform.
 const SAFE: (f32, f32) = ((1 << 19) as f32, (1 << 13) as f32);
 /// Squared distances are taken of at most this many units.
-const FAR: i32 = 1 << 12;
+pub(crate) const FAR: i32 = 1 << 12;
 /// A path that cannot be.
-const NEVER: i32 = 1 << 29;
+pub(crate) const NEVER: i32 = 1 << 29;
 
 /// An encoder's settings that the stream does not hold.
 #[derive(Debug, Clone)]
@@ -25,16 +28,34 @@ pub struct Quantizer {
     pub rounding: i32,
     /// Analysis matrices beside the coder's syntheses.
     pub analyses: Vec<Vec<f32>>,
+    /// The same matrices column after column.
+    by_column: Vec<Vec<f32>>,
     /// 1 / unit as it multiplies values.
     pub inverse: f32,
+    /// What a residual of each column weighs in its row's class.
+    weights: Vec<u32>,
+    /// How symbols are pushed in wide registers.
+    pub(crate) pushes: Pushes,
+    /// Registers to use.
+    pub width: Width,
 }
 
 impl Quantizer {
     /// Nothing where a stated matrix has no inverse.
     pub fn new(coder: &Coder, lambda: f32, rounding: i32) -> Option<Self> {
-        let analyses = coder.syntheses.iter().map(|s| s.analysis()).collect::<Option<_>>()?;
-        let costs = Costs::new(&coder.plan, lambda);
-        Some(Self { costs, rounding, analyses, inverse: UNITS as f32 / coder.plan.step })
+        let analyses: Vec<Vec<f32>> = coder.syntheses.iter().map(|s| s.analysis()).collect::<Option<_>>()?;
+        let size = coder.plan.transform.size();
+        let by_column = |a: &Vec<f32>| (0..size * size).map(|at| a[at % size * size + at / size]).collect();
+        Some(Self {
+            costs: Costs::new(&coder.plan, lambda),
+            rounding,
+            by_column: analyses.iter().map(by_column).collect(),
+            analyses,
+            inverse: UNITS as f32 / coder.plan.step,
+            weights: coder.plan.classes.iter().map(|&class| class_weight(class)).collect(),
+            pushes: Pushes::new(coder),
+            width: Width::widest(),
+        })
     }
 }
 
@@ -45,45 +66,74 @@ pub fn targets(
     tile: &Tile,
     values: &[f32],
 ) -> (Vec<i32>, Vec<Exception>) {
-    let safe = if coder.transformed { SAFE.1 } else { SAFE.0 };
-    let mut exceptions = Vec::new();
-    let mut scaled: Vec<f32> = values
-        .iter()
-        .enumerate()
-        .map(|(position, &value)| {
-            let scaled = value * quantizer.inverse;
-            // Also false for NaN.
-            if scaled.abs() <= safe {
-                return scaled;
+    with_width(quantizer.width, Targets { coder, quantizer, tile, values })
+}
+
+struct Targets<'a> {
+    coder: &'a Coder,
+    quantizer: &'a Quantizer,
+    tile: &'a Tile,
+    values: &'a [f32],
+}
+
+impl Kernel for Targets<'_> {
+    type Output = (Vec<i32>, Vec<Exception>);
+
+    #[inline(always)]
+    fn run(self) -> Self::Output {
+        let Self { coder, quantizer, tile, values } = self;
+        let safe = if coder.transformed { SAFE.1 } else { SAFE.0 };
+        let mut scaled: Vec<f32> = values.iter().map(|&value| value * quantizer.inverse).collect();
+        let mut exceptions = Vec::new();
+        // NaN is not within anything.
+        let within = |s: &f32| s.abs() <= safe;
+        if !scaled.iter().fold(true, |all, s| all & within(s)) {
+            for (position, scaled) in scaled.iter_mut().enumerate() {
+                if !within(scaled) {
+                    let bits = values[position].to_bits();
+                    exceptions.push(Exception { position: position as u16, bits });
+                    *scaled = 0.0;
+                }
             }
-            exceptions.push(Exception { position: position as u16, bits: value.to_bits() });
-            0.0
-        })
-        .collect();
-    if !quantizer.analyses.is_empty() {
-        scaled.chunks_exact_mut(tile.cols).for_each(|row| analyse(coder, quantizer, tile, row));
+        }
+        if !quantizer.analyses.is_empty() {
+            scaled.chunks_exact_mut(tile.cols).for_each(|row| analyse(coder, quantizer, tile, row));
+        }
+        let limit = coder.limit as f32;
+        // SAFETY: clamped to integers of 21 bits, and no NaN gets here.
+        #[allow(unsafe_code)]
+        let whole = |s: &f32| unsafe { s.round_ties_even().clamp(-limit, limit).to_int_unchecked::<i32>() };
+        (scaled.iter().map(whole).collect(), exceptions)
     }
-    let limit = coder.limit as f32;
-    let targets = scaled.iter().map(|s| s.round_ties_even().clamp(-limit, limit) as i32).collect();
-    (targets, exceptions)
 }
 
 /// One row through the analysis matrices: sums from the first column up,
 /// products and sums rounded one by one.
+#[inline(always)]
 fn analyse(coder: &Coder, quantizer: &Quantizer, tile: &Tile, row: &mut [f32]) {
     let size = coder.plan.transform.size();
-    let mut group = [0.0; 64];
     for (index, values) in row.chunks_exact_mut(size).enumerate() {
         let number = tile.col / size + index;
         if number >= coder.plan.group_count() {
             break;
         }
-        let analysis = &quantizer.analyses[if quantizer.analyses.len() == 1 { 0 } else { number }];
-        for (coefficient, weights) in group.iter_mut().zip(analysis.chunks_exact(size)) {
-            *coefficient = weights.iter().zip(&*values).fold(0.0, |sum, (&w, &v)| sum + w * v);
+        let columns = &quantizer.by_column[if quantizer.by_column.len() == 1 { 0 } else { number }];
+        match size {
+            32 => multiply::<32>(columns, values),
+            _ => multiply::<64>(columns, values),
         }
-        values.copy_from_slice(&group[..size]);
     }
+}
+
+#[inline(always)]
+fn multiply<const SIZE: usize>(columns: &[f32], values: &mut [f32]) {
+    let mut sums = [0f32; SIZE];
+    for (column, &value) in columns.as_chunks::<SIZE>().0.iter().zip(&*values) {
+        for i in 0..SIZE {
+            sums[i] += column[i] * value;
+        }
+    }
+    values.copy_from_slice(&sums);
 }
 
 /// The levels of a tile for its targets.
@@ -102,6 +152,8 @@ pub fn quantize(coder: &Coder, quantizer: &Quantizer, tile: &Tile, targets: &[i3
     let mut deviations = vec![0i32; cols];
     let mut residuals = vec![0i32; segment_rows * cols];
     let mut states = vec![0u8; lanes];
+    let wide = quantizer.width > Width::Scalar && lanes == 32;
+    let mut room = Room::default();
     for first in (0..tile.rows).step_by(segment_rows) {
         for (row, residuals) in residuals.chunks_exact_mut(cols).enumerate() {
             let targets = &targets[(first + row) * cols..][..cols];
@@ -109,12 +161,20 @@ pub fn quantize(coder: &Coder, quantizer: &Quantizer, tile: &Tile, targets: &[i3
                 let predicted = means[column] * UNITS + predict(above[column], deviations[column]);
                 *residual = (targets[column] - predicted).clamp(-coder.limit, coder.limit);
             }
-            parsed.row_classes.push(row_class(coder, tile, residuals));
+            parsed.row_classes.push(row_class(coder, quantizer, tile, residuals));
         }
         let before = states.clone();
         let row_classes = &parsed.row_classes[first..];
         let levels = &mut parsed.levels[first * cols..][..segment_rows * cols];
-        search(coder, quantizer, tile, gain, &residuals, row_classes, &mut states, levels);
+        if wide {
+            let (residuals, states, room) = (&residuals, &mut states, &mut room);
+            let segment =
+                Segment { coder, quantizer, tile, gain, residuals, row_classes, states, levels, room };
+            crate::search::search(quantizer.width, segment);
+        } else {
+            search(coder, quantizer, tile, gain, &residuals, row_classes, &mut states, levels);
+        }
+        let levels = &parsed.levels[first * cols..][..segment_rows * cols];
         if coder.predicts {
             advance(coder, gain, above, &before, levels, &mut deviations);
         }
@@ -149,14 +209,14 @@ pub fn class_weight(class: i32) -> u32 {
 }
 
 /// How a row stands to its columns' classes, in quarter octaves.
-fn row_class(coder: &Coder, tile: &Tile, residuals: &[i32]) -> i32 {
+fn row_class(coder: &Coder, quantizer: &Quantizer, tile: &Tile, residuals: &[i32]) -> i32 {
     if coder.plan.row_table.is_none() {
         return 0;
     }
     let sum: u64 = residuals
         .iter()
-        .zip(&coder.plan.classes[tile.col..])
-        .map(|(&residual, &class)| u64::from(residual.unsigned_abs()) * u64::from(class_weight(class)))
+        .zip(&quantizer.weights[tile.col..])
+        .map(|(&residual, &weight)| u64::from(residual.unsigned_abs()) * u64::from(weight))
         .sum();
     // The mean is 2^14 times 32 units for a row of class 0.
     let mean = sum / tile.cols as u64;

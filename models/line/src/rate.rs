@@ -57,6 +57,7 @@ pub fn encode_under(
     let mut step = first_step(energy, values.len(), target);
     // The choice of stages is made once, near the target; steps then move with it.
     let mut fitted = plan_at(step).ok_or_else(no_step)?;
+    let first = step;
     for _ in 0..3 {
         let next = step * correction(&fitted, energy / values.len() as f64, target);
         if !(next / step - 1.0).abs().is_finite() || (next / step).ln().abs() < 0.02 {
@@ -65,7 +66,10 @@ pub fn encode_under(
         step = next;
         fitted = refit(&fitted, values, step, options).ok_or_else(no_step)?;
     }
-    fitted = plan_at(step).ok_or_else(no_step)?;
+    // Far from where stages were chosen, others may be better.
+    if (step / first).ln().abs() > 0.4 {
+        fitted = plan_at(step).ok_or_else(no_step)?;
+    }
     let mut best: Option<(f64, Vec<u8>)> = None;
     let mut bounds = (0.0f32, f32::INFINITY);
     for _ in 0..TRIALS {

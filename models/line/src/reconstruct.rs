@@ -2,11 +2,13 @@
 //! and nothing else in floating point.
 
 use crate::coder::{Coder, UNITS, next_state, units};
+use crate::matrix::ONE;
 use crate::plan::Tile;
 use crate::quantize::predict;
+use crate::simd::{Kernel, Width, with_width};
 use crate::tile::Parsed;
 
-/// Values of a tile, row by row.
+/// Values of a tile, row by row: the plain truth.
 pub fn reconstruct(coder: &Coder, tile: &Tile, parsed: &Parsed, values: &mut [f32]) {
     let (cols, lanes) = (tile.cols, coder.plan.lanes());
     let above = &coder.plan.above[tile.col..][..cols];
@@ -43,7 +45,7 @@ fn synthesize(coder: &Coder, tile: &Tile, row: &mut [i32]) {
     for (index, values) in row.chunks_mut(size).enumerate() {
         let number = tile.col / size + index;
         if number >= coder.plan.group_count() || values.len() < size {
-            values.iter_mut().for_each(|value| *value = value.wrapping_mul(crate::matrix::ONE));
+            values.iter_mut().for_each(|value| *value = value.wrapping_mul(ONE));
             continue;
         }
         let synthesis = coder.synthesis(number);
@@ -52,5 +54,225 @@ fn synthesize(coder: &Coder, tile: &Tile, row: &mut [i32]) {
             *value = products.fold(0, i32::wrapping_add);
         }
         values.copy_from_slice(&group[..size]);
+    }
+}
+
+/// A number that values are given back as.
+pub trait Number: Copy + Default + Send + Sync {
+    /// What a decoded value becomes: finite stays finite.
+    fn rounded(value: f32) -> Self;
+    /// What a value that was kept exactly becomes.
+    fn kept(value: f32) -> Self;
+}
+
+impl Number for f32 {
+    #[inline(always)]
+    fn rounded(value: f32) -> Self {
+        value
+    }
+
+    fn kept(value: f32) -> Self {
+        value
+    }
+}
+
+/// bf16 by its bits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Bf16(pub u16);
+
+impl Number for Bf16 {
+    /// To nearest even; what would overflow becomes the largest.
+    #[inline(always)]
+    fn rounded(value: f32) -> Self {
+        let bits = value.to_bits();
+        let rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+        // Beyond the largest finite magnitude lies only infinity.
+        let over = rounded & 0x7fff == 0x7f80;
+        Self(rounded.wrapping_sub(u32::from(over)) as u16)
+    }
+
+    fn kept(value: f32) -> Self {
+        if value.is_nan() {
+            // The payload's upper bits, and never infinity.
+            let upper = (value.to_bits() >> 16) as u16;
+            return Self(if upper & 0x7f == 0 { upper | 0x40 } else { upper });
+        }
+        if value.is_infinite() { Self((value.to_bits() >> 16) as u16) } else { Self::rounded(value) }
+    }
+}
+
+/// As [`reconstruct`], to any number and with wide registers: `out` starts with
+/// the tile's first value, and a row follows the one before after `stride`.
+pub(crate) fn reconstruct_wide<N: Number>(
+    width: Width,
+    coder: &Coder,
+    tile: &Tile,
+    parsed: &Parsed,
+    out: &mut [N],
+    stride: usize,
+) {
+    with_width(width, Rows { coder, tile, parsed, out, stride });
+    for exception in &parsed.exceptions {
+        let position = usize::from(exception.position);
+        let at = position / tile.cols * stride + position % tile.cols;
+        out[at] = N::kept(f32::from_bits(exception.bits));
+    }
+}
+
+struct Rows<'a, N> {
+    coder: &'a Coder,
+    tile: &'a Tile,
+    parsed: &'a Parsed,
+    out: &'a mut [N],
+    stride: usize,
+}
+
+impl<N: Number> Kernel for Rows<'_, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { coder, tile, parsed, out, stride } = self;
+        let cols = tile.cols;
+        let above = &coder.plan.above[tile.col..][..cols];
+        let means = &coder.plan.means[tile.col..][..cols];
+        let simple = !coder.predicts && !coder.transformed && coder.plan.log2_lanes == 5;
+        let plain = simple && means.iter().all(|&mean| mean == 0) && parsed.gain == 0;
+        let mut states = [0i32; 32];
+        let mut deviations = vec![0i32; cols];
+        let mut coefficients = vec![0i32; cols];
+        for (row, levels) in parsed.levels.chunks_exact(cols).enumerate() {
+            let out = &mut out[row * stride..][..cols];
+            if plain {
+                plain_row(coder, &mut states, levels, out);
+                continue;
+            }
+            points_row(coder, parsed.gain, &mut states, levels, &mut coefficients);
+            for column in 0..cols {
+                let predicted = predict(above[column], deviations[column]);
+                let deviation = coefficients[column].wrapping_add(predicted);
+                deviations[column] = deviation.clamp(-coder.limit, coder.limit);
+                coefficients[column] = means[column] * UNITS + deviations[column];
+            }
+            if coder.transformed {
+                synthesize_wide(coder, tile, &mut coefficients);
+            }
+            for (value, &coefficient) in out.iter_mut().zip(&coefficients) {
+                *value = N::rounded(coefficient as f32 * coder.scale);
+            }
+        }
+    }
+}
+
+/// (h0, h1) of the plan's trellis.
+#[inline(always)]
+fn polynomials(coder: &Coder) -> (i32, i32) {
+    match coder.plan.log2_states {
+        2 => (2, 1),
+        3 => (5, 2),
+        _ => (0, 0),
+    }
+}
+
+/// A point, and the state after it.
+#[inline(always)]
+fn point(state: i32, level: i32, (h0, h1): (i32, i32)) -> (i32, i32) {
+    let quantizer = state & 1;
+    let sign = (level >> 31) | i32::from(level > 0);
+    let next = (state >> 1) ^ (-quantizer & h0) ^ (-(level & 1) & h1);
+    (2 * level - quantizer * sign, next)
+}
+
+/// A row of 32 lanes without prediction, means, gain or transform.
+#[inline(always)]
+fn plain_row<N: Number>(coder: &Coder, states: &mut [i32; 32], levels: &[i16], out: &mut [N]) {
+    let polynomials = polynomials(coder);
+    // 16 units to a point: limits cannot be met, a level has sixteen bits.
+    let scale = coder.scale;
+    let (whole, rest) = levels.as_chunks::<32>();
+    let (out_whole, out_rest) = out.as_chunks_mut::<32>();
+    for (levels, out) in whole.iter().zip(out_whole) {
+        for lane in 0..32 {
+            let (point, next) = point(states[lane], i32::from(levels[lane]), polynomials);
+            states[lane] = next;
+            let units = (UNITS * point).clamp(-coder.limit, coder.limit);
+            out[lane] = N::rounded(units as f32 * scale);
+        }
+    }
+    for ((&level, out), state) in rest.iter().zip(out_rest).zip(states.iter_mut()) {
+        let (point, next) = point(*state, i32::from(level), polynomials);
+        *state = next;
+        let units = (UNITS * point).clamp(-coder.limit, coder.limit);
+        *out = N::rounded(units as f32 * scale);
+    }
+}
+
+/// The points of a row in units, under the tile's gain.
+#[inline(always)]
+fn points_row(coder: &Coder, gain: u32, states: &mut [i32; 32], levels: &[i16], out: &mut [i32]) {
+    let polynomials = polynomials(coder);
+    let (factor, shift) = (4 * (4 + (gain as i32 & 3)), gain >> 2);
+    let lanes = coder.plan.lanes();
+    for (levels, out) in levels.chunks(lanes).zip(out.chunks_mut(lanes)) {
+        for ((&level, out), state) in levels.iter().zip(out).zip(states.iter_mut()) {
+            let (point, next) = point(*state, i32::from(level), polynomials);
+            *state = next;
+            *out = point.wrapping_mul(factor).wrapping_shl(shift);
+        }
+    }
+}
+
+/// As [`synthesize`], column after column of the matrices.
+#[inline(always)]
+fn synthesize_wide(coder: &Coder, tile: &Tile, row: &mut [i32]) {
+    let size = coder.plan.transform.size();
+    for (index, values) in row.chunks_mut(size).enumerate() {
+        let number = tile.col / size + index;
+        if number >= coder.plan.group_count() || values.len() < size {
+            values.iter_mut().for_each(|value| *value = value.wrapping_mul(ONE));
+            continue;
+        }
+        let columns = coder.columns(number);
+        match size {
+            32 => multiply::<32>(columns, values),
+            _ => multiply::<64>(columns, values),
+        }
+    }
+}
+
+#[inline(always)]
+fn multiply<const SIZE: usize>(columns: &[i32], values: &mut [i32]) {
+    let mut sums = [0i32; SIZE];
+    for (column, &coefficient) in columns.as_chunks::<SIZE>().0.iter().zip(&*values) {
+        if coefficient != 0 {
+            for i in 0..SIZE {
+                sums[i] = sums[i].wrapping_add(column[i].wrapping_mul(coefficient));
+            }
+        }
+    }
+    values.copy_from_slice(&sums);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bf16_rounds_to_even_and_never_to_infinity() {
+        let cases = [
+            (1.0f32, 0x3f80),
+            (1.00390625, 0x3f80),
+            (1.01171875, 0x3f82),
+            (f32::MAX, 0x7f7f),
+            (-f32::MAX, 0xff7f),
+            (0.0, 0),
+        ];
+        for (value, bits) in cases {
+            assert_eq!(Bf16::rounded(value).0, bits, "{value}");
+        }
+        assert_eq!(Bf16::kept(f32::INFINITY).0, 0x7f80);
+        assert_eq!(Bf16::kept(f32::from_bits(0x7f80_0001)).0, 0x7fc0);
+        assert_eq!(Bf16::kept(f32::from_bits(0xffc1_0000)).0, 0xffc1);
     }
 }

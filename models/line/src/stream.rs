@@ -5,10 +5,13 @@
 
 use crate::Error;
 use crate::coder::Coder;
-use crate::plan::{Plan, Tile};
+use crate::emit::write_with;
+use crate::parse::parse_with;
+use crate::plan::{MAX_VALUES_PER_BYTE, Plan, Tile};
 use crate::quantize::{Quantizer, quantize, targets};
-use crate::reconstruct::reconstruct;
-use crate::tile::{self, MAX_GAIN};
+use crate::reconstruct::{Bf16, Number, reconstruct_wide};
+use crate::simd::Width;
+use crate::tile::MAX_GAIN;
 
 /// What an encoder is told beside the plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -59,6 +62,10 @@ pub fn encode_with(coder: &Coder, values: &[f32], settings: &Settings) -> Result
         bytes.extend(end.to_le_bytes());
     }
     bytes.extend(tiles.iter().flatten().flat_map(|word| word.to_le_bytes()));
+    if values.len() / MAX_VALUES_PER_BYTE > bytes.len() {
+        let what = "tiles of so few lanes that a byte would hold more than 1024 values".into();
+        return Err(Error::Mismatch { what });
+    }
     Ok(bytes)
 }
 
@@ -76,7 +83,7 @@ pub fn encode_tile(
         let mut parsed = quantize(coder, quantizer, place, &targets, gain);
         parsed.exceptions.clone_from(&exceptions);
         let mut words = Vec::new();
-        tile::write(coder, place, &parsed, &mut words);
+        write_with(quantizer.width, coder, &quantizer.pushes, place, &parsed, &mut words);
         words
     };
     let words = attempt(0);
@@ -154,31 +161,62 @@ impl<'a> Stream<'a> {
     /// One tile's values, row by row as coded.
     pub fn tile(&self, index: usize) -> Result<Vec<f32>, Error> {
         let place = self.plan().tile(index);
-        let parsed = tile::parse(&self.coder, &place, &self.words(index))
-            .map_err(|what| Error::DamagedTile { tile: index, what })?;
         let mut values = vec![0.0; place.values()];
-        reconstruct(&self.coder, &place, &parsed, &mut values);
+        self.tile_into(index, Width::widest(), &mut values, place.cols)?;
         Ok(values)
+    }
+
+    /// As [`Stream::tile`], with registers of a width, into rows `stride` apart.
+    fn tile_into<N: Number>(
+        &self,
+        index: usize,
+        width: Width,
+        out: &mut [N],
+        stride: usize,
+    ) -> Result<(), Error> {
+        let place = self.plan().tile(index);
+        let parsed = parse_with(width, &self.coder, &place, &self.words(index))
+            .map_err(|what| Error::DamagedTile { tile: index, what })?;
+        reconstruct_wide(width, &self.coder, &place, &parsed, out, stride);
+        Ok(())
     }
 
     /// All values, in the matrix's own order.
     pub fn values(&self) -> Result<Vec<f32>, Error> {
+        self.numbers(Width::widest())
+    }
+
+    /// All values as any number, with registers of a width.
+    pub fn numbers<N: Number>(&self, width: Width) -> Result<Vec<N>, Error> {
         let plan = self.plan();
-        let tiles = each(plan.tiles(), |index| self.tile(index));
-        let mut values = vec![0.0; plan.rows * plan.cols];
-        for (index, tile) in tiles.into_iter().enumerate() {
-            let (place, tile) = (plan.tile(index), tile?);
-            for (row, coded) in (place.row..).zip(tile.chunks_exact(place.cols)) {
-                if plan.transposed {
-                    for (col, &value) in (place.col..).zip(coded) {
-                        values[col * plan.cols + row] = value;
+        let mut out = vec![N::default(); plan.rows * plan.cols];
+        let (bands, panels) = plan.grid();
+        if plan.transposed {
+            // A panel's columns are rows of the matrix.
+            each_chunk(&mut out, plan.tile_cols * plan.cols, |panel, out| {
+                let mut buffer = vec![N::default(); plan.tile_rows * plan.tile_cols];
+                for band in 0..bands {
+                    let index = band * panels + panel;
+                    let place = plan.tile(index);
+                    self.tile_into(index, width, &mut buffer, place.cols)?;
+                    for (row, out) in out.chunks_exact_mut(plan.cols).enumerate() {
+                        let coded = buffer[row..].iter().step_by(place.cols);
+                        let out = &mut out[place.row..place.row + place.rows];
+                        out.iter_mut().zip(coded).for_each(|(out, &value)| *out = value);
                     }
-                } else {
-                    values[row * plan.cols + place.col..][..place.cols].copy_from_slice(coded);
                 }
-            }
+                Ok(())
+            })?;
+        } else {
+            each_chunk(&mut out, plan.tile_rows * plan.cols, |band, out| {
+                for panel in 0..panels {
+                    let index = band * panels + panel;
+                    self.tile_into(index, width, &mut out[plan.tile(index).col..], plan.cols)?;
+                }
+                Ok(())
+            })?;
         }
-        Ok(values)
+        Ok(out)
     }
 }
 
@@ -187,6 +225,35 @@ pub fn decode(bytes: &[u8]) -> Result<(usize, usize, Vec<f32>), Error> {
     let stream = Stream::open(bytes)?;
     let values = stream.values()?;
     Ok((stream.plan().rows, stream.plan().cols, values))
+}
+
+/// Decodes a stream to bf16: rows, columns and values.
+pub fn decode_bf16(bytes: &[u8]) -> Result<(usize, usize, Vec<Bf16>), Error> {
+    let stream = Stream::open(bytes)?;
+    let values = stream.numbers(Width::widest())?;
+    Ok((stream.plan().rows, stream.plan().cols, values))
+}
+
+/// Does `work` on every chunk; the first error in order.
+#[cfg(feature = "threads")]
+fn each_chunk<N: Send>(
+    out: &mut [N],
+    size: usize,
+    work: impl Fn(usize, &mut [N]) -> Result<(), Error> + Sync + Send,
+) -> Result<(), Error> {
+    use rayon::prelude::*;
+    let results: Vec<_> = out.par_chunks_mut(size).enumerate().map(|(i, chunk)| work(i, chunk)).collect();
+    results.into_iter().collect()
+}
+
+/// Does `work` on every chunk; the first error in order.
+#[cfg(not(feature = "threads"))]
+fn each_chunk<N>(
+    out: &mut [N],
+    size: usize,
+    work: impl Fn(usize, &mut [N]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    out.chunks_mut(size).enumerate().try_for_each(|(i, chunk)| work(i, chunk))
 }
 
 /// What `work` makes of every index, in order.

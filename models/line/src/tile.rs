@@ -40,9 +40,9 @@ pub fn steps(tile: &Tile, lanes: usize) -> (usize, usize) {
 }
 
 /// Words in order; zeros after the last, which the end of the tile notices.
-struct Words<'a> {
-    words: &'a [u16],
-    at: usize,
+pub(crate) struct Words<'a> {
+    pub words: &'a [u16],
+    pub at: usize,
 }
 
 impl Words<'_> {
@@ -162,7 +162,12 @@ fn finish(
     Ok(())
 }
 
-fn parse_row_classes(coder: &Coder, tile: &Tile, states: &mut [u32], words: &mut Words<'_>) -> Vec<i32> {
+pub(crate) fn parse_row_classes(
+    coder: &Coder,
+    tile: &Tile,
+    states: &mut [u32],
+    words: &mut Words<'_>,
+) -> Vec<i32> {
     if coder.plan.row_table.is_none() {
         return vec![0; tile.rows];
     }
@@ -271,6 +276,31 @@ pub fn write(coder: &Coder, tile: &Tile, parsed: &Parsed, out: &mut Vec<u16>) {
     }
     out.extend(states.iter().flat_map(|&state| [state as u16, (state >> 16) as u16]));
     out.extend(backwards.iter().rev());
+}
+
+/// Pushes the row classes of a tile in front of what a buffer holds from `at` on.
+pub(crate) fn write_row_classes(
+    coder: &Coder,
+    parsed: &Parsed,
+    states: &mut [u32],
+    buffer: &mut [u16],
+    at: &mut usize,
+) {
+    let Some(table) = &coder.plan.row_table else { return };
+    let pushes: Vec<Push> =
+        parsed.row_classes.iter().map(|&class| Push::new(table, class, 0, false)).collect();
+    let mut put = |word: u16| {
+        *at -= 1;
+        buffer[*at] = word;
+    };
+    for step in pushes.chunks(states.len()).rev() {
+        for (lane, push) in step.iter().enumerate().rev() {
+            if let Some(word) = push.push(&mut states[lane]) {
+                put(word);
+            }
+        }
+        step.iter().rev().filter_map(|push| push.escape).for_each(|class| put(class as u16));
+    }
 }
 
 pub(crate) fn write_head(parsed: &Parsed, out: &mut Vec<u16>) {

@@ -5,8 +5,8 @@
 
 use proptest::prelude::*;
 use trinity_line::{
-    Coder, Effort, Error, Options, Plan, Reflections, Settings, Stream, Target, Transform, choose, decode,
-    encode, encode_to, parse, write,
+    Bf16, Coder, Effort, Error, Number, Options, Plan, Quantizer, Reflections, Settings, Stream, Target,
+    Transform, Width, choose, decode, encode, encode_tile, encode_to, parse, parse_with, reconstruct, write,
 };
 
 fn noise(count: usize, seed: u64) -> Vec<f32> {
@@ -81,6 +81,86 @@ proptest! {
         // where it leans to zero; matrices are not quite orthogonal.
         let error = error(&values, &decoded, 0.2);
         prop_assert!(error < 0.75 + 8.0 / values.len() as f64, "{} {:?}", error, plan);
+    }
+
+    #[test]
+    fn wide_registers_make_the_same_words_and_values(
+        rows in 1usize..70, cols in 1usize..260, states in prop::sample::select(vec![0u32, 2, 3]),
+        kind in 0u32..5, predicts: bool, row_classes: bool, fine in 0u32..9, budget: bool, seed: u64,
+    ) {
+        let mut values = structured(rows, cols, seed);
+        if fine == 8 {
+            values[0] = f32::NAN;
+        }
+        let mut plan = with_transform(plan_with(&values, rows, cols, 0.3, states), kind);
+        (plan.log2_lanes, plan.tile_rows, plan.tile_cols) = (5, rows, cols);
+        // Far finer steps than the classes expect: raw bits, then escapes.
+        plan.step /= (1u32 << fine) as f32;
+        plan.classes.iter_mut().for_each(|class| *class += 2 * fine as i32);
+        if predicts {
+            plan.above.iter_mut().enumerate().for_each(|(i, a)| *a = (i % 17) as i32);
+        }
+        if !row_classes {
+            plan.row_table = None;
+        }
+        let coder = Coder::new(plan).unwrap();
+        let place = coder.plan.tile(0);
+        let mut quantizer = Quantizer::new(&coder, 0.31, 13).unwrap();
+        quantizer.width = Width::Scalar;
+        let free = encode_tile(&coder, &quantizer, 0, &place, &values, None).unwrap();
+        let budget = budget.then_some(2 * free.len() * 9 / 10);
+        let truth = encode_tile(&coder, &quantizer, 0, &place, &values, budget);
+        for width in Width::available() {
+            quantizer.width = width;
+            prop_assert_eq!(&encode_tile(&coder, &quantizer, 0, &place, &values, budget), &truth, "{:?}", width);
+        }
+        let words = truth.unwrap_or(free);
+        let parsed = parse(&coder, &place, &words).unwrap();
+        for width in Width::available() {
+            prop_assert_eq!(&parse_with(width, &coder, &place, &words).unwrap(), &parsed, "{:?}", width);
+            // A word less, or another, is an error for all or for none.
+            let mut damaged = words.clone();
+            let at = seed as usize % words.len();
+            damaged[at] ^= 1 << (seed >> 60);
+            prop_assert_eq!(parse_with(width, &coder, &place, &damaged), parse(&coder, &place, &damaged));
+            let short = &words[..words.len() - 1];
+            prop_assert!(parse_with(width, &coder, &place, short).is_err());
+        }
+    }
+
+    #[test]
+    fn every_width_decodes_to_the_same_values(
+        rows in 1usize..150, cols in 1usize..300, transposed: bool, kind in 0u32..5, seed: u64,
+    ) {
+        let values = structured(rows, cols, seed);
+        let mut plan = plan_with(&values, rows, cols, 0.3, 3);
+        if transposed {
+            plan.transposed = true;
+            (plan.tile_rows, plan.tile_cols) = (cols.min(50), if rows > 64 { 64 } else { rows });
+            for list in [&mut plan.classes, &mut plan.above, &mut plan.means] {
+                list.resize(rows, 3);
+            }
+        }
+        let bytes = encode(&with_transform(plan, kind), &values, &Settings::default()).unwrap();
+        let stream = Stream::open(&bytes).unwrap();
+        let truth: Vec<f32> = stream.numbers(Width::Scalar).unwrap();
+        let mut plain = vec![0.0f32; rows * cols];
+        for index in 0..stream.plan().tiles() {
+            let place = stream.plan().tile(index);
+            let parsed = parse(&stream.coder, &place, &stream.words(index)).unwrap();
+            let mut tile = vec![0.0; place.values()];
+            reconstruct(&stream.coder, &place, &parsed, &mut tile);
+            for (at, value) in tile.into_iter().enumerate() {
+                let (row, col) = (place.row + at / place.cols, place.col + at % place.cols);
+                plain[if transposed { col * cols + row } else { row * cols + col }] = value;
+            }
+        }
+        prop_assert_eq!(&plain, &truth);
+        for width in Width::available() {
+            prop_assert_eq!(&stream.numbers::<f32>(width).unwrap(), &truth, "{:?}", width);
+            let half: Vec<Bf16> = stream.numbers(width).unwrap();
+            prop_assert!(half.iter().zip(&truth).all(|(&half, &value)| half == Bf16::rounded(value)));
+        }
     }
 
     #[test]
@@ -211,6 +291,17 @@ fn a_small_tensor_pays_little_for_headers() {
     let bytes = encode_to(&values, 128, 256, Target::Nmse(0.01), Effort::Best, &Settings::default()).unwrap();
     let bits = 8.0 * bytes.len() as f64 / values.len() as f64;
     assert!(bits < 3.32 + 0.2, "{bits}");
+}
+
+#[test]
+fn zeros_take_next_to_nothing_and_lies_about_the_shape_no_memory() {
+    let values = vec![0.0; 512 * 512];
+    let plan = plan_with(&values, 512, 512, 0.3, 3);
+    let bytes = encode(&plan, &values, &Settings::default()).unwrap();
+    assert!(bytes.len() * 8 < values.len() / 10, "{}", bytes.len());
+    assert_eq!(decode(&bytes).unwrap().2, values);
+    let lie = [b"TL\x01\x01\x80\x80\x80\x80\x01".as_slice(), &[0; 200]].concat();
+    assert!(matches!(decode(&lie), Err(Error::Truncated { .. })));
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod contract;
 mod entropy;
 mod ffmpeg;
 mod frame_codec;
+mod line;
 mod lossless;
 mod lossy;
 mod metrics;

@@ -318,7 +318,7 @@ impl Bench {
                 }
                 None => [f64::NAN; 2],
             };
-            x264 = x264.max(self.x264_ultrafast(matrix, step * matrix.rms())?);
+            x264 = x264.max(bench::x264_ultrafast(&self.scratch.path, matrix, step * matrix.rms())?);
         }
         let ratio = |speed: f64, base: f64| format!("{speed:.2} ({:.2})", speed / base);
         println!(
@@ -332,25 +332,6 @@ impl Bench {
             ratio(lite[1], x264)
         );
         Ok(())
-    }
-
-    /// Samples a second, in 10⁶, of x264's fastest preset on the matrix in 8 bits.
-    fn x264_ultrafast(&self, matrix: &Matrix, step: f64) -> Result<f64, String> {
-        if tools::find("x264").is_none() {
-            return Ok(f64::NAN);
-        }
-        let folder = &self.scratch.path;
-        // Over and over, so that starting up does not count.
-        let copies = (1 << 24) / matrix.values.len() + 1;
-        let path = folder.join("many.gray");
-        std::fs::write(&path, matrix.samples(8).repeat(copies)).map_err(|e| e.to_string())?;
-        let qp = (4.0 + 6.0 * (1.5 * step / matrix.largest() * 127.0).log2()).round().clamp(1.0, 51.0);
-        let command = format!(
-            "x264 --preset ultrafast --tune psnr --threads 1 --keyint 1 --qp {qp} --no-deblock --input-csp i400 \
-             --output-csp i400 --input-res {}x{} --fps 1 --quiet -o out.264 many.gray",
-            matrix.cols, matrix.rows
-        );
-        Ok((matrix.values.len() * copies) as f64 / 1e6 / bench::cpu_s(&command, folder)?)
     }
 }
 

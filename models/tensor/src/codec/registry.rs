@@ -3,6 +3,7 @@
 use super::align::IntGroups;
 use super::entropy::{SYMBOL_CODERS, SymbolCoder};
 use super::ffmpeg::Ffmpeg;
+use super::line::Line;
 use super::lossless::Lossless;
 use super::mx::{Element, Mx};
 use super::precondition::PCA;
@@ -40,7 +41,8 @@ pub(crate) fn decoder(name: &str, basis: Option<&Basis>) -> Result<Box<dyn Tenso
 }
 
 fn unknown(name: &str) -> Error {
-    Error::UnknownCodec { name: name.to_owned(), known: names().join(", ") }
+    let known = names().into_iter().chain(Line::names().map(String::from)).collect::<Vec<_>>();
+    Error::UnknownCodec { name: name.to_owned(), known: known.join(", ") }
 }
 
 /// Every name that [`codec`] knows on this machine.
@@ -128,6 +130,9 @@ fn built_in(name: &str) -> Option<Box<dyn TensorCodec>> {
         "rtn-128g" => return Some(scalar(name, packed_int(Some(128)), SymbolCoder::Packed)),
         "nf4" => return Some(scalar(name, Nf4, SymbolCoder::Packed)),
         _ => {}
+    }
+    if let Some(line) = Line::named(name) {
+        return Some(Box::new(line));
     }
     if let Some(profile) = Trinity::named(name).or_else(|| Trinity::stored(name)) {
         return Some(Box::new(profile));

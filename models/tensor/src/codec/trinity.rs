@@ -117,7 +117,7 @@ const LEAST_SIDE: usize = 16;
 
 /// The matrix as which values are coded, as they stand: vectors and small
 /// kernels are folded toward a square. A stream states the shape it has.
-fn folded(rows: usize, cols: usize) -> (usize, usize) {
+pub(crate) fn folded(rows: usize, cols: usize) -> (usize, usize) {
     let count = rows * cols;
     if rows.min(cols) >= LEAST_SIDE || count < LEAST_SIDE * LEAST_SIDE {
         return (rows, cols);
