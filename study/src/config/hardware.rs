@@ -2,7 +2,7 @@
 
 use super::codec::CodecFile;
 use super::names::{AlgorithmName, TopologyName};
-use super::parts::{GpuModelName, PartsFile, Stated};
+use super::parts::{GpuModelName, PartsFile};
 use super::setter::settable;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -28,7 +28,7 @@ pub struct GpuFile {
     /// Whether totals or parts decide; totals where a file states any.
     #[schemars(with = "Option<Cited<GpuModelName>>")]
     pub model: Option<GpuModelName>,
-    /// What it is made of; stated totals have to follow from it.
+    /// What it is made of; decides where `model` is `parts`.
     pub parts: Option<PartsFile>,
     /// Dense rate of the matrix units in FP32 or TF32.
     pub fp32: Option<FlopRate>,
@@ -113,7 +113,9 @@ impl GpuFile {
     }
 
     /// Complains about curves that are none, parts that no die can be made of,
-    /// and totals that are missing or do not follow; `at` leads to this table.
+    /// and totals that are missing; `at` leads to this table. Whether totals
+    /// follow from the parts is `trinity validate`'s question: a study may well
+    /// state another memory or another rate.
     pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
         let power_w = self.power.w();
         let parts_at = format!("{at}parts.");
@@ -161,11 +163,7 @@ impl GpuFile {
             .filter(|(key, _)| matches!(*key, "fp16" | "memory" | "memory-bandwidth" | "area"))
             .map(|(key, value)| (*key, value.unwrap_or(0.0)))
             .collect();
-        super::positive(document, at, &positive)?;
-        match &die {
-            Some(die) => super::parts::check_totals(document, at, &self.stated(die)),
-            None => Ok(()),
-        }
+        super::positive(document, at, &positive)
     }
 
     /// What a GPU by its totals has to state.
@@ -180,25 +178,6 @@ impl GpuFile {
             ("area", self.area.map(|area| area.mm2())),
             ("idle-power", self.idle_power.map(|power| power.w())),
         ]
-    }
-
-    /// Totals beside what the parts give. Area is the silicon model's business
-    /// (`trinity validate` judges it), and may be stated for another node.
-    fn stated(&self, die: &Die) -> Vec<Stated> {
-        let peak = die.peak_flops();
-        let derived = [
-            (peak.fp32, "TFLOP/s", 1e12),
-            (peak.fp16, "TFLOP/s", 1e12),
-            (peak.fp8, "TFLOP/s", 1e12),
-            (peak.vector, "TFLOP/s", 1e12),
-            (die.memory_bytes(), "GB", 1e9),
-            (die.memory_bytes_per_s(), "GB/s", 1e9),
-        ];
-        self.totals()
-            .into_iter()
-            .zip(derived)
-            .map(|((key, stated), (derived, unit, scale))| Stated { key, stated, derived, unit, scale })
-            .collect()
     }
 }
 

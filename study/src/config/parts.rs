@@ -1,7 +1,8 @@
 //! A GPU's parts in files, and what follows from them.
 //!
 //! A GPU file may state totals, as datasheets do, or parts, or both; where it
-//! states both, what the parts give has to equal what the datasheet says.
+//! states both, totals decide unless `model = "parts"`, and `trinity validate`
+//! holds what the parts give against what the datasheet says.
 
 use super::setter::{settable, values};
 use schemars::JsonSchema;
@@ -151,9 +152,6 @@ pub struct LinksFile {
     pub bandwidth: DataRate,
 }
 
-/// How far a datasheet may round.
-const ROUNDING: f64 = 0.005;
-
 impl PartsFile {
     /// The model's view, under a power limit.
     ///
@@ -250,33 +248,6 @@ impl PartsFile {
         };
         Err(document.complain(&format!("{at}{key}"), &Complaint::new(error).help(help)))
     }
-}
-
-/// A total that a file states beside its parts.
-pub(super) struct Stated {
-    pub key: &'static str,
-    pub stated: Option<f64>,
-    pub derived: f64,
-    pub unit: &'static str,
-    pub scale: f64,
-}
-
-/// Complains about the first total that the parts do not give.
-pub(super) fn check_totals(document: &Document, at: &str, totals: &[Stated]) -> Result<(), Diagnostic> {
-    for Stated { key, stated, derived, unit, scale } in totals {
-        let Some(stated) = stated else { continue };
-        if (derived / stated - 1.0).abs() > ROUNDING {
-            let complaint = Complaint::new(format_args!(
-                "the parts give {:.1} {unit}, the file states {:.1}",
-                derived / scale,
-                stated / scale
-            ))
-            .expected("the same, as far as a datasheet rounds")
-            .help("mend the parts, or set `model = \"parts\"` to let them decide");
-            return Err(document.complain(&format!("{at}{key}"), &complaint));
-        }
-    }
-    Ok(())
 }
 
 /// One line of what follows from a GPU's parts.

@@ -35,7 +35,6 @@ fn what_cannot_be_made_is_refused_where_it_is_written() {
     refused(&["model=parts", "parts.memory.count=9", "parts.sms=90"], &["edge"]);
     refused(&["model=parts", "parts.process=2nm"], &["no data for the process `2nm`", "samsung-8nm"]);
     refused(&["model=parts", "parts.memory.kind=hbm9"], &["hbm9"]);
-    refused(&["parts.sms=120"], &["the parts give", "model = \"parts\""]);
 }
 
 #[test]
