@@ -1,7 +1,7 @@
 //! Deltas: damage to slabs that `delta::make` wrote, applied to their base.
 
 use std::path::PathBuf;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use trinity_tensor::codec::Target;
 use trinity_tensor::delta::{self, Mode};
@@ -49,6 +49,7 @@ fn bench() -> Result<Bench, Box<dyn std::error::Error>> {
     Ok(Bench { base, deltas, out: at("out"), _folder: folder })
 }
 
+static ALONE: Mutex<()> = Mutex::new(());
 static BENCH: LazyLock<Option<Bench>> = LazyLock::new(|| bench().ok());
 
 pub fn seeds() -> Vec<Vec<u8>> {
@@ -69,6 +70,8 @@ pub fn run(input: &[u8]) -> Outcome {
     };
     let Ok((file, _)) = write() else { return Outcome::Refused };
     let Ok(delta) = TensorFile::from_bytes(file.into_inner(), "t") else { return Outcome::Refused };
+    // All write to one file, and tests run at the same time.
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     match delta::apply(&bench.base, &delta, &bench.out) {
         Ok(_) => Outcome::Accepted,
         Err(_) => Outcome::Reached,
