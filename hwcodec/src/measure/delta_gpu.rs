@@ -5,12 +5,11 @@ use super::delta::Chunk;
 use crate::error::{During, Error};
 use crate::gpu::Gpu;
 use crate::kernels;
-use crate::sys::nvcomp::{ALIGNMENT, DecompressOpts, Nvcomp, check};
+use crate::sys::nvcomp::{ALIGNMENT, Chunks, Method, Nvcomp, check};
 use cudarc::driver::{
     CudaFunction, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, LaunchConfig, PinnedHostSlice,
     PushKernelArg,
 };
-use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -43,7 +42,7 @@ pub(super) struct OnGpu {
 impl OnGpu {
     /// Fails with a sentence where nvCOMP is not installed.
     pub fn new(gpu: &Gpu, stream: &Arc<CudaStream>, chunks: &[Chunk]) -> Result<Self, Error> {
-        let nvcomp = Nvcomp::load()?;
+        let nvcomp = Nvcomp::load(Method::Zstd)?;
         let add = gpu.compile(kernels::ADD_GAPS, "add_gaps")?;
         let longest = chunks.iter().map(|c| c.count).max().unwrap_or(1);
         // Whole multiples of the alignment, in words.
@@ -78,18 +77,7 @@ impl OnGpu {
         let targets: Vec<u64> = (0..frames.len()).map(|n| into + (4 * n * stride) as u64).collect();
         let sizes: Vec<u64> = frames.iter().map(|(bytes, _)| bytes.len() as u64).collect();
         let room: Vec<u64> = frames.iter().map(|&(_, count)| 4 * count as u64).collect();
-        let mut scratch_bytes = 0usize;
-        // SAFETY: the declared function; the answer goes to a live number.
-        let status = unsafe {
-            (nvcomp.get_temp_size)(
-                frames.len(),
-                4 * longest,
-                DecompressOpts::default(),
-                &mut scratch_bytes,
-                room.iter().sum::<u64>() as usize,
-            )
-        };
-        check(status, "nvcompBatchedZstdDecompressGetTempSizeAsync")?;
+        let scratch_bytes = nvcomp.scratch_bytes(frames.len(), 4 * longest)?;
         let numbers = |f: fn(&Chunk) -> u32| chunks.iter().map(f).collect::<Vec<u32>>();
         Ok(Self {
             add,
@@ -136,26 +124,21 @@ impl OnGpu {
 
     fn decompress(&mut self) -> Result<(), Error> {
         let stream = &self.stream;
-        let frames = 2 * self.chunks;
-        let scratch_bytes = self.scratch.len();
-        // SAFETY: every array has `frames` entries on the device, each pointing to a chunk or to
-        // room for it; all of them live as long as `self`, which outlives the synchronize below.
-        let status = unsafe {
-            (self.nvcomp.decompress)(
-                self.from.device_ptr(stream).0 as *const *const c_void,
-                self.from_bytes.device_ptr(stream).0 as *const usize,
-                self.into_bytes.device_ptr(stream).0 as *const usize,
-                self.found_bytes.device_ptr_mut(stream).0 as *mut usize,
-                frames,
-                self.scratch.device_ptr_mut(stream).0 as *mut c_void,
-                scratch_bytes,
-                self.into.device_ptr(stream).0 as *const *mut c_void,
-                DecompressOpts::default(),
-                self.statuses.device_ptr_mut(stream).0 as *mut i32,
-                stream.cu_stream().cast(),
-            )
+        let chunks = Chunks {
+            count: 2 * self.chunks,
+            longest: 4 * self.stride,
+            plain: self.into.device_ptr(stream).0,
+            plain_bytes: self.into_bytes.device_ptr(stream).0,
+            packed: self.from.device_ptr(stream).0,
+            packed_bytes: self.from_bytes.device_ptr(stream).0,
+            found_bytes: self.found_bytes.device_ptr_mut(stream).0,
+            statuses: self.statuses.device_ptr_mut(stream).0,
+            scratch_bytes: self.scratch.len(),
+            scratch: self.scratch.device_ptr_mut(stream).0,
         };
-        check(status, "nvcompBatchedZstdDecompressAsync")
+        // SAFETY: every array has one entry a frame on the device, each pointing to a chunk or to
+        // room for it; all of them live as long as `self`, which outlives the synchronize below.
+        unsafe { self.nvcomp.decompress(&chunks, stream.cu_stream().cast()) }
     }
 
     /// Whether every frame of the last run came out whole.
