@@ -15,6 +15,7 @@ pub mod fit;
 pub mod gemm;
 mod gpu;
 mod kernels;
+pub mod line;
 pub mod measure;
 pub mod nvdec;
 pub mod nvenc;

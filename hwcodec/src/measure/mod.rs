@@ -12,6 +12,7 @@ mod delta_gpu;
 pub mod encode;
 mod energy;
 mod gemm;
+pub mod line;
 mod overlap;
 mod wires;
 

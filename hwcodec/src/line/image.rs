@@ -1,0 +1,157 @@
+//! A plan as the kernels see it: tables on the device, and their addresses.
+
+use super::Address;
+use crate::error::{During, Error};
+use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
+use std::sync::Arc;
+use trinity_line::{CLASSES, Coder, ESCAPE, MAGNITUDES, Quantizer, Table};
+
+/// `Plan` of `kernels.cu`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PlanArguments {
+    pub pitch: u64,
+    pub rows: u32,
+    pub cols: u32,
+    pub tile_rows: u32,
+    pub tile_cols: u32,
+    pub panels: u32,
+    pub tiles: u32,
+    pub tables: u32,
+    pub groups: u32,
+    pub one_matrix: u32,
+    pub limit: i32,
+    pub scale: f32,
+    pub inverse: f32,
+    pub safe: f32,
+    pub rounding: i32,
+    pub budget: u32,
+    pub capacity: u32,
+    pub classes: Address,
+    pub above: Address,
+    pub means: Address,
+    pub slots: Address,
+    pub of_class: Address,
+    pub syntheses: Address,
+    pub analyses: Address,
+    pub symbols: Address,
+    pub costs: Address,
+}
+
+/// Everything of a plan that lies on the device.
+#[derive(Debug)]
+pub(super) struct Image {
+    pub arguments: PlanArguments,
+    pub tiles: usize,
+    /// Tables with the one for row classes.
+    pub tables: usize,
+    pub group: usize,
+    _bytes: CudaSlice<u8>,
+}
+
+/// Tables laid one after the other, each on a multiple of sixteen bytes.
+#[derive(Default)]
+struct Layout {
+    bytes: Vec<u8>,
+}
+
+impl Layout {
+    fn put<T: Copy, const N: usize>(&mut self, values: &[T], to_bytes: impl Fn(T) -> [u8; N]) -> u64 {
+        self.bytes.resize(self.bytes.len().next_multiple_of(16), 0);
+        let at = self.bytes.len() as u64;
+        self.bytes.extend(values.iter().flat_map(|&value| to_bytes(value)));
+        at
+    }
+}
+
+impl Image {
+    /// For decoding, and with a quantizer for encoding too. Copies to the
+    /// device on `stream` and waits for it.
+    pub fn new(coder: &Coder, quantizer: Option<&Quantizer>, stream: &Arc<CudaStream>) -> Result<Self, Error> {
+        let plan = &coder.plan;
+        let (rows, cols) = plan.coded_shape();
+        let mut layout = Layout::default();
+        let classes: Vec<i8> = plan.classes.iter().map(|&class| class as i8).collect();
+        let above: Vec<u8> = plan.above.iter().map(|&above| above as u8).collect();
+        let of_class: Vec<u16> = (0..CLASSES)
+            .map(|class| u16::from(coder.tables[class]) | u16::from(coder.raw_bits[class]) << 8)
+            .collect();
+        let slots: Vec<u32> = coder.slots.iter().map(|slot| slot.0).collect();
+        let syntheses: Vec<i8> = coder.syntheses.iter().flat_map(|s| s.entries.iter().copied()).collect();
+        let mut arguments = PlanArguments {
+            pitch: plan.cols as u64,
+            rows: rows as u32,
+            cols: cols as u32,
+            tile_rows: plan.tile_rows as u32,
+            tile_cols: plan.tile_cols as u32,
+            panels: plan.grid().1 as u32,
+            tiles: plan.tiles() as u32,
+            tables: plan.tables.len() as u32,
+            groups: plan.group_count() as u32,
+            one_matrix: u32::from(coder.syntheses.len() == 1),
+            limit: coder.limit,
+            scale: coder.scale,
+            inverse: quantizer.map_or(0.0, |q| q.inverse),
+            safe: Quantizer::safe(coder),
+            rounding: quantizer.map_or(0, |q| q.rounding),
+            budget: 0,
+            capacity: 0,
+            classes: layout.put(&classes, i8::to_le_bytes),
+            above: layout.put(&above, u8::to_le_bytes),
+            means: layout.put(&plan.means, i32::to_le_bytes),
+            slots: layout.put(&slots, u32::to_le_bytes),
+            of_class: layout.put(&of_class, u16::to_le_bytes),
+            syntheses: layout.put(&syntheses, i8::to_le_bytes),
+            analyses: 0,
+            symbols: 0,
+            costs: 0,
+        };
+        if let Some(quantizer) = quantizer {
+            let analyses: Vec<f32> = quantizer.analyses.iter().flatten().copied().collect();
+            let symbols: Vec<u64> = plan.tables.iter().chain(&plan.row_table).flat_map(symbols).collect();
+            let costs: Vec<i32> = quantizer.costs.costs.iter().flatten().copied().collect();
+            arguments.analyses = layout.put(&analyses, f32::to_le_bytes);
+            arguments.symbols = layout.put(&symbols, u64::to_le_bytes);
+            arguments.costs = layout.put(&costs, i32::to_le_bytes);
+        }
+        let bytes = stream.clone_htod(&layout.bytes).during("cuMemcpyHtoD")?;
+        stream.synchronize().during("cuStreamSynchronize")?;
+        let base = bytes.device_ptr(stream).0;
+        for address in arguments.addresses() {
+            *address += base;
+        }
+        Ok(Self {
+            arguments,
+            tiles: plan.tiles(),
+            tables: plan.tables.len() + usize::from(plan.row_table.is_some()),
+            group: plan.transform.size(),
+            _bytes: bytes,
+        })
+    }
+}
+
+impl PlanArguments {
+    fn addresses(&mut self) -> [&mut Address; 9] {
+        [
+            &mut self.classes,
+            &mut self.above,
+            &mut self.means,
+            &mut self.slots,
+            &mut self.of_class,
+            &mut self.syntheses,
+            &mut self.analyses,
+            &mut self.symbols,
+            &mut self.costs,
+        ]
+    }
+}
+
+/// Start and frequency of each magnitude of a table, and one over the frequency.
+fn symbols(table: &Table) -> [u64; MAGNITUDES] {
+    std::array::from_fn(|magnitude| {
+        let (start, frequency) = (table.start(magnitude), table.frequency(magnitude));
+        debug_assert!(magnitude != ESCAPE || frequency > 0);
+        let reciprocal = if frequency == 0 { 0.0 } else { 1.0 / frequency as f32 };
+        u64::from(start | frequency << 16) | u64::from(reciprocal.to_bits()) << 32
+    })
+}

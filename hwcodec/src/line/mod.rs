@@ -1,0 +1,292 @@
+//! The line-rate codec on the GPU: tensors stay on the device.
+//!
+//! Kernels are compiled with NVRTC for the kind of plan at hand, run on the
+//! caller's stream, allocate nothing and wait for nothing: the caller brings
+//! values, room for the stream and a workspace whose size is stated ahead.
+//! They write the bytes that `trinity-line` writes on a CPU and read whatever
+//! it reads, tile by tile; a damaged tile is reported and harms no other.
+//!
+//! Plans are chosen on the host; this module must not know how.
+
+mod decode;
+mod encode;
+mod image;
+
+pub use decode::Decoder;
+pub use encode::Encoder;
+
+use crate::error::{During, Error};
+use crate::gpu::Gpu;
+use cudarc::driver::{CudaContext, CudaFunction, CudaModule, result, sys};
+use cudarc::nvrtc;
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, PoisonError};
+use trinity_line::{Plan, Transform};
+
+/// The kernels, in CUDA C++.
+pub const KERNELS: &str = include_str!("kernels.cu");
+
+/// A device address, as the driver counts them.
+pub type Address = u64;
+
+/// Threads of a block at most. A multiprocessor holds one block, so that the
+/// blocks of a launch are the multiprocessors it takes.
+const THREADS: u32 = 1024;
+
+/// Shared memory beyond which a multiprocessor of any GPU with CUDA 13 holds
+/// no second block.
+const LONELY_BYTES: u32 = 116 << 10;
+
+/// How values lie in device memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Format {
+    F32,
+    Bf16,
+    F16,
+    F8E4M3,
+    F8E5M2,
+}
+
+impl Format {
+    /// Bytes of a value.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 | Self::F16 => 2,
+            Self::F8E4M3 | Self::F8E5M2 => 1,
+        }
+    }
+}
+
+/// What a compiled module is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Variant {
+    pub log2_lanes: u32,
+    pub log2_states: u32,
+    /// Columns of a transform's group; 0: none.
+    pub size: usize,
+    pub predicts: bool,
+    pub row_classes: bool,
+    pub transposed: bool,
+    pub format: Format,
+}
+
+impl Variant {
+    /// The variant a plan needs.
+    pub fn of(plan: &Plan, format: Format) -> Self {
+        Self {
+            log2_lanes: plan.log2_lanes,
+            log2_states: plan.log2_states,
+            size: if plan.transform == Transform::None { 0 } else { plan.transform.size() },
+            predicts: plan.above.iter().any(|&above| above != 0),
+            row_classes: plan.row_table.is_some(),
+            transposed: plan.transposed,
+            format,
+        }
+    }
+
+    /// Options for NVRTC. Products and sums are rounded one by one, as on the host.
+    pub fn options(&self, compute: (i32, i32)) -> Vec<String> {
+        let define = |name: &str, value: usize| format!("-D{name}={value}");
+        vec![
+            format!("--gpu-architecture=compute_{}{}", compute.0, compute.1),
+            "--std=c++17".into(),
+            "--fmad=false".into(),
+            define("LOG2_LANES", self.log2_lanes as usize),
+            define("LOG2_STATES", self.log2_states as usize),
+            define("SIZE", self.size),
+            define("PREDICTS", usize::from(self.predicts)),
+            define("ROW_CLASSES", usize::from(self.row_classes)),
+            define("TRANSPOSED", usize::from(self.transposed)),
+            define("FORMAT", self.format as usize),
+            define("THREADS", THREADS as usize),
+        ]
+    }
+}
+
+/// One variant's functions.
+#[derive(Debug, Clone)]
+struct Functions {
+    encode: CudaFunction,
+    decode: CudaFunction,
+    directory: CudaFunction,
+    gather: CudaFunction,
+}
+
+/// The codec on one GPU, with what was compiled so far.
+#[derive(Debug)]
+pub struct LineCodec {
+    context: Arc<CudaContext>,
+    multiprocessors: u32,
+    compiled: Mutex<HashMap<Variant, Functions>>,
+}
+
+impl LineCodec {
+    /// The codec on `gpu`. Nothing is compiled yet.
+    pub fn new(gpu: &Gpu) -> Result<Self, Error> {
+        let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+        let multiprocessors = gpu.context.attribute(attribute).during("cuDeviceGetAttribute")? as u32;
+        Ok(Self { context: gpu.context.clone(), multiprocessors, compiled: Mutex::default() })
+    }
+
+    /// Multiprocessors of the GPU: what an encoder or decoder takes unless told otherwise.
+    pub fn multiprocessors(&self) -> u32 {
+        self.multiprocessors
+    }
+
+    /// The functions of a variant, compiled at its first use.
+    fn functions(&self, variant: Variant) -> Result<Functions, Error> {
+        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(functions) = compiled.get(&variant) {
+            return Ok(functions.clone());
+        }
+        let compute = self.context.compute_capability().during("cuDeviceGetAttribute")?;
+        let module = self.context.load_module(compile(variant, compute)?).during("cuModuleLoadData")?;
+        let take = |name: &str| module_function(&module, name);
+        let functions = Functions {
+            encode: take("line_encode")?,
+            decode: take("line_decode")?,
+            directory: take("line_directory")?,
+            gather: take("line_gather")?,
+        };
+        compiled.insert(variant, functions.clone());
+        Ok(functions)
+    }
+}
+
+fn module_function(module: &Arc<CudaModule>, name: &str) -> Result<CudaFunction, Error> {
+    module.load_function(name).during("cuModuleGetFunction")
+}
+
+/// Compiles the kernels for a variant; needs NVRTC, but no GPU.
+pub fn compile(variant: Variant, compute: (i32, i32)) -> Result<nvrtc::Ptx, Error> {
+    // SAFETY: only tries to dlopen libnvrtc.
+    if !unsafe { nvrtc::sys::is_culib_present() } {
+        return Err(Error::NoLibrary {
+            library: "libnvrtc.so",
+            package: "cuda-nvrtc",
+            reason: "not found; it comes with the CUDA toolkit".into(),
+        });
+    }
+    let options = nvrtc::CompileOptions { options: variant.options(compute), ..Default::default() };
+    nvrtc::compile_ptx_with_opts(KERNELS, options)
+        .map_err(|e| Error::Kernel { kernel: "line", log: format!("{e:?}") })
+}
+
+/// What the kernels found wrong with a tile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    #[error("the directory does not fit it")]
+    Directory,
+    #[error("its first word is unknown")]
+    Head,
+    #[error("its exceptions are out of order")]
+    Exceptions,
+    #[error("its words do not end with its values")]
+    Length,
+    #[error("a lane does not end where it must")]
+    End,
+    #[error("it takes more than the bits per value that were provided for")]
+    Overflow,
+    #[error("it does not fit its budget at any step")]
+    Budget,
+    #[error("the kernel gave the unknown code {0}")]
+    Unknown(u32),
+}
+
+impl Fault {
+    fn of(code: u32) -> Option<Self> {
+        match code {
+            0 => None,
+            1 => Some(Self::Directory),
+            2 => Some(Self::Head),
+            3 => Some(Self::Exceptions),
+            4 => Some(Self::Length),
+            5 => Some(Self::End),
+            6 => Some(Self::Overflow),
+            7 => Some(Self::Budget),
+            other => Some(Self::Unknown(other)),
+        }
+    }
+}
+
+/// A tile and what is wrong with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Faulty {
+    pub tile: usize,
+    pub fault: Fault,
+}
+
+/// Reads the fault of every tile; waits for the stream.
+///
+/// # Safety
+///
+/// `faults` points to `tiles` words on the device, and `stream` is a live
+/// stream of the current context.
+unsafe fn read_faults(faults: Address, tiles: usize, stream: sys::CUstream) -> Result<Vec<Faulty>, Error> {
+    let mut codes = vec![0u32; tiles];
+    // SAFETY: the caller's promise; the copy has ended before `codes` is read.
+    unsafe {
+        result::memcpy_dtoh_async(&mut codes, faults, stream).during("cuMemcpyDtoH")?;
+        result::stream::synchronize(stream).during("cuStreamSynchronize")?;
+    }
+    let faulty = |(tile, &code): (usize, &u32)| Fault::of(code).map(|fault| Faulty { tile, fault });
+    Ok(codes.iter().enumerate().filter_map(faulty).collect())
+}
+
+/// Blocks and their shared memory.
+#[derive(Debug, Clone, Copy)]
+struct Launch {
+    blocks: u32,
+    threads: u32,
+    shared_bytes: u32,
+}
+
+impl Launch {
+    /// A warp for each of `tiles`, on at most so many multiprocessors; raises
+    /// the function's limit of shared memory.
+    fn spread(
+        function: &CudaFunction,
+        tiles: usize,
+        multiprocessors: u32,
+        tables_bytes: usize,
+        warp_bytes: usize,
+    ) -> Result<Self, Error> {
+        let multiprocessors = multiprocessors.max(1);
+        let warps = (tiles as u32).div_ceil(multiprocessors).clamp(1, THREADS / 32);
+        let blocks = (tiles as u32).div_ceil(warps).min(multiprocessors);
+        let wanted = (tables_bytes + warps as usize * warp_bytes) as u32;
+        let shared_bytes = wanted.max(LONELY_BYTES);
+        let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        function.set_attribute(attribute, shared_bytes as i32).during("cuFuncSetAttribute")?;
+        Ok(Self { blocks, threads: 32 * warps, shared_bytes })
+    }
+
+    /// Queues `function` with pointers to its arguments.
+    ///
+    /// # Safety
+    ///
+    /// The arguments are those the kernel declares, and what they point to on
+    /// the device lives until the stream has run.
+    unsafe fn run(
+        &self,
+        function: &CudaFunction,
+        stream: sys::CUstream,
+        arguments: &mut [*mut c_void],
+    ) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            result::launch_kernel(
+                function.cu_function(),
+                (self.blocks, 1, 1),
+                (self.threads, 1, 1),
+                self.shared_bytes,
+                stream,
+                arguments,
+            )
+        }
+        .during("cuLaunchKernel")
+    }
+}
