@@ -1,11 +1,12 @@
-//! The line-rate codec on this machine's GPU: checked against the CPU, then timed.
+//! The line-rate codec on this machine's GPU: every byte checked against the
+//! CPU, then timed beside nvCOMP and matrix products.
 //!
-//! `cargo run --release -p trinity-hwcodec --example line_gpu`
+//! `cargo run --release -p trinity-hwcodec --example line_gpu -- [--check] [RECORDING.json]`
 #![allow(clippy::print_stdout)]
 
+use std::{env, fs};
 use trinity_hwcodec::line::LineCodec;
-use trinity_hwcodec::measure::line::{Speed, check, nvcomp, speeds};
-use trinity_hwcodec::sys::nvcomp::Method;
+use trinity_hwcodec::measure::line::{Recorded, Speed, check, measure};
 use trinity_hwcodec::{Error, Gpu};
 
 fn main() -> Result<(), Error> {
@@ -14,35 +15,56 @@ fn main() -> Result<(), Error> {
     let rows = check(&gpu, &codec)?;
     let wrong: Vec<_> = rows.iter().filter(|row| !row.agrees()).collect();
     println!("{} of {} cases equal on CPU and GPU", rows.len() - wrong.len(), rows.len());
-    for row in wrong.iter().take(40) {
-        println!("  {}: {}", row.name, row.outcome);
+    wrong.iter().for_each(|row| println!("  {}: {}", row.name, row.outcome));
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    if arguments.iter().any(|argument| argument == "--check") {
+        return Ok(());
     }
-    let all = codec.multiprocessors();
-    let counts: Vec<u32> = (0..).map(|n| 1 << n).take_while(|&n| n < all).chain([all]).collect();
-    let mut table: Vec<Speed> = Vec::new();
-    for log2_states in [0, 2, 3] {
-        table.extend(speeds(&gpu, &codec, 512, log2_states, if log2_states == 2 { &counts[counts.len() - 1..] } else { &counts })?);
-        table.extend(speeds(&gpu, &codec, 4, log2_states, &[all])?);
-    }
-    let nmse = table.iter().find(|row| row.what.contains("8 states")).map_or(0.01, |row| row.nmse);
-    for method in [Method::Ans, Method::Bitcomp, Method::Zstd] {
-        match nvcomp(&gpu, method, 512, nmse) {
-            Ok(row) => table.push(row),
-            Err(e) => println!("nvCOMP {}: {e}", method.name()),
-        }
-    }
-    println!("{:<28} {:>4} {:>8} {:>9} {:>9} {:>7} {:>9}", "codec", "SMs", "MiB", "enc GB/s", "dec GB/s", "bits", "NMSE");
-    for row in &table {
-        println!(
-            "{:<28} {:>4} {:>8} {:>9.1} {:>9.1} {:>7.3} {:>9.6}",
-            row.what,
-            row.multiprocessors,
-            row.input_bytes >> 20,
-            row.encode_gb_per_s(),
-            row.decode_gb_per_s(),
-            row.bits_per_value(),
-            row.nmse
-        );
+    let recorded = measure(&gpu, &codec)?;
+    print(&recorded);
+    if let Some(path) = arguments.first() {
+        let bad = |reason: String| Error::BadFile { file: path.clone(), reason };
+        let text = serde_json::to_string_pretty(&recorded).map_err(|e| bad(e.to_string()))?;
+        fs::write(path, text + "\n").map_err(|e| bad(e.to_string()))?;
     }
     Ok(())
+}
+
+fn print(recorded: &Recorded) {
+    println!("codec                         SMs      MiB  enc GB/s  dec GB/s    bits      NMSE");
+    let row = |speed: &Speed| {
+        println!(
+            "{:<28} {:>4} {:>8} {:>9.1} {:>9.1} {:>7.3} {:>9.6}",
+            speed.what,
+            speed.multiprocessors,
+            speed.input_bytes >> 20,
+            speed.encode_gb_per_s(),
+            speed.decode_gb_per_s(),
+            speed.bits_per_value(),
+            speed.nmse
+        );
+    };
+    recorded.speeds.iter().for_each(row);
+    for beside in &recorded.beside {
+        println!(
+            "{} on {} SMs: product {:.3} -> {:.3} ms, coding of 64 MiB {:.3} -> {:.3} ms",
+            beside.what,
+            beside.multiprocessors,
+            beside.product_alone_s * 1e3,
+            beside.product_beside_s * 1e3,
+            beside.codec_alone_s * 1e3,
+            beside.codec_beside_s * 1e3
+        );
+    }
+    for energy in &recorded.energy {
+        println!(
+            "{}: {:.0} W over {:.0} W idle, {:.1} GB/s, {:.3} J/GB",
+            energy.what,
+            energy.busy_w,
+            energy.idle_w,
+            energy.gb_per_s,
+            energy.j_per_gb()
+        );
+    }
+    recorded.left_out.iter().for_each(|what| println!("left out: {what}"));
 }

@@ -38,7 +38,7 @@ impl Decoder {
         let function = codec.functions(variant)?.decode;
         let upload = codec.context.new_stream().during("cuStreamCreate")?;
         let image = Image::new(&coder, None, &upload)?;
-        let tables_bytes = 4 * (image.tables * SCALE as usize + CLASSES / 2);
+        let tables_bytes = 4 * (image.tables * SCALE as usize + CLASSES);
         let warp_bytes = 4 * (TAIL * 32 + image.group);
         let launch = Launch::spread(&function, image.tiles, multiprocessors, tables_bytes, warp_bytes)?;
         Ok(Self { image, function, launch, variant, directory_at: header.next_multiple_of(4) })
@@ -61,7 +61,7 @@ impl Decoder {
         let rows = (4 * self.image.tiles).next_multiple_of(16);
         let row_bytes = if self.variant.row_classes { 2 * arguments.tile_rows as usize } else { 0 };
         let scratch = (rows + self.image.tiles * row_bytes).next_multiple_of(16);
-        let warps = (self.launch.blocks * self.launch.threads / 32) as usize;
+        let warps = ((self.launch.blocks * self.launch.threads / 32) as usize).min(self.image.tiles);
         let column_bytes = if self.variant.predicts { 4 * arguments.tile_cols as usize } else { 0 };
         (rows, scratch, scratch + warps * column_bytes + 16)
     }

@@ -105,7 +105,8 @@ impl Encoder {
         let rows = if self.variant.row_classes { u64::from(arguments.tile_rows) } else { 0 };
         let rooms = aligned(row_classes + 2 * rows * tiles);
         let scratch = aligned(rooms + 2 * u64::from(arguments.capacity) * tiles);
-        let warps = u64::from(self.launch.blocks * self.launch.threads / 32);
+        // A warp beyond the last tile has nothing to keep.
+        let warps = u64::from(self.launch.blocks * self.launch.threads / 32).min(tiles);
         let end = scratch + warps * self.scratch_bytes as u64 + 16;
         Parts { faults, lengths, row_classes, rooms, scratch, end }
     }
@@ -215,6 +216,6 @@ fn scratch_bytes(plan: &Plan, variant: &Variant) -> usize {
     let targets = if variant.size != 0 || variant.predicts { 4 * values } else { 0 };
     let deviations = if variant.predicts { 4 * plan.tile_cols } else { 0 };
     let steps = plan.tile_cols.div_ceil(plan.lanes()) * if variant.predicts { 1 } else { plan.tile_rows };
-    let decisions = if variant.log2_states == 0 { 0 } else { 32 * steps };
+    let decisions = if variant.log2_states == 0 { 0 } else { 32 * steps.next_multiple_of(4) };
     (targets + deviations + decisions).next_multiple_of(16)
 }

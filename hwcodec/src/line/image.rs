@@ -4,7 +4,7 @@ use super::Address;
 use crate::error::{During, Error};
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
 use std::sync::Arc;
-use trinity_line::{CLASSES, Coder, ESCAPE, MAGNITUDES, Quantizer, Table};
+use trinity_line::{CLASSES, Coder, MAGNITUDES, Quantizer, Table, class_weight};
 
 /// `Plan` of `kernels.cu`.
 #[repr(C)]
@@ -34,6 +34,7 @@ pub(super) struct PlanArguments {
     pub of_class: Address,
     pub syntheses: Address,
     pub analyses: Address,
+    pub weights: Address,
     pub symbols: Address,
     pub costs: Address,
 }
@@ -103,6 +104,7 @@ impl Image {
             of_class: layout.put(&of_class, u16::to_le_bytes),
             syntheses: layout.put(&syntheses, i8::to_le_bytes),
             analyses: 0,
+            weights: 0,
             symbols: 0,
             costs: 0,
         };
@@ -110,7 +112,9 @@ impl Image {
             let analyses: Vec<f32> = quantizer.analyses.iter().flatten().copied().collect();
             let symbols: Vec<u64> = plan.tables.iter().chain(&plan.row_table).flat_map(symbols).collect();
             let costs: Vec<i32> = quantizer.costs.costs.iter().flatten().copied().collect();
+            let weights: Vec<u32> = plan.classes.iter().map(|&class| class_weight(class)).collect();
             arguments.analyses = layout.put(&analyses, f32::to_le_bytes);
+            arguments.weights = layout.put(&weights, u32::to_le_bytes);
             arguments.symbols = layout.put(&symbols, u64::to_le_bytes);
             arguments.costs = layout.put(&costs, i32::to_le_bytes);
         }
@@ -131,7 +135,7 @@ impl Image {
 }
 
 impl PlanArguments {
-    fn addresses(&mut self) -> [&mut Address; 9] {
+    fn addresses(&mut self) -> [&mut Address; 10] {
         [
             &mut self.classes,
             &mut self.above,
@@ -140,18 +144,19 @@ impl PlanArguments {
             &mut self.of_class,
             &mut self.syntheses,
             &mut self.analyses,
+            &mut self.weights,
             &mut self.symbols,
             &mut self.costs,
         ]
     }
 }
 
-/// Start and frequency of each magnitude of a table, and one over the frequency.
+/// Start and frequency of each magnitude of a table, and 2^32 over the
+/// frequency, rounded down.
 fn symbols(table: &Table) -> [u64; MAGNITUDES] {
     std::array::from_fn(|magnitude| {
         let (start, frequency) = (table.start(magnitude), table.frequency(magnitude));
-        debug_assert!(magnitude != ESCAPE || frequency > 0);
-        let reciprocal = if frequency == 0 { 0.0 } else { 1.0 / frequency as f32 };
-        u64::from(start | frequency << 16) | u64::from(reciprocal.to_bits()) << 32
+        let reciprocal = (1u64 << 32).checked_div(u64::from(frequency)).unwrap_or(0).min(u64::from(u32::MAX));
+        u64::from(start | frequency << 16) | reciprocal << 32
     })
 }

@@ -67,6 +67,7 @@ pub struct Variant {
     /// Columns of a transform's group; 0: none.
     pub size: usize,
     pub predicts: bool,
+    pub means: bool,
     pub row_classes: bool,
     pub transposed: bool,
     pub format: Format,
@@ -80,6 +81,7 @@ impl Variant {
             log2_states: plan.log2_states,
             size: if plan.transform == Transform::None { 0 } else { plan.transform.size() },
             predicts: plan.above.iter().any(|&above| above != 0),
+            means: plan.means.iter().any(|&mean| mean != 0),
             row_classes: plan.row_table.is_some(),
             transposed: plan.transposed,
             format,
@@ -97,6 +99,7 @@ impl Variant {
             define("LOG2_STATES", self.log2_states as usize),
             define("SIZE", self.size),
             define("PREDICTS", usize::from(self.predicts)),
+            define("MEANS", usize::from(self.means)),
             define("ROW_CLASSES", usize::from(self.row_classes)),
             define("TRANSPOSED", usize::from(self.transposed)),
             define("FORMAT", self.format as usize),
@@ -255,8 +258,9 @@ impl Launch {
         warp_bytes: usize,
     ) -> Result<Self, Error> {
         let multiprocessors = multiprocessors.max(1);
-        let warps = (tiles as u32).div_ceil(multiprocessors).clamp(1, THREADS / 32);
-        let blocks = (tiles as u32).div_ceil(warps).min(multiprocessors);
+        // All threads help to load tables, also where there are fewer tiles than warps.
+        let warps = THREADS / 32;
+        let blocks = (tiles as u32).min(multiprocessors);
         let wanted = (tables_bytes + warps as usize * warp_bytes) as u32;
         let shared_bytes = wanted.max(LONELY_BYTES);
         let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;

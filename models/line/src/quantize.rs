@@ -57,6 +57,11 @@ impl Quantizer {
             width: Width::widest(),
         })
     }
+
+    /// Largest |value| in units that is not kept exactly.
+    pub fn safe(coder: &Coder) -> f32 {
+        if coder.transformed { SAFE.1 } else { SAFE.0 }
+    }
 }
 
 /// Targets of a tile in units, row by row, and what is kept exactly.
@@ -82,7 +87,7 @@ impl Kernel for Targets<'_> {
     #[inline(always)]
     fn run(self) -> Self::Output {
         let Self { coder, quantizer, tile, values } = self;
-        let safe = if coder.transformed { SAFE.1 } else { SAFE.0 };
+        let safe = Quantizer::safe(coder);
         let mut scaled: Vec<f32> = values.iter().map(|&value| value * quantizer.inverse).collect();
         let mut exceptions = Vec::new();
         // NaN is not within anything.

@@ -1,0 +1,195 @@
+//! Every byte and every value against the CPU, for every kind of plan.
+
+use super::{Bench, from_bf16, mix, to_bf16, weights};
+use crate::error::Error;
+use crate::gpu::Gpu;
+use crate::line::{Faulty, Format, LineCodec};
+use serde::{Deserialize, Serialize};
+use trinity_line::{Effort, Options, Plan, Settings, Stream, Target};
+
+/// A tensor that the check runs on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Checked {
+    pub name: String,
+    pub values: usize,
+    pub coded_bytes: usize,
+    pub outcome: String,
+}
+
+impl Checked {
+    /// Whether both sides agreed.
+    pub fn agrees(&self) -> bool {
+        self.outcome == "equal"
+    }
+}
+
+/// A made-up tensor and how it is to be coded.
+struct Case {
+    name: String,
+    rows: usize,
+    cols: usize,
+    values: Vec<f32>,
+    log2_states: u32,
+    effort: Effort,
+    budget: Option<usize>,
+}
+
+/// Codes made-up tensors of every kind of plan on the GPU and on the CPU:
+/// every byte and every value must be equal, and damaged streams must be
+/// found out by both or by neither.
+pub fn check(gpu: &Gpu, codec: &LineCodec) -> Result<Vec<Checked>, Error> {
+    let mut rows = Vec::new();
+    for case in cases() {
+        let rates: &[f64] = if case.log2_states == 3 { &[1.6, 3.0, 5.5] } else { &[3.0] };
+        for &bits in rates {
+            rows.push(check_case(gpu, codec, &case, bits)?);
+        }
+    }
+    Ok(rows)
+}
+
+fn check_case(gpu: &Gpu, codec: &LineCodec, case: &Case, bits: f64) -> Result<Checked, Error> {
+    let failed = |e: trinity_line::Error| Error::Encode { what: case.name.clone(), reason: e.to_string() };
+    let settings = Settings { tile_budget: case.budget, ..Settings::default() };
+    let options = Options { effort: case.effort, log2_states: case.log2_states, ..Options::default() };
+    let bf16 = to_bf16(&case.values);
+    let values = from_bf16(&bf16);
+    let plain = trinity_line::encode_under(
+        &values,
+        case.rows,
+        case.cols,
+        Target::Bits(bits),
+        &options,
+        &Settings::default(),
+    )
+    .map_err(failed)?;
+    let plan = Stream::open(&plain).map_err(failed)?.plan().clone();
+    let expected = trinity_line::encode(&plan, &values, &settings);
+    let mut bench = Bench::new(gpu, codec, &plan, &settings, Format::Bf16, &bf16)?;
+    let made = bench.encode()?;
+    let outcome = match (&expected, &made) {
+        (Err(_), Err(_)) => "equal".to_string(),
+        (Err(e), Ok(_)) => format!("the CPU refuses: {e}"),
+        (Ok(_), Err(faults)) => format!("the GPU refuses: tile {}: {}", faults[0].tile, faults[0].fault),
+        (Ok(expected), Ok(made)) => match first_difference(expected, made) {
+            Some(at) => format!("streams differ at byte {at} of {} and {}", expected.len(), made.len()),
+            None => decode_outcome(&mut bench, codec, expected)?,
+        },
+    };
+    let coded_bytes = expected.map_or(0, |bytes| bytes.len());
+    Ok(Checked { name: format!("{} at {bits}", case.name), values: values.len(), coded_bytes, outcome })
+}
+
+pub(super) fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
+    a.iter().zip(b).position(|(a, b)| a != b).or((a.len() != b.len()).then_some(a.len().min(b.len())))
+}
+
+/// Compares the values of a stream, then of damaged copies of it.
+fn decode_outcome(bench: &mut Bench, codec: &LineCodec, coded: &[u8]) -> Result<String, Error> {
+    let all = codec.multiprocessors();
+    let corrupt = |e: trinity_line::Error| Error::CorruptStream { what: e.to_string() };
+    let (_, values, faults) = bench.decode(codec, coded, all)?;
+    if let Some(faulty) = faults.first() {
+        return Ok(format!("the GPU refuses tile {}: {}", faulty.tile, faulty.fault));
+    }
+    let expected = to_bf16(&trinity_line::decode(coded).map_err(corrupt)?.2);
+    if let Some(at) = first_difference(&expected, &values) {
+        return Ok(format!("values differ at {}", at / 2));
+    }
+    let (_, header) = Plan::read(coded).map_err(corrupt)?;
+    for seed in 0..6u64 {
+        let mut damaged = coded.to_vec();
+        let at = header + (mix(seed) as usize) % (coded.len() - header);
+        damaged[at] ^= 1 << (mix(seed + 99) % 8);
+        let (_, values, faults) = bench.decode(codec, &damaged, all)?;
+        if let Some(problem) = compare_damaged(&damaged, &values, &faults) {
+            return Ok(format!("byte {at} damaged: {problem}"));
+        }
+    }
+    Ok("equal".into())
+}
+
+/// Tile by tile, what the CPU says of a damaged stream against what the GPU said.
+fn compare_damaged(damaged: &[u8], values: &[u8], faults: &[Faulty]) -> Option<String> {
+    let Ok(stream) = Stream::open(damaged) else {
+        return faults.is_empty().then(|| "the CPU refuses the directory, the GPU nothing".into());
+    };
+    let plan = stream.plan().clone();
+    for tile in 0..plan.tiles() {
+        let found = faults.iter().any(|faulty| faulty.tile == tile);
+        match stream.tile(tile) {
+            Err(_) if !found => return Some(format!("the CPU refuses tile {tile}, the GPU does not")),
+            Ok(_) if found => return Some(format!("the GPU refuses tile {tile}, the CPU does not")),
+            Err(_) => {}
+            Ok(expected) => {
+                let place = plan.tile(tile);
+                for (at, bytes) in to_bf16(&expected).chunks_exact(2).enumerate() {
+                    let (row, col) = (place.row + at / place.cols, place.col + at % place.cols);
+                    let index = if plan.transposed { col * plan.cols + row } else { row * plan.cols + col };
+                    if values[2 * index..2 * index + 2] != *bytes {
+                        return Some(format!("tile {tile} differs"));
+                    }
+                }
+            }
+        }
+    }
+    None
+}
+
+fn cases() -> Vec<Case> {
+    let drift = |rows: usize, cols: usize| {
+        let mut values = weights(rows, cols, 3);
+        for i in cols..values.len() {
+            values[i] = 0.9 * values[i - cols] + 0.4 * values[i];
+        }
+        values
+    };
+    let related = |rows: usize, cols: usize| {
+        let base = weights(rows, cols / 8, 5);
+        let noise = weights(rows, cols, 6);
+        (0..rows * cols)
+            .map(|i| base[i / cols * (cols / 8) + i % cols / 8] + 0.3 * noise[i])
+            .collect::<Vec<f32>>()
+    };
+    let wild = |rows: usize, cols: usize| {
+        let mut values = weights(rows, cols, 11);
+        for (i, value) in values.iter_mut().enumerate() {
+            match mix(i as u64) % 997 {
+                0 => *value = f32::NAN,
+                1 => *value = f32::INFINITY,
+                2 => *value *= 1e6,
+                3 => *value *= 100.0,
+                _ => {}
+            }
+        }
+        values
+    };
+    let tall = |values: Vec<f32>, rows: usize, cols: usize| {
+        let mut out = vec![0.0; values.len()];
+        for r in 0..rows {
+            for c in 0..cols {
+                out[c * rows + r] = values[r * cols + c];
+            }
+        }
+        out
+    };
+    let mut cases = Vec::new();
+    for log2_states in [0, 2, 3] {
+        for effort in [Effort::Fast, Effort::Best] {
+            let mut add = |name: &str, rows: usize, cols: usize, values: Vec<f32>, budget: Option<usize>| {
+                let name = format!("{name} {rows}x{cols}, {} states, {effort:?}", 1 << log2_states);
+                cases.push(Case { name, rows, cols, values, log2_states, effort, budget });
+            };
+            add("weights", 512, 768, weights(512, 768, 1), None);
+            add("odd shape", 301, 77, weights(301, 77, 2), None);
+            add("drifting", 640, 192, drift(640, 192), None);
+            add("drifting, turned", 192, 640, tall(drift(640, 192), 640, 192), None);
+            add("related", 700, 256, related(700, 256), None);
+            add("wild", 256, 320, wild(256, 320), None);
+            add("small", 40, 24, weights(40, 24, 8), None);
+            add("one row", 1, 5000, weights(1, 5000, 9), None);
+            add("budget", 512, 512, weights(512, 512, 10), Some(4096));
+        }
+    }
+    cases
+}

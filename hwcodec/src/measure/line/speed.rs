@@ -1,0 +1,358 @@
+//! How fast: by multiprocessors, beside nvCOMP, beside matrix products, and
+//! for how much energy.
+
+use super::check::first_difference;
+use super::{Bench, from_bf16, median_s, to_bf16, weights};
+use crate::error::{During, Error};
+use crate::gemm::Gemm;
+use crate::gpu::Gpu;
+use crate::line::{Format, LineCodec};
+use crate::sys::nvcomp::{ALIGNMENT, Chunks, Method, Nvcomp};
+use cudarc::driver::DevicePtr;
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+use trinity_line::{Effort, Options, Plan, Settings, Stream, Target};
+
+/// Everything that was measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Recorded {
+    pub gpu: String,
+    pub multiprocessors: u32,
+    pub speeds: Vec<Speed>,
+    pub beside: Vec<Beside>,
+    pub energy: Vec<Energy>,
+    /// What could not be measured here, and why.
+    pub left_out: Vec<String>,
+}
+
+/// Measures all of it: about three minutes, most of them the CPU's, which
+/// codes everything once more to compare bytes.
+pub fn measure(gpu: &Gpu, codec: &LineCodec) -> Result<Recorded, Error> {
+    let all = codec.multiprocessors();
+    let counts: Vec<u32> = (0..).map(|n| 1 << n).take_while(|&n| n < all).chain([all]).collect();
+    let mut recorded = Recorded {
+        gpu: gpu.name().to_owned(),
+        multiprocessors: all,
+        speeds: Vec::new(),
+        beside: Vec::new(),
+        energy: Vec::new(),
+        left_out: Vec::new(),
+    };
+    for log2_states in [0, 2, 3] {
+        let counts = if log2_states == 2 { &[all][..] } else { &counts };
+        recorded.speeds.extend(speeds(gpu, codec, 256, log2_states, counts)?);
+        recorded.speeds.extend(speeds(gpu, codec, 4, log2_states, &[all])?);
+    }
+    let nmse = recorded.speeds.last().map_or(0.0, |row| row.nmse);
+    for method in [Method::Ans, Method::Bitcomp, Method::Zstd] {
+        match nvcomp(gpu, method, 256, nmse) {
+            Ok(row) => recorded.speeds.push(row),
+            Err(e) => recorded.left_out.push(format!("nvCOMP {}: {e}", method.name())),
+        }
+    }
+    for count in [4, 16, all] {
+        recorded.beside.extend(beside_gemm(gpu, codec, count)?);
+    }
+    for log2_states in [0, 3] {
+        recorded.energy.extend(energy(gpu, codec, log2_states)?);
+    }
+    Ok(recorded)
+}
+
+/// Speed of one arrangement, values counted as bf16.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Speed {
+    pub what: String,
+    pub multiprocessors: u32,
+    pub input_bytes: usize,
+    pub coded_bytes: usize,
+    pub encode_s: f64,
+    pub decode_s: f64,
+    /// Noise over signal of what came back; 0 where bytes are kept as they are.
+    pub nmse: f64,
+}
+
+impl Speed {
+    pub fn encode_gb_per_s(&self) -> f64 {
+        self.input_bytes as f64 / self.encode_s / 1e9
+    }
+
+    pub fn decode_gb_per_s(&self) -> f64 {
+        self.input_bytes as f64 / self.decode_s / 1e9
+    }
+
+    pub fn bits_per_value(&self) -> f64 {
+        16.0 * self.coded_bytes as f64 / self.input_bytes as f64
+    }
+}
+
+/// Made-up weights, their plan at about three bits, and their stream on a CPU.
+struct Subject {
+    bf16: Vec<u8>,
+    plan: Plan,
+    stream: Vec<u8>,
+}
+
+/// Columns of the subject; rows follow from its size.
+const COLUMNS: usize = 4096;
+
+impl Subject {
+    fn new(mib: usize, log2_states: u32) -> Result<Self, Error> {
+        let rows = (mib << 20) / 2 / COLUMNS;
+        // A piece of 16 MiB over and over: neither side looks for repetitions.
+        let made = weights(rows.min(2048), COLUMNS, 17);
+        let bf16: Vec<u8> = to_bf16(&made).into_iter().cycle().take(mib << 20).collect();
+        let failed = |e: trinity_line::Error| Error::Encode { what: "weights".into(), reason: e.to_string() };
+        let options = Options { effort: Effort::Fast, log2_states, ..Options::default() };
+        let settings = Settings::default();
+        let values = from_bf16(&bf16);
+        let (piece, piece_rows) = (&values[..made.len()], made.len() / COLUMNS);
+        let step = trinity_line::encode_under(piece, piece_rows, COLUMNS, Target::Bits(3.0), &options, &settings)
+            .and_then(|stream| Stream::open(&stream).map(|opened| opened.plan().step))
+            .map_err(failed)?;
+        let plan = trinity_line::choose(&values, rows, COLUMNS, step, &options)
+            .ok_or_else(|| Error::Encode { what: "weights".into(), reason: "no plan".into() })?;
+        let stream = trinity_line::encode(&plan, &values, &settings).map_err(failed)?;
+        Ok(Self { bf16, plan, stream })
+    }
+}
+
+/// Speeds of the line-rate codec on `mib` MiB of bf16 at about three bits, for
+/// every count of multiprocessors asked for; every byte is compared with the
+/// CPU's.
+fn speeds(
+    gpu: &Gpu,
+    codec: &LineCodec,
+    mib: usize,
+    log2_states: u32,
+    multiprocessors: &[u32],
+) -> Result<Vec<Speed>, Error> {
+    let Subject { bf16, plan, stream } = Subject::new(mib, log2_states)?;
+    let settings = Settings::default();
+    let mut found = Vec::new();
+    for &count in multiprocessors {
+        let mut bench = Bench::on(gpu, codec, &plan, &settings, Format::Bf16, &bf16, count)?;
+        let coded = bench.encode()?.map_err(|faults| Error::Encode {
+            what: format!("tile {}", faults[0].tile),
+            reason: faults[0].fault.to_string(),
+        })?;
+        if let Some(at) = first_difference(&stream, &coded) {
+            return Err(Error::CorruptStream { what: format!("GPU and CPU differ at byte {at}") });
+        }
+        let encode_s = bench.encode_s()?;
+        let (decode_s, values, faults) = bench.decode(codec, &coded, count)?;
+        if let Some(faulty) = faults.first() {
+            return Err(Error::CorruptStream { what: format!("tile {}: {}", faulty.tile, faulty.fault) });
+        }
+        let (signal, noise) = energies(&bf16, &values);
+        found.push(Speed {
+            what: format!("trinity-lite, {} states", 1 << log2_states),
+            multiprocessors: count,
+            input_bytes: bf16.len(),
+            coded_bytes: coded.len(),
+            encode_s,
+            decode_s,
+            nmse: noise / signal,
+        });
+    }
+    Ok(found)
+}
+
+/// A matrix product and the codec on some multiprocessors, at the same time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Beside {
+    pub what: String,
+    pub multiprocessors: u32,
+    /// Seconds of a product alone, and while the codec works.
+    pub product_alone_s: f64,
+    pub product_beside_s: f64,
+    /// Seconds of a coding alone, and while products run.
+    pub codec_alone_s: f64,
+    pub codec_beside_s: f64,
+}
+
+/// Times encoding and decoding on so many multiprocessors beside a stream of
+/// large matrix products.
+fn beside_gemm(gpu: &Gpu, codec: &LineCodec, multiprocessors: u32) -> Result<Vec<Beside>, Error> {
+    let subject = Subject::new(64, 3)?;
+    let settings = Settings::default();
+    let mut bench =
+        Bench::on(gpu, codec, &subject.plan, &settings, Format::Bf16, &subject.bf16, multiprocessors)?;
+    let mut gemm = Gemm::new(gpu, 8192)?;
+    let mut rows = Vec::new();
+    let decoder = bench.decoder(codec, &subject.stream, multiprocessors)?;
+    for (what, decodes) in [("encode", false), ("decode", true)] {
+        let mut code = |count: usize| -> Result<(), Error> {
+            (0..count).try_for_each(|_| if decodes { decoder.queue(&bench) } else { bench.queue_encode() })
+        };
+        code(2)?;
+        gemm.launch()?;
+        gemm.wait()?;
+        let start = Instant::now();
+        code(8)?;
+        bench_wait(gpu)?;
+        let codec_alone_s = start.elapsed().as_secs_f64() / 8.0;
+        let start = Instant::now();
+        (0..32).try_for_each(|_| gemm.launch())?;
+        gemm.wait()?;
+        let product_alone_s = start.elapsed().as_secs_f64() / 32.0;
+        // As much of both as takes about as long alone.
+        let codings = ((32.0 * product_alone_s / codec_alone_s).ceil() as usize).max(4);
+        let start = Instant::now();
+        code(codings)?;
+        (0..32).try_for_each(|_| gemm.launch())?;
+        gemm.wait()?;
+        let product_beside_s = start.elapsed().as_secs_f64() / 32.0;
+        bench_wait(gpu)?;
+        let codec_beside_s = start.elapsed().as_secs_f64() / codings as f64;
+        rows.push(Beside {
+            what: format!("{what} beside 8192³ products"),
+            multiprocessors,
+            product_alone_s,
+            product_beside_s,
+            codec_alone_s,
+            codec_beside_s,
+        });
+    }
+    Ok(rows)
+}
+
+fn bench_wait(gpu: &Gpu) -> Result<(), Error> {
+    gpu.context.synchronize().during("cuCtxSynchronize")
+}
+
+/// Energy of coding, from the difference of power.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Energy {
+    pub what: String,
+    pub idle_w: f64,
+    pub busy_w: f64,
+    /// Values as bf16, coded in a second.
+    pub gb_per_s: f64,
+}
+
+impl Energy {
+    /// Joules above idle for 10⁹ bytes of bf16.
+    pub fn j_per_gb(&self) -> f64 {
+        (self.busy_w - self.idle_w) / self.gb_per_s
+    }
+}
+
+/// Long enough for the counter's own steps.
+const WINDOW: Duration = Duration::from_millis(800);
+
+/// Energy of encoding and decoding on all multiprocessors, by NVML's counter.
+fn energy(gpu: &Gpu, codec: &LineCodec, log2_states: u32) -> Result<Vec<Energy>, Error> {
+    let nvml = nvml_wrapper::Nvml::init().map_err(|e| Error::Fit { what: "energy".into(), reason: e.to_string() })?;
+    let device =
+        nvml.device_by_index(0).map_err(|e| Error::Fit { what: "energy".into(), reason: e.to_string() })?;
+    let joules = || {
+        device
+            .total_energy_consumption()
+            .map(|mj| mj as f64 / 1e3)
+            .map_err(|e| Error::Fit { what: "energy".into(), reason: e.to_string() })
+    };
+    let subject = Subject::new(256, log2_states)?;
+    let settings = Settings::default();
+    let all = codec.multiprocessors();
+    let mut bench = Bench::on(gpu, codec, &subject.plan, &settings, Format::Bf16, &subject.bf16, all)?;
+    let decoder = bench.decoder(codec, &subject.stream, all)?;
+    std::thread::sleep(WINDOW);
+    let (before, start) = (joules()?, Instant::now());
+    std::thread::sleep(WINDOW);
+    let idle_w = (joules()? - before) / start.elapsed().as_secs_f64();
+    let mut rows = Vec::new();
+    for (what, decodes) in [("encode", false), ("decode", true)] {
+        let (before, start) = (joules()?, Instant::now());
+        let mut count = 0u32;
+        while start.elapsed() < WINDOW {
+            for _ in 0..16 {
+                if decodes { decoder.queue(&bench)? } else { bench.queue_encode()? }
+            }
+            count += 16;
+            bench_wait(gpu)?;
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        rows.push(Energy {
+            what: format!("{what}, {} states", 1 << log2_states),
+            idle_w,
+            busy_w: (joules()? - before) / seconds,
+            gb_per_s: f64::from(count) * subject.bf16.len() as f64 / seconds / 1e9,
+        });
+    }
+    Ok(rows)
+}
+
+/// Energy of the first and of the difference.
+fn energies(original: &[u8], other: &[u8]) -> (f64, f64) {
+    let value = |b: &[u8]| f64::from(half::bf16::from_le_bytes([b[0], b[1]]).to_f32());
+    original.chunks_exact(2).zip(other.chunks_exact(2)).fold((0.0, 0.0), |(signal, noise), (a, b)| {
+        let (a, b) = (value(a), value(b));
+        (signal + a * a, noise + (a - b) * (a - b))
+    })
+}
+
+/// nvCOMP on the levels of a uniform quantizer, one byte each, at the same
+/// error as `nmse`: what a general-purpose compressor makes of the same task.
+fn nvcomp(gpu: &Gpu, method: Method, mib: usize, nmse: f64) -> Result<Speed, Error> {
+    let cols = 4096;
+    let rows = (mib << 20) / 2 / cols;
+    let made = weights(rows.min(2048), cols, 17);
+    let square = made.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>() / made.len() as f64;
+    // A uniform quantizer's error is its squared step over twelve.
+    let step = (12.0 * nmse * square).sqrt() as f32;
+    let levels: Vec<u8> = made.iter().map(|&v| (v / step).round().clamp(-127.0, 127.0) as i8 as u8).collect();
+    let levels: Vec<u8> = levels.into_iter().cycle().take((mib << 20) / 2).collect();
+    let nvcomp = Nvcomp::load(method)?;
+    let stream = gpu.stream()?;
+    let longest = 1usize << 16;
+    let count = levels.len().div_ceil(longest);
+    let bound = nvcomp.bound(longest)?.next_multiple_of(ALIGNMENT);
+    let plain = stream.clone_htod(&levels).during("cuMemcpyHtoD")?;
+    let packed = stream.alloc_zeros::<u8>(count * bound).during("cuMemAlloc")?;
+    let back = stream.alloc_zeros::<u8>(levels.len()).during("cuMemAlloc")?;
+    let up = |values: Vec<u64>| stream.clone_htod(&values).during("cuMemcpyHtoD");
+    let every = |base: u64, stride: usize| (0..count).map(|i| base + (i * stride) as u64).collect::<Vec<u64>>();
+    let sizes: Vec<u64> =
+        (0..count).map(|i| (levels.len() - i * longest).min(longest) as u64).collect();
+    let plain_at = up(every(plain.device_ptr(&stream).0, longest))?;
+    let back_at = up(every(back.device_ptr(&stream).0, longest))?;
+    let packed_at = up(every(packed.device_ptr(&stream).0, bound))?;
+    let plain_bytes = up(sizes)?;
+    let packed_bytes = stream.alloc_zeros::<u64>(count).during("cuMemAlloc")?;
+    let found_bytes = stream.alloc_zeros::<u64>(count).during("cuMemAlloc")?;
+    let statuses = stream.alloc_zeros::<i32>(count).during("cuMemAlloc")?;
+    let scratch_bytes = nvcomp.scratch_bytes(count, longest)?;
+    let scratch = stream.alloc_zeros::<u8>(scratch_bytes.max(16)).during("cuMemAlloc")?;
+    let mut chunks = Chunks {
+        count,
+        longest,
+        plain: plain_at.device_ptr(&stream).0,
+        plain_bytes: plain_bytes.device_ptr(&stream).0,
+        packed: packed_at.device_ptr(&stream).0,
+        packed_bytes: packed_bytes.device_ptr(&stream).0,
+        found_bytes: found_bytes.device_ptr(&stream).0,
+        statuses: statuses.device_ptr(&stream).0,
+        scratch: scratch.device_ptr(&stream).0,
+        scratch_bytes,
+    };
+    // SAFETY: every array has `count` entries, chunks lie in the buffers above, which outlive the
+    // waits inside `median_s`.
+    let encode_s = median_s(&stream, || unsafe { nvcomp.compress(&chunks, stream.cu_stream().cast()) })?;
+    chunks.plain = back_at.device_ptr(&stream).0;
+    // SAFETY: as above.
+    let decode_s = median_s(&stream, || unsafe { nvcomp.decompress(&chunks, stream.cu_stream().cast()) })?;
+    if stream.clone_dtoh(&back).during("cuMemcpyDtoH")? != levels {
+        return Err(Error::CorruptStream { what: format!("nvCOMP {} gave other bytes back", method.name()) });
+    }
+    let sizes = stream.clone_dtoh(&packed_bytes).during("cuMemcpyDtoH")?;
+    Ok(Speed {
+        what: format!("nvCOMP {} on levels", method.name()),
+        multiprocessors: 0,
+        input_bytes: 2 * levels.len(),
+        coded_bytes: sizes.iter().sum::<u64>() as usize,
+        encode_s,
+        decode_s,
+        nmse,
+    })
+}
