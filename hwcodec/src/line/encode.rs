@@ -69,8 +69,7 @@ impl Encoder {
         let header_bytes = header.len();
         let header = upload.clone_htod(&header).during("cuMemcpyHtoD")?;
         upload.synchronize().during("cuStreamSynchronize")?;
-        let tables_bytes =
-            8 * image.tables * MAGNITUDES + 4 * (image.tables + 1) * MAGNITUDES + 2 * CLASSES;
+        let tables_bytes = 8 * image.tables * MAGNITUDES + 4 * (image.tables + 1) * MAGNITUDES + 2 * CLASSES;
         let warp_bytes = 4 * (TAIL * 32 + image.group);
         let launch =
             Launch::spread(&functions.encode, image.tiles, multiprocessors, tables_bytes, warp_bytes)?;

@@ -68,7 +68,11 @@ impl Layout {
 impl Image {
     /// For decoding, and with a quantizer for encoding too. Copies to the
     /// device on `stream` and waits for it.
-    pub fn new(coder: &Coder, quantizer: Option<&Quantizer>, stream: &Arc<CudaStream>) -> Result<Self, Error> {
+    pub fn new(
+        coder: &Coder,
+        quantizer: Option<&Quantizer>,
+        stream: &Arc<CudaStream>,
+    ) -> Result<Self, Error> {
         let plan = &coder.plan;
         let (rows, cols) = plan.coded_shape();
         let mut layout = Layout::default();

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod layouts;
+mod line;
 mod no_gpu;
 mod recorded;
 mod stand_in;

@@ -179,7 +179,6 @@ fn median_s(stream: &Arc<CudaStream>, mut work: impl FnMut() -> Result<(), Error
     Ok(seconds[RUNS / 2])
 }
 
-
 fn to_bf16(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|&value| half::bf16::from_f32(value).to_le_bytes()).collect()
 }

@@ -107,9 +107,10 @@ impl Subject {
         let settings = Settings::default();
         let values = from_bf16(&bf16);
         let (piece, piece_rows) = (&values[..made.len()], made.len() / COLUMNS);
-        let step = trinity_line::encode_under(piece, piece_rows, COLUMNS, Target::Bits(3.0), &options, &settings)
-            .and_then(|stream| Stream::open(&stream).map(|opened| opened.plan().step))
-            .map_err(failed)?;
+        let step =
+            trinity_line::encode_under(piece, piece_rows, COLUMNS, Target::Bits(3.0), &options, &settings)
+                .and_then(|stream| Stream::open(&stream).map(|opened| opened.plan().step))
+                .map_err(failed)?;
         let plan = trinity_line::choose(&values, rows, COLUMNS, step, &options)
             .ok_or_else(|| Error::Encode { what: "weights".into(), reason: "no plan".into() })?;
         let stream = trinity_line::encode(&plan, &values, &settings).map_err(failed)?;
@@ -243,7 +244,8 @@ const WINDOW: Duration = Duration::from_millis(800);
 
 /// Energy of encoding and decoding on all multiprocessors, by NVML's counter.
 fn energy(gpu: &Gpu, codec: &LineCodec, log2_states: u32) -> Result<Vec<Energy>, Error> {
-    let nvml = nvml_wrapper::Nvml::init().map_err(|e| Error::Fit { what: "energy".into(), reason: e.to_string() })?;
+    let nvml = nvml_wrapper::Nvml::init()
+        .map_err(|e| Error::Fit { what: "energy".into(), reason: e.to_string() })?;
     let device =
         nvml.device_by_index(0).map_err(|e| Error::Fit { what: "energy".into(), reason: e.to_string() })?;
     let joules = || {
@@ -312,9 +314,9 @@ fn nvcomp(gpu: &Gpu, method: Method, mib: usize, nmse: f64) -> Result<Speed, Err
     let packed = stream.alloc_zeros::<u8>(count * bound).during("cuMemAlloc")?;
     let back = stream.alloc_zeros::<u8>(levels.len()).during("cuMemAlloc")?;
     let up = |values: Vec<u64>| stream.clone_htod(&values).during("cuMemcpyHtoD");
-    let every = |base: u64, stride: usize| (0..count).map(|i| base + (i * stride) as u64).collect::<Vec<u64>>();
-    let sizes: Vec<u64> =
-        (0..count).map(|i| (levels.len() - i * longest).min(longest) as u64).collect();
+    let every =
+        |base: u64, stride: usize| (0..count).map(|i| base + (i * stride) as u64).collect::<Vec<u64>>();
+    let sizes: Vec<u64> = (0..count).map(|i| (levels.len() - i * longest).min(longest) as u64).collect();
     let plain_at = up(every(plain.device_ptr(&stream).0, longest))?;
     let back_at = up(every(back.device_ptr(&stream).0, longest))?;
     let packed_at = up(every(packed.device_ptr(&stream).0, bound))?;

@@ -1,0 +1,38 @@
+//! The line-rate codec's kernels, as far as they can be tested without a GPU.
+
+use trinity_hwcodec::Error;
+use trinity_hwcodec::line::{Format, Variant, compile};
+
+/// Every kind of plan that a stream can ask for, in one format each.
+fn variants() -> Vec<Variant> {
+    let mut variants = Vec::new();
+    let formats = [Format::F32, Format::Bf16, Format::F16, Format::F8E4M3, Format::F8E5M2];
+    for (n, format) in formats.into_iter().enumerate() {
+        let bit = |place: usize| (n + 1) >> place & 1 == 1;
+        variants.push(Variant {
+            log2_lanes: [5, 5, 2, 0, 4][n],
+            log2_states: [3, 0, 2, 3, 0][n],
+            size: [0, 64, 32, 0, 64][n],
+            predicts: bit(0),
+            means: bit(1),
+            row_classes: bit(2),
+            transposed: bit(0),
+            format,
+        });
+    }
+    variants
+}
+
+#[test]
+fn kernels_compile_for_compute_90_where_nvrtc_is() {
+    for variant in variants() {
+        match compile(variant, (9, 0)) {
+            Ok(_) => {}
+            Err(Error::NoLibrary { library, .. }) => {
+                eprintln!("skipped: {library} is not on this machine");
+                return;
+            }
+            Err(other) => panic!("{variant:?}: {other}"),
+        }
+    }
+}
