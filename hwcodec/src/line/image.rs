@@ -6,7 +6,7 @@ use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
 use std::sync::Arc;
 use trinity_line::{CLASSES, Coder, MAGNITUDES, Quantizer, Table, class_weight};
 
-/// `Plan` of `kernels.cu`.
+/// `Plan` of `common.cu`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PlanArguments {

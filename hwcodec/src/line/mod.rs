@@ -25,7 +25,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use trinity_line::{Plan, Transform};
 
 /// The kernels, in CUDA C++.
-pub const KERNELS: &str = include_str!("kernels.cu");
+pub const KERNELS: &str =
+    concat!(include_str!("common.cu"), include_str!("decode.cu"), include_str!("encode.cu"));
 
 /// A device address, as the driver counts them.
 pub type Address = u64;

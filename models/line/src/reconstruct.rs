@@ -262,8 +262,8 @@ mod tests {
     fn bf16_rounds_to_even_and_never_to_infinity() {
         let cases = [
             (1.0f32, 0x3f80),
-            (1.00390625, 0x3f80),
-            (1.01171875, 0x3f82),
+            (1.0 + 1.0 / 256.0, 0x3f80),
+            (1.0 + 3.0 / 256.0, 0x3f82),
             (f32::MAX, 0x7f7f),
             (-f32::MAX, 0xff7f),
             (0.0, 0),

@@ -1,0 +1,173 @@
+// The line-rate codec on a GPU: a warp codes a tile, a thread is a lane.
+//
+// Compiled by NVRTC for one kind of plan; these are defined then:
+//   LOG2_LANES, LOG2_STATES (0, 2, 3), SIZE of the transform (0, 32, 64),
+//   PREDICTS, MEANS, ROW_CLASSES, TRANSPOSED (0 or 1), FORMAT of values
+//   (0 f32, 1 bf16, 2 f16, 3 fp8 e4m3, 4 fp8 e5m2).
+// Functions carry the names of their equals in `trinity-line`. All arithmetic
+// is that crate's: integers, and single precision without contraction.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+constexpr u32 LANES = 1u << LOG2_LANES;
+constexpr u32 ALL = ~0u;
+constexpr u32 SCALE_BITS = 10;
+constexpr u32 SLOTS = 1u << SCALE_BITS;
+constexpr int ESCAPE = 15;
+constexpr int UNIT_CLASS = 24;
+constexpr int CLASSES = 56;
+constexpr int UNITS = 16;
+constexpr int ONE = 127;
+constexpr u32 LEAST_STATE = 1u << 16;
+constexpr int TAIL = 16;
+constexpr u32 MAX_GAIN = 40;
+constexpr u32 EXCEPTIONS = 1u << 6;
+constexpr int FAR = 1 << 12;
+constexpr int NEVER = 1 << 29;
+constexpr int STATES = 1 << LOG2_STATES;
+constexpr int H0 = LOG2_STATES == 2 ? 2 : 5;
+constexpr int H1 = LOG2_STATES == 2 ? 1 : 2;
+// Coefficients of one group, and of a row's remainder beside it.
+constexpr u32 GROUP = SIZE == 0 ? 1 : SIZE;
+
+// What went wrong with a tile; 0 is nothing.
+enum Fault : u32 { FINE = 0, DIRECTORY = 1, HEAD = 2, EXCEPTION_LIST = 3, LENGTH = 4, END = 5, OVERFLOW = 6, BUDGET = 7 };
+
+struct Plan {
+    u64 pitch;                 // values between rows of the matrix as it is given
+    u32 rows, cols;            // coded
+    u32 tile_rows, tile_cols, panels, tiles;
+    u32 tables;                // without the table of row classes
+    u32 groups;                // whole groups of the transform
+    u32 one_matrix;            // the same for all groups
+    int limit;
+    float scale;               // what a unit is worth
+    float inverse, safe;       // of the encoder
+    int rounding;
+    u32 budget;                // bytes of a tile; 0: no limit
+    u32 capacity;              // words of a tile's room
+    const signed char* classes;
+    const u8* above;
+    const int* means;
+    const u32* slots;
+    const u16* of_class;       // table | raw bits << 8
+    const signed char* syntheses;
+    const float* analyses;
+    const u32* weights;        // of columns, for row classes
+    const uint2* symbols;      // start | frequency << 16, 2^32 / frequency
+    const int* costs;
+};
+
+struct Tile {
+    u32 row, col, rows, cols;
+};
+
+__device__ __forceinline__ Tile tile_at(const Plan& p, u32 index) {
+    Tile t;
+    t.row = index / p.panels * p.tile_rows;
+    t.col = index % p.panels * p.tile_cols;
+    t.rows = min(p.tile_rows, p.rows - t.row);
+    t.cols = min(p.tile_cols, p.cols - t.col);
+    return t;
+}
+
+// ---- number formats -------------------------------------------------------
+
+#if FORMAT == 0
+typedef float Stored;
+__device__ __forceinline__ float load(Stored x) { return x; }
+__device__ __forceinline__ Stored save(float x) { return x; }
+#elif FORMAT == 1
+typedef u16 Stored;
+__device__ __forceinline__ float load(Stored x) { return __uint_as_float((u32)x << 16); }
+__device__ __forceinline__ Stored save(float x) {
+    u32 bits = __float_as_uint(x);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return (u16)(bits >> 16 | 0x40);
+    return (u16)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+__device__ __forceinline__ Stored save_finite(float x) {
+    u16 y;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
+    return y;
+}
+#elif FORMAT == 2
+typedef u16 Stored;
+__device__ __forceinline__ float load(Stored x) {
+    u32 bits = x;
+    if ((bits & 0x7c00) == 0x7c00) return __uint_as_float((bits & 0x8000) << 16 | 0x7f800000 | (bits & 0x3ff) << 13);
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+    return y;
+}
+__device__ __forceinline__ Stored save(float x) {
+    u32 bits = __float_as_uint(x);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return (u16)(bits >> 16 & 0x8000 | 0x7e00 | bits >> 13 & 0x3ff);
+    u16 y;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
+    return y;
+}
+#else
+typedef u8 Stored;
+constexpr int MANTISSA = FORMAT == 3 ? 3 : 2;
+constexpr int BIAS = FORMAT == 3 ? 7 : 15;
+constexpr u32 LARGEST = FORMAT == 3 ? 0x7e : 0x7b;
+__device__ __forceinline__ float load(Stored x) {
+    u32 code = x & 0x7f, sign = (u32)(x & 0x80) << 24;
+    if (code > LARGEST) return __uint_as_float(sign | (FORMAT == 4 && code == 0x7c ? 0x7f800000 : 0x7fc00000));
+    u32 exponent = code >> MANTISSA, mantissa = code & ((1u << MANTISSA) - 1);
+    // In units of the smallest subnormal, then scaled by a power of two.
+    float steps = exponent ? (float)((1u << MANTISSA) + mantissa) : (float)mantissa;
+    int power = (exponent ? (int)exponent : 1) - BIAS - MANTISSA;
+    return __uint_as_float(__float_as_uint(steps * __uint_as_float((u32)(power + 127) << 23)) | sign);
+}
+// To the nearest, ties to even; beyond the largest: the largest.
+__device__ __forceinline__ Stored save(float x) {
+    u32 bits = __float_as_uint(x), magnitude = bits & 0x7fffffff, sign = bits >> 24 & 0x80;
+    if (magnitude > 0x7f800000) return (u8)(sign | (FORMAT == 3 ? 0x7f : 0x7e));
+    if (FORMAT == 4 && magnitude == 0x7f800000) return (u8)(sign | 0x7c);
+    if (magnitude == 0x7f800000) return (u8)(sign | LARGEST);
+    int exponent = max((int)(magnitude >> 23) - 127, 1 - BIAS);
+    float steps = rintf(__uint_as_float(magnitude) * __uint_as_float((u32)(MANTISSA - exponent + 127) << 23));
+    u32 code = (u32)steps + ((u32)(exponent - (1 - BIAS)) << MANTISSA);
+    return (u8)(sign | min(code, LARGEST));
+}
+#endif
+
+#if FORMAT != 1
+__device__ __forceinline__ Stored save_finite(float x) { return save(x); }
+#endif
+
+// Values between neighbouring rows and columns of the coded matrix.
+__device__ __forceinline__ u64 row_stride(const Plan& p) { return TRANSPOSED ? 1 : p.pitch; }
+__device__ __forceinline__ u64 col_stride(const Plan& p) { return TRANSPOSED ? p.pitch : 1; }
+
+__device__ __forceinline__ u64 place(const Plan& p, u64 row, u64 col) {
+    return TRANSPOSED ? col * p.pitch + row : row * p.pitch + col;
+}
+
+// ---- what both sides know -------------------------------------------------
+
+__device__ __forceinline__ u32 class_of(int column, int row, u32 gain) {
+    return (u32)min(max(UNIT_CLASS + column + row - (int)gain, 0), CLASSES - 1);
+}
+
+__device__ __forceinline__ u32 next_state(u32 state, int level) {
+    if (LOG2_STATES == 0) return 0;
+    return state >> 1 ^ (state & 1 ? H0 : 0) ^ (level & 1 ? H1 : 0);
+}
+
+// What a step is worth under a gain; `units` multiplies it.
+__device__ __forceinline__ int gain_units(u32 gain) { return (int)(4 * (4 + (gain & 3)) << (gain >> 2)); }
+
+__device__ __forceinline__ int units(int level, u32 quantizer, int worth) {
+    int point = 2 * level;
+    if (LOG2_STATES != 0) point -= quantizer ? (level > 0) - (level < 0) : 0;
+    return point * worth;
+}
+
+__device__ __forceinline__ int predict(u32 above, int deviation) { return ((int)above * deviation + 8) >> 4; }
+
+__device__ __forceinline__ u32 lanes_below(u32 mask, u32 lane) { return __popc(mask & ((1u << lane) - 1)); }

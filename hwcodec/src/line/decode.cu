@@ -1,0 +1,274 @@
+
+// Decoding: words to levels to values.
+
+struct Words {
+    const u16* words;
+    u32 length, at;
+    u32 last;  // of the whole stream, counted from here
+    // Some lanes take the next words, in order. A tile that takes more
+    // than it has finds something else there, and its length wrong at the end.
+    __device__ __forceinline__ u32 take(bool takes, u32 lane) {
+        u32 mask = __ballot_sync(ALL, takes);
+        u32 word = 0;
+        if (takes) word = words[min(at + lanes_below(mask, lane), last)];
+        at += __popc(mask);
+        return word;
+    }
+};
+
+__device__ __forceinline__ void refill(u32& state, bool active, Words& words, u32 lane) {
+    bool low = active && state < LEAST_STATE;
+    u32 word = words.take(low, lane);
+    if (low) state = state << 16 | word;
+}
+
+// One value's symbol. In the tail the sign is not known yet: the level is that
+// of a positive symbol, and `negative` the other, or 0x7fff where there is none.
+__device__ __forceinline__ int parse_level(const u32* slots, const u32* of_class, u32 cls, u32 trellis, bool active,
+                                           bool in_tail, u32& state, Words& words, u32 lane, int& negative) {
+    int level = 0;
+    bool escape = false;
+    negative = 0x7fff;
+    if (active) {
+        u32 entry = of_class[cls];
+        u32 raw = entry >> 20;
+        u32 slot = slots[(entry & 0xfffff) + ((trellis & 1) << SCALE_BITS) + (state & (SLOTS - 1))];
+        u32 frequency = slot & 0x7ff, bias = slot >> 11 & 0x7ff;
+        int symbol = (int)slot >> 22;
+        bool sign_later = in_tail && symbol != 0 && symbol != ESCAPE;
+        if (sign_later) {
+            bias += symbol < 0 ? frequency : 0;
+            frequency *= 2;
+            symbol = abs(symbol);
+        }
+        u32 raised = frequency * (state >> SCALE_BITS) + bias;
+        int low = (int)(raised & ((1u << raw) - 1)) - (int)((1u << raw) >> 1);
+        state = raised >> raw;
+        escape = symbol == ESCAPE;
+        level = (short)((symbol << raw) + low);
+        if (sign_later) negative = (short)(-(symbol << raw) + low);
+    }
+    if (__any_sync(ALL, escape)) {
+        u32 word = words.take(escape, lane);
+        if (escape) level = (short)word;
+    }
+    refill(state, active, words, lane);
+    return level;
+}
+
+// Turns levels into values, step by step in order.
+struct Reconstruction {
+    u32 trellis;
+    int worth;
+    int* deviations;  // of the tile's columns, where there is prediction
+    int* group;       // coefficients that wait for the rest of theirs
+
+    // `at` is the place of this lane's value.
+    __device__ __forceinline__ void step(const Plan& p, const Tile& t, u32 row, u32 first, u32 lane, bool active, int level,
+                                         Stored* at, Stored* out) {
+        u32 col = first + lane;
+        int coefficient = 0;
+        if (active) {
+            int deviation = units(level, trellis & 1, worth);
+            if (PREDICTS) deviation += predict(p.above[t.col + col], deviations[col]);
+            deviation = min(max(deviation, -p.limit), p.limit);
+            if (PREDICTS) deviations[col] = deviation;
+            coefficient = deviation;
+            if (MEANS) coefficient += p.means[t.col + col] * UNITS;
+            trellis = next_state(trellis, level);
+        }
+        if (SIZE == 0) {
+            if (active) *at = save_finite((float)coefficient * p.scale);
+            return;
+        }
+        u32 number = (t.col + first) / GROUP;
+        if (number >= p.groups) {
+            if (active) *at = save_finite((float)(coefficient * ONE) * p.scale);
+            return;
+        }
+        if (active) group[col % GROUP] = coefficient;
+        if ((first + LANES) % GROUP != 0) return;
+        __syncwarp();
+        const signed char* matrix = p.syntheses + (p.one_matrix ? 0 : (u64)number * GROUP * GROUP);
+        for (u32 i = threadIdx.x % 32; i < GROUP; i += 32) {
+            const int4* weights = (const int4*)(matrix + i * GROUP);
+            u32 sum = 0;
+            #pragma unroll 1
+            for (u32 j = 0; j < GROUP; j += 16) {
+                int4 w = weights[j / 16];
+                const int part[4] = {w.x, w.y, w.z, w.w};
+                #pragma unroll
+                for (u32 k = 0; k < 16; k++) sum += (u32)((part[k / 4] << (24 - k % 4 * 8) >> 24) * group[j + k]);
+            }
+            out[place(p, t.row + row, number * GROUP + i)] = save_finite((float)(int)sum * p.scale);
+        }
+        __syncwarp();
+    }
+};
+
+// Gain and exceptions; what is wrong with them.
+__device__ __forceinline__ u32 parse_head(const Tile& t, Words& words, u32 lane, u32& gain, u32& exceptions) {
+    const u32 head = words.words[0];
+    gain = head & 63;
+    exceptions = 0;
+    if (gain > MAX_GAIN || head >> 7) return HEAD;
+    if (!(head & EXCEPTIONS)) return FINE;
+    exceptions = words.length > 1 ? words.words[1] + 1 : 0;
+    if (exceptions == 0 || 2 + 3 * exceptions > words.length) return EXCEPTION_LIST;
+    bool ordered = true;
+    for (u32 i = lane; i < exceptions; i += 32) {
+        u32 here = words.words[2 + 3 * i];
+        u32 next = i + 1 < exceptions ? words.words[5 + 3 * i] : t.rows * t.cols;
+        ordered = ordered && here < next;
+    }
+    words.at = 2 + 3 * exceptions;
+    return __all_sync(ALL, ordered) ? FINE : EXCEPTION_LIST;
+}
+
+__device__ __forceinline__ void parse_row_classes(const u32* row_slots, const Tile& t, u32 lane, u32& state, Words& words, short* of_row) {
+    for (u32 first = 0; first < t.rows; first += LANES) {
+        bool active = lane < LANES && first + lane < t.rows;
+        int value = 0;
+        if (active) {
+            u32 slot = row_slots[state & (SLOTS - 1)];
+            value = (int)slot >> 22;
+            state = (slot & 0x7ff) * (state >> SCALE_BITS) + (slot >> 11 & 0x7ff);
+        }
+        bool escape = active && value == ESCAPE;
+        u32 word = words.take(escape, lane);
+        if (escape) value = (short)word;
+        refill(state, active, words, lane);
+        if (active) of_row[first + lane] = (short)value;
+    }
+    __syncwarp();
+}
+
+// A tile after its head. FULL: every lane has a value in every step.
+template <bool FULL>
+__device__ __forceinline__ u32 decode_tile(const Plan& p, const Tile& t, const u32* slots, const u32* of_class, u32* tail,
+                                           Reconstruction& rebuild, Words words, u32 state, u32 gain, const short* of_row,
+                                           Stored* out, u32 lane) {
+    const u32 per_row = (t.cols + LANES - 1) / LANES, total = per_row * t.rows;
+    const u32 tail_start = total > TAIL ? total - TAIL : 0;
+    const signed char* classes = p.classes + t.col + lane;
+    const u64 over = row_stride(p), along = col_stride(p) * LANES;
+    Stored* row_at = out + place(p, t.row, t.col + lane);
+    rebuild.trellis = 0;
+    u32 row = 0, first = 0;
+    for (u32 step = 0; step < tail_start; row++) {
+        const int row_class = (ROW_CLASSES ? of_row[row] : 0) + UNIT_CLASS - (int)gain;
+        const u32 end = min(tail_start - step, per_row);
+        Stored* at = row_at;
+        first = 0;
+        for (u32 s = 0; s < end; s++, first += LANES, at += along) {
+            const bool active = FULL || (lane < LANES && first + lane < t.cols);
+            const u32 cls = active ? (u32)min(max(classes[first] + row_class, 0), CLASSES - 1) : 0;
+            int ignored;
+            int level = parse_level(slots, of_class, cls, rebuild.trellis, active, false, state, words, lane, ignored);
+            rebuild.step(p, t, row, first, lane, active, level, at, out);
+        }
+        step += end;
+        if (end < per_row) break;
+        row_at += over;
+        first = 0;
+    }
+    const u32 tail_row = row, tail_first = first;
+    u32 trellis = rebuild.trellis;
+    for (u32 step = tail_start; step < total; step++) {
+        const bool active = FULL || (lane < LANES && first + lane < t.cols);
+        const u32 cls = active ? class_of(classes[first], ROW_CLASSES ? of_row[row] : 0, gain) : 0;
+        int negative;
+        int level = parse_level(slots, of_class, cls, trellis, active, true, state, words, lane, negative);
+        if (active) trellis = next_state(trellis, level);
+        tail[(step - tail_start) * 32 + lane] = (u32)(u16)level | (u32)(u16)negative << 16;
+        first += LANES;
+        if (first >= t.cols) {
+            first = 0;
+            row++;
+        }
+    }
+    // The final state holds the signs of the tail.
+    u32 signs = lane < LANES ? state ^ LEAST_STATE : 0;
+    row = tail_row;
+    first = tail_first;
+    for (u32 step = tail_start; step < total; step++) {
+        const bool active = FULL || (lane < LANES && first + lane < t.cols);
+        u32 both = tail[(step - tail_start) * 32 + lane];
+        u32 bit = 1u << (total - 1 - step);
+        int level = (short)(both & 0xffff);
+        if (active && both >> 16 != 0x7fff && signs & bit) {
+            level = (short)(both >> 16);
+            signs ^= bit;
+        }
+        Stored* at = out + place(p, t.row + row, t.col + first + lane);
+        rebuild.step(p, t, row, first, lane, active, level, at, out);
+        first += LANES;
+        if (first >= t.cols) {
+            first = 0;
+            row++;
+        }
+    }
+    if (words.at != words.length) return LENGTH;
+    return __any_sync(ALL, signs != 0) ? END : FINE;
+}
+
+// Words and directory may say anything: every index is checked or follows
+// from the plan, which the host checked.
+extern "C" __global__ void __launch_bounds__(THREADS)
+line_decode(const Plan p, const u32* __restrict__ ends, const u16* __restrict__ stream, u64 word_count,
+            Stored* __restrict__ out, short* row_classes, int* scratch, u32* faults) {
+    extern __shared__ u32 shared[];
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    u32* slots = shared;
+    const u32 slot_count = (p.tables + ROW_CLASSES) * SLOTS;
+    for (u32 i = threadIdx.x; i < slot_count / 4; i += blockDim.x) ((uint4*)slots)[i] = ((const uint4*)p.slots)[i];
+    // First slot | raw bits << 20.
+    u32* of_class = slots + slot_count;
+    for (u32 i = threadIdx.x; i < CLASSES; i += blockDim.x) of_class[i] = (p.of_class[i] & 255u) * SLOTS | (u32)(p.of_class[i] >> 8) << 20;
+    u32* tail = slots + slot_count + CLASSES + warp * (TAIL * 32 + GROUP);
+    Reconstruction rebuild;
+    rebuild.group = (int*)(tail + TAIL * 32);
+    __syncthreads();
+    // Neighbouring tiles on different multiprocessors: few tiles fill them all.
+    const u32 global_warp = warp * gridDim.x + blockIdx.x;
+    rebuild.deviations = scratch + (u64)global_warp * (PREDICTS ? p.tile_cols : 0);
+    for (u32 index = global_warp; index < p.tiles; index += gridDim.x * warps) {
+        const Tile t = tile_at(p, index);
+        const u32 begin = index == 0 ? 0 : ends[index - 1], end = ends[index];
+        if (begin >= end || end > word_count) {
+            if (lane == 0) faults[index] = DIRECTORY;
+            continue;
+        }
+        Words words = {stream + begin, end - begin, 1, (u32)(word_count - 1) - begin};
+        u32 gain, exceptions;
+        u32 fault = parse_head(t, words, lane, gain, exceptions);
+        if (fault != FINE) {
+            if (lane == 0) faults[index] = fault;
+            continue;
+        }
+        u32 state = LEAST_STATE;
+        if (lane < LANES) {
+            u32 at = words.at + 2 * lane;
+            state = words.words[min(at, words.last)] | (u32)words.words[min(at + 1, words.last)] << 16;
+        }
+        words.at += 2 * LANES;
+        short* of_row = row_classes + (u64)index * (ROW_CLASSES ? p.tile_rows : 0);
+        if (ROW_CLASSES) parse_row_classes(slots + p.tables * SLOTS, t, lane, state, words, of_row);
+        if (PREDICTS) {
+            for (u32 i = lane; i < t.cols; i += 32) rebuild.deviations[i] = 0;
+            __syncwarp();
+        }
+        rebuild.worth = gain_units(gain);
+        fault = LANES == 32 && t.cols % 32 == 0
+            ? decode_tile<true>(p, t, slots, of_class, tail, rebuild, words, state, gain, of_row, out, lane)
+            : decode_tile<false>(p, t, slots, of_class, tail, rebuild, words, state, gain, of_row, out, lane);
+        __syncwarp();
+        for (u32 i = lane; i < exceptions; i += 32) {
+            const u16* entry = words.words + 2 + 3 * i;
+            u32 row = entry[0] / t.cols, col = entry[0] % t.cols;
+            out[place(p, t.row + row, t.col + col)] = save(__uint_as_float(entry[1] | (u32)entry[2] << 16));
+        }
+        if (lane == 0) faults[index] = fault;
+        __syncwarp();
+    }
+}
