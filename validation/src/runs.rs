@@ -354,6 +354,12 @@ impl Run {
             .or_else(|| calibration.clusters.get("default"))
             .ok_or_else(unknown)?;
         let mut machine = calibration.machine(cluster, self.gpus, 8);
+        if self.set == Set::MtNlg {
+            // Trained with DeepSpeed's pipeline, as BLOOM was: what that loses at
+            // each exchange was fitted there, and comes along to another machine.
+            let deepspeed = calibration.clusters.get("jean-zay").map(|cluster| cluster.latency_us);
+            machine.exchange_s = deepspeed.map_or(machine.exchange_s, |us| us * 1e-6);
+        }
         if self.gpu.contains("40GB") {
             machine.gpu.memory_bytes = 40e9;
             machine.gpu.memory_bytes_per_s *= A100_40GB_BANDWIDTH;
