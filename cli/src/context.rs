@@ -1,6 +1,6 @@
 //! What every command shares: the global flags, stdout, and progress bars.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Form};
 use crate::output;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
@@ -17,7 +17,7 @@ pub struct GlobalArgs {
     /// No progress bars and no remarks: results and errors alone
     #[arg(long, short, global = true, help_heading = "Everywhere")]
     quiet: bool,
-    /// Print the result as JSON instead of a table
+    /// Print the result as JSON instead of a table, and an error as one object on stderr
     #[arg(long, global = true, help_heading = "Everywhere")]
     json: bool,
     /// Replace files that exist already; never one that the command reads
@@ -51,6 +51,12 @@ impl Context {
             .map_err(|error| Failure::run(format_args!("cannot start worker threads: {error}")))?;
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        // Whoever reads a pipe or a file wants whole rows.
+        if let Some((_, width)) =
+            console::Term::stdout().size_checked().filter(|_| std::io::stdout().is_terminal())
+        {
+            crate::table::fit(width.into());
+        }
         Ok(Self {
             threads: rayon::current_num_threads(),
             quiet: global.quiet,
@@ -58,6 +64,11 @@ impl Context {
             colour: !no_colour && std::io::stdout().is_terminal(),
             colour_stderr: !no_colour && std::io::stderr().is_terminal(),
         })
+    }
+
+    /// How failures are printed.
+    pub(crate) fn form(&self) -> Form {
+        if self.json { Form::Json } else { Form::Text { colour: self.colour_stderr } }
     }
 
     /// Writes a result to stdout as it is, without adding a line end.

@@ -14,6 +14,8 @@ pub struct Failure {
     // Boxed: a result that succeeds should not pay for the text of a file.
     place: Option<Box<Place>>,
     help: Option<String>,
+    /// What else is wrong, each of the same kind and without others of its own.
+    others: Vec<Self>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +35,22 @@ struct Place {
     text: String,
     span: Range<usize>,
     label: String,
+}
+
+impl Place {
+    fn json(&self) -> serde_json::Value {
+        let before = self.text.get(..self.span.start).unwrap_or(&self.text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        serde_json::json!({ "file": self.file, "line": line, "column": column })
+    }
+}
+
+/// How a failure is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Text { colour: bool },
+    Json,
 }
 
 impl Failure {
@@ -74,19 +92,58 @@ impl Failure {
     }
 
     fn new(kind: Kind, message: impl Display) -> Self {
-        Self { kind, message: message.to_string(), place: None, help: None }
+        Self { kind, message: message.to_string(), place: None, help: None, others: Vec::new() }
     }
 
-    /// Prints the failure on stderr and gives the exit code.
-    pub(crate) fn report(&self, colour: bool) -> ExitCode {
+    /// The first of several failures, with the others behind it.
+    pub(crate) fn of_all(failures: impl IntoIterator<Item = Self>) -> Option<Self> {
+        let mut flat = failures.into_iter().flat_map(|mut failure| {
+            let others = std::mem::take(&mut failure.others);
+            std::iter::once(failure).chain(others)
+        });
+        let mut first = flat.next()?;
+        first.others = flat.collect();
+        Some(first)
+    }
+
+    /// Prints the failure on stderr, as text or as one JSON object, and gives
+    /// the exit code.
+    pub(crate) fn report(&self, form: Form) -> ExitCode {
         if self.kind == Kind::ReaderLeft {
             return ExitCode::SUCCESS;
         }
-        eprintln!("{}", self.render(colour));
+        match form {
+            Form::Json => eprintln!("{}", self.json()),
+            Form::Text { colour } => {
+                for failure in std::iter::once(self).chain(&self.others) {
+                    eprintln!("{}", failure.render(colour));
+                }
+            }
+        }
         ExitCode::from(match self.kind {
             Kind::Input => 2,
             Kind::Run | Kind::ReaderLeft => 1,
         })
+    }
+
+    /// `error`, `place` and `help`, and the same of `others` where there are any.
+    fn json(&self) -> serde_json::Value {
+        let one = |failure: &Self| {
+            let error = match failure.place.as_ref().map(|place| place.label.as_str()) {
+                Some(label) if !label.is_empty() => format!("{}: {label}", failure.message),
+                _ => failure.message.clone(),
+            };
+            serde_json::json!({
+                "error": error,
+                "place": failure.place.as_ref().map(|place| place.json()),
+                "help": failure.help,
+            })
+        };
+        let mut object = one(self);
+        if !self.others.is_empty() {
+            object["others"] = self.others.iter().map(one).collect();
+        }
+        object
     }
 
     fn render(&self, colour: bool) -> String {
@@ -109,6 +166,7 @@ impl Failure {
 
 impl From<trinity_config::Diagnostic> for Failure {
     fn from(diagnostic: trinity_config::Diagnostic) -> Self {
+        let others: Vec<Self> = diagnostic.others.into_vec().into_iter().map(Self::from).collect();
         let mut failure = match diagnostic.place {
             Some(place) => Self::input(&diagnostic.message).at(
                 &place.source.name,
@@ -120,6 +178,7 @@ impl From<trinity_config::Diagnostic> for Failure {
             None => Self::input(format_args!("{}; {}", diagnostic.message, diagnostic.label)),
         };
         failure.help = diagnostic.help;
+        failure.others = others;
         failure
     }
 }
@@ -161,6 +220,21 @@ error: unknown key `nic_per_gpu`
   | ^^^^^^^^^^^ expected one of: nics-per-gpu, gpus
   |
 help: did you mean `nics-per-gpu`?"
+        );
+    }
+
+    #[test]
+    fn json_has_the_error_its_place_and_the_way_out() {
+        let failure = Failure::input("unknown key `x`").at("a.toml", "y = 1\nx = 2\n", 6..7, "expected y");
+        let failure = Failure::of_all([failure.help("remove it"), Failure::input("second")]).unwrap();
+        assert_eq!(
+            failure.json(),
+            serde_json::json!({
+                "error": "unknown key `x`: expected y",
+                "place": { "file": "a.toml", "line": 2, "column": 1 },
+                "help": "remove it",
+                "others": [{ "error": "second", "place": null, "help": null }],
+            })
         );
     }
 

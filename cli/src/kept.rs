@@ -42,6 +42,10 @@ impl<Row: Serialize + DeserializeOwned> Kept<Row> {
             .append(true)
             .open(&path)
             .map_err(|error| Failure::run(format_args!("cannot write {}: {error}", path.display())))?;
+        crate::interrupt::hint(format!(
+            "the same command goes on where this one is, from {}",
+            path.display()
+        ));
         let writer = csv::WriterBuilder::new().has_headers(earlier.is_empty()).from_writer(file);
         Ok(Self { path: Some(path), earlier, writer: Mutex::new(Some(writer)) })
     }

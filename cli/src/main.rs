@@ -8,6 +8,7 @@ mod cmd;
 mod context;
 mod failure;
 mod input;
+mod interrupt;
 mod kept;
 mod output;
 mod plot;
@@ -18,6 +19,7 @@ mod watch;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use context::{Context, GlobalArgs};
+use failure::{Failure, Form};
 use std::process::ExitCode;
 
 const AFTER_HELP: &str = "\
@@ -63,11 +65,15 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return misused(&error),
+    };
     let ctx = match Context::new(&cli.global) {
         Ok(ctx) => ctx,
-        Err(failure) => return failure.report(false),
+        Err(failure) => return failure.report(Form::Text { colour: false }),
     };
+    interrupt::watch(&ctx);
     let outcome = match &cli.command {
         Command::Sweep(args) => cmd::sweep::run(args, &ctx),
         Command::Config(args) => cmd::config::run(args, &ctx),
@@ -86,8 +92,28 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(ctx.colour_stderr),
+        Err(failure) => failure.report(ctx.form()),
     }
+}
+
+/// Arguments that mean nothing, or a wish for help: clap's words, and for
+/// `--json` an object in their place.
+fn misused(error: &clap::Error) -> ExitCode {
+    let wants_json = std::env::args_os().any(|argument| argument == "--json");
+    if !error.use_stderr() || !wants_json {
+        // What help cannot be printed to is closed; nobody is left to tell.
+        let _ = error.print();
+        return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+    }
+    let text = error.render().to_string();
+    let mut parts = text.trim().splitn(2, "\n\n");
+    let message = parts.next().unwrap_or_default().trim_start_matches("error: ");
+    let failure = Failure::input(message.split_whitespace().collect::<Vec<_>>().join(" "));
+    match parts.next() {
+        Some(usage) => failure.help(usage.split_whitespace().collect::<Vec<_>>().join(" ")),
+        None => failure,
+    }
+    .report(Form::Json)
 }
 
 /// The whole argument tree, for the commands that print it.

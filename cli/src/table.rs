@@ -1,7 +1,17 @@
 //! Aligned tables for the terminal: units in the header, numbers to the right.
 
 use anstyle::{Effects, Style};
+use std::sync::OnceLock;
 use unicode_width::UnicodeWidthStr;
+
+/// Columns of the terminal that tables are written to, where it is one.
+static TERMINAL_WIDTH: OnceLock<usize> = OnceLock::new();
+
+/// Says how wide the terminal is.
+pub(crate) fn fit(width: usize) {
+    // A second word about it changes nothing.
+    let _ = TERMINAL_WIDTH.set(width);
+}
 
 /// Rows of text under headers; columns of numbers line up at the right.
 ///
@@ -40,12 +50,33 @@ impl Table {
     }
 
     /// The table as text ending in a line end; headers are bold with `colour`.
+    /// On a terminal that is narrower, it comes in pieces that fit.
     pub fn render(&self, colour: bool) -> String {
-        let columns: Vec<Column> = (0..self.headers.len()).map(|index| self.column(index)).collect();
+        self.render_within(colour, TERMINAL_WIDTH.get().copied())
+    }
+
+    /// The table with no line wider than `width`, where that can be: columns
+    /// that do not fit follow below, the first one beside them again, and what is
+    /// still too wide is cut.
+    fn render_within(&self, colour: bool, width: Option<usize>) -> String {
+        let mut columns: Vec<Column> = (0..self.headers.len()).map(|index| self.column(index)).collect();
+        let width = width.unwrap_or(usize::MAX);
+        // A long name gives way to numbers, which say nothing when they are cut.
+        if let Some(name) = columns.first_mut() {
+            name.width = name.width.min((width / 2).max(1));
+        }
+        let pieces: Vec<String> =
+            pieces(&columns, width).iter().map(|shown| self.piece(shown, &columns, colour, width)).collect();
+        pieces.join("\n")
+    }
+
+    /// The lines of some of the columns.
+    fn piece(&self, shown: &[usize], columns: &[Column], colour: bool, width: usize) -> String {
         let bold = if colour { Style::new().effects(Effects::BOLD) } else { Style::new() };
-        let mut text = format!("{bold}{}{bold:#}\n", line(&self.headers, &columns));
+        let cut = |cells: &[String]| shortened(&line(cells, columns, shown), width);
+        let mut text = format!("{bold}{}{bold:#}\n", cut(&self.headers));
         for row in &self.rows {
-            text.push_str(&line(row, &columns));
+            text.push_str(&cut(row));
             text.push('\n');
         }
         text
@@ -66,16 +97,55 @@ struct Column {
     numeric: bool,
 }
 
-fn line(cells: &[String], columns: &[Column]) -> String {
-    let padded: Vec<String> = cells
+/// Which columns stand beside each other within `width`: the first in every piece.
+fn pieces(columns: &[Column], width: usize) -> Vec<Vec<usize>> {
+    let first = columns.first().map_or(0, |column| column.width);
+    let mut pieces: Vec<Vec<usize>> = vec![Vec::new()];
+    let mut used = 0;
+    for (index, column) in columns.iter().enumerate() {
+        let needed = column.width + if index == 0 { 0 } else { GAP.len() };
+        let alone = pieces.last().is_some_and(|piece| piece.len() <= 1);
+        if used + needed > width && !alone {
+            pieces.push(vec![0]);
+            used = first;
+        }
+        used += needed;
+        if let Some(piece) = pieces.last_mut() {
+            piece.push(index);
+        }
+    }
+    pieces
+}
+
+/// What stands between columns.
+const GAP: &str = "  ";
+
+fn line(cells: &[String], columns: &[Column], shown: &[usize]) -> String {
+    let padded: Vec<String> = shown
         .iter()
-        .zip(columns)
+        .map(|&index| (&cells[index], &columns[index]))
         .map(|(cell, column)| {
-            let blank = " ".repeat(column.width - cell.width());
-            if column.numeric { blank + cell } else { format!("{cell}{blank}") }
+            let cell = shortened(cell, column.width);
+            let blank = " ".repeat(column.width.saturating_sub(cell.width()));
+            if column.numeric { blank + &cell } else { format!("{cell}{blank}") }
         })
         .collect();
-    padded.join("  ").trim_end().to_string()
+    padded.join(GAP).trim_end().to_string()
+}
+
+/// A line cut to a width, with a sign that it was.
+fn shortened(line: &str, width: usize) -> String {
+    if line.width() <= width {
+        return line.to_owned();
+    }
+    let mut text = String::new();
+    for symbol in line.chars() {
+        if text.width() + unicode_width::UnicodeWidthChar::width(symbol).unwrap_or(0) >= width.max(1) {
+            break;
+        }
+        text.push(symbol);
+    }
+    text + "…"
 }
 
 fn is_blank(cell: &str) -> bool {
@@ -116,6 +186,24 @@ mod tests {
             table.render(false),
             "tensor  bits/value   gap\nk_proj         2.9  12 %\ngate         10.25     -\n"
         );
+    }
+
+    #[test]
+    fn a_table_fits_the_terminal_and_loses_no_column() {
+        let mut table = Table::new(["tensor", "class", "bits/value", "NMSE", "SNR dB"]);
+        table.row(["layers.0.k_proj.weight", "weight", "2.9", "0.012", "19.2"]);
+        table.row(["norm", "weight", "16", "0", "-"]);
+        let whole = table.render_within(false, None);
+        for width in [30, 40, 50, 60] {
+            let text = table.render_within(false, Some(width));
+            assert!(text.lines().all(|line| line.width() <= width), "{width}:\n{text}");
+            for header in table.headers() {
+                assert!(text.contains(header.as_str()), "{header} at {width}:\n{text}");
+            }
+        }
+        assert_eq!(table.render_within(false, Some(200)), whole);
+        let narrow = table.render_within(false, Some(12));
+        assert!(narrow.lines().all(|line| line.width() <= 12) && narrow.contains('…'), "{narrow}");
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing wrong with a configuration.
+/// One thing wrong with a configuration, and what else is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
     /// What is wrong, in a sentence.
@@ -56,11 +56,42 @@ pub struct Diagnostic {
     pub label: String,
     /// What to try.
     pub help: Option<String>,
+    /// Further mistakes, each without others of its own: who mends a file wants
+    /// to see all of them at once.
+    pub others: Box<[Self]>,
 }
 
 impl Diagnostic {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), place: None, label: String::new(), help: None }
+        Self {
+            message: message.into(),
+            place: None,
+            label: String::new(),
+            help: None,
+            others: Box::default(),
+        }
+    }
+
+    /// The first of several mistakes, with the others behind it.
+    pub fn of_all(mistakes: impl IntoIterator<Item = Self>) -> Option<Self> {
+        let mut flat = mistakes.into_iter().flat_map(Self::flatten);
+        let mut first = flat.next()?;
+        first.others = flat.collect();
+        Some(first)
+    }
+
+    /// Runs every check and gathers what each of them complains about.
+    pub fn gather(checks: impl IntoIterator<Item = Result<(), Self>>) -> Result<(), Self> {
+        match Self::of_all(checks.into_iter().filter_map(Result::err)) {
+            None => Ok(()),
+            Some(mistakes) => Err(mistakes),
+        }
+    }
+
+    /// This mistake and the others, each alone.
+    pub fn flatten(mut self) -> Vec<Self> {
+        let others = std::mem::take(&mut self.others);
+        std::iter::once(self).chain(others.into_vec().into_iter().flat_map(Self::flatten)).collect()
     }
 
     pub(crate) fn at(mut self, place: &Place) -> Self {
@@ -88,10 +119,10 @@ impl fmt::Display for Diagnostic {
         if !self.label.is_empty() {
             write!(f, ": {}", self.label)?;
         }
-        match &self.help {
-            Some(help) => write!(f, "; {help}"),
-            None => Ok(()),
+        if let Some(help) = &self.help {
+            write!(f, "; {help}")?;
         }
+        self.others.iter().try_for_each(|other| write!(f, "\n{other}"))
     }
 }
 

@@ -147,17 +147,28 @@ impl Document {
         settings
     }
 
+    /// Whether the value under `path` is written in the document itself, and not
+    /// in one that it extends.
+    pub fn says(&self, path: &str) -> bool {
+        self.find(path).is_some_and(|node| node.place.source == self.root.place.source)
+    }
+
+    /// Where the value under `path` is written.
+    pub fn place(&self, path: &str) -> Option<&Place> {
+        self.find(path).map(|node| &node.place)
+    }
+
+    fn find(&self, path: &str) -> Option<&Node> {
+        path.split('.').try_fold(&self.root, Node::member)
+    }
+
     /// A diagnostic that points at the value under `path`, for what only the
     /// consumer can judge (heads that tensor parallelism does not divide).
     /// Where the path names nothing, it points at the nearest table above it.
     pub fn complain(&self, path: &str, complaint: &Complaint) -> Diagnostic {
         let mut node = &self.root;
         for key in path.split('.') {
-            let next = match &node.value {
-                Value::Array(items) => key.parse().ok().and_then(|index: usize| items.get(index)),
-                _ => node.entry(key).map(|entry| &entry.node),
-            };
-            let Some(next) = next else { break };
+            let Some(next) = node.member(key) else { break };
             node = next;
         }
         Complaint::split(&complaint.to_string()).at(&node.place)
@@ -244,6 +255,8 @@ fn written(value: &Value) -> String {
         Value::Array(items) => {
             format!("[{}]", items.iter().map(|item| written(&item.value)).collect::<Vec<_>>().join(", "))
         }
+        // No document that is shown has one.
+        Value::StandIn => String::new(),
         Value::Table(entries) => {
             let members =
                 entries.iter().map(|entry| format!("{} = {}", entry.key, written(&entry.node.value)));
@@ -292,14 +305,10 @@ impl Origin {
 fn resolve(node: &mut Node, origin: &Origin, depth: usize) -> Result<(), Diagnostic> {
     match &mut node.value {
         Value::Table(entries) => {
-            for entry in entries {
-                resolve(&mut entry.node, origin, depth)?;
-            }
+            Diagnostic::gather(entries.iter_mut().map(|entry| resolve(&mut entry.node, origin, depth)))?;
         }
         Value::Array(items) => {
-            for item in items {
-                resolve(item, origin, depth)?;
-            }
+            Diagnostic::gather(items.iter_mut().map(|item| resolve(item, origin, depth)))?;
         }
         _ => return Ok(()),
     }

@@ -24,6 +24,9 @@ pub(crate) enum Value {
     Boolean(bool),
     Array(Vec<Node>),
     Table(Vec<Entry>),
+    /// What a missing key is read as while the mistakes after it are looked for;
+    /// never in a document that anyone else sees.
+    StandIn,
 }
 
 /// A key of a table, in the order of the file.
@@ -37,7 +40,10 @@ pub(crate) struct Entry {
 impl Node {
     /// Reads a whole TOML text.
     pub fn parse(source: &Arc<Source>) -> Result<Self, Diagnostic> {
-        let table = DeTable::parse(&source.text).map_err(|error| syntax(&error, source))?;
+        let (table, errors) = DeTable::parse_recoverable(&source.text);
+        if let Some(mistakes) = Diagnostic::of_all(errors.iter().map(|error| syntax(error, source))) {
+            return Err(mistakes);
+        }
         let place = Place { source: source.clone(), span: 0..0 };
         Self::table(table.get_ref(), place)
     }
@@ -98,15 +104,18 @@ impl Node {
     }
 
     fn table(table: &DeTable<'_>, place: Place) -> Result<Self, Diagnostic> {
-        let entries: Result<Vec<_>, _> = table
-            .iter()
-            .map(|(key, value)| {
-                let key_place = at(&place, key.span());
-                let node = Self::value(value.get_ref(), at(&place, value.span()))?;
-                Ok(Entry { key: key.get_ref().to_string(), key_place, node })
-            })
-            .collect();
-        let mut node = Self { value: Value::Table(entries?), place, citation: None };
+        let (mut entries, mut mistakes) = (Vec::new(), Vec::new());
+        for (key, value) in table {
+            let key_place = at(&place, key.span());
+            match Self::value(value.get_ref(), at(&place, value.span())) {
+                Ok(node) => entries.push(Entry { key: key.get_ref().to_string(), key_place, node }),
+                Err(mistake) => mistakes.push(mistake),
+            }
+        }
+        if let Some(mistakes) = Diagnostic::of_all(mistakes) {
+            return Err(mistakes);
+        }
+        let mut node = Self { value: Value::Table(entries), place, citation: None };
         if node.entry("value").is_some() { node.cited() } else { node.cite_members().map(|()| node) }
     }
 
@@ -173,6 +182,14 @@ impl Node {
         match &self.value {
             Value::Table(entries) => entries.iter().find(|entry| entry.key == key),
             _ => None,
+        }
+    }
+
+    /// The member of a table or the item of an array.
+    pub fn member(&self, key: &str) -> Option<&Self> {
+        match &self.value {
+            Value::Array(items) => key.parse().ok().and_then(|index: usize| items.get(index)),
+            _ => self.entry(key).map(|entry| &entry.node),
         }
     }
 

@@ -3,7 +3,6 @@
 //! A unit is a scale and a dimension (powers of a few base quantities), so a
 //! wrong unit is told apart from a misspelt one. Knows nothing of who asks.
 
-use crate::diagnostic::nearest;
 use std::fmt;
 
 /// Powers of the base quantities, in the order of `BASES`.
@@ -59,10 +58,13 @@ const SYMBOLS: &[(&str, f64, Dimension, bool)] = &[
     ("byte", 8.0, BIT, true),
     ("bytes", 8.0, BIT, true),
     ("bps", 1.0, BIT_PER_SECOND, true),
+    ("Bps", 8.0, BIT_PER_SECOND, true),
     ("s", 1.0, SECOND, true),
     ("min", 60.0, SECOND, false),
     ("h", 3600.0, SECOND, false),
     ("m", 1.0, METRE, true),
+    // Centi stands before the metre and nothing else.
+    ("cm", 0.01, METRE, false),
     ("J", 1.0, JOULE, true),
     ("Wh", 3600.0, JOULE, true),
     ("W", 1.0, WATT, true),
@@ -152,30 +154,92 @@ fn factor(word: &str) -> Result<(f64, Dimension), Unreadable> {
         _ => (word, 1),
     };
     let base = base.trim_end_matches('^');
-    let (scale, dimension) =
-        symbol(base).ok_or_else(|| Unreadable::NoUnit(word.to_string(), nearest(word, &spellings())))?;
+    let (scale, dimension) = symbol(base).ok_or_else(|| {
+        let near = suggestion(base).map(|near| format!("{near}{}", &word[base.len()..]));
+        Unreadable::NoUnit(word.to_string(), near)
+    })?;
     Ok((scale.powi(power), dimension.map(|exponent| exponent.saturating_mul(power as i8))))
 }
 
 fn symbol(word: &str) -> Option<(f64, Dimension)> {
-    let plain = SYMBOLS.iter().find(|(name, ..)| *name == word);
-    if let Some(&(_, scale, dimension, _)) = plain {
-        return Some((scale, dimension));
-    }
-    PREFIXES.iter().find_map(|&(prefix, factor)| {
-        let rest = word.strip_prefix(prefix)?;
-        let &(_, scale, dimension, _) =
-            SYMBOLS.iter().find(|(name, _, _, prefixed)| *prefixed && *name == rest)?;
-        Some((factor * scale, dimension))
-    })
+    spellings().find(|spelling| spelling.is(word)).map(|spelling| (spelling.scale, spelling.dimension))
 }
 
-fn spellings() -> Vec<String> {
-    let prefixed = PREFIXES.iter().flat_map(|(prefix, _)| {
-        let symbols = SYMBOLS.iter().filter(|(.., prefixed)| *prefixed);
-        symbols.map(move |(name, ..)| format!("{prefix}{name}"))
+/// A unit as it may be written: a prefix, or none, and a symbol.
+#[derive(Clone, Copy)]
+struct Spelling {
+    prefix: &'static str,
+    symbol: &'static str,
+    scale: f64,
+    dimension: Dimension,
+}
+
+impl Spelling {
+    fn is(&self, word: &str) -> bool {
+        word.strip_prefix(self.prefix) == Some(self.symbol)
+    }
+
+    /// Whether `word` begins as this unit does, case included: with its prefix,
+    /// or without one and with the same letter.
+    fn opens(&self, word: &str) -> bool {
+        match self.prefix {
+            "" => word.chars().next() == self.symbol.chars().next(),
+            prefix => word.starts_with(prefix),
+        }
+    }
+}
+
+impl fmt::Display for Spelling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.prefix, self.symbol)
+    }
+}
+
+/// Every unit that is read. Things that are counted take no prefix below one:
+/// who writes `100 mbit/s` means millions, not thousandths.
+fn spellings() -> impl Iterator<Item = Spelling> {
+    let plain = SYMBOLS.iter().map(|&(symbol, scale, dimension, _)| Spelling {
+        prefix: "",
+        symbol,
+        scale,
+        dimension,
     });
-    SYMBOLS.iter().map(|(name, ..)| (*name).to_string()).chain(prefixed).chain(["mm2".into()]).collect()
+    let prefixed = PREFIXES.iter().flat_map(|&(prefix, factor)| {
+        let symbols = SYMBOLS.iter().filter(move |(_, _, dimension, prefixed)| {
+            *prefixed && (factor > 1.0 || !is_counted(*dimension))
+        });
+        symbols.map(move |&(symbol, scale, dimension, _)| Spelling {
+            prefix,
+            symbol,
+            scale: factor * scale,
+            dimension,
+        })
+    });
+    plain.chain(prefixed)
+}
+
+/// Whether a dimension is a number of bits, operations, gates, samples or tokens.
+fn is_counted(dimension: Dimension) -> bool {
+    let [bit, _, _, _, counted @ ..] = dimension;
+    bit > 0 || counted.iter().any(|power| *power > 0)
+}
+
+/// The unit that was meant, where only its letters are wrong and never its
+/// size: all of the nearest spellings that keep the prefix must agree, or none
+/// is offered. `Gbti` is `Gbit`; `gb` may be `Gb` or `GB`, so it is neither.
+fn suggestion(word: &str) -> Option<String> {
+    let folded = word.to_lowercase();
+    let distance =
+        |spelling: &Spelling| strsim::damerau_levenshtein(&folded, &spelling.to_string().to_lowercase());
+    let least = spellings().map(|spelling| distance(&spelling)).min()?;
+    let nearest: Vec<Spelling> = spellings()
+        .filter(|spelling| distance(spelling) == least)
+        .filter(|spelling| least == 0 || spelling.opens(word))
+        .collect();
+    let first = nearest.first()?;
+    let agree = nearest.iter().all(|other| (other.scale, other.dimension) == (first.scale, first.dimension));
+    let close = least <= 1 + first.to_string().chars().count() / 3;
+    (agree && close).then(|| first.to_string())
 }
 
 /// A dimension in words where it has a name, else as powers of base units.
@@ -230,6 +294,9 @@ mod tests {
             ("100Gb/s", 100e9),
             ("100 Gbps", 100e9),
             ("900 GB/s", 7.2e12),
+            ("800 GBps", 6.4e12),
+            ("1 cm2", 1e-4),
+            ("2.5 cm²", 2.5e-4),
             ("0.97 mm2", 0.97e-6),
             ("0.97 mm²", 0.97e-6),
             ("0.97 mm^2", 0.97e-6),
@@ -260,7 +327,70 @@ mod tests {
     #[test]
     fn a_misspelt_unit_gets_the_nearest_right_one() {
         assert_eq!(parse("5 Gbti/s"), Err(Unreadable::NoUnit("Gbti".into(), Some("Gbit".into()))));
+        assert_eq!(parse("5 mmm2"), Err(Unreadable::NoUnit("mmm2".into(), Some("mm2".into()))));
+        assert_eq!(parse("2 ghz"), Err(Unreadable::NoUnit("ghz".into(), Some("GHz".into()))));
         assert_eq!(parse("fast"), Err(Unreadable::NoNumber));
+    }
+
+    #[test]
+    fn what_is_counted_has_no_fractions() {
+        // `100 mbit/s` was read as a tenth of a bit a second.
+        for text in ["100 mbit/s", "1 mbps", "5 mB", "3 nFLOP", "7 mgates"] {
+            assert!(matches!(parse(text), Err(Unreadable::NoUnit(..))), "{text}");
+        }
+        assert!(parse("5 mW").is_ok() && parse("5 pJ/bit").is_ok() && parse("5 Mbit").is_ok());
+    }
+
+    /// The words one edit away from each unit, in every way people mistype.
+    fn misspelt(word: &str) -> Vec<String> {
+        let letters: Vec<char> = word.chars().collect();
+        let mut words = vec![word.to_lowercase(), word.to_uppercase()];
+        for at in 0..letters.len() {
+            let without: String =
+                letters.iter().enumerate().filter(|(k, _)| *k != at).map(|(_, c)| c).collect();
+            words.push(without);
+            for other in ['a', 'c', 'd', 'g', 'k', 'm', 't', 'z', 'B', 'D'] {
+                let mut changed = letters.clone();
+                changed[at] = other;
+                words.push(changed.iter().collect());
+                let mut longer = letters.clone();
+                longer.insert(at, other);
+                words.push(longer.into_iter().collect());
+            }
+            if at + 1 < letters.len() {
+                let mut swapped = letters.clone();
+                swapped.swap(at, at + 1);
+                words.push(swapped.into_iter().collect());
+            }
+        }
+        words
+    }
+
+    #[test]
+    fn no_suggestion_changes_a_value_by_its_prefix() {
+        let mut offered = 0;
+        for unit in ["Gbit", "GB", "Mbps", "TFLOPS", "mm", "nm", "um", "kgate", "pJ", "GHz", "ms", "us", "MW"]
+        {
+            for word in misspelt(unit) {
+                let Err(Unreadable::NoUnit(_, Some(near))) = parse(&format!("1 {word}")) else { continue };
+                offered += 1;
+                let (found, _) = symbol(&near).unwrap();
+                // What stands before the symbol of the suggestion stands in the word, case included,
+                // unless nothing but case is wrong.
+                let prefix = PREFIXES.iter().map(|(prefix, _)| *prefix).filter(|p| near.starts_with(p));
+                let kept = near.to_lowercase() == word.to_lowercase()
+                    || prefix.clone().any(|prefix| word.starts_with(prefix))
+                    || near.chars().next() == word.chars().next();
+                assert!(kept, "{word} suggests {near} ({found})");
+            }
+        }
+        assert!(offered > 50, "only {offered} suggestions: the test has lost its subject");
+        for ambiguous in ["gb", "mhz", "tb", "dm2", "ym", "mbti"] {
+            let Err(Unreadable::NoUnit(_, near)) = parse(&format!("1 {ambiguous}")) else {
+                panic!("{ambiguous} is read")
+            };
+            assert_eq!(near, None, "{ambiguous}");
+        }
     }
 
     #[test]
@@ -280,7 +410,7 @@ mod tests {
         #[test]
         fn every_prefix_scales_every_unit(number in 0.001f64..1e6) {
             for (prefix, factor) in PREFIXES {
-                let read = value(&format!("{number} {prefix}bit"));
+                let read = value(&format!("{number} {prefix}J"));
                 prop_assert!((read / (number * factor) - 1.0).abs() < 1e-12);
             }
         }

@@ -28,6 +28,10 @@ mod schedule;
 pub mod serving;
 pub mod sweep;
 
+/// A hash of everything the model is made of: what another version computed is
+/// not what this one would.
+pub const VERSION: &str = env!("TRINITY_MODEL");
+
 pub use compression::{Codec, Compression, Reduction};
 pub use estimate::{AreaByKind, Breakdown, EnergyByKind, Estimate, Infeasible, MemoryByKind, estimate, time};
 pub use explain::{Footprint, Line, explain, footprint};

@@ -20,6 +20,7 @@ use crate::estimate::Local;
 use crate::{Estimate, Infeasible, Reason};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 
 /// Points that one thread takes at a time.
@@ -51,19 +52,33 @@ impl Plan {
         for scenario in self.space.scenarios() {
             text += &format!(" {} {:?}", scenario.name, scenario.base);
             for axis in &scenario.axes {
-                text += &format!(" {} {:?}", axis.path, axis.labels);
+                text += &format!(" {} {:?} {:x}", axis.path, axis.labels, axis.digest());
             }
         }
-        // FNV-1a.
-        text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        })
+        digest(format_args!("{text}"))
     }
 
     /// Whether a point keeps to every constraint.
     pub fn allows(&self, estimate: &Estimate) -> bool {
         self.constraints.iter().all(|constraint| constraint.holds(estimate))
     }
+}
+
+/// FNV-1a of what is written, without the text itself: axes may be long.
+fn digest(written: fmt::Arguments<'_>) -> u64 {
+    struct Fnv(u64);
+    impl fmt::Write for Fnv {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            for byte in text.bytes() {
+                self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+            }
+            Ok(())
+        }
+    }
+    let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
+    // Adding up cannot fail.
+    let _ = fmt::Write::write_fmt(&mut hash, written);
+    hash.0
 }
 
 /// What has been seen of a sweep.

@@ -5,10 +5,9 @@
 
 use crate::{Error, Progress};
 use serde::Serialize;
-use std::collections::BTreeMap;
-use trinity_tensor::Entry;
+use std::collections::{BTreeMap, HashMap};
 use trinity_tensor::codec::{PAPER_BASELINES, Target};
-use trinity_tensor::compare::{ClassLine, GAUSSIAN, Goal, Job, ORDER0, Row, Turn, by_class};
+use trinity_tensor::compare::{ClassLine, GAUSSIAN, Goal, Job, ORDER0, Row, Subject, Turn, by_class};
 
 /// What is compared where no codec is named: one of each kind that this
 /// project brings. Other programs' encoders and other profiles take longer
@@ -28,17 +27,21 @@ pub fn usual_codecs() -> Vec<String> {
 #[derive(Debug, Clone)]
 pub struct Request<'a> {
     /// Tensors; rows tell them apart by name.
-    pub entries: &'a [&'a Entry],
+    pub subjects: &'a [Subject],
     pub codecs: Vec<String>,
     pub turns: Vec<Turn>,
     pub targets: Vec<Target>,
-    /// Rows of an earlier run; a cell among them is not filled again.
+    /// Rows of an earlier run; a cell that follows from the same as one of them
+    /// is not filled again.
     pub earlier: &'a [Row],
 }
 
 /// Every row, and what could not be reached.
 #[derive(Debug, Clone, Serialize)]
 pub struct Comparison {
+    /// A row for every cell, also where its target is out of reach.
+    pub all: Vec<Row>,
+    /// The rows that met their target.
     pub rows: Vec<Row>,
     /// Means over the tensors of a class.
     pub classes: Vec<ClassLine>,
@@ -66,38 +69,40 @@ pub fn compare(
 ) -> Result<Comparison, Error> {
     let jobs = request.jobs()?;
     progress.begin(jobs.len() as u64, "comparing");
-    let results = crate::parallel::map(&jobs, |job| {
+    let earlier: HashMap<&str, &Row> = request.earlier.iter().map(|row| (row.key.as_str(), row)).collect();
+    let results = crate::parallel::map_apart(&jobs, |job| {
         progress.check()?;
-        let known = request.earlier.iter().find(|row| job.is_answered_by(row));
-        let row = match known {
-            Some(row) => Ok(row.clone()),
+        let failed = |error| Error::Tensor { subject: job.codec.clone(), error };
+        let row = match earlier.get(job.key().map_err(failed)?.as_str()) {
+            Some(row) => Ok(job.renamed(row)),
             None => job.run().inspect(|row| keep(row)),
         };
         progress.advance(1);
-        Ok::<_, Error>(row.map_err(|error| (job.codec.clone(), error)))
+        row.map_err(failed)
     });
     progress.end();
-    let (mut rows, mut misses) = (Vec::new(), BTreeMap::<String, usize>::new());
-    for result in results {
-        match result? {
-            Ok(row) => rows.push(row),
-            Err((_, trinity_tensor::Error::Unreachable { codec, target, reason, .. })) => {
-                // The figure differs from tensor to tensor; the kind of obstacle does not.
-                let reason = reason.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default().trim_end();
-                *misses.entry(format!("{codec} at {target}: {reason} …")).or_default() += 1;
-            }
-            Err((subject, error)) => return Err(Error::Tensor { subject, error }),
-        }
-    }
+    let all = results.into_iter().collect::<Result<Vec<Row>, Error>>()?;
+    let (rows, missed): (Vec<Row>, Vec<Row>) = all.iter().cloned().partition(|row| row.missed.is_none());
     let classes = by_class(&rows);
-    let misses = misses.into_iter().map(|(what, tensors)| Miss { what, tensors }).collect();
-    Ok(Comparison { rows, classes, misses })
+    Ok(Comparison { all, rows, classes, misses: misses(&missed) })
+}
+
+/// The targets that were not met, each with the number of its tensors.
+fn misses(missed: &[Row]) -> Vec<Miss> {
+    let mut counted = BTreeMap::<String, usize>::new();
+    for row in missed {
+        // The figure differs from tensor to tensor; the kind of obstacle does not.
+        let reason = row.missed.as_deref().unwrap_or_default();
+        let reason = reason.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default().trim_end();
+        *counted.entry(format!("{} at {}: {reason} …", row.codec, row.target)).or_default() += 1;
+    }
+    counted.into_iter().map(|(what, tensors)| Miss { what, tensors }).collect()
 }
 
 impl<'a> Request<'a> {
     fn jobs(&self) -> Result<Vec<Job<'a>>, Error> {
         let mut jobs = Vec::new();
-        for &entry in self.entries {
+        for subject in self.subjects {
             for codec in self.codecs.iter().map(String::as_str).chain([ORDER0, GAUSSIAN]) {
                 let plain = [Turn::None];
                 let turns = if [ORDER0, GAUSSIAN].contains(&codec) { &plain[..] } else { &self.turns };
@@ -105,7 +110,7 @@ impl<'a> Request<'a> {
                     .map_err(|error| Error::Tensor { subject: codec.into(), error })?;
                 for (&turn, &goal) in turns.iter().flat_map(|turn| goals.iter().map(move |goal| (turn, goal)))
                 {
-                    jobs.push(Job { entry, codec: codec.into(), turn, goal, samples: self.entries });
+                    jobs.push(Job { subject, codec: codec.into(), turn, goal, samples: self.subjects });
                 }
             }
         }

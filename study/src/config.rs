@@ -79,20 +79,22 @@ impl Checked for StudyFile {
 impl StudyFile {
     /// Complains about what no field shows alone; `at` leads to this table.
     pub fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
-        self.cluster.check_at(document, &format!("{at}cluster."))?;
-        self.job.check_at(document, &format!("{at}job."))
+        Diagnostic::gather([
+            self.cluster.check_at(document, &format!("{at}cluster.")),
+            self.job.check_at(document, &format!("{at}job.")),
+        ])
     }
 }
 
-/// Complains about the first of `values` that is not a positive number.
+/// Complains about each of `values` that is not a positive number.
 fn positive(document: &Document, at: &str, values: &[(&str, f64)]) -> Result<(), Diagnostic> {
-    match values.iter().find(|(_, value)| !(*value > 0.0 && value.is_finite())) {
-        None => Ok(()),
-        Some((key, value)) => Err(document.complain(
+    let wrong = values.iter().filter(|(_, value)| !(*value > 0.0 && value.is_finite()));
+    Diagnostic::gather(wrong.map(|(key, value)| {
+        Err(document.complain(
             &format!("{at}{key}"),
             &Complaint::new(format_args!("`{key}` is {value}")).expected("more than zero"),
-        )),
-    }
+        ))
+    }))
 }
 
 /// The kinds of configuration this crate reads.

@@ -19,7 +19,7 @@ use trinity_lm::{
     score_against,
     weights::{Calibration, code_weights, code_weights_calibrated},
 };
-use trinity_tensor::allocate::Allocation;
+use trinity_tensor::{ContentHash, allocate::Allocation};
 
 /// Tokens in a window: what the models were trained with.
 const WINDOW: usize = 1024;
@@ -89,6 +89,10 @@ pub struct Row {
     pub activations_bits_per_value: Option<f64>,
     /// Linear weights at their bits, the rest as stored (16 bit).
     pub weight_mib: f64,
+    /// A hash of all that the row follows from: model, text, what was asked
+    /// for, and the version of the codecs. A row of an earlier run stands for a
+    /// point with the same key, and for no other.
+    pub key: String,
 }
 
 impl Row {
@@ -101,7 +105,10 @@ impl Row {
     /// Whether both score an uncoded model, the same on the same text.
     pub fn is_at(&self, other: &Self) -> bool {
         let coded = |row: &Self| row.weights.is_some() || row.kv.is_some() || row.activations.is_some();
-        !coded(self) && !coded(other) && (self.bits_per_byte - other.bits_per_byte).abs() < 1e-9
+        self.key == other.key
+            && !coded(self)
+            && !coded(other)
+            && (self.bits_per_byte - other.bits_per_byte).abs() < 1e-9
     }
 }
 
@@ -127,6 +134,8 @@ pub struct Evaluation {
     moments: Option<Moments>,
     /// What the model is called in reports.
     pub name: String,
+    /// A hash of the model and of the text as it is scored.
+    content: u64,
 }
 
 impl Evaluation {
@@ -155,7 +164,36 @@ impl Evaluation {
             Some(path) => Some(moments(path, &checkpoint, &model)?),
             None => None,
         };
-        Ok(Self { model, text, calibration, reference: OnceLock::new(), moments, name })
+        let mut content = ContentHash::default();
+        content.add(&checkpoint.content()?.to_le_bytes());
+        content.add(&bytes);
+        content.add(&text.windows.len().to_le_bytes());
+        if let Some(path) = &request.calibrate {
+            let calibrating = std::fs::read(path)
+                .map_err(|error| Error::input(format_args!("cannot read {}: {error}", path.display()), ""))?;
+            content.add(&calibrating);
+        }
+        let content = content.finish();
+        Ok(Self { model, text, calibration, reference: OnceLock::new(), moments, name, content })
+    }
+
+    /// What a row follows from, as a hash: this model and text, `asked`, and the
+    /// codecs as they are.
+    fn key(&self, asked: &str) -> Result<String, Error> {
+        let mut hash = ContentHash::default();
+        hash.add(&self.content.to_le_bytes());
+        hash.add(trinity_tensor::codec::VERSION.as_bytes());
+        hash.add(asked.as_bytes());
+        // A profile of the user's own is part of the codec it makes.
+        for name in asked.split_whitespace().filter_map(|word| word.rsplit_once('@')).map(|(name, _)| name) {
+            let path = name.strip_prefix("hadamard/").unwrap_or(name);
+            if path.ends_with(".toml") {
+                let profile = std::fs::read(path)
+                    .map_err(|error| Error::input(format_args!("cannot read {path}: {error}"), ""))?;
+                hash.add(&profile);
+            }
+        }
+        Ok(format!("{:016x}", hash.finish()))
     }
 
     /// The model as it is.
@@ -165,7 +203,7 @@ impl Evaluation {
     /// Where the work is no longer wanted.
     pub fn uncompressed(&self, progress: &dyn Progress) -> Result<Row, Error> {
         let scored = self.reference(progress)?.score;
-        Ok(self.row(&scored, scored.bits_per_byte, None))
+        Ok(Row { key: self.key("")?, ..self.row(&scored, scored.bits_per_byte, None) })
     }
 
     /// The model with codecs in the loop, held against the score of `first`.
@@ -196,7 +234,12 @@ impl Evaluation {
         let what = kv.as_deref().or(activations.as_deref()).unwrap_or("coded");
         let scored = self.score(&model, on_the_way.then_some(&run.paths), progress, what)?;
         let allocation = coded.map(|_| run.allocation.to_string());
-        Ok(Row { kv, activations, allocation, ..self.row(&scored, first.bits_per_byte, coded) })
+        let row = Row { kv, activations, allocation, ..self.row(&scored, first.bits_per_byte, coded) };
+        let asked = [&row.weights, &row.allocation, &row.kv, &row.activations]
+            .map(|part| part.as_deref().unwrap_or("-"))
+            .join(" ");
+        let paths = (run.paths.stages, run.paths.block);
+        Ok(Row { key: self.key(&format!("{asked} {paths:?}"))?, ..row })
     }
 
     /// What the uncoded model makes of the text; run once.
@@ -277,6 +320,7 @@ impl Evaluation {
             kv_bits_per_value: scored.kv_bits_per_value,
             activations_bits_per_value: scored.activation_bits_per_value,
             weight_mib: self.mib(weights.map_or(16.0, |w| w.1)),
+            key: String::new(),
         }
     }
 }

@@ -137,9 +137,25 @@ impl Study {
         format!("{:016x}", self.plan.fingerprint())
     }
 
-    /// Whether any scenario has a codec.
-    pub fn has_codec(&self) -> bool {
-        self.plan.space.scenarios().iter().any(|scenario| scenario.base.cluster.codecs_per_gpu > 0.0)
+    /// Whether any scenario has the paper's three-in-one codec, as it comes.
+    pub fn has_paper_codec(&self) -> bool {
+        let set = |scenario: &crate::config::ScenarioFile| {
+            scenario.set.iter().any(|set| set.ends_with("codecs/three-in-one"))
+        };
+        let settings = self.document.settings();
+        let from = |source: &str| source.ends_with("codecs/three-in-one.toml");
+        self.file.scenarios.iter().any(set) || settings.iter().any(|s| from(&s.place.source.name))
+    }
+
+    /// The paper's speed-up and area saving, where the study says them itself.
+    /// Who builds a study on a built-in one has not made it the paper's.
+    pub fn paper(&self) -> (Option<f64>, Option<f64>) {
+        let Some(headline) = &self.file.headline else { return (None, None) };
+        let own = |key: &str| !self.name.ends_with(".toml") || self.document.says(&format!("headline.{key}"));
+        (
+            headline.paper_speedup.filter(|_| own("paper-speedup")).map(|ratio| ratio.get()),
+            headline.paper_saving.filter(|_| own("paper-saving")).map(|ratio| ratio.get()),
+        )
     }
 
     /// Reads the headline and the unit of performance off the fronts.

@@ -8,9 +8,11 @@ mod stages;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use trinity_config::nearest;
 use trinity_study::compare::{self, Comparison, USUAL_BITS, usual_codecs};
 use trinity_tensor::codec::{Target, names};
-use trinity_tensor::compare::{ClassLine, Row, Turn, shared_bases};
+use trinity_tensor::compare::{ClassLine, Row, Subject, Turn, shared_bases};
+use trinity_tensor::pipeline::first_non_finite;
 use trinity_tensor::{Class, Entry};
 
 use super::encode::{known_codec, positive};
@@ -103,6 +105,9 @@ pub struct Args {
     /// Values that --ablate, --stages and --show look at: a piece from a tensor's middle
     #[arg(long, value_name = "VALUES", default_value_t = 1 << 18, value_parser = clap::value_parser!(u64).range(1024..))]
     sample: u64,
+    /// Refuse tensors that hold NaN or an infinity, instead of leaving them out by name
+    #[arg(long)]
+    strict: bool,
     /// The codec that BD-rates in the report compare with: uniform+ac where it
     /// is compared, else the first
     #[arg(long, value_name = "CODEC")]
@@ -127,27 +132,26 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let codecs = codecs(args)?;
     let anchor = anchor(args, &codecs)?;
     let targets = targets(args);
-    let entries = entries(args)?;
-    let references: Vec<&Entry> = entries.iter().collect();
+    let subjects = subjects(args, ctx)?;
     take(args, "compare")?;
     let kept: Kept<Row> = Kept::open(args.out.as_deref(), "compare.csv", |_| true)?;
     let request = compare::Request {
-        entries: &references,
+        subjects: &subjects,
         codecs: codecs.clone(),
         turns: args.precondition.clone(),
         targets: targets.clone(),
         earlier: kept.earlier(),
     };
-    let Comparison { rows, classes, misses } =
+    let Comparison { all, rows, classes, misses } =
         compare::compare(&request, &|row| kept.add(row), &ctx.watch())?;
     if let Some(folder) = &args.out {
-        kept.finish(&rows)?;
+        kept.finish(&all)?;
         picture::report(&rows, &targets, &misses, anchor).write(&folder.join("report.html"))?;
         ctx.remark(format!("wrote {} and report.html", folder.join("compare.csv").display()));
     }
-    bases(args, &references, ctx)?;
+    bases(args, &subjects.iter().map(|subject| &subject.entry).collect::<Vec<_>>(), ctx)?;
     if ctx.json {
-        return ctx.print_json(&rows);
+        return ctx.print_json(&all);
     }
     ctx.print(table(&classes).render(ctx.colour))?;
     for sentence in picture::verdicts(&rows) {
@@ -224,28 +228,89 @@ fn targets(args: &Args) -> Vec<Target> {
     bits.iter().map(|&bits| Target::Bits(bits)).collect()
 }
 
+/// The tensors to look at.
 fn entries(args: &Args) -> Result<Vec<Entry>, Failure> {
+    Ok(chosen(args)?.into_iter().map(|(_, entry)| entry).collect())
+}
+
+/// The tensors to compare codecs on, each with its file and its content.
+fn subjects(args: &Args, ctx: &Context) -> Result<Vec<Subject>, Failure> {
+    let read = |(path, entry): (&Path, Entry)| {
+        let name = entry.name().to_owned();
+        Subject::new(entry, path.display().to_string()).map_err(|error| bad_input(&name, &error))
+    };
+    let mut subjects = Vec::new();
+    for (path, entry) in chosen(args)? {
+        let place = format!("{}: tensor `{}`", path.display(), entry.name().escape_debug());
+        let left_out = match entry.carried() {
+            Some(carried) => Some(format!("{} is carried as it is", carried.dtype)),
+            None => first_non_finite(&entry)
+                .map_err(|error| bad_input(&place, &error))?
+                .map(|(index, value)| format!("value {index} is {value}")),
+        };
+        match left_out {
+            None => subjects.push(read((path, entry))?),
+            Some(why) if args.strict => {
+                return Err(Failure::input(format_args!("{place}: {why}"))
+                    .help("without --strict it is left out, and the others are compared"));
+            }
+            Some(why) => ctx.remark(format!("left out: {place}: {why}")),
+        }
+    }
+    if subjects.is_empty() {
+        return Err(Failure::input("no tensor is left that a lossy codec could take")
+            .help("`trinity encode --lossless` keeps them as they are"));
+    }
+    Ok(subjects)
+}
+
+fn chosen(args: &Args) -> Result<Vec<(&Path, Entry)>, Failure> {
     let mut entries: Vec<(&Path, Entry)> = Vec::new();
     for path in &args.files {
         let mut file = open(path)?;
         if let Some(class) = args.class {
             file = file.with_class(class);
         }
-        let filled = file.entries().iter().filter(|entry| !entry.is_empty());
-        entries.extend(filled.map(|entry| (path.as_path(), entry.clone())));
+        entries.extend(file.entries().iter().map(|entry| (path.as_path(), entry.clone())));
     }
+    let names: Vec<String> = entries.iter().map(|(_, entry)| entry.name().to_owned()).collect();
     if let Some(text) = &args.tensor {
         entries.retain(|(_, entry)| entry.name().contains(text));
+        if entries.is_empty() && !names.is_empty() {
+            let failure = Failure::input(format_args!("no tensor's name contains `{text}`"));
+            return Err(match nearest(text, &names) {
+                Some(near) => failure.help(format_args!("did you mean `{near}`?")),
+                None => failure.help(format_args!("the names are: {}", listed(&names))),
+            });
+        }
     }
+    let empty: Vec<String> = entries
+        .iter()
+        .filter(|(_, entry)| entry.is_empty())
+        .map(|(_, entry)| format!("{} {:?}", entry.name(), entry.shape()))
+        .collect();
+    entries.retain(|(_, entry)| !entry.is_empty());
     if entries.is_empty() {
-        return Err(Failure::input("no tensors to compare").help("check the files and --tensor"));
+        return Err(match empty.as_slice() {
+            [] => Failure::input("the files hold no tensors")
+                .help("`trinity tensors info FILE` lists what a file holds"),
+            empty => Failure::input(format_args!("nothing to compare: no values in {}", listed(empty)))
+                .help("a dimension of 0 leaves a tensor without values"),
+        });
     }
     Ok(distinct(entries))
 }
 
+/// A few names, and how many more there are.
+fn listed(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let shown = names[..names.len().min(SHOWN)].join(", ");
+    if names.len() > SHOWN { format!("{shown} and {} more", names.len() - SHOWN) } else { shown }
+}
+
 /// Tensors of one name in several files, such as a model and its tuned twin,
 /// carry their file in front: rows tell tensors apart by name alone.
-fn distinct(entries: Vec<(&Path, Entry)>) -> Vec<Entry> {
+fn distinct(entries: Vec<(&Path, Entry)>) -> Vec<(&Path, Entry)> {
     let mut times: HashMap<String, usize> = HashMap::new();
     for (_, entry) in &entries {
         *times.entry(entry.name().to_owned()).or_default() += 1;
@@ -255,9 +320,9 @@ fn distinct(entries: Vec<(&Path, Entry)>) -> Vec<Entry> {
         .map(|(path, entry)| match times.get(entry.name()) {
             Some(2..) => {
                 let name = format!("{}:{}", path.display(), entry.name());
-                entry.with_name(name)
+                (path, entry.with_name(name))
             }
-            _ => entry,
+            _ => (path, entry),
         })
         .collect()
 }

@@ -2,6 +2,7 @@
 
 use crate::{context::Context, failure::Failure, tree};
 use clap_complete::Shell;
+use serde_json::json;
 
 /// Print a completion script for a shell
 #[derive(Debug, clap::Args)]
@@ -16,5 +17,9 @@ pub struct Args {
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut tree(), "trinity", &mut script);
+    if ctx.json {
+        let script = String::from_utf8_lossy(&script);
+        return ctx.print_json(&json!({ "shell": args.shell.to_string(), "script": script }));
+    }
     ctx.print_bytes(&script)
 }

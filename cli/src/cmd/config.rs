@@ -39,12 +39,12 @@ Examples:
   trinity config show gpus/h100 --cost           and what the package may cost, by assumptions
   trinity config show my-cluster.toml --set \"gpu.power=350 W\"")]
     Show(Selection),
-    /// Read configurations as the models do and report the first mistake of each
+    /// Read configurations as the models do and report every mistake of each
     #[command(after_help = "\
 Examples:
   trinity config check
   trinity config check gpus/h100 my-cluster.toml
-  trinity config check study.toml --kind sweeps --set \"area-budget=50000 mm2\"")]
+  trinity config check study.toml --kind sweeps --set \"headline.budget=50000 mm2\"")]
     Check {
         /// Names or .toml paths (default: everything that comes with the command)
         #[arg(value_name = "CONFIG")]
@@ -173,15 +173,15 @@ fn check(names: &[String], sets: &[String], kind: Option<&str>, ctx: &Context) -
     let kind = kind.map(find).transpose()?;
     let everything: Vec<String> = builtin::names().map(str::to_string).collect();
     let names = if names.is_empty() { &everything } else { names };
-    let mut checked = Vec::new();
+    let (mut checked, mut mistakes) = (Vec::new(), Vec::new());
     for name in names {
-        let document = load(name, sets)?;
-        let kind = match kind {
-            Some(kind) => kind,
-            None => kind_of(&document)?,
-        };
-        kind.check(&document)?;
-        checked.push((name, kind));
+        match check_one(name, sets, kind) {
+            Ok(kind) => checked.push((name, kind)),
+            Err(failure) => mistakes.push(failure),
+        }
+    }
+    if let Some(mistakes) = Failure::of_all(mistakes) {
+        return Err(mistakes);
     }
     if ctx.json {
         let rows: Vec<_> =
@@ -196,15 +196,28 @@ fn check(names: &[String], sets: &[String], kind: Option<&str>, ctx: &Context) -
     ctx.print(table.render(ctx.colour))
 }
 
+/// Reads one configuration as the models do; gives what it describes.
+fn check_one(name: &str, sets: &[String], kind: Option<Kind>) -> Result<Kind, Failure> {
+    let document = load(name, sets)?;
+    let kind = match kind {
+        Some(kind) => kind,
+        None => kind_of(&document)?,
+    };
+    kind.check(&document)?;
+    Ok(kind)
+}
+
 fn write_schemas(folder: &Path, ctx: &Context) -> Result<(), Failure> {
+    let mut written = Vec::new();
     for kind in kinds() {
         let mut text = serde_json::to_string_pretty(&kind.schema()).map_err(Failure::run)?;
         text.push('\n');
         let path = folder.join(kind.name).with_extension("json");
         output::write(&path, text.as_bytes())?;
         ctx.remark(format!("wrote {}", path.display()));
+        written.push(path);
     }
-    Ok(())
+    if ctx.json { ctx.print_json(&json!({ "written": written })) } else { Ok(()) }
 }
 
 fn load(name: &str, sets: &[String]) -> Result<Document, Diagnostic> {

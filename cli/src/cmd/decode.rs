@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use serde_json::json;
 use trinity_tensor::file::{SafetensorsWriter, damaged, write_npy};
 use trinity_tensor::pipeline::{SLAB_VALUES, spec};
 use trinity_tensor::{Entry, TensorFile};
@@ -82,6 +83,13 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
             ))
             .help("name one with --tensor, or write safetensors"));
         };
+        if let Some(carried) = entry.carried() {
+            return Err(Failure::input(format_args!(
+                "tensor `{}` is {carried}, which is carried",
+                entry.name()
+            ))
+            .help("write safetensors, which keeps its format"));
+        }
         let tensor = entry.read().map_err(|error| bad_input(&place, &error))?;
         write_npy(spool.path(), &tensor).map_err(|error| not_written(&place, &output, &error))?;
     } else {
@@ -89,6 +97,11 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     }
     spool.finish()?;
     ctx.remark(format!("wrote {} tensors to {}", wanted.len(), output.display()));
+    if ctx.json {
+        let tensors: Vec<&str> = wanted.iter().map(|entry| entry.name()).collect();
+        let damaged: Vec<&String> = broken.iter().map(|(name, _)| name).collect();
+        ctx.print_json(&json!({ "output": output, "tensors": tensors, "damaged": damaged }))?;
+    }
     match broken.first() {
         None => Ok(()),
         Some((name, error)) => Err(Failure::run(format_args!(

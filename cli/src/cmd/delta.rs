@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use serde_json::json;
 use trinity_tensor::Error;
 use trinity_tensor::codec::Target;
 use trinity_tensor::delta::{Mode, apply, make};
 
 use super::encode::{known_codec, positive};
-use super::tensors::{not_written, open};
+use super::tensors::{not_written, open, open_delta};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{Named, Spool};
@@ -95,7 +96,7 @@ fn run_make(args: &MakeArgs, ctx: &Context) -> Result<(), Failure> {
     let summaries = make(&base, &tuned, &mode, spool.path())
         .map_err(|error| not_written(&args.tuned.display().to_string(), &args.output, &error))?;
     spool.finish()?;
-    let mut table = Table::new(["tensor", "codec", "values", "bytes", "bits/value"]);
+    let mut table = Table::new(["tensor", "codec", "values", "bytes", "bits/value", "NMSE", "exact because"]);
     for tensor in &summaries {
         table.row([
             tensor.tensor.escape_debug().to_string(),
@@ -103,6 +104,8 @@ fn run_make(args: &MakeArgs, ctx: &Context) -> Result<(), Failure> {
             tensor.values.to_string(),
             tensor.bytes.to_string(),
             sig3(tensor.bits_per_value),
+            sig3(tensor.metrics.nmse),
+            tensor.exact.clone().unwrap_or_default(),
         ]);
     }
     ctx.outcome(&args.output, &summaries, table.render(ctx.colour))
@@ -110,15 +113,23 @@ fn run_make(args: &MakeArgs, ctx: &Context) -> Result<(), Failure> {
 
 fn run_apply(args: &ApplyArgs, ctx: &Context) -> Result<(), Failure> {
     args.output.named_as(&["safetensors"])?;
-    let (base, delta) = (open(&args.base)?, open(&args.delta)?);
+    let (base, delta) = (open(&args.base)?, open_delta(&args.delta)?);
     let spool = Spool::create(&args.output)?;
-    let applied = apply(&base, &delta, spool.path()).map_err(|error| match &error {
+    let applied = apply(&base, &delta, spool.path()).map_err(|error| match error.root() {
         Error::OtherBase { .. } => Failure::input(format_args!(
             "`{}` is not the base of `{}`: {error}",
             args.base.display(),
             args.delta.display()
         ))
         .help("apply the delta to the very file it was made against"),
+        // What the delta names and the base lacks is the base's fault.
+        Error::NoSuchTensor { name } => Failure::input(format_args!(
+            "{}: no tensor `{}`, which {} changes",
+            args.base.display(),
+            name.escape_debug(),
+            args.delta.display()
+        ))
+        .help("apply the delta to the file it was made against"),
         _ => not_written(&args.delta.display().to_string(), &args.output, &error),
     })?;
     spool.finish()?;
@@ -126,5 +137,8 @@ fn run_apply(args: &ApplyArgs, ctx: &Context) -> Result<(), Failure> {
         ctx.remark("this delta does not say which base it was made against; the base was not checked");
     }
     ctx.remark(format!("wrote {} tensors to {}", applied.tensors, args.output.display()));
+    if ctx.json {
+        return ctx.print_json(&json!({ "output": args.output, "tensors": applied.tensors }));
+    }
     Ok(())
 }

@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use trinity_tensor::allocate::{Allocation, allocate, curves};
-use trinity_tensor::codec::{Basis, Target, codec, names};
-use trinity_tensor::pipeline::{EXACT_CODEC, SMALL_TENSOR, Summary, encode_file, is_precious};
+use trinity_tensor::codec::Metrics;
+use trinity_tensor::codec::{Basis, Target, codec};
+use trinity_tensor::pipeline::{
+    EXACT_CODEC, EncodedFile, OnNonFinite, SMALL_TENSOR, Summary, encode_file, is_precious,
+};
 use trinity_tensor::{Class, Entry, Error, TensorFile};
 
 use super::pictures::{self, Motion};
-use super::tensors::{bad_input, not_written, open, sentence};
+use super::tensors::{bad_input, not_written, open, sentence, unknown_codec};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Named, Spool};
@@ -21,7 +24,10 @@ use crate::video_io::RawFormat;
 ///
 /// Tensors are coded slab by slab, so files larger than memory are fine.
 /// Norms, biases and other vectors stay exact, and so do tensors of fewer than
-/// 256 values: they are few, and a model feels each of them. --all codes them.
+/// 256 values: they are few, and a model feels each of them. --all codes them,
+/// and integers, which stay exact, too. A tensor with NaN or an infinity is kept
+/// to the bit and named; booleans and formats that no codec knows are carried as
+/// they are. The error printed is measured: what was coded is decoded again.
 ///
 /// Pictures (.png, .pgm, .y4m, .yuv, .gray) go through the same pipeline, every
 /// frame on its own: with `trinity`, `trinity-lite`, `trinity-max`, `lossless`
@@ -73,6 +79,9 @@ pub struct Args {
     /// Code norms, biases and vectors too, which otherwise stay exact
     #[arg(long)]
     all: bool,
+    /// Refuse a file in which a tensor holds NaN or an infinity, where a loss is asked for
+    #[arg(long)]
+    strict: bool,
     #[command(flatten)]
     target: TargetArgs,
     /// Whether frames of a video may refer to each other; `inter` is modelled
@@ -128,8 +137,7 @@ pub fn default_codec(target: Target) -> &'static str {
 /// Checks a codec's name before any work is done.
 pub fn known_codec(name: &str) -> Result<(), Failure> {
     codec(name).map(|_| ()).map_err(|error| match error {
-        Error::UnknownCodec { name, .. } => Failure::input(format_args!("no codec named `{name}`"))
-            .help(format_args!("codecs: {}; or a profile as FILE.toml", names().join(", "))),
+        Error::UnknownCodec { name, .. } => unknown_codec(&name),
         Error::Profile(diagnostic) => Failure::from(*diagnostic),
         other => Failure::input(other),
     })
@@ -144,6 +152,11 @@ struct Outcome {
     /// Bits of the basis, which is a file of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     basis_bits: Option<usize>,
+    /// Over all tensors, weighted by their energy.
+    #[serde(flatten)]
+    metrics: Metrics,
+    /// The tensor with the largest relative error, where there is one.
+    worst_tensor: Option<String>,
     tensors: Vec<Summary>,
 }
 
@@ -179,8 +192,10 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let spool = Spool::create(&output)?;
     let values: usize = file.entries().iter().map(Entry::len).sum();
     let progress = ctx.progress(values as u64, "encoding");
-    let exact = |entry: &Entry| target != Target::Lossless && !args.all && is_precious(entry);
-    if file.entries().iter().all(exact) && !file.entries().is_empty() {
+    let whole = |entry: &Entry| !entry.dtype().is_float();
+    let exact =
+        |entry: &Entry| target != Target::Lossless && !args.all && (is_precious(entry) || whole(entry));
+    if file.entries().iter().all(exact) && file.entries().iter().any(|entry| !whole(entry)) {
         let what = "every tensor is a norm, a bias or a vector, which stay exact";
         return Err(
             Failure::input(format_args!("{}: {what}", args.file.display())).help("--all codes them too")
@@ -192,14 +207,20 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         _ if exact(entry) => (EXACT_CODEC.to_owned(), Target::Lossless),
         own => (codec_name.to_owned(), own.copied().unwrap_or(target)),
     };
-    let (tensors, bytes) =
-        encode_file(&file, &choice, basis.as_ref(), spool.path(), &|done| progress.inc(done as u64))
-            .map_err(|error| not_written(&args.file.display().to_string(), &output, &error))?;
+    let on_non_finite = if args.strict { OnNonFinite::Refuse } else { OnNonFinite::KeepExact };
+    let EncodedFile { tensors, bytes, metrics } =
+        encode_file(&file, &choice, basis.as_ref(), on_non_finite, spool.path(), &|done| {
+            progress.inc(done as u64)
+        })
+        .map_err(|error| not_written(&args.file.display().to_string(), &output, &error))?;
     spool.finish()?;
     progress.finish_and_clear();
     let bits_per_value = 8.0 * bytes as f64 / values.max(1) as f64;
     let basis_bits = basis.as_ref().map(|basis| 8 * basis.to_bytes().len());
-    let outcome = Outcome { output, bytes, values, bits_per_value, basis_bits, tensors };
+    let worst = tensors.iter().max_by(|a, b| a.metrics.nmse.total_cmp(&b.metrics.nmse));
+    let worst_tensor = worst.filter(|tensor| tensor.metrics.nmse > 0.0).map(|tensor| tensor.tensor.clone());
+    let outcome =
+        Outcome { output, bytes, values, bits_per_value, basis_bits, metrics, worst_tensor, tensors };
     ctx.outcome(&outcome.output, &outcome, text(&outcome, ctx.colour))
 }
 
@@ -232,8 +253,14 @@ pub fn open_basis(path: &Path) -> Result<Basis, Failure> {
     })
 }
 
+fn decibels(snr_db: f64) -> String {
+    if snr_db.is_finite() { format!("{snr_db:.2}") } else { "∞".into() }
+}
+
 fn text(outcome: &Outcome, colour: bool) -> String {
-    let mut table = Table::new(["tensor", "class", "codec", "values", "bytes", "bits/value"]);
+    let headers =
+        ["tensor", "class", "codec", "values", "bytes", "bits/value", "NMSE", "SNR dB", "exact because"];
+    let mut table = Table::new(headers);
     for tensor in &outcome.tensors {
         table.row([
             tensor.tensor.escape_debug().to_string(),
@@ -242,8 +269,24 @@ fn text(outcome: &Outcome, colour: bool) -> String {
             tensor.values.to_string(),
             tensor.bytes.to_string(),
             sig3(tensor.bits_per_value),
+            sig3(tensor.metrics.nmse),
+            decibels(tensor.metrics.snr_db),
+            tensor.exact.clone().unwrap_or_default(),
         ]);
     }
+    let error = match &outcome.worst_tensor {
+        None => "every value as it was".to_owned(),
+        Some(worst) => {
+            let nmse = outcome.tensors.iter().find(|tensor| tensor.tensor == *worst).map(|t| t.metrics.nmse);
+            format!(
+                "NMSE {}, SNR {} dB; worst is `{}` with NMSE {}",
+                sig3(outcome.metrics.nmse),
+                decibels(outcome.metrics.snr_db),
+                worst.escape_debug(),
+                sig3(nmse.unwrap_or_default())
+            )
+        }
+    };
     let counted = match outcome.basis_bits {
         None => "everything counted".into(),
         Some(bits) => format!(
@@ -252,7 +295,7 @@ fn text(outcome: &Outcome, colour: bool) -> String {
         ),
     };
     format!(
-        "{}{}: {} bytes, {:.4} bits/value, {counted}\n",
+        "{}{}: {} bytes, {:.4} bits/value, {counted}\n{error}\n",
         table.render(colour),
         outcome.output.display(),
         outcome.bytes,

@@ -2,6 +2,7 @@
 
 use crate::{context::Context, failure::Failure, output, tree};
 use clap_mangen::Man;
+use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// Print the manual page, or write one page a command
@@ -19,10 +20,16 @@ pub struct Args {
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let mut root = tree();
     root.build();
-    match &args.out {
-        None => ctx.print_bytes(&page(&root)?),
-        Some(folder) => write_pages(&root, "trinity", folder),
-    }
+    let Some(folder) = &args.out else {
+        let page = page(&root)?;
+        if ctx.json {
+            return ctx.print_json(&json!({ "page": String::from_utf8_lossy(&page) }));
+        }
+        return ctx.print_bytes(&page);
+    };
+    let mut written = Vec::new();
+    write_pages(&root, "trinity", folder, &mut written)?;
+    if ctx.json { ctx.print_json(&json!({ "written": written })) } else { Ok(()) }
 }
 
 fn page(command: &clap::Command) -> Result<Vec<u8>, Failure> {
@@ -32,11 +39,18 @@ fn page(command: &clap::Command) -> Result<Vec<u8>, Failure> {
 }
 
 /// Pages are named as git names its own: `trinity-config-show.1`.
-fn write_pages(command: &clap::Command, name: &str, folder: &Path) -> Result<(), Failure> {
+fn write_pages(
+    command: &clap::Command,
+    name: &str,
+    folder: &Path,
+    written: &mut Vec<PathBuf>,
+) -> Result<(), Failure> {
     let page_name = name.to_string();
-    output::write(&folder.join(format!("{name}.1")), &page(&command.clone().name(page_name))?)?;
+    let path = folder.join(format!("{name}.1"));
+    output::write(&path, &page(&command.clone().name(page_name))?)?;
+    written.push(path);
     for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
-        write_pages(sub, &format!("{name}-{}", sub.get_name()), folder)?;
+        write_pages(sub, &format!("{name}-{}", sub.get_name()), folder, written)?;
     }
     Ok(())
 }

@@ -172,6 +172,9 @@ pub fn decode(source: &Path, output: Option<&Path>, ctx: &Context) -> Result<(),
         .map_err(|what| Failure::input(format_args!("`{}`: {what}", output.display())))?;
     output::write(&output, &written)?;
     ctx.remark(format!("wrote {} frames to {}", pictures.frames.len(), output.display()));
+    if ctx.json {
+        ctx.print_json(&serde_json::json!({ "output": output, "frames": pictures.frames.len() }))?;
+    }
     Ok(())
 }
 

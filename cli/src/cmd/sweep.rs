@@ -26,7 +26,7 @@ Examples:
   trinity sweep my-study.toml --out out/mine      your own
   trinity sweep --set \"study.cluster.nic.area=100 mm2\"
   trinity sweep sweeps/kv-spill --calibration validation/data/h200/calibration.toml
-  trinity sweep explain 1234                      one point, with the formula behind each line
+  trinity sweep explain 1500                      one point, with the formula behind each line
 
 A large sweep on many machines, then one result, the same bytes for any number of shards:
   Slurm:       #SBATCH --array=0-63
@@ -50,6 +50,9 @@ pub struct Args {
     /// Do only part I of N, numbered from 0, and leave it for `merge`
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
+    /// Sweep more than 10^11 points, whatever time that takes
+    #[arg(long)]
+    yes: bool,
     /// Write every point to points.csv: `auto` up to a million
     #[arg(long, value_enum, default_value_t = Points::Auto)]
     points: Points,
@@ -127,9 +130,9 @@ Example:
     /// Print one point's full breakdown with the formula behind each line
     #[command(after_help = "\
 Examples:
-  trinity sweep explain 1234
+  trinity sweep explain 1500
   trinity sweep explain 0 sweeps/kv-spill
-  trinity sweep explain 1234 --trace trace.json     then open it in ui.perfetto.dev")]
+  trinity sweep explain 1500 --trace trace.json     then open it in ui.perfetto.dev")]
     Explain {
         /// The point's index, as in points.csv
         index: u64,
@@ -151,6 +154,8 @@ Example:
 
 /// Points up to which points.csv is written without being asked for.
 const AUTO_POINTS: u64 = 1_000_000;
+/// Points beyond which a sweep is asked for twice: hours of any machine.
+const MANY_POINTS: u64 = 100_000_000_000;
 /// How often a running sweep writes down where it is.
 const CHECKPOINT: Duration = Duration::from_secs(2);
 
@@ -188,6 +193,8 @@ fn sweep(args: &Args, ctx: &Context) -> Result<(), Failure> {
         Points::None => false,
         Points::Auto => study.plan.space.len() <= AUTO_POINTS,
     };
+    warn(&study, ctx)?;
+    announce(&study, shard, args.yes, ctx)?;
     let state = run_shard(&study, shard, rows, &args.out, ctx)?;
     if args.shard.is_some() {
         ctx.remark(format!(
@@ -196,9 +203,81 @@ fn sweep(args: &Args, ctx: &Context) -> Result<(), Failure> {
             study.plan.space.len(),
             state.path(&args.out).display()
         ));
+        if ctx.json {
+            let (points, all) = (state.tally.points, study.plan.space.len());
+            let shard = state.path(&args.out);
+            return ctx.print_json(&serde_json::json!({ "shard": shard, "points": points, "of": all }));
+        }
         return Ok(());
     }
     finish(&study, &[(args.out.clone(), state)], args.format, &args.out, ctx)
+}
+
+/// What the study has and does not use.
+fn warn(study: &Study, ctx: &Context) -> Result<(), Failure> {
+    for warning in study.file.warnings(&study.document)? {
+        ctx.remark(format!("warning: {warning}"));
+    }
+    Ok(())
+}
+
+/// Says how many points there are and how long they will take; asks before
+/// it begins what would not end.
+fn announce(study: &Study, shard: Shard, yes: bool, ctx: &Context) -> Result<(), Failure> {
+    let range = shard.range(study.plan.space.len());
+    let points = range.end - range.start;
+    let time = expected_s(study, &range, ctx.threads);
+    let said = format!("{} points, {} on {} threads", grouped(points), spoken(time), ctx.threads);
+    if points > MANY_POINTS && !yes {
+        return Err(Failure::input(format_args!("{said}: more than {} points", grouped(MANY_POINTS)))
+            .help("leave out values of an axis, share the points out with --shard I/N, or say --yes"));
+    }
+    // Nobody waits for what takes a blink.
+    if time > 2.0 {
+        ctx.remark(said);
+    }
+    Ok(())
+}
+
+/// Seconds that a range of points takes, after a few of them.
+fn expected_s(study: &Study, range: &std::ops::Range<u64>, threads: usize) -> f64 {
+    const PLACES: u64 = 8;
+    const EACH: u64 = 512;
+    let points = range.end - range.start;
+    let start = Instant::now();
+    let mut seen = 0;
+    for place in 0..PLACES {
+        let from = range.start + points / PLACES * place;
+        seen += evaluate(&study.plan, from..(from + EACH).min(range.end), |_, _, _, _| ()).points;
+    }
+    start.elapsed().as_secs_f64() / seen.max(1) as f64 * points as f64 / threads.max(1) as f64
+}
+
+/// A time in the unit one would say it in.
+fn spoken(seconds: f64) -> String {
+    const YEAR_S: f64 = 365.25 * 86_400.0;
+    let (number, unit) = match seconds {
+        s if s < 1.0 => return "less than a second".into(),
+        s if s < 120.0 => (s, "seconds"),
+        s if s < 7_200.0 => (s / 60.0, "minutes"),
+        s if s < 172_800.0 => (s / 3_600.0, "hours"),
+        s if s < 2.0 * YEAR_S => (s / 86_400.0, "days"),
+        s => (s / YEAR_S, "years"),
+    };
+    format!("about {} {unit}", crate::table::sig3(number))
+}
+
+/// A number with its thousands set apart.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// Evaluates a shard, going on where an interrupted run stopped.
@@ -207,6 +286,10 @@ fn run_shard(study: &Study, shard: Shard, rows: bool, out: &Path, ctx: &Context)
     let mut state = State::open(study, shard, rows, out, ctx)?;
     output::claim(out, &work(study))?;
     let mut writer = state.rows_writer(out)?;
+    crate::interrupt::hint(format!(
+        "the same command goes on where this one is, from {}",
+        state.path(out).display()
+    ));
     let bar = ctx.progress(state.end - state.start, "sweeping");
     bar.set_position(state.next - state.start);
     // The first checkpoint is due at once, so that a short run can be resumed too.
@@ -259,6 +342,13 @@ fn merge(folders: &[PathBuf], out: &Path, format: Format, ctx: &Context) -> Resu
         if state.start != next {
             return Err(Failure::input(format_args!("points {next} to {} are missing", state.start))
                 .help("run the missing shards, or name the folder they are in"));
+        }
+        if state.version != states[0].1.version {
+            return Err(Failure::input(format_args!(
+                "`{}` was computed by another version of the model than the first shard",
+                name.display()
+            ))
+            .help("run it again with the trinity that ran the others"));
         }
         next = state.end;
     }

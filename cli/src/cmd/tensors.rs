@@ -6,8 +6,10 @@ mod pictures;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use trinity_config::nearest;
+use trinity_tensor::codec::names;
 use trinity_tensor::stats::{Profile, profile};
-use trinity_tensor::{Class, Entry, TensorFile};
+use trinity_tensor::{Class, Entry, Error, TensorFile};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -86,6 +88,8 @@ struct Line {
     shape: Vec<usize>,
     class: Class,
     offset: u64,
+    /// Whether the format is one that no codec knows: bytes are carried as they are.
+    carried: bool,
     #[serde(flatten)]
     profile: Profile,
 }
@@ -120,6 +124,16 @@ fn run_info(args: &InfoArgs, ctx: &Context) -> Result<(), Failure> {
 
 /// Opens a tensor file; what is wrong with it is the user's to mend.
 pub fn open(path: &Path) -> Result<TensorFile, Failure> {
+    let file = open_delta(path)?;
+    let is_delta = |entry: &Entry| entry.stored() == "delta" || entry.stored().starts_with("delta/");
+    if file.format() == "tri" && file.entries().iter().any(is_delta) {
+        return Err(delta_alone(&path.display().to_string()));
+    }
+    Ok(file)
+}
+
+/// Opens a tensor file that may be a delta.
+pub fn open_delta(path: &Path) -> Result<TensorFile, Failure> {
     if input::is_stdin(path) {
         return Err(Failure::input("a tensor file is read here and there, which stdin cannot be")
             .help("write it to a file first, and name that"));
@@ -146,23 +160,54 @@ fn protect(path: &Path) {
 }
 
 /// A failure to make `output` out of what is at `place`: the disk's, or the file's.
-pub fn not_written(place: &str, output: &Path, error: &trinity_tensor::Error) -> Failure {
+pub fn not_written(place: &str, output: &Path, error: &Error) -> Failure {
     match error.write_failure() {
         Some(cause) => output::cannot("write", output, cause),
         None => bad_input(place, error),
     }
 }
 
+fn delta_alone(place: &str) -> Failure {
+    Failure::input(format_args!("{place}: a delta holds what was changed, and no tensors of its own"))
+        .help("`trinity delta apply BASE DELTA -o TUNED` puts it on the file it was made against")
+}
+
 /// A failure at `place` because of what a file holds.
-pub fn bad_input(place: &str, error: &trinity_tensor::Error) -> Failure {
-    if let trinity_tensor::Error::Profile(diagnostic) = error {
-        return diagnostic.as_ref().clone().into();
+pub fn bad_input(place: &str, error: &Error) -> Failure {
+    match error.root() {
+        Error::OutOfMemory { .. } => Failure::run(format_args!("{place}: {}", sentence(error)))
+            .help("use fewer --threads, or a machine with more memory; tensors need not fit, a few slabs do"),
+        Error::UnknownCodec { name, .. } if name == "delta" || name.starts_with("delta/") => {
+            delta_alone(place)
+        }
+        Error::UnknownCodec { name, .. } => unknown_codec(name),
+        Error::Profile(diagnostic) => diagnostic.as_ref().clone().into(),
+        _ => Failure::input(format_args!("{place}: {}", sentence(error))),
     }
-    Failure::input(format_args!("{place}: {}", sentence(error)))
+}
+
+/// No codec has this name; one may have been meant.
+pub fn unknown_codec(name: &str) -> Failure {
+    let failure = Failure::input(format_args!("no codec named `{name}`"));
+    let known = names();
+    // What is made of several may be misspelt in any of them.
+    let parts: Vec<&str> = name.split('/').collect();
+    let meant: Option<Vec<String>> = parts
+        .iter()
+        .map(|part| match *part {
+            "hadamard" | "residual" => Some((*part).to_owned()),
+            part if known.iter().any(|known| known == part) => Some(part.to_owned()),
+            part => nearest(part, &known),
+        })
+        .collect();
+    match meant.map(|meant| meant.join("/")) {
+        Some(meant) if meant != name => failure.help(format_args!("did you mean `{meant}`?")),
+        _ => failure.help(format_args!("codecs: {}; or a profile as FILE.toml", known.join(", "))),
+    }
 }
 
 /// An error of the tensor library and its causes, as one sentence.
-pub fn sentence(error: &trinity_tensor::Error) -> String {
+pub fn sentence(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
@@ -174,13 +219,18 @@ pub fn sentence(error: &trinity_tensor::Error) -> String {
 
 fn measure(path: &Path, entry: &Entry) -> Result<Line, Failure> {
     let place = format!("{}: tensor `{}`", path.display(), entry.name().escape_debug());
-    let profile = profile(entry).map_err(|error| bad_input(&place, &error))?;
+    let profile = match entry.carried() {
+        // Statistics of bytes would say nothing of the values they are part of.
+        Some(carried) => Profile::unread(carried.shape.iter().product()),
+        None => profile(entry).map_err(|error| bad_input(&place, &error))?,
+    };
     Ok(Line {
         file: path.display().to_string(),
         tensor: entry.name().to_owned(),
-        dtype: entry.dtype().name().to_owned(),
+        dtype: entry.carried().map_or_else(|| entry.dtype().name().to_owned(), |own| own.dtype.clone()),
         stored: entry.stored().to_owned(),
-        shape: entry.shape().to_vec(),
+        shape: entry.carried().map_or_else(|| entry.shape().to_vec(), |own| own.shape.clone()),
+        carried: entry.carried().is_some(),
         class: entry.class(),
         offset: entry.offset(),
         profile,
@@ -242,6 +292,14 @@ fn table(lines: &[Line]) -> Table {
 /// Warnings under the table: values that no statistic could use.
 fn remarks(lines: &[Line]) -> String {
     let mut text = String::new();
+    for line in lines.iter().filter(|line| line.carried) {
+        text.push_str(&format!(
+            "{}: tensor `{}` is of {}, which no codec knows: it is carried as it is\n",
+            line.file,
+            line.tensor.escape_debug(),
+            line.dtype
+        ));
+    }
     for line in lines {
         let Some(first) = line.profile.first_non_finite else { continue };
         let width = line.dtype.parse().map_or(1, |dtype: trinity_tensor::Dtype| dtype.bytes() as u64);

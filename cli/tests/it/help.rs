@@ -3,7 +3,7 @@
 use crate::support::trinity;
 
 /// Every command and its subcommands, as words after `trinity`, found by asking for help.
-fn commands() -> Vec<Vec<String>> {
+pub fn commands() -> Vec<Vec<String>> {
     let mut found = Vec::new();
     let mut todo = vec![Vec::new()];
     while let Some(path) = todo.pop() {
@@ -15,7 +15,7 @@ fn commands() -> Vec<Vec<String>> {
     found
 }
 
-fn help_of(path: &[String]) -> String {
+pub fn help_of(path: &[String]) -> String {
     trinity(path.iter().map(String::as_str).chain(["--help"])).ok()
 }
 

@@ -3,12 +3,15 @@
 
 mod config;
 mod eval;
+mod examples;
 mod golden;
 mod h264;
 mod h265;
 mod help;
+mod json;
 mod output;
 mod pictures;
+mod results;
 mod support;
 mod sweep;
 mod tensors;

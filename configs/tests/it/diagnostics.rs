@@ -87,7 +87,10 @@ fn mistakes_are_reported_where_they_were_made() {
             "heads = 2\n[nic]\nbandwidth = \"1 bit/s\"",
             "study.toml:2:1: the key `area` is missing: expected `area` in this table",
         ),
-        ("nics-per-gpu = -1", "study.toml:1:16: integer `-1` cannot stand here: expected u32"),
+        (
+            "nics-per-gpu = -1",
+            "study.toml:1:16: integer `-1` cannot stand here: expected a whole number from 0 to 4294967295",
+        ),
         (
             "overlap = \"120 %\"",
             "study.toml:1:11: `120 %` is out of range: expected a fraction from 0 to 1 such as 0.8 or \"80 %\"",
@@ -112,6 +115,61 @@ fn mistakes_are_reported_where_they_were_made() {
         ("heads = 8\ntp = { value = 2, source = \"a guess\" }", "nothing is wrong"),
     ] {
         assert_eq!(complaint(text), expected, "for\n{text}");
+    }
+}
+
+#[test]
+fn every_mistake_of_a_file_is_reported_at_once() {
+    let text = "\
+nics-per-gpu = -1
+colour = \"red\"
+overlap = \"80 degrees\"
+topology = \"rings\"
+[nic]
+bandwidht = \"1 bit/s\"
+";
+    let found = complaint(text);
+    let lines: Vec<&str> = found.lines().collect();
+    for expected in [
+        "study.toml:1:16: integer `-1` cannot stand here",
+        "study.toml:2:1: unknown key `colour`",
+        "study.toml:3:11: `degrees` is no unit",
+        "study.toml:4:12: unknown value `rings`",
+        "study.toml:6:1: unknown key `bandwidht`",
+        "study.toml:5:1: the key `bandwidth` is missing",
+        "study.toml:5:1: the key `area` is missing",
+    ] {
+        assert!(lines.iter().any(|line| line.starts_with(expected)), "{expected} is missing:\n{found}");
+    }
+    assert_eq!(lines.len(), 7, "{found}");
+}
+
+#[test]
+fn a_mistake_is_not_reported_as_a_missing_key_too() {
+    // Its value is wrong, which does not make the key missing.
+    let found = complaint("[nic]\nbandwidth = 100\narea = \"5 mm2\"\n");
+    assert_eq!(found.lines().count(), 1, "{found}");
+    let found = complaint("[nic]\nbandwidth = 100\n");
+    assert_eq!(found.lines().count(), 2, "{found}");
+    assert!(found.contains("`area` is missing") && !found.contains("`bandwidth` is missing"), "{found}");
+}
+
+#[test]
+fn every_mistake_of_the_syntax_is_reported_too() {
+    let found = complaint("heads = = 2\ntp = 4\ntopology = ring\n");
+    assert!(found.contains("study.toml:1:") && found.contains("study.toml:3:"), "{found}");
+}
+
+#[test]
+fn a_name_without_its_folder_is_found() {
+    for (name, meant) in [
+        ("llama-7b", "did you mean `sweeps/llama-7b`?"),
+        ("lama-7b", "did you mean `sweeps/llama-7b`?"),
+        ("sweeps/lama-7b", "did you mean `sweeps/llama-7b`?"),
+        ("h100", "did you mean `calibrations/h100` or `gpus/h100`?"),
+    ] {
+        let diagnostic = Document::load(name).unwrap_err();
+        assert_eq!(diagnostic.help.as_deref(), Some(meant), "{name}");
     }
 }
 

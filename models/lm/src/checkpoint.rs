@@ -45,6 +45,17 @@ impl std::fmt::Display for Problem {
 }
 
 impl Checkpoint {
+    /// A hash of the configuration and of every tensor's name and content.
+    pub fn content(&self) -> Result<u64, Error> {
+        let mut hash = trinity_tensor::ContentHash::default();
+        hash.add(format!("{:?}", self.config).as_bytes());
+        for entry in self.files.iter().flat_map(TensorFile::entries) {
+            hash.add(entry.name().as_bytes());
+            hash.add(&entry.content()?.to_le_bytes());
+        }
+        Ok(hash.finish())
+    }
+
     /// Opens what `path` names: a folder with `config.json`, a configuration
     /// (`tiny.json`, or `tiny`), a safetensors file (one shard stands for all),
     /// or a GGUF file.

@@ -13,7 +13,7 @@ use std::time::Instant;
 use rayon::prelude::*;
 use trinity_coding::{Chroma, Frame};
 use trinity_tensor::codec::{Encoded, Limits, Target, TensorCodec, Tiling, codec};
-use trinity_tensor::pipeline::encode_file;
+use trinity_tensor::pipeline::{OnNonFinite, encode_file};
 use trinity_tensor::{Class, Dtype, Tensor, TensorFile};
 
 const ROUNDS: usize = 3;
@@ -84,7 +84,8 @@ fn threads(
     let mut best = [f64::MAX; 4];
     for _ in 0..ROUNDS {
         for (slot, pool) in pools.iter().enumerate() {
-            let write = || drop(encode_file(&file, &choice, None, &out, &|_| ()).unwrap());
+            let write =
+                || drop(encode_file(&file, &choice, None, OnNonFinite::Refuse, &out, &|_| ()).unwrap());
             best[slot] = best[slot].min(wall(&mut || pool.install(write)));
             best[2 + slot] = best[2 + slot].min(wall(&mut || pool.install(pair)));
         }

@@ -38,6 +38,7 @@ pub use entropy::{SYMBOL_CODERS, SymbolCoder};
 pub use lossy::{Lossy, Matrix, MatrixCodec};
 pub use metrics::{MetricSums, Metrics};
 pub use mx::{Element, MX_BLOCK, MxBlock};
+pub(crate) use precondition::PcaLearner;
 pub use precondition::{PcaBasis, Precondition, Preconditioned};
 pub(crate) use registry::decoder;
 pub use registry::{PAPER_BASELINES, codec, names};
@@ -45,3 +46,7 @@ pub use trinity_codec::StageCost;
 
 pub use tiling::{Limits, Tiling};
 pub use uniform::order0;
+
+/// A hash of everything the codecs are made of: results of another version are
+/// not results of this one.
+pub const VERSION: &str = env!("TRINITY_CODECS");

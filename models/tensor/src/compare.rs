@@ -7,14 +7,20 @@ use serde::{Deserialize, Serialize};
 
 use std::sync::Arc;
 
-use crate::codec::{Metrics, PcaBasis, Precondition, Preconditioned, Target, TensorCodec, codec, order0};
-use crate::pipeline::evaluate;
+use crate::codec::{
+    MetricSums, Metrics, PcaBasis, PcaLearner, Precondition, Preconditioned, Target, TensorCodec, VERSION,
+    codec, order0,
+};
+use crate::memory::ContentHash;
+use crate::pipeline::{each_slab, evaluate};
 use crate::stats::gaussian_bound;
-use crate::{Class, Entry, Error, Tensor};
+use crate::{Class, Entry, Error};
 
 /// One measurement; the fields are the columns of `compare.csv`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
+    /// The file that the tensor was read from, as it was named.
+    pub file: String,
     pub tensor: String,
     pub class: Class,
     pub codec: String,
@@ -32,6 +38,12 @@ pub struct Row {
     /// Bits above the rate–distortion bound of independent Gaussian values at
     /// the same error; below zero where a codec exploits structure.
     pub gap_bits: f64,
+    /// Why the target cannot be met, where it cannot; the numbers are then none.
+    pub missed: Option<String>,
+    /// A hash of all that the row follows from: the tensor's content, what was
+    /// asked for, and the version of the codecs. A row of an earlier run answers
+    /// a job with the same key, and no other.
+    pub key: String,
 }
 
 /// What to turn a tensor by before coding.
@@ -103,15 +115,39 @@ pub fn column(target: Target) -> String {
     }
 }
 
+/// A tensor to compare codecs on.
+#[derive(Debug, Clone)]
+pub struct Subject {
+    pub entry: Entry,
+    /// The file it is from, as it was named.
+    pub file: String,
+    /// See [`Entry::content`].
+    content: u64,
+}
+
+impl Subject {
+    /// Reads the tensor once, to know its content.
+    pub fn new(entry: Entry, file: impl Into<String>) -> Result<Self, Error> {
+        Ok(Self { content: entry.content()?, entry, file: file.into() })
+    }
+
+    /// Whether a basis learned from `other` may serve this tensor.
+    fn is_taught_by(&self, other: &Self) -> bool {
+        other.entry.name() != self.entry.name()
+            && other.entry.class() == self.entry.class()
+            && other.entry.matrix().1 == self.entry.matrix().1
+    }
+}
+
 /// One cell of the table to fill.
 #[derive(Debug, Clone)]
 pub struct Job<'a> {
-    pub entry: &'a Entry,
+    pub subject: &'a Subject,
     pub codec: String,
     pub turn: Turn,
     pub goal: Goal,
-    /// Tensors a PCA basis may be learned from; the entry itself is left out.
-    pub samples: &'a [&'a Entry],
+    /// Tensors a PCA basis may be learned from; the subject itself is left out.
+    pub samples: &'a [Subject],
 }
 
 /// Names of the two lines that are no codecs.
@@ -119,19 +155,42 @@ pub const ORDER0: &str = "order-0 entropy";
 pub const GAUSSIAN: &str = "gaussian bound";
 
 impl Job<'_> {
-    /// Whether a row that an earlier run left is this cell's.
-    pub fn is_answered_by(&self, row: &Row) -> bool {
-        let same = (row.tensor.as_str(), &row.codec, &row.precondition)
-            == (self.entry.name(), &self.codec, &self.turn.to_string());
-        same && match self.goal {
-            Goal::OwnRate => true,
-            // Bits and errors share a column, so the number alone does not tell.
-            Goal::Target(target) => row.target == column(target) && within(target, row),
+    /// What the row of this cell follows from, as a hash.
+    pub fn key(&self) -> Result<String, Error> {
+        let mut hash = ContentHash::default();
+        hash.add(VERSION.as_bytes());
+        hash.add(&self.subject.content.to_le_bytes());
+        let asked = (self.subject.entry.class(), &self.codec, self.turn.to_string(), self.goal);
+        hash.add(format!("{asked:?}").as_bytes());
+        // The profiles of others' making are part of the codec they make.
+        for part in self.codec.split('/').filter(|part| part.ends_with(".toml")) {
+            let path = &self.codec[self.codec.find(part).unwrap_or(0)..];
+            let bytes = std::fs::read(path).or_else(|_| std::fs::read(&self.codec));
+            hash.add(&bytes.map_err(Error::io("reading the profile"))?);
+        }
+        if let Turn::Pca { .. } = self.turn {
+            for sample in self.samples.iter().filter(|sample| self.subject.is_taught_by(sample)) {
+                hash.add(&sample.content.to_le_bytes());
+            }
+        }
+        Ok(format!("{:016x}", hash.finish()))
+    }
+
+    /// The row of an earlier run under the names that this run has for it.
+    pub fn renamed(&self, row: &Row) -> Row {
+        Row { file: self.subject.file.clone(), tensor: self.subject.entry.name().to_owned(), ..row.clone() }
+    }
+
+    /// Encodes, decodes and measures; a target out of reach is a row that says
+    /// so.
+    pub fn run(&self) -> Result<Row, Error> {
+        match self.measured() {
+            Err(Error::Unreachable { reason, .. }) => self.missed(reason),
+            other => other,
         }
     }
 
-    /// Encodes, decodes and measures.
-    pub fn run(&self) -> Result<Row, Error> {
+    fn measured(&self) -> Result<Row, Error> {
         if self.codec == ORDER0 || self.codec == GAUSSIAN {
             return self.reference();
         }
@@ -144,8 +203,8 @@ impl Job<'_> {
                 inner,
             }),
         };
-        let outcome = evaluate(self.entry, codec.as_ref(), self.target())?;
-        Ok(self.row(outcome.bits_per_value, outcome.metrics, outcome.encode_mb_s, outcome.decode_mb_s))
+        let outcome = evaluate(&self.subject.entry, codec.as_ref(), self.target())?;
+        self.row(outcome.bits_per_value, outcome.metrics, outcome.encode_mb_s, outcome.decode_mb_s)
     }
 
     fn target(&self) -> Target {
@@ -156,10 +215,17 @@ impl Job<'_> {
         }
     }
 
-    fn row(&self, bits_per_value: f64, metrics: Metrics, encode_mb_s: f64, decode_mb_s: f64) -> Row {
-        Row {
-            tensor: self.entry.name().to_owned(),
-            class: self.entry.class(),
+    fn row(
+        &self,
+        bits_per_value: f64,
+        metrics: Metrics,
+        encode_mb_s: f64,
+        decode_mb_s: f64,
+    ) -> Result<Row, Error> {
+        Ok(Row {
+            file: self.subject.file.clone(),
+            tensor: self.subject.entry.name().to_owned(),
+            class: self.subject.entry.class(),
             codec: self.codec.clone(),
             precondition: self.turn.to_string(),
             target: match self.goal {
@@ -175,38 +241,71 @@ impl Job<'_> {
             encode_mb_s,
             decode_mb_s,
             gap_bits: bits_per_value - gaussian_bound(1.0, metrics.nmse),
-        }
+            missed: None,
+            key: self.key()?,
+        })
+    }
+
+    /// The row of a target that the codec cannot meet.
+    fn missed(&self, reason: String) -> Result<Row, Error> {
+        let nothing = Metrics { nmse: f64::NAN, snr_db: f64::NAN, mae: f64::NAN, max_abs_error: f64::NAN };
+        Ok(Row { missed: Some(reason), ..self.row(f64::NAN, nothing, f64::NAN, f64::NAN)? })
     }
 
     /// The basis learned from the other tensors. Its own bits are a file's, not
     /// a tensor's: see [`shared_bases`].
     fn basis(&self, rank: Option<usize>) -> Result<PcaBasis, Error> {
-        let others = self.samples.iter().filter(|entry| {
-            entry.name() != self.entry.name()
-                && entry.class() == self.entry.class()
-                && entry.matrix().1 == self.entry.matrix().1
-        });
-        let tensors = others.map(|entry| entry.read()).collect::<Result<Vec<Tensor>, Error>>()?;
-        if tensors.is_empty() {
+        let mut others = self.samples.iter().filter(|sample| self.subject.is_taught_by(sample)).peekable();
+        if others.peek().is_none() {
             return Err(Error::Unreachable {
-                name: self.entry.name().to_owned(),
+                name: self.subject.entry.name().to_owned(),
                 codec: self.codec.clone(),
                 target: self.turn.to_string(),
                 reason: "no other tensor of its class and width to learn a basis from".into(),
             });
         }
-        PcaBasis::from_samples(&tensors.iter().collect::<Vec<_>>(), rank.unwrap_or(usize::MAX))
+        learn(others.map(|sample| &sample.entry), self.subject.entry.matrix().1, rank)
     }
 
+    /// A line that is no codec. Tensors are taken slab by slab, as codecs take
+    /// them, so that it says what one table for each slab would.
     fn reference(&self) -> Result<Row, Error> {
-        let tensor = self.entry.read()?;
-        let (bits, metrics) = match (self.codec.as_str(), self.target()) {
-            (GAUSSIAN, Target::Bits(bits)) => (bits, Metrics::from_nmse(2f64.powf(-2.0 * bits))),
-            (GAUSSIAN, Target::Nmse(nmse)) => (gaussian_bound(1.0, nmse), Metrics::from_nmse(nmse)),
-            (_, target) => order0(&tensor, target)?,
+        let (mut bits, mut values, mut sums) = (0.0, 0, MetricSums::default());
+        let metrics = match (self.codec.as_str(), self.target()) {
+            (GAUSSIAN, Target::Bits(rate)) => {
+                (bits, values) = (rate, 1);
+                Metrics::from_nmse(2f64.powf(-2.0 * rate))
+            }
+            (GAUSSIAN, Target::Nmse(nmse)) => {
+                (bits, values) = (gaussian_bound(1.0, nmse), 1);
+                Metrics::from_nmse(nmse)
+            }
+            (_, target) => {
+                each_slab(&self.subject.entry, |slab| {
+                    let (rate, own) = order0(slab, target)?;
+                    bits += rate * slab.len() as f64;
+                    values += slab.len();
+                    sums.merge(&own);
+                    Ok(())
+                })?;
+                sums.finish()
+            }
         };
-        Ok(self.row(bits, metrics, f64::NAN, f64::NAN))
+        self.row(bits / values.max(1) as f64, metrics, f64::NAN, f64::NAN)
     }
+}
+
+/// The principal components of the rows of some tensors, a slab at a time.
+fn learn<'a>(
+    entries: impl Iterator<Item = &'a Entry>,
+    cols: usize,
+    rank: Option<usize>,
+) -> Result<PcaBasis, Error> {
+    let mut learner = PcaLearner::new(cols)?;
+    for entry in entries {
+        each_slab(entry, |slab| learner.add(slab))?;
+    }
+    Ok(learner.finish(rank.unwrap_or(usize::MAX)))
 }
 
 /// A basis for all tensors of a class and width, as a user would ship it.
@@ -239,10 +338,8 @@ pub fn shared_bases(entries: &[&Entry], rank: Option<usize>) -> Result<Vec<Share
     groups
         .into_iter()
         .filter(|(_, _, members)| members.len() > 1)
-        .map(|(class, _, members)| {
-            let tensors = members.iter().map(|entry| entry.read()).collect::<Result<Vec<Tensor>, Error>>()?;
-            let samples: Vec<&Tensor> = tensors.iter().collect();
-            let basis = PcaBasis::from_samples(&samples, rank.unwrap_or(usize::MAX))?;
+        .map(|(class, cols, members)| {
+            let basis = learn(members.iter().copied(), cols, rank)?;
             Ok(SharedBasis { class, basis, values: members.iter().map(|entry| entry.len()).sum() })
         })
         .collect()
@@ -338,7 +435,8 @@ pub struct AtEqualMae {
 
 /// Every codec's bits at the errors of `anchor`, tensor by tensor, where its
 /// own rows reach them: between two rows, bits are linear in the logarithm of
-/// the error.
+/// the error. A codec whose coarsest row is both smaller and nearer than the
+/// anchor's needs no more than that row's bits, and stands with them.
 pub fn at_equal_mae(rows: &[Row], anchor: &str) -> Vec<AtEqualMae> {
     let plain = |row: &&Row| row.precondition == "none" && row.mae > 0.0 && row.mae.is_finite();
     let mut found = Vec::new();
@@ -355,13 +453,18 @@ pub fn at_equal_mae(rows: &[Row], anchor: &str) -> Vec<AtEqualMae> {
         for (codec, mut points) in curves {
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             let (wanted, low, high) = (-own.mae.ln(), points[0].0, points[points.len() - 1].0);
-            if (low..=high).contains(&wanted) {
+            let beyond = wanted < low && points[0].1 <= own.bits_per_value;
+            if beyond || (low..=high).contains(&wanted) {
                 found.push(AtEqualMae {
                     tensor: own.tensor.clone(),
                     codec: codec.to_owned(),
                     mae: own.mae,
                     anchor_bits: own.bits_per_value,
-                    codec_bits: if low < high { interpolate(&points, wanted) } else { points[0].1 },
+                    codec_bits: if low < high && !beyond {
+                        interpolate(&points, wanted)
+                    } else {
+                        points[0].1
+                    },
                 });
             }
         }
@@ -446,6 +549,9 @@ mod tests {
 
     fn row(codec: &str, target: &str, bits: f64, mae: f64) -> Row {
         Row {
+            file: "g.npy".into(),
+            key: String::new(),
+            missed: None,
             tensor: "g".into(),
             class: Class::WeightGradient,
             codec: codec.into(),
@@ -474,6 +580,14 @@ mod tests {
         assert_eq!((found.codec.as_str(), found.anchor_bits), ("int+lz4", 3.0));
         // Half way between 0.2 and 0.05, in logarithms.
         assert!((found.codec_bits - 3.5).abs() < 1e-9, "{found:?}");
+    }
+
+    #[test]
+    fn a_codec_that_is_better_in_both_is_not_left_out() {
+        // Its one row has fewer bits and less error: it wins, though their errors never meet.
+        let rows = [row("h265", "3", 3.0, 0.1), row("int+lz4", "2.9", 2.9, 0.05)];
+        let [found] = &at_equal_mae(&rows, "h265")[..] else { panic!("it must be found") };
+        assert!(found.codec_bits <= found.anchor_bits, "{found:?}");
     }
 
     #[test]

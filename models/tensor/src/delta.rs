@@ -13,9 +13,9 @@
 use std::path::Path;
 
 use crate::blocks::BlockPlan;
-use crate::codec::{Encoded, Target, TensorCodec, codec, decoder};
+use crate::codec::{Encoded, MetricSums, Target, TensorCodec, codec, decoder};
 use crate::file::{SafetensorsWriter, Spec, TriWriter};
-use crate::pipeline::{SLAB_VALUES, Summary, spec};
+use crate::pipeline::{SLAB_VALUES, Summary, first_non_finite, spec};
 use crate::{Dtype, Entry, Error, Tensor, TensorFile};
 
 /// How a difference is kept.
@@ -102,15 +102,16 @@ pub fn make(base: &TensorFile, tuned: &TensorFile, mode: &Mode, path: &Path) -> 
     let mut writer = TriWriter::create(path, tuned.metadata())?;
     let mut summaries = Vec::new();
     for (base, tuned) in pairs(base, tuned)? {
+        let kept = kept_exact(base, tuned, mode)?;
         let (name, inner) = match mode {
-            Mode::Lossless => (LOSSLESS.to_owned(), None),
-            Mode::Lossy { codec: name, target } => {
+            Mode::Lossy { codec: name, target } if kept.is_none() => {
                 let inner = codec(name)?;
                 (format!("{LOSSLESS}/{}", inner.name()), Some((inner, *target)))
             }
+            _ => (LOSSLESS.to_owned(), None),
         };
         writer.begin(&spec(tuned), &name, SLAB_VALUES)?;
-        let mut bytes = 0;
+        let (mut bytes, mut sums) = (0, MetricSums::default());
         let (rows, cols) = tuned.matrix();
         let plan = BlockPlan::new(rows, cols, SLAB_VALUES);
         let (mut old_stream, mut new_stream) = (base.stream()?, tuned.stream()?);
@@ -130,6 +131,13 @@ pub fn make(base: &TensorFile, tuned: &TensorFile, mode: &Mode, path: &Path) -> 
                     codec.encode(&difference, *target).map_err(|error| error.shifted(range.start))?.bytes
                 }
             };
+            if let Some((codec, _)) = &inner {
+                Change::difference(codec.as_ref(), tuned, slab.clone(), range.len(), cols)?
+                    .scatter(&mut old, tuned.dtype())?;
+                measure(tuned.dtype(), &new, &old, &mut sums);
+            } else {
+                measure(tuned.dtype(), &new, &new, &mut sums);
+            }
             bytes += slab.len() as u64;
             writer.slab(&slab)?;
         }
@@ -141,10 +149,42 @@ pub fn make(base: &TensorFile, tuned: &TensorFile, mode: &Mode, path: &Path) -> 
             values: tuned.len(),
             bytes,
             bits_per_value: 8.0 * bytes as f64 / tuned.len().max(1) as f64,
+            exact: kept,
+            metrics: sums.finish(),
         });
     }
     writer.finish()?;
     Ok(summaries)
+}
+
+/// Why a tensor's difference is kept to the bit although a loss was asked for.
+fn kept_exact(base: &Entry, tuned: &Entry, mode: &Mode) -> Result<Option<String>, Error> {
+    if *mode == Mode::Lossless {
+        return Ok(None);
+    }
+    if let Some(carried) = tuned.carried() {
+        return Ok(Some(format!("{}, carried as it is", carried.dtype)));
+    }
+    if !tuned.dtype().is_float() {
+        return Ok(Some("integers".into()));
+    }
+    for (which, entry) in [("the base", base), ("the tuned tensor", tuned)] {
+        if let Some((index, value)) = first_non_finite(entry)? {
+            return Ok(Some(format!("value {index} of {which} is {value}")));
+        }
+    }
+    Ok(None)
+}
+
+/// Adds what `found` differs from `wanted` to some sums.
+fn measure(dtype: Dtype, wanted: &[u8], found: &[u8], sums: &mut MetricSums) {
+    let (mut a, mut b) = ([0f64; 1024], [0f64; 1024]);
+    for (wanted, found) in wanted.chunks(1024 * dtype.bytes()).zip(found.chunks(1024 * dtype.bytes())) {
+        let len = wanted.len() / dtype.bytes();
+        dtype.to_f64(wanted, &mut a[..len]);
+        dtype.to_f64(found, &mut b[..len]);
+        sums.add(&a[..len], &b[..len]);
+    }
 }
 
 /// Writes base plus delta as safetensors; nothing where the base is another.

@@ -69,6 +69,9 @@ pub enum Error {
     /// Coded bytes that no encoder wrote.
     #[error("coded data: {problem} (at byte {offset} of the stream)")]
     Corrupt { offset: u64, problem: String },
+    /// A buffer that the system had no memory for.
+    #[error("not enough memory for {bytes} bytes")]
+    OutOfMemory { bytes: u64 },
     /// A program this codec runs failed.
     #[error("{program} failed: {problem}")]
     External { program: String, problem: String },
@@ -96,6 +99,14 @@ impl Error {
 
     pub(crate) fn corrupt(offset: usize, problem: impl Into<String>) -> Self {
         Self::Corrupt { offset: offset as u64, problem: problem.into() }
+    }
+
+    /// The error itself, without the files and tensors around it.
+    pub fn root(&self) -> &Self {
+        match self {
+            Self::InTensor { source, .. } | Self::InFile { source, .. } => source.root(),
+            other => other,
+        }
     }
 
     /// The same error about a part of a tensor, with positions in the whole.

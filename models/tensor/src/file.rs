@@ -31,11 +31,40 @@ pub(crate) use source::Source;
 pub use tri::{TriWriter, damaged};
 
 use crate::codec::Basis;
+use crate::memory::ContentHash;
 use crate::{Class, Dtype, Error, Tensor};
 
 /// Key of a safetensors metadata entry that gives the class of every tensor in
 /// the file; `class.NAME` gives that of one tensor and wins.
 pub const CLASS_KEY: &str = "class";
+
+/// Key of a metadata entry that says what a tensor really is, where it is in a
+/// number format that no codec knows: its bytes are carried as they are.
+const CARRIED_KEY: &str = "carried";
+
+/// A tensor in a number format that is carried and not understood: booleans,
+/// unsigned integers, complex numbers, formats of the future.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Carried {
+    /// The format, as safetensors names it; `npy:DESCR` where only npy does.
+    pub dtype: String,
+    pub shape: Vec<usize>,
+}
+
+impl std::fmt::Display for Carried {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {:?}", self.dtype, self.shape)
+    }
+}
+
+impl std::str::FromStr for Carried {
+    type Err = serde_json::Error;
+
+    fn from_str(text: &str) -> Result<Self, serde_json::Error> {
+        let (dtype, shape) = text.split_once(' ').unwrap_or((text, ""));
+        Ok(Self { dtype: dtype.to_owned(), shape: serde_json::from_str(shape)? })
+    }
+}
 
 /// One tensor in a file: what it is, and where its bytes come from.
 #[derive(Debug, Clone)]
@@ -47,6 +76,7 @@ pub struct Entry {
     values: usize,
     offset: u64,
     stored: String,
+    carried: Option<Carried>,
     payload: Arc<dyn Payload>,
 }
 
@@ -97,7 +127,26 @@ impl Entry {
                 }
             })?;
         let class = Class::from_name(&name);
-        Ok(Self { name, class, dtype, shape, values, offset, stored: dtype.name().to_owned(), payload })
+        let stored = dtype.name().to_owned();
+        Ok(Self { name, class, dtype, shape, values, offset, stored, carried: None, payload })
+    }
+
+    /// A tensor in a format that is not understood: its bytes, in a row.
+    pub(crate) fn carried_as(
+        name: String,
+        carried: Carried,
+        bytes: usize,
+        offset: u64,
+        payload: Arc<dyn Payload>,
+    ) -> Result<Self, Error> {
+        let stored = carried.dtype.clone();
+        let entry = Self::new(name, Dtype::U8, vec![bytes], offset, payload)?;
+        Ok(Self { carried: Some(carried), stored, ..entry })
+    }
+
+    /// What the tensor really is, where its bytes are carried as they are.
+    pub fn carried(&self) -> Option<&Carried> {
+        self.carried.as_ref()
     }
 
     /// The tensor's name in its file.
@@ -177,6 +226,24 @@ impl Entry {
         self.payload.coded_slab(index)
     }
 
+    /// A hash of what the tensor is and holds: its format, its shape and its
+    /// values, whatever it is called and wherever it lies.
+    pub fn content(&self) -> Result<u64, Error> {
+        let mut hash = ContentHash::default();
+        hash.add(self.dtype.name().as_bytes());
+        self.shape.iter().for_each(|&dim| hash.add(&(dim as u64).to_le_bytes()));
+        let mut stream = self.stream()?;
+        let mut left = self.values * self.dtype.bytes();
+        let mut block = vec![0; left.min(BLOCK_BYTES)];
+        while left > 0 {
+            let step = left.min(BLOCK_BYTES);
+            stream.fill(&mut block[..step])?;
+            hash.add(&block[..step]);
+            left -= step;
+        }
+        Ok(hash.finish())
+    }
+
     /// The whole tensor in memory.
     pub fn read(&self) -> Result<Tensor, Error> {
         let mut stream = self.stream()?;
@@ -187,7 +254,7 @@ impl Entry {
         while left > 0 {
             let step = left.min(BLOCK_BYTES);
             let start = data.len();
-            data.resize(start + step, 0);
+            crate::memory::grow(&mut data, step)?;
             stream.fill(&mut data[start..])?;
             left -= step;
         }
@@ -266,13 +333,21 @@ impl TensorFile {
     pub(crate) fn new(
         format: &'static str,
         mut entries: Vec<Entry>,
-        metadata: BTreeMap<String, String>,
+        mut metadata: BTreeMap<String, String>,
     ) -> Self {
         let whole_file = metadata.get(CLASS_KEY).and_then(|class| class.parse().ok());
         for entry in &mut entries {
             let own =
                 metadata.get(&format!("{CLASS_KEY}.{}", entry.name)).and_then(|class| class.parse().ok());
             entry.class = own.or(whole_file).unwrap_or(entry.class);
+            let key = format!("{CARRIED_KEY}.{}", entry.name);
+            match &entry.carried {
+                Some(carried) => drop(metadata.insert(key, carried.to_string())),
+                None if entry.dtype == Dtype::U8 => {
+                    entry.carried = metadata.get(&key).and_then(|text| text.parse().ok());
+                }
+                None => {}
+            }
         }
         Self { format, entries, metadata, lists: None }
     }

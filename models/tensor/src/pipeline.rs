@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::blocks::BlockPlan;
 use crate::codec::{Basis, Encoded, MetricSums, Metrics, Target, TensorCodec, codec};
-use crate::file::{Spec, TriWriter};
+use crate::file::{Spec, TriWriter, ValueStream};
 use crate::{Class, Entry, Error, Tensor, TensorFile};
 
 /// Values in a slab: enough to learn statistics from, small beside memory.
@@ -53,6 +53,83 @@ pub struct Summary {
     pub values: usize,
     pub bytes: u64,
     pub bits_per_value: f64,
+    /// Why the tensor is kept to the bit although a loss was asked for.
+    pub exact: Option<String>,
+    /// What coding did to the values, measured by decoding them.
+    #[serde(flatten)]
+    pub metrics: Metrics,
+}
+
+/// A file that was encoded.
+#[derive(Debug, Clone)]
+pub struct EncodedFile {
+    pub tensors: Vec<Summary>,
+    /// The container's size.
+    pub bytes: u64,
+    /// Over the values of all tensors that are not carried as bytes.
+    pub metrics: Metrics,
+}
+
+/// Why a tensor is kept to the bit although a loss was asked for.
+#[derive(Debug, Clone, PartialEq)]
+enum Exact {
+    /// Too small to gain.
+    Small,
+    /// The caller asks for it.
+    Asked,
+    /// Lossy codecs have no place for this value.
+    NonFinite { index: usize, value: f64 },
+    /// A number format that is carried and not understood.
+    Carried(String),
+}
+
+impl Exact {
+    /// Whether others pay for its bits: those that nobody could code lossily
+    /// are beside a budget, not within it.
+    fn is_budgeted(&self) -> bool {
+        matches!(self, Self::Small | Self::Asked)
+    }
+}
+
+impl std::fmt::Display for Exact {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Small => write!(f, "fewer than {SMALL_TENSOR} values"),
+            Self::Asked => f.write_str("kept as it is"),
+            Self::NonFinite { index, value } => write!(f, "value {index} is {value}"),
+            Self::Carried(dtype) => write!(f, "{dtype}, carried as it is"),
+        }
+    }
+}
+
+/// What to do with a tensor that holds NaN or an infinity, where a loss is
+/// asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnNonFinite {
+    /// Keep that tensor to the bit.
+    KeepExact,
+    Refuse,
+}
+
+/// The first value of a tensor that is NaN or infinite.
+pub fn first_non_finite(entry: &Entry) -> Result<Option<(usize, f64)>, Error> {
+    if !entry.dtype().is_float() {
+        return Ok(None);
+    }
+    let (mut start, mut found) = (0, None);
+    each_slab(entry, |slab| {
+        let (width, mut values) = (slab.dtype().bytes(), [0f64; 1024]);
+        for (at, bytes) in slab.data().chunks(1024 * width).enumerate() {
+            let values = &mut values[..bytes.len() / width];
+            slab.dtype().to_f64(bytes, values);
+            if let Some(index) = values.iter().position(|value| !value.is_finite()) {
+                found = found.or(Some((start + 1024 * at + index, values[index])));
+            }
+        }
+        start += slab.len();
+        Ok(())
+    })?;
+    Ok(found)
 }
 
 /// A tensor's description, as writers want it.
@@ -70,35 +147,83 @@ fn plan(entry: &Entry) -> BlockPlan {
     BlockPlan::new(rows, cols, SLAB_VALUES)
 }
 
+/// Calls `work` with each slab of a tensor, one in memory at a time.
+pub(crate) fn each_slab(
+    entry: &Entry,
+    mut work: impl FnMut(&Tensor) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut stream = entry.stream()?;
+    let plan = plan(entry);
+    (0..plan.len()).try_for_each(|index| work(&slab(entry, &plan, index, stream.as_mut())?))
+}
+
+/// The next slab of a tensor.
+fn slab(
+    entry: &Entry,
+    plan: &BlockPlan,
+    index: usize,
+    stream: &mut (dyn ValueStream + '_),
+) -> Result<Tensor, Error> {
+    let values = plan.values(index).len();
+    let mut data = crate::memory::zeroed(values * entry.dtype().bytes())?;
+    stream.fill(&mut data)?;
+    let cols = entry.matrix().1.min(values);
+    Tensor::new(entry.name(), entry.class(), entry.dtype(), vec![values / cols.max(1), cols], data)
+}
+
 /// How a tensor is to be coded.
-type Choice = (Box<dyn TensorCodec>, Target);
+struct Choice {
+    codec: Box<dyn TensorCodec>,
+    target: Target,
+    exact: Option<Exact>,
+}
+
+impl Choice {
+    fn new(
+        entry: &Entry,
+        (name, target): (String, Target),
+        basis: Option<&Basis>,
+        on_non_finite: OnNonFinite,
+    ) -> Result<Self, Error> {
+        let exact = match entry.carried() {
+            Some(carried) => Some(Exact::Carried(carried.dtype.clone())),
+            // Turning values by a basis would not bring them back to the bit.
+            None if target == Target::Lossless => (name == EXACT_CODEC).then_some(Exact::Asked),
+            None if entry.len() < SMALL_TENSOR => Some(Exact::Small),
+            None => match first_non_finite(entry)? {
+                Some((index, value)) if on_non_finite == OnNonFinite::Refuse => {
+                    return Err(Error::NonFinite { name: entry.name().to_owned(), index, value });
+                }
+                found => found.map(|(index, value)| Exact::NonFinite { index, value }),
+            },
+        };
+        let (codec, target) = match basis {
+            _ if exact.is_some() => (codec(EXACT_CODEC)?, Target::Lossless),
+            Some(basis) => (basis.codec(&name)?, target),
+            None => (codec(&name)?, target),
+        };
+        Ok(Self { codec, target, exact })
+    }
+}
 
 /// Encodes every tensor of a file into a `.tri` container. A target of bits
 /// holds for the file as a whole, index and checksums included, but for the
-/// basis, if values are turned by one; `progress` hears of values done.
+/// basis, if values are turned by one, and for tensors that no loss can be
+/// asked of; `progress` hears of values done.
 pub fn encode_file(
     file: &TensorFile,
     codec_for: &dyn Fn(&Entry) -> (String, Target),
     basis: Option<&Basis>,
+    on_non_finite: OnNonFinite,
     path: &Path,
     progress: &(dyn Fn(usize) + Sync),
-) -> Result<(Vec<Summary>, u64), Error> {
-    let choose = |entry: &Entry| {
-        let (name, target) = codec_for(entry);
-        let small = entry.len() < SMALL_TENSOR && target != Target::Lossless;
-        // Turning values by a basis would not bring them back to the bit.
-        let exact = name == EXACT_CODEC && target == Target::Lossless;
-        Ok(match basis {
-            _ if small || exact => (codec(EXACT_CODEC)?, Target::Lossless),
-            Some(basis) => (basis.codec(&name)?, target),
-            None => (codec(&name)?, target),
-        })
-    };
+) -> Result<EncodedFile, Error> {
+    let choose = |entry: &Entry| Choice::new(entry, codec_for(entry), basis, on_non_finite);
     let chosen: Vec<Choice> = file.entries().iter().map(choose).collect::<Result<_, Error>>()?;
     let overhead_bits_per_value = overhead_bits_per_value(file, &chosen)?;
     let mut writer = TriWriter::create(path, file.metadata())?;
-    let mut summaries = Vec::new();
-    for (entry, (codec, target)) in file.entries().iter().zip(&chosen) {
+    let (mut tensors, mut all) = (Vec::new(), MetricSums::default());
+    for (entry, Choice { codec, target, exact }) in file.entries().iter().zip(&chosen) {
         let target = match *target {
             Target::Bits(bits) if bits <= overhead_bits_per_value => {
                 return Err(Error::Unreachable {
@@ -114,23 +239,38 @@ pub fn encode_file(
             other => other,
         };
         writer.begin(&spec(entry), &codec.name(), SLAB_VALUES)?;
-        let mut bytes = 0;
-        encode_entry(entry, codec.as_ref(), target, &mut |_, encoded| {
+        let (mut bytes, mut sums) = (0, MetricSums::default());
+        let encode = |slab: &Tensor| {
+            let encoded = codec.encode(slab, target)?;
+            let mut sums = MetricSums::default();
+            match target {
+                Target::Lossless => sums.add_tensors(slab, slab),
+                _ => sums.add_tensors(slab, &codec.decode(&encoded)?),
+            }
+            Ok((encoded, sums))
+        };
+        by_slabs(entry, &encode, &mut |_, (encoded, own)| {
             bytes += encoded.bytes.len() as u64;
+            sums.merge(&own);
             progress(encoded.values());
             writer.slab(&encoded.bytes)
         })?;
-        summaries.push(Summary {
+        if entry.carried().is_none() {
+            all.merge(&sums);
+        }
+        tensors.push(Summary {
             tensor: entry.name().to_owned(),
             class: entry.class(),
             codec: codec.name(),
             values: entry.len(),
             bytes,
             bits_per_value: 8.0 * bytes as f64 / entry.len().max(1) as f64,
+            exact: exact.as_ref().map(ToString::to_string),
+            metrics: sums.finish(),
         });
     }
-    let size = writer.finish()?;
-    Ok((summaries, size))
+    let bytes = writer.finish()?;
+    Ok(EncodedFile { tensors, bytes, metrics: all.finish() })
 }
 
 /// Bits per value that tensors with a bit budget pay for what has none: the
@@ -140,17 +280,21 @@ fn overhead_bits_per_value(file: &TensorFile, chosen: &[Choice]) -> Result<f64, 
         .entries()
         .iter()
         .zip(chosen)
-        .map(|(entry, (codec, _))| (spec(entry), codec.name(), plan(entry).len()));
+        .map(|(entry, choice)| (spec(entry), choice.codec.name(), plan(entry).len()));
     let mut bits = 8.0 * TriWriter::overhead(file.metadata(), described) as f64;
     let mut budgeted = 0;
     let budget = chosen
         .iter()
-        .find_map(|(_, target)| if let Target::Bits(bits) = target { Some(*bits) } else { None });
-    for (entry, (codec, target)) in file.entries().iter().zip(chosen) {
+        .find_map(|choice| if let Target::Bits(bits) = choice.target { Some(bits) } else { None });
+    for (entry, Choice { codec, target, exact }) in file.entries().iter().zip(chosen) {
         if matches!(target, Target::Bits(_)) {
             budgeted += entry.len();
-        } else if *target == Target::Lossless && budget.is_some() {
-            let stored = codec.encode(&entry.read()?, Target::Lossless)?.bytes.len();
+        } else if budget.is_some() && exact.as_ref().is_some_and(Exact::is_budgeted) {
+            let mut stored = 0;
+            each_slab(entry, |slab| {
+                stored += codec.encode(slab, Target::Lossless)?.bytes.len();
+                Ok(())
+            })?;
             bits += 8.0 * stored as f64 - budget.unwrap_or(0.0) * entry.len() as f64;
         }
     }
@@ -165,36 +309,32 @@ pub fn encode_entry(
     target: Target,
     sink: &mut dyn FnMut(&Tensor, &Encoded) -> Result<(), Error>,
 ) -> Result<(), Error> {
+    by_slabs(entry, &|slab| codec.encode(slab, target), &mut |slab, encoded| sink(slab, &encoded))
+}
+
+/// Does `work` on the slabs of a tensor, several at once; `sink` gets each slab
+/// and what came of it, in order.
+fn by_slabs<T: Send>(
+    entry: &Entry,
+    work: &(dyn Fn(&Tensor) -> Result<T, Error> + Sync),
+    sink: &mut dyn FnMut(&Tensor, T) -> Result<(), Error>,
+) -> Result<(), Error> {
     let mut stream = entry.stream()?;
     let plan = plan(entry);
-    let cols = entry.matrix().1;
     let mut next = 0;
     while next < plan.len() {
         let batch = next..(next + SLABS_PER_THREAD * rayon::current_num_threads().max(1)).min(plan.len());
         let mut slabs = Vec::with_capacity(batch.len());
         for index in batch.clone() {
-            let range = plan.values(index);
-            let mut data = vec![0; range.len() * entry.dtype().bytes()];
-            stream.fill(&mut data)?;
-            let cols = cols.min(range.len());
-            slabs.push(Tensor::new(
-                entry.name(),
-                entry.class(),
-                entry.dtype(),
-                vec![range.len() / cols.max(1), cols],
-                data,
-            )?);
+            slabs.push(slab(entry, &plan, index, stream.as_mut())?);
         }
-        let coded: Result<Vec<Encoded>, Error> = slabs
+        let done: Result<Vec<T>, Error> = slabs
             .par_iter()
             .zip(batch.clone())
-            .map(|(slab, index)| {
-                codec.encode(slab, target).map_err(|error| error.shifted(plan.values(index).start))
-            })
+            .map(|(slab, index)| work(slab).map_err(|error| error.shifted(plan.values(index).start)))
             .collect();
-        let coded = coded?;
-        for (slab, encoded) in slabs.iter().zip(&coded) {
-            sink(slab, encoded)?;
+        for (slab, done) in slabs.iter().zip(done?) {
+            sink(slab, done)?;
         }
         next = batch.end;
     }

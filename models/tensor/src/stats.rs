@@ -70,6 +70,34 @@ pub struct Profile {
     pub pictures: Pictures,
 }
 
+impl Profile {
+    /// The profile of values that nobody can read.
+    pub fn unread(values: usize) -> Self {
+        Self {
+            values,
+            non_finite: 0,
+            first_non_finite: None,
+            min: None,
+            max: None,
+            mean: None,
+            std: None,
+            absmax_over_std: None,
+            excess_kurtosis: None,
+            law: None,
+            row_scale_spread: None,
+            column_scale_spread: None,
+            row_autocorrelation: None,
+            column_autocorrelation: None,
+            spectral_flatness: None,
+            entropy_8bit_bits: None,
+            gaussian_bound_bits: None,
+            spectrum_bound_bits: None,
+            sampled: 0,
+            pictures: Pictures::default(),
+        }
+    }
+}
+
 /// What a report draws.
 #[derive(Debug, Clone, Default)]
 pub struct Pictures {

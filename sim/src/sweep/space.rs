@@ -15,6 +15,9 @@ pub struct Axis {
     changes: Vec<Vec<Change>>,
     /// Whether its values change nothing but wires and codecs.
     only_wires: bool,
+    /// A hash of the points its values make: a label such as `mine.toml` says
+    /// nothing of what is in the file.
+    digest: u64,
 }
 
 impl Axis {
@@ -22,11 +25,17 @@ impl Axis {
     pub fn new(path: impl Into<String>, base: &Point, points: Vec<(String, Point)>) -> Self {
         let (labels, points): (Vec<String>, Vec<Point>) = points.into_iter().unzip();
         let only_wires = points.iter().all(|point| point.shares_gpu_with(base));
-        Self { path: path.into(), labels, changes: changes(base, &points), only_wires }
+        let digest = super::digest(format_args!("{points:?}"));
+        Self { path: path.into(), labels, changes: changes(base, &points), only_wires, digest }
+    }
+
+    /// What the axis does, as a hash.
+    pub(super) fn digest(&self) -> u64 {
+        self.digest
     }
 
     /// Puts `point` at a value of this axis, wherever on the axis it was.
-    fn apply(&self, digit: usize, point: &mut Point) {
+    pub fn apply(&self, digit: usize, point: &mut Point) {
         for change in &self.changes[digit] {
             change.apply(point);
         }

@@ -61,14 +61,17 @@ impl BlockFile {
                 ("area", self.area.is_none()),
                 ("power", self.power.is_none()),
             ];
-            return match missing.into_iter().find(|(_, missing)| *missing) {
-                Some((key, _)) => Err(document.complain(
+            let missing = missing.into_iter().filter(|(_, missing)| *missing).map(|(key, _)| {
+                Err(document.complain(
                     at.trim_end_matches('.'),
                     &Complaint::new(format_args!("`{key}` is missing"))
                         .expected("throughput, area and power, or `stages`"),
-                )),
-                None => super::positive(document, at, &[("throughput", self.cost().throughput_gbps)]),
-            };
+                ))
+            });
+            let rate = self
+                .throughput
+                .map(|rate| super::positive(document, at, &[("throughput", rate.gbit_per_s())]));
+            return Diagnostic::gather(missing.chain(rate));
         };
         stages.check_at(document, &format!("{at}stages."))
     }
@@ -138,35 +141,31 @@ impl CodecFile {
     }
 
     pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+        let wrong =
+            |key: &str, complaint: &Complaint| Err(document.complain(&format!("{at}{key}"), complaint));
         let nodes = [("node", Some(&self.node)), ("built-at", self.built_at.as_ref())];
-        for (key, name) in nodes {
-            if name.is_some_and(|name| Node::named(name).is_none()) {
-                let known = Node::ALL.map(|node| node.name).join(", ");
-                return Err(document.complain(
-                    &format!("{at}{key}"),
-                    &Complaint::new("unknown process node").expected(format_args!("one of: {known}")),
-                ));
-            }
-        }
-        self.encoder.check_at(document, &format!("{at}encoder."))?;
-        self.decoder.check_at(document, &format!("{at}decoder."))?;
+        let nodes =
+            nodes.into_iter().filter(|(_, name)| name.is_some_and(|name| Node::named(name).is_none()));
+        let known = Node::ALL.map(|node| node.name).join(", ");
+        let nodes = nodes.map(|(key, _)| {
+            wrong(key, &Complaint::new("unknown process node").expected(format_args!("one of: {known}")))
+        });
         let positive = [("bits-per-value", self.bits_per_value), ("chunk", self.chunk.bytes())];
-        super::positive(document, at, &positive)?;
-        if self.engine.as_deref().is_some_and(|name| !matches!(name, "h264" | "hevc")) {
-            return Err(document.complain(
-                &format!("{at}engine"),
-                &Complaint::new("no standard that engines decode").expected("h264 or hevc"),
-            ));
-        }
+        let parts = [
+            self.encoder.check_at(document, &format!("{at}encoder.")),
+            self.decoder.check_at(document, &format!("{at}decoder.")),
+            super::positive(document, at, &positive),
+        ];
+        let engine = self.engine.as_deref().filter(|name| !matches!(*name, "h264" | "hevc")).map(|_| {
+            wrong("engine", &Complaint::new("no standard that engines decode").expected("h264 or hevc"))
+        });
         let capacity = partition::video_capacity_gbps();
-        if self.video.is_some_and(|video| video.gbit_per_s() > capacity * (1.0 + 1e-9)) {
-            return Err(document.complain(
-                &format!("{at}video"),
-                &Complaint::new("more video than the video pipeline is built for")
-                    .expected(format_args!("at most {capacity:.1} Gbit/s, one 8K60 stream")),
-            ));
-        }
-        Ok(())
+        let video = self.video.filter(|video| video.gbit_per_s() > capacity * (1.0 + 1e-9)).map(|_| {
+            let complaint = Complaint::new("more video than the video pipeline is built for")
+                .expected(format_args!("at most {capacity:.1} Gbit/s, one 8K60 stream"));
+            wrong("video", &complaint)
+        });
+        Diagnostic::gather(nodes.chain(parts).chain(engine).chain(video))
     }
 }
 

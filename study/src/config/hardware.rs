@@ -138,17 +138,18 @@ impl GpuFile {
             ("attention-efficiency", &self.attention_efficiency),
             ("memory-efficiency", &self.memory_efficiency),
         ];
-        for (key, points) in curves {
-            let sound = points.iter().all(|&(_, y)| y > 0.0 && y <= 1.0);
-            if !sound || Curve::through(points).is_none() {
-                return Err(document.complain(
-                    &format!("{at}{key}"),
-                    &Complaint::new(format_args!("`{key}` is no efficiency curve")).expected(
-                        "one to eight pairs [x, fraction], x positive and rising, fraction from 0 to 1",
-                    ),
-                ));
-            }
-        }
+        let unsound = |points: &[(f64, f64)]| {
+            !points.iter().all(|&(_, y)| y > 0.0 && y <= 1.0) || Curve::through(points).is_none()
+        };
+        let curves = curves.into_iter().filter(|(_, points)| unsound(points)).map(|(key, _)| {
+            Err(document.complain(
+                &format!("{at}{key}"),
+                &Complaint::new(format_args!("`{key}` is no efficiency curve")).expected(
+                    "one to eight pairs [x, fraction], x positive and rising, fraction from 0 to 1",
+                ),
+            ))
+        });
+        Diagnostic::gather(curves)?;
         let totals = self.totals();
         if let Some((key, _)) = totals.iter().find(|(_, value)| value.is_none()) {
             return Err(document.complain(
@@ -325,11 +326,8 @@ impl ClusterFile {
 
     /// Complains about what no field shows alone; `at` leads to this table.
     pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
-        self.gpu.check_at(document, &format!("{at}gpu."))?;
-        if let Some(codec) = &self.codec {
-            codec.check_at(document, &format!("{at}codec."))?;
-        }
-        super::positive(
+        let codec = self.codec.as_ref().map(|codec| codec.check_at(document, &format!("{at}codec.")));
+        let positive = super::positive(
             document,
             at,
             &[
@@ -341,16 +339,18 @@ impl ClusterFile {
                 ("network.efficiency", self.network.efficiency.get()),
                 ("host.bandwidth", self.host.bandwidth.bit_per_s()),
             ],
-        )?;
-        if self.nics_per_gpu.get() == 0.0 && self.gpus.is_some_and(|gpus| gpus > self.gpus_per_node) {
-            return Err(document.complain(
+        );
+        let several_nodes = self.gpus.is_some_and(|gpus| gpus > self.gpus_per_node);
+        let unwired = (self.nics_per_gpu.get() == 0.0 && several_nodes).then(|| {
+            Err(document.complain(
                 &format!("{at}nics-per-gpu"),
                 &Complaint::new("several nodes, but the GPUs have no NIC")
                     .expected("a positive number")
                     .help("set `nics-per-gpu`, or put all GPUs in one node"),
-            ));
-        }
-        Ok(())
+            ))
+        });
+        let gpu = self.gpu.check_at(document, &format!("{at}gpu."));
+        Diagnostic::gather([gpu, positive].into_iter().chain(codec).chain(unwired))
     }
 }
 

@@ -261,7 +261,13 @@ impl CompressionFile {
         }
     }
 
-    fn bits(&self) -> [(&'static str, Option<f64>); 5] {
+    /// Whether nothing is compressed.
+    pub fn is_raw(&self) -> bool {
+        self.bits().iter().all(|(_, bits)| bits.is_none())
+    }
+
+    /// Each class of traffic by the name of its key, and its bits.
+    pub fn bits(&self) -> [(&'static str, Option<f64>); 5] {
         [
             ("weights", self.weights),
             ("weight-gradients", self.weight_gradients),
@@ -293,10 +299,9 @@ impl JobFile {
     }
 
     pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
-        self.llm.check_at(document, &format!("{at}llm."))?;
         let p = &self.parallelism;
         let precision = &self.precision;
-        super::positive(
+        let positive = super::positive(
             document,
             at,
             &[
@@ -316,21 +321,24 @@ impl JobFile {
                 ("precision.gradient-reduce", precision.gradient_reduce),
                 ("precision.kv", precision.kv),
             ],
-        )?;
-        if p.zero > 3 {
-            return Err(document.complain(
+        );
+        let stage = (p.zero > 3).then(|| {
+            document.complain(
                 &format!("{at}parallelism.zero"),
                 &Complaint::new(format_args!("there is no ZeRO stage {}", p.zero)).expected("0, 1, 2 or 3"),
-            ));
-        }
-        for (key, bits) in self.compression.bits() {
-            if bits.is_some_and(|bits| !(bits > 0.0 && bits <= 32.0)) {
-                return Err(document.complain(
-                    &format!("{at}compression.{key}"),
-                    &Complaint::new("not a number of bits a value").expected("more than 0 and at most 32"),
-                ));
-            }
-        }
-        Ok(())
+            )
+        });
+        let outside = |bits: Option<f64>| bits.is_some_and(|bits| !(bits > 0.0 && bits <= 32.0));
+        let bits = self.compression.bits().into_iter().filter(|(_, bits)| outside(*bits)).map(|(key, _)| {
+            document.complain(
+                &format!("{at}compression.{key}"),
+                &Complaint::new("not a number of bits a value").expected("more than 0 and at most 32"),
+            )
+        });
+        Diagnostic::gather(
+            [self.llm.check_at(document, &format!("{at}llm.")), positive]
+                .into_iter()
+                .chain(stage.into_iter().chain(bits).map(Err)),
+        )
     }
 }

@@ -122,26 +122,28 @@ impl LlmFile {
             ("ffn", f64::from(self.ffn)),
             ("vocab", f64::from(self.vocab)),
         ];
-        super::positive(document, at, &counts)?;
-        if !self.heads.is_multiple_of(self.kv_heads.unwrap_or(self.heads)) {
-            return Err(document.complain(
+        let uneven = !self.heads.is_multiple_of(self.kv_heads.unwrap_or(self.heads));
+        let uneven = uneven.then(|| {
+            Err(document.complain(
                 &format!("{at}kv-heads"),
                 &Complaint::new(format_args!("{} heads cannot share these KV heads evenly", self.heads))
                     .expected("a divisor of the number of heads"),
-            ));
-        }
-        if let Some(moe) = &self.moe {
-            let sound =
-                moe.experts > 0 && (1..=moe.experts).contains(&moe.top_k) && moe.dense_layers <= self.layers;
-            if !sound {
-                return Err(document.complain(
-                    &format!("{at}moe"),
-                    &Complaint::new("this mixture of experts cannot be")
-                        .expected("top-k from 1 to the number of experts, dense-layers within layers"),
-                ));
-            }
-        }
-        Ok(())
+            ))
+        });
+        let unsound = self.moe.as_ref().is_some_and(|moe| {
+            !(moe.experts > 0 && (1..=moe.experts).contains(&moe.top_k) && moe.dense_layers <= self.layers)
+        });
+        let experts = unsound.then(|| {
+            Err(document.complain(
+                &format!("{at}moe"),
+                &Complaint::new("this mixture of experts cannot be")
+                    .expected("top-k from 1 to the number of experts, dense-layers within layers"),
+            ))
+        });
+        let counts = super::positive(document, at, &counts);
+        // Heads that are none divide nothing; that is one mistake, not two.
+        let uneven = uneven.filter(|_| counts.is_ok());
+        Diagnostic::gather([counts].into_iter().chain(uneven).chain(experts))
     }
 }
 

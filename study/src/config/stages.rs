@@ -165,21 +165,20 @@ impl StagesFile {
                 .expected(format_args!("one of: {}", names()));
             Err(document.complain(&path, &complaint))
         };
-        for (k, name) in self.without.iter().enumerate() {
-            if !known(name) {
-                return unknown(format!("{at}without.{k}"), name);
+        let without = self.without.iter().enumerate().filter(|(_, name)| !known(name));
+        let without = without.map(|(k, name)| unknown(format!("{at}without.{k}"), name));
+        let copies = self.copies.iter().map(|(name, &copies)| {
+            if known(name) {
+                super::positive(document, at, &[(&format!("copies.{name}"), copies)])
+            } else {
+                unknown(format!("{at}copies.{name}"), name)
             }
-        }
-        for (name, &copies) in &self.copies {
-            if !known(name) {
-                return unknown(format!("{at}copies.{name}"), name);
-            }
-            super::positive(document, at, &[(&format!("copies.{name}"), copies)])?;
-        }
-        if self.without.len() >= self.design.stages().len() {
+        });
+        let nothing = (self.without.len() >= self.design.stages().len()).then(|| {
             let complaint = Complaint::new("nothing is left of the design").expected("at least one stage");
-            return Err(document.complain(&format!("{at}without"), &complaint));
-        }
-        super::positive(document, at, &[("instances", self.instances.unwrap_or(1.0))])
+            Err(document.complain(&format!("{at}without"), &complaint))
+        });
+        let instances = super::positive(document, at, &[("instances", self.instances.unwrap_or(1.0))]);
+        Diagnostic::gather(without.chain(copies).chain(nothing).chain([instances]))
     }
 }

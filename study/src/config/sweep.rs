@@ -1,5 +1,7 @@
 //! Sweeps in files: a study, what varies, what is wanted.
 
+mod checks;
+
 use super::StudyFile;
 use super::setter::{Settable, Setter};
 use schemars::JsonSchema;
@@ -199,6 +201,8 @@ impl<'de> Deserialize<'de> for Scalar {
     }
 }
 
+/// Wrong values of one axis that are named.
+const MOST_OF_AN_AXIS: usize = 5;
 /// Beyond this an axis is a mistake.
 const MAX_VALUES: usize = 1_000_000;
 
@@ -255,21 +259,36 @@ impl SweepFile {
     ///
     /// Where an axis, a scenario or an objective is nonsense, pointing at it.
     pub fn plan(&self, document: &Document, top: usize) -> Result<Plan, Diagnostic> {
-        let mut scenarios = Vec::new();
-        for (at, scenario) in self.scenarios.iter().enumerate() {
-            scenarios.push(self.scenario(document, at, scenario)?);
+        let (mut scenarios, mut mistakes) = (Vec::new(), Vec::new());
+        for at in 0..self.scenarios.len() {
+            match self.scenario(document, at) {
+                Ok(scenario) => scenarios.push(scenario),
+                // An axis that is wrong in one scenario is wrong in the next.
+                Err(wrong) => wrong.flatten().into_iter().for_each(|mistake| {
+                    if !mistakes.contains(&mistake) {
+                        mistakes.push(mistake);
+                    }
+                }),
+            }
         }
+        let objectives = self.objectives(document);
+        let constraints = self.constraints(document);
+        let rank_by = Objective::parse(&self.rank_by).ok_or_else(|| objective_complaint(document, "rank-by"));
         let space = Space::new(scenarios).ok_or_else(|| {
             document.complain("axes", &Complaint::new("more than 2^64 points").expected("fewer values"))
-        })?;
-        Ok(Plan {
-            space,
-            objectives: self.objectives(document)?,
-            constraints: self.constraints(document)?,
-            top,
-            rank_by: Objective::parse(&self.rank_by)
-                .ok_or_else(|| objective_complaint(document, "rank-by"))?,
-        })
+        });
+        match (space, objectives, constraints, rank_by) {
+            (Ok(space), Ok(objectives), Ok(constraints), Ok(rank_by)) if mistakes.is_empty() => {
+                Ok(Plan { space, objectives, constraints, top, rank_by })
+            }
+            (space, objectives, constraints, rank_by) => {
+                mistakes.extend(
+                    [space.err(), objectives.err(), constraints.err(), rank_by.err()].into_iter().flatten(),
+                );
+                Err(Diagnostic::of_all(mistakes)
+                    .unwrap_or_else(|| document.complain("", &Complaint::new("this sweep cannot be read"))))
+            }
+        }
     }
 
     /// What the headline asks of the fronts.
@@ -295,44 +314,41 @@ impl SweepFile {
         Ok(Seen { file: document.read()?, document })
     }
 
-    fn document_of(&self, document: &Document, at: usize) -> Result<Document, Diagnostic> {
+    pub(super) fn document_of(&self, document: &Document, at: usize) -> Result<Document, Diagnostic> {
         let mut own = document.clone();
         for (k, assignment) in self.scenarios[at].set.iter().enumerate() {
             let place = format!("scenarios.{at}.set.{k}");
-            own.set(&format!("study.{assignment}")).map_err(|d| moved(document, &place, &d))?;
+            own.set(&format!("study.{assignment}")).map_err(|d| moved(document, |_| place.clone(), d))?;
         }
         Ok(own)
     }
 
-    fn scenario(
-        &self,
-        document: &Document,
-        at: usize,
-        scenario: &ScenarioFile,
-    ) -> Result<Scenario, Diagnostic> {
-        let own = self.document_of(document, at)?;
-        let place = format!("scenarios.{at}");
-        let study = self.study_of(&own, at).map_err(|d| moved(document, &place, &d))?;
-        let base = study.point();
-        let mut axes = Vec::new();
-        for (k, axis) in self.axes.iter().enumerate() {
-            if axis.only.as_ref().is_some_and(|only| !only.contains(&scenario.name)) {
-                continue;
-            }
-            let points = self.axis(document, &own, &study, k)?;
-            axes.push(Axis::new(axis.path.clone(), &base, points));
-        }
-        Ok(Scenario { name: scenario.name.clone(), base, axes })
+    /// Whether axis `k` varies in scenario `at`.
+    pub(super) fn varies(&self, k: usize, at: usize) -> bool {
+        let named = |only: &Vec<String>| only.contains(&self.scenarios[at].name);
+        self.axes[k].only.as_ref().is_none_or(named)
     }
 
-    /// The study of scenario `at`, read once, with what was measured.
-    fn study_of(&self, own: &Document, at: usize) -> Result<StudyFile, Diagnostic> {
-        let mut study = own.read::<Self>()?.study;
-        for measured in &self.scenarios[at].measured {
-            (measured.set)(&mut study, measured.number);
+    fn scenario(&self, document: &Document, at: usize) -> Result<Scenario, Diagnostic> {
+        let own = self.document_of(document, at)?;
+        let sets = &self.scenarios[at].set;
+        let place = |mistake: &Diagnostic| {
+            let set = sets.iter().position(|set| set_by(mistake, &format!("study.{set}")).is_some());
+            set.map_or_else(|| format!("scenarios.{at}"), |k| format!("scenarios.{at}.set.{k}"))
+        };
+        let study = self.study_of(&own, at).map_err(|d| moved(document, place, d))?;
+        let base = study.point();
+        let (mut axes, mut mistakes) = (Vec::new(), Vec::new());
+        for k in (0..self.axes.len()).filter(|&k| self.varies(k, at)) {
+            match self.axis(document, &own, &study, k) {
+                Ok(points) => axes.push(Axis::new(self.axes[k].path.clone(), &base, points)),
+                Err(wrong) => mistakes.push(wrong),
+            }
         }
-        study.check_at(own, "study.")?;
-        Ok(study)
+        match Diagnostic::of_all(mistakes) {
+            Some(mistakes) => Err(mistakes),
+            None => Ok(Scenario { name: self.scenarios[at].name.clone(), base, axes }),
+        }
     }
 
     /// The points that the values of axis `k` make of a scenario's study.
@@ -344,16 +360,41 @@ impl SweepFile {
         k: usize,
     ) -> Result<Vec<(String, Point)>, Diagnostic> {
         let axis = &self.axes[k];
-        let place = format!("axes.{k}");
-        let texts = axis.texts().map_err(|complaint| document.complain(&place, &complaint))?;
+        let texts = axis.texts().map_err(|complaint| document.complain(&format!("axes.{k}"), &complaint))?;
         let mut vary = Varying { own, study, setter: None };
-        let mut points = Vec::new();
+        let (mut points, mut mistakes) = (Vec::new(), Vec::new());
         for (j, text) in texts.into_iter().enumerate() {
-            let place = if axis.values.is_some() { format!("axes.{k}.values.{j}") } else { place.clone() };
-            let point = vary.point(&format!("study.{}={text}", axis.path));
-            points.push((text, point.map_err(|d| moved(document, &place, &d))?));
+            let assignment = format!("study.{}={text}", axis.path);
+            let place = |mistake: &Diagnostic| match set_by(mistake, &assignment) {
+                Some(Part::Path) => format!("axes.{k}.path"),
+                _ if axis.values.is_some() => format!("axes.{k}.values.{j}"),
+                _ => format!("axes.{k}"),
+            };
+            match vary.point(&assignment) {
+                Ok(point) => points.push((text, point)),
+                Err(wrong) => mistakes.push(moved(document, place, wrong)),
+            }
+            // A wrong path is wrong for every value, and so is a wrong unit.
+            if mistakes.len() >= MOST_OF_AN_AXIS {
+                break;
+            }
         }
-        Ok(points)
+        let mut mistakes: Vec<Diagnostic> = mistakes.into_iter().flat_map(Diagnostic::flatten).collect();
+        mistakes.dedup();
+        match Diagnostic::of_all(mistakes) {
+            Some(mistakes) => Err(mistakes),
+            None => Ok(points),
+        }
+    }
+
+    /// The study of scenario `at`, read once, with what was measured.
+    fn study_of(&self, own: &Document, at: usize) -> Result<StudyFile, Diagnostic> {
+        let mut study = own.read::<Self>()?.study;
+        for measured in &self.scenarios[at].measured {
+            (measured.set)(&mut study, measured.number);
+        }
+        study.check_at(own, "study.")?;
+        Ok(study)
     }
 
     fn objectives(&self, document: &Document) -> Result<Vec<Objective>, Diagnostic> {
@@ -421,15 +462,37 @@ fn metric_names() -> String {
     Metric::ALL.iter().map(|metric| metric.name()).collect::<Vec<_>>().join(", ")
 }
 
+pub(super) fn read_point(document: &Document) -> Result<Point, Diagnostic> {
+    let file: SweepFile = document.read()?;
+    file.study.check_at(document, "study.")?;
+    Ok(file.point())
+}
+
+/// The part of an assignment that a mistake is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Path,
+    Value,
+}
+
+/// Whether a mistake is about `assignment`, and about which part of it.
+fn set_by(mistake: &Diagnostic, assignment: &str) -> Option<Part> {
+    let place = mistake.place.as_ref().filter(|place| place.source.text == assignment)?;
+    let value_at = assignment.find('=').unwrap_or(assignment.len());
+    Some(if place.span.end <= value_at { Part::Path } else { Part::Value })
+}
+
 /// A mistake in a value that an axis or a scenario sets is the fault of the
-/// line of the sweep that sets it.
-fn moved(document: &Document, at: &str, diagnostic: &Diagnostic) -> Diagnostic {
-    let complaint = match diagnostic.label.strip_prefix("expected ") {
-        Some(expected) => Complaint::new(&diagnostic.message).expected(expected),
-        None if diagnostic.label.is_empty() => Complaint::new(&diagnostic.message),
-        None => Complaint::new(format_args!("{}: {}", diagnostic.message, diagnostic.label)),
-    };
-    document.complain(at, &complaint)
+/// line of the sweep that sets it: `place` says which that is.
+fn moved(document: &Document, place: impl Fn(&Diagnostic) -> String, mistakes: Diagnostic) -> Diagnostic {
+    let moved = mistakes.flatten().into_iter().map(|mistake| {
+        let mut there = document.complain(&place(&mistake), &Complaint::new(""));
+        there.message = mistake.message;
+        there.label = mistake.label;
+        there.help = mistake.help;
+        there
+    });
+    Diagnostic::of_all(moved).unwrap_or_else(|| document.complain("", &Complaint::new("nonsense")))
 }
 
 impl Checked for SweepFile {
@@ -439,18 +502,8 @@ impl Checked for SweepFile {
             let complaint = Complaint::new("no scenarios").expected("at least one");
             return Err(document.complain("scenarios", &complaint));
         }
-        if let Some(headline) = &self.headline {
-            for (key, name) in [("baseline", &headline.baseline), ("candidate", &headline.candidate)] {
-                if !self.scenarios.iter().any(|scenario| scenario.name == *name) {
-                    let names: Vec<&str> = self.scenarios.iter().map(|s| s.name.as_str()).collect();
-                    return Err(document.complain(
-                        &format!("headline.{key}"),
-                        &Complaint::new(format_args!("there is no scenario `{name}`"))
-                            .expected(format_args!("one of: {}", names.join(", "))),
-                    ));
-                }
-            }
-        }
-        self.plan(document, 1).map(drop)
+        Diagnostic::gather([self.check_names(document), self.check_assumptions(document)])?;
+        let plan = self.plan(document, 1)?;
+        self.check_axes(document, &plan.space)
     }
 }

@@ -67,7 +67,7 @@ impl Evaluation {
             let mut out_of_reach = None;
             for &bits in &curve.rates {
                 progress.check()?;
-                if let Some(row) = curve.known(name, |rate| rate == bits) {
+                if let Some(row) = self.known(curve, name, |rate| rate == bits)? {
                     rows.push(row);
                 } else {
                     match coder.code(name, bits)? {
@@ -81,7 +81,7 @@ impl Evaluation {
                 progress.advance(1);
             }
             let Some((bits, reason)) = out_of_reach else { continue };
-            if let Some(row) = curve.known(name, |rate| !curve.rates.contains(&rate)) {
+            if let Some(row) = self.known(curve, name, |rate| !curve.rates.contains(&rate))? {
                 rows.push(row);
                 continue;
             }
@@ -115,13 +115,27 @@ impl Curve {
         }
         Ok(())
     }
+}
 
-    fn known(&self, name: &str, is_wanted: impl Fn(f64) -> bool) -> Option<Row> {
-        let own = |row: &&Row| {
-            row.allocation.as_deref() == Some(&self.allocation.to_string())
-                && row.point().is_some_and(|(own, rate)| own == name && is_wanted(rate))
-        };
-        self.earlier.iter().find(own).cloned()
+impl Evaluation {
+    /// A point of an earlier run that follows from the same as it would now.
+    fn known(
+        &self,
+        curve: &Curve,
+        name: &str,
+        is_wanted: impl Fn(f64) -> bool,
+    ) -> Result<Option<Row>, Error> {
+        for row in &curve.earlier {
+            let Some((own, rate)) = row.point() else { continue };
+            if own == name && is_wanted(rate) && row.key == self.point_key(name, rate, curve.allocation)? {
+                return Ok(Some(row.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    fn point_key(&self, name: &str, rate: f64, allocation: Allocation) -> Result<String, Error> {
+        self.key(&format!("{name}@{rate} {allocation}"))
     }
 }
 
@@ -187,6 +201,7 @@ impl Coder<'_> {
             weights_bits_per_value: Some(coded.outcome.bits_per_value),
             weights_nmse: Some(coded.outcome.nmse),
             weight_mib: self.subject.mib(coded.outcome.bits_per_value),
+            key: self.subject.point_key(name, bits, self.allocation)?,
             ..row
         })
     }

@@ -34,6 +34,8 @@ pub struct Outcome {
     /// What measurements replaced.
     #[serde(rename = "calibration")]
     pub replaced: Vec<Replaced>,
+    /// What the study has and does not use.
+    pub warnings: Vec<String>,
     pub fronts: Vec<FrontOf>,
     /// The best points, as `rank-by` says.
     pub top: Vec<Found>,
@@ -86,7 +88,7 @@ impl Serialize for Found {
         }
         map.serialize_entry("normalized_performance", &self.normalized_performance)?;
         for (path, label) in &self.axes {
-            map.serialize_entry(path, label)?;
+            map.serialize_entry(path, &Typed(label))?;
         }
         map.end()
     }
@@ -107,7 +109,26 @@ pub struct Explanation {
 }
 
 fn as_map<S: Serializer>(pairs: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(pairs.iter().map(|(key, value)| (key, value)))
+    serializer.collect_map(pairs.iter().map(|(key, value)| (key, Typed(value))))
+}
+
+/// An axis value as what it is: a number, true or false, a text; nothing where
+/// the scenario lacks the axis.
+struct Typed<'a>(&'a str);
+
+impl Serialize for Typed<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // `inf` and `nan` are words here, as JSON has no such numbers.
+        let number = || self.0.parse::<f64>().ok().filter(|number| number.is_finite());
+        match (self.0, self.0.parse::<i64>(), number()) {
+            ("", ..) => serializer.serialize_none(),
+            ("true", ..) => serializer.serialize_bool(true),
+            ("false", ..) => serializer.serialize_bool(false),
+            (_, Ok(integer), _) => serializer.serialize_i64(integer),
+            (_, _, Some(number)) => serializer.serialize_f64(number),
+            (text, ..) => serializer.serialize_str(text),
+        }
+    }
 }
 
 impl Study {
@@ -123,6 +144,7 @@ impl Study {
             rejected: tally.rejected.clone(),
             headline: self.headline_of(&answer),
             replaced: self.replaced.clone(),
+            warnings: self.file.warnings(&self.document).unwrap_or_default(),
             fronts: fronts
                 .map(|(scenario, front)| FrontOf {
                     scenario: scenario.name.clone(),
@@ -140,10 +162,10 @@ impl Study {
             candidate: asked.candidate.clone(),
             budget_mm2: asked.budget.mm2(),
             speedup: headline.speedup(),
-            paper_speedup: asked.paper_speedup.map(|ratio| ratio.get()),
+            paper_speedup: self.paper().0,
             performance: asked.performance.get(),
             area_saving: headline.saving(),
-            paper_area_saving: asked.paper_saving.map(|ratio| ratio.get()),
+            paper_area_saving: self.paper().1,
         })
     }
 

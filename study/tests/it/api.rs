@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use trinity_study::estimate::{self, Part};
 use trinity_study::sweep::{self, Study};
 use trinity_study::{Error, Progress, Silent, compare, price, sensitivity};
+use trinity_tensor::compare::Subject;
 
 fn study(name: &str) -> Study {
     let request = sweep::Request { sweep: name.into(), top: 3, ..sweep::Request::default() };
@@ -115,9 +116,10 @@ fn tensor() -> (tempfile::TempDir, trinity_tensor::TensorFile) {
 #[test]
 fn codecs_are_compared_and_what_is_out_of_reach_is_a_miss() {
     let (_folder, file) = tensor();
-    let entries: Vec<_> = file.entries().iter().collect();
+    let subject = |entry: &trinity_tensor::Entry| Subject::new(entry.clone(), "w.npy").unwrap();
+    let subjects: Vec<Subject> = file.entries().iter().map(subject).collect();
     let request = compare::Request {
-        entries: &entries,
+        subjects: &subjects,
         codecs: vec!["rtn".into(), "int+lz4".into()],
         turns: vec![trinity_tensor::compare::Turn::None],
         targets: vec![trinity_tensor::codec::Target::Bits(0.01)],
@@ -125,6 +127,7 @@ fn codecs_are_compared_and_what_is_out_of_reach_is_a_miss() {
     };
     let found = compare::compare(&request, &|_| (), &Silent).unwrap();
     assert!(!found.misses.is_empty() && found.rows.len() < 4, "{found:?}");
+    assert_eq!(found.all.len(), 4, "a row for each cell, reached or not");
     let targets = vec![trinity_tensor::codec::Target::Bits(4.0)];
     let found = compare::compare(&compare::Request { targets, ..request }, &|_| (), &Silent).unwrap();
     assert!(found.rows.iter().any(|row| row.codec == "rtn"));

@@ -3,5 +3,6 @@
 mod api;
 mod configs;
 mod parts;
+mod refused;
 mod setters;
 mod sweeps;

@@ -20,6 +20,9 @@ pub struct Args {
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let stream = video::read(&args.input)?;
+    if let Some(failure) = video::misread("h264", &args.input, &stream) {
+        return Err(failure);
+    }
     let seen = trinity_h264::inspect(&stream)
         .map_err(|error| Failure::input(format_args!("{}: {error}", args.input.display())))?;
     if ctx.json {

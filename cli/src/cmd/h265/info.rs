@@ -54,6 +54,9 @@ struct FrameInfo {
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let stream = video::read(&args.input)?;
+    if let Some(failure) = video::misread("h265", &args.input, &stream) {
+        return Err(failure);
+    }
     let mut info = Info { parameter_sets: parameter_sets(&stream), ..Info::default() };
     let mut failure = None;
     for decoded in trinity_h265::frames(&stream) {

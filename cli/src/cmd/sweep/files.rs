@@ -21,7 +21,7 @@ impl Shard {
     pub const WHOLE: Self = Self { index: 0, count: 1 };
 
     /// The points of this shard; shards differ by at most one point.
-    fn range(self, len: u64) -> std::ops::Range<u64> {
+    pub fn range(self, len: u64) -> std::ops::Range<u64> {
         let at = |k: u64| (u128::from(len) * u128::from(k) / u128::from(self.count)) as u64;
         at(self.index)..at(self.index + 1)
     }
@@ -52,6 +52,10 @@ pub struct State {
     pub calibration: Option<PathBuf>,
     pub top: usize,
     pub fingerprint: String,
+    /// The model that computed it, see `trinity_sim::VERSION`; empty in files
+    /// from before it was written down.
+    #[serde(default)]
+    pub version: String,
     stem: String,
     pub start: u64,
     pub end: u64,
@@ -73,6 +77,7 @@ impl State {
             calibration: study.measurements.as_ref().map(|measured| measured.path.clone()),
             top: study.plan.top,
             fingerprint: study.fingerprint(),
+            version: trinity_sim::VERSION.into(),
             stem: shard.stem(),
             start: range.start,
             end: range.end,
@@ -83,6 +88,13 @@ impl State {
         };
         let Ok(text) = fs::read_to_string(fresh.path(out)) else { return Ok(fresh) };
         match serde_json::from_str::<Self>(&text) {
+            Ok(left) if left.fingerprint == fresh.fingerprint && left.version != fresh.version => {
+                ctx.remark(format!(
+                    "{} was computed by another version of the model; starting anew",
+                    fresh.path(out).display()
+                ));
+                Ok(fresh)
+            }
             Ok(left) if left.fingerprint == fresh.fingerprint && left.rows == rows => {
                 output::own(&fresh.path(out));
                 ctx.remark(format!("going on at point {} of {}", left.next, left.end));

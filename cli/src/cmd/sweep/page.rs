@@ -17,7 +17,10 @@ const CHART_POINTS: usize = 400;
 pub fn page(study: &Study, tally: &Tally, answer: &Answer, sensitivity: &[Sensitivity]) -> Report {
     let mut report = Report::new(study.file.title.clone());
     if let Some(table) = show::headline_table(study, answer) {
-        add(&mut report, "Headline, beside the paper's", &table);
+        add(&mut report, "Headline", &table);
+    }
+    for warning in study.file.warnings(&study.document).unwrap_or_default() {
+        report.paragraph(format!("Warning: {warning}."));
     }
     if let Some(table) = show::replaced_table(study, None) {
         add(&mut report, "Measured values in use, from the calibration", &table);
@@ -26,7 +29,7 @@ pub fn page(study: &Study, tally: &Tally, answer: &Answer, sensitivity: &[Sensit
     area_split(&mut report, study, tally);
     super::die::section(&mut report, study, tally);
     tornado(&mut report, study, answer, sensitivity);
-    if study.has_codec() {
+    if study.has_paper_codec() {
         silicon(&mut report);
     }
     axes(&mut report, study, tally);

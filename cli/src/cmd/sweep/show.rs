@@ -140,7 +140,7 @@ pub fn text(study: &Study, tally: &Tally, answer: &Answer, colour: bool) -> Stri
         text += &table.render(colour);
         text += "\n";
     }
-    if study.file.headline.is_some() && study.has_codec() {
+    if study.file.headline.is_some() && study.has_paper_codec() {
         text += &energy_table().render(colour);
         text += "\n";
     }
@@ -182,27 +182,23 @@ pub fn replaced_table(study: &Study, scenario: Option<&str>) -> Option<Table> {
     (!table.rows().is_empty()).then_some(table)
 }
 
-/// Ours beside the paper's.
+/// The headline; beside the paper's where the study is the paper's.
 pub fn headline_table(study: &Study, answer: &Answer) -> Option<Table> {
     let asked = study.file.headline.as_ref()?;
     let headline = answer.headline?;
-    let paper = |ratio: Option<trinity_config::Ratio>| times(ratio.map(|ratio| ratio.get()));
-    let mut table = Table::new(["headline", "here", "paper"]);
-    table.row([
-        format!("{} over {}, speed at {} mm²", asked.candidate, asked.baseline, asked.budget.mm2()),
-        times(headline.speedup()),
-        paper(asked.paper_speedup),
-    ]);
-    table.row([
-        format!(
-            "{} over {}, area at {}× performance",
-            asked.baseline,
-            asked.candidate,
-            asked.performance.get()
-        ),
-        times(headline.saving()),
-        paper(asked.paper_saving),
-    ]);
+    let (speedup, saving) = study.paper();
+    let beside = speedup.is_some() || saving.is_some();
+    let mut table = Table::new(["headline", "here"].into_iter().chain(beside.then_some("paper")));
+    let speed = format!("{} over {}, speed at {} mm²", asked.candidate, asked.baseline, asked.budget.mm2());
+    let area = format!(
+        "{} over {}, area at {}× performance",
+        asked.baseline,
+        asked.candidate,
+        asked.performance.get()
+    );
+    for (what, here, paper) in [(speed, headline.speedup(), speedup), (area, headline.saving(), saving)] {
+        table.row([what, times(here)].into_iter().chain(beside.then(|| times(paper))));
+    }
     Some(table)
 }
 

@@ -56,11 +56,22 @@ pub trait FrameDecoder {
 pub fn undecodable(command: &str, path: &Path, error: &str, frames: usize) -> Failure {
     let failure = Failure::input(format_args!("{}: {error}", path.display()));
     match frames {
-        0 => failure,
+        0 => misread_from(command, path).unwrap_or(failure),
         _ => failure.help(format_args!(
             "{frames} frames before it are good: `trinity {command} decode --keep-going` keeps them"
         )),
     }
+}
+
+/// Whether the beginning of a file says that it is of the other standard.
+fn misread_from(command: &str, path: &Path) -> Option<Failure> {
+    const LOOK: u64 = 4096;
+    let mut beginning = Vec::new();
+    let file = std::fs::File::open(path).ok()?;
+    // A pipe has nothing left to look at.
+    file.metadata().ok().filter(|found| found.is_file())?;
+    file.take(LOOK).read_to_end(&mut beginning).ok()?;
+    super::misread(command, path, &beginning)
 }
 
 /// Decodes file to file.
@@ -205,7 +216,7 @@ impl Sink {
     fn finish(self, ctx: &Context) -> Result<(), Failure> {
         self.draft.map_or(Ok(()), |(draft, ..)| draft.finish())?;
         match self.hashes {
-            Some(hashes) if ctx.json => {
+            hashes if ctx.json => {
                 ctx.print_json(&json!({ "frames": self.frames, "md5": hashes }))?;
             }
             Some(hashes) => ctx.print(hashes.iter().map(|hash| format!("{hash}\n")).collect::<String>())?,

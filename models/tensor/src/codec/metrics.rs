@@ -67,6 +67,15 @@ impl MetricSums {
         self.count += original.len() as f64;
     }
 
+    /// Adds what another sum has seen.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.energy += other.energy;
+        self.squared += other.squared;
+        self.absolute += other.absolute;
+        self.largest = self.largest.max(other.largest);
+    }
+
     /// The measures over everything added.
     pub fn finish(&self) -> Metrics {
         let nmse = if self.squared == 0.0 { 0.0 } else { self.squared / self.energy };

@@ -34,38 +34,53 @@ pub struct PcaBasis {
     components: Vec<f32>,
 }
 
-impl PcaBasis {
-    /// The first `rank` components of the rows of some tensors, by the
-    /// symmetric eigen-decomposition of their covariance.
-    pub fn from_samples(samples: &[&Tensor], rank: usize) -> Result<Self, Error> {
-        let cols = samples.first().map_or(0, |tensor| tensor.matrix().1);
-        let mut mean = vec![0f64; cols];
-        let mut rows_seen = 0usize;
-        let mut covariance = nalgebra::DMatrix::<f64>::zeros(cols, cols);
-        for tensor in samples {
-            let (rows, width) = tensor.matrix();
-            if width != cols {
-                return Err(Error::Unreachable {
-                    name: tensor.name().to_owned(),
-                    codec: "pca".into(),
-                    target: format!("a basis of {cols} columns"),
-                    reason: format!("its rows have {width} values"),
-                });
-            }
-            let mut values = vec![0f64; tensor.len()];
-            tensor.dtype().to_f64(tensor.data(), &mut values);
-            if let Some(index) = values.iter().position(|value| !value.is_finite()) {
-                return Err(Error::NonFinite { name: tensor.name().to_owned(), index, value: values[index] });
-            }
-            for row in values.chunks_exact(cols) {
-                mean.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
-            }
-            // nalgebra stores columns: the row-major matrix is its transpose as it is.
-            let columns = nalgebra::DMatrix::from_column_slice(cols, rows, &values);
-            covariance += &columns * columns.transpose();
-            rows_seen += rows;
+/// Sums over rows from which a basis is made; rows come a piece at a time, so
+/// samples may be larger than memory.
+#[derive(Debug)]
+pub(crate) struct PcaLearner {
+    cols: usize,
+    rows: usize,
+    mean: Vec<f64>,
+    covariance: nalgebra::DMatrix<f64>,
+}
+
+impl PcaLearner {
+    pub(crate) fn new(cols: usize) -> Result<Self, Error> {
+        let zeros = crate::memory::zeroed(cols.saturating_mul(cols))?;
+        let covariance = nalgebra::DMatrix::from_vec(cols, cols, zeros);
+        Ok(Self { cols, rows: 0, mean: vec![0.0; cols], covariance })
+    }
+
+    /// Adds whole rows.
+    pub(crate) fn add(&mut self, tensor: &Tensor) -> Result<(), Error> {
+        let (rows, width) = tensor.matrix();
+        if width != self.cols {
+            return Err(Error::Unreachable {
+                name: tensor.name().to_owned(),
+                codec: "pca".into(),
+                target: format!("a basis of {} columns", self.cols),
+                reason: format!("its rows have {width} values"),
+            });
         }
-        let count = rows_seen.max(1) as f64;
+        let mut values = crate::memory::zeroed(tensor.len())?;
+        tensor.dtype().to_f64(tensor.data(), &mut values);
+        if let Some(index) = values.iter().position(|value| !value.is_finite()) {
+            return Err(Error::NonFinite { name: tensor.name().to_owned(), index, value: values[index] });
+        }
+        for row in values.chunks_exact(self.cols) {
+            self.mean.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+        }
+        // nalgebra stores columns: the row-major matrix is its transpose as it is.
+        let columns = nalgebra::DMatrix::from_vec(self.cols, rows, values);
+        self.covariance += &columns * columns.transpose();
+        self.rows += rows;
+        Ok(())
+    }
+
+    /// The basis of the first `rank` components.
+    pub(crate) fn finish(self, rank: usize) -> PcaBasis {
+        let Self { cols, rows, mut mean, mut covariance } = self;
+        let count = rows.max(1) as f64;
         mean.iter_mut().for_each(|sum| *sum /= count);
         let mean_vector = nalgebra::DVector::from_column_slice(&mean);
         covariance = covariance / count - &mean_vector * mean_vector.transpose();
@@ -79,7 +94,17 @@ impl PcaBasis {
                 eigen.eigenvectors.column(component).iter().map(|&value| value as f32).collect::<Vec<_>>()
             })
             .collect();
-        Ok(Self { cols, rank, mean: mean.iter().map(|&value| value as f32).collect(), components })
+        PcaBasis { cols, rank, mean: mean.iter().map(|&value| value as f32).collect(), components }
+    }
+}
+
+impl PcaBasis {
+    /// The first `rank` components of the rows of some tensors, by the
+    /// symmetric eigen-decomposition of their covariance.
+    pub fn from_samples(samples: &[&Tensor], rank: usize) -> Result<Self, Error> {
+        let mut learner = PcaLearner::new(samples.first().map_or(0, |tensor| tensor.matrix().1))?;
+        samples.iter().try_for_each(|tensor| learner.add(tensor))?;
+        Ok(learner.finish(rank))
     }
 
     /// Bits the basis takes as a file: f32 mean and components.

@@ -8,7 +8,7 @@
 use super::arith::{Decoder, Encoder, Tree};
 use super::lossy::{bits_at, goal_db, normalize};
 use super::rate::{Trial, finest_within};
-use super::{Matrix, MatrixCodec, MetricSums, Metrics, Target};
+use super::{Matrix, MatrixCodec, MetricSums, Target};
 use crate::stats::entropy;
 use crate::{Error, Tensor};
 
@@ -85,8 +85,12 @@ impl MatrixCodec for Uniform {
 /// The reference line: the empirical order-0 entropy of uniformly quantized
 /// values, and their error. No coder of these integers with one table for all
 /// beats it; an adaptive one may, where a tensor's spread drifts.
-pub fn order0(tensor: &Tensor, target: Target) -> Result<(f64, Metrics), Error> {
-    let Some((matrix, exponent)) = normalize(tensor)? else { return Ok((0.0, Metrics::from_nmse(0.0))) };
+pub fn order0(tensor: &Tensor, target: Target) -> Result<(f64, MetricSums), Error> {
+    let Some((matrix, exponent)) = normalize(tensor)? else {
+        let mut sums = MetricSums::default();
+        sums.add_tensors(tensor, tensor);
+        return Ok((0.0, sums));
+    };
     let unreachable = |_| Error::Unreachable {
         name: tensor.name().to_owned(),
         codec: "order-0 entropy".into(),
@@ -110,7 +114,7 @@ pub fn order0(tensor: &Tensor, target: Target) -> Result<(f64, Metrics), Error> 
         }
         integers.sort_unstable();
         let counts: Vec<u64> = integers.chunk_by(|a, b| a == b).map(|run| run.len() as u64).collect();
-        (entropy(&counts), sums.finish())
+        (entropy(&counts), sums)
     };
     let knobs = Uniform.knobs(&matrix);
     match target {
@@ -119,17 +123,18 @@ pub fn order0(tensor: &Tensor, target: Target) -> Result<(f64, Metrics), Error> 
             knobs,
             |bits| Uniform.guess(&matrix, bits),
             |knob| {
-                let (cost, metrics) = measure(knob);
-                Ok(Trial { cost, result: (cost, metrics) })
+                let (cost, sums) = measure(knob);
+                Ok(Trial { cost, result: (cost, sums) })
             },
         )?
         .map_err(unreachable),
         Target::Nmse(nmse) => {
             let model = |cost: f64| Uniform.guess(&matrix, bits_at(1.0 / cost)).map(|knob| -knob);
             finest_within(1.0 / goal_db(nmse), (-knobs.1, -knobs.0), model, |knob| {
-                let (bits, metrics) = measure(-knob);
-                let cost = if metrics.snr_db > 0.0 { 1.0 / metrics.snr_db } else { f64::MAX };
-                Ok(Trial { cost, result: (bits, metrics) })
+                let (bits, sums) = measure(-knob);
+                let snr_db = sums.finish().snr_db;
+                let cost = if snr_db > 0.0 { 1.0 / snr_db } else { f64::MAX };
+                Ok(Trial { cost, result: (bits, sums) })
             })?
             .map_err(unreachable)
         }

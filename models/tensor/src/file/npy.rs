@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::source::{Plain, Source};
-use super::{AtomicFile, Entry, Payload, TensorFile, ValueStream, count};
+use super::{AtomicFile, Carried, Entry, Payload, TensorFile, ValueStream, count};
 use crate::{Dtype, Error, Tensor};
 
 const FORMAT: &str = "npy";
@@ -29,6 +29,10 @@ pub(super) fn parse(source: &Source, stem: &str) -> Result<TensorFile, Error> {
 #[derive(Debug)]
 pub(super) struct Header {
     pub dtype: Dtype,
+    /// A format that is carried and not understood, by its name.
+    carried: Option<String>,
+    /// Bytes of a value.
+    width: usize,
     big_endian: bool,
     fortran_order: bool,
     shape: Vec<usize>,
@@ -57,9 +61,11 @@ impl Header {
             malformed(8, &format!("a header of {len} bytes, longer than the file or than {MAX_HEADER}"))
         })?;
         let dict = Dict { text, position: 0, base: start }.parse()?;
-        let (dtype, big_endian) = dict.dtype()?;
+        let Format { dtype, carried, width, big_endian } = dict.format()?;
         Ok(Self {
             dtype,
+            carried,
+            width,
             big_endian,
             fortran_order: dict.fortran_order,
             shape: dict.shape,
@@ -69,7 +75,7 @@ impl Header {
 
     /// Bytes of all values, unless the product overflows.
     pub(super) fn bytes(&self) -> Option<u64> {
-        count(&self.shape)?.checked_mul(self.dtype.bytes()).map(|bytes| bytes as u64)
+        count(&self.shape)?.checked_mul(self.width).map(|bytes| bytes as u64)
     }
 
     pub(super) fn size_error(&self, found: u64) -> Error {
@@ -84,15 +90,30 @@ impl Header {
         let payload: Arc<dyn Payload> = if fortran || self.big_endian {
             Arc::new(Reordered {
                 raw,
-                dtype: self.dtype,
+                width: self.width,
                 swap: self.big_endian,
                 fortran: fortran.then(|| self.shape.clone()),
             })
         } else {
             raw
         };
-        Entry::new(name, self.dtype, self.shape, offset, payload)
+        match self.carried {
+            Some(dtype) => {
+                let bytes = count(&self.shape).unwrap_or(0).saturating_mul(self.width);
+                let carried = Carried { dtype, shape: self.shape };
+                Entry::carried_as(name, carried, bytes, offset, payload)
+            }
+            None => Entry::new(name, self.dtype, self.shape, offset, payload),
+        }
     }
+}
+
+/// How values are written.
+struct Format {
+    dtype: Dtype,
+    carried: Option<String>,
+    width: usize,
+    big_endian: bool,
 }
 
 /// A parsed header dict.
@@ -103,33 +124,64 @@ struct Fields {
 }
 
 impl Fields {
-    fn dtype(&self) -> Result<(Dtype, bool), Error> {
+    fn format(&self) -> Result<Format, Error> {
         let (order, kind) = self.descr.1.split_at_checked(1).unwrap_or(("", ""));
-        let dtype = match kind {
-            "f8" => Dtype::F64,
-            "f4" => Dtype::F32,
-            "f2" => Dtype::F16,
+        let known = match kind {
+            "f8" => Some(Dtype::F64),
+            "f4" => Some(Dtype::F32),
+            "f2" => Some(Dtype::F16),
             // What ml_dtypes' bfloat16 turns into when NumPy saves it.
-            "V2" => Dtype::Bf16,
-            "i1" => Dtype::I8,
-            "u1" => Dtype::U8,
-            "i2" => Dtype::I16,
-            "i4" => Dtype::I32,
-            "i8" => Dtype::I64,
-            _ => {
-                let what = format!("number format `{}`", self.descr.1);
-                return Err(Error::Unsupported { format: FORMAT, offset: self.descr.0 as u64, what });
-            }
+            "V2" => Some(Dtype::Bf16),
+            "i1" => Some(Dtype::I8),
+            "u1" => Some(Dtype::U8),
+            "i2" => Some(Dtype::I16),
+            "i4" => Some(Dtype::I32),
+            "i8" => Some(Dtype::I64),
+            _ => None,
+        };
+        let (carried, width) = match known {
+            Some(dtype) => (None, dtype.bytes()),
+            None => self.foreign(kind)?,
         };
         let big_endian = match order {
             "<" | "|" | "=" => false,
-            ">" => dtype.bytes() > 1,
+            ">" => width > 1,
             _ => {
                 let problem = format!("byte order `{order}`");
                 return Err(Error::Malformed { format: FORMAT, offset: self.descr.0 as u64, problem });
             }
         };
-        Ok((dtype, big_endian))
+        // Bytes are turned round value by value, and a complex number is two.
+        if big_endian && carried.is_some() && !matches!(kind, "u2" | "u4" | "u8") {
+            let what = format!("number format `{}`", self.descr.1);
+            return Err(Error::Unsupported { format: FORMAT, offset: self.descr.0 as u64, what });
+        }
+        Ok(Format { dtype: known.unwrap_or(Dtype::U8), carried, width, big_endian })
+    }
+
+    /// A format that is carried: its name, and the bytes of a value.
+    fn foreign(&self, kind: &str) -> Result<(Option<String>, usize), Error> {
+        let unsupported = || {
+            let what = format!("number format `{}`", self.descr.1);
+            Error::Unsupported { format: FORMAT, offset: self.descr.0 as u64, what }
+        };
+        let name = match kind {
+            "b1" => "BOOL".to_owned(),
+            "u2" => "U16".to_owned(),
+            "u4" => "U32".to_owned(),
+            "u8" => "U64".to_owned(),
+            "c8" => "C64".to_owned(),
+            _ => format!("npy:<{kind}"),
+        };
+        // A size in bytes follows the letter; objects have none, texts count characters.
+        let (letter, size) = kind.split_at_checked(1).ok_or_else(unsupported)?;
+        let digits = size.chars().take_while(char::is_ascii_digit).count();
+        let size: usize = size[..digits].parse().map_err(|_| unsupported())?;
+        match letter {
+            "b" | "u" | "i" | "f" | "c" | "m" | "M" | "S" | "V" if size > 0 => Ok((Some(name), size)),
+            "U" if size > 0 => Ok((Some(name), size.checked_mul(4).ok_or_else(unsupported)?)),
+            _ => Err(unsupported()),
+        }
     }
 }
 
@@ -245,7 +297,7 @@ impl Dict<'_> {
 #[derive(Debug)]
 struct Reordered {
     raw: Arc<dyn Payload>,
-    dtype: Dtype,
+    width: usize,
     swap: bool,
     fortran: Option<Vec<usize>>,
 }
@@ -253,11 +305,11 @@ struct Reordered {
 impl Payload for Reordered {
     fn open(&self) -> Result<Box<dyn ValueStream + '_>, Error> {
         let raw = self.raw.open()?;
-        let swapped = Swapped { raw, width: if self.swap { self.dtype.bytes() } else { 1 } };
+        let swapped = Swapped { raw, width: if self.swap { self.width } else { 1 } };
         match &self.fortran {
             None => Ok(Box::new(swapped)),
             Some(shape) => {
-                Ok(Box::new(Buffered { bytes: row_major(swapped, shape, self.dtype.bytes())?, position: 0 }))
+                Ok(Box::new(Buffered { bytes: row_major(swapped, shape, self.width)?, position: 0 }))
             }
         }
     }

@@ -13,7 +13,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::source::{Plain, Source};
-use super::{AtomicFile, Entry, TensorFile, count};
+use super::{AtomicFile, CARRIED_KEY, Carried, Entry, TensorFile, count};
 use crate::{Class, Dtype, Error};
 
 const FORMAT: &str = "safetensors";
@@ -43,17 +43,20 @@ pub(super) fn parse(source: &Source) -> Result<TensorFile, Error> {
     let mut tensors = Vec::with_capacity(header.tensors.len());
     for (name, info) in header.tensors {
         let place = || 8 + locate(&bytes, &name);
-        let dtype = dtype(&info.dtype).ok_or_else(|| Error::Unsupported {
-            format: FORMAT,
-            offset: place(),
-            what: format!("number format {} of tensor `{name}`", info.dtype),
-        })?;
         let [begin, end] = info.data_offsets;
         if begin > end || end > data_len {
             let problem = format!("tensor `{name}` spans bytes {begin} to {end} of {data_len} bytes of data");
             return Err(malformed(place(), problem));
         }
         let shape = info.shape.iter().map(|&dim| usize::try_from(dim)).collect::<Result<Vec<_>, _>>();
+        let payload = Arc::new(Plain { source: source.clone(), offset: data_start + begin });
+        let Some(dtype) = dtype(&info.dtype) else {
+            let size = usize::try_from(end - begin).unwrap_or(usize::MAX);
+            let carried = Carried { dtype: info.dtype, shape: shape.unwrap_or_default() };
+            let entry = Entry::carried_as(name, carried, size, data_start + begin, payload)?;
+            tensors.push((begin, end, entry));
+            continue;
+        };
         let size = shape.as_deref().ok().and_then(count).and_then(|values| values.checked_mul(dtype.bytes()));
         if size.map(|size| size as u64) != Some(end - begin) {
             let problem = format!(
@@ -63,7 +66,6 @@ pub(super) fn parse(source: &Source) -> Result<TensorFile, Error> {
             );
             return Err(malformed(place(), problem));
         }
-        let payload = Arc::new(Plain { source: source.clone(), offset: data_start + begin });
         let entry = Entry::new(name, dtype, shape.unwrap_or_default(), data_start + begin, payload)?;
         tensors.push((begin, end, entry));
     }
@@ -104,6 +106,26 @@ fn dtype_name(dtype: Dtype) -> &'static str {
         Dtype::I32 => "I32",
         Dtype::I64 => "I64",
     }
+}
+
+/// What a tensor was before its bytes were carried, taken out of the texts.
+fn carried(spec: &Spec, texts: &mut BTreeMap<String, String>) -> Result<Option<Carried>, Error> {
+    let Some(text) = texts.remove(&format!("{CARRIED_KEY}.{}", spec.name)) else { return Ok(None) };
+    let unsupported = |what: String| Error::Unsupported { format: FORMAT, offset: 0, what };
+    let carried: Carried =
+        text.parse().map_err(|_| unsupported(format!("tensor `{}` as `{text}`", spec.name)))?;
+    if spec.dtype != Dtype::U8 || dtype(&carried.dtype).is_some() {
+        return Ok(None);
+    }
+    if carried.dtype.starts_with("npy:") {
+        let what = format!(
+            "number format {} of tensor `{}`, which has no name there,",
+            &carried.dtype[4..],
+            spec.name
+        );
+        return Err(unsupported(what));
+    }
+    Ok(Some(carried))
 }
 
 /// Where in the header a JSON error was found.
@@ -195,9 +217,12 @@ impl SafetensorsWriter {
                     expected: "more than 2^64".into(),
                     found: 0,
                 })?;
-            let info = serde_json::json!({
-                "dtype": dtype_name(spec.dtype), "shape": spec.shape, "data_offsets": [end, next]
-            });
+            let carried = carried(spec, &mut texts)?;
+            let (name, shape) = match &carried {
+                Some(carried) => (carried.dtype.as_str(), &carried.shape),
+                None => (dtype_name(spec.dtype), &spec.shape),
+            };
+            let info = serde_json::json!({ "dtype": name, "shape": shape, "data_offsets": [end, next] });
             if header.insert(spec.name.clone(), info).is_some() {
                 return Err(Error::DuplicateName { name: spec.name.clone() });
             }

@@ -37,12 +37,18 @@ fn read_exact_at(mut file: &File, buffer: &mut [u8], offset: u64) -> io::Result<
 
 impl Source {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
-        let file = File::open(path).map_err(Error::io("opening the file"))?;
-        let metadata = file.metadata().map_err(Error::io("reading the file's size"))?;
+        // Looked at before it is opened: opening a pipe waits for who writes to it.
+        let metadata = std::fs::metadata(path).map_err(Error::io("opening the file"))?;
         if !metadata.is_file() {
-            let source = io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
+            let what = if metadata.is_dir() {
+                "it is a folder"
+            } else {
+                "it is a pipe or a device, and tensors are read in any order: save it as a file first"
+            };
+            let source = io::Error::new(io::ErrorKind::InvalidInput, what);
             return Err(Error::Io { doing: "opening the file", source });
         }
+        let file = File::open(path).map_err(Error::io("opening the file"))?;
         Ok(Self { bytes: Bytes::File(Arc::new(file)), len: metadata.len() })
     }
 

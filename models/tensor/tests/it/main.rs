@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests, as good as tests
 
+mod carried;
 mod codecs;
 mod files;
 mod golden;

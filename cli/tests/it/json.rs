@@ -1,0 +1,188 @@
+//! What `--json` prints keeps its shape: each command's is written down in
+//! `docs/json`, and a change of it is a change of that file.
+//!
+//! `TRINITY_BLESS=1 cargo test -p trinity json` writes the files anew.
+
+use crate::support::trinity_in;
+use serde_json::{Map, Value, json};
+use std::{fs, path::Path};
+
+/// The JSON schema of a value: its keys and their types, and nothing of what
+/// they happen to be.
+fn schema(value: &Value) -> Value {
+    match value {
+        Value::Null => json!({ "type": "null" }),
+        Value::Bool(_) => json!({ "type": "boolean" }),
+        Value::Number(number) => json!({ "type": if number.is_f64() { "number" } else { "integer" } }),
+        Value::String(_) => json!({ "type": "string" }),
+        Value::Array(items) => {
+            let items = items.iter().map(schema).reduce(merged);
+            json!({ "type": "array", "items": items.unwrap_or_else(|| json!({})) })
+        }
+        Value::Object(fields) => {
+            let properties: Map<String, Value> =
+                fields.iter().map(|(key, value)| (key.clone(), schema(value))).collect();
+            let required: Vec<&String> = fields.keys().collect();
+            json!({ "type": "object", "properties": properties, "required": required })
+        }
+    }
+}
+
+/// A schema that both values keep to.
+fn merged(a: Value, b: Value) -> Value {
+    if a == b || b == json!({}) {
+        return a;
+    }
+    if a == json!({}) {
+        return b;
+    }
+    let kinds = |schema: &Value| match &schema["type"] {
+        Value::Array(kinds) => kinds.clone(),
+        kind => vec![kind.clone()],
+    };
+    let mut all = kinds(&a);
+    all.extend(kinds(&b).into_iter().filter(|kind| !kinds(&a).contains(kind)));
+    if all.contains(&json!("number")) {
+        all.retain(|kind| kind != "integer");
+    }
+    let mut schema = Map::new();
+    schema.insert("type".into(), if all.len() == 1 { all[0].clone() } else { json!(all) });
+    for side in [&a, &b] {
+        if let Some(items) = side.get("items") {
+            let items = schema.get("items").map_or(items.clone(), |own| merged(own.clone(), items.clone()));
+            schema.insert("items".into(), items);
+        }
+    }
+    let properties: Vec<&Map<String, Value>> =
+        [&a, &b].iter().filter_map(|side| side.get("properties")?.as_object()).collect();
+    if let [first, rest @ ..] = properties.as_slice() {
+        let mut own = (*first).clone();
+        for (key, value) in rest.iter().flat_map(|fields| fields.iter()) {
+            let value = own.get(key).map_or(value.clone(), |own| merged(own.clone(), value.clone()));
+            own.insert(key.clone(), value);
+        }
+        let in_all = |key: &&String| properties.iter().all(|fields| fields.contains_key(*key));
+        let required: Vec<&String> = own.keys().filter(in_all).collect();
+        schema.insert("required".into(), json!(required));
+        schema.insert("properties".into(), Value::Object(own.clone()));
+    }
+    Value::Object(schema)
+}
+
+fn ordered(schema: &Value) -> Value {
+    match schema {
+        Value::Object(fields) => {
+            let mut keys: Vec<&String> = fields.keys().collect();
+            keys.sort();
+            keys.into_iter().map(|key| (key.clone(), ordered(&fields[key]))).collect::<Map<_, _>>().into()
+        }
+        Value::Array(items) => items.iter().map(ordered).collect(),
+        other => other.clone(),
+    }
+}
+
+/// Runs a command and holds what it prints against what is written down.
+fn held(name: &str, command: &str, printed: &str, wrong: &mut Vec<String>) {
+    let value: Value = match serde_json::from_str(printed) {
+        Ok(value) => value,
+        Err(error) => return wrong.push(format!("{command}: no JSON ({error}): {printed}")),
+    };
+    let mut document = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": format!("trinity {command} --json"),
+    });
+    document.as_object_mut().unwrap().extend(schema(&value).as_object().unwrap().clone());
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/json/{name}.json"));
+    let text = serde_json::to_string_pretty(&ordered(&document)).unwrap() + "\n";
+    if std::env::var_os("TRINITY_BLESS").is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    } else if fs::read_to_string(&path).unwrap_or_default() != text {
+        wrong.push(format!("{command}: docs/json/{name}.json is not what it prints, which is\n{text}"));
+    }
+}
+
+/// An f32 npy of 32 by 64 values.
+fn matrix(path: &Path, scale: f32) {
+    let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (32, 64), }\n";
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend((0..2048).flat_map(|at| (((at * 37 % 101) as f32 - 50.0) * scale).to_le_bytes()));
+    fs::write(path, bytes).unwrap();
+}
+
+const STUDY: &str = r#"
+title = "a study"
+axes = [{ path = "job.parallelism.data", values = [2, 4] }, { path = "cluster.nic.bandwidth", values = ["100 Gbit/s"] }]
+scenarios = [{ name = "plain" }, { name = "coded", set = ["cluster.codec.extends=codecs/three-in-one"] }]
+[study]
+cluster = { extends = "clusters/rtx3090-cx5" }
+[study.job]
+phase = "training"
+sequence = 2048
+replica-batch = 4
+recompute = "full"
+llm = { extends = "llms/llama-2-7b" }
+parallelism = { pipeline = 8, zero = 1 }
+compression = { activations = 3.5 }
+[headline]
+baseline = "plain"
+candidate = "coded"
+budget = "50000 mm2"
+performance = 1.1
+unit-area = "20000 mm2"
+"#;
+
+#[test]
+fn what_each_command_prints_as_json_is_written_down() {
+    let folder = tempfile::tempdir().unwrap();
+    matrix(&folder.path().join("m.npy"), 0.01);
+    fs::create_dir(folder.path().join("tuned")).unwrap();
+    matrix(&folder.path().join("tuned/m.npy"), 0.011);
+    fs::write(folder.path().join("study.toml"), STUDY).unwrap();
+    let pgm: Vec<u8> =
+        b"P5 32 32 255\n".iter().copied().chain((0..1024u32).map(|at| (at * 7 % 251) as u8)).collect();
+    fs::write(folder.path().join("p.pgm"), pgm).unwrap();
+    let mut wrong = Vec::new();
+    for (name, command) in [
+        ("config-list", "config list gpus"),
+        ("config-show", "config show study.toml"),
+        ("config-check", "config check study.toml --kind sweeps"),
+        ("config-schema-out", "config schema --out schemas"),
+        ("sweep", "sweep study.toml --out sweep"),
+        ("sweep-shard", "sweep study.toml --out shards --shard 0/1"),
+        ("sweep-merge", "sweep merge shards --out merged"),
+        ("sweep-explain", "sweep explain 0 study.toml"),
+        ("tensors-info", "tensors info m.npy"),
+        ("tensors-basis", "tensors basis m.npy --group 16 -o m.basis"),
+        ("compare", "compare m.npy --codecs rtn,h265 --bits 0.01,3"),
+        ("compare-stages", "compare m.npy --stages --codecs trinity-lite --bits 3"),
+        ("encode", "encode m.npy --bits 3 -o m.tri"),
+        ("decode", "decode m.tri -o back.safetensors"),
+        ("delta-make", "delta make m.npy tuned/m.npy -o d.tri"),
+        ("delta-apply", "delta apply m.npy d.tri -o applied.safetensors"),
+        ("encode-picture", "encode p.pgm --bits 2 -o p.trp"),
+        ("decode-picture", "decode p.trp -o back.pgm"),
+        ("h264-encode", "h264 encode p.pgm --qp 30 -o p.264"),
+        ("h264-decode", "h264 decode p.264 -o p264.yuv"),
+        ("h264-info", "h264 info p.264"),
+        ("h265-encode", "h265 encode p.pgm --qp 30 -o p.265"),
+        ("h265-decode", "h265 decode p.265 --md5 -o p265.yuv"),
+        ("h265-info", "h265 info p.265"),
+        ("eval", "eval --windows 1 --weights rtn@4"),
+        ("completions", "completions bash"),
+        ("man", "man"),
+        ("man-out", "man --out man"),
+    ] {
+        let run = trinity_in(folder.path(), command.split(' ').chain(["--json", "-q"]));
+        if run.code() != 0 {
+            wrong.push(format!("{command}: {}", run.stderr()));
+            continue;
+        }
+        held(name, command, &run.stdout(), &mut wrong);
+    }
+    let run = trinity_in(folder.path(), ["config", "check", "study.toml", "--kind", "gpus", "--json"]);
+    held("error", "COMMAND … (on stderr, exit 1 or 2)", &run.stderr(), &mut wrong);
+    assert!(wrong.is_empty(), "{}\n\nTRINITY_BLESS=1 writes docs/json anew", wrong.join("\n\n"));
+}

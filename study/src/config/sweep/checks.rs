@@ -1,0 +1,173 @@
+//! What is wrong with a sweep although each of its lines can be read: names
+//! that clash or name nothing, axes that undo each other, a codec that has
+//! nothing to do.
+//!
+//! A sweep that starts must mean what its labels say. Knows the files; what a
+//! point costs it leaves to the model.
+
+use super::{Scenario, SweepFile, read_point};
+use trinity_config::{Complaint, Diagnostic, Document, nearest};
+use trinity_sim::sweep::{Point, Space};
+
+impl SweepFile {
+    /// Scenarios that share a name, and names of scenarios that are none.
+    pub(super) fn check_names(&self, document: &Document) -> Result<(), Diagnostic> {
+        let names: Vec<&str> = self.scenarios.iter().map(|scenario| scenario.name.as_str()).collect();
+        let twins = names.iter().enumerate().filter_map(|(at, name)| {
+            let first = names[..at].iter().position(|earlier| earlier == name)?;
+            Some(twin(
+                document,
+                "two scenarios are named",
+                name,
+                [format!("scenarios.{first}.name"), format!("scenarios.{at}.name")],
+            ))
+        });
+        let headline = self.headline.iter().flat_map(|headline| {
+            [("headline.baseline", &headline.baseline), ("headline.candidate", &headline.candidate)]
+        });
+        let headline = headline.map(|(path, name)| (path.to_string(), name));
+        let only = self.axes.iter().enumerate().flat_map(|(k, axis)| {
+            let only = axis.only.iter().flatten().enumerate();
+            only.map(move |(j, name)| (format!("axes.{k}.only.{j}"), name))
+        });
+        let nobody =
+            headline.chain(only).filter(|(_, name)| !names.contains(&name.as_str())).map(|(path, name)| {
+                let complaint = Complaint::new(format_args!("there is no scenario `{name}`"))
+                    .expected(format_args!("one of: {}", names.join(", ")));
+                document.complain(&path, &with_nearest(complaint, name, &names))
+            });
+        Diagnostic::gather(twins.chain(nobody).map(Err))
+    }
+
+    /// Assumptions that cannot be varied: the report would leave them out.
+    pub(super) fn check_assumptions(&self, document: &Document) -> Result<(), Diagnostic> {
+        let ends = self.assumptions.iter().enumerate().flat_map(|(k, assumption)| {
+            let path = assumption.path.as_str();
+            [("low", &assumption.low), ("high", &assumption.high)].map(|(end, value)| (k, path, end, value))
+        });
+        Diagnostic::gather(ends.map(|(k, path, end, value)| {
+            let assignment = format!("study.{path}={value}");
+            let mut varied = document.clone();
+            let read = varied.set(&assignment).and_then(|()| read_point(&varied));
+            let place = |mistake: &Diagnostic| match super::set_by(mistake, &assignment) {
+                Some(super::Part::Path) => format!("assumptions.{k}.path"),
+                _ => format!("assumptions.{k}.{end}"),
+            };
+            read.map(drop).map_err(|wrong| super::moved(document, place, wrong))
+        }))
+    }
+
+    /// Axes of one scenario that undo each other, so that labels would lie.
+    pub(super) fn check_axes(&self, document: &Document, space: &Space) -> Result<(), Diagnostic> {
+        let mut mistakes: Vec<Diagnostic> = Vec::new();
+        for (at, scenario) in space.scenarios().iter().enumerate() {
+            let varied: Vec<usize> = (0..self.axes.len()).filter(|&k| self.varies(k, at)).collect();
+            for (j, &second) in varied.iter().enumerate() {
+                for (i, &first) in varied[..j].iter().enumerate() {
+                    let mistake = self.clash(document, at, [first, second], scenario, [i, j])?;
+                    mistakes.extend(mistake.filter(|mistake| !mistakes.contains(mistake)));
+                }
+            }
+        }
+        Diagnostic::gather(mistakes.into_iter().map(Err))
+    }
+
+    /// What is wrong with two axes of a scenario together: `axes` in the file,
+    /// `own` among those of the scenario.
+    fn clash(
+        &self,
+        document: &Document,
+        at: usize,
+        axes: [usize; 2],
+        scenario: &Scenario,
+        own: [usize; 2],
+    ) -> Result<Option<Diagnostic>, Diagnostic> {
+        let paths = axes.map(|k| self.axes[k].path.as_str());
+        let places = axes.map(|k| format!("axes.{k}.path"));
+        if paths[0] == paths[1] {
+            return Ok(Some(twin(document, "two axes vary", paths[0], places)));
+        }
+        let [first, second] = own.map(|k| &scenario.axes[k]);
+        let last = second.labels.len() - 1;
+        let study = self.document_of(document, at)?;
+        let read = |digit: usize| -> Option<Point> {
+            let mut study = study.clone();
+            study.set(&format!("study.{}={}", paths[0], first.labels[digit])).ok()?;
+            study.set(&format!("study.{}={}", paths[1], second.labels[last])).ok()?;
+            Some(self.study_of(&study, at).ok()?.point())
+        };
+        let applied = |digit: usize| {
+            let mut point = scenario.base;
+            first.apply(digit, &mut point);
+            second.apply(last, &mut point);
+            point.settle();
+            point
+        };
+        let alone = |digit: usize| {
+            let mut point = scenario.base;
+            first.apply(digit, &mut point);
+            point
+        };
+        let ends = [0, first.labels.len() - 1];
+        let [Some(from), Some(to)] = ends.map(read) else { return Ok(None) };
+        if alone(ends[0]) != alone(ends[1]) && from == to {
+            return Ok(Some(together(document, paths, &places, "sets over what the other varies")));
+        }
+        if [from, to] != ends.map(applied) {
+            return Ok(Some(together(
+                document,
+                paths,
+                &places,
+                "is computed into the same value as the other",
+            )));
+        }
+        Ok(None)
+    }
+
+    /// What a scenario has but does not use: sentences for who reads the result.
+    pub fn warnings(&self, document: &Document) -> Result<Vec<String>, Diagnostic> {
+        let mut warnings = Vec::new();
+        for (at, scenario) in self.scenarios.iter().enumerate() {
+            let study = self.as_seen_by(document, at)?.file.study;
+            let keys = study.job.compression.bits().map(|(key, _)| format!("job.compression.{key}"));
+            let varied =
+                |key: &String| (0..self.axes.len()).any(|k| self.varies(k, at) && self.axes[k].path == *key);
+            if study.cluster.codec.is_some() && study.job.compression.is_raw() && !keys.iter().any(varied) {
+                warnings.push(format!(
+                    "scenario `{}` has a codec and gives it nothing to compress: its points pay for the codec \
+                     and send everything raw; set bits per value under one or more of {}",
+                    scenario.name,
+                    keys.join(", ")
+                ));
+            }
+        }
+        Ok(warnings)
+    }
+}
+
+/// One name in two places.
+fn twin(document: &Document, what: &str, name: &str, places: [String; 2]) -> Diagnostic {
+    let first = document.place(&places[0]).map(ToString::to_string).unwrap_or_default();
+    let complaint = Complaint::new(format_args!("{what} `{name}`, here and at {first}"))
+        .expected("each to differ")
+        .help(format_args!("remove one of the two; the first is at {first}"));
+    document.complain(&places[1], &complaint)
+}
+
+fn together(document: &Document, paths: [&str; 2], places: &[String; 2], why: &str) -> Diagnostic {
+    let first = document.place(&places[0]).map(ToString::to_string).unwrap_or_default();
+    let complaint = Complaint::new(format_args!(
+        "the axes `{}` (at {first}) and `{}` cannot both vary: the second {why}",
+        paths[0], paths[1]
+    ))
+    .expected("axes that do not touch each other's values")
+    .help("vary one of them, and make scenarios of the other's values");
+    document.complain(&places[1], &complaint)
+}
+
+fn with_nearest(complaint: Complaint, word: &str, candidates: &[&str]) -> Complaint {
+    match nearest(word, candidates) {
+        Some(near) => complaint.help(format_args!("did you mean `{near}`?")),
+        None => complaint,
+    }
+}
