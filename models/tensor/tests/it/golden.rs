@@ -11,7 +11,7 @@ use std::sync::Arc;
 use trinity_tensor::codec::{Basis, PcaBasis, Target, codec, names};
 use trinity_tensor::delta::{self, Mode};
 use trinity_tensor::file::TriWriter;
-use trinity_tensor::pipeline::{encode_file, spec};
+use trinity_tensor::pipeline::{OnNonFinite, encode_file, spec};
 use trinity_tensor::{Class, Dtype, Entry, Tensor, TensorFile};
 
 use crate::write_safetensors;
@@ -114,7 +114,8 @@ fn files_of_today(folder: &Path) -> Vec<(&'static str, PathBuf)> {
         let lossless = entry.name() == "zstd";
         (entry.name().to_owned(), if lossless { Target::Lossless } else { Target::Nmse(0.03) })
     };
-    encode_file(&every_codec, &choice, None, &add("v2-every-codec.tri"), &|_| ()).unwrap();
+    encode_file(&every_codec, &choice, None, OnNonFinite::Refuse, &add("v2-every-codec.tri"), &|_| ())
+        .unwrap();
     // Every number format that version 2 began with, in the order that files number them, exactly;
     // beside tensors without dimensions and without values.
     let mut tensors: Vec<Tensor> =
@@ -123,7 +124,8 @@ fn files_of_today(folder: &Path) -> Vec<(&'static str, PathBuf)> {
     tensors.push(tensor("empty", Dtype::F32, &[0, 4], 4));
     let exact = |_: &Entry| ("zstd".to_owned(), Target::Lossless);
     let every_format = file(folder, "every-format.safetensors", &tensors);
-    encode_file(&every_format, &exact, None, &add("v2-every-format.tri"), &|_| ()).unwrap();
+    encode_file(&every_format, &exact, None, OnNonFinite::Refuse, &add("v2-every-format.tri"), &|_| ())
+        .unwrap();
     // Slabs, classes and texts.
     let texts = BTreeMap::from([("format".to_owned(), "pt".to_owned()), ("ü".to_owned(), String::new())]);
     let mut writer = TriWriter::create(&add("v2-slabs.tri"), &texts).unwrap();
@@ -151,8 +153,9 @@ fn files_of_today(folder: &Path) -> Vec<(&'static str, PathBuf)> {
     std::fs::write(add("grouped.basis"), grouped.to_bytes()).unwrap();
     let small = file(folder, "small.safetensors", &[sample]);
     let trinity = |_: &Entry| ("trinity".to_owned(), Target::Nmse(0.001));
-    encode_file(&small, &trinity, Some(&pca), &add("v2-pca.tri"), &|_| ()).unwrap();
-    encode_file(&small, &trinity, Some(&grouped), &add("v2-grouped.tri"), &|_| ()).unwrap();
+    encode_file(&small, &trinity, Some(&pca), OnNonFinite::Refuse, &add("v2-pca.tri"), &|_| ()).unwrap();
+    encode_file(&small, &trinity, Some(&grouped), OnNonFinite::Refuse, &add("v2-grouped.tri"), &|_| ())
+        .unwrap();
     // Deltas.
     let base = tensor("w", Dtype::Bf16, &[64, 48], 7);
     let mut tuned = base.data().to_vec();
