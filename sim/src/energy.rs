@@ -1,7 +1,7 @@
 //! Joules and square millimetres, by component.
 
-use crate::estimate::{AreaByKind, Breakdown, EnergyByKind};
 use crate::hardware::Cluster;
+use crate::outcome::{AreaByKind, Breakdown, EnergyByKind};
 use crate::schedule::Traffic;
 
 /// Energy of one iteration of the whole cluster.

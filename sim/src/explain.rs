@@ -1,24 +1,8 @@
 //! One point, line by line, with the formula behind each line.
 
-use crate::estimate::Exposed;
+use crate::outcome::{Exposed, Line};
 use crate::sweep::Point;
 use crate::{Estimate, Infeasible, Phase};
-use serde::Serialize;
-
-/// One line of an explanation.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Line {
-    /// `time`, `memory`, `energy`, `area`, `result`; `die`, `power`, `kernel` and
-    /// `one more` for a GPU given by its parts.
-    #[serde(rename = "part")]
-    pub group: &'static str,
-    #[serde(rename = "line")]
-    pub name: &'static str,
-    pub value: f64,
-    pub unit: &'static str,
-    /// How the value comes about, with the point's own numbers.
-    pub formula: String,
-}
 
 /// Explains a point.
 ///

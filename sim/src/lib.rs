@@ -23,6 +23,7 @@ mod job;
 mod llm;
 pub mod memory;
 pub mod nccl;
+mod outcome;
 mod reason;
 mod schedule;
 pub mod serving;
@@ -33,11 +34,12 @@ pub mod sweep;
 pub const VERSION: &str = env!("TRINITY_MODEL");
 
 pub use compression::{Codec, Compression, Reduction};
-pub use estimate::{AreaByKind, Breakdown, EnergyByKind, Estimate, Infeasible, MemoryByKind, estimate, time};
-pub use explain::{Footprint, Line, explain, footprint};
+pub use estimate::{estimate, time};
+pub use explain::{Footprint, explain, footprint};
 pub use hardware::{Cluster, Curve, Gpu, Nic, PeakFlops, Software, Tier};
 pub use job::{
     AttentionKernel, Job, Math, Overlap, Parallelism, Phase, Precision, Recompute, Schedule, Split, Zero,
 };
 pub use llm::{Attention, Llm, Mlp, Moe, Vocabulary};
+pub use outcome::{AreaByKind, Breakdown, EnergyByKind, Estimate, Infeasible, Line, MemoryByKind};
 pub use reason::Reason;

@@ -4,10 +4,10 @@
 //! equations 1–6), extended to grouped queries, gated feed-forward blocks,
 //! fused attention and context parallelism.
 
-use crate::estimate::MemoryByKind;
 use crate::hardware::{Cluster, Software};
 use crate::job::{AttentionKernel, Job, Phase, Recompute, Split, Zero};
 use crate::llm::{Mlp, Vocabulary};
+use crate::outcome::MemoryByKind;
 
 /// Parameters of the fullest pipeline stage on one GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

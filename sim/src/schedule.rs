@@ -11,11 +11,11 @@ pub(crate) use parts::{Boundary, Parts, Reduce, parts};
 use crate::collective::{self, Link};
 use crate::compression::{Channel, Policy, Scope};
 use crate::compute::{self, Passes, Shape, Work};
-use crate::estimate::{Breakdown, Exposed};
 use crate::hardware::{Cluster, STALLED_NODES};
 use crate::job::{Job, Phase, Recompute, Split, Zero};
 use crate::llm::Vocabulary;
 use crate::memory::{self, LocalParameters};
+use crate::outcome::{Breakdown, Exposed};
 
 /// What one GPU moved and coded in one iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
