@@ -99,6 +99,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.csv");
         std::fs::write(&path, "number,word\n1,x\n2,y\n3").unwrap();
+        // An earlier run of the same work wrote them.
+        std::fs::write(folder.path().join(".trinity-run"), "pairs\nrows.csv\n").unwrap();
+        output::claim(folder.path(), "pairs").unwrap();
         let open = |mine| Kept::open(Some(folder.path()), "rows.csv", |_: &[Pair]| mine).unwrap();
         let kept = open(true);
         assert_eq!(kept.earlier().len(), 2);
