@@ -67,6 +67,7 @@ fn furnish(folder: &Path) {
     fs::copy(repository.join("models/lm/data/tiny.safetensors"), at("small.safetensors")).unwrap();
     fs::copy(repository.join("models/lm/data/tiny.json"), at("small.json")).unwrap();
     fs::copy(repository.join("models/lm/data/eval.txt"), at("eval.txt")).unwrap();
+    fs::copy(repository.join("validation/data/h200/runs.csv"), at("h200_runs.csv")).unwrap();
     fs::copy(repository.join("configs/profiles/trinity-lite.toml"), at("my-design.toml")).unwrap();
     fs::write(at("my-cluster.toml"), "extends = \"clusters/rtx3090-cx5\"\n").unwrap();
     let study = "extends = \"sweeps/llama-7b\"\ntitle = \"mine\"\naxes = [{ path = \"job.parallelism.data\", values = [8, 16] }]\n[study.job.parallelism]\npipeline = 8\n";
@@ -111,6 +112,9 @@ fn furnish(folder: &Path) {
     run("sweep big.toml --out out/big --shard 0/1 -q");
 }
 
+/// Examples that show a check which does not hold: exit 1.
+const FAILS: [&str; 1] = ["trinity validate --set a100.gpu.gemm-efficiency=0.6"];
+
 /// Where an example writes, so that nothing of that name is in its way.
 fn outputs(example: &str) -> Vec<&str> {
     let words: Vec<&str> = example.split_whitespace().collect();
@@ -149,7 +153,9 @@ fn every_example_of_every_help_does_what_it_says() {
             .env("HOME", &home)
             .output()
             .unwrap();
-        if !matches!(run.status.code(), Some(0 | 124)) {
+        let fails = FAILS.iter().any(|prefix| example.starts_with(prefix));
+        let expected = if fails { [Some(1), Some(1)] } else { [Some(0), Some(124)] };
+        if !expected.contains(&run.status.code()) {
             wrong.push(format!(
                 "{example}: {:?}\n{}",
                 run.status.code(),
