@@ -1,0 +1,303 @@
+//! Writes what a test bench of the RTL in models/silicon/rtl drives and expects:
+//! `cargo run -p trinity-line --example rtl -- FILE [--large] [TENSORS.safetensors...]`.
+//!
+//! Numbers of 32 bits, little-endian. For every stream: log2_lanes, states code,
+//! transform code, has_row_table, scale bits, inverse bits, rounding, pairs; first
+//! classes of pairs 1–7 (32: none); 17 tables of 15 first slots; 16 tables of 16
+//! trellis costs; tiles. For every tile: rows, columns, words, 1 if it is refused,
+//! 1 if an encoder must give these words; classes, sixteenths and means of its
+//! columns; its words; unless refused its values as fp32, bf16 and fp16 bits; if
+//! for an encoder the values it is given, as fp32 bits.
+
+use trinity_line::{
+    Bf16, Coder, Effort, MAGNITUDES, Number, Options, Plan, Quantizer, Settings, Stream, Table, Tile, Transform,
+    choose, encode_with, parse, reconstruct,
+};
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// Uniform numbers in 0…1.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        self.0 >> 33
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        self.next() as usize % bound
+    }
+
+    fn unit(&mut self) -> f32 {
+        (self.next() >> 7) as f32 / (1u64 << 24) as f32
+    }
+}
+
+/// Rows and columns of different scale, drift down the rows, some outliers.
+fn values(rows: usize, cols: usize, random: &mut Random) -> Vec<f32> {
+    let mut above = vec![0.0f32; cols];
+    let mut out = Vec::with_capacity(rows * cols);
+    for row in 0..rows {
+        let row_scale = 0.3 + (row % 7) as f32 * 0.5;
+        for (col, above) in above.iter_mut().enumerate() {
+            let noise: f32 = (0..4).map(|_| random.unit() - 0.5).sum();
+            *above = 0.7 * *above + noise * (1.0 + (col % 5) as f32);
+            let outlier = if random.below(500) == 0 { 60.0 * noise } else { 0.0 };
+            out.push((*above + outlier + if col % 11 == 3 { 20.0 } else { 0.0 }) * row_scale);
+        }
+    }
+    out
+}
+
+/// fp16 to nearest even, finite to finite; NaN keeps its payload's upper bits.
+fn fp16(value: f32, kept: bool) -> u16 {
+    let sign = (value.to_bits() >> 16 & 0x8000) as u16;
+    if value.is_nan() && kept {
+        let upper = (value.to_bits() >> 13 & 0x3ff) as u16;
+        return sign | 0x7c00 | if upper == 0 { 0x200 } else { upper };
+    }
+    if value.is_infinite() && kept {
+        return sign | 0x7c00;
+    }
+    // In double precision every fp16 and every halfway point is exact.
+    let magnitude = f64::from(value.abs());
+    let exponent = if magnitude < 2f64.powi(-14) { -14 } else { magnitude.log2().floor() as i32 };
+    let steps = (magnitude / 2f64.powi(exponent - 10)).round_ties_even();
+    let rounded = steps * 2f64.powi(exponent - 10);
+    if rounded > 65504.0 {
+        return sign | 0x7bff;
+    }
+    let exponent = if rounded < 2f64.powi(-14) { -14 } else { rounded.log2().floor() as i32 };
+    let steps = (rounded / 2f64.powi(exponent - 10)) as u16;
+    sign | if steps < 1024 { steps } else { ((exponent + 15) as u16) << 10 | (steps - 1024) }
+}
+
+#[derive(Default)]
+struct Out(Vec<u8>);
+
+impl Out {
+    fn put(&mut self, number: u32) {
+        self.0.extend(number.to_le_bytes());
+    }
+
+    fn all(&mut self, numbers: impl IntoIterator<Item = u32>) {
+        numbers.into_iter().for_each(|number| self.put(number));
+    }
+
+    fn header(&mut self, coder: &Coder, settings: &Settings) -> Outcome<()> {
+        let plan = &coder.plan;
+        let transform = match &plan.transform {
+            Transform::None => 0,
+            Transform::Hadamard => 1,
+            Transform::Dct => 2,
+            Transform::Stated { size, .. } => 3 + *size as u32 / 64,
+        };
+        let quantizer = Quantizer::new(coder, settings.lambda, settings.rounding).ok_or("no inverse")?;
+        self.all([plan.log2_lanes, plan.log2_states.saturating_sub(1), transform]);
+        self.put(plan.row_table.is_some().into());
+        self.all([coder.scale.to_bits(), quantizer.inverse.to_bits(), settings.rounding as u32]);
+        self.put(plan.firsts.len() as u32);
+        self.all((1..8).map(|pair| plan.firsts.get(pair).map_or(32, |&first| u32::from(first))));
+        let starts = |table: Option<&Table>| {
+            (1..MAGNITUDES).map(move |m| table.map_or(1023, |table| table.start(m))).collect::<Vec<u32>>()
+        };
+        // Pair p and quantizer z stand at 2p + z, also with one quantizer.
+        let of = |at: usize| if plan.quantizers() == 2 { Some(at) } else { (at % 2 == 0).then_some(at / 2) };
+        for at in 0..16 {
+            self.all(starts(of(at).and_then(|at| plan.tables.get(at))));
+        }
+        self.all(starts(plan.row_table.as_ref()));
+        for at in 0..16 {
+            let costs = of(at).and_then(|at| quantizer.costs.costs.get(at)).copied().unwrap_or_default();
+            self.all(costs.map(|cost| cost as u32));
+        }
+        Ok(())
+    }
+
+    /// A tile of which a decoder makes these numbers, or which it refuses.
+    fn tile(&mut self, coder: &Coder, place: &Tile, words: &[u16], input: Option<&[f32]>, refused: bool) {
+        let plan = &coder.plan;
+        let parsed = if refused { None } else { parse(coder, place, words).ok() };
+        self.all([place.rows as u32, place.cols as u32, words.len() as u32]);
+        self.all([parsed.is_none().into(), input.is_some().into()]);
+        for list in [&plan.classes, &plan.above, &plan.means] {
+            self.all(list[place.col..][..place.cols].iter().map(|&entry| entry as u32));
+        }
+        self.all(words.iter().map(|&word| word.into()));
+        if let Some(parsed) = parsed {
+            let mut values = vec![0.0; place.values()];
+            reconstruct(coder, place, &parsed, &mut values);
+            let mut kept = vec![false; place.values()];
+            parsed.exceptions.iter().for_each(|e| kept[usize::from(e.position)] = true);
+            self.all(values.iter().map(|value| value.to_bits()));
+            let bf16 = |(&v, &kept)| if kept { Bf16::kept(v) } else { Bf16::rounded(v) };
+            self.all(values.iter().zip(&kept).map(bf16).map(|number| number.0.into()));
+            self.all(values.iter().zip(&kept).map(|(&v, &kept)| fp16(v, kept).into()));
+        }
+        self.all(input.unwrap_or_default().iter().map(|value| value.to_bits()));
+    }
+}
+
+/// A matrix and what is done to it.
+struct Case {
+    values: Vec<f32>,
+    rows: usize,
+    cols: usize,
+    step: f32,
+    states: u32,
+    settings: Settings,
+    change: fn(&mut Plan, &mut [f32]),
+    /// Tiles to be followed by damaged copies of themselves.
+    damage: bool,
+    /// Whether decoders in hardware refuse it.
+    outside: bool,
+}
+
+fn cases(large: bool) -> Vec<Case> {
+    let mut random = Random(19);
+    let mut cases = Vec::new();
+    let mut add = |rows: usize, cols: usize, step: f32, states: u32, change: fn(&mut Plan, &mut [f32])| {
+        let values = values(rows, cols, &mut random);
+        let settings = Settings::default();
+        cases.push(Case { values, rows, cols, step, states, settings, change, damage: true, outside: false });
+    };
+    fn no_prediction(plan: &mut Plan, _: &mut [f32]) {
+        plan.above.fill(0);
+    }
+    fn hadamard(plan: &mut Plan, _: &mut [f32]) {
+        plan.transform = Transform::Hadamard;
+    }
+    fn no_rows(plan: &mut Plan, _: &mut [f32]) {
+        plan.row_table = None;
+    }
+    fn exceptions(_: &mut Plan, values: &mut [f32]) {
+        for (at, bits) in [
+            (5, 0x7fc0_1234u32),
+            (7, 0x7f80_0001),
+            (8, 0x7f80_0000),
+            (9, 0xff80_0000),
+            (500, 0x7149_f2ca),
+            (2047, 0xff7f_ffff),
+        ] {
+            values[at] = f32::from_bits(bits);
+        }
+    }
+    fn lanes(plan: &mut Plan, _: &mut [f32]) {
+        plan.log2_lanes = 5;
+    }
+    let rounds = if large { 6 } else { 1 };
+    for _ in 0..rounds {
+        for states in [0, 2, 3] {
+            add(64, 512, 0.35, states, |_, _| ());
+            add(40, 160, 0.35, states, no_prediction);
+            add(48, 150, 0.35, states, hadamard);
+            add(37, 300, 0.8, states, no_rows);
+        }
+        add(64, 512, 0.35 / 64.0, 3, |_, _| ());
+        add(64, 128, 0.35 * 64.0, 3, lanes);
+        add(32, 512, 0.35, 3, exceptions);
+        add(1, 777, 0.35, 3, lanes);
+        add(777, 1, 0.35, 3, lanes);
+        add(1024, 9, 0.35, 3, lanes);
+        add(3, 37, 0.35, 0, lanes);
+    }
+    let budget = Settings { tile_budget: Some(2600), ..Settings::default() };
+    cases.push(Case { settings: budget, outside: false, ..outside(&mut random, |_, _| ()) });
+    cases.push(outside(&mut random, |plan, _| plan.transform = Transform::Dct));
+    cases.push(outside(&mut random, |plan, _| plan.log2_lanes = 4));
+    cases
+}
+
+fn outside(random: &mut Random, change: fn(&mut Plan, &mut [f32])) -> Case {
+    let (rows, cols) = (40, 256);
+    let (values, settings) = (values(rows, cols, random), Settings::default());
+    Case { values, rows, cols, step: 0.35, states: 3, settings, change, damage: false, outside: true }
+}
+
+fn write(out: &mut Out, mut case: Case, random: &mut Random) -> Outcome<()> {
+    let budgeted = case.settings.tile_budget.is_some();
+    let options = Options { effort: Effort::Fast, log2_states: case.states, budgeted, ..Options::default() };
+    let mut plan = choose(&case.values, case.rows, case.cols, case.step, &options).ok_or("no plan")?;
+    plan.log2_lanes = 5;
+    (case.change)(&mut plan, &mut case.values);
+    let coder = Coder::new(plan)?;
+    let bytes = encode_with(&coder, &case.values, &case.settings)?;
+    let stream = Stream::open(&bytes)?;
+    out.header(&coder, &case.settings)?;
+    let count = stream.plan().tiles();
+    out.put((count * if case.damage { 3 } else { 1 }) as u32);
+    for index in 0..count {
+        let place = stream.plan().tile(index);
+        let words = stream.words(index);
+        let row = |r: usize| &case.values[(place.row + r) * case.cols + place.col..][..place.cols];
+        let input: Vec<f32> = (0..place.rows).flat_map(|r| row(r).to_vec()).collect();
+        let encoded = (!case.outside && case.settings.tile_budget.is_none()).then_some(&input[..]);
+        out.tile(&coder, &place, &words, encoded, case.outside);
+        if case.damage {
+            let mut damaged = words.clone();
+            match random.below(4) {
+                0 => damaged.truncate(random.below(words.len())),
+                1 => damaged.extend((0..=random.below(20)).map(|word| word as u16)),
+                2 => damaged[random.below(3)] ^= 1 << random.below(16),
+                _ => {
+                    let at = random.below(words.len());
+                    damaged[at] ^= 1 << random.below(16);
+                }
+            }
+            out.tile(&coder, &place, &damaged, None, false);
+            out.tile(&coder, &place, &words, None, false);
+        }
+    }
+    Ok(())
+}
+
+/// The first matrices of a file in safetensors' format, in bf16 or f32.
+fn read(path: &str, most: usize) -> Outcome<Vec<(usize, usize, Vec<f32>)>> {
+    let bytes = std::fs::read(path)?;
+    let size = u64::from_le_bytes(bytes.get(..8).ok_or("too short")?.try_into()?) as usize;
+    let header = std::str::from_utf8(bytes.get(8..8 + size).ok_or("too short")?)?;
+    let numbers = |entry: &str, key: &str| -> Option<Vec<usize>> {
+        let list = entry.split_once(key)?.1.split_once('[')?.1.split_once(']')?.0;
+        list.split(',').map(|number| number.trim().parse().ok()).collect()
+    };
+    let mut out = Vec::new();
+    for entry in header.split('}').filter(|entry| entry.contains("\"data_offsets\"")) {
+        let shape = numbers(entry, "\"shape\"").ok_or("no shape")?;
+        let place = numbers(entry, "\"data_offsets\"").ok_or("no offsets")?;
+        let (&[rows, cols], &[from, to]) = (&shape[..], &place[..]) else { continue };
+        let data = bytes.get(8 + size + from..8 + size + to).ok_or("too short")?;
+        let values: Vec<f32> = match data.len() / (rows * cols).max(1) {
+            2 => data.chunks_exact(2).map(|b| f32::from_bits(u32::from(b[0]) << 16 | u32::from(b[1]) << 24)).collect(),
+            4 => data.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(),
+            _ => continue,
+        };
+        let rows = rows.min(most / cols).max(1);
+        out.push((rows, cols, values[..rows * cols].to_vec()));
+    }
+    Ok(out)
+}
+
+fn main() -> Outcome<()> {
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let large = arguments.iter().position(|a| a == "--large").map(|at| arguments.remove(at)).is_some();
+    let (path, tensors) = arguments.split_first().ok_or("usage: rtl FILE [--large] [TENSORS.safetensors...]")?;
+    let mut random = Random(4);
+    let mut out = Out::default();
+    let cases = if tensors.is_empty() { cases(large) } else { Vec::new() };
+    for case in cases {
+        write(&mut out, case, &mut random)?;
+    }
+    for path in tensors {
+        // One tensor of a file, or all: 65536 values of each.
+        for (rows, cols, values) in read(path, 1 << 16)?.into_iter().take(if large { 99 } else { 1 }) {
+            let deviation = (values.iter().map(|v| v * v).sum::<f32>() / values.len() as f32).sqrt();
+            let (step, settings) = (deviation * 0.3, Settings::default());
+            let change: fn(&mut Plan, &mut [f32]) = |_, _| ();
+            let case = Case { values, rows, cols, step, states: 3, settings, change, damage: false, outside: false };
+            write(&mut out, case, &mut random)?;
+        }
+    }
+    std::fs::write(path, out.0)?;
+    Ok(())
+}

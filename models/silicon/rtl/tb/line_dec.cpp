@@ -1,0 +1,277 @@
+// Test bench of the decoder: every value against what the Rust codec gave.
+//
+//   line_dec VECTORS SEED PRESSURE [TRACE.vcd]
+//
+// VECTORS is written by `cargo run -p trinity-line --example rtl`; its comment
+// says what is in it. PRESSURE (0 to 99) is how often, in per cent, words, tiles
+// and the taker of values hold back. Prints values, tiles, refused tiles and
+// cycles; exits 1 at the first difference.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "Vline_dec.h"
+#include "verilated.h"
+#include "verilated_vcd_c.h"
+
+struct Tile {
+    uint32_t rows, cols;
+    bool refused;
+    std::vector<uint32_t> classes, above, means, words, values[3];
+};
+
+struct Stream {
+    uint32_t log2_lanes, states, transform, has_rows, scale;
+    std::vector<uint32_t> firsts, starts;
+    std::vector<Tile> tiles;
+};
+
+struct Reader {
+    std::vector<uint32_t> all;
+    size_t at = 0;
+    uint32_t one() {
+        if (at >= all.size()) {
+            fprintf(stderr, "the vectors end early\n");
+            exit(2);
+        }
+        return all[at++];
+    }
+    std::vector<uint32_t> many(size_t count) {
+        std::vector<uint32_t> out(count);
+        for (auto& number : out) number = one();
+        return out;
+    }
+};
+
+static Reader open_vectors(const char* path) {
+    FILE* file = fopen(path, "rb");
+    if (!file) {
+        perror(path);
+        exit(2);
+    }
+    Reader reader;
+    uint8_t bytes[4];
+    while (fread(bytes, 1, 4, file) == 4)
+        reader.all.push_back(bytes[0] | bytes[1] << 8 | bytes[2] << 16 | (uint32_t)bytes[3] << 24);
+    fclose(file);
+    return reader;
+}
+
+static Stream read_stream(Reader& in) {
+    Stream stream;
+    stream.log2_lanes = in.one();
+    stream.states = in.one();
+    stream.transform = in.one();
+    stream.has_rows = in.one();
+    stream.scale = in.one();
+    in.many(3);  // of the encoder: inverse, rounding, pairs
+    stream.firsts = in.many(7);
+    stream.starts = in.many(17 * 15);
+    in.many(16 * 16);
+    uint32_t tiles = in.one();
+    for (uint32_t i = 0; i < tiles; i++) {
+        Tile tile;
+        tile.rows = in.one();
+        tile.cols = in.one();
+        uint32_t words = in.one();
+        tile.refused = in.one();
+        bool encoded = in.one();
+        tile.classes = in.many(tile.cols);
+        tile.above = in.many(tile.cols);
+        tile.means = in.many(tile.cols);
+        tile.words = in.many(words);
+        if (!tile.refused)
+            for (auto& list : tile.values) list = in.many(tile.rows * tile.cols);
+        if (encoded) in.many(tile.rows * tile.cols);
+        stream.tiles.push_back(tile);
+    }
+    return stream;
+}
+
+struct Bench {
+    VerilatedContext context;
+    std::unique_ptr<Vline_dec> dut{new Vline_dec{&context}};
+    std::unique_ptr<VerilatedVcdC> trace;
+    std::mt19937 random;
+    int pressure = 0;
+    uint64_t cycles = 0, values = 0, tiles = 0, refused = 0;
+
+    bool held_back() { return (int)(random() % 100) < pressure; }
+
+    void tick() {
+        dut->clk = 0;
+        dut->eval();
+        if (trace) trace->dump(2 * cycles);
+        dut->clk = 1;
+        dut->eval();
+        if (trace) trace->dump(2 * cycles + 1);
+        cycles++;
+    }
+
+    // Sets `width` bits of a wide port.
+    template <class Port>
+    static void bits(Port& port, int at, int width, uint32_t value) {
+        for (int i = 0; i < width; i++) {
+            uint32_t bit = 1u << ((at + i) % 32);
+            if (value >> i & 1) port[(at + i) / 32] |= bit;
+            else port[(at + i) / 32] &= ~bit;
+        }
+    }
+
+    void reset() {
+        dut->rst = 1;
+        dut->cmd_valid = dut->in_valid = dut->out_ready = dut->table_we = dut->col_we = 0;
+        for (int i = 0; i < 4; i++) tick();
+        dut->rst = 0;
+    }
+
+    void configure(const Stream& stream, int format) {
+        dut->cfg_log2_lanes = stream.log2_lanes;
+        dut->cfg_states = stream.states;
+        dut->cfg_transform = stream.transform;
+        dut->cfg_has_rows = stream.has_rows;
+        dut->cfg_scale = stream.scale;
+        dut->cfg_format = format;
+        uint64_t firsts = 0;
+        for (int p = 0; p < 7; p++) firsts |= (uint64_t)stream.firsts[p] << (6 * p);
+        dut->cfg_firsts = firsts;
+        for (int table = 0; table < 17; table++) {
+            dut->table_we = 1;
+            dut->table_addr = table;
+            for (int m = 0; m < 15; m++) bits(dut->table_data, 10 * m, 10, stream.starts[15 * table + m]);
+            tick();
+        }
+        dut->table_we = 0;
+    }
+
+    void load_columns(const Tile& tile, int bank, uint32_t beat) {
+        dut->col_we = 1;
+        dut->col_addr = bank << 6 | beat;
+        dut->col_classes = 0;
+        for (int l = 0; l < 8; l++) {
+            size_t column = 8 * beat + l;
+            bool there = column < tile.cols;
+            dut->col_classes |= (uint64_t)(there ? tile.classes[column] & 0xff : 0) << (8 * l);
+            bits(dut->col_attributes, 22 * l, 5, there ? tile.above[column] : 0);
+            bits(dut->col_attributes, 22 * l + 5, 17, there ? tile.means[column] : 0);
+        }
+    }
+
+    void fail(const char* what, size_t tile, size_t value, uint32_t found, uint32_t wanted) {
+        fprintf(stderr, "tile %zu, value %zu: %s is %08x, not %08x (cycle %llu)\n", tile, value, what, found, wanted,
+                (unsigned long long)cycles);
+        if (trace) trace->close();
+        exit(1);
+    }
+
+    void run(const Stream& stream, int format) {
+        // Words of all tiles without a gap, padded to whole beats at the end.
+        std::vector<uint32_t> words;
+        for (auto& tile : stream.tiles) words.insert(words.end(), tile.words.begin(), tile.words.end());
+        while (words.size() % 8) words.push_back(0xdead);
+        size_t sent = 0, given = 0, taken = 0, at = 0;
+        // A bank is loaded while the tile before it is decoded; it is free once
+        // the tile that used it has come out.
+        size_t loaded = 0;
+        uint32_t beat = 0;
+        uint64_t last_progress = cycles;
+        while (taken < stream.tiles.size()) {
+            bool offer_words = sent < words.size() && !(dut->in_valid ? false : held_back());
+            dut->in_valid = offer_words;
+            if (offer_words)
+                for (int i = 0; i < 8; i++) bits(dut->in_words, 16 * i, 16, words[sent + i]);
+            dut->col_we = 0;
+            if (loaded < stream.tiles.size() && loaded < taken + 2) {
+                load_columns(stream.tiles[loaded], loaded & 1, beat);
+                if (8 * ++beat >= stream.tiles[loaded].cols || beat == 64) {
+                    beat = 0;
+                    loaded++;
+                }
+            }
+            dut->cmd_valid = given < loaded && (dut->cmd_valid || !held_back());
+            if (dut->cmd_valid) {
+                auto& tile = stream.tiles[given];
+                dut->cmd_rows = tile.rows;
+                dut->cmd_cols = tile.cols;
+                dut->cmd_bank = given & 1;
+                dut->cmd_words = tile.words.size();
+            }
+            dut->out_ready = !held_back();
+            dut->clk = 0;
+            dut->eval();
+            bool word_beat = dut->in_valid && dut->in_ready;
+            bool command = dut->cmd_valid && dut->cmd_ready;
+            if (dut->out_valid && dut->out_ready) {
+                auto& tile = stream.tiles[taken];
+                for (int l = 0; l < 8; l++) {
+                    if (!(dut->out_mask >> l & 1)) continue;
+                    if (!tile.refused) {
+                        if (at >= tile.values[format].size()) fail("number of values", taken, at, at, at - 1);
+                        if (dut->out_values[l] != tile.values[format][at])
+                            fail("value", taken, at, dut->out_values[l], tile.values[format][at]);
+                        values++;
+                    }
+                    at++;
+                }
+                if (dut->out_last) {
+                    if (dut->out_error != tile.refused) fail("error", taken, at, dut->out_error, tile.refused);
+                    if (!tile.refused && at != tile.values[format].size())
+                        fail("number of values", taken, at, at, tile.values[format].size());
+                    refused += tile.refused;
+                    tiles++;
+                    taken++;
+                    at = 0;
+                    last_progress = cycles;
+                }
+            }
+            tick();
+            if (word_beat) {
+                sent += 8;
+                dut->in_valid = 0;
+            }
+            if (command) {
+                given++;
+                dut->cmd_valid = 0;
+            }
+            if (cycles > last_progress + 2000000) fail("progress", taken, at, 0, 1);
+        }
+        // What is left of the last beat belongs to no tile.
+        reset();
+    }
+};
+
+int main(int argc, char** argv) {
+    if (argc < 4) {
+        fprintf(stderr, "usage: line_dec VECTORS SEED PRESSURE [TRACE.vcd]\n");
+        return 2;
+    }
+    Reader in = open_vectors(argv[1]);
+    Bench bench;
+    bench.random.seed(atoi(argv[2]));
+    bench.pressure = atoi(argv[3]);
+    if (argc > 4) {
+        bench.context.traceEverOn(true);
+        bench.trace.reset(new VerilatedVcdC);
+        bench.dut->trace(bench.trace.get(), 99);
+        bench.trace->open(argv[4]);
+    }
+    bench.reset();
+    uint32_t streams = 0;
+    while (in.at < in.all.size()) {
+        Stream stream = read_stream(in);
+        // bf16 for traces; else every format in turn.
+        int format = bench.trace ? 1 : streams % 3;
+        bench.configure(stream, format);
+        bench.run(stream, format);
+        streams++;
+    }
+    if (bench.trace) bench.trace->close();
+    printf("streams %u tiles %llu refused %llu values %llu cycles %llu\n", streams, (unsigned long long)bench.tiles,
+           (unsigned long long)bench.refused, (unsigned long long)bench.values, (unsigned long long)bench.cycles);
+    return 0;
+}
