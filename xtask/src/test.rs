@@ -5,7 +5,7 @@
 //! and only a failure makes the exit code non-zero.
 
 use crate::{
-    structure,
+    silicon, structure,
     tools::{self, succeed},
     workspace::root,
 };
@@ -33,7 +33,7 @@ impl From<Result<(), String>> for Outcome {
 
 type Step = (&'static str, fn() -> Outcome);
 
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 10] = [
     ("tools", install_tools),
     ("format", format),
     ("structure", structure_holds),
@@ -41,6 +41,7 @@ const STEPS: [Step; 9] = [
     ("licences", licences),
     ("no threads", without_threads),
     ("tests", tests),
+    ("silicon", silicon_equals_software),
     ("notebooks", notebooks),
     ("validation", validation),
 ];
@@ -80,6 +81,7 @@ fn install_tools() -> Outcome {
         tools::OPENH264,
         tools::CHROMIUM,
         tools::NVENC_HEADERS,
+        tools::VERILATOR,
     ]);
     if missing.is_empty() {
         return Outcome::Passed;
@@ -164,6 +166,15 @@ const FEATURES: &str = "trinity/parquet";
 /// Unit, integration and documentation tests.
 fn tests() -> Outcome {
     succeed(&mut cargo(&["test", "--quiet", "--workspace", "--features", FEATURES, "--no-fail-fast"])).into()
+}
+
+/// The RTL on small vectors: every value as the Rust codec has it.
+fn silicon_equals_software() -> Outcome {
+    match silicon::quick() {
+        Ok(()) => Outcome::Passed,
+        Err(silicon::Failure::Missing(reason)) => Outcome::LeftOut(reason),
+        Err(silicon::Failure::Failed(reason)) => Outcome::Failed(reason),
+    }
 }
 
 /// Runs every notebook from top to bottom, with the command just built on the PATH.

@@ -10,8 +10,8 @@
 //! for an encoder the values it is given, as fp32 bits.
 
 use trinity_line::{
-    Bf16, Coder, Effort, MAGNITUDES, Number, Options, Plan, Quantizer, Settings, Stream, Table, Tile, Transform,
-    choose, encode_with, parse, reconstruct,
+    Bf16, Coder, Effort, MAGNITUDES, Number, Options, Plan, Quantizer, Settings, Stream, Table, Tile,
+    Transform, choose, encode_with, parse, reconstruct,
 };
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -103,7 +103,9 @@ impl Out {
             (1..MAGNITUDES).map(move |m| table.map_or(1023, |table| table.start(m))).collect::<Vec<u32>>()
         };
         // Pair p and quantizer z stand at 2p + z, also with one quantizer.
-        let of = |at: usize| if plan.quantizers() == 2 { Some(at) } else { (at % 2 == 0).then_some(at / 2) };
+        let of = |at: usize| {
+            if plan.quantizers() == 2 { Some(at) } else { at.is_multiple_of(2).then_some(at / 2) }
+        };
         for at in 0..16 {
             self.all(starts(of(at).and_then(|at| plan.tables.get(at))));
         }
@@ -268,7 +270,10 @@ fn read(path: &str, most: usize) -> Outcome<Vec<(usize, usize, Vec<f32>)>> {
         let (&[rows, cols], &[from, to]) = (&shape[..], &place[..]) else { continue };
         let data = bytes.get(8 + size + from..8 + size + to).ok_or("too short")?;
         let values: Vec<f32> = match data.len() / (rows * cols).max(1) {
-            2 => data.chunks_exact(2).map(|b| f32::from_bits(u32::from(b[0]) << 16 | u32::from(b[1]) << 24)).collect(),
+            2 => data
+                .chunks_exact(2)
+                .map(|b| f32::from_bits(u32::from(b[0]) << 16 | u32::from(b[1]) << 24))
+                .collect(),
             4 => data.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(),
             _ => continue,
         };
@@ -281,7 +286,8 @@ fn read(path: &str, most: usize) -> Outcome<Vec<(usize, usize, Vec<f32>)>> {
 fn main() -> Outcome<()> {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     let large = arguments.iter().position(|a| a == "--large").map(|at| arguments.remove(at)).is_some();
-    let (path, tensors) = arguments.split_first().ok_or("usage: rtl FILE [--large] [TENSORS.safetensors...]")?;
+    let (path, tensors) =
+        arguments.split_first().ok_or("usage: rtl FILE [--large] [TENSORS.safetensors...]")?;
     let mut random = Random(4);
     let mut out = Out::default();
     let cases = if tensors.is_empty() { cases(large) } else { Vec::new() };
@@ -294,7 +300,8 @@ fn main() -> Outcome<()> {
             let deviation = (values.iter().map(|v| v * v).sum::<f32>() / values.len() as f32).sqrt();
             let (step, settings) = (deviation * 0.3, Settings::default());
             let change: fn(&mut Plan, &mut [f32]) = |_, _| ();
-            let case = Case { values, rows, cols, step, states: 3, settings, change, damage: false, outside: false };
+            let case =
+                Case { values, rows, cols, step, states: 3, settings, change, damage: false, outside: false };
             write(&mut out, case, &mut random)?;
         }
     }

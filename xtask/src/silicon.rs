@@ -1,0 +1,80 @@
+//! `cargo xtask silicon`: the RTL of models/silicon/rtl, held against the Rust
+//! codec and synthesized on ASAP7.
+//!
+//! `--verify` compares every value and byte under Verilator. Without it, the
+//! designs go through yosys and OpenSTA with the switching of a simulation on
+//! captured tensors, and `configs/silicon/asap7.toml` is written. Exits 2 where
+//! a tool or the library is missing; everything else works from that file.
+
+mod activity;
+mod design;
+mod library;
+mod netlist;
+mod report;
+mod simulate;
+mod synthesize;
+
+use crate::tools;
+use design::{DESIGNS, folder};
+use std::{fs, time::Instant};
+
+pub use design::Failure;
+
+pub fn run(args: &[&str]) -> Result<(), Failure> {
+    let (verify, only) = match args {
+        [] => (false, None),
+        ["--verify"] => (true, None),
+        ["--only", top] if DESIGNS.iter().any(|design| design.top == *top) => (false, Some(*top)),
+        _ => {
+            let tops: Vec<&str> = DESIGNS.iter().map(|design| design.top).collect();
+            return Err(Failure::Missing(format!(
+                "expected nothing, --verify, or --only with one of: {}",
+                tops.join(", ")
+            )));
+        }
+    };
+    require(if verify {
+        &["verilator", "g++", "make"]
+    } else {
+        &["verilator", "g++", "make", "yosys", "sta", "gzip"]
+    })?;
+    fs::create_dir_all(folder()).map_err(|error| format!("cannot make {}: {error}", folder().display()))?;
+    let start = Instant::now();
+    if verify {
+        simulate::verify(true)?;
+    } else {
+        let library = library::prepare()?;
+        let mut blocks = Vec::new();
+        for design in DESIGNS.iter().filter(|design| only.is_none_or(|top| top == design.top)) {
+            let netlist = synthesize::synthesize(design, &library)?;
+            let activity = simulate::activity(design)?;
+            blocks.push((*design, synthesize::measure(design, &library, netlist, &activity)?));
+        }
+        if only.is_none() {
+            report::write(&blocks)?;
+        } else {
+            eprintln!("{}", report::table(&blocks));
+        }
+    }
+    eprintln!("{} s", start.elapsed().as_secs());
+    Ok(())
+}
+
+/// The small set of `cargo xtask test`; the reason where it is left out.
+pub fn quick() -> Result<(), Failure> {
+    require(&["verilator", "g++", "make"])?;
+    fs::create_dir_all(folder()).map_err(|error| format!("cannot make {}: {error}", folder().display()))?;
+    simulate::verify(false)
+}
+
+fn require(programs: &[&str]) -> Result<(), Failure> {
+    let missing: Vec<&str> =
+        programs.iter().copied().filter(|program| tools::find(program).is_none()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Missing(format!(
+        "no {} here (Debian: apt install verilator yosys opensta)",
+        missing.join(", ")
+    )))
+}

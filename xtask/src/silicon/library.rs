@@ -1,0 +1,50 @@
+//! ASAP7's Liberty files: unpacked for OpenSTA, and merged into one for abc.
+
+use super::design::{Failure, folder};
+use crate::workspace::root;
+use std::{fs, path::PathBuf, process::Command};
+
+/// The library as the two tools want it.
+#[derive(Debug)]
+pub struct Library {
+    /// One by one: their templates differ.
+    pub parts: Vec<PathBuf>,
+    /// Cells of all under the header of the first; for abc and `stat` alone.
+    pub merged: PathBuf,
+    /// The part with flip-flops.
+    pub sequential: PathBuf,
+}
+
+const PARTS: [&str; 5] = ["SIMPLE", "INVBUF", "AO", "OA", "SEQ"];
+
+pub fn prepare() -> Result<Library, Failure> {
+    let source = root().join("../shared/asap7");
+    let target = folder().join("lib");
+    fs::create_dir_all(&target).map_err(|error| format!("cannot make {}: {error}", target.display()))?;
+    let mut parts = Vec::new();
+    let mut merged = String::new();
+    for part in PARTS {
+        let name = format!("asap7sc7p5t_{part}_RVT_TT_nldm.lib");
+        let packed = source.join(format!("{name}.gz"));
+        if !packed.exists() {
+            let place = packed.display();
+            return Err(Failure::Missing(format!("no ASAP7 library here ({place} is missing)")));
+        }
+        let output = Command::new("gzip").arg("-dc").arg(&packed).output();
+        let output = output.map_err(|error| format!("cannot run gzip: {error}"))?;
+        let text =
+            String::from_utf8(output.stdout).map_err(|_| format!("{} is no text", packed.display()))?;
+        let body =
+            text.trim_end().strip_suffix('}').ok_or_else(|| format!("{} is cut short", packed.display()))?;
+        let first = body.find("\n  cell (").ok_or_else(|| format!("{} has no cell", packed.display()))?;
+        merged.push_str(if merged.is_empty() { body } else { &body[first..] });
+        let place = target.join(&name);
+        fs::write(&place, &text).map_err(|error| format!("cannot write {}: {error}", place.display()))?;
+        parts.push(place);
+    }
+    merged.push_str("\n}\n");
+    let place = target.join("merged.lib");
+    fs::write(&place, merged).map_err(|error| format!("cannot write {}: {error}", place.display()))?;
+    let sequential = parts[PARTS.len() - 1].clone();
+    Ok(Library { parts, merged: place, sequential })
+}

@@ -1,0 +1,102 @@
+//! Verilator: benches built once, run on vectors that the Rust codec wrote.
+
+use super::activity::{self, Activity};
+use super::design::{DESIGNS, Design, Failure, captured, folder};
+use crate::{tools::succeed, workspace::root};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Every bench on small vectors; `large` adds many more, and captured tensors.
+pub fn verify(large: bool) -> Result<(), Failure> {
+    let mut sets = vec![vectors("small", &[])?];
+    if large {
+        sets.push(vectors("large", &["--large".into()])?);
+        let tensors = captured();
+        if tensors.is_empty() {
+            eprintln!("no captured tensors beside the repository: left out");
+        } else {
+            let mut words = vec!["--large".to_string()];
+            words.extend(tensors.iter().map(|path| path.display().to_string()));
+            sets.push(vectors("captured", &words)?);
+        }
+    }
+    for design in DESIGNS {
+        let bench = build(design, false)?;
+        for set in &sets {
+            for (seed, pressure) in [(1, 0), (2, 30), (3, 75)] {
+                eprint!(
+                    "{} {} pressure {pressure} %: ",
+                    design.what,
+                    set.file_stem().unwrap_or_default().display()
+                );
+                succeed(Command::new(&bench).arg(set).args([seed.to_string(), pressure.to_string()]))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a run on captured tensors (on our own, where there are none) switches.
+pub fn activity(design: &Design) -> Result<Activity, Failure> {
+    let tensors: Vec<String> = captured().iter().map(|path| path.display().to_string()).collect();
+    let set = vectors("activity", &tensors)?;
+    let bench = build(design, true)?;
+    let trace = folder().join(format!("{}.vcd", design.top));
+    let mut run = Command::new(&bench);
+    succeed(run.arg(&set).args(["1", "0"]).arg(&trace))?;
+    let found = activity::read(&trace)?;
+    // Some hundred megabytes that nobody needs again.
+    drop(fs::remove_file(&trace));
+    Ok(found)
+}
+
+fn vectors(name: &str, words: &[String]) -> Result<PathBuf, Failure> {
+    let place = folder().join(format!("{name}.vectors"));
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["run", "--quiet", "--package", "trinity-line", "--example", "rtl", "--"]);
+    succeed(cargo.arg(&place).args(words).current_dir(root()))?;
+    Ok(place)
+}
+
+fn build(design: &Design, traced: bool) -> Result<PathBuf, Failure> {
+    let rtl = root().join("models/silicon/rtl");
+    let objects = folder().join(format!("{}{}", design.top, if traced { ".traced" } else { "" }));
+    let mut verilator = Command::new("verilator");
+    verilator.args([
+        "--cc",
+        "--exe",
+        "--build",
+        "-O3",
+        "-Wno-fatal",
+        "-Wno-WIDTH",
+        "-Wno-UNUSED",
+        "--top-module",
+    ]);
+    verilator.arg(design.top).arg("-Mdir").arg(&objects).args(["-o", "bench", "-CFLAGS", "-O1"]);
+    if traced {
+        verilator.args(["--trace", "-CFLAGS", "-DTRACED"]);
+    }
+    verilator.args(sources(&rtl)?).arg(rtl.join(format!("tb/{}.cpp", design.top)));
+    let log = objects.with_extension("log");
+    let output = verilator.output().map_err(|error| format!("cannot run verilator: {error}"))?;
+    fs::write(&log, [output.stdout, output.stderr].concat())
+        .map_err(|error| format!("cannot write {}: {error}", log.display()))?;
+    if !output.status.success() {
+        return Err(Failure::Failed(format!("verilator gave up on {}: see {}", design.top, log.display())));
+    }
+    Ok(objects.join("bench"))
+}
+
+/// All modules, in order of their names.
+pub fn sources(rtl: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = fs::read_dir(rtl).map_err(|error| format!("cannot read {}: {error}", rtl.display()))?;
+    let mut files: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|ending| ending == "sv"))
+        .collect();
+    files.sort();
+    Ok(files)
+}
