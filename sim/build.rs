@@ -1,34 +1,14 @@
 //! A version for the model: a hash of what it is made of, so that a checkpoint
 //! kept on disk is told apart from one that other code would have written.
 
-use std::path::{Path, PathBuf};
+#[path = "../build/fingerprint.rs"]
+mod fingerprint;
+
+use std::path::Path;
 
 fn main() {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut files = Vec::new();
-    for folder in [own.join("src"), own.join("../models/silicon/src")] {
-        println!("cargo::rerun-if-changed={}", folder.display());
-        gather(&folder, &mut files);
-    }
-    // The order of a folder's files is the file system's; that of a sorted list is not.
-    files.sort();
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for path in files {
-        let text = std::fs::read(&path).unwrap_or_default();
-        for byte in text.into_iter().chain([0]) {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
-    println!("cargo::rustc-env=TRINITY_MODEL={hash:016x}");
-}
-
-fn gather(folder: &Path, files: &mut Vec<PathBuf>) {
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
-    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-        if path.is_dir() {
-            gather(&path, files);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
+    // The silicon model has its numbers from the last two.
+    let folders = ["src", "../models/silicon/src", "../configs/codecs", "../configs/technologies"];
+    fingerprint::state("TRINITY_MODEL", &folders.map(|folder| own.join(folder)));
 }

@@ -5,6 +5,7 @@
 //! so threads, shards and resumed runs all end in the same bytes.
 
 mod archive;
+mod digest;
 mod headline;
 mod metric;
 mod point;
@@ -12,15 +13,16 @@ mod space;
 
 pub use archive::{Entry, Front, Readings, Top, ValueSummary};
 pub use headline::{Headline, Question, Reading, headline, plain_unit};
-pub use metric::{Constraint, Direction, Metric, Objective};
+pub use metric::{Constraint, Direction, MAX_OBJECTIVES, Metric, Objective};
 pub use point::{Change, Point};
 pub use space::{Axis, Scenario, Space, Visited};
+
+use digest::digest;
 
 use crate::estimate::Local;
 use crate::{Estimate, Infeasible, Reason};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::ops::Range;
 
 /// Points that one thread takes at a time.
@@ -29,8 +31,6 @@ pub const BLOCK: u64 = 8_192;
 /// others waiting for a few percent of it at most, few enough to hold.
 #[cfg(feature = "threads")]
 const ROUND: usize = 16;
-/// No sweep has more objectives.
-pub const MAX_OBJECTIVES: usize = 8;
 
 /// What to evaluate and what to keep.
 #[derive(Clone, Debug)]
@@ -62,23 +62,6 @@ impl Plan {
     pub fn allows(&self, estimate: &Estimate) -> bool {
         self.constraints.iter().all(|constraint| constraint.holds(estimate))
     }
-}
-
-/// FNV-1a of what is written, without the text itself: axes may be long.
-fn digest(written: fmt::Arguments<'_>) -> u64 {
-    struct Fnv(u64);
-    impl fmt::Write for Fnv {
-        fn write_str(&mut self, text: &str) -> fmt::Result {
-            for byte in text.bytes() {
-                self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-            }
-            Ok(())
-        }
-    }
-    let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
-    // Adding up cannot fail.
-    let _ = fmt::Write::write_fmt(&mut hash, written);
-    hash.0
 }
 
 /// What has been seen of a sweep.

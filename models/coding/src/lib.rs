@@ -1,11 +1,12 @@
 //! Bits and frames: what every codec of Trinity shares.
 //!
 //! Bit reader and writer, Exp-Golomb codes, the arithmetic engine of both
-//! standards ([`cabac`]), NAL units and Annex B ([`nal`]); [`Frame`], the only
-//! thing a video codec sees; [`Rate`] and [`Preset`], what one may be asked
-//! for, [`Coded`], what it returns, and [`CodecError`], how it refuses. Knows
-//! no standard's syntax: whatever H.264 and H.265 do differently lives in their
-//! own crates.
+//! standards ([`cabac`]), a range coder for streams of our own ([`range`]), NAL
+//! units and Annex B ([`nal`]); [`Frame`], the only thing a video codec sees;
+//! [`Rate`] and [`Preset`], what one may be asked for, [`Coded`], what it
+//! returns, and [`CodecError`], how it refuses; the loop of every rate search
+//! ([`search`]). Knows no standard's syntax: whatever H.264 and H.265 do
+//! differently lives in their own crates.
 //!
 //! ```
 //! use trinity_coding::{BitReader, BitWriter};
@@ -25,7 +26,9 @@ mod frame;
 pub mod huffman;
 pub mod intra_modes;
 pub mod nal;
+pub mod range;
 mod request;
+pub mod search;
 pub mod threads;
 pub mod vui;
 

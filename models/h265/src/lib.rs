@@ -17,13 +17,13 @@
 //! ```
 #![deny(unsafe_code)]
 
-pub mod deblock;
+mod deblock;
 mod decoder;
 mod encoder;
 pub mod entropy;
 pub mod intra;
 pub mod quant;
-pub mod sao;
+mod sao;
 pub mod syntax;
 pub mod transform;
 

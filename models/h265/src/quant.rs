@@ -13,6 +13,9 @@ const QUANT_SCALE: [i32; 6] = [26214, 23302, 20560, 18396, 16384, 14564];
 
 /// m[x][y] of clause 8.6.3 when no scaling list applies.
 pub const FLAT: i32 = 16;
+/// Rounding of intra levels in 1/512, a third, as the reference encoder HM rounds without
+/// rate–distortion optimization: it leaves a dead zone around zero.
+pub const INTRA_ROUNDING: i64 = 171;
 
 /// Scales levels of one block size at one qP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +66,7 @@ impl Quantizer {
     }
 
     /// One coefficient to a level, rounding by `offset`/512 (256 is plain
-    /// rounding, 171 the usual intra dead zone).
+    /// rounding, [`INTRA_ROUNDING`] leaves the usual dead zone).
     #[inline]
     pub fn quantize(&self, coefficient: i32, offset: i64) -> i32 {
         let product = i64::from(coefficient.unsigned_abs()) * self.quant_scale;

@@ -6,6 +6,7 @@
 
 use crate::calibrate::InputMoments;
 use nalgebra::DMatrix;
+use trinity_tensor::codec::{NF4_BLOCK, NF4_LEVELS};
 
 /// Values that share a scale in GPTQ and AWQ.
 const GROUP: usize = 128;
@@ -167,27 +168,6 @@ fn awq(width: u32, cols: usize, values: &mut [f32], moments: InputMoments<'_>) -
     grouped_bits(width, cols, values.len())
 }
 
-/// The sixteen levels of NF4 (Dettmers et al. 2023, appendix E).
-const NF4: [f32; 16] = [
-    -1.0,
-    -0.696_192_8,
-    -0.525_073_05,
-    -0.394_917_5,
-    -0.284_441_38,
-    -0.184_773_43,
-    -0.091_050_036,
-    0.0,
-    0.079_580_3,
-    0.160_930_2,
-    0.246_112_3,
-    0.337_915_24,
-    0.440_709_83,
-    0.562_617,
-    0.722_956_84,
-    1.0,
-];
-const NF4_BLOCK: usize = 64;
-
 fn nearest(levels: &[f32], value: f32) -> f32 {
     levels.iter().copied().min_by(|a, b| (a - value).abs().total_cmp(&(b - value).abs())).unwrap_or(0.0)
 }
@@ -196,7 +176,9 @@ fn nf4(values: &mut [f32]) -> u64 {
     let mut bits = 0;
     for block in values.chunks_mut(NF4_BLOCK) {
         let top = as_f16(block.iter().fold(0f32, |m, v| m.max(v.abs())));
-        block.iter_mut().for_each(|v| *v = if top > 0.0 { nearest(&NF4, *v / top) * top } else { 0.0 });
+        block
+            .iter_mut()
+            .for_each(|v| *v = if top > 0.0 { nearest(&NF4_LEVELS, *v / top) * top } else { 0.0 });
         bits += 4 * block.len() as u64 + 16;
     }
     bits

@@ -5,6 +5,7 @@
 //! missing, of another shape or unknown is reported in one message.
 
 use crate::config::Family;
+use crate::error::Problem;
 use crate::{Config, Error, gguf};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,29 +20,6 @@ pub struct Checkpoint {
     files: Vec<TensorFile>,
     /// One GGUF file, with names, rows and a tokenizer of its own.
     is_gguf: bool,
-}
-
-/// What is wrong with one tensor.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Problem {
-    Missing { name: String, shape: Vec<usize> },
-    Shape { name: String, expected: Vec<usize>, found: Vec<usize> },
-    Unknown { name: String, nearest: Option<String> },
-    Twice { name: String },
-}
-
-impl std::fmt::Display for Problem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Missing { name, shape } => write!(f, "missing: {name} {shape:?}"),
-            Self::Shape { name, expected, found } => {
-                write!(f, "shape: {name} is {found:?}, expected {expected:?}")
-            }
-            Self::Unknown { name, nearest: Some(near) } => write!(f, "unknown: {name}; did you mean {near}?"),
-            Self::Unknown { name, nearest: None } => write!(f, "unknown: {name}"),
-            Self::Twice { name } => write!(f, "twice: {name}"),
-        }
-    }
 }
 
 impl Checkpoint {

@@ -1,7 +1,5 @@
 //! The one error type of this crate.
 
-use crate::checkpoint::Problem;
-
 /// Why a model could not be loaded or run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -30,4 +28,27 @@ fn list(problems: &[Problem]) -> String {
     let lines: Vec<String> = problems.iter().map(|p| format!("  {p}")).collect();
     let noun = if problems.len() == 1 { "tensor does" } else { "tensors do" };
     format!("{} {noun} not fit the model's configuration:\n{}", problems.len(), lines.join("\n"))
+}
+
+/// What is wrong with one tensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Problem {
+    Missing { name: String, shape: Vec<usize> },
+    Shape { name: String, expected: Vec<usize>, found: Vec<usize> },
+    Unknown { name: String, nearest: Option<String> },
+    Twice { name: String },
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Missing { name, shape } => write!(f, "missing: {name} {shape:?}"),
+            Self::Shape { name, expected, found } => {
+                write!(f, "shape: {name} is {found:?}, expected {expected:?}")
+            }
+            Self::Unknown { name, nearest: Some(near) } => write!(f, "unknown: {name}; did you mean {near}?"),
+            Self::Unknown { name, nearest: None } => write!(f, "unknown: {name}"),
+            Self::Twice { name } => write!(f, "twice: {name}"),
+        }
+    }
 }

@@ -30,9 +30,9 @@ mod text;
 mod tokenizer;
 pub mod weights;
 
-pub use checkpoint::{Checkpoint, Problem};
+pub use checkpoint::Checkpoint;
 pub use config::{Config, Family, LayerKind};
-pub use error::Error;
+pub use error::{Error, Problem};
 pub use fidelity::Fidelity;
 pub use hooks::{Hooks, Matrix, NoHooks};
 pub use model::{LONGEST_WINDOW, Model, Weight};

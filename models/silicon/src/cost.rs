@@ -66,7 +66,7 @@ impl EnergyColumn {
 pub enum InstanceRate {
     /// 3840×2160 at 60 frames/s with 4:2:0 chroma (LLM.265 §6.2), 5.97 Gb/s.
     Paper4k60,
-    /// The same, but only luma carries tensor values (LLM.265 §3.2), 3.98 Gb/s.
+    /// 4K60 of which only luma carries tensor values (LLM.265 §3.2), 3.98 Gb/s.
     Luma4k60,
     /// xk264's own page: 1920×1080 at 60 frames/s, 4:2:0, 1.49 Gb/s.
     Xk2641080p60,

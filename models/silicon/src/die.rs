@@ -9,10 +9,12 @@
 
 mod constants;
 mod cost;
+mod error;
 mod power;
 
 pub use constants::{Coefficients, Constants, InterfaceRow, ProcessRow};
 pub use cost::{DieCost, die_cost};
+pub use error::Error;
 pub use power::{Activity, PowerByPart, energy_scale, power, supply_ratio};
 
 /// A row of one of the constants' tables, by position.
@@ -94,27 +96,6 @@ impl AreaByPart {
             ("other", self.other_mm2),
         ]
     }
-}
-
-/// What cannot be built, or is not known.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    #[error("the table of die constants is damaged: {why}")]
-    Constants { why: String },
-    #[error("no data for the process `{name}`; known are {known}")]
-    Process { name: String, known: String },
-    #[error("no data for the memory `{name}`; known are {known}")]
-    Memory { name: String, known: String },
-    #[error("no data for the link `{name}`; known are {known}")]
-    Link { name: String, known: String },
-    #[error("the parts take {area_mm2:.0} mm2, a reticle holds {reticle_mm2:.0}")]
-    Reticle { area_mm2: f64, reticle_mm2: f64 },
-    #[error(
-        "memory, links and PCIe take {needed_mm:.0} mm of the die's edge, a square die of {area_mm2:.0} mm2 \
-         has {edge_mm:.0}"
-    )]
-    Shoreline { needed_mm: f64, edge_mm: f64, area_mm2: f64 },
 }
 
 impl Constants {

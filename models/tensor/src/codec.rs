@@ -44,6 +44,7 @@ pub(crate) use registry::decoder;
 pub use registry::{PAPER_BASELINES, codec, names};
 pub use trinity_codec::StageCost;
 
+pub use scalar::{NF4_BLOCK, NF4_LEVELS};
 pub use tiling::{Limits, Tiling};
 pub use uniform::order0;
 

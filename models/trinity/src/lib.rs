@@ -53,7 +53,7 @@ pub use pictures::{Coding, EncodedFrames, Pictures, decode_frames, encode_frames
 pub use plan::{Entropy, Plan, Prediction};
 pub use stages::basis::Basis;
 pub use stages::means::MeanOf;
-pub use stages::precondition::Preconditioning;
+pub use stages::precondition::{Preconditioning, hadamard};
 pub use stages::transform::{Family, Transform};
 
 /// Encodes a matrix in row order.

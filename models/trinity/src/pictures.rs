@@ -4,6 +4,7 @@
 //! others a stream of their own whose planes are matrices. All-intra: every
 //! frame stands alone.
 
+use trinity_coding::search::{self, Trial, Tried};
 use trinity_coding::{Chroma, Colour, Frame, Plane, nal};
 use trinity_h264::{Params, Rate};
 
@@ -142,20 +143,23 @@ fn search(
     judge: impl Fn(&EncodedFrames) -> Verdict,
 ) -> Result<Result<EncodedFrames, EncodedFrames>, Error> {
     let (low, high) = LOG2_STEPS.into_inner();
-    let (mut good, mut bad) = (None, None);
-    let (mut at, mut reach) = (1.0f64, 1.2);
-    for _ in 0..PASSES {
+    let mut passes = 0i32;
+    let attempt = |at: f64| -> Result<_, Error> {
         let coded = encode(at.exp2())?;
         let verdict = judge(&coded);
-        if verdict.keeps && verdict.near {
-            return Ok(Ok(coded));
-        }
-        *(if verdict.keeps { &mut good } else { &mut bad }) = Some((at, coded));
+        // Bounds close in, so that the latest on either side is the nearest.
+        passes -= 1;
+        let (over, close) = (!verdict.keeps, verdict.keeps && verdict.near);
+        Ok(Trial { cost: verdict.shift, over, close, rank: (over, passes), result: coded })
+    };
+    let mut reach = 1.2;
+    let next = |tried: &Tried<f64>| {
+        let (at, shift) = tried.last;
         // At low rates a step has to grow by more than the bound tells.
-        let mut next = (at + reach * verdict.shift).clamp(low, high);
-        if let (Some((a, _)), Some((b, _))) = (&good, &bad) {
+        let mut next = (at + reach * shift).clamp(low, high);
+        if let (Some((a, _)), Some((b, _))) = (tried.under, tried.over) {
             // The guess of the slope overshot: halve what is left.
-            let (a, b) = (a.min(*b), a.max(*b));
+            let (a, b) = (a.min(b), a.max(b));
             let margin = 0.05 * (b - a);
             if !(a + margin..=b - margin).contains(&next) {
                 next = (a + b) / 2.0;
@@ -163,15 +167,13 @@ fn search(
         } else {
             reach *= 2.0;
         }
-        if next == at {
-            break;
-        }
-        at = next;
-    }
-    Ok(match (good, bad) {
-        (Some((_, coded)), _) => Ok(coded),
-        (None, Some((_, coded))) => Err(coded),
-        (None, None) => return Err(Error::BadTarget { what: "no step was tried".into() }),
+        (next != at).then_some(next)
+    };
+    let found = search::search(1.0f64, PASSES, attempt, next)?;
+    Ok(match found.best {
+        Some(((false, _), coded)) => Ok(coded),
+        Some(((true, _), coded)) => Err(coded),
+        None => return Err(Error::BadTarget { what: "no step was tried".into() }),
     })
 }
 

@@ -4,8 +4,7 @@
 //! dominance, extremes with ties to the lower index, integer counts – which
 //! is what makes shards and threads byte-identical to a single run.
 
-use super::MAX_OBJECTIVES;
-use super::metric::{Direction, Objective};
+use super::metric::{Direction, MAX_OBJECTIVES, Objective};
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize, Serializer};
 use std::ops::Deref;

@@ -3,6 +3,9 @@
 use crate::Estimate;
 use serde::{Deserialize, Serialize};
 
+/// No sweep has more objectives.
+pub const MAX_OBJECTIVES: usize = 8;
+
 macro_rules! metrics {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $read:expr;)+) => {
         /// A number of an estimate.

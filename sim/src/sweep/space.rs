@@ -4,6 +4,7 @@
 //! size takes no memory, any point can be computed again, and a shard is a
 //! range of indices.
 
+use super::digest::digest;
 use super::point::{Change, Point, changes};
 
 /// One axis of one scenario: labels to show and what each changes.
@@ -25,7 +26,7 @@ impl Axis {
     pub fn new(path: impl Into<String>, base: &Point, points: Vec<(String, Point)>) -> Self {
         let (labels, points): (Vec<String>, Vec<Point>) = points.into_iter().unzip();
         let only_wires = points.iter().all(|point| point.shares_gpu_with(base));
-        let digest = super::digest(format_args!("{points:?}"));
+        let digest = digest(format_args!("{points:?}"));
         Self { path: path.into(), labels, changes: changes(base, &points), only_wires, digest }
     }
 

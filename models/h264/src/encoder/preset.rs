@@ -23,7 +23,8 @@ pub struct Effort {
     pub skip_four: bool,
 }
 
-/// λ and rounding of a preset, found by measurement on tensors and pictures.
+/// λ and rounding of a preset, found by measurement on tensors and pictures
+/// (`cargo xtask tune`).
 #[derive(Debug, Clone, Copy)]
 pub struct Tuning {
     pub effort: Effort,
@@ -48,9 +49,11 @@ impl Tuning {
                 Preset::Slow => effort(2, 0.01, 0.2, 0.0),
                 Preset::Best => effort(2, 0.01, 0.3, 0.01),
             },
-            // Flat around its high-rate value, 2 ln 2 / 12 of a squared step.
+            // Flat around its high-rate value, 2 ln 2 / 12 of a squared step;
+            // `cargo xtask tune h264-lambda` prints what other values give on captured weights.
             lambda: 0.13,
-            // The best for Gaussian sources of two to four bits.
+            // The best for Gaussian sources of two to four bits; on captured weights, see
+            // `cargo xtask tune h264-rounding`.
             rounding: 0.36,
         }
     }

@@ -1,7 +1,10 @@
 //! Reaching a rate or an error between two QPs: whole QPs by interpolation,
 //! the rest by how many macroblocks of each frame take the next one.
 
+use std::convert::Infallible;
+
 use crate::encoder::slice::QpPlan;
+use trinity_coding::search::{self, Trial, Tried};
 use trinity_coding::{Coded, Frame, Rate};
 
 /// Close enough, as a ratio.
@@ -33,11 +36,7 @@ pub fn search(
         switch_at: if position.is_multiple_of(mbs) { usize::MAX } else { mbs - position % mbs },
     };
     let last = (51 - lowest_qp) as usize * mbs;
-    let mut below: Option<(usize, f64)> = None;
-    let mut above: Option<(usize, f64)> = None;
-    let mut best: Option<((bool, f64), Coded)> = None;
-    let mut position = ((24 - lowest_qp) as usize * mbs).min(last);
-    for _ in 0..MAX_RUNS {
+    let attempt = |position: usize| -> Result<_, Infallible> {
         let coded = run(plan(position));
         let value = measure(&coded);
         // Met from below: what overshoots counts only until something does not.
@@ -46,40 +45,39 @@ pub fn search(
             _ => value > target,
         };
         let off = (value - target).abs();
-        let rank = (over, off);
-        if best.as_ref().is_none_or(|(least, _)| rank < *least) {
-            best = Some((rank, coded));
-        }
-        if off <= TOLERANCE && !over {
-            break;
-        }
-        if value < target {
-            below = Some((position, value))
-        } else {
-            above = Some((position, value))
-        }
-        let next = match (below, above) {
+        Ok(Trial { cost: value, over, close: off <= TOLERANCE && !over, rank: (over, off), result: coded })
+    };
+    let next = |tried: &Tried<usize>| {
+        let (position, value) = tried.last;
+        // Fewer bits come of a higher QP, less error of a lower one.
+        let (below, above) = match rate {
+            Rate::Bits(_) => (tried.over, tried.under),
+            _ => (tried.under, tried.over),
+        };
+        match (below, above) {
             (Some((low, low_value)), Some((high, high_value))) => {
                 if high - low <= 1 {
-                    break;
+                    return None;
                 }
                 let share = (target - low_value) / (high_value - low_value).max(1e-12);
                 let guess = low + (share * (high - low) as f64).round() as usize;
                 // Whole QPs first: they say the most about the curve.
                 let whole = (guess + mbs / 2) / mbs * mbs;
-                if (low + 1..high).contains(&whole) { whole } else { guess.clamp(low + 1, high - 1) }
+                Some(if (low + 1..high).contains(&whole) { whole } else { guess.clamp(low + 1, high - 1) })
             }
-            (Some((low, _)), None) if low == last => break,
-            (None, Some((0, _))) => break,
+            (Some((low, _)), None) if low == last => None,
+            (None, Some((0, _))) => None,
             (Some((low, _)), None) => {
-                (low + (target - value).mul_add(6.0, 1.0) as usize * mbs).clamp(low + 1, last)
+                Some((low + (target - value).mul_add(6.0, 1.0) as usize * mbs).clamp(low + 1, last))
             }
-            (None, Some((high, _))) => {
-                high.saturating_sub((value - target).mul_add(6.0, 1.0) as usize * mbs).min(high - 1)
+            (None, Some(_)) => {
+                let down = (value - target).mul_add(6.0, 1.0) as usize * mbs;
+                Some(position.saturating_sub(down).min(position - 1))
             }
-            (None, None) => break,
-        };
-        position = next;
-    }
-    best.map_or_else(|| run(plan(position)), |(_, coded)| coded)
+            (None, None) => None,
+        }
+    };
+    let first = ((24 - lowest_qp) as usize * mbs).min(last);
+    let Ok(found) = search::search(first, MAX_RUNS, attempt, next);
+    found.best.map_or_else(|| run(plan(first)), |(_, coded)| coded)
 }

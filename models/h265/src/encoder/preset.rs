@@ -11,7 +11,8 @@ pub struct Effort {
     pub hadamard_sizes: bool,
     /// The quick way prices levels only where fewer than this share are not zero.
     pub dead_zone_above: f32,
-    /// Price of a bit in squared quantization steps.
+    /// Price of a bit in squared quantization steps; `cargo xtask tune h265-lambda`
+    /// prints what other values give on captured weights.
     pub lambda: f32,
     /// Coding-block sizes tried.
     pub max_cu_log2: u32,

@@ -1,11 +1,14 @@
 //! Rate targets: finds the fractional QP that meets bits or error, by whole
 //! encodes of all frames.
 
+use std::convert::Infallible;
+
 use crate::Error;
 use crate::encoder::headers::{self, Sequence};
 use crate::encoder::params::Params;
 use crate::encoder::picture::{self, CodedPicture, PictureQp};
 use crate::encoder::preset::Effort;
+use trinity_coding::search::{self, Trial, Tried};
 use trinity_coding::{Coded, Frame, Rate, threads};
 
 /// Frames with everything decided but the QP.
@@ -64,35 +67,34 @@ impl Target {
 /// sample, or half a percent of the error.
 const CLOSE: f64 = 0.02;
 
+/// Whole encodes at most.
+const MAX_RUNS: usize = 12;
+
 /// Finds the QP by bracketing and interpolation. Always ends on an encode that
 /// was really made, and never on one over the target when one under it was.
 fn search(job: &Job<'_>, lowest: i32, target: Target) -> Coded {
     let (low, high) = (f64::from(lowest), 51.0);
-    let mut qp = match target {
+    let first = match target {
         // Half a bit above the entropy of uniform noise at this step.
         Target::Bits(bits) => 4.0 + 6.0 * (5.3 - bits),
         Target::Mse(mse) => 4.0 + 3.0 * (12.0 * mse.max(1e-6)).log2() + f64::from(lowest),
     }
     .clamp(low, high);
-    // The nearest QPs tried on either side, with their excess.
-    let mut over: Option<(f64, f64)> = None;
-    let mut under: Option<(f64, f64)> = None;
-    let mut coded = at_qp(job, qp);
-    let mut best = (target.excess(&coded, job.frames), coded.clone());
-    for _ in 0..12 {
+    let attempt = |qp: f64| -> Result<_, Infallible> {
+        let coded = at_qp(job, qp);
         let excess = target.excess(&coded, job.frames);
-        if better(excess, best.0) {
-            best = (excess, coded);
-        }
-        if (-CLOSE..=0.0).contains(&excess) {
-            break;
-        }
-        if excess > 0.0 {
-            over = Some((qp, excess));
-        } else {
-            under = Some((qp, excess));
-        }
-        let next = match (over, under) {
+        let over = excess > 0.0;
+        Ok(Trial {
+            cost: excess,
+            over,
+            close: (-CLOSE..=0.0).contains(&excess),
+            rank: (over, excess.abs()),
+            result: coded,
+        })
+    };
+    let next = |tried: &Tried<f64>| {
+        let (qp, excess) = tried.last;
+        let next = match (tried.over, tried.under) {
             (Some((from, more)), Some((to, less))) => {
                 let share = (more + CLOSE / 2.0) / (more - less);
                 from + (to - from) * share.clamp(0.02, 0.98)
@@ -101,22 +103,10 @@ fn search(job: &Job<'_>, lowest: i32, target: Target) -> Coded {
             _ => qp + target.direction() * (excess + 0.25 * excess.signum()),
         }
         .clamp(low, high);
-        if PictureQp::from_fraction(next) == PictureQp::from_fraction(qp) {
-            break;
-        }
-        qp = next;
-        coded = at_qp(job, qp);
-    }
-    best.1
-}
-
-/// Whether an excess `a` is preferable to `b`: under the target, then close to it.
-fn better(a: f64, b: f64) -> bool {
-    match (a <= 0.0, b <= 0.0) {
-        (true, false) => true,
-        (false, true) => false,
-        _ => a.abs() < b.abs(),
-    }
+        (PictureQp::from_fraction(next) != PictureQp::from_fraction(qp)).then_some(next)
+    };
+    let Ok(found) = search::search(first, MAX_RUNS, attempt, next);
+    found.best.map_or_else(|| at_qp(job, first), |(_, coded)| coded)
 }
 
 /// Encodes all frames at one QP. Frames share the threads; what is left over

@@ -448,7 +448,8 @@ impl Whole {
     /// Whether quarters that came to `cost` after `parts` of them will not come
     /// to less.
     fn is_out_of_reach(self, cost: f64, parts: usize) -> bool {
-        /// Share of the whole that the rest may turn out to save.
+        /// Share of the whole that the rest may turn out to save: the least at
+        /// which time is saved and hardly a bit lost (`cargo xtask tune h265-early-exit`).
         const EARLY_EXIT_SLACK: [f64; 4] = [1.0, 0.08, 0.06, 0.04];
         let share = if self.even { parts as f64 / 4.0 + EARLY_EXIT_SLACK[parts] } else { 1.0 };
         cost > self.cost * share

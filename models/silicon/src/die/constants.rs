@@ -1,7 +1,7 @@
 //! The constants of the die model, read from `constants.toml`, which carries
 //! the meaning and the source of each. Knows no formula.
 
-use super::Error;
+use super::error::Error;
 use serde::Deserialize;
 use std::sync::OnceLock;
 

@@ -86,7 +86,7 @@ fn integers(matrix: &Matrix) -> Vec<Line> {
     let aligned = align_to_integers(matrix, Granularity::Tensor, |_| LEVELS);
     let restored = aligned.restore(matrix.cols, Granularity::Tensor, |_| LEVELS);
     let nmse = nmse(&matrix.values, &restored);
-    let mut encoder = Encoder::new();
+    let mut encoder = Encoder::default();
     let mut tree = Tree::new(8);
     aligned.integers.iter().for_each(|&integer| tree.put(&mut encoder, (integer + 128) as u8));
     let count = matrix.values.len() as f64;

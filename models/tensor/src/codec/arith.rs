@@ -3,7 +3,10 @@
 //! The engine of H.264 and H.265 (`trinity_coding::cabac`) keeps a probability
 //! in 64 states, which costs about 2 % on symbols that hold still. Tensors do
 //! hold still, so here a probability is a running mean: it learns as fast as
-//! the count of bins seen allows, then follows slow drift.
+//! the count of bins seen allows, then follows slow drift. The coder itself is
+//! `trinity_coding::range`.
+
+use trinity_coding::range;
 
 use crate::Error;
 
@@ -41,9 +44,10 @@ impl Default for Bin {
 }
 
 impl Bin {
+    /// Of a zero, in 1/65536.
     #[inline]
-    fn bound(self, range: u32) -> u32 {
-        (range >> 16) * (self.zero >> 8).clamp(FLOOR, 65536 - FLOOR)
+    fn probability(self) -> u32 {
+        (self.zero >> 8).clamp(FLOOR, 65536 - FLOOR)
     }
 
     #[inline]
@@ -55,148 +59,57 @@ impl Bin {
     }
 }
 
-/// A range coder with carry propagation, as in LZMA.
-#[derive(Debug)]
-pub(crate) struct Encoder {
-    low: u64,
-    range: u32,
-    cache: u8,
-    pending: u64,
-    started: bool,
-    bytes: Vec<u8>,
-}
+/// The range coder, with probabilities that learn.
+#[derive(Debug, Default)]
+pub(crate) struct Encoder(range::Encoder);
 
 impl Encoder {
-    pub(crate) fn new() -> Self {
-        Self { low: 0, range: u32::MAX, cache: 0, pending: 0, started: false, bytes: Vec::new() }
-    }
-
     #[inline]
     pub(crate) fn put(&mut self, bin: &mut Bin, bit: bool) {
-        let bound = bin.bound(self.range);
-        if bit {
-            self.low += u64::from(bound);
-            self.range -= bound;
-        } else {
-            self.range = bound;
-        }
+        self.0.put(bin.probability(), bit);
         bin.update(bit);
-        self.normalize();
     }
 
     /// `count` ≤ 32 equiprobable bits, most significant first.
     pub(crate) fn raw(&mut self, value: u32, count: u32) {
-        for shift in (0..count).rev() {
-            self.range >>= 1;
-            if value >> shift & 1 == 1 {
-                self.low += u64::from(self.range);
-            }
-            self.normalize();
-        }
+        self.0.raw(value, count);
     }
 
-    #[inline]
-    fn normalize(&mut self) {
-        while self.range < 1 << 24 {
-            self.range <<= 8;
-            self.shift();
-        }
-    }
-
-    fn shift(&mut self) {
-        if self.low < 0xff00_0000 || self.low > 0xffff_ffff {
-            let carry = (self.low >> 32) as u8;
-            if self.started {
-                self.bytes.push(self.cache.wrapping_add(carry));
-            }
-            self.started = true;
-            for _ in 0..self.pending {
-                self.bytes.push(0xffu8.wrapping_add(carry));
-            }
-            self.pending = 0;
-            self.cache = (self.low >> 24) as u8;
-        } else {
-            self.pending += 1;
-        }
-        self.low = (self.low & 0x00ff_ffff) << 8;
-    }
-
-    pub(crate) fn finish(mut self) -> Vec<u8> {
+    pub(crate) fn finish(self) -> Vec<u8> {
+        let mut bytes = self.0.finish();
         // The decoder reads a few zeros past the end: drop what they can replace.
-        for _ in 0..5 {
-            self.shift();
-        }
-        let zeros = self.bytes.iter().rev().take_while(|&&byte| byte == 0).count();
-        self.bytes.truncate(self.bytes.len() - zeros.min(SLACK));
-        self.bytes
+        let zeros = bytes.iter().rev().take_while(|&&byte| byte == 0).count();
+        bytes.truncate(bytes.len() - zeros.min(SLACK));
+        bytes
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct Decoder<'a> {
-    bytes: &'a [u8],
-    position: usize,
-    range: u32,
-    code: u32,
+    range: range::Decoder<'a>,
+    length: usize,
 }
 
 impl<'a> Decoder<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        let mut decoder = Self { bytes, position: 0, range: u32::MAX, code: 0 };
-        for _ in 0..4 {
-            decoder.code = decoder.code << 8 | u32::from(decoder.byte());
-        }
-        decoder
-    }
-
-    #[inline]
-    fn byte(&mut self) -> u8 {
-        let byte = self.bytes.get(self.position).copied().unwrap_or(0);
-        self.position += 1;
-        byte
+        Self { range: range::Decoder::new(bytes), length: bytes.len() }
     }
 
     #[inline]
     pub(crate) fn get(&mut self, bin: &mut Bin) -> bool {
-        let bound = bin.bound(self.range);
-        let bit = self.code >= bound;
-        if bit {
-            self.code -= bound;
-            self.range -= bound;
-        } else {
-            self.range = bound;
-        }
+        let bit = self.range.get(bin.probability());
         bin.update(bit);
-        self.normalize();
         bit
     }
 
     pub(crate) fn raw(&mut self, count: u32) -> u32 {
-        let mut value = 0;
-        for _ in 0..count {
-            self.range >>= 1;
-            let bit = self.code >= self.range;
-            if bit {
-                self.code -= self.range;
-            }
-            value = value << 1 | u32::from(bit);
-            self.normalize();
-        }
-        value
-    }
-
-    #[inline]
-    fn normalize(&mut self) {
-        while self.range < 1 << 24 {
-            self.range <<= 8;
-            self.code = self.code << 8 | u32::from(self.byte());
-        }
+        self.range.raw(count)
     }
 
     /// An error when far more was read than there is: the data was cut.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        if self.position > self.bytes.len() + SLACK {
-            return Err(Error::corrupt(self.bytes.len(), "the data ends before the last value"));
+        if self.range.position() > self.length + SLACK {
+            return Err(Error::corrupt(self.length, "the data ends before the last value"));
         }
         Ok(())
     }
@@ -243,7 +156,7 @@ mod tests {
     proptest! {
         #[test]
         fn symbols_and_raw_bits_survive(symbols in prop::collection::vec((any::<u8>(), 0u32..33, any::<u32>()), 0..2000)) {
-            let mut encoder = Encoder::new();
+            let mut encoder = Encoder::default();
             let mut tree = Tree::new(8);
             for &(symbol, count, value) in &symbols {
                 tree.put(&mut encoder, symbol);
@@ -261,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_million_times_the_first_symbol_is_not_taken_for_cut_data() {
-        let mut encoder = Encoder::new();
+        let mut encoder = Encoder::default();
         let mut tree = Tree::new(8);
         (0..1_000_000).for_each(|_| tree.put(&mut encoder, 0));
         let bytes = encoder.finish();
@@ -283,7 +196,7 @@ mod tests {
         // Symbol 0 three times in four, in an order without pattern.
         let symbols: Vec<u8> =
             (0u32..200_000).map(|i| u8::from((i.wrapping_mul(2_654_435_761) >> 16) % 4 == 0)).collect();
-        let mut encoder = Encoder::new();
+        let mut encoder = Encoder::default();
         let mut tree = Tree::new(8);
         symbols.iter().for_each(|&symbol| tree.put(&mut encoder, symbol));
         let bits = 8.0 * encoder.finish().len() as f64 / symbols.len() as f64;

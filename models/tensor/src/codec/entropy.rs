@@ -59,7 +59,7 @@ impl SymbolCoder {
             Self::Lz4 => Ok(lz4_flex::block::compress(&pack(codes, layout))),
             Self::Zstd => crate::zstandard::compress(codes, ZSTD_LEVEL).map_err(io),
             Self::Cabac => {
-                let mut encoder = Encoder::new();
+                let mut encoder = Encoder::default();
                 let mut tree = Tree::new(8);
                 codes.iter().for_each(|&code| tree.put(&mut encoder, code));
                 Ok(encoder.finish())

@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 
+use trinity_codec::hadamard;
+
 use super::rate::within_after_rounding;
 use super::{Encoded, Target, TensorCodec};
 use crate::{Dtype, Error, Tensor};
@@ -25,6 +27,12 @@ pub enum Precondition {
 }
 
 /// Principal components of sample rows: an orthonormal basis, cut to a rank.
+///
+/// Beside [`trinity_codec::Basis`], which turns groups of at most 128 columns
+/// without a mean and always back to the same number of them: this one takes
+/// whole rows around their mean and may leave components out. Files of both
+/// exist, and a stream names its basis by the hash of its numbers, so neither
+/// can be learned by the other's arithmetic.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PcaBasis {
     pub cols: usize,
@@ -159,24 +167,6 @@ impl PcaBasis {
     }
 }
 
-/// Walsh–Hadamard over consecutive blocks, orthonormal; its own inverse.
-fn walsh_hadamard(row: &mut [f32], block: usize) {
-    for values in row.chunks_exact_mut(block) {
-        let mut half = 1;
-        while half < block {
-            for start in (0..block).step_by(2 * half) {
-                for i in start..start + half {
-                    let (a, b) = (values[i], values[i + half]);
-                    (values[i], values[i + half]) = (a + b, a - b);
-                }
-            }
-            half *= 2;
-        }
-        let scale = 1.0 / (block as f32).sqrt();
-        values.iter_mut().for_each(|value| *value *= scale);
-    }
-}
-
 /// A sign for each column, the same in encoder and decoder.
 fn sign(column: usize) -> f32 {
     let hash = (column as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -207,7 +197,7 @@ impl Precondition {
             Self::Hadamard => {
                 for row in values.chunks_exact_mut(cols) {
                     row.iter_mut().enumerate().for_each(|(column, value)| *value *= sign(column));
-                    walsh_hadamard(row, hadamard_block(cols));
+                    hadamard(row, hadamard_block(cols));
                 }
                 Ok((cols, 0.0))
             }
@@ -231,7 +221,7 @@ impl Precondition {
         match self {
             Self::Hadamard => {
                 for row in values.chunks_exact_mut(cols) {
-                    walsh_hadamard(row, hadamard_block(cols));
+                    hadamard(row, hadamard_block(cols));
                     row.iter_mut().enumerate().for_each(|(column, value)| *value *= sign(column));
                 }
             }

@@ -3,6 +3,8 @@
 //! A knob goes from coarse to fine; bits grow with it and error falls, nearly
 //! monotonously and nearly linearly in bits. Knows nothing of what it turns.
 
+use trinity_coding::search::{self, Found, Tried};
+
 use super::{Encoded, Metrics, Target, TensorCodec};
 use crate::{Error, Tensor};
 
@@ -38,45 +40,33 @@ pub(crate) fn finest_within<T>(
 ) -> Result<Result<T, f64>, Error> {
     // A little below the goal, where both neighbours are within the tolerance.
     let aim = goal * 0.5 * (1.0 + TOLERANCE);
-    let mut best: Option<Trial<T>> = None;
-    // The finest setting below the goal and the coarsest above, with their costs.
-    let mut low: Option<(f64, f64)> = None;
-    let mut high: Option<(f64, f64)> = None;
+    let mut trials = 0i32;
+    let judged = |knob: f64| -> Result<_, Error> {
+        let Trial { cost, result } = attempt(knob)?;
+        let under = cost <= goal;
+        // Of equal costs the later counts.
+        trials -= 1;
+        let close = if under { cost >= TOLERANCE * goal || knob >= fine } else { knob <= coarse };
+        Ok(search::Trial { cost, over: !under, close, rank: (!under, -cost, trials), result })
+    };
     let mut before: Option<(f64, f64)> = None;
-    let mut knob = model(aim).map_or(0.5 * (coarse + fine), |knob| knob.clamp(coarse, fine));
-    for trial in 0..MAX_TRIALS {
-        let outcome = attempt(knob)?;
-        let cost = outcome.cost;
-        if cost <= goal {
-            low = Some((knob, cost));
-            if best.as_ref().is_none_or(|best| cost >= best.cost) {
-                best = Some(outcome);
-            }
-            if cost >= TOLERANCE * goal || knob >= fine {
-                break;
-            }
-        } else {
-            if knob <= coarse {
-                return Ok(best.map(|best| best.result).ok_or(cost));
-            }
-            high = Some((knob, cost));
-        }
-        let here = (knob, cost);
-        knob = match (low, high) {
+    let next = |so_far: &Tried<f64>| {
+        let (knob, cost) = so_far.last;
+        let trial = so_far.count - 1;
+        let next = match (so_far.under, so_far.over) {
             // Every fourth trial halves the interval, so that a crooked curve
             // cannot stall the search.
             (Some((a, cost_a)), Some((b, cost_b))) => {
                 let share =
                     if trial % 4 == 3 { 0.5 } else { ((aim - cost_a) / (cost_b - cost_a)).clamp(0.02, 0.98) };
                 if b - a < JUMP * (fine - coarse) {
-                    break;
+                    return None;
                 }
                 a + share * (b - a)
             }
-            (None, None) => break,
             _ => {
                 let far = (fine - coarse) * 2f64.powi(trial as i32) / 64.0;
-                let step = step(here, before, aim, &model).filter(|step| step.is_finite());
+                let step = step(so_far.last, before, aim, &model).filter(|step| step.is_finite());
                 // Upwards from below the goal, downwards from above, and never so
                 // little that nothing changes nor beyond what doubling would reach.
                 let step =
@@ -84,11 +74,19 @@ pub(crate) fn finest_within<T>(
                 (if cost <= goal { knob + step } else { knob - step }).clamp(coarse, fine)
             }
         };
-        before = Some(here);
+        before = Some(so_far.last);
+        Some(next)
+    };
+    let first = model(aim).map_or(0.5 * (coarse + fine), |knob| knob.clamp(coarse, fine));
+    let Found { best, tried } = search::search(first, MAX_TRIALS, judged, next)?;
+    let mut best = best.filter(|(rank, _)| !rank.0).map(|(rank, result)| Trial { cost: -rank.1, result });
+    let (last, cost) = tried.last;
+    if last <= coarse && tried.over == Some(tried.last) {
+        return Ok(best.map(|best| best.result).ok_or(cost));
     }
     // An encoder whose decisions feed on each other has a crooked curve: where the
     // goal lies in a jump, settings nearby may still come closer.
-    if let (Some((low, _)), Some((high, _))) = (low, high) {
+    if let (Some((low, _)), Some((high, _))) = (tried.under, tried.over) {
         for probe in 1..=PROBES {
             if best.as_ref().is_some_and(|best| best.cost >= TOLERANCE * goal) {
                 break;

@@ -82,8 +82,10 @@ impl<Q: Quantizer> MatrixCodec for Scalar<Q> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Nf4;
 
-const NF4_BLOCK: usize = 64;
-const NF4_LEVELS: [f32; 16] = [
+/// Values under one scale.
+pub const NF4_BLOCK: usize = 64;
+/// What a code stands for, times its block's scale.
+pub const NF4_LEVELS: [f32; 16] = [
     -1.0,
     -0.696_192_8,
     -0.525_073_05,

@@ -56,7 +56,7 @@ impl MatrixCodec for Uniform {
         let raw_bits = (mean / 32.0).max(1.0).log2().ceil() as u32;
         let mut bytes = step.to_le_bytes().to_vec();
         bytes.push(raw_bits as u8);
-        let mut encoder = Encoder::new();
+        let mut encoder = Encoder::default();
         let mut tree = Tree::new(8);
         for integer in integers {
             put(&mut encoder, &mut tree, integer, raw_bits);

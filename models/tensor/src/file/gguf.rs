@@ -2,9 +2,10 @@
 //!
 //! Block formats ([`blocks`]) are presented as f32; their own name stays visible
 //! as [`Entry::stored`]. Arrays, such as a tokenizer's vocabulary, are found
-//! here and read when asked for ([`Lists`]).
+//! here and read when asked for ([`Arrays`]).
 
 mod blocks;
+mod half;
 mod i_quants;
 mod k_quants;
 
@@ -13,8 +14,9 @@ use std::sync::Arc;
 
 use blocks::{Block, Blocks};
 
+use super::contents::{List, Lists, TensorFile};
+use super::entry::{Entry, count};
 use super::source::{Plain, Source};
-use super::{Entry, List, TensorFile, count};
 use crate::{Dtype, Error};
 
 const FORMAT: &str = "GGUF";
@@ -64,20 +66,19 @@ pub(super) fn parse(source: &Source) -> Result<TensorFile, Error> {
     let data_start = cursor.position.next_multiple_of(alignment);
     let entries = place(source, infos, data_start, alignment)?;
     let mut file = TensorFile::new(FORMAT, entries, metadata);
-    file.lists = Some(Arc::new(Lists { source: source.clone(), arrays }));
+    file.lists = Some(Arc::new(Arrays { source: source.clone(), arrays }));
     Ok(file)
 }
 
 /// Where the arrays of a file's metadata are.
 #[derive(Debug)]
-pub(super) struct Lists {
+struct Arrays {
     source: Source,
     arrays: BTreeMap<String, u64>,
 }
 
-impl Lists {
-    /// The array under a key; None where there is none.
-    pub(super) fn get(&self, key: &str) -> Result<Option<List>, Error> {
+impl Lists for Arrays {
+    fn get(&self, key: &str) -> Result<Option<List>, Error> {
         let Some(&at) = self.arrays.get(key) else { return Ok(None) };
         let mut cursor = Cursor::new(&self.source, at);
         let kind = cursor.u32()?;

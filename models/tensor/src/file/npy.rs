@@ -4,8 +4,10 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::atomic::AtomicFile;
+use super::contents::TensorFile;
+use super::entry::{Carried, Entry, Payload, ValueStream, count};
 use super::source::{Plain, Source};
-use super::{AtomicFile, Carried, Entry, Payload, TensorFile, ValueStream, count};
 use crate::{Dtype, Error, Tensor};
 
 const FORMAT: &str = "npy";

@@ -10,9 +10,10 @@ use flate2::Crc;
 use flate2::read::DeflateDecoder;
 use zip::{CompressionMethod, ZipArchive};
 
+use super::contents::TensorFile;
+use super::entry::{Entry, Payload, ValueStream};
 use super::npy::Header;
 use super::source::{Source, SourceReader};
-use super::{Entry, Payload, TensorFile, ValueStream};
 use crate::Error;
 
 const FORMAT: &str = "npz";

@@ -6,34 +6,28 @@
 //! would need to is refused by its name. Nested dictionaries become names
 //! joined by dots.
 
+mod fault;
 mod pickle;
 
 use std::io::Read;
 use std::sync::Arc;
 
+use fault::{FORMAT, malformed, unsupported};
 use pickle::{Built, Machine, Object, Storage, TensorRef};
 use zip::{CompressionMethod, ZipArchive};
 
+use super::contents::TensorFile;
+use super::entry::{Entry, Payload, ValueStream, count};
 use super::npz::Member;
 use super::source::{Plain, Source};
-use super::{Entry, Payload, TensorFile, ValueStream, count};
-use crate::{Dtype, Error};
+use crate::Error;
 
-const FORMAT: &str = "PyTorch";
 /// Longest pickle accepted: a million tensors take less.
 const MAX_PICKLE: u64 = 1 << 28;
 /// Dictionaries in dictionaries deeper than this are refused.
 const MAX_DEPTH: usize = 32;
 /// What files of PyTorch before 1.6 start with, after the protocol.
 const LEGACY_MAGIC: [u8; 12] = [0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
-
-fn malformed(offset: u64, problem: impl Into<String>) -> Error {
-    Error::Malformed { format: FORMAT, offset, problem: problem.into() }
-}
-
-fn unsupported(offset: u64, what: impl Into<String>) -> Error {
-    Error::Unsupported { format: FORMAT, offset, what: what.into() }
-}
 
 /// True for a zip archive with a `data.pkl`, which an npz has no use for.
 pub(super) fn plausible(source: &Source) -> bool {

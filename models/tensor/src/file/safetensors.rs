@@ -12,8 +12,10 @@ use std::sync::Arc;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use super::atomic::AtomicFile;
+use super::contents::{CARRIED_KEY, TensorFile};
+use super::entry::{Carried, Entry, count};
 use super::source::{Plain, Source};
-use super::{AtomicFile, CARRIED_KEY, Carried, Entry, TensorFile, count};
 use crate::{Class, Dtype, Error};
 
 const FORMAT: &str = "safetensors";

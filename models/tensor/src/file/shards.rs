@@ -6,7 +6,9 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::TensorFile;
+use super::contents::TensorFile;
+use super::entry::Entry;
+use super::formats;
 use super::source::Source;
 use crate::Error;
 
@@ -31,7 +33,7 @@ pub(super) fn open(path: &Path) -> Result<TensorFile, Error> {
         }
         if !shards.contains_key(shard.as_str()) {
             let file = folder.join(shard);
-            let opened = Source::open(&file).and_then(|source| TensorFile::parse(&source, "tensor"));
+            let opened = Source::open(&file).and_then(|source| formats::parse(&source, "tensor"));
             shards.insert(shard, opened.map_err(|error| error.in_file(&file))?);
         }
     }
@@ -87,11 +89,13 @@ pub(super) fn open_folder(folder: &Path) -> Result<TensorFile, Error> {
         );
         return Err(Error::Io { doing: "looking for tensors", source }.in_file(folder));
     }
-    let mut entries: Vec<super::Entry> = Vec::new();
+    let mut entries: Vec<Entry> = Vec::new();
     let mut metadata = BTreeMap::new();
     let mut names = std::collections::HashSet::new();
     for path in chosen {
-        let file = TensorFile::open(path)?;
+        let stem = path.file_stem().map_or_else(|| "tensor".into(), |stem| stem.to_string_lossy());
+        let opened = Source::open(path).and_then(|source| formats::parse(&source, &stem));
+        let file = opened.map_err(|error| error.in_file(path))?;
         if let Some(twice) = file.entries().iter().find(|entry| !names.insert(entry.name().to_owned())) {
             return Err(Error::DuplicateName { name: twice.name().to_owned() }.in_file(path));
         }

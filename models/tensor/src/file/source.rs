@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Payload, ValueStream};
+use super::entry::{Payload, ValueStream};
 use crate::Error;
 
 /// Read-only bytes with positioned access; clones share the file.

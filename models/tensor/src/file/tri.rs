@@ -35,7 +35,11 @@ use std::sync::Arc;
 use flate2::Crc;
 use rayon::prelude::*;
 
-use super::{AtomicFile, Entry, Payload, Source, Spec, TensorFile, ValueStream, count};
+use super::atomic::AtomicFile;
+use super::contents::TensorFile;
+use super::entry::{Entry, Payload, ValueStream, count};
+use super::safetensors::Spec;
+use super::source::Source;
 use crate::blocks::BlockPlan;
 use crate::codec::{Basis, Encoded, TensorCodec, decoder};
 use crate::{Class, Dtype, Error};

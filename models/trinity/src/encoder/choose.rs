@@ -25,7 +25,7 @@ const BINARY_MARGIN_BITS: f64 = 0.1;
 /// transform to be tried beside learned ones, which find most of it, too.
 const ALIKE: f64 = 0.5;
 /// Bits per value by which an alternative must be cheaper to be taken: the
-/// strip is only a sample.
+/// strip is only a sample (`cargo xtask tune trinity-margin`).
 pub const MARGIN: f64 = 0.004;
 /// The same between orientations, whose strips are samples of their own.
 const ORIENTATION_MARGIN: f64 = 0.015;

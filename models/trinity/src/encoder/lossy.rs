@@ -2,6 +2,10 @@
 //! meets the target is searched with whole passes, so that it is met by the
 //! very bytes that are returned. Knows nothing of how a plan codes.
 
+use std::convert::Infallible;
+
+use trinity_coding::search::{self, Tried};
+
 use crate::Error;
 use crate::encoder::choose::{MARGIN, Trial, centroids, choose};
 use crate::encoder::pass::{Pass, encode_pass};
@@ -170,46 +174,40 @@ pub fn search_step(
         }
         _ => 0.0,
     };
-    let mut log_step = f64::from(guess).log2() + ahead.clamp(-6.0, 6.0);
-    let (mut low, mut high) = (f64::from(MIN_STEP).log2(), 8.0f64);
     let mut centroids = chosen.centroids;
-    let mut best: Option<(Pass, f32)> = None;
-    let mut previous: Option<(f64, f64)> = None;
     let mut closest = f64::INFINITY;
-    for passes in 1..=MAX_PASSES {
-        log_step = log_step.clamp(low, high);
+    let attempt = |log_step: f64| -> Result<_, Infallible> {
         // Twelve bits of mantissa: mathematical libraries differ in the last one,
         // and streams must not.
         let step = f32::from_bits((log_step.exp2() as f32).to_bits() & !0x7ff);
         let pass = run(step, centroids);
         centroids = self::centroids(&pass.drift, 1.0);
-        let left = octaves_left(&pass, subject, target);
         let (kept, close) = verdict(&pass, subject, target);
         closest = closest.min(match target {
             Target::Bits(_) => bits_per_value(&pass, subject),
             _ => pass.squared_error / subject.energy,
         });
+        // Of those that keep the promise, the one that uses most of it.
+        let used = match target {
+            Target::Bits(_) => pass.bytes.len() as f64,
+            _ => pass.squared_error,
+        };
+        let cost = octaves_left(&pass, subject, target);
+        Ok(search::Trial { cost, over: !kept, close, rank: (!kept, -used), result: (pass, step) })
+    };
+    let (least, most) = (f64::from(MIN_STEP).log2(), 8.0f64);
+    let mut previous: Option<(f64, f64)> = None;
+    let next = |tried: &Tried<f64>| {
+        let (log_step, left) = tried.last;
         // More bits than allowed ask for larger steps; more error than
         // allowed for smaller ones.
-        let larger = matches!(target, Target::Bits(_)) != kept;
-        if larger {
-            low = log_step;
-        } else {
-            high = log_step;
-        }
-        let better = kept
-            && best.as_ref().is_none_or(|(b, _)| match target {
-                Target::Bits(_) => pass.bytes.len() > b.bytes.len(),
-                _ => pass.squared_error > b.squared_error,
-            });
-        if better {
-            best = Some((pass, step));
-        }
-        if close || high - low < 1e-4 || passes == MAX_PASSES {
-            return match best {
-                Some((pass, step)) => finish(pass, &chosen.plan, subject, target, step, passes),
-                None => Err(unreachable_target(target, closest)),
-            };
+        let (below, above) = match target {
+            Target::Bits(_) => (tried.over, tried.under),
+            _ => (tried.under, tried.over),
+        };
+        let (low, high) = (below.map_or(least, |(low, _)| low), above.map_or(most, |(high, _)| high));
+        if high - low < 1e-4 {
+            return None;
         }
         // Octaves of step for octaves of distance: one, or what was seen.
         let wanted = left + if matches!(target, Target::Bits(_)) { margin } else { -margin };
@@ -222,9 +220,16 @@ pub fn search_step(
         previous = Some((log_step, left));
         let next = log_step + wanted * slope;
         // Outside the bounds the secant has lost its way.
-        log_step = if next > low && next < high { next } else { 0.5 * (low + high) };
+        Some(if next > low && next < high { next } else { 0.5 * (low + high) })
+    };
+    let first = (f64::from(guess).log2() + ahead.clamp(-6.0, 6.0)).clamp(least, most);
+    let Ok(found) = search::search(first, MAX_PASSES, attempt, next);
+    match found.best {
+        Some(((false, _), (pass, step))) => {
+            finish(pass, &chosen.plan, subject, target, step, found.tried.count)
+        }
+        _ => Err(unreachable_target(target, closest)),
     }
-    Err(unreachable_target(target, closest))
 }
 
 fn unreachable_target(target: Target, least: f64) -> Error {

@@ -1,20 +1,18 @@
 //! Adaptive binary arithmetic coding with two-rate probabilities.
 //!
 //! Each bit has a context with a quick and a slow estimate of its probability;
-//! their mean is what is coded with. A range coder of 32 bits that carries
-//! into bytes already written. Slow beside [`crate::entropy::rans`], one bit after the
-//! other, but it learns any distribution from nothing. Knows bits; knows
-//! nothing of what they stand for. Integers only.
+//! their mean is what `trinity_coding::range` codes with. Slow beside
+//! [`crate::entropy::rans`], one bit after the other, but it learns any
+//! distribution from nothing. Knows bits; knows nothing of what they stand for.
+//! Integers only.
+
+use trinity_coding::range::{self, PROBABILITY_BITS as BITS};
 
 use crate::Error;
 
-/// Fraction bits of a probability.
-const BITS: u32 = 16;
 /// Shifts that the quick and the slow estimate settle at.
 const QUICK: u32 = 8;
 const SLOW: u32 = 12;
-/// Ranges below this take another byte.
-const LEAST: u32 = 1 << 24;
 
 /// How likely a bit is to be zero, as far as is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,115 +52,44 @@ impl Probability {
 }
 
 /// Writes bits.
-#[derive(Debug)]
-pub struct Encoder {
-    bytes: Vec<u8>,
-    low: u64,
-    range: u32,
-}
-
-impl Default for Encoder {
-    fn default() -> Self {
-        Self { bytes: Vec::new(), low: 0, range: u32::MAX }
-    }
-}
+#[derive(Debug, Default)]
+pub struct Encoder(range::Encoder);
 
 impl Encoder {
     /// One bit in a context.
     pub fn put(&mut self, probability: &mut Probability, bit: bool) {
-        let bound = (self.range >> BITS) * probability.zero();
-        self.narrow(bound, bit);
+        self.0.put(probability.zero(), bit);
         probability.learn(bit);
     }
 
-    fn narrow(&mut self, bound: u32, bit: bool) {
-        if bit {
-            self.low += u64::from(bound);
-            self.range -= bound;
-        } else {
-            self.range = bound;
-        }
-        while self.range < LEAST {
-            self.shift();
-        }
-    }
-
-    fn shift(&mut self) {
-        if self.low >> 32 != 0 {
-            // The carry runs back over bytes that were all ones.
-            for byte in self.bytes.iter_mut().rev() {
-                *byte = byte.wrapping_add(1);
-                if *byte != 0 {
-                    break;
-                }
-            }
-            self.low &= 0xffff_ffff;
-        }
-        self.bytes.push((self.low >> 24) as u8);
-        self.low = (self.low << 8) & 0xffff_ffff;
-        self.range <<= 8;
-    }
-
     /// The bytes.
-    pub fn finish(mut self) -> Vec<u8> {
-        for _ in 0..4 {
-            self.shift();
-        }
-        self.bytes
+    pub fn finish(self) -> Vec<u8> {
+        self.0.finish()
     }
 }
 
-/// Reads what an [`Encoder`] wrote; beyond the end it reads zeros and
-/// remembers.
+/// Reads what an [`Encoder`] wrote.
 #[derive(Debug)]
 pub struct Decoder<'a> {
-    bytes: &'a [u8],
-    position: usize,
-    code: u32,
-    range: u32,
+    range: range::Decoder<'a>,
+    length: usize,
 }
 
 impl<'a> Decoder<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
-        let mut decoder = Self { bytes, position: 0, code: 0, range: u32::MAX };
-        for _ in 0..4 {
-            decoder.code = decoder.code << 8 | decoder.byte();
-        }
-        decoder
-    }
-
-    fn byte(&mut self) -> u32 {
-        let byte = self.bytes.get(self.position).copied().unwrap_or(0);
-        self.position += 1;
-        u32::from(byte)
+        Self { range: range::Decoder::new(bytes), length: bytes.len() }
     }
 
     /// The next bit in a context.
     pub fn get(&mut self, probability: &mut Probability) -> bool {
-        let bound = (self.range >> BITS) * probability.zero();
-        let bit = self.narrow(bound);
+        let bit = self.range.get(probability.zero());
         probability.learn(bit);
-        bit
-    }
-
-    fn narrow(&mut self, bound: u32) -> bool {
-        let bit = self.code >= bound;
-        if bit {
-            self.code -= bound;
-            self.range -= bound;
-        } else {
-            self.range = bound;
-        }
-        while self.range < LEAST {
-            self.code = self.code << 8 | self.byte();
-            self.range <<= 8;
-        }
         bit
     }
 
     /// Whether the bytes read so far existed.
     pub fn check(&self) -> Result<(), Error> {
-        if self.position > self.bytes.len() {
+        if self.range.position() > self.length {
             Err(Error::Truncated { what: "arithmetic code" })
         } else {
             Ok(())
@@ -172,7 +99,7 @@ impl<'a> Decoder<'a> {
     /// A complete stream ends with the last byte it was read from.
     pub fn finish(&self) -> Result<(), Error> {
         self.check()?;
-        if self.position < self.bytes.len() {
+        if self.range.position() < self.length {
             return Err(Error::Damaged { what: "bytes after the arithmetic code" });
         }
         Ok(())

@@ -13,6 +13,7 @@ use crate::entropy::rans::{
     Decoder, Find, LANES, Plain, RawReader, RawWriter, Recorder, get_escape, packed, put_escape,
 };
 use crate::entropy::scales::raw_bits;
+#[cfg(target_arch = "x86_64")]
 use crate::kernels::simd;
 use crate::stages::trellis::{Code, MAX_LEVEL, Points};
 

@@ -120,9 +120,13 @@ fn flip(row: &mut [f32]) {
     }
 }
 
-/// Orthonormal Walsh–Hadamard transforms of groups of `size` columns, its own
-/// inverse; columns that fill no group form smaller ones.
-fn hadamard(row: &mut [f32], size: usize) {
+/// Orthonormal Walsh–Hadamard transforms of groups of `size` columns, a power
+/// of two; its own inverse. Columns that fill no group form smaller ones.
+///
+/// The signs that go before it are each stream's own: those of this crate's
+/// streams are made from 32 bits of a column's number, those of tensor codecs
+/// under `hadamard/` from 64, and what was written must stay readable.
+pub fn hadamard(row: &mut [f32], size: usize) {
     let mut rest = row;
     let mut size = size;
     while !rest.is_empty() {

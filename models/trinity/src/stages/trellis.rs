@@ -80,6 +80,7 @@ impl Points {
     }
 
     /// By quantizer and magnitude up to 3: what is added to 128 a level.
+    #[cfg(target_arch = "x86_64")]
     pub fn shifts(&self) -> &[[i32; 4]; 2] {
         &self.shift
     }
@@ -126,6 +127,7 @@ pub struct Search {
     subsets: Vec<[u8; LANES]>,
     decisions: Vec<u8>,
     /// Decisions as bits, for 32 states.
+    #[cfg(target_arch = "x86_64")]
     bits: Vec<[u32; LANES]>,
 }
 
@@ -288,15 +290,18 @@ fn consider(
     out: &mut [Candidates],
     zeros: &mut [u8],
 ) {
-    let mut done = 0;
     #[cfg(target_arch = "x86_64")]
-    if simd::has_avx2() {
+    let done = if simd::has_avx2() {
         // SAFETY: the processor has just said that it has AVX2.
         #[allow(unsafe_code)]
         unsafe {
-            done = avx2::consider(points, targets, classes, costs, out, zeros);
+            avx2::consider(points, targets, classes, costs, out, zeros)
         }
-    }
+    } else {
+        0
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let done = 0;
     let rest =
         targets[done..].iter().zip(&classes[done..]).zip(out[done..].iter_mut().zip(&mut zeros[done..]));
     for ((&target, &class), (out, zeros)) in rest {
@@ -391,7 +396,8 @@ pub enum Decision {
 }
 
 /// Rounding of a plain uniform quantizer, in 1/128 of a level: what a Laplacian
-/// source at some three bits per value asks of a rate-aware one.
+/// source at some three bits per value asks of a rate-aware one (`cargo xtask
+/// tune trinity-dead-zone`).
 pub const DEAD_ZONE_ROUNDING: i32 = 51;
 
 /// Magnitudes of targets in 1/128 of a level.

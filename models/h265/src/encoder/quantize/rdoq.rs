@@ -167,7 +167,8 @@ impl Default for Working {
     }
 }
 
-/// What a hidden sign saves in bits, the error it causes taken off.
+/// What a hidden sign saves in bits, the error it causes taken off; `cargo
+/// xtask tune h265-hidden-sign` prints what other values give.
 const HIDDEN_SIGN: f32 = 0.75;
 
 /// Chooses levels for `coefficients` (row by row). Returns whether there are

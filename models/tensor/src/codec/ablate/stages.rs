@@ -12,7 +12,7 @@ use trinity_coding::intra_modes::most_probable;
 use trinity_h265::entropy::residual::{self, ResidualTools, Shape, State};
 use trinity_h265::entropy::scan::Scan;
 use trinity_h265::intra::{self, Available, MAX_LINE, Smoothing};
-use trinity_h265::quant::Quantizer;
+use trinity_h265::quant::{INTRA_ROUNDING, Quantizer};
 use trinity_h265::transform::{self, Kernel, Precision};
 
 /// What runs beside transform, quantization and entropy coding.
@@ -50,8 +50,6 @@ pub struct Coding {
 const CTU: usize = 32;
 /// The grid of blocks where nothing is partitioned, as log2.
 const FIXED_LOG2: u32 = 3;
-/// Rounding of levels in 1/512: the usual dead zone of intra blocks.
-const ROUNDING: i64 = 171;
 /// Price of a bit in squared quantization steps.
 const LAMBDA: f64 = 0.10;
 /// No option of the standard that would blur what a stage is worth.
@@ -205,7 +203,7 @@ impl<'a> Coder<'a> {
         self.residual(x, y, size, &prediction, &mut block);
         transform::forward(&mut block, log2, kernel(log2), self.precision);
         for coefficient in &mut block[..count] {
-            *coefficient = quantizer.quantize(*coefficient, ROUNDING);
+            *coefficient = quantizer.quantize(*coefficient, INTRA_ROUNDING);
         }
         let coded = block[..count].iter().any(|&level| level != 0);
         self.counter.encode(&mut self.state.contexts.cbf_luma[usize::from(log2 > 2)], coded);

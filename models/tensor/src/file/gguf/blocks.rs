@@ -4,9 +4,9 @@
 //! Three families, a file each: the plain ones here, [`super::k_quants`] and
 //! [`super::i_quants`]. Knows blocks; knows nothing of headers or names.
 
-use half::f16;
-
-use super::super::{BLOCK_BYTES, Payload, Source, ValueStream};
+use super::super::entry::{BLOCK_BYTES, Payload, ValueStream};
+use super::super::source::Source;
+use super::half::half;
 use super::{i_quants, k_quants};
 use crate::{Dtype, Error};
 
@@ -131,11 +131,6 @@ impl Block {
             };
         }
     }
-}
-
-/// The f16 at a byte of a block.
-pub fn half(bytes: &[u8], at: usize) -> f32 {
-    f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
 }
 
 /// A tensor's blocks in a file.

@@ -5,7 +5,7 @@
 //! The grids are constants of the format, made by
 //! `tests/data/make_gguf_blocks.py` out of the reference's.
 
-use super::blocks::half;
+use super::half::half;
 
 /// Rows of the six grids, one after the other; see [`GRIDS`].
 static PACKED: &[u8; 9216] = include_bytes!("grids.bin");

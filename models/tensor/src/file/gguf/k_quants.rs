@@ -4,7 +4,7 @@
 //! Products are taken in the order the reference takes them, so that values
 //! are equal to the bit.
 
-use super::blocks::half;
+use super::half::half;
 
 /// 2 bits a value; sub-blocks of 16 with a 4-bit scale and a 4-bit minimum.
 pub fn q2(bytes: &[u8], values: &mut [f32]) {

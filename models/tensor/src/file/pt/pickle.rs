@@ -5,8 +5,8 @@
 //! values and the names in [`global`], and refuses every other name and
 //! opcode. It needs no more memory than a small multiple of its input.
 
-use super::{Dtype, malformed, unsupported};
-use crate::Error;
+use super::fault::{malformed, unsupported};
+use crate::{Dtype, Error};
 
 /// What is wrong with a pickle, and where in it.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,0 +1,35 @@
+//! A hash of sources, for build scripts: what code computed is told apart by it
+//! from what other code would have. Build scripts include this file by its path.
+
+use std::path::{Path, PathBuf};
+
+/// Passes the 64-bit FNV-1a hash of all Rust and TOML files under some folders
+/// to the crate's code as an environment variable.
+pub fn state(variable: &str, folders: &[PathBuf]) {
+    let mut files = Vec::new();
+    for folder in folders {
+        println!("cargo::rerun-if-changed={}", folder.display());
+        gather(folder, &mut files);
+    }
+    // The order of a folder's files is the file system's; that of a sorted list is not.
+    files.sort();
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for path in files {
+        let text = std::fs::read(&path).unwrap_or_default();
+        for byte in text.into_iter().chain([0]) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+    println!("cargo::rustc-env={variable}={hash:016x}");
+}
+
+fn gather(folder: &Path, files: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        if path.is_dir() {
+            gather(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "toml") {
+            files.push(path);
+        }
+    }
+}
