@@ -26,9 +26,12 @@ fn time_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
     let b = &estimate.breakdown;
     let m = job.microbatches();
     let mut line = |name, value, formula| lines.push(Line { group: "time", name, value, unit: "s", formula });
+    let kernel = match point.cluster.gpu.die {
+        Some(_) => "the slowest of arithmetic in waves of tiles, L2, memory and latency",
+        None => "max(FLOPs ÷ (peak × efficiency), bytes ÷ (bandwidth × efficiency), launch floor)",
+    };
     let per_stage = format!(
-        "{m} micro-batches × ({} layers a stage × layer + vocabulary), each the sum over kernels of \
-         max(FLOPs ÷ (peak × efficiency), bytes ÷ (bandwidth × efficiency), launch floor)",
+        "{m} micro-batches × ({} layers a stage × layer + vocabulary), each the sum over kernels of {kernel}",
         job.llm.layers.div_ceil(p.pipeline)
     );
     line("forward", b.forward_s, per_stage);
@@ -165,6 +168,11 @@ fn memory_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
     line("total", memory.total_bytes(), format!("of {:.1} GB", point.cluster.gpu.memory_bytes / 1e9));
 }
 
+/// To a tenth: what follows from parts has digits that mean nothing.
+fn tenth(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
 fn energy_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
     let cluster = &point.cluster;
     let energy = &estimate.energy;
@@ -175,9 +183,9 @@ fn energy_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
     line(
         "compute",
         energy.compute_j,
-        format!("{gpus} GPUs × ({} − {}) W × compute time", gpu.power_w, gpu.idle_power_w),
+        format!("{gpus} GPUs × ({} − {}) W × compute time", tenth(gpu.power_w), tenth(gpu.idle_power_w)),
     );
-    line("GPU idle", energy.gpu_idle_j, format!("{gpus} GPUs × {} W × iteration", gpu.idle_power_w));
+    line("GPU idle", energy.gpu_idle_j, format!("{gpus} GPUs × {} W × iteration", tenth(gpu.idle_power_w)));
     line(
         "wires",
         energy.wire_j,
@@ -221,7 +229,7 @@ fn area_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
     let gpus = cluster.gpus;
     let mut line =
         |name, value, formula| lines.push(Line { group: "area", name, value, unit: "mm²", formula });
-    line("GPUs", area.gpu_mm2, format!("{gpus} × {} mm²", cluster.gpu.area_mm2));
+    line("GPUs", area.gpu_mm2, format!("{gpus} × {} mm²", tenth(cluster.gpu.area_mm2)));
     line("NICs", area.nic_mm2, format!("{gpus} × {} × {} mm²", cluster.nics_per_gpu, cluster.nic.area_mm2));
     line(
         "codecs",

@@ -3,9 +3,11 @@
 //!
 //! Decoders and encoders, their energy and how well they run beside a matrix
 //! product replace those of every scenario whose codec is an engine of the GPU; the
-//! wire to the host replaces that of all scenarios, since they share it. The
-//! rates of matrix units and memory stay those of the GPU under study, which
-//! need not be the one that was measured.
+//! wire to the host replaces that of all scenarios, since they share it. Where
+//! the GPU under study is the one that was measured, so do its curves of matrix
+//! products, memory and attention ([`compute`]).
+
+mod compute;
 
 use crate::Error;
 use crate::config::{CodecFile, Replacement, StudyFile};
@@ -44,10 +46,20 @@ impl Study {
         let calibration = &measurements.calibration;
         let mut replaced = Vec::new();
         let mut engines = 0;
+        let (mut computed, mut not_computed) = (false, None);
         for at in 0..self.file.scenarios.len() {
             let seen = self.file.as_seen_by(&self.document, at)?;
             let study = &seen.file.study;
             let mut values = host_wire(calibration);
+            match compute::values(calibration, &seen.document, study, &seen.file.point().job.llm) {
+                Ok(measured) => {
+                    computed |= !measured.is_empty();
+                    values.extend(measured);
+                }
+                Err(why) => {
+                    not_computed.get_or_insert(why);
+                }
+            }
             if let Some(standard) = study.cluster.codec.as_ref().and_then(|codec| codec.engine.as_deref()) {
                 engines += 1;
                 let measured = Engines::of(calibration, standard).ok_or_else(|| {
@@ -74,10 +86,11 @@ impl Study {
                 scenario.measured.push(value.replacement);
             }
         }
-        if engines == 0 {
+        if engines == 0 && !computed {
+            let why = not_computed.unwrap_or_else(|| "the calibration has no compute".into());
             return Err(Error::input(
-                "no scenario of this sweep codes on an engine of the GPU",
-                "a calibration replaces codecs that name their `engine`, such as codecs/nvenc",
+                format_args!("no scenario of this sweep codes on an engine of the GPU, and {why}"),
+                "a calibration replaces codecs that name their `engine`, such as codecs/nvenc, and the curves of the GPU it was made on",
             ));
         }
         self.plan = self.file.plan(&self.document, self.plan.top)?;
@@ -101,7 +114,7 @@ impl Value {
     /// A number with a unit, or without where `unit` is empty.
     fn new(path: &'static str, number: f64, unit: &str, note: String, set: fn(&mut StudyFile, f64)) -> Self {
         let text = if unit.is_empty() { format!("{number:?}") } else { format!("\"{number} {unit}\"") };
-        Self { path, replacement: Replacement { number, set }, text, note }
+        Self { path, replacement: Replacement::Number { number, set }, text, note }
     }
 }
 

@@ -11,6 +11,7 @@ mod llm;
 mod names;
 mod parts;
 mod profile;
+mod serving;
 mod setter;
 mod stages;
 mod sweep;
@@ -22,9 +23,12 @@ pub use job::{CompressionFile, JobFile, OverlapFile, ParallelismFile, PrecisionF
 pub use llm::{LlmFile, MoeFile};
 pub use parts::{Derived, GpuModelName, L2File, LinksFile, MemoryFile, PartsFile, SmFile, derived};
 pub use profile::ProfileFile;
+pub use serving::{DistributionName, LengthsFile, ServingFile};
 use setter::settable;
 pub use setter::{Settable, Setter};
-pub use sweep::{AssumptionFile, AxisFile, HeadlineFile, Replacement, Scalar, ScenarioFile, SweepFile};
+pub use sweep::{
+    AssumptionFile, AxisFile, CrossoverFile, HeadlineFile, Replacement, Scalar, ScenarioFile, SweepFile,
+};
 pub use technology::TechnologyFile;
 
 use schemars::JsonSchema;
@@ -34,7 +38,7 @@ use trinity_sim::sweep::Point;
 use trinity_sim::{Cluster, Job};
 
 settable! {
-    StudyFile { cluster, job }
+    StudyFile { cluster, job, serving }
 }
 
 /// A cluster and what it runs.
@@ -43,6 +47,8 @@ settable! {
 pub struct StudyFile {
     pub cluster: ClusterFile,
     pub job: JobFile,
+    /// Requests that arrive and what they are promised, where the study serves.
+    pub serving: Option<ServingFile>,
 }
 
 impl StudyFile {
@@ -82,6 +88,9 @@ impl StudyFile {
         Diagnostic::gather([
             self.cluster.check_at(document, &format!("{at}cluster.")),
             self.job.check_at(document, &format!("{at}job.")),
+            self.serving
+                .as_ref()
+                .map_or(Ok(()), |serving| serving.check_at(document, &format!("{at}serving."))),
         ])
     }
 }

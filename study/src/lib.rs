@@ -20,6 +20,7 @@ mod parallel;
 pub mod price;
 mod progress;
 pub mod sensitivity;
+pub mod serving;
 pub mod sweep;
 
 pub use error::Error;

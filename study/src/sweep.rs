@@ -4,8 +4,10 @@
 //! an [`Outcome`]. A front end that keeps shards or rows of its own drives
 //! [`trinity_sim::sweep`] with [`Study::plan`] and asks the study the rest.
 
+mod crossover;
 mod outcome;
 
+pub use crossover::{Contender, Crossover, CrossoverRow};
 pub use outcome::{Explanation, Found, FrontOf, HeadlineOf, Outcome, POINT_COLUMNS};
 
 use crate::config::SweepFile;
@@ -76,6 +78,9 @@ pub struct Answer {
 /// Where no point can run, pointing at the value to blame, or the work is no
 /// longer wanted.
 pub fn run(study: &Study, progress: &dyn Progress) -> Result<Outcome, Error> {
+    if crate::serving::serves(study) {
+        return Err(Error::input("this sweep plays requests through a service", "run it as a serving study"));
+    }
     let tally = study.tally(progress)?;
     study.refuse_nonsense(&tally)?;
     Ok(study.outcome(&tally))

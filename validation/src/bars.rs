@@ -12,6 +12,9 @@ pub struct Bars {
     pub error: BTreeMap<String, f64>,
     /// Error of a set's worst row at most.
     pub worst: BTreeMap<String, f64>,
+    /// Mean absolute error at most with constants that saw none of the set.
+    #[serde(rename = "left-out")]
+    pub left_out: BTreeMap<String, f64>,
     /// Balanced accuracy at least.
     pub accuracy: BTreeMap<String, f64>,
 }
@@ -61,6 +64,13 @@ impl Bars {
         let bar = *self.worst.get(set)?;
         let breached = error.abs() > bar || error.is_nan();
         breached.then(|| Breach { set: format!("{set}, worst row"), measured: error.abs(), bar })
+    }
+
+    /// Whether `mape` of `set`, left out of the fit, is too large.
+    pub fn judge_left_out(&self, set: &str, mape: f64) -> Option<Breach> {
+        let bar = *self.left_out.get(set)?;
+        let breached = mape > bar || mape.is_nan();
+        breached.then(|| Breach { set: format!("{set}, left out"), measured: mape, bar })
     }
 
     /// Whether `accuracy` of `set` is too small.

@@ -1,8 +1,6 @@
 //! The collective model against NCCL: one fabric, one set of constants, for
-//! every group size on it; algorithms and protocols are NCCL's own
-//! ([`tuning`]).
-
-pub mod tuning;
+//! every group size on it; algorithms and protocols are NCCL's own, and the
+//! model is the simulator's ([`nccl`]).
 
 use crate::Error;
 use crate::csv::{Problem, Row, Table};
@@ -12,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 use trinity_config::{Checked, Complaint, Diagnostic, Document, Kind};
-use tuning::{Fabric, Network, Wire};
+use trinity_sim::nccl::{self, Fabric, Network, Wire};
 
 /// How a file of links is checked.
 const KIND: Kind = Kind::of::<Links>("links", "fabrics between GPUs as NCCL uses them");
@@ -62,6 +60,8 @@ link_constants! {
     launch_us = 10.0,
     /// Starting a send inside the node.
     send_launch_us = 8.0,
+    /// What a send reaches inside the node: one direction, nothing to add up.
+    send_gb_per_s = 300.0,
     /// Bus bandwidth of rings that cross PCIe.
     pcie_gb_per_s = 25.0,
     /// One NIC.
@@ -228,13 +228,13 @@ impl Measurement {
         let leaves = self.leaves_node();
         if self.operation == Operation::SendRecv {
             return match leaves {
-                true => tuning::send_s(
+                true => nccl::send_s(
                     constants.network_gb_per_s() * 1e9,
                     constants.network_launch_us() * 1e-6,
                     self.bytes,
                 ),
-                false => tuning::send_s(
-                    constants.bandwidth_gb_per_s() * 1e9,
+                false => nccl::send_s(
+                    constants.send_gb_per_s() * 1e9,
                     constants.send_launch_us() * 1e-6,
                     self.bytes,
                 ),
@@ -251,6 +251,7 @@ impl Measurement {
             bytes_per_s: bandwidth * 1e9,
             ll_bytes_per_s: ll_gb_per_s(&self.gpu) * 1e9,
             launch_s: constants.launch_us() * 1e-6,
+            hop: 1.0,
             wire,
         };
         let network = Network {
@@ -259,7 +260,7 @@ impl Measurement {
             channel_bytes: constants.network_channel_kb() * 1e3,
         };
         let network = leaves.then_some(&network);
-        tuning::all_reduce_s(&fabric, network, self.ranks, self.ranks_per_node, self.bytes)
+        nccl::group_all_reduce_s(&fabric, network, self.ranks, self.ranks_per_node, self.bytes)
     }
 }
 
@@ -387,6 +388,26 @@ pub fn leave_one_group_out(start: &Links, measurements: &[Measurement]) -> Vec<f
         errors.extend(score(&refit(&start.unseen(), &near), &held).0.iter().map(Pair::error));
     }
     errors
+}
+
+/// Mean error of every measurement against a straight line, both axes
+/// logarithmic, between the sizes next to it in its own group.
+pub fn between_neighbours(measurements: &[Measurement]) -> Option<f64> {
+    let group = |m: &Measurement| (m.gpu.clone(), m.fabric.clone(), m.operation, m.ranks, m.ranks_per_node);
+    let mut groups: BTreeMap<_, Vec<(f64, f64)>> = BTreeMap::new();
+    for m in measurements {
+        groups.entry(group(m)).or_default().push((m.bytes, m.seconds));
+    }
+    let mut errors = Vec::new();
+    for points in groups.values_mut() {
+        points.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        for three in points.windows(3).filter(|three| three[0].0 < three[1].0 && three[1].0 < three[2].0) {
+            let share = (three[1].0 / three[0].0).ln() / (three[2].0 / three[0].0).ln();
+            let between = three[0].1 * (three[2].1 / three[0].1).powf(share);
+            errors.push((between / three[1].1 - 1.0).abs());
+        }
+    }
+    (!errors.is_empty()).then(|| errors.iter().sum::<f64>() / errors.len() as f64)
 }
 
 impl Links {

@@ -217,6 +217,7 @@ fn meaning(name: &str) -> &'static str {
         "launch_us" => "what starting takes: a layer's kernels, or a collective",
         "bandwidth_gb_per_s" => "bus bandwidth of a large message inside the node",
         "send_launch_us" => "starting a send inside the node",
+        "send_gb_per_s" => "bandwidth of a send inside the node",
         "pcie_gb_per_s" => "bus bandwidth of rings that cross PCIe",
         "network_gb_per_s" => "bandwidth of one NIC",
         "network_launch_us" => "starting a send between nodes",

@@ -144,6 +144,11 @@ pub struct Line {
     pub k_fold_mape: Option<f64>,
     /// Error with constants fitted on the other sets alone.
     pub leave_one_source_out_mape: Option<f64>,
+    /// What that may be at most.
+    pub left_out_bar: Option<f64>,
+    /// Error of a size between its neighbours of the same group: what rows
+    /// scatter by, below which no law of the size goes.
+    pub between_neighbours_mape: Option<f64>,
     pub calculon_mape: Option<f64>,
     pub vtrain_mape: Option<f64>,
     pub balanced_accuracy: Option<f64>,
@@ -197,6 +202,9 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<Outcome, Error> {
         capacity: capacity::score(&truth.calibrations, &truth.runs, &truth.failures),
         codecs: codecs::check(),
     };
+    let from_datasheets = datasheets::score(&truth.calibrations, &truth.runs)?;
+    // A run of a GPU without a calibration is scored from its datasheet.
+    let elsewhere = |run: &Run| from_datasheets.values().flatten().any(|pair| pair.what == run.describe());
     for set in Set::ALL {
         let Some(scored) = outcome.scored.get(&set).cloned() else { continue };
         let Some(mut line) = line(set.name(), &scored.pairs) else { continue };
@@ -204,11 +212,12 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<Outcome, Error> {
         line.k_fold_mape = unseen.k_fold.get(set.name()).copied();
         line.leave_one_source_out_mape = unseen.leave_one_out.get(set.name()).copied();
         line.fitted = training::FITTED.iter().any(|(fitted, _)| *fitted == set);
-        line.unscored = scored.unscored.len();
-        line.unscored_because = scored.unscored.first().map(|(_, why)| why.to_string());
+        let mut unscored = scored.unscored.iter().filter(|(run, _)| !elsewhere(run));
+        line.unscored_because = unscored.clone().next().map(|(_, why)| why.to_string());
+        line.unscored = unscored.by_ref().count();
         outcome.push(line, scored.pairs, &bars, &truth.peers);
     }
-    for (set, pairs) in datasheets::score(&truth.calibrations, &truth.runs)? {
+    for (set, pairs) in from_datasheets {
         if let Some(line) = line(&set, &pairs) {
             outcome.push(line, pairs, &bars, &truth.peers);
         }
@@ -283,9 +292,12 @@ impl Outcome {
         let breach = bars.judge_error(&line.set, line.stats.mape);
         let worst = line.worst.as_ref().map_or(0.0, |worst| worst.predicted / worst.measured - 1.0);
         let worst_breach = bars.judge_worst(&line.set, worst);
-        line.breached = breach.is_some() || worst_breach.is_some();
-        self.breaches.extend(breach);
-        self.breaches.extend(worst_breach);
+        let left_out = line.leave_one_source_out_mape;
+        line.left_out_bar = bars.left_out.get(&line.set).copied().filter(|_| left_out.is_some());
+        let left_out_breach = left_out.and_then(|mape| bars.judge_left_out(&line.set, mape));
+        let breaches: Vec<Breach> = [breach, worst_breach, left_out_breach].into_iter().flatten().collect();
+        line.breached = !breaches.is_empty();
+        self.breaches.extend(breaches);
         self.pairs.insert(line.set.clone(), pairs);
         self.lines.push(line);
     }
@@ -302,6 +314,7 @@ impl Outcome {
             line.one_constant_mape = one_constant(&bytes, &seconds);
             line.k_fold_mape = unseen.k_fold.get(name).copied();
             line.leave_one_source_out_mape = unseen.leave_one_out.get(name).copied();
+            line.between_neighbours_mape = collectives::between_neighbours(&own);
             line.fitted = true;
             line.borrowed = borrowed;
             self.push(line, pairs, bars, &truth.peers);
@@ -338,6 +351,8 @@ impl Outcome {
             one_constant_mape: Some(0.5),
             k_fold_mape: None,
             leave_one_source_out_mape: None,
+            left_out_bar: None,
+            between_neighbours_mape: None,
             calculon_mape: None,
             vtrain_mape: None,
             balanced_accuracy: Some(accuracy),
@@ -368,6 +383,8 @@ fn line(set: &str, pairs: &[Pair]) -> Option<Line> {
         one_constant_mape: None,
         k_fold_mape: None,
         leave_one_source_out_mape: None,
+        left_out_bar: None,
+        between_neighbours_mape: None,
         calculon_mape: None,
         vtrain_mape: None,
         balanced_accuracy: None,

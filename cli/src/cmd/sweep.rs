@@ -1,11 +1,13 @@
 //! `trinity sweep`: area budgets, Pareto fronts, and the headline they carry.
 
 mod bench;
+mod crossover;
 mod die;
 mod files;
 mod page;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod serving;
 mod show;
 
 use crate::output::{self, Named};
@@ -27,6 +29,7 @@ Examples:
   trinity sweep --set \"study.cluster.nic.area=100 mm2\"
   trinity sweep sweeps/kv-spill --calibration validation/data/h200/calibration.toml
   trinity sweep explain 1500                      one point, with the formula behind each line
+  trinity sweep sweeps/serving-kv                 requests that arrive, promises kept, tokens per dollar
 
 A large sweep on many machines, then one result, the same bytes for any number of shards:
   Slurm:       #SBATCH --array=0-63
@@ -194,6 +197,13 @@ fn sweep(args: &Args, ctx: &Context) -> Result<(), Failure> {
         Points::Auto => study.plan.space.len() <= AUTO_POINTS,
     };
     warn(&study, ctx)?;
+    if trinity_study::serving::serves(&study) {
+        if args.shard.is_some() {
+            return Err(Failure::input("a serving study is not cut into shards")
+                .help("leave --shard out; it takes seconds"));
+        }
+        return serving::serve(&study, &args.out, ctx);
+    }
     announce(&study, shard, args.yes, ctx)?;
     let state = run_shard(&study, shard, rows, &args.out, ctx)?;
     if args.shard.is_some() {
@@ -399,7 +409,8 @@ fn finish(
         ctx.print_json(&study.outcome(&tally))?;
     } else {
         let text = show::text(study, &tally, &answer, ctx.colour);
-        ctx.print(text + &die::text(study, &tally, ctx.colour))?;
+        let text = text + &die::text(study, &tally, ctx.colour);
+        ctx.print(text + &crossover::text(&study.crossovers(&tally), ctx.colour))?;
     }
     ctx.remark(format!("wrote {}", out.join("report.html").display()));
     Ok(())
@@ -420,6 +431,9 @@ fn explain(
         ctx.may_write(path)?;
     }
     let study = load(args)?;
+    if trinity_study::serving::serves(&study) {
+        ctx.remark("one decoding step of the job as it stands; what requests see is in `trinity sweep`");
+    }
     let explained = study.explain(index)?;
     let point = study.plan.space.point(index);
     if let Some(path) = trace {
@@ -435,7 +449,9 @@ fn explain(
         ));
     }
     if let Some(path) = report {
-        let title = format!("Point {index} of {}", study.name);
+        let axes = explained.axes.iter().filter(|(_, label)| !label.is_empty());
+        let axes: String = axes.map(|(path, label)| format!(", {path} = {label}")).collect();
+        let title = format!("Point {index} of {}: {}{axes}", study.name, explained.scenario);
         die::explain_page(&title, &point, &show::explain_table(&explained.lines)).write(path)?;
         ctx.remark(format!("wrote {}", path.display()));
     }
@@ -447,6 +463,9 @@ fn explain(
 
 fn bench(args: &bench::BenchArgs, ctx: &Context) -> Result<(), Failure> {
     let study = load(&args.sweep)?;
+    if trinity_study::serving::serves(&study) {
+        return serving::bench(&study, ctx);
+    }
     let rates = bench::measure(&study, args, ctx.threads)?;
     if ctx.json {
         return ctx.print_json(&bench::json(&rates));

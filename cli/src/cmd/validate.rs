@@ -167,6 +167,7 @@ fn error_table(lines: &[Line]) -> Table {
         "p90 %",
         "k-fold %",
         "source out %",
+        "its bar %",
         "one constant %",
         "Calculon %",
         "vTrain %",
@@ -189,6 +190,7 @@ fn error_table(lines: &[Line]) -> Table {
             percent(line.stats.p90),
             maybe(line.k_fold_mape),
             maybe(line.leave_one_source_out_mape),
+            maybe(line.left_out_bar),
             maybe(line.one_constant_mape),
             maybe(line.calculon_mape),
             maybe(line.vtrain_mape),
@@ -219,6 +221,15 @@ fn summary(ctx: &Context, truth: &Truth, outcome: &Outcome) -> String {
     text.push('\n');
     text.push_str(&worst_table(&outcome.lines).render(ctx.colour));
     text.push('\n');
+    for line in &outcome.lines {
+        if let Some(scatter) = line.between_neighbours_mape {
+            text.push_str(&format!(
+                "{}: between its neighbours in size a row errs by {} %, which no law of the size can explain\n",
+                line.set,
+                percent(scatter)
+            ));
+        }
+    }
     for check in &outcome.codecs {
         let verdict = match check.agrees {
             Some(true) => "agrees",

@@ -141,6 +141,7 @@ fn what_each_command_prints_as_json_is_written_down() {
     fs::create_dir(folder.path().join("tuned")).unwrap();
     matrix(&folder.path().join("tuned/m.npy"), 0.011);
     fs::write(folder.path().join("study.toml"), STUDY).unwrap();
+    fs::write(folder.path().join("serving.toml"), crate::serving::STUDY).unwrap();
     let pgm: Vec<u8> =
         b"P5 32 32 255\n".iter().copied().chain((0..1024u32).map(|at| (at * 7 % 251) as u8)).collect();
     fs::write(folder.path().join("p.pgm"), pgm).unwrap();
@@ -154,6 +155,7 @@ fn what_each_command_prints_as_json_is_written_down() {
         ("sweep-shard", "sweep study.toml --out shards --shard 0/1"),
         ("sweep-merge", "sweep merge shards --out merged"),
         ("sweep-explain", "sweep explain 0 study.toml"),
+        ("sweep-serving", "sweep serving.toml --out serving"),
         ("tensors-info", "tensors info m.npy"),
         ("tensors-basis", "tensors basis m.npy --group 16 -o m.basis"),
         ("compare", "compare m.npy --codecs rtn,h265 --bits 0.01,3"),

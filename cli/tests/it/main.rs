@@ -12,6 +12,7 @@ mod json;
 mod output;
 mod pictures;
 mod results;
+mod serving;
 mod support;
 mod sweep;
 mod tensors;

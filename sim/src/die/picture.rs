@@ -1,9 +1,9 @@
 //! A die at work: area by part, power by part, and what holds up each kernel.
 
-use super::{Kernel, Level};
+use super::{Kernel, Level, Roofline};
 use crate::compute::Shape;
 use crate::job::{AttentionKernel, Job, Phase};
-use crate::llm::Attention;
+use crate::llm::{Attention, Moe};
 use crate::sweep::Point;
 use crate::{Estimate, Line};
 use trinity_silicon::die::{Activity, AreaByPart, DieCost, PowerByPart};
@@ -23,7 +23,7 @@ pub struct DiePicture {
     /// On average over an iteration.
     pub power: PowerByPart,
     pub sustained_clock_hz: f64,
-    /// Empty for attention and experts that this list does not know.
+    /// Of one layer's forward pass.
     pub kernels: Vec<KernelLevel>,
     /// Assumed, all of it; shown only where asked for.
     pub cost: Option<DieCost>,
@@ -71,41 +71,114 @@ fn l2_over_memory(kernels: &[(&'static str, Kernel)]) -> f64 {
     if memory > 0.0 { sum(|kernel| kernel.l2_bytes) / memory } else { 1.0 }
 }
 
-/// The kernels of one dense layer's forward pass.
+/// The kernels of one layer's forward pass, of a sparse layer where there are
+/// experts: those that the estimate adds up.
 fn kernels(point: &Point) -> Vec<(&'static str, Kernel)> {
     let Some(die) = point.cluster.gpu.die.as_ref() else { return Vec::new() };
-    let roofline = &die.roofline;
-    let job: &Job = &point.job;
-    let llm = &job.llm;
-    if llm.attention != Attention::Grouped || llm.moe.is_some() {
-        return Vec::new();
-    }
+    let (job, roofline) = (&point.job, &die.roofline);
     let shape = Shape::of(job);
-    let math = job.precision.math;
+    let software = &point.cluster.gpu.software;
+    let share = if job.parallelism.sequence_parallel { shape.tensor } else { 1.0 };
+    let ffn = job.llm.moe.map_or(f64::from(job.llm.ffn), |moe| {
+        f64::from(moe.expert_ffn) * f64::from(moe.top_k + moe.shared_experts)
+    });
+    let hidden = f64::from(job.llm.hidden);
+    let values = software.hidden_passes * hidden / share + software.mlp_passes * ffn / shape.tensor;
+    let mut list = projections(roofline, job, &shape);
+    list.insert(list.len() - 1, ("attention", attention(point, roofline, &shape)));
+    list.extend(match job.llm.moe {
+        None => dense(roofline, job, &shape),
+        Some(moe) => sparse(roofline, job, &shape, moe),
+    });
+    list.push(("norms, sums, activation", roofline.stream(shape.tokens * values * shape.activation_bytes)));
+    list
+}
+
+fn gemm(roofline: &Roofline, job: &Job, shape: &Shape, sizes: (f64, f64, f64, f64)) -> Kernel {
+    roofline.gemm(sizes, shape.activation_bytes, shape.weight_bytes, job.precision.math)
+}
+
+/// Products before attention, and the one behind it last.
+fn projections(roofline: &Roofline, job: &Job, shape: &Shape) -> Vec<(&'static str, Kernel)> {
+    let llm = &job.llm;
     let (h, t) = (f64::from(llm.hidden), shape.tensor);
     let (heads, head_dim) = (f64::from(llm.heads) / t, f64::from(llm.head_dim));
-    let kv_heads = (f64::from(llm.kv_heads) / t).max(1.0);
-    let ffn = f64::from(llm.ffn) / t;
-    let gemm = |n: f64, k: f64| {
-        roofline.gemm((1.0, shape.tokens, n, k), shape.activation_bytes, shape.weight_bytes, math)
+    let of = |n: f64, k: f64| gemm(roofline, job, shape, (1.0, shape.tokens, n, k));
+    match llm.attention {
+        Attention::Grouped => {
+            let kv_heads = (f64::from(llm.kv_heads) / t).max(1.0);
+            vec![
+                ("query, key, value", of((heads + 2.0 * kv_heads) * head_dim, h)),
+                ("attention output", of(h, heads * head_dim)),
+            ]
+        }
+        Attention::Latent { query_rank, kv_rank, rope_dim, value_dim } => {
+            let (q_rank, kv_rank) = (f64::from(query_rank), f64::from(kv_rank));
+            let (rope, value) = (f64::from(rope_dim), f64::from(value_dim));
+            vec![
+                ("query and cache, down", of(q_rank + kv_rank + rope, h)),
+                ("query, up", of(heads * (head_dim + rope), q_rank)),
+                ("key and value, up", of(heads * (head_dim + value), kv_rank)),
+                ("attention output", of(h, heads * value)),
+            ]
+        }
+    }
+}
+
+fn attention(point: &Point, roofline: &Roofline, shape: &Shape) -> Kernel {
+    let job = &point.job;
+    let llm = &job.llm;
+    let heads = f64::from(llm.heads) / shape.tensor;
+    let (score_dim, value_dim) = match llm.attention {
+        Attention::Grouped => (f64::from(llm.head_dim), f64::from(llm.head_dim)),
+        Attention::Latent { rope_dim, value_dim, .. } => {
+            (f64::from(llm.head_dim + rope_dim), f64::from(value_dim))
+        }
     };
     let pairs = shape.sequences * shape.queries * shape.context * heads;
-    let causal = job.phase != Phase::Decode && job.attention == AttentionKernel::Flash;
-    let scores = if causal { pairs / 2.0 } else { pairs };
     let cached = shape.sequences * shape.context * llm.kv_values_per_token_layer() * shape.kv_bytes
-        / t.min(f64::from(llm.kv_heads));
-    let vectors = shape.tokens * heads * 2.0 * head_dim * shape.activation_bytes;
-    let software = &point.cluster.gpu.software;
-    let share = if job.parallelism.sequence_parallel { t } else { 1.0 };
-    let values = software.hidden_passes * h / share + software.mlp_passes * ffn;
+        / shape.tensor.min(f64::from(llm.kv_heads));
+    let vectors = shape.tokens * heads * (score_dim + value_dim) * shape.activation_bytes;
+    let (scores, written) = match (job.phase, job.attention) {
+        (Phase::Decode, _) => (pairs, 0.0),
+        // The causal mask leaves half of the square.
+        (_, AttentionKernel::Flash) => (pairs / 2.0, 0.0),
+        (_, AttentionKernel::Materialized) => {
+            (pairs, point.cluster.gpu.software.score_passes * pairs * shape.activation_bytes)
+        }
+    };
+    let flops = scores * 2.0 * (score_dim + value_dim);
+    roofline.attention(flops, scores, cached + vectors + written, job.precision.math)
+}
+
+fn dense(roofline: &Roofline, job: &Job, shape: &Shape) -> Vec<(&'static str, Kernel)> {
+    let (h, f) = (f64::from(job.llm.hidden), f64::from(job.llm.ffn) / shape.tensor);
+    let up = (job.llm.mlp_matrices() - 1.0) * f;
     vec![
-        ("query, key, value", gemm((heads + 2.0 * kv_heads) * head_dim, h)),
-        ("attention", roofline.attention(scores * 4.0 * head_dim, scores, cached + vectors, math)),
-        ("attention output", gemm(h, heads * head_dim)),
-        ("feed-forward, up", gemm((llm.mlp_matrices() - 1.0) * ffn, h)),
-        ("feed-forward, down", gemm(h, ffn)),
-        ("norms, sums, activation", roofline.stream(shape.tokens * values * shape.activation_bytes)),
+        ("feed-forward, up", gemm(roofline, job, shape, (1.0, shape.tokens, up, h))),
+        ("feed-forward, down", gemm(roofline, job, shape, (1.0, shape.tokens, h, f))),
     ]
+}
+
+fn sparse(roofline: &Roofline, job: &Job, shape: &Shape, moe: Moe) -> Vec<(&'static str, Kernel)> {
+    let (h, f) = (f64::from(job.llm.hidden), f64::from(moe.expert_ffn) / shape.tensor);
+    let up = (job.llm.mlp_matrices() - 1.0) * f;
+    let routed = shape.tokens * f64::from(moe.top_k);
+    let local = f64::from(moe.experts) / f64::from(job.parallelism.expert);
+    let awake = local.min(routed).max(1.0);
+    let of = |sizes| gemm(roofline, job, shape, sizes);
+    let mut list = vec![
+        ("router", of((1.0, shape.tokens, f64::from(moe.experts), h))),
+        ("tokens to experts", roofline.stream(4.0 * routed * h * shape.activation_bytes)),
+        ("experts, up", of((awake, routed / awake, up, h))),
+        ("experts, down", of((awake, routed / awake, h, f))),
+    ];
+    let shared = f64::from(moe.shared_experts);
+    if shared > 0.0 {
+        list.push(("shared experts, up", of((1.0, shape.tokens, up * shared, h))));
+        list.push(("shared experts, down", of((1.0, shape.tokens, h, f * shared))));
+    }
+    list
 }
 
 /// The picture as lines of an explanation; none for a GPU given by totals.

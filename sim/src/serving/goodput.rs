@@ -12,8 +12,23 @@ pub struct Objectives {
 impl Objectives {
     /// Whether `served` keeps both.
     pub fn kept(&self, served: &Served) -> bool {
-        served.ttft.p99_s <= self.ttft_p99_s && served.tpot.p99_s <= self.tpot_p99_s
+        self.overrun(served).1 <= 1.0
     }
+
+    /// The objective that is furthest from kept, and what was served over it.
+    fn overrun(&self, served: &Served) -> (Objective, f64) {
+        let ttft = served.ttft.p99_s / self.ttft_p99_s;
+        let tpot = served.tpot.p99_s / self.tpot_p99_s;
+        if ttft >= tpot { (Objective::Ttft, ttft) } else { (Objective::Tpot, tpot) }
+    }
+}
+
+/// One of the two promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Objective {
+    Ttft,
+    Tpot,
 }
 
 /// The outcome of the search.
@@ -23,6 +38,10 @@ pub struct Goodput {
     pub requests_per_s: f64,
     /// What the service did at that rate.
     pub served: Served,
+    /// The objective that a higher rate breaks first, where one does.
+    pub breaks_first: Option<Objective>,
+    /// Simulations that the search took.
+    pub runs: u32,
 }
 
 /// Relative width at which the search stops.
@@ -56,10 +75,25 @@ pub fn goodput(
             rule: "two or more at different times, to search for a rate",
         });
     }
-    let at = |rate: f64| {
-        serve_with(service, &Requests::faster(requests, rate / unit), &costs)
-            .map(|served| objectives.kept(&served).then_some(Goodput { requests_per_s: rate, served }))
+    let (mut broken, mut runs) = (None, 0);
+    let mut at = |rate: f64| -> Result<Option<Goodput>, ServingError> {
+        runs += 1;
+        let served = serve_with(service, &Requests::faster(requests, rate / unit), &costs)?;
+        if objectives.kept(&served) {
+            return Ok(Some(Goodput { requests_per_s: rate, served, breaks_first: None, runs: 0 }));
+        }
+        broken = Some(objectives.overrun(&served).0);
+        Ok(None)
     };
+    let found = highest(&mut at, unit)?;
+    Ok(found.map(|found| Goodput { breaks_first: broken, runs, ..found }))
+}
+
+/// The highest rate at which `at` finds the objectives kept, from `unit` on.
+fn highest(
+    at: &mut impl FnMut(f64) -> Result<Option<Goodput>, ServingError>,
+    unit: f64,
+) -> Result<Option<Goodput>, ServingError> {
     let mut rate = unit;
     let mut best = at(rate)?;
     let mut octaves = 0;

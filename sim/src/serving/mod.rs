@@ -17,7 +17,7 @@ mod workload;
 use crate::compression::Channel;
 use crate::{Cluster, Infeasible, Job};
 use engine::{Engine, Item, Spent};
-pub use goodput::{Goodput, Objectives, goodput};
+pub use goodput::{Goodput, Objective, Objectives, goodput};
 pub use steps::{Cost, StepCosts};
 pub use workload::{Lengths, Request, Requests};
 
@@ -244,36 +244,46 @@ fn disaggregated(
 ) -> Played {
     let prompts: Vec<Item> = items.iter().map(|&item| Item { decode_steps: 0, ..item }).collect();
     let read = play(service, costs, &prompts, prefill);
+    let mut arrivals = carry(service, items, &read.done_s, prefill.min(decode), transfer_bits);
     // The decoding pool sees requests in the order in which caches arrive.
-    let mut arrivals: Vec<(f64, usize)> = read
-        .done_s
-        .iter()
-        .enumerate()
-        .map(|(index, &done_s)| {
-            (done_s + transfer_s(service, f64::from(items[index].prompt_tokens), transfer_bits), index)
-        })
-        .collect();
     arrivals.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-    let (quick, decoding): (Vec<_>, Vec<_>) =
-        arrivals.into_iter().partition(|&(_, index)| items[index].decode_steps == 0);
     let tokens: Vec<Item> =
-        decoding.iter().map(|&(ready_s, index)| Item { ready_s, new_tokens: 0, ..items[index] }).collect();
+        arrivals.iter().map(|&(ready_s, index)| Item { ready_s, new_tokens: 0, ..items[index] }).collect();
     let written = play(service, costs, &tokens, decode);
     let mut played = Played {
         first_token_s: read.first_token_s,
-        done_s: vec![0.0; items.len()],
+        // What asks for one token ends with its prompt.
+        done_s: read.done_s,
         spent: read.spent + written.spent,
         end_s: read.end_s.max(written.end_s),
     };
-    for (&(_, index), &done_s) in decoding.iter().zip(&written.done_s) {
+    for (&(arrival_s, index), &done_s) in arrivals.iter().zip(&written.done_s) {
+        // On the wire and before it a request is present though no engine holds it.
+        played.spent.present_s += arrival_s - played.done_s[index];
         played.done_s[index] = done_s;
-        // On the wire a request is present though no engine holds it.
-        played.spent.present_s += transfer_s(service, f64::from(items[index].prompt_tokens), transfer_bits);
-    }
-    for (_, index) in quick {
-        played.done_s[index] = played.first_token_s[index];
     }
     played
+}
+
+/// When the caches of what goes on decoding are across: in the order in which
+/// prompts were read, over as many wires as the smaller pool has engines.
+fn carry(
+    service: &Service,
+    items: &[Item],
+    read_s: &[f64],
+    wires: u32,
+    transfer_bits: Option<f64>,
+) -> Vec<(f64, usize)> {
+    let mut order: Vec<usize> = (0..items.len()).filter(|&index| items[index].decode_steps > 0).collect();
+    order.sort_unstable_by(|&a, &b| read_s[a].total_cmp(&read_s[b]).then(a.cmp(&b)));
+    let mut free_s = vec![f64::NEG_INFINITY; wires as usize];
+    let sent = order.into_iter().enumerate().map(|(turn, index)| {
+        let wire = &mut free_s[turn % wires as usize];
+        let tokens = f64::from(items[index].prompt_tokens);
+        *wire = wire.max(read_s[index]) + transfer_s(service, tokens, transfer_bits);
+        (*wire, index)
+    });
+    sent.collect()
 }
 
 /// Seconds a prompt's cache takes from one engine to another: every GPU sends

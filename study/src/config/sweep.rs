@@ -38,6 +38,9 @@ pub struct SweepFile {
     /// What the headline rests on, each varied on its own.
     #[serde(default)]
     pub assumptions: Vec<AssumptionFile>,
+    /// Scenarios held against each other along an axis: where does which win?
+    #[serde(default)]
+    pub crossovers: Vec<CrossoverFile>,
 }
 
 fn usual_objectives() -> Vec<String> {
@@ -70,12 +73,27 @@ pub struct ScenarioFile {
     pub measured: Vec<Replacement>,
 }
 
-/// A number that takes the place of a configured one.
-#[derive(Clone, Copy, Debug)]
-pub struct Replacement {
-    pub number: f64,
-    /// Puts the number into the study, in the unit that it is in.
-    pub set: fn(&mut StudyFile, f64),
+/// What takes the place of something configured.
+#[derive(Clone, Debug)]
+pub enum Replacement {
+    Number {
+        number: f64,
+        /// Puts the number into the study, in the unit that it is in.
+        set: fn(&mut StudyFile, f64),
+    },
+    Curve {
+        points: Vec<(f64, f64)>,
+        set: fn(&mut StudyFile, &[(f64, f64)]),
+    },
+}
+
+impl Replacement {
+    fn apply(&self, study: &mut StudyFile) {
+        match self {
+            Self::Number { number, set } => set(study, *number),
+            Self::Curve { points, set } => set(study, points),
+        }
+    }
 }
 
 /// One axis: a path into the study and its values.
@@ -136,6 +154,21 @@ pub struct HeadlineFile {
     /// What the paper says.
     pub paper_speedup: Option<Ratio>,
     pub paper_saving: Option<Ratio>,
+}
+
+/// Scenarios that compete along an axis.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct CrossoverFile {
+    /// What is asked, in words.
+    #[schemars(with = "Cited<String>")]
+    pub name: String,
+    /// The path of an axis that all of them have.
+    #[schemars(with = "Cited<String>")]
+    pub along: String,
+    /// Names of the scenarios; the first is what others are held against.
+    #[schemars(with = "Cited<Vec<String>>")]
+    pub scenarios: Vec<String>,
 }
 
 /// An assumption and how far it may be off.
@@ -314,7 +347,8 @@ impl SweepFile {
         Ok(Seen { file: document.read()?, document })
     }
 
-    pub(super) fn document_of(&self, document: &Document, at: usize) -> Result<Document, Diagnostic> {
+    /// The document with what scenario `at` sets laid over it.
+    pub(crate) fn document_of(&self, document: &Document, at: usize) -> Result<Document, Diagnostic> {
         let mut own = document.clone();
         for (k, assignment) in self.scenarios[at].set.iter().enumerate() {
             let place = format!("scenarios.{at}.set.{k}");
@@ -391,7 +425,7 @@ impl SweepFile {
     fn study_of(&self, own: &Document, at: usize) -> Result<StudyFile, Diagnostic> {
         let mut study = own.read::<Self>()?.study;
         for measured in &self.scenarios[at].measured {
-            (measured.set)(&mut study, measured.number);
+            measured.apply(&mut study);
         }
         study.check_at(own, "study.")?;
         Ok(study)
@@ -503,6 +537,8 @@ impl Checked for SweepFile {
             return Err(document.complain("scenarios", &complaint));
         }
         Diagnostic::gather([self.check_names(document), self.check_assumptions(document)])?;
+        self.check_parts(document)?;
+        self.check_crossovers(document)?;
         let plan = self.plan(document, 1)?;
         self.check_axes(document, &plan.space)
     }

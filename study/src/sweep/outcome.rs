@@ -39,6 +39,9 @@ pub struct Outcome {
     pub fronts: Vec<FrontOf>,
     /// The best points, as `rank-by` says.
     pub top: Vec<Found>,
+    /// Where which scenario wins, where the sweep asks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub crossovers: Vec<super::Crossover>,
 }
 
 /// The answer to the sweep's own question, beside the paper's.
@@ -152,6 +155,7 @@ impl Study {
                 })
                 .collect(),
             top: all(tally.top.entries()),
+            crossovers: self.crossovers(tally),
         }
     }
 

@@ -144,8 +144,13 @@ pub fn section(report: &mut Report, study: &Study, tally: &Tally) {
         report.table("What one more of each part would buy the die as built", table.headers(), table.rows());
     }
     for best in best(study, tally) {
-        if let Some(svg) = treemap(&best.point) {
-            report.svg(format!("{}: point {}, area by part", best.scenario, best.index), &svg);
+        if let (Some(svg), Some(die)) = (treemap(&best.point), &best.point.cluster.gpu.die) {
+            let total_mm2 = die.area(codec_mm2(&best.point)).total_mm2();
+            let caption = format!(
+                "{}: point {}, a die of {total_mm2:.0} mm², area by part in mm²",
+                best.scenario, best.index
+            );
+            report.svg(caption, &svg);
         }
     }
 }
@@ -153,8 +158,9 @@ pub fn section(report: &mut Report, study: &Study, tally: &Tally) {
 /// One point's report: the picture, then its numbers.
 pub fn explain_page(title: &str, point: &Point, lines: &Table) -> Report {
     let mut report = Report::new(title);
-    if let Some(svg) = treemap(point) {
-        report.svg("One die, area by part", &svg);
+    if let (Some(svg), Some(die)) = (treemap(point), &point.cluster.gpu.die) {
+        let total_mm2 = die.area(codec_mm2(point)).total_mm2();
+        report.svg(format!("One die of {total_mm2:.0} mm², area by part in mm²"), &svg);
     }
     if let Ok(found) = marginals(point) {
         let mut table =
@@ -172,9 +178,10 @@ pub fn explain_page(title: &str, point: &Point, lines: &Table) -> Report {
 
 /// Side of the picture, in the units of its view box.
 const SIDE: f64 = 600.0;
+/// Light enough for dark letters.
 const COLOURS: [&str; 11] = [
-    "#4c78a8", "#f58518", "#e45756", "#72b7b2", "#54a24b", "#eeca3b", "#b279a2", "#ff9da6", "#9d755d",
-    "#d62728", "#bab0ac",
+    "#9ec2e6", "#fdbf7d", "#f4a3a0", "#a9dad6", "#a5d6a0", "#f6e08a", "#d9b8d4", "#ffc9cf", "#d3b8a6",
+    "#f08d8d", "#d9d3d0",
 ];
 
 /// The die of a point as a treemap: each part a rectangle of its area.
@@ -203,17 +210,43 @@ pub fn treemap(point: &Point) -> Option<String> {
              stroke=\"white\"><title>{name}: {mm2:.2} mm²</title></rect>",
             COLOURS[at % COLOURS.len()]
         );
-        if width > 90.0 && height > 18.0 {
-            let _ = write!(
-                svg,
-                "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"white\">{name} {mm2:.0}</text>",
-                x + 5.0,
-                y + 15.0
-            );
-        }
+        svg.push_str(&label(name, mm2, [x, y, width, height]));
     }
     svg.push_str("</svg>");
     Some(svg)
+}
+
+/// Widths of a letter over its size, about.
+const LETTER: f64 = 0.56;
+
+/// A part's name and area inside its rectangle: on one line where that fits, a
+/// word a line and smaller where it does not, else nothing (the title of the
+/// rectangle says it, too).
+fn label(name: &str, mm2: f64, [x, y, width, height]: [f64; 4]) -> String {
+    let whole = format!("{name} {mm2:.0}");
+    let fits = |lines: &[&str], size: f64| {
+        let widest = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0) as f64;
+        widest * LETTER * size + 8.0 <= width && lines.len() as f64 * 1.2 * size + 4.0 <= height
+    };
+    let words: Vec<&str> = whole.split(' ').collect();
+    let (lines, size) = if fits(&[&whole], 13.0) {
+        (vec![whole.as_str()], 13.0)
+    } else if let Some(size) = [13.0, 10.0, 8.0].into_iter().find(|size| fits(&words, *size)) {
+        (words, size)
+    } else {
+        return String::new();
+    };
+    let mut text = String::new();
+    for (at, line) in lines.iter().enumerate() {
+        let below = y + 2.0 + 1.2 * size * (at + 1) as f64 - 0.2 * size;
+        // Writing to memory cannot fail.
+        let _ = write!(
+            text,
+            "<text x=\"{:.1}\" y=\"{below:.1}\" font-size=\"{size}\" fill=\"#111\">{line}</text>",
+            x + 4.0
+        );
+    }
+    text
 }
 
 /// A part's place among the names, its name and area, and its rectangle.
@@ -262,6 +295,14 @@ fn rectangles<'a>(parts: &[(usize, &'a str, f64)], total: f64) -> Vec<Placed<'a>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_label_stays_inside_its_rectangle_or_is_left_out() {
+        assert!(label("SMs", 530.0, [0.0, 0.0, 300.0, 600.0]).contains(">SMs 530<"));
+        let narrow = label("video engines", 6.6, [0.0, 0.0, 60.0, 60.0]);
+        assert_eq!(narrow.matches("<text").count(), 3, "{narrow}");
+        assert!(label("video engines", 6.6, [0.0, 0.0, 20.0, 20.0]).is_empty());
+    }
 
     #[test]
     fn rectangles_cover_the_square_and_keep_their_areas() {

@@ -27,6 +27,7 @@ pub fn page(study: &Study, tally: &Tally, answer: &Answer, sensitivity: &[Sensit
     }
     fronts(&mut report, study, tally, answer);
     area_split(&mut report, study, tally);
+    super::crossover::section(&mut report, &study.crossovers(tally));
     super::die::section(&mut report, study, tally);
     tornado(&mut report, study, answer, sensitivity);
     if study.has_paper_codec() {
@@ -274,7 +275,7 @@ fn outcome(report: &mut Report, tally: &Tally) {
 }
 
 /// Every value of the study with its source.
-fn assumptions(report: &mut Report, study: &Study) {
+pub fn assumptions(report: &mut Report, study: &Study) {
     report.heading("Assumptions");
     let energy = study.document.settings();
     let column = energy.iter().filter(|setting| setting.path.ends_with("codec.energy"));

@@ -68,7 +68,7 @@ pub fn point_row(
     bytes.push(b'\n');
 }
 
-fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into() }
 }
 

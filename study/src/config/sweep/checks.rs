@@ -9,6 +9,9 @@ use super::{Scenario, SweepFile, read_point};
 use trinity_config::{Complaint, Diagnostic, Document, nearest};
 use trinity_sim::sweep::{Point, Space};
 
+/// Where the parts of a GPU stand in a study.
+const PARTS: &str = "cluster.gpu.parts.";
+
 impl SweepFile {
     /// Scenarios that share a name, and names of scenarios that are none.
     pub(super) fn check_names(&self, document: &Document) -> Result<(), Diagnostic> {
@@ -55,6 +58,80 @@ impl SweepFile {
             };
             read.map(drop).map_err(|wrong| super::moved(document, place, wrong))
         }))
+    }
+
+    /// Crossovers of scenarios that are none, or along what is no axis of theirs.
+    pub(super) fn check_crossovers(&self, document: &Document) -> Result<(), Diagnostic> {
+        let names: Vec<&str> = self.scenarios.iter().map(|scenario| scenario.name.as_str()).collect();
+        let mut mistakes = Vec::new();
+        for (c, crossover) in self.crossovers.iter().enumerate() {
+            if crossover.scenarios.len() < 2 {
+                let complaint = Complaint::new("nothing to compare").expected("two or more scenarios");
+                mistakes.push(document.complain(&format!("crossovers.{c}.scenarios"), &complaint));
+            }
+            let axis = self.axes.iter().position(|axis| axis.path == crossover.along);
+            if axis.is_none() {
+                let paths: Vec<&str> = self.axes.iter().map(|axis| axis.path.as_str()).collect();
+                let complaint = Complaint::new(format_args!("no axis varies `{}`", crossover.along))
+                    .expected(format_args!("one of: {}", paths.join(", ")));
+                let complaint = with_nearest(complaint, &crossover.along, &paths);
+                mistakes.push(document.complain(&format!("crossovers.{c}.along"), &complaint));
+            }
+            for (j, name) in crossover.scenarios.iter().enumerate() {
+                let place = format!("crossovers.{c}.scenarios.{j}");
+                match (names.iter().position(|known| known == name), axis) {
+                    (None, _) => {
+                        let complaint = Complaint::new(format_args!("there is no scenario `{name}`"))
+                            .expected(format_args!("one of: {}", names.join(", ")));
+                        mistakes.push(document.complain(&place, &with_nearest(complaint, name, &names)));
+                    }
+                    (Some(at), Some(k)) if !self.varies(k, at) => {
+                        let complaint = Complaint::new(format_args!(
+                            "scenario `{name}` does not vary `{}`",
+                            crossover.along
+                        ))
+                        .expected("scenarios that have the axis");
+                        mistakes.push(document.complain(&place, &complaint));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Diagnostic::gather(mistakes.into_iter().map(Err))
+    }
+
+    /// Axes over the parts of a GPU whose totals decide: their points would all be one.
+    pub(super) fn check_parts(&self, document: &Document) -> Result<(), Diagnostic> {
+        let axes: Vec<usize> =
+            (0..self.axes.len()).filter(|&k| self.axes[k].path.starts_with(PARTS)).collect();
+        if axes.is_empty() {
+            return Ok(());
+        }
+        let mut mistakes = Vec::new();
+        for at in 0..self.scenarios.len() {
+            // Another axis may choose the GPU or its model.
+            let chosen = (0..self.axes.len()).any(|k| {
+                self.varies(k, at)
+                    && ["cluster.gpu.model", "cluster.gpu.extends"].contains(&self.axes[k].path.as_str())
+            });
+            let study = self.as_seen_by(document, at)?.file.study;
+            if chosen || study.cluster.gpu.by_parts() {
+                continue;
+            }
+            for &k in axes.iter().filter(|&&k| self.varies(k, at)) {
+                let complaint = Complaint::new(format_args!(
+                    "`{}` changes nothing: the GPU of scenario `{}` is modelled by its totals",
+                    self.axes[k].path, self.scenarios[at].name
+                ))
+                .expected("a part of a GPU that is modelled by its parts")
+                .help("set `model = \"parts\"` under [study.cluster.gpu]");
+                let mistake = document.complain(&format!("axes.{k}.path"), &complaint);
+                if !mistakes.contains(&mistake) {
+                    mistakes.push(mistake);
+                }
+            }
+        }
+        Diagnostic::gather(mistakes.into_iter().map(Err))
     }
 
     /// Axes of one scenario that undo each other, so that labels would lie.
@@ -129,10 +206,19 @@ impl SweepFile {
         let mut warnings = Vec::new();
         for (at, scenario) in self.scenarios.iter().enumerate() {
             let study = self.as_seen_by(document, at)?.file.study;
+            if !study.cluster.gpu.by_parts() && scenario.set.iter().any(|set| set.starts_with(PARTS)) {
+                warnings.push(format!(
+                    "scenario `{}` sets parts of a GPU that is modelled by its totals: they change nothing; \
+                     set `cluster.gpu.model=parts`, too",
+                    scenario.name
+                ));
+            }
             let keys = study.job.compression.bits().map(|(key, _)| format!("job.compression.{key}"));
             let varied =
                 |key: &String| (0..self.axes.len()).any(|k| self.varies(k, at) && self.axes[k].path == *key);
-            if study.cluster.codec.is_some() && study.job.compression.is_raw() && !keys.iter().any(varied) {
+            let sent = study.serving.as_ref().is_some_and(|serving| serving.transfer_bits.is_some());
+            let idle = study.job.compression.is_raw() && !sent && !keys.iter().any(varied);
+            if study.cluster.codec.is_some() && idle {
                 warnings.push(format!(
                     "scenario `{}` has a codec and gives it nothing to compress: its points pay for the codec \
                      and send everything raw; set bits per value under one or more of {}",
