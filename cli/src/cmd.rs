@@ -10,6 +10,7 @@ pub mod decode;
 pub mod delta;
 pub mod encode;
 pub mod eval;
+pub mod explore;
 pub mod h264;
 pub mod h265;
 pub mod man;

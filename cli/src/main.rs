@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod cmd;
+mod colour;
 mod context;
 mod failure;
 mod input;
@@ -48,6 +49,7 @@ struct Cli {
 /// One variant a command; the order is the order of `trinity --help`.
 #[derive(Debug, Subcommand)]
 enum Command {
+    Explore(cmd::explore::Args),
     Sweep(cmd::sweep::Args),
     Config(cmd::config::Args),
     Measure(cmd::measure::Args),
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
     };
     interrupt::watch(&ctx);
     let outcome = match &cli.command {
+        Command::Explore(args) => cmd::explore::run(args, &ctx),
         Command::Sweep(args) => cmd::sweep::run(args, &ctx),
         Command::Config(args) => cmd::config::run(args, &ctx),
         Command::Measure(args) => cmd::measure::run(args, &ctx),

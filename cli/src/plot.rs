@@ -4,6 +4,7 @@
 //!
 //! For anything else (heat maps, facets) a report takes Vega-Lite directly.
 
+use crate::colour::colours;
 use crate::table::sig3;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -59,12 +60,6 @@ pub enum Mark {
     /// A thin dashed line: a bound or a reference.
     Reference,
 }
-
-/// Vega's `tableau10`, so that both drawings agree.
-const PALETTE: [&str; 10] = [
-    "#4c78a8", "#f58518", "#e45756", "#72b7b2", "#54a24b", "#eeca3b", "#b279a2", "#ff9da6", "#9d755d",
-    "#bab0ac",
-];
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 420.0;
@@ -139,7 +134,7 @@ impl Plot {
             })
             .collect();
         let names: Vec<&str> = self.series.iter().map(|series| series.name.as_str()).collect();
-        let colours: Vec<&str> = (0..names.len()).map(|index| PALETTE[index % PALETTE.len()]).collect();
+        let colours = colours(&names);
         let only = |mark: Mark| json!([{ "filter": format!("datum.mark == '{mark:?}'") }]);
         json!({
             "data": { "values": values },
@@ -166,6 +161,7 @@ impl Plot {
     /// The picture as an SVG file.
     pub fn svg(&self) -> String {
         let all: Vec<(f64, f64)> = self.drawable().flat_map(|(.., points)| points).collect();
+        let colours = colours(&self.series.iter().map(|series| series.name.as_str()).collect::<Vec<_>>());
         let [left, right, top, bottom] = FRAME;
         let (x_low, x_high) = extent(all.iter().map(|point| point.0));
         let (y_low, y_high) = extent(all.iter().map(|point| point.1));
@@ -191,14 +187,9 @@ impl Plot {
         svg.push_str("</g>\n");
         for (index, series, points) in self.drawable() {
             let points: Vec<(f64, f64)> = points.into_iter().map(|(x, y)| (across(x), down(y))).collect();
-            draw(&mut svg, series.mark, PALETTE[index % PALETTE.len()], &points);
+            draw(&mut svg, series.mark, colours[index], &points);
             let line = top + 12.0 + 18.0 * index as f64;
-            draw(
-                &mut svg,
-                series.mark,
-                PALETTE[index % PALETTE.len()],
-                &[(572.0, line - 4.0), (588.0, line - 4.0)],
-            );
+            draw(&mut svg, series.mark, colours[index], &[(572.0, line - 4.0), (588.0, line - 4.0)]);
             text(&mut svg, 596.0, line, "start", &series.name);
         }
         svg.push_str("</svg>\n");

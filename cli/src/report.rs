@@ -19,12 +19,15 @@ const STYLE: &str = include_str!("report/style.css");
 const VEGA: &str = include_str!("../assets/vega.min.js");
 const VEGA_LITE: &str = include_str!("../assets/vega-lite.min.js");
 const VEGA_EMBED: &str = include_str!("../assets/vega-embed.min.js");
-const DRAW: &str = include_str!("report/draw.js");
+const PAGE: &str = include_str!("report/page.js");
 
 /// Vega compiles expressions with `new Function`, hence `unsafe-eval`; nothing
 /// may be fetched from anywhere.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; \
                       style-src 'unsafe-inline'; img-src data: blob:";
+
+/// Rows up to which a table lies open.
+const OPEN_ROWS: usize = 14;
 
 /// A page under construction; everything appears in the order it was added.
 #[derive(Debug, Clone)]
@@ -32,12 +35,31 @@ pub struct Report {
     title: String,
     body: String,
     charts: Vec<Value>,
+    /// What a click on a point shows, by its index.
+    explanations: Option<Value>,
+    has_tables: bool,
+}
+
+/// A row of bars: a label, its dot, the parts that fill it, and what they say.
+#[derive(Debug, Clone)]
+pub struct Bar {
+    pub label: String,
+    pub colour: &'static str,
+    /// Shares of the whole width, each with its colour.
+    pub parts: Vec<(f64, &'static str)>,
+    pub text: String,
 }
 
 impl Report {
     /// An empty report.
     pub fn new(title: impl Into<String>) -> Self {
-        Self { title: title.into(), body: String::new(), charts: Vec::new() }
+        Self {
+            title: title.into(),
+            body: String::new(),
+            charts: Vec::new(),
+            explanations: None,
+            has_tables: false,
+        }
     }
 
     /// Starts a section.
@@ -50,7 +72,18 @@ impl Report {
         self.element("p", text.as_ref())
     }
 
-    /// Adds a table; columns of numbers line up at the right.
+    /// Adds the answer: sentences set apart, the first of them in large.
+    pub fn answer<S: AsRef<str>>(&mut self, sentences: impl IntoIterator<Item = S>) -> &mut Self {
+        let body: String =
+            sentences.into_iter().map(|text| format!("<p>{}</p>\n", escape(text.as_ref()))).collect();
+        if !body.is_empty() {
+            self.body += &format!("<section class=\"answer\">\n{body}</section>\n");
+        }
+        self
+    }
+
+    /// Adds a table; columns of numbers line up at the right. A long one is
+    /// folded. A reader may sort and download it.
     pub fn table<H: AsRef<str>, R: IntoIterator<Item = C>, C: AsRef<str>>(
         &mut self,
         caption: impl AsRef<str>,
@@ -59,12 +92,51 @@ impl Report {
     ) -> &mut Self {
         let head: String =
             headers.into_iter().map(|header| format!("<th>{}</th>", escape(header.as_ref()))).collect();
-        let body: String = rows.into_iter().map(|row| format!("<tr>{}</tr>\n", cells(row))).collect();
+        let rows: Vec<String> = rows.into_iter().map(|row| format!("<tr>{}</tr>\n", cells(row))).collect();
+        let open = if rows.len() <= OPEN_ROWS { " open" } else { "" };
+        let count = if open.is_empty() { format!(" ({} rows)", rows.len()) } else { String::new() };
         self.body += &format!(
-            "<figure class=\"table\"><figcaption>{}</figcaption>\n<table><thead><tr>{head}</tr></thead>\n\
-             <tbody>\n{body}</tbody></table></figure>\n",
+            "<details class=\"table\"{open}><summary>{}{count}</summary><div>\n\
+             <table><thead><tr>{head}</tr></thead>\n<tbody>\n{}</tbody></table></div></details>\n",
             escape(caption.as_ref()),
+            rows.concat(),
         );
+        self.has_tables = true;
+        self
+    }
+
+    /// Adds bars that need no script: a row for each, beneath what their
+    /// colours mean.
+    pub fn bars(&mut self, caption: impl AsRef<str>, keys: &[(&str, &str)], bars: &[Bar]) -> &mut Self {
+        let key = |(name, colour): &(&str, &str)| {
+            format!("<span><span class=\"dot\" style=\"background:{colour}\"></span>{}</span>", escape(name))
+        };
+        let bar = |bar: &Bar| {
+            let part = |(share, colour): &(f64, &str)| {
+                format!("<span style=\"width:{:.3}%;background:{colour}\"></span>", share * 100.0)
+            };
+            format!(
+                "<div><span class=\"dot\" style=\"background:{}\"></span>{}</div><div class=\"bar\">{}</div><div>{}</div>\n",
+                bar.colour,
+                escape(&bar.label),
+                bar.parts.iter().map(part).collect::<String>(),
+                escape(&bar.text),
+            )
+        };
+        self.body += &format!(
+            "<figure class=\"split\"><figcaption>{}</figcaption><div class=\"keys\">{}</div>\n\
+             <div class=\"bars\">\n{}</div></figure>\n",
+            escape(caption.as_ref()),
+            keys.iter().map(key).collect::<String>(),
+            bars.iter().map(bar).collect::<String>(),
+        );
+        self
+    }
+
+    /// What a click on a point of a chart with `usermeta.explain` shows: for each
+    /// index its `axes` (pairs) and `lines` (part, line, value, unit, formula).
+    pub fn explanations(&mut self, explanations: Value) -> &mut Self {
+        self.explanations = Some(explanations);
         self
     }
 
@@ -86,7 +158,7 @@ impl Report {
                 .or_insert_with(|| json!("https://vega.github.io/schema/vega-lite/v5.json"));
         }
         self.body += &format!(
-            "<figure class=\"chart\"><figcaption>{}</figcaption><div id=\"chart-{}\"></div></figure>\n",
+            "<figure class=\"chart\"><figcaption>{}</figcaption><div class=\"plot\" id=\"chart-{}\"></div></figure>\n",
             escape(caption.as_ref()),
             self.charts.len(),
         );
@@ -121,12 +193,18 @@ impl Report {
              <title>{title}</title>\n<style>\n{STYLE}</style></head>\n<body><main>\n<h1>{title}</h1>\n{}</main>\n",
             self.body
         );
+        let mut script = String::new();
         if !self.charts.is_empty() {
-            // `<` only occurs inside JSON strings; escaped, no spec can close the script element.
-            let specs = Value::from(self.charts.clone()).to_string().replace('<', "\\u003c");
-            for script in [VEGA, VEGA_LITE, VEGA_EMBED, &format!("const specs = {specs};\n{DRAW}")] {
-                let _ = writeln!(page, "<script>\n{script}</script>");
+            for library in [VEGA, VEGA_LITE, VEGA_EMBED] {
+                let _ = writeln!(page, "<script>\n{library}</script>");
             }
+            let _ = writeln!(script, "const specs = {};", inlined(&Value::from(self.charts.clone())));
+        }
+        if let Some(explanations) = &self.explanations {
+            let _ = writeln!(script, "const explanations = {};", inlined(explanations));
+        }
+        if self.has_tables || !self.charts.is_empty() {
+            let _ = writeln!(page, "<script>\n{script}{PAGE}</script>");
         }
         page.push_str("</body></html>\n");
         page
@@ -141,6 +219,11 @@ impl Report {
         self.body += &format!("<{tag}>{}</{tag}>\n", escape(text));
         self
     }
+}
+
+/// `<` only occurs inside JSON strings; escaped, nothing can close the script element.
+fn inlined(value: &Value) -> String {
+    value.to_string().replace('<', "\\u003c")
 }
 
 fn cells<C: AsRef<str>>(row: impl IntoIterator<Item = C>) -> String {

@@ -6,8 +6,9 @@
 use crate::{Error, Progress};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
+use trinity_tensor::Class;
 use trinity_tensor::codec::{PAPER_BASELINES, Target};
-use trinity_tensor::compare::{ClassLine, GAUSSIAN, Goal, Job, ORDER0, Row, Subject, Turn, by_class};
+use trinity_tensor::compare::{ClassLine, GAUSSIAN, Goal, Job, ORDER0, Row, Subject, Turn, by_class, column};
 
 /// What is compared where no codec is named: one of each kind that this
 /// project brings. Other programs' encoders and other profiles take longer
@@ -85,6 +86,66 @@ pub fn compare(
     let (rows, missed): (Vec<Row>, Vec<Row>) = all.iter().cloned().partition(|row| row.missed.is_none());
     let classes = by_class(&rows);
     Ok(Comparison { all, rows, classes, misses: misses(&missed) })
+}
+
+/// Who is best on a class at one target, and by how much.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Winner {
+    pub class: Class,
+    pub target: String,
+    pub codec: String,
+    pub bits_per_value: f64,
+    pub snr_db: f64,
+    /// The next best, where there is one.
+    pub next: Option<String>,
+    /// Decibels more at the same bits, or the share of bits saved at the same
+    /// error.
+    pub lead: Option<f64>,
+}
+
+/// The winner of each class at each of the targets: most decibels where bits
+/// were asked for, fewest bits where an error was.
+pub fn winners(classes: &[ClassLine], targets: &[Target]) -> Vec<Winner> {
+    let mut winners = Vec::new();
+    for class in Class::ALL {
+        for &target in targets {
+            let at = column(target);
+            let codecs = classes.iter().filter(|line| line.class == class && line.target == at);
+            let mut codecs: Vec<&ClassLine> =
+                codecs.filter(|line| ![ORDER0, GAUSSIAN].contains(&line.codec.as_str())).collect();
+            let in_bits = matches!(target, Target::Bits(_));
+            codecs.sort_by(|a, b| {
+                if in_bits {
+                    b.snr_db.total_cmp(&a.snr_db)
+                } else {
+                    a.bits_per_value.total_cmp(&b.bits_per_value)
+                }
+            });
+            let Some((best, rest)) = codecs.split_first() else { continue };
+            let next = rest.first();
+            winners.push(Winner {
+                class,
+                target: target.to_string(),
+                codec: named(best),
+                bits_per_value: best.bits_per_value,
+                snr_db: best.snr_db,
+                next: next.map(|line| named(line)),
+                lead: next.map(|line| match in_bits {
+                    true => best.snr_db - line.snr_db,
+                    false => 1.0 - best.bits_per_value / line.bits_per_value,
+                }),
+            });
+        }
+    }
+    winners
+}
+
+/// A codec with what its tensors were turned by.
+fn named(line: &ClassLine) -> String {
+    match line.precondition.as_str() {
+        "none" => line.codec.clone(),
+        turn => format!("{} ({turn})", line.codec),
+    }
 }
 
 /// The targets that were not met, each with the number of its tensors.

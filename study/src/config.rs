@@ -5,6 +5,7 @@
 //! copied, converted between units, or looked up in the silicon model.
 
 mod codec;
+mod exploration;
 mod hardware;
 mod job;
 mod llm;
@@ -18,6 +19,7 @@ mod sweep;
 mod technology;
 
 pub use codec::{BlockFile, CodecFile};
+pub use exploration::{CandidateFile, CertaintyFile, ExplorationFile, OriginName};
 pub use hardware::{ClusterFile, GpuFile, NetworkFile, NicFile, TierFile};
 pub use job::{CompressionFile, JobFile, OverlapFile, ParallelismFile, PrecisionFile};
 pub use llm::{LlmFile, MoeFile};
@@ -115,5 +117,6 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<ClusterFile>("clusters", "a cluster of GPUs"),
     Kind::of::<SweepFile>("sweeps", "a sweep"),
     Kind::of::<ProfileFile>("profiles", "a codec in software"),
+    Kind::of::<ExplorationFile>("explorations", "codecs to choose from"),
     Kind::of::<TechnologyFile>("technologies", "what gates and bits cost at a node"),
 ];

@@ -16,6 +16,7 @@ pub mod config;
 mod error;
 pub mod estimate;
 pub mod evaluate;
+pub mod explore;
 mod parallel;
 pub mod price;
 mod progress;

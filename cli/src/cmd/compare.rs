@@ -132,7 +132,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let codecs = codecs(args)?;
     let anchor = anchor(args, &codecs)?;
     let targets = targets(args);
-    let subjects = subjects(args, ctx)?;
+    let subjects = Selection::of(args).subjects(ctx)?;
     take(args, "compare")?;
     let kept: Kept<Row> = Kept::open(args.out.as_deref(), "compare.csv", |_| true)?;
     let request = compare::Request {
@@ -154,6 +154,9 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         return ctx.print_json(&all);
     }
     ctx.print(table(&classes).render(ctx.colour))?;
+    for winner in compare::winners(&classes, &targets).iter().filter(|winner| winner.lead.is_some()) {
+        ctx.remark(picture::sentence(winner));
+    }
     for sentence in picture::verdicts(&rows) {
         ctx.remark(sentence);
     }
@@ -230,75 +233,93 @@ fn targets(args: &Args) -> Vec<Target> {
 
 /// The tensors to look at.
 fn entries(args: &Args) -> Result<Vec<Entry>, Failure> {
-    Ok(chosen(args)?.into_iter().map(|(_, entry)| entry).collect())
+    Ok(Selection::of(args).chosen()?.into_iter().map(|(_, entry)| entry).collect())
 }
 
-/// The tensors to compare codecs on, each with its file and its content.
-fn subjects(args: &Args, ctx: &Context) -> Result<Vec<Subject>, Failure> {
-    let read = |(path, entry): (&Path, Entry)| {
-        let name = entry.name().to_owned();
-        Subject::new(entry, path.display().to_string()).map_err(|error| bad_input(&name, &error))
-    };
-    let mut subjects = Vec::new();
-    for (path, entry) in chosen(args)? {
-        let place = format!("{}: tensor `{}`", path.display(), entry.name().escape_debug());
-        let left_out = match entry.carried() {
-            Some(carried) => Some(format!("{} is carried as it is", carried.dtype)),
-            None => first_non_finite(&entry)
-                .map_err(|error| bad_input(&place, &error))?
-                .map(|(index, value)| format!("value {index} is {value}")),
+/// Which tensors of which files.
+#[derive(Debug, Clone, Copy)]
+pub struct Selection<'a> {
+    pub files: &'a [PathBuf],
+    /// Treat every tensor as of this class.
+    pub class: Option<Class>,
+    /// Only tensors whose name contains this.
+    pub tensor: Option<&'a str>,
+    /// Refuse what no lossy codec can take, instead of leaving it out.
+    pub strict: bool,
+}
+
+impl<'a> Selection<'a> {
+    fn of(args: &'a Args) -> Self {
+        Self { files: &args.files, class: args.class, tensor: args.tensor.as_deref(), strict: args.strict }
+    }
+
+    /// The tensors to compare codecs on, each with its file and its content.
+    pub fn subjects(&self, ctx: &Context) -> Result<Vec<Subject>, Failure> {
+        let read = |(path, entry): (&Path, Entry)| {
+            let name = entry.name().to_owned();
+            Subject::new(entry, path.display().to_string()).map_err(|error| bad_input(&name, &error))
         };
-        match left_out {
-            None => subjects.push(read((path, entry))?),
-            Some(why) if args.strict => {
-                return Err(Failure::input(format_args!("{place}: {why}"))
-                    .help("without --strict it is left out, and the others are compared"));
+        let mut subjects = Vec::new();
+        for (path, entry) in self.chosen()? {
+            let place = format!("{}: tensor `{}`", path.display(), entry.name().escape_debug());
+            let left_out = match entry.carried() {
+                Some(carried) => Some(format!("{} is carried as it is", carried.dtype)),
+                None => first_non_finite(&entry)
+                    .map_err(|error| bad_input(&place, &error))?
+                    .map(|(index, value)| format!("value {index} is {value}")),
+            };
+            match left_out {
+                None => subjects.push(read((path, entry))?),
+                Some(why) if self.strict => {
+                    return Err(Failure::input(format_args!("{place}: {why}"))
+                        .help("without --strict it is left out, and the others are compared"));
+                }
+                Some(why) => ctx.remark(format!("left out: {place}: {why}")),
             }
-            Some(why) => ctx.remark(format!("left out: {place}: {why}")),
         }
+        if subjects.is_empty() {
+            return Err(Failure::input("no tensor is left that a lossy codec could take")
+                .help("`trinity encode --lossless` keeps them as they are"));
+        }
+        Ok(subjects)
     }
-    if subjects.is_empty() {
-        return Err(Failure::input("no tensor is left that a lossy codec could take")
-            .help("`trinity encode --lossless` keeps them as they are"));
-    }
-    Ok(subjects)
-}
 
-fn chosen(args: &Args) -> Result<Vec<(&Path, Entry)>, Failure> {
-    let mut entries: Vec<(&Path, Entry)> = Vec::new();
-    for path in &args.files {
-        let mut file = open(path)?;
-        if let Some(class) = args.class {
-            file = file.with_class(class);
+    fn chosen(&self) -> Result<Vec<(&'a Path, Entry)>, Failure> {
+        let mut entries: Vec<(&'a Path, Entry)> = Vec::new();
+        for path in self.files {
+            let mut file = open(path)?;
+            if let Some(class) = self.class {
+                file = file.with_class(class);
+            }
+            entries.extend(file.entries().iter().map(|entry| (path.as_path(), entry.clone())));
         }
-        entries.extend(file.entries().iter().map(|entry| (path.as_path(), entry.clone())));
-    }
-    let names: Vec<String> = entries.iter().map(|(_, entry)| entry.name().to_owned()).collect();
-    if let Some(text) = &args.tensor {
-        entries.retain(|(_, entry)| entry.name().contains(text));
-        if entries.is_empty() && !names.is_empty() {
-            let failure = Failure::input(format_args!("no tensor's name contains `{text}`"));
-            return Err(match nearest(text, &names) {
-                Some(near) => failure.help(format_args!("did you mean `{near}`?")),
-                None => failure.help(format_args!("the names are: {}", listed(&names))),
+        let names: Vec<String> = entries.iter().map(|(_, entry)| entry.name().to_owned()).collect();
+        if let Some(text) = self.tensor {
+            entries.retain(|(_, entry)| entry.name().contains(text));
+            if entries.is_empty() && !names.is_empty() {
+                let failure = Failure::input(format_args!("no tensor's name contains `{text}`"));
+                return Err(match nearest(text, &names) {
+                    Some(near) => failure.help(format_args!("did you mean `{near}`?")),
+                    None => failure.help(format_args!("the names are: {}", listed(&names))),
+                });
+            }
+        }
+        let empty: Vec<String> = entries
+            .iter()
+            .filter(|(_, entry)| entry.is_empty())
+            .map(|(_, entry)| format!("{} {:?}", entry.name(), entry.shape()))
+            .collect();
+        entries.retain(|(_, entry)| !entry.is_empty());
+        if entries.is_empty() {
+            return Err(match empty.as_slice() {
+                [] => Failure::input("the files hold no tensors")
+                    .help("`trinity tensors info FILE` lists what a file holds"),
+                empty => Failure::input(format_args!("nothing to compare: no values in {}", listed(empty)))
+                    .help("a dimension of 0 leaves a tensor without values"),
             });
         }
+        Ok(distinct(entries))
     }
-    let empty: Vec<String> = entries
-        .iter()
-        .filter(|(_, entry)| entry.is_empty())
-        .map(|(_, entry)| format!("{} {:?}", entry.name(), entry.shape()))
-        .collect();
-    entries.retain(|(_, entry)| !entry.is_empty());
-    if entries.is_empty() {
-        return Err(match empty.as_slice() {
-            [] => Failure::input("the files hold no tensors")
-                .help("`trinity tensors info FILE` lists what a file holds"),
-            empty => Failure::input(format_args!("nothing to compare: no values in {}", listed(empty)))
-                .help("a dimension of 0 leaves a tensor without values"),
-        });
-    }
-    Ok(distinct(entries))
 }
 
 /// A few names, and how many more there are.

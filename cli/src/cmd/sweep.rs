@@ -4,6 +4,7 @@ mod bench;
 mod crossover;
 mod die;
 mod files;
+pub mod fronts;
 mod page;
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -16,6 +17,7 @@ use clap::Subcommand;
 use files::{Shard, State};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use trinity_config::{Area, Complaint};
 use trinity_sim::sweep::{Tally, evaluate, run as run_blocks};
 use trinity_study::calibration::Measurements;
 use trinity_study::sensitivity::sensitivity;
@@ -26,6 +28,7 @@ Examples:
   trinity sweep                                   the LLaMA-7B study of LLM.265
   trinity sweep sweeps/kv-spill --top 5           another that comes with the command
   trinity sweep my-study.toml --out out/mine      your own
+  trinity sweep --budget \"30000 mm2\"              what fits into so much silicon
   trinity sweep --set \"study.cluster.nic.area=100 mm2\"
   trinity sweep sweeps/kv-spill --calibration validation/data/h200/calibration.toml
   trinity sweep explain 1500                      one point, with the formula behind each line
@@ -72,6 +75,9 @@ struct SweepArgs {
     /// Override a value; may be repeated
     #[arg(long = "set", value_name = "PATH=VALUE")]
     sets: Vec<String>,
+    /// Silicon of the whole cluster, such as "50000 mm2": best points keep to it, and the report opens on it
+    #[arg(long, value_name = "AREA", value_parser = area)]
+    budget: Option<Area>,
     /// Measured values in place of configured ones: a calibration.toml of `trinity measure`
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
@@ -174,7 +180,15 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
 }
 
 fn load(args: &SweepArgs) -> Result<Study, Failure> {
-    open(&args.sweep, &args.sets, args.calibration.as_deref(), usize::from(args.top))
+    let mut sets = args.sets.clone();
+    sets.extend(args.budget.map(|budget| format!("budget={} mm2", budget.mm2())));
+    open(&args.sweep, &sets, args.calibration.as_deref(), usize::from(args.top))
+}
+
+/// An area with its unit.
+pub fn area(text: &str) -> Result<Area, String> {
+    let said = |complaint: Complaint| complaint.to_string().trim().replace('\n', "; ");
+    text.parse().map_err(said)
 }
 
 fn open(sweep: &str, sets: &[String], calibration: Option<&Path>, top: usize) -> Result<Study, Failure> {

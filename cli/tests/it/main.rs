@@ -1,15 +1,18 @@
 //! The command as a user meets it: exit codes, help, pipes.
 #![allow(clippy::unwrap_used)] // Clippy spares test functions, but not their helpers.
 
+mod browser;
 mod config;
 mod eval;
 mod examples;
+mod explore;
 mod golden;
 mod h264;
 mod h265;
 mod help;
 mod json;
 mod output;
+mod pages;
 mod pictures;
 mod results;
 mod serving;

@@ -47,7 +47,7 @@ impl BlockFile {
     }
 
     /// Energy of one uncompressed bit by the column chosen.
-    fn pj_per_bit(&self, column: EnergyColumn) -> f64 {
+    pub(crate) fn pj_per_bit(&self, column: EnergyColumn) -> f64 {
         match (column, self.printed_energy) {
             (EnergyColumn::Printed, Some(energy)) => energy.pj_per_bit(),
             _ => self.cost().energy_pj_per_bit(),

@@ -9,7 +9,9 @@ use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use trinity_config::{Area, Checked, Cited, Complaint, Diagnostic, Document, Ratio};
-use trinity_sim::sweep::{Axis, Constraint, Metric, Objective, Plan, Point, Question, Scenario, Space};
+use trinity_sim::sweep::{
+    Axis, Constraint, Direction, Metric, Objective, Plan, Point, Question, Scenario, Space,
+};
 
 /// A sweep.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -34,6 +36,9 @@ pub struct SweepFile {
     #[serde(default = "usual_rank")]
     #[schemars(with = "Cited<String>")]
     pub rank_by: String,
+    /// The silicon there is: best points are looked for within it, and a
+    /// headline's own gives way to it.
+    pub budget: Option<Area>,
     pub headline: Option<HeadlineFile>,
     /// What the headline rests on, each varied on its own.
     #[serde(default)]
@@ -324,6 +329,12 @@ impl SweepFile {
         }
     }
 
+    /// The silicon there is: the sweep's, else that of its headline.
+    pub fn budget_mm2(&self) -> Option<f64> {
+        let asked = self.headline.as_ref().map(|headline| headline.budget);
+        self.budget.or(asked).map(Area::mm2)
+    }
+
     /// What the headline asks of the fronts.
     pub fn question(&self) -> Option<Question> {
         let asked = self.headline.as_ref()?;
@@ -331,7 +342,7 @@ impl SweepFile {
         Some(Question {
             baseline: position(&asked.baseline)?,
             candidate: position(&asked.candidate)?,
-            budget_mm2: asked.budget.mm2(),
+            budget_mm2: self.budget.unwrap_or(asked.budget).mm2(),
             performance: asked.performance.get(),
             unit_area_mm2: asked.unit_area.mm2(),
         })
@@ -440,7 +451,15 @@ impl SweepFile {
         let read = |(k, text): (usize, &String)| {
             Objective::parse(text).ok_or_else(|| objective_complaint(document, &format!("objectives.{k}")))
         };
-        self.objectives.iter().enumerate().map(read).collect()
+        let mut objectives: Vec<Objective> =
+            self.objectives.iter().enumerate().map(read).collect::<Result<_, _>>()?;
+        // The best within an area is on a front that has the area for an objective.
+        let area = Objective { metric: Metric::AreaMm2, direction: Direction::Minimize };
+        let lacks = !objectives.iter().any(|objective| objective.metric == area.metric);
+        if self.budget.is_some() && lacks && count < trinity_sim::sweep::MAX_OBJECTIVES {
+            objectives.push(area);
+        }
+        Ok(objectives)
     }
 
     fn constraints(&self, document: &Document) -> Result<Vec<Constraint>, Diagnostic> {

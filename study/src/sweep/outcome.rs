@@ -5,7 +5,7 @@ use crate::Error;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
-use trinity_sim::sweep::{Entry, Metric, Tally};
+use trinity_sim::sweep::{Direction, Entry, Metric, Tally};
 use trinity_sim::{Estimate, Line, Reason};
 
 /// What is told of a point that runs.
@@ -154,9 +154,30 @@ impl Study {
                     points: all(front.entries()),
                 })
                 .collect(),
-            top: all(tally.top.entries()),
+            top: self.top(tally, &answer),
             crossovers: self.crossovers(tally),
         }
+    }
+
+    /// The best points, as `rank-by` says: of all, or where the sweep has a
+    /// budget, those of the fronts that keep to it.
+    pub fn top(&self, tally: &Tally, answer: &Answer) -> Vec<Found> {
+        let found = |entry: &Entry| self.found(entry, answer);
+        let Some(budget_mm2) = self.file.budget.map(trinity_config::Area::mm2) else {
+            return tally.top.entries().iter().filter_map(found).collect();
+        };
+        let rank = self.plan.rank_by;
+        let value = |found: &Found| rank.metric.of(&found.estimate);
+        let fronts = tally.fronts.iter().flat_map(|front| front.entries());
+        let mut within: Vec<Found> =
+            fronts.filter_map(found).filter(|found| found.estimate.area_mm2 <= budget_mm2).collect();
+        within.sort_by(|a, b| {
+            let order = value(a).total_cmp(&value(b));
+            let order = if rank.direction == Direction::Maximize { order.reverse() } else { order };
+            order.then(a.index.cmp(&b.index))
+        });
+        within.truncate(self.plan.top);
+        within
     }
 
     fn headline_of(&self, answer: &Answer) -> Option<HeadlineOf> {
@@ -164,7 +185,7 @@ impl Study {
         Some(HeadlineOf {
             baseline: asked.baseline.clone(),
             candidate: asked.candidate.clone(),
-            budget_mm2: asked.budget.mm2(),
+            budget_mm2: self.file.budget.unwrap_or(asked.budget).mm2(),
             speedup: headline.speedup(),
             paper_speedup: self.paper().0,
             performance: asked.performance.get(),
@@ -174,7 +195,7 @@ impl Study {
     }
 
     /// The point of an entry of a tally; entries are of points that run.
-    fn found(&self, entry: &Entry, answer: &Answer) -> Option<Found> {
+    pub(crate) fn found(&self, entry: &Entry, answer: &Answer) -> Option<Found> {
         let estimate = self.plan.space.point(entry.index).estimate().ok()?;
         Some(Found {
             scenario: self.scenario_of(entry.index).to_owned(),

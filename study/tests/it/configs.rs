@@ -1,7 +1,9 @@
 //! The configurations that come with the project, read as the model reads them.
 use trinity_config::{Checked, Document, builtin};
 use trinity_silicon::table3;
-use trinity_study::config::{ClusterFile, CodecFile, GpuFile, LlmFile, NicFile, TechnologyFile};
+use trinity_study::config::{
+    ClusterFile, CodecFile, ExplorationFile, GpuFile, LlmFile, NicFile, TechnologyFile,
+};
 
 fn read<T: serde::de::DeserializeOwned + Checked>(name: &str) -> T {
     let document = Document::load(name).unwrap_or_else(|d| panic!("{d}"));
@@ -20,6 +22,7 @@ fn every_file_reads_and_checks() {
             Some("llms") => drop(read::<LlmFile>(name)),
             Some("clusters") => drop(read::<ClusterFile>(name)),
             Some("technologies") => drop(read::<TechnologyFile>(name)),
+            Some("explorations") => drop(read::<ExplorationFile>(name)),
             _ => {}
         }
     }
@@ -35,7 +38,10 @@ fn every_value_carries_its_source() {
         }
         for setting in Document::load(name).unwrap().settings() {
             let key = setting.path.rsplit('.').next().unwrap();
-            let is_choice = choices.contains(&key) || setting.path == "node";
+            // What an exploration names is a choice; what it counts is not.
+            let names = ["title", "name", "silicon", "origin", "coder", "link", "basis"];
+            let named = name.starts_with("explorations/") && names.contains(&key);
+            let is_choice = choices.contains(&key) || setting.path == "node" || named;
             assert!(is_choice || setting.source.is_some(), "{name}: {} has no source", setting.path);
         }
     }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 mod api;
 mod configs;
+mod explore;
 mod parts;
 mod refused;
 mod setters;

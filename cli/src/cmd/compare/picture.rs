@@ -1,11 +1,12 @@
 //! The report of `trinity compare`: rate–distortion curves by class.
 
 use serde_json::{Value, json};
-use trinity_study::compare::Miss;
+use trinity_study::compare::{Miss, Winner, winners};
 use trinity_tensor::Class;
 use trinity_tensor::codec::{PAPER_BASELINES, Target};
 use trinity_tensor::compare::{GAUSSIAN, ORDER0, Row, at_equal_mae, bd_rate, by_class, off_target};
 
+use crate::colour::colours;
 use crate::report::Report;
 use crate::table::{Table, sig3};
 
@@ -15,19 +16,32 @@ pub fn report(rows: &[Row], targets: &[Target], misses: &[Miss], anchor: &str) -
         "Bits per value count everything: scales, tables, headers. SNR is energy over squared error. \
          A number format stands at the one rate it has. The gap is the distance in bits from the rate–distortion bound of independent Gaussian values.",
     );
+    let classes = by_class(rows);
+    let winners = winners(&classes, targets);
+    report.answer(winners.iter().filter(|winner| winner.lead.is_some()).map(sentence));
     for class in Class::ALL {
         let own: Vec<Row> = rows.iter().filter(|row| row.class == class).cloned().collect();
         if own.is_empty() {
             continue;
         }
         report.heading(class.name());
-        report.chart(
-            format!(
-                "{class}: mean over its tensors; BD-rate against {anchor} in the legend, best first; click a name \
-                 to pick it out"
-            ),
-            chart(&curves(&own, anchor)),
-        );
+        match targets {
+            // One rate is no curve.
+            [target] => {
+                report.chart(format!("{class} at {target}: mean over its tensors"), bars(&own, *target));
+            }
+            _ => {
+                report.chart(
+                    format!(
+                        "{class}: mean over its tensors; BD-rate against {anchor} in the legend, best first; click \
+                         a name to pick it out"
+                    ),
+                    chart(&curves(&own, anchor)),
+                );
+            }
+        }
+        let table = winners_table(&winners, class);
+        report.table(format!("{class}: who is best"), table.headers(), table.rows());
         let table = rows_table(&own);
         report.table(format!("{class}: every tensor"), table.headers(), table.rows());
     }
@@ -57,6 +71,71 @@ pub fn report(rows: &[Row], targets: &[Target], misses: &[Miss], anchor: &str) -
         );
     }
     report
+}
+
+/// A winner in words.
+pub fn sentence(winner: &Winner) -> String {
+    let by = match (&winner.next, winner.lead) {
+        (Some(next), Some(lead)) if winner.target.contains("bits") => format!(", {lead:.2} dB above {next}"),
+        (Some(next), Some(lead)) => format!(", {:.1} % fewer than {next}", lead * 100.0),
+        _ => String::new(),
+    };
+    let figure = if winner.target.contains("bits") {
+        format!("{:.2} dB", winner.snr_db)
+    } else {
+        format!("{:.3} bits per value", winner.bits_per_value)
+    };
+    format!("{} at {}: {} with {figure}{by}.", winner.class, winner.target, winner.codec)
+}
+
+fn winners_table(winners: &[Winner], class: Class) -> Table {
+    let mut table = Table::new(["target", "best", "bits/value", "SNR dB", "next", "lead"]);
+    for winner in winners.iter().filter(|winner| winner.class == class) {
+        let lead = winner.lead.map_or_else(String::new, |lead| match winner.target.contains("bits") {
+            true => format!("{lead:.2} dB"),
+            false => format!("{:.1} % of bits", lead * 100.0),
+        });
+        table.row([
+            winner.target.clone(),
+            winner.codec.clone(),
+            format!("{:.3}", winner.bits_per_value),
+            format!("{:.2}", winner.snr_db),
+            winner.next.clone().unwrap_or_default(),
+            lead,
+        ]);
+    }
+    table
+}
+
+/// A bar for each codec at a single rate, the best on top: decibels where bits
+/// were asked for, bits where an error was.
+fn bars(rows: &[Row], target: Target) -> Value {
+    let in_bits = matches!(target, Target::Bits(_));
+    let mut lines = by_class(rows);
+    lines.sort_by(|a, b| match in_bits {
+        true => b.snr_db.total_cmp(&a.snr_db),
+        false => a.bits_per_value.total_cmp(&b.bits_per_value),
+    });
+    let names: Vec<String> = lines.iter().map(|line| label(&line.codec, &line.precondition)).collect();
+    let values: Vec<Value> = lines
+        .iter()
+        .zip(&names)
+        .map(|(line, name)| json!({"codec": name, "bits": line.bits_per_value, "snr": line.snr_db}))
+        .collect();
+    let (field, title) = if in_bits { ("snr", "SNR in dB") } else { ("bits", "bits per value") };
+    let place = json!({"field": "codec", "type": "nominal", "sort": names, "title": null, "axis": {"labelLimit": 240}});
+    json!({
+        "data": {"values": values},
+        "height": 22 * names.len().max(2),
+        "encoding": {"y": place, "x": {"field": field, "type": "quantitative", "title": title}},
+        "layer": [
+            {"mark": {"type": "bar", "tooltip": true},
+             "encoding": {"color": {"field": "codec", "type": "nominal", "legend": null,
+                                    "scale": {"domain": names, "range": colours(&names)}}}},
+            {"mark": {"type": "text", "align": "left", "dx": 4},
+             "encoding": {"text": {"field": field, "type": "quantitative", "format": ".3f"}}},
+        ],
+    })
 }
 
 /// Where these tensors bear the paper's Figure 14(a) out, and where not: on
@@ -157,18 +236,18 @@ fn chart(curves: &[Curve]) -> Value {
         })
         .collect();
     let order: Vec<String> = curves.iter().map(label).collect();
-    let scheme = if curves.len() > 10 { "tableau20" } else { "tableau10" };
+    let colours = colours(&curves.iter().map(|curve| curve.name.as_str()).collect::<Vec<_>>());
     let number = |field: &str, title: &str| json!({"field": field, "type": "quantitative", "title": title, "format": ".3f"});
     json!({
         "data": {"values": values},
         "height": 60 + 16 * curves.len().max(15),
-        "params": [{"name": "picked", "select": {"type": "point", "fields": ["codec"]}, "bind": "legend"}],
+        "params": [{"name": "zoom", "select": "interval", "bind": "scales"}, {"name": "picked", "select": {"type": "point", "fields": ["codec"]}, "bind": "legend"}],
         "mark": {"type": "line", "point": {"size": 50}},
         "encoding": {
             "x": {"field": "bits", "type": "quantitative", "title": "bits per value", "scale": {"zero": false},
                   "axis": {"tickCount": 8}},
             "y": {"field": "snr", "type": "quantitative", "title": "SNR in dB", "scale": {"zero": false}},
-            "color": {"field": "codec", "type": "nominal", "sort": order, "scale": {"scheme": scheme},
+            "color": {"field": "codec", "type": "nominal", "sort": order, "scale": {"domain": order, "range": colours},
                       "legend": {"symbolLimit": 99, "labelLimit": 300}},
             "shape": {"field": "codec", "type": "nominal", "sort": order, "legend": null},
             "strokeDash": {"condition": {"test": "datum.reference", "value": [5, 4]}, "value": [1, 0]},

@@ -1,15 +1,17 @@
 //! The report of a sweep: fronts, area split, sensitivity, assumptions.
 
+use super::fronts::{Arrow, PARTS, View};
 use super::show;
+use crate::colour::colours;
 use crate::plot::{Axis, Mark, Plot, Series};
-use crate::report::Report;
+use crate::report::{Bar, Report};
 use crate::table::Table;
-use serde_json::{Value, json};
+use serde_json::json;
 use trinity_silicon::stages::{Design, Technology, XK264, reconcile};
 use trinity_silicon::{InstanceRate, partition, table3};
-use trinity_sim::sweep::Tally;
+use trinity_sim::sweep::{Direction, Metric, Tally};
 use trinity_study::sensitivity::Sensitivity;
-use trinity_study::sweep::{Answer, Study};
+use trinity_study::sweep::{Answer, Found, FrontOf, Study};
 
 /// Points of a front that a chart shows.
 const CHART_POINTS: usize = 400;
@@ -45,38 +47,34 @@ fn add(report: &mut Report, caption: &str, table: &Table) {
 
 fn fronts(report: &mut Report, study: &Study, tally: &Tally, answer: &Answer) {
     report.heading("Fronts");
-    let mut values = Vec::new();
-    for (scenario, front) in study.plan.space.scenarios().iter().zip(&tally.fronts) {
-        for entry in thinned(front.entries()) {
-            let Ok(estimate) = study.plan.space.point(entry.index).estimate() else { continue };
-            values.push(json!({
-                "scenario": scenario.name,
-                "index": entry.index,
-                "area": estimate.area_mm2,
-                "performance": answer.unit_tokens_per_s.map(|unit| estimate.tokens_per_s / unit),
-                "tokens": estimate.tokens_per_s,
-                "energy": estimate.energy_j_per_token,
-            }));
-        }
-    }
-    report.chart(
-        "Normalized performance over total die area; each line is a scenario's Pareto front",
-        json!({
-            "data": { "values": values },
-            "mark": { "type": "line", "point": true, "interpolate": "step-after" },
-            "encoding": {
-                "x": { "field": "area", "type": "quantitative", "title": "total die area, mm²" },
-                "y": { "field": "performance", "type": "quantitative", "title": "normalized performance" },
-                "color": { "field": "scenario", "type": "nominal" },
-                "tooltip": [
-                    { "field": "scenario" }, { "field": "index" }, { "field": "area" },
-                    { "field": "tokens" }, { "field": "performance" }, { "field": "energy" },
-                ],
-            },
-        }),
-    );
+    let view = View { budget_mm2: study.file.budget_mm2(), arrows: arrows(study, answer) };
+    super::fronts::charts(report, study, &study.outcome(tally).fronts, &view);
     let table = show::front_table(study, tally, answer, 40);
     add(report, "Points of the fronts; `trinity sweep explain INDEX` breaks one down", &table);
+}
+
+/// Both headlines as the arrows they are: up at the budget, and to the left at
+/// the performance asked for.
+fn arrows(study: &Study, answer: &Answer) -> Vec<Arrow> {
+    // They are headlines of speed over area.
+    let axes = super::fronts::axes(study);
+    if axes.first() != Some(&(Metric::AreaMm2, Metric::TokensPerS)) {
+        return Vec::new();
+    }
+    let Some((headline, asked)) = answer.headline.zip(study.file.question()) else { return Vec::new() };
+    let faster = headline.baseline_at_budget.zip(headline.candidate_at_budget).map(|(from, to)| Arrow {
+        from: (asked.budget_mm2, from.tokens_per_s),
+        to: (asked.budget_mm2, to.tokens_per_s),
+        text: format!("{:.2}× as fast", to.tokens_per_s / from.tokens_per_s),
+    });
+    let tokens_per_s = asked.performance * headline.unit_tokens_per_s;
+    let pair = headline.baseline_at_performance.zip(headline.candidate_at_performance);
+    let smaller = pair.map(|(from, to)| Arrow {
+        from: (from.area_mm2, tokens_per_s),
+        to: (to.area_mm2, tokens_per_s),
+        text: format!("{:.2}× smaller", from.area_mm2 / to.area_mm2),
+    });
+    faster.into_iter().chain(smaller).collect()
 }
 
 /// The fronts as a picture that needs no script.
@@ -98,42 +96,50 @@ fn thinned<T>(entries: &[T]) -> impl Iterator<Item = &T> {
     entries.iter().step_by(entries.len().div_ceil(CHART_POINTS).max(1))
 }
 
+/// How the silicon of the best point of each scenario is shared out.
 fn area_split(report: &mut Report, study: &Study, tally: &Tally) {
     report.heading("Where the area goes");
-    let mut values: Vec<Value> = Vec::new();
-    for (scenario, front) in study.plan.space.scenarios().iter().zip(&tally.fronts) {
-        for entry in thinned(front.entries()) {
-            let Ok(estimate) = study.plan.space.point(entry.index).estimate() else { continue };
-            let parts = [
-                ("GPU", estimate.area.gpu_mm2),
-                ("NIC", estimate.area.nic_mm2),
-                ("codec", estimate.area.codec_mm2),
-            ];
-            for (part, area) in parts {
-                values.push(json!({
-                    "scenario": scenario.name,
-                    "total": estimate.area_mm2,
-                    "part": part,
-                    "share": area / estimate.area_mm2,
-                }));
+    let budget = study.file.budget_mm2();
+    let rank = study.plan.rank_by;
+    let outcome = study.outcome(tally);
+    let best = |front: &FrontOf| -> Option<Found> {
+        let within = front.points.iter().filter(|p| budget.is_none_or(|mm2| p.estimate.area_mm2 <= mm2));
+        let value = |point: &&Found| rank.metric.of(&point.estimate);
+        let best = match rank.direction {
+            Direction::Maximize => within.max_by(|a, b| value(a).total_cmp(&value(b))),
+            Direction::Minimize => within.min_by(|a, b| value(a).total_cmp(&value(b))),
+        };
+        best.cloned()
+    };
+    let points: Vec<Found> = outcome.fronts.iter().filter_map(best).collect();
+    let largest = points.iter().map(|point| point.estimate.area_mm2).fold(0.0, f64::max);
+    let names: Vec<&str> = points.iter().map(|point| point.scenario.as_str()).collect();
+    let bars: Vec<Bar> = points
+        .iter()
+        .zip(colours(&names))
+        .map(|(point, colour)| {
+            let area = &point.estimate.area;
+            let shares = [area.gpu_mm2, area.nic_mm2, area.codec_mm2];
+            let parts = shares.into_iter().zip(PARTS).map(|(part, (_, colour))| (part / largest, colour));
+            let percent = |part: f64| show::significant(part / point.estimate.area_mm2 * 100.0);
+            Bar {
+                label: point.scenario.clone(),
+                colour,
+                parts: parts.collect(),
+                text: format!(
+                    "{} {}, {} mm²: GPU {} %, NIC {} %, codec {} %",
+                    show::significant(rank.metric.of(&point.estimate)),
+                    super::fronts::title(rank.metric),
+                    show::significant(point.estimate.area_mm2),
+                    percent(shares[0]),
+                    percent(shares[1]),
+                    percent(shares[2]),
+                ),
             }
-        }
-    }
-    report.chart(
-        "Share of GPUs, NICs and codecs along each front",
-        json!({
-            "data": { "values": values },
-            "mark": "area",
-            "width": 240,
-            "height": 200,
-            "encoding": {
-                "x": { "field": "total", "type": "quantitative", "title": "total die area, mm²" },
-                "y": { "field": "share", "type": "quantitative", "stack": "normalize", "title": "share of area" },
-                "color": { "field": "part", "type": "nominal", "sort": ["GPU", "NIC", "codec"] },
-                "column": { "field": "scenario", "type": "nominal" },
-            },
-        }),
-    );
+        })
+        .collect();
+    let within = budget.map_or_else(String::new, |mm2| format!(" within {mm2} mm²"));
+    report.bars(format!("The best point of each scenario{within} by {}", study.file.rank_by), &PARTS, &bars);
 }
 
 fn tornado(report: &mut Report, study: &Study, answer: &Answer, sensitivity: &[Sensitivity]) {
@@ -175,7 +181,7 @@ fn tornado(report: &mut Report, study: &Study, answer: &Answer, sensitivity: &[S
                 {
                     "mark": { "type": "bar", "height": { "band": 0.7 } },
                     "encoding": {
-                        "y": { "field": "assumption", "type": "nominal", "sort": { "field": "swing", "order": "descending" }, "title": null },
+                        "y": { "field": "assumption", "type": "nominal", "sort": { "field": "swing", "order": "descending" }, "title": null, "axis": { "labelLimit": 340 } },
                         "x": { "field": "low", "type": "quantitative", "title": "speed-up", "scale": { "zero": false } },
                         "x2": { "field": "high" },
                     },

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use trinity_silicon::{EnergyColumn, table3};
 use trinity_sim::event::Timeline;
-use trinity_sim::sweep::{Entry, Tally};
+use trinity_sim::sweep::Tally;
 use trinity_sim::{Estimate, Infeasible, Line, Phase, Reason, footprint};
-use trinity_study::sweep::{Answer, POINT_COLUMNS, Replaced, Study};
+use trinity_study::sweep::{Answer, Found, POINT_COLUMNS, Replaced, Study};
 
 /// Three significant digits, without an exponent where that stays short.
 pub fn significant(value: f64) -> String {
@@ -155,9 +155,11 @@ pub fn text(study: &Study, tally: &Tally, answer: &Answer, colour: bool) -> Stri
     }
     text += "Pareto fronts\n";
     text += &front_table(study, tally, answer, 12).render(colour);
-    if !tally.top.entries().is_empty() {
-        let _ = writeln!(text, "\nBest points by {}", study.file.rank_by);
-        text += &top_table(study, tally.top.entries(), answer).render(colour);
+    let top = study.top(tally, answer);
+    if !top.is_empty() {
+        let within = study.file.budget.map_or_else(String::new, |area| format!(" within {} mm²", area.mm2()));
+        let _ = writeln!(text, "\nBest points{within} by {}", study.file.rank_by);
+        text += &top_table(study, &top, answer).render(colour);
     }
     let _ = writeln!(
         text,
@@ -189,7 +191,12 @@ pub fn headline_table(study: &Study, answer: &Answer) -> Option<Table> {
     let (speedup, saving) = study.paper();
     let beside = speedup.is_some() || saving.is_some();
     let mut table = Table::new(["headline", "here"].into_iter().chain(beside.then_some("paper")));
-    let speed = format!("{} over {}, speed at {} mm²", asked.candidate, asked.baseline, asked.budget.mm2());
+    let speed = format!(
+        "{} over {}, speed at {} mm²",
+        asked.candidate,
+        asked.baseline,
+        study.file.budget.unwrap_or(asked.budget).mm2()
+    );
     let area = format!(
         "{} over {}, area at {}× performance",
         asked.baseline,
@@ -255,27 +262,25 @@ pub fn front_table(study: &Study, tally: &Tally, answer: &Answer, limit: usize) 
         let shown = limit.min(entries.len());
         for k in 0..shown {
             let at = if shown < 2 { 0 } else { k * (entries.len() - 1) / (shown - 1) };
-            table.row(point_cells(study, &scenario.name, &entries[at], answer));
+            table.row(point_cells(study, &scenario.name, entries[at].index, answer));
         }
     }
     table
 }
 
-fn top_table(study: &Study, entries: &[Entry], answer: &Answer) -> Table {
+fn top_table(study: &Study, top: &[Found], answer: &Answer) -> Table {
     let paths = study.plan.space.paths();
     let fixed = ["scenario", "index", "area mm²", "tokens/s", "performance", "J/token"];
     let mut table = Table::new(fixed.into_iter().chain(paths));
-    for entry in entries {
-        let scenario = study.plan.space.scenario_of(entry.index);
-        let name = study.plan.space.scenarios()[scenario].name.clone();
-        table.row(point_cells(study, &name, entry, answer));
+    for found in top {
+        table.row(point_cells(study, &found.scenario, found.index, answer));
     }
     table
 }
 
-fn point_cells(study: &Study, scenario: &str, entry: &Entry, answer: &Answer) -> Vec<String> {
-    let mut cells = vec![scenario.to_string(), entry.index.to_string()];
-    if let Ok(estimate) = study.plan.space.point(entry.index).estimate() {
+fn point_cells(study: &Study, scenario: &str, index: u64, answer: &Answer) -> Vec<String> {
+    let mut cells = vec![scenario.to_string(), index.to_string()];
+    if let Ok(estimate) = study.plan.space.point(index).estimate() {
         cells.push(significant(estimate.area_mm2));
         cells.push(significant(estimate.tokens_per_s));
         cells.push(
@@ -285,7 +290,7 @@ fn point_cells(study: &Study, scenario: &str, entry: &Entry, answer: &Answer) ->
         );
         cells.push(significant(estimate.energy_j_per_token));
     }
-    cells.extend(study.plan.space.labels(entry.index).into_iter().map(str::to_string));
+    cells.extend(study.plan.space.labels(index).into_iter().map(str::to_string));
     cells
 }
 

@@ -1,0 +1,226 @@
+//! The report of an exploration: the answer, the fronts it is read from, and
+//! what it rests on.
+
+use super::show;
+use crate::cmd::sweep::fronts::{self, PARTS};
+use crate::colour::{colour, colours};
+use crate::report::{Bar, Report};
+use crate::table::{Table, sig3};
+use serde_json::{Value, json};
+use trinity_study::explore::{Exploration, Explored};
+use trinity_tensor::Class;
+
+pub fn page(explored: &Explored) -> Report {
+    let found = &explored.exploration;
+    let mut report = Report::new(found.title.clone());
+    report.paragraph(format!("{} at {}, in {}.", codecs(found), found.quality, found.study));
+    report.answer(&found.answer);
+    report.heading("Fronts");
+    fronts::charts(
+        &mut report,
+        &explored.study,
+        &found.fronts,
+        &fronts::View { budget_mm2: found.budget_mm2, arrows: Vec::new() },
+    );
+    report.heading("The best of each codec");
+    split(&mut report, found);
+    add(&mut report, "Each codec at the budget", &show::standings(found));
+    report.heading("Tensors");
+    bits(&mut report, found);
+    add(&mut report, &format!("Bits per value at {}", found.quality), &show::bits(found));
+    report.heading("Silicon");
+    silicon(&mut report, found);
+    add(&mut report, "Encoder and decoder, and where the figures are from", &show::silicon(found));
+    report.heading("What the answer rests on");
+    tornado(&mut report, found);
+    add(&mut report, "Which codec is best at which budget", &reigns(found));
+    add(&mut report, "Each assumption at either end of its range", &swings(found));
+    add(&mut report, "How sure each link is", &show::certainty(found));
+    if !found.left_out.is_empty() {
+        let mut table = Table::new(["codec", "why"]);
+        for left in &found.left_out {
+            table.row([&left.candidate, &left.why]);
+        }
+        add(&mut report, "Left out", &table);
+    }
+    report
+}
+
+fn add(report: &mut Report, caption: &str, table: &Table) {
+    report.table(caption, table.headers(), table.rows());
+}
+
+fn codecs(found: &Exploration) -> String {
+    let names: Vec<&str> = found.silicon.iter().map(|silicon| silicon.candidate.as_str()).collect();
+    format!("{} codecs ({})", names.len(), names.join(", "))
+}
+
+/// How the silicon of each codec's best point is shared out.
+fn split(report: &mut Report, found: &Exploration) {
+    let most = found.standings.iter().filter_map(|standing| standing.value).fold(0.0, f64::max);
+    let bars: Vec<Bar> = found
+        .standings
+        .iter()
+        .filter_map(|standing| {
+            let split = standing.split?;
+            let width =
+                if most > 0.0 && found.rank_by.starts_with("max") { standing.value? / most } else { 1.0 };
+            let parts = [split.gpu, split.nic, split.codec];
+            Some(Bar {
+                label: standing.scenario.clone(),
+                colour: colour(&standing.scenario),
+                parts: parts
+                    .into_iter()
+                    .zip(PARTS)
+                    .map(|(share, (_, colour))| (share * width, colour))
+                    .collect(),
+                text: format!(
+                    "{} tokens/s · GPU {} %, NIC {} %, codec {} %",
+                    sig3(standing.best.as_ref()?.estimate.tokens_per_s),
+                    sig3(split.gpu * 100.0),
+                    sig3(split.nic * 100.0),
+                    sig3(split.codec * 100.0),
+                ),
+            })
+        })
+        .collect();
+    report.bars(
+        "Silicon of the best point of each codec; the bar is as long as the point is fast",
+        &PARTS,
+        &bars,
+    );
+}
+
+fn scale(names: &[&str]) -> Value {
+    json!({ "domain": names, "range": colours(names) })
+}
+
+/// Bits of each class, a bar for each coder.
+fn bits(report: &mut Report, found: &Exploration) {
+    let mut coders: Vec<&str> = Vec::new();
+    for own in &found.bits {
+        if !coders.contains(&own.coder.as_str()) {
+            coders.push(&own.coder);
+        }
+    }
+    let known = found.bits.iter().filter_map(|own| {
+        let bits = own.bits_per_value?;
+        Some(json!({ "class": own.class.name(), "coder": own.coder, "bits": bits, "low": own.low, "high": own.high }))
+    });
+    let order: Vec<&str> = Class::ALL.into_iter().map(Class::name).collect();
+    report.chart(
+        format!("Bits per value at {}; shorter is better", found.quality),
+        json!({
+            "data": { "values": known.collect::<Vec<Value>>() },
+            "height": 34 * coders.len().max(2) * 2,
+            "mark": { "type": "bar", "tooltip": true },
+            "encoding": {
+                "y": { "field": "class", "type": "nominal", "sort": order, "title": null },
+                "yOffset": { "field": "coder", "sort": coders },
+                "x": { "field": "bits", "type": "quantitative", "title": "bits per value" },
+                "color": { "field": "coder", "type": "nominal", "title": null, "scale": scale(&coders) },
+            },
+        }),
+    );
+}
+
+/// Area against energy of each codec, both on logarithmic axes.
+fn silicon(report: &mut Report, found: &Exploration) {
+    let names: Vec<&str> = found.silicon.iter().map(|silicon| silicon.candidate.as_str()).collect();
+    let values: Vec<Value> = found
+        .silicon
+        .iter()
+        .map(|silicon| {
+            let gbps = silicon.encoder.throughput_gbps;
+            json!({
+                "codec": silicon.candidate,
+                // Engines that are on the die already have no area to draw.
+                "area": (silicon.area_mm2() * 100.0 / gbps).max(0.01),
+                "energy": silicon.encoder.pj_per_bit + silicon.decoder.pj_per_bit,
+                "from": silicon.origin.words(),
+            })
+        })
+        .collect();
+    report.chart(
+        "Area of encoder and decoder for 100 Gbit/s against energy of a bit there and back; 0.01 mm² is none",
+        json!({
+            "data": { "values": values },
+            "height": 260,
+            "encoding": {
+                "x": { "field": "area", "type": "quantitative", "title": "mm² for 100 Gbit/s", "scale": { "type": "log" } },
+                "y": { "field": "energy", "type": "quantitative", "title": "pJ/bit", "scale": { "type": "log" } },
+                "color": { "field": "codec", "type": "nominal", "title": null, "scale": scale(&names) },
+                "tooltip": [{ "field": "codec" }, { "field": "area" }, { "field": "energy" }, { "field": "from" }],
+            },
+            "layer": [
+                { "mark": { "type": "point", "filled": true, "size": 120 } },
+                { "mark": { "type": "text", "dy": -12 }, "encoding": { "text": { "field": "codec" } } },
+            ],
+        }),
+    );
+}
+
+/// The gain over no codec with each assumption at either end.
+fn tornado(report: &mut Report, found: &Exploration) {
+    let best = found.standings.first().and_then(|standing| standing.over_baseline);
+    let Some(gain) = best.filter(|_| found.best != found.baseline) else { return };
+    let values: Vec<Value> = found
+        .swings
+        .iter()
+        .filter_map(|swing| {
+            let (low, high) = (swing.low.over_baseline?, swing.high.over_baseline?);
+            Some(json!({
+                "assumption": swing.assumption, "low": low.min(high), "high": low.max(high), "swing": swing.width(),
+            }))
+        })
+        .collect();
+    report.chart(
+        format!("{} over {} ({gain:.3}× as assumed) with each assumption at either end", found.best, found.baseline),
+        json!({
+            "data": { "values": values },
+            "height": 24 * values.len().max(2),
+            "layer": [
+                {
+                    "mark": { "type": "bar", "height": { "band": 0.7 }, "color": colour(&found.best), "tooltip": true },
+                    "encoding": {
+                        "y": { "field": "assumption", "type": "nominal", "title": null,
+                               "sort": { "field": "swing", "order": "descending" }, "axis": { "labelLimit": 340 } },
+                        "x": { "field": "low", "type": "quantitative", "title": format!("times {}", found.baseline),
+                               "scale": { "zero": false } },
+                        "x2": { "field": "high" },
+                    },
+                },
+                { "mark": { "type": "rule", "strokeDash": [4, 4], "color": "#8a929c" },
+                  "encoding": { "x": { "datum": gain } } },
+            ],
+        }),
+    );
+}
+
+fn reigns(found: &Exploration) -> Table {
+    let mut table = Table::new(["from mm²", "to mm²", "best"]);
+    for reign in &found.reigns {
+        let to = reign.to_mm2.map_or_else(|| "any".into(), sig3);
+        table.row([sig3(reign.from_mm2), to, reign.scenario.clone()]);
+    }
+    table
+}
+
+fn swings(found: &Exploration) -> Table {
+    let gain = |value: Option<f64>| value.map_or_else(|| "-".into(), |gain| format!("{gain:.3}×"));
+    let best = |name: &Option<String>| name.clone().unwrap_or_else(|| "nothing fits".into());
+    let mut table =
+        Table::new(["assumption", "low", "best then", "over none", "high", "best then", "over none"]);
+    for swing in &found.swings {
+        table.row([
+            swing.assumption.clone(),
+            swing.low.value.clone(),
+            best(&swing.low.best),
+            gain(swing.low.over_baseline),
+            swing.high.value.clone(),
+            best(&swing.high.best),
+            gain(swing.high.over_baseline),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,149 @@
+//! An exploration as text: the answer, then the rows it is read from.
+
+use crate::table::{Table, sig3};
+use trinity_study::explore::{Exploration, Silicon, Standing};
+use trinity_tensor::Class;
+
+pub fn text(found: &Exploration, colour: bool) -> String {
+    let mut text = String::new();
+    for sentence in &found.answer {
+        text += sentence;
+        text.push('\n');
+    }
+    text += &format!("\nEach codec at its best{}\n", within(found));
+    text += &standings(found).render(colour);
+    text += &format!("\nBits per value at {}\n", found.quality);
+    text += &bits(found).render(colour);
+    text += "\nSilicon\n";
+    text += &silicon(found).render(colour);
+    text += "\nHow sure each link is\n";
+    text += &certainty(found).render(colour);
+    for left in &found.left_out {
+        text += &format!("left out: {}: {}\n", left.candidate, left.why);
+    }
+    text
+}
+
+fn within(found: &Exploration) -> String {
+    found.budget_mm2.map_or_else(String::new, |mm2| format!(" within {mm2} mm²"))
+}
+
+fn percent(share: f64) -> String {
+    format!("{} %", sig3(share * 100.0))
+}
+
+/// Every scenario at the budget, the best first.
+pub fn standings(found: &Exploration) -> Table {
+    let mut table = Table::new([
+        "codec",
+        "tokens/s",
+        "over none",
+        "J/token",
+        "area mm²",
+        "GPUs",
+        "GPU",
+        "NIC",
+        "codec",
+        "waits most for",
+    ]);
+    for standing in &found.standings {
+        table.row(cells(standing, found));
+    }
+    table
+}
+
+fn cells(standing: &Standing, found: &Exploration) -> Vec<String> {
+    let (Some(best), Some(split)) = (&standing.best, standing.split) else {
+        let nothing = std::iter::repeat_n(String::from("-"), 8);
+        return [standing.scenario.clone()]
+            .into_iter()
+            .chain(nothing)
+            .chain(["nothing fits".into()])
+            .collect();
+    };
+    let over = standing.over_baseline.filter(|_| standing.scenario != found.baseline);
+    // Compute is what a cluster is for; what it waits for is the rest.
+    let waits = standing.time.iter().find(|part| part.name != "compute");
+    vec![
+        standing.scenario.clone(),
+        sig3(best.estimate.tokens_per_s),
+        over.map_or_else(|| "-".into(), |ratio| format!("{ratio:.3}×")),
+        sig3(best.estimate.energy_j_per_token),
+        sig3(best.estimate.area_mm2),
+        split.gpus.to_string(),
+        percent(split.gpu),
+        percent(split.nic),
+        percent(split.codec),
+        waits.map_or_else(|| "nothing".into(), |part| format!("{}, {}", part.name, percent(part.share))),
+    ]
+}
+
+/// A row for each class, a column for each coder.
+pub fn bits(found: &Exploration) -> Table {
+    let mut coders: Vec<&str> = Vec::new();
+    for bits in &found.bits {
+        if !coders.contains(&bits.coder.as_str()) {
+            coders.push(&bits.coder);
+        }
+    }
+    let mut table = Table::new(["class", "tensors"].into_iter().chain(coders.iter().copied()));
+    for class in Class::ALL {
+        let own: Vec<_> = found.bits.iter().filter(|bits| bits.class == class).collect();
+        let Some(first) = own.first() else { continue };
+        let cells = coders.iter().map(|coder| {
+            let bits = own.iter().find(|bits| bits.coder == *coder);
+            bits.and_then(|bits| bits.bits_per_value)
+                .map_or_else(|| "not reached".into(), |bits| format!("{bits:.3}"))
+        });
+        table.row([class.to_string(), first.tensors.to_string()].into_iter().chain(cells));
+    }
+    table
+}
+
+/// What each codec costs, and where that is from.
+pub fn silicon(found: &Exploration) -> Table {
+    let mut table = Table::new([
+        "codec",
+        "coder",
+        "node",
+        "enc mm²",
+        "dec mm²",
+        "enc Gbit/s",
+        "dec Gbit/s",
+        "enc pJ/bit",
+        "dec pJ/bit",
+        "off by",
+        "from",
+    ]);
+    for silicon in &found.silicon {
+        table.row(silicon_cells(silicon));
+    }
+    table
+}
+
+fn silicon_cells(silicon: &Silicon) -> Vec<String> {
+    let known = |value: f64| if value == 0.0 { "0".into() } else { sig3(value) };
+    vec![
+        silicon.candidate.clone(),
+        silicon.coder.clone(),
+        silicon.node.clone(),
+        known(silicon.encoder.area_mm2),
+        known(silicon.decoder.area_mm2),
+        sig3(silicon.encoder.throughput_gbps),
+        sig3(silicon.decoder.throughput_gbps),
+        sig3(silicon.encoder.pj_per_bit),
+        sig3(silicon.decoder.pj_per_bit),
+        silicon.area_factor.map_or_else(|| "not known".into(), |factor| format!("{factor:.1}×")),
+        format!("{} ({})", silicon.origin.words(), silicon.source),
+    ]
+}
+
+/// How far each link was from what is true.
+pub fn certainty(found: &Exploration) -> Table {
+    let mut table = Table::new(["link", "error", "measured on"]);
+    for link in &found.certainty {
+        let error = link.error.map_or_else(|| "not known".into(), percent);
+        table.row([link.link.clone(), error, link.basis.clone()]);
+    }
+    table
+}

@@ -1,0 +1,82 @@
+//! `trinity explore` as a user meets it.
+
+use crate::support::trinity_in;
+use std::fs;
+
+#[test]
+fn an_exploration_runs_again_as_a_sweep_and_goes_on_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["explore", "--codecs", "three-in-one,line", "--out", "e", "--json", "-q"];
+    let first = trinity_in(folder.path(), args).ok();
+    let found: serde_json::Value = serde_json::from_str(&first).unwrap();
+    let best = &found["standings"][0];
+    let sweep = ["sweep", "e/study.toml", "--out", "s", "--points", "none", "--json", "-q"];
+    let swept: serde_json::Value = serde_json::from_str(&trinity_in(folder.path(), sweep).ok()).unwrap();
+    assert_eq!(swept["top"][0]["index"], best["best"]["index"]);
+    assert_eq!(swept["top"][0]["tokens_per_s"], best["value"]);
+    // Bits are not measured again, and nothing else changes.
+    let rows = fs::read(folder.path().join("e/bits.csv")).unwrap();
+    assert_eq!(trinity_in(folder.path(), args).ok(), first);
+    assert_eq!(fs::read(folder.path().join("e/bits.csv")).unwrap(), rows);
+    // Other work is not written over.
+    let other = ["explore", "--codecs", "line", "--study", "sweeps/kv-spill", "--out", "e"];
+    assert!(trinity_in(folder.path(), other).refused().contains("holds the results of"));
+}
+
+#[test]
+fn what_cannot_be_explored_is_said_in_a_sentence_that_helps() {
+    let folder = tempfile::tempdir().unwrap();
+    let fails = |args: &[&str]| trinity_in(folder.path(), ["explore"].iter().chain(args).copied()).refused();
+    let small = fails(&["--codecs", "line", "--budget", "300 mm2"]);
+    assert!(small.contains("nothing fits into 300 mm²") && small.contains("--budget of"), "{small}");
+    let unpriced = fails(&["--codecs", "nf4", "--out", "b"]);
+    assert!(unpriced.contains("nothing is known of the silicon of `nf4`"), "{unpriced}");
+    let unreached = fails(&["--codecs", "line", "--bits", "0.001", "--out", "c"]);
+    assert!(unreached.contains("no codec reaches 0.001 bits/value"), "{unreached}");
+    let one_class =
+        fails(&["--codecs", "line", "--study", "sweeps/kv-spill", "--set", "study.nonsense=1", "--out", "d"]);
+    assert!(one_class.contains("nonsense"), "{one_class}");
+}
+
+#[test]
+fn how_sure_an_answer_is_said_to_be_is_what_validate_finds() {
+    let said = trinity_in(std::path::Path::new(env!("CARGO_MANIFEST_DIR")), ["validate"]);
+    let table = said.stdout();
+    for link in trinity_study::explore::choices(trinity_study::explore::EXPLORATION).unwrap().certainty {
+        let line = table
+            .lines()
+            .find_map(|line| line.strip_prefix(&link.set))
+            .unwrap_or_else(|| panic!("{}", link.set));
+        let mean: f64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        assert!((mean / 100.0 - link.error).abs() < 0.01, "{}: {mean} % and {}", link.set, link.error);
+    }
+}
+
+#[test]
+fn the_codec_on_sms_is_what_was_recorded() {
+    let recorded = concat!(env!("CARGO_MANIFEST_DIR"), "/../validation/data/h200/line.json");
+    let recorded: serde_json::Value = serde_json::from_str(&fs::read_to_string(recorded).unwrap()).unwrap();
+    let speed = recorded["speeds"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|speed| speed["what"] == "trinity-lite, 8 states" && speed["multiprocessors"] == 8);
+    let speed = speed.unwrap();
+    let energy = |what: &str| {
+        let found =
+            recorded["energy"].as_array().unwrap().iter().find(|energy| energy["what"] == what).unwrap();
+        let of = |key: &str| found[key].as_f64().unwrap();
+        (of("busy_w") - of("idle_w")) / (of("gb_per_s") * 8.0)
+    };
+    let document = trinity_config::Document::load("codecs/line-sm").unwrap();
+    let codec: trinity_study::config::CodecFile = document.read().unwrap();
+    for (block, time, what) in
+        [(&codec.encoder, "encode_s", "encode, 8 states"), (&codec.decoder, "decode_s", "decode, 8 states")]
+    {
+        let cost = block.cost();
+        let gbps = speed["input_bytes"].as_f64().unwrap() * 8e-9 / speed[time].as_f64().unwrap();
+        assert!((cost.throughput_gbps / gbps - 1.0).abs() < 1e-3, "{what}: {gbps} Gbit/s");
+        let nj_per_bit = cost.power_w / cost.throughput_gbps;
+        assert!((nj_per_bit / energy(what) - 1.0).abs() < 1e-2, "{what}: {} nJ a bit", energy(what));
+    }
+}

@@ -1,0 +1,131 @@
+//! Explorations in files: which codecs could be built, what codes tensors for
+//! each, where its silicon's figures come from, and how far each link of the
+//! chain was from measurements.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use trinity_config::{Checked, Cited, Complaint, DataRate, Diagnostic, Document};
+
+/// What an exploration chooses from.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ExplorationFile {
+    #[schemars(with = "Cited<String>")]
+    pub title: String,
+    /// A file of `configs/technologies`, for codecs that operations price.
+    #[schemars(with = "Cited<String>")]
+    pub technology: String,
+    /// What those codecs are built for.
+    pub throughput: DataRate,
+    pub candidates: Vec<CandidateFile>,
+    #[serde(default)]
+    pub certainty: Vec<CertaintyFile>,
+}
+
+/// A codec that could be built, or is there.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct CandidateFile {
+    #[schemars(with = "Cited<String>")]
+    pub name: String,
+    /// The tensor codec whose bits it takes.
+    #[schemars(with = "Cited<String>")]
+    pub coder: String,
+    /// A file of `configs/codecs`; none where operations price it.
+    #[schemars(with = "Option<Cited<String>>")]
+    pub silicon: Option<String>,
+    #[schemars(with = "Cited<OriginName>")]
+    pub origin: OriginName,
+    /// By how much, either way, the area may be wrong; not known where it is
+    /// not said.
+    #[schemars(with = "Option<Cited<f64>>")]
+    pub area_factor: Option<f64>,
+    /// SMs of the GPU that it occupies, where it is software.
+    #[schemars(with = "Option<Cited<f64>>")]
+    pub sms: Option<f64>,
+}
+
+/// Where the figures of a codec's silicon come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum OriginName {
+    /// LLM.265 Table 3.
+    #[serde(rename = "table-3")]
+    #[schemars(rename = "table-3")]
+    Table3,
+    /// Our RTL, synthesized.
+    Synthesis,
+    /// Counted stages of open RTL.
+    OpenRtl,
+    /// Estimated from the operations of its algorithm.
+    Operations,
+    /// Engines of a GPU, measured.
+    Measured,
+    /// Kernels on the SMs, measured.
+    Software,
+    /// A file of `configs/codecs` that the asker put beside a coder.
+    Given,
+}
+
+impl OriginName {
+    /// The origin in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Table3 => "LLM.265 Table 3",
+            Self::Synthesis => "synthesized blocks",
+            Self::OpenRtl => "stages of open RTL",
+            Self::Operations => "estimate from operations",
+            Self::Measured => "measured engines",
+            Self::Software => "measured on SMs",
+            Self::Given => "as given",
+        }
+    }
+}
+
+/// How far a link of the chain was from measurements.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct CertaintyFile {
+    #[schemars(with = "Cited<String>")]
+    pub link: String,
+    /// The set of `trinity validate` that says so.
+    #[schemars(with = "Cited<String>")]
+    pub set: String,
+    /// Mean absolute error of that set, a fraction.
+    #[schemars(with = "Cited<f64>")]
+    pub error: f64,
+    /// What it was measured on, in words.
+    #[schemars(with = "Cited<String>")]
+    pub basis: String,
+}
+
+impl Checked for ExplorationFile {
+    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+        let wrong = self.candidates.iter().enumerate().flat_map(|(k, candidate)| {
+            let at = format!("candidates.{k}");
+            let twin = self.candidates[..k].iter().any(|other| other.name == candidate.name);
+            let unpriced = candidate.silicon.is_none() != (candidate.origin == OriginName::Operations);
+            let sms = candidate.sms.is_some() != (candidate.origin == OriginName::Software);
+            [
+                (twin, "two candidates share this name", "a name of its own"),
+                (unpriced, "silicon and origin do not agree", "`silicon`, or origin = \"operations\""),
+                (sms, "SMs and origin do not agree", "`sms` together with origin = \"software\""),
+            ]
+            .into_iter()
+            .filter(|(wrong, ..)| *wrong)
+            .map(move |(_, what, expected)| (at.clone(), what, expected))
+        });
+        let factors = self
+            .candidates
+            .iter()
+            .enumerate()
+            .filter(|(_, one)| one.area_factor.is_some_and(|factor| !(1.0..1e6).contains(&factor)));
+        let factors = factors.map(|(k, _)| {
+            (format!("candidates.{k}.area-factor"), "not a factor that an area may be off by", "1 or more")
+        });
+        Diagnostic::gather(wrong.chain(factors).map(|(at, what, expected)| {
+            Err(document.complain(&at, &Complaint::new(what).expected(expected)))
+        }))
+    }
+}

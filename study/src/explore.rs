@@ -1,0 +1,193 @@
+//! The whole chain: tensors into bits, codecs into silicon, both into a
+//! cluster, and the answer in words.
+//!
+//! Joins what the other studies do one at a time: [`crate::compare`] measures
+//! the bits of each class, [`crate::price`] prices codecs that nobody built,
+//! [`crate::sweep`] finds the best point of each codec. Knows nothing of how a
+//! tensor is coded or what a point costs, and prints nothing.
+
+mod answer;
+mod certainty;
+mod contest;
+mod ground;
+mod outcome;
+mod request;
+mod silicon;
+mod standing;
+mod tensors;
+mod vary;
+
+pub use certainty::Certainty;
+pub use outcome::Exploration;
+pub use request::{QUALITY, Request, STUDY};
+pub use silicon::{Block, Silicon};
+pub use standing::{Part, Reign, Split, Standing};
+pub use tensors::{BUILT_IN, Bits, LeftOut, built_in};
+pub use vary::{End, Limit, Swing, Turn};
+
+use crate::compare::{self, Comparison};
+use crate::config::{CandidateFile, ExplorationFile, OriginName};
+use crate::sweep::Study;
+use crate::{Error, Progress};
+use contest::Contest;
+use ground::Ground;
+use trinity_config::{Checked, Document};
+use trinity_tensor::compare::{Row, Turn as Precondition};
+
+/// The codecs to choose from where nothing else is said.
+pub const EXPLORATION: &str = "explorations/codecs";
+
+/// What the exploration rests on beside its answer: the measured rows, and the
+/// sweep that can explain its points.
+#[derive(Debug)]
+pub struct Explored {
+    pub exploration: Exploration,
+    pub comparison: Comparison,
+    pub study: Study,
+}
+
+/// Explores. `keep` sees each new row of measured bits as it is found.
+///
+/// # Errors
+///
+/// Where the study, a codec or a tensor is wrong, the tensors lack a class that
+/// the study sends, no codec meets the quality, a codec that was asked for has
+/// no silicon figure, or nothing fits into the budget.
+pub fn explore(
+    request: &Request<'_>,
+    keep: &(dyn Fn(&Row) + Sync),
+    progress: &dyn Progress,
+) -> Result<Explored, Error> {
+    let file = choices(EXPLORATION)?;
+    let ground = Ground::load(request)?;
+    let candidates = candidates(&file, &request.candidates)?;
+    ground.check_classes(request.subjects)?;
+    let comparison = compared(request, &candidates, keep, progress)?;
+    let bits = tensors::bits(&comparison, request.subjects);
+    let mut left_out = Vec::new();
+    let entered: Vec<&CandidateFile> = candidates
+        .iter()
+        .filter(|candidate| match tensors::missed(&bits, &candidate.coder, &ground.needs) {
+            Some(why) => {
+                left_out.push(LeftOut { candidate: candidate.name.clone(), why });
+                false
+            }
+            None => true,
+        })
+        .collect();
+    if entered.is_empty() {
+        return Err(tensors::unreachable(request.quality, &left_out));
+    }
+    let silicon = silicon::price(request, &file, &entered, &ground, progress)?;
+    let contest = Contest::new(&ground, &silicon, &bits)?;
+    let found = contest.run(progress)?;
+    let standings = standing::standings(&contest, &found);
+    let Some(best) = standings.first().filter(|standing| standing.best.is_some()) else {
+        return Err(contest.too_small(&found));
+    };
+    let best = best.scenario.clone();
+    let reigns = standing::reigns(&contest, &found);
+    let limits = vary::limits(&contest, &best, progress)?;
+    let swings = vary::swings(&contest, &best, progress)?;
+    let certainty = certainty::certainty(&file, &bits, &silicon, &best);
+    let (study, sweep_toml) = contest.final_study(&best)?;
+    let fronts = study.outcome(&found.tally).fronts;
+    drop(contest);
+    let mut exploration = Exploration {
+        title: file.title.clone(),
+        study: request.study.clone(),
+        quality: request.quality.to_string(),
+        budget_mm2: ground.budget_mm2,
+        rank_by: ground.rank_by.clone(),
+        answer: Vec::new(),
+        best,
+        baseline: ground.baseline.clone(),
+        bits,
+        silicon,
+        standings,
+        reigns,
+        limits,
+        swings,
+        certainty,
+        left_out,
+        fronts,
+        sweep_toml,
+    };
+    exploration.answer = answer::answer(&exploration);
+    Ok(Explored { exploration, comparison, study })
+}
+
+/// Reads what an exploration chooses from.
+///
+/// # Errors
+///
+/// Where there is no such file, or it is wrong, pointing at it.
+pub fn choices(name: &str) -> Result<ExplorationFile, Error> {
+    let document = Document::load(name)?;
+    let file: ExplorationFile = document.read()?;
+    file.check(&document)?;
+    Ok(file)
+}
+
+/// The candidates that were asked for, in that order; all where none was.
+fn candidates(file: &ExplorationFile, asked: &[String]) -> Result<Vec<CandidateFile>, Error> {
+    if asked.is_empty() {
+        return Ok(file.candidates.clone());
+    }
+    asked.iter().map(|name| candidate(file, name)).collect()
+}
+
+fn candidate(file: &ExplorationFile, name: &str) -> Result<CandidateFile, Error> {
+    if let Some(known) = file.candidates.iter().find(|candidate| candidate.name == name) {
+        return Ok(known.clone());
+    }
+    let (coder, silicon) = match name.split_once('=') {
+        Some((coder, silicon)) => (coder, Some(silicon.to_owned())),
+        None => (name, None),
+    };
+    let codec = trinity_tensor::codec::codec(coder)
+        .map_err(|error| Error::Tensor { subject: coder.to_owned(), error })?;
+    if silicon.is_none() && !silicon::has_operations(codec.as_ref()) {
+        let known: Vec<&str> = file.candidates.iter().map(|candidate| candidate.name.as_str()).collect();
+        return Err(Error::input(
+            format_args!(
+                "nothing is known of the silicon of `{coder}`: nobody built it, and it does not count its operations"
+            ),
+            format_args!(
+                "give it the silicon of a file of configs/codecs, such as `--codecs {coder}=codecs/line-lanes`, or choose \
+                 from {}",
+                known.join(", ")
+            ),
+        ));
+    }
+    Ok(CandidateFile {
+        name: coder.to_owned(),
+        coder: coder.to_owned(),
+        origin: if silicon.is_some() { OriginName::Given } else { OriginName::Operations },
+        silicon,
+        area_factor: None,
+        sms: None,
+    })
+}
+
+fn compared(
+    request: &Request<'_>,
+    candidates: &[CandidateFile],
+    keep: &(dyn Fn(&Row) + Sync),
+    progress: &dyn Progress,
+) -> Result<Comparison, Error> {
+    let mut coders: Vec<String> = Vec::new();
+    for candidate in candidates {
+        if !coders.contains(&candidate.coder) {
+            coders.push(candidate.coder.clone());
+        }
+    }
+    let request = compare::Request {
+        subjects: request.subjects,
+        codecs: coders,
+        turns: vec![Precondition::None],
+        targets: vec![request.quality],
+        earlier: request.earlier,
+    };
+    compare::compare(&request, keep, progress)
+}

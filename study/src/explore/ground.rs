@@ -1,0 +1,294 @@
+//! The study that codecs are held against each other in: its scenario without
+//! a codec, the classes of traffic it codes, its budget, and the text of the
+//! sweep that has each codec as a scenario.
+
+use super::request::{Request, key_of};
+use crate::Error;
+use crate::config::{AxisFile, Scalar};
+use crate::sweep::{self, Study};
+use std::fmt::Write;
+use trinity_sim::Phase;
+use trinity_sim::sweep::{Metric, Objective};
+use trinity_tensor::Class;
+use trinity_tensor::compare::Subject;
+
+/// A codec on its way into the sweep.
+#[derive(Debug, Clone)]
+pub(super) struct Entrant {
+    pub name: String,
+    /// What its scenario sets.
+    pub sets: Vec<String>,
+}
+
+/// The study as it was named.
+#[derive(Debug)]
+pub(super) struct Ground {
+    pub name: String,
+    base: Study,
+    sets: Vec<String>,
+    /// The scenario without a codec, and what it sets.
+    pub baseline: String,
+    baseline_sets: Vec<String>,
+    /// Classes of traffic that the study codes.
+    pub needs: Vec<Class>,
+    pub budget_mm2: Option<f64>,
+    pub rank_by: String,
+    pub rank: Objective,
+    objectives: Vec<String>,
+}
+
+impl Ground {
+    pub fn load(request: &Request<'_>) -> Result<Self, Error> {
+        let base = Study::load(&sweep::Request {
+            sweep: request.study.clone(),
+            sets: request.sets.clone(),
+            ..sweep::Request::default()
+        })?;
+        if crate::serving::serves(&base) {
+            return Err(Error::input(
+                format_args!(
+                    "`{}` plays requests through a service, which has no area to share out",
+                    request.study
+                ),
+                "`trinity sweep` runs it; name a study of training, prompts or decoding here",
+            ));
+        }
+        let at = baseline(&base)?;
+        let scenario = &base.file.scenarios[at];
+        let rank = base.plan.rank_by;
+        let mut objectives = base.file.objectives.clone();
+        // The best within an area is on the front of area and what ranks.
+        let metrics: Vec<Metric> = base.plan.objectives.iter().map(|objective| objective.metric).collect();
+        if !metrics.contains(&Metric::AreaMm2) {
+            objectives.push("min area-mm2".into());
+        }
+        if !metrics.contains(&rank.metric) {
+            objectives.push(base.file.rank_by.clone());
+        }
+        Ok(Self {
+            name: request.study.clone(),
+            baseline: scenario.name.clone(),
+            baseline_sets: scenario.set.clone(),
+            needs: needs(&base),
+            budget_mm2: request.budget_mm2.or_else(|| base.file.budget_mm2()),
+            rank_by: base.file.rank_by.clone(),
+            rank,
+            objectives,
+            sets: request.sets.clone(),
+            base,
+        })
+    }
+
+    /// Refuses tensors that lack a class that the study codes.
+    pub fn check_classes(&self, subjects: &[Subject]) -> Result<(), Error> {
+        let has = |class: &Class| subjects.iter().any(|subject| subject.entry.class() == *class);
+        let listed = |classes: &[Class]| {
+            let names: Vec<&str> = classes.iter().map(|class| class.name()).collect();
+            names.join(", ")
+        };
+        let missing: Vec<Class> = self.needs.iter().copied().filter(|class| !has(class)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let held: Vec<Class> = Class::ALL.into_iter().filter(has).collect();
+        let other = match (held.as_slice(), self.base.plan.space.scenarios().first()) {
+            ([Class::KvCache], _) => ", or ask with --study sweeps/kv-spill, which codes the cache alone",
+            _ => "",
+        };
+        Err(Error::input(
+            format_args!(
+                "`{}` codes {}, and the tensors at hand are {}: nothing is known of {}",
+                self.name,
+                listed(&self.needs),
+                if held.is_empty() { "of no class".to_owned() } else { format!("of {}", listed(&held)) },
+                listed(&missing),
+            ),
+            format_args!(
+                "add files with {}, name the class of a file's tensors with --class{other}",
+                listed(&missing)
+            ),
+        ))
+    }
+
+    /// Area and SMs of the study's GPU, where it says how many it has.
+    pub fn gpu(&self) -> Option<(f64, f64)> {
+        let gpu = &self.base.file.study.cluster.gpu;
+        let sms = f64::from(gpu.parts.as_ref()?.sms);
+        let area = self.base.plan.space.scenarios().first()?.base.cluster.gpu.area_mm2;
+        (sms > 0.0 && area > 0.0).then_some((area, sms))
+    }
+
+    /// The link speeds that the study has, each with its path, in Gbit/s.
+    pub fn links(&self) -> [(&'static str, &'static str, f64); 3] {
+        let cluster = &self.base.file.study.cluster;
+        [
+            ("network cards", "cluster.nic.bandwidth", cluster.nic.bandwidth.gbit_per_s()),
+            ("links within a node", "cluster.intra.bandwidth", cluster.intra.bandwidth.gbit_per_s()),
+            ("the wire to the host", "cluster.host.bandwidth", cluster.host.bandwidth.gbit_per_s()),
+        ]
+    }
+
+    /// The assumptions of the study that no measured bits replace.
+    pub fn assumptions(&self) -> impl Iterator<Item = &crate::config::AssumptionFile> {
+        let bits = |path: &str| {
+            Class::ALL.into_iter().filter_map(key_of).any(|key| path == format!("job.compression.{key}"))
+        };
+        self.base.file.assumptions.iter().filter(move |assumption| !bits(&assumption.path))
+    }
+
+    /// What every scenario with a codec sets before its own.
+    pub fn common(&self) -> &[String] {
+        &self.baseline_sets
+    }
+
+    /// The sweep with each entrant as a scenario.
+    pub fn text(&self, entrants: &[Entrant], candidate: &str) -> String {
+        let mut text = format!(
+            "# What `trinity explore` swept: {} with measured bits\nextends = {}\nobjectives = {}\ncrossovers = []\n",
+            self.name,
+            quoted(&absolute(&self.name)),
+            list(&self.objectives),
+        );
+        if let Some(budget) = self.budget_mm2 {
+            let _ = writeln!(text, "budget = \"{budget} mm2\"");
+        }
+        let scenario = |name: &str, sets: &[String]| {
+            format!("\n[[scenarios]]\nname = {}\nset = {}\n", quoted(name), list(sets))
+        };
+        text += &scenario(&self.baseline, &self.baseline_sets);
+        for entrant in entrants {
+            let sets: Vec<String> = self.baseline_sets.iter().chain(&entrant.sets).cloned().collect();
+            text += &scenario(&entrant.name, &sets);
+        }
+        for axis in &self.base.file.axes {
+            text += &self.axis(axis, entrants).unwrap_or_default();
+        }
+        if self.base.file.headline.is_some() {
+            let _ = write!(
+                text,
+                "\n[headline]\nbaseline = {}\ncandidate = {}\n",
+                quoted(&self.baseline),
+                quoted(candidate),
+            );
+        }
+        text
+    }
+
+    /// An axis under the new names: one of codecs is for every entrant, one of
+    /// the baseline for the baseline; bits are measured, not varied.
+    fn axis(&self, axis: &AxisFile, entrants: &[Entrant]) -> Option<String> {
+        if axis.path.starts_with("job.compression.") && axis.path != "job.compression.reduction" {
+            return None;
+        }
+        let mut text = format!("\n[[axes]]\npath = {}\n", quoted(&axis.path));
+        if let Some(values) = &axis.values {
+            let values: Vec<String> = values.iter().map(scalar).collect();
+            let _ = writeln!(text, "values = [{}]", values.join(", "));
+        }
+        if let Some(range) = &axis.range {
+            let _ = writeln!(
+                text,
+                "range = {{ from = {:?}, to = {:?}, step = {:?} }}",
+                range.from, range.to, range.step
+            );
+        }
+        if let Some(range) = &axis.log_range {
+            let _ = writeln!(
+                text,
+                "log-range = {{ from = {:?}, to = {:?}, points = {} }}",
+                range.from, range.to, range.points
+            );
+        }
+        if let Some(unit) = &axis.unit {
+            let _ = writeln!(text, "unit = {}", quoted(unit));
+        }
+        if let Some(only) = &axis.only {
+            let plain = only.iter().filter(|name| **name == self.baseline).cloned();
+            let coded = only.iter().any(|name| *name != self.baseline);
+            let coded = entrants.iter().filter(|_| coded).map(|entrant| entrant.name.clone());
+            let only: Vec<String> = plain.chain(coded).collect();
+            let _ = writeln!(text, "only = {}", list(&only));
+        }
+        Some(text)
+    }
+
+    /// The sweep of that text, ready to run.
+    pub fn study(&self, text: &str, top: usize) -> Result<Study, Error> {
+        Study::load(&sweep::Request {
+            sweep: "explore.toml".into(),
+            text: Some(text.to_owned()),
+            sets: self.sets.clone(),
+            top,
+        })
+    }
+}
+
+/// The scenario that others are compared with: the headline's, or the first
+/// without a codec.
+fn baseline(base: &Study) -> Result<usize, Error> {
+    let named = base.file.headline.as_ref().map(|headline| headline.baseline.as_str());
+    let at = base.file.scenarios.iter().position(|scenario| Some(scenario.name.as_str()) == named);
+    if let Some(at) = at {
+        return Ok(at);
+    }
+    for at in 0..base.file.scenarios.len() {
+        if base.file.as_seen_by(&base.document, at)?.file.study.cluster.codec.is_none() {
+            return Ok(at);
+        }
+    }
+    Err(Error::input(
+        format_args!("every scenario of `{}` has a codec: there is nothing to compare with", base.name),
+        "add a scenario without one",
+    ))
+}
+
+/// The classes that the study says bits for, in any scenario; where it says
+/// none, those that its phase sends.
+fn needs(base: &Study) -> Vec<Class> {
+    let said = base.file.study.job.compression.bits();
+    let set = |key: &str| {
+        let path = format!("job.compression.{key}=");
+        base.file.scenarios.iter().any(|scenario| scenario.set.iter().any(|set| set.starts_with(&path)))
+    };
+    let varied = |key: &str| {
+        let path = format!("job.compression.{key}");
+        base.file.axes.iter().any(|axis| axis.path == path)
+    };
+    let coded = |class: &Class| {
+        key_of(*class).is_some_and(|key| {
+            said.iter().any(|(own, bits)| *own == key && bits.is_some()) || set(key) || varied(key)
+        })
+    };
+    let found: Vec<Class> = Class::ALL.into_iter().filter(coded).collect();
+    if !found.is_empty() {
+        return found;
+    }
+    match base.plan.space.scenarios().first().map(|scenario| scenario.base.job.phase) {
+        Some(Phase::Training) => vec![Class::Activation, Class::WeightGradient, Class::ActivationGradient],
+        _ => vec![Class::KvCache],
+    }
+}
+
+/// A path that still leads to its file from another folder.
+fn absolute(name: &str) -> String {
+    if !name.ends_with(".toml") {
+        return name.to_owned();
+    }
+    std::path::absolute(name).map_or_else(|_| name.to_owned(), |path| path.display().to_string())
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+fn list(texts: &[String]) -> String {
+    format!("[{}]", texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", "))
+}
+
+fn scalar(value: &Scalar) -> String {
+    match value {
+        Scalar::Text(text) => quoted(text),
+        Scalar::Number(number) => format!("{number:?}"),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,44 @@
+//! What an exploration found, as plain data.
+
+use super::certainty::Certainty;
+use super::silicon::Silicon;
+use super::standing::{Reign, Standing};
+use super::tensors::{Bits, LeftOut};
+use super::vary::{Limit, Swing};
+use crate::sweep::FrontOf;
+use serde::Serialize;
+
+/// Everything that was found on the way, and the answer.
+#[derive(Debug, Clone, Serialize)]
+pub struct Exploration {
+    pub title: String,
+    pub study: String,
+    /// The quality that every codec meets.
+    pub quality: String,
+    pub budget_mm2: Option<f64>,
+    /// What is best: `max tokens-per-s`.
+    pub rank_by: String,
+    /// The answer, sentence by sentence.
+    pub answer: Vec<String>,
+    /// The best scenario at the budget.
+    pub best: String,
+    /// What is compared with: the scenario without a codec.
+    pub baseline: String,
+    /// Bits per value of each class by each coder.
+    pub bits: Vec<Bits>,
+    pub silicon: Vec<Silicon>,
+    /// Each scenario at the budget, the best first.
+    pub standings: Vec<Standing>,
+    /// Which scenario is best at which budget.
+    pub reigns: Vec<Reign>,
+    /// How far a thing may move until another codec is the best.
+    pub limits: Vec<Limit>,
+    /// The answer with each assumption at either end.
+    pub swings: Vec<Swing>,
+    pub certainty: Vec<Certainty>,
+    /// Codecs that could not take part, and why.
+    pub left_out: Vec<LeftOut>,
+    pub fronts: Vec<FrontOf>,
+    /// The study as it was swept, to be run again by `trinity sweep`.
+    pub sweep_toml: String,
+}

@@ -1,0 +1,280 @@
+//! What each codec costs in silicon, and where the figure comes from.
+
+use super::ground::Ground;
+use super::request::Request;
+use super::tensors;
+use crate::config::{BlockFile, CandidateFile, CodecFile, ExplorationFile, OriginName};
+use crate::{Error, Progress, price};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use trinity_config::{Checked, Complaint, Document};
+use trinity_silicon::Node;
+use trinity_tensor::codec::{Target, TensorCodec};
+use trinity_tensor::{Entry, crop};
+
+/// Values of each tensor that operations are counted on.
+const SAMPLE: usize = 1 << 15;
+/// What a codec without a file of its own has beside area, power and
+/// throughput: latency, chunk and idle power of another that works in lanes.
+const TEMPLATE: &str = "codecs/line-lanes";
+
+/// A codec in silicon.
+#[derive(Debug, Clone, Serialize)]
+pub struct Silicon {
+    pub candidate: String,
+    pub coder: String,
+    pub origin: OriginName,
+    /// The file or the count behind the figures.
+    pub source: String,
+    /// The node the figures are of.
+    pub node: String,
+    pub encoder: Block,
+    pub decoder: Block,
+    /// By how much, either way, the area may be wrong, where that is known.
+    pub area_factor: Option<f64>,
+    /// Share of the GPU that it occupies, where it is software.
+    pub gpu_share: Option<f64>,
+    /// What its scenario sets beside bits.
+    #[serde(skip)]
+    pub(super) sets: Vec<String>,
+}
+
+/// An encoder or a decoder.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Block {
+    pub area_mm2: f64,
+    pub power_w: f64,
+    pub throughput_gbps: f64,
+    /// Of an uncompressed bit, by the column that the codec's file chooses.
+    pub pj_per_bit: f64,
+}
+
+impl Silicon {
+    /// Encoder and decoder together.
+    pub fn area_mm2(&self) -> f64 {
+        self.encoder.area_mm2 + self.decoder.area_mm2
+    }
+
+    /// What the scenario sets with the area of both blocks times `factor`.
+    pub(super) fn sets_scaled(&self, factor: f64) -> Vec<String> {
+        let area = |which: &str, block: &Block| {
+            format!("cluster.codec.{which}.area={} mm2", block.area_mm2 * factor)
+        };
+        let scaled = [area("encoder", &self.encoder), area("decoder", &self.decoder)];
+        self.sets.iter().cloned().chain(scaled.into_iter().filter(|_| factor != 1.0)).collect()
+    }
+}
+
+/// Whether a codec can say what its stages did, so that operations price it.
+pub(super) fn has_operations(codec: &dyn TensorCodec) -> bool {
+    const FEW: usize = 4096;
+    let Ok(subjects) = tensors::built_in() else { return false };
+    let piece = subjects.first().and_then(|subject| crop(&subject.entry, FEW).ok());
+    piece.is_some_and(|piece| codec.stages(&piece, Target::Nmse(0.1)).is_ok_and(|stages| !stages.is_empty()))
+}
+
+/// Prices every candidate.
+pub(super) fn price(
+    request: &Request<'_>,
+    file: &ExplorationFile,
+    candidates: &[&CandidateFile],
+    ground: &Ground,
+    progress: &dyn Progress,
+) -> Result<Vec<Silicon>, Error> {
+    let counted = Counted::of(request, file, candidates, ground, progress)?;
+    candidates
+        .iter()
+        .map(|candidate| match &candidate.silicon {
+            Some(silicon) => from_file(candidate, silicon, ground, request.node.as_deref()),
+            None => counted.silicon(candidate, file, request.node.as_deref()),
+        })
+        .collect()
+}
+
+/// The figures of a file of `configs/codecs`.
+fn from_file(
+    candidate: &CandidateFile,
+    name: &str,
+    ground: &Ground,
+    node: Option<&str>,
+) -> Result<Silicon, Error> {
+    let document = Document::load(name)?;
+    let file: CodecFile = document.read()?;
+    file.check(&document)?;
+    let (area, energy) = factors(&file.node, node, &document)?;
+    let column = file.energy.resolve();
+    let block = |block: &BlockFile| {
+        let cost = block.cost();
+        Block {
+            area_mm2: cost.area_mm2 * area,
+            power_w: cost.power_w * energy,
+            throughput_gbps: cost.throughput_gbps,
+            pj_per_bit: block.pj_per_bit(column) * energy,
+        }
+    };
+    let mut sets = vec![format!("cluster.codec.extends={name}")];
+    sets.extend(node.map(|node| format!("cluster.codec.built-at={node}")));
+    let mut silicon = Silicon {
+        candidate: candidate.name.clone(),
+        coder: candidate.coder.clone(),
+        origin: candidate.origin,
+        source: document.name().to_owned(),
+        node: node.unwrap_or(&file.node).to_owned(),
+        encoder: block(&file.encoder),
+        decoder: block(&file.decoder),
+        area_factor: candidate.area_factor,
+        gpu_share: None,
+        sets,
+    };
+    if let Some(sms) = candidate.sms {
+        on_sms(&mut silicon, sms, ground)?;
+    }
+    Ok(silicon)
+}
+
+/// Software costs the SMs it runs on: the GPU would need as many more to
+/// compute what it did without it.
+fn on_sms(silicon: &mut Silicon, sms: f64, ground: &Ground) -> Result<(), Error> {
+    let Some((gpu_mm2, all)) = ground.gpu() else {
+        return Err(Error::input(
+            format_args!(
+                "`{}` runs on SMs, and the GPU of `{}` does not say how many it has",
+                silicon.candidate, ground.name
+            ),
+            "name the GPU by its parts (`[parts]`, as in configs/gpus/h100.toml), or leave the codec out with --codecs",
+        ));
+    };
+    let share = sms / all;
+    silicon.gpu_share = Some(share);
+    silicon.encoder.area_mm2 = gpu_mm2 * share;
+    silicon.decoder.area_mm2 = 0.0;
+    silicon.source = format!("{}, {sms} of {all} SMs", silicon.source);
+    silicon.sets.push(format!("cluster.codec.encoder.area={} mm2", silicon.encoder.area_mm2));
+    // The area is the GPU's own, at the GPU's own node.
+    silicon.sets.retain(|set| !set.starts_with("cluster.codec.built-at="));
+    Ok(())
+}
+
+fn factors(from: &str, to: Option<&str>, document: &Document) -> Result<(f64, f64), Error> {
+    let Some(to) = to else { return Ok((1.0, 1.0)) };
+    let known = || Node::ALL.map(|node| node.name).join(", ");
+    let Some(to) = Node::named(to) else {
+        return Err(Error::input(
+            format_args!("`{to}` is no process node"),
+            format_args!("one of: {}", known()),
+        ));
+    };
+    let from = Node::named(from).ok_or_else(|| {
+        document.complain(
+            "node",
+            &Complaint::new("unknown process node").expected(format_args!("one of: {}", known())),
+        )
+    })?;
+    Ok((from.area_factor(&to), from.energy_factor(&to)))
+}
+
+/// Area and power of each coder by the operations it counts, stage by stage.
+struct Counted {
+    /// Of each stage of each coder, the tensor that asks most of it.
+    stages: BTreeMap<(String, &'static str), (f64, f64)>,
+    throughput_gbps: f64,
+    /// How far such counts are from the one codec that has both.
+    area_factor: Option<f64>,
+}
+
+impl Counted {
+    fn of(
+        request: &Request<'_>,
+        file: &ExplorationFile,
+        candidates: &[&CandidateFile],
+        ground: &Ground,
+        progress: &dyn Progress,
+    ) -> Result<Self, Error> {
+        let asked = |candidate: &&&CandidateFile| candidate.silicon.is_none();
+        let mut coders: Vec<String> = candidates.iter().filter(asked).map(|one| one.coder.clone()).collect();
+        let throughput_gbps = file.throughput.gbit_per_s();
+        let mut counted = Self { stages: BTreeMap::new(), throughput_gbps, area_factor: None };
+        if coders.is_empty() {
+            return Ok(counted);
+        }
+        let yardstick = file
+            .candidates
+            .iter()
+            .find(|one| one.origin == OriginName::Synthesis)
+            .and_then(|one| one.silicon.as_deref().map(|silicon| (one, silicon)));
+        if let Some((candidate, _)) = yardstick.filter(|(one, _)| !coders.contains(&one.coder)) {
+            coders.push(candidate.coder.clone());
+        }
+        let entries: Vec<Entry> = request
+            .subjects
+            .iter()
+            .filter(|subject| ground.needs.contains(&subject.entry.class()))
+            .map(|subject| subject.entry.clone())
+            .collect();
+        let rows = price::stages(
+            &price::Request {
+                entries: &entries,
+                codecs: coders,
+                targets: vec![request.quality],
+                sample: SAMPLE,
+                technology: price::technology(&file.technology)?,
+                throughput_gbps,
+            },
+            progress,
+        )?;
+        for row in rows {
+            let most = counted.stages.entry((row.codec, row.stage)).or_default();
+            *most = (most.0.max(row.area_mm2), most.1.max(row.pj_per_bit));
+        }
+        if let Some((candidate, silicon)) = yardstick {
+            let built = from_file(candidate, silicon, ground, None)?;
+            let (area, _) = counted.sums(&candidate.coder);
+            let ratio = area / built.encoder.area_mm2;
+            counted.area_factor = (ratio > 0.0).then(|| ratio.max(1.0 / ratio));
+        }
+        Ok(counted)
+    }
+
+    /// Area and energy of an encoder that has every stage once.
+    fn sums(&self, coder: &str) -> (f64, f64) {
+        let own = self.stages.iter().filter(|((codec, _), _)| codec == coder);
+        own.fold((0.0, 0.0), |sum, (_, stage)| (sum.0 + stage.0, sum.1 + stage.1))
+    }
+
+    fn silicon(
+        &self,
+        candidate: &CandidateFile,
+        file: &ExplorationFile,
+        node: Option<&str>,
+    ) -> Result<Silicon, Error> {
+        let (area, pj_per_bit) = self.sums(&candidate.coder);
+        let document = Document::load(TEMPLATE)?;
+        let template: CodecFile = document.read()?;
+        let (area_factor, energy_factor) = factors(&template.node, node, &document)?;
+        let (area_mm2, pj_per_bit) = (area * area_factor, pj_per_bit * energy_factor);
+        let power_w = pj_per_bit * 1e-12 * self.throughput_gbps * 1e9;
+        // What a decoder does is not counted; it undoes each stage and searches nothing.
+        let block = Block { area_mm2, power_w, throughput_gbps: self.throughput_gbps, pj_per_bit };
+        let mut sets = vec![format!("cluster.codec.extends={TEMPLATE}")];
+        for which in ["encoder", "decoder"] {
+            sets.push(format!("cluster.codec.{which}.throughput={} Gbit/s", self.throughput_gbps));
+            sets.push(format!("cluster.codec.{which}.area={area_mm2} mm2"));
+            sets.push(format!("cluster.codec.{which}.power={power_w} W"));
+        }
+        Ok(Silicon {
+            candidate: candidate.name.clone(),
+            coder: candidate.coder.clone(),
+            origin: candidate.origin,
+            source: format!(
+                "operations of each stage at {}; the decoder as large as the encoder",
+                file.technology
+            ),
+            node: node.unwrap_or(&template.node).to_owned(),
+            encoder: block,
+            decoder: block,
+            area_factor: self.area_factor,
+            gpu_share: None,
+            sets,
+        })
+    }
+}

@@ -1,0 +1,252 @@
+//! The whole chain, held against its parts run one after the other.
+
+use trinity_study::explore::{Exploration, QUALITY, Request, STUDY, built_in, explore};
+use trinity_study::{Error, Silent, compare, price, sweep};
+use trinity_tensor::codec::Target;
+use trinity_tensor::compare::{Subject, Turn};
+use trinity_tensor::{Class, Entry, TensorFile};
+
+/// Tensors of 48 × 64 heavy-tailed values, one for each name.
+fn subjects(names: &[&str]) -> Vec<Subject> {
+    const ROWS: usize = 48;
+    const COLUMNS: usize = 64;
+    let mut header = String::from("{");
+    let size = ROWS * COLUMNS * 4;
+    for (at, name) in names.iter().enumerate() {
+        let comma = if at == 0 { "" } else { "," };
+        header += &format!(
+            "{comma}\"{name}\":{{\"dtype\":\"F32\",\"shape\":[{ROWS},{COLUMNS}],\"data_offsets\":[{},{}]}}",
+            at * size,
+            (at + 1) * size
+        );
+    }
+    header += "}";
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.as_bytes());
+    let mut state = 1u64;
+    for at in 0..names.len() * ROWS * COLUMNS {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let uniform = (state >> 40) as f32 / (1 << 24) as f32 - 0.5;
+        bytes.extend((uniform * (1.0 + (at % 5) as f32)).to_le_bytes());
+    }
+    let file = TensorFile::from_bytes(bytes, "test").unwrap();
+    file.entries().iter().map(|entry| Subject::new(entry.clone(), "test").unwrap()).collect()
+}
+
+const ALL: [&str; 5] = ["a.weight", "k_cache", "boundary.1.activation", "a.weight.grad", "boundary.1.grad"];
+
+fn request<'a>(subjects: &'a [Subject], candidates: &[&str]) -> Request<'a> {
+    Request {
+        subjects,
+        quality: QUALITY,
+        study: STUDY.into(),
+        sets: Vec::new(),
+        budget_mm2: None,
+        candidates: candidates.iter().map(|name| (*name).to_owned()).collect(),
+        node: None,
+        earlier: &[],
+    }
+}
+
+fn found(request: &Request<'_>) -> Exploration {
+    explore(request, &|_| (), &Silent).unwrap().exploration
+}
+
+fn refused(request: &Request<'_>) -> (String, String) {
+    match explore(request, &|_| (), &Silent) {
+        Err(error @ Error::Input { .. }) => (error.to_string(), error.help().unwrap_or_default().to_owned()),
+        other => panic!("{:?}", other.map(|found| found.exploration.answer)),
+    }
+}
+
+#[test]
+fn the_answer_is_what_compare_price_and_sweep_give_by_hand() {
+    let subjects = subjects(&ALL);
+    let explored = found(&request(&subjects, &["three-in-one", "line", "trinity-lite"]));
+    // Bits, by compare.
+    let compared = compare::compare(
+        &compare::Request {
+            subjects: &subjects,
+            codecs: ["h264", "line", "trinity-lite"].map(String::from).to_vec(),
+            turns: vec![Turn::None],
+            targets: vec![Target::Nmse(0.01)],
+            earlier: &[],
+        },
+        &|_| (),
+        &Silent,
+    )
+    .unwrap();
+    let bits = |class: Class, coder: &str| {
+        let line = compared.classes.iter().find(|line| line.class == class && line.codec == coder);
+        line.unwrap().bits_per_value
+    };
+    for row in &explored.bits {
+        assert_eq!(row.bits_per_value, Some(bits(row.class, &row.coder)), "{row:?}");
+    }
+    // Silicon of what nobody built, by price.
+    let coded: Vec<Entry> = subjects
+        .iter()
+        .map(|subject| subject.entry.clone())
+        .filter(|entry| entry.class() != Class::KvCache)
+        .collect();
+    let stages = price::stages(
+        &price::Request {
+            entries: &coded,
+            codecs: vec!["trinity-lite".into()],
+            targets: vec![Target::Nmse(0.01)],
+            sample: 1 << 15,
+            technology: price::technology("technologies/asap7").unwrap(),
+            throughput_gbps: 100.0,
+        },
+        &Silent,
+    )
+    .unwrap();
+    let mut names: Vec<&str> = stages.iter().map(|row| row.stage).collect();
+    names.sort_unstable();
+    names.dedup();
+    let most = |of: fn(&price::Row) -> f64| -> f64 {
+        let stage = |name: &&str| stages.iter().filter(|row| row.stage == *name).map(of).fold(0.0, f64::max);
+        names.iter().map(stage).sum()
+    };
+    let (area, power) = (most(|row| row.area_mm2), most(|row| row.pj_per_bit) * 0.1);
+    let lite = explored.silicon.iter().find(|silicon| silicon.candidate == "trinity-lite").unwrap();
+    assert!((lite.encoder.area_mm2 / area - 1.0).abs() < 1e-12, "{lite:?} {area}");
+    assert!((lite.decoder.power_w / power - 1.0).abs() < 1e-12, "{lite:?} {power}");
+    // The cluster, by a sweep that somebody typed in.
+    let text = typed(&bits, area, power);
+    let study = sweep::Study::load(&sweep::Request {
+        sweep: "typed.toml".into(),
+        text: Some(text),
+        ..sweep::Request::default()
+    })
+    .unwrap();
+    let outcome = sweep::run(&study, &Silent).unwrap();
+    for front in &outcome.fronts {
+        let within = front.points.iter().map(|point| point.estimate).filter(|e| e.area_mm2 <= 50_000.0);
+        let best = within.map(|estimate| estimate.tokens_per_s).fold(0.0, f64::max);
+        let standing = explored.standings.iter().find(|one| one.scenario == front.scenario).unwrap();
+        let value = standing.value.unwrap();
+        assert!((value / best - 1.0).abs() < 1e-9, "{}: {value} {best}", front.scenario);
+    }
+    let values: Vec<f64> = explored.standings.iter().filter_map(|standing| standing.value).collect();
+    assert!(values.windows(2).all(|pair| pair[0] >= pair[1]) && values.len() == 4, "{values:?}");
+    assert_eq!(explored.best, explored.standings[0].scenario);
+    assert!(explored.answer[0].contains(&explored.best), "{:?}", explored.answer);
+    // The file it leaves is that sweep again.
+    let again = sweep::Study::load(&sweep::Request {
+        sweep: "study.toml".into(),
+        text: Some(explored.sweep_toml.clone()),
+        ..sweep::Request::default()
+    });
+    let again = sweep::run(&again.unwrap(), &Silent).unwrap();
+    let points =
+        |fronts: &[sweep::FrontOf]| fronts.iter().map(|front| front.points.len()).collect::<Vec<_>>();
+    assert_eq!(points(&again.fronts), points(&explored.fronts));
+}
+
+/// A sweep of LLaMA-7B with three codecs at the bits of these tensors.
+fn typed(bits: &dyn Fn(Class, &str) -> f64, area: f64, power: f64) -> String {
+    let sets = |coder: &str| {
+        [
+            ("weights", Class::Weight),
+            ("activations", Class::Activation),
+            ("weight-gradients", Class::WeightGradient),
+            ("activation-gradients", Class::ActivationGradient),
+        ]
+        .map(|(key, class)| format!("\"job.compression.{key}={}\"", bits(class, coder)))
+        .join(", ")
+    };
+    let built = ["encoder", "decoder"]
+        .map(|side| {
+            format!(
+                "\"cluster.codec.{side}.throughput=100 Gbit/s\", \"cluster.codec.{side}.area={area} mm2\", \
+                 \"cluster.codec.{side}.power={power} W\""
+            )
+        })
+        .join(", ");
+    format!(
+        r#"
+extends = "sweeps/llama-7b"
+scenarios = [
+  {{ name = "uncompressed" }},
+  {{ name = "three-in-one", set = ["cluster.codec.extends=codecs/three-in-one", {}] }},
+  {{ name = "line", set = ["cluster.codec.extends=codecs/line-lanes", {}] }},
+  {{ name = "trinity-lite", set = ["cluster.codec.extends=codecs/line-lanes", {built}, {}] }},
+]
+axes = [
+  {{ path = "job.parallelism.data", values = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64, 80, 96, 112, 128] }},
+  {{ path = "job.parallelism.pipeline", values = [2, 4, 8, 16] }},
+  {{ path = "job.microbatch", values = [1, 2] }},
+  {{ path = "cluster.nics-per-gpu", values = [0.125, 0.25, 0.5, 1, 2, 4, 8] }},
+  {{ path = "cluster.codecs-per-gpu", values = [1, 2, 4], only = ["three-in-one", "line", "trinity-lite"] }},
+]
+"#,
+        sets("h264"),
+        sets("line"),
+        sets("trinity-lite"),
+    )
+}
+
+#[test]
+fn earlier_rows_are_not_measured_again() {
+    let subjects = subjects(&ALL);
+    let request = request(&subjects, &["line"]);
+    let first = explore(&request, &|_| (), &Silent).unwrap();
+    let measured = std::sync::atomic::AtomicUsize::new(0);
+    let count = |_: &trinity_tensor::compare::Row| {
+        measured.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    };
+    let request = Request { earlier: &first.comparison.all, ..request };
+    let again = explore(&request, &count, &Silent).unwrap();
+    assert_eq!(measured.into_inner(), 0);
+    assert_eq!(again.exploration.answer, first.exploration.answer);
+}
+
+#[test]
+fn tensors_without_a_class_that_the_study_codes_are_refused_by_name() {
+    let subjects = subjects(&["k_cache"]);
+    let (message, help) = refused(&request(&subjects, &["line"]));
+    assert!(message.contains("tensors at hand are of kv-cache"), "{message}");
+    assert!(message.contains("nothing is known of weight, activation, weight-gradient"), "{message}");
+    assert!(help.contains("sweeps/kv-spill"), "{help}");
+    // A study that codes the cache alone takes the same file.
+    let spilled = Request { study: "sweeps/kv-spill".into(), ..request(&subjects, &["line"]) };
+    assert_eq!(found(&spilled).baseline, "raw");
+}
+
+#[test]
+fn a_budget_below_the_smallest_point_is_refused_with_that_point() {
+    let subjects = subjects(&ALL);
+    let (message, help) = refused(&Request { budget_mm2: Some(100.0), ..request(&subjects, &["line"]) });
+    assert!(message.contains("nothing fits into 100 mm²") && message.contains("of GPUs"), "{message}");
+    assert!(help.contains("--budget of"), "{help}");
+}
+
+#[test]
+fn a_codec_that_nobody_priced_is_refused_and_taken_with_a_price() {
+    let subjects = subjects(&ALL);
+    let (message, help) = refused(&request(&subjects, &["rtn-128g"]));
+    assert!(message.contains("nothing is known of the silicon of `rtn-128g`"), "{message}");
+    assert!(help.contains("rtn-128g=codecs/"), "{help}");
+    let priced = found(&request(&subjects, &["rtn-128g=codecs/line-lanes"]));
+    assert_eq!(priced.silicon[0].source, "codecs/line-lanes");
+}
+
+#[test]
+fn a_quality_out_of_reach_is_refused_with_each_codecs_reason() {
+    let subjects = subjects(&ALL);
+    let (message, help) =
+        refused(&Request { quality: Target::Bits(0.001), ..request(&subjects, &["line", "h264"]) });
+    assert!(message.contains("no codec reaches 0.001 bits/value") && message.contains("h264 ("), "{message}");
+    assert!(help.contains("more bits"), "{help}");
+}
+
+#[test]
+fn built_in_tensors_are_of_every_class() {
+    let subjects = built_in().unwrap();
+    for class in
+        [Class::Weight, Class::KvCache, Class::Activation, Class::WeightGradient, Class::ActivationGradient]
+    {
+        assert!(subjects.iter().any(|subject| subject.entry.class() == class), "{class}");
+    }
+}
