@@ -5,43 +5,23 @@
 //! header, so nothing here needs to be repeated bit by bit elsewhere.
 
 use crate::coder::Coder;
-use crate::fit::{Fitted, fit};
+use crate::fit::{Fitted, Look, fit, improved};
 use crate::matrix::Reflections;
+use crate::options::{Effort, Options};
 use crate::plan::{MAX_MEAN, Plan, Transform};
 use crate::quantize::Quantizer;
-use crate::stream::LAMBDA;
+use crate::simd::{Kernel, with_width};
 use crate::table::Table;
 
-/// How long the choice may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Effort {
-    /// Rows as they are, prediction where it pays; no stated matrices.
-    Fast,
-    /// Both orientations and stated matrices.
-    #[default]
-    Best,
-}
-
-/// What a plan may choose from.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Options {
-    pub effort: Effort,
-    /// Trellis: 0, 2 or 3.
-    pub log2_states: u32,
-    pub lambda: f32,
-    pub rounding: i32,
-    /// Keep a pair of tables for tiles that must shrink to a byte budget.
-    pub budgeted: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { effort: Effort::Best, log2_states: 3, lambda: LAMBDA, rounding: 13, budgeted: false }
+/// Values that statistics of columns are taken from, at most, and rows of a band
+/// of them.
+fn statistics(effort: Effort) -> (usize, usize) {
+    match effort {
+        Effort::Fast => (1 << 16, 32),
+        Effort::Best => (1 << 20, 64),
     }
 }
 
-/// Values that statistics of columns are taken from, at most.
-const STATISTICS: usize = 1 << 20;
 /// Alternatives that are quantized, at most, and how many bits per value the
 /// statistics may put them behind the first.
 const FITS: usize = 3;
@@ -54,7 +34,8 @@ const FLOOR: f64 = 0.3;
 /// The plan with the least bits at equal error among those the options allow.
 /// Nothing where there is nothing to code: no values, or a step that is no number.
 pub fn choose(values: &[f32], rows: usize, cols: usize, step: f32, options: &Options) -> Option<Plan> {
-    choose_fitted(values, rows, cols, step, options).map(|fitted| fitted.plan)
+    let fitted = choose_fitted(values, rows, cols, step, options)?;
+    improved(fitted, values, options).map(|fitted| fitted.plan)
 }
 
 pub(crate) fn choose_fitted(
@@ -70,7 +51,7 @@ pub(crate) fn choose_fitted(
     let orientations: &[bool] = if options.effort == Effort::Best { &[false, true] } else { &[false] };
     let mut drafts: Vec<(f64, Plan)> = Vec::new();
     for &transposed in orientations {
-        let sample = Sample::new(values, rows, cols, transposed, step);
+        let sample = Sample::new(values, rows, cols, transposed, step, options.effort);
         for candidate in candidates(&sample, options) {
             drafts.push(sample.plan(rows, cols, transposed, step, options, candidate));
         }
@@ -79,7 +60,7 @@ pub(crate) fn choose_fitted(
     // What statistics cannot tell apart is quantized.
     let bound = drafts.first()?.0 + CLOSE;
     let near = drafts.into_iter().take(FITS).take_while(|draft| draft.0 <= bound);
-    let fitted = near.filter_map(|(_, plan)| fit(plan, values, options));
+    let fitted = near.filter_map(|(_, plan)| fit(plan, values, options, Look::rough(options)));
     fitted.min_by(|a, b| a.score().total_cmp(&b.score()))
 }
 
@@ -112,11 +93,11 @@ struct Sample {
 }
 
 impl Sample {
-    fn new(values: &[f32], rows: usize, cols: usize, transposed: bool, step: f32) -> Self {
+    fn new(values: &[f32], rows: usize, cols: usize, transposed: bool, step: f32, effort: Effort) -> Self {
         let (coded_rows, coded_cols) = if transposed { (cols, rows) } else { (rows, cols) };
-        let wanted = (STATISTICS / coded_cols).max(1);
-        let band_rows = 64;
-        // All rows, or bands of 64 spread evenly.
+        let (most, band_rows) = statistics(effort);
+        let wanted = (most / coded_cols).max(1);
+        // All rows, or bands spread evenly.
         let count = if coded_rows <= wanted { 1 } else { (wanted / band_rows).max(1) };
         let size = if count == 1 { coded_rows.min(wanted) } else { band_rows };
         let inverse = 1.0 / step;
@@ -312,29 +293,8 @@ impl Sample {
         let cols = self.cols;
         let residuals: Vec<f32> = self.residuals(plan);
         let rows = residuals.len() / cols;
-        let (mut row_scales, mut col_scales) = (vec![1.0f64; rows], vec![1.0f64; cols]);
-        // A magnitude below this is as good as zero.
-        let floor = 0.02;
-        let use_rows = |row_scales: &mut [f64], col_scales: &[f64]| {
-            for (scale, row) in row_scales.iter_mut().zip(residuals.chunks_exact(cols)) {
-                let sum: f64 = row.iter().zip(col_scales).map(|(&r, &c)| f64::from(r) / c).sum();
-                *scale = (sum / cols as f64).max(1e-3);
-            }
-            let mean = row_scales.iter().map(|s| s.log2()).sum::<f64>() / rows.max(1) as f64;
-            row_scales.iter_mut().for_each(|scale| *scale /= mean.exp2());
-        };
-        let use_cols = |row_scales: &[f64], col_scales: &mut [f64]| {
-            col_scales.fill(0.0);
-            for (&scale, row) in row_scales.iter().zip(residuals.chunks_exact(cols)) {
-                col_scales.iter_mut().zip(row).for_each(|(c, &r)| *c += f64::from(r) / scale);
-            }
-            col_scales.iter_mut().for_each(|c| *c = (*c / rows.max(1) as f64).max(floor));
-        };
-        for _ in 0..2 {
-            use_cols(&row_scales, &mut col_scales);
-            use_rows(&mut row_scales, &col_scales);
-        }
-        use_cols(&row_scales, &mut col_scales);
+        let width = crate::simd::Width::widest();
+        let (row_scales, mut col_scales) = with_width(width, Scales { residuals: &residuals, cols });
         // A class off by so many quarter octaves costs its square in nats.
         let spread = row_scales.iter().map(|s| s.ln().powi(2)).sum::<f64>() / rows.max(1) as f64;
         let panel = plan.tile_cols as f64;
@@ -342,7 +302,7 @@ impl Sample {
         if states_rows {
             plan.row_table = Some(Table::from_counts(&[8, 8, 8, 4, 4, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1]));
         } else {
-            use_cols(&vec![1.0; rows], &mut col_scales);
+            column_scales(&residuals, &vec![1.0; rows], &mut col_scales);
         }
         for (class, &scale) in plan.classes.iter_mut().zip(&col_scales) {
             *class = (4.0 * scale.log2()).round() as i32;
@@ -369,20 +329,72 @@ impl Sample {
 
     /// Magnitudes of residuals in distances of points.
     fn residuals(&self, plan: &Plan) -> Vec<f32> {
-        let mut out = Vec::with_capacity(self.bands.iter().map(Vec::len).sum());
+        let mut out = vec![0f32; self.bands.iter().map(Vec::len).sum()];
+        let mut rows = out.chunks_exact_mut(self.cols);
+        let nothing = vec![0f32; self.cols];
+        let means: Vec<f32> = plan.means.iter().map(|&mean| mean as f32).collect();
+        let above_all: Vec<f32> = plan.above.iter().map(|&above| above as f32 / 16.0).collect();
         for band in &self.bands {
-            let mut before: Option<&[f32]> = None;
-            for row in band.chunks_exact(self.cols) {
-                for column in 0..self.cols {
-                    let mean = plan.means[column] as f32;
-                    let above = before.map_or(0.0, |b| (b[column] - mean) * plan.above[column] as f32 / 16.0);
-                    out.push((0.5 * (row[column] - mean - above)).abs());
+            let mut before = &means[..];
+            let mut above = &nothing[..];
+            for (row, out) in band.chunks_exact(self.cols).zip(&mut rows) {
+                let columns = out.iter_mut().zip(row).zip(before).zip(means.iter().zip(above));
+                for (((out, &value), &before), (&mean, &above)) in columns {
+                    *out = (0.5 * (value - mean - above * (before - mean))).abs();
                 }
-                before = Some(row);
+                (before, above) = (row, &above_all[..]);
             }
         }
         out
     }
+}
+
+/// Scales of rows, of mean 1 in the logarithm, and of columns beside them.
+struct Scales<'a> {
+    residuals: &'a [f32],
+    cols: usize,
+}
+
+impl Kernel for Scales<'_> {
+    type Output = (Vec<f64>, Vec<f64>);
+
+    #[inline(always)]
+    fn run(self) -> Self::Output {
+        let rows = self.residuals.len() / self.cols;
+        let (mut row_scales, mut col_scales) = (vec![1.0f64; rows], vec![1.0f64; self.cols]);
+        for _ in 0..2 {
+            column_scales(self.residuals, &row_scales, &mut col_scales);
+            let inverse: Vec<f64> = col_scales.iter().map(|scale| 1.0 / scale).collect();
+            for (scale, row) in row_scales.iter_mut().zip(self.residuals.chunks_exact(self.cols)) {
+                // Eight sums, so that they can stand side by side.
+                let mut sums = [0f64; 8];
+                for (row, inverse) in row.chunks(8).zip(inverse.chunks(8)) {
+                    sums.iter_mut()
+                        .zip(row)
+                        .zip(inverse)
+                        .for_each(|((sum, &r), &i)| *sum += f64::from(r) * i);
+                }
+                *scale = (sums.iter().sum::<f64>() / self.cols as f64).max(1e-3);
+            }
+            let mean = row_scales.iter().map(|s| s.log2()).sum::<f64>() / rows.max(1) as f64;
+            row_scales.iter_mut().for_each(|scale| *scale /= mean.exp2());
+        }
+        column_scales(self.residuals, &row_scales, &mut col_scales);
+        (row_scales, col_scales)
+    }
+}
+
+/// Mean magnitudes of columns in rows of these scales.
+#[inline(always)]
+fn column_scales(residuals: &[f32], row_scales: &[f64], col_scales: &mut [f64]) {
+    // A magnitude below this is as good as zero.
+    let floor = 0.02;
+    col_scales.fill(0.0);
+    for (&scale, row) in row_scales.iter().zip(residuals.chunks_exact(col_scales.len())) {
+        let inverse = 1.0 / scale;
+        col_scales.iter_mut().zip(row).for_each(|(c, &r)| *c += f64::from(r) * inverse);
+    }
+    col_scales.iter_mut().for_each(|c| *c = (*c / row_scales.len().max(1) as f64).max(floor));
 }
 
 /// Lanes and tiles for a shape.

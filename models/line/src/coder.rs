@@ -6,7 +6,7 @@
 
 use crate::Error;
 use crate::matrix::Synthesis;
-use crate::plan::{CLASSES, Plan, Transform, UNIT_CLASS};
+use crate::plan::{BASE_CLASSES, CLASSES, Plan, Tile, Transform, UNIT_CLASS};
 use crate::table::{ESCAPE, MAGNITUDES, Slot};
 
 /// What one step is in the integers of prediction and reconstruction.
@@ -75,6 +75,31 @@ impl Coder {
         (UNIT_CLASS + column + row - gain as i32).clamp(0, CLASSES as i32 - 1) as usize
     }
 
+    /// Classes of a tile's columns with everything but the row's added, for whole
+    /// steps of 32 lanes.
+    pub(crate) fn step_classes(&self, tile: &Tile, gain: u32) -> Vec<i32> {
+        let mut classes = vec![0; tile.cols.next_multiple_of(32)];
+        for (class, &column) in classes.iter_mut().zip(&self.plan.classes[tile.col..][..tile.cols]) {
+            *class = UNIT_CLASS + column - gain as i32;
+        }
+        classes
+    }
+
+    /// For each class its first table, times a power of two, and raw bits above bit 24.
+    pub(crate) fn class_lookup(&self, shift: u32) -> [u32; 64] {
+        let mut lookup = [0; 64];
+        for class in 0..CLASSES {
+            lookup[class] = u32::from(self.tables[class]) << shift | u32::from(self.raw_bits[class]) << 24;
+        }
+        lookup
+    }
+
+    /// Whether any value of columns and rows of such classes may have raw bits.
+    pub(crate) fn has_raw_bits(step_classes: &[i32], row_classes: &[i32]) -> bool {
+        let most = |classes: &[i32]| classes.iter().max().copied().unwrap_or(0);
+        most(step_classes) + most(row_classes) >= BASE_CLASSES as i32
+    }
+
     /// The matrix of a group, column after column.
     #[inline(always)]
     pub(crate) fn columns(&self, group: usize) -> &[i32] {
@@ -93,6 +118,26 @@ impl Coder {
 pub fn units(level: i32, quantizer: i32, gain: u32) -> i32 {
     let point = 2 * level - quantizer * level.signum();
     point.wrapping_mul(4 * (4 + (gain as i32 & 3))).wrapping_shl(gain >> 2)
+}
+
+/// (h0, h1) of the plan's trellis; zeros without one.
+#[inline(always)]
+pub(crate) fn polynomials(plan: &Plan) -> (i32, i32) {
+    match plan.log2_states {
+        2 => (2, 1),
+        3 => (5, 2),
+        _ => (0, 0),
+    }
+}
+
+/// A level's point, and the state after it: as [`units`] and [`next_state`]
+/// without a branch.
+#[inline(always)]
+pub(crate) fn point(state: i32, level: i32, (h0, h1): (i32, i32)) -> (i32, i32) {
+    let quantizer = state & 1;
+    let sign = (level >> 31) | i32::from(level > 0);
+    let next = (state >> 1) ^ (-quantizer & h0) ^ (-(level & 1) & h1);
+    (2 * level - quantizer * sign, next)
 }
 
 /// The next state of a trellis after a level of that parity.

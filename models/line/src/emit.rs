@@ -2,8 +2,10 @@
 //!
 //! The same words as the scalar [`crate::tile::write`], which is the truth.
 
-use crate::coder::Coder;
+use crate::coder::{Coder, polynomials};
 use crate::plan::Tile;
+#[cfg(target_arch = "x86_64")]
+use crate::simd::emit512::Emission;
 use crate::simd::{Kernel, Width, with_width};
 use crate::table::{ESCAPE, SCALE_BITS};
 use crate::tile::{self, LEAST_STATE, Parsed, TAIL, steps, write_head, write_row_classes};
@@ -58,19 +60,80 @@ pub(crate) fn write_with(
         return tile::write(coder, place, parsed, out);
     }
     write_head(parsed, out);
-    let mut packed = Vec::with_capacity(place.values().next_multiple_of(LANES));
-    let mut states = [LEAST_STATE; LANES];
-    with_width(width, Pack { coder, pushes, place, parsed, packed: &mut packed, states: &mut states });
     // A word and an escape for each value at most, and for each row.
     let mut buffer = vec![0u16; 2 * (place.values() + place.rows) + 1];
-    let mut at = buffer.len();
-    with_width(
-        width,
-        Push { place, parsed, packed: &packed, states: &mut states, buffer: &mut buffer, at: &mut at },
-    );
+    let mut states = [LEAST_STATE; LANES];
+    let mut at = if width == Width::Avx512 && Width::widest() == Width::Avx512 {
+        emit_wide(coder, pushes, place, parsed, &mut states, &mut buffer)
+    } else {
+        emit_by_compiler(width, coder, pushes, place, parsed, &mut states, &mut buffer)
+    };
     write_row_classes(coder, parsed, &mut states, &mut buffer, &mut at);
+    out.reserve(2 * LANES + buffer.len() - at);
     out.extend(states.iter().flat_map(|&state| [state as u16, (state >> 16) as u16]));
     out.extend_from_slice(&buffer[at..]);
+}
+
+/// Writes what stands behind the row classes with registers of sixteen lanes;
+/// where it starts.
+#[cfg(target_arch = "x86_64")]
+fn emit_wide(
+    coder: &Coder,
+    pushes: &Pushes,
+    place: &Tile,
+    parsed: &Parsed,
+    states: &mut [u32; LANES],
+    buffer: &mut [u16],
+) -> usize {
+    let classes = coder.step_classes(place, parsed.gain);
+    let (h0, h1) = polynomials(&coder.plan);
+    let job = Emission {
+        cols: place.cols,
+        levels: &parsed.levels,
+        row_classes: &parsed.row_classes,
+        lookup: coder.class_lookup(0),
+        has_raw_bits: Coder::has_raw_bits(&classes, &parsed.row_classes),
+        classes: &classes,
+        signed: &pushes.signed,
+        unsigned: &pushes.unsigned,
+        h0,
+        h1,
+        tail: TAIL,
+    };
+    // SAFETY: the caller has seen that the processor has AVX-512.
+    #[allow(unsafe_code)]
+    unsafe {
+        crate::simd::emit512::emit(&job, states, buffer)
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn emit_wide(
+    coder: &Coder,
+    pushes: &Pushes,
+    place: &Tile,
+    parsed: &Parsed,
+    states: &mut [u32; LANES],
+    buffer: &mut [u16],
+) -> usize {
+    emit_by_compiler(Width::Scalar, coder, pushes, place, parsed, states, buffer)
+}
+
+/// As [`emit_wide`], in loops that the compiler widens.
+fn emit_by_compiler(
+    width: Width,
+    coder: &Coder,
+    pushes: &Pushes,
+    place: &Tile,
+    parsed: &Parsed,
+    states: &mut [u32; LANES],
+    buffer: &mut [u16],
+) -> usize {
+    let mut packed = Vec::with_capacity(place.values());
+    with_width(width, Pack { coder, pushes, place, parsed, packed: &mut packed, states });
+    let mut at = buffer.len();
+    with_width(width, Push { place, parsed, packed: &packed, states, buffer, at: &mut at });
+    at
 }
 
 /// Forwards: what every value pushes, and the signs of the tail.
@@ -90,13 +153,9 @@ impl Kernel for Pack<'_> {
     fn run(self) {
         let Self { coder, pushes, place, parsed, packed, states } = self;
         let (per_row, total) = steps(place, LANES);
-        let (h0, h1) = match coder.plan.log2_states {
-            2 => (2u32, 1u32),
-            3 => (5, 2),
-            _ => (0, 0),
-        };
+        let (h0, h1) = polynomials(&coder.plan);
         let classes = &coder.plan.classes[place.col..][..place.cols];
-        let mut trellis = [0u32; LANES];
+        let mut trellis = [0i32; LANES];
         for step in 0..total {
             let (row, first) = (step / per_row, step % per_row * LANES);
             let (back, active) = (total - 1 - step, LANES.min(place.cols - first));
@@ -119,7 +178,7 @@ impl Kernel for Pack<'_> {
                     states[lane] |= 1 << back;
                 }
                 let machine = trellis[lane];
-                let odd = (level & 1) as u32;
+                let odd = level & 1;
                 trellis[lane] = (machine >> 1) ^ ((machine & 1) * h0) ^ (odd * h1);
             }
         }

@@ -1,17 +1,43 @@
 //! Fitting tables to a plan: quantize a sample, count, cluster, and say what
 //! the whole would cost.
 
-use crate::analyse::Options;
 use crate::coder::{Coder, next_state};
+use crate::options::{Effort, Options};
 use crate::plan::{BASE_CLASSES, CLASSES, MAX_PAIRS, Plan, Tile};
 use crate::quantize::{Quantizer, quantize, targets};
-use crate::reconstruct::reconstruct;
+use crate::reconstruct::reconstruct_wide;
 use crate::stream::{each, gather};
 use crate::table::{ESCAPE, MAGNITUDES, Table};
 use crate::tile::{Parsed, TAIL, steps};
 
-/// Values that tables are fitted to, about.
-const SAMPLE: usize = 1 << 17;
+/// How closely values are looked at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Look {
+    /// Values that are quantized, about.
+    values: usize,
+    /// How often tables are fitted to what they lead to.
+    rounds: usize,
+}
+
+impl Look {
+    /// Enough to compare alternatives and to find a step.
+    pub(crate) fn rough(options: &Options) -> Self {
+        match options.effort {
+            Effort::Fast => Self { values: 1 << 14, rounds: 1 },
+            Effort::Best => Self::fine(options),
+        }
+    }
+
+    /// Enough for tables.
+    pub(crate) fn fine(options: &Options) -> Self {
+        // Levels of a uniform quantizer do not follow from tables.
+        let rounds = if options.log2_states == 0 { 1 } else { 2 };
+        match options.effort {
+            Effort::Fast => Self { values: 1 << 16, rounds: 1 },
+            Effort::Best => Self { values: 1 << 17, rounds },
+        }
+    }
+}
 
 /// A plan and what it takes.
 #[derive(Debug, Clone)]
@@ -46,14 +72,26 @@ struct Seen {
     tiles: usize,
 }
 
-/// The plan with tables that suit the values, in two rounds.
-pub(crate) fn fit(mut plan: Plan, values: &[f32], options: &Options) -> Option<Fitted> {
+/// The plan with tables that suit the values.
+pub(crate) fn fit(mut plan: Plan, values: &[f32], options: &Options, look: Look) -> Option<Fitted> {
     guess_tables(&mut plan);
+    improve(plan, values, options, look)
+}
+
+/// The same with tables after a closer look, where the first was rough.
+pub(crate) fn improved(fitted: Fitted, values: &[f32], options: &Options) -> Option<Fitted> {
+    match options.effort {
+        Effort::Fast => improve(fitted.plan, values, options, Look::fine(options)),
+        Effort::Best => Some(fitted),
+    }
+}
+
+fn improve(mut plan: Plan, values: &[f32], options: &Options, look: Look) -> Option<Fitted> {
     let mut fitted = None;
-    for _ in 0..2 {
+    for _ in 0..look.rounds {
         let coder = Coder::new(plan.clone()).ok()?;
         let quantizer = Quantizer::new(&coder, options.lambda, options.rounding)?;
-        let seen = look(&coder, &quantizer, values);
+        let seen = look_at(&coder, &quantizer, values, look.values);
         cluster(&mut plan, &seen, if options.budgeted { MAX_PAIRS - 1 } else { MAX_PAIRS });
         if options.budgeted {
             reserve_zeros(&mut plan, &seen);
@@ -64,10 +102,10 @@ pub(crate) fn fit(mut plan: Plan, values: &[f32], options: &Options) -> Option<F
 }
 
 /// Quantizes a sample of tiles and counts.
-fn look(coder: &Coder, quantizer: &Quantizer, values: &[f32]) -> Seen {
+fn look_at(coder: &Coder, quantizer: &Quantizer, values: &[f32], sample: usize) -> Seen {
     let plan = &coder.plan;
     let total = plan.tiles();
-    let wanted = (SAMPLE / (plan.tile_rows * plan.tile_cols)).clamp(1, total);
+    let wanted = (sample / (plan.tile_rows * plan.tile_cols)).clamp(1, total);
     let parts = each(wanted, |i| {
         // The middle of each share, so that first rows weigh as they should.
         let place = plan.tile((2 * i + 1) * total / (2 * wanted));
@@ -76,9 +114,8 @@ fn look(coder: &Coder, quantizer: &Quantizer, values: &[f32]) -> Seen {
         let mut parsed = quantize(coder, quantizer, &place, &targets, 0);
         parsed.exceptions = exceptions;
         let mut back = vec![0.0; place.values()];
-        reconstruct(coder, &place, &parsed, &mut back);
-        let squared = original.iter().zip(&back).filter(|(a, _)| a.is_finite());
-        let squared = squared.map(|(&a, &b)| f64::from(a - b).powi(2)).sum::<f64>();
+        reconstruct_wide(quantizer.width, coder, &place, &parsed, &mut back, place.cols);
+        let squared = squared(&original, &back);
         count(coder, &place, &parsed, squared)
     });
     let empty = Seen {
@@ -110,6 +147,18 @@ fn look(coder: &Coder, quantizer: &Quantizer, values: &[f32]) -> Seen {
     })
 }
 
+/// The squared error of what is finite, in eight sums.
+pub(crate) fn squared(original: &[f32], back: &[f32]) -> f64 {
+    let mut sums = [0f64; 8];
+    for (original, back) in original.chunks(8).zip(back.chunks(8)) {
+        for ((sum, &a), &b) in sums.iter_mut().zip(original).zip(back) {
+            let error = if a.is_finite() { f64::from(a - b) } else { 0.0 };
+            *sum += error * error;
+        }
+    }
+    sums.iter().sum()
+}
+
 fn count(coder: &Coder, place: &Tile, parsed: &Parsed, squared: f64) -> Seen {
     let lanes = coder.plan.lanes();
     let (per_row, total) = steps(place, lanes);
@@ -124,20 +173,28 @@ fn count(coder: &Coder, place: &Tile, parsed: &Parsed, squared: f64) -> Seen {
         values: place.values(),
         tiles: 1,
     };
-    let mut states = vec![0u8; lanes];
-    for (at, &level) in parsed.levels.iter().enumerate() {
-        let (row, column) = (at / place.cols, at % place.cols);
-        let state = &mut states[column % lanes];
-        let class = Coder::class(coder.plan.classes[place.col + column], parsed.row_classes[row], 0);
-        let raw_bits = usize::from(coder.raw_bits[class]);
-        let symbol = (i32::from(level) + ((1 << raw_bits) >> 1)) >> raw_bits;
-        let magnitude = (symbol.unsigned_abs() as usize).min(ESCAPE);
-        seen.counts[class - 4 * raw_bits][usize::from(*state & 1)][magnitude] += 1;
-        seen.raw_bits += raw_bits as u64;
-        seen.escapes += u64::from(magnitude == ESCAPE);
-        let back = total - 1 - (row * per_row + column / lanes);
-        seen.carried += u64::from(back < TAIL && (1..ESCAPE).contains(&magnitude));
-        *state = next_state(coder.plan.log2_states, *state, level & 1 == 1);
+    let mut states = [0u8; 32];
+    let columns = &coder.plan.classes[place.col..][..place.cols];
+    let next: [[u8; 2]; 8] = std::array::from_fn(|state| {
+        [false, true].map(|odd| next_state(coder.plan.log2_states, state as u8, odd))
+    });
+    for (row, (levels, &row_class)) in
+        parsed.levels.chunks_exact(place.cols).zip(&parsed.row_classes).enumerate()
+    {
+        for (step, (levels, columns)) in levels.chunks(lanes).zip(columns.chunks(lanes)).enumerate() {
+            let in_tail = total - 1 - (row * per_row + step) < TAIL;
+            for ((&level, &column), state) in levels.iter().zip(columns).zip(&mut states) {
+                let class = Coder::class(column, row_class, 0);
+                let raw_bits = usize::from(coder.raw_bits[class]);
+                let symbol = (i32::from(level) + ((1 << raw_bits) >> 1)) >> raw_bits;
+                let magnitude = (symbol.unsigned_abs() as usize).min(ESCAPE);
+                seen.counts[class - 4 * raw_bits][usize::from(*state & 1)][magnitude] += 1;
+                seen.raw_bits += raw_bits as u64;
+                seen.escapes += u64::from(magnitude == ESCAPE);
+                seen.carried += u64::from(in_tail && (1..ESCAPE).contains(&magnitude));
+                *state = next[usize::from(*state & 7)][usize::from(level & 1 == 1)];
+            }
+        }
     }
     if coder.plan.row_table.is_some() {
         for &class in &parsed.row_classes {

@@ -3,10 +3,10 @@
 //! Prepares what [`crate::simd`]'s kernels need, and ends a tile as the scalar
 //! [`crate::tile::parse`] does. Other tiles go to that one.
 
-use crate::coder::Coder;
-use crate::plan::{CLASSES, Tile, UNIT_CLASS};
+use crate::coder::{Coder, polynomials};
+use crate::plan::Tile;
 use crate::simd::Width;
-use crate::table::Slot;
+use crate::table::{SCALE_BITS, Slot};
 use crate::tile::{self, LEAST_STATE, Parsed, TAIL, parse_head, parse_row_classes, steps};
 
 /// Words that one step may look at: an escape and a renewal for each lane.
@@ -76,21 +76,9 @@ fn parse_wide(width: Width, coder: &Coder, place: &Tile, words: &[u16]) -> Resul
     let mut reader = tile::Words { words, at: start + 64 };
     let row_classes = parse_row_classes(coder, place, &mut states, &mut reader);
     let (per_row, total) = steps(place, 32);
-    let mut classes = vec![0i32; per_row * 32];
-    for (class, &column) in classes.iter_mut().zip(&coder.plan.classes[place.col..][..place.cols]) {
-        *class = UNIT_CLASS + column - gain as i32;
-    }
-    let mut lookup = [0; 64];
-    for class in 0..CLASSES {
-        lookup[class] = u32::from(coder.tables[class]) << 10 | u32::from(coder.raw_bits[class]) << 24;
-    }
-    let (h0, h1) = match coder.plan.log2_states {
-        2 => (2, 1),
-        3 => (5, 2),
-        _ => (0, 0),
-    };
-    let highest = classes[..place.cols].iter().max().copied().unwrap_or(0)
-        + row_classes.iter().max().copied().unwrap_or(0);
+    let classes = coder.step_classes(place, gain);
+    let lookup = coder.class_lookup(SCALE_BITS);
+    let (h0, h1) = polynomials(&coder.plan);
     let mut levels = vec![0i16; place.values()];
     let mut job = Job {
         cols: place.cols,
@@ -106,7 +94,7 @@ fn parse_wide(width: Width, coder: &Coder, place: &Tile, words: &[u16]) -> Resul
         lookup,
         classes: &classes,
         row_classes: &row_classes,
-        has_raw_bits: highest >= 32,
+        has_raw_bits: Coder::has_raw_bits(&classes, &row_classes),
         levels: &mut levels,
         tail: Tail { symbols: [[0; 32]; TAIL] },
     };

@@ -4,7 +4,7 @@
 //! From the first integer on there is no floating point, and every choice
 //! between equals is stated: encoders elsewhere make the same levels.
 
-use crate::coder::{Coder, Costs, UNITS, next_state, units};
+use crate::coder::{Coder, Costs, UNITS, point, polynomials};
 use crate::emit::Pushes;
 use crate::plan::Tile;
 use crate::search::{Room, Segment};
@@ -88,27 +88,54 @@ impl Kernel for Targets<'_> {
     fn run(self) -> Self::Output {
         let Self { coder, quantizer, tile, values } = self;
         let safe = Quantizer::safe(coder);
-        let mut scaled: Vec<f32> = values.iter().map(|&value| value * quantizer.inverse).collect();
+        let limit = coder.limit as f32;
         let mut exceptions = Vec::new();
         // NaN is not within anything.
-        let within = |s: &f32| s.abs() <= safe;
-        if !scaled.iter().fold(true, |all, s| all & within(s)) {
+        let within = |scaled: f32| scaled.abs() <= safe;
+        // SAFETY: `max` and `min` leave no NaN, and a number of 21 bits at most.
+        #[allow(unsafe_code)]
+        let whole = |scaled: f32| unsafe {
+            scaled.round_ties_even().max(-limit).min(limit).to_int_unchecked::<i32>()
+        };
+        let mut targets = vec![0i32; values.len()];
+        let mut beyond = 0u32;
+        if quantizer.analyses.is_empty() {
+            // Plain loops: iterators that collect are not copied for wide registers.
+            for (target, &value) in targets.iter_mut().zip(values) {
+                let scaled = value * quantizer.inverse;
+                beyond |= u32::from(!within(scaled));
+                *target = whole(scaled);
+            }
+            if beyond != 0 {
+                for (position, target) in targets.iter_mut().enumerate() {
+                    if !within(values[position] * quantizer.inverse) {
+                        let bits = values[position].to_bits();
+                        exceptions.push(Exception { position: position as u16, bits });
+                        *target = 0;
+                    }
+                }
+            }
+            return (targets, exceptions);
+        }
+        let mut scaled = vec![0f32; values.len()];
+        for (scaled, &value) in scaled.iter_mut().zip(values) {
+            *scaled = value * quantizer.inverse;
+            beyond |= u32::from(!within(*scaled));
+        }
+        if beyond != 0 {
             for (position, scaled) in scaled.iter_mut().enumerate() {
-                if !within(scaled) {
+                if !within(*scaled) {
                     let bits = values[position].to_bits();
                     exceptions.push(Exception { position: position as u16, bits });
                     *scaled = 0.0;
                 }
             }
         }
-        if !quantizer.analyses.is_empty() {
-            scaled.chunks_exact_mut(tile.cols).for_each(|row| analyse(coder, quantizer, tile, row));
+        scaled.chunks_exact_mut(tile.cols).for_each(|row| analyse(coder, quantizer, tile, row));
+        for (target, &scaled) in targets.iter_mut().zip(&scaled) {
+            *target = whole(scaled);
         }
-        let limit = coder.limit as f32;
-        // SAFETY: clamped to integers of 21 bits, and no NaN gets here.
-        #[allow(unsafe_code)]
-        let whole = |s: &f32| unsafe { s.round_ties_even().clamp(-limit, limit).to_int_unchecked::<i32>() };
-        (scaled.iter().map(whole).collect(), exceptions)
+        (targets, exceptions)
     }
 }
 
@@ -154,37 +181,67 @@ pub fn quantize(coder: &Coder, quantizer: &Quantizer, tile: &Tile, targets: &[i3
     let segment_rows = if coder.predicts { 1 } else { tile.rows };
     let above = &coder.plan.above[tile.col..][..cols];
     let means = &coder.plan.means[tile.col..][..cols];
+    // Without either, residuals are the targets, which are within limits.
+    let plain = !coder.predicts && means.iter().all(|&mean| mean == 0);
     let mut deviations = vec![0i32; cols];
-    let mut residuals = vec![0i32; segment_rows * cols];
+    let mut residuals = vec![0i32; if plain { 0 } else { segment_rows * cols }];
     let mut states = vec![0u8; lanes];
     let wide = quantizer.width > Width::Scalar && lanes == 32;
-    let mut room = Room::default();
+    let mut room = Room::new(coder, tile, gain);
     for first in (0..tile.rows).step_by(segment_rows) {
-        for (row, residuals) in residuals.chunks_exact_mut(cols).enumerate() {
-            let targets = &targets[(first + row) * cols..][..cols];
-            for (column, residual) in residuals.iter_mut().enumerate() {
-                let predicted = means[column] * UNITS + predict(above[column], deviations[column]);
-                *residual = (targets[column] - predicted).clamp(-coder.limit, coder.limit);
-            }
-            parsed.row_classes.push(row_class(coder, quantizer, tile, residuals));
-        }
+        let targets = &targets[first * cols..][..segment_rows * cols];
+        let residuals = if plain {
+            targets
+        } else {
+            let (limit, residuals, deviations) = (coder.limit, &mut residuals[..], &deviations[..]);
+            with_width(quantizer.width, Residuals { limit, above, means, targets, deviations, residuals });
+            &residuals[..]
+        };
+        row_classes(coder, quantizer, tile, residuals, &mut parsed.row_classes);
         let before = states.clone();
         let row_classes = &parsed.row_classes[first..];
         let levels = &mut parsed.levels[first * cols..][..segment_rows * cols];
         if wide {
-            let (residuals, states, room) = (&residuals, &mut states, &mut room);
+            let (states, room) = (&mut states, &mut room);
             let segment =
                 Segment { coder, quantizer, tile, gain, residuals, row_classes, states, levels, room };
             crate::search::search(quantizer.width, segment);
         } else {
-            search(coder, quantizer, tile, gain, &residuals, row_classes, &mut states, levels);
+            search(coder, quantizer, tile, gain, residuals, row_classes, &mut states, levels);
         }
         let levels = &parsed.levels[first * cols..][..segment_rows * cols];
         if coder.predicts {
-            advance(coder, gain, above, &before, levels, &mut deviations);
+            let deviations = &mut deviations;
+            with_width(quantizer.width, Advance { coder, gain, above, before: &before, levels, deviations });
         }
     }
     parsed
+}
+
+/// What is left of rows of targets after means and prediction.
+struct Residuals<'a> {
+    limit: i32,
+    above: &'a [i32],
+    means: &'a [i32],
+    targets: &'a [i32],
+    deviations: &'a [i32],
+    residuals: &'a mut [i32],
+}
+
+impl Kernel for Residuals<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { limit, above, means, targets, deviations, residuals } = self;
+        let cols = above.len();
+        for (residuals, targets) in residuals.chunks_exact_mut(cols).zip(targets.chunks_exact(cols)) {
+            for column in 0..cols {
+                let predicted = means[column] * UNITS + predict(above[column], deviations[column]);
+                residuals[column] = (targets[column] - predicted).clamp(-limit, limit);
+            }
+        }
+    }
 }
 
 /// What the deviation above says of the one below.
@@ -194,14 +251,36 @@ pub fn predict(above: i32, deviation: i32) -> i32 {
 }
 
 /// Deviations from the means after a row of levels.
-fn advance(coder: &Coder, gain: u32, above: &[i32], before: &[u8], levels: &[i16], deviations: &mut [i32]) {
-    let mut states = before.to_vec();
-    let lanes = states.len();
-    for (column, deviation) in deviations.iter_mut().enumerate() {
-        let (state, level) = (&mut states[column % lanes], i32::from(levels[column]));
-        let point = units(level, i32::from(*state & 1), gain);
-        *deviation = point.wrapping_add(predict(above[column], *deviation)).clamp(-coder.limit, coder.limit);
-        *state = next_state(coder.plan.log2_states, *state, level & 1 == 1);
+struct Advance<'a> {
+    coder: &'a Coder,
+    gain: u32,
+    above: &'a [i32],
+    before: &'a [u8],
+    levels: &'a [i16],
+    deviations: &'a mut [i32],
+}
+
+impl Kernel for Advance<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { coder, gain, above, before, levels, deviations } = self;
+        let (lanes, limit) = (before.len(), coder.limit);
+        let (factor, shift) = (4 * (4 + (gain as i32 & 3)), gain >> 2);
+        let polynomials = polynomials(&coder.plan);
+        let mut states = [0i32; 32];
+        states.iter_mut().zip(before).for_each(|(state, &before)| *state = i32::from(before));
+        let steps = deviations.chunks_mut(lanes).zip(above.chunks(lanes)).zip(levels.chunks(lanes));
+        for ((deviations, above), levels) in steps {
+            let lanes = deviations.iter_mut().zip(above).zip(levels).zip(&mut states);
+            for (((deviation, &above), &level), state) in lanes {
+                let (point, next) = point(*state, i32::from(level), polynomials);
+                *state = next;
+                let units = point.wrapping_mul(factor).wrapping_shl(shift);
+                *deviation = units.wrapping_add(predict(above, *deviation)).clamp(-limit, limit);
+            }
+        }
     }
 }
 
@@ -213,19 +292,39 @@ pub fn class_weight(class: i32) -> u32 {
     if shift >= 0 { QUARTERS[quarter] >> shift.min(31) } else { QUARTERS[quarter] << (-shift).min(14) }
 }
 
-/// How a row stands to its columns' classes, in quarter octaves.
-fn row_class(coder: &Coder, quantizer: &Quantizer, tile: &Tile, residuals: &[i32]) -> i32 {
+/// How rows stand to their columns' classes, in quarter octaves; appended.
+fn row_classes(coder: &Coder, quantizer: &Quantizer, tile: &Tile, residuals: &[i32], classes: &mut Vec<i32>) {
+    let rows = residuals.len() / tile.cols;
     if coder.plan.row_table.is_none() {
-        return 0;
+        classes.resize(classes.len() + rows, 0);
+        return;
     }
-    let sum: u64 = residuals
-        .iter()
-        .zip(&quantizer.weights[tile.col..])
-        .map(|(&residual, &weight)| u64::from(residual.unsigned_abs()) * u64::from(weight))
-        .sum();
-    // The mean is 2^14 times 32 units for a row of class 0.
-    let mean = sum / tile.cols as u64;
-    quarter_log2(mean.max(1)) - 4 * 19
+    let weights = &quantizer.weights[tile.col..][..tile.cols];
+    for row in residuals.chunks_exact(tile.cols) {
+        let sum = with_width(quantizer.width, Weighed { residuals: row, weights });
+        // The mean is 2^14 times 32 units for a row of class 0.
+        let mean = sum / tile.cols as u64;
+        classes.push(quarter_log2(mean.max(1)) - 4 * 19);
+    }
+}
+
+/// The sum of a row's magnitudes by their columns' weights.
+struct Weighed<'a> {
+    residuals: &'a [i32],
+    weights: &'a [u32],
+}
+
+impl Kernel for Weighed<'_> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run(self) -> u64 {
+        let mut sum = 0u64;
+        for (&residual, &weight) in self.residuals.iter().zip(self.weights) {
+            sum += u64::from(residual.unsigned_abs()) * u64::from(weight);
+        }
+        sum
+    }
 }
 
 /// Four times the binary logarithm, to the nearest.
@@ -408,7 +507,7 @@ mod tests {
     #[test]
     fn a_gain_divides_what_units_multiply() {
         for gain in 0..=crate::tile::MAX_GAIN {
-            let whole = units(8, 0, gain);
+            let whole = crate::coder::units(8, 0, gain);
             assert_eq!(reduced(whole, gain), 8 * 32, "{gain}");
             assert_eq!(reduced(-whole, gain), -8 * 32, "{gain}");
         }

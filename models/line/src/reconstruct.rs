@@ -1,7 +1,7 @@
 //! Levels to values: points, prediction, synthesis in integers; one product
 //! and nothing else in floating point.
 
-use crate::coder::{Coder, UNITS, next_state, units};
+use crate::coder::{Coder, UNITS, next_state, point, polynomials, units};
 use crate::matrix::ONE;
 use crate::plan::Tile;
 use crate::quantize::predict;
@@ -136,28 +136,30 @@ impl<N: Number> Kernel for Rows<'_, N> {
         let Self { coder, tile, parsed, out, stride } = self;
         let cols = tile.cols;
         let above = &coder.plan.above[tile.col..][..cols];
-        let means = &coder.plan.means[tile.col..][..cols];
-        let simple = !coder.predicts && !coder.transformed && coder.plan.log2_lanes == 5;
-        let plain = simple && means.iter().all(|&mean| mean == 0) && parsed.gain == 0;
+        let mut offsets = vec![0i32; cols];
+        for (offset, &mean) in offsets.iter_mut().zip(&coder.plan.means[tile.col..]) {
+            *offset = mean * UNITS;
+        }
         let mut states = [0i32; 32];
         let mut deviations = vec![0i32; cols];
         let mut coefficients = vec![0i32; cols];
         for (row, levels) in parsed.levels.chunks_exact(cols).enumerate() {
-            let out = &mut out[row * stride..][..cols];
-            if plain {
-                plain_row(coder, &mut states, levels, out);
-                continue;
-            }
-            points_row(coder, parsed.gain, &mut states, levels, &mut coefficients);
-            for column in 0..cols {
-                let predicted = predict(above[column], deviations[column]);
-                let deviation = coefficients[column].wrapping_add(predicted);
-                deviations[column] = deviation.clamp(-coder.limit, coder.limit);
-                coefficients[column] = means[column] * UNITS + deviations[column];
+            let columns = Columns {
+                levels,
+                above,
+                offsets: &offsets,
+                deviations: &mut deviations,
+                coefficients: &mut coefficients,
+            };
+            match (coder.plan.log2_lanes == 5, coder.predicts) {
+                (true, true) => whole_steps::<true>(coder, parsed.gain, &mut states, columns),
+                (true, false) => whole_steps::<false>(coder, parsed.gain, &mut states, columns),
+                _ => columns.any_steps(coder, parsed.gain, &mut states),
             }
             if coder.transformed {
                 synthesize_wide(coder, tile, &mut coefficients);
             }
+            let out = &mut out[row * stride..][..cols];
             for (value, &coefficient) in out.iter_mut().zip(&coefficients) {
                 *value = N::rounded(coefficient as f32 * coder.scale);
             }
@@ -165,62 +167,68 @@ impl<N: Number> Kernel for Rows<'_, N> {
     }
 }
 
-/// (h0, h1) of the plan's trellis.
-#[inline(always)]
-fn polynomials(coder: &Coder) -> (i32, i32) {
-    match coder.plan.log2_states {
-        2 => (2, 1),
-        3 => (5, 2),
-        _ => (0, 0),
+/// A row, column by column; all of one length.
+struct Columns<'a> {
+    levels: &'a [i16],
+    above: &'a [i32],
+    offsets: &'a [i32],
+    deviations: &'a mut [i32],
+    coefficients: &'a mut [i32],
+}
+
+impl Columns<'_> {
+    /// Coefficients of a row of any number of lanes.
+    #[inline(always)]
+    fn any_steps(self, coder: &Coder, gain: u32, states: &mut [i32; 32]) {
+        let (polynomials, lanes) = (polynomials(&coder.plan), coder.plan.lanes());
+        let (factor, shift) = (4 * (4 + (gain as i32 & 3)), gain >> 2);
+        for column in 0..self.levels.len() {
+            let state = &mut states[column % lanes];
+            let (point, next) = point(*state, i32::from(self.levels[column]), polynomials);
+            *state = next;
+            let predicted = predict(self.above[column], self.deviations[column]);
+            let deviation = point.wrapping_mul(factor).wrapping_shl(shift).wrapping_add(predicted);
+            self.deviations[column] = deviation.clamp(-coder.limit, coder.limit);
+            self.coefficients[column] = self.offsets[column] + self.deviations[column];
+        }
     }
 }
 
-/// A point, and the state after it.
+/// Coefficients of a row of 32 lanes, a step at a time.
 #[inline(always)]
-fn point(state: i32, level: i32, (h0, h1): (i32, i32)) -> (i32, i32) {
-    let quantizer = state & 1;
-    let sign = (level >> 31) | i32::from(level > 0);
-    let next = (state >> 1) ^ (-quantizer & h0) ^ (-(level & 1) & h1);
-    (2 * level - quantizer * sign, next)
-}
-
-/// A row of 32 lanes without prediction, means, gain or transform.
-#[inline(always)]
-fn plain_row<N: Number>(coder: &Coder, states: &mut [i32; 32], levels: &[i16], out: &mut [N]) {
-    let polynomials = polynomials(coder);
-    // 16 units to a point: limits cannot be met, a level has sixteen bits.
-    let scale = coder.scale;
-    let (whole, rest) = levels.as_chunks::<32>();
-    let (out_whole, out_rest) = out.as_chunks_mut::<32>();
-    for (levels, out) in whole.iter().zip(out_whole) {
+fn whole_steps<const PREDICTS: bool>(coder: &Coder, gain: u32, states: &mut [i32; 32], columns: Columns<'_>) {
+    let Columns { levels, above, offsets, deviations, coefficients } = columns;
+    let (polynomials, limit) = (polynomials(&coder.plan), coder.limit);
+    let (factor, shift) = (4 * (4 + (gain as i32 & 3)), gain >> 2);
+    let (levels, last_levels) = levels.as_chunks::<32>();
+    let (above, last_above) = above.as_chunks::<32>();
+    let (offsets, last_offsets) = offsets.as_chunks::<32>();
+    let (deviations, last_deviations) = deviations.as_chunks_mut::<32>();
+    let (coefficients, last_coefficients) = coefficients.as_chunks_mut::<32>();
+    let inner = levels.iter().zip(above).zip(offsets).zip(deviations.iter_mut().zip(coefficients));
+    for (((levels, above), offsets), (deviations, coefficients)) in inner {
         for lane in 0..32 {
             let (point, next) = point(states[lane], i32::from(levels[lane]), polynomials);
             states[lane] = next;
-            let units = (UNITS * point).clamp(-coder.limit, coder.limit);
-            out[lane] = N::rounded(units as f32 * scale);
+            let mut deviation = point.wrapping_mul(factor).wrapping_shl(shift);
+            if PREDICTS {
+                deviation = deviation.wrapping_add(predict(above[lane], deviations[lane]));
+            }
+            let deviation = deviation.clamp(-limit, limit);
+            if PREDICTS {
+                deviations[lane] = deviation;
+            }
+            coefficients[lane] = offsets[lane] + deviation;
         }
     }
-    for ((&level, out), state) in rest.iter().zip(out_rest).zip(states.iter_mut()) {
-        let (point, next) = point(*state, i32::from(level), polynomials);
-        *state = next;
-        let units = (UNITS * point).clamp(-coder.limit, coder.limit);
-        *out = N::rounded(units as f32 * scale);
-    }
-}
-
-/// The points of a row in units, under the tile's gain.
-#[inline(always)]
-fn points_row(coder: &Coder, gain: u32, states: &mut [i32; 32], levels: &[i16], out: &mut [i32]) {
-    let polynomials = polynomials(coder);
-    let (factor, shift) = (4 * (4 + (gain as i32 & 3)), gain >> 2);
-    let lanes = coder.plan.lanes();
-    for (levels, out) in levels.chunks(lanes).zip(out.chunks_mut(lanes)) {
-        for ((&level, out), state) in levels.iter().zip(out).zip(states.iter_mut()) {
-            let (point, next) = point(*state, i32::from(level), polynomials);
-            *state = next;
-            *out = point.wrapping_mul(factor).wrapping_shl(shift);
-        }
-    }
+    let last = Columns {
+        levels: last_levels,
+        above: last_above,
+        offsets: last_offsets,
+        deviations: last_deviations,
+        coefficients: last_coefficients,
+    };
+    last.any_steps(coder, gain, states);
 }
 
 /// As [`synthesize`], column after column of the matrices.

@@ -6,6 +6,8 @@
 use crate::coder::Coder;
 use crate::plan::Tile;
 use crate::quantize::{FAR, NEVER, Quantizer, reduced, round};
+#[cfg(target_arch = "x86_64")]
+use crate::simd::search512::Job;
 use crate::simd::{Kernel, Width, with_width};
 use crate::table::{ESCAPE, MAGNITUDES};
 
@@ -20,11 +22,22 @@ struct Step {
     decisions: [u16; LANES],
 }
 
-/// Room that is used again.
-#[derive(Debug, Default)]
+/// What all segments of a tile share: what follows from its classes, and room
+/// that is used again.
+#[derive(Debug)]
 pub(crate) struct Room {
     steps: Vec<Step>,
     targets: Vec<Lanes>,
+    decisions: Vec<[u16; 16]>,
+    classes: Vec<i32>,
+    lookup: [u32; 64],
+}
+
+impl Room {
+    pub(crate) fn new(coder: &Coder, tile: &Tile, gain: u32) -> Self {
+        let (classes, lookup) = (coder.step_classes(tile, gain), coder.class_lookup(0));
+        Self { steps: Vec::new(), targets: Vec::new(), decisions: Vec::new(), classes, lookup }
+    }
 }
 
 /// A segment of rows to search.
@@ -43,10 +56,47 @@ pub(crate) struct Segment<'a> {
 
 /// Finds the levels with registers of that width. The plan has 32 lanes.
 pub(crate) fn search(width: Width, segment: Segment<'_>) {
+    #[cfg(target_arch = "x86_64")]
+    if width == Width::Avx512 && Width::widest() == Width::Avx512 && segment.coder.plan.log2_states > 0 {
+        return search_wide(segment);
+    }
     match segment.coder.plan.log2_states {
         0 => with_width(width, Uniform(segment)),
         2 => with_width(width, Trellis::<4, 2, 1>(segment)),
         _ => with_width(width, Trellis::<8, 5, 2>(segment)),
+    }
+}
+
+/// With sixteen lanes in a register.
+#[cfg(target_arch = "x86_64")]
+fn search_wide(segment: Segment<'_>) {
+    let Segment { coder, quantizer, tile, gain, residuals, row_classes, states, levels, room } = segment;
+    let smaller: Vec<i32>;
+    let targets = if gain == 0 {
+        residuals
+    } else {
+        smaller = residuals.iter().map(|&residual| reduced(residual, gain)).collect();
+        &smaller
+    };
+    let job = Job {
+        cols: tile.cols,
+        targets,
+        row_classes,
+        lookup: room.lookup,
+        has_raw_bits: Coder::has_raw_bits(&room.classes, row_classes),
+        classes: &room.classes,
+        rates: &quantizer.costs.costs,
+        never: NEVER,
+        far: FAR,
+    };
+    let decisions = &mut room.decisions;
+    // SAFETY: the caller has seen that the processor has AVX-512.
+    #[allow(unsafe_code)]
+    unsafe {
+        match coder.plan.log2_states {
+            2 => crate::simd::search512::search::<4, 2, 1>(&job, states, decisions, levels),
+            _ => crate::simd::search512::search::<8, 5, 2>(&job, states, decisions, levels),
+        }
     }
 }
 

@@ -2,13 +2,17 @@
 //!
 //! Kernels that are plain loops are written once and run from a copy that the
 //! compiler made for AVX-512 or AVX2; parsing, which the compiler cannot widen,
-//! is written out for both. Integers, and floating point without contraction:
+//! is written out for both, and so are search and emission for AVX-512. Integers, and floating point without contraction:
 //! every copy gives the same bits, and tests hold them beside the scalar truth.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod emit512;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod search512;
 
 /// Registers to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

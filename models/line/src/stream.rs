@@ -61,7 +61,13 @@ pub fn encode_with(coder: &Coder, values: &[f32], settings: &Settings) -> Result
         end += tile.len() as u32;
         bytes.extend(end.to_le_bytes());
     }
-    bytes.extend(tiles.iter().flatten().flat_map(|word| word.to_le_bytes()));
+    let mut start = bytes.len();
+    bytes.resize(start + 2 * end as usize, 0);
+    for tile in &tiles {
+        let out = &mut bytes[start..start + 2 * tile.len()];
+        out.chunks_exact_mut(2).zip(tile).for_each(|(out, word)| out.copy_from_slice(&word.to_le_bytes()));
+        start += out.len();
+    }
     if values.len() / MAX_VALUES_PER_BYTE > bytes.len() {
         let what = "tiles of so few lanes that a byte would hold more than 1024 values".into();
         return Err(Error::Mismatch { what });
@@ -108,13 +114,18 @@ pub fn encode_tile(
 
 /// A tile's values, row by row as coded.
 pub(crate) fn gather(plan: &Plan, place: &Tile, values: &[f32]) -> Vec<f32> {
+    if plan.transposed {
+        // Along what lies side by side in memory; the tile itself is small.
+        let mut out = vec![0.0; place.values()];
+        for col in 0..place.cols {
+            let along = &values[(place.col + col) * plan.cols + place.row..][..place.rows];
+            along.iter().enumerate().for_each(|(row, &value)| out[row * place.cols + col] = value);
+        }
+        return out;
+    }
     let mut out = Vec::with_capacity(place.values());
     for row in place.row..place.row + place.rows {
-        if plan.transposed {
-            out.extend((place.col..place.col + place.cols).map(|col| values[col * plan.cols + row]));
-        } else {
-            out.extend_from_slice(&values[row * plan.cols + place.col..][..place.cols]);
-        }
+        out.extend_from_slice(&values[row * plan.cols + place.col..][..place.cols]);
     }
     out
 }

@@ -1,0 +1,31 @@
+//! What an encoder may choose from.
+
+use crate::stream::LAMBDA;
+
+/// How long the choice may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Effort {
+    /// Rows as they are, prediction where it pays; no stated matrices.
+    Fast,
+    /// Both orientations and stated matrices.
+    #[default]
+    Best,
+}
+
+/// What a plan may choose from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Options {
+    pub effort: Effort,
+    /// Trellis: 0, 2 or 3.
+    pub log2_states: u32,
+    pub lambda: f32,
+    pub rounding: i32,
+    /// Keep a pair of tables for tiles that must shrink to a byte budget.
+    pub budgeted: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { effort: Effort::Best, log2_states: 3, lambda: LAMBDA, rounding: 13, budgeted: false }
+    }
+}

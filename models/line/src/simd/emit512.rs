@@ -1,0 +1,248 @@
+//! The words of a tile of 32 lanes, in two registers of sixteen: forwards what
+//! every value pushes, then backwards the states and the words they give.
+//!
+//! Knows tables as the caller packed them; knows nothing of plans.
+// Loads, gathers and stores are checked by slices or by what the caller passes, as stated.
+#![allow(unsafe_code)]
+
+use std::arch::x86_64::*;
+
+/// Lanes of a register, and of a tile.
+const WIDE: usize = 16;
+const LANES: usize = 32;
+/// Largest magnitude of a symbol, and symbols of a table.
+const LARGEST: i32 = 15;
+const SYMBOLS: i32 = 2 * LARGEST + 1;
+
+/// A tile to be written.
+#[derive(Debug)]
+pub(crate) struct Emission<'a> {
+    pub cols: usize,
+    pub levels: &'a [i16],
+    /// Classes of columns with everything but the row's added, for whole steps.
+    pub classes: &'a [i32],
+    pub row_classes: &'a [i32],
+    /// For each class its first table, and raw bits above bit 24.
+    pub lookup: [u32; 64],
+    pub has_raw_bits: bool,
+    /// Entries of 31 symbols for each table, with their signs and without.
+    pub signed: &'a [u32],
+    pub unsigned: &'a [u32],
+    pub h0: i32,
+    pub h1: i32,
+    /// Last steps whose signs the first states hold.
+    pub tail: usize,
+}
+
+/// Writes a tile's words to the end of `buffer`, backwards; where they start.
+/// `states` are those to start with; they become those to be stated.
+///
+/// # Safety
+///
+/// The processor has AVX-512 F, BW, DQ and VL, BMI and POPCNT.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
+pub(crate) unsafe fn emit(job: &Emission<'_>, states: &mut [u32; LANES], buffer: &mut [u16]) -> usize {
+    let per_row = job.cols.div_ceil(LANES);
+    let mut entries = vec![0u32; job.row_classes.len() * per_row * LANES];
+    // SAFETY: the same features as here.
+    unsafe {
+        match job.has_raw_bits {
+            true => {
+                pack::<true>(job, &mut entries, states);
+                push::<true>(job, &entries, states, buffer)
+            }
+            false => {
+                pack::<false>(job, &mut entries, states);
+                push::<false>(job, &entries, states, buffer)
+            }
+        }
+    }
+}
+
+/// Lanes of a register that have a column in the step that starts there.
+#[inline]
+fn mask_of(cols: usize, first: usize, half: usize) -> __mmask16 {
+    let left = (cols - first).saturating_sub(WIDE * half);
+    if left >= WIDE { __mmask16::MAX } else { (1 << left) - 1 }
+}
+
+/// Levels of a step, widened; zeros in lanes without a column.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn load_levels(levels: &[i16], mask: __mmask16, half: usize) -> __m512i {
+    let Some(levels) = levels.get(WIDE * half..) else { return _mm512_setzero_si512() };
+    // SAFETY: lanes beyond the row are masked, and no others are touched.
+    _mm512_cvtepi16_epi32(unsafe { _mm256_maskz_loadu_epi16(mask, levels.as_ptr()) })
+}
+
+/// Forwards: entries of all values, and the signs of the tail in the states.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
+unsafe fn pack<const RAW: bool>(job: &Emission<'_>, entries: &mut [u32], states: &mut [u32; LANES]) {
+    let set = |value: i32| _mm512_set1_epi32(value);
+    let (zero, one) = (_mm512_setzero_si512(), set(1));
+    let (h0, h1) = (set(job.h0), set(job.h1));
+    // SAFETY: `lookup` has 64 entries.
+    let load = |at: usize| unsafe { _mm512_loadu_si512(job.lookup[at..at + WIDE].as_ptr().cast()) };
+    let lookup = [load(0), load(16), load(32), load(48)];
+    let per_row = job.cols.div_ceil(LANES);
+    let total = job.row_classes.len() * per_row;
+    let mut trellis = [zero; 2];
+    let (mut steps, mut step) = (entries.as_chunks_mut::<LANES>().0.iter_mut(), 0);
+    for (row, &row_class) in job.row_classes.iter().enumerate() {
+        let row_class = set(row_class);
+        let levels = &job.levels[row * job.cols..][..job.cols];
+        for (first, out) in (0..job.cols).step_by(LANES).zip(&mut steps) {
+            let back = total - 1 - step;
+            step += 1;
+            let table_of = if back < job.tail { job.unsigned } else { job.signed };
+            for half in 0..2 {
+                let mask = mask_of(job.cols, first, half);
+                let level = load_levels(&levels[first..], mask, half);
+                // SAFETY: classes are there for whole steps.
+                let column =
+                    unsafe { _mm512_loadu_si512(job.classes[first + WIDE * half..][..WIDE].as_ptr().cast()) };
+                let class = _mm512_add_epi32(column, row_class);
+                let class = _mm512_min_epi32(_mm512_max_epi32(class, zero), set(55));
+                let low_half = _mm512_permutex2var_epi32(lookup[0], class, lookup[1]);
+                let high_half = _mm512_permutex2var_epi32(lookup[2], class, lookup[3]);
+                let upper = _mm512_cmpge_epi32_mask(class, set(32));
+                let found = _mm512_mask_blend_epi32(upper, low_half, high_half);
+                let table = _mm512_add_epi32(
+                    _mm512_and_si512(found, set(0xff)),
+                    _mm512_and_si512(trellis[half], one),
+                );
+                let (mut symbol, mut low, mut raw_bits) = (level, zero, zero);
+                if RAW {
+                    raw_bits = _mm512_srli_epi32::<24>(found);
+                    let middle = _mm512_srli_epi32::<1>(_mm512_sllv_epi32(one, raw_bits));
+                    let raised = _mm512_add_epi32(level, middle);
+                    symbol = _mm512_srav_epi32(raised, raw_bits);
+                    low = _mm512_sub_epi32(raised, _mm512_sllv_epi32(symbol, raw_bits));
+                }
+                let near = _mm512_max_epi32(_mm512_min_epi32(symbol, set(LARGEST)), set(-LARGEST));
+                // 31 symbols of a table.
+                let base = _mm512_sub_epi32(_mm512_slli_epi32::<5>(table), table);
+                let place = _mm512_add_epi32(_mm512_add_epi32(base, near), set(LARGEST));
+                debug_assert!(table_of.len().is_multiple_of(SYMBOLS as usize));
+                // SAFETY: `lookup` names tables that are there, both quantizers of a
+                // pair where `trellis` may be odd; a symbol is within its table.
+                let mut entry = unsafe { _mm512_i32gather_epi32::<4>(place, table_of.as_ptr().cast()) };
+                let escaped = _mm512_movepi32_mask(entry);
+                if RAW {
+                    let low = _mm512_maskz_mov_epi32(!escaped, low);
+                    let both =
+                        _mm512_or_si512(_mm512_slli_epi32::<21>(raw_bits), _mm512_slli_epi32::<24>(low));
+                    entry = _mm512_or_si512(entry, both);
+                }
+                store(&mut out[WIDE * half..], entry);
+                if back < job.tail {
+                    let negative = _mm512_mask_cmplt_epi32_mask(mask & !escaped, symbol, zero);
+                    let states = &mut states[WIDE * half..];
+                    let signed = _mm512_or_si512(load_u32(states), set(1 << back));
+                    let held = _mm512_mask_mov_epi32(load_u32(states), negative, signed);
+                    store(states, held);
+                }
+                let old = trellis[half];
+                let machine = _mm512_and_si512(_mm512_sub_epi32(zero, _mm512_and_si512(old, one)), h0);
+                let parity = _mm512_and_si512(_mm512_sub_epi32(zero, _mm512_and_si512(level, one)), h1);
+                let new = _mm512_xor_si512(_mm512_srli_epi32::<1>(old), _mm512_xor_si512(machine, parity));
+                trellis[half] = _mm512_mask_mov_epi32(old, mask, new);
+            }
+        }
+    }
+}
+
+/// Backwards: states and words.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
+unsafe fn push<const RAW: bool>(
+    job: &Emission<'_>,
+    entries: &[u32],
+    states: &mut [u32; LANES],
+    buffer: &mut [u16],
+) -> usize {
+    let set = |value: i32| _mm512_set1_epi32(value);
+    let one = set(1);
+    let mut held = [load_u32(&states[..]), load_u32(&states[WIDE..])];
+    let mut at = buffer.len();
+    let mut steps = entries.as_chunks::<LANES>().0.iter().rev();
+    for row in (0..job.row_classes.len()).rev() {
+        for (first, entries) in (0..job.cols).step_by(LANES).rev().zip(&mut steps) {
+            let mut escapes = [0; 2];
+            for half in [1, 0] {
+                let (mask, state) = (mask_of(job.cols, first, half), held[half]);
+                let entry = load_u32(&entries[WIDE * half..]);
+                escapes[half] = _mm512_movepi32_mask(entry) & mask;
+                let frequency = _mm512_and_si512(_mm512_srli_epi32::<10>(entry), set(0x7ff));
+                let raw_bits = _mm512_and_si512(_mm512_srli_epi32::<21>(entry), set(7));
+                let bound = if RAW {
+                    _mm512_sllv_epi32(frequency, _mm512_sub_epi32(set(22), raw_bits))
+                } else {
+                    _mm512_slli_epi32::<22>(frequency)
+                };
+                let full = _mm512_mask_cmpge_epu32_mask(mask, state, bound);
+                at = put(buffer, at, full, state);
+                let mut raised = _mm512_mask_srli_epi32::<16>(state, full, state);
+                if RAW {
+                    let low = _mm512_and_si512(_mm512_srli_epi32::<24>(entry), set(0x3f));
+                    raised = _mm512_or_si512(_mm512_sllv_epi32(raised, raw_bits), low);
+                }
+                // The quotient is below 2^22: in single precision it is one off at most.
+                let exact = _mm512_div_ps(_mm512_cvtepu32_ps(raised), _mm512_cvtepi32_ps(frequency));
+                let mut quotient = _mm512_cvttps_epi32(exact);
+                let mut rest = _mm512_sub_epi32(raised, _mm512_mullo_epi32(quotient, frequency));
+                let below = _mm512_movepi32_mask(rest);
+                quotient = _mm512_mask_sub_epi32(quotient, below, quotient, one);
+                rest = _mm512_mask_add_epi32(rest, below, rest, frequency);
+                let above = _mm512_cmpge_epi32_mask(rest, frequency);
+                quotient = _mm512_mask_add_epi32(quotient, above, quotient, one);
+                rest = _mm512_mask_sub_epi32(rest, above, rest, frequency);
+                let slot = _mm512_add_epi32(rest, _mm512_and_si512(entry, set(0x3ff)));
+                let next = _mm512_add_epi32(_mm512_slli_epi32::<10>(quotient), slot);
+                held[half] = _mm512_mask_mov_epi32(state, mask, next);
+            }
+            if escapes != [0; 2] {
+                let levels = &job.levels[row * job.cols + first..(row + 1) * job.cols];
+                for half in [1, 0] {
+                    let mask = mask_of(job.cols, first, half);
+                    at = put(buffer, at, escapes[half], load_levels(levels, mask, half));
+                }
+            }
+        }
+    }
+    store(&mut states[..], held[0]);
+    store(&mut states[WIDE..], held[1]);
+    at
+}
+
+/// Puts the low halves of the lanes of the mask, in order, in front of what a
+/// buffer holds from `at` on.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,popcnt,bmi2")]
+fn put(buffer: &mut [u16], at: usize, mask: __mmask16, words: __m512i) -> usize {
+    let count = mask.count_ones() as usize;
+    let (start, together) = (at - count, _mm512_maskz_compress_epi32(mask, words));
+    let room = &mut buffer[start..at];
+    // SAFETY: as many words as the slice holds are stored.
+    unsafe {
+        _mm512_mask_cvtepi32_storeu_epi16(
+            room.as_mut_ptr().cast(),
+            ((1u32 << count) - 1) as __mmask16,
+            together,
+        )
+    };
+    start
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load_u32(list: &[u32]) -> __m512i {
+    // SAFETY: the slice is checked to hold sixteen.
+    unsafe { _mm512_loadu_si512(list[..WIDE].as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn store(list: &mut [u32], value: __m512i) {
+    // SAFETY: the slice is checked to hold sixteen.
+    unsafe { _mm512_storeu_si512(list[..WIDE].as_mut_ptr().cast(), value) }
+}

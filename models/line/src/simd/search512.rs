@@ -1,0 +1,268 @@
+//! The trellis search of 32 lanes, sixteen at a time: all survivors of a tile
+//! stay in registers.
+//!
+//! The same decisions as the scalar search in `quantize`, which is the truth.
+// Loads, gathers and stores are checked by slices or by what the caller passes, as stated.
+#![allow(unsafe_code)]
+
+use std::arch::x86_64::*;
+
+/// Lanes of a register, and of a tile.
+const WIDE: usize = 16;
+const LANES: usize = 32;
+/// Magnitudes of a table, the last of them the escape.
+const MAGNITUDES: usize = 16;
+
+/// Rows to search.
+#[derive(Debug)]
+pub(crate) struct Job<'a> {
+    pub cols: usize,
+    /// What levels are to come near, in the units of the tile.
+    pub targets: &'a [i32],
+    /// Classes of columns with everything but the row's added, for whole steps.
+    pub classes: &'a [i32],
+    pub row_classes: &'a [i32],
+    /// For each class its first table, and raw bits above bit 24.
+    pub lookup: [u32; 64],
+    pub has_raw_bits: bool,
+    /// What magnitudes cost, by table.
+    pub rates: &'a [[i32; MAGNITUDES]],
+    pub never: i32,
+    pub far: i32,
+}
+
+/// Finds levels and the states that lanes end in.
+///
+/// # Safety
+///
+/// The processor has AVX-512 F, BW, DQ and VL.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
+pub(crate) unsafe fn search<const S: usize, const H0: i32, const H1: i32>(
+    job: &Job<'_>,
+    states: &mut [u8],
+    decisions: &mut Vec<[u16; WIDE]>,
+    levels: &mut [i16],
+) {
+    for (half, states) in states.as_chunks_mut::<WIDE>().0.iter_mut().enumerate() {
+        if job.cols <= WIDE * half {
+            break;
+        }
+        // SAFETY: the same features as here.
+        let ends = unsafe {
+            match job.has_raw_bits {
+                true => forward::<S, H0, H1, true>(job, half, states, decisions),
+                false => forward::<S, H0, H1, false>(job, half, states, decisions),
+            }
+        };
+        // SAFETY: as above.
+        unsafe { back::<S, H0, H1>(job, half, ends, decisions, levels) };
+        let mut list = [0i32; WIDE];
+        // SAFETY: the list holds sixteen.
+        unsafe { _mm512_storeu_si512(list.as_mut_ptr().cast(), ends) };
+        let used = job.cols - WIDE * half;
+        states.iter_mut().zip(list).take(used).for_each(|(state, end)| *state = end as u8);
+    }
+}
+
+/// Lanes of a register that have a column in the step that starts there.
+#[inline]
+fn mask_of(cols: usize, first: usize, half: usize) -> __mmask16 {
+    let left = (cols - first).saturating_sub(WIDE * half);
+    if left >= WIDE { __mmask16::MAX } else { (1 << left) - 1 }
+}
+
+/// Targets of a step; zeros in lanes without a column.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load_targets(targets: &[i32], mask: __mmask16, half: usize) -> __m512i {
+    let Some(targets) = targets.get(WIDE * half..) else { return _mm512_setzero_si512() };
+    // SAFETY: lanes beyond the row are masked, and no others are touched.
+    unsafe { _mm512_maskz_loadu_epi32(mask, targets.as_ptr()) }
+}
+
+/// Extends all survivors through all steps; the best states to end in.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
+unsafe fn forward<const S: usize, const H0: i32, const H1: i32, const RAW: bool>(
+    job: &Job<'_>,
+    half: usize,
+    states: &[u8; WIDE],
+    decisions: &mut Vec<[u16; WIDE]>,
+) -> __m512i {
+    let set = |value: i32| _mm512_set1_epi32(value);
+    let (zero, never) = (_mm512_setzero_si512(), set(job.never));
+    // SAFETY: `lookup` has 64 entries.
+    let load = |at: usize| unsafe { _mm512_loadu_si512(job.lookup[at..at + WIDE].as_ptr().cast()) };
+    let lookup = [load(0), load(16), load(32), load(48)];
+    let zero_rates: [i32; WIDE] =
+        std::array::from_fn(|table| job.rates.get(table).map_or(0, |rates| rates[0]));
+    // SAFETY: sixteen of them.
+    let zero_rates = unsafe { _mm512_loadu_si512(zero_rates.as_ptr().cast()) };
+    let starts: [i32; WIDE] = states.map(i32::from);
+    // SAFETY: sixteen of them.
+    let starts = unsafe { _mm512_loadu_si512(starts.as_ptr().cast()) };
+    let mut costs = [never; S];
+    for (state, cost) in costs.iter_mut().enumerate() {
+        *cost = _mm512_mask_mov_epi32(never, _mm512_cmpeq_epi32_mask(starts, set(state as i32)), zero);
+    }
+    decisions.clear();
+    for (row, &row_class) in job.row_classes.iter().enumerate() {
+        let row_class = set(row_class);
+        let targets = &job.targets[row * job.cols..][..job.cols];
+        for first in (0..job.cols).step_by(LANES) {
+            let mask = mask_of(job.cols, first, half);
+            let target = load_targets(&targets[first..], mask, half);
+            // SAFETY: classes are there for whole steps.
+            let column =
+                unsafe { _mm512_loadu_si512(job.classes[first + WIDE * half..][..WIDE].as_ptr().cast()) };
+            let class = _mm512_add_epi32(column, row_class);
+            let class = _mm512_min_epi32(_mm512_max_epi32(class, zero), set(55));
+            let low_half = _mm512_permutex2var_epi32(lookup[0], class, lookup[1]);
+            let high_half = _mm512_permutex2var_epi32(lookup[2], class, lookup[3]);
+            let upper = _mm512_cmpge_epi32_mask(class, set(32));
+            let found = _mm512_mask_blend_epi32(upper, low_half, high_half);
+            let (subsets, zeros) = candidates::<RAW>(job, target, found, zero_rates);
+            let mut next = [zero; S];
+            let mut flags = _mm512_maskz_mov_epi32(zeros[0], set(1 << 8));
+            flags = _mm512_mask_or_epi32(flags, zeros[1], flags, set(1 << 9));
+            for state in 0..S {
+                let (quantizer, base) = if state < S / 2 { (0, state) } else { (1, state ^ H0 as usize) };
+                let even = _mm512_add_epi32(costs[2 * base + quantizer], subsets[2 * quantizer]);
+                let odd =
+                    _mm512_add_epi32(costs[2 * (base ^ H1 as usize) + quantizer], subsets[2 * quantizer + 1]);
+                next[state] = _mm512_min_epi32(even, odd);
+                let odd_wins = _mm512_cmplt_epi32_mask(odd, even);
+                flags = _mm512_mask_or_epi32(flags, odd_wins, flags, set(1 << state));
+            }
+            let mut least = next[0];
+            for cost in &next[1..] {
+                least = _mm512_min_epi32(least, *cost);
+            }
+            for state in 0..S {
+                let cost = _mm512_min_epi32(_mm512_sub_epi32(next[state], least), never);
+                costs[state] = _mm512_mask_mov_epi32(costs[state], mask, cost);
+            }
+            let mut kept = [0u16; WIDE];
+            // SAFETY: sixteen of them.
+            unsafe { _mm256_storeu_si256(kept.as_mut_ptr().cast(), _mm512_cvtepi32_epi16(flags)) };
+            decisions.push(kept);
+        }
+    }
+    let (mut ends, mut least) = (zero, costs[0]);
+    for state in 1..S {
+        let less = _mm512_cmplt_epi32_mask(costs[state], least);
+        ends = _mm512_mask_mov_epi32(ends, less, set(state as i32));
+        least = _mm512_min_epi32(least, costs[state]);
+    }
+    ends
+}
+
+/// Costs of the nearest levels by quantizer and parity, and where a zero costs less.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn candidates<const RAW: bool>(
+    job: &Job<'_>,
+    target: __m512i,
+    found: __m512i,
+    zero_rates: __m512i,
+) -> ([__m512i; 4], [__mmask16; 2]) {
+    let set = |value: i32| _mm512_set1_epi32(value);
+    let zero = _mm512_setzero_si512();
+    let square = |distance: __m512i| {
+        // Sixteen bits are enough for what is cut off there.
+        let near = _mm512_min_epi32(_mm512_abs_epi32(distance), set(job.far));
+        _mm512_madd_epi16(near, near)
+    };
+    let magnitude = _mm512_abs_epi32(target);
+    let table = _mm512_and_si512(found, set(0xff));
+    let raw_bits = _mm512_srli_epi32::<24>(found);
+    let middle = _mm512_srli_epi32::<1>(_mm512_sllv_epi32(set(1), raw_bits));
+    let negative = _mm512_movepi32_mask(target);
+    let nothing = square(magnitude);
+    let (mut subsets, mut zeros) = ([zero; 4], [0; 2]);
+    for quantizer in 0..2 {
+        let table = _mm512_add_epi32(table, set(quantizer));
+        let base = _mm512_slli_epi32::<4>(table);
+        let silent = _mm512_add_epi32(nothing, _mm512_permutexvar_epi32(table, zero_rates));
+        for parity in 0..2 {
+            let level = nearest(magnitude, set(32 + 16 * quantizer - 32 * parity), set(parity));
+            let point = _mm512_sub_epi32(_mm512_slli_epi32::<5>(level), set(16 * quantizer));
+            let point = if quantizer == 1 && parity == 0 {
+                _mm512_maskz_mov_epi32(_mm512_test_epi32_mask(level, level), point)
+            } else {
+                point
+            };
+            let symbol = if RAW {
+                let signed = _mm512_mask_sub_epi32(level, negative, zero, level);
+                _mm512_abs_epi32(_mm512_srav_epi32(_mm512_add_epi32(signed, middle), raw_bits))
+            } else {
+                level
+            };
+            let symbol = _mm512_min_epi32(symbol, set(MAGNITUDES as i32 - 1));
+            let place = _mm512_add_epi32(base, symbol);
+            // SAFETY: `lookup` names pairs of tables that are there; a symbol is below 16.
+            let rate = unsafe { _mm512_i32gather_epi32::<4>(place, job.rates.as_ptr().cast()) };
+            let cost = _mm512_add_epi32(square(_mm512_sub_epi32(magnitude, point)), rate);
+            let subset = (2 * quantizer + parity) as usize;
+            subsets[subset] = cost;
+            if parity == 0 {
+                zeros[quantizer as usize] = _mm512_cmplt_epi32_mask(silent, cost);
+                subsets[subset] = _mm512_min_epi32(silent, cost);
+            }
+        }
+    }
+    (subsets, zeros)
+}
+
+/// The nearest magnitude of a quantizer and parity; `offset` is 32 + 16 quantizer − 32 parity.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn nearest(magnitude: __m512i, offset: __m512i, parity: __m512i) -> __m512i {
+    let halves = _mm512_srai_epi32::<6>(_mm512_add_epi32(magnitude, offset));
+    _mm512_add_epi32(_mm512_slli_epi32::<1>(halves), parity)
+}
+
+/// Walks the best paths back and writes their levels.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
+unsafe fn back<const S: usize, const H0: i32, const H1: i32>(
+    job: &Job<'_>,
+    half: usize,
+    ends: __m512i,
+    decisions: &[[u16; WIDE]],
+    levels: &mut [i16],
+) {
+    let set = |value: i32| _mm512_set1_epi32(value);
+    let (zero, one) = (_mm512_setzero_si512(), set(1));
+    let mut state = ends;
+    let mut kept = decisions.iter().rev();
+    for row in (0..job.row_classes.len()).rev() {
+        let targets = &job.targets[row * job.cols..][..job.cols];
+        let levels = &mut levels[row * job.cols..][..job.cols];
+        for (first, kept) in (0..job.cols).step_by(LANES).rev().zip(&mut kept) {
+            let mask = mask_of(job.cols, first, half);
+            let target = load_targets(&targets[first..], mask, half);
+            // SAFETY: sixteen of them.
+            let flags = _mm512_cvtepu16_epi32(unsafe { _mm256_loadu_si256(kept.as_ptr().cast()) });
+            let odd = _mm512_and_si512(_mm512_srlv_epi32(flags, state), one);
+            let second = _mm512_cmpge_epi32_mask(state, set(S as i32 / 2));
+            let quantizer = _mm512_maskz_mov_epi32(second, one);
+            let base = _mm512_xor_si512(state, _mm512_maskz_mov_epi32(second, set(H0)));
+            let silent = _mm512_srlv_epi32(flags, _mm512_add_epi32(quantizer, set(8)));
+            let silent = _mm512_test_epi32_mask(_mm512_andnot_si512(odd, silent), one);
+            let offset = _mm512_sub_epi32(
+                _mm512_add_epi32(set(32), _mm512_slli_epi32::<4>(quantizer)),
+                _mm512_slli_epi32::<5>(odd),
+            );
+            let level = nearest(_mm512_abs_epi32(target), offset, odd);
+            let level = _mm512_maskz_mov_epi32(!silent, level);
+            let signed = _mm512_mask_sub_epi32(level, _mm512_movepi32_mask(target), zero, level);
+            let turned = _mm512_and_si512(_mm512_sub_epi32(zero, odd), set(H1));
+            let before = _mm512_slli_epi32::<1>(_mm512_xor_si512(base, turned));
+            let before = _mm512_add_epi32(before, quantizer);
+            state = _mm512_mask_mov_epi32(state, mask, before);
+            if let Some(out) = levels[first..].get_mut(WIDE * half..) {
+                // SAFETY: lanes beyond the row are masked.
+                unsafe { _mm512_mask_cvtepi32_storeu_epi16(out.as_mut_ptr().cast(), mask, signed) };
+            }
+        }
+    }
+}
