@@ -28,6 +28,11 @@ const FITS: usize = 3;
 const CLOSE: f64 = 0.1;
 /// Bits per value that matrices must promise on a few groups to be stated for all.
 const PROMISE: f64 = 0.01;
+/// Squared standard errors that a column's mean or correlation must be away from
+/// zero: noise gets there once in two thousand columns.
+const SIGNIFICANT: f64 = 12.0;
+/// Bits per value that means, or prediction, must save in the whole tensor.
+const LEAST_GAIN: f64 = 0.005;
 /// The variance, in squared steps, below which nothing is coded.
 const FLOOR: f64 = 0.3;
 
@@ -268,22 +273,35 @@ impl Sample {
                 count += 1.0;
             }
         }
+        let (mut mean_gain, mut above_gain) = (0.0, 0.0);
         for column in 0..self.cols {
             // Nothing is known of what lies below the error that coding leaves.
             let variance = energy[column] / count.max(1.0);
-            let gain = 0.5 * (1.0 + means[column] * means[column] / (variance + 0.4)).log2();
+            let square = means[column] * means[column];
+            let gain = 0.5 * (1.0 + square / (variance + 0.4)).log2();
             let mean = means[column].round().clamp(f64::from(-MAX_MEAN), f64::from(MAX_MEAN)) as i32;
-            if gain * all_rows > 4.0 + 2.0 * f64::from(mean.unsigned_abs() + 1).log2() {
+            let pays = gain * all_rows > 4.0 + 2.0 * f64::from(mean.unsigned_abs() + 1).log2();
+            if pays && square * count > SIGNIFICANT * variance {
                 plan.means[column] = mean;
+                mean_gain += gain;
             }
             if predicts {
                 let correlation = product[column] / (energy[column] + 0.4 * count);
                 let above = (16.0 * correlation).round().clamp(0.0, 16.0);
-                let gain = -0.5 * (1.0 - (correlation * correlation).min(0.99)).log2();
-                if gain * all_rows > 5.0 {
+                let square = correlation * correlation;
+                let gain = -0.5 * (1.0 - square.min(0.99)).log2();
+                if gain * all_rows > 5.0 && square * count > SIGNIFICANT && above > 0.0 {
                     plan.above[column] = above as i32;
+                    above_gain += gain;
                 }
             }
+        }
+        // All or nothing: decoders without either are faster.
+        if mean_gain < LEAST_GAIN * self.cols as f64 {
+            plan.means.fill(0);
+        }
+        if above_gain < LEAST_GAIN * self.cols as f64 {
+            plan.above.fill(0);
         }
     }
 
@@ -418,5 +436,42 @@ impl Geometry {
         let tile_cols = if panels == 1 { cols } else { cols.div_ceil(panels).next_multiple_of(64) };
         let bands = rows.div_ceil((Self::VALUES / tile_cols).max(1));
         Self { log2_lanes: lanes.ilog2(), tile_rows: rows.div_ceil(bands), tile_cols }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// About Gaussian.
+    fn noise(count: usize) -> Vec<f32> {
+        let mut state = 3u64;
+        let mut uniform = move || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
+        };
+        (0..count).map(|_| (0..12).map(|_| uniform()).sum()).collect()
+    }
+
+    #[test]
+    fn noise_has_neither_means_nor_prediction_and_what_has_them_gets_them() {
+        let (rows, cols) = (512, 512);
+        for effort in [Effort::Fast, Effort::Best] {
+            let options = Options { effort, ..Options::default() };
+            let gaussian = noise(rows * cols);
+            let plan = choose(&gaussian, rows, cols, 0.25, &options).unwrap();
+            assert!(plan.means.iter().chain(&plan.above).all(|&stated| stated == 0), "{effort:?}");
+            let mut structured = gaussian.clone();
+            for at in cols..structured.len() {
+                structured[at] += 0.9 * structured[at - cols];
+            }
+            let plan = choose(&structured, rows, cols, 0.25, &options).unwrap();
+            assert!(plan.above.iter().filter(|&&above| above > 8).count() > cols / 2, "{effort:?}");
+            let shifted: Vec<f32> =
+                gaussian.iter().enumerate().map(|(at, value)| value + (at % 4) as f32).collect();
+            let plan =
+                choose(&shifted, rows, cols, 0.25, &Options { effort: Effort::Fast, ..options }).unwrap();
+            assert!(plan.means.iter().filter(|&&mean| mean > 2).count() > cols / 2, "{effort:?}");
+        }
     }
 }
