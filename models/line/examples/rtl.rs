@@ -196,6 +196,21 @@ fn cases(large: bool) -> Vec<Case> {
             add(48, 150, 0.35, states, hadamard);
             add(37, 300, 0.8, states, no_rows);
         }
+        for states in [0, 3] {
+            add(64, 512, 0.35, states, no_prediction);
+            add(37, 300, 0.8, states, |plan, values| {
+                no_prediction(plan, values);
+                no_rows(plan, values);
+            });
+            add(32, 512, 0.35 / 64.0, states, no_prediction);
+            add(64, 128, 0.35 * 64.0, states, no_prediction);
+            add(32, 512, 0.35, states, |plan, values| {
+                no_prediction(plan, values);
+                exceptions(plan, values);
+            });
+            add(500, 9, 0.35, states, no_prediction);
+            add(1, 500, 0.35, states, no_prediction);
+        }
         add(64, 512, 0.35 / 64.0, 3, |_, _| ());
         add(64, 128, 0.35 * 64.0, 3, lanes);
         add(32, 512, 0.35, 3, exceptions);

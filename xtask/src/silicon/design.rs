@@ -10,7 +10,8 @@ pub struct Design {
     pub what: &'static str,
 }
 
-pub const DESIGNS: &[Design] = &[Design { top: "line_dec", what: "decoder" }];
+pub const DESIGNS: &[Design] =
+    &[Design { top: "line_dec", what: "decoder" }, Design { top: "line_enc", what: "encoder" }];
 
 /// What went wrong, and whether it is the machine that lacks something.
 #[derive(Debug)]

@@ -75,12 +75,12 @@ fn build(design: &Design, traced: bool) -> Result<PathBuf, Failure> {
         "-Wno-UNUSED",
         "--top-module",
     ]);
-    verilator.arg(design.top).arg("-Mdir").arg(&objects).args(["-o", "bench", "-CFLAGS", "-O1"]);
+    verilator.arg(design.top).arg("-Mdir").arg(&objects).args(["-o", "bench", "-CFLAGS", "-O1", "-j", "2"]);
     if traced {
         verilator.args(["--trace", "-CFLAGS", "-DTRACED"]);
     }
     verilator.args(sources(&rtl)?).arg(rtl.join(format!("tb/{}.cpp", design.top)));
-    let log = objects.with_extension("log");
+    let log = folder().join(format!("{}.bench.log", design.top));
     let output = verilator.output().map_err(|error| format!("cannot run verilator: {error}"))?;
     fs::write(&log, [output.stdout, output.stderr].concat())
         .map_err(|error| format!("cannot write {}: {error}", log.display()))?;

@@ -61,11 +61,15 @@ pub fn synthesize(design: &Design, library: &Library) -> Result<Netlist, Failure
         net = place("net.v").display(),
     );
     write(&place("ys"), &text)?;
-    eprintln!("synthesizing {top}");
-    let output = Command::new("yosys").arg("-q").arg("-l").arg(place("log")).arg(place("ys")).output();
-    let output = output.map_err(|error| format!("cannot run yosys: {error}"))?;
-    if !output.status.success() {
-        return Err(Failure::Failed(format!("yosys gave up on {top}: see {}", place("log").display())));
+    if is_newer(&place("net.v"), &sources(&root().join("models/silicon/rtl"))?) {
+        eprintln!("{top}: the netlist in {} is newer than the RTL", folder().display());
+    } else {
+        eprintln!("synthesizing {top}");
+        let output = Command::new("yosys").arg("-q").arg("-l").arg(place("log")).arg(place("ys")).output();
+        let output = output.map_err(|error| format!("cannot run yosys: {error}"))?;
+        if !output.status.success() {
+            return Err(Failure::Failed(format!("yosys gave up on {top}: see {}", place("log").display())));
+        }
     }
     let memories = netlist::memories(&read(&place("rams.v"))?);
     let mut verilog = read(&place("net.v"))?;
@@ -77,6 +81,13 @@ pub fn synthesize(design: &Design, library: &Library) -> Result<Netlist, Failure
     let modules = netlist::modules(&read(&place("log"))?);
     let copies = netlist::copies(&modules, top);
     Ok(Netlist { modules, copies, memories, verilog: place("net.v"), rams: place("rams.lib") })
+}
+
+/// Whether a file is there and no source was changed after it.
+fn is_newer(file: &PathBuf, sources: &[PathBuf]) -> bool {
+    let changed = |path: &PathBuf| fs::metadata(path).and_then(|data| data.modified()).ok();
+    let Some(made) = changed(file) else { return false };
+    sources.iter().all(|source| changed(source).is_some_and(|at| at < made))
 }
 
 /// Timing and power, with the switching that a simulation gave.

@@ -17,7 +17,9 @@
 
 #include "Vline_dec.h"
 #include "verilated.h"
+#ifdef TRACED
 #include "verilated_vcd_c.h"
+#endif
 
 struct Tile {
     uint32_t rows, cols;
@@ -96,7 +98,9 @@ static Stream read_stream(Reader& in) {
 struct Bench {
     VerilatedContext context;
     std::unique_ptr<Vline_dec> dut{new Vline_dec{&context}};
+#ifdef TRACED
     std::unique_ptr<VerilatedVcdC> trace;
+#endif
     std::mt19937 random;
     int pressure = 0;
     uint64_t cycles = 0, values = 0, tiles = 0, refused = 0;
@@ -106,10 +110,14 @@ struct Bench {
     void tick() {
         dut->clk = 0;
         dut->eval();
+#ifdef TRACED
         if (trace) trace->dump(2 * cycles);
+#endif
         dut->clk = 1;
         dut->eval();
+#ifdef TRACED
         if (trace) trace->dump(2 * cycles + 1);
+#endif
         cycles++;
     }
 
@@ -165,7 +173,9 @@ struct Bench {
     void fail(const char* what, size_t tile, size_t value, uint32_t found, uint32_t wanted) {
         fprintf(stderr, "tile %zu, value %zu: %s is %08x, not %08x (cycle %llu)\n", tile, value, what, found, wanted,
                 (unsigned long long)cycles);
+#ifdef TRACED
         if (trace) trace->close();
+#endif
         exit(1);
     }
 
@@ -254,23 +264,29 @@ int main(int argc, char** argv) {
     Bench bench;
     bench.random.seed(atoi(argv[2]));
     bench.pressure = atoi(argv[3]);
+    bool traced = false;
+#ifdef TRACED
     if (argc > 4) {
+        traced = true;
         bench.context.traceEverOn(true);
         bench.trace.reset(new VerilatedVcdC);
         bench.dut->trace(bench.trace.get(), 99);
         bench.trace->open(argv[4]);
     }
+#endif
     bench.reset();
     uint32_t streams = 0;
     while (in.at < in.all.size()) {
         Stream stream = read_stream(in);
         // bf16 for traces; else every format in turn.
-        int format = bench.trace ? 1 : streams % 3;
+        int format = traced ? 1 : streams % 3;
         bench.configure(stream, format);
         bench.run(stream, format);
         streams++;
     }
+#ifdef TRACED
     if (bench.trace) bench.trace->close();
+#endif
     printf("streams %u tiles %llu refused %llu values %llu cycles %llu\n", streams, (unsigned long long)bench.tiles,
            (unsigned long long)bench.refused, (unsigned long long)bench.values, (unsigned long long)bench.cycles);
     return 0;

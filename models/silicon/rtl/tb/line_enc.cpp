@@ -1,0 +1,352 @@
+// Test bench of the encoder: every word against what the Rust codec wrote.
+//
+//   line_enc VECTORS SEED PRESSURE [TRACE.vcd]
+//
+// VECTORS, PRESSURE and what is printed are those of line_dec.cpp. Streams that
+// the encoder's profile leaves out must be refused, tile by tile.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "Vline_enc.h"
+#include "verilated.h"
+#ifdef TRACED
+#include "verilated_vcd_c.h"
+#endif
+
+struct Tile {
+    uint32_t rows, cols;
+    bool encoded;
+    std::vector<uint32_t> classes, above, means, words, input;
+};
+
+struct Stream {
+    uint32_t log2_lanes, states, transform, has_rows, inverse, rounding;
+    bool predicts = false;
+    std::vector<uint32_t> firsts, starts, costs;
+    std::vector<Tile> tiles;
+};
+
+struct Reader {
+    std::vector<uint32_t> all;
+    size_t at = 0;
+    uint32_t one() {
+        if (at >= all.size()) {
+            fprintf(stderr, "the vectors end early\n");
+            exit(2);
+        }
+        return all[at++];
+    }
+    std::vector<uint32_t> many(size_t count) {
+        std::vector<uint32_t> out(count);
+        for (auto& number : out) number = one();
+        return out;
+    }
+};
+
+static Reader open_vectors(const char* path) {
+    FILE* file = fopen(path, "rb");
+    if (!file) {
+        perror(path);
+        exit(2);
+    }
+    Reader reader;
+    uint8_t bytes[4];
+    while (fread(bytes, 1, 4, file) == 4)
+        reader.all.push_back(bytes[0] | bytes[1] << 8 | bytes[2] << 16 | (uint32_t)bytes[3] << 24);
+    fclose(file);
+    return reader;
+}
+
+static Stream read_stream(Reader& in) {
+    Stream stream;
+    stream.log2_lanes = in.one();
+    stream.states = in.one();
+    stream.transform = in.one();
+    stream.has_rows = in.one();
+    in.one();  // the decoder's scale
+    stream.inverse = in.one();
+    stream.rounding = in.one();
+    in.one();
+    stream.firsts = in.many(7);
+    stream.starts = in.many(17 * 15);
+    stream.costs = in.many(16 * 16);
+    uint32_t tiles = in.one();
+    for (uint32_t i = 0; i < tiles; i++) {
+        Tile tile;
+        tile.rows = in.one();
+        tile.cols = in.one();
+        uint32_t words = in.one();
+        bool refused = in.one();
+        tile.encoded = in.one();
+        tile.classes = in.many(tile.cols);
+        tile.above = in.many(tile.cols);
+        tile.means = in.many(tile.cols);
+        tile.words = in.many(words);
+        if (!refused) in.many(3 * tile.rows * tile.cols);
+        if (tile.encoded) tile.input = in.many(tile.rows * tile.cols);
+        for (uint32_t above : tile.above) stream.predicts |= above != 0;
+        if (tile.encoded) stream.tiles.push_back(tile);
+    }
+    return stream;
+}
+
+struct Bench {
+    VerilatedContext context;
+    std::unique_ptr<Vline_enc> dut{new Vline_enc{&context}};
+#ifdef TRACED
+    std::unique_ptr<VerilatedVcdC> trace;
+#endif
+    std::mt19937 random;
+    int pressure = 0;
+    uint64_t cycles = 0, values = 0, tiles = 0, refused = 0, words = 0;
+
+    bool held_back() { return (int)(random() % 100) < pressure; }
+
+    void tick() {
+        dut->clk = 0;
+        dut->eval();
+#ifdef TRACED
+        if (trace) trace->dump(2 * cycles);
+#endif
+        dut->clk = 1;
+        dut->eval();
+#ifdef TRACED
+        if (trace) trace->dump(2 * cycles + 1);
+#endif
+        cycles++;
+    }
+
+    template <class Port>
+    static void bits(Port& port, int at, int width, uint32_t value) {
+        for (int i = 0; i < width; i++) {
+            uint32_t bit = 1u << ((at + i) % 32);
+            if (value >> i & 1) port[(at + i) / 32] |= bit;
+            else port[(at + i) / 32] &= ~bit;
+        }
+    }
+
+    void reset() {
+        dut->rst = 1;
+        dut->cmd_valid = dut->in_valid = dut->out_ready = dut->cost_we = dut->table_we = dut->coded_we = dut->col_we = 0;
+        for (int i = 0; i < 4; i++) tick();
+        dut->rst = 0;
+    }
+
+    void configure(const Stream& stream) {
+        dut->cfg_log2_lanes = stream.log2_lanes;
+        dut->cfg_states = stream.states;
+        dut->cfg_transform = stream.transform;
+        dut->cfg_predicts = stream.predicts;
+        dut->cfg_has_rows = stream.has_rows;
+        dut->cfg_inverse = stream.inverse;
+        dut->cfg_rounding = stream.rounding;
+        // Values that are bf16 go in as such.
+        bool half = true;
+        for (auto& tile : stream.tiles)
+            for (uint32_t value : tile.input) half &= (value & 0xffff) == 0;
+        dut->cfg_half = half;
+        uint64_t firsts = 0;
+        for (int p = 0; p < 7; p++) firsts |= (uint64_t)stream.firsts[p] << (6 * p);
+        dut->cfg_firsts = firsts;
+        for (int table = 0; table < 17; table++) {
+            uint32_t coded = 0;
+            for (int m = 0; m < 16; m++) {
+                uint32_t start = m ? stream.starts[15 * table + m - 1] : 0;
+                uint32_t end = m < 15 ? stream.starts[15 * table + m] : 1024;
+                uint32_t frequency = m == 0 || m == 15 ? end - start : (end - start) / 2;
+                uint32_t log2 = 0;
+                while ((1u << log2) < frequency) log2++;
+                uint64_t power = 1ull << (32 + log2);
+                uint64_t reciprocal = frequency ? (power + frequency - 1) / frequency : 0;
+                if (frequency) coded |= 1 << m;
+                dut->table_we = 1;
+                dut->table_addr = table << 4 | m;
+                dut->table_data = (uint64_t)frequency << 47 | (uint64_t)start << 37 | (uint64_t)log2 << 33 | reciprocal;
+                tick();
+            }
+            dut->table_we = 0;
+            dut->coded_we = 1;
+            dut->coded_addr = table;
+            dut->coded_data = coded;
+            tick();
+            dut->coded_we = 0;
+            if (table == 16) break;
+            dut->cost_we = 1;
+            dut->cost_addr = table;
+            for (int m = 0; m < 16; m++) {
+                uint32_t cost = stream.costs[16 * table + m];
+                if (cost >= 1 << 13) fail("cost", table, m, cost, (1 << 13) - 1);
+                bits(dut->cost_data, 13 * m, 13, cost);
+            }
+            tick();
+            dut->cost_we = 0;
+        }
+    }
+
+    // `class_weight` of models/line: 2^(14 - class / 4), as a number and a shift.
+    static void weight(int32_t column_class, uint32_t& number, uint32_t& shift) {
+        static const uint32_t quarters[4] = {1 << 16, 55109, 46341, 38968};
+        int octave = column_class >= 0 ? column_class / 4 : -((-column_class + 3) / 4);
+        int quarter = column_class - 4 * octave, down = octave + 2;
+        number = down >= 0 ? quarters[quarter] >> (down < 31 ? down : 31) : quarters[quarter];
+        shift = down >= 0 ? 0 : -down < 14 ? -down : 14;
+    }
+
+    void load_columns(const Tile& tile, int bank, uint32_t beat) {
+        dut->col_we = 1;
+        dut->col_addr = bank << 6 | beat;
+        dut->col_classes = 0;
+        for (int l = 0; l < 8; l++) {
+            size_t column = 8 * beat + l;
+            bool there = column < tile.cols;
+            uint32_t number = 0, shift = 0;
+            if (there) weight((int32_t)tile.classes[column], number, shift);
+            dut->col_classes |= (uint64_t)(there ? tile.classes[column] & 0xff : 0) << (8 * l);
+            bits(dut->col_attributes, 38 * l, 17, there ? tile.means[column] : 0);
+            bits(dut->col_attributes, 38 * l + 17, 17, number);
+            bits(dut->col_attributes, 38 * l + 34, 4, shift);
+        }
+    }
+
+    void fail(const char* what, size_t tile, size_t at, uint32_t found, uint32_t wanted) {
+        fprintf(stderr, "tile %zu, word %zu: %s is %08x, not %08x (cycle %llu)\n", tile, at, what, found, wanted,
+                (unsigned long long)cycles);
+#ifdef TRACED
+        if (trace) trace->close();
+#endif
+        exit(1);
+    }
+
+    static bool in_profile(const Stream& stream, const Tile& tile) {
+        return stream.log2_lanes == 5 && stream.transform == 0 && !stream.predicts && tile.rows <= 1024 &&
+               tile.cols <= 512 && tile.rows * ((tile.cols + 31) / 32) <= 512;
+    }
+
+    // Whether a bank holds these columns already.
+    static bool same(const Tile& a, const Tile& b) { return a.classes == b.classes && a.means == b.means; }
+
+    void run(const Stream& stream) {
+        size_t given = 0, taken = 0, at = 0, loaded = 0, feeding = 0;
+        uint32_t beat = 0, row = 0, column = 0;
+        uint64_t last_progress = cycles;
+        while (taken < stream.tiles.size()) {
+            dut->col_we = 0;
+            if (loaded >= 2 && loaded < stream.tiles.size() && beat == 0 && same(stream.tiles[loaded], stream.tiles[loaded - 2])) {
+                loaded++;
+            } else if (loaded < stream.tiles.size() && loaded < taken + 2) {
+                load_columns(stream.tiles[loaded], loaded & 1, beat);
+                if (8 * ++beat >= stream.tiles[loaded].cols || beat == 64) {
+                    beat = 0;
+                    loaded++;
+                }
+            }
+            dut->cmd_valid = given < loaded && (dut->cmd_valid || !held_back());
+            if (dut->cmd_valid) {
+                dut->cmd_rows = stream.tiles[given].rows;
+                dut->cmd_cols = stream.tiles[given].cols;
+                dut->cmd_bank = given & 1;
+            }
+            bool feed = feeding < given && (dut->in_valid || !held_back());
+            dut->in_valid = feed;
+            if (feed) {
+                auto& tile = stream.tiles[feeding];
+                for (uint32_t l = 0; l < 8; l++) {
+                    uint32_t value = column + l < tile.cols ? tile.input[row * tile.cols + column + l] : 0;
+                    dut->in_values[l] = dut->cfg_half ? value >> 16 : value;
+                }
+            }
+            dut->out_ready = !held_back();
+            dut->clk = 0;
+            dut->eval();
+            bool command = dut->cmd_valid && dut->cmd_ready;
+            bool rejected = dut->cmd_refused;
+            bool fed = dut->in_valid && dut->in_ready;
+            if (command) {
+                if (rejected == in_profile(stream, stream.tiles[given])) fail("refusal", given, 0, rejected, !rejected);
+            }
+            if (dut->out_valid && dut->out_ready) {
+                auto& tile = stream.tiles[taken];
+                for (int i = 0; i < dut->out_count; i++) {
+                    uint32_t word = dut->out_words[i / 2] >> (16 * (i % 2)) & 0xffff;
+                    if (at >= tile.words.size()) fail("number of words", taken, at, at + 1, tile.words.size());
+                    if (word != tile.words[at]) fail("word", taken, at, word, tile.words[at]);
+                    at++;
+                }
+                if (dut->out_last) {
+                    if (dut->out_error) fail("error", taken, at, 1, 0);
+                    if (at != tile.words.size()) fail("number of words", taken, at, at, tile.words.size());
+                    values += tile.input.size();
+                    words += at;
+                    tiles++;
+                    taken++;
+                    at = 0;
+                    last_progress = cycles;
+                }
+            }
+            tick();
+            if (command) {
+                dut->cmd_valid = 0;
+                given++;
+                if (rejected) {
+                    // Nothing of a refused tile goes in or comes out.
+                    refused++;
+                    taken++;
+                    feeding++;
+                    last_progress = cycles;
+                }
+            }
+            if (fed) {
+                dut->in_valid = 0;
+                auto& tile = stream.tiles[feeding];
+                column += 8;
+                if (column >= tile.cols) {
+                    column = 0;
+                    if (++row == tile.rows) {
+                        row = 0;
+                        feeding++;
+                    }
+                }
+            }
+            if (cycles > last_progress + 200000) fail("progress", taken, at, 0, 1);
+        }
+        reset();
+    }
+};
+
+int main(int argc, char** argv) {
+    if (argc < 4) {
+        fprintf(stderr, "usage: line_enc VECTORS SEED PRESSURE [TRACE.vcd]\n");
+        return 2;
+    }
+    Reader in = open_vectors(argv[1]);
+    Bench bench;
+    bench.random.seed(atoi(argv[2]));
+    bench.pressure = atoi(argv[3]);
+#ifdef TRACED
+    if (argc > 4) {
+        bench.context.traceEverOn(true);
+        bench.trace.reset(new VerilatedVcdC);
+        bench.dut->trace(bench.trace.get(), 99);
+        bench.trace->open(argv[4]);
+    }
+#endif
+    bench.reset();
+    uint32_t streams = 0;
+    while (in.at < in.all.size()) {
+        Stream stream = read_stream(in);
+        bench.configure(stream);
+        bench.run(stream);
+        streams++;
+    }
+#ifdef TRACED
+    if (bench.trace) bench.trace->close();
+#endif
+    printf("streams %u tiles %llu refused %llu values %llu words %llu cycles %llu\n", streams,
+           (unsigned long long)bench.tiles, (unsigned long long)bench.refused, (unsigned long long)bench.values,
+           (unsigned long long)bench.words, (unsigned long long)bench.cycles);
+    return 0;
+}
