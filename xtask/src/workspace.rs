@@ -6,3 +6,10 @@ use std::path::{Path, PathBuf};
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap_or_else(|_| PathBuf::from("."))
 }
+
+/// The folder of shared data, beside the repository or further up.
+pub fn shared() -> PathBuf {
+    let root = root();
+    let found = root.ancestors().skip(1).map(|folder| folder.join("shared")).find(|path| path.is_dir());
+    found.unwrap_or_else(|| root.join("../shared"))
+}

@@ -251,13 +251,6 @@ pub fn luma_of(stream: &Path, name: &str, folder: &Path) -> Result<Gray, String>
     Ok(Gray { name: name.into(), width, height, samples: pgm[start..].to_vec(), natural: true })
 }
 
-/// The folder of shared data, beside the repository or further up.
-pub fn shared() -> PathBuf {
-    let root = root();
-    let found = root.ancestors().skip(1).map(|folder| folder.join("shared")).find(|path| path.is_dir());
-    found.unwrap_or_else(|| root.join("../shared"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -53,7 +53,7 @@ struct Point {
 
 fn print_bits(trinity: &Path, quick: bool) -> Result<(), String> {
     let mut files = matrix::captured();
-    let real = bench::shared().join("captured/real");
+    let real = crate::workspace::shared().join("captured/real");
     files.extend(std::fs::read_dir(real).into_iter().flatten().flatten().map(|entry| entry.path()));
     files.retain(|file| file.extension().is_some_and(|extension| extension == "safetensors"));
     files.sort();

@@ -1,7 +1,6 @@
 //! Matrices of numbers for comparisons: captured ones, and sources of known
 //! statistics; and the same as samples of a picture.
 
-use super::bench;
 use std::path::{Path, PathBuf};
 
 /// A matrix in row order.
@@ -85,7 +84,7 @@ impl Matrix {
 
 /// The files of captured tensors beside the project, in order.
 pub fn captured() -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(bench::shared().join("captured"))
+    let mut files: Vec<PathBuf> = std::fs::read_dir(crate::workspace::shared().join("captured"))
         .map(|entries| entries.flatten().map(|e| e.path()).collect())
         .unwrap_or_default();
     files.retain(|path| path.extension().is_some_and(|e| e == "safetensors"));

@@ -111,7 +111,7 @@ pub fn is_quick(name: &str, args: &[&str]) -> Result<bool, String> {
 /// Captured tensors aligned to 8 bit and a natural picture; a made-up tensor
 /// where the shared data is not there.
 pub fn inputs(folder: &Scratch, quick: bool) -> Result<Vec<Gray>, String> {
-    let shared = bench::shared();
+    let shared = crate::workspace::shared();
     let mut found = Vec::new();
     for file in matrix::captured() {
         let mut tensors = bench::tensors(&file)?;
