@@ -19,6 +19,7 @@ const KNOWN: [(&str, &str); 30] = [
     ("line-uniform", "#c6d84a"),
     ("trinity", "#9d5fc9"),
     ("trinity-lite", "#d67195"),
+    ("trinity-static", "#a8577a"),
     ("trinity-max", "#6f4fb0"),
     ("paper", "#86a5c9"),
     ("uniform+ac", "#b8860b"),

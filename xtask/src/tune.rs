@@ -69,7 +69,7 @@ const TUNABLES: [Tunable; 8] = [
         file: "models/trinity/src/stages/trellis.rs",
         text: "pub const DEAD_ZONE_ROUNDING: i32 = {};",
         values: &["51", "45", "48", "54", "58"],
-        codec: "trinity-lite",
+        codec: "trinity-static",
     },
     Tunable {
         name: "trinity-margin",

@@ -30,7 +30,7 @@ use crate::video_io::RawFormat;
 /// they are. The error printed is measured: what was coded is decoded again.
 ///
 /// Pictures (.png, .pgm, .y4m, .yuv, .gray) go through the same pipeline, every
-/// frame on its own: with `trinity`, `trinity-lite`, `trinity-max`, `lossless`
+/// frame on its own: with `trinity`, `trinity-static`, `trinity-max`, `lossless`
 /// or a profile of yours to a .trp stream, with `paper` and `paper-cabac` to a
 /// plain H.264 stream that any player opens.
 #[derive(Debug, clap::Args)]
@@ -43,6 +43,7 @@ Targets:
   --lossless  every bit back (codec zstd unless another is named)
 
 Codecs: see trinity compare --help; or a profile of the Trinity codec, as FILE.toml (examples in configs/profiles).
+trinity-lite:4096 holds every tile to 4096 bytes, so that pages of a cache fit.
 
 Examples:
   trinity encode model.safetensors --bits 2.9 -o model.tri

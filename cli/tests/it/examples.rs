@@ -68,7 +68,7 @@ fn furnish(folder: &Path) {
     fs::copy(repository.join("models/lm/data/tiny.json"), at("small.json")).unwrap();
     fs::copy(repository.join("models/lm/data/eval.txt"), at("eval.txt")).unwrap();
     fs::copy(repository.join("validation/data/h200/runs.csv"), at("h200_runs.csv")).unwrap();
-    fs::copy(repository.join("configs/profiles/trinity-lite.toml"), at("my-design.toml")).unwrap();
+    fs::copy(repository.join("configs/profiles/trinity-static.toml"), at("my-design.toml")).unwrap();
     fs::write(at("my-cluster.toml"), "extends = \"clusters/rtx3090-cx5\"\n").unwrap();
     let study = "extends = \"sweeps/llama-7b\"\ntitle = \"mine\"\naxes = [{ path = \"job.parallelism.data\", values = [8, 16] }]\n[study.job.parallelism]\npipeline = 8\n";
     for name in ["my-study.toml", "big.toml", "study.toml"] {

@@ -40,7 +40,7 @@ fn an_image_goes_through_every_profile_and_comes_back() {
     let at = folder.path();
     write_pgm(&at.join("hill.pgm"), 255);
     let original = std::fs::read(at.join("hill.pgm")).unwrap();
-    for codec in ["trinity", "trinity-lite", "paper", "paper-cabac"] {
+    for codec in ["trinity", "trinity-static", "paper", "paper-cabac"] {
         let said = trinity_in(
             at,
             ["encode", "hill.pgm", "--codec", codec, "--bits", "2.5", "--force", "-o", "hill.bin"],

@@ -52,7 +52,7 @@ fn a_codec_profile_that_changed_is_another_codec() {
     let folder = tempfile::tempdir().unwrap();
     npy(&folder.path().join("m.npy"), 32, noise);
     let profile =
-        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../configs/profiles/trinity-lite.toml"));
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../configs/profiles/trinity-static.toml"));
     fs::write(folder.path().join("mine.toml"), profile.unwrap()).unwrap();
     let key = || {
         let args = ["compare", "m.npy", "--codecs", "mine.toml", "--bits", "3", "--out", "c", "--json"];

@@ -9,6 +9,7 @@
 mod config;
 mod damage;
 mod delta;
+mod line;
 mod pictures;
 mod tensors;
 mod tri;
@@ -39,13 +40,14 @@ pub struct Target {
 }
 
 /// Every target, by name.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
     Target { name: "config", seeds: config::seeds, run: config::run },
     Target { name: "delta", seeds: delta::seeds, run: delta::run },
     Target { name: "gguf", seeds: tensors::gguf_seeds, run: tensors::gguf },
     Target { name: "gguf_blocks", seeds: tensors::block_seeds, run: tensors::blocks },
     Target { name: "h264_decode", seeds: video::h264_seeds, run: video::h264 },
     Target { name: "h265_decode", seeds: video::h265_seeds, run: video::h265 },
+    Target { name: "line_decode", seeds: line::seeds, run: line::run },
     Target { name: "npy", seeds: tensors::npy_seeds, run: tensors::npy },
     Target { name: "npz", seeds: tensors::npz_seeds, run: tensors::npz },
     Target { name: "pictures", seeds: pictures::seeds, run: pictures::run },

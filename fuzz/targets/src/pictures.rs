@@ -24,7 +24,7 @@ static STREAMS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
             }
         }
         let pictures = Pictures { frames: vec![frame; 2], colour };
-        for name in ["trinity", "trinity-lite", "lossless"] {
+        for name in ["trinity", "trinity-static", "lossless"] {
             let target = if name == "lossless" { Target::Lossless } else { Target::Nmse(0.002) };
             let coded = Profile::named(name)
                 .and_then(|profile| encode_frames(&pictures, &profile, target, Coding::Intra));

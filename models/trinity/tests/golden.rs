@@ -137,7 +137,7 @@ fn streams() -> BTreeMap<String, Vec<u8>> {
 /// Streams of today that stay readable.
 const STORED: [(&str, &str); 19] = [
     ("matrix trinity bits 2.5", "v2-matrix.tc"),
-    ("matrix trinity-lite bits 2.5", "v2-matrix-lite.tc"),
+    ("matrix trinity-static bits 2.5", "v2-matrix-lite.tc"),
     ("matrix trinity-max nmse 0.01", "v2-matrix-max.tc"),
     ("matrix chain binary nmse 0.01", "v2-matrix-binary.tc"),
     ("matrix chain raw-dct nmse 0.01", "v2-matrix-raw-dct.tc"),

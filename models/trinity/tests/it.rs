@@ -210,7 +210,7 @@ fn every_truncation_is_an_error() {
     let values: Vec<f32> = gaussian(40 * 30, 7);
     let targets = [
         ("trinity", Target::Nmse(0.01)),
-        ("trinity-lite", Target::Nmse(0.01)),
+        ("trinity-static", Target::Nmse(0.01)),
         ("paper", Target::Step(0.2)),
         ("lossless", Target::Lossless),
     ];
@@ -243,7 +243,7 @@ fn every_profile_meets_bits_and_errors() {
         .enumerate()
         .map(|(i, v)| v * (1.0 + scales[i % cols].abs()))
         .collect();
-    for name in ["trinity", "trinity-lite", "paper", "paper-cabac"] {
+    for name in ["trinity", "trinity-static", "paper", "paper-cabac"] {
         let profile = Profile::named(name).unwrap();
         let encoded = encode(&values, rows, cols, &profile, Target::Bits(3.0)).unwrap();
         let bits = 8.0 * encoded.bytes.len() as f64 / values.len() as f64;
@@ -282,7 +282,7 @@ fn pictures_go_through_every_profile() {
     for (name, chroma, depth) in [
         ("trinity", Chroma::C400, 8),
         ("trinity", Chroma::C420, 10),
-        ("trinity-lite", Chroma::C400, 8),
+        ("trinity-static", Chroma::C400, 8),
         ("paper", Chroma::C420, 8),
         ("lossless", Chroma::C444, 12),
     ] {
@@ -352,7 +352,7 @@ fn inter_is_refused_in_words() {
 #[test]
 fn bytes_do_not_depend_on_threads() {
     let values = gaussian(300 * 4000, 12);
-    let profile = Profile::named("trinity-lite").unwrap();
+    let profile = Profile::named("trinity-static").unwrap();
     let with = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| encode(&values, 300, 4000, &profile, Target::Step(0.3)).unwrap().bytes)
@@ -439,7 +439,7 @@ proptest! {
     fn any_shape_comes_back_as_the_encoder_said(rows in 1usize..70, cols in 1usize..150, seed in 1u64.., scale in -40i32..30, step in -6i32..3, lite in any::<bool>()) {
         let factor = (f64::from(scale)).exp2() as f32;
         let values: Vec<f32> = gaussian(rows * cols, seed).iter().map(|v| v * factor).collect();
-        let profile = Profile::named(if lite { "trinity-lite" } else { "trinity" }).unwrap();
+        let profile = Profile::named(if lite { "trinity-static" } else { "trinity" }).unwrap();
         let encoded = encode(&values, rows, cols, &profile, Target::Step(f64::from(scale + step).exp2())).unwrap();
         let back = decode(&encoded.bytes).unwrap();
         prop_assert_eq!((back.rows, back.cols), (rows, cols));
@@ -465,7 +465,7 @@ proptest! {
         let (name, target) = [
             ("lossless", Target::Lossless),
             ("trinity", Target::Nmse(0.02)),
-            ("trinity-lite", Target::Nmse(0.02)),
+            ("trinity-static", Target::Nmse(0.02)),
             ("paper", Target::Step(0.3)),
         ]
         .get(kind)

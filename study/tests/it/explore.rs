@@ -62,12 +62,12 @@ fn refused(request: &Request<'_>) -> (String, String) {
 #[test]
 fn the_answer_is_what_compare_price_and_sweep_give_by_hand() {
     let subjects = subjects(&ALL);
-    let explored = found(&request(&subjects, &["three-in-one", "line", "trinity-lite"]));
+    let explored = found(&request(&subjects, &["three-in-one", "line", "trinity-static"]));
     // Bits, by compare.
     let compared = compare::compare(
         &compare::Request {
             subjects: &subjects,
-            codecs: ["h264", "line", "trinity-lite"].map(String::from).to_vec(),
+            codecs: ["h264", "line", "trinity-static"].map(String::from).to_vec(),
             turns: vec![Turn::None],
             targets: vec![Target::Nmse(0.01)],
             earlier: &[],
@@ -92,7 +92,7 @@ fn the_answer_is_what_compare_price_and_sweep_give_by_hand() {
     let stages = price::stages(
         &price::Request {
             entries: &coded,
-            codecs: vec!["trinity-lite".into()],
+            codecs: vec!["trinity-static".into()],
             targets: vec![Target::Nmse(0.01)],
             sample: 1 << 15,
             technology: price::technology("technologies/asap7").unwrap(),
@@ -109,7 +109,7 @@ fn the_answer_is_what_compare_price_and_sweep_give_by_hand() {
         names.iter().map(stage).sum()
     };
     let (area, power) = (most(|row| row.area_mm2), most(|row| row.pj_per_bit) * 0.1);
-    let lite = explored.silicon.iter().find(|silicon| silicon.candidate == "trinity-lite").unwrap();
+    let lite = explored.silicon.iter().find(|silicon| silicon.candidate == "trinity-static").unwrap();
     assert!((lite.encoder.area_mm2 / area - 1.0).abs() < 1e-12, "{lite:?} {area}");
     assert!((lite.decoder.power_w / power - 1.0).abs() < 1e-12, "{lite:?} {power}");
     // The cluster, by a sweep that somebody typed in.
@@ -171,19 +171,19 @@ scenarios = [
   {{ name = "uncompressed" }},
   {{ name = "three-in-one", set = ["cluster.codec.extends=codecs/three-in-one", {}] }},
   {{ name = "line", set = ["cluster.codec.extends=codecs/line-lanes", {}] }},
-  {{ name = "trinity-lite", set = ["cluster.codec.extends=codecs/line-lanes", {built}, {}] }},
+  {{ name = "trinity-static", set = ["cluster.codec.extends=codecs/line-lanes", {built}, {}] }},
 ]
 axes = [
   {{ path = "job.parallelism.data", values = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64, 80, 96, 112, 128] }},
   {{ path = "job.parallelism.pipeline", values = [2, 4, 8, 16] }},
   {{ path = "job.microbatch", values = [1, 2] }},
   {{ path = "cluster.nics-per-gpu", values = [0.125, 0.25, 0.5, 1, 2, 4, 8] }},
-  {{ path = "cluster.codecs-per-gpu", values = [1, 2, 4], only = ["three-in-one", "line", "trinity-lite"] }},
+  {{ path = "cluster.codecs-per-gpu", values = [1, 2, 4], only = ["three-in-one", "line", "trinity-static"] }},
 ]
 "#,
         sets("h264"),
         sets("line"),
-        sets("trinity-lite"),
+        sets("trinity-static"),
     )
 }
 

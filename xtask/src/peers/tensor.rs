@@ -20,7 +20,7 @@ const RATES: [f64; 5] = [2.0, 2.5, 3.0, 3.5, 4.0];
 const DEPTH: u32 = 12;
 
 /// Everybody but `trinity`, in the order of the columns.
-const PEERS: [&str; 5] = ["trinity-lite", "h265 best", "x265 placebo", "nncodec", "entropy"];
+const PEERS: [&str; 5] = ["trinity-static", "h265 best", "x265 placebo", "nncodec", "entropy"];
 
 /// Bits that `trinity` shall save a value on average, by class and peer.
 const BARS: [(&str, &str, f64); 13] = [
@@ -142,7 +142,7 @@ impl Bench {
         let mut curves = vec![ours.clone()];
         for peer in PEERS {
             curves.push(match peer {
-                "trinity-lite" => self.profile(matrix, peer)?,
+                "trinity-static" => self.profile(matrix, peer)?,
                 "h265 best" => self.kept(matrix, peer, &h265_age(), || self.video(matrix, &ours, peer))?,
                 "x265 placebo" if ["x265", "ffmpeg"].iter().all(|t| tools::find(t).is_some()) => {
                     self.kept(matrix, peer, "", || self.video(matrix, &ours, peer))?
@@ -278,7 +278,7 @@ impl Bench {
         );
         println!(
             "{:<44}{:>10}{:>26}{:>26}{:>26}",
-            "", "x264 uf", "nncodec", "trinity (× nncodec)", "trinity-lite (× x264 uf)"
+            "", "x264 uf", "nncodec", "trinity (× nncodec)", "trinity-static (× x264 uf)"
         );
         println!("{:<44}{:>10}{}", "", "encode", format!("{:>13}{:>13}", "encode", "decode").repeat(3));
         let mut seen = Vec::new();
@@ -291,7 +291,7 @@ impl Bench {
             self.print_speed_of(subject)?;
         }
         println!(
-            "\nbars: trinity 5 × nncodec both ways; trinity-lite 0.4 × and 0.6 × the samples of x264 ultrafast\n"
+            "\nbars: trinity 5 × nncodec both ways; trinity-static 0.4 × and 0.6 × the samples of x264 ultrafast\n"
         );
         Ok(())
     }
@@ -310,7 +310,7 @@ impl Bench {
         for _ in 0..ROUNDS {
             ours = faster(ours, &self.measured(matrix, "trinity", &format!("s{step}"), REPEATS)?, 3);
             let lite_step = format!("s{}", step * 0.8);
-            lite = faster(lite, &self.measured(matrix, "trinity-lite", &lite_step, REPEATS)?, 3);
+            lite = faster(lite, &self.measured(matrix, "trinity-static", &lite_step, REPEATS)?, 3);
             theirs = match &self.python {
                 Some(python) => {
                     let qp = nncodec_qp(step * matrix.rms());
@@ -483,7 +483,7 @@ fn print_classes(subjects: &[Subject], curves: &[Vec<Vec<Point>>]) {
         println!("{line}");
     }
     println!("\n✓ ✗: the mean reaches its bar or not; bars of {}", bars());
-    println!("\nSaved by trinity-lite against h265 best: mean over the class\n");
+    println!("\nSaved by trinity-static against h265 best: mean over the class\n");
     let mut classes: Vec<&str> = subjects.iter().map(|s| s.class.as_str()).collect();
     classes.dedup();
     for class in classes {

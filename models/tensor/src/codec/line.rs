@@ -1,40 +1,80 @@
-//! The line-rate codec as a tensor codec.
+//! The line-rate codec as a tensor codec: `trinity-lite`.
 //!
-//! Finds a step for the target, and says what its stages did.
+//! Finds a step for the target, and says what its stages did. Where a uniform
+//! quantizer with an arithmetic coder does as well (small tensors, kernels of a
+//! few values), its bytes are stored instead, so that no tensor takes more than
+//! with `uniform+ac`; [`PLAIN`] marks them. Also reads what 0.1.0 stored under the
+//! name, streams of the Trinity codec.
 
+use std::sync::Arc;
+
+use trinity_codec::Basis;
 use trinity_line::{Effort, Options, Plan, Settings, Transform};
 
 use super::lossy::{HEADER, normalize, restored};
 use super::rate::within_after_rounding;
-use super::trinity::folded;
-use super::{Encoded, Matrix, StageCost, Target, TensorCodec};
+use super::trinity::{Trinity, folded};
+use super::uniform::Uniform;
+use super::{Encoded, Lossy, Matrix, Metrics, StageCost, Target, TensorCodec};
 use crate::{Error, Tensor};
 
 /// The line-rate codec at one effort.
 #[derive(Debug)]
 pub(crate) struct Line {
-    name: &'static str,
+    name: String,
     options: Options,
+    /// Bytes that no tile may exceed.
+    tile_budget: Option<usize>,
+    /// For streams of 0.1.0 that name one.
+    basis: Option<Arc<Basis>>,
 }
 
 /// Names, and what they may choose from.
-const NAMES: [(&str, Effort, u32); 3] =
-    [("line", Effort::Best, 3), ("line-fast", Effort::Fast, 3), ("line-uniform", Effort::Fast, 0)];
+const NAMES: [(&str, Effort, u32); 4] = [
+    ("trinity-lite", Effort::Best, 3),
+    ("line-fast", Effort::Fast, 3),
+    ("line-uniform", Effort::Fast, 0),
+    (OTHER_NAME, Effort::Best, 3),
+];
+/// `trinity-lite` by its stream's name.
+const OTHER_NAME: &str = "line";
+/// First bytes of the Trinity codec's streams.
+const TRINITY: &[u8] = b"TC";
+/// Added to the exponent in front of a stream of `uniform+ac`; exponents
+/// themselves stay far below.
+const PLAIN: i16 = 0x4000;
+/// Tensors of at most so many values are coded both ways and the better is kept.
+const SMALL: usize = 1 << 16;
+/// Larger ones where the entropy of a uniform quantizer comes so near, in bits per value.
+const MARGIN: f64 = 0.05;
 
 impl Line {
+    /// One name for each.
     pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-        NAMES.iter().map(|(name, ..)| *name)
+        NAMES.iter().map(|(name, ..)| *name).filter(|&name| name != OTHER_NAME)
     }
 
+    /// The codec of that name, or of a name with a byte budget for each tile behind
+    /// it: `trinity-lite:4096`.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        let &(name, effort, log2_states) = NAMES.iter().find(|(own, ..)| *own == name)?;
-        Some(Self { name, options: Options { effort, log2_states, ..Options::default() } })
+        let (plain, tile_budget) = match name.split_once(':') {
+            Some((plain, budget)) => (plain, Some(budget.parse().ok().filter(|&budget| budget > 0)?)),
+            None => (name, None),
+        };
+        let &(_, effort, log2_states) = NAMES.iter().find(|(own, ..)| *own == plain)?;
+        let options = Options { effort, log2_states, budgeted: tile_budget.is_some(), ..Options::default() };
+        Some(Self { name: name.to_owned(), options, tile_budget, basis: None })
+    }
+
+    /// The same with a basis for streams of 0.1.0.
+    pub(crate) fn with_basis(self, basis: Arc<Basis>) -> Self {
+        Self { basis: Some(basis), ..self }
     }
 
     /// The stream of a matrix, as it is folded.
     fn stream(&self, matrix: &Matrix, target: trinity_line::Target) -> Result<Vec<u8>, trinity_line::Error> {
         let (rows, cols) = folded(matrix.rows, matrix.cols);
-        let settings = Settings::default();
+        let settings = Settings { tile_budget: self.tile_budget, ..Settings::default() };
         trinity_line::encode_under(&matrix.values, rows, cols, target, &self.options, &settings)
     }
 
@@ -51,6 +91,38 @@ impl Line {
         let mut bytes = exponent.to_le_bytes().to_vec();
         bytes.extend(stream);
         Ok(Encoded::like(tensor, bytes))
+    }
+
+    /// This codec's own stream.
+    fn encode_line(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
+        let header_bits = 8.0 * HEADER as f64 / tensor.len().max(1) as f64;
+        match target {
+            Target::Bits(bits) => {
+                let target_bits = (bits - header_bits).max(1e-6);
+                let encoded = self.attempt(tensor, trinity_line::Target::Bits(target_bits))?;
+                encoded.within(target, self.name(), "it needs at least")
+            }
+            Target::Nmse(goal) => within_after_rounding(self, tensor, goal, |asked| {
+                self.attempt(tensor, trinity_line::Target::Nmse(asked))
+            }),
+            Target::Qp(_) => Err(self.refused(tensor, target, "it has no quantization parameter")),
+            Target::Lossless => {
+                Err(self.refused(tensor, target, "values are normalized first; `zstd` is lossless"))
+            }
+        }
+    }
+
+    fn error(&self, tensor: &Tensor, encoded: &Encoded) -> Result<f64, Error> {
+        Ok(Metrics::between(tensor, &self.decode(encoded)?).nmse)
+    }
+
+    /// Whether a uniform quantizer may do as well as the stream that was found.
+    fn may_be_plain(&self, tensor: &Tensor, ours: &Encoded) -> Result<bool, Error> {
+        if tensor.len() <= SMALL {
+            return Ok(true);
+        }
+        let error = self.error(tensor, ours)?;
+        Ok(ours.bits_per_value() > uniform_entropy(tensor, error)? - MARGIN)
     }
 
     fn refused(&self, tensor: &Tensor, target: Target, reason: &str) -> Error {
@@ -74,28 +146,42 @@ fn in_words(target: trinity_line::Target) -> String {
 
 impl TensorCodec for Line {
     fn name(&self) -> String {
-        self.name.into()
+        self.name.clone()
     }
 
     fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
-        let header_bits = 8.0 * HEADER as f64 / tensor.len().max(1) as f64;
-        match target {
-            Target::Bits(bits) => {
-                let target_bits = (bits - header_bits).max(1e-6);
-                let encoded = self.attempt(tensor, trinity_line::Target::Bits(target_bits))?;
-                encoded.within(target, self.name(), "it needs at least")
+        let ours = self.encode_line(tensor, target);
+        let tried = match &ours {
+            // An arithmetic coder knows no tiles.
+            _ if self.tile_budget.is_some() => false,
+            Ok(ours) => !ours.bytes.is_empty() && self.may_be_plain(tensor, ours)?,
+            Err(Error::Unreachable { .. }) => matches!(target, Target::Bits(_) | Target::Nmse(_)),
+            Err(_) => false,
+        };
+        if !tried {
+            return ours;
+        }
+        match (ours, Lossy(Uniform).encode(tensor, target)) {
+            (Ok(ours), Ok(plain)) => {
+                let plain = marked(plain);
+                let better = match target {
+                    Target::Bits(_) => self.error(tensor, &plain)? < self.error(tensor, &ours)?,
+                    _ => plain.bytes.len() < ours.bytes.len(),
+                };
+                Ok(if better { plain } else { ours })
             }
-            Target::Nmse(goal) => within_after_rounding(self, tensor, goal, |asked| {
-                self.attempt(tensor, trinity_line::Target::Nmse(asked))
-            }),
-            Target::Qp(_) => Err(self.refused(tensor, target, "it has no quantization parameter")),
-            Target::Lossless => {
-                Err(self.refused(tensor, target, "values are normalized first; `zstd` is lossless"))
-            }
+            (Err(_), Ok(plain)) => Ok(marked(plain)),
+            (ours, Err(_)) => ours,
         }
     }
 
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
+        if encoded.bytes.get(HEADER..).is_some_and(|stream| stream.starts_with(TRINITY)) {
+            return Trinity::of_stored(&self.name, self.basis.clone()).decode(encoded);
+        }
+        if let Some(plain) = unmarked(encoded) {
+            return Lossy(Uniform).decode(&plain);
+        }
         restored(encoded, |bytes, _, _| {
             let decoded = trinity_line::decode(bytes);
             Ok(decoded.map_err(|error| Error::corrupt(HEADER, error.to_string()))?.2)
@@ -108,9 +194,69 @@ impl TensorCodec for Line {
         }
         let encoded = self.encode(tensor, target)?;
         let Some(stream) = encoded.bytes.get(HEADER..) else { return Ok(Vec::new()) };
+        if unmarked(&encoded).is_some() {
+            return Ok(plain_stages(&encoded));
+        }
         let (plan, header) = Plan::read(stream).map_err(|error| Error::corrupt(HEADER, error.to_string()))?;
         Ok(stages(&plan, header + HEADER, encoded.bytes.len(), tensor.len()))
     }
+}
+
+/// What `uniform+ac` made, marked as such.
+fn marked(mut plain: Encoded) -> Encoded {
+    if let Some(exponent) = plain.bytes.first_chunk_mut::<HEADER>() {
+        *exponent = i16::from_le_bytes(*exponent).wrapping_add(PLAIN).to_le_bytes();
+    }
+    plain
+}
+
+/// What `uniform+ac` made, if that is what was stored.
+fn unmarked(encoded: &Encoded) -> Option<Encoded> {
+    let exponent = i16::from_le_bytes(*encoded.bytes.first_chunk::<HEADER>()?);
+    if exponent < PLAIN / 2 {
+        return None;
+    }
+    let mut plain = encoded.clone();
+    *plain.bytes.first_chunk_mut::<HEADER>()? = (exponent - PLAIN).to_le_bytes();
+    Some(plain)
+}
+
+/// Bits per value of a uniform quantizer with that error, by the entropy of a
+/// sample of its levels; errors of fine steps are a twelfth of their squares.
+fn uniform_entropy(tensor: &Tensor, nmse: f64) -> Result<f64, Error> {
+    let Some((matrix, _)) = normalize(tensor)? else { return Ok(f64::INFINITY) };
+    let sample: Vec<f32> =
+        matrix.values.iter().step_by(matrix.values.len().div_ceil(SMALL)).copied().collect();
+    let energy = |values: &[f32]| values.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>();
+    let mean_square = energy(&matrix.values) / matrix.values.len() as f64;
+    let inverse = 1.0 / (12.0 * nmse * mean_square).sqrt();
+    let mut counts = std::collections::HashMap::<i64, u64>::new();
+    for value in &sample {
+        *counts.entry((f64::from(*value) * inverse).round_ties_even() as i64).or_default() += 1;
+    }
+    // In a fixed order, so that the sum is the same each time.
+    let mut counts: Vec<u64> = counts.into_values().collect();
+    counts.sort_unstable();
+    let total = sample.len() as f64;
+    Ok(counts.iter().map(|&count| -(count as f64) * (count as f64 / total).log2()).sum::<f64>() / total)
+}
+
+/// The stages of `uniform+ac`: a product and a rounding, then eight decisions of
+/// an adaptive coder for each value, one value after the other.
+fn plain_stages(encoded: &Encoded) -> Vec<StageCost> {
+    let cost =
+        |stage, choice: &str, bits_per_value, operations: f64, multiplications: f64, serial| StageCost {
+            stage,
+            choice: choice.into(),
+            bits_per_value,
+            operations_per_value: operations,
+            multiplications_per_value: multiplications,
+            serial_values: serial,
+        };
+    vec![
+        cost("quantization", "uniform", 0.0, 2.0, 1.0, 1),
+        cost("entropy", "adaptive", encoded.bits_per_value(), 48.0, 8.0, encoded.values()),
+    ]
 }
 
 /// What every stage chose, the bits it spends, and the operations of its encoder.
@@ -182,7 +328,10 @@ mod tests {
         for name in Line::names() {
             let line = codec(name).unwrap();
             let encoded = line.encode(&tensor, Target::Bits(4.0)).unwrap();
-            assert_eq!(&encoded.bytes[HEADER..HEADER + 2], b"TL");
+            // Noise: what has no trellis gains nothing over an arithmetic coder.
+            let plain = unmarked(&encoded).is_some();
+            assert!(plain || &encoded.bytes[HEADER..HEADER + 2] == b"TL", "{name}");
+            assert!(!plain || name == "line-uniform", "{name}");
             assert!(encoded.bits_per_value() <= 4.0 && encoded.bits_per_value() > 3.8, "{name}");
             let stages = line.stages(&tensor, Target::Bits(4.0)).unwrap();
             let bits: f64 = stages.iter().map(|stage| stage.bits_per_value).sum();
@@ -190,7 +339,82 @@ mod tests {
             assert!(line.encode(&tensor, Target::Lossless).is_err());
             let mut cut = encoded.clone();
             cut.bytes.truncate(encoded.bytes.len() - 1);
-            assert!(line.decode(&cut).is_err());
+            assert!(plain || line.decode(&cut).is_err());
+        }
+    }
+
+    /// Kernels of 3 × 3 whose channels have scales of their own, small matrices,
+    /// vectors, and values on a grid: never more than a uniform quantizer takes.
+    #[test]
+    fn no_tensor_takes_more_than_a_uniform_quantizer() {
+        let mut state = 5u64;
+        let mut uniform = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
+        };
+        let mut plain = 0;
+        for (shape, grid) in [
+            (vec![96, 1, 3, 3], 0.0),
+            (vec![300], 0.0),
+            (vec![24, 24], 0.0),
+            (vec![64, 64], 0.25),
+            (vec![320, 256], 0.25),
+        ] {
+            let count: usize = shape.iter().product();
+            let values: Vec<f32> = (0..count)
+                .map(|i| {
+                    let value = (0..4).map(|_| uniform()).sum::<f32>() * (1 + i / 9 % 5) as f32;
+                    if grid > 0.0 { (value / grid).round() * grid } else { value }
+                })
+                .collect();
+            for dtype in [Dtype::F32, Dtype::Bf16, Dtype::F16] {
+                let mut data = Vec::new();
+                dtype.extend_from_f32(&values, &mut data);
+                let tensor = Tensor::new("t", Class::Weight, dtype, shape.clone(), data).unwrap();
+                let uniform = codec("uniform+ac").unwrap();
+                for name in Line::names() {
+                    let line = codec(name).unwrap();
+                    let (ours, theirs) = (
+                        line.encode(&tensor, Target::Nmse(0.01)),
+                        uniform.encode(&tensor, Target::Nmse(0.01)),
+                    );
+                    let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
+                    assert!(ours.bytes.len() <= theirs.bytes.len(), "{name} {shape:?} {dtype}");
+                    let found = Metrics::between(&tensor, &line.decode(&ours).unwrap()).nmse;
+                    assert!(found <= 0.01, "{name} {shape:?} {dtype}: {found}");
+                    plain += usize::from(unmarked(&ours).is_some());
+                    if unmarked(&ours).is_some() {
+                        let stages = line.stages(&tensor, Target::Nmse(0.01)).unwrap();
+                        assert!(stages.iter().any(|stage| stage.choice == "adaptive"));
+                    }
+                }
+            }
+        }
+        assert!(plain > 0, "nothing fell back");
+    }
+
+    #[test]
+    fn a_byte_budget_holds_for_every_tile_and_travels_in_the_name() {
+        let mut values: Vec<f32> = (0..96 * 512).map(|i| ((i * 7919) % 1009) as f32 / 500.0 - 1.0).collect();
+        values[..16384].iter_mut().for_each(|value| *value *= 9.0);
+        let mut data = Vec::new();
+        Dtype::Bf16.extend_from_f32(&values, &mut data);
+        let tensor = Tensor::new("t", Class::KvCache, Dtype::Bf16, vec![96, 512], data).unwrap();
+        let (free, held) = (codec("line-fast").unwrap(), codec("line-fast:7000").unwrap());
+        let sizes = |line: &dyn TensorCodec| -> Vec<usize> {
+            let encoded = line.encode(&tensor, Target::Bits(3.0)).unwrap();
+            assert_eq!(line.decode(&encoded).unwrap().shape(), tensor.shape());
+            let stream = trinity_line::Stream::open(&encoded.bytes[HEADER..]).unwrap();
+            (0..stream.plan().tiles()).map(|tile| 2 * stream.words(tile).len()).collect()
+        };
+        let (unbound, bound) = (sizes(free.as_ref()), sizes(held.as_ref()));
+        assert!(unbound.iter().any(|&size| size > 7000), "{unbound:?}");
+        assert!(bound.iter().all(|&size| size <= 7000), "{bound:?}");
+        assert_eq!(held.name(), "line-fast:7000");
+        let refused = codec("trinity-lite:40").unwrap().encode(&tensor, Target::Bits(3.0)).unwrap_err();
+        assert!(refused.to_string().contains("40"), "{refused}");
+        for name in ["trinity-lite:", "trinity-lite:0", "trinity-lite:x", "h265:5"] {
+            assert!(codec(name).is_err(), "{name}");
         }
     }
 }

@@ -41,13 +41,12 @@ pub(crate) fn decoder(name: &str, basis: Option<&Basis>) -> Result<Box<dyn Tenso
 }
 
 fn unknown(name: &str) -> Error {
-    let known = names().into_iter().chain(Line::names().map(String::from)).collect::<Vec<_>>();
-    Error::UnknownCodec { name: name.to_owned(), known: known.join(", ") }
+    Error::UnknownCodec { name: name.to_owned(), known: names().join(", ") }
 }
 
 /// Every name that [`codec`] knows on this machine.
 pub fn names() -> Vec<String> {
-    let mut names: Vec<String> = Trinity::names().map(String::from).collect();
+    let mut names: Vec<String> = Trinity::names().chain(Line::names()).map(String::from).collect();
     names.extend(["h265", "h264"].map(String::from));
     if Ffmpeg::installed() {
         names.extend(Ffmpeg::names().map(String::from));
@@ -116,6 +115,9 @@ fn find(name: &str, designed: &dyn Fn(&str) -> Result<Trinity, Error>, basis: Op
         (Trinity::named(name).or_else(|| Trinity::stored(name)), basis)
     {
         return Ok(Some(Box::new(trinity.with_basis(basis.clone()))));
+    }
+    if let (Some(line), Some(Basis::Trinity(basis))) = (Line::named(name), basis) {
+        return Ok(Some(Box::new(line.with_basis(basis.clone()))));
     }
     Ok(built_in(name))
 }

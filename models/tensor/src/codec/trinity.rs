@@ -57,7 +57,12 @@ impl Trinity {
 
     /// What decodes a stream that was stored under a designer's name.
     pub(crate) fn stored(name: &str) -> Option<Self> {
-        name.starts_with(DESIGN).then(|| Self { name: name.to_owned(), profile: None, basis: None })
+        name.starts_with(DESIGN).then(|| Self::of_stored(name, None))
+    }
+
+    /// What decodes a stream that was stored under any name.
+    pub(crate) fn of_stored(name: &str, basis: Option<Arc<Basis>>) -> Self {
+        Self { name: name.to_owned(), profile: None, basis }
     }
 
     fn attempt(

@@ -281,7 +281,7 @@ impl Default for Parallel {
 /// Built-in profiles by name.
 const BUILT_IN: [(&str, &str); 6] = [
     ("trinity", include_str!("../../../../configs/profiles/trinity.toml")),
-    ("trinity-lite", include_str!("../../../../configs/profiles/trinity-lite.toml")),
+    ("trinity-static", include_str!("../../../../configs/profiles/trinity-static.toml")),
     ("trinity-max", include_str!("../../../../configs/profiles/trinity-max.toml")),
     ("paper", include_str!("../../../../configs/profiles/paper.toml")),
     ("paper-cabac", include_str!("../../../../configs/profiles/paper-cabac.toml")),

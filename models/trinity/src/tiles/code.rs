@@ -214,7 +214,7 @@ mod tests {
         let matrix = Matrix { rows, cols, values };
         let tile = Tile { row: 0, col: 0, rows, cols };
         let scalars = Scalars { step: 0.05, exponent: 0, offset: 0.01, centroids: Centroids::default() };
-        for name in ["trinity", "trinity-lite", "trinity-max"] {
+        for name in ["trinity", "trinity-static", "trinity-max"] {
             let profile = Profile::named(name).unwrap();
             let pictures = profile.for_pictures().candidates().unwrap();
             for plan in profile.candidates().unwrap().into_iter().chain(pictures) {
