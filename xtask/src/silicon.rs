@@ -3,7 +3,8 @@
 //!
 //! `--verify` compares every value and byte under Verilator. Without it, the
 //! designs go through yosys and OpenSTA with the switching of a simulation on
-//! captured tensors, and `configs/silicon/asap7.toml` is written. Exits 2 where
+//! captured tensors, and `models/silicon/asap7.toml` is written; `--show` prints
+//! that file beside the paper's figures. Exits 2 where
 //! a tool or the library is missing; everything else works from that file.
 
 mod activity;
@@ -13,6 +14,7 @@ mod netlist;
 mod report;
 mod simulate;
 mod synthesize;
+mod table;
 
 use crate::tools;
 use design::{DESIGNS, folder};
@@ -24,11 +26,12 @@ pub fn run(args: &[&str]) -> Result<(), Failure> {
     let (verify, only) = match args {
         [] => (false, None),
         ["--verify"] => (true, None),
+        ["--show"] => return table::show(),
         ["--only", top] if DESIGNS.iter().any(|design| design.top == *top) => (false, Some(*top)),
         _ => {
             let tops: Vec<&str> = DESIGNS.iter().map(|design| design.top).collect();
             return Err(Failure::Missing(format!(
-                "expected nothing, --verify, or --only with one of: {}",
+                "expected nothing, --verify, --show, or --only with one of: {}",
                 tops.join(", ")
             )));
         }

@@ -15,6 +15,8 @@ pub struct Activity {
     /// By path below the top, dots between, and bit.
     pub rates: HashMap<(String, usize), f64>,
     pub cycles: u64,
+    /// Values that passed in them.
+    pub values: u64,
 }
 
 struct Signal {
@@ -72,7 +74,7 @@ pub fn read(path: &Path) -> Result<Activity, String> {
             }
         }
     }
-    Ok(Activity { rates, cycles })
+    Ok(Activity { rates, cycles, values: 0 })
 }
 
 /// Counts what one line of the dump changes.

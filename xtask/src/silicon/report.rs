@@ -1,4 +1,4 @@
-//! `configs/silicon/asap7.toml`: what synthesis found, and what was assumed.
+//! `models/silicon/asap7.toml`: what synthesis found, and what was assumed.
 
 use super::design::{Design, Failure, captured};
 use super::netlist::Memory;
@@ -6,6 +6,8 @@ use super::synthesize::{ACCESS_PS, Block, CLOCK_PS, SETUP_PS, SIZED_PS, script};
 use crate::workspace::root;
 use std::{fs, process::Command};
 
+/// Where the figures are kept.
+pub const FILE: &str = "models/silicon/asap7.toml";
 /// Square micrometres of a bit: a 6T cell of 0.027 µm² (TSMC 7 nm, ISSCC 2017)
 /// over an array efficiency of one half, of a quarter below [`SMALL_BITS`].
 const BIT_UM2: f64 = 0.054;
@@ -129,7 +131,7 @@ pub fn write(blocks: &[(Design, Block)]) -> Result<(), Failure> {
         text += &format!(
             "\n[[design]]\nname = \"{}\"\nwhat = \"{}\"\ncells = {}\nflip-flops = {}\nlogic-um2 = {:.1}\nsram-bits = {}\n\
              sram-um2 = {:.1}\narea-mm2 = {:.5}\ncritical-ps = {:.1}\nclock-ghz = {:.4}\ngbps = {:.2}\nsequential-w = {:.5}\n\
-             logic-w = {:.5}\npower-w = {:.5}\npj-per-bit = {:.4}\nannotated = {:.3}\nsimulated-cycles = {}\n",
+             logic-w = {:.5}\npower-w = {:.5}\npj-per-bit = {:.4}\nannotated = {:.3}\nsimulated-cycles = {}\nsimulated-values = {}\n",
             design.top,
             design.what,
             f.cells,
@@ -146,7 +148,8 @@ pub fn write(blocks: &[(Design, Block)]) -> Result<(), Failure> {
             f.power_w,
             f.power_w / f.gbps * 1e3,
             block.annotated,
-            block.cycles
+            block.cycles,
+            block.values
         );
         for (name, module) in &block.netlist.modules {
             let copies = block.netlist.copies.get(name).copied().unwrap_or(0);
@@ -159,9 +162,7 @@ pub fn write(blocks: &[(Design, Block)]) -> Result<(), Failure> {
             }
         }
     }
-    let place = root().join("configs/silicon/asap7.toml");
-    let folder = root().join("configs/silicon");
-    fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+    let place = root().join(FILE);
     fs::write(&place, text).map_err(|error| format!("cannot write {}: {error}", place.display()))?;
     eprintln!("{}wrote {}", table(blocks), place.display());
     Ok(())

@@ -15,7 +15,10 @@ pub const CLOCK_PS: u32 = 1000;
 pub const SETUP_PS: u32 = 60;
 pub const ACCESS_PS: u32 = 350;
 /// Mapping with buffers and sizes, so that the clock is not that of least gates.
-const SCRIPT: &str = "+strash;dch;map,-B,0.9,-D,PS;topo;buffer,-c;upsize,-D,PS;dnsize,-D,PS;stime,-p";
+/// A module's inputs are buffered too (`-p`): others drive them.
+const SCRIPT: &str = "+strash;ifraig;map,-B,0.9,-D,PS;topo;buffer,-p,-c;upsize,-D,PS;dnsize,-D,PS;stime,-p";
+/// What drives a module's inputs, and the load of its outputs in femtofarads.
+const BOUNDARY: &str = "set_driving_cell BUFx2_ASAP7_75t_R\nset_load 8.0\n";
 
 /// A design as yosys left it.
 #[derive(Debug)]
@@ -37,50 +40,106 @@ pub struct Block {
     pub logic_w: f64,
     /// Share of flip-flops whose switching the simulation gave.
     pub annotated: f64,
+    /// Of the simulation.
     pub cycles: u64,
+    pub values: u64,
 }
 
 pub fn script() -> String {
     SCRIPT.replace("PS", &SIZED_PS.to_string())
 }
 
+/// Every module of a design on its own, those below it as black boxes; the
+/// netlists together are the design's.
 pub fn synthesize(design: &Design, library: &Library) -> Result<Netlist, Failure> {
     let top = design.top;
-    let place = |ending: &str| folder().join(format!("{top}.{ending}"));
-    let files: Vec<String> =
-        sources(&root().join("models/silicon/rtl"))?.iter().map(|path| path.display().to_string()).collect();
+    let rtl = sources(&root().join("models/silicon/rtl"))?;
+    let stem = |path: &PathBuf| path.file_stem().map(|name| name.to_string_lossy().into_owned());
+    let known: Vec<String> = rtl.iter().filter_map(stem).filter(|name| name != "line_ram").collect();
+    write(&folder().join("boundary.constr"), BOUNDARY)?;
+    let mut modules = BTreeMap::new();
+    let mut waiting = vec![top.to_string()];
+    // Level by level: what a module holds is known once it is mapped.
+    while !waiting.is_empty() {
+        map_all(&waiting, &rtl, library)?;
+        let mut below = Vec::new();
+        for name in waiting {
+            let found = netlist::modules(&read(&place(&name, "log"))?);
+            let module =
+                found.get(&name).cloned().ok_or_else(|| format!("yosys gave no figures of {name}"))?;
+            below.extend(module.children.keys().filter(|child| known.contains(child)).cloned());
+            modules.insert(name, module);
+        }
+        below.sort();
+        below.dedup();
+        below.retain(|name| !modules.contains_key(name));
+        waiting = below;
+    }
+    let mut memories: Vec<Memory> = Vec::new();
+    let mut verilog = String::new();
+    for name in modules.keys() {
+        verilog += &read(&place(name, "net.v"))?;
+        for memory in netlist::memories(&read(&place(name, "rams.v"))?) {
+            if !memories.contains(&memory) {
+                memories.push(memory);
+            }
+        }
+    }
+    for memory in &memories {
+        verilog = verilog.replace(&format!("\\{} ", memory.module), &format!("{} ", memory.cell()));
+    }
+    write(&place(top, "all.v"), &verilog)?;
+    write(&place(top, "rams.lib"), &netlist::liberty(&memories, SETUP_PS, ACCESS_PS))?;
+    let copies = netlist::copies(&modules, top);
+    Ok(Netlist { modules, copies, memories, verilog: place(top, "all.v"), rams: place(top, "rams.lib") })
+}
+
+fn place(module: &str, ending: &str) -> PathBuf {
+    folder().join(format!("{module}.{ending}"))
+}
+
+/// Maps modules side by side; those whose netlist is newer than the RTL are kept.
+fn map_all(names: &[String], rtl: &[PathBuf], library: &Library) -> Result<(), Failure> {
+    let stale: Vec<&String> = names.iter().filter(|name| !is_newer(&place(name, "net.v"), rtl)).collect();
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    for some in stale.chunks(workers) {
+        eprintln!("synthesizing {}", some.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" "));
+        let outcomes: Vec<Result<(), Failure>> = std::thread::scope(|scope| {
+            let started: Vec<_> = some.iter().map(|name| scope.spawn(|| map(name, rtl, library))).collect();
+            let lost = || Err(Failure::Failed("a synthesis was lost".into()));
+            started.into_iter().map(|job| job.join().unwrap_or_else(|_| lost())).collect()
+        });
+        outcomes.into_iter().collect::<Result<Vec<()>, Failure>>()?;
+    }
+    Ok(())
+}
+
+fn map(name: &str, rtl: &[PathBuf], library: &Library) -> Result<(), Failure> {
+    let files: Vec<String> = rtl.iter().map(|path| path.display().to_string()).collect();
     let text = format!(
-        "read_verilog -sv {files}\nhierarchy -top {top}\nblackbox *line_ram*\nsynth -top {top}\nrename -wire t:$_*DFF*\n\
-         dfflibmap -liberty {sequential}\nabc -liberty {merged} -D {SIZED_PS} -script {script}\nopt_clean -purge\n\
+        "read_verilog -sv {files}\nhierarchy -top {name}\nselect -set others * {name} %d\nblackbox @others\n\
+         synth -top {name} -noabc -noshare -nofsm\nrename -wire t:$_*DFF*\ndfflibmap -liberty {sequential}\n\
+         abc -liberty {merged} -constr {boundary} -D {SIZED_PS} -script {script}\nopt_clean -purge\n\
          stat -liberty {merged}\nwrite_verilog -noattr -noexpr -blackboxes {rams}\nwrite_verilog -noattr -noexpr {net}\n",
         files = files.join(" "),
         sequential = library.sequential.display(),
         merged = library.merged.display(),
+        boundary = folder().join("boundary.constr").display(),
         script = script(),
-        rams = place("rams.v").display(),
-        net = place("net.v").display(),
+        rams = place(name, "rams.v").display(),
+        net = place(name, "net.v").display(),
     );
-    write(&place("ys"), &text)?;
-    if is_newer(&place("net.v"), &sources(&root().join("models/silicon/rtl"))?) {
-        eprintln!("{top}: the netlist in {} is newer than the RTL", folder().display());
-    } else {
-        eprintln!("synthesizing {top}");
-        let output = Command::new("yosys").arg("-q").arg("-l").arg(place("log")).arg(place("ys")).output();
-        let output = output.map_err(|error| format!("cannot run yosys: {error}"))?;
-        if !output.status.success() {
-            return Err(Failure::Failed(format!("yosys gave up on {top}: see {}", place("log").display())));
-        }
+    write(&place(name, "ys"), &text)?;
+    let mut yosys = Command::new("yosys");
+    let output = yosys.arg("-q").arg("-l").arg(place(name, "log")).arg(place(name, "ys")).output();
+    let output = output.map_err(|error| format!("cannot run yosys: {error}"))?;
+    if !output.status.success() {
+        return Err(Failure::Failed(format!(
+            "yosys gave up on {name}: see {}",
+            place(name, "log").display()
+        )));
     }
-    let memories = netlist::memories(&read(&place("rams.v"))?);
-    let mut verilog = read(&place("net.v"))?;
-    for memory in &memories {
-        verilog = verilog.replace(&format!("\\{} ", memory.module), &format!("{} ", memory.cell()));
-    }
-    write(&place("net.v"), &verilog)?;
-    write(&place("rams.lib"), &netlist::liberty(&memories, SETUP_PS, ACCESS_PS))?;
-    let modules = netlist::modules(&read(&place("log"))?);
-    let copies = netlist::copies(&modules, top);
-    Ok(Netlist { modules, copies, memories, verilog: place("net.v"), rams: place("rams.lib") })
+    Ok(())
 }
 
 /// Whether a file is there and no source was changed after it.
@@ -142,6 +201,7 @@ pub fn measure(
         logic_w: total("Combinational")?,
         annotated: number("annotated")?,
         cycles: activity.cycles,
+        values: activity.values,
         netlist,
     })
 }
