@@ -3,6 +3,8 @@
 //! For each value the sources are copied under `target/tune` with that one
 //! constant changed, built there, and held against captured weights: bits per
 //! value at three errors, and the time. The repository itself stays as it is.
+// Figures are what is asked for: they go to stdout, notes to stderr.
+#![allow(clippy::print_stdout)]
 
 use crate::workspace::{root, shared};
 use std::fs;
