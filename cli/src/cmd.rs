@@ -11,6 +11,7 @@ pub mod delta;
 pub mod encode;
 pub mod eval;
 pub mod explore;
+pub mod figure;
 pub mod h264;
 pub mod h265;
 pub mod man;

@@ -51,6 +51,7 @@ struct Cli {
 enum Command {
     Explore(cmd::explore::Args),
     Sweep(cmd::sweep::Args),
+    Figure(cmd::figure::Args),
     Config(cmd::config::Args),
     Measure(cmd::measure::Args),
     Tensors(cmd::tensors::Args),
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
     let outcome = match &cli.command {
         Command::Explore(args) => cmd::explore::run(args, &ctx),
         Command::Sweep(args) => cmd::sweep::run(args, &ctx),
+        Command::Figure(args) => cmd::figure::run(args, &ctx),
         Command::Config(args) => cmd::config::run(args, &ctx),
         Command::Measure(args) => cmd::measure::run(args, &ctx),
         Command::Tensors(args) => cmd::tensors::run(args, &ctx),

@@ -5,7 +5,9 @@
 //! copied, converted between units, or looked up in the silicon model.
 
 mod codec;
+mod designs;
 mod exploration;
+mod figures;
 mod hardware;
 mod job;
 mod llm;
@@ -19,7 +21,9 @@ mod sweep;
 mod technology;
 
 pub use codec::{BlockFile, CodecFile};
+pub use designs::{Design, DesignsFile};
 pub use exploration::{CandidateFile, CertaintyFile, ExplorationFile, OriginName};
+pub use figures::{FigureFile, FiguresFile, VerdictName};
 pub use hardware::{ClusterFile, GpuFile, NetworkFile, NicFile, TierFile};
 pub use job::{CompressionFile, JobFile, OverlapFile, ParallelismFile, PrecisionFile};
 pub use llm::{LlmFile, MoeFile};
@@ -117,6 +121,8 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<ClusterFile>("clusters", "a cluster of GPUs"),
     Kind::of::<SweepFile>("sweeps", "a sweep"),
     Kind::of::<ProfileFile>("profiles", "a codec in software"),
+    Kind::of::<DesignsFile>("designs", "alternatives for each stage of a codec"),
+    Kind::of::<FiguresFile>("figures", "the figures of a paper, judged"),
     Kind::of::<ExplorationFile>("explorations", "codecs to choose from"),
     Kind::of::<TechnologyFile>("technologies", "what gates and bits cost at a node"),
 ];

@@ -14,15 +14,17 @@ mod outcome;
 mod request;
 mod silicon;
 mod standing;
+mod synthesis;
 mod tensors;
 mod vary;
 
 pub use certainty::Certainty;
 pub use outcome::Exploration;
 pub use request::{QUALITY, Request, STUDY};
-pub use silicon::{Block, Silicon};
+pub use silicon::Silicon;
 pub use standing::{Part, Reign, Split, Standing};
-pub use tensors::{BUILT_IN, Bits, LeftOut, built_in};
+pub use synthesis::Block;
+pub use tensors::{BUILT_IN, Bits, LeftOut, TENSORS, built_in};
 pub use vary::{End, Limit, Swing, Turn};
 
 use crate::compare::{self, Comparison};
@@ -160,8 +162,10 @@ fn candidate(file: &ExplorationFile, name: &str) -> Result<CandidateFile, Error>
             ),
         ));
     }
+    // A profile goes by the name of its file.
+    let name = coder.rsplit('/').next().and_then(|file| file.strip_suffix(".toml")).unwrap_or(coder);
     Ok(CandidateFile {
-        name: coder.to_owned(),
+        name: name.to_owned(),
         coder: coder.to_owned(),
         origin: if silicon.is_some() { OriginName::Given } else { OriginName::Operations },
         silicon,

@@ -20,6 +20,7 @@ pub mod explore;
 mod parallel;
 pub mod price;
 mod progress;
+pub mod search;
 pub mod sensitivity;
 pub mod serving;
 pub mod sweep;

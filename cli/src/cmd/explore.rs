@@ -12,10 +12,11 @@ use crate::kept::Kept;
 use crate::output;
 use std::path::PathBuf;
 use trinity_config::Area;
-use trinity_study::explore::{self, Explored, Request};
+use trinity_study::explore::{self, Exploration, Explored, Request};
+use trinity_study::search;
 use trinity_tensor::Class;
 use trinity_tensor::codec::Target;
-use trinity_tensor::compare::Row;
+use trinity_tensor::compare::{Row, Subject};
 
 /// Say which codec to build: on these tensors, at this quality, in this silicon, for this cluster
 ///
@@ -27,6 +28,7 @@ use trinity_tensor::compare::Row;
 Examples:
   trinity explore                                 built-in tensors, LLaMA-7B training, every codec
   trinity explore kv.safetensors --nmse 0.01 --study sweeps/kv-spill --budget \"50000 mm2\"
+  trinity explore --search --save mine.toml       let it choose the stages, too; then: encode --codec mine.toml
   trinity explore --codecs three-in-one,line,uniform+ac=codecs/line-lanes --nmse 0.02
   trinity explore --set \"study.cluster.nic.bandwidth=400 Gbit/s\" --out out/fast-wires
 
@@ -61,6 +63,16 @@ pub struct Args {
     /// Override a value of the study; may be repeated
     #[arg(long = "set", value_name = "PATH=VALUE")]
     sets: Vec<String>,
+    /// Search the design space of the chain first: bits, mm² and pJ of every combination of stages;
+    /// designs that no other beats take part beside the codecs
+    #[arg(long, conflicts_with = "bits")]
+    search: bool,
+    /// The alternatives of each stage: a name from `trinity config list designs`, or a path that ends in .toml
+    #[arg(long, value_name = "DESIGNS", default_value = search::DESIGNS, requires = "search")]
+    designs: String,
+    /// Write the searched design that does best in the cluster as a profile that `encode --codec` takes
+    #[arg(long, value_name = "FILE", requires = "search")]
+    save: Option<PathBuf>,
     /// Treat every tensor as of this class
     #[arg(long, value_name = "CLASS")]
     class: Option<Class>,
@@ -86,6 +98,15 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     };
     output::protect(std::path::Path::new(&args.study));
     output::claim(&args.out, &work(args))?;
+    let searched = if args.search { Some(designs(args, &subjects, quality, ctx)?) } else { None };
+    let mut candidates = args.codecs.clone();
+    if let Some(searched) = &searched {
+        if candidates.is_empty() {
+            let known = explore::choices(explore::EXPLORATION)?.candidates;
+            candidates.extend(known.into_iter().map(|candidate| candidate.name));
+        }
+        candidates.extend(searched.files.iter().map(|(path, _)| path.display().to_string()));
+    }
     let kept: Kept<Row> = Kept::open(Some(&args.out), "bits.csv", |_| true)?;
     let request = Request {
         subjects: &subjects,
@@ -93,7 +114,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         study: args.study.clone(),
         sets: args.sets.clone(),
         budget_mm2: args.budget.map(Area::mm2),
-        candidates: args.codecs.clone(),
+        candidates,
         node: args.node.clone(),
         earlier: kept.earlier(),
     };
@@ -101,13 +122,87 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let Explored { exploration, comparison, .. } = &explored;
     kept.finish(&comparison.all)?;
     output::write(&args.out.join("study.toml"), exploration.sweep_toml.as_bytes())?;
-    page::page(&explored).write(&args.out.join("report.html"))?;
-    if ctx.json {
-        ctx.print_json(exploration)?;
-    } else {
-        ctx.print(show::text(exploration, ctx.colour))?;
+    page::page(&explored, searched.as_ref().map(|searched| &searched.found))
+        .write(&args.out.join("report.html"))?;
+    let picture = page::picture(exploration).svg();
+    output::write(&args.out.join("explore.svg"), picture.as_bytes())?;
+    match (&searched, ctx.json) {
+        (None, true) => ctx.print_json(exploration)?,
+        (Some(searched), true) => {
+            let front: Vec<&search::Row> = searched.found.front.iter().map(|(row, _)| row).collect();
+            let designs = serde_json::json!({ "designs": searched.found.designs, "front": front });
+            ctx.print_json(&serde_json::json!({ "search": designs, "exploration": exploration }))?;
+        }
+        (None, false) => ctx.print(show::text(exploration, ctx.colour))?,
+        (Some(searched), false) => {
+            let text = show::text(exploration, ctx.colour) + &show::search(&searched.found, ctx.colour);
+            ctx.print(text)?;
+        }
+    }
+    if let (Some(path), Some(searched)) = (&args.save, &searched) {
+        save(path, searched, exploration, ctx)?;
     }
     ctx.remark(format!("wrote {}", args.out.join("report.html").display()));
+    Ok(())
+}
+
+/// What a search found, and the profiles it left for the cluster to judge.
+struct Searched {
+    found: search::Found,
+    files: Vec<(PathBuf, String)>,
+}
+
+/// Designs that go on into the cluster.
+const CARRIED: usize = 4;
+
+fn designs(args: &Args, subjects: &[Subject], quality: Target, ctx: &Context) -> Result<Searched, Failure> {
+    output::protect(std::path::Path::new(&args.designs));
+    let kept: Kept<search::Row> = Kept::open(Some(&args.out), "designs.csv", |_| true)?;
+    let (technology, throughput_gbps) = search::usual_silicon(&explore::choices(explore::EXPLORATION)?)?;
+    let request = search::Request {
+        subjects,
+        quality,
+        designs: args.designs.clone(),
+        technology,
+        throughput_gbps,
+        earlier: kept.earlier(),
+    };
+    let start = std::time::Instant::now();
+    let found = search::search(&request, &|row| kept.add(row), &ctx.watch())?;
+    kept.finish(&found.rows)?;
+    ctx.remark(format!(
+        "{} designs in {:.1} s, {} that no other beats",
+        found.designs,
+        start.elapsed().as_secs_f64(),
+        found.front.len()
+    ));
+    let mut files = Vec::new();
+    for (at, (_, design)) in search::spread(&found.front, CARRIED).into_iter().enumerate() {
+        let path = args.out.join(format!("design-{}.toml", at + 1));
+        output::write(&path, design.text.as_bytes())?;
+        files.push((path, design.text.clone()));
+    }
+    Ok(Searched { found, files })
+}
+
+/// Writes the design that stands best in the cluster.
+fn save(
+    path: &std::path::Path,
+    searched: &Searched,
+    exploration: &Exploration,
+    ctx: &Context,
+) -> Result<(), Failure> {
+    let stem = |file: &PathBuf| file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let best =
+        exploration.standings.iter().filter(|standing| standing.value.is_some()).find_map(|standing| {
+            searched.files.iter().find(|(file, _)| stem(file).as_ref() == Some(&standing.scenario))
+        });
+    let Some((file, text)) = best else {
+        return Err(Failure::run("no design of the search fits into the budget")
+            .help("give a larger --budget; the designs are in designs.csv"));
+    };
+    output::write(path, text.as_bytes())?;
+    ctx.remark(format!("wrote {} ({})", path.display(), file.display()));
     Ok(())
 }
 

@@ -38,6 +38,43 @@ fn what_cannot_be_explored_is_said_in_a_sentence_that_helps() {
     assert!(one_class.contains("nonsense"), "{one_class}");
 }
 
+/// A design space of eight, so that a search takes a moment.
+const FEW: &str = r#"
+title = "few"
+orientation = ["rows"]
+preconditioning = ["none"]
+transform = ["none", "dct-32"]
+prediction = ["none"]
+quantization = ["dead-zone", "trellis-4"]
+entropy = ["static", "adaptive"]
+tile-values = [16384]
+"#;
+
+#[test]
+fn a_search_is_the_same_for_any_number_of_threads_and_its_winner_encodes() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("few.toml"), FEW).unwrap();
+    let search = |out: &str, threads: &str, save: &str| {
+        let args = ["explore", "--search", "--designs", "few.toml", "--codecs", "line", "--save", save];
+        let more = ["--out", out, "--threads", threads, "--json", "-q"];
+        trinity_in(folder.path(), args.into_iter().chain(more)).ok()
+    };
+    let first = search("a", "1", "one.toml");
+    let second = search("b", "2", "two.toml");
+    // Paths of profiles differ with the folder; nothing else does.
+    assert_eq!(first.replace("a/design", "b/design"), second);
+    let designs = |out: &str| fs::read_to_string(folder.path().join(out).join("designs.csv")).unwrap();
+    assert_eq!(designs("a"), designs("b"));
+    assert_eq!(designs("a").lines().filter(|line| line.contains(",2048,")).count(), 8);
+    let profile = fs::read(folder.path().join("one.toml")).unwrap();
+    assert_eq!(profile, fs::read(folder.path().join("two.toml")).unwrap());
+    let tensors = concat!(env!("CARGO_MANIFEST_DIR"), "/../study/data/tensors.safetensors");
+    let encode = ["encode", tensors, "--codec", "one.toml", "--bits", "4", "-o", "t.tri"];
+    trinity_in(folder.path(), encode).ok();
+    let refused = trinity_in(folder.path(), ["explore", "--search", "--bits", "3"]).refused();
+    assert!(refused.contains("--bits"), "{refused}");
+}
+
 #[test]
 fn how_sure_an_answer_is_said_to_be_is_what_validate_finds() {
     let said = trinity_in(std::path::Path::new(env!("CARGO_MANIFEST_DIR")), ["validate"]);

@@ -152,6 +152,7 @@ fn what_each_command_prints_as_json_is_written_down() {
         ("config-check", "config check study.toml --kind sweeps"),
         ("config-schema-out", "config schema --out schemas"),
         ("explore", "explore --codecs line --study study.toml --out explore"),
+        ("figure", "figure"),
         ("sweep", "sweep study.toml --out sweep"),
         ("sweep-shard", "sweep study.toml --out shards --shard 0/1"),
         ("sweep-merge", "sweep merge shards --out merged"),

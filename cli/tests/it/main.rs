@@ -6,6 +6,7 @@ mod config;
 mod eval;
 mod examples;
 mod explore;
+mod figure;
 mod golden;
 mod h264;
 mod h265;

@@ -2,6 +2,7 @@
 
 use super::ground::Ground;
 use super::request::Request;
+use super::synthesis::{self, Block};
 use super::tensors;
 use crate::config::{BlockFile, CandidateFile, CodecFile, ExplorationFile, OriginName};
 use crate::{Error, Progress, price};
@@ -9,7 +10,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use trinity_config::{Checked, Complaint, Document};
 use trinity_silicon::Node;
-use trinity_tensor::codec::{Target, TensorCodec};
+use trinity_tensor::codec::{Target, TensorCodec, codec};
 use trinity_tensor::{Entry, crop};
 
 /// Values of each tensor that operations are counted on.
@@ -36,17 +37,11 @@ pub struct Silicon {
     pub gpu_share: Option<f64>,
     /// What its scenario sets beside bits.
     #[serde(skip)]
-    pub(super) sets: Vec<String>,
-}
-
-/// An encoder or a decoder.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Block {
-    pub area_mm2: f64,
-    pub power_w: f64,
-    pub throughput_gbps: f64,
-    /// Of an uncompressed bit, by the column that the codec's file chooses.
-    pub pj_per_bit: f64,
+    sets: Vec<String>,
+    /// Area of encoder and decoder as those have it, before it is scaled to
+    /// another node.
+    #[serde(skip)]
+    stated_mm2: [f64; 2],
 }
 
 impl Silicon {
@@ -57,10 +52,9 @@ impl Silicon {
 
     /// What the scenario sets with the area of both blocks times `factor`.
     pub(super) fn sets_scaled(&self, factor: f64) -> Vec<String> {
-        let area = |which: &str, block: &Block| {
-            format!("cluster.codec.{which}.area={} mm2", block.area_mm2 * factor)
-        };
-        let scaled = [area("encoder", &self.encoder), area("decoder", &self.decoder)];
+        let area = |which: &str, mm2: f64| format!("cluster.codec.{which}.area={} mm2", mm2 * factor);
+        let [encoder, decoder] = self.stated_mm2;
+        let scaled = [area("encoder", encoder), area("decoder", decoder)];
         self.sets.iter().cloned().chain(scaled.into_iter().filter(|_| factor != 1.0)).collect()
     }
 }
@@ -125,11 +119,41 @@ fn from_file(
         area_factor: candidate.area_factor,
         gpu_share: None,
         sets,
+        stated_mm2: [file.encoder.cost().area_mm2, file.decoder.cost().area_mm2],
     };
     if let Some(sms) = candidate.sms {
         on_sms(&mut silicon, sms, ground)?;
     }
+    if candidate.origin == OriginName::Synthesis {
+        as_synthesized(&mut silicon, area, energy)?;
+    }
     Ok(silicon)
+}
+
+/// Puts what synthesis found in place of what the file estimates, where it has
+/// run; `area` and `energy` lead to the node asked for.
+fn as_synthesized(silicon: &mut Silicon, area: f64, energy: f64) -> Result<(), Error> {
+    let tops = [("encoder", "line_enc"), ("decoder", "line_dec")];
+    for (which, top) in tops {
+        let Some((found, place)) = synthesis::block(top)? else { continue };
+        silicon.sets.push(format!("cluster.codec.{which}.area={} mm2", found.area_mm2));
+        silicon.sets.push(format!("cluster.codec.{which}.power={} W", found.power_w));
+        silicon.sets.push(format!("cluster.codec.{which}.throughput={} Gbit/s", found.throughput_gbps));
+        silicon.source = format!("{}; {which}: {place}", silicon.source);
+        let block = Block {
+            area_mm2: found.area_mm2 * area,
+            power_w: found.power_w * energy,
+            pj_per_bit: found.pj_per_bit * energy,
+            ..found
+        };
+        let (at, place) = match which {
+            "encoder" => (0, &mut silicon.encoder),
+            _ => (1, &mut silicon.decoder),
+        };
+        *place = block;
+        silicon.stated_mm2[at] = found.area_mm2;
+    }
+    Ok(())
 }
 
 /// Software costs the SMs it runs on: the GPU would need as many more to
@@ -148,6 +172,7 @@ fn on_sms(silicon: &mut Silicon, sms: f64, ground: &Ground) -> Result<(), Error>
     silicon.gpu_share = Some(share);
     silicon.encoder.area_mm2 = gpu_mm2 * share;
     silicon.decoder.area_mm2 = 0.0;
+    silicon.stated_mm2 = [silicon.encoder.area_mm2, 0.0];
     silicon.source = format!("{}, {sms} of {all} SMs", silicon.source);
     silicon.sets.push(format!("cluster.codec.encoder.area={} mm2", silicon.encoder.area_mm2));
     // The area is the GPU's own, at the GPU's own node.
@@ -228,7 +253,7 @@ impl Counted {
         }
         if let Some((candidate, silicon)) = yardstick {
             let built = from_file(candidate, silicon, ground, None)?;
-            let (area, _) = counted.sums(&candidate.coder);
+            let (area, _) = counted.sums(&candidate.coder)?;
             let ratio = area / built.encoder.area_mm2;
             counted.area_factor = (ratio > 0.0).then(|| ratio.max(1.0 / ratio));
         }
@@ -236,9 +261,18 @@ impl Counted {
     }
 
     /// Area and energy of an encoder that has every stage once.
-    fn sums(&self, coder: &str) -> (f64, f64) {
-        let own = self.stages.iter().filter(|((codec, _), _)| codec == coder);
-        own.fold((0.0, 0.0), |sum, (_, stage)| (sum.0 + stage.0, sum.1 + stage.1))
+    fn sums(&self, coder: &str) -> Result<(f64, f64), Error> {
+        // Rows go by the name that a codec has, which for a profile is not its file's.
+        let named = codec(coder).map_err(|error| Error::Tensor { subject: coder.to_owned(), error })?.name();
+        let own = self.stages.iter().filter(|((codec, _), _)| *codec == named);
+        let sums = own.fold((0.0, 0.0), |sum, (_, stage)| (sum.0 + stage.0, sum.1 + stage.1));
+        if sums.0 > 0.0 {
+            return Ok(sums);
+        }
+        Err(Error::input(
+            format_args!("`{coder}` counts no operations on these tensors: its silicon cannot be priced"),
+            "leave it out with --codecs, or give it the silicon of a file, as CODER=CODEC",
+        ))
     }
 
     fn silicon(
@@ -247,7 +281,7 @@ impl Counted {
         file: &ExplorationFile,
         node: Option<&str>,
     ) -> Result<Silicon, Error> {
-        let (area, pj_per_bit) = self.sums(&candidate.coder);
+        let (area, pj_per_bit) = self.sums(&candidate.coder)?;
         let document = Document::load(TEMPLATE)?;
         let template: CodecFile = document.read()?;
         let (area_factor, energy_factor) = factors(&template.node, node, &document)?;
@@ -275,6 +309,7 @@ impl Counted {
             area_factor: self.area_factor,
             gpu_share: None,
             sets,
+            stated_mm2: [area_mm2; 2],
         })
     }
 }

@@ -2,7 +2,8 @@
 use trinity_config::{Checked, Document, builtin};
 use trinity_silicon::table3;
 use trinity_study::config::{
-    ClusterFile, CodecFile, ExplorationFile, GpuFile, LlmFile, NicFile, TechnologyFile,
+    ClusterFile, CodecFile, DesignsFile, ExplorationFile, FiguresFile, GpuFile, LlmFile, NicFile,
+    TechnologyFile,
 };
 
 fn read<T: serde::de::DeserializeOwned + Checked>(name: &str) -> T {
@@ -23,6 +24,8 @@ fn every_file_reads_and_checks() {
             Some("clusters") => drop(read::<ClusterFile>(name)),
             Some("technologies") => drop(read::<TechnologyFile>(name)),
             Some("explorations") => drop(read::<ExplorationFile>(name)),
+            Some("designs") => drop(read::<DesignsFile>(name)),
+            Some("figures") => drop(read::<FiguresFile>(name)),
             _ => {}
         }
     }
@@ -33,7 +36,7 @@ fn every_value_carries_its_source() {
     let choices = ["topology", "all-reduce"];
     for name in builtin::names() {
         // What a profile may choose from is a choice, not a datum with a source.
-        if name.starts_with("sweeps/") || name.starts_with("profiles/") {
+        if ["sweeps/", "profiles/", "figures/", "designs/"].iter().any(|folder| name.starts_with(folder)) {
             continue;
         }
         for setting in Document::load(name).unwrap().settings() {

@@ -188,6 +188,35 @@ axes = [
 }
 
 #[test]
+fn a_profile_of_ones_own_is_priced_as_the_profile_it_copies() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    std::fs::write(&path, "extends = \"profiles/trinity-lite\"\nname = \"some-other-name\"\n").unwrap();
+    let subjects = subjects(&ALL);
+    let found = found(&request(&subjects, &["trinity-lite", path.to_str().unwrap()]));
+    assert_eq!(found.silicon[1].candidate, "mine");
+    assert!(found.silicon[1].encoder.area_mm2 > 0.0);
+    assert_eq!(found.silicon[0].encoder, found.silicon[1].encoder);
+}
+
+#[test]
+fn another_node_scales_a_codec_once() {
+    let subjects = subjects(&ALL);
+    let at = |node: Option<&str>| {
+        let found = found(&Request { node: node.map(String::from), ..request(&subjects, &["three-in-one"]) });
+        let best = found.standings.iter().find(|one| one.scenario == "three-in-one").unwrap().clone();
+        let split = best.split.unwrap();
+        let codecs = split.codec * best.best.unwrap().estimate.area_mm2 / f64::from(split.gpus);
+        (found.silicon[0].encoder.area_mm2 + found.silicon[0].decoder.area_mm2, codecs)
+    };
+    let ((plain, built), (small, built_small)) = (at(None), at(Some("5nm")));
+    assert!(small < plain);
+    // Codecs on a GPU are one, two or four of them.
+    let whole = |ratio: f64| [1.0, 2.0, 4.0].iter().any(|count| (ratio / count - 1.0).abs() < 1e-9);
+    assert!(whole(built / plain) && whole(built_small / small), "{plain} {built} {small} {built_small}");
+}
+
+#[test]
 fn earlier_rows_are_not_measured_again() {
     let subjects = subjects(&ALL);
     let request = request(&subjects, &["line"]);

@@ -4,13 +4,15 @@
 use super::show;
 use crate::cmd::sweep::fronts::{self, PARTS};
 use crate::colour::{colour, colours};
+use crate::plot::{Axis, Mark, Plot, Series};
 use crate::report::{Bar, Report};
 use crate::table::{Table, sig3};
 use serde_json::{Value, json};
 use trinity_study::explore::{Exploration, Explored};
+use trinity_study::search::Found;
 use trinity_tensor::Class;
 
-pub fn page(explored: &Explored) -> Report {
+pub fn page(explored: &Explored, searched: Option<&Found>) -> Report {
     let found = &explored.exploration;
     let mut report = Report::new(found.title.clone());
     report.paragraph(format!("{} at {}, in {}.", codecs(found), found.quality, found.study));
@@ -36,6 +38,11 @@ pub fn page(explored: &Explored) -> Report {
     add(&mut report, "Which codec is best at which budget", &reigns(found));
     add(&mut report, "Each assumption at either end of its range", &swings(found));
     add(&mut report, "How sure each link is", &show::certainty(found));
+    if let Some(searched) = searched {
+        report.heading("Designs");
+        designs(&mut report, searched);
+        add(&mut report, "Designs that no other beats in bits, mm² and pJ", &show::designs(searched));
+    }
     if !found.left_out.is_empty() {
         let mut table = Table::new(["codec", "why"]);
         for left in &found.left_out {
@@ -48,6 +55,47 @@ pub fn page(explored: &Explored) -> Report {
 
 fn add(report: &mut Report, caption: &str, table: &Table) {
     report.table(caption, table.headers(), table.rows());
+}
+
+/// Every design that went into the last round, bits against area.
+fn designs(report: &mut Report, searched: &Found) {
+    let last = searched.rows.iter().map(|row| row.values).max().unwrap_or(0);
+    let values: Vec<Value> = searched
+        .rows
+        .iter()
+        .filter(|row| row.values == last && row.bits_per_value.is_finite())
+        .map(|row| {
+            let kept = if row.kept { "no other beats it" } else { "beaten" };
+            json!({ "design": row.design, "bits": row.bits_per_value, "area": row.area_mm2, "pj": row.pj_per_bit, "is": kept })
+        })
+        .collect();
+    report.chart(
+        format!("{} designs tried, {} measured on {last} values of each class", searched.designs, values.len()),
+        json!({
+            "data": { "values": values },
+            "mark": { "type": "point", "filled": true, "size": 50, "tooltip": { "content": "data" } },
+            "encoding": {
+                "x": { "field": "area", "type": "quantitative", "title": "encoder for 100 Gbit/s, mm²", "scale": { "type": "log" } },
+                "y": { "field": "bits", "type": "quantitative", "title": "bits per value", "scale": { "zero": false } },
+                "color": { "field": "is", "type": "nominal", "title": null,
+                           "scale": { "domain": ["no other beats it", "beaten"], "range": ["#54a24b", "#8a929c"] } },
+            },
+        }),
+    );
+}
+
+/// The fronts up to a little more than the budget, as a picture that needs no script.
+pub fn picture(found: &Exploration) -> Plot {
+    let right = found.budget_mm2.map_or(f64::INFINITY, |budget| budget * 1.2);
+    let series = found.fronts.iter().map(|front| {
+        let points = front.points.iter().map(|point| (point.estimate.area_mm2, point.estimate.tokens_per_s));
+        Series {
+            name: front.scenario.clone(),
+            points: points.filter(|(area, _)| *area <= right).collect(),
+            mark: Mark::Line,
+        }
+    });
+    Plot { x: Axis::linear("total die area, mm²"), y: Axis::linear("tokens/s"), series: series.collect() }
 }
 
 fn codecs(found: &Exploration) -> String {

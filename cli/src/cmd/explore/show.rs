@@ -2,6 +2,7 @@
 
 use crate::table::{Table, sig3};
 use trinity_study::explore::{Exploration, Silicon, Standing};
+use trinity_study::search::Found;
 use trinity_tensor::Class;
 
 pub fn text(found: &Exploration, colour: bool) -> String {
@@ -22,6 +23,21 @@ pub fn text(found: &Exploration, colour: bool) -> String {
         text += &format!("left out: {}: {}\n", left.candidate, left.why);
     }
     text
+}
+
+/// The designs that no other beats.
+pub fn search(found: &Found, colour: bool) -> String {
+    let heading = format!("\n{} of {} designs that no other beats\n", found.front.len(), found.designs);
+    heading + &designs(found).render(colour)
+}
+
+pub fn designs(found: &Found) -> Table {
+    let mut table = Table::new(["design", "bits/value", "encoder mm²", "pJ/bit"]);
+    for (row, _) in &found.front {
+        let figures = [format!("{:.3}", row.bits_per_value), sig3(row.area_mm2), sig3(row.pj_per_bit)];
+        table.row([row.design.clone()].into_iter().chain(figures));
+    }
+    table
 }
 
 fn within(found: &Exploration) -> String {

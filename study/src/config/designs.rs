@@ -1,0 +1,100 @@
+//! Design spaces in files: the alternatives of each stage of the chain.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use trinity_codec::Profile;
+use trinity_config::{Checked, Cited, Complaint, Diagnostic, Document};
+
+/// What a search chooses from. Names are those of profiles.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct DesignsFile {
+    #[schemars(with = "Cited<String>")]
+    pub title: String,
+    #[schemars(with = "Cited<Vec<String>>")]
+    pub orientation: Vec<String>,
+    #[schemars(with = "Cited<Vec<String>>")]
+    pub preconditioning: Vec<String>,
+    #[schemars(with = "Cited<Vec<String>>")]
+    pub transform: Vec<String>,
+    #[schemars(with = "Cited<Vec<String>>")]
+    pub prediction: Vec<String>,
+    #[schemars(with = "Cited<Vec<String>>")]
+    pub quantization: Vec<String>,
+    #[schemars(with = "Cited<Vec<String>>")]
+    pub entropy: Vec<String>,
+    #[schemars(with = "Cited<Vec<u32>>")]
+    pub tile_values: Vec<u32>,
+}
+
+/// One choice for every stage.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Design {
+    pub name: String,
+    /// The profile as TOML, as `encode` takes it.
+    pub text: String,
+    pub profile: Profile,
+}
+
+impl DesignsFile {
+    /// The stages, each with its alternatives.
+    fn stages(&self) -> [(&'static str, Vec<String>); 7] {
+        [
+            ("orientation", self.orientation.clone()),
+            ("preconditioning", self.preconditioning.clone()),
+            ("transform", self.transform.clone()),
+            ("prediction", self.prediction.clone()),
+            ("quantization", self.quantization.clone()),
+            ("entropy", self.entropy.clone()),
+            ("tile-values", self.tile_values.iter().map(u32::to_string).collect()),
+        ]
+    }
+
+    /// Every combination that makes sense to the codec, in the order of the
+    /// file; the last stage turns fastest.
+    pub fn designs(&self) -> Vec<Design> {
+        let stages = self.stages();
+        let count: usize = stages.iter().map(|(_, choices)| choices.len()).product();
+        (0..count).filter_map(|at| design(&stages, at)).collect()
+    }
+}
+
+/// The combination of that number; nothing where the codec has no such chain.
+fn design(stages: &[(&'static str, Vec<String>); 7], number: usize) -> Option<Design> {
+    let mut rest = number;
+    let mut chosen = [""; 7];
+    for (at, (_, choices)) in stages.iter().enumerate().rev() {
+        chosen[at] = choices.get(rest % choices.len())?;
+        rest /= choices.len();
+    }
+    let [orientation, preconditioning, transform, prediction, quantization, entropy, tile] = chosen;
+    // What a uniform quantizer with a dead zone was tuned at, and what search by rate was.
+    let lambda = if quantization == "dead-zone" { 1.2 } else { 0.31 };
+    let parts = [orientation, preconditioning, transform, prediction, quantization, entropy, tile];
+    let name =
+        parts.iter().filter(|part| !["none", "rows"].contains(part)).copied().collect::<Vec<_>>().join("_");
+    let text = format!(
+        "name = \"{name}\"\ndescription = \"found by trinity explore --search\"\npipeline = \"trinity\"\n\n[stages]\n\
+         orientation = [\"{orientation}\"]\npreconditioning = [\"{preconditioning}\"]\ntransform = [\"{transform}\"]\n\
+         prediction = [\"{prediction}\"]\nquantization = \"{quantization}\"\nlambda = {lambda}\nentropy = [\"{entropy}\"]\n\n\
+         [parallel]\ntile-values = {tile}\n"
+    );
+    let profile = Profile::parse(&text).ok()?;
+    Some(Design { name, text, profile })
+}
+
+impl Checked for DesignsFile {
+    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+        let stages = self.stages();
+        let empty = stages.iter().filter(|(_, choices)| choices.is_empty()).map(|(key, _)| {
+            Err(document.complain(key, &Complaint::new("no alternatives").expected("at least one")))
+        });
+        Diagnostic::gather(empty)?;
+        if self.designs().is_empty() {
+            let complaint = Complaint::new("no combination of these stages makes a codec")
+                .expected("names that profiles have, as in configs/profiles");
+            return Err(document.complain("title", &complaint));
+        }
+        Ok(())
+    }
+}
