@@ -1,23 +1,30 @@
 //! The line-rate codec on this machine's GPU: every byte checked against the
 //! CPU, then timed beside nvCOMP and matrix products.
 //!
-//! `cargo run --release -p trinity-hwcodec --example line_gpu -- [--check] [RECORDING.json]`
+//! `cargo run --release -p trinity-hwcodec --example line_gpu -- [--check | --quick] [RECORDING.json]`
+//!
+//! `--check` compares alone; `--quick` times the codec alone, on all of the GPU.
 #![allow(clippy::print_stdout)]
 
 use std::{env, fs};
 use trinity_hwcodec::line::LineCodec;
-use trinity_hwcodec::measure::line::{Recorded, Speed, check, measure};
+use trinity_hwcodec::measure::line::{Recorded, Speed, check, measure, measure_alone};
 use trinity_hwcodec::{Error, Gpu};
 
 fn main() -> Result<(), Error> {
     let gpu = Gpu::open(0)?;
     let codec = LineCodec::new(&gpu)?;
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let asks = |flag: &str| arguments.iter().any(|argument| argument == flag);
+    if asks("--quick") {
+        print(&measure_alone(&gpu, &codec)?);
+        return Ok(());
+    }
     let rows = check(&gpu, &codec)?;
     let wrong: Vec<_> = rows.iter().filter(|row| !row.agrees()).collect();
     println!("{} of {} cases equal on CPU and GPU", rows.len() - wrong.len(), rows.len());
     wrong.iter().for_each(|row| println!("  {}: {}", row.name, row.outcome));
-    let arguments: Vec<String> = env::args().skip(1).collect();
-    if arguments.iter().any(|argument| argument == "--check") {
+    if asks("--check") {
         return Ok(());
     }
     let recorded = measure(&gpu, &codec)?;

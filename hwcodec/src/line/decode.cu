@@ -259,7 +259,7 @@ line_decode(const Plan p, const u32* __restrict__ ends, const u16* __restrict__ 
             __syncwarp();
         }
         rebuild.worth = gain_units(gain);
-        fault = LANES == 32 && t.cols % 32 == 0
+        fault = WHOLE_STEPS || (LANES == 32 && t.cols % 32 == 0)
             ? decode_tile<true>(p, t, slots, of_class, tail, rebuild, words, state, gain, of_row, out, lane)
             : decode_tile<false>(p, t, slots, of_class, tail, rebuild, words, state, gain, of_row, out, lane);
         __syncwarp();

@@ -1,7 +1,7 @@
 //! Streams on the device to values on the device.
 
 use super::image::Image;
-use super::{Address, Faulty, Format, Launch, LineCodec, Variant, read_faults};
+use super::{Address, Direction, Faulty, Format, Launch, LineCodec, Variant, function, read_faults};
 use crate::error::{During, Error};
 use cudarc::driver::{CudaFunction, result, sys};
 use std::ffi::c_void;
@@ -34,8 +34,8 @@ impl Decoder {
         let corrupt = |e: trinity_line::Error| Error::CorruptStream { what: e.to_string() };
         let (plan, header) = trinity_line::Plan::read(stream_bytes).map_err(corrupt)?;
         let coder = trinity_line::Coder::new(plan).map_err(corrupt)?;
-        let variant = Variant::of(&coder.plan, format);
-        let function = codec.functions(variant)?.decode;
+        let variant = Variant::of(&coder.plan, format, Direction::Decode);
+        let function = function(&codec.module(variant)?, "line_decode")?;
         let upload = codec.context.new_stream().during("cuStreamCreate")?;
         let image = Image::new(&coder, None, &upload)?;
         let tables_bytes = 4 * (image.tables * SCALE as usize + CLASSES);

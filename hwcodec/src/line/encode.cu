@@ -30,34 +30,27 @@ __device__ __forceinline__ int square(int distance) {
 struct Goal {
     int magnitude, offset;
     u32 raw;
-    bool negative;
 
     __device__ __forceinline__ Goal(int target, u32 raw_bits) {
         magnitude = abs(target);
-        negative = target < 0;
         raw = raw_bits;
         int half = (1 << raw) >> 1;
-        offset = negative ? max(half - 1, 0) : half;
+        offset = target < 0 ? max(half - 1, 0) : half;
     }
 
-    // The nearest level of a quantizer and parity, or zero where that costs less.
-    __device__ __forceinline__ int candidate(const int* costs, int quantizer, int parity, int& cost) const {
-        int level = 2 * ((magnitude - 32 * parity + 16 * quantizer + 32) >> 6) + parity;
-        int distance = magnitude - 32 * level;
-        if (quantizer) distance += parity || level ? 16 : 0;
-        const int* of = costs + 16 * quantizer;
-        // The nearest is at most 48 units away.
-        cost = distance * distance + of[min((level + offset) >> raw, ESCAPE)];
-        if (parity == 0) {
-            int zero = square(magnitude) + of[0];
-            if (zero < cost) {
-                cost = zero;
-                level = 0;
-            }
-        }
-        return negative ? -level : level;
+    // A distance of 48 units at most, and the symbol.
+    __device__ __forceinline__ int cost(const int* costs, int distance, int level) const {
+        return distance * distance + costs[min((level + offset) >> raw, ESCAPE)];
     }
 };
+
+// Bits that a step leaves for the way back: one a state, set where it was
+// reached by an odd level, and one a quantizer, set where zero costs less than
+// the nearest even level. As many steps as a word holds are taken together.
+constexpr int STEP_BITS = STATES + 2;
+constexpr u32 TOGETHER = LOG2_STATES == 0 ? 4 : 32 / STEP_BITS;
+// Costs of so many steps stay far from overflowing.
+constexpr u32 SETTLE = 15 / TOGETHER;
 
 // Survivors of a lane.
 struct Path {
@@ -68,16 +61,24 @@ struct Path {
         for (int s = 0; s < STATES; s++) cost[s] = s == (int)state ? 0 : NEVER;
     }
 
-    // Extends all survivors by a value; one bit a state: reached by an odd level.
+    // Extends all survivors by a value. For a quantizer z and a parity b the
+    // nearest level is 2 ((magnitude - 32 b + 16 z + 32) >> 6) + b.
     __device__ __forceinline__ u32 step(const Goal& goal, const int* costs) {
+        const int zero = square(goal.magnitude);
         int of[2][2];
+        u32 decisions = 0;
         #pragma unroll
-        for (int q = 0; q < 2; q++) {
-            #pragma unroll
-            for (int b = 0; b < 2; b++) goal.candidate(costs, q, b, of[q][b]);
+        for (int z = 0; z < 2; z++) {
+            const int* table = costs + 16 * z;
+            const int even = goal.magnitude + 16 * z + 32, half = even >> 6;
+            int cost = goal.cost(table, (even & 63) - (z && half == 0 ? 48 : 32), 2 * half);
+            int none = zero + table[0];
+            if (none < cost) decisions |= 1u << (STATES + z);
+            of[z][0] = min(none, cost);
+            const int odd = goal.magnitude + 16 * z;
+            of[z][1] = goal.cost(table, (odd & 63) - 32, 2 * (odd >> 6) + 1);
         }
         int next[STATES];
-        u32 decisions = 0;
         #pragma unroll
         for (int t = 0; t < STATES; t++) {
             const int quantizer = t < STATES / 2 ? 0 : 1, base = quantizer ? t ^ H0 : t;
@@ -115,97 +116,108 @@ struct Path {
 };
 
 // One step back along the best path: the level there, and the state before.
-__device__ __forceinline__ int back(u32& state, u32 decisions, const Goal& goal, const int* costs) {
-    u32 odd = decisions >> state & 1;
-    u32 quantizer = state < STATES / 2 ? 0 : 1, base = quantizer ? state ^ H0 : state;
-    int cost;
-    int level = goal.candidate(costs, (int)quantizer, (int)odd, cost);
-    state = 2 * (base ^ (odd ? H1 : 0)) + quantizer;
-    return level;
+__device__ __forceinline__ int back(u32& state, u32 decisions, int target) {
+    const u32 odd = decisions >> state & 1, quantizer = state >> (LOG2_STATES == 0 ? 0 : LOG2_STATES - 1);
+    const bool none = !odd && decisions >> (STATES + quantizer) & 1;
+    int level = none ? 0 : 2 * ((int)(abs(target) - 32 * odd + 16 * quantizer + 32) >> 6) + (int)odd;
+    state = 2 * (state ^ (quantizer ? H0 : 0) ^ (odd ? H1 : 0)) + quantizer;
+    return target < 0 ? -level : level;
 }
 
-// Words of a tile, from its last to its first.
+// Words of a tile, from its last to its first. Below the floor nothing is
+// written; where it was passed, the room was too small.
 struct Backwards {
     u16* room;
-    u32 at, floor;
-    bool full;
+    int at, floor;
 
-    __device__ __forceinline__ void put(u32 mask, u32 lane, u32 word) {
-        u32 count = __popc(mask);
-        if (at < floor + count) {
-            full = true;
-            return;
-        }
-        at -= count;
-        if (mask >> lane & 1) room[at + lanes_below(mask, lane)] = (u16)word;
+    __device__ __forceinline__ void put(bool puts, u32 lane, u32 word) {
+        const u32 mask = __ballot_sync(ALL, puts);
+        at -= __popc(mask);
+        if (puts && at >= floor) room[at + lanes_below(mask, lane)] = (u16)word;
     }
 };
 
-// Pushes one symbol per active lane.
-__device__ __forceinline__ void push_level(const uint2* symbols, u32 table, u32 raw, int level, bool active, bool unsigned_,
-                                           u32& state, Backwards& out, u32 lane) {
+// Symbols of a table by their sign, from -16, which there is not, to 15: start,
+// frequency << 16, and whether it stands for an escape; 2^32 / frequency.
+constexpr u32 SYMBOLS = 32;
+constexpr u32 ESCAPES = 1u << 15;
+
+__device__ __forceinline__ uint2 signed_symbol(const uint2* magnitudes, int symbol) {
+    uint2 entry = magnitudes[min(abs(symbol), ESCAPE)];
+    if (abs(symbol) >= ESCAPE || entry.x >> 16 == 0) {
+        entry = magnitudes[ESCAPE];
+        entry.x |= ESCAPES;
+    } else if (symbol < 0) {
+        entry.x += entry.x >> 16;
+    }
+    return entry;
+}
+
+// Pushes one symbol per active lane; `table` points to the symbol of zero.
+__device__ __forceinline__ void push_level(const uint2* table, u32 raw, int level, bool active, bool unsigned_, u32& state,
+                                           Backwards& out, u32 lane) {
     bool escape = false, full = false;
-    u32 word = 0;
+    const u32 word = state;
     if (active) {
-        int half = (1 << raw) >> 1;
-        int symbol = (level + half) >> raw;
-        u32 magnitude = min(abs(symbol), ESCAPE);
-        uint2 entry = symbols[table * 16 + magnitude];
-        escape = magnitude == ESCAPE || entry.x >> 16 == 0;
-        if (escape) entry = symbols[table * 16 + ESCAPE];
-        u32 start = entry.x & 0xffff, frequency = entry.x >> 16, reciprocal = entry.y;
-        u32 low = escape ? 0 : (u32)(level + half - (symbol << raw));
-        if (!escape) {
-            if (unsigned_ && magnitude > 0) {
-                frequency *= 2;
-                reciprocal >>= 1;
-            } else if (symbol < 0) {
-                start += frequency;
-            }
+        const int raised_level = level + ((1 << raw) >> 1);
+        int symbol = raised_level >> raw;
+        if (unsigned_) symbol = abs(symbol);
+        const uint2 entry = table[min(max(symbol, -ESCAPE), ESCAPE)];
+        escape = entry.x & ESCAPES;
+        u32 frequency = entry.x >> 16, reciprocal = entry.y;
+        if (unsigned_ && !escape && symbol != 0) {
+            frequency *= 2;
+            reciprocal >>= 1;
         }
-        full = state >= frequency << (32 - SCALE_BITS - raw);
-        word = state & 0xffff;
+        const u32 low = escape ? 0 : raised_level & ((1u << raw) - 1);
+        full = state >> (32 - SCALE_BITS - raw) >= frequency;
         if (full) state >>= 16;
-        u32 raised = state << raw | low;
+        const u32 raised = state << raw | low;
         // A reciprocal that is rounded down gives the quotient or one less.
         u32 quotient = __umulhi(raised, reciprocal);
-        u32 rest = raised - quotient * frequency;
-        if (rest >= frequency) {
-            quotient++;
-            rest -= frequency;
-        }
-        state = quotient << SCALE_BITS | (rest + start);
+        if (raised - quotient * frequency >= frequency) quotient++;
+        state = raised + quotient * (SLOTS - frequency) + (entry.x & (SLOTS - 1));
     }
-    out.put(__ballot_sync(ALL, full), lane, word);
-    u32 escapes = __ballot_sync(ALL, escape);
-    if (escapes) out.put(escapes, lane, (u32)(u16)level);
+    out.put(full, lane, word);
+    if (__any_sync(ALL, escape)) out.put(escape, lane, (u32)(u16)level);
 }
+
+// Classes of a column with a row, before they are clamped: what a row adds
+// lies within FROM, and what comes of both is clamped by the table.
+constexpr int LEAST_FROM = -128, MOST_FROM = 183, MOST_COLUMN = 127;
+constexpr u32 SPAN = MOST_FROM - LEAST_FROM + 2 * MOST_COLUMN + 1;
 
 // Where a warp keeps what it needs twice.
 struct Scratch {
     int* targets;        // SIZE or PREDICTS: residuals of the tile; PREDICTS: then level and quantizer
-    u8* decisions;       // 32 per step
+    u32* decisions;      // of steps together, 32 lanes; PREDICTS: of one row, a word a step
     int* deviations;     // PREDICTS: of columns
     short* row_classes;
 };
 
-template <bool FULL>
+// FULL: rows of whole steps on 32 lanes. GAIN: coarser steps than the plan's.
+template <bool FULL, bool GAIN>
 struct Coding {
     const Plan& p;
     const Tile& t;
     const Stored* values;
     const uint2* symbols;
     const int* costs;
-    const u16* of_class;
+    const u32* of_class;
     Scratch scratch;
     float* group;
     u32* tail;
-    u32 lane, per_row, total;
+    u32 lane, per_row, total, gain;
     bool kept;  // this lane saw a value that must be kept exactly
 
-    __device__ __forceinline__ bool active(u32 first) const { return FULL || (lane < LANES && first + lane < t.cols); }
+    // Whether this lane has a column in a step.
+    __device__ __forceinline__ bool active(u32 first) const {
+        return FULL ? first < t.cols : lane < LANES && first + lane < t.cols;
+    }
 
-    __device__ __forceinline__ const Stored* row_at(u32 row) const { return values + place(p, t.row + row, t.col + lane); }
+    __device__ __forceinline__ const Stored* place_of(u32 row, u32 first) const {
+        return values + place(p, t.row + row, t.col + first + lane);
+    }
 
     // The transform of the whole tile, as targets.
     __device__ void transform() {
@@ -245,85 +257,140 @@ struct Coding {
         return 0.0f;
     }
 
-    // `at` is the place of the value.
-    __device__ __forceinline__ int residual(u32 row, u32 col, const Stored* at) {
-        int target = SIZE != 0 ? scratch.targets[row * t.cols + col] : to_target(p, scaled(*at));
+    // What a target is made of: a value, or under a transform the target itself.
+    __device__ __forceinline__ int fetch(u32 row, u32 col, const Stored* at) const {
+        return SIZE != 0 ? scratch.targets[row * t.cols + col] : FORMAT == 0 ? __float_as_int(load(*at)) : (int)*at;
+    }
+
+    __device__ __forceinline__ int residual(u32 col, int fetched) {
+        int target = SIZE != 0 ? fetched : to_target(p, scaled(FORMAT == 0 ? (Stored)__int_as_float(fetched) : (Stored)fetched));
         if (!MEANS && !PREDICTS) return target;
         int predicted = MEANS ? p.means[t.col + col] * UNITS : 0;
         if (PREDICTS) predicted += predict(p.above[t.col + col], scratch.deviations[col]);
         return min(max(target - predicted, -p.limit), p.limit);
     }
 
+    __device__ __forceinline__ int goal(u32 col, int fetched) {
+        int target = residual(col, fetched);
+        return GAIN ? reduced(target, gain) : target;
+    }
+
     __device__ __forceinline__ int find_row_class(u32 row) {
+        constexpr u32 AHEAD = 4;
         u64 sum = 0;
-        const Stored* at = row_at(row);
+        const Stored* at = place_of(row, 0);
         const u64 along = col_stride(p) * 32;
-        for (u32 col = lane; col < t.cols; col += 32, at += along)
-            sum += (u64)(u32)abs(residual(row, col, at)) * p.weights[t.col + col];
+        const u32* weights = p.weights + t.col;
+        u32 col = lane;
+        // Loads of some steps before anything waits for one.
+        for (; col + (AHEAD - 1) * 32 < t.cols; col += AHEAD * 32, at += AHEAD * along) {
+            int fetched[AHEAD];
+            u32 weight[AHEAD];
+            #pragma unroll
+            for (u32 j = 0; j < AHEAD; j++) {
+                fetched[j] = fetch(row, col + j * 32, at + j * along);
+                weight[j] = weights[col + j * 32];
+            }
+            #pragma unroll
+            for (u32 j = 0; j < AHEAD; j++) sum += (u64)(u32)abs(residual(col + j * 32, fetched[j])) * weight[j];
+        }
+        for (; col < t.cols; col += 32, at += along)
+            sum += (u64)(u32)abs(residual(col, fetch(row, col, at))) * weights[col];
         for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(ALL, sum, step);
         u64 mean = sum / t.cols;
         return quarter_log2(mean > 1 ? mean : 1) - 4 * 19;
     }
 
-    __device__ __forceinline__ u32 entry(u32 col, int row_class, u32 gain) const {
-        return of_class[class_of(p.classes[t.col + col], row_class, gain)];
+    // What a row's class picks of `of_class`, to be indexed by columns' classes.
+    __device__ __forceinline__ const u32* of_row(int row_class) const {
+        int from = UNIT_CLASS + row_class - (GAIN ? (int)gain : 0);
+        return of_class + (min(max(from, LEAST_FROM), MOST_FROM) - LEAST_FROM + MOST_COLUMN);
     }
 
-    // Decisions of four steps lie in one word.
-    __device__ __forceinline__ u32* decisions() const { return (u32*)scratch.decisions + lane; }
+    __device__ __forceinline__ int row_class_at(u32 row) const { return ROW_CLASSES ? scratch.row_classes[row] : 0; }
 
-    __device__ __forceinline__ u32 decided_at(u32 step) const {
-        return LOG2_STATES == 0 || PREDICTS ? 0 : decisions()[step / 4 * 32] >> (step % 4 * 8);
+    // Symbols of a class's table, of the first or the second quantizer.
+    __device__ __forceinline__ const uint2* symbols_of(u32 of, u32 quantizer) const {
+        return symbols + SYMBOLS / 2 + (of & 0xffff) + quantizer * SYMBOLS;
+    }
+
+    __device__ __forceinline__ const int* costs_of(u32 of) const { return costs + (of & 0xffff) / 2; }
+
+    __device__ __forceinline__ u32 words_per_row() const { return (per_row + TOGETHER - 1) / TOGETHER; }
+
+    __device__ __forceinline__ u32 decided_at(u32 row, u32 step) const {
+        if (LOG2_STATES == 0 || PREDICTS) return 0;
+        return scratch.decisions[(row * words_per_row() + step / TOGETHER) * 32 + lane] >> (step % TOGETHER * STEP_BITS);
+    }
+
+    __device__ __forceinline__ int note_row_class(u32 row) {
+        if (!ROW_CLASSES) return 0;
+        int row_class = find_row_class(row);
+        if (lane == 0) scratch.row_classes[row] = (short)row_class;
+        return row_class;
+    }
+
+    // Some steps of a row together, from `begin` in columns, survivors extended by
+    // each: what they decide. WHOLE: all lanes have a column in all of them.
+    template <bool WHOLE>
+    __device__ __forceinline__ u32 search(Path& path, u32 row, u32 begin, const Stored* at, u64 along, const u32* of_column) {
+        int fetched[TOGETHER];
+        u32 of[TOGETHER];
+        #pragma unroll
+        for (u32 j = 0; j < TOGETHER; j++) {
+            const u32 first = begin + j * LANES;
+            if (!WHOLE && !active(first)) continue;
+            fetched[j] = fetch(row, first + lane, at + j * along);
+            of[j] = of_column[p.classes[t.col + first + lane]];
+        }
+        u32 word = 0;
+        #pragma unroll
+        for (u32 j = 0; j < TOGETHER; j++) {
+            const u32 first = begin + j * LANES;
+            if (!WHOLE && !active(first)) continue;
+            Goal to(goal(first + lane, fetched[j]), of[j] >> 16);
+            word |= path.step(to, costs_of(of[j])) << (j * STEP_BITS);
+        }
+        return word;
     }
 
     // Row classes and, with a trellis, survivors; the state of the best path.
-    __device__ __forceinline__ u32 forward(u32 gain) {
+    __device__ __forceinline__ u32 forward() {
         if (!ROW_CLASSES && LOG2_STATES == 0) return 0;
         Path path;
         path.start(0);
-        u32 word = 0, step = 0;
+        u32 since = 0;
+        u32* decisions = scratch.decisions + lane;
         const u64 along = col_stride(p) * LANES;
         for (u32 row = 0; row < t.rows; row++) {
-            int row_class = 0;
-            if (ROW_CLASSES) {
-                row_class = find_row_class(row);
-                if (lane == 0) scratch.row_classes[row] = (short)row_class;
-            }
+            const u32* of_column = of_row(note_row_class(row));
             if (LOG2_STATES == 0) continue;
-            const Stored* at = row_at(row);
-            for (u32 first = 0; first < t.cols; first += LANES, at += along, step++) {
-                if (active(first)) {
-                    u32 of = entry(first + lane, row_class, gain);
-                    Goal goal(reduced(residual(row, first + lane, at), gain), of >> 8);
-                    word |= path.step(goal, costs + (of & 255) * 16) << (step % 4 * 8);
-                }
-                if (step % 4 == 3) {
-                    decisions()[step / 4 * 32] = word;
-                    word = 0;
-                    if (step % 16 == 15) path.settle();
+            const Stored* at = place_of(row, 0);
+            for (u32 begin = 0; begin < t.cols; begin += TOGETHER * LANES, at += TOGETHER * along, decisions += 32) {
+                const bool whole = FULL && begin + TOGETHER * LANES <= t.cols;
+                *decisions = whole ? search<true>(path, row, begin, at, along, of_column)
+                                   : search<false>(path, row, begin, at, along, of_column);
+                if (++since == SETTLE) {
+                    since = 0;
+                    path.settle();
                 }
             }
         }
-        if (step % 4 != 0) decisions()[step / 4 * 32] = word;
         __syncwarp();
         return LOG2_STATES == 0 ? 0 : path.best();
     }
 
     // With prediction each row ends its paths: levels go to scratch.
-    __device__ __forceinline__ void forward_predicted(u32 gain) {
+    __device__ __forceinline__ void forward_predicted() {
         for (u32 i = lane; i < t.cols; i += 32) scratch.deviations[i] = 0;
         __syncwarp();
         u32 state = 0;
         const u64 along = col_stride(p) * LANES;
         const int worth = gain_units(gain);
         for (u32 row = 0; row < t.rows; row++) {
-            int row_class = 0;
-            if (ROW_CLASSES) {
-                row_class = find_row_class(row);
-                if (lane == 0) scratch.row_classes[row] = (short)row_class;
-            }
+            const u32* of_column = of_row(note_row_class(row));
             const u32 begin = state;
-            const Stored* const start = row_at(row);
+            const Stored* const start = place_of(row, 0);
             if (LOG2_STATES != 0) {
                 Path path;
                 path.start(state);
@@ -331,9 +398,9 @@ struct Coding {
                 u32 step = 0;
                 for (u32 first = 0; first < t.cols; first += LANES, at += along, step++) {
                     if (!active(first)) continue;
-                    u32 of = entry(first + lane, row_class, gain);
-                    Goal goal(reduced(residual(row, first + lane, at), gain), of >> 8);
-                    scratch.decisions[step * 32 + lane] = (u8)path.step(goal, costs + (of & 255) * 16);
+                    u32 of = of_column[p.classes[t.col + first + lane]];
+                    Goal to(goal(first + lane, fetch(row, first + lane, at)), of >> 16);
+                    scratch.decisions[step * 32 + lane] = path.step(to, costs_of(of));
                     if (step % 16 == 15) path.settle();
                 }
                 if (active(0)) state = path.best();
@@ -342,11 +409,8 @@ struct Coding {
             for (u32 step = per_row; step-- > 0;) {
                 u32 first = step * LANES;
                 if (!active(first)) continue;
-                u32 of = entry(first + lane, row_class, gain);
-                int target = reduced(residual(row, first + lane, start + step * along), gain);
-                int level = LOG2_STATES == 0
-                    ? uniform(target)
-                    : back(walk, scratch.decisions[step * 32 + lane], Goal(target, of >> 8), costs + (of & 255) * 16);
+                int target = goal(first + lane, fetch(row, first + lane, start + step * along));
+                int level = LOG2_STATES == 0 ? uniform(target) : back(walk, scratch.decisions[step * 32 + lane], target);
                 scratch.targets[row * t.cols + first + lane] = level * 2 + (int)(walk & 1);
             }
             walk = begin;
@@ -368,101 +432,116 @@ struct Coding {
     }
 
     // The level at a place and the quantizer that takes it, going backwards.
-    __device__ __forceinline__ int level_at(u32 row, u32 col, const Stored* at, u32 decided, u32 of, u32 gain, u32& walk, u32& quantizer) {
+    __device__ __forceinline__ int level_of(u32 col, int fetched, u32 decided, u32& walk, u32& quantizer) {
         if (PREDICTS) {
-            int both = scratch.targets[row * t.cols + col];
-            quantizer = both & 1;
-            return both >> 1;
+            quantizer = fetched & 1;
+            return fetched >> 1;
         }
-        int target = reduced(residual(row, col, at), gain);
+        int target = goal(col, fetched);
         if (LOG2_STATES == 0) {
             quantizer = 0;
             return uniform(target);
         }
-        int level = back(walk, decided, Goal(target, of >> 8), costs + (of & 255) * 16);
+        int level = back(walk, decided, target);
         quantizer = walk & 1;
         return level;
     }
 
-    // Everything after the head, from the last word to the first lane state.
-    __device__ __forceinline__ void backward(u32 gain, u32 walk, Backwards& out) {
-        const u32 tail_start = total > TAIL ? total - TAIL : 0;
+    // With prediction, what lies in scratch is a level and its quantizer.
+    __device__ __forceinline__ int fetch_back(u32 row, u32 col, const Stored* at) const {
+        return PREDICTS ? scratch.targets[row * t.cols + col] : fetch(row, col, at);
+    }
+
+    // The last steps, whose signs are the start of the states; `row` and `walk` are left where the rest goes on.
+    __device__ __forceinline__ u32 backward_tail(u32 tail_start, u32& walk, Backwards& out) {
         u32 state = LEAST_STATE;
-        u32 row = t.rows - 1, first = (per_row - 1) * LANES;
-        // Signs of the tail are the start of the states.
-        u32 tail_row = row, tail_first = first;
-        for (u32 step = total; step-- > tail_start;) {
-            if (active(first)) {
-                u32 of = entry(first + lane, ROW_CLASSES ? scratch.row_classes[row] : 0, gain), quantizer;
-                const Stored* at = values + place(p, t.row + row, t.col + first + lane);
-                int level = level_at(row, first + lane, at, decided_at(step), of, gain, walk, quantizer);
-                int raw = of >> 8, symbol = (level + ((1 << raw) >> 1)) >> raw;
-                bool escapes = abs(symbol) >= ESCAPE || symbols[((of & 255) + quantizer) * 16 + abs(symbol)].x >> 16 == 0;
-                if (symbol < 0 && !escapes) state |= 1u << (total - 1 - step);
-                tail[(step - tail_start) * 32 + lane] = (u32)(u16)level | quantizer << 16;
-            }
-            step_back(row, first);
+        for (u32 at = total; at-- > tail_start;) {
+            const u32 row = at / per_row, step = at % per_row, first = step * LANES;
+            if (!active(first)) continue;
+            const u32 of = of_row(row_class_at(row))[p.classes[t.col + first + lane]];
+            u32 quantizer;
+            int level = level_of(first + lane, fetch_back(row, first + lane, place_of(row, first)), decided_at(row, step), walk, quantizer);
+            const u32 raw = of >> 16;
+            const int symbol = (level + ((1 << raw) >> 1)) >> raw;
+            const bool escapes = symbols_of(of, quantizer)[min(max(symbol, -ESCAPE), ESCAPE)].x & ESCAPES;
+            if (symbol < 0 && !escapes) state |= 1u << (total - 1 - at);
+            tail[(at - tail_start) * 32 + lane] = (u32)(u16)level | quantizer << 16;
         }
-        for (u32 step = total; step-- > tail_start;) {
+        for (u32 at = total; at-- > tail_start;) {
+            const u32 row = at / per_row, first = at % per_row * LANES;
             u32 of = 0, both = 0;
-            if (active(tail_first)) {
-                of = entry(tail_first + lane, ROW_CLASSES ? scratch.row_classes[tail_row] : 0, gain);
-                both = tail[(step - tail_start) * 32 + lane];
+            if (active(first)) {
+                of = of_row(row_class_at(row))[p.classes[t.col + first + lane]];
+                both = tail[(at - tail_start) * 32 + lane];
             }
-            push_level(symbols, (of & 255) + (both >> 16), of >> 8, (short)(both & 0xffff), active(tail_first), true, state, out, lane);
-            step_back(tail_row, tail_first);
+            push_level(symbols_of(of, both >> 16), of >> 16, (short)(both & 0xffff), active(first), true, state, out, lane);
         }
+        return state;
+    }
+
+    // Some steps of a row together, `begin` the first of them: levels and their
+    // symbols, the last first. WHOLE: all lanes have a column in all of them.
+    template <bool WHOLE>
+    __device__ __forceinline__ void push_steps(u32 row, u32 begin, u32 steps, u64 along, const u32* of_column, u32& walk, u32& state,
+                                               Backwards& out) {
+        const u32 word = decided_at(row, begin);
+        const Stored* at = place_of(row, begin * LANES);
+        int fetched[TOGETHER];
+        u32 of[TOGETHER];
+        #pragma unroll
+        for (u32 j = 0; j < TOGETHER; j++) {
+            const u32 first = (begin + j) * LANES;
+            of[j] = 0;
+            fetched[j] = 0;
+            if (!WHOLE && (j >= steps || !active(first))) continue;
+            fetched[j] = fetch_back(row, first + lane, at + j * along);
+            of[j] = of_column[p.classes[t.col + first + lane]];
+        }
+        #pragma unroll
+        for (u32 j = TOGETHER; j-- > 0;) {
+            if (!WHOLE && j >= steps) continue;
+            const u32 first = (begin + j) * LANES;
+            const bool codes = WHOLE || active(first);
+            u32 quantizer = 0;
+            int level = 0;
+            if (codes) level = level_of(first + lane, fetched[j], word >> (j * STEP_BITS), walk, quantizer);
+            push_level(symbols_of(of[j], quantizer), of[j] >> 16, level, codes, false, state, out, lane);
+        }
+    }
+
+    // Everything after the head, from the last word to the first lane state.
+    __device__ __forceinline__ void backward(u32 walk, Backwards& out) {
+        const u32 tail_start = total > TAIL ? total - TAIL : 0;
+        u32 state = backward_tail(tail_start, walk, out);
         const u64 along = col_stride(p) * LANES;
-        u32 word = 0;
-        for (u32 left = tail_start; left > 0; row--) {
-            const int row_class = ROW_CLASSES ? scratch.row_classes[row] : 0;
-            const Stored* at = values + place(p, t.row + row, t.col + first + lane);
-            for (;; first -= LANES, at -= along) {
-                left--;
-                // Four steps' decisions at a time.
-                if (LOG2_STATES != 0 && !PREDICTS && (left % 4 == 3 || left + 1 == tail_start)) word = decisions()[left / 4 * 32];
-                u32 of = 0, quantizer = 0;
-                int level = 0;
-                if (active(first)) {
-                    of = entry(first + lane, row_class, gain);
-                    level = level_at(row, first + lane, at, word >> (left % 4 * 8), of, gain, walk, quantizer);
-                }
-                push_level(symbols, (of & 255) + quantizer, of >> 8, level, active(first), false, state, out, lane);
-                if (first == 0) break;
+        for (u32 row = (tail_start + per_row - 1) / per_row; row-- > 0;) {
+            u32 left = min(per_row, tail_start - row * per_row);
+            const u32* of_column = of_row(row_class_at(row));
+            while (left > 0) {
+                const u32 steps = (left - 1) % TOGETHER + 1;
+                left -= steps;
+                if (FULL && steps == TOGETHER) push_steps<true>(row, left, steps, along, of_column, walk, state, out);
+                else push_steps<false>(row, left, steps, along, of_column, walk, state, out);
             }
-            first = (per_row - 1) * LANES;
         }
         if (ROW_CLASSES) {
             for (u32 begin = (t.rows - 1) / LANES * LANES;; begin -= LANES) {
                 bool has = lane < LANES && begin + lane < t.rows;
                 int value = has ? scratch.row_classes[begin + lane] : 0;
-                push_level(symbols, p.tables, 0, value, has, false, state, out, lane);
+                push_level(symbols_of(p.tables * SYMBOLS, 0), 0, value, has, false, state, out, lane);
                 if (begin == 0) break;
             }
         }
         // Lane states, lower word first.
-        if (out.at < out.floor + 2 * LANES) {
-            out.full = true;
-            return;
-        }
-        out.at -= 2 * LANES;
-        if (lane < LANES) {
+        out.at -= 2 * (int)LANES;
+        if (lane < LANES && out.at >= out.floor) {
             out.room[out.at + 2 * lane] = (u16)state;
             out.room[out.at + 2 * lane + 1] = (u16)(state >> 16);
         }
     }
 
-    __device__ __forceinline__ void step_back(u32& row, u32& first) const {
-        if (first == 0) {
-            first = (per_row - 1) * LANES;
-            row--;
-        } else {
-            first -= LANES;
-        }
-    }
-
     // Words of the head at the start of the room: gain, and what is kept exactly.
-    __device__ u32 head(u32 gain, u16* room, u32 capacity) {
+    __device__ u32 head(u16* room, u32 capacity) {
         u32 count = 0;
         for (u32 row = 0; row < t.rows && __any_sync(ALL, kept); row++) {
             for (u32 first = 0; first < t.cols; first += 32) {
@@ -491,43 +570,46 @@ struct Coding {
     }
 
     // One attempt at a gain; the words it takes, or 0 where the room is too small.
-    __device__ __forceinline__ u32 attempt(u32 gain, u16* room, u32& front) {
+    __device__ __forceinline__ u32 attempt(u32 at_gain, u16* room, u32& front) {
+        gain = at_gain;
         u32 walk = 0;
         if (PREDICTS) {
             // Targets are overwritten by levels: they are made again.
             if (SIZE != 0) transform();
-            forward_predicted(gain);
+            forward_predicted();
         } else {
-            walk = forward(gain);
+            walk = forward();
         }
-        Backwards out = {room, p.capacity, 1, false};
-        backward(gain, walk, out);
-        if (out.full) return 0;
-        front = head(gain, room, out.at);
+        Backwards out = {room, (int)p.capacity, 1};
+        backward(walk, out);
+        if (out.at < out.floor) return 0;
+        front = head(room, out.at);
         return front == 0 ? 0 : front + (p.capacity - out.at);
     }
-
-    // The words of the tile, within its budget where there is one.
-    __device__ __forceinline__ u32 code(u16* room, u32& front, u32& words) {
-        if (SIZE != 0 && !PREDICTS) transform();
-        words = attempt(0, room, front);
-        if (p.budget == 0) return words == 0 ? OVERFLOW : FINE;
-        if (words != 0 && 2 * words <= p.budget) return FINE;
-        // The least gain that fits, as the host searches for it.
-        u32 over = 0, fits = MAX_GAIN, last = MAX_GAIN;
-        words = attempt(fits, room, front);
-        if (words == 0 || 2 * words > p.budget) return BUDGET;
-        while (fits - over > 1) {
-            u32 gain = (over + fits) / 2;
-            words = attempt(gain, room, front);
-            last = gain;
-            if (words == 0 || 2 * words > p.budget) over = gain;
-            else fits = gain;
-        }
-        if (last != fits) words = attempt(fits, room, front);
-        return FINE;
-    }
 };
+
+// The words of a tile, within its budget where there is one.
+template <bool FULL>
+__device__ __forceinline__ u32 code(Coding<FULL, false>& coding, u16* room, u32& front, u32& words) {
+    const Plan& p = coding.p;
+    if (SIZE != 0 && !PREDICTS) coding.transform();
+    words = coding.attempt(0, room, front);
+    if (!WITHIN_BUDGETS) return words == 0 ? OVERFLOW : FINE;
+    if (words != 0 && 2 * words <= p.budget) return FINE;
+    Coding<FULL, WITHIN_BUDGETS> coarser = {p, coding.t, coding.values, coding.symbols, coding.costs, coding.of_class, coding.scratch,
+                                  coding.group, coding.tail, coding.lane, coding.per_row, coding.total, 0, coding.kept};
+    // The least gain that fits, as the host searches for it; found, it is taken once more.
+    u32 over = 0, fits = MAX_GAIN + 1, gain = MAX_GAIN;
+    for (;;) {
+        words = coarser.attempt(gain, room, front);
+        const bool within = words != 0 && 2 * words <= p.budget;
+        if (gain == MAX_GAIN && !within) return BUDGET;
+        if (within && gain - over == 1) return FINE;
+        if (within) fits = gain;
+        else over = gain;
+        gain = fits - over > 1 ? (over + fits) / 2 : fits;
+    }
+}
 
 // Each tile into its own room: the head at its start, the rest at its end.
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -536,14 +618,19 @@ line_encode(const Plan p, const Stored* __restrict__ values, u16* rooms, uint2* 
     extern __shared__ u32 shared[];
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     uint2* symbols = (uint2*)shared;
-    const u32 symbol_count = (p.tables + ROW_CLASSES) * 16;
-    for (u32 i = threadIdx.x; i < symbol_count; i += blockDim.x) symbols[i] = p.symbols[i];
+    const u32 symbol_count = (p.tables + ROW_CLASSES) * SYMBOLS;
+    for (u32 i = threadIdx.x; i < symbol_count; i += blockDim.x)
+        symbols[i] = signed_symbol(p.symbols + i / SYMBOLS * 16, (int)(i % SYMBOLS) - (int)SYMBOLS / 2);
     int* costs = (int*)(symbols + symbol_count);
     const u32 cost_count = (p.tables + 1) * 16;
     for (u32 i = threadIdx.x; i < cost_count; i += blockDim.x) costs[i] = i < p.tables * 16 ? p.costs[i] : 0;
-    u16* of_class = (u16*)(costs + cost_count);
-    for (u32 i = threadIdx.x; i < CLASSES; i += blockDim.x) of_class[i] = p.of_class[i];
-    u32* own = (u32*)(of_class + CLASSES) + warp * (TAIL * 32 + GROUP);
+    // First symbol | raw bits << 16.
+    u32* of_class = (u32*)(costs + cost_count);
+    for (u32 i = threadIdx.x; i < SPAN; i += blockDim.x) {
+        u32 of = p.of_class[min(max((int)i + LEAST_FROM - MOST_COLUMN, 0), CLASSES - 1)];
+        of_class[i] = (of & 255) * SYMBOLS | of >> 8 << 16;
+    }
+    u32* own = of_class + SPAN + warp * (TAIL * 32 + GROUP);
     __syncthreads();
     const u32 global_warp = warp * gridDim.x + blockIdx.x;
     u8* mine = scratch + (u64)global_warp * scratch_bytes;
@@ -553,17 +640,17 @@ line_encode(const Plan p, const Stored* __restrict__ values, u16* rooms, uint2* 
         Scratch s;
         s.targets = (int*)mine;
         s.deviations = s.targets + (SIZE != 0 || PREDICTS ? p.tile_rows * p.tile_cols : 0);
-        s.decisions = (u8*)(s.deviations + (PREDICTS ? p.tile_cols : 0));
+        s.decisions = (u32*)(s.deviations + (PREDICTS ? p.tile_cols : 0));
         s.row_classes = row_classes + (u64)index * (ROW_CLASSES ? p.tile_rows : 0);
         u16* room = rooms + (u64)index * p.capacity;
         u32 front = 0, words = 0, fault;
         float* group = (float*)(own + TAIL * 32);
-        if (LANES == 32 && t.cols % 32 == 0) {
-            Coding<true> coding = {p, t, values, symbols, costs, of_class, s, group, own, lane, per_row, per_row * t.rows, false};
-            fault = coding.code(room, front, words);
+        if (WHOLE_STEPS || (LANES == 32 && t.cols % 32 == 0)) {
+            Coding<true, false> coding = {p, t, values, symbols, costs, of_class, s, group, own, lane, per_row, per_row * t.rows, 0, false};
+            fault = code(coding, room, front, words);
         } else {
-            Coding<false> coding = {p, t, values, symbols, costs, of_class, s, group, own, lane, per_row, per_row * t.rows, false};
-            fault = coding.code(room, front, words);
+            Coding<false, false> coding = {p, t, values, symbols, costs, of_class, s, group, own, lane, per_row, per_row * t.rows, 0, false};
+            fault = code(coding, room, front, words);
         }
         if (lane == 0) {
             lengths[index] = fault == FINE ? make_uint2(front, words - front) : make_uint2(0, 0);

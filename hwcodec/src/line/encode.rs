@@ -1,11 +1,16 @@
 //! Values on the device to streams on the device.
 
 use super::image::Image;
-use super::{Address, Faulty, Format, Functions, Launch, LineCodec, Variant, read_faults};
+use super::{Address, Direction, Faulty, Format, Launch, LineCodec, Variant, function, read_faults};
 use crate::error::{During, Error};
-use cudarc::driver::{CudaSlice, DevicePtr, result, sys};
+use cudarc::driver::{CudaFunction, CudaModule, CudaSlice, DevicePtr, result, sys};
 use std::ffi::c_void;
-use trinity_line::{CLASSES, Coder, MAGNITUDES, Plan, Quantizer, Settings, TAIL};
+use std::sync::Arc;
+use trinity_line::{Coder, MAGNITUDES, Plan, Quantizer, Settings, TAIL};
+
+/// `SYMBOLS` and `SPAN` of `encode.cu`: entries of a table by sign, and of the classes of a column with a row.
+const SYMBOLS: usize = 2 * MAGNITUDES;
+const SPAN: usize = 566;
 
 /// Encodes tensors under one plan.
 #[derive(Debug)]
@@ -17,6 +22,24 @@ pub struct Encoder {
     header: CudaSlice<u8>,
     header_bytes: usize,
     scratch_bytes: usize,
+}
+
+/// The kernels, in the order they run.
+#[derive(Debug)]
+struct Functions {
+    encode: CudaFunction,
+    directory: CudaFunction,
+    gather: CudaFunction,
+}
+
+impl Functions {
+    fn of(module: &Arc<CudaModule>) -> Result<Self, Error> {
+        Ok(Self {
+            encode: function(module, "line_encode")?,
+            directory: function(module, "line_directory")?,
+            gather: function(module, "line_gather")?,
+        })
+    }
 }
 
 /// Where parts of a workspace begin.
@@ -55,8 +78,9 @@ impl Encoder {
         let coder = Coder::new(plan.clone()).map_err(|e| refused(e.to_string()))?;
         let quantizer = Quantizer::new(&coder, settings.lambda, settings.rounding)
             .ok_or_else(|| refused("a stated matrix has no inverse".into()))?;
-        let variant = Variant::of(plan, format);
-        let functions = codec.functions(variant)?;
+        let direction = Direction::Encode { within_budgets: settings.tile_budget.is_some() };
+        let variant = Variant::of(plan, format, direction);
+        let functions = Functions::of(&codec.module(variant)?)?;
         let upload = codec.context.new_stream().during("cuStreamCreate")?;
         let mut image = Image::new(&coder, Some(&quantizer), &upload)?;
         let tile_values = plan.tile_rows * plan.tile_cols;
@@ -69,7 +93,7 @@ impl Encoder {
         let header_bytes = header.len();
         let header = upload.clone_htod(&header).during("cuMemcpyHtoD")?;
         upload.synchronize().during("cuStreamSynchronize")?;
-        let tables_bytes = 8 * image.tables * MAGNITUDES + 4 * (image.tables + 1) * MAGNITUDES + 2 * CLASSES;
+        let tables_bytes = 8 * image.tables * SYMBOLS + 4 * (image.tables + 1) * MAGNITUDES + 4 * SPAN;
         let warp_bytes = 4 * (TAIL * 32 + image.group);
         let launch =
             Launch::spread(&functions.encode, image.tiles, multiprocessors, tables_bytes, warp_bytes)?;
@@ -214,7 +238,10 @@ fn scratch_bytes(plan: &Plan, variant: &Variant) -> usize {
     let values = plan.tile_rows * plan.tile_cols;
     let targets = if variant.size != 0 || variant.predicts { 4 * values } else { 0 };
     let deviations = if variant.predicts { 4 * plan.tile_cols } else { 0 };
-    let steps = plan.tile_cols.div_ceil(plan.lanes()) * if variant.predicts { 1 } else { plan.tile_rows };
-    let decisions = if variant.log2_states == 0 { 0 } else { 32 * steps.next_multiple_of(4) };
+    let per_row = plan.tile_cols.div_ceil(plan.lanes());
+    // `TOGETHER` of `encode.cu`: so many steps leave their decisions in one word of each lane.
+    let together = 32 / ((1 << variant.log2_states) + 2);
+    let words = if variant.predicts { per_row } else { per_row.div_ceil(together) * plan.tile_rows };
+    let decisions = if variant.log2_states == 0 { 0 } else { 4 * 32 * words };
     (targets + deviations + decisions).next_multiple_of(16)
 }

@@ -25,8 +25,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use trinity_line::{Plan, Transform};
 
 /// The kernels, in CUDA C++.
-pub const KERNELS: &str =
-    concat!(include_str!("common.cu"), include_str!("decode.cu"), include_str!("encode.cu"));
+const ENCODING: &str = concat!(include_str!("common.cu"), include_str!("encode.cu"));
+const DECODING: &str = concat!(include_str!("common.cu"), include_str!("decode.cu"));
 
 /// A device address, as the driver counts them.
 pub type Address = u64;
@@ -60,9 +60,23 @@ impl Format {
     }
 }
 
-/// What a compiled module is made for.
+/// Which way a module's kernels go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// `within_budgets`: coarser steps where a tile has a budget.
+    Encode {
+        within_budgets: bool,
+    },
+    Decode,
+}
+
+/// What a compiled module is made for: the less it must provide for, the
+/// sooner it is compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Variant {
+    pub direction: Direction,
+    /// Every step of every tile has a column for each of 32 lanes.
+    pub whole_steps: bool,
     pub log2_lanes: u32,
     pub log2_states: u32,
     /// Columns of a transform's group; 0: none.
@@ -76,8 +90,11 @@ pub struct Variant {
 
 impl Variant {
     /// The variant a plan needs.
-    pub fn of(plan: &Plan, format: Format) -> Self {
+    pub fn of(plan: &Plan, format: Format, direction: Direction) -> Self {
+        let cols = plan.coded_shape().1;
         Self {
+            direction,
+            whole_steps: plan.lanes() == 32 && cols.is_multiple_of(32) && plan.tile_cols.is_multiple_of(32),
             log2_lanes: plan.log2_lanes,
             log2_states: plan.log2_states,
             size: if plan.transform == Transform::None { 0 } else { plan.transform.size() },
@@ -92,7 +109,10 @@ impl Variant {
     /// Options for NVRTC. Products and sums are rounded one by one, as on the host.
     pub fn options(&self, compute: (i32, i32)) -> Vec<String> {
         let define = |name: &str, value: usize| format!("-D{name}={value}");
+        let within_budgets = self.direction == Direction::Encode { within_budgets: true };
         vec![
+            define("WHOLE_STEPS", usize::from(self.whole_steps)),
+            define("WITHIN_BUDGETS", usize::from(within_budgets)),
             format!("--gpu-architecture=compute_{}{}", compute.0, compute.1),
             "--std=c++17".into(),
             "--fmad=false".into(),
@@ -109,21 +129,12 @@ impl Variant {
     }
 }
 
-/// One variant's functions.
-#[derive(Debug, Clone)]
-struct Functions {
-    encode: CudaFunction,
-    decode: CudaFunction,
-    directory: CudaFunction,
-    gather: CudaFunction,
-}
-
 /// The codec on one GPU, with what was compiled so far.
 #[derive(Debug)]
 pub struct LineCodec {
     context: Arc<CudaContext>,
     multiprocessors: u32,
-    compiled: Mutex<HashMap<Variant, Functions>>,
+    compiled: Mutex<HashMap<Variant, Arc<CudaModule>>>,
 }
 
 impl LineCodec {
@@ -139,27 +150,20 @@ impl LineCodec {
         self.multiprocessors
     }
 
-    /// The functions of a variant, compiled at its first use.
-    fn functions(&self, variant: Variant) -> Result<Functions, Error> {
+    /// A variant's module, compiled at its first use.
+    fn module(&self, variant: Variant) -> Result<Arc<CudaModule>, Error> {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(functions) = compiled.get(&variant) {
-            return Ok(functions.clone());
+        if let Some(module) = compiled.get(&variant) {
+            return Ok(module.clone());
         }
         let compute = self.context.compute_capability().during("cuDeviceGetAttribute")?;
         let module = self.context.load_module(compile(variant, compute)?).during("cuModuleLoadData")?;
-        let take = |name: &str| module_function(&module, name);
-        let functions = Functions {
-            encode: take("line_encode")?,
-            decode: take("line_decode")?,
-            directory: take("line_directory")?,
-            gather: take("line_gather")?,
-        };
-        compiled.insert(variant, functions.clone());
-        Ok(functions)
+        compiled.insert(variant, module.clone());
+        Ok(module)
     }
 }
 
-fn module_function(module: &Arc<CudaModule>, name: &str) -> Result<CudaFunction, Error> {
+fn function(module: &Arc<CudaModule>, name: &str) -> Result<CudaFunction, Error> {
     module.load_function(name).during("cuModuleGetFunction")
 }
 
@@ -174,7 +178,8 @@ pub fn compile(variant: Variant, compute: (i32, i32)) -> Result<nvrtc::Ptx, Erro
         });
     }
     let options = nvrtc::CompileOptions { options: variant.options(compute), ..Default::default() };
-    nvrtc::compile_ptx_with_opts(KERNELS, options)
+    let source = if variant.direction == Direction::Decode { DECODING } else { ENCODING };
+    nvrtc::compile_ptx_with_opts(source, options)
         .map_err(|e| Error::Kernel { kernel: "line", log: format!("{e:?}") })
 }
 

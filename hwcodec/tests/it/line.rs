@@ -1,7 +1,7 @@
 //! The line-rate codec's kernels, as far as they can be tested without a GPU.
 
 use trinity_hwcodec::Error;
-use trinity_hwcodec::line::{Format, Variant, compile};
+use trinity_hwcodec::line::{Direction, Format, Variant, compile};
 
 /// Every kind of plan that a stream can ask for, in one format each.
 fn variants() -> Vec<Variant> {
@@ -9,16 +9,20 @@ fn variants() -> Vec<Variant> {
     let formats = [Format::F32, Format::Bf16, Format::F16, Format::F8E4M3, Format::F8E5M2];
     for (n, format) in formats.into_iter().enumerate() {
         let bit = |place: usize| (n + 1) >> place & 1 == 1;
-        variants.push(Variant {
-            log2_lanes: [5, 5, 2, 0, 4][n],
-            log2_states: [3, 0, 2, 3, 0][n],
-            size: [0, 64, 32, 0, 64][n],
-            predicts: bit(0),
-            means: bit(1),
-            row_classes: bit(2),
-            transposed: bit(0),
-            format,
-        });
+        let directions =
+            [Direction::Encode { within_budgets: bit(1) }, Direction::Decode].map(|direction| Variant {
+                direction,
+                whole_steps: n == 0,
+                log2_lanes: [5, 5, 2, 0, 4][n],
+                log2_states: [3, 0, 2, 3, 0][n],
+                size: [0, 64, 32, 0, 64][n],
+                predicts: bit(0),
+                means: bit(1),
+                row_classes: bit(2),
+                transposed: bit(0),
+                format,
+            });
+        variants.extend(directions);
     }
     variants
 }

@@ -5,7 +5,7 @@ mod check;
 mod speed;
 
 pub use check::{Checked, check};
-pub use speed::{Beside, Energy, Recorded, Speed, measure};
+pub use speed::{Beside, Energy, Recorded, Speed, measure, measure_alone};
 
 use crate::error::{During, Error};
 use crate::gpu::Gpu;

@@ -25,19 +25,34 @@ pub struct Recorded {
     pub left_out: Vec<String>,
 }
 
+impl Recorded {
+    fn new(gpu: &Gpu, codec: &LineCodec) -> Self {
+        Self {
+            gpu: gpu.name().to_owned(),
+            multiprocessors: codec.multiprocessors(),
+            speeds: Vec::new(),
+            beside: Vec::new(),
+            energy: Vec::new(),
+            left_out: Vec::new(),
+        }
+    }
+}
+
+/// Speeds on all multiprocessors alone: half a minute.
+pub fn measure_alone(gpu: &Gpu, codec: &LineCodec) -> Result<Recorded, Error> {
+    let mut recorded = Recorded::new(gpu, codec);
+    for (mib, log2_states) in [(256, 0), (256, 3), (4, 0), (4, 3)] {
+        recorded.speeds.extend(speeds(gpu, codec, mib, log2_states, &[codec.multiprocessors()])?);
+    }
+    Ok(recorded)
+}
+
 /// Measures all of it: about three minutes, most of them the CPU's, which
 /// codes everything once more to compare bytes.
 pub fn measure(gpu: &Gpu, codec: &LineCodec) -> Result<Recorded, Error> {
     let all = codec.multiprocessors();
     let counts: Vec<u32> = (0..).map(|n| 1 << n).take_while(|&n| n < all).chain([all]).collect();
-    let mut recorded = Recorded {
-        gpu: gpu.name().to_owned(),
-        multiprocessors: all,
-        speeds: Vec::new(),
-        beside: Vec::new(),
-        energy: Vec::new(),
-        left_out: Vec::new(),
-    };
+    let mut recorded = Recorded::new(gpu, codec);
     for log2_states in [0, 2, 3] {
         let counts = if log2_states == 2 { &[all][..] } else { &counts };
         recorded.speeds.extend(speeds(gpu, codec, 256, log2_states, counts)?);
