@@ -5,6 +5,7 @@ use crate::Error;
 use crate::compute::curves::ComputeModel;
 use crate::fit::{self, EngineModel};
 use crate::recording::{Device, Recording};
+use crate::software::SoftwareCodec;
 pub use crate::stats::Measured;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -39,6 +40,9 @@ pub struct Calibration {
     /// Products, streams, attention, launches and power, where they were measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute: Option<ComputeModel>,
+    /// The line-rate codec on multiprocessors, eight states, where it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub software: Option<SoftwareCodec>,
 }
 
 /// Where the numbers come from.
@@ -95,6 +99,7 @@ impl Calibration {
             encode_overlap: worst_overlap("encode"),
             nvdec_pj_per_bit: crate::stats::Spread::of(&energies).map(spread),
             compute: recording.compute.as_ref().map(ComputeModel::of),
+            software: recording.line.as_ref().and_then(|line| SoftwareCodec::of(line, 8)),
         })
     }
 

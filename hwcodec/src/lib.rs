@@ -20,6 +20,7 @@ pub mod measure;
 pub mod nvdec;
 pub mod nvenc;
 pub mod recording;
+pub mod software;
 pub mod stats;
 pub mod streams;
 pub mod sys;

@@ -31,6 +31,9 @@ pub struct Recording {
     /// Products, streams, attention, launches and power; absent in recordings of engines alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute: Option<crate::compute::Compute>,
+    /// The line-rate codec on multiprocessors; absent where it was not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<crate::measure::line::Recorded>,
     /// What could not be measured, in a sentence each. Nothing is dropped in silence.
     pub left_out: Vec<LeftOut>,
 }

@@ -23,6 +23,9 @@ pub struct Codec {
     /// Power of encoder and decoder when clocked but idle.
     pub idle_power_w: f64,
     pub area_mm2: f64,
+    /// Share of the GPU's own work that waits for each second of this codec's:
+    /// 0 for silicon of its own, more for a codec of multiprocessors.
+    pub gpu_share: f64,
 }
 
 impl Codec {
@@ -36,6 +39,7 @@ impl Codec {
         decode_j_per_value: 0.0,
         idle_power_w: 0.0,
         area_mm2: 0.0,
+        gpu_share: 0.0,
     };
 }
 

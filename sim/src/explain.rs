@@ -106,6 +106,14 @@ fn time_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
             p.schedule.chunks()
         ),
     );
+    let codec = &point.cluster.codec;
+    if codec.gpu_share > 0.0 {
+        let formula = format!(
+            "{:.4} of the GPU for each second of a codec at {:.3e} values/s in and {:.3e} out",
+            codec.gpu_share, codec.encode_values_per_s, codec.decode_values_per_s
+        );
+        line("codec on multiprocessors", b.codec_s, formula);
+    }
     line("iteration", estimate.iteration_s, "sum of the lines above".into());
     lines.push(Line {
         group: "result",

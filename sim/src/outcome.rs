@@ -47,6 +47,8 @@ pub struct Breakdown {
     pub storage: Exposed,
     /// Stages waiting for the pipeline to fill and drain.
     pub bubble_s: f64,
+    /// What the GPU's own work loses to a codec of multiprocessors.
+    pub codec_s: f64,
     /// FLOPs of the matrix units of one GPU.
     pub flops: f64,
     /// Bytes of GPU memory traffic of one GPU.
@@ -67,6 +69,7 @@ impl Breakdown {
             + self.data.exposed_s
             + self.storage.exposed_s
             + self.bubble_s
+            + self.codec_s
     }
 }
 

@@ -198,10 +198,16 @@ impl OnGpu {
 /// Time of one iteration by part, and one GPU's traffic.
 pub fn schedule(cluster: &Cluster, job: &Job, on_gpu: &OnGpu) -> (Breakdown, Traffic) {
     let flows = StageFlows::of(cluster, job, &on_gpu.shape);
-    match job.phase {
+    let (mut breakdown, traffic) = match job.phase {
         Phase::Training => training(cluster, job, on_gpu, &flows),
         Phase::Prefill | Phase::Decode => inference(cluster, job, on_gpu, &flows),
-    }
+    };
+    // Codecs side by side share their work: the multiprocessor seconds stay the same.
+    let codec = &cluster.codec;
+    let codec_s = traffic.encoded_values / codec.encode_values_per_s
+        + traffic.decoded_values / codec.decode_values_per_s;
+    breakdown.codec_s = codec.gpu_share * codec_s;
+    (breakdown, traffic)
 }
 
 /// One micro-batch through one stage.
@@ -471,6 +477,7 @@ fn training(cluster: &Cluster, job: &Job, on_gpu: &OnGpu, flows: &StageFlows) ->
         data: data_e,
         storage: Exposed::default(),
         bubble_s: (pipeline_time.total_s - microbatches * (slowest.time_s() + between_s)).max(0.0),
+        codec_s: 0.0,
         flops: microbatches * (slowest.forward.flops + slowest.recompute.flops + slowest.backward.flops),
         memory_bytes: microbatches
             * (slowest.forward.bytes + slowest.recompute.bytes + slowest.backward.bytes)

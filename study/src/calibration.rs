@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use trinity_config::{DataRate, Fraction, Power};
 use trinity_hwcodec::calibration::{Calibration, Measured};
 use trinity_hwcodec::fit::EngineModel;
+use trinity_hwcodec::software::SoftwareCodec;
 use trinity_sim::Job;
 
 /// A calibration and the file it was read from.
@@ -71,6 +72,16 @@ impl Study {
                 let point = seen.file.point();
                 values.extend(measured.values(calibration, &point.job, point.cluster.codec.chunk_values));
             }
+            if study.cluster.codec.as_ref().is_some_and(|codec| codec.gpu_share.is_some()) {
+                engines += 1;
+                let measured = calibration.software.as_ref().ok_or_else(|| {
+                    Error::input(
+                        format_args!("`{}` has no line-rate codec", measurements.path.display()),
+                        "run `trinity measure --line`, or leave out the scenario whose codec has a `gpu-share`",
+                    )
+                })?;
+                values.extend(software(measured));
+            }
             let settings = seen.document.settings();
             let scenario = &mut self.file.scenarios[at];
             for value in values {
@@ -89,8 +100,8 @@ impl Study {
         if engines == 0 && !computed {
             let why = not_computed.unwrap_or_else(|| "the calibration has no compute".into());
             return Err(Error::input(
-                format_args!("no scenario of this sweep codes on an engine of the GPU, and {why}"),
-                "a calibration replaces codecs that name their `engine`, such as codecs/nvenc, and the curves of the GPU it was made on",
+format_args!("no scenario of this sweep codes on an engine of the GPU or on its multiprocessors, and {why}"),
+                "a calibration replaces codecs that name their `engine`, such as codecs/nvenc, or have a `gpu-share`, such as codecs/line-h200, and the curves of the GPU it was made on",
             ));
         }
         self.plan = self.file.plan(&self.document, self.plan.top)?;
@@ -141,6 +152,51 @@ fn host_wire(calibration: &Calibration) -> Vec<Value> {
         ),
     ]
 }
+
+/// A codec of multiprocessors, each of them one codec.
+fn software(measured: &SoftwareCodec) -> Vec<Value> {
+    let bits = SOFTWARE_BITS;
+    let rate = |path, each: &Measured, set| {
+        let note = format!("each of {} multiprocessors, {}", measured.multiprocessors, spread(each, "GB/s"));
+        Value::new(path, rounded(8.0 * each.value), "Gbit/s", note, set)
+    };
+    let power = |path, each: &Measured, j_per_gb: f64, set| {
+        let note = format!("{j_per_gb:.3} J/GB above idle");
+        Value::new(path, rounded(each.value * j_per_gb), "W", note, set)
+    };
+    let (encode, decode) = (&measured.encode_gb_per_s, &measured.decode_gb_per_s);
+    vec![
+        Value::new(
+            "cluster.codec.bits-per-value",
+            bits,
+            "",
+            "rates count values as bf16".into(),
+            |study, bits| codec(study, |codec| codec.bits_per_value = bits),
+        ),
+        rate("cluster.codec.encoder.throughput", encode, |study, gbps| {
+            codec(study, |codec| codec.encoder.throughput = Some(DataRate::from_gbit_per_s(gbps)));
+        }),
+        rate("cluster.codec.decoder.throughput", decode, |study, gbps| {
+            codec(study, |codec| codec.decoder.throughput = Some(DataRate::from_gbit_per_s(gbps)));
+        }),
+        power("cluster.codec.encoder.power", encode, measured.encode_j_per_gb, |study, w| {
+            codec(study, |codec| codec.encoder.power = Some(Power::from_w(w)));
+        }),
+        power("cluster.codec.decoder.power", decode, measured.decode_j_per_gb, |study, w| {
+            codec(study, |codec| codec.decoder.power = Some(Power::from_w(w)));
+        }),
+        Value::new(
+            "cluster.codec.gpu-share",
+            rounded(measured.product_loss.value),
+            "",
+            format!("loss of a large product, {}", spread(&measured.product_loss, "of its speed")),
+            |study, share| codec(study, |codec| codec.gpu_share = Some(Fraction::new(share))),
+        ),
+    ]
+}
+
+/// Bits of throughput of a value on multiprocessors: bf16.
+const SOFTWARE_BITS: f64 = 16.0;
 
 /// Does something to the codec of a study that has one.
 fn codec(study: &mut StudyFile, change: impl FnOnce(&mut CodecFile)) {

@@ -1,6 +1,7 @@
 //! `trinity measure`: the host GPU, in numbers the simulator uses.
 
 mod compute;
+mod line;
 
 use crate::{
     context::Context,
@@ -37,6 +38,7 @@ Examples:
   trinity measure --list                     what this machine has
   trinity measure --out h200                 everything, in a few minutes
   trinity measure --compute --out h200       products, memory, attention, launches, power
+  trinity measure --line --out h200          the line-rate codec on multiprocessors, beside nvCOMP
   trinity measure --verify                   our streams on NVDEC, sample by sample
   trinity measure --replay h200/recording.json --out again
                                              fits and report of an old recording, on any machine")]
@@ -50,6 +52,9 @@ pub struct Args {
     /// Only compute: matrix products, memory, attention, launches and power
     #[arg(long, conflicts_with_all = ["list", "verify", "replay"])]
     compute: bool,
+    /// Only the line-rate codec: speed by multiprocessors, beside products, energy
+    #[arg(long, conflicts_with_all = ["list", "verify", "replay", "compute"])]
+    line: bool,
     /// The interpreter whose PyTorch is asked what its operations cost; `none` asks nobody
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     python: String,
@@ -84,7 +89,11 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         return show_verify(&summary, ctx);
     }
     let plan = Plan { repeats: args.repeats as usize, quick: args.quick };
-    let parts = if args.compute { Parts::Compute } else { Parts::All };
+    let parts = match (args.compute, args.line) {
+        (true, _) => Parts::Compute,
+        (_, true) => Parts::Line,
+        _ => Parts::All,
+    };
     let unfinished = args.out.join("recording.json");
     // A job that is cut off keeps what it had; the disk's complaints come with the last write.
     let mut save = |recording: &Recording| {
@@ -100,7 +109,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         save: &mut save,
     };
     let mut recording = measure::run(plan, parts, setting).map_err(failure)?;
-    if !args.quick && !args.compute {
+    if !args.quick && parts == Parts::All {
         progress("verify");
         match verify::run(&verify::grid(), &encode, &progress) {
             Ok(summary) => recording.verify = Some(summary),
@@ -279,6 +288,8 @@ fn conclude(recording: &Recording, out: &Path, ctx: &Context) -> Result<(), Fail
             overlap_table(recording),
             other_table(recording),
             compute::table(&calibration),
+            line::table(recording),
+            line::needed(&calibration),
         ] {
             if table.rows().is_empty() {
                 continue;
@@ -559,6 +570,8 @@ fn report(recording: &Recording, calibration: &Calibration) -> Report {
         ("Overlap", overlap_table(recording)),
         ("Everything else", other_table(recording)),
         ("Compute", compute::table(calibration)),
+        ("The line-rate codec on multiprocessors, values counted as bf16", line::table(recording)),
+        ("Multiprocessors that a rate takes", line::needed(calibration)),
     ] {
         if !table.rows().is_empty() {
             report.table(caption, table.headers(), table.rows());

@@ -70,8 +70,10 @@ pub(crate) fn typical(standard: Standard, size: usize, pictures: usize) -> Spec 
 /// Which parts of a recording to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parts {
-    /// Engines, copies and overlap, then compute.
+    /// Compute, then engines, copies, overlap and the line-rate codec.
     All,
+    /// The line-rate codec on multiprocessors.
+    Line,
     /// Products, streams, attention, launches and power.
     Compute,
 }
@@ -92,6 +94,11 @@ pub struct Setting<'s> {
 pub fn run(plan: Plan, parts: Parts, setting: Setting<'_>) -> Result<Recording, Error> {
     let Setting { date, encoder, progress, python, save } = setting;
     let mut recording = begin(date)?;
+    if parts == Parts::Line {
+        progress("line-rate codec");
+        recording.line = Some(line_codec()?);
+        return Ok(recording);
+    }
     progress("compute");
     let mut so_far = recording.clone();
     let mut keep = |compute: &crate::compute::Compute, left_out: &[LeftOut]| {
@@ -109,8 +116,21 @@ pub fn run(plan: Plan, parts: Parts, setting: Setting<'_>) -> Result<Recording, 
     }
     if parts == Parts::All {
         engines(plan, encoder, progress, &mut recording, save)?;
+        progress("line-rate codec");
+        match line_codec() {
+            Ok(line) => recording.line = Some(line),
+            Err(error) => {
+                recording.left_out.push(LeftOut { what: "line-rate codec".into(), why: error.to_string() })
+            }
+        }
     }
     Ok(recording)
+}
+
+/// The line-rate codec on GPU 0, every byte checked against the CPU.
+fn line_codec() -> Result<line::Recorded, Error> {
+    let gpu = Gpu::open(0)?;
+    line::measure(&gpu, &crate::line::LineCodec::new(&gpu)?)
 }
 
 /// A recording of this machine with nothing measured yet.
@@ -148,6 +168,7 @@ fn begin(date: String) -> Result<Recording, Error> {
         wires: Vec::new(),
         verify: None,
         compute: None,
+        line: None,
         left_out: Vec::new(),
     })
 }

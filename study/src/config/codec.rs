@@ -15,7 +15,7 @@ use trinity_sim::Codec;
 
 settable! {
     BlockFile { throughput, area, power, printed_energy, stages }
-    CodecFile { encoder, decoder, node, built_at, bits_per_value, energy, idle, latency, chunk, engine, video }
+    CodecFile { encoder, decoder, node, built_at, bits_per_value, energy, idle, latency, chunk, engine, gpu_share, video }
 }
 
 /// An encoder or a decoder: by its figures, or as a list of stages.
@@ -106,6 +106,9 @@ pub struct CodecFile {
     /// was measured of it may replace this file's values.
     #[schemars(with = "Option<Cited<String>>")]
     pub engine: Option<String>,
+    /// For a codec of multiprocessors: the share of a matrix product's speed that
+    /// each of them costs while it codes.
+    pub gpu_share: Option<Fraction>,
     /// Video served beside tensors; it comes first on a shared pipeline.
     pub video: Option<DataRate>,
 }
@@ -130,6 +133,7 @@ impl CodecFile {
             decode_j_per_value: energy(&self.decoder),
             idle_power_w: self.idle.get() * (encoder.power_w + decoder.power_w) * energy_factor,
             area_mm2: (encoder.area_mm2 + decoder.area_mm2) * area_factor,
+            gpu_share: self.gpu_share.map_or(0.0, |share| share.get()),
         }
     }
 
