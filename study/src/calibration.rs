@@ -100,7 +100,9 @@ impl Study {
         if engines == 0 && !computed {
             let why = not_computed.unwrap_or_else(|| "the calibration has no compute".into());
             return Err(Error::input(
-format_args!("no scenario of this sweep codes on an engine of the GPU or on its multiprocessors, and {why}"),
+                format_args!(
+                    "no scenario of this sweep codes on an engine of the GPU or on its multiprocessors, and {why}"
+                ),
                 "a calibration replaces codecs that name their `engine`, such as codecs/nvenc, or have a `gpu-share`, such as codecs/line-h200, and the curves of the GPU it was made on",
             ));
         }

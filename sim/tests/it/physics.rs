@@ -101,6 +101,25 @@ fn an_infeasible_point_says_what_is_too_large() {
     }
 }
 
+#[test]
+fn a_codec_of_multiprocessors_costs_the_gpus_own_work_and_no_area() {
+    let (mut cluster, mut job) = base();
+    cluster.codecs_per_gpu = 16.0;
+    cluster.codec = Codec { encode_values_per_s: 1e9, decode_values_per_s: 4e9, ..Codec::FREE };
+    job.compression =
+        Compression { weight_gradient_bits: Some(2.6), policy: Policy::Always, ..Compression::NONE };
+    let silicon = estimate(&cluster, &job).unwrap();
+    cluster.codec.gpu_share = 0.01;
+    let software = estimate(&cluster, &job).unwrap();
+    let lost_s = software.breakdown.codec_s;
+    assert!(lost_s > 0.0 && silicon.breakdown.codec_s == 0.0);
+    assert!((software.iteration_s - silicon.iteration_s - lost_s).abs() < 1e-12 * software.iteration_s);
+    assert_eq!(software.area.codec_mm2, 0.0);
+    // Twice the multiprocessors do the same work: it costs what it cost.
+    cluster.codecs_per_gpu = 32.0;
+    assert_eq!(estimate(&cluster, &job).unwrap().breakdown.codec_s, lost_s);
+}
+
 proptest! {
     #[test]
     fn more_bandwidth_never_slows_a_point_down(
