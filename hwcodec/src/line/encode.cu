@@ -3,8 +3,9 @@
 
 // Nothing is clamped without a transform: what is kept is far below the limit.
 __device__ __forceinline__ int to_target(const Plan& p, float scaled) {
-    int target = __float2int_rn(scaled);
-    return SIZE == 0 ? target : min(max(target, -p.limit), p.limit);
+    // Below 2^22 the sum with this has the nearest integer in its low bits.
+    if (SIZE == 0) return __float_as_int(__fadd_rn(scaled, 12582912.0f)) - __float_as_int(12582912.0f);
+    return min(max(__float2int_rn(scaled), -p.limit), p.limit);
 }
 
 __device__ __forceinline__ int quarter_log2(u64 value) {
@@ -354,9 +355,9 @@ struct Coding {
         return word;
     }
 
-    // Row classes and, with a trellis, survivors; the state of the best path.
+    // With a trellis: row classes and survivors; the state of the best path.
     __device__ __forceinline__ u32 forward() {
-        if (!ROW_CLASSES && LOG2_STATES == 0) return 0;
+        if (LOG2_STATES == 0) return 0;
         Path path;
         path.start(0);
         u32 since = 0;
@@ -364,7 +365,6 @@ struct Coding {
         const u64 along = col_stride(p) * LANES;
         for (u32 row = 0; row < t.rows; row++) {
             const u32* of_column = of_row(note_row_class(row));
-            if (LOG2_STATES == 0) continue;
             const Stored* at = place_of(row, 0);
             for (u32 begin = 0; begin < t.cols; begin += TOGETHER * LANES, at += TOGETHER * along, decisions += 32) {
                 const bool whole = FULL && begin + TOGETHER * LANES <= t.cols;
@@ -377,7 +377,7 @@ struct Coding {
             }
         }
         __syncwarp();
-        return LOG2_STATES == 0 ? 0 : path.best();
+        return path.best();
     }
 
     // With prediction each row ends its paths: levels go to scratch.
@@ -512,11 +512,18 @@ struct Coding {
     // Everything after the head, from the last word to the first lane state.
     __device__ __forceinline__ void backward(u32 walk, Backwards& out) {
         const u32 tail_start = total > TAIL ? total - TAIL : 0;
+        // Without a search a row is classified when it is coded, from values that are then at hand.
+        constexpr bool LATE = LOG2_STATES == 0 && !PREDICTS;
+        const u32 tail_row = tail_start / per_row;
+        if (LATE) {
+            for (u32 row = tail_row; row < t.rows; row++) note_row_class(row);
+            __syncwarp();
+        }
         u32 state = backward_tail(tail_start, walk, out);
         const u64 along = col_stride(p) * LANES;
         for (u32 row = (tail_start + per_row - 1) / per_row; row-- > 0;) {
             u32 left = min(per_row, tail_start - row * per_row);
-            const u32* of_column = of_row(row_class_at(row));
+            const u32* of_column = of_row(LATE && row < tail_row ? note_row_class(row) : row_class_at(row));
             while (left > 0) {
                 const u32 steps = (left - 1) % TOGETHER + 1;
                 left -= steps;
@@ -524,6 +531,7 @@ struct Coding {
                 else push_steps<false>(row, left, steps, along, of_column, walk, state, out);
             }
         }
+        __syncwarp();
         if (ROW_CLASSES) {
             for (u32 begin = (t.rows - 1) / LANES * LANES;; begin -= LANES) {
                 bool has = lane < LANES && begin + lane < t.rows;

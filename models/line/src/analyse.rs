@@ -8,16 +8,16 @@ use crate::coder::Coder;
 use crate::fit::{Fitted, Look, fit, improved};
 use crate::matrix::Reflections;
 use crate::options::{Effort, Options};
-use crate::plan::{MAX_MEAN, Plan, Transform};
+use crate::plan::{MAX_MEAN, MAX_TILE, Plan, Transform};
 use crate::quantize::Quantizer;
 use crate::simd::{Kernel, with_width};
 use crate::table::Table;
 
 /// Values that statistics of columns are taken from, at most, and rows of a band
-/// of them.
-fn statistics(effort: Effort) -> (usize, usize) {
+/// of them. A class that few values decide costs bits in all of its column.
+fn statistics(effort: Effort, values: usize) -> (usize, usize) {
     match effort {
-        Effort::Fast => (1 << 16, 32),
+        Effort::Fast => ((values / 16).clamp(1 << 16, 1 << 20), 32),
         Effort::Best => (1 << 20, 64),
     }
 }
@@ -100,7 +100,7 @@ struct Sample {
 impl Sample {
     fn new(values: &[f32], rows: usize, cols: usize, transposed: bool, step: f32, effort: Effort) -> Self {
         let (coded_rows, coded_cols) = if transposed { (cols, rows) } else { (rows, cols) };
-        let (most, band_rows) = statistics(effort);
+        let (most, band_rows) = statistics(effort, rows * cols);
         let wanted = (most / coded_cols).max(1);
         // All rows, or bands spread evenly.
         let count = if coded_rows <= wanted { 1 } else { (wanted / band_rows).max(1) };
@@ -206,7 +206,7 @@ impl Sample {
         candidate: Candidate,
     ) -> (f64, Plan) {
         let Geometry { log2_lanes, tile_rows, tile_cols } =
-            Geometry::new(self.all_rows, self.cols, candidate.predicts);
+            Geometry::new(self.all_rows, self.cols, options.tile_values);
         let mut plan = Plan {
             rows,
             cols,
@@ -423,18 +423,15 @@ struct Geometry {
 }
 
 impl Geometry {
-    /// Values of a tile, about: enough for the lanes' states to cost little, few
-    /// enough for a tensor of some megabytes to fill a GPU.
-    const VALUES: usize = 1 << 14;
     /// Values of a lane for which its state is worth its bits.
     const LANE_VALUES: usize = 256;
     const PANEL: usize = 512;
 
-    fn new(rows: usize, cols: usize, _predicts: bool) -> Self {
+    fn new(rows: usize, cols: usize, tile_values: usize) -> Self {
         let lanes = (rows.saturating_mul(cols) / Self::LANE_VALUES).clamp(1, 32);
         let panels = cols.div_ceil(Self::PANEL);
         let tile_cols = if panels == 1 { cols } else { cols.div_ceil(panels).next_multiple_of(64) };
-        let bands = rows.div_ceil((Self::VALUES / tile_cols).max(1));
+        let bands = rows.div_ceil((tile_values.min(MAX_TILE) / tile_cols).max(1));
         Self { log2_lanes: lanes.ilog2(), tile_rows: rows.div_ceil(bands), tile_cols }
     }
 }

@@ -44,7 +44,7 @@ pub use analyse::choose;
 pub use coder::{Coder, Costs, LIMIT, TRANSFORM_LIMIT, UNITS, next_state, units};
 pub use error::Error;
 pub use matrix::{ONE, Reflections, Synthesis};
-pub use options::{Effort, Options};
+pub use options::{Effort, Options, TILE_VALUES};
 pub use parse::parse_with;
 pub use plan::{BASE_CLASSES, CLASSES, MAX_PAIRS, MAX_TILE, Plan, Tile, Transform, UNIT_CLASS};
 pub use quantize::{Quantizer, class_weight, quantize, quarter_log2, targets};

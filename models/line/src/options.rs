@@ -22,10 +22,24 @@ pub struct Options {
     pub rounding: i32,
     /// Keep a pair of tables for tiles that must shrink to a byte budget.
     pub budgeted: bool,
+    /// Values of a tile, about: fewer code a small tensor sooner on a GPU, and
+    /// cost bits (`TILE_VALUES / 4`: some 0.05 bit per value).
+    pub tile_values: usize,
 }
+
+/// Values of a tile, about: enough for the lanes' states to cost little, few
+/// enough for a tensor of some megabytes to fill a GPU.
+pub const TILE_VALUES: usize = 1 << 14;
 
 impl Default for Options {
     fn default() -> Self {
-        Self { effort: Effort::Best, log2_states: 3, lambda: LAMBDA, rounding: 13, budgeted: false }
+        Self {
+            effort: Effort::Best,
+            log2_states: 3,
+            lambda: LAMBDA,
+            rounding: 13,
+            budgeted: false,
+            tile_values: TILE_VALUES,
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::sys::nvcomp::{ALIGNMENT, Chunks, Method, Nvcomp};
 use cudarc::driver::DevicePtr;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
-use trinity_line::{Effort, Options, Plan, Settings, Stream, Target};
+use trinity_line::{Effort, Options, Plan, Settings, Stream, TILE_VALUES, Target};
 
 /// Everything that was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,8 +41,10 @@ impl Recorded {
 /// Speeds on all multiprocessors alone: half a minute.
 pub fn measure_alone(gpu: &Gpu, codec: &LineCodec) -> Result<Recorded, Error> {
     let mut recorded = Recorded::new(gpu, codec);
-    for (mib, log2_states) in [(256, 0), (256, 3), (4, 0), (4, 3)] {
-        recorded.speeds.extend(speeds(gpu, codec, mib, log2_states, &[codec.multiprocessors()])?);
+    let all = [codec.multiprocessors()];
+    for log2_states in [0, 3] {
+        recorded.speeds.extend(speeds(gpu, codec, 256, log2_states, TILE_VALUES, &all)?);
+        recorded.speeds.extend(speeds(gpu, codec, 4, log2_states, SMALL_TILE, &all)?);
     }
     Ok(recorded)
 }
@@ -55,8 +57,10 @@ pub fn measure(gpu: &Gpu, codec: &LineCodec) -> Result<Recorded, Error> {
     let mut recorded = Recorded::new(gpu, codec);
     for log2_states in [0, 2, 3] {
         let counts = if log2_states == 2 { &[all][..] } else { &counts };
-        recorded.speeds.extend(speeds(gpu, codec, 256, log2_states, counts)?);
-        recorded.speeds.extend(speeds(gpu, codec, 4, log2_states, &[all])?);
+        recorded.speeds.extend(speeds(gpu, codec, 256, log2_states, TILE_VALUES, counts)?);
+        for tile_values in [TILE_VALUES, SMALL_TILE] {
+            recorded.speeds.extend(speeds(gpu, codec, 4, log2_states, tile_values, &[all])?);
+        }
     }
     let nmse = recorded.speeds.last().map_or(0.0, |row| row.nmse);
     for method in [Method::Ans, Method::Bitcomp, Method::Zstd] {
@@ -101,6 +105,9 @@ impl Speed {
     }
 }
 
+/// Values of a tile where a tensor of some megabytes must fill all of a GPU.
+const SMALL_TILE: usize = TILE_VALUES / 4;
+
 /// Made-up weights, their plan at about three bits, and their stream on a CPU.
 struct Subject {
     bf16: Vec<u8>,
@@ -112,13 +119,13 @@ struct Subject {
 const COLUMNS: usize = 4096;
 
 impl Subject {
-    fn new(mib: usize, log2_states: u32) -> Result<Self, Error> {
+    fn new(mib: usize, log2_states: u32, tile_values: usize) -> Result<Self, Error> {
         let rows = (mib << 20) / 2 / COLUMNS;
         // A piece of 16 MiB over and over: neither side looks for repetitions.
         let made = weights(rows.min(2048), COLUMNS, 17);
         let bf16: Vec<u8> = to_bf16(&made).into_iter().cycle().take(mib << 20).collect();
         let failed = |e: trinity_line::Error| Error::Encode { what: "weights".into(), reason: e.to_string() };
-        let options = Options { effort: Effort::Fast, log2_states, ..Options::default() };
+        let options = Options { effort: Effort::Fast, log2_states, tile_values, ..Options::default() };
         let settings = Settings::default();
         let values = from_bf16(&bf16);
         let (piece, piece_rows) = (&values[..made.len()], made.len() / COLUMNS);
@@ -141,9 +148,11 @@ fn speeds(
     codec: &LineCodec,
     mib: usize,
     log2_states: u32,
+    tile_values: usize,
     multiprocessors: &[u32],
 ) -> Result<Vec<Speed>, Error> {
-    let Subject { bf16, plan, stream } = Subject::new(mib, log2_states)?;
+    let Subject { bf16, plan, stream } = Subject::new(mib, log2_states, tile_values)?;
+    let tiles = if tile_values == TILE_VALUES { String::new() } else { format!(", tiles of {tile_values}") };
     let settings = Settings::default();
     let mut found = Vec::new();
     for &count in multiprocessors {
@@ -162,7 +171,7 @@ fn speeds(
         }
         let (signal, noise) = energies(&bf16, &values);
         found.push(Speed {
-            what: format!("trinity-lite, {} states", 1 << log2_states),
+            what: format!("trinity-lite, {} states{tiles}", 1 << log2_states),
             multiprocessors: count,
             input_bytes: bf16.len(),
             coded_bytes: coded.len(),
@@ -190,7 +199,7 @@ pub struct Beside {
 /// Times encoding and decoding on so many multiprocessors beside a stream of
 /// large matrix products.
 fn beside_gemm(gpu: &Gpu, codec: &LineCodec, multiprocessors: u32) -> Result<Vec<Beside>, Error> {
-    let subject = Subject::new(64, 3)?;
+    let subject = Subject::new(64, 3, TILE_VALUES)?;
     let settings = Settings::default();
     let mut bench =
         Bench::on(gpu, codec, &subject.plan, &settings, Format::Bf16, &subject.bf16, multiprocessors)?;
@@ -269,7 +278,7 @@ fn energy(gpu: &Gpu, codec: &LineCodec, log2_states: u32) -> Result<Vec<Energy>,
             .map(|mj| mj as f64 / 1e3)
             .map_err(|e| Error::Fit { what: "energy".into(), reason: e.to_string() })
     };
-    let subject = Subject::new(256, log2_states)?;
+    let subject = Subject::new(256, log2_states, TILE_VALUES)?;
     let settings = Settings::default();
     let all = codec.multiprocessors();
     let mut bench = Bench::on(gpu, codec, &subject.plan, &settings, Format::Bf16, &subject.bf16, all)?;
