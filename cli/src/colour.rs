@@ -2,7 +2,7 @@
 
 /// Codecs and scenarios with a colour of their own; the neutral one is for
 /// what has no codec.
-const KNOWN: [(&str, &str); 30] = [
+const KNOWN: &[(&str, &str)] = &[
     ("uncompressed", NEUTRAL),
     ("raw", NEUTRAL),
     ("fp16", NEUTRAL),

@@ -3,7 +3,7 @@
 //!
 //! Fitted to what `measure::line` recorded; a GPU is not needed for that.
 
-use crate::measure::line::{Recorded, Speed};
+use crate::measure::line::{Beside, Recorded, Speed};
 use crate::stats::Measured;
 use serde::{Deserialize, Serialize};
 
@@ -37,10 +37,16 @@ impl SoftwareCodec {
             range(rows.iter().map(|row| speed(row) / f64::from(row.multiprocessors.max(1))))
         };
         // On all multiprocessors nothing is beside the product, one waits for the other.
-        let beside = recorded.beside.iter().filter(|b| b.multiprocessors < recorded.multiprocessors);
-        let loss = range(beside.map(|b| {
+        let some = recorded.beside.iter().filter(|b| b.multiprocessors < recorded.multiprocessors);
+        let loss = |b: &Beside| {
             (1.0 - b.product_alone_s / b.product_beside_s).max(0.0) / f64::from(b.multiprocessors.max(1))
-        }))?;
+        };
+        let bounds = range(some.clone().map(loss))?;
+        // A product loses much to the first multiprocessors and little to the next: the
+        // share is that of the most which were tried.
+        let most = some.clone().map(|b| b.multiprocessors).max()?;
+        let there: Vec<f64> = some.filter(|b| b.multiprocessors == most).map(loss).collect();
+        let product_loss = Measured { value: there.iter().sum::<f64>() / there.len() as f64, ..bounds };
         let energy = |way: &str| {
             let what = format!("{way}, {states} states");
             recorded.energy.iter().find(|e| e.what == what).map(|e| e.j_per_gb())
@@ -51,7 +57,7 @@ impl SoftwareCodec {
             bits_per_value: rows.first()?.bits_per_value(),
             encode_gb_per_s: each(Speed::encode_gb_per_s)?,
             decode_gb_per_s: each(Speed::decode_gb_per_s)?,
-            product_loss: loss,
+            product_loss,
             encode_j_per_gb: energy("encode")?,
             decode_j_per_gb: energy("decode")?,
         })
@@ -79,7 +85,7 @@ fn range(values: impl Iterator<Item = f64>) -> Option<Measured> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::line::{Beside, Energy};
+    use crate::measure::line::Energy;
 
     fn speed(multiprocessors: u32, encode_s: f64, input_bytes: usize) -> Speed {
         Speed {
