@@ -191,9 +191,9 @@ axes = [
 fn a_profile_of_ones_own_is_priced_as_the_profile_it_copies() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.toml");
-    std::fs::write(&path, "extends = \"profiles/trinity-lite\"\nname = \"some-other-name\"\n").unwrap();
+    std::fs::write(&path, "extends = \"profiles/trinity-static\"\nname = \"some-other-name\"\n").unwrap();
     let subjects = subjects(&ALL);
-    let found = found(&request(&subjects, &["trinity-lite", path.to_str().unwrap()]));
+    let found = found(&request(&subjects, &["trinity-static", path.to_str().unwrap()]));
     assert_eq!(found.silicon[1].candidate, "mine");
     assert!(found.silicon[1].encoder.area_mm2 > 0.0);
     assert_eq!(found.silicon[0].encoder, found.silicon[1].encoder);
