@@ -68,6 +68,15 @@ impl<Row: Serialize + DeserializeOwned> Kept<Row> {
     pub fn finish(&self, rows: &[Row]) -> Result<(), Failure> {
         self.path.as_ref().map_or(Ok(()), |path| output::write(path, &table(rows)?))
     }
+
+    /// Writes the rows under a name of their own, which says that they are all.
+    pub fn finish_as(&self, name: &str, rows: &[Row]) -> Result<(), Failure> {
+        let Some(path) = &self.path else { return Ok(()) };
+        output::write(&path.with_file_name(name), &table(rows)?)?;
+        // Of no use any more, and in nobody's way if it stays.
+        let _ = std::fs::remove_file(path);
+        Ok(())
+    }
 }
 
 fn table<Row: Serialize>(rows: &[Row]) -> Result<Vec<u8>, Failure> {

@@ -14,6 +14,7 @@ mod kept;
 mod output;
 mod plot;
 mod report;
+mod shards;
 mod table;
 mod video_io;
 mod watch;

@@ -3,12 +3,14 @@
 //! Joins tensors, codecs, preconditions and targets into cells, fills them,
 //! and sums them up by class. Knows nothing of files or of how a table looks.
 
-use crate::{Error, Progress};
+use crate::{Error, Progress, Shard};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
-use trinity_tensor::Class;
+use trinity_config::nearest;
 use trinity_tensor::codec::{PAPER_BASELINES, Target};
 use trinity_tensor::compare::{ClassLine, GAUSSIAN, Goal, Job, ORDER0, Row, Subject, Turn, by_class, column};
+use trinity_tensor::pipeline::first_non_finite;
+use trinity_tensor::{Class, Entry, TensorFile};
 
 /// What is compared where no codec is named: one of each kind that this
 /// project brings. Other programs' encoders and other profiles take longer
@@ -35,6 +37,10 @@ pub struct Request<'a> {
     /// Rows of an earlier run; a cell that follows from the same as one of them
     /// is not filled again.
     pub earlier: &'a [Row],
+    /// The cells to fill: part of them, where many machines share them out.
+    pub part: Shard,
+    /// Refuse to fill a cell that no earlier row stands for.
+    pub only_earlier: bool,
 }
 
 /// Every row, and what could not be reached.
@@ -76,6 +82,11 @@ pub fn compare(
         let failed = |error| Error::Tensor { subject: job.codec.clone(), error };
         let row = match earlier.get(job.key().map_err(failed)?.as_str()) {
             Some(row) => Ok(job.renamed(row)),
+            None if request.only_earlier => {
+                let (codec, tensor) = (&job.codec, job.subject.entry.name());
+                let message = format!("{codec} on `{tensor}` at {:?} is in none of the parts", job.goal);
+                return Err(Error::input(message, "make all parts with the arguments that the merge has"));
+            }
             None => job.run().inspect(|row| keep(row)),
         };
         progress.advance(1);
@@ -162,7 +173,7 @@ fn misses(missed: &[Row]) -> Vec<Miss> {
 
 impl<'a> Request<'a> {
     fn jobs(&self) -> Result<Vec<Job<'a>>, Error> {
-        let mut jobs = Vec::new();
+        let (mut jobs, mut seen) = (Vec::new(), 0);
         for subject in self.subjects {
             for codec in self.codecs.iter().map(String::as_str).chain([ORDER0, GAUSSIAN]) {
                 let plain = [Turn::None];
@@ -171,10 +182,123 @@ impl<'a> Request<'a> {
                     .map_err(|error| Error::Tensor { subject: codec.into(), error })?;
                 for (&turn, &goal) in turns.iter().flat_map(|turn| goals.iter().map(move |goal| (turn, goal)))
                 {
+                    seen += 1;
+                    if !self.part.takes(seen - 1) {
+                        continue;
+                    }
                     jobs.push(Job { subject, codec: codec.into(), turn, goal, samples: self.subjects });
                 }
             }
         }
         Ok(jobs)
     }
+}
+
+/// The tensors of files, each file under what messages call it, whose names
+/// contain `text`. Tensors of one name carry their file in front: rows tell
+/// tensors apart by name alone.
+///
+/// # Errors
+///
+/// Where no tensor with values is left.
+pub fn chosen(files: &[(String, TensorFile)], text: Option<&str>) -> Result<Vec<(String, Entry)>, Error> {
+    let of = |(file, tensors): &(String, TensorFile)| -> Vec<(String, Entry)> {
+        tensors.entries().iter().map(|entry| (file.clone(), entry.clone())).collect()
+    };
+    let mut entries: Vec<(String, Entry)> = files.iter().flat_map(of).collect();
+    let names: Vec<String> = entries.iter().map(|(_, entry)| entry.name().to_owned()).collect();
+    if let Some(text) = text {
+        entries.retain(|(_, entry)| entry.name().contains(text));
+        if entries.is_empty() && !names.is_empty() {
+            let help = match nearest(text, &names) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("the names are: {}", listed(&names)),
+            };
+            return Err(Error::input(format_args!("no tensor's name contains `{text}`"), help));
+        }
+    }
+    let without_values = entries.iter().filter(|(_, entry)| entry.is_empty());
+    let empty: Vec<String> =
+        without_values.map(|(_, entry)| format!("{} {:?}", entry.name(), entry.shape())).collect();
+    entries.retain(|(_, entry)| !entry.is_empty());
+    if entries.is_empty() {
+        return Err(match empty.as_slice() {
+            [] => Error::input(
+                "the files hold no tensors",
+                "`trinity tensors info FILE` lists what a file holds",
+            ),
+            empty => Error::input(
+                format_args!("nothing to compare: no values in {}", listed(empty)),
+                "a dimension of 0 leaves a tensor without values",
+            ),
+        });
+    }
+    Ok(distinct(entries))
+}
+
+/// Tensors ready to compare codecs on. One that no lossy codec can take is left
+/// out with a remark, or refused where that is `strict`.
+///
+/// # Errors
+///
+/// Where a tensor cannot be read, or none is left.
+pub fn subjects(
+    chosen: Vec<(String, Entry)>,
+    strict: bool,
+    progress: &dyn Progress,
+) -> Result<Vec<Subject>, Error> {
+    let mut subjects = Vec::new();
+    for (file, entry) in chosen {
+        let place = format!("{file}: tensor `{}`", entry.name().escape_debug());
+        let unreadable = |error| Error::Tensor { subject: place.clone(), error };
+        let left_out = match entry.carried() {
+            Some(carried) => Some(format!("{} is carried as it is", carried.dtype)),
+            None => first_non_finite(&entry)
+                .map_err(unreadable)?
+                .map(|(index, value)| format!("value {index} is {value}")),
+        };
+        match left_out {
+            None => {
+                let subject = entry.name().to_owned();
+                let read = Subject::new(entry, file);
+                subjects.push(read.map_err(|error| Error::Tensor { subject, error })?);
+            }
+            Some(why) if strict => {
+                let help = "without --strict it is left out, and the others are compared";
+                return Err(Error::input(format_args!("{place}: {why}"), help));
+            }
+            Some(why) => progress.remark(&format!("left out: {place}: {why}")),
+        }
+    }
+    if subjects.is_empty() {
+        return Err(Error::input(
+            "no tensor is left that a lossy codec could take",
+            "`trinity encode --lossless` keeps them as they are",
+        ));
+    }
+    Ok(subjects)
+}
+
+/// A few names, and how many more there are.
+fn listed(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let shown = names[..names.len().min(SHOWN)].join(", ");
+    if names.len() > SHOWN { format!("{shown} and {} more", names.len() - SHOWN) } else { shown }
+}
+
+/// Tensors of one name in several files, such as a model and its tuned twin,
+/// under names that differ.
+fn distinct(entries: Vec<(String, Entry)>) -> Vec<(String, Entry)> {
+    let mut times: HashMap<String, usize> = HashMap::new();
+    for (_, entry) in &entries {
+        *times.entry(entry.name().to_owned()).or_default() += 1;
+    }
+    let renamed = |(file, entry): (String, Entry)| match times.get(entry.name()) {
+        Some(2..) => {
+            let name = format!("{file}:{}", entry.name());
+            (file, entry.with_name(name))
+        }
+        _ => (file, entry),
+    };
+    entries.into_iter().map(renamed).collect()
 }

@@ -30,7 +30,7 @@ pub use vary::{End, Limit, Swing, Turn};
 use crate::compare::{self, Comparison};
 use crate::config::{CandidateFile, ExplorationFile, OriginName};
 use crate::sweep::Study;
-use crate::{Error, Progress};
+use crate::{Error, Progress, Shard};
 use contest::Contest;
 use ground::Ground;
 use trinity_config::{Checked, Document};
@@ -192,6 +192,8 @@ fn compared(
         turns: vec![Precondition::None],
         targets: vec![request.quality],
         earlier: request.earlier,
+        part: Shard::WHOLE,
+        only_earlier: false,
     };
     compare::compare(&request, keep, progress)
 }

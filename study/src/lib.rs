@@ -13,6 +13,7 @@
 pub mod calibration;
 pub mod compare;
 pub mod config;
+pub mod encode;
 mod error;
 pub mod estimate;
 pub mod evaluate;
@@ -23,7 +24,10 @@ mod progress;
 pub mod search;
 pub mod sensitivity;
 pub mod serving;
+mod shard;
 pub mod sweep;
+pub mod tensors;
 
 pub use error::Error;
 pub use progress::{Progress, Silent};
+pub use shard::Shard;

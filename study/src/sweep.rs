@@ -11,7 +11,7 @@ pub use crossover::{Contender, Crossover, CrossoverRow};
 pub use outcome::{Explanation, Found, FrontOf, HeadlineOf, Outcome, POINT_COLUMNS};
 
 use crate::config::SweepFile;
-use crate::{Error, Progress};
+use crate::{Error, Progress, Shard};
 use serde::Serialize;
 use trinity_config::{Checked, Complaint, Document};
 use trinity_sim::Reason;
@@ -176,9 +176,22 @@ impl Study {
     ///
     /// Where the work is no longer wanted.
     pub fn tally(&self, progress: &dyn Progress) -> Result<Tally, Error> {
+        let mut tally = self.tally_of(Shard::WHOLE, progress)?;
+        tally.sort();
+        Ok(tally)
+    }
+
+    /// Evaluates the points of one part; parts are merged with
+    /// [`Tally::merge`] and sorted once.
+    ///
+    /// # Errors
+    ///
+    /// Where the work is no longer wanted.
+    pub fn tally_of(&self, part: Shard, progress: &dyn Progress) -> Result<Tally, Error> {
         let plan = &self.plan;
         let mut tally = Tally::new(plan);
-        progress.begin(plan.space.len(), "sweeping");
+        let range = part.range(plan.space.len());
+        progress.begin(range.end - range.start, "sweeping");
         let seen = |block| evaluate(plan, block, |_, _, _, _| ());
         let mut take = |block: std::ops::Range<u64>, part: Tally| {
             tally.merge(plan, &part);
@@ -188,16 +201,15 @@ impl Study {
         #[cfg(feature = "threads")]
         trinity_sim::sweep::run(
             plan,
-            0..plan.space.len(),
+            range,
             |block| (seen(block), Vec::new()),
             |block, part, _| take(block, part),
         )?;
         #[cfg(not(feature = "threads"))]
-        for start in (0..plan.space.len()).step_by(BLOCK as usize) {
-            let block = start..(start + BLOCK).min(plan.space.len());
+        for start in range.clone().step_by(BLOCK as usize) {
+            let block = start..(start + BLOCK).min(range.end);
             take(block.clone(), seen(block))?;
         }
-        tally.sort();
         progress.end();
         Ok(tally)
     }

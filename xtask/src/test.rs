@@ -5,9 +5,11 @@
 //! and only a failure makes the exit code non-zero.
 
 use crate::{
+    environment::{ALL, environment},
+    python::{self, FEATURES},
     silicon, structure,
     tools::{self, succeed},
-    workspace::root,
+    workspace::{root, target},
 };
 use std::{
     env, fs,
@@ -33,7 +35,7 @@ impl From<Result<(), String>> for Outcome {
 
 type Step = (&'static str, fn() -> Outcome);
 
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     ("tools", install_tools),
     ("format", format),
     ("structure", structure_holds),
@@ -42,11 +44,22 @@ const STEPS: [Step; 10] = [
     ("no threads", without_threads),
     ("tests", tests),
     ("silicon", silicon_equals_software),
+    ("python", python_package),
     ("notebooks", notebooks),
     ("validation", validation),
 ];
 
-pub fn run() -> Result<(), String> {
+/// Runs every step; `options` may be `--all`.
+pub fn run(options: &[&str]) -> Result<(), String> {
+    match options {
+        [] => {}
+        // By the environment, which tests see too.
+        ["--all"] => {
+            let this = env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+            return succeed(Command::new(this).arg("test").env(ALL, "1"));
+        }
+        other => return Err(format!("expected --all or nothing, found {}", other.join(" "))),
+    }
     let mut summary = Vec::new();
     for (name, step) in STEPS {
         eprintln!("── {name}");
@@ -161,9 +174,6 @@ fn without_threads() -> Outcome {
     succeed(cargo(&check).args(["--target", TARGET])).into()
 }
 
-/// What is off by default and tested all the same.
-const FEATURES: &str = "trinity/parquet";
-
 /// Unit, integration and documentation tests.
 fn tests() -> Outcome {
     succeed(&mut cargo(&["test", "--quiet", "--workspace", "--features", FEATURES, "--no-fail-fast"])).into()
@@ -189,7 +199,7 @@ fn notebooks() -> Outcome {
     if !has_notebooks {
         return Outcome::LeftOut("there are none".into());
     }
-    let python = match virtual_environment(&folder.join("requirements.txt")) {
+    let python = match environment() {
         Ok(python) => python,
         Err(reason) => return Outcome::LeftOut(reason),
     };
@@ -197,12 +207,34 @@ fn notebooks() -> Outcome {
         Ok(trinity) => trinity,
         Err(reason) => return Outcome::Failed(reason),
     };
+    let package = match python::assemble() {
+        Ok(package) => package,
+        Err(reason) => return Outcome::Failed(reason),
+    };
     let here = [python.parent(), trinity.parent()].into_iter().flatten().map(Path::to_path_buf);
     let inherited = env::var_os("PATH").unwrap_or_default();
     let path = env::join_paths(here.chain(env::split_paths(&inherited))).unwrap_or(inherited.clone());
     let mut pytest = Command::new(&python);
     pytest.args(["-m", "pytest", "--nbmake", "--nbmake-timeout=600", "-q", "notebooks"]);
-    succeed(pytest.current_dir(root()).env("PATH", path).env("NO_COLOR", "1")).into()
+    let pytest = pytest.current_dir(root()).env("PATH", path).env("PYTHONPATH", package);
+    succeed(pytest.env("NO_COLOR", "1")).into()
+}
+
+/// The Python package, as a user would import it. PyTorch and clusters with `--all`.
+fn python_package() -> Outcome {
+    let python = match environment() {
+        Ok(python) => python,
+        Err(reason) => return Outcome::LeftOut(reason),
+    };
+    match built_command().and_then(|trinity| python::test(&python, &trinity)) {
+        Ok(()) if env::var_os(ALL).is_none() => {
+            eprintln!(
+                "python: tests with PyTorch, Ray and Dask are left out; `cargo xtask test --all` runs them"
+            );
+            Outcome::Passed
+        }
+        outcome => outcome.into(),
+    }
 }
 
 /// Every model against its measurements, by the command's own account.
@@ -224,30 +256,5 @@ fn validation() -> Outcome {
 /// The command in the profile of the tests, so that nothing is compiled twice.
 fn built_command() -> Result<PathBuf, String> {
     succeed(&mut cargo(&["build", "--quiet", "--package", "trinity", "--features", FEATURES]))?;
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    Ok(root().join(target).join("debug/trinity"))
-}
-
-/// Python with what the notebooks import, in `.venv`; made again when the list changes.
-pub fn virtual_environment(requirements: &Path) -> Result<PathBuf, String> {
-    let folder = root().join(".venv");
-    let python = folder.join("bin/python");
-    let installed = folder.join("requirements.txt");
-    let wanted = fs::read(requirements).map_err(|error| format!("no notebooks/requirements.txt: {error}"))?;
-    if python.exists() && fs::read(&installed).is_ok_and(|have| have == wanted) {
-        return Ok(python);
-    }
-    make_environment(&folder)?;
-    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
-    succeed(Command::new(&python).args(pip).arg(requirements))?;
-    succeed(Command::new(&python).args(["-m", "ipykernel", "install", "--sys-prefix"]))?;
-    fs::write(&installed, wanted)
-        .map_err(|error| format!("cannot write {}: {error}", installed.display()))?;
-    Ok(python)
-}
-
-fn make_environment(folder: &Path) -> Result<(), String> {
-    let make = || succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder));
-    // Debian splits the venv module from Python.
-    make().or_else(|_| tools::install(&["python3-venv"]).and_then(|()| make()))
+    Ok(target().join("debug/trinity"))
 }

@@ -13,3 +13,9 @@ pub fn shared() -> PathBuf {
     let found = root.ancestors().skip(1).map(|folder| folder.join("shared")).find(|path| path.is_dir());
     found.unwrap_or_else(|| root.join("../shared"))
 }
+
+/// Where cargo builds.
+pub fn target() -> PathBuf {
+    let given = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+    root().join(given)
+}

@@ -5,14 +5,12 @@ mod picture;
 mod show;
 mod stages;
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use trinity_config::nearest;
+use trinity_study::Shard;
 use trinity_study::compare::{self, Comparison, USUAL_BITS, usual_codecs};
 use trinity_tensor::codec::{Target, names};
 use trinity_tensor::compare::{ClassLine, Row, Subject, Turn, shared_bases};
-use trinity_tensor::pipeline::first_non_finite;
 use trinity_tensor::{Class, Entry};
 
 use super::encode::{known_codec, positive};
@@ -21,6 +19,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::kept::Kept;
 use crate::output;
+use crate::shards::{self, ShardArgs};
 use crate::table::{Table, sig3};
 
 /// Compare codecs on tensors: bits, errors, speeds, gap to the bound
@@ -65,7 +64,12 @@ Examples:
   trinity compare kv.safetensors --codecs trinity,h265 --nmse 0.01 --precondition none,pca
   trinity compare weights.safetensors --ablate --out stages/
   trinity compare kv.safetensors --stages --codecs trinity,trinity-lite --bits 3
-  trinity compare weights.safetensors --show layers.6.k_proj.weight --out block/")]
+  trinity compare weights.safetensors --show layers.6.k_proj.weight --out block/
+
+On many machines, then one result:
+  Slurm array:  trinity compare captured/*.safetensors --out compare/ --shard slurm
+  elsewhere:    trinity compare captured/*.safetensors --out compare/ --shard 0/16
+  then          trinity compare captured/*.safetensors --out compare/ --merge")]
 pub struct Args {
     /// Tensor files
     #[arg(required = true, value_name = "TENSORS")]
@@ -115,11 +119,16 @@ pub struct Args {
     /// Write compare.csv and report.html into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    parts: ShardArgs,
 }
 
 const USUAL_ANCHOR: &str = "uniform+ac";
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
+    if (args.parts.shard.is_some() || args.parts.merge) && args.out.is_none() {
+        return Err(Failure::input("parts are left in a folder").help("name it with --out DIR"));
+    }
     if args.ablate {
         return ablate::run(args, ctx);
     }
@@ -134,16 +143,32 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let targets = targets(args);
     let subjects = Selection::of(args).subjects(ctx)?;
     take(args, "compare")?;
-    let kept: Kept<Row> = Kept::open(args.out.as_deref(), "compare.csv", |_| true)?;
+    let name = args.parts.shard.map_or("compare.csv".into(), |shard| format!("{}.partial.csv", shard.stem()));
+    let kept: Kept<Row> = Kept::open(args.out.as_deref(), &name, |_| true)?;
+    let parts = match &args.out {
+        Some(folder) if args.parts.merge => shards::rows(folder)?,
+        _ => Vec::new(),
+    };
     let request = compare::Request {
         subjects: &subjects,
         codecs: codecs.clone(),
         turns: args.precondition.clone(),
         targets: targets.clone(),
-        earlier: kept.earlier(),
+        earlier: if args.parts.merge { &parts } else { kept.earlier() },
+        part: args.parts.shard.unwrap_or(Shard::WHOLE),
+        only_earlier: args.parts.merge,
     };
     let Comparison { all, rows, classes, misses } =
         compare::compare(&request, &|row| kept.add(row), &ctx.watch())?;
+    if let Some((shard, folder)) = args.parts.shard.zip(args.out.as_ref()) {
+        kept.finish_as(&shards::name(shard), &all)?;
+        let path = folder.join(shards::name(shard));
+        ctx.remark(format!("wrote {}; when all parts are there, run the same with --merge", path.display()));
+        if ctx.json {
+            return ctx.print_json(&serde_json::json!({ "part": path, "rows": all.len() }));
+        }
+        return Ok(());
+    }
     if let Some(folder) = &args.out {
         kept.finish(&all)?;
         picture::report(&rows, &targets, &misses, anchor).write(&folder.join("report.html"))?;
@@ -255,97 +280,18 @@ impl<'a> Selection<'a> {
 
     /// The tensors to compare codecs on, each with its file and its content.
     pub fn subjects(&self, ctx: &Context) -> Result<Vec<Subject>, Failure> {
-        let read = |(path, entry): (&Path, Entry)| {
-            let name = entry.name().to_owned();
-            Subject::new(entry, path.display().to_string()).map_err(|error| bad_input(&name, &error))
-        };
-        let mut subjects = Vec::new();
-        for (path, entry) in self.chosen()? {
-            let place = format!("{}: tensor `{}`", path.display(), entry.name().escape_debug());
-            let left_out = match entry.carried() {
-                Some(carried) => Some(format!("{} is carried as it is", carried.dtype)),
-                None => first_non_finite(&entry)
-                    .map_err(|error| bad_input(&place, &error))?
-                    .map(|(index, value)| format!("value {index} is {value}")),
-            };
-            match left_out {
-                None => subjects.push(read((path, entry))?),
-                Some(why) if self.strict => {
-                    return Err(Failure::input(format_args!("{place}: {why}"))
-                        .help("without --strict it is left out, and the others are compared"));
-                }
-                Some(why) => ctx.remark(format!("left out: {place}: {why}")),
-            }
-        }
-        if subjects.is_empty() {
-            return Err(Failure::input("no tensor is left that a lossy codec could take")
-                .help("`trinity encode --lossless` keeps them as they are"));
-        }
-        Ok(subjects)
+        Ok(compare::subjects(self.chosen()?, self.strict, &ctx.watch())?)
     }
 
-    fn chosen(&self) -> Result<Vec<(&'a Path, Entry)>, Failure> {
-        let mut entries: Vec<(&'a Path, Entry)> = Vec::new();
+    fn chosen(&self) -> Result<Vec<(String, Entry)>, Failure> {
+        let mut files = Vec::new();
         for path in self.files {
-            let mut file = open(path)?;
-            if let Some(class) = self.class {
-                file = file.with_class(class);
-            }
-            entries.extend(file.entries().iter().map(|entry| (path.as_path(), entry.clone())));
+            let file = open(path)?;
+            let file = self.class.map_or(file.clone(), |class| file.with_class(class));
+            files.push((path.display().to_string(), file));
         }
-        let names: Vec<String> = entries.iter().map(|(_, entry)| entry.name().to_owned()).collect();
-        if let Some(text) = self.tensor {
-            entries.retain(|(_, entry)| entry.name().contains(text));
-            if entries.is_empty() && !names.is_empty() {
-                let failure = Failure::input(format_args!("no tensor's name contains `{text}`"));
-                return Err(match nearest(text, &names) {
-                    Some(near) => failure.help(format_args!("did you mean `{near}`?")),
-                    None => failure.help(format_args!("the names are: {}", listed(&names))),
-                });
-            }
-        }
-        let empty: Vec<String> = entries
-            .iter()
-            .filter(|(_, entry)| entry.is_empty())
-            .map(|(_, entry)| format!("{} {:?}", entry.name(), entry.shape()))
-            .collect();
-        entries.retain(|(_, entry)| !entry.is_empty());
-        if entries.is_empty() {
-            return Err(match empty.as_slice() {
-                [] => Failure::input("the files hold no tensors")
-                    .help("`trinity tensors info FILE` lists what a file holds"),
-                empty => Failure::input(format_args!("nothing to compare: no values in {}", listed(empty)))
-                    .help("a dimension of 0 leaves a tensor without values"),
-            });
-        }
-        Ok(distinct(entries))
+        Ok(compare::chosen(&files, self.tensor)?)
     }
-}
-
-/// A few names, and how many more there are.
-fn listed(names: &[String]) -> String {
-    const SHOWN: usize = 8;
-    let shown = names[..names.len().min(SHOWN)].join(", ");
-    if names.len() > SHOWN { format!("{shown} and {} more", names.len() - SHOWN) } else { shown }
-}
-
-/// Tensors of one name in several files, such as a model and its tuned twin,
-/// carry their file in front: rows tell tensors apart by name alone.
-fn distinct(entries: Vec<(&Path, Entry)>) -> Vec<(&Path, Entry)> {
-    let mut times: HashMap<String, usize> = HashMap::new();
-    for (_, entry) in &entries {
-        *times.entry(entry.name().to_owned()).or_default() += 1;
-    }
-    entries
-        .into_iter()
-        .map(|(path, entry)| match times.get(entry.name()) {
-            Some(2..) => {
-                let name = format!("{}:{}", path.display(), entry.name());
-                (path, entry.with_name(name))
-            }
-            _ => (path, entry),
-        })
-        .collect()
 }
 
 fn table(lines: &[ClassLine]) -> Table {

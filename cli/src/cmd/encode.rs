@@ -1,22 +1,24 @@
 //! `trinity encode`: a tensor file to a `.tri` container, pictures to a stream.
 
-use std::collections::HashMap;
+mod parts;
+
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use trinity_tensor::allocate::{Allocation, allocate, curves};
+use trinity_study::encode::Request;
+pub use trinity_study::encode::default_codec;
+use trinity_tensor::allocate::Allocation;
 use trinity_tensor::codec::Metrics;
 use trinity_tensor::codec::{Basis, Target, codec};
-use trinity_tensor::pipeline::{
-    EXACT_CODEC, EncodedFile, OnNonFinite, SMALL_TENSOR, Summary, encode_file, is_precious,
-};
+use trinity_tensor::pipeline::{EncodedFile, OnNonFinite, Summary, encode_file};
 use trinity_tensor::{Class, Entry, Error, TensorFile};
 
 use super::pictures::{self, Motion};
-use super::tensors::{bad_input, not_written, open, sentence, unknown_codec};
+use super::tensors::{not_written, open, sentence, unknown_codec};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Named, Spool};
+use crate::shards::ShardArgs;
 use crate::table::{Table, sig3};
 use crate::video_io::RawFormat;
 
@@ -52,7 +54,12 @@ Examples:
   trinity encode kv.npy --bits 2.5 --codec my-design.toml -o kv.tri
   trinity encode kv.npy --bits 2.5 --basis kv.basis -o kv.tri
   trinity encode photo.png --bits 1.5 --codec paper -o photo.264
-  trinity encode scan.pgm --bits 1 -o scan.trp")]
+  trinity encode scan.pgm --bits 1 -o scan.trp
+
+A large checkpoint on many machines, then one file, the same bytes for any number of parts:
+  Slurm array:  trinity encode big.safetensors --bits 3 -o big.tri --shard slurm
+  elsewhere:    trinity encode big.safetensors --bits 3 -o big.tri --shard 0/16
+  then          trinity encode big.safetensors --bits 3 -o big.tri --merge")]
 pub struct Args {
     /// Tensor file: safetensors (or its index.json), a model's folder, npy, npz,
     /// PyTorch .pt, GGUF or .tri; or pictures: .png, .pgm, .y4m, .yuv, .gray, which
@@ -91,6 +98,8 @@ pub struct Args {
     motion: Motion,
     #[command(flatten)]
     raw: RawFormat,
+    #[command(flatten)]
+    parts: ShardArgs,
 }
 
 /// What an encoding has to reach; exactly one is given.
@@ -130,11 +139,6 @@ pub fn positive(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The codec a command uses where none is named.
-pub fn default_codec(target: Target) -> &'static str {
-    if target == Target::Lossless { "zstd" } else { "trinity" }
-}
-
 /// Checks a codec's name before any work is done.
 pub fn known_codec(name: &str) -> Result<(), Failure> {
     codec(name).map(|_| ()).map_err(|error| match error {
@@ -165,9 +169,10 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let target = args.target.target();
     args.codec.iter().for_each(|profile| output::protect(Path::new(profile)));
     if pictures::is_picture(&args.file) {
-        if args.class.is_some() || args.allocate != Allocation::Equal || args.basis.is_some() {
+        let in_parts = args.parts.shard.is_some() || args.parts.merge;
+        if args.class.is_some() || args.allocate != Allocation::Equal || args.basis.is_some() || in_parts {
             return Err(Failure::input(
-                "--class, --allocate and --basis are for tensors, and this is a picture",
+                "--class, --allocate, --basis, --shard and --merge are for tensors, and this is a picture",
             ));
         }
         let job = pictures::Job {
@@ -190,60 +195,55 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let output = args.output.clone().unwrap_or_else(|| args.file.with_extension("tri"));
     output.named_as(&["tri"])?;
     ctx.may_write(&output)?;
+    let request = Request {
+        codec: codec_name,
+        target,
+        allocation: args.allocate,
+        all: args.all,
+        basis: basis.as_ref(),
+    };
+    let choices = request.choices(&file, &args.file.display().to_string())?;
+    let choice = |entry: &Entry| choices.of(entry);
+    let on_non_finite = if args.strict { OnNonFinite::Refuse } else { OnNonFinite::KeepExact };
+    let job =
+        Job { file: &file, codec: codec_name, target, basis: basis.as_ref(), choice: &choice, on_non_finite };
+    if let Some(shard) = args.parts.shard {
+        return parts::encode(args, &job, shard, &output, ctx);
+    }
+    if args.parts.merge {
+        return parts::merge(args, &job, &output, ctx);
+    }
+    whole(args, &job, output, ctx)
+}
+
+/// A tensor file and what is asked of it.
+struct Job<'a> {
+    file: &'a TensorFile,
+    codec: &'a str,
+    target: Target,
+    basis: Option<&'a Basis>,
+    choice: &'a dyn Fn(&Entry) -> (String, Target),
+    on_non_finite: OnNonFinite,
+}
+
+/// The whole file in one go.
+fn whole(args: &Args, job: &Job<'_>, output: PathBuf, ctx: &Context) -> Result<(), Failure> {
+    let &Job { file, basis, choice, on_non_finite, .. } = job;
     let spool = Spool::create(&output)?;
     let values: usize = file.entries().iter().map(Entry::len).sum();
     let progress = ctx.progress(values as u64, "encoding");
-    let whole = |entry: &Entry| !entry.dtype().is_float();
-    let exact =
-        |entry: &Entry| target != Target::Lossless && !args.all && (is_precious(entry) || whole(entry));
-    if file.entries().iter().all(exact) && file.entries().iter().any(|entry| !whole(entry)) {
-        let what = "every tensor is a norm, a bias or a vector, which stay exact";
-        return Err(
-            Failure::input(format_args!("{}: {what}", args.file.display())).help("--all codes them too")
-        );
-    }
-    let targets = targets(&file, codec_name, basis.as_ref(), target, args.allocate, &exact)
-        .map_err(|error| bad_input(&args.file.display().to_string(), &error))?;
-    let choice = |entry: &Entry| match targets.get(entry.name()) {
-        _ if exact(entry) => (EXACT_CODEC.to_owned(), Target::Lossless),
-        own => (codec_name.to_owned(), own.copied().unwrap_or(target)),
-    };
-    let on_non_finite = if args.strict { OnNonFinite::Refuse } else { OnNonFinite::KeepExact };
     let EncodedFile { tensors, bytes, metrics } =
-        encode_file(&file, &choice, basis.as_ref(), on_non_finite, spool.path(), &|done| {
-            progress.inc(done as u64)
-        })
-        .map_err(|error| not_written(&args.file.display().to_string(), &output, &error))?;
+        encode_file(file, choice, basis, on_non_finite, spool.path(), &|done| progress.inc(done as u64))
+            .map_err(|error| not_written(&args.file.display().to_string(), &output, &error))?;
     spool.finish()?;
     progress.finish_and_clear();
     let bits_per_value = 8.0 * bytes as f64 / values.max(1) as f64;
-    let basis_bits = basis.as_ref().map(|basis| 8 * basis.to_bytes().len());
+    let basis_bits = basis.map(|basis| 8 * basis.to_bytes().len());
     let worst = tensors.iter().max_by(|a, b| a.metrics.nmse.total_cmp(&b.metrics.nmse));
     let worst_tensor = worst.filter(|tensor| tensor.metrics.nmse > 0.0).map(|tensor| tensor.tensor.clone());
     let outcome =
         Outcome { output, bytes, values, bits_per_value, basis_bits, metrics, worst_tensor, tensors };
     ctx.outcome(&outcome.output, &outcome, text(&outcome, ctx.colour))
-}
-
-/// A target for each tensor that does not simply take the common one.
-fn targets(
-    file: &TensorFile,
-    codec_name: &str,
-    basis: Option<&Basis>,
-    target: Target,
-    allocation: Allocation,
-    exact: &dyn Fn(&Entry) -> bool,
-) -> Result<HashMap<String, Target>, trinity_tensor::Error> {
-    let Target::Bits(bits) = target else { return Ok(HashMap::new()) };
-    if allocation == Allocation::Equal {
-        return Ok(HashMap::new());
-    }
-    let coded = |entry: &&Entry| entry.len() >= SMALL_TENSOR && !exact(entry);
-    let entries: Vec<Entry> = file.entries().iter().filter(coded).cloned().collect();
-    let codec = basis.map_or_else(|| codec(codec_name), |basis| basis.codec(codec_name))?;
-    let curves = curves(&entries, codec.as_ref(), bits, |_| 1.0)?;
-    let rates = allocate(&curves, bits, allocation);
-    Ok(entries.iter().zip(rates).map(|(entry, rate)| (entry.name().to_owned(), Target::Bits(rate))).collect())
 }
 
 /// Reads a basis; what is wrong with it is the user's to mend.

@@ -7,6 +7,7 @@ use crate::{
     context::Context,
     failure::Failure,
     kept::Kept,
+    shards::{self, ShardArgs},
     table::{Table, sig3},
 };
 use std::path::PathBuf;
@@ -49,7 +50,12 @@ Examples:
   trinity eval small.safetensors --text eval.txt --kv trinity@2.9 --windows 8
   trinity eval --activations rtn@4 --stages 4
   trinity eval --traffic --windows 8
-  trinity eval --sweep 2,2.25,…,4.5 --out curve")]
+  trinity eval --sweep 2,2.25,…,4.5 --out curve
+
+Codecs of a sweep on many machines, then one result:
+  Slurm array:  trinity eval --sweep 2,3,4 --out curve --shard slurm
+  elsewhere:    trinity eval --sweep 2,3,4 --out curve --shard 0/12
+  then          trinity eval --sweep 2,3,4 --out curve --merge")]
 pub struct Args {
     /// The model (default: the built-in tiny one)
     model: Option<PathBuf>,
@@ -93,6 +99,8 @@ pub struct Args {
     /// Write eval.csv and report.html into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    parts: ShardArgs,
 }
 
 /// What `--traffic` compares: Figure 8's rates, and plain rounding beside.
@@ -103,6 +111,11 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     // What cannot be read is said before a model is loaded.
     let rates = sweep::rates(&args.sweep)?;
     let plan = plan(args)?;
+    let in_parts = args.parts.shard.is_some() || args.parts.merge;
+    if in_parts && (args.out.is_none() || rates.is_empty()) {
+        return Err(Failure::input("parts are of a --sweep, and left in a folder")
+            .help("trinity eval --sweep 2,3,4 --out DIR --shard 0/4"));
+    }
     args.model.iter().chain(&args.text).chain(&args.calibrate).for_each(|path| crate::output::protect(path));
     let request = Request {
         model: args.model.clone(),
@@ -118,7 +131,19 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         let model = args.model.as_ref().map_or("of the tiny model".into(), |path| path.display().to_string());
         crate::output::claim(folder, &format!("eval {model}"))?;
     }
-    let kept: Kept<Row> = Kept::open(args.out.as_deref(), "eval.csv", belongs)?;
+    let name = args.parts.shard.map_or("eval.csv".into(), |shard| format!("{}.partial.csv", shard.stem()));
+    let kept: Kept<Row> = Kept::open(args.out.as_deref(), &name, belongs)?;
+    let parts: Vec<Row> = match &args.out {
+        Some(folder) if args.parts.merge => shards::rows(folder)?,
+        _ => Vec::new(),
+    };
+    if let Some(other) = parts.iter().find(|row| row.weights.is_none() && !row.is_at(&first)) {
+        let (theirs, ours) = (other.bits_per_byte, first.bits_per_byte);
+        return Err(Failure::input(format_args!(
+            "a part is of another model or text: {theirs:.5} bits per byte uncoded, and here {ours:.5}"
+        ))
+        .help("make all parts with the arguments that the merge has"));
+    }
     if kept.earlier().is_empty() {
         kept.add(&first);
     }
@@ -129,15 +154,28 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         }
         rows
     } else {
+        let own = |(at, codec): (usize, &String)| {
+            args.parts.shard.is_none_or(|shard| shard.takes(at)).then(|| codec.clone())
+        };
         let curve = Curve {
-            codecs: args.codecs.clone(),
+            codecs: args.codecs.iter().enumerate().filter_map(own).collect(),
             rates: rates.clone(),
             allocation: args.allocation,
-            earlier: kept.earlier().to_vec(),
+            earlier: if args.parts.merge { parts } else { kept.earlier().to_vec() },
+            only_earlier: args.parts.merge,
         };
         curve.check().map_err(|error| Failure::input(format_args!("--codecs: {error}")))?;
         evaluation.curve(&curve, first, &|row| kept.add(row), &ctx.watch())?
     };
+    if let Some((shard, folder)) = args.parts.shard.zip(args.out.as_ref()) {
+        kept.finish_as(&shards::name(shard), &rows)?;
+        let path = folder.join(shards::name(shard));
+        ctx.remark(format!("wrote {}; when all parts are there, run the same with --merge", path.display()));
+        if ctx.json {
+            return ctx.print_json(&serde_json::json!({ "part": path, "rows": rows.len() }));
+        }
+        return Ok(());
+    }
     kept.finish(&rows)?;
     if let Some(out) = &args.out {
         page::write(&rows, &evaluation.name, out, ctx)?;

@@ -53,8 +53,9 @@ pub struct Args {
     /// Folder for points.csv, pareto.csv, pareto.svg and report.html
     #[arg(long, value_name = "DIR", default_value = "out/sweep")]
     out: PathBuf,
-    /// Do only part I of N, numbered from 0, and leave it for `merge`
-    #[arg(long, value_name = "I/N")]
+    /// Do only part I of N, numbered from 0, and leave it for `merge`; `slurm`
+    /// takes both from the array that the task is of
+    #[arg(long, value_name = "I/N", value_parser = crate::shards::parse)]
     shard: Option<Shard>,
     /// Sweep more than 10^11 points, whatever time that takes
     #[arg(long)]

@@ -5,10 +5,8 @@ mod pictures;
 
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-use trinity_config::nearest;
-use trinity_tensor::codec::names;
-use trinity_tensor::stats::{Profile, profile};
+use trinity_study::tensors::Line;
+pub use trinity_study::tensors::sentence;
 use trinity_tensor::{Class, Entry, Error, TensorFile};
 
 use crate::context::Context;
@@ -78,22 +76,6 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     }
 }
 
-/// One line of the result.
-#[derive(Debug, Serialize)]
-struct Line {
-    file: String,
-    tensor: String,
-    dtype: String,
-    stored: String,
-    shape: Vec<usize>,
-    class: Class,
-    offset: u64,
-    /// Whether the format is one that no codec knows: bytes are carried as they are.
-    carried: bool,
-    #[serde(flatten)]
-    profile: Profile,
-}
-
 /// What a command does with files, as a folder of results remembers it.
 pub fn work(command: &str, files: &[PathBuf]) -> String {
     let names = files.iter().map(|file| format!(" {}", file.display()));
@@ -108,7 +90,7 @@ fn run_info(args: &InfoArgs, ctx: &Context) -> Result<(), Failure> {
         let progress = ctx.progress_bytes(bytes, &path.display().to_string());
         for entry in file.entries() {
             let entry = args.class.map_or_else(|| entry.clone(), |class| entry.clone().with_class(class));
-            lines.push(measure(path, &entry)?);
+            lines.push(Line::measure(&path.display().to_string(), &entry)?);
             progress.inc((entry.len() * entry.dtype().bytes()) as u64);
         }
         progress.finish_and_clear();
@@ -188,53 +170,7 @@ pub fn bad_input(place: &str, error: &Error) -> Failure {
 
 /// No codec has this name; one may have been meant.
 pub fn unknown_codec(name: &str) -> Failure {
-    let failure = Failure::input(format_args!("no codec named `{name}`"));
-    let known = names();
-    // What is made of several may be misspelt in any of them.
-    let parts: Vec<&str> = name.split('/').collect();
-    let meant: Option<Vec<String>> = parts
-        .iter()
-        .map(|part| match *part {
-            "hadamard" | "residual" => Some((*part).to_owned()),
-            part if known.iter().any(|known| known == part) => Some(part.to_owned()),
-            part => nearest(part, &known),
-        })
-        .collect();
-    match meant.map(|meant| meant.join("/")) {
-        Some(meant) if meant != name => failure.help(format_args!("did you mean `{meant}`?")),
-        _ => failure.help(format_args!("codecs: {}; or a profile as FILE.toml", known.join(", "))),
-    }
-}
-
-/// An error of the tensor library and its causes, as one sentence.
-pub fn sentence(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
-}
-
-fn measure(path: &Path, entry: &Entry) -> Result<Line, Failure> {
-    let place = format!("{}: tensor `{}`", path.display(), entry.name().escape_debug());
-    let profile = match entry.carried() {
-        // Statistics of bytes would say nothing of the values they are part of.
-        Some(carried) => Profile::unread(carried.shape.iter().product()),
-        None => profile(entry).map_err(|error| bad_input(&place, &error))?,
-    };
-    Ok(Line {
-        file: path.display().to_string(),
-        tensor: entry.name().to_owned(),
-        dtype: entry.carried().map_or_else(|| entry.dtype().name().to_owned(), |own| own.dtype.clone()),
-        stored: entry.stored().to_owned(),
-        shape: entry.carried().map_or_else(|| entry.shape().to_vec(), |own| own.shape.clone()),
-        carried: entry.carried().is_some(),
-        class: entry.class(),
-        offset: entry.offset(),
-        profile,
-    })
+    trinity_study::tensors::unknown_codec(name).into()
 }
 
 /// Tensors a report draws; more would make a page that no browser likes.

@@ -17,6 +17,7 @@ mod pages;
 mod pictures;
 mod results;
 mod serving;
+mod shards;
 mod support;
 mod sweep;
 mod tensors;

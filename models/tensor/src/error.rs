@@ -72,6 +72,9 @@ pub enum Error {
     /// A buffer that the system had no memory for.
     #[error("not enough memory for {bytes} bytes")]
     OutOfMemory { bytes: u64 },
+    /// Whoever asked no longer wants the answer.
+    #[error("stopped before the end")]
+    Stopped,
     /// A program this codec runs failed.
     #[error("{program} failed: {problem}")]
     External { program: String, problem: String },

@@ -14,6 +14,7 @@ mod contents;
 mod entry;
 mod formats;
 mod gguf;
+mod memory;
 mod npy;
 mod npz;
 mod pt;

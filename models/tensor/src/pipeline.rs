@@ -4,6 +4,7 @@
 //! coded in parallel and written in order, so the bytes do not depend on the
 //! number of threads.
 
+use std::io::{Seek, Write};
 use std::path::Path;
 
 use rayon::prelude::*;
@@ -204,6 +205,47 @@ impl Choice {
         };
         Ok(Self { codec, target, exact })
     }
+
+    /// The target, less what a budget in bits pays for beside the tensors.
+    fn within_budget(&self, entry: &Entry, overhead_bits_per_value: f64) -> Result<Target, Error> {
+        match self.target {
+            Target::Bits(bits) if bits <= overhead_bits_per_value => Err(Error::Unreachable {
+                name: entry.name().to_owned(),
+                codec: self.codec.name(),
+                target: self.target.to_string(),
+                reason: format!(
+                    "the container's index and checksums alone take {overhead_bits_per_value:.2} bits per value"
+                ),
+            }),
+            Target::Bits(bits) => Ok(Target::Bits(bits - overhead_bits_per_value)),
+            other => Ok(other),
+        }
+    }
+}
+
+/// What is left to whoever encodes a file.
+#[derive(Clone, Copy)]
+pub struct Encoding<'a> {
+    /// The codec and the target of each tensor.
+    pub codec_for: &'a dyn Fn(&Entry) -> (String, Target),
+    /// What values are turned by first.
+    pub basis: Option<&'a Basis>,
+    pub on_non_finite: OnNonFinite,
+    /// Whether what was coded is decoded again to measure its error; where not,
+    /// errors are NaN unless every bit is kept.
+    pub measure: bool,
+    /// Which tensors, by their position, go into the container; a budget in bits
+    /// is that of all of them.
+    pub takes: &'a dyn Fn(usize) -> bool,
+    /// Hears of values done, and may refuse to go on.
+    pub progress: &'a (dyn Fn(usize) -> Result<(), Error> + Sync),
+}
+
+impl std::fmt::Debug for Encoding<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { on_non_finite, measure, .. } = self;
+        write!(f, "Encoding {{ on_non_finite: {on_non_finite:?}, measure: {measure} }}")
+    }
 }
 
 /// Encodes every tensor of a file into a `.tri` container. A target of bits
@@ -218,59 +260,101 @@ pub fn encode_file(
     path: &Path,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Result<EncodedFile, Error> {
-    let choose = |entry: &Entry| Choice::new(entry, codec_for(entry), basis, on_non_finite);
+    let progress = |done| {
+        progress(done);
+        Ok(())
+    };
+    let encoding =
+        Encoding { codec_for, basis, on_non_finite, measure: true, takes: &|_| true, progress: &progress };
+    let writer = TriWriter::create(path, file.metadata())?;
+    let (mut encoded, writer) = encode_into(file, &encoding, writer)?;
+    encoded.bytes = writer.finish()?;
+    Ok(encoded)
+}
+
+/// As [`encode_file`], into a container that the caller began with the file's
+/// metadata and completes; its size is not known yet.
+pub fn encode_into<W: Write + Seek>(
+    file: &TensorFile,
+    encoding: &Encoding<'_>,
+    mut writer: TriWriter<W>,
+) -> Result<(EncodedFile, TriWriter<W>), Error> {
+    let choose = |entry: &Entry| {
+        Choice::new(entry, (encoding.codec_for)(entry), encoding.basis, encoding.on_non_finite)
+    };
     let chosen: Vec<Choice> = file.entries().iter().map(choose).collect::<Result<_, Error>>()?;
     let overhead_bits_per_value = overhead_bits_per_value(file, &chosen)?;
-    let mut writer = TriWriter::create(path, file.metadata())?;
     let (mut tensors, mut all) = (Vec::new(), MetricSums::default());
-    for (entry, Choice { codec, target, exact }) in file.entries().iter().zip(&chosen) {
-        let target = match *target {
-            Target::Bits(bits) if bits <= overhead_bits_per_value => {
-                return Err(Error::Unreachable {
-                    name: entry.name().to_owned(),
-                    codec: codec.name(),
-                    target: target.to_string(),
-                    reason: format!(
-                        "the container's index and checksums alone take {overhead_bits_per_value:.2} bits per value"
-                    ),
-                });
-            }
-            Target::Bits(bits) => Target::Bits(bits - overhead_bits_per_value),
-            other => other,
-        };
-        writer.begin(&spec(entry), &codec.name(), SLAB_VALUES)?;
-        let (mut bytes, mut sums) = (0, MetricSums::default());
-        let encode = |slab: &Tensor| {
-            let encoded = codec.encode(slab, target)?;
-            let mut sums = MetricSums::default();
-            match target {
-                Target::Lossless => sums.add_tensors(slab, slab),
-                _ => sums.add_tensors(slab, &codec.decode(&encoded)?),
-            }
-            Ok((encoded, sums))
-        };
-        by_slabs(entry, &encode, &mut |_, (encoded, own)| {
-            bytes += encoded.bytes.len() as u64;
-            sums.merge(&own);
-            progress(encoded.values());
-            writer.slab(&encoded.bytes)
-        })?;
+    for (at, (entry, choice)) in file.entries().iter().zip(&chosen).enumerate() {
+        if !(encoding.takes)(at) {
+            continue;
+        }
+        let target = choice.within_budget(entry, overhead_bits_per_value)?;
+        let (summary, sums) = encode_tensor(entry, choice, target, encoding, &mut writer)?;
         if entry.carried().is_none() {
             all.merge(&sums);
         }
-        tensors.push(Summary {
-            tensor: entry.name().to_owned(),
-            class: entry.class(),
-            codec: codec.name(),
-            values: entry.len(),
-            bytes,
-            bits_per_value: 8.0 * bytes as f64 / entry.len().max(1) as f64,
-            exact: exact.as_ref().map(ToString::to_string),
-            metrics: sums.finish(),
-        });
+        tensors.push(summary);
     }
-    let bytes = writer.finish()?;
-    Ok(EncodedFile { tensors, bytes, metrics: all.finish() })
+    let measured = encoding.measure || tensors.iter().all(|tensor| !tensor.metrics.nmse.is_nan());
+    let metrics = if measured { all.finish() } else { Metrics::from_nmse(f64::NAN) };
+    Ok((EncodedFile { tensors, bytes: 0, metrics }, writer))
+}
+
+/// One tensor of a file, slab by slab.
+fn encode_tensor<W: Write + Seek>(
+    entry: &Entry,
+    choice: &Choice,
+    target: Target,
+    encoding: &Encoding<'_>,
+    writer: &mut TriWriter<W>,
+) -> Result<(Summary, MetricSums), Error> {
+    let Choice { codec, exact, .. } = choice;
+    writer.begin(&spec(entry), &codec.name(), SLAB_VALUES)?;
+    let (mut bytes, mut sums) = (0, MetricSums::default());
+    let measure = encoding.measure;
+    let encode = |slab: &Tensor| {
+        let encoded = codec.encode(slab, target)?;
+        let mut sums = MetricSums::default();
+        match target {
+            Target::Lossless => sums.add_tensors(slab, slab),
+            _ if measure => sums.add_tensors(slab, &codec.decode(&encoded)?),
+            _ => {}
+        }
+        Ok((encoded, sums))
+    };
+    by_slabs(entry, &encode, &mut |_, (encoded, own)| {
+        bytes += encoded.bytes.len() as u64;
+        sums.merge(&own);
+        (encoding.progress)(encoded.values())?;
+        writer.slab(&encoded.bytes)
+    })?;
+    let measured = measure || target == Target::Lossless;
+    let summary = Summary {
+        tensor: entry.name().to_owned(),
+        class: entry.class(),
+        codec: codec.name(),
+        values: entry.len(),
+        bytes,
+        bits_per_value: 8.0 * bytes as f64 / entry.len().max(1) as f64,
+        exact: exact.as_ref().map(ToString::to_string),
+        metrics: if measured { sums.finish() } else { Metrics::from_nmse(f64::NAN) },
+    };
+    Ok((summary, sums))
+}
+
+/// Copies the coded slabs of a tensor of a container as they are.
+pub fn copy_coded<W: Write + Seek>(
+    entry: &Entry,
+    name: &str,
+    writer: &mut TriWriter<W>,
+) -> Result<(), Error> {
+    let Some((slab_values, slabs)) = entry.slabs() else {
+        let what = "reading coded slabs".into();
+        return Err(Error::Unsupported { format: "tensor file", offset: 0, what });
+    };
+    writer.begin(&Spec { name: name.to_owned(), ..spec(entry) }, entry.stored(), slab_values)?;
+    (0..slabs).try_for_each(|index| writer.slab(&entry.coded_slab(index)?))
 }
 
 /// Bits per value that tensors with a bit budget pay for what has none: the
@@ -328,11 +412,14 @@ fn by_slabs<T: Send>(
         for index in batch.clone() {
             slabs.push(slab(entry, &plan, index, stream.as_mut())?);
         }
-        let done: Result<Vec<T>, Error> = slabs
-            .par_iter()
-            .zip(batch.clone())
-            .map(|(slab, index)| work(slab).map_err(|error| error.shifted(plan.values(index).start)))
-            .collect();
+        let one = |(slab, index): (&Tensor, usize)| {
+            work(slab).map_err(|error| error.shifted(plan.values(index).start))
+        };
+        // Waking a thread takes longer than many a small tensor.
+        let done: Result<Vec<T>, Error> = match slabs.as_slice() {
+            [only] => one((only, batch.start)).map(|done| vec![done]),
+            slabs => slabs.par_iter().zip(batch.clone()).map(one).collect(),
+        };
         for (slab, done) in slabs.iter().zip(done?) {
             sink(slab, done)?;
         }

@@ -41,6 +41,8 @@ pub struct Curve {
     pub allocation: Allocation,
     /// Rows of an earlier run; a point among them is not computed again.
     pub earlier: Vec<Row>,
+    /// Compute nothing: a point that is not among them is out of its codec's reach.
+    pub only_earlier: bool,
 }
 
 impl Evaluation {
@@ -69,6 +71,8 @@ impl Evaluation {
                 progress.check()?;
                 if let Some(row) = self.known(curve, name, |rate| rate == bits)? {
                     rows.push(row);
+                } else if curve.only_earlier {
+                    out_of_reach = Some((bits, "no part has it".to_owned()));
                 } else {
                     match coder.code(name, bits)? {
                         Ok(coded) => {
@@ -83,6 +87,10 @@ impl Evaluation {
             let Some((bits, reason)) = out_of_reach else { continue };
             if let Some(row) = self.known(curve, name, |rate| !curve.rates.contains(&rate))? {
                 rows.push(row);
+                continue;
+            }
+            if curve.only_earlier {
+                progress.remark(&format!("{name} does not reach {bits} bits per value: {reason}"));
                 continue;
             }
             // A number format has one rate: its curve is that point, wherever it lies.

@@ -124,6 +124,8 @@ fn codecs_are_compared_and_what_is_out_of_reach_is_a_miss() {
         turns: vec![trinity_tensor::compare::Turn::None],
         targets: vec![trinity_tensor::codec::Target::Bits(0.01)],
         earlier: &[],
+        part: trinity_study::Shard::WHOLE,
+        only_earlier: false,
     };
     let found = compare::compare(&request, &|_| (), &Silent).unwrap();
     assert!(!found.misses.is_empty() && found.rows.len() < 4, "{found:?}");

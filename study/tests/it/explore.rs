@@ -71,6 +71,8 @@ fn the_answer_is_what_compare_price_and_sweep_give_by_hand() {
             turns: vec![Turn::None],
             targets: vec![Target::Nmse(0.01)],
             earlier: &[],
+            part: trinity_study::Shard::WHOLE,
+            only_earlier: false,
         },
         &|_| (),
         &Silent,

@@ -5,7 +5,7 @@
 //! else the tiny one that comes with the project.
 
 use super::bench;
-use crate::{test::virtual_environment, tools::succeed, workspace::root};
+use crate::{environment::environment, tools::succeed, workspace::root};
 use std::process::Command;
 
 const SCRIPT: &str = include_str!("lm.py");
@@ -15,7 +15,7 @@ pub fn run(args: &[&str]) -> Result<(), String> {
         return Err("expected: cargo xtask peers lm".into());
     }
     let trinity = bench::build_trinity()?;
-    let python = virtual_environment(&root().join("notebooks/requirements.txt"))?;
+    let python = environment()?;
     let shared = root().join("../shared/lm");
     let (model, text) = if shared.join("small.json").exists() {
         (shared.join("small.json"), shared.join("eval.txt"))

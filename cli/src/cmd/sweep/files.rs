@@ -5,43 +5,9 @@ use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use trinity_sim::sweep::Tally;
+pub use trinity_study::Shard;
 use trinity_study::sweep::Study;
-
-/// Part `index` of `count`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shard {
-    index: u64,
-    count: u64,
-}
-
-impl Shard {
-    /// Everything.
-    pub const WHOLE: Self = Self { index: 0, count: 1 };
-
-    /// The points of this shard; shards differ by at most one point.
-    pub fn range(self, len: u64) -> std::ops::Range<u64> {
-        let at = |k: u64| (u128::from(len) * u128::from(k) / u128::from(self.count)) as u64;
-        at(self.index)..at(self.index + 1)
-    }
-
-    fn stem(self) -> String {
-        format!("shard-{:05}-of-{:05}", self.index, self.count)
-    }
-}
-
-impl FromStr for Shard {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
-        match parts {
-            Some((index, count)) if index < count && count <= 99_999 => Ok(Self { index, count }),
-            _ => Err("expected I/N with 0 <= I < N <= 99999, such as 0/4".into()),
-        }
-    }
-}
 
 /// Where a shard stands.
 #[derive(Debug, Clone, Serialize, Deserialize)]

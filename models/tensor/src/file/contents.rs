@@ -61,6 +61,19 @@ impl TensorFile {
         Self { format, entries, metadata, lists: None }
     }
 
+    /// Tensors that are in no file, as if they were in one.
+    ///
+    /// # Errors
+    ///
+    /// Where two of them carry one name.
+    pub fn of(entries: Vec<Entry>, metadata: BTreeMap<String, String>) -> Result<Self, Error> {
+        let mut names = std::collections::HashSet::new();
+        match entries.iter().find(|entry| !names.insert(entry.name.as_str())) {
+            Some(twice) => Err(Error::DuplicateName { name: twice.name.clone() }),
+            None => Ok(Self::new("memory", entries, metadata)),
+        }
+    }
+
     /// The same file with every tensor under one class.
     pub fn with_class(mut self, class: Class) -> Self {
         self.entries.iter_mut().for_each(|entry| entry.class = class);

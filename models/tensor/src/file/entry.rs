@@ -56,6 +56,11 @@ pub(crate) trait Payload: Debug + Send + Sync {
         Err(Error::Unsupported { format: "tensor file", offset: 0, what: "reading coded slabs".into() })
     }
 
+    /// Values of a whole slab and the number of slabs, in formats that have slabs.
+    fn slabs(&self) -> Option<(usize, usize)> {
+        None
+    }
+
     /// These bytes decoded with a basis, in formats that may need one.
     fn with_basis(&self, _basis: &Basis) -> Option<Arc<dyn Payload>> {
         None
@@ -177,7 +182,8 @@ impl Entry {
         self
     }
 
-    pub(crate) fn with_stored(mut self, stored: impl Into<String>) -> Self {
+    /// The same entry as stored by another codec or in another format.
+    pub fn with_stored(mut self, stored: impl Into<String>) -> Self {
         self.stored = stored.into();
         self
     }
@@ -190,6 +196,11 @@ impl Entry {
     /// The coded bytes of a slab, in formats that have slabs.
     pub fn coded_slab(&self, index: usize) -> Result<Vec<u8>, Error> {
         self.payload.coded_slab(index)
+    }
+
+    /// Values of a whole slab and the number of slabs, in formats that have slabs.
+    pub fn slabs(&self) -> Option<(usize, usize)> {
+        self.payload.slabs()
     }
 
     /// A hash of what the tensor is and holds: its format, its shape and its

@@ -311,6 +311,7 @@ impl<'a> Index<'a> {
             codec_name: codec_name.clone(),
             dtype,
             cols,
+            slab_values,
             plan,
             slabs,
             basis: None,
@@ -328,6 +329,7 @@ struct TriPayload {
     codec_name: String,
     dtype: Dtype,
     cols: usize,
+    slab_values: usize,
     plan: BlockPlan,
     slabs: Vec<Slab>,
     basis: Option<Basis>,
@@ -374,6 +376,10 @@ impl Payload for TriPayload {
 
     fn coded_slab(&self, index: usize) -> Result<Vec<u8>, Error> {
         self.bytes(index)
+    }
+
+    fn slabs(&self) -> Option<(usize, usize)> {
+        Some((self.slab_values, self.slabs.len()))
     }
 
     fn with_basis(&self, basis: &Basis) -> Option<Arc<dyn Payload>> {

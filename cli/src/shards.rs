@@ -1,0 +1,125 @@
+//! Part of a command's work, left in a folder for a merge.
+//!
+//! A part is a table of rows under a name that says which part it is of how
+//! many. It has that name only when it is whole, so a merge sees what is
+//! missing. Knows nothing of what a row says.
+
+use crate::failure::Failure;
+use serde::de::DeserializeOwned;
+use std::path::{Path, PathBuf};
+use trinity_study::Shard;
+
+/// Options of commands whose work many machines can share out.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ShardArgs {
+    /// Do only part I of N, numbered from 0, and leave it for --merge; `slurm`
+    /// takes both from the array that the task is of
+    #[arg(long, value_name = "I/N", value_parser = parse, conflicts_with = "merge")]
+    pub shard: Option<Shard>,
+    /// Put all parts together; a part that is missing is named
+    #[arg(long)]
+    pub merge: bool,
+}
+
+/// `I/N`, or `slurm` within a job array.
+pub fn parse(text: &str) -> Result<Shard, String> {
+    if text != "slurm" {
+        return text.parse();
+    }
+    let number = |name: &str| -> Result<u64, String> {
+        let value = std::env::var(name).map_err(|_| format!("`slurm` needs {name}, which is not set"))?;
+        value.parse().map_err(|_| format!("{name} is `{value}`, and no number"))
+    };
+    let first = std::env::var("SLURM_ARRAY_TASK_MIN").ok().and_then(|first| first.parse().ok()).unwrap_or(0);
+    let (id, count) = (number("SLURM_ARRAY_TASK_ID")?, number("SLURM_ARRAY_TASK_COUNT")?);
+    id.checked_sub(first)
+        .and_then(|index| Shard::new(index, count))
+        .ok_or_else(|| format!("task {id} is none of the {count} from {first} on; number them without gaps"))
+}
+
+/// What a part that is whole is called.
+pub fn name(shard: Shard) -> String {
+    format!("{}.csv", shard.stem())
+}
+
+/// Paths of all parts with this ending in a folder, in order.
+///
+/// # Errors
+///
+/// Where there is none, one is missing, or they are of several cuts.
+pub fn all(folder: &Path, prefix: &str, ending: &str) -> Result<Vec<PathBuf>, Failure> {
+    let files = std::fs::read_dir(folder)
+        .map_err(|error| Failure::input(format_args!("cannot read {}: {error}", folder.display())))?;
+    let mut found: Vec<(u64, u64, PathBuf)> = files
+        .flatten()
+        .filter_map(|file| {
+            let name = file.file_name().to_string_lossy().into_owned();
+            let stem = name.strip_prefix(prefix)?.strip_suffix(ending)?;
+            let (index, count) = stem.strip_prefix("shard-")?.split_once("-of-")?;
+            Some((index.parse().ok()?, count.parse().ok()?, file.path()))
+        })
+        .collect();
+    found.sort();
+    let Some(&(_, count, _)) = found.first() else {
+        return Err(Failure::input(format_args!("there are no parts in {}", folder.display()))
+            .help("make them with --shard I/N, for every I below N"));
+    };
+    if let Some((_, other, path)) = found.iter().find(|(_, other, _)| *other != count) {
+        return Err(Failure::input(format_args!(
+            "{} is one of {other} parts, and others are of {count}",
+            path.display()
+        ))
+        .help("keep the parts of one cut in the folder"));
+    }
+    let missing: Vec<String> = (0..count)
+        .filter(|at| found.iter().all(|(index, ..)| index != at))
+        .map(|at| at.to_string())
+        .collect();
+    if !missing.is_empty() {
+        let parts = missing.join(", ");
+        return Err(Failure::input(format_args!(
+            "part {parts} of {count} is missing in {}",
+            folder.display()
+        ))
+        .help(format_args!("run it: --shard {}/{count}", missing[0])));
+    }
+    Ok(found.into_iter().map(|(.., path)| path).collect())
+}
+
+/// The rows of all parts in a folder.
+///
+/// # Errors
+///
+/// Where a part is missing or cannot be read.
+pub fn rows<Row: DeserializeOwned>(folder: &Path) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    for path in all(folder, "", ".csv")? {
+        let bad = |error: csv::Error| Failure::input(format_args!("cannot read {}: {error}", path.display()));
+        let mut reader = csv::Reader::from_path(&path).map_err(bad)?;
+        for row in reader.deserialize() {
+            rows.push(row.map_err(bad)?);
+        }
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_part_and_two_cuts_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let part = |name: &str| std::fs::write(folder.path().join(name), "a\n1\n").unwrap();
+        let outcome = || format!("{:?}", all(folder.path(), "", ".csv"));
+        assert!(outcome().contains("there are no parts"));
+        part("shard-00000-of-00003.csv");
+        part("shard-00002-of-00003.csv");
+        part("shard-00001-of-00003.partial.csv");
+        assert!(outcome().contains("part 1 of 3 is missing"), "{}", outcome());
+        part("shard-00001-of-00003.csv");
+        assert_eq!(all(folder.path(), "", ".csv").unwrap().len(), 3);
+        part("shard-00000-of-00002.csv");
+        assert!(outcome().contains("one of 3 parts, and others are of 2"), "{}", outcome());
+    }
+}

@@ -1,0 +1,397 @@
+//! Arrays to `.tri` containers and back, in memory and on disk.
+//!
+//! Every coded tensor in Python is a whole container: what is saved, sent or
+//! pickled is what the command reads. Rates and errors are the pipeline's.
+
+use crate::array::{Array, Memory};
+use crate::failure::Failure;
+use crate::watch::{Size, Watch, run};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::path::PathBuf;
+use std::time::Instant;
+use trinity_study::Progress;
+use trinity_study::encode::{Request, default_codec};
+use trinity_tensor::allocate::Allocation;
+use trinity_tensor::codec::{Metrics, Target, codec};
+use trinity_tensor::file::{AtomicFile, TriWriter};
+use trinity_tensor::pipeline::{Encoding, OnNonFinite, Summary, copy_coded, encode_into};
+use trinity_tensor::{Entry, Error, TensorFile};
+
+/// Bytes up to which a call is done where it was made.
+const SMALL_BYTES: usize = 1 << 18;
+
+/// What is asked of a codec, checked.
+#[derive(Debug, Clone, FromPyObject)]
+pub struct Asked {
+    #[pyo3(item)]
+    codec: Option<String>,
+    #[pyo3(item)]
+    target: String,
+    #[pyo3(item)]
+    amount: f64,
+    #[pyo3(item)]
+    allocate: String,
+    #[pyo3(item)]
+    all: bool,
+    #[pyo3(item)]
+    strict: bool,
+    #[pyo3(item)]
+    measure: bool,
+}
+
+impl Asked {
+    fn target(&self) -> Result<Target, Failure> {
+        let positive = |what: &str| {
+            let above = self.amount > 0.0 && self.amount.is_finite();
+            above.then_some(self.amount).ok_or_else(|| {
+                Failure::input(format_args!("{what}={}: expected a number above zero", self.amount))
+            })
+        };
+        Ok(match self.target.as_str() {
+            "bits" => Target::Bits(positive("bits")?),
+            "nmse" => Target::Nmse(positive("nmse")?),
+            "qp" => Target::Qp(self.amount),
+            _ => Target::Lossless,
+        })
+    }
+
+    /// The codec's name, which some codec has.
+    fn codec(&self, target: Target) -> Result<String, Failure> {
+        let name = self.codec.clone().unwrap_or_else(|| default_codec(target).to_owned());
+        codec(&name).map_err(|error| Failure::tensor("", &error))?;
+        Ok(name)
+    }
+
+    /// Codes the tensors of a file into a container.
+    fn encode<W: std::io::Write + std::io::Seek>(
+        &self,
+        file: &TensorFile,
+        place: &str,
+        writer: TriWriter<W>,
+        watch: &Watch,
+    ) -> Result<(Vec<Summary>, Metrics, TriWriter<W>), Failure> {
+        let target = self.target()?;
+        let codec = self.codec(target)?;
+        let allocation: Allocation = self.allocate.parse().map_err(Failure::input)?;
+        let request = Request { codec: &codec, target, allocation, all: self.all, basis: None };
+        let choices = request.choices(file, place)?;
+        let progress = |done: usize| {
+            watch.advance(done as u64);
+            if watch.is_cancelled() { Err(Error::Stopped) } else { Ok(()) }
+        };
+        let encoding = Encoding {
+            codec_for: &|entry| choices.of(entry),
+            basis: None,
+            on_non_finite: if self.strict { OnNonFinite::Refuse } else { OnNonFinite::KeepExact },
+            measure: self.measure,
+            takes: &|_| true,
+            progress: &progress,
+        };
+        let (encoded, writer) =
+            encode_into(file, &encoding, writer).map_err(|error| Failure::tensor(place, &error))?;
+        Ok((encoded.tensors, encoded.metrics, writer))
+    }
+}
+
+/// A container with what is known of its tensor.
+#[derive(Debug)]
+struct Coded {
+    container: Vec<u8>,
+    entry: Entry,
+    exact: Option<String>,
+    metrics: Option<Metrics>,
+    codec_s: f64,
+}
+
+/// Container, name, class, number format, shape, codec, why exact, errors,
+/// and the seconds that coding took.
+type CodedTuple<'py> = (
+    Bound<'py, PyBytes>,
+    String,
+    &'static str,
+    &'static str,
+    Vec<usize>,
+    String,
+    Option<String>,
+    Option<(f64, f64, f64, f64)>,
+    f64,
+);
+
+impl Coded {
+    fn of(container: Vec<u8>) -> Result<Self, Failure> {
+        let file =
+            TensorFile::from_bytes(container.clone(), "tensor").map_err(|e| Failure::tensor("", &e))?;
+        let [entry] = file.entries() else {
+            let found = file.entries().len();
+            return Err(Failure::input(format_args!("expected a container of one tensor, found {found}")));
+        };
+        let entry = entry.clone();
+        Ok(Self { container, entry, exact: None, metrics: None, codec_s: 0.0 })
+    }
+
+    fn tuple(self, py: Python<'_>) -> CodedTuple<'_> {
+        let entry = &self.entry;
+        let metrics = self.metrics.filter(|metrics| !metrics.nmse.is_nan());
+        (
+            PyBytes::new(py, &self.container),
+            entry.name().to_owned(),
+            entry.class().name(),
+            entry.dtype().name(),
+            entry.shape().to_vec(),
+            entry.stored().to_owned(),
+            self.exact,
+            metrics.map(|m| (m.nmse, m.snr_db, m.mae, m.max_abs_error)),
+            self.codec_s,
+        )
+    }
+}
+
+fn tuples(py: Python<'_>, coded: Vec<Coded>) -> Vec<CodedTuple<'_>> {
+    coded.into_iter().map(|coded| coded.tuple(py)).collect()
+}
+
+fn size(bytes: usize) -> Size {
+    if bytes <= SMALL_BYTES { Size::Small } else { Size::Large }
+}
+
+fn no_metadata() -> BTreeMap<String, String> {
+    BTreeMap::new()
+}
+
+/// One array to a container of its own.
+fn encode_one(entry: &Entry, asked: &Asked, watch: &Watch) -> Result<Coded, Failure> {
+    let start = Instant::now();
+    let file = TensorFile::of(vec![entry.clone()], no_metadata()).map_err(|e| Failure::tensor("", &e))?;
+    let writer = TriWriter::over(Cursor::new(Vec::new()), &no_metadata())
+        .map_err(|error| Failure::tensor("", &error))?;
+    let (mut tensors, _, writer) = asked.encode(&file, entry.name(), writer, watch)?;
+    let (cursor, _) = writer.complete().map_err(|error| Failure::tensor("", &error))?;
+    let codec_s = start.elapsed().as_secs_f64();
+    let summary = tensors.pop();
+    let stored = summary.as_ref().map(|summary| summary.codec.clone()).unwrap_or_default();
+    Ok(Coded {
+        container: cursor.into_inner(),
+        entry: entry.clone().with_stored(stored),
+        exact: summary.as_ref().and_then(|summary| summary.exact.clone()),
+        metrics: summary.map(|summary| summary.metrics),
+        codec_s,
+    })
+}
+
+/// Codes every array into a container of its own.
+#[pyfunction]
+#[pyo3(signature = (arrays, asked, report=None))]
+pub fn encode<'py>(
+    py: Python<'py>,
+    arrays: Vec<Array>,
+    asked: Asked,
+    report: Option<Py<PyAny>>,
+) -> PyResult<Vec<CodedTuple<'py>>> {
+    let size = size(arrays.iter().map(Array::bytes).sum());
+    let entries: Vec<Entry> = arrays.into_iter().map(Array::entry).collect::<Result<_, Failure>>()?;
+    let coded = run(py, size, report.as_ref(), move |watch| {
+        watch.begin(entries.iter().map(|entry| entry.len() as u64).sum(), "encoding");
+        match entries.as_slice() {
+            [only] => Ok(vec![encode_one(only, &asked, watch)?]),
+            many => many.par_iter().map(|entry| encode_one(entry, &asked, watch)).collect(),
+        }
+    })?;
+    Ok(tuples(py, coded))
+}
+
+/// Codes arrays, or the tensors of a file, into one container at `path`, as
+/// the command does; returns its summary as JSON.
+#[pyfunction]
+#[pyo3(signature = (path, arrays, source, asked, metadata, report=None))]
+pub fn encode_file(
+    py: Python<'_>,
+    path: PathBuf,
+    arrays: Vec<Array>,
+    source: Option<PathBuf>,
+    asked: Asked,
+    metadata: BTreeMap<String, String>,
+    report: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let entries: Vec<Entry> = arrays.into_iter().map(Array::entry).collect::<Result<_, Failure>>()?;
+    run(py, Size::Large, report.as_ref(), move |watch| {
+        let place = source.as_ref().unwrap_or(&path).display().to_string();
+        let refused = |error: Error| Failure::tensor(&place, &error);
+        let file = match &source {
+            Some(source) => open(source)?,
+            None => TensorFile::of(entries, metadata).map_err(refused)?,
+        };
+        let values: usize = file.entries().iter().map(Entry::len).sum();
+        watch.begin(values as u64, "encoding");
+        let writer = TriWriter::create(&path, file.metadata()).map_err(refused)?;
+        let (tensors, metrics, writer) = asked.encode(&file, &place, writer, watch)?;
+        let bytes = writer.finish().map_err(refused)?;
+        let summary = serde_json::json!({
+            "output": path,
+            "bytes": bytes,
+            "values": values,
+            "bits_per_value": 8.0 * bytes as f64 / values.max(1) as f64,
+            "nmse": metrics.nmse,
+            "snr_db": metrics.snr_db,
+            "mae": metrics.mae,
+            "max_abs_error": metrics.max_abs_error,
+            "tensors": tensors,
+        });
+        Ok(summary.to_string())
+    })
+}
+
+/// Bytes, their number format and shape, and what they really are where they
+/// are carried.
+type Decoded = (Memory, &'static str, Vec<usize>, Option<(String, Vec<usize>)>);
+
+fn decode_entry(entry: &Entry, watch: &Watch) -> Result<Decoded, Failure> {
+    if watch.is_cancelled() {
+        return Err(Failure::run("stopped before the end"));
+    }
+    let tensor = entry.read().map_err(|error| Failure::tensor("", &error))?;
+    watch.advance(entry.len() as u64);
+    let (dtype, shape) = (tensor.dtype().name(), tensor.shape().to_vec());
+    let carried = entry.carried().map(|carried| (carried.dtype.clone(), carried.shape.clone()));
+    Ok((Memory::new(tensor.into_data()), dtype, shape, carried))
+}
+
+fn decode_entries(entries: &[Entry], watch: &Watch) -> Result<Vec<Decoded>, Failure> {
+    watch.begin(entries.iter().map(|entry| entry.len() as u64).sum(), "decoding");
+    match entries {
+        [only] => Ok(vec![decode_entry(only, watch)?]),
+        many => many.par_iter().map(|entry| decode_entry(entry, watch)).collect(),
+    }
+}
+
+/// The tensors of containers that hold one each.
+#[pyfunction]
+#[pyo3(signature = (containers, report=None))]
+pub fn decode(
+    py: Python<'_>,
+    containers: Vec<PyBackedBytes>,
+    report: Option<Py<PyAny>>,
+) -> PyResult<Vec<Decoded>> {
+    let size = size(containers.iter().map(|bytes| 4 * bytes.len()).sum());
+    run(py, size, report.as_ref(), move |watch| {
+        let entry = |bytes: &PyBackedBytes| Ok(Coded::of(bytes.to_vec())?.entry);
+        let entries: Vec<Entry> = containers.iter().map(entry).collect::<Result<_, Failure>>()?;
+        decode_entries(&entries, watch)
+    })
+}
+
+fn open(path: &std::path::Path) -> Result<TensorFile, Failure> {
+    TensorFile::open(path).map_err(|error| Failure::tensor("", &error))
+}
+
+/// Name, class, and the decoded tensor, of every tensor of a file of any
+/// format whose name contains `only`.
+#[pyfunction]
+#[pyo3(signature = (path, only=None, report=None))]
+pub fn read(
+    py: Python<'_>,
+    path: PathBuf,
+    only: Option<String>,
+    report: Option<Py<PyAny>>,
+) -> PyResult<Vec<(String, &'static str, Decoded)>> {
+    run(py, Size::Large, report.as_ref(), move |watch| {
+        let file = open(&path)?;
+        let wanted = |entry: &&Entry| only.as_ref().is_none_or(|text| entry.name().contains(text.as_str()));
+        let entries: Vec<Entry> = file.entries().iter().filter(wanted).cloned().collect();
+        let decoded = decode_entries(&entries, watch)?;
+        let named = entries.iter().zip(decoded);
+        Ok(named.map(|(entry, decoded)| (entry.name().to_owned(), entry.class().name(), decoded)).collect())
+    })
+}
+
+/// A tensor of a container, still coded, as a container of its own.
+fn alone(entry: &Entry, name: &str, metadata: &BTreeMap<String, String>) -> Result<Vec<u8>, Error> {
+    let key = format!("carried.{}", entry.name());
+    let carried = metadata.get(&key).map(|value| (format!("carried.{name}"), value.clone()));
+    let texts: BTreeMap<String, String> = carried.into_iter().collect();
+    let mut writer = TriWriter::over(Cursor::new(Vec::new()), &texts)?;
+    copy_coded(entry, name, &mut writer)?;
+    Ok(writer.complete()?.0.into_inner())
+}
+
+/// Every tensor of a `.tri` file, still coded, and the texts beside them.
+#[pyfunction]
+#[pyo3(signature = (path, report=None))]
+pub fn load<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    report: Option<Py<PyAny>>,
+) -> PyResult<(Vec<CodedTuple<'py>>, BTreeMap<String, String>)> {
+    let (coded, metadata) = run(py, Size::Large, report.as_ref(), move |watch| {
+        let place = path.display().to_string();
+        let file = open(&path)?;
+        if file.format() != "tri" {
+            return Err(Failure::input(format_args!(
+                "{place}: a {} file holds no coded tensors",
+                file.format()
+            ))
+            .help("`trinity.read` reads its tensors, `trinity.encode` codes them"));
+        }
+        watch.begin(file.entries().len() as u64, "loading");
+        let own = |entry: &Entry| {
+            let container = alone(entry, entry.name(), file.metadata())
+                .map_err(|error| Failure::tensor(&place, &error))?;
+            watch.advance(1);
+            Coded::of(container)
+        };
+        let coded = file.entries().iter().map(own).collect::<Result<Vec<_>, Failure>>()?;
+        Ok((coded, file.metadata().clone()))
+    })?;
+    Ok((tuples(py, coded), metadata))
+}
+
+/// Writes coded tensors under these names into one container at `path`; or,
+/// where no path is given, returns it.
+#[pyfunction]
+pub fn write<'py>(
+    py: Python<'py>,
+    path: Option<PathBuf>,
+    named: Vec<(String, PyBackedBytes)>,
+    metadata: BTreeMap<String, String>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let bytes = run(py, Size::Large, None, move |_| {
+        let place = path.as_ref().map_or_else(String::new, |path| path.display().to_string());
+        let refused = |error: Error| Failure::tensor(&place, &error);
+        let mut writer = TriWriter::over(Cursor::new(Vec::new()), &metadata).map_err(refused)?;
+        for (name, bytes) in &named {
+            let file = TensorFile::from_bytes(bytes.to_vec(), name).map_err(refused)?;
+            file.metadata().iter().filter(|(key, _)| key.starts_with("carried.")).for_each(|(_, value)| {
+                writer.text(format!("carried.{name}"), value.clone());
+            });
+            let [entry] = file.entries() else {
+                return Err(Failure::input(format_args!("`{name}`: expected a container of one tensor")));
+            };
+            copy_coded(entry, name, &mut writer).map_err(refused)?;
+        }
+        let (cursor, _) = writer.complete().map_err(refused)?;
+        let Some(path) = path else { return Ok(cursor.into_inner()) };
+        let mut file = AtomicFile::create(&path).map_err(refused)?;
+        std::io::Write::write_all(&mut file, cursor.get_ref())
+            .map_err(|error| Failure::run(format_args!("cannot write {}: {error}", path.display())))?;
+        file.commit().map_err(refused)?;
+        Ok(Vec::new())
+    })?;
+    Ok(PyBytes::new(py, &bytes))
+}
+
+/// What containers of one tensor each hold.
+#[pyfunction]
+pub fn describe<'py>(py: Python<'py>, containers: Vec<PyBackedBytes>) -> PyResult<Vec<CodedTuple<'py>>> {
+    let own = |bytes: &PyBackedBytes| Coded::of(bytes.to_vec());
+    Ok(tuples(py, containers.iter().map(own).collect::<Result<_, Failure>>()?))
+}
+
+/// Every codec by name.
+#[pyfunction]
+pub fn codec_names() -> Vec<String> {
+    trinity_tensor::codec::names()
+}

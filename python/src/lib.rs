@@ -1,0 +1,46 @@
+//! The extension module under the Python package `trinity`.
+//!
+//! Plain data crosses this border: buffers, names, numbers, and JSON for what
+//! studies answer. What a Python user sees (arrays, `Encoded`, rows) is made
+//! of it in `trinity/*.py`; what a codec or a study is stays in their crates.
+#![deny(unsafe_code)]
+
+mod array;
+mod coded;
+mod cuda;
+mod failure;
+mod studies;
+mod watch;
+
+use pyo3::prelude::*;
+
+/// Codecs and studies of Trinity, as plain data; use `trinity` instead.
+#[pymodule]
+mod _core {
+    #[pymodule_export]
+    use super::array::Memory;
+    #[pymodule_export]
+    use super::coded::{codec_names, decode, describe, encode, encode_file, load, read, write};
+    #[pymodule_export]
+    use super::cuda::{
+        CudaDecoder, CudaDevice, CudaEncoder, cuda_devices, line_decode, line_encode, line_plan,
+    };
+    #[pymodule_export]
+    use super::studies::{
+        compare, config_names, config_text, estimate, evaluate, explore, sweep, sweep_explain, sweep_part,
+        tensors_info, validate,
+    };
+
+    #[pymodule_init]
+    fn init(module: &super::Bound<'_, super::PyModule>) -> super::PyResult<()> {
+        super::add_facts(module)
+    }
+}
+
+fn add_facts(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("CODECS_VERSION", trinity_tensor::codec::VERSION)?;
+    module.add("USUAL_CODECS", trinity_study::compare::usual_codecs())?;
+    module.add("EVALUATED_CODECS", trinity_study::evaluate::CODECS.to_vec())?;
+    module.add("USUAL_BITS", trinity_study::compare::USUAL_BITS.to_vec())
+}

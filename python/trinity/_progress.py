@@ -1,0 +1,60 @@
+"""Progress of long work: a tqdm bar where tqdm is installed and somebody watches."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+Report = Callable[[str, int | None, int | None], None]
+
+
+class Bar:
+    """Draws what the extension module reports; nothing where nobody could see it.
+
+    ``progress`` is ``None`` (a bar on a terminal, for work that takes more than
+    a second), ``True`` (a bar anyway), ``False`` (none), or a function that is
+    called with what is done, how much of it, and how much there is.
+    """
+
+    def __init__(self, progress: bool | Report | None) -> None:
+        self._bar: Any = None
+        self._what: str | None = None
+        self.report: Report | None = None
+        if callable(progress):
+            self.report = progress
+        elif progress or (progress is None and sys.stderr is not None and sys.stderr.isatty()):
+            self._eager = bool(progress)
+            self.report = self._draw
+
+    def _draw(self, what: str, done: int | None, total: int | None) -> None:
+        if done is None or total is None:
+            print(what, file=sys.stderr)
+            return
+        try:
+            tqdm: Any = importlib.import_module("tqdm.auto").tqdm
+        except ImportError:
+            self.report = None
+            return
+        if self._what != what:
+            self.close()
+            self._what = what
+            delay = 0.0 if self._eager else 1.0
+            self._bar = tqdm(total=total, desc=what, delay=delay, leave=False, unit_scale=True)
+        self._bar.update(done - self._bar.n)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+            self._what = None
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

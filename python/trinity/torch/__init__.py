@@ -1,0 +1,43 @@
+"""Trinity in PyTorch: gradients, stage boundaries, KV caches and weights, coded.
+
+- `ddp_hook`: data-parallel gradients, coded on the wire.
+- `boundary`, `send`, `recv`: a pipeline's stage boundary.
+- `CodedCache`: a KV cache for ``transformers`` with old tokens coded.
+- `compress_`, `save_state_dict`, `load_state_dict`: weights.
+
+Tensors on a GPU are coded there, by the line-rate codec's CUDA kernels
+(`DeviceCodec`), where a class here says so; all else passes through the CPU.
+"""
+
+from __future__ import annotations
+
+from ._device import DeviceCodec, DeviceEncoded
+from ._ddp import DdpHook, ddp_hook
+from ._pipeline import boundary, recv, send
+from ._weights import compress_, load_state_dict, save_state_dict
+from ._wire import pack, unpack
+
+__all__ = [
+    "CodedCache",
+    "DdpHook",
+    "DeviceCodec",
+    "DeviceEncoded",
+    "boundary",
+    "compress_",
+    "ddp_hook",
+    "load_state_dict",
+    "pack",
+    "recv",
+    "save_state_dict",
+    "send",
+    "unpack",
+]
+
+
+def __getattr__(name: str) -> object:
+    # `transformers` is heavy, and needed for the cache alone.
+    if name == "CodedCache":
+        from ._cache import CodedCache
+
+        return CodedCache
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

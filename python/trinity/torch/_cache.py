@@ -1,0 +1,156 @@
+"""A KV cache for ``transformers`` that keeps old tokens coded.
+
+The last tokens stay as they are; older ones are coded in pages, keys and values
+apart, and lie in host memory. Attention sees all of them: pages are decoded as a
+layer needs them, and forgotten again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers.cache_utils import DynamicCache, DynamicLayer
+
+from .. import _coded
+from .._coded import Encoded
+
+
+class CodedLayer(DynamicLayer):
+    """One layer's cache: pages of old tokens, and a tail of new ones.
+
+    A page has one coded tensor of keys and one of values for each sequence of
+    the batch, tokens by channels.
+    """
+
+    is_sliding = False
+
+    def __init__(self, bits: float = 3.0, codec: str = "line", page: int = 64, window: int = 64, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if page < 1 or window < 0:
+            raise ValueError(f"page={page}, window={window}: a page has at least one token, a window none or more")
+        self.bits, self.codec, self.page, self.window = bits, codec, page, window
+        self.pages: list[tuple[list[Encoded], list[Encoded]]] = []
+        self._heads: tuple[int, int] = (0, 0)
+
+    def _coded(self, states: torch.Tensor) -> list[Encoded]:
+        """A page of every sequence, tokens by channels."""
+        asked = _coded._asked(self.codec, ("bits", float(self.bits)), measure=False)
+        pages = [one.transpose(0, 1).reshape(one.shape[1], -1) for one in states]
+        return _coded._encode(["page"] * len(pages), pages, "kv-cache", asked, False)
+
+    def _decoded(self, which: int) -> list[torch.Tensor]:
+        """Every page of keys (0) or values (1), each as attention wants it."""
+        flat = _coded._decode([one for page in self.pages for one in page[which]], "torch", False)
+        heads = self._heads[which]
+        batch = len(self.pages[0][which]) if self.pages else 0
+        stacked = []
+        for at in range(0, len(flat), max(batch, 1)):
+            rows = [one.reshape(one.shape[0], heads, -1).transpose(0, 1) for one in flat[at : at + batch]]
+            stacked.append(torch.stack(rows).to(device=self.device, dtype=self.dtype))
+        return stacked
+
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Takes new tokens, codes a page where the tail is long enough, and gives all tokens back."""
+        keys = torch.cat([*self._decoded(0), *([self.keys] if self._tail() else []), key_states], dim=-2)
+        values = torch.cat([*self._decoded(1), *([self.values] if self._tail() else []), value_states], dim=-2)
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        self._heads = (key_states.shape[1], value_states.shape[1])
+        done = len(self.pages) * self.page
+        self.keys, self.values = keys[..., done:, :], values[..., done:, :]
+        while self._tail() >= self.page + self.window:
+            old = self.keys[..., : self.page, :], self.values[..., : self.page, :]
+            self.pages.append((self._coded(old[0]), self._coded(old[1])))
+            # A copy: a view would keep the page's memory.
+            self.keys, self.values = self.keys[..., self.page :, :].clone(), self.values[..., self.page :, :].clone()
+        return keys, values
+
+    def _tail(self) -> int:
+        return 0 if self.keys is None or self.keys.numel() == 0 else int(self.keys.shape[-2])
+
+    def get_seq_length(self) -> int:
+        """Tokens, coded or not."""
+        return len(self.pages) * self.page + self._tail()
+
+    def coded_bytes(self) -> int:
+        """Bytes of all pages."""
+        return sum(len(one) for page in self.pages for part in page for one in part)
+
+    def plain_bytes(self) -> int:
+        """What the tokens of all pages take uncoded."""
+        values = sum(one.values for page in self.pages for part in page for one in part)
+        return values * self.dtype.itemsize if self.pages else 0
+
+    def _uncode(self) -> None:
+        """Puts every page back into the tail."""
+        if self.pages:
+            tail = [[self.keys], [self.values]] if self._tail() else [[], []]
+            keys, values = self._decoded(0), self._decoded(1)
+            self.pages = []
+            self.keys, self.values = torch.cat([*keys, *tail[0]], dim=-2), torch.cat([*values, *tail[1]], dim=-2)
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Removes the last tokens; where they reach into pages, those become tokens again."""
+        if abs(tokens_to_remove) >= self._tail():
+            self._uncode()
+        super().crop(tokens_to_remove)
+
+    def reset(self) -> None:
+        self.pages = []
+        super().reset()
+
+    def reorder_cache(self, beam_idx: torch.Tensor) -> None:
+        self._select(beam_idx.tolist())
+        if self._tail():
+            self.keys = self.keys.index_select(0, beam_idx.to(self.keys.device))
+            self.values = self.values.index_select(0, beam_idx.to(self.values.device))
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        batch = len(self.pages[0][0]) if self.pages else 0
+        self._select([at for at in range(batch) for _ in range(repeats)])
+        if self._tail():
+            self.keys = self.keys.repeat_interleave(repeats, dim=0)
+            self.values = self.values.repeat_interleave(repeats, dim=0)
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        batch = len(self.pages[0][0]) if self.pages else 0
+        self._select(torch.arange(batch)[indices.cpu()].tolist())
+        if self._tail():
+            self.keys = self.keys[indices, ...]
+            self.values = self.values[indices, ...]
+
+    def _select(self, sequences: list[int]) -> None:
+        self.pages = [tuple([part[at] for at in sequences] for part in page) for page in self.pages]  # type: ignore[misc]
+
+
+class CodedCache(DynamicCache):
+    """A ``DynamicCache`` whose old tokens are coded at ``bits`` per value, in pages of ``page`` tokens.
+
+    The last ``window`` tokens, and those that fill no page yet, stay as they are.
+    Layers of other kinds (sliding windows, linear attention) are kept as
+    ``transformers`` makes them for ``config``. Pages lie in host memory, whatever
+    device the model is on.
+
+    ::
+
+        cache = trinity.torch.CodedCache(bits=2.9, config=model.config)
+        model.generate(**inputs, past_key_values=cache)
+    """
+
+    def __init__(
+        self, bits: float = 3.0, *, codec: str = "line", page: int = 64, window: int = 64, config: Any = None
+    ) -> None:
+        super().__init__(config=config)
+        make = lambda: CodedLayer(bits=bits, codec=codec, page=page, window=window)  # noqa: E731
+        self.layers = [make() if type(layer) is DynamicLayer else layer for layer in self.layers]
+        if config is None:
+            self.layer_class_to_replicate = make
+
+    def coded_bytes(self) -> int:
+        """Bytes of all pages of all layers."""
+        return sum(layer.coded_bytes() for layer in self.layers if isinstance(layer, CodedLayer))
+
+    def plain_bytes(self) -> int:
+        """What the tokens of all pages take uncoded."""
+        return sum(layer.plain_bytes() for layer in self.layers if isinstance(layer, CodedLayer))

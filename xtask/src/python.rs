@@ -1,0 +1,91 @@
+//! The Python package: assembled from the debug build for tests, and as a wheel.
+//!
+//! Tests import it from `target/python`, where the libraries that the Rust
+//! tests were built with serve it too; a wheel is built by maturin, as pip
+//! would, in a profile of its own.
+
+use crate::{
+    environment::environment,
+    tools::succeed,
+    workspace::{root, target},
+};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// What a wheel may weigh.
+const WHEEL_BYTES: u64 = 15 << 20;
+
+/// What is off by default and tested all the same.
+pub const FEATURES: &str = "trinity/parquet";
+
+/// Tests the package with Python `python`; `trinity` is the command beside it.
+pub fn test(python: &Path, trinity: &Path) -> Result<(), String> {
+    let packages = assemble()?;
+    let mut pytest = Command::new(python);
+    pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "python/tests"]);
+    let pytest = pytest.current_dir(root()).env("PYTHONPATH", packages).env("TRINITY_COMMAND", trinity);
+    succeed(pytest.env("NO_COLOR", "1").env("PYTHONDONTWRITEBYTECODE", "1"))
+}
+
+/// The package as it would be installed, of the debug build; the folder to import from.
+pub fn assemble() -> Result<PathBuf, String> {
+    let cargo = env!("CARGO");
+    // With the command, so that both are made of the same libraries.
+    let build = ["build", "--quiet", "--package", "trinity-python", "--package", "trinity"];
+    succeed(Command::new(cargo).args(build).args(["--features", FEATURES]).current_dir(root()))?;
+    let folder = target().join("python");
+    let package = folder.join("trinity");
+    if package.exists() {
+        fs::remove_dir_all(&package)
+            .map_err(|error| format!("cannot empty {}: {error}", package.display()))?;
+    }
+    copy_folder(&root().join("python/trinity"), &package)?;
+    let library =
+        target().join("debug").join(format!("{}_core{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX));
+    copy(&library, &package.join("_core.abi3.so"))?;
+    Ok(folder)
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), String> {
+    fs::copy(from, to).map(|_| ()).map_err(|error| format!("cannot copy {}: {error}", from.display()))
+}
+
+fn copy_folder(from: &Path, to: &Path) -> Result<(), String> {
+    fs::create_dir_all(to).map_err(|error| format!("cannot make {}: {error}", to.display()))?;
+    let entries = fs::read_dir(from).map_err(|error| format!("cannot read {}: {error}", from.display()))?;
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        let Some(name) = path.file_name() else { continue };
+        if path.is_dir() && name != "__pycache__" {
+            copy_folder(&path, &to.join(name))?;
+        } else if path
+            .extension()
+            .is_some_and(|ending| ["py", "pyi", "typed"].iter().any(|own| ending == *own))
+        {
+            copy(&path, &to.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// `cargo xtask wheel`: builds the wheel into `target/wheels` and says what it weighs.
+pub fn wheel() -> Result<(), String> {
+    let python = environment()?;
+    let folder = target().join("wheels");
+    // What an earlier build left would be taken for this one's.
+    let _ = fs::remove_dir_all(&folder);
+    let build = ["-m", "maturin", "build", "--quiet", "--manifest-path", "python/Cargo.toml", "--out"];
+    succeed(Command::new(python).args(build).arg(&folder).current_dir(root()))?;
+    let entries =
+        fs::read_dir(&folder).map_err(|error| format!("no wheel in {}: {error}", folder.display()))?;
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+        eprintln!("{}: {:.1} MB", path.display(), bytes as f64 / f64::from(1 << 20));
+        if bytes > WHEEL_BYTES {
+            return Err(format!("{} weighs more than {} MB", path.display(), WHEEL_BYTES >> 20));
+        }
+    }
+    Ok(())
+}
