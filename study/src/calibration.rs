@@ -13,7 +13,7 @@ use crate::Error;
 use crate::config::{CodecFile, Replacement, StudyFile};
 use crate::sweep::{Replaced, Study};
 use std::path::{Path, PathBuf};
-use trinity_config::{DataRate, Fraction, Power};
+use trinity_config::{DataRate, Document, Fraction, Power};
 use trinity_hwcodec::calibration::{Calibration, Measured};
 use trinity_hwcodec::fit::EngineModel;
 use trinity_hwcodec::software::SoftwareCodec;
@@ -51,40 +51,15 @@ impl Study {
         for at in 0..self.file.scenarios.len() {
             let seen = self.file.as_seen_by(&self.document, at)?;
             let study = &seen.file.study;
-            let mut values = host_wire(calibration);
-            match compute::values(calibration, &seen.document, study, &seen.file.point().job.llm) {
-                Ok(measured) => {
-                    computed |= !measured.is_empty();
-                    values.extend(measured);
-                }
-                Err(why) => {
-                    not_computed.get_or_insert(why);
-                }
-            }
-            if let Some(standard) = study.cluster.codec.as_ref().and_then(|codec| codec.engine.as_deref()) {
-                engines += 1;
-                let measured = Engines::of(calibration, standard).ok_or_else(|| {
-                    Error::input(
-                        format_args!("`{}` has no {standard} engine", measurements.path.display()),
-                        "set `study.cluster.codec.engine` to a standard that was measured",
-                    )
-                })?;
-                let point = seen.file.point();
-                values.extend(measured.values(calibration, &point.job, point.cluster.codec.chunk_values));
-            }
-            if study.cluster.codec.as_ref().is_some_and(|codec| codec.gpu_share.is_some()) {
-                engines += 1;
-                let measured = calibration.software.as_ref().ok_or_else(|| {
-                    Error::input(
-                        format_args!("`{}` has no line-rate codec", measurements.path.display()),
-                        "run `trinity measure --line`, or leave out the scenario whose codec has a `gpu-share`",
-                    )
-                })?;
-                values.extend(software(measured));
+            let found = values(&measurements, &seen.document, study)?;
+            engines += usize::from(found.engine);
+            computed |= found.computed.is_ok();
+            if let Err(why) = found.computed {
+                not_computed.get_or_insert(why);
             }
             let settings = seen.document.settings();
             let scenario = &mut self.file.scenarios[at];
-            for value in values {
+            for value in found.values {
                 let path = format!("study.{}", value.path);
                 let setting = settings.iter().find(|setting| setting.path == path);
                 replaced.push(Replaced {
@@ -111,6 +86,84 @@ impl Study {
         self.measurements = Some(measurements);
         Ok(self)
     }
+}
+
+impl crate::estimate::Study {
+    /// The study with what was measured in place of what was configured, and
+    /// what that replaced.
+    ///
+    /// # Errors
+    ///
+    /// Where the calibration says nothing of this GPU and its codec.
+    pub fn calibrated(mut self, measurements: &Measurements) -> Result<(Self, Vec<Replaced>), Error> {
+        let found = values(measurements, &self.document, &self.file)?;
+        if let (false, Err(why)) = (found.engine, &found.computed) {
+            return Err(Error::input(
+                format_args!("the job codes on no engine of the GPU, and {why}"),
+                "take the GPU that was measured, or a codec that names its `engine`",
+            ));
+        }
+        let settings = self.document.settings();
+        let mut replaced = Vec::new();
+        for value in found.values {
+            value.replacement.apply(&mut self.file);
+            let setting = settings.iter().find(|setting| setting.path == value.path);
+            replaced.push(Replaced {
+                scenario: String::new(),
+                path: value.path.into(),
+                before: setting.map_or_else(|| "not said".into(), |s| s.value.clone()),
+                value: value.text,
+                source: format!("measured {}: {}", measurements.calibration.device_line(), value.note),
+            });
+        }
+        self.point = self.file.point();
+        Ok((self, replaced))
+    }
+}
+
+/// What a calibration says of a study.
+struct Said {
+    values: Vec<Value>,
+    /// Whether its codec is an engine of the GPU, or runs on its multiprocessors.
+    engine: bool,
+    /// Whether its GPU is the one that was measured, or why not.
+    computed: Result<(), String>,
+}
+
+/// Everything of a calibration that goes into a study.
+fn values(measurements: &Measurements, document: &Document, study: &StudyFile) -> Result<Said, Error> {
+    let calibration = &measurements.calibration;
+    let point = study.point();
+    let mut values = host_wire(calibration);
+    let computed = match compute::values(calibration, document, study, &point.job.llm) {
+        Ok(measured) if measured.is_empty() => Err("the calibration has no compute".into()),
+        Ok(measured) => {
+            values.extend(measured);
+            Ok(())
+        }
+        Err(why) => Err(why),
+    };
+    let standard = study.cluster.codec.as_ref().and_then(|codec| codec.engine.as_deref());
+    if let Some(standard) = standard {
+        let measured = Engines::of(calibration, standard).ok_or_else(|| {
+            Error::input(
+                format_args!("`{}` has no {standard} engine", measurements.path.display()),
+                "set `study.cluster.codec.engine` to a standard that was measured",
+            )
+        })?;
+        values.extend(measured.values(calibration, &point.job, point.cluster.codec.chunk_values));
+    }
+    let on_multiprocessors = study.cluster.codec.as_ref().is_some_and(|codec| codec.gpu_share.is_some());
+    if on_multiprocessors {
+        let measured = calibration.software.as_ref().ok_or_else(|| {
+            Error::input(
+                format_args!("`{}` has no line-rate codec", measurements.path.display()),
+                "run `trinity measure --line`, or leave out the scenario whose codec has a `gpu-share`",
+            )
+        })?;
+        values.extend(software(measured));
+    }
+    Ok(Said { values, engine: standard.is_some() || on_multiprocessors, computed })
 }
 
 /// A measured value on its way into a study.

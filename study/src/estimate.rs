@@ -80,13 +80,23 @@ impl Study {
     }
 }
 
+impl Study {
+    /// What the job costs on the cluster.
+    ///
+    /// # Errors
+    ///
+    /// Where the job cannot run on the cluster.
+    pub fn outcome(&self) -> Result<Outcome, Error> {
+        let (estimate, lines) = trinity_sim::explain(&self.point).map_err(Error::CannotRun)?;
+        Ok(Outcome { estimate, lines })
+    }
+}
+
 /// What the job costs on the cluster.
 ///
 /// # Errors
 ///
 /// Where a configuration is wrong or the job cannot run on the cluster.
 pub fn estimate(request: &Request) -> Result<Outcome, Error> {
-    let study = Study::load(request)?;
-    let (estimate, lines) = trinity_sim::explain(&study.point).map_err(Error::CannotRun)?;
-    Ok(Outcome { estimate, lines })
+    Study::load(request)?.outcome()
 }

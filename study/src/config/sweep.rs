@@ -93,7 +93,8 @@ pub enum Replacement {
 }
 
 impl Replacement {
-    fn apply(&self, study: &mut StudyFile) {
+    /// Puts it into a study.
+    pub(crate) fn apply(&self, study: &mut StudyFile) {
         match self {
             Self::Number { number, set } => set(study, *number),
             Self::Curve { points, set } => set(study, points),

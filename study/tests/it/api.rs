@@ -152,3 +152,27 @@ fn stages_are_priced_in_the_silicon_asked_for() {
     };
     assert!((priced(200.0) / priced(100.0) - 2.0).abs() < 1e-9);
 }
+
+#[cfg(feature = "hwcodec")]
+#[test]
+fn an_estimate_takes_the_curves_of_the_gpu_that_was_measured() {
+    use trinity_study::calibration::Measurements;
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../validation/data/h200/calibration.toml");
+    let measurements = Measurements::read(std::path::Path::new(file)).unwrap();
+    let study = |cluster: &str| {
+        let job = "phase = \"prefill\"\nsequence = 4096\nllm = { extends = \"llms/llama-3-8b\" }\n";
+        let request = estimate::Request {
+            cluster: Part::Named(cluster.into()),
+            job: Part::Text { name: "job.toml".into(), text: job.into() },
+            overrides: Vec::new(),
+        };
+        estimate::Study::load(&request).unwrap()
+    };
+    let plain = study("clusters/dgx-h200");
+    let (measured, replaced) = plain.clone().calibrated(&measurements).unwrap();
+    assert!(replaced.iter().any(|one| one.path == "cluster.gpu.gemm-efficiency"), "{replaced:?}");
+    let [before, after] = [&plain, &measured].map(|study| study.outcome().unwrap().estimate.iteration_s);
+    assert!(before != after && (0.3..3.0).contains(&(after / before)), "{before} {after}");
+    let said = study("clusters/dgx-a100").calibrated(&measurements).unwrap_err().to_string();
+    assert!(said.contains("measured on NVIDIA H200, the GPU under study is a100"), "{said}");
+}

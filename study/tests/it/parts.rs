@@ -71,3 +71,30 @@ fn one_more_of_a_part_costs_area_and_the_shipped_die_can_run() {
         assert!(more.iter().all(|more| more.mm2 > 0.0), "{}: {more:?}", scenario.name);
     }
 }
+
+#[test]
+fn an_axis_over_the_parts_of_a_gpu_by_totals_is_refused() {
+    let mut document = Document::load("sweeps/die-h100").unwrap();
+    document.set("study.cluster.gpu.model=totals").unwrap();
+    let file: SweepFile = document.read().unwrap();
+    let said = file.check(&document).unwrap_err().to_string();
+    assert!(
+        said.contains("`cluster.gpu.parts.sms` changes nothing") && said.contains("die-h100.toml:"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_crossover_names_scenarios_and_an_axis_that_there_are() {
+    let said = |assignment: &str| {
+        let mut document = Document::load("sweeps/codec-or-stack").unwrap();
+        document.set(assignment).unwrap();
+        let file: SweepFile = document.read().unwrap();
+        file.check(&document).map_or_else(|wrong| wrong.to_string(), |()| "nothing".into())
+    };
+    assert_eq!(said("crossovers.0.name=other words"), "nothing");
+    let wrong = said("crossovers.0.along=job.sequnce");
+    assert!(wrong.contains("no axis varies `job.sequnce`") && wrong.contains("job.sequence"), "{wrong}");
+    assert!(said("crossovers.0.scenarios.1=batch 2").contains("there is no scenario `batch 2`"));
+    assert!(said("crossovers.0.along=cluster.nics-per-gpu").contains("does not vary `cluster.nics-per-gpu`"));
+}

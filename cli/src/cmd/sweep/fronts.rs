@@ -144,7 +144,7 @@ impl Chart<'_> {
             },
         });
         let mut layers = vec![lines];
-        layers.extend(self.budget.map(|budget| rule(budget)));
+        layers.extend(self.budget.map(rule));
         layers.extend(self.budget.map(|budget| label(budget, top)));
         self.arrows.iter().for_each(|arrow| layers.extend(drawn(arrow)));
         json!({

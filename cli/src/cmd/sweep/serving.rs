@@ -90,8 +90,14 @@ pub fn text(study: &Study, outcome: &Outcome, colour: bool) -> String {
     if let Some(table) = super::show::replaced_table(study, None) {
         text += &format!("Measured values in use\n{}\n", table.render(colour));
     }
-    for sentence in answers(outcome) {
+    for sentence in summary(outcome) {
         let _ = writeln!(text, "{sentence}");
+    }
+    for workload in &outcome.workloads {
+        let _ = writeln!(text, "\n{}:", capital(&workload_name(workload)));
+        for choice in &workload.choices {
+            let _ = writeln!(text, "  {}", answer(outcome, workload, choice));
+        }
     }
     text += "\nMost requests within both objectives, by scenario\n";
     text += &best_table(outcome).render(colour);
@@ -100,16 +106,35 @@ pub fn text(study: &Study, outcome: &Outcome, colour: bool) -> String {
     text
 }
 
-/// What the study found, a sentence for each scenario of each workload.
-fn answers(outcome: &Outcome) -> Vec<String> {
-    let mut sentences = Vec::new();
-    for workload in &outcome.workloads {
-        sentences.push(format!("{}:", capital(&workload_name(workload))));
-        for choice in &workload.choices {
-            sentences.push(format!("  {}", answer(outcome, workload, choice)));
+/// What each scenario buys over the first, from the workload it helps least to
+/// the one it helps most.
+fn summary(outcome: &Outcome) -> Vec<String> {
+    let Some(first) = outcome.workloads.first() else { return Vec::new() };
+    let names = first.choices.iter().map(|choice| choice.scenario.as_str());
+    let Some(baseline) = names.clone().next() else { return Vec::new() };
+    let of = |(at, name): (usize, &str)| {
+        let gains: Vec<(f64, String)> = outcome
+            .workloads
+            .iter()
+            .filter_map(|workload| {
+                let ratios = workload.choices.get(at)?.over_baseline?;
+                Some((ratios.requests_per_s, workload_name(workload)))
+            })
+            .collect();
+        let least = gains.iter().min_by(|a, b| a.0.total_cmp(&b.0));
+        let most = gains.iter().max_by(|a, b| a.0.total_cmp(&b.0));
+        match (least, most) {
+            (Some(least), Some(most)) if gains.len() > 1 => format!(
+                "{name}: {:.2}× ({}) to {:.2}× ({}) the requests of {baseline} within both objectives.",
+                least.0, least.1, most.0, most.1
+            ),
+            (Some(only), _) => {
+                format!("{name}: {:.2}× the requests of {baseline} within both objectives.", only.0)
+            }
+            _ => format!("{name}: no workload in which both it and {baseline} keep the objectives."),
         }
-    }
-    sentences
+    };
+    names.enumerate().skip(1).map(of).collect()
 }
 
 fn answer(outcome: &Outcome, workload: &Workload, choice: &Choice) -> String {
@@ -337,13 +362,19 @@ fn numbers(s: &Served) -> [f64; 21] {
 fn page(study: &Study, outcome: &Outcome) -> Report {
     let mut report = Report::new(outcome.title.clone());
     report.heading("Answer");
-    for sentence in answers(outcome) {
-        report.paragraph(sentence.trim());
+    for sentence in summary(outcome) {
+        report.paragraph(sentence);
     }
     let best = best_table(outcome);
     report.table("Most requests within both objectives, by scenario", best.headers(), best.rows());
     if let Some(plot) = plot(outcome) {
         report.plot("Requests per second within both objectives, over the workload", &plot);
+    }
+    for workload in &outcome.workloads {
+        report.heading(capital(&workload_name(workload)));
+        for choice in &workload.choices {
+            report.paragraph(answer(outcome, workload, choice));
+        }
     }
     report.heading("Points");
     let all = points_table(outcome);
