@@ -20,19 +20,24 @@ pub fn explain(point: &Point) -> Result<(Estimate, Vec<Line>), Infeasible> {
     Ok((estimate, lines))
 }
 
+/// What decides the time of a kernel.
+fn kernel_rule(point: &Point) -> &'static str {
+    match point.cluster.gpu.die {
+        Some(_) => "the slowest of arithmetic in waves of tiles, L2, memory and latency",
+        None => "max(FLOPs ÷ (peak × efficiency), bytes ÷ (bandwidth × efficiency), launch floor)",
+    }
+}
+
 fn time_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
     let job = &point.job;
     let p = &job.parallelism;
     let b = &estimate.breakdown;
     let m = job.microbatches();
     let mut line = |name, value, formula| lines.push(Line { group: "time", name, value, unit: "s", formula });
-    let kernel = match point.cluster.gpu.die {
-        Some(_) => "the slowest of arithmetic in waves of tiles, L2, memory and latency",
-        None => "max(FLOPs ÷ (peak × efficiency), bytes ÷ (bandwidth × efficiency), launch floor)",
-    };
     let per_stage = format!(
-        "{m} micro-batches × ({} layers a stage × layer + vocabulary), each the sum over kernels of {kernel}",
-        job.llm.layers.div_ceil(p.pipeline)
+        "{m} micro-batches × ({} layers a stage × layer + vocabulary), each the sum over kernels of {}",
+        job.llm.layers.div_ceil(p.pipeline),
+        kernel_rule(point)
     );
     line("forward", b.forward_s, per_stage);
     if job.phase == Phase::Training {
