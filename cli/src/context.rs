@@ -43,6 +43,7 @@ pub struct Context {
 impl Context {
     pub(crate) fn new(global: &GlobalArgs) -> Result<Self, Failure> {
         output::set_force(global.force);
+        output::set_json(global.json);
         let mut pool = rayon::ThreadPoolBuilder::new();
         if let Some(threads) = global.threads {
             pool = pool.num_threads(threads.into());
@@ -90,13 +91,10 @@ impl Context {
         self.print(text)
     }
 
-    /// Refuses what would put a result and JSON about it on one stdout.
+    /// Refuses, before any work is done, what would put a result and JSON about
+    /// it on one stdout.
     pub fn may_write(&self, output: &Path) -> Result<(), Failure> {
-        if self.json && output::is_stdout(output) {
-            return Err(Failure::input("the result and --json both go to stdout")
-                .help("name a file for the result with -o, or leave --json out"));
-        }
-        Ok(())
+        if output::is_stdout(output) { output::may_use_stdout() } else { Ok(()) }
     }
 
     /// Shows what became of a file: on stdout, unless the file itself went there.

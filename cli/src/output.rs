@@ -16,12 +16,14 @@
 
 mod claim;
 mod name;
+mod place;
 mod session;
 mod spool;
 
 pub use claim::claim;
 pub use name::{Named, format_of};
-pub use session::{force as forced, own, protect, set_force};
+pub use place::{cannot, is_stdout};
+pub use session::{force as forced, may_use_stdout, own, protect, set_force, set_json};
 pub use spool::Spool;
 
 use crate::failure::Failure;
@@ -31,11 +33,7 @@ use std::{
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
 };
-
-/// Whether a name stands for stdout.
-pub fn is_stdout(path: &Path) -> bool {
-    path == Path::new("-") || path == Path::new("/dev/stdout")
-}
+use trinity_tensor::file::AtomicFile;
 
 /// Writes a whole file at once, creating the folder it lives in.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
@@ -55,56 +53,51 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 #[derive(Debug)]
 enum Goal {
     /// Written beside, then moved; whether it may take the place of another.
-    File { draft_path: PathBuf, path: PathBuf, replace: bool },
+    File { path: PathBuf, replace: bool },
     /// Written to directly: a device, a pipe, stdout.
     Through(PathBuf),
 }
 
-impl Goal {
-    /// As the user knows it.
-    fn path(&self) -> &Path {
-        match self {
-            Self::File { path, .. } | Self::Through(path) => path,
-        }
-    }
+/// What a draft is written to.
+#[derive(Debug)]
+enum Sink {
+    Beside { file: AtomicFile, replace: bool },
+    Through(BufWriter<File>),
 }
 
 /// A file being written under a temporary name; [`Draft::finish`] puts it in
 /// place, dropping it without that removes it.
 #[derive(Debug)]
 pub struct Draft {
-    file: Option<BufWriter<File>>,
-    goal: Goal,
+    sink: Sink,
+    path: PathBuf,
 }
 
 impl Draft {
     /// Opens a draft beside `path`, creating the folder where it is missing.
     pub fn create(path: &Path) -> Result<Self, Failure> {
-        let goal = goal(path)?;
-        let opened = match &goal {
-            Goal::File { draft_path, .. } => File::create(draft_path),
-            Goal::Through(place) if is_stdout(place) => stdout(),
-            Goal::Through(place) => File::options().write(true).open(place),
+        let through = |file| Sink::Through(BufWriter::with_capacity(1 << 20, file));
+        let (opened, path) = match goal(path)? {
+            Goal::File { path, replace } => {
+                (AtomicFile::beside(&path).map(|file| Sink::Beside { file, replace }), path)
+            }
+            Goal::Through(place) if is_stdout(&place) => (stdout().map(through), place),
+            Goal::Through(place) => (File::options().write(true).open(&place).map(through), place),
         };
-        let file = opened.map_err(|error| cannot("write", path, &error))?;
-        Ok(Self { file: Some(BufWriter::with_capacity(1 << 20, file)), goal })
+        let sink = opened.map_err(|error| cannot("write", &path, &error))?;
+        Ok(Self { sink, path })
     }
 
     /// Appends bytes; a failure names the file.
     pub fn put(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.write_all(bytes).map_err(|error| cannot("write", self.goal.path(), &error))
+        self.write_all(bytes).map_err(|error| cannot("write", &self.path, &error))
     }
 
     /// Flushes and moves the draft to its final name.
-    pub fn finish(mut self) -> Result<(), Failure> {
-        let written = match self.file.take() {
-            Some(file) => file.into_inner().map(drop).map_err(io::IntoInnerError::into_error),
-            None => Ok(()),
-        };
-        written.map_err(|error| cannot("write", self.goal.path(), &error))?;
-        match &self.goal {
-            Goal::Through(_) => Ok(()),
-            Goal::File { draft_path, path, replace } => settle(draft_path, path, *replace),
+    pub fn finish(self) -> Result<(), Failure> {
+        match self.sink {
+            Sink::Through(mut file) => file.flush().map_err(|error| cannot("write", &self.path, &error)),
+            Sink::Beside { file, replace } => settled(&self.path, file.place(replace)),
         }
     }
 }
@@ -124,11 +117,12 @@ fn stdout() -> io::Result<File> {
 /// Where a file of that name goes, if it may be written at all.
 fn goal(path: &Path) -> Result<Goal, Failure> {
     if is_stdout(path) {
+        session::may_use_stdout()?;
         return Ok(Goal::Through(path.to_path_buf()));
     }
-    let Some(name) = path.file_name() else {
+    if path.file_name().is_none() {
         return Err(Failure::input(format_args!("`{}` names no file to write", path.display())));
-    };
+    }
     let (replace, path) = match session::permission(path)? {
         Permission::Through => return Ok(Goal::Through(path.to_path_buf())),
         Permission::Create => (false, path.to_path_buf()),
@@ -138,59 +132,33 @@ fn goal(path: &Path) -> Result<Goal, Failure> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::create_dir_all(folder).map_err(|error| cannot("create the folder of", &path, &error))?;
     }
-    let mut draft_name = std::ffi::OsString::from(".");
-    draft_name.push(name);
-    draft_name.push(format!(".{}.part", std::process::id()));
-    Ok(Goal::File { draft_path: path.with_file_name(draft_name), path, replace })
+    Ok(Goal::File { path, replace })
 }
 
-/// Moves a finished draft to its place.
-fn settle(draft_path: &Path, path: &Path, replace: bool) -> Result<(), Failure> {
-    let moved = if replace {
-        fs::rename(draft_path, path)
-    } else {
-        // A link, unlike a rename, never takes the place of a file that came to be meanwhile.
-        match fs::hard_link(draft_path, path) {
-            Ok(()) => fs::remove_file(draft_path),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(session::exists(path));
-            }
-            // A file system without links.
-            Err(_) if fs::symlink_metadata(path).is_err() => fs::rename(draft_path, path),
-            Err(error) => Err(error),
-        }
-    };
-    moved.map_err(|error| cannot("write", path, &error))?;
+/// What became of a file that was moved to its place.
+fn settled(path: &Path, moved: io::Result<()>) -> Result<(), Failure> {
+    match moved {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(session::exists(path)),
+        moved => moved.map_err(|error| cannot("write", path, &error))?,
+    }
     own(path);
     claim::record(path)
 }
 
 impl Write for Draft {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.as_mut().map_or(Ok(0), |file| file.write(bytes))
+        match &mut self.sink {
+            Sink::Beside { file, .. } => file.write(bytes),
+            Sink::Through(file) => file.write(bytes),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.as_mut().map_or(Ok(()), BufWriter::flush)
-    }
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        // After a finished move there is nothing left under this name.
-        if let Goal::File { draft_path, .. } = &self.goal {
-            let _ = fs::remove_file(draft_path);
+        match &mut self.sink {
+            Sink::Beside { file, .. } => file.flush(),
+            Sink::Through(file) => file.flush(),
         }
     }
-}
-
-/// A failed write: nothing the user's input could mend. Nobody is left to tell
-/// where the reader of a pipe has gone.
-pub fn cannot(verb: &str, path: &Path, error: &io::Error) -> Failure {
-    if error.kind() == io::ErrorKind::BrokenPipe {
-        return Failure::stdout(io::ErrorKind::BrokenPipe.into());
-    }
-    Failure::run(format_args!("cannot {verb} `{}`: {error}", path.display()))
 }
 
 #[cfg(test)]

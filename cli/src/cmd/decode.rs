@@ -66,6 +66,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     // A name of its own: the file that was encoded may well lie beside.
     let output = args.output.clone().unwrap_or_else(|| args.file.with_extension("decoded.safetensors"));
     output.named_as(&["safetensors", "npy"])?;
+    ctx.may_write(&output)?;
     let spool = Spool::create(&output)?;
     let broken = damaged(&file);
     let wanted: Vec<&Entry> = file

@@ -5,7 +5,8 @@
 //! other work is refused, by both names, so that no result of one sweep is lost
 //! to another.
 
-use super::{cannot, session};
+use super::place::cannot;
+use super::session;
 use crate::failure::Failure;
 use std::collections::BTreeSet;
 use std::fs;

@@ -4,7 +4,7 @@
 //! whoever opens it next, so such names are refused. Names that stand for no
 //! known format are the user's own affair.
 
-use super::is_stdout;
+use super::place::is_stdout;
 use crate::failure::Failure;
 use std::path::Path;
 

@@ -15,12 +15,15 @@ type Identity = (u64, u64);
 #[derive(Debug, Default)]
 struct Session {
     force: bool,
+    /// Whether stdout carries JSON about the result.
+    json: bool,
     inputs: Vec<Identity>,
     /// Written by this run, or by an earlier one of the same work.
     own: Option<HashSet<PathBuf>>,
 }
 
-static SESSION: Mutex<Session> = Mutex::new(Session { force: false, inputs: Vec::new(), own: None });
+static SESSION: Mutex<Session> =
+    Mutex::new(Session { force: false, json: false, inputs: Vec::new(), own: None });
 
 fn session() -> MutexGuard<'static, Session> {
     SESSION.lock().unwrap_or_else(PoisonError::into_inner)
@@ -29,6 +32,20 @@ fn session() -> MutexGuard<'static, Session> {
 /// What `--force` says.
 pub fn set_force(force: bool) {
     session().force = force;
+}
+
+/// What `--json` says.
+pub fn set_json(json: bool) {
+    session().json = json;
+}
+
+/// Refuses what would put a result and JSON about it on one stdout.
+pub fn may_use_stdout() -> Result<(), Failure> {
+    if session().json {
+        return Err(Failure::input("the result and --json both go to stdout")
+            .help("name a file for the result with -o, or leave --json out"));
+    }
+    Ok(())
 }
 
 /// Whether `--force` was given.

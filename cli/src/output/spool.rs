@@ -3,10 +3,11 @@
 //! Libraries make files at a path; this gives them one of their own and puts
 //! what they made where the user wants it, under the rules of this layer.
 
-use super::{Draft, Goal, cannot, goal, settle};
+use super::{Draft, Goal, cannot, goal, settled};
 use crate::failure::Failure;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use trinity_tensor::file::{draft_path, settle};
 
 /// A file that a library writes by name; [`Spool::finish`] puts it in place,
 /// dropping it without that removes it.
@@ -22,7 +23,7 @@ impl Spool {
     pub fn create(path: &Path) -> Result<Self, Failure> {
         let goal = goal(path)?;
         let work_path = match &goal {
-            Goal::File { draft_path, .. } => draft_path.clone(),
+            Goal::File { path, .. } => draft_path(path),
             // What cannot be moved into place is copied from here.
             Goal::Through(_) => std::env::temp_dir().join(format!("trinity-{}.part", std::process::id())),
         };
@@ -37,7 +38,7 @@ impl Spool {
     /// Puts the file in its place.
     pub fn finish(self) -> Result<(), Failure> {
         match &self.goal {
-            Goal::File { draft_path, path, replace } => settle(draft_path, path, *replace),
+            Goal::File { path, replace } => settled(path, settle(&self.work_path, path, *replace)),
             Goal::Through(_) => {
                 let mut file =
                     File::open(&self.work_path).map_err(|error| cannot("read", &self.work_path, &error))?;

@@ -88,6 +88,47 @@ fn a_sweep_draws_a_curve_a_codec_and_says_where_the_paper_is_contradicted() {
 }
 
 #[test]
+fn a_point_is_resumed_only_where_it_follows_from_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (text, other, profile) = (at("text.txt"), at("other.txt"), at("mine.toml"));
+    std::fs::write(&text, "The quick brown fox jumps over the lazy dog. ".repeat(40)).unwrap();
+    std::fs::write(&other, "A lazy dog sleeps while the brown fox is quick. ".repeat(40)).unwrap();
+    let built_in = concat!(env!("CARGO_MANIFEST_DIR"), "/../configs/profiles/trinity-static.toml");
+    std::fs::copy(built_in, &profile).unwrap();
+    let mine = format!("{profile}@4");
+    let key = |text: &str, more: &[&str]| {
+        json(&[&["--text", text][..], more].concat())["key"].as_str().unwrap().to_owned()
+    };
+    let before = key(&text, &["--weights", &mine]);
+    assert_eq!(before, key(&text, &["--weights", &mine]));
+    let mut keys = vec![
+        before,
+        key(&other, &["--weights", &mine]),
+        key(&text, &["--weights", "rtn@4"]),
+        key(&text, &["--weights", "rtn@5"]),
+        key(&text, &["--weights", "rtn@4", "--kv", "rtn@8"]),
+        key(&text, &["--weights", "uniform+ac@4"]),
+        key(&text, &["--weights", "uniform+ac@4", "--allocation", "linear"]),
+    ];
+    // The codec keeps its name; what it is made of is another profile.
+    let changed = std::fs::read_to_string(&profile).unwrap() + "\n# another\n";
+    std::fs::write(&profile, changed).unwrap();
+    keys.push(key(&text, &["--weights", &mine]));
+    let all = keys.len();
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), all, "rows that follow from different things share a key");
+    // And a sweep takes no point of another text's, though it stands in the same folder.
+    let out = at("curve");
+    let sweep = |text: &str| {
+        json(&["--text", text, "--sweep", "4", "--codecs", "rtn", "--out", &out, "--force"])[1].clone()
+    };
+    let (first, second) = (sweep(&text), sweep(&other));
+    assert_ne!(first["bits_per_byte"], second["bits_per_byte"]);
+}
+
+#[test]
 fn what_cannot_be_read_is_refused_before_anything_runs() {
     for (arguments, expected) in [
         (&["--weights", "h265"][..], "CODEC@BITS"),

@@ -15,6 +15,7 @@ mod json;
 mod output;
 mod pages;
 mod pictures;
+mod promises;
 mod results;
 mod serving;
 mod shards;

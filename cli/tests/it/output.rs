@@ -190,8 +190,20 @@ fn pipes_and_stdout_get_what_a_file_would() {
         fs::remove_file(desk.at(&pipe)).unwrap();
         fs::remove_file(desk.at(&name)).unwrap();
     }
-    let said = desk.refused(&["encode", "w.npy", "--bits", "3", "-o", "-", "--json"]);
-    assert!(said.contains("stdout"), "{said}");
+}
+
+#[test]
+fn a_result_and_json_about_it_never_share_stdout() {
+    let desk = Desk::new();
+    for (args, _) in WRITERS {
+        for name in ["-", "/dev/stdout"] {
+            let output = desk.piped(&with(args, &[name, "--json"]), &[]);
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{args:?} to {name}: {said}");
+            assert!(output.stdout.is_empty(), "{args:?} to {name}");
+            assert!(said.contains("both go to stdout"), "{args:?} to {name}: {said}");
+        }
+    }
 }
 
 #[test]

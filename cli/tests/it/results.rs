@@ -254,6 +254,50 @@ fn memory_that_runs_out_is_a_failed_run() {
     }
 }
 
+/// A safetensors file of so many tensors of two million f32 values, one slab each.
+fn safetensors(path: &Path, tensors: usize) {
+    const VALUES: usize = 1 << 21;
+    let entries: Vec<String> = (0..tensors)
+        .map(|i| {
+            let (from, to) = (4 * VALUES * i, 4 * VALUES * (i + 1));
+            format!(r#""t{i}":{{"dtype":"F32","shape":[1024,2048],"data_offsets":[{from},{to}]}}"#)
+        })
+        .collect();
+    let header = format!("{{{}}}", entries.join(","));
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.as_bytes());
+    for tensor in 0..tensors {
+        bytes.extend((0..VALUES).flat_map(|at| noise(at + 7919 * tensor).to_le_bytes()));
+    }
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn memory_does_not_grow_with_the_file() {
+    // What a child took at most is the operating system's to say, and Python's to ask for.
+    if !Command::new("python3").arg("--version").output().is_ok_and(|run| run.status.success()) {
+        eprintln!("SKIPPED: no python3 to read a child's peak memory with");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let peak_kib = |tensors: usize| -> u64 {
+        safetensors(&folder.path().join("m.safetensors"), tensors);
+        let script = format!(
+            "import resource, subprocess\n\
+             args = 'compare m.safetensors --codecs rtn --bits 4 --threads 1 -q'.split()\n\
+             subprocess.run(['{}', *args], check=True, stdout=subprocess.DEVNULL)\n\
+             print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)",
+            env!("CARGO_BIN_EXE_trinity")
+        );
+        let run = Command::new("python3").args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&run.stdout).into_owned();
+        said.trim().parse().unwrap_or_else(|_| panic!("{said} {}", String::from_utf8_lossy(&run.stderr)))
+    };
+    // 16 MiB and 64 MiB: three times the larger would not fit into what is allowed here.
+    let (small, large) = (peak_kib(2), peak_kib(8));
+    assert!(large < small + 16 * 1024, "{small} KiB for 2 slabs, {large} KiB for 8");
+}
+
 #[test]
 fn a_stream_of_the_other_standard_is_named() {
     let folder = tempfile::tempdir().unwrap();

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use trinity_sim::sweep::Tally;
 pub use trinity_study::Shard;
 use trinity_study::sweep::Study;
+use trinity_tensor::ContentHash;
 
 /// Where a shard stands.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -53,7 +54,7 @@ impl State {
             tally: Tally::new(&study.plan),
         };
         let Ok(text) = fs::read_to_string(fresh.path(out)) else { return Ok(fresh) };
-        match serde_json::from_str::<Self>(&text) {
+        match Self::parse(&text) {
             Ok(left) if left.fingerprint == fresh.fingerprint && left.version != fresh.version => {
                 ctx.remark(format!(
                     "{} was computed by another version of the model; starting anew",
@@ -104,8 +105,28 @@ impl State {
     }
 
     pub fn save(&self, out: &Path) -> Result<(), Failure> {
-        let text = serde_json::to_string(self).map_err(Failure::run)?;
+        let mut text = serde_json::to_string(self).map_err(Failure::run)?;
+        let sum = checksum(&text);
+        // The last key of the object, so that the file stays one JSON document.
+        text.pop();
+        text.push_str(&format!("{CHECKSUM_KEY}{sum}\"}}"));
         output::write(&self.path(out), text.as_bytes())
+    }
+
+    /// Reads what [`State::save`] writes, or wrote before there were checksums.
+    fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim_end();
+        let state = match text.rfind(CHECKSUM_KEY) {
+            None => text.to_owned(),
+            Some(at) => {
+                let state = format!("{}}}", &text[..at]);
+                if text[at + CHECKSUM_KEY.len()..].strip_suffix("\"}") != Some(checksum(&state).as_str()) {
+                    return Err("its checksum does not match".into());
+                }
+                state
+            }
+        };
+        serde_json::from_str(&state).map_err(|error| error.to_string())
     }
 
     /// The rows so far; what was written after the last save is cut off.
@@ -130,6 +151,16 @@ impl State {
         let _ = fs::remove_file(self.path(out));
         let _ = fs::remove_file(self.rows_path(out));
     }
+}
+
+/// What stands before a checkpoint's checksum.
+const CHECKSUM_KEY: &str = ",\"checksum\":\"";
+
+/// A hash of a checkpoint without its checksum.
+fn checksum(state: &str) -> String {
+    let mut hash = ContentHash::default();
+    hash.add(state.as_bytes());
+    format!("{:016x}", hash.finish())
 }
 
 /// Appends rows, if rows are wanted.
@@ -166,7 +197,7 @@ pub fn find(folders: &[PathBuf]) -> Result<Vec<(PathBuf, State)>, Failure> {
                 continue;
             }
             let text = fs::read_to_string(&path).map_err(|error| cannot("read", &path, &error))?;
-            let state = serde_json::from_str(&text).map_err(|error| {
+            let state = State::parse(&text).map_err(|error| {
                 Failure::input(format_args!("`{}` is no shard of a sweep: {error}", path.display()))
             })?;
             states.push((folder.clone(), state));
