@@ -370,6 +370,7 @@ mod tests {
             wires: vec![],
             verify: None,
             compute: None,
+            line: None,
             left_out: vec![],
         }
     }
