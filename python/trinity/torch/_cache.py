@@ -114,8 +114,8 @@ class CodedLayer(DynamicLayer):
             self.values = self.values.repeat_interleave(repeats, dim=0)
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        batch = len(self.pages[0][0]) if self.pages else 0
-        self._select(torch.arange(batch)[indices.cpu()].tolist())
+        if self.pages:
+            self._select(torch.arange(len(self.pages[0][0]))[indices.cpu()].tolist())
         if self._tail():
             self.keys = self.keys[indices, ...]
             self.values = self.values[indices, ...]
