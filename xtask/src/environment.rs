@@ -45,7 +45,9 @@ fn virtual_environment(folder: &str, lists: &[&str]) -> Result<PathBuf, String> 
     make_environment(&folder)?;
     let mut pip = Command::new(&python);
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-    lists.iter().for_each(|list| drop(pip.arg("-r").arg(root().join(list))));
+    for list in lists {
+        pip.arg("-r").arg(root().join(list));
+    }
     succeed(&mut pip)?;
     succeed(Command::new(&python).args(["-m", "ipykernel", "install", "--sys-prefix"]))?;
     fs::write(&installed, wanted)
