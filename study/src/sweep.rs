@@ -7,7 +7,7 @@
 mod crossover;
 mod outcome;
 
-pub use crossover::{Contender, Crossover, CrossoverRow};
+pub use crossover::{Contender, Crossover, CrossoverRow, TIE};
 pub use outcome::{Explanation, Found, FrontOf, HeadlineOf, Outcome, POINT_COLUMNS};
 
 use crate::config::SweepFile;

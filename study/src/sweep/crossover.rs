@@ -78,7 +78,7 @@ impl Study {
 }
 
 /// A lead below this is none.
-const TIE: f64 = 1e-3;
+pub const TIE: f64 = 1e-3;
 
 impl CrossoverRow {
     fn of(value: String, best: Vec<Option<Contender>>) -> Self {

@@ -4,7 +4,7 @@
 use super::show::significant;
 use crate::report::Report;
 use crate::table::Table;
-use trinity_study::sweep::{Contender, Crossover};
+use trinity_study::sweep::{Contender, Crossover, TIE};
 
 /// Every value of the axis: each scenario's best, and who wins.
 fn table(crossover: &Crossover) -> Table {
@@ -82,8 +82,9 @@ fn equals(crossover: &Crossover) -> Vec<String> {
     let mut sentences = Vec::new();
     for at in 0..crossover.rows.len() {
         let Some(coded) = speed(at, 1) else { continue };
-        let equal = (0..crossover.rows.len())
-            .find(|&row| speed(row, 0).is_some_and(|raw| raw.tokens_per_s >= coded.tokens_per_s));
+        let equal = (0..crossover.rows.len()).find(|&row| {
+            speed(row, 0).is_some_and(|raw| raw.tokens_per_s * (1.0 + TIE) >= coded.tokens_per_s)
+        });
         let value = |row: usize| &crossover.rows[row].value;
         sentences.push(match equal {
             Some(row) if row > at => format!(
@@ -157,5 +158,11 @@ mod tests {
         assert!(said.iter().any(|one| one.starts_with("`b` with a sequence of 8 is faster")), "{said:?}");
         let said = words(&crossover(&[[1.0, 2.0], [1.0, 2.0]]));
         assert_eq!(said[0], "who, fastest: `b` at every sequence.");
+    }
+
+    #[test]
+    fn a_lead_that_the_table_calls_none_is_none_in_words() {
+        let said = words(&crossover(&[[1.0, 1.0 + 0.5 * TIE]]));
+        assert!(!said.iter().any(|one| one.contains("is faster than")), "{said:?}");
     }
 }
