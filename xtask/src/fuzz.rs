@@ -4,7 +4,13 @@ use crate::{
     tools::{find, succeed},
     workspace::root,
 };
-use std::{fs, path::PathBuf, process::Command};
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus, Stdio},
+    time::Instant,
+};
 
 pub fn run(args: &[&str]) -> Result<(), String> {
     let (target, runs) = match args {
@@ -24,10 +30,15 @@ pub fn run(args: &[&str]) -> Result<(), String> {
     if find("cargo-fuzz").is_none() {
         succeed(Command::new(env!("CARGO")).args(["install", "--locked", "cargo-fuzz"]))?;
     }
-    for name in chosen {
-        fuzz(name, runs)?;
+    // One target's finding is no reason to keep the others waiting.
+    let rounds = chosen.into_iter().map(|name| fuzz(name, runs)).collect::<Result<Vec<Round>, String>>()?;
+    eprint!("\n{}", summary(&rounds));
+    let stopped: Vec<&str> =
+        rounds.iter().filter(|round| !round.finished).map(|round| round.target.as_str()).collect();
+    if stopped.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    Err(format!("{} stopped before the end; what was found is in fuzz/artifacts", stopped.join(", ")))
 }
 
 fn targets() -> Result<Vec<String>, String> {
@@ -43,22 +54,43 @@ fn targets() -> Result<Vec<String>, String> {
     Ok(names)
 }
 
+/// What became of one target.
+struct Round {
+    target: String,
+    /// In this call, and since the corpus was begun.
+    runs: u64,
+    runs_in_all: u64,
+    seconds: u64,
+    findings: usize,
+    corpus: usize,
+    /// Whether the fuzzer came to its end.
+    finished: bool,
+}
+
+/// Files in a folder, none where there is no folder.
+fn files(folder: &Path) -> usize {
+    fs::read_dir(folder).map_or(0, |entries| entries.flatten().filter(|entry| entry.path().is_file()).count())
+}
+
 /// Real streams for a decoder to start from, in the folder `shared` beside the repository.
 fn conformance(target: &str) -> PathBuf {
     root().join("../shared/conformance").join(target.trim_end_matches("_decode"))
 }
 
-/// Inputs found on the way stay in `fuzz/corpus`; the target writes its seeds beside them, and
-/// what was found in the past is tried first.
-fn fuzz(target: &str, runs: &str) -> Result<(), String> {
+/// Inputs found on the way stay in `fuzz/corpus`, where the next call goes on from them, beside the
+/// number of runs so far; the target writes its seeds beside them, and what was found in the past is
+/// tried first.
+fn fuzz(target: &str, runs: &str) -> Result<Round, String> {
     let folder = root().join("fuzz");
-    let corpus = folder.join("corpus").join(target);
-    fs::create_dir_all(&corpus).map_err(|error| format!("cannot create {}: {error}", corpus.display()))?;
+    let (corpus, seeds) = (folder.join("corpus").join(target), folder.join("corpus/seeds").join(target));
+    for folder in [&corpus, &seeds] {
+        fs::create_dir_all(folder).map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
+    }
+    let artifacts = folder.join("artifacts").join(target);
+    let found_before = files(&artifacts);
     let mut command = Command::new(env!("CARGO"));
     // No sanitizer: safe code needs none, and without one the stable compiler will do.
     command.args(["fuzz", "run", "--sanitizer", "none", target]).arg(&corpus);
-    let seeds = folder.join("corpus/seeds").join(target);
-    fs::create_dir_all(&seeds).map_err(|error| format!("cannot create {}: {error}", seeds.display()))?;
     command.env("TRINITY_FUZZ_SEEDS", &seeds).arg(&seeds);
     for more in [conformance(target), folder.join("findings").join(target)] {
         if more.is_dir() {
@@ -66,5 +98,92 @@ fn fuzz(target: &str, runs: &str) -> Result<(), String> {
         }
     }
     command.args(["--", &format!("-runs={runs}"), "-max_len=16384", "-rss_limit_mb=2048", "-timeout=20"]);
-    succeed(command.current_dir(root()))
+    let start = Instant::now();
+    let (status, runs) = watched(command.current_dir(root()))?;
+    let tally = folder.join("corpus").join(format!("{target}.runs"));
+    let before: u64 = fs::read_to_string(&tally).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    let runs_in_all = before + runs;
+    fs::write(&tally, format!("{runs_in_all}\n"))
+        .map_err(|error| format!("cannot write {}: {error}", tally.display()))?;
+    Ok(Round {
+        target: target.into(),
+        runs,
+        runs_in_all,
+        seconds: start.elapsed().as_secs(),
+        findings: files(&artifacts) - found_before.min(files(&artifacts)),
+        corpus: files(&corpus),
+        finished: status.success(),
+    })
+}
+
+/// Runs the fuzzer, passes on what it says, and reads off how many runs it had.
+fn watched(command: &mut Command) -> Result<(ExitStatus, u64), String> {
+    let failed = |error: std::io::Error| format!("cannot run cargo fuzz: {error}");
+    let mut running = command.stderr(Stdio::piped()).spawn().map_err(failed)?;
+    let mut runs = 0;
+    if let Some(stderr) = running.stderr.take() {
+        for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line);
+            runs = runs.max(runs_of(&line));
+            eprintln!("{line}");
+        }
+    }
+    Ok((running.wait().map_err(failed)?, runs))
+}
+
+/// The number of runs that a line of libFuzzer speaks of: `#1048576 pulse …` or `Done 2000 runs in …`.
+fn runs_of(line: &str) -> u64 {
+    let mut words = line.split_whitespace();
+    let number = match words.next() {
+        Some("Done") => words.next(),
+        Some(word) => word.strip_prefix('#'),
+        None => None,
+    };
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// One line for each target.
+fn summary(rounds: &[Round]) -> String {
+    let mut text = format!(
+        "{:<16} {:>12} {:>12} {:>8} {:>9} {:>8}\n",
+        "target", "runs", "in all", "seconds", "findings", "corpus"
+    );
+    for round in rounds {
+        let Round { target, runs, runs_in_all, seconds, findings, corpus, finished } = round;
+        let end = if *finished { "" } else { "  stopped" };
+        text += &format!(
+            "{target:<16} {runs:>12} {runs_in_all:>12} {seconds:>8} {findings:>9} {corpus:>8}{end}\n"
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_read_off_what_libfuzzer_says() {
+        assert_eq!(runs_of("#1048576\tpulse  cov: 812 ft: 2020 corp: 310/44Kb lim: 4096"), 1_048_576);
+        assert_eq!(runs_of("Done 2000000 runs in 61 second(s)"), 2_000_000);
+        for other in ["", "INFO: seed corpus: files: 12", "tri: 2000 inputs, 3 accepted", "#x"] {
+            assert_eq!(runs_of(other), 0, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_summary_has_a_line_for_each_target() {
+        let round = |target: &str, finished: bool| Round {
+            target: target.into(),
+            runs: 5,
+            runs_in_all: 15,
+            seconds: 1,
+            findings: usize::from(!finished),
+            corpus: 3,
+            finished,
+        };
+        let text = summary(&[round("tri", true), round("npz", false)]);
+        assert_eq!(text.lines().count(), 3);
+        assert!(text.lines().nth(2).is_some_and(|line| line.ends_with("stopped")), "{text}");
+    }
 }

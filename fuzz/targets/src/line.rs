@@ -9,7 +9,7 @@ use trinity_line::{
 };
 
 use crate::Outcome;
-use crate::damage::{damaged, values};
+use crate::damage::{bytes_of, seeds_of, values};
 
 const ROWS: usize = 40;
 const COLS: usize = 72;
@@ -51,21 +51,12 @@ static STREAMS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     streams
 });
 
-/// First byte of an input that names a stream to damage; others are streams themselves.
-const DAMAGE: u8 = 0xff;
-
 pub fn seeds() -> Vec<Vec<u8>> {
-    let named = (0..STREAMS.len() as u8).map(|which| vec![DAMAGE, which]);
-    STREAMS.iter().cloned().chain(named).collect()
+    seeds_of(&STREAMS)
 }
 
 pub fn run(input: &[u8]) -> Outcome {
-    match input {
-        [DAMAGE, which, changes @ ..] => {
-            read(&damaged(&STREAMS[usize::from(*which) % STREAMS.len()], changes))
-        }
-        _ => read(input),
-    }
+    read(&bytes_of(input, &STREAMS))
 }
 
 fn read(bytes: &[u8]) -> Outcome {

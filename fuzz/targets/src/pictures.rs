@@ -7,7 +7,7 @@ use trinity_codec::{Coding, Pictures, Profile, Target, decode_frames, encode_fra
 use trinity_coding::{Chroma, Colour, Frame};
 
 use crate::Outcome;
-use crate::damage::{crc, damaged};
+use crate::damage::{bytes_of, crc, seeds_of};
 
 static STREAMS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let mut streams = Vec::new();
@@ -34,21 +34,12 @@ static STREAMS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     streams
 });
 
-/// First byte of an input that names a stream to damage; others are streams themselves.
-const DAMAGE: u8 = 0xff;
-
 pub fn seeds() -> Vec<Vec<u8>> {
-    let named = (0..STREAMS.len() as u8).map(|which| vec![DAMAGE, which]);
-    STREAMS.iter().cloned().chain(named).collect()
+    seeds_of(&STREAMS)
 }
 
 pub fn run(input: &[u8]) -> Outcome {
-    match input {
-        [DAMAGE, which, changes @ ..] => {
-            read(&damaged(&STREAMS[usize::from(*which) % STREAMS.len()], changes))
-        }
-        _ => read(input),
-    }
+    read(&bytes_of(input, &STREAMS))
 }
 
 fn read(bytes: &[u8]) -> Outcome {

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use trinity_codec::{Basis, Profile, Target, encode, encode_words};
 
 use crate::Outcome;
-use crate::damage::{damaged, values};
+use crate::damage::{bytes_of, seeds_of, values};
 
 /// Stages of chains beyond the profiles that come with the codec.
 const CHAINS: [&str; 9] = [
@@ -43,22 +43,13 @@ static STREAMS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     streams
 });
 
-/// First byte of an input that names a stream to damage; others are streams themselves.
-const DAMAGE: u8 = 0xff;
-
 /// Every stream as it is, and by its number without damage.
 pub fn seeds() -> Vec<Vec<u8>> {
-    let named = (0..STREAMS.len() as u8).map(|which| vec![DAMAGE, which]);
-    STREAMS.iter().cloned().chain(named).collect()
+    seeds_of(&STREAMS)
 }
 
 pub fn run(input: &[u8]) -> Outcome {
-    match input {
-        [DAMAGE, which, changes @ ..] => {
-            read(&damaged(&STREAMS[usize::from(*which) % STREAMS.len()], changes))
-        }
-        _ => read(input),
-    }
+    read(&bytes_of(input, &STREAMS))
 }
 
 fn read(bytes: &[u8]) -> Outcome {
