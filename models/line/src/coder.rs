@@ -95,6 +95,7 @@ impl Coder {
     }
 
     /// Whether any value of columns and rows of such classes may have raw bits.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))] // kernels of wide registers ask
     pub(crate) fn has_raw_bits(step_classes: &[i32], row_classes: &[i32]) -> bool {
         let most = |classes: &[i32]| classes.iter().max().copied().unwrap_or(0);
         most(step_classes) + most(row_classes) >= BASE_CLASSES as i32
