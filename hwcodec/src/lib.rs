@@ -6,13 +6,23 @@
 //! at run time, and a machine without them gets a sentence, not a failure.
 //!
 //! Must not know the simulator: it hands over numbers with their spread.
+//!
+//! ```no_run
+//! use trinity_hwcodec::{calibration::Calibration, recording::Recording};
+//!
+//! // What was measured on another day, fitted on any machine.
+//! let recording = Recording::read("recording.json".as_ref())?;
+//! let calibration = Calibration::from_recording(&recording)?;
+//! println!("{}: {} decoders", calibration.device_line(), calibration.nvdec.len());
+//! # Ok::<(), trinity_hwcodec::Error>(())
+//! ```
 
 pub mod calibration;
 pub mod compute;
 pub mod discover;
 mod error;
 pub mod fit;
-pub mod gemm;
+mod gemm;
 mod gpu;
 mod kernels;
 pub mod line;
@@ -21,11 +31,12 @@ pub mod nvdec;
 pub mod nvenc;
 pub mod recording;
 pub mod software;
-pub mod stats;
+mod stats;
 pub mod streams;
+#[doc(hidden)] // the driver's own functions, for tests that stand in for it
 pub mod sys;
-pub mod tensor;
 pub mod verify;
 
 pub use error::Error;
 pub use gpu::{Gpu, driver_present};
+pub use stats::Spread;

@@ -5,7 +5,7 @@
 //! effective rate of a compressed stream is the slowest of encoder, wire and
 //! decoder, plus the time to fill and drain the chunked pipeline.
 
-use crate::collective::Link;
+use crate::link::Link;
 
 /// One codec (an encoder and a decoder) on a GPU. Rates are in tensor values,
 /// so that "100 Gb/s" must say once, in its configuration, how many bits of

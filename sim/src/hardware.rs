@@ -3,10 +3,10 @@
 //! Every value comes from a configuration file that carries its source; this
 //! module has no defaults and knows no product.
 
-use crate::collective::{Algorithm, Link, Switching, Topology};
 use crate::compression::Codec;
 use crate::die::Die;
-use crate::job::Math;
+pub use crate::flops::PeakFlops;
+use crate::link::{Algorithm, Link, Switching, Topology};
 use crate::nccl;
 
 /// A piecewise-linear curve over log2 of its abscissa: efficiency as data.
@@ -78,27 +78,6 @@ fn log2(x: f64) -> f64 {
     let exponent = ((bits >> 52) & 0x7ff) as f64 - 1023.0;
     let mantissa = f64::from_bits((bits & 0x000f_ffff_ffff_ffff) | 0x3ff0_0000_0000_0000);
     exponent + (mantissa - 1.0)
-}
-
-/// Dense peak rates of the matrix units by number format, and of the vector units.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PeakFlops {
-    pub fp32: f64,
-    pub fp16: f64,
-    pub fp8: f64,
-    /// Fused multiply-adds outside the matrix units count two.
-    pub vector: f64,
-}
-
-impl PeakFlops {
-    /// The matrix rate of a number format.
-    pub fn of(&self, math: Math) -> f64 {
-        match math {
-            Math::Fp32 => self.fp32,
-            Math::Fp16 => self.fp16,
-            Math::Fp8 => self.fp8,
-        }
-    }
 }
 
 /// What kernels and framework make of a GPU: the constants that are fitted to
@@ -182,6 +161,18 @@ pub struct Gpu {
     /// The parts it is made of, where it is given by parts: they decide the
     /// totals above, and kernels are timed by them instead of by the curves.
     pub die: Option<Die>,
+}
+
+impl Gpu {
+    /// Takes the totals of a die that was settled.
+    pub fn total(&mut self, die: &Die) {
+        self.peak_flops = die.peak_flops();
+        self.memory_bytes = die.memory_bytes();
+        self.memory_bytes_per_s = die.memory_bytes_per_s();
+        self.area_mm2 = die.roofline.area_mm2;
+        self.power_w = die.roofline.busy_power_w;
+        self.idle_power_w = die.roofline.idle_power_w;
+    }
 }
 
 /// One network interface.
@@ -294,7 +285,7 @@ impl Cluster {
     pub fn settle(&mut self) {
         let Some(mut die) = self.gpu.die else { return };
         die.settle();
-        die.apply(&mut self.gpu);
+        self.gpu.total(&die);
         if die.links > 0.0 {
             self.intra.bytes_per_s = die.links_bytes_per_s();
         }

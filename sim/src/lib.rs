@@ -7,6 +7,22 @@
 //! The crate knows GPUs, wires, codecs by their rates, and transformers by
 //! their shapes. It does not know how a compression ratio was obtained, nor
 //! where a configuration was read from.
+//!
+//! ```
+//! use trinity_sim::collective::{Algorithm, Link, Switching, Topology};
+//! use trinity_sim::nccl;
+//!
+//! let link = Link {
+//!     bytes_per_s: 300e9,
+//!     latency_s: 1e-6,
+//!     launch_s: 5e-6,
+//!     topology: Topology::Switch,
+//!     switching: Switching::CutThrough,
+//!     all_reduce: Algorithm::Nccl,
+//!     energy_j_per_bit: 8e-12,
+//! };
+//! assert!(nccl::all_reduce_s(&link, 8, 2e9) > nccl::all_reduce_s(&link, 8, 1e9));
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod collective;
@@ -17,9 +33,11 @@ mod energy;
 mod estimate;
 pub mod event;
 mod explain;
+mod flops;
 mod hardware;
 pub mod host;
 mod job;
+mod link;
 mod llm;
 pub mod memory;
 pub mod nccl;

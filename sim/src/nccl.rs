@@ -8,7 +8,7 @@
 //! what starting costs. One model: clusters use it through [`Link`], and
 //! validation through [`Fabric`].
 
-use crate::collective::Link;
+use crate::link::Link;
 
 /// LL sends a flag with every word, LL128 one with every 120 bytes, Simple
 /// none but a fence: index of each in the tables below.

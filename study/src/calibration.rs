@@ -8,34 +8,20 @@
 //! products, memory and attention ([`compute`]).
 
 mod compute;
+mod measurements;
+mod value;
+
+pub use measurements::Measurements;
 
 use crate::Error;
-use crate::config::{CodecFile, Replacement, StudyFile};
+use crate::config::{CodecFile, StudyFile};
 use crate::sweep::{Replaced, Study};
-use std::path::{Path, PathBuf};
 use trinity_config::{DataRate, Document, Fraction, Power};
 use trinity_hwcodec::calibration::{Calibration, Measured};
 use trinity_hwcodec::fit::EngineModel;
 use trinity_hwcodec::software::SoftwareCodec;
 use trinity_sim::Job;
-
-/// A calibration and the file it was read from.
-#[derive(Debug, Clone)]
-pub struct Measurements {
-    pub path: PathBuf,
-    pub calibration: Calibration,
-}
-
-impl Measurements {
-    /// Reads a `calibration.toml` of `trinity measure`.
-    ///
-    /// # Errors
-    ///
-    /// Where the file cannot be read or is no calibration.
-    pub fn read(path: &Path) -> Result<Self, Error> {
-        Ok(Self { path: path.to_path_buf(), calibration: Calibration::read(path)? })
-    }
-}
+use value::{Value, rounded, spread};
 
 impl Study {
     /// The study with what was measured in place of what was configured.
@@ -164,28 +150,6 @@ fn values(measurements: &Measurements, document: &Document, study: &StudyFile) -
         values.extend(software(measured));
     }
     Ok(Said { values, engine: standard.is_some() || on_multiprocessors, computed })
-}
-
-/// A measured value on its way into a study.
-struct Value {
-    path: &'static str,
-    replacement: Replacement,
-    /// As TOML writes it, for reports.
-    text: String,
-    /// How sure it is.
-    note: String,
-}
-
-impl Value {
-    /// A number with a unit, or without where `unit` is empty.
-    fn new(path: &'static str, number: f64, unit: &str, note: String, set: fn(&mut StudyFile, f64)) -> Self {
-        let text = if unit.is_empty() { format!("{number:?}") } else { format!("\"{number} {unit}\"") };
-        Self { path, replacement: Replacement::Number { number, set }, text, note }
-    }
-}
-
-fn spread(measured: &Measured, unit: &str) -> String {
-    format!("95 % interval {:.4} to {:.4} {unit}", measured.low, measured.high)
 }
 
 fn host_wire(calibration: &Calibration) -> Vec<Value> {
@@ -332,11 +296,6 @@ fn throughput(model: &EngineModel, what: &str, values: f64, bits: f64) -> (f64, 
         model.held_out_mean_error * 100.0
     );
     (all / f64::from(model.engines.max(1)) * SAMPLE_BITS / 1e9, note)
-}
-
-/// Five digits: more than any measurement has.
-fn rounded(value: f64) -> f64 {
-    format!("{value:.4e}").parse().unwrap_or(value)
 }
 
 /// Engines take eight-bit samples, one a value.

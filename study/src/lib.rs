@@ -7,6 +7,16 @@
 //!
 //! Must not know how an answer is shown: nothing here prints, draws or opens a
 //! terminal. Long work reports through [`Progress`], which can also stop it.
+//!
+//! ```
+//! use trinity_study::Silent;
+//! use trinity_study::sweep::{Request, Study, run};
+//!
+//! let request = Request { sweep: "sweeps/llama-3-70b-edge".into(), top: 3, ..Request::default() };
+//! let outcome = run(&Study::load(&request)?, &Silent)?;
+//! assert_eq!(outcome.top.len(), 3);
+//! # Ok::<(), trinity_study::Error>(())
+//! ```
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "hwcodec")]

@@ -4,6 +4,16 @@
 //! simulator, the silicon model and the codecs; the result is an error table
 //! for each source, with bars that a regression breaks. Nothing depends on
 //! this crate but the command `trinity validate`.
+//!
+//! ```no_run
+//! use trinity_validation::validate::{Request, Truth, validate};
+//!
+//! let outcome = validate(&Truth::read(&Request::default())?)?;
+//! for line in &outcome.lines {
+//!     println!("{}: {:.1} %", line.set, 100.0 * line.stats.mape);
+//! }
+//! # Ok::<(), trinity_validation::Error>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod bars;

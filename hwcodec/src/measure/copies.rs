@@ -1,6 +1,6 @@
 //! Copy bandwidth: host to device and back, pinned and pageable, and on the device.
 
-use super::Bench;
+use super::bench::Bench;
 use crate::Error;
 use crate::error::During;
 use crate::recording::{CopyPoint, Recording};

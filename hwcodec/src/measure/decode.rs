@@ -1,7 +1,7 @@
 //! Decode throughput: by standard, picture size, bit rate, format and number of sessions.
 
+use super::bench::{Bench, TYPICAL_QP};
 use super::crew::{Lane, throughput, with_crew};
-use super::{Bench, TYPICAL_QP};
 use crate::Error;
 use crate::gpu::Gpu;
 use crate::nvdec::{Session, Standard};

@@ -2,7 +2,8 @@
 //! a copy, a scatter-add; one after the other, then overlapped, then all on
 //! the GPU where nvCOMP is installed.
 
-use super::Bench;
+use super::bench::Bench;
+use super::chunk::Chunk;
 use super::delta_gpu::OnGpu;
 use crate::Error;
 use crate::error::During;
@@ -79,15 +80,6 @@ pub(super) fn run(bench: &Bench<'_>, recording: &mut Recording) -> Result<(), Er
     };
     recording.left_out.push(LeftOut { what: "sparse deltas decompressed on the GPU".into(), why });
     Ok(())
-}
-
-/// One chunk: gaps between indices and values, each compressed.
-pub(super) struct Chunk {
-    pub count: usize,
-    /// Index the first gap is counted from.
-    pub base: u32,
-    pub indices: Vec<u8>,
-    pub values: Vec<u8>,
 }
 
 impl Chunk {

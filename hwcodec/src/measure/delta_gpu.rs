@@ -1,7 +1,7 @@
 //! Sparse deltas with everything on the GPU: the compressed chunks are copied,
 //! nvCOMP decompresses them, one kernel sums the gaps and adds the values.
 
-use super::delta::Chunk;
+use super::chunk::Chunk;
 use crate::error::{During, Error};
 use crate::gpu::Gpu;
 use crate::kernels;

@@ -1,8 +1,8 @@
 //! Encode throughput on GPUs that have NVENC: by standard, picture size, QP and sessions.
 
+use super::bench::{Bench, TYPICAL_QP};
 use super::crew::{Lane, throughput, with_crew};
 use super::decode::pictures_a_repeat;
-use super::{Bench, TYPICAL_QP};
 use crate::nvdec::Standard;
 use crate::nvenc::{Rate, Session, Settings};
 use crate::recording::{EnginePoint, LeftOut, Recording};

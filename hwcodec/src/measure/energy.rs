@@ -1,6 +1,7 @@
 //! Energy of a decoded bit, by the difference of power: busy engines less idle ones.
 
-use super::{Bench, decode, typical};
+use super::bench::{Bench, typical};
+use super::decode;
 use crate::Error;
 use crate::nvdec::Standard;
 use crate::recording::{EnergyPoint, LeftOut, Recording};

@@ -1,6 +1,6 @@
 //! Matrix products: the compute the codec engines run beside.
 
-use super::Bench;
+use super::bench::Bench;
 use crate::Error;
 use crate::gemm::Gemm;
 use crate::recording::{GemmPoint, Recording};

@@ -4,6 +4,8 @@
 //! fails is recorded with its reason; a lost device ends the run with what is
 //! already there.
 
+mod bench;
+mod chunk;
 mod copies;
 mod crew;
 mod decode;
@@ -16,56 +18,15 @@ pub mod line;
 mod overlap;
 mod wires;
 
-use crate::discover::{self, Power};
+pub use bench::Plan;
+
+use crate::Error;
+use crate::discover;
 use crate::gpu::Gpu;
-use crate::nvdec::Standard;
 use crate::recording::{Device, LeftOut, Recording};
-use crate::streams::{self, Encoder, Spec, TestStream};
-use crate::{Error, stats::Spread};
+use crate::streams::Encoder;
+use bench::Bench;
 use nvml_wrapper::Nvml;
-
-/// How much to measure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Plan {
-    /// Repetitions of each timing.
-    pub repeats: usize,
-    /// Only the points a quick look needs.
-    pub quick: bool,
-}
-
-/// What a measurement needs of the machine.
-pub(crate) struct Bench<'b> {
-    gpu: &'b Gpu,
-    nvml: Option<Nvml>,
-    plan: Plan,
-    encoder: &'b Encoder<'b>,
-    progress: &'b (dyn Fn(&str) + Sync),
-}
-
-impl Bench<'_> {
-    fn power(&self) -> Option<Power> {
-        self.nvml.as_ref().and_then(|nvml| discover::power(nvml, 0))
-    }
-
-    fn stream(&self, spec: Spec) -> Result<TestStream, Error> {
-        streams::make(spec, 1, self.encoder)
-    }
-
-    /// Repeats a timing after one warm-up.
-    fn repeat(&self, mut once: impl FnMut() -> Result<f64, Error>) -> Result<Spread, Error> {
-        once()?;
-        let times = (0..self.plan.repeats).map(|_| once()).collect::<Result<Vec<_>, _>>()?;
-        Spread::of(&times).ok_or(Error::Fit { what: "timing".into(), reason: "no repetitions".into() })
-    }
-}
-
-/// About 2.9 bits a value on weight-like frames, the paper's operating point.
-pub(crate) const TYPICAL_QP: i32 = 20;
-
-/// A weight-like stream at the paper's operating point.
-pub(crate) fn typical(standard: Standard, size: usize, pictures: usize) -> Spec {
-    Spec { pictures, ..Spec::plain(standard, (size, size), TYPICAL_QP) }
-}
 
 /// Which parts of a recording to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,8 +3,9 @@
 //! Both jobs are sized to take about as long alone, where overlap has most to
 //! give and is hardest to reach.
 
+use super::bench::{Bench, typical};
 use super::crew::{Lane, with_crew};
-use super::{Bench, decode, encode, typical};
+use super::{decode, encode};
 use crate::error::During;
 use crate::gemm::Gemm;
 use crate::nvdec::Standard;

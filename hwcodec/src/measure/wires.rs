@@ -4,7 +4,8 @@
 //! and a wire that waits exactly as long as its bits would take. Serial adds
 //! the three; dual-lane runs them as a pipeline, picture by picture.
 
-use super::{Bench, encode, typical};
+use super::bench::{Bench, typical};
+use super::encode;
 use crate::nvdec::{Session, Standard};
 use crate::recording::{Recording, WirePoint};
 use crate::streams::{self, Spec};

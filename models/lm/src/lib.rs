@@ -9,6 +9,16 @@
 //!
 //! Knows transformers and text; codecs are met in [`coding`] and [`weights`]
 //! alone, by name, so that any can be tried.
+//!
+//! ```no_run
+//! use trinity_lm::{Model, NoHooks, Text, builtin, score};
+//!
+//! let checkpoint = builtin::tiny()?;
+//! let text = Text::new(&builtin::text()[..2048], &checkpoint, 1024)?;
+//! let score = score(&Model::load(&checkpoint)?, &text, &NoHooks, &|| ())?;
+//! println!("{:.3} bits per byte", score.bits_per_byte);
+//! # Ok::<(), trinity_lm::Error>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod attention;

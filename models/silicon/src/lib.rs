@@ -9,6 +9,15 @@
 //!
 //! Knows square millimetres, watts and gigabits a second; knows nothing of
 //! what a tensor holds or how well it compresses.
+//!
+//! ```
+//! use trinity_silicon::Node;
+//! use trinity_silicon::table3::THREE_IN_ONE_ENCODER;
+//!
+//! let (from, to) = (Node::TSMC_7, Node::TSMC_5);
+//! let smaller = from.scale(THREE_IN_ONE_ENCODER, &to);
+//! assert!(smaller.area_mm2 < THREE_IN_ONE_ENCODER.area_mm2);
+//! ```
 #![forbid(unsafe_code)]
 
 mod cost;

@@ -12,7 +12,8 @@
 //! product runs at the clock its rate is stated at ([`Roofline::burst`]); in a
 //! long job at the one that the power limit allows ([`Roofline::of`]).
 
-use super::Die;
+use super::parts::Die;
+use super::roofline::{Roofline, TILES, Tile};
 use crate::Infeasible;
 use crate::job::Math;
 use trinity_silicon::die::{Activity, AreaByPart, power, supply_ratio};
@@ -49,9 +50,6 @@ mod fit {
     pub const SCORE_FLOPS: f64 = 5.0;
 }
 
-/// Tiles a product may be cut into, rows by columns, largest first.
-const TILES: [(f64, f64); 4] = [(256.0, 128.0), (128.0, 128.0), (128.0, 64.0), (64.0, 64.0)];
-
 /// What holds a kernel up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
@@ -85,38 +83,6 @@ pub struct Kernel {
     pub l2_bytes: f64,
 }
 
-/// A tile that fits.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Tile {
-    rows: f64,
-    columns: f64,
-}
-
-/// What kernels ask of a die, derived from its parts once.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Roofline {
-    sms: f64,
-    /// One SM under the power limit, by number format.
-    sm_flop_per_s: [f64; 3],
-    special_per_s: f64,
-    vector_flop_per_s: f64,
-    l2_bytes_per_s: f64,
-    l2_bytes: f64,
-    memory_bytes_per_s: f64,
-    tiles: [Tile; TILES.len()],
-    fitting: usize,
-    sharing: f64,
-    /// Without codecs.
-    pub area_mm2: f64,
-    edge_mm: f64,
-    reticle_mm2: f64,
-    shoreline: f64,
-    /// Clock that matrix products sustain.
-    pub sustained_clock_hz: f64,
-    pub busy_power_w: f64,
-    pub idle_power_w: f64,
-}
-
 /// The smallest whole number not below `x`, for what fits 53 bits; the
 /// library's own is a call.
 fn ceil(x: f64) -> f64 {
@@ -129,6 +95,13 @@ fn index(math: Math) -> usize {
         Math::Fp32 => 0,
         Math::Fp16 => 1,
         Math::Fp8 => 2,
+    }
+}
+
+impl Die {
+    /// Derives what kernels ask for.
+    pub fn settle(&mut self) {
+        self.roofline = Roofline::of(self);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::job::Math;
+use trinity_silicon::die::{Constants, Sm};
 
 /// An H200 as NVIDIA describes it.
 pub(crate) fn h200() -> Die {

@@ -70,7 +70,7 @@ impl BlockFile {
             });
             let rate = self
                 .throughput
-                .map(|rate| super::positive(document, at, &[("throughput", rate.gbit_per_s())]));
+                .map(|rate| super::bounds::positive(document, at, &[("throughput", rate.gbit_per_s())]));
             return Diagnostic::gather(missing.chain(rate));
         };
         stages.check_at(document, &format!("{at}stages."))
@@ -158,7 +158,7 @@ impl CodecFile {
         let parts = [
             self.encoder.check_at(document, &format!("{at}encoder.")),
             self.decoder.check_at(document, &format!("{at}decoder.")),
-            super::positive(document, at, &positive),
+            super::bounds::positive(document, at, &positive),
         ];
         let engine = self.engine.as_deref().filter(|name| !matches!(*name, "h264" | "hevc")).map(|_| {
             wrong("engine", &Complaint::new("no standard that engines decode").expected("h264 or hevc"))

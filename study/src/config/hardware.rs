@@ -107,7 +107,7 @@ impl GpuFile {
             idle_power_w: self.idle_power.map_or(0.0, |power| power.w()),
         };
         if let Some(die) = die {
-            die.apply(&mut gpu);
+            gpu.total(&die);
         }
         gpu
     }
@@ -125,7 +125,7 @@ impl GpuFile {
         };
         if self.by_parts() {
             return match die {
-                Some(_) => super::positive(document, at, &[("power", power_w)]),
+                Some(_) => super::bounds::positive(document, at, &[("power", power_w)]),
                 None => Err(document.complain(
                     &format!("{at}model"),
                     &Complaint::new("a GPU by its parts, but there is no `parts`")
@@ -164,7 +164,7 @@ impl GpuFile {
             .filter(|(key, _)| matches!(*key, "fp16" | "memory" | "memory-bandwidth" | "area"))
             .map(|(key, value)| (*key, value.unwrap_or(0.0)))
             .collect();
-        super::positive(document, at, &positive)
+        super::bounds::positive(document, at, &positive)
     }
 
     /// What a GPU by its totals has to state.
@@ -229,7 +229,7 @@ impl NicFile {
 
 impl Checked for NicFile {
     fn check(&self, document: &Document) -> Result<(), Diagnostic> {
-        super::positive(document, "", &[("bandwidth", self.bandwidth.bit_per_s())])
+        super::bounds::positive(document, "", &[("bandwidth", self.bandwidth.bit_per_s())])
     }
 }
 
@@ -327,7 +327,7 @@ impl ClusterFile {
     /// Complains about what no field shows alone; `at` leads to this table.
     pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
         let codec = self.codec.as_ref().map(|codec| codec.check_at(document, &format!("{at}codec.")));
-        let positive = super::positive(
+        let positive = super::bounds::positive(
             document,
             at,
             &[

@@ -301,7 +301,7 @@ impl JobFile {
     pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
         let p = &self.parallelism;
         let precision = &self.precision;
-        let positive = super::positive(
+        let positive = super::bounds::positive(
             document,
             at,
             &[

@@ -140,7 +140,7 @@ impl LlmFile {
                     .expected("top-k from 1 to the number of experts, dense-layers within layers"),
             ))
         });
-        let counts = super::positive(document, at, &counts);
+        let counts = super::bounds::positive(document, at, &counts);
         // Heads that are none divide nothing; that is one mistake, not two.
         let uneven = uneven.filter(|_| counts.is_ok());
         Diagnostic::gather([counts].into_iter().chain(uneven).chain(experts))

@@ -210,7 +210,7 @@ impl PartsFile {
     ///
     /// Where a count or size is none, or there are no data for it.
     pub fn check_at(&self, document: &Document, at: &str, power_w: f64) -> Result<Die, Diagnostic> {
-        super::positive(
+        super::bounds::positive(
             document,
             at,
             &[

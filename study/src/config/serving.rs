@@ -250,7 +250,7 @@ impl ServingFile {
         } else {
             complain("prefix-hits", Complaint::new("every prompt is cached whole").expected("less than 1"))
         };
-        let rest = [requests, transfer, hits, super::positive(document, at, &numbers)];
+        let rest = [requests, transfer, hits, super::bounds::positive(document, at, &numbers)];
         Diagnostic::gather(rest.into_iter().chain(lengths).chain(counts))
     }
 }

@@ -169,7 +169,7 @@ impl StagesFile {
         let without = without.map(|(k, name)| unknown(format!("{at}without.{k}"), name));
         let copies = self.copies.iter().map(|(name, &copies)| {
             if known(name) {
-                super::positive(document, at, &[(&format!("copies.{name}"), copies)])
+                super::bounds::positive(document, at, &[(&format!("copies.{name}"), copies)])
             } else {
                 unknown(format!("{at}copies.{name}"), name)
             }
@@ -178,7 +178,8 @@ impl StagesFile {
             let complaint = Complaint::new("nothing is left of the design").expected("at least one stage");
             Err(document.complain(&format!("{at}without"), &complaint))
         });
-        let instances = super::positive(document, at, &[("instances", self.instances.unwrap_or(1.0))]);
+        let instances =
+            super::bounds::positive(document, at, &[("instances", self.instances.unwrap_or(1.0))]);
         Diagnostic::gather(without.chain(copies).chain(nothing).chain([instances]))
     }
 }

@@ -56,6 +56,6 @@ impl Checked for TechnologyFile {
             ("sram-um2-per-bit", self.sram_um2_per_bit),
             ("clock-ghz", self.clock_ghz),
         ];
-        super::positive(document, "", &positive)
+        super::bounds::positive(document, "", &positive)
     }
 }

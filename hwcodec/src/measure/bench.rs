@@ -1,0 +1,51 @@
+//! What every measurement needs of the machine, and how it repeats a timing.
+
+use crate::discover::{self, Power};
+use crate::gpu::Gpu;
+use crate::nvdec::Standard;
+use crate::streams::{self, Encoder, Spec, TestStream};
+use crate::{Error, stats::Spread};
+use nvml_wrapper::Nvml;
+
+/// How much to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    /// Repetitions of each timing.
+    pub repeats: usize,
+    /// Only the points a quick look needs.
+    pub quick: bool,
+}
+
+/// What a measurement needs of the machine.
+pub(crate) struct Bench<'b> {
+    pub(super) gpu: &'b Gpu,
+    pub(super) nvml: Option<Nvml>,
+    pub(super) plan: Plan,
+    pub(super) encoder: &'b Encoder<'b>,
+    pub(super) progress: &'b (dyn Fn(&str) + Sync),
+}
+
+impl Bench<'_> {
+    pub(super) fn power(&self) -> Option<Power> {
+        self.nvml.as_ref().and_then(|nvml| discover::power(nvml, 0))
+    }
+
+    pub(super) fn stream(&self, spec: Spec) -> Result<TestStream, Error> {
+        streams::make(spec, 1, self.encoder)
+    }
+
+    /// Repeats a timing after one warm-up.
+    pub(super) fn repeat(&self, mut once: impl FnMut() -> Result<f64, Error>) -> Result<Spread, Error> {
+        once()?;
+        let times = (0..self.plan.repeats).map(|_| once()).collect::<Result<Vec<_>, _>>()?;
+        Spread::of(&times).ok_or(Error::Fit { what: "timing".into(), reason: "no repetitions".into() })
+    }
+}
+
+/// About 2.9 bits a value on weight-like frames, the paper's operating point.
+pub(crate) const TYPICAL_QP: i32 = 20;
+
+/// A weight-like stream at the paper's operating point.
+pub(crate) fn typical(standard: Standard, size: usize, pictures: usize) -> Spec {
+    Spec { pictures, ..Spec::plain(standard, (size, size), TYPICAL_QP) }
+}

@@ -1,0 +1,142 @@
+//! The parts of a die and the totals that they add up to: rates, memory, links,
+//! area, power and cost. Kernels are timed elsewhere.
+
+use super::roofline::Roofline;
+use crate::flops::PeakFlops;
+use trinity_silicon::die::{self, Activity, AreaByPart, Constants, DieCost, Parts, PowerByPart, Row, Sm};
+
+/// FLOPs of one SM's matrix units in a clock, by number format; FP32 stands
+/// for TF32 where there is such a thing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MatrixRates {
+    pub fp32: f64,
+    pub fp16: f64,
+    pub fp8: f64,
+}
+
+/// A GPU's parts: those enabled, and those built and fused off.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Die {
+    pub constants: &'static Constants,
+    /// In the constants' processes.
+    pub process: Row,
+    pub sms: f64,
+    pub spare_sms: f64,
+    /// As built: its lanes, registers and shared memory.
+    pub sm: Sm,
+    pub matrix_flop_per_clock: MatrixRates,
+    /// Exponentials and other special functions of an SM in a clock.
+    pub special_per_clock: f64,
+    /// SMs that share what one of them loads (thread-block clusters).
+    pub sms_sharing_loads: f64,
+    /// Boost clock, which vector rates are stated at.
+    pub clock_hz: f64,
+    /// Clock that matrix rates are stated at.
+    pub matrix_clock_hz: f64,
+    pub l2_mib: f64,
+    pub spare_l2_mib: f64,
+    pub l2_bytes_per_clock: f64,
+    /// In the constants' memories.
+    pub memory: Row,
+    /// HBM stacks or 32-bit channels.
+    pub memory_units: f64,
+    pub spare_memory_units: f64,
+    pub memory_bits_per_s_per_pin: f64,
+    pub memory_bytes_per_unit: f64,
+    /// In the constants' links.
+    pub link: Row,
+    pub links: f64,
+    /// One direction of one link.
+    pub link_bytes_per_s: f64,
+    pub pcie_lanes: f64,
+    pub engines: f64,
+    /// Board power that clocks give way to.
+    pub power_limit_w: f64,
+    /// Derived by [`Die::settle`], kept because every kernel asks for it.
+    pub roofline: Roofline,
+}
+
+impl Die {
+    /// The die as it is built, with `codec_mm2` of tensor codecs on it.
+    pub fn parts(&self, codec_mm2: f64) -> Parts {
+        Parts {
+            process: self.process,
+            sms: self.sms + self.spare_sms,
+            sm: self.sm,
+            l2_mib: self.l2_mib + self.spare_l2_mib,
+            // Ports are fused off with the arrays behind them.
+            l2_bytes_per_clock: self.l2_bytes_per_clock * (1.0 + self.spare_l2_mib / self.l2_mib),
+            memory: self.memory,
+            memory_units: self.memory_units + self.spare_memory_units,
+            link: self.link,
+            links: self.links,
+            pcie_lanes: self.pcie_lanes,
+            engines: self.engines,
+            codec_mm2,
+        }
+    }
+
+    /// Area by part.
+    pub fn area(&self, codec_mm2: f64) -> AreaByPart {
+        die::area(self.constants, &self.parts(codec_mm2))
+    }
+
+    /// Dense peak rates.
+    pub fn peak_flops(&self) -> PeakFlops {
+        let matrix = |flop_per_clock: f64| self.sms * flop_per_clock * self.matrix_clock_hz;
+        PeakFlops {
+            fp32: matrix(self.matrix_flop_per_clock.fp32),
+            fp16: matrix(self.matrix_flop_per_clock.fp16),
+            fp8: matrix(self.matrix_flop_per_clock.fp8),
+            vector: self.sms * self.sm.fp32_lanes * 2.0 * self.clock_hz,
+        }
+    }
+
+    /// Capacity of the memory.
+    pub fn memory_bytes(&self) -> f64 {
+        self.memory_units * self.memory_bytes_per_unit
+    }
+
+    /// Peak bandwidth of the memory.
+    pub fn memory_bytes_per_s(&self) -> f64 {
+        let bits = self.constants.memories.get(usize::from(self.memory.0)).map_or(0.0, |row| row.bus_bits);
+        self.memory_units * bits * self.memory_bits_per_s_per_pin / 8.0
+    }
+
+    /// All links, one direction.
+    pub fn links_bytes_per_s(&self) -> f64 {
+        self.links * self.link_bytes_per_s
+    }
+
+    /// Peak bandwidth of the L2 at the boost clock.
+    pub fn l2_bytes_per_s(&self) -> f64 {
+        self.l2_bytes_per_clock * self.clock_hz
+    }
+
+    /// Power by part at a clock, when the parts do what `activity` says.
+    pub fn power(&self, codec_mm2: f64, activity: &Activity, clock_hz: f64) -> PowerByPart {
+        let area = self.area(codec_mm2);
+        let ratio = clock_hz / self.clock_hz;
+        die::power(self.constants, &self.parts(codec_mm2), &area, activity, ratio)
+    }
+
+    /// Cost of the package, all of it assumed. Half of the SMs' and L2's area
+    /// tolerates a defect where there are spares of them.
+    pub fn cost(&self, codec_mm2: f64) -> Option<DieCost> {
+        let area = self.area(codec_mm2);
+        let spared = |mm2: f64, spare: f64| if spare > 0.0 { mm2 } else { 0.0 };
+        let tolerant = spared(area.sms_mm2, self.spare_sms) + spared(area.l2_mm2, self.spare_l2_mib);
+        let total_mm2 = area.total_mm2();
+        die::die_cost(self.constants, &self.parts(codec_mm2), total_mm2, total_mm2 - tolerant / 2.0)
+    }
+
+    /// Whether the die can be made with `codec_mm2` of codecs on it.
+    ///
+    /// # Errors
+    ///
+    /// When it is larger than a reticle, or has more PHYs than edge.
+    pub fn buildable(&self, codec_mm2: f64) -> Result<(), die::Error> {
+        let parts = self.parts(codec_mm2);
+        die::buildable(self.constants, &parts, die::area(self.constants, &parts).total_mm2())
+    }
+}

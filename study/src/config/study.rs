@@ -1,0 +1,70 @@
+//! A cluster and what it runs, read from a file and turned into the model's
+//! plain data.
+
+use super::hardware::ClusterFile;
+use super::job::JobFile;
+use super::serving::ServingFile;
+use super::setter::settable;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use trinity_config::{Checked, Diagnostic, Document};
+use trinity_sim::sweep::Point;
+use trinity_sim::{Cluster, Job};
+
+settable! {
+    StudyFile { cluster, job, serving }
+}
+
+/// A cluster and what it runs.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct StudyFile {
+    pub cluster: ClusterFile,
+    pub job: JobFile,
+    /// Requests that arrive and what they are promised, where the study serves.
+    pub serving: Option<ServingFile>,
+}
+
+impl StudyFile {
+    /// The model's view. Where the cluster does not say how many GPUs it has,
+    /// it has as many as the job uses.
+    pub fn resolve(&self) -> (Cluster, Job) {
+        let job = self.job.resolve();
+        let used = u32::try_from(job.parallelism.gpus()).unwrap_or(u32::MAX);
+        (self.cluster.resolve(used), job)
+    }
+}
+
+impl StudyFile {
+    /// The study as one point of a sweep.
+    pub fn point(&self) -> Point {
+        let (cluster, job) = self.resolve();
+        let mut point = Point {
+            cluster,
+            job,
+            gpus_as_used: self.cluster.gpus.is_none(),
+            replica_batch: self.job.replica_batch.unwrap_or(0),
+        };
+        point.settle();
+        point
+    }
+}
+
+impl Checked for StudyFile {
+    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+        self.check_at(document, "")
+    }
+}
+
+impl StudyFile {
+    /// Complains about what no field shows alone; `at` leads to this table.
+    pub fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+        Diagnostic::gather([
+            self.cluster.check_at(document, &format!("{at}cluster.")),
+            self.job.check_at(document, &format!("{at}job.")),
+            self.serving
+                .as_ref()
+                .map_or(Ok(()), |serving| serving.check_at(document, &format!("{at}serving."))),
+        ])
+    }
+}
