@@ -10,7 +10,7 @@ use trinity_config::nearest;
 use trinity_tensor::codec::{PAPER_BASELINES, Target};
 use trinity_tensor::compare::{ClassLine, GAUSSIAN, Goal, Job, ORDER0, Row, Subject, Turn, by_class, column};
 use trinity_tensor::pipeline::first_non_finite;
-use trinity_tensor::{Class, Entry, TensorFile};
+use trinity_tensor::{Class, Entry, Obstacle, TensorFile};
 
 /// What is compared where no codec is named: one of each kind that this
 /// project brings. Other programs' encoders and other profiles take longer
@@ -58,8 +58,10 @@ pub struct Comparison {
 /// A target that a codec did not reach, and on how many tensors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Miss {
-    /// Codec, target and the kind of obstacle.
-    pub what: String,
+    pub codec: String,
+    pub target: String,
+    /// What was in the way; a row of an earlier version does not say.
+    pub obstacle: Option<Obstacle>,
     pub tensors: usize,
 }
 
@@ -161,14 +163,24 @@ fn named(line: &ClassLine) -> String {
 
 /// The targets that were not met, each with the number of its tensors.
 fn misses(missed: &[Row]) -> Vec<Miss> {
-    let mut counted = BTreeMap::<String, usize>::new();
+    let mut counted = BTreeMap::<(&str, &str, Option<Obstacle>), usize>::new();
     for row in missed {
-        // The figure differs from tensor to tensor; the kind of obstacle does not.
-        let reason = row.missed.as_deref().unwrap_or_default();
-        let reason = reason.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default().trim_end();
-        *counted.entry(format!("{} at {}: {reason} …", row.codec, row.target)).or_default() += 1;
+        *counted.entry((&row.codec, &row.target, row.obstacle)).or_default() += 1;
     }
-    counted.into_iter().map(|(what, tensors)| Miss { what, tensors }).collect()
+    let named = |((codec, target, obstacle), tensors): ((&str, &str, Option<Obstacle>), usize)| Miss {
+        codec: codec.to_owned(),
+        target: target.to_owned(),
+        obstacle,
+        tensors,
+    };
+    counted.into_iter().map(named).collect()
+}
+
+impl std::fmt::Display for Miss {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} at {}", self.codec, self.target)?;
+        self.obstacle.map_or(Ok(()), |obstacle| write!(f, ": {obstacle}"))
+    }
 }
 
 impl<'a> Request<'a> {

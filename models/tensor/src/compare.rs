@@ -14,7 +14,7 @@ use crate::codec::{
 use crate::memory::ContentHash;
 use crate::pipeline::{each_slab, evaluate};
 use crate::stats::gaussian_bound;
-use crate::{Class, Entry, Error};
+use crate::{Class, Entry, Error, Obstacle};
 
 /// One measurement; the fields are the columns of `compare.csv`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -40,6 +40,9 @@ pub struct Row {
     pub gap_bits: f64,
     /// Why the target cannot be met, where it cannot; the numbers are then none.
     pub missed: Option<String>,
+    /// What was in the way, then; rows of earlier versions do not say.
+    #[serde(default)]
+    pub obstacle: Option<Obstacle>,
     /// A hash of all that the row follows from: the tensor's content, what was
     /// asked for, and the version of the codecs. A row of an earlier run answers
     /// a job with the same key, and no other.
@@ -185,7 +188,7 @@ impl Job<'_> {
     /// so.
     pub fn run(&self) -> Result<Row, Error> {
         match self.measured() {
-            Err(Error::Unreachable { reason, .. }) => self.missed(reason),
+            Err(Error::Unreachable { obstacle, reason, .. }) => self.missed(obstacle, reason.into()),
             other => other,
         }
     }
@@ -242,14 +245,16 @@ impl Job<'_> {
             decode_mb_s,
             gap_bits: bits_per_value - gaussian_bound(1.0, metrics.nmse),
             missed: None,
+            obstacle: None,
             key: self.key()?,
         })
     }
 
     /// The row of a target that the codec cannot meet.
-    fn missed(&self, reason: String) -> Result<Row, Error> {
+    fn missed(&self, obstacle: Obstacle, reason: String) -> Result<Row, Error> {
         let nothing = Metrics { nmse: f64::NAN, snr_db: f64::NAN, mae: f64::NAN, max_abs_error: f64::NAN };
-        Ok(Row { missed: Some(reason), ..self.row(f64::NAN, nothing, f64::NAN, f64::NAN)? })
+        let none = self.row(f64::NAN, nothing, f64::NAN, f64::NAN)?;
+        Ok(Row { missed: Some(reason), obstacle: Some(obstacle), ..none })
     }
 
     /// The basis learned from the other tensors. Its own bits are a file's, not
@@ -261,6 +266,7 @@ impl Job<'_> {
                 name: self.subject.entry.name().to_owned(),
                 codec: self.codec.clone(),
                 target: self.turn.to_string(),
+                obstacle: Obstacle::Shape,
                 reason: "no other tensor of its class and width to learn a basis from".into(),
             });
         }
@@ -552,6 +558,7 @@ mod tests {
             file: "g.npy".into(),
             key: String::new(),
             missed: None,
+            obstacle: None,
             tensor: "g".into(),
             class: Class::WeightGradient,
             codec: codec.into(),

@@ -1,6 +1,34 @@
 //! The one error type of this crate.
 
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::path::PathBuf;
+
+/// What keeps a codec from a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Obstacle {
+    /// Its least rate on this tensor is above the one that was asked for.
+    Rate,
+    /// Its least error on this tensor is above the one that was asked for.
+    Error,
+    /// It works to no target of this kind.
+    Target,
+    /// It takes no tensor of this shape.
+    Shape,
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rate => "it needs more bits",
+            Self::Error => "its least error is larger",
+            Self::Target => "it works to no such target",
+            Self::Shape => "it takes no such shape",
+        })
+    }
+}
 
 /// Why a tensor could not be read, written, encoded or decoded.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +75,7 @@ pub enum Error {
     NonFinite { name: String, index: usize, value: f64 },
     /// The codec cannot do what the target asks.
     #[error("tensor `{name}`: {codec} cannot reach {target}; {reason}")]
-    Unreachable { name: String, codec: String, target: String, reason: String },
+    Unreachable { name: String, codec: String, target: String, obstacle: Obstacle, reason: Box<str> },
     /// No codec has this name.
     #[error("no codec named `{name}`; expected one of {known}")]
     UnknownCodec { name: String, known: String },

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::blocks::BlockPlan;
 use crate::codec::{Basis, Encoded, MetricSums, Metrics, Target, TensorCodec, codec};
 use crate::file::{Spec, TriWriter, ValueStream};
-use crate::{Class, Entry, Error, Tensor, TensorFile};
+use crate::{Class, Entry, Error, Obstacle, Tensor, TensorFile};
 
 /// Values in a slab: enough to learn statistics from, small beside memory.
 pub const SLAB_VALUES: usize = 1 << 21;
@@ -213,9 +213,11 @@ impl Choice {
                 name: entry.name().to_owned(),
                 codec: self.codec.name(),
                 target: self.target.to_string(),
+                obstacle: Obstacle::Rate,
                 reason: format!(
                     "the container's index and checksums alone take {overhead_bits_per_value:.2} bits per value"
-                ),
+                )
+                .into(),
             }),
             Target::Bits(bits) => Ok(Target::Bits(bits - overhead_bits_per_value)),
             other => Ok(other),

@@ -3,7 +3,7 @@
 
 use trinity_codec::StageCost;
 
-use crate::{Class, Dtype, Error, Tensor};
+use crate::{Class, Dtype, Error, Obstacle, Tensor};
 
 /// What an encoder is asked for.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,6 +17,17 @@ pub enum Target {
     Qp(f64),
     /// Every bit back.
     Lossless,
+}
+
+impl Target {
+    /// What is in the way where a codec came as near as it can.
+    pub(crate) fn obstacle(self) -> Obstacle {
+        match self {
+            Self::Bits(_) => Obstacle::Rate,
+            Self::Nmse(_) => Obstacle::Error,
+            Self::Qp(_) | Self::Lossless => Obstacle::Target,
+        }
+    }
 }
 
 impl std::fmt::Display for Target {
@@ -71,7 +82,8 @@ impl Encoded {
                 name: self.name,
                 codec,
                 target: target.to_string(),
-                reason: format!("{needs} {found:.3} bits/value here"),
+                obstacle: Obstacle::Rate,
+                reason: format!("{needs} {found:.3} bits/value here").into(),
             }),
             _ => Ok(self),
         }
@@ -104,6 +116,7 @@ pub trait TensorCodec: std::fmt::Debug + Send + Sync {
             name: tensor.name().to_owned(),
             codec: self.name(),
             target: target.to_string(),
+            obstacle: Obstacle::Target,
             reason: "it takes no moments of a layer's inputs".into(),
         })
     }

@@ -16,7 +16,7 @@ use super::rate::within_after_rounding;
 use super::trinity::{Trinity, folded};
 use super::uniform::Uniform;
 use super::{Encoded, Lossy, Matrix, Metrics, StageCost, Target, TensorCodec};
-use crate::{Error, Tensor};
+use crate::{Error, Obstacle, Tensor};
 
 /// The line-rate codec at one effort.
 #[derive(Debug)]
@@ -86,7 +86,12 @@ impl Line {
             name: tensor.name().to_owned(),
             codec: self.name(),
             target: in_words(target),
-            reason: error.to_string(),
+            obstacle: match (&error, target) {
+                (trinity_line::Error::Unreachable { .. }, trinity_line::Target::Bits(_)) => Obstacle::Rate,
+                (trinity_line::Error::Unreachable { .. }, trinity_line::Target::Nmse(_)) => Obstacle::Error,
+                _ => Obstacle::Shape,
+            },
+            reason: error.to_string().into(),
         })?;
         let mut bytes = exponent.to_le_bytes().to_vec();
         bytes.extend(stream);
@@ -130,6 +135,7 @@ impl Line {
             name: tensor.name().to_owned(),
             codec: self.name(),
             target: target.to_string(),
+            obstacle: target.obstacle(),
             reason: reason.into(),
         }
     }

@@ -108,7 +108,8 @@ impl<C: MatrixCodec> TensorCodec for Lossy<C> {
             name: tensor.name().to_owned(),
             codec: self.name(),
             target: target.to_string(),
-            reason,
+            obstacle: target.obstacle(),
+            reason: reason.into(),
         };
         let bytes = match target {
             Target::Bits(goal) => {

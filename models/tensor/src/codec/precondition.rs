@@ -11,7 +11,7 @@ use trinity_codec::hadamard;
 
 use super::rate::within_after_rounding;
 use super::{Encoded, Target, TensorCodec};
-use crate::{Dtype, Error, Tensor};
+use crate::{Dtype, Error, Obstacle, Tensor};
 
 /// Before the hash of a basis in the name of a codec.
 pub(super) const PCA: &str = "pca:";
@@ -67,7 +67,8 @@ impl PcaLearner {
                 name: tensor.name().to_owned(),
                 codec: "pca".into(),
                 target: format!("a basis of {} columns", self.cols),
-                reason: format!("its rows have {width} values"),
+                obstacle: Obstacle::Shape,
+                reason: format!("its rows have {width} values").into(),
             });
         }
         let mut values = crate::memory::zeroed(tensor.len())?;
@@ -257,6 +258,7 @@ impl TensorCodec for Preconditioned {
                 name: tensor.name().to_owned(),
                 codec: self.name(),
                 target: target.to_string(),
+                obstacle: Obstacle::Target,
                 reason: "a change of basis rounds; leave it out".into(),
             });
         }
@@ -289,7 +291,8 @@ impl TensorCodec for Preconditioned {
                 name: tensor.name().to_owned(),
                 codec: self.name(),
                 target: target.to_string(),
-                reason: format!("a rank of {width} alone loses {:.3e}", lost / before),
+                obstacle: Obstacle::Error,
+                reason: format!("a rank of {width} alone loses {:.3e}", lost / before).into(),
             }),
             // The error is of the values, which have their mean and what truncation lost besides.
             Target::Nmse(goal) => within_after_rounding(self, tensor, goal, |asked| {

@@ -6,7 +6,7 @@
 use trinity_coding::search::{self, Found, Tried};
 
 use super::{Encoded, Metrics, Target, TensorCodec};
-use crate::{Error, Tensor};
+use crate::{Error, Obstacle, Tensor};
 
 /// A target below this share of which an encoder keeps trying.
 const TOLERANCE: f64 = 0.99;
@@ -152,7 +152,8 @@ pub(crate) fn within_after_rounding(
         name: tensor.name().to_owned(),
         codec: codec.name(),
         target: Target::Nmse(goal).to_string(),
-        reason: format!("rounding to {} or a truncated basis alone exceeds it", tensor.dtype()),
+        obstacle: Obstacle::Error,
+        reason: format!("rounding to {} or a truncated basis alone exceeds it", tensor.dtype()).into(),
     })
 }
 

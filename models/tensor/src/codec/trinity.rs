@@ -7,7 +7,7 @@ use trinity_codec::{Basis, Profile};
 use super::lossy::{HEADER, normalize, restored};
 use super::rate::within_after_rounding;
 use super::{Encoded, StageCost, Target, TensorCodec};
-use crate::{Error, Tensor};
+use crate::{Error, Obstacle, Tensor};
 
 /// One profile of the Trinity codec.
 #[derive(Debug)]
@@ -91,7 +91,12 @@ impl Trinity {
             name: tensor.name().to_owned(),
             codec: self.name(),
             target: in_words(target),
-            reason: error.to_string(),
+            obstacle: match error {
+                trinity_codec::Error::RateUnreachable { .. } => Obstacle::Rate,
+                trinity_codec::Error::ErrorUnreachable { .. } => Obstacle::Error,
+                _ => Obstacle::Shape,
+            },
+            reason: error.to_string().into(),
         };
         let Some((matrix, exponent)) = normalize(tensor)? else { return Ok(None) };
         let profile = self.profile.as_ref().ok_or_else(|| Error::BadProfile {
@@ -161,7 +166,8 @@ impl TensorCodec for Trinity {
             name: tensor.name().to_owned(),
             codec: self.name(),
             target: target.to_string(),
-            reason,
+            obstacle: target.obstacle(),
+            reason: reason.into(),
         };
         let header_bits = 8.0 * HEADER as f64 / tensor.len().max(1) as f64;
         match target {
@@ -188,6 +194,7 @@ impl TensorCodec for Trinity {
                 name: tensor.name().to_owned(),
                 codec: self.name(),
                 target: target.to_string(),
+                obstacle: Obstacle::Target,
                 reason: "weighing by moments goes to a rate".into(),
             });
         };

@@ -147,14 +147,23 @@ fn codecs() -> Vec<(String, u64)> {
 #[test]
 fn five_hundred_random_tensors_through_every_codec() {
     let codecs = codecs();
-    for seed in 0..TENSORS {
-        let case = Case::random(seed);
-        for (offset, (name, pace)) in (0..).zip(&codecs) {
-            if (seed + offset) % pace == 0 {
-                case.check(codec(name).unwrap().as_ref());
+    // Some wait for processes of others, which is no reason for the rest to wait.
+    let workers = std::thread::available_parallelism().map_or(2, usize::from).max(2) as u64;
+    let work = &|worker: u64| {
+        for seed in (worker..TENSORS).step_by(workers as usize) {
+            let case = Case::random(seed);
+            for (offset, (name, pace)) in (0..).zip(&codecs) {
+                if (seed + offset) % pace == 0 {
+                    case.check(codec(name).unwrap().as_ref());
+                }
             }
         }
-    }
+    };
+    std::thread::scope(|scope| {
+        for worker in 0..workers {
+            scope.spawn(move || work(worker));
+        }
+    });
 }
 
 #[test]
