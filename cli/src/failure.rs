@@ -183,23 +183,6 @@ impl From<trinity_config::Diagnostic> for Failure {
     }
 }
 
-impl From<trinity_study::Error> for Failure {
-    fn from(error: trinity_study::Error) -> Self {
-        use trinity_study::Error;
-        let error = match error {
-            Error::Config(diagnostic) => return diagnostic.into(),
-            other => other,
-        };
-        let mut failure = match &error {
-            Error::Model(trinity_lm::Error::Hook { .. }) | Error::Cancelled => Self::run(&error),
-            Error::Tensor { subject, error } => return crate::cmd::tensors::bad_input(subject, error),
-            _ => Self::input(&error),
-        };
-        failure.help = error.help().map(str::to_owned);
-        failure
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

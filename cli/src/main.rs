@@ -16,6 +16,7 @@ mod plot;
 mod report;
 mod shards;
 mod table;
+mod tensor_files;
 mod video_io;
 mod watch;
 
@@ -93,8 +94,8 @@ fn main() -> ExitCode {
         Command::Encode(args) => cmd::encode::run(args, &ctx),
         Command::Decode(args) => cmd::decode::run(args, &ctx),
         Command::Delta(args) => cmd::delta::run(args, &ctx),
-        Command::Completions(args) => cmd::completions::run(args, &ctx),
-        Command::Man(args) => cmd::man::run(args, &ctx),
+        Command::Completions(args) => cmd::completions::run(args, tree(), &ctx),
+        Command::Man(args) => cmd::man::run(args, tree(), &ctx),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,6 +1,6 @@
 //! `trinity completions`: a script that teaches a shell the arguments.
 
-use crate::{context::Context, failure::Failure, tree};
+use crate::{context::Context, failure::Failure};
 use clap_complete::Shell;
 use serde_json::json;
 
@@ -14,9 +14,10 @@ pub struct Args {
     shell: Shell,
 }
 
-pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
+/// Prints the script for the commands of `tree`.
+pub fn run(args: &Args, mut tree: clap::Command, ctx: &Context) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut tree(), "trinity", &mut script);
+    clap_complete::generate(args.shell, &mut tree, "trinity", &mut script);
     if ctx.json {
         let script = String::from_utf8_lossy(&script);
         return ctx.print_json(&json!({ "shell": args.shell.to_string(), "script": script }));

@@ -10,11 +10,11 @@ use trinity_tensor::{Entry, TensorFile};
 
 use super::encode::open_basis;
 use super::pictures;
-use super::tensors::{bad_input, not_written, open};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, Named, Spool};
+use crate::tensor_files::{bad_input, not_written, open};
 
 /// Decompress a .tri container to safetensors, or one tensor of it to npy
 ///

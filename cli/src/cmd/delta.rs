@@ -8,11 +8,11 @@ use trinity_tensor::codec::Target;
 use trinity_tensor::delta::{Mode, apply, make};
 
 use super::encode::{known_codec, positive};
-use super::tensors::{not_written, open, open_delta};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{Named, Spool};
 use crate::table::{Table, sig3};
+use crate::tensor_files::{not_written, open, open_delta};
 
 /// Keep only what changed between two tensor files
 #[derive(Debug, clap::Args)]

@@ -1,5 +1,6 @@
 //! `trinity encode`: a tensor file to a `.tri` container, pictures to a stream.
 
+mod job;
 mod parts;
 
 use std::path::{Path, PathBuf};
@@ -11,15 +12,17 @@ use trinity_tensor::allocate::Allocation;
 use trinity_tensor::codec::Metrics;
 use trinity_tensor::codec::{Basis, Target, codec};
 use trinity_tensor::pipeline::{EncodedFile, OnNonFinite, Summary, encode_file};
-use trinity_tensor::{Class, Entry, Error, TensorFile};
+use trinity_tensor::{Class, Entry, Error};
+
+use job::Job;
 
 use super::pictures::{self, Motion};
-use super::tensors::{not_written, open, sentence, unknown_codec};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Named, Spool};
 use crate::shards::ShardArgs;
 use crate::table::{Table, sig3};
+use crate::tensor_files::{not_written, open, sentence, unknown_codec};
 use crate::video_io::RawFormat;
 
 /// Compress a tensor file into a .tri container; an image or a video, too
@@ -205,36 +208,26 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let choices = request.choices(&file, &args.file.display().to_string())?;
     let choice = |entry: &Entry| choices.of(entry);
     let on_non_finite = if args.strict { OnNonFinite::Refuse } else { OnNonFinite::KeepExact };
-    let job =
-        Job { file: &file, codec: codec_name, target, basis: basis.as_ref(), choice: &choice, on_non_finite };
+    let job = Job { path: &args.file, file: &file, request: &request, choice: &choice, on_non_finite };
     if let Some(shard) = args.parts.shard {
-        return parts::encode(args, &job, shard, &output, ctx);
+        return parts::encode(&job, shard, &output, ctx);
     }
     if args.parts.merge {
-        return parts::merge(args, &job, &output, ctx);
+        return parts::merge(&job, &output, ctx);
     }
-    whole(args, &job, output, ctx)
-}
-
-/// A tensor file and what is asked of it.
-struct Job<'a> {
-    file: &'a TensorFile,
-    codec: &'a str,
-    target: Target,
-    basis: Option<&'a Basis>,
-    choice: &'a dyn Fn(&Entry) -> (String, Target),
-    on_non_finite: OnNonFinite,
+    whole(&job, output, ctx)
 }
 
 /// The whole file in one go.
-fn whole(args: &Args, job: &Job<'_>, output: PathBuf, ctx: &Context) -> Result<(), Failure> {
-    let &Job { file, basis, choice, on_non_finite, .. } = job;
+fn whole(job: &Job<'_>, output: PathBuf, ctx: &Context) -> Result<(), Failure> {
+    let &Job { file, choice, on_non_finite, .. } = job;
+    let basis = job.request.basis;
     let spool = Spool::create(&output)?;
     let values: usize = file.entries().iter().map(Entry::len).sum();
     let progress = ctx.progress(values as u64, "encoding");
     let EncodedFile { tensors, bytes, metrics } =
         encode_file(file, choice, basis, on_non_finite, spool.path(), &|done| progress.inc(done as u64))
-            .map_err(|error| not_written(&args.file.display().to_string(), &output, &error))?;
+            .map_err(|error| not_written(&job.path.display().to_string(), &output, &error))?;
     spool.finish()?;
     progress.finish_and_clear();
     let bits_per_value = 8.0 * bytes as f64 / values.max(1) as f64;

@@ -2,15 +2,16 @@
 
 mod page;
 mod sweep;
+mod table;
 
 use crate::{
     context::Context,
     failure::Failure,
     kept::Kept,
     shards::{self, ShardArgs},
-    table::{Table, sig3},
 };
 use std::path::PathBuf;
+use table::table;
 use trinity_lm::coding::{CodedPaths, Coding};
 use trinity_study::evaluate::{CODECS, Curve, Evaluation, Request, Row, Run};
 use trinity_tensor::allocate::Allocation;
@@ -221,47 +222,4 @@ fn plan(args: &Args) -> Result<Vec<Run>, Failure> {
 
 fn coding(text: Option<&String>, option: &str) -> Result<Option<Coding>, Failure> {
     text.map(|t| t.parse::<Coding>().map_err(|e| Failure::input(format_args!("{option}: {e}")))).transpose()
-}
-
-fn table(rows: &[Row]) -> Table {
-    let mut table = Table::new([
-        "weights",
-        "kv",
-        "activations",
-        "bits/byte",
-        "change",
-        "± 95 %",
-        "perplexity",
-        "KL mean",
-        "KL p99",
-        "top-1",
-        "weight bits",
-        "kv bits",
-        "activation bits",
-        "weights MiB",
-    ]);
-    let text = |t: &Option<String>| t.clone().unwrap_or_else(|| "as stored".into());
-    let bits = |b: Option<f64>| b.map_or(String::new(), sig3);
-    for row in rows {
-        table.row([
-            match (&row.weights, &row.codec) {
-                (Some(weights), Some(codec)) => format!("{weights} ({codec})"),
-                (weights, _) => text(weights),
-            },
-            text(&row.kv),
-            text(&row.activations),
-            format!("{:.5}", row.bits_per_byte),
-            format!("{:+.5}", row.delta_bits_per_byte),
-            row.delta_ci95.map_or(String::new(), |half| format!("{half:.5}")),
-            sig3(row.perplexity),
-            bits(row.kl_nats),
-            bits(row.kl_nats_p99),
-            row.top1_agreement.map_or(String::new(), |share| format!("{:.1} %", 100.0 * share)),
-            bits(row.weights_bits_per_value),
-            bits(row.kv_bits_per_value),
-            bits(row.activations_bits_per_value),
-            sig3(row.weight_mib),
-        ]);
-    }
-    table
 }

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::kept::Kept;
 use crate::output;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use trinity_config::Area;
 use trinity_study::explore::{self, Exploration, Explored, Request};
 use trinity_study::search;
@@ -37,7 +37,7 @@ tensor codec that counts its operations (trinity-max, a profile as FILE.toml), o
 with the silicon of a file of configs/codecs, as CODER=CODEC.
 
 bits.csv grows as results arrive; the same command run again goes on where it stopped. study.toml is
-the sweep behind the answer: `trinity sweep out/explore/study.toml` runs it again.")]
+the sweep behind the answer: `trinity sweep out/explore/llama-7b/study.toml` runs it again.")]
 pub struct Args {
     /// Tensor files; seven captured tensors of five classes that come with the command where none is named
     #[arg(value_name = "TENSORS")]
@@ -79,9 +79,10 @@ pub struct Args {
     /// Only tensors whose name contains this
     #[arg(long, value_name = "TEXT")]
     tensor: Option<String>,
-    /// Folder for bits.csv, study.toml and report.html
-    #[arg(long, value_name = "DIR", default_value = "out/explore")]
-    out: PathBuf,
+    /// Folder for bits.csv, study.toml and report.html (default: out/explore/STUDY, and with tensors
+    /// of your own one beside it that has their name)
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
 }
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
@@ -96,9 +97,10 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         (Some(nmse), None) => Target::Nmse(nmse),
         (None, None) => explore::QUALITY,
     };
-    output::protect(std::path::Path::new(&args.study));
-    output::claim(&args.out, &work(args))?;
-    let searched = if args.search { Some(designs(args, &subjects, quality, ctx)?) } else { None };
+    output::protect(Path::new(&args.study));
+    let out = args.out.clone().unwrap_or_else(|| folder(args));
+    output::claim(&out, &work(args))?;
+    let searched = if args.search { Some(designs(args, &out, &subjects, quality, ctx)?) } else { None };
     let mut candidates = args.codecs.clone();
     if let Some(searched) = &searched {
         if candidates.is_empty() {
@@ -107,7 +109,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         }
         candidates.extend(searched.files.iter().map(|(path, _)| path.display().to_string()));
     }
-    let kept: Kept<Row> = Kept::open(Some(&args.out), "bits.csv", |_| true)?;
+    let kept: Kept<Row> = Kept::open(Some(&out), "bits.csv", |_| true)?;
     let request = Request {
         subjects: &subjects,
         quality,
@@ -121,11 +123,11 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let explored = explore::explore(&request, &|row| kept.add(row), &ctx.watch())?;
     let Explored { exploration, comparison, .. } = &explored;
     kept.finish(&comparison.all)?;
-    output::write(&args.out.join("study.toml"), exploration.sweep_toml.as_bytes())?;
+    output::write(&out.join("study.toml"), exploration.sweep_toml.as_bytes())?;
     page::page(&explored, searched.as_ref().map(|searched| &searched.found))
-        .write(&args.out.join("report.html"))?;
+        .write(&out.join("report.html"))?;
     let picture = page::picture(exploration).svg();
-    output::write(&args.out.join("explore.svg"), picture.as_bytes())?;
+    output::write(&out.join("explore.svg"), picture.as_bytes())?;
     match (&searched, ctx.json) {
         (None, true) => ctx.print_json(exploration)?,
         (Some(searched), true) => {
@@ -142,7 +144,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     if let (Some(path), Some(searched)) = (&args.save, &searched) {
         save(path, searched, exploration, ctx)?;
     }
-    ctx.remark(format!("wrote {}", args.out.join("report.html").display()));
+    ctx.remark(format!("wrote {}", out.join("report.html").display()));
     Ok(())
 }
 
@@ -155,9 +157,15 @@ struct Searched {
 /// Designs that go on into the cluster.
 const CARRIED: usize = 4;
 
-fn designs(args: &Args, subjects: &[Subject], quality: Target, ctx: &Context) -> Result<Searched, Failure> {
-    output::protect(std::path::Path::new(&args.designs));
-    let kept: Kept<search::Row> = Kept::open(Some(&args.out), "designs.csv", |_| true)?;
+fn designs(
+    args: &Args,
+    out: &Path,
+    subjects: &[Subject],
+    quality: Target,
+    ctx: &Context,
+) -> Result<Searched, Failure> {
+    output::protect(Path::new(&args.designs));
+    let kept: Kept<search::Row> = Kept::open(Some(out), "designs.csv", |_| true)?;
     let (technology, throughput_gbps) = search::usual_silicon(&explore::choices(explore::EXPLORATION)?)?;
     let request = search::Request {
         subjects,
@@ -178,7 +186,7 @@ fn designs(args: &Args, subjects: &[Subject], quality: Target, ctx: &Context) ->
     ));
     let mut files = Vec::new();
     for (at, (_, design)) in search::spread(&found.front, CARRIED).into_iter().enumerate() {
-        let path = args.out.join(format!("design-{}.toml", at + 1));
+        let path = out.join(format!("design-{}.toml", at + 1));
         output::write(&path, design.text.as_bytes())?;
         files.push((path, design.text.clone()));
     }
@@ -186,12 +194,7 @@ fn designs(args: &Args, subjects: &[Subject], quality: Target, ctx: &Context) ->
 }
 
 /// Writes the design that stands best in the cluster.
-fn save(
-    path: &std::path::Path,
-    searched: &Searched,
-    exploration: &Exploration,
-    ctx: &Context,
-) -> Result<(), Failure> {
+fn save(path: &Path, searched: &Searched, exploration: &Exploration, ctx: &Context) -> Result<(), Failure> {
     let stem = |file: &PathBuf| file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let best =
         exploration.standings.iter().filter(|standing| standing.value.is_some()).find_map(|standing| {
@@ -204,6 +207,20 @@ fn save(
     output::write(path, text.as_bytes())?;
     ctx.remark(format!("wrote {} ({})", path.display(), file.display()));
     Ok(())
+}
+
+/// Where results go that are given no place: a folder for each study, and for the user's own tensors
+/// one that has the first one's name and how many follow.
+fn folder(args: &Args) -> PathBuf {
+    let stem = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let mut name = stem(Path::new(&args.study));
+    if let [first, rest @ ..] = args.files.as_slice() {
+        name = format!("{name}-{}", stem(first));
+        if !rest.is_empty() {
+            name = format!("{name}-and-{}-more", rest.len());
+        }
+    }
+    Path::new("out/explore").join(name)
 }
 
 /// The exploration as a folder of its results remembers it: what is asked of

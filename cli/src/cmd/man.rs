@@ -1,6 +1,6 @@
 //! `trinity man`: manual pages, written from the same tree as `--help`.
 
-use crate::{context::Context, failure::Failure, output, tree};
+use crate::{context::Context, failure::Failure, output};
 use clap_mangen::Man;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ pub struct Args {
     out: Option<PathBuf>,
 }
 
-pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
-    let mut root = tree();
+/// Prints or writes the pages of `root` and its commands.
+pub fn run(args: &Args, mut root: clap::Command, ctx: &Context) -> Result<(), Failure> {
     root.build();
     let Some(folder) = &args.out else {
         let page = page(&root)?;

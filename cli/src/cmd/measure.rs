@@ -470,6 +470,30 @@ fn report(recording: &Recording, calibration: &Calibration) -> Report {
         "Driver {}, CUDA {}, {}; {} NVDEC and {} NVENC engines. Medians of repeated runs after a warm-up; bounds are 95 % confidence intervals.",
         device.driver, device.cuda, device.date, device.nvdec_engines, device.nvenc_engines
     ));
+    engine_plots(&mut report, recording, calibration);
+    wire_plot(&mut report, recording);
+    for (caption, table) in [
+        ("Decode throughput", engine_table("decode", &recording.decode)),
+        ("Encode throughput", engine_table("encode", &recording.encode)),
+        ("Fitted model of one engine", fit_table(calibration)),
+        ("Overlap", overlap_table(recording)),
+        ("Everything else", other_table(recording)),
+        ("Compute", compute::table(calibration)),
+        ("The line-rate codec on multiprocessors, values counted as bf16", line::table(recording)),
+        ("Multiprocessors that a rate takes", line::needed(calibration)),
+    ] {
+        if !table.rows().is_empty() {
+            report.table(caption, table.headers(), table.rows());
+        }
+    }
+    for left_out in &recording.left_out {
+        report.paragraph(format!("Left out: {} — {}", left_out.what, left_out.why));
+    }
+    report
+}
+
+/// Throughput of one engine and of several, and how far the model is from both.
+fn engine_plots(report: &mut Report, recording: &Recording, calibration: &Calibration) {
     let single = |standard: Standard| Series {
         name: format!("{} measured", standard.name()),
         points: recording
@@ -534,6 +558,10 @@ fn report(recording: &Recording, calibration: &Calibration) -> Report {
             series: residuals,
         },
     );
+}
+
+/// What coding gains over sending values as they are.
+fn wire_plot(report: &mut Report, recording: &Recording) {
     let wires: Vec<Series> = [Standard::H264, Standard::Hevc]
         .into_iter()
         .flat_map(|standard| {
@@ -563,22 +591,4 @@ fn report(recording: &Recording, calibration: &Calibration) -> Report {
         "Slow wires: speed-up over sending bf16 as it is (encoding on the CPU; above 1 coding pays)",
         &Plot { x: Axis::log("wire Gb/s"), y: Axis::log("speed-up"), series: wires },
     );
-    for (caption, table) in [
-        ("Decode throughput", engine_table("decode", &recording.decode)),
-        ("Encode throughput", engine_table("encode", &recording.encode)),
-        ("Fitted model of one engine", fit_table(calibration)),
-        ("Overlap", overlap_table(recording)),
-        ("Everything else", other_table(recording)),
-        ("Compute", compute::table(calibration)),
-        ("The line-rate codec on multiprocessors, values counted as bf16", line::table(recording)),
-        ("Multiprocessors that a rate takes", line::needed(calibration)),
-    ] {
-        if !table.rows().is_empty() {
-            report.table(caption, table.headers(), table.rows());
-        }
-    }
-    for left_out in &recording.left_out {
-        report.paragraph(format!("Left out: {} — {}", left_out.what, left_out.why));
-    }
-    report
 }

@@ -1,5 +1,6 @@
 //! `trinity sweep`: area budgets, Pareto fronts, and the headline they carry.
 
+mod asked;
 mod bench;
 mod crossover;
 mod die;
@@ -11,13 +12,16 @@ mod parquet;
 mod serving;
 mod show;
 
+pub use asked::area;
+
 use crate::output::{self, Named};
+use crate::table::grouped;
 use crate::{context::Context, failure::Failure};
+use asked::{SweepArgs, TOP};
 use clap::Subcommand;
 use files::{Shard, State};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use trinity_config::{Area, Complaint};
 use trinity_sim::sweep::{Tally, evaluate, run as run_blocks};
 use trinity_study::calibration::Measurements;
 use trinity_study::sensitivity::sensitivity;
@@ -50,9 +54,10 @@ pub struct Args {
     action: Option<Action>,
     #[command(flatten)]
     sweep: SweepArgs,
-    /// Folder for points.csv, pareto.csv, pareto.svg and report.html
-    #[arg(long, value_name = "DIR", default_value = "out/sweep")]
-    out: PathBuf,
+    /// Folder for points.csv, pareto.csv, pareto.svg and report.html (default: out/sweep/STUDY, and
+    /// for a study that --set, --budget, --calibration or --top change, one of its own beside it)
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Do only part I of N, numbered from 0, and leave it for `merge`; `slurm`
     /// takes both from the array that the task is of
     #[arg(long, value_name = "I/N", value_parser = crate::shards::parse)]
@@ -66,25 +71,6 @@ pub struct Args {
     /// Form of the points: points.csv, or points.parquet in a build with `--features parquet`
     #[arg(long, value_enum, default_value_t = Format::Csv)]
     format: Format,
-}
-
-#[derive(Debug, Clone, clap::Args)]
-struct SweepArgs {
-    /// A name from `trinity config list sweeps`, or a path that ends in .toml
-    #[arg(value_name = "SWEEP", default_value = "sweeps/llama-7b")]
-    sweep: String,
-    /// Override a value; may be repeated
-    #[arg(long = "set", value_name = "PATH=VALUE")]
-    sets: Vec<String>,
-    /// Silicon of the whole cluster, such as "50000 mm2": best points keep to it, and the report opens on it
-    #[arg(long, value_name = "AREA", value_parser = area)]
-    budget: Option<Area>,
-    /// Measured values in place of configured ones: a calibration.toml of `trinity measure`
-    #[arg(long, value_name = "FILE")]
-    calibration: Option<PathBuf>,
-    /// How many of the best points to list
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=10000))]
-    top: u16,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -130,9 +116,9 @@ Example:
         /// Folders that hold the shards
         #[arg(required = true, value_name = "DIR")]
         folders: Vec<PathBuf>,
-        /// Folder for points.csv, pareto.csv, pareto.svg and report.html
-        #[arg(long, value_name = "DIR", default_value = "out/sweep")]
-        out: PathBuf,
+        /// Folder for points.csv, pareto.csv, pareto.svg and report.html (default: the sweep's own)
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
         /// Form of the points: points.csv, or points.parquet in a build with `--features parquet`
         #[arg(long, value_enum, default_value_t = Format::Csv)]
         format: Format,
@@ -172,7 +158,7 @@ const CHECKPOINT: Duration = Duration::from_secs(2);
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     match &args.action {
         None => sweep(args, ctx),
-        Some(Action::Merge { folders, out, format }) => merge(folders, out, *format, ctx),
+        Some(Action::Merge { folders, out, format }) => merge(folders, out.as_deref(), *format, ctx),
         Some(Action::Explain { index, sweep, trace, report }) => {
             explain(*index, sweep, trace.as_deref(), report.as_deref(), ctx)
         }
@@ -184,12 +170,6 @@ fn load(args: &SweepArgs) -> Result<Study, Failure> {
     let mut sets = args.sets.clone();
     sets.extend(args.budget.map(|budget| format!("budget={} mm2", budget.mm2())));
     open(&args.sweep, &sets, args.calibration.as_deref(), usize::from(args.top))
-}
-
-/// An area with its unit.
-pub fn area(text: &str) -> Result<Area, String> {
-    let said = |complaint: Complaint| complaint.to_string().trim().replace('\n', "; ");
-    text.parse().map_err(said)
 }
 
 fn open(sweep: &str, sets: &[String], calibration: Option<&Path>, top: usize) -> Result<Study, Failure> {
@@ -205,6 +185,7 @@ fn open(sweep: &str, sets: &[String], calibration: Option<&Path>, top: usize) ->
 fn sweep(args: &Args, ctx: &Context) -> Result<(), Failure> {
     args.format.check()?;
     let study = load(&args.sweep)?;
+    let out = args.out.clone().unwrap_or_else(|| folder(&study));
     let shard = args.shard.unwrap_or(Shard::WHOLE);
     let rows = match args.points {
         Points::All => true,
@@ -217,25 +198,35 @@ fn sweep(args: &Args, ctx: &Context) -> Result<(), Failure> {
             return Err(Failure::input("a serving study is not cut into shards")
                 .help("leave --shard out; it takes seconds"));
         }
-        return serving::serve(&study, &args.out, ctx);
+        return serving::serve(&study, &out, ctx);
     }
     announce(&study, shard, args.yes, ctx)?;
-    let state = run_shard(&study, shard, rows, &args.out, ctx)?;
+    let state = run_shard(&study, shard, rows, &out, ctx)?;
     if args.shard.is_some() {
         ctx.remark(format!(
             "{} of {} points done in {}; when all shards are, run `trinity sweep merge`",
             state.tally.points,
             study.plan.space.len(),
-            state.path(&args.out).display()
+            state.path(&out).display()
         ));
         if ctx.json {
             let (points, all) = (state.tally.points, study.plan.space.len());
-            let shard = state.path(&args.out);
+            let shard = state.path(&out);
             return ctx.print_json(&serde_json::json!({ "shard": shard, "points": points, "of": all }));
         }
         return Ok(());
     }
-    finish(&study, &[(args.out.clone(), state)], args.format, &args.out, ctx)
+    finish(&study, &[(out.clone(), state)], args.format, &out, ctx)
+}
+
+/// Where results go that are given no place: a folder for each study, and for each way to ask it, so
+/// that the next question is not refused for the sake of the last one's answer.
+fn folder(study: &Study) -> PathBuf {
+    let name = Path::new(&study.name).file_stem().unwrap_or_default().to_string_lossy();
+    let as_it_stands =
+        study.sets.is_empty() && study.measurements.is_none() && study.plan.top == usize::from(TOP);
+    let asked = if as_it_stands { String::new() } else { format!("-{:.8}", study.fingerprint()) };
+    Path::new("out/sweep").join(format!("{name}{asked}"))
 }
 
 /// What the study has and does not use.
@@ -292,19 +283,6 @@ fn spoken(seconds: f64) -> String {
     format!("about {} {unit}", crate::table::sig3(number))
 }
 
-/// A number with its thousands set apart.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// Evaluates a shard, going on where an interrupted run stopped.
 fn run_shard(study: &Study, shard: Shard, rows: bool, out: &Path, ctx: &Context) -> Result<State, Failure> {
     let plan = &study.plan;
@@ -347,7 +325,7 @@ fn run_shard(study: &Study, shard: Shard, rows: bool, out: &Path, ctx: &Context)
     Ok(state)
 }
 
-fn merge(folders: &[PathBuf], out: &Path, format: Format, ctx: &Context) -> Result<(), Failure> {
+fn merge(folders: &[PathBuf], out: Option<&Path>, format: Format, ctx: &Context) -> Result<(), Failure> {
     format.check()?;
     let mut states = files::find(folders)?;
     let first = &states[0].1;
@@ -381,7 +359,8 @@ fn merge(folders: &[PathBuf], out: &Path, format: Format, ctx: &Context) -> Resu
         return Err(Failure::input(format_args!("points {next} to {} are missing", study.plan.space.len()))
             .help("run the missing shards, or name the folder they are in"));
     }
-    finish(&study, &states, format, out, ctx)
+    let own = folder(&study);
+    finish(&study, &states, format, out.unwrap_or(&own), ctx)
 }
 
 /// The sweep as a folder of its results remembers it; a calibration shows in the fingerprint.

@@ -6,15 +6,14 @@ mod pictures;
 use std::path::{Path, PathBuf};
 
 use trinity_study::tensors::Line;
-pub use trinity_study::tensors::sentence;
-use trinity_tensor::{Class, Entry, Error, TensorFile};
+use trinity_tensor::Class;
 
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::input;
 use crate::output;
 use crate::report::Report;
 use crate::table::{Table, sig3};
+use crate::tensor_files::{open, work};
 
 /// Look into tensor files
 #[derive(Debug, clap::Args)]
@@ -76,12 +75,6 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     }
 }
 
-/// What a command does with files, as a folder of results remembers it.
-pub fn work(command: &str, files: &[PathBuf]) -> String {
-    let names = files.iter().map(|file| format!(" {}", file.display()));
-    std::iter::once(command.to_owned()).chain(names).collect()
-}
-
 fn run_info(args: &InfoArgs, ctx: &Context) -> Result<(), Failure> {
     let mut lines = Vec::new();
     for path in &args.files {
@@ -102,75 +95,6 @@ fn run_info(args: &InfoArgs, ctx: &Context) -> Result<(), Failure> {
         ctx.remark(format!("wrote {}", folder.join("report.html").display()));
     }
     if ctx.json { ctx.print_json(&lines) } else { ctx.print(table.render(ctx.colour) + &remarks(&lines)) }
-}
-
-/// Opens a tensor file; what is wrong with it is the user's to mend.
-pub fn open(path: &Path) -> Result<TensorFile, Failure> {
-    let file = open_delta(path)?;
-    let is_delta = |entry: &Entry| entry.stored() == "delta" || entry.stored().starts_with("delta/");
-    if file.format() == "tri" && file.entries().iter().any(is_delta) {
-        return Err(delta_alone(&path.display().to_string()));
-    }
-    Ok(file)
-}
-
-/// Opens a tensor file that may be a delta.
-pub fn open_delta(path: &Path) -> Result<TensorFile, Failure> {
-    if input::is_stdin(path) {
-        return Err(Failure::input("a tensor file is read here and there, which stdin cannot be")
-            .help("write it to a file first, and name that"));
-    }
-    protect(path);
-    // The error names the file itself.
-    TensorFile::open(path).map_err(|error| Failure::input(sentence(&error)))
-}
-
-/// Keeps a tensor file from being replaced, with the shards that an index names
-/// and the files of a model's folder.
-fn protect(path: &Path) {
-    output::protect(path);
-    let within = std::fs::read_dir(path).into_iter().flatten();
-    within.flatten().for_each(|file| output::protect(&file.path()));
-    let index = path.extension().is_some_and(|ending| ending == "json");
-    let text = if index { std::fs::read_to_string(path).unwrap_or_default() } else { String::new() };
-    let parsed: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-    for shard in parsed["weight_map"].as_object().into_iter().flat_map(|map| map.values()) {
-        if let Some(name) = shard.as_str() {
-            output::protect(&path.with_file_name(name));
-        }
-    }
-}
-
-/// A failure to make `output` out of what is at `place`: the disk's, or the file's.
-pub fn not_written(place: &str, output: &Path, error: &Error) -> Failure {
-    match error.write_failure() {
-        Some(cause) => output::cannot("write", output, cause),
-        None => bad_input(place, error),
-    }
-}
-
-fn delta_alone(place: &str) -> Failure {
-    Failure::input(format_args!("{place}: a delta holds what was changed, and no tensors of its own"))
-        .help("`trinity delta apply BASE DELTA -o TUNED` puts it on the file it was made against")
-}
-
-/// A failure at `place` because of what a file holds.
-pub fn bad_input(place: &str, error: &Error) -> Failure {
-    match error.root() {
-        Error::OutOfMemory { .. } => Failure::run(format_args!("{place}: {}", sentence(error)))
-            .help("use fewer --threads, or a machine with more memory; tensors need not fit, a few slabs do"),
-        Error::UnknownCodec { name, .. } if name == "delta" || name.starts_with("delta/") => {
-            delta_alone(place)
-        }
-        Error::UnknownCodec { name, .. } => unknown_codec(name),
-        Error::Profile(diagnostic) => diagnostic.as_ref().clone().into(),
-        _ => Failure::input(format_args!("{place}: {}", sentence(error))),
-    }
-}
-
-/// No codec has this name; one may have been meant.
-pub fn unknown_codec(name: &str) -> Failure {
-    trinity_study::tensors::unknown_codec(name).into()
 }
 
 /// Tensors a report draws; more would make a page that no browser likes.

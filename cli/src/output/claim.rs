@@ -74,7 +74,9 @@ pub(super) fn record(path: &Path) -> Result<(), Failure> {
     let marker = claim.folder.join(MARKER);
     // Shards of one sweep may do so at the same time: each time the whole file, and the last one stays.
     let part = marker.with_file_name(format!("{MARKER}.{}.part", std::process::id()));
-    fs::write(&part, lines)
-        .and_then(|()| fs::rename(&part, &marker))
-        .map_err(|error| cannot("write", &marker, &error))
+    fs::write(&part, lines).and_then(|()| fs::rename(&part, &marker)).map_err(|error| {
+        // What is left of it says nothing, and the failure is said already.
+        let _ = fs::remove_file(&part);
+        cannot("write", &marker, &error)
+    })
 }

@@ -283,6 +283,70 @@ fn a_disk_or_folder_that_cannot_be_written_is_a_failed_run() {
     }
 }
 
+/// Every file beneath a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+/// Whether a file is what its name says, down to its end. What a run goes on from may grow by rows.
+fn is_whole(path: &Path) -> bool {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("html") => text.trim_end().ends_with("</html>"),
+        Some("svg") => text.trim_end().ends_with("</svg>"),
+        Some("json") => serde_json::from_str::<serde_json::Value>(&text).is_ok(),
+        Some("csv" | "toml") => {
+            let grows = ["bits.csv", "compare.csv", ".partial.csv"];
+            grows.iter().any(|end| path.to_string_lossy().ends_with(end)) || text.ends_with('\n')
+        }
+        Some("rows" | "safetensors") => true,
+        _ => path.file_name().is_some_and(|name| name == ".trinity-run") && text.ends_with('\n'),
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_disk_that_fills_up_leaves_no_half_file() {
+    let desk = Desk::new();
+    fs::write(desk.at("study.toml"), crate::json::STUDY).unwrap();
+    let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("../validation/data/h200/recording.json");
+    fs::copy(recording, desk.at("recording.json")).unwrap();
+    for command in [
+        "explore --codecs line --study study.toml",
+        "compare w.npy --codecs rtn --bits 4",
+        "compare w.npy --codecs rtn --bits 4 --shard 0/1",
+        "tensors info w.npy",
+        "sweep study.toml",
+        "sweep study.toml --shard 0/1",
+        "figure 16b-bound",
+        "measure --replay recording.json",
+        "validate",
+    ] {
+        // A file that may grow no further stands for the disk: it needs no mount, and fails as late.
+        for blocks in ["0", "12"] {
+            let out = desk.at(&format!("full-{blocks}"));
+            let words: Vec<&str> = command.split(' ').chain(["--out", out.to_str().unwrap(), "-q"]).collect();
+            let run = Command::new("sh")
+                .args(["-c", "trap '' XFSZ; ulimit -f \"$0\"; exec \"$@\"", blocks])
+                .arg(env!("CARGO_BIN_EXE_trinity"))
+                .args(words)
+                .current_dir(desk.folder.path())
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&run.stderr).into_owned();
+            if blocks == "0" || run.status.code() != Some(0) {
+                assert_eq!(run.status.code(), Some(1), "{command}: {said}");
+                assert!(said.contains("cannot write"), "{command}: {said}");
+            }
+            for file in files(&out) {
+                assert!(is_whole(&file), "{command} left {}", file.display());
+            }
+            fs::remove_dir_all(&out).unwrap_or_default();
+        }
+    }
+}
+
 #[test]
 fn a_delta_knows_its_base() {
     let desk = Desk::new();
@@ -317,6 +381,32 @@ fn one_folder_holds_the_results_of_one_work() {
     let said = desk.refused(&["tensors", "info", "w.npy", "--out", "mine"]);
     assert!(said.contains("report.html"), "{said}");
     assert_eq!(desk.read("mine/report.html"), b"my own page");
+}
+
+#[test]
+fn a_second_study_has_a_folder_of_its_own() {
+    let desk = Desk::new();
+    let (one, other) = ("sweeps/llama-3-70b-edge", "sweeps/slow-wires");
+    desk.run(&["sweep", one, "-q"]);
+    let first = desk.read("out/sweep/llama-3-70b-edge/pareto.csv");
+    desk.run(&["sweep", other, "-q"]);
+    assert_ne!(desk.read("out/sweep/slow-wires/pareto.csv"), first);
+    // One study asked in three ways leaves three answers, and asked again none more.
+    for _ in 0..2 {
+        desk.run(&["sweep", one, "--top", "3", "-q"]);
+        desk.run(&["sweep", one, "--set", "study.job.global-batch=2", "-q"]);
+    }
+    let folders = fs::read_dir(desk.at("out/sweep")).unwrap().map(|entry| entry.unwrap().file_name());
+    let edge = folders.filter(|name| name.to_string_lossy().starts_with("llama-3-70b-edge")).count();
+    assert_eq!(edge, 3);
+    assert_eq!(desk.read("out/sweep/llama-3-70b-edge/pareto.csv"), first);
+    // Shards and what joins them find the same place.
+    desk.run(&["sweep", one, "--top", "4", "--shard", "0/1", "-q"]);
+    let whole = fs::read_dir(desk.at("out/sweep")).unwrap().map(|entry| entry.unwrap().path());
+    let mut shards = whole.filter(|path| path.join("shard-00000-of-00001.json").exists());
+    let shard = shards.next().unwrap();
+    desk.run(&["sweep", "merge", shard.to_str().unwrap(), "-q"]);
+    assert!(shard.join("pareto.csv").exists());
 }
 
 #[test]

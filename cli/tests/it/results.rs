@@ -74,6 +74,7 @@ fn targets_that_are_not_met_are_rows_with_a_reason() {
     let rows = rows.as_array().unwrap();
     assert_eq!(rows.len(), 4, "two codecs and two references: {rows:?}");
     assert!(rows[0]["missed"].is_string() && rows[0]["nmse"].is_null(), "{}", rows[0]);
+    assert_eq!(rows[0]["obstacle"], "rate");
     let csv = fs::read_to_string(folder.path().join("c/compare.csv")).unwrap();
     let header: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
     let keys: Vec<&String> = rows[0].as_object().unwrap().keys().collect();
@@ -357,7 +358,7 @@ fn ctrl_c_says_where_the_work_goes_on() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    let state = folder.path().join("out/sweep/shard-00000-of-00001.json");
+    let state = folder.path().join("out/sweep/llama-7b-wide/shard-00000-of-00001.json");
     while !state.exists() && running.try_wait().unwrap().is_none() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }

@@ -57,12 +57,14 @@ fn a_smaller_cache_is_compared_at_equal_promises() {
         said.contains("3 bits:") && said.contains("the requests") && said.contains("of 16 bits"),
         "{said}"
     );
-    let csv = fs::read_to_string(folder.path().join("out/sweep/serving.csv")).unwrap();
+    let csv = fs::read_to_string(folder.path().join("out/sweep/study/serving.csv")).unwrap();
     assert_eq!(csv.lines().count(), 17);
     let columns = csv.lines().next().unwrap().split(',').count();
     assert!(csv.lines().all(|line| line.split(',').count() == columns), "{csv}");
     assert!(
-        fs::read_to_string(folder.path().join("out/sweep/report.html")).unwrap().contains("Most requests")
+        fs::read_to_string(folder.path().join("out/sweep/study/report.html"))
+            .unwrap()
+            .contains("Most requests")
     );
 }
 

@@ -20,7 +20,7 @@ fn the_papers_study_runs_without_arguments_and_reaches_its_headlines() {
     for number in ["1.70×", "1.60×", "31.7×", "4.32×", "376×", "4.93×"] {
         assert!(stdout.contains(number), "{number} is missing:\n{stdout}");
     }
-    let out = folder.path().join("out/sweep");
+    let out = folder.path().join("out/sweep/llama-7b");
     let pareto = fs::read_to_string(out.join("pareto.csv")).unwrap();
     let header = "scenario,index,area_mm2,tokens_per_s,normalized_performance,energy_j_per_token,";
     assert!(pareto.starts_with(header), "{pareto}");
@@ -219,11 +219,12 @@ parallelism = { zero = 1 }
         }
     }
     for (assignment, expected) in cases {
-        let (code, _, stderr) = run(folder.path(), &["sweep", "study.toml", "-q", "--set", assignment]);
+        let (code, _, stderr) =
+            run(folder.path(), &["sweep", "study.toml", "-q", "--set", assignment, "--out", "out"]);
         assert_eq!(code, 2, "{assignment}: {stderr}");
         assert_eq!(stderr.matches("error:").count(), 1, "{stderr}");
         assert!(stderr.contains(expected), "{assignment}: {stderr}");
-        assert!(!folder.path().join("out/sweep/pareto.csv").exists(), "{assignment} left half a result");
+        assert!(!folder.path().join("out/pareto.csv").exists(), "{assignment} left half a result");
     }
 }
 

@@ -6,13 +6,13 @@ use serde_json::json;
 use trinity_tensor::codec::ablate::{Line, ablate, inter};
 use trinity_tensor::{Class, Entry, Error, crop};
 
-use super::{Args, entries, fixed_error};
-use crate::cmd::tensors::bad_input;
+use super::asked::{Args, entries, fixed_error, take};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output;
 use crate::report::Report;
 use crate::table::{Table, sig3};
+use crate::tensor_files::bad_input;
 
 /// One bar of one tensor; the fields are the columns of `ablate.csv`.
 #[derive(Debug, Serialize)]
@@ -54,7 +54,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         for row in &rows {
             csv.serialize(row).map_err(Failure::run)?;
         }
-        super::take(args, "compare --ablate")?;
+        take(args, "compare --ablate")?;
         output::write(&folder.join("ablate.csv"), &csv.into_inner().map_err(Failure::run)?)?;
         report(&rows, goal).write(&folder.join("report.html"))?;
         ctx.remark(format!("wrote {} and report.html", folder.join("ablate.csv").display()));

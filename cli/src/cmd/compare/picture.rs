@@ -67,7 +67,7 @@ pub fn report(rows: &[Row], targets: &[Target], misses: &[Miss], anchor: &str) -
         report.table(
             "Targets below what a codec needs at its coarsest",
             ["what", "times"],
-            misses.iter().map(|miss| [miss.what.clone(), miss.tensors.to_string()]),
+            misses.iter().map(|miss| [miss.to_string(), miss.tensors.to_string()]),
         );
     }
     report

@@ -6,13 +6,13 @@ use serde_json::json;
 use trinity_tensor::codec::ablate::{Block, Histogram, Shown, show};
 use trinity_tensor::{Entry, crop, stats::Grid};
 
-use super::{Args, entries, fixed_error};
-use crate::cmd::tensors::bad_input;
+use super::asked::{Args, entries, fixed_error, take};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output;
 use crate::report::Report;
 use crate::table::{Table, sig3};
+use crate::tensor_files::bad_input;
 
 pub fn run(wanted: &str, args: &Args, ctx: &Context) -> Result<(), Failure> {
     let entries = entries(args)?;
@@ -23,7 +23,7 @@ pub fn run(wanted: &str, args: &Args, ctx: &Context) -> Result<(), Failure> {
         .map_err(bad)?
         .ok_or_else(|| Failure::input(format_args!("`{}` holds nothing but zeros", entry.name())))?;
     if let Some(folder) = &args.out {
-        super::take(args, "compare --show")?;
+        take(args, "compare --show")?;
         output::write(&folder.join("show.svg"), figure(&shown).as_bytes())?;
         report(entry.name(), &shown).write(&folder.join("report.html"))?;
         ctx.remark(format!("wrote {} and report.html", folder.join("show.svg").display()));

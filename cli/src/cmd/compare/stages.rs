@@ -5,7 +5,7 @@ use trinity_silicon::stages::Technology;
 use trinity_silicon::table3::{THREE_IN_ONE_ENCODER, THROUGHPUT_GBPS};
 use trinity_study::price::{self, Row};
 
-use super::{Args, codecs, entries, targets};
+use super::asked::{Args, codecs, entries, take, targets};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output;
@@ -29,7 +29,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         for row in &rows {
             csv.serialize(row).map_err(Failure::run)?;
         }
-        super::take(args, "compare --stages")?;
+        take(args, "compare --stages")?;
         output::write(&folder.join("stages.csv"), &csv.into_inner().map_err(Failure::run)?)?;
         ctx.remark(format!("wrote {}", folder.join("stages.csv").display()));
     }

@@ -4,11 +4,12 @@
 //! it follows from, so that the same part is not made twice and parts of
 //! different work are not taken for one.
 
-use super::{Args, Job};
+use super::job::Job;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::Spool;
 use crate::shards;
+use crate::tensor_files::{bad_input, not_written, open};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,21 +18,20 @@ use trinity_tensor::file::TriWriter;
 use trinity_tensor::pipeline::{Encoding, copy_coded, encode_into};
 use trinity_tensor::{ContentHash, Entry, Error, TensorFile};
 
-use crate::cmd::tensors::{bad_input, not_written, open};
-
 /// The text of a part that says what it follows from.
 const KEY: &str = "part.key";
 
 /// A hash of all that a part follows from: tensors, codec, target and version.
-fn key(args: &Args, job: &Job<'_>) -> Result<String, Failure> {
+fn key(job: &Job<'_>) -> Result<String, Failure> {
     let mut hash = ContentHash::default();
     hash.add(trinity_tensor::codec::VERSION.as_bytes());
-    let asked = (job.codec, job.target, args.allocate, args.all, job.on_non_finite);
+    let request = job.request;
+    let asked = (request.codec, request.target, request.allocation, request.all, job.on_non_finite);
     hash.add(format!("{asked:?}").as_bytes());
-    hash.add(&job.basis.map_or(0, trinity_tensor::codec::Basis::hash).to_le_bytes());
-    if job.codec.ends_with(".toml") {
-        let profile = std::fs::read(job.codec)
-            .map_err(|error| Failure::input(format_args!("cannot read {}: {error}", job.codec)))?;
+    hash.add(&request.basis.map_or(0, trinity_tensor::codec::Basis::hash).to_le_bytes());
+    if request.codec.ends_with(".toml") {
+        let profile = std::fs::read(request.codec)
+            .map_err(|error| Failure::input(format_args!("cannot read {}: {error}", request.codec)))?;
         hash.add(&profile);
     }
     for entry in job.file.entries() {
@@ -60,9 +60,9 @@ fn key_of(path: &Path) -> Option<String> {
 }
 
 /// Encodes every N-th tensor.
-pub fn encode(args: &Args, job: &Job<'_>, shard: Shard, output: &Path, ctx: &Context) -> Result<(), Failure> {
+pub fn encode(job: &Job<'_>, shard: Shard, output: &Path, ctx: &Context) -> Result<(), Failure> {
     let path = path_of(output, shard);
-    let key = key(args, job)?;
+    let key = key(job)?;
     if key_of(&path).as_ref() == Some(&key) {
         ctx.remark(format!("{} is there already", path.display()));
     } else {
@@ -77,7 +77,7 @@ pub fn encode(args: &Args, job: &Job<'_>, shard: Shard, output: &Path, ctx: &Con
         };
         let encoding = Encoding {
             codec_for: job.choice,
-            basis: job.basis,
+            basis: job.request.basis,
             on_non_finite: job.on_non_finite,
             measure: false,
             takes: &|at| shard.takes(at),
@@ -86,7 +86,7 @@ pub fn encode(args: &Args, job: &Job<'_>, shard: Shard, output: &Path, ctx: &Con
         TriWriter::create(spool.path(), &texts)
             .and_then(|writer| encode_into(job.file, &encoding, writer))
             .and_then(|(_, writer)| writer.finish())
-            .map_err(|error| not_written(&args.file.display().to_string(), &path, &error))?;
+            .map_err(|error| not_written(&job.path.display().to_string(), &path, &error))?;
         spool.finish()?;
         progress.finish_and_clear();
         ctx.remark(format!("wrote {}; when all parts are there, run the same with --merge", path.display()));
@@ -96,10 +96,10 @@ pub fn encode(args: &Args, job: &Job<'_>, shard: Shard, output: &Path, ctx: &Con
 }
 
 /// Puts all parts together: the container that one machine would have made.
-pub fn merge(args: &Args, job: &Job<'_>, output: &Path, ctx: &Context) -> Result<(), Failure> {
+pub fn merge(job: &Job<'_>, output: &Path, ctx: &Context) -> Result<(), Failure> {
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let paths = shards::all(folder, &prefix(output), "")?;
-    let key = key(args, job)?;
+    let key = key(job)?;
     let mut parts = Vec::new();
     for path in &paths {
         match key_of(path) {
@@ -117,7 +117,7 @@ pub fn merge(args: &Args, job: &Job<'_>, output: &Path, ctx: &Context) -> Result
     }
     let spool = Spool::create(output)?;
     let bytes = join(job.file, &parts, spool.path())
-        .map_err(|error| not_written(&args.file.display().to_string(), output, &error))?;
+        .map_err(|error| not_written(&job.path.display().to_string(), output, &error))?;
     spool.finish()?;
     let values: usize = job.file.entries().iter().map(Entry::len).sum();
     let bits_per_value = 8.0 * bytes as f64 / values.max(1) as f64;

@@ -1,7 +1,7 @@
 //! The report of `trinity eval`: curves like the paper's Figures 5 and 6, and
 //! where a model contradicts them.
 
-use super::table;
+use super::table::table;
 use crate::{
     context::Context,
     failure::Failure,

@@ -4,7 +4,7 @@
 //! of each other: those share the machine's clock and caches and nothing else,
 //! so what they gain over one thread is all that the machine has to give.
 
-use super::SweepArgs;
+use super::asked::SweepArgs;
 use super::show::significant;
 use crate::failure::Failure;
 use crate::table::Table;

@@ -32,7 +32,7 @@ pub fn serve(study: &Study, out: &Path, ctx: &Context) -> Result<(), Failure> {
     ctx.remark(format!(
         "{} points, {} requests simulated in {seconds:.1} s on {} threads; wrote {}",
         outcome.points.len(),
-        super::grouped(outcome.simulated_requests),
+        crate::table::grouped(outcome.simulated_requests),
         ctx.threads,
         out.join("report.html").display()
     ));

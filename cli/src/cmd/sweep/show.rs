@@ -2,6 +2,7 @@
 
 use crate::table::Table;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use trinity_silicon::{EnergyColumn, table3};
@@ -179,9 +180,19 @@ pub fn replaced_table(study: &Study, scenario: Option<&str>) -> Option<Table> {
     let shown = |one: &&Replaced| scenario.is_none_or(|name| name == one.scenario);
     let mut table = Table::new(["scenario", "value", "configured", "measured", "source"]);
     for one in study.replaced.iter().filter(shown) {
-        table.row([&one.scenario, &one.path, &one.before, &one.value, &one.source]);
+        let (before, value) = (brief(&one.before), brief(&one.value));
+        table.row([one.scenario.as_str(), &one.path, &before, &value, &one.source]);
     }
     (!table.rows().is_empty()).then_some(table)
+}
+
+/// A value as a cell of a table takes it: of a curve its ends, which the JSON has whole.
+fn brief(value: &str) -> Cow<'_, str> {
+    let points: Vec<&str> = value.trim_matches(['[', ']']).split("], [").collect();
+    match points.as_slice() {
+        [first, _, .., last] => format!("[{first}] … [{last}], {} points", points.len()).into(),
+        _ => value.into(),
+    }
 }
 
 /// The headline; beside the paper's where the study is the paper's.

@@ -8,10 +8,10 @@ use serde::Serialize;
 use trinity_tensor::codec::{Basis, PcaBasis};
 use trinity_tensor::{Entry, Tensor};
 
-use super::{bad_input, open};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Named};
+use crate::tensor_files::{bad_input, open};
 
 /// Learn a basis from sample tensors, for encode --basis and decode --basis
 ///

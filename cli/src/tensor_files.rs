@@ -1,0 +1,105 @@
+//! Tensor files as commands open them, and what is said of those that cannot be
+//! read or written.
+//!
+//! Knows whose fault an error is; knows nothing of what a command is for.
+
+use crate::failure::Failure;
+use crate::input;
+use crate::output;
+use std::path::{Path, PathBuf};
+pub use trinity_study::tensors::sentence;
+use trinity_tensor::{Entry, Error, TensorFile};
+
+/// What a command does with files, as a folder of results remembers it.
+pub fn work(command: &str, files: &[PathBuf]) -> String {
+    let names = files.iter().map(|file| format!(" {}", file.display()));
+    std::iter::once(command.to_owned()).chain(names).collect()
+}
+
+/// Opens a tensor file; what is wrong with it is the user's to mend.
+pub fn open(path: &Path) -> Result<TensorFile, Failure> {
+    let file = open_delta(path)?;
+    let is_delta = |entry: &Entry| entry.stored() == "delta" || entry.stored().starts_with("delta/");
+    if file.format() == "tri" && file.entries().iter().any(is_delta) {
+        return Err(delta_alone(&path.display().to_string()));
+    }
+    Ok(file)
+}
+
+/// Opens a tensor file that may be a delta.
+pub fn open_delta(path: &Path) -> Result<TensorFile, Failure> {
+    if input::is_stdin(path) {
+        return Err(Failure::input("a tensor file is read here and there, which stdin cannot be")
+            .help("write it to a file first, and name that"));
+    }
+    protect(path);
+    // The error names the file itself.
+    TensorFile::open(path).map_err(|error| Failure::input(sentence(&error)))
+}
+
+/// Keeps a tensor file from being replaced, with the shards that an index names
+/// and the files of a model's folder.
+fn protect(path: &Path) {
+    output::protect(path);
+    let within = std::fs::read_dir(path).into_iter().flatten();
+    within.flatten().for_each(|file| output::protect(&file.path()));
+    let index = path.extension().is_some_and(|ending| ending == "json");
+    let text = if index { std::fs::read_to_string(path).unwrap_or_default() } else { String::new() };
+    let parsed: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    for shard in parsed["weight_map"].as_object().into_iter().flat_map(|map| map.values()) {
+        if let Some(name) = shard.as_str() {
+            output::protect(&path.with_file_name(name));
+        }
+    }
+}
+
+/// A failure to make `output` out of what is at `place`: the disk's, or the file's.
+pub fn not_written(place: &str, output: &Path, error: &Error) -> Failure {
+    match error.write_failure() {
+        Some(cause) => output::cannot("write", output, cause),
+        None => bad_input(place, error),
+    }
+}
+
+fn delta_alone(place: &str) -> Failure {
+    Failure::input(format_args!("{place}: a delta holds what was changed, and no tensors of its own"))
+        .help("`trinity delta apply BASE DELTA -o TUNED` puts it on the file it was made against")
+}
+
+/// A failure at `place` because of what a file holds.
+pub fn bad_input(place: &str, error: &Error) -> Failure {
+    match error.root() {
+        Error::OutOfMemory { .. } => Failure::run(format_args!("{place}: {}", sentence(error)))
+            .help("use fewer --threads, or a machine with more memory; tensors need not fit, a few slabs do"),
+        Error::UnknownCodec { name, .. } if name == "delta" || name.starts_with("delta/") => {
+            delta_alone(place)
+        }
+        Error::UnknownCodec { name, .. } => unknown_codec(name),
+        Error::Profile(diagnostic) => diagnostic.as_ref().clone().into(),
+        _ => Failure::input(format_args!("{place}: {}", sentence(error))),
+    }
+}
+
+/// No codec has this name; one may have been meant.
+pub fn unknown_codec(name: &str) -> Failure {
+    trinity_study::tensors::unknown_codec(name).into()
+}
+
+impl From<trinity_study::Error> for Failure {
+    fn from(error: trinity_study::Error) -> Self {
+        use trinity_study::Error;
+        let error = match error {
+            Error::Config(diagnostic) => return diagnostic.into(),
+            other => other,
+        };
+        let failure = match &error {
+            Error::Model(trinity_lm::Error::Hook { .. }) | Error::Cancelled => Self::run(&error),
+            Error::Tensor { subject, error } => return bad_input(subject, error),
+            _ => Self::input(&error),
+        };
+        match error.help() {
+            Some(help) => failure.help(help),
+            None => failure,
+        }
+    }
+}
