@@ -21,3 +21,4 @@ pub mod sweep;
 pub mod tensors;
 pub mod validate;
 mod video;
+pub mod web;

@@ -53,6 +53,7 @@ struct Cli {
 enum Command {
     Explore(cmd::explore::Args),
     Sweep(cmd::sweep::Args),
+    Web(cmd::web::Args),
     Figure(cmd::figure::Args),
     Config(cmd::config::Args),
     Measure(cmd::measure::Args),
@@ -82,6 +83,7 @@ fn main() -> ExitCode {
     let outcome = match &cli.command {
         Command::Explore(args) => cmd::explore::run(args, &ctx),
         Command::Sweep(args) => cmd::sweep::run(args, &ctx),
+        Command::Web(args) => cmd::web::run(args, &ctx),
         Command::Figure(args) => cmd::figure::run(args, &ctx),
         Command::Config(args) => cmd::config::run(args, &ctx),
         Command::Measure(args) => cmd::measure::run(args, &ctx),

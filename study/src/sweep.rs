@@ -5,10 +5,13 @@
 //! [`trinity_sim::sweep`] with [`Study::plan`] and asks the study the rest.
 
 mod crossover;
+mod csv;
 mod outcome;
 mod study;
+mod written;
 
 pub use crossover::{Contender, Crossover, CrossoverRow, TIE};
+pub use csv::{pareto_csv, point_row, points_csv, points_header, quoted};
 pub use outcome::{Explanation, Found, FrontOf, HeadlineOf, Outcome, POINT_COLUMNS};
 pub use study::{Answer, Replaced, Request, Study};
 

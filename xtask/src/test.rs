@@ -9,6 +9,7 @@ use crate::{
     python::{self, FEATURES},
     silicon, structure,
     tools::{self, succeed},
+    web,
     workspace::{root, target},
 };
 use std::{
@@ -33,15 +34,26 @@ impl From<Result<(), String>> for Outcome {
     }
 }
 
+impl From<web::Failure> for Outcome {
+    fn from(failure: web::Failure) -> Self {
+        match failure {
+            web::Failure::Missing(reason) => Self::LeftOut(reason),
+            web::Failure::Failed(reason) => Self::Failed(reason),
+        }
+    }
+}
+
 type Step = (&'static str, fn() -> Outcome);
 
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     ("tools", install_tools),
     ("format", format),
     ("structure", structure_holds),
     ("lints", lints),
     ("licences", licences),
     ("no threads", without_threads),
+    // Before the tests: the command that they build then carries the page.
+    ("web", explorer),
     ("tests", tests),
     ("silicon", silicon_equals_software),
     ("python", python_package),
@@ -159,20 +171,26 @@ const PORTABLE: [&str; 12] = [
     "trinity-study",
 ];
 
-/// The same code without threads, and for a browser where its target is installed.
+/// The same code without threads; the step `web` builds it for a browser.
 fn without_threads() -> Outcome {
-    const TARGET: &str = "wasm32-unknown-unknown";
     let check = [&["check", "--quiet", "--no-default-features"][..], &PORTABLE].concat();
-    if let Err(reason) = succeed(&mut cargo(&check)) {
-        return Outcome::Failed(reason);
+    succeed(&mut cargo(&check)).into()
+}
+
+/// The explorer's page, in a browser and beside the command.
+fn explorer() -> Outcome {
+    let page = match web::build() {
+        Ok(page) => page,
+        Err(failure) => return failure.into(),
+    };
+    let trinity = match built_command() {
+        Ok(trinity) => trinity,
+        Err(reason) => return Outcome::Failed(reason),
+    };
+    match web::test(&page, &trinity) {
+        Ok(()) => Outcome::Passed,
+        Err(failure) => failure.into(),
     }
-    let library = Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]).output();
-    let installed =
-        library.is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir());
-    if !installed {
-        return Outcome::LeftOut(format!("{TARGET} is not installed (`rustup target add {TARGET}`)"));
-    }
-    succeed(cargo(&check).args(["--target", TARGET])).into()
 }
 
 /// Unit, integration and documentation tests.

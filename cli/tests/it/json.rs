@@ -224,6 +224,12 @@ fn what_each_command_prints_as_json_is_written_down() {
         }
         held(name, command, &run.stdout(), &mut wrong);
     }
+    let page = trinity_in(folder.path(), ["web", "-o", "page.html", "--json", "-q"]);
+    match page.code() {
+        0 => held("web", "web -o page.html", &page.stdout(), &mut wrong),
+        // Built without the page, which needs Node and the wasm32 target.
+        _ => eprintln!("SKIPPED: trinity web --json: {}", page.stderr()),
+    }
     let run = trinity_in(folder.path(), ["config", "check", "study.toml", "--kind", "gpus", "--json"]);
     held("error", "COMMAND … (on stderr, exit 1 or 2)", &run.stderr(), &mut wrong);
     assert!(wrong.is_empty(), "{}\n\nTRINITY_BLESS=1 writes docs/json anew", wrong.join("\n\n"));

@@ -22,3 +22,4 @@ mod shards;
 mod support;
 mod sweep;
 mod tensors;
+mod web;

@@ -4,6 +4,8 @@ mod api;
 mod configs;
 mod explore;
 mod parts;
+mod rates;
 mod refused;
 mod setters;
 mod sweeps;
+mod written;

@@ -4,12 +4,12 @@ use crate::table::Table;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use trinity_silicon::{EnergyColumn, table3};
 use trinity_sim::event::Timeline;
 use trinity_sim::sweep::Tally;
-use trinity_sim::{Estimate, Infeasible, Line, Phase, Reason, footprint};
-use trinity_study::sweep::{Answer, Found, POINT_COLUMNS, Replaced, Study};
+use trinity_sim::{Line, Phase, footprint};
+use trinity_study::sweep::{Answer, Found, Replaced, Study};
+pub use trinity_study::sweep::{pareto_csv, point_row, points_header, quoted};
 
 /// Three significant digits, without an exponent where that stays short.
 pub fn significant(value: f64) -> String {
@@ -29,76 +29,6 @@ pub fn significant(value: f64) -> String {
 
 fn times(value: Option<f64>) -> String {
     value.map_or_else(|| "not reached".into(), |value| format!("{value:.2}×"))
-}
-
-pub fn points_header(study: &Study) -> String {
-    let metrics = POINT_COLUMNS.iter().map(|metric| metric.name());
-    let paths = study.plan.space.paths();
-    let columns = ["scenario", "index", "status"].into_iter().chain(metrics).chain(paths);
-    columns.map(quoted).collect::<Vec<_>>().join(",") + "\n"
-}
-
-/// One line of points.csv.
-pub fn point_row(
-    study: &Study,
-    bytes: &mut Vec<u8>,
-    index: u64,
-    scenario: usize,
-    digits: &[usize],
-    outcome: &Result<Estimate, Infeasible>,
-) {
-    let scenario = &study.plan.space.scenarios()[scenario];
-    let status = match outcome {
-        Err(infeasible) => infeasible.reason().name(),
-        Ok(estimate) if !study.plan.allows(estimate) => Reason::Constraint.name(),
-        Ok(_) => "ok",
-    };
-    // Writing to memory cannot fail.
-    let _ = write!(bytes, "{},{index},{status}", quoted(&scenario.name));
-    for metric in POINT_COLUMNS {
-        let _ = match outcome {
-            Ok(estimate) => write!(bytes, ",{}", metric.of(estimate)),
-            Err(_) => write!(bytes, ","),
-        };
-    }
-    for path in study.plan.space.paths() {
-        let label = scenario.axes.iter().zip(digits).find(|(axis, _)| axis.path == path);
-        let label = label.map_or("", |(axis, &digit)| axis.labels[digit].as_str());
-        let _ = write!(bytes, ",{}", quoted(label));
-    }
-    bytes.push(b'\n');
-}
-
-pub fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into() }
-}
-
-/// The front of every scenario, smallest area first.
-pub fn pareto_csv(study: &Study, tally: &Tally, answer: &Answer) -> String {
-    let paths = study.plan.space.paths();
-    let fixed =
-        ["scenario", "index", "area_mm2", "tokens_per_s", "normalized_performance", "energy_j_per_token"];
-    let mut text = fixed.iter().copied().chain(paths).map(quoted).collect::<Vec<_>>().join(",") + "\n";
-    for (scenario, front) in study.plan.space.scenarios().iter().zip(&tally.fronts) {
-        for entry in front.entries() {
-            let Ok(estimate) = study.plan.space.point(entry.index).estimate() else { continue };
-            let _ = write!(
-                text,
-                "{},{},{},{},{},{}",
-                quoted(&scenario.name),
-                entry.index,
-                estimate.area_mm2,
-                estimate.tokens_per_s,
-                answer.unit_tokens_per_s.map_or(f64::NAN, |unit| estimate.tokens_per_s / unit),
-                estimate.energy_j_per_token
-            );
-            for label in study.plan.space.labels(entry.index) {
-                let _ = write!(text, ",{}", quoted(label));
-            }
-            text.push('\n');
-        }
-    }
-    text
 }
 
 /// Every value of every axis: how many points ran and the best of each objective.

@@ -1,0 +1,22 @@
+//! Embeds the explorer's page where `cargo xtask web` has built it.
+//!
+//! A plain build needs neither Node nor the wasm32 target: without the page the
+//! command says, when asked for it, how to get it.
+
+#[path = "../build/page.rs"]
+mod page;
+
+use std::path::Path;
+
+fn main() -> std::io::Result<()> {
+    let own = env!("CARGO_MANIFEST_DIR");
+    page::state(own);
+    // A folder that is always there: cargo would run this again at every build
+    // for a file that is not.
+    let folder = Path::new(own).join("../web/dist");
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let page = folder.join("trinity.html");
+    let value = if page.is_file() { format!("Some(include_bytes!({page:?}))") } else { "None".into() };
+    let out = std::env::var_os("OUT_DIR").ok_or_else(|| std::io::Error::other("no OUT_DIR"))?;
+    std::fs::write(Path::new(&out).join("page.rs"), value)
+}
