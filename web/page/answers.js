@@ -1,5 +1,5 @@
 // What a study says: the sentence, the split, the point, the difference.
-import { badge, resultBadge } from "./badges.js";
+import { resultBadge } from "./badges.js";
 import { el, grouped, sig3 } from "./format.js";
 import { barRows, KIND_COLOURS, timelinePlot } from "./plot.js";
 
@@ -60,14 +60,14 @@ export function pointPanel(found, certainty, side) {
   const { explanation, estimate, timeline } = found;
   const axes = Object.entries(explanation.axes).filter(([, value]) => value !== null);
   const lines = explanation.lines.map((line) =>
-    el("tr", {}, el("td", {}, line.part), el("td", {}, line.line), el("td", { class: "number" }, sig3(line.value)), el("td", {}, line.unit), el("td", {}, resultBadge(line.part, certainty)), el("td", { class: "formula" }, line.formula)),
+    el("tr", {}, el("td", {}, line.part), el("td", {}, line.line), el("td", { class: "number" }, sig3(line.value)), el("td", {}, line.unit), el("td", {}, resultBadge(line.part, line.line, certainty)), el("td", { class: "formula" }, line.formula)),
   );
   return el(
     "div",
     {},
     el("h3", {}, `Point ${explanation.index}${side === "b" ? " of the second study" : ""}: ${explanation.scenario}`),
     el("p", {}, axes.map(([path, value]) => `${path} ${value}`).join(", ")),
-    el("p", {}, `${sig3(estimate.tokens_per_s)} tokens/s, `, resultBadge("time", certainty), ` ${sig3(estimate.area_mm2)} mm², `, resultBadge("area", certainty), ` ${sig3(estimate.energy_j_per_token)} J/token `, resultBadge("energy", certainty)),
+    el("p", {}, `${sig3(estimate.tokens_per_s)} tokens/s, `, resultBadge("time", "iteration", certainty), ` ${sig3(estimate.area_mm2)} mm², `, resultBadge("area", "total", certainty), ` ${sig3(estimate.energy_j_per_token)} J/token `, resultBadge("energy", "total", certainty)),
     timeline && el("figure", {}, el("figcaption", {}, `One step, as events: ${sig3(timeline.iteration_s)} s simulated, ${sig3(estimate.iteration_s)} s in closed form`), keys(Object.entries(KIND_COLOURS).filter(([kind]) => timeline.spans.some((span) => span[1] === kind))), timelinePlot(timeline, "timeline of one step")),
     el("figure", { id: "energy" }, byKind("energy of one step", estimate.energy, (joules) => `${sig3(joules)} J`)),
     el("figure", { id: "memory" }, byKind("memory of the fullest GPU", estimate.memory, (bytes) => `${sig3(bytes / 1e9)} GB`)),
@@ -98,5 +98,3 @@ export function refusal(refused) {
     el("p", {}, el("strong", {}, own.error), own.place ? ` (${own.place.file}:${own.place.line}:${own.place.column})` : "", own.help ? el("span", {}, ` ${own.help}`) : null);
   return [one(refused), ...(refused.others ?? []).map(one)];
 }
-
-export { badge };

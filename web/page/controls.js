@@ -3,7 +3,7 @@
 // Everything a control does is an assignment laid over the study, as `--set`
 // does it; what may stand there is for the model to say.
 import { badge } from "./badges.js";
-import { el, sig3 } from "./format.js";
+import { el, grouped } from "./format.js";
 import { valueOf, withSet } from "./state.js";
 
 /// What can be swapped for another built-in configuration.
@@ -121,7 +121,8 @@ export function sliders(study, fields, axes, budget, change, settle) {
     const value = path === "budget" ? budget : field && number(field.value, unit);
     if (!value || value < 0) continue;
     const spelled = unit === "mm2" ? "mm²" : unit;
-    const text = (place) => `${sig3(map.to(place))} ${spelled}`.trim();
+    const exact = (number) => (Number.isInteger(number) ? grouped(number) : String(number));
+    const text = (place) => `${exact(map.to(place))} ${spelled}`.trim();
     const move = (place) => change((now) => withSet(now, path, `${map.to(place)}${unit && ` ${unit}`}`));
     rows.push(slider({ label, min: map.from(Math.min(least, value)), max: map.from(Math.max(most, value)), step: map.step, place: map.from(value), text, move, settle }));
   }

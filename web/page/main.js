@@ -270,7 +270,7 @@ function tools() {
     }
   };
   const button = (text, title, act) => el("button", { type: "button", title, onclick: act }, text);
-  const file = el("input", { type: "file", id: "open-file", hidden: true, onchange: (event) => event.target.files[0] && opened(event.target.files[0]) });
+  const file = el("input", { type: "file", id: "open-file", hidden: true, "aria-label": "a file to open", onchange: (event) => event.target.files[0] && opened(event.target.files[0]) });
   byId("tools").append(
     button("link", "copy a link to this study", async () => {
       await navigator.clipboard?.writeText(location.href).catch(() => {});

@@ -6,7 +6,7 @@ const WIDTH = 720;
 const MARGIN = { left: 64, right: 16, top: 12, bottom: 44 };
 
 /// A scale from values to places, with its ticks.
-function scale(values, from, to, log) {
+function scale(values, from, to, log, fromZero = true) {
   let low = Math.min(...values);
   let high = Math.max(...values);
   if (!Number.isFinite(low)) [low, high] = [0, 1];
@@ -23,7 +23,8 @@ function scale(values, from, to, log) {
       }
     return { at, ticks };
   }
-  if (low > 0 && low < high * 0.6) low = 0;
+  if (fromZero && low > 0 && low < high * 0.6) low = 0;
+  if (!fromZero) low -= (high - low) * 0.05;
   const span = high - low || Math.abs(high) || 1;
   const raw = span / 5;
   const unit = 10 ** Math.floor(Math.log10(raw));
@@ -185,6 +186,8 @@ export function tornadoPlot(lines, base, label) {
     for (const [value, colour] of [[low, "#56b4e9"], [high, "#e69f00"]]) {
       const [from, to] = [Math.min(at(value), at(base)), Math.max(at(value), at(base))];
       root.append(svg("rect", { x: from, y: top + 14, width: Math.max(to - from, 1), height: 9, fill: colour }, svg("title", {}, `${value.toFixed(3)}×`)));
+      // Where an end changes nothing, the line in the middle says so.
+      if (value.toFixed(2) === base.toFixed(2)) continue;
       const left = value < base;
       root.append(svg("text", { x: left ? from - 4 : to + 4, y: top + 22, "text-anchor": left ? "end" : "start", class: "tick" }, `${value.toFixed(2)}×`));
     }
@@ -198,7 +201,7 @@ export function tornadoPlot(lines, base, label) {
 export function ratePlot(curves, label) {
   const height = 360;
   const all = curves.flatMap((curve) => curve.points);
-  const x = scale(all.map((point) => point.bits), MARGIN.left, WIDTH - MARGIN.right, false);
+  const x = scale(all.map((point) => point.bits), MARGIN.left, WIDTH - MARGIN.right, false, false);
   const y = scale(all.map((point) => point.db), height - MARGIN.bottom, MARGIN.top, false);
   const root = frame(height, label, x, y, "bits per value", "SNR, dB");
   for (const curve of curves) {

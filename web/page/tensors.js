@@ -134,7 +134,7 @@ export function tensorView({ ask, use, announce }) {
   function statisticsFigure() {
     const line = state.statistics;
     if (!line) return el("p", { class: "hint" }, "measuring …");
-    const law = typeof line.law === "object" && line.law ? Object.keys(line.law)[0] ?? JSON.stringify(line.law) : line.law;
+    const law = line.law?.name ?? line.law;
     const shown = [["mean", line.mean], ["standard deviation", line.std], ["largest over deviation", line.absmax_over_std], ["excess kurtosis", line.excess_kurtosis], ["spread of row scales", line.row_scale_spread], ["spread of column scales", line.column_scale_spread], ["correlation along rows", line.row_autocorrelation], ["correlation along columns", line.column_autocorrelation], ["spectral flatness", line.spectral_flatness], ["entropy at 8 bits", line.entropy_8bit_bits], ["Gaussian bound, bits", line.gaussian_bound_bits]];
     const pairs = shown.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, sig3(value))));
     return el("div", {}, el("dl", { class: "facts" }, el("div", {}, el("dt", {}, "law"), el("dd", {}, String(law ?? "–"))), ...pairs), line.pictures.histogram.length ? histogramPlot(line.pictures.histogram, line.min, line.max, "histogram of the values, square-root scale") : null);
@@ -153,7 +153,7 @@ export function tensorView({ ask, use, announce }) {
     );
   }
 
-  const input = el("input", { type: "file", id: "tensor-file", accept: ".safetensors,.npy,.npz,.gguf,.pt,.tri", onchange: (event) => event.target.files[0] && open(event.target.files[0]) });
+  const input = el("input", { type: "file", id: "tensor-file", "aria-label": "a file of tensors", accept: ".safetensors,.npy,.npz,.gguf,.pt,.tri", onchange: (event) => event.target.files[0] && open(event.target.files[0]) });
   root.append(
     el("p", {}, "Drop a .safetensors, .npy or .gguf anywhere on this page, or choose one: ", input),
     el("p", { class: "hint" }, "Nothing is uploaded: the file is read, measured and coded in this page, by the same codecs as the command's."),

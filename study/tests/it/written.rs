@@ -4,7 +4,8 @@ use trinity_study::sweep::{Request, Study};
 
 fn load(sweep: &str, text: Option<String>, sets: &[&str]) -> Study {
     let sets = sets.iter().map(|&set| set.to_owned()).collect();
-    Study::load(&Request { sweep: sweep.into(), text, sets, top: 10 }).unwrap_or_else(|e| panic!("{sweep}: {e}"))
+    Study::load(&Request { sweep: sweep.into(), text, sets, top: 10 })
+        .unwrap_or_else(|e| panic!("{sweep}: {e}"))
 }
 
 #[test]
