@@ -200,6 +200,7 @@ const CASES: &[(&str, &str)] = &[
     ("completions", "completions bash"),
     ("man", "man"),
     ("man-out", "man --out man"),
+    ("web", "web -o page.html"),
 ];
 
 #[test]
@@ -218,17 +219,16 @@ fn what_each_command_prints_as_json_is_written_down() {
     let mut wrong = Vec::new();
     for (name, command) in CASES {
         let run = trinity_in(folder.path(), command.split(' ').chain(["--json", "-q"]));
+        // A command may be built without the page, which needs Node and the wasm32 target.
+        if *name == "web" && run.code() == 1 {
+            eprintln!("SKIPPED: {command}: {}", run.stderr());
+            continue;
+        }
         if run.code() != 0 {
             wrong.push(format!("{command}: {}", run.stderr()));
             continue;
         }
         held(name, command, &run.stdout(), &mut wrong);
-    }
-    let page = trinity_in(folder.path(), ["web", "-o", "page.html", "--json", "-q"]);
-    match page.code() {
-        0 => held("web", "web -o page.html", &page.stdout(), &mut wrong),
-        // Built without the page, which needs Node and the wasm32 target.
-        _ => eprintln!("SKIPPED: trinity web --json: {}", page.stderr()),
     }
     let run = trinity_in(folder.path(), ["config", "check", "study.toml", "--kind", "gpus", "--json"]);
     held("error", "COMMAND … (on stderr, exit 1 or 2)", &run.stderr(), &mut wrong);
