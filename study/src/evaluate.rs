@@ -5,15 +5,17 @@
 //! of how a forward pass or a codec works.
 
 mod curve;
+mod tolerance;
 
 pub use curve::{BEST_BASELINE, CODECS, Curve};
+pub use tolerance::{FORWARD, Probe};
 
 use crate::{Error, Progress};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use trinity_lm::{
-    Checkpoint, Model, NoHooks, Reference, Score, Text, builtin,
+    Checkpoint, Hooks, Model, NoHooks, Reference, Score, Text, builtin,
     calibrate::Moments,
     coding::{CodedPaths, Coding},
     score_against,
@@ -232,7 +234,8 @@ impl Evaluation {
         let (kv, activations) = (label(&run.paths.kv), label(&run.paths.activations));
         let on_the_way = kv.is_some() || activations.is_some();
         let what = kv.as_deref().or(activations.as_deref()).unwrap_or("coded");
-        let scored = self.score(&model, on_the_way.then_some(&run.paths), progress, what)?;
+        let hooks: &dyn Hooks = if on_the_way { &run.paths } else { &NoHooks };
+        let scored = self.score_through(&model, hooks, progress, what)?;
         let allocation = coded.map(|_| run.allocation.to_string());
         let row = Row { kv, activations, allocation, ..self.row(&scored, first.bits_per_byte, coded) };
         let asked = [&row.weights, &row.allocation, &row.kv, &row.activations]
@@ -257,10 +260,10 @@ impl Evaluation {
         }))
     }
 
-    fn score(
+    fn score_through(
         &self,
         model: &Model,
-        paths: Option<&CodedPaths>,
+        hooks: &dyn Hooks,
         progress: &dyn Progress,
         what: &str,
     ) -> Result<Score, Error> {
@@ -268,10 +271,7 @@ impl Evaluation {
         progress.check()?;
         progress.begin(self.text.windows.len() as u64, what);
         let step = || progress.advance(1);
-        let outcome = match paths {
-            Some(paths) => score_against(reference, model, &self.text, paths, &step),
-            None => score_against(reference, model, &self.text, &NoHooks, &step),
-        };
+        let outcome = score_against(reference, model, &self.text, hooks, &step);
         progress.end();
         Ok(outcome?)
     }

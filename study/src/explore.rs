@@ -20,7 +20,7 @@ mod vary;
 
 pub use certainty::Certainty;
 pub use outcome::Exploration;
-pub use request::{QUALITY, Request, STUDY};
+pub use request::{QUALITY, Request, STUDY, at_loss};
 pub use silicon::Silicon;
 pub use standing::{Part, Reign, Split, Standing};
 pub use synthesis::Block;
@@ -34,7 +34,8 @@ use crate::{Error, Progress, Shard};
 use contest::Contest;
 use ground::Ground;
 use trinity_config::{Checked, Document};
-use trinity_tensor::compare::{Row, Turn as Precondition};
+use trinity_tensor::Class;
+use trinity_tensor::compare::{Row, Subject, Turn as Precondition};
 
 /// The codecs to choose from where nothing else is said.
 pub const EXPLORATION: &str = "explorations/codecs";
@@ -78,7 +79,7 @@ pub fn explore(
         })
         .collect();
     if entered.is_empty() {
-        return Err(tensors::unreachable(request.quality, &left_out));
+        return Err(tensors::unreachable(&request.quality, &left_out));
     }
     let silicon = silicon::price(request, &file, &entered, &ground, progress)?;
     let contest = Contest::new(&ground, &silicon, &bits)?;
@@ -186,14 +187,27 @@ fn compared(
             coders.push(candidate.coder.clone());
         }
     }
-    let request = compare::Request {
-        subjects: request.subjects,
-        codecs: coders,
-        turns: vec![Precondition::None],
-        targets: vec![request.quality],
-        earlier: request.earlier,
-        part: Shard::WHOLE,
-        only_earlier: false,
-    };
-    compare::compare(&request, keep, progress)
+    let mut whole = Comparison { all: vec![], rows: vec![], classes: vec![], misses: vec![] };
+    for (target, classes) in request.quality.targets(&Class::ALL) {
+        let has = |subject: &&Subject| classes.contains(&subject.entry.class());
+        let subjects: Vec<Subject> = request.subjects.iter().filter(has).cloned().collect();
+        if subjects.is_empty() {
+            continue;
+        }
+        let asked = compare::Request {
+            subjects: &subjects,
+            codecs: coders.clone(),
+            turns: vec![Precondition::None],
+            targets: vec![target],
+            earlier: request.earlier,
+            part: Shard::WHOLE,
+            only_earlier: false,
+        };
+        let part = compare::compare(&asked, keep, progress)?;
+        whole.all.extend(part.all);
+        whole.rows.extend(part.rows);
+        whole.classes.extend(part.classes);
+        whole.misses.extend(part.misses);
+    }
+    Ok(whole)
 }

@@ -32,6 +32,7 @@ pub mod origin;
 mod parallel;
 pub mod price;
 mod progress;
+mod quality;
 pub mod rates;
 pub mod search;
 pub mod sensitivity;
@@ -42,4 +43,5 @@ pub mod tensors;
 
 pub use error::Error;
 pub use progress::{Progress, Silent};
+pub use quality::Quality;
 pub use shard::Shard;

@@ -6,7 +6,7 @@
 //! profiles and what operations cost; nothing of clusters.
 
 use crate::config::{Design, DesignsFile};
-use crate::{Error, Progress, price};
+use crate::{Error, Progress, Quality, price};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trinity_codec::StageCost;
@@ -31,7 +31,7 @@ const MARGIN: f64 = 0.04;
 pub struct Request<'a> {
     /// Tensors; the first of each class stands for it.
     pub subjects: &'a [Subject],
-    pub quality: Target,
+    pub quality: Quality,
     /// A file of `configs/designs` by name, or a path that ends in `.toml`.
     pub designs: String,
     pub technology: Technology,
@@ -72,6 +72,7 @@ struct Piece {
     rows: usize,
     cols: usize,
     values: Vec<f32>,
+    target: Target,
 }
 
 /// Searches. `keep` sees each new row as it is found.
@@ -88,7 +89,7 @@ pub fn search(
     let document = Document::load(&request.designs)?;
     let file: DesignsFile = document.read()?;
     file.check(&document)?;
-    if !matches!(request.quality, Target::Nmse(_)) {
+    if request.quality.is_rate() {
         return Err(Error::input(
             "designs are held against each other at one error, not at one rate",
             "give an --nmse",
@@ -146,7 +147,7 @@ fn measured(
     keep: &(dyn Fn(&Row) + Sync),
     progress: &dyn Progress,
 ) -> Result<Vec<Row>, Error> {
-    let pieces = pieces(request.subjects, values)?;
+    let pieces = pieces(request, values)?;
     let base = content(&pieces, request);
     progress.begin(designs.len() as u64, "searching designs");
     let rows = crate::parallel::map(designs, |design| {
@@ -171,14 +172,15 @@ fn measured(
 }
 
 /// The first tensor of each class, at a scale the codec is at home in.
-fn pieces(subjects: &[Subject], values: usize) -> Result<Vec<Piece>, Error> {
+fn pieces(request: &Request<'_>, values: usize) -> Result<Vec<Piece>, Error> {
     let mut classes = Vec::new();
     let mut pieces = Vec::new();
-    for subject in subjects {
-        if classes.contains(&subject.entry.class()) {
+    for subject in request.subjects {
+        let class = subject.entry.class();
+        if classes.contains(&class) {
             continue;
         }
-        classes.push(subject.entry.class());
+        classes.push(class);
         let failed = |error| Error::Tensor { subject: subject.entry.name().to_owned(), error };
         let piece = crop(&subject.entry, values).map_err(failed)?;
         let (rows, cols) = piece.matrix();
@@ -188,7 +190,7 @@ fn pieces(subjects: &[Subject], values: usize) -> Result<Vec<Piece>, Error> {
         let rms = (energy / values.len().max(1) as f64).sqrt();
         if rms > 0.0 && rms.is_finite() {
             values.iter_mut().for_each(|value| *value = (f64::from(*value) / rms) as f32);
-            pieces.push(Piece { rows, cols, values });
+            pieces.push(Piece { rows, cols, values, target: request.quality.of(class) });
         }
     }
     Ok(pieces)
@@ -198,10 +200,9 @@ fn pieces(subjects: &[Subject], values: usize) -> Result<Vec<Piece>, Error> {
 fn content(pieces: &[Piece], request: &Request<'_>) -> u64 {
     let mut hash = ContentHash::default();
     hash.add(VERSION.as_bytes());
-    hash.add(
-        format!("{:?} {:?} {}", request.quality, request.technology, request.throughput_gbps).as_bytes(),
-    );
+    hash.add(format!("{:?} {}", request.technology, request.throughput_gbps).as_bytes());
     for piece in pieces {
+        hash.add(format!("{:?}", piece.target).as_bytes());
         hash.add(&piece.cols.to_le_bytes());
         piece.values.iter().for_each(|value| hash.add(&value.to_le_bytes()));
     }
@@ -212,14 +213,14 @@ impl Request<'_> {
     /// Bits, area and energy of a design: the mean over the classes, and of
     /// each stage what the class that asks most of it needs.
     fn row(&self, design: &Design, pieces: &[Piece], values: usize, key: String) -> Row {
-        let target = match self.quality {
-            Target::Bits(bits) => trinity_codec::Target::Bits(bits),
-            Target::Nmse(nmse) => trinity_codec::Target::Nmse(nmse),
-            Target::Qp(_) | Target::Lossless => trinity_codec::Target::Lossless,
-        };
         let mut bits = 0.0;
         let mut stages: BTreeMap<&'static str, (f64, f64)> = BTreeMap::new();
         for piece in pieces {
+            let target = match piece.target {
+                Target::Bits(bits) => trinity_codec::Target::Bits(bits),
+                Target::Nmse(nmse) => trinity_codec::Target::Nmse(nmse),
+                Target::Qp(_) | Target::Lossless => trinity_codec::Target::Lossless,
+            };
             let coded = trinity_codec::encode(&piece.values, piece.rows, piece.cols, &design.profile, target);
             let Ok(coded) = coded else {
                 bits = f64::NAN;

@@ -10,8 +10,11 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::kept::Kept;
 use crate::output;
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use trinity_config::Area;
+use trinity_study::Quality;
+use trinity_study::evaluate::Probe;
 use trinity_study::explore::{self, Exploration, Explored, Request};
 use trinity_study::search;
 use trinity_tensor::Class;
@@ -28,6 +31,7 @@ use trinity_tensor::compare::{Row, Subject};
 Examples:
   trinity explore                                 built-in tensors, LLaMA-7B training, every codec
   trinity explore kv.safetensors --nmse 0.01 --study sweeps/kv-spill --budget \"50000 mm2\"
+  trinity explore --loss 0.02                     the quality at which a language model loses 0.02 bits per byte
   trinity explore --search --save mine.toml       let it choose the stages, too; then: encode --codec mine.toml
   trinity explore --codecs three-in-one,line,uniform+ac=codecs/line-lanes --nmse 0.02
   trinity explore --set \"study.cluster.nic.bandwidth=400 Gbit/s\" --out out/fast-wires
@@ -48,6 +52,10 @@ pub struct Args {
     /// Bits per value that every codec gets, instead of an error
     #[arg(long, value_name = "BITS", value_parser = positive)]
     bits: Option<f64>,
+    /// Bits per byte that the built-in language model may lose with any one class coded, instead of an
+    /// error; gradients, which its forward pass does not have, are held to the default error
+    #[arg(long, value_name = "BITS_PER_BYTE", value_parser = positive, conflicts_with_all = ["bits", "nmse"])]
+    loss: Option<f64>,
     /// The cluster and its job: a name from `trinity config list sweeps`, or a path that ends in .toml
     #[arg(long, value_name = "SWEEP", default_value = explore::STUDY)]
     study: String,
@@ -92,15 +100,11 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         let tensor = args.tensor.as_deref();
         Selection { files: &args.files, class: args.class, tensor, strict: false }.subjects(ctx)?
     };
-    let quality = match (args.nmse, args.bits) {
-        (_, Some(bits)) => Target::Bits(bits),
-        (Some(nmse), None) => Target::Nmse(nmse),
-        (None, None) => explore::QUALITY,
-    };
     output::protect(Path::new(&args.study));
     let out = args.out.clone().unwrap_or_else(|| folder(args));
     output::claim(&out, &work(args))?;
-    let searched = if args.search { Some(designs(args, &out, &subjects, quality, ctx)?) } else { None };
+    let quality = quality(args, &out, &subjects, ctx)?;
+    let searched = if args.search { Some(designs(args, &out, &subjects, &quality, ctx)?) } else { None };
     let mut candidates = args.codecs.clone();
     if let Some(searched) = &searched {
         if candidates.is_empty() {
@@ -148,6 +152,30 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What every codec has to meet; runs the language model where a loss is asked
+/// for, and keeps each run in loss.csv.
+fn quality(args: &Args, out: &Path, subjects: &[Subject], ctx: &Context) -> Result<Quality, Failure> {
+    let Some(loss) = args.loss else {
+        return Ok(match (args.nmse, args.bits) {
+            (_, Some(bits)) => Target::Bits(bits),
+            (Some(nmse), None) => Target::Nmse(nmse),
+            (None, None) => explore::QUALITY,
+        }
+        .into());
+    };
+    let kept: Kept<Probe> = Kept::open(Some(out), "loss.csv", |_| true)?;
+    let earlier = kept.earlier();
+    let new = RefCell::new(Vec::new());
+    let keep = |probe: &Probe| {
+        kept.add(probe);
+        new.borrow_mut().push(probe.clone());
+    };
+    let quality = explore::at_loss(loss, subjects, earlier, &keep, &ctx.watch())?;
+    let rows: Vec<Probe> = earlier.iter().cloned().chain(new.into_inner()).collect();
+    kept.finish(&rows)?;
+    Ok(quality)
+}
+
 /// What a search found, and the profiles it left for the cluster to judge.
 struct Searched {
     found: search::Found,
@@ -161,7 +189,7 @@ fn designs(
     args: &Args,
     out: &Path,
     subjects: &[Subject],
-    quality: Target,
+    quality: &Quality,
     ctx: &Context,
 ) -> Result<Searched, Failure> {
     output::protect(Path::new(&args.designs));
@@ -169,7 +197,7 @@ fn designs(
     let (technology, throughput_gbps) = search::usual_silicon(&explore::choices(explore::EXPLORATION)?)?;
     let request = search::Request {
         subjects,
-        quality,
+        quality: quality.clone(),
         designs: args.designs.clone(),
         technology,
         throughput_gbps,

@@ -143,23 +143,25 @@ impl Coding {
                 Ok(spent)
             }
             Coder::Baseline(baseline) => baseline.apply(cols, values, None),
-            Coder::Codec(codec) => through(codec.as_ref(), class, rows, cols, values, bits),
+            Coder::Codec(codec) => {
+                through(codec.as_ref(), Target::Bits(bits), class, Matrix { rows, cols, values })
+            }
         }
     }
 }
 
-fn through(
+/// Puts in place of a matrix what a codec makes of it; answers the bits it takes.
+pub fn through(
     codec: &dyn TensorCodec,
+    target: Target,
     class: Class,
-    rows: usize,
-    cols: usize,
-    values: &mut [f32],
-    bits: f64,
+    matrix: Matrix<'_>,
 ) -> Result<u64, String> {
+    let Matrix { rows, cols, values } = matrix;
     let data = values.iter().flat_map(|v| v.to_le_bytes()).collect();
     let tensor =
         Tensor::new("matrix", class, Dtype::F32, vec![rows, cols], data).map_err(|e| e.to_string())?;
-    let encoded = codec.encode(&tensor, Target::Bits(bits)).map_err(|e| e.to_string())?;
+    let encoded = codec.encode(&tensor, target).map_err(|e| e.to_string())?;
     let decoded = codec.decode(&encoded).map_err(|e| e.to_string())?;
     decoded.dtype().to_f32(decoded.data(), values);
     Ok(8 * encoded.bytes.len() as u64)

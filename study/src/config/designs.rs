@@ -25,6 +25,10 @@ pub struct DesignsFile {
     pub entropy: Vec<String>,
     #[schemars(with = "Cited<Vec<u32>>")]
     pub tile_values: Vec<u32>,
+    /// Values after which statistics are renewed and a trellis begins anew: what
+    /// one lane works through.
+    #[schemars(with = "Cited<Vec<u32>>")]
+    pub segment: Vec<u32>,
 }
 
 /// One choice for every stage.
@@ -38,7 +42,7 @@ pub struct Design {
 
 impl DesignsFile {
     /// The stages, each with its alternatives.
-    fn stages(&self) -> [(&'static str, Vec<String>); 7] {
+    fn stages(&self) -> [(&'static str, Vec<String>); 8] {
         [
             ("orientation", self.orientation.clone()),
             ("preconditioning", self.preconditioning.clone()),
@@ -47,6 +51,7 @@ impl DesignsFile {
             ("quantization", self.quantization.clone()),
             ("entropy", self.entropy.clone()),
             ("tile-values", self.tile_values.iter().map(u32::to_string).collect()),
+            ("segment", self.segment.iter().map(u32::to_string).collect()),
         ]
     }
 
@@ -60,24 +65,23 @@ impl DesignsFile {
 }
 
 /// The combination of that number; nothing where the codec has no such chain.
-fn design(stages: &[(&'static str, Vec<String>); 7], number: usize) -> Option<Design> {
+fn design(stages: &[(&'static str, Vec<String>); 8], number: usize) -> Option<Design> {
     let mut rest = number;
-    let mut chosen = [""; 7];
+    let mut chosen = [""; 8];
     for (at, (_, choices)) in stages.iter().enumerate().rev() {
         chosen[at] = choices.get(rest % choices.len())?;
         rest /= choices.len();
     }
-    let [orientation, preconditioning, transform, prediction, quantization, entropy, tile] = chosen;
+    let [orientation, preconditioning, transform, prediction, quantization, entropy, tile, segment] = chosen;
     // What a uniform quantizer with a dead zone was tuned at, and what search by rate was.
     let lambda = if quantization == "dead-zone" { 1.2 } else { 0.31 };
-    let parts = [orientation, preconditioning, transform, prediction, quantization, entropy, tile];
     let name =
-        parts.iter().filter(|part| !["none", "rows"].contains(part)).copied().collect::<Vec<_>>().join("_");
+        chosen.iter().filter(|part| !["none", "rows"].contains(part)).copied().collect::<Vec<_>>().join("_");
     let text = format!(
         "name = \"{name}\"\ndescription = \"found by trinity explore --search\"\npipeline = \"trinity\"\n\n[stages]\n\
          orientation = [\"{orientation}\"]\npreconditioning = [\"{preconditioning}\"]\ntransform = [\"{transform}\"]\n\
          prediction = [\"{prediction}\"]\nquantization = \"{quantization}\"\nlambda = {lambda}\nentropy = [\"{entropy}\"]\n\n\
-         [parallel]\ntile-values = {tile}\n"
+         [parallel]\ntile-values = {tile}\nsegment = {segment}\n"
     );
     let profile = Profile::parse(&text).ok()?;
     Some(Design { name, text, profile })

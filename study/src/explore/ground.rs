@@ -110,14 +110,6 @@ impl Ground {
         ))
     }
 
-    /// Area and SMs of the study's GPU, where it says how many it has.
-    pub fn gpu(&self) -> Option<(f64, f64)> {
-        let gpu = &self.base.file.study.cluster.gpu;
-        let sms = f64::from(gpu.parts.as_ref()?.sms);
-        let area = self.base.plan.space.scenarios().first()?.base.cluster.gpu.area_mm2;
-        (sms > 0.0 && area > 0.0).then_some((area, sms))
-    }
-
     /// The link speeds that the study has, each with its path, in Gbit/s.
     pub fn links(&self) -> [(&'static str, &'static str, f64); 3] {
         let cluster = &self.base.file.study.cluster;

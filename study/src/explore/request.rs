@@ -1,5 +1,7 @@
 //! What an exploration is asked.
 
+use crate::evaluate::{self, Evaluation, FORWARD, Probe};
+use crate::{Error, Progress, Quality};
 use trinity_tensor::Class;
 use trinity_tensor::codec::Target;
 use trinity_tensor::compare::{Row, Subject};
@@ -14,8 +16,9 @@ pub const QUALITY: Target = Target::Nmse(0.01);
 #[derive(Debug, Clone)]
 pub struct Request<'a> {
     pub subjects: &'a [Subject],
-    /// The quality that every codec meets: an NMSE, or a bit rate.
-    pub quality: Target,
+    /// The quality that every codec meets: an NMSE, or a bit rate, for all
+    /// classes or for each.
+    pub quality: Quality,
     /// A sweep by name, or a path that ends in `.toml`.
     pub study: String,
     /// `path=value`, laid over the study in turn.
@@ -29,6 +32,41 @@ pub struct Request<'a> {
     pub node: Option<String>,
     /// Rows of an earlier run, which stand for the same cells of this one.
     pub earlier: &'a [Row],
+}
+
+/// Windows of the built-in text that a loss is measured on.
+const LOSS_WINDOWS: usize = 4;
+
+/// The quality at which the built-in language model loses `loss` bits per byte
+/// with any one class of these tensors coded; classes that a forward pass does
+/// not have are held to [`QUALITY`]. `keep` sees each new run of the model; one
+/// among `earlier` is not made again.
+///
+/// # Errors
+///
+/// Where no error is small enough, or the work is no longer wanted.
+pub fn at_loss(
+    loss: f64,
+    subjects: &[Subject],
+    earlier: &[Probe],
+    keep: &dyn Fn(&Probe),
+    progress: &dyn Progress,
+) -> Result<Quality, Error> {
+    let held = |class: &Class| subjects.iter().any(|subject| subject.entry.class() == *class);
+    let classes: Vec<Class> = FORWARD.into_iter().filter(held).collect();
+    if classes.is_empty() {
+        return Err(Error::input(
+            "a loss is measured with weights, KV cache or activations coded, and these tensors are of none of them",
+            "give an --nmse, or name the class of a file's tensors with --class",
+        ));
+    }
+    let asked = evaluate::Request { windows: Some(LOSS_WINDOWS), ..evaluate::Request::default() };
+    let evaluation = Evaluation::open(&asked)?;
+    let mut own = Vec::new();
+    for class in classes {
+        own.push((class, evaluation.tolerance(class, loss, earlier, keep, progress)?.nmse));
+    }
+    Ok(Quality::at_loss(loss, own, QUALITY))
 }
 
 /// The key under which a job states the bits of a class.

@@ -79,22 +79,19 @@ pub(super) fn price(
     candidates
         .iter()
         .map(|candidate| match &candidate.silicon {
-            Some(silicon) => from_file(candidate, silicon, ground, request.node.as_deref()),
+            Some(silicon) => from_file(candidate, silicon, request.node.as_deref()),
             None => counted.silicon(candidate, file, request.node.as_deref()),
         })
         .collect()
 }
 
 /// The figures of a file of `configs/codecs`.
-fn from_file(
-    candidate: &CandidateFile,
-    name: &str,
-    ground: &Ground,
-    node: Option<&str>,
-) -> Result<Silicon, Error> {
+fn from_file(candidate: &CandidateFile, name: &str, node: Option<&str>) -> Result<Silicon, Error> {
     let document = Document::load(name)?;
     let file: CodecFile = document.read()?;
     file.check(&document)?;
+    // What runs on a GPU's own SMs is not built again.
+    let node = node.filter(|_| candidate.sms.is_none());
     let (area, energy) = factors(&file.node, node, &document)?;
     let column = file.energy.resolve();
     let block = |block: &BlockFile| {
@@ -122,7 +119,8 @@ fn from_file(
         stated_mm2: [file.encoder.cost().area_mm2, file.decoder.cost().area_mm2],
     };
     if let Some(sms) = candidate.sms {
-        on_sms(&mut silicon, sms, ground)?;
+        let Some(share) = file.gpu_share else { return Err(without_share(candidate, &document)) };
+        on_sms(&mut silicon, sms, share.get());
     }
     if candidate.origin == OriginName::Synthesis {
         as_synthesized(&mut silicon, area, energy)?;
@@ -156,28 +154,29 @@ fn as_synthesized(silicon: &mut Silicon, area: f64, energy: f64) -> Result<(), E
     Ok(())
 }
 
-/// Software costs the SMs it runs on: the GPU would need as many more to
-/// compute what it did without it.
-fn on_sms(silicon: &mut Silicon, sms: f64, ground: &Ground) -> Result<(), Error> {
-    let Some((gpu_mm2, all)) = ground.gpu() else {
-        return Err(Error::input(
-            format_args!(
-                "`{}` runs on SMs, and the GPU of `{}` does not say how many it has",
-                silicon.candidate, ground.name
-            ),
-            "name the GPU by its parts (`[parts]`, as in configs/gpus/h100.toml), or leave the codec out with --codecs",
-        ));
-    };
-    let share = sms / all;
-    silicon.gpu_share = Some(share);
-    silicon.encoder.area_mm2 = gpu_mm2 * share;
-    silicon.decoder.area_mm2 = 0.0;
-    silicon.stated_mm2 = [silicon.encoder.area_mm2, 0.0];
-    silicon.source = format!("{}, {sms} of {all} SMs", silicon.source);
-    silicon.sets.push(format!("cluster.codec.encoder.area={} mm2", silicon.encoder.area_mm2));
-    // The area is the GPU's own, at the GPU's own node.
-    silicon.sets.retain(|set| !set.starts_with("cluster.codec.built-at="));
-    Ok(())
+/// Software of `sms` SMs, of which its file describes one: so many times the
+/// rate and the power, and the share of the GPU's speed that all of them cost.
+fn on_sms(silicon: &mut Silicon, sms: f64, share: f64) {
+    silicon.gpu_share = Some(sms * share);
+    silicon.source = format!("{}, {sms} SMs", silicon.source);
+    for (which, block) in [("encoder", &mut silicon.encoder), ("decoder", &mut silicon.decoder)] {
+        block.throughput_gbps *= sms;
+        block.power_w *= sms;
+        silicon.sets.push(format!("cluster.codec.{which}.throughput={} Gbit/s", block.throughput_gbps));
+        silicon.sets.push(format!("cluster.codec.{which}.power={} W", block.power_w));
+    }
+    silicon.sets.push(format!("cluster.codec.gpu-share={}", sms * share));
+}
+
+fn without_share(candidate: &CandidateFile, document: &Document) -> Error {
+    Error::input(
+        format_args!(
+            "`{}` runs on SMs, and `{}` does not say what each of them costs the GPU",
+            candidate.name,
+            document.name()
+        ),
+        "give the file a `gpu-share`, as codecs/line-h200 has it",
+    )
 }
 
 fn factors(from: &str, to: Option<&str>, document: &Document) -> Result<(f64, f64), Error> {
@@ -230,29 +229,25 @@ impl Counted {
         if let Some((candidate, _)) = yardstick.filter(|(one, _)| !coders.contains(&one.coder)) {
             coders.push(candidate.coder.clone());
         }
-        let entries: Vec<Entry> = request
-            .subjects
-            .iter()
-            .filter(|subject| ground.needs.contains(&subject.entry.class()))
-            .map(|subject| subject.entry.clone())
-            .collect();
-        let rows = price::stages(
-            &price::Request {
+        for (target, classes) in request.quality.targets(&ground.needs) {
+            let has = |entry: &&Entry| classes.contains(&entry.class());
+            let entries = request.subjects.iter().map(|subject| &subject.entry).filter(has);
+            let entries: Vec<Entry> = entries.cloned().collect();
+            let asked = price::Request {
                 entries: &entries,
-                codecs: coders,
-                targets: vec![request.quality],
+                codecs: coders.clone(),
+                targets: vec![target],
                 sample: SAMPLE,
                 technology: price::technology(&file.technology)?,
                 throughput_gbps,
-            },
-            progress,
-        )?;
-        for row in rows {
-            let most = counted.stages.entry((row.codec, row.stage)).or_default();
-            *most = (most.0.max(row.area_mm2), most.1.max(row.pj_per_bit));
+            };
+            for row in price::stages(&asked, progress)? {
+                let most = counted.stages.entry((row.codec, row.stage)).or_default();
+                *most = (most.0.max(row.area_mm2), most.1.max(row.pj_per_bit));
+            }
         }
         if let Some((candidate, silicon)) = yardstick {
-            let built = from_file(candidate, silicon, ground, None)?;
+            let built = from_file(candidate, silicon, None)?;
             let (area, _) = counted.sums(&candidate.coder)?;
             let ratio = area / built.encoder.area_mm2;
             counted.area_factor = (ratio > 0.0).then(|| ratio.max(1.0 / ratio));

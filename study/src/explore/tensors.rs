@@ -1,9 +1,8 @@
 //! Bits per value of each class by each coder, at one quality.
 
-use crate::Error;
 use crate::compare::Comparison;
+use crate::{Error, Quality};
 use serde::Serialize;
-use trinity_tensor::codec::Target;
 use trinity_tensor::compare::{GAUSSIAN, ORDER0, Subject};
 use trinity_tensor::{Class, TensorFile};
 
@@ -91,14 +90,14 @@ pub(super) fn missed(bits: &[Bits], coder: &str, needs: &[Class]) -> Option<Stri
 }
 
 /// No codec is as good as asked.
-pub(super) fn unreachable(quality: Target, left_out: &[LeftOut]) -> Error {
+pub(super) fn unreachable(quality: &Quality, left_out: &[LeftOut]) -> Error {
     let reasons: Vec<String> =
         left_out.iter().map(|left| format!("{} ({})", left.candidate, left.why)).collect();
-    let easier = match quality {
-        Target::Bits(_) => "ask for more bits per value",
-        _ => {
-            "ask for a larger --nmse: 0.01 is what the paper works at, and bfloat16 itself rounds by about 3e-6"
-        }
+    let easier = if quality.is_rate() {
+        "ask for more bits per value"
+    } else {
+        "ask for a larger --nmse or --loss: an NMSE of 0.01 is what the paper works at, and bfloat16 itself rounds by about \
+         3e-6"
     };
     Error::input(format_args!("no codec reaches {quality} on these tensors: {}", reasons.join("; ")), easier)
 }

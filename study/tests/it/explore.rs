@@ -38,7 +38,7 @@ const ALL: [&str; 5] = ["a.weight", "k_cache", "boundary.1.activation", "a.weigh
 fn request<'a>(subjects: &'a [Subject], candidates: &[&str]) -> Request<'a> {
     Request {
         subjects,
-        quality: QUALITY,
+        quality: QUALITY.into(),
         study: STUDY.into(),
         sets: Vec::new(),
         budget_mm2: None,
@@ -267,7 +267,7 @@ fn a_codec_that_nobody_priced_is_refused_and_taken_with_a_price() {
 fn a_quality_out_of_reach_is_refused_with_each_codecs_reason() {
     let subjects = subjects(&ALL);
     let (message, help) =
-        refused(&Request { quality: Target::Bits(0.001), ..request(&subjects, &["line", "h264"]) });
+        refused(&Request { quality: Target::Bits(0.001).into(), ..request(&subjects, &["line", "h264"]) });
     assert!(message.contains("no codec reaches 0.001 bits/value") && message.contains("h264 ("), "{message}");
     assert!(help.contains("more bits"), "{help}");
 }

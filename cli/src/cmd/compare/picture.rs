@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 use trinity_study::compare::{Miss, Winner, winners};
 use trinity_tensor::Class;
 use trinity_tensor::codec::{PAPER_BASELINES, Target};
-use trinity_tensor::compare::{GAUSSIAN, ORDER0, Row, at_equal_mae, bd_rate, by_class, off_target};
+use trinity_tensor::compare::{
+    ClassLine, GAUSSIAN, ORDER0, Row, at_equal_mae, bd_rate, by_class, off_target,
+};
 
 use crate::colour::colours;
 use crate::report::Report;
@@ -116,7 +118,14 @@ fn bars(rows: &[Row], target: Target) -> Value {
         true => b.snr_db.total_cmp(&a.snr_db),
         false => a.bits_per_value.total_cmp(&b.bits_per_value),
     });
-    let names: Vec<String> = lines.iter().map(|line| label(&line.codec, &line.precondition)).collect();
+    let codecs: Vec<String> = lines.iter().map(|line| label(&line.codec, &line.precondition)).collect();
+    // A number format has the one rate it has, whatever was asked for.
+    let off = |bits: f64| matches!(target, Target::Bits(asked) if (bits / asked - 1.0).abs() > 0.01);
+    let named = |(line, codec): (&ClassLine, &String)| match off(line.bits_per_value) {
+        true => format!("{codec}, {:.2} bits", line.bits_per_value),
+        false => codec.clone(),
+    };
+    let names: Vec<String> = lines.iter().zip(&codecs).map(named).collect();
     let values: Vec<Value> = lines
         .iter()
         .zip(&names)
@@ -131,7 +140,7 @@ fn bars(rows: &[Row], target: Target) -> Value {
         "layer": [
             {"mark": {"type": "bar", "tooltip": true},
              "encoding": {"color": {"field": "codec", "type": "nominal", "legend": null,
-                                    "scale": {"domain": names, "range": colours(&names)}}}},
+                                    "scale": {"domain": names, "range": colours(&codecs)}}}},
             {"mark": {"type": "text", "align": "left", "dx": 4},
              "encoding": {"text": {"field": field, "type": "quantitative", "format": ".3f"}}},
         ],
