@@ -22,8 +22,11 @@ use trinity_tensor::file::{AtomicFile, TriWriter};
 use trinity_tensor::pipeline::{Encoding, OnNonFinite, Summary, copy_coded, encode_into};
 use trinity_tensor::{Entry, Error, TensorFile};
 
-/// Bytes up to which a call is done where it was made.
-const SMALL_BYTES: usize = 1 << 18;
+/// Bytes of values up to which encoding is done where it was asked for, and of
+/// containers up to which decoding is: a fraction of a second of the slowest codec,
+/// in which a thread of its own would cost more than it gives.
+const SMALL_VALUES_BYTES: usize = 1 << 18;
+const SMALL_CODED_BYTES: usize = 1 << 20;
 
 /// What is asked of a codec, checked.
 #[derive(Debug, Clone, FromPyObject)]
@@ -124,13 +127,7 @@ type CodedTuple<'py> = (
 
 impl Coded {
     fn of(container: Vec<u8>) -> Result<Self, Failure> {
-        let file =
-            TensorFile::from_bytes(container.clone(), "tensor").map_err(|e| Failure::tensor("", &e))?;
-        let [entry] = file.entries() else {
-            let found = file.entries().len();
-            return Err(Failure::input(format_args!("expected a container of one tensor, found {found}")));
-        };
-        let entry = entry.clone();
+        let entry = only_entry(container.clone())?;
         Ok(Self { container, entry, exact: None, metrics: None, codec_s: 0.0 })
     }
 
@@ -151,12 +148,23 @@ impl Coded {
     }
 }
 
+/// The tensor of a container that holds one.
+fn only_entry(container: Vec<u8>) -> Result<Entry, Failure> {
+    let file = TensorFile::from_bytes(container, "tensor").map_err(|e| Failure::tensor("", &e))?;
+    match file.entries() {
+        [entry] => Ok(entry.clone()),
+        entries => {
+            Err(Failure::input(format_args!("expected a container of one tensor, found {}", entries.len())))
+        }
+    }
+}
+
 fn tuples(py: Python<'_>, coded: Vec<Coded>) -> Vec<CodedTuple<'_>> {
     coded.into_iter().map(|coded| coded.tuple(py)).collect()
 }
 
-fn size(bytes: usize) -> Size {
-    if bytes <= SMALL_BYTES { Size::Small } else { Size::Large }
+fn size(bytes: usize, small: usize) -> Size {
+    if bytes <= small { Size::Small } else { Size::Large }
 }
 
 fn no_metadata() -> BTreeMap<String, String> {
@@ -192,7 +200,7 @@ pub fn encode<'py>(
     asked: Asked,
     report: Option<Py<PyAny>>,
 ) -> PyResult<Vec<CodedTuple<'py>>> {
-    let size = size(arrays.iter().map(Array::bytes).sum());
+    let size = size(arrays.iter().map(Array::bytes).sum(), SMALL_VALUES_BYTES);
     let entries: Vec<Entry> = arrays.into_iter().map(Array::entry).collect::<Result<_, Failure>>()?;
     let coded = run(py, size, report.as_ref(), move |watch| {
         watch.begin(entries.iter().map(|entry| entry.len() as u64).sum(), "encoding");
@@ -276,12 +284,22 @@ pub fn decode(
     containers: Vec<PyBackedBytes>,
     report: Option<Py<PyAny>>,
 ) -> PyResult<Vec<Decoded>> {
-    let size = size(containers.iter().map(|bytes| 4 * bytes.len()).sum());
+    let size = size(containers.iter().map(|bytes| bytes.len()).sum(), SMALL_CODED_BYTES);
     run(py, size, report.as_ref(), move |watch| {
-        let entry = |bytes: &PyBackedBytes| Ok(Coded::of(bytes.to_vec())?.entry);
-        let entries: Vec<Entry> = containers.iter().map(entry).collect::<Result<_, Failure>>()?;
+        let entries = containers.iter().map(|bytes| only_entry(bytes.to_vec()));
+        let entries: Vec<Entry> = entries.collect::<Result<_, Failure>>()?;
         decode_entries(&entries, watch)
     })
+}
+
+/// Seconds that decoding a container takes, everything of Python left out: what
+/// the overhead of a call is held against.
+#[pyfunction]
+pub fn decode_s(container: PyBackedBytes) -> PyResult<f64> {
+    let start = Instant::now();
+    let entry = only_entry(container.to_vec())?;
+    entry.read().map_err(|error| Failure::tensor("", &error))?;
+    Ok(start.elapsed().as_secs_f64())
 }
 
 fn open(path: &std::path::Path) -> Result<TensorFile, Failure> {

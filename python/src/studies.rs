@@ -20,7 +20,7 @@ use trinity_study::{
 };
 use trinity_tensor::codec::{Target, codec};
 use trinity_tensor::compare::{Row, Turn};
-use trinity_tensor::{Class, Entry, TensorFile};
+use trinity_tensor::{Class, Entry, Obstacle, TensorFile};
 use trinity_validation::validate as validating;
 
 fn parse<'a, T: Deserialize<'a>>(request: &'a str) -> Result<T, Failure> {
@@ -90,6 +90,8 @@ struct Known {
     decode_mb_s: Option<f64>,
     gap_bits: Option<f64>,
     missed: Option<String>,
+    #[serde(default)]
+    obstacle: Option<Obstacle>,
     key: String,
 }
 
@@ -114,6 +116,7 @@ impl From<Known> for Row {
             decode_mb_s: number(known.decode_mb_s),
             gap_bits: number(known.gap_bits),
             missed: known.missed,
+            obstacle: known.obstacle,
             key: known.key,
         }
     }
@@ -290,6 +293,7 @@ struct Exploring {
     budget_mm2: Option<f64>,
     codecs: Vec<String>,
     node: Option<String>,
+    loss: Option<f64>,
 }
 
 /// From tensors to a cluster; see `trinity.explore`.
@@ -311,10 +315,11 @@ pub fn explore(
             let chosen = comparing::chosen(&files, asked.tensor.as_deref())?;
             comparing::subjects(chosen, false, watch)?
         };
-        let quality = match (asked.bits, asked.nmse) {
-            (Some(bits), _) => Target::Bits(bits),
-            (None, Some(nmse)) => Target::Nmse(nmse),
-            (None, None) => exploring::QUALITY,
+        let quality = match (asked.loss, asked.bits, asked.nmse) {
+            (Some(loss), ..) => exploring::at_loss(loss, &subjects, &[], &|_| (), watch)?,
+            (None, Some(bits), _) => Target::Bits(bits).into(),
+            (None, None, Some(nmse)) => Target::Nmse(nmse).into(),
+            (None, None, None) => exploring::QUALITY.into(),
         };
         let request = exploring::Request {
             subjects: &subjects,

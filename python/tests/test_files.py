@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -72,6 +74,31 @@ def test_nothing_is_replaced_unasked(weights, tmp_path):
     assert path.read_bytes() == e.bytes
     with pytest.raises(trinity.Error, match="nowhere"):
         e.save(tmp_path / "nowhere" / "x.tri")
+
+
+_FULL = """
+import resource, sys
+import numpy as np, trinity
+x = np.random.default_rng(1).normal(size=(256, 512)).astype(np.float32)
+coded = trinity.encode(x, lossless=True)
+# As a full disk does: the file may grow to 4 KiB, and not beyond.
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+for how in (lambda: coded.save("x.tri", force=True), lambda: trinity.save("x.tri", {"x": x}, bits=8, force=True)):
+    try:
+        how()
+    except trinity.RunError as error:
+        print(error)
+"""
+
+
+def test_a_full_disk_is_said_and_leaves_what_was_there(tmp_path):
+    (tmp_path / "x.tri").write_bytes(b"before")
+    done = subprocess.run([sys.executable, "-c", _FULL], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.strip().splitlines()
+    assert len(said) == 2 and all("x.tri" in line and "File too large" in line for line in said), said
+    assert [path.name for path in tmp_path.iterdir()] == ["x.tri"]
+    assert (tmp_path / "x.tri").read_bytes() == b"before"
 
 
 def test_wrong_files_are_named(tmp_path):

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypedDict, Unpack, overload
 
 from . import _arrays, _core
 from ._arrays import Kind
@@ -188,57 +188,35 @@ def _asked(
     }
 
 
-@overload
-def encode(
-    x: Mapping[str, Any],
-    *,
-    bits: float | None = None,
-    nmse: float | None = None,
-    qp: float | None = None,
-    lossless: bool = False,
-    codec: str | None = None,
-    class_: str | None = None,
-    strict: bool = False,
-    measure: bool = True,
-    progress: Progress = None,
-    executor: Any = None,
-) -> dict[str, Encoded]: ...
+class _Options(TypedDict, total=False):
+    """What `encode` takes beside the arrays, whatever they come in."""
+
+    bits: float | None
+    nmse: float | None
+    qp: float | None
+    lossless: bool
+    codec: str | None
+    class_: str | None
+    strict: bool
+    measure: bool
+    progress: Progress
+    executor: Any
+
+
+class _Named(_Options, total=False):
+    name: str
 
 
 @overload
-def encode(
-    x: list[Any] | tuple[Any, ...],
-    *,
-    bits: float | None = None,
-    nmse: float | None = None,
-    qp: float | None = None,
-    lossless: bool = False,
-    codec: str | None = None,
-    name: str = "tensor",
-    class_: str | None = None,
-    strict: bool = False,
-    measure: bool = True,
-    progress: Progress = None,
-    executor: Any = None,
-) -> list[Encoded]: ...
+def encode(x: Mapping[str, Any], **options: Unpack[_Options]) -> dict[str, Encoded]: ...
 
 
 @overload
-def encode(
-    x: Any,
-    *,
-    bits: float | None = None,
-    nmse: float | None = None,
-    qp: float | None = None,
-    lossless: bool = False,
-    codec: str | None = None,
-    name: str = "tensor",
-    class_: str | None = None,
-    strict: bool = False,
-    measure: bool = True,
-    progress: Progress = None,
-    executor: Any = None,
-) -> Encoded: ...
+def encode(x: list[Any] | tuple[Any, ...], **options: Unpack[_Named]) -> list[Encoded]: ...
+
+
+@overload
+def encode(x: Any, **options: Unpack[_Named]) -> Encoded: ...
 
 
 def encode(

@@ -9,6 +9,7 @@ from typing import Any
 
 from . import _arrays, _core
 from ._coded import Progress, StrPath
+from ._errors import InputError
 from ._progress import Bar
 
 Row = dict[str, Any]
@@ -130,6 +131,7 @@ def explore(
     study: str = "sweeps/llama-7b",
     bits: float | None = None,
     nmse: float | None = None,
+    loss: float | None = None,
     budget_mm2: float | None = None,
     codecs: str | Iterable[str] = (),
     node: str | None = None,
@@ -141,8 +143,12 @@ def explore(
     """From tensors to a cluster: which codec at one quality makes the fastest cluster of an area.
 
     What ``trinity explore --json`` prints. ``tensors`` as in `compare`, small ones that come with the
-    module where none are given; the quality is an ``nmse`` (0.01) or ``bits``.
+    module where none are given; the quality is an ``nmse`` (0.01), ``bits``, or the ``loss`` in bits per byte
+    of the built-in language model with any one class coded.
     """
+    given = [name for name, amount in (("bits", bits), ("nmse", nmse), ("loss", loss)) if amount is not None]
+    if len(given) > 1:
+        raise InputError(f"expected one of bits=, nmse= and loss=, found {' and '.join(given)}")
     files, plain = _sources([] if tensors is None else tensors, class_)
     request = {
         "files": files,
@@ -150,6 +156,7 @@ def explore(
         "tensor": tensor,
         "bits": bits,
         "nmse": nmse,
+        "loss": loss,
         "study": study,
         "sets": _assignments(set, {}),
         "budget_mm2": budget_mm2,

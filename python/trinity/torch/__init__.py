@@ -1,6 +1,6 @@
 """Trinity in PyTorch: gradients, stage boundaries, KV caches and weights, coded.
 
-- `ddp_hook`: data-parallel gradients, coded on the wire.
+- `ddp_hook`: data-parallel gradients, coded on the wire; `fsdp_`: those of sharded modules.
 - `boundary`, `send`, `recv`: a pipeline's stage boundary.
 - `CodedCache`: a KV cache for ``transformers`` with old tokens coded.
 - `compress_`, `save_state_dict`, `load_state_dict`: weights.
@@ -13,18 +13,21 @@ from __future__ import annotations
 
 from ._device import DeviceCodec, DeviceEncoded
 from ._ddp import DdpHook, ddp_hook
+from ._fsdp import CodedReduceScatter, fsdp_
 from ._pipeline import boundary, recv, send
 from ._weights import compress_, load_state_dict, save_state_dict
 from ._wire import pack, unpack
 
 __all__ = [
     "CodedCache",
+    "CodedReduceScatter",
     "DdpHook",
     "DeviceCodec",
     "DeviceEncoded",
     "boundary",
     "compress_",
     "ddp_hook",
+    "fsdp_",
     "load_state_dict",
     "pack",
     "recv",

@@ -24,6 +24,9 @@ class CodedLayer(DynamicLayer):
     """
 
     is_sliding = False
+    #: The tail, once there is one; `transformers` says no more of it than that.
+    keys: Any
+    values: Any
 
     def __init__(self, bits: float = 3.0, codec: str = "line", page: int = 64, window: int = 64, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -145,7 +148,7 @@ class CodedCache(DynamicCache):
         make = lambda: CodedLayer(bits=bits, codec=codec, page=page, window=window)  # noqa: E731
         self.layers = [make() if type(layer) is DynamicLayer else layer for layer in self.layers]
         if config is None:
-            self.layer_class_to_replicate = make
+            self.layer_class_to_replicate = make  # type: ignore[assignment]
 
     def coded_bytes(self) -> int:
         """Bytes of all pages of all layers."""

@@ -38,7 +38,7 @@ class DdpHook:
         self._lost: dict[int, torch.Tensor] = {}
         self._lost_of_sum: dict[int, torch.Tensor] = {}
 
-    def __call__(self, state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def __call__(self, state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
         buffer = bucket.buffer()
         result = buffer.detach().clone() if dist.get_world_size(self.group) == 1 else self._exchange(bucket.index(), buffer)
         future: torch.futures.Future[torch.Tensor] = torch.futures.Future()

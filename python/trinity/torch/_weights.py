@@ -12,6 +12,7 @@ from torch import nn
 
 from .. import _coded
 from .._coded import Encoded, Progress, StrPath
+from .._errors import InputError
 
 _CODED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
@@ -71,13 +72,14 @@ def compress_(
             named[f"{name}.weight" if name else "weight"] = weight.detach()
         shared.append(module)
     if not named:
-        raise _coded.InputError("the model has no linear and no convolution layers")
+        raise InputError("the model has no linear and no convolution layers")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "weights.tri")
         keywords: dict[str, Any] = {"bits": bits, "codec": codec, "allocate": allocate, "class_": "weight"}
         summary = _coded.save(path, named, progress=progress, **keywords)
         coded = _coded.load(path, into="torch")
-    del summary["output"]  # type: ignore[index]
+    assert summary is not None
+    del summary["output"]
     for (name, weight), modules in zip(named.items(), list(owners.values())):
         if decode == "load":
             with torch.no_grad():
@@ -91,7 +93,6 @@ def compress_(
             # Also where the forward pass raises.
             module.register_forward_hook(use.after, always_call=True)
             module._register_state_dict_hook(use.into_state)
-    assert summary is not None
     return summary
 
 
