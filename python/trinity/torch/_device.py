@@ -80,7 +80,8 @@ class DeviceCodec:
     at ``bits`` per value; every tensor is then coded under it on the GPU, on
     PyTorch's current stream, and nothing is waited for. Tensors of other
     statistics take other rates: choose a plan for them. Bytes are those that a
-    CPU writes under the plan.
+    CPU writes under the plan. Who has a plan for the shape already gives it as
+    ``plan``.
 
     ::
 
@@ -90,7 +91,13 @@ class DeviceCodec:
     """
 
     def __init__(
-        self, example: torch.Tensor, bits: float = 3.0, *, best: bool = False, room_bits: float = _ROOM_BITS
+        self,
+        example: torch.Tensor,
+        bits: float = 3.0,
+        *,
+        best: bool = False,
+        room_bits: float = _ROOM_BITS,
+        plan: bytes | None = None,
     ) -> None:
         if not example.is_cuda:
             raise InputError(
@@ -101,11 +108,12 @@ class DeviceCodec:
         self.shape, self.dtype, self.device = example.shape, example.dtype, example.device
         name = _NUMPY.get(str(example.dtype).removeprefix("torch."), str(example.dtype))
         rows, cols = _matrix(example.shape)
-        host = example.detach().to(torch.float32).cpu().contiguous().reshape(-1).numpy()
-        head: bytes = _core.line_plan(host, rows, cols, float(bits), best)
+        if plan is None:
+            host = example.detach().to(torch.float32).cpu().contiguous().reshape(-1).numpy()
+            plan = _core.line_plan(host, rows, cols, float(bits), best)
         #: The plan, as the bytes that every stream begins with, and zeros behind:
         #: who reads a head wants to see that a stream of its size can follow.
-        self.plan: bytes = head + bytes(rows * cols // _LEAST_VALUES_PER_BYTE)
+        self.plan: bytes = plan + bytes(rows * cols // _LEAST_VALUES_PER_BYTE)
         gpu = _device(example.device.index if example.device.index is not None else torch.cuda.current_device())
         self._encoder = gpu.encoder(self.plan, name, room_bits)
         self._decoder = gpu.decoder(self.plan, name)

@@ -1,0 +1,188 @@
+"""Training with coded communication: a tiny model, for real, in one process and in two.
+
+PyTorch is gigabytes: `cargo xtask test --all` installs it, and without it
+these tests say that they are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="LEFT OUT: PyTorch is not installed (cargo xtask test --all)")
+
+from trinity import InputError, RunError, _core  # noqa: E402
+from trinity.train import _coders, load, train  # noqa: E402
+
+TEXT = Path(__file__).parent / "data" / "docs.txt"
+RUN = f"""
+out = "out"
+steps = 24
+threads = 1
+evaluate = 12
+[model]
+shape = "tiny"
+layers = 2
+hidden = 64
+heads = 2
+kv_heads = 1
+ffn = 128
+[text]
+file = "{TEXT}"
+context = 64
+windows = 4
+choices = 4
+[optimizer]
+lr = 3e-3
+warmup = 4
+[data_parallel]
+replicas = 2
+batch = 4
+"""
+CODED = RUN + 'method = "trinity"\nbits = 1.4\nscale = "sqrt-v"\n'
+
+
+def _train(tmp_path: Path, text: str, name: str = "run", **keywords):
+    path = tmp_path / f"{name}.toml"
+    path.write_text(text.replace('"out"', f'"{name}"'))
+    return train(load(path), force=True, **keywords)
+
+
+def _start(tmp_path: Path, text: str, rank: int, port: int, name: str = "two") -> subprocess.Popen[str]:
+    path = tmp_path / f"{name}.toml"
+    path.write_text(text.replace('"out"', f'"{name}"'))
+    own = {"RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": 1}
+    environment = os.environ | {key: str(value) for key, value in own.items()}
+    command = [sys.executable, "-m", "trinity.train", str(path), "--quiet", "--force"]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def _port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def test_two_processes_end_with_the_weights_of_the_simulation(tmp_path: Path):
+    for number, extra in enumerate(("", 'exchange = "two-step"\nfeedback = "scaled"\n')):
+        text = CODED + extra
+        port, name = _port(), f"two{number}"
+        ranks = [_start(tmp_path, text, rank, port, name) for rank in (0, 1)]
+        ended = [rank.communicate(timeout=300) for rank in ranks]
+        assert [rank.returncode for rank in ranks] == [0, 0], ended
+        simulated = _train(tmp_path, text, "one")
+        summaries = [json.loads((tmp_path / name / file).read_text()) for file in ("summary.json", "summary-1.json")]
+        assert {summary["weights_sha256"] for summary in summaries} == {simulated["weights_sha256"]}
+        rows = (tmp_path / name / "steps.csv").read_text().splitlines()
+        assert len(rows) == 25
+        first, last = (float(row.split(",")[1]) for row in (rows[1], rows[-1]))
+        assert last < first - 2, "the loss does not fall"
+
+
+def test_a_rank_that_dies_is_noticed_by_the_other(tmp_path: Path):
+    port = _port()
+    ranks = [_start(tmp_path, CODED.replace("steps = 24", "steps = 100000"), rank, port) for rank in (0, 1)]
+    rows = tmp_path / "two" / "steps.csv"
+    until = time.monotonic() + 120
+    while time.monotonic() < until and not (rows.exists() and len(rows.read_text().splitlines()) > 3):
+        time.sleep(0.2)
+    ranks[1].send_signal(signal.SIGKILL)
+    _, said = ranks[0].communicate(timeout=200)
+    ranks[1].communicate()
+    assert ranks[0].returncode == 1 and "rank 0: another rank stopped or does not answer" in said, said
+
+
+def test_ranks_of_different_shapes_are_told_apart(tmp_path: Path):
+    port = _port()
+    ranks = [_start(tmp_path, CODED, 0, port, "a"), _start(tmp_path, CODED.replace("ffn = 128", "ffn = 192"), 1, port, "b")]
+    ended = [rank.communicate(timeout=200) for rank in ranks]
+    assert all(rank.returncode in (1, 2) for rank in ranks)
+    assert any("runs something else" in said for _, said in ended), ended
+
+
+def test_a_gradient_that_is_not_finite_stops_the_run_before_it_is_sent(tmp_path: Path):
+    with pytest.raises(RunError, match=r"the gradient of replica 0 is not finite at step \d+"):
+        _train(tmp_path, CODED.replace("lr = 3e-3", "lr = 1e38"))
+
+
+def test_a_run_that_was_stopped_goes_on_with_the_same_bits(tmp_path: Path):
+    text = CODED.replace("evaluate = 12", "evaluate = 0\ncheckpoint = 10").replace("steps = 24", "steps = 20")
+    text += 'feedback = "scaled"\n'
+    whole = _train(tmp_path, text, "whole")
+    path = tmp_path / "part.toml"
+    path.write_text(text.replace('"out"', '"part"'))
+    assert train(load(path), stop_after=10) == {"step": 10}
+    assert train(load(path), resume=True)["weights_sha256"] == whole["weights_sha256"]
+    rows = [(tmp_path / name / "steps.csv").read_text().splitlines() for name in ("whole", "part")]
+    assert [row.split(",")[:5] for row in rows[0]] == [row.split(",")[:5] for row in rows[1]]
+    with pytest.raises(InputError, match="--resume goes on"):
+        train(load(path))
+    path.write_text(text.replace('"out"', '"part"').replace("lr = 3e-3", "lr = 2e-3"))
+    with pytest.raises(InputError, match="is of another run"):
+        train(load(path), resume=True)
+
+
+@pytest.mark.parametrize(
+    ("method", "least", "most"),
+    [
+        ('"none"', 32, 32), ('"bf16"', 16, 16.2), ('"fp8"', 8, 8.8), ('"rtn"\nbits = 4', 4.1, 4.4),
+        ('"sign"\nfeedback = "raw"', 1, 1.3), ('"powersgd"\nrank = 2', 0.5, 4),
+        ('"1bit-adam"\nwarmup = 0.25', 8, 10), ('"1bit-lamb"\nwarmup = 0.25', 8, 10),
+        ('"trinity"\nbits = 2.6\nscale = "tensor"', 1.5, 3.2), ('"h265"\nbits = 3.0', 1, 3.1),
+    ],
+)  # fmt: skip
+def test_every_method_learns_at_the_bits_it_counts(tmp_path: Path, method: str, least: float, most: float):
+    steps = 2 if "h26" in method else 12
+    summary = _train(tmp_path, RUN.replace("steps = 24", f"steps = {steps}") + f"method = {method}\n")
+    assert least <= summary["bits_per_value"] <= most
+    assert summary["train_bits_per_byte"] < 8.0
+
+
+@pytest.mark.parametrize(
+    ("gradient", "most"), [("none", 32), ("rtn", 8.2), ("trinity", 5.3), ("residual", 12)]
+)  # fmt: skip
+def test_a_pipeline_learns_with_coded_boundaries(tmp_path: Path, gradient: str, most: float):
+    bits = {"rtn": 8.0, "trinity": 5.0, "residual": 3.5}.get(gradient, 0.0)
+    text = RUN.replace("replicas = 2", "replicas = 1").replace("steps = 24", "steps = 12")
+    text += f'[pipeline]\nstages = 2\nmicro_batches = 2\nactivation_bits = 3.5\ngradient = "{gradient}"\n'
+    summary = _train(tmp_path, text + f"gradient_bits = {bits}\nchannel_scale = {str(gradient == 'trinity').lower()}\n")
+    assert summary["activation_bits"] < 4 and summary["gradient_bits"] <= most
+    assert summary["train_bits_per_byte"] < 7.0
+
+
+def test_the_rate_is_held_while_values_change():
+    generator = torch.Generator().manual_seed(3)
+    coder = _coders.Line(1.4)
+    found = []
+    for step in range(60):
+        x = torch.randn(512, 64, generator=generator) * 1.05**step
+        payload = coder.encode(x)
+        decoded = coder.decode(payload, x.shape)
+        assert (decoded - x).square().mean() < 0.4 * x.square().mean()
+        found.append(8 * payload.numel() / x.numel())
+    assert abs(sum(found[20:]) / 40 - 1.4) < 0.05
+
+
+def test_scaled_streams_hold_nothing_of_the_scales():
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(64, 64, generator=generator)
+    scale = torch.exp(torch.randn(64, 64, generator=generator))
+    stream = _core.line_encode_scaled((x * scale).reshape(-1).numpy(), scale.reshape(-1).numpy(), 64, 64, 3.0)
+    assert len(stream) * 8 <= 3 * 4096
+    rows, cols, memory = _core.line_decode_scaled(stream, scale.reshape(-1).numpy(), 4096)
+    decoded = torch.frombuffer(memory, dtype=torch.float32).view(rows, cols)
+    over = (decoded - x * scale) / scale
+    assert over.square().mean() < 0.05
+    # A division on the way in and a product on the way out: what the loop does on a GPU.
+    plain = torch.frombuffer(_core.line_decode(stream)[2], dtype=torch.float32).view(64, 64)
+    assert torch.equal(plain * scale, decoded)
+    with pytest.raises(InputError, match="no positive number"):
+        _core.line_encode_scaled(x.reshape(-1).numpy(), torch.zeros(64).numpy(), 64, 64, 3.0)

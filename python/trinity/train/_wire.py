@@ -1,0 +1,115 @@
+"""Who is there, and how payloads get from one rank to the others.
+
+All ranks in one process, or one rank in each of several (gloo): the loop sees
+the same lists in the same order either way, so both end with the same bits.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import os
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+from .._errors import InputError, RunError
+
+#: Seconds until a rank that says nothing counts as gone.
+PATIENCE_S = 120
+
+
+class Wire(Protocol):
+    """`local` are the ranks of this process, in order; lists of payloads are in the order of ranks."""
+
+    ranks: int
+    local: list[int]
+
+    def gather(self, payloads: list[torch.Tensor]) -> list[torch.Tensor]: ...
+    def shuffle(self, parts: list[list[torch.Tensor]]) -> dict[int, list[torch.Tensor]]: ...
+    def agree(self, what: str) -> None: ...
+
+
+class Simulated:
+    """Every rank in this process."""
+
+    def __init__(self, ranks: int) -> None:
+        self.ranks, self.local = ranks, list(range(ranks))
+
+    def gather(self, payloads: list[torch.Tensor]) -> list[torch.Tensor]:
+        """What every rank sends to all."""
+        return payloads
+
+    def shuffle(self, parts: list[list[torch.Tensor]]) -> dict[int, list[torch.Tensor]]:
+        """What every rank has for each of the others: by owner, what all sent to it."""
+        return {owner: [sent[owner] for sent in parts] for owner in self.local}
+
+    def agree(self, what: str) -> None:
+        """Nobody else could disagree."""
+
+
+class Processes:
+    """This process is one rank; the others are reached by gloo, as torchrun started them."""
+
+    def __init__(self) -> None:
+        dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=PATIENCE_S))
+        self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
+        self.local = [self.rank]
+
+    def _told(self, work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            said = f"rank {self.rank}: another rank stopped or does not answer ({reason})"
+            help = "see what the other rank said last; the run goes on from its last checkpoint with --resume"
+            raise RunError(f"{said}\nhelp: {help}", said, help) from None
+
+    def _lengths(self, own: list[int]) -> list[list[int]]:
+        mine = torch.tensor(own, dtype=torch.int64)
+        found = [torch.empty_like(mine) for _ in range(self.ranks)]
+        self._told(lambda: dist.all_gather(found, mine))
+        return [one.tolist() for one in found]
+
+    def gather(self, payloads: list[torch.Tensor]) -> list[torch.Tensor]:
+        (own,) = payloads
+        lengths = [one[0] for one in self._lengths([own.numel()])]
+        padded = torch.zeros(max(lengths), dtype=torch.uint8)
+        padded[: own.numel()] = own.cpu()
+        found = [torch.empty_like(padded) for _ in range(self.ranks)]
+        self._told(lambda: dist.all_gather(found, padded))
+        return [one[:length].to(own.device) for one, length in zip(found, lengths)]
+
+    def shuffle(self, parts: list[list[torch.Tensor]]) -> dict[int, list[torch.Tensor]]:
+        (own,) = parts
+        lengths = self._lengths([part.numel() for part in own])
+        room = max(max(row) for row in lengths)
+        out = torch.zeros(self.ranks, room, dtype=torch.uint8)
+        for row, part in zip(out, own):
+            row[: part.numel()] = part.cpu()
+        found = torch.empty_like(out)
+        self._told(lambda: dist.all_to_all_single(found, out))
+        mine = [row[: lengths[source][self.rank]].to(own[0].device) for source, row in enumerate(found)]
+        return {self.rank: mine}
+
+    def agree(self, what: str) -> None:
+        """Raises where ranks run different files or models: shapes would not fit later."""
+        digest = torch.frombuffer(bytearray(hashlib.sha256(what.encode()).digest()), dtype=torch.uint8)
+        for rank, other in enumerate(self.gather([digest])):
+            if not torch.equal(other, digest):
+                said = f"rank {rank} runs something else than rank {self.rank}: another shape, text or setting"
+                raise InputError(f"{said}\nhelp: start all ranks with the same file", said, "start all ranks with the same file")
+
+
+def connect(replicas: int, stages: int) -> Wire:
+    """All in this process, or as torchrun says."""
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world == 1:
+        return Simulated(replicas)
+    if stages > 1:
+        raise InputError("pipeline stages are simulated in one process\nhelp: start the run without torchrun")
+    if world != replicas:
+        raise InputError(f"torchrun started {world} processes, and the run has {replicas} replicas")
+    return Processes()
