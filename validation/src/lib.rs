@@ -32,6 +32,7 @@ pub mod host_runs;
 pub mod products;
 pub mod runs;
 pub mod score;
+pub mod trained;
 pub mod training;
 pub mod validate;
 

@@ -13,6 +13,9 @@ use trinity_config::{Checked, Document, nearest};
 use trinity_study::config::{FigureFile, FiguresFile};
 use trinity_study::explore::TENSORS;
 
+/// What a command begins with where no command is run, but recorded training runs are read: the set follows.
+const RECORDED: &str = "recorded ";
+
 /// List every figure and table of the paper with its verdict, or run one
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -80,17 +83,8 @@ fn list(file: &FiguresFile, ctx: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs the command of a figure and holds its output against the verdict.
-fn reproduce(figure: &FigureFile, out: &Path, ctx: &Context) -> Result<(), Failure> {
-    let Some(template) = &figure.command else {
-        let why = figure.why.as_deref().unwrap_or("it has no command");
-        return Err(Failure::input(format_args!(
-            "figure {} is {}: {why}",
-            figure.id,
-            figure.verdict.words()
-        ))
-        .help("`trinity figure` lists those that can be run"));
-    };
+/// What a figure's command prints.
+fn printed_by(template: &str, out: &Path, ctx: &Context) -> Result<String, Failure> {
     let tensors = out.join("tensors.safetensors");
     if template.contains("{tensors}") {
         output::write(&tensors, TENSORS)?;
@@ -112,16 +106,33 @@ fn reproduce(figure: &FigureFile, out: &Path, ctx: &Context) -> Result<(), Failu
     let output = command.stderr(std::process::Stdio::inherit()).output().map_err(|error| {
         Failure::run(format_args!("cannot run `trinity {}`: {error}", arguments.join(" ")))
     })?;
-    let printed = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         return Err(Failure::run(format_args!("`trinity {}` failed", arguments.join(" "))));
     }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs the command of a figure and holds its output against the verdict.
+fn reproduce(figure: &FigureFile, out: &Path, ctx: &Context) -> Result<(), Failure> {
+    let Some(template) = &figure.command else {
+        let why = figure.why.as_deref().unwrap_or("it has no command");
+        return Err(Failure::input(format_args!(
+            "figure {} is {}: {why}",
+            figure.id,
+            figure.verdict.words()
+        ))
+        .help("`trinity figure` lists those that can be run"));
+    };
+    let printed = match template.strip_prefix(RECORDED) {
+        Some(set) => trinity_validation::trained::table(set).map_err(Failure::run)?,
+        None => printed_by(template, out, ctx)?,
+    };
     let missing: Vec<&String> = figure.shows.iter().filter(|text| !printed.contains(text.as_str())).collect();
     if ctx.json {
         let stands = missing.is_empty();
         ctx.print_json(&serde_json::json!({ "figure": figure, "stands": stands, "printed": printed }))?;
     } else {
-        ctx.print(&*printed)?;
+        ctx.print(printed.as_str())?;
         ctx.print(format!(
             "\n{}: {}\n  the paper: {}\n  here:      {}\n",
             figure.title,
