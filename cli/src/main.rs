@@ -7,6 +7,7 @@
 mod cmd;
 mod colour;
 mod context;
+mod device;
 mod failure;
 mod input;
 mod interrupt;

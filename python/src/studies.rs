@@ -92,6 +92,8 @@ struct Known {
     missed: Option<String>,
     #[serde(default)]
     obstacle: Option<Obstacle>,
+    #[serde(default)]
+    device: Option<String>,
     key: String,
 }
 
@@ -117,6 +119,7 @@ impl From<Known> for Row {
             gap_bits: number(known.gap_bits),
             missed: known.missed,
             obstacle: known.obstacle,
+            device: known.device.unwrap_or_else(|| "cpu".into()),
             key: known.key,
         }
     }

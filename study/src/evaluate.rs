@@ -21,7 +21,7 @@ use trinity_lm::{
     score_against,
     weights::{Calibration, code_weights, code_weights_calibrated},
 };
-use trinity_tensor::{ContentHash, allocate::Allocation};
+use trinity_tensor::{ContentHash, allocate::Allocation, codec::device_of};
 
 /// Tokens in a window: what the models were trained with.
 const WINDOW: usize = 1024;
@@ -91,10 +91,23 @@ pub struct Row {
     pub activations_bits_per_value: Option<f64>,
     /// Linear weights at their bits, the rest as stored (16 bit).
     pub weight_mib: f64,
+    /// Who coded: `cpu`, or `cuda` where a GPU did all that was coded or a part of it.
+    #[serde(default = "cpu")]
+    pub device: String,
     /// A hash of all that the row follows from: model, text, what was asked
     /// for, and the version of the codecs. A row of an earlier run stands for a
     /// point with the same key, and for no other.
     pub key: String,
+}
+
+fn cpu() -> String {
+    "cpu".into()
+}
+
+/// Who codes what these names say, each a codec and its rate.
+fn device<'a>(codings: impl IntoIterator<Item = &'a Option<String>>) -> String {
+    let codecs = codings.into_iter().flatten().filter_map(|text| Some(text.rsplit_once('@')?.0));
+    codecs.map(device_of).find(|&device| device != "cpu").unwrap_or("cpu").into()
 }
 
 impl Row {
@@ -238,6 +251,7 @@ impl Evaluation {
         let scored = self.score_through(&model, hooks, progress, what)?;
         let allocation = coded.map(|_| run.allocation.to_string());
         let row = Row { kv, activations, allocation, ..self.row(&scored, first.bits_per_byte, coded) };
+        let row = Row { device: device([&row.weights, &row.kv, &row.activations]), ..row };
         let asked = [&row.weights, &row.allocation, &row.kv, &row.activations]
             .map(|part| part.as_deref().unwrap_or("-"))
             .join(" ");
@@ -320,6 +334,7 @@ impl Evaluation {
             kv_bits_per_value: scored.kv_bits_per_value,
             activations_bits_per_value: scored.activation_bits_per_value,
             weight_mib: self.mib(weights.map_or(16.0, |w| w.1)),
+            device: device([&weights.map(|w| format!("{}@", w.0.name()))]),
             key: String::new(),
         }
     }

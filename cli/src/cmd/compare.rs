@@ -28,6 +28,9 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     if (args.parts.shard.is_some() || args.parts.merge) && args.out.is_none() {
         return Err(Failure::input("parts are left in a folder").help("name it with --out DIR"));
     }
+    if args.ablate || args.show.is_some() {
+        args.device.open(["the paper's chain of stages"], ctx)?;
+    }
     if args.ablate {
         return ablate::run(args, ctx);
     }
@@ -39,6 +42,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     }
     let codecs = codecs(args)?;
     let anchor = anchor(args, &codecs)?;
+    let device = args.device.open(codecs.iter().map(String::as_str), ctx)?;
     let targets = targets(args);
     let subjects = Selection::of(args).subjects(ctx)?;
     take(args, "compare")?;
@@ -59,6 +63,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     };
     let Comparison { all, rows, classes, misses } =
         compare::compare(&request, &|row| kept.add(row), &ctx.watch())?;
+    device.remark(ctx);
     if let Some((shard, folder)) = args.parts.shard.zip(args.out.as_ref()) {
         kept.finish_as(&shards::name(shard), &all)?;
         let path = folder.join(shards::name(shard));

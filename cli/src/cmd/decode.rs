@@ -11,6 +11,7 @@ use trinity_tensor::{Entry, TensorFile};
 use super::encode::open_basis;
 use super::pictures;
 use crate::context::Context;
+use crate::device::DeviceArgs;
 use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, Named, Spool};
@@ -29,6 +30,7 @@ Examples:
   trinity decode model.tri -o model.safetensors
   trinity decode model.tri --tensor layers.0.k_proj.weight -o k.npy
   trinity decode kv.tri --basis kv.basis -o kv.safetensors
+  trinity decode model.tri --device auto -o model.safetensors
   trinity decode photo.trp -o photo.png")]
 pub struct Args {
     /// The container, or a stream of pictures, which may come from stdin as `-`
@@ -45,10 +47,13 @@ pub struct Args {
     /// Decode these tensors only
     #[arg(long, value_name = "NAME")]
     tensor: Vec<String>,
+    #[command(flatten)]
+    device: DeviceArgs,
 }
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     if input::is_streamed(&args.file) || pictures::is_stream(&args.file)? {
+        args.device.open(["a codec of pictures"], ctx)?;
         if !args.tensor.is_empty() || args.basis.is_some() {
             return Err(Failure::input(
                 "--tensor and --basis are for containers, and this is a stream of pictures",
@@ -67,12 +72,15 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let output = args.output.clone().unwrap_or_else(|| args.file.with_extension("decoded.safetensors"));
     output.named_as(&["safetensors", "npy"])?;
     ctx.may_write(&output)?;
+    let wants = |entry: &Entry| args.tensor.is_empty() || args.tensor.iter().any(|name| name == entry.name());
+    let stored = file.entries().iter().filter(|entry| wants(entry)).map(Entry::stored);
+    let device = args.device.open(stored, ctx)?;
     let spool = Spool::create(&output)?;
     let broken = damaged(&file);
     let wanted: Vec<&Entry> = file
         .entries()
         .iter()
-        .filter(|entry| args.tensor.is_empty() || args.tensor.iter().any(|name| name == entry.name()))
+        .filter(|entry| wants(entry))
         .filter(|entry| broken.iter().all(|(name, _)| name != entry.name()))
         .collect();
     let place = args.file.display().to_string();
@@ -97,11 +105,13 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         write(&file, &wanted, spool.path(), ctx).map_err(|error| not_written(&place, &output, &error))?;
     }
     spool.finish()?;
+    device.remark(ctx);
     ctx.remark(format!("wrote {} tensors to {}", wanted.len(), output.display()));
     if ctx.json {
         let tensors: Vec<&str> = wanted.iter().map(|entry| entry.name()).collect();
         let damaged: Vec<&String> = broken.iter().map(|(name, _)| name).collect();
-        ctx.print_json(&json!({ "output": output, "tensors": tensors, "damaged": damaged }))?;
+        let used = device.used();
+        ctx.print_json(&json!({ "output": output, "tensors": tensors, "damaged": damaged, "device": used }))?;
     }
     match broken.first() {
         None => Ok(()),

@@ -18,6 +18,7 @@ use job::Job;
 
 use super::pictures::{self, Motion};
 use crate::context::Context;
+use crate::device::{Chosen, DeviceArgs, Used};
 use crate::failure::Failure;
 use crate::output::{self, Named, Spool};
 use crate::shards::ShardArgs;
@@ -49,6 +50,7 @@ Targets:
 
 Codecs: see trinity compare --help; or a profile of the Trinity codec, as FILE.toml (examples in configs/profiles).
 trinity-lite:4096 holds every tile to 4096 bytes, so that pages of a cache fit.
+--device cuda codes trinity-lite on a GPU: the same bytes, so that a file decodes anywhere.
 
 Examples:
   trinity encode model.safetensors --bits 2.9 -o model.tri
@@ -56,6 +58,7 @@ Examples:
   trinity encode model.safetensors --lossless -o model.tri
   trinity encode kv.npy --bits 2.5 --codec my-design.toml -o kv.tri
   trinity encode kv.npy --bits 2.5 --basis kv.basis -o kv.tri
+  trinity encode kv.npy --bits 3 --codec trinity-lite --device auto -o kv.tri
   trinity encode photo.png --bits 1.5 --codec paper -o photo.264
   trinity encode scan.pgm --bits 1 -o scan.trp
 
@@ -101,6 +104,8 @@ pub struct Args {
     motion: Motion,
     #[command(flatten)]
     raw: RawFormat,
+    #[command(flatten)]
+    device: DeviceArgs,
     #[command(flatten)]
     parts: ShardArgs,
 }
@@ -163,6 +168,8 @@ struct Outcome {
     /// Over all tensors, weighted by their energy.
     #[serde(flatten)]
     metrics: Metrics,
+    /// Who coded.
+    device: Used,
     /// The tensor with the largest relative error, where there is one.
     worst_tensor: Option<String>,
     tensors: Vec<Summary>,
@@ -173,6 +180,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     args.codec.iter().for_each(|profile| output::protect(Path::new(profile)));
     if pictures::is_picture(&args.file) {
         let in_parts = args.parts.shard.is_some() || args.parts.merge;
+        args.device.open(["a codec of pictures"], ctx)?;
         if args.class.is_some() || args.allocate != Allocation::Equal || args.basis.is_some() || in_parts {
             return Err(Failure::input(
                 "--class, --allocate, --basis, --shard and --merge are for tensors, and this is a picture",
@@ -190,6 +198,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     }
     let codec_name = args.codec.as_deref().unwrap_or_else(|| default_codec(target));
     known_codec(codec_name)?;
+    let device = args.device.open([codec_name], ctx)?;
     let basis = args.basis.as_deref().map(open_basis).transpose()?;
     let mut file = open(&args.file)?;
     if let Some(class) = args.class {
@@ -210,16 +219,18 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let on_non_finite = if args.strict { OnNonFinite::Refuse } else { OnNonFinite::KeepExact };
     let job = Job { path: &args.file, file: &file, request: &request, choice: &choice, on_non_finite };
     if let Some(shard) = args.parts.shard {
-        return parts::encode(&job, shard, &output, ctx);
+        parts::encode(&job, shard, &output, ctx)?;
+        device.remark(ctx);
+        return Ok(());
     }
     if args.parts.merge {
         return parts::merge(&job, &output, ctx);
     }
-    whole(&job, output, ctx)
+    whole(&job, output, &device, ctx)
 }
 
 /// The whole file in one go.
-fn whole(job: &Job<'_>, output: PathBuf, ctx: &Context) -> Result<(), Failure> {
+fn whole(job: &Job<'_>, output: PathBuf, device: &Chosen, ctx: &Context) -> Result<(), Failure> {
     let &Job { file, choice, on_non_finite, .. } = job;
     let basis = job.request.basis;
     let spool = Spool::create(&output)?;
@@ -234,8 +245,18 @@ fn whole(job: &Job<'_>, output: PathBuf, ctx: &Context) -> Result<(), Failure> {
     let basis_bits = basis.map(|basis| 8 * basis.to_bytes().len());
     let worst = tensors.iter().max_by(|a, b| a.metrics.nmse.total_cmp(&b.metrics.nmse));
     let worst_tensor = worst.filter(|tensor| tensor.metrics.nmse > 0.0).map(|tensor| tensor.tensor.clone());
-    let outcome =
-        Outcome { output, bytes, values, bits_per_value, basis_bits, metrics, worst_tensor, tensors };
+    device.remark(ctx);
+    let outcome = Outcome {
+        output,
+        bytes,
+        values,
+        bits_per_value,
+        basis_bits,
+        metrics,
+        device: device.used(),
+        worst_tensor,
+        tensors,
+    };
     ctx.outcome(&outcome.output, &outcome, text(&outcome, ctx.colour))
 }
 

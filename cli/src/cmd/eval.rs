@@ -6,6 +6,7 @@ mod table;
 
 use crate::{
     context::Context,
+    device::DeviceArgs,
     failure::Failure,
     kept::Kept,
     shards::{self, ShardArgs},
@@ -101,6 +102,8 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]
+    device: DeviceArgs,
+    #[command(flatten)]
     parts: ShardArgs,
 }
 
@@ -124,6 +127,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         windows: args.windows,
         calibrate: args.calibrate.clone(),
     };
+    let device = args.device.open(named(args, &plan), ctx)?;
     let evaluation = Evaluation::open(&request)?;
     let first = evaluation.uncompressed(&ctx.watch())?;
     // Points of an earlier run stand only beside the score that they were held against.
@@ -168,6 +172,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         curve.check().map_err(|error| Failure::input(format_args!("--codecs: {error}")))?;
         evaluation.curve(&curve, first, &|row| kept.add(row), &ctx.watch())?
     };
+    device.remark(ctx);
     if let Some((shard, folder)) = args.parts.shard.zip(args.out.as_ref()) {
         kept.finish_as(&shards::name(shard), &rows)?;
         let path = folder.join(shards::name(shard));
@@ -218,6 +223,15 @@ fn plan(args: &Args) -> Result<Vec<Run>, Failure> {
     }
     let caches = kv.iter().map(|kv| one(Some(kv), None));
     caches.chain(activations.iter().map(|activations| one(None, Some(activations)))).collect()
+}
+
+/// The codecs that will be in the loop.
+fn named<'a>(args: &'a Args, plan: &'a [Run]) -> Vec<&'a str> {
+    if !args.sweep.is_empty() {
+        return args.codecs.iter().map(String::as_str).collect();
+    }
+    let codings = |run: &'a Run| [&run.weights, &run.paths.kv, &run.paths.activations].into_iter().flatten();
+    plan.iter().flat_map(codings).map(Coding::name).collect()
 }
 
 fn coding(text: Option<&String>, option: &str) -> Result<Option<Coding>, Failure> {

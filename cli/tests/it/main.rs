@@ -3,6 +3,7 @@
 
 mod browser;
 mod config;
+mod device;
 mod eval;
 mod examples;
 mod explore;

@@ -9,10 +9,12 @@
 //! Plans are chosen on the host; this module must not know how.
 
 mod decode;
+mod device;
 mod encode;
 mod image;
 
 pub use decode::Decoder;
+pub use device::Cuda;
 pub use encode::Encoder;
 
 use crate::error::{During, Error};
@@ -167,8 +169,8 @@ fn function(module: &Arc<CudaModule>, name: &str) -> Result<CudaFunction, Error>
     module.load_function(name).during("cuModuleGetFunction")
 }
 
-/// Compiles the kernels for a variant; needs NVRTC, but no GPU.
-pub fn compile(variant: Variant, compute: (i32, i32)) -> Result<nvrtc::Ptx, Error> {
+/// Fails with a sentence where kernels cannot be compiled.
+pub fn require_nvrtc() -> Result<(), Error> {
     // SAFETY: only tries to dlopen libnvrtc.
     if !unsafe { nvrtc::sys::is_culib_present() } {
         return Err(Error::NoLibrary {
@@ -177,6 +179,12 @@ pub fn compile(variant: Variant, compute: (i32, i32)) -> Result<nvrtc::Ptx, Erro
             reason: "not found; it comes with the CUDA toolkit".into(),
         });
     }
+    Ok(())
+}
+
+/// Compiles the kernels for a variant; needs NVRTC, but no GPU.
+pub fn compile(variant: Variant, compute: (i32, i32)) -> Result<nvrtc::Ptx, Error> {
+    require_nvrtc()?;
     let options = nvrtc::CompileOptions { options: variant.options(compute), ..Default::default() };
     let source = if variant.direction == Direction::Decode { DECODING } else { ENCODING };
     nvrtc::compile_ptx_with_opts(source, options)
@@ -185,27 +193,34 @@ pub fn compile(variant: Variant, compute: (i32, i32)) -> Result<nvrtc::Ptx, Erro
 
 /// What the kernels found wrong with a tile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.reason())]
 #[non_exhaustive]
 pub enum Fault {
-    #[error("the directory does not fit it")]
     Directory,
-    #[error("its first word is unknown")]
     Head,
-    #[error("its exceptions are out of order")]
     Exceptions,
-    #[error("its words do not end with its values")]
     Length,
-    #[error("a lane does not end where it must")]
     End,
-    #[error("it takes more than the bits per value that were provided for")]
     Overflow,
-    #[error("it does not fit its budget at any step")]
     Budget,
-    #[error("the kernel gave the unknown code {0}")]
     Unknown(u32),
 }
 
 impl Fault {
+    /// What is wrong, as streams' errors say it.
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Directory => "the directory does not fit it",
+            Self::Head => "its first word is unknown",
+            Self::Exceptions => "its exceptions are out of order",
+            Self::Length => "its words do not end with its values",
+            Self::End => "a lane does not end where it must",
+            Self::Overflow => "it takes more than the bits per value that were provided for",
+            Self::Budget => "it does not fit its budget at any step",
+            Self::Unknown(_) => "the kernel gave an unknown code",
+        }
+    }
+
     fn of(code: u32) -> Option<Self> {
         match code {
             0 => None,

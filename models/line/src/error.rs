@@ -16,6 +16,9 @@ pub enum Error {
     Mismatch { what: String },
     #[error("tile {tile} takes {needed} bytes at its coarsest step, more than the budget of {budget}")]
     Budget { tile: usize, needed: usize, budget: usize },
+    /// A device that codes in the processor's place gave up.
+    #[error("{device}: {reason}")]
+    Device { device: String, reason: String },
     #[error("{target} cannot be reached: {reason}")]
     Unreachable { target: String, reason: String },
 }

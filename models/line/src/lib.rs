@@ -23,6 +23,7 @@
 mod analyse;
 mod coder;
 mod codes;
+mod device;
 mod emit;
 mod error;
 mod fit;
@@ -45,13 +46,16 @@ mod tile;
 
 pub use analyse::choose;
 pub use coder::{Coder, Costs, LIMIT, TRANSFORM_LIMIT, UNITS, next_state, units};
+pub use device::{Cpu, Device};
 pub use error::Error;
 pub use matrix::{ONE, Reflections, Synthesis};
 pub use options::{Effort, Options, TILE_VALUES};
 pub use parse::parse_with;
-pub use plan::{BASE_CLASSES, CLASSES, MAX_PAIRS, MAX_TILE, Plan, Tile, Transform, UNIT_CLASS};
+pub use plan::{
+    BASE_CLASSES, CLASSES, MAX_PAIRS, MAX_TILE, Plan, Tile, Transform, UNIT_CLASS, check_density,
+};
 pub use quantize::{Quantizer, class_weight, quantize, quarter_log2, targets};
-pub use rate::{Target, encode_to, encode_under};
+pub use rate::{Target, encode_on, encode_to, encode_under};
 pub use reconstruct::{Bf16, Number, reconstruct};
 pub use scaled::{Scale, decode_scaled, encode_scaled};
 pub use simd::Width;

@@ -18,6 +18,16 @@ pub const MAX_TILE: usize = 1 << 16;
 /// Values for each byte of a stream at most: what a header asks for is bounded by
 /// what comes with it.
 pub(crate) const MAX_VALUES_PER_BYTE: usize = 1024;
+
+/// Refuses a stream that says so much in so little that decoders would refuse it.
+pub fn check_density(values: usize, stream_bytes: usize) -> Result<(), Error> {
+    if values / MAX_VALUES_PER_BYTE <= stream_bytes {
+        return Ok(());
+    }
+    let what = "tiles of so few lanes that a byte would hold more than 1024 values".into();
+    Err(Error::Mismatch { what })
+}
+
 /// Base classes: those that send no bits raw.
 pub const BASE_CLASSES: usize = 32;
 /// Classes of a value.

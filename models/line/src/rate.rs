@@ -2,10 +2,11 @@
 
 use crate::Error;
 use crate::analyse::choose_fitted;
+use crate::device::{Cpu, Device};
 use crate::fit::{Fitted, Look, fit, improved, squared};
 use crate::options::{Effort, Options};
 use crate::plan::{MAX_CLASS, MAX_MEAN, Plan};
-use crate::stream::{Settings, decode, encode};
+use crate::stream::Settings;
 
 /// What an encoder is asked for.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -49,6 +50,18 @@ pub fn encode_under(
     options: &Options,
     settings: &Settings,
 ) -> Result<Vec<u8>, Error> {
+    encode_on(&Cpu, values, (rows, cols), target, options, settings)
+}
+
+/// As [`encode_under`], of rows and columns, coded by a device: the same bytes.
+pub fn encode_on(
+    device: &dyn Device,
+    values: &[f32],
+    (rows, cols): (usize, usize),
+    target: Target,
+    options: &Options,
+    settings: &Settings,
+) -> Result<Vec<u8>, Error> {
     if values.len() != rows * cols || values.is_empty() {
         return Err(Error::Mismatch { what: format!("{} values for {rows} × {cols}", values.len()) });
     }
@@ -58,7 +71,7 @@ pub fn encode_under(
     if let Target::Step(step) = target {
         let fitted = plan_at(step).ok_or_else(no_step)?;
         let fitted = improved(fitted, values, options).ok_or_else(no_step)?;
-        return encode(&fitted.plan, values, settings);
+        return device.encode(&fitted.plan, values, settings);
     }
     // What a rate is held against does not need the whole energy.
     let energy = if matches!(target, Target::Nmse(_)) { energy(values) } else { 0.0 };
@@ -82,12 +95,12 @@ pub fn encode_under(
             break;
         }
         let step = fitted.plan.step;
-        let bytes = encode(&fitted.plan, values, settings)?;
+        let bytes = device.encode(&fitted.plan, values, settings)?;
         let bits = 8.0 * bytes.len() as f64 / values.len() as f64;
         // How far the stream is from the target, in bits to spend.
         let (within, room) = match target {
             Target::Nmse(goal) => {
-                let found = squared(values, &decode(&bytes)?.2) / energy.max(f64::MIN_POSITIVE);
+                let found = squared(values, &device.decode(&bytes)?.2) / energy.max(f64::MIN_POSITIVE);
                 (found <= goal, 0.5 * (found / (goal * (0.998 * aim))).log2())
             }
             Target::Bits(goal) => (bits <= goal, goal * aim - bits),

@@ -7,7 +7,7 @@ use crate::Error;
 use crate::coder::Coder;
 use crate::emit::write_with;
 use crate::parse::parse_with;
-use crate::plan::{MAX_VALUES_PER_BYTE, Plan, Tile};
+use crate::plan::{Plan, Tile, check_density};
 use crate::quantize::{Quantizer, quantize, targets};
 use crate::reconstruct::{Bf16, Number, reconstruct_wide};
 use crate::simd::Width;
@@ -68,10 +68,7 @@ pub fn encode_with(coder: &Coder, values: &[f32], settings: &Settings) -> Result
         out.chunks_exact_mut(2).zip(tile).for_each(|(out, word)| out.copy_from_slice(&word.to_le_bytes()));
         start += out.len();
     }
-    if values.len() / MAX_VALUES_PER_BYTE > bytes.len() {
-        let what = "tiles of so few lanes that a byte would hold more than 1024 values".into();
-        return Err(Error::Mismatch { what });
-    }
+    check_density(values.len(), bytes.len())?;
     Ok(bytes)
 }
 

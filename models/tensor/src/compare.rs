@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::codec::{
     MetricSums, Metrics, PcaBasis, PcaLearner, Precondition, Preconditioned, Target, TensorCodec, VERSION,
-    codec, order0,
+    codec, device_of, order0,
 };
 use crate::memory::ContentHash;
 use crate::pipeline::{each_slab, evaluate};
@@ -43,10 +43,17 @@ pub struct Row {
     /// What was in the way, then; rows of earlier versions do not say.
     #[serde(default)]
     pub obstacle: Option<Obstacle>,
+    /// Who coded: `cpu`, or `cuda` where a GPU did. Speeds depend on it, bytes do not.
+    #[serde(default = "cpu")]
+    pub device: String,
     /// A hash of all that the row follows from: the tensor's content, what was
     /// asked for, and the version of the codecs. A row of an earlier run answers
     /// a job with the same key, and no other.
     pub key: String,
+}
+
+fn cpu() -> String {
+    "cpu".into()
 }
 
 /// What to turn a tensor by before coding.
@@ -246,6 +253,7 @@ impl Job<'_> {
             gap_bits: bits_per_value - gaussian_bound(1.0, metrics.nmse),
             missed: None,
             obstacle: None,
+            device: device_of(&self.codec).into(),
             key: self.key()?,
         })
     }
@@ -559,6 +567,7 @@ mod tests {
             key: String::new(),
             missed: None,
             obstacle: None,
+            device: cpu(),
             tensor: "g".into(),
             class: Class::WeightGradient,
             codec: codec.into(),

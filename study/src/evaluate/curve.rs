@@ -8,7 +8,7 @@ use trinity_lm::{
     weights::{Calibration, CodedWeights, code_weights, code_weights_calibrated},
 };
 use trinity_tensor::allocate::Allocation;
-use trinity_tensor::codec::PAPER_BASELINES;
+use trinity_tensor::codec::{PAPER_BASELINES, device_of};
 
 /// What is compared where nothing is named.
 pub const CODECS: [&str; 12] = [
@@ -209,6 +209,7 @@ impl Coder<'_> {
             weights_bits_per_value: Some(coded.outcome.bits_per_value),
             weights_nmse: Some(coded.outcome.nmse),
             weight_mib: self.subject.mib(coded.outcome.bits_per_value),
+            device: device_of(&coded.codec).into(),
             key: self.subject.point_key(name, bits, self.allocation)?,
             ..row
         })

@@ -10,6 +10,7 @@ use trinity_tensor::{Class, Entry};
 
 use crate::cmd::encode::{known_codec, positive};
 use crate::context::Context;
+use crate::device::DeviceArgs;
 use crate::failure::Failure;
 use crate::output;
 use crate::shards::ShardArgs;
@@ -55,6 +56,7 @@ rate control included; use --threads 1 for undisturbed ones.
 Examples:
   trinity compare captured/*.safetensors --bits 2,2.5,3,3.5,4 --out compare/
   trinity compare kv.safetensors --codecs trinity,h265 --nmse 0.01 --precondition none,pca
+  trinity compare kv.safetensors --codecs trinity-lite,uniform+ac --device auto
   trinity compare weights.safetensors --ablate --out stages/
   trinity compare kv.safetensors --stages --codecs trinity,trinity-lite --bits 3
   trinity compare weights.safetensors --show layers.6.k_proj.weight --out block/
@@ -112,6 +114,8 @@ pub struct Args {
     /// Write compare.csv and report.html into this folder
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) device: DeviceArgs,
     #[command(flatten)]
     pub(super) parts: ShardArgs,
 }

@@ -14,6 +14,7 @@ use crate::table::{Table, sig3};
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let codecs =
         if args.codecs.is_empty() { vec!["trinity".into(), "trinity-lite".into()] } else { codecs(args)? };
+    let device = args.device.open(codecs.iter().map(String::as_str), ctx)?;
     let technology = price::technology("technologies/asap7")?;
     let request = price::Request {
         entries: &entries(args)?,
@@ -24,6 +25,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         throughput_gbps: THROUGHPUT_GBPS,
     };
     let rows = price::stages(&request, &ctx.watch())?;
+    device.remark(ctx);
     if let Some(folder) = &args.out {
         let mut csv = csv::Writer::from_writer(Vec::new());
         for row in &rows {

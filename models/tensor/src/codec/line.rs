@@ -11,11 +11,12 @@ use std::sync::Arc;
 use trinity_codec::Basis;
 use trinity_line::{Effort, Options, Plan, Settings, Transform};
 
+use super::device::{count_decoded, count_encoded, device};
 use super::lossy::{HEADER, normalize, restored};
 use super::rate::within_after_rounding;
 use super::trinity::{Trinity, folded};
 use super::uniform::Uniform;
-use super::{Encoded, Lossy, Matrix, Metrics, StageCost, Target, TensorCodec};
+use super::{Encoded, Lossy, Matrix, MatrixCodec, Metrics, StageCost, Target, TensorCodec};
 use crate::{Error, Obstacle, Tensor};
 
 /// The line-rate codec at one effort.
@@ -45,7 +46,10 @@ const TRINITY: &[u8] = b"TC";
 const PLAIN: i16 = 0x4000;
 /// Tensors of at most so many values are coded both ways and the better is kept.
 const SMALL: usize = 1 << 16;
-/// Larger ones where the entropy of a uniform quantizer comes so near, in bits per value.
+/// Larger ones where a uniform quantizer with an arithmetic coder takes at most this
+/// much more for the same error: bits fall as steps grow, within far less than that.
+const CLOSE: f64 = 0.01;
+/// Where little effort is asked for: where the entropy of a uniform quantizer comes so near, in bits per value.
 const MARGIN: f64 = 0.05;
 
 impl Line {
@@ -75,23 +79,28 @@ impl Line {
     fn stream(&self, matrix: &Matrix, target: trinity_line::Target) -> Result<Vec<u8>, trinity_line::Error> {
         let (rows, cols) = folded(matrix.rows, matrix.cols);
         let settings = Settings { tile_budget: self.tile_budget, ..Settings::default() };
-        trinity_line::encode_under(&matrix.values, rows, cols, target, &self.options, &settings)
+        trinity_line::encode_on(device(), &matrix.values, (rows, cols), target, &self.options, &settings)
     }
 
     fn attempt(&self, tensor: &Tensor, target: trinity_line::Target) -> Result<Encoded, Error> {
         let Some((matrix, exponent)) = normalize(tensor)? else {
             return Ok(Encoded::like(tensor, Vec::new()));
         };
-        let stream = self.stream(&matrix, target).map_err(|error| Error::Unreachable {
-            name: tensor.name().to_owned(),
-            codec: self.name(),
-            target: in_words(target),
-            obstacle: match (&error, target) {
-                (trinity_line::Error::Unreachable { .. }, trinity_line::Target::Bits(_)) => Obstacle::Rate,
-                (trinity_line::Error::Unreachable { .. }, trinity_line::Target::Nmse(_)) => Obstacle::Error,
-                _ => Obstacle::Shape,
+        let stream = self.stream(&matrix, target).map_err(|error| match error {
+            trinity_line::Error::Device { device, reason } => {
+                Error::External { program: device, problem: reason }
+            }
+            error => Error::Unreachable {
+                name: tensor.name().to_owned(),
+                codec: self.name(),
+                target: in_words(target),
+                obstacle: match (&error, target) {
+                    (trinity_line::Error::Unreachable { .. }, trinity_line::Target::Bits(_)) => Obstacle::Rate,
+                    (trinity_line::Error::Unreachable { .. }, trinity_line::Target::Nmse(_)) => Obstacle::Error,
+                    _ => Obstacle::Shape,
+                },
+                reason: error.to_string().into(),
             },
-            reason: error.to_string().into(),
         })?;
         let mut bytes = exponent.to_le_bytes().to_vec();
         bytes.extend(stream);
@@ -118,7 +127,7 @@ impl Line {
     }
 
     fn error(&self, tensor: &Tensor, encoded: &Encoded) -> Result<f64, Error> {
-        Ok(Metrics::between(tensor, &self.decode(encoded)?).nmse)
+        Ok(Metrics::between(tensor, &self.decode_any(encoded)?).nmse)
     }
 
     /// Whether a uniform quantizer may do as well as the stream that was found.
@@ -127,7 +136,16 @@ impl Line {
             return Ok(true);
         }
         let error = self.error(tensor, ours)?;
-        Ok(ours.bits_per_value() > uniform_entropy(tensor, error)? - MARGIN)
+        let Some((matrix, _)) = normalize(tensor)? else { return Ok(false) };
+        let step = uniform_step(&matrix, error);
+        Ok(match self.options.effort {
+            // By its very bytes at our error: an adaptive coder follows what an entropy does not show.
+            Effort::Best => {
+                let plain = Uniform.encode(&matrix, -step.log2())?;
+                (HEADER + plain.len()) as f64 <= (1.0 + CLOSE) * ours.bytes.len() as f64
+            }
+            Effort::Fast => ours.bits_per_value() > uniform_entropy(&matrix, step) - MARGIN,
+        })
     }
 
     fn refused(&self, tensor: &Tensor, target: Target, reason: &str) -> Error {
@@ -156,6 +174,34 @@ impl TensorCodec for Line {
     }
 
     fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
+        let encoded = self.encode_best(tensor, target)?;
+        is_ours(&encoded).map(count_encoded);
+        Ok(encoded)
+    }
+
+    fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
+        let decoded = self.decode_any(encoded)?;
+        is_ours(encoded).map(count_decoded);
+        Ok(decoded)
+    }
+
+    fn stages(&self, tensor: &Tensor, target: Target) -> Result<Vec<StageCost>, Error> {
+        if matches!(target, Target::Qp(_) | Target::Lossless) {
+            return Ok(Vec::new());
+        }
+        let encoded = self.encode(tensor, target)?;
+        let Some(stream) = encoded.bytes.get(HEADER..) else { return Ok(Vec::new()) };
+        if unmarked(&encoded).is_some() {
+            return Ok(plain_stages(&encoded));
+        }
+        let (plan, header) = Plan::read(stream).map_err(|error| Error::corrupt(HEADER, error.to_string()))?;
+        Ok(stages(&plan, header + HEADER, encoded.bytes.len(), tensor.len()))
+    }
+}
+
+impl Line {
+    /// This codec's own stream, or that of an arithmetic coder where it is better.
+    fn encode_best(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
         let ours = self.encode_line(tensor, target);
         let tried = match &ours {
             // An arithmetic coder knows no tiles.
@@ -181,31 +227,28 @@ impl TensorCodec for Line {
         }
     }
 
-    fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
+    /// What is stored, whatever it is.
+    fn decode_any(&self, encoded: &Encoded) -> Result<Tensor, Error> {
         if encoded.bytes.get(HEADER..).is_some_and(|stream| stream.starts_with(TRINITY)) {
             return Trinity::of_stored(&self.name, self.basis.clone()).decode(encoded);
         }
         if let Some(plain) = unmarked(encoded) {
             return Lossy(Uniform).decode(&plain);
         }
-        restored(encoded, |bytes, _, _| {
-            let decoded = trinity_line::decode(bytes);
-            Ok(decoded.map_err(|error| Error::corrupt(HEADER, error.to_string()))?.2)
+        restored(encoded, |bytes, _, _| match device().decode(bytes) {
+            Ok((_, _, values)) => Ok(values),
+            Err(trinity_line::Error::Device { device, reason }) => {
+                Err(Error::External { program: device, problem: reason })
+            }
+            Err(error) => Err(Error::corrupt(HEADER, error.to_string())),
         })
     }
+}
 
-    fn stages(&self, tensor: &Tensor, target: Target) -> Result<Vec<StageCost>, Error> {
-        if matches!(target, Target::Qp(_) | Target::Lossless) {
-            return Ok(Vec::new());
-        }
-        let encoded = self.encode(tensor, target)?;
-        let Some(stream) = encoded.bytes.get(HEADER..) else { return Ok(Vec::new()) };
-        if unmarked(&encoded).is_some() {
-            return Ok(plain_stages(&encoded));
-        }
-        let (plan, header) = Plan::read(stream).map_err(|error| Error::corrupt(HEADER, error.to_string()))?;
-        Ok(stages(&plan, header + HEADER, encoded.bytes.len(), tensor.len()))
-    }
+/// Whether a stream is one that a device codes; zeros have none.
+fn is_ours(encoded: &Encoded) -> Option<bool> {
+    let stream = encoded.bytes.get(HEADER..)?;
+    Some(unmarked(encoded).is_none() && !stream.starts_with(TRINITY))
 }
 
 /// What `uniform+ac` made, marked as such.
@@ -227,15 +270,33 @@ fn unmarked(encoded: &Encoded) -> Option<Encoded> {
     Some(plain)
 }
 
-/// Bits per value of a uniform quantizer with that error, by the entropy of a
-/// sample of its levels; errors of fine steps are a twelfth of their squares.
-fn uniform_entropy(tensor: &Tensor, nmse: f64) -> Result<f64, Error> {
-    let Some((matrix, _)) = normalize(tensor)? else { return Ok(f64::INFINITY) };
+/// The step at which a uniform quantizer has an error, within a thousandth or so.
+fn uniform_step(matrix: &Matrix, nmse: f64) -> f64 {
+    let energy: f64 = matrix.values.iter().map(|&value| f64::from(value).powi(2)).sum();
+    let goal = nmse * energy;
+    let noise = |step: f64| -> f64 {
+        let (step, inverse) = (step as f32, (1.0 / step) as f32);
+        let error = |&value: &f32| value - (value * inverse).round_ties_even() * step;
+        let of_chunk = |chunk: &[f32]| chunk.iter().map(error).map(|error| error * error).sum::<f32>();
+        matrix.values.chunks(256).map(|chunk| f64::from(of_chunk(chunk))).sum()
+    };
+    // Errors of fine steps are a twelfth of their squares; those of coarse ones, less.
+    let mut step = (12.0 * goal / matrix.values.len() as f64).sqrt();
+    for _ in 0..6 {
+        let ratio = goal / noise(step).max(f64::MIN_POSITIVE);
+        step *= ratio.sqrt().clamp(0.5, 2.0);
+        if (ratio - 1.0).abs() < 1e-3 {
+            break;
+        }
+    }
+    step
+}
+
+/// Bits per value of a uniform quantizer, by the entropy of a sample of its levels.
+fn uniform_entropy(matrix: &Matrix, step: f64) -> f64 {
     let sample: Vec<f32> =
         matrix.values.iter().step_by(matrix.values.len().div_ceil(SMALL)).copied().collect();
-    let energy = |values: &[f32]| values.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>();
-    let mean_square = energy(&matrix.values) / matrix.values.len() as f64;
-    let inverse = 1.0 / (12.0 * nmse * mean_square).sqrt();
+    let inverse = 1.0 / step;
     let mut counts = std::collections::HashMap::<i64, u64>::new();
     for value in &sample {
         *counts.entry((f64::from(*value) * inverse).round_ties_even() as i64).or_default() += 1;
@@ -244,7 +305,7 @@ fn uniform_entropy(tensor: &Tensor, nmse: f64) -> Result<f64, Error> {
     let mut counts: Vec<u64> = counts.into_values().collect();
     counts.sort_unstable();
     let total = sample.len() as f64;
-    Ok(counts.iter().map(|&count| -(count as f64) * (count as f64 / total).log2()).sum::<f64>() / total)
+    counts.iter().map(|&count| -(count as f64) * (count as f64 / total).log2()).sum::<f64>() / total
 }
 
 /// The stages of `uniform+ac`: a product and a rounding, then eight decisions of

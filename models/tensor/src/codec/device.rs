@@ -1,0 +1,105 @@
+//! The device that codes streams of the line-rate codec in the processor's place.
+//!
+//! Codecs are found by name wherever one is needed, and the bytes do not depend on
+//! who codes: as with worker threads, a program chooses once, at its start.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use trinity_line::{Cpu, Device};
+
+use super::line::Line;
+
+static CHOSEN: OnceLock<Arc<dyn Device>> = OnceLock::new();
+static ENCODED: Counts = Counts::new();
+static DECODED: Counts = Counts::new();
+
+/// Streams by who coded them.
+struct Counts {
+    on_device: AtomicUsize,
+    on_cpu: AtomicUsize,
+}
+
+impl Counts {
+    const fn new() -> Self {
+        Self { on_device: AtomicUsize::new(0), on_cpu: AtomicUsize::new(0) }
+    }
+
+    fn tally(&self) -> Tally {
+        Tally {
+            on_device: self.on_device.load(Ordering::Relaxed),
+            on_cpu: self.on_cpu.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Has streams of the line-rate codec coded by a device from here on; the one
+/// that was chosen before, if any, stays, and is given back as an error.
+pub fn use_device(device: Arc<dyn Device>) -> Result<(), Arc<dyn Device>> {
+    CHOSEN.set(device)
+}
+
+/// Who codes streams of the line-rate codec.
+pub(super) fn device() -> &'static dyn Device {
+    CHOSEN.get().map_or(&Cpu, AsRef::as_ref)
+}
+
+/// Streams so far under names of the line-rate codec.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// By the device.
+    pub on_device: usize,
+    /// By the processor: those that an arithmetic coder made, and streams of 0.1.0.
+    pub on_cpu: usize,
+}
+
+/// What was encoded so far.
+pub fn encoded_tally() -> Tally {
+    ENCODED.tally()
+}
+
+/// What was decoded so far, to measure what was encoded too.
+pub fn decoded_tally() -> Tally {
+    DECODED.tally()
+}
+
+/// Counts a stream that was encoded, by the device or by the processor.
+pub(super) fn count_encoded(on_device: bool) {
+    count(&ENCODED, on_device);
+}
+
+/// Counts a stream that was decoded.
+pub(super) fn count_decoded(on_device: bool) {
+    count(&DECODED, on_device);
+}
+
+fn count(counts: &Counts, on_device: bool) {
+    let count = if on_device { &counts.on_device } else { &counts.on_cpu };
+    count.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Whether a codec, or one that it is made of, is the line-rate codec under one of its names.
+pub fn has_kernels(codec: &str) -> bool {
+    codec.split('/').any(|part| Line::named(part).is_some())
+}
+
+/// The kind of device that codes under a codec's name.
+pub fn device_of(codec: &str) -> &'static str {
+    if has_kernels(codec) { device().kind() } else { Cpu.kind() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_codec_alone_has_kernels() {
+        for name in ["trinity-lite", "line", "line-uniform", "trinity-lite:4096", "hadamard/line-fast"] {
+            assert!(has_kernels(name), "{name}");
+        }
+        for name in ["trinity", "h265", "uniform+ac", "zstd", "delta", "trinity-lite:x"] {
+            assert!(!has_kernels(name), "{name}");
+        }
+        assert_eq!(device_of("trinity-lite"), "cpu");
+    }
+}
