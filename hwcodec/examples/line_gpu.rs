@@ -7,8 +7,11 @@
 #![allow(clippy::print_stdout)]
 
 use std::{env, fs};
+use trinity_coding::Frame;
 use trinity_hwcodec::line::LineCodec;
 use trinity_hwcodec::measure::line::{Recorded, Speed, check, measure, measure_alone};
+use trinity_hwcodec::nvdec::Standard;
+use trinity_hwcodec::streams::Spec;
 use trinity_hwcodec::{Error, Gpu};
 
 fn main() -> Result<(), Error> {
@@ -27,7 +30,7 @@ fn main() -> Result<(), Error> {
     if asks("--check") {
         return Ok(());
     }
-    let recorded = measure(&gpu, &codec)?;
+    let recorded = measure(&gpu, &codec, Some(&encode))?;
     print(&recorded);
     if let Some(path) = arguments.first() {
         let bad = |reason: String| Error::BadFile { file: path.clone(), reason };
@@ -35,6 +38,28 @@ fn main() -> Result<(), Error> {
         fs::write(path, text + "\n").map_err(|e| bad(e.to_string()))?;
     }
     Ok(())
+}
+
+/// Pictures through our own encoders, for NVDEC.
+fn encode(spec: &Spec, frames: &[Frame]) -> Result<(Vec<u8>, Vec<Frame>), String> {
+    let coded = match spec.standard {
+        Standard::H264 => {
+            let rate = trinity_h264::Rate::Qp(spec.qp);
+            let params =
+                trinity_h264::Params { rate, preset: trinity_h264::Preset::Fast, ..Default::default() };
+            trinity_h264::encode(frames, &params).map(|coded| (coded.stream, coded.recon))
+        }
+        Standard::Hevc => {
+            let params = trinity_h265::Params {
+                rate: trinity_h265::Rate::Qp(spec.qp),
+                preset: trinity_h265::Preset::Fast,
+                range_extensions: false,
+                ..Default::default()
+            };
+            trinity_h265::encode(frames, &params).map(|coded| (coded.stream, coded.recon))
+        }
+    };
+    coded.map_err(|error| error.to_string())
 }
 
 fn print(recorded: &Recorded) {
@@ -71,6 +96,17 @@ fn print(recorded: &Recorded) {
             energy.idle_w,
             energy.gb_per_s,
             energy.j_per_gb()
+        );
+    }
+    for delta in &recorded.deltas {
+        println!(
+            "delta by {:?}, {} threads: {} bytes, synchronous {:.3} ms, pipelined {:.3} ms, exact: {}",
+            delta.decoder,
+            delta.threads,
+            delta.compressed_bytes,
+            delta.synchronous_s.median * 1e3,
+            delta.pipelined_s.median * 1e3,
+            delta.exact
         );
     }
     recorded.left_out.iter().for_each(|what| println!("left out: {what}"));

@@ -11,9 +11,11 @@ extern "C" __global__ void scatter_add(float* tensor, const unsigned int* index,
 
 /// One block a chunk: the running sum of gaps gives the indices, to which the
 /// values are added. Chunks hold `stride` words each; blocks have 1024 threads.
+/// `add_whole_gaps` takes gaps as whole numbers in single precision, `centre` less than they are.
 pub const ADD_GAPS: &str = r#"
-extern "C" __global__ void add_gaps(float* tensor, const unsigned int* gaps, const float* values,
-                                    const unsigned int* bases, const unsigned int* counts, unsigned int stride) {
+template <class Gap>
+__device__ void add(float* tensor, const Gap* gaps, const float* values, const unsigned int* bases,
+                    const unsigned int* counts, unsigned int stride, Gap centre) {
     __shared__ unsigned int of_warp[32];
     const unsigned int chunk = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const unsigned int n = counts[chunk];
@@ -22,7 +24,7 @@ extern "C" __global__ void add_gaps(float* tensor, const unsigned int* gaps, con
     unsigned int before = bases[chunk];
     for (unsigned int first = 0; first < n; first += 1024) {
         const unsigned int i = first + threadIdx.x;
-        unsigned int sum = i < n ? gaps[i] : 0;
+        unsigned int sum = i < n ? (unsigned int)(gaps[i] + centre) : 0;
         for (int step = 1; step < 32; step *= 2) {
             unsigned int other = __shfl_up_sync(~0u, sum, step);
             if (lane >= step) sum += other;
@@ -43,6 +45,23 @@ extern "C" __global__ void add_gaps(float* tensor, const unsigned int* gaps, con
         before += of_warp[31];
         __syncthreads();
     }
+}
+extern "C" __global__ void add_gaps(float* tensor, const unsigned int* gaps, const float* values,
+                                    const unsigned int* bases, const unsigned int* counts, unsigned int stride) {
+    add<unsigned int>(tensor, gaps, values, bases, counts, stride, 0);
+}
+extern "C" __global__ void add_whole_gaps(float* tensor, const float* gaps, const float* values,
+                                          const unsigned int* bases, const unsigned int* counts, unsigned int stride,
+                                          float centre) {
+    add<float>(tensor, gaps, values, bases, counts, stride, centre);
+}
+"#;
+
+/// Adds a difference to every value.
+pub const ADD_DENSE: &str = r#"
+extern "C" __global__ void add_dense(float* tensor, const float* difference, unsigned int n) {
+    unsigned int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) tensor[i] += difference[i];
 }
 "#;
 

@@ -163,12 +163,30 @@ impl EnergyPoint {
     }
 }
 
-/// The sparse-delta pipeline: zstd on the CPU, copy, scatter-add.
+/// Who decompresses a delta in a pipelined run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeltaDecoder {
+    /// zstd on CPU threads.
+    Cpu,
+    /// nvCOMP's zstd on the GPU.
+    Nvcomp,
+    /// The line-rate codec on the GPU, at steps that give every number back.
+    Line,
+    /// The line-rate codec on the GPU, of a difference in every value, at a loss;
+    /// the synchronous run decodes on all CPU threads.
+    LineDense,
+}
+
+/// The delta pipeline: decompress, copy, add.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeltaPoint {
     /// What decompresses in the pipelined run: CPU threads, or 0 for nvCOMP on the GPU. The
     /// synchronous run has one thread.
     pub threads: u32,
+    /// Who decompresses in the pipelined run; recordings of before have none, and `threads` says it.
+    #[serde(default)]
+    pub decoder: Option<DeltaDecoder>,
     pub elements: u64,
     pub changed: u64,
     pub chunks: u32,

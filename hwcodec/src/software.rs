@@ -130,6 +130,7 @@ mod tests {
                 },
             ],
             energy: vec![energy("encode, 8 states", 300.0), energy("decode, 8 states", 150.0)],
+            deltas: Vec::new(),
             left_out: Vec::new(),
         }
     }

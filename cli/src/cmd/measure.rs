@@ -432,18 +432,9 @@ fn other_table(recording: &Recording) -> Table {
         ]);
     }
     for delta in &recording.delta {
-        let speed_up = delta.synchronous_s.median / delta.pipelined_s.median;
         table.row([
-            format!(
-                "sparse delta, pipelined with {} against synchronous ({})",
-                match delta.threads {
-                    0 => "nvCOMP".into(),
-                    1 => "1 thread".into(),
-                    threads => format!("{threads} threads"),
-                },
-                if delta.exact { "exact" } else { "WRONG" }
-            ),
-            sig3(speed_up),
+            line::delta(delta),
+            sig3(delta.synchronous_s.median / delta.pipelined_s.median),
             "×".into(),
             sig3(100.0 * delta.pipelined_s.relative()),
         ]);

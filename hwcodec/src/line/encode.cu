@@ -1,5 +1,5 @@
 
-// Encoding: values to levels to words, tiles into their rooms, rooms into a stream.
+// Encoding: values to levels to words, tiles into their rooms.
 
 // Nothing is clamped without a transform: what is kept is far below the limit.
 __device__ __forceinline__ int to_target(const Plan& p, float scaled) {
@@ -12,6 +12,20 @@ __device__ __forceinline__ int quarter_log2(u64 value) {
     int octave = 63 - __clzll((long long)value);
     u64 mantissa = octave > 16 ? value >> (octave - 16) : value << (16 - octave);
     return 4 * octave + (mantissa >= 71468) + (mantissa >= 84990) + (mantissa >= 101070) + (mantissa >= 120194);
+}
+
+// The sum over a warp, in parts whose own sums fit a word.
+__device__ __forceinline__ u64 sum_of_lanes(u64 sum) {
+#if __CUDA_ARCH__ < 800
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(ALL, sum, step);
+    return sum;
+#else
+    constexpr u32 BITS = 26, MASK = (1u << BITS) - 1;
+    const u32 low = __reduce_add_sync(ALL, (u32)sum & MASK);
+    const u32 middle = __reduce_add_sync(ALL, (u32)(sum >> BITS) & MASK);
+    const u32 high = __reduce_add_sync(ALL, (u32)(sum >> 2 * BITS));
+    return low + ((u64)middle << BITS) + ((u64)high << 2 * BITS);
+#endif
 }
 
 __device__ __forceinline__ int reduced(int residual, u32 gain) {
@@ -183,6 +197,37 @@ __device__ __forceinline__ void push_level(const uint2* table, u32 raw, int leve
     if (__any_sync(ALL, escape)) out.put(escape, lane, (u32)(u16)level);
 }
 
+// A level ready to be pushed: raised by half a symbol's levels and by as many as
+// lie below zero, so that its symbol counts from 0; the symbol, and its entry.
+struct Ready {
+    u32 raised, symbol, raw;
+    uint2 entry;
+
+    // `table` points to the first symbol of a table.
+    __device__ __forceinline__ void set(const uint2* table, u32 raw_bits, int level) {
+        raw = raw_bits;
+        raised = (u32)level + ((SYMBOLS + 1) << raw >> 1);
+        // Below the first symbol and above the last all are escapes.
+        symbol = min(raised >> raw, SYMBOLS - 1);
+        entry = table[symbol];
+    }
+
+    // Pushes a level that is no escape in every lane, where there is room for a word of each.
+    __device__ __forceinline__ void push(u32& state, Backwards& out, u32 lane) const {
+        const u32 frequency = entry.x >> 16, word = state;
+        const bool full = state >> (32 - SCALE_BITS - raw) >= frequency;
+        if (full) state >>= 16;
+        const u32 from = ((state - symbol) << raw) + raised;
+        const u32 quotient = __umulhi(from, entry.y), more = SLOTS - frequency;
+        state = from + (entry.x & (SLOTS - 1)) + quotient * more;
+        // As in `push_level`: the quotient, or one less.
+        if (from - quotient * frequency >= frequency) state += more;
+        const u32 mask = __ballot_sync(ALL, full);
+        out.at -= __popc(mask);
+        if (full) out.room[out.at + lanes_below(mask, lane)] = (u16)word;
+    }
+};
+
 // Classes of a column with a row, before they are clamped: what a row adds
 // lies within FROM, and what comes of both is clamped by the table.
 constexpr int LEAST_FROM = -128, MOST_FROM = 183, MOST_COLUMN = 127;
@@ -297,8 +342,9 @@ struct Coding {
         }
         for (; col < t.cols; col += 32, at += along)
             sum += (u64)(u32)abs(residual(col, fetch(row, col, at))) * weights[col];
-        for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(ALL, sum, step);
-        u64 mean = sum / t.cols;
+        sum = sum_of_lanes(sum);
+        // Tiles are nearly always a power of two wide.
+        u64 mean = (t.cols & (t.cols - 1)) == 0 ? sum >> (31 - __clz(t.cols)) : sum / t.cols;
         return quarter_log2(mean > 1 ? mean : 1) - 4 * 19;
     }
 
@@ -313,6 +359,11 @@ struct Coding {
     // Symbols of a class's table, of the first or the second quantizer.
     __device__ __forceinline__ const uint2* symbols_of(u32 of, u32 quantizer) const {
         return symbols + SYMBOLS / 2 + (of & 0xffff) + quantizer * SYMBOLS;
+    }
+
+    // The first of them.
+    __device__ __forceinline__ const uint2* first_of(u32 of, u32 quantizer) const {
+        return symbols + (of & 0xffff) + quantizer * SYMBOLS;
     }
 
     __device__ __forceinline__ const int* costs_of(u32 of) const { return costs + (of & 0xffff) / 2; }
@@ -428,7 +479,7 @@ struct Coding {
 
     __device__ __forceinline__ int uniform(int target) const {
         int magnitude = (abs(target) + p.rounding) >> 5;
-        return (short)(target < 0 ? -magnitude : magnitude);
+        return target < 0 ? -magnitude : magnitude;
     }
 
     // The level at a place and the quantizer that takes it, going backwards.
@@ -452,31 +503,75 @@ struct Coding {
         return PREDICTS ? scratch.targets[row * t.cols + col] : fetch(row, col, at);
     }
 
-    // The last steps, whose signs are the start of the states; `row` and `walk` are left where the rest goes on.
+    // The last steps, whose signs are the start of the states; `walk` is left where the rest goes on.
     __device__ __forceinline__ u32 backward_tail(u32 tail_start, u32& walk, Backwards& out) {
+        constexpr u32 AHEAD = 4;
         u32 state = LEAST_STATE;
-        for (u32 at = total; at-- > tail_start;) {
-            const u32 row = at / per_row, step = at % per_row, first = step * LANES;
-            if (!active(first)) continue;
-            const u32 of = of_row(row_class_at(row))[p.classes[t.col + first + lane]];
-            u32 quantizer;
-            int level = level_of(first + lane, fetch_back(row, first + lane, place_of(row, first)), decided_at(row, step), walk, quantizer);
-            const u32 raw = of >> 16;
-            const int symbol = (level + ((1 << raw) >> 1)) >> raw;
-            const bool escapes = symbols_of(of, quantizer)[min(max(symbol, -ESCAPE), ESCAPE)].x & ESCAPES;
-            if (symbol < 0 && !escapes) state |= 1u << (total - 1 - at);
-            tail[(at - tail_start) * 32 + lane] = (u32)(u16)level | quantizer << 16;
+        u32 row = (total - 1) / per_row, step = (total - 1) % per_row;
+        for (u32 end = total; end > tail_start; end -= min(AHEAD, end - tail_start)) {
+            int fetched[AHEAD];
+            u32 of[AHEAD], decided[AHEAD], col[AHEAD];
+            const u32 count = min(AHEAD, end - tail_start);
+            #pragma unroll
+            for (u32 j = 0; j < AHEAD; j++) {
+                if (j >= count) continue;
+                col[j] = step * LANES + lane;
+                of[j] = 0;
+                if (active(step * LANES)) {
+                    of[j] = of_row(row_class_at(row))[p.classes[t.col + col[j]]];
+                    fetched[j] = fetch_back(row, col[j], place_of(row, step * LANES));
+                    decided[j] = decided_at(row, step);
+                }
+                if (step == 0) row--;
+                step = step == 0 ? per_row - 1 : step - 1;
+            }
+            #pragma unroll
+            for (u32 j = 0; j < AHEAD; j++) {
+                if (j >= count || !active(col[j] - lane)) continue;
+                const u32 at = end - 1 - j, raw = of[j] >> 16;
+                u32 quantizer;
+                int level = level_of(col[j], fetched[j], decided[j], walk, quantizer);
+                Ready ready;
+                ready.set(first_of(of[j], quantizer), raw, level);
+                const bool negative = ready.raised >> raw < SYMBOLS / 2;
+                if (negative && !(ready.entry.x & ESCAPES)) state |= 1u << (total - 1 - at);
+                tail[(at - tail_start) * 32 + lane] = (u32)(u16)level | quantizer << 16 | (of[j] & 0xffff) << 16 | raw << 28;
+            }
         }
         for (u32 at = total; at-- > tail_start;) {
-            const u32 row = at / per_row, first = at % per_row * LANES;
-            u32 of = 0, both = 0;
-            if (active(first)) {
-                of = of_row(row_class_at(row))[p.classes[t.col + first + lane]];
-                both = tail[(at - tail_start) * 32 + lane];
-            }
-            push_level(symbols_of(of, both >> 16), of >> 16, (short)(both & 0xffff), active(first), true, state, out, lane);
+            const bool codes = FULL || active(at % per_row * LANES);
+            const u32 all = codes ? tail[(at - tail_start) * 32 + lane] : 0, first = all >> 16 & 0xfff;
+            push_level(symbols + SYMBOLS / 2 + first / SYMBOLS * SYMBOLS + first % 2 * SYMBOLS, all >> 28, (short)(all & 0xffff), codes,
+                       true, state, out, lane);
         }
         return state;
+    }
+
+    // Steps in which all lanes have a column. What does not depend on a lane's state is made of all of them
+    // first; escapes, which are rare, and the end of the room take the long way.
+    __device__ __forceinline__ void push_whole(u32 begin, u32 word, const int* fetched, const u32* of, u32& walk, u32& state,
+                                               Backwards& out) {
+        Ready ready[TOGETHER];
+        u32 any = 0, quantizers = 0;
+        #pragma unroll
+        for (u32 j = TOGETHER; j-- > 0;) {
+            u32 quantizer;
+            const int level = level_of((begin + j) * LANES + lane, fetched[j], word >> (j * STEP_BITS), walk, quantizer);
+            ready[j].set(first_of(of[j], quantizer), of[j] >> 16, level);
+            any |= ready[j].entry.x;
+            quantizers |= quantizer << j;
+        }
+        if (__any_sync(ALL, any & ESCAPES) || out.at < out.floor + (int)(TOGETHER * LANES)) {
+            #pragma unroll
+            for (u32 j = TOGETHER; j-- > 0;) {
+                const u32 raw = of[j] >> 16;
+                const int level = (int)(ready[j].raised - ((SYMBOLS + 1) << raw >> 1));
+                push_level(symbols_of(of[j], quantizers >> j & 1), raw, level, true, false, state, out, lane);
+            }
+            return;
+        }
+        #pragma unroll
+        for (u32 j = TOGETHER; j-- > 0;) ready[j].push(state, out, lane);
     }
 
     // Some steps of a row together, `begin` the first of them: levels and their
@@ -497,15 +592,19 @@ struct Coding {
             fetched[j] = fetch_back(row, first + lane, at + j * along);
             of[j] = of_column[p.classes[t.col + first + lane]];
         }
-        #pragma unroll
-        for (u32 j = TOGETHER; j-- > 0;) {
-            if (!WHOLE && j >= steps) continue;
-            const u32 first = (begin + j) * LANES;
-            const bool codes = WHOLE || active(first);
-            u32 quantizer = 0;
-            int level = 0;
-            if (codes) level = level_of(first + lane, fetched[j], word >> (j * STEP_BITS), walk, quantizer);
-            push_level(symbols_of(of[j], quantizer), of[j] >> 16, level, codes, false, state, out, lane);
+        if constexpr (WHOLE) {
+            push_whole(begin, word, fetched, of, walk, state, out);
+        } else {
+            #pragma unroll
+            for (u32 j = TOGETHER; j-- > 0;) {
+                if (j >= steps) continue;
+                const u32 first = (begin + j) * LANES;
+                const bool codes = active(first);
+                u32 quantizer = 0;
+                int level = 0;
+                if (codes) level = level_of(first + lane, fetched[j], word >> (j * STEP_BITS), walk, quantizer);
+                push_level(symbols_of(of[j], quantizer), of[j] >> 16, level, codes, false, state, out, lane);
+            }
         }
     }
 
@@ -665,51 +764,5 @@ line_encode(const Plan p, const Stored* __restrict__ values, u16* rooms, uint2* 
             faults[index] = fault;
         }
         __syncwarp();
-    }
-}
-
-// Directory: where each tile's words end. One block.
-extern "C" __global__ void __launch_bounds__(1024) line_directory(const uint2* lengths, u32 tiles, u32* ends, u64* bytes, u64 head_bytes) {
-    __shared__ u32 sums[32];
-    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    u32 before = 0;
-    for (u32 first = 0; first < tiles; first += 1024) {
-        u32 index = first + threadIdx.x;
-        u32 sum = index < tiles ? lengths[index].x + lengths[index].y : 0;
-        for (int step = 1; step < 32; step *= 2) {
-            u32 other = __shfl_up_sync(ALL, sum, step);
-            if (lane >= step) sum += other;
-        }
-        if (lane == 31) sums[warp] = sum;
-        __syncthreads();
-        if (warp == 0) {
-            u32 all = sums[lane];
-            for (int step = 1; step < 32; step *= 2) {
-                u32 other = __shfl_up_sync(ALL, all, step);
-                if (lane >= step) all += other;
-            }
-            sums[lane] = all;
-        }
-        __syncthreads();
-        if (index < tiles) ends[index] = before + sum + (warp ? sums[warp - 1] : 0);
-        before += sums[31];
-        __syncthreads();
-    }
-    if (threadIdx.x == 0) *bytes = head_bytes + 4ull * tiles + 2ull * before;
-}
-
-// Words from their rooms to their places, a warp a tile.
-extern "C" __global__ void line_gather(const u16* rooms, const uint2* lengths, const u32* ends, u32 tiles, u32 capacity, u16* out,
-                                       u64 room_words) {
-    const u32 lane = threadIdx.x % 32, warps = gridDim.x * blockDim.x / 32;
-    for (u32 index = (blockIdx.x * blockDim.x + threadIdx.x) / 32; index < tiles; index += warps) {
-        const uint2 length = lengths[index];
-        const u64 begin = ends[index] - (length.x + length.y);
-        if (begin + length.x + length.y > room_words) continue;
-        const u16* room = rooms + (u64)index * capacity;
-        for (u32 i = lane; i < length.x; i += 32) out[begin + i] = room[i];
-        const u16* rest = room + capacity - length.y;
-        u16* to = out + begin + length.x;
-        for (u32 i = lane; i < length.y; i += 32) to[i] = rest[i];
     }
 }

@@ -3,7 +3,7 @@
 use super::image::Image;
 use super::{Address, Direction, Faulty, Format, Launch, LineCodec, Variant, function, read_faults};
 use crate::error::{During, Error};
-use cudarc::driver::{CudaFunction, CudaModule, CudaSlice, DevicePtr, result, sys};
+use cudarc::driver::{CudaFunction, CudaModule, CudaSlice, DevicePtr, sys};
 use std::ffi::c_void;
 use std::sync::Arc;
 use trinity_line::{Coder, MAGNITUDES, Plan, Quantizer, Settings, TAIL};
@@ -28,18 +28,31 @@ pub struct Encoder {
 #[derive(Debug)]
 struct Functions {
     encode: CudaFunction,
-    directory: CudaFunction,
+    /// Nothing where the next writes the directory, too.
+    directory: Option<CudaFunction>,
     gather: CudaFunction,
 }
 
+/// Tiles that one block can sum up at once.
+const FEW_TILES: usize = 1024;
+
 impl Functions {
-    fn of(module: &Arc<CudaModule>) -> Result<Self, Error> {
-        Ok(Self {
-            encode: function(module, "line_encode")?,
-            directory: function(module, "line_directory")?,
-            gather: function(module, "line_gather")?,
-        })
+    fn of(module: &Arc<CudaModule>, tiles: usize) -> Result<Self, Error> {
+        let few = tiles <= FEW_TILES;
+        let directory = (!few).then(|| function(module, "line_directory")).transpose()?;
+        let gather = if few { "line_gather_few" } else { "line_gather" };
+        Ok(Self { encode: function(module, "line_encode")?, directory, gather: function(module, gather)? })
     }
+}
+
+/// `Front` of `assemble.cu`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct Front {
+    header: Address,
+    header_bytes: u64,
+    out: Address,
+    length: Address,
 }
 
 /// Where parts of a workspace begin.
@@ -80,7 +93,7 @@ impl Encoder {
             .ok_or_else(|| refused("a stated matrix has no inverse".into()))?;
         let direction = Direction::Encode { within_budgets: settings.tile_budget.is_some() };
         let variant = Variant::of(plan, format, direction);
-        let functions = Functions::of(&codec.module(variant)?)?;
+        let functions = Functions::of(&codec.module(variant)?, plan.tiles())?;
         let upload = codec.context.new_stream().during("cuStreamCreate")?;
         let mut image = Image::new(&coder, Some(&quantizer), &upload)?;
         let tile_values = plan.tile_rows * plan.tile_cols;
@@ -185,39 +198,29 @@ impl Encoder {
         stream: sys::CUstream,
     ) -> Result<(), Error> {
         let header = self.header.device_ptr(self.header.stream()).0;
-        // SAFETY: both sides hold `header_bytes`.
-        unsafe { result::memcpy_dtod_async(out, header, self.header_bytes, stream) }
-            .during("cuMemcpyDtoD")?;
+        let mut front = Front { header, header_bytes: self.header_bytes as u64, out, length };
         let mut lengths = parts.lengths;
         let mut tiles = self.image.arguments.tiles;
-        let mut ends = out + self.header_bytes as u64;
-        let mut length = length;
-        let mut head_bytes = self.header_bytes as u64;
-        let mut arguments: [*mut c_void; 5] = [
-            (&raw mut lengths).cast(),
-            (&raw mut tiles).cast(),
-            (&raw mut ends).cast(),
-            (&raw mut length).cast(),
-            (&raw mut head_bytes).cast(),
-        ];
-        let one = Launch { blocks: 1, threads: 1024, shared_bytes: 0 };
-        // SAFETY: the arguments are `line_directory`'s.
-        unsafe { one.run(&self.functions.directory, stream, &mut arguments)? };
+        if let Some(directory) = &self.functions.directory {
+            let mut arguments: [*mut c_void; 3] =
+                [(&raw mut lengths).cast(), (&raw mut tiles).cast(), (&raw mut front).cast()];
+            let one = Launch { blocks: 1, threads: FEW_TILES as u32, shared_bytes: 0 };
+            // SAFETY: the arguments are `line_directory`'s.
+            unsafe { one.run(directory, stream, &mut arguments)? };
+        }
         let mut rooms = parts.rooms;
         let mut capacity = self.image.arguments.capacity;
-        let mut words = ends + 4 * u64::from(tiles);
         let mut room_words = u64::from(tiles) * u64::from(capacity);
-        let mut arguments: [*mut c_void; 7] = [
+        let mut arguments: [*mut c_void; 6] = [
             (&raw mut rooms).cast(),
             (&raw mut lengths).cast(),
-            (&raw mut ends).cast(),
             (&raw mut tiles).cast(),
             (&raw mut capacity).cast(),
-            (&raw mut words).cast(),
             (&raw mut room_words).cast(),
+            (&raw mut front).cast(),
         ];
         let gather = Launch { shared_bytes: 0, ..self.launch };
-        // SAFETY: the arguments are `line_gather`'s; tiles end within their rooms, which `out` holds.
+        // SAFETY: the arguments are those of both kernels; tiles end within their rooms, which `out` holds.
         unsafe { gather.run(&self.functions.gather, stream, &mut arguments) }
     }
 

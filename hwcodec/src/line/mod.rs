@@ -27,7 +27,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use trinity_line::{Plan, Transform};
 
 /// The kernels, in CUDA C++.
-const ENCODING: &str = concat!(include_str!("common.cu"), include_str!("encode.cu"));
+const ENCODING: &str =
+    concat!(include_str!("common.cu"), include_str!("encode.cu"), include_str!("assemble.cu"));
 const DECODING: &str = concat!(include_str!("common.cu"), include_str!("decode.cu"));
 
 /// A device address, as the driver counts them.

@@ -35,11 +35,16 @@ impl Bench<'_> {
     }
 
     /// Repeats a timing after one warm-up.
-    pub(super) fn repeat(&self, mut once: impl FnMut() -> Result<f64, Error>) -> Result<Spread, Error> {
-        once()?;
-        let times = (0..self.plan.repeats).map(|_| once()).collect::<Result<Vec<_>, _>>()?;
-        Spread::of(&times).ok_or(Error::Fit { what: "timing".into(), reason: "no repetitions".into() })
+    pub(super) fn repeat(&self, once: impl FnMut() -> Result<f64, Error>) -> Result<Spread, Error> {
+        repeat(self.plan.repeats, once)
     }
+}
+
+/// Repeats a timing after one warm-up.
+pub(super) fn repeat(repeats: usize, mut once: impl FnMut() -> Result<f64, Error>) -> Result<Spread, Error> {
+    once()?;
+    let times = (0..repeats).map(|_| once()).collect::<Result<Vec<_>, _>>()?;
+    Spread::of(&times).ok_or(Error::Fit { what: "timing".into(), reason: "no repetitions".into() })
 }
 
 /// About 2.9 bits a value on weight-like frames, the paper's operating point.

@@ -1,14 +1,16 @@
 //! The sparse-delta pipeline: chunks of indices and values, zstd on the CPU,
 //! a copy, a scatter-add; one after the other, then overlapped, then all on
-//! the GPU where nvCOMP is installed.
+//! the GPU: by nvCOMP where it is installed, and by the line-rate codec.
 
-use super::bench::Bench;
-use super::chunk::Chunk;
+use super::bench::{Bench, repeat};
+use super::chunk::{Chunk, Scratch, longest};
 use super::delta_gpu::OnGpu;
+use super::delta_line::{Sparse, dense};
 use crate::Error;
 use crate::error::During;
+use crate::gpu::Gpu;
 use crate::kernels;
-use crate::recording::{DeltaPoint, LeftOut, Recording};
+use crate::recording::{DeltaDecoder, DeltaPoint, LeftOut, Recording};
 use cudarc::driver::{
     CudaEvent, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PinnedHostSlice, PushKernelArg,
 };
@@ -28,9 +30,21 @@ const THREADS: [usize; 4] = [1, 2, 4, 8];
 const LEVEL: i32 = 3;
 
 pub(super) fn run(bench: &Bench<'_>, recording: &mut Recording) -> Result<(), Error> {
-    bench.gpu.require_memory(ELEMENTS * 4 + (256 << 20), "sparse deltas")?;
-    let stream = bench.gpu.stream()?;
-    let scatter = bench.gpu.compile(kernels::SCATTER_ADD, "scatter_add")?;
+    let (points, left_out) = points(bench.gpu, bench.plan.repeats, recording.device.host_threads)?;
+    recording.delta.extend(points);
+    recording.left_out.extend(left_out);
+    Ok(())
+}
+
+/// Sparse deltas under every decoder that is here, and what is not.
+pub(super) fn points(
+    gpu: &Gpu,
+    repeats: usize,
+    host_threads: usize,
+) -> Result<(Vec<DeltaPoint>, Vec<LeftOut>), Error> {
+    gpu.require_memory(ELEMENTS * 4 + (256 << 20), "sparse deltas")?;
+    let stream = gpu.stream()?;
+    let scatter = gpu.compile(kernels::SCATTER_ADD, "scatter_add")?;
     let (chunks, expected) = make()?;
     let mut pipe = Pipe {
         scatter,
@@ -39,34 +53,42 @@ pub(super) fn run(bench: &Bench<'_>, recording: &mut Recording) -> Result<(), Er
         values: stream.alloc_zeros::<f32>(longest(&chunks)).during("cuMemAlloc")?,
         stream,
     };
-    let synchronous_s = bench.repeat(|| pipe.synchronous(&chunks))?;
+    let synchronous_s = repeat(repeats, || pipe.synchronous(&chunks))?;
     let mut scratch = Scratch::new(longest(&chunks))?;
     let (mut indices, mut values) = (vec![0u32; longest(&chunks)], vec![0f32; longest(&chunks)]);
-    let decompress_s = bench.repeat(|| {
+    let decompress_s = repeat(repeats, || {
         let start = Instant::now();
         for chunk in &chunks {
             chunk.decompress(&mut scratch, &mut indices, &mut values)?;
         }
         Ok(start.elapsed().as_secs_f64())
     })?;
-    let mut on_gpu = OnGpu::new(bench.gpu, &pipe.stream, &chunks);
-    let threads = THREADS.into_iter().filter(|&t| t <= recording.device.host_threads);
-    for threads in threads.chain(on_gpu.is_ok().then_some(0)) {
-        let mut once = |pipe: &mut Pipe| match &mut on_gpu {
-            Ok(on_gpu) if threads == 0 => on_gpu.apply(&mut pipe.tensor),
-            _ => pipe.pipelined(bench, &chunks, threads),
+    let zstd_bytes = chunks.iter().map(|c| (c.indices.len() + c.values.len()) as u64).sum();
+    let mut on_gpu = OnGpu::new(gpu, &pipe.stream, &chunks);
+    let mut line = Sparse::new(gpu, &pipe.stream, &chunks);
+    let threads = THREADS.into_iter().filter(|&t| t <= host_threads).map(|t| (DeltaDecoder::Cpu, t));
+    let devices = [(DeltaDecoder::Nvcomp, on_gpu.is_ok()), (DeltaDecoder::Line, line.is_ok())];
+    let devices = devices.into_iter().filter(|&(_, there)| there).map(|(decoder, _)| (decoder, 0));
+    let mut points = Vec::new();
+    for (decoder, threads) in threads.chain(devices) {
+        let mut once = |pipe: &mut Pipe| match (decoder, &mut on_gpu, &mut line) {
+            (DeltaDecoder::Nvcomp, Ok(on_gpu), _) => on_gpu.apply(&mut pipe.tensor),
+            (DeltaDecoder::Line, _, Ok(line)) => line.apply(&mut pipe.tensor),
+            _ => pipe.pipelined(gpu, &chunks, threads),
         };
-        let pipelined_s = bench.repeat(|| once(&mut pipe))?;
+        let pipelined_s = repeat(repeats, || once(&mut pipe))?;
         // The runs above added the delta many times over; a fresh pass is held against the truth.
         pipe.stream.memset_zeros(&mut pipe.tensor).during("cuMemset")?;
         once(&mut pipe)?;
         let result = pipe.stream.clone_dtoh(&pipe.tensor).during("cuMemcpyDtoH")?;
-        recording.delta.push(DeltaPoint {
+        let line_bytes = line.as_ref().map_or(0, Sparse::coded_bytes) as u64;
+        points.push(DeltaPoint {
             threads: threads as u32,
+            decoder: Some(decoder),
             elements: ELEMENTS as u64,
             changed: chunks.iter().map(|c| c.count as u64).sum(),
             chunks: chunks.len() as u32,
-            compressed_bytes: chunks.iter().map(|c| (c.indices.len() + c.values.len()) as u64).sum(),
+            compressed_bytes: if decoder == DeltaDecoder::Line { line_bytes } else { zstd_bytes },
             synchronous_s,
             pipelined_s,
             decompress_s: decompress_s.median,
@@ -74,54 +96,23 @@ pub(super) fn run(bench: &Bench<'_>, recording: &mut Recording) -> Result<(), Er
             exact: result == expected,
         });
     }
-    let why = match on_gpu {
-        Ok(on_gpu) => return on_gpu.check(),
-        Err(error) => error.to_string(),
-    };
-    recording.left_out.push(LeftOut { what: "sparse deltas decompressed on the GPU".into(), why });
-    Ok(())
-}
-
-impl Chunk {
-    /// Decompresses into the front of two buffers, turning gaps into indices.
-    fn decompress(
-        &self,
-        scratch: &mut Scratch,
-        indices: &mut [u32],
-        values: &mut [f32],
-    ) -> Result<(), Error> {
-        let bad = |e: std::io::Error| Error::CorruptStream { what: format!("delta chunk: {e}") };
-        let word = |b: &[u8]| [b[0], b[1], b[2], b[3]];
-        scratch.zstd.decompress_to_buffer(&self.indices, &mut scratch.bytes).map_err(bad)?;
-        let mut index = self.base;
-        for (out, gap) in indices.iter_mut().zip(scratch.bytes.chunks_exact(4)) {
-            index = index.wrapping_add(u32::from_le_bytes(word(gap)));
-            *out = index;
-        }
-        scratch.zstd.decompress_to_buffer(&self.values, &mut scratch.bytes).map_err(bad)?;
-        for (out, value) in values.iter_mut().zip(scratch.bytes.chunks_exact(4)) {
-            *out = f32::from_le_bytes(word(value));
-        }
-        Ok(())
+    let mut left_out = Vec::new();
+    let mut leave =
+        |what: &str, error: Error| left_out.push(LeftOut { what: what.into(), why: error.to_string() });
+    match on_gpu {
+        Ok(on_gpu) => on_gpu.check()?,
+        Err(error) => leave("sparse deltas decompressed on the GPU", error),
     }
-}
-
-/// What decompression reuses from chunk to chunk.
-struct Scratch {
-    zstd: zstd::bulk::Decompressor<'static>,
-    bytes: Vec<u8>,
-}
-
-impl Scratch {
-    fn new(longest: usize) -> Result<Self, Error> {
-        let zstd = zstd::bulk::Decompressor::new()
-            .map_err(|e| Error::CorruptStream { what: format!("zstd: {e}") })?;
-        Ok(Self { zstd, bytes: Vec::with_capacity(longest * 4) })
+    match line {
+        Ok(line) => line.check()?,
+        Err(error) => leave("sparse deltas decoded by the line-rate codec", error),
     }
-}
-
-fn longest(chunks: &[Chunk]) -> usize {
-    chunks.iter().map(|c| c.count).max().unwrap_or(1)
+    match dense(gpu, &pipe.stream, repeats) {
+        Ok(point) => points.push(point),
+        Err(error) if error.is_fatal() => return Err(error),
+        Err(error) => leave("a dense delta decoded by the line-rate codec", error),
+    }
+    Ok((points, left_out))
 }
 
 /// Chunks of a delta, and the tensor they make out of zeros.
@@ -210,8 +201,8 @@ impl Pipe {
 
     /// Threads decompress the next chunks into pinned memory while the GPU takes those that
     /// are ready. Chunks hold disjoint indices, so their order does not matter.
-    fn pipelined(&mut self, bench: &Bench<'_>, chunks: &[Chunk], threads: usize) -> Result<f64, Error> {
-        let context = &bench.gpu.context;
+    fn pipelined(&mut self, gpu: &Gpu, chunks: &[Chunk], threads: usize) -> Result<f64, Error> {
+        let context = &gpu.context;
         let most = longest(chunks);
         let ring = threads + RING;
         let (empty_in, empty) = sync_channel::<Buffers>(ring);

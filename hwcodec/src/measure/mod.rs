@@ -11,10 +11,12 @@ mod crew;
 mod decode;
 mod delta;
 mod delta_gpu;
+mod delta_line;
 pub mod encode;
 mod energy;
 mod gemm;
 pub mod line;
+mod made_up;
 mod overlap;
 mod wires;
 
@@ -57,7 +59,7 @@ pub fn run(plan: Plan, parts: Parts, setting: Setting<'_>) -> Result<Recording, 
     let mut recording = begin(date)?;
     if parts == Parts::Line {
         progress("line-rate codec");
-        recording.line = Some(line_codec()?);
+        recording.line = Some(line_codec(encoder)?);
         return Ok(recording);
     }
     progress("compute");
@@ -78,7 +80,7 @@ pub fn run(plan: Plan, parts: Parts, setting: Setting<'_>) -> Result<Recording, 
     if parts == Parts::All {
         engines(plan, encoder, progress, &mut recording, save)?;
         progress("line-rate codec");
-        match line_codec() {
+        match line_codec(encoder) {
             Ok(line) => recording.line = Some(line),
             Err(error) => {
                 recording.left_out.push(LeftOut { what: "line-rate codec".into(), why: error.to_string() })
@@ -89,9 +91,9 @@ pub fn run(plan: Plan, parts: Parts, setting: Setting<'_>) -> Result<Recording, 
 }
 
 /// The line-rate codec on GPU 0, every byte checked against the CPU.
-fn line_codec() -> Result<line::Recorded, Error> {
+fn line_codec(encoder: &Encoder<'_>) -> Result<line::Recorded, Error> {
     let gpu = Gpu::open(0)?;
-    line::measure(&gpu, &crate::line::LineCodec::new(&gpu)?)
+    line::measure(&gpu, &crate::line::LineCodec::new(&gpu)?, Some(encoder))
 }
 
 /// A recording of this machine with nothing measured yet.

@@ -3,7 +3,8 @@
 //! coder, on every captured tensor; and its speed on one core beside zstd's
 //! decoding of the same bf16 file and x264's fastest encoding of as many samples.
 //!
-//! `--quick` leaves H.265 out and takes one tensor of a file.
+//! `--quick` leaves H.265 out and takes one tensor of a file; `--bits` and `--speed`
+//! print one of the two tables.
 
 // The tables are the result.
 #![allow(clippy::print_stdout)]
@@ -29,17 +30,21 @@ const BELOW_H265: f64 = 0.15;
 const RATE: &str = "3";
 
 pub fn run(args: &[&str]) -> Result<(), String> {
-    let quick = match args {
-        [] => false,
-        ["--quick"] => true,
-        _ => return Err("expected: cargo xtask peers line [--quick]".into()),
+    let (bits, speed, quick) = match args {
+        [] => (true, true, false),
+        ["--quick"] => (true, true, true),
+        ["--bits"] => (true, false, false),
+        ["--bits", "--quick"] => (true, false, true),
+        ["--speed"] => (false, true, false),
+        _ => return Err("expected: cargo xtask peers line [--bits | --speed] [--quick]".into()),
     };
     for (tool, reason) in tools::ensure(&[tools::X264]) {
         eprintln!("left out: {} ({reason})", tool.found_as[0]);
     }
-    let trinity = bench::build_trinity()?;
-    print_bits(&trinity, quick)?;
-    print_speed(&trinity)
+    if bits {
+        print_bits(&bench::build_trinity()?, quick)?;
+    }
+    if speed { print_speed() } else { Ok(()) }
 }
 
 /// One tensor under one codec.
@@ -156,11 +161,11 @@ fn made_up_weights() -> Matrix {
     Matrix { name: "made-up weights".into(), rows, cols, values }
 }
 
-fn print_speed(trinity: &Path) -> Result<(), String> {
+fn print_speed() -> Result<(), String> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--release", "--quiet", "--package", "trinity-line", "--example", "measure"]);
     tools::succeed(cargo.current_dir(root()))?;
-    let measure = trinity.with_file_name("examples").join("measure");
+    let measure = root().join("target/release/examples/measure");
     let scratch = bench::Scratch::new("line")?;
     println!(
         "\nSpeed at {RATE} bits per value: one thread, CPU time; 10⁶ values per second, and ratios to the peer in the same run\n"

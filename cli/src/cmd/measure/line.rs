@@ -2,7 +2,7 @@
 
 use crate::table::{Table, sig3};
 use trinity_hwcodec::calibration::Calibration;
-use trinity_hwcodec::recording::Recording;
+use trinity_hwcodec::recording::{DeltaDecoder, DeltaPoint, Recording};
 
 /// Empty where the codec was not measured.
 pub fn table(recording: &Recording) -> Table {
@@ -32,6 +32,22 @@ pub fn table(recording: &Recording) -> Table {
             String::new(),
         ]);
     }
+    for point in &line.deltas {
+        table.row([
+            format!(
+                "{}: {} ms, synchronous {} ms",
+                delta(point),
+                ms(&point.pipelined_s),
+                ms(&point.synchronous_s)
+            ),
+            "all".into(),
+            ((4 * point.elements) >> 20).to_string(),
+            String::new(),
+            sig3(4.0 * point.elements as f64 / point.pipelined_s.median / 1e9),
+            format!("{:.3}", 8.0 * point.compressed_bytes as f64 / point.elements as f64),
+            String::new(),
+        ]);
+    }
     for energy in &line.energy {
         table.row([
             format!("energy, {}: {} J/GB above idle", energy.what, sig3(energy.j_per_gb())),
@@ -44,6 +60,26 @@ pub fn table(recording: &Recording) -> Table {
         ]);
     }
     table
+}
+
+fn ms(spread: &trinity_hwcodec::stats::Spread) -> String {
+    sig3(1e3 * spread.median)
+}
+
+/// What a delta was and who decompressed it.
+pub fn delta(point: &DeltaPoint) -> String {
+    let dense = point.decoder == Some(DeltaDecoder::LineDense);
+    let decoder = match (point.decoder, point.threads) {
+        (Some(DeltaDecoder::Line | DeltaDecoder::LineDense), _) => "trinity-lite on the GPU".into(),
+        (_, 0) => "nvCOMP".into(),
+        (_, 1) => "1 thread".into(),
+        (_, threads) => format!("{threads} threads"),
+    };
+    format!(
+        "{} delta, pipelined with {decoder} against synchronous ({})",
+        if dense { "dense" } else { "sparse" },
+        if point.exact { "exact" } else { "WRONG" }
+    )
 }
 
 /// Multiprocessors for the rates that wires have; empty where it was not measured.

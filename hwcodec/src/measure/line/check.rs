@@ -1,9 +1,10 @@
 //! Every byte and every value against the CPU, for every kind of plan.
 
-use super::{Bench, from_bf16, mix, to_bf16, weights};
+use super::{Bench, from_bf16, to_bf16};
 use crate::error::Error;
 use crate::gpu::Gpu;
 use crate::line::{Faulty, Format, LineCodec};
+use crate::measure::made_up::{mix, weights};
 use serde::{Deserialize, Serialize};
 use trinity_line::{Effort, Options, Plan, Settings, Stream, Target};
 

@@ -3,7 +3,9 @@
 
 mod check;
 mod speed;
+mod video;
 
+pub use super::made_up::weights;
 pub use check::{Checked, check};
 pub use speed::{Beside, Energy, Recorded, Speed, measure, measure_alone};
 
@@ -185,26 +187,4 @@ fn to_bf16(values: &[f32]) -> Vec<u8> {
 
 fn from_bf16(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(2).map(|b| half::bf16::from_le_bytes([b[0], b[1]]).to_f32()).collect()
-}
-
-/// A well-mixed number (SplitMix64).
-fn mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-/// A standard normal draw.
-fn normal(seed: u64) -> f32 {
-    let uniform = |n: u64| ((mix(n) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
-    let (a, b) = (uniform(2 * seed), uniform(2 * seed + 1));
-    ((-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()) as f32
-}
-
-/// Gaussian values with scales of rows and columns, as weights have.
-pub fn weights(rows: usize, cols: usize, seed: u64) -> Vec<f32> {
-    let row: Vec<f32> = (0..rows).map(|r| (0.25 * normal(seed ^ (r as u64 + 7) << 32)).exp()).collect();
-    let col: Vec<f32> = (0..cols).map(|c| (0.35 * normal(seed ^ (c as u64 + 9) << 40)).exp()).collect();
-    (0..rows * cols).map(|i| 0.02 * row[i / cols] * col[i % cols] * normal(seed + i as u64)).collect()
 }

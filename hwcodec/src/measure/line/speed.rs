@@ -2,11 +2,17 @@
 //! for how much energy.
 
 use super::check::first_difference;
-use super::{Bench, from_bf16, median_s, to_bf16, weights};
+use super::video::nvdec;
+use super::{Bench, RUNS, from_bf16, median_s, to_bf16};
 use crate::error::{During, Error};
 use crate::gemm::Gemm;
 use crate::gpu::Gpu;
 use crate::line::{Format, LineCodec};
+use crate::measure::delta;
+use crate::measure::made_up::weights;
+use crate::nvdec::Standard;
+use crate::recording::DeltaPoint;
+use crate::streams::Encoder;
 use crate::sys::nvcomp::{ALIGNMENT, Chunks, Method, Nvcomp};
 use cudarc::driver::DevicePtr;
 use serde::{Deserialize, Serialize};
@@ -21,6 +27,9 @@ pub struct Recorded {
     pub speeds: Vec<Speed>,
     pub beside: Vec<Beside>,
     pub energy: Vec<Energy>,
+    /// Deltas applied, by this codec and by others; recordings of before have none.
+    #[serde(default)]
+    pub deltas: Vec<DeltaPoint>,
     /// What could not be measured here, and why.
     pub left_out: Vec<String>,
 }
@@ -33,6 +42,7 @@ impl Recorded {
             speeds: Vec::new(),
             beside: Vec::new(),
             energy: Vec::new(),
+            deltas: Vec::new(),
             left_out: Vec::new(),
         }
     }
@@ -49,9 +59,10 @@ pub fn measure_alone(gpu: &Gpu, codec: &LineCodec) -> Result<Recorded, Error> {
     Ok(recorded)
 }
 
-/// Measures all of it: about three minutes, most of them the CPU's, which
+/// Measures all of it: about two minutes, most of them the CPU's, which
 /// codes everything once more to compare bytes.
-pub fn measure(gpu: &Gpu, codec: &LineCodec) -> Result<Recorded, Error> {
+/// With a video encoder, NVDEC decodes what it makes of the same tensor.
+pub fn measure(gpu: &Gpu, codec: &LineCodec, encoder: Option<&Encoder<'_>>) -> Result<Recorded, Error> {
     let all = codec.multiprocessors();
     let counts: Vec<u32> = (0..).map(|n| 1 << n).take_while(|&n| n < all).chain([all]).collect();
     let mut recorded = Recorded::new(gpu, codec);
@@ -70,6 +81,26 @@ pub fn measure(gpu: &Gpu, codec: &LineCodec) -> Result<Recorded, Error> {
             Err(e) => recorded.left_out.push(format!("nvCOMP {}: {e}", method.name())),
         }
     }
+    let piece = weights(1024, COLUMNS, 17);
+    for standard in [Standard::Hevc, Standard::H264] {
+        let Some(encoder) = encoder else { break };
+        match nvdec(gpu, encoder, standard, (&piece, COLUMNS)) {
+            Ok(found) => recorded.speeds.push(Speed {
+                what: format!("NVDEC, {} that a CPU encoded", standard.name()),
+                multiprocessors: 0,
+                input_bytes: found.input_bytes,
+                coded_bytes: found.coded_bytes,
+                encode_s: found.encode_s,
+                decode_s: found.decode_s,
+                nmse: found.nmse,
+            }),
+            Err(e) => recorded.left_out.push(format!("NVDEC {}: {e}", standard.name())),
+        }
+    }
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let (deltas, left_out) = delta::points(gpu, RUNS, threads)?;
+    recorded.deltas = deltas;
+    recorded.left_out.extend(left_out.into_iter().map(|left| format!("{}: {}", left.what, left.why)));
     for count in [4, 16, all] {
         recorded.beside.extend(beside_gemm(gpu, codec, count)?);
     }
