@@ -37,8 +37,8 @@ pub fn table(recording: &Recording) -> Table {
             format!(
                 "{}: {} ms, synchronous {} ms",
                 delta(point),
-                ms(&point.pipelined_s),
-                ms(&point.synchronous_s)
+                ms(point.pipelined_s.median),
+                ms(point.synchronous_s.median)
             ),
             "all".into(),
             ((4 * point.elements) >> 20).to_string(),
@@ -62,8 +62,8 @@ pub fn table(recording: &Recording) -> Table {
     table
 }
 
-fn ms(spread: &trinity_hwcodec::stats::Spread) -> String {
-    sig3(1e3 * spread.median)
+fn ms(seconds: f64) -> String {
+    sig3(1e3 * seconds)
 }
 
 /// What a delta was and who decompressed it.
