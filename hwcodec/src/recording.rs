@@ -1,7 +1,12 @@
 //! What a measurement leaves behind: plain data, so that fits, validation and
 //! plots run on any machine, and a recording replays exactly.
 
+mod delta;
 mod json;
+mod line;
+
+pub use delta::{DeltaDecoder, DeltaPoint};
+pub use line::{Beside, Energy, Recorded, Speed};
 
 use crate::Error;
 use crate::discover::Power;
@@ -33,7 +38,7 @@ pub struct Recording {
     pub compute: Option<crate::compute::Compute>,
     /// The line-rate codec on multiprocessors; absent where it was not asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub line: Option<crate::measure::line::Recorded>,
+    pub line: Option<Recorded>,
     /// What could not be measured, in a sentence each. Nothing is dropped in silence.
     pub left_out: Vec<LeftOut>,
 }
@@ -161,43 +166,6 @@ impl EnergyPoint {
     pub fn pj_per_sample_bit(&self) -> f64 {
         (self.busy_w - self.idle_w) / self.sample_bits_per_s * 1e12
     }
-}
-
-/// Who decompresses a delta in a pipelined run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DeltaDecoder {
-    /// zstd on CPU threads.
-    Cpu,
-    /// nvCOMP's zstd on the GPU.
-    Nvcomp,
-    /// The line-rate codec on the GPU, at steps that give every number back.
-    Line,
-    /// The line-rate codec on the GPU, of a difference in every value, at a loss;
-    /// the synchronous run decodes on all CPU threads.
-    LineDense,
-}
-
-/// The delta pipeline: decompress, copy, add.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DeltaPoint {
-    /// What decompresses in the pipelined run: CPU threads, or 0 for nvCOMP on the GPU. The
-    /// synchronous run has one thread.
-    pub threads: u32,
-    /// Who decompresses in the pipelined run; recordings of before have none, and `threads` says it.
-    #[serde(default)]
-    pub decoder: Option<DeltaDecoder>,
-    pub elements: u64,
-    pub changed: u64,
-    pub chunks: u32,
-    pub compressed_bytes: u64,
-    pub synchronous_s: Spread,
-    pub pipelined_s: Spread,
-    /// The stages alone, one thread.
-    pub decompress_s: f64,
-    pub copy_and_scatter_s: f64,
-    /// The reconstruction equalled the tuned tensor exactly.
-    pub exact: bool,
 }
 
 /// A tensor over a wire of some speed, raw and coded.

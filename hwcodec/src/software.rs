@@ -3,7 +3,7 @@
 //!
 //! Fitted to what `measure::line` recorded; a GPU is not needed for that.
 
-use crate::measure::line::{Beside, Recorded, Speed};
+use crate::recording::{Beside, Recorded, Speed};
 use crate::stats::Measured;
 use serde::{Deserialize, Serialize};
 
@@ -85,7 +85,7 @@ fn range(values: impl Iterator<Item = f64>) -> Option<Measured> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::line::Energy;
+    use crate::recording::Energy;
 
     fn speed(multiprocessors: u32, encode_s: f64, input_bytes: usize) -> Speed {
         Speed {

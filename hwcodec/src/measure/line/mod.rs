@@ -6,8 +6,9 @@ mod speed;
 mod video;
 
 pub use super::made_up::weights;
+pub use crate::recording::{Beside, Energy, Recorded, Speed};
 pub use check::{Checked, check};
-pub use speed::{Beside, Energy, Recorded, Speed, measure, measure_alone};
+pub use speed::{measure, measure_alone};
 
 use crate::error::{During, Error};
 use crate::gpu::Gpu;

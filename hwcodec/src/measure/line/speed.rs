@@ -11,46 +11,29 @@ use crate::line::{Format, LineCodec};
 use crate::measure::delta;
 use crate::measure::made_up::weights;
 use crate::nvdec::Standard;
-use crate::recording::DeltaPoint;
+use crate::recording::{Beside, Energy, Recorded, Speed};
 use crate::streams::Encoder;
 use crate::sys::nvcomp::{ALIGNMENT, Chunks, Method, Nvcomp};
 use cudarc::driver::DevicePtr;
-use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use trinity_line::{Effort, Options, Plan, Settings, Stream, TILE_VALUES, Target};
 
-/// Everything that was measured.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Recorded {
-    pub gpu: String,
-    pub multiprocessors: u32,
-    pub speeds: Vec<Speed>,
-    pub beside: Vec<Beside>,
-    pub energy: Vec<Energy>,
-    /// Deltas applied, by this codec and by others; recordings of before have none.
-    #[serde(default)]
-    pub deltas: Vec<DeltaPoint>,
-    /// What could not be measured here, and why.
-    pub left_out: Vec<String>,
-}
-
-impl Recorded {
-    fn new(gpu: &Gpu, codec: &LineCodec) -> Self {
-        Self {
-            gpu: gpu.name().to_owned(),
-            multiprocessors: codec.multiprocessors(),
-            speeds: Vec::new(),
-            beside: Vec::new(),
-            energy: Vec::new(),
-            deltas: Vec::new(),
-            left_out: Vec::new(),
-        }
+/// Nothing measured yet.
+fn nothing(gpu: &Gpu, codec: &LineCodec) -> Recorded {
+    Recorded {
+        gpu: gpu.name().to_owned(),
+        multiprocessors: codec.multiprocessors(),
+        speeds: Vec::new(),
+        beside: Vec::new(),
+        energy: Vec::new(),
+        deltas: Vec::new(),
+        left_out: Vec::new(),
     }
 }
 
 /// Speeds on all multiprocessors alone: half a minute.
 pub fn measure_alone(gpu: &Gpu, codec: &LineCodec) -> Result<Recorded, Error> {
-    let mut recorded = Recorded::new(gpu, codec);
+    let mut recorded = nothing(gpu, codec);
     let all = [codec.multiprocessors()];
     for log2_states in [0, 3] {
         recorded.speeds.extend(speeds(gpu, codec, 256, log2_states, TILE_VALUES, &all)?);
@@ -65,7 +48,7 @@ pub fn measure_alone(gpu: &Gpu, codec: &LineCodec) -> Result<Recorded, Error> {
 pub fn measure(gpu: &Gpu, codec: &LineCodec, encoder: Option<&Encoder<'_>>) -> Result<Recorded, Error> {
     let all = codec.multiprocessors();
     let counts: Vec<u32> = (0..).map(|n| 1 << n).take_while(|&n| n < all).chain([all]).collect();
-    let mut recorded = Recorded::new(gpu, codec);
+    let mut recorded = nothing(gpu, codec);
     for log2_states in [0, 2, 3] {
         let counts = if log2_states == 2 { &[all][..] } else { &counts };
         recorded.speeds.extend(speeds(gpu, codec, 256, log2_states, TILE_VALUES, counts)?);
@@ -108,33 +91,6 @@ pub fn measure(gpu: &Gpu, codec: &LineCodec, encoder: Option<&Encoder<'_>>) -> R
         recorded.energy.extend(energy(gpu, codec, log2_states)?);
     }
     Ok(recorded)
-}
-
-/// Speed of one arrangement, values counted as bf16.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Speed {
-    pub what: String,
-    pub multiprocessors: u32,
-    pub input_bytes: usize,
-    pub coded_bytes: usize,
-    pub encode_s: f64,
-    pub decode_s: f64,
-    /// Noise over signal of what came back; 0 where bytes are kept as they are.
-    pub nmse: f64,
-}
-
-impl Speed {
-    pub fn encode_gb_per_s(&self) -> f64 {
-        self.input_bytes as f64 / self.encode_s / 1e9
-    }
-
-    pub fn decode_gb_per_s(&self) -> f64 {
-        self.input_bytes as f64 / self.decode_s / 1e9
-    }
-
-    pub fn bits_per_value(&self) -> f64 {
-        16.0 * self.coded_bytes as f64 / self.input_bytes as f64
-    }
 }
 
 /// Values of a tile where a tensor of some megabytes must fill all of a GPU.
@@ -215,19 +171,6 @@ fn speeds(
     Ok(found)
 }
 
-/// A matrix product and the codec on some multiprocessors, at the same time.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Beside {
-    pub what: String,
-    pub multiprocessors: u32,
-    /// Seconds of a product alone, and while the codec works.
-    pub product_alone_s: f64,
-    pub product_beside_s: f64,
-    /// Seconds of a coding alone, and while products run.
-    pub codec_alone_s: f64,
-    pub codec_beside_s: f64,
-}
-
 /// Times encoding and decoding on so many multiprocessors beside a stream of
 /// large matrix products.
 fn beside_gemm(gpu: &Gpu, codec: &LineCodec, multiprocessors: u32) -> Result<Vec<Beside>, Error> {
@@ -276,23 +219,6 @@ fn beside_gemm(gpu: &Gpu, codec: &LineCodec, multiprocessors: u32) -> Result<Vec
 
 fn bench_wait(gpu: &Gpu) -> Result<(), Error> {
     gpu.context.synchronize().during("cuCtxSynchronize")
-}
-
-/// Energy of coding, from the difference of power.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Energy {
-    pub what: String,
-    pub idle_w: f64,
-    pub busy_w: f64,
-    /// Values as bf16, coded in a second.
-    pub gb_per_s: f64,
-}
-
-impl Energy {
-    /// Joules above idle for 10⁹ bytes of bf16.
-    pub fn j_per_gb(&self) -> f64 {
-        (self.busy_w - self.idle_w) / self.gb_per_s
-    }
 }
 
 /// Long enough for the counter's own steps.

@@ -8,8 +8,6 @@ use std::sync::{Arc, OnceLock};
 
 use trinity_line::{Cpu, Device};
 
-use super::line::Line;
-
 static CHOSEN: OnceLock<Arc<dyn Device>> = OnceLock::new();
 static ENCODED: Counts = Counts::new();
 static DECODED: Counts = Counts::new();
@@ -76,30 +74,4 @@ pub(super) fn count_decoded(on_device: bool) {
 fn count(counts: &Counts, on_device: bool) {
     let count = if on_device { &counts.on_device } else { &counts.on_cpu };
     count.fetch_add(1, Ordering::Relaxed);
-}
-
-/// Whether a codec, or one that it is made of, is the line-rate codec under one of its names.
-pub fn has_kernels(codec: &str) -> bool {
-    codec.split('/').any(|part| Line::named(part).is_some())
-}
-
-/// The kind of device that codes under a codec's name.
-pub fn device_of(codec: &str) -> &'static str {
-    if has_kernels(codec) { device().kind() } else { Cpu.kind() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_line_codec_alone_has_kernels() {
-        for name in ["trinity-lite", "line", "line-uniform", "trinity-lite:4096", "hadamard/line-fast"] {
-            assert!(has_kernels(name), "{name}");
-        }
-        for name in ["trinity", "h265", "uniform+ac", "zstd", "delta", "trinity-lite:x"] {
-            assert!(!has_kernels(name), "{name}");
-        }
-        assert_eq!(device_of("trinity-lite"), "cpu");
-    }
 }

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use trinity_codec::Basis;
-use trinity_line::{Effort, Options, Plan, Settings, Transform};
+use trinity_line::{Device, Effort, Options, Plan, Settings, Transform};
 
 use super::device::{count_decoded, count_encoded, device};
 use super::lossy::{HEADER, normalize, restored};
@@ -249,6 +249,16 @@ impl Line {
     }
 }
 
+/// Whether a codec, or one that it is made of, is the line-rate codec under one of its names.
+pub fn has_kernels(codec: &str) -> bool {
+    codec.split('/').any(|part| Line::named(part).is_some())
+}
+
+/// The kind of device that codes under a codec's name.
+pub fn device_of(codec: &str) -> &'static str {
+    if has_kernels(codec) { device().kind() } else { trinity_line::Cpu.kind() }
+}
+
 /// Whether a stream is one that a device codes; zeros have none.
 fn is_ours(encoded: &Encoded) -> Option<bool> {
     let stream = encoded.bytes.get(HEADER..)?;
@@ -391,6 +401,17 @@ mod tests {
         let values: Vec<f32> = (0..64 * 96).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
         let data = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         Tensor::new("t", Class::Weight, Dtype::F32, vec![64, 96], data).unwrap()
+    }
+
+    #[test]
+    fn the_line_codec_alone_has_kernels() {
+        for name in ["trinity-lite", "line", "line-uniform", "trinity-lite:4096", "hadamard/line-fast"] {
+            assert!(has_kernels(name), "{name}");
+        }
+        for name in ["trinity", "h265", "uniform+ac", "zstd", "delta", "trinity-lite:x"] {
+            assert!(!has_kernels(name), "{name}");
+        }
+        assert_eq!(device_of("trinity-lite"), "cpu");
     }
 
     #[test]
