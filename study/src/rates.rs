@@ -6,6 +6,7 @@
 
 use crate::Error;
 use serde::Serialize;
+use trinity_tensor::codec::ablate::{Histogram, show};
 use trinity_tensor::codec::{Metrics, Target, codec};
 use trinity_tensor::compare::{Goal, column};
 use trinity_tensor::{Class, Entry, Tensor, crop};
@@ -48,6 +49,73 @@ pub struct Stage {
     pub choice: String,
     pub bits_per_value: f64,
     pub operations_per_value: f64,
+}
+
+/// A window of a tensor on its way through the stages of H.265 (the paper's
+/// Figures 3 and 4); rows of `columns` values, in parts of the largest magnitude.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Way {
+    pub rows: usize,
+    pub columns: usize,
+    pub values: Vec<f64>,
+    pub prediction: Vec<f64>,
+    pub residual: Vec<f64>,
+    /// Quantized coefficients, each block where its values are.
+    pub levels: Vec<f64>,
+    /// The partitioning: column and row in the window, and side, of each block.
+    pub blocks: Vec<(i64, i64, usize)>,
+    /// Of all values, then of the coefficients of their 8×8 blocks.
+    pub spreads: [Spread; 2],
+    pub bits_per_value: f64,
+    pub nmse: f64,
+}
+
+/// How values are spread, in standard deviations.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Spread {
+    pub counts: Vec<u64>,
+    pub largest: f64,
+    pub excess_kurtosis: f64,
+}
+
+impl From<Histogram> for Spread {
+    fn from(histogram: Histogram) -> Self {
+        let Histogram { counts, largest, excess_kurtosis } = histogram;
+        Self { counts, largest, excess_kurtosis }
+    }
+}
+
+/// A piece of at most `sample` values on its way through the stages of H.265 at
+/// an error of `nmse`; nothing for zeros alone.
+///
+/// # Errors
+///
+/// Where the tensor cannot be read, or no rate meets the error.
+pub fn way(entry: &Entry, nmse: f64, sample: usize) -> Result<Option<Way>, Error> {
+    let subject = |error| Error::Tensor { subject: entry.name().to_owned(), error };
+    let piece = crop(entry, sample).map_err(subject)?;
+    let shown = show(&piece, nmse).map_err(subject)?;
+    // A block may begin before the window does.
+    let within = |at: usize, from: usize| at as i64 - from as i64;
+    Ok(shown.map(|shown| {
+        let (top, left) = shown.origin;
+        Way {
+            rows: shown.values.rows,
+            columns: shown.values.cols,
+            values: shown.values.cells,
+            prediction: shown.prediction.cells,
+            residual: shown.residual.cells,
+            levels: shown.levels.cells,
+            blocks: shown
+                .blocks
+                .iter()
+                .map(|block| (within(block.x, left), within(block.y, top), block.size))
+                .collect(),
+            spreads: shown.histograms.map(Spread::from),
+            bits_per_value: shown.bits_per_value,
+            nmse: shown.nmse,
+        }
+    }))
 }
 
 /// Codes a piece of at most `sample` values with one codec at each target; at

@@ -52,12 +52,16 @@ export function tensorView({ ask, use, announce }) {
     state.rates = [];
     state.statistics = null;
     state.block = null;
+    state.way = undefined;
     draw();
     try {
       state.statistics = (await ask({ do: "statistics", tensor: name })).answer;
       if (run !== state.run) return;
       draw();
       await picture(run);
+      state.way = (await ask({ do: "way", tensor: name, nmse: 0.01, sample: 16384 })).answer;
+      if (run !== state.run) return;
+      draw();
       for (const codec of CODECS) {
         const { answer } = await ask({ do: "rates", tensor: name, codec, bits: BITS, sample: state.sample });
         if (run !== state.run) return;
@@ -118,6 +122,28 @@ export function tensorView({ ask, use, announce }) {
     );
   }
 
+  function wayFigure() {
+    const way = state.way;
+    if (way === undefined) return el("p", { class: "hint" }, "coding …");
+    if (way === null) return el("p", { class: "hint" }, "only zeros here");
+    const most = (values) => Math.max(...values.map(Math.abs)) / 2;
+    const own = most(way.values);
+    const picture = (values, top, caption) => {
+      const figure = heat(values, way.rows, way.columns, top, caption);
+      const lines = way.blocks.map(([x, y, size]) => svg("rect", { x, y, width: size, height: size }));
+      const grid = svg("svg", { viewBox: `0 0 ${way.columns} ${way.rows}`, class: "partition", "aria-hidden": "true" }, ...lines);
+      figure.prepend(el("div", { class: "over" }, figure.querySelector("canvas"), grid));
+      return figure;
+    };
+    const [values, coefficients] = way.spreads;
+    return el(
+      "div",
+      {},
+      el("p", {}, `Around the largest value, at an error of 1 %: ${way.bits_per_value.toFixed(3)} bits per value. The largest value lies ${sig3(values.largest)} deviations out, the largest coefficient ${sig3(coefficients.largest)}; excess kurtosis ${sig3(values.excess_kurtosis)} before, ${sig3(coefficients.excess_kurtosis)} after an 8×8 transform.`),
+      el("div", { class: "heats" }, picture(way.values, own, "values, partitioned"), picture(way.prediction, own, "predicted"), picture(way.residual, own, "residual"), picture(way.levels, most(way.levels), "levels after transform and quantization")),
+    );
+  }
+
   function ratesFigure() {
     if (!state.rates.length) return el("p", { class: "hint" }, "coding …");
     const names = [...new Set(state.rates.map((rate) => rate.codec))];
@@ -149,7 +175,8 @@ export function tensorView({ ask, use, announce }) {
       el("p", {}, `${list.file}: ${list.format}, ${list.tensors.length} tensors. `, select, " as ", classes, ", at most ", sample, " values of it"),
       el("h3", {}, "Statistics"), statisticsFigure(),
       el("h3", {}, "Bits and error"), ratesFigure(),
-      el("h3", {}, "A block on its way"), blockFigure(),
+      el("h3", {}, "A block, coded and decoded"), blockFigure(),
+      el("h3", {}, "Through the stages of H.265 (the paper's Figures 3 and 4)"), wayFigure(),
     );
   }
 

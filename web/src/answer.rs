@@ -42,6 +42,8 @@ enum Request {
     Rates(RateOf),
     /// One codec's way with a block of one tensor.
     Block(RateOf),
+    /// A window of one tensor through the stages of H.265.
+    Way { tensor: String, nmse: f64, sample: usize },
     /// A model's `config.json` as values of a study.
     Shape { text: String },
 }
@@ -78,6 +80,7 @@ impl Engine {
             Request::Statistics { tensor } => written(&self.tensors()?.statistics(&tensor)?),
             Request::Rates(asked) => written(&self.tensors()?.rates(&asked)?),
             Request::Block(asked) => written(&self.tensors()?.block(&asked)?),
+            Request::Way { tensor, nmse, sample } => written(&self.tensors()?.way(&tensor, nmse, sample)?),
             Request::Shape { text } => written(&shape::assignments(&text)?),
         }
     }

@@ -4,7 +4,7 @@
 use crate::refusal::Refusal;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use trinity_study::rates::{Block, Rate, block, rates};
+use trinity_study::rates::{Block, Rate, Way, block, rates, way};
 use trinity_study::tensors::Line;
 use trinity_tensor::codec::Target;
 use trinity_tensor::{Entry, TensorFile};
@@ -82,6 +82,10 @@ impl Opened {
             Target::Bits(bits),
             asked.sample.min(MOST_VALUES),
         )?)
+    }
+
+    pub fn way(&self, tensor: &str, nmse: f64, sample: usize) -> Result<Option<Way>, Refusal> {
+        Ok(way(self.entry(tensor)?, nmse, sample.min(MOST_VALUES))?)
     }
 
     fn entry(&self, name: &str) -> Result<&Entry, Refusal> {

@@ -154,7 +154,7 @@ export async function use({ tab, promise, pictures }) {
     await page.waitForFunction(() => document.getElementById("tensors").dataset.complete, null, { timeout: 60000 });
     const codecs = await page.$$eval("#tensors table button.use", (buttons) => buttons.length);
     assert.ok(codecs > 20, `${codecs} rates`);
-    assert.equal((await page.$$("#tensors .heat canvas")).length, 3);
+    assert.equal((await page.$$("#tensors .heat canvas")).length, 7);
     await shot(page, "tensors");
     await page.evaluate(() => document.querySelector("#tensors button.use").click());
     await page.waitForFunction(() => location.hash.includes("study.job.compression.weights="));

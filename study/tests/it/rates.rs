@@ -1,6 +1,6 @@
 //! Codecs on a piece say what the comparison says of the whole, where the piece is all of it.
 use std::sync::Arc;
-use trinity_study::rates::{block, rates};
+use trinity_study::rates::{block, rates, way};
 use trinity_tensor::codec::{Target, codec};
 use trinity_tensor::pipeline::evaluate;
 use trinity_tensor::{Dtype, Entry};
@@ -36,4 +36,13 @@ fn a_block_comes_with_its_stages() {
     assert_eq!(found.original.len(), found.rows * found.columns);
     assert!(found.original.len() <= 1024 && found.decoded.len() == found.original.len());
     assert!(!found.stages.is_empty() && found.snr_db.unwrap() > 5.0);
+}
+
+#[test]
+fn prediction_and_residual_make_the_values() {
+    let found = way(&entry(), 0.01, 1 << 20).unwrap().unwrap();
+    assert!(found.nmse <= 0.01 && !found.blocks.is_empty());
+    for ((value, predicted), residual) in found.values.iter().zip(&found.prediction).zip(&found.residual) {
+        assert!((value - predicted - residual).abs() < 1e-6, "{value} is not {predicted} + {residual}");
+    }
 }
