@@ -15,7 +15,7 @@
 //! use trinity_silicon::table3::THREE_IN_ONE_ENCODER;
 //!
 //! let (from, to) = (Node::TSMC_7, Node::TSMC_5);
-//! let smaller = from.scale(THREE_IN_ONE_ENCODER, &to);
+//! let smaller = from.scale(THREE_IN_ONE_ENCODER.cost(), &to);
 //! assert!(smaller.area_mm2 < THREE_IN_ONE_ENCODER.area_mm2);
 //! ```
 #![forbid(unsafe_code)]
