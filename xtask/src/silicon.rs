@@ -50,8 +50,15 @@ pub fn run(args: &[&str]) -> Result<(), Failure> {
         let mut blocks = Vec::new();
         for design in DESIGNS.iter().filter(|design| only.is_none_or(|top| top == design.top)) {
             let netlist = synthesize::synthesize(design, &library)?;
-            let activity = simulate::activity(design)?;
-            blocks.push((*design, synthesize::measure(design, &library, netlist, &activity)?));
+            let activity = match synthesize::measured(design, &netlist)? {
+                Some(activity) => activity,
+                None => {
+                    let activity = simulate::activity(design)?;
+                    synthesize::measure(design, &library, &netlist, &activity)?;
+                    activity
+                }
+            };
+            blocks.push((*design, synthesize::block(design, netlist, &activity)?));
         }
         if only.is_none() {
             report::write(&blocks)?;

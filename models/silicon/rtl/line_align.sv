@@ -11,61 +11,17 @@ module line_align (
     input  wire         half,         // bf16 in the lower halves
     input  wire [31:0]  inverse,
     input  wire [255:0] in_values,
-    output reg  [167:0] out_targets,  // 21 bits, signed
-    output reg  [7:0]   out_exceptions,
-    output reg  [255:0] out_values    // as fp32
+    output wire [167:0] out_targets,  // 21 bits, signed
+    output wire [7:0]   out_exceptions,
+    output wire [255:0] out_values    // as fp32
 );
-    wire [23:0] factor = {1'b1, inverse[22:0]};
-    reg [255:0] values1, values2, values3;
     genvar l;
     generate
         for (l = 0; l < 8; l = l + 1) begin : g_lane
-            wire [31:0] v = half ? {in_values[32*l +: 16], 16'd0} : in_values[32*l +: 32];
-            // 1, 2: the product in two halves.
-            wire [23:0] mantissa = {1'b1, v[22:0]};
-            reg  [35:0] high1, low1;
-            reg  [9:0]  e1, e2;              // biased by 254
-            reg         zero1, zero2, zero3, special1, special2, n1, n2, n3;
-            reg  [47:0] p2;
-            // 3: to 24 bits.
-            wire        wide = p2[47];
-            wire [23:0] kept = wide ? p2[47:24] : p2[46:23];
-            wire        guard = wide ? p2[23] : p2[22];
-            wire        rest = wide ? |p2[22:0] : |p2[21:0];
-            wire [24:0] rounded = {1'b0, kept} + {24'd0, guard && (rest || kept[0])};
-            wire [9:0]  e = e2 + {9'd0, wide} + {9'd0, rounded[24]};   // exponent + 254
-            wire [23:0] m = rounded[24] ? 24'h800000 : rounded[23:0];
-            wire        beyond = e > 10'd273 || (e == 10'd273 && |m[22:0]);
-            reg  [23:0] m3;
-            reg  [4:0]  shift3;
-            reg         exception3;
-            // 4: to an integer.
-            wire [48:0] moved = {m3, 25'd0} >> shift3;
-            wire [20:0] whole = moved[45:25] + {20'd0, moved[24] && (|moved[23:0] || moved[25])};
-            always @(posedge clk) begin
-                if (en) begin
-                    high1 <= mantissa * factor[23:12];
-                    low1  <= mantissa * factor[11:0];
-                    e1 <= {2'd0, v[30:23]} + {2'd0, inverse[30:23]};
-                    zero1 <= v[30:23] == 8'd0;
-                    special1 <= &v[30:23];
-                    n1 <= v[31];
-                    values1[32*l +: 32] <= v;
-                    p2 <= {high1, 12'd0} + {12'd0, low1};
-                    {e2, zero2, special2, n2} <= {e1, zero1, special1, n1};
-                    values2[32*l +: 32] <= values1[32*l +: 32];
-                    m3 <= m;
-                    // 23 less the exponent; beyond a half all is zero.
-                    shift3 <= e < 10'd253 ? 5'd31 : 10'd277 - e;
-                    zero3 <= zero2 || e < 10'd253;
-                    exception3 <= special2 || (!zero2 && beyond);
-                    n3 <= n2;
-                    values3[32*l +: 32] <= values2[32*l +: 32];
-                    out_exceptions[l] <= exception3;
-                    out_targets[21*l +: 21] <= exception3 || zero3 ? 21'd0 : n3 ? -whole : whole;
-                    out_values[32*l +: 32] <= values3[32*l +: 32];
-                end
-            end
+            line_align_lane lane (
+                .clk(clk), .en(en), .half(half), .inverse(inverse), .in_value(in_values[32*l +: 32]),
+                .out_target(out_targets[21*l +: 21]), .out_exception(out_exceptions[l]), .out_value(out_values[32*l +: 32])
+            );
         end
     endgenerate
 endmodule

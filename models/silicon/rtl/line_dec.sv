@@ -49,13 +49,13 @@ module line_dec (
     wire cfg_ok = cfg_log2_lanes == 3'd5 && cfg_states != 2'd3 && cfg_transform <= 3'd1
                && cfg_scale[30:23] != 8'd0 && cfg_scale[30:23] != 8'hff && !cfg_scale[31];
 
-    wire         start, skip, win_ok, over, three, missing;
+    wire         start, skip, win_ok, over, three, missing, lane_go;
     wire [127:0] win;
     wire [3:0]   ctl_take, lane_take;
     line_feed feed (
         .clk(clk), .rst(rst), .in_valid(in_valid), .in_ready(in_ready), .in_words(in_words),
         .start(start), .start_words(cmd_words), .skip(skip), .win(win), .win_ok(win_ok),
-        .take(ctl_take | lane_take), .missing(missing), .over(over), .three(three)
+        .take(ctl_take | lane_take), .go(lane_go), .missing(missing), .over(over), .three(three)
     );
 
     wire         load, put, put_ready, en, room, beat_valid, beat_rows, finish, finish_error, finish_ready;
@@ -145,7 +145,7 @@ module line_dec (
     line_rans_dec lanes (
         .clk(clk), .rst(rst), .load(load), .load_at(load_at), .states_code(cfg_states), .in_valid(d_valid),
         .in_group(d_group), .in_mask(d_mask), .in_rows(d_rows), .in_tail(d_side[23] && !d_rows), .in_even(even), .in_odd(odd),
-        .in_raw_bits(d_raw_bits), .in_side(d_side), .en(en), .win(win), .win_ok(win_ok), .take(lane_take),
+        .in_raw_bits(d_raw_bits), .in_side(d_side), .en(en), .win(win), .win_ok(win_ok), .take(lane_take), .take_go(lane_go),
         .out_valid(sym_valid), .out_rows(sym_rows), .out_side(sym_side), .out_symbols(symbols), .idle(lanes_idle),
         .final_low(final_low), .final_ok(final_ok)
     );
@@ -164,11 +164,11 @@ module line_dec (
         end
     endgenerate
 
-    wire         t_valid, t_ready, q_valid, q_ready, h_valid, h_ready, f_valid, f_ready, x_valid, x_ready;
-    wire [31:0]  t_side, q_side, h_side, f_side, x_side;
+    wire         t_valid, t_ready, q_valid, q_ready, h_valid, h_ready, f_valid, f_ready, s_valid, s_ready, x_valid, x_ready;
+    wire [31:0]  t_side, q_side, h_side, f_side, s_side, x_side;
     wire [151:0] t_symbols;
     wire [175:0] q_coefficients;
-    wire [255:0] h_x, f_values, x_values;
+    wire [255:0] h_x, f_values, s_values, x_values;
     wire [7:0]   x_kept;
     line_tail waiting (
         .clk(clk), .rst(rst), .in_valid(sym_valid && !sym_rows), .in_side(sym_side), .in_symbols(symbols),
@@ -191,9 +191,13 @@ module line_dec (
         .clk(clk), .rst(rst), .scale(cfg_scale), .in_valid(h_valid), .in_ready(h_ready), .in_side(h_side),
         .in_x(h_x), .out_valid(f_valid), .out_ready(f_ready), .out_side(f_side), .out_values(f_values)
     );
+    line_skid skid (
+        .clk(clk), .rst(rst), .in_valid(f_valid), .in_ready(f_ready), .in_beat({f_side, f_values}),
+        .out_valid(s_valid), .out_ready(s_ready), .out_beat({s_side, s_values})
+    );
     line_exceptions exceptions (
         .clk(clk), .rst(rst), .put(put), .put_tag(put_tag), .put_position(put_position), .put_bits(put_bits),
-        .put_ready(put_ready), .in_valid(f_valid), .in_ready(f_ready), .in_side(f_side), .in_values(f_values),
+        .put_ready(put_ready), .in_valid(s_valid), .in_ready(s_ready), .in_side(s_side), .in_values(s_values),
         .out_valid(x_valid), .out_ready(x_ready), .out_side(x_side), .out_values(x_values), .out_kept(x_kept)
     );
     line_format to_format (

@@ -5,7 +5,8 @@
 // beat of eight lanes per cycle: first the row classes', then the values'. A
 // head that is wrong, or a tile outside the hardware profile, gives one empty
 // step that carries the error; in any case the next tile starts at its own
-// first word.
+// first word. The group turns with every cycle in which beats move, as the lanes
+// do; a step begins with group 0.
 // Latency: 9 cycles and 1 per exception before the first beat of a tile.
 module line_dec_ctl (
     input  wire         clk,
@@ -70,6 +71,7 @@ module line_dec_ctl (
     reg  [11:0] remaining;            // columns (or rows) from this beat on; negative: none
     reg  [14:0] steps_left;
     reg         whole;
+    reg         in_step;              // the step that this group belongs to is given
 
     wire [4:0]  per_row = cols[9:5] + {4'd0, |cols[4:0]};
     wire [15:0] head = win[15:0];
@@ -92,7 +94,7 @@ module line_dec_ctl (
 
     // Beats: a step is not begun without room for it.
     wire issuing = state == ROWS || state == VALUES || state == EMPTY;
-    assign beat_valid = issuing && (group != 2'd0 || room);
+    assign beat_valid = issuing && (group != 2'd0 ? in_step : room);
     assign beat_rows  = state == ROWS;
     assign beat_group = group;
     wire   none  = remaining[11] || remaining == 12'd0 || state == EMPTY;
@@ -109,16 +111,29 @@ module line_dec_ctl (
            column_step[3:0], group, beat_mask};
     wire go = beat_valid && en;
 
-    assign finish = state == VALUES_END && idle && finish_ready;
+    // Lanes stand in their own places when the group is the first.
+    assign finish = state == VALUES_END && idle && finish_ready && group == 2'd0;
     assign finish_error = missing || !over || !final_ok || final_beyond;
-    wire [14:0] total = {4'd0, rows} * {10'd0, per_row};
-    assign finish_beyond = total >= 15'd16 ? 16'd0 : 16'hffff << total[3:0];
+    // Both long known when they are needed.
+    reg  [14:0] total;
+    reg  [15:0] beyond;
+    assign finish_beyond = beyond;
+    always @(posedge clk) begin
+        total  <= {4'd0, rows} * {10'd0, per_row};
+        beyond <= total >= 15'd16 ? 16'd0 : 16'hffff << total[3:0];
+    end
 
     always @(posedge clk) begin
         if (rst) begin
-            state <= IDLE;
-            tag   <= 4'hf;
+            state   <= IDLE;
+            tag     <= 4'hf;
+            group   <= 2'd0;
+            in_step <= 1'b0;
         end else begin
+            if (en) begin
+                group <= group + 2'd1;
+                if (group == 2'd0) in_step <= beat_valid;
+            end
             case (state)
                 IDLE: if (cmd_valid) begin
                     rows  <= cmd_rows[10:0];
@@ -126,7 +141,6 @@ module line_dec_ctl (
                     bank  <= cmd_bank;
                     tag   <= tag + 4'd1;
                     at    <= 3'd0;
-                    group <= 2'd0;
                     lowest <= 17'd0;
                     gain  <= 6'd0;
                     state <= shape_ok && cfg_ok ? HEAD : DROP;
@@ -161,10 +175,7 @@ module line_dec_ctl (
                 default: state <= IDLE;
             endcase
         end
-        if (go) begin
-            group <= group + 2'd1;
-            whole <= whole_now;
-        end
+        if (go) whole <= whole_now;
         // Counters of beats: set before the first, then from beat to beat.
         if (state == LOAD || state == ROWS_END) begin
             remaining   <= state == LOAD && has_rows ? {1'b0, rows} : {2'd0, cols};

@@ -110,7 +110,7 @@ module line_enc (
         .start_turn(forward_turn), .entry_we(entry_we), .entry_addr(entry_waddr), .entries(entry_wdata),
         .done(forward_done), .taken(back_ready), .best(best)
     );
-    line_ram #(.WIDTH(216), .DEPTH(4096), .ADDR(12)) survivors (
+    line_survivors survivors (
         .clk(clk), .we(entry_we), .waddr(entry_waddr), .wdata(entry_wdata),
         .re(entry_re), .raddr(entry_raddr), .rdata(entry_rdata)
     );

@@ -4,7 +4,7 @@
 // head of a tile gives up to 64 of them ahead of its values; each replaces one
 // value of a beat that passes, one per cycle. What a tile's values do not reach
 // is an error of the tile and is dropped with its last beat.
-// Latency: 1 cycle, and 1 per exception. Throughput: 8 values/cycle.
+// Latency: 1 cycle, and up to 3 per exception. Throughput: 8 values/cycle.
 module line_exceptions (
     input  wire         clk,
     input  wire         rst,
@@ -25,8 +25,10 @@ module line_exceptions (
 );
     reg  [6:0]   head, tail;
     reg  [6:0]   count;
+    reg          read_ok;             // the memory's output is one
     reg          first_ok;            // the oldest is in `first`
-    wire [51:0]  first;
+    wire [51:0]  read;
+    reg  [51:0]  first;
     reg          held;
     reg  [255:0] values;
     reg  [31:0]  side;
@@ -43,15 +45,16 @@ module line_exceptions (
     wire         last   = side[28];
     wire         drop   = mine && last && !reaches;
     wire         pop    = held && (reaches || drop);
-    wire         fetch  = count != 7'd0 && (!first_ok || pop);
+    wire         move   = read_ok && (!first_ok || pop);
+    wire         fetch  = count != 7'd0 && !read_ok;
 
     line_ram #(.WIDTH(52), .DEPTH(64), .ADDR(6)) list (
         .clk(clk), .we(put && put_ready), .waddr(tail[5:0]), .wdata({put_tag, put_position, put_bits}),
-        .re(fetch), .raddr(head[5:0]), .rdata(first)
+        .re(fetch), .raddr(head[5:0]), .rdata(read)
     );
     assign put_ready = count < 7'd63;
     // One in the list may still be on its way to `first`.
-    wire settled = first_ok || count == 7'd0;
+    wire settled = first_ok || (count == 7'd0 && !read_ok);
     assign out_valid = held && settled && !pop;
     assign out_side = {side[31:30], side[29] || (last && beyond), side[28:0]};
     assign out_values = values;
@@ -65,6 +68,7 @@ module line_exceptions (
             head     <= 7'd0;
             tail     <= 7'd0;
             count    <= 7'd0;
+            read_ok  <= 1'b0;
             first_ok <= 1'b0;
             held     <= 1'b0;
             tag      <= 4'd0;
@@ -74,7 +78,8 @@ module line_exceptions (
             if (put && put_ready) tail <= tail + 7'd1;
             if (fetch) head <= head + 7'd1;
             count    <= count + {6'd0, put && put_ready} - {6'd0, fetch};
-            first_ok <= fetch || (first_ok && !pop);
+            read_ok  <= fetch || (read_ok && !move);
+            first_ok <= move || (first_ok && !pop);
             held     <= (in_valid && in_ready) || (held && !leave);
             if (leave) begin
                 position <= last ? 17'd0 : position + {13'd0, size};
@@ -84,6 +89,7 @@ module line_exceptions (
                 beyond <= 1'b1;
             end
         end
+        if (move) first <= read;
         if (in_valid && in_ready) begin
             values <= in_values;
             side   <= in_side;

@@ -17,55 +17,72 @@ module line_feed (
     output wire [127:0] win,
     output wire         win_ok,       // eight words, or all that the tile has
     input  wire [3:0]   take,         // 0 to 8
+    input  wire         go,           // late: whether they are taken
     output reg          missing,      // more were taken than the tile has
     output wire         over,         // no word of the tile is left
     output wire         three         // three words are left at least
 );
-    reg [383:0] held;
-    reg [4:0]   count;                // words held, 0 to 24
-    reg [19:0]  left;                 // words of the tile not yet taken
-    reg [3:0]   left8;                // the same, 8 at most
+    reg [127:0] row_0, row_1, row_2;  // beats held, the oldest first
+    reg [1:0]   rows;
+    reg [3:0]   offset;               // words that are gone; with 8 the oldest beat leaves
+    reg [19:0]  left;                 // words of the tile beyond `near`
+    reg [4:0]   near;                 // the next of the tile, 8 at least where it has them
 
-    assign in_ready = count <= 5'd16;
-    assign win_ok   = count >= 5'd8 || {1'b0, left8} <= count;
-    assign over     = left8 == 4'd0;
-    assign three    = left8 >= 4'd3;
+    wire       pop  = offset[3];
+    wire [4:0] held = {rows, 3'd0} - {1'b0, offset};
+    wire [3:0] left8 = near >= 5'd8 ? 4'd8 : near[3:0];
+    assign in_ready = rows != 2'd3 || pop;
+    assign win_ok   = held >= 5'd8 || {1'b0, left8} <= held;
+    assign over     = near == 5'd0;
+    assign three    = near >= 5'd3;
 
+    wire [383:0] shown = {row_2, row_1, row_0} >> {offset, 4'd0};
     genvar i;
     generate
         for (i = 0; i < 8; i = i + 1) begin : g_win
-            assign win[16*i +: 16] = left8 > i ? held[16*i +: 16] : 16'd0;
+            assign win[16*i +: 16] = near > i ? shown[16*i +: 16] : 16'd0;
         end
     endgenerate
 
-    // What `skip` may drop in one cycle is what is held.
-    wire [3:0] held8    = count >= 5'd8 ? 4'd8 : count[3:0];
+    // What `skip` may drop in one cycle is what is held. `take` and `go` come late:
+    // what follows is computed for each case and chosen by them.
+    wire [3:0] held8    = held >= 5'd8 ? 4'd8 : held[3:0];
     wire [3:0] skip8    = held8 < left8 ? held8 : left8;
     wire       short_of = take > left8;
-    wire [3:0] used     = skip ? skip8 : short_of ? left8 : take;
     wire       accept   = in_valid && in_ready;
-    wire [383:0] merged = held | (accept ? {256'd0, in_words} << {count, 4'd0} : 384'd0);
-    wire [19:0] rest    = left - {16'd0, used};
+    wire [1:0] stay     = rows - {1'b0, pop};
+    wire [3:0] from     = {1'b0, offset[2:0]};
+    wire [3:0] end_take = from + take;
+    wire [3:0] end_left = from + left8;
+    wire [3:0] end_skip = from + skip8;
+    wire       refill   = near <= 5'd15 && left != 20'd0;
+    wire [3:0] more     = !refill ? 4'd0 : left >= 20'd8 ? 4'd8 : left[3:0];
+    wire [4:0] next     = near + {1'b0, more};
+    wire [4:0] less     = next - {1'b0, take};
 
     always @(posedge clk) begin
         if (rst) begin
-            held    <= 384'd0;
-            count   <= 5'd0;
+            rows    <= 2'd0;
+            offset  <= 4'd0;
             left    <= 20'd0;
-            left8   <= 4'd0;
+            near    <= 5'd0;
             missing <= 1'b0;
         end else begin
-            held  <= merged >> {used, 4'd0};
-            count <= count + (accept ? 5'd8 : 5'd0) - {1'b0, used};
+            rows   <= stay + {1'b0, accept};
+            offset <= !go ? from : skip ? end_skip : short_of ? end_left : end_take;
             if (start) begin
-                left    <= start_words;
-                left8   <= start_words >= 20'd8 ? 4'd8 : start_words[3:0];
+                near    <= start_words >= 20'd16 ? 5'd16 : start_words[4:0];
+                left    <= start_words >= 20'd16 ? start_words - 20'd16 : 20'd0;
                 missing <= 1'b0;
             end else begin
-                left    <= rest;
-                left8   <= rest >= 20'd8 ? 4'd8 : rest[3:0];
-                missing <= missing | (short_of && !skip);
+                near    <= !go ? next : skip ? next - {1'b0, skip8} : short_of ? 5'd0 : less;
+                left    <= left - {16'd0, more};
+                if (go && short_of && !skip) missing <= 1'b1;
             end
         end
+        // Where a beat goes that comes now, and what moves up.
+        row_0 <= stay == 2'd0 ? in_words : pop ? row_1 : row_0;
+        row_1 <= stay == 2'd1 ? in_words : pop ? row_2 : row_1;
+        row_2 <= stay == 2'd2 ? in_words : row_2;
     end
 endmodule

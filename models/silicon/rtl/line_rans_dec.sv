@@ -32,22 +32,25 @@ module line_rans_dec (
     input  wire [127:0]  win,
     input  wire          win_ok,
     output wire [3:0]    take,
+    output wire          take_go,     // late
     // Symbols.
     output reg           out_valid,
     output reg           out_rows,
     output reg  [31:0]   out_side,
     output reg  [151:0]  out_symbols, // 19 bits each: see line_tail
     output wire          idle,
-    // Where lanes stand.
+    // Where lanes stand, while in_group is 0.
     output wire [511:0]  final_low,
     output wire          final_ok     // the upper half of every state is 1
 );
-    reg [255:0] states [0:3];         // eight lanes each
-    reg [23:0]  trellis [0:3];
+    // Eight lanes each, turned by one with every cycle in which beats move: the
+    // first are those of the beat that is searched, so nothing is selected.
+    reg [255:0] states_0, states_1, states_2, states_3;
+    reg [23:0]  trellis_0, trellis_1, trellis_2, trellis_3;
 
     // Search.
-    wire [255:0] s1_states  = states[in_group];
-    wire [23:0]  s1_trellis = trellis[in_group];
+    wire [255:0] s1_states  = states_0;
+    wire [23:0]  s1_trellis = trellis_0;
     wire [7:0]   s1_escape;
     // Width.
     reg          s2_valid, s2_rows, s2_tail;
@@ -61,7 +64,7 @@ module line_rans_dec (
     reg  [7:0]   s3_mask, s3_escape, s3_odd;
     reg  [31:0]  s3_side;
     reg  [23:0]  s3_raw_bits;
-    wire [255:0] s3_states = states[s3_group];
+    wire [255:0] s3_states = states_2;
     // Words.
     reg          s4_valid, s4_rows, s4_tail;
     reg  [1:0]   s4_group;
@@ -78,7 +81,8 @@ module line_rans_dec (
     wire         step_escapes = |(s1_escape & in_mask) || |s2_escape || |s3_escape || |s4_escape;
     wire         hold   = s4_valid && s4_group == 2'd0 && !slow_done && (slow || step_escapes);
     wire         words  = s4_valid && !win_ok;
-    assign       en     = !hold && !words;
+    wire         moves  = !hold && !words;
+    assign       en     = moves && !load;
     wire         slow_go = slow && win_ok;
     wire [7:0]   slow_want = slow_group == 2'd0 ? s4_escape : slow_group == 2'd1 ? s3_escape
                            : slow_group == 2'd2 ? s2_escape : last_escape;
@@ -87,11 +91,13 @@ module line_rans_dec (
     wire [127:0] given;               // the window's word for each lane that wants one
     wire [31:0]  ahead;               // how many lanes below want one
     wire [3:0]   wanted = ahead[31:28] + {3'd0, want[7]};
-    assign       take  = slow ? (win_ok ? wanted : 4'd0) : (en && s4_valid) ? wanted : 4'd0;
+    assign       take  = slow || s4_valid ? wanted : 4'd0;
+    assign       take_go = slow ? win_ok : moves;
     assign       idle  = !in_valid && !s2_valid && !s3_valid && !s4_valid && !out_valid;
 
+    wire [1:0]   place = load_at[2:1] - in_group;
     wire [255:0] s4_next;
-    wire [23:0]  s4_trellis = trellis[s4_group];
+    wire [23:0]  s4_trellis = trellis_1;
     wire [23:0]  s4_trellis_next;
     wire [151:0] s4_symbols;
     wire [127:0] s4_escaped = escapes[s4_group];
@@ -108,11 +114,14 @@ module line_rans_dec (
             line_search search (
                 .starts(odd ? in_odd[150*l +: 150] : in_even[150*l +: 150]),
                 .slot(slot),
-                .escape(s1_escape[l]),
                 .magnitude(found_magnitude),
                 .first(found_first),
                 .next(found_next)
             );
+            // Known early, for both quantizers: it decides whether beats move.
+            wire         escape_even = slot >= in_even[150*l+140 +: 10];
+            wire         escape_odd  = slot >= in_odd[150*l+140 +: 10];
+            assign       s1_escape[l] = odd ? escape_odd : escape_even;
             reg  [3:0]   s2_magnitude;
             reg  [9:0]   s2_first, s2_slot;
             reg  [10:0]  s2_next;
@@ -234,26 +243,29 @@ module line_rans_dec (
             out_side    <= s4_side;
             out_symbols <= s4_symbols;
             for (i = 0; i < 8; i = i + 1) begin
-                if (s4_valid && s4_mask[i]) begin
-                    states[s4_group][32*i +: 32] <= s4_next[32*i +: 32];
-                    if (!s4_rows) trellis[s4_group][3*i +: 3] <= s4_trellis_next[3*i +: 3];
-                end
+                states_0[32*i +: 32] <= s4_valid && s4_mask[i] ? s4_next[32*i +: 32] : states_1[32*i +: 32];
+                trellis_0[3*i +: 3] <= s4_valid && s4_mask[i] && !s4_rows ? s4_trellis_next[3*i +: 3] : trellis_1[3*i +: 3];
             end
+            states_1  <= states_2;
+            states_2  <= states_3;
+            states_3  <= states_0;
+            trellis_1 <= trellis_2;
+            trellis_2 <= trellis_3;
+            trellis_3 <= trellis_0;
         end
-        if (load) begin
-            states[load_at[2:1]][128*load_at[0] +: 128] <= win;
-            trellis[load_at[2:1]] <= 24'd0;
-        end
+        if (load && place == 2'd0) {states_0[128*load_at[0] +: 128], trellis_0} <= {win, 24'd0};
+        if (load && place == 2'd1) {states_1[128*load_at[0] +: 128], trellis_1} <= {win, 24'd0};
+        if (load && place == 2'd2) {states_2[128*load_at[0] +: 128], trellis_2} <= {win, 24'd0};
+        if (load && place == 2'd3) {states_3[128*load_at[0] +: 128], trellis_3} <= {win, 24'd0};
     end
 
+    wire [1023:0] all = {states_3, states_2, states_1, states_0};
+    wire [31:0]   upper;
     generate
         for (l = 0; l < 32; l = l + 1) begin : g_final
-            assign final_low[16*l +: 16] = states[l/8][32*(l%8) +: 16];
+            assign final_low[16*l +: 16] = all[32*l +: 16];
+            assign upper[l] = all[32*l+16 +: 16] == 16'd1;
         end
-        wire [31:0] upper;
-        for (l = 0; l < 32; l = l + 1) begin : g_upper
-            assign upper[l] = states[l/8][32*(l%8)+16 +: 16] == 16'd1;
-        end
-        assign final_ok = &upper;
     endgenerate
+    assign final_ok = &upper;
 endmodule

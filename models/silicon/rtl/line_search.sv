@@ -2,11 +2,10 @@
 //
 // Equals a look-up in `Table::slots` (models/line/src/table.rs): the magnitude
 // whose slots hold this one, its first slot and the next magnitude's.
-// Combinational; the escape's comparator is apart because it is needed first.
+// Combinational; whether it is an escape is needed first and found apart.
 module line_search (
     input  wire [149:0] starts,      // of magnitudes 1 to 15
     input  wire [9:0]   slot,
-    output wire         escape,
     output reg  [3:0]   magnitude,
     output reg  [9:0]   first,
     output reg  [10:0]  next
@@ -20,7 +19,6 @@ module line_search (
             assign reached[m] = slot >= starts[10*(m-1) +: 10];
         end
     endgenerate
-    assign escape = reached[15];
     wire [15:0] here = reached[15:0] & ~reached[16:1];
     integer i;
     always @* begin

@@ -34,3 +34,24 @@ puts "annotated [expr double($known) / $all]"
 report_checks -digits 1
 report_worst_slack
 report_power
+# Watts of each module without those below it: a cell counts for the module that
+# its path, less its own name, is an instance of.
+set corner [sta::cmd_corner]
+set modules() TOP
+foreach cell [get_cells -hierarchical *] {
+  set path [get_full_name $cell]
+  set reference [get_property $cell ref_name]
+  if {![string match *_ASAP7_75t_R $reference]} { set modules($path) $reference; continue }
+  set at [string last / $path]
+  set parent [expr {$at < 0 ? "" : [string range $path 0 [expr {$at - 1}]]}]
+  lassign [sta::instance_power $cell $corner] internal switching leakage total
+  if {![info exists sums($parent)]} { set sums($parent) 0.0 }
+  set sums($parent) [expr {$sums($parent) + $total}]
+}
+foreach {parent total} [array get sums] {
+  if {![info exists modules($parent)]} continue
+  set module $modules($parent)
+  if {![info exists watts($module)]} { set watts($module) 0.0 }
+  set watts($module) [expr {$watts($module) + $total}]
+}
+foreach {module total} [array get watts] { puts "module $module $total" }

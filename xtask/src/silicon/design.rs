@@ -13,6 +13,50 @@ pub struct Design {
 pub const DESIGNS: &[Design] =
     &[Design { top: "line_dec", what: "decoder" }, Design { top: "line_enc", what: "encoder" }];
 
+/// What the software calls the stage that a module is.
+const PARTS: &[(&str, &[&str])] = &[
+    (
+        "alignment",
+        &["line_align", "line_align_lane", "line_float", "line_float_lane", "line_format", "line_exceptions"],
+    ),
+    ("prediction", &["line_enc_front", "line_row_class"]),
+    ("transform", &["line_hadamard_inv"]),
+    (
+        "quantization",
+        &[
+            "line_candidates",
+            "line_enc_forward",
+            "line_trellis",
+            "line_trellis_lane",
+            "line_survivors",
+            "line_traceback",
+            "line_dequant",
+        ],
+    ),
+    (
+        "entropy",
+        &[
+            "line_classes",
+            "line_enc_backward",
+            "line_symbols",
+            "line_rans_enc",
+            "line_rans_push",
+            "line_stack",
+            "line_tables",
+            "line_rans_dec",
+            "line_search",
+            "line_tail",
+        ],
+    ),
+    ("framing", &["line_enc", "line_enc_out", "line_dec", "line_dec_ctl", "line_feed", "line_skid"]),
+];
+
+/// The part that a module is; an error where a new module has none.
+pub fn part_of(module: &str) -> Result<&'static str, String> {
+    let found = PARTS.iter().find(|(_, modules)| modules.contains(&module));
+    found.map(|(part, _)| *part).ok_or_else(|| format!("{module} is part of no stage: see design.rs"))
+}
+
 /// What went wrong, and whether it is the machine that lacks something.
 #[derive(Debug)]
 pub enum Failure {

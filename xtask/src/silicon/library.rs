@@ -9,13 +9,19 @@ use std::{fs, path::PathBuf, process::Command};
 pub struct Library {
     /// One by one: their templates differ.
     pub parts: Vec<PathBuf>,
-    /// Cells of all under the header of the first; for abc and `stat` alone.
+    /// Cells of all under the header of the first, without their power and
+    /// without [`UNUSED`]; for abc and `stat` alone, which read it once for each
+    /// module.
     pub merged: PathBuf,
     /// The part with flip-flops.
     pub sequential: PathBuf,
 }
 
 const PARTS: [&str; 5] = ["SIMPLE", "INVBUF", "AO", "OA", "SEQ"];
+
+/// Cells that mapping must leave alone: buffers that are slow on purpose (for hold
+/// times), scan flip-flops, latches and clock gates.
+const UNUSED: [&str; 5] = ["HB", "SDF", "ICG", "DLL", "DHL"];
 
 pub fn prepare() -> Result<Library, Failure> {
     let source = root().join("../shared/asap7");
@@ -43,8 +49,42 @@ pub fn prepare() -> Result<Library, Failure> {
         parts.push(place);
     }
     merged.push_str("\n}\n");
+    let merged = trimmed(&merged);
     let place = target.join("merged.lib");
     fs::write(&place, merged).map_err(|error| format!("cannot write {}: {error}", place.display()))?;
     let sequential = parts[PARTS.len() - 1].clone();
     Ok(Library { parts, merged: place, sequential })
+}
+
+/// The library without its groups of power tables, two thirds of its text, and
+/// without unused cells.
+fn trimmed(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len() / 2);
+    let mut depth = 0usize;
+    for line in text.split_inclusive('\n') {
+        let opens = line.matches('{').count();
+        let closes = line.matches('}').count();
+        let word = line.trim_start();
+        let cell = word.strip_prefix("cell (");
+        let unused = cell.is_some_and(|name| UNUSED.iter().any(|start| name.starts_with(start)));
+        if depth > 0 || unused || word.starts_with("internal_power") || word.starts_with("leakage_power ") {
+            depth = (depth + opens).saturating_sub(closes);
+        } else {
+            kept.push_str(line);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timing_stays_and_power_and_unused_cells_go() {
+        let text = "cell (HB1) {\n  x : 1;\n}\ncell (A) {\n  leakage_power () {\n    value : 1;\n  }\n  pin (Y) {\n    timing () {\n      x : 1;\n    }\n    \
+                    internal_power () {\n      rise (t) {\n        y : 2;\n      }\n    }\n  }\n}\n";
+        let kept = trimmed(text);
+        assert_eq!(kept, "cell (A) {\n  pin (Y) {\n    timing () {\n      x : 1;\n    }\n  }\n}\n");
+    }
 }

@@ -27,6 +27,10 @@ impl Memory {
         self.width * self.depth
     }
 
+    pub fn address_bits(&self) -> u64 {
+        u64::from(self.depth.next_power_of_two().ilog2())
+    }
+
     /// The cell that stands for it.
     pub fn cell(&self) -> String {
         format!("line_ram_{}x{}", self.width, self.depth)
@@ -49,10 +53,10 @@ pub fn modules(log: &str) -> BTreeMap<String, Module> {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words.as_slice() {
             ["Number", "of", "cells:", count] => module.cells = count.parse().unwrap_or(0),
+            // Nothing is said of a module that is all memories.
             ["Chip", "area", "for", "module", _, area] => {
                 module.area_um2 = area.parse().unwrap_or(0.0);
-                found.insert(current.clone(), std::mem::take(&mut module));
-                name = None;
+                found.insert(current.clone(), module.clone());
             }
             [cell, count] if line.starts_with("     ") => {
                 let count = count.parse().unwrap_or(0);
@@ -62,8 +66,29 @@ pub fn modules(log: &str) -> BTreeMap<String, Module> {
                     module.children.insert((*cell).to_string(), count);
                     module.cells -= count.min(module.cells);
                 }
+                found.insert(current.clone(), module.clone());
             }
             _ => {}
+        }
+    }
+    found
+}
+
+/// The longest path that abc's last `stime` found; none where all is flip-flops.
+pub fn delay_ps(log: &str) -> f64 {
+    let last = log.lines().rfind(|line| line.contains("Delay =") && line.contains(" ps"));
+    let word = last.and_then(|line| line.split("Delay =").nth(1)?.split_whitespace().next());
+    word.and_then(|word| word.parse().ok()).unwrap_or(0.0)
+}
+
+/// Watts of each module, without those below it, from lines `module NAME WATTS`.
+pub fn module_power(said: &str) -> BTreeMap<String, f64> {
+    let mut found = BTreeMap::new();
+    for line in said.lines() {
+        if let ["module", name, watts] = line.split_whitespace().collect::<Vec<_>>()[..]
+            && let Ok(watts) = watts.parse::<f64>()
+        {
+            found.insert(name.to_string(), watts);
         }
     }
     found
@@ -82,7 +107,7 @@ pub fn copies(modules: &BTreeMap<String, Module>, top: &str) -> BTreeMap<String,
     counts
 }
 
-/// Memories among the black boxes that yosys wrote.
+/// Memories among the black boxes that yosys wrote, as deep as their address reaches.
 pub fn memories(verilog: &str) -> Vec<Memory> {
     let mut found = Vec::new();
     let mut module = String::new();
@@ -125,7 +150,7 @@ pub fn liberty(memories: &[Memory], setup_ps: u32, access_ps: u32) -> String {
         .to_string();
     let cells: BTreeMap<String, &Memory> = memories.iter().map(|memory| (memory.cell(), memory)).collect();
     let widths: std::collections::BTreeSet<u64> =
-        cells.values().flat_map(|memory| [memory.width, u64::from(memory.depth.ilog2())]).collect();
+        cells.values().flat_map(|memory| [memory.width, memory.address_bits()]).collect();
     for width in widths {
         text += &format!(
             "  type (bus{width}) {{ base_type : array; data_type : bit; bit_width : {width}; bit_from : {}; bit_to : 0; downto : true; }}\n",
@@ -137,7 +162,7 @@ pub fn liberty(memories: &[Memory], setup_ps: u32, access_ps: u32) -> String {
     );
     for (name, memory) in cells {
         let input = format!("direction : input; capacitance : 1.0; {constraint}");
-        let address = memory.depth.ilog2();
+        let address = memory.address_bits();
         text += &format!(
             "  cell ({name}) {{\n    area : 0;\n    interface_timing : true;\n    \
              pin (clk) {{ direction : input; clock : true; capacitance : 1.0; }}\n    \
@@ -159,18 +184,6 @@ mod tests {
 
     #[test]
     fn a_log_gives_modules_and_how_often_they_are_there() {
-        let log = "7. Printing statistics.\n\n=== top ===\n\n   Number of cells:   12\n     \
-            DFFHQNx1_ASAP7_75t_R  4\n     INVx1_ASAP7_75t_R  6\n     part  2\n\n   Chip area for module '\\top': 2.5\n\n\
-            === part ===\n\n   Number of cells:  3\n     INVx1_ASAP7_75t_R  3\n\n   Chip area for module '\\part': 0.5\n";
-        let found = modules(log);
-        assert_eq!((found["top"].cells, found["top"].flip_flops, found["top"].area_um2), (10, 4, 2.5));
-        assert_eq!(copies(&found, "top")["part"], 2);
-    }
-
-    #[test]
-    fn a_memory_is_known_by_its_ports() {
-        let verilog = "module \\$paramod$12\\line_ram (clk, we);\n  input clk;\n  output [51:0] rdata;\n  \
-            input [5:0] waddr;\n  input [51:0] wdata;\nendmodule\n";
         let found = memories(verilog);
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].cell().as_str(), found[0].bits()), ("line_ram_52x64", 3328));

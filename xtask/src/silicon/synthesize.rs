@@ -6,7 +6,14 @@ use super::library::Library;
 use super::netlist::{self, Memory, Module};
 use super::simulate::sources;
 use crate::workspace::root;
-use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
 
 /// The clock that abc sizes for and OpenSTA checks, in picoseconds.
 pub const SIZED_PS: u32 = 800;
@@ -17,6 +24,8 @@ pub const ACCESS_PS: u32 = 350;
 /// Mapping with buffers and sizes, so that the clock is not that of least gates.
 /// A module's inputs are buffered too (`-p`): others drive them.
 const SCRIPT: &str = "+strash;ifraig;map,-B,0.9,-D,PS;topo;buffer,-p,-c;upsize,-D,PS;dnsize,-D,PS;stime,-p";
+/// The longest that yosys may take for one module; the largest takes a tenth on an idle core.
+const LIMIT: Duration = Duration::from_secs(1200);
 /// What drives a module's inputs, and the load of its outputs in femtofarads.
 const BOUNDARY: &str = "set_driving_cell BUFx2_ASAP7_75t_R\nset_load 8.0\n";
 
@@ -26,6 +35,8 @@ pub struct Netlist {
     pub modules: BTreeMap<String, Module>,
     pub copies: BTreeMap<String, u64>,
     pub memories: Vec<Memory>,
+    /// Longest path inside each module, as abc has it.
+    pub delays_ps: BTreeMap<String, f64>,
     verilog: PathBuf,
     rams: PathBuf,
 }
@@ -35,9 +46,11 @@ pub struct Netlist {
 pub struct Block {
     pub netlist: Netlist,
     pub critical_ps: f64,
-    /// Watts at [`CLOCK_PS`]: flip-flops, logic.
+    /// Watts at [`CLOCK_PS`]: flip-flops, logic; NaN where OpenSTA gave none.
     pub sequential_w: f64,
     pub logic_w: f64,
+    /// The same by module, all copies together.
+    pub stages_w: BTreeMap<String, f64>,
     /// Share of flip-flops whose switching the simulation gave.
     pub annotated: f64,
     /// Of the simulation.
@@ -58,13 +71,16 @@ pub fn synthesize(design: &Design, library: &Library) -> Result<Netlist, Failure
     let known: Vec<String> = rtl.iter().filter_map(stem).filter(|name| name != "line_ram").collect();
     write(&folder().join("boundary.constr"), BOUNDARY)?;
     let mut modules = BTreeMap::new();
+    let mut delays_ps = BTreeMap::new();
     let mut waiting = vec![top.to_string()];
     // Level by level: what a module holds is known once it is mapped.
     while !waiting.is_empty() {
         map_all(&waiting, &rtl, library)?;
         let mut below = Vec::new();
         for name in waiting {
-            let found = netlist::modules(&read(&place(&name, "log"))?);
+            let log = read(&place(&name, "log"))?;
+            let found = netlist::modules(&log);
+            delays_ps.insert(name.clone(), netlist::delay_ps(&log));
             let module =
                 found.get(&name).cloned().ok_or_else(|| format!("yosys gave no figures of {name}"))?;
             below.extend(module.children.keys().filter(|child| known.contains(child)).cloned());
@@ -91,21 +107,32 @@ pub fn synthesize(design: &Design, library: &Library) -> Result<Netlist, Failure
     write(&place(top, "all.v"), &verilog)?;
     write(&place(top, "rams.lib"), &netlist::liberty(&memories, SETUP_PS, ACCESS_PS))?;
     let copies = netlist::copies(&modules, top);
-    Ok(Netlist { modules, copies, memories, verilog: place(top, "all.v"), rams: place(top, "rams.lib") })
+    let (verilog, rams) = (place(top, "all.v"), place(top, "rams.lib"));
+    Ok(Netlist { modules, copies, memories, delays_ps, verilog, rams })
 }
 
 fn place(module: &str, ending: &str) -> PathBuf {
     folder().join(format!("{module}.{ending}"))
 }
 
-/// Maps modules side by side; those whose netlist is newer than the RTL are kept.
+/// Maps modules side by side; those whose source and script are what they were
+/// keep their netlist.
 fn map_all(names: &[String], rtl: &[PathBuf], library: &Library) -> Result<(), Failure> {
-    let stale: Vec<&String> = names.iter().filter(|name| !is_newer(&place(name, "net.v"), rtl)).collect();
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut stale = Vec::new();
+    for name in names {
+        let (script, key) = (script_of(name, rtl, library), key_of(name, rtl, library)?);
+        let known = fs::read_to_string(place(name, "key")).is_ok_and(|known| known == key);
+        if known && place(name, "net.v").exists() {
+            eprintln!("{name}: as it was");
+        } else {
+            stale.push((name, script, key));
+        }
+    }
+    let workers = thread::available_parallelism().map_or(1, usize::from);
     for some in stale.chunks(workers) {
-        eprintln!("synthesizing {}", some.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" "));
-        let outcomes: Vec<Result<(), Failure>> = std::thread::scope(|scope| {
-            let started: Vec<_> = some.iter().map(|name| scope.spawn(|| map(name, rtl, library))).collect();
+        let outcomes: Vec<Result<(), Failure>> = thread::scope(|scope| {
+            let started: Vec<_> =
+                some.iter().map(|(name, script, key)| scope.spawn(move || map(name, script, key))).collect();
             let lost = || Err(Failure::Failed("a synthesis was lost".into()));
             started.into_iter().map(|job| job.join().unwrap_or_else(|_| lost())).collect()
         });
@@ -114,13 +141,13 @@ fn map_all(names: &[String], rtl: &[PathBuf], library: &Library) -> Result<(), F
     Ok(())
 }
 
-fn map(name: &str, rtl: &[PathBuf], library: &Library) -> Result<(), Failure> {
+fn script_of(name: &str, rtl: &[PathBuf], library: &Library) -> String {
     let files: Vec<String> = rtl.iter().map(|path| path.display().to_string()).collect();
-    let text = format!(
+    format!(
         "read_verilog -sv {files}\nhierarchy -top {name}\nselect -set others * {name} %d\nblackbox @others\n\
          synth -top {name} -noabc -noshare -nofsm\nrename -wire t:$_*DFF*\ndfflibmap -liberty {sequential}\n\
          abc -liberty {merged} -constr {boundary} -D {SIZED_PS} -script {script}\nopt_clean -purge\n\
-         stat -liberty {merged}\nwrite_verilog -noattr -noexpr -blackboxes {rams}\nwrite_verilog -noattr -noexpr {net}\n",
+         stat -liberty {merged}\nwrite_verilog -noattr -noexpr -blackboxes {rams}\nwrite_verilog -noattr -noexpr -simple-lhs {net}\n",
         files = files.join(" "),
         sequential = library.sequential.display(),
         merged = library.merged.display(),
@@ -128,34 +155,86 @@ fn map(name: &str, rtl: &[PathBuf], library: &Library) -> Result<(), Failure> {
         script = script(),
         rams = place(name, "rams.v").display(),
         net = place(name, "net.v").display(),
-    );
-    write(&place(name, "ys"), &text)?;
-    let mut yosys = Command::new("yosys");
-    let output = yosys.arg("-q").arg("-l").arg(place(name, "log")).arg(place(name, "ys")).output();
-    let output = output.map_err(|error| format!("cannot run yosys: {error}"))?;
-    if !output.status.success() {
-        return Err(Failure::Failed(format!(
-            "yosys gave up on {name}: see {}",
-            place(name, "log").display()
-        )));
+    )
+}
+
+/// What a module's netlist follows from: the script, its own source, and the
+/// ports of the others.
+fn key_of(name: &str, rtl: &[PathBuf], library: &Library) -> Result<String, String> {
+    let mut texts = vec![script_of(name, rtl, library), BOUNDARY.to_string()];
+    for path in rtl {
+        let text = read(path)?;
+        let own = path.file_stem().is_some_and(|stem| stem == name);
+        texts.push(if own { text } else { text.split(");").next().unwrap_or_default().to_string() });
     }
+    Ok(hash(texts.iter().map(String::as_str)))
+}
+
+fn map(name: &str, script: &str, key: &str) -> Result<(), Failure> {
+    write(&place(name, "ys"), script)?;
+    let log = place(name, "log");
+    let failed = |why: &str| Failure::Failed(format!("yosys {why} on {name}: see {}", log.display()));
+    let start = Instant::now();
+    let mut yosys = Command::new("yosys");
+    yosys.arg("-q").arg("-l").arg(&log).arg(place(name, "ys")).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut running = yosys.spawn().map_err(|error| format!("cannot run yosys: {error}"))?;
+    let status = loop {
+        match running.try_wait().map_err(|error| format!("cannot wait for yosys: {error}"))? {
+            Some(status) => break status,
+            None if start.elapsed() > LIMIT => {
+                drop(running.kill());
+                drop(running.wait());
+                return Err(failed(&format!("took more than {} s", LIMIT.as_secs())));
+            }
+            None => thread::sleep(Duration::from_millis(100)),
+        }
+    };
+    if !status.success() {
+        return Err(failed("gave up"));
+    }
+    let said = read(&log)?;
+    if said.contains("conflicting drivers") {
+        return Err(failed("found a net with two drivers"));
+    }
+    let area = netlist::modules(&said).get(name).map_or(0.0, |module| module.area_um2);
+    let delay = netlist::delay_ps(&said);
+    eprintln!("{name}: {area:.0} um2, {delay:.0} ps, {} s", start.elapsed().as_secs());
+    write(&place(name, "key"), key)?;
     Ok(())
 }
 
-/// Whether a file is there and no source was changed after it.
-fn is_newer(file: &PathBuf, sources: &[PathBuf]) -> bool {
-    let changed = |path: &PathBuf| fs::metadata(path).and_then(|data| data.modified()).ok();
-    let Some(made) = changed(file) else { return false };
-    sources.iter().all(|source| changed(source).is_some_and(|at| at < made))
+/// What OpenSTA said of this very netlist before, if it was asked: cycles and
+/// values of the simulation. Its log is still there.
+pub fn measured(design: &Design, netlist: &Netlist) -> Result<Option<Activity>, Failure> {
+    let Ok(known) = fs::read_to_string(place(design.top, "measured")) else { return Ok(None) };
+    let key = netlist_key(netlist)?;
+    let [found, cycles, values] = known.split_whitespace().collect::<Vec<_>>()[..] else { return Ok(None) };
+    let (Ok(cycles), Ok(values)) = (cycles.parse(), values.parse()) else { return Ok(None) };
+    let here = found == key && place(design.top, "sta.log").exists();
+    Ok(here.then(|| Activity { cycles, values, ..Activity::default() }))
+}
+
+fn netlist_key(netlist: &Netlist) -> Result<String, String> {
+    let texts = [read(&netlist.verilog)?, read(&netlist.rams)?, ANNOTATE.to_string()];
+    Ok(hash(texts.iter().map(String::as_str)))
+}
+
+/// FNV-1a of texts in turn.
+fn hash<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in texts.into_iter().flat_map(str::bytes) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    }
+    format!("{hash:016x}")
 }
 
 /// Timing and power, with the switching that a simulation gave.
 pub fn measure(
     design: &Design,
     library: &Library,
-    netlist: Netlist,
+    netlist: &Netlist,
     activity: &Activity,
-) -> Result<Block, Failure> {
+) -> Result<(), Failure> {
     let top = design.top;
     let script = folder().join(format!("{top}.tcl"));
     let rates = folder().join(format!("{top}.rates"));
@@ -174,15 +253,26 @@ pub fn measure(
         "read_verilog {}\nlink_design {top}\ncreate_clock -name clk -period {CLOCK_PS} [get_ports clk]\n\
          set_input_delay -clock clk 0 [all_inputs]\nset_output_delay -clock clk 0 [all_outputs]\n{}",
         netlist.verilog.display(),
-        ANNOTATE.replace("RATES", &rates.display().to_string()).replace("MEMORIES", &names.join(" "))
+        ANNOTATE
+            .replace("RATES", &rates.display().to_string())
+            .replace("TOP", top)
+            .replace("MEMORIES", &names.join(" "))
     );
     write(&script, &text)?;
     eprintln!("timing and power of {top}");
     let output = Command::new("sta").arg("-exit").arg(&script).output();
     let output = output.map_err(|error| format!("cannot run sta: {error}"))?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let log = folder().join(format!("{top}.sta.log"));
-    write(&log, &said)?;
+    write(&place(top, "sta.log"), &String::from_utf8_lossy(&output.stdout))?;
+    let key = netlist_key(netlist)?;
+    write(&place(top, "measured"), &format!("{key} {} {}", activity.cycles, activity.values))?;
+    Ok(())
+}
+
+/// What OpenSTA's log says of a design.
+pub fn block(design: &Design, netlist: Netlist, activity: &Activity) -> Result<Block, Failure> {
+    let top = design.top;
+    let log = place(top, "sta.log");
+    let said = read(&log)?;
     let number = |key: &str| {
         let line = said.lines().find_map(|line| line.trim().strip_prefix(key));
         let word =
@@ -193,12 +283,14 @@ pub fn measure(
         let line = said.lines().find(|line| line.starts_with(key));
         let word =
             line.and_then(|rest| rest.split_whitespace().nth(4)).and_then(|word| word.parse::<f64>().ok());
-        word.ok_or_else(|| format!("OpenSTA gave no power of {top}: see {}", log.display()))
+        // OpenSTA 2.0.17 may crash here, after timing; the report then says so.
+        word.unwrap_or(f64::NAN)
     };
     Ok(Block {
         critical_ps: f64::from(CLOCK_PS) - number("worst slack")?,
-        sequential_w: total("Sequential")?,
-        logic_w: total("Combinational")?,
+        sequential_w: total("Sequential"),
+        logic_w: total("Combinational"),
+        stages_w: netlist::module_power(&said),
         annotated: number("annotated")?,
         cycles: activity.cycles,
         values: activity.values,
@@ -209,10 +301,10 @@ pub fn measure(
 /// Gives OpenSTA the simulation's switching, then asks for timing and power.
 const ANNOTATE: &str = include_str!("annotate.tcl");
 
-fn read(path: &PathBuf) -> Result<String, String> {
+fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
-fn write(path: &PathBuf, text: &str) -> Result<(), String> {
+fn write(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }

@@ -6,20 +6,9 @@
 // says what is in it. PRESSURE (0 to 99) is how often, in per cent, words, tiles
 // and the taker of values hold back. Prints values, tiles, refused tiles and
 // cycles; exits 1 at the first difference.
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <deque>
-#include <memory>
-#include <random>
-#include <string>
-#include <vector>
+#include "bench.h"
 
 #include "Vline_dec.h"
-#include "verilated.h"
-#ifdef TRACED
-#include "verilated_vcd_c.h"
-#endif
 
 struct Tile {
     uint32_t rows, cols;
@@ -32,37 +21,6 @@ struct Stream {
     std::vector<uint32_t> firsts, starts;
     std::vector<Tile> tiles;
 };
-
-struct Reader {
-    std::vector<uint32_t> all;
-    size_t at = 0;
-    uint32_t one() {
-        if (at >= all.size()) {
-            fprintf(stderr, "the vectors end early\n");
-            exit(2);
-        }
-        return all[at++];
-    }
-    std::vector<uint32_t> many(size_t count) {
-        std::vector<uint32_t> out(count);
-        for (auto& number : out) number = one();
-        return out;
-    }
-};
-
-static Reader open_vectors(const char* path) {
-    FILE* file = fopen(path, "rb");
-    if (!file) {
-        perror(path);
-        exit(2);
-    }
-    Reader reader;
-    uint8_t bytes[4];
-    while (fread(bytes, 1, 4, file) == 4)
-        reader.all.push_back(bytes[0] | bytes[1] << 8 | bytes[2] << 16 | (uint32_t)bytes[3] << 24);
-    fclose(file);
-    return reader;
-}
 
 static Stream read_stream(Reader& in) {
     Stream stream;
@@ -95,42 +53,7 @@ static Stream read_stream(Reader& in) {
     return stream;
 }
 
-struct Bench {
-    VerilatedContext context;
-    std::unique_ptr<Vline_dec> dut{new Vline_dec{&context}};
-#ifdef TRACED
-    std::unique_ptr<VerilatedVcdC> trace;
-#endif
-    std::mt19937 random;
-    int pressure = 0;
-    uint64_t cycles = 0, values = 0, tiles = 0, refused = 0;
-
-    bool held_back() { return (int)(random() % 100) < pressure; }
-
-    void tick() {
-        dut->clk = 0;
-        dut->eval();
-#ifdef TRACED
-        if (trace) trace->dump(2 * cycles);
-#endif
-        dut->clk = 1;
-        dut->eval();
-#ifdef TRACED
-        if (trace) trace->dump(2 * cycles + 1);
-#endif
-        cycles++;
-    }
-
-    // Sets `width` bits of a wide port.
-    template <class Port>
-    static void bits(Port& port, int at, int width, uint32_t value) {
-        for (int i = 0; i < width; i++) {
-            uint32_t bit = 1u << ((at + i) % 32);
-            if (value >> i & 1) port[(at + i) / 32] |= bit;
-            else port[(at + i) / 32] &= ~bit;
-        }
-    }
-
+struct Bench : Clocked<Vline_dec> {
     void reset() {
         dut->rst = 1;
         dut->cmd_valid = dut->in_valid = dut->out_ready = dut->table_we = dut->col_we = 0;
@@ -168,15 +91,6 @@ struct Bench {
             bits(dut->col_attributes, 22 * l, 5, there ? tile.above[column] : 0);
             bits(dut->col_attributes, 22 * l + 5, 17, there ? tile.means[column] : 0);
         }
-    }
-
-    void fail(const char* what, size_t tile, size_t value, uint32_t found, uint32_t wanted) {
-        fprintf(stderr, "tile %zu, value %zu: %s is %08x, not %08x (cycle %llu)\n", tile, value, what, found, wanted,
-                (unsigned long long)cycles);
-#ifdef TRACED
-        if (trace) trace->close();
-#endif
-        exit(1);
     }
 
     void run(const Stream& stream, int format) {
@@ -260,33 +174,20 @@ int main(int argc, char** argv) {
         fprintf(stderr, "usage: line_dec VECTORS SEED PRESSURE [TRACE.vcd]\n");
         return 2;
     }
-    Reader in = open_vectors(argv[1]);
+    Reader in(argv[1]);
     Bench bench;
-    bench.random.seed(atoi(argv[2]));
-    bench.pressure = atoi(argv[3]);
-    bool traced = false;
-#ifdef TRACED
-    if (argc > 4) {
-        traced = true;
-        bench.context.traceEverOn(true);
-        bench.trace.reset(new VerilatedVcdC);
-        bench.dut->trace(bench.trace.get(), 99);
-        bench.trace->open(argv[4]);
-    }
-#endif
+    bench.start(argc, argv);
     bench.reset();
     uint32_t streams = 0;
-    while (in.at < in.all.size()) {
+    while (in.more()) {
         Stream stream = read_stream(in);
         // bf16 for traces; else every format in turn.
-        int format = traced ? 1 : streams % 3;
+        int format = bench.traced ? 1 : streams % 3;
         bench.configure(stream, format);
         bench.run(stream, format);
         streams++;
     }
-#ifdef TRACED
-    if (bench.trace) bench.trace->close();
-#endif
+    bench.close();
     printf("streams %u tiles %llu refused %llu values %llu cycles %llu\n", streams, (unsigned long long)bench.tiles,
            (unsigned long long)bench.refused, (unsigned long long)bench.values, (unsigned long long)bench.cycles);
     return 0;

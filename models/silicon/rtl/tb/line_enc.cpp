@@ -4,18 +4,9 @@
 //
 // VECTORS, PRESSURE and what is printed are those of line_dec.cpp. Streams that
 // the encoder's profile leaves out must be refused, tile by tile.
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <memory>
-#include <random>
-#include <vector>
+#include "bench.h"
 
 #include "Vline_enc.h"
-#include "verilated.h"
-#ifdef TRACED
-#include "verilated_vcd_c.h"
-#endif
 
 struct Tile {
     uint32_t rows, cols;
@@ -29,37 +20,6 @@ struct Stream {
     std::vector<uint32_t> firsts, starts, costs;
     std::vector<Tile> tiles;
 };
-
-struct Reader {
-    std::vector<uint32_t> all;
-    size_t at = 0;
-    uint32_t one() {
-        if (at >= all.size()) {
-            fprintf(stderr, "the vectors end early\n");
-            exit(2);
-        }
-        return all[at++];
-    }
-    std::vector<uint32_t> many(size_t count) {
-        std::vector<uint32_t> out(count);
-        for (auto& number : out) number = one();
-        return out;
-    }
-};
-
-static Reader open_vectors(const char* path) {
-    FILE* file = fopen(path, "rb");
-    if (!file) {
-        perror(path);
-        exit(2);
-    }
-    Reader reader;
-    uint8_t bytes[4];
-    while (fread(bytes, 1, 4, file) == 4)
-        reader.all.push_back(bytes[0] | bytes[1] << 8 | bytes[2] << 16 | (uint32_t)bytes[3] << 24);
-    fclose(file);
-    return reader;
-}
 
 static Stream read_stream(Reader& in) {
     Stream stream;
@@ -94,40 +54,8 @@ static Stream read_stream(Reader& in) {
     return stream;
 }
 
-struct Bench {
-    VerilatedContext context;
-    std::unique_ptr<Vline_enc> dut{new Vline_enc{&context}};
-#ifdef TRACED
-    std::unique_ptr<VerilatedVcdC> trace;
-#endif
-    std::mt19937 random;
-    int pressure = 0;
-    uint64_t cycles = 0, values = 0, tiles = 0, refused = 0, words = 0;
-
-    bool held_back() { return (int)(random() % 100) < pressure; }
-
-    void tick() {
-        dut->clk = 0;
-        dut->eval();
-#ifdef TRACED
-        if (trace) trace->dump(2 * cycles);
-#endif
-        dut->clk = 1;
-        dut->eval();
-#ifdef TRACED
-        if (trace) trace->dump(2 * cycles + 1);
-#endif
-        cycles++;
-    }
-
-    template <class Port>
-    static void bits(Port& port, int at, int width, uint32_t value) {
-        for (int i = 0; i < width; i++) {
-            uint32_t bit = 1u << ((at + i) % 32);
-            if (value >> i & 1) port[(at + i) / 32] |= bit;
-            else port[(at + i) / 32] &= ~bit;
-        }
-    }
+struct Bench : Clocked<Vline_enc> {
+    uint64_t words = 0;
 
     void reset() {
         dut->rst = 1;
@@ -210,15 +138,6 @@ struct Bench {
             bits(dut->col_attributes, 38 * l + 17, 17, number);
             bits(dut->col_attributes, 38 * l + 34, 4, shift);
         }
-    }
-
-    void fail(const char* what, size_t tile, size_t at, uint32_t found, uint32_t wanted) {
-        fprintf(stderr, "tile %zu, word %zu: %s is %08x, not %08x (cycle %llu)\n", tile, at, what, found, wanted,
-                (unsigned long long)cycles);
-#ifdef TRACED
-        if (trace) trace->close();
-#endif
-        exit(1);
     }
 
     static bool in_profile(const Stream& stream, const Tile& tile) {
@@ -329,29 +248,18 @@ int main(int argc, char** argv) {
         fprintf(stderr, "usage: line_enc VECTORS SEED PRESSURE [TRACE.vcd]\n");
         return 2;
     }
-    Reader in = open_vectors(argv[1]);
+    Reader in(argv[1]);
     Bench bench;
-    bench.random.seed(atoi(argv[2]));
-    bench.pressure = atoi(argv[3]);
-#ifdef TRACED
-    if (argc > 4) {
-        bench.context.traceEverOn(true);
-        bench.trace.reset(new VerilatedVcdC);
-        bench.dut->trace(bench.trace.get(), 99);
-        bench.trace->open(argv[4]);
-    }
-#endif
+    bench.start(argc, argv);
     bench.reset();
     uint32_t streams = 0;
-    while (in.at < in.all.size()) {
+    while (in.more()) {
         Stream stream = read_stream(in);
         bench.configure(stream);
         bench.run(stream);
         streams++;
     }
-#ifdef TRACED
-    if (bench.trace) bench.trace->close();
-#endif
+    bench.close();
     printf("streams %u tiles %llu refused %llu values %llu words %llu cycles %llu\n", streams,
            (unsigned long long)bench.tiles, (unsigned long long)bench.refused, (unsigned long long)bench.values,
            (unsigned long long)bench.words, (unsigned long long)bench.cycles);

@@ -1,0 +1,26 @@
+// Skid: a beat of values waits here, so that `in_ready` comes from a flip-flop.
+//
+// Breaks the chain in which each stage's ready follows from the next one's.
+// Latency: none. Throughput: a beat per cycle.
+module line_skid (
+    input  wire         clk,
+    input  wire         rst,
+    input  wire         in_valid,
+    output wire         in_ready,
+    input  wire [287:0] in_beat,
+    output wire         out_valid,
+    input  wire         out_ready,
+    output wire [287:0] out_beat
+);
+    reg         full;
+    reg [287:0] held;
+    assign in_ready  = !full;
+    assign out_valid = full || in_valid;
+    assign out_beat  = full ? held : in_beat;
+    always @(posedge clk) begin
+        if (rst) full <= 1'b0;
+        else if (full) full <= !out_ready;
+        else full <= in_valid && !out_ready;
+        if (!full) held <= in_beat;
+    end
+endmodule
