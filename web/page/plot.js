@@ -2,7 +2,8 @@
 // and plain SVG, so that what is seen is what is saved.
 import { METRICS, sig3, svg } from "./format.js";
 
-const WIDTH = 720;
+/// Narrower on a small screen, so that letters stay readable there.
+const WIDTH = innerWidth < 600 ? 420 : 720;
 const MARGIN = { left: 64, right: 16, top: 12, bottom: 44 };
 
 /// A scale from values to places, with its ticks.
