@@ -349,7 +349,7 @@ def test_a_coded_cache_generates_crops_and_reorders():
     assert cache.get_seq_length() == 0
 
 
-def test_mypy_accepts_the_package():
+def test_mypy_accepts_the_package(tmp_path):
     import subprocess
     import sys
 
@@ -359,6 +359,6 @@ def test_mypy_accepts_the_package():
     environment = {**os.environ, "MYPYPATH": str(package.parent)}
     # What PyTorch and transformers leave untyped differs from version to version.
     theirs = ["--allow-untyped-calls", "--no-warn-unused-ignores"]
-    strict = ["--strict", *theirs, "--no-error-summary", "--follow-imports=silent"]
+    strict = ["--strict", *theirs, "--cache-dir", str(tmp_path), "--no-error-summary", "--follow-imports=silent"]
     command = [sys.executable, "-m", "mypy", *strict, *files]
     assert subprocess.run(command, capture_output=True, text=True, env=environment, check=False).stdout == ""
