@@ -121,7 +121,8 @@ pub fn memories(verilog: &str) -> Vec<Memory> {
         if line.starts_with("output") && line.ends_with("rdata;") {
             width = high(line).map_or(1, |high| high + 1);
         }
-        if line.starts_with("input") && line.ends_with("waddr;") {
+        // Stages have ports of that name too.
+        if module.ends_with("line_ram") && line.starts_with("input") && line.ends_with("waddr;") {
             let depth = 1 << high(line).map_or(1, |high| high + 1);
             found.push(Memory { module: module.clone(), width: 0, depth });
         }
@@ -184,8 +185,20 @@ mod tests {
 
     #[test]
     fn a_log_gives_modules_and_how_often_they_are_there() {
+        let log = "7. Printing statistics.\n\n=== top ===\n\n   Number of cells:   12\n     \
+            DFFHQNx1_ASAP7_75t_R  4\n     INVx1_ASAP7_75t_R  6\n     part  2\n\n   Chip area for module '\\top': 2.5\n\n\
+            === part ===\n\n   Number of cells:  3\n     INVx1_ASAP7_75t_R  3\n\n   Chip area for module '\\part': 0.5\n";
+        let found = modules(log);
+        assert_eq!((found["top"].cells, found["top"].flip_flops, found["top"].area_um2), (10, 4, 2.5));
+        assert_eq!(copies(&found, "top")["part"], 2);
+    }
+
+    #[test]
+    fn a_memory_is_known_by_its_ports() {
+        let verilog = "module \\$paramod$12\\line_ram (clk, we);\n  input clk;\n  output [51:0] rdata;\n  \
+            input [5:0] waddr;\n  input [51:0] wdata;\nendmodule\nmodule line_tables(waddr);\n  input [4:0] waddr;\nendmodule\n";
         let found = memories(verilog);
-        assert_eq!(found.len(), 1);
+        assert_eq!((found.len(), found[0].address_bits()), (1, 6));
         assert_eq!((found[0].cell().as_str(), found[0].bits()), ("line_ram_52x64", 3328));
         assert!(liberty(&found, 50, 350).contains("cell (line_ram_52x64)"));
     }
