@@ -142,7 +142,7 @@ fn a_comparison_goes_on_where_it_stopped() {
     let csv = folder.path().join("compare.csv");
     let first = std::fs::read_to_string(&csv).unwrap();
     assert!(first.starts_with(
-        "file,tensor,class,codec,precondition,target,bits_per_value,nmse,snr_db,mae,max_abs_error,encode_mb_s,decode_mb_s,gap_bits,missed,obstacle,key\n"
+        "file,tensor,class,codec,precondition,target,bits_per_value,nmse,snr_db,mae,max_abs_error,encode_mb_s,decode_mb_s,gap_bits,missed,obstacle,device,key\n"
     ));
     // Speeds differ from run to run: unchanged ones show that nothing ran again.
     compare();
