@@ -215,7 +215,7 @@ pub fn write(blocks: &[(Design, Block)]) -> Result<(), Failure> {
     }
     let place = root().join(FILE);
     fs::write(&place, text).map_err(|error| format!("cannot write {}: {error}", place.display()))?;
-    eprint!("{}wrote {FILE}\n", table(blocks));
+    eprintln!("{}wrote {FILE}", table(blocks));
     Ok(())
 }
 
