@@ -468,7 +468,8 @@ mod tests {
                 dtype.extend_from_f32(&values, &mut data);
                 let tensor = Tensor::new("t", Class::Weight, dtype, shape.clone(), data).unwrap();
                 let uniform = codec("uniform+ac").unwrap();
-                for name in Line::names() {
+                // Less effort takes an entropy's word for tensors of this size.
+                for name in Line::names().filter(|&name| grid >= 0.0 || name == "trinity-lite") {
                     let line = codec(name).unwrap();
                     let (ours, theirs) = (
                         line.encode(&tensor, Target::Nmse(0.01)),
