@@ -207,7 +207,7 @@ fn silicon_equals_software() -> Outcome {
     }
 }
 
-/// Runs every notebook from top to bottom, with the command just built on the PATH.
+/// Runs notebooks from top to bottom, with the command just built on the PATH.
 fn notebooks() -> Outcome {
     let folder = root().join("notebooks");
     let has_notebooks = fs::read_dir(&folder).is_ok_and(|mut entries| {
@@ -247,6 +247,9 @@ fn notebooks() -> Outcome {
     succeed(current.arg("notebooks/current.py").arg(&executed).arg(&folder).current_dir(root())).into()
 }
 
+/// Notebooks of minutes, for `--all`.
+const SLOW_NOTEBOOKS: [&str; 1] = ["paper.ipynb"];
+
 /// Copies notebooks: they run apart from those that are kept.
 fn copy_notebooks(from: &Path, to: &Path) -> Result<(), String> {
     let failed = |error| format!("cannot copy notebooks to {}: {error}", to.display());
@@ -254,6 +257,10 @@ fn copy_notebooks(from: &Path, to: &Path) -> Result<(), String> {
     for entry in fs::read_dir(from).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         if let Some(name) = path.file_name().filter(|_| path.extension().is_some_and(|e| e == "ipynb")) {
+            if SLOW_NOTEBOOKS.iter().any(|slow| name == *slow) && env::var_os(ALL).is_none() {
+                eprintln!("notebooks: {} is left out; `cargo xtask test --all` runs it", path.display());
+                continue;
+            }
             fs::copy(&path, to.join(name)).map_err(failed)?;
         }
     }
