@@ -90,6 +90,6 @@ fn energy_of_training_rests_on_what_a_rank_computes_between_exchanges() {
 #[test]
 fn a_figure_without_a_command_says_why_and_a_typo_is_met() {
     let said = trinity(["figure", "7"]).refused();
-    assert!(said.contains("not run here yet") && said.contains("architectures"), "{said}");
+    assert!(said.contains("out of scope") && said.contains("decoders of text"), "{said}");
     assert!(trinity(["figure", "16aa"]).refused().contains("did you mean `16a`?"));
 }

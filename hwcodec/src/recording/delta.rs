@@ -25,7 +25,7 @@ pub struct DeltaPoint {
     /// synchronous run has one thread.
     pub threads: u32,
     /// Who decompresses in the pipelined run; recordings of before have none, and `threads` says it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decoder: Option<DeltaDecoder>,
     pub elements: u64,
     pub changed: u64,
