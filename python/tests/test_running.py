@@ -56,6 +56,8 @@ def test_the_overhead_of_a_small_call_is_small():
 def test_ctrl_c_stops_a_long_call(tmp_path):
     script = tmp_path / "long.py"
     script.write_text(
+        # A shell in the background has its children ignore the signal.
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "import numpy as np, trinity\n"
         "x = np.random.default_rng(1).normal(size=(4096, 4096)).astype(np.float32)\n"
         "print('begun', flush=True)\n"
