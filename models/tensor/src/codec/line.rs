@@ -468,8 +468,7 @@ mod tests {
                 dtype.extend_from_f32(&values, &mut data);
                 let tensor = Tensor::new("t", Class::Weight, dtype, shape.clone(), data).unwrap();
                 let uniform = codec("uniform+ac").unwrap();
-                // Less effort takes an entropy's word for tensors of this size.
-                for name in Line::names().filter(|&name| grid >= 0.0 || name == "trinity-lite") {
+                for name in Line::names() {
                     let line = codec(name).unwrap();
                     let (ours, theirs) = (
                         line.encode(&tensor, Target::Nmse(0.01)),
