@@ -22,6 +22,7 @@ pub use certainty::Certainty;
 pub use outcome::Exploration;
 pub use request::{QUALITY, Request, STUDY, at_loss};
 pub use silicon::Silicon;
+pub(crate) use silicon::stated;
 pub use standing::{Part, Reign, Split, Standing};
 pub use synthesis::Block;
 pub use tensors::{BUILT_IN, Bits, LeftOut, TENSORS, built_in};

@@ -10,7 +10,8 @@ use trinity_hwcodec::fit;
 use trinity_hwcodec::recording::Recording;
 use trinity_sim::compression::Stages;
 
-const RECORDING: &str = include_str!("../data/h200/recording.json");
+/// The committed recording, as it is on disk.
+pub const RECORDING: &str = include_str!("../data/h200/recording.json");
 
 /// Values of one picture that crossed the wire: 1024 × 1024 samples.
 const PICTURE_VALUES: f64 = 1024.0 * 1024.0;

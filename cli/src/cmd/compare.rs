@@ -5,6 +5,7 @@ mod asked;
 mod picture;
 mod show;
 mod stages;
+mod wire;
 
 pub use asked::{Args, Selection};
 
@@ -79,10 +80,17 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         ctx.remark(format!("wrote {} and report.html", folder.join("compare.csv").display()));
     }
     bases(args, &subjects.iter().map(|subject| &subject.entry).collect::<Vec<_>>(), ctx)?;
+    let wires = wire::rows(args, &classes, ctx)?;
     if ctx.json {
-        return ctx.print_json(&all);
+        return match wires {
+            Some(wires) => ctx.print_json(&serde_json::json!({ "rows": all, "wire": wires })),
+            None => ctx.print_json(&all),
+        };
     }
     ctx.print(table(&classes).render(ctx.colour))?;
+    if let Some(wires) = &wires {
+        ctx.print(wire::text(args, wires, ctx.colour))?;
+    }
     for winner in compare::winners(&classes, &targets).iter().filter(|winner| winner.lead.is_some()) {
         ctx.remark(picture::sentence(winner));
     }

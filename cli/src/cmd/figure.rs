@@ -89,8 +89,13 @@ fn printed_by(template: &str, out: &Path, ctx: &Context) -> Result<String, Failu
     if template.contains("{tensors}") {
         output::write(&tensors, TENSORS)?;
     }
+    let recording = out.join("h200.json");
+    if template.contains("{recording}") {
+        output::write(&recording, trinity_validation::engines::RECORDING.as_bytes())?;
+    }
     let fill = |word: &str| match word {
         "{tensors}" => tensors.display().to_string(),
+        "{recording}" => recording.display().to_string(),
         "{out}" => out.display().to_string(),
         other => other.to_owned(),
     };

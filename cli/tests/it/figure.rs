@@ -42,17 +42,17 @@ fn every_figure_is_judged() {
         assert!(found.iter().any(|figure| figure["id"] == id), "{id} is not judged");
     }
     for figure in &found {
-        let judged = ["reproduced", "contradicted", "not-run", "out-of-scope"];
+        let judged = ["reproduced", "contradicted", "out-of-scope"];
         assert!(judged.contains(&figure["verdict"].as_str().unwrap()), "{figure}");
         assert!(figure["verdict"] == "reproduced" || figure["why"].is_string(), "no reason: {figure}");
     }
 }
 
-/// A figure whose command takes a second is run, and its verdict must stand.
+/// A figure whose command takes seconds is run, and its verdict must stand.
 #[test]
 fn verdicts_of_quick_figures_stand() {
     let folder = tempfile::tempdir().unwrap();
-    let quick = |figure: &&serde_json::Value| figure["seconds"].as_u64().is_some_and(|seconds| seconds <= 1);
+    let quick = |figure: &&serde_json::Value| figure["seconds"].as_u64().is_some_and(|seconds| seconds <= 3);
     for figure in figures().iter().filter(quick) {
         let id = figure["id"].as_str().unwrap();
         let said = trinity_in(folder.path(), ["figure", id, "-q"]).ok();

@@ -172,6 +172,7 @@ const CASES: &[(&str, &str)] = &[
     ("tensors-basis", "tensors basis m.npy --group 16 -o m.basis"),
     ("compare", "compare m.npy --codecs rtn,h265 --bits 0.01,3"),
     ("compare-stages", "compare m.npy --stages --codecs trinity-lite --bits 3"),
+    ("compare-wire", "compare m.npy --codecs rtn,h264 --bits 3 --wire 100Gbit/s"),
     ("compare-shard", "compare m.npy --codecs rtn --bits 3 --out parts --shard 0/1"),
     ("compare-merge", "compare m.npy --codecs rtn --bits 3 --out parts --merge"),
     ("compare-ablate", "compare m.npy --ablate --sample 1024"),

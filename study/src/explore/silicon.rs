@@ -85,6 +85,15 @@ pub(super) fn price(
         .collect()
 }
 
+/// The candidates that would be built and whose silicon a file states.
+pub(crate) fn stated(candidates: &[CandidateFile]) -> Result<Vec<Silicon>, Error> {
+    let built = |one: &&CandidateFile| {
+        matches!(one.origin, OriginName::Table3 | OriginName::Synthesis | OriginName::OpenRtl)
+    };
+    let stated = candidates.iter().filter(built).filter_map(|one| Some((one, one.silicon.as_deref()?)));
+    stated.map(|(candidate, silicon)| from_file(candidate, silicon, None)).collect()
+}
+
 /// The figures of a file of `configs/codecs`.
 fn from_file(candidate: &CandidateFile, name: &str, node: Option<&str>) -> Result<Silicon, Error> {
     let document = Document::load(name)?;

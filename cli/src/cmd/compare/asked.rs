@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use trinity_config::{Complaint, DataRate};
 use trinity_study::compare::{self, USUAL_BITS, usual_codecs};
 use trinity_tensor::codec::{Target, names};
 use trinity_tensor::compare::{Subject, Turn};
@@ -59,6 +60,7 @@ Examples:
   trinity compare kv.safetensors --codecs trinity-lite,uniform+ac --device auto
   trinity compare weights.safetensors --ablate --out stages/
   trinity compare kv.safetensors --stages --codecs trinity,trinity-lite --bits 3
+  trinity compare kv.safetensors --codecs h264,trinity-lite --nmse 0.01 --wire 100Gbit/s
   trinity compare weights.safetensors --show layers.6.k_proj.weight --out block/
 
 On many machines, then one result:
@@ -101,6 +103,13 @@ pub struct Args {
     /// block, its prediction, residual and coefficients, at --nmse (else 0.01)
     #[arg(long, value_name = "TENSOR", conflicts_with_all = ["codecs", "bits"])]
     pub(super) show: Option<String>,
+    /// What NIC and codec cost together for this rate of 16-bit values, such as "100 Gbit/s", at the
+    /// bits measured (the paper's Figure 15)
+    #[arg(long, value_name = "RATE", value_parser = rate, conflicts_with_all = ["ablate", "stages", "show", "shard"])]
+    pub(super) wire: Option<DataRate>,
+    /// The NIC of --wire: a name from `trinity config list nics`, or a path that ends in .toml
+    #[arg(long, value_name = "NIC", default_value = "nics/cx5", requires = "wire")]
+    pub(super) nic: String,
     /// Values that --ablate, --stages and --show look at: a piece from a tensor's middle
     #[arg(long, value_name = "VALUES", default_value_t = 1 << 18, value_parser = clap::value_parser!(u64).range(1024..))]
     pub(super) sample: u64,
@@ -118,6 +127,12 @@ pub struct Args {
     pub(super) device: DeviceArgs,
     #[command(flatten)]
     pub(super) parts: ShardArgs,
+}
+
+/// A rate with its unit.
+fn rate(text: &str) -> Result<DataRate, String> {
+    let said = |complaint: Complaint| complaint.to_string().trim().replace('\n', "; ");
+    text.parse().map_err(said)
 }
 
 /// Takes the folder of results for this comparison.

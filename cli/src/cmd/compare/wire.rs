@@ -1,0 +1,129 @@
+//! `trinity compare --wire`: what NIC and codec cost together for a rate of
+//! uncompressed values, at the bits that were just measured.
+
+use trinity_study::wire::{self, Row};
+use trinity_tensor::compare::ClassLine;
+
+use super::asked::Args;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output;
+use crate::table::{Table, sig3};
+
+/// The rows for `--wire`, also left as wire.csv where there is a folder; none without it.
+pub fn rows(args: &Args, classes: &[ClassLine], ctx: &Context) -> Result<Option<Vec<Row>>, Failure> {
+    let Some(rate) = args.wire else { return Ok(None) };
+    let request = wire::Request { classes, rate, nic: args.nic.clone() };
+    let rows = wire::rows(&request, &ctx.watch())?;
+    if let Some(folder) = &args.out {
+        let mut csv = csv::Writer::from_writer(Vec::new());
+        for row in &rows {
+            csv.serialize(row).map_err(Failure::run)?;
+        }
+        output::write(&folder.join("wire.csv"), &csv.into_inner().map_err(Failure::run)?)?;
+        ctx.remark(format!("wrote {}", folder.join("wire.csv").display()));
+    }
+    Ok(Some(rows))
+}
+
+/// A table for each class and target, and who is the smallest and the most frugal.
+pub fn text(args: &Args, rows: &[Row], colour: bool) -> String {
+    let rate_gbps = args.wire.map_or(0.0, |rate| rate.gbit_per_s());
+    let mut text = String::new();
+    for part in rows.chunk_by(|a, b| (a.class, &a.target) == (b.class, &b.target)) {
+        let mut table = Table::new([
+            "codec",
+            "bits of",
+            "bits/value",
+            "NIC mm²",
+            "codec mm²",
+            "both mm²",
+            "NIC pJ/bit",
+            "codec pJ/bit",
+            "both pJ/bit",
+            "by power",
+            "silicon from",
+        ]);
+        let known = |value: Option<f64>| value.map_or_else(|| "not counted".into(), sig3);
+        for row in part {
+            let nothing = if row.coder == "none" { "-" } else { "nobody's" };
+            table.row([
+                row.codec.clone(),
+                row.coder.clone(),
+                format!("{:.3}", row.bits_per_value),
+                sig3(row.nic_mm2),
+                known(row.codec_mm2),
+                sig3(row.area_mm2),
+                sig3(row.nic_pj_per_bit),
+                known(row.codec_pj_per_bit),
+                sig3(row.pj_per_bit),
+                sig3(row.pj_per_bit_by_power),
+                row.origin.map_or(nothing, |origin| origin.words()).to_owned(),
+            ]);
+        }
+        text += &format!(
+            "\nNIC ({}) and codec for {} Gbit/s of 16-bit values, {}, {}\n{}{}",
+            args.nic,
+            sig3(rate_gbps),
+            part[0].class,
+            part[0].target,
+            table.render(colour),
+            sentences(part),
+        );
+    }
+    text
+}
+
+/// Who takes least, by area and by either energy.
+fn sentences(rows: &[Row]) -> String {
+    type Measure = fn(&Row) -> f64;
+    let measures: [(&str, &str, Measure); 3] = [
+        ("area", "mm²", |row| row.area_mm2),
+        ("energy by the column that each file chooses", "pJ/bit", |row| row.pj_per_bit),
+        ("energy by power over throughput", "pJ/bit", |row| row.pj_per_bit_by_power),
+    ];
+    let mut text = String::new();
+    for (what, unit, of) in measures {
+        let Some(least) = rows.iter().min_by(|a, b| of(a).total_cmp(&of(b))) else { continue };
+        let free = if least.codec_mm2.is_none() && least.coder != "none" {
+            ", its own silicon not counted"
+        } else {
+            ""
+        };
+        text += &format!("least {what}: {}, {} {unit}{free}\n", least.codec, sig3(of(least)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trinity_tensor::Class;
+
+    fn row(codec: &str, codec_mm2: Option<f64>, area_mm2: f64) -> Row {
+        Row {
+            class: Class::Weight,
+            target: "3 bits".into(),
+            codec: codec.into(),
+            coder: codec.into(),
+            bits_per_value: 3.0,
+            nic_mm2: 1.0,
+            codec_mm2,
+            area_mm2,
+            nic_pj_per_bit: 1.0,
+            codec_pj_per_bit: codec_mm2,
+            pj_per_bit: 10.0 - area_mm2,
+            pj_per_bit_by_power: area_mm2,
+            origin: None,
+        }
+    }
+
+    #[test]
+    fn who_is_smallest_follows_from_all_rows_and_says_what_was_not_counted() {
+        let said = sentences(&[row("a", Some(1.0), 2.0), row("b", None, 1.5)]);
+        assert!(said.contains("least area: b, 1.50 mm², its own silicon not counted"), "{said}");
+        assert!(said.contains("file chooses: a, 8.00 pJ/bit\n"), "{said}");
+        let said = sentences(&[row("a", Some(1.0), 2.0), row("b", None, 3.5)]);
+        assert!(said.contains("least area: a, 2.00 mm²\n"), "{said}");
+    }
+}
