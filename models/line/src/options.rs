@@ -12,6 +12,26 @@ pub enum Effort {
     Best,
 }
 
+/// Kinds of transforms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    None,
+    Hadamard,
+    Dct,
+    /// Stated matrices of 32 columns.
+    Stated32,
+    /// Stated matrices of 64 columns.
+    Stated64,
+}
+
+/// Stages that are held to one alternative instead of being chosen, whatever
+/// the effort: `cargo xtask regret` holds each to every one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Held {
+    pub transposed: Option<bool>,
+    pub transform: Option<Family>,
+}
+
 /// What a plan may choose from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
@@ -25,6 +45,8 @@ pub struct Options {
     /// Values of a tile, about: fewer code a small tensor sooner on a GPU, and
     /// cost bits (`TILE_VALUES / 4`: some 0.05 bit per value).
     pub tile_values: usize,
+    /// What is not chosen.
+    pub held: Held,
 }
 
 /// Values of a tile, about: enough for the lanes' states to cost little, few
@@ -40,6 +62,7 @@ impl Default for Options {
             rounding: 13,
             budgeted: false,
             tile_values: TILE_VALUES,
+            held: Held::default(),
         }
     }
 }

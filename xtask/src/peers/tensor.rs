@@ -10,7 +10,7 @@
 
 use super::bench;
 use super::matrix::{self, Matrix, Random};
-use crate::{tools, workspace::root};
+use crate::{regret::newest, tools, workspace::root};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -373,21 +373,6 @@ fn nncodec(folder: &Path) -> Result<PathBuf, String> {
 fn h265_age() -> String {
     let newest = ["models/h265/src", "models/coding/src"].map(|folder| newest(&root().join(folder)));
     format!(" {}", newest.into_iter().max().unwrap_or_default())
-}
-
-/// Seconds since 1970 of the newest file below a folder.
-fn newest(folder: &Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
-    let age = |path: &Path| {
-        let modified = path.metadata().and_then(|m| m.modified()).ok()?;
-        modified.duration_since(std::time::UNIX_EPOCH).ok().map(|d| d.as_secs())
-    };
-    entries
-        .flatten()
-        .map(|e| e.path())
-        .map(|path| if path.is_dir() { newest(&path) } else { age(&path).unwrap_or(0) })
-        .max()
-        .unwrap_or(0)
 }
 
 /// The numbers of every line a command prints, after its first words.

@@ -1,0 +1,171 @@
+//! The two codecs that choose plans, and how each is held to one.
+
+use trinity_codec::{Entropy, EntropyChoice, Orientation, Plan, Prediction, Profile, Stages, Transform};
+use trinity_line::{Family, Held, Options, Settings};
+use trinity_tensor::codec::{Metrics, Target, codec};
+use trinity_tensor::{Class, Dtype, Error, Tensor};
+
+use super::points::{Point, Subject};
+
+/// Codecs of `compare` that others are held against, `trinity` first.
+pub const OTHERS: [&str; 6] = ["trinity", "trinity-lite", "uniform+ac", "h265", "h265-best", "h264-slow"];
+
+/// One way to code.
+#[derive(Debug, Clone)]
+pub enum Alternative {
+    Trinity(Box<Plan>),
+    Line(Held),
+}
+
+/// A codec with a plan to choose.
+#[derive(Debug)]
+pub struct Contestant {
+    pub name: &'static str,
+    profile: Profile,
+    /// By name.
+    pub alternatives: Vec<(String, Alternative)>,
+}
+
+impl Contestant {
+    /// `trinity` and `trinity-lite`.
+    pub fn all() -> Result<[Self; 2], String> {
+        let profile = Profile::named("trinity").map_err(|error| error.to_string())?;
+        let plans = profile.candidates().map_err(|error| error.to_string())?;
+        // Means are chosen with the rest, and held to where there is nothing else.
+        let held = |plan: &Plan| {
+            let means = plan.prediction != Prediction::NONE;
+            !means || plan.transform == Transform::None && plan.entropy == Entropy::Adaptive
+        };
+        let trinity = plans.into_iter().filter(held);
+        let trinity = trinity.map(|plan| (plan_name(&plan), Alternative::Trinity(Box::new(plan))));
+        let families = [Family::None, Family::Hadamard, Family::Dct, Family::Stated32, Family::Stated64];
+        let line = [false, true].into_iter().flat_map(|transposed| {
+            families.map(|family| {
+                let held = Held { transposed: Some(transposed), transform: Some(family) };
+                (format!("{} {}", orientation(transposed), family_name(family)), Alternative::Line(held))
+            })
+        });
+        Ok([
+            Self { name: "trinity", profile: profile.clone(), alternatives: trinity.collect() },
+            Self { name: "trinity-lite", profile, alternatives: line.collect() },
+        ])
+    }
+
+    /// As the encoder chooses.
+    pub fn choose(&self, subject: &Subject, bits: f64) -> Result<Option<Point>, String> {
+        if self.name == "trinity" {
+            with_profile(&self.profile, subject, bits)
+        } else {
+            with_options(Held::default(), subject, bits)
+        }
+    }
+
+    /// Held to one alternative; what else there is to choose is still chosen.
+    pub fn hold(
+        &self,
+        alternative: &Alternative,
+        subject: &Subject,
+        bits: f64,
+    ) -> Result<Option<Point>, String> {
+        match alternative {
+            Alternative::Line(held) => with_options(*held, subject, bits),
+            Alternative::Trinity(plan) => {
+                let stages = Stages {
+                    orientation: vec![if plan.transposed { Orientation::Columns } else { Orientation::Rows }],
+                    transform: vec![plan.transform],
+                    prediction: match plan.prediction {
+                        Prediction::NONE => self.profile.stages.prediction.clone(),
+                        means => vec![means],
+                    },
+                    entropy: vec![match plan.entropy {
+                        Entropy::Adaptive => EntropyChoice::Adaptive,
+                        Entropy::Static => EntropyChoice::Static,
+                        Entropy::Binary => EntropyChoice::Binary,
+                        Entropy::Raw => EntropyChoice::Raw,
+                    }],
+                    ..self.profile.stages.clone()
+                };
+                with_profile(&Profile { stages, ..self.profile.clone() }, subject, bits)
+            }
+        }
+    }
+}
+
+fn orientation(transposed: bool) -> &'static str {
+    if transposed { "columns" } else { "rows" }
+}
+
+fn plan_name(plan: &Plan) -> String {
+    let entropy = if plan.entropy == Entropy::Binary { " binary" } else { "" };
+    let means = match plan.prediction {
+        Prediction::NONE => String::new(),
+        prediction => format!(" {prediction}"),
+    };
+    format!("{} {}{means}{entropy}", orientation(plan.transposed), plan.transform)
+}
+
+fn family_name(family: Family) -> &'static str {
+    match family {
+        Family::None => "none",
+        Family::Hadamard => "hadamard-32",
+        Family::Dct => "dct-32",
+        Family::Stated32 => "stated-32",
+        Family::Stated64 => "stated-64",
+    }
+}
+
+fn with_profile(profile: &Profile, subject: &Subject, bits: f64) -> Result<Option<Point>, String> {
+    let target = trinity_codec::Target::Bits(bits);
+    match trinity_codec::encode(&subject.values, subject.rows, subject.cols, profile, target) {
+        Ok(encoded) => Ok(Some(Point {
+            bits: 8.0 * encoded.bytes.len() as f64 / subject.values.len() as f64,
+            nmse: subject.nmse(&encoded.recon),
+            plan: encoded.report.plan.as_ref().map_or_else(|| "none".into(), plan_name),
+        })),
+        Err(trinity_codec::Error::RateUnreachable { .. }) => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn with_options(held: Held, subject: &Subject, bits: f64) -> Result<Option<Point>, String> {
+    let (options, settings) = (Options { held, ..Options::default() }, Settings::default());
+    let target = trinity_line::Target::Bits(bits);
+    let Subject { rows, cols, values, .. } = subject;
+    let bytes = match trinity_line::encode_under(values, *rows, *cols, target, &options, &settings) {
+        Ok(bytes) => bytes,
+        Err(trinity_line::Error::Unreachable { .. }) => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    let (plan, _) = trinity_line::Plan::read(&bytes).map_err(|error| error.to_string())?;
+    let family = match &plan.transform {
+        trinity_line::Transform::None => Family::None,
+        trinity_line::Transform::Hadamard => Family::Hadamard,
+        trinity_line::Transform::Dct => Family::Dct,
+        trinity_line::Transform::Stated { size: 32, .. } => Family::Stated32,
+        trinity_line::Transform::Stated { .. } => Family::Stated64,
+    };
+    let (.., recon) = trinity_line::decode(&bytes).map_err(|error| error.to_string())?;
+    Ok(Some(Point {
+        bits: 8.0 * bytes.len() as f64 / values.len() as f64,
+        nmse: subject.nmse(&recon),
+        plan: format!("{} {}", orientation(plan.transposed), family_name(family)),
+    }))
+}
+
+/// As `compare` codes, with whatever the codec's name chooses.
+pub fn by_registry(name: &str, subject: &Subject, bits: f64) -> Result<Option<Point>, String> {
+    let data = subject.values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    let shape = vec![subject.rows, subject.cols];
+    let point = || -> Result<Point, Error> {
+        let tensor = Tensor::new(subject.name.clone(), Class::Weight, Dtype::F32, shape, data)?;
+        let codec = codec(name)?;
+        let encoded = codec.encode(&tensor, Target::Bits(bits))?;
+        let nmse = Metrics::between(&tensor, &codec.decode(&encoded)?).nmse;
+        Ok(Point { bits: encoded.bits_per_value(), nmse, plan: name.into() })
+    };
+    match point() {
+        Ok(point) => Ok(Some(point)),
+        Err(Error::Unreachable { .. }) => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}

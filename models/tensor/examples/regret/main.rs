@@ -1,0 +1,160 @@
+//! What an encoder's own choice of a plan costs over the best plan it could
+//! have chosen: the measure of `cargo xtask regret`.
+//!
+//! ```text
+//! cargo run --release -p trinity-tensor --example regret -- \
+//!     [--quick] [--again] [--others] [--kept DIR] FILE...
+//! ```
+//! Every tensor of the files and every law of [`laws`] is coded at 2, 3 and 4
+//! bits per value as the encoder chooses, and held to each orientation and
+//! transform in turn (through options of the codecs' own). Regret is what the
+//! choice takes more, in bits at equal error: bits + ½ log2(NMSE), within a per
+//! cent of the rate. `--quick`: at 3 bits, one tensor of each file. `--others`:
+//! instead, what other codecs take beside `trinity` and `trinity-lite`.
+//! `--kept DIR`: points are kept there and used again, so that a run goes on
+//! where the last one stopped; `--again` makes choices anew and keeps the rest.
+
+#![allow(clippy::print_stdout)] // a program for people at a terminal
+
+mod codecs;
+mod laws;
+mod points;
+mod report;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use codecs::{Contestant, OTHERS};
+use points::{Kept, Point, Subject};
+use rayon::prelude::*;
+use report::{Cell, Verdict};
+use trinity_tensor::{Error, TensorFile};
+
+/// Bits per value.
+const RATES: [f64; 3] = [2.0, 3.0, 4.0];
+/// Fewer values are not worth a plan.
+const LEAST_VALUES: usize = 1 << 13;
+
+/// What the command line asks for.
+#[derive(Debug, Default)]
+struct Asked {
+    quick: bool,
+    again: bool,
+    others: bool,
+    kept: Option<String>,
+    files: Vec<String>,
+}
+
+impl Asked {
+    fn parse(args: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut asked = Self::default();
+        let mut args = args;
+        while let Some(word) = args.next() {
+            match word.as_str() {
+                "--quick" => asked.quick = true,
+                "--again" => asked.again = true,
+                "--others" => asked.others = true,
+                "--kept" => asked.kept = Some(args.next().ok_or("--kept needs a folder")?),
+                flag if flag.starts_with("--") => return Err(format!("unknown option `{flag}`")),
+                _ => asked.files.push(word),
+            }
+        }
+        Ok(asked)
+    }
+}
+
+fn main() -> ExitCode {
+    let outcome = Asked::parse(std::env::args().skip(1)).and_then(|asked| run(&asked));
+    match outcome {
+        Ok(Verdict::Held) => ExitCode::SUCCESS,
+        Ok(Verdict::Missed) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(asked: &Asked) -> Result<Verdict, String> {
+    let subjects = subjects(asked).map_err(|error| error.to_string())?;
+    let kept = Kept::open(asked.kept.as_deref().map(Path::new))?;
+    let rates: &[f64] = if asked.quick { &RATES[1..2] } else { &RATES };
+    if asked.others {
+        return others(asked, &kept, &subjects, rates);
+    }
+    let mut verdicts = Vec::new();
+    for contestant in Contestant::all()? {
+        let mut cells = Vec::new();
+        for (at, subject) in subjects.iter().enumerate() {
+            eprintln!("{} {} of {}: {}", contestant.name, at + 1, subjects.len(), subject.name);
+            for &bits in rates {
+                cells.extend(cell(asked, &kept, &contestant, subject, bits)?);
+            }
+        }
+        verdicts.push(report::regrets(contestant.name, &cells));
+    }
+    Ok(if verdicts.contains(&Verdict::Missed) { Verdict::Missed } else { Verdict::Held })
+}
+
+/// The chosen plan beside every plan that can be held to; nothing where the
+/// rate is out of reach.
+fn cell(
+    asked: &Asked,
+    kept: &Kept,
+    contestant: &Contestant,
+    subject: &Subject,
+    bits: f64,
+) -> Result<Option<Cell>, String> {
+    let chosen =
+        kept.point(!asked.again, contestant.name, "own", subject, bits, || contestant.choose(subject, bits))?;
+    let held: Vec<Result<Option<Point>, String>> = contestant
+        .alternatives
+        .par_iter()
+        .map(|(name, alternative)| {
+            kept.point(true, contestant.name, name, subject, bits, || {
+                contestant.hold(alternative, subject, bits)
+            })
+        })
+        .collect();
+    let held = held.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let held = contestant.alternatives.iter().zip(held).filter_map(|((name, _), p)| Some((name.clone(), p?)));
+    Ok(chosen.map(|chosen| Cell { subject: subject.name.clone(), bits, chosen, held: held.collect() }))
+}
+
+/// Every other codec beside the two.
+fn others(asked: &Asked, kept: &Kept, subjects: &[Subject], rates: &[f64]) -> Result<Verdict, String> {
+    let mut cells = Vec::new();
+    for (at, subject) in subjects.iter().enumerate() {
+        eprintln!("{} of {}: {}", at + 1, subjects.len(), subject.name);
+        for &bits in rates {
+            let point = |name: &&str| {
+                let ours = name.starts_with("trinity");
+                kept.point(!(asked.again && ours), name, "codec", subject, bits, || {
+                    codecs::by_registry(name, subject, bits)
+                })
+            };
+            let points: Vec<_> = OTHERS.par_iter().map(point).collect();
+            let points = points.into_iter().collect::<Result<Vec<_>, _>>()?;
+            let mut points = OTHERS.iter().zip(points).filter_map(|(name, p)| Some((name.to_string(), p?)));
+            let Some((_, chosen)) = points.next() else { continue };
+            cells.push(Cell { subject: subject.name.clone(), bits, chosen, held: points.collect() });
+        }
+    }
+    Ok(report::others(&cells))
+}
+
+/// The tensors of the files, then the laws.
+fn subjects(asked: &Asked) -> Result<Vec<Subject>, Error> {
+    let mut found = Vec::new();
+    for file in &asked.files {
+        let file = TensorFile::open(Path::new(file))?;
+        let large = file.entries().iter().filter(|entry| entry.len() >= LEAST_VALUES);
+        for entry in large.take(if asked.quick { 1 } else { usize::MAX }) {
+            found.push(Subject::of(&entry.read()?));
+        }
+    }
+    let laws = laws::all();
+    let every = if asked.quick { 4 } else { 1 };
+    found.extend(laws.into_iter().step_by(every));
+    Ok(found)
+}

@@ -1,0 +1,78 @@
+//! `cargo xtask regret`: what encoders lose by the plan they choose.
+//!
+//! The measure is an example of `trinity-tensor`, since this crate knows no
+//! codecs; here is what it is held against: captured tensors beside the project
+//! where they are, the project's own small ones where not, and made-up laws.
+//! Points are kept under `target/regret` until a codec changes, so that a run
+//! that was stopped goes on.
+
+use crate::{
+    tools,
+    workspace::{root, shared, target},
+};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Small captured tensors that come with the project.
+const OWN: [&str; 2] = ["study/data/tensors.safetensors", "validation/data/captured/sample.safetensors"];
+/// Sources on which points depend.
+const CODECS: [&str; 3] = ["models/coding/src", "models/line/src", "models/trinity/src"];
+
+pub fn run(args: &[&str]) -> Result<(), String> {
+    let known = ["--quick", "--others", "--again"];
+    if let Some(unknown) = args.iter().find(|word| !known.contains(word)) {
+        return Err(format!("`{unknown}`: expected cargo xtask regret [--quick] [--others]"));
+    }
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--release", "--quiet", "--package", "trinity-tensor", "--example", "regret"]);
+    tools::succeed(cargo.current_dir(root()))?;
+    let measure = target().join("release/examples/regret");
+    let age = CODECS.iter().map(|folder| newest(&root().join(folder))).max().unwrap_or(0);
+    let kept = target().join(format!("regret/{age}"));
+    let status = Command::new(&measure)
+        .args(args)
+        .arg("--kept")
+        .arg(&kept)
+        .args(files())
+        .status()
+        .map_err(|error| format!("cannot run {}: {error}", measure.display()))?;
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(1) => Err("a bar is missed".into()),
+        _ => Err(format!("{} failed", measure.display())),
+    }
+}
+
+/// Captured tensors, or the project's own where there are none.
+fn files() -> Vec<PathBuf> {
+    let folders = [shared().join("captured"), shared().join("captured/real")];
+    let mut found: Vec<PathBuf> = folders.iter().flat_map(|folder| safetensors(folder)).collect();
+    if found.is_empty() {
+        eprintln!("no captured tensors beside the project: its own small ones, and laws");
+        found.extend(OWN.map(|name| root().join(name)));
+    }
+    found
+}
+
+fn safetensors(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut files: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|extension| extension == "safetensors")).collect();
+    files.sort();
+    files
+}
+
+/// Seconds since 1970 of the newest file below a folder.
+pub fn newest(folder: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    let age = |path: &Path| {
+        let modified = path.metadata().and_then(|m| m.modified()).ok()?;
+        modified.duration_since(std::time::UNIX_EPOCH).ok().map(|d| d.as_secs())
+    };
+    entries
+        .flatten()
+        .map(|e| e.path())
+        .map(|path| if path.is_dir() { newest(&path) } else { age(&path).unwrap_or(0) })
+        .max()
+        .unwrap_or(0)
+}
