@@ -211,9 +211,10 @@ impl<'a> Search<'a> {
         );
         let whole_cost = self.coding_unit(x, y, log2) + self.lambda * counter.cost as f64;
         let even = self.is_even(x, y, log2);
+        let beyond = self.is_beyond_precision(log2);
         if log2 <= self.effort.min_cu_log2
             || self.is_settled(x, y, log2)
-            || !self.split_statistics(x, y, log2, even).tries()
+            || !(beyond || self.split_statistics(x, y, log2, even).tries())
         {
             return whole_cost;
         }
@@ -333,7 +334,8 @@ impl<'a> Search<'a> {
             return whole;
         }
         let even = self.is_even(x, y, log2);
-        if !self.split_statistics(x, y, log2, even).tries() {
+        let beyond = self.is_beyond_precision(log2);
+        if !beyond && !self.split_statistics(x, y, log2, even).tries() {
             return whole;
         }
         let whole_state = self.state;

@@ -194,3 +194,55 @@ fn a_non_finite_value_is_named() {
     let error = codec("uniform+ac").unwrap().encode(&case.tensor, Target::Bits(8.0)).unwrap_err();
     assert!(matches!(error, Error::NonFinite { index: 2, .. }), "{error}");
 }
+
+/// Channels far from zero and others with heavy tails, as the keys of a first layer have.
+fn biased_and_heavy_tailed(seed: u64, rows: usize, cols: usize) -> Tensor {
+    let mut random = Random::new(seed);
+    let biases: Vec<f32> =
+        (0..cols).map(|col| if col % 11 == 4 { 300.0 * random.normal() } else { 0.0 }).collect();
+    let mut value = |col: usize| {
+        let normal = random.normal();
+        biases[col] + if col.is_multiple_of(3) { normal.powi(3) } else { normal }
+    };
+    let values: Vec<f32> = (0..rows * cols).map(|at| value(at % cols)).collect();
+    Case::new("biased".into(), Dtype::F32, &[rows, cols], &values).tensor
+}
+
+#[test]
+fn more_bits_never_mean_more_error() {
+    let presets = ["h265-fast", "h265-slow", "h265-best", "h264-fast", "h264-slow", "h265-fast-444"];
+    let external = ["x264", "x265", "svtav1", "aom"];
+    let tensor = biased_and_heavy_tailed(5, 96, 128);
+    let codecs: Vec<String> = names().into_iter().chain(presets.map(String::from)).collect();
+    let check = |name: &String| {
+        // Each of their trials starts a process.
+        let rates: &[f64] = if external.contains(&name.as_str()) {
+            &[3.0, 5.0]
+        } else {
+            &[2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0]
+        };
+        let codec = codec(name).unwrap();
+        let mut before = (0.0, f64::INFINITY);
+        for &bits in rates {
+            let encoded = match codec.encode(&tensor, Target::Bits(bits)) {
+                Ok(encoded) => encoded,
+                Err(Error::Unreachable { .. }) => continue,
+                Err(error) => panic!("{name} at {bits}: {error}"),
+            };
+            let nmse = Metrics::between(&tensor, &codec.decode(&encoded).unwrap()).nmse;
+            assert!(
+                nmse <= before.1,
+                "{name}: NMSE {nmse:e} at {bits} bits, {:e} already at {}",
+                before.1,
+                before.0
+            );
+            before = (bits, nmse);
+        }
+    };
+    let failures: Vec<String> = std::thread::scope(|scope| {
+        let run = |name| (name, scope.spawn(move || check(name)));
+        let running: Vec<_> = codecs.iter().map(run).collect();
+        running.into_iter().filter_map(|(name, work)| work.join().is_err().then(|| name.clone())).collect()
+    });
+    assert!(failures.is_empty(), "error rises with bits: {}", failures.join(", "));
+}

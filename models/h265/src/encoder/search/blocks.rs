@@ -136,6 +136,7 @@ impl Search<'_> {
         let precision = Precision { depth: self.sequence.depth, extended: false };
         let kernel = if log2 == 2 { Kernel::Dst } else { Kernel::Dct };
         self.predict_gathered(0, at, log2, mode);
+        let (may_skip, beyond) = (self.may_skip(log2), self.is_beyond_precision(log2));
         let buffers = &mut *self.buffers;
         buffers.transformed[..count].copy_from_slice(&buffers.residual[..count]);
         transform::forward(&mut buffers.transformed, log2, kernel, precision);
@@ -147,18 +148,38 @@ impl Search<'_> {
         };
         let mut transformed = block(&buffers.transformed[..], inverse_step, None);
         transformed.error += count as f32 * estimate::rounding(transformed.error / count as f32);
-        let plain = if log2 <= self.sequence.tools.log2_max_transform_skip && self.effort.transform_skip {
+        let mut plain = if may_skip {
             block(&buffers.residual[..], 1.0 / step, Some(step))
         } else {
             Estimate { error: f32::INFINITY, bits: 0.0 }
         };
+        if beyond {
+            // Coefficients are whole numbers of this many samples: steps no longer
+            // hide what that costs.
+            let unit = inverse_step * step;
+            transformed.error += count as f32 * unit * unit / 12.0;
+            plain.error += count as f32 * (unit * unit - 1.0).max(0.0) / 12.0;
+        }
         [(false, transformed), (true, plain)]
+    }
+
+    /// Whether blocks of this size may go without their transform.
+    pub(super) fn may_skip(&self, log2: u32) -> bool {
+        log2 <= self.sequence.tools.log2_max_transform_skip && self.effort.transform_skip
+    }
+
+    /// Whether steps of blocks of this size are finer than their coefficients,
+    /// which are whole numbers of sixteen bits: levels may then exceed what a
+    /// stream can say, and rounding exceeds what steps leave, so that smaller
+    /// blocks, whose coefficients are finer, have to be looked at.
+    pub(super) fn is_beyond_precision(&self, log2: u32) -> bool {
+        !self.sequence.lossless && self.steps[0].of(log2.min(5)).inverse_step > 1.0
     }
 
     /// By what share fewer bits the residual is guessed to take as it is than
     /// transformed.
     fn gain_of_skipping(&self, c: usize, log2: u32) -> f32 {
-        if log2 > self.sequence.tools.log2_max_transform_skip || !self.effort.transform_skip {
+        if !self.may_skip(log2) {
             return f32::NEG_INFINITY;
         }
         let precision = Precision { depth: self.sequence.depth, extended: false };
@@ -243,6 +264,9 @@ impl Search<'_> {
         let gain = match chosen {
             Some(true) => f32::INFINITY,
             Some(false) => f32::NEG_INFINITY,
+            None if self.may_skip(log2) && clips(&self.buffers.transformed[..count], inverse_step) => {
+                f32::INFINITY
+            }
             None => self.gain_of_skipping(c, log2),
         };
         let buffers = &mut *self.buffers;
@@ -296,6 +320,13 @@ impl Search<'_> {
         self.state = best_state;
         best
     }
+}
+
+/// Whether a coefficient is larger than any level can say (CoeffMaxY).
+pub(super) fn clips(coefficients: &[i32], inverse_step: f32) -> bool {
+    // Coefficients have sixteen bits themselves.
+    inverse_step > 1.0
+        && coefficients.iter().any(|c| c.unsigned_abs() as f32 * inverse_step > f32::from(i16::MAX))
 }
 
 /// The block of component `c` as residual_coding() sees it.

@@ -32,6 +32,8 @@ pub struct Estimate {
 const WHOLE: f32 = 12_582_912.0;
 /// How far rounding leans towards zero: a level less is cheaper.
 const DOWNWARD: f32 = 0.08;
+/// What a stream can say at most (CoeffMaxY): the rest of a magnitude is error.
+const MAX_LEVEL: f32 = 32767.0;
 
 /// Guesses error and bits.
 pub fn of(block: Block<'_>) -> Estimate {
@@ -52,7 +54,7 @@ fn sum(block: Block<'_>, value: impl Fn(f32) -> f32) -> Estimate {
             for row in band.chunks_exact(size) {
                 for ((&c, sum), error) in row[x..x + 4].iter().zip(&mut sums).zip(&mut error) {
                     let magnitude = (c as f32 * block.inverse_step).abs();
-                    let level = (magnitude - DOWNWARD + WHOLE) - WHOLE;
+                    let level = ((magnitude - DOWNWARD + WHOLE) - WHOLE).min(MAX_LEVEL);
                     let off = magnitude - value(level);
                     *error += off * off;
                     *sum += level;
@@ -121,6 +123,18 @@ mod tests {
         let coefficients: Vec<i32> = (0..64).map(|i| (i * 37 % 41) - 20).collect();
         let block = Block { coefficients: &coefficients, log2: 3, inverse_step: 1.0, sample_step: Some(1.0) };
         assert!(of(block).error < 1e-6);
+    }
+
+    #[test]
+    fn what_no_level_can_say_is_error() {
+        let mut coefficients = vec![0; 64];
+        coefficients[0] = 30_000;
+        let error = |inverse_step| {
+            of(Block { coefficients: &coefficients, log2: 3, inverse_step, sample_step: None }).error
+        };
+        assert!(error(1.0) < 1.0);
+        let missing = 1.5 * 30_000.0 - MAX_LEVEL;
+        assert!((error(1.5) / (missing * missing) - 1.0).abs() < 1e-3);
     }
 
     #[test]

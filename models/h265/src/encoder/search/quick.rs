@@ -8,6 +8,7 @@
 use crate::encoder::quantize::dead_zone::{self, Proxy};
 use crate::encoder::quantize::rdoq::{self, Care, Quantization};
 use crate::encoder::search::Search;
+use crate::encoder::search::blocks::clips;
 use crate::encoder::search::satd::satd;
 use crate::encoder::syntax::mode_bits;
 use crate::encoder::tree::{LOG2_CTB, Unit, position, units_in, z_order};
@@ -67,7 +68,9 @@ impl Search<'_> {
             ..Unit::default()
         };
         self.tree.units[z..z + count].fill(unit);
+        let beyond = self.is_beyond_precision(log2);
         if log2 == 3
+            && !beyond
             && !(self.effort.nxn && (plan.directional || self.learned.split_statistics[3][0].tries()))
         {
             return plan;
@@ -160,7 +163,10 @@ impl Search<'_> {
         // Splitting costs a flag here and its share above.
         const SPLIT: u32 = 2;
         let (hadamard, mode) = best;
-        let cost = if self.effort.hadamard_sizes || self.sequence.lossless {
+        // Hadamard sums know nothing of what coefficients cannot say; at 8×8 both
+        // sides of a comparison must be guesses at the same.
+        let beyond = self.is_beyond_precision(3);
+        let cost = if (self.effort.hadamard_sizes && !beyond) || self.sequence.lossless {
             hadamard + price * f64::from(SPLIT)
         } else {
             let side = mode_bits(mode, probable) + SPLIT;
@@ -232,16 +238,18 @@ impl Search<'_> {
         let tools = self.sequence.tools;
         let kernel = if c == 0 && log2 == 2 { Kernel::Dst } else { Kernel::Dct };
         let z = z_order(x, y);
+        let may_skip = self.may_skip(log2);
         let buffers = &mut *self.buffers;
 
         buffers.coefficients[..count].copy_from_slice(&buffers.residual[..count]);
         transform::forward(&mut buffers.coefficients, log2, kernel, precision);
         let mut skip = false;
-        if log2 <= tools.log2_max_transform_skip && self.effort.transform_skip {
+        if may_skip {
             let scale = (precision.residual_shift() as i32 - precision.skip_shift(log2) as i32) as f32;
             let transformed = Proxy::of(&buffers.coefficients[..count], steps.inverse_step);
             let plain = Proxy::of(&buffers.residual[..count], steps.inverse_step * scale.exp2());
-            skip = plain.bits < 0.995 * transformed.bits;
+            skip = plain.bits < 0.995 * transformed.bits
+                || clips(&buffers.coefficients[..count], steps.inverse_step);
             if skip {
                 buffers.coefficients[..count].copy_from_slice(&buffers.residual[..count]);
                 transform::forward_skip(&mut buffers.coefficients, log2, precision);
