@@ -1,10 +1,13 @@
 //! Post-training quantizers that codecs are held against, written from their
-//! papers: GPTQ and AWQ with groups of 128, NF4, NVFP4.
+//! papers: GPTQ and AWQ with groups of 128, NF4, NVFP4, and GGUF's K-quants.
 //!
 //! Each replaces a weight by what its format holds and answers the bits of
 //! that format, scales and zero points included.
 
+mod k_quants;
+
 use crate::calibrate::InputMoments;
+use k_quants::KQuant;
 use nalgebra::DMatrix;
 use trinity_tensor::codec::{NF4_BLOCK, NF4_LEVELS};
 
@@ -22,6 +25,8 @@ pub enum Baseline {
     Nf4,
     /// NVIDIA 2025: E2M1 under an E4M3 scale for 16 values and an f32 for all.
     Nvfp4,
+    /// llama.cpp's, as GGUF files have them.
+    KQuant(KQuant),
 }
 
 impl Baseline {
@@ -36,6 +41,9 @@ impl Baseline {
             "awq-128g" => whole().map(|width| Self::Awq { width }),
             "nf4" => Ok(Self::Nf4),
             "nvfp4" => Ok(Self::Nvfp4),
+            "q2_k" => Ok(Self::KQuant(KQuant::Q2)),
+            "q3_k" => Ok(Self::KQuant(KQuant::Q3)),
+            "q4_k" => Ok(Self::KQuant(KQuant::Q4)),
             _ => return None,
         })
     }
@@ -57,6 +65,7 @@ impl Baseline {
             (Self::Awq { width }, Some(moments)) => Ok(awq(width, cols, values, moments)),
             (Self::Nf4, _) => Ok(nf4(values)),
             (Self::Nvfp4, _) => Ok(nvfp4(values)),
+            (Self::KQuant(format), _) => Ok(format.apply(values)),
             _ => Err("it needs a text to calibrate on; give one with --calibrate".into()),
         }
     }

@@ -13,8 +13,8 @@ pub enum Error {
     /// A configuration this forward pass does not cover.
     #[error("{file}: {what}")]
     Unsupported { file: String, what: String },
-    /// A tensor file that cannot be read.
-    #[error(transparent)]
+    /// A tensor file that cannot be read: which one, and why.
+    #[error("{}", chain(.0))]
     Tensor(#[from] trinity_tensor::Error),
     /// Text that is too short to predict anything.
     #[error("the text has {tokens} tokens; a prediction needs at least two")]
@@ -22,6 +22,14 @@ pub enum Error {
     /// A codec in the loop that failed.
     #[error("{place}: {reason}")]
     Hook { place: String, reason: String },
+}
+
+/// An error with all that led to it.
+fn chain(error: &dyn std::error::Error) -> String {
+    std::iter::successors(Some(error), |error| error.source())
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
 }
 
 fn list(problems: &[Problem]) -> String {
@@ -50,5 +58,24 @@ impl std::fmt::Display for Problem {
             Self::Unknown { name, nearest: None } => write!(f, "unknown: {name}"),
             Self::Twice { name } => write!(f, "twice: {name}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named_with_the_reason() {
+        let path = std::env::temp_dir().join(format!("trinity-lm-lying-{}.gguf", std::process::id()));
+        // Magic, version 3, a trillion tensors and no metadata.
+        let mut bytes = b"GGUF\x03\0\0\0".to_vec();
+        bytes.extend(1_000_000_000_000u64.to_le_bytes());
+        bytes.extend(0u64.to_le_bytes());
+        std::fs::write(&path, bytes).unwrap();
+        let said = crate::Checkpoint::open(&path).unwrap_err().to_string();
+        std::fs::remove_file(&path).unwrap();
+        let name = path.display().to_string();
+        assert!(said.starts_with(&name) && said.len() > name.len() + 10, "{said}");
     }
 }
