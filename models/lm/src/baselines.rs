@@ -7,7 +7,7 @@
 mod k_quants;
 
 use crate::calibrate::InputMoments;
-use k_quants::KQuant;
+use k_quants::{KQuant, as_f16};
 use nalgebra::DMatrix;
 use trinity_tensor::codec::{NF4_BLOCK, NF4_LEVELS};
 
@@ -69,15 +69,6 @@ impl Baseline {
             _ => Err("it needs a text to calibrate on; give one with --calibrate".into()),
         }
     }
-}
-
-/// An f16, which scales are stored as.
-fn as_f16(value: f32) -> f32 {
-    let mut bytes = Vec::new();
-    trinity_tensor::Dtype::F16.extend_from_f32(&[value], &mut bytes);
-    let mut back = [0.0];
-    trinity_tensor::Dtype::F16.to_f32(&bytes, &mut back);
-    back[0]
 }
 
 /// Scale and zero point of a group: asymmetric, from least to largest.

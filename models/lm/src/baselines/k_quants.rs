@@ -5,8 +5,6 @@
 //!
 //! Blocks run on over the ends of rows that are no multiple of 256.
 
-use super::as_f16;
-
 const BLOCK: usize = 256;
 /// Scales tried for a sub-block, in tenths of a level more or fewer than span it.
 const TENTHS: std::ops::RangeInclusive<i32> = -9..=15;
@@ -138,6 +136,15 @@ fn signed(block: &mut [f32]) {
             *v = if scale == 0.0 { 0.0 } else { (*v / scale).round().clamp(-4.0, 3.0) * scale };
         }
     }
+}
+
+/// An f16, which scales are stored as.
+pub(super) fn as_f16(value: f32) -> f32 {
+    let mut bytes = Vec::new();
+    trinity_tensor::Dtype::F16.extend_from_f32(&[value], &mut bytes);
+    let mut back = [0.0];
+    trinity_tensor::Dtype::F16.to_f32(&bytes, &mut back);
+    back[0]
 }
 
 #[cfg(test)]
