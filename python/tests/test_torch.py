@@ -85,29 +85,38 @@ def _spawn(ranks: int, job: str, folder: Path) -> None:
     mp.spawn(_worker, args=(ranks, _free_port(), job, str(folder)), nprocs=ranks)
 
 
+def _learn(model: nn.Module, rank: int) -> torch.Tensor:
+    """The loss after the steps that every way of training takes here."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
+    x, y = _task(rank)
+    for _ in range(150):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+    return loss.detach()
+
+
+def _first_loss(rank: int) -> torch.Tensor:
+    x, y = _task(rank)
+    return nn.functional.mse_loss(_network()(x), y).detach()
+
+
 def _train_data_parallel(rank: int, ranks: int, folder: Path) -> None:
     losses = {}
     for name, hook in ("plain", None), ("coded", tt.ddp_hook(bits=2.6)), ("forgetful", tt.ddp_hook(bits=1.5, error_feedback=False)):
         model = nn.parallel.DistributedDataParallel(_network())
         if hook is not None:
             model.register_comm_hook(None, hook)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
-        x, y = _task(rank)
-        for _ in range(150):
-            optimizer.zero_grad()
-            loss = nn.functional.mse_loss(model(x), y)
-            loss.backward()
-            optimizer.step()
-        losses[name] = loss.detach()
+        losses[name] = _learn(model, rank)
         weights = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
         everybody = [torch.empty_like(weights) for _ in range(ranks)]
         dist.all_gather(everybody, weights)
         assert all(bytes(other.view(torch.uint8)) == bytes(weights.view(torch.uint8)) for other in everybody), name
         if hook is not None:
             assert hook.sent_bytes < 0.12 * hook.plain_bytes, (hook.sent_bytes, hook.plain_bytes)
-    start = nn.functional.mse_loss(_network()(x), y).detach()
     if rank == 0:
-        torch.save({**losses, "start": start}, folder / "losses.pt")
+        torch.save({**losses, "start": _first_loss(rank)}, folder / "losses.pt")
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
@@ -147,19 +156,12 @@ def _train_sharded(rank: int, ranks: int, folder: Path) -> None:
                 fully_shard(layer, mesh=mesh)
         fully_shard(model, mesh=mesh)
         placed = [] if bits is None else tt.fsdp_(model, bits=bits)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
-        x, y = _task(rank)
-        for _ in range(150):
-            optimizer.zero_grad()
-            loss = nn.functional.mse_loss(model(x), y)
-            loss.backward()
-            optimizer.step()
-        losses[name] = loss.detach()
+        losses[name] = _learn(model, rank)
         sent, plain = (sum(getattr(one, count) for one in placed) for count in ("sent_bytes", "plain_bytes"))
         # The last layer is small: what every shard carries beside its values shows.
         assert bits is None or 0 < sent < 0.15 * plain, (sent, plain)
     if rank == 0:
-        torch.save({**losses, "start": nn.functional.mse_loss(_network()(x), y).detach()}, folder / "losses.pt")
+        torch.save({**losses, "start": _first_loss(rank)}, folder / "losses.pt")
 
 
 def test_sharded_training_with_coded_gradients_learns(tmp_path):

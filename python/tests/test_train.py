@@ -19,34 +19,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="LEFT OUT: PyTorch is not installed (cargo xtask test --all)")
 
+from runs import RUN  # noqa: E402
 from trinity import InputError, RunError, _core  # noqa: E402
 from trinity.train import _coders, load, train  # noqa: E402
 
-TEXT = Path(__file__).parent / "data" / "docs.txt"
-RUN = f"""
-out = "out"
-steps = 24
-threads = 1
-evaluate = 12
-[model]
-shape = "tiny"
-layers = 2
-hidden = 64
-heads = 2
-kv_heads = 1
-ffn = 128
-[text]
-file = "{TEXT}"
-context = 64
-windows = 4
-choices = 4
-[optimizer]
-lr = 3e-3
-warmup = 4
-[data_parallel]
-replicas = 2
-batch = 4
-"""
 CODED = RUN + 'method = "trinity"\nbits = 1.4\nscale = "sqrt-v"\n'
 
 

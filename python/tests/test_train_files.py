@@ -6,34 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from runs import RUN, TEXT
 from trinity import InputError
 from trinity.train import _many, _text, load, parse
-
-TEXT = Path(__file__).parent / "data" / "docs.txt"
-RUN = f"""
-out = "out"
-steps = 24
-threads = 1
-evaluate = 12
-[model]
-shape = "tiny"
-layers = 2
-hidden = 64
-heads = 2
-kv_heads = 1
-ffn = 128
-[text]
-file = "{TEXT}"
-context = 64
-windows = 4
-choices = 4
-[optimizer]
-lr = 3e-3
-warmup = 4
-[data_parallel]
-replicas = 2
-batch = 4
-"""
 
 
 def test_a_wrong_key_is_refused_with_its_line():
