@@ -14,6 +14,8 @@ from .._errors import InputError, RunError
 _ROOM_BITS = 16.0
 #: Fewer values per byte than any stream may claim to have.
 _LEAST_VALUES_PER_BYTE = 256
+#: Where a stream may begin in memory, so that any word of it is whole.
+_ALIGNED_BYTES = 16
 _devices: dict[int, Any] = {}
 
 
@@ -141,6 +143,9 @@ class DeviceCodec:
     def decode(self, coded: DeviceEncoded | torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """Queues the decoding of what `encode` made, or of its bytes on the device."""
         source = coded.data if isinstance(coded, DeviceEncoded) else coded.contiguous()
+        # The kernels read words: a stream cut out of a larger payload may begin between two.
+        if source.data_ptr() % _ALIGNED_BYTES:
+            source = source.clone()
         if out is None:
             out = torch.empty(self.shape, dtype=self.dtype, device=self.device)
         elif out.shape != self.shape or out.dtype != self.dtype or not out.is_contiguous():
