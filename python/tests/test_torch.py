@@ -357,7 +357,7 @@ def test_mypy_accepts_the_package(tmp_path):
 
     pytest.importorskip("mypy")
     package = Path(trinity.__file__).parent
-    files = [str(path) for path in sorted(package.glob("torch/*.py"))]
+    files = [str(path) for part in ("torch", "train") for path in sorted(package.glob(f"{part}/*.py"))]
     environment = {**os.environ, "MYPYPATH": str(package.parent)}
     # What PyTorch and transformers leave untyped differs from version to version.
     theirs = ["--allow-untyped-calls", "--no-warn-unused-ignores"]

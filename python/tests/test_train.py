@@ -24,6 +24,7 @@ from trinity import InputError, RunError, _core  # noqa: E402
 from trinity.train import _coders, load, train  # noqa: E402
 
 CODED = RUN + 'method = "trinity"\nbits = 1.4\nscale = "sqrt-v"\n'
+STAGES = RUN.replace("replicas = 2", "replicas = 1") + "[pipeline]\nstages = 2\nmicro_batches = 2\nactivation_bits = 3.5\n"
 
 
 def _train(tmp_path: Path, text: str, name: str = "run", **keywords):
@@ -47,20 +48,27 @@ def _port() -> int:
         return int(found.getsockname()[1])
 
 
-def test_two_processes_end_with_the_weights_of_the_simulation(tmp_path: Path):
-    for number, extra in enumerate(("", 'exchange = "two-step"\nfeedback = "scaled"\n')):
-        text = CODED + extra
-        port, name = _port(), f"two{number}"
-        ranks = [_start(tmp_path, text, rank, port, name) for rank in (0, 1)]
-        ended = [rank.communicate(timeout=300) for rank in ranks]
-        assert [rank.returncode for rank in ranks] == [0, 0], ended
-        simulated = _train(tmp_path, text, "one")
-        summaries = [json.loads((tmp_path / name / file).read_text()) for file in ("summary.json", "summary-1.json")]
-        assert {summary["weights_sha256"] for summary in summaries} == {simulated["weights_sha256"]}
-        rows = (tmp_path / name / "steps.csv").read_text().splitlines()
-        assert len(rows) == 25
-        first, last = (float(row.split(",")[1]) for row in (rows[1], rows[-1]))
-        assert last < first - 2, "the loss does not fall"
+TWO = {
+    "replicas": CODED,
+    "replicas-two-step": CODED + 'exchange = "two-step"\nfeedback = "scaled"\n',
+    "stages": STAGES + 'gradient = "residual"\ngradient_bits = 3.5\n',
+    "stages-basis": STAGES + 'gradient = "trinity"\ngradient_bits = 5.0\nbasis = "covariance"\ngradient_rows = true\n',
+}
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_two_processes_end_with_the_weights_of_the_simulation(tmp_path: Path, name: str):
+    text, port = TWO[name], _port()
+    ranks = [_start(tmp_path, text, rank, port, name) for rank in (0, 1)]
+    ended = [rank.communicate(timeout=300) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], ended
+    simulated = _train(tmp_path, text, "one")
+    summaries = [json.loads((tmp_path / name / file).read_text()) for file in ("summary.json", "summary-1.json")]
+    assert {summary["weights_sha256"] for summary in summaries} == {simulated["weights_sha256"]}
+    rows = (tmp_path / name / "steps.csv").read_text().splitlines()
+    assert len(rows) == 25
+    first, last = (float(row.split(",")[1]) for row in (rows[1], rows[-1]))
+    assert last < first - 2, "the loss does not fall"
 
 
 def test_a_rank_that_dies_is_noticed_by_the_other(tmp_path: Path):
@@ -127,11 +135,42 @@ def test_every_method_learns_at_the_bits_it_counts(tmp_path: Path, method: str, 
 )  # fmt: skip
 def test_a_pipeline_learns_with_coded_boundaries(tmp_path: Path, gradient: str, most: float):
     bits = {"rtn": 8.0, "trinity": 5.0, "residual": 3.5}.get(gradient, 0.0)
-    text = RUN.replace("replicas = 2", "replicas = 1").replace("steps = 24", "steps = 12")
-    text += f'[pipeline]\nstages = 2\nmicro_batches = 2\nactivation_bits = 3.5\ngradient = "{gradient}"\n'
-    summary = _train(tmp_path, text + f"gradient_bits = {bits}\nchannel_scale = {str(gradient == 'trinity').lower()}\n")
+    text = STAGES.replace("steps = 24", "steps = 12") + f'gradient = "{gradient}"\ngradient_bits = {bits}\n'
+    summary = _train(tmp_path, text + f"channel_scale = {str(gradient == 'trinity').lower()}\n")
     assert summary["activation_bits"] < 4 and summary["gradient_bits"] <= most
     assert summary["train_bits_per_byte"] < 7.0
+
+
+def test_a_pipeline_in_the_basis_of_its_values_goes_on_after_a_stop(tmp_path: Path):
+    text = STAGES.replace("evaluate = 12", "evaluate = 0\ncheckpoint = 8").replace("steps = 24", "steps = 16")
+    text += 'gradient = "trinity"\ngradient_bits = 5.0\nbasis = "covariance"\ngradient_rows = true\ngradient_whiten = 0.5\nrise = 0.3\n'
+    whole = _train(tmp_path, text, "whole")
+    assert whole["train_bits_per_byte"] < 7.0 and whole["encode_values_per_s"] > 0 and whole["decode_values_per_s"] > 0
+    path = tmp_path / "part.toml"
+    path.write_text(text.replace('"out"', '"part"'))
+    train(load(path), stop_after=8)
+    assert train(load(path), resume=True)["weights_sha256"] == whole["weights_sha256"]
+
+
+def test_rows_that_move_together_lose_less_in_their_own_basis():
+    generator = torch.Generator().manual_seed(3)
+    mixing = torch.randn(8, 64, generator=generator)
+    lost = {}
+    coders: list[tuple[str, _coders.Coder]] = [("channels", _coders.Line(2.0)), ("basis", _coders.Turned(2.0))]
+    coders.append(("rows", _coders.Turned(2.0, rows=True, whiten=0.5)))
+    for name, coder in coders:
+        values, sent = 0, 0
+        for _ in range(250):
+            x = torch.randn(512, 8, generator=generator) @ mixing + 3.0 + 0.05 * torch.randn(512, 64, generator=generator)
+            payload = coder.encode(x)
+            decoded = coder.decode(payload, x.shape)
+            lost[name] = float((decoded - x).square().mean() / x.var())
+            values, sent = values + x.numel(), sent + 8 * payload.numel()
+        # Everything that is sent counts, and in the long run it keeps to the rate.
+        assert sent / values < 2.1, name
+    assert lost["basis"] < 0.05 * lost["channels"] and lost["rows"] < 0.2 * lost["channels"], lost
+    with pytest.raises(RunError, match="basis was never sent"):
+        _coders.Turned(2.0).decode(torch.zeros(9, dtype=torch.uint8), torch.Size((1, 64)))
 
 
 def test_the_rate_is_held_while_values_change():

@@ -23,6 +23,8 @@ def test_a_wrong_key_is_refused_with_its_line():
         parse(RUN + 'method = "trinty"\n')
     with pytest.raises(InputError, match="`bits` is 0"):
         parse(RUN + 'method = "trinity"\n')
+    with pytest.raises(InputError, match="did you mean `covariance`"):
+        parse(RUN + '[pipeline]\nbasis = "covarience"\n')
     with pytest.raises(InputError, match="2 layers in 3 stages"):
         parse(RUN + "[pipeline]\nstages = 3\n")
     with pytest.raises(InputError, match="cannot read"):

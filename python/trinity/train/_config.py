@@ -112,6 +112,14 @@ class Pipeline:
     gradient_bits: float = 0.0
     #: Over the running size of each channel, which both sides know from what they decoded.
     channel_scale: bool = False
+    #: What activations, and their gradients, are coded in: their channels, or the basis of their covariance, which is sent.
+    basis: str = "channels"
+    #: In the basis, gradients of each position over their size, which is sent; and how much of the sizes of
+    #: coefficients is taken out, from 0 to 1.
+    gradient_rows: bool = False
+    gradient_whiten: float = 0.0
+    #: Bits begin at 1 - rise of what is asked for and end at 1 + rise, in equal steps: what is lost late is lost.
+    rise: float = 0.0
     #: Share of the steps after which `residual` codes what was lost with 8-bit rounding.
     switch: float = 0.3125
     best: bool = False
@@ -183,7 +191,7 @@ def _fill(kind: type, values: dict[str, Any], section: str, source: _Source) -> 
             known = f"did you mean `{near[0]}`?" if near else f"expected one of: {', '.join(hints)}"
             raise source.refuse(section, key, f"unknown key `{key}`" + (f" in [{section}]" if section else ""), known)
         wanted = hints[key]
-        if dataclasses.is_dataclass(wanted):
+        if isinstance(wanted, type) and dataclasses.is_dataclass(wanted):
             if not isinstance(value, dict):
                 raise source.refuse(section, key, f"`{key}` is a table", f"write it as [{key}]")
             setattr(made, key, _fill(wanted, value, key, source))
@@ -216,6 +224,11 @@ def _check(run: Run, source: _Source) -> None:
     among("data_parallel", "feedback", data.feedback, ("none", "raw", "scaled"))
     among("data_parallel", "exchange", data.exchange, ("gather", "two-step"))
     among("pipeline", "gradient", pipe.gradient, GRADIENT_METHODS)
+    among("pipeline", "basis", pipe.basis, ("channels", "covariance"))
+    if not 0 <= pipe.rise < 1:
+        raise source.refuse("pipeline", "rise", f"`rise` is {pipe.rise}", "expected 0 up to 1")
+    if not 0 <= pipe.gradient_whiten <= 1:
+        raise source.refuse("pipeline", "gradient_whiten", f"`gradient_whiten` is {pipe.gradient_whiten}", "expected 0 to 1")
     positive("", "steps", run.steps)
     for key in ("replicas", "batch"):
         positive("data_parallel", key, getattr(data, key))

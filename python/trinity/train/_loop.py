@@ -19,16 +19,18 @@ import torch.nn.functional as F
 
 from .._errors import InputError, RunError
 from . import _evaluate, _text
+from ._coders import Clock
 from ._config import Run
 from ._methods import Method, method
 from ._model import Flat, Llama
 from ._optimizers import learning_rate
 from ._pipeline import Boundaries
-from ._wire import Wire, connect
+from ._stages import StageProcess
+from ._wire import Processes, Wire, connect
 
 COLUMNS = (
     "step", "train_bits_per_byte", "lr", "gradient_norm", "bits_per_value", "activation_bits", "gradient_bits",
-    "codec_s", "step_s", "valid_bits_per_byte",
+    "encode_s", "decode_s", "codec_s", "step_s", "valid_bits_per_byte",
 )  # fmt: skip
 #: Steps whose training loss a summary takes the mean of.
 LAST = 20
@@ -37,18 +39,23 @@ LAST = 20
 class Trainer:
     """Everything that a run holds; `step` advances it."""
 
-    def __init__(self, run: Run, wire: Wire) -> None:
-        self.run, self.wire = run, wire
+    def __init__(self, run: Run, wire: Wire, link: Processes | None = None) -> None:
+        self.run, self.wire, self.link = run, wire, link
         self.device = torch.device(run.device)
         self.corpus = _text.load(run.text.file, run.text.context)
         self.model = Llama(*run.model.numbers())
         self.model.initialize(run.seed)
         self.model.to(self.device)
         self.flat = Flat(self.model, self.device)
-        self.method: Method = method(run, self.flat, wire)
-        self.boundaries = Boundaries(run.pipeline, run.steps) if run.pipeline.stages > 1 else None
+        self.clock = Clock(self.device)
+        self.method: Method = method(run, self.flat, wire, self.clock)
+        self.boundaries = Boundaries(run.pipeline, run.steps, self.clock) if run.pipeline.stages > 1 else None
+        self.stage: StageProcess | None = None
+        if link is not None:
+            assert self.boundaries is not None
+            self.stage = StageProcess(run, self.model, self.flat, self.boundaries, link)
         self.at = 0
-        wire.agree(f"{run.identity()} {self.corpus.sha256} {self.flat.shapes}")
+        (link or wire).agree(f"{run.identity()} {self.corpus.sha256} {self.flat.shapes}")
 
     def _synchronize(self) -> float:
         if self.device.type == "cuda":
@@ -62,6 +69,9 @@ class Trainer:
         tokens = torch.from_numpy(batch.astype("int64")).to(self.device)
         self.flat.gradient.zero_()
         parts = tokens.chunk(run.pipeline.micro_batches if self.boundaries else 1)
+        if self.stage is not None:
+            gradient, loss = self.stage.gradient(parts)
+            return gradient, loss / math.log(2)
         total = torch.zeros((), device=self.device)
         for part in parts:
             with torch.autocast(self.device.type, torch.bfloat16, enabled=run.precision == "bf16"):
@@ -87,6 +97,7 @@ class Trainer:
         """One step of all local ranks; what its row says."""
         began = self._synchronize()
         lr = learning_rate(self.run.optimizer, self.at, self.run.steps)
+        self.clock.begin()
         if self.boundaries is not None:
             self.boundaries.begin(self.at)
         found = [self._gradient(rank) for rank in self.wire.local]
@@ -97,12 +108,21 @@ class Trainer:
             bits = self.method.update(gradients, lr, self.at)
         ended = self._synchronize()
         self.at += 1
-        activation_bits, gradient_bits = self.boundaries.bits() if self.boundaries else (0.0, 0.0)
+        activation_bits, gradient_bits = self._boundary_bits()
         loss = float(torch.stack([loss for _, loss in found]).mean())
         return dict(zip(COLUMNS, (
             self.at, loss, lr, float(self.method.norm), bits if self.boundaries is None else 0.0,
-            activation_bits, gradient_bits, ended - sending, ended - began, math.nan,
+            activation_bits, gradient_bits, self.clock.encode_s, self.clock.decode_s, ended - sending, ended - began,
+            math.nan,
         )))  # fmt: skip
+
+    def _boundary_bits(self) -> tuple[float, float]:
+        """Bits per value of this step over all boundaries: activations, gradients."""
+        if self.boundaries is None:
+            return 0.0, 0.0
+        sent = torch.tensor(self.boundaries.sent())
+        values, activations, gradients = (sent if self.link is None else self.link.sums(sent)).tolist()
+        return 8.0 * activations / max(1, values), 8.0 * gradients / max(1, values)
 
     def evaluate(self) -> dict[str, Any]:
         text = self.run.text
@@ -179,10 +199,10 @@ def train(run: Run, *, resume: bool = False, force: bool = False, stop_after: in
         raise InputError("no CUDA device is here\nhelp: device = \"cpu\"")
     if run.threads:
         torch.set_num_threads(run.threads)
-    wire = connect(run.data_parallel.replicas, run.pipeline.stages)
-    rank = wire.local[0]
+    wire, link = connect(run.data_parallel.replicas, run.pipeline.stages)
+    rank = wire.local[0] if link is None else link.rank
     record = Record(run, rank, resume, force)
-    trainer = Trainer(run, wire)
+    trainer = Trainer(run, wire, link)
     if resume:
         trainer.load(torch.load(record.checkpoint_path, map_location="cpu", weights_only=True), record.checkpoint_path)
     record.open(trainer.at)
@@ -204,6 +224,9 @@ def train(run: Run, *, resume: bool = False, force: bool = False, stop_after: in
     if trainer.at < run.steps:
         return {"step": trainer.at}
     mean = lambda key: sum(row[key] for row in rows) / max(1, len(rows))  # noqa: E731
+    middle = lambda key: sorted(row[key] for row in rows)[len(rows) // 2] if rows else 0.0  # noqa: E731
+    # Values of a step are as many in each.
+    rate = lambda values, key: values / middle(key) if middle(key) > 0 else 0.0  # noqa: E731
     recent = rows[-LAST:]
     summary = {
         "steps": run.steps, "seed": run.seed, "parameters": trainer.flat.total,
@@ -213,8 +236,9 @@ def train(run: Run, *, resume: bool = False, force: bool = False, stop_after: in
         "train_bits_per_byte": sum(row["train_bits_per_byte"] for row in recent) / max(1, len(recent)),
         "bits_per_value": mean("bits_per_value"), "activation_bits": mean("activation_bits"),
         "gradient_bits": mean("gradient_bits"),
-        "codec_s": sorted(row["codec_s"] for row in rows)[len(rows) // 2] if rows else 0.0,
-        "step_s": sorted(row["step_s"] for row in rows)[len(rows) // 2] if rows else 0.0,
+        "codec_s": middle("codec_s"), "step_s": middle("step_s"),
+        "encode_values_per_s": rate(trainer.clock.encoded, "encode_s"),
+        "decode_values_per_s": rate(trainer.clock.decoded, "decode_s"),
         "seconds": time.perf_counter() - began, "weights_sha256": trainer.weights_sha256(),
         "text_sha256": trainer.corpus.sha256, "run": run.as_dict(),
     }  # fmt: skip

@@ -138,7 +138,7 @@ def run_all(path: str | Path, out: str | Path, workers: int, seconds: float, par
 #: Columns of the table of runs that `table` makes.
 SUMMARY = (
     "valid_bits_per_byte", "windows_interval", "train_bits_per_byte", "bits_per_value", "activation_bits",
-    "gradient_bits", "codec_s", "step_s", "seconds",
+    "gradient_bits", "encode_values_per_s", "decode_values_per_s", "codec_s", "step_s", "seconds",
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ._coders import Cast, Coder, Fp8, Line, Rtn, Sign, Video
+from ._coders import Cast, Clock, Coder, Fp8, Line, Rtn, Sign, Timed, Video
 from ._config import DataParallel, Run
 from ._exchange import Exchange, Feedback, plain_mean
 from ._model import Flat
@@ -47,14 +47,16 @@ def _spans_within(flat: Flat, rows: tuple[int, int]) -> list[tuple[int, int]]:
 class Method:
     """What all methods share: who sends, what, and where weights are."""
 
-    def __init__(self, run: Run, flat: Flat, wire: Wire) -> None:
-        self.run, self.asked, self.flat, self.wire = run, run.data_parallel, flat, wire
+    def __init__(self, run: Run, flat: Flat, wire: Wire, clock: Clock) -> None:
+        self.run, self.asked, self.flat, self.wire, self.clock = run, run.data_parallel, flat, wire, clock
         self.optimizer = AdamW(run.optimizer, flat)
         self.vector_bytes = 4.0 * (flat.total - flat.matrix_values)
         self.norm = torch.zeros(())
 
     def exchange(self, kind: str, feedback: Feedback) -> Exchange:
-        make = lambda first, last, bits: _coder(self.asked, self.flat, (first, last), self._matrix_bits(bits))  # noqa: E731
+        def make(first: int, last: int, bits: float) -> Coder:
+            return Timed(_coder(self.asked, self.flat, (first, last), self._matrix_bits(bits)), self.clock)
+
         return Exchange(self.wire, make, kind, feedback, self.asked.sum_bits)
 
     def _matrix_bits(self, bits: float) -> float:
@@ -93,8 +95,8 @@ class Method:
 class Averaged(Method):
     """AdamW on the mean of coded gradients."""
 
-    def __init__(self, run: Run, flat: Flat, wire: Wire) -> None:
-        super().__init__(run, flat, wire)
+    def __init__(self, run: Run, flat: Flat, wire: Wire, clock: Clock) -> None:
+        super().__init__(run, flat, wire, clock)
         asked = self.asked
         self.coded = self.exchange(asked.exchange, Feedback(asked.feedback, asked.feedback_decay))
         self.tensor_scale: torch.Tensor | None = None
@@ -162,8 +164,8 @@ class PowerSgd(Method):
     Vogels et al. 2019. Factors go in single precision; tensors of one shape are worked on together.
     """
 
-    def __init__(self, run: Run, flat: Flat, wire: Wire) -> None:
-        super().__init__(run, flat, wire)
+    def __init__(self, run: Run, flat: Flat, wire: Wire, clock: Clock) -> None:
+        super().__init__(run, flat, wire, clock)
         self.begins = int(run.steps * self.asked.warmup)
         self.by_shape: dict[tuple[int, ...], list[int]] = {}
         for at, shape in enumerate(flat.shapes[: flat.matrix_count]):
@@ -224,8 +226,8 @@ class OneBit(Method):
     LEAST, MOST, CHANGE = 0.5, 4.0, 0.1
     TRUST = (0.01, 10.0)
 
-    def __init__(self, run: Run, flat: Flat, wire: Wire) -> None:
-        super().__init__(run, flat, wire)
+    def __init__(self, run: Run, flat: Flat, wire: Wire, clock: Clock) -> None:
+        super().__init__(run, flat, wire, clock)
         self.begins = max(1, int(run.steps * self.asked.warmup))
         self.lamb = self.asked.method == "1bit-lamb"
         self.coded = self.exchange("two-step", Feedback("raw", 1.0))
@@ -320,7 +322,7 @@ class OneBit(Method):
             setattr(self, name, None if value is None else value.to(device))
 
 
-def method(run: Run, flat: Flat, wire: Wire) -> Method:
+def method(run: Run, flat: Flat, wire: Wire, clock: Clock) -> Method:
     """The method that a run asks for."""
     kinds: dict[str, type[Method]] = {"powersgd": PowerSgd, "1bit-adam": OneBit, "1bit-lamb": OneBit}
-    return kinds.get(run.data_parallel.method, Averaged)(run, flat, wire)
+    return kinds.get(run.data_parallel.method, Averaged)(run, flat, wire, clock)

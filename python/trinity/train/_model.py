@@ -75,23 +75,36 @@ class Llama(nn.Module):
                 deviation = 0.02 * (deep if name.endswith(("o_proj", "down_proj")) else 1.0)
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * deviation)
 
+    def _angles(self, length: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        half = self.head // 2
+        frequency = _ROTARY_BASE ** (-torch.arange(half, device=device, dtype=torch.float32) / half)
+        angle = torch.arange(length, device=device, dtype=torch.float32)[:, None] * frequency
+        return angle.cos(), angle.sin()
+
+    def stage(self, x: torch.Tensor, number: int, stages: int) -> torch.Tensor:
+        """One of so many equal stages: bytes into the first, logits out of the last, the residual stream between."""
+        if number == 0:
+            x = F.embedding(x, self.embed_tokens)
+        cos, sin = self._angles(x.shape[1], x.device)
+        each = len(self.layers) // stages
+        for layer in self.layers[number * each : (number + 1) * each]:
+            x = layer(x, cos, sin)
+        if number < stages - 1:
+            return x
+        return F.linear(F.rms_norm(x, (x.shape[-1],), self.norm, _EPSILON), self.embed_tokens)
+
     def forward(
         self,
         tokens: torch.Tensor,
         stages: int = 1,
         boundary: Callable[[torch.Tensor, int], torch.Tensor] | None = None,
     ) -> torch.Tensor:
-        half = self.head // 2
-        frequency = _ROTARY_BASE ** (-torch.arange(half, device=tokens.device, dtype=torch.float32) / half)
-        angle = torch.arange(tokens.shape[1], device=tokens.device, dtype=torch.float32)[:, None] * frequency
-        cos, sin = angle.cos(), angle.sin()
-        x = F.embedding(tokens, self.embed_tokens)
-        each = len(self.layers) // stages
-        for number, layer in enumerate(self.layers):
-            if boundary is not None and number and number % each == 0:
-                x = boundary(x, number // each - 1)
-            x = layer(x, cos, sin)
-        return F.linear(F.rms_norm(x, (x.shape[-1],), self.norm, _EPSILON), self.embed_tokens)
+        x = tokens
+        for number in range(stages):
+            if boundary is not None and number:
+                x = boundary(x, number - 1)
+            x = self.stage(x, number, stages)
+        return x
 
 
 class Flat:
@@ -118,6 +131,8 @@ class Flat:
         # Matrices fill whole rows: for each row, which one it is of, and how many rows each has.
         self.tensor_rows = torch.tensor([size // self.width for size in sizes[: self.matrix_count]], device=device)
         self.row_tensor = torch.arange(self.matrix_count, device=device).repeat_interleave(self.tensor_rows)
+        #: Where the tied embedding lies, which the first and the last stage of a pipeline both use.
+        self.embedding = self.spans[self.names.index("embed_tokens")]
         self.weights = torch.empty(at, device=device)
         self.gradient = torch.zeros(at, device=device)
         with torch.no_grad():

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ._coders import Coder, Line, Rtn
+from ._coders import Clock, Coder, Line, Rtn, Timed, Turned
 from ._config import Pipeline
 
 #: Of the running size of a channel, what a payload leaves as it was.
@@ -46,23 +46,39 @@ class Channels:
 
 
 class Boundary:
-    """One boundary: coders for what passes it in both directions."""
+    """One boundary: coders for what passes it in both directions.
 
-    def __init__(self, asked: Pipeline, steps: int) -> None:
+    What is sent is made by `pack_…` on one side and read by `unpack_…` on both, so that both know the same.
+    """
+
+    def __init__(self, asked: Pipeline, steps: int, clock: Clock) -> None:
         self.asked = asked
-        self.activation: Coder | None = Line(asked.activation_bits, asked.best) if asked.activation_bits else None
-        self.gradient: Coder | None = None
-        self.second: tuple[Coder, Coder] | None = None
+
+        def timed(coder: Coder) -> Timed:
+            return Timed(coder, clock)
+
+        self.steps = steps
+        self.activation: Timed | None = None
+        if asked.activation_bits:
+            self.activation = timed(self._coder(asked.activation_bits, False, 0.0))
+        self.gradient: Timed | None = None
+        self.second: tuple[Timed, Timed] | None = None
         if asked.gradient == "rtn":
-            self.gradient = Rtn(int(asked.gradient_bits))
-        elif asked.gradient != "none":
-            self.gradient = Line(asked.gradient_bits, asked.best)
-        if asked.gradient == "residual":
-            self.second = Line(asked.gradient_bits, asked.best), Rtn(8)
+            self.gradient = timed(Rtn(int(asked.gradient_bits)))
+        elif asked.gradient == "trinity":
+            self.gradient = timed(self._coder(asked.gradient_bits, asked.gradient_rows, asked.gradient_whiten))
+        elif asked.gradient == "residual":
+            self.gradient = timed(Line(asked.gradient_bits, asked.best))
+            self.second = timed(Line(asked.gradient_bits, asked.best)), timed(Rtn(8))
         self.switch = int(steps * asked.switch)
         self.channels, self.activation_channels = Channels(), Channels()
         self.step = 0
         self.values = self.activation_bytes = self.gradient_bytes = 0
+
+    def _coder(self, bits: float, rows: bool, whiten: float) -> Coder:
+        if self.asked.basis == "covariance":
+            return Turned(bits, self.asked.best, rows, whiten)
+        return Line(bits, self.asked.best)
 
     def _coders(self) -> dict[str, Coder | None]:
         first, then = self.second or (None, None)
@@ -80,41 +96,87 @@ class Boundary:
         for channels, own in zip((self.channels, self.activation_channels), state["channels"]):
             channels.load(own, device)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.values += x.numel()
-        if self.activation is None:
-            self.activation_bytes += 4 * x.numel()
-            return x.view_as(x)
-        rows = x.detach().reshape(-1, x.shape[-1]).float()
-        # Channels have means that stay, far from zero: what is known of them need not be sent.
-        mean = self.activation_channels.mean
-        payload = self.activation.encode(rows if mean is None else rows - mean)
-        self.activation_bytes += payload.numel()
-        decoded = self.activation.decode(payload, rows.shape)
-        decoded = decoded if mean is None else decoded + mean
-        self.activation_channels.see(decoded)
-        return decoded.view(x.shape).to(x.dtype)
+    def begin(self, step: int) -> None:
+        self.step = step
+        self.values = self.activation_bytes = self.gradient_bytes = 0
+        if self.asked.rise:
+            share = 1 + self.asked.rise * (2 * step / max(1, self.steps - 1) - 1)
+            for coder, bits in ((self.activation, self.asked.activation_bits), (self.gradient, self.asked.gradient_bits)):
+                if coder is not None:
+                    coder.aim(bits * share)
 
-    def backward(self, grad: torch.Tensor) -> torch.Tensor:
+    def pack_activation(self, rows: torch.Tensor) -> torch.Tensor:
+        """What a stage sends of its activations."""
+        self.values += rows.numel()
+        if self.activation is None:
+            payload = _plain(rows)
+        else:
+            # Channels have means that stay, far from zero: what is known of them need not be sent.
+            mean = self.activation_channels.mean
+            payload = self.activation.encode(rows if mean is None else rows - mean)
+        self.activation_bytes += payload.numel()
+        return payload
+
+    def unpack_activation(self, payload: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+        if self.activation is None:
+            return payload.view(torch.float32).view(shape)
+        mean = self.activation_channels.mean
+        decoded = self.activation.decode(payload, shape)
+        decoded = decoded if mean is None else decoded + mean
+        if self.asked.basis == "channels":
+            self.activation_channels.see(decoded)
+        return decoded
+
+    def _second(self) -> Coder | None:
+        """The paper's residual compensation, Comp(G) + Comp(G − Comp(G)): who codes what the first lost."""
+        return None if self.second is None else self.second[0 if self.step < self.switch else 1]
+
+    def _scale(self) -> torch.Tensor | None:
+        return self.channels.scale() if self.asked.channel_scale else None
+
+    def pack_gradient(self, rows: torch.Tensor) -> list[torch.Tensor]:
+        """What a stage sends back, in one or two parts."""
         if self.gradient is None:
-            self.gradient_bytes += 4 * grad.numel()
-            return grad
-        rows = grad.reshape(-1, grad.shape[-1]).float()
-        scale = self.channels.scale() if self.asked.channel_scale else None
-        meant = rows if scale is None else rows / scale
-        payload = self.gradient.encode(meant)
-        self.gradient_bytes += payload.numel()
-        decoded = self.gradient.decode(payload, rows.shape)
-        if self.second is not None:
-            # The paper's residual compensation: Comp(G) + Comp(G − Comp(G)).
-            coder = self.second[0 if self.step < self.switch else 1]
-            rest = coder.encode(meant - decoded)
-            self.gradient_bytes += rest.numel()
-            decoded = decoded + coder.decode(rest, rows.shape)
+            payloads = [_plain(rows)]
+        else:
+            scale = self._scale()
+            meant = rows if scale is None else rows / scale
+            payloads = [self.gradient.encode(meant)]
+            second = self._second()
+            if second is not None:
+                payloads.append(second.encode(meant - self.gradient.decode(payloads[0], rows.shape)))
+        self.gradient_bytes += sum(payload.numel() for payload in payloads)
+        return payloads
+
+    def unpack_gradient(self, payloads: list[torch.Tensor], shape: torch.Size) -> torch.Tensor:
+        if self.gradient is None:
+            return payloads[0].view(torch.float32).view(shape)
+        decoded = self.gradient.decode(payloads[0], shape)
+        second = self._second()
+        if second is not None:
+            decoded = decoded + second.decode(payloads[1], shape)
+        scale = self._scale()
         decoded = decoded if scale is None else decoded * scale
         if self.asked.channel_scale:
             self.channels.see(decoded)
-        return decoded.view(grad.shape).to(grad.dtype)
+        return decoded
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Both sides: what the next stage computes with."""
+        rows = _rows(x)
+        return self.unpack_activation(self.pack_activation(rows), rows.shape).view(x.shape).to(x.dtype)
+
+    def backward(self, grad: torch.Tensor) -> torch.Tensor:
+        rows = _rows(grad)
+        return self.unpack_gradient(self.pack_gradient(rows), rows.shape).view(grad.shape).to(grad.dtype)
+
+
+def _rows(x: torch.Tensor) -> torch.Tensor:
+    return x.detach().reshape(-1, x.shape[-1]).float()
+
+
+def _plain(rows: torch.Tensor) -> torch.Tensor:
+    return rows.contiguous().reshape(-1).view(torch.uint8)
 
 
 class _Cross(torch.autograd.Function):
@@ -131,8 +193,8 @@ class _Cross(torch.autograd.Function):
 class Boundaries:
     """All boundaries of a pipeline; called with the residual stream and the number of the boundary."""
 
-    def __init__(self, asked: Pipeline, steps: int) -> None:
-        self.each = [Boundary(asked, steps) for _ in range(asked.stages - 1)]
+    def __init__(self, asked: Pipeline, steps: int, clock: Clock) -> None:
+        self.each = [Boundary(asked, steps, clock) for _ in range(asked.stages - 1)]
 
     def __call__(self, x: torch.Tensor, number: int) -> torch.Tensor:
         out: torch.Tensor = _Cross.apply(x, self.each[number])  # type: ignore[no-untyped-call]
@@ -140,14 +202,12 @@ class Boundaries:
 
     def begin(self, step: int) -> None:
         for boundary in self.each:
-            boundary.step = step
-            boundary.values = boundary.activation_bytes = boundary.gradient_bytes = 0
+            boundary.begin(step)
 
-    def bits(self) -> tuple[float, float]:
-        """Bits per value of this step: activations, gradients."""
-        values = max(1, sum(boundary.values for boundary in self.each))
-        sums = (sum(b.activation_bytes for b in self.each), sum(b.gradient_bytes for b in self.each))
-        return 8.0 * sums[0] / values, 8.0 * sums[1] / values
+    def sent(self) -> list[int]:
+        """Values, and bytes of activations and of gradients, that the stages of this process sent in this step."""
+        each = ((b.values, b.activation_bytes, b.gradient_bytes) for b in self.each)
+        return [sum(column) for column in zip(*each)]
 
     def state(self) -> list[dict[str, Any]]:
         return [boundary.state() for boundary in self.each]

@@ -2,6 +2,7 @@
 
 All ranks in one process, or one rank in each of several (gloo): the loop sees
 the same lists in the same order either way, so both end with the same bits.
+Ranks are replicas, or the stages of one pipeline.
 """
 
 from __future__ import annotations
@@ -94,6 +95,30 @@ class Processes:
         mine = [row[: lengths[source][self.rank]].to(own[0].device) for source, row in enumerate(found)]
         return {self.rank: mine}
 
+    def send(self, payloads: list[torch.Tensor], to: int) -> None:
+        """Payloads to one rank, which asks for as many."""
+        for payload in payloads:
+            own = payload.cpu()
+            self._told(lambda: dist.send(torch.tensor([own.numel()]), to))
+            self._told(lambda: dist.send(own, to))
+
+    def receive(self, count: int, source: int, device: torch.device) -> list[torch.Tensor]:
+        found = []
+        for _ in range(count):
+            length = torch.empty(1, dtype=torch.int64)
+            self._told(lambda: dist.recv(length, source))
+            payload = torch.empty(int(length), dtype=torch.uint8)
+            self._told(lambda: dist.recv(payload, source))
+            found.append(payload.to(device))
+        return found
+
+    def sums(self, values: torch.Tensor) -> torch.Tensor:
+        """The sum over ranks, in their order, on each of them."""
+        total = torch.zeros_like(values)
+        for payload in self.gather([values.contiguous().reshape(-1).view(torch.uint8)]):
+            total = total + payload.view(values.dtype).view(values.shape)
+        return total
+
     def agree(self, what: str) -> None:
         """Raises where ranks run different files or models: shapes would not fit later."""
         digest = torch.frombuffer(bytearray(hashlib.sha256(what.encode()).digest()), dtype=torch.uint8)
@@ -103,13 +128,13 @@ class Processes:
                 raise InputError(f"{said}\nhelp: start all ranks with the same file", said, "start all ranks with the same file")
 
 
-def connect(replicas: int, stages: int) -> Wire:
-    """All in this process, or as torchrun says."""
+def connect(replicas: int, stages: int) -> tuple[Wire, Processes | None]:
+    """Who replicas are, and between whom stages of a pipeline send: all in this process, or as torchrun says."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
-        return Simulated(replicas)
-    if stages > 1:
-        raise InputError("pipeline stages are simulated in one process\nhelp: start the run without torchrun")
-    if world != replicas:
-        raise InputError(f"torchrun started {world} processes, and the run has {replicas} replicas")
-    return Processes()
+        return Simulated(replicas), None
+    ranks, what = (stages, "stages") if stages > 1 else (replicas, "replicas")
+    if world != ranks:
+        raise InputError(f"torchrun started {world} processes, and the run has {ranks} {what}")
+    processes = Processes()
+    return (Simulated(1), processes) if stages > 1 else (processes, None)
