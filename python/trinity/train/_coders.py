@@ -162,8 +162,9 @@ class Rtn(_Stateless):
         packed = payload[2 * groups :]
         mask, per_byte = (1 << self.bits) - 1, 8 // self.bits
         parts = torch.stack([(packed >> (at * self.bits)) & mask for at in range(per_byte)], 1)
-        levels = parts.view(-1, GROUP).float() - (self.top + 1)
-        return (levels * scale[:, None]).reshape(-1)[: shape.numel()].view(shape)
+        levels: torch.Tensor = parts.view(-1, GROUP).float() - (self.top + 1)
+        values: torch.Tensor = (levels * scale[:, None]).reshape(-1)[: shape.numel()]
+        return values.view(shape)
 
 
 class Sign(_Stateless):
@@ -329,7 +330,7 @@ class Line:
         (self.gain,) = struct.unpack("<f", struct.pack("<f", self.gain * 2.0**octaves))
 
     def decode(self, payload: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-        (gain,) = struct.unpack("<f", bytes(payload[-4:].cpu().numpy()))
+        gain = float(struct.unpack("<f", bytes(payload[-4:].cpu().numpy()))[0])
         if payload.is_cuda and self._device is not None:
             return self._device.decode(payload[:-4]).view(shape) * gain
         rows, cols, memory = _core.line_decode(payload[:-4].cpu().numpy().tobytes())

@@ -10,13 +10,13 @@ import torch
 import torch.nn.functional as F
 
 from ._model import Llama
-from ._text import CONTEXT, Corpus
+from ._text import CONTEXT, Bytes, Corpus
 
 #: Bytes that are looked at together.
 TOGETHER = 1 << 15
 
 
-def _losses(model: Llama, sequences: np.ndarray, device: torch.device, precision: str) -> torch.Tensor:
+def _losses(model: Llama, sequences: Bytes, device: torch.device, precision: str) -> torch.Tensor:
     """Bits of every byte but the first, sequence by sequence."""
     found = []
     each = max(1, TOGETHER // sequences.shape[1])

@@ -20,6 +20,14 @@ _ROTARY_BASE = 10000.0
 class Block(nn.Module):
     """One layer: attention and feed-forward, each on a residual."""
 
+    q_proj: nn.Parameter
+    k_proj: nn.Parameter
+    v_proj: nn.Parameter
+    o_proj: nn.Parameter
+    gate_proj: nn.Parameter
+    up_proj: nn.Parameter
+    down_proj: nn.Parameter
+
     def __init__(self, hidden: int, heads: int, kv_heads: int, ffn: int) -> None:
         super().__init__()
         self.heads, self.kv_heads, self.head = heads, kv_heads, hidden // heads

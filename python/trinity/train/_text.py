@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from .._errors import InputError
 
+Bytes = npt.NDArray[np.uint8]
 MARK = b"\x1e "
 #: One part in so many is held out, from the end of each kind, and at most so many bytes.
 HELD_OUT = 20
@@ -26,17 +28,17 @@ CONTEXT, CONTINUATION, ALTERNATIVES = 96, 32, 4
 class Corpus:
     """Bytes to train on, and bytes held out by kind."""
 
-    train: np.ndarray
-    held_out: dict[str, np.ndarray]
+    train: Bytes
+    held_out: dict[str, Bytes]
     sha256: str
 
-    def batch(self, seed: int, step: int, replica: int, sequences: int, context: int) -> np.ndarray:
+    def batch(self, seed: int, step: int, replica: int, sequences: int, context: int) -> Bytes:
         """Sequences of one more byte than the context; the same for the same numbers, on any machine."""
         random = np.random.Generator(np.random.Philox(key=[seed, (step << 16) + replica]))
         starts = random.integers(0, len(self.train) - context - 1, size=sequences)
         return np.stack([self.train[at : at + context + 1] for at in starts])
 
-    def windows(self, kind: str, count: int, context: int) -> np.ndarray:
+    def windows(self, kind: str, count: int, context: int) -> Bytes:
         """Windows of a kind, side by side or evenly spread."""
         data = self.held_out[kind]
         room = (len(data) - 1) // context
@@ -45,13 +47,13 @@ class Corpus:
         chosen = np.linspace(0, room - 1, min(count, room)).astype(int) * context
         return np.stack([data[at : at + context + 1] for at in chosen])
 
-    def choices(self, kind: str, count: int) -> tuple[np.ndarray, np.ndarray]:
+    def choices(self, kind: str, count: int) -> tuple[Bytes, npt.NDArray[np.int64]]:
         """Contexts with continuations, the true one at a known place: bytes and places."""
         data = self.held_out[kind]
         random = np.random.Generator(np.random.Philox(key=[41, len(data)]))
         last = len(data) - CONTEXT - CONTINUATION
         if last < 1:
-            return np.zeros((0, ALTERNATIVES, CONTEXT + CONTINUATION), np.uint8), np.zeros(0, int)
+            return np.zeros((0, ALTERNATIVES, CONTEXT + CONTINUATION), np.uint8), np.zeros(0, np.int64)
         found = np.empty((count, ALTERNATIVES, CONTEXT + CONTINUATION), np.uint8)
         truth = random.integers(0, ALTERNATIVES, size=count)
         for at in range(count):
