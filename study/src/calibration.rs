@@ -5,23 +5,25 @@
 //! product replace those of every scenario whose codec is an engine of the GPU; the
 //! wire to the host replaces that of all scenarios, since they share it. Where
 //! the GPU under study is the one that was measured, so do its curves of matrix
-//! products, memory and attention ([`compute`]).
+//! products, memory and attention ([`compute`]). A training run says how many bits a value of
+//! each class of traffic took, and how fast its loop coded them.
 
 mod compute;
 mod measurements;
 mod value;
 
-pub use measurements::Measurements;
+pub use measurements::{Measurements, Subject};
 
 use crate::Error;
-use crate::config::{CodecFile, StudyFile};
+use crate::config::measured::{Value, rounded};
+use crate::config::{CodecFile, StudyFile, values_of_runs};
 use crate::sweep::{Replaced, Study};
 use trinity_config::{DataRate, Document, Fraction, Power};
 use trinity_hwcodec::calibration::{Calibration, Measured};
 use trinity_hwcodec::fit::EngineModel;
 use trinity_hwcodec::software::SoftwareCodec;
 use trinity_sim::Job;
-use value::{Value, rounded, spread};
+use value::spread;
 
 impl Study {
     /// The study with what was measured in place of what was configured.
@@ -30,14 +32,13 @@ impl Study {
     ///
     /// Where no scenario codes on an engine, or on one that was not measured.
     pub fn calibrated(mut self, measurements: Measurements) -> Result<Self, Error> {
-        let calibration = &measurements.calibration;
-        let mut replaced = Vec::new();
+        let mut replaced = std::mem::take(&mut self.replaced);
         let mut engines = 0;
         let (mut computed, mut not_computed) = (false, None);
         for at in 0..self.file.scenarios.len() {
             let seen = self.file.as_seen_by(&self.document, at)?;
-            let study = &seen.file.study;
-            let found = values(&measurements, &seen.document, study)?;
+            let study = self.file.study_of(&seen.document, at)?;
+            let found = values(&measurements, &seen.document, &study)?;
             engines += usize::from(found.engine);
             computed |= found.computed.is_ok();
             if let Err(why) = found.computed {
@@ -53,10 +54,16 @@ impl Study {
                     path: value.path.into(),
                     before: setting.map_or_else(|| "not said".into(), |s| s.value.clone()),
                     value: value.text,
-                    source: format!("measured {}: {}", calibration.device_line(), value.note),
+                    source: measurements.source(&value.note),
                 });
                 scenario.measured.push(value.replacement);
             }
+        }
+        if let (0, Subject::Training(runs)) = (engines, &measurements.subject) {
+            return Err(Error::input(
+                format_args!("no scenario of this sweep has a codec for what {} sent coded", runs.source),
+                "take a sweep whose scenarios compress that traffic, such as sweeps/trained-gradients",
+            ));
         }
         if engines == 0 && !computed {
             let why = not_computed.unwrap_or_else(|| "the calibration has no compute".into());
@@ -99,7 +106,7 @@ impl crate::estimate::Study {
                 path: value.path.into(),
                 before: setting.map_or_else(|| "not said".into(), |s| s.value.clone()),
                 value: value.text,
-                source: format!("measured {}: {}", measurements.calibration.device_line(), value.note),
+                source: measurements.source(&value.note),
             });
         }
         self.point = self.file.point();
@@ -116,9 +123,24 @@ struct Said {
     computed: Result<(), String>,
 }
 
-/// Everything of a calibration that goes into a study.
+/// Everything that was measured and goes into a study.
 fn values(measurements: &Measurements, document: &Document, study: &StudyFile) -> Result<Said, Error> {
-    let calibration = &measurements.calibration;
+    match &measurements.subject {
+        Subject::Device(calibration) => of_device(measurements, calibration, document, study),
+        Subject::Training(runs) => {
+            let values = values_of_runs(runs, study).map_err(|why| Error::input(&why.message, &why.help))?;
+            let engine = !values.is_empty();
+            Ok(Said { values, engine, computed: Err("a training run measures no compute".into()) })
+        }
+    }
+}
+
+fn of_device(
+    measurements: &Measurements,
+    calibration: &Calibration,
+    document: &Document,
+    study: &StudyFile,
+) -> Result<Said, Error> {
     let point = study.point();
     let mut values = host_wire(calibration);
     let computed = match compute::values(calibration, document, study, &point.job.llm) {

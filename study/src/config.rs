@@ -12,6 +12,7 @@ mod figures;
 mod hardware;
 mod job;
 mod llm;
+pub(crate) mod measured;
 mod names;
 mod parts;
 mod profile;
@@ -29,14 +30,15 @@ pub use figures::{FigureFile, FiguresFile, VerdictName};
 pub use hardware::{ClusterFile, GpuFile, NetworkFile, NicFile, TierFile};
 pub use job::{CompressionFile, JobFile, OverlapFile, ParallelismFile, PrecisionFile};
 pub use llm::{LlmFile, MoeFile};
+pub use measured::Replacement;
 pub use parts::{Derived, GpuModelName, L2File, LinksFile, MemoryFile, PartsFile, SmFile, derived};
 pub use profile::ProfileFile;
 pub use serving::{DistributionName, LengthsFile, ServingFile};
 pub use setter::{Settable, Setter};
 pub use study::StudyFile;
-pub use sweep::{
-    AssumptionFile, AxisFile, CrossoverFile, HeadlineFile, Replacement, Scalar, ScenarioFile, SweepFile,
-};
+#[cfg(feature = "hwcodec")]
+pub(crate) use sweep::values_of_runs;
+pub use sweep::{AssumptionFile, AxisFile, CrossoverFile, HeadlineFile, Scalar, ScenarioFile, SweepFile};
 pub use technology::TechnologyFile;
 
 use trinity_config::Kind;

@@ -40,6 +40,7 @@ pub mod serving;
 mod shard;
 pub mod sweep;
 pub mod tensors;
+pub mod trained;
 pub mod wire;
 
 pub use error::Error;

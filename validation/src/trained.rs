@@ -7,8 +7,8 @@
 use crate::Error;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use trinity_study::trained::{Run, recorded};
 
-const RUNS: &str = include_str!("../data/training/runs.csv");
 const FILE: &str = "training/runs.csv";
 
 /// A part of the recording: a name, the beginning of its runs' names, and the run without coding.
@@ -21,20 +21,6 @@ const SETS: [(&str, &str, &str); 4] = [
 
 /// Two-sided 95 % points of Student's t, for 1 to 4 degrees of freedom.
 const STUDENT: [f64; 4] = [12.706, 4.303, 3.182, 2.776];
-
-/// One recorded run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Trained {
-    pub name: String,
-    pub seed: u64,
-    /// Bits per value: of weight gradients, or of activations.
-    pub bits: f64,
-    /// Bits per value of activations' gradients; zero where gradients of weights are sent.
-    pub gradient_bits: f64,
-    pub bits_per_byte: f64,
-    /// The share of choices between continuations that were right.
-    pub choices: f64,
-}
 
 /// Runs of one name beside the uncoded ones of the same seeds.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,51 +46,17 @@ fn damaged(why: String) -> Error {
 /// # Errors
 ///
 /// When the committed file is damaged.
-pub fn runs() -> Result<Vec<Trained>, Error> {
-    parse(RUNS)
+pub fn runs() -> Result<Vec<Run>, Error> {
+    recorded().map_err(|why| damaged(why.message))
 }
 
-fn parse(text: &str) -> Result<Vec<Trained>, Error> {
-    let mut lines = text.lines();
-    let header: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
-    let place = |name: &str| {
-        header.iter().position(|column| *column == name).ok_or_else(|| damaged(format!("no column {name}")))
-    };
-    let columns = [
-        "run",
-        "seed",
-        "bits_per_value",
-        "activation_bits",
-        "gradient_bits",
-        "valid_bits_per_byte",
-        "choices",
-    ]
-    .map(place);
-    let mut at = [0usize; 7];
-    for (target, column) in at.iter_mut().zip(columns) {
-        *target = column?;
-    }
-    let row = |line: &str| {
-        let fields: Vec<&str> = line.split(',').collect();
-        let number = |column: usize| {
-            let field = fields.get(column).copied().unwrap_or_default();
-            field.parse::<f64>().map_err(|_| damaged(format!("`{field}` in `{line}` is no number")))
-        };
-        let (weights, activations) = (number(at[2])?, number(at[3])?);
-        Ok(Trained {
-            name: fields.get(at[0]).copied().unwrap_or_default().to_owned(),
-            seed: number(at[1])? as u64,
-            bits: if activations > 0.0 { activations } else { weights },
-            gradient_bits: number(at[4])?,
-            bits_per_byte: number(at[5])?,
-            choices: number(at[6])?,
-        })
-    };
-    lines.filter(|line| !line.is_empty()).map(row).collect()
+/// Bits per value: of activations in a pipeline, of weight gradients elsewhere.
+fn bits(run: &Run) -> f64 {
+    run.activation_bits.or(run.weight_gradient_bits).unwrap_or_default()
 }
 
 /// Runs of a set beside its uncoded ones, the best first.
-pub fn compared(runs: &[Trained], set: &str) -> Option<Vec<Compared>> {
+pub fn compared(runs: &[Run], set: &str) -> Option<Vec<Compared>> {
     let (_, prefix, baseline) = SETS.iter().find(|(name, ..)| *name == set)?;
     let others = ["pp-", "85M-", "2.7M-", "tune-", "timing-"];
     let within = |name: &str| match *prefix {
@@ -113,7 +65,7 @@ pub fn compared(runs: &[Trained], set: &str) -> Option<Vec<Compared>> {
     };
     let uncoded: BTreeMap<u64, f64> =
         runs.iter().filter(|run| run.name == *baseline).map(|run| (run.seed, run.bits_per_byte)).collect();
-    let mut by_name: BTreeMap<&str, Vec<(&Trained, f64)>> = BTreeMap::new();
+    let mut by_name: BTreeMap<&str, Vec<(&Run, f64)>> = BTreeMap::new();
     for run in runs.iter().filter(|run| within(&run.name)) {
         if let Some(base) = uncoded.get(&run.seed) {
             by_name.entry(&run.name).or_default().push((run, run.bits_per_byte / base - 1.0));
@@ -124,17 +76,17 @@ pub fn compared(runs: &[Trained], set: &str) -> Option<Vec<Compared>> {
     Some(found)
 }
 
-fn summed(name: &str, runs: &[(&Trained, f64)]) -> Compared {
+fn summed(name: &str, runs: &[(&Run, f64)]) -> Compared {
     let count = runs.len() as f64;
-    let mean = |of: &dyn Fn(&(&Trained, f64)) -> f64| runs.iter().map(of).sum::<f64>() / count;
+    let mean = |of: &dyn Fn(&(&Run, f64)) -> f64| runs.iter().map(of).sum::<f64>() / count;
     let loss = mean(&|run| run.1);
     let variance = runs.iter().map(|run| (run.1 - loss).powi(2)).sum::<f64>() / (count - 1.0);
     let interval = STUDENT.get(runs.len().wrapping_sub(2)).map(|t| t * (variance / count).sqrt());
     Compared {
         name: name.to_owned(),
         seeds: runs.len(),
-        bits: mean(&|run| run.0.bits),
-        gradient_bits: mean(&|run| run.0.gradient_bits),
+        bits: mean(&|run| bits(run.0)),
+        gradient_bits: mean(&|run| run.0.activation_gradient_bits.unwrap_or_default()),
         bits_per_byte: mean(&|run| run.0.bits_per_byte),
         loss,
         interval,
@@ -172,6 +124,7 @@ pub fn table(set: &str) -> Result<String, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trinity_study::trained::parse;
 
     const HEAD: &str = "run,seed,bits_per_value,activation_bits,gradient_bits,valid_bits_per_byte,choices\n";
 
@@ -180,16 +133,10 @@ mod tests {
         let text = format!(
             "{HEAD}none,1,32,0,0,2,0.5\nnone,2,32,0,0,3,0.5\na,1,1.4,0,0,2.02,0.5\na,2,1.4,0,0,3.03,0.6\npp-x,1,0,3,5,2,0.5\n"
         );
-        let rows = compared(&parse(&text).unwrap(), "data-parallel").unwrap();
+        let rows = compared(&parse(&text, "t.csv").unwrap(), "data-parallel").unwrap();
         assert_eq!(rows.iter().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["none", "a"]);
         assert!((rows[1].loss - 0.01).abs() < 1e-9 && rows[1].interval.unwrap() < 1e-6);
-        assert!(compared(&parse(&text).unwrap(), "nothing").is_none());
-    }
-
-    #[test]
-    fn a_damaged_row_is_an_error() {
-        assert!(parse(&format!("{HEAD}none,1,x,0,0,2,0.5\n")).is_err());
-        assert!(parse("run,seed\n").is_err());
+        assert!(compared(&parse(&text, "t.csv").unwrap(), "nothing").is_none());
     }
 
     /// The bars of coded training, held by the recording.
@@ -203,6 +150,15 @@ mod tests {
         assert!(half.loss <= of("rtn4").loss + 0.002 && 3.0 * half.bits < 1.03 * of("rtn4").bits);
         assert!(half.loss < of("powersgd16").loss && half.bits < of("powersgd16").bits);
         assert!(half.loss < of("1bit-adam").loss && half.bits < of("1bit-adam").bits);
+        // Figure 11: the share of right choices that is kept.
+        for name in ["t2.6-v", "t1.4-v"] {
+            assert!(of(name).choices >= 0.966 * of("none").choices, "{name}");
+        }
+        let stages = compared(&runs().unwrap(), "pipeline").unwrap();
+        let of = |name: &str| stages.iter().find(|row| row.name == name).unwrap();
+        assert!(of("pp-a3-basis").loss <= 0.01 && of("pp-a3-basis").bits <= 3.0);
+        // Coded activations never help, whatever they are coded in.
+        assert!(stages.iter().all(|row| row.loss >= 0.0), "{stages:?}");
         for set in ["data-parallel", "pipeline", "85M", "2.7M"] {
             assert!(table(set).unwrap().lines().count() > 2, "{set}");
         }

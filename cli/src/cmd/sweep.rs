@@ -35,6 +35,7 @@ Examples:
   trinity sweep --budget \"30000 mm2\"              what fits into so much silicon
   trinity sweep --set \"study.cluster.nic.area=100 mm2\"
   trinity sweep sweeps/kv-spill --calibration validation/data/h200/calibration.toml
+  trinity sweep sweeps/trained-gradients --calibration runs/coded/summary.json    a training run's
   trinity sweep explain 1500                      one point, with the formula behind each line
   trinity sweep sweeps/serving-kv                 requests that arrive, promises kept, tokens per dollar
 

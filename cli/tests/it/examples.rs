@@ -70,6 +70,10 @@ fn furnish(folder: &Path) {
     fs::copy(repository.join("models/lm/data/eval.txt"), at("eval.txt")).unwrap();
     fs::copy(repository.join("validation/data/h200/runs.csv"), at("h200_runs.csv")).unwrap();
     fs::copy(repository.join("configs/profiles/trinity-static.toml"), at("my-design.toml")).unwrap();
+    let trained = r#"{"seed": 1, "valid_bits_per_byte": 1.7, "bits_per_value": 1.4, "activation_bits": 0, "gradient_bits": 0,
+        "encode_values_per_s": 2e9, "decode_values_per_s": 3e9, "choices": {"text": 0.5}}"#;
+    fs::create_dir_all(at("runs/coded")).unwrap();
+    fs::write(at("runs/coded/summary.json"), trained).unwrap();
     fs::write(at("my-cluster.toml"), "extends = \"clusters/rtx3090-cx5\"\n").unwrap();
     let study = "extends = \"sweeps/llama-7b\"\ntitle = \"mine\"\naxes = [{ path = \"job.parallelism.data\", values = [8, 16] }]\n[study.job.parallelism]\npipeline = 8\n";
     for name in ["my-study.toml", "big.toml", "study.toml"] {

@@ -6,7 +6,8 @@
 //! is read from the file of that name, and nowhere else. A GPU by its parts has
 //! no curves to replace: its kernels follow from its caches.
 
-use super::value::{Value, rounded, spread};
+use super::value::spread;
+use crate::config::measured::{Value, rounded};
 use crate::config::{GpuFile, Replacement, StudyFile};
 use std::path::Path;
 use trinity_config::{Document, Duration, Power};

@@ -1,6 +1,7 @@
 //! A calibration as it was read.
 
 use crate::Error;
+use crate::trained::{Runs, is_summary, read_summary};
 use std::path::{Path, PathBuf};
 use trinity_hwcodec::calibration::Calibration;
 
@@ -8,16 +9,37 @@ use trinity_hwcodec::calibration::Calibration;
 #[derive(Debug, Clone)]
 pub struct Measurements {
     pub path: PathBuf,
-    pub calibration: Calibration,
+    pub subject: Subject,
+}
+
+/// What was measured.
+#[derive(Debug, Clone)]
+pub enum Subject {
+    /// A GPU, by `trinity measure`.
+    Device(Box<Calibration>),
+    /// A training run: the bits that it sent, and how fast it coded.
+    Training(Runs),
 }
 
 impl Measurements {
-    /// Reads a `calibration.toml` of `trinity measure`.
+    /// Reads a `calibration.toml` of `trinity measure`, or the `summary.json` of a training run.
     ///
     /// # Errors
     ///
-    /// Where the file cannot be read or is no calibration.
+    /// Where the file cannot be read or is neither.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        Ok(Self { path: path.to_path_buf(), calibration: Calibration::read(path)? })
+        let subject = if is_summary(path) {
+            Subject::Training(read_summary(path).map_err(|why| Error::input(&why.message, &why.help))?)
+        } else {
+            Subject::Device(Box::new(Calibration::read(path)?))
+        };
+        Ok(Self { path: path.to_path_buf(), subject })
+    }
+    /// Where a value is from, for reports.
+    pub(super) fn source(&self, note: &str) -> String {
+        match &self.subject {
+            Subject::Device(calibration) => format!("measured {}: {note}", calibration.device_line()),
+            Subject::Training(_) => note.to_owned(),
+        }
     }
 }

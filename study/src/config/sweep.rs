@@ -1,8 +1,13 @@
 //! Sweeps in files: a study, what varies, what is wanted.
 
 mod checks;
+mod trained;
+
+#[cfg(feature = "hwcodec")]
+pub(crate) use trained::values_of_runs;
 
 use super::StudyFile;
+use super::measured::Replacement;
 use super::setter::{Settable, Setter};
 use schemars::JsonSchema;
 use serde::de::{Deserializer, Error, Visitor};
@@ -73,33 +78,16 @@ pub struct ScenarioFile {
     #[serde(default)]
     #[schemars(with = "Cited<Vec<String>>")]
     pub set: Vec<String>,
+    /// A training run that says the bits per value sent: a name of the recording in
+    /// validation/data/training, `TABLE.csv#NAME`, or the summary.json of a run, seen from this file.
+    #[schemars(with = "Option<Cited<String>>")]
+    pub trained: Option<String>,
+    /// A training run that says how fast its loop coded, named likewise.
+    #[schemars(with = "Option<Cited<String>>")]
+    pub timed: Option<String>,
     /// What was measured, in place of what was configured.
     #[serde(skip)]
     pub measured: Vec<Replacement>,
-}
-
-/// What takes the place of something configured.
-#[derive(Clone, Debug)]
-pub enum Replacement {
-    Number {
-        number: f64,
-        /// Puts the number into the study, in the unit that it is in.
-        set: fn(&mut StudyFile, f64),
-    },
-    Curve {
-        points: Vec<(f64, f64)>,
-        set: fn(&mut StudyFile, &[(f64, f64)]),
-    },
-}
-
-impl Replacement {
-    /// Puts it into a study.
-    pub(crate) fn apply(&self, study: &mut StudyFile) {
-        match self {
-            Self::Number { number, set } => set(study, *number),
-            Self::Curve { points, set } => set(study, points),
-        }
-    }
 }
 
 /// One axis: a path into the study and its values.
@@ -379,6 +367,12 @@ impl SweepFile {
         let own = self.document_of(document, at)?;
         let sets = &self.scenarios[at].set;
         let place = |mistake: &Diagnostic| {
+            let mut runs = ["trained", "timed"].map(|key| format!("scenarios.{at}.{key}")).into_iter();
+            let written =
+                |path: &String| mistake.place.is_some() && document.place(path) == mistake.place.as_ref();
+            if let Some(run) = runs.find(written) {
+                return run;
+            }
             let set = sets.iter().position(|set| set_by(mistake, &format!("study.{set}")).is_some());
             set.map_or_else(|| format!("scenarios.{at}"), |k| format!("scenarios.{at}.set.{k}"))
         };
@@ -433,9 +427,12 @@ impl SweepFile {
         }
     }
 
-    /// The study of scenario `at`, read once, with what was measured.
-    fn study_of(&self, own: &Document, at: usize) -> Result<StudyFile, Diagnostic> {
+    /// The study of scenario `at`, read once, with what training runs and measurements say.
+    pub(crate) fn study_of(&self, own: &Document, at: usize) -> Result<StudyFile, Diagnostic> {
         let mut study = own.read::<Self>()?.study;
+        for value in self.of_runs(own, at, &study)? {
+            value.replacement.apply(&mut study);
+        }
         for measured in &self.scenarios[at].measured {
             measured.apply(&mut study);
         }

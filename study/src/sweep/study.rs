@@ -83,12 +83,13 @@ impl Study {
         let file: SweepFile = document.read()?;
         file.check(&document)?;
         let plan = file.plan(&document, request.top)?;
+        let replaced = of_runs(&file, &document)?;
         Ok(Self {
             name: request.sweep,
             sets: request.sets,
             #[cfg(feature = "hwcodec")]
             measurements: None,
-            replaced: Vec::new(),
+            replaced,
             document,
             file,
             plan,
@@ -218,6 +219,27 @@ impl Study {
                 .help("change this value, or what the message names");
         Err(self.document.complain(&place, &complaint).into())
     }
+}
+
+/// What training runs that scenarios name replaced.
+pub(crate) fn of_runs(file: &SweepFile, document: &Document) -> Result<Vec<Replaced>, Error> {
+    let mut replaced = Vec::new();
+    for (at, scenario) in file.scenarios.iter().enumerate() {
+        let seen = file.as_seen_by(document, at)?;
+        let settings = seen.document.settings();
+        for value in file.of_runs(&seen.document, at, &seen.file.study)? {
+            let path = format!("study.{}", value.path);
+            let setting = settings.iter().find(|setting| setting.path == path);
+            replaced.push(Replaced {
+                scenario: scenario.name.clone(),
+                path: value.path.into(),
+                before: setting.map_or_else(|| "not said".into(), |setting| setting.value.clone()),
+                value: value.text,
+                source: value.note,
+            });
+        }
+    }
+    Ok(replaced)
 }
 
 /// The value of a study that most likely keeps its points from running.

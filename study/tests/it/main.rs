@@ -8,4 +8,5 @@ mod rates;
 mod refused;
 mod setters;
 mod sweeps;
+mod trained;
 mod written;

@@ -19,7 +19,8 @@ pub struct SweepArgs {
     /// Silicon of the whole cluster, such as "50000 mm2": best points keep to it, and the report opens on it
     #[arg(long, value_name = "AREA", value_parser = area)]
     pub budget: Option<Area>,
-    /// Measured values in place of configured ones: a calibration.toml of `trinity measure`
+    /// Measured values in place of configured ones: a calibration.toml of `trinity measure`, or the
+    /// summary.json of a training run, whose bits and codec speed go into every scenario that codes alike
     #[arg(long, value_name = "FILE")]
     pub calibration: Option<PathBuf>,
     /// How many of the best points to list

@@ -205,7 +205,7 @@ impl SweepFile {
     pub fn warnings(&self, document: &Document) -> Result<Vec<String>, Diagnostic> {
         let mut warnings = Vec::new();
         for (at, scenario) in self.scenarios.iter().enumerate() {
-            let study = self.as_seen_by(document, at)?.file.study;
+            let study = self.study_of(&self.document_of(document, at)?, at)?;
             if !study.cluster.gpu.by_parts() && scenario.set.iter().any(|set| set.starts_with(PARTS)) {
                 warnings.push(format!(
                     "scenario `{}` sets parts of a GPU that is modelled by its totals: they change nothing; \
