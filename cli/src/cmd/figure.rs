@@ -13,8 +13,10 @@ use trinity_config::{Checked, Document, nearest};
 use trinity_study::config::{FigureFile, FiguresFile};
 use trinity_study::explore::TENSORS;
 
-/// What a command begins with where no command is run, but recorded training runs are read: the set follows.
+/// What a command begins with where no command is run, but a recording is read: the set follows.
 const RECORDED: &str = "recorded ";
+/// The recording of models that are no language models; every other set is of training runs.
+const OTHER_MODELS: &str = "other-models";
 
 /// List every figure and table of the paper with its verdict, or run one
 #[derive(Debug, clap::Args)]
@@ -129,6 +131,7 @@ fn reproduce(figure: &FigureFile, out: &Path, ctx: &Context) -> Result<(), Failu
         .help("`trinity figure` lists those that can be run"));
     };
     let printed = match template.strip_prefix(RECORDED) {
+        Some(OTHER_MODELS) => trinity_validation::other_models::table().map_err(Failure::run)?,
         Some(set) => trinity_validation::trained::table(set).map_err(Failure::run)?,
         None => printed_by(template, out, ctx)?,
     };

@@ -89,7 +89,7 @@ fn energy_of_training_rests_on_what_a_rank_computes_between_exchanges() {
 
 #[test]
 fn a_figure_without_a_command_says_why_and_a_typo_is_met() {
-    let said = trinity(["figure", "7"]).refused();
-    assert!(said.contains("out of scope") && said.contains("decoders of text"), "{said}");
+    let said = trinity(["figure", "13"]).refused();
+    assert!(said.contains("out of scope") && said.contains("nothing to measure"), "{said}");
     assert!(trinity(["figure", "16aa"]).refused().contains("did you mean `16a`?"));
 }

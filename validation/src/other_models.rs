@@ -1,0 +1,185 @@
+//! Models that are no language models, their weights coded: what each still does as the uncoded one would.
+//!
+//! `python python/figure7` made the rows (validation/data/other_models). Knows tables; knows nothing of the models or
+//! how a weight is coded.
+
+use crate::Error;
+use crate::csv::{Row, Table};
+use std::fmt::Write;
+
+const ROWS: &[u8] = include_bytes!("../data/other_models/fidelity.csv");
+const FILE: &str = "other_models/fidelity.csv";
+
+const COLUMNS: [&str; 7] =
+    ["model", "method", "target_bits", "bits_per_value", "model_bits", "agreement", "second"];
+
+/// A model that agrees with its uncoded self this often is called the same.
+pub const SAME: f64 = 0.99;
+
+/// The models in the table's order, with what `agreement` and `second` are of each.
+const MODELS: [(&str, &str, &str); 3] = [
+    ("minilm-l6-v2", "rank correlation of similarities", "nearest sentence the same"),
+    ("whisper-base", "words kept", "next token the same"),
+    ("mobile-sam", "intersection over union of masks", "pixels the same"),
+];
+
+/// One model after one method at one rate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fidelity {
+    pub model: String,
+    pub method: String,
+    pub target_bits: f64,
+    /// Of the coded matrices: all that their file holds over their values.
+    pub bits_per_value: f64,
+    /// Of all parameters, with those that are left exact.
+    pub model_bits: f64,
+    /// What the first measure of [`MODELS`] says, 1 where nothing changed.
+    pub agreement: f64,
+    pub second: f64,
+}
+
+/// Every recorded row.
+///
+/// # Errors
+///
+/// When the committed file is damaged.
+pub fn rows() -> Result<Vec<Fidelity>, Error> {
+    parse(ROWS)
+}
+
+fn parse(bytes: &[u8]) -> Result<Vec<Fidelity>, Error> {
+    let damaged = |why: String| Error::Data { file: FILE, why };
+    let table = Table::parse(FILE, bytes, &COLUMNS)?;
+    if let Some(problem) = table.problems.first() {
+        return Err(damaged(problem.to_string()));
+    }
+    let read = |row: Row<'_>| {
+        let number = |name: &str| {
+            let found = row.text(name).parse::<f64>().ok().filter(|number| number.is_finite());
+            found.ok_or_else(|| damaged(row.problem(name, "expected a number").to_string()))
+        };
+        Ok(Fidelity {
+            model: row.text("model").to_owned(),
+            method: row.text("method").to_owned(),
+            target_bits: number("target_bits")?,
+            bits_per_value: number("bits_per_value")?,
+            model_bits: number("model_bits")?,
+            agreement: number("agreement")?,
+            second: number("second")?,
+        })
+    };
+    table.rows().map(read).collect()
+}
+
+/// The fewest bits per value at which a method leaves a model the same, among the rates recorded.
+pub fn least_bits(rows: &[Fidelity], model: &str, method: &str) -> Option<f64> {
+    let same = |row: &&Fidelity| row.model == model && row.method == method && row.agreement >= SAME;
+    rows.iter().filter(same).map(|row| row.bits_per_value).min_by(f64::total_cmp)
+}
+
+/// The table, for people: agreement and, in brackets, the second measure, for each model, method and rate.
+///
+/// # Errors
+///
+/// When the committed file is damaged.
+pub fn table() -> Result<String, Error> {
+    Ok(drawn(&rows()?))
+}
+
+fn drawn(rows: &[Fidelity]) -> String {
+    let mut out = String::new();
+    for (model, first, second) in MODELS {
+        let own: Vec<&Fidelity> = rows.iter().filter(|row| row.model == model).collect();
+        if own.is_empty() {
+            let _ = writeln!(out, "{model}: not recorded");
+            continue;
+        }
+        let mut rates: Vec<f64> = own.iter().map(|row| row.target_bits).collect();
+        rates.sort_by(f64::total_cmp);
+        rates.dedup();
+        let mut methods: Vec<&str> = Vec::new();
+        for row in &own {
+            if !methods.contains(&row.method.as_str()) {
+                methods.push(&row.method);
+            }
+        }
+        let _ = write!(out, "{model}: {first}, % ({second}, %)\n{:<16}", "method");
+        for rate in &rates {
+            let _ = write!(out, "{:>16}", format!("{rate} bits"));
+        }
+        let _ = writeln!(out, "{:>12}", "99 % at");
+        for method in methods {
+            let _ = write!(out, "{method:<16}");
+            for rate in &rates {
+                let found = own.iter().find(|row| row.method == method && row.target_bits == *rate);
+                let cell = found.map_or_else(
+                    || "-".to_owned(),
+                    |row| format!("{:.1} ({:.1})", 100.0 * row.agreement, 100.0 * row.second),
+                );
+                let _ = write!(out, "{cell:>16}");
+            }
+            let least =
+                least_bits(rows, model, method).map_or_else(|| "-".into(), |bits| format!("{bits:.2}"));
+            let _ = writeln!(out, "{least:>12}");
+        }
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "model,method,target_bits,bits_per_value,model_bits,agreement,second\n";
+
+    #[test]
+    fn the_table_follows_from_the_rows() {
+        let text = format!(
+            "{HEAD}mobile-sam,trinity,3,2.98,3.4,0.9912,0.999\nmobile-sam,trinity,2,1.99,2.4,0.9,0.95\n\
+             mobile-sam,h265,3,2.99,3.4,-0.01,0.98\n"
+        );
+        let rows = parse(text.as_bytes()).unwrap();
+        assert_eq!(least_bits(&rows, "mobile-sam", "trinity"), Some(2.98));
+        assert_eq!(least_bits(&rows, "mobile-sam", "h265"), None);
+        let drawn = drawn(&rows);
+        let line = |method: &str| drawn.lines().find(|line| line.starts_with(method)).unwrap().to_owned();
+        let words = |method: &str| line(method).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words("trinity"), ["trinity", "90.0", "(95.0)", "99.1", "(99.9)", "2.98"]);
+        assert_eq!(words("h265"), ["h265", "-", "-1.0", "(98.0)", "-"]);
+    }
+
+    /// At every rate `trinity` beside the codecs without data, and after scaling beside AWQ; whoever is called the same
+    /// at 3 bits, `trinity` is.
+    #[test]
+    fn the_recording_keeps_to_its_bars() {
+        let rows = rows().unwrap();
+        assert!(!rows.is_empty());
+        let of = |row: &Fidelity, method: &str| {
+            let same = |other: &&Fidelity| {
+                (&other.model, other.method.as_str(), other.target_bits)
+                    == (&row.model, method, row.target_bits)
+            };
+            rows.iter().find(same).map(|found| found.agreement)
+        };
+        for row in &rows {
+            assert!(MODELS.iter().any(|(model, ..)| *model == row.model), "{row:?}");
+            assert!(row.bits_per_value <= row.target_bits && row.bits_per_value >= 0.97 * row.target_bits);
+            assert!(row.model_bits > row.bits_per_value, "{row:?}");
+            let ours = if row.method.starts_with("awq+") { "awq+trinity" } else { "trinity" };
+            assert!(of(row, ours).is_none_or(|found| found >= row.agreement), "{row:?}");
+            if row.agreement >= SAME && row.target_bits <= 3.0 {
+                let best =
+                    [of(row, "trinity"), of(row, "awq+trinity")].into_iter().flatten().fold(0.0, f64::max);
+                assert!(best >= SAME, "{row:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_damaged_row_is_an_error() {
+        assert!(parse(format!("{HEAD}a,b,2,x,2,1,1\n").as_bytes()).is_err());
+        assert!(parse(format!("{HEAD}a,b,2\n").as_bytes()).is_err());
+        assert!(parse(b"model,method\n").is_err());
+    }
+}
