@@ -184,7 +184,7 @@ axes = [
 ]
 "#,
         sets("h264"),
-        sets("line"),
+        sets("trinity-lite"),
         sets("trinity-static"),
     )
 }
