@@ -6,7 +6,7 @@ use std::{env, fs, path::Path};
 /// What a block of a file states, in the units that the constants have.
 const ROW: [(&str, &str); 3] = [("power", "W"), ("area", "mm2"), ("printed-energy", "pJ/bit")];
 
-const TECHNOLOGY: [&str; 8] = [
+const TECHNOLOGY: [&str; 12] = [
     "gate-um2",
     "utilization",
     "sram-um2-per-bit",
@@ -15,6 +15,10 @@ const TECHNOLOGY: [&str; 8] = [
     "activity",
     "sram-fj-per-bit",
     "leakage-nw-per-gate",
+    "addition-um2",
+    "multiplication-um2",
+    "logic-fj-per-um2",
+    "pipeline-clock-ghz",
 ];
 
 fn main() -> Result<(), String> {

@@ -21,6 +21,7 @@ mod setter;
 mod stages;
 mod study;
 mod sweep;
+mod synthesis;
 mod technology;
 
 pub use codec::{BlockFile, CodecFile};
@@ -39,6 +40,7 @@ pub use study::StudyFile;
 #[cfg(feature = "hwcodec")]
 pub(crate) use sweep::values_of_runs;
 pub use sweep::{AssumptionFile, AxisFile, CrossoverFile, HeadlineFile, Scalar, ScenarioFile, SweepFile};
+pub use synthesis::SynthesisFile;
 pub use technology::TechnologyFile;
 
 use trinity_config::Kind;
@@ -56,4 +58,5 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<FiguresFile>("figures", "the figures of a paper, judged"),
     Kind::of::<ExplorationFile>("explorations", "codecs to choose from"),
     Kind::of::<TechnologyFile>("technologies", "what gates and bits cost at a node"),
+    Kind::of::<SynthesisFile>("silicon", "what synthesis found of RTL"),
 ];

@@ -14,17 +14,15 @@ mod outcome;
 mod request;
 mod silicon;
 mod standing;
-mod synthesis;
 mod tensors;
 mod vary;
 
 pub use certainty::Certainty;
 pub use outcome::Exploration;
 pub use request::{QUALITY, Request, STUDY, at_loss};
-pub use silicon::Silicon;
 pub(crate) use silicon::stated;
+pub use silicon::{Block, Silicon};
 pub use standing::{Part, Reign, Split, Standing};
-pub use synthesis::Block;
 pub use tensors::{BUILT_IN, Bits, LeftOut, TENSORS, built_in};
 pub use vary::{End, Limit, Swing, Turn};
 

@@ -1,8 +1,9 @@
 //! What the stages of a codec would cost in silicon.
 //!
 //! Joins what a codec did to a tensor (bits and operations, stage by stage)
-//! with what operations cost at a node. Knows neither tensors' values nor how
-//! many gates an adder has.
+//! with what such a stage came to in synthesis, where it is one that was built,
+//! or with what operations cost at a node. Knows neither tensors' values nor
+//! how many gates an adder has.
 
 use crate::config::TechnologyFile;
 use crate::{Error, Progress};
@@ -10,6 +11,7 @@ use serde::Serialize;
 use trinity_config::{Checked, Document};
 use trinity_silicon::operations::{Work, estimate};
 use trinity_silicon::stages::Technology;
+use trinity_silicon::synthesis::{PartCost, Synthesis};
 use trinity_tensor::codec::{StageCost, Target, codec};
 use trinity_tensor::{Class, Entry, crop};
 
@@ -29,7 +31,61 @@ pub struct Row {
     pub gates_kge: f64,
     pub sram_bits: f64,
     pub area_mm2: f64,
-    pub pj_per_bit: f64,
+    /// Nothing where the power of the synthesized design is not known.
+    pub pj_per_bit: Option<f64>,
+    /// Where gates, bits, area and energy come from.
+    pub silicon_from: SiliconFrom,
+    /// What operations alone would say.
+    pub estimate_mm2: f64,
+    pub estimate_pj_per_bit: f64,
+}
+
+/// Where the silicon of a stage comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SiliconFrom {
+    /// RTL of that stage, on ASAP7.
+    Synthesized,
+    /// Operations of its algorithm.
+    Estimate,
+}
+
+impl SiliconFrom {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Synthesized => "synthesized",
+            Self::Estimate => "estimate",
+        }
+    }
+}
+
+/// Codecs whose encoder `models/silicon/rtl` is.
+const IN_RTL: [&str; 4] = ["trinity-lite", "line", "line-fast", "line-uniform"];
+
+/// The part of a synthesized encoder that a stage of a codec is, with the design
+/// that has it; nothing where no RTL does what was chosen.
+fn built_as(codec: &str, cost: &StageCost) -> Option<(&'static str, &'static str)> {
+    let plain = codec.split(':').next().unwrap_or(codec);
+    if !IN_RTL.contains(&plain) {
+        return None;
+    }
+    match (cost.stage, cost.choice.as_str()) {
+        ("headers", _) => Some(("line_enc", "framing")),
+        ("alignment", _) => Some(("line_enc", "alignment")),
+        ("prediction", "column means") => Some(("line_enc", "prediction")),
+        ("quantization", "trellis-8") => Some(("line_enc", "quantization")),
+        ("quantization", "trellis-4") => Some(("line_enc_4", "quantization")),
+        ("quantization", "dead-zone") => Some(("line_enc_1", "quantization")),
+        ("entropy", "stated") => Some(("line_enc", "entropy")),
+        _ => None,
+    }
+}
+
+/// What synthesis found of that stage, for `gbps` of 16-bit values.
+fn synthesized(codec: &str, cost: &StageCost, gbps: f64) -> Option<PartCost> {
+    let (design, part) = built_as(codec, cost)?;
+    let file = Synthesis::asap7()?;
+    file.parts(file.design(design)?, gbps).get(part).copied()
 }
 
 /// Codecs to take apart on tensors, and the silicon to price them in.
@@ -110,7 +166,10 @@ impl Request<'_> {
             multiplications_per_value: cost.multiplications_per_value,
             serial_values: if waits { cost.serial_values as f64 } else { 1.0 },
         };
-        let silicon = estimate(&work, self.throughput_gbps, &self.technology);
+        let estimated = estimate(&work, self.throughput_gbps, &self.technology);
+        let (estimate_mm2, estimate_pj_per_bit) =
+            (estimated.cost.area_mm2, estimated.cost.energy_pj_per_bit());
+        let built = synthesized(codec, &cost, self.throughput_gbps);
         Row {
             tensor: entry.name().to_owned(),
             class: entry.class(),
@@ -122,10 +181,14 @@ impl Request<'_> {
             operations_per_value: cost.operations_per_value,
             multiplications_per_value: cost.multiplications_per_value,
             serial_values: cost.serial_values,
-            gates_kge: silicon.gates_kge,
-            sram_bits: silicon.sram_bits,
-            area_mm2: silicon.cost.area_mm2,
-            pj_per_bit: silicon.cost.energy_pj_per_bit(),
+            gates_kge: built
+                .map_or(estimated.gates_kge, |part| part.logic_um2 / self.technology.gate_um2 / 1e3),
+            sram_bits: built.map_or(estimated.sram_bits, |part| part.sram_bits),
+            area_mm2: built.map_or(estimate_mm2, |part| part.area_mm2),
+            pj_per_bit: built.map_or(Some(estimate_pj_per_bit), |part| part.pj_per_bit),
+            silicon_from: if built.is_some() { SiliconFrom::Synthesized } else { SiliconFrom::Estimate },
+            estimate_mm2,
+            estimate_pj_per_bit,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::host_runs::{self, HostRun, HostRuns};
 use crate::runs::{Run, Runs, Set};
 use crate::score::{Pair, Stats, one_constant};
 use crate::training::{self, Scored};
-use crate::{Error, codecs, datasheets, dies, engines, products};
+use crate::{Error, codecs, datasheets, dies, engines, products, silicon};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -249,7 +249,8 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<Outcome, Error> {
     }
     let (large, small) = products::products()?;
     let kernels = [(products::LARGE, large), (products::SMALL, small)];
-    for (name, pairs) in die_sets()?.into_iter().chain(kernels) {
+    let stages = [(silicon::LEFT_OUT, silicon::left_out(&silicon::stages()?))];
+    for (name, pairs) in die_sets()?.into_iter().chain(kernels).chain(stages) {
         if let Some(line) = line(name, &pairs) {
             outcome.push(line, pairs, &bars, &truth.peers);
         }

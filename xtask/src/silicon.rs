@@ -3,7 +3,7 @@
 //!
 //! `--verify` compares every value and byte under Verilator. Without it, the
 //! designs go through yosys and OpenSTA with the switching of a simulation on
-//! captured tensors, and `models/silicon/asap7.toml` is written; `--show` prints
+//! captured tensors, and `configs/silicon/asap7.toml` is written; `--show` prints
 //! that file beside the paper's figures. Exits 2 where
 //! a tool or the library is missing; everything else works from that file.
 
@@ -27,12 +27,12 @@ pub fn run(args: &[&str]) -> Result<(), Failure> {
         [] => (false, None),
         ["--verify"] => (true, None),
         ["--show"] => return table::show(),
-        ["--only", top] if DESIGNS.iter().any(|design| design.top == *top) => (false, Some(*top)),
+        ["--only", name] if DESIGNS.iter().any(|design| design.name == *name) => (false, Some(*name)),
         _ => {
-            let tops: Vec<&str> = DESIGNS.iter().map(|design| design.top).collect();
+            let names: Vec<&str> = DESIGNS.iter().map(|design| design.name).collect();
             return Err(Failure::Missing(format!(
                 "expected nothing, --verify, --show, or --only with one of: {}",
-                tops.join(", ")
+                names.join(", ")
             )));
         }
     };
@@ -48,7 +48,7 @@ pub fn run(args: &[&str]) -> Result<(), Failure> {
     } else {
         let library = library::prepare()?;
         let mut blocks = Vec::new();
-        for design in DESIGNS.iter().filter(|design| only.is_none_or(|top| top == design.top)) {
+        for design in DESIGNS.iter().filter(|design| only.is_none_or(|name| name == design.name)) {
             let netlist = synthesize::synthesize(design, &library)?;
             let activity = match synthesize::measured(design, &netlist)? {
                 Some(activity) => activity,
@@ -59,12 +59,12 @@ pub fn run(args: &[&str]) -> Result<(), Failure> {
                 }
             };
             blocks.push((*design, synthesize::block(design, netlist, &activity)?));
+            // What is found is kept, should a later design fail.
+            if only.is_none() {
+                report::write(&blocks)?;
+            }
         }
-        if only.is_none() {
-            report::write(&blocks)?;
-        } else {
-            eprintln!("{}", report::table(&blocks));
-        }
+        eprintln!("{}", report::table(&blocks));
     }
     eprintln!("{} s", start.elapsed().as_secs());
     Ok(())

@@ -159,7 +159,7 @@ const CASES: &[(&str, &str)] = &[
     ("config-show", "config show study.toml"),
     ("config-check", "config check study.toml --kind sweeps"),
     ("config-schema-out", "config schema --out schemas"),
-    ("explore", "explore --codecs line --study study.toml --out explore"),
+    ("explore", "explore --codecs line,three-in-one --study study.toml --out explore"),
     ("figure", "figure"),
     ("figure-run", "figure 12 --out figure"),
     ("sweep", "sweep study.toml --out sweep"),

@@ -1,5 +1,8 @@
 //! Writes what a test bench of the RTL in models/silicon/rtl drives and expects:
-//! `cargo run -p trinity-line --example rtl -- FILE [--large] [TENSORS.safetensors...]`.
+//! `cargo run -p trinity-line --example rtl -- FILE [--large] [--states N] [TENSORS.safetensors...]`.
+//! Tensors are coded with a trellis of N states (8); matrices of our own with each.
+//! `-- --bits NMSE FILE.csv TENSORS.safetensors...` writes instead what the encoder's profile
+//! (no transform, no prediction from the row above) takes at that error, by states.
 //!
 //! Numbers of 32 bits, little-endian. For every stream: log2_lanes, states code,
 //! transform code, has_row_table, scale bits, inverse bits, rounding, pairs; first
@@ -11,7 +14,7 @@
 
 use trinity_line::{
     Bf16, Coder, Effort, MAGNITUDES, Number, Options, Plan, Quantizer, Settings, Stream, Table, Tile,
-    Transform, choose, encode_with, parse, reconstruct,
+    Transform, choose, decode, encode_with, parse, reconstruct,
 };
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -298,11 +301,70 @@ fn read(path: &str, most: usize) -> Outcome<Vec<(usize, usize, Vec<f32>)>> {
     Ok(out)
 }
 
+/// The coarsest step whose error is within `nmse`, found by halving: its bits per
+/// value, and the error.
+fn within(
+    nmse: f64,
+    (rows, cols, values): &(usize, usize, Vec<f32>),
+    log2_states: u32,
+) -> Outcome<(f64, f64)> {
+    let options = Options { effort: Effort::Fast, log2_states, ..Options::default() };
+    let energy: f64 = values.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
+    let deviation = (energy / values.len() as f64).sqrt();
+    let (mut fine, mut coarse) = (deviation * 1e-4, deviation * 8.0);
+    let mut best = (f64::NAN, f64::NAN);
+    for _ in 0..16 {
+        let step = (fine * coarse).sqrt();
+        let mut plan = choose(values, *rows, *cols, step as f32, &options).ok_or("no plan")?;
+        plan.log2_lanes = 5;
+        plan.above.fill(0);
+        if plan.transform != Transform::None {
+            return Err("the plan transforms, which the encoder does not".into());
+        }
+        let bytes = encode_with(&Coder::new(plan)?, values, &Settings::default())?;
+        let (_, _, decoded) = decode(&bytes)?;
+        let lost = values.iter().zip(&decoded).map(|(&a, &b)| f64::from(a - b).powi(2)).sum::<f64>() / energy;
+        if lost <= nmse {
+            (fine, best) = (step, (8.0 * bytes.len() as f64 / values.len() as f64, lost));
+        } else {
+            coarse = step;
+        }
+    }
+    Ok(best)
+}
+
+/// Bits of the encoder's profile by file and states: the mean over a file's matrices, 65536 values of each.
+fn write_bits(nmse: f64, path: &str, tensors: &[String]) -> Outcome<()> {
+    let mut out = String::from("file,states,nmse,bits_per_value\n");
+    for tensor in tensors {
+        let matrices = read(tensor, 1 << 16)?;
+        let name = std::path::Path::new(tensor).file_stem().unwrap_or_default().display().to_string();
+        for (states, log2_states) in [(1, 0), (4, 2), (8, 3)] {
+            let mut bits = 0.0;
+            for matrix in &matrices {
+                bits += within(nmse, matrix, log2_states)?.0;
+            }
+            out += &format!("{name},{states},{nmse},{:.4}\n", bits / matrices.len() as f64);
+        }
+    }
+    std::fs::write(path, out)?;
+    Ok(())
+}
+
 fn main() -> Outcome<()> {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some((flag, [nmse, path, tensors @ ..])) = arguments.split_first()
+        && flag == "--bits"
+    {
+        return write_bits(nmse.parse()?, path, tensors);
+    }
     let large = arguments.iter().position(|a| a == "--large").map(|at| arguments.remove(at)).is_some();
+    let states: u32 = match arguments.iter().position(|a| a == "--states") {
+        Some(at) => arguments.drain(at..=at + 1).nth(1).ok_or("--states: how many?")?.parse()?,
+        None => 8,
+    };
     let (path, tensors) =
-        arguments.split_first().ok_or("usage: rtl FILE [--large] [TENSORS.safetensors...]")?;
+        arguments.split_first().ok_or("usage: rtl FILE [--large] [--states N] [TENSORS.safetensors...]")?;
     let mut random = Random(4);
     let mut out = Out::default();
     let cases = if tensors.is_empty() { cases(large) } else { Vec::new() };
@@ -315,8 +377,8 @@ fn main() -> Outcome<()> {
             let deviation = (values.iter().map(|v| v * v).sum::<f32>() / values.len() as f32).sqrt();
             let (step, settings) = (deviation * 0.3, Settings::default());
             let change: fn(&mut Plan, &mut [f32]) = |_, _| ();
-            let case =
-                Case { values, rows, cols, step, states: 3, settings, change, damage: false, outside: false };
+            let (states, damage, outside) = (states.ilog2(), false, false);
+            let case = Case { values, rows, cols, step, states, settings, change, damage, outside };
             write(&mut out, case, &mut random)?;
         }
     }

@@ -7,10 +7,16 @@
 // below 2^13; 16 / step a normal number below 2^100. Software chooses the plan,
 // writes the header, and loads tables, costs and columns ahead; with a byte budget
 // it looks at a tile's words and codes those that are too many itself.
-// Two tiles are under way, one forward and one backward, beside a third's words.
+// Two tiles are under way, one forward and one backward, beside a third's words;
+// survivors and words have room for one, each new tile following the one that leaves.
 // Throughput: 8 values/cycle; 0.97 of that with tiles of 16384 values.
 // Latency: a tile and about 150 cycles.
-module line_enc (
+`ifndef LINE_STATES
+`define LINE_STATES 8
+`endif
+module line_enc #(
+    parameter STATES = `LINE_STATES   // of the trellis, at most: 8, 4 or 1
+) (
     input  wire         clk,
     input  wire         rst,
     input  wire [2:0]   cfg_log2_lanes,
@@ -53,7 +59,7 @@ module line_enc (
 );
     wire [4:0]  cmd_per_row = cmd_cols[9:5] + {4'd0, |cmd_cols[4:0]};
     wire [15:0] cmd_steps = {5'd0, cmd_rows[10:0]} * {11'd0, cmd_per_row};
-    wire cmd_ok = cfg_log2_lanes == 3'd5 && cfg_states != 2'd3 && cfg_transform == 3'd0 && !cfg_predicts
+    wire cmd_ok = cfg_log2_lanes == 3'd5 && cfg_states <= (STATES == 8 ? 2'd2 : STATES == 4 ? 2'd1 : 2'd0) && cfg_transform == 3'd0 && !cfg_predicts
         && cfg_inverse[30:23] != 8'd0 && cfg_inverse[30:23] < 8'd227 && !cfg_inverse[31]
         && cmd_rows != 16'd0 && cmd_rows <= 16'd1024 && cmd_cols != 16'd0 && cmd_cols <= 16'd512 && cmd_steps <= 16'd512;
 
@@ -97,8 +103,7 @@ module line_enc (
         .re(list_re), .raddr(list_addr), .rdata(list_data)
     );
 
-    wire         entry_we, entry_re;
-    wire [11:0]  entry_waddr, entry_raddr;
+    wire         entry_issue, entry_room, entry_we, entry_re;
     wire [215:0] entry_wdata, entry_rdata;
     wire [95:0]  best;
     line_enc_forward forward (
@@ -107,12 +112,12 @@ module line_enc (
         .col_wdata(col_classes), .in_valid(residual_valid), .in_residuals(residuals), .in_room(room),
         .row_valid(row_valid), .row_class(row_class), .start(forward_go), .idle(forward_idle),
         .start_rows(forward_shape[10:0]), .start_cols(forward_shape[20:11]), .start_bank(forward_shape[21]),
-        .start_turn(forward_turn), .entry_we(entry_we), .entry_addr(entry_waddr), .entries(entry_wdata),
+        .entry_room(entry_room), .entry_issue(entry_issue), .entry_we(entry_we), .entries(entry_wdata),
         .done(forward_done), .taken(back_ready), .best(best)
     );
     line_survivors survivors (
-        .clk(clk), .we(entry_we), .waddr(entry_waddr), .wdata(entry_wdata),
-        .re(entry_re), .raddr(entry_raddr), .rdata(entry_rdata)
+        .clk(clk), .rst(rst), .issue(entry_issue), .room(entry_room), .we(entry_we), .wdata(entry_wdata),
+        .turn(back_go), .re(entry_re), .rdata(entry_rdata)
     );
 
     wire         sym_valid, sym_ready, sym_unsigned, sym_last, signs_valid, load;
@@ -126,7 +131,7 @@ module line_enc (
         .col_waddr(col_addr), .col_wdata(col_classes), .row_valid(row_valid), .row_turn(front_turn),
         .row_at(row_at), .row_class(row_class), .start(back_go), .ready(back_ready),
         .start_rows(forward_shape[10:0]), .start_cols(forward_shape[20:11]), .start_bank(forward_shape[21]),
-        .start_turn(forward_turn), .start_states(best), .entry_re(entry_re), .entry_addr(entry_raddr),
+        .start_turn(forward_turn), .start_states(best), .entry_re(entry_re),
         .entries(entry_rdata), .out_valid(sym_valid), .out_ready(sym_ready), .out_group(sym_group),
         .out_mask(sym_mask), .out_unsigned(sym_unsigned), .out_last(sym_last), .out_symbols(symbols),
         .signs_valid(signs_valid), .signs(signs), .signs_taken(load)
@@ -141,29 +146,32 @@ module line_enc (
     wire [127:0] words;
     wire [1023:0] states;
     assign load = lanes == WAIT && signs_valid;
-    assign sym_ready = lanes == PUSH && lanes_ready;
+    wire        pressed;
+    wire        pushing = lanes == PUSH && !pressed;
+    assign sym_ready = pushing && lanes_ready;
     line_rans_enc rans (
         .clk(clk), .rst(rst), .table_we(table_we), .table_addr(table_addr), .table_data(table_data), .load(load),
-        .load_signs(signs), .in_valid(sym_valid && lanes == PUSH), .in_ready(lanes_ready), .in_group(sym_group),
+        .load_signs(signs), .in_valid(sym_valid && pushing), .in_ready(lanes_ready), .in_group(sym_group),
         .in_mask(sym_mask), .in_unsigned(sym_unsigned), .in_symbols(symbols), .out_given(given),
         .out_words(words), .idle(lanes_idle), .states_now(states)
     );
     wire [127:0] part, stack_data;
     wire [2:0]   part_count;
-    wire [10:0]  rows, stack_addr;
-    wire         overflow, stack_re;
+    wire [10:0]  rows;
+    wire         overflow, stack_re, stack_busy, go;
     line_stack stack (
-        .clk(clk), .clear(load || rst), .turn(lanes_turn), .given(given), .words(words), .part(part),
-        .part_count(part_count), .rows(rows), .overflow(overflow), .re(stack_re), .raddr(stack_addr),
-        .rdata(stack_data)
+        .clk(clk), .rst(rst), .clear(load || rst), .given(given), .words(words), .part(part),
+        .part_count(part_count), .rows(rows), .overflow(overflow), .turn(go), .pressed(pressed),
+        .busy(stack_busy), .re(stack_re), .rdata(stack_data)
     );
     wire         hand = lanes == HAND && out_idle;
     reg          handed;
+    assign       go = hand && !handed;
     line_enc_out out (
-        .clk(clk), .rst(rst), .go(hand && !handed), .turn(lanes_turn), .idle(out_idle), .release_states(released),
+        .clk(clk), .rst(rst), .go(go), .turn(lanes_turn), .idle(out_idle), .release_states(released),
         .exceptions(lanes_turn ? listed_1 : listed_0), .error(overflow || (lanes_turn ? many_1 : many_0)),
         .states(states), .part(part), .part_count(part_count), .rows(rows), .list_re(list_re),
-        .list_addr(list_addr), .list_data(list_data), .stack_re(stack_re), .stack_addr(stack_addr),
+        .list_addr(list_addr), .list_data(list_data), .stack_busy(stack_busy), .stack_re(stack_re),
         .stack_data(stack_data), .out_valid(out_valid), .out_ready(out_ready), .out_words(out_words),
         .out_count(out_count), .out_last(out_last), .out_error(out_error)
     );
@@ -195,7 +203,7 @@ module line_enc (
             if (back_go) forward_turn <= !forward_turn;
             case (lanes)
                 WAIT: if (signs_valid) lanes <= PUSH;
-                PUSH: if (sym_valid && lanes_ready && sym_last) begin
+                PUSH: if (sym_valid && sym_ready && sym_last) begin
                     lanes  <= SETTLE;
                     settle <= 2'd3;
                 end

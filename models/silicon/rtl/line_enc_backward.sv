@@ -28,8 +28,7 @@ module line_enc_backward (
     input  wire         start_bank,
     input  wire         start_turn,
     input  wire [95:0]  start_states,
-    output wire         entry_re,
-    output wire [11:0]  entry_addr,
+    output wire         entry_re,     // from the last to the first
     input  wire [215:0] entries,
     // Symbols.
     output wire         out_valid,
@@ -51,12 +50,10 @@ module line_enc_backward (
     reg  [1:0]  group;
     reg  [4:0]  column_step;
     reg  [10:0] row;
-    reg  [10:0] at;
     reg  [4:0]  back;                 // steps from the last, 16 at most
     reg         have_signs;
     reg  [511:0] sign_bits;
     wire [4:0]  per_row = cols[9:5] + {4'd0, |cols[4:0]};
-    wire [14:0] total = {4'd0, start_rows} * {10'd0, start_cols[9:5] + {4'd0, |start_cols[4:0]}};
     wire [10:0] chunk_base = {row[10:5], group, 3'd0};
     wire [11:0] left = state == ROWS ? {1'b0, rows} - {1'b0, chunk_base}
                      : {2'd0, cols} - {2'd0, column_step, group, 3'd0};
@@ -70,8 +67,7 @@ module line_enc_backward (
     wire        last = state == ROWS ? rows_end : values_end && !has_rows;
     wire        busy_pipe;
     assign ready = state == IDLE && !have_signs;
-    assign entry_re = issue;
-    assign entry_addr = {turn, at};
+    assign entry_re = issue && state == VALUES;
 
     // Classes of rows, eight in a word, written as they come.
     reg  [71:0] gathered;
@@ -176,12 +172,10 @@ module line_enc_backward (
                     group <= 2'd3;
                     column_step <= start_cols[9:5] + {4'd0, |start_cols[4:0]} - 5'd1;
                     row   <= start_rows - 11'd1;
-                    at    <= {total[8:0], 2'd0} - 11'd1;
                     back  <= 5'd0;
                 end
                 VALUES: if (issue) begin
                     group <= group - 2'd1;
-                    at    <= at - 11'd1;
                     if (group == 2'd0) begin
                         column_step <= column_step == 5'd0 ? per_row - 5'd1 : column_step - 5'd1;
                         if (column_step == 5'd0) row <= row - 11'd1;

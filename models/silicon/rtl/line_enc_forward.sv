@@ -5,7 +5,12 @@
 // their class; every value leaves an entry for line_traceback. With a uniform
 // quantizer (`round`) the entry is the level.
 // Latency: 8 cycles. Throughput: 8 values/cycle.
-module line_enc_forward (
+`ifndef LINE_STATES
+`define LINE_STATES 8
+`endif
+module line_enc_forward #(
+    parameter STATES = `LINE_STATES   // of the trellis, at most: 8, 4 or 1
+) (
     input  wire         clk,
     input  wire         rst,
     input  wire [1:0]   states_code,
@@ -31,10 +36,10 @@ module line_enc_forward (
     input  wire [10:0]  start_rows,
     input  wire [9:0]   start_cols,
     input  wire         start_bank,
-    input  wire         start_turn,
-    // Entries.
+    // Entries, in order.
+    input  wire         entry_room,
+    output wire         entry_issue,
     output wire         entry_we,
-    output wire [11:0]  entry_addr,
     output wire [215:0] entries,
     // The end.
     output wire         done,
@@ -46,17 +51,17 @@ module line_enc_forward (
     reg  [10:0] rows_left;
     reg  [10:0] rows_ready;
     reg  [9:0]  cols;
-    reg         bank, turn;
+    reg         bank;
     reg  [1:0]  group;
     reg  [4:0]  column_step;
     reg  [11:0] remaining;
-    reg  [10:0] at;                   // beat of the tile
     reg         first_row;
     wire [4:0]  per_row = cols[9:5] + {4'd0, |cols[4:0]};
     wire        none = remaining[11] || remaining == 12'd0;
     wire [7:0]  mask = none ? 8'd0 : remaining >= 12'd8 ? 8'hff : ~(8'hff << remaining[2:0]);
     wire        row_end = group == 2'd3 && column_step + 5'd1 == per_row;
-    wire        issue = active && rows_ready != 11'd0;
+    wire        issue = active && rows_ready != 11'd0 && entry_room;
+    assign entry_issue = issue;
     wire        first = first_row && column_step == 5'd0;
     assign idle = !active && !ending;
     assign done = ending && wait_left == 3'd0;
@@ -74,65 +79,69 @@ module line_enc_forward (
     line_ram #(.WIDTH(9), .DEPTH(1024), .ADDR(10)) classes_waiting (
         .clk(clk), .we(row_valid), .waddr(class_tail), .wdata(row_class), .re(issue), .raddr(class_head), .rdata(row_now)
     );
-    wire [63:0] columns;
-    line_ram #(.WIDTH(64), .DEPTH(128), .ADDR(7)) column_classes (
-        .clk(clk), .we(col_we), .waddr(col_waddr), .wdata(col_wdata),
-        .re(issue), .raddr({bank, column_step[3:0], group}), .rdata(columns)
-    );
-
-    // Classes, then costs of both tables of each lane's pair.
-    wire [23:0] pairs, raw_bits;
-    line_classes classify (
-        .clk(clk), .en(1'b1), .columns(columns), .row(row_now), .gain(6'd0), .firsts(firsts),
-        .pairs(pairs), .raw_bits(raw_bits)
-    );
-    reg  [207:0] cost_0 [0:7];
-    reg  [207:0] cost_1 [0:7];
-    always @(posedge clk) begin
-        if (cost_we && !cost_addr[0]) cost_0[cost_addr[3:1]] <= cost_data;
-        if (cost_we && cost_addr[0]) cost_1[cost_addr[3:1]] <= cost_data;
-    end
     reg  [167:0] res2, res3, res4;
     reg  [167:0] res5;
-    reg  [23:0]  raw4;
     reg          v1, v2, v3, v4, v5, v6, v7;
     reg          f1, f2, f3, f4, f5, f6;
     reg  [1:0]   g1, g2, g3, g4, g5, g6;
     reg  [7:0]   m1, m2, m3, m4, m5, m6;
-    reg  [11:0]  a1, a2, a3, a4, a5, a6, a7;
-    wire [447:0] costs;
-    wire [151:0] levels6;
+    wire [151:0] chosen, levels6;      // by the trellis, and the one that counts
     reg  [151:0] levels7;
     wire [63:0]  decisions;
     genvar l;
     generate
-        for (l = 0; l < 8; l = l + 1) begin : g_lane
-            reg [207:0] lane_0, lane_1;
-            wire [18:0] level;
-            line_candidates candidates (
-                .clk(clk), .en(1'b1), .residual(res4[21*l +: 21]), .raw_bits(raw4[3*l +: 3]),
-                .costs_0(lane_0), .costs_1(lane_1), .costs(costs[56*l +: 56]), .level(level)
-            );
-            // The uniform quantizer's level.
+        for (l = 0; l < 8; l = l + 1) begin : g_uniform
             wire [20:0] r = res5[21*l +: 21];
             wire [19:0] magnitude = r[20] ? -r[19:0] : r[19:0];
             wire [20:0] raised = {1'b0, magnitude} + {15'd0, rounding};
             reg  [18:0] plain;
-            assign levels6[19*l +: 19] = states_code == 2'd0 ? plain : level;
+            always @(posedge clk) plain <= {2'd0, r[20], raised[20:5]};
+            assign levels6[19*l +: 19] = STATES == 1 || states_code == 2'd0 ? plain : chosen[19*l +: 19];
             assign entries[27*l +: 27] = {decisions[8*l +: 8], levels7[19*l +: 19]};
+        end
+        if (STATES == 1) begin : g_no_trellis
+            assign chosen = 152'd0;
+            assign decisions = 64'd0;
+            assign best = 96'd0;
+        end else begin : g_trellis
+            // Classes, then costs of both tables of each lane's pair.
+            wire [63:0] columns;
+            line_ram #(.WIDTH(64), .DEPTH(128), .ADDR(7)) column_classes (
+                .clk(clk), .we(col_we), .waddr(col_waddr), .wdata(col_wdata),
+                .re(issue), .raddr({bank, column_step[3:0], group}), .rdata(columns)
+            );
+            wire [23:0] pairs, raw_bits;
+            line_classes classify (
+                .clk(clk), .en(1'b1), .columns(columns), .row(row_now), .gain(6'd0), .firsts(firsts),
+                .pairs(pairs), .raw_bits(raw_bits)
+            );
+            reg  [207:0] cost_0 [0:7];
+            reg  [207:0] cost_1 [0:7];
+            reg  [23:0]  raw4;
+            wire [447:0] costs;
             always @(posedge clk) begin
-                lane_0 <= cost_0[pairs[3*l +: 3]];
-                lane_1 <= cost_1[pairs[3*l +: 3]];
-                plain  <= {2'd0, r[20], raised[20:5]};
+                if (cost_we && !cost_addr[0]) cost_0[cost_addr[3:1]] <= cost_data;
+                if (cost_we && cost_addr[0]) cost_1[cost_addr[3:1]] <= cost_data;
+                raw4 <= raw_bits;
             end
+            for (l = 0; l < 8; l = l + 1) begin : g_lane
+                reg [207:0] lane_0, lane_1;
+                line_candidates candidates (
+                    .clk(clk), .en(1'b1), .residual(res4[21*l +: 21]), .raw_bits(raw4[3*l +: 3]),
+                    .costs_0(lane_0), .costs_1(lane_1), .costs(costs[56*l +: 56]), .level(chosen[19*l +: 19])
+                );
+                always @(posedge clk) begin
+                    lane_0 <= cost_0[pairs[3*l +: 3]];
+                    lane_1 <= cost_1[pairs[3*l +: 3]];
+                end
+            end
+            line_trellis trellis (
+                .clk(clk), .en(1'b1), .eight(states_code == 2'd2), .in_valid(v6), .in_first(f6), .in_group(g6),
+                .in_mask(m6), .in_costs(costs), .out_decisions(decisions), .best(best)
+            );
         end
     endgenerate
-    line_trellis trellis (
-        .clk(clk), .en(1'b1), .eight(states_code == 2'd2), .in_valid(v6), .in_first(f6), .in_group(g6),
-        .in_mask(m6), .in_costs(costs), .out_decisions(decisions), .best(best)
-    );
     assign entry_we = v7;
-    assign entry_addr = a7;
 
     always @(posedge clk) begin
         if (rst) begin
@@ -157,16 +166,13 @@ module line_enc_forward (
                 rows_left   <= start_rows;
                 cols        <= start_cols;
                 bank        <= start_bank;
-                turn        <= start_turn;
                 group       <= 2'd0;
                 column_step <= 5'd0;
                 remaining   <= {2'd0, start_cols};
-                at          <= 11'd0;
                 first_row   <= 1'b1;
             end else if (issue) begin
                 group     <= group + 2'd1;
                 remaining <= remaining - 12'd8;
-                at        <= at + 11'd1;
                 if (group == 2'd3) column_step <= column_step + 5'd1;
                 if (row_end) begin
                     column_step <= 5'd0;
@@ -187,12 +193,10 @@ module line_enc_forward (
         {f1, f2, f3, f4, f5, f6} <= {first, f1, f2, f3, f4, f5};
         {g1, g2, g3, g4, g5, g6} <= {group, g1, g2, g3, g4, g5};
         {m1, m2, m3, m4, m5, m6} <= {mask, m1, m2, m3, m4, m5};
-        {a1, a2, a3, a4, a5, a6, a7} <= {{turn, at}, a1, a2, a3, a4, a5, a6};
         res2 <= residuals;
         res3 <= res2;
         res4 <= res3;
         res5 <= res4;
-        raw4 <= raw_bits;
         levels7 <= levels6;
     end
 endmodule

@@ -20,8 +20,8 @@ module line_enc_out (
     output wire          list_re,
     output wire [6:0]    list_addr,
     input  wire [47:0]   list_data,
+    input  wire          stack_busy,
     output wire          stack_re,
-    output wire [10:0]   stack_addr,
     input  wire [127:0]  stack_data,
     output wire          out_valid,
     input  wire          out_ready,
@@ -42,9 +42,9 @@ module line_enc_out (
     assign idle = state == IDLE;
     assign list_re = state == LIST_READ;
     assign list_addr = {side, at[5:0]};
-    assign stack_re = (state == PART || state == ROWS) && rows_left != 11'd0 && (!have || (state == ROWS && sent));
+    assign stack_re = (state == PART || state == ROWS) && rows_left != 11'd0 && !stack_busy
+                    && (!have || (state == ROWS && sent));
     wire [10:0] next_row = rows_left - 11'd1;
-    assign stack_addr = {side, next_row[9:0]};
     wire [6:0]  count_less = exceptions - 7'd1;
     assign out_valid = state == HEAD || state == LIST || state == STATES || (state == PART && part_count != 3'd0)
                      || (state == ROWS && have);

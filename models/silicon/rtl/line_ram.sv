@@ -3,7 +3,7 @@
 // Latency: data one cycle after the address; held while `re` is low. A read of
 // the address that is written in the same cycle gives what was there before.
 // Synthesis leaves it out (a black box of WIDTH x DEPTH bits) and prices the
-// bits by the array model of models/silicon/asap7.toml.
+// bits by the array model of configs/silicon/asap7.toml.
 module line_ram #(
     parameter WIDTH = 8,
     parameter DEPTH = 64,

@@ -2,21 +2,25 @@
 //
 // Equals `backwards` and its reversal in `write` (models/line/src/tile.rs). Up to
 // eight words a cycle are put below those before them; rows of eight go to
-// memory from the top, two tiles side by side. At the end of a tile fewer than
-// eight lie in `part`, the first of the tile; rows follow from the last to the first.
+// memory. At the end of a tile fewer than eight lie in `part`, the first of the
+// tile; rows follow from the last to the first. The next tile's are written behind
+// the reader in the same direction, so that there is room for one tile, not two;
+// lanes wait while they would reach the reader. One port: a read waits for a write.
 // Latency: 1 cycle. Throughput: 8 words/cycle.
 module line_stack (
     input  wire         clk,
+    input  wire         rst,
     input  wire         clear,
-    input  wire         turn,
     input  wire [7:0]   given,
     input  wire [127:0] words,
     output reg  [127:0] part,
     output reg  [2:0]   part_count,
     output reg  [10:0]  rows,         // full rows of the tile
     output reg          overflow,
+    input  wire         turn,         // the tile is whole and will be read
+    output wire         pressed,      // no more words, please
+    output wire         busy,         // a row is written: no read
     input  wire         re,
-    input  wire [10:0]  raddr,        // turn and row
     output wire [127:0] rdata
 );
     wire [3:0]   count = {3'd0, given[0]} + {3'd0, given[1]} + {3'd0, given[2]} + {3'd0, given[3]}
@@ -48,9 +52,17 @@ module line_stack (
     wire         spill  = total >= 5'd8;
     wire [2:0]   over   = total[2:0];
     wire [255:0] upper  = joined >> {over, 4'd0};
-    line_ram #(.WIDTH(128), .DEPTH(2048), .ADDR(11)) memory (
-        .clk(clk), .we(spill && !rows[10]), .waddr({turn, rows[9:0]}), .wdata(upper[127:0]),
-        .re(re), .raddr(raddr), .rdata(rdata)
+    // A step's words and escapes that are under way fill fewer rows than this.
+    localparam [10:0] SLACK = 11'd16;
+    reg          up;
+    reg  [9:0]   put_at, take_at;
+    reg  [10:0]  unread;              // rows of the tile that is read
+    reg  [10:0]  ahead;               // rows read, less those written since
+    wire [9:0]   last_put = rows == 11'd0 ? put_at : up ? put_at - 10'd1 : put_at + 10'd1;
+    assign busy = spill && !rows[10];
+    assign pressed = unread != 11'd0 && ahead < SLACK;
+    line_ram #(.WIDTH(128), .DEPTH(1024), .ADDR(10)) memory (
+        .clk(clk), .we(busy), .waddr(put_at), .wdata(upper[127:0]), .re(re), .raddr(take_at), .rdata(rdata)
     );
     always @(posedge clk) begin
         next_words <= clear ? 128'd0 : packed_words;
@@ -65,6 +77,22 @@ module line_stack (
             part_count <= over;
             if (spill && !rows[10]) rows <= rows + 11'd1;
             if (spill && rows[10]) overflow <= 1'b1;
+        end
+        if (rst) begin
+            up     <= 1'b1;
+            put_at <= 10'd0;
+            unread <= 11'd0;
+        end else if (turn) begin
+            up      <= !up;
+            put_at  <= last_put;
+            take_at <= last_put;
+            unread  <= rows;
+            ahead   <= 11'd0;
+        end else begin
+            if (busy) put_at <= up ? put_at + 10'd1 : put_at - 10'd1;
+            if (re) take_at <= up ? take_at + 10'd1 : take_at - 10'd1;
+            if (re) unread <= unread - 11'd1;
+            ahead <= ahead + {10'd0, re} - {10'd0, busy};
         end
     end
 endmodule

@@ -25,7 +25,7 @@ module line_trellis (
         for (l = 0; l < 8; l = l + 1) begin : g_lane
             wire [11:0] least;
             line_trellis_lane lane (
-                .clk(clk), .en(en), .eight(eight), .in_first(in_first), .in_group(in_group),
+                .clk(clk), .en(en), .eight_asked(eight), .in_first(in_first), .in_group(in_group),
                 .in_costs(in_costs[56*l +: 56]), .write(v2 && mask2[l]), .write_group(group2),
                 .out_decisions(out_decisions[8*l +: 8]), .best(least)
             );

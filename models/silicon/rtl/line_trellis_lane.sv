@@ -2,10 +2,15 @@
 // line_trellis.
 //
 // Latency: 1 cycle to the decisions, 3 to the costs. Throughput: a value per cycle.
-module line_trellis_lane (
+`ifndef LINE_STATES
+`define LINE_STATES 8
+`endif
+module line_trellis_lane #(
+    parameter STATES = `LINE_STATES   // of the trellis, at most: 8 or 4
+) (
     input  wire        clk,
     input  wire        en,
-    input  wire        eight,
+    input  wire        eight_asked,
     input  wire        in_first,
     input  wire [1:0]  in_group,
     input  wire [55:0] in_costs,
@@ -15,6 +20,7 @@ module line_trellis_lane (
     output wire [11:0] best           // of each group
 );
     localparam [17:0] NEVER = 18'h20000;
+    wire eight = STATES == 8 && eight_asked;
     reg  [143:0] costs [0:3];
     reg  [143:0] next1, next2;
     wire [143:0] now = costs[in_group];

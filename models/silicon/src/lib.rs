@@ -3,8 +3,9 @@
 //! Two views that are held against each other: the paper's synthesized blocks
 //! ([`table3`]), and a model of gates and SRAM bits stage by stage
 //! ([`stages`]), which can answer what leaving a stage out would save.
-//! [`reconcile`](stages::reconcile) reports how far they are apart. What has
-//! no RTL is estimated from the operations of its algorithm ([`operations`]).
+//! [`reconcile`](stages::reconcile) reports how far they are apart. Our own RTL
+//! (`rtl`) is synthesized ([`synthesis`]); what has no RTL is estimated from the
+//! operations of its algorithm ([`operations`]).
 //! A whole GPU is the sum of its parts ([`die`]).
 //!
 //! Knows square millimetres, watts and gigabits a second; knows nothing of
@@ -26,6 +27,7 @@ mod node;
 pub mod operations;
 pub mod partition;
 pub mod stages;
+pub mod synthesis;
 pub mod table3;
 
 pub use cost::{Cost, EnergyColumn, Error, InstanceRate};

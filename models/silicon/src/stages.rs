@@ -139,6 +139,14 @@ pub struct Technology {
     /// Energy of one SRAM bit accessed in each cycle, amortized over all bits.
     pub sram_fj_per_bit: f64,
     pub leakage_nw_per_gate: f64,
+    /// A registered operator of 16 bits, as fitted to synthesized stages: an
+    /// addition, comparison, selection or look-up, and a multiplication.
+    pub addition_um2: f64,
+    pub multiplication_um2: f64,
+    /// Energy of logic and its flip-flops in a cycle, wires and clock tree included.
+    pub logic_fj_per_um2: f64,
+    /// The clock that those stages reach.
+    pub pipeline_clock_ghz: f64,
 }
 
 impl Technology {

@@ -10,15 +10,16 @@ use trinity_config::{
     Area, Checked, Cited, Complaint, DataRate, DataSize, Diagnostic, Document, Duration, EnergyPerBit,
     Fraction, Power,
 };
+use trinity_silicon::synthesis::{self, Synthesis};
 use trinity_silicon::{Cost, EnergyColumn, Node, partition};
 use trinity_sim::Codec;
 
 settable! {
-    BlockFile { throughput, area, power, printed_energy, stages }
+    BlockFile { throughput, area, power, printed_energy, stages, synthesis }
     CodecFile { encoder, decoder, node, built_at, bits_per_value, energy, idle, latency, chunk, engine, gpu_share, video }
 }
 
-/// An encoder or a decoder: by its figures, or as a list of stages.
+/// An encoder or a decoder: by its figures, as a list of stages, or as synthesized.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct BlockFile {
@@ -32,13 +33,31 @@ pub struct BlockFile {
     pub printed_energy: Option<EnergyPerBit>,
     /// The stages it is made of; figures beside them win.
     pub stages: Option<StagesFile>,
+    /// The design of `silicon/asap7` that it is; figures beside it win.
+    #[schemars(with = "Option<Cited<String>>")]
+    pub synthesis: Option<String>,
+}
+
+/// Our RTL's design of that name.
+fn synthesized(name: &str) -> Option<&'static synthesis::Design> {
+    Synthesis::asap7().and_then(|file| file.design(name))
 }
 
 impl BlockFile {
-    /// Area, power and throughput, from the figures or from the stages.
+    /// Area, power and throughput: the figures stated, else those of the synthesized
+    /// design, else those of the stages.
     pub fn cost(&self) -> Cost {
         let nothing = Cost { area_mm2: 0.0, power_w: 0.0, throughput_gbps: 0.0 };
-        let built = self.stages.as_ref().map_or(nothing, StagesFile::cost);
+        let design = self.synthesis.as_deref().and_then(synthesized);
+        let built = match design {
+            // `check_at` has refused a design without power where none is stated.
+            Some(design) => Cost {
+                area_mm2: design.area_mm2,
+                power_w: design.power_w.unwrap_or(0.0),
+                throughput_gbps: design.gbps,
+            },
+            None => self.stages.as_ref().map_or(nothing, StagesFile::cost),
+        };
         Cost {
             area_mm2: self.area.map_or(built.area_mm2, |area| area.mm2()),
             power_w: self.power.map_or(built.power_w, |power| power.w()),
@@ -55,6 +74,9 @@ impl BlockFile {
     }
 
     fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+        if let Some(name) = &self.synthesis {
+            return self.check_synthesis(name, document, at);
+        }
         let Some(stages) = &self.stages else {
             let missing = [
                 ("throughput", self.throughput.is_none()),
@@ -65,7 +87,7 @@ impl BlockFile {
                 Err(document.complain(
                     at.trim_end_matches('.'),
                     &Complaint::new(format_args!("`{key}` is missing"))
-                        .expected("throughput, area and power, or `stages`"),
+                        .expected("throughput, area and power, or `stages`, or `synthesis`"),
                 ))
             });
             let rate = self
@@ -74,6 +96,26 @@ impl BlockFile {
             return Diagnostic::gather(missing.chain(rate));
         };
         stages.check_at(document, &format!("{at}stages."))
+    }
+
+    /// Complains about a design that was not synthesized, or not whole.
+    fn check_synthesis(&self, name: &str, document: &Document, at: &str) -> Result<(), Diagnostic> {
+        let wrong = |complaint: &Complaint| Err(document.complain(&format!("{at}synthesis"), complaint));
+        let Some(design) = synthesized(name) else {
+            let designs = Synthesis::asap7().map_or(&[][..], |file| &file.design);
+            let names: Vec<&str> = designs.iter().map(|design| design.name.as_str()).collect();
+            return wrong(
+                &Complaint::new(format_args!("no design `{name}` was synthesized"))
+                    .expected(format_args!("one of: {}", names.join(", "))),
+            );
+        };
+        if design.power_w.is_none() && self.power.is_none() {
+            return wrong(
+                &Complaint::new(format_args!("the power of `{name}` is not known"))
+                    .expected("`power` beside it"),
+            );
+        }
+        Ok(())
     }
 }
 

@@ -73,7 +73,7 @@ impl OriginName {
     pub fn words(self) -> &'static str {
         match self {
             Self::Table3 => "LLM.265 Table 3",
-            Self::Synthesis => "synthesized blocks",
+            Self::Synthesis => "synthesized",
             Self::OpenRtl => "stages of open RTL",
             Self::Operations => "estimate from operations",
             Self::Measured => "measured engines",

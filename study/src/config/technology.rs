@@ -31,6 +31,18 @@ pub struct TechnologyFile {
     pub sram_fj_per_bit: f64,
     #[schemars(with = "Cited<f64>")]
     pub leakage_nw_per_gate: f64,
+    /// A registered addition, comparison, selection or look-up of 16 bits.
+    #[schemars(with = "Cited<f64>")]
+    pub addition_um2: f64,
+    /// A registered multiplication of 16 by 16 bits.
+    #[schemars(with = "Cited<f64>")]
+    pub multiplication_um2: f64,
+    /// Logic and its flip-flops in a cycle, wires and clock tree included.
+    #[schemars(with = "Cited<f64>")]
+    pub logic_fj_per_um2: f64,
+    /// The clock that a pipeline of such operators reaches.
+    #[schemars(with = "Cited<f64>")]
+    pub pipeline_clock_ghz: f64,
 }
 
 impl TechnologyFile {
@@ -44,6 +56,10 @@ impl TechnologyFile {
             activity: self.activity,
             sram_fj_per_bit: self.sram_fj_per_bit,
             leakage_nw_per_gate: self.leakage_nw_per_gate,
+            addition_um2: self.addition_um2,
+            multiplication_um2: self.multiplication_um2,
+            logic_fj_per_um2: self.logic_fj_per_um2,
+            pipeline_clock_ghz: self.pipeline_clock_ghz,
         }
     }
 }
@@ -55,6 +71,7 @@ impl Checked for TechnologyFile {
             ("utilization", self.utilization),
             ("sram-um2-per-bit", self.sram_um2_per_bit),
             ("clock-ghz", self.clock_ghz),
+            ("pipeline-clock-ghz", self.pipeline_clock_ghz),
         ];
         super::bounds::positive(document, "", &positive)
     }

@@ -2,7 +2,6 @@
 
 use super::ground::Ground;
 use super::request::Request;
-use super::synthesis::{self, Block};
 use super::tensors;
 use crate::config::{BlockFile, CandidateFile, CodecFile, ExplorationFile, OriginName};
 use crate::{Error, Progress, price};
@@ -18,6 +17,16 @@ const SAMPLE: usize = 1 << 15;
 /// What a codec without a file of its own has beside area, power and
 /// throughput: latency, chunk and idle power of another that works in lanes.
 const TEMPLATE: &str = "codecs/line-lanes";
+
+/// An encoder or a decoder.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Block {
+    pub area_mm2: f64,
+    pub power_w: f64,
+    pub throughput_gbps: f64,
+    /// Of an uncompressed bit, by the column that the codec's file chooses.
+    pub pj_per_bit: f64,
+}
 
 /// A codec in silicon.
 #[derive(Debug, Clone, Serialize)]
@@ -131,36 +140,7 @@ fn from_file(candidate: &CandidateFile, name: &str, node: Option<&str>) -> Resul
         let Some(share) = file.gpu_share else { return Err(without_share(candidate, &document)) };
         on_sms(&mut silicon, sms, share.get());
     }
-    if candidate.origin == OriginName::Synthesis {
-        as_synthesized(&mut silicon, area, energy)?;
-    }
     Ok(silicon)
-}
-
-/// Puts what synthesis found in place of what the file estimates, where it has
-/// run; `area` and `energy` lead to the node asked for.
-fn as_synthesized(silicon: &mut Silicon, area: f64, energy: f64) -> Result<(), Error> {
-    let tops = [("encoder", "line_enc"), ("decoder", "line_dec")];
-    for (which, top) in tops {
-        let Some((found, place)) = synthesis::block(top)? else { continue };
-        silicon.sets.push(format!("cluster.codec.{which}.area={} mm2", found.area_mm2));
-        silicon.sets.push(format!("cluster.codec.{which}.power={} W", found.power_w));
-        silicon.sets.push(format!("cluster.codec.{which}.throughput={} Gbit/s", found.throughput_gbps));
-        silicon.source = format!("{}; {which}: {place}", silicon.source);
-        let block = Block {
-            area_mm2: found.area_mm2 * area,
-            power_w: found.power_w * energy,
-            pj_per_bit: found.pj_per_bit * energy,
-            ..found
-        };
-        let (at, place) = match which {
-            "encoder" => (0, &mut silicon.encoder),
-            _ => (1, &mut silicon.decoder),
-        };
-        *place = block;
-        silicon.stated_mm2[at] = found.area_mm2;
-    }
-    Ok(())
 }
 
 /// Software of `sms` SMs, of which its file describes one: so many times the
@@ -252,13 +232,14 @@ impl Counted {
             };
             for row in price::stages(&asked, progress)? {
                 let most = counted.stages.entry((row.codec, row.stage)).or_default();
-                *most = (most.0.max(row.area_mm2), most.1.max(row.pj_per_bit));
+                *most = (most.0.max(row.estimate_mm2), most.1.max(row.estimate_pj_per_bit));
             }
         }
         if let Some((candidate, silicon)) = yardstick {
             let built = from_file(candidate, silicon, None)?;
             let (area, _) = counted.sums(&candidate.coder)?;
-            let ratio = area / built.encoder.area_mm2;
+            let copies = throughput_gbps / built.encoder.throughput_gbps;
+            let ratio = area / (built.encoder.area_mm2 * copies);
             counted.area_factor = (ratio > 0.0).then(|| ratio.max(1.0 / ratio));
         }
         Ok(counted)

@@ -3,7 +3,7 @@ use trinity_config::{Checked, Document, builtin};
 use trinity_silicon::table3;
 use trinity_study::config::{
     ClusterFile, CodecFile, DesignsFile, ExplorationFile, FiguresFile, GpuFile, LlmFile, NicFile,
-    TechnologyFile,
+    SynthesisFile, TechnologyFile,
 };
 
 fn read<T: serde::de::DeserializeOwned + Checked>(name: &str) -> T {
@@ -23,6 +23,7 @@ fn every_file_reads_and_checks() {
             Some("llms") => drop(read::<LlmFile>(name)),
             Some("clusters") => drop(read::<ClusterFile>(name)),
             Some("technologies") => drop(read::<TechnologyFile>(name)),
+            Some("silicon") => drop(read::<SynthesisFile>(name)),
             Some("explorations") => drop(read::<ExplorationFile>(name)),
             Some("designs") => drop(read::<DesignsFile>(name)),
             Some("figures") => drop(read::<FiguresFile>(name)),

@@ -110,7 +110,7 @@ fn the_answer_is_what_compare_price_and_sweep_give_by_hand() {
         let stage = |name: &&str| stages.iter().filter(|row| row.stage == *name).map(of).fold(0.0, f64::max);
         names.iter().map(stage).sum()
     };
-    let (area, power) = (most(|row| row.area_mm2), most(|row| row.pj_per_bit) * 0.1);
+    let (area, power) = (most(|row| row.estimate_mm2), most(|row| row.estimate_pj_per_bit) * 0.1);
     let lite = explored.silicon.iter().find(|silicon| silicon.candidate == "trinity-static").unwrap();
     assert!((lite.encoder.area_mm2 / area - 1.0).abs() < 1e-12, "{lite:?} {area}");
     assert!((lite.decoder.power_w / power - 1.0).abs() < 1e-12, "{lite:?} {power}");
@@ -172,7 +172,7 @@ extends = "sweeps/llama-7b"
 scenarios = [
   {{ name = "uncompressed" }},
   {{ name = "three-in-one", set = ["cluster.codec.extends=codecs/three-in-one", {}] }},
-  {{ name = "line", set = ["cluster.codec.extends=codecs/line-lanes", {}] }},
+  {{ name = "line", set = ["cluster.codec.extends=codecs/line-rtl", {}] }},
   {{ name = "trinity-static", set = ["cluster.codec.extends=codecs/line-lanes", {built}, {}] }},
 ]
 axes = [

@@ -31,8 +31,6 @@ foreach cell [get_cells -hierarchical {MEMORIES}] {
   }
 }
 puts "annotated [expr double($known) / $all]"
-report_checks -digits 1
-report_worst_slack
 report_power
 # Watts of each module without those below it: a cell counts for the module that
 # its path, less its own name, is an instance of.

@@ -3,15 +3,37 @@
 use crate::workspace::root;
 use std::{fs, path::PathBuf};
 
-/// A top of the RTL: what is synthesized, and the bench that drives it.
+/// What is synthesized: a top of the RTL, and how many states of the trellis it has.
 #[derive(Debug, Clone, Copy)]
 pub struct Design {
+    pub name: &'static str,
+    /// The module, and the bench that drives it.
     pub top: &'static str,
     pub what: &'static str,
+    pub states: u32,
 }
 
-pub const DESIGNS: &[Design] =
-    &[Design { top: "line_dec", what: "decoder" }, Design { top: "line_enc", what: "encoder" }];
+/// The trellis that the RTL has where nothing is said.
+pub const STATES: u32 = 8;
+
+pub const DESIGNS: &[Design] = &[
+    Design { name: "line_dec", top: "line_dec", what: "decoder", states: STATES },
+    Design { name: "line_enc", top: "line_enc", what: "encoder", states: STATES },
+    Design { name: "line_enc_4", top: "line_enc", what: "encoder, trellis of 4 states", states: 4 },
+    Design { name: "line_enc_1", top: "line_enc", what: "encoder without trellis", states: 1 },
+];
+
+impl Design {
+    /// Whether it is the RTL as it stands.
+    pub fn is_whole(&self) -> bool {
+        self.states == STATES
+    }
+
+    /// The macro that tools are given.
+    pub fn define(&self) -> String {
+        format!("-DLINE_STATES={}", self.states)
+    }
+}
 
 /// What the software calls the stage that a module is.
 const PARTS: &[(&str, &[&str])] = &[

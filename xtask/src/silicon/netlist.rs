@@ -107,8 +107,20 @@ pub fn copies(modules: &BTreeMap<String, Module>, top: &str) -> BTreeMap<String,
     counts
 }
 
-/// Memories among the black boxes that yosys wrote, as deep as their address reaches.
-pub fn memories(verilog: &str) -> Vec<Memory> {
+/// Depths of memories as the RTL states them, by width and bits of address.
+pub fn stated_depths(rtl: &str) -> BTreeMap<(u64, u64), u64> {
+    let number =
+        |text: &str, key: &str| -> Option<u64> { text.split_once(key)?.1.split_once(')')?.0.parse().ok() };
+    let shape = |text: &str| {
+        let text = text.split_once("))")?.0.to_string() + ")";
+        Some(((number(&text, ".WIDTH(")?, number(&text, ".ADDR(")?), number(&text, ".DEPTH(")?))
+    };
+    rtl.split("line_ram #(").skip(1).filter_map(shape).collect()
+}
+
+/// Memories among the black boxes that yosys wrote, as deep as the RTL states, or
+/// else as their address reaches.
+pub fn memories(verilog: &str, stated: &BTreeMap<(u64, u64), u64>) -> Vec<Memory> {
     let mut found = Vec::new();
     let mut module = String::new();
     let mut width = 0;
@@ -130,9 +142,28 @@ pub fn memories(verilog: &str) -> Vec<Memory> {
             && let Some(memory) = found.last_mut().filter(|memory| memory.module == module)
         {
             memory.width = width;
+            let stated = stated.get(&(width, memory.address_bits()));
+            memory.depth = stated.copied().unwrap_or(memory.depth);
         }
     }
     found
+}
+
+/// The netlist without one module, which is then a black box.
+pub fn without(verilog: &str, module: &str) -> String {
+    let begins = |line: &str| {
+        line.strip_prefix("module ").is_some_and(|rest| rest.split('(').next().unwrap_or("").trim() == module)
+    };
+    let mut inside = false;
+    let mut kept = String::with_capacity(verilog.len());
+    for line in verilog.split_inclusive('\n') {
+        inside |= begins(line);
+        if !inside {
+            kept.push_str(line);
+        }
+        inside &= line.trim_end() != "endmodule";
+    }
+    kept
 }
 
 /// Names of the instances of memories.
@@ -149,6 +180,17 @@ pub fn liberty(memories: &[Memory], setup_ps: u32, access_ps: u32) -> String {
         capacitive_load_unit (1,ff);\n  pulling_resistance_unit : \"1kohm\";\n  nom_voltage : 0.7;\n  \
         nom_temperature : 25;\n  nom_process : 1;\n"
         .to_string();
+    // Without these OpenSTA reads the file and says that it is wrong.
+    for edge in ["rise", "fall"] {
+        for (key, percent) in [
+            ("input_threshold", 50),
+            ("output_threshold", 50),
+            ("slew_lower_threshold", 10),
+            ("slew_upper_threshold", 90),
+        ] {
+            text += &format!("  {key}_pct_{edge} : {percent};\n");
+        }
+    }
     let cells: BTreeMap<String, &Memory> = memories.iter().map(|memory| (memory.cell(), memory)).collect();
     let widths: std::collections::BTreeSet<u64> =
         cells.values().flat_map(|memory| [memory.width, memory.address_bits()]).collect();
@@ -194,11 +236,23 @@ mod tests {
     }
 
     #[test]
+    fn a_module_is_left_out_whole() {
+        let verilog = "module a(x);\n  b c (\n  );\nendmodule\nmodule b(y);\n  wire z;\nendmodule\nmodule bb();\nendmodule\n";
+        let kept = without(verilog, "b");
+        assert_eq!(kept, "module a(x);\n  b c (\n  );\nendmodule\nmodule bb();\nendmodule\n");
+    }
+
+    #[test]
     fn a_memory_is_known_by_its_ports() {
         let verilog = "module \\$paramod$12\\line_ram (clk, we);\n  input clk;\n  output [51:0] rdata;\n  \
             input [5:0] waddr;\n  input [51:0] wdata;\nendmodule\nmodule line_tables(waddr);\n  input [4:0] waddr;\nendmodule\n";
-        let found = memories(verilog);
+        let found = memories(verilog, &BTreeMap::new());
         assert_eq!((found.len(), found[0].address_bits()), (1, 6));
+        let stated = stated_depths(
+            "line_ram #(.WIDTH(52), .DEPTH(40), .ADDR(6)) list (\n line_ram #(.WIDTH(8*K), .DEPTH(9), .ADDR(4)) x (",
+        );
+        assert_eq!(memories(verilog, &stated)[0].bits(), 52 * 40);
+        assert_eq!(memories(verilog, &stated)[0].address_bits(), 6);
         assert_eq!((found[0].cell().as_str(), found[0].bits()), ("line_ram_52x64", 3328));
         assert!(liberty(&found, 50, 350).contains("cell (line_ram_52x64)"));
     }

@@ -1,13 +1,13 @@
-//! `models/silicon/asap7.toml`: what synthesis found, and what was assumed.
+//! `configs/silicon/asap7.toml`: what synthesis found, and what was assumed.
 
-use super::design::{Design, Failure, captured, part_of};
+use super::design::{DESIGNS, Design, Failure, captured, part_of};
 use super::netlist::Memory;
-use super::synthesize::{ACCESS_PS, Block, CLOCK_PS, SETUP_PS, script};
+use super::synthesize::{ACCESS_PS, Block, CLOCK_PS, SETUP_PS, UNPOWERED, script};
 use crate::workspace::root;
 use std::{fs, process::Command};
 
 /// Where the figures are kept.
-pub const FILE: &str = "models/silicon/asap7.toml";
+pub const FILE: &str = "configs/silicon/asap7.toml";
 /// Square micrometres of a bit: a 6T cell of 0.027 µm² (TSMC 7 nm, ISSCC 2017)
 /// over an array efficiency of one half, of a quarter below [`SMALL_BITS`]. The
 /// large arrays hold two tiles, one written and one read: two arrays of one port.
@@ -96,13 +96,13 @@ fn figures(block: &Block) -> Figures {
 /// A few lines for the terminal.
 pub fn table(blocks: &[(Design, Block)]) -> String {
     let mut text =
-        "design       cells  flip-flops  logic um2  SRAM bits  mm2     ps    GHz   Gb/s   W      pJ/bit\n"
+        "design        cells  flip-flops  logic um2  SRAM bits  mm2     ps    GHz   Gb/s   W      pJ/bit\n"
             .to_string();
     for (design, block) in blocks {
         let f = figures(block);
         text += &format!(
-            "{:<9} {:>8} {:>11} {:>10.0} {:>10} {:>6.4} {:>6.0} {:>5.2} {:>6.1} {:>6.4} {:>6.3}\n",
-            design.top,
+            "{:<10} {:>8} {:>11} {:>10.0} {:>10} {:>6.4} {:>6.0} {:>5.2} {:>6.1} {:>6.4} {:>6.3}\n",
+            design.name,
             f.cells,
             f.flip_flops,
             f.logic_um2,
@@ -155,7 +155,7 @@ fn design_table(design: &Design, block: &Block) -> String {
         "\n[[design]]\nname = \"{}\"\nwhat = \"{}\"\ncells = {}\nflip-flops = {}\nlogic-um2 = {:.1}\nsram-bits = {}\n\
          sram-um2 = {:.1}\narea-mm2 = {:.5}\ncritical-ps = {:.1}\nclock-ghz = {:.4}\nvalues-per-cycle = {:.3}\ngbps = {:.2}\n\
          sram-w = {:.5}\nannotated = {:.3}\nsimulated-cycles = {}\nsimulated-values = {}\n",
-        design.top,
+        design.name,
         design.what,
         f.cells,
         f.flip_flops,
@@ -175,13 +175,19 @@ fn design_table(design: &Design, block: &Block) -> String {
     text += &if f.power_w.is_nan() {
         "# No power of flip-flops and logic: OpenSTA's report_power crashed on this netlist.\n".to_string()
     } else {
-        format!(
-            "sequential-w = {:.5}\nlogic-w = {:.5}\npower-w = {:.5}\npj-per-bit = {:.4}\n",
-            block.sequential_w,
-            block.logic_w,
-            f.power_w,
-            f.power_w / f.gbps * 1e3
-        )
+        let left_out = if block.netlist.modules.contains_key(UNPOWERED) {
+            format!("# {UNPOWERED} at the others' power per um2: OpenSTA's report_power crashes on it.\n")
+        } else {
+            String::new()
+        };
+        left_out
+            + &format!(
+                "sequential-w = {:.5}\nlogic-w = {:.5}\npower-w = {:.5}\npj-per-bit = {:.4}\n",
+                block.sequential_w,
+                block.logic_w,
+                f.power_w,
+                f.power_w / f.gbps * 1e3
+            )
     };
     text
 }
@@ -199,7 +205,7 @@ pub fn write(blocks: &[(Design, Block)]) -> Result<(), Failure> {
             text += &format!(
                 "\n[[stage]]\ndesign = \"{}\"\nname = \"{name}\"\npart = \"{}\"\ncopies = {copies}\ncells = {}\nflip-flops = {}\n\
                  logic-um2 = {:.2}\nsram-bits = {}\nsram-um2 = {:.1}\ncritical-ps = {:.1}\n",
-                design.top,
+                design.name,
                 part_of(name)?,
                 module.cells,
                 module.flip_flops,
@@ -215,7 +221,7 @@ pub fn write(blocks: &[(Design, Block)]) -> Result<(), Failure> {
     }
     let place = root().join(FILE);
     fs::write(&place, text).map_err(|error| format!("cannot write {}: {error}", place.display()))?;
-    eprintln!("{}wrote {FILE}", table(blocks));
+    eprintln!("wrote {FILE}: {} of {} designs", blocks.len(), DESIGNS.len());
     Ok(())
 }
 

@@ -68,6 +68,10 @@ struct Clocked {
     std::mt19937 random;
     int pressure = 0;
     bool traced = false;
+    // A trace holds the second of three rounds of a stream's tiles: every stage is
+    // at work in it, and none waits for a stream to begin or to end.
+    static constexpr size_t ROUNDS = 3;
+    bool shown = false;
     uint64_t cycles = 0, values = 0, tiles = 0, refused = 0;
 
     // VECTORS SEED PRESSURE [TRACE.vcd]
@@ -93,18 +97,32 @@ struct Clocked {
 #endif
     }
 
+    // A traced stream's tiles, as many times as there are rounds.
+    template <class Tile>
+    void repeat(std::vector<Tile>& tiles) {
+        if (!traced) return;
+        std::vector<Tile> once = tiles;
+        for (size_t round = 1; round < ROUNDS; round++) tiles.insert(tiles.end(), once.begin(), once.end());
+    }
+
+    // So many of all tiles are done.
+    void progress(size_t done, size_t all) { shown = traced && done >= all / ROUNDS && done < 2 * all / ROUNDS; }
+
+    // Whether what is done now is counted.
+    bool counts() const { return !traced || shown; }
+
     bool held_back() { return (int)(random() % 100) < pressure; }
 
     void tick() {
         dut->clk = 0;
         dut->eval();
 #ifdef TRACED
-        if (trace) trace->dump(2 * cycles);
+        if (shown) trace->dump(2 * cycles);
 #endif
         dut->clk = 1;
         dut->eval();
 #ifdef TRACED
-        if (trace) trace->dump(2 * cycles + 1);
+        if (shown) trace->dump(2 * cycles + 1);
 #endif
         cycles++;
     }

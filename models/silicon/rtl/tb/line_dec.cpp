@@ -138,7 +138,7 @@ struct Bench : Clocked<Vline_dec> {
                         if (at >= tile.values[format].size()) fail("number of values", taken, at, at, at - 1);
                         if (dut->out_values[l] != tile.values[format][at])
                             fail("value", taken, at, dut->out_values[l], tile.values[format][at]);
-                        values++;
+                        values += counts();
                     }
                     at++;
                 }
@@ -146,9 +146,9 @@ struct Bench : Clocked<Vline_dec> {
                     if (dut->out_error != tile.refused) fail("error", taken, at, dut->out_error, tile.refused);
                     if (!tile.refused && at != tile.values[format].size())
                         fail("number of values", taken, at, at, tile.values[format].size());
-                    refused += tile.refused;
-                    tiles++;
-                    taken++;
+                    refused += tile.refused && counts();
+                    tiles += counts();
+                    progress(++taken, stream.tiles.size());
                     at = 0;
                     last_progress = cycles;
                 }
@@ -184,6 +184,7 @@ int main(int argc, char** argv) {
         // bf16 for traces; else every format in turn.
         int format = bench.traced ? 1 : streams % 3;
         bench.configure(stream, format);
+        bench.repeat(stream.tiles);
         bench.run(stream, format);
         streams++;
     }

@@ -205,10 +205,12 @@ struct Bench : Clocked<Vline_enc> {
                 if (dut->out_last) {
                     if (dut->out_error != overflow) fail("error", taken, at, dut->out_error, overflow);
                     if (!overflow && at != tile.words.size()) fail("number of words", taken, at, at, tile.words.size());
-                    values += tile.input.size();
-                    words += at;
-                    tiles++;
-                    taken++;
+                    if (counts()) {
+                        values += tile.input.size();
+                        words += at;
+                        tiles++;
+                    }
+                    progress(++taken, stream.tiles.size());
                     at = 0;
                     last_progress = cycles;
                 }
@@ -219,8 +221,8 @@ struct Bench : Clocked<Vline_enc> {
                 given++;
                 if (rejected) {
                     // Nothing of a refused tile goes in or comes out.
-                    refused++;
-                    taken++;
+                    refused += counts();
+                    progress(++taken, stream.tiles.size());
                     feeding++;
                     last_progress = cycles;
                 }
@@ -256,6 +258,7 @@ int main(int argc, char** argv) {
     while (in.more()) {
         Stream stream = read_stream(in);
         bench.configure(stream);
+        bench.repeat(stream.tiles);
         bench.run(stream);
         streams++;
     }

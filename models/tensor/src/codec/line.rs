@@ -361,7 +361,7 @@ fn stages(plan: &Plan, header: usize, total: usize, values: usize) -> Vec<StageC
             multiplications_per_value: multiplications,
             serial_values: serial,
         };
-    // A product and a sum for each coefficient; a product, a sum and two shifts for
+    // A product by the scale and a rounding; a product and a sum for each coefficient; a product, a sum and two shifts for
     // the prediction; four squared distances and the way into each state; a division
     // by multiplication, and a look-up.
     let (trellis, squares) = if states == 1 { (4.0, 0.0) } else { (32.0 + 4.0 * states as f64, 4.0) };
@@ -384,6 +384,7 @@ fn stages(plan: &Plan, header: usize, total: usize, values: usize) -> Vec<StageC
             1,
         ),
         cost("orientation", if plan.transposed { "columns" } else { "rows" }.into(), 0.0, 0.0, 0.0, 1),
+        cost("alignment", "one scale".into(), 0.0, 3.0, 1.0, 1),
         cost("prediction", prediction.into(), 0.0, 4.0, 1.0, if predicts { plan.tile_rows } else { 1 }),
         cost("transform", transform, 0.0, 2.0 * size as f64, size as f64, 1),
         cost("quantization", quantization, 0.0, trellis, squares, path),
