@@ -63,8 +63,6 @@ impl std::fmt::Display for Problem {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn a_file_that_cannot_be_read_is_named_with_the_reason() {
         let path = std::env::temp_dir().join(format!("trinity-lm-lying-{}.gguf", std::process::id()));
