@@ -206,7 +206,7 @@ pub fn quantize(
     let Some(last) = choose_last(work, shape, &pricing, last) else { return false };
     if care == Care::Joint {
         joint(work, levels, shape, tools, state, &pricing, last);
-        return true;
+        return is_any(&levels[..size * size]);
     }
 
     let hides = shape.hides_signs(tools);
@@ -219,7 +219,12 @@ pub fn quantize(
         }
         place(levels, &order[b], &work.level[b], work.negative[b]);
     }
-    true
+    is_any(&levels[..size * size])
+}
+
+/// Whether a level is left: the parity of a hidden sign may have taken a lone one.
+fn is_any(levels: &[i32]) -> bool {
+    levels.iter().any(|&level| level != 0)
 }
 
 /// Gives levels of a sub-block their signs and places.
