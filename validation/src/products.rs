@@ -2,6 +2,7 @@
 //! waves, L2 and memory, at the clock a short product runs at.
 
 use crate::Error;
+use crate::engines::RECORDING;
 use crate::score::Pair;
 use serde::Deserialize;
 use trinity_config::Document;
@@ -13,7 +14,6 @@ use trinity_study::config::GpuFile;
 pub const LARGE: &str = "H200 products from parts";
 pub const SMALL: &str = "H200 products below 10 GFLOP";
 
-const TEXT: &str = include_str!("../data/h200/recording.json");
 /// Products above this are what the bar is for.
 pub const LARGE_FLOPS: f64 = 1e10;
 
@@ -51,7 +51,7 @@ struct Seconds {
 /// When the recording or the GPU's file is damaged.
 pub fn products() -> Result<(Vec<Pair>, Vec<Pair>), Error> {
     let damaged = |why: String| Error::Data { file: "h200/recording.json", why };
-    let file: File = serde_json::from_str(TEXT).map_err(|e| damaged(e.to_string()))?;
+    let file: File = serde_json::from_str(RECORDING).map_err(|e| damaged(e.to_string()))?;
     let gpu: GpuFile = Document::load("gpus/h200")?.read()?;
     let die = gpu.die().ok_or_else(|| damaged("gpus/h200 lists no parts".into()))?;
     let roofline = Roofline::burst(&die);

@@ -5,7 +5,7 @@ mod show;
 
 use super::compare::Selection;
 use super::encode::positive;
-use super::sweep::area;
+use super::sweep::quantity;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::kept::Kept;
@@ -60,7 +60,7 @@ pub struct Args {
     #[arg(long, value_name = "SWEEP", default_value = explore::STUDY)]
     study: String,
     /// Silicon of the whole cluster, such as "50000 mm2" (default: the study's)
-    #[arg(long, value_name = "AREA", value_parser = area)]
+    #[arg(long, value_name = "AREA", value_parser = quantity::<Area>)]
     budget: Option<Area>,
     /// Codecs, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "CODECS")]

@@ -12,7 +12,7 @@ mod parquet;
 mod serving;
 mod show;
 
-pub use asked::area;
+pub use asked::quantity;
 
 use crate::output::{self, Named};
 use crate::table::grouped;

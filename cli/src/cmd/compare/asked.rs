@@ -3,13 +3,14 @@
 
 use std::path::PathBuf;
 
-use trinity_config::{Complaint, DataRate};
+use trinity_config::DataRate;
 use trinity_study::compare::{self, USUAL_BITS, usual_codecs};
 use trinity_tensor::codec::{Target, names};
 use trinity_tensor::compare::{Subject, Turn};
 use trinity_tensor::{Class, Entry};
 
 use crate::cmd::encode::{known_codec, positive};
+use crate::cmd::sweep::quantity;
 use crate::context::Context;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
@@ -105,7 +106,7 @@ pub struct Args {
     pub(super) show: Option<String>,
     /// What NIC and codec cost together for this rate of 16-bit values, such as "100 Gbit/s", at the
     /// bits measured (the paper's Figure 15)
-    #[arg(long, value_name = "RATE", value_parser = rate, conflicts_with_all = ["ablate", "stages", "show", "shard"])]
+    #[arg(long, value_name = "RATE", value_parser = quantity::<DataRate>, conflicts_with_all = ["ablate", "stages", "show", "shard"])]
     pub(super) wire: Option<DataRate>,
     /// The NIC of --wire: a name from `trinity config list nics`, or a path that ends in .toml
     #[arg(long, value_name = "NIC", default_value = "nics/cx5", requires = "wire")]
@@ -127,12 +128,6 @@ pub struct Args {
     pub(super) device: DeviceArgs,
     #[command(flatten)]
     pub(super) parts: ShardArgs,
-}
-
-/// A rate with its unit.
-fn rate(text: &str) -> Result<DataRate, String> {
-    let said = |complaint: Complaint| complaint.to_string().trim().replace('\n', "; ");
-    text.parse().map_err(said)
 }
 
 /// Takes the folder of results for this comparison.

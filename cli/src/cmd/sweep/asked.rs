@@ -2,6 +2,7 @@
 //! to look at a sweep shares.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use trinity_config::{Area, Complaint};
 
 /// Best points that are listed without being asked for.
@@ -17,7 +18,7 @@ pub struct SweepArgs {
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub sets: Vec<String>,
     /// Silicon of the whole cluster, such as "50000 mm2": best points keep to it, and the report opens on it
-    #[arg(long, value_name = "AREA", value_parser = area)]
+    #[arg(long, value_name = "AREA", value_parser = quantity::<Area>)]
     pub budget: Option<Area>,
     /// Measured values in place of configured ones: a calibration.toml of `trinity measure`, or the
     /// summary.json of a training run, whose bits and codec speed go into every scenario that codes alike
@@ -28,8 +29,8 @@ pub struct SweepArgs {
     pub top: u16,
 }
 
-/// An area with its unit.
-pub fn area(text: &str) -> Result<Area, String> {
+/// A number with its unit: an area, a rate.
+pub fn quantity<Q: FromStr<Err = Complaint>>(text: &str) -> Result<Q, String> {
     let said = |complaint: Complaint| complaint.to_string().trim().replace('\n', "; ");
     text.parse().map_err(said)
 }
