@@ -60,7 +60,8 @@ impl SiliconFrom {
 }
 
 /// Codecs whose encoder `models/silicon/rtl` is.
-const IN_RTL: [&str; 4] = ["trinity-lite", "line", "line-fast", "line-uniform"];
+const IN_RTL: [&str; 7] =
+    ["trinity-lite", "line", "line-fast", "line-uniform", "line-rtl", "line-rtl-4", "line-rtl-1"];
 
 /// The part of a synthesized encoder that a stage of a codec is, with the design
 /// that has it; nothing where no RTL does what was chosen.

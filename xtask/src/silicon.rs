@@ -4,10 +4,12 @@
 //! `--verify` compares every value and byte under Verilator. Without it, the
 //! designs go through yosys and OpenSTA with the switching of a simulation on
 //! captured tensors, and `configs/silicon/asap7.toml` is written; `--show` prints
-//! that file beside the paper's figures. Exits 2 where
+//! that file beside the paper's figures, `--bits` what the encoders take of captured
+//! tensors. Exits 2 where
 //! a tool or the library is missing; everything else works from that file.
 
 mod activity;
+mod bits;
 mod design;
 mod library;
 mod netlist;
@@ -26,12 +28,13 @@ pub fn run(args: &[&str]) -> Result<(), Failure> {
     let (verify, only) = match args {
         [] => (false, None),
         ["--verify"] => (true, None),
-        ["--show"] => return table::show(),
+        ["--show"] => return table::show().and_then(|()| bits::show()),
+        ["--bits"] => return bits::run(),
         ["--only", name] if DESIGNS.iter().any(|design| design.name == *name) => (false, Some(*name)),
         _ => {
             let names: Vec<&str> = DESIGNS.iter().map(|design| design.name).collect();
             return Err(Failure::Missing(format!(
-                "expected nothing, --verify, --show, or --only with one of: {}",
+                "expected nothing, --verify, --show, --bits, or --only with one of: {}",
                 names.join(", ")
             )));
         }

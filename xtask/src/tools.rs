@@ -127,3 +127,14 @@ pub fn succeed(command: &mut Command) -> Result<(), String> {
         Err(error) => Err(format!("cannot run `{line}`: {error}")),
     }
 }
+
+/// What a command prints; what it says to people goes to the terminal.
+pub fn succeed_with_output(command: &mut Command) -> Result<String, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| format!("cannot run `{program}`: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("`{program}` ended with {}", output.status));
+    }
+    String::from_utf8(output.stdout).map_err(|_| format!("`{program}` printed no text"))
+}

@@ -1,8 +1,8 @@
 //! Writes what a test bench of the RTL in models/silicon/rtl drives and expects:
 //! `cargo run -p trinity-line --example rtl -- FILE [--large] [--states N] [TENSORS.safetensors...]`.
 //! Tensors are coded with a trellis of N states (8); matrices of our own with each.
-//! `-- --bits NMSE FILE.csv TENSORS.safetensors...` writes instead what the encoder's profile
-//! (no transform, no prediction from the row above) takes at that error, by states.
+//! `-- --groups hadamard|dct FILE [TENSORS.safetensors...]` writes instead groups of 32 for the transforms:
+//! 1 if transformed, 1 if whole, 32 targets, 32 coefficients as `analyse_whole` has them.
 //!
 //! Numbers of 32 bits, little-endian. For every stream: log2_lanes, states code,
 //! transform code, has_row_table, scale bits, inverse bits, rounding, pairs; first
@@ -13,8 +13,8 @@
 //! for an encoder the values it is given, as fp32 bits.
 
 use trinity_line::{
-    Bf16, Coder, Effort, MAGNITUDES, Number, Options, Plan, Quantizer, Settings, Stream, Table, Tile,
-    Transform, choose, decode, encode_with, parse, reconstruct,
+    Bf16, Coder, Effort, MAGNITUDES, Number, Options, Plan, Quantizer, Settings, Stream, Synthesis, Table,
+    Tile, Transform, analyse_whole, choose, encode_with, parse, reconstruct, whole_analysis,
 };
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -51,6 +51,31 @@ fn values(rows: usize, cols: usize, random: &mut Random) -> Vec<f32> {
         }
     }
     out
+}
+
+/// Numbers that a short format has: mantissa bits, octaves of normal numbers below
+/// the largest, and the largest over its power of two.
+const SHORT: [(i32, i32, f32); 6] = [
+    (10, 29, 2.0 - 1.0 / 1024.0), // fp16
+    (3, 14, 1.75),                // MXFP8, E4M3
+    (2, 29, 1.75),                // MXFP8, E5M2
+    (2, 6, 1.75),                 // MXFP6, E3M2
+    (3, 2, 1.875),                // MXFP6, E2M3
+    (1, 2, 1.5),                  // MXFP4, E2M1
+];
+
+/// Rounds values, 32 columns of a row together, to what a short format has.
+fn shorten(values: &mut [f32], cols: usize, (mantissa, octaves, largest): (i32, i32, f32)) {
+    for block in values.chunks_mut(cols).flat_map(|row| row.chunks_mut(32)) {
+        let most = block.iter().fold(0f32, |most, value| most.max(value.abs()));
+        let top = most.log2().floor() as i32;
+        for value in block {
+            let exponent = (value.abs().log2().floor() as i32).max(top - octaves);
+            let unit = 2f32.powi(exponent - mantissa);
+            let most = largest * 2f32.powi(top);
+            *value = ((*value / unit).round() * unit).clamp(-most, most);
+        }
+    }
 }
 
 /// fp16 to nearest even, finite to finite; NaN keeps its payload's upper bits.
@@ -222,6 +247,15 @@ fn cases(large: bool) -> Vec<Case> {
         add(1024, 9, 0.35, 3, lanes);
         add(3, 37, 0.35, 0, lanes);
     }
+    for (at, format) in SHORT.into_iter().enumerate() {
+        let (rows, cols) = (40, 150 + 32 * at);
+        let mut short = values(rows, cols, &mut random);
+        shorten(&mut short, cols, format);
+        let change: fn(&mut Plan, &mut [f32]) = no_prediction;
+        let (step, settings) = (0.35, Settings::default());
+        let (states, damage, outside) = (3, false, false);
+        cases.push(Case { values: short, rows, cols, step, states, settings, change, damage, outside });
+    }
     let budget = Settings { tile_budget: Some(2600), ..Settings::default() };
     cases.push(Case { settings: budget, outside: false, ..outside(&mut random, |_, _| ()) });
     cases.push(outside(&mut random, |plan, _| plan.transform = Transform::Dct));
@@ -301,62 +335,65 @@ fn read(path: &str, most: usize) -> Outcome<Vec<(usize, usize, Vec<f32>)>> {
     Ok(out)
 }
 
-/// The coarsest step whose error is within `nmse`, found by halving: its bits per
-/// value, and the error.
-fn within(
-    nmse: f64,
-    (rows, cols, values): &(usize, usize, Vec<f32>),
-    log2_states: u32,
-) -> Outcome<(f64, f64)> {
-    let options = Options { effort: Effort::Fast, log2_states, ..Options::default() };
-    let energy: f64 = values.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
-    let deviation = (energy / values.len() as f64).sqrt();
-    let (mut fine, mut coarse) = (deviation * 1e-4, deviation * 8.0);
-    let mut best = (f64::NAN, f64::NAN);
-    for _ in 0..16 {
-        let step = (fine * coarse).sqrt();
-        let mut plan = choose(values, *rows, *cols, step as f32, &options).ok_or("no plan")?;
-        plan.log2_lanes = 5;
-        plan.above.fill(0);
-        if plan.transform != Transform::None {
-            return Err("the plan transforms, which the encoder does not".into());
-        }
-        let bytes = encode_with(&Coder::new(plan)?, values, &Settings::default())?;
-        let (_, _, decoded) = decode(&bytes)?;
-        let lost = values.iter().zip(&decoded).map(|(&a, &b)| f64::from(a - b).powi(2)).sum::<f64>() / energy;
-        if lost <= nmse {
-            (fine, best) = (step, (8.0 * bytes.len() as f64 / values.len() as f64, lost));
-        } else {
-            coarse = step;
-        }
-    }
-    Ok(best)
-}
-
-/// Bits of the encoder's profile by file and states: the mean over a file's matrices, 65536 values of each.
-fn write_bits(nmse: f64, path: &str, tensors: &[String]) -> Outcome<()> {
-    let mut out = String::from("file,states,nmse,bits_per_value\n");
+/// Groups of targets and their coefficients: of tensors in steps of three tenths of
+/// their deviation, or random ones up to the largest that are not kept exactly.
+fn write_groups(transform: &str, path: &str, tensors: &[String]) -> Outcome<()> {
+    let synthesis = match transform {
+        "hadamard" => Synthesis::hadamard(32),
+        "dct" => Synthesis::dct(32),
+        _ => return Err("--groups: hadamard or dct?".into()),
+    };
+    let analysis = whole_analysis(&synthesis).ok_or("no inverse")?;
+    let mut groups: Vec<(bool, bool, [i32; 32])> = Vec::new();
     for tensor in tensors {
-        let matrices = read(tensor, 1 << 16)?;
-        let name = std::path::Path::new(tensor).file_stem().unwrap_or_default().display().to_string();
-        for (states, log2_states) in [(1, 0), (4, 2), (8, 3)] {
-            let mut bits = 0.0;
-            for matrix in &matrices {
-                bits += within(nmse, matrix, log2_states)?.0;
+        for (_, cols, values) in read(tensor, 1 << 14)?.into_iter().take(1) {
+            let deviation = (values.iter().map(|v| v * v).sum::<f32>() / values.len() as f32).sqrt();
+            let target =
+                |&v: &f32| ((v / (0.3 * deviation) * 16.0).round_ties_even() as i32).clamp(-8192, 8192);
+            for row in values.chunks_exact(cols) {
+                for group in row.as_chunks::<32>().0 {
+                    groups.push((true, true, std::array::from_fn(|i| target(&group[i]))));
+                }
             }
-            out += &format!("{name},{states},{nmse},{:.4}\n", bits / matrices.len() as f64);
         }
     }
-    std::fs::write(path, out)?;
+    let mut random = Random(7);
+    while tensors.is_empty() && groups.len() < 4000 {
+        let (transformed, whole) = (random.below(8) != 0, random.below(8) != 0);
+        let most = if transformed && whole { 1 << random.below(14) } else { (1 << 20) - 64 };
+        // Every bound is met: all at the most, with the signs of a row of the matrix.
+        let row = random.below(64);
+        let mut target = |i: usize| match analysis.get(32 * row + i) {
+            Some(&weight) if random.below(64) != 0 => {
+                if weight < 0 {
+                    -(most as i32)
+                } else {
+                    most as i32
+                }
+            }
+            _ => random.below(2 * most + 1) as i32 - most as i32,
+        };
+        groups.push((transformed, whole, std::array::from_fn(&mut target)));
+    }
+    let mut out = Out::default();
+    for (transformed, whole, targets) in groups {
+        let mut coefficients = targets;
+        if transformed && whole {
+            analyse_whole(&analysis, &mut coefficients);
+        }
+        out.all([transformed.into(), whole.into()]);
+        out.all(targets.iter().chain(&coefficients).map(|&number| number as u32));
+    }
+    std::fs::write(path, out.0)?;
     Ok(())
 }
 
 fn main() -> Outcome<()> {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let Some((flag, [nmse, path, tensors @ ..])) = arguments.split_first()
-        && flag == "--bits"
+    if let Some((flag, [transform, path, tensors @ ..])) = arguments.split_first()
+        && flag == "--groups"
     {
-        return write_bits(nmse.parse()?, path, tensors);
+        return write_groups(transform, path, tensors);
     }
     let large = arguments.iter().position(|a| a == "--large").map(|at| arguments.remove(at)).is_some();
     let states: u32 = match arguments.iter().position(|a| a == "--states") {

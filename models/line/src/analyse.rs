@@ -93,10 +93,14 @@ fn candidates(sample: &Sample, options: &Options) -> Vec<Candidate> {
         }
         None => vec![Transform::None],
     };
-    let both = |transform: Transform| {
-        [false, true].map(|predicts| Candidate { transform: transform.clone(), predicts })
+    let predicts: &[bool] = match options.held.predicts {
+        Some(held) => &[held],
+        None => &[false, true],
     };
-    transforms.into_iter().flat_map(both).collect()
+    let each = |transform: Transform| {
+        predicts.iter().map(move |&predicts| Candidate { transform: transform.clone(), predicts })
+    };
+    transforms.into_iter().flat_map(each).collect()
 }
 
 /// Bands of coded rows in steps.
@@ -216,8 +220,9 @@ impl Sample {
         options: &Options,
         candidate: Candidate,
     ) -> (f64, Plan) {
-        let Geometry { log2_lanes, tile_rows, tile_cols } =
-            Geometry::new(self.all_rows, self.cols, options.tile_values);
+        let geometry = Geometry::new(self.all_rows, self.cols, options.tile_values);
+        let geometry = if options.held.gates { geometry.of_gates(self.all_rows) } else { geometry };
+        let Geometry { log2_lanes, tile_rows, tile_cols } = geometry;
         let mut plan = Plan {
             rows,
             cols,
@@ -444,6 +449,15 @@ impl Geometry {
         let tile_cols = if panels == 1 { cols } else { cols.div_ceil(panels).next_multiple_of(64) };
         let bands = rows.div_ceil((tile_values.min(MAX_TILE) / tile_cols).max(1));
         Self { log2_lanes: lanes.ilog2(), tile_rows: rows.div_ceil(bands), tile_cols }
+    }
+
+    /// All lanes, and tiles of at most so many steps and rows as survivors and row
+    /// classes have room for in gates.
+    fn of_gates(self, rows: usize) -> Self {
+        const STEPS: usize = 512;
+        const ROWS: usize = 1024;
+        let most = (STEPS / self.tile_cols.div_ceil(32)).clamp(1, ROWS).min(self.tile_rows);
+        Self { log2_lanes: 5, tile_rows: rows.div_ceil(rows.div_ceil(most)), ..self }
     }
 }
 

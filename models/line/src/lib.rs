@@ -48,7 +48,7 @@ pub use analyse::choose;
 pub use coder::{Coder, Costs, LIMIT, TRANSFORM_LIMIT, UNITS, next_state, units};
 pub use device::{Cpu, Device};
 pub use error::Error;
-pub use matrix::{ONE, Reflections, Synthesis};
+pub use matrix::{ONE, Reflections, Synthesis, WHOLE, analyse_whole, whole_analysis};
 pub use options::{Effort, Family, Held, Options, TILE_VALUES};
 pub use parse::parse_with;
 pub use plan::{

@@ -81,6 +81,27 @@ impl Synthesis {
     }
 }
 
+/// A known matrix' inverse in integers, as gates multiply by it: entries in
+/// 1/[`WHOLE`]; nothing where there is no inverse.
+pub fn whole_analysis(synthesis: &Synthesis) -> Option<Vec<i32>> {
+    let whole = |entry: f32| (f64::from(entry) * f64::from(WHOLE)).round_ties_even() as i32;
+    Some(synthesis.analysis()?.into_iter().map(whole).collect())
+}
+
+/// What 1.0 is in an analysis in integers.
+pub const WHOLE: i32 = 1024;
+
+/// A group of targets to coefficients, sums to the nearest, as `line_hadamard` and
+/// `line_dct` of models/silicon/rtl do it.
+pub fn analyse_whole(analysis: &[i32], targets: &mut [i32]) {
+    let dot = |weights: &[i32]| weights.iter().zip(&*targets).map(|(w, t)| w * t).sum::<i32>();
+    let coefficients: Vec<i32> = analysis
+        .chunks_exact(targets.len())
+        .map(|weights| (dot(weights) + WHOLE / 2) >> WHOLE.ilog2())
+        .collect();
+    targets.copy_from_slice(&coefficients);
+}
+
 /// A product of reflections, vector `j` of which starts at coordinate `j`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reflections {
@@ -283,6 +304,22 @@ mod tests {
         assert!(error_of(&Synthesis::dct(32)) < 1e-3);
         let reflections = Reflections { vectors: vec![vec![3; 64], vec![-1; 63], vec![0; 62]] };
         assert!(error_of(&reflections.synthesis(64)) < 1e-3);
+    }
+
+    #[test]
+    fn analysis_in_integers_is_off_by_its_entries_rounding_alone() {
+        let values: Vec<i32> = (0..32).map(|i| (i * 2741 + 77) % 8192 - 4096).collect();
+        for synthesis in [Synthesis::hadamard(32), Synthesis::dct(32)] {
+            let (exact, whole) = (synthesis.analysis().unwrap(), whole_analysis(&synthesis).unwrap());
+            let mut found = values.clone();
+            analyse_whole(&whole, &mut found);
+            for (j, &found) in found.iter().enumerate() {
+                let sum = (0..32).map(|i| f64::from(exact[j * 32 + i]) * f64::from(values[i])).sum::<f64>();
+                // Entries are off by half of 1/1024 at most.
+                let bound = 0.5 + values.iter().map(|v| f64::from(v.abs())).sum::<f64>() / 2048.0;
+                assert!((f64::from(found) - sum).abs() <= bound, "{j}: {found} {sum}");
+            }
+        }
     }
 
     #[test]

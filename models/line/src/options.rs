@@ -30,6 +30,10 @@ pub enum Family {
 pub struct Held {
     pub transposed: Option<bool>,
     pub transform: Option<Family>,
+    /// Prediction from the row above: never, or where it pays.
+    pub predicts: Option<bool>,
+    /// 32 lanes and tiles that the encoder of models/silicon/rtl takes.
+    pub gates: bool,
 }
 
 /// What a plan may choose from.

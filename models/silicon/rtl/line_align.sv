@@ -1,4 +1,4 @@
-// Alignment: fp32 or bf16 to integers of a sixteenth of a step.
+// Alignment: fp32 to integers of a sixteenth of a step.
 //
 // Equals `targets` of models/line/src/quantize.rs without transform: the value
 // times 16 / step, rounded to single precision, then to an integer, both to
@@ -8,18 +8,17 @@
 module line_align (
     input  wire         clk,
     input  wire         en,
-    input  wire         half,         // bf16 in the lower halves
     input  wire [31:0]  inverse,
     input  wire [255:0] in_values,
     output wire [167:0] out_targets,  // 21 bits, signed
     output wire [7:0]   out_exceptions,
-    output wire [255:0] out_values    // as fp32
+    output wire [255:0] out_values
 );
     genvar l;
     generate
         for (l = 0; l < 8; l = l + 1) begin : g_lane
             line_align_lane lane (
-                .clk(clk), .en(en), .half(half), .inverse(inverse), .in_value(in_values[32*l +: 32]),
+                .clk(clk), .en(en), .inverse(inverse), .in_value(in_values[32*l +: 32]),
                 .out_target(out_targets[21*l +: 21]), .out_exception(out_exceptions[l]), .out_value(out_values[32*l +: 32])
             );
         end

@@ -4,7 +4,6 @@
 module line_align_lane (
     input  wire        clk,
     input  wire        en,
-    input  wire        half,
     input  wire [31:0] inverse,
     input  wire [31:0] in_value,
     output reg  [20:0] out_target,
@@ -13,7 +12,7 @@ module line_align_lane (
 );
     wire [23:0] factor = {1'b1, inverse[22:0]};
     reg  [31:0] value1, value2, value3;
-    wire [31:0] v = half ? {in_value[15:0], 16'd0} : in_value;
+    wire [31:0] v = in_value;
     // 1, 2: the product in two halves.
     wire [23:0] mantissa = {1'b1, v[22:0]};
     reg  [35:0] high1, low1;

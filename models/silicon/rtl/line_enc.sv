@@ -4,7 +4,8 @@
 // (docs/silicon.md): 32 lanes; no transform, no prediction from the row above;
 // trellis of 1, 4 or 8 states; tiles of up to 512 columns, 1024 rows and 2048
 // beats of eight (512 steps); up to 64 exceptions; 8192 words; trellis costs
-// below 2^13; 16 / step a normal number below 2^100. Software chooses the plan,
+// below 2^13; 16 / step a normal number below 2^100; fp32, bf16, fp16, MXFP8,
+// MXFP6 or MXFP4 in. Software chooses the plan,
 // writes the header, and loads tables, costs and columns ahead; with a byte budget
 // it looks at a tile's words and codes those that are too many itself.
 // Two tiles are under way, one forward and one backward, beside a third's words;
@@ -27,7 +28,7 @@ module line_enc #(
     input  wire [41:0]  cfg_firsts,
     input  wire [31:0]  cfg_inverse,
     input  wire [5:0]   cfg_rounding,
-    input  wire         cfg_half,     // bf16 in the lower halves of values
+    input  wire [2:0]   cfg_format,   // of values: see line_widen
     input  wire         cost_we,
     input  wire [3:0]   cost_addr,
     input  wire [207:0] cost_data,
@@ -50,6 +51,7 @@ module line_enc #(
     input  wire         in_valid,
     output wire         in_ready,
     input  wire [255:0] in_values,
+    input  wire [7:0]   in_scale,     // of a beat's 32 columns, for formats that share one
     output wire         out_valid,
     input  wire         out_ready,
     output wire [127:0] out_words,
@@ -86,11 +88,17 @@ module line_enc #(
     wire [31:0] put_bits;
     wire [167:0] residuals;
     wire [8:0]  row_class;
+    wire         wide_valid, wide_ready;
+    wire [255:0] wide;
+    line_widen widen (
+        .clk(clk), .rst(rst), .format(cfg_format), .in_valid(in_valid), .in_ready(in_ready), .in_values(in_values),
+        .in_scale(in_scale), .out_valid(wide_valid), .out_ready(wide_ready), .out_values(wide)
+    );
     line_enc_front front (
-        .clk(clk), .rst(rst), .half(cfg_half), .inverse(cfg_inverse), .has_rows(cfg_has_rows), .col_we(col_we),
+        .clk(clk), .rst(rst), .inverse(cfg_inverse), .has_rows(cfg_has_rows), .col_we(col_we),
         .col_waddr(col_addr), .col_wdata(col_attributes), .start(accept), .idle(front_idle),
-        .start_rows(cmd_rows[10:0]), .start_cols(cmd_cols[9:0]), .start_bank(cmd_bank), .in_valid(in_valid),
-        .in_ready(in_ready), .in_values(in_values), .put(put), .put_position(put_position), .put_bits(put_bits),
+        .start_rows(cmd_rows[10:0]), .start_cols(cmd_cols[9:0]), .start_bank(cmd_bank), .in_valid(wide_valid),
+        .in_ready(wide_ready), .in_values(wide), .put(put), .put_position(put_position), .put_bits(put_bits),
         .out_valid(residual_valid), .out_residuals(residuals), .out_room(room), .row_valid(row_valid),
         .row_class(row_class)
     );

@@ -8,7 +8,6 @@
 module line_enc_front (
     input  wire         clk,
     input  wire         rst,
-    input  wire         half,
     input  wire [31:0]  inverse,
     input  wire         has_rows,
     // Mean (17 bits), weight (17) and the weight's shift (4) of eight columns.
@@ -60,7 +59,7 @@ module line_enc_front (
     wire [7:0]   exceptions;
     wire [255:0] values;
     line_align align (
-        .clk(clk), .en(en), .half(half), .inverse(inverse), .in_values(in_values),
+        .clk(clk), .en(en), .inverse(inverse), .in_values(in_values),
         .out_targets(targets), .out_exceptions(exceptions), .out_values(values)
     );
     wire [303:0] columns;

@@ -67,7 +67,7 @@ fn the_answer_is_what_compare_price_and_sweep_give_by_hand() {
     let compared = compare::compare(
         &compare::Request {
             subjects: &subjects,
-            codecs: ["h264", "trinity-lite", "trinity-static"].map(String::from).to_vec(),
+            codecs: ["h264", "line-rtl", "trinity-static"].map(String::from).to_vec(),
             turns: vec![Turn::None],
             targets: vec![Target::Nmse(0.01)],
             earlier: &[],
@@ -184,7 +184,7 @@ axes = [
 ]
 "#,
         sets("h264"),
-        sets("trinity-lite"),
+        sets("line-rtl"),
         sets("trinity-static"),
     )
 }

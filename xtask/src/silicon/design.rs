@@ -11,17 +11,42 @@ pub struct Design {
     pub top: &'static str,
     pub what: &'static str,
     pub states: u32,
+    pub vectors: Vectors,
+}
+
+/// What a bench is driven with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Vectors {
+    /// Whole streams.
+    Streams,
+    /// Groups of 32 targets under that transform.
+    Groups(&'static str),
+    /// Numbers of every format.
+    Numbers,
 }
 
 /// The trellis that the RTL has where nothing is said.
 pub const STATES: u32 = 8;
 
 pub const DESIGNS: &[Design] = &[
-    Design { name: "line_dec", top: "line_dec", what: "decoder", states: STATES },
-    Design { name: "line_enc", top: "line_enc", what: "encoder", states: STATES },
-    Design { name: "line_enc_4", top: "line_enc", what: "encoder, trellis of 4 states", states: 4 },
-    Design { name: "line_enc_1", top: "line_enc", what: "encoder without trellis", states: 1 },
+    codec("line_dec", "line_dec", "decoder", STATES),
+    codec("line_enc", "line_enc", "encoder", STATES),
+    codec("line_enc_4", "line_enc", "encoder, trellis of 4 states", 4),
+    codec("line_enc_1", "line_enc", "encoder without trellis", 1),
+    stage("line_hadamard", "Hadamard-32 of an encoder, apart", Vectors::Groups("hadamard")),
+    stage("line_dct", "DCT-32 of an encoder, apart", Vectors::Groups("dct")),
 ];
+
+const fn codec(name: &'static str, top: &'static str, what: &'static str, states: u32) -> Design {
+    Design { name, top, what, states, vectors: Vectors::Streams }
+}
+
+const fn stage(name: &'static str, what: &'static str, vectors: Vectors) -> Design {
+    Design { name, top: name, what, states: STATES, vectors }
+}
+
+/// Modules of a design that have a bench of their own.
+pub const BENCHES: &[Design] = &[stage("line_widen", "numbers to fp32", Vectors::Numbers)];
 
 impl Design {
     /// Whether it is the RTL as it stands.
@@ -39,10 +64,18 @@ impl Design {
 const PARTS: &[(&str, &[&str])] = &[
     (
         "alignment",
-        &["line_align", "line_align_lane", "line_float", "line_float_lane", "line_format", "line_exceptions"],
+        &[
+            "line_widen",
+            "line_align",
+            "line_align_lane",
+            "line_float",
+            "line_float_lane",
+            "line_format",
+            "line_exceptions",
+        ],
     ),
     ("prediction", &["line_enc_front", "line_row_class"]),
-    ("transform", &["line_hadamard_inv"]),
+    ("transform", &["line_hadamard_inv", "line_hadamard", "line_dct"]),
     (
         "quantization",
         &[

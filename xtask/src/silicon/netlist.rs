@@ -149,19 +149,18 @@ pub fn memories(verilog: &str, stated: &BTreeMap<(u64, u64), u64>) -> Vec<Memory
     found
 }
 
-/// The netlist without one module, which is then a black box.
-pub fn without(verilog: &str, module: &str) -> String {
-    let begins = |line: &str| {
-        line.strip_prefix("module ").is_some_and(|rest| rest.split('(').next().unwrap_or("").trim() == module)
+/// The netlist with ports of modules open that constants are tied to.
+pub fn untied(verilog: &str) -> String {
+    let tied = |line: &str| -> Option<String> {
+        let (port, rest) = line.trim_start().strip_prefix('.')?.split_once('(')?;
+        let (constant, end) = rest.split_once(')')?;
+        let (width, digits) = constant.split_once("'h")?;
+        let is = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        (is(width) && is(digits)).then(|| format!("    .{port}(){end}"))
     };
-    let mut inside = false;
     let mut kept = String::with_capacity(verilog.len());
     for line in verilog.split_inclusive('\n') {
-        inside |= begins(line);
-        if !inside {
-            kept.push_str(line);
-        }
-        inside &= line.trim_end() != "endmodule";
+        kept.push_str(tied(line).as_deref().unwrap_or(line));
     }
     kept
 }
@@ -236,10 +235,10 @@ mod tests {
     }
 
     #[test]
-    fn a_module_is_left_out_whole() {
-        let verilog = "module a(x);\n  b c (\n  );\nendmodule\nmodule b(y);\n  wire z;\nendmodule\nmodule bb();\nendmodule\n";
-        let kept = without(verilog, "b");
-        assert_eq!(kept, "module a(x);\n  b c (\n  );\nendmodule\nmodule bb();\nendmodule\n");
+    fn ports_that_are_tied_are_opened_and_no_others() {
+        let verilog = "  line_classes classify (\n    .clk(clk),\n    .en(1'h1),\n    .gain(6'h00),\n    .row(a[3])\n  );\n  assign x = 1'h0;\n";
+        let open = "  line_classes classify (\n    .clk(clk),\n    .en(),\n    .gain(),\n    .row(a[3])\n  );\n  assign x = 1'h0;\n";
+        assert_eq!(untied(verilog), open);
     }
 
     #[test]

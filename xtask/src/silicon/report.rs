@@ -2,7 +2,7 @@
 
 use super::design::{DESIGNS, Design, Failure, captured, part_of};
 use super::netlist::Memory;
-use super::synthesize::{ACCESS_PS, Block, CLOCK_PS, SETUP_PS, UNPOWERED, script};
+use super::synthesize::{ACCESS_PS, Block, CLOCK_PS, SETUP_PS, script};
 use crate::workspace::root;
 use std::{fs, process::Command};
 
@@ -69,7 +69,8 @@ fn figures(block: &Block) -> Figures {
     };
     let memories = memories(block);
     let sram_bits: u64 = memories.iter().map(|memory| memory.bits()).sum();
-    let sram_um2: f64 = memories.iter().map(|memory| sram_um2(memory)).sum();
+    // Nothing sums up to -0.
+    let sram_um2 = memories.iter().map(|memory| sram_um2(memory)).sum::<f64>() + 0.0;
     let logic_um2 = sum(&|module| module.area_um2);
     // No faster than it was checked for, with wires.
     let clock_ghz = (1e3 / (block.critical_ps * WIRE_DELAY)).min(1e3 / f64::from(CLOCK_PS));
@@ -175,19 +176,13 @@ fn design_table(design: &Design, block: &Block) -> String {
     text += &if f.power_w.is_nan() {
         "# No power of flip-flops and logic: OpenSTA's report_power crashed on this netlist.\n".to_string()
     } else {
-        let left_out = if block.netlist.modules.contains_key(UNPOWERED) {
-            format!("# {UNPOWERED} at the others' power per um2: OpenSTA's report_power crashes on it.\n")
-        } else {
-            String::new()
-        };
-        left_out
-            + &format!(
-                "sequential-w = {:.5}\nlogic-w = {:.5}\npower-w = {:.5}\npj-per-bit = {:.4}\n",
-                block.sequential_w,
-                block.logic_w,
-                f.power_w,
-                f.power_w / f.gbps * 1e3
-            )
+        format!(
+            "sequential-w = {:.5}\nlogic-w = {:.5}\npower-w = {:.5}\npj-per-bit = {:.4}\n",
+            block.sequential_w,
+            block.logic_w,
+            f.power_w,
+            f.power_w / f.gbps * 1e3
+        )
     };
     text
 }
@@ -211,7 +206,7 @@ pub fn write(blocks: &[(Design, Block)]) -> Result<(), Failure> {
                 module.flip_flops,
                 module.area_um2,
                 own.iter().map(|memory| memory.bits()).sum::<u64>(),
-                own.iter().map(|memory| sram_um2(memory)).sum::<f64>(),
+                own.iter().map(|memory| sram_um2(memory)).sum::<f64>() + 0.0,
                 block.netlist.delays_ps.get(name).copied().unwrap_or(0.0),
             );
             if let Some(power_w) = block.stages_w.get(name) {

@@ -1,7 +1,7 @@
 //! Verilator: benches built once, run on vectors that the Rust codec wrote.
 
 use super::activity::{self, Activity};
-use super::design::{DESIGNS, Design, Failure, captured, folder};
+use super::design::{BENCHES, DESIGNS, Design, Failure, Vectors, captured, folder};
 use crate::{tools::succeed, workspace::root};
 use std::{
     fs,
@@ -23,27 +23,40 @@ pub fn verify(large: bool) -> Result<(), Failure> {
             sets.push(vectors("captured", &words)?);
         }
     }
-    for design in DESIGNS.iter().filter(|design| design.is_whole()) {
+    for design in DESIGNS.iter().chain(BENCHES).filter(|design| design.is_whole()) {
         let bench = build(design, false)?;
-        for set in &sets {
-            for (seed, pressure) in [(1, 0), (2, 30), (3, 75)] {
-                eprint!(
-                    "{} {} pressure {pressure} %: ",
-                    design.what,
-                    set.file_stem().unwrap_or_default().display()
-                );
-                succeed(Command::new(&bench).arg(set).args([seed.to_string(), pressure.to_string()]))?;
-            }
+        let own = match design.vectors {
+            Vectors::Streams => sets.clone(),
+            Vectors::Groups(transform) => vec![groups(transform, "random", &[])?],
+            Vectors::Numbers => vec![written(["trinity-tensor", "rtl_numbers"], "numbers", &[], &[])?],
+        };
+        for set in &own {
+            pressed(design, &bench, set)?;
         }
+    }
+    Ok(())
+}
+
+/// A bench on its vectors, held back at random not at all, some and most of the time.
+fn pressed(design: &Design, bench: &Path, set: &Path) -> Result<(), Failure> {
+    for (seed, pressure) in [(1, 0), (2, 30), (3, 75)] {
+        eprint!("{} {} pressure {pressure} %: ", design.what, set.file_stem().unwrap_or_default().display());
+        succeed(Command::new(bench).arg(set).args([seed.to_string(), pressure.to_string()]))?;
     }
     Ok(())
 }
 
 /// What a run on captured tensors (on our own, where there are none) switches.
 pub fn activity(design: &Design) -> Result<Activity, Failure> {
-    let mut words = vec!["--states".to_string(), design.states.to_string()];
-    words.extend(captured().iter().map(|path| path.display().to_string()));
-    let set = vectors(&format!("activity-{}", design.states), &words)?;
+    let tensors: Vec<String> = captured().iter().map(|path| path.display().to_string()).collect();
+    let set = match design.vectors {
+        Vectors::Groups(transform) => groups(transform, "activity", &tensors)?,
+        _ => {
+            let mut words = vec!["--states".to_string(), design.states.to_string()];
+            words.extend(tensors);
+            vectors(&format!("activity-{}", design.states), &words)?
+        }
+    };
     let bench = build(design, true)?;
     let trace = folder().join(format!("{}.vcd", design.name));
     let run = Command::new(&bench).arg(&set).args(["1", "0"]).arg(&trace).output();
@@ -65,10 +78,24 @@ pub fn activity(design: &Design) -> Result<Activity, Failure> {
 }
 
 fn vectors(name: &str, words: &[String]) -> Result<PathBuf, Failure> {
+    written(["trinity-line", "rtl"], name, &[], words)
+}
+
+fn groups(transform: &str, name: &str, tensors: &[String]) -> Result<PathBuf, Failure> {
+    written(["trinity-line", "rtl"], &format!("{transform}-{name}"), &["--groups", transform], tensors)
+}
+
+/// What an example of a package writes into a file, which stands between the words.
+fn written(
+    [package, example]: [&str; 2],
+    name: &str,
+    before: &[&str],
+    after: &[String],
+) -> Result<PathBuf, Failure> {
     let place = folder().join(format!("{name}.vectors"));
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["run", "--quiet", "--package", "trinity-line", "--example", "rtl", "--"]);
-    succeed(cargo.arg(&place).args(words).current_dir(root()))?;
+    cargo.args(["run", "--quiet", "--package", package, "--example", example, "--"]);
+    succeed(cargo.args(before).arg(&place).args(after).current_dir(root()))?;
     Ok(place)
 }
 

@@ -20,12 +20,45 @@ const TABLE_3: [(&str, &str); 3] =
     [("H.264", "h264"), ("H.265", "h265"), ("three-in-one (tensor, image, video)", "three-in-one")];
 const XK264: &str = "configs/silicon/xk264.toml";
 
+/// A design in as many copies as 100 Gb/s take, counted as fractions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    pub name: String,
+    pub area_mm2: f64,
+    pub power_w: Option<f64>,
+}
+
 pub fn show() -> Result<(), Failure> {
     let missing = |error| Failure::Missing(format!("no {FILE} ({error}): run `cargo xtask silicon`"));
     let text = fs::read_to_string(root().join(FILE)).map_err(missing)?;
     let entries = parse(&text);
-    eprint!("{}\n{}", render(&entries)?, beside(&entries)?);
+    eprintln!("{}\n{}\n{}", render(&entries)?, scaling(&entries)?, beside(&entries)?);
     Ok(())
+}
+
+fn read(path: &str) -> Result<Vec<Entry>, String> {
+    let text =
+        fs::read_to_string(root().join(path)).map_err(|error| format!("cannot read {path}: {error}"))?;
+    Ok(parse(&text))
+}
+
+fn scaled(design: &BTreeMap<String, String>) -> Result<Figure, String> {
+    let share = 100.0 / number(design, "gbps")?;
+    let power_w = number(design, "power-w").ok().map(|power| power * share);
+    Ok(Figure { name: name_of(design).to_string(), area_mm2: number(design, "area-mm2")? * share, power_w })
+}
+
+/// Every design of the committed file.
+pub fn figures() -> Result<Vec<Figure>, String> {
+    all(&read(FILE)?, "design").map(scaled).collect()
+}
+
+/// Table 3's H.264 encoder.
+pub fn h264() -> Result<Figure, String> {
+    let rows = read("configs/codecs/h264.toml")?;
+    let keys = all(&rows, "encoder").next().ok_or("codecs/h264 has no encoder")?;
+    let (area_mm2, power_w) = (number(keys, "area")?, Some(number(keys, "power")?));
+    Ok(Figure { name: "h264".into(), area_mm2, power_w })
 }
 
 fn parse(text: &str) -> Vec<Entry> {
@@ -89,14 +122,28 @@ fn render(entries: &[Entry]) -> Result<String, String> {
             let saved: f64 = stages.iter().filter(|(_, stage, _)| stage == part).map(|stage| stage.0).sum();
             text += &format!("  {what}: {:.4} mm2\n", area - saved / 1e6);
         }
+    }
+    Ok(text)
+}
+
+/// Whole copies for each rate: a copy has eight values under way in a cycle, on 32
+/// lanes of the stream; tiles go to copies in turn.
+fn scaling(entries: &[Entry]) -> Result<String, String> {
+    let mut text = "by rate, in whole copies of 8 values/cycle".to_string();
+    for rate in RATES_GBPS {
+        text += &format!(" |{rate:>6.0} Gb/s: copies, mm2, W");
+    }
+    text += "\n";
+    for design in all(entries, "design") {
+        let (area, gbps) = (number(design, "area-mm2")?, number(design, "gbps")?);
+        let power = number(design, "power-w").ok();
+        text += &format!("{:<42}", name_of(design));
         for rate in RATES_GBPS {
             let copies = (rate / gbps).ceil();
-            text += &format!(
-                "  {rate:>5.0} Gb/s: {copies:>2.0} copies, {:.4} mm2, {}\n",
-                area * copies,
-                watts(power.map(|power| power * copies))
-            );
+            let power = power.map_or_else(|| "?".into(), |power| format!("{:.3}", power * copies));
+            text += &format!(" |{copies:>9.0} {:>10.4} {power:>8}", area * copies);
         }
+        text += "\n";
     }
     Ok(text)
 }
@@ -120,9 +167,6 @@ fn stages<'a>(
 
 /// Table 3, the open encoder and ours, each for 100 Gb/s.
 fn beside(entries: &[Entry]) -> Result<String, String> {
-    let read = |path: String| {
-        fs::read_to_string(root().join(&path)).map_err(|error| format!("cannot read {path}: {error}"))
-    };
     let mut text = "for 100 Gb/s                                    mm2       W   pJ/bit\n".to_string();
     let mut line = |what: String, area: f64, power: Option<f64>, printed: Option<f64>| {
         let power_text = power.map_or_else(|| "      ?".into(), |power| format!("{power:>7.3}"));
@@ -131,7 +175,7 @@ fn beside(entries: &[Entry]) -> Result<String, String> {
         text += &format!("{what:<44} {area:>7.4} {power_text} {energy:>8}{printed}\n");
     };
     for (what, file) in TABLE_3 {
-        let rows = parse(&read(format!("configs/codecs/{file}.toml"))?);
+        let rows = read(&format!("configs/codecs/{file}.toml"))?;
         for side in ["encoder", "decoder"] {
             let keys = all(&rows, side).next().ok_or_else(|| format!("codecs/{file} has no {side}"))?;
             line(
@@ -142,13 +186,10 @@ fn beside(entries: &[Entry]) -> Result<String, String> {
             );
         }
     }
-    let open = parse(&read(XK264.to_string())?);
-    for (file, title) in [(&open[..], "synthesized: "), (entries, "synthesized: ")] {
-        for design in all(file, "design") {
-            let share = 100.0 / number(design, "gbps")?;
-            let power = number(design, "power-w").ok().map(|power| power * share);
-            line(format!("{title}{}", name_of(design)), number(design, "area-mm2")? * share, power, None);
-        }
+    let open = read(XK264)?;
+    for design in all(&open, "design").chain(all(entries, "design")) {
+        let Figure { name, area_mm2, power_w } = scaled(design)?;
+        line(format!("synthesized: {name}"), area_mm2, power_w, None);
     }
     Ok(text)
 }
@@ -163,8 +204,11 @@ mod tests {
 
     #[test]
     fn figures_are_scaled_by_whole_copies() {
+        let shown = scaling(&parse(DESIGN)).unwrap();
+        let row = shown.lines().find(|line| line.starts_with("line_dec")).unwrap();
+        let cells: Vec<Vec<&str>> = row.split('|').map(|cell| cell.split_whitespace().collect()).collect();
+        assert_eq!((&cells[1], &cells[2]), (&vec!["1", "0.0500", "?"], &vec!["4", "0.2000", "?"]), "{shown}");
         let shown = render(&parse(DESIGN)).unwrap();
-        assert!(shown.contains("400 Gb/s:  4 copies, 0.2000 mm2"), "{shown}");
         assert!(shown.contains("without transform: 0.0400 mm2"), "{shown}");
         assert!(render(&parse("[assumed]\n")).is_err());
     }

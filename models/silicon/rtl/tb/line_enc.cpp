@@ -4,6 +4,10 @@
 //
 // VECTORS, PRESSURE and what is printed are those of line_dec.cpp. Streams that
 // the encoder's profile leaves out must be refused, tile by tile.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
 #include "bench.h"
 
 #include "Vline_enc.h"
@@ -12,11 +16,14 @@ struct Tile {
     uint32_t rows, cols;
     bool encoded;
     std::vector<uint32_t> classes, above, means, words, input;
+    // `input` as the stream's format has it, and the scales of 32 columns each.
+    std::vector<uint32_t> codes, scales;
 };
 
 struct Stream {
     uint32_t log2_lanes, states, transform, has_rows, inverse, rounding;
     bool predicts = false;
+    uint32_t format = 0;
     std::vector<uint32_t> firsts, starts, costs;
     std::vector<Tile> tiles;
 };
@@ -54,6 +61,76 @@ static Stream read_stream(Reader& in) {
     return stream;
 }
 
+// Mantissa bits, exponent bias and largest code of fp16 and of the formats that
+// share a scale, from format 2 on.
+struct Short {
+    int bits, mantissa, bias;
+    uint32_t largest;
+    bool scaled;
+};
+static const Short SHORT[6] = {
+    {16, 10, 15, 0x7bff, false}, {8, 3, 7, 0x7e, true}, {8, 2, 15, 0x7b, true},
+    {6, 2, 3, 0x1f, true},       {6, 3, 1, 0x1f, true}, {4, 1, 1, 0x7, true},
+};
+
+// The code of a number over 2^scale; -1 where the format has none.
+static int64_t code_of(const Short& format, float number, int scale) {
+    double magnitude = std::ldexp(std::fabs((double)number), -scale);
+    uint32_t sign = std::signbit(number) ? 1u << (format.bits - 1) : 0;
+    if (magnitude == 0) return sign;
+    int exponent = std::max((int)std::floor(std::log2(magnitude)), 1 - format.bias);
+    double steps = std::ldexp(magnitude, format.mantissa - exponent);
+    if (steps != std::floor(steps) || steps >= std::ldexp(1.0, format.mantissa + 1)) return -1;
+    int64_t code = ((int64_t)(exponent + format.bias - 1) << format.mantissa) + (int64_t)steps;
+    return code > format.largest ? -1 : (code | sign);
+}
+
+// A tile's codes in a format; false where it does not have them all.
+static bool convert(Tile& tile, uint32_t format) {
+    tile.codes.clear();
+    tile.scales.clear();
+    for (uint32_t row = 0; row < tile.rows; row++)
+        for (uint32_t first = 0; first < tile.cols; first += 32) {
+            const uint32_t* block = &tile.input[row * tile.cols + first];
+            uint32_t count = std::min(32u, tile.cols - first);
+            if (format < 2) {
+                for (uint32_t i = 0; i < count; i++) {
+                    if (format == 1 && (block[i] & 0xffff)) return false;
+                    tile.codes.push_back(format == 1 ? block[i] >> 16 : block[i]);
+                }
+                continue;
+            }
+            const Short& own = SHORT[format - 2];
+            float numbers[32], most = 0;
+            memcpy(numbers, block, 4 * count);
+            for (uint32_t i = 0; i < count; i++) {
+                if (!std::isfinite(numbers[i])) return false;
+                most = std::max(most, std::fabs(numbers[i]));
+            }
+            int top = (int)(own.largest >> own.mantissa) - own.bias;
+            int scale = own.scaled && most > 0 ? std::max(std::ilogb(most) - top, -127) : 0;
+            if (own.scaled) tile.scales.push_back(scale + 127);
+            for (uint32_t i = 0; i < count; i++) {
+                int64_t code = code_of(own, numbers[i], scale);
+                if (code < 0) return false;
+                tile.codes.push_back(code);
+            }
+        }
+    return true;
+}
+
+// The shortest format that has every value, or with some streams a longer one.
+static void choose_format(Stream& stream, uint32_t number) {
+    std::vector<uint32_t> fits;
+    for (uint32_t format = 0; format < 8; format++) {
+        bool all = true;
+        for (auto& tile : stream.tiles) all = all && convert(tile, format);
+        if (all) fits.push_back(format);
+    }
+    stream.format = fits[fits.size() - 1 - number % 2 * (fits.size() > 1)];
+    for (auto& tile : stream.tiles) convert(tile, stream.format);
+}
+
 struct Bench : Clocked<Vline_enc> {
     uint64_t words = 0;
 
@@ -72,11 +149,7 @@ struct Bench : Clocked<Vline_enc> {
         dut->cfg_has_rows = stream.has_rows;
         dut->cfg_inverse = stream.inverse;
         dut->cfg_rounding = stream.rounding;
-        // Values that are bf16 go in as such.
-        bool half = true;
-        for (auto& tile : stream.tiles)
-            for (uint32_t value : tile.input) half &= (value & 0xffff) == 0;
-        dut->cfg_half = half;
+        dut->cfg_format = stream.format;
         uint64_t firsts = 0;
         for (int p = 0; p < 7; p++) firsts |= (uint64_t)stream.firsts[p] << (6 * p);
         dut->cfg_firsts = firsts;
@@ -179,10 +252,9 @@ struct Bench : Clocked<Vline_enc> {
             dut->in_valid = feed;
             if (feed) {
                 auto& tile = stream.tiles[feeding];
-                for (uint32_t l = 0; l < 8; l++) {
-                    uint32_t value = column + l < tile.cols ? tile.input[row * tile.cols + column + l] : 0;
-                    dut->in_values[l] = dut->cfg_half ? value >> 16 : value;
-                }
+                dut->in_scale = tile.scales.empty() ? 0 : tile.scales[row * ((tile.cols + 31) / 32) + column / 32];
+                for (uint32_t l = 0; l < 8; l++)
+                    dut->in_values[l] = column + l < tile.cols ? tile.codes[row * tile.cols + column + l] : 0;
             }
             dut->out_ready = !held_back();
             dut->clk = 0;
@@ -254,15 +326,20 @@ int main(int argc, char** argv) {
     Bench bench;
     bench.start(argc, argv);
     bench.reset();
-    uint32_t streams = 0;
+    uint32_t streams = 0, formats[8] = {};
     while (in.more()) {
         Stream stream = read_stream(in);
+        choose_format(stream, bench.traced ? 0 : streams);
         bench.configure(stream);
         bench.repeat(stream.tiles);
         bench.run(stream);
+        formats[stream.format]++;
         streams++;
     }
     bench.close();
+    const char* names[8] = {"fp32", "bf16", "fp16", "mxfp8", "mxfp8-e5m2", "mxfp6-e3m2", "mxfp6", "mxfp4"};
+    for (int format = 0; format < 8; format++)
+        if (formats[format]) printf("%s %u ", names[format], formats[format]);
     printf("streams %u tiles %llu refused %llu values %llu words %llu cycles %llu\n", streams,
            (unsigned long long)bench.tiles, (unsigned long long)bench.refused, (unsigned long long)bench.values,
            (unsigned long long)bench.words, (unsigned long long)bench.cycles);

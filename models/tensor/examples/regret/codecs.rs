@@ -41,7 +41,7 @@ impl Contestant {
         let families = [Family::None, Family::Hadamard, Family::Dct, Family::Stated32, Family::Stated64];
         let line = [false, true].into_iter().flat_map(|transposed| {
             families.map(|family| {
-                let held = Held { transposed: Some(transposed), transform: Some(family) };
+                let held = Held { transposed: Some(transposed), transform: Some(family), ..Held::default() };
                 (format!("{} {}", orientation(transposed), family_name(family)), Alternative::Line(held))
             })
         });

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use trinity_codec::Basis;
-use trinity_line::{Device, Effort, Options, Plan, Settings, Transform};
+use trinity_line::{Device, Effort, Family, Held, Options, Plan, Settings, Transform};
 
 use super::device::{count_decoded, count_encoded, device};
 use super::lossy::{HEADER, normalize, restored};
@@ -37,6 +37,9 @@ const NAMES: [(&str, Effort, u32); 4] = [
     ("line-uniform", Effort::Fast, 0),
     (OTHER_NAME, Effort::Best, 3),
 ];
+/// What the encoder of models/silicon/rtl can do, by the states of its trellis: no transform, no
+/// prediction from the row above, 32 lanes, tiles that fit. Beside the figures of its netlists.
+const GATES: [(&str, u32); 3] = [("line-rtl", 3), ("line-rtl-4", 2), ("line-rtl-1", 0)];
 /// `trinity-lite` by its stream's name.
 const OTHER_NAME: &str = "line";
 /// First bytes of the Trinity codec's streams.
@@ -65,8 +68,20 @@ impl Line {
             Some((plain, budget)) => (plain, Some(budget.parse().ok().filter(|&budget| budget > 0)?)),
             None => (name, None),
         };
-        let &(_, effort, log2_states) = NAMES.iter().find(|(own, ..)| *own == plain)?;
-        let options = Options { effort, log2_states, budgeted: tile_budget.is_some(), ..Options::default() };
+        let gates = GATES.iter().find(|(own, _)| *own == plain);
+        let (effort, log2_states, held) = match gates {
+            Some(&(_, log2_states)) => {
+                let (transform, predicts) = (Some(Family::None), Some(false));
+                let held = Held { transform, predicts, gates: true, ..Held::default() };
+                (Effort::Best, log2_states, held)
+            }
+            None => {
+                let &(_, effort, log2_states) = NAMES.iter().find(|(own, ..)| *own == plain)?;
+                (effort, log2_states, Held::default())
+            }
+        };
+        let budgeted = tile_budget.is_some();
+        let options = Options { effort, log2_states, budgeted, held, ..Options::default() };
         Some(Self { name: name.to_owned(), options, tile_budget, basis: None })
     }
 
@@ -208,8 +223,8 @@ impl Line {
     fn encode_best(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
         let ours = self.encode_line(tensor, target);
         let tried = match &ours {
-            // An arithmetic coder knows no tiles.
-            _ if self.tile_budget.is_some() => false,
+            // An arithmetic coder knows no tiles, and gates have none.
+            _ if self.tile_budget.is_some() || self.options.held.gates => false,
             Ok(ours) => !ours.bytes.is_empty() && self.may_be_plain(tensor, ours)?,
             Err(Error::Unreachable { .. }) => matches!(target, Target::Bits(_) | Target::Nmse(_)),
             Err(_) => false,
@@ -433,6 +448,25 @@ mod tests {
             let mut cut = encoded.clone();
             cut.bytes.truncate(encoded.bytes.len() - 1);
             assert!(plain || line.decode(&cut).is_err());
+        }
+    }
+
+    #[test]
+    fn what_gates_code_is_within_their_profile() {
+        let values: Vec<f32> = (0..300 * 700).map(|i| ((i * 7919) % 1009) as f32 / 500.0 - 1.0).collect();
+        for (shape, states) in [([300, 700], 3), ([30_000, 7], 0), ([64, 96], 2)] {
+            let mut data = Vec::new();
+            Dtype::Bf16.extend_from_f32(&values[..shape[0] * shape[1]], &mut data);
+            let tensor = Tensor::new("t", Class::Weight, Dtype::Bf16, shape.to_vec(), data).unwrap();
+            let (name, _) = GATES.iter().find(|(_, log2_states)| *log2_states == states).unwrap();
+            let line = codec(name).unwrap();
+            let encoded = line.encode(&tensor, Target::Nmse(0.01)).unwrap();
+            assert!(Metrics::between(&tensor, &line.decode(&encoded).unwrap()).nmse <= 0.01);
+            let (plan, _) = Plan::read(&encoded.bytes[HEADER..]).unwrap();
+            assert_eq!((plan.log2_lanes, plan.log2_states, &plan.transform), (5, states, &Transform::None));
+            assert!(plan.above.iter().all(|&above| above == 0), "{name}");
+            let steps = plan.tile_rows * plan.tile_cols.div_ceil(32);
+            assert!(steps <= 512 && plan.tile_rows <= 1024 && plan.tile_cols <= 512, "{name} {steps}");
         }
     }
 
