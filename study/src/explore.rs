@@ -18,6 +18,7 @@ mod tensors;
 mod vary;
 
 pub use certainty::Certainty;
+pub use ground::Held;
 pub use outcome::Exploration;
 pub use request::{QUALITY, Request, STUDY, at_loss};
 pub(crate) use silicon::stated;
@@ -100,6 +101,7 @@ pub fn explore(
         study: request.study.clone(),
         quality: request.quality.to_string(),
         budget_mm2: ground.budget_mm2,
+        held: ground.held.clone(),
         rank_by: ground.rank_by.clone(),
         answer: Vec::new(),
         best,

@@ -12,6 +12,7 @@ const TIE: f64 = 0.005;
 pub(super) fn answer(found: &Exploration) -> Vec<String> {
     let mut sentences = Vec::new();
     sentences.extend(best(found));
+    sentences.extend(asked(found));
     sentences.extend(split(found));
     sentences.extend(bottleneck(found));
     sentences.extend(energy(found));
@@ -49,6 +50,13 @@ fn best(found: &Exploration) -> Option<String> {
         format!(", {} times as good as {}", significant(ratio), found.baseline)
     });
     Some(format!("{within}, build {}: {figure}{gain}{versus}.", best.scenario))
+}
+
+/// The workload that it is the answer for, where the study has several.
+fn asked(found: &Exploration) -> Option<String> {
+    let first = found.held.first()?;
+    let held: Vec<String> = found.held.iter().map(|held| format!("{} = {}", held.path, held.value)).collect();
+    Some(format!("That is for {}; `--set {}=…` asks for another.", held.join(" and "), first.path))
 }
 
 /// How the silicon of the best is shared out.

@@ -6,6 +6,7 @@ use super::request::{Request, key_of};
 use crate::Error;
 use crate::config::{AxisFile, Scalar};
 use crate::sweep::{self, Study};
+use serde::Serialize;
 use std::fmt::Write;
 use trinity_sim::Phase;
 use trinity_sim::sweep::{Metric, Objective};
@@ -35,6 +36,16 @@ pub(super) struct Ground {
     pub rank_by: String,
     pub rank: Objective,
     objectives: Vec<String>,
+    /// Axes that are the question and no choice, where the study has them.
+    pub held: Vec<Held>,
+}
+
+/// What is asked of a cluster rather than chosen for it: the fastest of several
+/// workloads is no answer to any of them.
+#[derive(Debug, Clone, Serialize)]
+pub struct Held {
+    pub path: String,
+    pub value: f64,
 }
 
 impl Ground {
@@ -75,6 +86,7 @@ impl Ground {
             rank,
             objectives,
             sets: request.sets.clone(),
+            held: base.file.axes.iter().filter_map(|axis| held(&base, &axis.path)).collect(),
             base,
         })
     }
@@ -167,12 +179,20 @@ impl Ground {
     }
 
     /// An axis under the new names: one of codecs is for every entrant, one of
-    /// the baseline for the baseline; bits are measured, not varied.
+    /// the baseline for the baseline; bits are measured, not varied; a workload
+    /// stays the study's own.
     fn axis(&self, axis: &AxisFile, entrants: &[Entrant]) -> Option<String> {
         if axis.path.starts_with("job.compression.") && axis.path != "job.compression.reduction" {
             return None;
         }
+        if axis.path.starts_with("job.llm.") {
+            return None;
+        }
         let mut text = format!("\n[[axes]]\npath = {}\n", quoted(&axis.path));
+        if let Some(held) = self.held.iter().find(|held| held.path == axis.path) {
+            let _ = writeln!(text, "values = [{}]", held.value);
+            return Some(text);
+        }
         if let Some(values) = &axis.values {
             let values: Vec<String> = values.iter().map(scalar).collect();
             let _ = writeln!(text, "values = [{}]", values.join(", "));
@@ -213,6 +233,17 @@ impl Ground {
             top,
         })
     }
+}
+
+/// The workload on an axis, as the study itself has it.
+fn held(base: &Study, path: &str) -> Option<Held> {
+    let job = &base.file.study.job;
+    let value = match path {
+        "job.sequence" => f64::from(job.sequence),
+        "job.kv-spill" => job.kv_spill.get(),
+        _ => return None,
+    };
+    Some(Held { path: path.to_owned(), value })
 }
 
 /// The scenario that others are compared with: the headline's, or the first

@@ -1,6 +1,7 @@
 //! What an exploration found, as plain data.
 
 use super::certainty::Certainty;
+use super::ground::Held;
 use super::silicon::Silicon;
 use super::standing::{Reign, Standing};
 use super::tensors::{Bits, LeftOut};
@@ -16,6 +17,8 @@ pub struct Exploration {
     /// The quality that every codec meets.
     pub quality: String,
     pub budget_mm2: Option<f64>,
+    /// Axes of the study that are the question and no choice, where the study has them.
+    pub held: Vec<Held>,
     /// What is best: `max tokens-per-s`.
     pub rank_by: String,
     /// The answer, sentence by sentence.

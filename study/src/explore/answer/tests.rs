@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::explore::certainty::Certainty;
+use crate::explore::ground::Held;
 use crate::explore::standing::{Part, Reign};
 use crate::explore::vary::{End, Turn};
 
@@ -30,6 +31,7 @@ fn found() -> Exploration {
         study: "sweeps/llama-7b".into(),
         quality: "NMSE 0.01".into(),
         budget_mm2: Some(50_000.0),
+        held: Vec::new(),
         rank_by: "max tokens-per-s".into(),
         answer: Vec::new(),
         best: "line".into(),
@@ -94,6 +96,18 @@ fn the_best_is_named_with_its_gain_and_the_next() {
     assert!(!best(&alone).unwrap().contains(';'));
     alone.standings[0].value = None;
     assert_eq!(best(&alone), None, "nothing fits");
+}
+
+#[test]
+fn the_workload_is_told_where_the_study_has_several() {
+    let mut found = found();
+    assert_eq!(asked(&found), None);
+    let held = |path: &str, value| Held { path: path.into(), value };
+    found.held = vec![held("job.kv-spill", 1.0), held("job.sequence", 65536.0)];
+    assert_eq!(
+        asked(&found).unwrap(),
+        "That is for job.kv-spill = 1 and job.sequence = 65536; `--set job.kv-spill=…` asks for another."
+    );
 }
 
 #[test]
