@@ -19,8 +19,8 @@ const SETS: [(&str, &str, &str); 4] = [
     ("2.7M", "2.7M-", "2.7M-none"),
 ];
 
-/// Two-sided 95 % points of Student's t, for 1 to 4 degrees of freedom.
-const STUDENT: [f64; 4] = [12.706, 4.303, 3.182, 2.776];
+/// Two-sided 95 % points of Student's t, for 1 to 5 degrees of freedom.
+const STUDENT: [f64; 5] = [12.706, 4.303, 3.182, 2.776, 2.571];
 
 /// Runs of one name beside the uncoded ones of the same seeds.
 #[derive(Clone, Debug, PartialEq)]

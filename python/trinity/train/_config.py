@@ -114,8 +114,9 @@ class Pipeline:
     channel_scale: bool = False
     #: What activations, and their gradients, are coded in: their channels, or the basis of their covariance, which is sent.
     basis: str = "channels"
-    #: In the basis, gradients of each position over their size, which is sent; and how much of the sizes of
-    #: coefficients is taken out, from 0 to 1.
+    #: In the basis, activations and gradients of each position over their size, which is sent; and how much of
+    #: the sizes of coefficients is taken out, from 0 to 1.
+    activation_rows: bool = False
     gradient_rows: bool = False
     gradient_whiten: float = 0.0
     #: Bits begin at 1 - rise of what is asked for and end at 1 + rise, in equal steps: what is lost late is lost.

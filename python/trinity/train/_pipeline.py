@@ -60,7 +60,7 @@ class Boundary:
         self.steps = steps
         self.activation: Timed | None = None
         if asked.activation_bits:
-            self.activation = timed(self._coder(asked.activation_bits, False, 0.0))
+            self.activation = timed(self._coder(asked.activation_bits, asked.activation_rows, 0.0))
         self.gradient: Timed | None = None
         self.second: tuple[Timed, Timed] | None = None
         if asked.gradient == "rtn":
