@@ -130,6 +130,22 @@ def test_every_method_learns_at_the_bits_it_counts(tmp_path: Path, method: str, 
     assert summary["train_bits_per_byte"] < 8.0
 
 
+@pytest.mark.parametrize("codec", ["h265", "h264"])
+def test_a_video_codec_holds_its_rate_and_goes_on_where_it_was(codec: str):
+    torch.manual_seed(1)
+    coder = _coders.Video(codec, 1.4)
+    found = []
+    for step in range(12):
+        x = torch.randn(256, 256) * (1 + step / 6)
+        payload = coder.encode(x)
+        found.append(8 * payload.numel() / x.numel())
+    assert abs(sum(found[2:]) / 10 - 1.4) < 0.14, found
+    assert float((coder.decode(payload, x.shape) - x).square().mean() / x.square().mean()) < 0.5
+    other = _coders.Video(codec, 1.4)
+    other.load(coder.state())
+    assert torch.equal(other.encode(x), coder.encode(x))
+
+
 @pytest.mark.parametrize(
     ("gradient", "most"), [("none", 32), ("rtn", 8.2), ("trinity", 5.3), ("residual", 12)]
 )  # fmt: skip
