@@ -11,6 +11,7 @@
 mod activity;
 mod bits;
 mod design;
+mod formal;
 mod library;
 mod netlist;
 mod report;
@@ -40,7 +41,7 @@ pub fn run(args: &[&str]) -> Result<(), Failure> {
         }
     };
     require(if verify {
-        &["verilator", "g++", "make"]
+        &["verilator", "g++", "make", "yosys"]
     } else {
         &["verilator", "g++", "make", "yosys", "sta", "gzip"]
     })?;

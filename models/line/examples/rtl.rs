@@ -1,6 +1,8 @@
 //! Writes what a test bench of the RTL in models/silicon/rtl drives and expects:
 //! `cargo run -p trinity-line --example rtl -- FILE [--large] [--states N] [TENSORS.safetensors...]`.
 //! Tensors are coded with a trellis of N states (8); matrices of our own with each.
+//! `-- --streams FILE FOLDER...` takes streams of the folders' files instead, as they are and with damaged words;
+//! what is no stream is left out.
 //! `-- --groups hadamard|dct FILE [TENSORS.safetensors...]` writes instead groups of 32 for the transforms:
 //! 1 if transformed, 1 if whole, 32 targets, 32 coefficients as `analyse_whole` has them.
 //!
@@ -335,6 +337,53 @@ fn read(path: &str, most: usize) -> Outcome<Vec<(usize, usize, Vec<f32>)>> {
     Ok(out)
 }
 
+/// Whether the decoder in gates takes a tile (docs/silicon.md).
+fn in_profile(coder: &Coder, place: &Tile, words: &[u16]) -> bool {
+    let plan = &coder.plan;
+    let transform = matches!(plan.transform, Transform::None | Transform::Hadamard);
+    let exceptions =
+        words.first().is_some_and(|head| head & 64 != 0) && words.get(1).is_some_and(|&n| n >= 64);
+    plan.log2_lanes == 5
+        && transform
+        && coder.scale.is_normal()
+        && coder.scale > 0.0
+        && place.rows <= 1024
+        && place.cols <= 512
+        && !exceptions
+}
+
+/// Tiles of streams that are kept in folders, each as it is, damaged, and again.
+fn write_streams(path: &str, folders: &[String]) -> Outcome<()> {
+    let (mut out, mut random) = (Out::default(), Random(23));
+    for folder in folders {
+        let mut files: Vec<_> =
+            std::fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        files.sort();
+        for file in files.iter().filter(|file| file.is_file()) {
+            let bytes = std::fs::read(file)?;
+            let Ok(stream) = Stream::open(&bytes) else { continue };
+            let Ok(coder) = Coder::new(stream.plan().clone()) else { continue };
+            if out.header(&coder, &Settings::default()).is_err() {
+                continue;
+            }
+            let count = coder.plan.tiles().min(8);
+            out.put(3 * count as u32);
+            for index in 0..count {
+                let (place, words) = (coder.plan.tile(index), stream.words(index));
+                let mut changed = words.clone();
+                let at = random.below(changed.len().max(1));
+                changed.get_mut(at).into_iter().for_each(|word| *word ^= 1 << random.below(16));
+                for words in [&words, &changed, &words] {
+                    let refused = !in_profile(&coder, &place, words);
+                    out.tile(&coder, &place, words, None, refused);
+                }
+            }
+        }
+    }
+    std::fs::write(path, out.0)?;
+    Ok(())
+}
+
 /// Groups of targets and their coefficients: of tensors in steps of three tenths of
 /// their deviation, or random ones up to the largest that are not kept exactly.
 fn write_groups(transform: &str, path: &str, tensors: &[String]) -> Outcome<()> {
@@ -394,6 +443,11 @@ fn main() -> Outcome<()> {
         && flag == "--groups"
     {
         return write_groups(transform, path, tensors);
+    }
+    if let Some((flag, [path, folders @ ..])) = arguments.split_first()
+        && flag == "--streams"
+    {
+        return write_streams(path, folders);
     }
     let large = arguments.iter().position(|a| a == "--large").map(|at| arguments.remove(at)).is_some();
     let states: u32 = match arguments.iter().position(|a| a == "--states") {

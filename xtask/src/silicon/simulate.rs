@@ -2,6 +2,7 @@
 
 use super::activity::{self, Activity};
 use super::design::{BENCHES, DESIGNS, Design, Failure, Vectors, captured, folder};
+use super::formal;
 use crate::{tools::succeed, workspace::root};
 use std::{
     fs,
@@ -23,9 +24,15 @@ pub fn verify(large: bool) -> Result<(), Failure> {
             sets.push(vectors("captured", &words)?);
         }
     }
+    let kept = if large { Some(streams()?) } else { None };
+    if large {
+        formal::check()?;
+    }
     for design in DESIGNS.iter().chain(BENCHES).filter(|design| design.is_whole()) {
         let bench = build(design, false)?;
         let own = match design.vectors {
+            // What is kept has words alone, nothing to encode.
+            Vectors::Streams if design.top == "line_dec" => sets.iter().chain(&kept).cloned().collect(),
             Vectors::Streams => sets.clone(),
             Vectors::Groups(transform) => vec![groups(transform, "random", &[])?],
             Vectors::Numbers => vec![written(["trinity-tensor", "rtl_numbers"], "numbers", &[], &[])?],
@@ -79,6 +86,19 @@ pub fn activity(design: &Design) -> Result<Activity, Failure> {
 
 fn vectors(name: &str, words: &[String]) -> Result<PathBuf, Failure> {
     written(["trinity-line", "rtl"], name, &[], words)
+}
+
+/// Streams of every version that is kept, and what the fuzzer kept where it ran.
+fn streams() -> Result<PathBuf, Failure> {
+    let corpus = root().join("fuzz/corpus/line_decode");
+    let mut folders = vec![root().join("models/line/tests/golden")];
+    if corpus.is_dir() {
+        folders.push(corpus);
+    } else {
+        eprintln!("no fuzz/corpus/line_decode here (`cargo xtask fuzz line_decode` makes it): left out");
+    }
+    let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+    written(["trinity-line", "rtl"], "streams", &["--streams"], &folders)
 }
 
 fn groups(transform: &str, name: &str, tensors: &[String]) -> Result<PathBuf, Failure> {
