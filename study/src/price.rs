@@ -60,8 +60,17 @@ impl SiliconFrom {
 }
 
 /// Codecs whose encoder `models/silicon/rtl` is.
-const IN_RTL: [&str; 7] =
-    ["trinity-lite", "line", "line-fast", "line-uniform", "line-rtl", "line-rtl-4", "line-rtl-1"];
+const IN_RTL: [&str; 9] = [
+    "trinity-lite",
+    "line",
+    "line-fast",
+    "line-uniform",
+    "line-rtl",
+    "line-rtl-4",
+    "line-rtl-1",
+    "line-rtl-hadamard",
+    "line-rtl-dct",
+];
 
 /// The part of a synthesized encoder that a stage of a codec is, with the design
 /// that has it; nothing where no RTL does what was chosen.
@@ -74,6 +83,8 @@ fn built_as(codec: &str, cost: &StageCost) -> Option<(&'static str, &'static str
         ("headers", _) => Some(("line_enc", "framing")),
         ("alignment", _) => Some(("line_enc", "alignment")),
         ("prediction", "column means") => Some(("line_enc", "prediction")),
+        ("transform", "hadamard-32") => Some(("line_hadamard", "transform")),
+        ("transform", "dct-32") => Some(("line_dct", "transform")),
         ("quantization", "trellis-8") => Some(("line_enc", "quantization")),
         ("quantization", "trellis-4") => Some(("line_enc_4", "quantization")),
         ("quantization", "dead-zone") => Some(("line_enc_1", "quantization")),

@@ -13,7 +13,8 @@ use trinity_tensor::codec::{Metrics, Target, codec};
 use trinity_tensor::{Class, TensorFile};
 
 /// H.264, then the encoders of models/silicon/rtl by their designs' names.
-const CODECS: [&str; 4] = ["h264", "line-rtl-1", "line-rtl-4", "line-rtl"];
+const CODECS: [&str; 6] =
+    ["h264", "line-rtl-1", "line-rtl-4", "line-rtl", "line-rtl-hadamard", "line-rtl-dct"];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -39,7 +39,14 @@ const NAMES: [(&str, Effort, u32); 4] = [
 ];
 /// What the encoder of models/silicon/rtl can do, by the states of its trellis: no transform, no
 /// prediction from the row above, 32 lanes, tiles that fit. Beside the figures of its netlists.
-const GATES: [(&str, u32); 3] = [("line-rtl", 3), ("line-rtl-4", 2), ("line-rtl-1", 0)];
+/// Two have a transform in front, whose stage was synthesized apart.
+const GATES: [(&str, u32, Family); 5] = [
+    ("line-rtl", 3, Family::None),
+    ("line-rtl-4", 2, Family::None),
+    ("line-rtl-1", 0, Family::None),
+    ("line-rtl-hadamard", 3, Family::Hadamard),
+    ("line-rtl-dct", 3, Family::Dct),
+];
 /// `trinity-lite` by its stream's name.
 const OTHER_NAME: &str = "line";
 /// First bytes of the Trinity codec's streams.
@@ -68,10 +75,10 @@ impl Line {
             Some((plain, budget)) => (plain, Some(budget.parse().ok().filter(|&budget| budget > 0)?)),
             None => (name, None),
         };
-        let gates = GATES.iter().find(|(own, _)| *own == plain);
+        let gates = GATES.iter().find(|(own, ..)| *own == plain);
         let (effort, log2_states, held) = match gates {
-            Some(&(_, log2_states)) => {
-                let (transform, predicts) = (Some(Family::None), Some(false));
+            Some(&(_, log2_states, family)) => {
+                let (transform, predicts) = (Some(family), Some(false));
                 let held = Held { transform, predicts, gates: true, ..Held::default() };
                 (Effort::Best, log2_states, held)
             }
@@ -458,7 +465,7 @@ mod tests {
             let mut data = Vec::new();
             Dtype::Bf16.extend_from_f32(&values[..shape[0] * shape[1]], &mut data);
             let tensor = Tensor::new("t", Class::Weight, Dtype::Bf16, shape.to_vec(), data).unwrap();
-            let (name, _) = GATES.iter().find(|(_, log2_states)| *log2_states == states).unwrap();
+            let (name, ..) = GATES.iter().find(|(_, log2_states, _)| *log2_states == states).unwrap();
             let line = codec(name).unwrap();
             let encoded = line.encode(&tensor, Target::Nmse(0.01)).unwrap();
             assert!(Metrics::between(&tensor, &line.decode(&encoded).unwrap()).nmse <= 0.01);
