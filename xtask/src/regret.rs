@@ -19,9 +19,17 @@ const OWN: [&str; 2] = ["study/data/tensors.safetensors", "validation/data/captu
 const CODECS: [&str; 3] = ["models/coding/src", "models/line/src", "models/trinity/src"];
 
 pub fn run(args: &[&str]) -> Result<(), String> {
-    let known = ["--quick", "--others", "--again"];
-    if let Some(unknown) = args.iter().find(|word| !known.contains(word)) {
-        return Err(format!("`{unknown}`: expected cargo xtask regret [--quick] [--others]"));
+    let mut words = args.iter();
+    while let Some(word) = words.next() {
+        let known = match *word {
+            "--quick" | "--others" | "--again" => true,
+            "--only" | "--codec" => words.next().is_some(),
+            _ => false,
+        };
+        if !known {
+            let usage = "[--quick] [--others] [--again] [--only WORD] [--codec NAME]";
+            return Err(format!("`{word}`: expected cargo xtask regret {usage}"));
+        }
     }
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--release", "--quiet", "--package", "trinity-tensor", "--example", "regret"]);

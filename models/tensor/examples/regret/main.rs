@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! cargo run --release -p trinity-tensor --example regret -- \
-//!     [--quick] [--again] [--others] [--kept DIR] FILE...
+//!     [--quick] [--again] [--others] [--only WORD] [--codec NAME] [--kept DIR] FILE...
 //! ```
 //! Every tensor of the files and every law of [`laws`] is coded at 2, 3 and 4
 //! bits per value as the encoder chooses, and held to each orientation and
@@ -11,7 +11,8 @@
 //! choice takes more, in bits at equal error: bits + ½ log2(NMSE), within a per
 //! cent of the rate. `--quick`: at 3 bits, one tensor of each file. `--others`:
 //! instead, what other codecs take beside `trinity` and `trinity-lite`.
-//! `--kept DIR`: points are kept there and used again, so that a run goes on
+//! `--only WORD`: tensors and laws with the word in their name. `--codec NAME`:
+//! `trinity` or `trinity-lite` alone. `--kept DIR`: points are kept there and used again, so that a run goes on
 //! where the last one stopped; `--again` makes choices anew and keeps the rest.
 
 #![allow(clippy::print_stdout)] // a program for people at a terminal
@@ -41,6 +42,8 @@ struct Asked {
     quick: bool,
     again: bool,
     others: bool,
+    only: Option<String>,
+    codec: Option<String>,
     kept: Option<String>,
     files: Vec<String>,
 }
@@ -54,6 +57,8 @@ impl Asked {
                 "--quick" => asked.quick = true,
                 "--again" => asked.again = true,
                 "--others" => asked.others = true,
+                "--only" => asked.only = Some(args.next().ok_or("--only needs a word")?),
+                "--codec" => asked.codec = Some(args.next().ok_or("--codec needs a name")?),
                 "--kept" => asked.kept = Some(args.next().ok_or("--kept needs a folder")?),
                 flag if flag.starts_with("--") => return Err(format!("unknown option `{flag}`")),
                 _ => asked.files.push(word),
@@ -77,13 +82,25 @@ fn main() -> ExitCode {
 
 fn run(asked: &Asked) -> Result<Verdict, String> {
     let subjects = subjects(asked).map_err(|error| error.to_string())?;
+    if subjects.is_empty() {
+        return Err(format!(
+            "no tensor and no law has `{}` in its name",
+            asked.only.as_deref().unwrap_or("")
+        ));
+    }
     let kept = Kept::open(asked.kept.as_deref().map(Path::new))?;
     let rates: &[f64] = if asked.quick { &RATES[1..2] } else { &RATES };
     if asked.others {
         return others(asked, &kept, &subjects, rates);
     }
     let mut verdicts = Vec::new();
-    for contestant in Contestant::all()? {
+    let asked_for = |c: &Contestant| asked.codec.as_deref().is_none_or(|name| name == c.name);
+    let contestants: Vec<Contestant> = Contestant::all()?.into_iter().filter(asked_for).collect();
+    if contestants.is_empty() {
+        let name = asked.codec.as_deref().unwrap_or("");
+        return Err(format!("`{name}` chooses no plan: there are trinity and trinity-lite"));
+    }
+    for contestant in contestants {
         let mut cells = Vec::new();
         for (at, subject) in subjects.iter().enumerate() {
             eprintln!("{} {} of {}: {}", contestant.name, at + 1, subjects.len(), subject.name);
@@ -156,5 +173,6 @@ fn subjects(asked: &Asked) -> Result<Vec<Subject>, Error> {
     let laws = laws::all();
     let every = if asked.quick { 4 } else { 1 };
     found.extend(laws.into_iter().step_by(every));
+    found.retain(|subject| asked.only.as_deref().is_none_or(|word| subject.name.contains(word)));
     Ok(found)
 }

@@ -93,7 +93,7 @@ pub fn others(cells: &[Cell]) -> Verdict {
     println!("\nbetter than trinity by more than {TIE}: {beaten} of {} cells", rows.len());
     let lite = lite_beaten(cells);
     println!("better than trinity-lite by more than {TIE}, no learned transform: {lite} cells");
-    verdict
+    if lite > 0 { Verdict::Missed } else { verdict }
 }
 
 /// Cells in which another codec without a learned transform beats `trinity-lite`.
