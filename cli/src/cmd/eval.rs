@@ -52,6 +52,7 @@ Examples:
   trinity eval small.safetensors --text eval.txt --kv trinity@2.9 --windows 8
   trinity eval --activations rtn@4 --stages 4
   trinity eval --traffic --windows 8
+  trinity eval --calibrate eval.txt --weights trinity@3 --kv trinity@2.5 --windows 8
   trinity eval --sweep 2,2.25,…,4.5 --out curve
 
 Codecs of a sweep on many machines, then one result:
@@ -85,8 +86,10 @@ pub struct Args {
     /// Tokens coded together in a cache or an activation
     #[arg(long, value_name = "TOKENS", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     block: u32,
-    /// A text, other than the one that is scored: codecs that can (trinity,
-    /// gptq-128g, awq-128g) weigh errors in weights by the inputs it brings
+    /// A text, other than the one that is scored, of which 65,536 tokens are read:
+    /// codecs that can (trinity, gptq-128g, awq-128g) weigh errors in weights by
+    /// the inputs it brings; trinity also moves bits to the weights that need
+    /// them, and weighs errors in K and V by queries and outputs
     #[arg(long, value_name = "FILE")]
     calibrate: Option<PathBuf>,
     /// Score the first N windows of 1,024 tokens only

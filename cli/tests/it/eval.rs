@@ -41,18 +41,19 @@ fn several_codings_are_a_table_each_by_itself() {
 fn a_sweep_draws_a_curve_a_codec_and_says_where_the_paper_is_contradicted() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().to_string_lossy().into_owned();
-    let codecs = "rtn,mxfp4,best-baseline,hadamard/rtn,uniform+ac";
+    let codecs = "rtn,mxfp4,nf4,best-baseline,hadamard/rtn,uniform+ac";
     let sweep = || json(&["--sweep", "3,4", "--codecs", codecs, "--out", &out]);
     let rows = sweep();
     let names: Vec<&str> =
         rows.as_array().unwrap().iter().filter_map(|row| row["weights"].as_str()).collect();
-    // MXFP4 has a rate of its own and is shown there.
+    // MXFP4 and NF4 have a rate of their own and are shown there.
     assert_eq!(
         names,
         [
             "rtn@3",
             "rtn@4",
             "mxfp4@4.25",
+            "nf4@4.25",
             "best-baseline@3",
             "best-baseline@4",
             "hadamard/rtn@3",
@@ -61,10 +62,10 @@ fn a_sweep_draws_a_curve_a_codec_and_says_where_the_paper_is_contradicted() {
             "uniform+ac@4"
         ]
     );
-    let best = &rows.as_array().unwrap()[4];
+    let best = &rows.as_array().unwrap()[5];
     assert!(best["codec"].as_str().unwrap().contains('+'), "{best}");
     let csv = std::fs::read_to_string(folder.path().join("eval.csv")).unwrap();
-    assert_eq!(csv.lines().count(), 11);
+    assert_eq!(csv.lines().count(), 12);
     // A run that was stopped keeps its points: one that no codec gave is not asked for again.
     let column = csv.lines().next().unwrap().split(',').position(|name| name == "bits_per_byte").unwrap();
     let mark = csv.lines().nth(2).unwrap().split(',').nth(column).unwrap();
@@ -79,7 +80,7 @@ fn a_sweep_draws_a_curve_a_codec_and_says_where_the_paper_is_contradicted() {
     let resumed = sweep();
     let at = |rows: &Value, row: usize| rows[row]["bits_per_byte"].as_f64().unwrap();
     assert_eq!(at(&resumed, 2), at(&rows, 1), "the point that stood in the file");
-    assert_eq!(at(&resumed, 9), at(&rows, 9));
+    assert_eq!(at(&resumed, 10), at(&rows, 10));
     assert!(
         std::fs::read_to_string(folder.path().join("report.html"))
             .unwrap()
@@ -139,5 +140,22 @@ fn what_cannot_be_read_is_refused_before_anything_runs() {
     ] {
         let said = trinity(["eval"].into_iter().chain(arguments.iter().copied())).refused();
         assert!(said.contains(expected), "{said}");
+    }
+}
+
+#[test]
+fn a_calibration_weighs_errors_in_weights_and_caches() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("calibrate.txt");
+    let eval = include_bytes!("../../../models/lm/data/eval.txt");
+    std::fs::write(&text, &eval[32768..49152]).unwrap();
+    let text = text.to_string_lossy();
+    for place in ["--weights", "--kv"] {
+        let kl = |more: &[&str]| {
+            let row = json(&[&[place, "trinity@2"], more].concat());
+            row["kl_nats"].as_f64().unwrap()
+        };
+        let (plain, calibrated) = (kl(&[]), kl(&["--calibrate", &text]));
+        assert!(calibrated < plain, "{place}: {calibrated} against {plain}");
     }
 }

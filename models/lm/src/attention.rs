@@ -31,12 +31,21 @@ pub struct Scratch {
     q: Vec<f32>,
     v: Vec<f32>,
     out: Vec<f32>,
+    /// Of each head, the sum of squared weights, where somebody asks.
+    pub squares: Option<Vec<f64>>,
 }
 
 impl Scratch {
     pub fn new(tokens: usize, head_dim: usize) -> Self {
         let head = || vec![0.0; tokens * head_dim];
-        Self { scores: vec![0.0; tokens * BLOCK], k: head(), q: head(), v: head(), out: head() }
+        Self {
+            scores: vec![0.0; tokens * BLOCK],
+            k: head(),
+            q: head(),
+            v: head(),
+            out: head(),
+            squares: None,
+        }
     }
 }
 
@@ -67,6 +76,10 @@ pub fn attend(shape: Shape, q: &[f32], k: &[f32], v: &[f32], out: &mut [f32], sc
             );
             for (i, column) in scores.chunks_exact_mut(keys).enumerate() {
                 softmax(column, start + i + 1, shape.window);
+            }
+            if let Some(squares) = &mut scratch.squares {
+                squares.resize(shape.heads, 0.0);
+                squares[head] += scores.iter().map(|&a| f64::from(a * a)).sum::<f64>();
             }
             let v_block = DMatrixView::from_slice(&scratch.v[..keys * dim], dim, keys);
             let weights = DMatrixView::from_slice(scores, keys, count);

@@ -48,6 +48,11 @@ impl Baseline {
         })
     }
 
+    /// Whether the rate is the format's own, whatever is asked for.
+    pub fn has_one_rate(self) -> bool {
+        matches!(self, Self::Nf4 | Self::Nvfp4 | Self::KQuant(_))
+    }
+
     /// Whether it cannot do without moments of the input.
     pub fn needs_moments(self) -> bool {
         matches!(self, Self::Gptq { .. } | Self::Awq { .. })

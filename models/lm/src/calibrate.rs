@@ -61,7 +61,7 @@ impl Moments {
             *own_layer == layer && readers.split(' ').any(|reader| reader == part)
         };
         let (_, matrix) = self.by_input.iter().find(|(key, _)| own(key))?;
-        Some(InputMoments { matrix, after_norm: !matches!(part, "o_proj" | "down_proj") })
+        Some(InputMoments::new(matrix, !matches!(part, "o_proj" | "down_proj")))
     }
 }
 
@@ -70,7 +70,22 @@ const DAMPING: f64 = 0.01;
 /// How far a channel's scale may be from the average, either way.
 const WIDEST_SCALE: f64 = 8.0;
 
+/// Moments with something on the diagonal: a short text leaves directions that
+/// it never saw.
+pub(crate) fn damped(moments: &DMatrix<f32>) -> DMatrix<f64> {
+    let mut moments = moments.map(f64::from);
+    let damping = (DAMPING * moments.diagonal().mean()).max(f64::MIN_POSITIVE);
+    (0..moments.nrows()).for_each(|i| moments[(i, i)] += damping);
+    moments
+}
+
 impl<'m> InputMoments<'m> {
+    /// `matrix` is `inputs × inputs`; `after_norm` says whether the input comes
+    /// straight out of a norm.
+    pub(crate) fn new(matrix: &'m DMatrix<f32>, after_norm: bool) -> Self {
+        Self { matrix, after_norm }
+    }
+
     /// `inputs × inputs`, symmetric.
     pub fn values(&self) -> &'m [f32] {
         self.matrix.as_slice()
@@ -106,12 +121,9 @@ impl<'m> InputMoments<'m> {
     /// known: what an error costs under feedback from channel to channel.
     fn innovations(&self) -> Option<Vec<f64>> {
         let n = self.inputs();
-        let mean = (0..n).map(|i| f64::from(self.matrix[(i, i)])).sum::<f64>() / n.max(1) as f64;
-        let damping = (DAMPING * mean).max(f64::MIN_POSITIVE);
+        let damped = damped(self.matrix);
         // Cholesky goes from the first channel on; feedback leaves the last for last.
-        let turned = DMatrix::from_fn(n, n, |i, j| {
-            f64::from(self.matrix[(n - 1 - i, n - 1 - j)]) + if i == j { damping } else { 0.0 }
-        });
+        let turned = DMatrix::from_fn(n, n, |i, j| damped[(n - 1 - i, n - 1 - j)]);
         let factor = turned.cholesky()?;
         let diagonal = factor.l_dirty().diagonal();
         Some(diagonal.iter().rev().map(|l| (l * l).max(f64::MIN_POSITIVE)).collect())

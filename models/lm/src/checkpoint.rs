@@ -81,19 +81,33 @@ impl Checkpoint {
         let tensor = entry.read()?;
         let mut values = vec![0.0; tensor.len()];
         tensor.dtype().to_f32(tensor.data(), &mut values);
-        let paired = name.ends_with(".q_proj.weight") || name.ends_with(".k_proj.weight");
-        if self.is_gguf && self.config.family == Family::Llama && paired {
+        if self.is_paired(name) {
             gguf::unpair_rows(&mut values, self.config.head_dim, self.config.hidden_size);
         }
         Ok(values)
     }
 
+    /// Values of the weight with a short name in the order its file has them.
+    pub fn as_stored(&self, name: &str, mut values: Vec<f32>) -> Vec<f32> {
+        if self.is_paired(name) {
+            gguf::pair_rows(&mut values, self.config.head_dim, self.config.hidden_size);
+        }
+        values
+    }
+
+    /// Whether rows of a weight stand in pairs in its file.
+    fn is_paired(&self, name: &str) -> bool {
+        let turned = name.ends_with(".q_proj.weight") || name.ends_with(".k_proj.weight");
+        self.is_gguf && self.config.family == Family::Llama && turned
+    }
+
     /// A tensor's name as the rest of this crate has it.
-    fn short_name(&self, name: &str) -> String {
+    pub fn short_name(&self, name: &str) -> String {
         if self.is_gguf { gguf::short_name(name, self.config.family) } else { short_name(name) }
     }
 
-    fn entries(&self) -> impl Iterator<Item = &Entry> {
+    /// Every tensor of its files.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.files.iter().flat_map(|f| f.entries())
     }
 
@@ -211,6 +225,12 @@ fn locate(path: &Path) -> Result<(PathBuf, Vec<PathBuf>), Error> {
             return Err(bad("no config.json in this folder".into()));
         }
         return Ok((config, vec![path.to_owned()]));
+    }
+    let known = |ending: &std::ffi::OsStr| ending == "safetensors" || ending == "json";
+    if path.is_file() && !path.extension().is_some_and(known) {
+        return Err(bad("tensors without a configuration are no model; one is a folder with config.json, \
+                        a GGUF file, or a safetensors file with its configuration beside it"
+            .into()));
     }
     let folder = path.parent().unwrap_or(Path::new("."));
     let stem = path.file_name().map_or(String::new(), |n| n.to_string_lossy().into_owned());

@@ -78,13 +78,34 @@ impl Coding {
         matches!(self.coder, Coder::Codec(_))
     }
 
-    /// Whether it weighs its error by what the inputs of a layer are worth.
+    /// Whether it weighs its error by the moments of a layer's inputs.
     pub fn takes_moments(&self) -> bool {
         match &self.coder {
             Coder::Rtn { .. } => false,
             Coder::Baseline(baseline) => baseline.needs_moments(),
             Coder::Codec(codec) => codec.takes_moments(),
         }
+    }
+
+    /// Whether it is a number format with a rate of its own.
+    pub fn has_one_rate(&self) -> bool {
+        matches!(&self.coder, Coder::Baseline(baseline) if baseline.has_one_rate())
+    }
+
+    /// Whether it cannot do without moments.
+    pub fn needs_moments(&self) -> bool {
+        matches!(&self.coder, Coder::Baseline(baseline) if baseline.needs_moments())
+    }
+
+    /// Whether weights are coded one layer after the other, for what the coded
+    /// layers before bring: GPTQ does, AWQ looks at the model as it was.
+    pub(crate) fn is_progressive(&self) -> bool {
+        self.takes_moments() && !matches!(self.coder, Coder::Baseline(Baseline::Awq { .. }))
+    }
+
+    /// Whether a weight also makes good what coding did to its inputs.
+    pub(crate) fn follows_inputs(&self) -> bool {
+        matches!(self.coder, Coder::Codec(_)) && self.takes_moments()
     }
 
     /// Codes a weight in place for the inputs it will be multiplied with;

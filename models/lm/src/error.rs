@@ -74,6 +74,15 @@ mod tests {
         let said = crate::Checkpoint::open(&path).unwrap_err().to_string();
         std::fs::remove_file(&path).unwrap();
         let name = path.display().to_string();
-        assert!(said.starts_with(&name) && said.len() > name.len() + 10, "{said}");
+        assert!(said.starts_with(&name) && said.contains("of 1000000000000 tensors announced"), "{said}");
+    }
+
+    #[test]
+    fn tensors_without_a_configuration_are_said_to_be_no_model() {
+        let path = std::env::temp_dir().join(format!("trinity-lm-state-{}.pt", std::process::id()));
+        std::fs::write(&path, b"PK\x03\x04").unwrap();
+        let said = crate::Checkpoint::open(&path).unwrap_err().to_string();
+        std::fs::remove_file(&path).unwrap();
+        assert!(said.contains("no model") && said.contains("config.json"), "{said}");
     }
 }

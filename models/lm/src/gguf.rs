@@ -148,15 +148,25 @@ pub fn short_name(name: &str, family: Family) -> String {
 /// Puts the rows of a Llama's Q or K back in halves: the converter stores the
 /// two channels of a rotary pair side by side. Other families are stored as is.
 pub fn unpair_rows(values: &mut Vec<f32>, head_dim: usize, cols: usize) {
-    let half = head_dim / 2;
-    let rows = values.len() / cols.max(1);
     let mut turned = Vec::with_capacity(values.len());
-    for row in 0..rows {
-        let (head, channel) = (row / head_dim, row % head_dim);
-        let stored = head * head_dim + 2 * (channel % half) + channel / half;
-        turned.extend_from_slice(&values[stored * cols..][..cols]);
+    for row in 0..values.len() / cols.max(1) {
+        turned.extend_from_slice(&values[stored_row(row, head_dim) * cols..][..cols]);
     }
     *values = turned;
+}
+
+/// The other way round: rows as the converter stores them.
+pub fn pair_rows(values: &mut [f32], head_dim: usize, cols: usize) {
+    let unpaired = values.to_vec();
+    for (row, from) in unpaired.chunks_exact(cols.max(1)).enumerate() {
+        values[stored_row(row, head_dim) * cols..][..cols].copy_from_slice(from);
+    }
+}
+
+/// Where a row of Q or K stands in a file.
+fn stored_row(row: usize, head_dim: usize) -> usize {
+    let (half, head, channel) = (head_dim / 2, row / head_dim, row % head_dim);
+    head * head_dim + 2 * (channel % half) + channel / half
 }
 
 #[cfg(test)]
@@ -184,5 +194,7 @@ mod tests {
         let mut values = vec![0.0, 2.0, 1.0, 3.0, 10.0, 12.0, 11.0, 13.0];
         unpair_rows(&mut values, 4, 1);
         assert_eq!(values, [0.0, 1.0, 2.0, 3.0, 10.0, 11.0, 12.0, 13.0]);
+        pair_rows(&mut values, 4, 1);
+        assert_eq!(values, [0.0, 2.0, 1.0, 3.0, 10.0, 12.0, 11.0, 13.0]);
     }
 }

@@ -27,6 +27,16 @@ pub trait Hooks: Sync {
     /// changes nothing.
     fn input(&self, _layer: usize, _parts: &'static str, _values: &[f32], _cols: usize) {}
 
+    /// What attention of `layer` did in one window: its queries after rotary
+    /// positions, a row a token, and for each head the sum over queries of their
+    /// squared weights. For calibration, which looks and changes nothing.
+    fn attention(&self, _layer: usize, _queries: &[f32], _squares: &[f64]) {}
+
+    /// Whether `attention` does anything.
+    fn wants_attention(&self) -> bool {
+        false
+    }
+
     /// Whether `kv` does anything.
     fn wants_kv(&self) -> bool {
         false

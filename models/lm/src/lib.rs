@@ -24,6 +24,7 @@
 mod attention;
 mod baselines;
 pub mod builtin;
+pub mod cache;
 pub mod calibrate;
 mod checkpoint;
 pub mod coding;
@@ -34,8 +35,10 @@ mod gguf;
 mod hooks;
 mod linear;
 mod model;
+mod progressive;
 mod rotary;
 mod score;
+mod tally;
 mod text;
 mod tokenizer;
 pub mod weights;

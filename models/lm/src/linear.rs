@@ -5,6 +5,7 @@
 //! layer is one product `W · X` without moving anything.
 
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut};
+use std::ops::Range;
 
 /// A linear layer's weight, `out × in`, kept in the order products want.
 #[derive(Debug, Clone)]
@@ -26,6 +27,12 @@ impl Linear {
     /// One row of the weight, where it serves as a table.
     pub fn copy_row(&self, row: usize, into: &mut [f32]) {
         into.iter_mut().zip(self.matrix.row(row).iter()).for_each(|(to, &from)| *to = from);
+    }
+
+    /// WᵀW of some inputs.
+    pub fn column_moments(&self, inputs: Range<usize>) -> DMatrix<f32> {
+        let own = self.matrix.columns(inputs.start, inputs.len());
+        own.transpose() * own
     }
 
     pub fn outputs(&self) -> usize {

@@ -5,6 +5,7 @@ use crate::config::{Family, LayerKind};
 use crate::linear::Linear;
 use crate::rotary::Rotary;
 use crate::{Checkpoint, Config, Error, Hooks, Matrix};
+use nalgebra::DMatrix;
 use std::sync::Arc;
 
 /// The longest window that positions are tabled for.
@@ -133,14 +134,7 @@ impl Model {
     pub fn weights(&self) -> Vec<Weight> {
         let mut weights = Vec::new();
         for (n, layer) in self.layers.iter().enumerate() {
-            for (part, linear) in layer.linears() {
-                weights.push(Weight {
-                    name: format!("layers.{n}.{part}.weight"),
-                    rows: linear.outputs(),
-                    cols: linear.inputs(),
-                    values: linear.to_rows(),
-                });
-            }
+            weights.extend(layer.linears().map(|(part, linear)| weight(n, part, linear)));
         }
         weights
     }
@@ -151,7 +145,7 @@ impl Model {
         let mut given = weights.iter();
         for (n, layer) in self.layers.iter_mut().enumerate() {
             for (part, linear) in layer.linears_mut() {
-                let name = format!("layers.{n}.{part}.weight");
+                let name = weight_name(n, part);
                 let shape = (linear.outputs(), linear.inputs());
                 match given.next() {
                     Some(w)
@@ -205,9 +199,9 @@ impl Model {
         self.embed(tokens, &mut work.residual);
         let mut bits = HookBits::default();
         let stages = hooks.stages().clamp(1, self.layers.len());
-        for (n, layer) in self.layers.iter().enumerate() {
-            self.attend(n, layer, work, hooks, &mut bits)?;
-            self.feed_forward(n, layer, work, hooks);
+        for n in 0..self.layers.len() {
+            self.attend(n, work, hooks, &mut bits)?;
+            self.feed_forward(n, work, hooks);
             // The last layer of every stage but the last sends its residual stream on.
             let stage = (n + 1) * stages / self.layers.len();
             let boundary = stage < stages && stage != n * stages / self.layers.len();
@@ -270,15 +264,39 @@ impl Model {
     fn attend(
         &self,
         n: usize,
-        layer: &Layer,
         work: &mut Workspace,
         hooks: &dyn Hooks,
         bits: &mut HookBits,
     ) -> Result<(), Error> {
-        let (config, extras) = (&self.config, &layer.extras);
+        self.normalize(n, Part::Attention, work);
+        hooks.input(n, Part::Attention.readers(), &work.normed, self.config.hidden_size);
+        self.mix(n, work, hooks, bits)?;
+        hooks.input(n, Part::AttentionOut.readers(), &work.mixed, self.config.q_size());
+        let Workspace { mixed, part, residual, .. } = work;
+        self.add_output(n, Part::AttentionOut, mixed, part, residual);
+        Ok(())
+    }
+
+    /// What the first linear layers of the half that `part` belongs to read.
+    fn normalize(&self, n: usize, part: Part, work: &mut Workspace) {
+        let weight = match part {
+            Part::Attention | Part::AttentionOut => &self.layers[n].input_norm,
+            Part::Feed | Part::FeedOut => &self.layers[n].feed_norm,
+        };
+        rms_norm(&work.residual, weight, self.config.rms_norm_eps as f32, &mut work.normed);
+    }
+
+    /// From what Q, K and V read to what O reads.
+    fn mix(
+        &self,
+        n: usize,
+        work: &mut Workspace,
+        hooks: &dyn Hooks,
+        bits: &mut HookBits,
+    ) -> Result<(), Error> {
+        let (config, layer) = (&self.config, &self.layers[n]);
+        let extras = &layer.extras;
         let epsilon = config.rms_norm_eps as f32;
-        rms_norm(&work.residual, &layer.input_norm, epsilon, &mut work.normed);
-        hooks.input(n, "q_proj k_proj v_proj", &work.normed, config.hidden_size);
         layer.q.apply(&work.normed, &mut work.q, 0.0);
         layer.k.apply(&work.normed, &mut work.k, 0.0);
         layer.v.apply(&work.normed, &mut work.v, 0.0);
@@ -309,16 +327,26 @@ impl Model {
             scale: config.attention_scale,
             window,
         };
+        work.scratch.squares = hooks.wants_attention().then(Vec::new);
         attention::attend(shape, &work.q, &work.k, &work.v, &mut work.mixed, &mut work.scratch);
-        hooks.input(n, "o_proj", &work.mixed, config.q_size());
-        work.add(&layer.o, Source::Mixed, &extras.attention_out_norm, epsilon);
+        if let Some(squares) = work.scratch.squares.take() {
+            hooks.attention(n, &work.q, &squares);
+        }
         Ok(())
     }
 
-    fn feed_forward(&self, n: usize, layer: &Layer, work: &mut Workspace, hooks: &dyn Hooks) {
-        let epsilon = self.config.rms_norm_eps as f32;
-        rms_norm(&work.residual, &layer.feed_norm, epsilon, &mut work.normed);
-        hooks.input(n, "gate_proj up_proj", &work.normed, self.config.hidden_size);
+    fn feed_forward(&self, n: usize, work: &mut Workspace, hooks: &dyn Hooks) {
+        self.normalize(n, Part::Feed, work);
+        hooks.input(n, Part::Feed.readers(), &work.normed, self.config.hidden_size);
+        self.gate(n, work);
+        hooks.input(n, Part::FeedOut.readers(), &work.gate, self.config.intermediate_size);
+        let Workspace { gate, part, residual, .. } = work;
+        self.add_output(n, Part::FeedOut, gate, part, residual);
+    }
+
+    /// From what gate and up read to what down reads.
+    fn gate(&self, n: usize, work: &mut Workspace) {
+        let layer = &self.layers[n];
         layer.gate.apply(&work.normed, &mut work.gate, 0.0);
         layer.up.apply(&work.normed, &mut work.up, 0.0);
         let gated = work.gate.iter_mut().zip(&work.up);
@@ -328,8 +356,154 @@ impl Model {
             // SiLU(gate) · up.
             gated.for_each(|(gate, up)| *gate = *gate / (1.0 + (-*gate).exp()) * up);
         }
-        hooks.input(n, "down_proj", &work.gate, self.config.intermediate_size);
-        work.add(&layer.down, Source::Gate, &layer.extras.feed_out_norm, epsilon);
+    }
+}
+
+/// A model one linear layer at a time, for those who replace weights on the way.
+impl Model {
+    /// The residual stream of a window before the first layer.
+    pub(crate) fn embedded(&self, tokens: &[u32]) -> Vec<f32> {
+        let mut residual = vec![0.0; tokens.len() * self.config.hidden_size];
+        self.embed(tokens, &mut residual);
+        residual
+    }
+
+    /// What `part` of layer `n` reads where the residual stream enters that
+    /// half of the layer as `residual`.
+    pub(crate) fn reads(
+        &self,
+        n: usize,
+        part: Part,
+        residual: &[f32],
+        work: &mut Workspace,
+    ) -> Result<Vec<f32>, Error> {
+        work.resize(self, residual.len() / self.config.hidden_size);
+        work.residual.copy_from_slice(residual);
+        self.normalize(n, part, work);
+        Ok(match part {
+            Part::Attention | Part::Feed => work.normed.clone(),
+            Part::AttentionOut => {
+                self.mix(n, work, &crate::NoHooks, &mut HookBits::default())?;
+                work.mixed.clone()
+            }
+            Part::FeedOut => {
+                self.gate(n, work);
+                work.gate.clone()
+            }
+        })
+    }
+
+    /// Adds what the last linear layer of a half makes of `reads` to the
+    /// residual stream, through a norm where there is one (`buffer` is for that).
+    pub(crate) fn add_output(
+        &self,
+        n: usize,
+        part: Part,
+        reads: &[f32],
+        buffer: &mut Vec<f32>,
+        residual: &mut [f32],
+    ) {
+        let layer = &self.layers[n];
+        let (linear, norm) = match part {
+            Part::Attention | Part::Feed => return,
+            Part::AttentionOut => (&layer.o, &layer.extras.attention_out_norm),
+            Part::FeedOut => (&layer.down, &layer.extras.feed_out_norm),
+        };
+        if norm.is_empty() {
+            linear.apply(reads, residual, 1.0);
+            return;
+        }
+        buffer.resize(residual.len(), 0.0);
+        linear.apply(reads, buffer, 0.0);
+        rms_norm_in_place(buffer, norm, self.config.rms_norm_eps as f32);
+        residual.iter_mut().zip(&*buffer).for_each(|(r, p)| *r += p);
+    }
+
+    /// OᵀO of each head's channels in layer `n`: how far a change of what a head
+    /// mixed goes into the residual stream.
+    pub(crate) fn output_moments(&self, n: usize) -> Vec<DMatrix<f32>> {
+        let (dim, heads) = (self.config.head_dim, self.config.num_attention_heads);
+        (0..heads).map(|head| self.layers[n].o.column_moments(head * dim..(head + 1) * dim)).collect()
+    }
+
+    /// Whether a part's products go to the residual stream as they are.
+    pub(crate) fn adds_as_it_is(&self, n: usize, part: Part) -> bool {
+        let extras = &self.layers[n].extras;
+        match part {
+            Part::Attention | Part::Feed => false,
+            Part::AttentionOut => extras.attention_out_norm.is_empty(),
+            Part::FeedOut => extras.feed_out_norm.is_empty(),
+        }
+    }
+
+    /// Puts other values into the weight of that name.
+    pub(crate) fn replace_weight(&mut self, weight: &Weight) {
+        for (n, layer) in self.layers.iter_mut().enumerate() {
+            for (part, linear) in layer.linears_mut() {
+                if weight.name == weight_name(n, part) {
+                    *linear = Linear::from_rows(weight.rows, weight.cols, &weight.values);
+                }
+            }
+        }
+    }
+
+    /// The weights of a part, in the order that [`Model::weights`] has.
+    pub(crate) fn part_weights(&self, n: usize, part: Part) -> Vec<Weight> {
+        let linears = self.layers[n].linears();
+        let own = linears.iter().filter(|(name, _)| part.readers().split(' ').any(|own| own == *name));
+        own.map(|(name, linear)| weight(n, name, linear)).collect()
+    }
+
+    /// Puts other values into the weights that [`Model::part_weights`] listed.
+    pub(crate) fn replace_part(&mut self, n: usize, part: Part, weights: &[Weight]) {
+        let linears = self.layers[n].linears_mut();
+        let own = linears.into_iter().filter(|(name, _)| part.readers().split(' ').any(|own| own == *name));
+        for ((_, linear), weight) in own.zip(weights) {
+            *linear = Linear::from_rows(weight.rows, weight.cols, &weight.values);
+        }
+    }
+}
+
+/// Linear layers of one layer that read the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Attention,
+    AttentionOut,
+    Feed,
+    FeedOut,
+}
+
+impl Part {
+    /// In the order they are used.
+    pub(crate) const ALL: [Self; 4] = [Self::Attention, Self::AttentionOut, Self::Feed, Self::FeedOut];
+
+    /// Names of its weights, with spaces between.
+    pub(crate) fn readers(self) -> &'static str {
+        match self {
+            Self::Attention => "q_proj k_proj v_proj",
+            Self::AttentionOut => "o_proj",
+            Self::Feed => "gate_proj up_proj",
+            Self::FeedOut => "down_proj",
+        }
+    }
+
+    /// Whether what it reads comes straight out of a norm, whose weights can
+    /// take a scale of every channel.
+    pub(crate) fn is_after_norm(self) -> bool {
+        matches!(self, Self::Attention | Self::Feed)
+    }
+}
+
+fn weight_name(n: usize, part: &str) -> String {
+    format!("layers.{n}.{part}.weight")
+}
+
+fn weight(n: usize, part: &str, linear: &Linear) -> Weight {
+    Weight {
+        name: weight_name(n, part),
+        rows: linear.outputs(),
+        cols: linear.inputs(),
+        values: linear.to_rows(),
     }
 }
 
@@ -417,33 +591,10 @@ impl Layer {
     }
 }
 
-/// Which buffer a layer's last product reads.
-#[derive(Clone, Copy)]
-enum Source {
-    Mixed,
-    Gate,
-}
-
 impl Workspace {
     /// What the head reads, after [`Model::forward`], and the buffer for logits.
     pub(crate) fn hidden_and_logits(&mut self) -> (&[f32], &mut Vec<f32>) {
         (&self.normed, &mut self.logits)
-    }
-
-    /// Adds a product to the residual stream, through a norm where there is one.
-    fn add(&mut self, linear: &Linear, source: Source, norm: &[f32], epsilon: f32) {
-        let x = match source {
-            Source::Mixed => &self.mixed,
-            Source::Gate => &self.gate,
-        };
-        if norm.is_empty() {
-            linear.apply(x, &mut self.residual, 1.0);
-            return;
-        }
-        self.part.resize(self.residual.len(), 0.0);
-        linear.apply(x, &mut self.part, 0.0);
-        rms_norm_in_place(&mut self.part, norm, epsilon);
-        self.residual.iter_mut().zip(&self.part).for_each(|(r, p)| *r += p);
     }
 
     /// Fits another window length; allocates only when a window is longer than any before.

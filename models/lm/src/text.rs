@@ -32,6 +32,21 @@ impl Text {
         Self::cut(&tokens, length.clamp(2, longest), checkpoint.config.vocab_size)
     }
 
+    /// The first `tokens` tokens of `windows` windows, spread over the text.
+    pub(crate) fn beginnings(&self, windows: usize, tokens: usize) -> Self {
+        let step = self.windows.len().div_ceil(windows.max(1)).max(1);
+        let beginning = |window: &Window| {
+            let tokens = window.tokens.len().min(tokens.max(2));
+            let token_bytes = window.token_bytes[..tokens - 1].to_vec();
+            Window {
+                tokens: window.tokens[..tokens].to_vec(),
+                predicted_bytes: token_bytes.iter().map(|&bytes| bytes as usize).sum(),
+                token_bytes,
+            }
+        };
+        Self { windows: self.windows.iter().step_by(step).map(beginning).collect() }
+    }
+
     fn cut(tokens: &Tokens, length: usize, vocabulary: usize) -> Result<Self, Error> {
         let Tokens { tokens, begin } = tokens;
         let all = tokens.iter().map(|t| t.0).chain(*begin);

@@ -3,9 +3,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use trinity_lm::cache::{CacheTurns, Turned};
 use trinity_lm::calibrate::Moments;
-use trinity_lm::coding::Coding;
-use trinity_lm::weights::{Calibration, code_weights};
+use trinity_lm::coding::{CodedPaths, Coding};
+use trinity_lm::weights::{Calibration, Calibrator, code_weights, code_weights_calibrated};
 use trinity_lm::{
     Checkpoint, Error, Hooks, Matrix, Model, NoHooks, Reference, Text, Weight, builtin, score, score_against,
 };
@@ -327,4 +328,51 @@ fn calibrated_weights_leave_less_error_in_a_layers_output() {
         assert!(calibrated < gptq, "{name}: {calibrated} against GPTQ's {gptq}");
         eprintln!("{name}: plain {plain:.4e}, calibrated {calibrated:.4e}, rtn {rtn:.4e}, gptq {gptq:.4e}");
     }
+}
+
+/// The tiny model, two texts and what it makes of the second.
+fn calibration_case() -> (Model, Text, Text, Reference) {
+    let checkpoint = builtin::tiny().unwrap();
+    let model = Model::load(&checkpoint).unwrap();
+    let part = |range: std::ops::Range<usize>| Text::new(&builtin::text()[range], &checkpoint, 512).unwrap();
+    let (calibration, held_out) = (part(0..12288), part(32768..36864));
+    let reference = Reference::measure(&model, &held_out, &|| ()).unwrap();
+    (model, calibration, held_out, reference)
+}
+
+#[test]
+fn calibrated_weights_cost_the_model_less_on_a_text_it_was_not_calibrated_on() {
+    let (model, calibration, held_out, reference) = calibration_case();
+    let calibrator = Calibrator::measure(&model, calibration).unwrap();
+    let coding: Coding = "trinity@3".parse().unwrap();
+    let lost = |coded: &Model| {
+        score_against(&reference, coded, &held_out, &NoHooks, &|| ()).unwrap().fidelity.unwrap().kl_nats
+    };
+    let (mut plain, mut calibrated) = (model.clone(), model.clone());
+    code_weights(&mut plain, &coding, Allocation::Equal, None).unwrap();
+    let spent = code_weights_calibrated(&mut calibrated, &coding, &calibrator).unwrap();
+    assert!(spent.bits_per_value <= 3.0, "{spent:?}");
+    let (plain, calibrated) = (lost(&plain), lost(&calibrated));
+    assert!(calibrated < 0.95 * plain, "KL {calibrated} against {plain}");
+}
+
+#[test]
+fn a_cache_turned_for_its_queries_costs_less_at_the_same_rate() {
+    let (model, calibration, held_out, reference) = calibration_case();
+    let turns = CacheTurns::measure(&model, &calibration).unwrap();
+    let paths =
+        CodedPaths { kv: Some("trinity@2".parse().unwrap()), activations: None, stages: 1, block: 256 };
+    let lost = |hooks: &dyn Hooks| {
+        let scored = score_against(&reference, &model, &held_out, hooks, &|| ()).unwrap();
+        assert!(scored.kv_bits_per_value.unwrap() <= 2.0);
+        scored.fidelity.unwrap().kl_nats
+    };
+    let (plain, turned) = (lost(&paths), lost(&Turned { hooks: &paths, turns: &turns }));
+    assert!(turned < plain, "KL {turned} against {plain}");
+    // Turned and back is where it was.
+    let idle = Count { kv: AtomicU64::new(0), activation: AtomicU64::new(0), erase: false };
+    let scored =
+        score_against(&reference, &model, &held_out, &Turned { hooks: &idle, turns: &turns }, &|| ());
+    let kl = scored.unwrap().fidelity.unwrap().kl_nats;
+    assert!(kl < 1e-4, "{kl}");
 }

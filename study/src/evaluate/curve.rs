@@ -157,6 +157,7 @@ struct Coded {
     model: Model,
     outcome: CodedWeights,
     codec: String,
+    allocation: Allocation,
 }
 
 struct Coder<'a> {
@@ -173,16 +174,22 @@ impl Coder<'_> {
         for &codec in names {
             let coding = Coding::new(codec, bits).map_err(|error| Error::input(error, ""))?;
             let mut model = self.subject.model.clone();
-            let coded = match &self.subject.moments {
-                Some(moments) if coding.takes_moments() => {
-                    code_weights_calibrated(&mut model, &coding, moments)
+            let coded = match &self.subject.calibrator {
+                Some(calibrator) if coding.takes_moments() => {
+                    code_weights_calibrated(&mut model, &coding, calibrator)
                 }
                 _ => code_weights(&mut model, &coding, self.allocation, self.calibration),
             };
             match coded {
+                // A number format stands at its own rate, not at every one that was asked for.
+                Ok(outcome) if coding.has_one_rate() && outcome.bits_per_value > bits => {
+                    let own = outcome.bits_per_value;
+                    best = best.map_err(|_| format!("it takes {own:.2}"));
+                }
                 Ok(outcome) => {
                     if best.as_ref().map_or(true, |best| outcome.nmse < best.outcome.nmse) {
-                        best = Ok(Coded { model, outcome, codec: codec.to_owned() });
+                        let allocation = self.subject.shared(&coding, self.allocation);
+                        best = Ok(Coded { model, outcome, codec: codec.to_owned(), allocation });
                     }
                 }
                 // A rate below a codec's least is a gap in its curve.
@@ -205,7 +212,7 @@ impl Coder<'_> {
         Ok(Row {
             weights: Some(format!("{name}@{bits}")),
             codec: (coded.codec != name).then(|| coded.codec.clone()),
-            allocation: Some(self.allocation.to_string()),
+            allocation: Some(coded.allocation.to_string()),
             weights_bits_per_value: Some(coded.outcome.bits_per_value),
             weights_nmse: Some(coded.outcome.nmse),
             weight_mib: self.subject.mib(coded.outcome.bits_per_value),

@@ -60,14 +60,26 @@ pub(super) fn parse(source: &Source) -> Result<TensorFile, Error> {
         }
     }
     let mut infos = Vec::new();
-    for _ in 0..tensor_count {
-        infos.push(cursor.info()?);
+    for at in 0..tensor_count {
+        infos.push(cursor.info().map_err(|error| within_info(error, at, tensor_count))?);
     }
     let data_start = cursor.position.next_multiple_of(alignment);
     let entries = place(source, infos, data_start, alignment)?;
     let mut file = TensorFile::new(FORMAT, entries, metadata);
     file.lists = Some(Arc::new(Arrays { source: source.clone(), arrays }));
     Ok(file)
+}
+
+/// What is wrong with a tensor's description may be that there is none: the
+/// count says more than the file has.
+fn within_info(error: Error, at: u64, announced: u64) -> Error {
+    match error {
+        Error::Malformed { format, offset, problem } => {
+            let place = format!("of {announced} tensors announced, number {} cannot be read", at + 1);
+            Error::Malformed { format, offset, problem: format!("{problem}: {place}") }
+        }
+        other => other,
+    }
 }
 
 /// Where the arrays of a file's metadata are.

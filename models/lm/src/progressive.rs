@@ -1,0 +1,203 @@
+//! Weights coded layer after layer, each for what it reads once the layers
+//! before it are coded, and with their errors made good as far as it can.
+//!
+//! Where the model as it was reads x and the coded one reads x̂, a weight W is
+//! not coded as it is but as T = W + (W · E[(x − x̂) x̂ᵀ] + E[(r − r̂) x̂ᵀ]) · E[x̂ x̂ᵀ]⁻¹,
+//! which brings T · x̂ nearest to W · x, and a layer that adds to the residual
+//! stream r̂ brings that nearest to r. Knows which linear layers read the same;
+//! how a codec weighs its error is [`crate::coding`]'s affair.
+
+use crate::calibrate::{InputMoments, damped};
+use crate::coding::Coding;
+use crate::model::{Part, Workspace};
+use crate::tally::{CodedWeights, Tally};
+use crate::{Error, Model, Text, Weight};
+use nalgebra::{Cholesky, DMatrix, DMatrixView, Dyn};
+use rayon::prelude::*;
+use std::sync::Arc;
+
+/// A window on its way through a model.
+struct Stream {
+    residual: Vec<f32>,
+    /// What the linear layers that come next read.
+    reads: Vec<f32>,
+}
+
+/// A window on its way through the model as it was and as it is coded.
+struct Pair {
+    original: Stream,
+    coded: Stream,
+}
+
+/// Means over a text, of what linear layers read.
+struct Seen {
+    /// E[x̂ x̂ᵀ].
+    moments: DMatrix<f32>,
+    /// E[(x − x̂) x̂ᵀ].
+    drift: DMatrix<f32>,
+    /// E[(r − r̂) x̂ᵀ], for a layer that adds to the residual stream.
+    lag: Option<DMatrix<f32>>,
+}
+
+fn columns(values: &[f32], rows: usize) -> DMatrixView<'_, f32> {
+    DMatrixView::from_slice(values, rows, values.len() / rows.max(1))
+}
+
+impl Pair {
+    /// Lets both go on to what `part` of layer `n` reads.
+    fn read(
+        &mut self,
+        (original, coded): (&Model, &Model),
+        n: usize,
+        part: Part,
+        work: &mut Workspace,
+    ) -> Result<(), Error> {
+        self.original.reads = original.reads(n, part, &self.original.residual, work)?;
+        self.coded.reads = coded.reads(n, part, &self.coded.residual, work)?;
+        Ok(())
+    }
+
+    /// Lets both go past `part` of layer `n`.
+    fn pass(&mut self, (original, coded): (&Model, &Model), n: usize, part: Part) {
+        let mut buffer = Vec::new();
+        original.add_output(n, part, &self.original.reads, &mut buffer, &mut self.original.residual);
+        coded.add_output(n, part, &self.coded.reads, &mut buffer, &mut self.coded.residual);
+    }
+
+    /// Sums over the tokens of the window; `hidden` channels in a residual
+    /// stream that is made good, none where it is not.
+    fn sums(&self, inputs: usize, hidden: Option<usize>) -> Seen {
+        let less = |a: &[f32], b: &[f32]| -> Vec<f32> { a.iter().zip(b).map(|(a, b)| a - b).collect() };
+        let x = columns(&self.coded.reads, inputs);
+        let drift = less(&self.original.reads, &self.coded.reads);
+        let lag = hidden.map(|hidden| {
+            let lag = less(&self.original.residual, &self.coded.residual);
+            columns(&lag, hidden) * x.transpose()
+        });
+        Seen { moments: x * x.transpose(), drift: columns(&drift, inputs) * x.transpose(), lag }
+    }
+}
+
+impl Seen {
+    /// Over all windows, a few at a time; added in their order, so that the
+    /// sum is the same for any number of threads.
+    fn over(pairs: &[Pair], inputs: usize, hidden: Option<usize>, tokens: usize) -> Self {
+        let mut all = Self {
+            moments: DMatrix::zeros(inputs, inputs),
+            drift: DMatrix::zeros(inputs, inputs),
+            lag: hidden.map(|hidden| DMatrix::zeros(hidden, inputs)),
+        };
+        for some in pairs.chunks(rayon::current_num_threads().max(1)) {
+            let sums: Vec<Self> = some.par_iter().map(|pair| pair.sums(inputs, hidden)).collect();
+            for sum in sums {
+                all.moments += sum.moments;
+                all.drift += sum.drift;
+                if let (Some(all), Some(lag)) = (&mut all.lag, sum.lag) {
+                    *all += lag;
+                }
+            }
+        }
+        let share = 1.0 / tokens.max(1) as f32;
+        all.moments *= share;
+        all.drift *= share;
+        all.lag.iter_mut().for_each(|lag| *lag *= share);
+        all
+    }
+
+    /// What a weight is coded as.
+    fn target(&self, weight: &Weight, factor: &Cholesky<f64, Dyn>) -> Vec<f32> {
+        let original = DMatrix::from_row_slice(weight.rows, weight.cols, &weight.values);
+        let mut asked = original * &self.drift;
+        if let Some(lag) = &self.lag {
+            asked += lag;
+        }
+        let change = factor.solve(&asked.transpose().cast::<f64>());
+        // A column of the solution is a row of the weight.
+        weight.values.iter().zip(change.iter()).map(|(w, c)| w + *c as f32).collect()
+    }
+}
+
+/// What a weight is coded as, and what errors in it cost.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// `layers.3.q_proj.weight`.
+    pub weight: String,
+    /// Row by row.
+    pub values: Vec<f32>,
+    /// Second moments of what it reads, columns × columns.
+    pub moments: Arc<Vec<f32>>,
+}
+
+/// How weights are coded.
+pub(crate) struct Task<'a> {
+    pub coding: &'a Coding,
+    pub text: &'a Text,
+    /// The bits per value of a weight by name.
+    pub budget: &'a (dyn Fn(&str) -> f64 + Sync),
+    /// Whether norms may take scales of channels: not where they are stored apart.
+    pub scales_channels: bool,
+}
+
+/// Codes every linear weight of `model` for what it reads on the text; `keep`
+/// sees what each was coded as.
+pub(crate) fn code(
+    model: &mut Model,
+    task: &Task<'_>,
+    keep: &mut dyn FnMut(Target),
+) -> Result<CodedWeights, Error> {
+    let Task { coding, text, .. } = task;
+    let original = model.clone();
+    let stream = |tokens: &[u32]| Stream { residual: original.embedded(tokens), reads: Vec::new() };
+    let start = |tokens: &[u32]| Pair { original: stream(tokens), coded: stream(tokens) };
+    let mut pairs: Vec<Pair> = text.windows.iter().map(|window| start(&window.tokens)).collect();
+    let tokens: usize = text.windows.iter().map(|window| window.tokens.len()).sum();
+    let longest = text.windows.iter().map(|window| window.tokens.len()).max().unwrap_or(0);
+    let mut tally = Tally::default();
+    for n in 0..original.config().num_hidden_layers {
+        for part in Part::ALL {
+            let models = (&original, &*model);
+            pairs.par_iter_mut().try_for_each_init(
+                || original.workspace(longest),
+                |work, pair| pair.read(models, n, part, work),
+            )?;
+            let weights = original.part_weights(n, part);
+            let inputs = weights.first().map_or(0, |weight| weight.cols);
+            let makes_good = coding.follows_inputs() && original.adds_as_it_is(n, part);
+            let hidden = makes_good.then_some(original.config().hidden_size);
+            let seen = Seen::over(&pairs, inputs, hidden, tokens);
+            let known = InputMoments::new(&seen.moments, task.scales_channels && part.is_after_norm());
+            let factor = coding.follows_inputs().then(|| damped(&seen.moments).cholesky()).flatten();
+            let targets: Vec<Vec<f32>> = weights
+                .par_iter()
+                .map(|weight| match &factor {
+                    Some(factor) => seen.target(weight, factor),
+                    None => weight.values.clone(),
+                })
+                .collect();
+            let coded = weights
+                .par_iter()
+                .zip(&targets)
+                .map(|(weight, target)| {
+                    let mut coded = Weight { values: target.clone(), ..weight.clone() };
+                    let bits = (task.budget)(&weight.name);
+                    let spent = coding
+                        .apply_calibrated(weight.rows, &mut coded.values, bits, known)
+                        .map_err(|reason| Error::Hook { place: weight.name.clone(), reason })?;
+                    Ok((coded, spent))
+                })
+                .collect::<Result<Vec<(Weight, u64)>, Error>>()?;
+            weights.iter().zip(&coded).for_each(|(weight, (coded, spent))| {
+                tally.add(&weight.values, &coded.values, *spent);
+            });
+            let moments = Arc::new(seen.moments.as_slice().to_vec());
+            for (weight, values) in weights.iter().zip(targets) {
+                keep(Target { weight: weight.name.clone(), values, moments: moments.clone() });
+            }
+            let coded: Vec<Weight> = coded.into_iter().map(|(weight, _)| weight).collect();
+            model.replace_part(n, part, &coded);
+            let models = (&original, &*model);
+            pairs.par_iter_mut().for_each(|pair| pair.pass(models, n, part));
+        }
+    }
+    Ok(tally.into())
+}

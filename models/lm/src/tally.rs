@@ -1,0 +1,48 @@
+//! What coding a model's weights came to: bits spent, error left.
+
+/// What coding the weights came to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CodedWeights {
+    pub bits_per_value: f64,
+    /// Squared error over energy, all weights together.
+    pub nmse: f64,
+}
+
+/// What coding came to, weight by weight.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    values: u64,
+    bits: u64,
+    error: f64,
+    energy: f64,
+}
+
+impl Tally {
+    pub(crate) fn add(&mut self, original: &[f32], coded: &[f32], bits: u64) {
+        self.values += original.len() as u64;
+        self.bits += bits;
+        self.error += squared_error(original, coded);
+        self.energy += squared(original);
+    }
+}
+
+impl From<Tally> for CodedWeights {
+    fn from(tally: Tally) -> Self {
+        Self {
+            bits_per_value: tally.bits as f64 / tally.values.max(1) as f64,
+            nmse: tally.error / tally.energy.max(f64::MIN_POSITIVE),
+        }
+    }
+}
+
+fn squared_error(a: &[f32], b: &[f32]) -> f64 {
+    a.iter().zip(b).map(|(&x, &y)| f64::from(x - y).powi(2)).sum()
+}
+
+fn squared(values: &[f32]) -> f64 {
+    values.iter().map(|&v| f64::from(v).powi(2)).sum()
+}
+
+pub(crate) fn relative_error(original: &[f32], coded: &[f32]) -> f64 {
+    squared_error(original, coded) / squared(original).max(f64::MIN_POSITIVE)
+}
