@@ -92,6 +92,7 @@ impl Asked {
             basis: None,
             on_non_finite: if self.strict { OnNonFinite::Refuse } else { OnNonFinite::KeepExact },
             measure: self.measure,
+            calibrated: &|_| None,
             takes: &|_| true,
             progress: &progress,
         };

@@ -3,6 +3,10 @@
 //! Norms, biases and integers stay exact unless told otherwise; a budget in
 //! bits is shared out among the rest. Knows nothing of where the result goes.
 
+mod calibrated;
+
+pub use calibrated::Calibration;
+
 use crate::Error;
 use std::collections::HashMap;
 use trinity_tensor::allocate::{Allocation, allocate, curves};

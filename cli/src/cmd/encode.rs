@@ -6,12 +6,12 @@ mod parts;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use trinity_study::encode::Request;
 pub use trinity_study::encode::default_codec;
+use trinity_study::encode::{Calibration, Request};
 use trinity_tensor::allocate::Allocation;
 use trinity_tensor::codec::Metrics;
 use trinity_tensor::codec::{Basis, Target, codec};
-use trinity_tensor::pipeline::{EncodedFile, OnNonFinite, Summary, encode_file};
+use trinity_tensor::pipeline::{EncodedFile, Encoding, OnNonFinite, Summary, encode_to};
 use trinity_tensor::{Class, Entry, Error};
 
 use job::Job;
@@ -59,6 +59,7 @@ Examples:
   trinity encode kv.npy --bits 2.5 --codec my-design.toml -o kv.tri
   trinity encode kv.npy --bits 2.5 --basis kv.basis -o kv.tri
   trinity encode kv.npy --bits 3 --codec trinity-lite --device auto -o kv.tri
+  trinity encode small.safetensors --bits 3 --calibrate eval.txt -o small.tri
   trinity encode photo.png --bits 1.5 --codec paper -o photo.264
   trinity encode scan.pgm --bits 1 -o scan.trp
 
@@ -83,6 +84,11 @@ pub struct Args {
     /// the same file, whose bits are reported and not part of the rate
     #[arg(long, value_name = "FILE")]
     basis: Option<PathBuf>,
+    /// A text such as the model will see (some pages): it is run over the text, and
+    /// errors in its linear weights go where their outputs feel them least. The
+    /// file is decoded as any other; NMSE rises, what the model loses falls
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["basis", "shard", "merge", "all", "class"])]
+    calibrate: Option<PathBuf>,
     /// Treat every tensor as of this class
     #[arg(long, value_name = "CLASS")]
     class: Option<Class>,
@@ -181,9 +187,11 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     if pictures::is_picture(&args.file) {
         let in_parts = args.parts.shard.is_some() || args.parts.merge;
         args.device.open(["a codec of pictures"], ctx)?;
-        if args.class.is_some() || args.allocate != Allocation::Equal || args.basis.is_some() || in_parts {
+        let of_tensors = args.class.is_some() || args.basis.is_some() || args.calibrate.is_some();
+        if of_tensors || args.allocate != Allocation::Equal || in_parts {
             return Err(Failure::input(
-                "--class, --allocate, --basis, --shard and --merge are for tensors, and this is a picture",
+                "--class, --allocate, --basis, --calibrate, --shard and --merge are for tensors, \
+                 and this is a picture",
             ));
         }
         let job = pictures::Job {
@@ -226,19 +234,55 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     if args.parts.merge {
         return parts::merge(&job, &output, ctx);
     }
-    whole(&job, output, &device, ctx)
+    let calibration = match (&args.calibrate, target) {
+        (Some(text), Target::Bits(bits)) => calibrate(&job, text, bits, ctx)?,
+        (Some(_), _) => {
+            return Err(Failure::input("--calibrate makes the most of a rate, and none is given")
+                .help("ask for one with --bits"));
+        }
+        (None, _) => Calibration::default(),
+    };
+    whole(&job, &calibration, output, &device, ctx)
+}
+
+/// What a text says of a model's weights.
+fn calibrate(job: &Job<'_>, text: &Path, bits: f64, ctx: &Context) -> Result<Calibration, Failure> {
+    output::protect(text);
+    let values: usize = job.file.entries().iter().map(Entry::len).sum();
+    let progress = ctx.progress(values as u64, "calibrating");
+    let done = |values: usize| progress.inc(values as u64);
+    let calibration = Calibration::measure(job.path, text, job.request.codec, bits, &done)?;
+    progress.finish_and_clear();
+    Ok(calibration)
 }
 
 /// The whole file in one go.
-fn whole(job: &Job<'_>, output: PathBuf, device: &Chosen, ctx: &Context) -> Result<(), Failure> {
+fn whole(
+    job: &Job<'_>,
+    calibration: &Calibration,
+    output: PathBuf,
+    device: &Chosen,
+    ctx: &Context,
+) -> Result<(), Failure> {
     let &Job { file, choice, on_non_finite, .. } = job;
     let basis = job.request.basis;
     let spool = Spool::create(&output)?;
     let values: usize = file.entries().iter().map(Entry::len).sum();
     let progress = ctx.progress(values as u64, "encoding");
-    let EncodedFile { tensors, bytes, metrics } =
-        encode_file(file, choice, basis, on_non_finite, spool.path(), &|done| progress.inc(done as u64))
-            .map_err(|error| not_written(&job.path.display().to_string(), &output, &error))?;
+    let encoding = Encoding {
+        codec_for: choice,
+        basis,
+        on_non_finite,
+        measure: true,
+        calibrated: &|name| calibration.of(name),
+        takes: &|_| true,
+        progress: &|done| {
+            progress.inc(done as u64);
+            Ok(())
+        },
+    };
+    let EncodedFile { tensors, bytes, metrics } = encode_to(file, &encoding, spool.path())
+        .map_err(|error| not_written(&job.path.display().to_string(), &output, &error))?;
     spool.finish()?;
     progress.finish_and_clear();
     let bits_per_value = 8.0 * bytes as f64 / values.max(1) as f64;

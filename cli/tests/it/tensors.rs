@@ -395,3 +395,46 @@ fn a_pt_file_is_read_and_one_that_would_run_code_is_refused() {
     let said = trinity(["encode", &data("evil.pt"), "--bits", "3", "-o", &tri]).refused();
     assert!(said.contains("system") && said.contains("runs no code") && !Path::new(&tri).exists(), "{said}");
 }
+
+#[test]
+fn a_calibrated_file_decodes_as_any_other_to_a_model_that_lost_less() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| text(&folder.path().join(name));
+    let data = |name: &str| format!("{}/../models/lm/data/{name}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::copy(data("tiny.json"), at("tiny.json")).unwrap();
+    std::fs::copy(data("tiny.safetensors"), at("tiny.safetensors")).unwrap();
+    let sample = std::fs::read(data("eval.txt")).unwrap();
+    std::fs::write(at("sample.txt"), &sample[32768..]).unwrap();
+    let lost = |name: &str, more: &[&str]| {
+        let (tri, back, model) = (at("t.tri"), at(name), at("tiny.safetensors"));
+        trinity([&["encode", &model, "--bits", "3", "-o", &tri, "--force"], more].concat()).ok();
+        trinity(["decode", &tri, "-o", &back]).ok();
+        std::fs::copy(data("tiny.json"), std::path::Path::new(&back).with_extension("json")).unwrap();
+        let said = trinity(["eval", &back, "--windows", "8", "--json"]).ok();
+        let row: serde_json::Value = serde_json::from_str(&said).unwrap();
+        row["bits_per_byte"].as_f64().unwrap()
+    };
+    let plain = lost("plain.safetensors", &[]);
+    let calibrated = lost("calibrated.safetensors", &["--calibrate", &at("sample.txt")]);
+    assert!(calibrated < plain, "{calibrated} against {plain}");
+}
+
+#[test]
+fn a_calibration_that_cannot_be_is_refused_with_a_way_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.safetensors");
+    safetensors(&path, &[("w", &[64, 64])]);
+    let sample = text(&folder.path().join("sample.txt"));
+    std::fs::write(&sample, "some words of a language").unwrap();
+    let (file, tri) = (text(&path), text(&folder.path().join("w.tri")));
+    let refused = |more: &[&str]| {
+        let said = trinity([&["encode", &file, "-o", &tri, "--calibrate", &sample], more].concat()).refused();
+        assert!(!Path::new(&tri).exists(), "{said}");
+        said
+    };
+    let said = refused(&["--bits", "3"]);
+    assert!(said.contains("runs the model") && said.contains("config.json"), "{said}");
+    let said = refused(&["--bits", "3", "--codec", "h265"]);
+    assert!(said.contains("h265 cannot weigh") && said.contains("trinity"), "{said}");
+    assert!(refused(&["--nmse", "0.01"]).contains("--bits"));
+}

@@ -225,6 +225,15 @@ impl Choice {
     }
 }
 
+/// What a calibration says of a weight.
+#[derive(Debug, Clone)]
+pub struct Calibrated {
+    /// What is coded in its place, row by row.
+    pub values: Vec<f32>,
+    /// Second moments of the inputs that it is multiplied with, columns × columns.
+    pub moments: std::sync::Arc<Vec<f32>>,
+}
+
 /// What is left to whoever encodes a file.
 #[derive(Clone, Copy)]
 pub struct Encoding<'a> {
@@ -236,11 +245,26 @@ pub struct Encoding<'a> {
     /// Whether what was coded is decoded again to measure its error; where not,
     /// errors are NaN unless every bit is kept.
     pub measure: bool,
+    /// What a calibration says of the tensor of a name, if anything.
+    pub calibrated: &'a dyn Fn(&str) -> Option<&'a Calibrated>,
     /// Which tensors, by their position, go into the container; a budget in bits
     /// is that of all of them.
     pub takes: &'a dyn Fn(usize) -> bool,
     /// Hears of values done, and may refuse to go on.
     pub progress: &'a (dyn Fn(usize) -> Result<(), Error> + Sync),
+}
+
+impl Calibrated {
+    /// What is coded in place of a slab that begins with value `first`.
+    fn slab(&self, slab: &Tensor, first: usize) -> Result<Tensor, Error> {
+        let Some(values) = self.values.get(first..first + slab.len()) else {
+            let problem = format!("the calibration has {} values of {}", self.values.len(), slab.name());
+            return Err(Error::Corrupt { offset: 0, problem });
+        };
+        let mut data = Vec::with_capacity(slab.data().len());
+        slab.dtype().extend_from_f32(values, &mut data);
+        Tensor::new(slab.name(), slab.class(), slab.dtype(), slab.shape().to_vec(), data)
+    }
 }
 
 impl std::fmt::Debug for Encoding<'_> {
@@ -266,10 +290,22 @@ pub fn encode_file(
         progress(done);
         Ok(())
     };
-    let encoding =
-        Encoding { codec_for, basis, on_non_finite, measure: true, takes: &|_| true, progress: &progress };
+    let encoding = Encoding {
+        codec_for,
+        basis,
+        on_non_finite,
+        measure: true,
+        calibrated: &|_| None,
+        takes: &|_| true,
+        progress: &progress,
+    };
+    encode_to(file, &encoding, path)
+}
+
+/// As [`encode_file`], by an [`Encoding`].
+pub fn encode_to(file: &TensorFile, encoding: &Encoding<'_>, path: &Path) -> Result<EncodedFile, Error> {
     let writer = TriWriter::create(path, file.metadata())?;
-    let (mut encoded, writer) = encode_into(file, &encoding, writer)?;
+    let (mut encoded, writer) = encode_into(file, encoding, writer)?;
     encoded.bytes = writer.finish()?;
     Ok(encoded)
 }
@@ -315,8 +351,12 @@ fn encode_tensor<W: Write + Seek>(
     writer.begin(&spec(entry), &codec.name(), SLAB_VALUES)?;
     let (mut bytes, mut sums) = (0, MetricSums::default());
     let measure = encoding.measure;
-    let encode = |slab: &Tensor| {
-        let encoded = codec.encode(slab, target)?;
+    let known = (encoding.calibrated)(entry.name()).filter(|_| exact.is_none());
+    let encode = |slab: &Tensor, first: usize| {
+        let encoded = match known {
+            Some(known) => codec.encode_weighted(&known.slab(slab, first)?, target, &known.moments)?,
+            None => codec.encode(slab, target)?,
+        };
         let mut sums = MetricSums::default();
         match target {
             Target::Lossless => sums.add_tensors(slab, slab),
@@ -395,14 +435,14 @@ pub fn encode_entry(
     target: Target,
     sink: &mut dyn FnMut(&Tensor, &Encoded) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    by_slabs(entry, &|slab| codec.encode(slab, target), &mut |slab, encoded| sink(slab, &encoded))
+    by_slabs(entry, &|slab, _| codec.encode(slab, target), &mut |slab, encoded| sink(slab, &encoded))
 }
 
-/// Does `work` on the slabs of a tensor, several at once; `sink` gets each slab
-/// and what came of it, in order.
+/// Does `work` on the slabs of a tensor, told where each begins, several at
+/// once; `sink` gets each slab and what came of it, in order.
 fn by_slabs<T: Send>(
     entry: &Entry,
-    work: &(dyn Fn(&Tensor) -> Result<T, Error> + Sync),
+    work: &(dyn Fn(&Tensor, usize) -> Result<T, Error> + Sync),
     sink: &mut dyn FnMut(&Tensor, T) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut stream = entry.stream()?;
@@ -415,7 +455,8 @@ fn by_slabs<T: Send>(
             slabs.push(slab(entry, &plan, index, stream.as_mut())?);
         }
         let one = |(slab, index): (&Tensor, usize)| {
-            work(slab).map_err(|error| error.shifted(plan.values(index).start))
+            let first = plan.values(index).start;
+            work(slab, first).map_err(|error| error.shifted(first))
         };
         // Waking a thread takes longer than many a small tensor.
         let done: Result<Vec<T>, Error> = match slabs.as_slice() {

@@ -80,6 +80,7 @@ pub fn encode(job: &Job<'_>, shard: Shard, output: &Path, ctx: &Context) -> Resu
             basis: job.request.basis,
             on_non_finite: job.on_non_finite,
             measure: false,
+            calibrated: &|_| None,
             takes: &|at| shard.takes(at),
             progress: &advance,
         };
