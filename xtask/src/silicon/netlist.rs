@@ -149,14 +149,18 @@ pub fn memories(verilog: &str, stated: &BTreeMap<(u64, u64), u64>) -> Vec<Memory
     found
 }
 
-/// The netlist with ports of modules open that constants are tied to.
+/// The netlist with ports and nets open that constants are tied to.
 pub fn untied(verilog: &str) -> String {
+    let is = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let constant = |text: &str| text.split_once("'h").is_some_and(|(width, digits)| is(width) && is(digits));
     let tied = |line: &str| -> Option<String> {
+        if let Some((_, value)) = line.trim().strip_prefix("assign ").and_then(|rest| rest.split_once(" = "))
+        {
+            return constant(value.trim_end_matches(';')).then(String::new);
+        }
         let (port, rest) = line.trim_start().strip_prefix('.')?.split_once('(')?;
-        let (constant, end) = rest.split_once(')')?;
-        let (width, digits) = constant.split_once("'h")?;
-        let is = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        (is(width) && is(digits)).then(|| format!("    .{port}(){end}"))
+        let (value, end) = rest.split_once(')')?;
+        constant(value).then(|| format!("    .{port}(){end}"))
     };
     let mut kept = String::with_capacity(verilog.len());
     for line in verilog.split_inclusive('\n') {
@@ -235,9 +239,9 @@ mod tests {
     }
 
     #[test]
-    fn ports_that_are_tied_are_opened_and_no_others() {
-        let verilog = "  line_classes classify (\n    .clk(clk),\n    .en(1'h1),\n    .gain(6'h00),\n    .row(a[3])\n  );\n  assign x = 1'h0;\n";
-        let open = "  line_classes classify (\n    .clk(clk),\n    .en(),\n    .gain(),\n    .row(a[3])\n  );\n  assign x = 1'h0;\n";
+    fn what_is_tied_is_opened_and_nothing_else() {
+        let verilog = "  line_classes classify (\n    .clk(clk),\n    .en(1'h1),\n    .gain(6'h00),\n    .row(a[3])\n  );\n  assign x = 1'h0;\n  assign y = z;\n";
+        let open = "  line_classes classify (\n    .clk(clk),\n    .en(),\n    .gain(),\n    .row(a[3])\n  );\n  assign y = z;\n";
         assert_eq!(untied(verilog), open);
     }
 

@@ -57,7 +57,7 @@ fn sram_pj(memory: &Memory) -> f64 {
 
 /// Memories by instance: a module's memories are there as often as the module.
 fn memories(block: &Block) -> Vec<&Memory> {
-    let counted = |memory: &Memory| block.netlist.copies.get(&memory.module).copied().unwrap_or(1);
+    let counted = |memory: &Memory| block.netlist.copies.get(&memory.module).copied().unwrap_or(0);
     block.netlist.memories.iter().flat_map(|memory| vec![memory; counted(memory) as usize]).collect()
 }
 

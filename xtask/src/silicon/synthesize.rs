@@ -288,8 +288,8 @@ pub fn measure(
         .replace("TOP", top)
         .replace("MEMORIES", &names.join(" "));
     eprintln!("timing and power of {name}");
-    // OpenSTA 2.0.17 crashes in power where a port of a module is tied (`gain` of
-    // line_classes): there such ports are open, and switch as little. Apart, as a
+    // OpenSTA 2.0.17 crashes in power where what enters a module is tied (`gain` of
+    // line_classes): there such nets are open, and switch as little. Apart, as a
     // second netlist in one session crashes it, too.
     let open = place(name, "power.v");
     write(&open, &netlist::untied(&verilog))?;
