@@ -9,6 +9,7 @@
 // The lines are the result.
 #![allow(clippy::print_stdout)]
 
+use rayon::prelude::*;
 use std::time::Instant;
 
 use trinity_line::{
@@ -29,7 +30,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     rayon::ThreadPoolBuilder::new().num_threads(threads).use_current_thread().build_global()?;
     let raw = std::fs::read(file)?;
     let bf16: Vec<u16> = raw.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
-    let widen = || bf16.iter().map(|&b| f32::from_bits(u32::from(b) << 16)).collect::<Vec<f32>>();
+    // By all threads, as whoever reads a file with several would.
+    let widen = || bf16.par_iter().map(|&b| f32::from_bits(u32::from(b) << 16)).collect::<Vec<f32>>();
     let kinds =
         [("uniform", Effort::Fast, 0), ("8-states", Effort::Fast, 3), ("8-states-best", Effort::Best, 3)];
     for (name, effort, log2_states) in kinds {
