@@ -48,12 +48,13 @@ pub struct Request {
 /// loses a third more at 3 bits.
 const CALIBRATING_WINDOWS: usize = 64;
 
-fn calibrator(path: &Path, checkpoint: &Checkpoint, model: &Model) -> Result<Calibrator, Error> {
+/// The part of a text that calibrates, in windows.
+pub(crate) fn calibrating(path: &Path, checkpoint: &Checkpoint) -> Result<Text, Error> {
     let bytes = std::fs::read(path)
         .map_err(|error| Error::input(format_args!("cannot read {}: {error}", path.display()), ""))?;
     let mut text = Text::new(&bytes, checkpoint, WINDOW)?;
     text.windows.truncate(CALIBRATING_WINDOWS);
-    Ok(Calibrator::measure(model, text)?)
+    Ok(text)
 }
 
 /// One scored configuration; the fields are the columns of `eval.csv`.
@@ -176,7 +177,7 @@ impl Evaluation {
         let name = request.model.as_ref().map_or("tiny (built in)".into(), |p| p.display().to_string());
         let model = Model::load(&checkpoint)?;
         let calibrator = match &request.calibrate {
-            Some(path) => Some(calibrator(path, &checkpoint, &model)?),
+            Some(path) => Some(Calibrator::measure(&model, calibrating(path, &checkpoint)?)?),
             None => None,
         };
         let mut content = ContentHash::default();

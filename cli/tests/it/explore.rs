@@ -48,6 +48,26 @@ fn a_loss_is_measured_once_and_kept() {
 }
 
 #[test]
+fn a_workload_is_held_and_moves_as_the_answer_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let tensors = concat!(env!("CARGO_MANIFEST_DIR"), "/../study/data/tensors.safetensors");
+    let held = |more: &[&str]| -> (serde_json::Value, String) {
+        let args =
+            ["explore", tensors, "--tensor", "k_cache", "--study", "sweeps/kv-spill", "--codecs", "line"];
+        let args = args.iter().chain(&["--json", "-q"]).chain(more).copied();
+        let found: serde_json::Value = serde_json::from_str(&trinity_in(folder.path(), args).ok()).unwrap();
+        (found["held"].clone(), found["answer"][1].as_str().unwrap().to_owned())
+    };
+    let (first, said) = held(&["--out", "a"]);
+    let (spill, length) = (&first[0], &first[1]);
+    assert_eq!((&spill["path"], &spill["value"]), (&"job.kv-spill".into(), &1.0.into()));
+    assert_eq!((&length["path"], &length["value"]), (&"job.sequence".into(), &65536.0.into()));
+    assert!(said.contains("`--set study.job.kv-spill=…`"), "{said}");
+    let (moved, _) = held(&["--set", "study.job.kv-spill=0.5", "--out", "b"]);
+    assert_eq!(moved[0]["value"], 0.5);
+}
+
+#[test]
 fn what_cannot_be_explored_is_said_in_a_sentence_that_helps() {
     let folder = tempfile::tempdir().unwrap();
     let fails = |args: &[&str]| trinity_in(folder.path(), ["explore"].iter().chain(args).copied()).refused();

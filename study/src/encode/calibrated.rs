@@ -4,16 +4,12 @@
 //! tensors of its file; how either is coded is theirs to know.
 
 use crate::Error;
+use crate::evaluate::calibrating;
 use std::collections::HashMap;
 use std::path::Path;
 use trinity_lm::weights::calibrated_targets;
-use trinity_lm::{Checkpoint, Model, Text, coding::Coding};
+use trinity_lm::{Checkpoint, Model, coding::Coding};
 use trinity_tensor::pipeline;
-
-/// Tokens in a window.
-const WINDOW: usize = 1024;
-/// Windows of the text that are read.
-const WINDOWS: usize = 64;
 
 /// A calibration of a file's tensors.
 #[derive(Debug, Default)]
@@ -48,10 +44,7 @@ impl Calibration {
             let message = format!("--calibrate runs the model, and cannot: {error}");
             Error::input(message, "it takes what `trinity eval` takes: a folder with config.json, or a GGUF")
         })?;
-        let bytes = std::fs::read(text)
-            .map_err(|error| Error::input(format_args!("cannot read {}: {error}", text.display()), ""))?;
-        let mut text = Text::new(&bytes, &checkpoint, WINDOW)?;
-        text.windows.truncate(WINDOWS);
+        let text = calibrating(text, &checkpoint)?;
         let model = Model::load(&checkpoint)?;
         let mut by_weight = HashMap::new();
         calibrated_targets(&model, &coding, &text, &mut |target| {

@@ -56,7 +56,7 @@ fn best(found: &Exploration) -> Option<String> {
 fn asked(found: &Exploration) -> Option<String> {
     let first = found.held.first()?;
     let held: Vec<String> = found.held.iter().map(|held| format!("{} = {}", held.path, held.value)).collect();
-    Some(format!("That is for {}; `--set {}=…` asks for another.", held.join(" and "), first.path))
+    Some(format!("That is for {}; `--set study.{}=…` asks for another.", held.join(" and "), first.path))
 }
 
 /// How the silicon of the best is shared out.

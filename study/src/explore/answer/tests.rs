@@ -106,7 +106,7 @@ fn the_workload_is_told_where_the_study_has_several() {
     found.held = vec![held("job.kv-spill", 1.0), held("job.sequence", 65536.0)];
     assert_eq!(
         asked(&found).unwrap(),
-        "That is for job.kv-spill = 1 and job.sequence = 65536; `--set job.kv-spill=…` asks for another."
+        "That is for job.kv-spill = 1 and job.sequence = 65536; `--set study.job.kv-spill=…` asks for another."
     );
 }
 
