@@ -3,10 +3,12 @@
 
 mod choose;
 mod estimate;
+mod guess;
 pub mod lossy;
 mod pass;
 pub mod profile;
 pub mod report;
+mod sample;
 mod subject;
 pub mod target;
 pub mod weighted;

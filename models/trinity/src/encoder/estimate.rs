@@ -1,6 +1,6 @@
 //! What a plan would cost, found without coding anything.
 //!
-//! Values of a strip are rounded where an encoder would search, and their
+//! Values of a sample are rounded where an encoder would search, and their
 //! symbols are counted where it would code them: how long an adaptive code
 //! gets follows from the counts alone, in whatever order they came. Several
 //! times as fast as coding, and as good at telling plans apart. Knows adaptive
@@ -15,13 +15,13 @@ use crate::entropy::scales::{CLASSES, FIRST_RAW_CLASS, Scales, WEIGHTS, prior, r
 use crate::kernels::simd::{self, Kernel};
 use crate::matrix::Matrix;
 use crate::plan::{Entropy, Plan, Scalars, Tile};
-use crate::stages::transform::Transformer;
+use crate::stages::transform::{Transform, Transformer};
 use crate::stages::trellis::DEAD_ZONE_ROUNDING;
 use crate::stages::trellis::{GROUPS, MAX_TARGET};
 use crate::tiles::code::{load, tile_means};
 use crate::tiles::coded::coded_width;
 
-/// Rounded coefficients of a strip: what all context weights have in common.
+/// Rounded coefficients of a sample: what all context weights have in common.
 #[derive(Debug)]
 pub struct Levels {
     width: usize,
@@ -29,20 +29,68 @@ pub struct Levels {
     /// Coded rows after which columns changed their meaning.
     turns: Vec<usize>,
     /// Of values that are not zero.
-    signs: u64,
-    /// Bits of what is stated ahead of the tile.
-    ahead_bits: f64,
+    signs: Parts,
+    /// Bits of means, which are stated ahead of the tile.
+    mean_bits: f64,
+    /// Whether a transform was learned.
+    learns: bool,
     /// In squared steps.
-    pub squared_error: f64,
+    pub squared_error: Parts,
 }
 
-/// Bits of a strip by what they grow with.
+/// A sum over the coded rows of a sample: over the first quarter, the second,
+/// and the second half.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Parts {
+    pub first: f64,
+    pub second: f64,
+    pub late: f64,
+}
+
+impl Parts {
+    pub fn sum(self) -> f64 {
+        self.first + self.second + self.late
+    }
+
+    /// The sum over more rows, as many as `later` times those of the second half:
+    /// what was learned by then serves them, too.
+    pub fn with_later(self, later: f64) -> f64 {
+        self.first + self.second + self.late * (1.0 + later)
+    }
+
+    /// This and a multiple of another.
+    pub fn plus(self, factor: f64, other: Self) -> Self {
+        Self {
+            first: self.first + factor * other.first,
+            second: self.second + factor * other.second,
+            late: self.late + factor * other.late,
+        }
+    }
+
+    fn part(&mut self, row: usize, rows: usize) -> &mut f64 {
+        if row >= rows / 2 {
+            &mut self.late
+        } else if row >= rows / 4 {
+            &mut self.second
+        } else {
+            &mut self.first
+        }
+    }
+}
+
+/// Bits of a sample by what they grow with.
 #[derive(Debug, Clone, Copy)]
 pub struct Estimate {
     /// Symbols, raw bits and signs: of every value.
-    pub of_values: f64,
-    /// Row classes and means: of every row.
-    pub of_rows: f64,
+    pub of_values: Parts,
+    /// What the first quarter takes less when it is coded once more, after all
+    /// rows: what scales and symbols took to be learned. Nothing where a
+    /// transform is learned, which is not gone through again.
+    pub learning: f64,
+    /// Row classes: of every row.
+    pub of_rows: Parts,
+    /// Means: of the sample's rows, or of its columns.
+    pub of_means: f64,
 }
 
 /// Whether a plan is one that can be estimated: blocks that predict one another
@@ -52,9 +100,9 @@ pub fn knows(plan: &Plan) -> bool {
 }
 
 impl Levels {
-    /// Rounds a strip as `plan` would see it.
-    pub fn new(plan: &Plan, scalars: &Scalars, strip: &Matrix) -> Self {
-        simd::widest(Round { plan, scalars, strip })
+    /// Rounds a sample as `plan` would see it.
+    pub fn new(plan: &Plan, scalars: &Scalars, sample: &Matrix) -> Self {
+        simd::widest(Round { plan, scalars, sample })
     }
 
     /// What an adaptive code of the levels takes, in contexts of some weights.
@@ -67,7 +115,7 @@ impl Levels {
 struct Round<'a> {
     plan: &'a Plan,
     scalars: &'a Scalars,
-    strip: &'a Matrix,
+    sample: &'a Matrix,
 }
 
 impl Kernel for Round<'_> {
@@ -75,22 +123,23 @@ impl Kernel for Round<'_> {
 
     #[inline(always)]
     fn run(self) -> Levels {
-        let Self { plan, scalars, strip } = self;
-        let tile = Tile { row: 0, col: 0, rows: strip.rows, cols: strip.cols };
+        let Self { plan, scalars, sample } = self;
+        let tile = Tile { row: 0, col: 0, rows: sample.rows, cols: sample.cols };
         let (height, padded) = (plan.transform.height(), tile.cols.next_multiple_of(plan.transform.width()));
         let (width, coded_rows) = (coded_width(plan, tile.cols), tile.rows.div_ceil(height));
         let mut transformer = Transformer::new(plan.transform, coded_rows, padded);
         let batch = transformer.batch();
-        let means = tile_means(plan, scalars, strip, &tile);
+        let means = tile_means(plan, scalars, sample, &tile);
         let mut ahead = Vec::new();
         means.write(&mut ahead);
         let mut levels = Levels {
             width,
             magnitudes: vec![0; coded_rows * width],
             turns: Vec::new(),
-            signs: 0,
-            ahead_bits: 8.0 * ahead.len() as f64,
-            squared_error: 0.0,
+            signs: Parts::default(),
+            mean_bits: 8.0 * ahead.len() as f64,
+            learns: matches!(plan.transform, Transform::Klt { .. }),
+            squared_error: Parts::default(),
         };
         let (step, prediction) = (scalars.step, f32::from(plan.prediction.above) / 16.0);
         let inverse_step = 1.0 / step;
@@ -101,12 +150,11 @@ impl Kernel for Round<'_> {
         for (i, magnitudes) in levels.magnitudes.chunks_mut(batch * width).enumerate() {
             let (values, coefficients) =
                 (&mut values[..magnitudes.len()], &mut coefficients[..magnitudes.len()]);
-            load(strip, &tile, i * batch * height, padded, scalars.offset, values);
+            load(sample, &tile, i * batch * height, padded, scalars.offset, values);
             means.add(-1.0, i * batch * height, padded, step, values);
             transformer.forward(values, coefficients);
-            for (magnitudes, coefficients) in
-                magnitudes.chunks_exact_mut(width).zip(coefficients.chunks_exact_mut(width))
-            {
+            let rows = magnitudes.chunks_exact_mut(width).zip(coefficients.chunks_exact_mut(width));
+            for (row, (magnitudes, coefficients)) in rows.enumerate() {
                 let mut error = 0.0;
                 for ((magnitude, coefficient), above) in
                     magnitudes.iter_mut().zip(coefficients).zip(&mut above)
@@ -121,8 +169,9 @@ impl Kernel for Round<'_> {
                     *coefficient = point * step + predicted;
                     *above = *coefficient;
                 }
-                levels.squared_error += f64::from(error);
-                levels.signs += magnitudes.iter().map(|&m| u64::from(m.min(1))).sum::<u64>();
+                let signs: u32 = magnitudes.iter().map(|&m| m.min(1)).sum();
+                *levels.squared_error.part(i * batch + row, coded_rows) += f64::from(error);
+                *levels.signs.part(i * batch + row, coded_rows) += f64::from(signs);
             }
             // Orthonormal transforms leave the error as it is: no way back is needed.
             if transformer.learn(coefficients) {
@@ -150,13 +199,29 @@ impl Kernel for Count<'_> {
         let mut classes = vec![0; *width];
         let mut before = None;
         let mut turns = turns.iter().copied().peekable();
-        let (mut raw, mut of_rows) = (self.levels.signs, self.levels.ahead_bits);
-        for (row, magnitudes) in magnitudes.chunks_exact(*width).enumerate() {
+        let rows = magnitudes.len() / (*width).max(1);
+        let mut raw = 0u64;
+        let (mut of_values, mut of_rows) = (Parts::default(), Parts::default());
+        let mut before_part = 0.0;
+        let once = magnitudes.chunks_exact(*width).enumerate();
+        let again = if self.levels.learns { 0 } else { rows / 4 };
+        for (row, magnitudes) in once.clone().chain(once.take(again).map(|(row, m)| (row + rows, m))) {
+            if row == rows {
+                of_values.late = symbol_bits(&counts) + raw as f64 - before_part;
+                before_part += of_values.late;
+            }
+            if row > 0 && (row == rows / 4 || row == rows / 2) {
+                let so_far = symbol_bits(&counts) + raw as f64;
+                *of_values.part(row - 1, rows) = so_far - before_part;
+                before_part = so_far;
+            }
             let expected: i64 = scales.expect().iter().map(|&e| i64::from(e)).sum();
             let size: u64 = magnitudes.iter().map(|&m| u64::from(m)).sum();
             let class = row_class(size as f32, expected, *width, before);
             // About what an adapted code takes.
-            of_rows += if before == Some(class) { 0.5 } else { 3.5 };
+            if row < rows {
+                *of_rows.part(row, rows) += if before == Some(class) { 0.5 } else { 3.5 };
+            }
             before = Some(class);
             scales.classes(class, &mut classes);
             if classes.iter().any(|&class| class >= FIRST_RAW_CLASS) {
@@ -174,9 +239,24 @@ impl Kernel for Count<'_> {
                 scales.rejuvenate(3);
             }
         }
-        let symbols: f64 = counts.iter().enumerate().map(|(class, counts)| code_length(class, counts)).sum();
-        Estimate { of_values: symbols + raw as f64, of_rows }
+        let learning = if again == 0 {
+            of_values.late = symbol_bits(&counts) + raw as f64 - before_part;
+            0.0
+        } else {
+            (of_values.first - (symbol_bits(&counts) + raw as f64 - before_part)).max(0.0)
+        };
+        Estimate {
+            learning,
+            of_values: of_values.plus(1.0, self.levels.signs),
+            of_rows,
+            of_means: self.levels.mean_bits,
+        }
     }
+}
+
+/// Bits of all symbols counted.
+fn symbol_bits(counts: &[[u32; SYMBOLS]]) -> f64 {
+    counts.iter().enumerate().map(|(class, counts)| code_length(class, counts)).sum()
 }
 
 /// Counts the symbol of a magnitude without its low bits; returns the bits of

@@ -1,5 +1,5 @@
-//! A matrix made ready for coding: normalized, its mean and energy known, and
-//! strips of it on which plans are compared.
+//! A matrix made ready for coding: normalized, its mean and energy known. Knows
+//! nothing of how plans are chosen.
 
 use std::sync::OnceLock;
 
@@ -10,9 +10,6 @@ use crate::stages::basis::Basis;
 use crate::stages::precondition::Preconditioning;
 use crate::stages::trellis::Centroids;
 
-/// Columns and rows of the strip on which plans are compared.
-pub const STRIP_COLS: usize = 64;
-pub const STRIP_ROWS: usize = 512;
 /// What the ends of trellis paths cost in a segment.
 const PATH_END_BITS: f64 = 10.0;
 
@@ -80,51 +77,23 @@ impl<'a> Subject<'a> {
         if plan.transposed { self.transposed.get_or_init(|| self.matrix.transposed()) } else { &self.matrix }
     }
 
-    /// A few columns from the middle, as a plan would see them.
-    pub fn strip(&self, plan: &Plan, rows: usize, cols: usize) -> Matrix {
-        let (all_rows, all_cols) = if plan.transposed {
-            (self.matrix.cols, self.matrix.rows)
-        } else {
-            (self.matrix.rows, self.matrix.cols)
-        };
-        let enough = rows * cols;
-        // What is small is looked at as a whole.
-        let whole = self.count <= STRIP_ROWS * STRIP_COLS;
-        let (rows, cols) =
-            if whole { (all_rows, all_cols) } else { (all_rows.min(rows), all_cols.min(cols)) };
-        // Few rows say as much if there are more columns.
-        let cols = if rows == all_rows { all_cols.min(cols.max(enough / rows.max(1))) } else { cols };
-        // Two halves, a quarter from either side: neighbours are alike.
-        let half = cols.div_ceil(2);
-        let place = |col: usize| {
-            let start = if col < half { all_cols / 4 } else { all_cols / 4 * 3 };
-            if cols == all_cols { col } else { start.min(all_cols - cols) / half * half + col }
-        };
-        let stride = self.matrix.cols;
-        let mut values = vec![0.0; rows * cols];
-        if plan.transposed {
-            for col in 0..cols {
-                let source = &self.matrix.values[place(col) * stride..][..rows];
-                let targets = values[col..].iter_mut().step_by(cols);
-                targets.zip(source).for_each(|(target, &value)| *target = value);
-            }
-        } else {
-            for (target, source) in values.chunks_exact_mut(cols).zip(self.matrix.values.chunks(stride)) {
-                for (i, target) in target.chunks_mut(half).enumerate() {
-                    target.copy_from_slice(&source[place(i * half)..][..target.len()]);
-                }
-            }
-        }
-        Matrix { rows, cols, values }
-    }
-
-    /// Bits per value of the whole from those of a strip: of each value, and of
+    /// Bits per value of the whole from those of a sample: of each value, and of
     /// each row, which all of its columns share.
     pub fn bits_per_value(&self, plan: &Plan, of_value: f64, of_row: f64) -> f64 {
         let cols = if plan.transposed { self.matrix.rows } else { self.matrix.cols };
-        // Trellis paths end with their segment, which costs short rows more.
-        let segment = cols.min(plan.path_values()).max(1);
-        of_value + of_row / cols as f64 + PATH_END_BITS / segment as f64
+        of_value + of_row / cols as f64 + self.path_bits_per_value(plan)
+    }
+
+    /// What the ends of trellis paths cost in the whole.
+    pub fn path_bits_per_value(&self, plan: &Plan) -> f64 {
+        let cols = if plan.transposed { self.matrix.rows } else { self.matrix.cols };
+        Self::end_bits_per_value(plan, cols)
+    }
+
+    /// What they cost in rows of so many values: paths end with their segment, which
+    /// costs short rows more.
+    pub fn end_bits_per_value(plan: &Plan, cols: usize) -> f64 {
+        PATH_END_BITS / cols.min(plan.path_values()).max(1) as f64
     }
 
     /// What is taken from every value. A mean makes the two sides alike, which

@@ -3,13 +3,12 @@
 //! ([`crate::stages::feedback`]). The streams are like any other.
 
 use crate::Error;
-use crate::encoder::choose::choose;
-use crate::encoder::lossy::{MIN_STEP, first_step, search_step};
+use crate::encoder::lossy::{choose_near, search_step};
 use crate::encoder::pass::encode_pass_with;
 use crate::encoder::profile::Profile;
 use crate::encoder::subject::Subject;
 use crate::encoder::target::{Encoded, Target};
-use crate::plan::{Entropy, Plan, Scalars, Tiling};
+use crate::plan::{Entropy, Plan, Prediction, Tiling};
 use crate::stages::feedback::Feedback;
 use crate::stages::precondition::Preconditioning;
 use crate::stages::transform::Transform;
@@ -22,7 +21,7 @@ fn goes_by_inputs(plan: &Plan) -> bool {
         && plan.entropy == Entropy::Adaptive
         && plan.transform == Transform::None
         && plan.preconditioning == Preconditioning::None
-        && !plan.prediction.intra
+        && plan.prediction == Prediction::NONE
 }
 
 /// Encodes `rows` outputs × `cols` inputs; `moments` are `cols × cols`.
@@ -47,10 +46,9 @@ pub fn encode(
         // Nothing to weigh in a constant.
         return super::lossy::encode(values, rows, cols, profile, target, None);
     }
-    let guess = first_step(target, &subject)?.clamp(f64::from(MIN_STEP), 4.0) as f32;
-    let guess = Scalars::round_step(guess);
-    let chosen = choose(profile, &plans, &subject, guess);
-    let view = subject.view(&chosen.plan);
+    let chosen = choose_near(profile, &plans, &subject, target)?;
+    let plan = &chosen.trial.plan;
+    let view = subject.view(plan);
     let tiling = Tiling::new(view.rows, view.cols, profile.parallel.tile_values);
     // Bands of tiles that start at one row share their factors.
     let factors: Vec<Feedback> = (0..view.rows)
@@ -60,10 +58,10 @@ pub fn encode(
     let feedback = |row: usize| &factors[row / tiling.tile_rows];
     let decision = (profile.stages.quantization.decision(), profile.stages.lambda);
     let run = |step: f32, centroids: Centroids| {
-        let scalars = subject.scalars(&chosen.plan, step, centroids);
-        encode_pass_with(&chosen.plan, &scalars, decision, view, tiling, &feedback)
+        let scalars = subject.scalars(plan, step, centroids);
+        encode_pass_with(plan, &scalars, decision, view, tiling, &feedback)
     };
-    let mut encoded = search_step(&subject, &chosen, target, guess, run)?;
+    let mut encoded = search_step(&subject, &chosen, target, None, run)?;
     encoded.report.quantization = Some(profile.stages.quantization);
     Ok(encoded)
 }
