@@ -24,10 +24,18 @@ fn statistics(effort: Effort, values: usize) -> (usize, usize) {
 
 /// Alternatives that are quantized, at most, and how many bits per value the
 /// statistics may put them behind the first.
-const FITS: usize = 3;
+const FITS: usize = 4;
 const CLOSE: f64 = 0.1;
 /// Bits per value that matrices must promise on a few groups to be stated for all.
 const PROMISE: f64 = 0.01;
+/// The share of its variance that a value must have in common with its neighbour for
+/// cosines to be tried, and of how many rows one is looked at.
+const SMOOTH: f64 = 0.15;
+const SMOOTH_STEP: usize = 8;
+/// Steps, half of those beyond which values are exceptions before a transform: these
+/// take 48 bits each, so that one in so many values costs a hundredth of a bit.
+const NEAR_STEPS: f32 = 256.0;
+const FEW_EXCEPTIONS: usize = 4800;
 /// Squared standard errors that a column's mean or correlation must be away from
 /// zero: noise gets there once in two thousand columns.
 const SIGNIFICANT: f64 = 12.0;
@@ -89,7 +97,8 @@ fn candidates(sample: &Sample, options: &Options) -> Vec<Candidate> {
         Some(Family::Stated64) => sample.stated(64, f64::NEG_INFINITY).into_iter().collect(),
         None if options.effort == Effort::Best => {
             let stated = [32, 64].into_iter().filter_map(|size| sample.stated(size, PROMISE));
-            std::iter::once(Transform::None).chain(stated).collect()
+            let cosines = (sample.is_smooth() && !sample.nears_exceptions()).then_some(Transform::Dct);
+            std::iter::once(Transform::None).chain(stated).chain(cosines).collect()
         }
         None => vec![Transform::None],
     };
@@ -142,6 +151,32 @@ impl Sample {
 
     fn rows(&self) -> impl Iterator<Item = &[f32]> {
         self.bands.iter().flat_map(|band| band.chunks_exact(self.cols))
+    }
+
+    /// Whether many values would be beyond what a transform takes at a step that is
+    /// an octave finer, as the one that meets a target may be.
+    fn nears_exceptions(&self) -> bool {
+        let near = |row: &[f32]| row.iter().filter(|value| value.abs() >= NEAR_STEPS).count();
+        let values: usize = self.bands.iter().map(Vec::len).sum();
+        self.rows().map(near).sum::<usize>() * FEW_EXCEPTIONS > values
+    }
+
+    /// Whether neighbours along rows are alike enough for cosines to gather them.
+    fn is_smooth(&self) -> bool {
+        let (mut products, mut squares) = (0.0f64, 0.0f64);
+        let means = self.means();
+        // Some rows of each band say enough.
+        for row in self.bands.iter().flat_map(|band| band.chunks_exact(self.cols).step_by(SMOOTH_STEP)) {
+            let centred = |at: usize| row[at] - means[at] as f32;
+            let (mut product, mut square) = (0.0f32, 0.0f32);
+            for at in 1..self.cols {
+                product += centred(at - 1) * centred(at);
+                square += centred(at) * centred(at);
+            }
+            products += f64::from(product);
+            squares += f64::from(square);
+        }
+        self.cols >= 32 && products > 0.0 && products * products > SMOOTH * squares * squares
     }
 
     /// Matrices for groups of that size, where columns hold a group and a few of
@@ -243,7 +278,7 @@ impl Sample {
         let coefficients = self.transformed(&plan, options);
         let all_rows = self.all_rows as f64;
         coefficients.columns(all_rows, candidate.predicts, &mut plan);
-        let bits = coefficients.classify(&mut plan);
+        let bits = coefficients.classify(&mut plan) + path_bits(&plan);
         let mut header = Vec::new();
         plan.write(&mut header);
         (bits + 8.0 * header.len() as f64 / (rows * cols) as f64, plan)
@@ -381,6 +416,16 @@ impl Sample {
         }
         out
     }
+}
+
+/// Bits per value that trellis paths cost which end with every row, as those of
+/// predicted rows do.
+fn path_bits(plan: &Plan) -> f64 {
+    /// What an end costs: states that a path may not choose freely.
+    const END: f64 = 1.0;
+    let predicts = plan.above.iter().any(|&above| above != 0);
+    let steps = plan.tile_cols.div_ceil(1 << plan.log2_lanes).max(1);
+    if predicts && plan.log2_states > 0 { END / steps as f64 } else { 0.0 }
 }
 
 /// Scales of rows, of mean 1 in the logarithm, and of columns beside them.
