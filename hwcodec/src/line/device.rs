@@ -8,7 +8,7 @@ use crate::error::{During, Error};
 use crate::gpu::Gpu;
 use cudarc::driver::{DevicePtr, DevicePtrMut};
 use std::sync::{Mutex, PoisonError};
-use trinity_line::{Device, Plan, Settings, Stream, check_density};
+use trinity_line::{Analysis, Device, Plan, Settings, Stream, Transform, check_density};
 
 /// Bits per value that tiles have room for at first, and where that was too little.
 const ROOM_BITS: [f64; 2] = [12.0, 80.0];
@@ -118,6 +118,10 @@ impl Device for Cuda {
         if values.len() != plan.rows * plan.cols {
             let what = format!("{} values for {} × {}", values.len(), plan.rows, plan.cols);
             return Err(trinity_line::Error::Mismatch { what });
+        }
+        // Kernels analyse in single precision; what gates do is done here.
+        if settings.analysis == Analysis::Whole && plan.transform != Transform::None {
+            return trinity_line::encode(plan, values, settings);
         }
         let _turn = self.turn()?;
         let mut reason = String::new();

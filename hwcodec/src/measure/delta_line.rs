@@ -18,7 +18,7 @@ use cudarc::driver::{
 };
 use std::sync::Arc;
 use std::time::Instant;
-use trinity_line::{Effort, Options, Plan, Settings, Target};
+use trinity_line::{Analysis, Effort, Options, Plan, Settings, Target};
 
 /// Columns of the matrices that numbers are laid out in.
 const COLUMNS: usize = 256;
@@ -27,7 +27,8 @@ const CENTRE: f32 = 50.0;
 /// Values of a delta are multiples of this.
 const GRID: f32 = 1.0 / 8192.0;
 /// Rounds to the nearest level: what lies on one stays there.
-const NEAREST: Settings = Settings { lambda: 0.0, rounding: 16, tile_budget: None };
+const NEAREST: Settings =
+    Settings { lambda: 0.0, rounding: 16, tile_budget: None, analysis: Analysis::Single };
 /// The dense delta: 64 Mi values.
 const DENSE: (usize, usize) = (16384, 4096);
 

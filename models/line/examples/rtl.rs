@@ -1,6 +1,6 @@
 //! Writes what a test bench of the RTL in models/silicon/rtl drives and expects:
-//! `cargo run -p trinity-line --example rtl -- FILE [--large] [--states N] [TENSORS.safetensors...]`.
-//! Tensors are coded with a trellis of N states (8); matrices of our own with each.
+//! `cargo run -p trinity-line --example rtl -- FILE [--large] [--states N] [--transform NAME] [TENSORS.safetensors...]`.
+//! Tensors are coded with a trellis of N states (8) and, if one is named, under hadamard or dct; matrices of our own with each.
 //! `-- --streams FILE FOLDER...` takes streams of the folders' files instead, as they are and with damaged words;
 //! what is no stream is left out.
 //! `-- --groups hadamard|dct FILE [TENSORS.safetensors...]` writes instead groups of 32 for the transforms:
@@ -11,12 +11,14 @@
 //! classes of pairs 1–7 (32: none); 17 tables of 15 first slots; 16 tables of 16
 //! trellis costs; tiles. For every tile: rows, columns, words, 1 if it is refused,
 //! 1 if an encoder must give these words; classes, sixteenths and means of its
-//! columns; its words; unless refused its values as fp32, bf16 and fp16 bits; if
-//! for an encoder the values it is given, as fp32 bits.
+//! columns; its words; unless refused its values as fp32, bf16 and fp16 bits and as
+//! samples of 8 and 10 bits; if for an encoder the values it is given, as fp32 bits.
+//! What is built without an option refuses more: the benches know.
 
 use trinity_line::{
-    Bf16, Coder, Effort, MAGNITUDES, Number, Options, Plan, Quantizer, Settings, Stream, Synthesis, Table,
-    Tile, Transform, analyse_whole, choose, encode_with, parse, reconstruct, whole_analysis,
+    Analysis, Bf16, Coder, Effort, Family, Held, MAGNITUDES, Number, Options, Plan, Quantizer, Sample,
+    Settings, Stream, Synthesis, Table, Tile, Transform, analyse_whole, choose, encode_with, parse,
+    reconstruct, whole_analysis,
 };
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -166,6 +168,8 @@ impl Out {
             let bf16 = |(&v, &kept)| if kept { Bf16::kept(v) } else { Bf16::rounded(v) };
             self.all(values.iter().zip(&kept).map(bf16).map(|number| number.0.into()));
             self.all(values.iter().zip(&kept).map(|(&v, &kept)| fp16(v, kept).into()));
+            self.all(values.iter().map(|&v| Sample::<8>::rounded(v).0.into()));
+            self.all(values.iter().map(|&v| Sample::<10>::rounded(v).0.into()));
         }
         self.all(input.unwrap_or_default().iter().map(|value| value.to_bits()));
     }
@@ -178,6 +182,7 @@ struct Case {
     cols: usize,
     step: f32,
     states: u32,
+    held: Held,
     settings: Settings,
     change: fn(&mut Plan, &mut [f32]),
     /// Tiles to be followed by damaged copies of themselves.
@@ -186,19 +191,42 @@ struct Case {
     outside: bool,
 }
 
+/// As gates code.
+fn settings() -> Settings {
+    Settings { analysis: Analysis::Whole, ..Settings::default() }
+}
+
+/// A plane of samples: slopes, edges and noise, up to `most`.
+fn samples(rows: usize, cols: usize, most: f32, random: &mut Random) -> Vec<f32> {
+    let mut out = Vec::with_capacity(rows * cols);
+    for row in 0..rows {
+        for col in 0..cols {
+            let slope = (row + 2 * col) as f32 / (rows + 2 * cols) as f32;
+            let edge = if (row / 9 + col / 13) % 3 == 0 { 0.4 } else { 0.0 };
+            let value = most * (slope + edge + 0.1 * (random.unit() - 0.5));
+            out.push(value.round_ties_even().clamp(0.0, most));
+        }
+    }
+    out
+}
+
 fn cases(large: bool) -> Vec<Case> {
     let mut random = Random(19);
     let mut cases = Vec::new();
     let mut add = |rows: usize, cols: usize, step: f32, states: u32, change: fn(&mut Plan, &mut [f32])| {
         let values = values(rows, cols, &mut random);
-        let settings = Settings::default();
-        cases.push(Case { values, rows, cols, step, states, settings, change, damage: true, outside: false });
+        let (settings, held) = (settings(), Held::default());
+        let (damage, outside) = (true, false);
+        cases.push(Case { values, rows, cols, step, states, held, settings, change, damage, outside });
     };
     fn no_prediction(plan: &mut Plan, _: &mut [f32]) {
         plan.above.fill(0);
     }
     fn hadamard(plan: &mut Plan, _: &mut [f32]) {
         plan.transform = Transform::Hadamard;
+    }
+    fn dct(plan: &mut Plan, _: &mut [f32]) {
+        plan.transform = Transform::Dct;
     }
     fn no_rows(plan: &mut Plan, _: &mut [f32]) {
         plan.row_table = None;
@@ -225,6 +253,36 @@ fn cases(large: bool) -> Vec<Case> {
             add(40, 160, 0.35, states, no_prediction);
             add(48, 150, 0.35, states, hadamard);
             add(37, 300, 0.8, states, no_rows);
+            add(48, 150, 0.35, states, dct);
+            for turn in [hadamard, dct] {
+                // A last group that is not whole, and one alone that is not.
+                add(40, 330, 0.35, states, turn);
+                add(90, 20, 0.35, states, turn);
+            }
+            add(64, 256, 0.35, states, |plan, values| {
+                hadamard(plan, values);
+                no_prediction(plan, values);
+            });
+            add(64, 300, 0.35, states, |plan, values| {
+                dct(plan, values);
+                no_prediction(plan, values);
+                no_rows(plan, values);
+            });
+            add(32, 512, 0.35, states, |plan, values| {
+                dct(plan, values);
+                no_prediction(plan, values);
+                exceptions(plan, values);
+            });
+            // Steps so fine that many values are near the bound and some beyond it.
+            add(30, 96, 0.22, states, |plan, values| {
+                dct(plan, values);
+                no_prediction(plan, values);
+                values.iter_mut().for_each(|value| *value *= 2.0);
+            });
+        }
+        // Row above row, in tiles of one step and of more.
+        for (rows, cols) in [(300, 32), (200, 20), (100, 33), (40, 64)] {
+            add(rows, cols, 0.35, 0, lanes);
         }
         for states in [0, 3] {
             add(64, 512, 0.35, states, no_prediction);
@@ -254,26 +312,36 @@ fn cases(large: bool) -> Vec<Case> {
         let mut short = values(rows, cols, &mut random);
         shorten(&mut short, cols, format);
         let change: fn(&mut Plan, &mut [f32]) = no_prediction;
-        let (step, settings) = (0.35, Settings::default());
+        let (step, settings, held) = (0.35, settings(), Held::default());
         let (states, damage, outside) = (3, false, false);
-        cases.push(Case { values: short, rows, cols, step, states, settings, change, damage, outside });
+        cases.push(Case { values: short, rows, cols, step, states, held, settings, change, damage, outside });
     }
-    let budget = Settings { tile_budget: Some(2600), ..Settings::default() };
+    let planes =
+        [(64, 480, 255.0, Family::Dct), (150, 32, 255.0, Family::None), (50, 300, 1023.0, Family::Dct)];
+    for (rows, cols, most, family) in planes {
+        let plane = samples(rows, cols, most, &mut random);
+        let held =
+            Held { transform: Some(family), predicts: Some(true), transposed: Some(false), gates: true };
+        let (step, states, settings) = (most / 64.0, 0, settings());
+        let (change, damage, outside): (fn(&mut Plan, &mut [f32]), _, _) = (|_, _| (), true, false);
+        cases.push(Case { values: plane, rows, cols, step, states, held, settings, change, damage, outside });
+    }
+    let budget = Settings { tile_budget: Some(2600), ..settings() };
     cases.push(Case { settings: budget, outside: false, ..outside(&mut random, |_, _| ()) });
-    cases.push(outside(&mut random, |plan, _| plan.transform = Transform::Dct));
     cases.push(outside(&mut random, |plan, _| plan.log2_lanes = 4));
     cases
 }
 
 fn outside(random: &mut Random, change: fn(&mut Plan, &mut [f32])) -> Case {
     let (rows, cols) = (40, 256);
-    let (values, settings) = (values(rows, cols, random), Settings::default());
-    Case { values, rows, cols, step: 0.35, states: 3, settings, change, damage: false, outside: true }
+    let (values, settings, held) = (values(rows, cols, random), settings(), Held::default());
+    Case { values, rows, cols, step: 0.35, states: 3, held, settings, change, damage: false, outside: true }
 }
 
 fn write(out: &mut Out, mut case: Case, random: &mut Random) -> Outcome<()> {
     let budgeted = case.settings.tile_budget.is_some();
-    let options = Options { effort: Effort::Fast, log2_states: case.states, budgeted, ..Options::default() };
+    let (effort, log2_states, held) = (Effort::Fast, case.states, case.held);
+    let options = Options { effort, log2_states, budgeted, held, ..Options::default() };
     let mut plan = choose(&case.values, case.rows, case.cols, case.step, &options).ok_or("no plan")?;
     plan.log2_lanes = 5;
     (case.change)(&mut plan, &mut case.values);
@@ -340,7 +408,7 @@ fn read(path: &str, most: usize) -> Outcome<Vec<(usize, usize, Vec<f32>)>> {
 /// Whether the decoder in gates takes a tile (docs/silicon.md).
 fn in_profile(coder: &Coder, place: &Tile, words: &[u16]) -> bool {
     let plan = &coder.plan;
-    let transform = matches!(plan.transform, Transform::None | Transform::Hadamard);
+    let transform = matches!(plan.transform, Transform::None | Transform::Hadamard | Transform::Dct);
     let exceptions =
         words.first().is_some_and(|head| head & 64 != 0) && words.get(1).is_some_and(|&n| n >= 64);
     plan.log2_lanes == 5
@@ -454,8 +522,20 @@ fn main() -> Outcome<()> {
         Some(at) => arguments.drain(at..=at + 1).nth(1).ok_or("--states: how many?")?.parse()?,
         None => 8,
     };
-    let (path, tensors) =
-        arguments.split_first().ok_or("usage: rtl FILE [--large] [--states N] [TENSORS.safetensors...]")?;
+    let transform = match arguments.iter().position(|a| a == "--transform") {
+        Some(at) => match arguments.drain(at..=at + 1).nth(1).as_deref() {
+            Some("hadamard") => Some(Family::Hadamard),
+            Some("dct") => Some(Family::Dct),
+            _ => return Err("--transform: hadamard or dct?".into()),
+        },
+        None => None,
+    };
+    let held = match transform {
+        Some(_) => Held { transform, predicts: Some(false), gates: true, ..Held::default() },
+        None => Held::default(),
+    };
+    let usage = "usage: rtl FILE [--large] [--states N] [--transform NAME] [TENSORS.safetensors...]";
+    let (path, tensors) = arguments.split_first().ok_or(usage)?;
     let mut random = Random(4);
     let mut out = Out::default();
     let cases = if tensors.is_empty() { cases(large) } else { Vec::new() };
@@ -466,10 +546,10 @@ fn main() -> Outcome<()> {
         // One tensor of a file, or all: 65536 values of each.
         for (rows, cols, values) in read(path, 1 << 16)?.into_iter().take(if large { 99 } else { 1 }) {
             let deviation = (values.iter().map(|v| v * v).sum::<f32>() / values.len() as f32).sqrt();
-            let (step, settings) = (deviation * 0.3, Settings::default());
+            let (step, settings) = (deviation * 0.3, settings());
             let change: fn(&mut Plan, &mut [f32]) = |_, _| ();
             let (states, damage, outside) = (states.ilog2(), false, false);
-            let case = Case { values, rows, cols, step, states, settings, change, damage, outside };
+            let case = Case { values, rows, cols, step, states, held, settings, change, damage, outside };
             write(&mut out, case, &mut random)?;
         }
     }

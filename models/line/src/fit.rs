@@ -91,6 +91,7 @@ fn improve(mut plan: Plan, values: &[f32], options: &Options, look: Look) -> Opt
     for _ in 0..look.rounds {
         let coder = Coder::new(plan.clone()).ok()?;
         let quantizer = Quantizer::new(&coder, options.lambda, options.rounding)?;
+        let quantizer = quantizer.with_analysis(&coder, options.held.analysis())?;
         let seen = look_at(&coder, &quantizer, values, look.values);
         cluster(&mut plan, &seen, if options.budgeted { MAX_PAIRS - 1 } else { MAX_PAIRS });
         if options.budgeted {

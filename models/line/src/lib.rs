@@ -54,9 +54,9 @@ pub use parse::parse_with;
 pub use plan::{
     BASE_CLASSES, CLASSES, MAX_PAIRS, MAX_TILE, Plan, Tile, Transform, UNIT_CLASS, check_density,
 };
-pub use quantize::{Quantizer, class_weight, quantize, quarter_log2, targets};
+pub use quantize::{Analysis, Quantizer, class_weight, quantize, quarter_log2, targets};
 pub use rate::{Target, encode_on, encode_to, encode_under};
-pub use reconstruct::{Bf16, Number, reconstruct};
+pub use reconstruct::{Bf16, Number, Sample, reconstruct};
 pub use scaled::{Scale, decode_scaled, encode_scaled};
 pub use simd::Width;
 pub use stream::{LAMBDA, Settings, Stream, decode, decode_bf16, encode, encode_tile, encode_with};

@@ -1,5 +1,6 @@
 //! What an encoder may choose from.
 
+use crate::quantize::Analysis;
 use crate::stream::LAMBDA;
 
 /// How long the choice may take.
@@ -32,8 +33,16 @@ pub struct Held {
     pub transform: Option<Family>,
     /// Prediction from the row above: never, or where it pays.
     pub predicts: Option<bool>,
-    /// 32 lanes and tiles that the encoder of models/silicon/rtl takes.
+    /// 32 lanes, tiles that the encoder of models/silicon/rtl takes, and its
+    /// analysis in integers.
     pub gates: bool,
+}
+
+impl Held {
+    /// How values become coefficients.
+    pub fn analysis(&self) -> Analysis {
+        if self.gates { Analysis::Whole } else { Analysis::Single }
+    }
 }
 
 /// What a plan may choose from.

@@ -6,6 +6,7 @@
 
 use crate::coder::{Coder, Costs, UNITS, point, polynomials};
 use crate::emit::Pushes;
+use crate::matrix::{analyse_whole, whole_analysis};
 use crate::plan::Tile;
 use crate::search::{Room, Segment};
 use crate::simd::{Kernel, Width, with_width};
@@ -19,6 +20,16 @@ pub(crate) const FAR: i32 = 1 << 12;
 /// A path that cannot be.
 pub(crate) const NEVER: i32 = 1 << 29;
 
+/// How an encoder turns values into coefficients; decoders cannot tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Analysis {
+    /// In single precision, by the inverse of the decoder's matrix.
+    #[default]
+    Single,
+    /// Targets first, then [`analyse_whole`]: what the encoder of models/silicon/rtl does.
+    Whole,
+}
+
 /// An encoder's settings that the stream does not hold.
 #[derive(Debug, Clone)]
 pub struct Quantizer {
@@ -30,6 +41,8 @@ pub struct Quantizer {
     pub analyses: Vec<Vec<f32>>,
     /// The same matrices column after column.
     by_column: Vec<Vec<f32>>,
+    /// The same in integers; none where the analysis is in single precision.
+    whole: Vec<Vec<i32>>,
     /// 1 / unit as it multiplies values.
     pub inverse: f32,
     /// What a residual of each column weighs in its row's class.
@@ -50,12 +63,22 @@ impl Quantizer {
             costs: Costs::new(&coder.plan, lambda),
             rounding,
             by_column: analyses.iter().map(by_column).collect(),
+            whole: Vec::new(),
             analyses,
             inverse: UNITS as f32 / coder.plan.step,
             weights: coder.plan.classes.iter().map(|&class| class_weight(class)).collect(),
             pushes: Pushes::new(coder),
             width: Width::widest(),
         })
+    }
+
+    /// The same with that analysis.
+    pub fn with_analysis(self, coder: &Coder, analysis: Analysis) -> Option<Self> {
+        let whole = match analysis {
+            Analysis::Single => Vec::new(),
+            Analysis::Whole => coder.syntheses.iter().map(whole_analysis).collect::<Option<_>>()?,
+        };
+        Some(Self { whole, ..self })
     }
 
     /// Largest |value| in units that is not kept exactly.
@@ -99,7 +122,7 @@ impl Kernel for Targets<'_> {
         };
         let mut targets = vec![0i32; values.len()];
         let mut beyond = 0u32;
-        if quantizer.analyses.is_empty() {
+        if quantizer.analyses.is_empty() || !quantizer.whole.is_empty() {
             // Plain loops: iterators that collect are not copied for wide registers.
             for (target, &value) in targets.iter_mut().zip(values) {
                 let scaled = value * quantizer.inverse;
@@ -114,6 +137,9 @@ impl Kernel for Targets<'_> {
                         *target = 0;
                     }
                 }
+            }
+            if !quantizer.whole.is_empty() {
+                targets.chunks_exact_mut(tile.cols).for_each(|row| turn_whole(coder, quantizer, tile, row));
             }
             return (targets, exceptions);
         }
@@ -154,6 +180,17 @@ fn analyse(coder: &Coder, quantizer: &Quantizer, tile: &Tile, row: &mut [f32]) {
             32 => multiply::<32>(columns, values),
             _ => multiply::<64>(columns, values),
         }
+    }
+}
+
+/// One row of targets through the analysis in integers. Coefficients stay within
+/// limits: targets are within 2^13, and no matrix makes more than √64 times that of them.
+fn turn_whole(coder: &Coder, quantizer: &Quantizer, tile: &Tile, row: &mut [i32]) {
+    let size = coder.plan.transform.size();
+    let first = tile.col / size;
+    let groups = row.chunks_exact_mut(size).zip(first..coder.plan.group_count());
+    for (targets, number) in groups {
+        analyse_whole(&quantizer.whole[if quantizer.whole.len() == 1 { 0 } else { number }], targets);
     }
 }
 

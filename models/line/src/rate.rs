@@ -66,6 +66,8 @@ pub fn encode_on(
         return Err(Error::Mismatch { what: format!("{} values for {rows} × {cols}", values.len()) });
     }
     let unreachable = |reason: String| Error::Unreachable { target: format!("{target:?}"), reason };
+    // What was fitted under one analysis is coded under the same.
+    let settings = &Settings { analysis: options.held.analysis(), ..*settings };
     let plan_at = |step: f32| choose_fitted(values, rows, cols, step, options);
     let no_step = || unreachable("no step leads there".into());
     if let Target::Step(step) = target {

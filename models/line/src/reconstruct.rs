@@ -102,6 +102,24 @@ impl Number for Bf16 {
     }
 }
 
+/// A sample of a picture, of so many bits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Sample<const BITS: u32>(pub u16);
+
+impl<const BITS: u32> Number for Sample<BITS> {
+    /// To the nearest integer, ties to even, and clipped.
+    #[inline(always)]
+    fn rounded(value: f32) -> Self {
+        Self(value.round_ties_even().clamp(0.0, ((1u32 << BITS) - 1) as f32) as u16)
+    }
+
+    /// As any other; what is no number becomes 0.
+    fn kept(value: f32) -> Self {
+        Self::rounded(value)
+    }
+}
+
 /// As [`reconstruct`], to any number and with wide registers: `out` starts with
 /// the tile's first value, and a row follows the one before after `stride`.
 pub(crate) fn reconstruct_wide<N: Number>(
@@ -282,5 +300,13 @@ mod tests {
         assert_eq!(Bf16::kept(f32::INFINITY).0, 0x7f80);
         assert_eq!(Bf16::kept(f32::from_bits(0x7f80_0001)).0, 0x7fc0);
         assert_eq!(Bf16::kept(f32::from_bits(0xffc1_0000)).0, 0xffc1);
+    }
+    #[test]
+    fn samples_are_rounded_and_clipped() {
+        let cases = [(-3.0f32, 0), (0.5, 0), (1.5, 2), (254.5, 254), (254.6, 255), (1e9, 255), (f32::NAN, 0)];
+        for (value, sample) in cases {
+            assert_eq!(Sample::<8>::rounded(value).0, sample, "{value}");
+        }
+        assert_eq!(Sample::<10>::kept(f32::INFINITY).0, 1023);
     }
 }

@@ -8,7 +8,7 @@ use crate::coder::Coder;
 use crate::emit::write_with;
 use crate::parse::parse_with;
 use crate::plan::{Plan, Tile, check_density};
-use crate::quantize::{Quantizer, quantize, targets};
+use crate::quantize::{Analysis, Quantizer, quantize, targets};
 use crate::reconstruct::{Bf16, Number, reconstruct_wide};
 use crate::simd::Width;
 use crate::tile::MAX_GAIN;
@@ -22,11 +22,13 @@ pub struct Settings {
     pub rounding: i32,
     /// Bytes that no tile may exceed: its steps grow until it fits.
     pub tile_budget: Option<usize>,
+    /// How values become coefficients under a transform.
+    pub analysis: Analysis,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { lambda: LAMBDA, rounding: 13, tile_budget: None }
+        Self { lambda: LAMBDA, rounding: 13, tile_budget: None, analysis: Analysis::Single }
     }
 }
 
@@ -47,6 +49,7 @@ pub fn encode_with(coder: &Coder, values: &[f32], settings: &Settings) -> Result
         return Err(Error::Mismatch { what });
     }
     let quantizer = Quantizer::new(coder, settings.lambda, settings.rounding)
+        .and_then(|quantizer| quantizer.with_analysis(coder, settings.analysis))
         .ok_or_else(|| Error::Mismatch { what: "a stated matrix has no inverse".into() })?;
     let tiles = each(plan.tiles(), |index| {
         let place = plan.tile(index);

@@ -3,7 +3,7 @@
 //!
 //! Numbers of 32 bits, little-endian: format, scale, eight codes, eight numbers as
 //! fp32 bits. Every code of the short formats, those that share a scale under
-//! every scale; fp32 and bf16 as they come. Subnormals are 0 and NaNs have an empty payload, as
+//! every scale; every sample; fp32 and bf16 as they come. Subnormals are 0 and NaNs have an empty payload, as
 //! that module says.
 
 use std::process::ExitCode;
@@ -45,6 +45,11 @@ fn main() -> ExitCode {
                 record(&mut out, (PLAIN.len() + index) as u32, scale, chunk, numbers);
             }
         }
+    }
+    // Samples of up to ten bits, under the format after all others.
+    for chunk in (0..1024).collect::<Vec<u32>>().chunks(8) {
+        let numbers = std::array::from_fn(|i| (chunk[i] as f32).to_bits());
+        record(&mut out, (PLAIN.len() + SCALED.len()) as u32, 0, chunk, numbers);
     }
     match std::fs::write(&path, out) {
         Ok(()) => ExitCode::SUCCESS,

@@ -37,15 +37,16 @@ const NAMES: [(&str, Effort, u32); 4] = [
     ("line-uniform", Effort::Fast, 0),
     (OTHER_NAME, Effort::Best, 3),
 ];
-/// What the encoder of models/silicon/rtl can do, by the states of its trellis: no transform, no
-/// prediction from the row above, 32 lanes, tiles that fit. Beside the figures of its netlists.
-/// Two have a transform in front, whose stage was synthesized apart.
-const GATES: [(&str, u32, Family); 5] = [
-    ("line-rtl", 3, Family::None),
-    ("line-rtl-4", 2, Family::None),
-    ("line-rtl-1", 0, Family::None),
-    ("line-rtl-hadamard", 3, Family::Hadamard),
-    ("line-rtl-dct", 3, Family::Dct),
+/// What an encoder of models/silicon/rtl can do, by the states of its trellis, its transform and
+/// whether it predicts from the row above: 32 lanes, tiles that fit, analysis in integers. Beside the
+/// figures of its netlists. The last is how pictures are coded, a plane of samples as a matrix.
+const GATES: [(&str, u32, Family, bool); 6] = [
+    ("line-rtl", 3, Family::None, false),
+    ("line-rtl-4", 2, Family::None, false),
+    ("line-rtl-1", 0, Family::None, false),
+    ("line-rtl-hadamard", 3, Family::Hadamard, false),
+    ("line-rtl-dct", 3, Family::Dct, false),
+    ("line-rtl-picture", 0, Family::Dct, true),
 ];
 /// `trinity-lite` by its stream's name.
 const OTHER_NAME: &str = "line";
@@ -77,8 +78,8 @@ impl Line {
         };
         let gates = GATES.iter().find(|(own, ..)| *own == plain);
         let (effort, log2_states, held) = match gates {
-            Some(&(_, log2_states, family)) => {
-                let (transform, predicts) = (Some(family), Some(false));
+            Some(&(_, log2_states, family, predicts)) => {
+                let (transform, predicts) = (Some(family), Some(predicts));
                 let held = Held { transform, predicts, gates: true, ..Held::default() };
                 (Effort::Best, log2_states, held)
             }
@@ -461,19 +462,50 @@ mod tests {
     #[test]
     fn what_gates_code_is_within_their_profile() {
         let values: Vec<f32> = (0..300 * 700).map(|i| ((i * 7919) % 1009) as f32 / 500.0 - 1.0).collect();
-        for (shape, states) in [([300, 700], 3), ([30_000, 7], 0), ([64, 96], 2)] {
+        for (shape, (name, states, family, predicts)) in
+            [[300, 700], [64, 96], [30_000, 7], [120, 320], [120, 320], [90, 350]].into_iter().zip(GATES)
+        {
             let mut data = Vec::new();
             Dtype::Bf16.extend_from_f32(&values[..shape[0] * shape[1]], &mut data);
             let tensor = Tensor::new("t", Class::Weight, Dtype::Bf16, shape.to_vec(), data).unwrap();
-            let (name, ..) = GATES.iter().find(|(_, log2_states, _)| *log2_states == states).unwrap();
             let line = codec(name).unwrap();
             let encoded = line.encode(&tensor, Target::Nmse(0.01)).unwrap();
-            assert!(Metrics::between(&tensor, &line.decode(&encoded).unwrap()).nmse <= 0.01);
+            assert!(Metrics::between(&tensor, &line.decode(&encoded).unwrap()).nmse <= 0.01, "{name}");
             let (plan, _) = Plan::read(&encoded.bytes[HEADER..]).unwrap();
-            assert_eq!((plan.log2_lanes, plan.log2_states, &plan.transform), (5, states, &Transform::None));
-            assert!(plan.above.iter().all(|&above| above == 0), "{name}");
+            let transform = match family {
+                Family::Hadamard => Transform::Hadamard,
+                Family::Dct => Transform::Dct,
+                _ => Transform::None,
+            };
+            assert_eq!(
+                (plan.log2_lanes, plan.log2_states, &plan.transform),
+                (5, states, &transform),
+                "{name}"
+            );
+            assert!(predicts || plan.above.iter().all(|&above| above == 0), "{name}");
             let steps = plan.tile_rows * plan.tile_cols.div_ceil(32);
             assert!(steps <= 512 && plan.tile_rows <= 1024 && plan.tile_cols <= 512, "{name} {steps}");
+        }
+    }
+
+    /// A stream of gates is what integers give: coding its own plan again with that
+    /// analysis gives its very bytes, in single precision others.
+    #[test]
+    fn transforms_of_gates_are_in_integers() {
+        use trinity_line::{Analysis, encode};
+        let values: Vec<f32> = (0..256 * 320).map(|i| ((i * 7919) % 1009) as f32 / 500.0 - 1.0).collect();
+        let mut data = Vec::new();
+        Dtype::F32.extend_from_f32(&values, &mut data);
+        let tensor = Tensor::new("t", Class::Weight, Dtype::F32, vec![256, 320], data).unwrap();
+        for name in ["line-rtl-hadamard", "line-rtl-dct"] {
+            let encoded = codec(name).unwrap().encode(&tensor, Target::Nmse(0.001)).unwrap();
+            let (matrix, _) = normalize(&tensor).unwrap().unwrap();
+            let (plan, _) = Plan::read(&encoded.bytes[HEADER..]).unwrap();
+            let again = |analysis| {
+                encode(&plan, &matrix.values, &Settings { analysis, ..Settings::default() }).unwrap()
+            };
+            assert_eq!(again(Analysis::Whole), encoded.bytes[HEADER..], "{name}");
+            assert_ne!(again(Analysis::Single), encoded.bytes[HEADER..], "{name}");
         }
     }
 
