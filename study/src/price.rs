@@ -60,7 +60,7 @@ impl SiliconFrom {
 }
 
 /// Codecs whose encoder `models/silicon/rtl` is.
-const IN_RTL: [&str; 9] = [
+const IN_RTL: [&str; 10] = [
     "trinity-lite",
     "line",
     "line-fast",
@@ -70,7 +70,10 @@ const IN_RTL: [&str; 9] = [
     "line-rtl-1",
     "line-rtl-hadamard",
     "line-rtl-dct",
+    PICTURES,
 ];
+/// The one whose encoder predicts from the row above, closed-loop: with a uniform quantizer.
+const PICTURES: &str = "line-rtl-picture";
 
 /// The part of a synthesized encoder that a stage of a codec is, with the design
 /// that has it; nothing where no RTL does what was chosen.
@@ -83,6 +86,7 @@ fn built_as(codec: &str, cost: &StageCost) -> Option<(&'static str, &'static str
         ("headers", _) => Some(("line_enc", "framing")),
         ("alignment", _) => Some(("line_enc", "alignment")),
         ("prediction", "column means") => Some(("line_enc", "prediction")),
+        ("prediction", "above by column") if plain == PICTURES => Some(("line_enc_picture", "prediction")),
         ("transform", "hadamard-32") => Some(("line_hadamard", "transform")),
         ("transform", "dct-32") => Some(("line_dct", "transform")),
         ("quantization", "trellis-8") => Some(("line_enc", "quantization")),

@@ -5,6 +5,7 @@ module line_align_lane (
     input  wire        clk,
     input  wire        en,
     input  wire [31:0] inverse,
+    input  wire        transformed,
     input  wire [31:0] in_value,
     output reg  [20:0] out_target,
     output reg         out_exception,
@@ -27,7 +28,8 @@ module line_align_lane (
     wire [24:0] rounded = {1'b0, kept} + {24'd0, guard && (rest || kept[0])};
     wire [9:0]  e = e2 + {9'd0, wide} + {9'd0, rounded[24]};   // exponent + 254
     wire [23:0] m = rounded[24] ? 24'h800000 : rounded[23:0];
-    wire        beyond = e > 10'd273 || (e == 10'd273 && |m[22:0]);
+    wire [9:0]  most = transformed ? 10'd267 : 10'd273;        // 2^13, 2^19
+    wire        beyond = e > most || (e == most && |m[22:0]);
     reg  [23:0] m3;
     reg  [4:0]  shift3;
     reg         exception3;

@@ -15,14 +15,14 @@ module line_classes (
     output reg  [23:0] raw_bits
 );
     wire signed [11:0] base = 12'sd24 + {{3{row[8]}}, row} - {6'd0, gain};
-    reg [47:0] classes;
+    reg [95:0] sums;                  // 12 bits, signed
 
     genvar l, p;
     generate
         for (l = 0; l < 8; l = l + 1) begin : g_lane
             wire signed [11:0] sum = base + {{4{columns[8*l+7]}}, columns[8*l +: 8]};
-            wire [5:0] class_now = sum < 0 ? 6'd0 : sum > 12'sd55 ? 6'd55 : sum[5:0];
-            wire [5:0] s = classes[6*l +: 6];
+            wire signed [11:0] of = sums[12*l +: 12];
+            wire [5:0] s = of < 0 ? 6'd0 : of > 12'sd55 ? 6'd55 : of[5:0];
             wire       raw = s >= 6'd32;
             wire [3:0] fours = s[5:2] - 4'd7;
             wire [4:0] base_class = raw ? {3'b111, s[1:0]} : s[4:0];
@@ -34,7 +34,7 @@ module line_classes (
                                 + {2'd0, above[4]} + {2'd0, above[5]} + {2'd0, above[6]};
             always @(posedge clk) begin
                 if (en) begin
-                    classes[6*l +: 6]  <= class_now;
+                    sums[12*l +: 12]   <= sum;
                     pairs[3*l +: 3]    <= pair_now;
                     raw_bits[3*l +: 3] <= raw ? fours[2:0] : 3'd0;
                 end

@@ -1,13 +1,22 @@
 // Decoder of the line stream: words in, numbers out, 32 lanes, 8 values/cycle.
 //
 // Equals `parse` and `reconstruct` of models/line for streams of the hardware
-// profile (docs/silicon.md): 32 lanes; transform none or Hadamard-32; trellis of
-// 1, 4 or 8 states; tiles of up to 512 columns and 1024 rows; up to 64
+// profile (docs/silicon.md): 32 lanes; transform none, Hadamard-32 or, with
+// LINE_TRANSFORMS, DCT-32; trellis of 1, 4 or 8 states; tiles of up to 512 columns and 1024 rows; up to 64
 // exceptions; a step whose sixteenth (with transform 2032nd part) is a normal
 // number. The header is read by software, which loads tables, column attributes
 // and scale ahead; anything else gives the tile an empty answer with the error.
 // Latency: about 40 cycles to the first values of a tile without row classes.
-module line_dec (
+`ifndef LINE_TRANSFORMS
+`define LINE_TRANSFORMS 0
+`endif
+`ifndef LINE_PICTURE
+`define LINE_PICTURE 0
+`endif
+module line_dec #(
+    parameter TRANSFORMS = `LINE_TRANSFORMS,
+    parameter PICTURE = `LINE_PICTURE
+) (
     input  wire         clk,
     input  wire         rst,
     // Of the stream; to be changed while `busy` is low.
@@ -17,7 +26,7 @@ module line_dec (
     input  wire         cfg_has_rows,
     input  wire [41:0]  cfg_firsts,
     input  wire [31:0]  cfg_scale,
-    input  wire [1:0]   cfg_format,
+    input  wire [2:0]   cfg_format,   // of values: see line_format
     input  wire         table_we,
     input  wire [4:0]   table_addr,
     input  wire [149:0] table_data,
@@ -45,8 +54,10 @@ module line_dec (
     output wire [7:0]   out_mask,
     output wire [255:0] out_values
 );
-    wire transformed = cfg_transform == 3'd1;
-    wire cfg_ok = cfg_log2_lanes == 3'd5 && cfg_states != 2'd3 && cfg_transform <= 3'd1
+    wire is_dct = TRANSFORMS != 0 && cfg_transform == 3'd2;
+    wire transformed = cfg_transform == 3'd1 || is_dct;
+    wire cfg_ok = cfg_log2_lanes == 3'd5 && cfg_states != 2'd3 && cfg_transform <= (TRANSFORMS != 0 ? 3'd2 : 3'd1)
+               && cfg_format <= (PICTURE != 0 ? 3'd4 : 3'd2)
                && cfg_scale[30:23] != 8'd0 && cfg_scale[30:23] != 8'hff && !cfg_scale[31];
 
     wire         start, skip, win_ok, over, three, missing, lane_go;
@@ -182,10 +193,35 @@ module line_dec (
         .in_symbols(t_symbols), .out_valid(q_valid), .out_ready(q_ready), .out_side(q_side),
         .out_coefficients(q_coefficients)
     );
+    wire         hadamard_valid, hadamard_ready, transform_valid, transform_ready;
+    wire [31:0]  hadamard_side, transform_side;
+    wire [255:0] hadamard_x, transform_x;
     line_hadamard_inv hadamard (
-        .clk(clk), .rst(rst), .transformed(transformed), .in_valid(q_valid), .in_ready(q_ready),
-        .in_side(q_side), .in_coefficients(q_coefficients), .out_valid(h_valid), .out_ready(h_ready),
-        .out_side(h_side), .out_x(h_x)
+        .clk(clk), .rst(rst), .transformed(transformed), .in_valid(q_valid && !is_dct), .in_ready(hadamard_ready),
+        .in_side(q_side), .in_coefficients(q_coefficients), .out_valid(hadamard_valid),
+        .out_ready(transform_ready), .out_side(hadamard_side), .out_x(hadamard_x)
+    );
+    generate
+        if (TRANSFORMS != 0) begin : g_dct
+            wire         dct_valid, dct_ready;
+            wire [31:0]  dct_side;
+            wire [255:0] dct_x;
+            line_dct_inv dct (
+                .clk(clk), .rst(rst), .in_valid(q_valid && is_dct), .in_ready(dct_ready), .in_side(q_side),
+                .in_coefficients(q_coefficients), .out_valid(dct_valid), .out_ready(transform_ready),
+                .out_side(dct_side), .out_x(dct_x)
+            );
+            assign q_ready = is_dct ? dct_ready : hadamard_ready;
+            assign {transform_valid, transform_side, transform_x} = is_dct
+                ? {dct_valid, dct_side, dct_x} : {hadamard_valid, hadamard_side, hadamard_x};
+        end else begin : g_no_dct
+            assign q_ready = hadamard_ready;
+            assign {transform_valid, transform_side, transform_x} = {hadamard_valid, hadamard_side, hadamard_x};
+        end
+    endgenerate
+    line_skid after_transform (
+        .clk(clk), .rst(rst), .in_valid(transform_valid), .in_ready(transform_ready),
+        .in_beat({transform_side, transform_x}), .out_valid(h_valid), .out_ready(h_ready), .out_beat({h_side, h_x})
     );
     line_float float (
         .clk(clk), .rst(rst), .scale(cfg_scale), .in_valid(h_valid), .in_ready(h_ready), .in_side(h_side),

@@ -2,8 +2,8 @@
 //
 // Equals steps 1 to 3 of "Values" in models/line/FORMAT.md and `reconstruct` of
 // models/line/src/reconstruct.rs up to its transform: gain, the row above times
-// its sixteenths, the mean. Deviations of up to 512 columns are in memory; a
-// column comes again after four beats at the earliest.
+// its sixteenths, the mean. What a row says of the one below is in memory for up to
+// 512 columns; a column comes again after four beats at the earliest.
 // Latency: 5 cycles. Throughput: 8 values/cycle.
 module line_dequant (
     input  wire         clk,
@@ -27,19 +27,19 @@ module line_dequant (
     reg         v1, v2, v3, v4;
     reg  [31:0] side1, side2, side3, side4;
     reg  [151:0] symbols;
-    wire [175:0] columns;
-    reg  [175:0] columns3, columns4;
-    wire [167:0] above;
-    wire [167:0] deviations;
+    wire [175:0] columns;             // in stage 4
+    reg  [39:0]  sixteenths5;
+    wire [167:0] above;               // what it predicts, in stage 3
+    wire [167:0] below;
     wire signed [31:0] limit = transformed ? 32'sd131008 : 32'sd1048512;
 
     line_ram #(.WIDTH(176), .DEPTH(128), .ADDR(7)) attributes (
         .clk(clk), .we(col_we), .waddr(col_waddr), .wdata(col_wdata),
-        .re(en), .raddr({side1[14], side1[13:8]}), .rdata(columns)
+        .re(en), .raddr({side3[14], side3[13:8]}), .rdata(columns)
     );
-    line_ram #(.WIDTH(168), .DEPTH(64), .ADDR(6)) rows_above (
-        .clk(clk), .we(en && v4), .waddr(side4[13:8]), .wdata(deviations),
-        .re(en), .raddr(side1[13:8]), .rdata(above)
+    line_ram #(.WIDTH(168), .DEPTH(64), .ADDR(6)) from_above (
+        .clk(clk), .we(en && out_valid), .waddr(out_side[13:8]), .wdata(below),
+        .re(en), .raddr(side2[13:8]), .rdata(above)
     );
 
     always @(posedge clk) begin
@@ -63,8 +63,6 @@ module line_dequant (
             side3    <= side2;
             side4    <= side3;
             out_side <= side4;
-            columns3 <= columns;
-            columns4 <= columns3;
         end
     end
 
@@ -79,31 +77,30 @@ module line_dequant (
             wire signed [15:0] coded = ({{11{q[4]}}, q} <<< r) + {10'd0, symbol[10:5]} - {9'd0, half};
             reg  signed [15:0] level;
             reg         odd;
-            // 2: the point times sixteenths of the gain's fraction, and what is predicted.
+            // 2: the point times sixteenths of the gain's fraction.
             wire signed [17:0] point = {level[15], level, 1'b0}
                 - (odd && level != 16'd0 ? (level[15] ? 18'h3ffff : 18'd1) : 18'd0);
             wire signed [20:0] quarters = $signed({1'b0, 3'd4 + {1'b0, side2[16:15]}}) * point;
-            wire [4:0]  sixteenths = columns[22*l +: 5];
-            wire signed [20:0] deviation_above = side2[21] ? 21'd0 : above[21*l +: 21];
-            wire signed [26:0] product = $signed({1'b0, sixteenths}) * deviation_above;
-            wire signed [26:0] rounded = product + 27'sd8;
             reg  signed [20:0] scaled;
-            reg  signed [22:0] predicted;
-            // 3: the deviation.
+            // 3: with what is predicted.
             wire signed [31:0] units = ({{11{scaled[20]}}, scaled} <<< 2) <<< side3[20:17];
-            wire signed [31:0] sum = units + {{9{predicted[22]}}, predicted};
+            wire signed [20:0] predicted = side3[21] ? 21'd0 : above[21*l +: 21];
             reg  signed [31:0] raw_deviation;
+            // 4: the deviation, and the coefficient.
             wire signed [31:0] clamped = raw_deviation > limit ? limit : raw_deviation < -limit ? -limit : raw_deviation;
-            assign deviations[21*l +: 21] = clamped[20:0];
-            // 4: the coefficient.
-            wire signed [16:0] mean = columns4[22*l+5 +: 17];
+            wire signed [16:0] mean = columns[22*l+5 +: 17];
+            reg  signed [20:0] deviation;
+            // 5: what it predicts.
+            wire signed [26:0] product = $signed({1'b0, sixteenths5[5*l +: 5]}) * deviation + 27'sd8;
+            assign below[21*l +: 21] = product[24:4];
             always @(posedge clk) begin
                 if (en) begin
                     level <= symbol[16] ? symbol[15:0] : coded;
                     odd   <= symbol[18];
                     scaled <= quarters;
-                    predicted <= rounded[26:4];
-                    raw_deviation <= sum;
+                    raw_deviation <= units + {{11{predicted[20]}}, predicted};
+                    deviation <= clamped[20:0];
+                    sixteenths5[5*l +: 5] <= columns[22*l +: 5];
                     out_coefficients[22*l +: 22] <= {{mean[16], mean, 4'd0}} + {clamped[20], clamped[20:0]};
                 end
             end

@@ -1,11 +1,12 @@
 // Encoder of the line stream: numbers in, words out, 32 lanes, 8 values/cycle.
 //
 // Equals `encode_tile` of models/line at gain 0 for plans of the hardware profile
-// (docs/silicon.md): 32 lanes; no transform, no prediction from the row above;
-// trellis of 1, 4 or 8 states; tiles of up to 512 columns, 1024 rows and 2048
+// (docs/silicon.md): 32 lanes; no transform or, with LINE_TRANSFORMS, Hadamard-32
+// or DCT-32 in integers; with LINE_PICTURE prediction from the row above where the
+// quantizer is uniform; trellis of 1, 4 or 8 states; tiles of up to 512 columns, 1024 rows and 2048
 // beats of eight (512 steps); up to 64 exceptions; 8192 words; trellis costs
 // below 2^13; 16 / step a normal number below 2^100; fp32, bf16, fp16, MXFP8,
-// MXFP6 or MXFP4 in. Software chooses the plan,
+// MXFP6, MXFP4 or, with LINE_PICTURE, samples in. Software chooses the plan,
 // writes the header, and loads tables, costs and columns ahead; with a byte budget
 // it looks at a tile's words and codes those that are too many itself.
 // Two tiles are under way, one forward and one backward, beside a third's words;
@@ -15,8 +16,16 @@
 `ifndef LINE_STATES
 `define LINE_STATES 8
 `endif
+`ifndef LINE_TRANSFORMS
+`define LINE_TRANSFORMS 0
+`endif
+`ifndef LINE_PICTURE
+`define LINE_PICTURE 0
+`endif
 module line_enc #(
-    parameter STATES = `LINE_STATES   // of the trellis, at most: 8, 4 or 1
+    parameter STATES = `LINE_STATES,  // of the trellis, at most: 8, 4 or 1
+    parameter TRANSFORMS = `LINE_TRANSFORMS,
+    parameter PICTURE = `LINE_PICTURE
 ) (
     input  wire         clk,
     input  wire         rst,
@@ -28,7 +37,7 @@ module line_enc #(
     input  wire [41:0]  cfg_firsts,
     input  wire [31:0]  cfg_inverse,
     input  wire [5:0]   cfg_rounding,
-    input  wire [2:0]   cfg_format,   // of values: see line_widen
+    input  wire [3:0]   cfg_format,   // of values: see line_widen
     input  wire         cost_we,
     input  wire [3:0]   cost_addr,
     input  wire [207:0] cost_data,
@@ -42,6 +51,7 @@ module line_enc #(
     input  wire [6:0]   col_addr,
     input  wire [63:0]  col_classes,
     input  wire [303:0] col_attributes,
+    input  wire [39:0]  col_above,
     input  wire         cmd_valid,
     output wire         cmd_ready,
     output wire         cmd_refused,
@@ -61,7 +71,9 @@ module line_enc #(
 );
     wire [4:0]  cmd_per_row = cmd_cols[9:5] + {4'd0, |cmd_cols[4:0]};
     wire [15:0] cmd_steps = {5'd0, cmd_rows[10:0]} * {11'd0, cmd_per_row};
-    wire cmd_ok = cfg_log2_lanes == 3'd5 && cfg_states <= (STATES == 8 ? 2'd2 : STATES == 4 ? 2'd1 : 2'd0) && cfg_transform == 3'd0 && !cfg_predicts
+    wire cmd_ok = cfg_log2_lanes == 3'd5 && cfg_states <= (STATES == 8 ? 2'd2 : STATES == 4 ? 2'd1 : 2'd0) 
+        && cfg_transform <= (TRANSFORMS != 0 ? 3'd2 : 3'd0) && (!cfg_predicts || (PICTURE != 0 && cfg_states == 2'd0))
+        && cfg_format <= (PICTURE != 0 ? 4'd8 : 4'd7)
         && cfg_inverse[30:23] != 8'd0 && cfg_inverse[30:23] < 8'd227 && !cfg_inverse[31]
         && cmd_rows != 16'd0 && cmd_rows <= 16'd1024 && cmd_cols != 16'd0 && cmd_cols <= 16'd512 && cmd_steps <= 16'd512;
 
@@ -95,8 +107,9 @@ module line_enc #(
         .in_scale(in_scale), .out_valid(wide_valid), .out_ready(wide_ready), .out_values(wide)
     );
     line_enc_front front (
-        .clk(clk), .rst(rst), .inverse(cfg_inverse), .has_rows(cfg_has_rows), .col_we(col_we),
-        .col_waddr(col_addr), .col_wdata(col_attributes), .start(accept), .idle(front_idle),
+        .clk(clk), .rst(rst), .inverse(cfg_inverse), .kind(cfg_transform[1:0]), .predicts(cfg_predicts),
+        .rounding(cfg_rounding), .has_rows(cfg_has_rows), .col_we(col_we), .col_waddr(col_addr),
+        .col_wdata(col_attributes), .col_above(col_above), .start(accept), .idle(front_idle),
         .start_rows(cmd_rows[10:0]), .start_cols(cmd_cols[9:0]), .start_bank(cmd_bank), .in_valid(wide_valid),
         .in_ready(wide_ready), .in_values(wide), .put(put), .put_position(put_position), .put_bits(put_bits),
         .out_valid(residual_valid), .out_residuals(residuals), .out_room(room), .row_valid(row_valid),

@@ -15,7 +15,7 @@ module line_feed (
     input  wire [19:0]  start_words,
     input  wire         skip,
     output wire [127:0] win,
-    output wire         win_ok,       // eight words, or all that the tile has
+    output reg          win_ok,       // eight words, or all that the tile has
     input  wire [3:0]   take,         // 0 to 8
     input  wire         go,           // late: whether they are taken
     output reg          missing,      // more were taken than the tile has
@@ -32,7 +32,7 @@ module line_feed (
     wire [4:0] held = {rows, 3'd0} - {1'b0, offset};
     wire [3:0] left8 = near >= 5'd8 ? 4'd8 : near[3:0];
     assign in_ready = rows != 2'd3 || pop;
-    assign win_ok   = held >= 5'd8 || {1'b0, left8} <= held;
+    wire [3:0] from = {1'b0, offset[2:0]};
     assign over     = near == 5'd0;
     assign three    = near >= 5'd3;
 
@@ -45,20 +45,40 @@ module line_feed (
     endgenerate
 
     // What `skip` may drop in one cycle is what is held. `take` and `go` come late:
-    // what follows is computed for each case and chosen by them.
+    // what follows is computed for each number of words and chosen by them.
     wire [3:0] held8    = held >= 5'd8 ? 4'd8 : held[3:0];
     wire [3:0] skip8    = held8 < left8 ? held8 : left8;
-    wire       short_of = take > left8;
     wire       accept   = in_valid && in_ready;
     wire [1:0] stay     = rows - {1'b0, pop};
-    wire [3:0] from     = {1'b0, offset[2:0]};
-    wire [3:0] end_take = from + take;
-    wire [3:0] end_left = from + left8;
     wire [3:0] end_skip = from + skip8;
     wire       refill   = near <= 5'd15 && left != 20'd0;
     wire [3:0] more     = !refill ? 4'd0 : left >= 20'd8 ? 4'd8 : left[3:0];
     wire [4:0] next     = near + {1'b0, more};
-    wire [4:0] less     = next - {1'b0, take};
+    // Whether the window will hold eight words, or all of the tile: two beats that stay
+    // do whatever is gone of them, one does if none is gone or what is left is in it.
+    function holds(input [1:0] rows_then, input [3:0] offset_then, input [4:0] near_then);
+        reg [1:0] kept;
+        begin
+            kept  = rows_then - {1'b0, offset_then[3]};
+            holds = kept[1] || (kept[0] ? offset_then[2:0] == 3'd0 || near_then + {2'd0, offset_then[2:0]} <= 5'd8 : near_then == 5'd0);
+        end
+    endfunction
+    wire [1:0]  rows_next  = stay + {1'b0, accept};
+    wire [4:0]  near_start = start_words >= 20'd16 ? 5'd16 : start_words[4:0];
+    wire [4:0]  near_skip  = next - {1'b0, skip8};
+    wire [8:0]  ok_take;
+    wire [8:0]  short_of;             // for 0 to 8 words
+    wire [35:0] end_take;
+    wire [44:0] near_take;
+    generate
+        for (i = 0; i < 9; i = i + 1) begin : g_take
+            localparam [3:0] WORDS = i;
+            assign short_of[i] = WORDS > left8;
+            assign end_take[4*i +: 4]  = from + (short_of[i] ? left8 : WORDS);
+            assign near_take[5*i +: 5] = short_of[i] ? 5'd0 : next - {1'b0, WORDS};
+            assign ok_take[i] = holds(rows_next, end_take[4*i +: 4], near_take[5*i +: 5]);
+        end
+    endgenerate
 
     always @(posedge clk) begin
         if (rst) begin
@@ -67,17 +87,20 @@ module line_feed (
             left    <= 20'd0;
             near    <= 5'd0;
             missing <= 1'b0;
+            win_ok  <= 1'b1;
         end else begin
-            rows   <= stay + {1'b0, accept};
-            offset <= !go ? from : skip ? end_skip : short_of ? end_left : end_take;
+            rows   <= rows_next;
+            win_ok <= start ? holds(rows_next, from, near_start) : !go ? holds(rows_next, from, next)
+                : skip ? holds(rows_next, end_skip, near_skip) : ok_take[take];
+            offset <= !go ? from : skip ? end_skip : end_take[4*take +: 4];
             if (start) begin
-                near    <= start_words >= 20'd16 ? 5'd16 : start_words[4:0];
+                near    <= near_start;
                 left    <= start_words >= 20'd16 ? start_words - 20'd16 : 20'd0;
                 missing <= 1'b0;
             end else begin
-                near    <= !go ? next : skip ? next - {1'b0, skip8} : short_of ? 5'd0 : less;
+                near    <= !go ? next : skip ? near_skip : near_take[5*take +: 5];
                 left    <= left - {16'd0, more};
-                if (go && short_of && !skip) missing <= 1'b1;
+                if (go && short_of[take] && !skip) missing <= 1'b1;
             end
         end
         // Where a beat goes that comes now, and what moves up.

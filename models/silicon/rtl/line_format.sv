@@ -1,13 +1,19 @@
-// Number format of the output: fp32, bf16 or fp16, to nearest even.
+// Number format of the output: fp32, bf16, fp16 or samples, to nearest even.
 //
 // Equals `Number` of models/line/src/reconstruct.rs: `rounded` for values, where
 // finite stays finite, and `kept` for exceptions, where infinity and NaN stay
-// what they are. fp16 follows the same rules.
+// what they are. fp16 follows the same rules. With LINE_PICTURE also samples of 8
+// or 10 bits (`Sample` there): to the nearest integer, clipped; NaN becomes 0.
 // Latency: 2 cycles. Throughput: 8 values/cycle.
-module line_format (
+`ifndef LINE_PICTURE
+`define LINE_PICTURE 0
+`endif
+module line_format #(
+    parameter PICTURE = `LINE_PICTURE
+) (
     input  wire         clk,
     input  wire         rst,
-    input  wire [1:0]   format,       // 0 fp32, 1 bf16, 2 fp16
+    input  wire [2:0]   format,       // 0 fp32, 1 bf16, 2 fp16, 3 samples of 8 bits, 4 of 10
     input  wire         in_valid,
     output wire         in_ready,
     input  wire [31:0]  in_side,
@@ -22,6 +28,8 @@ module line_format (
 );
     wire en = !out_valid || out_ready;
     assign in_ready = en;
+    wire sample = PICTURE != 0 && format >= 3'd3;
+    wire [10:0] most = format == 3'd3 ? 11'd255 : 11'd1023;
     reg v1;
     reg [31:0] side1;
     always @(posedge clk) begin
@@ -49,14 +57,15 @@ module line_format (
             wire        up_b = v[15] && (|v[14:0] || v[16]);
             // fp16: exponent 113 is the least normal one. Subnormals are shifted down.
             wire [7:0]  e = v[30:23];
-            wire        low = e < 8'd113;
-            wire [7:0]  down = low ? 8'd113 - e : 8'd0;
+            wire [7:0]  least = sample ? 8'd137 : 8'd113;       // a sample's exponent, were it 1024 or more
+            wire        low = e < least;
+            wire [7:0]  down = low ? least - e : 8'd0;
             wire [3:0]  down_by = down > 8'd12 ? 4'd12 : down[3:0];
             wire [23:0] whole = {|e, v[22:0]};
             wire [35:0] moved = {whole, 12'd0} >> down_by;   // ones that leave are sticky in 12 more bits
             wire [10:0] mantissa = moved[35:25];
             wire        up_h = moved[24] && (|moved[23:0] || mantissa[0]);
-            wire        over_h = e > 8'd142;
+            wire        over_h = e > (sample ? 8'd136 : 8'd142);
             reg  [31:0] v1_value;
             reg         v1_kept, v1_special, v1_nan, v1_up_b, v1_up_h, v1_low, v1_over_h;
             reg  [10:0] v1_mantissa;
@@ -72,6 +81,8 @@ module line_format (
             wire [14:0] h_finite = h_over ? 15'h7bff : h_plain;
             wire [14:0] h_nan   = {5'h1f, v1_value[22:13] == 10'd0 ? 10'h200 : v1_value[22:13]};
             wire [15:0] h = {v1_value[31], v1_kept && v1_nan ? h_nan : v1_kept && v1_special ? 15'h7c00 : h_finite};
+            wire [10:0] s_plain = v1_mantissa + {10'd0, v1_up_h};
+            wire [10:0] s_clipped = v1_value[31] || v1_nan ? 11'd0 : v1_over_h || s_plain > most ? most : s_plain;
             always @(posedge clk) begin
                 if (en) begin
                     v1_value    <= v;
@@ -83,7 +94,8 @@ module line_format (
                     v1_low      <= low;
                     v1_over_h   <= over_h;
                     v1_mantissa <= mantissa;
-                    out_values[32*l +: 32] <= format == 2'd0 ? v1_value : format == 2'd1 ? {16'd0, b} : {16'd0, h};
+                    out_values[32*l +: 32] <= format == 3'd0 ? v1_value : format == 3'd1 ? {16'd0, b}
+                        : sample ? {21'd0, s_clipped} : {16'd0, h};
                 end
             end
         end

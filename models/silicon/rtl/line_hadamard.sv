@@ -35,13 +35,15 @@ module line_hadamard (
     endgenerate
 
     reg  [503:0] waiting;             // the first three beats
-    reg  [1:0]   put_at;
     reg  [671:0] group;
-    reg          turned, full;        // of the group; whether it is there
-    reg  [1:0]   at;
+    reg          turned;              // of the group
+    wire         last, full;
+    wire [1:0]   at, put_at;
+    line_group control (
+        .clk(clk), .rst(rst), .en(en), .in_valid(in_valid), .put_at(put_at), .last(last), .full(full), .at(at)
+    );
     reg          v1, turned1;
     reg  [167:0] sums;
-    wire         last = in_valid && put_at == 2'd3;
     wire [167:0] beat = turn ? level_3 : in_targets;
     generate
         for (l = 0; l < 8; l = l + 1) begin : g_sum
@@ -66,15 +68,9 @@ module line_hadamard (
 
     always @(posedge clk) begin
         if (rst) begin
-            put_at    <= 2'd0;
-            full      <= 1'b0;
-            at        <= 2'd0;
             v1        <= 1'b0;
             out_valid <= 1'b0;
         end else if (en) begin
-            if (in_valid) put_at <= put_at + 2'd1;
-            full <= last || (full && at != 2'd3);
-            at   <= full ? at + 2'd1 : 2'd0;
             v1        <= full;
             out_valid <= v1;
         end

@@ -3,8 +3,8 @@
 // Equals `synthesize` of models/line/src/reconstruct.rs for the Hadamard matrix
 // (22 times the sum with signs), for columns of no whole group (127 times) and,
 // without transform, passes on. Eight-point butterflies as beats come, the four
-// beats of a step summed as they leave; two steps are held.
-// Latency: 7 cycles. Throughput: 8 values/cycle.
+// beats of a step summed as they leave.
+// Latency: 3 cycles after a step's last beat. Throughput: 8 values/cycle.
 module line_hadamard_inv (
     input  wire         clk,
     input  wire         rst,
@@ -39,30 +39,32 @@ module line_hadamard_inv (
         end
     endgenerate
 
-    reg  [199:0] beats [0:7];
-    reg  [31:0]  sides [0:7];
-    reg  [1:0]   full_steps;          // which half holds a whole step
-    reg          put_half, get_half;
-    reg  [1:0]   put_at, get_at;
+    wire         en = !out_valid || out_ready;
+    assign       in_ready = en;
+    reg  [599:0] waiting;             // the first three beats
+    reg  [95:0]  sides_waiting;
+    reg  [799:0] group;
+    reg  [127:0] sides;
+    wire         last, step_there;
+    wire [1:0]   at, put_at;
+    line_group control (
+        .clk(clk), .rst(rst), .en(en), .in_valid(in_valid), .put_at(put_at), .last(last), .full(step_there), .at(at)
+    );
     reg          v1;
     reg  [215:0] sums;                // 27 bits each
     reg  [31:0]  side1;
     reg          turn1;
-    wire en = !out_valid || out_ready;
-    assign in_ready = !full_steps[put_half];
-    wire put = in_valid && in_ready;
-    wire get = full_steps[get_half] && en;
-
-    wire [199:0] beat_0 = beats[{get_half, 2'd0}];
-    wire [199:0] beat_1 = beats[{get_half, 2'd1}];
-    wire [199:0] beat_2 = beats[{get_half, 2'd2}];
-    wire [199:0] beat_3 = beats[{get_half, 2'd3}];
-    wire [31:0]  side   = sides[{get_half, get_at}];
+    wire [199:0] beat = turn ? level_3 : level_0;
+    wire [199:0] beat_0 = group[199:0];
+    wire [199:0] beat_1 = group[399:200];
+    wire [199:0] beat_2 = group[599:400];
+    wire [199:0] beat_3 = group[799:600];
+    wire [31:0]  side   = sides[32*at +: 32];
     wire         turned = transformed && side[22];
-    // Signs of the beats in output beat get_at.
-    wire minus_1 = get_at[0];
-    wire minus_2 = get_at[1];
-    wire minus_3 = get_at[0] ^ get_at[1];
+    // Signs of the beats in output beat `at`.
+    wire minus_1 = at[0];
+    wire minus_2 = at[1];
+    wire minus_3 = at[0] ^ at[1];
     generate
         for (l = 0; l < 8; l = l + 1) begin : g_sum
             wire signed [26:0] b0 = {{2{beat_0[25*l+24]}}, beat_0[25*l +: 25]};
@@ -72,7 +74,7 @@ module line_hadamard_inv (
             wire signed [26:0] lower = minus_1 ? b0 - b1 : b0 + b1;
             wire signed [26:0] upper = minus_1 ? b2 - b3 : b2 + b3;
             wire signed [26:0] sum   = minus_2 ? lower - upper : lower + upper;
-            wire signed [26:0] alone = get_at == 2'd0 ? b0 : get_at == 2'd1 ? b1 : get_at == 2'd2 ? b2 : b3;
+            wire signed [26:0] alone = at == 2'd0 ? b0 : at == 2'd1 ? b1 : at == 2'd2 ? b2 : b3;
             wire signed [31:0] s = {{5{sums[27*l+26]}}, sums[27*l +: 27]};
             always @(posedge clk) begin
                 if (en) begin
@@ -85,30 +87,15 @@ module line_hadamard_inv (
 
     always @(posedge clk) begin
         if (rst) begin
-            full_steps <= 2'd0;
-            put_half   <= 1'b0;
-            get_half   <= 1'b0;
-            put_at     <= 2'd0;
-            get_at     <= 2'd0;
-            v1         <= 1'b0;
-            out_valid  <= 1'b0;
-        end else begin
-            if (put) put_at <= put_at + 2'd1;
-            if (put && put_at == 2'd3) put_half <= !put_half;
-            if (get) get_at <= get_at + 2'd1;
-            if (get && get_at == 2'd3) get_half <= !get_half;
-            if (put && put_at == 2'd3) full_steps[put_half] <= 1'b1;
-            if (get && get_at == 2'd3) full_steps[get_half] <= 1'b0;
-            if (en) begin
-                v1        <= get;
-                out_valid <= v1;
-            end
-        end
-        if (put) begin
-            beats[{put_half, put_at}] <= turn ? level_3 : level_0;
-            sides[{put_half, put_at}] <= in_side;
+            v1        <= 1'b0;
+            out_valid <= 1'b0;
+        end else if (en) begin
+            v1        <= step_there;
+            out_valid <= v1;
         end
         if (en) begin
+            if (in_valid) {waiting, sides_waiting} <= {beat, waiting[599:200], in_side, sides_waiting[95:32]};
+            if (last) {group, sides} <= {beat, waiting, in_side, sides_waiting};
             side1    <= side;
             turn1    <= turned;
             out_side <= side1;

@@ -5,11 +5,18 @@
 // bf16, fp16, MXFP8 (E4M3, E5M2), MXFP6 (E3M2, E2M3), MXFP4 (E2M1). What fp32
 // has as a subnormal becomes 0, as line_align takes it; what is beyond its range,
 // an infinity; any NaN of a format but fp32 and bf16 the one with an empty payload.
+// With LINE_PICTURE also samples, unsigned integers of up to 10 bits: a fraction of
+// fp16 without exponent, 2^24 times as large.
 // Latency: 1 cycle. Throughput: 8 values/cycle.
-module line_widen (
+`ifndef LINE_PICTURE
+`define LINE_PICTURE 0
+`endif
+module line_widen #(
+    parameter PICTURE = `LINE_PICTURE
+) (
     input  wire         clk,
     input  wire         rst,
-    input  wire [2:0]   format,       // in that order
+    input  wire [3:0]   format,       // in that order; 8 samples
     input  wire         in_valid,
     output wire         in_ready,
     input  wire [255:0] in_values,    // each in the lower bits of its 32
@@ -18,22 +25,23 @@ module line_widen (
     input  wire         out_ready,
     output reg  [255:0] out_values
 );
-    localparam FP32 = 3'd0, BF16 = 3'd1, FP16 = 3'd2, E4M3 = 3'd3, E5M2 = 3'd4, E3M2 = 3'd5, E2M3 = 3'd6;
+    localparam FP32 = 4'd0, BF16 = 4'd1, FP16 = 4'd2, E4M3 = 4'd3, E5M2 = 4'd4, E3M2 = 4'd5, E2M3 = 4'd6;
     assign in_ready = !out_valid || out_ready;
-    wire scaled = format >= E4M3;
+    wire sample = PICTURE != 0 && format[3];
+    wire scaled = format >= E4M3 && !sample;
     // 127 less the bias, and 2^-127 times the scale.
-    wire signed [10:0] base = format == FP16 ? 11'sd112 : format == E4M3 ? 11'sd120 : format == E5M2 ? 11'sd112
+    wire signed [10:0] base = sample ? 11'sd136 : format == FP16 ? 11'sd112 : format == E4M3 ? 11'sd120 : format == E5M2 ? 11'sd112
         : format == E3M2 ? 11'sd124 : 11'sd126;
     wire signed [10:0] offset = scaled ? base + {3'd0, in_scale} - 11'sd127 : base;
     genvar l;
     generate
         for (l = 0; l < 8; l = l + 1) begin : g_lane
             wire [31:0] v = in_values[32*l +: 32];
-            wire        sign = format == FP16 ? v[15] : format == E4M3 || format == E5M2 ? v[7]
+            wire        sign = sample ? 1'b0 : format == FP16 ? v[15] : format == E4M3 || format == E5M2 ? v[7]
                 : format == E3M2 || format == E2M3 ? v[5] : v[3];
-            wire [4:0]  e = format == FP16 ? v[14:10] : format == E4M3 ? {1'b0, v[6:3]} : format == E5M2 ? v[6:2]
+            wire [4:0]  e = sample ? 5'd0 : format == FP16 ? v[14:10] : format == E4M3 ? {1'b0, v[6:3]} : format == E5M2 ? v[6:2]
                 : format == E3M2 ? {2'd0, v[4:2]} : format == E2M3 ? {3'd0, v[4:3]} : {3'd0, v[2:1]};
-            wire [9:0]  fraction = format == FP16 ? v[9:0] : format == E4M3 || format == E2M3 ? {v[2:0], 7'd0}
+            wire [9:0]  fraction = sample || format == FP16 ? v[9:0] : format == E4M3 || format == E2M3 ? {v[2:0], 7'd0}
                 : format == E5M2 || format == E3M2 ? {v[1:0], 8'd0} : {v[0], 9'd0};
             wire        ieee = format == FP16 || format == E5M2;
             wire        nan = (scaled && &in_scale) || (ieee && &e && |fraction) || (format == E4M3 && &v[6:0]);

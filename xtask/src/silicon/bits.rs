@@ -5,21 +5,29 @@
 
 use super::design::{Failure, captured};
 use super::table::{Figure, figures, h264};
-use crate::{tools::succeed_with_output, workspace::root};
+use crate::{
+    tools::succeed_with_output,
+    workspace::{root, shared},
+};
 use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
 
 pub const FILE: &str = "validation/data/silicon-bits.csv";
 /// Relative squared error that all are held to.
 const NMSE: f64 = 0.01;
-/// What codes, and the designs that it is made of; none for H.264.
-const CODECS: [(&str, &[&str]); 6] = [
-    ("h264", &[]),
-    ("line-rtl-1", &["line_enc_1"]),
-    ("line-rtl-4", &["line_enc_4"]),
-    ("line-rtl", &["line_enc"]),
-    ("line-rtl-hadamard", &["line_enc", "line_hadamard"]),
-    ("line-rtl-dct", &["line_enc", "line_dct"]),
+/// What codes, and the design that it is; none for H.264.
+const CODECS: [(&str, Option<&str>); 6] = [
+    ("h264", None),
+    ("line-rtl-1", Some("line_enc_1")),
+    ("line-rtl-4", Some("line_enc_4")),
+    ("line-rtl", Some("line_enc")),
+    ("line-rtl-hadamard", Some("line_enc_transforms")),
+    ("line-rtl-dct", Some("line_enc_transforms")),
 ];
+/// Bits of pictures beside H.264, and the PSNR in decibels that all are held to.
+pub const PICTURES: &str = "validation/data/silicon-picture.csv";
+const PSNR_DB: &str = "32,36,40,44";
+/// A stream beside the repository whose picture is coded: a photograph that H.264 has not seen.
+const PHOTO: &str = "conformance/h265/libheif_example-item20004.265";
 /// Our own pieces, where nothing was captured.
 const OWN: &str = "study/data/tensors.safetensors";
 
@@ -43,6 +51,7 @@ pub fn run() -> Result<(), Failure> {
     }
     let rows = parse(&rows);
     eprint!("{}", table(&rows)?);
+    pictures()?;
     let behind: Vec<&str> =
         rows.iter().filter(|(_, bits)| !ahead(bits)).map(|(class, _)| &class[..]).collect();
     if behind.is_empty() {
@@ -50,6 +59,47 @@ pub fn run() -> Result<(), Failure> {
     } else {
         Err(format!("no fewer bits than H.264: {}", behind.join(", ")).into())
     }
+}
+
+/// A photograph, where it is: bits of picture mode beside H.264 at equal PSNR.
+fn pictures() -> Result<(), Failure> {
+    let photo = shared().join(PHOTO);
+    if !photo.exists() {
+        eprintln!("no {PHOTO} beside the repository: pictures are left out");
+        return Ok(());
+    }
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["run", "--quiet", "--package", "trinity-tensor", "--example", "silicon_picture", "--"]);
+    let rows = succeed_with_output(cargo.arg(PSNR_DB).arg(&photo).current_dir(root()))?;
+    let place = root().join(PICTURES);
+    fs::write(&place, &rows).map_err(|error| format!("cannot write {}: {error}", place.display()))?;
+    eprintln!("wrote {PICTURES}");
+    eprint!("{}", picture_table(&rows));
+    Ok(())
+}
+
+/// Bits per sample by picture and PSNR, one column for each codec in the order they come.
+fn picture_table(rows: &str) -> String {
+    let fields = |row: &str| row.split(',').map(str::to_string).collect::<Vec<_>>();
+    let rows: Vec<Vec<String>> = rows.lines().skip(1).map(fields).filter(|row| row.len() == 4).collect();
+    let (mut codecs, mut lines) = (Vec::<&str>::new(), Vec::<(String, Vec<&str>)>::new());
+    for row in &rows {
+        let what = format!("{}, {} dB", row[0], row[1]);
+        if !codecs.contains(&&row[2][..]) {
+            codecs.push(&row[2]);
+        }
+        match lines.last_mut().filter(|(last, _)| *last == what) {
+            Some((_, bits)) => bits.push(&row[3]),
+            None => lines.push((what, vec![&row[3]])),
+        }
+    }
+    let mut text = format!("bits per sample at equal PSNR\n{:<45}", "");
+    codecs.iter().for_each(|codec| text += &format!("{codec:>18}"));
+    for (what, bits) in lines {
+        text += &format!("\n{what:<45}");
+        bits.iter().for_each(|bits| text += &format!("{bits:>18}"));
+    }
+    text + "\n"
 }
 
 /// Tensors of models that were not trained here.
@@ -66,6 +116,9 @@ pub fn show() -> Result<(), Failure> {
     let missing = |error| Failure::Missing(format!("no {FILE} ({error}): run `cargo xtask silicon --bits`"));
     let rows = fs::read_to_string(root().join(FILE)).map_err(missing)?;
     eprint!("{}", table(&parse(&rows))?);
+    if let Ok(rows) = fs::read_to_string(root().join(PICTURES)) {
+        eprint!("{}", picture_table(&rows));
+    }
     Ok(())
 }
 
@@ -89,11 +142,9 @@ fn ahead(bits: &BTreeMap<String, f64>) -> bool {
 fn table(rows: &Rows) -> Result<String, String> {
     let built = figures()?;
     let theirs = h264()?;
-    let sum = |designs: &[&str], of: &dyn Fn(&Figure) -> Option<f64>| -> Option<f64> {
-        if designs.is_empty() {
-            return of(&theirs);
-        }
-        designs.iter().map(|name| of(built.iter().find(|figure| figure.name == *name)?)).sum()
+    let figure = |design: Option<&str>, of: &dyn Fn(&Figure) -> Option<f64>| match design {
+        Some(name) => of(built.iter().find(|figure| figure.name == name)?),
+        None => of(&theirs),
     };
     let mut text = format!("bits per value at a relative squared error of {NMSE}\n{:<45}", "");
     for (codec, _) in CODECS {
@@ -112,8 +163,8 @@ fn table(rows: &Rows) -> Result<String, String> {
     }
     let mut line = |what: &str, of: &dyn Fn(&Figure) -> Option<f64>| {
         text += &format!("{what:<45}");
-        for (_, designs) in CODECS {
-            let value = sum(designs, of);
+        for (_, design) in CODECS {
+            let value = figure(design, of);
             text += &value.map_or_else(|| format!("{:>18}", "-"), |value| format!("{value:>18.4}"));
         }
         text += "\n";
@@ -139,6 +190,11 @@ mod tests {
             "{shown}"
         );
         assert!(shown.contains("mm2") && !shown.contains("NaN"), "{shown}");
+        let pictures = picture_table(
+            "picture,psnr_db,codec,bits_per_sample\na,40,h264,1.5\na,40,line-rtl-picture,2.5\n",
+        );
+        assert!(pictures.contains("a, 40 dB") && pictures.contains("line-rtl-picture"), "{pictures}");
+        assert!(pictures.lines().last().unwrap().ends_with("2.5"), "{pictures}");
         assert!(ahead(&rows["kv, kv-cache"]));
         assert!(!ahead(&parse(&ROWS.replace("3.0,", "3.6,"))["kv, kv-cache"]));
     }

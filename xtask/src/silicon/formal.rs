@@ -39,7 +39,8 @@ const CHECKS: &[Check] = &[
     },
     Check { module: "line_float", carried: SIDES, bits: 32, room: 6, cycles: 12, formatted: false },
     Check { module: "line_dequant", carried: SIDES, bits: 32, room: 6, cycles: 12, formatted: false },
-    Check { module: "line_hadamard_inv", carried: SIDES, bits: 32, room: 10, cycles: 16, formatted: false },
+    Check { module: "line_hadamard_inv", carried: SIDES, bits: 32, room: 9, cycles: 16, formatted: false },
+    Check { module: "line_dct_inv", carried: SIDES, bits: 32, room: 10, cycles: 16, formatted: false },
 ];
 
 pub fn check() -> Result<(), Failure> {
@@ -63,7 +64,7 @@ fn script_of(check: &Check) -> String {
     let Check { module, carried: [input, output], bits, room, cycles, formatted } = check;
     let rtl = root().join("models/silicon/rtl");
     let format = if *formatted { "-DFORMATTED " } else { "" };
-    let files: Vec<String> = [*module, "line_ram", "line_float_lane"]
+    let files: Vec<String> = [*module, "line_ram", "line_float_lane", "line_group", "line_turn"]
         .map(|name| rtl.join(format!("{name}.sv")).display().to_string())
         .to_vec();
     format!(

@@ -22,13 +22,18 @@ pub fn verify(large: bool) -> Result<(), Failure> {
             let mut words = vec!["--large".to_string()];
             words.extend(tensors.iter().map(|path| path.display().to_string()));
             sets.push(vectors("captured", &words)?);
+            for transform in ["hadamard", "dct"] {
+                words.splice(..1, ["--transform".to_string(), transform.to_string()]);
+                sets.push(vectors(&format!("captured-{transform}"), &words)?);
+                words.splice(..2, ["--large".to_string()]);
+            }
         }
     }
     let kept = if large { Some(streams()?) } else { None };
     if large {
         formal::check()?;
     }
-    for design in DESIGNS.iter().chain(BENCHES).filter(|design| design.is_whole()) {
+    for design in DESIGNS.iter().chain(BENCHES).filter(|design| large || design.is_widest()) {
         let bench = build(design, false)?;
         let own = match design.vectors {
             // What is kept has words alone, nothing to encode.
@@ -59,9 +64,12 @@ pub fn activity(design: &Design) -> Result<Activity, Failure> {
     let set = match design.vectors {
         Vectors::Groups(transform) => groups(transform, "activity", &tensors)?,
         _ => {
-            let mut words = vec!["--states".to_string(), design.states.to_string()];
+            let mut words = vec!["--states".to_string(), design.built.states.to_string()];
+            // The dearer of two transforms where they are built in.
+            let transform: &[&str] = if design.built.transforms { &["--transform", "dct"] } else { &[] };
+            words.extend(transform.iter().map(|word| word.to_string()));
             words.extend(tensors);
-            vectors(&format!("activity-{}", design.states), &words)?
+            vectors(&format!("activity-{}{}", design.built.states, transform.join("")), &words)?
         }
     };
     let bench = build(design, true)?;
@@ -133,12 +141,14 @@ fn build(design: &Design, traced: bool) -> Result<PathBuf, Failure> {
         "-Wno-UNUSED",
         "--top-module",
     ]);
-    verilator
-        .arg(design.top)
-        .arg(design.define())
-        .arg("-Mdir")
-        .arg(&objects)
-        .args(["-o", "bench", "-CFLAGS", "-O1", "-j", "2"]);
+    verilator.arg(design.top).args(design.defines()).arg("-Mdir").arg(&objects).args([
+        "-o",
+        "bench",
+        "-CFLAGS",
+        &format!("-O1 {}", design.defines().join(" ")),
+        "-j",
+        "2",
+    ]);
     if traced {
         verilator.args(["--trace", "-CFLAGS", "-DTRACED"]);
     }

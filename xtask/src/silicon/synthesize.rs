@@ -121,11 +121,10 @@ fn place(module: &str, ending: &str) -> PathBuf {
     folder().join(format!("{module}.{ending}"))
 }
 
-/// What a module's files are called: by the states too where they make a difference.
+/// What a module's files are called: by the options too where they make a difference.
 fn stem_of(design: &Design, module: &str) -> Result<String, String> {
     let source = read(&root().join(format!("models/silicon/rtl/{module}.sv")))?;
-    let differs = !design.is_whole() && source.contains("LINE_STATES");
-    Ok(if differs { format!("{module}.{}", design.states) } else { module.to_string() })
+    Ok(module.to_string() + &design.suffix(&source))
 }
 
 /// A module on its way through yosys.
@@ -142,8 +141,9 @@ fn map_all(design: &Design, names: &[String], rtl: &[PathBuf], library: &Library
     let mut stale = Vec::new();
     for name in names {
         let stem = stem_of(design, name)?;
-        let script = script_of(name, &stem, design, rtl, library);
-        let job = Job { name, key: key_of(name, &script, rtl)?, stem, script };
+        let below = below(name, rtl)?;
+        let script = script_of(name, &stem, design, &below, library);
+        let job = Job { name, key: key_of(name, &script, &below)?, stem, script };
         let known = fs::read_to_string(place(&job.stem, "key")).is_ok_and(|known| known == job.key);
         if known && place(&job.stem, "net.v").exists() {
             eprintln!("{}: as it was", job.stem);
@@ -164,8 +164,8 @@ fn map_all(design: &Design, names: &[String], rtl: &[PathBuf], library: &Library
 }
 
 fn script_of(name: &str, stem: &str, design: &Design, rtl: &[PathBuf], library: &Library) -> String {
-    // A module that knows nothing of states is the same in every design.
-    let define = if stem == name { String::new() } else { format!("{} ", design.define()) };
+    // A module that knows nothing of options is the same in every design.
+    let define = if stem == name { String::new() } else { design.defines().join(" ") + " " };
     let files: Vec<String> = rtl.iter().map(|path| path.display().to_string()).collect();
     format!(
         "read_verilog -sv {define}{files}\nhierarchy -top {name}\nselect -set others * {name} %d\nblackbox @others\n\
@@ -182,11 +182,32 @@ fn script_of(name: &str, stem: &str, design: &Design, rtl: &[PathBuf], library: 
     )
 }
 
-/// What a module's netlist follows from: the script, its own source, and the
-/// ports of the others.
-fn key_of(name: &str, script: &str, rtl: &[PathBuf]) -> Result<String, String> {
+/// A module's file, then those of all that it names, directly or not.
+fn below(name: &str, rtl: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+    let stem = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let mut found: Vec<PathBuf> =
+        rtl.iter().filter(|path| stem(path).is_some_and(|stem| stem == name)).cloned().collect();
+    let mut at = 0;
+    while let Some(path) = found.get(at) {
+        let text = read(path)?;
+        let code = text.lines().filter_map(|line| line.split("//").next());
+        let words: Vec<&str> =
+            code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_')).collect();
+        for other in rtl {
+            if !found.contains(other) && stem(other).is_some_and(|stem| words.contains(&&stem[..])) {
+                found.push(other.clone());
+            }
+        }
+        at += 1;
+    }
+    Ok(found)
+}
+
+/// What a module's netlist follows from: the script, its own source (the first
+/// file), and the ports of the others.
+fn key_of(name: &str, script: &str, files: &[PathBuf]) -> Result<String, String> {
     let mut texts = vec![script.to_string(), BOUNDARY.to_string()];
-    for path in rtl {
+    for path in files {
         let text = read(path)?;
         let own = path.file_stem().is_some_and(|stem| stem == name);
         texts.push(if own { text } else { text.split(");").next().unwrap_or_default().to_string() });

@@ -19,6 +19,11 @@ const WITHOUT: [(&str, &str, &str); 1] = [("line_dec", "line_hadamard_inv", "wit
 const TABLE_3: [(&str, &str); 3] =
     [("H.264", "h264"), ("H.265", "h265"), ("three-in-one (tensor, image, video)", "three-in-one")];
 const XK264: &str = "configs/silicon/xk264.toml";
+/// A design with picture mode and the same without.
+const PICTURE: [(&str, &str); 2] =
+    [("line_enc_picture", "line_enc_transforms"), ("line_dec_picture", "line_dec_transforms")];
+/// The share of its three-in-one codec that tensors use (LLM.265 section 7).
+const SHARED: f64 = 80.0;
 
 /// A design in as many copies as 100 Gb/s take, counted as fractions.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +37,8 @@ pub fn show() -> Result<(), Failure> {
     let missing = |error| Failure::Missing(format!("no {FILE} ({error}): run `cargo xtask silicon`"));
     let text = fs::read_to_string(root().join(FILE)).map_err(missing)?;
     let entries = parse(&text);
-    eprintln!("{}\n{}\n{}", render(&entries)?, scaling(&entries)?, beside(&entries)?);
+    let shared = three_in_one(&entries, &read(XK264)?)?;
+    eprintln!("{}\n{}\n{}\n{shared}", render(&entries)?, scaling(&entries)?, beside(&entries)?);
     Ok(())
 }
 
@@ -194,6 +200,48 @@ fn beside(entries: &[Entry]) -> Result<String, String> {
     Ok(text)
 }
 
+/// What picture mode adds to a codec of tensors, and what motion would, as xk264 has it.
+fn three_in_one(entries: &[Entry], open: &[Entry]) -> Result<String, String> {
+    let mut text = format!("three in one, {SHARED} % shared in LLM.265\n");
+    let find = |name: &str| all(entries, "design").find(|design| name_of(design) == name);
+    let motion = motion(open)?;
+    for (with, without) in PICTURE {
+        let (Some(with), Some(without)) = (find(with), find(without)) else { continue };
+        let (area, plain) = (number(with, "area-mm2")?, number(without, "area-mm2")?);
+        let power = number(with, "power-w").ok().zip(number(without, "power-w").ok());
+        let more = power.map_or_else(|| "?".into(), |(with, without)| format!("{:.4}", with - without));
+        text += &format!(
+            "{}: {area:.4} mm2, of these {:.4} mm2 and {more} W for pictures alone: {:.1} % shared\n",
+            name_of(with),
+            area - plain,
+            100.0 * plain / area
+        );
+        if name_of(with).starts_with("line_enc") {
+            text += &format!(
+                "  with motion of 4K at 60 frames/s as xk264 has it ({:.4} mm2, {:.3} W): {:.1} % shared\n",
+                motion.area_mm2,
+                motion.power_w.unwrap_or(f64::NAN),
+                100.0 * plain / (area + motion.area_mm2)
+            );
+        }
+    }
+    Ok(text)
+}
+
+/// The motion stages of the open encoder, one instance at its clock.
+fn motion(open: &[Entry]) -> Result<Figure, String> {
+    let assumed = all(open, "assumed").next().ok_or_else(|| format!("{XK264} states no assumptions"))?;
+    let design = all(open, "design").next().ok_or_else(|| format!("{XK264} has no design"))?;
+    let (utilization, clock_ghz) = (number(assumed, "utilization")?, number(design, "clock-ghz")?);
+    let (mut area_mm2, mut power_w) = (0.0, 0.0);
+    for stage in all(open, "stage").filter(|stage| stage.get("part").is_some_and(|part| part == "motion")) {
+        area_mm2 += (number(stage, "logic-um2")? / utilization + number(stage, "sram-um2")?) / 1e6;
+        // Stages were measured at 1 GHz.
+        power_w += number(stage, "power-w")? * clock_ghz;
+    }
+    Ok(Figure { name: "motion".into(), area_mm2, power_w: Some(power_w) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,5 +274,17 @@ mod tests {
         let shown = beside(&parse(DESIGN)).unwrap();
         assert!(shown.contains("three-in-one (tensor, image, video) encoder"), "{shown}");
         assert!(shown.contains("97.8 printed") && shown.contains("xk264"), "{shown}");
+    }
+    #[test]
+    fn what_pictures_add_is_a_difference_of_designs() {
+        let entries = parse(
+            "[[design]]\nname = \"line_enc_transforms\"\narea-mm2 = 0.09\npower-w = 0.1\n\
+             [[design]]\nname = \"line_enc_picture\"\narea-mm2 = 0.1\npower-w = 0.102\n",
+        );
+        let open = read(XK264).unwrap();
+        let shown = three_in_one(&entries, &open).unwrap();
+        assert!(shown.contains("0.0100 mm2 and 0.0020 W") && shown.contains("90.0 % shared"), "{shown}");
+        let motion = motion(&open).unwrap();
+        assert!((motion.area_mm2 - 0.0606).abs() < 0.0001, "{motion:?}");
     }
 }

@@ -22,7 +22,7 @@ module line_stage_check (
     `CHECKED dut (
         .clk(clk), .rst(rst),
 `ifdef FORMATTED
-        .format(3'd0),
+        .format(4'd0),
 `endif
         .in_valid(in_valid), .in_ready(in_ready), .`CARRIED_IN({{(`CARRIED_BITS-8){1'b0}}, sent}),
         .out_valid(out_valid), .out_ready(out_ready), .`CARRIED_OUT(beat)

@@ -10,6 +10,17 @@
 #include <vector>
 
 #include "verilated.h"
+
+// Options that the RTL is built with, as tools are given them.
+#ifndef LINE_STATES
+#define LINE_STATES 8
+#endif
+#ifndef LINE_TRANSFORMS
+#define LINE_TRANSFORMS 0
+#endif
+#ifndef LINE_PICTURE
+#define LINE_PICTURE 0
+#endif
 #ifdef TRACED
 #include "verilated_vcd_c.h"
 #endif

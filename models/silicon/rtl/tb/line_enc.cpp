@@ -3,7 +3,8 @@
 //   line_enc VECTORS SEED PRESSURE [TRACE.vcd]
 //
 // VECTORS, PRESSURE and what is printed are those of line_dec.cpp. Streams that
-// the encoder's profile leaves out must be refused, tile by tile.
+// the encoder's profile leaves out, with the options it is built with, must be
+// refused, tile by tile.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -11,6 +12,9 @@
 #include "bench.h"
 
 #include "Vline_enc.h"
+
+// fp32 to MXFP4; samples where they are built in.
+static const uint32_t FORMATS = LINE_PICTURE ? 9 : 8;
 
 struct Tile {
     uint32_t rows, cols;
@@ -53,7 +57,7 @@ static Stream read_stream(Reader& in) {
         tile.above = in.many(tile.cols);
         tile.means = in.many(tile.cols);
         tile.words = in.many(words);
-        if (!refused) in.many(3 * tile.rows * tile.cols);
+        if (!refused) in.many(5 * tile.rows * tile.cols);
         if (tile.encoded) tile.input = in.many(tile.rows * tile.cols);
         for (uint32_t above : tile.above) stream.predicts |= above != 0;
         if (tile.encoded) stream.tiles.push_back(tile);
@@ -100,9 +104,16 @@ static bool convert(Tile& tile, uint32_t format) {
                 }
                 continue;
             }
-            const Short& own = SHORT[format - 2];
             float numbers[32], most = 0;
             memcpy(numbers, block, 4 * count);
+            if (format == 8) {
+                for (uint32_t i = 0; i < count; i++) {
+                    if (!(numbers[i] >= 0 && numbers[i] < 1024) || numbers[i] != std::floor(numbers[i])) return false;
+                    tile.codes.push_back((uint32_t)numbers[i]);
+                }
+                continue;
+            }
+            const Short& own = SHORT[format - 2];
             for (uint32_t i = 0; i < count; i++) {
                 if (!std::isfinite(numbers[i])) return false;
                 most = std::max(most, std::fabs(numbers[i]));
@@ -122,7 +133,7 @@ static bool convert(Tile& tile, uint32_t format) {
 // The shortest format that has every value, or with some streams a longer one.
 static void choose_format(Stream& stream, uint32_t number) {
     std::vector<uint32_t> fits;
-    for (uint32_t format = 0; format < 8; format++) {
+    for (uint32_t format = 0; format < FORMATS; format++) {
         bool all = true;
         for (auto& tile : stream.tiles) all = all && convert(tile, format);
         if (all) fits.push_back(format);
@@ -200,13 +211,14 @@ struct Bench : Clocked<Vline_enc> {
     void load_columns(const Tile& tile, int bank, uint32_t beat) {
         dut->col_we = 1;
         dut->col_addr = bank << 6 | beat;
-        dut->col_classes = 0;
+        dut->col_classes = dut->col_above = 0;
         for (int l = 0; l < 8; l++) {
             size_t column = 8 * beat + l;
             bool there = column < tile.cols;
             uint32_t number = 0, shift = 0;
             if (there) weight((int32_t)tile.classes[column], number, shift);
             dut->col_classes |= (uint64_t)(there ? tile.classes[column] & 0xff : 0) << (8 * l);
+            dut->col_above |= (uint64_t)(there ? tile.above[column] : 0) << (5 * l);
             bits(dut->col_attributes, 38 * l, 17, there ? tile.means[column] : 0);
             bits(dut->col_attributes, 38 * l + 17, 17, number);
             bits(dut->col_attributes, 38 * l + 34, 4, shift);
@@ -214,15 +226,22 @@ struct Bench : Clocked<Vline_enc> {
     }
 
     static bool in_profile(const Stream& stream, const Tile& tile) {
-        return stream.log2_lanes == 5 && stream.transform == 0 && !stream.predicts && tile.rows <= 1024 &&
+        bool predicted = !stream.predicts || (LINE_PICTURE && stream.states == 0);
+        bool trellis = stream.states <= (LINE_STATES == 8 ? 2u : LINE_STATES == 4 ? 1u : 0u);
+        bool transform = stream.transform <= (LINE_TRANSFORMS ? 2u : 0u);
+        return stream.log2_lanes == 5 && trellis && transform && predicted && tile.rows <= 1024 &&
                tile.cols <= 512 && tile.rows * ((tile.cols + 31) / 32) <= 512;
     }
 
     // Whether a bank holds these columns already.
-    static bool same(const Tile& a, const Tile& b) { return a.classes == b.classes && a.means == b.means; }
+    static bool same(const Tile& a, const Tile& b) {
+        return a.classes == b.classes && a.means == b.means && a.above == b.above;
+    }
 
-    // Whether a tile has more words than the stack holds: 1024 rows of eight.
+    // Whether a tile has more exceptions than the list holds, or more words than the
+    // stack: 1024 rows of eight.
     static bool too_long(const Tile& tile) {
+        if ((tile.words[0] & 64) && tile.words[1] >= 64) return true;
         size_t head = tile.words[0] & 64 ? 2 + 3 * (tile.words[1] + 1) : 1;
         return (tile.words.size() - head - 64) / 8 > 1024;
     }
@@ -326,7 +345,7 @@ int main(int argc, char** argv) {
     Bench bench;
     bench.start(argc, argv);
     bench.reset();
-    uint32_t streams = 0, formats[8] = {};
+    uint32_t streams = 0, formats[9] = {};
     while (in.more()) {
         Stream stream = read_stream(in);
         choose_format(stream, bench.traced ? 0 : streams);
@@ -337,8 +356,8 @@ int main(int argc, char** argv) {
         streams++;
     }
     bench.close();
-    const char* names[8] = {"fp32", "bf16", "fp16", "mxfp8", "mxfp8-e5m2", "mxfp6-e3m2", "mxfp6", "mxfp4"};
-    for (int format = 0; format < 8; format++)
+    const char* names[9] = {"fp32", "bf16", "fp16", "mxfp8", "mxfp8-e5m2", "mxfp6-e3m2", "mxfp6", "mxfp4", "samples"};
+    for (int format = 0; format < 9; format++)
         if (formats[format]) printf("%s %u ", names[format], formats[format]);
     printf("streams %u tiles %llu refused %llu values %llu words %llu cycles %llu\n", streams,
            (unsigned long long)bench.tiles, (unsigned long long)bench.refused, (unsigned long long)bench.values,
