@@ -112,10 +112,13 @@ module line_dec #(
     reg  [1:0]   c1_group, c2_group, c3_group, d_group;
     reg  [7:0]   c1_mask, c2_mask, c3_mask, d_mask;
     reg  [31:0]  c1_side, c2_side, c3_side, d_side;
-    reg  [2:0]   c1_row;
     reg  [23:0]  d_raw_bits;
     wire [23:0]  pairs, raw_bits;
-    wire [8:0]   row_class = cfg_has_rows ? row_classes[9*c1_row +: 9] : 9'd0;
+    reg  [7:0]   c1_row_is;           // which of eight, if any: the memory answers late
+    wire [8:0]   row_class = (c1_row_is[0] ? row_classes[8:0] : 9'd0) | (c1_row_is[1] ? row_classes[17:9] : 9'd0)
+                           | (c1_row_is[2] ? row_classes[26:18] : 9'd0) | (c1_row_is[3] ? row_classes[35:27] : 9'd0)
+                           | (c1_row_is[4] ? row_classes[44:36] : 9'd0) | (c1_row_is[5] ? row_classes[53:45] : 9'd0)
+                           | (c1_row_is[6] ? row_classes[62:54] : 9'd0) | (c1_row_is[7] ? row_classes[71:63] : 9'd0);
     line_classes classify (
         .clk(clk), .en(en), .columns(columns), .row(row_class), .gain(gain), .firsts(cfg_firsts),
         .pairs(pairs), .raw_bits(raw_bits)
@@ -142,7 +145,7 @@ module line_dec #(
             c1_group <= beat_group;
             c1_mask  <= beat_mask;
             c1_side  <= beat_side;
-            c1_row   <= beat_row[2:0];
+            c1_row_is <= cfg_has_rows ? 8'd1 << beat_row[2:0] : 8'd0;
             {c2_rows, c2_group, c2_mask, c2_side} <= {c1_rows, c1_group, c1_mask, c1_side};
             {c3_rows, c3_group, c3_mask, c3_side} <= {c2_rows, c2_group, c2_mask, c2_side};
             {d_rows, d_group, d_mask, d_side} <= {c3_rows, c3_group, c3_mask, c3_side};
@@ -187,9 +190,12 @@ module line_dec #(
         .finish_ready(finish_ready), .out_valid(t_valid), .out_ready(t_ready), .out_side(t_side),
         .out_symbols(t_symbols)
     );
+    // Ready, said again here: a stage's own drives all its flip-flops first.
+    wire         dequant_ready;
+    assign t_ready = !q_valid || q_ready;
     line_dequant dequant (
         .clk(clk), .rst(rst), .transformed(transformed), .col_we(col_we), .col_waddr(col_addr),
-        .col_wdata(col_attributes), .in_valid(t_valid), .in_ready(t_ready), .in_side(t_side),
+        .col_wdata(col_attributes), .in_valid(t_valid), .in_ready(dequant_ready), .in_side(t_side),
         .in_symbols(t_symbols), .out_valid(q_valid), .out_ready(q_ready), .out_side(q_side),
         .out_coefficients(q_coefficients)
     );
@@ -211,11 +217,11 @@ module line_dec #(
                 .in_coefficients(q_coefficients), .out_valid(dct_valid), .out_ready(transform_ready),
                 .out_side(dct_side), .out_x(dct_x)
             );
-            assign q_ready = is_dct ? dct_ready : hadamard_ready;
+            assign q_ready = !(is_dct ? dct_valid : hadamard_valid) || transform_ready;
             assign {transform_valid, transform_side, transform_x} = is_dct
                 ? {dct_valid, dct_side, dct_x} : {hadamard_valid, hadamard_side, hadamard_x};
         end else begin : g_no_dct
-            assign q_ready = hadamard_ready;
+            assign q_ready = !hadamard_valid || transform_ready;
             assign {transform_valid, transform_side, transform_x} = {hadamard_valid, hadamard_side, hadamard_x};
         end
     endgenerate

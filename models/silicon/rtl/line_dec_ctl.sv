@@ -123,6 +123,18 @@ module line_dec_ctl (
         beyond <= total >= 15'd16 ? 16'd0 : 16'hffff << total[3:0];
     end
 
+    // Counters of beats: set before the first, then from beat to beat. Whether a beat
+    // goes is known late; what follows if it does is not.
+    wire        setting  = state == LOAD || state == ROWS_END;
+    wire        row_ends = column_step + 5'd1 == per_row;
+    wire        step_moves = state == VALUES && group == 2'd3;
+    wire        row_moves  = group == 2'd3 && (state == ROWS || (state == VALUES && row_ends));
+    wire [11:0] remaining_next = setting ? (state == LOAD && has_rows ? {1'b0, rows} : {2'd0, cols})
+        : step_moves && row_ends ? {2'd0, cols} : remaining - 12'd8;
+    wire [10:0] row_next = setting ? 11'd0 : state == ROWS ? row + 11'd32 : row + 11'd1;
+    wire [4:0]  column_step_next = setting || row_ends ? 5'd0 : column_step + 5'd1;
+    wire [14:0] steps_left_next = setting ? total : steps_left - 15'd1;
+
     always @(posedge clk) begin
         if (rst) begin
             state   <= IDLE;
@@ -176,26 +188,11 @@ module line_dec_ctl (
             endcase
         end
         if (go) whole <= whole_now;
-        // Counters of beats: set before the first, then from beat to beat.
-        if (state == LOAD || state == ROWS_END) begin
-            remaining   <= state == LOAD && has_rows ? {1'b0, rows} : {2'd0, cols};
-            row         <= 11'd0;
-            column_step <= 5'd0;
-            steps_left  <= total;
-        end else if (go && state == ROWS) begin
-            remaining <= remaining - 12'd8;
-            if (group == 2'd3) row <= row + 11'd32;
-        end else if (go && state == VALUES) begin
-            remaining <= remaining - 12'd8;
-            if (group == 2'd3) begin
-                steps_left  <= steps_left - 15'd1;
-                column_step <= column_step + 5'd1;
-                if (column_step + 5'd1 == per_row) begin
-                    column_step <= 5'd0;
-                    row         <= row + 11'd1;
-                    remaining   <= {2'd0, cols};
-                end
-            end
+        if (setting || (go && issuing)) remaining <= remaining_next;
+        if (setting || (go && row_moves)) row <= row_next;
+        if (setting || (go && step_moves)) begin
+            column_step <= column_step_next;
+            steps_left  <= steps_left_next;
         end
     end
 endmodule

@@ -6,7 +6,7 @@ module line_skid (
     input  wire         clk,
     input  wire         rst,
     input  wire         in_valid,
-    output wire         in_ready,
+    output reg          in_ready,
     input  wire [287:0] in_beat,
     output wire         out_valid,
     input  wire         out_ready,
@@ -14,13 +14,12 @@ module line_skid (
 );
     reg         full;
     reg [287:0] held;
-    assign in_ready  = !full;
+    wire        full_next = full ? !out_ready : in_valid && !out_ready;
     assign out_valid = full || in_valid;
     assign out_beat  = full ? held : in_beat;
     always @(posedge clk) begin
-        if (rst) full <= 1'b0;
-        else if (full) full <= !out_ready;
-        else full <= in_valid && !out_ready;
+        full     <= full_next && !rst;
+        in_ready <= !full_next || rst;    // its own flip-flop: `full` drives every bit
         if (!full) held <= in_beat;
     end
 endmodule
