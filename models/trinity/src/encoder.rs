@@ -11,4 +11,5 @@ pub mod report;
 mod sample;
 mod subject;
 pub mod target;
+mod trial;
 pub mod weighted;

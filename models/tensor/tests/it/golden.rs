@@ -107,8 +107,9 @@ fn files_of_today(folder: &Path) -> Vec<(&'static str, PathBuf)> {
         folder.join(name)
     };
     // A tensor for every codec there was when the file was stored, coded with it.
-    // `v2-every-codec.tri` is older: its `trinity-lite` was a profile of the Trinity codec.
-    let stored = TensorFile::open(&golden("v2-every-codec-line.tri"));
+    // `v2-every-codec.tri` is older: its `trinity-lite` was a profile of the Trinity codec; of
+    // `v2-every-codec-line.tri`, and of what has no `samples` in its name, plans were chosen otherwise.
+    let stored = TensorFile::open(&golden("v2-samples-every-codec.tri"));
     let names: Vec<String> = stored
         .map_or_else(|_| codecs(), |file| file.entries().iter().map(|entry| entry.name().into()).collect());
     let tensors: Vec<Tensor> =
@@ -118,8 +119,15 @@ fn files_of_today(folder: &Path) -> Vec<(&'static str, PathBuf)> {
         let lossless = entry.name() == "zstd";
         (entry.name().to_owned(), if lossless { Target::Lossless } else { Target::Nmse(0.03) })
     };
-    encode_file(&every_codec, &choice, None, OnNonFinite::Refuse, &add("v2-every-codec-line.tri"), &|_| ())
-        .unwrap();
+    encode_file(
+        &every_codec,
+        &choice,
+        None,
+        OnNonFinite::Refuse,
+        &add("v2-samples-every-codec.tri"),
+        &|_| (),
+    )
+    .unwrap();
     // Every number format that version 2 began with, in the order that files number them, exactly;
     // beside tensors without dimensions and without values.
     let mut tensors: Vec<Tensor> =
@@ -157,9 +165,17 @@ fn files_of_today(folder: &Path) -> Vec<(&'static str, PathBuf)> {
     std::fs::write(add("grouped.basis"), grouped.to_bytes()).unwrap();
     let small = file(folder, "small.safetensors", &[sample]);
     let trinity = |_: &Entry| ("trinity".to_owned(), Target::Nmse(0.001));
-    encode_file(&small, &trinity, Some(&pca), OnNonFinite::Refuse, &add("v2-pca.tri"), &|_| ()).unwrap();
-    encode_file(&small, &trinity, Some(&grouped), OnNonFinite::Refuse, &add("v2-grouped.tri"), &|_| ())
+    encode_file(&small, &trinity, Some(&pca), OnNonFinite::Refuse, &add("v2-samples-pca.tri"), &|_| ())
         .unwrap();
+    encode_file(
+        &small,
+        &trinity,
+        Some(&grouped),
+        OnNonFinite::Refuse,
+        &add("v2-samples-grouped.tri"),
+        &|_| (),
+    )
+    .unwrap();
     // Deltas.
     let base = tensor("w", Dtype::Bf16, &[64, 48], 7);
     let mut tuned = base.data().to_vec();
@@ -169,7 +185,7 @@ fn files_of_today(folder: &Path) -> Vec<(&'static str, PathBuf)> {
         (file(folder, "base.safetensors", &[base]), file(folder, "tuned.safetensors", &[tuned]));
     let lossy = Mode::Lossy { codec: "trinity".into(), target: Target::Nmse(0.1) };
     delta::make(&base, &tuned, &Mode::Lossless, &add("v2-exact.delta.tri")).unwrap();
-    delta::make(&base, &tuned, &lossy, &add("v2-lossy.delta.tri")).unwrap();
+    delta::make(&base, &tuned, &lossy, &add("v2-samples-lossy.delta.tri")).unwrap();
     files.push(("base.safetensors", folder.join("base.safetensors")));
     files
 }

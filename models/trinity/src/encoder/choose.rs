@@ -14,6 +14,7 @@ use crate::encoder::guess::{Guess, Guessed, Measured};
 use crate::encoder::profile::Profile;
 use crate::encoder::sample::{Beyond, Sample, Samples, Slopes};
 use crate::encoder::subject::{ERROR_PER_SQUARED_STEP, Subject};
+use crate::encoder::trial::Trial;
 use crate::entropy::scales::FLAT;
 use crate::matrix::Matrix;
 use crate::plan::{Entropy, Plan, Prediction, Tile};
@@ -64,38 +65,6 @@ pub struct Next {
     pub plan: Plan,
     /// Bits per value by which it seems to cost more.
     pub behind: f64,
-}
-
-/// What a plan costs on a sample.
-#[derive(Debug, Clone)]
-pub struct Trial {
-    pub plan: Plan,
-    pub cost: f64,
-    /// What it cost when it was coded, nothing foreseen.
-    tried_cost: f64,
-    pub bits_per_value: f64,
-    pub error_per_value: f64,
-    pub slopes: Slopes,
-    pub centroids: Centroids,
-}
-
-impl Trial {
-    /// Of a plan that was guessed at and not coded.
-    pub fn guessed(plan: Plan, cost: f64, bits_per_value: f64) -> Self {
-        let (slopes, centroids) = (Slopes::STEEPEST, Centroids::default());
-        Self { plan, cost, tried_cost: cost, bits_per_value, error_per_value: 0.0, slopes, centroids }
-    }
-
-    /// The mean of this and that on another sample.
-    fn and(&self, other: &Self) -> Self {
-        let bits_per_value = 0.5 * (self.bits_per_value + other.bits_per_value);
-        Self { cost: 0.5 * (self.cost + other.cost), bits_per_value, ..self.clone() }
-    }
-
-    /// Bits per value above what the error takes at a rate of six decibels per bit.
-    pub fn gap(&self) -> f64 {
-        self.bits_per_value + 0.5 * self.error_per_value.max(f64::MIN_POSITIVE).log2()
-    }
 }
 
 fn trial(plan: &Plan, samples: &Samples<'_>, step: f32, decision: (Decision, f32)) -> Trial {

@@ -4,10 +4,10 @@
 //! parts; here follows from it what a tile of many more rows takes, in which what
 //! has to be learned is learned. Knows nothing of which plan is chosen.
 
-use crate::encoder::choose::Trial;
 use crate::encoder::estimate::{Estimate, Levels, Parts};
 use crate::encoder::sample::Sample;
 use crate::encoder::subject::Subject;
+use crate::encoder::trial::Trial;
 use crate::matrix::Matrix;
 use crate::plan::Plan;
 use crate::stages::trellis::Centroids;

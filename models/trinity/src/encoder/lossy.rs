@@ -7,13 +7,14 @@ use std::convert::Infallible;
 use trinity_coding::search::{self, Tried};
 
 use crate::Error;
-use crate::encoder::choose::{MARGIN, Next, Trial, choose};
+use crate::encoder::choose::{MARGIN, Next, choose};
 use crate::encoder::pass::{Pass, encode_pass};
 use crate::encoder::profile::Profile;
 use crate::encoder::report::Report;
 use crate::encoder::sample::Samples;
 use crate::encoder::subject::{ERROR_PER_SQUARED_STEP, Subject};
 use crate::encoder::target::{Encoded, Target};
+use crate::encoder::trial::Trial;
 use crate::matrix::scale_by;
 use crate::plan::{Plan, Scalars};
 use crate::stages::basis::Basis;

@@ -148,7 +148,8 @@ impl Grid {
     /// About so many values: as many rows as columns where there are enough.
     fn new(rows: usize, cols: usize, values: usize, second: bool) -> Self {
         if rows * cols <= values {
-            return Self { rows: vec![0..rows], cols: vec![0..cols] };
+            let (rows, cols) = (0..rows, 0..cols);
+            return Self { rows: vec![rows], cols: vec![cols] };
         }
         let side = values.isqrt().max(1);
         Self {
@@ -182,7 +183,8 @@ impl Grid {
 fn runs(all: usize, wanted: usize, second: bool) -> Vec<Range<usize>> {
     let (blocks, count) = (all / RUN, (wanted / RUN).max(1));
     if wanted >= all || blocks <= count {
-        return vec![0..all];
+        let whole = 0..all;
+        return vec![whole];
     }
     let half = usize::from(!second);
     let start = |i: usize| (2 * i + half) * blocks / (2 * count) * RUN;
@@ -465,7 +467,8 @@ mod tests {
         let second = runs(3000, 256, true);
         assert!(found.iter().all(|run| !second.contains(run)), "{found:?} {second:?}");
         // What is a little larger than a sample is taken as it is.
-        assert_eq!(runs(300, 256, false), [0..300]);
+        let whole = 0..300;
+        assert_eq!(runs(300, 256, false), [whole]);
     }
 
     #[test]
