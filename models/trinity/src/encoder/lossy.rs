@@ -341,8 +341,10 @@ pub fn search_step(
             }
             _ => 1.0 / if matches!(target, Target::Bits(_)) { slopes.bits } else { slopes.error }.max(0.3),
         };
+        // Where nothing is left to code, larger steps change nothing.
+        let is_flat = previous.is_some_and(|(_, left_before)| (left_before - left).abs() < 1e-6);
         previous = Some((log_step, left));
-        let next = log_step + wanted * slope;
+        let next = log_step + if is_flat { 0.5f64.copysign(wanted) } else { wanted * slope };
         // Outside the bounds the secant has lost its way.
         Some(if next > low && next < high { next } else { 0.5 * (low + high) })
     };
