@@ -1,8 +1,9 @@
 //! Which plan of a profile suits a matrix near a step.
 //!
 //! Plans are compared by distortion + λ · rate on a sample of the matrix, the
-//! same for all of them: most by [`estimate`], the best of those and what cannot
-//! be estimated by coding the sample. Knows nothing of targets: which step meets
+//! same for all of them, and on a second one where they are close: most by guess
+//! ([`Guess`]), the best of those and what cannot be guessed at by coding a part of
+//! the sample. Knows nothing of targets: which step meets
 //! one is found outside.
 
 use std::cell::RefCell;
@@ -12,9 +13,9 @@ use crate::bits::Bits;
 use crate::encoder::estimate;
 use crate::encoder::guess::{Guess, Guessed, Measured};
 use crate::encoder::profile::Profile;
-use crate::encoder::sample::{Beyond, Sample, Samples, Slopes};
+use crate::encoder::sample::{Beyond, Sample, Samples};
 use crate::encoder::subject::{ERROR_PER_SQUARED_STEP, Subject};
-use crate::encoder::trial::Trial;
+use crate::encoder::trial::{Slopes, Trial};
 use crate::entropy::scales::FLAT;
 use crate::matrix::Matrix;
 use crate::plan::{Entropy, Plan, Prediction, Tile};
@@ -107,7 +108,7 @@ fn trial_with(
 
 /// Shifts that put reconstruction points where values were, if they are worth
 /// their bytes in a matrix `times` as large as what was coded.
-pub fn centroids(drift: &[[(f64, u64); 3]; 2], times: f64) -> Centroids {
+fn centroids(drift: &[[(f64, u64); 3]; 2], times: f64) -> Centroids {
     let shifts = drift.map(|quantizer| {
         quantizer.map(|(sum, count)| {
             if count < 16 { 0 } else { (sum / count as f64 * 64.0).round().clamp(-31.0, 31.0) as i8 }
@@ -158,7 +159,7 @@ fn binary_may_win(plan: &Plan, best: &Trial, samples: &Samples<'_>, step: f32, l
         // Stages that pay before a slow code are those that pay before a quick one.
         return plan.transform == best.plan.transform
             && plan.prediction == best.plan.prediction
-            && !matches!(plan.transform, Transform::Klt { .. });
+            && !is_learned(plan);
     }
     let sample = &samples.first(plan.transposed).matrix;
     let (entropy, error) = plain(&sample.values, samples.subject.offset(plan), step);

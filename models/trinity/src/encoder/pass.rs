@@ -20,7 +20,6 @@ pub struct Pass {
     pub recon: Matrix,
     pub squared_error: f64,
     pub bits: Bits,
-    pub drift: [[(f64, u64); 3]; 2],
 }
 
 /// Codes a matrix (already in the plan's orientation, normalized by the
@@ -86,17 +85,12 @@ fn assemble(
         },
         squared_error: 0.0,
         bits: Bits { headers: 8.0 * bytes.len() as f64, ..Bits::default() },
-        drift: Default::default(),
         bytes,
     };
     for (tile, (coded, recon)) in tiles.iter().zip(coded) {
         pass.bytes.extend_from_slice(&coded.bytes);
         pass.squared_error += place(tile, &recon, &mut pass.recon, &matrix.values);
         pass.bits.add(&coded.bits);
-        for (sum, one) in pass.drift.as_flattened_mut().iter_mut().zip(coded.drift.as_flattened()) {
-            sum.0 += one.0;
-            sum.1 += one.1;
-        }
     }
     // Lengths of blocks and bits that fill up bytes.
     pass.bits.headers += 8.0 * pass.bytes.len() as f64 - pass.bits.total();

@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use crate::encoder::profile::Profile;
 use crate::encoder::subject::{ERROR_PER_SQUARED_STEP, Subject, sum};
+use crate::encoder::trial::Slopes;
 use crate::matrix::Matrix;
 use crate::plan::{Plan, Tiling};
 use crate::stages::means::MeanOf;
@@ -101,18 +102,6 @@ pub struct Beyond {
     /// Its error over that of the sample.
     pub error: f64,
     pub slopes: Slopes,
-}
-
-/// Bits per value that an octave of step takes away, and octaves of error, as a root,
-/// that it adds: one each where nothing is quantized to zero.
-#[derive(Debug, Clone, Copy)]
-pub struct Slopes {
-    pub bits: f64,
-    pub error: f64,
-}
-
-impl Slopes {
-    pub const STEEPEST: Self = Self { bits: 1.0, error: 1.0 };
 }
 
 /// Sums over Gaussians of some energies, coded with some noise.

@@ -1,9 +1,20 @@
 //! What a plan costs, as it was coded or guessed at. Knows neither samples nor how
 //! costs are found.
 
-use crate::encoder::sample::Slopes;
 use crate::plan::Plan;
 use crate::stages::trellis::Centroids;
+
+/// Bits per value that an octave of step takes away, and octaves of error, as a root,
+/// that it adds: one each where nothing is quantized to zero.
+#[derive(Debug, Clone, Copy)]
+pub struct Slopes {
+    pub bits: f64,
+    pub error: f64,
+}
+
+impl Slopes {
+    pub const STEEPEST: Self = Self { bits: 1.0, error: 1.0 };
+}
 
 /// What a plan costs on a sample.
 #[derive(Debug, Clone)]
