@@ -10,6 +10,9 @@ pub enum Error {
     /// An Exp-Golomb code longer than 32 bits of prefix.
     #[error("Exp-Golomb code at bit {bit} is longer than any valid code")]
     BadExpGolomb { bit: u64 },
+    /// More reflections than coordinates, or one out of range.
+    #[error("no reflection of a matrix at bit {bit}")]
+    BadReflection { bit: u64 },
     /// Code lengths that no prefix code has, or bits that are no code of it.
     #[error("no Huffman code at bit {bit}")]
     BadHuffman { bit: u64 },

@@ -1,8 +1,9 @@
 //! Bits and frames: what every codec of Trinity shares.
 //!
 //! Bit reader and writer, Exp-Golomb codes, the arithmetic engine of both
-//! standards ([`cabac`]), a range coder for streams of our own ([`range`]), NAL
-//! units and Annex B ([`nal`]); [`Frame`], the only thing a video codec sees;
+//! standards ([`cabac`]), a range coder for streams of our own ([`range`]), codes of
+//! any order and matrices stated by reflections in their headers ([`golomb`],
+//! [`reflections`]), NAL units and Annex B ([`nal`]); [`Frame`], the only thing a video codec sees;
 //! [`Rate`] and [`Preset`], what one may be asked for, [`Coded`], what it
 //! returns, and [`CodecError`], how it refuses; the loop of every rate search
 //! ([`search`]). Knows no standard's syntax: whatever H.264 and H.265 do
@@ -23,10 +24,12 @@ mod codec_error;
 mod coded;
 mod error;
 mod frame;
+pub mod golomb;
 pub mod huffman;
 pub mod intra_modes;
 pub mod nal;
 pub mod range;
+pub mod reflections;
 mod request;
 pub mod search;
 pub mod threads;

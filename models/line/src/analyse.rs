@@ -6,7 +6,7 @@
 
 use crate::coder::Coder;
 use crate::fit::{Fitted, Look, fit, improved};
-use crate::matrix::Reflections;
+use crate::matrix::{promise, reflections_of};
 use crate::options::{Effort, Family, Options};
 use crate::plan::{MAX_MEAN, MAX_TILE, Plan, Transform};
 use crate::quantize::Quantizer;
@@ -196,7 +196,7 @@ impl Sample {
         let floor = FLOOR * weights.iter().sum::<f64>();
         let promise = |group: usize| {
             let moments = self.moments(group, size, &means, &weights);
-            Reflections::promise(&moments, size, self.all_rows, floor)
+            promise(&moments, size, self.all_rows, floor)
         };
         let tried = [0, groups / 2, groups - 1];
         let promised = || tried.iter().map(|&group| promise(group)).sum::<f64>();
@@ -205,7 +205,7 @@ impl Sample {
         }
         let reflections = |group: usize| {
             let moments = self.moments(group, size, &means, &weights);
-            Reflections::of_moments(&moments, size, self.all_rows, floor)
+            reflections_of(&moments, size, self.all_rows, floor)
         };
         Some(Transform::Stated { size, groups: crate::stream::each(groups, reflections) })
     }

@@ -24,7 +24,13 @@ pub enum Error {
 }
 
 impl From<trinity_coding::Error> for Error {
-    fn from(_: trinity_coding::Error) -> Self {
-        Self::Truncated { what: "header" }
+    fn from(error: trinity_coding::Error) -> Self {
+        match error {
+            trinity_coding::Error::BadReflection { .. } => {
+                Self::Damaged { what: "a reflection out of range" }
+            }
+            trinity_coding::Error::BadExpGolomb { .. } => Self::Damaged { what: "an integer out of range" },
+            _ => Self::Truncated { what: "header" },
+        }
     }
 }

@@ -48,7 +48,7 @@ pub use analyse::choose;
 pub use coder::{Coder, Costs, LIMIT, TRANSFORM_LIMIT, UNITS, next_state, units};
 pub use device::{Cpu, Device};
 pub use error::Error;
-pub use matrix::{ONE, Reflections, Synthesis, WHOLE, analyse_whole, whole_analysis};
+pub use matrix::{ONE, Synthesis, WHOLE, analyse_whole, whole_analysis};
 pub use options::{Effort, Family, Held, Options, TILE_VALUES};
 pub use parse::parse_with;
 pub use plan::{
@@ -62,3 +62,4 @@ pub use simd::Width;
 pub use stream::{LAMBDA, Settings, Stream, decode, decode_bf16, encode, encode_tile, encode_with};
 pub use table::{ESCAPE, MAGNITUDES, SCALE, SCALE_BITS, Slot, Table};
 pub use tile::{Exception, LEAST_STATE, MAX_GAIN, Parsed, TAIL, parse, steps, write};
+pub use trinity_coding::reflections::Reflections;

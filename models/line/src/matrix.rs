@@ -3,18 +3,14 @@
 //!
 //! A decoder multiplies by integers of eight bits, so that every order of
 //! summation gives the same value; an encoder multiplies by the inverse of
-//! exactly those integers. Knows nothing of rows, tiles or bits of a stream
-//! beyond the reflections themselves.
+//! exactly those integers. Knows nothing of rows, tiles or bits of a stream.
 
-use trinity_coding::{BitReader, BitWriter};
+use trinity_coding::reflections::{Reflections, identity};
 
-use crate::Error;
-use crate::codes::{get_golomb, golomb_bits, put_golomb, unzigzag, zigzag};
-
+/// How coarsely reflections are rounded: entries of eight bits follow them.
+const COARSE: f64 = 1.6;
 /// What 1.0 is in a synthesis matrix.
 pub const ONE: i32 = 127;
-/// Reflection entries stay within this.
-const MAX_ENTRY: i32 = 1 << 15;
 
 /// A synthesis matrix: value `i` of a group is the sum over coefficients `j`
 /// of entry (`i`, `j`) times the coefficient, over [`ONE`].
@@ -102,139 +98,23 @@ pub fn analyse_whole(analysis: &[i32], targets: &mut [i32]) {
     targets.copy_from_slice(&coefficients);
 }
 
-/// A product of reflections, vector `j` of which starts at coordinate `j`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Reflections {
-    pub vectors: Vec<Vec<i32>>,
+/// The matrix that reflections state.
+pub fn stated_synthesis(reflections: &Reflections, size: usize) -> Synthesis {
+    Synthesis::from_unit(size, &reflections.product(size))
 }
 
-impl Reflections {
-    /// The product as a matrix. Double precision, sums from the first coordinate up.
-    pub fn synthesis(&self, size: usize) -> Synthesis {
-        let mut product = identity(size);
-        for (j, vector) in self.vectors.iter().enumerate() {
-            reflect_rows(&mut product, size, j, vector);
-        }
-        Synthesis::from_unit(size, &product)
-    }
-
-    pub(crate) fn write(&self, out: &mut BitWriter) {
-        out.bits(self.vectors.len() as u32, 7);
-        for vector in &self.vectors {
-            let order = golomb_order(vector);
-            out.bits(order, 4);
-            for &entry in vector {
-                put_golomb(out, zigzag(entry), order);
-            }
-        }
-    }
-
-    pub(crate) fn read(bits: &mut BitReader<'_>, size: usize) -> Result<Self, Error> {
-        let count = bits.bits(7)? as usize;
-        if count > size {
-            return Err(Error::Damaged { what: "more reflections than columns" });
-        }
-        let mut vectors = Vec::with_capacity(count);
-        for j in 0..count {
-            let order = bits.bits(4)?;
-            let entry = |_| Ok(unzigzag(get_golomb(bits, order)?));
-            let vector: Vec<i32> = (j..size).map(entry).collect::<Result<_, Error>>()?;
-            if vector.iter().any(|e| e.unsigned_abs() > MAX_ENTRY as u32) {
-                return Err(Error::Damaged { what: "a reflection out of range" });
-            }
-            vectors.push(vector);
-        }
-        Ok(Self { vectors })
-    }
-
-    /// Bits per value that a matrix may save over `rows` rows, its own counted.
-    pub(crate) fn promise(moments: &[f64], size: usize, rows: usize, floor: f64) -> f64 {
-        let (variances, _) = eigen(moments, size);
-        let bits = |variance: f64| 0.5 * (variance + floor).log2();
-        let before: f64 = (0..size).map(|i| bits(moments[i * size + i])).sum();
-        let after: f64 = variances.iter().map(|&variance| bits(variance)).sum();
-        // Four bits for each entry of the reflections that matter.
-        let strong = variances.iter().filter(|&&v| v > floor).count();
-        let entries = (strong * (2 * size - strong)) as f64 / 2.0;
-        (before - after - 4.0 * entries / rows as f64) / size as f64
-    }
-
-    /// Reflections that turn coordinates into the strongest directions of some
-    /// second moments, with as many and as exact ones as `rows` rows pay for.
-    /// `floor` is the variance below which nothing is coded.
-    pub(crate) fn of_moments(moments: &[f64], size: usize, rows: usize, floor: f64) -> Self {
-        let (variances, directions) = eigen(moments, size);
-        let mut turned = directions;
-        let mut vectors: Vec<Vec<i32>> = Vec::new();
-        for j in 0..size - 1 {
-            // Rounding a direction leaks its variance into the others; what that
-            // costs over all rows grows with the square of the rounding, what is
-            // saved with its logarithm.
-            let rest = &variances[j + 1..];
-            let harmonic = rest.len() as f64 / rest.iter().map(|&v| 1.0 / v.max(floor)).sum::<f64>();
-            if variances[j] <= 1.02 * harmonic || variances[j] <= floor {
-                break;
-            }
-            let rounding = (harmonic / (rows as f64 * variances[j])).sqrt().clamp(1.0 / 4096.0, 1.0) * 1.6;
-            // Column j of `turned` is where the reflections so far left direction j.
-            let mut target: Vec<f64> = (j..size).map(|i| turned[i * size + j]).collect();
-            let norm = target.iter().map(|t| t * t).sum::<f64>().sqrt();
-            if norm < 0.1 {
-                break;
-            }
-            let sign = if target[0] < 0.0 { -1.0 } else { 1.0 };
-            target.iter_mut().for_each(|t| *t *= sign / norm);
-            target[0] += 1.0;
-            let vector: Vec<i32> = target.iter().map(|t| (t / rounding).round() as i32).collect();
-            // All directions go through the same reflection.
-            reflect_columns(&mut turned, size, j, &vector);
-            vectors.push(vector);
-        }
-        Self { vectors }
-    }
+/// Bits per value that a matrix may save over `rows` rows of such moments.
+pub fn promise(moments: &[f64], size: usize, rows: usize, floor: f64) -> f64 {
+    let (after, _) = eigen(moments, size);
+    let before: Vec<f64> = moments.iter().step_by(size + 1).copied().collect();
+    Reflections::promise(&before, &after, rows, floor)
 }
 
-/// The order of an Exp-Golomb code that takes the fewest bits.
-fn golomb_order(vector: &[i32]) -> u32 {
-    let bits = |order: &u32| vector.iter().map(|&e| golomb_bits(zigzag(e), *order)).sum::<u64>();
-    (0..16).min_by_key(bits).unwrap_or(0)
-}
-
-fn identity(size: usize) -> Vec<f64> {
-    (0..size * size).map(|at| if at / size == at % size { 1.0 } else { 0.0 }).collect()
-}
-
-/// Every row of a matrix times the reflection.
-fn reflect_rows(matrix: &mut [f64], size: usize, first: usize, vector: &[i32]) {
-    let square: f64 = vector.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
-    if square == 0.0 {
-        return;
-    }
-    for row in matrix.chunks_exact_mut(size) {
-        let mut dot = 0.0;
-        for (value, &v) in row[first..].iter().zip(vector) {
-            dot += *value * f64::from(v);
-        }
-        let factor = 2.0 * dot / square;
-        for (value, &v) in row[first..].iter_mut().zip(vector) {
-            *value -= factor * f64::from(v);
-        }
-    }
-}
-
-/// The reflection times a matrix.
-fn reflect_columns(matrix: &mut [f64], size: usize, first: usize, vector: &[i32]) {
-    let square: f64 = vector.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
-    if square == 0.0 {
-        return;
-    }
-    for column in 0..size {
-        let dot: f64 =
-            vector.iter().enumerate().map(|(i, &v)| matrix[(first + i) * size + column] * f64::from(v)).sum();
-        for (i, &v) in vector.iter().enumerate() {
-            matrix[(first + i) * size + column] -= 2.0 * dot / square * f64::from(v);
-        }
-    }
+/// Reflections that turn coordinates into the strongest directions of some second
+/// moments.
+pub fn reflections_of(moments: &[f64], size: usize, rows: usize, floor: f64) -> Reflections {
+    let (variances, directions) = eigen(moments, size);
+    Reflections::of_directions(&variances, directions, rows, floor, COARSE)
 }
 
 /// Eigenvalues of a symmetric matrix, largest first, and their vectors as
@@ -303,7 +183,7 @@ mod tests {
         assert!(error_of(&Synthesis::hadamard(32)) < 1e-3);
         assert!(error_of(&Synthesis::dct(32)) < 1e-3);
         let reflections = Reflections { vectors: vec![vec![3; 64], vec![-1; 63], vec![0; 62]] };
-        assert!(error_of(&reflections.synthesis(64)) < 1e-3);
+        assert!(error_of(&stated_synthesis(&reflections, 64)) < 1e-3);
     }
 
     #[test]
@@ -323,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn reflections_find_the_strong_directions_and_survive_the_header() {
+    fn moments_yield_their_strong_direction_in_integers() {
         let n = 32;
         // One direction a hundred times as strong as the rest.
         let direction: Vec<f64> = (0..n).map(|i| ((i % 5) as f64 - 2.0) / 8.0).collect();
@@ -333,14 +213,9 @@ mod tests {
                 moments[i * n + j] += 100.0 * direction[i] * direction[j];
             }
         }
-        let reflections = Reflections::of_moments(&moments, n, 1000, 0.0);
-        let synthesis = reflections.synthesis(n);
+        let synthesis = stated_synthesis(&reflections_of(&moments, n, 1000, 0.0), n);
         let dot: f64 = (0..n).map(|i| f64::from(synthesis.entries[i * n]) / 127.0 * direction[i]).sum();
         let norm: f64 = direction.iter().map(|d| d * d).sum();
         assert!(dot.abs() / norm.sqrt() > 0.995, "{dot} of {}", norm.sqrt());
-        let mut out = BitWriter::new();
-        reflections.write(&mut out);
-        let bytes = out.into_bytes();
-        assert_eq!(Reflections::read(&mut BitReader::new(&bytes), n).unwrap(), reflections);
     }
 }

@@ -4,11 +4,12 @@
 //! a sample), and travels in the stream's header. With the plan at hand every
 //! tile is coded and decoded on its own, by the same integers everywhere.
 
+use trinity_coding::reflections::Reflections;
 use trinity_coding::{BitReader, BitWriter};
 
 use crate::Error;
 use crate::codes::{get_list, put_list};
-use crate::matrix::{Reflections, Synthesis};
+use crate::matrix::{Synthesis, stated_synthesis};
 use crate::table::Table;
 
 /// First bytes of every stream.
@@ -143,7 +144,7 @@ impl Plan {
             Transform::None => Vec::new(),
             Transform::Hadamard => vec![Synthesis::hadamard(32)],
             Transform::Dct => vec![Synthesis::dct(32)],
-            Transform::Stated { size, groups } => groups.iter().map(|g| g.synthesis(*size)).collect(),
+            Transform::Stated { size, groups } => groups.iter().map(|g| stated_synthesis(g, *size)).collect(),
         }
     }
 
