@@ -286,7 +286,7 @@ mod tests {
             let committed: serde_json::Value = serde_json::from_str(&committed).unwrap_or_default();
             assert!(
                 committed == kind.schema(),
-                "{} has drifted: run `cargo run -- config schema --out configs/schema`",
+                "{} has drifted: run `cargo run -- config schema --out configs/schema --force`",
                 path.display()
             );
         }

@@ -9,7 +9,7 @@ use crate::Outcome;
 use crate::damage::{bytes_of, seeds_of, values};
 
 /// Stages of chains beyond the profiles that come with the codec.
-const CHAINS: [&str; 9] = [
+const CHAINS: [&str; 11] = [
     "entropy = [\"binary\"]",
     "entropy = [\"raw\"]\ntransform = [\"dct-8x8\"]\nprediction = [\"row-mean\"]",
     "prediction = [\"row-and-column-mean\"]",
@@ -19,6 +19,8 @@ const CHAINS: [&str; 9] = [
     "prediction = [\"intra\"]\ntransform = [\"dct-8x8\"]",
     "prediction = [\"intra\"]\ntransform = [\"dst-4x4\"]\nquantization = \"rdoq\"",
     "preconditioning = [\"hadamard-32\"]\ntransform = [\"hadamard-16\"]",
+    "preconditioning = [\"stated-16\"]",
+    "preconditioning = [\"stated-columns-8\"]\ntransform = [\"klt-16\"]",
 ];
 const ROWS: usize = 40;
 const COLS: usize = 48;

@@ -44,7 +44,7 @@ pub fn decode(bytes: &[u8]) -> Result<Matrix, Error> {
     }
 }
 
-/// Turns values back as a header says, by the basis it names if it names one.
+/// Turns values back as a header says, by the basis it names or states, if any.
 fn turn_back(turned: Preconditioning, given: Option<&Basis>, matrix: &mut Matrix) -> Result<(), Error> {
     if let Preconditioning::Basis { hash: needed } = turned {
         let other = |given: String| Err(Error::OtherBasis { needed, given });
@@ -57,7 +57,7 @@ fn turn_back(turned: Preconditioning, given: Option<&Basis>, matrix: &mut Matrix
             Some(_) => {}
         }
     }
-    turned.inverse(&mut matrix.values, matrix.cols, given);
+    turned.inverse(matrix, given);
     Ok(())
 }
 
@@ -70,7 +70,7 @@ fn decode_matrix(mut reader: Reader<'_>, basis: Option<&Basis>) -> Result<Matrix
         return Err(Error::Damaged { what: "the matrix is larger than its stream can hold" });
     };
     let (rows, cols) = (rows as usize, cols as usize);
-    let Header { scalars, coded } = Header::read(&mut reader, rows, cols)?;
+    let Header { scalars, coded, stated } = Header::read(&mut reader, rows, cols)?;
     let mut matrix = Matrix { rows, cols, values: Vec::new() };
     let Some((plan, tiling)) = coded else {
         let padding =
@@ -90,8 +90,8 @@ fn decode_matrix(mut reader: Reader<'_>, basis: Option<&Basis>) -> Result<Matrix
     let tiles = tiling.bounded_tiles(reader.left())?;
     let mut lengths =
         tiles[1..].iter().map(|_| reader.varint("tile length")).collect::<Result<Vec<_>, _>>()?;
-    let stated = lengths.iter().fold(0u64, |sum, &length| sum.saturating_add(length));
-    lengths.push((reader.left() as u64).checked_sub(stated).ok_or(Error::Truncated { what: "tile" })?);
+    let known = lengths.iter().fold(0u64, |sum, &length| sum.saturating_add(length));
+    lengths.push((reader.left() as u64).checked_sub(known).ok_or(Error::Truncated { what: "tile" })?);
     let mut work = Vec::with_capacity(tiles.len());
     for (tile, length) in tiles.iter().zip(lengths) {
         work.push((*tile, reader.slice(length, "tile")?));
@@ -112,7 +112,8 @@ fn decode_matrix(mut reader: Reader<'_>, basis: Option<&Basis>) -> Result<Matrix
     if plan.transposed {
         matrix = matrix.transposed();
     }
-    turn_back(plan.preconditioning, basis, &mut matrix)?;
+    let own = stated.map(|stated| stated.basis());
+    turn_back(plan.preconditioning, own.as_ref().or(basis), &mut matrix)?;
     scale_by(&mut matrix.values, scalars.exponent);
     Ok(matrix)
 }

@@ -8,7 +8,8 @@ use crate::bytes::{Reader, put_varint};
 use crate::entropy::model::{unzigzag, zigzag};
 use crate::entropy::scales::WEIGHTS;
 use crate::stages::means::MeanOf;
-use crate::stages::precondition::{HADAMARD_LOG2, Preconditioning};
+use crate::stages::precondition::{HADAMARD_LOG2, Preconditioning, STATED_LOG2};
+use crate::stages::stated::Stated;
 use crate::stages::transform::Transform;
 use crate::stages::trellis::{Centroids, Code};
 
@@ -166,8 +167,11 @@ mod flag {
     pub const BASIS: u8 = 1 << 7;
 }
 
-/// Beside the transform: the size of a Hadamard preconditioning follows.
-const HADAMARD: u8 = 1 << 7;
+/// Beside the transform: a preconditioning without a file follows, as log2 of its
+/// size, above which a bit says that matrices are stated along rows, or columns.
+const PRECONDITIONING: u8 = 1 << 7;
+const STATED_ROWS: u8 = 1 << 5;
+const STATED_COLUMNS: u8 = 1 << 6;
 
 /// Segments where a header does not say otherwise.
 const LOG2_SEGMENT: u32 = 10;
@@ -179,6 +183,8 @@ pub struct Header {
     pub scalars: Scalars,
     /// None: every value is the offset.
     pub coded: Option<(Plan, Tiling)>,
+    /// The matrices, where the plan states some.
+    pub stated: Option<Stated>,
 }
 
 impl Header {
@@ -194,13 +200,16 @@ impl Header {
             self.scalars.write_offset(out);
             return;
         };
-        let hadamard = match plan.preconditioning {
+        let turned = match plan.preconditioning {
             Preconditioning::Hadamard { log2_size } => Some(log2_size as u8),
-            _ => None,
+            Preconditioning::Stated { log2_size, columns } => {
+                Some(log2_size as u8 | if columns { STATED_COLUMNS } else { STATED_ROWS })
+            }
+            Preconditioning::None | Preconditioning::Basis { .. } => None,
         };
         let has_centroids = centroids != Centroids::default();
         let has_stages =
-            plan.transform != Transform::None || plan.prediction != Prediction::NONE || hadamard.is_some();
+            plan.transform != Transform::None || plan.prediction != Prediction::NONE || turned.is_some();
         let has_tiling = !tiling.is_single() || plan.log2_segment != LOG2_SEGMENT;
         flags |= if plan.transposed { flag::TRANSPOSED } else { 0 };
         flags |= (plan.entropy as u8) << flag::ENTROPY_SHIFT;
@@ -220,9 +229,14 @@ impl Header {
             out.extend(centroids.as_flattened().iter().map(|&c| c as u8));
         }
         if has_stages {
-            out.push(plan.transform.code() | if hadamard.is_some() { HADAMARD } else { 0 });
+            out.push(plan.transform.code() | if turned.is_some() { PRECONDITIONING } else { 0 });
             out.push(plan.prediction.code());
-            out.extend(hadamard);
+            out.extend(turned);
+            if let Some(stated) = &self.stated {
+                let bytes = stated.to_bytes();
+                put_varint(out, bytes.len() as u64);
+                out.extend(bytes);
+            }
         }
         if has_tiling {
             out.push(plan.log2_segment as u8);
@@ -255,7 +269,7 @@ impl Header {
         if scalars.step == 0.0 {
             let known = flags & !flag::OFFSET == 0;
             return if known {
-                Ok(Self { scalars, coded: None })
+                Ok(Self { scalars, coded: None, stated: None })
             } else {
                 Err(Error::Damaged { what: "a constant with stages" })
             };
@@ -267,13 +281,10 @@ impl Header {
         }
         let [transform, prediction] =
             if flags & flag::STAGES != 0 { reader.array("stages")? } else { [0, 0] };
-        let preconditioning = match (basis, transform & HADAMARD != 0) {
-            (None, false) => Preconditioning::None,
-            (Some(hash), false) => Preconditioning::Basis { hash },
-            (None, true) => {
-                let [log2_size] = reader.array("preconditioning")?;
-                Preconditioning::Hadamard { log2_size: u32::from(log2_size) }
-            }
+        let (preconditioning, stated) = match (basis, transform & PRECONDITIONING != 0) {
+            (None, false) => (Preconditioning::None, None),
+            (Some(hash), false) => (Preconditioning::Basis { hash }, None),
+            (None, true) => read_preconditioning(reader, rows, cols)?,
             (Some(_), true) => return Err(Error::Damaged { what: "two changes of basis" }),
         };
         let transposed = flags & flag::TRANSPOSED != 0;
@@ -287,7 +298,7 @@ impl Header {
         let plan = Plan {
             transposed,
             preconditioning,
-            transform: Transform::from_code(transform & !HADAMARD)
+            transform: Transform::from_code(transform & !PRECONDITIONING)
                 .ok_or(Error::Damaged { what: "unknown transform" })?,
             prediction: Prediction::from_code(prediction),
             log2_states: u32::from(quantizer & 15),
@@ -301,9 +312,34 @@ impl Header {
             log2_segment,
         };
         plan.check().map_err(|what| Error::Damaged { what })?;
-        Ok(Self { scalars, coded: Some((plan, tiling)) })
+        Ok(Self { scalars, coded: Some((plan, tiling)), stated })
     }
 }
+
+/// A change of basis that is no file, and the matrices it states.
+fn read_preconditioning(
+    reader: &mut Reader<'_>,
+    rows: usize,
+    cols: usize,
+) -> Result<(Preconditioning, Option<Stated>), Error> {
+    let [code] = reader.array("preconditioning")?;
+    let log2_size = u32::from(code & !(STATED_ROWS | STATED_COLUMNS));
+    let columns = match code & (STATED_ROWS | STATED_COLUMNS) {
+        0 => return Ok((Preconditioning::Hadamard { log2_size }, None)),
+        STATED_ROWS => false,
+        STATED_COLUMNS => true,
+        _ => return Err(Error::Damaged { what: "two changes of basis" }),
+    };
+    if !STATED_LOG2.contains(&log2_size) {
+        return Err(Error::Damaged { what: STATED_SIZES });
+    }
+    let length = reader.varint("stated matrices")?;
+    let bytes = reader.slice(length, "stated matrices")?;
+    let stated = Stated::from_bytes(bytes, if columns { rows } else { cols }, 1 << log2_size)?;
+    Ok((Preconditioning::Stated { log2_size, columns }, Some(stated)))
+}
+
+const STATED_SIZES: &str = "stated matrices have 8 to 128 columns";
 
 impl Plan {
     /// Values over which levels are chosen together.
@@ -324,6 +360,11 @@ impl Plan {
             && !HADAMARD_LOG2.contains(&log2_size)
         {
             return Err("a Hadamard preconditioning has 4 to 4096 columns");
+        }
+        if let Preconditioning::Stated { log2_size, .. } = self.preconditioning
+            && !STATED_LOG2.contains(&log2_size)
+        {
+            return Err(STATED_SIZES);
         }
         if !(4..=16).contains(&self.log2_segment) {
             return Err("segments have 16 to 65536 values");

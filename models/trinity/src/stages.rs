@@ -8,5 +8,6 @@ pub mod intra;
 pub mod klt;
 pub mod means;
 pub mod precondition;
+pub mod stated;
 pub mod transform;
 pub mod trellis;

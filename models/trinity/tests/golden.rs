@@ -18,7 +18,7 @@ const ROWS: usize = 96;
 const COLS: usize = 80;
 
 /// Chains of stages that no built-in profile has.
-const CHAINS: [(&str, &str); 11] = [
+const CHAINS: [(&str, &str); 13] = [
     ("binary", "entropy = [\"binary\"]"),
     ("raw", "entropy = [\"raw\"]"),
     ("raw-dct", "entropy = [\"raw\"]\ntransform = [\"dct-8x8\"]\nprediction = [\"row-mean\"]"),
@@ -29,6 +29,8 @@ const CHAINS: [(&str, &str); 11] = [
     ("intra", "prediction = [\"intra\"]\ntransform = [\"dct-8x8\"]"),
     ("intra-4", "prediction = [\"intra\"]\ntransform = [\"dst-4x4\"]\nquantization = \"rdoq\""),
     ("turned", "preconditioning = [\"hadamard-32\"]"),
+    ("stated", "preconditioning = [\"stated-16\"]"),
+    ("stated-columns", "preconditioning = [\"stated-columns-8\"]\ntransform = [\"klt-16\"]"),
     ("hadamard", "transform = [\"hadamard-16\"]\nentropy = [\"binary\"]\nprediction = [\"row-mean\"]"),
 ];
 
@@ -135,7 +137,7 @@ fn streams() -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Streams of today that stay readable.
-const STORED: [(&str, &str); 19] = [
+const STORED: [(&str, &str); 21] = [
     ("matrix trinity bits 2.5", "v2-matrix.tc"),
     ("matrix trinity-static bits 2.5", "v2-matrix-lite.tc"),
     ("matrix trinity-max nmse 0.01", "v2-matrix-max.tc"),
@@ -145,6 +147,8 @@ const STORED: [(&str, &str); 19] = [
     ("matrix chain klt nmse 0.01", "v2-matrix-klt.tc"),
     ("matrix chain intra nmse 0.01", "v2-matrix-intra.tc"),
     ("matrix chain turned nmse 0.01", "v2-matrix-hadamard.tc"),
+    ("matrix chain stated nmse 0.01", "v2-matrix-stated.tc"),
+    ("matrix chain stated-columns nmse 0.01", "v2-matrix-stated-columns.tc"),
     ("matrix trinity with a basis", "v2-matrix-basis.tc"),
     ("matrix paper bits 2.5", "v2-paper.tc"),
     ("matrix paper-cabac bits 2.5", "v2-paper-cabac.tc"),

@@ -25,7 +25,7 @@ fn nmse(original: &[f32], recon: &[f32]) -> f64 {
 }
 
 /// Chains of stages that no built-in profile has, by a name of their own.
-const CHAINS: [(&str, &str); 11] = [
+const CHAINS: [(&str, &str); 13] = [
     ("binary", "entropy = [\"binary\"]"),
     ("raw", "entropy = [\"raw\"]"),
     ("raw-dct", "entropy = [\"raw\"]\ntransform = [\"dct-8x8\"]\nprediction = [\"row-mean\"]"),
@@ -36,6 +36,8 @@ const CHAINS: [(&str, &str); 11] = [
     ("intra", "prediction = [\"intra\"]\ntransform = [\"dct-8x8\"]"),
     ("intra-4", "prediction = [\"intra\"]\ntransform = [\"dst-4x4\"]\nquantization = \"rdoq\""),
     ("turned", "preconditioning = [\"hadamard-32\"]"),
+    ("stated", "preconditioning = [\"stated-16\"]"),
+    ("stated-columns", "preconditioning = [\"stated-columns-8\"]\ntransform = [\"klt-16\"]"),
     ("hadamard", "transform = [\"hadamard-16\"]\nentropy = [\"binary\"]\nprediction = [\"row-mean\"]"),
 ];
 
@@ -613,12 +615,59 @@ fn a_rotation_is_taken_where_it_pays_and_left_where_it_does_not() {
     }
 }
 
+/// Rows that are mixtures of some sources, with a little noise.
+fn low_rank(rows: usize, cols: usize) -> Vec<f32> {
+    const SOURCES: usize = 24;
+    let (mixing, sources) = (gaussian(SOURCES * cols, 91), gaussian(SOURCES * rows, 92));
+    let noise = gaussian(rows * cols, 93);
+    let value = |i: usize| -> f32 {
+        let (row, col) = (i / cols, i % cols);
+        (0..SOURCES).map(|s| sources[row * SOURCES + s] * mixing[s * cols + col]).sum()
+    };
+    (0..rows * cols).map(|i| value(i) + 0.02 * noise[i]).collect()
+}
+
+#[test]
+fn matrices_are_stated_where_few_directions_hold_all_and_nowhere_else() {
+    let (rows, cols) = (512, 192);
+    let trinity = profile("trinity");
+    let mut without = trinity.clone();
+    without.stages.preconditioning = vec!["none".to_owned().try_into().unwrap()];
+    let values = low_rank(rows, cols);
+    let bits = |profile: &Profile, values: &[f32]| {
+        let encoded = encode(values, rows, cols, profile, Target::Nmse(0.001)).unwrap();
+        assert_eq!(decode(&encoded.bytes).unwrap().values, encoded.recon);
+        assert!(nmse(values, &encoded.recon) <= 0.001_001);
+        let stated = encoded.report.plan.unwrap().preconditioning.to_string().starts_with("stated-");
+        (8.0 * encoded.bytes.len() as f64 / values.len() as f64, stated)
+    };
+    let ((with, stated), (without, _)) = (bits(&trinity, &values), bits(&without, &values));
+    assert!(stated && with < without - 0.3, "{with} bits with matrices, {without} without");
+    assert!(!bits(&trinity, &gaussian(rows * cols, 94)).1);
+}
+
+#[test]
+fn a_stream_that_states_half_a_matrix_is_refused() {
+    let (rows, cols) = (64, 48);
+    let encoded =
+        encode(&low_rank(rows, cols), rows, cols, &profile("stated"), Target::Nmse(0.01)).unwrap();
+    // Behind the byte that says so stands the length of what is stated.
+    let place = encoded.bytes[..20].iter().rposition(|&byte| byte == 1 << 5 | 4).unwrap() + 1;
+    let mut bytes = encoded.bytes.clone();
+    bytes[place] -= 1;
+    let said = decode(&bytes).unwrap_err().to_string();
+    assert!(said.contains("stated matrices are not complete"), "{said}");
+    bytes[place - 1] |= 1 << 6;
+    let said = decode(&bytes).unwrap_err().to_string();
+    assert!(said.contains("two changes of basis"), "{said}");
+}
+
 /// Every alternative of every stage beside every alternative of every other.
 #[test]
 fn a_profile_of_any_two_alternatives_round_trips_or_says_why_not() {
     const STAGES: [(&str, &[&str]); 6] = [
         ("orientation", &["rows", "columns"]),
-        ("preconditioning", &["none", "hadamard-16"]),
+        ("preconditioning", &["none", "hadamard-16", "stated-16", "stated-columns-8"]),
         (
             "transform",
             &[

@@ -189,8 +189,8 @@ fn cheaper(a: Trial, b: Trial, lambda: f32, few_values: bool) -> Trial {
     if is_cheaper(&a, &b, lambda, few_values) { b } else { a }
 }
 
-/// The cheapest plan of a profile near `step`, and the next that is not like it.
-pub fn choose(profile: &Profile, plans: &[Plan], samples: &Samples<'_>, step: f32) -> (Trial, Option<Next>) {
+/// The cheapest plan of a profile near `step`, and the next that are not like it.
+pub fn choose(profile: &Profile, plans: &[Plan], samples: &Samples<'_>, step: f32) -> (Trial, Vec<Next>) {
     let decision = (profile.stages.quantization.decision(), profile.stages.lambda);
     let few_values = samples.subject.count <= FEW_VALUES;
     let (guessed, tried): (Vec<&Plan>, Vec<&Plan>) = plans.iter().partition(|plan| estimate::knows(plan));
@@ -204,7 +204,7 @@ pub fn choose(profile: &Profile, plans: &[Plan], samples: &Samples<'_>, step: f3
     };
     let (binary, others): (Vec<&Plan>, Vec<&Plan>) =
         tried.into_iter().partition(|plan| plan.entropy == Entropy::Binary);
-    let next = guessed.as_ref().and_then(|(_, next)| next.clone());
+    let next = guessed.as_ref().map_or_else(Vec::new, |(_, next)| next.clone());
     let guessed = guessed.map(|(guess, _)| foreseen(guess, samples, step, decision));
     let best = others.into_iter().chain(binary).fold(guessed, |best: Option<Trial>, plan| {
         let has_chance = |best: &Trial| {
@@ -265,13 +265,13 @@ fn foreseen(guess: Trial, samples: &Samples<'_>, step: f32, decision: (Decision,
     }
 }
 
-/// The plan of least estimated cost, and the next that is not like it.
+/// The plan of least estimated cost, and the next that are not like it.
 fn choose_by_guess(
     profile: &Profile,
     plans: &[&Plan],
     samples: &Samples<'_>,
     step: f32,
-) -> Option<(Trial, Option<Next>)> {
+) -> Option<(Trial, Vec<Next>)> {
     let lambda = profile.stages.lambda;
     let subject = samples.subject;
     let few_values = subject.count <= FEW_VALUES;
@@ -440,7 +440,7 @@ impl<'a> Judge<'a> {
         sorted
     }
 
-    /// The best of them, and the next that is not like it; those that are close are
+    /// The best of them, and the next that are not like it; those that are close are
     /// seen on a second sample, too.
     fn decide(&self, found: Vec<(Guess, Trial)>, second: Option<&Self>) -> Option<Decided> {
         let mut costs: Vec<f64> = found.iter().map(|(_, trial)| trial.cost).collect();
@@ -457,21 +457,28 @@ impl<'a> Judge<'a> {
             if is_final(&trial) {
                 let also = second.map(|second| second.beside_untransformed(&trial.plan));
                 let best = also.as_ref().map_or(trial.clone(), |(_, other)| trial.and(other));
-                judged.push(Decided { guess, also: also.map(|(guess, _)| guess), best, next: None });
+                judged.push(Decided { guess, also: also.map(|(guess, _)| guess), best, next: Vec::new() });
             }
         }
         let better = |a: Decided, b: Decided| {
             if is_cheaper(&a.best, &b.best, self.lambda, self.few_values) { b } else { a }
         };
         let best = judged.into_iter().reduce(better)?;
-        // What learned less than it seemed to gives way to what has nothing to learn.
+        // What learned less than it seemed to gives way to what has nothing to learn; of
+        // coefficients, orientations are as hard to tell apart.
         let chosen = &best.best.plan;
-        others.retain(|Trial { plan, .. }| {
-            plan.transform != chosen.transform && !(is_learned(chosen) && is_learned(plan))
-        });
+        let is_turned = self.samples.subject.stated.is_some();
+        let learns_less =
+            |plan: &Plan| plan.transform != chosen.transform && !(is_learned(chosen) && is_learned(plan));
+        let is_across = |plan: &Plan| is_turned && plan.transposed != chosen.transposed;
         let behind = |trial: &Trial| (trial.cost - costs[0]) / f64::from(self.lambda);
-        let next = others.into_iter().min_by(|a, b| a.cost.total_cmp(&b.cost));
-        let next = next.map(|trial| Next { behind: behind(&trial), plan: trial.plan });
+        let least = |like: &dyn Fn(&Plan) -> bool| {
+            let alike = others.iter().filter(|trial| like(&trial.plan));
+            let least = alike.min_by(|a, b| a.cost.total_cmp(&b.cost))?;
+            Some(Next { behind: behind(least), plan: least.plan.clone() })
+        };
+        let across = least(&|plan| is_across(plan) && !learns_less(plan));
+        let next = least(&learns_less).into_iter().chain(across).collect();
         Some(Decided { next, ..best })
     }
 
@@ -492,7 +499,7 @@ struct Decided {
     /// On the second sample.
     also: Option<Guess>,
     best: Trial,
-    next: Option<Next>,
+    next: Vec<Next>,
 }
 
 /// The best of some weights, which a profile lists from steady to quick: from

@@ -1,4 +1,4 @@
-//! Encoding to a target: a plan is chosen ([`choose`]), then the step that
+//! Encoding to a target: a plan is chosen ([`turn`](crate::encoder::turn)), then the step that
 //! meets the target is searched with whole passes, so that it is met by the
 //! very bytes that are returned. Knows nothing of how a plan codes.
 
@@ -7,70 +7,25 @@ use std::convert::Infallible;
 use trinity_coding::search::{self, Tried};
 
 use crate::Error;
-use crate::encoder::choose::{MARGIN, Next, choose};
+use crate::encoder::choose::MARGIN;
+use crate::encoder::near::{
+    Chosen, ERROR_TOLERANCE, MAX_LOG_STEP, MIN_STEP, RATE_TOLERANCE, choose_near, inside, rounded,
+};
 use crate::encoder::pass::{Pass, encode_pass};
 use crate::encoder::profile::Profile;
 use crate::encoder::report::Report;
-use crate::encoder::sample::Samples;
-use crate::encoder::subject::{ERROR_PER_SQUARED_STEP, Subject};
+use crate::encoder::subject::Subject;
 use crate::encoder::target::{Encoded, Target};
 use crate::encoder::trial::Trial;
+use crate::encoder::turn::{Turned, choose_turned};
 use crate::matrix::scale_by;
-use crate::plan::{Plan, Scalars};
+use crate::plan::Plan;
 use crate::stages::basis::Basis;
 use crate::stages::precondition::Preconditioning;
 use crate::stages::trellis::Centroids;
 
-/// Streams may be this much smaller than their target.
-const RATE_TOLERANCE: f64 = 0.009;
-/// Errors may be this much smaller than their target, in decibels over decibels.
-const ERROR_TOLERANCE: f64 = 0.008;
 /// Passes over the matrix before the best one found is taken.
 const MAX_PASSES: usize = 14;
-/// Smallest step of values normalized to below 2: levels stay within 23 bits.
-const MIN_STEP: f32 = 1.0 / (1 << 21) as f32;
-/// Largest step, in octaves.
-const MAX_LOG_STEP: f64 = 8.0;
-
-/// A step to begin with: what Gaussian rows, or columns, of a sample's variances
-/// would take, whichever ask for less.
-fn first_step(target: Target, subject: &Subject<'_>, samples: &Samples<'_>) -> Result<f64, Error> {
-    /// Halvings of all octaves that a step may have.
-    const HALVINGS: usize = 12;
-    /// What a code takes more than the entropy of its Gaussian: a tenth of a bit.
-    const EXCESS: f64 = 1.15;
-    match target {
-        Target::Bits(wanted) | Target::Nmse(wanted) if wanted > 0.0 && wanted.is_finite() => {}
-        Target::Step(step) if step > 0.0 && step.is_finite() => {
-            return Ok(step * (-f64::from(subject.exponent)).exp2());
-        }
-        _ => return Err(Error::BadTarget { what: format!("{target:?} is not a positive number") }),
-    }
-    let too_large = |variances: &[f64], step: f64| {
-        let noise = ERROR_PER_SQUARED_STEP * step * step;
-        let mean = |of: &dyn Fn(f64) -> f64| {
-            variances.iter().map(|&v| of(v)).sum::<f64>() / variances.len().max(1) as f64
-        };
-        match target {
-            Target::Bits(bits) => mean(&|v| 0.5 * (1.0 + EXCESS * v / noise).log2()) < bits,
-            Target::Nmse(nmse) => {
-                mean(&|v| v * noise / (v + noise)) > nmse * subject.energy / subject.count as f64
-            }
-            Target::Step(_) | Target::Lossless => true,
-        }
-    };
-    let steps = samples.variances().map(|variances| {
-        let (mut low, mut high) = (f64::from(MIN_STEP).log2(), MAX_LOG_STEP);
-        for _ in 0..HALVINGS {
-            let middle: f64 = 0.5 * (low + high);
-            *(if too_large(&variances, middle.exp2()) { &mut high } else { &mut low }) = middle;
-        }
-        low.exp2()
-    });
-    // Fewer bits allow a smaller step; an error, a larger one.
-    Ok(if matches!(target, Target::Bits(_)) { steps[0].min(steps[1]) } else { steps[0].max(steps[1]) })
-}
-
 /// Encodes with the stages of a profile; the lossy pipeline of this crate.
 pub fn encode(
     values: &[f32],
@@ -90,7 +45,8 @@ pub fn encode(
     let decision = (quantization.decision(), profile.stages.lambda);
     let run = |subject: &Subject<'_>, plan: &Plan, step: f32, centroids: Centroids| {
         let scalars = subject.scalars(plan, step, centroids);
-        encode_pass(plan, &scalars, decision, subject.view(plan), profile.parallel.tile_values)
+        let stated = subject.stated.as_ref();
+        encode_pass(plan, &scalars, decision, stated, subject.view(plan), profile.parallel.tile_values)
     };
     let constant = plain.spread <= f64::from(f32::EPSILON).powi(2) * plain.energy;
     let mut encoded = if constant {
@@ -98,33 +54,21 @@ pub fn encode(
         let plan = Plan { preconditioning: Preconditioning::None, ..plans[0].clone() };
         finish(run(&plain, &plan, 0.0, Centroids::default()), &plan, &plain, target, 0.0, 1)?
     } else {
-        let (subject, mut chosen) = choose_basis(profile, &plans, plain, target, basis)?;
+        let turned = choose_turned(profile, &plans, plain, target, basis)?;
         if let Target::Step(_) = target {
-            let Chosen { trial, step, .. } = &chosen;
-            let pass = run(&subject, &trial.plan, *step, trial.centroids);
-            finish(pass, &trial.plan, &subject, target, *step, 1)?
+            let Turned { subject, chosen: Chosen { trial, step, .. } } = &turned[0];
+            let pass = run(subject, &trial.plan, *step, trial.centroids);
+            finish(pass, &trial.plan, subject, target, *step, 1)?
         } else {
-            let start = |chosen: &Chosen| {
-                let step = chosen.first_step(&subject, target);
-                run(&subject, &chosen.trial.plan, rounded(step), chosen.trial.centroids)
+            let start = |subject: &Subject<'_>, chosen: &Chosen| {
+                let step = chosen.first_step(subject, target);
+                run(subject, &chosen.trial.plan, rounded(step), chosen.trial.centroids)
             };
-            let mut first = start(&chosen);
-            // Where a sample was mistaken about its best plan, the next one may be better.
-            let more = surprise(&first, &subject, &chosen.trial);
-            let next = chosen.next.take().filter(|next| more > SURPRISE.max(next.behind));
-            let mut passes = 0;
-            if let Some(next) = next {
-                let other = choose_near(profile, &[next.plan], &subject, target)?;
-                let pass = start(&other);
-                passes = 1;
-                if gap(&pass, &subject) < gap(&first, &subject) - MARGIN {
-                    (chosen, first) = (other, pass);
-                }
-            }
+            let Raced { subject, chosen, first, others } = race(profile, &turned, target, start)?;
             let plan = &chosen.trial.plan;
-            let run = |step, centroids| run(&subject, plan, step, centroids);
-            let mut encoded = search_step(&subject, &chosen, target, Some(first), run)?;
-            encoded.report.passes += passes;
+            let run = |step, centroids| run(subject, plan, step, centroids);
+            let mut encoded = search_step(subject, &chosen, target, Some(first), run)?;
+            encoded.report.passes += others;
             encoded
         }
     };
@@ -132,110 +76,61 @@ pub fn encode(
     Ok(encoded)
 }
 
-/// Octaves of step by which a choice may miss its target: plans that are best
-/// here are best there.
-const NEAR: f64 = 0.5;
 /// Bits per value at equal error by which a pass may take more than was foreseen for
 /// the plan to stand.
 const SURPRISE: f64 = 0.08;
-/// Choices at most, each nearer to the target than the one before.
-const CHOICES: usize = 3;
+/// Bits per value by which what a sample foresees may be wrong about one change of basis
+/// beside another, and plans that are run at most to know.
+const DOUBT: f64 = 0.12;
+const RUNNERS: usize = 3;
 
-/// A plan that was chosen, and the step it was chosen at.
-pub struct Chosen {
-    pub trial: Trial,
-    step: f32,
-    /// The best that is not like it.
-    next: Option<Next>,
+/// What was best when it was run.
+struct Raced<'s> {
+    subject: &'s Subject<'s>,
+    chosen: Chosen,
+    first: Pass,
+    /// Passes that were in vain.
+    others: usize,
 }
 
-impl Chosen {
-    /// The step of the first pass, in octaves.
-    fn first_step(&self, subject: &Subject<'_>, target: Target) -> f64 {
-        // An error is told more closely by a sample than a rate is.
-        let ahead = octaves_ahead(&self.trial, subject, target) + inside(target).max(0.0);
-        (f64::from(self.step).log2() + ahead).clamp(f64::from(MIN_STEP).log2(), MAX_LOG_STEP)
-    }
-}
-
-/// A step of so many octaves, with twelve bits of mantissa: mathematical libraries
-/// differ in the last one, and streams must not.
-fn rounded(log_step: f64) -> f32 {
-    f32::from_bits((log_step.exp2() as f32).to_bits() & !0x7ff)
-}
-
-/// The cheapest plan near the step that meets the target, and that step. What a
-/// Gaussian source would take is far from what biased or heavy-tailed values do.
-pub fn choose_near(
+/// Runs what seems best once, and what may be better: other plans where a sample was
+/// mistaken about it, and plans in other bases of which a sample tells too little.
+fn race<'s>(
     profile: &Profile,
-    plans: &[Plan],
-    subject: &Subject<'_>,
+    turned: &'s [Turned<'s>],
     target: Target,
-) -> Result<Chosen, Error> {
-    let rounded = |step: f64| Scalars::round_step(step.clamp(f64::from(MIN_STEP), 4.0) as f32);
-    let samples = Samples::new(subject, profile);
-    let mut step = rounded(first_step(target, subject, &samples)?);
-    let (mut trial, mut next) = choose(profile, plans, &samples, step);
-    for _ in 1..CHOICES {
-        let ahead = octaves_ahead(&trial, subject, target);
-        let nearer = rounded(f64::from(step) * ahead.exp2());
-        if ahead.abs() <= NEAR || nearer == step {
-            break;
-        }
-        step = nearer;
-        (trial, next) = choose(profile, plans, &samples, step);
-    }
-    Ok(Chosen { trial, step, next })
-}
-
-/// Octaves by which the step of a trial should grow, as far as it tells.
-fn octaves_ahead(trial: &Trial, subject: &Subject<'_>, target: Target) -> f64 {
-    let octaves = match target {
-        Target::Bits(bits) => (trial.bits_per_value - bits) / trial.slopes.bits.max(0.3),
-        Target::Nmse(nmse) => {
-            let error = nmse * subject.energy / subject.count as f64;
-            0.5 * (error / trial.error_per_value).log2() / trial.slopes.error.max(0.3)
-        }
-        _ => 0.0,
-    };
-    octaves.clamp(-6.0, 6.0)
-}
-
-/// The change of basis in which the cheapest plan costs least, that plan, and
-/// the step at which it does.
-fn choose_basis<'a>(
-    profile: &Profile,
-    plans: &[Plan],
-    plain: Subject<'a>,
-    target: Target,
-    basis: Option<&'a Basis>,
-) -> Result<(Subject<'a>, Chosen), Error> {
-    let judge = |subject: Subject<'a>, plans: &[Plan]| {
-        let chosen = choose_near(profile, plans, &subject, target)?;
-        Ok((subject, chosen))
-    };
-    // As profiles list them; a basis takes the place of other changes, as its owner knows better.
-    let mut changes: Vec<Preconditioning> = Vec::new();
-    match basis {
-        Some(basis) => changes.extend([Preconditioning::None, Preconditioning::Basis { hash: basis.hash() }]),
-        None => changes.extend(&profile.stages.preconditioning),
-    }
-    if changes == [Preconditioning::None] {
-        return judge(plain, plans);
-    }
-    let mut best: Option<(Subject<'a>, Chosen)> = None;
-    let listed = plans[0].preconditioning;
-    for change in changes {
-        let with = |plan: &Plan| Plan { preconditioning: change, ..plan.clone() };
-        let plans: Vec<Plan> = plans.iter().filter(|plan| plan.preconditioning == listed).map(with).collect();
-        let (subject, chosen) = judge(plain.turned(change, basis), &plans)?;
-        // Steps differ by how well they were guessed, so costs are compared in bits.
-        let margin = best.as_ref().map(|(_, best)| best.trial.gap() - MARGIN);
-        if margin.is_none_or(|margin| chosen.trial.gap() < margin) {
-            best = Some((subject, chosen));
+    start: impl Fn(&Subject<'_>, &Chosen) -> Pass,
+) -> Result<Raced<'s>, Error> {
+    let Turned { subject, chosen } = &turned[0];
+    let first = start(subject, chosen);
+    let more = surprise(&first, subject, &chosen.trial);
+    let mut best = Raced { subject, chosen: chosen.clone(), first, others: 0 };
+    // By what they were foreseen to take more than the best; plans to be chosen anew.
+    let foreseen = chosen.trial.gap();
+    let mut runners: Vec<(f64, &'s Subject<'s>, Result<&Chosen, &Plan>)> = Vec::new();
+    for (at, Turned { subject, chosen }) in turned.iter().enumerate() {
+        let behind = chosen.trial.gap() - foreseen;
+        let next = chosen.next.iter().map(|next| (behind + next.behind, subject, Err(&next.plan)));
+        if turned.len() > 1 {
+            let own = (at > 0).then_some((behind, subject, Ok(chosen)));
+            runners.extend(own.into_iter().chain(next).filter(|(behind, ..)| *behind < DOUBT));
+        } else {
+            runners.extend(next.filter(|(behind, ..)| more > SURPRISE.max(*behind)));
         }
     }
-    best.ok_or_else(|| Error::BadTarget { what: "no change of basis is allowed".into() })
+    runners.sort_by(|a, b| a.0.total_cmp(&b.0));
+    for (_, subject, runner) in runners.into_iter().take(RUNNERS - 1) {
+        let chosen = match runner {
+            Ok(chosen) => chosen.clone(),
+            Err(plan) => choose_near(profile, std::slice::from_ref(plan), subject, target, None)?,
+        };
+        let pass = start(subject, &chosen);
+        best.others += 1;
+        if gap(&pass, subject) < gap(&best.first, best.subject) - MARGIN {
+            best = Raced { subject, chosen, first: pass, others: best.others };
+        }
+    }
+    Ok(best)
 }
 
 /// How far a pass is from its target, as octaves of step: positive means a
@@ -257,15 +152,6 @@ fn gap(pass: &Pass, subject: &Subject<'_>) -> f64 {
 /// Bits per value at equal error that a pass takes more than was foreseen.
 fn surprise(pass: &Pass, subject: &Subject<'_>, trial: &Trial) -> f64 {
     gap(pass, subject) - trial.gap()
-}
-
-/// What to aim at inside the tolerance, so that few passes end outside, in octaves.
-fn inside(target: Target) -> f64 {
-    match target {
-        Target::Bits(bits) => 0.4 * RATE_TOLERANCE * bits,
-        Target::Nmse(nmse) => -0.4 * ERROR_TOLERANCE * 0.5 * nmse.log2().abs().max(0.33),
-        Target::Step(_) | Target::Lossless => 0.0,
-    }
 }
 
 fn bits_per_value(pass: &Pass, subject: &Subject<'_>) -> f64 {
@@ -385,14 +271,14 @@ fn finish(
         values: subject.count,
         plan: Some(plan.clone()),
         quantization: None,
-        basis_columns: subject.basis.map(Basis::group),
+        basis_columns: subject.basis.as_deref().map(Basis::group),
         step: f64::from(step) * f64::from(subject.exponent).exp2(),
         nmse,
         passes,
         bits: pass.bits,
     };
     let mut recon = if plan.transposed { pass.recon.transposed() } else { pass.recon };
-    plan.preconditioning.inverse(&mut recon.values, recon.cols, subject.basis);
+    plan.preconditioning.inverse(&mut recon, subject.basis.as_deref());
     scale_by(&mut recon.values, subject.exponent);
     Ok(Encoded { bytes: pass.bytes, recon: recon.values, report })
 }

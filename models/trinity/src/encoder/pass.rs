@@ -6,6 +6,7 @@ use crate::bytes::put_varint;
 use crate::matrix::Matrix;
 use crate::plan::{Header, Plan, Scalars, Tile, Tiling};
 use crate::stages::feedback::Feedback;
+use crate::stages::stated::Stated;
 use crate::stages::trellis::Decision;
 use crate::stream::{HEAD, Kind, MAX_VALUES_PER_BYTE, put_magic};
 use crate::tiles::code::{encode_tile, encode_tile_with};
@@ -23,16 +24,19 @@ pub struct Pass {
 }
 
 /// Codes a matrix (already in the plan's orientation, normalized by the
-/// exponent of `scalars`) with one step.
+/// exponent of `scalars`) with one step; `stated` is what it was turned by.
 pub fn encode_pass(
     plan: &Plan,
     scalars: &Scalars,
     decision: (Decision, f32),
+    stated: Option<&Stated>,
     matrix: &Matrix,
     tile_values: usize,
 ) -> Pass {
     let tiling = Tiling::new(matrix.rows, matrix.cols, tile_values);
-    assemble(plan, scalars, matrix, tiling, &|tile| encode_tile(plan, scalars, decision, matrix, tile))
+    assemble(plan, scalars, stated, matrix, tiling, &|tile| {
+        encode_tile(plan, scalars, decision, matrix, tile)
+    })
 }
 
 /// As [`encode_pass`], with feedback from row to row of every tile;
@@ -49,13 +53,14 @@ pub fn encode_pass_with<'f>(
         let feedback = feedback(tile.row);
         encode_tile_with(plan, scalars, decision, matrix, tile, feedback)
     };
-    assemble(plan, scalars, matrix, tiling, &code)
+    assemble(plan, scalars, None, matrix, tiling, &code)
 }
 
 /// Codes every tile and puts them behind the header.
 fn assemble(
     plan: &Plan,
     scalars: &Scalars,
+    stated: Option<&Stated>,
     matrix: &Matrix,
     tiling: Tiling,
     code: &(dyn Fn(&Tile) -> (Coded, Vec<f32>) + Sync),
@@ -68,7 +73,7 @@ fn assemble(
     put_varint(&mut bytes, rows as u64);
     put_varint(&mut bytes, cols as u64);
     let coded_as = (scalars.step != 0.0).then(|| (plan.clone(), tiling));
-    Header { scalars: *scalars, coded: coded_as }.write(&mut bytes);
+    Header { scalars: *scalars, coded: coded_as, stated: stated.cloned() }.write(&mut bytes);
     if scalars.step != 0.0 {
         // The last tile ends with the stream.
         let lengths = coded.iter().rev().skip(1).rev().map(|(c, _)| c.bytes.len());

@@ -160,8 +160,9 @@ pub struct Paper {
 pub struct Stages {
     #[serde(deserialize_with = "some")]
     pub orientation: Vec<Orientation>,
-    /// `none`, `hadamard-128` over groups of columns with random signs. A PCA
-    /// basis is given to the encoder with the matrix.
+    /// `none`, `hadamard-128` over groups of columns with random signs,
+    /// `stated-64` and `stated-columns-64` for matrices that the stream states. A
+    /// PCA basis is given to the encoder with the matrix.
     #[serde(deserialize_with = "some")]
     pub preconditioning: Vec<Preconditioning>,
     /// `none`, `klt-64`, `dct-32` along rows, `dct-8x8` in blocks, and the
@@ -329,8 +330,15 @@ impl Profile {
 
     /// The profile as pictures use it.
     pub fn for_pictures(&self) -> Self {
+        // Neighbours are alike in pictures, and columns a picture's width apart are not.
+        let mut preconditioning = self.stages.preconditioning.clone();
+        preconditioning.retain(|change| !matches!(change, Preconditioning::Stated { .. }));
+        if preconditioning.is_empty() {
+            preconditioning.push(Preconditioning::None);
+        }
         let stages = Stages {
             orientation: vec![Orientation::Rows],
+            preconditioning,
             transform: self.stages.picture_transform.clone(),
             prediction: self.stages.picture_prediction.clone(),
             ..self.stages.clone()

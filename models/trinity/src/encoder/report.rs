@@ -142,7 +142,7 @@ fn preconditioning_cost(turn: Preconditioning, basis_columns: Option<usize>) -> 
         Preconditioning::None => ((0.0, 0.0), 1),
         // A sign, a sum for each octave, a scale.
         Preconditioning::Hadamard { log2_size } => ((f64::from(log2_size) + 2.0, 1.0), 1 << log2_size),
-        Preconditioning::Basis { .. } => {
+        Preconditioning::Basis { .. } | Preconditioning::Stated { .. } => {
             let columns = basis_columns.unwrap_or(1);
             ((2.0 * columns as f64, columns as f64), columns)
         }

@@ -79,9 +79,10 @@ impl<'a> Samples<'a> {
     pub fn beyond(&self, sample: usize, step: f32) -> Beyond {
         let noise = ERROR_PER_SQUARED_STEP * f64::from(step).powi(2);
         let energies = self.energies.get_or_init(|| Energies::new(self.subject));
+        let of_squares: Vec<Sums> = energies.of_squares.iter().map(|square| square.sums(noise)).collect();
         let [all, sampled] = [None, Some(&self.grids[sample])].map(|grid| {
             let mut sums = Sums::default();
-            energies.within(grid).for_each(|energy| sums.add(energy, noise));
+            energies.within(grid).for_each(|square| sums.join(&of_squares[square]));
             sums
         });
         if all.error <= 0.0 || sampled.error <= 0.0 {
@@ -123,6 +124,14 @@ impl Sums {
         self.error += noise * kept;
         self.kept += kept;
         self.grown += noise * kept * kept;
+    }
+
+    fn join(&mut self, other: &Self) {
+        self.count += other.count;
+        self.bits += other.bits;
+        self.error += other.error;
+        self.kept += other.kept;
+        self.grown += other.grown;
     }
 }
 
@@ -180,46 +189,90 @@ fn runs(all: usize, wanted: usize, second: bool) -> Vec<Range<usize>> {
     (0..count).map(start).map(|start| start..start + RUN).collect()
 }
 
-/// Energies per value of a matrix around its offset, of squares of a run's side.
+/// Energies per value of a matrix around its offset, by squares of a run's side.
 struct Energies {
     /// Squares in a row of them.
     across: usize,
-    of_squares: Vec<f64>,
+    of_squares: Vec<Square>,
+}
+
+/// A square's energies: of its rows and of its columns where it is turned, and these
+/// are coefficients; of all of it where not.
+#[derive(Clone)]
+enum Square {
+    Whole(f32),
+    Lines(Box<Lined>),
+}
+
+#[derive(Clone)]
+struct Lined {
+    rows: [f32; RUN],
+    cols: [f32; RUN],
+}
+
+impl Square {
+    fn add(&mut self, y: usize, run: &[f32; RUN], offset: f32) {
+        let squared = run.map(|value| (value - offset) * (value - offset));
+        let mut parts = [0.0f32; 8];
+        for chunk in squared.as_chunks::<8>().0 {
+            parts.iter_mut().zip(chunk).for_each(|(part, value)| *part += value);
+        }
+        let energy = parts.iter().sum::<f32>();
+        match self {
+            Self::Whole(sum) => *sum += energy,
+            Self::Lines(lines) => {
+                lines.rows[y] = energy;
+                lines.cols.iter_mut().zip(squared).for_each(|(sum, value)| *sum += value);
+            }
+        }
+    }
+
+    /// What its values take where lines are Gaussian: rows or columns, whichever take less.
+    fn sums(&self, noise: f64) -> Sums {
+        let of = |lines: &[f32]| {
+            let values = (RUN * RUN / lines.len()) as f64;
+            let mut sums = Sums::default();
+            lines.iter().for_each(|&energy| sums.add(f64::from(energy) / values, noise));
+            sums
+        };
+        match self {
+            Self::Whole(energy) => of(&[*energy]),
+            Self::Lines(lines) => {
+                let (rows, cols) = (of(&lines.rows), of(&lines.cols));
+                if cols.bits < rows.bits { cols } else { rows }
+            }
+        }
+    }
 }
 
 impl Energies {
     fn new(subject: &Subject<'_>) -> Self {
         let Matrix { cols, ref values, .. } = subject.matrix;
         let across = cols / RUN;
+        let lines = Square::Lines(Box::new(Lined { rows: [0.0; RUN], cols: [0.0; RUN] }));
+        let empty = if subject.stated.is_some() { lines } else { Square::Whole(0.0) };
         let mut of_squares = Vec::new();
         for band in values.chunks_exact((RUN * cols).max(1)) {
-            let mut sums = vec![0.0f32; across];
-            for row in band.chunks_exact(cols) {
-                for (sum, run) in sums.iter_mut().zip(row.as_chunks::<RUN>().0) {
-                    let mut parts = [0.0f32; 8];
-                    for chunk in run.as_chunks::<8>().0 {
-                        let centred = chunk.map(|value| value - subject.offset);
-                        parts.iter_mut().zip(centred).for_each(|(part, value)| *part += value * value);
-                    }
-                    *sum += parts.iter().sum::<f32>();
+            let mut squares = vec![empty.clone(); across];
+            for (y, row) in band.chunks_exact(cols).enumerate() {
+                for (square, run) in squares.iter_mut().zip(row.as_chunks::<RUN>().0) {
+                    square.add(y, run, subject.offset);
                 }
             }
-            of_squares.extend(sums.iter().map(|&sum| f64::from(sum) / (RUN * RUN) as f64));
+            of_squares.append(&mut squares);
         }
         Self { across, of_squares }
     }
 
-    /// Of whole squares in a grid, or of all.
-    fn within(&self, grid: Option<&Grid>) -> impl Iterator<Item = f64> {
+    /// Squares in a grid, or all.
+    fn within(&self, grid: Option<&Grid>) -> impl Iterator<Item = usize> {
         let down = self.of_squares.len().checked_div(self.across).unwrap_or(0);
         let squares = |runs: Option<&Vec<Range<usize>>>, all: usize| -> Vec<usize> {
             let of_run = |run: &Range<usize>| run.start / RUN..(run.end / RUN).min(all);
             runs.map_or_else(|| (0..all).collect(), |runs| runs.iter().flat_map(of_run).collect())
         };
-        let across = squares(grid.map(|grid| &grid.cols), self.across);
-        let of_row = move |row: usize| {
-            across.clone().into_iter().map(move |col| self.of_squares[row * self.across + col])
-        };
+        let (across, stride) = (squares(grid.map(|grid| &grid.cols), self.across), self.across);
+        let of_row = move |row: usize| across.clone().into_iter().map(move |col| row * stride + col);
         squares(grid.map(|grid| &grid.rows), down).into_iter().flat_map(of_row)
     }
 }
@@ -237,6 +290,8 @@ pub struct Sample {
     tile_rows: usize,
     /// Values of the whole matrix.
     all_values: usize,
+    /// Whether rows or columns are coefficients of stated matrices.
+    is_turned: bool,
 }
 
 impl Sample {
@@ -249,7 +304,8 @@ impl Sample {
         let tile_rows = Tiling::new(rows, cols, tile_values).tile_rows;
         let lines = Lines::new(&matrix);
         let (shared_bits, alike, mean_bits, tried) = Default::default();
-        Self { shared_bits, alike, mean_bits, lines, matrix, tried, tile_rows, all_values: subject.count }
+        let (all_values, is_turned) = (subject.count, subject.stated.is_some());
+        Self { shared_bits, alike, mean_bits, lines, matrix, tried, tile_rows, all_values, is_turned }
     }
 
     /// Bits per value that columns share, about.
@@ -289,10 +345,11 @@ impl Sample {
     }
 
     /// What is coded to see what a plan takes: every other piece of a sample that
-    /// is a small part of its matrix says enough.
+    /// is a small part of its matrix says enough, unless strong and weak coefficients
+    /// are pieces of their own.
     pub fn tried(&self) -> &Matrix {
         let Self { matrix, tried, all_values, .. } = self;
-        if *all_values <= 4 * matrix.values.len() {
+        if self.is_turned || *all_values <= 4 * matrix.values.len() {
             return matrix;
         }
         tried.get_or_init(|| {

@@ -1,6 +1,7 @@
 //! A matrix made ready for coding: normalized, its mean and energy known. Knows
 //! nothing of how plans are chosen.
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use crate::Error;
@@ -8,6 +9,7 @@ use crate::matrix::{Matrix, scale_by};
 use crate::plan::{Entropy, Plan, Scalars};
 use crate::stages::basis::Basis;
 use crate::stages::precondition::Preconditioning;
+use crate::stages::stated::Stated;
 use crate::stages::trellis::Centroids;
 
 /// What the ends of trellis paths cost in a segment.
@@ -18,7 +20,10 @@ pub const ERROR_PER_SQUARED_STEP: f64 = 0.28;
 
 /// A matrix ready for coding.
 pub struct Subject<'a> {
-    pub basis: Option<&'a Basis>,
+    pub basis: Option<Cow<'a, Basis>>,
+    /// What the stream says of that basis, and the bits it takes.
+    pub stated: Option<Stated>,
+    stated_bits: f64,
     pub matrix: Matrix,
     /// Made when a plan that asks for it is chosen.
     pub transposed: OnceLock<Matrix>,
@@ -54,12 +59,21 @@ impl<'a> Subject<'a> {
     /// In another basis.
     pub fn turned(&self, preconditioning: Preconditioning, basis: Option<&'a Basis>) -> Self {
         let mut matrix = self.matrix.clone();
-        preconditioning.forward(&mut matrix.values, matrix.cols, basis);
         let basis = basis.filter(|_| matches!(preconditioning, Preconditioning::Basis { .. }));
-        Self::of(matrix, self.exponent, basis)
+        preconditioning.forward(&mut matrix, basis);
+        Self::of(matrix, self.exponent, basis.map(Cow::Borrowed))
     }
 
-    fn of(matrix: Matrix, exponent: i32, basis: Option<&'a Basis>) -> Self {
+    /// In a basis that the stream states.
+    pub fn turned_by(&self, preconditioning: Preconditioning, stated: Stated) -> Self {
+        let (mut matrix, basis) = (self.matrix.clone(), stated.basis());
+        preconditioning.forward(&mut matrix, Some(&basis));
+        let stated_bits = 8.0 * stated.to_bytes().len() as f64;
+        let turned = Self::of(matrix, self.exponent, Some(Cow::Owned(basis)));
+        Self { stated: Some(stated), stated_bits, ..turned }
+    }
+
+    fn of(matrix: Matrix, exponent: i32, basis: Option<Cow<'a, Basis>>) -> Self {
         let count = matrix.values.len();
         let mean = sum(&matrix.values, |v| v) / count.max(1) as f64;
         let energy = sum(&matrix.values, |v| v * v);
@@ -70,18 +84,37 @@ impl<'a> Subject<'a> {
         // Within a few deviations of the mean, and so often exact.
         let around_zero = f64::from(offset).powi(2) * count as f64 <= 9.0 * spread;
         let transposed = OnceLock::new();
-        Self { basis, matrix, transposed, exponent, offset, around_zero, energy, spread, count }
+        let (stated, stated_bits) = (None, 0.0);
+        Self {
+            basis,
+            stated,
+            stated_bits,
+            matrix,
+            transposed,
+            exponent,
+            offset,
+            around_zero,
+            energy,
+            spread,
+            count,
+        }
     }
 
     pub fn view(&self, plan: &Plan) -> &Matrix {
-        if plan.transposed { self.transposed.get_or_init(|| self.matrix.transposed()) } else { &self.matrix }
+        self.rows_along(plan.transposed)
+    }
+
+    /// The matrix, or its columns as rows.
+    pub fn rows_along(&self, columns: bool) -> &Matrix {
+        if columns { self.transposed.get_or_init(|| self.matrix.transposed()) } else { &self.matrix }
     }
 
     /// Bits per value of the whole from those of a sample: of each value, and of
     /// each row, which all of its columns share.
     pub fn bits_per_value(&self, plan: &Plan, of_value: f64, of_row: f64) -> f64 {
         let cols = if plan.transposed { self.matrix.rows } else { self.matrix.cols };
-        of_value + of_row / cols as f64 + self.path_bits_per_value(plan)
+        let of_basis = self.stated_bits / self.count.max(1) as f64;
+        of_value + of_row / cols as f64 + self.path_bits_per_value(plan) + of_basis
     }
 
     /// What the ends of trellis paths cost in the whole.

@@ -3,7 +3,8 @@
 //! ([`crate::stages::feedback`]). The streams are like any other.
 
 use crate::Error;
-use crate::encoder::lossy::{choose_near, search_step};
+use crate::encoder::lossy::search_step;
+use crate::encoder::near::choose_near;
 use crate::encoder::pass::encode_pass_with;
 use crate::encoder::profile::Profile;
 use crate::encoder::subject::Subject;
@@ -46,7 +47,7 @@ pub fn encode(
         // Nothing to weigh in a constant.
         return super::lossy::encode(values, rows, cols, profile, target, None);
     }
-    let chosen = choose_near(profile, &plans, &subject, target)?;
+    let chosen = choose_near(profile, &plans, &subject, target, None)?;
     let plan = &chosen.trial.plan;
     let view = subject.view(plan);
     let tiling = Tiling::new(view.rows, view.cols, profile.parallel.tile_values);

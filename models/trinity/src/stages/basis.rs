@@ -42,7 +42,7 @@ impl Basis {
         Ok(Self::new(cols, group, principal_axes(sample, cols, group)))
     }
 
-    fn new(cols: usize, group: usize, synthesis: Vec<f32>) -> Self {
+    pub(crate) fn new(cols: usize, group: usize, synthesis: Vec<f32>) -> Self {
         let mut basis = Self { cols, group, analysis: Vec::with_capacity(synthesis.len()), synthesis };
         for (at, size) in basis.groups().map(|(_, size, at)| (at, size)).collect::<Vec<_>>() {
             let matrix = &basis.synthesis[at..][..size * size];

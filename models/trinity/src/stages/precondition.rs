@@ -2,9 +2,11 @@
 //! before all other stages and undone after them.
 //!
 //! The randomized Hadamard transform needs nothing but its size; a PCA basis
-//! ([`crate::stages::basis`]) is a file that both sides have. Energy stays what it is.
+//! ([`crate::stages::basis`]) is a file that both sides have; stated matrices
+//! ([`crate::stages::stated`]) are in the stream. Energy stays what it is.
 //! Knows rows of values; knows nothing of how they are coded.
 
+use crate::matrix::Matrix;
 use crate::stages::basis::Basis;
 
 /// The change of basis of a stream.
@@ -16,6 +18,11 @@ pub enum Preconditioning {
     Hadamard {
         log2_size: u32,
     },
+    /// Matrices of 2^`log2_size` columns that the stream states, along rows or columns.
+    Stated {
+        log2_size: u32,
+        columns: bool,
+    },
     /// A basis by the hash of its file; it is given to the encoder, not listed in a profile.
     Basis {
         hash: u64,
@@ -24,6 +31,8 @@ pub enum Preconditioning {
 
 /// Sizes of a Hadamard transform.
 pub const HADAMARD_LOG2: std::ops::RangeInclusive<u32> = 2..=12;
+/// Sizes of stated matrices.
+pub const STATED_LOG2: std::ops::RangeInclusive<u32> = 3..=7;
 
 impl std::fmt::Display for Preconditioning {
     /// As profiles name it.
@@ -31,6 +40,8 @@ impl std::fmt::Display for Preconditioning {
         match self {
             Self::None => f.pad("none"),
             Self::Hadamard { log2_size } => write!(f, "hadamard-{}", 1 << log2_size),
+            Self::Stated { log2_size, columns: false } => write!(f, "stated-{}", 1 << log2_size),
+            Self::Stated { log2_size, columns: true } => write!(f, "stated-columns-{}", 1 << log2_size),
             Self::Basis { hash } => write!(f, "basis {hash:016x}"),
         }
     }
@@ -46,15 +57,20 @@ impl TryFrom<String> for Preconditioning {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let size = text.strip_prefix("hadamard-").and_then(|size| size.parse::<u32>().ok());
-        match size {
-            None if text == "none" => Ok(Self::None),
-            Some(size) if size.is_power_of_two() && HADAMARD_LOG2.contains(&size.ilog2()) => {
-                Ok(Self::Hadamard { log2_size: size.ilog2() })
+        let (name, size) = text.rsplit_once('-').unwrap_or((&text, ""));
+        let log2_size = size.parse().ok().filter(|size: &u32| size.is_power_of_two()).map(u32::ilog2);
+        match (name, log2_size) {
+            ("none", None) if text == "none" => Ok(Self::None),
+            ("hadamard", Some(log2_size)) if HADAMARD_LOG2.contains(&log2_size) => {
+                Ok(Self::Hadamard { log2_size })
+            }
+            ("stated" | "stated-columns", Some(log2_size)) if STATED_LOG2.contains(&log2_size) => {
+                Ok(Self::Stated { log2_size, columns: name != "stated" })
             }
             _ => Err(format!(
-                "unknown preconditioning `{text}`: there are none, and hadamard-4 to hadamard-4096 by powers of \
-                 two; a basis is given with the matrix"
+                "unknown preconditioning `{text}`: there are none, hadamard-4 to hadamard-4096, stated-8 to \
+                 stated-128 and stated-columns-8 to stated-columns-128 by powers of two; a basis is given with \
+                 the matrix"
             )),
         }
     }
@@ -74,38 +90,51 @@ impl schemars::JsonSchema for Preconditioning {
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
             "type": "string",
-            "description": "A change of basis along rows, before all else.",
-            "pattern": "^(none|hadamard-(4|8|16|32|64|128|256|512|1024|2048|4096))$"
+            "description": "A change of basis along rows, or stated along columns, before all else.",
+            "pattern": "^(none|hadamard-(4|8|16|32|64|128|256|512|1024|2048|4096)|stated-(columns-)?(8|16|32|64|128))$"
         })
     }
 }
 
 impl Preconditioning {
-    /// Turns rows of `cols` values in place; `basis` is the one it names.
-    pub fn forward(self, values: &mut Vec<f32>, cols: usize, basis: Option<&Basis>) {
+    /// Turns a matrix in place; `basis` is the one it names or states.
+    pub fn forward(self, matrix: &mut Matrix, basis: Option<&Basis>) {
         match (self, basis) {
             (Self::Hadamard { log2_size }, _) => {
-                for row in values.chunks_exact_mut(cols.max(1)) {
+                for row in matrix.values.chunks_exact_mut(matrix.cols.max(1)) {
                     flip(row);
                     hadamard(row, 1 << log2_size);
                 }
             }
-            (Self::Basis { .. }, Some(basis)) => basis.forward(values),
+            (_, Some(basis)) => self.along(matrix, |values| basis.forward(values)),
             _ => {}
         }
     }
 
-    /// Turns rows back.
-    pub fn inverse(self, values: &mut Vec<f32>, cols: usize, basis: Option<&Basis>) {
+    /// Turns it back.
+    pub fn inverse(self, matrix: &mut Matrix, basis: Option<&Basis>) {
         match (self, basis) {
             (Self::Hadamard { log2_size }, _) => {
-                for row in values.chunks_exact_mut(cols.max(1)) {
+                for row in matrix.values.chunks_exact_mut(matrix.cols.max(1)) {
                     hadamard(row, 1 << log2_size);
                     flip(row);
                 }
             }
-            (Self::Basis { .. }, Some(basis)) => basis.inverse(values),
+            (_, Some(basis)) => self.along(matrix, |values| basis.inverse(values)),
             _ => {}
+        }
+    }
+
+    /// Rows, or columns where those are turned.
+    fn along(self, matrix: &mut Matrix, turn: impl FnOnce(&mut Vec<f32>)) {
+        match self {
+            Self::Basis { .. } | Self::Stated { columns: false, .. } => turn(&mut matrix.values),
+            Self::Stated { columns: true, .. } => {
+                *matrix = matrix.transposed();
+                turn(&mut matrix.values);
+                *matrix = matrix.transposed();
+            }
+            Self::None | Self::Hadamard { .. } => {}
         }
     }
 }
@@ -160,11 +189,11 @@ mod tests {
             let values: Vec<f32> = (0..2 * cols).map(|i| ((i * 37 % 101) as f32 - 50.0) / 9.0).collect();
             let energy = |values: &[f32]| values.iter().map(|v| v * v).sum::<f32>();
             let turn = Preconditioning::Hadamard { log2_size };
-            let mut turned = values.clone();
-            turn.forward(&mut turned, cols, None);
-            assert!((energy(&turned) / energy(&values) - 1.0).abs() < 1e-4, "{cols}");
-            turn.inverse(&mut turned, cols, None);
-            assert!(turned.iter().zip(&values).all(|(a, b)| (a - b).abs() < 1e-4), "{cols}");
+            let mut turned = Matrix { rows: 2, cols, values: values.clone() };
+            turn.forward(&mut turned, None);
+            assert!((energy(&turned.values) / energy(&values) - 1.0).abs() < 1e-4, "{cols}");
+            turn.inverse(&mut turned, None);
+            assert!(turned.values.iter().zip(&values).all(|(a, b)| (a - b).abs() < 1e-4), "{cols}");
         }
     }
 
@@ -172,19 +201,21 @@ mod tests {
     fn an_outlier_and_a_constant_are_both_spread() {
         let mut outlier = vec![0.0; 256];
         outlier[77] = 16.0;
-        for mut row in [outlier, vec![1.0; 256]] {
-            Preconditioning::Hadamard { log2_size: 8 }.forward(&mut row, 256, None);
-            let largest = row.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+        for values in [outlier, vec![1.0; 256]] {
+            let mut row = Matrix { rows: 1, cols: 256, values };
+            Preconditioning::Hadamard { log2_size: 8 }.forward(&mut row, None);
+            let largest = row.values.iter().fold(0.0f32, |m, v| m.max(v.abs()));
             assert!(largest < 5.0, "{largest}");
         }
     }
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        for name in ["none", "hadamard-4", "hadamard-4096"] {
+        for name in ["none", "hadamard-4", "hadamard-4096", "stated-64", "stated-columns-8"] {
             assert_eq!(Preconditioning::try_from(name.to_owned()).unwrap().to_string(), name);
         }
-        for name in ["hadamard", "hadamard-2", "hadamard-12", "pca"] {
+        for name in ["hadamard", "hadamard-2", "hadamard-12", "pca", "none-8", "stated-256", "stated-rows-8"]
+        {
             assert!(Preconditioning::try_from(name.to_owned()).unwrap_err().contains("hadamard-4096"));
         }
     }
