@@ -1,6 +1,8 @@
 //! The two codecs that choose plans, and how each is held to one.
 
-use trinity_codec::{Entropy, EntropyChoice, Orientation, Plan, Prediction, Profile, Stages, Transform};
+use trinity_codec::{
+    Entropy, EntropyChoice, Orientation, Plan, Preconditioning, Prediction, Profile, Stages, Transform,
+};
 use trinity_line::{Family, Held, Options, Settings};
 use trinity_tensor::codec::{Metrics, Target, codec};
 use trinity_tensor::{Class, Dtype, Error, Tensor};
@@ -34,7 +36,15 @@ impl Contestant {
         // Means are chosen with the rest, and held to where there is nothing else.
         let held = |plan: &Plan| {
             let means = plan.prediction != Prediction::NONE;
-            !means || plan.transform == Transform::None && plan.entropy == Entropy::Adaptive
+            let bare = plan.transform == Transform::None && plan.entropy == Entropy::Adaptive;
+            match plan.preconditioning {
+                // A transform along what was turned finds nothing.
+                Preconditioning::Stated { columns, .. } => {
+                    let learned = matches!(plan.transform, Transform::Klt { .. });
+                    !means && (plan.transform == Transform::None || learned && plan.transposed != columns)
+                }
+                _ => !means || bare,
+            }
         };
         let trinity = plans.into_iter().filter(held);
         let trinity = trinity.map(|plan| (plan_name(&plan), Alternative::Trinity(Box::new(plan))));
@@ -72,6 +82,7 @@ impl Contestant {
             Alternative::Trinity(plan) => {
                 let stages = Stages {
                     orientation: vec![if plan.transposed { Orientation::Columns } else { Orientation::Rows }],
+                    preconditioning: vec![plan.preconditioning],
                     transform: vec![plan.transform],
                     prediction: match plan.prediction {
                         Prediction::NONE => self.profile.stages.prediction.clone(),
@@ -101,7 +112,11 @@ fn plan_name(plan: &Plan) -> String {
         Prediction::NONE => String::new(),
         prediction => format!(" {prediction}"),
     };
-    format!("{} {}{means}{entropy}", orientation(plan.transposed), plan.transform)
+    let turned = match plan.preconditioning {
+        Preconditioning::None => String::new(),
+        turned => format!(" of {turned}"),
+    };
+    format!("{} {}{means}{entropy}{turned}", orientation(plan.transposed), plan.transform)
 }
 
 fn family_name(family: Family) -> &'static str {

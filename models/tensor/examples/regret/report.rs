@@ -47,7 +47,7 @@ impl Cell {
 pub fn regrets(codec: &str, cells: &[Cell]) -> Verdict {
     println!("\n{codec}: regret of the chosen plan, bits per value at equal error\n");
     println!(
-        "{:<44}{:>5}{:>9}  {:<24}{:<24}{:>8}",
+        "{:<44}{:>5}{:>9}  {:<38}{:<38}{:>8}",
         "tensor", "bits", "NMSE", "chosen", "best when held to it", "regret"
     );
     let mut sorted: Vec<&Cell> = cells.iter().collect();
@@ -55,7 +55,7 @@ pub fn regrets(codec: &str, cells: &[Cell]) -> Verdict {
     for cell in &sorted {
         let (best, regret) = (cell.best().0, cell.regret());
         println!(
-            "{:<44}{:>5}{:>9.1e}  {:<24}{best:<24}{regret:>8.4}",
+            "{:<44}{:>5}{:>9.1e}  {:<38}{best:<38}{regret:>8.4}",
             cell.subject, cell.bits, cell.chosen.nmse, cell.chosen.plan
         );
     }
