@@ -8,6 +8,7 @@ use crate::paper;
 use crate::plan::Header;
 use crate::stages::basis::Basis;
 use crate::stages::precondition::Preconditioning;
+use crate::stages::stated::Stated;
 use crate::stream::{Kind, MAX_VALUES_PER_BYTE, read_magic};
 use crate::tiles::code::decode_tile;
 use trinity_coding::threads;
@@ -44,8 +45,17 @@ pub fn decode(bytes: &[u8]) -> Result<Matrix, Error> {
     }
 }
 
-/// Turns values back as a header says, by the basis it names or states, if any.
-fn turn_back(turned: Preconditioning, given: Option<&Basis>, matrix: &mut Matrix) -> Result<(), Error> {
+/// Turns values back as a header says, by the basis it names or the matrices it states.
+fn turn_back(
+    turned: Preconditioning,
+    stated: Option<&Stated>,
+    given: Option<&Basis>,
+    matrix: &mut Matrix,
+) -> Result<(), Error> {
+    if let Some(stated) = stated {
+        turned.along(matrix, |values| stated.inverse(values));
+        return Ok(());
+    }
     if let Preconditioning::Basis { hash: needed } = turned {
         let other = |given: String| Err(Error::OtherBasis { needed, given });
         match given {
@@ -112,8 +122,7 @@ fn decode_matrix(mut reader: Reader<'_>, basis: Option<&Basis>) -> Result<Matrix
     if plan.transposed {
         matrix = matrix.transposed();
     }
-    let own = stated.map(|stated| stated.basis());
-    turn_back(plan.preconditioning, own.as_ref().or(basis), &mut matrix)?;
+    turn_back(plan.preconditioning, stated.as_ref(), basis, &mut matrix)?;
     scale_by(&mut matrix.values, scalars.exponent);
     Ok(matrix)
 }

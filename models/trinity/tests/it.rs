@@ -649,8 +649,7 @@ fn matrices_are_stated_where_few_directions_hold_all_and_nowhere_else() {
 #[test]
 fn a_stream_that_states_half_a_matrix_is_refused() {
     let (rows, cols) = (64, 48);
-    let encoded =
-        encode(&low_rank(rows, cols), rows, cols, &profile("stated"), Target::Nmse(0.01)).unwrap();
+    let encoded = encode(&low_rank(rows, cols), rows, cols, &profile("stated"), Target::Nmse(0.01)).unwrap();
     // Behind the byte that says so stands the length of what is stated.
     let place = encoded.bytes[..20].iter().rposition(|&byte| byte == 1 << 5 | 4).unwrap() + 1;
     let mut bytes = encoded.bytes.clone();

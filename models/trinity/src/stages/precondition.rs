@@ -125,8 +125,8 @@ impl Preconditioning {
         }
     }
 
-    /// Rows, or columns where those are turned.
-    fn along(self, matrix: &mut Matrix, turn: impl FnOnce(&mut Vec<f32>)) {
+    /// Turns rows, or columns where those are turned, by what has matrices.
+    pub fn along(self, matrix: &mut Matrix, turn: impl FnOnce(&mut Vec<f32>)) {
         match self {
             Self::Basis { .. } | Self::Stated { columns: false, .. } => turn(&mut matrix.values),
             Self::Stated { columns: true, .. } => {

@@ -9,6 +9,7 @@ use trinity_coding::reflections::{COARSE, Reflections};
 use trinity_coding::{BitReader, BitWriter, threads};
 
 use crate::Error;
+use crate::kernels::combine::combine_rows;
 use crate::matrix::Matrix;
 use crate::stages::basis::Basis;
 use crate::stages::klt::{Axes, principal_axes_of, second_moments};
@@ -81,6 +82,18 @@ impl Stated {
             directions(own, self.group.min(self.cols - at * self.group))
         });
         Basis::new(self.cols, self.group, synthesis.concat())
+    }
+
+    /// The rows of coefficients, in place: as by [`Stated::basis`], a group at a time, so
+    /// that no header asks for more memory than its values take.
+    pub fn inverse(&self, values: &mut Vec<f32>) {
+        let mut out = vec![0.0; values.len()];
+        for (at, own) in self.groups.iter().enumerate().filter(|_| !values.is_empty()) {
+            let first = at * self.group;
+            let size = self.group.min(self.cols - first);
+            combine_rows(&values[first..], &directions(own, size), size, self.cols, &mut out[first..]);
+        }
+        *values = out;
     }
 
     /// As a header keeps them.
@@ -289,7 +302,10 @@ mod tests {
         let firsts: Vec<f32> =
             turned.chunks_exact(100).flat_map(|row| [&row[..3], &row[64..67]].concat()).collect();
         assert!(energy(&firsts) > 0.98 * energy(&turned));
+        let mut alone = turned.clone();
+        stated.inverse(&mut alone);
         basis.inverse(&mut turned);
+        assert_eq!(alone, turned);
         let worst = turned.iter().zip(&matrix.values).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         assert!(worst < 1e-5, "{worst}");
     }
