@@ -647,6 +647,18 @@ fn matrices_are_stated_where_few_directions_hold_all_and_nowhere_else() {
 }
 
 #[test]
+fn a_rate_is_met_where_exact_matrices_would_take_all_of_it() {
+    // Two directions hold everything, to the last bit of single precision.
+    let (rows, cols) = (64, 96);
+    let values: Vec<f32> = (0..rows * cols).map(|i| (i as f32).sin()).collect();
+    for bits in [1.0, 2.0, 2.878_906_25, 4.0, 8.0] {
+        let encoded = encode(&values, rows, cols, &profile("trinity"), Target::Bits(bits)).unwrap();
+        assert!(8.0 * encoded.bytes.len() as f64 <= bits * values.len() as f64, "{bits}");
+        assert_eq!(decode(&encoded.bytes).unwrap().values, encoded.recon, "{bits}");
+    }
+}
+
+#[test]
 fn a_stream_that_states_half_a_matrix_is_refused() {
     let (rows, cols) = (64, 48);
     let encoded = encode(&low_rank(rows, cols), rows, cols, &profile("stated"), Target::Nmse(0.01)).unwrap();

@@ -113,8 +113,12 @@ impl<'a> Subject<'a> {
     /// each row, which all of its columns share.
     pub fn bits_per_value(&self, plan: &Plan, of_value: f64, of_row: f64) -> f64 {
         let cols = if plan.transposed { self.matrix.rows } else { self.matrix.cols };
-        let of_basis = self.stated_bits / self.count.max(1) as f64;
-        of_value + of_row / cols as f64 + self.path_bits_per_value(plan) + of_basis
+        of_value + of_row / cols as f64 + self.path_bits_per_value(plan) + self.stated_bits_per_value()
+    }
+
+    /// What the stream says of a basis.
+    pub fn stated_bits_per_value(&self) -> f64 {
+        self.stated_bits / self.count.max(1) as f64
     }
 
     /// What the ends of trellis paths cost in the whole.

@@ -24,6 +24,9 @@ const HOPELESS: f64 = -0.025;
 /// other and be tried beside them.
 const CLOSE: f64 = 0.1;
 
+/// The share of a rate that matrices may take.
+const SHARE: f64 = 0.5;
+
 /// A matrix in a basis, and the plan that seems best there.
 pub struct Turned<'a> {
     pub subject: Subject<'a>,
@@ -73,6 +76,11 @@ pub fn choose_turned<'a>(
         let held = as_it_is.is_none() && found.is_empty();
         for Promising { change, promise, crossing } in promising(&stated, &plain, noise, held) {
             let subject = state(change, &plain, noise, crossing);
+            // Whatever the step, matrices take what they take.
+            let most = if let Target::Bits(bits) = target { SHARE * bits } else { f64::INFINITY };
+            if !held && subject.stated_bits_per_value() > most {
+                continue;
+            }
             let mut plans = in_basis(change);
             if plans.iter().any(|plan| crosses(change, plan)) {
                 plans.retain(|plan| crosses(change, plan));
