@@ -659,6 +659,17 @@ fn a_rate_is_met_where_exact_matrices_would_take_all_of_it() {
 }
 
 #[test]
+fn errors_near_the_end_of_single_precision_are_what_was_asked_for() {
+    let (rows, cols) = (256, 128);
+    let values = low_rank(rows, cols);
+    for target in [1e-4, 1e-8, 1e-11, 1e-12] {
+        let encoded = encode(&values, rows, cols, &profile("trinity"), Target::Nmse(target)).unwrap();
+        let found = nmse(&values, &decode(&encoded.bytes).unwrap().values);
+        assert!(found <= 1.001 * target, "{found:e} for {target:e}");
+    }
+}
+
+#[test]
 fn a_stream_that_states_half_a_matrix_is_refused() {
     let (rows, cols) = (64, 48);
     let encoded = encode(&low_rank(rows, cols), rows, cols, &profile("stated"), Target::Nmse(0.01)).unwrap();

@@ -24,6 +24,9 @@ const HOPELESS: f64 = -0.025;
 /// other and be tried beside them.
 const CLOSE: f64 = 0.1;
 
+/// The NMSE below which values are not turned: single precision adds an error to it that no
+/// pass sees.
+const FINEST: f64 = 1e-10;
 /// The share of a rate that matrices may take.
 const SHARE: f64 = 0.5;
 
@@ -74,6 +77,8 @@ pub fn choose_turned<'a>(
         };
         let noise = ERROR_PER_SQUARED_STEP * step * step;
         let held = as_it_is.is_none() && found.is_empty();
+        let coarse = noise * plain.count as f64 > FINEST * plain.energy;
+        let stated = if held || coarse { stated } else { Vec::new() };
         for Promising { change, promise, crossing } in promising(&stated, &plain, noise, held) {
             let subject = state(change, &plain, noise, crossing);
             // Whatever the step, matrices take what they take.
