@@ -194,12 +194,12 @@ impl Sample {
         };
         let weights: Vec<f64> = self.rows().map(weigh).collect();
         let floor = FLOOR * weights.iter().sum::<f64>();
-        let promise = |group: usize| {
+        let promise_of = |group: usize| {
             let moments = self.moments(group, size, &means, &weights);
             promise(&moments, size, self.all_rows, floor)
         };
         let tried = [0, groups / 2, groups - 1];
-        let promised = || tried.iter().map(|&group| promise(group)).sum::<f64>();
+        let promised = || tried.iter().map(|&group| promise_of(group)).sum::<f64>();
         if least_promise.is_finite() && promised() < least_promise * tried.len() as f64 {
             return None;
         }

@@ -7,7 +7,8 @@
 
 use trinity_coding::reflections::{Reflections, identity};
 
-/// How coarsely reflections are rounded: entries of eight bits follow them.
+/// How coarsely reflections are rounded: finer than `reflections::COARSE`, which costs
+/// matrices of low rank more than it saves others.
 const COARSE: f64 = 1.6;
 /// What 1.0 is in a synthesis matrix.
 pub const ONE: i32 = 127;
