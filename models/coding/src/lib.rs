@@ -2,7 +2,7 @@
 //!
 //! Bit reader and writer, Exp-Golomb codes, the arithmetic engine of both
 //! standards ([`cabac`]), a range coder for streams of our own ([`range`]), codes of
-//! any order and matrices stated by reflections in their headers ([`golomb`],
+//! any order and matrices stated by reflections in their headers ([`golomb`], [`axes`],
 //! [`reflections`]), NAL units and Annex B ([`nal`]); [`Frame`], the only thing a video codec sees;
 //! [`Rate`] and [`Preset`], what one may be asked for, [`Coded`], what it
 //! returns, and [`CodecError`], how it refuses; the loop of every rate search
@@ -18,6 +18,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod axes;
 mod bits;
 pub mod cabac;
 mod codec_error;

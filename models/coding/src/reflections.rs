@@ -4,6 +4,7 @@
 //! Directions that matter come first, each no more exact than its rows pay for. Knows
 //! nothing of how directions are found, nor of what is multiplied by them.
 
+use crate::axes::Axes;
 use crate::golomb::{get_golomb, golomb_bits, put_golomb, unzigzag, zigzag};
 use crate::{BitReader, BitWriter, Error};
 
@@ -21,6 +22,20 @@ const MAX_ENTRY: i32 = 1 << 15;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reflections {
     pub vectors: Vec<Vec<i32>>,
+}
+
+/// What pays for reflections.
+#[derive(Debug, Clone, Copy)]
+pub struct Paying {
+    /// Rows that are turned by them.
+    pub rows: usize,
+    /// The variance below which nothing is coded.
+    pub floor: f64,
+    /// The least variance that leaks are counted beside: `floor`, or less where rows of
+    /// different noise were weighed, as the loudest leak the most.
+    pub leaked_beside: f64,
+    /// [`COARSE`] where all that rounding costs is what leaks.
+    pub coarse: f64,
 }
 
 impl Reflections {
@@ -65,13 +80,19 @@ impl Reflections {
         Ok(Self { vectors })
     }
 
-    /// Bits per value that a matrix may save over `rows` rows, its own counted:
-    /// `before` are variances of coordinates, `after` those of its directions.
-    pub fn promise(before: &[f64], after: &[f64], rows: usize, floor: f64) -> f64 {
-        let size = before.len();
-        let bits = |variances: &[f64]| variances.iter().map(|v| 0.5 * (v + floor).log2()).sum::<f64>();
-        let strong = after.iter().filter(|&&v| v > floor).count();
-        (bits(before) - bits(after) - Self::expected_bits(strong as f64, size) / rows as f64) / size as f64
+    /// Bits per value that stating such axes may save over the rows that pay, everything counted:
+    /// `before` are variances of coordinates.
+    pub fn promise(before: &[f64], axes: Axes, paying: &Paying) -> f64 {
+        /// What an entry leaks, in bits, where it is as coarse as it should be.
+        const LEAKED: f64 = 0.5 * std::f64::consts::LOG2_E;
+        let bits = |variances: &[f64]| variances.iter().map(|v| 0.5 * (v + paying.floor).log2()).sum::<f64>();
+        let saved = bits(before) - bits(&axes.variances);
+        let reflections = Self::of_axes(axes, paying);
+        let mut out = BitWriter::new();
+        reflections.write(&mut out);
+        let entries: usize = reflections.vectors.iter().map(Vec::len).sum();
+        let stated = out.position() as f64 + LEAKED * entries as f64;
+        (saved - stated / paying.rows as f64) / before.len() as f64
     }
 
     /// Bits that some directions of `size` coordinates take, about: four for each entry.
@@ -79,34 +100,28 @@ impl Reflections {
         4.0 * directions * (2.0 * size as f64 - directions) / 2.0
     }
 
-    /// Reflections that turn coordinates into `directions` (one a column), the
-    /// strongest first, with as many and as exact ones as `rows` rows pay for.
-    /// `floor` is the variance below which nothing is coded; rounding is as `coarse` as
-    /// [`COARSE`] where all that it costs is what leaks into other directions.
-    pub fn of_directions(
-        variances: &[f64],
-        directions: Vec<f64>,
-        rows: usize,
-        floor: f64,
-        coarse: f64,
-    ) -> Self {
+    /// Reflections that turn coordinates into axes, the strongest first, with as many and
+    /// as exact ones as what they are for pays.
+    pub fn of_axes(axes: Axes, paying: &Paying) -> Self {
+        let &Paying { rows, floor, leaked_beside, coarse } = paying;
+        let Axes { variances, directions: mut turned } = axes;
         let size = variances.len();
-        let mut turned = directions;
         let mut vectors: Vec<Vec<i32>> = Vec::new();
         for j in 0..size.saturating_sub(1) {
             // Rounding a direction leaks its variance into the others; what that
             // costs over all rows grows with the square of the rounding, what is
             // saved with its logarithm.
             let rest = &variances[j + 1..];
-            let harmonic = rest.len() as f64 / rest.iter().map(|&v| 1.0 / v.max(floor)).sum::<f64>();
+            let harmonic = rest.len() as f64 / rest.iter().map(|&v| 1.0 / v.max(leaked_beside)).sum::<f64>();
             if variances[j] <= 1.02 * harmonic || variances[j] <= floor {
                 break;
             }
-            let rounding = (harmonic / (rows as f64 * variances[j])).sqrt().clamp(1.0 / 4096.0, 1.0) * coarse;
+            let rounding = (harmonic / (rows as f64 * variances[j])).sqrt().min(1.0) * coarse;
             // Entries of up to 2 stay within what a header may say.
             let rounding = rounding.max(FINEST);
-            // Column j of `turned` is where the reflections so far left direction j.
-            let mut target: Vec<f64> = (j..size).map(|i| turned[i * size + j]).collect();
+            // Row j of `turned` is where the reflections so far left direction j.
+            let (target, others) = turned[j * size..].split_at_mut(size);
+            let target = &mut target[j..];
             let norm = target.iter().map(|t| t * t).sum::<f64>().sqrt();
             if norm < 0.1 {
                 break;
@@ -115,8 +130,8 @@ impl Reflections {
             target.iter_mut().for_each(|t| *t *= sign / norm);
             target[0] += 1.0;
             let vector: Vec<i32> = target.iter().map(|t| (t / rounding).round() as i32).collect();
-            // All directions go through the same reflection.
-            reflect_columns(&mut turned, size, j, &vector);
+            // All that are left go through the same reflection.
+            reflect_rows(others, size, j, &vector);
             vectors.push(vector);
         }
         Self { vectors }
@@ -152,21 +167,6 @@ fn reflect_rows(matrix: &mut [f64], size: usize, first: usize, vector: &[i32]) {
     }
 }
 
-/// The reflection times a matrix.
-fn reflect_columns(matrix: &mut [f64], size: usize, first: usize, vector: &[i32]) {
-    let square: f64 = vector.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
-    if square == 0.0 {
-        return;
-    }
-    for column in 0..size {
-        let dot: f64 =
-            vector.iter().enumerate().map(|(i, &v)| matrix[(first + i) * size + column] * f64::from(v)).sum();
-        for (i, &v) in vector.iter().enumerate() {
-            matrix[(first + i) * size + column] -= 2.0 * dot / square * f64::from(v);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,10 +178,11 @@ mod tests {
         let norm = strong.iter().map(|d| d * d).sum::<f64>().sqrt();
         // The strong one first; the others fill up and are worth nothing.
         let mut directions = identity(n);
-        (0..n).for_each(|i| directions[i * n] = strong[i] / norm);
+        (0..n).for_each(|i| directions[i] = strong[i] / norm);
         let mut variances = vec![1.0; n];
         variances[0] = 100.0;
-        let reflections = Reflections::of_directions(&variances, directions, 1000, 0.0, COARSE);
+        let paying = Paying { rows: 1000, floor: 0.0, leaked_beside: 0.0, coarse: COARSE };
+        let reflections = Reflections::of_axes(Axes { variances, directions }, &paying);
         assert_eq!(reflections.vectors.len(), 1);
         let product = reflections.product(n);
         let dot: f64 = (0..n).map(|i| product[i * n] * strong[i]).sum();

@@ -4,6 +4,8 @@
 //! Runs ahead of the line, in floating point; what it finds travels in the
 //! header, so nothing here needs to be repeated bit by bit elsewhere.
 
+use trinity_coding::reflections::{COARSE, Paying};
+
 use crate::coder::Coder;
 use crate::fit::{Fitted, Look, fit, improved};
 use crate::matrix::{promise, reflections_of};
@@ -25,9 +27,9 @@ fn statistics(effort: Effort, values: usize) -> (usize, usize) {
 /// Alternatives that are quantized, at most, and how many bits per value the
 /// statistics may put them behind the first.
 const FITS: usize = 4;
-const CLOSE: f64 = 0.1;
+const CLOSE: f64 = 0.2;
 /// Bits per value that matrices must promise on a few groups to be stated for all.
-const PROMISE: f64 = 0.01;
+const PROMISE: f64 = -0.03;
 /// The share of its variance that a value must have in common with its neighbour for
 /// cosines to be tried, and of how many rows one is looked at.
 const SMOOTH: f64 = 0.15;
@@ -70,7 +72,11 @@ pub(crate) fn choose_fitted(
     for transposed in orientations {
         let sample = Sample::new(values, rows, cols, transposed, step, options.effort);
         for candidate in candidates(&sample, options) {
-            drafts.push(sample.plan(rows, cols, transposed, step, options, candidate));
+            let draft = sample.plan(rows, cols, transposed, step, options, candidate);
+            // Where no column is predicted, that is another one's plan.
+            if drafts.iter().all(|(_, plan)| *plan != draft.1) {
+                drafts.push(draft);
+            }
         }
     }
     drafts.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -194,9 +200,13 @@ impl Sample {
         };
         let weights: Vec<f64> = self.rows().map(weigh).collect();
         let floor = FLOOR * weights.iter().sum::<f64>();
+        // A leak grows with its row, noise does not: beside the loudest rows it is the least.
+        let energy = weights.iter().map(|weight| 1.0 / weight).sum::<f64>();
+        let leaked_beside = FLOOR * (weights.len() as f64).powi(2) / energy;
+        let paying = Paying { rows: self.all_rows, floor, leaked_beside, coarse: COARSE };
         let promise_of = |group: usize| {
             let moments = self.moments(group, size, &means, &weights);
-            promise(&moments, size, self.all_rows, floor)
+            promise(&moments, size, &paying)
         };
         let tried = [0, groups / 2, groups - 1];
         let promised = || tried.iter().map(|&group| promise_of(group)).sum::<f64>();
@@ -205,7 +215,7 @@ impl Sample {
         }
         let reflections = |group: usize| {
             let moments = self.moments(group, size, &means, &weights);
-            reflections_of(&moments, size, self.all_rows, floor)
+            reflections_of(&moments, size, &paying)
         };
         Some(Transform::Stated { size, groups: crate::stream::each(groups, reflections) })
     }
@@ -363,7 +373,7 @@ impl Sample {
         let residuals: Vec<f32> = self.residuals(plan);
         let rows = residuals.len() / cols;
         let width = crate::simd::Width::widest();
-        let (row_scales, mut col_scales) = with_width(width, Scales { residuals: &residuals, cols });
+        let (mut row_scales, mut col_scales) = with_width(width, Scales { residuals: &residuals, cols });
         // A class off by so many quarter octaves costs its square in nats.
         let spread = row_scales.iter().map(|s| s.ln().powi(2)).sum::<f64>() / rows.max(1) as f64;
         let panel = plan.tile_cols as f64;
@@ -371,16 +381,15 @@ impl Sample {
         if states_rows {
             plan.row_table = Some(Table::from_counts(&[8, 8, 8, 4, 4, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1]));
         } else {
-            column_scales(&residuals, &vec![1.0; rows], &mut col_scales);
+            row_scales.fill(1.0);
+            column_scales(&residuals, &row_scales, &mut col_scales);
         }
         for (class, &scale) in plan.classes.iter_mut().zip(&col_scales) {
             *class = (4.0 * scale.log2()).round() as i32;
         }
         self.flatten_classes(plan, rows);
-        // Entropy of a Gaussian value of that mean magnitude, near enough.
-        let entropy = |scale: &f64| 0.5 * (1.0 + (5.17 * scale).powi(2)).log2();
-        let bits = col_scales.iter().map(entropy).sum::<f64>() / cols as f64;
-        bits + if states_rows { 3.0 / panel } else { 0.0 }
+        let cost = foreseen(&row_scales, &col_scales);
+        cost + if states_rows { 3.0 / panel } else { 0.0 }
     }
 
     /// One class for all columns where their differences are not worth stating.
@@ -416,6 +425,26 @@ impl Sample {
         }
         out
     }
+}
+
+/// Bits per value at equal error of Gaussian values of such mean magnitudes, near enough:
+/// what is smaller than the error of a step adds less to it.
+fn foreseen(row_scales: &[f64], col_scales: &[f64]) -> f64 {
+    /// Rows that tell.
+    const ROWS: usize = 64;
+    let (mut bits, mut error, mut count) = (0.0, 0.0, 0.0f64);
+    for row in row_scales.iter().step_by(row_scales.len().div_ceil(ROWS).max(1)) {
+        for col in col_scales {
+            let square = (row * col).powi(2);
+            bits += 0.5 * (1.0 + 5.17 * 5.17 * square).log2();
+            // Variances of magnitudes, in squared steps.
+            let variance = 2.0 * std::f64::consts::PI * square;
+            error += variance / (variance + FLOOR);
+            count += 1.0;
+        }
+    }
+    let error = (error / count.max(1.0)).max(f64::MIN_POSITIVE);
+    bits / count.max(1.0) + 0.5 * error.log2()
 }
 
 /// Bits per value that trellis paths cost which end with every row, as those of

@@ -108,8 +108,7 @@ fn look_at(coder: &Coder, quantizer: &Quantizer, values: &[f32], sample: usize) 
     let total = plan.tiles();
     let wanted = (sample / (plan.tile_rows * plan.tile_cols)).clamp(1, total);
     let parts = each(wanted, |i| {
-        // The middle of each share, so that first rows weigh as they should.
-        let place = plan.tile((2 * i + 1) * total / (2 * wanted));
+        let place = plan.tile(spread(i, wanted, total));
         let original = gather(plan, &place, values);
         let (targets, exceptions) = targets(coder, quantizer, &place, &original);
         let mut parsed = quantize(coder, quantizer, &place, &targets, 0);
@@ -146,6 +145,15 @@ fn look_at(coder: &Coder, quantizer: &Quantizer, values: &[f32], sample: usize) 
         sum.tiles += part.tiles;
         sum
     })
+}
+
+/// One of `total` tiles for each of `wanted` equal shares of them, near the middle of the first,
+/// elsewhere in the next (by the golden ratio), so that tiles of all panels are seen.
+fn spread(share: usize, wanted: usize, total: usize) -> usize {
+    const GOLDEN: u32 = 0x9e37_79b9;
+    let within = (1u32 << 31).wrapping_add((share as u32).wrapping_mul(GOLDEN));
+    let at = ((share as u128) << 32 | u128::from(within)) * total as u128 / wanted as u128;
+    (at >> 32) as usize
 }
 
 /// The squared error of what is finite, in eight sums.

@@ -5,11 +5,9 @@
 //! summation gives the same value; an encoder multiplies by the inverse of
 //! exactly those integers. Knows nothing of rows, tiles or bits of a stream.
 
-use trinity_coding::reflections::{Reflections, identity};
+use trinity_coding::axes::Axes;
+use trinity_coding::reflections::{Paying, Reflections, identity};
 
-/// How coarsely reflections are rounded: finer than `reflections::COARSE`, which costs
-/// matrices of low rank more than it saves others.
-const COARSE: f64 = 1.6;
 /// What 1.0 is in a synthesis matrix.
 pub const ONE: i32 = 127;
 
@@ -104,67 +102,22 @@ pub fn stated_synthesis(reflections: &Reflections, size: usize) -> Synthesis {
     Synthesis::from_unit(size, &reflections.product(size))
 }
 
-/// Bits per value that a matrix may save over `rows` rows of such moments.
-pub fn promise(moments: &[f64], size: usize, rows: usize, floor: f64) -> f64 {
-    let (after, _) = eigen(moments, size);
+/// Bits per value that a matrix may save of such moments.
+pub fn promise(moments: &[f64], size: usize, paying: &Paying) -> f64 {
     let before: Vec<f64> = moments.iter().step_by(size + 1).copied().collect();
-    Reflections::promise(&before, &after, rows, floor)
+    Reflections::promise(&before, Axes::of(moments, size), paying)
 }
 
 /// Reflections that turn coordinates into the strongest directions of some second
 /// moments.
-pub fn reflections_of(moments: &[f64], size: usize, rows: usize, floor: f64) -> Reflections {
-    let (variances, directions) = eigen(moments, size);
-    Reflections::of_directions(&variances, directions, rows, floor, COARSE)
-}
-
-/// Eigenvalues of a symmetric matrix, largest first, and their vectors as
-/// columns (cyclic Jacobi).
-fn eigen(moments: &[f64], size: usize) -> (Vec<f64>, Vec<f64>) {
-    let n = size;
-    let mut a = moments.to_vec();
-    let mut v = identity(n);
-    let total: f64 = (0..n).map(|i| a[i * n + i].abs()).sum::<f64>().max(f64::MIN_POSITIVE);
-    for _ in 0..12 {
-        let off: f64 =
-            (0..n).flat_map(|i| (0..i).map(move |j| (i, j))).map(|(i, j)| a[i * n + j].abs()).sum();
-        if off < 1e-9 * total {
-            break;
-        }
-        for p in 0..n - 1 {
-            for q in p + 1..n {
-                let apq = a[p * n + q];
-                if apq.abs() < 1e-14 * total {
-                    continue;
-                }
-                let theta = (a[q * n + q] - a[p * n + p]) / (2.0 * apq);
-                let t = theta.signum() / (theta.abs() + (theta * theta + 1.0).sqrt());
-                let t = if theta == 0.0 { 1.0 } else { t };
-                let c = 1.0 / (t * t + 1.0).sqrt();
-                let s = t * c;
-                for k in 0..n {
-                    let (x, y) = (a[k * n + p], a[k * n + q]);
-                    (a[k * n + p], a[k * n + q]) = (c * x - s * y, s * x + c * y);
-                }
-                for k in 0..n {
-                    let (x, y) = (a[p * n + k], a[q * n + k]);
-                    (a[p * n + k], a[q * n + k]) = (c * x - s * y, s * x + c * y);
-                    let (x, y) = (v[k * n + p], v[k * n + q]);
-                    (v[k * n + p], v[k * n + q]) = (c * x - s * y, s * x + c * y);
-                }
-            }
-        }
-    }
-    let mut order: Vec<usize> = (0..n).collect();
-    order.sort_by(|&i, &j| a[j * n + j].total_cmp(&a[i * n + i]).then(i.cmp(&j)));
-    let values = order.iter().map(|&i| a[i * n + i].max(0.0)).collect();
-    let vectors = (0..n * n).map(|at| v[at / n * n + order[at % n]]).collect();
-    (values, vectors)
+pub fn reflections_of(moments: &[f64], size: usize, paying: &Paying) -> Reflections {
+    Reflections::of_axes(Axes::of(moments, size), paying)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trinity_coding::reflections::COARSE;
 
     /// Analysis, then synthesis in integers: what remains of a vector.
     fn error_of(synthesis: &Synthesis) -> f64 {
@@ -214,7 +167,8 @@ mod tests {
                 moments[i * n + j] += 100.0 * direction[i] * direction[j];
             }
         }
-        let synthesis = stated_synthesis(&reflections_of(&moments, n, 1000, 0.0), n);
+        let paying = Paying { rows: 1000, floor: 0.0, leaked_beside: 0.0, coarse: COARSE };
+        let synthesis = stated_synthesis(&reflections_of(&moments, n, &paying), n);
         let dot: f64 = (0..n).map(|i| f64::from(synthesis.entries[i * n]) / 127.0 * direction[i]).sum();
         let norm: f64 = direction.iter().map(|d| d * d).sum();
         assert!(dot.abs() / norm.sqrt() > 0.995, "{dot} of {}", norm.sqrt());

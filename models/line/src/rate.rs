@@ -24,6 +24,9 @@ const TRIALS: usize = 8;
 const LAST_TRIALS: usize = 20;
 /// Steps are near each other, in the natural logarithm, where tables of one serve the other.
 const NEAR: f32 = 0.06;
+/// Steps are far from each other where stages are chosen anew, and how often they are at most.
+const FAR: f32 = 0.25;
+const CHOICES: usize = 2;
 const NOTHING: [f32; 4096] = [0.0; 4096];
 
 /// Codes a matrix with an eight-state trellis so that the target is met.
@@ -79,11 +82,17 @@ pub fn encode_on(
     let energy = if matches!(target, Target::Nmse(_)) { energy(values) } else { 0.0 };
     let search = Search { values, options, target, mean_square: energy / values.len() as f64 };
     let step = search.first_step(rows, cols);
-    // The choice of stages is made once, near the target; steps then move with it.
+    // Stages are chosen near the target; steps then move with it.
     let mut fitted = search.approach(plan_at(step).ok_or_else(no_step)?).ok_or_else(no_step)?;
-    // Far from where stages were chosen, others may be better.
-    if options.effort == Effort::Best && (fitted.plan.step / step).ln().abs() > 0.4 {
-        fitted = plan_at(fitted.plan.step).ok_or_else(no_step)?;
+    // Far from where stages were chosen, others may be better, and matrices are stated too
+    // coarsely for a smaller step.
+    let mut chosen_at = step;
+    for _ in 0..if options.effort == Effort::Best { CHOICES } else { 0 } {
+        if (fitted.plan.step / chosen_at).ln().abs() <= FAR {
+            break;
+        }
+        chosen_at = fitted.plan.step;
+        fitted = search.approach(plan_at(chosen_at).ok_or_else(no_step)?).ok_or_else(no_step)?;
     }
     fitted = improved(fitted, values, options).ok_or_else(no_step)?;
     let fine = fitted.plan.step * search.correction(&fitted);

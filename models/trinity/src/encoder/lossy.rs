@@ -22,6 +22,7 @@ use crate::matrix::scale_by;
 use crate::plan::Plan;
 use crate::stages::basis::Basis;
 use crate::stages::precondition::Preconditioning;
+use crate::stages::transform::Transform;
 use crate::stages::trellis::Centroids;
 
 /// Passes over the matrix before the best one found is taken.
@@ -79,9 +80,11 @@ pub fn encode(
 /// Bits per value at equal error by which a pass may take more than was foreseen for
 /// the plan to stand.
 const SURPRISE: f64 = 0.08;
-/// Bits per value by which what a sample foresees may be wrong about one change of basis
-/// beside another, and plans that are run at most to know.
-const DOUBT: f64 = 0.12;
+/// Bits per value by which what a sample foresees of a change of basis may exceed what a pass
+/// took for it to be run as well: of a plan without a transform, and of one with,
+/// which samples that are too small to learn from make worse than it is. Plans that are run at most.
+const DOUBT: f64 = 0.02;
+const DOUBT_OF_TRANSFORMS: f64 = 0.06;
 const RUNNERS: usize = 3;
 
 /// What was best when it was run.
@@ -105,7 +108,7 @@ fn race<'s>(
     let first = start(subject, chosen);
     let more = surprise(&first, subject, &chosen.trial);
     let mut best = Raced { subject, chosen: chosen.clone(), first, others: 0 };
-    // By what they were foreseen to take more than the best; plans to be chosen anew.
+    // By what they were foreseen to take more than what was run first; plans to be chosen anew.
     let foreseen = chosen.trial.gap();
     let mut runners: Vec<(f64, &'s Subject<'s>, Result<&Chosen, &Plan>)> = Vec::new();
     for (at, Turned { subject, chosen }) in turned.iter().enumerate() {
@@ -113,13 +116,18 @@ fn race<'s>(
         let next = chosen.next.iter().map(|next| (behind + next.behind, subject, Err(&next.plan)));
         if turned.len() > 1 {
             let own = (at > 0).then_some((behind, subject, Ok(chosen)));
-            runners.extend(own.into_iter().chain(next).filter(|(behind, ..)| *behind < DOUBT));
+            runners.extend(own.into_iter().chain(next));
         } else {
             runners.extend(next.filter(|(behind, ..)| more > SURPRISE.max(*behind)));
         }
     }
     runners.sort_by(|a, b| a.0.total_cmp(&b.0));
-    for (_, subject, runner) in runners.into_iter().take(RUNNERS - 1) {
+    for (behind, subject, runner) in runners.into_iter().take(RUNNERS - 1) {
+        let plan = runner.map_or_else(|plan| plan, |chosen| &chosen.trial.plan);
+        let doubt = if plan.transform == Transform::None { DOUBT } else { DOUBT_OF_TRANSFORMS };
+        if foreseen + behind - doubt > gap(&best.first, best.subject) {
+            continue;
+        }
         let chosen = match runner {
             Ok(chosen) => chosen.clone(),
             Err(plan) => choose_near(profile, std::slice::from_ref(plan), subject, target, None)?,

@@ -100,8 +100,6 @@ impl Klt {
 
 /// Jacobi sweeps after which principal axes have settled.
 const SETTLED: usize = 8;
-/// Sum of squared correlations of a group below which turning further saves nothing.
-const UNCORRELATED: f64 = 0.1;
 
 /// The principal axes of all rows, `group` columns at a time: one square matrix
 /// after the other, whose row `k` is axis `k`.
@@ -114,40 +112,12 @@ pub fn principal_axes(values: &[f32], cols: usize, group: usize) -> Vec<f32> {
     klt.groups.iter().flat_map(|own| own.synthesis.iter().copied()).collect()
 }
 
-/// The principal axes of one group of columns.
-pub struct Axes {
-    /// Second moments along the axes, the largest first.
-    pub variances: Vec<f64>,
-    /// The axes, one a column of a square matrix.
-    pub directions: Vec<f64>,
-}
-
 /// Second moments of rows of `size` columns, a square matrix on and below its diagonal.
 pub fn second_moments(values: &[f32], size: usize) -> Vec<f64> {
     let mut group = Group::identity(0, size);
     group.gather(values, size);
     let side = side(size);
     (0..size * size).map(|at| f64::from(group.moments[at % size * side + at / size])).collect()
-}
-
-/// The principal axes of rows of `size` columns, as far as they differ by more than
-/// moments of `floor`.
-pub fn principal_axes_of(values: &[f32], size: usize, floor: f64) -> Axes {
-    let mut group = Group::identity(0, size);
-    group.gather(values, size);
-    for _ in 0..SETTLED {
-        diagonalize(&mut group, 0.0);
-        if group.squared_correlations(floor as f32) < UNCORRELATED {
-            break;
-        }
-    }
-    let moments = group.moments.iter().step_by(side(size) + 1);
-    let found: Vec<f64> = moments.take(size).map(|&m| f64::from(m).max(0.0)).collect();
-    let mut order: Vec<usize> = (0..size).collect();
-    order.sort_by(|&a, &b| found[b].total_cmp(&found[a]));
-    let directions =
-        (0..size * size).map(|at| f64::from(group.synthesis[order[at % size] * size + at / size]));
-    Axes { variances: order.iter().map(|&at| found[at]).collect(), directions: directions.collect() }
 }
 
 /// A Jacobi sweep over a group of at most `N` columns.
@@ -217,19 +187,6 @@ impl Group {
                 self.moments[p * side + q] += products.sum::<f32>();
             }
         }
-    }
-
-    /// Sum of squared correlations of all pairs in noise of `floor`.
-    fn squared_correlations(&self, floor: f32) -> f64 {
-        let side = side(self.size);
-        let own = |i: usize| (self.moments[i * side + i] + floor).max(f32::MIN_POSITIVE);
-        let inverses: Vec<f32> = (0..self.size).map(|i| own(i).recip()).collect();
-        let of_row = |p: usize| {
-            let row = &self.moments[p * side..][..self.size];
-            let pairs = row.iter().zip(&inverses).skip(p + 1);
-            f64::from(inverses[p]) * f64::from(pairs.map(|(m, inverse)| m * m * inverse).sum::<f32>())
-        };
-        (0..self.size).map(of_row).sum()
     }
 
     /// A Jacobi sweep; what follows from the basis follows it.

@@ -5,14 +5,15 @@
 //! from the first row, beside or across a learned one, for the bits of its
 //! reflections. Knows second moments and reflections; knows nothing of what plans cost.
 
-use trinity_coding::reflections::{COARSE, Reflections};
+use trinity_coding::axes::Axes;
+use trinity_coding::reflections::{COARSE, Paying, Reflections};
 use trinity_coding::{BitReader, BitWriter, threads};
 
 use crate::Error;
 use crate::kernels::combine::combine_rows;
 use crate::matrix::Matrix;
 use crate::stages::basis::Basis;
-use crate::stages::klt::{Axes, principal_axes_of, second_moments};
+use crate::stages::klt::second_moments;
 
 /// Rows that tell whether matrices are worth stating.
 const GLANCE: usize = 1024;
@@ -214,9 +215,11 @@ impl<'a> Fit<'a> {
 
     /// The matrix that suits some weighed rows.
     fn reflections(&self, values: &[f32], size: usize) -> Reflections {
-        let Axes { variances, directions } = principal_axes_of(values, size, self.shrunk * self.floor);
-        let (floor, coarse) = (self.shrunk * self.floor, self.shrunk * COARSE);
-        Reflections::of_directions(&variances, directions, self.matrix.rows, floor, coarse)
+        let floor = self.shrunk * self.floor;
+        let axes = Axes::of(&second_moments(values, size), size);
+        let paying =
+            Paying { rows: self.matrix.rows, floor, leaked_beside: floor, coarse: self.shrunk * COARSE };
+        Reflections::of_axes(axes, &paying)
     }
 }
 
@@ -332,7 +335,7 @@ mod tests {
     #[test]
     fn the_spread_is_that_of_the_axes() {
         let Matrix { values, .. } = low_rank(400, 32);
-        let (floor, Axes { variances, .. }) = (0.3, principal_axes_of(&values, 32, 0.0));
+        let (floor, Axes { variances, .. }) = (0.3, Axes::of(&second_moments(&values, 32), 32));
         let Spread { half_log2_determinant, strong } = Spread::new(second_moments(&values, 32), 32, floor);
         let bits: f64 = variances.iter().map(|v| 0.5 * (v + floor).log2()).sum();
         assert!((bits - half_log2_determinant).abs() < 1e-2, "{bits} {half_log2_determinant}");
