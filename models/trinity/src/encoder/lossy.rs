@@ -22,7 +22,6 @@ use crate::matrix::scale_by;
 use crate::plan::Plan;
 use crate::stages::basis::Basis;
 use crate::stages::precondition::Preconditioning;
-use crate::stages::transform::Transform;
 use crate::stages::trellis::Centroids;
 
 /// Passes over the matrix before the best one found is taken.
@@ -80,11 +79,9 @@ pub fn encode(
 /// Bits per value at equal error by which a pass may take more than was foreseen for
 /// the plan to stand.
 const SURPRISE: f64 = 0.08;
-/// Bits per value by which what a sample foresees of a change of basis may exceed what a pass
-/// took for it to be run as well: of a plan without a transform, and of one with,
-/// which samples that are too small to learn from make worse than it is. Plans that are run at most.
-const DOUBT: f64 = 0.02;
-const DOUBT_OF_TRANSFORMS: f64 = 0.06;
+/// Bits per value by which what a sample foresees of a plan may exceed what a pass took for it to
+/// be run as well, where bases are many, and plans that are run at most.
+const DOUBT: f64 = 0.06;
 const RUNNERS: usize = 3;
 
 /// What was best when it was run.
@@ -123,9 +120,7 @@ fn race<'s>(
     }
     runners.sort_by(|a, b| a.0.total_cmp(&b.0));
     for (behind, subject, runner) in runners.into_iter().take(RUNNERS - 1) {
-        let plan = runner.map_or_else(|plan| plan, |chosen| &chosen.trial.plan);
-        let doubt = if plan.transform == Transform::None { DOUBT } else { DOUBT_OF_TRANSFORMS };
-        if foreseen + behind - doubt > gap(&best.first, best.subject) {
+        if foreseen + behind - DOUBT > gap(&best.first, best.subject) {
             continue;
         }
         let chosen = match runner {
