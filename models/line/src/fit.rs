@@ -342,3 +342,27 @@ fn price(plan: &Plan, seen: &Seen) -> Fitted {
         error: seen.squared / sampled,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::spread;
+
+    #[test]
+    fn a_sample_sees_one_tile_of_every_share_and_tiles_of_all_panels() {
+        for (wanted, total) in [(1, 1), (1, 9), (8, 16), (8, 32), (5, 7), (16, 16)] {
+            let seen: Vec<usize> = (0..wanted).map(|share| spread(share, wanted, total)).collect();
+            for (share, &tile) in seen.iter().enumerate() {
+                let shares = share * total / wanted..=((share + 1) * total - 1) / wanted;
+                assert!(shares.contains(&tile), "share {share} of {wanted}: {tile} of {total}");
+            }
+        }
+        // Eight of sixteen tiles in four panels: not the odd ones alone.
+        let panels = |panels: usize| {
+            let mut seen: Vec<usize> = (0..8).map(|share| spread(share, 8, 16) % panels).collect();
+            seen.sort_unstable();
+            seen.dedup();
+            seen.len()
+        };
+        assert_eq!((panels(2), panels(4)), (2, 4));
+    }
+}
