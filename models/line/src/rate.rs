@@ -96,7 +96,10 @@ pub fn encode_on(
     }
     fitted = improved(fitted, values, options).ok_or_else(no_step)?;
     let fine = fitted.plan.step * search.correction(&fitted);
-    fitted = search.moved(&fitted, fine).ok_or_else(no_step)?;
+    // Among the smallest of all values there is no smaller step.
+    if fine.is_normal() {
+        fitted = search.moved(&fitted, fine).ok_or_else(no_step)?;
+    }
     let (aim, slack) = if options.effort == Effort::Best { (0.997, 0.004) } else { (0.996, 0.006) };
     let mut best: Option<(f64, Vec<u8>)> = None;
     let mut bounds = (0.0f32, f32::INFINITY);
@@ -206,7 +209,7 @@ impl Search<'_> {
     fn at_step(&self, plan: &Plan, step: f32) -> Plan {
         let mut plan = plan.clone();
         let ratio = f64::from(plan.step) / f64::from(step);
-        let shift = (4.0 * ratio.log2()).round() as i32;
+        let shift = (4.0 * ratio.log2()).round().clamp(-1e6, 1e6) as i32;
         for class in &mut plan.classes {
             *class = (*class + shift).clamp(-MAX_CLASS, MAX_CLASS);
         }
