@@ -1,8 +1,8 @@
 //! Principal axes of second moments: what a transform that is stated turns values to.
 //!
 //! A symmetric matrix is reflected into a tridiagonal one (Householder) whose neighbours are
-//! rotated away (implicit QL): a third of the work of Jacobi's rotations, and exact for
-//! matrices of low rank. Nothing but sums, products and roots in a fixed order, so that every
+//! rotated away (implicit QL): less work than Jacobi's rotations, and exact for matrices
+//! of low rank. Nothing but sums, products and roots in a fixed order, so that every
 //! machine finds the same axes. Knows nothing of what is stated of them.
 
 /// Rotations of one value's neighbours after which what is left stays: three are enough.

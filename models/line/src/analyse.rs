@@ -28,7 +28,8 @@ fn statistics(effort: Effort, values: usize) -> (usize, usize) {
 /// statistics may put them behind the first.
 const FITS: usize = 4;
 const CLOSE: f64 = 0.2;
-/// Bits per value that matrices must promise on a few groups to be stated for all.
+/// Bits per value that matrices must promise on a few groups to be drafted: rows that follow
+/// different laws save more than one Gaussian would.
 const PROMISE: f64 = -0.03;
 /// The share of its variance that a value must have in common with its neighbour for
 /// cosines to be tried, and of how many rows one is looked at.
