@@ -5,6 +5,9 @@
 //! of low rank. Nothing but sums, products and roots in a fixed order, so that every
 //! machine finds the same axes. Knows nothing of what is stated of them.
 
+use crate::reflections::{identity, transposed};
+use crate::simd::{self, Kernel};
+
 /// Rotations of one value's neighbours after which what is left stays: three are enough.
 const MOST_SWEEPS: usize = 50;
 
@@ -25,15 +28,31 @@ impl Axes {
     pub fn of(moments: &[f64], size: usize) -> Self {
         let largest = moments.iter().step_by(size + 1).fold(0.0, |most: f64, m| most.max(m.abs()));
         let scale = if largest > 0.0 && largest.is_finite() { largest } else { 1.0 };
-        let mut tridiagonal = Tridiagonal::of(moments, size, scale);
-        tridiagonal.diagonalize();
-        let Tridiagonal { own, rows, .. } = tridiagonal;
+        let Tridiagonal { own, rows, .. } = simd::widest(Diagonalized { moments, size, scale });
         let mut order: Vec<usize> = (0..size).collect();
         order.sort_by(|&a, &b| own[b].total_cmp(&own[a]));
         Self {
             variances: order.iter().map(|&at| own[at].max(0.0) * scale).collect(),
             directions: order.iter().flat_map(|&at| &rows[at * size..][..size]).copied().collect(),
         }
+    }
+}
+
+/// A symmetric matrix over `scale`, to be diagonalized.
+struct Diagonalized<'a> {
+    moments: &'a [f64],
+    size: usize,
+    scale: f64,
+}
+
+impl Kernel for Diagonalized<'_> {
+    type Output = Tridiagonal;
+
+    #[inline(always)]
+    fn run(self) -> Tridiagonal {
+        let mut tridiagonal = Tridiagonal::of(self.moments, self.size, self.scale);
+        tridiagonal.diagonalize();
+        tridiagonal
     }
 }
 
@@ -50,6 +69,7 @@ struct Tridiagonal {
 
 impl Tridiagonal {
     /// Of a symmetric matrix over `scale`.
+    #[inline(always)]
     fn of(moments: &[f64], size: usize, scale: f64) -> Self {
         let lower = |i: usize, j: usize| moments[i.max(j) * size + i.min(j)] / scale;
         let mut matrix: Vec<f64> = (0..size * size).map(|at| lower(at / size, at % size)).collect();
@@ -75,19 +95,22 @@ impl Tridiagonal {
             reflect_both(&mut matrix, size, k + 1, &vector, twice);
             reflections.push((twice, vector));
         }
-        let mut rows = vec![0.0; size * size];
-        rows.iter_mut().step_by(size + 1).for_each(|one| *one = 1.0);
+        // Rows of the basis stand in columns, so that all of them are reflected side by side.
+        let mut columns = identity(size);
         for (k, (twice, vector)) in reflections.iter().enumerate().rev().filter(|(_, own)| own.0 != 0.0) {
-            for row in rows.chunks_exact_mut(size).skip(k + 1) {
-                let row = &mut row[k + 1..];
-                let along = twice * dot(row, vector);
-                row.iter_mut().zip(vector).for_each(|(own, v)| *own -= along * v);
+            let from = k + 1;
+            let mut along = dots(&columns, size, from, vector);
+            along.iter_mut().for_each(|dot| *dot *= twice);
+            for (column, v) in columns.chunks_exact_mut(size).skip(from).zip(vector) {
+                column[from..].iter_mut().zip(&along).for_each(|(own, along)| *own -= along * v);
             }
         }
+        let rows = transposed(&columns, size);
         Self { size, own, beside, rows }
     }
 
     /// Rotates what stands beside the diagonal away, the first first.
+    #[inline(always)]
     fn diagonalize(&mut self) {
         for first in 0..self.size {
             for _ in 0..MOST_SWEEPS {
@@ -105,6 +128,7 @@ impl Tridiagonal {
     }
 
     /// One sweep of rotations from `last` up to `first`, which comes near an eigenvalue.
+    #[inline(always)]
     fn sweep(&mut self, first: usize, last: usize) {
         let Self { size, own, beside, rows } = self;
         let size = *size;
@@ -142,6 +166,7 @@ impl Tridiagonal {
 }
 
 /// A symmetric matrix between two reflections of its rows and columns from `first` on.
+#[inline(always)]
 fn reflect_both(matrix: &mut [f64], size: usize, first: usize, vector: &[f64], twice: f64) {
     // Where the vector goes: sums of rows, which are columns too.
     let mut image = vec![0.0; vector.len()];
@@ -158,7 +183,29 @@ fn reflect_both(matrix: &mut [f64], size: usize, first: usize, vector: &[f64], t
     }
 }
 
+/// What [`dot`] says of a vector and of every row from `first` on, whose coordinates from
+/// `first` on stand in columns.
+#[inline(always)]
+fn dots(columns: &[f64], size: usize, first: usize, vector: &[f64]) -> Vec<f64> {
+    let count = size - first;
+    // Four sums, and what is left when those are full.
+    let mut sums = vec![0.0; 5 * count];
+    let full = vector.len() / 4 * 4;
+    for (i, (column, v)) in columns.chunks_exact(size).skip(first).zip(vector).enumerate() {
+        let own = if i < full { i % 4 } else { 4 };
+        let own = &mut sums[own * count..][..count];
+        own.iter_mut().zip(&column[first..]).for_each(|(sum, value)| *sum += value * v);
+    }
+    (0..count)
+        .map(|row| {
+            let [a, b, c, d, rest] = std::array::from_fn(|own| sums[own * count + row]);
+            (a + c) + (b + d) + rest
+        })
+        .collect()
+}
+
 /// In four sums, so that they can stand side by side.
+#[inline(always)]
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<4>(), b.as_chunks::<4>());
     let mut sums = [0.0; 4];
@@ -235,5 +282,21 @@ mod tests {
         assert_eq!(Axes::of(&[f64::NAN; 64], 8).variances.len(), 8);
         assert_eq!(Axes::of(&[f64::INFINITY; 64], 8).variances.len(), 8);
         assert!(Axes::of(&[], 0).variances.is_empty());
+    }
+
+    #[test]
+    fn rows_side_by_side_give_the_sums_of_one_alone() {
+        let size = 23;
+        let columns: Vec<f64> = (0..size * size).map(|i| (i * 37 % 101) as f64 / 7.0 - 6.0).collect();
+        for first in [0, 1, 4, 19, 22] {
+            let vector: Vec<f64> = (first..size).map(|i| (i * 13 % 17) as f64 / 3.0 - 2.5).collect();
+            let alone: Vec<f64> = (first..size)
+                .map(|row| {
+                    let own: Vec<f64> = (first..size).map(|at| columns[at * size + row]).collect();
+                    dot(&own, &vector)
+                })
+                .collect();
+            assert_eq!(dots(&columns, size, first, &vector), alone, "{first}");
+        }
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::axes::Axes;
 use crate::golomb::{get_golomb, golomb_bits, put_golomb, unzigzag, zigzag};
+use crate::simd::{self, Kernel};
 use crate::{BitReader, BitWriter, Error};
 
 /// Rounding over the root of (variance of the rest / variance / rows) at which bits saved by
@@ -42,11 +43,11 @@ impl Reflections {
     /// The product as a matrix, row after row: column `j` is direction `j`. Double
     /// precision, sums from the first coordinate up.
     pub fn product(&self, size: usize) -> Vec<f64> {
-        let mut product = identity(size);
+        let mut columns = identity(size);
         for (j, vector) in self.vectors.iter().enumerate() {
-            reflect_rows(&mut product, size, j, vector);
+            simd::widest(Reflect { columns: &mut columns, size, first: j, from: 0, vector });
         }
-        product
+        transposed(&columns, size)
     }
 
     /// Appends how many there are, and each with the order of its codes.
@@ -104,8 +105,9 @@ impl Reflections {
     /// as exact ones as what they are for pays.
     pub fn of_axes(axes: Axes, paying: &Paying) -> Self {
         let &Paying { rows, floor, leaked_beside, coarse } = paying;
-        let Axes { variances, directions: mut turned } = axes;
+        let Axes { variances, directions } = axes;
         let size = variances.len();
+        let mut turned = transposed(&directions, size);
         let mut vectors: Vec<Vec<i32>> = Vec::new();
         for j in 0..size.saturating_sub(1) {
             // Rounding a direction leaks its variance into the others; what that
@@ -119,9 +121,8 @@ impl Reflections {
             let rounding = (harmonic / (rows as f64 * variances[j])).sqrt().min(1.0) * coarse;
             // Entries of up to 2 stay within what a header may say.
             let rounding = rounding.max(FINEST);
-            // Row j of `turned` is where the reflections so far left direction j.
-            let (target, others) = turned[j * size..].split_at_mut(size);
-            let target = &mut target[j..];
+            // Column j of `turned` is where the reflections so far left direction j.
+            let mut target: Vec<f64> = (j..size).map(|i| turned[i * size + j]).collect();
             let norm = target.iter().map(|t| t * t).sum::<f64>().sqrt();
             if norm < 0.1 {
                 break;
@@ -131,7 +132,7 @@ impl Reflections {
             target[0] += 1.0;
             let vector: Vec<i32> = target.iter().map(|t| (t / rounding).round() as i32).collect();
             // All that are left go through the same reflection.
-            reflect_rows(others, size, j, &vector);
+            simd::widest(Reflect { columns: &mut turned, size, first: j, from: j + 1, vector: &vector });
             vectors.push(vector);
         }
         Self { vectors }
@@ -149,20 +150,40 @@ pub fn identity(size: usize) -> Vec<f64> {
     (0..size * size).map(|at| if at / size == at % size { 1.0 } else { 0.0 }).collect()
 }
 
-/// Every row of a matrix times the reflection.
-fn reflect_rows(matrix: &mut [f64], size: usize, first: usize, vector: &[i32]) {
-    let square: f64 = vector.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
-    if square == 0.0 {
-        return;
-    }
-    for row in matrix.chunks_exact_mut(size) {
-        let mut dot = 0.0;
-        for (value, &v) in row[first..].iter().zip(vector) {
-            dot += *value * f64::from(v);
+/// Rows of a square matrix as columns.
+pub fn transposed(matrix: &[f64], size: usize) -> Vec<f64> {
+    (0..size * size).map(|at| matrix[at % size * size + at / size]).collect()
+}
+
+/// Rows of a matrix, which stand in columns so that they go side by side, times a reflection.
+struct Reflect<'a> {
+    columns: &'a mut [f64],
+    size: usize,
+    /// The coordinate that the vector starts at, and the first row that is reflected.
+    first: usize,
+    from: usize,
+    vector: &'a [i32],
+}
+
+impl Kernel for Reflect<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { columns, size, first, from, vector } = self;
+        let square: f64 = vector.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
+        if square == 0.0 {
+            return;
         }
-        let factor = 2.0 * dot / square;
-        for (value, &v) in row[first..].iter_mut().zip(vector) {
-            *value -= factor * f64::from(v);
+        let mut factors = vec![0.0; size - from];
+        for (column, &v) in columns.chunks_exact(size).skip(first).zip(vector) {
+            let v = f64::from(v);
+            factors.iter_mut().zip(&column[from..]).for_each(|(sum, value)| *sum += value * v);
+        }
+        factors.iter_mut().for_each(|factor| *factor = 2.0 * *factor / square);
+        for (column, &v) in columns.chunks_exact_mut(size).skip(first).zip(vector) {
+            let v = f64::from(v);
+            column[from..].iter_mut().zip(&factors).for_each(|(value, factor)| *value -= factor * v);
         }
     }
 }

@@ -2,4 +2,3 @@
 //! twins. Know arrays of numbers and nothing of what they stand for.
 
 pub mod combine;
-pub mod simd;

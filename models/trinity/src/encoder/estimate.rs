@@ -12,7 +12,6 @@ use crate::entropy::model::{ESCAPE, INCREMENT, SYMBOLS};
 use crate::entropy::rans::escape_bits;
 use crate::entropy::scales::row_class;
 use crate::entropy::scales::{CLASSES, FIRST_RAW_CLASS, Scales, WEIGHTS, prior, raw_bits};
-use crate::kernels::simd::{self, Kernel};
 use crate::matrix::Matrix;
 use crate::plan::{Entropy, Plan, Scalars, Tile};
 use crate::stages::transform::{Transform, Transformer};
@@ -20,6 +19,7 @@ use crate::stages::trellis::DEAD_ZONE_ROUNDING;
 use crate::stages::trellis::{GROUPS, MAX_TARGET};
 use crate::tiles::code::{load, tile_means};
 use crate::tiles::coded::coded_width;
+use trinity_coding::simd::{self, Kernel};
 
 /// Rounded coefficients of a sample: what all context weights have in common.
 #[derive(Debug)]

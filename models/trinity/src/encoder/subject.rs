@@ -64,13 +64,16 @@ impl<'a> Subject<'a> {
         Self::of(matrix, self.exponent, basis.map(Cow::Borrowed))
     }
 
-    /// In a basis that the stream states.
-    pub fn turned_by(&self, preconditioning: Preconditioning, stated: Stated) -> Self {
-        let (mut matrix, basis) = (self.matrix.clone(), stated.basis());
-        preconditioning.forward(&mut matrix, Some(&basis));
+    /// In a basis that the stream states, along rows or columns.
+    pub fn turned_by(&self, stated: Stated, columns: bool) -> Self {
+        let basis = stated.basis();
+        let along = self.rows_along(columns);
+        let turned = Matrix { values: basis.turned(&along.values), ..*along };
+        let (matrix, transposed) =
+            if columns { (turned.transposed(), OnceLock::from(turned)) } else { (turned, OnceLock::new()) };
         let stated_bits = 8.0 * stated.to_bytes().len() as f64;
         let turned = Self::of(matrix, self.exponent, Some(Cow::Owned(basis)));
-        Self { stated: Some(stated), stated_bits, ..turned }
+        Self { stated: Some(stated), stated_bits, transposed, ..turned }
     }
 
     fn of(matrix: Matrix, exponent: i32, basis: Option<Cow<'a, Basis>>) -> Self {

@@ -150,7 +150,7 @@ fn state<'a>(change: Preconditioning, plain: &Subject<'a>, noise: f64, crossing:
     match change {
         Preconditioning::Stated { log2_size, columns } => {
             let stated = Stated::fitted(plain.rows_along(columns), 1 << log2_size, noise, crossing);
-            plain.turned_by(change, stated)
+            plain.turned_by(stated, columns)
         }
         _ => plain.turned(change, None),
     }

@@ -13,9 +13,9 @@ use crate::entropy::rans::{
     Decoder, Find, LANES, Plain, RawReader, RawWriter, Recorder, get_escape, packed, put_escape,
 };
 use crate::entropy::scales::raw_bits;
-#[cfg(target_arch = "x86_64")]
-use crate::kernels::simd;
 use crate::stages::trellis::{Code, MAX_LEVEL, Points};
+#[cfg(target_arch = "x86_64")]
+use trinity_coding::simd;
 
 /// The context of a value of `class` where the state machine says `state`.
 #[inline(always)]

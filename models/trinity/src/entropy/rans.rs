@@ -53,7 +53,7 @@ impl Find for Plain {
     }
 }
 
-/// Where [`crate::kernels::simd::has_avx2`] has said so.
+/// Where [`trinity_coding::simd::has_avx2`] has said so.
 #[cfg(target_arch = "x86_64")]
 #[derive(Debug)]
 pub struct Avx2;

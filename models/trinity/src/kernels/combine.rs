@@ -4,7 +4,7 @@
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use crate::kernels::simd::{self, Kernel};
+use trinity_coding::simd::{self, Kernel};
 
 /// `out = Σ weights[i] · rows[i]`, summed in the order of `i`.
 #[inline(always)]

@@ -111,21 +111,26 @@ impl Basis {
 
     /// Coefficients of whole rows, in place.
     pub(crate) fn forward(&self, values: &mut Vec<f32>) {
-        self.rotate(&self.analysis, values);
+        *values = self.turned(values);
+    }
+
+    /// Coefficients of whole rows.
+    pub(crate) fn turned(&self, rows: &[f32]) -> Vec<f32> {
+        self.rotate(&self.analysis, rows)
     }
 
     /// The rows of coefficients, in place.
     pub(crate) fn inverse(&self, values: &mut Vec<f32>) {
-        self.rotate(&self.synthesis, values);
+        *values = self.rotate(&self.synthesis, values);
     }
 
-    fn rotate(&self, matrices: &[f32], values: &mut Vec<f32>) {
+    fn rotate(&self, matrices: &[f32], values: &[f32]) -> Vec<f32> {
         let mut out = vec![0.0; values.len()];
         for (first, size, at) in self.groups().filter(|_| !values.is_empty()) {
             let matrix = &matrices[at..][..size * size];
             combine_rows(&values[first..], matrix, size, self.cols, &mut out[first..]);
         }
-        *values = out;
+        out
     }
 }
 

@@ -16,7 +16,7 @@ mod avx512;
 use std::marker::PhantomData;
 
 use crate::kernels::combine::{Outer, ROWS, WIDE, combine_rows};
-use crate::kernels::simd::{self, Kernel};
+use trinity_coding::simd::{self, Kernel};
 
 /// Rows that share a basis: they are transformed together, and their moments
 /// are summed before they are added to the rest.

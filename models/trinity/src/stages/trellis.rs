@@ -14,7 +14,7 @@ mod avx2;
 
 use crate::entropy::rans::LANES;
 use crate::entropy::scales::raw_bits;
-use crate::kernels::simd::{self, Kernel};
+use trinity_coding::simd::{self, Kernel};
 
 /// Ungerboeck's parity-check polynomials h0, h1 for 2^2 to 2^8 states.
 const CODES: [(u16, u16); 7] =

@@ -4,7 +4,6 @@
 
 use crate::Error;
 use crate::bytes::Reader;
-use crate::kernels::simd::{self, Kernel};
 use crate::matrix::Matrix;
 use crate::plan::{Entropy, Plan, Scalars, Tile};
 use crate::stages::feedback::Feedback;
@@ -13,6 +12,7 @@ use crate::stages::trellis::Decision;
 use crate::tiles::adaptive::{TileDecoder, TileEncoder};
 use crate::tiles::coded::Coded;
 use crate::tiles::{binary, raw, static_tables};
+use trinity_coding::simd::{self, Kernel};
 
 /// Codes one tile of a matrix; the second result is its reconstruction.
 pub fn encode_tile(
