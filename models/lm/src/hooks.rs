@@ -22,11 +22,6 @@ pub trait Hooks: Sync {
         Ok(0)
     }
 
-    /// What linear layers of `layer` are about to read (`parts`, names with
-    /// spaces between), rows of `cols` values: for calibration, which looks and
-    /// changes nothing.
-    fn input(&self, _layer: usize, _parts: &'static str, _values: &[f32], _cols: usize) {}
-
     /// What attention of `layer` did in one window: its queries after rotary
     /// positions, a row a token, and for each head the sum over queries of their
     /// squared weights. For calibration, which looks and changes nothing.

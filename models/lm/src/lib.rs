@@ -35,6 +35,7 @@ mod gguf;
 mod hooks;
 mod linear;
 mod model;
+mod nearby;
 mod progressive;
 mod rotary;
 mod score;

@@ -201,7 +201,7 @@ impl Model {
         let stages = hooks.stages().clamp(1, self.layers.len());
         for n in 0..self.layers.len() {
             self.attend(n, work, hooks, &mut bits)?;
-            self.feed_forward(n, work, hooks);
+            self.feed_forward(n, work);
             // The last layer of every stage but the last sends its residual stream on.
             let stage = (n + 1) * stages / self.layers.len();
             let boundary = stage < stages && stage != n * stages / self.layers.len();
@@ -214,8 +214,13 @@ impl Model {
                 })?;
             }
         }
-        rms_norm(&work.residual, &self.norm, self.config.rms_norm_eps as f32, &mut work.normed);
+        self.normalize_last(work);
         Ok((work, bits))
+    }
+
+    /// What the head reads.
+    fn normalize_last(&self, work: &mut Workspace) {
+        rms_norm(&work.residual, &self.norm, self.config.rms_norm_eps as f32, &mut work.normed);
     }
 
     /// The head, which no codec replaces.
@@ -269,9 +274,7 @@ impl Model {
         bits: &mut HookBits,
     ) -> Result<(), Error> {
         self.normalize(n, Part::Attention, work);
-        hooks.input(n, Part::Attention.readers(), &work.normed, self.config.hidden_size);
         self.mix(n, work, hooks, bits)?;
-        hooks.input(n, Part::AttentionOut.readers(), &work.mixed, self.config.q_size());
         let Workspace { mixed, part, residual, .. } = work;
         self.add_output(n, Part::AttentionOut, mixed, part, residual);
         Ok(())
@@ -335,11 +338,9 @@ impl Model {
         Ok(())
     }
 
-    fn feed_forward(&self, n: usize, work: &mut Workspace, hooks: &dyn Hooks) {
+    fn feed_forward(&self, n: usize, work: &mut Workspace) {
         self.normalize(n, Part::Feed, work);
-        hooks.input(n, Part::Feed.readers(), &work.normed, self.config.hidden_size);
         self.gate(n, work);
-        hooks.input(n, Part::FeedOut.readers(), &work.gate, self.config.intermediate_size);
         let Workspace { gate, part, residual, .. } = work;
         self.add_output(n, Part::FeedOut, gate, part, residual);
     }
@@ -366,6 +367,26 @@ impl Model {
         let mut residual = vec![0.0; tokens.len() * self.config.hidden_size];
         self.embed(tokens, &mut residual);
         residual
+    }
+
+    /// Lets the residual stream of a window go on from before layer `n`, and `see` it before
+    /// each layer from there; leaves what the head reads in `work`.
+    pub(crate) fn forward_from(
+        &self,
+        n: usize,
+        residual: &[f32],
+        work: &mut Workspace,
+        mut see: impl FnMut(&[f32]),
+    ) -> Result<(), Error> {
+        work.resize(self, residual.len() / self.config.hidden_size);
+        work.residual.copy_from_slice(residual);
+        for n in n..self.layers.len() {
+            see(&work.residual);
+            self.attend(n, work, &crate::NoHooks, &mut HookBits::default())?;
+            self.feed_forward(n, work);
+        }
+        self.normalize_last(work);
+        Ok(())
     }
 
     /// What `part` of layer `n` reads where the residual stream enters that
@@ -444,6 +465,17 @@ impl Model {
                     *linear = Linear::from_rows(weight.rows, weight.cols, &weight.values);
                 }
             }
+        }
+    }
+
+    /// Channels of what a part reads.
+    pub(crate) fn part_inputs(&self, n: usize, part: Part) -> usize {
+        let layer = &self.layers[n];
+        match part {
+            Part::Attention => layer.q.inputs(),
+            Part::AttentionOut => layer.o.inputs(),
+            Part::Feed => layer.gate.inputs(),
+            Part::FeedOut => layer.down.inputs(),
         }
     }
 

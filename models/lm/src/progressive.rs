@@ -7,12 +7,12 @@
 //! stream r̂ brings that nearest to r. Knows which linear layers read the same;
 //! how a codec weighs its error is [`crate::coding`]'s affair.
 
-use crate::calibrate::{InputMoments, damped};
+use crate::calibrate::{InputMoments, damped, outer_products, second_moments};
 use crate::coding::Coding;
 use crate::model::{Part, Workspace};
 use crate::tally::{CodedWeights, Tally};
 use crate::{Error, Model, Text, Weight};
-use nalgebra::{Cholesky, DMatrix, DMatrixView, Dyn};
+use nalgebra::{Cholesky, DMatrix, Dyn};
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -39,8 +39,8 @@ struct Seen {
     lag: Option<DMatrix<f32>>,
 }
 
-fn columns(values: &[f32], rows: usize) -> DMatrixView<'_, f32> {
-    DMatrixView::from_slice(values, rows, values.len() / rows.max(1))
+fn less(a: &[f32], b: &[f32]) -> Vec<f32> {
+    a.iter().zip(b).map(|(a, b)| a - b).collect()
 }
 
 impl Pair {
@@ -63,45 +63,25 @@ impl Pair {
         original.add_output(n, part, &self.original.reads, &mut buffer, &mut self.original.residual);
         coded.add_output(n, part, &self.coded.reads, &mut buffer, &mut self.coded.residual);
     }
-
-    /// Sums over the tokens of the window; `hidden` channels in a residual
-    /// stream that is made good, none where it is not.
-    fn sums(&self, inputs: usize, hidden: Option<usize>) -> Seen {
-        let less = |a: &[f32], b: &[f32]| -> Vec<f32> { a.iter().zip(b).map(|(a, b)| a - b).collect() };
-        let x = columns(&self.coded.reads, inputs);
-        let drift = less(&self.original.reads, &self.coded.reads);
-        let lag = hidden.map(|hidden| {
-            let lag = less(&self.original.residual, &self.coded.residual);
-            columns(&lag, hidden) * x.transpose()
-        });
-        Seen { moments: x * x.transpose(), drift: columns(&drift, inputs) * x.transpose(), lag }
-    }
 }
 
 impl Seen {
-    /// Over all windows, a few at a time; added in their order, so that the
-    /// sum is the same for any number of threads.
+    /// Over all windows; `hidden` channels in a residual stream that is made good, none where
+    /// it is not.
     fn over(pairs: &[Pair], inputs: usize, hidden: Option<usize>, tokens: usize) -> Self {
-        let mut all = Self {
-            moments: DMatrix::zeros(inputs, inputs),
-            drift: DMatrix::zeros(inputs, inputs),
-            lag: hidden.map(|hidden| DMatrix::zeros(hidden, inputs)),
-        };
-        for some in pairs.chunks(rayon::current_num_threads().max(1)) {
-            let sums: Vec<Self> = some.par_iter().map(|pair| pair.sums(inputs, hidden)).collect();
-            for sum in sums {
-                all.moments += sum.moments;
-                all.drift += sum.drift;
-                if let (Some(all), Some(lag)) = (&mut all.lag, sum.lag) {
-                    *all += lag;
-                }
-            }
-        }
+        let of = |less: fn(&Pair) -> Vec<f32>| -> Vec<Vec<f32>> { pairs.par_iter().map(less).collect() };
+        let x = of(|pair| pair.coded.reads.clone());
+        let drift = of(|pair| less(&pair.original.reads, &pair.coded.reads));
+        let lag = hidden.map(|hidden| {
+            let lag = of(|pair| less(&pair.original.residual, &pair.coded.residual));
+            outer_products(&lag, hidden, &x, inputs)
+        });
         let share = 1.0 / tokens.max(1) as f32;
-        all.moments *= share;
-        all.drift *= share;
-        all.lag.iter_mut().for_each(|lag| *lag *= share);
-        all
+        Self {
+            moments: second_moments(&x, inputs) * share,
+            drift: outer_products(&drift, inputs, &x, inputs) * share,
+            lag: lag.map(|lag| lag * share),
+        }
     }
 
     /// What a weight is coded as.
@@ -124,6 +104,8 @@ pub struct Target {
     pub weight: String,
     /// Row by row.
     pub values: Vec<f32>,
+    /// Bits per value.
+    pub bits: f64,
     /// Second moments of what it reads, columns × columns.
     pub moments: Arc<Vec<f32>>,
 }
@@ -161,7 +143,7 @@ pub(crate) fn code(
                 |work, pair| pair.read(models, n, part, work),
             )?;
             let weights = original.part_weights(n, part);
-            let inputs = weights.first().map_or(0, |weight| weight.cols);
+            let inputs = original.part_inputs(n, part);
             let makes_good = coding.follows_inputs() && original.adds_as_it_is(n, part);
             let hidden = makes_good.then_some(original.config().hidden_size);
             let seen = Seen::over(&pairs, inputs, hidden, tokens);
@@ -191,7 +173,8 @@ pub(crate) fn code(
             });
             let moments = Arc::new(seen.moments.as_slice().to_vec());
             for (weight, values) in weights.iter().zip(targets) {
-                keep(Target { weight: weight.name.clone(), values, moments: moments.clone() });
+                let bits = (task.budget)(&weight.name);
+                keep(Target { weight: weight.name.clone(), values, bits, moments: moments.clone() });
             }
             let coded: Vec<Weight> = coded.into_iter().map(|(weight, _)| weight).collect();
             model.replace_part(n, part, &coded);

@@ -4,11 +4,12 @@
 use crate::cache::CacheTurns;
 use crate::calibrate::Moments;
 use crate::coding::Coding;
+use crate::nearby::Nearby;
 pub use crate::progressive::Target;
 use crate::progressive::Task;
 pub use crate::tally::CodedWeights;
 use crate::tally::{Tally, relative_error};
-use crate::{Error, Model, NoHooks, Reference, Text, Weight, progressive, score, score_against};
+use crate::{Error, Model, NoHooks, Text, Weight, progressive, score};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -142,10 +143,10 @@ pub struct Calibrator {
 /// each weight takes a run over all of them.
 const PROBE_TOKENS: usize = 512;
 const PROBE_WINDOWS: usize = 2;
-/// How far divergences are trusted when bits are moved: layers after a weight
-/// make good a part of what it alone costs, and a text is a sample. With 1 the
-/// tiny model loses more at 2 and 3 bits than with equal bits, with 0.5 less.
-const DIVERGENCE_TRUST: f64 = 0.5;
+/// Bits per value from which on divergences are trusted as they are when bits are moved. The
+/// coarser a code, the more of what a weight alone costs do layers after it make good, and
+/// the less do costs add up: trust falls with the bits.
+const TRUSTED_BITS: f64 = 4.0;
 
 impl Calibrator {
     /// Runs the model over a text.
@@ -170,28 +171,32 @@ impl Calibrator {
             return Ok(known);
         }
         let text = self.text.beginnings(PROBE_WINDOWS, PROBE_TOKENS);
-        let reference = Reference::measure(model, &text, &|| ())?;
+        let nearby = Nearby::measure(model, &text)?;
         let weights = model.weights();
         let probe = Coding::new(coding.name(), PROBE_BITS)
             .map_err(|reason| Error::Hook { place: "calibration".into(), reason })?;
-        // A copy of the model for each thread.
-        let some = weights.len().div_ceil(rayon::current_num_threads().max(1)).max(1);
-        let measured: Vec<Vec<f64>> = weights
-            .par_chunks(some)
-            .map(|weights| {
-                let mut copy = model.clone();
-                let cost = |weight: &Weight| {
+        let layers = model.config().num_hidden_layers.max(1);
+        let per_layer = weights.len().div_ceil(layers).max(1);
+        // A copy of the model for each thread, and weights dealt to them: later ones take less.
+        let threads = rayon::current_num_threads().max(1);
+        let measured: Vec<Vec<f64>> = (0..threads)
+            .into_par_iter()
+            .map(|thread| {
+                let (mut copy, mut work) = (model.clone(), model.workspace(PROBE_TOKENS));
+                let own = weights.iter().enumerate().skip(thread).step_by(threads);
+                own.map(|(at, weight)| {
                     let mut coded = weight.clone();
                     self.code(&probe, &mut coded, PROBE_BITS)?;
                     copy.replace_weight(&coded);
-                    let scored = score_against(&reference, &copy, &text, &NoHooks, &|| ());
+                    let moved = nearby.divergence(&copy, at / per_layer, &mut work);
                     copy.replace_weight(weight);
-                    Ok(scored?.fidelity.map_or(0.0, |fidelity| fidelity.kl_nats))
-                };
-                weights.iter().map(cost).collect::<Result<_, Error>>()
+                    moved
+                })
+                .collect::<Result<_, Error>>()
             })
             .collect::<Result<_, Error>>()?;
-        Ok(self.divergences.get_or_init(|| measured.concat()))
+        let measured = (0..weights.len()).map(|at| measured[at % threads][at / threads]).collect();
+        Ok(self.divergences.get_or_init(|| measured))
     }
 
     /// The bits of each weight at which the next bit saves as much divergence
@@ -200,10 +205,11 @@ impl Calibrator {
         let divergences = self.divergences(model, coding)?;
         let mean = divergences.iter().sum::<f64>() / divergences.len().max(1) as f64;
         let least = (LEAST_SHARE * mean).max(f64::MIN_POSITIVE);
+        let trust = (coding.bits() / TRUSTED_BITS).min(1.0);
         let weights = model.weights();
         let curve = |(weight, divergence): (&Weight, &f64)| Curve {
             values: weight.values.len(),
-            weight: (divergence.max(least) / weight.values.len().max(1) as f64).powf(DIVERGENCE_TRUST),
+            weight: (divergence.max(least) / weight.values.len().max(1) as f64).powf(trust),
             layer: 0.0,
             points: vec![(coding.bits(), 1.0)],
         };
@@ -241,8 +247,9 @@ pub fn code_weights_calibrated(
     progressive::code(model, &task, &mut |_| ())
 }
 
-/// What each linear weight of `model` is to be coded as, and what errors in it
-/// cost, where all are coded at the coding's bits; `keep` sees one after the other.
+/// What each linear weight of `model` is to be coded as, at how many bits, and what errors in
+/// it cost, where the coding's bits are their average: all the same, or, with
+/// `equal_slopes`, by what the next bit saves. `keep` sees one after the other.
 ///
 /// # Errors
 ///
@@ -251,13 +258,20 @@ pub fn calibrated_targets(
     model: &Model,
     coding: &Coding,
     text: &Text,
+    equal_slopes: bool,
     keep: &mut dyn FnMut(Target),
 ) -> Result<(), Error> {
     if !coding.follows_inputs() {
         let reason = format!("{} takes no calibration", coding.name());
         return Err(Error::Hook { place: "calibration".into(), reason });
     }
-    let task = Task { coding, text, budget: &|_| coding.bits(), scales_channels: false };
+    let budgets = if equal_slopes {
+        Calibrator::measure(model, text.clone())?.budgets(model, coding)?
+    } else {
+        BTreeMap::default()
+    };
+    let budget = |name: &str| budgets.get(name).copied().unwrap_or(coding.bits());
+    let task = Task { coding, text, budget: &budget, scales_channels: false };
     progressive::code(&mut model.clone(), &task, keep).map(|_| ())
 }
 

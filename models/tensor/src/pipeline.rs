@@ -409,9 +409,7 @@ fn overhead_bits_per_value(file: &TensorFile, chosen: &[Choice]) -> Result<f64, 
         .map(|(entry, choice)| (spec(entry), choice.codec.name(), plan(entry).len()));
     let mut bits = 8.0 * TriWriter::overhead(file.metadata(), described) as f64;
     let mut budgeted = 0;
-    let budget = chosen
-        .iter()
-        .find_map(|choice| if let Target::Bits(bits) = choice.target { Some(bits) } else { None });
+    let budget = mean_budget(file, chosen);
     for (entry, Choice { codec, target, exact }) in file.entries().iter().zip(chosen) {
         if matches!(target, Target::Bits(_)) {
             budgeted += entry.len();
@@ -425,6 +423,19 @@ fn overhead_bits_per_value(file: &TensorFile, chosen: &[Choice]) -> Result<f64, 
         }
     }
     Ok(bits / budgeted.max(1) as f64)
+}
+
+/// Bits per value of the tensors that have a rate, on average.
+fn mean_budget(file: &TensorFile, chosen: &[Choice]) -> Option<f64> {
+    let rates = file.entries().iter().zip(chosen).filter_map(|(entry, choice)| match choice.target {
+        Target::Bits(bits) => Some((bits, entry.len() as f64)),
+        _ => None,
+    });
+    let (first, _) = rates.clone().next()?;
+    // From the first on, so that equal rates are their mean to the last bit.
+    let (above, values) = rates
+        .fold((0.0, 0.0), |(above, all), (bits, values)| (above + (bits - first) * values, all + values));
+    Some(if values > 0.0 { first + above / values } else { first })
 }
 
 /// Encodes one tensor slab by slab; `sink` gets each slab and its coded form,
