@@ -407,7 +407,12 @@ fn a_calibrated_file_decodes_as_any_other_to_a_model_that_lost_less() {
     std::fs::write(at("sample.txt"), &sample[32768..]).unwrap();
     let lost = |name: &str, more: &[&str]| {
         let (tri, back, model) = (at("t.tri"), at(name), at("tiny.safetensors"));
-        trinity([&["encode", &model, "--bits", "3", "-o", &tri, "--force"], more].concat()).ok();
+        let said =
+            trinity([&["encode", &model, "--bits", "3", "-o", &tri, "--force", "--json"], more].concat())
+                .ok();
+        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let rate = said["bits_per_value"].as_f64().unwrap();
+        assert!((2.97..=3.0).contains(&rate), "{more:?}: {rate}");
         trinity(["decode", &tri, "-o", &back]).ok();
         std::fs::copy(data("tiny.json"), std::path::Path::new(&back).with_extension("json")).unwrap();
         let said = trinity(["eval", &back, "--windows", "8", "--json"]).ok();
@@ -437,4 +442,6 @@ fn a_calibration_that_cannot_be_is_refused_with_a_way_out() {
     let said = refused(&["--bits", "3", "--codec", "h265"]);
     assert!(said.contains("h265 cannot weigh") && said.contains("trinity"), "{said}");
     assert!(refused(&["--nmse", "0.01"]).contains("--bits"));
+    let said = refused(&["--bits", "3", "--allocate", "linear"]);
+    assert!(said.contains("not by layers") && said.contains("equal-slope"), "{said}");
 }

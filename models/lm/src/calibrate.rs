@@ -177,3 +177,40 @@ impl<'m> InputMoments<'m> {
         (self.matrix * e).iter().zip(errors).map(|(a, b)| f64::from(a * b)).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two windows of some channels each.
+    fn windows(channels: usize, seed: usize) -> Vec<Vec<f32>> {
+        let value = |i: usize| ((i * 7919 + seed * 104_729) % 1009) as f32 / 504.5 - 1.0;
+        [5, 3].map(|tokens| (0..tokens * channels).map(|i| value(i + tokens)).collect()).to_vec()
+    }
+
+    #[test]
+    fn sums_of_products_are_what_they_say_for_any_number_of_threads() {
+        // More than one block, and the last not full.
+        let (rows, columns) = (3, 2 * BLOCK + 7);
+        let (a, b) = (windows(rows, 1), windows(columns, 2));
+        let exact = |a: &[Vec<f32>], rows: usize, i: usize, j: usize| -> f64 {
+            let tokens = |w: usize| (0..b[w].len() / columns).map(move |t| (w, t));
+            let product = |(w, t): (usize, usize)| a[w][t * rows + i] * b[w][t * columns + j];
+            (0..2).flat_map(tokens).map(|at| f64::from(product(at))).sum()
+        };
+        let with = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| (outer_products(&a, rows, &b, columns), second_moments(&b, columns)))
+        };
+        let (outer, moments) = with(1);
+        assert_eq!((outer.clone(), moments.clone()), with(3));
+        for j in 0..columns {
+            for i in 0..rows {
+                assert!((f64::from(outer[(i, j)]) - exact(&a, rows, i, j)).abs() < 1e-4, "({i}, {j})");
+            }
+            for i in 0..columns {
+                assert!((f64::from(moments[(i, j)]) - exact(&b, columns, i, j)).abs() < 1e-4, "({i}, {j})");
+            }
+        }
+    }
+}
