@@ -10,6 +10,7 @@
 //! The decoder knows nothing of it.
 
 use std::ops::Range;
+use trinity_coding::simd::{self, Kernel};
 
 /// What is added to the diagonal, over its mean: moments of a short text leave
 /// directions that it never saw (GPTQ, Frantar et al. 2023, §3.3).
@@ -37,7 +38,7 @@ impl Feedback {
         let mean = (0..size).map(|i| h[i * size + i]).sum::<f64>() / size.max(1) as f64;
         let damping = (DAMPING * mean).max(f64::MIN_POSITIVE);
         (0..size).for_each(|i| h[i * size + i] += damping);
-        let diagonal = factor(&mut h, size);
+        let diagonal = simd::widest(Factor { h: &mut h, size });
         let mean = diagonal.iter().sum::<f64>() / size.max(1) as f64;
         let weights = diagonal.iter().map(|d| (d / mean) as f32).collect();
         let mut upper = vec![0.0f32; size * size];
@@ -65,24 +66,53 @@ impl Feedback {
     }
 }
 
+/// Columns that are factored before the rest of a matrix hears of them: they stay in cache.
+const PANEL: usize = 32;
+
 /// Replaces the strict upper triangle of a symmetric matrix by that of U and
-/// returns D; from the last row to the first.
-fn factor(h: &mut [f64], size: usize) -> Vec<f64> {
-    let mut diagonal = vec![0.0; size];
-    // A pivot that rounding made negative belongs to a direction nobody saw.
-    let least = (0..size).map(|i| h[i * size + i]).fold(0.0, f64::max) * 1e-9;
-    for j in (0..size).rev() {
-        let pivot = h[j * size + j].max(least).max(f64::MIN_POSITIVE);
-        diagonal[j] = pivot;
-        let column: Vec<f64> = (0..j).map(|i| h[i * size + j] / pivot).collect();
-        for (i, &u) in column.iter().enumerate() {
-            // What is left of the matrix stays symmetric: both triangles are kept.
-            let row = &mut h[i * size..][..j];
-            row.iter_mut().zip(&column).for_each(|(value, other)| *value -= u * pivot * other);
-            h[i * size + j] = u;
+/// returns D; from the last row to the first. What lies below is not read.
+struct Factor<'a> {
+    h: &'a mut [f64],
+    size: usize,
+}
+
+impl Kernel for Factor<'_> {
+    type Output = Vec<f64>;
+
+    #[inline(always)]
+    fn run(self) -> Vec<f64> {
+        let Self { h, size } = self;
+        let mut diagonal = vec![0.0; size];
+        // A pivot that rounding made negative belongs to a direction nobody saw.
+        let least = (0..size).map(|i| h[i * size + i]).fold(0.0, f64::max) * 1e-9;
+        // Columns of U, the last first.
+        let mut columns: Vec<Vec<f64>> = Vec::new();
+        for first in (0..size).step_by(PANEL).rev() {
+            columns.clear();
+            for j in (first..size.min(first + PANEL)).rev() {
+                let pivot = h[j * size + j].max(least).max(f64::MIN_POSITIVE);
+                diagonal[j] = pivot;
+                let column: Vec<f64> = (0..j).map(|i| h[i * size + j] / pivot).collect();
+                for (i, &u) in column.iter().enumerate() {
+                    take(&mut h[i * size..][..j], &column, u * pivot, i.max(first));
+                    h[i * size + j] = u;
+                }
+                columns.push(column);
+            }
+            for i in 0..first {
+                for (column, j) in columns.iter().zip((first..size.min(first + PANEL)).rev()) {
+                    take(&mut h[i * size..][..first], column, column[i] * diagonal[j], i);
+                }
+            }
         }
+        diagonal
     }
-    diagonal
+}
+
+/// Takes a multiple of a column from a row, from `first` on.
+#[inline(always)]
+fn take(row: &mut [f64], column: &[f64], times: f64, first: usize) {
+    row[first..].iter_mut().zip(&column[first..]).for_each(|(value, other)| *value -= times * other);
 }
 
 #[cfg(test)]
@@ -91,14 +121,15 @@ mod tests {
 
     #[test]
     fn factors_multiply_to_what_was_factored() {
-        let size = 5;
-        let a: Vec<f64> = (0..size * size).map(|i| ((i * 7 + 3) % 11) as f64 - 5.0).collect();
+        // Panels, and a last one that is not full.
+        let size = 2 * PANEL + 5;
+        let a: Vec<f64> = (0..size * size).map(|i| ((i * 7 + 3) % 11 + i / size % 5) as f64 - 5.0).collect();
         let product = |i: usize, j: usize| (0..size).map(|k| a[i * size + k] * a[j * size + k]).sum::<f64>();
         let h: Vec<f64> = (0..size * size)
             .map(|i| product(i / size, i % size) + if i % (size + 1) == 0 { 1.0 } else { 0.0 })
             .collect();
         let mut factored = h.clone();
-        let diagonal = factor(&mut factored, size);
+        let diagonal = simd::widest(Factor { h: &mut factored, size });
         let upper = |i: usize, j: usize| match i.cmp(&j) {
             std::cmp::Ordering::Less => factored[i * size + j],
             std::cmp::Ordering::Equal => 1.0,
