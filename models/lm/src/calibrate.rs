@@ -5,7 +5,7 @@
 
 use crate::model::Part;
 use crate::{Error, Model, Text};
-use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut};
+use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, Dyn};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ impl Moments {
 }
 
 /// Columns of a sum that one thread makes: the same for any number of threads, and so the sum.
-const BLOCK: usize = 128;
+const BLOCK: usize = 256;
 
 /// Σ x xᵀ over the tokens of all windows, each of `inputs` channels.
 pub(crate) fn second_moments(windows: &[Vec<f32>], inputs: usize) -> DMatrix<f32> {
@@ -98,8 +98,11 @@ fn products(
         let mut own = DMatrixViewMut::from_slice(own, rows, width);
         for (a, b) in a.iter().zip(b) {
             let a = DMatrixView::from_slice(a, rows, a.len() / rows);
-            let b = DMatrixView::from_slice(b, columns, b.len() / columns.max(1));
-            let (left, right) = (a.rows(from, rows - from), b.rows(first, width).transpose());
+            // As it lies, rows for columns.
+            let right = &b[first..];
+            let right: DMatrixView<'_, f32, Dyn, Dyn> =
+                DMatrixView::from_slice_with_strides(right, b.len() / columns.max(1), width, columns, 1);
+            let left = a.rows(from, rows - from);
             own.rows_mut(from, rows - from).gemm(1.0, &left, &right, 1.0);
         }
     });
