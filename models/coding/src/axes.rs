@@ -5,8 +5,8 @@
 //! of low rank. Nothing but sums, products and roots in a fixed order, so that every
 //! machine finds the same axes. Knows nothing of what is stated of them.
 
-use crate::reflections::{identity, transposed};
 use crate::simd::{self, Kernel};
+use crate::square::{identity, transposed};
 
 /// Rotations of one value's neighbours after which what is left stays: three are enough.
 const MOST_SWEEPS: usize = 50;

@@ -34,6 +34,7 @@ pub mod reflections;
 mod request;
 pub mod search;
 pub mod simd;
+pub mod square;
 pub mod threads;
 pub mod vui;
 

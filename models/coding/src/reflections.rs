@@ -7,6 +7,7 @@
 use crate::axes::Axes;
 use crate::golomb::{get_golomb, golomb_bits, put_golomb, unzigzag, zigzag};
 use crate::simd::{self, Kernel};
+use crate::square::{identity, transposed};
 use crate::{BitReader, BitWriter, Error};
 
 /// Rounding over the root of (variance of the rest / variance / rows) at which bits saved by
@@ -143,16 +144,6 @@ impl Reflections {
 fn golomb_order(vector: &[i32]) -> u32 {
     let bits = |order: &u32| vector.iter().map(|&e| golomb_bits(zigzag(e), *order)).sum::<u64>();
     (0..16).min_by_key(bits).unwrap_or(0)
-}
-
-/// The matrix that changes nothing.
-pub fn identity(size: usize) -> Vec<f64> {
-    (0..size * size).map(|at| if at / size == at % size { 1.0 } else { 0.0 }).collect()
-}
-
-/// Rows of a square matrix as columns.
-pub fn transposed(matrix: &[f64], size: usize) -> Vec<f64> {
-    (0..size * size).map(|at| matrix[at % size * size + at / size]).collect()
 }
 
 /// Rows of a matrix, which stand in columns so that they go side by side, times a reflection.

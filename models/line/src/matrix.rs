@@ -6,7 +6,8 @@
 //! exactly those integers. Knows nothing of rows, tiles or bits of a stream.
 
 use trinity_coding::axes::Axes;
-use trinity_coding::reflections::{Paying, Reflections, identity};
+use trinity_coding::reflections::{Paying, Reflections};
+use trinity_coding::square::identity;
 
 /// What 1.0 is in a synthesis matrix.
 pub const ONE: i32 = 127;
