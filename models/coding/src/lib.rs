@@ -6,7 +6,8 @@
 //! [`reflections`]), NAL units and Annex B ([`nal`]); [`Frame`], the only thing a video codec sees;
 //! [`Rate`] and [`Preset`], what one may be asked for, [`Coded`], what it
 //! returns, and [`CodecError`], how it refuses; the loop of every rate search
-//! ([`search`]), and plain loops run with the widest registers there are ([`simd`]). Knows no standard's syntax: whatever H.264 and H.265 do
+//! ([`search`]), and plain loops run with the widest registers there are
+//! ([`simd`]). Knows no standard's syntax: whatever H.264 and H.265 do
 //! differently lives in their own crates.
 //!
 //! ```

@@ -69,7 +69,7 @@ impl Seen {
     /// Over all windows; `hidden` channels in a residual stream that is made good, none where
     /// it is not.
     fn over(pairs: &[Pair], inputs: usize, hidden: Option<usize>, tokens: usize) -> Self {
-        let of = |less: fn(&Pair) -> Vec<f32>| -> Vec<Vec<f32>> { pairs.par_iter().map(less).collect() };
+        let of = |what: fn(&Pair) -> Vec<f32>| -> Vec<Vec<f32>> { pairs.par_iter().map(what).collect() };
         let x = of(|pair| pair.coded.reads.clone());
         let drift = of(|pair| less(&pair.original.reads, &pair.coded.reads));
         let lag = hidden.map(|hidden| {
