@@ -10,8 +10,8 @@ use std::fmt::Write;
 const ROWS: &[u8] = include_bytes!("../data/other_models/fidelity.csv");
 const FILE: &str = "other_models/fidelity.csv";
 
-const COLUMNS: [&str; 7] =
-    ["model", "method", "target_bits", "bits_per_value", "model_bits", "agreement", "second"];
+const COLUMNS: [&str; 8] =
+    ["model", "method", "target_bits", "bits_per_value", "model_bits", "nmse", "agreement", "second"];
 
 /// A model that agrees with its uncoded self this often is called the same.
 pub const SAME: f64 = 0.99;
@@ -33,6 +33,8 @@ pub struct Fidelity {
     pub bits_per_value: f64,
     /// Of all parameters, with those that are left exact.
     pub model_bits: f64,
+    /// Of the coded matrices together, scaled back.
+    pub nmse: f64,
     /// What the first measure of [`MODELS`] says, 1 where nothing changed.
     pub agreement: f64,
     pub second: f64,
@@ -64,6 +66,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<Fidelity>, Error> {
             target_bits: number("target_bits")?,
             bits_per_value: number("bits_per_value")?,
             model_bits: number("model_bits")?,
+            nmse: number("nmse")?,
             agreement: number("agreement")?,
             second: number("second")?,
         })
@@ -131,13 +134,13 @@ fn drawn(rows: &[Fidelity]) -> String {
 mod tests {
     use super::*;
 
-    const HEAD: &str = "model,method,target_bits,bits_per_value,model_bits,agreement,second\n";
+    const HEAD: &str = "model,method,target_bits,bits_per_value,model_bits,nmse,agreement,second\n";
 
     #[test]
     fn the_table_follows_from_the_rows() {
         let text = format!(
-            "{HEAD}mobile-sam,trinity,3,2.98,3.4,0.9912,0.999\nmobile-sam,trinity,2,1.99,2.4,0.9,0.95\n\
-             mobile-sam,h265,3,2.99,3.4,-0.01,0.98\n"
+            "{HEAD}mobile-sam,trinity,3,2.98,3.4,0.01,0.9912,0.999\nmobile-sam,trinity,2,1.99,2.4,0.1,0.9,0.95\n\
+             mobile-sam,h265,3,2.99,3.4,0.02,-0.01,0.98\n"
         );
         let rows = parse(text.as_bytes()).unwrap();
         assert_eq!(least_bits(&rows, "mobile-sam", "trinity"), Some(2.98));
@@ -149,36 +152,66 @@ mod tests {
         assert_eq!(words("h265"), ["h265", "-", "-1.0", "(98.0)", "-"]);
     }
 
-    /// At every rate `trinity` beside the codecs without data, and after scaling beside AWQ; whoever is called the same
-    /// at 3 bits, `trinity` is.
-    #[test]
-    fn the_recording_keeps_to_its_bars() {
-        let rows = rows().unwrap();
-        assert!(!rows.is_empty());
+    /// What chance moves an agreement by: Whisper's recording has 271 words, and two or three of them change with any
+    /// noise at all, at 5 bits as at 3.
+    const CHANCE: f64 = 0.01;
+
+    /// What the recording denies of our bars, if anything: at every rate `trinity` beside the codecs without data, and
+    /// after scaling beside AWQ, errs less and agrees as well; whoever is called the same, `trinity` is.
+    fn denied(rows: &[Fidelity]) -> Vec<String> {
         let of = |row: &Fidelity, method: &str| {
             let same = |other: &&Fidelity| {
                 (&other.model, other.method.as_str(), other.target_bits)
                     == (&row.model, method, row.target_bits)
             };
-            rows.iter().find(same).map(|found| found.agreement)
+            rows.iter().find(same)
         };
-        for row in &rows {
-            assert!(MODELS.iter().any(|(model, ..)| *model == row.model), "{row:?}");
-            assert!(row.bits_per_value <= row.target_bits && row.bits_per_value >= 0.97 * row.target_bits);
-            assert!(row.model_bits > row.bits_per_value, "{row:?}");
-            let ours = if row.method.starts_with("awq+") { "awq+trinity" } else { "trinity" };
-            assert!(of(row, ours).is_none_or(|found| found >= row.agreement), "{row:?}");
-            if row.agreement >= SAME && row.target_bits <= 3.0 {
-                let best =
-                    [of(row, "trinity"), of(row, "awq+trinity")].into_iter().flatten().fold(0.0, f64::max);
-                assert!(best >= SAME, "{row:?}");
-            }
+        let mut found = Vec::new();
+        for row in rows {
+            let mut hold = |holds: bool, bar: &str| {
+                if !holds {
+                    found.push(format!("{bar}: {row:?}"));
+                }
+            };
+            hold(MODELS.iter().any(|(model, ..)| *model == row.model), "a model of ours");
+            let near = 0.97 * row.target_bits..=row.target_bits;
+            hold(near.contains(&row.bits_per_value), "the rate asked for");
+            hold(row.model_bits > row.bits_per_value, "a model is more than its matrices");
+            let ours = of(row, if row.method.starts_with("awq+") { "awq+trinity" } else { "trinity" });
+            hold(ours.is_none_or(|own| own.agreement >= row.agreement - CHANCE), "agrees as well");
+            hold(row.method.starts_with("awq+") || ours.is_none_or(|own| own.nmse <= row.nmse), "errs less");
+            let best = [of(row, "trinity"), of(row, "awq+trinity")].into_iter().flatten();
+            let same = row.agreement < SAME || best.fold(0.0, |best, own| own.agreement.max(best)) >= SAME;
+            hold(same, "called the same");
         }
+        found
+    }
+
+    #[test]
+    fn the_recording_keeps_to_its_bars() {
+        let rows = rows().unwrap();
+        assert!(!rows.is_empty());
+        assert_eq!(denied(&rows), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_recording_that_misses_a_bar_is_named() {
+        let missed = |h265: &str| {
+            let text =
+                format!("{HEAD}whisper-base,trinity,3,2.99,3.1,0.01,0.985,1\nwhisper-base,h265,{h265}\n");
+            let found = denied(&parse(text.as_bytes()).unwrap());
+            found.iter().map(|line| line.split(':').next().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(missed("3,2.98,3.1,0.02,0.984,1"), Vec::<String>::new());
+        assert_eq!(missed("3,2.98,3.1,0.02,0.996,1"), ["agrees as well", "called the same"]);
+        assert_eq!(missed("3,2.98,3.1,0.02,0.992,1"), ["called the same"]);
+        assert_eq!(missed("3,2.98,3.1,0.009,0.98,1"), ["errs less"]);
+        assert_eq!(missed("3,2.8,3.1,0.02,0.98,1"), ["the rate asked for"]);
     }
 
     #[test]
     fn a_damaged_row_is_an_error() {
-        assert!(parse(format!("{HEAD}a,b,2,x,2,1,1\n").as_bytes()).is_err());
+        assert!(parse(format!("{HEAD}a,b,2,x,2,0.1,1,1\n").as_bytes()).is_err());
         assert!(parse(format!("{HEAD}a,b,2\n").as_bytes()).is_err());
         assert!(parse(b"model,method\n").is_err());
     }
