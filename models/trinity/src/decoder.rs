@@ -10,7 +10,7 @@ use crate::stages::basis::Basis;
 use crate::stages::precondition::Preconditioning;
 use crate::stages::stated::Stated;
 use crate::stream::{Kind, MAX_VALUES_PER_BYTE, read_magic};
-use crate::tiles::code::decode_tile;
+use crate::tiles::code::{decode_tile, joined};
 use trinity_coding::threads;
 
 /// Decodes what [`crate::encode_with_basis`] wrote, with the same basis; streams that
@@ -106,19 +106,8 @@ fn decode_matrix(mut reader: Reader<'_>, basis: Option<&Basis>) -> Result<Matrix
     for (tile, length) in tiles.iter().zip(lengths) {
         work.push((*tile, reader.slice(length, "tile")?));
     }
-    let mut decoded = threads::map(&work, |(tile, bytes)| decode_tile(&plan, &scalars, tile, bytes));
-    if let [only] = decoded.as_mut_slice() {
-        matrix.values = std::mem::replace(only, Ok(Vec::new()))?;
-        decoded.clear();
-    } else {
-        matrix.values = vec![0.0; count as usize];
-    }
-    for (tile, recon) in tiles.iter().zip(decoded) {
-        let recon = recon?;
-        for (y, source) in recon.chunks_exact(tile.cols).enumerate() {
-            matrix.values[(tile.row + y) * matrix.cols + tile.col..][..tile.cols].copy_from_slice(source);
-        }
-    }
+    let decoded = threads::map(&work, |(tile, bytes)| decode_tile(&plan, &scalars, tile, bytes));
+    matrix.values = joined(&tiles, decoded.into_iter().collect::<Result<_, _>>()?);
     if plan.transposed {
         matrix = matrix.transposed();
     }

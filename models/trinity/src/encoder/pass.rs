@@ -9,7 +9,7 @@ use crate::stages::feedback::Feedback;
 use crate::stages::stated::Stated;
 use crate::stages::trellis::Decision;
 use crate::stream::{HEAD, Kind, MAX_VALUES_PER_BYTE, put_magic};
-use crate::tiles::code::{encode_tile, encode_tile_with};
+use crate::tiles::code::{encode_tile, encode_tile_with, joined};
 use crate::tiles::coded::Coded;
 use trinity_coding::threads;
 
@@ -82,38 +82,29 @@ fn assemble(
         let least = (matrix.values.len() as u64).div_ceil(MAX_VALUES_PER_BYTE) as usize;
         bytes.resize(bytes.len().max(HEAD + least), 0);
     }
-    let mut pass = Pass {
-        recon: Matrix {
-            rows: matrix.rows,
-            cols: matrix.cols,
-            values: vec![scalars.offset; matrix.values.len()],
-        },
-        squared_error: 0.0,
-        bits: Bits { headers: 8.0 * bytes.len() as f64, ..Bits::default() },
-        bytes,
-    };
-    for (tile, (coded, recon)) in tiles.iter().zip(coded) {
-        pass.bytes.extend_from_slice(&coded.bytes);
-        pass.squared_error += place(tile, &recon, &mut pass.recon, &matrix.values);
-        pass.bits.add(&coded.bits);
+    let mut bits = Bits { headers: 8.0 * bytes.len() as f64, ..Bits::default() };
+    let mut squared_error = 0.0;
+    for (tile, (coded, recon)) in tiles.iter().zip(&coded) {
+        bytes.extend_from_slice(&coded.bytes);
+        squared_error += error_of(tile, recon, matrix);
+        bits.add(&coded.bits);
     }
     // Lengths of blocks and bits that fill up bytes.
-    pass.bits.headers += 8.0 * pass.bytes.len() as f64 - pass.bits.total();
-    if tiles.is_empty() {
-        pass.squared_error = matrix.values.iter().map(|v| f64::from(v - scalars.offset).powi(2)).sum();
-    }
-    pass
+    bits.headers += 8.0 * bytes.len() as f64 - bits.total();
+    let values = if tiles.is_empty() {
+        squared_error = matrix.values.iter().map(|v| f64::from(v - scalars.offset).powi(2)).sum();
+        vec![scalars.offset; matrix.values.len()]
+    } else {
+        joined(&tiles, coded.into_iter().map(|(_, recon)| recon).collect())
+    };
+    Pass { bytes, recon: Matrix { values, ..*matrix }, squared_error, bits }
 }
 
-/// Copies a tile into its matrix and returns its squared error.
-fn place(tile: &Tile, recon: &[f32], matrix: &mut Matrix, original: &[f32]) -> f64 {
-    let mut error = 0.0;
-    for (y, source) in recon.chunks_exact(tile.cols).enumerate() {
-        let first = (tile.row + y) * matrix.cols + tile.col;
-        matrix.values[first..][..tile.cols].copy_from_slice(source);
-        // A row in single precision, rows in double.
-        error +=
-            f64::from(source.iter().zip(&original[first..]).map(|(a, b)| (a - b) * (a - b)).sum::<f32>());
-    }
-    error
+/// The squared error of a tile: rows in single precision, their sum in double.
+fn error_of(tile: &Tile, recon: &[f32], original: &Matrix) -> f64 {
+    let of_row = |(y, row): (usize, &[f32])| {
+        let first = (tile.row + y) * original.cols + tile.col;
+        f64::from(row.iter().zip(&original.values[first..]).map(|(a, b)| (a - b) * (a - b)).sum::<f32>())
+    };
+    recon.chunks_exact(tile.cols).enumerate().map(of_row).sum()
 }

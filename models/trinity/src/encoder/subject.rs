@@ -45,10 +45,13 @@ impl<'a> Subject<'a> {
         if values.len() != rows.saturating_mul(cols) {
             return Err(Error::Shape { rows, cols, found: values.len() });
         }
-        if let Some(i) = values.iter().position(|v| !v.is_finite()) {
+        // As whole numbers, which sizes sort like: what is not finite comes last.
+        let largest = f32::from_bits(values.iter().fold(0, |m, v| m.max(v.abs().to_bits())));
+        if !largest.is_finite()
+            && let Some(i) = values.iter().position(|v| !v.is_finite())
+        {
             return Err(Error::NotFinite { row: i / cols, col: i % cols, value: values[i] });
         }
-        let largest = values.iter().fold(0.0f32, |m, v| m.max(v.abs()));
         // The exponent of the largest value, subnormal or not.
         let exponent = if largest == 0.0 { 0 } else { (f64::from(largest).to_bits() >> 52) as i32 - 1023 };
         let mut matrix = Matrix { rows, cols, values: values.to_vec() };

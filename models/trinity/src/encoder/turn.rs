@@ -12,7 +12,7 @@ use crate::encoder::target::Target;
 use crate::plan::Plan;
 use crate::stages::basis::Basis;
 use crate::stages::precondition::Preconditioning;
-use crate::stages::stated::{Glance, Stated};
+use crate::stages::stated::{Along, Glance, Stated};
 use crate::stages::transform::Transform;
 
 /// Bits per value that stated matrices must promise to be tried: what Gaussians would
@@ -124,19 +124,20 @@ struct Promising {
 
 /// Those that may pay; all of them where they are all that there is.
 fn promising(stated: &[Preconditioning], plain: &Subject<'_>, noise: f64, held: bool) -> Vec<Promising> {
+    let along = |columns| Along { matrix: &plain.matrix, columns };
     let mut judged: Vec<Promising> = Vec::new();
     let mut glances: Vec<(u32, [Glance; 2])> = Vec::new();
     for &change in stated {
         let Preconditioning::Stated { log2_size, columns } = change else { continue };
         if glances.iter().all(|(size, _)| *size != log2_size) {
-            let glance = |columns| Stated::glance(plain.rows_along(columns), 1 << log2_size, noise);
+            let glance = |columns| Stated::glance(along(columns), 1 << log2_size, noise);
             glances.push((log2_size, [false, true].map(glance)));
         }
         let Some((_, both)) = glances.iter().find(|(size, _)| *size == log2_size) else { continue };
         let (own, across) = (&both[usize::from(columns)], &both[usize::from(!columns)]);
         if held || own.gain - own.stated >= HOPELESS {
             let crossing = across.learnable;
-            let promise = Stated::promise(plain.rows_along(columns), 1 << log2_size, noise, crossing);
+            let promise = Stated::promise(along(columns), 1 << log2_size, noise, crossing);
             judged.push(Promising { change, promise, crossing });
         }
     }

@@ -85,6 +85,11 @@ pub struct Recorder {
 }
 
 impl Recorder {
+    /// With room for so many symbols.
+    pub fn with_capacity(symbols: usize) -> Self {
+        Self { symbols: Vec::with_capacity(symbols) }
+    }
+
     /// Appends a symbol by the start and size of its range.
     #[inline(always)]
     pub fn push(&mut self, lane: usize, range: (u16, u16)) {

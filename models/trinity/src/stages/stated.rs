@@ -33,12 +33,12 @@ pub struct Stated {
 
 impl Stated {
     /// What matrices of `group` columns would save and take, at a glance.
-    pub fn glance(matrix: &Matrix, group: usize, noise: f64) -> Glance {
-        let whole = matrix.cols / group;
-        if whole == 0 || matrix.rows == 0 {
+    pub fn glance(matrix: Along<'_>, group: usize, noise: f64) -> Glance {
+        let whole = matrix.cols() / group;
+        if whole == 0 || matrix.rows() == 0 {
             return Glance { gain: 0.0, learnable: 0.0, stated: f64::INFINITY };
         }
-        let fit = Fit::new(matrix, noise, matrix.rows.div_ceil(GLANCE), 0.0);
+        let fit = Fit::new(matrix, noise, matrix.rows().div_ceil(GLANCE), 0.0);
         let groups = spread(whole, GLANCED);
         let (mut saved, mut stated) = (0.0, 0.0);
         for at in &groups {
@@ -55,12 +55,12 @@ impl Stated {
     /// Bits per value that matrices of `group` columns promise to save, their own counted,
     /// where rows are coded with an error of `noise` and what is left takes `crossing`
     /// bits less in the end.
-    pub fn promise(matrix: &Matrix, group: usize, noise: f64, crossing: f64) -> f64 {
-        let whole = matrix.cols / group;
-        if whole == 0 || matrix.rows == 0 {
+    pub fn promise(matrix: Along<'_>, group: usize, noise: f64, crossing: f64) -> f64 {
+        let whole = matrix.cols() / group;
+        if whole == 0 || matrix.rows() == 0 {
             return f64::NEG_INFINITY;
         }
-        let fit = Fit::new(matrix, noise, matrix.rows.div_ceil(GLANCE), crossing);
+        let fit = Fit::new(matrix, noise, matrix.rows().div_ceil(GLANCE), crossing);
         let groups = spread(whole, FITTED);
         let saved = groups.iter().map(|at| fit.saved(&fit.values(at * group, group), group)).sum::<f64>();
         saved / (groups.len() * group) as f64 - fit.fitted_to_noise(group).1
@@ -68,7 +68,7 @@ impl Stated {
 
     /// Matrices of `group` columns, the last of what is left, as exact as the rows pay for.
     pub fn fitted(matrix: &Matrix, group: usize, noise: f64, crossing: f64) -> Self {
-        let fit = Fit::new(matrix, noise, 1, crossing);
+        let fit = Fit::new(Along::rows_of(matrix), noise, 1, crossing);
         let firsts: Vec<usize> = (0..matrix.cols).step_by(group).collect();
         let groups = threads::map(&firsts, |&first| {
             let size = group.min(matrix.cols - first);
@@ -135,9 +135,76 @@ fn spread(all: usize, most: usize) -> Vec<usize> {
     (0..count).map(|i| (2 * i + 1) * all / (2 * count)).collect()
 }
 
+/// The rows of a matrix, or its columns as rows, which are not turned over for it: a
+/// glance sees few of them.
+#[derive(Clone, Copy)]
+pub struct Along<'a> {
+    pub matrix: &'a Matrix,
+    pub columns: bool,
+}
+
+impl<'a> Along<'a> {
+    pub fn rows_of(matrix: &'a Matrix) -> Self {
+        Self { matrix, columns: false }
+    }
+
+    fn rows(self) -> usize {
+        if self.columns { self.matrix.cols } else { self.matrix.rows }
+    }
+
+    fn cols(self) -> usize {
+        if self.columns { self.matrix.rows } else { self.matrix.cols }
+    }
+
+    /// Of every `step`-th row; sums are the same to the last bit for rows and columns.
+    fn energies(self, step: usize) -> Vec<f32> {
+        let lines = self.matrix.values.chunks_exact(self.matrix.cols.max(1));
+        if !self.columns {
+            let energy = |row: &[f32]| {
+                let mut parts = [0.0f32; 8];
+                let (chunks, rest) = row.as_chunks::<8>();
+                for chunk in chunks {
+                    parts.iter_mut().zip(chunk).for_each(|(part, v)| *part += v * v);
+                }
+                parts.iter().sum::<f32>() + rest.iter().map(|v| v * v).sum::<f32>()
+            };
+            return lines.step_by(step).map(energy).collect();
+        }
+        // The eight parts of each, and what is left behind them.
+        let (width, whole) = (self.matrix.cols, self.matrix.rows / 8 * 8);
+        let mut sums = vec![0.0f32; 9 * width];
+        for (y, line) in lines.enumerate() {
+            let part = if y < whole { y % 8 } else { 8 };
+            sums[part * width..][..width].iter_mut().zip(line).for_each(|(sum, v)| *sum += v * v);
+        }
+        let energy = |x: usize| (0..8).map(|part| sums[part * width + x]).sum::<f32>() + sums[8 * width + x];
+        (0..width).step_by(step).map(energy).collect()
+    }
+
+    /// Every `step`-th row of some columns, times its weight.
+    fn weighed(self, step: usize, weights: &[f32], first: usize, size: usize) -> Vec<f32> {
+        let width = self.matrix.cols;
+        if self.columns {
+            let mut values = vec![0.0; weights.len() * size];
+            let lines = self.matrix.values[first * width..].chunks_exact(width).take(size);
+            for (y, line) in lines.enumerate() {
+                let seen = line.iter().step_by(step).zip(weights);
+                let own = values.chunks_exact_mut(size).map(|row| &mut row[y]);
+                own.zip(seen).for_each(|(out, (v, weight))| *out = v * weight);
+            }
+            return values;
+        }
+        let mut values = Vec::with_capacity(weights.len() * size);
+        for (row, weight) in self.matrix.values.chunks_exact(width).step_by(step).zip(weights) {
+            values.extend(row[first..][..size].iter().map(|v| v * weight));
+        }
+        values
+    }
+}
+
 /// Rows as second moments see them.
 struct Fit<'a> {
-    matrix: &'a Matrix,
+    matrix: Along<'a>,
     /// Rows from one that is seen to the next.
     step: usize,
     /// Of each row that is seen: contexts know how large its values are, so that all
@@ -150,37 +217,24 @@ struct Fit<'a> {
 }
 
 impl<'a> Fit<'a> {
-    fn new(matrix: &'a Matrix, noise: f64, step: usize, crossing: f64) -> Self {
-        let weigh = |row: &[f32]| {
-            let mut parts = [0.0f32; 8];
-            let (chunks, rest) = row.as_chunks::<8>();
-            for chunk in chunks {
-                parts.iter_mut().zip(chunk).for_each(|(part, v)| *part += v * v);
-            }
-            let energy = parts.iter().sum::<f32>() + rest.iter().map(|v| v * v).sum::<f32>();
-            (f64::from(energy) / row.len() as f64 + noise).sqrt().recip() as f32
-        };
-        let rows = matrix.values.chunks_exact(matrix.cols.max(1)).step_by(step);
-        let weights: Vec<f32> = rows.map(weigh).collect();
+    fn new(matrix: Along<'a>, noise: f64, step: usize, crossing: f64) -> Self {
+        let cols = matrix.cols() as f64;
+        let weigh = |energy: f32| (f64::from(energy) / cols + noise).sqrt().recip() as f32;
+        let weights: Vec<f32> = matrix.energies(step).into_iter().map(weigh).collect();
         let floor = noise * weights.iter().map(|&w| f64::from(w * w)).sum::<f64>();
         Self { matrix, step, weights, floor, shrunk: (-crossing).exp2() }
     }
 
     /// Weighed rows of a group of columns.
     fn values(&self, first: usize, size: usize) -> Vec<f32> {
-        let mut values = Vec::with_capacity(self.weights.len() * size);
-        let rows = self.matrix.values.chunks_exact(self.matrix.cols).step_by(self.step);
-        for (row, weight) in rows.zip(&self.weights) {
-            values.extend(row[first..][..size].iter().map(|v| v * weight));
-        }
-        values
+        self.matrix.weighed(self.step, &self.weights, first, size)
     }
 
     /// Bits per value that matrices save by the noise of the rows that are seen, and that
     /// they only seem to save, as the other rows have another.
     fn fitted_to_noise(&self, size: usize) -> (f64, f64) {
         let noise = FITTED_TO_NOISE * (size - 1) as f64 / self.weights.len() as f64;
-        (noise, noise * (1.0 - self.weights.len() as f64 / self.matrix.rows.max(1) as f64))
+        (noise, noise * (1.0 - self.weights.len() as f64 / self.matrix.rows().max(1) as f64))
     }
 
     /// What a matrix saves of the bits of a row, and what it takes of them, about.
@@ -188,7 +242,7 @@ impl<'a> Fit<'a> {
         let moments = second_moments(values, size);
         let before: f64 = moments.iter().step_by(size + 1).map(|&m| self.bits(m)).sum();
         let Spread { half_log2_determinant, strong } = Spread::new(moments, size, self.floor);
-        let stated = Reflections::expected_bits(strong, size) / self.matrix.rows as f64;
+        let stated = Reflections::expected_bits(strong, size) / self.matrix.rows() as f64;
         (before - half_log2_determinant, stated)
     }
 
@@ -206,7 +260,7 @@ impl<'a> Fit<'a> {
             }
             energies.iter().map(|&energy| self.bits(f64::from(energy))).sum::<f64>()
         };
-        bits(values) - bits(&turned) - out.position() as f64 / self.matrix.rows as f64
+        bits(values) - bits(&turned) - out.position() as f64 / self.matrix.rows() as f64
     }
 
     fn bits(&self, variance: f64) -> f64 {
@@ -218,7 +272,7 @@ impl<'a> Fit<'a> {
         let floor = self.shrunk * self.floor;
         let axes = Axes::of(&second_moments(values, size), size);
         let paying =
-            Paying { rows: self.matrix.rows, floor, leaked_beside: floor, coarse: self.shrunk * COARSE };
+            Paying { rows: self.matrix.rows(), floor, leaked_beside: floor, coarse: self.shrunk * COARSE };
         Reflections::of_axes(axes, &paying)
     }
 }
@@ -322,14 +376,33 @@ mod tests {
             (state >> 8) as f32 / 16777216.0 - 0.5
         });
         let noise = Matrix { rows, cols, values: values.collect() };
-        let (promise, glance) = (Stated::promise(&noise, 64, 1e-3, 0.0), Stated::glance(&noise, 64, 1e-3));
+        let (promise, glance) = (
+            Stated::promise(Along::rows_of(&noise), 64, 1e-3, 0.0),
+            Stated::glance(Along::rows_of(&noise), 64, 1e-3),
+        );
         assert!((-0.1..0.0).contains(&promise), "{promise}");
         assert!(glance.gain.abs() < 0.02 && glance.stated > 0.04, "{} {}", glance.gain, glance.stated);
         let (matrix, narrow) = (low_rank(2048, 64), low_rank(100, 63));
-        assert!(Stated::promise(&matrix, 64, 1e-3, 0.0) > 0.5);
-        assert!(Stated::glance(&matrix, 64, 1e-3).gain > 0.5);
-        assert_eq!(Stated::promise(&narrow, 64, 1e-3, 0.0), f64::NEG_INFINITY);
-        assert_eq!(Stated::glance(&narrow, 64, 1e-3).stated, f64::INFINITY);
+        assert!(Stated::promise(Along::rows_of(&matrix), 64, 1e-3, 0.0) > 0.5);
+        assert!(Stated::glance(Along::rows_of(&matrix), 64, 1e-3).gain > 0.5);
+        assert_eq!(Stated::promise(Along::rows_of(&narrow), 64, 1e-3, 0.0), f64::NEG_INFINITY);
+        assert_eq!(Stated::glance(Along::rows_of(&narrow), 64, 1e-3).stated, f64::INFINITY);
+    }
+
+    /// So that what is chosen does not hang on how it was looked at.
+    #[test]
+    fn columns_are_seen_as_rows_of_the_matrix_turned_over() {
+        for (rows, cols) in [(2100, 75), (131, 1100), (64, 64)] {
+            let matrix = low_rank(rows, cols);
+            let turned = matrix.transposed();
+            let (columns, along) = (Along { matrix: &matrix, columns: true }, Along::rows_of(&turned));
+            for step in [1, 2] {
+                let weights = along.energies(step);
+                assert_eq!(columns.energies(step), weights);
+                let group = |side: Along<'_>| side.weighed(step, &weights, side.cols() - 64, 64);
+                assert_eq!(group(columns), group(along));
+            }
+        }
     }
 
     #[test]

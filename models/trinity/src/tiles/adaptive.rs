@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 use crate::Error;
 use crate::entropy::lanes::{self, Writer, placed};
 use crate::entropy::model::{ESCAPE, Model, cost_q12, geometric_prior, unzigzag, zigzag};
-use crate::entropy::rans::{Decoder, LANES, RawReader, Starts};
+use crate::entropy::rans::{Decoder, LANES, RawReader, Recorder, Starts};
 use crate::entropy::scales::{CLASSES, FIRST_RAW_CLASS, ROW_CLASSES, Scales, WEIGHTS, prior, row_class};
 use crate::plan::{Plan, Scalars};
 use crate::stages::transform::Transformer;
@@ -199,7 +199,7 @@ impl TileEncoder {
             lambda,
             inverse_step: 1.0 / scalars.step,
             search: Search::default(),
-            writer: Writer::default(),
+            writer: Writer { recorder: Recorder::with_capacity(rows * (width + 1)), ..Writer::default() },
             values: vec![0.0; width * batch],
             residuals: vec![0.0; width],
             targets: vec![0; width],

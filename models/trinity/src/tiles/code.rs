@@ -56,7 +56,7 @@ impl Kernel for EncodeTile<'_> {
     fn run(self) -> Self::Output {
         let Self { plan, scalars, decision, matrix, tile, feedback } = self;
         let (height, width) = (plan.transform.height(), tile.cols.next_multiple_of(plan.transform.width()));
-        let mut recon = vec![0.0; tile.rows * tile.cols];
+        let mut recon = Vec::with_capacity(tile.rows * tile.cols);
         let step = scalars.step;
         let means = tile_means(plan, scalars, matrix, tile);
         if plan.entropy != Entropy::Adaptive {
@@ -71,7 +71,7 @@ impl Kernel for EncodeTile<'_> {
                 _ => static_tables::encode(plan, scalars, decision, tile.cols, &mut all),
             };
             means.add(1.0, 0, width, step, &mut all);
-            keep(&all, &mut recon, tile, 0, width, scalars.offset);
+            keep(&all, &mut recon, tile, width, scalars.offset);
             return (after(&means, coded), recon);
         }
         let mut encoder = TileEncoder::new(plan, scalars, decision, tile.rows.div_ceil(height), tile.cols);
@@ -94,7 +94,7 @@ impl Kernel for EncodeTile<'_> {
             if feedback.is_some() {
                 errors[first * width..].iter_mut().zip(&*buffer).for_each(|(e, b)| *e -= b);
             }
-            keep(buffer, &mut recon, tile, first, width, scalars.offset);
+            keep(buffer, &mut recon, tile, width, scalars.offset);
         }
         (after(&means, encoder.finish()), recon)
     }
@@ -137,12 +137,30 @@ pub fn load(matrix: &Matrix, tile: &Tile, first: usize, width: usize, offset: f3
     }
 }
 
-/// Copies what lies inside the tile and adds the offset.
-fn keep(buffer: &[f32], recon: &mut [f32], tile: &Tile, first: usize, width: usize, offset: f32) {
-    for (y, source) in buffer.chunks_exact(width).enumerate().take(tile.rows - first) {
-        let target = &mut recon[(first + y) * tile.cols..][..tile.cols];
-        target.iter_mut().zip(source).for_each(|(t, s)| *t = s + offset);
+/// Adds the next rows of what lies inside the tile, and the offset to them.
+fn keep(buffer: &[f32], recon: &mut Vec<f32>, tile: &Tile, width: usize, offset: f32) {
+    let left = tile.rows - recon.len() / tile.cols.max(1);
+    for row in buffer.chunks_exact(width).take(left) {
+        recon.extend(row[..tile.cols].iter().map(|value| value + offset));
     }
+}
+
+/// The values of all tiles of a matrix, row after row of it.
+pub fn joined(tiles: &[Tile], mut of_tiles: Vec<Vec<f32>>) -> Vec<f32> {
+    if of_tiles.len() == 1 {
+        return of_tiles.remove(0);
+    }
+    let mut values = Vec::with_capacity(of_tiles.iter().map(Vec::len).sum());
+    let mut of_tiles = of_tiles.iter();
+    // Tiles beside each other share their rows.
+    for band in tiles.chunk_by(|a, b| a.row == b.row) {
+        let beside = band.iter().zip(&mut of_tiles);
+        let mut rows: Vec<_> = beside.map(|(tile, own)| own.chunks_exact(tile.cols)).collect();
+        for _ in 0..band[0].rows {
+            rows.iter_mut().filter_map(Iterator::next).for_each(|row| values.extend_from_slice(row));
+        }
+    }
+    values
 }
 
 /// Decodes one tile.
@@ -169,7 +187,7 @@ impl Kernel for DecodeTile<'_> {
         let means = Means::read(plan.prediction.means, tile.rows, tile.cols, &mut reader)?;
         let bytes = reader.rest();
         let (height, width) = (plan.transform.height(), tile.cols.next_multiple_of(plan.transform.width()));
-        let mut recon = vec![0.0; tile.rows * tile.cols];
+        let mut recon = Vec::with_capacity(tile.rows * tile.cols);
         if plan.entropy != Entropy::Adaptive {
             let rows = tile.rows.div_ceil(height);
             let mut all = match plan.entropy {
@@ -178,7 +196,7 @@ impl Kernel for DecodeTile<'_> {
                 _ => static_tables::decode(plan, scalars, tile.cols, rows, bytes)?,
             };
             means.add(1.0, 0, width, scalars.step, &mut all);
-            keep(&all, &mut recon, tile, 0, width, scalars.offset);
+            keep(&all, &mut recon, tile, width, scalars.offset);
             return Ok(recon);
         }
         let mut decoder = TileDecoder::new(plan, scalars, tile.rows.div_ceil(height), tile.cols, bytes)?;
@@ -189,7 +207,7 @@ impl Kernel for DecodeTile<'_> {
             let buffer = &mut buffer[..rows * width];
             decoder.rows(buffer)?;
             means.add(1.0, first, width, scalars.step, buffer);
-            keep(buffer, &mut recon, tile, first, width, scalars.offset);
+            keep(buffer, &mut recon, tile, width, scalars.offset);
         }
         decoder.finish()?;
         Ok(recon)
