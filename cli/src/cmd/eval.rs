@@ -118,8 +118,20 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     // What cannot be read is said before a model is loaded.
     let rates = sweep::rates(&args.sweep)?;
     let plan = plan(args)?;
+    let own = |(at, codec): (usize, &String)| {
+        args.parts.shard.is_none_or(|shard| shard.takes(at)).then(|| codec.clone())
+    };
+    let mut curve = Curve {
+        codecs: args.codecs.iter().enumerate().filter_map(own).collect(),
+        rates,
+        allocation: args.allocation,
+        earlier: Vec::new(),
+        only_earlier: args.parts.merge,
+    };
+    curve.check().map_err(|error| Failure::input(format_args!("--codecs: {error}")))?;
+    let is_curve = !curve.rates.is_empty();
     let in_parts = args.parts.shard.is_some() || args.parts.merge;
-    if in_parts && (args.out.is_none() || rates.is_empty()) {
+    if in_parts && (args.out.is_none() || !is_curve) {
         return Err(Failure::input("parts are of a --sweep, and left in a folder")
             .help("trinity eval --sweep 2,3,4 --out DIR --shard 0/4"));
     }
@@ -155,25 +167,15 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     if kept.earlier().is_empty() {
         kept.add(&first);
     }
-    let rows = if rates.is_empty() {
+    let rows = if is_curve {
+        curve.earlier = if args.parts.merge { parts } else { kept.earlier().to_vec() };
+        evaluation.curve(&curve, first, &|row| kept.add(row), &ctx.watch())?
+    } else {
         let mut rows = vec![first];
         for run in &plan {
             rows.push(evaluation.coded(run, &rows[0], &ctx.watch())?);
         }
         rows
-    } else {
-        let own = |(at, codec): (usize, &String)| {
-            args.parts.shard.is_none_or(|shard| shard.takes(at)).then(|| codec.clone())
-        };
-        let curve = Curve {
-            codecs: args.codecs.iter().enumerate().filter_map(own).collect(),
-            rates: rates.clone(),
-            allocation: args.allocation,
-            earlier: if args.parts.merge { parts } else { kept.earlier().to_vec() },
-            only_earlier: args.parts.merge,
-        };
-        curve.check().map_err(|error| Failure::input(format_args!("--codecs: {error}")))?;
-        evaluation.curve(&curve, first, &|row| kept.add(row), &ctx.watch())?
     };
     device.remark(ctx);
     if let Some((shard, folder)) = args.parts.shard.zip(args.out.as_ref()) {
@@ -191,7 +193,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     }
     if ctx.json {
         // One configuration is one object; several are a list.
-        return if rates.is_empty() && plan.len() <= 1 {
+        return if !is_curve && plan.len() <= 1 {
             ctx.print_json(&rows[rows.len() - 1])
         } else {
             ctx.print_json(&rows)

@@ -7,7 +7,7 @@ use crate::{tools::succeed, workspace::root};
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Child, Command, Stdio},
 };
 
 /// Every bench of what has most built in, on small vectors; `large` adds many more and captured
@@ -52,13 +52,27 @@ pub fn verify(large: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A bench on its vectors, held back at random not at all, some and most of the time.
+/// A bench on its vectors, held back at random not at all, some and most of the time, side by side.
 fn pressed(design: &Design, bench: &Path, set: &Path) -> Result<(), Failure> {
-    for (seed, pressure) in [(1, 0), (2, 30), (3, 75)] {
-        eprint!("{} {} pressure {pressure} %: ", design.what, set.file_stem().unwrap_or_default().display());
-        succeed(Command::new(bench).arg(set).args([seed.to_string(), pressure.to_string()]))?;
+    let runs = [(1, 0), (2, 30), (3, 75)].map(|(seed, pressure)| {
+        let mut command = Command::new(bench);
+        command.arg(set).args([seed.to_string(), pressure.to_string()]);
+        let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        (pressure, started)
+    });
+    // All are waited for, whatever one says.
+    let ended = runs.map(|(pressure, run)| (pressure, run.and_then(Child::wait_with_output)));
+    let mut differs = None;
+    for (pressure, output) in ended {
+        let output = output.map_err(|error| format!("cannot run {}: {error}", bench.display()))?;
+        let said = [output.stdout, output.stderr].concat();
+        let of = format!("{} {}", design.what, set.file_stem().unwrap_or_default().display());
+        eprint!("{of} pressure {pressure} %: {}", String::from_utf8_lossy(&said));
+        if !output.status.success() {
+            differs = Some(format!("{of} at a pressure of {pressure} %: {}", output.status));
+        }
     }
-    Ok(())
+    differs.map_or(Ok(()), |which| Err(Failure::Failed(which)))
 }
 
 /// What a run on captured tensors (on our own, where there are none) switches.

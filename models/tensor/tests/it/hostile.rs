@@ -163,4 +163,11 @@ fn tuples_that_double_without_end_are_stopped() {
     pickle.push(b'.');
     let bytes = zip_archive(&[("x/data.pkl", pickle, false)]);
     assert!(TensorFile::from_bytes(bytes, "t").unwrap_err().to_string().contains("unfold"));
+    // A long name that is recalled for every tensor is no such thing.
+    let name = [b'n'; 200];
+    let mut pickle = [b"\x80\x02X\xc8\x00\x00\x00", &name[..], b"q\x00"].concat();
+    pickle.extend(b"h\x000".repeat(100_000));
+    pickle.push(b'.');
+    let said = TensorFile::from_bytes(zip_archive(&[("x/data.pkl", pickle, false)]), "t").unwrap_err();
+    assert!(!said.to_string().contains("unfold"), "{said}");
 }

@@ -116,8 +116,9 @@ fn global(module: &str, name: &str) -> Option<Global> {
     }
 }
 
-/// Values and remembered values together; a pickle of 256 MiB has fewer.
-const MAX_VALUES: usize = 1 << 26;
+/// Values that may be copied out of the memo, and how many more for every byte read: names
+/// and shapes are recalled by two bytes each, and tuples in tuples would double without end.
+const COPIED: (usize, usize) = (1 << 16, 64);
 
 /// The stack machine, and after its run what it built.
 #[derive(Debug)]
@@ -134,7 +135,7 @@ struct Run<'p> {
     marks: Vec<usize>,
     memo: Vec<Option<Built>>,
     objects: Vec<Object>,
-    /// Values copied out of the memo: tuples in tuples could double without end.
+    /// Values copied out of the memo.
     copied: usize,
 }
 
@@ -245,7 +246,8 @@ impl Run<'_> {
             }
         }
         self.copied += size(value);
-        if self.copied > MAX_VALUES { Err(self.damaged("values that unfold without end")) } else { Ok(()) }
+        let most = COPIED.0.saturating_add(COPIED.1.saturating_mul(self.position));
+        if self.copied > most { Err(self.damaged("values that unfold without end")) } else { Ok(()) }
     }
 
     /// Runs one opcode; true at the last.
