@@ -335,7 +335,7 @@ fn calibration_case() -> (Model, Text, Text, Reference) {
     let checkpoint = builtin::tiny().unwrap();
     let model = Model::load(&checkpoint).unwrap();
     let part = |range: std::ops::Range<usize>| Text::new(&builtin::text()[range], &checkpoint, 512).unwrap();
-    let (calibration, held_out) = (part(0..12288), part(32768..36864));
+    let (calibration, held_out) = (part(0..12288), part(32768..34816));
     let reference = Reference::measure(&model, &held_out, &|| ()).unwrap();
     (model, calibration, held_out, reference)
 }

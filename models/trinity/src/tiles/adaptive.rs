@@ -29,6 +29,9 @@ const ROW_CONTEXT: usize = GROUPS * CLASSES;
 /// Context of the modes of blocks.
 const MODE_CONTEXT: usize = ROW_CONTEXT + 1;
 
+/// Values of a tile of which drift is noted, at most: more than a sample has.
+const DRIFTING: usize = 1 << 17;
+
 /// Tiles of fewer values have one lane: three states less to send.
 const SMALL: usize = 1 << 13;
 
@@ -318,8 +321,8 @@ impl TileEncoder {
             }
         }
         let residuals = &self.residuals[first..last];
-        // A sample of the rows is plenty for six means.
-        if self.rows.is_multiple_of(4) {
+        // A sample of the rows is plenty for six means, which only samples are asked for.
+        if self.rows.is_multiple_of(4) && self.rows * state.width < DRIFTING {
             note_drift(&state.code, self.lanes, magnitudes, residuals, &mut self.coded.drift);
         }
         let (code, contexts, lanes) = (&state.code, &mut state.model.contexts, &mut self.lanes);
