@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 /// Second moments of what every linear layer reads.
 #[derive(Debug)]
 pub struct Moments {
-    /// By layer and by the names of those who read the same.
-    by_input: BTreeMap<(usize, &'static str), DMatrix<f32>>,
+    /// By layer and part.
+    by_input: BTreeMap<(usize, Part), DMatrix<f32>>,
 }
 
 /// One layer's input.
@@ -41,7 +41,7 @@ impl Moments {
                     .collect::<Result<Vec<_>, _>>()?;
                 let inputs = model.part_inputs(n, part);
                 let moments = second_moments(&reads, inputs) / tokens.max(1) as f32;
-                by_input.insert((n, part.readers()), moments);
+                by_input.insert((n, part), moments);
                 residuals.par_iter_mut().zip(&reads).for_each(|(residual, reads)| {
                     model.add_output(n, part, reads, &mut Vec::new(), residual);
                 });
@@ -53,12 +53,9 @@ impl Moments {
     /// Those of the input that a weight such as `layers.3.q_proj.weight` reads.
     pub fn of(&self, weight: &str) -> Option<InputMoments<'_>> {
         let mut parts = weight.split('.').skip(1);
-        let (layer, part) = (parts.next()?.parse::<usize>().ok()?, parts.next()?);
-        let own = |(own_layer, readers): &(usize, &str)| {
-            *own_layer == layer && readers.split(' ').any(|reader| reader == part)
-        };
-        let (_, matrix) = self.by_input.iter().find(|(key, _)| own(key))?;
-        Some(InputMoments::new(matrix, !matches!(part, "o_proj" | "down_proj")))
+        let (layer, name) = (parts.next()?.parse::<usize>().ok()?, parts.next()?);
+        let part = Part::ALL.into_iter().find(|part| part.readers().contains(&name))?;
+        Some(InputMoments::new(self.by_input.get(&(layer, part))?, part.is_after_norm()))
     }
 }
 

@@ -482,14 +482,14 @@ impl Model {
     /// The weights of a part, in the order that [`Model::weights`] has.
     pub(crate) fn part_weights(&self, n: usize, part: Part) -> Vec<Weight> {
         let linears = self.layers[n].linears();
-        let own = linears.iter().filter(|(name, _)| part.readers().split(' ').any(|own| own == *name));
+        let own = linears.iter().filter(|(name, _)| part.readers().contains(name));
         own.map(|(name, linear)| weight(n, name, linear)).collect()
     }
 
     /// Puts other values into the weights that [`Model::part_weights`] listed.
     pub(crate) fn replace_part(&mut self, n: usize, part: Part, weights: &[Weight]) {
         let linears = self.layers[n].linears_mut();
-        let own = linears.into_iter().filter(|(name, _)| part.readers().split(' ').any(|own| own == *name));
+        let own = linears.into_iter().filter(|(name, _)| part.readers().contains(name));
         for ((_, linear), weight) in own.zip(weights) {
             *linear = Linear::from_rows(weight.rows, weight.cols, &weight.values);
         }
@@ -497,7 +497,7 @@ impl Model {
 }
 
 /// Linear layers of one layer that read the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
     Attention,
     AttentionOut,
@@ -509,13 +509,13 @@ impl Part {
     /// In the order they are used.
     pub(crate) const ALL: [Self; 4] = [Self::Attention, Self::AttentionOut, Self::Feed, Self::FeedOut];
 
-    /// Names of its weights, with spaces between.
-    pub(crate) fn readers(self) -> &'static str {
+    /// Names of its weights.
+    pub(crate) fn readers(self) -> &'static [&'static str] {
         match self {
-            Self::Attention => "q_proj k_proj v_proj",
-            Self::AttentionOut => "o_proj",
-            Self::Feed => "gate_proj up_proj",
-            Self::FeedOut => "down_proj",
+            Self::Attention => &["q_proj", "k_proj", "v_proj"],
+            Self::AttentionOut => &["o_proj"],
+            Self::Feed => &["gate_proj", "up_proj"],
+            Self::FeedOut => &["down_proj"],
         }
     }
 
