@@ -114,8 +114,9 @@ impl Stated {
             .map(|size| Reflections::read(&mut bits, size))
             .collect::<Result<_, _>>()
             .map_err(damaged)?;
-        if bits.remaining() >= 8 {
-            return Err(Error::Damaged { what: "bytes after stated matrices" });
+        let left = bits.remaining();
+        if left >= 8 || bits.bits(left as u32).map_err(damaged)? != 0 {
+            return Err(Error::Damaged { what: "something behind stated matrices" });
         }
         Ok(Self { group, cols, groups })
     }
@@ -425,5 +426,17 @@ mod tests {
             assert!(Stated::from_bytes(&bytes[..length], 70, 32).is_err(), "{length}");
         }
         assert!(Stated::from_bytes(&[&bytes[..], &[0]].concat(), 70, 32).is_err());
+    }
+
+    #[test]
+    fn nothing_hides_in_the_bits_that_fill_up_the_last_byte() {
+        let stated = Stated::fitted(&low_rank(300, 66), 32, 1e-4, 0.0);
+        let mut written = BitWriter::new();
+        stated.groups.iter().for_each(|own| own.write(&mut written));
+        assert!(!written.is_aligned());
+        let mut bytes = stated.to_bytes();
+        assert_eq!(Stated::from_bytes(&bytes, 66, 32).unwrap(), stated);
+        *bytes.last_mut().unwrap() |= 1;
+        assert!(Stated::from_bytes(&bytes, 66, 32).is_err());
     }
 }
