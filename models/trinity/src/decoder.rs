@@ -5,7 +5,7 @@ use crate::bytes::Reader;
 use crate::lossless::{self, Words};
 use crate::matrix::{Matrix, scale_by};
 use crate::paper;
-use crate::plan::Header;
+use crate::plan::{Header, Plan};
 use crate::stages::basis::Basis;
 use crate::stages::precondition::Preconditioning;
 use crate::stages::stated::Stated;
@@ -45,29 +45,31 @@ pub fn decode(bytes: &[u8]) -> Result<Matrix, Error> {
     }
 }
 
-/// Turns values back as a header says, by the basis it names or the matrices it states.
+/// Turns values back as a header says, by the basis it names or the matrices it states, and rows where they were.
 fn turn_back(
-    turned: Preconditioning,
+    plan: &Plan,
     stated: Option<&Stated>,
     given: Option<&Basis>,
     matrix: &mut Matrix,
 ) -> Result<(), Error> {
+    let turned = plan.preconditioning;
     if let Some(stated) = stated {
-        turned.along(matrix, |values| stated.inverse(values));
+        turned.along(matrix, plan.transposed, |values| stated.inverse(values));
         return Ok(());
     }
     if let Preconditioning::Basis { hash: needed } = turned {
+        let cols = if plan.transposed { matrix.rows } else { matrix.cols };
         let other = |given: String| Err(Error::OtherBasis { needed, given });
         match given {
             None => return other("none is given".into()),
             Some(basis) if basis.hash() != needed => return other(format!("{:016x} is given", basis.hash())),
-            Some(basis) if basis.cols() != matrix.cols => {
+            Some(basis) if basis.cols() != cols => {
                 return Err(Error::Damaged { what: "the basis is for another number of columns" });
             }
             Some(_) => {}
         }
     }
-    turned.inverse(matrix, given);
+    turned.inverse(matrix, plan.transposed, given);
     Ok(())
 }
 
@@ -108,10 +110,7 @@ fn decode_matrix(mut reader: Reader<'_>, basis: Option<&Basis>) -> Result<Matrix
     }
     let decoded = threads::map(&work, |(tile, bytes)| decode_tile(&plan, &scalars, tile, bytes));
     matrix.values = joined(&tiles, decoded.into_iter().collect::<Result<_, _>>()?);
-    if plan.transposed {
-        matrix = matrix.transposed();
-    }
-    turn_back(plan.preconditioning, stated.as_ref(), basis, &mut matrix)?;
+    turn_back(&plan, stated.as_ref(), basis, &mut matrix)?;
     scale_by(&mut matrix.values, scalars.exponent);
     Ok(matrix)
 }

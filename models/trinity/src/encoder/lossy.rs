@@ -280,8 +280,8 @@ fn finish(
         passes,
         bits: pass.bits,
     };
-    let mut recon = if plan.transposed { pass.recon.transposed() } else { pass.recon };
-    plan.preconditioning.inverse(&mut recon, subject.basis.as_deref());
+    let mut recon = pass.recon;
+    plan.preconditioning.inverse(&mut recon, plan.transposed, subject.basis.as_deref());
     scale_by(&mut recon.values, subject.exponent);
     Ok(Encoded { bytes: pass.bytes, recon: recon.values, report })
 }

@@ -106,35 +106,42 @@ impl Preconditioning {
                     hadamard(row, 1 << log2_size);
                 }
             }
-            (_, Some(basis)) => self.along(matrix, |values| basis.forward(values)),
+            (_, Some(basis)) => self.along(matrix, false, |values| basis.forward(values)),
             _ => {}
         }
     }
 
-    /// Turns it back.
-    pub fn inverse(self, matrix: &mut Matrix, basis: Option<&Basis>) {
+    /// Turns back a matrix that comes as it is or `transposed`, and leaves it as it is.
+    pub fn inverse(self, matrix: &mut Matrix, transposed: bool, basis: Option<&Basis>) {
         match (self, basis) {
             (Self::Hadamard { log2_size }, _) => {
+                self.along(matrix, transposed, |_| ());
                 for row in matrix.values.chunks_exact_mut(matrix.cols.max(1)) {
                     hadamard(row, 1 << log2_size);
                     flip(row);
                 }
             }
-            (_, Some(basis)) => self.along(matrix, |values| basis.inverse(values)),
-            _ => {}
+            (_, Some(basis)) => self.along(matrix, transposed, |values| basis.inverse(values)),
+            (_, None) => self.along(matrix, transposed, |_| ()),
         }
     }
 
-    /// Turns rows, or columns where those are turned, by what has matrices.
-    pub fn along(self, matrix: &mut Matrix, turn: impl FnOnce(&mut Vec<f32>)) {
-        match self {
-            Self::Basis { .. } | Self::Stated { columns: false, .. } => turn(&mut matrix.values),
-            Self::Stated { columns: true, .. } => {
-                *matrix = matrix.transposed();
-                turn(&mut matrix.values);
-                *matrix = matrix.transposed();
-            }
-            Self::None | Self::Hadamard { .. } => {}
+    /// Turns rows, or columns where those are turned, by what has matrices. The matrix comes as it
+    /// is or `transposed`, which may be how it is turned, and leaves as it is.
+    pub fn along(self, matrix: &mut Matrix, transposed: bool, turn: impl FnOnce(&mut Vec<f32>)) {
+        let columns = match self {
+            Self::Basis { .. } | Self::Stated { columns: false, .. } => false,
+            Self::Stated { columns: true, .. } => true,
+            Self::None | Self::Hadamard { .. } => transposed,
+        };
+        if transposed != columns {
+            *matrix = matrix.transposed();
+        }
+        if matches!(self, Self::Basis { .. } | Self::Stated { .. }) {
+            turn(&mut matrix.values);
+        }
+        if columns {
+            *matrix = matrix.transposed();
         }
     }
 }
@@ -192,7 +199,7 @@ mod tests {
             let mut turned = Matrix { rows: 2, cols, values: values.clone() };
             turn.forward(&mut turned, None);
             assert!((energy(&turned.values) / energy(&values) - 1.0).abs() < 1e-4, "{cols}");
-            turn.inverse(&mut turned, None);
+            turn.inverse(&mut turned, false, None);
             assert!(turned.values.iter().zip(&values).all(|(a, b)| (a - b).abs() < 1e-4), "{cols}");
         }
     }
