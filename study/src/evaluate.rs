@@ -48,6 +48,20 @@ pub struct Request {
 /// loses a third more at 3 bits.
 const CALIBRATING_WINDOWS: usize = 64;
 
+/// Tokens below which a calibration was seen to do harm (docs/language_models.md).
+const FEW_TOKENS: usize = 16_384;
+
+/// What to say of a text that is too short to calibrate with.
+pub(crate) fn too_short(text: &Text) -> Option<String> {
+    let tokens: usize = text.windows.iter().map(|window| window.tokens.len()).sum();
+    (tokens < FEW_TOKENS).then(|| {
+        let most = CALIBRATING_WINDOWS * WINDOW;
+        format!(
+            "the calibrating text has {tokens} tokens: below {FEW_TOKENS} a calibration may do harm, and up to {most} are read"
+        )
+    })
+}
+
 /// The part of a text that calibrates, in windows.
 pub(crate) fn calibrating(path: &Path, checkpoint: &Checkpoint) -> Result<Text, Error> {
     let bytes = std::fs::read(path)
@@ -148,6 +162,8 @@ pub struct Evaluation {
     reference: OnceLock<Reference>,
     /// What inputs of layers are worth, where a text was given to tell.
     calibrator: Option<Calibrator>,
+    /// What is to be said of the text that was given for it.
+    pub remark: Option<String>,
     /// What the model is called in reports.
     pub name: String,
     /// A hash of the model and of the text as it is scored.
@@ -176,10 +192,10 @@ impl Evaluation {
         text.windows.truncate(request.windows.unwrap_or(usize::MAX).max(1));
         let name = request.model.as_ref().map_or("tiny (built in)".into(), |p| p.display().to_string());
         let model = Model::load(&checkpoint)?;
-        let calibrator = match &request.calibrate {
-            Some(path) => Some(Calibrator::measure(&model, calibrating(path, &checkpoint)?)?),
-            None => None,
-        };
+        let calibrating_text =
+            request.calibrate.as_ref().map(|path| calibrating(path, &checkpoint)).transpose()?;
+        let remark = calibrating_text.as_ref().and_then(too_short);
+        let calibrator = calibrating_text.map(|text| Calibrator::measure(&model, text)).transpose()?;
         let mut content = ContentHash::default();
         content.add(&checkpoint.content()?.to_le_bytes());
         content.add(&bytes);
@@ -190,7 +206,7 @@ impl Evaluation {
             content.add(&calibrating);
         }
         let content = content.finish();
-        Ok(Self { model, text, calibration, reference: OnceLock::new(), calibrator, name, content })
+        Ok(Self { model, text, calibration, reference: OnceLock::new(), calibrator, remark, name, content })
     }
 
     /// What a row follows from, as a hash: this model and text, `asked`, and the

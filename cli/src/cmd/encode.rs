@@ -263,6 +263,7 @@ fn calibrate(
     let done = |values: usize| progress.inc(values as u64);
     let calibration = Calibration::measure(job.path, text, job.request.codec, bits, allocation, &done)?;
     progress.finish_and_clear();
+    calibration.remark.iter().for_each(|said| ctx.remark(format!("warning: {said}")));
     Ok(calibration)
 }
 

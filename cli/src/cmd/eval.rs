@@ -144,6 +144,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     };
     let device = args.device.open(named(args, &plan), ctx)?;
     let evaluation = Evaluation::open(&request)?;
+    evaluation.remark.iter().for_each(|said| ctx.remark(format!("warning: {said}")));
     let first = evaluation.uncompressed(&ctx.watch())?;
     // Points of an earlier run stand only beside the score that they were held against.
     let belongs = |rows: &[Row]| rows.first().is_some_and(|row| row.is_at(&first));

@@ -160,3 +160,17 @@ fn a_calibration_weighs_errors_in_weights_and_caches() {
         assert!(calibrated < plain, "{place}: {calibrated} against {plain}");
     }
 }
+
+#[test]
+fn a_text_too_short_to_calibrate_with_is_remarked_upon() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = |bytes: usize| {
+        let text = folder.path().join("calibrate.txt");
+        std::fs::write(&text, &include_bytes!("../../../models/lm/data/eval.txt")[..bytes]).unwrap();
+        let run = trinity(["eval", "--windows", "1", "--calibrate", &text.to_string_lossy()]);
+        run.ok();
+        run.stderr()
+    };
+    assert!(said(2048).contains("warning: the calibrating text has 2048 tokens"));
+    assert!(!said(16384).contains("warning"));
+}

@@ -4,7 +4,7 @@
 //! tensors of its file; how either is coded is theirs to know.
 
 use crate::Error;
-use crate::evaluate::calibrating;
+use crate::evaluate::{calibrating, too_short};
 use std::collections::HashMap;
 use std::path::Path;
 use trinity_lm::weights::calibrated_targets;
@@ -18,6 +18,8 @@ pub struct Calibration {
     by_weight: HashMap<String, (f64, pipeline::Calibrated)>,
     /// Names of tensors in the file, and of the weights they are.
     weights: HashMap<String, String>,
+    /// What is to be said of the text.
+    pub remark: Option<String>,
 }
 
 impl Calibration {
@@ -55,6 +57,7 @@ impl Calibration {
             Error::input(message, "it takes what `trinity eval` takes: a folder with config.json, or a GGUF")
         })?;
         let text = calibrating(text, &checkpoint)?;
+        let remark = too_short(&text);
         let model = Model::load(&checkpoint)?;
         let mut by_weight = HashMap::new();
         let equal_slopes = allocation == Allocation::EqualSlope;
@@ -66,7 +69,7 @@ impl Calibration {
         })?;
         let names = checkpoint.entries().map(|entry| entry.name().to_owned());
         let weights = names.map(|name| (name.clone(), checkpoint.short_name(&name))).collect();
-        Ok(Self { by_weight, weights })
+        Ok(Self { by_weight, weights, remark })
     }
 
     /// What it says of the tensor of that name.
