@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::input;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use trinity_coding::{Chroma, Colour, Frame, Plane};
+use trinity_bits::{Chroma, Colour, Frame, Plane};
 
 /// Endings of the names of files that hold pictures.
 pub const ENDINGS: [&str; 7] = ["png", "pgm", "y4m", "yuv", "gray", "grey", "raw"];

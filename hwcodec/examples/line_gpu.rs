@@ -7,7 +7,7 @@
 #![allow(clippy::print_stdout)]
 
 use std::{env, fs};
-use trinity_coding::Frame;
+use trinity_bits::Frame;
 use trinity_hwcodec::line::LineCodec;
 use trinity_hwcodec::measure::line::{Recorded, Speed, check, measure, measure_alone};
 use trinity_hwcodec::nvdec::Standard;

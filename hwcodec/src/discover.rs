@@ -11,7 +11,7 @@ use crate::sys::nvenc::{LIBRARY, Nvenc};
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enum_wrappers::device::Clock;
 use std::sync::Arc;
-use trinity_coding::Chroma;
+use trinity_bits::Chroma;
 
 /// Everything found on this machine.
 #[derive(Debug, Clone, serde::Serialize)]

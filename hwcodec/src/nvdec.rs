@@ -11,7 +11,7 @@ use crate::sys::cuvid::{self, Cuvid};
 use cudarc::driver::{CudaStream, sys};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
-use trinity_coding::{Chroma, Frame, Plane, nal};
+use trinity_bits::{Chroma, Frame, Plane, nal};
 
 /// A standard NVDEC decodes and we encode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]

@@ -11,7 +11,7 @@ use crate::sys::nvenc::{self as api, Nvenc, check};
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::Arc;
-use trinity_coding::{Chroma, Frame};
+use trinity_bits::{Chroma, Frame};
 
 /// Pictures in flight.
 pub const RING: usize = 4;

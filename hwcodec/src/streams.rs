@@ -5,7 +5,7 @@
 
 use crate::Error;
 use crate::nvdec::{self, Standard};
-use trinity_coding::{Chroma, Frame};
+use trinity_bits::{Chroma, Frame};
 
 /// Which stream to make.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -6,7 +6,7 @@ use crate::nvdec::{Session, Standard};
 use crate::recording::VerifySummary;
 use crate::streams::{self, Encoder, Spec};
 use rayon::prelude::*;
-use trinity_coding::{Chroma, Frame};
+use trinity_bits::{Chroma, Frame};
 
 /// The grid: both standards, every format NVDEC may take, many sizes and QPs.
 pub fn grid() -> Vec<Spec> {

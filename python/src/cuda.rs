@@ -9,9 +9,9 @@ use crate::failure::Failure;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use trinity_codec::line::{Effort, Options, Plan, Settings, Target};
 use trinity_hwcodec::Gpu;
 use trinity_hwcodec::line::{Decoder, Encoder, Faulty, Format, LineCodec};
-use trinity_line::{Effort, Options, Plan, Settings, Target};
 
 fn failed(error: impl std::fmt::Display) -> Failure {
     Failure::run(error)
@@ -52,9 +52,10 @@ pub fn line_plan<'py>(
     let options = Options { effort, log2_states: if best { 3 } else { 0 }, ..Options::default() };
     let head = py.detach(|| {
         let target = Target::Bits(bits);
-        let stream = trinity_line::encode_under(&values, rows, cols, target, &options, &Settings::default())?;
+        let stream =
+            trinity_codec::line::encode_under(&values, rows, cols, target, &options, &Settings::default())?;
         let (_, length) = Plan::read(&stream)?;
-        Ok::<_, trinity_line::Error>(stream[..length].to_vec())
+        Ok::<_, trinity_codec::line::Error>(stream[..length].to_vec())
     });
     Ok(PyBytes::new(py, &head.map_err(Failure::input)?))
 }
@@ -68,14 +69,14 @@ pub fn line_encode<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let values = values(py, &example)?;
     let (plan, _) = Plan::read(plan).map_err(Failure::input)?;
-    let stream = py.detach(|| trinity_line::encode(&plan, &values, &Settings::default()));
+    let stream = py.detach(|| trinity_codec::line::encode(&plan, &values, &Settings::default()));
     Ok(PyBytes::new(py, &stream.map_err(Failure::input)?))
 }
 
 /// What a CPU decodes of a stream: rows, columns and values as bytes of f32.
 #[pyfunction]
 pub fn line_decode(py: Python<'_>, stream: Vec<u8>) -> PyResult<(usize, usize, crate::array::Memory)> {
-    let decoded = py.detach(|| trinity_line::decode(&stream));
+    let decoded = py.detach(|| trinity_codec::line::decode(&stream));
     let (rows, cols, values) = decoded.map_err(Failure::input)?;
     let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     Ok((rows, cols, crate::array::Memory::new(bytes)))

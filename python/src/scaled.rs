@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use trinity_line::{Effort, Options, Scale, Settings, Target};
+use trinity_codec::line::{Effort, Options, Scale, Settings, Target};
 
 /// One scale for each row, or one for each value where there are as many.
 fn scale_of(scales: &[f32], values: usize) -> Scale<'_> {
@@ -34,7 +34,14 @@ pub fn line_encode_scaled<'py>(
     let stream = py.detach(|| {
         let scale = scale_of(&scales, values.len());
         let settings = Settings::default();
-        trinity_line::encode_scaled(&values, (rows, cols), scale, Target::Bits(bits), &options, &settings)
+        trinity_codec::line::encode_scaled(
+            &values,
+            (rows, cols),
+            scale,
+            Target::Bits(bits),
+            &options,
+            &settings,
+        )
     });
     Ok(PyBytes::new(py, &stream.map_err(Failure::input)?))
 }
@@ -48,7 +55,7 @@ pub fn line_decode_scaled(
     values: usize,
 ) -> PyResult<(usize, usize, Memory)> {
     let scales = scales.to_vec(py)?;
-    let decoded = py.detach(|| trinity_line::decode_scaled(&stream, scale_of(&scales, values)));
+    let decoded = py.detach(|| trinity_codec::line::decode_scaled(&stream, scale_of(&scales, values)));
     let (rows, cols, values) = decoded.map_err(Failure::input)?;
     let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     Ok((rows, cols, Memory::new(bytes)))

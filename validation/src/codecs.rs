@@ -5,7 +5,7 @@
 use serde::Serialize;
 use std::io::Write;
 use std::process::{Command, Stdio};
-use trinity_coding::{Chroma, Frame};
+use trinity_bits::{Chroma, Frame};
 
 /// One codec beside one decoder.
 #[derive(Clone, Debug, PartialEq, Serialize)]

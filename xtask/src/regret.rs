@@ -16,7 +16,7 @@ use std::process::Command;
 /// Small captured tensors that come with the project.
 const OWN: [&str; 2] = ["study/data/tensors.safetensors", "validation/data/captured/sample.safetensors"];
 /// Sources on which points depend.
-const CODECS: [&str; 3] = ["models/coding/src", "models/line/src", "models/trinity/src"];
+const CODECS: [&str; 3] = ["models/bits/src", "models/codec/src", "models/numeric/src"];
 
 const USAGE: &str = "cargo xtask regret [--quick] [--others] [--again] [--only WORD] [--codec NAME]";
 const HELP: &str = "

@@ -156,9 +156,11 @@ fn licences() -> Outcome {
 }
 
 /// Crates that a browser can run.
-const PORTABLE: [&str; 12] = [
+const PORTABLE: [&str; 14] = [
     "--package",
-    "trinity-coding",
+    "trinity-bits",
+    "--package",
+    "trinity-numeric",
     "--package",
     "trinity-h264",
     "--package",

@@ -68,14 +68,14 @@ const TUNABLES: [Tunable; 8] = [
     },
     Tunable {
         name: "trinity-dead-zone",
-        file: "models/trinity/src/stages/trellis.rs",
+        file: "models/codec/src/stage/trellis.rs",
         text: "pub const DEAD_ZONE_ROUNDING: i32 = {};",
         values: &["51", "45", "48", "54", "58"],
         codec: "trinity-static",
     },
     Tunable {
         name: "trinity-margin",
-        file: "models/trinity/src/encoder/choose.rs",
+        file: "models/codec/src/search/choose.rs",
         text: "pub const MARGIN: f64 = {};",
         values: &["0.004", "0.001", "0.002", "0.008"],
         codec: "trinity",

@@ -6,8 +6,8 @@ mod info;
 use super::video::{self, CodedFrame, DecodeArgs, EncodeArgs, FrameDecoder, FrameEncoder, Part, Shown};
 use crate::context::Context;
 use crate::failure::Failure;
-use trinity_coding::nal::NalUnit;
-use trinity_coding::{Colour, Frame, Preset};
+use trinity_bits::nal::NalUnit;
+use trinity_bits::{Colour, Frame, Preset};
 use trinity_h264::{Decoder, Entropy, Params};
 
 /// H.264 intra streams: encode frames, decode and inspect streams

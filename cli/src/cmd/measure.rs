@@ -12,7 +12,7 @@ use crate::{
     table::{Table, sig3},
 };
 use std::path::{Path, PathBuf};
-use trinity_coding::Frame;
+use trinity_bits::Frame;
 use trinity_hwcodec::{
     Error,
     calibration::Calibration,

@@ -198,7 +198,7 @@ fn to_file(pictures: &Pictures, ending: &str) -> Result<Vec<u8>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trinity_coding::{Chroma, Colour, Frame};
+    use trinity_bits::{Chroma, Colour, Frame};
 
     #[test]
     fn names_say_what_is_a_picture() {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::support::trinity_in;
 
-#[path = "../../../models/coding/tests/support/pins.rs"]
+#[path = "../../../models/bits/tests/support/pins.rs"]
 #[allow(dead_code)] // the command stores no streams of its own
 mod pins;
 

@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-use trinity_line::{
+use trinity_codec::line::{
     Effort, Error, Options, Plan, Reflections, Settings, Stream, Transform, Width, choose, encode,
 };
 

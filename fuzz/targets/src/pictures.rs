@@ -3,8 +3,8 @@
 
 use std::sync::LazyLock;
 
+use trinity_bits::{Chroma, Colour, Frame};
 use trinity_codec::{Coding, Pictures, Profile, Target, decode_frames, encode_frames};
-use trinity_coding::{Chroma, Colour, Frame};
 
 use crate::Outcome;
 use crate::damage::{bytes_of, crc, seeds_of};

@@ -2,7 +2,7 @@
 //! the length of the stream does not justify.
 
 use crate::Outcome;
-use trinity_coding::{Chroma, Frame, Preset, Rate};
+use trinity_bits::{Chroma, Frame, Preset, Rate};
 
 /// A ramp with an edge and some noise.
 fn frame(width: usize, height: usize, chroma: Chroma, depth: u32) -> Frame {

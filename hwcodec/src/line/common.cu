@@ -5,7 +5,7 @@
 //   PREDICTS, MEANS, ROW_CLASSES, TRANSPOSED (0 or 1), WHOLE_STEPS (1: every
 //   step of every tile has a column for each of 32 lanes), WITHIN_BUDGETS (1:
 //   tiles have budgets of bytes), FORMAT of values (0 f32, 1 bf16, 2 f16, 3 fp8 e4m3, 4 fp8 e5m2).
-// Functions carry the names of their equals in `trinity-line`. All arithmetic
+// Functions carry the names of their equals in `trinity-codec`. All arithmetic
 // is that crate's: integers, and single precision without contraction.
 
 typedef unsigned char u8;

@@ -5,7 +5,7 @@ use super::{Address, Direction, Faulty, Format, Launch, LineCodec, Variant, func
 use crate::error::{During, Error};
 use cudarc::driver::{CudaFunction, result, sys};
 use std::ffi::c_void;
-use trinity_line::{CLASSES, SCALE, TAIL};
+use trinity_codec::line::{CLASSES, SCALE, TAIL};
 
 /// Decodes streams of one plan.
 #[derive(Debug)]
@@ -31,9 +31,9 @@ impl Decoder {
         format: Format,
         multiprocessors: u32,
     ) -> Result<Self, Error> {
-        let corrupt = |e: trinity_line::Error| Error::CorruptStream { what: e.to_string() };
-        let (plan, header) = trinity_line::Plan::read(stream_bytes).map_err(corrupt)?;
-        let coder = trinity_line::Coder::new(plan).map_err(corrupt)?;
+        let corrupt = |e: trinity_codec::line::Error| Error::CorruptStream { what: e.to_string() };
+        let (plan, header) = trinity_codec::line::Plan::read(stream_bytes).map_err(corrupt)?;
+        let coder = trinity_codec::line::Coder::new(plan).map_err(corrupt)?;
         let variant = Variant::of(&coder.plan, format, Direction::Decode);
         let function = function(&codec.module(variant)?, "line_decode")?;
         let upload = codec.context.new_stream().during("cuStreamCreate")?;

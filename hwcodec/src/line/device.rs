@@ -1,6 +1,6 @@
 //! The codec on a GPU for callers whose values are on the host: copies there and back.
 //!
-//! Stands in for the CPU under any plan ([`trinity_line::Device`]), one stream
+//! Stands in for the CPU under any plan ([`trinity_codec::line::Device`]), one stream
 //! at a time. Whoever has values on the device uses [`Encoder`] and [`Decoder`].
 
 use super::{Decoder, Encoder, Fault, Faulty, Format, LineCodec, require_nvrtc};
@@ -8,7 +8,7 @@ use crate::error::{During, Error};
 use crate::gpu::Gpu;
 use cudarc::driver::{DevicePtr, DevicePtrMut};
 use std::sync::{Mutex, PoisonError};
-use trinity_line::{Analysis, Device, Plan, Settings, Stream, Transform, check_density};
+use trinity_codec::line::{Analysis, Device, Plan, Settings, Stream, Transform, check_density};
 
 /// Bits per value that tiles have room for at first, and where that was too little.
 const ROOM_BITS: [f64; 2] = [12.0, 80.0];
@@ -89,14 +89,14 @@ impl Cuda {
     }
 
     /// Makes this GPU the calling thread's and waits for whoever uses it.
-    fn turn(&self) -> Result<std::sync::MutexGuard<'_, ()>, trinity_line::Error> {
+    fn turn(&self) -> Result<std::sync::MutexGuard<'_, ()>, trinity_codec::line::Error> {
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.gpu.context.bind_to_thread().during("cuCtxSetCurrent").map_err(|e| self.failed(&e))?;
         Ok(turn)
     }
 
-    fn failed(&self, error: &Error) -> trinity_line::Error {
-        trinity_line::Error::Device { device: self.name(), reason: error.to_string() }
+    fn failed(&self, error: &Error) -> trinity_codec::line::Error {
+        trinity_codec::line::Error::Device { device: self.name(), reason: error.to_string() }
     }
 }
 
@@ -114,14 +114,14 @@ impl Device for Cuda {
         plan: &Plan,
         values: &[f32],
         settings: &Settings,
-    ) -> Result<Vec<u8>, trinity_line::Error> {
+    ) -> Result<Vec<u8>, trinity_codec::line::Error> {
         if values.len() != plan.rows * plan.cols {
             let what = format!("{} values for {} × {}", values.len(), plan.rows, plan.cols);
-            return Err(trinity_line::Error::Mismatch { what });
+            return Err(trinity_codec::line::Error::Mismatch { what });
         }
         // Kernels analyse in single precision; what gates do is done here.
         if settings.analysis == Analysis::Whole && plan.transform != Transform::None {
-            return trinity_line::encode(plan, values, settings);
+            return trinity_codec::line::encode(plan, values, settings);
         }
         let _turn = self.turn()?;
         let mut reason = String::new();
@@ -140,10 +140,10 @@ impl Device for Cuda {
                 }
             }
         }
-        Err(trinity_line::Error::Device { device: self.name(), reason })
+        Err(trinity_codec::line::Error::Device { device: self.name(), reason })
     }
 
-    fn decode(&self, stream: &[u8]) -> Result<(usize, usize, Vec<f32>), trinity_line::Error> {
+    fn decode(&self, stream: &[u8]) -> Result<(usize, usize, Vec<f32>), trinity_codec::line::Error> {
         // Header and directory are read here, as on a CPU; the tiles on the GPU.
         let opened = Stream::open(stream)?;
         let (rows, cols) = (opened.plan().rows, opened.plan().cols);
@@ -151,9 +151,10 @@ impl Device for Cuda {
         let (values, faults) = self.try_decode(stream).map_err(|e| self.failed(&e))?;
         match faults.first() {
             None => Ok((rows, cols, values)),
-            Some(faulty) => {
-                Err(trinity_line::Error::DamagedTile { tile: faulty.tile, what: faulty.fault.reason() })
-            }
+            Some(faulty) => Err(trinity_codec::line::Error::DamagedTile {
+                tile: faulty.tile,
+                what: faulty.fault.reason(),
+            }),
         }
     }
 }

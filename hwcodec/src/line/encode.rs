@@ -6,7 +6,7 @@ use crate::error::{During, Error};
 use cudarc::driver::{CudaFunction, CudaModule, CudaSlice, DevicePtr, sys};
 use std::ffi::c_void;
 use std::sync::Arc;
-use trinity_line::{Coder, MAGNITUDES, Plan, Quantizer, Settings, TAIL};
+use trinity_codec::line::{Coder, MAGNITUDES, Plan, Quantizer, Settings, TAIL};
 
 /// `SYMBOLS` and `SPAN` of `encode.cu`: entries of a table by sign, and of the classes of a column with a row.
 const SYMBOLS: usize = 2 * MAGNITUDES;

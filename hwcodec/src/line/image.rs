@@ -4,7 +4,7 @@ use super::Address;
 use crate::error::{During, Error};
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
 use std::sync::Arc;
-use trinity_line::{CLASSES, Coder, MAGNITUDES, Quantizer, Table, class_weight};
+use trinity_codec::line::{CLASSES, Coder, MAGNITUDES, Quantizer, Table, class_weight};
 
 /// `Plan` of `common.cu`.
 #[repr(C)]

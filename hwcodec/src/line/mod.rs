@@ -3,7 +3,7 @@
 //! Kernels are compiled with NVRTC for the kind of plan at hand, run on the
 //! caller's stream, allocate nothing and wait for nothing: the caller brings
 //! values, room for the stream and a workspace whose size is stated ahead.
-//! They write the bytes that `trinity-line` writes on a CPU and read whatever
+//! They write the bytes that `trinity-codec` writes on a CPU and read whatever
 //! it reads, tile by tile; a damaged tile is reported and harms no other.
 //!
 //! Plans are chosen on the host; this module must not know how.
@@ -24,7 +24,7 @@ use cudarc::nvrtc;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
-use trinity_line::{Plan, Transform};
+use trinity_codec::line::{Plan, Transform};
 
 /// The kernels, in CUDA C++.
 const ENCODING: &str =

@@ -10,7 +10,7 @@ use crate::streams::{self, Spec, TestStream};
 use crate::sys::cuvid::Cuvid;
 use rayon::prelude::*;
 use std::sync::Arc;
-use trinity_coding::Chroma;
+use trinity_bits::Chroma;
 
 /// Samples a repetition decodes at least: long against every start-up cost.
 const SAMPLES_PER_REPEAT: usize = 48 << 20;

@@ -18,7 +18,7 @@ use cudarc::driver::{
 };
 use std::sync::Arc;
 use std::time::Instant;
-use trinity_line::{Analysis, Effort, Options, Plan, Settings, Target};
+use trinity_codec::line::{Analysis, Effort, Options, Plan, Settings, Target};
 
 /// Columns of the matrices that numbers are laid out in.
 const COLUMNS: usize = 256;
@@ -87,7 +87,7 @@ fn damaged(faulty: &Faulty) -> Error {
     Error::CorruptStream { what: format!("tile {}: {}", faulty.tile, faulty.fault) }
 }
 
-fn refused(error: trinity_line::Error) -> Error {
+fn refused(error: trinity_codec::line::Error) -> Error {
     Error::Encode { what: "delta".into(), reason: error.to_string() }
 }
 
@@ -96,11 +96,11 @@ fn exact(numbers: &[f32], grid: f32) -> Result<Vec<u8>, Error> {
     let rows = numbers.len() / COLUMNS;
     let options =
         Options { effort: Effort::Fast, log2_states: 0, rounding: NEAREST.rounding, ..Options::default() };
-    let mut plan = trinity_line::choose(numbers, rows, COLUMNS, grid / 2.0, &options)
-        .ok_or_else(|| refused(trinity_line::Error::Mismatch { what: "no plan".into() }))?;
+    let mut plan = trinity_codec::line::choose(numbers, rows, COLUMNS, grid / 2.0, &options)
+        .ok_or_else(|| refused(trinity_codec::line::Error::Mismatch { what: "no plan".into() }))?;
     // A mean or a prediction between two numbers would put them beside the quantizer's points.
     plan.means.iter_mut().chain(&mut plan.above).for_each(|number| *number = 0);
-    trinity_line::encode(&plan, numbers, &NEAREST).map_err(refused)
+    trinity_codec::line::encode(&plan, numbers, &NEAREST).map_err(refused)
 }
 
 /// A sparse delta's chunks, gaps and values each as one stream.
@@ -205,7 +205,7 @@ pub(super) fn dense(gpu: &Gpu, stream: &Arc<CudaStream>, repeats: usize) -> Resu
     let mut decompress_s = 0.0;
     let synchronous_s = repeat(repeats, || {
         let start = Instant::now();
-        let values = trinity_line::decode(&coded).map_err(refused)?.2;
+        let values = trinity_codec::line::decode(&coded).map_err(refused)?.2;
         decompress_s = start.elapsed().as_secs_f64();
         stream.memcpy_htod(&values, &mut copied).during("cuMemcpyHtoD")?;
         sum(&mut tensor, &copied)?;
@@ -240,11 +240,17 @@ fn encode_dense(piece: &[f32], difference: &[f32]) -> Result<Vec<u8>, Error> {
     let (rows, cols) = DENSE;
     let options = Options { effort: Effort::Fast, ..Options::default() };
     let settings = Settings::default();
-    let head =
-        trinity_line::encode_under(piece, piece.len() / cols, cols, Target::Bits(3.0), &options, &settings)
-            .map_err(refused)?;
+    let head = trinity_codec::line::encode_under(
+        piece,
+        piece.len() / cols,
+        cols,
+        Target::Bits(3.0),
+        &options,
+        &settings,
+    )
+    .map_err(refused)?;
     let step = Plan::read(&head).map_err(refused)?.0.step;
-    let plan = trinity_line::choose(difference, rows, cols, step, &options)
-        .ok_or_else(|| refused(trinity_line::Error::Mismatch { what: "no plan".into() }))?;
-    trinity_line::encode(&plan, difference, &settings).map_err(refused)
+    let plan = trinity_codec::line::choose(difference, rows, cols, step, &options)
+        .ok_or_else(|| refused(trinity_codec::line::Error::Mismatch { what: "no plan".into() }))?;
+    trinity_codec::line::encode(&plan, difference, &settings).map_err(refused)
 }

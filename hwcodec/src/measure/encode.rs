@@ -8,7 +8,7 @@ use crate::nvenc::{Rate, Session, Settings};
 use crate::recording::{EnginePoint, LeftOut, Recording};
 use crate::streams::{self, Spec};
 use crate::{Error, discover};
-use trinity_coding::{Chroma, Frame};
+use trinity_bits::{Chroma, Frame};
 
 pub(super) fn run(bench: &Bench<'_>, recording: &mut Recording) -> Result<(), Error> {
     // A GPU without the engine answers here, in a sentence.

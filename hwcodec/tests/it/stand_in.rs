@@ -3,7 +3,7 @@
 
 use std::ffi::c_void;
 use std::sync::Arc;
-use trinity_coding::{Chroma, Frame};
+use trinity_bits::{Chroma, Frame};
 use trinity_hwcodec::Error;
 use trinity_hwcodec::measure::encode;
 use trinity_hwcodec::nvdec::Standard;

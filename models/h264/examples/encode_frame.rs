@@ -5,7 +5,7 @@
 //! ```
 #![allow(clippy::print_stdout)]
 
-use trinity_coding::{Chroma, Frame};
+use trinity_bits::{Chroma, Frame};
 use trinity_h264::{Error, Params, Preset, Rate, decode, encode};
 
 fn main() -> Result<(), Error> {

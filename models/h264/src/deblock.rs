@@ -9,7 +9,7 @@ use crate::picture::{MbRows, PlaneBuffer};
 use crate::reconstruct::Rebuild;
 use crate::syntax::slice_header::{Deblocking, Structure};
 use crate::tables::{ALPHA, BETA, TC0_BS3};
-use trinity_coding::Chroma;
+use trinity_bits::Chroma;
 
 /// What the filter needs to know of a slice.
 #[derive(Debug, Clone)]

@@ -25,9 +25,9 @@ use order::{OrderCount, OutputOrder};
 use slice::SliceDecoder;
 use std::collections::HashMap;
 use std::rc::Rc;
-use trinity_coding::Flaw;
-use trinity_coding::nal::{self, NalUnit};
-use trinity_coding::{BitReader, Chroma, Colour, Frame};
+use trinity_bits::Flaw;
+use trinity_bits::nal::{self, NalUnit};
+use trinity_bits::{BitReader, Chroma, Colour, Frame};
 
 /// Decodes a whole Annex B stream to its frames in output order.
 ///

@@ -25,7 +25,8 @@ use crate::syntax::slice_header::{Deblocking, Structure};
 use headers::StreamShape;
 use preset::Tuning;
 use slice::{CodedSlice, QpPlan, SliceTask, encode_slice};
-use trinity_coding::{Coded, Frame, Rate, check_frames, mean_squared_error, nal, threads};
+use trinity_bits::{Coded, Frame, Rate, check_frames, mean_squared_error, nal};
+use trinity_numeric::threads;
 
 /// Encodes frames of one size and format, each on its own.
 ///

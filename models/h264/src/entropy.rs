@@ -10,7 +10,7 @@ pub mod context_init;
 pub mod writer;
 
 use crate::macroblock::Neighbours;
-use trinity_coding::Flaw;
+use trinity_bits::Flaw;
 
 /// The kinds of residual block; as `u8`, ctxBlockCat of the luma column of Table 9-42.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use trinity_h264::{Params, Rate, decode, encode};
-//! use trinity_coding::{Chroma, Frame};
+//! use trinity_bits::{Chroma, Frame};
 //! let frame = Frame::filled(64, 48, Chroma::C400, 8, 120);
 //! let coded = encode(&[frame], &Params { rate: Rate::Qp(30), ..Params::default() })?;
 //! assert_eq!(decode(&coded.stream)?, coded.recon);
@@ -34,4 +34,4 @@ pub use decoder::{
     BitUse, Decoder, Frames, Inspection, SliceSummary, decode, decode_keep_going, frames, inspect,
 };
 pub use encoder::{Entropy, Params, encode};
-pub use trinity_coding::{CodecError as Error, Coded, Preset, Rate};
+pub use trinity_bits::{CodecError as Error, Coded, Preset, Rate};

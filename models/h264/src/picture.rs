@@ -2,7 +2,7 @@
 //! is predicted and rebuilt in.
 
 use crate::intra::{Available, Edge, MbEdge};
-use trinity_coding::{Chroma, Frame, Plane};
+use trinity_bits::{Chroma, Frame, Plane};
 
 /// One component, whole macroblocks, rows without gaps.
 #[derive(Debug, Clone)]

@@ -2,8 +2,8 @@
 
 use crate::flaw::invalid;
 use crate::tables::{DEFAULT_4X4, DEFAULT_8X8, NORM_ADJUST_4X4, NORM_ADJUST_8X8, ZIGZAG_4X4, ZIGZAG_8X8};
-use trinity_coding::BitReader;
-use trinity_coding::Flaw;
+use trinity_bits::BitReader;
+use trinity_bits::Flaw;
 
 /// The twelve lists in transmission (zig-zag) order: 4×4 intra Y, Cb, Cr and
 /// inter Y, Cb, Cr; 8×8 intra Y, inter Y, intra Cb, inter Cb, intra Cr, inter Cr.

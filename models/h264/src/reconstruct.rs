@@ -12,7 +12,7 @@ use crate::tables::{BLOCK_X, BLOCK_Y, qp_chroma};
 use crate::transform::{
     accumulate_bypass, inverse_4x4, inverse_chroma_dc_420, inverse_chroma_dc_422, inverse_luma_dc, scale_4x4,
 };
-use trinity_coding::Chroma;
+use trinity_bits::Chroma;
 
 /// What stays the same over a slice.
 #[derive(Debug, Clone)]

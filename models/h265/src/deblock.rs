@@ -4,7 +4,7 @@
 //! edge either is filtered or is not: [`Edges`] says where, in 4×4 luma units.
 //! Who may cross slice and tile borders is decided by whoever sets the flags.
 
-use trinity_coding::{Chroma, Plane};
+use trinity_bits::{Chroma, Plane};
 
 /// Table 8-12: β′ by Q.
 const BETA: [u8; 52] = [
@@ -303,7 +303,7 @@ mod tests {
             }
         }
         edges.qp.fill(37);
-        let frame = trinity_coding::Frame::filled(16, 16, chroma, 8, 100);
+        let frame = trinity_bits::Frame::filled(16, 16, chroma, 8, 100);
         let mut planes = frame.planes;
         for plane in &mut planes {
             let half = plane.width / 2;

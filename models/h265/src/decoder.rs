@@ -16,8 +16,8 @@ mod tree;
 
 use std::sync::Arc;
 
-use trinity_coding::nal::{self, NalUnit};
-use trinity_coding::{Chroma, Colour, Frame, Plane};
+use trinity_bits::nal::{self, NalUnit};
+use trinity_bits::{Chroma, Colour, Frame, Plane};
 
 pub use crate::syntax::HashCheck;
 pub use decoded::Decoded;
@@ -469,12 +469,12 @@ impl BitTally {
 /// The id of a parameter set whose rest cannot be read, so that slices which
 /// refer to it report the real reason.
 fn peek_pps_id(rbsp: &[u8]) -> Option<u8> {
-    let id = trinity_coding::BitReader::new(rbsp).ue().ok()?;
+    let id = trinity_bits::BitReader::new(rbsp).ue().ok()?;
     (id < 64).then_some(id as u8)
 }
 
 fn peek_sps_id(rbsp: &[u8]) -> Option<u8> {
-    let mut r = trinity_coding::BitReader::new(rbsp);
+    let mut r = trinity_bits::BitReader::new(rbsp);
     r.skip(4).ok()?;
     let sub_layers = r.bits(3).ok()? + 1;
     r.skip(1).ok()?;

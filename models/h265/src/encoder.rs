@@ -24,7 +24,7 @@ use crate::entropy::residual::ResidualTools;
 use headers::Sequence;
 use preset::Effort;
 use rate::Job;
-use trinity_coding::{Coded, Frame, Rate, check_frames};
+use trinity_bits::{Coded, Frame, Rate, check_frames};
 
 /// Encodes frames of one size, chroma format and depth, each on its own.
 ///

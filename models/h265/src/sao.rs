@@ -4,7 +4,7 @@
 //! neighbouring CTBs may be looked at (slices, tiles, picture borders) comes
 //! in as a mask; the bits that chose the offsets are someone else's.
 
-use trinity_coding::Plane;
+use trinity_bits::Plane;
 
 /// How one CTB of one component is corrected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

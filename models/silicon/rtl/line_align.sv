@@ -1,6 +1,6 @@
 // Alignment: fp32 to integers of a sixteenth of a step.
 //
-// Equals `targets` of models/line/src/quantize.rs up to its transform: the value
+// Equals `targets` of models/codec/src/stage/line/quantize.rs up to its transform: the value
 // times 16 / step, rounded to single precision, then to an integer, both to
 // nearest even; what is not finite or above 2^19, with a transform 2^13, is an
 // exception and codes 0.

@@ -1,6 +1,6 @@
 // Transform of an encoder: Hadamard-32, DCT-32 or none, as the stream has it.
 //
-// Equals `turn_whole` of models/line/src/quantize.rs. Each transform has its own
+// Equals `turn_whole` of models/codec/src/stage/line/quantize.rs. Each transform has its own
 // groups; the one that is not asked for stands still. None goes the way of the
 // Hadamard transform and is passed on.
 // Latency: 3 cycles after a group's last beat. Throughput: 8 values/cycle.

@@ -1,7 +1,7 @@
 // Candidates of one value: for each quantizer and parity the nearest level, or
 // zero where that costs less, and what it costs.
 //
-// Equals `candidates` of models/line/src/quantize.rs where costs are below 2^13:
+// Equals `candidates` of models/codec/src/stage/line/quantize.rs where costs are below 2^13:
 // a level lies within 32 units of the value, so its square has eleven bits, and
 // zero can only win below 256 units.
 // Latency: 2 cycles. Throughput: a value per cycle.

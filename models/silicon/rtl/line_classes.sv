@@ -1,6 +1,6 @@
 // Classes of eight values: which pair of tables and how many raw bits each has.
 //
-// Equals `Coder::class` and `Plan::pair_of` (models/line/src). The class is
+// Equals `Coder::class` and `Plan::pair_of` (models/codec/src). The class is
 // clamp(24 + column class + row class - gain, 0, 55); row classes come
 // saturated to nine bits, which the clamp cannot tell from the whole number.
 // Latency: 2 cycles. Throughput: 8 values/cycle.

@@ -1,6 +1,6 @@
 // DCT-32, or none: four beats of eight targets to four of eight coefficients.
 //
-// Equals `analyse_whole` of models/line/src/matrix.rs for the DCT: entries of the
+// Equals `analyse_whole` of models/codec/src/stage/line/matrix.rs for the DCT: entries of the
 // inverse in 1/1024, the sum to the nearest.
 // Columns of no whole group and plans without transform pass. Sums and differences
 // of opposite values, taken as a group moves on, leave products of 16, 8, 4 and 4

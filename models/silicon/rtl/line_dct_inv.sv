@@ -1,6 +1,6 @@
 // Inverse DCT-32: four beats of eight coefficients to four of x.
 //
-// Equals `synthesize` of models/line/src/reconstruct.rs for the DCT, and for
+// Equals `synthesize` of models/codec/src/stage/line/reconstruct.rs for the DCT, and for
 // columns of no whole group (127 times). Each beat of coefficients adds to sums of
 // all 32 values, by symmetry 16 of odd coefficients and 8, 4 and 4 of even ones: 88
 // products, each with one of four constants. As the group leaves, sums and

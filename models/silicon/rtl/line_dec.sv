@@ -1,6 +1,6 @@
 // Decoder of the line stream: words in, numbers out, 32 lanes, 8 values/cycle.
 //
-// Equals `parse` and `reconstruct` of models/line for streams of the hardware
+// Equals `parse` and `reconstruct` of models/codec for streams of the hardware
 // profile (docs/silicon.md): 32 lanes; transform none, Hadamard-32 or, with
 // LINE_TRANSFORMS, DCT-32; trellis of 1, 4 or 8 states; tiles of up to 512 columns and 1024 rows; up to 64
 // exceptions; a step whose sixteenth (with transform 2032nd part) is a normal

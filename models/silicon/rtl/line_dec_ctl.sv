@@ -1,6 +1,6 @@
 // Tile framing of the decoder: head, exceptions, lanes' states, and the beats.
 //
-// Equals `parse_head` and the order of `parse` (models/line/src/tile.rs). Takes a
+// Equals `parse_head` and the order of `parse` (models/codec/src/entropy/line/tile.rs). Takes a
 // tile's shape and length (from the directory), reads its head, then gives one
 // beat of eight lanes per cycle: first the row classes', then the values'. A
 // head that is wrong, or a tile outside the hardware profile, gives one empty

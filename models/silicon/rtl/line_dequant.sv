@@ -1,7 +1,7 @@
 // Dequantizer: symbols to levels, points, deviations and coefficients.
 //
-// Equals steps 1 to 3 of "Values" in models/line/FORMAT.md and `reconstruct` of
-// models/line/src/reconstruct.rs up to its transform: gain, the row above times
+// Equals steps 1 to 3 of "Values" in models/codec/src/format/line/FORMAT.md and `reconstruct` of
+// models/codec/src/stage/line/reconstruct.rs up to its transform: gain, the row above times
 // its sixteenths, the mean. What a row says of the one below is in memory for up to
 // 512 columns; a column comes again after four beats at the earliest.
 // Latency: 5 cycles. Throughput: 8 values/cycle.

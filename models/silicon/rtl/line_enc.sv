@@ -1,6 +1,6 @@
 // Encoder of the line stream: numbers in, words out, 32 lanes, 8 values/cycle.
 //
-// Equals `encode_tile` of models/line at gain 0 for plans of the hardware profile
+// Equals `encode_tile` of models/codec at gain 0 for plans of the hardware profile
 // (docs/silicon.md): 32 lanes; no transform or, with LINE_TRANSFORMS, Hadamard-32
 // or DCT-32 in integers; with LINE_PICTURE prediction from the row above where the
 // quantizer is uniform; trellis of 1, 4 or 8 states; tiles of up to 512 columns, 1024 rows and 2048

@@ -1,6 +1,6 @@
 // Backward half of the encoder: from entries to symbols, the last value first.
 //
-// Equals the order of `write` (models/line/src/tile.rs): values' steps from the
+// Equals the order of `write` (models/codec/src/entropy/line/tile.rs): values' steps from the
 // last to the first, then the row classes'. The signs of the last 16 steps are
 // gathered ahead of the first symbol, which is why symbols pass a queue.
 // Latency: 6 cycles, and 64 more at the start of a tile. Throughput: 8 values/cycle.

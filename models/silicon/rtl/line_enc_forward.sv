@@ -1,6 +1,6 @@
 // Forward half of the encoder: rows of residuals through the trellis.
 //
-// Equals the search of `quantize` (models/line/src/quantize.rs) up to where it
+// Equals the search of `quantize` (models/codec/src/stage/line/quantize.rs) up to where it
 // turns back, for paths that run through the whole tile. Rows wait in memory for
 // their class; every value leaves an entry for line_traceback. With a uniform
 // quantizer (`round`) the entry is the level.

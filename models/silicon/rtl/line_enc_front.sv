@@ -1,6 +1,6 @@
 // Front of the encoder: values of a tile to residuals and row classes.
 //
-// Equals `targets` and the first loop of `quantize` (models/line/src/quantize.rs):
+// Equals `targets` and the first loop of `quantize` (models/codec/src/stage/line/quantize.rs):
 // with LINE_TRANSFORMS under its transforms in integers, with LINE_PICTURE under
 // prediction from the row above for a uniform quantizer. Rows wait in
 // memory until their class is known; exceptions are listed, one per cycle.

@@ -1,6 +1,6 @@
 // Tile framing of the encoder: head, exceptions, states, words, in order.
 //
-// Equals `write_head` and the end of `write` (models/line/src/tile.rs). A beat
+// Equals `write_head` and the end of `write` (models/codec/src/entropy/line/tile.rs). A beat
 // holds up to eight words; the last one of a tile says whether the tile is too
 // large for the word memory or has more exceptions than are kept.
 // Latency: 2 cycles. Throughput: 8 words/cycle; an exception takes 2 cycles.

@@ -1,6 +1,6 @@
 // Exceptions: values that were kept bit for bit, put where they belong.
 //
-// Equals the last loop of `reconstruct` (models/line/src/reconstruct.rs). The
+// Equals the last loop of `reconstruct` (models/codec/src/stage/line/reconstruct.rs). The
 // head of a tile gives up to 64 of them ahead of its values; each replaces one
 // value of a beat that passes, one per cycle. What a tile's values do not reach
 // is an error of the tile and is dropped with its last beat.

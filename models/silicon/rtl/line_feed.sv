@@ -3,7 +3,7 @@
 // Takes beats of eight words and shows a window of the next eight of the tile
 // that was started; up to eight are taken per cycle. Past the tile's end the
 // window shows zeros and `missing` says so, as `Words::next` of
-// models/line/src/tile.rs; `skip` drops what is left of the tile.
+// models/codec/src/entropy/line/tile.rs; `skip` drops what is left of the tile.
 // Latency: a beat is in the window after one cycle. Throughput: 8 words/cycle.
 module line_feed (
     input  wire         clk,

@@ -1,6 +1,6 @@
 // Integer to single precision, times the scale: the decoder's only floating point.
 //
-// Equals `coefficient as f32 * coder.scale` (models/line/src/reconstruct.rs):
+// Equals `coefficient as f32 * coder.scale` (models/codec/src/stage/line/reconstruct.rs):
 // both operations round to nearest even. The scale is a normal positive number,
 // so that no product but zero is subnormal; one beyond the largest is infinity.
 // Latency: 6 cycles. Throughput: 8 values/cycle.

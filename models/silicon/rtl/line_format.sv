@@ -1,6 +1,6 @@
 // Number format of the output: fp32, bf16, fp16 or samples, to nearest even.
 //
-// Equals `Number` of models/line/src/reconstruct.rs: `rounded` for values, where
+// Equals `Number` of models/codec/src/stage/line/reconstruct.rs: `rounded` for values, where
 // finite stays finite, and `kept` for exceptions, where infinity and NaN stay
 // what they are. fp16 follows the same rules. With LINE_PICTURE also samples of 8
 // or 10 bits (`Sample` there): to the nearest integer, clipped; NaN becomes 0.

@@ -1,7 +1,7 @@
 // Group of four beats: when its last has come, and which of them leaves.
 //
 // Control that the transforms share (`chunks_exact` of `analyse` and `synthesize`,
-// models/line/src): a group leaves in four cycles from the one after its last beat,
+// models/codec/src): a group leaves in four cycles from the one after its last beat,
 // while the next comes. A group takes four beats at the least, so no beat waits.
 // Latency: 1 cycle after a group's last beat. Throughput: a beat per cycle.
 module line_group (

@@ -1,6 +1,6 @@
 // Hadamard-32, or none: four beats of eight targets to four of eight coefficients.
 //
-// Equals `analyse_whole` of models/line/src/matrix.rs for the Hadamard matrix:
+// Equals `analyse_whole` of models/codec/src/stage/line/matrix.rs for the Hadamard matrix:
 // 185/1024 of the sum with signs, to the nearest. Columns of no whole group and
 // plans without transform pass. Eight-point butterflies as beats come, the four
 // beats of a group summed as they leave.

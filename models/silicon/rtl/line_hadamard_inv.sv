@@ -1,6 +1,6 @@
 // Inverse Hadamard-32, or none: four beats of eight coefficients to four of x.
 //
-// Equals `synthesize` of models/line/src/reconstruct.rs for the Hadamard matrix
+// Equals `synthesize` of models/codec/src/stage/line/reconstruct.rs for the Hadamard matrix
 // (22 times the sum with signs), for columns of no whole group (127 times) and,
 // without transform, passes on. Eight-point butterflies as beats come, the four
 // beats of a step summed as they leave.

@@ -1,6 +1,6 @@
 // Prediction from the row above, closed-loop: targets to residuals.
 //
-// Equals `Residuals` and `Advance` of models/line/src/quantize.rs for one state:
+// Equals `Residuals` and `Advance` of models/codec/src/stage/line/quantize.rs for one state:
 // with a uniform quantizer a residual's level, and so the decoder's deviation and
 // what it says of the row below, is known at once. What is predicted of up to 512
 // columns is in memory; a column comes again after four beats at the earliest.

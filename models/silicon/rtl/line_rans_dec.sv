@@ -1,7 +1,7 @@
 // rANS lanes of the decoder: 32 states, eight of them advanced per cycle.
 //
 // Equals the loop over steps of `parse` and `parse_row_classes`
-// (models/line/src/tile.rs). A step of 32 lanes is four beats of eight, given
+// (models/codec/src/entropy/line/tile.rs). A step of 32 lanes is four beats of eight, given
 // without a gap between them; each beat passes four stages (search, width,
 // product, words), and the next step's beat of the same lanes may follow at
 // once. Renewals take their words as beats pass. A step with escapes holds the

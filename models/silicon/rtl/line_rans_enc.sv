@@ -1,6 +1,6 @@
 // rANS lanes of the encoder: 32 states, eight of them advanced per cycle.
 //
-// Equals `Push::push` of models/line/src/tile.rs, from the last step to the
+// Equals `Push::push` of models/codec/src/entropy/line/tile.rs, from the last step to the
 // first. Words come eight lanes at a time, lane 0 lowest; a step's escapes after
 // its renewals, in four cycles of their own.
 // Latency: 6 cycles. Throughput: 8 symbols/cycle; a step with escapes takes six

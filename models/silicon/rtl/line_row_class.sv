@@ -1,6 +1,6 @@
 // Row class: how a row stands to its columns' classes, in quarter octaves.
 //
-// Equals `row_class` of models/line/src/quantize.rs after its sum: quarter_log2
+// Equals `row_class` of models/codec/src/stage/line/quantize.rs after its sum: quarter_log2
 // of max(1, sum / columns) less 76. Nothing is divided: the octave is the largest
 // o with sum >> o at least `columns`, and bounds are multiplied by them.
 // Latency: 13 cycles. Throughput: a row in 14 cycles.

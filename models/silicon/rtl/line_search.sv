@@ -1,6 +1,6 @@
 // Symbol search of one lane: fifteen comparators on a table's first slots.
 //
-// Equals a look-up in `Table::slots` (models/line/src/table.rs): the magnitude
+// Equals a look-up in `Table::slots` (models/codec/src/entropy/line/table.rs): the magnitude
 // whose slots hold this one, its first slot and the next magnitude's.
 // Combinational; whether it is an escape is needed first and found apart.
 module line_search (

@@ -1,6 +1,6 @@
 // Word stack: what the lanes give from last to first, turned round.
 //
-// Equals `backwards` and its reversal in `write` (models/line/src/tile.rs). Up to
+// Equals `backwards` and its reversal in `write` (models/codec/src/entropy/line/tile.rs). Up to
 // eight words a cycle are put below those before them; rows of eight go to
 // memory. At the end of a tile fewer than eight lie in `part`, the first of the
 // tile; rows follow from the last to the first. The next tile's are written behind

@@ -1,6 +1,6 @@
 // Survivors: what every value of a tile leaves for the traceback.
 //
-// Equals the vectors of `Path` in models/line/src/quantize.rs. A tile is read from
+// Equals the vectors of `Path` in models/codec/src/stage/line/quantize.rs. A tile is read from
 // its last entry to its first; the next one is written behind the reader in the
 // same direction, and is then read in the other: there is room for one tile, not
 // two. Even and odd places are two arrays with one port each. Reader and writer

@@ -1,6 +1,6 @@
 // Symbols of eight levels: magnitude, sign, raw bits, or an escape.
 //
-// Equals `Push::new` of models/line/src/tile.rs up to the table's numbers: an
+// Equals `Push::new` of models/codec/src/entropy/line/tile.rs up to the table's numbers: an
 // escape is a magnitude above 14 or one that its table never codes.
 // Latency: 1 cycle. Throughput: 8 levels/cycle.
 module line_symbols (

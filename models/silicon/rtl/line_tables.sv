@@ -1,7 +1,7 @@
 // Tables loaded ahead: fifteen first slots for each of 16 tables and the rows'.
 //
 // Magnitude 0 starts at slot 0; frequencies are differences of starts, so they
-// are not stored (`Table` of models/line/src/table.rs). Table 2p + z is that of
+// are not stored (`Table` of models/codec/src/entropy/line/table.rs). Table 2p + z is that of
 // pair p and quantizer z (2p alone with a uniform quantizer), 16 that of row
 // classes. Eight lanes each get both tables of their pair.
 // Latency: 1 cycle. Throughput: 8 lanes/cycle.

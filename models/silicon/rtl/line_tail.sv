@@ -1,6 +1,6 @@
 // Tail: symbols wait here until the signs of a tile's last 16 steps are known.
 //
-// Equals `finish` of models/line/src/tile.rs. A queue of 128 beats in memory;
+// Equals `finish` of models/codec/src/entropy/line/tile.rs. A queue of 128 beats in memory;
 // beats of the tail leave once the lanes' final states have come, with their
 // signs, and raise the error on a sign that no symbol has.
 // A symbol has 19 bits: 18 quantizer, 17 sign pending, 16 escape; then the

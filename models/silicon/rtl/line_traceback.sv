@@ -1,6 +1,6 @@
 // Traceback: the best path of every lane from its end, eight values per cycle.
 //
-// Equals `Path::finish` of models/line/src/quantize.rs. A value's entry has 27
+// Equals `Path::finish` of models/codec/src/stage/line/quantize.rs. A value's entry has 27
 // bits: 26:19 decisions of the states, 18:17 zero taken for the even levels of
 // quantizers 1 and 0, 16 sign, 15:2 and 1:0 what levels follow from (see
 // line_candidates); with a uniform quantizer 15:0 is the level's magnitude.

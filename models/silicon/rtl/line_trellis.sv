@@ -1,6 +1,6 @@
 // Trellis: add, compare, select for 32 lanes, eight of them per cycle.
 //
-// Equals `Path::step` of models/line/src/quantize.rs. Costs of paths stay within
+// Equals `Path::step` of models/codec/src/stage/line/quantize.rs. Costs of paths stay within
 // 2^16 of the least: candidates cost less than 2^14, and any state is reached
 // from any other in three values. A path that cannot be costs 2^17 here.
 // Latency: 1 cycle to the decisions, 3 to the costs. Throughput: 8 values/cycle;

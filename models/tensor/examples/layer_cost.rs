@@ -11,7 +11,7 @@
 use std::time::Instant;
 
 use rayon::prelude::*;
-use trinity_coding::{Chroma, Frame};
+use trinity_bits::{Chroma, Frame};
 use trinity_tensor::codec::{Encoded, Limits, Target, TensorCodec, Tiling, codec};
 use trinity_tensor::pipeline::{OnNonFinite, encode_file};
 use trinity_tensor::{Class, Dtype, Tensor, TensorFile};

@@ -11,9 +11,9 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use trinity_coding::{Chroma, Frame};
+use trinity_bits::{Chroma, Frame};
+use trinity_codec::line::{Number, Sample};
 use trinity_h264::{Params, Rate};
-use trinity_line::{Number, Sample};
 use trinity_tensor::codec::{Target, codec};
 use trinity_tensor::{Class, Dtype, Tensor};
 

@@ -46,7 +46,7 @@ pub use precondition::{PcaBasis, Precondition, Preconditioned};
 pub(crate) use registry::decoder;
 pub use registry::{PAPER_BASELINES, codec, names};
 pub use trinity_codec::StageCost;
-pub use trinity_line::Device;
+pub use trinity_codec::line::Device;
 
 pub use scalar::{NF4_BLOCK, NF4_LEVELS};
 pub use tiling::{Limits, Tiling};

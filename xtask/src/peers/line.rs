@@ -163,9 +163,9 @@ fn made_up_weights() -> Matrix {
 
 fn print_speed() -> Result<(), String> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--release", "--quiet", "--package", "trinity-line", "--example", "measure"]);
+    cargo.args(["build", "--release", "--quiet", "--package", "trinity-codec", "--example", "line_measure"]);
     tools::succeed(cargo.current_dir(root()))?;
-    let measure = root().join("target/release/examples/measure");
+    let measure = root().join("target/release/examples/line_measure");
     let scratch = bench::Scratch::new("line")?;
     println!(
         "\nSpeed at {RATE} bits per value: one thread, CPU time; 10⁶ values per second, and ratios to the peer in the same run\n"

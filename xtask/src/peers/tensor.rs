@@ -371,7 +371,7 @@ fn nncodec(folder: &Path) -> Result<PathBuf, String> {
 
 /// When our H.265 last changed, as part of a file's name.
 fn h265_age() -> String {
-    let newest = ["models/h265/src", "models/coding/src"].map(|folder| newest(&root().join(folder)));
+    let newest = ["models/h265/src", "models/bits/src"].map(|folder| newest(&root().join(folder)));
     format!(" {}", newest.into_iter().max().unwrap_or_default())
 }
 

@@ -110,24 +110,24 @@ pub fn activity(design: &Design) -> Result<Activity, Failure> {
 }
 
 fn vectors(name: &str, words: &[String]) -> Result<PathBuf, Failure> {
-    written(["trinity-line", "rtl"], name, &[], words)
+    written(["trinity-codec", "rtl"], name, &[], words)
 }
 
 /// Streams of every version that is kept, and what the fuzzer kept where it ran.
 fn streams() -> Result<PathBuf, Failure> {
     let corpus = root().join("fuzz/corpus/line_decode");
-    let mut folders = vec![root().join("models/line/tests/golden")];
+    let mut folders = vec![root().join("models/codec/tests/golden/line")];
     if corpus.is_dir() {
         folders.push(corpus);
     } else {
         eprintln!("no fuzz/corpus/line_decode here (`cargo xtask fuzz line_decode` makes it): left out");
     }
     let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
-    written(["trinity-line", "rtl"], "streams", &["--streams"], &folders)
+    written(["trinity-codec", "rtl"], "streams", &["--streams"], &folders)
 }
 
 fn groups(transform: &str, name: &str, tensors: &[String]) -> Result<PathBuf, Failure> {
-    written(["trinity-line", "rtl"], &format!("{transform}-{name}"), &["--groups", transform], tensors)
+    written(["trinity-codec", "rtl"], &format!("{transform}-{name}"), &["--groups", transform], tensors)
 }
 
 /// What an example of a package writes into a file, which stands between the words.

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::table::{Table, sig3};
 use serde::Serialize;
 use std::path::PathBuf;
-use trinity_coding::nal;
+use trinity_bits::nal;
 use trinity_h265::BitTally;
 use trinity_h265::syntax::{NalHeader, NalType, Pps, SliceType, Sps, Vps};
 

@@ -10,8 +10,8 @@ use md5::{Digest, Md5};
 use serde_json::json;
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
-use trinity_coding::nal::{NalUnit, UnitReader};
-use trinity_coding::{Colour, Frame};
+use trinity_bits::nal::{NalUnit, UnitReader};
+use trinity_bits::{Colour, Frame};
 
 /// Arguments of `decode` in both standards.
 #[derive(Debug, clap::Args)]

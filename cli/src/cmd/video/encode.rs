@@ -6,7 +6,7 @@ use crate::output::{Draft, Named};
 use crate::video_io::{FrameReader, RawFormat};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
-use trinity_coding::{Colour, Frame, Rate, nal};
+use trinity_bits::{Colour, Frame, Rate, nal};
 
 /// Arguments of `encode` in both standards.
 #[derive(Debug, clap::Args)]

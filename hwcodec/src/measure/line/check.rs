@@ -6,7 +6,7 @@ use crate::gpu::Gpu;
 use crate::line::{Faulty, Format, LineCodec};
 use crate::measure::made_up::{mix, weights};
 use serde::{Deserialize, Serialize};
-use trinity_line::{Effort, Options, Plan, Settings, Stream, Target};
+use trinity_codec::line::{Effort, Options, Plan, Settings, Stream, Target};
 
 /// A tensor that the check runs on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,12 +50,13 @@ pub fn check(gpu: &Gpu, codec: &LineCodec) -> Result<Vec<Checked>, Error> {
 }
 
 fn check_case(gpu: &Gpu, codec: &LineCodec, case: &Case, bits: f64) -> Result<Checked, Error> {
-    let failed = |e: trinity_line::Error| Error::Encode { what: case.name.clone(), reason: e.to_string() };
+    let failed =
+        |e: trinity_codec::line::Error| Error::Encode { what: case.name.clone(), reason: e.to_string() };
     let settings = Settings { tile_budget: case.budget, ..Settings::default() };
     let options = Options { effort: case.effort, log2_states: case.log2_states, ..Options::default() };
     let bf16 = to_bf16(&case.values);
     let values = from_bf16(&bf16);
-    let plain = trinity_line::encode_under(
+    let plain = trinity_codec::line::encode_under(
         &values,
         case.rows,
         case.cols,
@@ -65,7 +66,7 @@ fn check_case(gpu: &Gpu, codec: &LineCodec, case: &Case, bits: f64) -> Result<Ch
     )
     .map_err(failed)?;
     let plan = Stream::open(&plain).map_err(failed)?.plan().clone();
-    let expected = trinity_line::encode(&plan, &values, &settings);
+    let expected = trinity_codec::line::encode(&plan, &values, &settings);
     let mut bench = Bench::new(gpu, codec, &plan, &settings, Format::Bf16, &bf16)?;
     let made = bench.encode()?;
     let outcome = match (&expected, &made) {
@@ -88,12 +89,12 @@ pub(super) fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
 /// Compares the values of a stream, then of damaged copies of it.
 fn decode_outcome(bench: &mut Bench, codec: &LineCodec, coded: &[u8]) -> Result<String, Error> {
     let all = codec.multiprocessors();
-    let corrupt = |e: trinity_line::Error| Error::CorruptStream { what: e.to_string() };
+    let corrupt = |e: trinity_codec::line::Error| Error::CorruptStream { what: e.to_string() };
     let (_, values, faults) = bench.decode(codec, coded, all)?;
     if let Some(faulty) = faults.first() {
         return Ok(format!("the GPU refuses tile {}: {}", faulty.tile, faulty.fault));
     }
-    let expected = to_bf16(&trinity_line::decode(coded).map_err(corrupt)?.2);
+    let expected = to_bf16(&trinity_codec::line::decode(coded).map_err(corrupt)?.2);
     if let Some(at) = first_difference(&expected, &values) {
         return Ok(format!("values differ at {}", at / 2));
     }

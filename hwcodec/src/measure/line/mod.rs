@@ -16,7 +16,7 @@ use crate::line::{Decoder, Encoder, Faulty, Format, LineCodec};
 use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DevicePtrMut};
 use std::sync::Arc;
-use trinity_line::{Plan, Settings};
+use trinity_codec::line::{Plan, Settings};
 
 /// One encoder and decoder with their buffers.
 pub struct Bench {

@@ -16,7 +16,7 @@ use crate::streams::Encoder;
 use crate::sys::nvcomp::{ALIGNMENT, Chunks, Method, Nvcomp};
 use cudarc::driver::DevicePtr;
 use std::time::{Duration, Instant};
-use trinity_line::{Effort, Options, Plan, Settings, Stream, TILE_VALUES, Target};
+use trinity_codec::line::{Effort, Options, Plan, Settings, Stream, TILE_VALUES, Target};
 
 /// Nothing measured yet.
 fn nothing(gpu: &Gpu, codec: &LineCodec) -> Recorded {
@@ -112,18 +112,25 @@ impl Subject {
         // A piece of 16 MiB over and over: neither side looks for repetitions.
         let made = weights(rows.min(2048), COLUMNS, 17);
         let bf16: Vec<u8> = to_bf16(&made).into_iter().cycle().take(mib << 20).collect();
-        let failed = |e: trinity_line::Error| Error::Encode { what: "weights".into(), reason: e.to_string() };
+        let failed =
+            |e: trinity_codec::line::Error| Error::Encode { what: "weights".into(), reason: e.to_string() };
         let options = Options { effort: Effort::Fast, log2_states, tile_values, ..Options::default() };
         let settings = Settings::default();
         let values = from_bf16(&bf16);
         let (piece, piece_rows) = (&values[..made.len()], made.len() / COLUMNS);
-        let step =
-            trinity_line::encode_under(piece, piece_rows, COLUMNS, Target::Bits(3.0), &options, &settings)
-                .and_then(|stream| Stream::open(&stream).map(|opened| opened.plan().step))
-                .map_err(failed)?;
-        let plan = trinity_line::choose(&values, rows, COLUMNS, step, &options)
+        let step = trinity_codec::line::encode_under(
+            piece,
+            piece_rows,
+            COLUMNS,
+            Target::Bits(3.0),
+            &options,
+            &settings,
+        )
+        .and_then(|stream| Stream::open(&stream).map(|opened| opened.plan().step))
+        .map_err(failed)?;
+        let plan = trinity_codec::line::choose(&values, rows, COLUMNS, step, &options)
             .ok_or_else(|| Error::Encode { what: "weights".into(), reason: "no plan".into() })?;
-        let stream = trinity_line::encode(&plan, &values, &settings).map_err(failed)?;
+        let stream = trinity_codec::line::encode(&plan, &values, &settings).map_err(failed)?;
         Ok(Self { bf16, plan, stream })
     }
 }

@@ -7,7 +7,7 @@ use crate::measure::decode;
 use crate::nvdec::{Standard, capabilities};
 use crate::streams::{Encoder, Spec, TestStream};
 use std::time::Instant;
-use trinity_coding::Frame;
+use trinity_bits::Frame;
 
 /// Pictures of so many samples each way.
 const SIZE: usize = 1024;

@@ -3,7 +3,7 @@
 use crate::syntax::parameter_sets::{PocType, Sps};
 use crate::syntax::slice_header::{SliceHeader, Structure};
 use std::collections::VecDeque;
-use trinity_coding::Frame;
+use trinity_bits::Frame;
 
 /// TopFieldOrderCnt and BottomFieldOrderCnt, from picture to picture.
 #[derive(Debug, Default)]

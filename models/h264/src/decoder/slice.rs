@@ -15,8 +15,8 @@ use crate::quant::LevelScale;
 use crate::reconstruct::Rebuild;
 use crate::syntax::slice_header::Structure;
 use crate::tables::{BLOCK_X, BLOCK_Y, CHROMA_DC_422_SCAN, FIELD_4X4, FIELD_8X8, ZIGZAG_4X4, ZIGZAG_8X8};
-use trinity_coding::Chroma;
-use trinity_coding::Flaw;
+use trinity_bits::Chroma;
+use trinity_bits::Flaw;
 
 /// Everything a slice is decoded with and into.
 pub struct SliceDecoder<'a> {

@@ -2,7 +2,7 @@
 //! progressive, one IDR picture per frame, nothing optional.
 
 use crate::encoder::params::{Entropy, Params};
-use trinity_coding::{BitWriter, Chroma, Colour, Frame, nal, vui};
+use trinity_bits::{BitWriter, Chroma, Colour, Frame, nal, vui};
 
 /// What the headers say of every frame of a stream.
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,6 @@
 //! What the encoder is asked for.
 
-use trinity_coding::{Colour, Preset, Rate};
+use trinity_bits::{Colour, Preset, Rate};
 
 /// entropy_coding_mode_flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

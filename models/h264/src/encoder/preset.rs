@@ -1,6 +1,6 @@
 //! How hard the encoder tries: presets as plain settings.
 
-use trinity_coding::Preset;
+use trinity_bits::Preset;
 
 /// How hard to look.
 #[derive(Debug, Clone, Copy)]

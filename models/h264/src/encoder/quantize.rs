@@ -13,7 +13,7 @@ use crate::entropy::cabac::{
 use crate::quant::{norm_adjust_4x4, norm_adjust_8x8};
 use crate::tables::{ZIGZAG_4X4, ZIGZAG_8X8};
 use crate::transform::{NORMS_4, norm_8};
-use trinity_coding::cabac::{Context, ONE_BIT};
+use trinity_bits::cabac::{Context, ONE_BIT};
 
 /// Largest level written: what level_prefix 15 can carry in CAVLC, and far
 /// above what any 4×4 block of 8 bits needs.

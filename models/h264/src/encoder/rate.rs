@@ -4,8 +4,8 @@
 use std::convert::Infallible;
 
 use crate::encoder::slice::QpPlan;
-use trinity_coding::search::{self, Trial, Tried};
-use trinity_coding::{Coded, Frame, Rate};
+use trinity_bits::search::{self, Trial, Tried};
+use trinity_bits::{Coded, Frame, Rate};
 
 /// Close enough, as a ratio.
 const TOLERANCE: f64 = 5e-4;

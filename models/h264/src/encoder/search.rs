@@ -23,8 +23,8 @@ use crate::macroblock::{Macroblock, MbKind, Neighbours};
 use crate::picture::Window;
 use crate::quant::LevelScale;
 use crate::reconstruct::Rebuild;
-use trinity_coding::Chroma;
-use trinity_coding::cabac::ONE_BIT;
+use trinity_bits::Chroma;
+use trinity_bits::cabac::ONE_BIT;
 
 /// The samples of one macroblock, 16 to a row.
 pub type SourceMb = [[u16; 256]; 3];

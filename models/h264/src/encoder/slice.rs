@@ -12,7 +12,7 @@ use crate::picture::{Picture, Window};
 use crate::quant::LevelScale;
 use crate::reconstruct::Rebuild;
 use crate::syntax::slice_header::Structure;
-use trinity_coding::{BitWriter, Chroma, Frame};
+use trinity_bits::{BitWriter, Chroma, Frame};
 
 /// QPY over a slice: `qp` up to macroblock `switch_at`, one more from there on.
 /// That is how rates between two QPs are reached.

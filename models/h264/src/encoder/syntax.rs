@@ -6,7 +6,7 @@ use crate::entropy::{BlockKind, BlockPlace};
 use crate::intra::mode;
 use crate::macroblock::{Macroblock, MbKind, Neighbours, UNAVAILABLE, cache_at};
 use crate::tables::{BLOCK_X, BLOCK_Y, ZIGZAG_4X4, ZIGZAG_8X8};
-use trinity_coding::Chroma;
+use trinity_bits::Chroma;
 
 /// Writes a macroblock and brings the caches of `n` up to date. `delta` is mb_qp_delta.
 pub fn write_macroblock<W: SyntaxWriter>(

@@ -4,9 +4,9 @@ use super::{BlockKind, BlockPlace, SyntaxReader};
 use crate::entropy::context_init::CONTEXT_INIT_I;
 use crate::flaw::invalid;
 use crate::macroblock::{MbInfo, MbKind, Neighbours, cache_at};
-use trinity_coding::BitReader;
-use trinity_coding::Flaw;
-use trinity_coding::cabac::{Context, Decoder};
+use trinity_bits::BitReader;
+use trinity_bits::Flaw;
+use trinity_bits::cabac::{Context, Decoder};
 
 /// First context of each syntax element of I slices (Table 9-34).
 pub mod ctx {

@@ -7,8 +7,8 @@ use crate::entropy::cavlc_tables::{
 use crate::flaw::invalid;
 use crate::macroblock::{Neighbours, UNAVAILABLE, cache_at};
 use std::sync::LazyLock;
-use trinity_coding::BitReader;
-use trinity_coding::Flaw;
+use trinity_bits::BitReader;
+use trinity_bits::Flaw;
 
 /// coded_block_pattern of Intra macroblocks by codeNum, ChromaArrayType 1 and 2 (Table 9-4).
 #[rustfmt::skip]

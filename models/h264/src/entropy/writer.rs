@@ -11,8 +11,8 @@ use crate::entropy::cavlc_tables::{
     COEFF_TOKEN, Code, RUN_BEFORE, TOTAL_ZEROS, TOTAL_ZEROS_420_DC, TOTAL_ZEROS_422_DC,
 };
 use crate::macroblock::{MbInfo, MbKind, Neighbours, cache_at};
-use trinity_coding::BitWriter;
-use trinity_coding::cabac::{BinWriter, BitCounter, Context, Encoder, ONE_BIT};
+use trinity_bits::BitWriter;
+use trinity_bits::cabac::{BinWriter, BitCounter, Context, Encoder, ONE_BIT};
 
 /// Where the syntax elements of progressive macroblocks go.
 pub trait SyntaxWriter {

@@ -5,8 +5,8 @@
 
 use crate::flaw::invalid;
 use crate::quant::{ScalingLists, read_lists};
-use trinity_coding::Flaw;
-use trinity_coding::{BitReader, Chroma};
+use trinity_bits::Flaw;
+use trinity_bits::{BitReader, Chroma};
 
 /// Macroblocks of the largest frame any level allows (MaxFS of level 6.2).
 const MAX_FRAME_MBS: u32 = 139_264;

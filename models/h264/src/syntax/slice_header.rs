@@ -2,8 +2,8 @@
 
 use crate::flaw::invalid;
 use crate::syntax::parameter_sets::{PocType, Pps, Sps};
-use trinity_coding::BitReader;
-use trinity_coding::Flaw;
+use trinity_bits::BitReader;
+use trinity_bits::Flaw;
 
 /// What nal_unit() says before the slice header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Frames to encode, made on the spot: the same every time.
 
-use trinity_coding::{Chroma, Frame};
+use trinity_bits::{Chroma, Frame};
 
 /// A small generator; the tests need no better.
 pub struct Random(u64);

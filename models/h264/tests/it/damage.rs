@@ -2,7 +2,7 @@
 //! the frames that are whole; never a panic.
 
 use crate::content::{Content, Random};
-use trinity_coding::Chroma;
+use trinity_bits::Chroma;
 use trinity_h264::{Entropy, Error, Params, Preset, Rate, decode, decode_keep_going, encode};
 
 fn streams() -> Vec<Vec<u8>> {

@@ -3,7 +3,7 @@
 
 use crate::content::Content;
 use std::process::Command;
-use trinity_coding::{Chroma, Frame};
+use trinity_bits::{Chroma, Frame};
 use trinity_h264::{Coded, Entropy, Params, Preset, Rate, decode, encode};
 
 /// One case, printed when it fails.

@@ -3,7 +3,7 @@
 use crate::grid::{Case, cases};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trinity_coding::Chroma;
+use trinity_bits::Chroma;
 use trinity_h264::{Rate, encode};
 
 /// A program around the library, built on the spot; `None` where it cannot be.

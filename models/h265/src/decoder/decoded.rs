@@ -1,6 +1,6 @@
 //! What the decoder gives for each picture.
 
-use trinity_coding::Frame;
+use trinity_bits::Frame;
 
 use super::slice::BitTally;
 use crate::syntax::{HashCheck, SliceType};

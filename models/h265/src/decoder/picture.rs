@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use trinity_coding::{Chroma, Frame, Plane};
+use trinity_bits::{Chroma, Frame, Plane};
 
 use super::layout::Layout;
 use crate::deblock::{self, Edges, Offsets};

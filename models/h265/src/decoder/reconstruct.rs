@@ -1,7 +1,7 @@
 //! From modes and coefficients to samples, one transform block at a time, and
 //! the QP each block is scaled with (H.265 clauses 8.4.4.1, 8.6.1 and 8.6.2).
 
-use trinity_coding::Chroma;
+use trinity_bits::Chroma;
 
 use super::residual::{self, Block, Residual, Scaling};
 use super::slice::{Share, SliceDecoder};

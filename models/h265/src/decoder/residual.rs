@@ -4,7 +4,7 @@
 //! into a local for the length of a block so that it lives in registers, and
 //! each level is scaled as soon as its sign is known.
 
-use trinity_coding::cabac::{Context, Decoder};
+use trinity_bits::cabac::{Context, Decoder};
 
 use crate::entropy::contexts::Contexts;
 use crate::entropy::scan::{
@@ -360,7 +360,7 @@ fn adapt(stat: &mut u8, remaining: u32) {
 mod tests {
     use super::*;
     use crate::entropy::residual::{ResidualTools, Shape, State, write};
-    use trinity_coding::cabac::{BinWriter, Encoder};
+    use trinity_bits::cabac::{BinWriter, Encoder};
 
     /// Found by fuzzing: sixteen levels as long as codes get.
     #[test]

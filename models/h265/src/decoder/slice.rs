@@ -1,7 +1,7 @@
 //! slice_segment_data() (H.265 clause 7.3.8.1): the walk over CTUs, with
 //! tiles, wavefronts, dependent segments and SAO parameters.
 
-use trinity_coding::cabac::Decoder as Engine;
+use trinity_bits::cabac::Decoder as Engine;
 
 use super::picture::{Entropy, NOT_DECODED, Picture};
 use super::residual::Tools;

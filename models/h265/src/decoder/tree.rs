@@ -1,8 +1,8 @@
 //! coding_quadtree() to transform_unit() (H.265 clauses 7.3.8.4 to 7.3.8.12)
 //! of intra slices.
 
-use trinity_coding::intra_modes::{most_probable, remaining_mode};
-use trinity_coding::{BitReader, Chroma};
+use trinity_bits::intra_modes::{most_probable, remaining_mode};
+use trinity_bits::{BitReader, Chroma};
 
 use super::residual::Residual;
 use super::slice::{Share, SliceDecoder};

@@ -9,7 +9,7 @@ use crate::syntax::{
     DeblockingControl, NalType, Pps, PpsRangeExtension, ProfileTierLevel, SliceHeader, Sps,
     SpsRangeExtension, Vps, Vui, Window, picture_hash,
 };
-use trinity_coding::{BitWriter, Chroma, Colour, Plane, nal};
+use trinity_bits::{BitWriter, Chroma, Colour, Plane, nal};
 
 /// Everything the parameter sets say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use crate::deblock::{self, Edges, Offsets, Picture};
 use crate::encoder::headers::Sequence;
 use crate::encoder::tree::{LOG2_CTB, UNITS, Unit, position};
-use trinity_coding::Plane;
+use trinity_bits::Plane;
 
 /// Deblocks a whole picture; `ctus` in raster order with the QP of each.
 pub fn deblock(planes: &mut [Plane], sequence: &Sequence, ctus: &[([Unit; UNITS], i32)]) {

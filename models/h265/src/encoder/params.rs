@@ -1,6 +1,6 @@
 //! What the encoder is asked for.
 
-use trinity_coding::{Colour, Preset, Rate};
+use trinity_bits::{Colour, Preset, Rate};
 
 /// How to encode.
 #[derive(Debug, Clone, PartialEq)]

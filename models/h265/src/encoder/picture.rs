@@ -17,8 +17,9 @@ use crate::entropy::residual::State;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
-use trinity_coding::cabac::{BinWriter, Encoder};
-use trinity_coding::{Frame, Plane, squared_error, threads};
+use trinity_bits::cabac::{BinWriter, Encoder};
+use trinity_bits::{Frame, Plane, squared_error};
+use trinity_numeric::threads;
 
 /// Quantization of a picture: a QP for most CTUs, and one more for some.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,6 +1,6 @@
 //! How hard the encoder tries: presets as plain settings.
 
-use trinity_coding::Preset;
+use trinity_bits::Preset;
 
 /// What a preset switches.
 #[derive(Debug, Clone, Copy, PartialEq)]

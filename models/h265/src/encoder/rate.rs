@@ -8,8 +8,9 @@ use crate::encoder::headers::{self, Sequence};
 use crate::encoder::params::Params;
 use crate::encoder::picture::{self, CodedPicture, PictureQp};
 use crate::encoder::preset::Effort;
-use trinity_coding::search::{self, Trial, Tried};
-use trinity_coding::{Coded, Frame, Rate, threads};
+use trinity_bits::search::{self, Trial, Tried};
+use trinity_bits::{Coded, Frame, Rate};
+use trinity_numeric::threads;
 
 /// Frames with everything decided but the QP.
 pub struct Job<'a> {

@@ -5,8 +5,8 @@ use crate::encoder::headers::Sequence;
 use crate::encoder::tree::LOG2_CTB;
 use crate::entropy::residual::State;
 use crate::sao::{self, Area, EdgeClass, Reachable, Sao};
-use trinity_coding::cabac::BinWriter;
-use trinity_coding::{Chroma, Plane};
+use trinity_bits::cabac::BinWriter;
+use trinity_bits::{Chroma, Plane};
 
 /// How one CTU is corrected, by component.
 pub type CtuSao = [Sao; 3];

@@ -22,8 +22,8 @@ use crate::entropy::residual::State;
 use crate::intra::MAX_LINE;
 use crate::quant::Quantizer;
 use crate::transform::Precision;
-use trinity_coding::cabac::{BitCounter, ONE_BIT};
-use trinity_coding::{Chroma, Plane};
+use trinity_bits::cabac::{BitCounter, ONE_BIT};
+use trinity_bits::{Chroma, Plane};
 
 /// One row of CTUs of one component: the last line of the row above, then the
 /// row's own reconstruction.

@@ -7,9 +7,9 @@ use crate::entropy::residual::{self, Shape, State};
 use crate::entropy::scan::Scan;
 use crate::intra::DC;
 use crate::intra::chroma_mode;
-use trinity_coding::Chroma;
-use trinity_coding::cabac::BinWriter;
-use trinity_coding::intra_modes::{most_probable, remaining_index};
+use trinity_bits::Chroma;
+use trinity_bits::cabac::BinWriter;
+use trinity_bits::intra_modes::{most_probable, remaining_index};
 
 /// What a CTU sees of the CTUs around it.
 #[derive(Debug, Clone, Copy, Default)]

@@ -3,7 +3,7 @@
 //! Everything lies in z-order, so that any coding unit is one contiguous run
 //! and the search can keep or drop a candidate with plain copies.
 
-use trinity_coding::Chroma;
+use trinity_bits::Chroma;
 
 /// log2 of the CTB; always 64×64.
 pub const LOG2_CTB: u32 = 6;

@@ -3,7 +3,7 @@
 //!
 //! Which context a bin uses is the business of the syntax code.
 
-use trinity_coding::cabac::Context;
+use trinity_bits::cabac::Context;
 
 const SPLIT_CU_FLAG: [u8; 3] = [139, 141, 157];
 const SPLIT_TRANSFORM_FLAG: [u8; 3] = [153, 138, 138];

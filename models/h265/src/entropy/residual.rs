@@ -5,7 +5,7 @@
 
 use crate::entropy::contexts::Contexts;
 use crate::entropy::scan::{self, Scan};
-use trinity_coding::cabac::BinWriter;
+use trinity_bits::cabac::BinWriter;
 
 /// The adaptive state of the entropy coder between two syntax elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The decoded picture hash SEI message (H.265 clauses D.2.19 and D.3.19).
 
 use md5::{Digest, Md5};
-use trinity_coding::{BitReader, BitWriter, Plane};
+use trinity_bits::{BitReader, BitWriter, Plane};
 
 /// payloadType of the message.
 const DECODED_PICTURE_HASH: u32 = 132;

@@ -1,6 +1,6 @@
 //! pic_parameter_set_rbsp() (H.265 clause 7.3.2.3).
 
-use trinity_coding::{BitReader, BitWriter};
+use trinity_bits::{BitReader, BitWriter};
 
 use super::range::in_range;
 use super::{Flaw, ScalingList};

@@ -1,6 +1,6 @@
 //! profile_tier_level() (H.265 clause 7.3.3).
 
-use trinity_coding::{BitReader, BitWriter};
+use trinity_bits::{BitReader, BitWriter};
 
 use super::Flaw;
 

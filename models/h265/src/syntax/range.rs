@@ -1,6 +1,6 @@
 //! Syntax elements that must lie in a range.
 
-use trinity_coding::Flaw;
+use trinity_bits::Flaw;
 
 /// Fails unless `value` lies in `range`, naming the syntax element.
 pub(super) fn in_range<T: PartialOrd + std::fmt::Display + Copy>(

@@ -1,6 +1,6 @@
 //! scaling_list_data() (H.265 clauses 7.3.4 and 7.4.5).
 
-use trinity_coding::{BitReader, BitWriter};
+use trinity_bits::{BitReader, BitWriter};
 
 use super::Flaw;
 use super::range::in_range;

@@ -1,6 +1,6 @@
 //! slice_segment_header() (H.265 clause 7.3.6) of intra slices.
 
-use trinity_coding::{BitReader, BitWriter};
+use trinity_bits::{BitReader, BitWriter};
 
 use super::range::in_range;
 use super::{Flaw, NalType, Pps, ShortTermRefPicSet, Sps};
@@ -317,7 +317,7 @@ impl SliceHeader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trinity_coding::Chroma;
+    use trinity_bits::Chroma;
 
     #[test]
     fn headers_round_trip() {

@@ -1,6 +1,6 @@
 //! seq_parameter_set_rbsp() (H.265 clause 7.3.2.2).
 
-use trinity_coding::{BitReader, BitWriter, Chroma};
+use trinity_bits::{BitReader, BitWriter, Chroma};
 
 use super::range::in_range;
 use super::{Flaw, ProfileTierLevel, ScalingList, Vui, Window};

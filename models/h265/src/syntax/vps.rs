@@ -3,7 +3,7 @@
 //! Nothing in it changes how a single-layer picture is decoded; it is written
 //! because the standard wants one, and read to be shown.
 
-use trinity_coding::{BitReader, BitWriter};
+use trinity_bits::{BitReader, BitWriter};
 
 use super::{DpbLimits, Flaw, ProfileTierLevel};
 

@@ -3,7 +3,7 @@
 //! Read over to reach what follows them in the SPS; a few fields are kept to
 //! be shown.
 
-use trinity_coding::{BitReader, BitWriter, vui};
+use trinity_bits::{BitReader, BitWriter, vui};
 
 use super::range::in_range;
 use super::{Flaw, Window};

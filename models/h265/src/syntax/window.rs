@@ -1,6 +1,6 @@
 //! A window inside a picture.
 
-use trinity_coding::{BitReader, BitWriter};
+use trinity_bits::{BitReader, BitWriter};
 
 use super::Flaw;
 

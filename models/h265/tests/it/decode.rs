@@ -2,7 +2,7 @@
 //! installed, and against damage.
 
 use proptest::prelude::*;
-use trinity_coding::{Chroma, Frame};
+use trinity_bits::{Chroma, Frame};
 use trinity_h265::HashCheck;
 use trinity_h265::{Coded, Error, Params, Preset, Rate};
 
@@ -125,7 +125,7 @@ fn no_picture_is_an_error() {
 
 #[test]
 fn a_huge_picture_in_few_bytes_is_refused_before_it_is_allocated() {
-    use trinity_coding::nal;
+    use trinity_bits::nal;
     use trinity_h265::syntax::{NalType, Pps, SliceHeader, Sps};
     let sps = Sps::new(8192, 8192, Chroma::C444, 16);
     let pps = Pps { init_qp: 26, ..Pps::default() };
@@ -209,7 +209,7 @@ fn a_lost_slice_is_an_error() {
     }
     let stream = std::fs::read(&output).unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
-    let units: Vec<_> = trinity_coding::nal::units(&stream).map(|unit| unit.bytes).collect();
+    let units: Vec<_> = trinity_bits::nal::units(&stream).map(|unit| unit.bytes).collect();
     // nal_unit_type below 32 is a slice segment.
     let slices: Vec<usize> = (0..units.len()).filter(|&n| units[n][0] >> 1 < 32).collect();
     assert!(slices.len() >= 3, "x265 made {} slices", slices.len());
@@ -229,7 +229,7 @@ fn tempfile_folder(name: &str) -> std::path::PathBuf {
 /// Three pictures of luma alone as the colour planes of one (no encoder at
 /// hand writes separate_colour_plane_flag).
 fn with_separate_planes(planes: &[Coded]) -> Vec<u8> {
-    use trinity_coding::nal;
+    use trinity_bits::nal;
     use trinity_h265::syntax::{NalHeader, NalType, Pps, SliceHeader, Sps};
     let mut stream = Vec::new();
     let (mut sps, mut pps) = (None, None);

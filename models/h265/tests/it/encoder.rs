@@ -5,7 +5,7 @@
 //! with `TRINITY_GRID=full`. ffmpeg and libde265 are asked where installed.
 
 use std::process::Command;
-use trinity_coding::{Chroma, Frame};
+use trinity_bits::{Chroma, Frame};
 use trinity_h265::{Params, Preset, Rate, decode, encode};
 
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -3,10 +3,10 @@
 
 use std::path::PathBuf;
 
-use trinity_coding::{Chroma, Frame};
+use trinity_bits::{Chroma, Frame};
 use trinity_h265::{Params, Preset, Rate, decode, encode};
 
-#[path = "../../../coding/tests/support/streams.rs"]
+#[path = "../../../bits/tests/support/streams.rs"]
 mod streams;
 use streams::{Case, frame};
 

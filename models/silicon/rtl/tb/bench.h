@@ -25,7 +25,7 @@
 #include "verilated_vcd_c.h"
 #endif
 
-// Little-endian words of 32 bits, as `cargo run -p trinity-line --example rtl` writes them.
+// Little-endian words of 32 bits, as `cargo run -p trinity-codec --example rtl` writes them.
 struct Reader {
     std::vector<uint32_t> all;
     size_t at = 0;

@@ -3,7 +3,7 @@
 //
 //   line_hadamard|line_dct VECTORS SEED PRESSURE [TRACE.vcd]
 //
-// VECTORS come from `cargo run -p trinity-line --example rtl -- --groups`; PRESSURE
+// VECTORS come from `cargo run -p trinity-codec --example rtl -- --groups`; PRESSURE
 // is how many cycles of a hundred are without a beat, and how many are held.
 #pragma once
 #include <deque>

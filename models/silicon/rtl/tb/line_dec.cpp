@@ -2,7 +2,7 @@
 //
 //   line_dec VECTORS SEED PRESSURE [TRACE.vcd]
 //
-// VECTORS is written by `cargo run -p trinity-line --example rtl`; its comment
+// VECTORS is written by `cargo run -p trinity-codec --example rtl`; its comment
 // says what is in it. PRESSURE (0 to 99) is how often, in per cent, words, tiles
 // and the taker of values hold back. Prints values, tiles, refused tiles and
 // cycles; exits 1 at the first difference.

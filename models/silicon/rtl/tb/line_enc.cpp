@@ -199,7 +199,7 @@ struct Bench : Clocked<Vline_enc> {
         }
     }
 
-    // `class_weight` of models/line: 2^(14 - class / 4), as a number and a shift.
+    // `class_weight` of models/codec: 2^(14 - class / 4), as a number and a shift.
     static void weight(int32_t column_class, uint32_t& number, uint32_t& shift) {
         static const uint32_t quarters[4] = {1 << 16, 55109, 46341, 38968};
         int octave = column_class >= 0 ? column_class / 4 : -((-column_class + 3) / 4);

@@ -1,9 +1,9 @@
 //! The two codecs that choose plans, and how each is held to one.
 
+use trinity_codec::line::{Family, Held, Options, Settings};
 use trinity_codec::{
     Entropy, EntropyChoice, Orientation, Plan, Preconditioning, Prediction, Profile, Stages, Transform,
 };
-use trinity_line::{Family, Held, Options, Settings};
 use trinity_tensor::codec::{Metrics, Target, codec};
 use trinity_tensor::{Class, Dtype, Error, Tensor};
 
@@ -144,22 +144,22 @@ fn with_profile(profile: &Profile, subject: &Subject, bits: f64) -> Result<Optio
 
 fn with_options(held: Held, subject: &Subject, bits: f64) -> Result<Option<Point>, String> {
     let (options, settings) = (Options { held, ..Options::default() }, Settings::default());
-    let target = trinity_line::Target::Bits(bits);
+    let target = trinity_codec::line::Target::Bits(bits);
     let Subject { rows, cols, values, .. } = subject;
-    let bytes = match trinity_line::encode_under(values, *rows, *cols, target, &options, &settings) {
+    let bytes = match trinity_codec::line::encode_under(values, *rows, *cols, target, &options, &settings) {
         Ok(bytes) => bytes,
-        Err(trinity_line::Error::Unreachable { .. }) => return Ok(None),
+        Err(trinity_codec::line::Error::Unreachable { .. }) => return Ok(None),
         Err(error) => return Err(error.to_string()),
     };
-    let (plan, _) = trinity_line::Plan::read(&bytes).map_err(|error| error.to_string())?;
+    let (plan, _) = trinity_codec::line::Plan::read(&bytes).map_err(|error| error.to_string())?;
     let family = match &plan.transform {
-        trinity_line::Transform::None => Family::None,
-        trinity_line::Transform::Hadamard => Family::Hadamard,
-        trinity_line::Transform::Dct => Family::Dct,
-        trinity_line::Transform::Stated { size: 32, .. } => Family::Stated32,
-        trinity_line::Transform::Stated { .. } => Family::Stated64,
+        trinity_codec::line::Transform::None => Family::None,
+        trinity_codec::line::Transform::Hadamard => Family::Hadamard,
+        trinity_codec::line::Transform::Dct => Family::Dct,
+        trinity_codec::line::Transform::Stated { size: 32, .. } => Family::Stated32,
+        trinity_codec::line::Transform::Stated { .. } => Family::Stated64,
     };
-    let (.., recon) = trinity_line::decode(&bytes).map_err(|error| error.to_string())?;
+    let (.., recon) = trinity_codec::line::decode(&bytes).map_err(|error| error.to_string())?;
     Ok(Some(Point {
         bits: 8.0 * bytes.len() as f64 / values.len() as f64,
         nmse: subject.nmse(&recon),

@@ -14,7 +14,7 @@ pub use show::{Histogram, Shown, show};
 pub use stages::{Block, Stages};
 
 use serde::Serialize;
-use trinity_coding::{Chroma, Plane};
+use trinity_bits::{Chroma, Plane};
 
 use super::align::SampleGrid;
 use super::arith::{Encoder, Tree};
@@ -118,7 +118,7 @@ fn staged(matrix: &Matrix, goal: f64, stages: Stages) -> Result<Staged, Error> {
         let (plane, tiling) = samples(matrix, grid);
         let coding = code(&plane, DEPTH, whole as i32, stages);
         let back = unpadded(&coding.reconstruction, &plane, tiling);
-        let frame = trinity_coding::Frame {
+        let frame = trinity_bits::Frame {
             chroma: Chroma::C400,
             depth: DEPTH,
             chroma_depth: DEPTH,

@@ -1,12 +1,12 @@
 //! Adaptive binary arithmetic coding with 16-bit probabilities.
 //!
-//! The engine of H.264 and H.265 (`trinity_coding::cabac`) keeps a probability
+//! The engine of H.264 and H.265 (`trinity_bits::cabac`) keeps a probability
 //! in 64 states, which costs about 2 % on symbols that hold still. Tensors do
 //! hold still, so here a probability is a running mean: it learns as fast as
 //! the count of bins seen allows, then follows slow drift. The coder itself is
-//! `trinity_coding::range`.
+//! `trinity_bits::range`.
 
-use trinity_coding::range;
+use trinity_bits::range;
 
 use crate::Error;
 

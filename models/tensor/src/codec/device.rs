@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use trinity_line::{Cpu, Device};
+use trinity_codec::line::{Cpu, Device};
 
 static CHOSEN: OnceLock<Arc<dyn Device>> = OnceLock::new();
 static ENCODED: Counts = Counts::new();

@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
-use trinity_coding::huffman::Code;
-use trinity_coding::{BitReader, BitWriter};
+use trinity_bits::huffman::Code;
+use trinity_bits::{BitReader, BitWriter};
 
 use super::arith::{Decoder, Encoder, Tree};
 use super::symbols::Layout;
@@ -136,7 +136,7 @@ fn huffman(codes: &[u8]) -> Vec<u8> {
     writer.into_bytes()
 }
 
-fn unhuffman(bytes: &[u8], count: usize) -> Result<Vec<u8>, trinity_coding::Error> {
+fn unhuffman(bytes: &[u8], count: usize) -> Result<Vec<u8>, trinity_bits::Error> {
     let mut reader = BitReader::new(bytes);
     let decoder = Code::read(&mut reader)?.decoder();
     (0..count).map(|_| decoder.get(&mut reader)).collect()

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-use trinity_coding::{Chroma, Frame};
+use trinity_bits::{Chroma, Frame};
 
 use super::frame_codec::{FrameCodec, Step};
 use super::tiling::Limits;
@@ -232,7 +232,7 @@ impl FrameCodec for Ffmpeg {
         let arguments =
             ["-f", self.format, "-i", "-", "-f", "rawvideo", "-pix_fmt", self.pixels, "-"].map(String::from);
         let raw = self.run(&arguments, stream)?;
-        let failed = |error: trinity_coding::Error| Error::External {
+        let failed = |error: trinity_bits::Error| Error::External {
             program: "ffmpeg".into(),
             problem: error.to_string(),
         };

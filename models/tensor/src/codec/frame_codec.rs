@@ -1,6 +1,6 @@
 //! What a codec of frames must do to code tensors. Knows no codec.
 
-use trinity_coding::Frame;
+use trinity_bits::Frame;
 
 use super::tiling::Limits;
 use crate::Error;

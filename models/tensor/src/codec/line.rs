@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use trinity_codec::Basis;
-use trinity_line::{Device, Effort, Family, Held, Options, Plan, Settings, Transform};
+use trinity_codec::line::{Device, Effort, Family, Held, Options, Plan, Settings, Transform};
 
 use super::device::{count_decoded, count_encoded, device};
 use super::lossy::{HEADER, normalize, restored};
@@ -99,18 +99,29 @@ impl Line {
     }
 
     /// The stream of a matrix, as it is folded.
-    fn stream(&self, matrix: &Matrix, target: trinity_line::Target) -> Result<Vec<u8>, trinity_line::Error> {
+    fn stream(
+        &self,
+        matrix: &Matrix,
+        target: trinity_codec::line::Target,
+    ) -> Result<Vec<u8>, trinity_codec::line::Error> {
         let (rows, cols) = folded(matrix.rows, matrix.cols);
         let settings = Settings { tile_budget: self.tile_budget, ..Settings::default() };
-        trinity_line::encode_on(device(), &matrix.values, (rows, cols), target, &self.options, &settings)
+        trinity_codec::line::encode_on(
+            device(),
+            &matrix.values,
+            (rows, cols),
+            target,
+            &self.options,
+            &settings,
+        )
     }
 
-    fn attempt(&self, tensor: &Tensor, target: trinity_line::Target) -> Result<Encoded, Error> {
+    fn attempt(&self, tensor: &Tensor, target: trinity_codec::line::Target) -> Result<Encoded, Error> {
         let Some((matrix, exponent)) = normalize(tensor)? else {
             return Ok(Encoded::like(tensor, Vec::new()));
         };
         let stream = self.stream(&matrix, target).map_err(|error| match error {
-            trinity_line::Error::Device { device, reason } => {
+            trinity_codec::line::Error::Device { device, reason } => {
                 Error::External { program: device, problem: reason }
             }
             error => Error::Unreachable {
@@ -118,12 +129,14 @@ impl Line {
                 codec: self.name(),
                 target: in_words(target),
                 obstacle: match (&error, target) {
-                    (trinity_line::Error::Unreachable { .. }, trinity_line::Target::Bits(_)) => {
-                        Obstacle::Rate
-                    }
-                    (trinity_line::Error::Unreachable { .. }, trinity_line::Target::Nmse(_)) => {
-                        Obstacle::Error
-                    }
+                    (
+                        trinity_codec::line::Error::Unreachable { .. },
+                        trinity_codec::line::Target::Bits(_),
+                    ) => Obstacle::Rate,
+                    (
+                        trinity_codec::line::Error::Unreachable { .. },
+                        trinity_codec::line::Target::Nmse(_),
+                    ) => Obstacle::Error,
                     _ => Obstacle::Shape,
                 },
                 reason: error.to_string().into(),
@@ -140,11 +153,11 @@ impl Line {
         match target {
             Target::Bits(bits) => {
                 let target_bits = (bits - header_bits).max(1e-6);
-                let encoded = self.attempt(tensor, trinity_line::Target::Bits(target_bits))?;
+                let encoded = self.attempt(tensor, trinity_codec::line::Target::Bits(target_bits))?;
                 encoded.within(target, self.name(), "it needs at least")
             }
             Target::Nmse(goal) => within_after_rounding(self, tensor, goal, |asked| {
-                self.attempt(tensor, trinity_line::Target::Nmse(asked))
+                self.attempt(tensor, trinity_codec::line::Target::Nmse(asked))
             }),
             Target::Qp(_) => Err(self.refused(tensor, target, "it has no quantization parameter")),
             Target::Lossless => {
@@ -187,11 +200,11 @@ impl Line {
 }
 
 /// The codec's own target, which leaves room for our header.
-fn in_words(target: trinity_line::Target) -> String {
+fn in_words(target: trinity_codec::line::Target) -> String {
     match target {
-        trinity_line::Target::Bits(bits) => format!("{bits:.3} bits/value"),
-        trinity_line::Target::Nmse(nmse) => format!("NMSE {nmse}"),
-        trinity_line::Target::Step(step) => format!("steps of {step}"),
+        trinity_codec::line::Target::Bits(bits) => format!("{bits:.3} bits/value"),
+        trinity_codec::line::Target::Nmse(nmse) => format!("NMSE {nmse}"),
+        trinity_codec::line::Target::Step(step) => format!("steps of {step}"),
     }
 }
 
@@ -264,7 +277,7 @@ impl Line {
         }
         restored(encoded, |bytes, _, _| match device().decode(bytes) {
             Ok((_, _, values)) => Ok(values),
-            Err(trinity_line::Error::Device { device, reason }) => {
+            Err(trinity_codec::line::Error::Device { device, reason }) => {
                 Err(Error::External { program: device, problem: reason })
             }
             Err(error) => Err(Error::corrupt(HEADER, error.to_string())),
@@ -279,7 +292,7 @@ pub fn has_kernels(codec: &str) -> bool {
 
 /// The kind of device that codes under a codec's name.
 pub fn device_of(codec: &str) -> &'static str {
-    if has_kernels(codec) { device().kind() } else { trinity_line::Cpu.kind() }
+    if has_kernels(codec) { device().kind() } else { trinity_codec::line::Cpu.kind() }
 }
 
 /// Whether a stream is one that a device codes; zeros have none.
@@ -492,7 +505,7 @@ mod tests {
     /// analysis gives its very bytes, in single precision others.
     #[test]
     fn transforms_of_gates_are_in_integers() {
-        use trinity_line::{Analysis, encode};
+        use trinity_codec::line::{Analysis, encode};
         let values: Vec<f32> = (0..256 * 320).map(|i| ((i * 7919) % 1009) as f32 / 500.0 - 1.0).collect();
         let mut data = Vec::new();
         Dtype::F32.extend_from_f32(&values, &mut data);
@@ -574,7 +587,7 @@ mod tests {
         let sizes = |line: &dyn TensorCodec| -> Vec<usize> {
             let encoded = line.encode(&tensor, Target::Bits(3.0)).unwrap();
             assert_eq!(line.decode(&encoded).unwrap().shape(), tensor.shape());
-            let stream = trinity_line::Stream::open(&encoded.bytes[HEADER..]).unwrap();
+            let stream = trinity_codec::line::Stream::open(&encoded.bytes[HEADER..]).unwrap();
             (0..stream.plan().tiles()).map(|tile| 2 * stream.words(tile).len()).collect()
         };
         let (unbound, bound) = (sizes(free.as_ref()), sizes(held.as_ref()));

@@ -3,7 +3,7 @@
 //! A knob goes from coarse to fine; bits grow with it and error falls, nearly
 //! monotonously and nearly linearly in bits. Knows nothing of what it turns.
 
-use trinity_coding::search::{self, Found, Tried};
+use trinity_bits::search::{self, Found, Tried};
 
 use super::{Encoded, Metrics, Target, TensorCodec};
 use crate::{Error, Obstacle, Tensor};

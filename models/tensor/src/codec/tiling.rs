@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use trinity_coding::{Chroma, Frame, Plane};
+use trinity_bits::{Chroma, Frame, Plane};
 
 /// What a frame may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

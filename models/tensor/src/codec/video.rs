@@ -4,7 +4,7 @@
 //! 2^(f/6) look to the quantizer like a QP higher by f, so any rate can be met
 //! with a codec whose QP is an integer, whatever its steps are.
 
-use trinity_coding::{Chroma, Frame};
+use trinity_bits::{Chroma, Frame};
 
 use super::align::SampleGrid;
 use super::ffmpeg::Ffmpeg;

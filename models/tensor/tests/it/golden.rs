@@ -16,7 +16,7 @@ use trinity_tensor::{Class, Dtype, Entry, Tensor, TensorFile};
 
 use crate::write_safetensors;
 
-#[path = "../../../coding/tests/support/pins.rs"]
+#[path = "../../../bits/tests/support/pins.rs"]
 mod pins;
 
 fn golden(name: &str) -> PathBuf {

@@ -11,7 +11,7 @@ use crate::entropy::residual::{
     ResidualTools, Shape, State, adapt_stat, last_binarization, next_rice, remaining_bits, sig_contexts,
 };
 use crate::entropy::scan::{Scan, last_prefix_ctx};
-use trinity_coding::cabac::{Context, ONE_BIT};
+use trinity_bits::cabac::{Context, ONE_BIT};
 
 /// More than what sums of costs in one sub-block lose to rounding.
 const ROUNDING: f32 = 0.01;

@@ -12,8 +12,8 @@ use crate::entropy::scan::Scan;
 use crate::intra::{self, Available, Smoothing};
 use crate::quant::{FLAT, Quantizer};
 use crate::transform::{self, Kernel, Precision};
-use trinity_coding::Chroma;
-use trinity_coding::cabac::{BitCounter, ONE_BIT};
+use trinity_bits::Chroma;
+use trinity_bits::cabac::{BitCounter, ONE_BIT};
 
 /// A coded block, as one candidate.
 #[derive(Debug, Clone, Copy)]

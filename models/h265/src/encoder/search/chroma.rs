@@ -4,8 +4,8 @@ use crate::encoder::search::Search;
 use crate::encoder::syntax::chroma_pred_mode;
 use crate::encoder::tree::{position, units_in, z_order};
 use crate::intra::chroma_mode;
-use trinity_coding::Chroma;
-use trinity_coding::cabac::BitCounter;
+use trinity_bits::Chroma;
+use trinity_bits::cabac::BitCounter;
 
 /// A chroma block under a luma transform tree.
 struct Place {

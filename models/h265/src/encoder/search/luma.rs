@@ -10,8 +10,8 @@ use crate::encoder::syntax::mode_bits;
 use crate::encoder::tree::{Unit, units_in, z_order};
 use crate::entropy::residual::State;
 use crate::intra::{self, Smoothing};
-use trinity_coding::cabac::{BinWriter, BitCounter, ONE_BIT};
-use trinity_coding::intra_modes::most_probable;
+use trinity_bits::cabac::{BinWriter, BitCounter, ONE_BIT};
+use trinity_bits::intra_modes::most_probable;
 
 /// Modes that are looked at more closely than by a Hadamard sum, at most.
 const MODES: usize = 12;

@@ -18,9 +18,9 @@ use crate::intra::chroma_mode;
 use crate::intra::{self, Smoothing};
 use crate::quant::FLAT;
 use crate::transform::{self, Kernel, Precision};
-use trinity_coding::Chroma;
-use trinity_coding::cabac::{BitCounter, ONE_BIT};
-use trinity_coding::intra_modes::most_probable;
+use trinity_bits::Chroma;
+use trinity_bits::cabac::{BitCounter, ONE_BIT};
+use trinity_bits::intra_modes::most_probable;
 
 /// A planned square: what it would cost, and whether direction mattered.
 #[derive(Debug, Clone, Copy)]

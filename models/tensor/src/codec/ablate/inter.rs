@@ -5,7 +5,7 @@
 //! tensors of one shape (the paper puts layers along time), or, where a tensor
 //! stands alone, its own quarters.
 
-use trinity_coding::{Chroma, Frame, Plane};
+use trinity_bits::{Chroma, Frame, Plane};
 
 use super::super::ffmpeg::Ffmpeg;
 use super::super::frame_codec::{FrameCodec, Step};

@@ -6,9 +6,9 @@
 //! writing them, hides no signs and searches no levels: what the whole encoder
 //! gains by those is the difference to `h265`.
 
-use trinity_coding::Plane;
-use trinity_coding::cabac::{BinWriter, BitCounter, ONE_BIT};
-use trinity_coding::intra_modes::most_probable;
+use trinity_bits::Plane;
+use trinity_bits::cabac::{BinWriter, BitCounter, ONE_BIT};
+use trinity_bits::intra_modes::most_probable;
 use trinity_h265::entropy::residual::{self, ResidualTools, Shape, State};
 use trinity_h265::entropy::scan::Scan;
 use trinity_h265::intra::{self, Available, MAX_LINE, Smoothing};

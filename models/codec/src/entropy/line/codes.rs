@@ -1,0 +1,60 @@
+//! Lists of integers in a header.
+
+use trinity_bits::golomb::{get_golomb, golomb_bits, put_golomb, unzigzag, zigzag};
+use trinity_bits::{BitReader, BitWriter};
+
+use crate::format::line::error::Error;
+
+/// Differences of neighbours, in the order that takes the fewest bits. A list
+/// of equal numbers takes four bits and one number.
+pub fn put_list(out: &mut BitWriter, list: &[i32]) {
+    let first = list.first().copied().unwrap_or(0);
+    if list.iter().all(|&value| value == first) {
+        out.bits(15, 4);
+        put_golomb(out, zigzag(first), 4);
+        return;
+    }
+    let codes: Vec<u32> = differences(list).collect();
+    let bits = |order: &u32| codes.iter().map(|&code| golomb_bits(code, *order)).sum::<u64>();
+    let order = (0..15).min_by_key(bits).unwrap_or(0);
+    out.bits(order, 4);
+    codes.iter().for_each(|&code| put_golomb(out, code, order));
+}
+
+pub fn get_list(bits: &mut BitReader<'_>, count: usize) -> Result<Vec<i32>, Error> {
+    let order = bits.bits(4)?;
+    if order == 15 {
+        return Ok(vec![unzigzag(get_golomb(bits, 4)?); count]);
+    }
+    // A bit at least for each: the size is checked before it is taken.
+    if (count as u64) * (u64::from(order) + 1) > bits.remaining() {
+        return Err(Error::Truncated { what: "header" });
+    }
+    let mut before = 0i32;
+    (0..count)
+        .map(|_| {
+            before = before.wrapping_add(unzigzag(get_golomb(bits, order)?));
+            Ok(before)
+        })
+        .collect()
+}
+
+fn differences(list: &[i32]) -> impl Iterator<Item = u32> {
+    let before = std::iter::once(0).chain(list.iter().copied());
+    list.iter().zip(before).map(|(&value, before)| zigzag(value.wrapping_sub(before)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_come_back() {
+        for list in [vec![], vec![7; 9], vec![-3, 4, 100, -20000, 0], (0..40).collect()] {
+            let mut out = BitWriter::new();
+            put_list(&mut out, &list);
+            let bytes = out.into_bytes();
+            assert_eq!(get_list(&mut BitReader::new(&bytes), list.len()).unwrap(), list);
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The words of a tile of 32 lanes, in wide registers.
+//!
+//! The same words as the scalar [`crate::entropy::line::tile::write`], which is the truth.
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+use crate::entropy::line::coder::{Coder, polynomials};
+#[cfg(target_arch = "x86_64")]
+use crate::entropy::line::emit::avx512::Emission;
+use crate::entropy::line::table::{ESCAPE, SCALE_BITS};
+use crate::entropy::line::tile::{self, LEAST_STATE, Parsed, TAIL, steps, write_head, write_row_classes};
+use crate::format::line::plan::Tile;
+use trinity_numeric::simd::{Kernel, Width, with_width};
+
+const LANES: usize = 32;
+/// Symbols of a table with room for an escape on either side.
+const SYMBOLS: usize = 2 * ESCAPE + 1;
+
+/// How to push each symbol of each table: bits 0–9 first slot, 10–20 frequency,
+/// bit 31 an escape. Bits 21–23 are for raw bits and 24–29 for what they hold.
+#[derive(Debug, Clone)]
+pub(crate) struct Pushes {
+    signed: Vec<u32>,
+    unsigned: Vec<u32>,
+}
+
+const ESCAPED: u32 = 1 << 31;
+
+impl Pushes {
+    pub(crate) fn new(coder: &Coder) -> Self {
+        let of = |table: &crate::entropy::line::table::Table, at: usize, unsigned: bool| {
+            let symbol = at as i32 - ESCAPE as i32;
+            let magnitude = symbol.unsigned_abs() as usize;
+            if magnitude >= ESCAPE || table.frequency(magnitude) == 0 {
+                return table.start(ESCAPE) | table.frequency(ESCAPE) << 10 | ESCAPED;
+            }
+            let (start, frequency) = (table.start(magnitude), table.frequency(magnitude));
+            match (unsigned && magnitude > 0, symbol < 0) {
+                (true, _) => start | frequency << 11,
+                (false, true) => (start + frequency) | frequency << 10,
+                (false, false) => start | frequency << 10,
+            }
+        };
+        let all = |unsigned: bool| {
+            let tables = coder.plan.tables.iter();
+            tables.flat_map(|table| (0..SYMBOLS).map(move |at| of(table, at, unsigned))).collect()
+        };
+        Self { signed: all(false), unsigned: all(true) }
+    }
+}
+
+/// Appends the words of a tile.
+pub(crate) fn write_with(
+    width: Width,
+    coder: &Coder,
+    pushes: &Pushes,
+    place: &Tile,
+    parsed: &Parsed,
+    out: &mut Vec<u16>,
+) {
+    if width == Width::Scalar || coder.plan.log2_lanes != 5 {
+        return tile::write(coder, place, parsed, out);
+    }
+    write_head(parsed, out);
+    // A word and an escape for each value at most, and for each row.
+    let mut buffer = vec![0u16; 2 * (place.values() + place.rows) + 1];
+    let mut states = [LEAST_STATE; LANES];
+    let mut at = if width == Width::Avx512 && Width::widest() == Width::Avx512 {
+        emit_wide(coder, pushes, place, parsed, &mut states, &mut buffer)
+    } else {
+        emit_by_compiler(width, coder, pushes, place, parsed, &mut states, &mut buffer)
+    };
+    write_row_classes(coder, parsed, &mut states, &mut buffer, &mut at);
+    out.reserve(2 * LANES + buffer.len() - at);
+    out.extend(states.iter().flat_map(|&state| [state as u16, (state >> 16) as u16]));
+    out.extend_from_slice(&buffer[at..]);
+}
+
+/// Writes what stands behind the row classes with registers of sixteen lanes;
+/// where it starts.
+#[cfg(target_arch = "x86_64")]
+fn emit_wide(
+    coder: &Coder,
+    pushes: &Pushes,
+    place: &Tile,
+    parsed: &Parsed,
+    states: &mut [u32; LANES],
+    buffer: &mut [u16],
+) -> usize {
+    let classes = coder.step_classes(place, parsed.gain);
+    let (h0, h1) = polynomials(&coder.plan);
+    let job = Emission {
+        cols: place.cols,
+        levels: &parsed.levels,
+        row_classes: &parsed.row_classes,
+        lookup: coder.class_lookup(0),
+        has_raw_bits: Coder::has_raw_bits(&classes, &parsed.row_classes),
+        classes: &classes,
+        signed: &pushes.signed,
+        unsigned: &pushes.unsigned,
+        h0,
+        h1,
+        tail: TAIL,
+    };
+    // SAFETY: the caller has seen that the processor has AVX-512.
+    #[allow(unsafe_code)]
+    unsafe {
+        crate::entropy::line::emit::avx512::emit(&job, states, buffer)
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn emit_wide(
+    coder: &Coder,
+    pushes: &Pushes,
+    place: &Tile,
+    parsed: &Parsed,
+    states: &mut [u32; LANES],
+    buffer: &mut [u16],
+) -> usize {
+    emit_by_compiler(Width::Scalar, coder, pushes, place, parsed, states, buffer)
+}
+
+/// As [`emit_wide`], in loops that the compiler widens.
+fn emit_by_compiler(
+    width: Width,
+    coder: &Coder,
+    pushes: &Pushes,
+    place: &Tile,
+    parsed: &Parsed,
+    states: &mut [u32; LANES],
+    buffer: &mut [u16],
+) -> usize {
+    let mut packed = Vec::with_capacity(place.values());
+    with_width(width, Pack { coder, pushes, place, parsed, packed: &mut packed, states });
+    let mut at = buffer.len();
+    with_width(width, Push { place, parsed, packed: &packed, states, buffer, at: &mut at });
+    at
+}
+
+/// Forwards: what every value pushes, and the signs of the tail.
+struct Pack<'a> {
+    coder: &'a Coder,
+    pushes: &'a Pushes,
+    place: &'a Tile,
+    parsed: &'a Parsed,
+    packed: &'a mut Vec<u32>,
+    states: &'a mut [u32; LANES],
+}
+
+impl Kernel for Pack<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { coder, pushes, place, parsed, packed, states } = self;
+        let (per_row, total) = steps(place, LANES);
+        let (h0, h1) = polynomials(&coder.plan);
+        let classes = &coder.plan.classes[place.col..][..place.cols];
+        let mut trellis = [0i32; LANES];
+        for step in 0..total {
+            let (row, first) = (step / per_row, step % per_row * LANES);
+            let (back, active) = (total - 1 - step, LANES.min(place.cols - first));
+            let levels = &parsed.levels[row * place.cols + first..][..active];
+            let table_of = if back < TAIL { &pushes.unsigned } else { &pushes.signed };
+            let row_class = parsed.row_classes[row];
+            for lane in 0..active {
+                let level = i32::from(levels[lane]);
+                let class = Coder::class(classes[first + lane], row_class, parsed.gain);
+                let raw_bits = u32::from(coder.raw_bits[class]);
+                let half = (1 << raw_bits) >> 1;
+                let symbol = (level + half) >> raw_bits;
+                let table = usize::from(coder.tables[class]) + (trellis[lane] & 1) as usize;
+                let limit = ESCAPE as i32;
+                let entry = table_of[table * SYMBOLS + (symbol.clamp(-limit, limit) + limit) as usize];
+                let low = (level + half - (symbol << raw_bits)) as u32;
+                let low = if entry & ESCAPED == 0 { low } else { 0 };
+                packed.push(entry | raw_bits << 21 | low << 24);
+                if back < TAIL && entry & ESCAPED == 0 && symbol < 0 {
+                    states[lane] |= 1 << back;
+                }
+                let machine = trellis[lane];
+                let odd = level & 1;
+                trellis[lane] = (machine >> 1) ^ ((machine & 1) * h0) ^ (odd * h1);
+            }
+        }
+    }
+}
+
+/// Backwards: states and words.
+struct Push<'a> {
+    place: &'a Tile,
+    parsed: &'a Parsed,
+    packed: &'a [u32],
+    states: &'a mut [u32; LANES],
+    buffer: &'a mut [u16],
+    at: &'a mut usize,
+}
+
+impl Kernel for Push<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { place, parsed, packed, states, buffer, at } = self;
+        let mut position = *at;
+        for row in (0..place.rows).rev() {
+            let first = row * place.cols;
+            let (whole, rest) = packed[first..][..place.cols].as_chunks::<LANES>();
+            if !rest.is_empty() {
+                let mut padded = [1 << 10; LANES];
+                padded[..rest.len()].copy_from_slice(rest);
+                let kept = *states;
+                position = push_step(&padded, rest.len(), states, buffer, position);
+                states[rest.len()..].copy_from_slice(&kept[rest.len()..]);
+                let levels = &parsed.levels[first + whole.len() * LANES..][..rest.len()];
+                position = push_escapes(rest, levels, buffer, position);
+            }
+            for (index, entries) in whole.iter().enumerate().rev() {
+                position = push_step(entries, LANES, states, buffer, position);
+                if entries.iter().fold(0, |any, entry| any | entry) & ESCAPED != 0 {
+                    let levels = &parsed.levels[first + index * LANES..][..LANES];
+                    position = push_escapes(entries, levels, buffer, position);
+                }
+            }
+        }
+        *at = position;
+    }
+}
+
+/// Pushes one symbol in every lane; words of the first `active` lanes alone count.
+#[inline(always)]
+fn push_step(
+    entries: &[u32; LANES],
+    active: usize,
+    states: &mut [u32; LANES],
+    buffer: &mut [u16],
+    mut position: usize,
+) -> usize {
+    let mut full = [0u32; LANES];
+    for lane in 0..LANES {
+        let (frequency, raw_bits) = (entries[lane] >> 10 & 0x7ff, entries[lane] >> 21 & 7);
+        full[lane] = u32::from(states[lane] >= frequency << (32 - SCALE_BITS - raw_bits));
+    }
+    for lane in (0..active).rev() {
+        // Written in any case, and kept if the state is full.
+        buffer[position - 1] = states[lane] as u16;
+        position -= full[lane] as usize;
+    }
+    for lane in 0..LANES {
+        let (frequency, raw_bits) = (entries[lane] >> 10 & 0x7ff, entries[lane] >> 21 & 7);
+        let low = entries[lane] >> 24 & 0x3f;
+        let state = states[lane] >> (16 * full[lane]);
+        let raised = state << raw_bits | low;
+        // Half above the dividend, the quotient is never so near to a whole number
+        // that rounding could cross it.
+        let quotient = ((f64::from(raised) + 0.5) / f64::from(frequency)) as u32;
+        let rest = raised.wrapping_sub(quotient.wrapping_mul(frequency));
+        states[lane] = quotient << SCALE_BITS | rest.wrapping_add(entries[lane] & 0x3ff);
+    }
+    position
+}
+
+/// Writes the levels of a step's escapes.
+#[inline(always)]
+fn push_escapes(entries: &[u32], levels: &[i16], buffer: &mut [u16], mut position: usize) -> usize {
+    for (&entry, &level) in entries.iter().zip(levels).rev() {
+        if entry & ESCAPED != 0 {
+            position -= 1;
+            buffer[position] = level as u16;
+        }
+    }
+    position
+}

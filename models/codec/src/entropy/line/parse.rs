@@ -1,0 +1,146 @@
+//! Parsing of tiles of 32 lanes in wide registers; what surrounds the kernels.
+//!
+//! Prepares what the wide kernels need, and ends a tile as the scalar
+//! [`crate::entropy::line::tile::parse`] does. Other tiles go to that one.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+use crate::entropy::line::coder::{Coder, polynomials};
+use crate::entropy::line::table::{SCALE_BITS, Slot};
+use crate::entropy::line::tile::{self, LEAST_STATE, Parsed, TAIL, parse_head, parse_row_classes, steps};
+use crate::format::line::plan::Tile;
+use trinity_numeric::simd::Width;
+
+/// Words that one step may look at: an escape and a renewal for each lane.
+pub(crate) const PADDING: usize = 64;
+
+/// Symbols of the last steps, times their raw bits' power: positive where the
+/// sign is still to come, else 0.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    pub symbols: [[i32; 32]; TAIL],
+}
+
+/// A tile being parsed.
+#[derive(Debug)]
+pub(crate) struct Job<'a> {
+    pub cols: usize,
+    pub per_row: usize,
+    pub total: usize,
+    /// Words of the tile, and [`PADDING`] zeros.
+    pub words: &'a [u16],
+    pub at: usize,
+    pub states: [u32; 32],
+    pub trellis: [u32; 32],
+    pub h0: i32,
+    pub h1: i32,
+    pub slots: &'a [Slot],
+    /// For each class: first slot of its first table, and raw bits above bit 24.
+    pub lookup: [u32; 64],
+    /// Classes of columns with everything but the row's added, for whole steps.
+    pub classes: &'a [i32],
+    pub row_classes: &'a [i32],
+    pub has_raw_bits: bool,
+    pub levels: &'a mut [i16],
+    pub tail: Tail,
+}
+
+impl Job<'_> {
+    /// Lanes with a column in the step that starts there.
+    #[inline(always)]
+    pub fn active(&self, first: usize) -> u32 {
+        let left = self.cols - first;
+        if left >= 32 { u32::MAX } else { (1 << left) - 1 }
+    }
+}
+
+/// Reads a tile with registers of that width.
+pub fn parse_with(width: Width, coder: &Coder, place: &Tile, words: &[u16]) -> Result<Parsed, &'static str> {
+    if width == Width::Scalar || coder.plan.log2_lanes != 5 || width > Width::widest() {
+        return tile::parse(coder, place, words);
+    }
+    #[cfg(target_arch = "x86_64")]
+    {
+        parse_wide(width, coder, place, words)
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    tile::parse(coder, place, words)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn parse_wide(width: Width, coder: &Coder, place: &Tile, words: &[u16]) -> Result<Parsed, &'static str> {
+    let (gain, exceptions, start) = parse_head(words, place)?;
+    let mut padded = Vec::with_capacity(words.len() + PADDING);
+    padded.extend_from_slice(words);
+    padded.resize(words.len() + PADDING, 0);
+    let lanes = words.get(start..start + 64).ok_or("it ends early")?;
+    let mut states = std::array::from_fn(|l| u32::from(lanes[2 * l]) | u32::from(lanes[2 * l + 1]) << 16);
+    let mut reader = tile::Words { words, at: start + 64 };
+    let row_classes = parse_row_classes(coder, place, &mut states, &mut reader);
+    let (per_row, total) = steps(place, 32);
+    let classes = coder.step_classes(place, gain);
+    let lookup = coder.class_lookup(SCALE_BITS);
+    let (h0, h1) = polynomials(&coder.plan);
+    let mut levels = vec![0i16; place.values()];
+    let mut job = Job {
+        cols: place.cols,
+        per_row,
+        total,
+        words: &padded,
+        at: reader.at,
+        states,
+        trellis: [0; 32],
+        h0,
+        h1,
+        slots: &coder.slots,
+        lookup,
+        classes: &classes,
+        row_classes: &row_classes,
+        has_raw_bits: Coder::has_raw_bits(&classes, &row_classes),
+        levels: &mut levels,
+        tail: Tail { symbols: [[0; 32]; TAIL] },
+    };
+    // SAFETY: the width is one that the processor has.
+    #[allow(unsafe_code)]
+    let parsed = unsafe {
+        match width {
+            Width::Avx512 => crate::entropy::line::parse::avx512::values(&mut job),
+            _ => crate::entropy::line::parse::avx2::values(&mut job),
+        }
+    };
+    parsed.ok_or("its words do not end with its values")?;
+    if job.at != words.len() {
+        return Err("its words do not end with its values");
+    }
+    let (states, tail) = (job.states, job.tail);
+    sign_tail(&states, &tail, place, per_row, total, &mut levels)?;
+    Ok(Parsed { gain, exceptions, row_classes, levels })
+}
+
+/// Gives the levels of the tail their signs, and checks that lanes ended as they must.
+#[cfg(target_arch = "x86_64")]
+fn sign_tail(
+    states: &[u32; 32],
+    tail: &Tail,
+    place: &Tile,
+    per_row: usize,
+    total: usize,
+    levels: &mut [i16],
+) -> Result<(), &'static str> {
+    let mut left = states.map(|state| state ^ LEAST_STATE);
+    for (back, symbols) in tail.symbols.iter().enumerate().take(total) {
+        let step = total - 1 - back;
+        let (row, first) = (step / per_row, step % per_row * 32);
+        let levels = &mut levels[row * place.cols + first..(row + 1) * place.cols];
+        for ((level, &symbol), left) in levels.iter_mut().zip(symbols).zip(&mut left) {
+            if symbol > 0 && *left >> back & 1 == 1 {
+                *level = (i32::from(*level) - 2 * symbol) as i16;
+                *left ^= 1 << back;
+            }
+        }
+    }
+    if left.iter().any(|&left| left != 0) { Err("a lane does not end where it must") } else { Ok(()) }
+}

@@ -1,0 +1,7 @@
+//! The line format (`FORMAT.md` beside this file's folder): everything that parsing needs is stated ahead, so that
+//! 32 lanes run side by side on a core, on a GPU and in gates.
+
+pub mod device;
+pub mod error;
+pub mod plan;
+pub mod stream;

@@ -1,0 +1,281 @@
+//! Whole streams: header, directory, tiles.
+//!
+//! Any tile is found by two entries of the directory. Tiles are coded in
+//! parallel where threads are at hand; the bytes do not depend on it.
+
+use crate::entropy::line::coder::Coder;
+use crate::entropy::line::emit::write_with;
+use crate::entropy::line::parse::parse_with;
+use crate::entropy::line::tile::MAX_GAIN;
+use crate::format::line::error::Error;
+use crate::format::line::plan::{Plan, Tile, check_density};
+use crate::stage::line::quantize::{Analysis, Quantizer, quantize, targets};
+use crate::stage::line::reconstruct::{Bf16, Number, reconstruct_wide};
+use trinity_numeric::simd::Width;
+
+/// What an encoder is told beside the plan.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// Bits against squared steps in the trellis search.
+    pub lambda: f32,
+    /// Of the uniform quantizer: 16 rounds to nearest, less leans to zero.
+    pub rounding: i32,
+    /// Bytes that no tile may exceed: its steps grow until it fits.
+    pub tile_budget: Option<usize>,
+    /// How values become coefficients under a transform.
+    pub analysis: Analysis,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { lambda: LAMBDA, rounding: 13, tile_budget: None, analysis: Analysis::Single }
+    }
+}
+
+/// Least squared error at equal bits on Gaussian and Laplacian values.
+pub const LAMBDA: f32 = 0.31;
+
+/// Codes values under a plan.
+pub fn encode(plan: &Plan, values: &[f32], settings: &Settings) -> Result<Vec<u8>, Error> {
+    let coder = Coder::new(plan.clone())?;
+    encode_with(&coder, values, settings)
+}
+
+/// As [`encode`], with a plan made ready before.
+pub fn encode_with(coder: &Coder, values: &[f32], settings: &Settings) -> Result<Vec<u8>, Error> {
+    let plan = &coder.plan;
+    if values.len() != plan.rows * plan.cols {
+        let what = format!("{} values for {} × {}", values.len(), plan.rows, plan.cols);
+        return Err(Error::Mismatch { what });
+    }
+    let quantizer = Quantizer::new(coder, settings.lambda, settings.rounding)
+        .and_then(|quantizer| quantizer.with_analysis(coder, settings.analysis))
+        .ok_or_else(|| Error::Mismatch { what: "a stated matrix has no inverse".into() })?;
+    let tiles = each(plan.tiles(), |index| {
+        let place = plan.tile(index);
+        encode_tile(coder, &quantizer, index, &place, &gather(plan, &place, values), settings.tile_budget)
+    });
+    let tiles: Vec<Vec<u16>> = tiles.into_iter().collect::<Result<_, _>>()?;
+    let mut bytes = Vec::new();
+    plan.write(&mut bytes);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    let mut end = 0u32;
+    for tile in &tiles {
+        end += tile.len() as u32;
+        bytes.extend(end.to_le_bytes());
+    }
+    let mut start = bytes.len();
+    bytes.resize(start + 2 * end as usize, 0);
+    for tile in &tiles {
+        let out = &mut bytes[start..start + 2 * tile.len()];
+        out.chunks_exact_mut(2).zip(tile).for_each(|(out, word)| out.copy_from_slice(&word.to_le_bytes()));
+        start += out.len();
+    }
+    check_density(values.len(), bytes.len())?;
+    Ok(bytes)
+}
+
+/// The words of one tile for its values, row by row.
+pub fn encode_tile(
+    coder: &Coder,
+    quantizer: &Quantizer,
+    index: usize,
+    place: &Tile,
+    values: &[f32],
+    budget: Option<usize>,
+) -> Result<Vec<u16>, Error> {
+    let (targets, exceptions) = targets(coder, quantizer, place, values);
+    let attempt = |gain: u32| {
+        let mut parsed = quantize(coder, quantizer, place, &targets, gain);
+        parsed.exceptions.clone_from(&exceptions);
+        let mut words = Vec::new();
+        write_with(quantizer.width, coder, &quantizer.pushes, place, &parsed, &mut words);
+        words
+    };
+    let words = attempt(0);
+    let Some(budget) = budget.filter(|&budget| 2 * words.len() > budget) else { return Ok(words) };
+    // The least gain that fits: bytes fall as it grows, nearly always.
+    let (mut over, mut fits) = (0, MAX_GAIN);
+    let mut best = attempt(fits);
+    if 2 * best.len() > budget {
+        return Err(Error::Budget { tile: index, needed: 2 * best.len(), budget });
+    }
+    while fits - over > 1 {
+        let gain = (over + fits) / 2;
+        let words = attempt(gain);
+        if 2 * words.len() > budget {
+            over = gain;
+        } else {
+            (fits, best) = (gain, words);
+        }
+    }
+    Ok(best)
+}
+
+/// A tile's values, row by row as coded.
+pub(crate) fn gather(plan: &Plan, place: &Tile, values: &[f32]) -> Vec<f32> {
+    if plan.transposed {
+        // Along what lies side by side in memory; the tile itself is small.
+        let mut out = vec![0.0; place.values()];
+        for col in 0..place.cols {
+            let along = &values[(place.col + col) * plan.cols + place.row..][..place.rows];
+            along.iter().enumerate().for_each(|(row, &value)| out[row * place.cols + col] = value);
+        }
+        return out;
+    }
+    let mut out = Vec::with_capacity(place.values());
+    for row in place.row..place.row + place.rows {
+        out.extend_from_slice(&values[row * plan.cols + place.col..][..place.cols]);
+    }
+    out
+}
+
+/// A stream taken apart: the plan made ready, and where every tile lies.
+#[derive(Debug, Clone)]
+pub struct Stream<'a> {
+    pub coder: Coder,
+    ends: Vec<u32>,
+    words: &'a [u8],
+}
+
+impl<'a> Stream<'a> {
+    /// Reads header and directory.
+    pub fn open(bytes: &'a [u8]) -> Result<Self, Error> {
+        let (plan, header) = Plan::read(bytes)?;
+        let start = header.next_multiple_of(4);
+        let tiles = plan.tiles();
+        let directory =
+            start..tiles.checked_mul(4).and_then(|size| size.checked_add(start)).unwrap_or(usize::MAX);
+        let end = directory.end;
+        let entries = bytes.get(directory).ok_or(Error::Truncated { what: "directory" })?;
+        let ends: Vec<u32> =
+            entries.chunks_exact(4).map(|e| u32::from_le_bytes([e[0], e[1], e[2], e[3]])).collect();
+        let words = &bytes[end..];
+        let ordered = ends.windows(2).all(|w| w[0] <= w[1]);
+        if !ordered || ends.last().is_some_and(|&last| 2 * last as usize != words.len()) {
+            return Err(Error::Damaged { what: "a directory that does not fit the tiles" });
+        }
+        Ok(Self { coder: Coder::new(plan)?, ends, words })
+    }
+
+    pub fn plan(&self) -> &Plan {
+        &self.coder.plan
+    }
+
+    /// The words of a tile.
+    pub fn words(&self, index: usize) -> Vec<u16> {
+        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
+        let bytes = &self.words[2 * start..2 * self.ends[index] as usize];
+        bytes.chunks_exact(2).map(|w| u16::from_le_bytes([w[0], w[1]])).collect()
+    }
+
+    /// One tile's values, row by row as coded.
+    pub fn tile(&self, index: usize) -> Result<Vec<f32>, Error> {
+        let place = self.plan().tile(index);
+        let mut values = vec![0.0; place.values()];
+        self.tile_into(index, Width::widest(), &mut values, place.cols)?;
+        Ok(values)
+    }
+
+    /// As [`Stream::tile`], with registers of a width, into rows `stride` apart.
+    fn tile_into<N: Number>(
+        &self,
+        index: usize,
+        width: Width,
+        out: &mut [N],
+        stride: usize,
+    ) -> Result<(), Error> {
+        let place = self.plan().tile(index);
+        let parsed = parse_with(width, &self.coder, &place, &self.words(index))
+            .map_err(|what| Error::DamagedTile { tile: index, what })?;
+        reconstruct_wide(width, &self.coder, &place, &parsed, out, stride);
+        Ok(())
+    }
+
+    /// All values, in the matrix's own order.
+    pub fn values(&self) -> Result<Vec<f32>, Error> {
+        self.numbers(Width::widest())
+    }
+
+    /// All values as any number, with registers of a width.
+    pub fn numbers<N: Number>(&self, width: Width) -> Result<Vec<N>, Error> {
+        let plan = self.plan();
+        let mut out = vec![N::default(); plan.rows * plan.cols];
+        let (bands, panels) = plan.grid();
+        if plan.transposed {
+            // A panel's columns are rows of the matrix.
+            each_chunk(&mut out, plan.tile_cols * plan.cols, |panel, out| {
+                let mut buffer = vec![N::default(); plan.tile_rows * plan.tile_cols];
+                for band in 0..bands {
+                    let index = band * panels + panel;
+                    let place = plan.tile(index);
+                    self.tile_into(index, width, &mut buffer, place.cols)?;
+                    for (row, out) in out.chunks_exact_mut(plan.cols).enumerate() {
+                        let coded = buffer[row..].iter().step_by(place.cols);
+                        let out = &mut out[place.row..place.row + place.rows];
+                        out.iter_mut().zip(coded).for_each(|(out, &value)| *out = value);
+                    }
+                }
+                Ok(())
+            })?;
+        } else {
+            each_chunk(&mut out, plan.tile_rows * plan.cols, |band, out| {
+                for panel in 0..panels {
+                    let index = band * panels + panel;
+                    self.tile_into(index, width, &mut out[plan.tile(index).col..], plan.cols)?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(out)
+    }
+}
+
+/// Decodes a stream: rows, columns and values.
+pub fn decode(bytes: &[u8]) -> Result<(usize, usize, Vec<f32>), Error> {
+    let stream = Stream::open(bytes)?;
+    let values = stream.values()?;
+    Ok((stream.plan().rows, stream.plan().cols, values))
+}
+
+/// Decodes a stream to bf16: rows, columns and values.
+pub fn decode_bf16(bytes: &[u8]) -> Result<(usize, usize, Vec<Bf16>), Error> {
+    let stream = Stream::open(bytes)?;
+    let values = stream.numbers(Width::widest())?;
+    Ok((stream.plan().rows, stream.plan().cols, values))
+}
+
+/// Does `work` on every chunk; the first error in order.
+#[cfg(feature = "threads")]
+fn each_chunk<N: Send>(
+    out: &mut [N],
+    size: usize,
+    work: impl Fn(usize, &mut [N]) -> Result<(), Error> + Sync + Send,
+) -> Result<(), Error> {
+    use rayon::prelude::*;
+    let results: Vec<_> = out.par_chunks_mut(size).enumerate().map(|(i, chunk)| work(i, chunk)).collect();
+    results.into_iter().collect()
+}
+
+/// Does `work` on every chunk; the first error in order.
+#[cfg(not(feature = "threads"))]
+fn each_chunk<N>(
+    out: &mut [N],
+    size: usize,
+    work: impl Fn(usize, &mut [N]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    out.chunks_mut(size).enumerate().try_for_each(|(i, chunk)| work(i, chunk))
+}
+
+/// What `work` makes of every index, in order.
+#[cfg(feature = "threads")]
+pub(crate) fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync + Send) -> Vec<T> {
+    use rayon::prelude::*;
+    (0..count).into_par_iter().map(work).collect()
+}
+
+/// What `work` makes of every index, in order.
+#[cfg(not(feature = "threads"))]
+pub(crate) fn each<T>(count: usize, work: impl Fn(usize) -> T) -> Vec<T> {
+    (0..count).map(work).collect()
+}

@@ -1,0 +1,124 @@
+//! The Trinity codec: matrices of numbers and pictures through one chain of
+//! stages, each chosen by rate–distortion cost and signalled in the stream.
+//!
+//! ```
+//! use trinity_codec::{Profile, Target, decode, encode};
+//! let values: Vec<f32> = (0..64 * 96).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
+//! let profile = Profile::named("trinity")?;
+//! let encoded = encode(&values, 64, 96, &profile, Target::Bits(3.0))?;
+//! assert!(8 * encoded.bytes.len() <= 3 * values.len());
+//! assert_eq!(decode(&encoded.bytes)?.values, encoded.recon);
+//! # Ok::<(), trinity_codec::Error>(())
+//! ```
+//!
+//! The key decision: nothing that a value's parsing needs comes from its own
+//! row. Contexts are running column scales of the rows above times a stated
+//! row class; the learned transform turns levels into values after parsing.
+//! So trellis search sees exact rates, the entropy decoder runs without
+//! waiting, and every integer that decides a bit is an integer.
+//!
+//! Knows matrices and frames; knows no files and no tensors' names. The
+//! bitstream is described in `src/format/trinity/FORMAT.md`.
+// The written-out kernels for AVX2 and AVX-512, each beside its scalar twin, need it.
+#![deny(unsafe_code)]
+
+mod bits;
+mod entropy;
+mod error;
+mod format;
+pub mod line;
+mod matrix;
+mod names;
+mod search;
+mod stage;
+
+pub use bits::Bits;
+pub use error::Error;
+pub use format::trinity::decoder::{decode, decode_with_basis, decode_words};
+pub use format::trinity::lossless::Words;
+pub use format::trinity::pictures::{
+    Coding, EncodedFrames, Pictures, decode_frames, encode_frames, starts_pictures,
+};
+pub use format::trinity::plan::{Entropy, Plan, Prediction};
+pub use matrix::Matrix;
+pub use search::profile::{
+    EntropyChoice, Orientation, Paper, PaperEntropy, Parallel, Pipeline, Profile, Quantization, Stages,
+};
+pub use search::report::{Report, StageCost};
+pub use search::target::{Encoded, Target};
+pub use stage::basis::Basis;
+pub use stage::means::MeanOf;
+pub use stage::precondition::{Preconditioning, hadamard};
+pub use stage::transform::{Family, Transform};
+
+/// Encodes a matrix in row order.
+///
+/// `Target::Lossless`, or a profile of the lossless pipeline, keeps every bit
+/// of the values, NaN payloads included; otherwise values must be finite.
+pub fn encode(
+    values: &[f32],
+    rows: usize,
+    cols: usize,
+    profile: &Profile,
+    target: Target,
+) -> Result<Encoded, Error> {
+    match (profile.pipeline, target) {
+        (_, Target::Lossless) | (Pipeline::Lossless, _) => {
+            format::trinity::lossless::encode(values, rows, cols)
+        }
+        (Pipeline::Trinity, _) => search::lossy::encode(values, rows, cols, profile, target, None),
+        (Pipeline::Paper, _) => format::trinity::paper::encode(values, rows, cols, profile, target),
+    }
+}
+
+/// As [`encode`], of values that a basis both sides have turns first, if that
+/// costs less than leaving them. The stream then names the basis by its hash
+/// and can be decoded with it alone.
+pub fn encode_with_basis(
+    values: &[f32],
+    rows: usize,
+    cols: usize,
+    profile: &Profile,
+    target: Target,
+    basis: &Basis,
+) -> Result<Encoded, Error> {
+    match (profile.pipeline, target) {
+        (Pipeline::Trinity, Target::Bits(_) | Target::Nmse(_) | Target::Step(_)) => {
+            search::lossy::encode(values, rows, cols, profile, target, Some(basis))
+        }
+        _ => Err(Error::Unsupported {
+            tool: "a basis",
+            reason: "it belongs to the lossy pipeline of the trinity profiles",
+        }),
+    }
+}
+
+/// As [`encode`], for a weight of `rows` outputs × `cols` inputs: the error is
+/// weighed by `moments`, the `cols × cols` second moments of the inputs, and
+/// what coding does to one input's weights is made good by those after it. The
+/// stream is like any other; [`decode`] needs no moments.
+pub fn encode_weighted(
+    values: &[f32],
+    rows: usize,
+    cols: usize,
+    profile: &Profile,
+    target: Target,
+    moments: &[f32],
+) -> Result<Encoded, Error> {
+    match (profile.pipeline, target) {
+        (Pipeline::Trinity, Target::Bits(_) | Target::Nmse(_)) => {
+            search::weighted::encode(values, rows, cols, profile, target, moments)
+        }
+        _ => Err(Error::Unsupported {
+            tool: "calibrated coding",
+            reason: "it belongs to the lossy pipeline of the trinity profiles, to a rate or an error",
+        }),
+    }
+}
+
+/// Encodes 32-bit words exactly, each read as the pattern of a
+/// single-precision value. Integers of up to 24 bits and half-precision
+/// formats, converted to single precision, pay for their own bits only.
+pub fn encode_words(words: &[u32], rows: usize, cols: usize) -> Result<Vec<u8>, Error> {
+    format::trinity::lossless::encode_words(words, rows, cols)
+}

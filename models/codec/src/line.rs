@@ -1,0 +1,41 @@
+//! The line-rate codec: one stream, at home on a CPU, on a GPU and in silicon.
+//!
+//! ```
+//! use trinity_codec::line::{Effort, Settings, Target, decode, encode_to};
+//! let values: Vec<f32> = (0..64 * 96).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
+//! let bytes = encode_to(&values, 64, 96, Target::Bits(4.0), Effort::Best, &Settings::default())?;
+//! assert!(8 * bytes.len() <= 4 * values.len());
+//! assert_eq!(decode(&bytes)?.2.len(), values.len());
+//! # Ok::<(), trinity_codec::line::Error>(())
+//! ```
+//!
+//! The key decision: everything a value's parsing needs is stated ahead, in the
+//! header (column classes, tables, matrices) or at the start of its tile (row
+//! classes). No symbol waits for another value, so 32 lanes run side by side, and
+//! the trellis search sees exact rates. A [`Plan`] is small and is chosen once
+//! ([`choose`]); coding under a plan ([`encode`]) is integer arithmetic that gives
+//! the same bytes everywhere.
+//!
+//! Knows matrices of single-precision values; knows no files and no tensors'
+//! names. The bitstream is described in `src/format/line/FORMAT.md`.
+pub use crate::entropy::line::coder::{Coder, Costs, LIMIT, TRANSFORM_LIMIT, UNITS, next_state, units};
+pub use crate::entropy::line::parse::parse_with;
+pub use crate::entropy::line::table::{ESCAPE, MAGNITUDES, SCALE, SCALE_BITS, Slot, Table};
+pub use crate::entropy::line::tile::{Exception, LEAST_STATE, MAX_GAIN, Parsed, TAIL, parse, steps, write};
+pub use crate::format::line::device::{Cpu, Device};
+pub use crate::format::line::error::Error;
+pub use crate::format::line::plan::{
+    BASE_CLASSES, CLASSES, MAX_PAIRS, MAX_TILE, Plan, Tile, Transform, UNIT_CLASS, check_density,
+};
+pub use crate::format::line::stream::{
+    LAMBDA, Settings, Stream, decode, decode_bf16, encode, encode_tile, encode_with,
+};
+pub use crate::search::line::analyse::choose;
+pub use crate::search::line::options::{Effort, Family, Held, Options, TILE_VALUES};
+pub use crate::search::line::rate::{Target, encode_on, encode_to, encode_under};
+pub use crate::search::line::scaled::{Scale, decode_scaled, encode_scaled};
+pub use crate::stage::line::matrix::{ONE, Synthesis, WHOLE, analyse_whole, whole_analysis};
+pub use crate::stage::line::quantize::{Analysis, Quantizer, class_weight, quantize, quarter_log2, targets};
+pub use crate::stage::line::reconstruct::{Bf16, Number, Sample, reconstruct};
+pub use trinity_numeric::reflections::Reflections;
+pub use trinity_numeric::simd::Width;

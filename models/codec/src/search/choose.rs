@@ -1,0 +1,541 @@
+//! Which plan of a profile suits a matrix near a step.
+//!
+//! Plans are compared by distortion + λ · rate on a sample of the matrix, the
+//! same for all of them, and on a second one where they are close: most by guess
+//! ([`Guess`]), the best of those and what cannot be guessed at by coding a part of
+//! the sample. Knows nothing of targets: which step meets
+//! one is found outside.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+
+use crate::bits::Bits;
+use crate::entropy::scales::FLAT;
+use crate::format::trinity::plan::{Entropy, Plan, Prediction, Tile};
+use crate::format::trinity::tiles::code::encode_tile;
+use crate::matrix::Matrix;
+use crate::search::estimate;
+use crate::search::guess::{Guess, Guessed, Measured};
+use crate::search::profile::Profile;
+use crate::search::sample::{Beyond, Sample, Samples};
+use crate::search::subject::{ERROR_PER_SQUARED_STEP, Subject};
+use crate::search::trial::{Slopes, Trial};
+use crate::stage::transform::Transform;
+use crate::stage::trellis::Centroids;
+use crate::stage::trellis::Decision;
+
+/// Bits per value by which a plain quantizer's entropy may exceed the best plan
+/// for its code to be tried: contexts beat entropy, if not by much.
+const BINARY_MARGIN_BITS: f64 = 0.1;
+/// Bits per value by which an alternative must be cheaper to be taken: a sample
+/// is only a sample (`cargo xtask tune trinity-margin`).
+pub const MARGIN: f64 = 0.004;
+/// Matrices of no more values may do without scales of columns, and are coded in
+/// less time than a large transform is learned in.
+const FEW_VALUES: usize = 1 << 16;
+/// What scales of rows must be worth for shorter rows to be kept.
+const ROW_SCALES_MARGIN: f64 = 0.03;
+/// The margin of a transform over none, which slows both sides down.
+const TRANSFORM_MARGIN: f64 = 0.01;
+/// The margin of a larger learned transform over a smaller in a small matrix, where it
+/// takes half as long again, and of a smaller and of a fixed one over a larger in a large
+/// matrix, where that one learns more than a sample shows.
+const LARGER_MARGIN: f64 = 0.02;
+const SMALLER_MARGIN: f64 = 0.015;
+const FIXED_MARGIN: f64 = 0.03;
+/// Bits per value that columns must share for a learned transform to be tried.
+const SHARED_PROMISE: f64 = 0.006;
+/// Bits per value by which means may fall behind without a transform to be tried
+/// with one.
+const MEANS_MARGIN: f64 = 0.03;
+/// Bits per value by which an orientation may be behind for a larger transform to
+/// be tried in it.
+const TURN_MARGIN: f64 = 0.15;
+/// Bits per value by which a plan may be behind on one sample to be compared on
+/// another, and how many such there are at most.
+const CLOSE: f64 = 0.05;
+const FINALISTS: usize = 3;
+
+/// Bits per value that rare levels take less of a whole than of a sample, at a rate
+/// of none.
+const SPARED: f64 = 0.7;
+
+/// What might have been chosen instead.
+#[derive(Debug, Clone)]
+pub struct Next {
+    pub plan: Plan,
+    /// Bits per value by which it seems to cost more.
+    pub behind: f64,
+}
+
+fn trial(plan: &Plan, samples: &Samples<'_>, step: f32, decision: (Decision, f32)) -> Trial {
+    trial_with(plan, samples, step, decision, Centroids::default())
+}
+
+fn trial_with(
+    plan: &Plan,
+    samples: &Samples<'_>,
+    step: f32,
+    decision: (Decision, f32),
+    shifts: Centroids,
+) -> Trial {
+    let lambda = decision.1;
+    let subject = samples.subject;
+    let sample = samples.first(plan.transposed).tried();
+    let Matrix { rows, cols, .. } = *sample;
+    let tile = Tile { row: 0, col: 0, rows, cols };
+    let (coded, _) = encode_tile(plan, &subject.scalars(plan, step, shifts), decision, sample, &tile);
+    let count = (rows * cols) as f64;
+    // Lane states and the like weigh nothing in a tile of full size.
+    let Bits { symbols, raw, side, prediction, .. } = coded.bits;
+    // What is said of a row holds for all of its columns; modes are of blocks.
+    let (of_blocks, of_rows) =
+        if plan.prediction.intra { (prediction, side) } else { (0.0, side + prediction) };
+    let of_values = (symbols + raw + of_blocks) / count;
+    let bits_per_value = subject.bits_per_value(plan, of_values, of_rows / rows as f64);
+    let error_per_value = coded.squared_error / count;
+    let cost = error_per_value / f64::from(step).powi(2) + f64::from(lambda) * bits_per_value;
+    Trial {
+        plan: plan.clone(),
+        cost,
+        tried_cost: cost,
+        bits_per_value,
+        error_per_value,
+        slopes: Slopes::STEEPEST,
+        centroids: centroids(&coded.drift, subject.count as f64 / count),
+    }
+}
+
+/// Shifts that put reconstruction points where values were, if they are worth
+/// their bytes in a matrix `times` as large as what was coded.
+fn centroids(drift: &[[(f64, u64); 3]; 2], times: f64) -> Centroids {
+    let shifts = drift.map(|quantizer| {
+        quantizer.map(|(sum, count)| {
+            if count < 16 { 0 } else { (sum / count as f64 * 64.0).round().clamp(-31.0, 31.0) as i8 }
+        })
+    });
+    // What a smaller error is worth in bits where a squared step has 0.28 of it,
+    // for all rows: drift is a sample of a quarter of them.
+    let squares = drift.as_flattened().iter().zip(shifts.as_flattened());
+    let saved: f64 = squares.map(|(d, &shift)| d.1 as f64 * (f64::from(shift) / 64.0).powi(2)).sum();
+    if times * 4.0 * saved * 0.72 / ERROR_PER_SQUARED_STEP < CENTROID_BITS {
+        Centroids::default()
+    } else {
+        shifts
+    }
+}
+
+/// What a header spends on centroids.
+const CENTROID_BITS: f64 = 48.0;
+
+/// Values that [`plain`] goes on by: a prime, so that it meets every column.
+const PLAIN_STEP: usize = 3;
+
+/// Entropy and error per value of a plain quantizer, as far as a sample tells.
+fn plain(values: &[f32], offset: f32, step: f32) -> (f64, f64) {
+    // Whatever is beyond may share a count: this is for codes that know few levels.
+    const LIMIT: i32 = 1023;
+    let inverse = 0.5 / step;
+    let mut counts = [0u32; 2 * LIMIT as usize + 1];
+    let mut error = 0.0;
+    let values = || values.iter().step_by(PLAIN_STEP);
+    for value in values() {
+        let level = ((value - offset) * inverse).round_ties_even();
+        error += f64::from(value - offset - 2.0 * step * level).powi(2);
+        counts[((level as i32).clamp(-LIMIT, LIMIT) + LIMIT) as usize] += 1;
+    }
+    let count = values().count().max(1) as f64;
+    let seen = counts.iter().filter(|&&n| n > 0);
+    let entropy: f64 = seen.clone().map(|&n| f64::from(n) / count * (count / f64::from(n)).log2()).sum();
+    // A sample's entropy falls short by what its counts were fitted to it.
+    let bias = seen.count().saturating_sub(1) as f64 / (2.0 * std::f64::consts::LN_2 * count);
+    (entropy + bias, error / count)
+}
+
+/// Whether a code that goes bit by bit, and so slowly, has a chance: by the
+/// entropy of what it would code.
+fn binary_may_win(plan: &Plan, best: &Trial, samples: &Samples<'_>, step: f32, lambda: f32) -> bool {
+    if plan.transform != Transform::None || plan.prediction != Prediction::NONE {
+        // Stages that pay before a slow code are those that pay before a quick one.
+        return plan.transform == best.plan.transform
+            && plan.prediction == best.plan.prediction
+            && !is_learned(plan);
+    }
+    let sample = &samples.first(plan.transposed).matrix;
+    let (entropy, error) = plain(&sample.values, samples.subject.offset(plan), step);
+    error / f64::from(step).powi(2) + f64::from(lambda) * (entropy - BINARY_MARGIN_BITS) < best.cost
+}
+
+/// Whether a later plan is cheaper by a margin. Simpler plans come first in a
+/// profile, so they win ties.
+fn is_cheaper(a: &Trial, b: &Trial, lambda: f32, few_values: bool) -> bool {
+    let size = |t: &Trial| match t.plan.transform {
+        Transform::None => 0,
+        Transform::Klt { log2_size } => log2_size,
+        _ => 1,
+    };
+    let margin = match (size(a), size(b)) {
+        (smaller, larger) if larger > smaller && is_learned(&a.plan) => LARGER_MARGIN,
+        (larger, smaller) if larger > smaller && is_learned(&b.plan) && !few_values => SMALLER_MARGIN,
+        (0, 1..) => TRANSFORM_MARGIN,
+        (2.., 1) if !few_values => FIXED_MARGIN,
+        _ => MARGIN,
+    };
+    b.cost < a.cost - f64::from(lambda) * margin
+}
+
+/// The better of two plans.
+fn cheaper(a: Trial, b: Trial, lambda: f32, few_values: bool) -> Trial {
+    if is_cheaper(&a, &b, lambda, few_values) { b } else { a }
+}
+
+/// The cheapest plan of a profile near `step`, and the next that are not like it.
+pub fn choose(profile: &Profile, plans: &[Plan], samples: &Samples<'_>, step: f32) -> (Trial, Vec<Next>) {
+    let decision = (profile.stages.quantization.decision(), profile.stages.lambda);
+    let few_values = samples.subject.count <= FEW_VALUES;
+    let (guessed, tried): (Vec<&Plan>, Vec<&Plan>) = plans.iter().partition(|plan| estimate::knows(plan));
+    // What is best by guess is tried like the others, so that costs compare.
+    let guessed = choose_by_guess(profile, &guessed, samples, step);
+    // Blocks leave much the same scales behind, predicted or not.
+    let weighed = |plan: &Plan| {
+        let alike = Plan { prediction: Prediction::NONE, ..plan.clone() };
+        let found = choose_by_guess(profile, &[&alike], samples, step);
+        Plan { weights: found.map_or(plan.weights, |(found, _)| found.plan.weights), ..plan.clone() }
+    };
+    let (binary, others): (Vec<&Plan>, Vec<&Plan>) =
+        tried.into_iter().partition(|plan| plan.entropy == Entropy::Binary);
+    let next = guessed.as_ref().map_or_else(Vec::new, |(_, next)| next.clone());
+    let guessed = guessed.map(|(guess, _)| foreseen(guess, samples, step, decision));
+    let best = others.into_iter().chain(binary).fold(guessed, |best: Option<Trial>, plan| {
+        let has_chance = |best: &Trial| {
+            plan.entropy != Entropy::Binary || binary_may_win(plan, best, samples, step, decision.1)
+        };
+        if !best.as_ref().is_none_or(has_chance) {
+            return best;
+        }
+        let new = if plan.prediction.intra {
+            trial(&weighed(plan), samples, step, decision)
+        } else {
+            trial(plan, samples, step, decision)
+        };
+        Some(match best {
+            Some(best) => {
+                // A code without stages is compared as both were coded: it has as little to
+                // learn as its symbols.
+                let is_plain =
+                    new.plan.transform == Transform::None && new.plan.prediction == Prediction::NONE;
+                let best_cost = if is_plain { best.tried_cost } else { best.cost };
+                let as_tried = Trial { cost: best_cost, ..best.clone() };
+                if is_cheaper(&as_tried, &new, decision.1, few_values) { new } else { best }
+            }
+            None => new,
+        })
+    });
+    (best.unwrap_or_else(|| unreachable!("profiles have at least one plan")), next)
+}
+
+/// What a guessed plan will take of the whole: what it takes when a part of the
+/// sample is coded, as far as guesses tell the two apart.
+fn foreseen(guess: Trial, samples: &Samples<'_>, step: f32, decision: (Decision, f32)) -> Trial {
+    // Where points are shifted, other levels are chosen, which shift them in turn.
+    let once = trial(&guess.plan, samples, step, decision);
+    let found = if once.centroids == Centroids::default() {
+        once
+    } else {
+        let found = trial_with(&guess.plan, samples, step, decision, once.centroids);
+        Trial { centroids: once.centroids, ..found }
+    };
+    let sample = samples.first(guess.plan.transposed);
+    let of_tried = Guess::new(&guess.plan, samples.subject, step, sample.tried());
+    let learned = of_tried.bits_per_value(guess.plan.weights, samples.subject, sample) - guess.bits_per_value;
+    let Beyond { bits: beyond, error: times, slopes } = samples.beyond(0, step);
+    // Ends of paths are errors rather than bits, and the sample's are its own.
+    let paths = samples.subject.path_bits_per_value(&guess.plan);
+    // A code that has learned what is rare spends less on it, at the same cost: at
+    // low rates, of which a quarter is left with every bit.
+    let spent = found.bits_per_value - paths - learned;
+    let spared = (SPARED * (-2.0 * spent).exp2()).min(0.1);
+    let fewer = Subject::end_bits_per_value(&guess.plan, sample.matrix.cols) - paths;
+    Trial {
+        bits_per_value: spent - spared,
+        error_per_value: found.error_per_value * times * (2.0 * (spared - fewer)).exp2(),
+        slopes,
+        cost: found.cost - f64::from(decision.1) * (learned + beyond),
+        ..found
+    }
+}
+
+/// The plan of least estimated cost, and the next that are not like it.
+fn choose_by_guess(
+    profile: &Profile,
+    plans: &[&Plan],
+    samples: &Samples<'_>,
+    step: f32,
+) -> Option<(Trial, Vec<Next>)> {
+    let lambda = profile.stages.lambda;
+    let subject = samples.subject;
+    let few_values = subject.count <= FEW_VALUES;
+    let judge = Judge::new(samples, 0, step, lambda);
+    let second = samples.second().map(|which| Judge::new(samples, which, step, lambda));
+    let Decided { guess, also, mut best, next } = judge.decide(judge.contenders(plans), second.as_ref())?;
+    if profile.stages.context_weights.is_empty() {
+        return Some((best, next));
+    }
+    // Much to learn from makes columns cheap to learn.
+    let learns = |weights: &&u8| **weights != FLAT || few_values;
+    let weights: Vec<u8> = profile.stages.context_weights.iter().filter(learns).copied().collect();
+    let weigh = |plan: &Plan| {
+        let trial = judge.weigh(&guess, plan.weights).trial;
+        match second.as_ref().zip(also.as_ref()) {
+            Some((second, also)) => trial.and(&second.weigh(also, plan.weights).trial),
+            None => trial,
+        }
+    };
+    best = choose_weights(&weights, best, weigh, |a, b| cheaper(a, b, lambda, few_values));
+    // Without columns to learn, the longer rows are better unless shown otherwise.
+    let turned = Plan { transposed: !best.plan.transposed, ..best.plan.clone() };
+    let longer = (subject.matrix.rows > subject.matrix.cols) == turned.transposed;
+    let allowed = plans.iter().any(|p| p.transposed == turned.transposed);
+    if turned.weights == FLAT && longer && allowed {
+        let turned = judge.weigh(&judge.guess(&turned), FLAT).trial;
+        if turned.cost < best.cost + f64::from(lambda) * ROW_SCALES_MARGIN {
+            best = turned;
+        }
+    }
+    Some((best, next))
+}
+
+/// Guesses at what plans cost, on one of the samples.
+struct Judge<'a> {
+    samples: &'a Samples<'a>,
+    which: usize,
+    step: f32,
+    lambda: f32,
+    few_values: bool,
+    /// Bits per value that the whole takes more than the sample.
+    beyond: f64,
+    /// Plans without a transform: what they cost.
+    untransformed: RefCell<Vec<(Plan, f64, Measured)>>,
+}
+
+fn is_learned(plan: &Plan) -> bool {
+    matches!(plan.transform, Transform::Klt { .. })
+}
+
+impl<'a> Judge<'a> {
+    fn new(samples: &'a Samples<'a>, which: usize, step: f32, lambda: f32) -> Self {
+        let few_values = samples.subject.count <= FEW_VALUES;
+        let beyond = samples.beyond(which, step).bits;
+        Self { samples, which, step, lambda, few_values, beyond, untransformed: RefCell::default() }
+    }
+
+    fn sample(&self, plan: &Plan) -> &Sample {
+        self.samples.of(self.which, plan.transposed)
+    }
+
+    fn guess(&self, plan: &Plan) -> Guess {
+        Guess::new(plan, self.samples.subject, self.step, &self.sample(plan).matrix)
+    }
+
+    fn weigh(&self, guess: &Guess, weights: u8) -> Guessed {
+        let like = |plan: &Plan| {
+            plan.transposed == guess.plan.transposed && plan.prediction == guess.plan.prediction
+        };
+        let untransformed = self.untransformed.borrow();
+        let unlearned = untransformed.iter().find(|(plan, ..)| is_learned(&guess.plan) && like(plan));
+        let unlearned = unlearned.map(|(_, _, measured)| *measured);
+        let sample = self.sample(&guess.plan);
+        let mut guessed = guess.with_weights(weights, self.samples.subject, self.lambda, sample, unlearned);
+        guessed.trial.bits_per_value += self.beyond;
+        guessed
+    }
+
+    /// A guess at a plan, which others are seen beside if it has no transform.
+    fn judge(&self, plan: &Plan) -> (Guess, Trial) {
+        let guess = self.guess(plan);
+        let Guessed { trial, measured } = self.weigh(&guess, plan.weights);
+        if plan.transform == Transform::None {
+            self.untransformed.borrow_mut().push((plan.clone(), trial.cost, measured));
+        }
+        (guess, trial)
+    }
+
+    /// Whether a cost is more than so many bits per value behind another.
+    fn is_far(&self, cost: f64, least: f64, bits: f64) -> bool {
+        cost > least + f64::from(self.lambda) * bits
+    }
+
+    /// Guesses at all plans that may win.
+    fn contenders(&self, plans: &[&Plan]) -> Vec<(Guess, Trial)> {
+        let learns = plans.iter().any(|plan| is_learned(plan));
+        let mut found: Vec<(Guess, Trial)> = Vec::new();
+        // Least costs by orientation of plans that learn no transform and that do.
+        let mut least = [[f64::INFINITY; 2]; 2];
+        for plan in self.by_transform(plans) {
+            let learned = is_learned(plan);
+            if learned && !self.few_values && !Self::may_beat_larger(plan, &found) {
+                continue;
+            }
+            if plan.transform != Transform::None && plan.prediction != Prediction::NONE {
+                let untransformed = self.untransformed.borrow();
+                let beside = untransformed.iter().filter(|(other, ..)| other.transposed == plan.transposed);
+                let least = beside.clone().map(|(_, cost, _)| *cost).fold(f64::INFINITY, f64::min);
+                let own = beside.clone().find(|(other, ..)| other.prediction == plan.prediction);
+                // Means that do not pay without a transform do not pay with one.
+                let behind = own.is_none_or(|(_, cost, _)| self.is_far(*cost, least, MEANS_MARGIN));
+                if least.is_finite() && behind {
+                    continue;
+                }
+            }
+            // Nor does a larger transform turn an orientation that is far behind.
+            let all = least.as_flattened().iter().copied().fold(f64::INFINITY, f64::min);
+            let [unlearned, smaller] = least[usize::from(plan.transposed)];
+            if learned && smaller.is_finite() && self.is_far(unlearned.min(smaller), all, TURN_MARGIN) {
+                continue;
+            }
+            let least = &mut least[usize::from(plan.transposed)];
+            // What cannot win is not tried, unless there is nothing else: nothing is
+            // left for a larger transform where a smaller one finds nothing, or little.
+            let needed = if self.few_values { f64::from(self.lambda) * LARGER_MARGIN } else { 0.0 };
+            let found_nothing = least[1].is_finite() && least[1] > least[0] - needed;
+            let sample = self.sample(plan);
+            let shares_nothing = || found_nothing || sample.shared_bits() < SHARED_PROMISE;
+            let is_rough = || learns && sample.is_too_rough(plan);
+            if !found.is_empty() && (learned && shares_nothing() || is_rough() || !sample.has_means(plan)) {
+                continue;
+            }
+            let (guess, trial) = self.judge(plan);
+            least[usize::from(learned)] = least[usize::from(learned)].min(trial.cost);
+            found.push((guess, trial));
+        }
+        found
+    }
+
+    /// Whether a learned transform is the first, or of the size of the first, or may be
+    /// better than a larger one: where that one is best.
+    fn may_beat_larger(plan: &Plan, found: &[(Guess, Trial)]) -> bool {
+        let larger = found.iter().any(|(_, t)| is_learned(&t.plan) && t.plan.transform != plan.transform);
+        let best = found.iter().map(|(_, trial)| trial).min_by(|a, b| a.cost.total_cmp(&b.cost));
+        let is_like = |best: &Plan| {
+            is_learned(best) && best.transposed == plan.transposed && best.prediction == plan.prediction
+        };
+        !larger || best.is_some_and(|best| is_like(&best.plan))
+    }
+
+    /// As a profile lists them, but for all plans of a transform in a row. With many
+    /// rows to learn from the larger of learned ones come first, which find what the
+    /// smaller find.
+    fn by_transform<'p>(&self, plans: &[&'p Plan]) -> Vec<&'p Plan> {
+        let size = |plan: &Plan| match plan.transform {
+            Transform::Klt { log2_size } if !self.few_values => Some(Reverse(log2_size)),
+            _ => None,
+        };
+        let first = |like: &dyn Fn(&Plan) -> bool| plans.iter().position(|plan| like(plan));
+        let place = |plan: &Plan| match size(plan) {
+            Some(_) => first(&is_learned),
+            None => first(&|other| other.transform == plan.transform),
+        };
+        let mut sorted = plans.to_vec();
+        sorted.sort_by_key(|plan| (place(plan), size(plan)));
+        sorted
+    }
+
+    /// The best of them, and the next that are not like it; those that are close are
+    /// seen on a second sample, too.
+    fn decide(&self, found: Vec<(Guess, Trial)>, second: Option<&Self>) -> Option<Decided> {
+        let mut costs: Vec<f64> = found.iter().map(|(_, trial)| trial.cost).collect();
+        costs.sort_by(f64::total_cmp);
+        let last = costs.get(FINALISTS - 1).or(costs.last())?;
+        let bound = (costs[0] + f64::from(self.lambda) * CLOSE).min(*last);
+        let is_final = |trial: &Trial| trial.cost <= bound;
+        let contested = found.iter().filter(|(_, trial)| is_final(trial)).count() > 1;
+        let second = second.filter(|_| contested);
+        let mut judged: Vec<Decided> = Vec::new();
+        let mut others: Vec<Trial> = Vec::new();
+        for (guess, trial) in found {
+            others.push(trial.clone());
+            if is_final(&trial) {
+                let also = second.map(|second| second.beside_untransformed(&trial.plan));
+                let best = also.as_ref().map_or(trial.clone(), |(_, other)| trial.and(other));
+                judged.push(Decided { guess, also: also.map(|(guess, _)| guess), best, next: Vec::new() });
+            }
+        }
+        let better = |a: Decided, b: Decided| {
+            if is_cheaper(&a.best, &b.best, self.lambda, self.few_values) { b } else { a }
+        };
+        let best = judged.into_iter().reduce(better)?;
+        // What learned less than it seemed to gives way to what has nothing to learn; of
+        // coefficients, orientations are as hard to tell apart.
+        let chosen = &best.best.plan;
+        let is_turned = self.samples.subject.stated.is_some();
+        let learns_less =
+            |plan: &Plan| plan.transform != chosen.transform && !(is_learned(chosen) && is_learned(plan));
+        let is_across = |plan: &Plan| is_turned && plan.transposed != chosen.transposed;
+        let behind = |trial: &Trial| (trial.cost - costs[0]) / f64::from(self.lambda);
+        let least = |like: &dyn Fn(&Plan) -> bool| {
+            let alike = others.iter().filter(|trial| like(&trial.plan));
+            let least = alike.min_by(|a, b| a.cost.total_cmp(&b.cost))?;
+            Some(Next { behind: behind(least), plan: least.plan.clone() })
+        };
+        let across = least(&|plan| is_across(plan) && !learns_less(plan));
+        let next = least(&learns_less).into_iter().chain(across).collect();
+        Some(Decided { next, ..best })
+    }
+
+    /// A guess at a plan, after the one without its transform.
+    fn beside_untransformed(&self, plan: &Plan) -> (Guess, Trial) {
+        let unlearned = Plan { transform: Transform::None, ..plan.clone() };
+        let is_seen = self.untransformed.borrow().iter().any(|(seen, ..)| *seen == unlearned);
+        if is_learned(plan) && !is_seen {
+            self.judge(&unlearned);
+        }
+        self.judge(plan)
+    }
+}
+
+/// What is best by guess.
+struct Decided {
+    guess: Guess,
+    /// On the second sample.
+    also: Option<Guess>,
+    best: Trial,
+    next: Vec<Next>,
+}
+
+/// The best of some weights, which a profile lists from steady to quick: from
+/// the middle toward where it gets better.
+fn choose_weights(
+    weights: &[u8],
+    first: Trial,
+    trial: impl Fn(&Plan) -> Trial,
+    cheaper: impl Fn(Trial, Trial) -> Trial,
+) -> Trial {
+    let (flat, weights) = match weights.split_last() {
+        Some((flat, steady)) if *flat == FLAT && !steady.is_empty() => (Some(flat), steady),
+        _ => (None, weights),
+    };
+    let with = |best: Trial, index: usize| {
+        let plan = Plan { weights: weights[index], ..best.plan.clone() };
+        cheaper(best, trial(&plan))
+    };
+    let last = weights.len().saturating_sub(1);
+    let middle = (last / 2).max(1);
+    let mut best = first;
+    for index in [middle, middle - 1].into_iter().filter(|index| (1..=last).contains(index)) {
+        best = with(best, index);
+    }
+    for index in middle + 1..=last {
+        if best.plan.weights != weights[index - 1] {
+            break;
+        }
+        best = with(best, index);
+    }
+    match flat {
+        Some(&flat) => {
+            let plan = Plan { weights: flat, ..best.plan.clone() };
+            let plain = trial(&plan);
+            cheaper(best, plain)
+        }
+        None => best,
+    }
+}

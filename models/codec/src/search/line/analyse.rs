@@ -1,0 +1,577 @@
+//! Choosing a plan: orientation, transform, prediction, classes and tables for
+//! a step, from the values or a sample of them.
+//!
+//! Runs ahead of the line, in floating point; what it finds travels in the
+//! header, so nothing here needs to be repeated bit by bit elsewhere.
+
+use trinity_numeric::reflections::{COARSE, Paying};
+
+use crate::entropy::line::coder::Coder;
+use crate::entropy::line::table::Table;
+use crate::format::line::plan::{MAX_MEAN, MAX_TILE, Plan, Transform};
+use crate::search::line::fit::{Fitted, Look, fit, improved};
+use crate::search::line::options::{Effort, Family, Options};
+use crate::stage::line::matrix::{promise, reflections_of};
+use crate::stage::line::quantize::Quantizer;
+use trinity_numeric::simd::{Kernel, with_width};
+
+/// Values that statistics of columns are taken from, at most, and rows of a band
+/// of them. A class that few values decide costs bits in all of its column.
+fn statistics(effort: Effort, values: usize) -> (usize, usize) {
+    match effort {
+        Effort::Fast => ((values / 16).clamp(1 << 16, 1 << 20), 32),
+        Effort::Best => (1 << 20, 64),
+    }
+}
+
+/// Alternatives that are quantized, at most, and how many bits per value the
+/// statistics may put them behind the first.
+const FITS: usize = 4;
+const CLOSE: f64 = 0.2;
+/// Bits per value that matrices must promise on a few groups to be drafted: rows that follow
+/// different laws save more than one Gaussian would.
+const PROMISE: f64 = -0.03;
+/// The share of its variance that a value must have in common with its neighbour for
+/// cosines to be tried, and of how many rows one is looked at.
+const SMOOTH: f64 = 0.15;
+const SMOOTH_STEP: usize = 8;
+/// Steps, half of those beyond which values are exceptions before a transform: these
+/// take 48 bits each, so that one in so many values costs a hundredth of a bit.
+const NEAR_STEPS: f32 = 256.0;
+const FEW_EXCEPTIONS: usize = 4800;
+/// Squared standard errors that a column's mean or correlation must be away from
+/// zero: noise gets there once in two thousand columns.
+const SIGNIFICANT: f64 = 12.0;
+/// Bits per value that means, or prediction, must save in the whole tensor.
+const LEAST_GAIN: f64 = 0.005;
+/// The variance, in squared steps, below which nothing is coded.
+const FLOOR: f64 = 0.3;
+
+/// The plan with the least bits at equal error among those the options allow.
+/// Nothing where there is nothing to code: no values, or a step that is no number.
+pub fn choose(values: &[f32], rows: usize, cols: usize, step: f32, options: &Options) -> Option<Plan> {
+    let fitted = choose_fitted(values, rows, cols, step, options)?;
+    improved(fitted, values, options).map(|fitted| fitted.plan)
+}
+
+pub(crate) fn choose_fitted(
+    values: &[f32],
+    rows: usize,
+    cols: usize,
+    step: f32,
+    options: &Options,
+) -> Option<Fitted> {
+    if rows == 0 || cols == 0 || !step.is_normal() {
+        return None;
+    }
+    let orientations = match options.held.transposed {
+        Some(held) => vec![held],
+        None if options.effort == Effort::Best => vec![false, true],
+        None => vec![false],
+    };
+    let mut drafts: Vec<(f64, Plan)> = Vec::new();
+    for transposed in orientations {
+        let sample = Sample::new(values, rows, cols, transposed, step, options.effort);
+        for candidate in candidates(&sample, options) {
+            let draft = sample.plan(rows, cols, transposed, step, options, candidate);
+            // Where no column is predicted, that is another one's plan.
+            if drafts.iter().all(|(_, plan)| *plan != draft.1) {
+                drafts.push(draft);
+            }
+        }
+    }
+    drafts.sort_by(|a, b| a.0.total_cmp(&b.0));
+    // What statistics cannot tell apart is quantized.
+    let bound = drafts.first()?.0 + CLOSE;
+    let near = drafts.into_iter().take(FITS).take_while(|draft| draft.0 <= bound);
+    let fitted = near.filter_map(|(_, plan)| fit(plan, values, options, Look::rough(options)));
+    fitted.min_by(|a, b| a.score().total_cmp(&b.score()))
+}
+
+/// Stages of one alternative.
+#[derive(Debug, Clone)]
+struct Candidate {
+    transform: Transform,
+    predicts: bool,
+}
+
+fn candidates(sample: &Sample, options: &Options) -> Vec<Candidate> {
+    let transforms: Vec<Transform> = match options.held.transform {
+        Some(Family::None) => vec![Transform::None],
+        Some(Family::Hadamard) => vec![Transform::Hadamard],
+        Some(Family::Dct) => vec![Transform::Dct],
+        Some(Family::Stated32) => sample.stated(32, f64::NEG_INFINITY).into_iter().collect(),
+        Some(Family::Stated64) => sample.stated(64, f64::NEG_INFINITY).into_iter().collect(),
+        None if options.effort == Effort::Best => {
+            let stated = [32, 64].into_iter().filter_map(|size| sample.stated(size, PROMISE));
+            let cosines = (sample.is_smooth() && !sample.nears_exceptions()).then_some(Transform::Dct);
+            std::iter::once(Transform::None).chain(stated).chain(cosines).collect()
+        }
+        None => vec![Transform::None],
+    };
+    let predicts: &[bool] = match options.held.predicts {
+        Some(held) => &[held],
+        None => &[false, true],
+    };
+    let each = |transform: Transform| {
+        predicts.iter().map(move |&predicts| Candidate { transform: transform.clone(), predicts })
+    };
+    transforms.into_iter().flat_map(each).collect()
+}
+
+/// Bands of coded rows in steps.
+struct Sample {
+    cols: usize,
+    /// Coded rows of the whole matrix.
+    all_rows: usize,
+    bands: Vec<Vec<f32>>,
+}
+
+impl Sample {
+    fn new(values: &[f32], rows: usize, cols: usize, transposed: bool, step: f32, effort: Effort) -> Self {
+        let (coded_rows, coded_cols) = if transposed { (cols, rows) } else { (rows, cols) };
+        let (most, band_rows) = statistics(effort, rows * cols);
+        let wanted = (most / coded_cols).max(1);
+        // All rows, or bands spread evenly.
+        let count = if coded_rows <= wanted { 1 } else { (wanted / band_rows).max(1) };
+        let size = if count == 1 { coded_rows.min(wanted) } else { band_rows };
+        let inverse = 1.0 / step;
+        let load = |row: usize, out: &mut Vec<f32>| {
+            let finite = |value: f32| {
+                let scaled = value * inverse;
+                if scaled.abs() < 1e6 { scaled } else { 0.0 }
+            };
+            if transposed {
+                out.extend((0..rows).map(|r| finite(values[r * cols + row])));
+            } else {
+                out.extend(values[row * cols..][..cols].iter().map(|&v| finite(v)));
+            }
+        };
+        let bands = (0..count).map(|band| {
+            let first = band * (coded_rows - size) / count.max(2).saturating_sub(1).max(1);
+            let mut out = Vec::with_capacity(size * coded_cols);
+            (first..first + size).for_each(|row| load(row, &mut out));
+            out
+        });
+        Self { cols: coded_cols, all_rows: coded_rows, bands: bands.collect() }
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &[f32]> {
+        self.bands.iter().flat_map(|band| band.chunks_exact(self.cols))
+    }
+
+    /// Whether many values would be beyond what a transform takes at a step that is
+    /// an octave finer, as the one that meets a target may be.
+    fn nears_exceptions(&self) -> bool {
+        let near = |row: &[f32]| row.iter().filter(|value| value.abs() >= NEAR_STEPS).count();
+        let values: usize = self.bands.iter().map(Vec::len).sum();
+        self.rows().map(near).sum::<usize>() * FEW_EXCEPTIONS > values
+    }
+
+    /// Whether neighbours along rows are alike enough for cosines to gather them.
+    fn is_smooth(&self) -> bool {
+        let (mut products, mut squares) = (0.0f64, 0.0f64);
+        let means = self.means();
+        // Some rows of each band say enough.
+        for row in self.bands.iter().flat_map(|band| band.chunks_exact(self.cols).step_by(SMOOTH_STEP)) {
+            let centred = |at: usize| row[at] - means[at] as f32;
+            let (mut product, mut square) = (0.0f32, 0.0f32);
+            for at in 1..self.cols {
+                product += centred(at - 1) * centred(at);
+                square += centred(at) * centred(at);
+            }
+            products += f64::from(product);
+            squares += f64::from(square);
+        }
+        self.cols >= 32 && products > 0.0 && products * products > SMOOTH * squares * squares
+    }
+
+    /// Matrices for groups of that size, where columns hold a group and a few of
+    /// them promise to save so many bits per value.
+    fn stated(&self, size: usize, least_promise: f64) -> Option<Transform> {
+        let groups = self.cols / size;
+        if groups == 0 || self.all_rows < 2 * size {
+            return None;
+        }
+        let means = self.means();
+        // Every row counts the same: row classes take out how large it is.
+        let weigh = |row: &[f32]| {
+            let energy: f64 = row.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
+            1.0 / (energy / row.len() as f64).max(0.1)
+        };
+        let weights: Vec<f64> = self.rows().map(weigh).collect();
+        let floor = FLOOR * weights.iter().sum::<f64>();
+        // A leak grows with its row, noise does not: beside the loudest rows it is the least.
+        let energy = weights.iter().map(|weight| 1.0 / weight).sum::<f64>();
+        let leaked_beside = FLOOR * (weights.len() as f64).powi(2) / energy;
+        let paying = Paying { rows: self.all_rows, floor, leaked_beside, coarse: COARSE };
+        let promise_of = |group: usize| {
+            let moments = self.moments(group, size, &means, &weights);
+            promise(&moments, size, &paying)
+        };
+        let tried = [0, groups / 2, groups - 1];
+        let promised = || tried.iter().map(|&group| promise_of(group)).sum::<f64>();
+        if least_promise.is_finite() && promised() < least_promise * tried.len() as f64 {
+            return None;
+        }
+        let reflections = |group: usize| {
+            let moments = self.moments(group, size, &means, &weights);
+            reflections_of(&moments, size, &paying)
+        };
+        Some(Transform::Stated { size, groups: crate::format::line::stream::each(groups, reflections) })
+    }
+
+    /// Second moments of a group of columns.
+    fn moments(&self, group: usize, size: usize, means: &[f64], weights: &[f64]) -> Vec<f64> {
+        let mut moments = vec![0.0; size * size];
+        let (mut centred, first) = (vec![0.0f64; size], group * size);
+        for (row, &weight) in self.rows().zip(weights) {
+            for i in 0..size {
+                centred[i] = f64::from(row[first + i]) - means[first + i];
+            }
+            for i in 0..size {
+                let scaled = weight * centred[i];
+                for (moment, &other) in moments[i * size..][..=i].iter_mut().zip(&centred) {
+                    *moment += scaled * other;
+                }
+            }
+        }
+        for i in 0..size {
+            for j in 0..i {
+                moments[j * size + i] = moments[i * size + j];
+            }
+        }
+        moments
+    }
+
+    fn means(&self) -> Vec<f64> {
+        let mut means = vec![0.0; self.cols];
+        let mut count = 0.0f64;
+        for row in self.rows() {
+            count += 1.0;
+            means.iter_mut().zip(row).for_each(|(mean, &value)| *mean += f64::from(value));
+        }
+        means.iter_mut().for_each(|mean| *mean /= count.max(1.0));
+        means
+    }
+
+    /// A plan with everything but tables, which stand for a guess, and the bits
+    /// per value that statistics promise.
+    fn plan(
+        &self,
+        rows: usize,
+        cols: usize,
+        transposed: bool,
+        step: f32,
+        options: &Options,
+        candidate: Candidate,
+    ) -> (f64, Plan) {
+        let geometry = Geometry::new(self.all_rows, self.cols, options.tile_values);
+        let geometry = if options.held.gates { geometry.of_gates(self.all_rows) } else { geometry };
+        let Geometry { log2_lanes, tile_rows, tile_cols } = geometry;
+        let mut plan = Plan {
+            rows,
+            cols,
+            transposed,
+            log2_lanes,
+            tile_rows,
+            tile_cols,
+            log2_states: options.log2_states,
+            step,
+            transform: candidate.transform,
+            classes: vec![0; self.cols],
+            above: vec![0; self.cols],
+            means: vec![0; self.cols],
+            firsts: vec![0],
+            tables: vec![Table::from_counts(&[1; 16]); if options.log2_states == 0 { 1 } else { 2 }],
+            row_table: None,
+        };
+        let coefficients = self.transformed(&plan, options);
+        let all_rows = self.all_rows as f64;
+        coefficients.columns(all_rows, candidate.predicts, &mut plan);
+        let bits = coefficients.classify(&mut plan) + path_bits(&plan);
+        let mut header = Vec::new();
+        plan.write(&mut header);
+        (bits + 8.0 * header.len() as f64 / (rows * cols) as f64, plan)
+    }
+
+    /// The coefficients of a plan's transform.
+    fn transformed(&self, plan: &Plan, options: &Options) -> Self {
+        let size = plan.transform.size();
+        let mut bands = self.bands.clone();
+        let quantizer = Coder::new(plan.clone()).ok().and_then(|c| Quantizer::new(&c, options.lambda, 0));
+        let Some(analyses) = quantizer.map(|q| q.analyses).filter(|a| !a.is_empty()) else {
+            return Self { bands, ..*self };
+        };
+        let mut group = vec![0.0f32; size];
+        for row in bands.iter_mut().flat_map(|band| band.chunks_exact_mut(self.cols)) {
+            for (index, values) in row.chunks_exact_mut(size).enumerate() {
+                let analysis = &analyses[if analyses.len() == 1 { 0 } else { index }];
+                for (coefficient, weights) in group.iter_mut().zip(analysis.chunks_exact(size)) {
+                    *coefficient = weights.iter().zip(&*values).map(|(&w, &v)| w * v).sum();
+                }
+                values.copy_from_slice(&group);
+            }
+        }
+        Self { bands, ..*self }
+    }
+
+    /// Means and prediction of columns, where they save more than they cost.
+    fn columns(&self, all_rows: f64, predicts: bool, plan: &mut Plan) {
+        let means = self.means();
+        let (mut energy, mut product) = (vec![0.0f64; self.cols], vec![0.0f64; self.cols]);
+        let mut count = 0.0f64;
+        for band in &self.bands {
+            let mut before: Option<&[f32]> = None;
+            for row in band.chunks_exact(self.cols) {
+                for column in 0..self.cols {
+                    let here = f64::from(row[column]) - means[column];
+                    energy[column] += here * here;
+                    if let Some(before) = before {
+                        product[column] += here * (f64::from(before[column]) - means[column]);
+                    }
+                }
+                before = Some(row);
+                count += 1.0;
+            }
+        }
+        let (mut mean_gain, mut above_gain) = (0.0, 0.0);
+        for column in 0..self.cols {
+            // Nothing is known of what lies below the error that coding leaves.
+            let variance = energy[column] / count.max(1.0);
+            let square = means[column] * means[column];
+            let gain = 0.5 * (1.0 + square / (variance + 0.4)).log2();
+            let mean = means[column].round().clamp(f64::from(-MAX_MEAN), f64::from(MAX_MEAN)) as i32;
+            let pays = gain * all_rows > 4.0 + 2.0 * f64::from(mean.unsigned_abs() + 1).log2();
+            if pays && square * count > SIGNIFICANT * variance {
+                plan.means[column] = mean;
+                mean_gain += gain;
+            }
+            if predicts {
+                let correlation = product[column] / (energy[column] + 0.4 * count);
+                let above = (16.0 * correlation).round().clamp(0.0, 16.0);
+                let square = correlation * correlation;
+                let gain = -0.5 * (1.0 - square.min(0.99)).log2();
+                if gain * all_rows > 5.0 && square * count > SIGNIFICANT && above > 0.0 {
+                    plan.above[column] = above as i32;
+                    above_gain += gain;
+                }
+            }
+        }
+        // All or nothing: decoders without either are faster.
+        if mean_gain < LEAST_GAIN * self.cols as f64 {
+            plan.means.fill(0);
+        }
+        if above_gain < LEAST_GAIN * self.cols as f64 {
+            plan.above.fill(0);
+        }
+    }
+
+    /// Classes of columns, beside rows that state theirs where that pays, and
+    /// the bits per value that follow.
+    fn classify(&self, plan: &mut Plan) -> f64 {
+        let cols = self.cols;
+        let residuals: Vec<f32> = self.residuals(plan);
+        let rows = residuals.len() / cols;
+        let width = trinity_numeric::simd::Width::widest();
+        let (mut row_scales, mut col_scales) = with_width(width, Scales { residuals: &residuals, cols });
+        // A class off by so many quarter octaves costs its square in nats.
+        let spread = row_scales.iter().map(|s| s.ln().powi(2)).sum::<f64>() / rows.max(1) as f64;
+        let panel = plan.tile_cols as f64;
+        let states_rows = 1.44 * spread * panel > 3.0;
+        if states_rows {
+            plan.row_table = Some(Table::from_counts(&[8, 8, 8, 4, 4, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1]));
+        } else {
+            row_scales.fill(1.0);
+            column_scales(&residuals, &row_scales, &mut col_scales);
+        }
+        for (class, &scale) in plan.classes.iter_mut().zip(&col_scales) {
+            *class = (4.0 * scale.log2()).round() as i32;
+        }
+        self.flatten_classes(plan, rows);
+        let cost = foreseen(&row_scales, &col_scales);
+        cost + if states_rows { 3.0 / panel } else { 0.0 }
+    }
+
+    /// One class for all columns where their differences are not worth stating.
+    fn flatten_classes(&self, plan: &mut Plan, rows: usize) {
+        if rows == 0 {
+            return;
+        }
+        let mean = plan.classes.iter().map(|&c| f64::from(c)).sum::<f64>() / self.cols as f64;
+        let nats = |c: i32| ((f64::from(c) - mean) * 0.25 * std::f64::consts::LN_2).powi(2);
+        let gain: f64 = plan.classes.iter().map(|&c| nats(c)).sum::<f64>() * 1.44 * self.all_rows as f64;
+        if gain < 3.0 * self.cols as f64 {
+            plan.classes.fill(mean.round() as i32);
+        }
+    }
+
+    /// Magnitudes of residuals in distances of points.
+    fn residuals(&self, plan: &Plan) -> Vec<f32> {
+        let mut out = vec![0f32; self.bands.iter().map(Vec::len).sum()];
+        let mut rows = out.chunks_exact_mut(self.cols);
+        let nothing = vec![0f32; self.cols];
+        let means: Vec<f32> = plan.means.iter().map(|&mean| mean as f32).collect();
+        let above_all: Vec<f32> = plan.above.iter().map(|&above| above as f32 / 16.0).collect();
+        for band in &self.bands {
+            let mut before = &means[..];
+            let mut above = &nothing[..];
+            for (row, out) in band.chunks_exact(self.cols).zip(&mut rows) {
+                let columns = out.iter_mut().zip(row).zip(before).zip(means.iter().zip(above));
+                for (((out, &value), &before), (&mean, &above)) in columns {
+                    *out = (0.5 * (value - mean - above * (before - mean))).abs();
+                }
+                (before, above) = (row, &above_all[..]);
+            }
+        }
+        out
+    }
+}
+
+/// Bits per value at equal error of Gaussian values of such mean magnitudes, near enough:
+/// what is smaller than the error of a step adds less to it.
+fn foreseen(row_scales: &[f64], col_scales: &[f64]) -> f64 {
+    /// Rows that tell.
+    const ROWS: usize = 64;
+    let (mut bits, mut error, mut count) = (0.0, 0.0, 0.0f64);
+    for row in row_scales.iter().step_by(row_scales.len().div_ceil(ROWS).max(1)) {
+        for col in col_scales {
+            let square = (row * col).powi(2);
+            bits += 0.5 * (1.0 + 5.17 * 5.17 * square).log2();
+            // Variances of magnitudes, in squared steps.
+            let variance = 2.0 * std::f64::consts::PI * square;
+            error += variance / (variance + FLOOR);
+            count += 1.0;
+        }
+    }
+    let error = (error / count.max(1.0)).max(f64::MIN_POSITIVE);
+    bits / count.max(1.0) + 0.5 * error.log2()
+}
+
+/// Bits per value that trellis paths cost which end with every row, as those of
+/// predicted rows do.
+fn path_bits(plan: &Plan) -> f64 {
+    /// What an end costs: states that a path may not choose freely.
+    const END: f64 = 1.0;
+    let predicts = plan.above.iter().any(|&above| above != 0);
+    let steps = plan.tile_cols.div_ceil(1 << plan.log2_lanes).max(1);
+    if predicts && plan.log2_states > 0 { END / steps as f64 } else { 0.0 }
+}
+
+/// Scales of rows, of mean 1 in the logarithm, and of columns beside them.
+struct Scales<'a> {
+    residuals: &'a [f32],
+    cols: usize,
+}
+
+impl Kernel for Scales<'_> {
+    type Output = (Vec<f64>, Vec<f64>);
+
+    #[inline(always)]
+    fn run(self) -> Self::Output {
+        let rows = self.residuals.len() / self.cols;
+        let (mut row_scales, mut col_scales) = (vec![1.0f64; rows], vec![1.0f64; self.cols]);
+        for _ in 0..2 {
+            column_scales(self.residuals, &row_scales, &mut col_scales);
+            let inverse: Vec<f64> = col_scales.iter().map(|scale| 1.0 / scale).collect();
+            for (scale, row) in row_scales.iter_mut().zip(self.residuals.chunks_exact(self.cols)) {
+                // Eight sums, so that they can stand side by side.
+                let mut sums = [0f64; 8];
+                for (row, inverse) in row.chunks(8).zip(inverse.chunks(8)) {
+                    sums.iter_mut()
+                        .zip(row)
+                        .zip(inverse)
+                        .for_each(|((sum, &r), &i)| *sum += f64::from(r) * i);
+                }
+                *scale = (sums.iter().sum::<f64>() / self.cols as f64).max(1e-3);
+            }
+            let mean = row_scales.iter().map(|s| s.log2()).sum::<f64>() / rows.max(1) as f64;
+            row_scales.iter_mut().for_each(|scale| *scale /= mean.exp2());
+        }
+        column_scales(self.residuals, &row_scales, &mut col_scales);
+        (row_scales, col_scales)
+    }
+}
+
+/// Mean magnitudes of columns in rows of these scales.
+#[inline(always)]
+fn column_scales(residuals: &[f32], row_scales: &[f64], col_scales: &mut [f64]) {
+    // A magnitude below this is as good as zero.
+    let floor = 0.02;
+    col_scales.fill(0.0);
+    for (&scale, row) in row_scales.iter().zip(residuals.chunks_exact(col_scales.len())) {
+        let inverse = 1.0 / scale;
+        col_scales.iter_mut().zip(row).for_each(|(c, &r)| *c += f64::from(r) * inverse);
+    }
+    col_scales.iter_mut().for_each(|c| *c = (*c / row_scales.len().max(1) as f64).max(floor));
+}
+
+/// Lanes and tiles for a shape.
+struct Geometry {
+    log2_lanes: u32,
+    tile_rows: usize,
+    tile_cols: usize,
+}
+
+impl Geometry {
+    /// Values of a lane for which its state is worth its bits.
+    const LANE_VALUES: usize = 256;
+    const PANEL: usize = 512;
+
+    fn new(rows: usize, cols: usize, tile_values: usize) -> Self {
+        let lanes = (rows.saturating_mul(cols) / Self::LANE_VALUES).clamp(1, 32);
+        let panels = cols.div_ceil(Self::PANEL);
+        let tile_cols = if panels == 1 { cols } else { cols.div_ceil(panels).next_multiple_of(64) };
+        let bands = rows.div_ceil((tile_values.min(MAX_TILE) / tile_cols).max(1));
+        Self { log2_lanes: lanes.ilog2(), tile_rows: rows.div_ceil(bands), tile_cols }
+    }
+
+    /// All lanes, and tiles of at most so many steps and rows as survivors and row
+    /// classes have room for in gates.
+    fn of_gates(self, rows: usize) -> Self {
+        const STEPS: usize = 512;
+        const ROWS: usize = 1024;
+        let most = (STEPS / self.tile_cols.div_ceil(32)).clamp(1, ROWS).min(self.tile_rows);
+        Self { log2_lanes: 5, tile_rows: rows.div_ceil(rows.div_ceil(most)), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::search::line::options::Held;
+
+    /// About Gaussian.
+    fn noise(count: usize) -> Vec<f32> {
+        let mut state = 3u64;
+        let mut uniform = move || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
+        };
+        (0..count).map(|_| (0..12).map(|_| uniform()).sum()).collect()
+    }
+
+    #[test]
+    fn noise_has_neither_means_nor_prediction_and_what_has_them_gets_them() {
+        let (rows, cols) = (512, 512);
+        for effort in [Effort::Fast, Effort::Best] {
+            let options = Options { effort, ..Options::default() };
+            let gaussian = noise(rows * cols);
+            let plan = choose(&gaussian, rows, cols, 0.25, &options).unwrap();
+            assert!(plan.means.iter().chain(&plan.above).all(|&stated| stated == 0), "{effort:?}");
+            let mut structured = gaussian.clone();
+            for at in cols..structured.len() {
+                structured[at] += 0.9 * structured[at - cols];
+            }
+            // Cosines gather the same, so they are held off.
+            let held = Held { transform: Some(Family::None), transposed: Some(false), ..options.held };
+            let plan = choose(&structured, rows, cols, 0.25, &Options { held, ..options }).unwrap();
+            assert!(plan.above.iter().filter(|&&above| above > 8).count() > cols / 2, "{effort:?}");
+            let shifted: Vec<f32> =
+                gaussian.iter().enumerate().map(|(at, value)| value + (at % 4) as f32).collect();
+            let plan =
+                choose(&shifted, rows, cols, 0.25, &Options { effort: Effort::Fast, ..options }).unwrap();
+            assert!(plan.means.iter().filter(|&&mean| mean > 2).count() > cols / 2, "{effort:?}");
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Fitting tables to a plan: quantize a sample, count, cluster, and say what
+//! the whole would cost.
+
+use crate::entropy::line::coder::{Coder, next_state};
+use crate::entropy::line::table::{ESCAPE, MAGNITUDES, Table};
+use crate::entropy::line::tile::{Parsed, TAIL, steps};
+use crate::format::line::plan::{BASE_CLASSES, CLASSES, MAX_PAIRS, Plan, Tile};
+use crate::format::line::stream::{each, gather};
+use crate::search::line::options::{Effort, Options};
+use crate::stage::line::quantize::{Quantizer, quantize, targets};
+use crate::stage::line::reconstruct::reconstruct_wide;
+
+/// How closely values are looked at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Look {
+    /// Values that are quantized, about.
+    values: usize,
+    /// How often tables are fitted to what they lead to.
+    rounds: usize,
+}
+
+impl Look {
+    /// Enough to compare alternatives and to find a step.
+    pub(crate) fn rough(options: &Options) -> Self {
+        match options.effort {
+            Effort::Fast => Self { values: 1 << 14, rounds: 1 },
+            Effort::Best => Self::fine(options),
+        }
+    }
+
+    /// Enough for tables.
+    pub(crate) fn fine(options: &Options) -> Self {
+        // Levels of a uniform quantizer do not follow from tables.
+        let rounds = if options.log2_states == 0 { 1 } else { 2 };
+        match options.effort {
+            Effort::Fast => Self { values: 1 << 16, rounds: 1 },
+            Effort::Best => Self { values: 1 << 17, rounds },
+        }
+    }
+}
+
+/// A plan and what it takes.
+#[derive(Debug, Clone)]
+pub(crate) struct Fitted {
+    pub plan: Plan,
+    pub bits_per_value: f64,
+    /// Mean squared error.
+    pub error: f64,
+}
+
+impl Fitted {
+    /// Bits at equal error: six decibels are a bit.
+    pub(crate) fn score(&self) -> f64 {
+        self.bits_per_value + 0.5 * self.error.max(f64::MIN_POSITIVE).log2()
+    }
+}
+
+/// Counts of magnitudes by base class and quantizer.
+type Counts = Vec<[[u64; MAGNITUDES]; 2]>;
+
+/// What a sample of tiles holds.
+struct Seen {
+    counts: Counts,
+    rows: [u64; MAGNITUDES],
+    raw_bits: u64,
+    escapes: u64,
+    /// Bits that the final states carry.
+    carried: u64,
+    exceptions: u64,
+    squared: f64,
+    values: usize,
+    tiles: usize,
+}
+
+/// The plan with tables that suit the values.
+pub(crate) fn fit(mut plan: Plan, values: &[f32], options: &Options, look: Look) -> Option<Fitted> {
+    guess_tables(&mut plan);
+    improve(plan, values, options, look)
+}
+
+/// The same with tables after a closer look, where the first was rough.
+pub(crate) fn improved(fitted: Fitted, values: &[f32], options: &Options) -> Option<Fitted> {
+    match options.effort {
+        Effort::Fast => improve(fitted.plan, values, options, Look::fine(options)),
+        Effort::Best => Some(fitted),
+    }
+}
+
+fn improve(mut plan: Plan, values: &[f32], options: &Options, look: Look) -> Option<Fitted> {
+    let mut fitted = None;
+    for _ in 0..look.rounds {
+        let coder = Coder::new(plan.clone()).ok()?;
+        let quantizer = Quantizer::new(&coder, options.lambda, options.rounding)?;
+        let quantizer = quantizer.with_analysis(&coder, options.held.analysis())?;
+        let seen = look_at(&coder, &quantizer, values, look.values);
+        cluster(&mut plan, &seen, if options.budgeted { MAX_PAIRS - 1 } else { MAX_PAIRS });
+        if options.budgeted {
+            reserve_zeros(&mut plan, &seen);
+        }
+        fitted = Some(price(&plan, &seen));
+    }
+    fitted
+}
+
+/// Quantizes a sample of tiles and counts.
+fn look_at(coder: &Coder, quantizer: &Quantizer, values: &[f32], sample: usize) -> Seen {
+    let plan = &coder.plan;
+    let total = plan.tiles();
+    let wanted = (sample / (plan.tile_rows * plan.tile_cols)).clamp(1, total);
+    let parts = each(wanted, |i| {
+        let place = plan.tile(spread(i, wanted, total));
+        let original = gather(plan, &place, values);
+        let (targets, exceptions) = targets(coder, quantizer, &place, &original);
+        let mut parsed = quantize(coder, quantizer, &place, &targets, 0);
+        parsed.exceptions = exceptions;
+        let mut back = vec![0.0; place.values()];
+        reconstruct_wide(quantizer.width, coder, &place, &parsed, &mut back, place.cols);
+        let squared = squared(&original, &back);
+        count(coder, &place, &parsed, squared)
+    });
+    let empty = Seen {
+        counts: vec![[[0; MAGNITUDES]; 2]; BASE_CLASSES],
+        rows: [0; MAGNITUDES],
+        raw_bits: 0,
+        escapes: 0,
+        carried: 0,
+        exceptions: 0,
+        squared: 0.0,
+        values: 0,
+        tiles: 0,
+    };
+    parts.into_iter().fold(empty, |mut sum, part| {
+        for (sum, part) in
+            sum.counts.iter_mut().flatten().flatten().zip(part.counts.iter().flatten().flatten())
+        {
+            *sum += part;
+        }
+        sum.rows.iter_mut().zip(part.rows).for_each(|(sum, part)| *sum += part);
+        sum.raw_bits += part.raw_bits;
+        sum.escapes += part.escapes;
+        sum.carried += part.carried;
+        sum.exceptions += part.exceptions;
+        sum.squared += part.squared;
+        sum.values += part.values;
+        sum.tiles += part.tiles;
+        sum
+    })
+}
+
+/// One of `total` tiles for each of `wanted` equal shares of them, near the middle of the first,
+/// elsewhere in the next (by the golden ratio), so that tiles of all panels are seen.
+fn spread(share: usize, wanted: usize, total: usize) -> usize {
+    const GOLDEN: u32 = 0x9e37_79b9;
+    let within = (1u32 << 31).wrapping_add((share as u32).wrapping_mul(GOLDEN));
+    let at = ((share as u128) << 32 | u128::from(within)) * total as u128 / wanted as u128;
+    (at >> 32) as usize
+}
+
+/// The squared error of what is finite, in eight sums.
+pub(crate) fn squared(original: &[f32], back: &[f32]) -> f64 {
+    let mut sums = [0f64; 8];
+    for (original, back) in original.chunks(8).zip(back.chunks(8)) {
+        for ((sum, &a), &b) in sums.iter_mut().zip(original).zip(back) {
+            let error = if a.is_finite() { f64::from(a - b) } else { 0.0 };
+            *sum += error * error;
+        }
+    }
+    sums.iter().sum()
+}
+
+fn count(coder: &Coder, place: &Tile, parsed: &Parsed, squared: f64) -> Seen {
+    let lanes = coder.plan.lanes();
+    let (per_row, total) = steps(place, lanes);
+    let mut seen = Seen {
+        counts: vec![[[0; MAGNITUDES]; 2]; BASE_CLASSES],
+        rows: [0; MAGNITUDES],
+        raw_bits: 0,
+        escapes: 0,
+        carried: 0,
+        exceptions: parsed.exceptions.len() as u64,
+        squared,
+        values: place.values(),
+        tiles: 1,
+    };
+    let mut states = [0u8; 32];
+    let columns = &coder.plan.classes[place.col..][..place.cols];
+    let next: [[u8; 2]; 8] = std::array::from_fn(|state| {
+        [false, true].map(|odd| next_state(coder.plan.log2_states, state as u8, odd))
+    });
+    for (row, (levels, &row_class)) in
+        parsed.levels.chunks_exact(place.cols).zip(&parsed.row_classes).enumerate()
+    {
+        for (step, (levels, columns)) in levels.chunks(lanes).zip(columns.chunks(lanes)).enumerate() {
+            let in_tail = total - 1 - (row * per_row + step) < TAIL;
+            for ((&level, &column), state) in levels.iter().zip(columns).zip(&mut states) {
+                let class = Coder::class(column, row_class, 0);
+                let raw_bits = usize::from(coder.raw_bits[class]);
+                let symbol = (i32::from(level) + ((1 << raw_bits) >> 1)) >> raw_bits;
+                let magnitude = (symbol.unsigned_abs() as usize).min(ESCAPE);
+                seen.counts[class - 4 * raw_bits][usize::from(*state & 1)][magnitude] += 1;
+                seen.raw_bits += raw_bits as u64;
+                seen.escapes += u64::from(magnitude == ESCAPE);
+                seen.carried += u64::from(in_tail && (1..ESCAPE).contains(&magnitude));
+                *state = next[usize::from(*state & 7)][usize::from(level & 1 == 1)];
+            }
+        }
+    }
+    if coder.plan.row_table.is_some() {
+        for &class in &parsed.row_classes {
+            seen.rows[(class.unsigned_abs() as usize).min(ESCAPE)] += 1;
+        }
+    }
+    seen
+}
+
+/// Tables for the first round: a geometric law for every octave or so in use.
+fn guess_tables(plan: &mut Plan) {
+    let base = |class: i32| {
+        let class = Coder::class(class, 0, 0);
+        if class < BASE_CLASSES { class } else { 28 + class % 4 }
+    };
+    let used: Vec<usize> = plan.classes.iter().map(|&class| base(class)).collect();
+    let least = used.iter().min().copied().unwrap_or(0);
+    let most = used.iter().max().copied().unwrap_or(0).max(least);
+    let count = (most - least + 1).min(MAX_PAIRS);
+    plan.firsts =
+        (0..count).map(|i| if i == 0 { 0 } else { (least + i * (most - least + 1) / count) as u8 }).collect();
+    plan.tables.clear();
+    for pair in 0..count {
+        let low = least + pair * (most - least + 1) / count;
+        let mean = ((low as f64 + 0.5 - 24.0) / 4.0).exp2();
+        for quantizer in 0..plan.quantizers() {
+            let mut counts = [0u64; MAGNITUDES];
+            for (magnitude, count) in counts.iter_mut().enumerate() {
+                // Between Laplace and Gauss; the zero of Q1 is narrower.
+                let at = (magnitude as f64 - 0.25 * quantizer as f64).max(0.0) / mean;
+                let sides = if magnitude == 0 { 1.0 - 0.4 * quantizer as f64 } else { 2.0 };
+                *count = (1e6 * sides * (-0.75 * at.powf(1.4)).exp()) as u64 + 1;
+            }
+            counts[ESCAPE] = 200;
+            plan.tables.push(Table::from_counts(&counts));
+        }
+    }
+}
+
+/// Bits of counts under the table made of them, with its header.
+fn cost(pair: &[[u64; MAGNITUDES]; 2], quantizers: usize) -> f64 {
+    let of_one = |counts: &[u64; MAGNITUDES]| {
+        let table = Table::from_counts(counts);
+        let bits: f64 =
+            counts.iter().enumerate().map(|(m, &count)| count as f64 * magnitude_bits(&table, m)).sum();
+        bits + f64::from(table.header_bits())
+    };
+    pair[..quantizers].iter().map(of_one).sum()
+}
+
+fn magnitude_bits(table: &Table, magnitude: usize) -> f64 {
+    if magnitude == ESCAPE || table.frequency(magnitude) == 0 {
+        table.bits(ESCAPE) + 16.0
+    } else {
+        table.bits(magnitude)
+    }
+}
+
+fn sum(a: &[[u64; MAGNITUDES]; 2], b: &[[u64; MAGNITUDES]; 2]) -> [[u64; MAGNITUDES]; 2] {
+    std::array::from_fn(|q| std::array::from_fn(|m| a[q][m] + b[q][m]))
+}
+
+/// Makes pairs of tables out of neighbouring base classes: merges what costs
+/// least, until there are few enough and merging saves no more.
+fn cluster(plan: &mut Plan, seen: &Seen, most: usize) {
+    let quantizers = plan.quantizers();
+    // The header is paid once, for all values; the sample stands for them.
+    let scale = ((plan.rows * plan.cols) as f64 / seen.values.max(1) as f64).max(1.0);
+    let scaled = |counts: &[[u64; MAGNITUDES]; 2]| counts.map(|q| q.map(|c| (c as f64 * scale) as u64));
+    let mut pairs: Vec<(usize, [[u64; MAGNITUDES]; 2], f64)> = Vec::new();
+    for (base, counts) in seen.counts.iter().enumerate() {
+        if counts.iter().flatten().any(|&c| c > 0) {
+            let counts = scaled(counts);
+            pairs.push((base, counts, cost(&counts, quantizers)));
+        }
+    }
+    while pairs.len() > 1 {
+        let merged = pairs.windows(2).enumerate().map(|(at, w)| {
+            let counts = sum(&w[0].1, &w[1].1);
+            let together = cost(&counts, quantizers);
+            (at, counts, together, together - w[0].2 - w[1].2)
+        });
+        let Some((at, counts, together, more)) = merged.min_by(|a, b| a.3.total_cmp(&b.3)) else { break };
+        if more > 0.0 && pairs.len() <= most {
+            break;
+        }
+        pairs[at] = (pairs[at].0, counts, together);
+        pairs.remove(at + 1);
+    }
+    if pairs.is_empty() {
+        return;
+    }
+    plan.firsts = pairs.iter().enumerate().map(|(i, p)| if i == 0 { 0 } else { p.0 as u8 }).collect();
+    plan.tables = pairs.iter().flat_map(|p| p.1[..quantizers].iter().map(Table::from_counts)).collect();
+    if plan.row_table.is_some() {
+        plan.row_table = Some(Table::from_counts(&seen.rows));
+    }
+}
+
+/// A pair below all that is in use, by which a tile whose steps must grow comes
+/// down to next to nothing.
+fn reserve_zeros(plan: &mut Plan, seen: &Seen) {
+    let least = seen.counts.iter().position(|counts| counts.iter().flatten().any(|&c| c > 0));
+    let Some(least) = least.filter(|&least| least > 0) else { return };
+    let mut counts = [0; MAGNITUDES];
+    (counts[0], counts[1], counts[2], counts[ESCAPE]) = (4000, 20, 2, 1);
+    let zeros = Table::from_counts(&counts);
+    plan.firsts[0] = (least as u8).saturating_sub(4).max(1);
+    plan.firsts.insert(0, 0);
+    plan.tables.splice(0..0, std::iter::repeat_n(zeros, plan.quantizers()));
+}
+
+/// What the whole takes if the sample stands for it.
+fn price(plan: &Plan, seen: &Seen) -> Fitted {
+    let mut bits = (seen.raw_bits + 48 * seen.exceptions) as f64 - seen.carried as f64;
+    for class in 0..CLASSES.min(BASE_CLASSES) {
+        let (pair, _) = plan.pair_of(class);
+        for quantizer in 0..plan.quantizers() {
+            let table = &plan.tables[pair * plan.quantizers() + quantizer];
+            let counts = &seen.counts[class][quantizer];
+            bits += counts.iter().enumerate().map(|(m, &c)| c as f64 * magnitude_bits(table, m)).sum::<f64>();
+        }
+    }
+    if let Some(table) = &plan.row_table {
+        bits += seen.rows.iter().enumerate().map(|(m, &c)| c as f64 * magnitude_bits(table, m)).sum::<f64>();
+    }
+    // First word, directory; a state is 24 bits more than it says.
+    bits += seen.tiles as f64 * (48.0 + 24.0 * plan.lanes() as f64);
+    let mut header = Vec::new();
+    plan.write(&mut header);
+    let values = (plan.rows * plan.cols) as f64;
+    let sampled = seen.values.max(1) as f64;
+    Fitted {
+        plan: plan.clone(),
+        bits_per_value: bits / sampled + 8.0 * header.len() as f64 / values,
+        error: seen.squared / sampled,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::spread;
+
+    #[test]
+    fn a_sample_sees_one_tile_of_every_share_and_tiles_of_all_panels() {
+        for (wanted, total) in [(1, 1), (1, 9), (8, 16), (8, 32), (5, 7), (16, 16)] {
+            let seen: Vec<usize> = (0..wanted).map(|share| spread(share, wanted, total)).collect();
+            for (share, &tile) in seen.iter().enumerate() {
+                let shares = share * total / wanted..=((share + 1) * total - 1) / wanted;
+                assert!(shares.contains(&tile), "share {share} of {wanted}: {tile} of {total}");
+            }
+        }
+        // Eight of sixteen tiles in four panels: not the odd ones alone.
+        let panels = |panels: usize| {
+            let mut seen: Vec<usize> = (0..8).map(|share| spread(share, 8, 16) % panels).collect();
+            seen.sort_unstable();
+            seen.dedup();
+            seen.len()
+        };
+        assert_eq!((panels(2), panels(4)), (2, 4));
+    }
+}

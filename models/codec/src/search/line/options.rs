@@ -1,0 +1,81 @@
+//! What an encoder may choose from.
+
+use crate::format::line::stream::LAMBDA;
+use crate::stage::line::quantize::Analysis;
+
+/// How long the choice may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Effort {
+    /// Rows as they are, prediction where it pays; no stated matrices.
+    Fast,
+    /// Both orientations and stated matrices.
+    #[default]
+    Best,
+}
+
+/// Kinds of transforms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    None,
+    Hadamard,
+    Dct,
+    /// Stated matrices of 32 columns.
+    Stated32,
+    /// Stated matrices of 64 columns.
+    Stated64,
+}
+
+/// Stages that are held to one alternative instead of being chosen, whatever
+/// the effort: `cargo xtask regret` holds each to every one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Held {
+    pub transposed: Option<bool>,
+    pub transform: Option<Family>,
+    /// Prediction from the row above: never, or where it pays.
+    pub predicts: Option<bool>,
+    /// 32 lanes, tiles that the encoder of models/silicon/rtl takes, and its
+    /// analysis in integers.
+    pub gates: bool,
+}
+
+impl Held {
+    /// How values become coefficients.
+    pub fn analysis(&self) -> Analysis {
+        if self.gates { Analysis::Whole } else { Analysis::Single }
+    }
+}
+
+/// What a plan may choose from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Options {
+    pub effort: Effort,
+    /// Trellis: 0, 2 or 3.
+    pub log2_states: u32,
+    pub lambda: f32,
+    pub rounding: i32,
+    /// Keep a pair of tables for tiles that must shrink to a byte budget.
+    pub budgeted: bool,
+    /// Values of a tile, about: fewer code a small tensor sooner on a GPU, and
+    /// cost bits (`TILE_VALUES / 4`: some 0.05 bit per value).
+    pub tile_values: usize,
+    /// What is not chosen.
+    pub held: Held,
+}
+
+/// Values of a tile, about: enough for the lanes' states to cost little, few
+/// enough for a tensor of some megabytes to fill a GPU.
+pub const TILE_VALUES: usize = 1 << 14;
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            effort: Effort::Best,
+            log2_states: 3,
+            lambda: LAMBDA,
+            rounding: 13,
+            budgeted: false,
+            tile_values: TILE_VALUES,
+            held: Held::default(),
+        }
+    }
+}

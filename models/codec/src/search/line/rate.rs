@@ -1,0 +1,290 @@
+//! From a target to a step: bits or an error per value.
+
+use crate::format::line::device::{Cpu, Device};
+use crate::format::line::error::Error;
+use crate::format::line::plan::{MAX_CLASS, MAX_MEAN, Plan};
+use crate::format::line::stream::Settings;
+use crate::search::line::analyse::choose_fitted;
+use crate::search::line::fit::{Fitted, Look, fit, improved, squared};
+use crate::search::line::options::{Effort, Options};
+
+/// What an encoder is asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Target {
+    /// At most so many bits per value, everything counted.
+    Bits(f64),
+    /// Squared error over energy at most this.
+    Nmse(f64),
+    /// This step: half the distance of a quantizer's points.
+    Step(f32),
+}
+
+/// Trials before the best so far is taken, and before there is none.
+const TRIALS: usize = 8;
+const LAST_TRIALS: usize = 20;
+/// Steps are near each other, in the natural logarithm, where tables of one serve the other.
+const NEAR: f32 = 0.06;
+/// Steps are far from each other where stages are chosen anew, and how often they are at most.
+const FAR: f32 = 0.25;
+const CHOICES: usize = 2;
+const NOTHING: [f32; 4096] = [0.0; 4096];
+
+/// Codes a matrix with an eight-state trellis so that the target is met.
+pub fn encode_to(
+    values: &[f32],
+    rows: usize,
+    cols: usize,
+    target: Target,
+    effort: Effort,
+    settings: &Settings,
+) -> Result<Vec<u8>, Error> {
+    let budgeted = settings.tile_budget.is_some();
+    let (lambda, rounding) = (settings.lambda, settings.rounding);
+    let options = Options { effort, lambda, rounding, budgeted, ..Options::default() };
+    encode_under(values, rows, cols, target, &options, settings)
+}
+
+/// As [`encode_to`], with all options.
+pub fn encode_under(
+    values: &[f32],
+    rows: usize,
+    cols: usize,
+    target: Target,
+    options: &Options,
+    settings: &Settings,
+) -> Result<Vec<u8>, Error> {
+    encode_on(&Cpu, values, (rows, cols), target, options, settings)
+}
+
+/// As [`encode_under`], of rows and columns, coded by a device: the same bytes.
+pub fn encode_on(
+    device: &dyn Device,
+    values: &[f32],
+    (rows, cols): (usize, usize),
+    target: Target,
+    options: &Options,
+    settings: &Settings,
+) -> Result<Vec<u8>, Error> {
+    if values.len() != rows * cols || values.is_empty() {
+        return Err(Error::Mismatch { what: format!("{} values for {rows} × {cols}", values.len()) });
+    }
+    let unreachable = |reason: String| Error::Unreachable { target: format!("{target:?}"), reason };
+    // What was fitted under one analysis is coded under the same.
+    let settings = &Settings { analysis: options.held.analysis(), ..*settings };
+    let plan_at = |step: f32| choose_fitted(values, rows, cols, step, options);
+    let no_step = || unreachable("no step leads there".into());
+    if let Target::Step(step) = target {
+        let fitted = plan_at(step).ok_or_else(no_step)?;
+        let fitted = improved(fitted, values, options).ok_or_else(no_step)?;
+        return device.encode(&fitted.plan, values, settings);
+    }
+    // What a rate is held against does not need the whole energy.
+    let energy = if matches!(target, Target::Nmse(_)) { energy(values) } else { 0.0 };
+    let search = Search { values, options, target, mean_square: energy / values.len() as f64 };
+    let step = search.first_step(rows, cols);
+    // Stages are chosen near the target; steps then move with it.
+    let mut fitted = search.approach(plan_at(step).ok_or_else(no_step)?).ok_or_else(no_step)?;
+    // Far from where stages were chosen, others may be better, and matrices are stated too
+    // coarsely for a smaller step.
+    let mut chosen_at = step;
+    for _ in 0..if options.effort == Effort::Best { CHOICES } else { 0 } {
+        if (fitted.plan.step / chosen_at).ln().abs() <= FAR {
+            break;
+        }
+        chosen_at = fitted.plan.step;
+        fitted = search.approach(plan_at(chosen_at).ok_or_else(no_step)?).ok_or_else(no_step)?;
+    }
+    fitted = improved(fitted, values, options).ok_or_else(no_step)?;
+    let fine = fitted.plan.step * search.correction(&fitted);
+    // Among the smallest of all values there is no smaller step.
+    if fine.is_normal() {
+        fitted = search.moved(&fitted, fine).ok_or_else(no_step)?;
+    }
+    let (aim, slack) = if options.effort == Effort::Best { (0.997, 0.004) } else { (0.996, 0.006) };
+    let mut best: Option<(f64, Vec<u8>)> = None;
+    let mut bounds = (0.0f32, f32::INFINITY);
+    let mut slope = Slope::default();
+    for trial in 0..LAST_TRIALS {
+        if trial >= TRIALS && best.is_some() {
+            break;
+        }
+        let step = fitted.plan.step;
+        let bytes = device.encode(&fitted.plan, values, settings)?;
+        let bits = 8.0 * bytes.len() as f64 / values.len() as f64;
+        // How far the stream is from the target, in bits to spend.
+        let (within, room) = match target {
+            Target::Nmse(goal) => {
+                let found = squared(values, &device.decode(&bytes)?.2) / energy.max(f64::MIN_POSITIVE);
+                (found <= goal, 0.5 * (found / (goal * (0.998 * aim))).log2())
+            }
+            Target::Bits(goal) => (bits <= goal, goal * aim - bits),
+            Target::Step(_) => (true, 0.0),
+        };
+        if within {
+            let closeness = -room.abs();
+            if best.as_ref().is_none_or(|(before, _)| closeness > *before) {
+                best = Some((closeness, bytes));
+            }
+            if room.abs() < slack * bits.max(0.5) {
+                break;
+            }
+        }
+        // More room for bits: a smaller step.
+        if room > 0.0 {
+            bounds.1 = bounds.1.min(step)
+        } else {
+            bounds.0 = bounds.0.max(step)
+        }
+        let mut next = slope.next(step, room);
+        if next <= bounds.0 || next >= bounds.1 {
+            next = if bounds.1.is_finite() && bounds.0 > 0.0 { (bounds.0 * bounds.1).sqrt() } else { next };
+        }
+        if !next.is_normal() || next == step {
+            break;
+        }
+        fitted = search.moved(&fitted, next).ok_or_else(no_step)?;
+    }
+    best.map(|(_, bytes)| bytes).ok_or_else(|| unreachable("headers and lanes alone take more".into()))
+}
+
+/// How the room that is left grows with the step's logarithm: as one bit for an
+/// octave at high rates, and as the last two trials say where that is known.
+#[derive(Debug, Default)]
+struct Slope {
+    last: Option<(f64, f64)>,
+}
+
+impl Slope {
+    /// The step that should leave no room, after one that left so many bits.
+    fn next(&mut self, step: f32, room: f64) -> f32 {
+        let at = f64::from(step).log2();
+        let slope = match self.last {
+            Some((last_at, last_room)) if (at - last_at).abs() > 1e-6 => {
+                ((room - last_room) / (at - last_at)).clamp(0.1, 3.0)
+            }
+            _ => 1.0,
+        };
+        self.last = Some((at, room));
+        // A little beyond, so that the target comes to lie between two trials.
+        (at - (1.05 * room / slope).clamp(-8.0, 8.0)).exp2() as f32
+    }
+}
+
+/// What the search for a step needs to know.
+struct Search<'a> {
+    values: &'a [f32],
+    options: &'a Options,
+    target: Target,
+    /// Of all values, for an error to be held against.
+    mean_square: f64,
+}
+
+impl Search<'_> {
+    /// A plan of the same stages whose estimate is near the target.
+    fn approach(&self, mut fitted: Fitted) -> Option<Fitted> {
+        let mut slope = Slope::default();
+        for _ in 0..5 {
+            let room = -f64::from(self.correction(&fitted)).log2();
+            let next = slope.next(fitted.plan.step, room);
+            let moved = (next / fitted.plan.step).ln().abs();
+            if !next.is_normal() || moved.is_nan() || moved < 0.02 {
+                break;
+            }
+            let plan = self.at_step(&fitted.plan, next);
+            fitted = fit(plan, self.values, self.options, Look::rough(self.options))?;
+        }
+        Some(fitted)
+    }
+
+    /// The same stages at another step: tables are kept where it is near, else fitted.
+    fn moved(&self, fitted: &Fitted, step: f32) -> Option<Fitted> {
+        let near = (step / fitted.plan.step).ln().abs() < NEAR;
+        let plan = self.at_step(&fitted.plan, step);
+        if near {
+            return Some(Fitted { plan, ..fitted.clone() });
+        }
+        fit(plan, self.values, self.options, Look::fine(self.options))
+    }
+
+    fn at_step(&self, plan: &Plan, step: f32) -> Plan {
+        let mut plan = plan.clone();
+        let ratio = f64::from(plan.step) / f64::from(step);
+        let shift = (4.0 * ratio.log2()).round().clamp(-1e6, 1e6) as i32;
+        for class in &mut plan.classes {
+            *class = (*class + shift).clamp(-MAX_CLASS, MAX_CLASS);
+        }
+        let most = f64::from(MAX_MEAN);
+        for mean in &mut plan.means {
+            *mean = (f64::from(*mean) * ratio).round().clamp(-most, most) as i32;
+        }
+        plan.step = step;
+        plan
+    }
+
+    /// By how much a step must change, as far as a fitted plan can tell.
+    fn correction(&self, fitted: &Fitted) -> f32 {
+        let octaves = match self.target {
+            Target::Bits(goal) => fitted.bits_per_value - 0.996 * goal,
+            Target::Nmse(goal) => {
+                0.5 * (goal * self.mean_square / fitted.error.max(f64::MIN_POSITIVE)).log2()
+            }
+            Target::Step(_) => 0.0,
+        };
+        octaves.clamp(-8.0, 8.0).exp2() as f32
+    }
+
+    /// The step at which Gaussian values with the magnitudes of some columns meet
+    /// the target.
+    fn first_step(&self, rows: usize, cols: usize) -> f32 {
+        let magnitudes = magnitudes(self.values, rows, cols);
+        if magnitudes.is_empty() {
+            return f32::MIN_POSITIVE;
+        }
+        let energy: f64 = magnitudes.iter().map(|m| m * m).sum();
+        // Two steps between the points of a quantizer.
+        let snr = |magnitude: f64, step: f64| 1.0 + (5.17 * 0.5 * magnitude / step).powi(2);
+        let above_target = |step: f64| match self.target {
+            Target::Bits(bits) => {
+                let sum: f64 = magnitudes.iter().map(|&m| 0.5 * snr(m, step).log2()).sum();
+                sum < bits * magnitudes.len() as f64
+            }
+            Target::Nmse(goal) => {
+                magnitudes.iter().map(|&m| m * m / snr(m, step)).sum::<f64>() > goal * energy
+            }
+            Target::Step(_) => true,
+        };
+        let middle = (energy / magnitudes.len() as f64).sqrt().log2();
+        let (mut low, mut high) = (middle - 24.0, middle + 8.0);
+        for _ in 0..20 {
+            let at = 0.5 * (low + high);
+            if above_target(at.exp2()) { high = at } else { low = at }
+        }
+        low.exp2().max(f64::from(f32::MIN_POSITIVE)) as f32
+    }
+}
+
+/// Mean magnitudes of up to 256 columns in up to 128 rows; those that are all
+/// zeros are left out.
+fn magnitudes(values: &[f32], rows: usize, cols: usize) -> Vec<f64> {
+    let (row_step, col_step) = (rows.div_ceil(128), cols.div_ceil(256));
+    let mean = |col: usize| {
+        let column = (0..rows).step_by(row_step).map(|row| values[row * cols + col]);
+        let (sum, count) = column.fold((0.0, 0.0), |(sum, count), value| {
+            (sum + if value.is_finite() { f64::from(value.abs()) } else { 0.0 }, count + 1.0)
+        });
+        sum / count
+    };
+    let some: Vec<f64> = (0..cols).step_by(col_step).map(mean).filter(|&mean| mean > 0.0).collect();
+    if !some.is_empty() {
+        return some;
+    }
+    // What was looked at says nothing: one number for all.
+    let mean_square = energy(values) / values.len() as f64;
+    if mean_square > 0.0 { vec![0.8 * mean_square.sqrt()] } else { Vec::new() }
+}
+
+/// The sum of the squares of what is finite.
+fn energy(values: &[f32]) -> f64 {
+    // Values against nothing.
+    values.chunks(NOTHING.len()).map(|values| squared(values, &NOTHING[..values.len()])).sum()
+}

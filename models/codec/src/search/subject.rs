@@ -1,0 +1,162 @@
+//! A matrix made ready for coding: normalized, its mean and energy known. Knows
+//! nothing of how plans are chosen.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use crate::Error;
+use crate::format::trinity::plan::{Entropy, Plan, Scalars};
+use crate::matrix::{Matrix, scale_by};
+use crate::stage::basis::Basis;
+use crate::stage::precondition::Preconditioning;
+use crate::stage::stated::Stated;
+use crate::stage::trellis::Centroids;
+
+/// What the ends of trellis paths cost in a segment.
+const PATH_END_BITS: f64 = 10.0;
+
+/// Error of a value over its squared step, about, for a trellis in its prime.
+pub const ERROR_PER_SQUARED_STEP: f64 = 0.28;
+
+/// A matrix ready for coding.
+pub struct Subject<'a> {
+    pub basis: Option<Cow<'a, Basis>>,
+    /// What the stream says of that basis, and the bits it takes.
+    pub stated: Option<Stated>,
+    stated_bits: f64,
+    pub matrix: Matrix,
+    /// Made when a plan that asks for it is chosen.
+    pub transposed: OnceLock<Matrix>,
+    pub exponent: i32,
+    /// The mean, where it is worth its bytes.
+    pub offset: f32,
+    /// Whether zero is a value like others: it must then be a level of codes
+    /// that know no symmetry.
+    pub around_zero: bool,
+    pub energy: f64,
+    /// Energy around the offset.
+    pub spread: f64,
+    pub count: usize,
+}
+
+impl<'a> Subject<'a> {
+    /// As it is.
+    pub fn new(values: &[f32], rows: usize, cols: usize) -> Result<Self, Error> {
+        if values.len() != rows.saturating_mul(cols) {
+            return Err(Error::Shape { rows, cols, found: values.len() });
+        }
+        // As whole numbers, which sizes sort like: what is not finite comes last.
+        let largest = f32::from_bits(values.iter().fold(0, |m, v| m.max(v.abs().to_bits())));
+        if !largest.is_finite()
+            && let Some(i) = values.iter().position(|v| !v.is_finite())
+        {
+            return Err(Error::NotFinite { row: i / cols, col: i % cols, value: values[i] });
+        }
+        // The exponent of the largest value, subnormal or not.
+        let exponent = if largest == 0.0 { 0 } else { (f64::from(largest).to_bits() >> 52) as i32 - 1023 };
+        let mut matrix = Matrix { rows, cols, values: values.to_vec() };
+        scale_by(&mut matrix.values, -exponent);
+        Ok(Self::of(matrix, exponent, None))
+    }
+
+    /// In another basis.
+    pub fn turned(&self, preconditioning: Preconditioning, basis: Option<&'a Basis>) -> Self {
+        let mut matrix = self.matrix.clone();
+        let basis = basis.filter(|_| matches!(preconditioning, Preconditioning::Basis { .. }));
+        preconditioning.forward(&mut matrix, basis);
+        Self::of(matrix, self.exponent, basis.map(Cow::Borrowed))
+    }
+
+    /// In a basis that the stream states, along rows or columns.
+    pub fn turned_by(&self, stated: Stated, columns: bool) -> Self {
+        let basis = stated.basis();
+        let along = self.rows_along(columns);
+        let turned = Matrix { values: basis.turned(&along.values), ..*along };
+        let (matrix, transposed) =
+            if columns { (turned.transposed(), OnceLock::from(turned)) } else { (turned, OnceLock::new()) };
+        let stated_bits = 8.0 * stated.to_bytes().len() as f64;
+        let turned = Self::of(matrix, self.exponent, Some(Cow::Owned(basis)));
+        Self { stated: Some(stated), stated_bits, transposed, ..turned }
+    }
+
+    fn of(matrix: Matrix, exponent: i32, basis: Option<Cow<'a, Basis>>) -> Self {
+        let count = matrix.values.len();
+        let mean = sum(&matrix.values, |v| v) / count.max(1) as f64;
+        let energy = sum(&matrix.values, |v| v * v);
+        // A mean that carries less than this is not worth its four bytes.
+        let offset = if mean * mean * count as f64 > 1e-3 * energy { mean as f32 } else { 0.0 };
+        let spread =
+            if offset == 0.0 { energy } else { sum(&matrix.values, |v| (v - f64::from(offset)).powi(2)) };
+        // Within a few deviations of the mean, and so often exact.
+        let around_zero = f64::from(offset).powi(2) * count as f64 <= 9.0 * spread;
+        let transposed = OnceLock::new();
+        let (stated, stated_bits) = (None, 0.0);
+        Self {
+            basis,
+            stated,
+            stated_bits,
+            matrix,
+            transposed,
+            exponent,
+            offset,
+            around_zero,
+            energy,
+            spread,
+            count,
+        }
+    }
+
+    pub fn view(&self, plan: &Plan) -> &Matrix {
+        self.rows_along(plan.transposed)
+    }
+
+    /// The matrix, or its columns as rows.
+    pub fn rows_along(&self, columns: bool) -> &Matrix {
+        if columns { self.transposed.get_or_init(|| self.matrix.transposed()) } else { &self.matrix }
+    }
+
+    /// Bits per value of the whole from those of a sample: of each value, and of
+    /// each row, which all of its columns share.
+    pub fn bits_per_value(&self, plan: &Plan, of_value: f64, of_row: f64) -> f64 {
+        let cols = if plan.transposed { self.matrix.rows } else { self.matrix.cols };
+        of_value + of_row / cols as f64 + self.path_bits_per_value(plan) + self.stated_bits_per_value()
+    }
+
+    /// What the stream says of a basis.
+    pub fn stated_bits_per_value(&self) -> f64 {
+        self.stated_bits / self.count.max(1) as f64
+    }
+
+    /// What the ends of trellis paths cost in the whole.
+    pub fn path_bits_per_value(&self, plan: &Plan) -> f64 {
+        let cols = if plan.transposed { self.matrix.rows } else { self.matrix.cols };
+        Self::end_bits_per_value(plan, cols)
+    }
+
+    /// What they cost in rows of so many values: paths end with their segment, which
+    /// costs short rows more.
+    pub fn end_bits_per_value(plan: &Plan, cols: usize) -> f64 {
+        PATH_END_BITS / cols.min(plan.path_values()).max(1) as f64
+    }
+
+    /// What is taken from every value. A mean makes the two sides alike, which
+    /// binary codes do not need and values that are exactly zero do not survive.
+    pub fn offset(&self, plan: &Plan) -> f32 {
+        if plan.entropy == Entropy::Binary && self.around_zero { 0.0 } else { self.offset }
+    }
+
+    pub fn scalars(&self, plan: &Plan, step: f32, centroids: Centroids) -> Scalars {
+        Scalars { step, exponent: self.exponent, offset: self.offset(plan), centroids }
+    }
+}
+
+/// Sum over all values, in eight interleaved parts: one alone would wait for
+/// every addition.
+pub fn sum(values: &[f32], of: impl Fn(f64) -> f64) -> f64 {
+    let mut parts = [0.0; 8];
+    let (chunks, rest) = values.as_chunks::<8>();
+    for chunk in chunks {
+        parts.iter_mut().zip(chunk).for_each(|(part, &value)| *part += of(f64::from(value)));
+    }
+    parts.iter().sum::<f64>() + rest.iter().map(|&value| of(f64::from(value))).sum::<f64>()
+}

@@ -1,0 +1,49 @@
+//! What a plan costs, as it was coded or guessed at. Knows neither samples nor how
+//! costs are found.
+
+use crate::format::trinity::plan::Plan;
+use crate::stage::trellis::Centroids;
+
+/// Bits per value that an octave of step takes away, and octaves of error, as a root,
+/// that it adds: one each where nothing is quantized to zero.
+#[derive(Debug, Clone, Copy)]
+pub struct Slopes {
+    pub bits: f64,
+    pub error: f64,
+}
+
+impl Slopes {
+    pub const STEEPEST: Self = Self { bits: 1.0, error: 1.0 };
+}
+
+/// What a plan costs on a sample.
+#[derive(Debug, Clone)]
+pub struct Trial {
+    pub plan: Plan,
+    pub cost: f64,
+    /// What it cost when it was coded, nothing foreseen.
+    pub tried_cost: f64,
+    pub bits_per_value: f64,
+    pub error_per_value: f64,
+    pub slopes: Slopes,
+    pub centroids: Centroids,
+}
+
+impl Trial {
+    /// Of a plan that was guessed at and not coded.
+    pub fn guessed(plan: Plan, cost: f64, bits_per_value: f64) -> Self {
+        let (slopes, centroids) = (Slopes::STEEPEST, Centroids::default());
+        Self { plan, cost, tried_cost: cost, bits_per_value, error_per_value: 0.0, slopes, centroids }
+    }
+
+    /// The mean of this and that on another sample.
+    pub fn and(&self, other: &Self) -> Self {
+        let bits_per_value = 0.5 * (self.bits_per_value + other.bits_per_value);
+        Self { cost: 0.5 * (self.cost + other.cost), bits_per_value, ..self.clone() }
+    }
+
+    /// Bits per value above what the error takes at a rate of six decibels per bit.
+    pub fn gap(&self) -> f64 {
+        self.bits_per_value + 0.5 * self.error_per_value.max(f64::MIN_POSITIVE).log2()
+    }
+}

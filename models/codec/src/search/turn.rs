@@ -1,0 +1,168 @@
+//! The change of basis in which a matrix is best coded: as it is, in a basis that was
+//! given or that a profile names, or in one that the stream states. Knows nothing of
+//! how a plan is chosen in a basis.
+
+use crate::Error;
+use crate::format::trinity::plan::Plan;
+use crate::search::choose::MARGIN;
+use crate::search::near::{Chosen, choose_near, first_step};
+use crate::search::profile::Profile;
+use crate::search::sample::Samples;
+use crate::search::subject::{ERROR_PER_SQUARED_STEP, Subject};
+use crate::search::target::Target;
+use crate::stage::basis::Basis;
+use crate::stage::precondition::Preconditioning;
+use crate::stage::stated::{Along, Glance, Stated};
+use crate::stage::transform::Transform;
+
+/// Bits per value that stated matrices must promise to be tried: what Gaussians would
+/// save is somewhat less than what values do.
+const PROMISE: f64 = -0.02;
+/// Bits per value that a glance at them must show.
+const HOPELESS: f64 = -0.025;
+/// Bits per value by which matrices along one side may promise less than along the
+/// other and be tried beside them.
+const CLOSE: f64 = 0.1;
+
+/// The NMSE below which values are not turned: single precision adds an error to it that no
+/// pass sees.
+const FINEST: f64 = 1e-10;
+/// The share of a rate that matrices may take.
+const SHARE: f64 = 0.5;
+
+/// A matrix in a basis, and the plan that seems best there.
+pub struct Turned<'a> {
+    pub subject: Subject<'a>,
+    pub chosen: Chosen,
+}
+
+/// Every change of basis that a profile allows and that may pay, and the plan in each
+/// that seems best; what seems best of all comes first.
+pub fn choose_turned<'a>(
+    profile: &Profile,
+    plans: &[Plan],
+    plain: Subject<'a>,
+    target: Target,
+    basis: Option<&'a Basis>,
+) -> Result<Vec<Turned<'a>>, Error> {
+    // As profiles list them; a basis takes the place of other changes, as its owner knows better.
+    let changes: Vec<Preconditioning> = match basis {
+        Some(basis) => vec![Preconditioning::None, Preconditioning::Basis { hash: basis.hash() }],
+        None => profile.stages.preconditioning.clone(),
+    };
+    let listed = plans[0].preconditioning;
+    let in_basis = |change: Preconditioning| -> Vec<Plan> {
+        let own = plans.iter().filter(|plan| plan.preconditioning == listed);
+        own.map(|plan| Plan { preconditioning: change, ..plan.clone() }).collect()
+    };
+    let (stated, others): (Vec<Preconditioning>, Vec<Preconditioning>) =
+        changes.into_iter().partition(|change| matches!(change, Preconditioning::Stated { .. }));
+    let mut found: Vec<Turned<'a>> = Vec::new();
+    let mut as_it_is = None;
+    for change in others {
+        if change == Preconditioning::None {
+            as_it_is = Some((found.len(), choose_near(profile, &in_basis(change), &plain, target, None)?));
+        } else {
+            let subject = plain.turned(change, basis);
+            let chosen = choose_near(profile, &in_basis(change), &subject, target, None)?;
+            found.push(Turned { subject, chosen });
+        }
+    }
+    if !stated.is_empty() {
+        // Matrices are fitted near the step that plans without them find.
+        let known = as_it_is.as_ref().map(|(_, chosen)| chosen.first_step(&plain, target).exp2());
+        let step = match known {
+            Some(step) => step,
+            None => first_step(target, &plain, &Samples::new(&plain, profile))?,
+        };
+        let noise = ERROR_PER_SQUARED_STEP * step * step;
+        let held = as_it_is.is_none() && found.is_empty();
+        let coarse = noise * plain.count as f64 > FINEST * plain.energy;
+        let stated = if held || coarse { stated } else { Vec::new() };
+        for Promising { change, promise, crossing } in promising(&stated, &plain, noise, held) {
+            let subject = state(change, &plain, noise, crossing);
+            // Whatever the step, matrices take what they take.
+            let most = if let Target::Bits(bits) = target { SHARE * bits } else { f64::INFINITY };
+            if !held && subject.stated_bits_per_value() > most {
+                continue;
+            }
+            let mut plans = in_basis(change);
+            if plans.iter().any(|plan| crosses(change, plan)) {
+                plans.retain(|plan| crosses(change, plan));
+            }
+            // A rate that is met with less allows a smaller step.
+            let saved = if matches!(target, Target::Bits(_)) { promise.clamp(0.0, 1.0) } else { 0.0 };
+            let from = Some(step * (-0.5 * saved).exp2());
+            let chosen = choose_near(profile, &plans, &subject, target, from)?;
+            found.push(Turned { subject, chosen });
+        }
+    }
+    if let Some((at, chosen)) = as_it_is {
+        found.insert(at, Turned { subject: plain, chosen });
+    }
+    // Steps differ by how well they were guessed, so costs are compared in bits; what is listed
+    // later must be better by a margin.
+    let best = (1..found.len()).fold(0, |best, at| {
+        let gap = |at: usize| found[at].chosen.trial.gap();
+        if gap(at) < gap(best) - MARGIN { at } else { best }
+    });
+    if found.is_empty() {
+        return Err(Error::BadTarget { what: "no change of basis is allowed".into() });
+    }
+    found.swap(0, best);
+    Ok(found)
+}
+
+/// Stated matrices that may pay.
+struct Promising {
+    change: Preconditioning,
+    /// Bits per value that they may save.
+    promise: f64,
+    /// Bits per value that a transform across them may save after that.
+    crossing: f64,
+}
+
+/// Those that may pay; all of them where they are all that there is.
+fn promising(stated: &[Preconditioning], plain: &Subject<'_>, noise: f64, held: bool) -> Vec<Promising> {
+    let along = |columns| Along { matrix: &plain.matrix, columns };
+    let mut judged: Vec<Promising> = Vec::new();
+    let mut glances: Vec<(u32, [Glance; 2])> = Vec::new();
+    for &change in stated {
+        let Preconditioning::Stated { log2_size, columns } = change else { continue };
+        if glances.iter().all(|(size, _)| *size != log2_size) {
+            let glance = |columns| Stated::glance(along(columns), 1 << log2_size, noise);
+            glances.push((log2_size, [false, true].map(glance)));
+        }
+        let Some((_, both)) = glances.iter().find(|(size, _)| *size == log2_size) else { continue };
+        let (own, across) = (&both[usize::from(columns)], &both[usize::from(!columns)]);
+        if held || own.gain - own.stated >= HOPELESS {
+            let crossing = across.learnable;
+            let promise = Stated::promise(along(columns), 1 << log2_size, noise, crossing);
+            judged.push(Promising { change, promise, crossing });
+        }
+    }
+    let most = judged.iter().map(|own| own.promise).fold(PROMISE + CLOSE, f64::max);
+    judged.retain(|own| held || own.promise >= most - CLOSE);
+    judged
+}
+
+/// The matrix in the basis that suits it, which its stream will state.
+fn state<'a>(change: Preconditioning, plain: &Subject<'a>, noise: f64, crossing: f64) -> Subject<'a> {
+    match change {
+        Preconditioning::Stated { log2_size, columns } => {
+            let stated = Stated::fitted(plain.rows_along(columns), 1 << log2_size, noise, crossing);
+            plain.turned_by(stated, columns)
+        }
+        _ => plain.turned(change, None),
+    }
+}
+
+/// Whether a plan has something left to find: not along what was turned.
+fn crosses(change: Preconditioning, plan: &Plan) -> bool {
+    let Preconditioning::Stated { columns, .. } = change else { return true };
+    match plan.transform {
+        Transform::None => true,
+        Transform::Klt { .. } => plan.transposed != columns,
+        _ => false,
+    }
+}

@@ -1,0 +1,213 @@
+//! Streams stay as they are: every profile's and chain's, pinned by hash, and
+//! stored ones of every kind that must decode to what they always did.
+#![allow(clippy::unwrap_used)] // helpers of tests, as good as tests
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use trinity_bits::{Chroma, Colour, Frame};
+use trinity_codec::{
+    Basis, Coding, Pictures, Profile, Target, decode, decode_frames, decode_with_basis, decode_words, encode,
+    encode_frames, encode_with_basis, encode_words,
+};
+
+#[path = "../../../bits/tests/support/pins.rs"]
+mod pins;
+
+const ROWS: usize = 96;
+const COLS: usize = 80;
+
+/// Chains of stages that no built-in profile has.
+const CHAINS: [(&str, &str); 13] = [
+    ("binary", "entropy = [\"binary\"]"),
+    ("raw", "entropy = [\"raw\"]"),
+    ("raw-dct", "entropy = [\"raw\"]\ntransform = [\"dct-8x8\"]\nprediction = [\"row-mean\"]"),
+    ("means", "prediction = [\"row-and-column-mean\"]"),
+    ("column-mean", "prediction = [\"column-mean\"]\nentropy = [\"static\"]\nquantization = \"rdoq\""),
+    ("above", "prediction = [\"above-12\"]\nquantization = \"dead-zone\""),
+    ("klt", "transform = [\"klt-16\"]"),
+    ("intra", "prediction = [\"intra\"]\ntransform = [\"dct-8x8\"]"),
+    ("intra-4", "prediction = [\"intra\"]\ntransform = [\"dst-4x4\"]\nquantization = \"rdoq\""),
+    ("turned", "preconditioning = [\"hadamard-32\"]"),
+    ("stated", "preconditioning = [\"stated-16\"]"),
+    ("stated-columns", "preconditioning = [\"stated-columns-8\"]\ntransform = [\"klt-16\"]"),
+    ("hadamard", "transform = [\"hadamard-16\"]\nentropy = [\"binary\"]\nprediction = [\"row-mean\"]"),
+];
+
+fn golden(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/trinity").join(name)
+}
+
+fn profiles() -> impl Iterator<Item = (String, Profile)> {
+    let built_in = Profile::names().map(|name| (name.to_owned(), Profile::named(name).unwrap()));
+    built_in.chain(CHAINS.iter().map(|(name, stages)| {
+        let text =
+            format!("name = \"{name}\"\ndescription = \"\"\npipeline = \"trinity\"\n[stages]\n{stages}");
+        (format!("chain {name}"), Profile::parse(&text).unwrap())
+    }))
+}
+
+/// About Gaussian, with columns of their own scales that have something in
+/// common; out of integers, so the same on every machine.
+fn values() -> Vec<f32> {
+    let mut state = 7u64;
+    let mut uniform = move || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 40) as f32 / (1u64 << 24) as f32
+    };
+    let mut gaussian = move || (0..12).map(|_| uniform()).sum::<f32>() - 6.0;
+    (0..ROWS)
+        .flat_map(|_| {
+            let shared = gaussian();
+            let row: Vec<f32> =
+                (0..COLS).map(|x| (gaussian() + shared) * (1 + x % 5) as f32 / 64.0).collect();
+            row
+        })
+        .collect()
+}
+
+fn pictures(chroma: Chroma, depth: u32, colour: Colour, count: usize) -> Pictures {
+    let mut frame = Frame::filled(48, 32, chroma, depth, 0);
+    let top = (1u32 << depth) - 1;
+    for (c, plane) in frame.planes.iter_mut().enumerate() {
+        for i in 0..plane.samples.len() {
+            let (x, y) = ((i % plane.width) as u32, (i / plane.width) as u32);
+            let noise = (i as u32 + 977 * c as u32).wrapping_mul(2_654_435_761) >> 28;
+            let edge = if x + y > 50 { 70 } else { 0 };
+            plane.samples[i] = ((3 * x + 2 * y + edge + noise) * top / 320).min(top) as u16;
+        }
+    }
+    Pictures { frames: vec![frame; count], colour }
+}
+
+/// The bytes of values, in order.
+fn bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+fn basis() -> Basis {
+    Basis::learn(&values(), COLS, 16).unwrap()
+}
+
+/// Every stream that is pinned, by name.
+fn streams() -> BTreeMap<String, Vec<u8>> {
+    let values = values();
+    let mut streams = BTreeMap::new();
+    for (name, profile) in profiles() {
+        for (target_name, target) in [
+            ("bits 2.5", Target::Bits(2.5)),
+            ("nmse 0.01", Target::Nmse(0.01)),
+            ("step 0.02", Target::Step(0.02)),
+            ("lossless", Target::Lossless),
+        ] {
+            // Some chains cannot go so low; that stays so, too.
+            let Ok(coded) = encode(&values, ROWS, COLS, &profile, target) else {
+                streams.insert(format!("matrix {name} {target_name}"), Vec::new());
+                continue;
+            };
+            assert_eq!(decode(&coded.bytes).unwrap().values, coded.recon, "{name}, {target_name}");
+            streams.insert(format!("matrix {name} {target_name}"), coded.bytes);
+        }
+        for (what, pictures) in [
+            ("grey", pictures(Chroma::C400, 8, Colour::Unstated, 1)),
+            ("420 10 bit video", pictures(Chroma::C420, 10, Colour::Unstated, 2)),
+            ("rgb", pictures(Chroma::C444, 8, Colour::Gbr, 1)),
+        ] {
+            for (target_name, target) in [("bits 2", Target::Bits(2.0)), ("lossless", Target::Lossless)] {
+                let Ok(coded) = encode_frames(&pictures, &profile, target, Coding::Intra) else {
+                    streams.insert(format!("pictures {name} {what} {target_name}"), Vec::new());
+                    continue;
+                };
+                assert_eq!(decode_frames(&coded.bytes).unwrap().frames, coded.recon, "{name} {what}");
+                streams.insert(format!("pictures {name} {what} {target_name}"), coded.bytes);
+            }
+        }
+    }
+    let words: Vec<u32> = (0..(ROWS * COLS) as u32).map(|i| ((i % 300) as f32 - 90.0).to_bits()).collect();
+    streams.insert("words".into(), encode_words(&words, ROWS, COLS).unwrap());
+    let profile = Profile::named("trinity").unwrap();
+    let coded = encode_with_basis(&values, ROWS, COLS, &profile, Target::Nmse(0.001), &basis()).unwrap();
+    assert!(decode(&coded.bytes).is_err(), "the stream names its basis");
+    streams.insert("matrix trinity with a basis".into(), coded.bytes);
+    streams.insert("basis".into(), basis().to_bytes());
+    streams.insert("constant".into(), {
+        encode(&[3.25; ROWS * COLS], ROWS, COLS, &profile, Target::Bits(2.0)).unwrap().bytes
+    });
+    streams
+}
+
+/// Streams of today that stay readable.
+const STORED: [(&str, &str); 21] = [
+    ("matrix trinity bits 2.5", "v2-matrix.tc"),
+    ("matrix trinity-static bits 2.5", "v2-matrix-lite.tc"),
+    ("matrix trinity-max nmse 0.01", "v2-matrix-max.tc"),
+    ("matrix chain binary nmse 0.01", "v2-matrix-binary.tc"),
+    ("matrix chain raw-dct nmse 0.01", "v2-matrix-raw-dct.tc"),
+    ("matrix chain column-mean nmse 0.01", "v2-matrix-static.tc"),
+    ("matrix chain klt nmse 0.01", "v2-matrix-klt.tc"),
+    ("matrix chain intra nmse 0.01", "v2-matrix-intra.tc"),
+    ("matrix chain turned nmse 0.01", "v2-matrix-hadamard.tc"),
+    ("matrix chain stated nmse 0.01", "v2-matrix-stated.tc"),
+    ("matrix chain stated-columns nmse 0.01", "v2-matrix-stated-columns.tc"),
+    ("matrix trinity with a basis", "v2-matrix-basis.tc"),
+    ("matrix paper bits 2.5", "v2-paper.tc"),
+    ("matrix paper-cabac bits 2.5", "v2-paper-cabac.tc"),
+    ("constant", "v2-constant.tc"),
+    ("words", "v2-words.tc"),
+    ("basis", "v1.basis"),
+    ("pictures trinity grey bits 2", "v2-checked-grey.trp"),
+    ("pictures trinity 420 10 bit video bits 2", "v2-checked-video.trp"),
+    ("pictures lossless rgb lossless", "v2-checked-rgb-exact.trp"),
+    ("pictures paper grey bits 2", "paper.264"),
+];
+
+#[test]
+fn no_stream_changes_by_a_byte() {
+    let streams = streams();
+    for (name, file) in STORED {
+        pins::store(&golden(file), streams.get(name).expect(name));
+    }
+    let found = streams.into_iter().map(|(name, bytes)| (name, pins::fingerprint(&bytes))).collect();
+    pins::hold(&golden("streams.txt"), &found);
+}
+
+#[test]
+fn stored_streams_decode_to_what_they_always_did() {
+    let mut found = BTreeMap::new();
+    let basis = Basis::from_bytes(&std::fs::read(golden("v1.basis")).unwrap()).unwrap();
+    for entry in std::fs::read_dir(golden("")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let stream = std::fs::read(&path).unwrap();
+        let decoded = match path.extension().unwrap().to_str().unwrap() {
+            "tc" if name.contains("words") => {
+                decode_words(&stream).unwrap().words.iter().flat_map(|word| word.to_le_bytes()).collect()
+            }
+            "tc" => bytes(&decode_with_basis(&stream, &basis).unwrap().values),
+            "basis" => Basis::from_bytes(&stream).unwrap().to_bytes(),
+            "trp" | "264" => {
+                let pictures = decode_frames(&stream).unwrap();
+                let mut raw = vec![u8::from(pictures.colour == Colour::Gbr)];
+                pictures.frames.iter().for_each(|frame| frame.write_raw(&mut raw));
+                raw
+            }
+            _ => continue,
+        };
+        found.insert(name, pins::fingerprint(&decoded));
+    }
+    assert!(found.len() >= STORED.len(), "{found:?}");
+    pins::hold(&golden("files.txt"), &found);
+}
+
+#[test]
+fn no_flipped_bit_of_a_picture_goes_unnoticed() {
+    let whole = std::fs::read(golden("v2-checked-grey.trp")).unwrap();
+    let decoded = decode_frames(&whole).unwrap();
+    for bit in 0..8 * whole.len() {
+        let mut flipped = whole.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        // Without its first bytes it is no stream of ours, and holds no frame of H.264 either.
+        let other = decode_frames(&flipped).is_ok_and(|other| other != decoded && !other.frames.is_empty());
+        assert!(!other, "bit {bit} makes another picture");
+    }
+}

@@ -1,0 +1,325 @@
+//! Promises of the stream: what goes in comes out as stated, and bad bytes
+//! are refused, whatever they say.
+
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+use trinity_codec::line::{
+    Bf16, Coder, Effort, Error, Number, Options, Plan, Quantizer, Reflections, Settings, Stream, Target,
+    Transform, Width, choose, decode, encode, encode_tile, encode_to, parse, parse_with, reconstruct, write,
+};
+
+fn noise(count: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut uniform = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
+    };
+    (0..count).map(|_| (0..6).map(|_| uniform()).sum::<f32>() * 1.4).collect()
+}
+
+/// Rows and columns of different scale, and rows alike.
+fn structured(rows: usize, cols: usize, seed: u64) -> Vec<f32> {
+    let mut values = noise(rows * cols, seed);
+    for row in 0..rows {
+        for col in 0..cols {
+            let above = if row > 0 { values[(row - 1) * cols + col] } else { 0.0 };
+            let scale = 0.3 + (col % 13) as f32 * 0.4 + (row % 5) as f32;
+            let value = &mut values[row * cols + col];
+            *value = *value * scale + 0.6 * above + (col % 3) as f32;
+        }
+    }
+    values
+}
+
+fn plan_with(values: &[f32], rows: usize, cols: usize, step: f32, states: u32) -> Plan {
+    let options = Options { effort: Effort::Fast, log2_states: states, ..Options::default() };
+    choose(values, rows, cols, step, &options).unwrap()
+}
+
+fn with_transform(mut plan: Plan, kind: u32) -> Plan {
+    let (_, cols) = plan.coded_shape();
+    let group = |size: usize| Reflections {
+        vectors: (0..3).map(|j| (j..size).map(|i| (i * 5 + j) as i32 % 7 - 3).collect()).collect(),
+    };
+    plan.transform = match kind {
+        0 => Transform::None,
+        1 => Transform::Hadamard,
+        2 => Transform::Dct,
+        kind => {
+            let size = if kind == 3 { 32 } else { 64 };
+            Transform::Stated { size, groups: vec![group(size); cols / size] }
+        }
+    };
+    plan
+}
+
+/// Squared error over squared steps.
+fn error(values: &[f32], decoded: &[f32], step: f32) -> f64 {
+    let sum: f64 = values.iter().zip(decoded).map(|(&a, &b)| f64::from((a - b) / step).powi(2)).sum();
+    sum / values.len() as f64
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn every_option_comes_back_within_its_step(
+        rows in 1usize..90, cols in 1usize..200, states in prop::sample::select(vec![0u32, 2, 3]),
+        kind in 0u32..5, log2_lanes in 0u32..6, predicts: bool, seed: u64,
+    ) {
+        let values = structured(rows, cols, seed);
+        let mut plan = with_transform(plan_with(&values, rows, cols, 0.2, states), kind);
+        plan.log2_lanes = log2_lanes;
+        if predicts {
+            plan.above.iter_mut().enumerate().for_each(|(i, a)| *a = (i % 17) as i32);
+        }
+        let bytes = encode(&plan, &values, &Settings::default()).unwrap();
+        let (found_rows, found_cols, decoded) = decode(&bytes).unwrap();
+        prop_assert_eq!((found_rows, found_cols), (rows, cols));
+        // A uniform quantizer leaves a third of a squared step, or a little more
+        // where it leans to zero; matrices are not quite orthogonal.
+        let error = error(&values, &decoded, 0.2);
+        prop_assert!(error < 0.75 + 8.0 / values.len() as f64, "{} {:?}", error, plan);
+    }
+
+    #[test]
+    fn wide_registers_make_the_same_words_and_values(
+        rows in 1usize..70, cols in 1usize..260, states in prop::sample::select(vec![0u32, 2, 3]),
+        kind in 0u32..5, predicts: bool, row_classes: bool, fine in 0u32..9, budget: bool, seed: u64,
+    ) {
+        let mut values = structured(rows, cols, seed);
+        if fine == 8 {
+            values[0] = f32::NAN;
+        }
+        let mut plan = with_transform(plan_with(&values, rows, cols, 0.3, states), kind);
+        (plan.log2_lanes, plan.tile_rows, plan.tile_cols) = (5, rows, cols);
+        // Far finer steps than the classes expect: raw bits, then escapes.
+        plan.step /= (1u32 << fine) as f32;
+        plan.classes.iter_mut().for_each(|class| *class += 2 * fine as i32);
+        if predicts {
+            plan.above.iter_mut().enumerate().for_each(|(i, a)| *a = (i % 17) as i32);
+        }
+        if !row_classes {
+            plan.row_table = None;
+        }
+        let coder = Coder::new(plan).unwrap();
+        let place = coder.plan.tile(0);
+        let mut quantizer = Quantizer::new(&coder, 0.31, 13).unwrap();
+        quantizer.width = Width::Scalar;
+        let free = encode_tile(&coder, &quantizer, 0, &place, &values, None).unwrap();
+        let budget = budget.then_some(2 * free.len() * 9 / 10);
+        let truth = encode_tile(&coder, &quantizer, 0, &place, &values, budget);
+        for width in Width::available() {
+            quantizer.width = width;
+            prop_assert_eq!(&encode_tile(&coder, &quantizer, 0, &place, &values, budget), &truth, "{:?}", width);
+        }
+        let words = truth.unwrap_or(free);
+        let parsed = parse(&coder, &place, &words).unwrap();
+        for width in Width::available() {
+            prop_assert_eq!(&parse_with(width, &coder, &place, &words).unwrap(), &parsed, "{:?}", width);
+            // A word less, or another, is an error for all or for none.
+            let mut damaged = words.clone();
+            let at = seed as usize % words.len();
+            damaged[at] ^= 1 << (seed >> 60);
+            prop_assert_eq!(parse_with(width, &coder, &place, &damaged), parse(&coder, &place, &damaged));
+            let short = &words[..words.len() - 1];
+            prop_assert!(parse_with(width, &coder, &place, short).is_err());
+        }
+    }
+
+    #[test]
+    fn every_width_decodes_to_the_same_values(
+        rows in 1usize..150, cols in 1usize..300, transposed: bool, kind in 0u32..5, seed: u64,
+    ) {
+        let values = structured(rows, cols, seed);
+        let mut plan = plan_with(&values, rows, cols, 0.3, 3);
+        if transposed {
+            plan.transposed = true;
+            (plan.tile_rows, plan.tile_cols) = (cols.min(50), if rows > 64 { 64 } else { rows });
+            for list in [&mut plan.classes, &mut plan.above, &mut plan.means] {
+                list.resize(rows, 3);
+            }
+        }
+        let bytes = encode(&with_transform(plan, kind), &values, &Settings::default()).unwrap();
+        let stream = Stream::open(&bytes).unwrap();
+        let truth: Vec<f32> = stream.numbers(Width::Scalar).unwrap();
+        let mut plain = vec![0.0f32; rows * cols];
+        for index in 0..stream.plan().tiles() {
+            let place = stream.plan().tile(index);
+            let parsed = parse(&stream.coder, &place, &stream.words(index)).unwrap();
+            let mut tile = vec![0.0; place.values()];
+            reconstruct(&stream.coder, &place, &parsed, &mut tile);
+            for (at, value) in tile.into_iter().enumerate() {
+                let (row, col) = (place.row + at / place.cols, place.col + at % place.cols);
+                plain[if transposed { col * cols + row } else { row * cols + col }] = value;
+            }
+        }
+        prop_assert_eq!(&plain, &truth);
+        for width in Width::available() {
+            prop_assert_eq!(&stream.numbers::<f32>(width).unwrap(), &truth, "{:?}", width);
+            let half: Vec<Bf16> = stream.numbers(width).unwrap();
+            prop_assert!(half.iter().zip(&truth).all(|(&half, &value)| half == Bf16::rounded(value)));
+        }
+    }
+
+    #[test]
+    fn parsed_tiles_write_the_same_words(rows in 1usize..60, cols in 1usize..100, states in prop::sample::select(vec![0u32, 2, 3]), seed: u64) {
+        let values = structured(rows, cols, seed);
+        let bytes = encode(&plan_with(&values, rows, cols, 0.1, states), &values, &Settings::default()).unwrap();
+        let stream = Stream::open(&bytes).unwrap();
+        for index in 0..stream.plan().tiles() {
+            let (place, words) = (stream.plan().tile(index), stream.words(index));
+            let parsed = parse(&stream.coder, &place, &words).unwrap();
+            let mut again = Vec::new();
+            write(&stream.coder, &place, &parsed, &mut again);
+            prop_assert_eq!(again, words);
+        }
+    }
+
+    #[test]
+    fn damaged_streams_never_panic(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), kind in 0u32..5) {
+        let values = structured(40, 130, 3);
+        let plan = with_transform(plan_with(&values, 40, 130, 0.3, 3), kind);
+        let mut bytes = encode(&plan, &values, &Settings::default()).unwrap();
+        for (at, value) in flips {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        let _ = decode(&bytes);
+    }
+
+    #[test]
+    fn any_bytes_never_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        if bytes.len() > 3 {
+            bytes[..3].copy_from_slice(b"TL\x01");
+        }
+        let _ = decode(&bytes);
+    }
+}
+
+#[test]
+fn every_truncation_is_an_error() {
+    let values = structured(30, 70, 9);
+    let bytes = encode(&plan_with(&values, 30, 70, 0.3, 3), &values, &Settings::default()).unwrap();
+    for length in 0..bytes.len() {
+        assert!(decode(&bytes[..length]).is_err(), "{length} of {}", bytes.len());
+    }
+    let mut longer = bytes.clone();
+    longer.extend([0, 0]);
+    assert!(decode(&longer).is_err());
+}
+
+#[test]
+fn a_damaged_tile_leaves_the_others_intact() {
+    let values = structured(300, 300, 4);
+    let mut bytes = encode(&plan_with(&values, 300, 300, 0.3, 3), &values, &Settings::default()).unwrap();
+    let whole = Stream::open(&bytes).unwrap().values().unwrap();
+    assert_eq!(whole.len(), 300 * 300);
+    let last = bytes.len() - 9;
+    bytes[last] ^= 0x40;
+    let stream = Stream::open(&bytes).unwrap();
+    let tiles = stream.plan().tiles();
+    assert!(tiles > 2);
+    assert!(matches!(stream.tile(tiles - 1), Err(Error::DamagedTile { .. })));
+    assert!((0..tiles - 1).all(|index| stream.tile(index).is_ok()));
+}
+
+#[test]
+fn nan_infinity_and_giants_come_back_bit_for_bit() {
+    for kind in 0..5 {
+        let mut values = structured(64, 128, 5);
+        let odd = [f32::from_bits(0x7fc1_2345), f32::INFINITY, f32::NEG_INFINITY, 1e30, -3e38];
+        let places = [0usize, 77, 4000, 4001, 64 * 128 - 1];
+        let plan = with_transform(plan_with(&values, 64, 128, 0.2, 3), kind);
+        for (&place, &value) in places.iter().zip(&odd) {
+            values[place] = value;
+        }
+        let decoded = decode(&encode(&plan, &values, &Settings::default()).unwrap()).unwrap().2;
+        for (place, value) in places.iter().zip(odd) {
+            assert_eq!(decoded[*place].to_bits(), value.to_bits());
+        }
+        assert!(decoded.iter().filter(|v| !v.is_finite()).count() == 3);
+    }
+}
+
+#[test]
+fn tiles_fit_their_budget_or_say_why() {
+    let values = structured(256, 512, 6);
+    let options = Options { effort: Effort::Fast, budgeted: true, ..Options::default() };
+    let plan = choose(&values, 256, 512, 0.05, &options).unwrap();
+    let free =
+        Stream::open(&encode(&plan, &values, &Settings::default()).unwrap()).unwrap().words(0).len() * 2;
+    for budget in [free, free * 2 / 3, free / 3, 700] {
+        let settings = Settings { tile_budget: Some(budget), ..Settings::default() };
+        let bytes = encode(&plan, &values, &settings).unwrap();
+        let stream = Stream::open(&bytes).unwrap();
+        assert!((0..stream.plan().tiles()).all(|tile| 2 * stream.words(tile).len() <= budget), "{budget}");
+        // As much of the budget is used as the next gain leaves.
+        assert!(2 * stream.words(0).len() * 4 > budget * 3 || budget == 700, "{budget}");
+        let decoded = stream.values().unwrap();
+        assert!(decoded.iter().all(|v| v.is_finite()));
+    }
+    let settings = Settings { tile_budget: Some(100), ..Settings::default() };
+    assert!(matches!(encode(&plan, &values, &settings), Err(Error::Budget { .. })));
+}
+
+#[test]
+fn targets_are_met() {
+    let values = structured(200, 256, 7);
+    let energy: f64 = values.iter().map(|&v| f64::from(v).powi(2)).sum();
+    for bits in [1.5, 3.0, 5.0] {
+        let bytes =
+            encode_to(&values, 200, 256, Target::Bits(bits), Effort::Best, &Settings::default()).unwrap();
+        let found = 8.0 * bytes.len() as f64 / values.len() as f64;
+        assert!(found <= bits && found > 0.97 * bits, "{found} for {bits}");
+    }
+    for nmse in [0.1, 0.001] {
+        let bytes =
+            encode_to(&values, 200, 256, Target::Nmse(nmse), Effort::Fast, &Settings::default()).unwrap();
+        let decoded = decode(&bytes).unwrap().2;
+        let found = error(&values, &decoded, 1.0) * values.len() as f64 / energy;
+        assert!(found <= nmse && found > 0.95 * nmse, "{found} for {nmse}");
+    }
+}
+
+#[test]
+fn a_small_tensor_pays_little_for_headers() {
+    // 64 KiB of bf16 at three bits: within 0.3 bit of the entropy a uniform
+    // quantizer needs for the same error, which a trellis undercuts by 0.15.
+    let values = noise(128 * 256, 8);
+    let bytes = encode_to(&values, 128, 256, Target::Nmse(0.01), Effort::Best, &Settings::default()).unwrap();
+    let bits = 8.0 * bytes.len() as f64 / values.len() as f64;
+    assert!(bits < 3.32 + 0.2, "{bits}");
+}
+
+#[test]
+fn zeros_take_next_to_nothing_and_lies_about_the_shape_no_memory() {
+    let values = vec![0.0; 512 * 512];
+    let plan = plan_with(&values, 512, 512, 0.3, 3);
+    let bytes = encode(&plan, &values, &Settings::default()).unwrap();
+    assert!(bytes.len() * 8 < values.len() / 10, "{}", bytes.len());
+    assert_eq!(decode(&bytes).unwrap().2, values);
+    let lie = [b"TL\x01\x01\x80\x80\x80\x80\x01".as_slice(), &[0; 200]].concat();
+    assert!(matches!(decode(&lie), Err(Error::Truncated { .. })));
+}
+
+#[test]
+fn a_plan_that_does_not_suit_is_refused() {
+    let values = structured(40, 130, 3);
+    let plan = plan_with(&values, 40, 130, 0.3, 3);
+    assert!(matches!(encode(&plan, &values[1..], &Settings::default()), Err(Error::Mismatch { .. })));
+    for change in [
+        |plan: &mut Plan| plan.log2_states = 1,
+        |plan: &mut Plan| plan.log2_lanes = 6,
+        |plan: &mut Plan| plan.step = f32::NAN,
+        |plan: &mut Plan| plan.tile_rows = 0,
+        |plan: &mut Plan| plan.above[3] = 17,
+        |plan: &mut Plan| plan.firsts[0] = 1,
+        |plan: &mut Plan| plan.tables.truncate(1),
+    ] {
+        let mut bad = plan.clone();
+        change(&mut bad);
+        assert!(Coder::new(bad).is_err());
+    }
+}
