@@ -12,6 +12,8 @@ mod golden;
 mod line;
 #[path = "it/line_golden.rs"]
 mod line_golden;
+#[path = "../../bits/tests/support/pins.rs"]
+mod pins;
 #[path = "it/regret.rs"]
 mod regret;
 

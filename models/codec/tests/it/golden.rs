@@ -11,8 +11,7 @@ use trinity_codec::{
     encode_frames, encode_with_basis, encode_words,
 };
 
-#[path = "../../../bits/tests/support/pins.rs"]
-mod pins;
+use crate::pins;
 
 const ROWS: usize = 96;
 const COLS: usize = 80;

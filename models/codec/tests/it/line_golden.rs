@@ -10,8 +10,7 @@ use trinity_codec::line::{
     Effort, Options, Plan, Reflections, Settings, Stream, Transform, Width, choose, decode_bf16, encode,
 };
 
-#[path = "../../../bits/tests/support/pins.rs"]
-mod pins;
+use crate::pins;
 
 const ROWS: usize = 66;
 const COLS: usize = 96;
