@@ -1,8 +1,11 @@
-//! Embeds the explorer's page where `cargo xtask web` has built it.
+//! Embeds the explorer's page as one file where `cargo xtask web` has built it,
+//! and names the commit.
 //!
-//! A plain build needs neither Node nor the wasm32 target: without the page the
-//! command says, when asked for it, how to get it.
+//! A plain build needs neither Node nor the wasm32 target: the command serves
+//! the page itself, and says, when asked for the file, how to get it.
 
+#[path = "../build/commit.rs"]
+mod commit;
 #[path = "../build/page.rs"]
 mod page;
 
@@ -11,6 +14,7 @@ use std::path::Path;
 fn main() -> std::io::Result<()> {
     let own = env!("CARGO_MANIFEST_DIR");
     page::state(own);
+    commit::state(own);
     // A folder that is always there: cargo would run this again at every build
     // for a file that is not.
     let folder = Path::new(own).join("../web/dist");

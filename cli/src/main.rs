@@ -41,7 +41,7 @@ Colours appear on a terminal only, and never when NO_COLOR is set.";
 /// From a captured tensor to a cluster-level answer: what a codec does to real
 /// tensors, what it costs in silicon, and what that does to a GPU cluster.
 #[derive(Debug, Parser)]
-#[command(name = "trinity", version, max_term_width = 100, after_help = AFTER_HELP)]
+#[command(name = "trinity", version = env!("TRINITY_VERSION"), max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
     #[command(flatten)]
     global: GlobalArgs,

@@ -1,7 +1,9 @@
 // The model as the page sees it: questions and promises of answers.
 //
-// Two workers: one answers what a hand waits for, one does what takes long.
-// Where a browser refuses workers made of text, both are the page's own thread.
+// Two lanes: one answers what a hand waits for, one does what takes long. A page
+// that is one file carries the model, and its lanes are workers; where a browser
+// refuses workers made of text, both are the page's own thread. A page that the
+// command serves asks the command.
 import { server } from "./serve.js";
 
 export class Refused extends Error {
@@ -57,6 +59,31 @@ function lane(module, source) {
       waiting.set(message.id, { resolve, reject, message });
       post(message);
     });
+}
+
+/// A lane of the command that served this page: the question, then the file.
+function served(lane) {
+  return async (request, file) => {
+    const start = performance.now();
+    const asked = new TextEncoder().encode(JSON.stringify(request));
+    let reply;
+    try {
+      const headers = { "Trinity-Lane": lane, "Trinity-Request": String(asked.length) };
+      const response = await fetch("answer", { method: "POST", headers, body: new Blob(file ? [asked, file] : [asked]) });
+      if (!response.ok) throw new Error(await response.text());
+      reply = await response.json();
+    } catch (error) {
+      throw new Refused({ error: `the command that answers this page does not: ${error.message}`, help: "start `trinity web` again and reload the page" });
+    }
+    if (reply.refused) throw new Refused(reply.refused);
+    return { answer: reply.answer, ms: performance.now() - start };
+  };
+}
+
+/// Both lanes of the command.
+export function remote() {
+  const page = Math.random().toString(36).slice(2);
+  return { quick: served(`${page}-quick`), slow: served(`${page}-slow`) };
 }
 
 /// Both lanes, once the module is compiled.

@@ -4,7 +4,7 @@
 // model's answers to it. A change of state asks anew; an answer draws anew.
 import { difference, pointPanel, refusal, sentence, split } from "./answers.js";
 import { axesOf, fieldTable, pickers, sliders } from "./controls.js";
-import { engine, latest } from "./engine.js";
+import { engine, latest, remote } from "./engine.js";
 import { AXIS_METRICS, el, grouped, looks, METRICS, sig3, svg } from "./format.js";
 import { frontPlot, mark, tornadoPlot } from "./plot.js";
 import { download, drawing, png, pointsOf } from "./save.js";
@@ -333,17 +333,19 @@ function dropping(tensors) {
 }
 
 async function start() {
-  if (typeof WebAssembly !== "object" || typeof DecompressionStream !== "function") {
+  // A page without a model was served by the command, which is one.
+  const packed = byId("model").textContent;
+  if (packed && (typeof WebAssembly !== "object" || typeof DecompressionStream !== "function")) {
     announce("");
     alarm({ error: "this browser cannot run the model: it has no WebAssembly or cannot unpack it", help: "Chromium 80, Firefox 113, Safari 16.4 or newer can; `trinity sweep` gives the same answers" });
     return;
   }
   try {
-    model = await engine(byId("model").textContent, WORKER);
+    model = packed ? await engine(packed, WORKER) : remote();
     catalog = (await model.quick({ do: "catalog" })).answer;
   } catch (error) {
     announce("");
-    alarm({ error: `the model could not be started: ${error.message}`, help: "the page may have been cut off on its way: write it again with `trinity web`" });
+    alarm({ error: `the model could not be started: ${error.message}`, help: packed ? "the page may have been cut off on its way: write it again with `trinity web -o`" : "start `trinity web` again and reload the page" });
     return;
   }
   // For who wants to ask from the console what the page asks.

@@ -8,6 +8,7 @@
 #![deny(unsafe_code)]
 
 mod answer;
+#[cfg(target_family = "wasm")]
 mod exports;
 mod refusal;
 mod shape;

@@ -1,14 +1,19 @@
-// Drives the page in Chromium: drive.mjs PAGE.html TRINITY CHROMIUM [digits|use]
+// Drives the page in Chromium: drive.mjs PAGE.html|served TRINITY CHROMIUM few|all PICTURES
 //
 // First the digits: studies in the page and in the command, every number
-// compared. Then the page as a person uses it. Pictures are left beside the
-// page. Exits 1 where anything differs, fails or lands on the console.
+// compared. Then the page as a person uses it, from a file or as the command
+// serves it. Pictures are left in a folder. Exits 1 where anything differs, fails
+// or lands on the console.
 import { chromium } from "playwright-core";
-import { dirname, join } from "node:path";
+import { spawn } from "node:child_process";
+import { createInterface } from "node:readline";
 import { digits } from "./digits.mjs";
 import { use } from "./use.mjs";
 
-const [, , page, trinity, executablePath, only] = process.argv;
+const [, , page, trinity, executablePath, studies, pictures] = process.argv;
+const served = page === "served";
+const serving = served && spawn(trinity, ["web", "--no-open", "--port", "0", "-q"], { stdio: ["ignore", "pipe", "inherit"] });
+const address = served ? (await createInterface({ input: serving.stdout })[Symbol.asyncIterator]().next()).value : `file://${page}`;
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
 let failures = 0;
 
@@ -33,16 +38,18 @@ async function tab(fragment = "", options = {}) {
   own.noise = [];
   own.on("console", (message) => ["error", "warning"].includes(message.type()) && own.noise.push(message.text()));
   own.on("pageerror", (error) => own.noise.push(error.message));
-  own.on("request", (request) => !/^(file|blob|data):/.test(request.url()) && own.noise.push(`asked for ${request.url()}`));
+  const ours = (url) => /^(file|blob|data):/.test(url) || (served && url.startsWith(address));
+  own.on("request", (request) => !ours(request.url()) && own.noise.push(`asked for ${request.url()}`));
   if (options.before) await own.addInitScript(options.before);
-  await own.goto(`file://${page}${fragment}`);
+  await own.goto(`${address}${fragment}`);
   return own;
 }
 
-const tools = { tab, promise, trinity, pictures: join(dirname(page)) };
-if (only !== "use") await digits(tools);
-if (only !== "digits") await use(tools);
+const tools = { tab, promise, trinity, pictures, served, few: studies === "few" };
+await digits(tools);
+await use(tools);
 await browser.close();
+if (serving) serving.kill("SIGINT");
 if (failures) {
   console.log(`${failures} promises do not hold`);
   process.exit(1);
