@@ -31,7 +31,7 @@ pub fn environment() -> Result<PathBuf, String> {
 }
 
 /// Python with what these lists name, in `folder`; made again when one of them changes.
-fn virtual_environment(folder: &str, lists: &[&str]) -> Result<PathBuf, String> {
+pub fn virtual_environment(folder: &str, lists: &[&str]) -> Result<PathBuf, String> {
     let folder = root().join(folder);
     let python = folder.join("bin/python");
     let installed = folder.join("requirements.txt");
@@ -44,12 +44,15 @@ fn virtual_environment(folder: &str, lists: &[&str]) -> Result<PathBuf, String> 
     }
     make_environment(&folder)?;
     let mut pip = Command::new(&python);
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+    // Where there is no network, that is soon said.
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1"]);
     for list in lists {
         pip.arg("-r").arg(root().join(list));
     }
     succeed(&mut pip)?;
-    succeed(Command::new(&python).args(["-m", "ipykernel", "install", "--sys-prefix"]))?;
+    if wanted.contains("ipykernel") {
+        succeed(Command::new(&python).args(["-m", "ipykernel", "install", "--sys-prefix"]))?;
+    }
     fs::write(&installed, wanted)
         .map_err(|error| format!("cannot write {}: {error}", installed.display()))?;
     Ok(python)

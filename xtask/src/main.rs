@@ -4,6 +4,7 @@
 //! runs, and it should start within seconds.
 #![forbid(unsafe_code)]
 
+mod compile;
 mod environment;
 mod fuzz;
 mod models;
@@ -17,14 +18,17 @@ mod text;
 mod tools;
 mod tune;
 mod web;
+mod wheels;
 mod workspace;
 
 use std::process::ExitCode;
 
 const HELP: &str = "\
-cargo xtask test [--all]                  install what the tests need, then run them; --all: the slow ones too
-cargo xtask wheel                         build the Python wheel into target/wheels
-cargo xtask web                           build the explorer into target/web/trinity.html
+cargo xtask test [--all] [--plan]         install what the tests need, then run them; --all: the slow ones too
+cargo xtask test quick                    format, structure and unit tests, for the edit loop
+cargo xtask test STEP...                  some steps of it; --plan names them
+cargo xtask wheel [--dist]                build the Python wheel into target/wheels; --dist: for other machines, too
+cargo xtask web                           build the explorer as one file, target/web/trinity.html
 cargo xtask fuzz [TARGET] [--runs N] [--max-len BYTES]
                                           fuzz one target or all (default: 100000 runs each, 16384 bytes)
 cargo xtask structure                     no circles of imports, no overlong functions
@@ -41,6 +45,7 @@ fn main() -> ExitCode {
     let outcome = match words.as_slice() {
         ["test", rest @ ..] => test::run(rest),
         ["wheel"] => python::wheel(),
+        ["wheel", "--dist"] => wheels::run(),
         ["web"] => web::run(),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["structure"] => structure::run(),

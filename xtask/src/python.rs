@@ -5,6 +5,7 @@
 //! would, in a profile of its own.
 
 use crate::{
+    compile,
     environment::environment,
     tools::succeed,
     workspace::{root, target},
@@ -16,10 +17,7 @@ use std::{
 };
 
 /// What a wheel may weigh.
-const WHEEL_BYTES: u64 = 15 << 20;
-
-/// What is off by default and tested all the same.
-pub const FEATURES: &str = "trinity/parquet";
+pub const WHEEL_BYTES: u64 = 15 << 20;
 
 /// Tests the package with Python `python`; `trinity` is the command beside it.
 pub fn test(python: &Path, trinity: &Path) -> Result<(), String> {
@@ -32,10 +30,7 @@ pub fn test(python: &Path, trinity: &Path) -> Result<(), String> {
 
 /// The package as it would be installed, of the debug build; the folder to import from.
 pub fn assemble() -> Result<PathBuf, String> {
-    let cargo = env!("CARGO");
-    // With the command, so that both are made of the same libraries.
-    let build = ["build", "--quiet", "--package", "trinity-python", "--package", "trinity"];
-    succeed(Command::new(cargo).args(build).args(["--features", FEATURES]).current_dir(root()))?;
+    let library = compile::built(&format!("{}_core{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX))?;
     let folder = target().join("python");
     let package = folder.join("trinity");
     if package.exists() {
@@ -43,8 +38,6 @@ pub fn assemble() -> Result<PathBuf, String> {
             .map_err(|error| format!("cannot empty {}: {error}", package.display()))?;
     }
     copy_folder(&root().join("python/trinity"), &package)?;
-    let library =
-        target().join("debug").join(format!("{}_core{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX));
     copy(&library, &package.join("_core.abi3.so"))?;
     Ok(folder)
 }
@@ -78,9 +71,7 @@ pub fn wheel() -> Result<(), String> {
     let _ = fs::remove_dir_all(&folder);
     let build = ["-m", "maturin", "build", "--quiet", "--manifest-path", "python/Cargo.toml", "--out"];
     succeed(Command::new(python).args(build).arg(&folder).current_dir(root()))?;
-    let entries =
-        fs::read_dir(&folder).map_err(|error| format!("no wheel in {}: {error}", folder.display()))?;
-    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+    for path in wheels_in(&folder)? {
         let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
         eprintln!("{}: {:.1} MB", path.display(), bytes as f64 / f64::from(1 << 20));
         if bytes > WHEEL_BYTES {
@@ -88,4 +79,11 @@ pub fn wheel() -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// What a build left.
+pub fn wheels_in(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries =
+        fs::read_dir(folder).map_err(|error| format!("no wheel in {}: {error}", folder.display()))?;
+    Ok(entries.filter_map(|entry| Some(entry.ok()?.path())).collect())
 }

@@ -48,7 +48,7 @@ pub fn run(args: &[&str]) -> Result<(), Failure> {
     fs::create_dir_all(folder()).map_err(|error| format!("cannot make {}: {error}", folder().display()))?;
     let start = Instant::now();
     if verify {
-        simulate::verify(true)?;
+        simulate::verify(true, &simulate::PRESSURES)?;
     } else {
         let library = library::prepare()?;
         let mut blocks = Vec::new();
@@ -74,11 +74,12 @@ pub fn run(args: &[&str]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The small set of `cargo xtask test`; the reason where it is left out.
-pub fn quick() -> Result<(), Failure> {
+/// The small set of `cargo xtask test`, under some pressure or, where `every` is asked for, under
+/// each; the reason where it is left out.
+pub fn quick(every: bool) -> Result<(), Failure> {
     require(&["verilator", "g++", "make"])?;
     fs::create_dir_all(folder()).map_err(|error| format!("cannot make {}: {error}", folder().display()))?;
-    simulate::verify(false)
+    simulate::verify(false, if every { &simulate::PRESSURES } else { &simulate::PRESSURES[1..2] })
 }
 
 fn require(programs: &[&str]) -> Result<(), Failure> {

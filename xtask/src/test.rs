@@ -2,24 +2,29 @@
 //! Rust, a C compiler and Python.
 //!
 //! Each step passes, fails, or is left out with the reason; all of them run,
-//! and only a failure makes the exit code non-zero.
+//! and only a failure makes the exit code non-zero. Everything is compiled
+//! once, by the step `build`; what waits for nothing else runs beside it.
 
-use crate::{
-    environment::{ALL, environment},
-    python::{self, FEATURES},
-    silicon, structure,
-    tools::{self, succeed},
-    web,
-    workspace::{root, target},
-};
+mod notebooks;
+mod plan;
+mod steps;
+mod times;
+
+use crate::{environment::ALL, tools::succeed, workspace::target};
+use plan::{STEPS, Step};
 use std::{
     env, fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
+    sync::{Condvar, Mutex, PoisonError},
+    thread,
     time::Instant,
 };
+use times::Times;
 
-enum Outcome {
+/// What became of a step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
     Passed,
     Failed(String),
     LeftOut(String),
@@ -34,283 +39,228 @@ impl From<Result<(), String>> for Outcome {
     }
 }
 
-impl From<web::Failure> for Outcome {
-    fn from(failure: web::Failure) -> Self {
-        match failure {
-            web::Failure::Missing(reason) => Self::LeftOut(reason),
-            web::Failure::Failed(reason) => Self::Failed(reason),
+impl Outcome {
+    /// As one line, which [`Outcome::read`] takes back.
+    fn written(&self) -> String {
+        match self {
+            Self::Passed => "passed".into(),
+            Self::Failed(reason) => format!("FAILED: {}", reason.replace('\n', " ")),
+            Self::LeftOut(reason) => format!("left out: {}", reason.replace('\n', " ")),
+        }
+    }
+
+    fn read(line: &str) -> Option<Self> {
+        match line.split_once(": ") {
+            None => (line == "passed").then_some(Self::Passed),
+            Some(("FAILED", reason)) => Some(Self::Failed(reason.into())),
+            Some(("left out", reason)) => Some(Self::LeftOut(reason.into())),
+            Some(_) => None,
         }
     }
 }
 
-type Step = (&'static str, fn() -> Outcome);
-
-const STEPS: [Step; 12] = [
-    ("tools", install_tools),
-    ("format", format),
-    ("structure", structure_holds),
-    ("lints", lints),
-    ("licences", licences),
-    ("no threads", without_threads),
-    // Before the tests: the command that they build then carries the page.
-    ("web", explorer),
-    ("tests", tests),
-    ("silicon", silicon_equals_software),
-    ("python", python_package),
-    ("notebooks", notebooks),
-    ("validation", validation),
-];
+/// A child says here what became of its step.
+const REPORT: &str = "TRINITY_STEP_REPORT";
 
 /// Runs every step, or those that are named; `--all` runs the slow tests, too.
 pub fn run(options: &[&str]) -> Result<(), String> {
+    let (modes, names): (Vec<&str>, Vec<&str>) = options.iter().partition(|word| word.starts_with("--"));
+    if let Some(unknown) = modes.iter().find(|mode| !["--all", "--plan"].contains(mode)) {
+        return Err(format!("no option is called `{unknown}`; --all runs what is slow, --plan runs nothing"));
+    }
     // By the environment, which tests see too.
-    if options == ["--all"] {
+    if modes.contains(&"--all") && env::var_os(ALL).is_none() {
         let this = env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
-        return succeed(Command::new(this).arg("test").env(ALL, "1"));
+        return succeed(Command::new(this).arg("test").args(options).env(ALL, "1"));
     }
-    if let Some(unknown) = options.iter().find(|name| STEPS.iter().all(|(step, _)| step != *name)) {
-        let steps = STEPS.map(|(step, _)| format!("\"{step}\"")).join(", ");
-        return Err(format!("no step is called `{unknown}`; expected --all, nothing, or some of: {steps}"));
+    let chosen = plan::choose(&names)?;
+    let mut times = Times::read();
+    if let ([step], Some(report)) = (&chosen[..], env::var_os(REPORT)) {
+        return alone(step, PathBuf::from(report));
     }
-    let steps = STEPS.into_iter().filter(|(name, _)| options.is_empty() || options.contains(name));
-    let mut summary = Vec::new();
-    for (name, step) in steps {
-        eprintln!("── {name}");
-        let start = Instant::now();
-        let outcome = step();
-        summary.push((name, outcome, start.elapsed().as_secs()));
+    eprint!("{}", plan::printed(&chosen, &times));
+    if modes.contains(&"--plan") {
+        return Ok(());
     }
-    eprintln!("──");
-    for (name, outcome, seconds) in &summary {
-        let said = match outcome {
-            Outcome::Passed => "passed".to_string(),
-            Outcome::Failed(reason) => format!("FAILED: {reason}"),
-            Outcome::LeftOut(reason) => format!("left out: {reason}"),
+    let start = Instant::now();
+    let done = match &chosen[..] {
+        // With its words on the terminal as it says them.
+        [step] => vec![in_place(step)],
+        _ => all_of(&chosen, &times)?,
+    };
+    let seconds = start.elapsed().as_secs();
+    for (step, outcome, seconds) in &done {
+        if *outcome == Outcome::Passed {
+            times.keep(step.name, *seconds);
+        }
+    }
+    if names.is_empty() && done.iter().all(|(_, outcome, _)| !matches!(outcome, Outcome::Failed(_))) {
+        times.keep(times::WHOLE, seconds);
+    }
+    times.write();
+    summary(&done, seconds)
+}
+
+/// One step in a process of its own, whose words go to a log.
+fn alone(step: &Step, report: PathBuf) -> Result<(), String> {
+    let outcome = (step.run)();
+    fs::write(&report, outcome.written())
+        .map_err(|error| format!("cannot write {}: {error}", report.display()))
+}
+
+fn in_place(step: &'static Step) -> Done {
+    let start = Instant::now();
+    let outcome = (step.run)();
+    (step, outcome, start.elapsed().as_secs())
+}
+
+/// A step, what became of it, and its seconds.
+type Done = (&'static Step, Outcome, u64);
+
+/// Runs steps two at a time, each when those it waits for are done.
+fn all_of(chosen: &[&'static Step], times: &Times) -> Result<Vec<Done>, String> {
+    let logs = target().join("xtask");
+    fs::create_dir_all(&logs).map_err(|error| format!("cannot make {}: {error}", logs.display()))?;
+    let queue = Mutex::new(Queue { waiting: chosen.to_vec(), running: Vec::new(), done: Vec::new() });
+    let changed = Condvar::new();
+    // Compilers and tests have threads of their own; a second worker fills what single-threaded steps leave.
+    let workers = thread::available_parallelism().map_or(1, |cores| cores.get().min(2));
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| work(&queue, &changed, &logs, times));
+        }
+    });
+    let mut done = queue.into_inner().unwrap_or_else(PoisonError::into_inner).done;
+    done.sort_by_key(|(step, ..)| STEPS.iter().position(|own| own.name == step.name));
+    Ok(done)
+}
+
+struct Queue {
+    waiting: Vec<&'static Step>,
+    running: Vec<&'static str>,
+    done: Vec<Done>,
+}
+
+impl Queue {
+    /// The first step that waits for nothing any more.
+    fn next(&mut self) -> Option<&'static Step> {
+        let unfinished: Vec<&str> =
+            self.waiting.iter().map(|step| step.name).chain(self.running.iter().copied()).collect();
+        let ready = |step: &&'static Step| step.after.iter().all(|name| !unfinished.contains(name));
+        let at = self.waiting.iter().position(ready)?;
+        let step = self.waiting.remove(at);
+        self.running.push(step.name);
+        Some(step)
+    }
+
+    /// Why this step is left out: one that it cannot do without did not pass.
+    fn lacks(&self, step: &Step) -> Option<String> {
+        let needed = step.after.iter().filter(|name| plan::NEEDED.contains(name));
+        let mut done = needed.filter_map(|name| self.done.iter().find(|(own, ..)| own.name == *name));
+        done.find_map(|(own, outcome, _)| match outcome {
+            Outcome::Passed => None,
+            Outcome::Failed(_) => Some(format!("`{}` failed", own.name)),
+            Outcome::LeftOut(why) => Some(why.clone()),
+        })
+    }
+}
+
+fn work(queue: &Mutex<Queue>, changed: &Condvar, logs: &Path, times: &Times) {
+    let mut held = queue.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        let Some(step) = held.next() else {
+            if held.waiting.is_empty() {
+                return;
+            }
+            held = changed.wait(held).unwrap_or_else(PoisonError::into_inner);
+            continue;
         };
-        eprintln!("{name:<10} {seconds:>4} s  {said}");
+        let lacks = held.lacks(step);
+        drop(held);
+        let start = Instant::now();
+        let outcome = match lacks {
+            Some(why) => Outcome::LeftOut(why),
+            None => {
+                let before =
+                    times.of(step.name).map_or(String::new(), |seconds| format!(" (last {seconds} s)"));
+                eprintln!("── {}{before}", step.name);
+                apart(step, logs)
+            }
+        };
+        let seconds = start.elapsed().as_secs();
+        eprintln!("   {:<12} {seconds:>4} s  {}", step.name, outcome.written());
+        held = queue.lock().unwrap_or_else(PoisonError::into_inner);
+        held.running.retain(|name| *name != step.name);
+        held.done.push((step, outcome, seconds));
+        changed.notify_all();
     }
-    let failed: Vec<&str> = summary
+}
+
+/// Runs a step in a process of its own; what it says is kept, and shown where it fails.
+fn apart(step: &Step, logs: &Path) -> Outcome {
+    let (log, report) =
+        (logs.join(format!("{}.log", step.name)), logs.join(format!("{}.outcome", step.name)));
+    let _ = fs::remove_file(&report);
+    let ran = || -> std::io::Result<std::process::ExitStatus> {
+        let out = fs::File::create(&log)?;
+        let mut child = Command::new(env::current_exe()?);
+        child.args(["test", step.name]).env(REPORT, &report).stdin(Stdio::null());
+        child.stdout(out.try_clone()?).stderr(out).status()
+    };
+    let status = match ran() {
+        Ok(status) => status,
+        Err(error) => return Outcome::Failed(format!("cannot run the step: {error}")),
+    };
+    let said = fs::read_to_string(&report).ok().and_then(|line| Outcome::read(line.trim()));
+    let outcome = said.unwrap_or_else(|| Outcome::Failed(format!("it ended with {status}")));
+    if matches!(outcome, Outcome::Failed(_)) {
+        eprint!("{}", String::from_utf8_lossy(&fs::read(&log).unwrap_or_default()));
+    }
+    outcome
+}
+
+fn summary(done: &[Done], seconds: u64) -> Result<(), String> {
+    eprintln!("──");
+    for (step, outcome, seconds) in done {
+        eprintln!("{:<12} {seconds:>4} s  {}", step.name, outcome.written());
+        if matches!(outcome, Outcome::Failed(_)) {
+            eprintln!("{:<20} again alone: cargo xtask test {}", "", step.name);
+        }
+    }
+    eprintln!("{:<12} {seconds:>4} s  what each step said is in target/xtask/STEP.log", "all");
+    let failed: Vec<&str> = done
         .iter()
         .filter(|(_, outcome, _)| matches!(outcome, Outcome::Failed(_)))
-        .map(|(name, ..)| *name)
+        .map(|(step, ..)| step.name)
         .collect();
     if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
 }
 
-/// Tests that compare with a program skip themselves, loudly, where it is missing.
-fn install_tools() -> Outcome {
-    let missing = tools::ensure(&[
-        tools::FFMPEG,
-        tools::X264,
-        tools::X265,
-        tools::LIBDE265,
-        tools::OPENH264,
-        tools::CHROMIUM,
-        tools::NVENC_HEADERS,
-        tools::VERILATOR,
-    ]);
-    if missing.is_empty() {
-        return Outcome::Passed;
-    }
-    let names = missing.iter().map(|(tool, why)| format!("{} ({why})", tool.package));
-    Outcome::LeftOut(format!("comparisons with {}", names.collect::<Vec<_>>().join(", ")))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn cargo(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO"));
-    command.args(args).current_dir(root());
-    command
-}
-
-fn has_component(subcommand: &str) -> bool {
-    cargo(&[subcommand, "--version"]).output().is_ok_and(|output| output.status.success())
-}
-
-fn format() -> Outcome {
-    if !has_component("fmt") {
-        return Outcome::LeftOut("no rustfmt (`rustup component add rustfmt`)".into());
-    }
-    succeed(&mut cargo(&["fmt", "--all", "--check"])).into()
-}
-
-fn lints() -> Outcome {
-    if !has_component("clippy") {
-        return Outcome::LeftOut("no clippy (`rustup component add clippy`)".into());
-    }
-    let all = ["clippy", "--quiet", "--workspace", "--all-targets", "--features", FEATURES];
-    // What the library gained after `rust-version` is found here: that compiler need not be installed.
-    succeed(cargo(&all).args(["--", "-D", "warnings", "-D", "clippy::incompatible_msrv"])).into()
-}
-
-/// No circles of imports, no function that asks for too much at once.
-fn structure_holds() -> Outcome {
-    structure::run().into()
-}
-
-/// Licences, advisories and sources of what we depend on.
-fn licences() -> Outcome {
-    if !has_component("deny") {
-        return Outcome::LeftOut("no cargo-deny (`cargo install cargo-deny`)".into());
-    }
-    succeed(&mut cargo(&["deny", "--all-features", "check", "--hide-inclusion-graph"])).into()
-}
-
-/// Crates that a browser can run.
-const PORTABLE: [&str; 14] = [
-    "--package",
-    "trinity-bits",
-    "--package",
-    "trinity-numeric",
-    "--package",
-    "trinity-h264",
-    "--package",
-    "trinity-h265",
-    "--package",
-    "trinity-codec",
-    "--package",
-    "trinity-sim",
-    "--package",
-    "trinity-study",
-];
-
-/// The same code without threads, which the step `web` builds for a browser, on this machine.
-fn without_threads() -> Outcome {
-    if env::var_os(ALL).is_none() {
-        return Outcome::LeftOut("`web` builds it; `cargo xtask test --all` checks it here, too".into());
-    }
-    let check = [&["check", "--quiet", "--no-default-features"][..], &PORTABLE].concat();
-    succeed(&mut cargo(&check)).into()
-}
-
-/// The explorer's page, in a browser and beside the command.
-fn explorer() -> Outcome {
-    let page = match web::build() {
-        Ok(page) => page,
-        Err(failure) => return failure.into(),
-    };
-    let trinity = match built_command() {
-        Ok(trinity) => trinity,
-        Err(reason) => return Outcome::Failed(reason),
-    };
-    match web::test(&page, &trinity) {
-        Ok(()) => Outcome::Passed,
-        Err(failure) => failure.into(),
-    }
-}
-
-/// Unit, integration and documentation tests.
-fn tests() -> Outcome {
-    let test = ["test", "--quiet", "--workspace", "--features", FEATURES, "--no-fail-fast"];
-    // Examples are built where something runs them; the lints have read them.
-    let kinds: [&[&str]; 2] = [&["--lib", "--bins", "--tests"], &["--doc"]];
-    let ran = kinds.map(|kind| succeed(cargo(&test).args(kind)));
-    ran.into_iter().collect::<Result<(), _>>().into()
-}
-
-/// The RTL on small vectors: every value as the Rust codec has it.
-fn silicon_equals_software() -> Outcome {
-    match silicon::quick() {
-        Ok(()) => Outcome::Passed,
-        Err(silicon::Failure::Missing(reason)) => Outcome::LeftOut(reason),
-        Err(silicon::Failure::Failed(reason)) => Outcome::Failed(reason),
-    }
-}
-
-/// Runs notebooks from top to bottom, with the command just built on the PATH.
-fn notebooks() -> Outcome {
-    let folder = root().join("notebooks");
-    let has_notebooks = fs::read_dir(&folder).is_ok_and(|mut entries| {
-        entries.any(|entry| {
-            entry.is_ok_and(|entry| entry.path().extension().is_some_and(|ending| ending == "ipynb"))
-        })
-    });
-    if !has_notebooks {
-        return Outcome::LeftOut("there are none".into());
-    }
-    let python = match environment() {
-        Ok(python) => python,
-        Err(reason) => return Outcome::LeftOut(reason),
-    };
-    let trinity = match built_command() {
-        Ok(trinity) => trinity,
-        Err(reason) => return Outcome::Failed(reason),
-    };
-    let package = match python::assemble() {
-        Ok(package) => package,
-        Err(reason) => return Outcome::Failed(reason),
-    };
-    let here = [python.parent(), trinity.parent()].into_iter().flatten().map(Path::to_path_buf);
-    let inherited = env::var_os("PATH").unwrap_or_default();
-    let path = env::join_paths(here.chain(env::split_paths(&inherited))).unwrap_or(inherited.clone());
-    let mut pytest = Command::new(&python);
-    pytest.args(["-m", "pytest", "--nbmake", "--overwrite", "--nbmake-timeout=600", "-q"]);
-    let executed = target().join("notebooks");
-    // One that is no longer kept would run for ever.
-    let _ = fs::remove_dir_all(&executed);
-    let pytest = pytest.arg(&executed).current_dir(root()).env("PATH", path).env("PYTHONPATH", package);
-    let ran = copy_notebooks(&folder, &executed).and_then(|()| succeed(pytest.env("NO_COLOR", "1")));
-    if ran.is_err() || env::var_os("TRINITY_BLESS").is_some() {
-        return ran.and_then(|()| copy_notebooks(&executed, &folder)).into();
-    }
-    let mut current = Command::new(&python);
-    succeed(current.arg("notebooks/current.py").arg(&executed).arg(&folder).current_dir(root())).into()
-}
-
-/// Notebooks of minutes, for `--all`.
-const SLOW_NOTEBOOKS: [&str; 1] = ["paper.ipynb"];
-
-/// Copies notebooks: they run apart from those that are kept.
-fn copy_notebooks(from: &Path, to: &Path) -> Result<(), String> {
-    let failed = |error| format!("cannot copy notebooks to {}: {error}", to.display());
-    fs::create_dir_all(to).map_err(failed)?;
-    for entry in fs::read_dir(from).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if let Some(name) = path.file_name().filter(|_| path.extension().is_some_and(|e| e == "ipynb")) {
-            if SLOW_NOTEBOOKS.iter().any(|slow| name == *slow) && env::var_os(ALL).is_none() {
-                eprintln!("notebooks: {} is left out; `cargo xtask test --all` runs it", path.display());
-                continue;
-            }
-            fs::copy(&path, to.join(name)).map_err(failed)?;
+    #[test]
+    fn what_became_of_a_step_survives_the_way_through_a_file() {
+        let outcomes =
+            [Outcome::Passed, Outcome::Failed("it: fell".into()), Outcome::LeftOut("no x: none".into())];
+        for outcome in outcomes {
+            assert_eq!(Outcome::read(&outcome.written()), Some(outcome));
         }
+        assert_eq!(Outcome::read(""), None);
+        assert_eq!(Outcome::read("passed?"), None);
     }
-    Ok(())
-}
 
-/// The Python package, as a user would import it. PyTorch and clusters with `--all`.
-fn python_package() -> Outcome {
-    let python = match environment() {
-        Ok(python) => python,
-        Err(reason) => return Outcome::LeftOut(reason),
-    };
-    match built_command().and_then(|trinity| python::test(&python, &trinity)) {
-        Ok(()) if env::var_os(ALL).is_none() => {
-            eprintln!(
-                "python: tests with PyTorch, Ray and Dask are left out; `cargo xtask test --all` runs them"
-            );
-            Outcome::Passed
-        }
-        outcome => outcome.into(),
+    #[test]
+    fn a_step_starts_when_those_it_waits_for_are_done() {
+        let named = |name| STEPS.iter().find(|step| step.name == name).unwrap();
+        let (build, tests) = (named("build"), named("tests"));
+        let mut queue = Queue { waiting: vec![tests, build], running: Vec::new(), done: Vec::new() };
+        assert_eq!(queue.next().map(|step| step.name), Some("build"));
+        assert!(queue.next().is_none(), "the tests began before they were built");
+        queue.running.clear();
+        queue.done.push((build, Outcome::Failed("x".into()), 0));
+        assert_eq!(queue.next().map(|step| step.name), Some("tests"));
+        assert_eq!(queue.lacks(tests).as_deref(), Some("`build` failed"));
     }
-}
-
-/// Every model against its measurements, by the command's own account.
-fn validation() -> Outcome {
-    let trinity = match built_command() {
-        Ok(trinity) => trinity,
-        Err(reason) => return Outcome::Failed(reason),
-    };
-    let has_validate = Command::new(&trinity)
-        .args(["validate", "--help"])
-        .output()
-        .is_ok_and(|output| output.status.success());
-    if !has_validate {
-        return Outcome::LeftOut("this build has no `trinity validate`".into());
-    }
-    succeed(Command::new(&trinity).arg("validate").current_dir(root())).into()
-}
-
-/// The command in the profile of the tests, so that nothing is compiled twice.
-fn built_command() -> Result<PathBuf, String> {
-    succeed(&mut cargo(&["build", "--quiet", "--package", "trinity", "--features", FEATURES]))?;
-    Ok(target().join("debug/trinity"))
 }

@@ -1,15 +1,18 @@
 //! The explorer: the model as a WebAssembly module, the page around it, and the
 //! tests that drive it in a browser.
 //!
-//! Needs the wasm32 target, Node and what the lock file of `web/` names. Where
-//! one of them cannot be had, that is said, and nothing else suffers.
+//! As the command serves it, the page needs nothing of this. As one file it needs
+//! the wasm32 target, Node and what the lock file of `web/` names. Where one of
+//! them cannot be had, that is said, and nothing else suffers.
 
 use crate::{
+    compile::cargo,
+    environment::ALL,
     tools::{find, succeed},
     workspace::{root, target},
 };
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -46,24 +49,32 @@ fn ensure_target() -> Result<(), Failure> {
 pub fn run() -> Result<(), String> {
     match build() {
         Ok(page) => {
-            eprintln!("wrote {}; the next build of the command carries it (`trinity web`)", page.display());
+            eprintln!(
+                "wrote {}; the next build of the command carries it (`trinity web -o`)",
+                page.display()
+            );
             Ok(())
         }
         Err(Failure::Missing(reason) | Failure::Failed(reason)) => Err(reason),
     }
 }
 
+/// The module in a profile.
+fn module(profile: &str) -> Result<PathBuf, Failure> {
+    ensure_target()?;
+    // Only here is the crate a library of its own kind: the command links it like any other.
+    let build =
+        ["rustc", "--quiet", "--crate-type", "cdylib", "--target", TARGET, "--package", "trinity-web"];
+    succeed(cargo(&build).args(["--profile", profile])).map_err(Failure::Failed)?;
+    Ok(target().join(TARGET).join(profile).join("trinity_web.wasm"))
+}
+
 /// Builds `target/web/trinity.html`.
 pub fn build() -> Result<PathBuf, Failure> {
-    ensure_target()?;
     // First, so that the crates are held to build for a browser also where there is no Node.
-    let module = ["build", "--quiet", "--profile", "web", "--target", TARGET, "--package", "trinity-web"];
-    succeed(Command::new(env!("CARGO")).args(module).current_dir(root())).map_err(Failure::Failed)?;
-    if find("node").is_none() || find("npm").is_none() {
-        return Err(Failure::Missing("no Node with npm (Debian: nodejs, npm)".into()));
-    }
+    let module = module("web")?;
+    node()?;
     packages()?;
-    let module = target().join(TARGET).join("web/trinity_web.wasm");
     let page = target().join("web/trinity.html");
     let failed = |what: &str, path: &Path, error| {
         Failure::Failed(format!("cannot {what} {}: {error}", path.display()))
@@ -82,6 +93,13 @@ pub fn build() -> Result<PathBuf, Failure> {
     Ok(page)
 }
 
+fn node() -> Result<(), Failure> {
+    if find("node").is_none() || find("npm").is_none() {
+        return Err(Failure::Missing("no Node with npm (Debian: nodejs, npm)".into()));
+    }
+    Ok(())
+}
+
 /// Packages of the lock file, where they are not there yet.
 fn packages() -> Result<(), Failure> {
     let folder = root().join("web");
@@ -96,12 +114,36 @@ fn packages() -> Result<(), Failure> {
         .map_err(|reason| Failure::Missing(format!("packages of web/package-lock.json: {reason}")))
 }
 
-/// Drives the page in Chromium and holds it against the command `trinity`.
-pub fn test(page: &Path, trinity: &Path) -> Result<(), Failure> {
+/// Drives the page that `trinity` serves in Chromium: every promise, and the digits of a few studies.
+pub fn test_served(trinity: &Path) -> Result<(), Failure> {
+    drive(&["served"], trinity, if env::var_os(ALL).is_some() { "all" } else { "few" })
+}
+
+/// Drives the page that is one file, and holds it against the command `trinity`.
+pub fn test_file(page: &Path, trinity: &Path) -> Result<(), Failure> {
+    drive(&[&page.display().to_string()], trinity, "all")
+}
+
+fn drive(page: &[&str], trinity: &Path, studies: &str) -> Result<(), Failure> {
+    node()?;
+    packages()?;
     let Some(chromium) = ["chromium", "chromium-browser", "google-chrome"].into_iter().find_map(find) else {
-        return Err(Failure::Missing("the page is built, but no Chromium is here to open it".into()));
+        return Err(Failure::Missing("no Chromium is here to open the page".into()));
     };
+    let pictures = target().join("web");
+    fs::create_dir_all(&pictures)
+        .map_err(|error| Failure::Failed(format!("cannot make {}: {error}", pictures.display())))?;
     let mut drive = Command::new("node");
-    drive.arg("test/drive.mjs").arg(page).arg(trinity).arg(chromium).current_dir(root().join("web"));
-    succeed(&mut drive).map_err(Failure::Failed)
+    drive.arg("test/drive.mjs").args(page).arg(trinity).arg(chromium).arg(studies).arg(pictures);
+    succeed(drive.current_dir(root().join("web"))).map_err(Failure::Failed)
+}
+
+/// The module for browsers, without a browser: a few studies, digit by digit. Compiled as fast as it
+/// goes; the one that is handed out is driven with `--all`.
+pub fn module_answers(trinity: &Path) -> Result<(), Failure> {
+    let module = module("web-check")?;
+    node()?;
+    let mut compare = Command::new("node");
+    compare.arg("test/module.mjs").arg(&module).arg(trinity);
+    succeed(compare.current_dir(root().join("web"))).map_err(Failure::Failed)
 }

@@ -3,16 +3,20 @@
 use super::activity::{self, Activity};
 use super::design::{BENCHES, DESIGNS, Design, Failure, Vectors, captured, folder};
 use super::formal;
-use crate::{tools::succeed, workspace::root};
+use crate::{compile, tools::succeed, workspace::root};
 use std::{
     fs,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
-/// Every bench of what has most built in, on small vectors; `large` adds many more and captured
-/// tensors, and the designs with less.
-pub fn verify(large: bool) -> Result<(), Failure> {
+/// How often a bench is held back at random, in percent, each with its seed: not at all, some and
+/// most of the time.
+pub const PRESSURES: [(u32, u32); 3] = [(1, 0), (2, 30), (3, 75)];
+
+/// Every bench of what has most built in, on small vectors, under those pressures; `large` adds many
+/// more and captured tensors, and the designs with less.
+pub fn verify(large: bool, pressures: &[(u32, u32)]) -> Result<(), Failure> {
     let mut sets = vec![vectors("small", &[])?];
     if large {
         sets.push(vectors("large", &["--large".into()])?);
@@ -43,27 +47,28 @@ pub fn verify(large: bool) -> Result<(), Failure> {
             Vectors::Streams if design.top == "line_dec" => sets.iter().chain(&kept).cloned().collect(),
             Vectors::Streams => sets.clone(),
             Vectors::Groups(transform) => vec![groups(transform, "random", &[])?],
-            Vectors::Numbers => vec![written(["trinity-tensor", "rtl_numbers"], "numbers", &[], &[])?],
+            Vectors::Numbers => vec![written("rtl_numbers", "numbers", &[], &[])?],
         };
         for set in &own {
-            pressed(design, &bench, set)?;
+            pressed(design, &bench, set, pressures)?;
         }
     }
     Ok(())
 }
 
-/// A bench on its vectors, held back at random not at all, some and most of the time, side by side.
-fn pressed(design: &Design, bench: &Path, set: &Path) -> Result<(), Failure> {
-    let runs = [(1, 0), (2, 30), (3, 75)].map(|(seed, pressure)| {
+/// A bench on its vectors, under each pressure side by side.
+fn pressed(design: &Design, bench: &Path, set: &Path, pressures: &[(u32, u32)]) -> Result<(), Failure> {
+    let runs = pressures.iter().map(|(seed, pressure)| {
         let mut command = Command::new(bench);
         command.arg(set).args([seed.to_string(), pressure.to_string()]);
         let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         (pressure, started)
     });
+    let runs: Vec<_> = runs.collect();
     // All are waited for, whatever one says.
-    let ended = runs.map(|(pressure, run)| (pressure, run.and_then(Child::wait_with_output)));
+    let ended = runs.into_iter().map(|(pressure, run)| (pressure, run.and_then(Child::wait_with_output)));
     let mut differs = None;
-    for (pressure, output) in ended {
+    for (pressure, output) in ended.collect::<Vec<_>>() {
         let output = output.map_err(|error| format!("cannot run {}: {error}", bench.display()))?;
         let said = [output.stdout, output.stderr].concat();
         let of = format!("{} {}", design.what, set.file_stem().unwrap_or_default().display());
@@ -110,7 +115,7 @@ pub fn activity(design: &Design) -> Result<Activity, Failure> {
 }
 
 fn vectors(name: &str, words: &[String]) -> Result<PathBuf, Failure> {
-    written(["trinity-codec", "rtl"], name, &[], words)
+    written("rtl", name, &[], words)
 }
 
 /// Streams of every version that is kept, and what the fuzzer kept where it ran.
@@ -123,24 +128,18 @@ fn streams() -> Result<PathBuf, Failure> {
         eprintln!("no fuzz/corpus/line_decode here (`cargo xtask fuzz line_decode` makes it): left out");
     }
     let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
-    written(["trinity-codec", "rtl"], "streams", &["--streams"], &folders)
+    written("rtl", "streams", &["--streams"], &folders)
 }
 
 fn groups(transform: &str, name: &str, tensors: &[String]) -> Result<PathBuf, Failure> {
-    written(["trinity-codec", "rtl"], &format!("{transform}-{name}"), &["--groups", transform], tensors)
+    written("rtl", &format!("{transform}-{name}"), &["--groups", transform], tensors)
 }
 
-/// What an example of a package writes into a file, which stands between the words.
-fn written(
-    [package, example]: [&str; 2],
-    name: &str,
-    before: &[&str],
-    after: &[String],
-) -> Result<PathBuf, Failure> {
+/// What an example writes into a file, which stands between the words.
+fn written(example: &str, name: &str, before: &[&str], after: &[String]) -> Result<PathBuf, Failure> {
     let place = folder().join(format!("{name}.vectors"));
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["run", "--quiet", "--package", package, "--example", example, "--"]);
-    succeed(cargo.args(before).arg(&place).args(after).current_dir(root()))?;
+    let example = compile::built(&format!("examples/{example}"))?;
+    succeed(Command::new(example).args(before).arg(&place).args(after).current_dir(root()))?;
     Ok(place)
 }
 

@@ -1,0 +1,193 @@
+//! What `cargo xtask test` does, in order, and what waits for what.
+
+use super::{
+    Outcome,
+    notebooks::notebooks,
+    steps,
+    times::{Times, WHOLE},
+};
+use crate::environment::ALL;
+use std::env;
+
+/// One step: its name, what it does in a few words, what it waits for.
+#[derive(Debug)]
+pub struct Step {
+    pub name: &'static str,
+    what: &'static str,
+    /// What `--all` adds, where it adds something.
+    more: &'static str,
+    /// Steps that come before it; where `build` fails, what waits for it is left out.
+    pub after: &'static [&'static str],
+    pub run: fn() -> Outcome,
+}
+
+pub const BUILD: &str = "build";
+/// Steps that others cannot do without.
+pub const NEEDED: [&str; 2] = [BUILD, "packages"];
+/// Steps for the edit loop, asked for by this name.
+pub const QUICK: &str = "quick";
+const QUICK_STEPS: [&str; 3] = ["format", "structure", "units"];
+
+/// In the order in which they start where nothing holds them up: what takes
+/// longest after the build comes first.
+pub const STEPS: [Step; 15] = [
+    Step {
+        name: "tools",
+        what: "programs that tests compare with, through apt where it may",
+        more: "",
+        after: &[],
+        run: steps::install_tools,
+    },
+    Step { name: "format", what: "cargo fmt", more: "", after: &[], run: steps::format },
+    Step {
+        name: "structure",
+        what: "no circles of imports, no overlong functions",
+        more: "",
+        after: &[],
+        run: steps::structure_holds,
+    },
+    Step {
+        name: "lints",
+        what: "cargo clippy, warnings are errors",
+        more: "",
+        after: &["structure"],
+        run: steps::lints,
+    },
+    Step {
+        name: "packages",
+        what: "a Python environment for notebooks and tests, from PyPI",
+        more: "PyTorch, Ray and Dask",
+        after: &["tools"],
+        run: steps::packages,
+    },
+    Step {
+        name: "licences",
+        what: "licences and advisories of dependencies",
+        more: "",
+        after: &[],
+        run: steps::licences,
+    },
+    Step {
+        name: BUILD,
+        what: "everything compiled, once, in the profile of the tests",
+        more: "portable crates without threads",
+        after: &["lints"],
+        run: steps::build,
+    },
+    Step {
+        name: "tests",
+        what: "unit and integration tests",
+        more: "every case of the grids, long property tests",
+        after: &[BUILD, "tools"],
+        run: steps::tests,
+    },
+    Step {
+        name: "silicon",
+        what: "the widest RTL designs under Verilator, every value as the codec has it",
+        more: "under every pressure",
+        after: &[BUILD, "tools"],
+        run: steps::silicon_equals_software,
+    },
+    Step {
+        name: "python",
+        what: "the Python package",
+        more: "PyTorch, Ray, Dask",
+        after: &[BUILD, "packages"],
+        run: steps::python_package,
+    },
+    Step {
+        name: "notebooks",
+        what: "notebooks from top to bottom",
+        more: "every notebook",
+        after: &[BUILD, "packages"],
+        run: notebooks,
+    },
+    Step {
+        name: "page",
+        what: "the explorer in a browser, beside the command",
+        more: "every study, as one file with the module for browsers",
+        after: &[BUILD, "tools"],
+        run: steps::explorer,
+    },
+    Step {
+        name: "validation",
+        what: "every model against its measurements",
+        more: "",
+        after: &[BUILD],
+        run: steps::validation,
+    },
+    Step {
+        name: "documents",
+        what: "examples in documentation",
+        more: "",
+        after: &[BUILD, "tests"],
+        run: steps::documents,
+    },
+    Step {
+        name: "units",
+        what: "unit tests alone, of every crate",
+        more: "",
+        after: &["format", "structure"],
+        run: steps::units,
+    },
+];
+
+/// The steps of these names in their order; all where none is named.
+pub fn choose(names: &[&str]) -> Result<Vec<&'static Step>, String> {
+    let known = |name: &&&str| **name == QUICK || STEPS.iter().any(|step| step.name == **name);
+    if let Some(unknown) = names.iter().find(|name| !known(name)) {
+        let steps: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+        return Err(format!(
+            "no step is called `{unknown}`; expected nothing, {QUICK}, or some of: {}",
+            steps.join(", ")
+        ));
+    }
+    let wanted = |step: &&Step| match names {
+        // `tests` holds them.
+        [] => step.name != "units",
+        _ => names.contains(&step.name) || (names.contains(&QUICK) && QUICK_STEPS.contains(&step.name)),
+    };
+    Ok(STEPS.iter().filter(wanted).collect())
+}
+
+/// What will be done, and how long it took the last time.
+pub fn printed(steps: &[&Step], times: &Times) -> String {
+    let all = env::var_os(ALL).is_some();
+    let seconds = |name| times.of(name).map_or("–".to_string(), |seconds| format!("{seconds} s"));
+    let mut text = format!("{:<12} {:>7}\n", "step", "last");
+    for step in steps {
+        let more = match step.more {
+            "" => String::new(),
+            more if all => format!("; also {more}"),
+            more => format!(" (--all: {more})"),
+        };
+        text += &format!("{:<12} {:>7}  {}{more}\n", step.name, seconds(step.name), step.what);
+    }
+    if steps.len() + 1 == STEPS.len() {
+        text += &format!("{:<12} {:>7}  two steps at a time\n", "all", seconds(WHOLE));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_waits_for_steps_that_are_there_and_come_before_it() {
+        for (at, step) in STEPS.iter().enumerate() {
+            for name in step.after {
+                assert!(STEPS[..at].iter().any(|own| own.name == *name), "{} waits for {name}", step.name);
+            }
+        }
+    }
+
+    #[test]
+    fn steps_are_chosen_by_name_and_unknown_ones_are_named() {
+        let names = |asked: &[&str]| choose(asked).unwrap().iter().map(|step| step.name).collect::<Vec<_>>();
+        assert_eq!(names(&["quick"]), ["format", "structure", "units"]);
+        assert_eq!(names(&["tests", "lints"]), ["lints", "tests"]);
+        assert_eq!(names(&[]).len(), STEPS.len() - 1);
+        assert!(choose(&["test"]).unwrap_err().contains("`test`"));
+    }
+}

@@ -1,0 +1,170 @@
+//! What each step does, other than running notebooks.
+
+use super::Outcome;
+use crate::{
+    compile::{self, cargo, selected},
+    environment::{ALL, environment},
+    python, silicon, structure,
+    tools::{self, succeed},
+    web,
+    workspace::root,
+};
+use std::{env, process::Command};
+
+impl From<web::Failure> for Outcome {
+    fn from(failure: web::Failure) -> Self {
+        match failure {
+            web::Failure::Missing(reason) => Self::LeftOut(reason),
+            web::Failure::Failed(reason) => Self::Failed(reason),
+        }
+    }
+}
+
+/// Tests that compare with a program skip themselves, loudly, where it is missing.
+pub fn install_tools() -> Outcome {
+    let missing = tools::ensure(&[
+        tools::FFMPEG,
+        tools::X264,
+        tools::X265,
+        tools::LIBDE265,
+        tools::OPENH264,
+        tools::CHROMIUM,
+        tools::NVENC_HEADERS,
+        tools::VERILATOR,
+    ]);
+    if missing.is_empty() {
+        return Outcome::Passed;
+    }
+    let names = missing.iter().map(|(tool, why)| format!("{} ({why})", tool.package));
+    Outcome::LeftOut(format!("comparisons with {}", names.collect::<Vec<_>>().join(", ")))
+}
+
+fn has_component(subcommand: &str) -> bool {
+    cargo(&[subcommand, "--version"]).output().is_ok_and(|output| output.status.success())
+}
+
+pub fn format() -> Outcome {
+    if !has_component("fmt") {
+        return Outcome::LeftOut("no rustfmt (`rustup component add rustfmt`)".into());
+    }
+    succeed(&mut cargo(&["fmt", "--all", "--check"])).into()
+}
+
+pub fn lints() -> Outcome {
+    if !has_component("clippy") {
+        return Outcome::LeftOut("no clippy (`rustup component add clippy`)".into());
+    }
+    // What the library gained after `rust-version` is found here: that compiler need not be installed.
+    let refused = ["--all-targets", "--", "-D", "warnings", "-D", "clippy::incompatible_msrv"];
+    succeed(selected("clippy").args(refused)).into()
+}
+
+/// No circles of imports, no function that asks for too much at once.
+pub fn structure_holds() -> Outcome {
+    structure::run().into()
+}
+
+/// Licences, advisories and sources of what we depend on.
+pub fn licences() -> Outcome {
+    if !has_component("deny") {
+        return Outcome::LeftOut("no cargo-deny (`cargo install cargo-deny`)".into());
+    }
+    succeed(&mut cargo(&["deny", "--all-features", "check", "--hide-inclusion-graph"])).into()
+}
+
+/// Python with what notebooks and tests import.
+pub fn packages() -> Outcome {
+    match environment() {
+        Ok(_) => Outcome::Passed,
+        Err(reason) => Outcome::LeftOut(reason),
+    }
+}
+
+/// Crates that a browser can run.
+const PORTABLE: [&str; 7] = [
+    "trinity-bits",
+    "trinity-numeric",
+    "trinity-h264",
+    "trinity-h265",
+    "trinity-codec",
+    "trinity-sim",
+    "trinity-study",
+];
+
+/// What the other steps run; with `--all` also the portable crates without threads, on this machine.
+pub fn build() -> Outcome {
+    let mut built = compile::everything();
+    if env::var_os(ALL).is_some() {
+        let packages = PORTABLE.iter().flat_map(|package| ["--package", package]);
+        let mut check = cargo(&["check", "--quiet", "--no-default-features"]);
+        built = built.and(succeed(check.args(packages)));
+    }
+    built.into()
+}
+
+/// Unit and integration tests.
+pub fn tests() -> Outcome {
+    // Examples are built where something runs them; the lints have read them.
+    succeed(selected("test").args(["--no-fail-fast", "--lib", "--bins", "--tests"])).into()
+}
+
+/// Documentation tests.
+pub fn documents() -> Outcome {
+    succeed(selected("test").args(["--no-fail-fast", "--doc"])).into()
+}
+
+/// Unit tests alone, for who edits.
+pub fn units() -> Outcome {
+    succeed(selected("test").args(["--lib", "--bins"])).into()
+}
+
+/// The RTL on small vectors: every value as the Rust codec has it.
+pub fn silicon_equals_software() -> Outcome {
+    match silicon::quick(env::var_os(ALL).is_some()) {
+        Ok(()) => Outcome::Passed,
+        Err(silicon::Failure::Missing(reason)) => Outcome::LeftOut(reason),
+        Err(silicon::Failure::Failed(reason)) => Outcome::Failed(reason),
+    }
+}
+
+/// The explorer's page in a browser and beside the command: as the command serves it, and with
+/// `--all` also as one file.
+pub fn explorer() -> Outcome {
+    let ran = compile::command().map_err(web::Failure::Failed).and_then(|trinity| {
+        web::module_answers(&trinity)?;
+        web::test_served(&trinity)?;
+        if env::var_os(ALL).is_some() {
+            let page = web::build()?;
+            web::test_file(&page, &trinity)?;
+        }
+        Ok(())
+    });
+    match ran {
+        Ok(()) => Outcome::Passed,
+        Err(failure) => failure.into(),
+    }
+}
+
+/// The Python package, as a user would import it. PyTorch and clusters with `--all`.
+pub fn python_package() -> Outcome {
+    let python = match environment() {
+        Ok(python) => python,
+        Err(reason) => return Outcome::LeftOut(reason),
+    };
+    match compile::command().and_then(|trinity| python::test(&python, &trinity)) {
+        Ok(()) if env::var_os(ALL).is_none() => {
+            eprintln!(
+                "python: tests with PyTorch, Ray and Dask are left out; `cargo xtask test --all` runs them"
+            );
+            Outcome::Passed
+        }
+        outcome => outcome.into(),
+    }
+}
+
+/// Every model against its measurements, by the command's own account.
+pub fn validation() -> Outcome {
+    compile::command()
+        .and_then(|trinity| succeed(Command::new(trinity).arg("validate").current_dir(root())))
+        .into()
+}

@@ -1,0 +1,86 @@
+//! `cargo xtask wheel --dist`: wheels for machines that have no Rust.
+//!
+//! One for each processor, for every CPython from 3.11 on and every Linux with
+//! glibc 2.17 or newer; zig links, so that no older Linux is needed to build
+//! them. Each is looked into, and the one for this machine is installed in an
+//! environment of its own, with no compiler on the path, and used.
+
+use crate::{
+    environment::virtual_environment,
+    python::{WHEEL_BYTES, wheels_in},
+    tools::succeed,
+    workspace::{root, target},
+};
+use std::{env, fs, path::Path, process::Command};
+
+/// maturin and zig, both from PyPI.
+const REQUIREMENTS: &str = "python/requirements-dist.txt";
+const GLIBC: &str = "manylinux_2_17";
+const PROCESSORS: [&str; 2] = ["x86_64", "aarch64"];
+/// What a wheel holds, and that it works; see the file.
+const CHECK: &str = include_str!("wheels/check.py");
+
+pub fn run() -> Result<(), String> {
+    let python = virtual_environment(".venv-dist", &[REQUIREMENTS])?;
+    let folder = target().join("wheels");
+    // What an earlier build left would be taken for this one's.
+    let _ = fs::remove_dir_all(&folder);
+    for processor in PROCESSORS {
+        let target = format!("{processor}-unknown-linux-gnu");
+        ensure_target(&target)?;
+        let mut maturin = Command::new(&python);
+        maturin.args(["-m", "maturin", "build", "--quiet", "--manifest-path", "python/Cargo.toml", "--zig"]);
+        maturin.args(["--target", &target, "--compatibility", GLIBC, "--out"]).arg(&folder);
+        succeed(maturin.current_dir(root()))?;
+    }
+    let wheels = wheels_in(&folder)?;
+    for processor in PROCESSORS {
+        let tag = format!("cp311-abi3-{GLIBC}_{processor}");
+        let wheel = wheels.iter().find(|wheel| wheel.to_string_lossy().contains(&tag));
+        let wheel = wheel.ok_or_else(|| format!("no wheel for {tag} in {}", folder.display()))?;
+        succeed(Command::new(&python).args(["-c", CHECK, "look", processor]).arg(wheel))?;
+        if processor == env::consts::ARCH {
+            use_it(&python, wheel)?;
+        } else {
+            eprintln!("{processor}: looked into, not run: this is no such machine");
+        }
+        let bytes = fs::metadata(wheel).map_or(0, |metadata| metadata.len());
+        eprintln!("{}: {:.1} MB", wheel.display(), bytes as f64 / f64::from(1 << 20));
+        if bytes > WHEEL_BYTES {
+            return Err(format!("{} weighs more than {} MB", wheel.display(), WHEEL_BYTES >> 20));
+        }
+    }
+    Ok(())
+}
+
+/// Installs a wheel where nothing else is, and codes a tensor with it.
+fn use_it(python: &Path, wheel: &Path) -> Result<(), String> {
+    let clean = target().join("wheels-clean");
+    succeed(Command::new(python).args(["-m", "venv", "--clear"]).arg(&clean))?;
+    let own = clean.join("bin/python");
+    let apart = |program: &Path| {
+        let mut command = Command::new(program);
+        command.env_clear().env("PATH", clean.join("bin")).env("HOME", &clean).current_dir(&clean);
+        // How the network is reached is the machine's, not the environment's.
+        for name in
+            ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "PIP_INDEX_URL", "SSL_CERT_FILE"]
+        {
+            if let Some(value) = env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command
+    };
+    let install =
+        ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"];
+    succeed(apart(&own).args(install).arg(wheel))?;
+    succeed(apart(&own).args(["-c", CHECK, "use"]))
+}
+
+fn ensure_target(name: &str) -> Result<(), String> {
+    let here = Command::new("rustc").args(["--print", "target-libdir", "--target", name]).output();
+    if here.is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir()) {
+        return Ok(());
+    }
+    succeed(Command::new("rustup").args(["target", "add", name]))
+}
