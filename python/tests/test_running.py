@@ -72,7 +72,8 @@ def test_ctrl_c_stops_a_long_call(tmp_path):
     start = time.perf_counter()
     child.send_signal(signal.SIGINT)
     assert child.stdout.readline() == "interrupted\n"
-    assert time.perf_counter() - start < 2.0
+    # The whole takes minutes; a machine with other work to do may take seconds to stop.
+    assert time.perf_counter() - start < 10.0
     child.wait(timeout=20)
 
 

@@ -350,6 +350,11 @@ async function start() {
   }
   // For who wants to ask from the console what the page asks.
   globalThis.trinity = { ask: async (request, file) => (await model.slow(request, file)).answer };
+  // By a handler: the address is the study's, not a place on the page.
+  byId("skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    byId("answer").focus();
+  });
   build();
   show();
   drawControls();

@@ -6,11 +6,13 @@
 //! once, by the step `build`; what waits for nothing else runs beside it.
 
 mod notebooks;
+mod outcome;
 mod plan;
 mod steps;
 mod times;
 
 use crate::{environment::ALL, tools::succeed, workspace::target};
+use outcome::Outcome;
 use plan::{STEPS, Step};
 use std::{
     env, fs,
@@ -21,43 +23,6 @@ use std::{
     time::Instant,
 };
 use times::Times;
-
-/// What became of a step.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    Passed,
-    Failed(String),
-    LeftOut(String),
-}
-
-impl From<Result<(), String>> for Outcome {
-    fn from(result: Result<(), String>) -> Self {
-        match result {
-            Ok(()) => Self::Passed,
-            Err(reason) => Self::Failed(reason),
-        }
-    }
-}
-
-impl Outcome {
-    /// As one line, which [`Outcome::read`] takes back.
-    fn written(&self) -> String {
-        match self {
-            Self::Passed => "passed".into(),
-            Self::Failed(reason) => format!("FAILED: {}", reason.replace('\n', " ")),
-            Self::LeftOut(reason) => format!("left out: {}", reason.replace('\n', " ")),
-        }
-    }
-
-    fn read(line: &str) -> Option<Self> {
-        match line.split_once(": ") {
-            None => (line == "passed").then_some(Self::Passed),
-            Some(("FAILED", reason)) => Some(Self::Failed(reason.into())),
-            Some(("left out", reason)) => Some(Self::LeftOut(reason.into())),
-            Some(_) => None,
-        }
-    }
-}
 
 /// A child says here what became of its step.
 const REPORT: &str = "TRINITY_STEP_REPORT";
@@ -239,17 +204,6 @@ fn summary(done: &[Done], seconds: u64) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_became_of_a_step_survives_the_way_through_a_file() {
-        let outcomes =
-            [Outcome::Passed, Outcome::Failed("it: fell".into()), Outcome::LeftOut("no x: none".into())];
-        for outcome in outcomes {
-            assert_eq!(Outcome::read(&outcome.written()), Some(outcome));
-        }
-        assert_eq!(Outcome::read(""), None);
-        assert_eq!(Outcome::read("passed?"), None);
-    }
 
     #[test]
     fn a_step_starts_when_those_it_waits_for_are_done() {

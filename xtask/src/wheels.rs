@@ -60,15 +60,13 @@ fn use_it(python: &Path, wheel: &Path) -> Result<(), String> {
     let own = clean.join("bin/python");
     let apart = |program: &Path| {
         let mut command = Command::new(program);
-        command.env_clear().env("PATH", clean.join("bin")).env("HOME", &clean).current_dir(&clean);
+        command.env_clear().env("PATH", clean.join("bin")).current_dir(&clean);
         // How the network is reached is the machine's, not the environment's.
-        for name in
-            ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "PIP_INDEX_URL", "SSL_CERT_FILE"]
-        {
-            if let Some(value) = env::var_os(name) {
-                command.env(name, value);
-            }
-        }
+        let reach = |name: &str| {
+            ["HOME", "PIP_", "SSL_", "REQUESTS_"].iter().any(|own| name.starts_with(own))
+                || name.to_ascii_lowercase().ends_with("_proxy")
+        };
+        command.envs(env::vars_os().filter(|(name, _)| reach(&name.to_string_lossy())));
         command
     };
     let install =

@@ -20,8 +20,6 @@ use std::process::{Command, Stdio};
 
 /// The page as one file, where this build has it.
 const FILE: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/page.rs"));
-/// What that file would be made of today.
-const SOURCES: &str = env!("TRINITY_PAGE_SOURCES");
 /// Where the page is found unless something else is there: links to studies stay good.
 const PORT: u16 = 8265;
 
@@ -115,19 +113,19 @@ fn write(output: &Path, ctx: &Context) -> Result<(), Failure> {
     output.named_as(&["HTML"])?;
     let help = "`trinity web` without -o answers in a browser as it is; for the file, run `cargo xtask web` in the \
                 repository: it writes target/web/trinity.html, and the next build of the command carries it";
-    let page = FILE.ok_or_else(|| {
+    let file = FILE.ok_or_else(|| {
         Failure::run("this build of trinity was made without the explorer as one file").help(help)
     })?;
-    let current = format!("name=\"trinity-sources\" content=\"{SOURCES}\"");
+    let current = format!("name=\"trinity-sources\" content=\"{}\"", page::SOURCES);
     // The head of the page says it; the rest is the model.
-    let head = String::from_utf8_lossy(&page[..page.len().min(4096)]);
+    let head = String::from_utf8_lossy(&file[..file.len().min(4096)]);
     if !head.contains(&current) {
         return Err(Failure::run("the page in this build of trinity was made from other sources").help(help));
     }
     ctx.may_write(output)?;
-    output::write(output, page)?;
+    output::write(output, file)?;
     if ctx.json {
-        return ctx.print_json(&json!({ "output": output, "bytes": page.len() }));
+        return ctx.print_json(&json!({ "output": output, "bytes": file.len() }));
     }
     ctx.remark(format!("wrote {}", output.display()));
     Ok(())

@@ -1,7 +1,7 @@
 //! Notebooks from top to bottom, with the command just built on the PATH; what
 //! they print must be what is kept.
 
-use super::Outcome;
+use super::outcome::Outcome;
 use crate::{
     compile,
     environment::{ALL, environment},

@@ -1,8 +1,8 @@
 //! What `cargo xtask test` does, in order, and what waits for what.
 
 use super::{
-    Outcome,
     notebooks::notebooks,
+    outcome::Outcome,
     steps,
     times::{Times, WHOLE},
 };
@@ -77,7 +77,7 @@ pub const STEPS: [Step; 15] = [
     Step {
         name: "tests",
         what: "unit and integration tests",
-        more: "every case of the grids, long property tests",
+        more: "four times as many random inputs for each property, and what tests leave to it",
         after: &[BUILD, "tools"],
         run: steps::tests,
     },

@@ -1,6 +1,6 @@
 //! What each step does, other than running notebooks.
 
-use super::Outcome;
+use super::outcome::Outcome;
 use crate::{
     compile::{self, cargo, selected},
     environment::{ALL, environment},
@@ -102,10 +102,23 @@ pub fn build() -> Outcome {
     built.into()
 }
 
+/// Random inputs that a property meets by default, where its test does not say how many; proptest's
+/// own number is four times as many, and `--all` has it.
+const CASES: [&str; 2] = ["PROPTEST_CASES", "64"];
+
+/// Cargo's tests with as many random inputs as were asked for.
+fn tested() -> Command {
+    let mut test = selected("test");
+    if env::var_os(ALL).is_none() && env::var_os(CASES[0]).is_none() {
+        test.env(CASES[0], CASES[1]);
+    }
+    test
+}
+
 /// Unit and integration tests.
 pub fn tests() -> Outcome {
     // Examples are built where something runs them; the lints have read them.
-    succeed(selected("test").args(["--no-fail-fast", "--lib", "--bins", "--tests"])).into()
+    succeed(tested().args(["--no-fail-fast", "--lib", "--bins", "--tests"])).into()
 }
 
 /// Documentation tests.
@@ -115,7 +128,7 @@ pub fn documents() -> Outcome {
 
 /// Unit tests alone, for who edits.
 pub fn units() -> Outcome {
-    succeed(selected("test").args(["--lib", "--bins"])).into()
+    succeed(tested().args(["--lib", "--bins"])).into()
 }
 
 /// The RTL on small vectors: every value as the Rust codec has it.

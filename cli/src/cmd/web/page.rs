@@ -1,6 +1,9 @@
 //! The explorer's page as a server hands it out: the files of `web/page`, as
 //! they are. What bundles them into one file is `web/build.mjs`.
 
+/// What the page computes with, as it is today.
+pub const SOURCES: &str = env!("TRINITY_PAGE_SOURCES");
+
 /// One file of the page.
 #[derive(Debug)]
 pub struct Resource {
@@ -34,7 +37,7 @@ pub fn index() -> String {
     page.replace("<style>/*STYLE*/</style>", "<link rel=\"stylesheet\" href=\"style.css\">")
         .replace("<script>/*SCRIPT*/</script>", "<script type=\"module\" src=\"main.js\"></script>")
         .replace("/*MODEL*/", "")
-        .replace("/*SOURCES*/", super::SOURCES)
+        .replace("/*SOURCES*/", SOURCES)
         .replace("script-src 'unsafe-inline' 'wasm-unsafe-eval' blob:; worker-src blob:", "script-src 'self'")
         .replace("style-src 'unsafe-inline'", "style-src 'self' 'unsafe-inline'; connect-src 'self'")
 }

@@ -1,0 +1,54 @@
+//! What became of a step, in memory and as a line of text.
+
+/// What became of a step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    Passed,
+    Failed(String),
+    LeftOut(String),
+}
+
+impl From<Result<(), String>> for Outcome {
+    fn from(result: Result<(), String>) -> Self {
+        match result {
+            Ok(()) => Self::Passed,
+            Err(reason) => Self::Failed(reason),
+        }
+    }
+}
+
+impl Outcome {
+    /// As one line, which [`Outcome::read`] takes back.
+    pub fn written(&self) -> String {
+        match self {
+            Self::Passed => "passed".into(),
+            Self::Failed(reason) => format!("FAILED: {}", reason.replace('\n', " ")),
+            Self::LeftOut(reason) => format!("left out: {}", reason.replace('\n', " ")),
+        }
+    }
+
+    pub fn read(line: &str) -> Option<Self> {
+        match line.split_once(": ") {
+            None => (line == "passed").then_some(Self::Passed),
+            Some(("FAILED", reason)) => Some(Self::Failed(reason.into())),
+            Some(("left out", reason)) => Some(Self::LeftOut(reason.into())),
+            Some(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_became_of_a_step_survives_the_way_through_a_file() {
+        let outcomes =
+            [Outcome::Passed, Outcome::Failed("it: fell".into()), Outcome::LeftOut("no x: none".into())];
+        for outcome in outcomes {
+            assert_eq!(Outcome::read(&outcome.written()), Some(outcome));
+        }
+        assert_eq!(Outcome::read(""), None);
+        assert_eq!(Outcome::read("passed?"), None);
+    }
+}
