@@ -61,7 +61,7 @@ mod tests {
     fn a_lane_keeps_its_file_until_many_others_have_asked() {
         let lanes = Lanes::default();
         let npy =
-            b"\x93NUMPY\x01\x00\x36\x00{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}\n\0\0\x80\x3f";
+            b"\x93NUMPY\x01\x00\x38\x00{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}\n\0\0\x80\x3f";
         let answer = lanes.answer("a", br#"{"do": "open", "name": "x.npy"}"#, npy.to_vec());
         assert!(
             String::from_utf8_lossy(&answer).contains("\"answer\""),
