@@ -143,19 +143,23 @@ pub fn silicon_equals_software() -> Outcome {
 /// The explorer's page in a browser and beside the command: as the command serves it, and with
 /// `--all` also as one file.
 pub fn explorer() -> Outcome {
-    let ran = compile::command().map_err(web::Failure::Failed).and_then(|trinity| {
-        web::module_answers(&trinity)?;
-        web::test_served(&trinity)?;
-        if env::var_os(ALL).is_some() {
-            let page = web::build()?;
-            web::test_file(&page, &trinity)?;
-        }
-        Ok(())
-    });
-    match ran {
-        Ok(()) => Outcome::Passed,
-        Err(failure) => failure.into(),
+    let trinity = match compile::command() {
+        Ok(trinity) => trinity,
+        Err(reason) => return Outcome::Failed(reason),
+    };
+    let mut parts = vec![web::module_answers(&trinity), web::test_served(&trinity)];
+    if env::var_os(ALL).is_some() {
+        parts.push(web::build().and_then(|page| web::test_file(&page, &trinity)));
     }
+    // What one part lacks keeps no other from running, and a failure is said before it.
+    let mut lacking = Outcome::Passed;
+    for failure in parts.into_iter().filter_map(Result::err) {
+        match failure.into() {
+            failed @ Outcome::Failed(_) => return failed,
+            left_out => lacking = left_out,
+        }
+    }
+    lacking
 }
 
 /// The Python package, as a user would import it. PyTorch and clusters with `--all`.
