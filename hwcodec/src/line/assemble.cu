@@ -40,14 +40,37 @@ struct Front {
     }
 };
 
+// Words from one place to another by a warp, two at a time where the target's address allows it. May read the
+// word before and the one after, which lie in the same room or behind the last.
+__device__ __forceinline__ void copy_words(const u16* from, u32 count, u16* to) {
+    constexpr u32 AHEAD = 8;
+    const u32 lane = threadIdx.x % 32;
+    if (count == 0) return;
+    if ((u64)to & 2) {
+        if (lane == 0) *to = *from;
+        from++, to++, count--;
+    }
+    const u32 pairs = count / 2, odd = (u64)from >> 1 & 1;
+    // Halves of a pair may lie in different words of four bytes.
+    const u32* source = (const u32*)(from - odd);
+    const u32 selector = odd ? 0x5432 : 0x3210;
+    u32* target = (u32*)to;
+    u32 i = lane;
+    for (; i + (AHEAD - 1) * 32 < pairs; i += AHEAD * 32) {
+        u32 pair[AHEAD];
+        #pragma unroll
+        for (u32 j = 0; j < AHEAD; j++) pair[j] = __byte_perm(source[i + j * 32], source[i + j * 32 + odd], selector);
+        #pragma unroll
+        for (u32 j = 0; j < AHEAD; j++) target[i + j * 32] = pair[j];
+    }
+    for (; i < pairs; i += 32) target[i] = __byte_perm(source[i], source[i + odd], selector);
+    if (count % 2 != 0 && lane == 0) to[count - 1] = from[count - 1];
+}
+
 // The words of one tile from its room to their place, by a warp.
 __device__ __forceinline__ void gather(const u16* room, uint2 length, u32 capacity, u16* out) {
-    const u32 lane = threadIdx.x % 32;
-    for (u32 i = lane; i < length.x; i += 32) out[i] = room[i];
-    const u16* rest = room + capacity - length.y;
-    u16* to = out + length.x;
-    #pragma unroll 4
-    for (u32 i = lane; i < length.y; i += 32) to[i] = rest[i];
+    copy_words(room, length.x, out);
+    copy_words(room + capacity - length.y, length.y, out + length.x);
 }
 
 // Directory: where each tile's words end. One block.

@@ -2,6 +2,7 @@
 //
 // Compiled by NVRTC for one kind of plan; these are defined then:
 //   LOG2_LANES, LOG2_STATES (0, 2, 3), SIZE of the transform (0, 32, 64),
+//   ROW_STEPS (steps of a row that are kept in registers; 0: none are),
 //   PREDICTS, MEANS, ROW_CLASSES, TRANSPOSED (0 or 1), WHOLE_STEPS (1: every
 //   step of every tile has a column for each of 32 lanes), WITHIN_BUDGETS (1:
 //   tiles have budgets of bytes), FORMAT of values (0 f32, 1 bf16, 2 f16, 3 fp8 e4m3, 4 fp8 e5m2).
@@ -155,9 +156,19 @@ __device__ __forceinline__ u32 class_of(int column, int row, u32 gain) {
     return (u32)min(max(UNIT_CLASS + column + row - (int)gain, 0), CLASSES - 1);
 }
 
+// The state after an even level, by the state before, a byte each: one selection of a byte.
+constexpr u32 EVEN_LOW = LOG2_STATES == 3 ? 0x04010500 : LOG2_STATES == 2 ? 0x03010200 : 0;
+constexpr u32 EVEN_HIGH = LOG2_STATES == 3 ? 0x06030702 : 0;
+__device__ __forceinline__ u32 after_even(u32 state) {
+    u32 next;
+    // `__byte_perm` would mask the state, which is below eight.
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(next) : "n"(EVEN_LOW), "n"(EVEN_HIGH), "r"(state));
+    return next;
+}
+
 __device__ __forceinline__ u32 next_state(u32 state, int level) {
     if (LOG2_STATES == 0) return 0;
-    return state >> 1 ^ (state & 1 ? H0 : 0) ^ (level & 1 ? H1 : 0);
+    return after_even(state) ^ (level & 1 ? H1 : 0);
 }
 
 // What a step is worth under a gain; `units` multiplies it.
@@ -170,5 +181,18 @@ __device__ __forceinline__ int units(int level, u32 quantizer, int worth) {
 }
 
 __device__ __forceinline__ int predict(u32 above, int deviation) { return ((int)above * deviation + 8) >> 4; }
+
+// Classes of a column with a row, before they are clamped: what a row adds
+// lies within FROM, and what comes of both is clamped by the table.
+constexpr int LEAST_FROM = -128, MOST_FROM = 183, MOST_COLUMN = 127;
+constexpr u32 SPAN = MOST_FROM - LEAST_FROM + 2 * MOST_COLUMN + 1;
+
+// The class that an entry of such a table stands for.
+__device__ __forceinline__ u32 class_at(u32 entry) { return (u32)min(max((int)entry + LEAST_FROM - MOST_COLUMN, 0), CLASSES - 1); }
+
+// What a row picks of such a table, to be indexed by columns' classes.
+__device__ __forceinline__ const u32* of_row(const u32* of_class, int from) {
+    return of_class + (min(max(from, LEAST_FROM), MOST_FROM) - LEAST_FROM + MOST_COLUMN);
+}
 
 __device__ __forceinline__ u32 lanes_below(u32 mask, u32 lane) { return __popc(mask & ((1u << lane) - 1)); }

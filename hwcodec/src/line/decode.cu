@@ -22,19 +22,46 @@ __device__ __forceinline__ void refill(u32& state, bool active, Words& words, u3
     if (low) state = state << 16 | word;
 }
 
+// A slot as the warps of a block share it: the frequency, and in one word the
+// bias, what an odd level does to the trellis, whether it is an escape, and the
+// point on the line of its quantizer as a float, whose low bits are all zero.
+constexpr u32 BIAS_MASK = SLOTS - 1;
+constexpr u32 PARITY_SHIFT = SCALE_BITS;
+constexpr u32 ESCAPED = 1u << 12;
+constexpr u32 POINT_MASK = ~0u << 19;
+
+__device__ __forceinline__ uint2 shared_slot(u32 packed, u32 quantizer) {
+    const int symbol = (int)packed >> 22;
+    const int point = 2 * symbol - (quantizer ? (symbol > 0) - (symbol < 0) : 0);
+    const u32 odd = LOG2_STATES != 0 && symbol & 1 ? (u32)H1 << PARITY_SHIFT : 0;
+    return make_uint2(packed & 0x7ff, packed >> 11 & BIAS_MASK | odd | (symbol == ESCAPE ? ESCAPED : 0) | __float_as_uint((float)point));
+}
+
+__device__ __forceinline__ float point_of(uint2 slot) { return __uint_as_float(slot.y & POINT_MASK); }
+
+__device__ __forceinline__ int symbol_of(uint2 slot, u32 quantizer) {
+    const int point = (int)point_of(slot);
+    return (point + (quantizer ? (point > 0) - (point < 0) : 0)) / 2;
+}
+
+// The slot that a state points to: `table` counts bytes from the first table.
+__device__ __forceinline__ uint2 slot_at(const uint2* slots, u32 table, u32 trellis, u32 state) {
+    if (LOG2_STATES != 0) table += (trellis & 1) * (SLOTS * sizeof(uint2));
+    return *(const uint2*)((const u8*)slots + table + (state & (SLOTS - 1)) * sizeof(uint2));
+}
+
 // One value's symbol. In the tail the sign is not known yet: the level is that
 // of a positive symbol, and `negative` the other, or 0x7fff where there is none.
-__device__ __forceinline__ int parse_level(const u32* slots, const u32* of_class, u32 cls, u32 trellis, bool active,
-                                           bool in_tail, u32& state, Words& words, u32 lane, int& negative) {
+__device__ __forceinline__ int parse_level(const uint2* slots, u32 of, u32 trellis, bool active, bool in_tail, u32& state,
+                                           Words& words, u32 lane, int& negative) {
     int level = 0;
     bool escape = false;
     negative = 0x7fff;
     if (active) {
-        u32 entry = of_class[cls];
-        u32 raw = entry >> 20;
-        u32 slot = slots[(entry & 0xfffff) + ((trellis & 1) << SCALE_BITS) + (state & (SLOTS - 1))];
-        u32 frequency = slot & 0x7ff, bias = slot >> 11 & 0x7ff;
-        int symbol = (int)slot >> 22;
+        const u32 raw = of >> 20;
+        const uint2 slot = slot_at(slots, of & 0xfffff, trellis, state);
+        u32 frequency = slot.x, bias = slot.y & BIAS_MASK;
+        int symbol = symbol_of(slot, LOG2_STATES != 0 ? trellis & 1 : 0);
         bool sign_later = in_tail && symbol != 0 && symbol != ESCAPE;
         if (sign_later) {
             bias += symbol < 0 ? frequency : 0;
@@ -125,14 +152,14 @@ __device__ __forceinline__ u32 parse_head(const Tile& t, Words& words, u32 lane,
     return __all_sync(ALL, ordered) ? FINE : EXCEPTION_LIST;
 }
 
-__device__ __forceinline__ void parse_row_classes(const u32* row_slots, const Tile& t, u32 lane, u32& state, Words& words, short* of_row) {
+__device__ __forceinline__ void parse_row_classes(const uint2* row_slots, const Tile& t, u32 lane, u32& state, Words& words, short* of_row) {
     for (u32 first = 0; first < t.rows; first += LANES) {
         bool active = lane < LANES && first + lane < t.rows;
         int value = 0;
         if (active) {
-            u32 slot = row_slots[state & (SLOTS - 1)];
-            value = (int)slot >> 22;
-            state = (slot & 0x7ff) * (state >> SCALE_BITS) + (slot >> 11 & 0x7ff);
+            const uint2 slot = row_slots[state & (SLOTS - 1)];
+            value = symbol_of(slot, 0);
+            state = slot.x * (state >> SCALE_BITS) + (slot.y & BIAS_MASK);
         }
         bool escape = active && value == ESCAPE;
         u32 word = words.take(escape, lane);
@@ -143,29 +170,84 @@ __device__ __forceinline__ void parse_row_classes(const u32* row_slots, const Ti
     __syncwarp();
 }
 
+// Whole steps of a row where no word that may be taken lies beyond the stream, and
+// a value depends on its level alone. The same as `parse_level` and
+// `Reconstruction::step`, with what is known taken out, and what is rare apart.
+constexpr bool PLAIN = SIZE == 0 && !PREDICTS && !MEANS && LANES == 32;
+
+// One step of such a row; `of` is a table's place and its raw bits.
+__device__ __forceinline__ void plain_step(const Plan& p, const uint2* slots, u32 of, float worth, u32& state, u32& trellis, Words& words,
+                                           u32 lane, Stored* at) {
+    const uint2 slot = slot_at(slots, of & 0xfffff, trellis, state);
+    state = slot.x * (state >> SCALE_BITS) + (slot.y & BIAS_MASK);
+    float coefficient = point_of(slot) * worth;
+    u32 odd = slot.y >> PARITY_SHIFT & H1;
+    if (__any_sync(ALL, (slot.y & ESCAPED) | of >> 20)) {
+        const bool escape = slot.y & ESCAPED;
+        const u32 raw = of >> 20, quantizer = LOG2_STATES != 0 ? trellis & 1 : 0;
+        const int low = (int)(state & ((1u << raw) - 1)) - (int)((1u << raw) >> 1);
+        int level = (short)((symbol_of(slot, quantizer) << raw) + low);
+        state >>= raw;
+        const u32 word = words.take(escape, lane);
+        if (escape) level = (short)word;
+        const int whole = units(level, quantizer, (int)worth);
+        coefficient = (float)min(max(whole, -p.limit), p.limit);
+        odd = level & 1 ? H1 : 0;
+    }
+    if (LOG2_STATES != 0) trellis = after_even(trellis) ^ odd;
+    *at = save_finite(coefficient * p.scale);
+    const bool low = state < LEAST_STATE;
+    const u32 mask = __ballot_sync(ALL, low);
+    if (low) state = state << 16 | words.words[words.at + lanes_below(mask, lane)];
+    words.at += __popc(mask);
+}
+
+__device__ __forceinline__ void plain_row(const Plan& p, const uint2* slots, const u32* of_column, const signed char* classes, u32 steps,
+                                          float worth, u32& state, u32& trellis, Words& words, u32 lane, Stored* at) {
+    constexpr u32 AHEAD = 4;
+    const u64 along = col_stride(p) * LANES;
+    for (; steps >= AHEAD; steps -= AHEAD, classes += AHEAD * LANES, at += AHEAD * along) {
+        u32 tables[AHEAD];
+        #pragma unroll
+        for (u32 j = 0; j < AHEAD; j++) tables[j] = of_column[classes[j * LANES]];
+        #pragma unroll
+        for (u32 j = 0; j < AHEAD; j++) plain_step(p, slots, tables[j], worth, state, trellis, words, lane, at + j * along);
+    }
+    #pragma unroll 1
+    for (; steps > 0; steps--, classes += LANES, at += along)
+        plain_step(p, slots, of_column[*classes], worth, state, trellis, words, lane, at);
+}
+
 // A tile after its head. FULL: every lane has a value in every step.
 template <bool FULL>
-__device__ __forceinline__ u32 decode_tile(const Plan& p, const Tile& t, const u32* slots, const u32* of_class, u32* tail,
-                                           Reconstruction& rebuild, Words words, u32 state, u32 gain, const short* of_row,
+__device__ __forceinline__ u32 decode_tile(const Plan& p, const Tile& t, const uint2* slots, const u32* of_class, u32* tail,
+                                           Reconstruction& rebuild, Words words, u32 state, u32 gain, const short* of_row_class,
                                            Stored* out, u32 lane) {
     const u32 per_row = (t.cols + LANES - 1) / LANES, total = per_row * t.rows;
     const u32 tail_start = total > TAIL ? total - TAIL : 0;
     const signed char* classes = p.classes + t.col + lane;
     const u64 over = row_stride(p), along = col_stride(p) * LANES;
     Stored* row_at = out + place(p, t.row, t.col + lane);
+    const float worth = (float)rebuild.worth;
     rebuild.trellis = 0;
     u32 row = 0, first = 0;
     for (u32 step = 0; step < tail_start; row++) {
-        const int row_class = (ROW_CLASSES ? of_row[row] : 0) + UNIT_CLASS - (int)gain;
+        const int from = UNIT_CLASS + (ROW_CLASSES ? of_row_class[row] : 0) - (int)gain;
+        const u32* of_column = of_row(of_class, from);
         const u32 end = min(tail_start - step, per_row);
-        Stored* at = row_at;
-        first = 0;
-        for (u32 s = 0; s < end; s++, first += LANES, at += along) {
-            const bool active = FULL || (lane < LANES && first + lane < t.cols);
-            const u32 cls = active ? (u32)min(max(classes[first] + row_class, 0), CLASSES - 1) : 0;
-            int ignored;
-            int level = parse_level(slots, of_class, cls, rebuild.trellis, active, false, state, words, lane, ignored);
-            rebuild.step(p, t, row, first, lane, active, level, at, out);
+        if (PLAIN && FULL && words.at + 2 * LANES * end <= words.last) {
+            plain_row(p, slots, of_column, classes, end, worth, state, rebuild.trellis, words, lane, row_at);
+            first = end * LANES;
+        } else {
+            Stored* at = row_at;
+            first = 0;
+            for (u32 s = 0; s < end; s++, first += LANES, at += along) {
+                const bool active = FULL || (lane < LANES && first + lane < t.cols);
+                const u32 of = active ? of_column[classes[first]] : 0;
+                int ignored;
+                int level = parse_level(slots, of, rebuild.trellis, active, false, state, words, lane, ignored);
+                rebuild.step(p, t, row, first, lane, active, level, at, out);
+            }
         }
         step += end;
         if (end < per_row) break;
@@ -176,9 +258,10 @@ __device__ __forceinline__ u32 decode_tile(const Plan& p, const Tile& t, const u
     u32 trellis = rebuild.trellis;
     for (u32 step = tail_start; step < total; step++) {
         const bool active = FULL || (lane < LANES && first + lane < t.cols);
-        const u32 cls = active ? class_of(classes[first], ROW_CLASSES ? of_row[row] : 0, gain) : 0;
+        const u32* of_column = of_row(of_class, UNIT_CLASS + (ROW_CLASSES ? of_row_class[row] : 0) - (int)gain);
+        const u32 of = active ? of_column[classes[first]] : 0;
         int negative;
-        int level = parse_level(slots, of_class, cls, trellis, active, true, state, words, lane, negative);
+        int level = parse_level(slots, of, trellis, active, true, state, words, lane, negative);
         if (active) trellis = next_state(trellis, level);
         tail[(step - tail_start) * 32 + lane] = (u32)(u16)level | (u32)(u16)negative << 16;
         first += LANES;
@@ -219,13 +302,17 @@ line_decode(const Plan p, const u32* __restrict__ ends, const u16* __restrict__ 
             Stored* __restrict__ out, short* row_classes, int* scratch, u32* faults) {
     extern __shared__ u32 shared[];
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    u32* slots = shared;
+    uint2* slots = (uint2*)shared;
     const u32 slot_count = (p.tables + ROW_CLASSES) * SLOTS;
-    for (u32 i = threadIdx.x; i < slot_count / 4; i += blockDim.x) ((uint4*)slots)[i] = ((const uint4*)p.slots)[i];
-    // First slot | raw bits << 20.
-    u32* of_class = slots + slot_count;
-    for (u32 i = threadIdx.x; i < CLASSES; i += blockDim.x) of_class[i] = (p.of_class[i] & 255u) * SLOTS | (u32)(p.of_class[i] >> 8) << 20;
-    u32* tail = slots + slot_count + CLASSES + warp * (TAIL * 32 + GROUP);
+    // Tables of both quantizers take turns; that of row classes, after them, is like one of the first.
+    for (u32 i = threadIdx.x; i < slot_count; i += blockDim.x) slots[i] = shared_slot(p.slots[i], LOG2_STATES != 0 ? i / SLOTS & 1 : 0);
+    // Bytes before a table | raw bits << 20.
+    u32* of_class = (u32*)(slots + slot_count);
+    for (u32 i = threadIdx.x; i < SPAN; i += blockDim.x) {
+        const u32 of = p.of_class[class_at(i)];
+        of_class[i] = (of & 255) * (SLOTS * (u32)sizeof(uint2)) | of >> 8 << 20;
+    }
+    u32* tail = of_class + SPAN + warp * (TAIL * 32 + GROUP);
     Reconstruction rebuild;
     rebuild.group = (int*)(tail + TAIL * 32);
     __syncthreads();

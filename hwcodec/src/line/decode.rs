@@ -1,11 +1,11 @@
 //! Streams on the device to values on the device.
 
 use super::image::Image;
-use super::{Address, Direction, Faulty, Format, Launch, LineCodec, Variant, function, read_faults};
+use super::{Address, Direction, Faulty, Format, Launch, LineCodec, SPAN, Variant, function, read_faults};
 use crate::error::{During, Error};
 use cudarc::driver::{CudaFunction, result, sys};
 use std::ffi::c_void;
-use trinity_codec::line::{CLASSES, SCALE, TAIL};
+use trinity_codec::line::{SCALE, TAIL};
 
 /// Decodes streams of one plan.
 #[derive(Debug)]
@@ -38,9 +38,10 @@ impl Decoder {
         let function = function(&codec.module(variant)?, "line_decode")?;
         let upload = codec.context.new_stream().during("cuStreamCreate")?;
         let image = Image::new(&coder, None, &upload)?;
-        let tables_bytes = 4 * (image.tables * SCALE as usize + CLASSES);
+        let tables_bytes = 8 * image.tables * SCALE as usize + 4 * SPAN;
         let warp_bytes = 4 * (TAIL * 32 + image.group);
-        let launch = Launch::spread(&function, image.tiles, multiprocessors, tables_bytes, warp_bytes)?;
+        let launch =
+            Launch::spread(codec, &function, image.tiles, multiprocessors, tables_bytes, warp_bytes)?;
         Ok(Self { image, function, launch, variant, directory_at: header.next_multiple_of(4) })
     }
 

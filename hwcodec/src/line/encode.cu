@@ -66,6 +66,8 @@ constexpr int STEP_BITS = STATES + 2;
 constexpr u32 TOGETHER = LOG2_STATES == 0 ? 4 : 32 / STEP_BITS;
 // Costs of so many steps stay far from overflowing.
 constexpr u32 SETTLE = 15 / TOGETHER;
+// The last steps of a kept row that are taken together.
+constexpr u32 KEPT_LAST = ROW_STEPS > TOGETHER ? ROW_STEPS - TOGETHER : 0;
 
 // Survivors of a lane.
 struct Path {
@@ -77,29 +79,30 @@ struct Path {
     }
 
     // Extends all survivors by a value. For a quantizer z and a parity b the
-    // nearest level is 2 ((magnitude - 32 b + 16 z + 32) >> 6) + b.
+    // nearest level is 2 ((magnitude - 32 b + 16 z + 32) >> 6) + b. A decision is
+    // the sign of a difference, shifted in behind those made before.
     __device__ __forceinline__ u32 step(const Goal& goal, const int* costs) {
         const int zero = square(goal.magnitude);
         int of[2][2];
         u32 decisions = 0;
         #pragma unroll
-        for (int z = 0; z < 2; z++) {
+        for (int z = 1; z >= 0; z--) {
             const int* table = costs + 16 * z;
             const int even = goal.magnitude + 16 * z + 32, half = even >> 6;
-            int cost = goal.cost(table, (even & 63) - (z && half == 0 ? 48 : 32), 2 * half);
-            int none = zero + table[0];
-            if (none < cost) decisions |= 1u << (STATES + z);
+            const int cost = goal.cost(table, (even & 63) - (z && half == 0 ? 48 : 32), 2 * half);
+            const int none = zero + table[0];
+            decisions = __funnelshift_l(none - cost, decisions, 1);
             of[z][0] = min(none, cost);
             const int odd = goal.magnitude + 16 * z;
             of[z][1] = goal.cost(table, (odd & 63) - 32, 2 * (odd >> 6) + 1);
         }
         int next[STATES];
         #pragma unroll
-        for (int t = 0; t < STATES; t++) {
+        for (int t = STATES - 1; t >= 0; t--) {
             const int quantizer = t < STATES / 2 ? 0 : 1, base = quantizer ? t ^ H0 : t;
-            int even = cost[2 * base + quantizer] + of[quantizer][0];
-            int odd = cost[2 * (base ^ H1) + quantizer] + of[quantizer][1];
-            if (odd < even) decisions |= 1u << t;
+            const int even = cost[2 * base + quantizer] + of[quantizer][0];
+            const int odd = cost[2 * (base ^ H1) + quantizer] + of[quantizer][1];
+            decisions = __funnelshift_l(odd - even, decisions, 1);
             next[t] = min(even, odd);
         }
         #pragma unroll
@@ -228,10 +231,19 @@ struct Ready {
     }
 };
 
-// Classes of a column with a row, before they are clamped: what a row adds
-// lies within FROM, and what comes of both is clamped by the table.
-constexpr int LEAST_FROM = -128, MOST_FROM = 183, MOST_COLUMN = 127;
-constexpr u32 SPAN = MOST_FROM - LEAST_FROM + 2 * MOST_COLUMN + 1;
+// Pushes a symbol without raw bits that is no escape, in every lane, where there is room for a word of each.
+__device__ __forceinline__ void push_entry(uint2 entry, u32& state, Backwards& out, u32 lane) {
+    const u32 frequency = entry.x >> 16, word = state, more = SLOTS - frequency;
+    const bool full = state >> (32 - SCALE_BITS) >= frequency;
+    if (full) state >>= 16;
+    const u32 quotient = __umulhi(state, entry.y), rest = state - quotient * frequency;
+    state += (entry.x & (SLOTS - 1)) + quotient * more;
+    // As in `push_level`: the quotient, or one less.
+    if (rest >= frequency) state += more;
+    const u32 mask = __ballot_sync(ALL, full);
+    out.at -= __popc(mask);
+    if (full) out.room[out.at + lanes_below(mask, lane)] = (u16)word;
+}
 
 // Where a warp keeps what it needs twice.
 struct Scratch {
@@ -326,22 +338,27 @@ struct Coding {
         u64 sum = 0;
         const Stored* at = place_of(row, 0);
         const u64 along = col_stride(p) * 32;
-        const u32* weights = p.weights + t.col;
+        const u32* weights = p.weights + t.col + lane;
         u32 col = lane;
         // Loads of some steps before anything waits for one.
-        for (; col + (AHEAD - 1) * 32 < t.cols; col += AHEAD * 32, at += AHEAD * along) {
+        for (; col + (AHEAD - 1) * 32 < t.cols; col += AHEAD * 32, at += AHEAD * along, weights += AHEAD * 32) {
             int fetched[AHEAD];
             u32 weight[AHEAD];
             #pragma unroll
             for (u32 j = 0; j < AHEAD; j++) {
                 fetched[j] = fetch(row, col + j * 32, at + j * along);
-                weight[j] = weights[col + j * 32];
+                weight[j] = weights[j * 32];
             }
             #pragma unroll
             for (u32 j = 0; j < AHEAD; j++) sum += (u64)(u32)abs(residual(col + j * 32, fetched[j])) * weight[j];
         }
-        for (; col < t.cols; col += 32, at += along)
-            sum += (u64)(u32)abs(residual(col, fetch(row, col, at))) * weights[col];
+        for (; col < t.cols; col += 32, at += along, weights += 32)
+            sum += (u64)(u32)abs(residual(col, fetch(row, col, at))) * *weights;
+        return class_of_sum(sum);
+    }
+
+    // The class of a row by its weighed residuals, of which each lane has a part.
+    __device__ __forceinline__ int class_of_sum(u64 sum) const {
         sum = sum_of_lanes(sum);
         // Tiles are nearly always a power of two wide.
         u64 mean = (t.cols & (t.cols - 1)) == 0 ? sum >> (31 - __clz(t.cols)) : sum / t.cols;
@@ -350,8 +367,7 @@ struct Coding {
 
     // What a row's class picks of `of_class`, to be indexed by columns' classes.
     __device__ __forceinline__ const u32* of_row(int row_class) const {
-        int from = UNIT_CLASS + row_class - (GAIN ? (int)gain : 0);
-        return of_class + (min(max(from, LEAST_FROM), MOST_FROM) - LEAST_FROM + MOST_COLUMN);
+        return ::of_row(of_class, UNIT_CLASS + row_class - (GAIN ? (int)gain : 0));
     }
 
     __device__ __forceinline__ int row_class_at(u32 row) const { return ROW_CLASSES ? scratch.row_classes[row] : 0; }
@@ -377,9 +393,58 @@ struct Coding {
 
     __device__ __forceinline__ int note_row_class(u32 row) {
         if (!ROW_CLASSES) return 0;
-        int row_class = find_row_class(row);
+        return noted(row, find_row_class(row));
+    }
+
+    __device__ __forceinline__ int noted(u32 row, int row_class) {
         if (lane == 0) scratch.row_classes[row] = (short)row_class;
         return row_class;
+    }
+
+    // Whether rows of this tile are kept in registers while they are coded.
+    __device__ __forceinline__ bool keeps_rows() const { return ROW_STEPS != 0 && FULL && t.cols == ROW_STEPS * 32; }
+
+    // Targets of a row, read once, and the row's class, which is noted.
+    __device__ __forceinline__ int take_row(u32 row, int* targets) {
+        const Stored* at = place_of(row, 0);
+        const u64 along = col_stride(p) * 32;
+        const u32* weights = p.weights + t.col + lane;
+        u64 sum = 0;
+        #pragma unroll
+        for (u32 j = 0; j < ROW_STEPS; j++) targets[j] = fetch(row, j * 32 + lane, at + j * along);
+        #pragma unroll
+        for (u32 j = 0; j < ROW_STEPS; j++) {
+            targets[j] = residual(j * 32 + lane, targets[j]);
+            if (ROW_CLASSES) sum += (u64)(u32)abs(targets[j]) * weights[j * 32];
+            if (GAIN) targets[j] = reduced(targets[j], gain);
+        }
+        return ROW_CLASSES ? noted(row, class_of_sum(sum)) : 0;
+    }
+
+    // Targets of a kept row to its end, by as many as were coded: registers cannot be indexed.
+    __device__ __forceinline__ static void retreat(int* targets) {
+        #pragma unroll
+        for (u32 j = ROW_STEPS; j-- > TOGETHER;) targets[j] = targets[j - TOGETHER];
+    }
+
+    // Codes a row that is kept, without a search: its last step first.
+    __device__ __forceinline__ void push_row(u32 row, u32& state, Backwards& out) {
+        int targets[ROW_STEPS + TOGETHER];
+        const u32* of_column = of_row(take_row(row, targets));
+        const signed char* classes = p.classes + t.col + lane + ROW_STEPS * 32;
+        #pragma unroll 1
+        for (u32 left = ROW_STEPS; left > 0; left -= TOGETHER) {
+            classes -= TOGETHER * 32;
+            int levels[TOGETHER];
+            u32 of[TOGETHER];
+            #pragma unroll
+            for (u32 j = 0; j < TOGETHER; j++) {
+                of[j] = of_column[classes[j * 32]];
+                levels[j] = uniform(targets[KEPT_LAST + j]);
+            }
+            push_levels(levels, 0, of, state, out);
+            retreat(targets);
+        }
     }
 
     // Some steps of a row together, from `begin` in columns, survivors extended by
@@ -477,9 +542,9 @@ struct Coding {
         }
     }
 
+    // (|target| + rounding) >> 5 with the target's sign: below zero, the floor of what is rounded the other way.
     __device__ __forceinline__ int uniform(int target) const {
-        int magnitude = (abs(target) + p.rounding) >> 5;
-        return target < 0 ? -magnitude : magnitude;
+        return (target + p.rounding + (target >> 31 & (31 - 2 * p.rounding))) >> 5;
     }
 
     // The level at a place and the quantizer that takes it, going backwards.
@@ -547,27 +612,51 @@ struct Coding {
         return state;
     }
 
-    // Steps in which all lanes have a column. What does not depend on a lane's state is made of all of them
-    // first; escapes, which are rare, and the end of the room take the long way.
+    // Steps in which all lanes have a column: levels by quantizers, then their symbols.
     __device__ __forceinline__ void push_whole(u32 begin, u32 word, const int* fetched, const u32* of, u32& walk, u32& state,
                                                Backwards& out) {
-        Ready ready[TOGETHER];
-        u32 any = 0, quantizers = 0;
+        int levels[TOGETHER];
+        u32 quantizers = 0;
         #pragma unroll
         for (u32 j = TOGETHER; j-- > 0;) {
             u32 quantizer;
-            const int level = level_of((begin + j) * LANES + lane, fetched[j], word >> (j * STEP_BITS), walk, quantizer);
-            ready[j].set(first_of(of[j], quantizer), of[j] >> 16, level);
-            any |= ready[j].entry.x;
+            levels[j] = level_of((begin + j) * LANES + lane, fetched[j], word >> (j * STEP_BITS), walk, quantizer);
             quantizers |= quantizer << j;
         }
-        if (__any_sync(ALL, any & ESCAPES) || out.at < out.floor + (int)(TOGETHER * LANES)) {
+        push_levels(levels, quantizers, of, state, out);
+    }
+
+    // What does not depend on a lane's state is made of all levels first; escapes, which
+    // are rare, and the end of the room take the long way, no raw bits the short one.
+    __device__ __forceinline__ void push_levels(const int* levels, u32 quantizers, const u32* of, u32& state, Backwards& out) {
+        u32 raws = 0, any = 0;
+        #pragma unroll
+        for (u32 j = 0; j < TOGETHER; j++) raws |= of[j];
+        const bool roomy = out.at >= out.floor + (int)(TOGETHER * LANES);
+        if (roomy && !__any_sync(ALL, raws >> 16)) {
+            uint2 entries[TOGETHER];
             #pragma unroll
-            for (u32 j = TOGETHER; j-- > 0;) {
-                const u32 raw = of[j] >> 16;
-                const int level = (int)(ready[j].raised - ((SYMBOLS + 1) << raw >> 1));
-                push_level(symbols_of(of[j], quantizers >> j & 1), raw, level, true, false, state, out, lane);
+            for (u32 j = 0; j < TOGETHER; j++) {
+                entries[j] = first_of(of[j], quantizers >> j & 1)[min((u32)levels[j] + SYMBOLS / 2, SYMBOLS - 1)];
+                any |= entries[j].x;
             }
+            if (!__any_sync(ALL, any & ESCAPES)) {
+                #pragma unroll
+                for (u32 j = TOGETHER; j-- > 0;) push_entry(entries[j], state, out, lane);
+                return;
+            }
+        }
+        Ready ready[TOGETHER];
+        any = 0;
+        #pragma unroll
+        for (u32 j = TOGETHER; j-- > 0;) {
+            ready[j].set(first_of(of[j], quantizers >> j & 1), of[j] >> 16, levels[j]);
+            any |= ready[j].entry.x;
+        }
+        if (__any_sync(ALL, any & ESCAPES) || !roomy) {
+            #pragma unroll
+            for (u32 j = TOGETHER; j-- > 0;)
+                push_level(symbols_of(of[j], quantizers >> j & 1), of[j] >> 16, levels[j], true, false, state, out, lane);
             return;
         }
         #pragma unroll
@@ -622,6 +711,10 @@ struct Coding {
         const u64 along = col_stride(p) * LANES;
         for (u32 row = (tail_start + per_row - 1) / per_row; row-- > 0;) {
             u32 left = min(per_row, tail_start - row * per_row);
+            if (LATE && keeps_rows() && left == per_row) {
+                push_row(row, state, out);
+                continue;
+            }
             const u32* of_column = of_row(LATE && row < tail_row ? note_row_class(row) : row_class_at(row));
             while (left > 0) {
                 const u32 steps = (left - 1) % TOGETHER + 1;
@@ -734,7 +827,7 @@ line_encode(const Plan p, const Stored* __restrict__ values, u16* rooms, uint2* 
     // First symbol | raw bits << 16.
     u32* of_class = (u32*)(costs + cost_count);
     for (u32 i = threadIdx.x; i < SPAN; i += blockDim.x) {
-        u32 of = p.of_class[min(max((int)i + LEAST_FROM - MOST_COLUMN, 0), CLASSES - 1)];
+        u32 of = p.of_class[class_at(i)];
         of_class[i] = (of & 255) * SYMBOLS | of >> 8 << 16;
     }
     u32* own = of_class + SPAN + warp * (TAIL * 32 + GROUP);

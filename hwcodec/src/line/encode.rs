@@ -1,16 +1,15 @@
 //! Values on the device to streams on the device.
 
 use super::image::Image;
-use super::{Address, Direction, Faulty, Format, Launch, LineCodec, Variant, function, read_faults};
+use super::{Address, Direction, Faulty, Format, Launch, LineCodec, SPAN, Variant, function, read_faults};
 use crate::error::{During, Error};
 use cudarc::driver::{CudaFunction, CudaModule, CudaSlice, DevicePtr, sys};
 use std::ffi::c_void;
 use std::sync::Arc;
 use trinity_codec::line::{Coder, MAGNITUDES, Plan, Quantizer, Settings, TAIL};
 
-/// `SYMBOLS` and `SPAN` of `encode.cu`: entries of a table by sign, and of the classes of a column with a row.
+/// `SYMBOLS` of `encode.cu`: entries of a table by sign.
 const SYMBOLS: usize = 2 * MAGNITUDES;
-const SPAN: usize = 566;
 
 /// Encodes tensors under one plan.
 #[derive(Debug)]
@@ -109,7 +108,7 @@ impl Encoder {
         let tables_bytes = 8 * image.tables * SYMBOLS + 4 * (image.tables + 1) * MAGNITUDES + 4 * SPAN;
         let warp_bytes = 4 * (TAIL * 32 + image.group);
         let launch =
-            Launch::spread(&functions.encode, image.tiles, multiprocessors, tables_bytes, warp_bytes)?;
+            Launch::spread(codec, &functions.encode, image.tiles, multiprocessors, tables_bytes, warp_bytes)?;
         let scratch_bytes = scratch_bytes(plan, &variant);
         Ok(Self { image, functions, launch, variant, header, header_bytes, scratch_bytes })
     }

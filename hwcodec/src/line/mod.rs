@@ -42,6 +42,12 @@ const THREADS: u32 = 1024;
 /// no second block.
 const LONELY_BYTES: u32 = 116 << 10;
 
+/// `SPAN` of `common.cu`: classes of a column with a row, before they are clamped.
+const SPAN: usize = 566;
+
+/// Columns of a row that an encoder keeps in registers at most, a value of each step in each thread.
+const MOST_KEPT: usize = 512;
+
 /// How values lie in device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
@@ -80,6 +86,8 @@ pub struct Variant {
     pub direction: Direction,
     /// Every step of every tile has a column for each of 32 lanes.
     pub whole_steps: bool,
+    /// Steps of a row that an encoder keeps in registers; 0: none.
+    pub row_steps: usize,
     pub log2_lanes: u32,
     pub log2_states: u32,
     /// Columns of a transform's group; 0: none.
@@ -95,13 +103,22 @@ impl Variant {
     /// The variant a plan needs.
     pub fn of(plan: &Plan, format: Format, direction: Direction) -> Self {
         let cols = plan.coded_shape().1;
+        let whole_steps = plan.lanes() == 32 && cols.is_multiple_of(32) && plan.tile_cols.is_multiple_of(32);
+        let predicts = plan.above.iter().any(|&above| above != 0);
+        let keeps = direction != Direction::Decode
+            && whole_steps
+            && plan.log2_states == 0
+            && !predicts
+            && plan.tile_cols.is_multiple_of(128)
+            && plan.tile_cols <= MOST_KEPT;
         Self {
             direction,
-            whole_steps: plan.lanes() == 32 && cols.is_multiple_of(32) && plan.tile_cols.is_multiple_of(32),
+            whole_steps,
+            row_steps: if keeps { plan.tile_cols / 32 } else { 0 },
             log2_lanes: plan.log2_lanes,
             log2_states: plan.log2_states,
             size: if plan.transform == Transform::None { 0 } else { plan.transform.size() },
-            predicts: plan.above.iter().any(|&above| above != 0),
+            predicts,
             means: plan.means.iter().any(|&mean| mean != 0),
             row_classes: plan.row_table.is_some(),
             transposed: plan.transposed,
@@ -115,6 +132,7 @@ impl Variant {
         let within_budgets = self.direction == Direction::Encode { within_budgets: true };
         vec![
             define("WHOLE_STEPS", usize::from(self.whole_steps)),
+            define("ROW_STEPS", self.row_steps),
             define("WITHIN_BUDGETS", usize::from(within_budgets)),
             format!("--gpu-architecture=compute_{}{}", compute.0, compute.1),
             "--std=c++17".into(),
@@ -137,15 +155,19 @@ impl Variant {
 pub struct LineCodec {
     context: Arc<CudaContext>,
     multiprocessors: u32,
+    /// Shared memory that a block can have at most.
+    shared_bytes: u32,
     compiled: Mutex<HashMap<Variant, Arc<CudaModule>>>,
 }
 
 impl LineCodec {
     /// The codec on `gpu`. Nothing is compiled yet.
     pub fn new(gpu: &Gpu) -> Result<Self, Error> {
-        let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
-        let multiprocessors = gpu.context.attribute(attribute).during("cuDeviceGetAttribute")? as u32;
-        Ok(Self { context: gpu.context.clone(), multiprocessors, compiled: Mutex::default() })
+        use sys::CUdevice_attribute as Of;
+        let ask = |what| gpu.context.attribute(what).during("cuDeviceGetAttribute").map(|found| found as u32);
+        let multiprocessors = ask(Of::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let shared_bytes = ask(Of::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
+        Ok(Self { context: gpu.context.clone(), multiprocessors, shared_bytes, compiled: Mutex::default() })
     }
 
     /// Multiprocessors of the GPU: what an encoder or decoder takes unless told otherwise.
@@ -270,9 +292,11 @@ struct Launch {
 }
 
 impl Launch {
-    /// A warp for each of `tiles`, on at most so many multiprocessors; raises
-    /// the function's limit of shared memory.
+    /// A warp for each of `tiles`, on at most so many multiprocessors. The
+    /// function's limit of shared memory is raised as far as it goes: functions
+    /// are shared by plans, and one plan must not lower it for another.
     fn spread(
+        codec: &LineCodec,
         function: &CudaFunction,
         tiles: usize,
         multiprocessors: u32,
@@ -286,7 +310,7 @@ impl Launch {
         let wanted = (tables_bytes + warps as usize * warp_bytes) as u32;
         let shared_bytes = wanted.max(LONELY_BYTES);
         let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        function.set_attribute(attribute, shared_bytes as i32).during("cuFuncSetAttribute")?;
+        function.set_attribute(attribute, codec.shared_bytes as i32).during("cuFuncSetAttribute")?;
         Ok(Self { blocks, threads: 32 * warps, shared_bytes })
     }
 
