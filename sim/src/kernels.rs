@@ -24,8 +24,8 @@ pub use curve::{Corner, Curve, MAX_CORNERS};
 pub use digits::{Steps, quantize};
 pub use grid::{Axis, Term};
 pub use shape::{
-    Collective, CollectiveShape, ContextAttention, Coordinates, Device, Format, GenerationAttention,
-    Kind, MAX_COORDINATES, Matmul, Mla, MlaFormats, MlaModule, Moe, Routing,
+    Collective, CollectiveShape, ContextAttention, Coordinates, Device, Format, GenerationAttention, Kind,
+    MAX_COORDINATES, Matmul, Mla, MlaFormats, MlaModule, Moe, Routing,
 };
 
 /// Why a kernel's time is not known.

@@ -179,9 +179,9 @@ impl Kind {
             Some(&[attention, kv, products]) => Some(MlaFormats { attention, kv, products }),
             _ => None,
         };
-        let modules = module.into_iter().flat_map(|formats| {
-            [Self::MlaContextModule(formats), Self::MlaGenerationModule(formats)]
-        });
+        let modules = module
+            .into_iter()
+            .flat_map(|formats| [Self::MlaContextModule(formats), Self::MlaGenerationModule(formats)]);
         let collectives = Collective::ALL.into_iter().map(Self::Collective);
         let mut all = all.chain(modules).chain(collectives);
         all.find(|kind| kind.family() == family && kind.variant() == variant)
@@ -210,12 +210,26 @@ impl Kind {
             Self::ContextAttention(_) => {
                 &["tokens", "sequence-heads", "heads", "group", "head-dim", "windows", "batch"]
             }
-            Self::GenerationAttention(_) => {
-                &["length", "batch", "kv-heads", "group", "head-dim", "windows", "sequence-kv-heads", "cache-bytes"]
-            }
+            Self::GenerationAttention(_) => &[
+                "length",
+                "batch",
+                "kv-heads",
+                "group",
+                "head-dim",
+                "windows",
+                "sequence-kv-heads",
+                "cache-bytes",
+            ],
             Self::Moe(_) => &[
-                "tokens-per-expert", "local-experts", "inter", "hidden", "top-k", "skew", "tokens",
-                "expert-parallel", "experts",
+                "tokens-per-expert",
+                "local-experts",
+                "inter",
+                "hidden",
+                "top-k",
+                "skew",
+                "tokens",
+                "expert-parallel",
+                "experts",
             ],
             Self::MlaContext(_)
             | Self::MlaGeneration(_)
@@ -432,12 +446,14 @@ impl Moe {
         let flops = 6.0 * routed * hidden * inter;
         let weights = 3.0 * touched * hidden * inter * format.weight_bytes();
         let activations = 4.0 * tokens * hidden + 2.0 * routed * (2.0 * hidden + 3.0 * inter);
-        let roofline_s = flops / format.flops(device)
-            + (weights + activations) / device.memory_bytes_per_s
-            + MOE_FLOOR_S;
+        let roofline_s =
+            flops / format.flops(device) + (weights + activations) / device.memory_bytes_per_s + MOE_FLOOR_S;
         let per_expert = tokens * top_k / experts;
         let skew = self.routing.skew();
-        Ok(Coordinates::new(roofline_s, &[per_expert, local, inter, hidden, top_k, skew, tokens, ep, experts]))
+        Ok(Coordinates::new(
+            roofline_s,
+            &[per_expert, local, inter, hidden, top_k, skew, tokens, ep, experts],
+        ))
     }
 }
 

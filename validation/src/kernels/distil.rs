@@ -98,8 +98,7 @@ const MEASURED: [Gpu; 9] = [
 ];
 
 /// Where the tables come from.
-const ORIGIN: &str =
-    "ai-dynamo/aiconfigurator, commit 095f58a51c4ca8e61b66ec108d86f223f8d559ce, Apache-2.0";
+const ORIGIN: &str = "ai-dynamo/aiconfigurator, commit 095f58a51c4ca8e61b66ec108d86f223f8d559ce, Apache-2.0";
 
 /// The file of one GPU, and how well it does.
 pub struct Distilled {

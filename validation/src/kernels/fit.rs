@@ -110,7 +110,8 @@ struct System<'a> {
 
 impl System<'_> {
     fn apply(&self, weights: &[f64], values: &[f64]) -> Vec<f64> {
-        let mut product: Vec<f64> = self.ridge.iter().zip(values).map(|(ridge, value)| ridge * value).collect();
+        let mut product: Vec<f64> =
+            self.ridge.iter().zip(values).map(|(ridge, value)| ridge * value).collect();
         for (row, weight) in weights.iter().enumerate() {
             self.rows.scatter(row, weight * self.rows.value(row, values), &mut product);
         }

@@ -24,8 +24,15 @@ struct Source {
 }
 
 const ATTENTION: &[&str] = &[
-    "batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim", "window_size", "kv_cache_dtype",
-    "step", "attn_dtype",
+    "batch_size",
+    "isl",
+    "num_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "window_size",
+    "kv_cache_dtype",
+    "step",
+    "attn_dtype",
 ];
 const MLA: &[&str] = &["batch_size", "isl", "num_heads", "step", "mla_dtype", "kv_cache_dtype"];
 const MLA_MODULE: &[&str] =
@@ -38,8 +45,15 @@ const SOURCES: &[Source] = &[
     Source {
         file: "moe",
         columns: &[
-            "num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size",
-            "moe_dtype", "distribution",
+            "num_tokens",
+            "hidden_size",
+            "inter_size",
+            "topk",
+            "num_experts",
+            "moe_tp_size",
+            "moe_ep_size",
+            "moe_dtype",
+            "distribution",
         ],
         row: moe,
     },
@@ -124,10 +138,12 @@ pub fn read(folder: &Path, device: &Device) -> Result<(Vec<Row>, Vec<(&'static s
         let table = Table::read(&path, &wanted)?;
         let latency = table.real("latency")?;
         let present = source.columns.iter().filter(|name| table.has(name));
-        let (text, whole): (Vec<&str>, Vec<&str>) =
-            present.partition(|name| table.text(name).is_ok());
+        let (text, whole): (Vec<&str>, Vec<&str>) = present.partition(|name| table.text(name).is_ok());
         let columns = Columns {
-            whole: whole.into_iter().map(|name| Ok((name, table.whole(name)?))).collect::<Result<_, Error>>()?,
+            whole: whole
+                .into_iter()
+                .map(|name| Ok((name, table.whole(name)?)))
+                .collect::<Result<_, Error>>()?,
             text: text.into_iter().map(|name| Ok((name, table.text(name)?))).collect::<Result<_, Error>>()?,
         };
         if let (Some(framework), Some(version)) =
