@@ -1,6 +1,8 @@
 //! Distils tables of measured kernels into `configs/calibrations/kernels`;
 //! `cargo xtask kernels` calls it with the folders.
 
+#![allow(clippy::print_stdout)]
+
 use std::path::Path;
 use std::process::ExitCode;
 use trinity_validation::kernels::distil;

@@ -16,6 +16,8 @@ mod table;
 
 #[cfg(feature = "parquet")]
 pub use distil::{Distilled, distil, remeasured};
+#[cfg(feature = "parquet")]
+pub use table::Error as TableError;
 
 use crate::Error;
 use trinity_config::Document;

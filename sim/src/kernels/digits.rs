@@ -22,15 +22,8 @@ pub fn quantize(values: &[f64]) -> (Steps, String) {
     // Rounded outward, so that a file with six digits reads back as what was written.
     let low = (low * 1e4).floor() / 1e4;
     let step = ((high - low) / 255.0 * 1e6).ceil().max(1.0) / 1e6;
-    let bytes: Vec<u8> = values
-        .iter()
-        .map(|value| {
-            let digit = ((value - low) / step).round().clamp(0.0, 255.0);
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a byte")]
-            let digit = digit as u8;
-            digit
-        })
-        .collect();
+    let bytes: Vec<u8> =
+        values.iter().map(|value| ((value - low) / step).round().clamp(0.0, 255.0) as u8).collect();
     (Steps { low, step }, base64(&bytes))
 }
 
@@ -47,7 +40,6 @@ pub(super) fn values(text: &str, steps: Steps) -> Result<Vec<f32>, String> {
         if held >= 8 {
             held -= 8;
             let digit = bits >> held & 0xff;
-            #[expect(clippy::cast_possible_truncation, reason = "256 steps are far coarser than f32")]
             values.push((steps.low + steps.step * f64::from(digit)) as f32);
         }
     }

@@ -71,7 +71,6 @@ impl Rows {
                 for corner in term.corners(&sample.log2, &mut corners) {
                     if corner.share > 0.0 {
                         rows.at.push(u32::try_from(first + corner.at).unwrap_or(u32::MAX));
-                        #[expect(clippy::cast_possible_truncation, reason = "seven digits of a share do")]
                         rows.share.push(corner.share as f32);
                     }
                 }

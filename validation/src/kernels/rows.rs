@@ -79,9 +79,8 @@ impl Columns<'_> {
     /// The size in a row; a column that is not there says nothing.
     fn size(&self, name: &str, row: usize) -> Option<f64> {
         let (_, values) = self.whole.iter().find(|(known, _)| *known == name)?;
-        #[expect(clippy::cast_precision_loss, reason = "sizes of kernels are far below 2^53")]
-        let size = values[row] as f64;
-        Some(size)
+        // Sizes of kernels are far below 2^53.
+        Some(values[row] as f64)
     }
 
     fn word(&self, name: &str, row: usize) -> Option<&str> {
