@@ -1,7 +1,8 @@
 //! Lists the TOML files beside this script, so that a new one is embedded
 //! without a line of code: the command works from any folder.
 
-use std::{env, fs, io, path::Path};
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
     let root = env::var("CARGO_MANIFEST_DIR").map_err(io::Error::other)?;
@@ -13,18 +14,11 @@ fn main() -> io::Result<()> {
         if !is_data {
             continue;
         }
-        // Watching the folder notices files that come and go; `include_str!` notices edits.
-        println!("cargo::rerun-if-changed={}", folder.display());
-        for file in fs::read_dir(&folder)? {
-            let path = file?.path();
-            if path.extension().is_some_and(|extension| extension == "toml") {
-                files.push(path);
-            }
-        }
+        collect(&folder, &mut files)?;
     }
     println!("cargo::rerun-if-changed={root}");
     // By name: `nvenc` comes before `nvenc-5090`, but `nvenc.toml` does not.
-    files.sort_by_key(|path: &std::path::PathBuf| path.with_extension(""));
+    files.sort_by_key(|path: &PathBuf| path.with_extension(""));
     let entries: Vec<String> = files
         .iter()
         .filter_map(|path| Some((path.strip_prefix(&root).ok()?.with_extension(""), path)))
@@ -36,4 +30,19 @@ fn main() -> io::Result<()> {
     let list = format!("[\n{}]", entries.concat());
     let out = env::var("OUT_DIR").map_err(io::Error::other)?;
     fs::write(Path::new(&out).join("builtin.rs"), list)
+}
+
+/// Files of a folder and of those in it.
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    // Watching the folder notices files that come and go; `include_str!` notices edits.
+    println!("cargo::rerun-if-changed={}", folder.display());
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "toml") {
+            files.push(path);
+        }
+    }
+    Ok(())
 }

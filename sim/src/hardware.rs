@@ -288,6 +288,9 @@ impl Cluster {
         self.gpu.total(&die);
         if die.links > 0.0 {
             self.intra.bytes_per_s = die.links_bytes_per_s();
+        } else if die.has_link_kind() {
+            // Of its kind of links the die has none: what is left is the way over the host.
+            self.intra.bytes_per_s = self.intra.bytes_per_s.min(self.host.bytes_per_s);
         }
         self.gpu.die = Some(die);
     }

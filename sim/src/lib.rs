@@ -37,6 +37,7 @@ mod flops;
 mod hardware;
 pub mod host;
 mod job;
+pub mod kernels;
 mod link;
 mod llm;
 pub mod memory;

@@ -187,6 +187,10 @@ pub enum Infeasible {
     Reticle { area_mm2: f64, reticle_mm2: f64 },
     #[error("the GPU's PHYs take {needed_mm:.0} mm of its edge, which has {edge_mm:.0}")]
     Shoreline { needed_mm: f64, edge_mm: f64 },
+    #[error("the GPU is clocked at {clock_ghz:.2} GHz, its process ends at {most_ghz:.2} GHz")]
+    Clock { clock_ghz: f64, most_ghz: f64 },
+    #[error("the GPU may draw {limit_w:.0} W, but takes {idle_w:.0} W while it does nothing")]
+    Power { limit_w: f64, idle_w: f64 },
     #[error("needs {needed_gb:.1} GB a GPU of {capacity_gb:.1} GB, {kind} being the largest part")]
     Memory { needed_gb: f64, capacity_gb: f64, kind: &'static str },
 }
@@ -209,6 +213,8 @@ impl Infeasible {
             Self::ZeroWithPipeline { .. } => Reason::ZeroWithPipeline,
             Self::Reticle { .. } => Reason::Reticle,
             Self::Shoreline { .. } => Reason::DieEdge,
+            Self::Clock { .. } => Reason::Clock,
+            Self::Power { .. } => Reason::Power,
             Self::Memory { .. } => Reason::Memory,
         }
     }

@@ -42,6 +42,8 @@ reasons! {
     ZeroWithPipeline = "ZeRO-3 with pipeline",
     Reticle = "reticle",
     DieEdge = "die edge",
+    Clock = "clock",
+    Power = "power limit",
     Memory = "memory",
     /// It runs, but breaks a constraint of the sweep.
     Constraint = "constraint",

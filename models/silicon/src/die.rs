@@ -15,7 +15,7 @@ mod power;
 pub use constants::{Coefficients, Constants, InterfaceRow, ProcessRow};
 pub use cost::{DieCost, die_cost};
 pub use error::Error;
-pub use power::{Activity, PowerByPart, energy_scale, power, supply_ratio};
+pub use power::{Activity, PowerByPart, energy_scale, most_clock_ratio, power, supply_ratio};
 
 /// A row of one of the constants' tables, by position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -121,8 +121,9 @@ impl Roofline {
         let parts = die.parts(0.0);
         let rates = die.matrix_flop_per_clock;
         let sm = |flop_per_clock: f64| flop_per_clock * clock_hz * fit::MATRIX_ISSUE;
-        let idle = power(die.constants, &parts, area, &Activity::default(), 1.0);
-        let busy = power(die.constants, &parts, area, &activity(die, clock_hz), clock_hz / die.clock_hz);
+        let nominal_hz = die.nominal_clock_hz();
+        let idle = power(die.constants, &parts, area, &Activity::default(), die.clock_hz / nominal_hz);
+        let busy = power(die.constants, &parts, area, &activity(die, clock_hz), clock_hz / nominal_hz);
         let mut roofline = Self {
             sms: die.sms,
             sm_flop_per_s: [sm(rates.fp32), sm(rates.fp16), sm(rates.fp8)],
@@ -138,6 +139,9 @@ impl Roofline {
             edge_mm: trinity_silicon::die::edge_mm(die.constants, &parts),
             reticle_mm2: die.constants.reticle_mm2,
             shoreline: die.constants.shoreline,
+            clock_hz: die.clock_hz.max(die.matrix_clock_hz),
+            most_clock_hz: die.most_clock_hz(),
+            power_limit_w: die.power_limit_w,
             sustained_clock_hz: clock_hz,
             busy_power_w: busy.total_w(),
             idle_power_w: idle.total_w(),
@@ -161,7 +165,7 @@ impl Roofline {
         roofline
     }
 
-    /// The rules of [`trinity_silicon::die::buildable`], from what is derived.
+    /// The rules of [`Die::buildable`], from what is derived.
     pub(crate) fn check(&self, codec_mm2: f64) -> Result<(), Infeasible> {
         let area_mm2 = self.area_mm2 + codec_mm2;
         if area_mm2 > self.reticle_mm2 {
@@ -170,6 +174,13 @@ impl Roofline {
         let edge_mm = 4.0 * area_mm2.sqrt() * self.shoreline;
         if self.edge_mm > edge_mm {
             return Err(Infeasible::Shoreline { needed_mm: self.edge_mm, edge_mm });
+        }
+        if self.clock_hz > self.most_clock_hz {
+            let (clock_ghz, most_ghz) = (self.clock_hz / 1e9, self.most_clock_hz / 1e9);
+            return Err(Infeasible::Clock { clock_ghz, most_ghz });
+        }
+        if self.power_limit_w < self.idle_power_w {
+            return Err(Infeasible::Power { limit_w: self.power_limit_w, idle_w: self.idle_power_w });
         }
         Ok(())
     }
@@ -264,27 +275,31 @@ fn activity(die: &Die, clock_hz: f64) -> Activity {
     }
 }
 
-/// The clock at which a large product draws the power limit, at most the
-/// boost clock and at least a third of it.
+/// The clock at which a large product draws the power limit, at most the one
+/// that matrix rates are stated at.
 ///
 /// Power is leakage and memory, nearly fixed, and what goes with the clock and
 /// the square of the supply: rising, so the clock is found by halving.
 fn sustained_clock_hz(die: &Die, area: &AreaByPart) -> f64 {
     let parts = die.parts(0.0);
-    let boost = power(die.constants, &parts, area, &activity(die, die.clock_hz), 1.0);
+    let boost_ratio = die.clock_hz / die.nominal_clock_hz();
+    let boost = power(die.constants, &parts, area, &activity(die, die.clock_hz), boost_ratio);
+    let most = die.clock_hz.min(die.matrix_clock_hz);
     if boost.total_w() <= die.power_limit_w || die.power_limit_w <= 0.0 {
-        return die.clock_hz;
+        return most;
     }
     let clocked = boost.matrix_w + boost.l2_w;
+    let boost_supply = supply_ratio(die.constants, boost_ratio);
     let draw = |ratio: f64| {
-        let supply = supply_ratio(die.constants, ratio);
+        let supply = supply_ratio(die.constants, ratio * boost_ratio) / boost_supply;
         boost.memory_w + boost.leakage_w * supply + clocked * ratio * supply * supply
     };
-    let (mut low, mut high) = (1.0 / 3.0, 1.0);
+    let third = 1.0 / 3.0;
+    let (mut low, mut high) = if draw(third) > die.power_limit_w { (0.0, third) } else { (third, 1.0) };
     // Twelve halvings: within a quarter of a thousandth of the clock.
     for _ in 0..12 {
         let middle = 0.5 * (low + high);
         if draw(middle) > die.power_limit_w { high = middle } else { low = middle }
     }
-    0.5 * (low + high) * die.clock_hz
+    (0.5 * (low + high) * die.clock_hz).min(most)
 }

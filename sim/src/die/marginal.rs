@@ -19,6 +19,8 @@ pub struct Marginal {
     pub tokens_per_s: f64,
     /// What they add, as a fraction of the point's own tokens a second.
     pub gain: f64,
+    /// Why it is a loss, where it is one.
+    pub loss: Option<&'static str>,
 }
 
 impl Marginal {
@@ -42,6 +44,16 @@ const MORE: [More; 5] = [
 fn with_die(point: &mut Point, change: impl Fn(&mut Die)) {
     if let Some(die) = point.cluster.gpu.die.as_mut() {
         change(die);
+    }
+}
+
+/// What makes a GPU with more of a part the slower one.
+fn why_slower(base: &Point, more: &Point) -> &'static str {
+    let clock = |point: &Point| point.cluster.gpu.die.map_or(0.0, |die| die.roofline.sustained_clock_hz);
+    if clock(more) < clock(base) {
+        "the power limit holds the larger die to a lower clock"
+    } else {
+        "its kernels fill the last wave of SMs less"
     }
 }
 
@@ -80,7 +92,9 @@ pub fn marginals(point: &Point) -> Result<Vec<Marginal>, Infeasible> {
         more.settle();
         let tokens_per_s = rate(&more)? - before;
         let mm2 = area(&more) - area(&base);
-        found.push(Marginal { part, step, unit, mm2, tokens_per_s, gain: tokens_per_s / before });
+        let gain = tokens_per_s / before;
+        let loss = (gain < 0.0).then(|| why_slower(&base, &more));
+        found.push(Marginal { part, step, unit, mm2, tokens_per_s, gain, loss });
     }
     Ok(found)
 }

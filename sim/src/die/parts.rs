@@ -103,6 +103,12 @@ impl Die {
         self.memory_units * bits * self.memory_bits_per_s_per_pin / 8.0
     }
 
+    /// Whether a kind of links is stated, be their count zero.
+    pub fn has_link_kind(&self) -> bool {
+        let row = self.constants.links.get(usize::from(self.link.0));
+        row.is_some_and(|row| row.name != "none")
+    }
+
     /// All links, one direction.
     pub fn links_bytes_per_s(&self) -> f64 {
         self.links * self.link_bytes_per_s
@@ -113,10 +119,23 @@ impl Die {
         self.l2_bytes_per_clock * self.clock_hz
     }
 
+    /// The clock at nominal supply: the die's own boost clock, as far as its
+    /// process has GPUs that fast. What is clocked higher takes more supply.
+    pub fn nominal_clock_hz(&self) -> f64 {
+        let process = self.constants.processes.get(usize::from(self.process.0));
+        process.map_or(self.clock_hz, |row| self.clock_hz.min(row.clock_ghz * 1e9))
+    }
+
+    /// The clock at the highest supply, whatever the power.
+    pub fn most_clock_hz(&self) -> f64 {
+        let process = self.constants.processes.get(usize::from(self.process.0));
+        process.map_or(self.clock_hz, |row| row.clock_ghz * 1e9 * die::most_clock_ratio(self.constants))
+    }
+
     /// Power by part at a clock, when the parts do what `activity` says.
     pub fn power(&self, codec_mm2: f64, activity: &Activity, clock_hz: f64) -> PowerByPart {
         let area = self.area(codec_mm2);
-        let ratio = clock_hz / self.clock_hz;
+        let ratio = clock_hz / self.nominal_clock_hz();
         die::power(self.constants, &self.parts(codec_mm2), &area, activity, ratio)
     }
 
@@ -134,9 +153,19 @@ impl Die {
     ///
     /// # Errors
     ///
-    /// When it is larger than a reticle, or has more PHYs than edge.
+    /// When it is larger than a reticle, has more PHYs than edge, is clocked
+    /// beyond its process, or may not even idle under its power limit.
     pub fn buildable(&self, codec_mm2: f64) -> Result<(), die::Error> {
         let parts = self.parts(codec_mm2);
-        die::buildable(self.constants, &parts, die::area(self.constants, &parts).total_mm2())
+        die::buildable(self.constants, &parts, die::area(self.constants, &parts).total_mm2())?;
+        let (clock_hz, most_hz) = (self.clock_hz.max(self.matrix_clock_hz), self.most_clock_hz());
+        if clock_hz > most_hz {
+            return Err(die::Error::Clock { clock_ghz: clock_hz / 1e9, most_ghz: most_hz / 1e9 });
+        }
+        let (limit_w, idle_w) = (self.power_limit_w, self.roofline.idle_power_w);
+        if limit_w < idle_w {
+            return Err(die::Error::Power { limit_w, idle_w });
+        }
+        Ok(())
     }
 }

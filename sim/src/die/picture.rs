@@ -223,12 +223,14 @@ pub(crate) fn lines(point: &Point, estimate: &Estimate) -> Vec<Line> {
             value: more.tokens_per_s_per_mm2(),
             unit: "1/s/mm²",
             formula: format!(
-                "{} {} more: {:.3} mm², {:+.4} tokens/s ({:+.3} %)",
+                "{} {} more: {:.3} mm², {:+.4} tokens/s ({:+.3} %){}{}",
                 more.step,
                 more.unit,
                 more.mm2,
                 more.tokens_per_s,
-                100.0 * more.gain
+                100.0 * more.gain,
+                if more.loss.is_some() { ": " } else { "" },
+                more.loss.unwrap_or_default()
             ),
         });
     }

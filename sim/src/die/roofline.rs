@@ -30,6 +30,10 @@ pub struct Roofline {
     pub(super) edge_mm: f64,
     pub(super) reticle_mm2: f64,
     pub(super) shoreline: f64,
+    /// Higher one of the stated clocks, and where the process ends.
+    pub(super) clock_hz: f64,
+    pub(super) most_clock_hz: f64,
+    pub(super) power_limit_w: f64,
     /// Clock that matrix products sustain.
     pub sustained_clock_hz: f64,
     pub busy_power_w: f64,

@@ -68,7 +68,8 @@ fn a_large_product_runs_below_the_boost_clock_and_at_the_power_limit() {
     assert!((die.roofline.idle_power_w / 122.0 - 1.0).abs() < 0.05, "{}", die.roofline.idle_power_w);
     assert!((die.roofline.busy_power_w / 700.0 - 1.0).abs() < 0.01, "{}", die.roofline.busy_power_w);
     let free = Die { power_limit_w: 3000.0, ..die };
-    assert_eq!(Roofline::of(&free).sustained_clock_hz, 1.98e9);
+    // The clock that matrix rates are stated at.
+    assert_eq!(Roofline::of(&free).sustained_clock_hz, 1.83e9);
 }
 
 #[test]
@@ -119,4 +120,43 @@ fn a_die_that_cannot_be_made_is_refused() {
     assert!(die.roofline.check(500.0).is_err());
     let wide = Die { sms: 60.0, memory_units: 10.0, ..die };
     assert!(Roofline::of(&wide).check(0.0).is_err() && wide.buildable(0.0).is_err());
+}
+
+#[test]
+fn a_clock_beyond_the_process_is_refused_and_one_within_costs_supply() {
+    let die = h200();
+    let at = |clock_hz: f64| {
+        let mut die = Die { clock_hz, matrix_clock_hz: clock_hz, ..die };
+        die.settle();
+        die
+    };
+    assert!(matches!(at(10e9).buildable(0.0), Err(trinity_silicon::die::Error::Clock { .. })));
+    assert!(matches!(at(10e9).roofline.check(0.0), Err(crate::Infeasible::Clock { .. })));
+    let (usual, fast) = (at(2.52e9), at(3.5e9));
+    assert!(fast.buildable(0.0).is_ok());
+    // At the same power limit a die built for a higher clock computes no faster.
+    assert!(fast.roofline.sustained_clock_hz <= usual.roofline.sustained_clock_hz * 1.001);
+    assert!(fast.roofline.idle_power_w > usual.roofline.idle_power_w);
+}
+
+#[test]
+fn a_gpu_never_draws_more_than_its_limit_and_below_idle_is_refused() {
+    for limit_w in [130.0, 150.0, 200.0, 307.0, 500.0, 700.0] {
+        let mut die = Die { power_limit_w: limit_w, ..h200() };
+        die.settle();
+        assert!(die.buildable(0.0).is_ok(), "{limit_w}");
+        assert!(die.roofline.busy_power_w <= limit_w * 1.005, "{limit_w}: {}", die.roofline.busy_power_w);
+    }
+    let mut die = Die { power_limit_w: 50.0, ..h200() };
+    die.settle();
+    assert!(matches!(die.buildable(0.0), Err(trinity_silicon::die::Error::Power { .. })));
+    assert!(matches!(die.roofline.check(0.0), Err(crate::Infeasible::Power { .. })));
+}
+
+#[test]
+fn the_matrix_clock_bounds_products() {
+    let fast = Die { power_limit_w: 1e6, ..h200() };
+    let slow = Die { matrix_clock_hz: 1.2e9, ..fast };
+    let at = |die: &Die| Roofline::of(die).gemm((1.0, 8192.0, 8192.0, 8192.0), 2.0, 2.0, Math::Fp16).time_s;
+    assert!(at(&slow) > 1.3 * at(&fast), "{} {}", at(&slow), at(&fast));
 }

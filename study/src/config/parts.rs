@@ -244,6 +244,12 @@ impl PartsFile {
         let Err(error) = die.buildable(0.0) else { return Ok(()) };
         let (key, help) = match error {
             Error::Shoreline { .. } => ("memory.count", "fewer stacks, channels or links, or a larger die"),
+            Error::Clock { .. } => ("clock", "a lower clock, or a process with faster transistors"),
+            Error::Power { .. } => {
+                let path = format!("{}power", at.strip_suffix("parts.").unwrap_or(at));
+                let help = "a higher limit, or a smaller die, which leaks less";
+                return Err(document.complain(&path, &Complaint::new(error).help(help)));
+            }
             _ => ("sms", "fewer SMs, less L2, fewer stacks, or a denser process"),
         };
         Err(document.complain(&format!("{at}{key}"), &Complaint::new(error).help(help)))

@@ -247,6 +247,8 @@ fn to_blame(reason: Reason) -> &'static str {
     match reason {
         Reason::Heads | Reason::KvHeads => "job.parallelism.tensor",
         Reason::Reticle => "cluster.gpu.parts.sms",
+        Reason::Clock => "cluster.gpu.parts.clock",
+        Reason::Power => "cluster.gpu.power",
         Reason::DieEdge => "cluster.gpu.parts.memory.count",
         Reason::Stages | Reason::Interleave | Reason::ZeroWithPipeline => "job.parallelism.pipeline",
         Reason::NoNic => "cluster.nics-per-gpu",

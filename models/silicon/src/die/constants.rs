@@ -62,6 +62,8 @@ pub struct ProcessRow {
     pub logic: f64,
     pub bitcell_um2: f64,
     pub supply_v: f64,
+    /// What GPUs reach at nominal supply.
+    pub clock_ghz: f64,
     pub wafer_usd: f64,
 }
 
@@ -92,6 +94,8 @@ pub struct Energy {
     pub leakage_w_per_mm2: f64,
     /// Supply at half the boost clock over supply at the boost clock.
     pub voltage_at_half_clock: f64,
+    /// Highest supply over the nominal one.
+    pub most_supply: f64,
 }
 
 /// Yield and cost: assumptions.
@@ -174,6 +178,7 @@ struct ProcessFile {
     logic: Cited,
     bitcell_um2: Cited,
     supply_v: Cited,
+    clock_ghz: Cited,
     wafer_usd: Cited,
 }
 
@@ -207,6 +212,7 @@ struct EnergyFile {
     l2_pj_per_byte: Cited,
     leakage_w_per_mm2: Cited,
     voltage_at_half_clock: Cited,
+    most_supply: Cited,
 }
 
 #[derive(Deserialize)]
@@ -257,6 +263,7 @@ impl File {
                 l2_pj_per_byte: self.energy.l2_pj_per_byte.value,
                 leakage_w_per_mm2: self.energy.leakage_w_per_mm2.value,
                 voltage_at_half_clock: self.energy.voltage_at_half_clock.value,
+                most_supply: self.energy.most_supply.value,
             },
             cost: CostRow {
                 wafer_mm: self.cost.wafer_mm.value,
@@ -277,6 +284,7 @@ impl ProcessFile {
             logic: self.logic.value,
             bitcell_um2: self.bitcell_um2.value,
             supply_v: self.supply_v.value,
+            clock_ghz: self.clock_ghz.value,
             wafer_usd: self.wafer_usd.value,
         }
     }

@@ -19,4 +19,8 @@ pub enum Error {
          has {edge_mm:.0}"
     )]
     Shoreline { needed_mm: f64, edge_mm: f64, area_mm2: f64 },
+    #[error("a clock of {clock_ghz:.2} GHz, but the process ends at {most_ghz:.2} GHz at its highest supply")]
+    Clock { clock_ghz: f64, most_ghz: f64 },
+    #[error("a power limit of {limit_w:.0} W, but the die draws {idle_w:.0} W while it does nothing")]
+    Power { limit_w: f64, idle_w: f64 },
 }

@@ -60,14 +60,21 @@ pub fn energy_scale(constants: &Constants, parts: &Parts) -> f64 {
     })
 }
 
-/// Supply at a clock over that at the boost clock: a line through one, and
+/// Supply at a clock over the nominal one: a line through one, and
 /// never below the supply at half the clock, where a chip stops saving.
 pub fn supply_ratio(constants: &Constants, clock_ratio: f64) -> f64 {
     let half = constants.energy.voltage_at_half_clock;
     (half + (1.0 - half) * (2.0 * clock_ratio - 1.0)).max(half)
 }
 
-/// Power by part; `clock_ratio` is the clock over the boost clock.
+/// The highest clock over the one at nominal supply: where [`supply_ratio`]
+/// meets the highest supply.
+pub fn most_clock_ratio(constants: &Constants) -> f64 {
+    let half = constants.energy.voltage_at_half_clock;
+    0.5 * (1.0 + (constants.energy.most_supply - half) / (1.0 - half))
+}
+
+/// Power by part; `clock_ratio` is the clock over the one at nominal supply.
 pub fn power(
     constants: &Constants,
     parts: &Parts,

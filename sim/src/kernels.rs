@@ -1,0 +1,215 @@
+//! How long a kernel takes, by measurement.
+//!
+//! A [`Kernels`] answers for one GPU type: matrix products, attention of both
+//! phases, experts, latent attention, collectives inside a node. Each answer is
+//! a roofline ([`shape`]) times a correction that was fitted on measured
+//! kernels ([`curve`]); `cargo xtask kernels` distils both from tables of
+//! millions of timings. Number formats belong to each operator, not to a run.
+//!
+//! Outside the measured sizes the correction is held at its border and the
+//! roofline goes on; the answer then says `extrapolated`. A format that was
+//! never measured on the GPU is an error, not a guess.
+//!
+//! The module knows no files and no frameworks: whoever reads a calibration
+//! hands over [`Measured`] data.
+
+mod curve;
+mod digits;
+mod grid;
+mod shape;
+#[cfg(test)]
+mod tests;
+
+pub use curve::{Corner, Curve, MAX_CORNERS};
+pub use digits::{Steps, quantize};
+pub use grid::{Axis, Term};
+pub use shape::{
+    Collective, CollectiveShape, ContextAttention, Coordinates, Device, Format, GenerationAttention, Kind,
+    MAX_COORDINATES, Matmul, Mla, MlaFormats, MlaModule, Moe, Routing,
+};
+
+/// Why a kernel's time is not known.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Nobody measured this kind of kernel in this format on the GPU.
+    #[error("{kind} was never measured on {gpu}; measured: {measured}")]
+    NotMeasured { kind: Kind, gpu: String, measured: String },
+    /// A size that no kernel has.
+    #[error("{what} of {value} is not a size a kernel can have")]
+    Size { what: &'static str, value: f64 },
+    /// What was read is no curve.
+    #[error("the curve of {kind} is damaged: {why}")]
+    Damaged { kind: Kind, why: String },
+}
+
+/// One kernel's time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timed {
+    pub s: f64,
+    /// Whether some size lies outside what was measured.
+    pub extrapolated: bool,
+}
+
+/// One curve as a file holds it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured<'a> {
+    pub kind: Kind,
+    /// Least and greatest value of each coordinate among measured kernels.
+    pub ranges: Vec<(f64, f64)>,
+    pub steps: Steps,
+    /// Values of all terms of [`Kind::terms`] in turn, as [`quantize`] writes them.
+    pub digits: &'a str,
+}
+
+/// What kernels take on one GPU type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kernels {
+    gpu: String,
+    device: Device,
+    /// Sorted by kind.
+    curves: Vec<Curve>,
+}
+
+impl Kernels {
+    /// Reads the curves of a GPU.
+    ///
+    /// # Errors
+    ///
+    /// When one of them is not what its kind asks for.
+    pub fn new(gpu: &str, device: Device, measured: &[Measured]) -> Result<Self, Error> {
+        let mut curves = measured.iter().map(Curve::decode).collect::<Result<Vec<_>, _>>()?;
+        curves.sort_by_key(|curve| curve.kind());
+        if let Some(pair) = curves.windows(2).find(|pair| pair[0].kind() == pair[1].kind()) {
+            return Err(Error::Damaged { kind: pair[0].kind(), why: "it is there twice".into() });
+        }
+        Ok(Self { gpu: gpu.into(), device, curves })
+    }
+
+    /// The GPU type, as its file names it.
+    pub fn gpu(&self) -> &str {
+        &self.gpu
+    }
+
+    /// The datasheet figures that rooflines are drawn with.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Kinds of kernels that were measured.
+    pub fn kinds(&self) -> impl Iterator<Item = Kind> + '_ {
+        self.curves.iter().map(Curve::kind)
+    }
+
+    /// Whether kernels of this kind were measured.
+    pub fn knows(&self, kind: Kind) -> bool {
+        self.curve(kind).is_some()
+    }
+
+    /// A product of `m` × `k` by `k` × `n` values.
+    ///
+    /// # Errors
+    ///
+    /// As of every query: a format that was not measured, a size that is none.
+    pub fn matmul_s(&self, matmul: &Matmul) -> Result<Timed, Error> {
+        self.time_at(Kind::Matmul(matmul.format), &matmul.coordinates(&self.device)?)
+    }
+
+    /// Attention of new tokens over themselves and a cached prefix.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::matmul_s`].
+    pub fn context_attention_s(&self, attention: &ContextAttention) -> Result<Timed, Error> {
+        self.time_at(Kind::ContextAttention(attention.kv), &attention.coordinates(&self.device)?)
+    }
+
+    /// Attention of one new token of each sequence over its cache.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::matmul_s`].
+    pub fn generation_attention_s(&self, attention: &GenerationAttention) -> Result<Timed, Error> {
+        self.time_at(Kind::GenerationAttention(attention.kv), &attention.coordinates(&self.device)?)
+    }
+
+    /// The routed experts of one layer on one GPU: both products, activation,
+    /// permutation; no shared expert, no exchange.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::matmul_s`].
+    pub fn moe_s(&self, moe: &Moe) -> Result<Timed, Error> {
+        self.time_at(Kind::Moe(moe.format), &moe.coordinates(&self.device)?)
+    }
+
+    /// Latent attention of new tokens, without its projections.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::matmul_s`].
+    pub fn mla_context_s(&self, mla: &Mla) -> Result<Timed, Error> {
+        self.time_at(Kind::MlaContext(mla.kv), &mla.context(&self.device)?)
+    }
+
+    /// Latent attention of one new token of each sequence, without its projections.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::matmul_s`].
+    pub fn mla_generation_s(&self, mla: &Mla) -> Result<Timed, Error> {
+        self.time_at(Kind::MlaGeneration(mla.kv), &mla.generation(&self.device)?)
+    }
+
+    /// A whole block of DeepSeek-V3's latent attention with its projections, of new tokens.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::matmul_s`].
+    pub fn mla_context_module_s(&self, module: &MlaModule) -> Result<Timed, Error> {
+        self.time_at(Kind::MlaContextModule(module.formats), &module.context(&self.device)?)
+    }
+
+    /// A whole block of DeepSeek-V3's latent attention with its projections, of
+    /// one new token of each sequence.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::matmul_s`].
+    pub fn mla_generation_module_s(&self, module: &MlaModule) -> Result<Timed, Error> {
+        self.time_at(Kind::MlaGenerationModule(module.formats), &module.generation(&self.device)?)
+    }
+
+    /// A collective among GPUs of one node or NVLink domain.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::matmul_s`].
+    pub fn collective_s(&self, collective: &CollectiveShape) -> Result<Timed, Error> {
+        self.time_at(Kind::Collective(collective.op), &collective.coordinates(&self.device)?)
+    }
+
+    /// A kernel whose coordinates are known already.
+    ///
+    /// # Errors
+    ///
+    /// When the kind was not measured.
+    pub fn time_at(&self, kind: Kind, at: &Coordinates) -> Result<Timed, Error> {
+        match self.curve(kind) {
+            Some(curve) => Ok(curve.time(at)),
+            None => Err(self.not_measured(kind)),
+        }
+    }
+
+    fn curve(&self, kind: Kind) -> Option<&Curve> {
+        let at = self.curves.binary_search_by_key(&kind, Curve::kind).ok()?;
+        Some(&self.curves[at])
+    }
+
+    fn not_measured(&self, kind: Kind) -> Error {
+        let of_family = self.kinds().filter(|known| known.family() == kind.family());
+        let measured: Vec<String> = of_family.map(|known| known.to_string()).collect();
+        let measured = if measured.is_empty() { "nothing of the kind".into() } else { measured.join(", ") };
+        Error::NotMeasured { kind, gpu: self.gpu.clone(), measured }
+    }
+}
