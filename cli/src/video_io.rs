@@ -235,12 +235,12 @@ fn y4m_layout(header: &str) -> Result<(Layout, Presentation), String> {
             // Both standards say rates as two numbers of 32 bits, H.264 twice the first.
             Some('F') => {
                 let rate = fraction(value).filter(|&(frames, _)| frames <= u32::MAX / 2);
-                shown.frame_rate = rate.ok_or_else(|| format!("bad frame rate `{word}`"))?.into_said();
+                shown.frame_rate = known(rate.ok_or_else(|| format!("bad frame rate `{word}`"))?);
             }
             Some('A') => {
                 let aspect = fraction(value).ok_or_else(|| format!("bad sample aspect ratio `{word}`"))?;
                 let narrow = |(a, b): (u32, u32)| Some((u16::try_from(a).ok()?, u16::try_from(b).ok()?));
-                shown.sample_aspect = aspect.into_said().and_then(narrow);
+                shown.sample_aspect = known(aspect).and_then(narrow);
             }
             Some('I') if !matches!(value, "p" | "?" | "") => {
                 return Err(format!(
@@ -268,14 +268,8 @@ fn fraction(text: &str) -> Option<(u32, u32)> {
 }
 
 /// A fraction that says something: with a zero in it, Y4M means that nobody knows.
-trait Said {
-    fn into_said(self) -> Option<(u32, u32)>;
-}
-
-impl Said for (u32, u32) {
-    fn into_said(self) -> Option<(u32, u32)> {
-        (self.0 > 0 && self.1 > 0).then_some(self)
-    }
+fn known(fraction: (u32, u32)) -> Option<(u32, u32)> {
+    (fraction.0 > 0 && fraction.1 > 0).then_some(fraction)
 }
 
 /// Frame number `count` of a video file, or `None` at its end.
