@@ -5,9 +5,10 @@
 
 use crate::failure::Failure;
 use crate::input;
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use trinity_bits::{Chroma, Colour, Frame, Plane};
+use trinity_bits::{Chroma, Colour, Frame, Plane, Presentation};
 
 /// Endings of the names of files that hold pictures.
 pub const ENDINGS: [&str; 7] = ["png", "pgm", "y4m", "yuv", "gray", "grey", "raw"];
@@ -50,14 +51,20 @@ fn parse_chroma(text: &str) -> Result<Chroma, String> {
 pub struct FrameReader {
     name: String,
     source: Source,
+    shown: Presentation,
     /// Frames given out so far.
     count: u64,
 }
 
 /// Where frames come from.
 enum Source {
-    Still(Option<Frame>),
-    Video { file: BufReader<Box<dyn Read>>, layout: Layout, frames: Option<u64> },
+    /// Pictures, read already.
+    Still(VecDeque<Frame>),
+    Video {
+        file: BufReader<Box<dyn Read>>,
+        layout: Layout,
+        frames: Option<u64>,
+    },
 }
 
 impl std::fmt::Debug for Source {
@@ -99,8 +106,12 @@ impl FrameReader {
         let mut file = BufReader::new(file);
         let ending =
             if input::is_stdin(path) { sniff(&mut file, raw).map_err(unreadable)? } else { ending.as_str() };
+        let mut shown = Presentation::default();
         let source = match ending {
-            "y4m" => y4m_source(file),
+            "y4m" => y4m_source(file).map(|(source, said)| {
+                shown = said;
+                source
+            }),
             "gray" | "grey" | "yuv" | "raw" => {
                 let chroma = if ending == "yuv" { Chroma::C420 } else { Chroma::C400 };
                 raw_source(file, bytes, raw, chroma)
@@ -108,8 +119,12 @@ impl FrameReader {
             "pgm" | "png" => {
                 let mut bytes = Vec::new();
                 file.read_to_end(&mut bytes).map_err(unreadable)?;
-                let frame = if ending == "pgm" { read_pgm(&bytes) } else { read_png(&bytes) };
-                frame.map(|frame| Source::Still(Some(frame)))
+                let frames = if ending == "pgm" {
+                    read_pgms(&bytes)
+                } else {
+                    read_png(&bytes).map(|frame| VecDeque::from([frame]))
+                };
+                frames.map(Source::Still)
             }
             "" => {
                 Err("nothing says what it holds: neither Y4M, PNG nor PGM, nor raw frames with --size".into())
@@ -117,7 +132,7 @@ impl FrameReader {
             _ => Err(format!("its name ends in neither .gray, .yuv, .y4m, .pgm nor .png (`.{ending}`)")),
         };
         match source {
-            Ok(source) => Ok(Self { name, source, count: 0 }),
+            Ok(source) => Ok(Self { name, source, shown, count: 0 }),
             Err(what) => Err(Failure::input(format_args!("`{name}`: {what}"))),
         }
     }
@@ -126,22 +141,27 @@ impl FrameReader {
     pub fn colour(&self) -> Colour {
         // The one format here with three planes that is no video.
         match &self.source {
-            Source::Still(Some(frame)) if frame.chroma == Chroma::C444 => Colour::Gbr,
+            Source::Still(frames) if frames.iter().any(|frame| frame.chroma == Chroma::C444) => Colour::Gbr,
             _ => Colour::Unstated,
         }
+    }
+
+    /// How the file says that its frames are to be shown.
+    pub fn presentation(&self) -> Presentation {
+        self.shown
     }
 
     /// How many frames there are, where the file's length says so.
     pub fn frames_if_known(&self) -> Option<u64> {
         match &self.source {
-            Source::Still(_) => Some(1),
+            Source::Still(frames) => Some(frames.len() as u64),
             Source::Video { frames, .. } => *frames,
         }
     }
 
     fn read_next(&mut self) -> Result<Option<Frame>, String> {
         let frame = match &mut self.source {
-            Source::Still(frame) => frame.take(),
+            Source::Still(frames) => frames.pop_front(),
             Source::Video { file, layout, .. } => video_frame(file, *layout, self.count)?,
         };
         if frame.is_none() && self.count == 0 {
@@ -193,29 +213,63 @@ fn raw_source(
 }
 
 /// YUV4MPEG2: a header line, then `FRAME` lines each followed by raw planes.
-fn y4m_source(mut file: BufReader<Box<dyn Read>>) -> Result<Source, String> {
+fn y4m_source(mut file: BufReader<Box<dyn Read>>) -> Result<(Source, Presentation), String> {
     let header = read_line(&mut file)?.ok_or("no Y4M header line")?;
-    let layout = y4m_layout(&header)?;
-    Ok(Source::Video { file, layout, frames: None })
+    let (layout, shown) = y4m_layout(&header)?;
+    Ok((Source::Video { file, layout, frames: None }, shown))
 }
 
-fn y4m_layout(header: &str) -> Result<Layout, String> {
+fn y4m_layout(header: &str) -> Result<(Layout, Presentation), String> {
     let mut words = header.split(' ');
     if words.next() != Some("YUV4MPEG2") {
         return Err("it does not start with YUV4MPEG2".into());
     }
     let (mut width, mut height, mut format) = (0, 0, "420".to_string());
+    let mut shown = Presentation::default();
     for word in words {
         let value = word.get(1..).unwrap_or("");
         match word.chars().next() {
             Some('W') => width = value.parse().map_err(|_| format!("bad width `{word}`"))?,
             Some('H') => height = value.parse().map_err(|_| format!("bad height `{word}`"))?,
             Some('C') => format = value.to_string(),
+            // Both standards say rates as two numbers of 32 bits, H.264 twice the first.
+            Some('F') => {
+                let rate = fraction(value).filter(|&(frames, _)| frames <= u32::MAX / 2);
+                shown.frame_rate = known(rate.ok_or_else(|| format!("bad frame rate `{word}`"))?);
+            }
+            Some('A') => {
+                let aspect = fraction(value).ok_or_else(|| format!("bad sample aspect ratio `{word}`"))?;
+                let narrow = |(a, b): (u32, u32)| Some((u16::try_from(a).ok()?, u16::try_from(b).ok()?));
+                shown.sample_aspect = known(aspect).and_then(narrow);
+            }
+            Some('I') if !matches!(value, "p" | "?" | "") => {
+                return Err(format!(
+                    "its frames are interlaced (`{word}`), and a stream of frames does not say so; \
+                     deinterlace them first (`ffmpeg -i IN.y4m -vf yadif OUT.y4m`)"
+                ));
+            }
+            _ if word == "XCOLORRANGE=FULL" => shown.full_range = Some(true),
+            _ if word == "XCOLORRANGE=LIMITED" => shown.full_range = Some(false),
             _ => {}
         }
     }
     let (chroma, depth) = y4m_format(&format)?;
-    Ok(Layout { has_markers: true, ..Layout::new(width, height, chroma, depth)? })
+    shown.chroma_location = SITINGS.iter().position(|name| *name == format).map(|index| index as u8);
+    Ok((Layout { has_markers: true, ..Layout::new(width, height, chroma, depth)? }, shown))
+}
+
+/// What Y4M calls chroma_sample_loc_type 0 to 2.
+const SITINGS: [&str; 3] = ["420mpeg2", "420jpeg", "420paldv"];
+
+/// Two numbers with a colon between them.
+fn fraction(text: &str) -> Option<(u32, u32)> {
+    let (above, below) = text.split_once(':')?;
+    Some((above.parse().ok()?, below.parse().ok()?))
+}
+
+/// A fraction that says something: with a zero in it, Y4M means that nobody knows.
+fn known(fraction: (u32, u32)) -> Option<(u32, u32)> {
+    (fraction.0 > 0 && fraction.1 > 0).then_some(fraction)
 }
 
 /// Frame number `count` of a video file, or `None` at its end.
@@ -270,8 +324,32 @@ fn y4m_format(format: &str) -> Result<(Chroma, u32), String> {
     Ok((chroma, depth))
 }
 
-/// Binary PGM (P5), up to 16 bits.
-fn read_pgm(bytes: &[u8]) -> Result<Frame, String> {
+/// Every picture of a binary PGM, which may hold several of one size and depth.
+fn read_pgms(bytes: &[u8]) -> Result<VecDeque<Frame>, String> {
+    let mut frames = VecDeque::new();
+    let mut rest = bytes;
+    loop {
+        let (frame, length) = read_pgm(rest)?;
+        let like = |other: &Frame| {
+            (other.width(), other.height(), other.depth) == (frame.width(), frame.height(), frame.depth)
+        };
+        if !frames.front().is_none_or(like) {
+            return Err(format!("picture {} differs from the first in size or depth", frames.len()));
+        }
+        frames.push_back(frame);
+        rest = rest[length..].trim_ascii_start();
+        if rest.is_empty() {
+            return Ok(frames);
+        }
+        if !rest.starts_with(b"P5") {
+            let (after, left) = (frames.len(), rest.len());
+            return Err(format!("{left} bytes after picture {after} are no other picture"));
+        }
+    }
+}
+
+/// The binary PGM (P5), up to 16 bits, that bytes begin with, and its length.
+fn read_pgm(bytes: &[u8]) -> Result<(Frame, usize), String> {
     if !bytes.starts_with(b"P5") {
         return Err("it is not a binary PGM (P5)".into());
     }
@@ -295,6 +373,14 @@ fn read_pgm(bytes: &[u8]) -> Result<Frame, String> {
         return Err(format!("a largest value of {limit} is not between 1 and 65535"));
     }
     let depth = (limit.ilog2() + 1).max(8);
+    if limit != (1 << depth) - 1 {
+        return Err(format!(
+            "its largest value is {limit}, and a stream knows whole bits: its samples would come back out of {}; \
+             scale them first (`pamdepth {} IN.pgm`), or encode them as raw samples (.gray, --size)",
+            (1 << depth) - 1,
+            (1 << depth) - 1,
+        ));
+    }
     Frame::raw_len(width, height, Chroma::C400, depth).map_err(|e| e.to_string())?;
     let data = bytes.get(at + 1..).unwrap_or(&[]);
     let sample_bytes = if limit < 256 { 1 } else { 2 };
@@ -311,7 +397,8 @@ fn read_pgm(bytes: &[u8]) -> Result<Frame, String> {
         return Err(format!("a sample is {sample}, above the largest value {limit}"));
     }
     let planes = vec![Plane { width, height, samples }];
-    Ok(Frame { chroma: Chroma::C400, depth, chroma_depth: depth, planes })
+    let frame = Frame { chroma: Chroma::C400, depth, chroma_depth: depth, planes };
+    Ok((frame, at + 1 + expected))
 }
 
 /// Grey PNGs as 4:0:0; colour as 4:4:4 with the planes G, B, R, the order
@@ -321,6 +408,18 @@ fn read_png(bytes: &[u8]) -> Result<Frame, String> {
     let mut decoder = png::Decoder::new(std::io::Cursor::new(bytes));
     decoder.set_transformations(png::Transformations::EXPAND);
     let mut reader = decoder.read_info().map_err(|e| e.to_string())?;
+    let info = reader.info();
+    if let Some(animation) = info.animation_control {
+        // The picture that old readers show may be none of the animation's.
+        let pictures = animation.num_frames + u32::from(info.frame_control.is_none());
+        if pictures > 1 {
+            return Err(format!(
+                "it is an animation of {} frames (APNG), and only one would be kept; \
+                 write them apart first (`ffmpeg -i IN.png OUT.y4m`)",
+                animation.num_frames
+            ));
+        }
+    }
     let size = reader.output_buffer_size().ok_or("the picture is too large")?;
     let mut data = vec![0; size];
     let info = reader.next_frame(&mut data).map_err(|e| e.to_string())?;
@@ -412,10 +511,13 @@ pub fn write_pgm(frame: &Frame) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// YUV4MPEG2, at 25 frames a second since nothing says otherwise.
+/// Frames per second, as a fraction, where nothing says otherwise.
+pub const USUAL_RATE: (u32, u32) = (25, 1);
+
+/// YUV4MPEG2 of frames of which nothing says how they are to be shown.
 pub fn write_y4m(frames: &[Frame], colour: Colour) -> Result<Vec<u8>, String> {
     let first = frames.first().ok_or("there is no frame to write")?;
-    let mut bytes = y4m_header(first, colour)?;
+    let mut bytes = y4m_header(first, colour, &Presentation::default())?;
     for frame in frames {
         y4m_frame(frame, first, &mut bytes)?;
     }
@@ -423,12 +525,16 @@ pub fn write_y4m(frames: &[Frame], colour: Colour) -> Result<Vec<u8>, String> {
 }
 
 /// The line before all frames.
-pub fn y4m_header(first: &Frame, colour: Colour) -> Result<Vec<u8>, String> {
+pub fn y4m_header(first: &Frame, colour: Colour, shown: &Presentation) -> Result<Vec<u8>, String> {
     if colour == Colour::Gbr {
         return Err("Y4M holds luma and chroma, and this is red, green and blue; write .png or .yuv".into());
     }
     let format = match first.chroma {
         Chroma::C400 => "mono",
+        // Y4M has no names for sitings of deeper samples.
+        Chroma::C420 if first.depth == 8 => {
+            shown.chroma_location.and_then(|at| SITINGS.get(usize::from(at)).copied()).unwrap_or("420")
+        }
         Chroma::C420 => "420",
         Chroma::C422 => "422",
         Chroma::C444 => "444",
@@ -438,7 +544,17 @@ pub fn y4m_header(first: &Frame, colour: Colour) -> Result<Vec<u8>, String> {
         (depth, Chroma::C400) => depth.to_string(),
         (depth, _) => format!("p{depth}"),
     };
-    let header = format!("YUV4MPEG2 W{} H{} F25:1 Ip A0:0 C{format}{depth}\n", first.width(), first.height());
+    let (frames, seconds) = shown.frame_rate.unwrap_or(USUAL_RATE);
+    let (across, down) = shown.sample_aspect.unwrap_or((0, 0));
+    let range = match shown.full_range {
+        None => "",
+        Some(true) => " XCOLORRANGE=FULL",
+        Some(false) => " XCOLORRANGE=LIMITED",
+    };
+    let (width, height) = (first.width(), first.height());
+    let header = format!(
+        "YUV4MPEG2 W{width} H{height} F{frames}:{seconds} Ip A{across}:{down} C{format}{depth}{range}\n"
+    );
     Ok(header.into_bytes())
 }
 
@@ -467,7 +583,7 @@ mod tests {
 
     #[test]
     fn a_y4m_frame_cut_short_is_an_error() {
-        let layout = y4m_layout("YUV4MPEG2 W2 H2 Cmono").unwrap();
+        let (layout, _) = y4m_layout("YUV4MPEG2 W2 H2 Cmono").unwrap();
         let cut = video_frame(&mut &b"FRAME\n\x01\x02\x03"[..], layout, 7).unwrap_err();
         assert!(cut.contains("frame 7") && cut.contains("3 of 4 bytes"), "{cut}");
         let frame = video_frame(&mut &b"FRAME\n\x01\x02\x03\x04"[..], layout, 0).unwrap().unwrap();
@@ -485,7 +601,7 @@ mod tests {
         };
         for depth in [8, 10, 16] {
             let grey = with(Chroma::C400, depth);
-            assert_eq!(read_pgm(&write_pgm(&grey).unwrap()).unwrap(), grey);
+            assert_eq!(read_pgms(&write_pgm(&grey).unwrap()).unwrap(), [grey.clone()]);
             if depth != 10 {
                 assert_eq!(read_png(&write_png(&grey, Colour::Unstated).unwrap()).unwrap(), grey);
                 let colour = with(Chroma::C444, depth);
@@ -497,7 +613,7 @@ mod tests {
                 frame.planes[0].samples[5] = 99;
                 let bytes = write_y4m(std::slice::from_ref(&frame), Colour::Unstated).unwrap();
                 let mut file = &bytes[..];
-                let layout = y4m_layout(&read_line(&mut file).unwrap().unwrap()).unwrap();
+                let (layout, _) = y4m_layout(&read_line(&mut file).unwrap().unwrap()).unwrap();
                 assert_eq!(video_frame(&mut file, layout, 0).unwrap().unwrap(), frame);
             }
         }
@@ -506,9 +622,43 @@ mod tests {
 
     #[test]
     fn a_pgm_with_a_comment_and_16_bits() {
-        let frame = read_pgm(b"P5 # why not\n2 1\n1023\n\x01\x02\x03\xff").unwrap();
+        let (frame, _) = read_pgm(b"P5 # why not\n2 1\n1023\n\x01\x02\x03\xff").unwrap();
         assert_eq!((frame.depth, frame.planes[0].samples.clone()), (10, vec![0x102, 0x3ff]));
         assert!(read_pgm(b"P5 2 2 255\n\x01").is_err());
         assert!(read_pgm(b"P5 99999999 99999999 255\n").is_err());
+    }
+
+    #[test]
+    fn what_a_y4m_header_says_is_said_again() {
+        for header in [
+            "YUV4MPEG2 W4 H2 F30000:1001 Ip A128:117 C420mpeg2 XCOLORRANGE=LIMITED\n",
+            "YUV4MPEG2 W4 H2 F5:1 Ip A1:1 Cmono XCOLORRANGE=FULL\n",
+            "YUV4MPEG2 W4 H2 F60:1 Ip A0:0 C444p10\n",
+            "YUV4MPEG2 W4 H2 F24:1 Ip A0:0 C420jpeg\n",
+        ] {
+            let (layout, shown) = y4m_layout(header.trim_end()).unwrap();
+            let frame = Frame::filled(4, 2, layout.chroma, layout.depth, 1);
+            let written = y4m_header(&frame, Colour::Unstated, &shown).unwrap();
+            assert_eq!(String::from_utf8(written).unwrap(), header);
+        }
+        for refused in ["F5", "F5:x", "F4294967295:1", "A1", "It", "Ib", "Im"] {
+            assert!(y4m_layout(&format!("YUV4MPEG2 W4 H2 {refused}")).is_err(), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_pgm_of_two_pictures_keeps_both_and_one_that_cannot_come_back_is_refused() {
+        let one = Frame::filled(3, 2, Chroma::C400, 8, 7);
+        let two = Frame::filled(3, 2, Chroma::C400, 8, 9);
+        let file = [write_pgm(&one).unwrap(), write_pgm(&two).unwrap()].concat();
+        assert_eq!(read_pgms(&file).unwrap(), [one.clone(), two]);
+        let other = [write_pgm(&one).unwrap(), b"P5 1 1 255\n\x01".to_vec()].concat();
+        assert!(read_pgms(&other).unwrap_err().contains("differs"));
+        let trailing = [write_pgm(&one).unwrap(), b"more".to_vec()].concat();
+        assert!(read_pgms(&trailing).unwrap_err().contains("4 bytes"));
+        for limit in ["100", "1", "127", "256", "1000", "65534"] {
+            let said = read_pgm(format!("P5 1 1 {limit}\n\0\0").as_bytes()).unwrap_err();
+            assert!(said.contains(&format!("largest value is {limit}")), "{said}");
+        }
     }
 }

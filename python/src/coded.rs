@@ -234,8 +234,9 @@ pub fn encode_file(
             Some(source) => open(source)?,
             None => TensorFile::of(entries, metadata).map_err(refused)?,
         };
-        let values: usize = file.entries().iter().map(Entry::len).sum();
-        watch.begin(values as u64, "encoding");
+        let streamed: usize = file.entries().iter().map(Entry::len).sum();
+        watch.begin(streamed as u64, "encoding");
+        let values: usize = file.entries().iter().map(Entry::stated_values).sum();
         let writer = TriWriter::create(&path, file.metadata()).map_err(refused)?;
         let (tensors, metrics, writer) = asked.encode(&file, &place, writer, watch)?;
         let bytes = writer.finish().map_err(refused)?;

@@ -36,7 +36,7 @@ impl Line {
         let place = || format!("{file}: tensor `{}`", entry.name().escape_debug());
         let profile = match entry.carried() {
             // Statistics of bytes would say nothing of the values they are part of.
-            Some(carried) => Profile::unread(carried.shape.iter().product()),
+            Some(_) => Profile::unread(entry.stated_values()),
             None => profile(entry).map_err(|error| Error::Tensor { subject: place(), error })?,
         };
         Ok(Self {

@@ -43,7 +43,8 @@ use crate::video_io::RawFormat;
 #[command(after_help = "\
 Targets:
   --bits      bits per value of the whole file: scales, tables, index and checksums counted;
-              met within 1 % and never exceeded; bits per sample of pictures
+              met within 1 % and never exceeded, but by what is kept exact, which is said
+              (--strict fails); bits per sample of pictures
   --nmse      squared error over energy, for every tensor
   --qp        a fixed quantization parameter, for video codecs and pictures
   --lossless  every bit back (codec zstd unless another is named)
@@ -100,7 +101,8 @@ pub struct Args {
     /// Code norms, biases and vectors too, which otherwise stay exact
     #[arg(long)]
     all: bool,
-    /// Refuse a file in which a tensor holds NaN or an infinity, where a loss is asked for
+    /// Refuse a file in which a tensor holds NaN or an infinity, where a loss is asked for,
+    /// and fail where the result takes more bits than asked for
     #[arg(long)]
     strict: bool,
     #[command(flatten)]
@@ -169,6 +171,8 @@ struct Outcome {
     bytes: u64,
     values: usize,
     bits_per_value: f64,
+    /// Whether that is more than was asked for.
+    over_target: bool,
     /// Bits of the basis, which is a file of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     basis_bits: Option<usize>,
@@ -201,6 +205,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
             codec: args.codec.as_deref(),
             target,
             motion: args.motion,
+            strict: args.strict,
             raw: &args.raw,
         };
         return pictures::encode(&job, ctx);
@@ -297,9 +302,11 @@ fn whole(
     };
     let EncodedFile { tensors, bytes, metrics } = encode_to(file, &encoding, spool.path())
         .map_err(|error| not_written(&job.path.display().to_string(), &output, &error))?;
-    spool.finish()?;
     progress.finish_and_clear();
-    let bits_per_value = 8.0 * bytes as f64 / values.max(1) as f64;
+    let values = file.entries().iter().map(Entry::stated_values).sum();
+    let bits_per_value = 8.0 * bytes as f64 / usize::max(values, 1) as f64;
+    let over_target = job.over_target(bits_per_value, &tensors, ctx)?;
+    spool.finish()?;
     let basis_bits = basis.map(|basis| 8 * basis.to_bytes().len());
     let worst = tensors.iter().max_by(|a, b| a.metrics.nmse.total_cmp(&b.metrics.nmse));
     let worst_tensor = worst.filter(|tensor| tensor.metrics.nmse > 0.0).map(|tensor| tensor.tensor.clone());
@@ -309,6 +316,7 @@ fn whole(
         bytes,
         values,
         bits_per_value,
+        over_target,
         basis_bits,
         metrics,
         device: device.used(),

@@ -7,7 +7,7 @@ use super::video::{self, CodedFrame, DecodeArgs, EncodeArgs, FrameDecoder, Frame
 use crate::context::Context;
 use crate::failure::Failure;
 use trinity_bits::nal::NalUnit;
-use trinity_bits::{Colour, Frame, Preset};
+use trinity_bits::{Colour, Frame, Presentation, Preset};
 use trinity_h264::{Decoder, Entropy, Params};
 
 /// H.264 intra streams: encode frames, decode and inspect streams
@@ -35,7 +35,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
 /// Encode frames as an all-intra H.264 stream
 ///
 /// Every frame stands alone. Frames of 4:2:0 with an odd width or height come
-/// back rounded up to even: H.264 crops in chroma samples.
+/// back rounded up to even: H.264 crops in chroma samples. Lossless refuses them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -61,6 +61,7 @@ struct Encode {
 
 impl FrameEncoder for Encode {
     const FORMAT: &'static str = "H.264";
+    type Decoder = Decoder;
 
     fn encode(&self, frame: &Frame, part: Part) -> Result<CodedFrame, String> {
         let params = Params {
@@ -68,15 +69,14 @@ impl FrameEncoder for Encode {
             preset: self.preset,
             threads: part.threads,
             colour: part.colour,
+            shown: part.shown,
             entropy: self.entropy,
             deblock: self.deblock,
             slices: self.slices,
             first_index: part.index,
         };
-        let frames = std::slice::from_ref(frame);
-        let mut coded = trinity_h264::encode(frames, &params).map_err(|error| error.to_string())?;
-        let mse = coded.mse;
-        Ok(CodedFrame { stream: coded.stream, recon: coded.recon.remove(0), qp: coded.qp, mse })
+        let coded = trinity_h264::encode(std::slice::from_ref(frame), &params);
+        coded.map(CodedFrame::from).map_err(|error| error.to_string())
     }
 
     fn is_parameter_set(header: u8) -> bool {
@@ -117,6 +117,10 @@ impl FrameDecoder for Decoder {
 
     fn colour(&self) -> Colour {
         self.colour()
+    }
+
+    fn presentation(&self) -> Presentation {
+        self.presentation()
     }
 
     fn next_frame(&mut self) -> Option<Shown> {

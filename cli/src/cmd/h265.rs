@@ -7,7 +7,7 @@ use super::video::{self, CodedFrame, DecodeArgs, EncodeArgs, FrameDecoder, Frame
 use crate::context::Context;
 use crate::failure::Failure;
 use trinity_bits::nal::NalUnit;
-use trinity_bits::{Colour, Frame, Preset};
+use trinity_bits::{Colour, Frame, Presentation, Preset};
 use trinity_h265::Params;
 use trinity_h265::{Decoder, HashCheck};
 
@@ -36,7 +36,8 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
 /// Encode frames as an all-intra H.265 stream
 ///
 /// Every frame stands alone. The stream carries the MD5 of every picture, so
-/// any decoder can check that it sees what the encoder saw.
+/// any decoder can check that it sees what the encoder saw. Frames of 4:2:0 with an
+/// odd width or height come back rounded up to even; lossless refuses them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -65,6 +66,7 @@ struct Encode {
 
 impl FrameEncoder for Encode {
     const FORMAT: &'static str = "H.265";
+    type Decoder = Decoder;
 
     fn encode(&self, frame: &Frame, part: Part) -> Result<CodedFrame, String> {
         let params = Params {
@@ -72,15 +74,15 @@ impl FrameEncoder for Encode {
             preset: self.preset,
             threads: part.threads,
             colour: part.colour,
+            shown: part.shown,
             deblock: self.deblock,
             sao: self.sao,
             wavefront: self.wavefront,
             range_extensions: !self.no_range_extensions,
             ..Params::default()
         };
-        let mut coded =
-            trinity_h265::encode(std::slice::from_ref(frame), &params).map_err(|error| error.to_string())?;
-        Ok(CodedFrame { stream: coded.stream, recon: coded.recon.remove(0), qp: coded.qp, mse: coded.mse })
+        let coded = trinity_h265::encode(std::slice::from_ref(frame), &params);
+        coded.map(CodedFrame::from).map_err(|error| error.to_string())
     }
 
     fn is_parameter_set(header: u8) -> bool {
@@ -128,6 +130,10 @@ impl FrameDecoder for Decoder {
 
     fn colour(&self) -> Colour {
         self.colour()
+    }
+
+    fn presentation(&self) -> Presentation {
+        self.presentation()
     }
 
     fn next_frame(&mut self) -> Option<Shown> {

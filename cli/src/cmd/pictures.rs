@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use trinity_bits::Presentation;
 use trinity_codec::{Coding, Pictures, Pipeline, Profile};
 use trinity_tensor::codec::Target;
 
@@ -29,6 +30,8 @@ pub struct Job<'a> {
     pub codec: Option<&'a str>,
     pub target: Target,
     pub motion: Motion,
+    /// Fail where a rate is not met.
+    pub strict: bool,
     pub raw: &'a RawFormat,
 }
 
@@ -39,6 +42,8 @@ struct Outcome {
     frames: usize,
     bytes: usize,
     bits_per_sample: f64,
+    /// Whether that is more than was asked for.
+    over_target: bool,
     mse: f64,
     /// Against the largest sample; none where nothing was lost.
     psnr_db: Option<f64>,
@@ -75,6 +80,7 @@ pub fn encode(job: &Job<'_>, ctx: &Context) -> Result<(), Failure> {
     let mut reader = FrameReader::open(job.input, job.raw)?;
     let mut draft = Draft::create(&output)?;
     let colour = reader.colour();
+    unsaid(job, &reader.presentation(), ctx)?;
     let pictures = Pictures { frames: reader.by_ref().collect::<Result<_, _>>()?, colour };
     let target = match job.target {
         Target::Bits(bits) => trinity_codec::Target::Bits(bits),
@@ -89,9 +95,20 @@ pub fn encode(job: &Job<'_>, ctx: &Context) -> Result<(), Failure> {
     };
     let coded = trinity_codec::encode_frames(&pictures, &profile, target, coding)
         .map_err(|error| Failure::input(format_args!("{place}: {error}")))?;
+    let samples = pictures.samples();
+    let bits_per_sample = 8.0 * coded.bytes.len() as f64 / samples as f64;
+    let over_target = matches!(job.target, Target::Bits(asked) if bits_per_sample > asked);
+    if over_target {
+        let said = format!("{place} takes {bits_per_sample:.4} bits/sample, more than asked for");
+        if job.strict {
+            return Err(
+                Failure::run(said).help("ask for more bits, or leave --strict out to keep what was reached")
+            );
+        }
+        ctx.remark(format!("warning: {said}"));
+    }
     draft.put(&coded.bytes)?;
     draft.finish()?;
-    let samples = pictures.samples();
     let mse = coded.squared_error(&pictures) / samples as f64;
     let largest = pictures.frames.first().map_or(1.0, |frame| ((1u32 << frame.depth) - 1) as f64);
     let outcome = Outcome {
@@ -99,11 +116,33 @@ pub fn encode(job: &Job<'_>, ctx: &Context) -> Result<(), Failure> {
         codec: profile.name,
         frames: pictures.frames.len(),
         bytes: coded.bytes.len(),
-        bits_per_sample: 8.0 * coded.bytes.len() as f64 / samples as f64,
+        bits_per_sample,
+        over_target,
         mse,
         psnr_db: (mse > 0.0).then(|| 10.0 * (largest * largest / mse).log10()),
     };
     ctx.outcome(&outcome.output, &outcome, text(&outcome))
+}
+
+/// What neither a .trp nor `--codec paper` says of how pictures are to be shown: refused
+/// where everything was to be kept, named where not.
+fn unsaid(job: &Job<'_>, shown: &Presentation, ctx: &Context) -> Result<(), Failure> {
+    let mut lost = Vec::new();
+    if let Some((frames, seconds)) = shown.frame_rate.filter(|rate| *rate != video_io::USUAL_RATE) {
+        lost.push(format!("{frames}:{seconds} frames per second"));
+    }
+    if let Some((width, height)) = shown.sample_aspect.filter(|(width, height)| width != height) {
+        lost.push(format!("samples of {width}:{height}"));
+    }
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let said = format!("`{}` has {}, which the stream does not say", job.input.display(), lost.join(" and "));
+    if job.target == Target::Lossless {
+        return Err(Failure::input(said).help("trinity h265 encode --lossless keeps it"));
+    }
+    ctx.remark(format!("warning: {said}; trinity h265 encode keeps it"));
+    Ok(())
 }
 
 /// The input's name with another ending; what comes from stdin has none.
@@ -181,8 +220,11 @@ pub fn decode(source: &Path, output: Option<&Path>, ctx: &Context) -> Result<(),
 fn to_file(pictures: &Pictures, ending: &str) -> Result<Vec<u8>, String> {
     match (ending, &pictures.frames[..]) {
         ("png", [frame]) => video_io::write_png(frame, pictures.colour),
-        ("pgm", [frame]) => video_io::write_pgm(frame),
-        ("png" | "pgm", frames) => {
+        ("pgm", frames) => {
+            let pictures: Result<Vec<_>, _> = frames.iter().map(video_io::write_pgm).collect();
+            Ok(pictures?.concat())
+        }
+        ("png", frames) => {
             Err(format!("holds one picture, and there are {}; write .y4m or .yuv", frames.len()))
         }
         ("y4m", frames) => video_io::write_y4m(frames, pictures.colour),

@@ -6,6 +6,7 @@
 
 mod decode;
 mod encode;
+mod verify;
 
 pub use decode::{DecodeArgs, FrameDecoder, Shown, decode, undecodable};
 pub use encode::{CodedFrame, EncodeArgs, FrameEncoder, Part, encode};

@@ -23,4 +23,5 @@ mod shards;
 mod support;
 mod sweep;
 mod tensors;
+mod video;
 mod web;

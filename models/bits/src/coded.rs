@@ -14,6 +14,9 @@ pub struct Coded {
     pub recon: Vec<Frame>,
     /// The QP, fractional where a rate lies between two; meaningless when lossless.
     pub qp: f64,
+    /// Whether every sample is as it was by the stream's own word: asked for, or
+    /// the one way to an error so small.
+    pub lossless: bool,
     /// Mean squared error over the samples of all planes.
     pub mse: f64,
 }

@@ -38,3 +38,4 @@ pub use coded::{Coded, check_frames, mean_squared_error, squared_error};
 pub use error::Error;
 pub use frame::{Chroma, Colour, Frame, Plane};
 pub use request::{Preset, Rate};
+pub use vui::Presentation;

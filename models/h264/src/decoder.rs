@@ -27,7 +27,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use trinity_bits::Flaw;
 use trinity_bits::nal::{self, NalUnit};
-use trinity_bits::{BitReader, Chroma, Colour, Frame};
+use trinity_bits::{BitReader, Chroma, Colour, Frame, Presentation};
 
 /// Decodes a whole Annex B stream to its frames in output order.
 ///
@@ -128,6 +128,12 @@ impl Decoder {
         Colour::from_matrix_coefficients(said)
     }
 
+    /// How the stream says its pictures are to be shown, as far as it has been read.
+    pub fn presentation(&self) -> Presentation {
+        let said = self.state.sps.values().map(|sps| sps.shown);
+        said.into_iter().find(|shown| *shown != Presentation::default()).unwrap_or_default()
+    }
+
     /// Takes in one NAL unit.
     ///
     /// # Errors
@@ -157,10 +163,13 @@ impl Decoder {
         self.end_on_error(completed)
     }
 
-    /// What was complete before an error is still good.
+    /// What was complete before an error is still good: also a picture whose
+    /// last slice has come, but not yet the unit that would have told its end.
     fn end_on_error(&mut self, step: Result<(), Error>) -> Result<(), Error> {
         if step.is_err() {
             self.finished = true;
+            // A second fault, in that picture, is not the one to report.
+            let _ = self.state.finish_whole_picture();
             self.state.output.flush();
         }
         step

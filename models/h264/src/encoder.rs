@@ -41,7 +41,14 @@ pub fn encode(frames: &[Frame], params: &Params) -> Result<Coded, Error> {
         Rate::Qp(qp) => run(QpPlan { qp, switch_at: usize::MAX }),
         Rate::Bits(_) | Rate::Mse(_) => {
             let mbs = shape.width_mbs() * shape.height_mbs();
-            rate::search(frames, params.rate, lowest, mbs, run)
+            let coded = rate::search(frames, params.rate, lowest, mbs, run);
+            match params.rate {
+                // No QP is fine enough; every sample as it was is.
+                Rate::Mse(mse) if coded.mse > mse => {
+                    return encode(frames, &Params { rate: Rate::Lossless, ..params.clone() });
+                }
+                _ => coded,
+            }
         }
     })
 }
@@ -101,7 +108,7 @@ fn encode_at(frames: &[Frame], params: &Params, shape: &StreamShape, plan: QpPla
     let mbs = shape.width_mbs() * rows;
     let above = mbs.saturating_sub(plan.switch_at) as f64 / mbs as f64;
     let mse = mean_squared_error(frames, &recon);
-    Coded { stream, recon, qp: f64::from(plan.qp) + above, mse }
+    Coded { stream, recon, qp: f64::from(plan.qp) + above, mse, lossless: shape.lossless }
 }
 
 /// The frame that the slices decode to, filtered if the stream says so.

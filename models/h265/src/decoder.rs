@@ -17,7 +17,7 @@ mod tree;
 use std::sync::Arc;
 
 use trinity_bits::nal::{self, NalUnit};
-use trinity_bits::{Chroma, Colour, Frame, Plane};
+use trinity_bits::{Chroma, Colour, Frame, Plane, Presentation};
 
 pub use crate::syntax::HashCheck;
 pub use decoded::Decoded;
@@ -165,8 +165,16 @@ impl Decoder {
     /// What the stream says its planes are, as far as it has been read.
     pub fn colour(&self) -> Colour {
         let sets = self.sps.iter().flatten().filter_map(|sps| sps.as_ref().ok());
-        let said = sets.filter_map(|sps| sps.vui.as_ref()?.colour).map(|[_, _, matrix]| matrix).next();
+        let said = sets.filter_map(|sps| sps.vui.as_ref()?.start.colour).map(|[_, _, matrix]| matrix).next();
         Colour::from_matrix_coefficients(said)
+    }
+
+    /// How the stream says its pictures are to be shown, as far as it has been read.
+    pub fn presentation(&self) -> Presentation {
+        let sets = self.sps.iter().flatten().filter_map(|sps| sps.as_ref().ok());
+        let said = sets.filter_map(|sps| sps.vui.as_ref()).next();
+        said.map(|vui| vui.start.presentation(vui.timing.map(|(ticks, scale)| (scale, ticks))))
+            .unwrap_or_default()
     }
 
     /// Takes in one NAL unit.
@@ -223,8 +231,11 @@ impl Decoder {
         }
     }
 
-    /// After an error: releases what was complete before it and is still good.
+    /// After an error: releases what was complete before it and is still good,
+    /// also a picture whose end no unit has told yet.
     pub fn abandon(&mut self) {
+        // A picture that lacks slices goes; the error before is the one to report.
+        let _ = self.finish_picture();
         self.output.flush();
     }
 
@@ -267,8 +278,14 @@ impl Decoder {
         let factors = current.factors.clone();
         let data = rbsp.get(start..).unwrap_or(&[]);
         let decoder = SliceDecoder::new(data, &sps, &pps, &slice, factors.as_deref(), picture);
-        let bits =
-            decoder.decode().map_err(|(flaw, byte)| flaw.at(nal, offset + 2 + (start + byte) as u64))?;
+        let bits = match decoder.decode() {
+            Ok(bits) => bits,
+            Err((flaw, byte)) => {
+                // What was made of the slice is in the picture: it is not to be shown.
+                self.current = None;
+                return Err(flaw.at(nal, offset + 2 + (start + byte) as u64));
+            }
+        };
         current.bits.add(bits, start as u64 * 8 + 16);
         current.slices.push(slice.slice_type);
         current.pictures[current.plane].last_header = Some(slice);

@@ -40,8 +40,16 @@ pub fn encode(frames: &[Frame], params: &Params) -> Result<Coded, Error> {
             what: format!("{width}×{height} is not between 1×1 and 65536×65536")
         });
     }
-    let job = Job { frames, params, sequence: sequence(first, params), effort: Effort::of(params.preset) };
-    rate::encode(&job)
+    let effort = Effort::of(params.preset);
+    let coded = rate::encode(&Job { frames, params, sequence: sequence(first, params), effort })?;
+    match params.rate {
+        // No QP is fine enough; every sample as it was is.
+        Rate::Mse(mse) if coded.mse > mse => {
+            let params = &Params { rate: Rate::Lossless, ..params.clone() };
+            rate::encode(&Job { frames, params, sequence: sequence(first, params), effort })
+        }
+        _ => Ok(coded),
+    }
 }
 
 fn sequence(frame: &Frame, params: &Params) -> Sequence {
@@ -75,5 +83,6 @@ fn sequence(frame: &Frame, params: &Params) -> Sequence {
         // Samples that must stay as they are have no offsets.
         sao: params.sao && !lossless,
         colour: params.colour,
+        shown: params.shown,
     }
 }

@@ -25,6 +25,7 @@ mod precondition;
 mod rate;
 mod registry;
 mod residual;
+mod rungs;
 mod scalar;
 mod symbols;
 mod tiling;

@@ -272,9 +272,9 @@ fn difference(like: &Entry, old: &[u8], new: &[u8], shape: Vec<usize>) -> Result
     let (mut from, mut to) = (vec![0f64; count], vec![0f64; count]);
     like.dtype().to_f64(old, &mut from);
     like.dtype().to_f64(new, &mut to);
-    let values: Vec<f32> = from.iter().zip(&to).map(|(from, to)| (to - from) as f32).collect();
+    let values: Vec<f64> = from.iter().zip(&to).map(|(from, to)| to - from).collect();
     let mut data = Vec::new();
-    Dtype::F32.extend_from_f32(&values, &mut data);
+    Dtype::F32.extend_from_f64(&values, &mut data);
     Tensor::new(like.name(), like.class(), Dtype::F32, shape, data)
 }
 
@@ -387,10 +387,10 @@ impl Change {
             Self::Difference(difference) => {
                 let mut wide = vec![0f64; difference.len()];
                 dtype.to_f64(values, &mut wide);
-                let sums: Vec<f32> =
-                    wide.iter().zip(difference).map(|(base, add)| (base + f64::from(*add)) as f32).collect();
+                let sums: Vec<f64> =
+                    wide.iter().zip(difference).map(|(base, add)| base + f64::from(*add)).collect();
                 let mut bytes = Vec::with_capacity(values.len());
-                dtype.extend_from_f32(&sums, &mut bytes);
+                dtype.extend_from_f64(&sums, &mut bytes);
                 values.copy_from_slice(&bytes);
                 Ok(())
             }

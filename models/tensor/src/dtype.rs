@@ -113,6 +113,39 @@ impl Dtype {
         }
     }
 
+    /// Appends `values` in this format, as [`Dtype::extend_from_f32`] does from
+    /// f32, but with all digits of f64, i32 and i64; what is finite stays finite.
+    pub fn extend_from_f64(self, values: &[f64], bytes: &mut Vec<u8>) {
+        match self {
+            Self::F64 => bytes.extend(values.iter().flat_map(|value| value.to_le_bytes())),
+            Self::I32 => {
+                bytes.extend(values.iter().flat_map(|v| (v.round_ties_even() as i32).to_le_bytes()));
+            }
+            Self::I64 => {
+                bytes.extend(values.iter().flat_map(|v| (v.round_ties_even() as i64).to_le_bytes()));
+            }
+            _ => {
+                let largest = self.largest_f32();
+                let held = |&value: &f64| match value as f32 {
+                    near if value.is_finite() => near.clamp(-largest, largest),
+                    other => other,
+                };
+                let narrow: Vec<f32> = values.iter().map(held).collect();
+                self.extend_from_f32(&narrow, bytes);
+            }
+        }
+    }
+
+    /// The largest finite value, where f32 holds it; f32's own where it does
+    /// not, or where the format saturates.
+    pub(crate) fn largest_f32(self) -> f32 {
+        match self {
+            Self::F16 => f16::MAX.to_f32(),
+            Self::Bf16 => bf16::MAX.to_f32(),
+            _ => f32::MAX,
+        }
+    }
+
     /// The name used in tables and arguments.
     pub fn name(self) -> &'static str {
         match self {
@@ -188,6 +221,22 @@ mod tests {
                 "{bits:#x}: {ours} {reference}"
             );
         }
+    }
+
+    #[test]
+    fn what_is_finite_stays_finite_in_every_format() {
+        for dtype in Dtype::ALL.into_iter().filter(|dtype| dtype.is_float()) {
+            let mut bytes = Vec::new();
+            dtype.extend_from_f64(&[1e39, -6.8e38, 0.5], &mut bytes);
+            let mut values = [0f64; 3];
+            dtype.to_f64(&bytes, &mut values);
+            assert!(values[0].is_finite() && values[1] < -1e2 && values[1].is_finite(), "{dtype} {values:?}");
+            assert_eq!(values[2], 0.5, "{dtype}");
+        }
+        // Digits that f32 has no place for.
+        let mut bytes = Vec::new();
+        Dtype::I32.extend_from_f64(&[16_777_217.0], &mut bytes);
+        assert_eq!(bytes, 16_777_217i32.to_le_bytes());
     }
 
     #[test]

@@ -376,9 +376,9 @@ fn encode_tensor<W: Write + Seek>(
         tensor: entry.name().to_owned(),
         class: entry.class(),
         codec: codec.name(),
-        values: entry.len(),
+        values: entry.stated_values(),
         bytes,
-        bits_per_value: 8.0 * bytes as f64 / entry.len().max(1) as f64,
+        bits_per_value: 8.0 * bytes as f64 / entry.stated_values().max(1) as f64,
         exact: exact.as_ref().map(ToString::to_string),
         metrics: if measured { sums.finish() } else { Metrics::from_nmse(f64::NAN) },
     };

@@ -1,9 +1,11 @@
 //! What an encoding works on, whether it is done in one go or in parts.
 
+use crate::context::Context;
+use crate::failure::Failure;
 use std::path::Path;
 use trinity_study::encode::Request;
 use trinity_tensor::codec::Target;
-use trinity_tensor::pipeline::OnNonFinite;
+use trinity_tensor::pipeline::{OnNonFinite, Summary};
 use trinity_tensor::{Entry, TensorFile};
 
 /// A tensor file and what is asked of it.
@@ -15,4 +17,40 @@ pub struct Job<'a> {
     /// The codec and the target of each tensor.
     pub choice: &'a dyn Fn(&Entry) -> (String, Target),
     pub on_non_finite: OnNonFinite,
+}
+
+impl Job<'_> {
+    /// Whether the whole takes more bits than were asked for, which is said; an
+    /// error where the user is strict. `tensors` may be left out.
+    pub fn over_target(
+        &self,
+        bits_per_value: f64,
+        tensors: &[Summary],
+        ctx: &Context,
+    ) -> Result<bool, Failure> {
+        let Target::Bits(asked) = self.request.target else { return Ok(false) };
+        if bits_per_value <= asked {
+            return Ok(false);
+        }
+        let exact = tensors.iter().filter(|tensor| tensor.exact.is_some());
+        let (kept, values) = exact.fold((0, 0), |(kept, values), tensor| (kept + 1, values + tensor.values));
+        let why = match kept {
+            0 => String::new(),
+            _ => format!("; {kept} of {} tensors, {values} values, are kept exact", tensors.len()),
+        };
+        let said = format!(
+            "{} takes {bits_per_value:.4} bits/value, more than the {asked} asked for{why}",
+            self.path.display()
+        );
+        match self.on_non_finite {
+            OnNonFinite::Refuse => {
+                Err(Failure::run(said)
+                    .help("ask for more bits, or leave --strict out to keep what was reached"))
+            }
+            OnNonFinite::KeepExact => {
+                ctx.remark(format!("warning: {said}"));
+                Ok(true)
+            }
+        }
+    }
 }

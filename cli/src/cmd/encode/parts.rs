@@ -119,11 +119,13 @@ pub fn merge(job: &Job<'_>, output: &Path, ctx: &Context) -> Result<(), Failure>
     let spool = Spool::create(output)?;
     let bytes = join(job.file, &parts, spool.path())
         .map_err(|error| not_written(&job.path.display().to_string(), output, &error))?;
-    spool.finish()?;
-    let values: usize = job.file.entries().iter().map(Entry::len).sum();
+    let values: usize = job.file.entries().iter().map(Entry::stated_values).sum();
     let bits_per_value = 8.0 * bytes as f64 / values.max(1) as f64;
+    let over_target = job.over_target(bits_per_value, &[], ctx)?;
+    spool.finish()?;
     let merged = json!({
-        "output": output, "bytes": bytes, "values": values, "bits_per_value": bits_per_value, "parts": paths,
+        "output": output, "bytes": bytes, "values": values, "bits_per_value": bits_per_value,
+        "over_target": over_target, "parts": paths,
     });
     let said =
         format!("{}: {bytes} bytes, {bits_per_value:.4} bits/value, everything counted\n", output.display());

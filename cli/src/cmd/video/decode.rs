@@ -11,7 +11,7 @@ use serde_json::json;
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 use trinity_bits::nal::{NalUnit, UnitReader};
-use trinity_bits::{Colour, Frame};
+use trinity_bits::{Colour, Frame, Presentation};
 
 /// Arguments of `decode` in both standards.
 #[derive(Debug, clap::Args)]
@@ -48,6 +48,8 @@ pub trait FrameDecoder {
     fn finish(&mut self) -> Result<(), String>;
     /// What the stream says its planes are, as far as it has been read.
     fn colour(&self) -> Colour;
+    /// How the stream says its frames are to be shown, as far as it has been read.
+    fn presentation(&self) -> Presentation;
     /// The next frame due; after an error, those that were complete before it.
     fn next_frame(&mut self) -> Option<Shown>;
 }
@@ -94,7 +96,7 @@ pub fn decode<D: FrameDecoder>(args: &DecodeArgs, ctx: &Context) -> Result<(), F
             }
         };
         while let Some(shown) = decoder.next_frame() {
-            sink.frame(&shown, decoder.colour())?;
+            sink.frame(&shown, decoder.colour(), &decoder.presentation())?;
         }
         if let Err(error) = step {
             if !args.keep_going || sink.frames == 0 {
@@ -173,7 +175,7 @@ impl Sink {
         })
     }
 
-    fn frame(&mut self, shown: &Shown, colour: Colour) -> Result<(), Failure> {
+    fn frame(&mut self, shown: &Shown, colour: Colour, said: &Presentation) -> Result<(), Failure> {
         if let Some(component) = shown.wrong {
             self.wrong += 1;
             self.first_wrong.get_or_insert_with(|| format!("frame {} in {component}", self.frames));
@@ -184,16 +186,16 @@ impl Sink {
         if let Some(hashes) = &mut self.hashes {
             hashes.push(Md5::digest(&self.raw).iter().map(|byte| format!("{byte:02x}")).collect());
         }
-        self.write(&shown.frame, colour)
+        self.write(&shown.frame, colour, said)
     }
 
     /// Writes a frame, which `raw` holds already, as the file's name asks.
-    fn write(&mut self, frame: &Frame, colour: Colour) -> Result<(), Failure> {
+    fn write(&mut self, frame: &Frame, colour: Colour, said: &Presentation) -> Result<(), Failure> {
         let Some((draft, format, path)) = &mut self.draft else { return Ok(()) };
         let wrong = |what: String| Failure::input(format_args!("`{}`: {what}", path.display()));
         let made = match format {
             Format::Raw => None,
-            Format::Png | Format::Pgm if self.frames > 1 => {
+            Format::Png if self.frames > 1 => {
                 return Err(wrong(
                     "it holds one picture, and the stream has more; write .y4m or .yuv".into(),
                 ));
@@ -202,7 +204,7 @@ impl Sink {
             Format::Pgm => Some(video_io::write_pgm(frame).map_err(wrong)?),
             Format::Y4m => {
                 let mut bytes = match self.first {
-                    None => video_io::y4m_header(frame, colour).map_err(wrong)?,
+                    None => video_io::y4m_header(frame, colour, said).map_err(wrong)?,
                     Some(_) => Vec::new(),
                 };
                 let first = self.first.get_or_insert_with(|| frame.clone());

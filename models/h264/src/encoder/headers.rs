@@ -2,7 +2,8 @@
 //! progressive, one IDR picture per frame, nothing optional.
 
 use crate::encoder::params::{Entropy, Params};
-use trinity_bits::{BitWriter, Chroma, Colour, Frame, nal, vui};
+use trinity_bits::vui::Start;
+use trinity_bits::{BitWriter, Chroma, Colour, Frame, Presentation, nal};
 
 /// What the headers say of every frame of a stream.
 #[derive(Debug, Clone, Copy)]
@@ -15,6 +16,7 @@ pub struct StreamShape {
     pub cavlc: bool,
     pub deblock: bool,
     pub colour: Colour,
+    pub shown: Presentation,
 }
 
 impl StreamShape {
@@ -28,6 +30,7 @@ impl StreamShape {
             cavlc: params.entropy == Entropy::Cavlc,
             deblock: params.deblock,
             colour: params.colour,
+            shown: params.shown,
         }
     }
 
@@ -110,12 +113,29 @@ impl StreamShape {
         w.flag(true); // frame_mbs_only_flag
         w.flag(true); // direct_8x8_inference_flag
         self.write_crop(&mut w);
-        if vui::write_start(&mut w, self.colour) {
-            // chroma_loc, timing, nal_hrd, vcl_hrd, pic_struct, bitstream_restriction
-            w.bits(0, 6);
-        }
+        self.write_vui(&mut w);
         w.trailing_bits();
         w.into_bytes()
+    }
+
+    /// vui_parameters_present_flag and, where there is something to say, vui_parameters().
+    fn write_vui(&self, w: &mut BitWriter) {
+        let start = Start::new(self.colour, &self.shown);
+        let said = !start.is_empty() || self.shown.frame_rate.is_some();
+        w.flag(said);
+        if !said {
+            return;
+        }
+        start.write(w);
+        w.flag(self.shown.frame_rate.is_some());
+        if let Some((frames, seconds)) = self.shown.frame_rate {
+            // A tick is a field's time: half a frame's.
+            w.bits(seconds, 32);
+            w.bits(frames.saturating_mul(2), 32);
+            w.flag(true); // fixed_frame_rate_flag
+        }
+        // nal_hrd, vcl_hrd, pic_struct, bitstream_restriction
+        w.bits(0, 4);
     }
 
     fn write_crop(&self, w: &mut BitWriter) {

@@ -1,6 +1,6 @@
 //! What the encoder is asked for.
 
-use trinity_bits::{Colour, Preset, Rate};
+use trinity_bits::{Colour, Presentation, Preset, Rate};
 
 /// entropy_coding_mode_flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -41,6 +41,8 @@ pub struct Params {
     pub first_index: usize,
     /// What the stream says its planes are.
     pub colour: Colour,
+    /// What the stream says of how its pictures are to be shown.
+    pub shown: Presentation,
 }
 
 impl Default for Params {
@@ -54,6 +56,7 @@ impl Default for Params {
             slices: 1,
             first_index: 0,
             colour: Colour::Unstated,
+            shown: Presentation::default(),
         }
     }
 }

@@ -79,5 +79,9 @@ pub fn search(
     };
     let first = ((24 - lowest_qp) as usize * mbs).min(last);
     let Ok(found) = search::search(first, MAX_RUNS, attempt, next);
-    found.best.map_or_else(|| run(plan(first)), |(_, coded)| coded)
+    match found.best {
+        Some(((false, _), coded)) => coded,
+        // Only what misses the target was tried: the last QP decides whether any meets it.
+        _ => run(plan(if matches!(rate, Rate::Bits(_)) { last } else { 0 })),
+    }
 }

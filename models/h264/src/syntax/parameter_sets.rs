@@ -6,7 +6,8 @@
 use crate::flaw::invalid;
 use crate::quant::{ScalingLists, read_lists};
 use trinity_bits::Flaw;
-use trinity_bits::{BitReader, Chroma};
+use trinity_bits::vui::Start;
+use trinity_bits::{BitReader, Chroma, Presentation};
 
 /// Macroblocks of the largest frame any level allows (MaxFS of level 6.2).
 const MAX_FRAME_MBS: u32 = 139_264;
@@ -44,6 +45,8 @@ pub struct Sps {
     pub max_dec_frame_buffering: Option<u32>,
     /// matrix_coefficients of the VUI, where it is present.
     pub matrix_coefficients: Option<u8>,
+    /// How the VUI says that pictures are to be shown.
+    pub shown: Presentation,
 }
 
 /// How picture order count is coded (clause 8.2.1).
@@ -96,6 +99,7 @@ impl Sps {
             max_num_reorder_frames: None,
             max_dec_frame_buffering: None,
             matrix_coefficients: None,
+            shown: Presentation::default(),
         };
         if matches!(profile_idc, 100 | 110 | 122 | 244 | 44 | 83 | 86 | 118 | 128 | 138 | 139 | 134 | 135) {
             sps.read_chroma_and_depth(r)?;
@@ -127,29 +131,19 @@ impl Sps {
 
     /// vui_parameters(): colour, and how far output lags behind decoding.
     fn read_vui(&mut self, r: &mut BitReader) -> Result<(), Flaw> {
-        const EXTENDED_SAR: u32 = 255;
-        if r.flag()? && r.bits(8)? == EXTENDED_SAR {
-            r.bits(32)?;
-        }
+        let start = Start::parse(r)?;
+        self.matrix_coefficients = start.colour.map(|[_, _, matrix]| matrix);
+        let mut frame_rate = None;
         if r.flag()? {
-            r.flag()?; // overscan_appropriate_flag
-        }
-        if r.flag()? {
-            r.bits(4)?; // video_format, video_full_range_flag
-            if r.flag()? {
-                r.bits(16)?; // colour_primaries, transfer_characteristics
-                self.matrix_coefficients = Some(r.bits(8)? as u8);
-            }
-        }
-        if r.flag()? {
-            r.ue()?; // chroma_sample_loc_type_top_field
-            r.ue()?; // chroma_sample_loc_type_bottom_field
-        }
-        if r.flag()? {
-            r.bits(32)?; // num_units_in_tick
-            r.bits(32)?; // time_scale
+            let (ticks, scale) = (r.bits(32)?, r.bits(32)?);
+            // A tick is a field's time: half a frame's.
+            frame_rate = match scale % 2 {
+                0 => Some((scale / 2, ticks)),
+                _ => ticks.checked_mul(2).map(|ticks| (scale, ticks)),
+            };
             r.flag()?; // fixed_frame_rate_flag
         }
+        self.shown = start.presentation(frame_rate);
         let nal_hrd = r.flag()?;
         if nal_hrd {
             skip_hrd(r)?;

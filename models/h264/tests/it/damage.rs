@@ -66,3 +66,19 @@ fn unsupported_tools_are_named_with_their_nal_unit() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn the_frame_before_a_damaged_one_is_kept() {
+    for stream in streams() {
+        let whole = decode(&stream).unwrap();
+        let second = stream.windows(5).rposition(|w| w == [0, 0, 0, 1, 0x65]).unwrap();
+        // A slice of a kind that is not decoded; a parameter set that is not there; a data partition.
+        for (at, byte) in [(second + 5, 0b1110_0000), (second + 6, 0b0100_0000), (second + 4, 0x62)] {
+            let mut broken = stream.clone();
+            broken[at] = byte;
+            let (frames, error) = decode_keep_going(&broken);
+            assert!(error.is_some(), "byte {at} as {byte:#x}");
+            assert_eq!(frames, whole[..1], "byte {at} as {byte:#x}: {error:?}");
+        }
+    }
+}

@@ -15,12 +15,13 @@ fn golden() -> PathBuf {
 }
 
 /// Streams of today that stay readable.
-const STORED: [(&str, &str); 5] = [
+const STORED: [(&str, &str); 6] = [
     ("medium cabac qp 22", "grey.264"),
     ("best cavlc 444 10 bit", "444-10bit-cavlc.264"),
     ("fast cabac lossless", "lossless.264"),
     ("three slices", "slices-420.264"),
     ("deblock", "deblock-420.264"),
+    ("deblock bits 0.7", "deblock-bits.264"),
 ];
 
 /// Every preset at every kind of rate and with either entropy coder, every chroma format, and
@@ -49,7 +50,16 @@ fn cases() -> Vec<Case<Params>> {
     let odd = || frame(67, 51, Chroma::C420, 8);
     add("deblock".into(), odd(), Params { deblock: true, ..base.clone() });
     add("three slices".into(), odd(), Params { slices: 3, ..base.clone() });
-    add("second of a stream".into(), odd(), Params { first_index: 1, ..base });
+    add("second of a stream".into(), odd(), Params { first_index: 1, ..base.clone() });
+    // The loop filter where QPs change from macroblock to macroblock.
+    for (name, rate) in [("bits 0.7", Rate::Bits(0.7)), ("mse 30", Rate::Mse(30.0))] {
+        for (options, entropy, slices) in
+            [("deblock", Entropy::Cabac, 1), ("deblock cavlc three slices", Entropy::Cavlc, 3)]
+        {
+            let params = Params { rate, entropy, slices, deblock: true, ..base.clone() };
+            add(format!("{options} {name}"), frame(80, 72, Chroma::C420, 8), params);
+        }
+    }
     cases
 }
 

@@ -16,7 +16,7 @@ pub struct Case {
     pub params: Params,
 }
 
-fn ffmpeg_is_there() -> bool {
+pub fn ffmpeg_is_there() -> bool {
     let there = Command::new("ffmpeg").arg("-version").output().is_ok_and(|out| out.status.success());
     if !there {
         eprintln!("ffmpeg is not installed: streams are held against our decoder alone");
@@ -44,7 +44,7 @@ fn ffmpeg(coded: &Coded, folder: &std::path::Path) -> Vec<u8> {
     out.stdout.chunks(shown).flat_map(|frame| frame[..luma].to_vec()).collect()
 }
 
-fn check(case: &Case, with_ffmpeg: bool, folder: &std::path::Path) {
+pub fn check(case: &Case, with_ffmpeg: bool, folder: &std::path::Path) {
     let frame = case.content.frame(case.size.0, case.size.1, case.chroma, case.depth);
     let coded = encode(std::slice::from_ref(&frame), &case.params).unwrap();
     assert_eq!(decode(&coded.stream).unwrap(), coded.recon, "our decoder: {case:?}");

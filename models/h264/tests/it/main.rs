@@ -7,3 +7,4 @@ mod damage;
 mod golden;
 mod grid;
 mod openh264;
+mod tools;

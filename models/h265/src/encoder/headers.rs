@@ -9,7 +9,8 @@ use crate::syntax::{
     DeblockingControl, NalType, Pps, PpsRangeExtension, ProfileTierLevel, SliceHeader, Sps,
     SpsRangeExtension, Vps, Vui, Window, picture_hash,
 };
-use trinity_bits::{BitWriter, Chroma, Colour, Plane, nal};
+use trinity_bits::vui::Start;
+use trinity_bits::{BitWriter, Chroma, Colour, Plane, Presentation, nal};
 
 /// Everything the parameter sets say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +30,7 @@ pub struct Sequence {
     pub deblock: bool,
     pub sao: bool,
     pub colour: Colour,
+    pub shown: Presentation,
 }
 
 /// Luma samples are coded in whole 8×8 blocks, the smallest coding block.
@@ -73,11 +75,7 @@ impl Sequence {
             max_transform_hierarchy_depth_intra: self.max_transform_depth,
             sao_enabled: self.sao,
             strong_intra_smoothing_enabled: self.strong_intra_smoothing,
-            vui: self.colour.code_points().map(|codes| Vui {
-                full_range: true,
-                colour: Some(codes),
-                ..Vui::default()
-            }),
+            vui: self.vui(),
             range: SpsRangeExtension {
                 transform_skip_context_enabled: self.tools.transform_skip_context,
                 extended_precision_processing: self.tools.extended_range.is_some(),
@@ -87,6 +85,14 @@ impl Sequence {
             // Chroma depth must equal luma depth even in 4:0:0, or ffmpeg rejects the SPS.
             ..Sps::new(coded.0 as u32, coded.1 as u32, self.chroma, self.depth)
         }
+    }
+
+    /// What is said of how pictures are to be shown, if anything.
+    fn vui(&self) -> Option<Vui> {
+        let start = Start::new(self.colour, &self.shown);
+        let timing = self.shown.frame_rate.map(|(frames, seconds)| (seconds, frames));
+        let said = !start.is_empty() || timing.is_some();
+        said.then(|| Vui { start, timing, ..Vui::default() })
     }
 
     fn pps(&self) -> Pps {

@@ -6,8 +6,29 @@ use crate::encoder::headers::Sequence;
 use crate::encoder::tree::{LOG2_CTB, UNITS, Unit, position};
 use trinity_bits::Plane;
 
-/// Deblocks a whole picture; `ctus` in raster order with the QP of each.
-pub fn deblock(planes: &mut [Plane], sequence: &Sequence, ctus: &[([Unit; UNITS], i32)]) {
+/// QpY inside one CTU, which is one quantization group (clause 8.6.1): what
+/// precedes the coding unit with `cu_qp_delta` keeps the predicted QP, and all
+/// of a CTU without any level does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CtuQp {
+    /// qPY_PRED.
+    pub predicted: i32,
+    /// The first unit of the coding unit that carries `cu_qp_delta`, and QpY from it on.
+    pub coded: Option<(usize, i32)>,
+}
+
+impl CtuQp {
+    /// QpY of unit `z`.
+    pub fn at(self, z: usize) -> i32 {
+        match self.coded {
+            Some((from, qp)) if z >= from => qp,
+            _ => self.predicted,
+        }
+    }
+}
+
+/// Deblocks a whole picture; `ctus` in raster order with the QPs of each.
+pub fn deblock(planes: &mut [Plane], sequence: &Sequence, ctus: &[([Unit; UNITS], CtuQp)]) {
     let (width, height) = sequence.coded_size();
     let columns = width.div_ceil(1 << LOG2_CTB);
     let mut edges = Edges::new(width, height);
@@ -23,7 +44,7 @@ pub fn deblock(planes: &mut [Plane], sequence: &Sequence, ctus: &[([Unit; UNITS]
             let mask = (1usize << unit.tu_log2) - 1;
             edges.vertical[at] = left > 0 && x & mask == 0;
             edges.horizontal[at] = top > 0 && y & mask == 0;
-            edges.qp[at] = *qp as i8;
+            edges.qp[at] = qp.at(z) as i8;
             edges.keep[at] = sequence.lossless;
         }
     }

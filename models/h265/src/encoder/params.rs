@@ -1,6 +1,6 @@
 //! What the encoder is asked for.
 
-use trinity_bits::{Colour, Preset, Rate};
+use trinity_bits::{Colour, Presentation, Preset, Rate};
 
 /// How to encode.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,6 +25,8 @@ pub struct Params {
     pub picture_hash: bool,
     /// What the stream says its planes are.
     pub colour: Colour,
+    /// What the stream says of how its pictures are to be shown.
+    pub shown: Presentation,
 }
 
 impl Default for Params {
@@ -39,6 +41,7 @@ impl Default for Params {
             wavefront: false,
             picture_hash: true,
             colour: Colour::Unstated,
+            shown: Presentation::default(),
         }
     }
 }

@@ -7,7 +7,7 @@
 //! any number of threads gives the same bytes.
 
 use crate::encoder::headers::{self, Sequence};
-use crate::encoder::loop_filter;
+use crate::encoder::loop_filter::{self, CtuQp};
 use crate::encoder::preset::Effort;
 use crate::encoder::sao_search::{self, CtuSao};
 use crate::encoder::search::{Learned, Search};
@@ -217,7 +217,7 @@ struct PictureWriter<'a> {
     sizes: Vec<[u8; 16]>,
     substreams: Vec<Vec<u8>>,
     /// What the deblocking filter needs of every CTU.
-    filtered: Vec<([Unit; UNITS], i32)>,
+    filtered: Vec<([Unit; UNITS], CtuQp)>,
     /// Sample adaptive offsets of every CTU, where the sequence has them.
     offsets: Vec<CtuSao>,
 }
@@ -267,17 +267,16 @@ impl<'a> PictureWriter<'a> {
                 origin: (column << LOG2_CTB, row << LOG2_CTB),
                 around: &around,
                 qp_delta: self.sequence.cu_qp_delta.then_some(qp - self.previous_qp),
+                qp_delta_unit: None,
             };
             writer.ctu(&mut self.encoder, &mut self.state);
-            // Without any level the decoder keeps the predicted QP.
-            if writer.qp_delta.is_none() {
-                self.previous_qp = *qp;
-            }
+            let ctu_qp = CtuQp { predicted: self.previous_qp, coded: writer.qp_delta_unit.map(|z| (z, *qp)) };
+            self.previous_qp = ctu_qp.at(UNITS - 1);
             if column == 1 {
                 self.sync = Some(self.state);
             }
             if self.sequence.deblock {
-                self.filtered.push((tree.units, self.previous_qp));
+                self.filtered.push((tree.units, ctu_qp));
             }
             let last_column = column + 1 == ctus.len();
             let end_of_slice = last_column && row + 1 == rows;

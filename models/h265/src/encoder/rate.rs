@@ -107,7 +107,11 @@ fn search(job: &Job<'_>, lowest: i32, target: Target) -> Coded {
         (PictureQp::from_fraction(next) != PictureQp::from_fraction(qp)).then_some(next)
     };
     let Ok(found) = search::search(first, MAX_RUNS, attempt, next);
-    found.best.map_or_else(|| at_qp(job, first), |(_, coded)| coded)
+    match found.best {
+        Some(((false, _), coded)) => coded,
+        // Only what misses the target was tried: the last QP decides whether any meets it.
+        _ => at_qp(job, if target.direction() > 0.0 { high } else { low }),
+    }
 }
 
 /// Encodes all frames at one QP. Frames share the threads; what is left over
@@ -132,5 +136,6 @@ fn at_qp(job: &Job<'_>, qp: f64) -> Coded {
         recon.push(picture.recon);
     }
     let qp = f64::from(picture_qp.base) + f64::from(picture_qp.coarser) / 64.0;
-    Coded { stream, recon, qp, mse: squared_error as f64 / samples as f64 }
+    let mse = squared_error as f64 / samples as f64;
+    Coded { stream, recon, qp, mse, lossless: job.sequence.lossless }
 }

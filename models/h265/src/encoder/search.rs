@@ -176,7 +176,7 @@ impl<'a> Search<'a> {
         origin: (usize, usize),
         around: &'t Surroundings,
     ) -> CtuWriter<'t> {
-        CtuWriter { sequence, tree, origin, around, qp_delta: None }
+        CtuWriter { sequence, tree, origin, around, qp_delta: None, qp_delta_unit: None }
     }
 
     /// Searches the square at (x, y) inside the CTU; returns its cost and

@@ -43,6 +43,8 @@ pub struct CtuWriter<'a> {
     pub around: &'a Surroundings,
     /// CuQpDeltaVal still to be written with the first coded block.
     pub qp_delta: Option<i32>,
+    /// The first unit of the coding unit that CuQpDeltaVal was written in.
+    pub qp_delta_unit: Option<usize>,
 }
 
 impl CtuWriter<'_> {
@@ -100,7 +102,11 @@ impl CtuWriter<'_> {
         let nxn = self.unit(x, y).nxn;
         self.coding_unit_head(w, state, x, y, log2);
         let root = TransformNode { x, y, log2, depth: 0, nxn, parent: 0b110, part: 0 };
+        let pending = self.qp_delta.is_some();
         self.transform_tree(w, state, root);
+        if pending && self.qp_delta.is_none() {
+            self.qp_delta_unit = Some(z_order(x, y));
+        }
     }
 
     /// coding_unit() before its transform_tree().

@@ -453,6 +453,7 @@ impl ShortTermRefPicSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trinity_bits::vui::Start;
 
     #[test]
     fn a_full_sps_round_trips() {
@@ -472,8 +473,7 @@ mod tests {
         });
         sps.sao_enabled = true;
         sps.vui = Some(Vui {
-            full_range: true,
-            colour: Some([1, 13, 0]),
+            start: Start { full_range: Some(true), colour: Some([1, 13, 0]), ..Start::default() },
             default_display_window: Some(Window { left: 4, ..Window::default() }),
             timing: Some((1, 60)),
             ..Vui::default()

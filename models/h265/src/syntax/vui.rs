@@ -3,7 +3,8 @@
 //! Read over to reach what follows them in the SPS; a few fields are kept to
 //! be shown.
 
-use trinity_bits::{BitReader, BitWriter, vui};
+use trinity_bits::vui::Start;
+use trinity_bits::{BitReader, BitWriter};
 
 use super::range::in_range;
 use super::{Flaw, Window};
@@ -11,10 +12,8 @@ use super::{Flaw, Window};
 /// The fields of a VUI that describe the picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Vui {
-    /// video_full_range_flag.
-    pub full_range: bool,
-    /// colour_primaries, transfer_characteristics, matrix_coeffs.
-    pub colour: Option<[u8; 3]>,
+    /// Everything up to the chroma sample locations.
+    pub start: Start,
     /// Each picture is a field.
     pub field_seq: bool,
     /// A suggestion for display; does not crop decoded output.
@@ -26,24 +25,7 @@ pub struct Vui {
 impl Vui {
     /// Reads vui_parameters() of an SPS with `sub_layers` temporal sub-layers.
     pub fn parse(r: &mut BitReader<'_>, sub_layers: u32) -> Result<Self, Flaw> {
-        let mut vui = Self::default();
-        if r.flag()? && r.bits(8)? == 255 {
-            r.skip(32)?; // sar_width, sar_height
-        }
-        if r.flag()? {
-            r.skip(1)?; // overscan_appropriate_flag
-        }
-        if r.flag()? {
-            r.skip(3)?; // video_format
-            vui.full_range = r.flag()?;
-            if r.flag()? {
-                vui.colour = Some([r.bits(8)? as u8, r.bits(8)? as u8, r.bits(8)? as u8]);
-            }
-        }
-        if r.flag()? {
-            r.ue()?; // chroma_sample_loc_type_top_field
-            r.ue()?;
-        }
+        let mut vui = Self { start: Start::parse(r)?, ..Self::default() };
         r.skip(1)?; // neutral_chroma_indication_flag
         vui.field_seq = r.flag()?;
         r.skip(1)?; // frame_field_info_present_flag
@@ -70,8 +52,7 @@ impl Vui {
 
     /// Writes vui_parameters(), without hypothetical reference decoder or restrictions.
     pub fn write(&self, w: &mut BitWriter) {
-        vui::write_signal_type(w, self.full_range, self.colour);
-        w.flag(false); // chroma_loc_info_present_flag
+        self.start.write(w);
         w.flag(false); // neutral_chroma_indication_flag
         w.flag(self.field_seq);
         w.flag(false); // frame_field_info_present_flag

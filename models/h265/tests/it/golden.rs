@@ -15,12 +15,14 @@ fn golden() -> PathBuf {
 }
 
 /// Streams of today that stay readable.
-const STORED: [(&str, &str); 5] = [
+const STORED: [(&str, &str); 7] = [
     ("medium qp 22", "grey.265"),
     ("best 444 10 bit", "444-10bit.265"),
     ("fast lossless", "lossless.265"),
     ("wavefront", "wavefront-420.265"),
     ("sao", "sao-420.265"),
+    ("deblock", "deblock-420.265"),
+    ("islands deblock mse 40", "deblock-mse.265"),
 ];
 
 /// Every preset at every kind of rate, every chroma format, and each option on its own.
@@ -47,8 +49,32 @@ fn cases() -> Vec<Case<Params>> {
     add("sao".into(), odd(), Params { sao: true, ..base.clone() });
     add("wavefront".into(), odd(), Params { wavefront: true, ..base.clone() });
     add("version 1 tools".into(), odd(), Params { range_extensions: false, ..base.clone() });
-    add("no hash".into(), odd(), Params { picture_hash: false, ..base });
+    add("no hash".into(), odd(), Params { picture_hash: false, ..base.clone() });
+    // Loop filters where QPs change from CTU to CTU, and inside some.
+    for (name, rate) in [("bits 0.3", Rate::Bits(0.3)), ("mse 40", Rate::Mse(40.0))] {
+        for (options, sao, wavefront) in
+            [("deblock", false, false), ("deblock sao", true, false), ("deblock wavefront", false, true)]
+        {
+            let params = Params { rate, preset: Preset::Fast, deblock: true, sao, wavefront, ..base.clone() };
+            add(format!("islands {options} {name}"), islands(200, 136), params);
+        }
+    }
     cases
+}
+
+/// Flat but for the last quarter of each CTU.
+fn islands(width: usize, height: usize) -> Frame {
+    let mut busy = frame(width, height, Chroma::C420, 8);
+    for (c, plane) in busy.planes.iter_mut().enumerate() {
+        let half = if c == 0 { 32 } else { 16 };
+        for (i, sample) in plane.samples.iter_mut().enumerate() {
+            let (x, y) = (i % plane.width, i / plane.width);
+            if x & half == 0 || y & half == 0 {
+                *sample = 90 + 2 * ((x / (half / 2) * 7 + y / (half / 2) * 3) % 5) as u16;
+            }
+        }
+    }
+    busy
 }
 
 #[test]

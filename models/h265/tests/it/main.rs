@@ -5,3 +5,4 @@ mod conformance;
 mod decode;
 mod encoder;
 mod golden;
+mod tools;

@@ -276,11 +276,7 @@ fn denormalize(normalized: &[f32], exponent: i16, dtype: Dtype) -> Vec<u8> {
         Dtype::I64 => data.extend(wide.flat_map(|value| (value.round_ties_even() as i64).to_le_bytes())),
         _ => {
             // A quantizer may overshoot the format's largest finite value.
-            let largest = match dtype {
-                Dtype::F16 => 65504.0,
-                Dtype::Bf16 => half::bf16::MAX.to_f32(),
-                _ => f32::MAX,
-            };
+            let largest = dtype.largest_f32();
             let mut chunk = Vec::with_capacity(CHUNK);
             for values in normalized.chunks(CHUNK) {
                 chunk.clear();

@@ -242,6 +242,21 @@ pub struct Preconditioned {
     pub inner: Box<dyn TensorCodec>,
 }
 
+/// No sum of the 4096 values that a transform takes at most leaves f32 below this.
+const LARGEST: f32 = f32::MAX / 8192.0;
+
+impl Preconditioned {
+    fn too_large(&self, tensor: &Tensor, target: Target) -> Error {
+        Error::Unreachable {
+            name: tensor.name().to_owned(),
+            codec: self.name(),
+            target: target.to_string(),
+            obstacle: Obstacle::Target,
+            reason: format!("it turns values in f32, and some are beyond {LARGEST:.1e}").into(),
+        }
+    }
+}
+
 impl TensorCodec for Preconditioned {
     fn name(&self) -> String {
         format!("{}/{}", self.precondition.name(), self.inner.name())
@@ -266,17 +281,28 @@ impl TensorCodec for Preconditioned {
         let mut values = vec![0f32; tensor.len()];
         tensor.dtype().to_f32(tensor.data(), &mut values);
         if let Some(index) = values.iter().position(|value| !value.is_finite()) {
-            let value = f64::from(values[index]);
+            let mut wide = vec![0f64; tensor.len()];
+            tensor.dtype().to_f64(tensor.data(), &mut wide);
+            let value = wide[index];
+            if value.is_finite() {
+                return Err(self.too_large(tensor, target));
+            }
             return Err(Error::NonFinite { name: tensor.name().to_owned(), index, value });
         }
         if tensor.is_empty() {
             return Ok(Encoded::like(tensor, Vec::new()));
+        }
+        if values.iter().any(|value| value.abs() > LARGEST) {
+            return Err(self.too_large(tensor, target));
         }
         let before = energy(&values);
         let (width, lost) = self
             .precondition
             .forward(&mut values, cols)
             .map_err(|error| Error::InTensor { name: tensor.name().to_owned(), source: Box::new(error) })?;
+        if values.iter().any(|value| !(value.abs() <= LARGEST)) {
+            return Err(self.too_large(tensor, target));
+        }
         let after = energy(&values);
         let mut data = Vec::new();
         Dtype::F32.extend_from_f32(&values, &mut data);
@@ -319,6 +345,8 @@ impl TensorCodec for Preconditioned {
             let mut narrow = vec![0f32; turned.len()];
             Dtype::F32.to_f32(turned.data(), &mut narrow);
             self.precondition.inverse(&mut narrow, cols);
+            let largest = encoded.dtype.largest_f32();
+            narrow.iter_mut().for_each(|value| *value = value.clamp(-largest, largest));
             encoded.dtype.extend_from_f32(&narrow, &mut data);
         }
         Tensor::new(encoded.name.clone(), encoded.class, encoded.dtype, encoded.shape.clone(), data)

@@ -8,6 +8,7 @@ use super::lossless::Lossless;
 use super::mx::{Element, Mx};
 use super::precondition::PCA;
 use super::residual::Residual;
+use super::rungs::Rungs;
 use super::scalar::{Nf4, Quantizer, Scalar};
 use super::trinity::Trinity;
 use super::uniform::Uniform;
@@ -31,7 +32,14 @@ pub const PAPER_BASELINES: [&str; 8] = [
 ///
 /// Names of codecs made of others keep to the same rule: `hadamard/my.toml`.
 pub fn codec(name: &str) -> Result<Box<dyn TensorCodec>, Error> {
-    find(name, &|path| Trinity::designed(path), None)?.ok_or_else(|| unknown(name))
+    let found = find(name, &|path| Trinity::designed(path), None)?;
+    found.map(no_worse).ok_or_else(|| unknown(name))
+}
+
+/// The codec, with no more error at any rate than at those below it. Made of codecs without
+/// that promise, so that it is kept once.
+fn no_worse(codec: Box<dyn TensorCodec>) -> Box<dyn TensorCodec> {
+    Box::new(Rungs(codec))
 }
 
 /// What decodes data stored under that name, with the basis that was given.
@@ -65,10 +73,12 @@ impl Basis {
         match self {
             Self::Pca(basis) => {
                 let precondition = Precondition::Pca(basis.clone());
-                Ok(Box::new(Preconditioned { precondition, inner: codec(name)? }))
+                let inner =
+                    find(name, &|path| Trinity::designed(path), None)?.ok_or_else(|| unknown(name))?;
+                Ok(no_worse(Box::new(Preconditioned { precondition, inner })))
             }
             Self::Trinity(basis) => match Trinity::find(name)? {
-                Some(trinity) => Ok(Box::new(trinity.with_basis(basis.clone()))),
+                Some(trinity) => Ok(no_worse(Box::new(trinity.with_basis(basis.clone())))),
                 None => Err(Error::Basis {
                     problem: format!(
                         "it is one for the Trinity codec, and `{name}` is another; make one with a rank"

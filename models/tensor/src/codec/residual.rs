@@ -22,10 +22,16 @@ impl Residual {
         let (mut exact, mut near) = (vec![0f64; tensor.len()], vec![0f64; tensor.len()]);
         tensor.dtype().to_f64(tensor.data(), &mut exact);
         approximation.dtype().to_f64(approximation.data(), &mut near);
-        let values: Vec<f32> = exact.iter().zip(&near).map(|(exact, near)| (exact - near) as f32).collect();
+        let values: Vec<f64> = exact.iter().zip(&near).map(|(exact, near)| exact - near).collect();
+        let format = Self::format(tensor.dtype());
         let mut data = Vec::new();
-        Dtype::F32.extend_from_f32(&values, &mut data);
-        Tensor::new(tensor.name(), tensor.class(), Dtype::F32, tensor.shape().to_vec(), data)
+        format.extend_from_f64(&values, &mut data);
+        Tensor::new(tensor.name(), tensor.class(), format, tensor.shape().to_vec(), data)
+    }
+
+    /// The number format of what is left of a tensor: one that holds it.
+    fn format(dtype: Dtype) -> Dtype {
+        if matches!(dtype, Dtype::F64 | Dtype::I32 | Dtype::I64) { Dtype::F64 } else { Dtype::F32 }
     }
 
     fn attempt(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
@@ -86,14 +92,14 @@ impl TensorCodec for Residual {
             let first = self.first.decode(&Encoded { bytes: first.to_vec(), ..encoded.clone() })?;
             let second = self.second.decode(&Encoded {
                 bytes: second.to_vec(),
-                dtype: Dtype::F32,
+                dtype: Self::format(encoded.dtype),
                 ..encoded.clone()
             })?;
             let (mut near, mut rest) = (vec![0f64; first.len()], vec![0f64; first.len()]);
             first.dtype().to_f64(first.data(), &mut near);
             second.dtype().to_f64(second.data(), &mut rest);
-            let sums: Vec<f32> = near.iter().zip(&rest).map(|(near, rest)| (near + rest) as f32).collect();
-            encoded.dtype.extend_from_f32(&sums, &mut data);
+            let sums: Vec<f64> = near.iter().zip(&rest).map(|(near, rest)| near + rest).collect();
+            encoded.dtype.extend_from_f64(&sums, &mut data);
         }
         Tensor::new(encoded.name.clone(), encoded.class, encoded.dtype, encoded.shape.clone(), data)
     }
@@ -104,6 +110,26 @@ mod tests {
     use super::*;
     use crate::Class;
     use crate::codec::codec;
+
+    #[test]
+    fn the_largest_values_of_a_format_stay_finite() {
+        for (dtype, largest) in [(Dtype::F32, f64::from(f32::MAX))] {
+            let signed = |at: u32| if at.wrapping_mul(2_654_435_761) >> 31 == 0 { largest } else { -largest };
+            let values: Vec<f64> = (0..4096).map(signed).collect();
+            let mut data = Vec::new();
+            dtype.extend_from_f64(&values, &mut data);
+            let tensor = Tensor::new("g", Class::Other, dtype, vec![64, 64], data).unwrap();
+            for name in ["residual/uniform+ac/rtn-128g", "residual/h265-fast/rtn-128g"] {
+                let codec = codec(name).unwrap();
+                let encoded = codec.encode(&tensor, Target::Bits(6.0)).unwrap();
+                let mut decoded = vec![0f64; 4096];
+                dtype.to_f64(codec.decode(&encoded).unwrap().data(), &mut decoded);
+                let worst =
+                    decoded.iter().zip(&values).map(|(a, b)| (a - b).abs() / largest).fold(0.0, f64::max);
+                assert!(worst < 0.5, "{name} {dtype}: {worst}");
+            }
+        }
+    }
 
     #[test]
     fn a_second_pass_halves_the_error_again() {

@@ -146,9 +146,15 @@ impl Entry {
         &self.shape
     }
 
-    /// Number of values.
+    /// Number of values that are streamed; bytes where the tensor is carried.
     pub fn len(&self) -> usize {
         self.values
+    }
+
+    /// Number of values as the file states them: a tensor that is carried as
+    /// bytes has those of its own format.
+    pub fn stated_values(&self) -> usize {
+        self.carried.as_ref().and_then(|carried| count(&carried.shape)).unwrap_or(self.values)
     }
 
     /// True when a dimension is zero.

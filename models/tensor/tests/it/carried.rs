@@ -46,6 +46,9 @@ fn formats_that_no_codec_knows_are_carried_to_the_bit_and_back() {
     let kept: Vec<_> =
         coded.tensors.iter().filter(|tensor| tensor.exact.is_some()).map(|t| t.tensor.as_str()).collect();
     assert_eq!(kept, ["mask", "ids", "odd"]);
+    // Values are those of their own format: sixteen of four bits, not eight bytes.
+    let odd = coded.tensors.last().unwrap();
+    assert_eq!((odd.values, odd.bits_per_value), (16, odd.bytes as f64 / 2.0), "{odd:?}");
     let w = &coded.tensors[0];
     assert!(w.exact.is_none() && w.metrics.nmse > 0.0 && w.metrics.nmse < 0.1, "{w:?}");
     assert!((coded.metrics.nmse - w.metrics.nmse).abs() < 0.5 * w.metrics.nmse, "{:?}", coded.metrics);
@@ -128,5 +131,32 @@ fn numpy_formats_that_no_codec_knows_are_carried() {
         bytes.extend((header.len() as u16).to_le_bytes());
         bytes.extend(header.as_bytes());
         assert!(TensorFile::from_bytes(bytes, "x").is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn unsigned_and_complex_values_are_counted_as_values_and_not_as_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    for (dtype, width) in [("U16", 2), ("U32", 4), ("U64", 8), ("C64", 8)] {
+        let count = 4096;
+        // Bytes without a pattern: no coder takes fewer bits than there are.
+        let noise: Vec<u8> = (0..count * width)
+            .map(|at: usize| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
+            .collect();
+        let header =
+            format!(r#"{{"t":{{"dtype":"{dtype}","shape":[64,64],"data_offsets":[0,{}]}}}}"#, noise.len());
+        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(header.as_bytes());
+        bytes.extend(&noise);
+        let file = TensorFile::from_bytes(bytes, "m").unwrap();
+        assert_eq!(file.entry("t").unwrap().stated_values(), count, "{dtype}");
+        let lossless = |_: &trinity_tensor::Entry| ("zstd".into(), Target::Lossless);
+        let tri = folder.path().join(format!("{dtype}.tri"));
+        let coded = encode_file(&file, &lossless, None, OnNonFinite::Refuse, &tri, &|_| ()).unwrap();
+        let tensor = &coded.tensors[0];
+        let bits = 8.0 * tensor.bytes as f64 / count as f64;
+        assert_eq!((tensor.values, tensor.bits_per_value), (count, bits), "{dtype}");
+        // A file read back counts the same.
+        assert_eq!(TensorFile::open(&tri).unwrap().entry("t").unwrap().stated_values(), count, "{dtype}");
     }
 }

@@ -7,6 +7,7 @@ mod codecs;
 mod files;
 mod golden;
 mod hostile;
+mod laws;
 mod profiles;
 mod promises;
 mod random;

@@ -1,0 +1,205 @@
+//! What `trinity h264` and `trinity h265` have in common: what they keep of a
+//! file, what they refuse by name, and rates that cannot be met.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::trinity_in;
+
+const STANDARDS: [(&str, &str); 2] = [("h264", "264"), ("h265", "265")];
+
+/// Noise, which no codec makes little of.
+fn noise(count: usize) -> Vec<u8> {
+    (0..count).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}
+
+fn write(folder: &Path, name: &str, bytes: &[u8]) {
+    std::fs::write(folder.join(name), bytes).unwrap();
+}
+
+/// `trinity COMMAND encode ARGS`, with JSON.
+fn json(folder: &Path, command: &str, args: &str) -> Value {
+    let words = [command, "encode"].into_iter().chain(args.split(' ')).chain(["--json", "--force"]);
+    serde_json::from_str(&trinity_in(folder, words).ok()).unwrap()
+}
+
+#[test]
+fn a_rate_that_is_missed_is_said_and_fails_where_the_user_is_strict() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    write(at, "n.gray", &noise(64 * 64));
+    for (command, ending) in STANDARDS {
+        let args = format!("n.gray --size 64x64 --bits 0.02 --preset fast -o n.{ending}");
+        let words: Vec<&str> = [command, "encode"].into_iter().chain(args.split(' ')).collect();
+        let run = trinity_in(at, words.iter().copied());
+        assert!(run.stderr().contains("1 of 1 frames miss 0.02 bits per sample"), "{}", run.stderr());
+        assert_eq!(json(at, command, &args)["frames_over_target"], 1, "{command}");
+        std::fs::remove_file(at.join(format!("n.{ending}"))).unwrap();
+        let strict = trinity_in(at, words.iter().copied().chain(["--strict"]));
+        assert_eq!(strict.code(), 1, "{}", strict.stderr());
+        assert!(!at.join(format!("n.{ending}")).exists(), "{command}");
+    }
+}
+
+#[test]
+fn an_error_below_what_any_qp_reaches_is_met_without_loss() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    write(at, "n.gray", &noise(64 * 48));
+    for (command, ending) in STANDARDS {
+        let args = format!("n.gray --size 64x48 --mse 0.0001 --preset fast --strict -o n.{ending}");
+        let said = json(at, command, &args);
+        assert!(said["mse"].as_f64().unwrap() <= 1e-4, "{said}");
+        assert_eq!(said["frames_over_target"], 0, "{said}");
+        // H.264 may as well send the samples of every macroblock.
+        assert!(command == "h264" || said["lossless_frames"] == 1, "{said}");
+        trinity_in(at, [command, "decode", &format!("n.{ending}"), "-o", "back.gray", "--force"]).ok();
+        assert_eq!(std::fs::read(at.join("back.gray")).unwrap(), noise(64 * 48), "{command}");
+    }
+}
+
+#[test]
+fn what_is_written_to_a_file_is_decoded_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    write(at, "n.gray", &noise(3 * 64 * 48));
+    for (command, ending) in STANDARDS {
+        let args = format!("n.gray --size 64x48 --bits 1.5 --deblock --preset fast -o n.{ending}");
+        assert_eq!(json(at, command, &args)["verified"], true, "{command}");
+        assert_eq!(json(at, command, &format!("{args} --no-verify"))["verified"], false, "{command}");
+    }
+}
+
+#[test]
+fn a_y4m_comes_back_with_its_rate_its_aspect_and_its_range() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    for header in [
+        "YUV4MPEG2 W32 H16 F30000:1001 Ip A128:117 C420mpeg2 XCOLORRANGE=LIMITED\n",
+        "YUV4MPEG2 W32 H16 F5:1 Ip A1:1 C420jpeg\n",
+        "YUV4MPEG2 W32 H16 F60:1 Ip A0:0 C420\n",
+    ] {
+        let mut clip = header.as_bytes().to_vec();
+        for frame in 0..2 {
+            clip.extend(b"FRAME\n");
+            clip.extend(noise(32 * 16 * 3 / 2).iter().map(|sample| sample ^ frame));
+        }
+        write(at, "clip.y4m", &clip);
+        for (command, ending) in STANDARDS {
+            let stream = format!("clip.{ending}");
+            trinity_in(at, [command, "encode", "clip.y4m", "--lossless", "--force", "-o", &stream]).ok();
+            trinity_in(at, [command, "decode", &stream, "--force", "-o", "back.y4m"]).ok();
+            assert!(std::fs::read(at.join("back.y4m")).unwrap() == clip, "{command}: {header}");
+        }
+        // What a stream of pictures does not say is refused, or named.
+        let said = trinity_in(at, ["encode", "clip.y4m", "--lossless", "-o", "clip.trp"]).refused();
+        assert!(said.contains("frames per second"), "{said}");
+        let lossy = trinity_in(at, ["encode", "clip.y4m", "--bits", "3", "-o", "clip.trp", "--force"]);
+        lossy.ok();
+        assert!(lossy.stderr().contains("frames per second"), "{}", lossy.stderr());
+    }
+    write(at, "woven.y4m", b"YUV4MPEG2 W2 H2 It Cmono\nFRAME\n\x01\x02\x03\x04");
+    let said = trinity_in(at, ["h265", "encode", "woven.y4m", "--lossless", "-o", "woven.265"]).refused();
+    assert!(said.contains("interlaced"), "{said}");
+}
+
+#[test]
+fn a_file_of_two_pictures_keeps_both_and_an_animation_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let picture = |flip: u8| {
+        let mut bytes = b"P5\n16 16\n255\n".to_vec();
+        bytes.extend(noise(256).iter().map(|sample| sample ^ flip));
+        bytes
+    };
+    let both = [picture(0), picture(9)].concat();
+    write(at, "two.pgm", &both);
+    write(at, "scale.pgm", b"P5\n1 1\n100\n\x05");
+    let mut apng = Vec::new();
+    let mut encoder = png::Encoder::new(&mut apng, 2, 2);
+    encoder.set_color(png::ColorType::Grayscale);
+    encoder.set_animated(3, 0).unwrap();
+    let mut writer = encoder.write_header().unwrap();
+    (0..3).for_each(|frame| writer.write_image_data(&[frame; 4]).unwrap());
+    writer.finish().unwrap();
+    write(at, "moving.png", &apng);
+    let encoders: [&[&str]; 3] = [&["h264", "encode"], &["h265", "encode"], &["encode"]];
+    for (words, stream) in encoders.into_iter().zip(["two.264", "two.265", "two.trp"]) {
+        let run = |input: &str| {
+            trinity_in(at, words.iter().copied().chain([input, "--lossless", "-o", stream, "--force"]))
+        };
+        run("two.pgm").ok();
+        let decode: Vec<&str> =
+            words.iter().map(|word| if *word == "encode" { "decode" } else { word }).collect();
+        trinity_in(at, decode.into_iter().chain([stream, "-o", "back.pgm", "--force"])).ok();
+        assert!(std::fs::read(at.join("back.pgm")).unwrap() == both, "{stream}");
+        let said = run("scale.pgm").refused();
+        assert!(said.contains("largest value is 100"), "{said}");
+        let said = run("moving.png").refused();
+        assert!(said.contains("animation of 3 frames"), "{said}");
+    }
+}
+
+#[test]
+fn odd_frames_in_420_say_how_they_come_back_and_are_never_called_lossless() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    write(at, "odd.yuv", &noise(17 * 33 + 2 * 9 * 17));
+    for (command, ending) in STANDARDS {
+        let stream = format!("odd.{ending}");
+        let words = [command, "encode", "odd.yuv", "--size", "17x33", "-o", &stream];
+        let said = trinity_in(at, words.into_iter().chain(["--lossless"])).refused();
+        assert!(said.contains("17×33 in 4:2:0") && said.contains("18×34"), "{said}");
+        let said = trinity_in(at, words.into_iter().chain(["--qp", "20"])).ok();
+        assert!(said.contains("17×33 at 8 bit, decoded as 18×34"), "{said}");
+    }
+}
+
+#[test]
+fn the_frame_before_damage_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    write(at, "n.gray", &noise(3 * 32 * 32));
+    for (command, ending) in STANDARDS {
+        let stream = format!("n.{ending}");
+        trinity_in(at, [command, "encode", "n.gray", "--size", "32x32", "--qp", "30", "-o", &stream]).ok();
+        let mut bytes = std::fs::read(at.join(&stream)).unwrap();
+        let starts: Vec<usize> = (0..bytes.len() - 4).filter(|&at| bytes[at..at + 3] == [0, 0, 1]).collect();
+        let is_slice = |&&start: &&usize| match command {
+            "h264" => bytes[start + 3] & 31 == 5,
+            _ => bytes[start + 3] >> 1 < 32,
+        };
+        let last = *starts.iter().rfind(is_slice).unwrap();
+        // A picture parameter set that is not there.
+        bytes[last + 5] = if command == "h264" { 0x44 } else { 0x81 };
+        write(at, "bad", &bytes);
+        trinity_in(at, [command, "decode", "bad", "--keep-going", "-o", "kept.gray", "--force"]).ok();
+        assert_eq!(std::fs::read(at.join("kept.gray")).unwrap().len(), 2 * 32 * 32, "{command}");
+    }
+}
+
+#[test]
+fn a_tensor_file_over_its_rate_says_so_and_fails_where_the_user_is_strict() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    // Most of it is carried, and no codec can make it smaller.
+    let (floats, words) = (vec![0u8; 4 * 512], noise(4 * 4096));
+    let header = format!(
+        r#"{{"f":{{"dtype":"F32","shape":[16,32],"data_offsets":[0,2048]}},"u":{{"dtype":"U32","shape":[4096],"data_offsets":[2048,{}]}}}}"#,
+        2048 + words.len()
+    );
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend(header.as_bytes());
+    file.extend(floats.iter().chain(&words));
+    write(at, "mix.safetensors", &file);
+    let words = ["encode", "mix.safetensors", "--bits", "6", "--all", "-o", "mix.tri"];
+    let run = trinity_in(at, words.into_iter().chain(["--json"]));
+    let said: Value = serde_json::from_str(&run.ok()).unwrap();
+    assert_eq!((&said["over_target"], &said["values"]), (&true.into(), &(512 + 4096).into()), "{said}");
+    assert!(run.stderr().contains("more than the 6 asked for; 1 of 2 tensors"), "{}", run.stderr());
+    std::fs::remove_file(at.join("mix.tri")).unwrap();
+    let strict = trinity_in(at, words.into_iter().chain(["--strict"]));
+    assert_eq!(strict.code(), 1, "{}", strict.stderr());
+    assert!(!at.join("mix.tri").exists());
+}

@@ -1,0 +1,108 @@
+//! Every tool with every way to ask for a rate, at every depth and in every
+//! chroma format, through our decoder, ffmpeg and libde265.
+//!
+//! A random part by default, which says its seed where it fails
+//! (`TRINITY_SEED` runs it again); all of it with `TRINITY_GRID=full` or under
+//! `cargo xtask test --all`.
+
+use crate::encoder::{CONTENTS, Content, frame, recon_equals_every_decoder};
+use trinity_bits::{Chroma, Frame};
+use trinity_h265::{Params, Preset, Rate};
+
+struct Case {
+    name: String,
+    frames: Vec<Frame>,
+    params: Params,
+}
+
+/// Ways to ask for a rate, the number turning through what is asked for.
+fn rates(turn: usize, depth: u32) -> [Rate; 4] {
+    let qp = [-4, 9, 22, 30, 37, 45, 51][turn % 7];
+    let bits = [0.15, 0.6, 1.3, 2.4, 4.5][turn % 5];
+    let scale = f64::from(1u32 << (2 * (depth - 8)));
+    let mse = [0.3, 3.0, 11.0, 45.0, 200.0][turn % 5] * scale;
+    [Rate::Qp(if depth == 8 { qp.max(0) } else { qp }), Rate::Bits(bits), Rate::Mse(mse), Rate::Lossless]
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for tools in 0..16u32 {
+        for depth in [8, 10, 12] {
+            for chroma in [Chroma::C400, Chroma::C420, Chroma::C444] {
+                for mode in 0..4 {
+                    let turn = cases.len() * 5 / 3;
+                    let rate = rates(turn, depth)[mode];
+                    let content = CONTENTS[turn % CONTENTS.len()];
+                    let [deblock, sao, wavefront, plain] = [0, 1, 2, 3].map(|bit| tools >> bit & 1 == 1);
+                    let preset = Preset::ALL[turn / 2 % 4];
+                    let range_extensions = !plain;
+                    let params = Params {
+                        rate,
+                        preset,
+                        deblock,
+                        sao,
+                        wavefront,
+                        range_extensions,
+                        threads: 1,
+                        ..Params::default()
+                    };
+                    let name = format!("tools-{}-{content:?}-{chroma:?}-{depth}", cases.len());
+                    let frames = vec![frame(content, 136, 80, chroma, depth)];
+                    cases.push(Case { name, frames, params });
+                }
+            }
+        }
+    }
+    cases
+}
+
+fn is_whole_grid() -> bool {
+    std::env::var("TRINITY_GRID").is_ok_and(|grid| grid == "full")
+        || std::env::var_os("TRINITY_TEST_ALL").is_some()
+}
+
+/// The seed asked for, or one that no run before had.
+fn seed() -> u64 {
+    let asked = std::env::var("TRINITY_SEED").ok().and_then(|seed| seed.parse().ok());
+    asked.unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        now.map_or(1, |now| now.as_nanos() as u64 >> 10)
+    })
+}
+
+#[test]
+fn every_tool_with_every_rate_keeps_every_decoder_in_step() {
+    const PART: usize = 24;
+    let mut cases = cases();
+    assert_eq!(cases.len(), 16 * 3 * 3 * 4);
+    if !is_whole_grid() {
+        let mut state = seed();
+        println!("TRINITY_SEED={state}");
+        for place in 0..PART {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let other = place + (state >> 33) as usize % (cases.len() - place);
+            cases.swap(place, other);
+        }
+        cases.truncate(PART);
+    }
+    for case in &cases {
+        recon_equals_every_decoder(&case.frames, &case.params, true, &case.name);
+    }
+}
+
+/// A CTU is one quantization group: what precedes its first `cu_qp_delta` has
+/// the QP of the CTU before, for the deblocking filter, too.
+#[test]
+fn units_before_the_first_coded_one_are_deblocked_with_the_predicted_qp() {
+    for (at, chroma) in [Chroma::C400, Chroma::C420, Chroma::C444].into_iter().enumerate() {
+        let frames = vec![frame(Content::Islands, 328, 200, chroma, 8)];
+        for rate in [Rate::Mse(15.0), Rate::Mse(60.0), Rate::Bits(0.2), Rate::Bits(0.4)] {
+            for (wavefront, sao) in [(false, false), (true, false), (false, true)] {
+                let preset = Preset::ALL[at];
+                let params =
+                    Params { rate, preset, deblock: true, wavefront, sao, threads: 1, ..Params::default() };
+                recon_equals_every_decoder(&frames, &params, false, &format!("islands-{chroma:?}"));
+            }
+        }
+    }
+}
