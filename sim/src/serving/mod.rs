@@ -11,6 +11,7 @@
 
 mod engine;
 mod goodput;
+pub mod replica;
 mod service;
 mod steps;
 mod workload;

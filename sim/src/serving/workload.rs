@@ -56,7 +56,7 @@ pub struct Requests;
 impl Requests {
     /// `count` requests that arrive at random, one a second in the mean.
     pub fn draw(seed: u64, count: usize, prompt: &Lengths, output: &Lengths) -> Vec<Request> {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut arrival_s = 0.0;
         (0..count)
             .map(|_| {
@@ -121,9 +121,13 @@ impl Requests {
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
-struct Random(u64);
+pub(super) struct Random(u64);
 
 impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -133,7 +137,7 @@ impl Random {
     }
 
     /// In [0, 1).
-    fn uniform(&mut self) -> f64 {
+    pub(super) fn uniform(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
