@@ -163,8 +163,10 @@ pub struct Line {
     pub calculon_mape: Option<f64>,
     pub vtrain_mape: Option<f64>,
     /// AIConfigurator's error on the rows of a set of services that it predicted.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub aiconfigurator_mape: Option<f64>,
     /// Ours on those very rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ours_on_aiconfigurators_mape: Option<f64>,
     pub balanced_accuracy: Option<f64>,
     /// Whether constants were fitted on rows of this set.

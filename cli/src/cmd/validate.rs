@@ -23,7 +23,7 @@ Examples:
   trinity validate
   trinity validate --runs training_runs.csv --oom oom.csv --collectives collectives.csv --out report
   trinity validate --host-runs h200_runs.csv
-  trinity validate --serving serving.csv --json
+  trinity validate --runs training_runs.csv --serving serving.csv --json
   trinity validate --runs training_runs.csv --fit
   trinity validate --runs training_runs.csv --constants
   trinity validate --set a100.gpu.gemm-efficiency=0.6

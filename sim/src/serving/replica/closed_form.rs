@@ -154,11 +154,22 @@ impl Round {
         out
     }
 
+    /// What one prompt takes where enough wait to fill the token budget.
+    fn crowded_prompt_s(&self, stage: &Stage) -> f64 {
+        let together = (f64::from(stage.engine.token_budget) / self.prompt).floor().max(1.0);
+        if together <= 1.0 {
+            return self.prompt_s(stage, 0.0);
+        }
+        let tokens = together * self.prompt;
+        let work = PromptWork { tokens, pairs: tokens * self.prompt / 2.0, finished: together };
+        stage.table.mixed_s(&work, 0.0, 0.0) / together
+    }
+
     /// Prompts of one rank are read one budget at a time; the pool's rate caps
     /// that of the service, and who is beyond it queues before the prompt.
     fn split(&self, prefill: &Stage, decode: &Stage, transfer_s: f64) -> Predicted {
         let prompt_s = self.prompt_s(prefill, 0.0);
-        let capacity = prefill.slots() / prompt_s;
+        let capacity = prefill.slots() / self.crowded_prompt_s(prefill);
         let (room, steps) = (self.room(decode), self.answer_steps(decode));
         let (mut batch, mut out) =
             ((self.concurrency / decode.slots()).clamp(1.0, room), Predicted::default());
