@@ -72,6 +72,18 @@ impl Requests {
         requests.iter().map(|r| Request { arrival_s: r.arrival_s / factor, ..*r }).collect()
     }
 
+    /// The same requests `times` over, one list behind the other.
+    pub fn repeated(requests: &[Request], times: usize) -> Vec<Request> {
+        let rate = Self::rate_per_s(requests);
+        let (Some(first), Some(last)) = (requests.first(), requests.last()) else { return Vec::new() };
+        let gap_s = if rate.is_finite() { 1.0 / rate } else { 0.0 };
+        let span_s = last.arrival_s - first.arrival_s + gap_s;
+        let shifted = |turn: usize| {
+            requests.iter().map(move |r| Request { arrival_s: r.arrival_s + span_s * turn as f64, ..*r })
+        };
+        (0..times).flat_map(shifted).collect()
+    }
+
     /// Requests per second from the first arrival to the last.
     pub fn rate_per_s(requests: &[Request]) -> f64 {
         match (requests.first(), requests.last()) {
