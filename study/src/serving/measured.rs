@@ -186,7 +186,7 @@ impl Asked<'_> {
     }
 
     fn disaggregated(&self, prefill: &Workers, decode: &Workers) -> Result<Expected, ServingError> {
-        let stage = |workers: &Workers| -> Result<(Stage, bool), ServingError> {
+        let stage = |workers: &Workers| -> Result<(Box<Stage>, bool), ServingError> {
             let (table, beyond) = self.table(&workers.placement)?;
             let stage = Stage {
                 table,
@@ -195,7 +195,7 @@ impl Asked<'_> {
                 ranks: workers.placement.attention_data,
                 gpus: workers.placement.gpus(),
             };
-            Ok((stage, beyond))
+            Ok((Box::new(stage), beyond))
         };
         let ((prefill, one), (decode, other)) = (stage(prefill)?, stage(decode)?);
         // Caches cross NVLink or InfiniBand in a few milliseconds, well below a step.

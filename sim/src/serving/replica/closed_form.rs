@@ -30,10 +30,10 @@ impl Stage {
 /// Who reads prompts and who decodes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pool {
-    Shared(Stage),
+    Shared(Box<Stage>),
     Split {
-        prefill: Stage,
-        decode: Stage,
+        prefill: Box<Stage>,
+        decode: Box<Stage>,
         /// Seconds that one prompt's cache takes to the decoding worker.
         transfer_s: f64,
     },

@@ -97,7 +97,7 @@ fn stage(tensor: u32, replicas: u32) -> Stage {
 }
 
 fn shared(tensor: u32, replicas: u32) -> Deployment {
-    Deployment { pool: Pool::Shared(stage(tensor, replicas)) }
+    Deployment { pool: Pool::Shared(Box::new(stage(tensor, replicas))) }
 }
 
 #[test]
