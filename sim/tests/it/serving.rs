@@ -205,12 +205,11 @@ fn a_coded_cache_crosses_the_wire_sooner() {
 #[test]
 fn the_rate_that_is_kept_does_not_depend_on_how_many_requests_were_drawn() {
     let service = Service { batching: Batching::Chunked { tokens: 512 }, ..service() };
-    let objectives = Objectives { ttft_p99_s: 6.0, tpot_p99_s: 0.175 };
-    let rates: Vec<f64> = [500, 2000, 8000]
-        .map(|count| goodput(&service, &chat(count), &objectives).unwrap().unwrap().requests_per_s)
-        .to_vec();
-    for rate in &rates {
-        assert!((rate / rates[2] - 1.0).abs() < 0.35, "{rates:?}");
+    let objectives = Objectives { ttft_p99_s: 60.0, tpot_p99_s: 1.0 };
+    let rates = [300, 1000, 8000]
+        .map(|count| goodput(&service, &chat(count), &objectives).unwrap().unwrap().requests_per_s);
+    for rate in rates {
+        assert!((rate / rates[2] - 1.0).abs() < 0.3, "{rates:?}");
     }
 }
 
