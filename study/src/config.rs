@@ -7,6 +7,7 @@
 mod bounds;
 mod codec;
 mod designs;
+mod engine;
 mod exploration;
 mod figures;
 mod hardware;
@@ -27,6 +28,7 @@ mod technology;
 
 pub use codec::{BlockFile, CodecFile};
 pub use designs::{Design, DesignsFile};
+pub use engine::{AcceleratorFile, ClassName, EngineFile, TransformerFile};
 pub use exploration::{CandidateFile, CertaintyFile, ExplorationFile, OriginName};
 pub use figures::{FigureFile, FiguresFile, VerdictName};
 pub use hardware::{ClusterFile, GpuFile, NetworkFile, NicFile, TierFile};
@@ -62,4 +64,7 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<TechnologyFile>("technologies", "what gates and bits cost at a node"),
     Kind::of::<KernelsFile>("kernels", "measured kernels of a GPU type"),
     Kind::of::<SynthesisFile>("silicon", "what synthesis found of RTL"),
+    Kind::of::<EngineFile>("engines", "a serving engine"),
+    Kind::of::<AcceleratorFile>("accelerators", "a GPU as serving sees it"),
+    Kind::of::<TransformerFile>("transformers", "a served model"),
 ];

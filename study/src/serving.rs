@@ -8,6 +8,7 @@
 //!
 //! Must not know how an answer is shown.
 
+pub mod measured;
 mod trace;
 
 use crate::config::{ServingFile, SweepFile};

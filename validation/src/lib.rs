@@ -34,6 +34,7 @@ pub mod other_models;
 pub mod products;
 pub mod runs;
 pub mod score;
+pub mod serving;
 pub mod silicon;
 pub mod trained;
 pub mod training;

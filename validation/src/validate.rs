@@ -9,6 +9,7 @@ use crate::facts::{self, Fact, Peers};
 use crate::host_runs::{self, HostRun, HostRuns};
 use crate::runs::{Run, Runs, Set};
 use crate::score::{Pair, Stats, one_constant};
+use crate::serving::Services;
 use crate::training::{self, Scored};
 use crate::{Error, codecs, datasheets, dies, engines, products, silicon};
 use serde::Serialize;
@@ -37,6 +38,8 @@ pub struct Request {
     pub collectives: Vec<PathBuf>,
     /// Runs on the GPU of the recording, instead of the committed ones.
     pub host_runs: Vec<PathBuf>,
+    /// Measured services.
+    pub serving: Vec<PathBuf>,
     /// A recording of another GPU than the committed one's.
     pub recording: Option<PathBuf>,
     /// Constants changed for this validation only.
@@ -52,6 +55,8 @@ pub struct Truth {
     pub failures: Vec<Run>,
     pub measurements: Vec<Measurement>,
     pub host_runs: Vec<HostRun>,
+    /// Services, predicted as they were read.
+    pub services: Services,
     pub recording: Recording,
     pub facts: Vec<Fact>,
     pub peers: Peers,
@@ -78,6 +83,7 @@ impl Truth {
             failures: Vec::new(),
             measurements: Vec::new(),
             host_runs: Vec::new(),
+            services: Services::default(),
             recording: match &request.recording {
                 Some(path) => Recording::read(path)?,
                 None => engines::recording()?,
@@ -102,6 +108,11 @@ impl Truth {
             let read = collectives::Measurements::read(path)?;
             truth.measurements.extend(read.measurements);
             truth.malformed.extend(read.malformed);
+        }
+        for path in &request.serving {
+            let mut read = Services::read(path)?;
+            truth.malformed.append(&mut read.malformed);
+            truth.services.extend(read);
         }
         // Other rows take the place of the committed ones, so that their error stands alone.
         let mut host_runs =
@@ -151,6 +162,12 @@ pub struct Line {
     pub between_neighbours_mape: Option<f64>,
     pub calculon_mape: Option<f64>,
     pub vtrain_mape: Option<f64>,
+    /// AIConfigurator's error on the rows of a set of services that it predicted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aiconfigurator_mape: Option<f64>,
+    /// Ours on those very rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ours_on_aiconfigurators_mape: Option<f64>,
     pub balanced_accuracy: Option<f64>,
     /// Whether constants were fitted on rows of this set.
     pub fitted: bool,
@@ -223,6 +240,7 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<Outcome, Error> {
         }
     }
     outcome.push_collectives(truth, unseen, &bars);
+    outcome.push_services(truth, &bars);
     outcome.push_capacity(&bars);
     let peaks = capacity::peaks(&truth.calibrations, &truth.runs);
     if let Some(mut line) = line("peak memory", &peaks) {
@@ -322,6 +340,19 @@ impl Outcome {
         }
     }
 
+    /// Times of services, all together and by engine, GPU and model.
+    fn push_services(&mut self, truth: &Truth, bars: &Bars) {
+        for group in truth.services.groups() {
+            let Some(mut line) = line(&group.set, &group.pairs) else { continue };
+            line.fitted = true;
+            line.aiconfigurator_mape = group.peer_mape;
+            line.ours_on_aiconfigurators_mape = group.ours_on_peer_rows;
+            line.unscored = group.unscored;
+            line.unscored_because = group.unscored_because;
+            self.push(line, group.pairs, bars, &truth.peers);
+        }
+    }
+
     fn push_capacity(&mut self, bars: &Bars) {
         let n = self.capacity.fitted + self.capacity.failed;
         if self.capacity.failed == 0 {
@@ -356,6 +387,8 @@ impl Outcome {
             between_neighbours_mape: None,
             calculon_mape: None,
             vtrain_mape: None,
+            aiconfigurator_mape: None,
+            ours_on_aiconfigurators_mape: None,
             balanced_accuracy: Some(accuracy),
             fitted: true,
             bar: bars.accuracy.get(FITS).copied(),
@@ -388,6 +421,8 @@ fn line(set: &str, pairs: &[Pair]) -> Option<Line> {
         between_neighbours_mape: None,
         calculon_mape: None,
         vtrain_mape: None,
+        aiconfigurator_mape: None,
+        ours_on_aiconfigurators_mape: None,
         balanced_accuracy: None,
         fitted: false,
         bar: None,

@@ -23,6 +23,7 @@ Examples:
   trinity validate
   trinity validate --runs training_runs.csv --oom oom.csv --collectives collectives.csv --out report
   trinity validate --host-runs h200_runs.csv
+  trinity validate --runs training_runs.csv --serving serving.csv --json
   trinity validate --runs training_runs.csv --fit
   trinity validate --runs training_runs.csv --constants
   trinity validate --set a100.gpu.gemm-efficiency=0.6
@@ -38,6 +39,9 @@ pub struct Args {
     /// NCCL collectives, a CSV; may be repeated
     #[arg(long, value_name = "CSV")]
     collectives: Vec<PathBuf>,
+    /// Measured services (time to first token, time per token), a CSV; may be repeated
+    #[arg(long, value_name = "CSV")]
+    serving: Vec<PathBuf>,
     /// Runs on the GPU of the recording (training, prompts, decoding) instead of the committed ones, a CSV; may be repeated
     #[arg(long, value_name = "CSV")]
     host_runs: Vec<PathBuf>,
@@ -65,6 +69,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         oom: args.oom.clone(),
         collectives: args.collectives.clone(),
         host_runs: args.host_runs.clone(),
+        serving: args.serving.clone(),
         recording: args.recording.clone(),
         assignments: args.sets.clone(),
     };
@@ -113,6 +118,11 @@ fn print_json(
 ) -> Result<(), Failure> {
     // Without `--fit` the document is the list itself, as scripts expect.
     match refit {
+        None if !truth.services.rows.is_empty() => ctx.print_json(&serde_json::json!({
+            "sets": outcome.lines,
+            "serving": truth.services.rows,
+            "malformed": truth.malformed,
+        })),
         None => ctx.print_json(&outcome.lines),
         Some(refit) => ctx.print_json(&serde_json::json!({
             "sets": outcome.lines,
@@ -171,6 +181,8 @@ fn error_table(lines: &[Line]) -> Table {
         "one constant %",
         "Calculon %",
         "vTrain %",
+        "AIConfigurator %",
+        "ours there %",
         "bar %",
         "",
     ]);
@@ -194,6 +206,8 @@ fn error_table(lines: &[Line]) -> Table {
             maybe(line.one_constant_mape),
             maybe(line.calculon_mape),
             maybe(line.vtrain_mape),
+            maybe(line.aiconfigurator_mape),
+            maybe(line.ours_on_aiconfigurators_mape),
             bar,
             verdict(line).to_owned(),
         ]);

@@ -10,9 +10,9 @@ pub struct Objectives {
 }
 
 impl Objectives {
-    /// Whether `served` keeps both.
+    /// Whether `served` keeps both, in a queue that keeps up.
     pub fn kept(&self, served: &Served) -> bool {
-        self.overrun(served).1 <= 1.0
+        served.steady.stable && self.overrun(served).1 <= 1.0
     }
 
     /// The objective that is furthest from kept, and what was served over it.
@@ -78,7 +78,7 @@ pub fn goodput(
     let (mut broken, mut runs) = (None, 0);
     let mut at = |rate: f64| -> Result<Option<Goodput>, ServingError> {
         runs += 1;
-        let served = serve_with(service, &Requests::faster(requests, rate / unit), &costs)?;
+        let served = settled(service, &Requests::faster(requests, rate / unit), &costs)?;
         if objectives.kept(&served) {
             return Ok(Some(Goodput { requests_per_s: rate, served, breaks_first: None, runs: 0 }));
         }
@@ -87,6 +87,26 @@ pub fn goodput(
     };
     let found = highest(&mut at, unit)?;
     Ok(found.map(|found| Goodput { breaks_first: broken, runs, ..found }))
+}
+
+/// Repetitions of the same requests at most.
+const MOST_REPEATS: usize = 16;
+
+/// A run lasts at least so many mean latencies between its cuts, or it shows
+/// how it fills and empties, not how it serves.
+const LATENCIES: f64 = 5.0;
+
+/// Serves `requests`, repeated until the run is long beside its latencies.
+fn settled(service: &Service, requests: &[Request], costs: &StepCosts) -> Result<Served, ServingError> {
+    let mut repeats = 1;
+    loop {
+        let served = serve_with(service, &Requests::repeated(requests, repeats), costs)?;
+        let lasts_s = served.steady.to_s - served.steady.from_s;
+        if lasts_s >= LATENCIES * served.latency.mean_s || repeats >= MOST_REPEATS {
+            return Ok(served);
+        }
+        repeats *= 4;
+    }
 }
 
 /// The highest rate at which `at` finds the objectives kept, from `unit` on.

@@ -11,7 +11,9 @@
 
 mod engine;
 mod goodput;
+pub mod replica;
 mod service;
+mod steady;
 mod steps;
 mod workload;
 
@@ -20,6 +22,7 @@ use crate::compression::Channel;
 use engine::{Engine, Item, Spent};
 pub use goodput::{Goodput, Objective, Objectives, goodput};
 pub use service::{Batching, Pools, Service, ServingError};
+pub use steady::{BOUND, Interval, LEAST_REQUESTS, Steady};
 pub use steps::{Cost, StepCosts};
 pub use workload::{Lengths, Request, Requests};
 
@@ -58,6 +61,8 @@ pub struct Served {
     pub requests: usize,
     /// From the first arrival to the last token.
     pub duration_s: f64,
+    /// Departures per second in the steady part of the run, as all rates and
+    /// percentiles here; energy and money are of the whole run.
     pub requests_per_s: f64,
     pub output_tokens_per_s: f64,
     /// From arrival to first token.
@@ -77,6 +82,8 @@ pub struct Served {
     pub usd: f64,
     pub output_tokens_per_usd: f64,
     pub little: Little,
+    /// What rates and percentiles were taken from.
+    pub steady: Steady,
 }
 
 /// Both sides of Little's law, from separate books: requests present summed
@@ -239,17 +246,19 @@ fn transfer_s(service: &Service, tokens: f64, transfer_bits: Option<f64>) -> f64
 }
 
 fn summary(service: &Service, costs: &StepCosts, requests: &[Request], played: &Played) -> Served {
+    let steady = Steady::of(requests, &played.first_token_s, &played.done_s);
+    let kept = steady::kept(requests.len());
     let from = |times: &[f64]| -> Vec<f64> {
         times.iter().zip(requests).map(|(&time_s, request)| time_s - request.arrival_s).collect()
     };
-    let mut ttft = from(&played.first_token_s);
-    let mut latency = from(&played.done_s);
-    let mut tpot: Vec<f64> = requests
-        .iter()
-        .enumerate()
-        .filter(|(_, request)| request.output_tokens > 1)
-        .map(|(index, request)| {
-            (played.done_s[index] - played.first_token_s[index]) / f64::from(request.output_tokens - 1)
+    let mut ttft = from(&played.first_token_s)[kept.clone()].to_vec();
+    let all_latencies = from(&played.done_s);
+    let mut latency = all_latencies[kept.clone()].to_vec();
+    let mut tpot: Vec<f64> = kept
+        .filter(|&index| requests[index].output_tokens > 1)
+        .map(|index| {
+            (played.done_s[index] - played.first_token_s[index])
+                / f64::from(requests[index].output_tokens - 1)
         })
         .collect();
     let start_s = requests.first().map_or(0.0, |request| request.arrival_s);
@@ -259,12 +268,12 @@ fn summary(service: &Service, costs: &StepCosts, requests: &[Request], played: &
     let idle_s = (engines * duration_s - played.spent.busy_s).max(0.0);
     let energy_j = played.spent.energy_j + idle_s * costs.idle_power_w();
     let usd = engines * f64::from(service.engine.gpus) * duration_s / 3600.0 * service.usd_per_gpu_hour;
-    let latency_sum: f64 = latency.iter().sum();
+    let latency_sum: f64 = all_latencies.iter().sum();
     Served {
         requests: requests.len(),
         duration_s,
-        requests_per_s: requests.len() as f64 / duration_s,
-        output_tokens_per_s: tokens / duration_s,
+        requests_per_s: steady.requests_per_s,
+        output_tokens_per_s: steady.output_tokens_per_s,
         ttft: Percentiles::of(&mut ttft),
         tpot: Percentiles::of(&mut tpot),
         latency: Percentiles::of(&mut latency),
@@ -279,6 +288,7 @@ fn summary(service: &Service, costs: &StepCosts, requests: &[Request], played: &
             mean_present: played.spent.present_s / duration_s,
             rate_times_latency: latency_sum / duration_s,
         },
+        steady,
     }
 }
 

@@ -72,6 +72,10 @@ pub enum ServingError {
     NoRequests,
     #[error("{name} is {value}, but must be {rule}")]
     Setting { name: &'static str, value: f64, rule: &'static str },
+    #[error("the placement does not divide: {problem}")]
+    Placement { problem: String },
+    #[error("{kernel} in {format} were not measured on {gpu}; choose a precision that they were measured in")]
+    Unmeasured { kernel: &'static str, format: &'static str, gpu: String },
     #[error("serving is modelled with tensor parallelism alone; {parallelism} parallelism is {ways}")]
     Parallelism { parallelism: &'static str, ways: u32 },
 }

@@ -56,7 +56,7 @@ pub struct Requests;
 impl Requests {
     /// `count` requests that arrive at random, one a second in the mean.
     pub fn draw(seed: u64, count: usize, prompt: &Lengths, output: &Lengths) -> Vec<Request> {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut arrival_s = 0.0;
         (0..count)
             .map(|_| {
@@ -70,6 +70,18 @@ impl Requests {
     /// The same requests with time running `factor` times as fast.
     pub fn faster(requests: &[Request], factor: f64) -> Vec<Request> {
         requests.iter().map(|r| Request { arrival_s: r.arrival_s / factor, ..*r }).collect()
+    }
+
+    /// The same requests `times` over, one list behind the other.
+    pub fn repeated(requests: &[Request], times: usize) -> Vec<Request> {
+        let rate = Self::rate_per_s(requests);
+        let (Some(first), Some(last)) = (requests.first(), requests.last()) else { return Vec::new() };
+        let gap_s = if rate.is_finite() { 1.0 / rate } else { 0.0 };
+        let span_s = last.arrival_s - first.arrival_s + gap_s;
+        let shifted = |turn: usize| {
+            requests.iter().map(move |r| Request { arrival_s: r.arrival_s + span_s * turn as f64, ..*r })
+        };
+        (0..times).flat_map(shifted).collect()
     }
 
     /// Requests per second from the first arrival to the last.
@@ -121,9 +133,13 @@ impl Requests {
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
-struct Random(u64);
+pub(super) struct Random(u64);
 
 impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -133,7 +149,7 @@ impl Random {
     }
 
     /// In [0, 1).
-    fn uniform(&mut self) -> f64 {
+    pub(super) fn uniform(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 

@@ -200,3 +200,45 @@ fn a_coded_cache_crosses_the_wire_sooner() {
     };
     assert!(at(Some(3.0)) < at(None), "{} {}", at(Some(3.0)), at(None));
 }
+
+/// A burst is not a rate: what a service bears does not grow as the run shrinks.
+#[test]
+fn the_rate_that_is_kept_does_not_depend_on_how_many_requests_were_drawn() {
+    let service = Service { batching: Batching::Chunked { tokens: 512 }, ..service() };
+    let objectives = Objectives { ttft_p99_s: 60.0, tpot_p99_s: 1.0 };
+    let rates = [300, 1000, 8000]
+        .map(|count| goodput(&service, &chat(count), &objectives).unwrap().unwrap().requests_per_s);
+    for rate in rates {
+        assert!((rate / rates[2] - 1.0).abs() < 0.3, "{rates:?}");
+    }
+}
+
+#[test]
+fn rates_times_tokens_are_tokens_per_second() {
+    let requests = Requests::faster(&chat(4000), 3.0);
+    let served = serve(&service(), &requests).unwrap();
+    assert!(served.steady.stable, "{served:?}");
+    let mean = requests.iter().map(|r| f64::from(r.output_tokens)).sum::<f64>() / requests.len() as f64;
+    let apart = served.requests_per_s * mean / served.output_tokens_per_s - 1.0;
+    assert!(apart.abs() < 0.05, "{apart}");
+    assert!((served.requests_per_s / 3.0 - 1.0).abs() < 0.08, "{served:?}");
+}
+
+#[test]
+fn a_queue_that_does_not_keep_up_is_called_unstable() {
+    let requests = chat(3000);
+    let calm = serve(&service(), &requests).unwrap();
+    let flooded = serve(&service(), &Requests::faster(&requests, 1000.0)).unwrap();
+    assert!(calm.steady.stable && !flooded.steady.stable, "{:?} {:?}", calm.steady, flooded.steady);
+    assert!(!flooded.steady.settled);
+}
+
+#[test]
+fn longer_runs_are_surer() {
+    let width = |count| {
+        let served = serve(&service(), &Requests::faster(&chat(count), 2.0)).unwrap();
+        let own = served.steady.output_tokens_interval;
+        own.half_width / own.mean
+    };
+    assert!(width(20_000) < width(1000), "{} {}", width(20_000), width(1000));
+}

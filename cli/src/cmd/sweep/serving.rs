@@ -283,8 +283,10 @@ fn points_table(outcome: &Outcome) -> Table {
     for point in &outcome.points {
         let mut cells = vec![point.index.to_string(), point.scenario.clone()];
         cells.extend(point.axes.values().cloned());
-        cells.push(significant(point.arriving_per_s));
         let served = point.at_rate.as_ref();
+        let overrun = served.is_some_and(|served| !served.steady.stable);
+        let rate = significant(point.arriving_per_s);
+        cells.push(if overrun { format!("{rate}, more than it can serve") } else { rate });
         cells.push(served.map_or_else(String::new, |served| significant(served.ttft.p99_s)));
         cells.push(served.map_or_else(String::new, |served| ms(served.tpot.p99_s)));
         cells.push(match (&point.goodput, &point.refused) {
@@ -307,7 +309,8 @@ fn csv(study: &Study, outcome: &Outcome) -> String {
     }
     text += ",requests_per_s,output_tokens_per_s,ttft_mean_s,ttft_p50_s,ttft_p90_s,ttft_p99_s,tpot_mean_s,\
              tpot_p50_s,tpot_p90_s,tpot_p99_s,latency_mean_s,latency_p99_s,mean_batch,peak_cache,cache_tokens,\
-             energy_j,output_tokens_per_j,usd,output_tokens_per_usd,mean_present,rate_times_latency,status\n";
+             energy_j,output_tokens_per_j,usd,output_tokens_per_usd,mean_present,rate_times_latency,\
+             ttft_half_width_s,output_tokens_half_width,status\n";
     for point in &outcome.points {
         let within = point.goodput.as_ref().map(|goodput| &goodput.served);
         for (rate, served) in [("stated", point.at_rate.as_ref()), ("highest", within)] {
@@ -321,11 +324,11 @@ fn csv(study: &Study, outcome: &Outcome) -> String {
                     for number in numbers(served) {
                         let _ = write!(text, ",{number}");
                     }
-                    text += ",ok\n";
+                    text += if served.steady.stable { ",ok\n" } else { ",unstable\n" };
                 }
                 None => {
                     let why = point.refused.as_deref().unwrap_or("no rate keeps both objectives");
-                    let _ = writeln!(text, "{},{}", ",".repeat(21), super::show::quoted(why));
+                    let _ = writeln!(text, "{},{}", ",".repeat(23), super::show::quoted(why));
                 }
             }
         }
@@ -333,7 +336,7 @@ fn csv(study: &Study, outcome: &Outcome) -> String {
     text
 }
 
-fn numbers(s: &Served) -> [f64; 21] {
+fn numbers(s: &Served) -> [f64; 23] {
     [
         s.requests_per_s,
         s.output_tokens_per_s,
@@ -356,6 +359,8 @@ fn numbers(s: &Served) -> [f64; 21] {
         s.output_tokens_per_usd,
         s.little.mean_present,
         s.little.rate_times_latency,
+        s.steady.ttft_s.half_width,
+        s.steady.output_tokens_interval.half_width,
     ]
 }
 
@@ -388,22 +393,33 @@ fn plot(outcome: &Outcome) -> Option<Plot> {
     let number = |workload: &Workload, path: &str| workload.axes.get(path)?.parse::<f64>().ok();
     let first = outcome.workloads.first()?;
     let path = first.axes.keys().find(|path| outcome.workloads.iter().all(|w| number(w, path).is_some()))?;
-    let series = first.choices.iter().enumerate().map(|(at, choice)| Series {
-        name: choice.scenario.clone(),
-        points: outcome
-            .workloads
-            .iter()
-            .filter_map(|workload| {
+    // One line per scenario and per value of every other axis of the workload.
+    let others = |workload: &Workload| named(workload.axes.iter().filter(|(own, _)| *own != path));
+    let mut kinds: Vec<String> = Vec::new();
+    for workload in &outcome.workloads {
+        let kind = others(workload);
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    let mut series = Vec::new();
+    for (at, choice) in first.choices.iter().enumerate() {
+        for kind in &kinds {
+            let mine = outcome.workloads.iter().filter(|workload| others(workload) == *kind);
+            let points = mine.filter_map(|workload| {
                 let rate = workload.choices.get(at)?.requests_per_s;
                 (rate > 0.0).then_some((number(workload, path)?, rate))
-            })
-            .collect(),
-        mark: Mark::Line,
-    });
+            });
+            let points: Vec<(f64, f64)> = points.collect();
+            let name = match kind.is_empty() {
+                true => choice.scenario.clone(),
+                false => format!("{}, {kind}", choice.scenario),
+            };
+            if !points.is_empty() {
+                series.push(Series { name, points, mark: Mark::Line });
+            }
+        }
+    }
     let x = path.trim_start_matches("serving.").replace('.', " ");
-    Some(Plot {
-        x: Axis::log(x),
-        y: Axis::log("requests/s within both objectives"),
-        series: series.collect(),
-    })
+    Some(Plot { x: Axis::log(x), y: Axis::log("requests/s within both objectives"), series })
 }
