@@ -545,21 +545,26 @@ fn by_slabs_in_turn<T: Send>(
     rayon::in_place_scope(|scope| {
         let begin = |index: usize| {
             let sender = sender.clone();
-            // Nobody listens any more where an earlier slab failed.
-            scope.spawn(move |_| drop(sender.send((index, one(index)))));
+            scope.spawn(move |_| {
+                // A panic is told, too, or whoever listens would wait for ever.
+                let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| one(index)));
+                // Nobody listens any more where an earlier slab failed.
+                drop(sender.send((index, done)));
+            });
         };
         let ahead = SLABS_PER_THREAD * rayon::current_num_threads();
         (0..ahead.min(plan.len())).for_each(begin);
         let mut early = std::collections::BTreeMap::new();
         for index in 0..plan.len() {
-            let (slab, done) = loop {
-                if let Some(result) = early.remove(&index) {
-                    break result;
+            let done = loop {
+                if let Some(done) = early.remove(&index) {
+                    break done;
                 }
-                if let Some((index, result)) = next_done(&receiver) {
-                    early.insert(index, result);
+                if let Some((index, done)) = next_done(&receiver) {
+                    early.insert(index, done);
                 }
-            }?;
+            };
+            let (slab, done) = done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             sink(&slab, done)?;
             if index + ahead < plan.len() {
                 begin(index + ahead);
