@@ -87,9 +87,13 @@ impl MetricSums {
         let (mut energies, mut errors) = ([0f64; BLOCK], [0f64; BLOCK]);
         for (original, decoded) in original.chunks(BLOCK).zip(decoded.chunks(BLOCK)) {
             let len = original.len().min(decoded.len());
-            let (energies, errors) = (&mut energies[..len], &mut errors[..len]);
-            simd::widest(Block { original, decoded, energies, errors });
-            for (&energy, &error) in energies.iter().zip(&*errors) {
+            simd::widest(Block {
+                original,
+                decoded,
+                energies: &mut energies[..len],
+                errors: &mut errors[..len],
+            });
+            for (&energy, &error) in energies[..len].iter().zip(&errors[..len]) {
                 self.energy += energy;
                 self.squared += error * error;
                 self.absolute += error;
