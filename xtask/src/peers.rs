@@ -5,6 +5,7 @@
 //! installs the peers it needs through [`crate::tools`].
 
 mod bench;
+mod encode;
 mod h264;
 mod h265;
 mod line;
@@ -17,6 +18,11 @@ mod video;
 type Comparison = (&'static str, &'static str, fn(&[&str]) -> Result<(), String>);
 
 const COMPARISONS: &[Comparison] = &[
+    (
+        "encode",
+        "`trinity encode` and `decode`, file to file: speed against x264 and zstd [--quick]",
+        encode::run,
+    ),
     ("h264", "H.264: bits at equal error and speed against x264 and ffmpeg [--quick]", h264::run),
     (
         "h265",

@@ -33,7 +33,7 @@ use crate::video_io::RawFormat;
 /// 256 values: they are few, and a model feels each of them. --all codes them,
 /// and integers, which stay exact, too. A tensor with NaN or an infinity is kept
 /// to the bit and named; booleans and formats that no codec knows are carried as
-/// they are. The error printed is measured: what was coded is decoded again.
+/// they are. The error printed is measured on what decoding gives.
 ///
 /// Pictures (.png, .pgm, .y4m, .yuv, .gray) go through the same pipeline, every
 /// frame on its own: with `trinity`, `trinity-static`, `trinity-max`, `lossless`

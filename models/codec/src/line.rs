@@ -28,7 +28,7 @@ pub use crate::format::line::plan::{
     BASE_CLASSES, CLASSES, MAX_PAIRS, MAX_TILE, Plan, Tile, Transform, UNIT_CLASS, check_density,
 };
 pub use crate::format::line::stream::{
-    LAMBDA, Settings, Stream, decode, decode_bf16, encode, encode_tile, encode_with,
+    LAMBDA, Settings, Stream, Strip, decode, decode_bf16, encode, encode_tile, encode_with,
 };
 pub use crate::search::line::analyse::choose;
 pub use crate::search::line::options::{Effort, Family, Held, Options, TILE_VALUES};

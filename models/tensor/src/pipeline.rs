@@ -56,7 +56,7 @@ pub struct Summary {
     pub bits_per_value: f64,
     /// Why the tensor is kept to the bit although a loss was asked for.
     pub exact: Option<String>,
-    /// What coding did to the values, measured by decoding them.
+    /// What coding did to the values, measured on what decoding gives.
     #[serde(flatten)]
     pub metrics: Metrics,
 }
@@ -117,20 +117,50 @@ pub fn first_non_finite(entry: &Entry) -> Result<Option<(usize, f64)>, Error> {
     if !entry.dtype().is_float() {
         return Ok(None);
     }
-    let (mut start, mut found) = (0, None);
-    each_slab(entry, |slab| {
-        let (width, mut values) = (slab.dtype().bytes(), [0f64; 1024]);
-        for (at, bytes) in slab.data().chunks(1024 * width).enumerate() {
-            let values = &mut values[..bytes.len() / width];
-            slab.dtype().to_f64(bytes, values);
+    let plan = plan(entry);
+    if rayon::current_num_threads() > 1 && plan.len() > 1 && entry.stream_at(0).is_some() {
+        let of_slab = |index| match entry.stream_at(plan.values(index).start) {
+            Some(mut stream) => non_finite_within(entry, plan.values(index), stream.as_mut()),
+            None => Ok(None),
+        };
+        let found: Vec<_> = (0..plan.len()).into_par_iter().map(of_slab).collect::<Result<_, _>>()?;
+        return Ok(found.into_iter().flatten().next());
+    }
+    non_finite_within(entry, 0..entry.len(), entry.stream()?.as_mut())
+}
+
+/// Values looked at together: they stay in the cache.
+const SCANNED_VALUES: usize = 1 << 14;
+
+/// The first value of a range that is NaN or infinite, out of a stream that begins there.
+fn non_finite_within(
+    entry: &Entry,
+    range: std::ops::Range<usize>,
+    stream: &mut (dyn ValueStream + '_),
+) -> Result<Option<(usize, f64)>, Error> {
+    let (dtype, width) = (entry.dtype(), entry.dtype().bytes());
+    let mut bytes = crate::memory::zeroed(SCANNED_VALUES.min(range.len()) * width)?;
+    let mut narrow = [0f32; 1024];
+    for start in range.clone().step_by(SCANNED_VALUES) {
+        let bytes = &mut bytes[..SCANNED_VALUES.min(range.end - start) * width];
+        stream.fill(bytes)?;
+        for (at, bytes) in bytes.chunks(1024 * width).enumerate() {
+            // Formats that f32 holds have their infinities there: whether there is one at all is soon said.
+            if dtype != crate::Dtype::F64 {
+                let narrow = &mut narrow[..bytes.len() / width];
+                dtype.to_f32(bytes, narrow);
+                if !narrow.iter().fold(false, |any, value| any | !value.is_finite()) {
+                    continue;
+                }
+            }
+            let mut values = vec![0f64; bytes.len() / width];
+            dtype.to_f64(bytes, &mut values);
             if let Some(index) = values.iter().position(|value| !value.is_finite()) {
-                found = found.or(Some((start + 1024 * at + index, values[index])));
+                return Ok(Some((start + 1024 * at + index, values[index])));
             }
         }
-        start += slab.len();
-        Ok(())
-    })?;
-    Ok(found)
+    }
+    Ok(None)
 }
 
 /// A tensor's description, as writers want it.
@@ -242,7 +272,7 @@ pub struct Encoding<'a> {
     /// What values are turned by first.
     pub basis: Option<&'a Basis>,
     pub on_non_finite: OnNonFinite,
-    /// Whether what was coded is decoded again to measure its error; where not,
+    /// Whether the error of what decodes is measured; where not,
     /// errors are NaN unless every bit is kept.
     pub measure: bool,
     /// What a calibration says of the tensor of a name, if anything.
@@ -355,22 +385,32 @@ fn encode_tensor<W: Write + Seek>(
     let encode = |slab: &Tensor, first: usize| {
         let encoded = match known {
             Some(known) => codec.encode_weighted(&known.slab(slab, first)?, target, &known.moments)?,
+            None if measure && target != Target::Lossless => return codec.encode_measured(slab, target),
             None => codec.encode(slab, target)?,
         };
-        let mut sums = MetricSums::default();
-        match target {
-            Target::Lossless => sums.add_tensors(slab, slab),
-            _ if measure => sums.add_tensors(slab, &codec.decode(&encoded)?),
-            _ => {}
-        }
+        let sums = match target {
+            Target::Lossless => {
+                let mut sums = MetricSums::default();
+                sums.add_tensors(slab, slab);
+                sums
+            }
+            _ if measure => codec.measure(slab, &encoded)?,
+            _ => MetricSums::default(),
+        };
         Ok((encoded, sums))
     };
-    by_slabs(entry, &encode, &mut |_, (encoded, own)| {
+    let mut sink = |_: &Tensor, (encoded, own): (Encoded, MetricSums)| {
         bytes += encoded.bytes.len() as u64;
         sums.merge(&own);
         (encoding.progress)(encoded.values())?;
         writer.slab(&encoded.bytes)
-    })?;
+    };
+    let plan = plan(entry);
+    if rayon::current_num_threads() > 1 && plan.len() > 1 && entry.stream_at(0).is_some() {
+        by_slabs_in_turn(entry, &plan, &encode, &mut sink)?;
+    } else {
+        by_slabs(entry, &encode, &mut sink)?;
+    }
     let measured = measure || target == Target::Lossless;
     let summary = Summary {
         tensor: entry.name().to_owned(),
@@ -480,6 +520,67 @@ fn by_slabs<T: Send>(
         next = batch.end;
     }
     Ok(())
+}
+
+/// As [`by_slabs`] where threads read for themselves: as many slabs are under way as memory may hold, the next
+/// begins when one has gone to `sink`, and nobody waits for a batch to end.
+fn by_slabs_in_turn<T: Send>(
+    entry: &Entry,
+    plan: &BlockPlan,
+    work: &(dyn Fn(&Tensor, usize) -> Result<T, Error> + Sync),
+    sink: &mut dyn FnMut(&Tensor, T) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let one = |index: usize| {
+        let first = plan.values(index).start;
+        let mut stream = entry.stream_at(first).ok_or(Error::Unsupported {
+            format: "tensor file",
+            offset: 0,
+            what: "reading from the middle".into(),
+        })?;
+        let slab = slab(entry, plan, index, stream.as_mut())?;
+        let done = work(&slab, first).map_err(|error| error.shifted(first))?;
+        Ok((slab, done))
+    };
+    let (sender, receiver) = std::sync::mpsc::channel();
+    rayon::in_place_scope(|scope| {
+        let begin = |index: usize| {
+            let sender = sender.clone();
+            scope.spawn(move |_| {
+                // A panic is told, too, or whoever listens would wait for ever.
+                let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| one(index)));
+                // Nobody listens any more where an earlier slab failed.
+                drop(sender.send((index, done)));
+            });
+        };
+        let ahead = SLABS_PER_THREAD * rayon::current_num_threads();
+        (0..ahead.min(plan.len())).for_each(begin);
+        let mut early = std::collections::BTreeMap::new();
+        for index in 0..plan.len() {
+            let done = loop {
+                if let Some(done) = early.remove(&index) {
+                    break done;
+                }
+                if let Some((index, done)) = next_done(&receiver) {
+                    early.insert(index, done);
+                }
+            };
+            let (slab, done) = done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            sink(&slab, done)?;
+            if index + ahead < plan.len() {
+                begin(index + ahead);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The next message, if there is one by now. A thread of the pool works while it waits.
+fn next_done<T>(receiver: &std::sync::mpsc::Receiver<T>) -> Option<T> {
+    match rayon::yield_now() {
+        None => receiver.recv().ok(),
+        Some(rayon::Yield::Executed) => receiver.try_recv().ok(),
+        Some(rayon::Yield::Idle) => receiver.recv_timeout(std::time::Duration::from_micros(200)).ok(),
+    }
 }
 
 /// What a codec does to one tensor.

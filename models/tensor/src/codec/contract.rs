@@ -3,6 +3,7 @@
 
 use trinity_codec::StageCost;
 
+use super::metrics::MetricSums;
 use crate::{Class, Dtype, Error, Obstacle, Tensor};
 
 /// What an encoder is asked for.
@@ -123,6 +124,21 @@ pub trait TensorCodec: std::fmt::Debug + Send + Sync {
 
     /// The tensor that [`TensorCodec::encode`] promised.
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error>;
+
+    /// What coding did to a tensor's values, measured on what [`TensorCodec::decode`] makes of them.
+    fn measure(&self, tensor: &Tensor, encoded: &Encoded) -> Result<MetricSums, Error> {
+        let mut sums = MetricSums::default();
+        sums.add_tensors(tensor, &self.decode(encoded)?);
+        Ok(sums)
+    }
+
+    /// As [`TensorCodec::encode`], and what coding did to the values: measured on the reconstruction where an
+    /// encoder has made it on the way (it is what decoding gives, to the bit), else on what decoding gives.
+    fn encode_measured(&self, tensor: &Tensor, target: Target) -> Result<(Encoded, MetricSums), Error> {
+        let encoded = self.encode(tensor, target)?;
+        let sums = self.measure(tensor, &encoded)?;
+        Ok((encoded, sums))
+    }
 
     /// What each stage chose and spent on the way to the target, where a codec
     /// can say; nothing for a tensor of zeros.

@@ -3,20 +3,21 @@
 //! Finds a step for the target, and says what its stages did. Where a uniform
 //! quantizer with an arithmetic coder does as well (small tensors, kernels of a
 //! few values), its bytes are stored instead, so that no tensor takes more than
-//! with `uniform+ac`; [`PLAIN`] marks them. Also reads what 0.1.0 stored under the
+//! with `uniform+ac`; [`PLAIN`] marks them. Whether it may do as well is estimated on
+//! strips of a large tensor. Also reads what 0.1.0 stored under the
 //! name, streams of the Trinity codec.
 
 use std::sync::Arc;
 
 use trinity_codec::Basis;
-use trinity_codec::line::{Device, Effort, Family, Held, Options, Plan, Settings, Transform};
+use trinity_codec::line::{Device, Effort, Family, Held, Options, Plan, Settings, Stream, Transform};
 
 use super::device::{count_decoded, count_encoded, device};
-use super::lossy::{HEADER, normalize, restored};
+use super::lossy::{HEADER, measured, normalize, restored};
 use super::rate::within_after_rounding;
 use super::trinity::{Trinity, folded};
-use super::uniform::Uniform;
-use super::{Encoded, Lossy, Matrix, MatrixCodec, Metrics, StageCost, Target, TensorCodec};
+use super::uniform::{Uniform, estimated_bits, step_for};
+use super::{Encoded, Lossy, Matrix, MetricSums, StageCost, Target, TensorCodec};
 use crate::{Error, Obstacle, Tensor};
 
 /// The line-rate codec at one effort.
@@ -57,11 +58,15 @@ const TRINITY: &[u8] = b"TC";
 const PLAIN: i16 = 0x4000;
 /// Tensors of at most so many values are coded both ways and the better is kept.
 const SMALL: usize = 1 << 16;
-/// Larger ones where a uniform quantizer with an arithmetic coder takes at most this
-/// much more for the same error: bits fall as steps grow, within far less than that.
+/// Larger ones where a uniform quantizer with an arithmetic coder is estimated to take at most this
+/// much more for the same error: the estimate errs by less ([`estimated_bits`]).
 const CLOSE: f64 = 0.01;
-/// Where little effort is asked for: where the entropy of a uniform quantizer comes so near, in bits per value.
+/// Without trellis, where it is estimated to take so many bits per value less: lanes and tiles that are
+/// coded side by side cost up to that, which is what `line-uniform` is asked for.
 const MARGIN: f64 = 0.05;
+/// Values of the strips that are estimated, about, at least, and their least share of all.
+const ESTIMATED: usize = 1 << 17;
+const ESTIMATED_SHARE: usize = 8;
 
 impl Line {
     /// One name for each.
@@ -116,11 +121,13 @@ impl Line {
         )
     }
 
-    fn attempt(&self, tensor: &Tensor, target: trinity_codec::line::Target) -> Result<Encoded, Error> {
-        let Some((matrix, exponent)) = normalize(tensor)? else {
-            return Ok(Encoded::like(tensor, Vec::new()));
-        };
-        let stream = self.stream(&matrix, target).map_err(|error| match error {
+    fn attempt(
+        &self,
+        tensor: &Tensor,
+        (matrix, exponent): (&Matrix, i16),
+        target: trinity_codec::line::Target,
+    ) -> Result<Encoded, Error> {
+        let stream = self.stream(matrix, target).map_err(|error| match error {
             trinity_codec::line::Error::Device { device, reason } => {
                 Error::External { program: device, problem: reason }
             }
@@ -148,16 +155,22 @@ impl Line {
     }
 
     /// This codec's own stream.
-    fn encode_line(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
+    fn encode_line(
+        &self,
+        tensor: &Tensor,
+        normalized: (&Matrix, i16),
+        target: Target,
+    ) -> Result<Encoded, Error> {
         let header_bits = 8.0 * HEADER as f64 / tensor.len().max(1) as f64;
         match target {
             Target::Bits(bits) => {
                 let target_bits = (bits - header_bits).max(1e-6);
-                let encoded = self.attempt(tensor, trinity_codec::line::Target::Bits(target_bits))?;
+                let encoded =
+                    self.attempt(tensor, normalized, trinity_codec::line::Target::Bits(target_bits))?;
                 encoded.within(target, self.name(), "it needs at least")
             }
             Target::Nmse(goal) => within_after_rounding(self, tensor, goal, |asked| {
-                self.attempt(tensor, trinity_codec::line::Target::Nmse(asked))
+                self.attempt(tensor, normalized, trinity_codec::line::Target::Nmse(asked))
             }),
             Target::Qp(_) => Err(self.refused(tensor, target, "it has no quantization parameter")),
             Target::Lossless => {
@@ -167,25 +180,32 @@ impl Line {
     }
 
     fn error(&self, tensor: &Tensor, encoded: &Encoded) -> Result<f64, Error> {
-        Ok(Metrics::between(tensor, &self.decode_any(encoded)?).nmse)
+        Ok(self.measure(tensor, encoded)?.finish().nmse)
     }
 
-    /// Whether a uniform quantizer may do as well as the stream that was found.
-    fn may_be_plain(&self, tensor: &Tensor, ours: &Encoded) -> Result<bool, Error> {
-        if tensor.len() <= SMALL {
+    /// Whether a uniform quantizer may do as well as the stream that was found: on strips of it, at their own error.
+    fn may_be_plain(&self, matrix: &Matrix, ours: &Encoded) -> Result<bool, Error> {
+        if matrix.values.len() <= SMALL {
             return Ok(true);
         }
-        let error = self.error(tensor, ours)?;
-        let Some((matrix, _)) = normalize(tensor)? else { return Ok(false) };
-        let step = uniform_step(&matrix, error);
-        Ok(match self.options.effort {
-            // By its very bytes at our error: an adaptive coder follows what an entropy does not show.
-            Effort::Best => {
-                let plain = Uniform.encode(&matrix, -step.log2())?;
-                (HEADER + plain.len()) as f64 <= (1.0 + CLOSE) * ours.bytes.len() as f64
-            }
-            Effort::Fast => ours.bits_per_value() > uniform_entropy(&matrix, step) - MARGIN,
-        })
+        let damaged = |error: trinity_codec::line::Error| Error::corrupt(HEADER, error.to_string());
+        let stream = Stream::open(&ours.bytes[HEADER..]).map_err(damaged)?;
+        let strips = stream.strips();
+        let of_values = |values: usize| (values * strips).div_ceil(matrix.values.len());
+        let wanted = of_values(ESTIMATED).max(strips.div_ceil(ESTIMATED_SHARE)).min(strips);
+        let (mut originals, mut squared, mut bytes) = (Vec::new(), 0.0, 0);
+        for share in 0..wanted {
+            let strip = stream.strip((2 * share + 1) * strips / (2 * wanted)).map_err(damaged)?;
+            let original = &matrix.values[strip.place];
+            squared += squared_error(original, &strip.values);
+            originals.push(original);
+            bytes += strip.bytes;
+        }
+        let values: usize = originals.iter().map(|values| values.len()).sum();
+        let header = ours.bytes.len() - stream.tile_bytes();
+        let bits = 8.0 * (bytes as f64 / values as f64 + header as f64 / matrix.values.len() as f64);
+        let plain = estimated_bits(&originals, step_for(&originals, squared));
+        Ok(if self.options.log2_states > 0 { plain <= (1.0 + CLOSE) * bits } else { plain < bits - MARGIN })
     }
 
     fn refused(&self, tensor: &Tensor, target: Target, reason: &str) -> Error {
@@ -225,6 +245,15 @@ impl TensorCodec for Line {
         Ok(decoded)
     }
 
+    fn measure(&self, tensor: &Tensor, encoded: &Encoded) -> Result<MetricSums, Error> {
+        if is_ours(encoded) == Some(true) {
+            return measured(tensor, encoded, |bytes, _, _| decoded(bytes));
+        }
+        let mut sums = MetricSums::default();
+        sums.add_tensors(tensor, &self.decode_any(encoded)?);
+        Ok(sums)
+    }
+
     fn stages(&self, tensor: &Tensor, target: Target) -> Result<Vec<StageCost>, Error> {
         if matches!(target, Target::Qp(_) | Target::Lossless) {
             return Ok(Vec::new());
@@ -242,11 +271,14 @@ impl TensorCodec for Line {
 impl Line {
     /// This codec's own stream, or that of an arithmetic coder where it is better.
     fn encode_best(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
-        let ours = self.encode_line(tensor, target);
+        let Some((matrix, exponent)) = normalize(tensor)? else {
+            return Ok(Encoded::like(tensor, Vec::new()));
+        };
+        let ours = self.encode_line(tensor, (&matrix, exponent), target);
         let tried = match &ours {
             // An arithmetic coder knows no tiles, and gates have none.
             _ if self.tile_budget.is_some() || self.options.held.gates => false,
-            Ok(ours) => !ours.bytes.is_empty() && self.may_be_plain(tensor, ours)?,
+            Ok(ours) => !ours.bytes.is_empty() && self.may_be_plain(&matrix, ours)?,
             Err(Error::Unreachable { .. }) => matches!(target, Target::Bits(_) | Target::Nmse(_)),
             Err(_) => false,
         };
@@ -275,13 +307,18 @@ impl Line {
         if let Some(plain) = unmarked(encoded) {
             return Lossy(Uniform).decode(&plain);
         }
-        restored(encoded, |bytes, _, _| match device().decode(bytes) {
-            Ok((_, _, values)) => Ok(values),
-            Err(trinity_codec::line::Error::Device { device, reason }) => {
-                Err(Error::External { program: device, problem: reason })
-            }
-            Err(error) => Err(Error::corrupt(HEADER, error.to_string())),
-        })
+        restored(encoded, |bytes, _, _| decoded(bytes))
+    }
+}
+
+/// The normalized values of a stream.
+fn decoded(bytes: &[u8]) -> Result<Vec<f32>, Error> {
+    match device().decode(bytes) {
+        Ok((_, _, values)) => Ok(values),
+        Err(trinity_codec::line::Error::Device { device, reason }) => {
+            Err(Error::External { program: device, problem: reason })
+        }
+        Err(error) => Err(Error::corrupt(HEADER, error.to_string())),
     }
 }
 
@@ -320,42 +357,11 @@ fn unmarked(encoded: &Encoded) -> Option<Encoded> {
     Some(plain)
 }
 
-/// The step at which a uniform quantizer has an error, within a thousandth or so.
-fn uniform_step(matrix: &Matrix, nmse: f64) -> f64 {
-    let energy: f64 = matrix.values.iter().map(|&value| f64::from(value).powi(2)).sum();
-    let goal = nmse * energy;
-    let noise = |step: f64| -> f64 {
-        let (step, inverse) = (step as f32, (1.0 / step) as f32);
-        let error = |&value: &f32| value - (value * inverse).round_ties_even() * step;
-        let of_chunk = |chunk: &[f32]| chunk.iter().map(error).map(|error| error * error).sum::<f32>();
-        matrix.values.chunks(256).map(|chunk| f64::from(of_chunk(chunk))).sum()
-    };
-    // Errors of fine steps are a twelfth of their squares; those of coarse ones, less.
-    let mut step = (12.0 * goal / matrix.values.len() as f64).sqrt();
-    for _ in 0..6 {
-        let ratio = goal / noise(step).max(f64::MIN_POSITIVE);
-        step *= ratio.sqrt().clamp(0.5, 2.0);
-        if (ratio - 1.0).abs() < 1e-3 {
-            break;
-        }
-    }
-    step
-}
-
-/// Bits per value of a uniform quantizer, by the entropy of a sample of its levels.
-fn uniform_entropy(matrix: &Matrix, step: f64) -> f64 {
-    let sample: Vec<f32> =
-        matrix.values.iter().step_by(matrix.values.len().div_ceil(SMALL)).copied().collect();
-    let inverse = 1.0 / step;
-    let mut counts = std::collections::HashMap::<i64, u64>::new();
-    for value in &sample {
-        *counts.entry((f64::from(*value) * inverse).round_ties_even() as i64).or_default() += 1;
-    }
-    // In a fixed order, so that the sum is the same each time.
-    let mut counts: Vec<u64> = counts.into_values().collect();
-    counts.sort_unstable();
-    let total = sample.len() as f64;
-    counts.iter().map(|&count| -(count as f64) * (count as f64 / total).log2()).sum::<f64>() / total
+/// The sum of squared differences.
+fn squared_error(original: &[f32], decoded: &[f32]) -> f64 {
+    let of_chunk =
+        |(a, b): (&[f32], &[f32])| f64::from(a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f32>());
+    original.chunks(256).zip(decoded.chunks(256)).map(of_chunk).sum()
 }
 
 /// The stages of `uniform+ac`: a product and a rounding, then eight decisions of
@@ -431,7 +437,7 @@ fn stages(plan: &Plan, header: usize, total: usize, values: usize) -> Vec<StageC
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::codec;
+    use crate::codec::{Metrics, codec};
     use crate::{Class, Dtype};
 
     fn tensor() -> Tensor {
@@ -587,7 +593,7 @@ mod tests {
         let sizes = |line: &dyn TensorCodec| -> Vec<usize> {
             let encoded = line.encode(&tensor, Target::Bits(3.0)).unwrap();
             assert_eq!(line.decode(&encoded).unwrap().shape(), tensor.shape());
-            let stream = trinity_codec::line::Stream::open(&encoded.bytes[HEADER..]).unwrap();
+            let stream = Stream::open(&encoded.bytes[HEADER..]).unwrap();
             (0..stream.plan().tiles()).map(|tile| 2 * stream.words(tile).len()).collect()
         };
         let (unbound, bound) = (sizes(free.as_ref()), sizes(held.as_ref()));

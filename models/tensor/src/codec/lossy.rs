@@ -1,7 +1,7 @@
 //! From a codec of normalized matrices to a codec of tensors with a target.
 
 use super::rate::{Trial, finest_within};
-use super::{Encoded, Metrics, Target, TensorCodec};
+use super::{Encoded, MetricSums, Metrics, Target, TensorCodec};
 use crate::{Dtype, Error, Tensor};
 
 /// Finite values in [−1, 1], row by row.
@@ -159,6 +159,10 @@ impl<C: MatrixCodec> TensorCodec for Lossy<C> {
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
         restored(encoded, |bytes, rows, cols| self.0.decode(bytes, rows, cols))
     }
+
+    fn measure(&self, tensor: &Tensor, encoded: &Encoded) -> Result<MetricSums, Error> {
+        measured(tensor, encoded, |bytes, rows, cols| self.0.decode(bytes, rows, cols))
+    }
 }
 
 /// The tensor behind a normalizing exponent and what a codec made of the
@@ -167,25 +171,69 @@ pub(crate) fn restored(
     encoded: &Encoded,
     decode: impl FnOnce(&[u8], usize, usize) -> Result<Vec<f32>, Error>,
 ) -> Result<Tensor, Error> {
+    let data = match normalized(encoded, decode)? {
+        None => vec![0; encoded.values() * encoded.dtype.bytes()],
+        Some((values, exponent)) => denormalize(&values, exponent, encoded.dtype),
+    };
+    Tensor::new(encoded.name.clone(), encoded.class, encoded.dtype, encoded.shape.clone(), data)
+}
+
+/// The normalized values that `decode` makes of a coded tensor, and their exponent; nothing for zeros.
+fn normalized(
+    encoded: &Encoded,
+    decode: impl FnOnce(&[u8], usize, usize) -> Result<Vec<f32>, Error>,
+) -> Result<Option<(Vec<f32>, i16)>, Error> {
+    if encoded.bytes.is_empty() {
+        return Ok(None);
+    }
     let (rows, cols) = match encoded.shape.split_last() {
         Some((&cols, outer)) => (outer.iter().product(), cols),
         None => (1, 1),
     };
-    let values = encoded.values();
-    let data = if encoded.bytes.is_empty() {
-        vec![0; values * encoded.dtype.bytes()]
-    } else {
-        let (header, rest) = encoded
-            .bytes
-            .split_first_chunk::<HEADER>()
-            .ok_or_else(|| Error::corrupt(0, "the header is cut"))?;
-        let normalized = decode(rest, rows, cols)?;
-        if normalized.len() != values {
-            return Err(Error::corrupt(HEADER, "another number of values than the shape has"));
+    let (header, rest) =
+        encoded.bytes.split_first_chunk::<HEADER>().ok_or_else(|| Error::corrupt(0, "the header is cut"))?;
+    let values = decode(rest, rows, cols)?;
+    if values.len() != encoded.values() {
+        return Err(Error::corrupt(HEADER, "another number of values than the shape has"));
+    }
+    Ok(Some((values, i16::from_le_bytes(*header))))
+}
+
+/// How far what [`restored`] gives is from a tensor, without the whole of it in memory.
+pub(crate) fn measured(
+    tensor: &Tensor,
+    encoded: &Encoded,
+    decode: impl FnOnce(&[u8], usize, usize) -> Result<Vec<f32>, Error>,
+) -> Result<MetricSums, Error> {
+    let mut sums = MetricSums::default();
+    let dtype = tensor.dtype();
+    // Formats of more digits than the kernel's, and what is zeros, as tensors.
+    if encoded.bytes.is_empty() || matches!(dtype, Dtype::F64 | Dtype::I32 | Dtype::I64) {
+        sums.add_tensors(tensor, &restored(encoded, decode)?);
+        return Ok(sums);
+    }
+    let Some((values, exponent)) = normalized(encoded, decode)? else { return Ok(sums) };
+    Ok(differences(tensor, &values, exponent))
+}
+
+/// How far normalized values, rounded to a tensor's format, are from the tensor; its format is one that f32 holds.
+pub(crate) fn differences(tensor: &Tensor, values: &[f32], exponent: i16) -> MetricSums {
+    let (mut sums, dtype) = (MetricSums::default(), tensor.dtype());
+    let (mut original, mut decoded) = ([0f32; CHUNK], [0f32; CHUNK]);
+    let mut bytes = Vec::new();
+    for (values, stored) in values.chunks(CHUNK).zip(tensor.data().chunks(CHUNK * dtype.bytes())) {
+        let (original, decoded) = (&mut original[..values.len()], &mut decoded[..values.len()]);
+        dtype.to_f32(stored, original);
+        decoded.copy_from_slice(values);
+        denormalize_chunk(decoded, exponent.into(), dtype);
+        if dtype != Dtype::F32 {
+            bytes.clear();
+            dtype.extend_from_f32(decoded, &mut bytes);
+            dtype.to_f32(&bytes, decoded);
         }
-        denormalize(&normalized, i16::from_le_bytes(*header), encoded.dtype)
-    };
-    Tensor::new(encoded.name.clone(), encoded.class, encoded.dtype, encoded.shape.clone(), data)
+        sums.add(original, decoded);
+    }
+    sums
 }
 
 /// The decibels of an NMSE to meet. An error as large as the values, or larger,
@@ -213,19 +261,33 @@ pub(crate) fn normalize(tensor: &Tensor) -> Result<Option<(Matrix, i16)>, Error>
 
 type Normalized = Result<Option<(Vec<f32>, i32)>, Error>;
 
-/// Formats that f32 holds: a pass for the largest magnitude and one to scale.
+/// Formats that f32 holds: a pass for the largest magnitude and one to scale, in chunks that stay in the cache.
 fn normalize_narrow(tensor: &Tensor) -> Normalized {
-    let mut values = vec![0f32; tensor.len()];
-    tensor.dtype().to_f32(tensor.data(), &mut values);
-    // Without their sign, the bits of floats are in the order of what they
-    // stand for, infinity and NaN last.
-    let magnitude = |value: &f32| (value.to_bits() & (u32::MAX >> 1)) as i32;
-    let largest = f32::from_bits(values.iter().map(magnitude).fold(0, i32::max) as u32);
+    let dtype = tensor.dtype();
+    let mut chunk = [0f32; CHUNK];
+    let mut largest = 0;
+    for bytes in tensor.data().chunks(CHUNK * dtype.bytes()) {
+        let chunk = &mut chunk[..bytes.len() / dtype.bytes()];
+        dtype.to_f32(bytes, chunk);
+        // Without their sign, the bits of floats are in the order of what they
+        // stand for, infinity and NaN last.
+        let magnitude = |value: &f32| (value.to_bits() & (u32::MAX >> 1)) as i32;
+        largest = chunk.iter().map(magnitude).fold(largest, i32::max);
+    }
+    let largest = f32::from_bits(largest as u32);
     if !largest.is_finite() {
+        let mut values = vec![0f32; tensor.len()];
+        dtype.to_f32(tensor.data(), &mut values);
         return Err(not_finite(tensor, values.iter().map(|&value| value.into())));
     }
     let Some(exponent) = exponent_above(largest.into()) else { return Ok(None) };
-    scale(&mut values, -exponent);
+    let mut values = Vec::with_capacity(tensor.len());
+    for bytes in tensor.data().chunks(CHUNK * dtype.bytes()) {
+        let chunk = &mut chunk[..bytes.len() / dtype.bytes()];
+        dtype.to_f32(bytes, chunk);
+        scale(chunk, -exponent);
+        values.extend_from_slice(chunk);
+    }
     Ok(Some((values, exponent)))
 }
 
@@ -275,19 +337,24 @@ fn denormalize(normalized: &[f32], exponent: i16, dtype: Dtype) -> Vec<u8> {
         Dtype::I32 => data.extend(wide.flat_map(|value| (value.round_ties_even() as i32).to_le_bytes())),
         Dtype::I64 => data.extend(wide.flat_map(|value| (value.round_ties_even() as i64).to_le_bytes())),
         _ => {
-            // A quantizer may overshoot the format's largest finite value.
-            let largest = dtype.largest_f32();
             let mut chunk = Vec::with_capacity(CHUNK);
             for values in normalized.chunks(CHUNK) {
                 chunk.clear();
                 chunk.extend_from_slice(values);
-                scale(&mut chunk, exponent);
-                chunk.iter_mut().for_each(|value| *value = value.clamp(-largest, largest));
+                denormalize_chunk(&mut chunk, exponent, dtype);
                 dtype.extend_from_f32(&chunk, &mut data);
             }
         }
     }
     data
+}
+
+/// Values that a format is to hold, not yet rounded to it.
+fn denormalize_chunk(chunk: &mut [f32], exponent: i32, dtype: Dtype) {
+    // A quantizer may overshoot the format's largest finite value.
+    let largest = dtype.largest_f32();
+    scale(chunk, exponent);
+    chunk.iter_mut().for_each(|value| *value = value.clamp(-largest, largest));
 }
 
 /// Multiplies by 2^`exponent` with one rounding.

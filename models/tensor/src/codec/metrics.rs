@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use trinity_numeric::simd::{self, Kernel};
+
 use crate::Tensor;
 
 /// Error measures over all values, computed in f64.
@@ -31,6 +33,32 @@ impl Metrics {
     }
 }
 
+/// Values whose errors are found side by side before they are added one after the other.
+const BLOCK: usize = 1024;
+
+/// One block of values and what they became.
+struct Block<'a, T> {
+    original: &'a [T],
+    decoded: &'a [T],
+    energies: &'a mut [f64],
+    errors: &'a mut [f64],
+}
+
+impl<T: Copy + Into<f64>> Kernel for Block<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let values = self.original.iter().zip(self.decoded);
+        for ((&a, &b), (energy, error)) in values.zip(self.energies.iter_mut().zip(self.errors)) {
+            let (a, b): (f64, f64) = (a.into(), b.into());
+            // Equal infinities, and NaN kept as NaN, are no error.
+            *error = if (a == b) | (a.is_nan() & b.is_nan()) { 0.0 } else { (a - b).abs() };
+            *energy = if a.is_finite() { a * a } else { 0.0 };
+        }
+    }
+}
+
 /// Running sums, for tensors that come in pieces.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct MetricSums {
@@ -44,9 +72,9 @@ pub struct MetricSums {
 impl MetricSums {
     /// Adds two tensors of the same shape, block by block.
     pub fn add_tensors(&mut self, original: &Tensor, decoded: &Tensor) {
-        let (mut a, mut b) = ([0f64; 1024], [0f64; 1024]);
+        let (mut a, mut b) = ([0f64; BLOCK], [0f64; BLOCK]);
         let (wa, wb) = (original.dtype().bytes(), decoded.dtype().bytes());
-        for (bytes_a, bytes_b) in original.data().chunks(1024 * wa).zip(decoded.data().chunks(1024 * wb)) {
+        for (bytes_a, bytes_b) in original.data().chunks(BLOCK * wa).zip(decoded.data().chunks(BLOCK * wb)) {
             let len = (bytes_a.len() / wa).min(bytes_b.len() / wb);
             original.dtype().to_f64(bytes_a, &mut a[..len]);
             decoded.dtype().to_f64(bytes_b, &mut b[..len]);
@@ -54,15 +82,23 @@ impl MetricSums {
         }
     }
 
-    /// Adds values and what they became.
-    pub fn add(&mut self, original: &[f64], decoded: &[f64]) {
-        for (&a, &b) in original.iter().zip(decoded) {
-            // Equal infinities, and NaN kept as NaN, are no error.
-            let error = if a == b || a.is_nan() && b.is_nan() { 0.0 } else { (a - b).abs() };
-            self.energy += if a.is_finite() { a * a } else { 0.0 };
-            self.squared += error * error;
-            self.absolute += error;
-            self.largest = self.largest.max(error);
+    /// Adds values and what they became, in their order.
+    pub fn add<T: Copy + Into<f64>>(&mut self, original: &[T], decoded: &[T]) {
+        let (mut energies, mut errors) = ([0f64; BLOCK], [0f64; BLOCK]);
+        for (original, decoded) in original.chunks(BLOCK).zip(decoded.chunks(BLOCK)) {
+            let len = original.len().min(decoded.len());
+            simd::widest(Block {
+                original,
+                decoded,
+                energies: &mut energies[..len],
+                errors: &mut errors[..len],
+            });
+            for (&energy, &error) in energies[..len].iter().zip(&errors[..len]) {
+                self.energy += energy;
+                self.squared += error * error;
+                self.absolute += error;
+                self.largest = self.largest.max(error);
+            }
         }
         self.count += original.len() as f64;
     }

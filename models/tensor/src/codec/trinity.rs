@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use trinity_codec::{Basis, Profile};
 
-use super::lossy::{HEADER, normalize, restored};
+use super::lossy::{HEADER, differences, measured, normalize, restored};
 use super::rate::within_after_rounding;
-use super::{Encoded, StageCost, Target, TensorCodec};
-use crate::{Error, Obstacle, Tensor};
+use super::{Encoded, MetricSums, StageCost, Target, TensorCodec};
+use crate::{Dtype, Error, Obstacle, Tensor};
 
 /// One profile of the Trinity codec.
 #[derive(Debug)]
@@ -77,6 +77,15 @@ impl Trinity {
         let mut bytes = exponent.to_le_bytes().to_vec();
         bytes.extend(coded.bytes);
         Ok(Encoded::like(tensor, bytes))
+    }
+
+    /// The normalized values of a stream.
+    fn decoded(&self, bytes: &[u8]) -> Result<Vec<f32>, Error> {
+        let matrix = match &self.basis {
+            Some(basis) => trinity_codec::decode_with_basis(bytes, basis),
+            None => trinity_codec::decode(bytes),
+        };
+        Ok(matrix.map_err(failure)?.values)
     }
 
     /// The exponent that normalizes the values, what they were coded to, and by
@@ -184,6 +193,24 @@ impl TensorCodec for Trinity {
         }
     }
 
+    fn encode_measured(&self, tensor: &Tensor, target: Target) -> Result<(Encoded, MetricSums), Error> {
+        let wide = matches!(tensor.dtype(), Dtype::F64 | Dtype::I32 | Dtype::I64);
+        if let (Target::Bits(bits), false) = (target, wide) {
+            let header_bits = 8.0 * HEADER as f64 / tensor.len().max(1) as f64;
+            let asked = trinity_codec::Target::Bits((bits - header_bits).max(1e-6));
+            if let Some((exponent, coded, _)) = self.code(tensor, asked, None)? {
+                let mut bytes = exponent.to_le_bytes().to_vec();
+                bytes.extend(coded.bytes);
+                let encoded =
+                    Encoded::like(tensor, bytes).within(target, self.name(), "it needs at least")?;
+                return Ok((encoded, differences(tensor, &coded.recon, exponent)));
+            }
+        }
+        let encoded = self.encode(tensor, target)?;
+        let sums = self.measure(tensor, &encoded)?;
+        Ok((encoded, sums))
+    }
+
     fn takes_moments(&self) -> bool {
         self.profile.is_some() && self.basis.is_none()
     }
@@ -205,13 +232,11 @@ impl TensorCodec for Trinity {
     }
 
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
-        restored(encoded, |bytes, _, _| {
-            let matrix = match &self.basis {
-                Some(basis) => trinity_codec::decode_with_basis(bytes, basis),
-                None => trinity_codec::decode(bytes),
-            };
-            Ok(matrix.map_err(failure)?.values)
-        })
+        restored(encoded, |bytes, _, _| self.decoded(bytes))
+    }
+
+    fn measure(&self, tensor: &Tensor, encoded: &Encoded) -> Result<MetricSums, Error> {
+        measured(tensor, encoded, |bytes, _, _| self.decoded(bytes))
     }
 
     fn stages(&self, tensor: &Tensor, target: Target) -> Result<Vec<StageCost>, Error> {

@@ -51,6 +51,11 @@ pub(crate) trait Payload: Debug + Send + Sync {
     /// Starts over from the tensor's first value.
     fn open(&self) -> Result<Box<dyn ValueStream + '_>, Error>;
 
+    /// Starts at a byte of the tensor, in formats that can begin anywhere at no cost.
+    fn open_at(&self, _byte: u64) -> Option<Box<dyn ValueStream + '_>> {
+        None
+    }
+
     /// The coded bytes of a slab, in formats that have slabs.
     fn coded_slab(&self, _index: usize) -> Result<Vec<u8>, Error> {
         Err(Error::Unsupported { format: "tensor file", offset: 0, what: "reading coded slabs".into() })
@@ -197,6 +202,11 @@ impl Entry {
     /// Values from the first on.
     pub fn stream(&self) -> Result<Box<dyn ValueStream + '_>, Error> {
         self.payload.open()
+    }
+
+    /// Values from one on, in formats that can begin anywhere at no cost.
+    pub(crate) fn stream_at(&self, value: usize) -> Option<Box<dyn ValueStream + '_>> {
+        self.payload.open_at(value as u64 * self.dtype.bytes() as u64)
     }
 
     /// The coded bytes of a slab, in formats that have slabs.

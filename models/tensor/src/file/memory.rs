@@ -42,6 +42,10 @@ impl Payload for Memory {
     fn open(&self) -> Result<Box<dyn ValueStream + '_>, Error> {
         Ok(Box::new(Rest(self.0.as_ref().as_ref())))
     }
+
+    fn open_at(&self, byte: u64) -> Option<Box<dyn ValueStream + '_>> {
+        Some(Box::new(Rest(self.0.as_ref().as_ref().get(usize::try_from(byte).ok()?..)?)))
+    }
 }
 
 /// What was not read yet.

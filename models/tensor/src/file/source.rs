@@ -143,6 +143,10 @@ impl Payload for Plain {
     fn open(&self) -> Result<Box<dyn ValueStream + '_>, Error> {
         Ok(Box::new(PlainStream { source: &self.source, position: self.offset }))
     }
+
+    fn open_at(&self, byte: u64) -> Option<Box<dyn ValueStream + '_>> {
+        Some(Box::new(PlainStream { source: &self.source, position: self.offset.checked_add(byte)? }))
+    }
 }
 
 struct PlainStream<'a> {

@@ -1,7 +1,7 @@
 //! Codecs on captured tensors: targets met, figures that agree, damage survived.
 
 use trinity_tensor::codec::{Metrics, Target, TensorCodec, codec, names};
-use trinity_tensor::{Class, Error, Tensor, TensorFile};
+use trinity_tensor::{Class, Dtype, Error, Tensor, TensorFile};
 
 use crate::random::Random;
 use crate::{sample_path, task};
@@ -85,6 +85,26 @@ fn an_error_as_large_as_the_values_is_no_riddle() {
             let (_, metrics) =
                 round_trip(codec(name).unwrap().as_ref(), &tensor, Target::Nmse(goal)).expect(name);
             assert!(metrics.nmse <= goal, "{name}: {} for {goal}", metrics.nmse);
+        }
+    }
+}
+
+#[test]
+fn an_error_measured_while_encoding_is_that_of_what_decodes() {
+    let file = TensorFile::open(&sample_path()).unwrap();
+    let cropped = crop(&file.entries()[0].read().unwrap(), 64);
+    let mut values = vec![0f32; cropped.len()];
+    cropped.dtype().to_f32(cropped.data(), &mut values);
+    for dtype in [Dtype::F32, Dtype::Bf16, Dtype::F16, Dtype::F64] {
+        let mut data = Vec::new();
+        dtype.extend_from_f32(&values, &mut data);
+        let tensor = Tensor::new("t", cropped.class(), dtype, cropped.shape().to_vec(), data).unwrap();
+        for name in ["trinity", "trinity-lite", "line-uniform", "uniform+ac", "rtn-128g", "h265-fast"] {
+            let codec = codec(name).unwrap();
+            let (encoded, sums) = codec.encode_measured(&tensor, Target::Bits(5.0)).expect(name);
+            assert_eq!(encoded, codec.encode(&tensor, Target::Bits(5.0)).unwrap(), "{name} {dtype}");
+            let decoded = Metrics::between(&tensor, &codec.decode(&encoded).unwrap());
+            assert_eq!(sums.finish(), decoded, "{name} {dtype}");
         }
     }
 }

@@ -162,6 +162,11 @@ impl<'a> Stream<'a> {
         &self.coder.plan
     }
 
+    /// Bytes of all tiles; what is before them is header and directory.
+    pub fn tile_bytes(&self) -> usize {
+        self.words.len()
+    }
+
     /// The words of a tile.
     pub fn words(&self, index: usize) -> Vec<u16> {
         let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
@@ -201,34 +206,74 @@ impl<'a> Stream<'a> {
     pub fn numbers<N: Number>(&self, width: Width) -> Result<Vec<N>, Error> {
         let plan = self.plan();
         let mut out = vec![N::default(); plan.rows * plan.cols];
-        let (bands, panels) = plan.grid();
-        if plan.transposed {
-            // A panel's columns are rows of the matrix.
-            each_chunk(&mut out, plan.tile_cols * plan.cols, |panel, out| {
-                let mut buffer = vec![N::default(); plan.tile_rows * plan.tile_cols];
-                for band in 0..bands {
-                    let index = band * panels + panel;
-                    let place = plan.tile(index);
-                    self.tile_into(index, width, &mut buffer, place.cols)?;
-                    for (row, out) in out.chunks_exact_mut(plan.cols).enumerate() {
-                        let coded = buffer[row..].iter().step_by(place.cols);
-                        let out = &mut out[place.row..place.row + place.rows];
-                        out.iter_mut().zip(coded).for_each(|(out, &value)| *out = value);
-                    }
-                }
-                Ok(())
-            })?;
-        } else {
-            each_chunk(&mut out, plan.tile_rows * plan.cols, |band, out| {
-                for panel in 0..panels {
-                    let index = band * panels + panel;
-                    self.tile_into(index, width, &mut out[plan.tile(index).col..], plan.cols)?;
-                }
-                Ok(())
-            })?;
-        }
+        each_chunk(&mut out, self.strip_values(), |strip, out| self.strip_into(strip, width, out))?;
         Ok(out)
     }
+
+    /// Values of a strip: whole rows of the matrix in its own order that whole tiles code. The last may be shorter.
+    fn strip_values(&self) -> usize {
+        // The columns of a panel are rows of a matrix that lies on its side.
+        let plan = self.plan();
+        plan.cols * if plan.transposed { plan.tile_cols } else { plan.tile_rows }
+    }
+
+    fn strip_into<N: Number>(&self, strip: usize, width: Width, out: &mut [N]) -> Result<(), Error> {
+        let plan = self.plan();
+        let (bands, panels) = plan.grid();
+        if plan.transposed {
+            let mut buffer = vec![N::default(); plan.tile_rows * plan.tile_cols];
+            for band in 0..bands {
+                let index = band * panels + strip;
+                let place = plan.tile(index);
+                self.tile_into(index, width, &mut buffer, place.cols)?;
+                for (row, out) in out.chunks_exact_mut(plan.cols).enumerate() {
+                    let coded = buffer[row..].iter().step_by(place.cols);
+                    let out = &mut out[place.row..place.row + place.rows];
+                    out.iter_mut().zip(coded).for_each(|(out, &value)| *out = value);
+                }
+            }
+        } else {
+            for panel in 0..panels {
+                let index = strip * panels + panel;
+                self.tile_into(index, width, &mut out[plan.tile(index).col..], plan.cols)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many strips there are: runs of whole rows of the matrix that are decoded on their own.
+    pub fn strips(&self) -> usize {
+        (self.plan().rows * self.plan().cols).div_ceil(self.strip_values())
+    }
+
+    /// One strip: the place of its values in the matrix, what they decode to, and the bytes of its tiles.
+    pub fn strip(&self, strip: usize) -> Result<Strip, Error> {
+        let plan = self.plan();
+        let (bands, panels) = plan.grid();
+        let start = strip * self.strip_values();
+        let place = start..(start + self.strip_values()).min(plan.rows * plan.cols);
+        let mut values = vec![0.0; place.len()];
+        self.strip_into(strip, Width::widest(), &mut values)?;
+        let bytes = |tile: usize| {
+            let before = if tile == 0 { 0 } else { self.ends[tile - 1] };
+            2 * (self.ends[tile] - before) as usize
+        };
+        let bytes = if plan.transposed {
+            (0..bands).map(|band| bytes(band * panels + strip)).sum()
+        } else {
+            (0..panels).map(|panel| bytes(strip * panels + panel)).sum()
+        };
+        Ok(Strip { place, values, bytes })
+    }
+}
+
+/// Values that lie side by side in a matrix and are decoded on their own.
+#[derive(Debug, Clone)]
+pub struct Strip {
+    pub place: std::ops::Range<usize>,
+    pub values: Vec<f32>,
+    /// Bytes of their tiles; the header is beside them.
+    pub bytes: usize,
 }
 
 /// Decodes a stream: rows, columns and values.

@@ -13,7 +13,7 @@ use crate::search::line::fit::{Fitted, Look, fit, improved};
 use crate::search::line::options::{Effort, Family, Options};
 use crate::stage::line::matrix::{promise, reflections_of};
 use crate::stage::line::quantize::Quantizer;
-use trinity_numeric::simd::{Kernel, with_width};
+use trinity_numeric::simd::{Kernel, Width, with_width};
 
 /// Values that statistics of columns are taken from, at most, and rows of a band
 /// of them. A class that few values decide costs bits in all of its column.
@@ -72,11 +72,11 @@ pub(crate) fn choose_fitted(
     let mut drafts: Vec<(f64, Plan)> = Vec::new();
     for transposed in orientations {
         let sample = Sample::new(values, rows, cols, transposed, step, options.effort);
-        for candidate in candidates(&sample, options) {
-            let draft = sample.plan(rows, cols, transposed, step, options, candidate);
-            // Where no column is predicted, that is another one's plan.
-            if drafts.iter().all(|(_, plan)| *plan != draft.1) {
-                drafts.push(draft);
+        for transform in transforms(&sample, options) {
+            for draft in sample.plans((rows, cols), transposed, step, options, transform) {
+                if drafts.iter().all(|(_, plan)| *plan != draft.1) {
+                    drafts.push(draft);
+                }
             }
         }
     }
@@ -88,15 +88,9 @@ pub(crate) fn choose_fitted(
     fitted.min_by(|a, b| a.score().total_cmp(&b.score()))
 }
 
-/// Stages of one alternative.
-#[derive(Debug, Clone)]
-struct Candidate {
-    transform: Transform,
-    predicts: bool,
-}
-
-fn candidates(sample: &Sample, options: &Options) -> Vec<Candidate> {
-    let transforms: Vec<Transform> = match options.held.transform {
+/// Transforms that may pay.
+fn transforms(sample: &Sample, options: &Options) -> Vec<Transform> {
+    match options.held.transform {
         Some(Family::None) => vec![Transform::None],
         Some(Family::Hadamard) => vec![Transform::Hadamard],
         Some(Family::Dct) => vec![Transform::Dct],
@@ -108,15 +102,7 @@ fn candidates(sample: &Sample, options: &Options) -> Vec<Candidate> {
             std::iter::once(Transform::None).chain(stated).chain(cosines).collect()
         }
         None => vec![Transform::None],
-    };
-    let predicts: &[bool] = match options.held.predicts {
-        Some(held) => &[held],
-        None => &[false, true],
-    };
-    let each = |transform: Transform| {
-        predicts.iter().map(move |&predicts| Candidate { transform: transform.clone(), predicts })
-    };
-    transforms.into_iter().flat_map(each).collect()
+    }
 }
 
 /// Bands of coded rows in steps.
@@ -125,6 +111,8 @@ struct Sample {
     /// Coded rows of the whole matrix.
     all_rows: usize,
     bands: Vec<Vec<f32>>,
+    /// Of columns.
+    means: Vec<f64>,
 }
 
 impl Sample {
@@ -153,7 +141,12 @@ impl Sample {
             (first..first + size).for_each(|row| load(row, &mut out));
             out
         });
-        Self { cols: coded_cols, all_rows: coded_rows, bands: bands.collect() }
+        Self::of(coded_cols, coded_rows, bands.collect())
+    }
+
+    fn of(cols: usize, all_rows: usize, bands: Vec<Vec<f32>>) -> Self {
+        let means = with_width(Width::widest(), Means { bands: &bands, cols });
+        Self { cols, all_rows, bands, means }
     }
 
     fn rows(&self) -> impl Iterator<Item = &[f32]> {
@@ -171,7 +164,7 @@ impl Sample {
     /// Whether neighbours along rows are alike enough for cosines to gather them.
     fn is_smooth(&self) -> bool {
         let (mut products, mut squares) = (0.0f64, 0.0f64);
-        let means = self.means();
+        let means = &self.means;
         // Some rows of each band say enough.
         for row in self.bands.iter().flat_map(|band| band.chunks_exact(self.cols).step_by(SMOOTH_STEP)) {
             let centred = |at: usize| row[at] - means[at] as f32;
@@ -193,7 +186,6 @@ impl Sample {
         if groups == 0 || self.all_rows < 2 * size {
             return None;
         }
-        let means = self.means();
         // Every row counts the same: row classes take out how large it is.
         let weigh = |row: &[f32]| {
             let energy: f64 = row.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
@@ -206,7 +198,7 @@ impl Sample {
         let leaked_beside = FLOOR * (weights.len() as f64).powi(2) / energy;
         let paying = Paying { rows: self.all_rows, floor, leaked_beside, coarse: COARSE };
         let promise_of = |group: usize| {
-            let moments = self.moments(group, size, &means, &weights);
+            let moments = self.moments(group, size, &weights);
             promise(&moments, size, &paying)
         };
         let tried = [0, groups / 2, groups - 1];
@@ -215,27 +207,16 @@ impl Sample {
             return None;
         }
         let reflections = |group: usize| {
-            let moments = self.moments(group, size, &means, &weights);
+            let moments = self.moments(group, size, &weights);
             reflections_of(&moments, size, &paying)
         };
         Some(Transform::Stated { size, groups: crate::format::line::stream::each(groups, reflections) })
     }
 
     /// Second moments of a group of columns.
-    fn moments(&self, group: usize, size: usize, means: &[f64], weights: &[f64]) -> Vec<f64> {
-        let mut moments = vec![0.0; size * size];
-        let (mut centred, first) = (vec![0.0f64; size], group * size);
-        for (row, &weight) in self.rows().zip(weights) {
-            for i in 0..size {
-                centred[i] = f64::from(row[first + i]) - means[first + i];
-            }
-            for i in 0..size {
-                let scaled = weight * centred[i];
-                for (moment, &other) in moments[i * size..][..=i].iter_mut().zip(&centred) {
-                    *moment += scaled * other;
-                }
-            }
-        }
+    fn moments(&self, group: usize, size: usize, weights: &[f64]) -> Vec<f64> {
+        let mut moments =
+            with_width(Width::widest(), Moments { sample: self, first: group * size, size, weights });
         for i in 0..size {
             for j in 0..i {
                 moments[j * size + i] = moments[i * size + j];
@@ -244,32 +225,20 @@ impl Sample {
         moments
     }
 
-    fn means(&self) -> Vec<f64> {
-        let mut means = vec![0.0; self.cols];
-        let mut count = 0.0f64;
-        for row in self.rows() {
-            count += 1.0;
-            means.iter_mut().zip(row).for_each(|(mean, &value)| *mean += f64::from(value));
-        }
-        means.iter_mut().for_each(|mean| *mean /= count.max(1.0));
-        means
-    }
-
-    /// A plan with everything but tables, which stand for a guess, and the bits
-    /// per value that statistics promise.
-    fn plan(
+    /// Plans with a transform, with everything but tables, which stand for a guess, and the bits
+    /// per value that statistics promise: without prediction and with it, where a column gains by it.
+    fn plans(
         &self,
-        rows: usize,
-        cols: usize,
+        (rows, cols): (usize, usize),
         transposed: bool,
         step: f32,
         options: &Options,
-        candidate: Candidate,
-    ) -> (f64, Plan) {
+        transform: Transform,
+    ) -> Vec<(f64, Plan)> {
         let geometry = Geometry::new(self.all_rows, self.cols, options.tile_values);
         let geometry = if options.held.gates { geometry.of_gates(self.all_rows) } else { geometry };
         let Geometry { log2_lanes, tile_rows, tile_cols } = geometry;
-        let mut plan = Plan {
+        let bare = Plan {
             rows,
             cols,
             transposed,
@@ -278,7 +247,7 @@ impl Sample {
             tile_cols,
             log2_states: options.log2_states,
             step,
-            transform: candidate.transform,
+            transform,
             classes: vec![0; self.cols],
             above: vec![0; self.cols],
             means: vec![0; self.cols],
@@ -286,55 +255,54 @@ impl Sample {
             tables: vec![Table::from_counts(&[1; 16]); if options.log2_states == 0 { 1 } else { 2 }],
             row_table: None,
         };
-        let coefficients = self.transformed(&plan, options);
-        let all_rows = self.all_rows as f64;
-        coefficients.columns(all_rows, candidate.predicts, &mut plan);
-        let bits = coefficients.classify(&mut plan) + path_bits(&plan);
-        let mut header = Vec::new();
-        plan.write(&mut header);
-        (bits + 8.0 * header.len() as f64 / (rows * cols) as f64, plan)
+        let transformed = self.transformed(&bare, options);
+        let coefficients = transformed.as_ref().unwrap_or(self);
+        let sums = with_width(Width::widest(), ColumnSums { sample: coefficients });
+        let predicts: &[bool] = match options.held.predicts {
+            Some(held) => &[held],
+            None => &[false, true],
+        };
+        let mut plans = Vec::new();
+        for &predicts in predicts {
+            let mut plan = bare.clone();
+            coefficients.columns(self.all_rows as f64, predicts, &sums, &mut plan);
+            // Where no column is predicted, that is the plan before.
+            if !plans.is_empty() && plan.above.iter().all(|&above| above == 0) {
+                continue;
+            }
+            let bits = coefficients.classify(&mut plan) + path_bits(&plan);
+            let mut header = Vec::new();
+            plan.write(&mut header);
+            plans.push((bits + 8.0 * header.len() as f64 / (rows * cols) as f64, plan));
+        }
+        plans
     }
 
-    /// The coefficients of a plan's transform.
-    fn transformed(&self, plan: &Plan, options: &Options) -> Self {
+    /// The coefficients of a plan's transform, if it has one.
+    fn transformed(&self, plan: &Plan, options: &Options) -> Option<Self> {
         let size = plan.transform.size();
-        let mut bands = self.bands.clone();
-        let quantizer = Coder::new(plan.clone()).ok().and_then(|c| Quantizer::new(&c, options.lambda, 0));
-        let Some(analyses) = quantizer.map(|q| q.analyses).filter(|a| !a.is_empty()) else {
-            return Self { bands, ..*self };
-        };
-        let mut group = vec![0.0f32; size];
-        for row in bands.iter_mut().flat_map(|band| band.chunks_exact_mut(self.cols)) {
-            for (index, values) in row.chunks_exact_mut(size).enumerate() {
-                let analysis = &analyses[if analyses.len() == 1 { 0 } else { index }];
-                for (coefficient, weights) in group.iter_mut().zip(analysis.chunks_exact(size)) {
-                    *coefficient = weights.iter().zip(&*values).map(|(&w, &v)| w * v).sum();
-                }
-                values.copy_from_slice(&group);
-            }
+        if plan.transform == Transform::None {
+            return None;
         }
-        Self { bands, ..*self }
+        let coder = Coder::new(plan.clone()).ok()?;
+        let analyses = Quantizer::new(&coder, options.lambda, 0)?.analyses;
+        let by_column = |a: &Vec<f32>| (0..size * size).map(|at| a[at % size * size + at / size]).collect();
+        let columns: Vec<Vec<f32>> = analyses.iter().map(by_column).collect();
+        if columns.is_empty() {
+            return None;
+        }
+        let mut bands = self.bands.clone();
+        let cols = self.cols;
+        for band in &mut bands {
+            with_width(Width::widest(), Analyse { band, cols, size, columns: &columns });
+        }
+        Some(Self::of(cols, self.all_rows, bands))
     }
 
     /// Means and prediction of columns, where they save more than they cost.
-    fn columns(&self, all_rows: f64, predicts: bool, plan: &mut Plan) {
-        let means = self.means();
-        let (mut energy, mut product) = (vec![0.0f64; self.cols], vec![0.0f64; self.cols]);
-        let mut count = 0.0f64;
-        for band in &self.bands {
-            let mut before: Option<&[f32]> = None;
-            for row in band.chunks_exact(self.cols) {
-                for column in 0..self.cols {
-                    let here = f64::from(row[column]) - means[column];
-                    energy[column] += here * here;
-                    if let Some(before) = before {
-                        product[column] += here * (f64::from(before[column]) - means[column]);
-                    }
-                }
-                before = Some(row);
-                count += 1.0;
-            }
-        }
+    fn columns(&self, all_rows: f64, predicts: bool, sums: &Sums, plan: &mut Plan) {
+        let (means, Sums { energy, product, count }) = (&self.means, sums);
+        let count = *count;
         let (mut mean_gain, mut above_gain) = (0.0, 0.0);
         for column in 0..self.cols {
             // Nothing is known of what lies below the error that coding leaves.
@@ -371,9 +339,9 @@ impl Sample {
     /// the bits per value that follow.
     fn classify(&self, plan: &mut Plan) -> f64 {
         let cols = self.cols;
-        let residuals: Vec<f32> = self.residuals(plan);
+        let width = Width::widest();
+        let residuals: Vec<f32> = with_width(width, Residuals { sample: self, plan });
         let rows = residuals.len() / cols;
-        let width = trinity_numeric::simd::Width::widest();
         let (mut row_scales, mut col_scales) = with_width(width, Scales { residuals: &residuals, cols });
         // A class off by so many quarter octaves costs its square in nats.
         let spread = row_scales.iter().map(|s| s.ln().powi(2)).sum::<f64>() / rows.max(1) as f64;
@@ -405,18 +373,153 @@ impl Sample {
             plan.classes.fill(mean.round() as i32);
         }
     }
+}
 
-    /// Magnitudes of residuals in distances of points.
-    fn residuals(&self, plan: &Plan) -> Vec<f32> {
-        let mut out = vec![0f32; self.bands.iter().map(Vec::len).sum()];
-        let mut rows = out.chunks_exact_mut(self.cols);
-        let nothing = vec![0f32; self.cols];
+/// Means of columns.
+struct Means<'a> {
+    bands: &'a [Vec<f32>],
+    cols: usize,
+}
+
+impl Kernel for Means<'_> {
+    type Output = Vec<f64>;
+
+    #[inline(always)]
+    fn run(self) -> Vec<f64> {
+        let mut means = vec![0.0; self.cols];
+        let mut count = 0.0f64;
+        for row in self.bands.iter().flat_map(|band| band.chunks_exact(self.cols)) {
+            count += 1.0;
+            means.iter_mut().zip(row).for_each(|(mean, &value)| *mean += f64::from(value));
+        }
+        means.iter_mut().for_each(|mean| *mean /= count.max(1.0));
+        means
+    }
+}
+
+/// Weighted second moments of the `size` columns from `first` on, at and below the diagonal.
+struct Moments<'a> {
+    sample: &'a Sample,
+    first: usize,
+    size: usize,
+    weights: &'a [f64],
+}
+
+impl Kernel for Moments<'_> {
+    type Output = Vec<f64>;
+
+    #[inline(always)]
+    fn run(self) -> Vec<f64> {
+        let Self { sample, first, size, weights } = self;
+        let mut moments = vec![0.0; size * size];
+        let mut centred = vec![0.0f64; size];
+        let rows = sample.bands.iter().flat_map(|band| band.chunks_exact(sample.cols));
+        for (row, &weight) in rows.zip(weights) {
+            for i in 0..size {
+                centred[i] = f64::from(row[first + i]) - sample.means[first + i];
+            }
+            for i in 0..size {
+                let scaled = weight * centred[i];
+                for (moment, &other) in moments[i * size..][..=i].iter_mut().zip(&centred) {
+                    *moment += scaled * other;
+                }
+            }
+        }
+        moments
+    }
+}
+
+/// Rows of a band through analysis matrices, given column after column.
+struct Analyse<'a> {
+    band: &'a mut [f32],
+    cols: usize,
+    size: usize,
+    columns: &'a [Vec<f32>],
+}
+
+impl Kernel for Analyse<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { band, cols, size, columns } = self;
+        let mut group = vec![0.0f32; size];
+        for row in band.chunks_exact_mut(cols) {
+            for (index, values) in row.chunks_exact_mut(size).enumerate() {
+                let columns = &columns[if columns.len() == 1 { 0 } else { index }];
+                group.fill(0.0);
+                for (column, &value) in columns.chunks_exact(size).zip(&*values) {
+                    group.iter_mut().zip(column).for_each(|(sum, &weight)| *sum += weight * value);
+                }
+                values.copy_from_slice(&group);
+            }
+        }
+    }
+}
+
+/// Of each column, about its mean: squares, and products with the row above.
+struct Sums {
+    energy: Vec<f64>,
+    product: Vec<f64>,
+    /// Rows.
+    count: f64,
+}
+
+struct ColumnSums<'a> {
+    sample: &'a Sample,
+}
+
+impl Kernel for ColumnSums<'_> {
+    type Output = Sums;
+
+    #[inline(always)]
+    fn run(self) -> Sums {
+        let Sample { cols, bands, means, .. } = self.sample;
+        let (mut energy, mut product) = (vec![0.0f64; *cols], vec![0.0f64; *cols]);
+        let mut count = 0.0f64;
+        for band in bands {
+            let mut before: Option<&[f32]> = None;
+            for row in band.chunks_exact(*cols) {
+                let columns = energy.iter_mut().zip(row).zip(means);
+                for ((energy, &value), &mean) in columns {
+                    let here = f64::from(value) - mean;
+                    *energy += here * here;
+                }
+                if let Some(before) = before {
+                    let columns = product.iter_mut().zip(row).zip(before).zip(means);
+                    for (((product, &value), &before), &mean) in columns {
+                        *product += (f64::from(value) - mean) * (f64::from(before) - mean);
+                    }
+                }
+                before = Some(row);
+                count += 1.0;
+            }
+        }
+        Sums { energy, product, count }
+    }
+}
+
+/// Magnitudes of a plan's residuals in distances of points.
+struct Residuals<'a> {
+    sample: &'a Sample,
+    plan: &'a Plan,
+}
+
+impl Kernel for Residuals<'_> {
+    type Output = Vec<f32>;
+
+    #[inline(always)]
+    fn run(self) -> Vec<f32> {
+        let Self { sample, plan } = self;
+        let mut out = vec![0f32; sample.bands.iter().map(Vec::len).sum()];
+        let mut rows = out.chunks_exact_mut(sample.cols);
+        let nothing = vec![0f32; sample.cols];
         let means: Vec<f32> = plan.means.iter().map(|&mean| mean as f32).collect();
         let above_all: Vec<f32> = plan.above.iter().map(|&above| above as f32 / 16.0).collect();
-        for band in &self.bands {
+        for band in &sample.bands {
             let mut before = &means[..];
             let mut above = &nothing[..];
-            for (row, out) in band.chunks_exact(self.cols).zip(&mut rows) {
+            for (row, out) in band.chunks_exact(sample.cols).zip(&mut rows) {
                 let columns = out.iter_mut().zip(row).zip(before).zip(means.iter().zip(above));
                 for (((out, &value), &before), (&mean, &above)) in columns {
                     *out = (0.5 * (value - mean - above * (before - mean))).abs();
