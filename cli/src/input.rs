@@ -1,13 +1,22 @@
 //! Where inputs come from: files, and stdin as `-`.
 //!
-//! Whatever is opened here is safe from this very run: results never take its
-//! place (see `output`).
+//! Whatever is opened here, or named by an argument ([`register`]), is safe
+//! from this very run: results never take its place (see `output`).
+
+mod arguments;
+
+pub use arguments::{READ_BY_PARENT, protect, register};
 
 use crate::failure::Failure;
 use crate::output;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// How long a pipe may be without a writer.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whether a name stands for stdin.
 pub fn is_stdin(path: &Path) -> bool {
@@ -19,18 +28,41 @@ pub fn is_streamed(path: &Path) -> bool {
     is_stdin(path) || std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
+/// Whether what was found is a pipe, which waits for its other end.
+#[cfg(unix)]
+pub fn is_pipe(found: &Metadata) -> bool {
+    std::os::unix::fs::FileTypeExt::is_fifo(&found.file_type())
+}
+
+#[cfg(not(unix))]
+pub fn is_pipe(_: &Metadata) -> bool {
+    false
+}
+
 /// An input to be read from front to back, and its length where it says so.
 pub fn open(path: &Path) -> io::Result<(Box<dyn Read>, Option<u64>)> {
     if is_stdin(path) {
         return Ok((Box::new(io::stdin()), None));
     }
     output::protect(path);
-    let file = File::open(path)?;
+    let waits = std::fs::metadata(path).is_ok_and(|found| is_pipe(&found));
+    let file = if waits { open_pipe(path)? } else { File::open(path)? };
     let found = file.metadata()?;
     if found.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
     }
     Ok((Box::new(file), found.is_file().then_some(found.len())))
+}
+
+/// Opens a pipe, unless nobody comes to write into it.
+fn open_pipe(path: &Path) -> io::Result<File> {
+    let (sender, opened) = mpsc::channel();
+    let path = path.to_owned();
+    // Opening waits for the writer, and nothing can call it back: it is left to wait on its own.
+    std::thread::spawn(move || sender.send(File::open(path)));
+    opened.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+        Err(io::Error::new(io::ErrorKind::TimedOut, "it is a pipe, and nobody writes into it"))
+    })
 }
 
 /// An input's bytes, all of them.

@@ -1,21 +1,34 @@
 //! Rows of a CSV, kept as they arrive, so that a stopped run goes on where it
-//! was. Knows nothing of what a row says.
+//! was.
+//!
+//! Beside the table lies a list of its rows' checksums: a row that was changed
+//! since is found anew, and not believed. Knows nothing of what a row says.
 
-use std::fs::{File, OpenOptions};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Serialize, de::DeserializeOwned};
+use trinity_tensor::ContentHash;
 
 use crate::failure::Failure;
-use crate::output;
+use crate::{output, shards};
 
 /// Rows on disk; nothing at all without a folder.
 #[derive(Debug)]
 pub struct Kept<Row> {
     path: Option<PathBuf>,
     earlier: Vec<Row>,
-    writer: Mutex<Option<csv::Writer<File>>>,
+    writer: Mutex<Option<Writer>>,
+}
+
+/// The table and the list of checksums, both growing.
+#[derive(Debug)]
+struct Writer {
+    table: csv::Writer<File>,
+    sums: File,
 }
 
 impl<Row: Serialize + DeserializeOwned> Kept<Row> {
@@ -29,25 +42,32 @@ impl<Row: Serialize + DeserializeOwned> Kept<Row> {
         let Some(folder) = folder else {
             return Ok(Self { path: None, earlier: Vec::new(), writer: Mutex::new(None) });
         };
-        std::fs::create_dir_all(folder)
-            .map_err(|error| Failure::run(format_args!("cannot create {}: {error}", folder.display())))?;
         let path = folder.join(name);
-        let mut earlier: Vec<Row> = if path.exists() { read(&path)? } else { Vec::new() };
+        // Held from here on: no other run reads half of what this one writes.
+        let mut file = output::grow(&path)?;
+        let mut earlier: Vec<Row> = read(&path)?;
+        // Tables from before there was a list are believed.
+        if let Ok(list) = std::fs::read_to_string(sums_path(&path)) {
+            let known: HashSet<&str> = list.lines().collect();
+            earlier.retain(|row| checksum(row).is_ok_and(|sum| known.contains(sum.as_str())));
+        }
         if !belongs(&earlier) {
             earlier.clear();
         }
-        // Written anew: a run that was stopped may have left half a line at the end.
-        output::write(&path, &table(&earlier)?)?;
-        let file = OpenOptions::new()
-            .append(true)
-            .open(&path)
-            .map_err(|error| Failure::run(format_args!("cannot write {}: {error}", path.display())))?;
+        let whole = table(&earlier)?;
+        if file.metadata().map_or(0, |found| found.len()) != whole.len() as u64 {
+            // A run that was stopped may have left half a line at the end.
+            output::renew(&path, &whole)?;
+            file = output::grow(&path)?;
+        }
+        output::renew(&sums_path(&path), &sums(&earlier)?)?;
+        let sums = output::grow(&sums_path(&path))?;
         crate::interrupt::hint(format!(
             "the same command goes on where this one is, from {}",
             path.display()
         ));
-        let writer = csv::WriterBuilder::new().has_headers(earlier.is_empty()).from_writer(file);
-        Ok(Self { path: Some(path), earlier, writer: Mutex::new(Some(writer)) })
+        let table = csv::WriterBuilder::new().has_headers(earlier.is_empty()).from_writer(file);
+        Ok(Self { path: Some(path), earlier, writer: Mutex::new(Some(Writer { table, sums })) })
     }
 
     /// What an earlier run found.
@@ -59,24 +79,51 @@ impl<Row: Serialize + DeserializeOwned> Kept<Row> {
     /// at the end, and that failure is reported.
     pub fn add(&self, row: &Row) {
         if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            let kept = writer.serialize(row).is_ok() && writer.flush().is_ok();
+            let kept = writer.table.serialize(row).is_ok() && writer.table.flush().is_ok();
             debug_assert!(kept, "rows serialize");
+            // A row whose checksum is missing is found anew.
+            let _ = checksum(row).map(|sum| writer.sums.write_all(format!("{sum}\n").as_bytes()));
         }
     }
 
     /// Writes the rows of this run in order, whole or not at all.
     pub fn finish(&self, rows: &[Row]) -> Result<(), Failure> {
-        self.path.as_ref().map_or(Ok(()), |path| output::write(path, &table(rows)?))
+        let Some(path) = &self.path else { return Ok(()) };
+        output::renew(path, &table(rows)?)?;
+        output::renew(&sums_path(path), &sums(rows)?)
     }
 
     /// Writes the rows under a name of their own, which says that they are all.
     pub fn finish_as(&self, name: &str, rows: &[Row]) -> Result<(), Failure> {
         let Some(path) = &self.path else { return Ok(()) };
-        output::write(&path.with_file_name(name), &table(rows)?)?;
-        // Of no use any more, and in nobody's way if it stays.
+        output::write(&path.with_file_name(name), &shards::sealed(name, table(rows)?))?;
+        // Of no use any more, and in nobody's way if they stay.
         let _ = std::fs::remove_file(path);
+        let _ = std::fs::remove_file(sums_path(path));
         Ok(())
     }
+}
+
+/// Where the checksums of a table are.
+fn sums_path(path: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".sums");
+    path.with_file_name(name)
+}
+
+/// The checksum of one row as the table writes it.
+fn checksum<Row: Serialize>(row: &Row) -> Result<String, Failure> {
+    let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
+    writer.serialize(row).map_err(Failure::run)?;
+    let mut hash = ContentHash::default();
+    hash.add(&writer.into_inner().map_err(Failure::run)?);
+    Ok(format!("{:016x}", hash.finish()))
+}
+
+fn sums<Row: Serialize>(rows: &[Row]) -> Result<Vec<u8>, Failure> {
+    let lines: Result<String, Failure> = rows.iter().map(|row| Ok(checksum(row)? + "\n")).collect();
+    Ok(lines?.into_bytes())
 }
 
 fn table<Row: Serialize>(rows: &[Row]) -> Result<Vec<u8>, Failure> {
@@ -115,7 +162,13 @@ mod tests {
         let kept = open(true);
         assert_eq!(kept.earlier().len(), 2);
         kept.add(&Pair { number: 4, word: "z".into() });
+        assert!(Kept::open(Some(folder.path()), "rows.csv", |_: &[Pair]| true).is_err());
+        drop(kept);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "number,word\n1,x\n2,y\n4,z\n");
+        // A digit that changed since is not believed.
+        std::fs::write(&path, "number,word\n1,x\n9,y\n4,z\n").unwrap();
+        let numbers: Vec<u32> = open(true).earlier().iter().map(|pair| pair.number).collect();
+        assert_eq!(numbers, [1, 4]);
         assert!(open(false).earlier().is_empty() && open(true).earlier().is_empty());
     }
 }

@@ -11,6 +11,7 @@ mod device;
 mod failure;
 mod input;
 mod interrupt;
+mod json_path;
 mod kept;
 mod output;
 mod plot;
@@ -21,7 +22,7 @@ mod tensor_files;
 mod video_io;
 mod watch;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use context::{Context, GlobalArgs};
 use failure::{Failure, Form};
 use std::process::ExitCode;
@@ -72,8 +73,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let parsed = tree().try_get_matches();
+    let (cli, matches) = match parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches))) {
+        Ok(parsed) => parsed,
         Err(error) => return misused(&error),
     };
     let ctx = match Context::new(&cli.global) {
@@ -81,28 +83,31 @@ fn main() -> ExitCode {
         Err(failure) => return failure.report(Form::Text { colour: false }),
     };
     interrupt::watch(&ctx);
-    let outcome = match &cli.command {
-        Command::Explore(args) => cmd::explore::run(args, &ctx),
-        Command::Sweep(args) => cmd::sweep::run(args, &ctx),
-        Command::Web(args) => cmd::web::run(args, &ctx),
-        Command::Figure(args) => cmd::figure::run(args, &ctx),
-        Command::Config(args) => cmd::config::run(args, &ctx),
-        Command::Measure(args) => cmd::measure::run(args, &ctx),
-        Command::Tensors(args) => cmd::tensors::run(args, &ctx),
-        Command::H264(args) => cmd::h264::run(args, &ctx),
-        Command::H265(args) => cmd::h265::run(args, &ctx),
-        Command::Validate(args) => cmd::validate::run(args, &ctx),
-        Command::Compare(args) => cmd::compare::run(args, &ctx),
-        Command::Eval(args) => cmd::eval::run(args, &ctx),
-        Command::Encode(args) => cmd::encode::run(args, &ctx),
-        Command::Decode(args) => cmd::decode::run(args, &ctx),
-        Command::Delta(args) => cmd::delta::run(args, &ctx),
-        Command::Completions(args) => cmd::completions::run(args, tree(), &ctx),
-        Command::Man(args) => cmd::man::run(args, tree(), &ctx),
-    };
-    match outcome {
+    match input::register(&matches, &tree()).and_then(|()| run(&cli.command, &ctx)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(ctx.form()),
+    }
+}
+
+fn run(command: &Command, ctx: &Context) -> Result<(), Failure> {
+    match command {
+        Command::Explore(args) => cmd::explore::run(args, ctx),
+        Command::Sweep(args) => cmd::sweep::run(args, ctx),
+        Command::Web(args) => cmd::web::run(args, ctx),
+        Command::Figure(args) => cmd::figure::run(args, ctx),
+        Command::Config(args) => cmd::config::run(args, ctx),
+        Command::Measure(args) => cmd::measure::run(args, ctx),
+        Command::Tensors(args) => cmd::tensors::run(args, ctx),
+        Command::H264(args) => cmd::h264::run(args, ctx),
+        Command::H265(args) => cmd::h265::run(args, ctx),
+        Command::Validate(args) => cmd::validate::run(args, ctx),
+        Command::Compare(args) => cmd::compare::run(args, ctx),
+        Command::Eval(args) => cmd::eval::run(args, ctx),
+        Command::Encode(args) => cmd::encode::run(args, ctx),
+        Command::Decode(args) => cmd::decode::run(args, ctx),
+        Command::Delta(args) => cmd::delta::run(args, ctx),
+        Command::Completions(args) => cmd::completions::run(args, tree(), ctx),
+        Command::Man(args) => cmd::man::run(args, tree(), ctx),
     }
 }
 

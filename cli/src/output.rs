@@ -10,6 +10,8 @@
 //!   `--force`, under whatever name or link.
 //! - Devices, pipes and `/dev/stdout` are written through, and stay what they
 //!   are; `-` is stdout.
+//! - No two results of a run share a name, and no input of it is in the way of
+//!   one unseen.
 //! - A disk or folder that cannot be written is a failed run, exit 1.
 //!
 //! Knows paths and bytes; knows nothing of what they mean.
@@ -23,13 +25,15 @@ mod spool;
 pub use claim::claim;
 pub use name::{Named, format_of};
 pub use place::{cannot, is_stdout};
-pub use session::{force as forced, may_use_stdout, own, protect, set_force, set_json};
+pub use session::{
+    are_one, force as forced, may_use_stdout, own, protect, protect_found, refuse_input, set_force, set_json,
+};
 pub use spool::Spool;
 
 use crate::failure::Failure;
 use session::Permission;
 use std::{
-    fs::{self, File},
+    fs::{self, File, TryLockError},
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
 };
@@ -37,16 +41,51 @@ use trinity_tensor::file::AtomicFile;
 
 /// Writes a whole file at once, creating the folder it lives in.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    // What is there already in these very bytes needs no permission.
-    let same = fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == bytes.len() as u64)
-        && fs::read(path).is_ok_and(|found| found == bytes);
-    if same {
+    if holds(path, bytes) {
+        session::take(path)?;
         own(path);
         return Ok(());
     }
     let mut draft = Draft::create(path)?;
     draft.put(bytes)?;
     draft.finish()
+}
+
+/// As [`write()`], of a file that the run keeps up to date: it may be written
+/// again and again.
+pub fn renew(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    if holds(path, bytes) {
+        own(path);
+        return Ok(());
+    }
+    let mut draft = Draft::open(goal(path)?)?;
+    draft.put(bytes)?;
+    draft.finish()
+}
+
+/// Whether a file is there already in these very bytes, and so needs no
+/// permission.
+fn holds(path: &Path, bytes: &[u8]) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == bytes.len() as u64)
+        && fs::read(path).is_ok_and(|found| found == bytes)
+}
+
+/// Opens a file that grows while the command runs, with what it holds; the
+/// rules are those of a file that is replaced, and one run at a time has it.
+pub fn grow(path: &Path) -> Result<File, Failure> {
+    let Goal::File { path, .. } = goal(path)? else {
+        return Err(Failure::input(format_args!("`{}` is no file that can grow", path.display())));
+    };
+    let opened = File::options().read(true).append(true).create(true).open(&path);
+    let file = opened.map_err(|error| cannot("write", &path, &error))?;
+    // A file system without locks leaves it to the user not to run one thing twice at once.
+    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+        return Err(Failure::input(format_args!("another run is writing `{}` right now", path.display()))
+            .help("wait for it to end, or choose another folder with --out"));
+    }
+    own(&path);
+    claim::record(&path)?;
+    Ok(file)
 }
 
 /// Where a draft ends up.
@@ -76,8 +115,16 @@ pub struct Draft {
 impl Draft {
     /// Opens a draft beside `path`, creating the folder where it is missing.
     pub fn create(path: &Path) -> Result<Self, Failure> {
+        let goal = goal(path)?;
+        if matches!(goal, Goal::File { .. }) {
+            session::take(path)?;
+        }
+        Self::open(goal)
+    }
+
+    fn open(goal: Goal) -> Result<Self, Failure> {
         let through = |file| Sink::Through(BufWriter::with_capacity(1 << 20, file));
-        let (opened, path) = match goal(path)? {
+        let (opened, path) = match goal {
             Goal::File { path, replace } => {
                 (AtomicFile::beside(&path).map(|file| Sink::Beside { file, replace }), path)
             }

@@ -5,9 +5,12 @@
 //! missing. Knows nothing of what a row says.
 
 use crate::failure::Failure;
+use crate::output;
 use serde::de::DeserializeOwned;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use trinity_study::Shard;
+use trinity_tensor::ContentHash;
 
 /// Options of commands whose work many machines can share out.
 #[derive(Debug, Clone, clap::Args)]
@@ -47,14 +50,15 @@ pub fn name(shard: Shard) -> String {
 /// # Errors
 ///
 /// Where there is none, one is missing, or they are of several cuts.
-pub fn all(folder: &Path, prefix: &str, ending: &str) -> Result<Vec<PathBuf>, Failure> {
+pub fn all(folder: &Path, prefix: &OsStr, ending: &str) -> Result<Vec<PathBuf>, Failure> {
     let files = std::fs::read_dir(folder)
         .map_err(|error| Failure::input(format_args!("cannot read {}: {error}", folder.display())))?;
     let mut found: Vec<(u64, u64, PathBuf)> = files
         .flatten()
         .filter_map(|file| {
-            let name = file.file_name().to_string_lossy().into_owned();
-            let stem = name.strip_prefix(prefix)?.strip_suffix(ending)?;
+            let name = file.file_name();
+            let own = name.as_encoded_bytes().strip_prefix(prefix.as_encoded_bytes())?;
+            let stem = std::str::from_utf8(own).ok()?.strip_suffix(ending)?;
             let (index, count) = stem.strip_prefix("shard-")?.split_once("-of-")?;
             Some((index.parse().ok()?, count.parse().ok()?, file.path()))
         })
@@ -93,14 +97,49 @@ pub fn all(folder: &Path, prefix: &str, ending: &str) -> Result<Vec<PathBuf>, Fa
 /// Where a part is missing or cannot be read.
 pub fn rows<Row: DeserializeOwned>(folder: &Path) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
-    for path in all(folder, "", ".csv")? {
+    for path in all(folder, OsStr::new(""), ".csv")? {
         let bad = |error: csv::Error| Failure::input(format_args!("cannot read {}: {error}", path.display()));
-        let mut reader = csv::Reader::from_path(&path).map_err(bad)?;
+        output::protect(&path);
+        let bytes = std::fs::read(&path)
+            .map_err(|error| Failure::input(format_args!("cannot read {}: {error}", path.display())))?;
+        let table = unsealed(&path, &bytes).ok_or_else(|| {
+            Failure::input(format_args!(
+                "{} is damaged, or another part's: its checksum differs",
+                path.display()
+            ))
+            .help("remove it, and run that part again")
+        })?;
+        let mut reader = csv::Reader::from_reader(table);
         for row in reader.deserialize() {
             rows.push(row.map_err(bad)?);
         }
     }
     Ok(rows)
+}
+
+/// Begins the last line of a part.
+const SEAL: &str = "# checksum ";
+
+fn checksum(name: &str, table: &[u8]) -> u64 {
+    let mut hash = ContentHash::default();
+    [name.as_bytes(), table].into_iter().for_each(|bytes| hash.add(bytes));
+    hash.finish()
+}
+
+/// A part's table with a last line by which it is known again: as it is, and
+/// under its name.
+pub fn sealed(name: &str, mut table: Vec<u8>) -> Vec<u8> {
+    let seal = format!("{SEAL}{:016x}\n", checksum(name, &table));
+    table.extend(seal.into_bytes());
+    table
+}
+
+/// The table of a part; nothing where it is not what was sealed.
+fn unsealed<'a>(path: &Path, bytes: &'a [u8]) -> Option<&'a [u8]> {
+    let name = path.file_name()?.to_str()?;
+    let length = bytes.len().checked_sub(SEAL.len() + 16 + 1)?;
+    let table = bytes.get(..length)?;
+    (sealed(name, table.to_vec()) == bytes).then_some(table)
 }
 
 #[cfg(test)]
@@ -111,15 +150,28 @@ mod tests {
     fn a_missing_part_and_two_cuts_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let part = |name: &str| std::fs::write(folder.path().join(name), "a\n1\n").unwrap();
-        let outcome = || format!("{:?}", all(folder.path(), "", ".csv"));
+        let outcome = || format!("{:?}", all(folder.path(), OsStr::new(""), ".csv"));
         assert!(outcome().contains("there are no parts"));
         part("shard-00000-of-00003.csv");
         part("shard-00002-of-00003.csv");
         part("shard-00001-of-00003.partial.csv");
         assert!(outcome().contains("part 1 of 3 is missing"), "{}", outcome());
         part("shard-00001-of-00003.csv");
-        assert_eq!(all(folder.path(), "", ".csv").unwrap().len(), 3);
+        assert_eq!(all(folder.path(), OsStr::new(""), ".csv").unwrap().len(), 3);
         part("shard-00000-of-00002.csv");
         assert!(outcome().contains("one of 3 parts, and others are of 2"), "{}", outcome());
+    }
+
+    #[test]
+    fn a_part_is_known_again_by_every_byte_and_by_its_name() {
+        let name = Path::new("out/shard-00000-of-00002.csv");
+        let part = sealed("shard-00000-of-00002.csv", b"a\n1\n".to_vec());
+        assert_eq!(unsealed(name, &part), Some(&b"a\n1\n"[..]));
+        assert_eq!(unsealed(Path::new("out/shard-00001-of-00002.csv"), &part), None);
+        for at in 0..part.len() {
+            let mut flipped = part.clone();
+            flipped[at] ^= 1;
+            assert_eq!((unsealed(name, &flipped), unsealed(name, &part[..at])), (None, None), "byte {at}");
+        }
     }
 }

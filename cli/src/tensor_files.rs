@@ -5,6 +5,7 @@
 
 use crate::failure::Failure;
 use crate::input;
+use crate::json_path::spelled;
 use crate::output;
 use std::path::{Path, PathBuf};
 pub use trinity_study::tensors::sentence;
@@ -12,18 +13,23 @@ use trinity_tensor::{Entry, Error, TensorFile};
 
 /// What a command does with files, as a folder of results remembers it.
 pub fn work(command: &str, files: &[PathBuf]) -> String {
-    let names = files.iter().map(|file| format!(" {}", file.display()));
+    let names = files.iter().map(|file| format!(" {}", spelled(file)));
     std::iter::once(command.to_owned()).chain(names).collect()
 }
 
 /// Opens a tensor file; what is wrong with it is the user's to mend.
 pub fn open(path: &Path) -> Result<TensorFile, Failure> {
     let file = open_delta(path)?;
-    let is_delta = |entry: &Entry| entry.stored() == "delta" || entry.stored().starts_with("delta/");
-    if file.format() == "tri" && file.entries().iter().any(is_delta) {
+    if is_delta(&file) {
         return Err(delta_alone(&path.display().to_string()));
     }
     Ok(file)
+}
+
+/// Whether a file holds what was changed, and no tensors of its own.
+pub fn is_delta(file: &TensorFile) -> bool {
+    let is_change = |entry: &Entry| entry.stored() == "delta" || entry.stored().starts_with("delta/");
+    file.format() == "tri" && file.entries().iter().any(is_change)
 }
 
 /// Opens a tensor file that may be a delta.
@@ -32,25 +38,9 @@ pub fn open_delta(path: &Path) -> Result<TensorFile, Failure> {
         return Err(Failure::input("a tensor file is read here and there, which stdin cannot be")
             .help("write it to a file first, and name that"));
     }
-    protect(path);
+    output::protect(path);
     // The error names the file itself.
     TensorFile::open(path).map_err(|error| Failure::input(sentence(&error)))
-}
-
-/// Keeps a tensor file from being replaced, with the shards that an index names
-/// and the files of a model's folder.
-fn protect(path: &Path) {
-    output::protect(path);
-    let within = std::fs::read_dir(path).into_iter().flatten();
-    within.flatten().for_each(|file| output::protect(&file.path()));
-    let index = path.extension().is_some_and(|ending| ending == "json");
-    let text = if index { std::fs::read_to_string(path).unwrap_or_default() } else { String::new() };
-    let parsed: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-    for shard in parsed["weight_map"].as_object().into_iter().flat_map(|map| map.values()) {
-        if let Some(name) = shard.as_str() {
-            output::protect(&path.with_file_name(name));
-        }
-    }
 }
 
 /// A failure to make `output` out of what is at `place`: the disk's, or the file's.

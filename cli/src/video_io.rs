@@ -113,7 +113,7 @@ impl FrameReader {
                 source
             }),
             "gray" | "grey" | "yuv" | "raw" => {
-                let chroma = if ending == "yuv" { Chroma::C420 } else { Chroma::C400 };
+                let chroma = if ending.starts_with("gr") { Chroma::C400 } else { Chroma::C420 };
                 raw_source(file, bytes, raw, chroma)
             }
             "pgm" | "png" => {
@@ -188,7 +188,7 @@ fn sniff(file: &mut impl BufRead, raw: &RawFormat) -> std::io::Result<&'static s
         [b'Y', b'U', b'V', b'4', ..] => "y4m",
         [0x89, b'P', b'N', b'G', ..] => "png",
         [b'P', b'5', ..] => "pgm",
-        // Raw frames say nothing about themselves: as luma alone unless --chroma says otherwise.
+        // Raw frames say nothing about themselves: 4:2:0 unless --chroma says otherwise.
         _ if raw.size.is_some() => "raw",
         _ => "",
     })
@@ -314,13 +314,15 @@ fn y4m_format(format: &str) -> Result<(Chroma, u32), String> {
         let digits = format.get(..3).ok_or_else(unknown)?;
         (parse_chroma(digits).map_err(|_| unknown())?, format.get(3..).unwrap_or(""))
     };
-    // 420jpeg, 420mpeg2, 420paldv: siting only. 420p10, mono12: depth.
-    let depth = rest.strip_prefix('p').unwrap_or(rest);
-    let depth = if depth.starts_with(|c: char| c.is_ascii_digit()) {
-        depth.parse().map_err(|_| unknown())?
-    } else {
-        8
-    };
+    if rest == "alpha" {
+        return Err(format!("C{format} has a plane of transparency, which no codec here keeps"));
+    }
+    // Siting only, and no depth.
+    if ["", "jpeg", "mpeg2", "paldv"].contains(&rest) {
+        return Ok((chroma, 8));
+    }
+    // 420p10, mono12.
+    let depth = rest.strip_prefix('p').unwrap_or(rest).parse().map_err(|_| unknown())?;
     Ok((chroma, depth))
 }
 

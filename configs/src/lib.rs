@@ -80,6 +80,7 @@ mod de;
 mod diagnostic;
 mod document;
 mod kind;
+mod mentioned;
 mod node;
 mod quantity;
 mod units;
@@ -88,6 +89,7 @@ pub use assignment::{Assignment, Fragment};
 pub use diagnostic::{Complaint, Diagnostic, Place, Source, nearest};
 pub use document::{Document, Setting};
 pub use kind::{Checked, Kind};
+pub use mentioned::mentioned_files;
 pub use quantity::{
     Area, BitDensity, Cited, DataRate, DataSize, Duration, Energy, EnergyPerBit, EnergyPerFlop, FlopRate,
     Fraction, Frequency, GateCount, GateDensity, Length, Power, PowerDensity, Ratio, SampleRate,

@@ -5,7 +5,7 @@
 
 use crate::{Error, Progress, Shard};
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trinity_config::nearest;
 use trinity_tensor::codec::{PAPER_BASELINES, Target};
 use trinity_tensor::compare::{ClassLine, GAUSSIAN, Goal, Job, ORDER0, Row, Subject, Turn, by_class, column};
@@ -107,50 +107,106 @@ pub struct Winner {
     pub class: Class,
     pub target: String,
     pub codec: String,
+    /// Means over the tensors on which the winner reached the target.
     pub bits_per_value: f64,
     pub snr_db: f64,
-    /// The next best, where there is one.
+    /// Tensors on which the winner reached the target, out of the class's.
+    pub tensors: usize,
+    pub of: usize,
+    /// Who comes nearest, where there is another.
     pub next: Option<String>,
+    /// Tensors that both reached: the lead is of these alone.
+    pub shared: usize,
     /// Decibels more at the same bits, or the share of bits saved at the same
-    /// error.
+    /// error; below zero where the other is better on what it reached.
     pub lead: Option<f64>,
 }
 
 /// The winner of each class at each of the targets: most decibels where bits
-/// were asked for, fewest bits where an error was.
-pub fn winners(classes: &[ClassLine], targets: &[Target]) -> Vec<Winner> {
+/// were asked for, fewest bits where an error was. Who reached more tensors
+/// comes first; two codecs are compared on the tensors that both reached.
+pub fn winners(rows: &[Row], targets: &[Target]) -> Vec<Winner> {
     let mut winners = Vec::new();
     for class in Class::ALL {
+        let of = names(rows.iter().filter(|row| row.class == class)).len();
         for &target in targets {
-            let at = column(target);
-            let codecs = classes.iter().filter(|line| line.class == class && line.target == at);
-            let mut codecs: Vec<&ClassLine> =
-                codecs.filter(|line| ![ORDER0, GAUSSIAN].contains(&line.codec.as_str())).collect();
-            let in_bits = matches!(target, Target::Bits(_));
-            codecs.sort_by(|a, b| {
-                if in_bits {
-                    b.snr_db.total_cmp(&a.snr_db)
-                } else {
-                    a.bits_per_value.total_cmp(&b.bits_per_value)
-                }
+            let (at, in_bits) = (column(target), matches!(target, Target::Bits(_)));
+            let own = rows.iter().filter(|row| row.class == class && row.target == at);
+            let own: Vec<Row> = own.filter(|row| !is_reference(&row.codec)).cloned().collect();
+            let better = |a: &ClassLine, b: &ClassLine| match in_bits {
+                true => b.snr_db.total_cmp(&a.snr_db),
+                false => a.bits_per_value.total_cmp(&b.bits_per_value),
+            };
+            let mut lines = by_class(&own);
+            lines.sort_by(|a, b| b.tensors.cmp(&a.tensors).then(better(a, b)));
+            let Some((best, rest)) = lines.split_first() else { continue };
+            let leads = rest.iter().filter_map(|other| {
+                let (best, other) = on_shared(&own, best, other)?;
+                let lead = match in_bits {
+                    true => best.snr_db - other.snr_db,
+                    false => 1.0 - best.bits_per_value / other.bits_per_value,
+                };
+                Some((other, lead))
             });
-            let Some((best, rest)) = codecs.split_first() else { continue };
-            let next = rest.first();
+            let next = leads.min_by(|(_, a), (_, b)| a.total_cmp(b));
             winners.push(Winner {
                 class,
                 target: target.to_string(),
                 codec: named(best),
                 bits_per_value: best.bits_per_value,
                 snr_db: best.snr_db,
-                next: next.map(|line| named(line)),
-                lead: next.map(|line| match in_bits {
-                    true => best.snr_db - line.snr_db,
-                    false => 1.0 - best.bits_per_value / line.bits_per_value,
-                }),
+                tensors: best.tensors,
+                of,
+                next: next.as_ref().map(|(other, _)| named(other)),
+                shared: next.as_ref().map_or(0, |(other, _)| other.tensors),
+                lead: next.map(|(_, lead)| lead),
             });
         }
     }
     winners
+}
+
+/// Whether a line is no codec, but something to hold codecs against.
+fn is_reference(codec: &str) -> bool {
+    [ORDER0, GAUSSIAN].contains(&codec)
+}
+
+/// The tensors of rows.
+fn names<'a>(rows: impl Iterator<Item = &'a Row>) -> BTreeSet<&'a str> {
+    rows.map(|row| row.tensor.as_str()).collect()
+}
+
+/// The lines of two codecs over the tensors that both have; nothing where they
+/// have none in common.
+fn on_shared(rows: &[Row], one: &ClassLine, other: &ClassLine) -> Option<(ClassLine, ClassLine)> {
+    let is_of =
+        |row: &&Row, line: &ClassLine| (&row.codec, &row.precondition) == (&line.codec, &line.precondition);
+    let [ones, others] = [one, other].map(|line| names(rows.iter().filter(|row| is_of(row, line))));
+    let line_of = |line: &ClassLine| {
+        let own = rows.iter().filter(|row| is_of(row, line));
+        let shared: Vec<Row> = own
+            .filter(|row| ones.contains(row.tensor.as_str()) && others.contains(row.tensor.as_str()))
+            .cloned()
+            .collect();
+        by_class(&shared).into_iter().next()
+    };
+    Some((line_of(one)?, line_of(other)?))
+}
+
+/// The rows of the tensors on which both codecs reached all targets that they
+/// have at all: two curves over these are means of the same.
+pub fn on_common_tensors(rows: &[Row], codecs: [(&str, &str); 2]) -> Vec<Row> {
+    let own = |codec: (&str, &str)| {
+        let own: Vec<&Row> =
+            rows.iter().filter(|row| (row.codec.as_str(), row.precondition.as_str()) == codec).collect();
+        let targets: BTreeSet<&str> = own.iter().map(|row| row.target.as_str()).collect();
+        let whole = |tensor: &&str| own.iter().filter(|row| row.tensor == **tensor).count() == targets.len();
+        let tensors: BTreeSet<&str> = names(own.iter().copied()).into_iter().filter(whole).collect();
+        (own, tensors)
+    };
+    let ((one, ones), (other, others)) = (own(codecs[0]), own(codecs[1]));
+    let shared = |row: &&Row| ones.contains(row.tensor.as_str()) && others.contains(row.tensor.as_str());
+    one.into_iter().chain(other).filter(shared).cloned().collect()
 }
 
 /// A codec with what its tensors were turned by.
@@ -313,4 +369,75 @@ fn distinct(entries: Vec<(String, Entry)>) -> Vec<(String, Entry)> {
         _ => (file, entry),
     };
     entries.into_iter().map(renamed).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(tensor: &str, codec: &str, target: &str, bits: f64, snr_db: f64) -> Row {
+        Row {
+            file: "w.npy".into(),
+            key: String::new(),
+            missed: None,
+            obstacle: None,
+            device: "cpu".into(),
+            tensor: tensor.into(),
+            class: Class::Weight,
+            codec: codec.into(),
+            precondition: "none".into(),
+            target: target.into(),
+            bits_per_value: bits,
+            nmse: 1e-4,
+            snr_db,
+            mae: 0.1,
+            max_abs_error: 1.0,
+            encode_mb_s: 1.0,
+            decode_mb_s: 1.0,
+            gap_bits: 0.0,
+        }
+    }
+
+    #[test]
+    fn codecs_are_compared_on_the_tensors_that_both_reached() {
+        let at = column(Target::Nmse(1e-4));
+        // One easy tensor, which both reach, and two that only one does.
+        let rows = [
+            row("easy", "trinity", &at, 1.275, 40.0),
+            row("hard", "trinity", &at, 6.5, 40.0),
+            row("harder", "trinity", &at, 7.1, 40.0),
+            row("easy", "nf4", &at, 4.3, 40.0),
+        ];
+        let [winner] = &winners(&rows, &[Target::Nmse(1e-4)])[..] else { panic!("one class, one target") };
+        assert_eq!((winner.codec.as_str(), winner.tensors, winner.of), ("trinity", 3, 3));
+        assert_eq!((winner.next.as_deref(), winner.shared), (Some("nf4"), 1));
+        assert!((winner.lead.unwrap() - (1.0 - 1.275 / 4.3)).abs() < 1e-12, "{winner:?}");
+    }
+
+    #[test]
+    fn one_that_is_better_on_the_little_it_reached_is_said_to_be() {
+        let rows = [
+            row("a", "all", "3", 3.0, 20.0),
+            row("b", "all", "3", 3.0, 10.0),
+            row("a", "some", "3", 3.0, 21.0),
+        ];
+        let [winner] = &winners(&rows, &[Target::Bits(3.0)])[..] else { panic!("one class, one target") };
+        assert_eq!((winner.codec.as_str(), winner.shared), ("all", 1));
+        assert!((winner.lead.unwrap() + 1.0).abs() < 1e-12, "{winner:?}");
+    }
+
+    #[test]
+    fn curves_are_means_over_the_same_tensors() {
+        let mut rows: Vec<Row> = Vec::new();
+        for (tensor, codec, targets) in [
+            ("a", "x", &["2", "3"][..]),
+            ("b", "x", &["2", "3"]),
+            ("a", "y", &["2", "3"]),
+            ("b", "y", &["3"]),
+        ] {
+            rows.extend(targets.iter().map(|target| row(tensor, codec, target, 3.0, 20.0)));
+        }
+        let common = on_common_tensors(&rows, [("x", "none"), ("y", "none")]);
+        assert!(common.len() == 4 && common.iter().all(|row| row.tensor == "a"), "{common:?}");
+    }
 }

@@ -17,6 +17,7 @@ use trinity_tensor::compare::{ClassLine, Row, Turn, shared_bases};
 
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::json_path::JsonPath;
 use crate::kept::Kept;
 use crate::output;
 use crate::shards;
@@ -70,7 +71,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         let path = folder.join(shards::name(shard));
         ctx.remark(format!("wrote {}; when all parts are there, run the same with --merge", path.display()));
         if ctx.json {
-            return ctx.print_json(&serde_json::json!({ "part": path, "rows": all.len() }));
+            return ctx.print_json(&serde_json::json!({ "part": JsonPath::from(path), "rows": all.len() }));
         }
         return Ok(());
     }
@@ -91,7 +92,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     if let Some(wires) = &wires {
         ctx.print(wire::text(args, wires, ctx.colour))?;
     }
-    for winner in compare::winners(&classes, &targets).iter().filter(|winner| winner.lead.is_some()) {
+    for winner in compare::winners(&rows, &targets).iter().filter(|winner| winner.lead.is_some()) {
         ctx.remark(picture::sentence(winner));
     }
     for sentence in picture::verdicts(&rows) {

@@ -14,6 +14,7 @@ use crate::context::Context;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
 use crate::input;
+use crate::json_path::JsonPath;
 use crate::output::{self, Named, Spool};
 use crate::tensor_files::{bad_input, not_written, open};
 
@@ -111,7 +112,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         let tensors: Vec<&str> = wanted.iter().map(|entry| entry.name()).collect();
         let damaged: Vec<&String> = broken.iter().map(|(name, _)| name).collect();
         let used = device.used();
-        ctx.print_json(&json!({ "output": output, "tensors": tensors, "damaged": damaged, "device": used }))?;
+        ctx.print_json(&json!({ "output": JsonPath::from(output), "tensors": tensors, "damaged": damaged, "device": used }))?;
     }
     match broken.first() {
         None => Ok(()),

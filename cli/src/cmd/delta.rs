@@ -6,13 +6,15 @@ use serde_json::json;
 use trinity_tensor::Error;
 use trinity_tensor::codec::Target;
 use trinity_tensor::delta::{Mode, apply, make};
+use trinity_tensor::pipeline::Summary;
 
 use super::encode::{known_codec, positive};
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::json_path::JsonPath;
 use crate::output::{Named, Spool};
 use crate::table::{Table, sig3};
-use crate::tensor_files::{not_written, open, open_delta};
+use crate::tensor_files::{is_delta, not_written, open, open_delta};
 
 /// Keep only what changed between two tensor files
 #[derive(Debug, clap::Args)]
@@ -47,7 +49,8 @@ struct MakeArgs {
     /// Lossy: code the dense difference at so many bits per value
     #[arg(long, value_name = "BITS", value_parser = positive, conflicts_with = "nmse")]
     bits: Option<f64>,
-    /// Lossy: code the dense difference with this error relative to its energy
+    /// Lossy: code the dense difference with this error relative to its own energy, as
+    /// the table says it, too
     #[arg(long, value_name = "NMSE", value_parser = positive)]
     nmse: Option<f64>,
     /// Codec of a lossy delta
@@ -93,10 +96,19 @@ fn run_make(args: &MakeArgs, ctx: &Context) -> Result<(), Failure> {
     ctx.may_write(&args.output)?;
     let (base, tuned) = (open(&args.base)?, open(&args.tuned)?);
     let spool = Spool::create(&args.output)?;
-    let summaries = make(&base, &tuned, &mode, spool.path())
-        .map_err(|error| not_written(&args.tuned.display().to_string(), &args.output, &error))?;
+    let summaries = make(&base, &tuned, &mode, spool.path()).map_err(|error| match error.root() {
+        Error::NoSuchTensor { name } => Failure::input(format_args!(
+            "{} has a tensor `{}`, and {} has none of that name",
+            args.tuned.display(),
+            name.escape_debug(),
+            args.base.display()
+        ))
+        .help("a delta says how tensors changed: leave it out of the one file, or add it to the other"),
+        _ => not_written(&args.tuned.display().to_string(), &args.output, &error),
+    })?;
     spool.finish()?;
-    let mut table = Table::new(["tensor", "codec", "values", "bytes", "bits/value", "NMSE", "exact because"]);
+    let headers = ["tensor", "codec", "values", "bytes", "bits/value", "NMSE of change", "exact because"];
+    let mut table = Table::new(headers);
     for tensor in &summaries {
         table.row([
             tensor.tensor.escape_debug().to_string(),
@@ -108,12 +120,31 @@ fn run_make(args: &MakeArgs, ctx: &Context) -> Result<(), Failure> {
             tensor.exact.clone().unwrap_or_default(),
         ]);
     }
-    ctx.outcome(&args.output, &summaries, table.render(ctx.colour))
+    ctx.outcome(&args.output, &summaries, table.render(ctx.colour))?;
+    let missed = |summary: &&Summary| args.nmse.is_some_and(|nmse| summary.metrics.nmse > nmse);
+    if let Some(worst) =
+        summaries.iter().filter(missed).max_by(|a, b| a.metrics.nmse.total_cmp(&b.metrics.nmse))
+    {
+        ctx.remark(format!(
+            "warning: tensor `{}` misses the error asked for: {} of the change is lost, most of it when the sum is \
+             rounded to the tensor's own format",
+            worst.tensor.escape_debug(),
+            sig3(worst.metrics.nmse)
+        ));
+    }
+    Ok(())
 }
 
 fn run_apply(args: &ApplyArgs, ctx: &Context) -> Result<(), Failure> {
     args.output.named_as(&["safetensors"])?;
     let (base, delta) = (open(&args.base)?, open_delta(&args.delta)?);
+    if !is_delta(&delta) {
+        return Err(Failure::input(format_args!(
+            "{} is no delta: it holds tensors of its own",
+            args.delta.display()
+        ))
+        .help("`trinity delta make BASE TUNED -o DELTA` makes one; `trinity decode` reads a container"));
+    }
     let spool = Spool::create(&args.output)?;
     let applied = apply(&base, &delta, spool.path()).map_err(|error| match error.root() {
         Error::OtherBase { .. } => Failure::input(format_args!(
@@ -138,7 +169,9 @@ fn run_apply(args: &ApplyArgs, ctx: &Context) -> Result<(), Failure> {
     }
     ctx.remark(format!("wrote {} tensors to {}", applied.tensors, args.output.display()));
     if ctx.json {
-        return ctx.print_json(&json!({ "output": args.output, "tensors": applied.tensors }));
+        return ctx.print_json(
+            &json!({ "output": JsonPath::from(args.output.as_path()), "tensors": applied.tensors }),
+        );
     }
     Ok(())
 }

@@ -20,6 +20,7 @@ use super::pictures::{self, Motion};
 use crate::context::Context;
 use crate::device::{Chosen, DeviceArgs, Used};
 use crate::failure::Failure;
+use crate::json_path::JsonPath;
 use crate::output::{self, Named, Spool};
 use crate::shards::ShardArgs;
 use crate::table::{Table, sig3};
@@ -130,7 +131,7 @@ pub struct TargetArgs {
     #[arg(long, value_name = "NMSE", value_parser = positive)]
     nmse: Option<f64>,
     /// Fixed quantization parameter
-    #[arg(long, value_name = "QP", allow_negative_numbers = true)]
+    #[arg(long, value_name = "QP", allow_negative_numbers = true, value_parser = quantization_parameter)]
     qp: Option<f64>,
     /// Every bit back
     #[arg(long)]
@@ -156,6 +157,14 @@ pub fn positive(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A quantization parameter: no codec has a step for others.
+fn quantization_parameter(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (-100.0..=100.0).contains(&value) => Ok(value),
+        _ => Err("expected a number from -100 to 100; H.264 and H.265 have -6 * (depth - 8) to 51".into()),
+    }
+}
+
 /// Checks a codec's name before any work is done.
 pub fn known_codec(name: &str) -> Result<(), Failure> {
     codec(name).map(|_| ()).map_err(|error| match error {
@@ -167,7 +176,7 @@ pub fn known_codec(name: &str) -> Result<(), Failure> {
 
 #[derive(Debug, Serialize)]
 struct Outcome {
-    output: PathBuf,
+    output: JsonPath,
     bytes: u64,
     values: usize,
     bits_per_value: f64,
@@ -312,7 +321,7 @@ fn whole(
     let worst_tensor = worst.filter(|tensor| tensor.metrics.nmse > 0.0).map(|tensor| tensor.tensor.clone());
     device.remark(ctx);
     let outcome = Outcome {
-        output,
+        output: output.into(),
         bytes,
         values,
         bits_per_value,

@@ -149,7 +149,8 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     // Points of an earlier run stand only beside the score that they were held against.
     let belongs = |rows: &[Row]| rows.first().is_some_and(|row| row.is_at(&first));
     if let Some(folder) = &args.out {
-        let model = args.model.as_ref().map_or("of the tiny model".into(), |path| path.display().to_string());
+        let model =
+            args.model.as_ref().map_or("of the tiny model".into(), |path| crate::json_path::spelled(path));
         crate::output::claim(folder, &format!("eval {model}"))?;
     }
     let name = args.parts.shard.map_or("eval.csv".into(), |shard| format!("{}.partial.csv", shard.stem()));
@@ -184,7 +185,9 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         let path = folder.join(shards::name(shard));
         ctx.remark(format!("wrote {}; when all parts are there, run the same with --merge", path.display()));
         if ctx.json {
-            return ctx.print_json(&serde_json::json!({ "part": path, "rows": rows.len() }));
+            return ctx.print_json(
+                &serde_json::json!({ "part": crate::json_path::JsonPath::from(path), "rows": rows.len() }),
+            );
         }
         return Ok(());
     }

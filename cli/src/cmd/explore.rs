@@ -8,6 +8,7 @@ use super::encode::positive;
 use super::sweep::quantity;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::json_path::spelled;
 use crate::kept::Kept;
 use crate::output;
 use std::cell::RefCell;
@@ -100,7 +101,6 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         let tensor = args.tensor.as_deref();
         Selection { files: &args.files, class: args.class, tensor, strict: false }.subjects(ctx)?
     };
-    output::protect(Path::new(&args.study));
     let out = args.out.clone().unwrap_or_else(|| folder(args));
     output::claim(&out, &work(args))?;
     let quality = quality(args, &out, &subjects, ctx)?;
@@ -192,7 +192,6 @@ fn designs(
     quality: &Quality,
     ctx: &Context,
 ) -> Result<Searched, Failure> {
-    output::protect(Path::new(&args.designs));
     let kept: Kept<search::Row> = Kept::open(Some(out), "designs.csv", |_| true)?;
     let (technology, throughput_gbps) = search::usual_silicon(&explore::choices(explore::EXPLORATION)?)?;
     let request = search::Request {
@@ -254,7 +253,7 @@ fn folder(args: &Args) -> PathBuf {
 /// The exploration as a folder of its results remembers it: what is asked of
 /// the same tensors may change, rows follow from what they are of.
 fn work(args: &Args) -> String {
-    let files: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
+    let files: Vec<String> = args.files.iter().map(|file| spelled(file)).collect();
     let files = if files.is_empty() { explore::BUILT_IN.to_owned() } else { files.join(" ") };
     format!("explore {files} --study {}", args.study)
 }

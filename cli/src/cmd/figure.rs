@@ -5,8 +5,10 @@
 
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::input;
 use crate::output;
 use crate::table::Table;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trinity_config::{Checked, Document, nearest};
@@ -38,7 +40,6 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
-    output::protect(Path::new(&args.figures));
     let document = Document::load(&args.figures)?;
     let file: FiguresFile = document.read()?;
     file.check(&document)?;
@@ -48,7 +49,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
             let figure = file.figures.iter().find(|figure| figure.id == *id);
             let figure = figure.ok_or_else(|| unknown(id, &file))?;
             let out = args.out.clone().unwrap_or_else(|| Path::new("out/figures").join(id));
-            reproduce(figure, &out, ctx)
+            reproduce(figure, &out, &args.figures, ctx)
         }
     }
 }
@@ -86,7 +87,7 @@ fn list(file: &FiguresFile, ctx: &Context) -> Result<(), Failure> {
 }
 
 /// What a figure's command prints.
-fn printed_by(template: &str, out: &Path, ctx: &Context) -> Result<String, Failure> {
+fn printed_by(template: &str, out: &Path, figures: &str, ctx: &Context) -> Result<String, Failure> {
     let tensors = out.join("tensors.safetensors");
     if template.contains("{tensors}") {
         output::write(&tensors, TENSORS)?;
@@ -95,32 +96,36 @@ fn printed_by(template: &str, out: &Path, ctx: &Context) -> Result<String, Failu
     if template.contains("{recording}") {
         output::write(&recording, trinity_validation::engines::RECORDING.as_bytes())?;
     }
-    let fill = |word: &str| match word {
-        "{tensors}" => tensors.display().to_string(),
-        "{recording}" => recording.display().to_string(),
-        "{out}" => out.display().to_string(),
-        other => other.to_owned(),
+    let fill = |word| match word {
+        "{tensors}" => tensors.as_os_str(),
+        "{recording}" => recording.as_os_str(),
+        "{out}" => out.as_os_str(),
+        other => OsStr::new(other),
     };
-    let arguments: Vec<String> = template.split(' ').map(fill).collect();
-    ctx.remark(format!("trinity {}", arguments.join(" ")));
+    let arguments: Vec<&OsStr> = template.split(' ').map(fill).collect();
+    let said = arguments.join(OsStr::new(" "));
+    let said = said.display();
+    ctx.remark(format!("trinity {said}"));
     let own = std::env::current_exe()
         .map_err(|error| Failure::run(format_args!("cannot find this command again: {error}")))?;
     let mut command = Command::new(own);
     command.args(&arguments).args(["--threads", &ctx.threads.to_string()]);
+    command.env(input::READ_BY_PARENT, figures);
     if output::forced() {
         command.arg("--force");
     }
-    let output = command.stderr(std::process::Stdio::inherit()).output().map_err(|error| {
-        Failure::run(format_args!("cannot run `trinity {}`: {error}", arguments.join(" ")))
-    })?;
+    let output = command
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .map_err(|error| Failure::run(format_args!("cannot run `trinity {said}`: {error}")))?;
     if !output.status.success() {
-        return Err(Failure::run(format_args!("`trinity {}` failed", arguments.join(" "))));
+        return Err(Failure::run(format_args!("`trinity {said}` failed")));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Runs the command of a figure and holds its output against the verdict.
-fn reproduce(figure: &FigureFile, out: &Path, ctx: &Context) -> Result<(), Failure> {
+fn reproduce(figure: &FigureFile, out: &Path, figures: &str, ctx: &Context) -> Result<(), Failure> {
     let Some(template) = &figure.command else {
         let why = figure.why.as_deref().unwrap_or("it has no command");
         return Err(Failure::input(format_args!(
@@ -133,7 +138,7 @@ fn reproduce(figure: &FigureFile, out: &Path, ctx: &Context) -> Result<(), Failu
     let printed = match template.strip_prefix(RECORDED) {
         Some(OTHER_MODELS) => trinity_validation::other_models::table().map_err(Failure::run)?,
         Some(set) => trinity_validation::trained::table(set).map_err(Failure::run)?,
-        None => printed_by(template, out, ctx)?,
+        None => printed_by(template, out, figures, ctx)?,
     };
     let missing: Vec<&String> = figure.shows.iter().filter(|text| !printed.contains(text.as_str())).collect();
     if ctx.json {

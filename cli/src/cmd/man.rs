@@ -1,6 +1,6 @@
 //! `trinity man`: manual pages, written from the same tree as `--help`.
 
-use crate::{context::Context, failure::Failure, output};
+use crate::{context::Context, failure::Failure, json_path::JsonPath, output};
 use clap_mangen::Man;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -43,12 +43,12 @@ fn write_pages(
     command: &clap::Command,
     name: &str,
     folder: &Path,
-    written: &mut Vec<PathBuf>,
+    written: &mut Vec<JsonPath>,
 ) -> Result<(), Failure> {
     let page_name = name.to_string();
     let path = folder.join(format!("{name}.1"));
     output::write(&path, &page(&command.clone().name(page_name))?)?;
-    written.push(path);
+    written.push(path.into());
     for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
         write_pages(sub, &format!("{name}-{}", sub.get_name()), folder, written)?;
     }

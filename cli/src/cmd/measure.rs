@@ -77,7 +77,6 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         return list(ctx);
     }
     if let Some(path) = &args.replay {
-        output::protect(path);
         let recording = Recording::read(path).map_err(Failure::input)?;
         return conclude(&recording, &args.out, ctx);
     }
@@ -98,7 +97,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     // A job that is cut off keeps what it had; the disk's complaints come with the last write.
     let mut save = |recording: &Recording| {
         if let Ok(text) = recording.to_json() {
-            let _ = output::write(&unfinished, text.as_bytes());
+            let _ = output::renew(&unfinished, text.as_bytes());
         }
     };
     let setting = Setting {
@@ -151,7 +150,7 @@ fn encode(spec: &Spec, frames: &[Frame]) -> Result<(Vec<u8>, Vec<Frame>), String
 /// No driver is the user's to mend (exit 2); anything else is a failed run.
 fn failure(error: Error) -> Failure {
     match error {
-        Error::NoDriver { .. } => Failure::input(&error)
+        Error::NoDriver { .. } => Failure::run(&error)
             .help("run this on a machine with an NVIDIA GPU, or use --replay with a recording"),
         other => Failure::run(other),
     }
@@ -270,7 +269,7 @@ fn show_verify(summary: &VerifySummary, ctx: &Context) -> Result<(), Failure> {
 
 /// Files, tables, and the exit code.
 fn conclude(recording: &Recording, out: &Path, ctx: &Context) -> Result<(), Failure> {
-    output::write(&out.join("recording.json"), recording.to_json().map_err(Failure::run)?.as_bytes())?;
+    output::renew(&out.join("recording.json"), recording.to_json().map_err(Failure::run)?.as_bytes())?;
     let calibration = Calibration::from_recording(recording).map_err(Failure::run)?;
     output::write(&out.join("calibration.toml"), calibration.to_toml().map_err(Failure::run)?.as_bytes())?;
     report(recording, &calibration).write(&out.join("report.html"))?;

@@ -9,9 +9,11 @@ use trinity_bits::Presentation;
 use trinity_codec::{Coding, Pictures, Pipeline, Profile};
 use trinity_tensor::codec::Target;
 
+use super::video;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::input;
+use crate::json_path::JsonPath;
 use crate::output::{self, Draft, Named};
 use crate::video_io::{self, FrameReader, RawFormat};
 
@@ -37,7 +39,7 @@ pub struct Job<'a> {
 
 #[derive(Debug, Serialize)]
 struct Outcome {
-    output: PathBuf,
+    output: JsonPath,
     codec: String,
     frames: usize,
     bytes: usize,
@@ -112,7 +114,7 @@ pub fn encode(job: &Job<'_>, ctx: &Context) -> Result<(), Failure> {
     let mse = coded.squared_error(&pictures) / samples as f64;
     let largest = pictures.frames.first().map_or(1.0, |frame| ((1u32 << frame.depth) - 1) as f64);
     let outcome = Outcome {
-        output,
+        output: output.into(),
         codec: profile.name,
         frames: pictures.frames.len(),
         bytes: coded.bytes.len(),
@@ -198,6 +200,10 @@ pub fn decode(source: &Path, output: Option<&Path>, ctx: &Context) -> Result<(),
         return Err(Failure::input(format_args!("`{place}` is no stream of pictures"))
             .help("a .tri container is read here and there: name the file instead of stdin"));
     }
+    if video::standard(&bytes) == Some("h265") {
+        return Err(Failure::input(format_args!("{place}: this is a stream of H.265"))
+            .help("`trinity h265 decode` reads it"));
+    }
     let pictures = trinity_codec::decode_frames(&bytes)
         .map_err(|error| Failure::input(format_args!("{place}: {error}")))?;
     let still =
@@ -212,7 +218,9 @@ pub fn decode(source: &Path, output: Option<&Path>, ctx: &Context) -> Result<(),
     output::write(&output, &written)?;
     ctx.remark(format!("wrote {} frames to {}", pictures.frames.len(), output.display()));
     if ctx.json {
-        ctx.print_json(&serde_json::json!({ "output": output, "frames": pictures.frames.len() }))?;
+        ctx.print_json(
+            &serde_json::json!({ "output": JsonPath::from(output), "frames": pictures.frames.len() }),
+        )?;
     }
     Ok(())
 }

@@ -9,17 +9,21 @@ pub mod fronts;
 mod page;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod rows;
 mod serving;
 mod show;
 
 pub use asked::quantity;
 
+use crate::input;
+use crate::json_path::JsonPath;
 use crate::output::{self, Named};
 use crate::table::grouped;
 use crate::{context::Context, failure::Failure};
 use asked::{SweepArgs, TOP};
 use clap::Subcommand;
 use files::{Shard, State};
+use rows::RowsWriter;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use trinity_sim::sweep::{Tally, evaluate, run as run_blocks};
@@ -174,7 +178,8 @@ fn load(args: &SweepArgs) -> Result<Study, Failure> {
 }
 
 fn open(sweep: &str, sets: &[String], calibration: Option<&Path>, top: usize) -> Result<Study, Failure> {
-    std::iter::once(Path::new(sweep)).chain(calibration).for_each(output::protect);
+    // A merge takes both from a checkpoint, and not from its arguments.
+    std::iter::once(Path::new(sweep)).chain(calibration).for_each(input::protect);
     let study =
         Study::load(&Request { sweep: sweep.into(), sets: sets.to_vec(), top, ..Request::default() })?;
     match calibration {
@@ -212,12 +217,19 @@ fn sweep(args: &Args, ctx: &Context) -> Result<(), Failure> {
         ));
         if ctx.json {
             let (points, all) = (state.tally.points, study.plan.space.len());
-            let shard = state.path(&out);
+            let shard = JsonPath::from(state.path(&out));
             return ctx.print_json(&serde_json::json!({ "shard": shard, "points": points, "of": all }));
         }
         return Ok(());
     }
-    finish(&study, &[(out.clone(), state)], args.format, &out, ctx)
+    if let Err(nonsense) = study.refuse_nonsense(&state.tally) {
+        state.discard(&out);
+        return Err(nonsense.into());
+    }
+    let states = [(out.clone(), state)];
+    finish(&study, &states, args.format, &out, ctx)?;
+    states[0].1.discard(&out);
+    Ok(())
 }
 
 /// Where results go that are given no place: a folder for each study, and for each way to ask it, so
@@ -289,7 +301,7 @@ fn run_shard(study: &Study, shard: Shard, rows: bool, out: &Path, ctx: &Context)
     let plan = &study.plan;
     let mut state = State::open(study, shard, rows, out, ctx)?;
     output::claim(out, &work(study))?;
-    let mut writer = state.rows_writer(out)?;
+    let (mut writer, rows_from) = RowsWriter::open(&state, out)?;
     crate::interrupt::hint(format!(
         "the same command goes on where this one is, from {}",
         state.path(out).display()
@@ -307,11 +319,22 @@ fn run_shard(study: &Study, shard: Shard, rows: bool, out: &Path, ctx: &Context)
         });
         (tally, bytes)
     };
+    if rows_from < state.next {
+        ctx.remark(format!(
+            "rows of points {rows_from} to {} are missing or damaged in {}; writing them again",
+            state.next,
+            state.rows_path(out).display()
+        ));
+    }
+    (state.rows_bytes, state.in_blocks) = (writer.bytes(), rows);
+    run_blocks(plan, rows_from..state.next, render, |block, _, bytes| -> Result<(), Failure> {
+        state.rows_bytes += writer.append(&block, &bytes)?;
+        Ok(())
+    })?;
     run_blocks(plan, state.next..state.end, render, |block, tally, bytes| -> Result<(), Failure> {
         state.tally.merge(plan, &tally);
         state.next = block.end;
-        state.rows_bytes += bytes.len() as u64;
-        writer.append(&bytes)?;
+        state.rows_bytes += writer.append(&block, &bytes)?;
         bar.set_position(state.next - state.start);
         if written_down.is_none_or(|at| at.elapsed() >= CHECKPOINT) {
             writer.flush()?;
@@ -332,7 +355,7 @@ fn merge(folders: &[PathBuf], out: Option<&Path>, format: Format, ctx: &Context)
     let first = &states[0].1;
     let study = open(&first.sweep, &first.sets, first.calibration.as_deref(), first.top)?;
     states.sort_by_key(|(_, state)| state.start);
-    let mut next = 0;
+    let (mut next, mut before): (u64, Option<PathBuf>) = (0, None);
     for (folder, state) in &states {
         let name = state.path(folder);
         if state.fingerprint != study.fingerprint() {
@@ -343,9 +366,19 @@ fn merge(folders: &[PathBuf], out: Option<&Path>, format: Format, ctx: &Context)
             return Err(Failure::input(format_args!("`{}` is not finished", name.display()))
                 .help("run its shard again with the same --out; it goes on where it stopped"));
         }
-        if state.start != next {
+        if state.start > next {
             return Err(Failure::input(format_args!("points {next} to {} are missing", state.start))
                 .help("run the missing shards, or name the folder they are in"));
+        }
+        if let Some(earlier) = before.as_ref().filter(|_| state.start < next) {
+            return Err(Failure::input(format_args!(
+                "`{}` and `{}` both hold points {} to {}",
+                earlier.display(),
+                name.display(),
+                state.start,
+                next.min(state.end)
+            ))
+            .help("name each shard once, and shards of one cut alone"));
         }
         if state.version != states[0].1.version {
             return Err(Failure::input(format_args!(
@@ -355,6 +388,7 @@ fn merge(folders: &[PathBuf], out: Option<&Path>, format: Format, ctx: &Context)
             .help("run it again with the trinity that ran the others"));
         }
         next = state.end;
+        before = Some(name);
     }
     if next != study.plan.space.len() {
         return Err(Failure::input(format_args!("points {next} to {} are missing", study.plan.space.len()))
@@ -383,10 +417,7 @@ fn finish(
         tally.merge(&study.plan, &state.tally);
     }
     tally.sort();
-    if let Err(nonsense) = study.refuse_nonsense(&tally) {
-        states.iter().for_each(|(folder, state)| state.discard(folder));
-        return Err(nonsense.into());
-    }
+    study.refuse_nonsense(&tally)?;
     let answer = study.answer(&tally);
     output::claim(out, &work(study))?;
     if states.iter().all(|(_, state)| state.rows) {
@@ -397,9 +428,6 @@ fn finish(
     output::write(&out.join("pareto.svg"), page::fronts_plot(study, &tally, &answer).svg().as_bytes())?;
     let sensitivity = sensitivity(study, &ctx.watch())?;
     page::page(study, &tally, &answer, &sensitivity).write(&out.join("report.html"))?;
-    if states.len() == 1 {
-        states[0].1.discard(&states[0].0);
-    }
     if ctx.json {
         ctx.print_json(&study.outcome(&tally))?;
     } else {
@@ -423,6 +451,7 @@ fn explain(
         ctx.may_write(path)?;
     }
     if let Some(path) = report {
+        path.named_as(&["HTML"])?;
         ctx.may_write(path)?;
     }
     let study = load(args)?;

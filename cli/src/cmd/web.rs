@@ -10,6 +10,7 @@ mod http;
 mod lanes;
 mod page;
 
+use crate::json_path::JsonPath;
 use crate::output::{self, Named};
 use crate::{context::Context, failure::Failure, interrupt};
 use serde_json::json;
@@ -125,7 +126,7 @@ fn write(output: &Path, ctx: &Context) -> Result<(), Failure> {
     ctx.may_write(output)?;
     output::write(output, file)?;
     if ctx.json {
-        return ctx.print_json(&json!({ "output": output, "bytes": file.len() }));
+        return ctx.print_json(&json!({ "output": JsonPath::from(output), "bytes": file.len() }));
     }
     ctx.remark(format!("wrote {}", output.display()));
     Ok(())

@@ -3,13 +3,15 @@
 //! A folder that a command fills (`--out`) holds a small file that says which
 //! work wrote it and which files are its own. The same work may renew those;
 //! other work is refused, by both names, so that no result of one sweep is lost
-//! to another.
+//! to another. As long as a run lives it holds that file's lock, together with
+//! other parts of the same work: nobody takes the folder from under it.
 
 use super::place::cannot;
 use super::session;
 use crate::failure::Failure;
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -19,8 +21,9 @@ pub const MARKER: &str = ".trinity-run";
 #[derive(Debug)]
 struct Claim {
     folder: PathBuf,
-    work: String,
     files: BTreeSet<String>,
+    /// Open for appending, and locked until the process ends.
+    marker: File,
 }
 
 static CLAIMS: Mutex<Vec<Claim>> = Mutex::new(Vec::new());
@@ -28,16 +31,35 @@ static CLAIMS: Mutex<Vec<Claim>> = Mutex::new(Vec::new());
 /// Takes a folder for a piece of work, named as a user would know it again.
 pub fn claim(folder: &Path, work: &str) -> Result<(), Failure> {
     let work = work.replace(['\n', '\r'], " ");
-    let marker = folder.join(MARKER);
-    let found = fs::read_to_string(&marker).unwrap_or_default();
+    let path = folder.join(MARKER);
+    let failed = |error: io::Error| cannot("write", &path, &error);
+    let mut claims = CLAIMS.lock().unwrap_or_else(PoisonError::into_inner);
+    // A folder taken twice by one run is let go first, lest it wait for itself.
+    claims.retain(|claim| claim.folder != folder);
+    fs::create_dir_all(folder).map_err(|error| cannot("create the folder", folder, &error))?;
+    let mut marker = File::options().read(true).append(true).create(true).open(&path).map_err(failed)?;
+    let alone = match marker.try_lock() {
+        // Where a file system has no locks, the names in the file are all there is.
+        Ok(()) | Err(TryLockError::Error(_)) => true,
+        Err(TryLockError::WouldBlock) => {
+            // Others are at work here; what they are at is said in a moment.
+            let _ = marker.lock_shared();
+            false
+        }
+    };
+    let mut found = String::new();
+    // A marker that is no text says nothing.
+    marker.read_to_string(&mut found).unwrap_or_default();
     let mut lines = found.lines();
     let other = lines.next().filter(|other| *other != work);
     // What a failed run left is a claim to nothing.
     let mut files: BTreeSet<String> =
         lines.filter(|file| folder.join(file).exists()).map(String::from).collect();
-    let other = other.filter(|_| !files.is_empty());
     match other {
-        Some(other) if !session::force() => {
+        Some(other) if !alone => {
+            return Err(busy(folder, other, &work));
+        }
+        Some(other) if !files.is_empty() && !session::force() => {
             return Err(Failure::input(format_args!(
                 "`{}` holds the results of `{other}`, and this is `{work}`",
                 folder.display()
@@ -47,13 +69,40 @@ pub fn claim(folder: &Path, work: &str) -> Result<(), Failure> {
         Some(_) => files.clear(),
         None => {}
     }
+    if alone && (other.is_some() || found.is_empty()) {
+        let written = marker.set_len(0).and_then(|()| marker.rewind());
+        written.and_then(|()| marker.write_all(format!("{work}\n").as_bytes())).map_err(|error| {
+            // What is left of it says nothing, and the failure is said already.
+            let _ = fs::remove_file(&path);
+            failed(error)
+        })?;
+    }
+    if alone {
+        // Parts of the same work may come now; other work may have come in between.
+        let _ = marker.lock_shared();
+        if let Some(other) = first_line(&mut marker).filter(|other| *other != work) {
+            return Err(busy(folder, &other, &work));
+        }
+    }
     for file in &files {
         session::own(&folder.join(file));
     }
-    let mut claims = CLAIMS.lock().unwrap_or_else(PoisonError::into_inner);
-    claims.retain(|claim| claim.folder != folder);
-    claims.push(Claim { folder: folder.to_path_buf(), work, files });
+    claims.push(Claim { folder: folder.to_path_buf(), files, marker });
     Ok(())
+}
+
+fn first_line(marker: &mut File) -> Option<String> {
+    let mut text = String::new();
+    marker.rewind().and_then(|()| marker.read_to_string(&mut text)).ok()?;
+    text.lines().next().map(str::to_owned)
+}
+
+fn busy(folder: &Path, other: &str, work: &str) -> Failure {
+    Failure::input(format_args!(
+        "`{}` is being filled by `{other}` right now, and this is `{work}`",
+        folder.display()
+    ))
+    .help("choose another folder with --out, or wait for that run to end")
 }
 
 /// Notes a file just written, if it lies in a folder that was taken.
@@ -69,14 +118,7 @@ pub(super) fn record(path: &Path) -> Result<(), Failure> {
     if !claim.files.insert(name.to_owned()) {
         return Ok(());
     }
-    let lines: String =
-        std::iter::once(&claim.work).chain(&claim.files).map(|line| format!("{line}\n")).collect();
-    let marker = claim.folder.join(MARKER);
-    // Shards of one sweep may do so at the same time: each time the whole file, and the last one stays.
-    let part = marker.with_file_name(format!("{MARKER}.{}.part", std::process::id()));
-    fs::write(&part, lines).and_then(|()| fs::rename(&part, &marker)).map_err(|error| {
-        // What is left of it says nothing, and the failure is said already.
-        let _ = fs::remove_file(&part);
-        cannot("write", &marker, &error)
-    })
+    // Parts of one work may do so at the same time: a line each, in one piece, at the end.
+    let written = claim.marker.write_all(format!("{name}\n").as_bytes());
+    written.map_err(|error| cannot("write", &claim.folder.join(MARKER), &error))
 }

@@ -20,10 +20,12 @@ struct Session {
     inputs: Vec<Identity>,
     /// Written by this run, or by an earlier one of the same work.
     own: Option<HashSet<PathBuf>>,
+    /// Names that results of this run have taken.
+    taken: Option<HashSet<PathBuf>>,
 }
 
 static SESSION: Mutex<Session> =
-    Mutex::new(Session { force: false, json: false, inputs: Vec::new(), own: None });
+    Mutex::new(Session { force: false, json: false, inputs: Vec::new(), own: None, taken: None });
 
 fn session() -> MutexGuard<'static, Session> {
     SESSION.lock().unwrap_or_else(PoisonError::into_inner)
@@ -66,9 +68,38 @@ fn identity(_: &Metadata) -> Option<Identity> {
 
 /// Remembers a file that this run reads: it will not be replaced.
 pub fn protect(path: &Path) {
-    if let Some(input) = fs::metadata(path).ok().as_ref().and_then(identity) {
+    if let Ok(found) = fs::metadata(path) {
+        protect_found(&found);
+    }
+}
+
+/// As [`protect`], of a file that is open already. Pipes and devices are
+/// written through, and lose nothing by it.
+pub fn protect_found(found: &Metadata) {
+    if let Some(input) = identity(found).filter(|_| found.is_file()) {
         session().inputs.push(input);
     }
+}
+
+/// Whether two names lead, or would lead, to one file.
+pub fn are_one(one: &Path, other: &Path) -> bool {
+    let found = |path: &Path| fs::metadata(path).ok();
+    match (found(one), found(other)) {
+        (Some(one), Some(other)) => {
+            one.is_file() && identity(&one).is_some_and(|id| identity(&other) == Some(id))
+        }
+        _ => absolute(one) == absolute(other),
+    }
+}
+
+/// Takes a name for a result; no other result of this run may have it.
+pub(super) fn take(path: &Path) -> Result<(), Failure> {
+    let absolute = absolute(path);
+    if session().taken.get_or_insert_default().insert(absolute) {
+        return Ok(());
+    }
+    Err(Failure::input(format_args!("`{}` would hold two results of this command", path.display()))
+        .help("give each result a name of its own"))
 }
 
 /// Remembers a file that may be renewed: this run wrote it, or found it to be
@@ -77,14 +108,26 @@ pub fn own(path: &Path) {
     session().own.get_or_insert_default().insert(absolute(path));
 }
 
+/// One spelling for all names of a file, there or not yet.
 fn absolute(path: &Path) -> PathBuf {
-    path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_path_buf())
+    let in_folder = || Some(path.parent()?.join(".").canonicalize().ok()?.join(path.file_name()?));
+    let known = path.canonicalize().ok().or_else(in_folder);
+    known.or_else(|| std::path::absolute(path).ok()).unwrap_or_else(|| path.to_path_buf())
 }
 
 /// Whether a path leads to a file that this run reads.
-pub(super) fn is_input(path: &Path) -> bool {
+fn is_input(path: &Path) -> bool {
     let found = fs::metadata(path).ok().as_ref().and_then(identity);
     found.is_some_and(|found| session().inputs.contains(&found))
+}
+
+/// Refuses to write where this run reads.
+pub fn refuse_input(path: &Path) -> Result<(), Failure> {
+    if is_input(path) {
+        return Err(Failure::input(format_args!("`{}` is an input of this very command", path.display()))
+            .help("choose another name for the result; --force does not replace an input"));
+    }
+    Ok(())
 }
 
 /// How a path may be written.
@@ -107,13 +150,10 @@ pub(super) fn permission(path: &Path) -> Result<Permission, Failure> {
     if found.is_dir() {
         return Err(Failure::input(format_args!("`{}` is a folder, not a file to write", path.display())));
     }
-    if is_input(path) {
-        return Err(Failure::input(format_args!("`{}` is an input of this very command", path.display()))
-            .help("choose another name for the result; --force does not replace an input"));
-    }
     if !found.is_file() {
         return Ok(Permission::Through);
     }
+    refuse_input(path)?;
     let session = session();
     let mine = session.own.as_ref().is_some_and(|own| own.contains(&absolute(path)));
     if mine || session.force {

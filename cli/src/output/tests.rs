@@ -25,8 +25,8 @@ fn a_device_is_written_to_and_stays_a_device() {
 fn a_file_of_this_run_is_renewed_and_one_of_others_stays() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("result.csv");
-    write(&path, b"old").unwrap();
-    write(&path, b"new").unwrap();
+    renew(&path, b"old").unwrap();
+    renew(&path, b"new").unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"new");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     let other = folder.path().join("other.csv");
@@ -35,6 +35,8 @@ fn a_file_of_this_run_is_renewed_and_one_of_others_stays() {
     assert!(Spool::create(&other).is_err());
     write(&other, b"theirs").unwrap();
     assert_eq!(fs::read(&other).unwrap(), b"theirs");
+    // No two results share a name, whatever is forced.
+    assert!(write(&other, b"theirs").is_err());
 }
 
 #[test]
@@ -71,21 +73,36 @@ fn a_folder_is_renewed_by_the_same_work_alone() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
     claim(&out, "sweep a").unwrap();
-    write(&out.join("points.csv"), b"1").unwrap();
+    renew(&out.join("points.csv"), b"1").unwrap();
     let marker = fs::read_to_string(out.join(claim::MARKER)).unwrap();
     assert_eq!(marker, "sweep a\npoints.csv\n");
     claim(&out, "sweep a").unwrap();
-    write(&out.join("points.csv"), b"2").unwrap();
+    renew(&out.join("points.csv"), b"2").unwrap();
     assert!(claim(&out, "sweep b").is_err());
     // What failed and left nothing stands in nobody's way.
     fs::remove_file(out.join("points.csv")).unwrap();
     claim(&out, "sweep b").unwrap();
-    write(&out.join("points.csv"), b"3").unwrap();
+    renew(&out.join("points.csv"), b"3").unwrap();
     claim(&out, "sweep b").unwrap();
     // A file that nobody of ours wrote is not ours by lying there.
     fs::write(out.join("report.html"), b"mine").unwrap();
     claim(&out, "sweep b").unwrap();
-    assert!(write(&out.join("report.html"), b"ours").is_err());
+    assert!(renew(&out.join("report.html"), b"ours").is_err());
+}
+
+#[test]
+fn a_folder_is_not_taken_from_under_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    claim(folder.path(), "sweep a").unwrap();
+    // Another process: it has the file open on its own.
+    let other = fs::File::open(folder.path().join(claim::MARKER)).unwrap();
+    assert!(matches!(other.try_lock(), Err(TryLockError::WouldBlock)));
+    // A part of the same work may come.
+    other.try_lock_shared().unwrap();
+    claim(folder.path(), "sweep a").unwrap();
+    assert!(claim(folder.path(), "sweep b").is_err());
+    drop(other);
+    claim(folder.path(), "sweep b").unwrap();
 }
 
 #[test]

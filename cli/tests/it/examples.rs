@@ -58,7 +58,7 @@ fn safetensors(path: &Path, names: &[&str], columns: usize, scale: f32) {
 }
 
 /// The files that examples speak of.
-fn furnish(folder: &Path) {
+pub fn furnish(folder: &Path) {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let at = |name: &str| folder.join(name);
     let run = |args: &str| drop(trinity_in(folder, args.split(' ')).ok());

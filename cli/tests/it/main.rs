@@ -3,6 +3,7 @@
 
 mod browser;
 mod config;
+mod containers;
 mod device;
 mod eval;
 mod examples;
@@ -12,12 +13,16 @@ mod golden;
 mod h264;
 mod h265;
 mod help;
+mod inputs;
 mod json;
+mod messages;
+mod names;
 mod output;
 mod pages;
 mod pictures;
 mod promises;
 mod results;
+mod rows;
 mod serving;
 mod shards;
 mod support;

@@ -300,7 +300,7 @@ fn is_whole(path: &Path) -> bool {
             let grows = ["bits.csv", "compare.csv", ".partial.csv"];
             grows.iter().any(|end| path.to_string_lossy().ends_with(end)) || text.ends_with('\n')
         }
-        Some("rows" | "safetensors") => true,
+        Some("rows" | "safetensors" | "sums") => true,
         _ => path.file_name().is_some_and(|name| name == ".trinity-run") && text.ends_with('\n'),
     }
 }

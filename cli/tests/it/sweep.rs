@@ -151,9 +151,14 @@ fn rows_written_after_the_last_checkpoint_are_not_written_twice() {
     let (code, _, stderr) = shard("killed");
     assert_eq!(code, 0);
     assert!(stderr.contains("going on at point"), "{stderr}");
-    for file in [format!("{name}.json"), format!("{name}.rows")] {
-        let read = |out: &str| fs::read(folder.path().join(out).join(&file)).unwrap();
-        assert!(read("whole") == read("killed"), "{file} differs");
+    for out in ["whole", "killed"] {
+        let (code, _, stderr) =
+            run(folder.path(), &["sweep", "merge", out, "--out", &format!("{out}-merged")]);
+        assert_eq!(code, 0, "{stderr}");
+    }
+    for file in ["points.csv", "pareto.csv"] {
+        let read = |out: &str| fs::read(folder.path().join(out).join(file)).unwrap();
+        assert!(read("whole-merged") == read("killed-merged"), "{file} differs");
     }
 }
 

@@ -131,13 +131,12 @@ pub fn make(base: &TensorFile, tuned: &TensorFile, mode: &Mode, path: &Path) -> 
                     codec.encode(&difference, *target).map_err(|error| error.shifted(range.start))?.bytes
                 }
             };
+            let mut applied = if inner.is_some() { old.clone() } else { new.clone() };
             if let Some((codec, _)) = &inner {
                 Change::difference(codec.as_ref(), tuned, slab.clone(), range.len(), cols)?
-                    .scatter(&mut old, tuned.dtype())?;
-                measure(tuned.dtype(), &new, &old, &mut sums);
-            } else {
-                measure(tuned.dtype(), &new, &new, &mut sums);
+                    .scatter(&mut applied, tuned.dtype())?;
             }
+            measure(tuned.dtype(), &old, [&new, &applied], &mut sums);
             bytes += slab.len() as u64;
             writer.slab(&slab)?;
         }
@@ -176,14 +175,21 @@ fn kept_exact(base: &Entry, tuned: &Entry, mode: &Mode) -> Result<Option<String>
     Ok(None)
 }
 
-/// Adds what `found` differs from `wanted` to some sums.
-fn measure(dtype: Dtype, wanted: &[u8], found: &[u8], sums: &mut MetricSums) {
-    let (mut a, mut b) = ([0f64; 1024], [0f64; 1024]);
-    for (wanted, found) in wanted.chunks(1024 * dtype.bytes()).zip(found.chunks(1024 * dtype.bytes())) {
+/// Adds what the change found differs from the one wanted to some sums: errors
+/// are relative to the change, as targets are, and not to the tensor.
+fn measure(dtype: Dtype, base: &[u8], [wanted, found]: [&[u8]; 2], sums: &mut MetricSums) {
+    const STEP: usize = 1024;
+    let bytes = STEP * dtype.bytes();
+    let (mut from, mut to, mut reached) = ([0f64; STEP], [0f64; STEP], [0f64; STEP]);
+    for ((base, wanted), found) in base.chunks(bytes).zip(wanted.chunks(bytes)).zip(found.chunks(bytes)) {
         let len = wanted.len() / dtype.bytes();
-        dtype.to_f64(wanted, &mut a[..len]);
-        dtype.to_f64(found, &mut b[..len]);
-        sums.add(&a[..len], &b[..len]);
+        dtype.to_f64(base, &mut from[..len]);
+        dtype.to_f64(wanted, &mut to[..len]);
+        dtype.to_f64(found, &mut reached[..len]);
+        for i in 0..len {
+            (to[i], reached[i]) = (to[i] - from[i], reached[i] - from[i]);
+        }
+        sums.add(&to[..len], &reached[..len]);
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod atomic;
 mod contents;
+mod draft;
 mod entry;
 mod formats;
 mod gguf;
@@ -25,8 +26,9 @@ mod tri;
 
 use std::path::Path;
 
-pub use atomic::{AtomicFile, draft_path, settle};
+pub use atomic::{AtomicFile, reserve, settle};
 pub use contents::{CLASS_KEY, List, TensorFile};
+pub use draft::Draft;
 pub(crate) use entry::BLOCK_BYTES;
 pub use entry::{Carried, Entry, ValueStream};
 pub use npy::write_npy;

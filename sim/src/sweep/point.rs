@@ -225,15 +225,14 @@ slots! {
 }
 
 /// One store into a point.
-// A whole GPU in one variant keeps a change `Copy`: points are made without allocating.
-#[allow(clippy::large_enum_variant)]
-#[derive(Clone, Copy, Debug)]
+// What is replaced whole lies elsewhere: an axis has a change for each of its values, and most are numbers.
+#[derive(Clone, Debug)]
 pub enum Change {
     Slot { set: fn(&mut Point, f64), value: f64 },
     // A curve or a shape is no single number: these are replaced whole.
-    Gpu(Gpu),
-    Llm(Llm),
-    Codec(Codec),
+    Gpu(Box<Gpu>),
+    Llm(Box<Llm>),
+    Codec(Box<Codec>),
 }
 
 impl Change {
@@ -241,45 +240,101 @@ impl Change {
     pub fn apply(&self, point: &mut Point) {
         match self {
             Self::Slot { set, value } => set(point, *value),
-            Self::Gpu(gpu) => point.cluster.gpu = *gpu,
-            Self::Llm(llm) => point.job.llm = *llm,
-            Self::Codec(codec) => point.cluster.codec = *codec,
+            Self::Gpu(gpu) => point.cluster.gpu = **gpu,
+            Self::Llm(llm) => point.job.llm = **llm,
+            Self::Codec(codec) => point.cluster.codec = **codec,
         }
     }
 }
 
-/// For each of `points`, the changes that lead to it from `base`. All lists
+/// A point as what it differs in from another.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    llm: Option<Box<Llm>>,
+    gpu: Option<Box<Gpu>>,
+    codec: Option<Box<Codec>>,
+    /// Slots that differ after the above, by their place.
+    slots: Vec<(u16, f64)>,
+}
+
+impl Difference {
+    /// What `point` differs in from `base`.
+    pub fn of(point: &Point, base: &Point) -> Self {
+        let mut own = Self { llm: None, gpu: None, codec: None, slots: Vec::new() };
+        own.llm = (point.job.llm != base.job.llm).then(|| Box::new(point.job.llm));
+        let other_gpu = !same_but_numbers(&point.cluster.gpu, &base.cluster.gpu);
+        own.gpu = other_gpu.then(|| Box::new(point.cluster.gpu));
+        let differs = |slots: [f64; SLOTS]| {
+            let wanted = read(point);
+            let places = (0..SLOTS).filter(move |&slot| wanted[slot].to_bits() != slots[slot].to_bits());
+            places.map(|slot| (slot as u16, wanted[slot])).collect()
+        };
+        own.slots = differs(read(&own.point(base)));
+        if own.point(base).cluster.codec != point.cluster.codec {
+            own.codec = Some(Box::new(point.cluster.codec));
+            own.slots = differs(read(&Self { slots: Vec::new(), ..own.clone() }.point(base)));
+        }
+        own
+    }
+
+    /// The point itself.
+    fn point(&self, base: &Point) -> Point {
+        let mut point = *base;
+        if let Some(llm) = &self.llm {
+            point.job.llm = **llm;
+        }
+        if let Some(gpu) = &self.gpu {
+            point.cluster.gpu = **gpu;
+        }
+        if let Some(codec) = &self.codec {
+            point.cluster.codec = **codec;
+        }
+        let setters = setters();
+        for &(slot, value) in &self.slots {
+            setters[usize::from(slot)](&mut point, value);
+        }
+        point
+    }
+}
+
+/// For each of the points, the changes that lead to it from `base`. All lists
 /// write the same places, so that one can follow another on the same point.
-pub fn changes(base: &Point, points: &[Point]) -> Vec<Vec<Change>> {
-    let other_llm = points.iter().any(|point| point.job.llm != base.job.llm);
-    let other_gpu = points.iter().any(|point| !same_but_numbers(&point.cluster.gpu, &base.cluster.gpu));
-    let mut lists: Vec<Vec<Change>> = points
-        .iter()
-        .map(|point| {
-            let llm = other_llm.then_some(Change::Llm(point.job.llm));
-            let gpu = other_gpu.then_some(Change::Gpu(point.cluster.gpu));
-            llm.into_iter().chain(gpu).collect()
-        })
-        .collect();
-    let wanted: Vec<[f64; SLOTS]> = points.iter().map(read).collect();
-    let reached: Vec<[f64; SLOTS]> = lists.iter().map(|list| read(&after(base, list))).collect();
-    for (slot, set) in setters().into_iter().enumerate() {
-        let differs =
-            |(want, have): (&[f64; SLOTS], &[f64; SLOTS])| want[slot].to_bits() != have[slot].to_bits();
-        if wanted.iter().zip(&reached).any(differs) {
-            for (list, want) in lists.iter_mut().zip(&wanted) {
-                list.push(Change::Slot { set, value: want[slot] });
-            }
+pub fn changes(base: &Point, points: &[Difference]) -> Vec<Vec<Change>> {
+    let other_llm = points.iter().any(|point| point.llm.is_some());
+    let other_gpu = points.iter().any(|point| point.gpu.is_some());
+    let whole = |point: &Point| -> Vec<Change> {
+        let llm = other_llm.then(|| Change::Llm(Box::new(point.job.llm)));
+        let gpu = other_gpu.then(|| Change::Gpu(Box::new(point.cluster.gpu)));
+        llm.into_iter().chain(gpu).collect()
+    };
+    let mut moved = [false; SLOTS];
+    for point in points.iter().map(|point| point.point(base)) {
+        let (wanted, reached) = (read(&point), read(&after(base, &whole(&point))));
+        for (moved, (want, have)) in moved.iter_mut().zip(wanted.iter().zip(&reached)) {
+            *moved |= want.to_bits() != have.to_bits();
         }
     }
-    let other_codec =
-        lists.iter().zip(points).any(|(list, point)| after(base, list).cluster.codec != point.cluster.codec);
-    if other_codec {
-        for (list, point) in lists.iter_mut().zip(points) {
-            list.push(Change::Codec(point.cluster.codec));
-        }
-    }
-    lists
+    let setters = setters();
+    let numbers = |point: &Point| -> Vec<Change> {
+        let wanted = read(point);
+        let slots = (0..SLOTS).filter(|&slot| moved[slot]);
+        slots.map(|slot| Change::Slot { set: setters[slot], value: wanted[slot] }).collect()
+    };
+    let list = |point: &Point| [whole(point), numbers(point)].concat();
+    let other_codec = points.iter().any(|point| {
+        let point = point.point(base);
+        after(base, &list(&point)).cluster.codec != point.cluster.codec
+    });
+    let lists = points.iter().map(|point| {
+        let point = point.point(base);
+        let codec = other_codec.then(|| Change::Codec(Box::new(point.cluster.codec)));
+        let mut list = list(&point);
+        list.extend(codec);
+        // Lists are many, and stay.
+        list.shrink_to_fit();
+        list
+    });
+    lists.collect()
 }
 
 /// Whether two GPUs differ in nothing but what a slot can hold.

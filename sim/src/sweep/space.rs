@@ -4,8 +4,8 @@
 //! size takes no memory, any point can be computed again, and a shard is a
 //! range of indices.
 
-use super::digest::digest;
-use super::point::{Change, Point, changes};
+use super::digest::Digest;
+use super::point::{Change, Difference, Point, changes};
 
 /// One axis of one scenario: labels to show and what each changes.
 #[derive(Clone, Debug)]
@@ -21,13 +21,55 @@ pub struct Axis {
     digest: u64,
 }
 
+/// An axis in the making: of each point it keeps what differs from the
+/// scenario's, so that an axis of a million values takes megabytes.
+#[derive(Debug)]
+pub struct AxisBuilder {
+    path: String,
+    base: Point,
+    labels: Vec<String>,
+    differences: Vec<Difference>,
+    only_wires: bool,
+    digest: Digest,
+}
+
+impl AxisBuilder {
+    /// Adds the value that turns the scenario's point into `point`.
+    pub fn push(&mut self, label: String, point: &Point) {
+        // As the list of all points would be written.
+        let before = if self.labels.is_empty() { "" } else { ", " };
+        self.digest.add(format_args!("{before}{point:?}"));
+        self.only_wires &= point.shares_gpu_with(&self.base);
+        self.labels.push(label);
+        self.differences.push(Difference::of(point, &self.base));
+    }
+
+    /// The axis of all values that were added.
+    pub fn finish(mut self) -> Axis {
+        self.digest.add(format_args!("]"));
+        Axis {
+            path: self.path,
+            labels: self.labels,
+            changes: changes(&self.base, &self.differences),
+            only_wires: self.only_wires,
+            digest: self.digest.finish(),
+        }
+    }
+}
+
 impl Axis {
-    /// An axis whose values turn `base` into `points`.
-    pub fn new(path: impl Into<String>, base: &Point, points: Vec<(String, Point)>) -> Self {
-        let (labels, points): (Vec<String>, Vec<Point>) = points.into_iter().unzip();
-        let only_wires = points.iter().all(|point| point.shares_gpu_with(base));
-        let digest = digest(format_args!("{points:?}"));
-        Self { path: path.into(), labels, changes: changes(base, &points), only_wires, digest }
+    /// An axis whose values turn `base` into other points.
+    pub fn builder(path: impl Into<String>, base: &Point) -> AxisBuilder {
+        let mut digest = Digest::default();
+        digest.add(format_args!("["));
+        AxisBuilder {
+            path: path.into(),
+            base: *base,
+            labels: Vec::new(),
+            differences: Vec::new(),
+            only_wires: true,
+            digest,
+        }
     }
 
     /// What the axis does, as a hash.

@@ -244,14 +244,16 @@ impl AxisFile {
                 if !(step > 0.0 && to >= from && from.is_finite() && to.is_finite()) {
                     return Err(Complaint::new("this range has no values").expected("from <= to, step > 0"));
                 }
-                let count = ((to - from) / step + 1e-9).floor() as usize + 1;
-                (0..count.min(MAX_VALUES + 1)).map(|k| number(from + k as f64 * step)).collect()
+                let count = ((to - from) / step + 1e-9).floor() + 1.0;
+                let count = few(count)?;
+                (0..count).map(|k| number(from + k as f64 * step)).collect()
             }
             (None, None, Some(LogRangeFile { from, to, points })) => {
                 if !(from > 0.0 && to >= from && to.is_finite()) || points < 2 {
                     return Err(Complaint::new("this range has no values")
                         .expected("0 < from <= to, at least 2 points"));
                 }
+                few(f64::from(points))?;
                 let steps = f64::from(points - 1);
                 (0..points).map(|k| number(from * (to / from).powf(f64::from(k) / steps))).collect()
             }
@@ -261,12 +263,17 @@ impl AxisFile {
             }
         };
         let texts: Vec<String> = texts;
-        if texts.is_empty() || texts.len() > MAX_VALUES {
-            return Err(Complaint::new(format_args!("an axis of {} values", texts.len()))
-                .expected(format_args!("1 to {MAX_VALUES}")));
-        }
+        few(texts.len() as f64)?;
         Ok(texts)
     }
+}
+
+/// As many values as an axis may have; counted before any is made.
+fn few(count: f64) -> Result<usize, Complaint> {
+    if (1.0..=MAX_VALUES as f64).contains(&count) {
+        return Ok(count as usize);
+    }
+    Err(Complaint::new(format_args!("an axis of {count} values")).expected(format_args!("1 to {MAX_VALUES}")))
 }
 
 /// Six digits: enough for any axis, and a range ends where it says it ends.
@@ -381,7 +388,7 @@ impl SweepFile {
         let (mut axes, mut mistakes) = (Vec::new(), Vec::new());
         for k in (0..self.axes.len()).filter(|&k| self.varies(k, at)) {
             match self.axis(document, &own, &study, k) {
-                Ok(points) => axes.push(Axis::new(self.axes[k].path.clone(), &base, points)),
+                Ok(axis) => axes.push(axis),
                 Err(wrong) => mistakes.push(wrong),
             }
         }
@@ -391,18 +398,18 @@ impl SweepFile {
         }
     }
 
-    /// The points that the values of axis `k` make of a scenario's study.
+    /// What the values of axis `k` make of a scenario's study.
     fn axis(
         &self,
         document: &Document,
         own: &Document,
         study: &StudyFile,
         k: usize,
-    ) -> Result<Vec<(String, Point)>, Diagnostic> {
+    ) -> Result<Axis, Diagnostic> {
         let axis = &self.axes[k];
         let texts = axis.texts().map_err(|complaint| document.complain(&format!("axes.{k}"), &complaint))?;
         let mut vary = Varying { own, study, setter: None };
-        let (mut points, mut mistakes) = (Vec::new(), Vec::new());
+        let (mut points, mut mistakes) = (Axis::builder(axis.path.clone(), &study.point()), Vec::new());
         for (j, text) in texts.into_iter().enumerate() {
             let assignment = format!("study.{}={text}", axis.path);
             let place = |mistake: &Diagnostic| match set_by(mistake, &assignment) {
@@ -411,7 +418,7 @@ impl SweepFile {
                 _ => format!("axes.{k}"),
             };
             match vary.point(&assignment) {
-                Ok(point) => points.push((text, point)),
+                Ok(point) => points.push(text, &point),
                 Err(wrong) => mistakes.push(moved(document, place, wrong)),
             }
             // A wrong path is wrong for every value, and so is a wrong unit.
@@ -423,7 +430,7 @@ impl SweepFile {
         mistakes.dedup();
         match Diagnostic::of_all(mistakes) {
             Some(mistakes) => Err(mistakes),
-            None => Ok(points),
+            None => Ok(points.finish()),
         }
     }
 

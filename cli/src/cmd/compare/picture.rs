@@ -1,7 +1,7 @@
 //! The report of `trinity compare`: rate–distortion curves by class.
 
 use serde_json::{Value, json};
-use trinity_study::compare::{Miss, Winner, winners};
+use trinity_study::compare::{Miss, Winner, on_common_tensors, winners};
 use trinity_tensor::Class;
 use trinity_tensor::codec::{PAPER_BASELINES, Target};
 use trinity_tensor::compare::{
@@ -18,8 +18,7 @@ pub fn report(rows: &[Row], targets: &[Target], misses: &[Miss], anchor: &str) -
         "Bits per value count everything: scales, tables, headers. SNR is energy over squared error. \
          A number format stands at the one rate it has. The gap is the distance in bits from the rate–distortion bound of independent Gaussian values.",
     );
-    let classes = by_class(rows);
-    let winners = winners(&classes, targets);
+    let winners = winners(rows, targets);
     report.answer(winners.iter().filter(|winner| winner.lead.is_some()).map(sentence));
     for class in Class::ALL {
         let own: Vec<Row> = rows.iter().filter(|row| row.class == class).cloned().collect();
@@ -77,32 +76,52 @@ pub fn report(rows: &[Row], targets: &[Target], misses: &[Miss], anchor: &str) -
 
 /// A winner in words.
 pub fn sentence(winner: &Winner) -> String {
+    let in_bits = winner.target.contains("bits");
+    let figure = match in_bits {
+        true => format!("{:.2} dB", winner.snr_db),
+        false => format!("{:.3} bits per value", winner.bits_per_value),
+    };
+    let reached = match winner.tensors == winner.of {
+        true => String::new(),
+        false => format!(" on the {} of {} tensors where it gets there", winner.tensors, winner.of),
+    };
     let by = match (&winner.next, winner.lead) {
-        (Some(next), Some(lead)) if winner.target.contains("bits") => format!(", {lead:.2} dB above {next}"),
-        (Some(next), Some(lead)) => format!(", {:.1} % fewer than {next}", lead * 100.0),
+        (Some(next), Some(lead)) => {
+            let amount = match (in_bits, lead >= 0.0) {
+                (true, true) => format!("{lead:.2} dB above"),
+                (true, false) => format!("{:.2} dB below", -lead),
+                (false, true) => format!("{:.1} % fewer than", lead * 100.0),
+                (false, false) => format!("{:.1} % more than", -lead * 100.0),
+            };
+            match winner.shared == winner.of {
+                true => format!(", {amount} {next}"),
+                false => {
+                    format!("; {amount} {next} on the {} of {} that both reach", winner.shared, winner.of)
+                }
+            }
+        }
         _ => String::new(),
     };
-    let figure = if winner.target.contains("bits") {
-        format!("{:.2} dB", winner.snr_db)
-    } else {
-        format!("{:.3} bits per value", winner.bits_per_value)
-    };
-    format!("{} at {}: {} with {figure}{by}.", winner.class, winner.target, winner.codec)
+    format!("{} at {}: {} with {figure}{reached}{by}.", winner.class, winner.target, winner.codec)
 }
 
 fn winners_table(winners: &[Winner], class: Class) -> Table {
-    let mut table = Table::new(["target", "best", "bits/value", "SNR dB", "next", "lead"]);
+    let headers = ["target", "best", "tensors", "bits/value", "SNR dB", "next", "both reach", "lead"];
+    let mut table = Table::new(headers);
     for winner in winners.iter().filter(|winner| winner.class == class) {
         let lead = winner.lead.map_or_else(String::new, |lead| match winner.target.contains("bits") {
             true => format!("{lead:.2} dB"),
             false => format!("{:.1} % of bits", lead * 100.0),
         });
+        let shared = winner.next.as_ref().map_or_else(String::new, |_| winner.shared.to_string());
         table.row([
             winner.target.clone(),
             winner.codec.clone(),
+            format!("{} of {}", winner.tensors, winner.of),
             format!("{:.3}", winner.bits_per_value),
             format!("{:.2}", winner.snr_db),
             winner.next.clone().unwrap_or_default(),
+            shared,
             lead,
         ]);
     }
@@ -121,9 +140,12 @@ fn bars(rows: &[Row], target: Target) -> Value {
     let codecs: Vec<String> = lines.iter().map(|line| label(&line.codec, &line.precondition)).collect();
     // A number format has the one rate it has, whatever was asked for.
     let off = |bits: f64| matches!(target, Target::Bits(asked) if (bits / asked - 1.0).abs() > 0.01);
-    let named = |(line, codec): (&ClassLine, &String)| match off(line.bits_per_value) {
-        true => format!("{codec}, {:.2} bits", line.bits_per_value),
-        false => codec.clone(),
+    let most = lines.iter().map(|line| line.tensors).max().unwrap_or(0);
+    let named = |(line, codec): (&ClassLine, &String)| {
+        let bits = off(line.bits_per_value).then(|| format!(", {:.2} bits", line.bits_per_value));
+        // A mean over fewer tensors is one of others.
+        let few = (line.tensors < most).then(|| format!(", {} of {most} tensors", line.tensors));
+        format!("{codec}{}{}", bits.unwrap_or_default(), few.unwrap_or_default())
     };
     let names: Vec<String> = lines.iter().zip(&codecs).map(named).collect();
     let values: Vec<Value> = lines
@@ -202,24 +224,33 @@ struct Curve {
     points: Vec<(f64, f64)>,
 }
 
-/// Curves with their BD-rates, the best first and those without one last.
+/// Curves with their BD-rates, the best first and those without one last. A
+/// BD-rate is of the tensors on which both reached all they were asked for.
 fn curves(rows: &[Row], anchor: &str) -> Vec<Curve> {
-    let mut lines: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    let mut lines: Vec<((String, String), Vec<(f64, f64)>)> = Vec::new();
     for line in by_class(rows) {
-        let name = label(&line.codec, &line.precondition);
         let point = (line.bits_per_value, line.snr_db);
-        match lines.iter_mut().find(|(own, _)| *own == name) {
+        let codec = (line.codec, line.precondition);
+        match lines.iter_mut().find(|(own, _)| *own == codec) {
             Some((_, points)) => points.push(point),
-            None => lines.push((name, vec![point])),
+            None => lines.push((codec, vec![point])),
         }
     }
-    let anchor = lines.iter().find(|(name, _)| name == anchor).map(|(_, points)| points.clone());
+    let against_anchor = |codec: &(String, String)| {
+        let own = (codec.0.as_str(), codec.1.as_str());
+        let shared = by_class(&on_common_tensors(rows, [(anchor, "none"), own]));
+        let points = |codec: (&str, &str)| -> Vec<(f64, f64)> {
+            let own = shared.iter().filter(|line| (line.codec.as_str(), line.precondition.as_str()) == codec);
+            own.map(|line| (line.bits_per_value, line.snr_db)).collect()
+        };
+        bd_rate(&points((anchor, "none")), &points(own))
+    };
     let mut curves: Vec<Curve> = lines
         .into_iter()
-        .map(|(name, points)| Curve {
-            reference: name == ORDER0 || name == GAUSSIAN,
-            bd_rate: anchor.as_deref().and_then(|anchor| bd_rate(anchor, &points)),
-            name,
+        .map(|(codec, points)| Curve {
+            reference: codec.0 == ORDER0 || codec.0 == GAUSSIAN,
+            bd_rate: against_anchor(&codec),
+            name: label(&codec.0, &codec.1),
             points,
         })
         .collect();

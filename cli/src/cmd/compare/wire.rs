@@ -13,7 +13,24 @@ use crate::table::{Table, sig3};
 /// The rows for `--wire`, also left as wire.csv where there is a folder; none without it.
 pub fn rows(args: &Args, classes: &[ClassLine], ctx: &Context) -> Result<Option<Vec<Row>>, Failure> {
     let Some(rate) = args.wire else { return Ok(None) };
-    let request = wire::Request { classes, rate, nic: args.nic.clone() };
+    // Who did not get there on every tensor has bits of other tensors, and no place beside the rest.
+    let most = |line: &ClassLine| {
+        let same = classes.iter().filter(|other| (other.class, &other.target) == (line.class, &line.target));
+        same.map(|other| other.tensors).max().unwrap_or(0)
+    };
+    let (whole, parts): (Vec<ClassLine>, Vec<ClassLine>) =
+        classes.iter().cloned().partition(|line| line.tensors == most(line));
+    for line in &parts {
+        ctx.remark(format!(
+            "left out of --wire: {} at {} for {}, which it reached on {} of {} tensors",
+            line.codec,
+            line.target,
+            line.class,
+            line.tensors,
+            most(line)
+        ));
+    }
+    let request = wire::Request { classes: &whole, rate, nic: args.nic.clone() };
     let rows = wire::rows(&request, &ctx.watch())?;
     if let Some(folder) = &args.out {
         let mut csv = csv::Writer::from_writer(Vec::new());

@@ -7,11 +7,13 @@
 use super::job::Job;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::json_path::JsonPath;
 use crate::output::Spool;
 use crate::shards;
 use crate::tensor_files::{bad_input, not_written, open};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use trinity_study::Shard;
 use trinity_tensor::file::TriWriter;
@@ -45,11 +47,15 @@ fn key(job: &Job<'_>) -> Result<String, Failure> {
 
 /// The name of a part of `output`.
 fn path_of(output: &Path, shard: Shard) -> PathBuf {
-    output.with_file_name(format!("{}{}", prefix(output), shard.stem()))
+    let mut name = prefix(output);
+    name.push(shard.stem());
+    output.with_file_name(name)
 }
 
-fn prefix(output: &Path) -> String {
-    format!("{}.", output.file_name().unwrap_or_default().to_string_lossy())
+fn prefix(output: &Path) -> OsString {
+    let mut name = output.file_name().unwrap_or_default().to_owned();
+    name.push(".");
+    name
 }
 
 /// The key of a part that is there and whole.
@@ -93,7 +99,11 @@ pub fn encode(job: &Job<'_>, shard: Shard, output: &Path, ctx: &Context) -> Resu
         ctx.remark(format!("wrote {}; when all parts are there, run the same with --merge", path.display()));
     }
     let tensors = (0..job.file.entries().len()).filter(|&at| shard.takes(at)).count();
-    if ctx.json { ctx.print_json(&json!({ "part": path, "tensors": tensors })) } else { Ok(()) }
+    if ctx.json {
+        ctx.print_json(&json!({ "part": JsonPath::from(path), "tensors": tensors }))
+    } else {
+        Ok(())
+    }
 }
 
 /// Puts all parts together: the container that one machine would have made.
@@ -124,8 +134,9 @@ pub fn merge(job: &Job<'_>, output: &Path, ctx: &Context) -> Result<(), Failure>
     let over_target = job.over_target(bits_per_value, &[], ctx)?;
     spool.finish()?;
     let merged = json!({
-        "output": output, "bytes": bytes, "values": values, "bits_per_value": bits_per_value,
-        "over_target": over_target, "parts": paths,
+        "output": JsonPath::from(output), "bytes": bytes, "values": values, "bits_per_value": bits_per_value,
+        "over_target": over_target,
+        "parts": paths.iter().map(|path| JsonPath::from(path.as_path())).collect::<Vec<_>>(),
     });
     let said =
         format!("{}: {bytes} bytes, {bits_per_value:.4} bits/value, everything counted\n", output.display());

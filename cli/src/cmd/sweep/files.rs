@@ -1,9 +1,11 @@
-//! Shards on disk: where a run stands, what it has seen, and its rows.
+//! Shards on disk: where a run stands and what it has seen. Their rows are in
+//! `rows.rs`.
 
+use super::rows;
+use crate::json_path::JsonPath;
 use crate::{context::Context, failure::Failure, output};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, OpenOptions};
-use std::io::{BufWriter, Write};
+use std::fs;
 use std::path::{Path, PathBuf};
 use trinity_sim::sweep::Tally;
 pub use trinity_study::Shard;
@@ -16,7 +18,7 @@ pub struct State {
     pub sweep: String,
     pub sets: Vec<String>,
     #[serde(default)]
-    pub calibration: Option<PathBuf>,
+    pub calibration: Option<JsonPath>,
     pub top: usize,
     pub fingerprint: String,
     /// The model that computed it, see `trinity_sim::VERSION`; empty in files
@@ -31,6 +33,10 @@ pub struct State {
     /// Whether every point is written down, and how many bytes that is.
     pub rows: bool,
     pub rows_bytes: u64,
+    /// Whether the rows are in blocks with checksums; not in files from before
+    /// there were any.
+    #[serde(default)]
+    pub in_blocks: bool,
     pub tally: Tally,
 }
 
@@ -41,7 +47,7 @@ impl State {
         let fresh = Self {
             sweep: study.name.clone(),
             sets: study.sets.clone(),
-            calibration: study.measurements.as_ref().map(|measured| measured.path.clone()),
+            calibration: study.measurements.as_ref().map(|measured| measured.path.clone().into()),
             top: study.plan.top,
             fingerprint: study.fingerprint(),
             version: trinity_sim::VERSION.into(),
@@ -51,6 +57,7 @@ impl State {
             next: range.start,
             rows,
             rows_bytes: 0,
+            in_blocks: rows,
             tally: Tally::new(&study.plan),
         };
         let Ok(text) = fs::read_to_string(fresh.path(out)) else { return Ok(fresh) };
@@ -64,6 +71,7 @@ impl State {
             }
             Ok(left) if left.fingerprint == fresh.fingerprint && left.rows == rows => {
                 output::own(&fresh.path(out));
+                output::own(&fresh.rows_path(out));
                 ctx.remark(format!("going on at point {} of {}", left.next, left.end));
                 Ok(left)
             }
@@ -95,6 +103,11 @@ impl State {
         }
     }
 
+    /// What the files of the shard are called.
+    pub fn stem(&self) -> &str {
+        &self.stem
+    }
+
     pub fn path(&self, out: &Path) -> PathBuf {
         out.join(format!("{}.json", self.stem))
     }
@@ -110,7 +123,7 @@ impl State {
         // The last key of the object, so that the file stays one JSON document.
         text.pop();
         text.push_str(&format!("{CHECKSUM_KEY}{sum}\"}}"));
-        output::write(&self.path(out), text.as_bytes())
+        output::renew(&self.path(out), text.as_bytes())
     }
 
     /// Reads what [`State::save`] writes, or wrote before there were checksums.
@@ -127,23 +140,6 @@ impl State {
             }
         };
         serde_json::from_str(&state).map_err(|error| error.to_string())
-    }
-
-    /// The rows so far; what was written after the last save is cut off.
-    pub fn rows_writer(&self, out: &Path) -> Result<RowsWriter, Failure> {
-        if !self.rows {
-            return Ok(RowsWriter(None));
-        }
-        let path = self.rows_path(out);
-        let open = || {
-            fs::create_dir_all(out)?;
-            let mut file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
-            file.set_len(self.rows_bytes)?;
-            std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0))?;
-            Ok::<File, std::io::Error>(file)
-        };
-        let file = open().map_err(|error| cannot("write", &path, &error))?;
-        Ok(RowsWriter(Some((BufWriter::with_capacity(1 << 20, file), path))))
     }
 
     /// Removes what only a resumed run would need.
@@ -163,26 +159,6 @@ fn checksum(state: &str) -> String {
     format!("{:016x}", hash.finish())
 }
 
-/// Appends rows, if rows are wanted.
-#[derive(Debug)]
-pub struct RowsWriter(Option<(BufWriter<File>, PathBuf)>);
-
-impl RowsWriter {
-    pub fn append(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        match &mut self.0 {
-            None => Ok(()),
-            Some((file, path)) => file.write_all(bytes).map_err(|error| cannot("write", path, &error)),
-        }
-    }
-
-    pub fn flush(&mut self) -> Result<(), Failure> {
-        match &mut self.0 {
-            None => Ok(()),
-            Some((file, path)) => file.flush().map_err(|error| cannot("write", path, &error)),
-        }
-    }
-}
-
 /// Every shard in the folders.
 pub fn find(folders: &[PathBuf]) -> Result<Vec<(PathBuf, State)>, Failure> {
     let mut states = Vec::new();
@@ -196,10 +172,16 @@ pub fn find(folders: &[PathBuf]) -> Result<Vec<(PathBuf, State)>, Failure> {
             if !(name.starts_with("shard-") && name.ends_with(".json")) {
                 continue;
             }
-            let text = fs::read_to_string(&path).map_err(|error| cannot("read", &path, &error))?;
-            let state = State::parse(&text).map_err(|error| {
+            let no_shard = |error: &dyn std::fmt::Display| {
                 Failure::input(format_args!("`{}` is no shard of a sweep: {error}", path.display()))
-            })?;
+            };
+            let text = fs::read_to_string(&path).map_err(|error| no_shard(&error))?;
+            let state = State::parse(&text).map_err(|error| no_shard(&error))?;
+            if name != format!("{}.json", state.stem) {
+                return Err(no_shard(&format_args!("it was written as `{}.json`", state.stem))
+                    .help("give the file its name back, or remove it"));
+            }
+            [state.path(folder), state.rows_path(folder)].iter().for_each(|path| output::protect(path));
             states.push((folder.clone(), state));
         }
     }
@@ -213,13 +195,9 @@ pub fn find(folders: &[PathBuf]) -> Result<Vec<(PathBuf, State)>, Failure> {
 /// Joins the rows of all shards under one header.
 pub fn join_rows(study: &Study, states: &[(PathBuf, State)], path: &Path) -> Result<(), Failure> {
     let mut draft = output::Draft::create(path)?;
-    draft.write_all(super::show::points_header(study).as_bytes()).map_err(|e| cannot("write", path, &e))?;
+    draft.put(super::show::points_header(study).as_bytes())?;
     for (folder, state) in states {
-        let rows = state.rows_path(folder);
-        let mut file = File::open(&rows).map_err(|error| cannot("read", &rows, &error))?;
-        std::io::copy(&mut file, &mut draft).map_err(|error| cannot("write", path, &error))?;
+        rows::read(state, folder, |rows| draft.put(rows))?;
     }
     draft.finish()
 }
-
-pub use crate::output::cannot;

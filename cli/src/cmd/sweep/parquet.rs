@@ -5,7 +5,8 @@
 //! whole sweep and know nothing of shards: the bytes are the same for any
 //! number of them. One row group is held in memory at a time.
 
-use super::files::{self, State};
+use super::files::State;
+use super::rows;
 use crate::{failure::Failure, output::Draft};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
 use parquet::column::writer::ColumnWriter;
@@ -13,7 +14,6 @@ use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
 use parquet::file::{properties::WriterProperties, writer::SerializedFileWriter};
 use parquet::schema::types::{Type, TypePtr};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trinity_study::sweep::POINT_COLUMNS;
@@ -127,20 +127,24 @@ pub fn join_rows(study: &Study, states: &[(PathBuf, State)], path: &Path) -> Res
     let mut draft = Draft::create(path)?;
     let mut table = Table::new(columns(study), &mut draft).map_err(cannot_write)?;
     for (folder, state) in states {
-        let rows = state.rows_path(folder);
-        let file = File::open(&rows).map_err(|error| files::cannot("read", &rows, &error))?;
-        let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(file);
-        let mut record = csv::StringRecord::new();
-        let damaged = |line: u64| {
-            Failure::run(format_args!("line {line} of `{}` is no row of this sweep", rows.display()))
-                .help("delete the folder and run the sweep again")
-        };
-        while reader.read_record(&mut record).map_err(|_| damaged(reader.position().line()))? {
-            table.push(&record).ok_or_else(|| damaged(reader.position().line()))?;
-            if table.rows == GROUP_ROWS {
-                table.end_group().map_err(cannot_write)?;
+        let path = state.rows_path(folder);
+        let mut line = 0;
+        rows::read(state, folder, |rows| {
+            let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(rows);
+            let mut record = csv::StringRecord::new();
+            let damaged = |line: u64| {
+                Failure::input(format_args!("row {line} of `{}` is no row of this sweep", path.display()))
+                    .help("delete the folder and run the sweep again")
+            };
+            while reader.read_record(&mut record).map_err(|_| damaged(line))? {
+                table.push(&record).ok_or_else(|| damaged(line))?;
+                line += 1;
+                if table.rows == GROUP_ROWS {
+                    table.end_group().map_err(cannot_write)?;
+                }
             }
-        }
+            Ok(())
+        })?;
     }
     table.finish().map_err(cannot_write)?;
     draft.finish()

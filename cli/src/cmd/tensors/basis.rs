@@ -10,6 +10,7 @@ use trinity_tensor::{Entry, Tensor};
 
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::json_path::JsonPath;
 use crate::output::{self, Named};
 use crate::tensor_files::{bad_input, open};
 
@@ -45,7 +46,7 @@ pub struct Args {
 
 #[derive(Debug, Serialize)]
 struct Outcome {
-    output: PathBuf,
+    output: JsonPath,
     hash: String,
     columns: usize,
     samples: usize,
@@ -82,7 +83,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     output::write(&args.output, &bytes)?;
     let values: usize = entries.iter().map(Entry::len).sum();
     let outcome = Outcome {
-        output: args.output.clone(),
+        output: args.output.as_path().into(),
         hash: format!("{:016x}", basis.hash()),
         columns,
         samples: entries.len(),

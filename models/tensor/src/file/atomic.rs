@@ -1,13 +1,14 @@
 //! Files that appear whole or not at all: written beside, then put in place.
 //!
 //! The one writer of the workspace: libraries use it by name, the command adds
-//! whose files may be replaced. Knows paths and bytes.
+//! whose files may be replaced. Knows paths and bytes; what a draft is called
+//! and who may remove one is in `draft.rs`.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use super::draft::{Draft, sweep_once};
 use crate::Error;
 
 /// A file under construction. Dropped without [`AtomicFile::commit`] or
@@ -16,7 +17,7 @@ use crate::Error;
 #[derive(Debug)]
 pub struct AtomicFile {
     writer: Option<BufWriter<File>>,
-    draft_path: PathBuf,
+    draft: Draft,
     path: PathBuf,
 }
 
@@ -29,10 +30,9 @@ impl AtomicFile {
 
     /// As [`AtomicFile::create`], with the error of the file system as it is.
     pub fn beside(path: &Path) -> io::Result<Self> {
-        let draft_path = draft_path(path);
-        let file = File::create(&draft_path)?;
-        let writer = Some(BufWriter::with_capacity(1 << 20, file));
-        Ok(Self { writer, draft_path, path: path.to_owned() })
+        let draft = reserve(path)?;
+        let writer = Some(BufWriter::with_capacity(1 << 20, draft.file().try_clone()?));
+        Ok(Self { writer, draft, path: path.to_owned() })
     }
 
     /// Makes the file appear at its path, in place of any other.
@@ -45,12 +45,13 @@ impl AtomicFile {
     /// there and `replace` is not given.
     pub fn place(mut self, replace: bool) -> io::Result<()> {
         let Some(mut writer) = self.writer.take() else { return Ok(()) };
-        let finished = writer.flush().and_then(|()| settle(&self.draft_path, &self.path, replace));
-        if finished.is_err() {
-            // The draft would otherwise outlive this failure.
-            fs::remove_file(&self.draft_path).ok();
+        writer.flush()?;
+        drop(writer);
+        if !is_special(&self.path) {
+            // A name that outlives a power cut must not stand for bytes that did not.
+            durable(self.draft.file().sync_all())?;
         }
-        finished
+        settle(&self.draft, &self.path, replace)
     }
 
     fn writer(&mut self) -> io::Result<&mut BufWriter<File>> {
@@ -58,37 +59,64 @@ impl AtomicFile {
     }
 }
 
-/// Where the file that shall be `path` is written first: beside it, or among
-/// temporary files where `path` is a device.
-pub fn draft_path(path: &Path) -> PathBuf {
-    let end = format!(".{}.part", std::process::id());
+/// A draft of the file that shall be `path`: beside it, or among temporary
+/// files where `path` is a device.
+pub fn reserve(path: &Path) -> io::Result<Draft> {
     if is_special(path) {
-        return std::env::temp_dir().join(format!("trinity{end}"));
+        return Draft::create(&std::env::temp_dir());
     }
-    let mut name = OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(end);
-    path.with_file_name(name)
+    Draft::create(folder_of(path))
 }
 
 /// Moves a finished draft to its place; `AlreadyExists` where another file
-/// stands there and `replace` is not given.
-pub fn settle(draft_path: &Path, path: &Path, replace: bool) -> io::Result<()> {
+/// stands there and `replace` is not given. Who may read and write the file
+/// that is replaced may do so with the new one.
+pub fn settle(draft: &Draft, path: &Path, replace: bool) -> io::Result<()> {
+    let draft_path = draft.path();
     if is_special(path) {
         let mut through = File::options().write(true).open(path)?;
-        io::copy(&mut File::open(draft_path)?, &mut through)?;
-        return fs::remove_file(draft_path);
+        return io::copy(&mut File::open(draft_path)?, &mut through).map(drop);
     }
     if replace {
-        return fs::rename(draft_path, path);
+        if let Ok(replaced) = fs::metadata(path) {
+            fs::set_permissions(draft_path, replaced.permissions())?;
+        }
+        fs::rename(draft_path, path)?;
+    } else {
+        // A link, unlike a rename, never takes the place of a file that came to be meanwhile.
+        match fs::hard_link(draft_path, path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
+            // A file system without links.
+            Err(_) if fs::symlink_metadata(path).is_err() => fs::rename(draft_path, path)?,
+            Err(error) => return Err(error),
+        }
     }
-    // A link, unlike a rename, never takes the place of a file that came to be meanwhile.
-    match fs::hard_link(draft_path, path) {
-        Ok(()) => fs::remove_file(draft_path),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
-        // A file system without links.
-        Err(_) if fs::symlink_metadata(path).is_err() => fs::rename(draft_path, path),
-        Err(error) => Err(error),
+    sweep_once(folder_of(path));
+    sync_folder(folder_of(path));
+    Ok(())
+}
+
+/// The folder that a file of this name lies in.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Takes it well where a file system knows no way to wait for its disk.
+fn durable(synced: io::Result<()>) -> io::Result<()> {
+    match synced {
+        Err(error) if matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput) => {
+            Ok(())
+        }
+        synced => synced,
+    }
+}
+
+/// Makes a new name as lasting as the file. The file is there and whole, so a
+/// folder that cannot be opened for it is no failure.
+fn sync_folder(folder: &Path) {
+    if cfg!(unix) {
+        let _ = File::open(folder).and_then(|folder| folder.sync_all());
     }
 }
 
@@ -115,8 +143,9 @@ impl Seek for AtomicFile {
 
 impl Drop for AtomicFile {
     fn drop(&mut self) {
-        if self.writer.take().is_some() {
-            fs::remove_file(&self.draft_path).ok();
+        // What is abandoned need not reach the disk first.
+        if let Some(writer) = self.writer.take() {
+            drop(writer.into_parts());
         }
     }
 }
@@ -136,23 +165,57 @@ mod tests {
         }
     }
 
+    fn written(path: &Path, bytes: &[u8]) -> AtomicFile {
+        let mut file = AtomicFile::beside(path).unwrap();
+        file.write_all(bytes).unwrap();
+        file
+    }
+
     #[test]
     fn a_file_appears_whole_or_not_at_all_and_replaces_only_when_told() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.bin");
-        let written = |bytes: &[u8]| {
-            let mut file = AtomicFile::beside(&path).unwrap();
-            file.write_all(bytes).unwrap();
-            file
-        };
         let left = || fs::read_dir(folder.path()).unwrap().count();
-        drop(written(b"abandoned"));
+        drop(written(&path, b"abandoned"));
         assert_eq!(left(), 0);
-        written(b"first").place(false).unwrap();
-        let error = written(b"second").place(false).unwrap_err();
+        written(&path, b"first").place(false).unwrap();
+        let error = written(&path, b"second").place(false).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!((fs::read(&path).unwrap(), left()), (b"first".to_vec(), 1));
-        written(b"third").place(true).unwrap();
+        written(&path, b"third").place(true).unwrap();
         assert_eq!((fs::read(&path).unwrap(), left()), (b"third".to_vec(), 1));
+    }
+
+    #[test]
+    fn two_writers_of_one_name_never_share_a_draft() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.bin");
+        let (ours, theirs) = (written(&path, b"ours"), written(&path, b"theirs, and longer"));
+        assert_ne!(ours.draft.path(), theirs.draft.path());
+        ours.place(true).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"ours");
+        theirs.place(true).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"theirs, and longer");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_longest_name_that_the_file_system_takes_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("n".repeat(255));
+        written(&path, b"whole").place(false).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"whole");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_replaces_a_file_keeps_its_mode() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.bin");
+        fs::write(&path, b"old").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        written(&path, b"new").place(true).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o640);
     }
 }
