@@ -288,7 +288,7 @@ def test_a_state_dictionary_goes_to_a_file_and_back(tmp_path):
     coded = tt.load_state_dict(tmp_path / "coded.tri")
     model.load_state_dict(coded)
     assert torch.equal(coded["1.weight"], state["1.weight"]) and not torch.equal(coded["0.weight"], state["0.weight"])
-    assert summary["nmse"] < 0.01
+    assert summary["nmse"] < 0.02  # over what was coded
 
 
 def _language_model():
