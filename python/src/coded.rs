@@ -119,7 +119,7 @@ impl Asked {
             })?;
             Calibration::measure(source, text, &coding, asked, watch)?
         };
-        plan.calibrate(&calibration);
+        plan.calibrate(&|tensor| calibration.bits_of(tensor));
         Ok((plan, calibration))
     }
 

@@ -14,9 +14,9 @@ pub use curve::{BEST_BASELINE, CODECS, Curve};
 pub use held_out::Gain;
 pub use tolerance::{FORWARD, Probe};
 
-use artefact::Artefact;
 use judged::Judged;
 
+use crate::calibrating::{Calibrating, WINDOW};
 use crate::{Error, Progress};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -29,9 +29,6 @@ use trinity_lm::{
     weights::Calibrator,
 };
 use trinity_tensor::{ContentHash, allocate::Allocation, codec::device_of};
-
-/// Tokens in a window: what the models were trained with.
-const WINDOW: usize = 1024;
 
 /// A model and a text.
 #[derive(Debug, Clone, Default)]
@@ -50,56 +47,6 @@ pub struct Request {
     /// A text that tells codecs what each input of a layer is worth; nothing
     /// is told where none is named.
     pub calibrate: Option<PathBuf>,
-}
-
-/// Windows of a text that calibrate: with a quarter of them the tiny model
-/// loses a third more at 3 bits.
-const CALIBRATING_WINDOWS: usize = 64;
-
-/// Tokens below which a calibration was seen to do harm (docs/language_models.md).
-const FEW_TOKENS: usize = 16_384;
-
-/// What to say of a text that is too short to calibrate with.
-fn too_short(text: &Text) -> Option<String> {
-    let tokens: usize = text.windows.iter().map(|window| window.tokens.len()).sum();
-    (tokens < FEW_TOKENS).then(|| {
-        let most = CALIBRATING_WINDOWS * WINDOW;
-        format!(
-            "the calibrating text has {tokens} tokens: below {FEW_TOKENS} a calibration may do harm, and up to {most} are read"
-        )
-    })
-}
-
-/// Windows behind those that calibrate which tell what of the gain stays, at most.
-const HELD_OUT_WINDOWS: usize = 8;
-/// Windows from which on a text can spare some: twice what a calibration needs not to do harm.
-const SPARING_WINDOWS: usize = 32;
-
-/// A text that calibrates, in windows.
-pub(crate) struct Calibrating {
-    pub text: Text,
-    /// What is not looked at, so that the gain can be told on it; empty where the
-    /// text is too short to spare any.
-    pub held_out: Text,
-    /// What is to be said of the text.
-    pub remark: Option<String>,
-}
-
-impl Calibrating {
-    /// Reads a text and parts it.
-    pub fn read(path: &Path, checkpoint: &Checkpoint) -> Result<Self, Error> {
-        let bytes = std::fs::read(path)
-            .map_err(|error| Error::input(format_args!("cannot read {}: {error}", path.display()), ""))?;
-        let mut text = Text::new(&bytes, checkpoint, WINDOW)?;
-        let remark = too_short(&text);
-        let all = text.windows.len();
-        // An eighth of a text that would be read whole; none of one that is needed whole.
-        let spare = if all < SPARING_WINDOWS { 0 } else { all / 8 };
-        let kept = if all > CALIBRATING_WINDOWS { CALIBRATING_WINDOWS } else { all - spare };
-        let mut held_out = Text { windows: text.windows.split_off(kept) };
-        held_out.windows.truncate(HELD_OUT_WINDOWS);
-        Ok(Self { text, held_out, remark })
-    }
 }
 
 /// One scored configuration; the fields are the columns of `eval.csv`.
@@ -181,6 +128,18 @@ pub struct Run {
     /// How the weights' bits are shared among tensors.
     pub allocation: Allocation,
     pub paths: CodedPaths,
+}
+
+/// A model whose weights went through a codec.
+#[derive(Debug)]
+struct Artefact {
+    model: Model,
+    /// Of the whole file; of linear weights alone for quantizers that stand as published.
+    bits_per_value: f64,
+    /// Over what was coded.
+    nmse: f64,
+    /// What the weights take on disk.
+    bytes: f64,
 }
 
 /// A model beside a text, ready to be scored.
@@ -395,5 +354,26 @@ impl Evaluation {
             device: device([&weights.map(|w| format!("{}@", w.0.name()))]),
             key: String::new(),
         }
+    }
+}
+
+impl Evaluation {
+    /// The file that is judged, held against the score of `first`; `None` where the
+    /// model itself is.
+    ///
+    /// # Errors
+    ///
+    /// Where the work is no longer wanted.
+    pub fn judged(&self, first: &Row, progress: &dyn Progress) -> Result<Option<Row>, Error> {
+        let Some(judged) = &self.judged else { return Ok(None) };
+        let scored = self.score_through(&judged.model, &NoHooks, progress, &judged.name)?;
+        let row = self.row(&scored, first.bits_per_byte, None);
+        Ok(Some(Row {
+            weights: Some(judged.name.clone()),
+            weights_bits_per_value: Some(8.0 * judged.bytes as f64 / judged.values.max(1) as f64),
+            weight_mib: judged.bytes as f64 / f64::from(1 << 20),
+            key: self.key("judged")?,
+            ..row
+        }))
     }
 }

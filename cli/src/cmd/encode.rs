@@ -187,25 +187,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let target = args.target.target();
     args.codec.iter().for_each(|profile| output::protect(Path::new(profile)));
     if pictures::is_picture(&args.file) {
-        let in_parts = args.parts.shard.is_some() || args.parts.merge;
-        args.device.open(["a codec of pictures"], ctx)?;
-        let of_models = args.calibrate.is_some() || args.eval.is_some() || args.rules.is_given();
-        let of_tensors = args.class.is_some() || args.basis.is_some() || args.allocate.is_some();
-        if of_models || of_tensors || in_parts {
-            return Err(Failure::input(
-                "--class, --allocate, --basis, --calibrate, --eval, --exclude, --bits-for, --codec-for, --rules, \
-                 --shard and --merge are for tensors, and this is a picture",
-            ));
-        }
-        let job = pictures::Job {
-            input: &args.file,
-            output: args.output.as_deref(),
-            codec: args.codec.as_deref(),
-            target,
-            motion: args.motion,
-            raw: &args.raw,
-        };
-        return pictures::encode(&job, ctx);
+        return picture(args, target, ctx);
     }
     let codec_name = args.codec.as_deref().unwrap_or_else(|| default_codec(target));
     known_codec(codec_name)?;
@@ -255,7 +237,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         }
         (None, _) => Calibration::default(),
     };
-    plan.calibrate(&calibration);
+    plan.calibrate(&|tensor| calibration.bits_of(tensor));
     let on_non_finite = if args.strict { OnNonFinite::Refuse } else { OnNonFinite::KeepExact };
     let job = Job {
         path: &args.file,
@@ -287,6 +269,29 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         outcome.eval = judge(&args.file, &outcome.output, text, args.eval_windows, ctx)?;
     }
     ctx.outcome(&outcome.output, &outcome, show::text(&outcome, ctx.colour))
+}
+
+/// Pictures, which know nothing of tensors' options.
+fn picture(args: &Args, target: Target, ctx: &Context) -> Result<(), Failure> {
+    let in_parts = args.parts.shard.is_some() || args.parts.merge;
+    args.device.open(["a codec of pictures"], ctx)?;
+    let of_models = args.calibrate.is_some() || args.eval.is_some() || args.rules.is_given();
+    let of_tensors = args.class.is_some() || args.basis.is_some() || args.allocate.is_some();
+    if of_models || of_tensors || in_parts {
+        return Err(Failure::input(
+            "--class, --allocate, --basis, --calibrate, --eval, --exclude, --bits-for, --codec-for, --rules, \
+             --shard and --merge are for tensors, and this is a picture",
+        ));
+    }
+    let job = pictures::Job {
+        input: &args.file,
+        output: args.output.as_deref(),
+        codec: args.codec.as_deref(),
+        target,
+        motion: args.motion,
+        raw: &args.raw,
+    };
+    pictures::encode(&job, ctx)
 }
 
 /// What will be done, on stderr, before it is.

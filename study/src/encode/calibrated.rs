@@ -4,7 +4,7 @@
 //! tensors of its file; how either is coded is theirs to know.
 
 use super::Plan;
-use crate::evaluate::Calibrating;
+use crate::calibrating::Calibrating;
 use crate::{Error, Progress};
 use std::collections::HashMap;
 use std::path::Path;

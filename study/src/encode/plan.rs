@@ -3,7 +3,7 @@
 //! One plan for the command, for Python and for an evaluation: what it says is
 //! what is written, and what is judged. Knows nothing of where the result goes.
 
-use super::{Calibration, Kind, Rules};
+use super::{Kind, Rules};
 use crate::Error;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -270,9 +270,9 @@ impl Plan {
     }
 
     /// Gives tensors the bits that a calibration found for them.
-    pub fn calibrate(&mut self, calibration: &Calibration) {
+    pub fn calibrate(&mut self, bits_of: &dyn Fn(&str) -> Option<f64>) {
         for planned in self.tensors.iter_mut().filter(|planned| planned.shares()) {
-            if let Some(bits) = calibration.bits_of(&planned.tensor) {
+            if let Some(bits) = bits_of(&planned.tensor) {
                 planned.set_bits(bits);
             }
         }

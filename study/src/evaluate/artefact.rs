@@ -1,7 +1,7 @@
 //! A model as its file holds it: encoded as `encode` encodes, decoded again and
 //! loaded, so that what is judged is what is written.
 
-use super::Evaluation;
+use super::{Artefact, Evaluation};
 use crate::encode::{Calibration, Request, Rules, Work};
 use crate::{Error, Progress};
 use std::io::Cursor;
@@ -12,18 +12,6 @@ use trinity_tensor::TensorFile;
 use trinity_tensor::allocate::Allocation;
 use trinity_tensor::codec::Target;
 use trinity_tensor::file::TriWriter;
-
-/// A model whose weights went through a codec.
-#[derive(Debug)]
-pub(super) struct Artefact {
-    pub model: Model,
-    /// Of the whole file; of linear weights alone for quantizers that stand as published.
-    pub bits_per_value: f64,
-    /// Over what was coded.
-    pub nmse: f64,
-    /// What the weights take on disk.
-    pub bytes: f64,
-}
 
 impl Evaluation {
     /// The model as `encode` would write it; quantizers that make no files
@@ -61,7 +49,7 @@ impl Evaluation {
             Some(calibrator) => {
                 let (checkpoint, model) = (&self.checkpoint, &self.model);
                 let own = Calibration::of_model(checkpoint, model, calibrator, coding, shared, progress)?;
-                plan.calibrate(&own);
+                plan.calibrate(&|tensor| own.bits_of(tensor));
                 Some(own)
             }
             None => None,

@@ -1,7 +1,6 @@
 //! One curve for each codec: bits per byte against bits per value of the weights.
 
-use super::artefact::Artefact;
-use super::{Evaluation, Row};
+use super::{Artefact, Evaluation, Row};
 use crate::{Error, Progress};
 use trinity_lm::coding::Coding;
 use trinity_tensor::allocate::Allocation;

@@ -1,8 +1,9 @@
 //! What of a calibration's gain stays on a text that it did not see: a part of the
 //! calibrating text that was held out.
 
+use super::Evaluation;
 use super::judged::Judged;
-use super::{Calibrating, Evaluation};
+use crate::calibrating::Calibrating;
 use crate::{Error, Progress};
 use serde::Serialize;
 use std::path::Path;

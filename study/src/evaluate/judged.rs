@@ -1,19 +1,18 @@
 //! A file that was made of a model, held against the model itself.
 
-use super::{Evaluation, Row};
-use crate::{Error, Progress};
+use crate::Error;
 use std::path::Path;
-use trinity_lm::{Checkpoint, Model, NoHooks};
+use trinity_lm::{Checkpoint, Model};
 use trinity_tensor::TensorFile;
 
 /// A model's tensors out of another file.
 #[derive(Debug)]
 pub(super) struct Judged {
-    model: Model,
-    name: String,
+    pub model: Model,
+    pub name: String,
     /// What it takes on disk, and how many values it holds.
-    bytes: u64,
-    values: u64,
+    pub bytes: u64,
+    pub values: u64,
     /// A hash of what it holds.
     pub content: u64,
 }
@@ -50,25 +49,4 @@ fn bytes_on_disk(path: &Path) -> std::io::Result<u64> {
         }
     }
     Ok(bytes)
-}
-
-impl Evaluation {
-    /// The file that is judged, held against the score of `first`; `None` where the
-    /// model itself is.
-    ///
-    /// # Errors
-    ///
-    /// Where the work is no longer wanted.
-    pub fn judged(&self, first: &Row, progress: &dyn Progress) -> Result<Option<Row>, Error> {
-        let Some(judged) = &self.judged else { return Ok(None) };
-        let scored = self.score_through(&judged.model, &NoHooks, progress, &judged.name)?;
-        let row = self.row(&scored, first.bits_per_byte, None);
-        Ok(Some(Row {
-            weights: Some(judged.name.clone()),
-            weights_bits_per_value: Some(8.0 * judged.bytes as f64 / judged.values.max(1) as f64),
-            weight_mib: judged.bytes as f64 / f64::from(1 << 20),
-            key: self.key("judged")?,
-            ..row
-        }))
-    }
 }

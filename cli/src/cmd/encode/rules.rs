@@ -33,7 +33,8 @@ fn split(text: &str) -> Result<(&str, &str), String> {
 
 fn with_bits(text: &str) -> Result<(String, f64), String> {
     let (pattern, bits) = split(text)?;
-    Ok((pattern.to_owned(), super::positive(bits)?))
+    let bits = bits.parse::<f64>().ok().filter(|bits| *bits > 0.0 && bits.is_finite());
+    Ok((pattern.to_owned(), bits.ok_or("expected a number above zero")?))
 }
 
 fn with_codec(text: &str) -> Result<(String, String), String> {
@@ -52,9 +53,6 @@ impl RuleArgs {
     pub fn rules(&self) -> Result<Rules, Failure> {
         let (exclude, bits_for) = (self.exclude.clone(), self.bits_for.clone());
         let given = Rules { exclude, bits_for, codec_for: self.codec_for.clone() };
-        for (_, codec) in &self.codec_for {
-            super::known_codec(codec)?;
-        }
         match &self.rules {
             None => Ok(given),
             Some(path) => {
