@@ -10,16 +10,17 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use rayon::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Cursor;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
+use trinity_lm::coding::Coding;
 use trinity_study::Progress;
-use trinity_study::encode::{Request, default_codec};
+use trinity_study::encode::{Calibration, Kind, Plan, Planned, Request, Rules, Work, default_codec};
 use trinity_tensor::allocate::Allocation;
 use trinity_tensor::codec::{Metrics, Target, codec};
-use trinity_tensor::file::{AtomicFile, TriWriter};
-use trinity_tensor::pipeline::{Encoding, OnNonFinite, Summary, copy_coded, encode_into};
+use trinity_tensor::file::{AtomicFile, TIED_KEY, TriWriter};
+use trinity_tensor::pipeline::{EXACT_CODEC, EncodedFile, OnNonFinite, Summary, Treatment, copy_coded};
 use trinity_tensor::{Entry, Error, TensorFile};
 
 /// Bytes of values up to which encoding is done where it was asked for, and of
@@ -45,6 +46,15 @@ pub struct Asked {
     strict: bool,
     #[pyo3(item)]
     measure: bool,
+    #[pyo3(item)]
+    exclude: Vec<String>,
+    #[pyo3(item)]
+    bits_for: Vec<(String, f64)>,
+    #[pyo3(item)]
+    codec_for: Vec<(String, String)>,
+    /// A text, or a calibration's file.
+    #[pyo3(item)]
+    calibrate: Option<PathBuf>,
 }
 
 impl Asked {
@@ -70,35 +80,76 @@ impl Asked {
         Ok(name)
     }
 
+    fn rules(&self) -> Rules {
+        let (exclude, bits_for) = (self.exclude.clone(), self.bits_for.clone());
+        Rules { exclude, bits_for, codec_for: self.codec_for.clone() }
+    }
+
+    fn on_non_finite(&self) -> OnNonFinite {
+        if self.strict { OnNonFinite::Refuse } else { OnNonFinite::KeepExact }
+    }
+
+    /// What becomes of every tensor of a file, which lies at `source` where it lies anywhere.
+    fn plan(
+        &self,
+        file: &TensorFile,
+        place: &str,
+        source: Option<&Path>,
+        watch: &Watch,
+    ) -> Result<(Plan, Calibration), Failure> {
+        let target = self.target()?;
+        let codec = self.codec(target)?;
+        let asked: Allocation = self.allocate.parse().map_err(Failure::input)?;
+        let allocation = if self.calibrate.is_some() { Allocation::Equal } else { asked };
+        let (all, rules) = (self.all, self.rules());
+        let request = Request { codec: &codec, target, allocation, all, basis: None, rules };
+        let mut plan = request.plan(file, place)?;
+        let Some(text) = &self.calibrate else { return Ok((plan, Calibration::default())) };
+        let Target::Bits(bits) = target else {
+            return Err(Failure::input("calibrate makes the most of a rate, and none is given")
+                .help("ask for one with bits="));
+        };
+        let coding = Coding::new(&codec, bits).map_err(Failure::input)?;
+        let calibration = if Calibration::is_file(text) {
+            Calibration::open(text, &plan, &coding, asked)?
+        } else {
+            let source = source.ok_or_else(|| {
+                Failure::input("a text calibrates a model that lies in a file")
+                    .help("`trinity.calibrate` makes a calibration of a model in memory")
+            })?;
+            Calibration::measure(source, text, &coding, asked, watch)?
+        };
+        plan.calibrate(&|tensor| calibration.bits_of(tensor));
+        Ok((plan, calibration))
+    }
+
     /// Codes the tensors of a file into a container.
     fn encode<W: std::io::Write + std::io::Seek>(
         &self,
         file: &TensorFile,
         place: &str,
+        source: Option<&Path>,
         writer: TriWriter<W>,
         watch: &Watch,
-    ) -> Result<(Vec<Summary>, Metrics, TriWriter<W>), Failure> {
-        let target = self.target()?;
-        let codec = self.codec(target)?;
-        let allocation: Allocation = self.allocate.parse().map_err(Failure::input)?;
-        let request = Request { codec: &codec, target, allocation, all: self.all, basis: None };
-        let choices = request.choices(file, place)?;
+    ) -> Result<(Plan, EncodedFile, TriWriter<W>), Failure> {
+        let (plan, calibration) = self.plan(file, place, source, watch)?;
+        // Arrays that are coded side by side share what began before them.
+        if file.entries().len() > 1 || source.is_some() {
+            watch.begin(plan.values() as u64, "encoding");
+        }
         let progress = |done: usize| {
             watch.advance(done as u64);
             if watch.is_cancelled() { Err(Error::Stopped) } else { Ok(()) }
         };
-        let encoding = Encoding {
-            codec_for: &|entry| choices.of(entry),
-            basis: None,
-            on_non_finite: if self.strict { OnNonFinite::Refuse } else { OnNonFinite::KeepExact },
+        let work = Work {
+            calibration: Some(&calibration),
+            on_non_finite: self.on_non_finite(),
             measure: self.measure,
-            calibrated: &|_| None,
-            takes: &|_| true,
             progress: &progress,
+            ..Work::new(file, &plan)
         };
-        let (encoded, writer) =
-            encode_into(file, &encoding, writer).map_err(|error| Failure::tensor(place, &error))?;
-        Ok((encoded.tensors, encoded.metrics, writer))
+        let (encoded, writer) = work.encode_into(writer).map_err(|error| Failure::tensor(place, &error))?;
+        Ok((plan, encoded, writer))
     }
 }
 
@@ -151,6 +202,13 @@ impl Coded {
 
 /// The tensor of a container that holds one.
 fn only_entry(container: Vec<u8>) -> Result<Entry, Failure> {
+    if !container.starts_with(b"TRIN") {
+        let message =
+            format!("these {} bytes are no coded tensor: a .tri container begins with TRIN", container.len());
+        return Err(
+            Failure::input(message).help("`Encoded.bytes` is one; `trinity.read` reads other tensor files")
+        );
+    }
     let file = TensorFile::from_bytes(container, "tensor").map_err(|e| Failure::tensor("", &e))?;
     match file.entries() {
         [entry] => Ok(entry.clone()),
@@ -168,20 +226,31 @@ fn size(bytes: usize, small: usize) -> Size {
     if bytes <= small { Size::Small } else { Size::Large }
 }
 
-fn no_metadata() -> BTreeMap<String, String> {
-    BTreeMap::new()
+/// A file of tensors in memory; `carried` says what those are really whose format no codec knows.
+fn gathered(entries: Vec<Entry>, carried: &BTreeMap<String, String>) -> Result<TensorFile, Failure> {
+    let of = |entry: &Entry| {
+        let key = format!("carried.{}", entry.name());
+        carried.get(&key).map(|text| (key, text.clone()))
+    };
+    let texts = entries.iter().filter_map(of).collect();
+    TensorFile::of(entries, texts).map_err(|error| Failure::tensor("", &error))
 }
 
 /// One array to a container of its own.
-fn encode_one(entry: &Entry, asked: &Asked, watch: &Watch) -> Result<Coded, Failure> {
+fn encode_one(
+    entry: &Entry,
+    asked: &Asked,
+    carried: &BTreeMap<String, String>,
+    watch: &Watch,
+) -> Result<Coded, Failure> {
     let start = Instant::now();
-    let file = TensorFile::of(vec![entry.clone()], no_metadata()).map_err(|e| Failure::tensor("", &e))?;
-    let writer = TriWriter::over(Cursor::new(Vec::new()), &no_metadata())
+    let file = gathered(vec![entry.clone()], carried)?;
+    let writer = TriWriter::over(Cursor::new(Vec::new()), file.metadata())
         .map_err(|error| Failure::tensor("", &error))?;
-    let (mut tensors, _, writer) = asked.encode(&file, entry.name(), writer, watch)?;
+    let (_, mut encoded, writer) = asked.encode(&file, entry.name(), None, writer, watch)?;
     let (cursor, _) = writer.complete().map_err(|error| Failure::tensor("", &error))?;
     let codec_s = start.elapsed().as_secs_f64();
-    let summary = tensors.pop();
+    let summary = encoded.tensors.pop();
     let stored = summary.as_ref().map(|summary| summary.codec.clone()).unwrap_or_default();
     Ok(Coded {
         container: cursor.into_inner(),
@@ -194,11 +263,12 @@ fn encode_one(entry: &Entry, asked: &Asked, watch: &Watch) -> Result<Coded, Fail
 
 /// Codes every array into a container of its own.
 #[pyfunction]
-#[pyo3(signature = (arrays, asked, report=None))]
+#[pyo3(signature = (arrays, asked, carried, report=None))]
 pub fn encode<'py>(
     py: Python<'py>,
     arrays: Vec<Array>,
     asked: Asked,
+    carried: BTreeMap<String, String>,
     report: Option<Py<PyAny>>,
 ) -> PyResult<Vec<CodedTuple<'py>>> {
     let size = size(arrays.iter().map(Array::bytes).sum(), SMALL_VALUES_BYTES);
@@ -206,11 +276,155 @@ pub fn encode<'py>(
     let coded = run(py, size, report.as_ref(), move |watch| {
         watch.begin(entries.iter().map(|entry| entry.len() as u64).sum(), "encoding");
         match entries.as_slice() {
-            [only] => Ok(vec![encode_one(only, &asked, watch)?]),
-            many => many.par_iter().map(|entry| encode_one(entry, &asked, watch)).collect(),
+            [only] => Ok(vec![encode_one(only, &asked, &carried, watch)?]),
+            many => many.par_iter().map(|entry| encode_one(entry, &asked, &carried, watch)).collect(),
         }
     })?;
     Ok(tuples(py, coded))
+}
+
+/// Codes the tensors of one model: the policy, the ties and the budget are those
+/// of its file. Gives each as a container of its own, and the table of kinds as JSON.
+#[pyfunction]
+#[pyo3(signature = (arrays, asked, carried, report=None))]
+pub fn encode_model<'py>(
+    py: Python<'py>,
+    arrays: Vec<Array>,
+    asked: Asked,
+    carried: BTreeMap<String, String>,
+    report: Option<Py<PyAny>>,
+) -> PyResult<(Vec<CodedTuple<'py>>, String)> {
+    let entries: Vec<Entry> = arrays.into_iter().map(Array::entry).collect::<Result<_, Failure>>()?;
+    let (coded, kinds) = run(py, Size::Large, report.as_ref(), move |watch| {
+        let refused = |error: Error| Failure::tensor("", &error);
+        let file = gathered(entries, &carried)?;
+        let start = Instant::now();
+        let writer = TriWriter::over(Cursor::new(Vec::new()), file.metadata()).map_err(refused)?;
+        let (plan, encoded, writer) = asked.encode(&file, "these tensors", None, writer, watch)?;
+        let (cursor, _) = writer.complete().map_err(refused)?;
+        let codec_s = start.elapsed().as_secs_f64() / file.entries().len().max(1) as f64;
+        let made = TensorFile::from_bytes(cursor.into_inner(), "model").map_err(refused)?;
+        let known: HashMap<String, Summary> =
+            encoded.tensors.into_iter().map(|summary| (summary.tensor.clone(), summary)).collect();
+        let one = |entry: &Entry| {
+            let own = made.entry(entry.name()).map_err(refused)?;
+            let container = alone(own, entry.name(), made.metadata()).map_err(refused)?;
+            let summary = known.get(entry.name());
+            let exact = summary.and_then(|summary| summary.exact.clone());
+            let metrics = summary.map(|summary| summary.metrics);
+            Ok(Coded { exact, metrics, codec_s, ..Coded::of(container)? })
+        };
+        let coded = file.entries().iter().map(one).collect::<Result<Vec<_>, Failure>>()?;
+        let kinds = serde_json::to_string(&plan.kinds()).map_err(|error| Failure::run(&error))?;
+        Ok((coded, kinds))
+    })?;
+    Ok((tuples(py, coded), kinds))
+}
+
+/// What becomes of a tensor of a model that is shared out: codec, target and
+/// its amount; why it is exact; what it is tied to.
+type Part = (String, String, f64, Option<String>, Option<String>);
+
+/// The plan of a model's tensors, each with its rate to the last bit, so that
+/// anybody can code any of them.
+#[pyfunction]
+#[pyo3(signature = (arrays, asked, carried))]
+pub fn plan_model(
+    py: Python<'_>,
+    arrays: Vec<Array>,
+    asked: Asked,
+    carried: BTreeMap<String, String>,
+) -> PyResult<Vec<Part>> {
+    let entries: Vec<Entry> = arrays.into_iter().map(Array::entry).collect::<Result<_, Failure>>()?;
+    run(py, Size::Large, None, move |watch| {
+        let file = gathered(entries, &carried)?;
+        if asked.calibrate.is_some() {
+            return Err(Failure::input("executor= and calibrate= do not go together")
+                .help("`trinity encode --calibrate FILE --shard I/N` shares a calibrated encoding out"));
+        }
+        let (plan, _) = asked.plan(&file, "these tensors", None, watch)?;
+        let work = Work { on_non_finite: asked.on_non_finite(), ..Work::new(&file, &plan) };
+        let overhead = work.overhead_bits_per_value().map_err(|error| Failure::tensor("", &error))?;
+        let part = |planned: &Planned| match &planned.treatment {
+            Treatment::Exact { why, .. } => (String::new(), "exact".into(), 0.0, Some(why.clone()), None),
+            Treatment::Tied { to } => (String::new(), "tied".into(), 0.0, None, Some(to.clone())),
+            Treatment::Coded { codec, target, apart } => {
+                let (target, amount) = match *target {
+                    Target::Bits(bits) if *apart => ("bits", bits),
+                    Target::Bits(bits) => ("bits", bits - overhead),
+                    Target::Nmse(nmse) => ("nmse", nmse),
+                    Target::Qp(qp) => ("qp", qp),
+                    Target::Lossless => ("lossless", 0.0),
+                };
+                (codec.clone(), target.to_owned(), amount, None, None)
+            }
+        };
+        Ok(plan.tensors().iter().map(part).collect())
+    })
+}
+
+/// The table of kinds of a model's tensors, or of a file's, as JSON: what would be done.
+#[pyfunction]
+#[pyo3(signature = (arrays, source, asked, carried))]
+pub fn plan(
+    py: Python<'_>,
+    arrays: Vec<Array>,
+    source: Option<PathBuf>,
+    asked: Asked,
+    carried: BTreeMap<String, String>,
+) -> PyResult<String> {
+    let entries: Vec<Entry> = arrays.into_iter().map(Array::entry).collect::<Result<_, Failure>>()?;
+    run(py, Size::Large, None, move |watch| {
+        let place = source.as_ref().map_or_else(|| "these tensors".into(), |path| path.display().to_string());
+        let file = match &source {
+            Some(source) => open(source)?,
+            None => gathered(entries, &carried)?,
+        };
+        let (plan, _) = asked.plan(&file, &place, source.as_deref(), watch)?;
+        serde_json::to_string(&plan.kinds()).map_err(|error| Failure::run(&error))
+    })
+}
+
+/// One tensor of a model as its plan says.
+#[pyfunction]
+#[pyo3(signature = (array, part, carried, strict, measure))]
+pub fn encode_part<'py>(
+    py: Python<'py>,
+    array: Array,
+    part: Part,
+    carried: BTreeMap<String, String>,
+    strict: bool,
+    measure: bool,
+) -> PyResult<CodedTuple<'py>> {
+    let entry = array.entry()?;
+    let coded = run(py, Size::Large, None, move |_| {
+        let refused = |error: Error| Failure::tensor("", &error);
+        let start = Instant::now();
+        let (codec, target, amount, why, _) = part;
+        let target = match target.as_str() {
+            "bits" => Target::Bits(amount),
+            "nmse" => Target::Nmse(amount),
+            "qp" => Target::Qp(amount),
+            _ => Target::Lossless,
+        };
+        let treatment = match why {
+            Some(why) => Treatment::Exact { why, apart: true },
+            None => Treatment::Coded { codec, target, apart: true },
+        };
+        let (tensor, kind, values) = (entry.name().to_owned(), Kind::of(&entry), entry.len());
+        let plan = Plan::of(vec![Planned { tensor, kind, values, treatment }]);
+        let file = gathered(vec![entry.clone()], &carried)?;
+        let on_non_finite = if strict { OnNonFinite::Refuse } else { OnNonFinite::KeepExact };
+        let work = Work { on_non_finite, measure, ..Work::new(&file, &plan) };
+        let writer = TriWriter::over(Cursor::new(Vec::new()), file.metadata()).map_err(refused)?;
+        let (mut encoded, writer) = work.encode_into(writer).map_err(refused)?;
+        let (cursor, _) = writer.complete().map_err(refused)?;
+        let summary = encoded.tensors.pop();
+        let exact = summary.as_ref().and_then(|summary| summary.exact.clone());
+        let (metrics, codec_s) = (summary.map(|summary| summary.metrics), start.elapsed().as_secs_f64());
+        Ok(Coded { exact, metrics, codec_s, ..Coded::of(cursor.into_inner())? })
+    })?;
+    Ok(coded.tuple(py))
 }
 
 /// Codes arrays, or the tensors of a file, into one container at `path`, as
@@ -234,22 +448,31 @@ pub fn encode_file(
             Some(source) => open(source)?,
             None => TensorFile::of(entries, metadata).map_err(refused)?,
         };
-        let streamed: usize = file.entries().iter().map(Entry::len).sum();
-        watch.begin(streamed as u64, "encoding");
-        let values: usize = file.entries().iter().map(Entry::stated_values).sum();
         let writer = TriWriter::create(&path, file.metadata()).map_err(refused)?;
-        let (tensors, metrics, writer) = asked.encode(&file, &place, writer, watch)?;
+        let (plan, encoded, writer) = asked.encode(&file, &place, source.as_deref(), writer, watch)?;
         let bytes = writer.finish().map_err(refused)?;
+        let share = |is_exact: bool| {
+            let own: Vec<&Summary> =
+                encoded.tensors.iter().filter(|tensor| tensor.exact.is_some() == is_exact).collect();
+            serde_json::json!({
+                "tensors": own.len(),
+                "values": own.iter().map(|tensor| tensor.values).sum::<usize>(),
+                "bytes": own.iter().map(|tensor| tensor.bytes).sum::<u64>(),
+            })
+        };
         let summary = serde_json::json!({
             "output": path,
             "bytes": bytes,
-            "values": values,
-            "bits_per_value": 8.0 * bytes as f64 / values.max(1) as f64,
-            "nmse": metrics.nmse,
-            "snr_db": metrics.snr_db,
-            "mae": metrics.mae,
-            "max_abs_error": metrics.max_abs_error,
-            "tensors": tensors,
+            "values": plan.values(),
+            "bits_per_value": 8.0 * bytes as f64 / plan.values().max(1) as f64,
+            "nmse": encoded.metrics.nmse,
+            "snr_db": encoded.metrics.snr_db,
+            "mae": encoded.metrics.mae,
+            "max_abs_error": encoded.metrics.max_abs_error,
+            "coded": share(false),
+            "exact": share(true),
+            "kinds": plan.kinds(),
+            "tensors": encoded.tensors,
         });
         Ok(summary.to_string())
     })
@@ -382,6 +605,7 @@ pub fn write<'py>(
         let place = path.as_ref().map_or_else(String::new, |path| path.display().to_string());
         let refused = |error: Error| Failure::tensor(&place, &error);
         let mut writer = TriWriter::over(Cursor::new(Vec::new()), &metadata).map_err(refused)?;
+        let mut written: HashMap<Vec<Vec<u8>>, String> = HashMap::new();
         for (name, bytes) in &named {
             let file = TensorFile::from_bytes(bytes.to_vec(), name).map_err(refused)?;
             file.metadata().iter().filter(|(key, _)| key.starts_with("carried.")).for_each(|(_, value)| {
@@ -390,7 +614,11 @@ pub fn write<'py>(
             let [entry] = file.entries() else {
                 return Err(Failure::input(format_args!("`{name}`: expected a container of one tensor")));
             };
-            copy_coded(entry, name, &mut writer).map_err(refused)?;
+            // What another tensor holds is written once, as when a model is encoded.
+            match same(entry, name, &mut written).map_err(refused)? {
+                Some(other) => writer.text(format!("{TIED_KEY}{name}"), other),
+                None => copy_coded(entry, name, &mut writer).map_err(refused)?,
+            }
         }
         let (cursor, _) = writer.complete().map_err(refused)?;
         let Some(path) = path else { return Ok(cursor.into_inner()) };
@@ -403,6 +631,26 @@ pub fn write<'py>(
     Ok(PyBytes::new(py, &bytes))
 }
 
+/// The tensor among those written that holds the same; this one is from now on among them.
+fn same(
+    entry: &Entry,
+    name: &str,
+    written: &mut HashMap<Vec<Vec<u8>>, String>,
+) -> Result<Option<String>, Error> {
+    let is_lossy = entry.stored() != EXACT_CODEC && !entry.is_empty();
+    let Some((_, slabs)) = entry.slabs().filter(|_| is_lossy) else { return Ok(None) };
+    let described = format!("{} {} {:?}", entry.stored(), entry.dtype().name(), entry.shape());
+    let mut key = vec![described.into_bytes()];
+    for index in 0..slabs {
+        key.push(entry.coded_slab(index)?);
+    }
+    if let Some(other) = written.get(&key) {
+        return Ok(Some(other.clone()));
+    }
+    written.insert(key, name.to_owned());
+    Ok(None)
+}
+
 /// What containers of one tensor each hold.
 #[pyfunction]
 pub fn describe<'py>(py: Python<'py>, containers: Vec<PyBackedBytes>) -> PyResult<Vec<CodedTuple<'py>>> {
@@ -413,5 +661,8 @@ pub fn describe<'py>(py: Python<'py>, containers: Vec<PyBackedBytes>) -> PyResul
 /// Every codec by name.
 #[pyfunction]
 pub fn codec_names() -> Vec<String> {
-    trinity_tensor::codec::names()
+    let mut names = trinity_tensor::codec::names();
+    // What the hooks' default goes by; the same codec as `trinity-lite`.
+    names.push("line".into());
+    names
 }

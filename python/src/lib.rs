@@ -21,7 +21,10 @@ mod _core {
     #[pymodule_export]
     use super::array::Memory;
     #[pymodule_export]
-    use super::coded::{codec_names, decode, decode_s, describe, encode, encode_file, load, read, write};
+    use super::coded::{
+        codec_names, decode, decode_s, describe, encode, encode_file, encode_model, encode_part, load, plan,
+        plan_model, read, write,
+    };
     #[pymodule_export]
     use super::cuda::{
         CudaDecoder, CudaDevice, CudaEncoder, cuda_devices, line_decode, line_encode, line_plan,

@@ -379,6 +379,7 @@ pub fn estimate(py: Python<'_>, request: &str) -> PyResult<String> {
 #[derive(Deserialize)]
 struct Evaluating {
     model: Option<PathBuf>,
+    original: Option<PathBuf>,
     text: Option<PathBuf>,
     windows: Option<usize>,
     calibrate: Option<PathBuf>,
@@ -411,6 +412,7 @@ impl Evaluating {
         let run = evaluating::Run { weights: coding(self.weights.as_ref(), "weights")?, allocation, paths };
         let request = evaluating::Request {
             model: self.model,
+            original: self.original,
             text: self.text,
             windows: self.windows,
             calibrate: self.calibrate,
@@ -427,7 +429,8 @@ impl Evaluating {
             };
             return text(&evaluation.curve(&curve, first, &|_| (), watch)?);
         }
-        let mut rows = vec![first];
+        let judged = evaluation.judged(&first, watch)?;
+        let mut rows: Vec<evaluating::Row> = std::iter::once(first).chain(judged).collect();
         if run.weights.is_some() || run.paths.kv.is_some() || run.paths.activations.is_some() {
             rows.push(evaluation.coded(&run, &rows[0], watch)?);
         }

@@ -116,8 +116,8 @@ def test_mistakes_are_sentences_with_a_way_out(weights):
             trinity.encode(weights, bits=wrong)
     with pytest.raises(trinity.InputError, match="found bits and nmse"):
         trinity.encode(weights, bits=3, nmse=0.1)
-    with pytest.raises(trinity.InputError, match="number format complex64"):
-        trinity.encode(weights.astype(np.complex64), bits=3)
+    with pytest.raises(trinity.InputError, match="number format complex128"):
+        trinity.encode(weights.astype(np.complex128), bits=3)
     with pytest.raises(trinity.InputError, match="no array of numbers"):
         trinity.encode({"x": object()}, bits=3)
     with pytest.raises(trinity.InputError, match="`weights` is no tensor class"):

@@ -252,7 +252,9 @@ def test_compressed_weights_give_nearly_the_same_answers():
         model = _trained()
         summary = tt.compress_(model, bits=4, decode=decode)
         assert summary["bits_per_value"] <= 4
-        assert {tensor["tensor"] for tensor in summary["tensors"]} == {"0.weight", "2.weight", "4.weight"}
+        coded = {tensor["tensor"] for tensor in summary["tensors"] if tensor["exact"] is None}
+        assert coded == {"0.weight", "2.weight", "4.weight"}
+        assert summary["skipped"]["0.bias"] == "fewer than 256 values"
         answers[decode] = model(x)
         after = float(nn.functional.mse_loss(answers[decode], y))
         assert before < after < before + 0.1 * start, (before, after, start)
@@ -261,7 +263,7 @@ def test_compressed_weights_give_nearly_the_same_answers():
         assert torch.equal(fresh(x), answers[decode])
     assert torch.equal(answers["load"], answers["use"])
     assert not [name for name, _ in model.named_parameters() if name.endswith("weight")]
-    with pytest.raises(trinity.InputError, match="no linear"):
+    with pytest.raises(trinity.InputError, match="every tensor is a norm, a bias or a vector"):
         tt.compress_(nn.LayerNorm(4))
 
 
@@ -286,7 +288,7 @@ def test_a_state_dictionary_goes_to_a_file_and_back(tmp_path):
     coded = tt.load_state_dict(tmp_path / "coded.tri")
     model.load_state_dict(coded)
     assert torch.equal(coded["1.weight"], state["1.weight"]) and not torch.equal(coded["0.weight"], state["0.weight"])
-    assert summary["nmse"] < 0.01
+    assert summary["nmse"] < 0.02  # over what was coded
 
 
 def _language_model():

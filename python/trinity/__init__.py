@@ -9,7 +9,12 @@
 
 from __future__ import annotations
 
-from ._coded import Encoded, decode, encode, encode_file, load, read, save
+import importlib
+import sys
+from typing import Any
+
+from ._calibrate import calibrate
+from ._coded import Encoded, decode, encode, encode_file, load, plan, read, save
 from ._core import __version__
 from ._errors import Error, InputError, RunError
 from ._studies import (
@@ -34,6 +39,7 @@ __all__ = [
     "Rows",
     "RunError",
     "__version__",
+    "calibrate",
     "codecs",
     "compare",
     "config",
@@ -46,9 +52,29 @@ __all__ = [
     "explain",
     "explore",
     "load",
+    "plan",
     "read",
     "save",
     "sweep",
     "tensors_info",
     "validate",
 ]
+
+#: Modules that are imported when they are asked for: PyTorch is heavy, and clusters are few people's.
+_LATER = ("executors", "torch", "train")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LATER])
+
+
+if "torch" in sys.modules:
+    from ._arrays import allow_loading
+
+    allow_loading()

@@ -16,6 +16,8 @@ from ._progress import Bar, Report
 
 Progress = bool | Report | None
 StrPath = str | os.PathLike[str]
+#: Patterns of names that stay exact, and of such with bits or a codec of their own.
+Rules = tuple["str | Iterable[str]", "Mapping[str, float] | None", "Mapping[str, str] | None"]
 
 
 class Encoded:
@@ -176,8 +178,15 @@ def _asked(
     all: bool = True,
     strict: bool = False,
     measure: bool = True,
+    rules: Rules | None = None,
+    calibrate: StrPath | None = None,
 ) -> dict[str, Any]:
+    exclude, bits_for, codec_for = rules or ((), {}, {})
     return {
+        "exclude": [exclude] if isinstance(exclude, str) else list(exclude or ()),
+        "bits_for": [(str(pattern), float(bits)) for pattern, bits in (bits_for or {}).items()],
+        "codec_for": [(str(pattern), str(name)) for pattern, name in (codec_for or {}).items()],
+        "calibrate": None if calibrate is None else os.fspath(calibrate),
         "codec": codec,
         "target": target[0],
         "amount": target[1],
@@ -207,8 +216,17 @@ class _Named(_Options, total=False):
     name: str
 
 
+class _OfModel(_Options, total=False):
+    allocate: str
+    all: bool
+    exclude: str | Iterable[str]
+    bits_for: Mapping[str, float] | None
+    codec_for: Mapping[str, str] | None
+    calibrate: StrPath | None
+
+
 @overload
-def encode(x: Mapping[str, Any], **options: Unpack[_Options]) -> dict[str, Encoded]: ...
+def encode(x: Mapping[str, Any], **options: Unpack[_OfModel]) -> dict[str, Encoded]: ...
 
 
 @overload
@@ -229,6 +247,12 @@ def encode(
     codec: str | None = None,
     name: str = "tensor",
     class_: str | None = None,
+    allocate: str | None = None,
+    all: bool | None = None,
+    exclude: str | Iterable[str] = (),
+    bits_for: Mapping[str, float] | None = None,
+    codec_for: Mapping[str, str] | None = None,
+    calibrate: StrPath | None = None,
     strict: bool = False,
     measure: bool = True,
     progress: Progress = None,
@@ -248,6 +272,12 @@ def encode(
     measured, which saves a decoding. ``executor`` shares out a list or a
     dictionary; see `trinity.executors`.
 
+    A dictionary is a model, and coded as ``trinity encode`` codes its file, to the
+    same bytes: norms, biases, vectors and integers stay exact unless ``all``, a
+    tensor that holds what another holds is coded once, ``bits`` hold for the
+    whole, and ``exclude``, ``bits_for`` and ``codec_for`` name tensors that are
+    treated otherwise (see `trinity.plan`, which says what would be done).
+
     >>> import numpy as np, trinity
     >>> x = np.sin(np.arange(4096, dtype=np.float32)).reshape(64, 64)
     >>> trinity.encode(x, nmse=0.01).nmse <= 0.01
@@ -260,10 +290,19 @@ def encode(
     trinity._errors.InputError: expected one of bits=, nmse=, qp= and lossless=True, found none
     help: trinity.encode(x, bits=3)
     """
-    asked = _asked(codec, _target(bits, nmse, qp, lossless), strict=strict, measure=measure)
+    target = _target(bits, nmse, qp, lossless)
     if isinstance(x, Mapping):
-        names, arrays = [str(key) for key in x], list(x.values())
-    elif isinstance(x, (list, tuple)):
+        rules = (exclude, bits_for, codec_for)
+        keywords: dict[str, Any] = {"strict": strict, "measure": measure, "rules": rules, "calibrate": calibrate}
+        shared = _allocation(allocate, calibrate)
+        asked = _asked(codec, target, allocate=shared, all=bool(all), **keywords)
+        return _encode_model(x, class_, asked, progress, executor)
+    given = {"allocate": allocate, "all": all, "exclude": exclude, "bits_for": bits_for, "codec_for": codec_for}
+    for option, value in {**given, "calibrate": calibrate}.items():
+        if value:
+            raise InputError(f"{option}= is for the tensors of a model: a dictionary of arrays")
+    asked = _asked(codec, target, strict=strict, measure=measure)
+    if isinstance(x, (list, tuple)):
         arrays = list(x)
         names = [name] * len(arrays)
     else:
@@ -274,17 +313,82 @@ def encode(
         coded = executors.encode(executor, names, arrays, class_, asked)
     else:
         coded = _encode(names, arrays, class_, asked, progress)
-    if isinstance(x, Mapping):
-        return dict(zip(x, coded))
     return coded if isinstance(x, (list, tuple)) else coded[0]
+
+
+def _allocation(allocate: str | None, calibrate: StrPath | None) -> str:
+    """How bits are shared out where nothing is said: where a calibration knows what they save, by that."""
+    return allocate or ("equal" if calibrate is None else "equal-slope")
+
+
+def _encode_model(
+    x: Mapping[str, Any], class_: str | None, asked: dict[str, Any], progress: Progress, executor: Any
+) -> dict[str, Encoded]:
+    texts: dict[str, str] = {}
+    plain = [_arrays.for_file(one, str(name), class_, texts) for name, one in x.items()]
+    if executor is not None:
+        from . import executors
+
+        coded = executors.encode_model(executor, plain, asked, texts)
+    else:
+        with Bar(progress) as bar:
+            coded, _ = _core.encode_model(plain, asked, texts, bar.report)
+    return {name: Encoded._of(one, _arrays.kind_of(array)) for (name, array), one in zip(x.items(), coded)}
+
+
+def plan(
+    tensors: Mapping[str, Any] | StrPath,
+    *,
+    bits: float | None = None,
+    nmse: float | None = None,
+    qp: float | None = None,
+    lossless: bool = False,
+    codec: str | None = None,
+    allocate: str | None = None,
+    all: bool = False,
+    class_: str | None = None,
+    exclude: str | Iterable[str] = (),
+    bits_for: Mapping[str, float] | None = None,
+    codec_for: Mapping[str, str] | None = None,
+    calibrate: StrPath | None = None,
+) -> list[dict[str, Any]]:
+    """What `encode`, `save` and `encode_file` would do with a model, by kinds of tensors.
+
+    Patterns are over names, ``*`` for any run of characters and ``?`` for one; one
+    with neither matches every name that contains it. What is excluded stays exact,
+    and what has bits of its own is beside the rate of the others.
+
+    >>> import numpy as np, trinity
+    >>> model = {"up.weight": np.ones((64, 64), np.float32), "up.bias": np.ones(512, np.float32)}
+    >>> [(row["kind"], row["treatment"]) for row in trinity.plan(model, bits=3)]
+    [('linear', 'trinity'), ('bias', 'exact')]
+    """
+    rules = (exclude, bits_for, codec_for)
+    shared = _allocation(allocate, calibrate)
+    target = _target(bits, nmse, qp, lossless)
+    asked = _asked(codec, target, allocate=shared, all=all, rules=rules, calibrate=calibrate)
+    texts: dict[str, str] = {}
+    if isinstance(tensors, Mapping):
+        plain = [_arrays.for_file(one, str(name), class_, texts) for name, one in tensors.items()]
+        text = _core.plan(plain, None, asked, texts)
+    else:
+        text = _core.plan([], os.fspath(tensors), asked, texts)
+    rows: list[dict[str, Any]] = json.loads(text)
+    return rows
 
 
 def _encode(
     names: Iterable[str], arrays: Sequence[Any], class_: str | None, asked: dict[str, Any], progress: Progress
 ) -> list[Encoded]:
-    plain = [_arrays.plain(x, name, class_) for name, x in zip(names, arrays)]
+    texts: dict[str, str] = {}
+    names = list(names)
+    plain = [_arrays.for_file(x, name, class_, texts) for name, x in zip(names, arrays)]
+    if texts and len(names) != len(set(names)):
+        # What a format really is goes by name: arrays of one name are taken one at a time.
+        pairs = zip(names, arrays)
+        return [one for name, x in pairs for one in _encode([name], [x], class_, asked, progress)]
     with Bar(progress) as bar:
-        coded = _core.encode(plain, asked, bar.report)
+        coded = _core.encode(plain, asked, texts, bar.report)
     return [Encoded._of(one, _arrays.kind_of(x)) for one, x in zip(coded, arrays)]
 
 
@@ -304,16 +408,26 @@ def decode(
 ) -> list[Any]: ...
 
 
+@overload
+def decode(encoded: bytes | os.PathLike[str], *, into: Kind | None = None, progress: Progress = None) -> Any: ...
+
+
 def decode(encoded: Any, *, into: Kind | None = None, progress: Progress = None) -> Any:
     """The array of an `Encoded`; of a list or a dictionary of them, all of them.
 
-    An array of the library that was encoded, or of the one ``into`` names.
+    Of the bytes of a container with one tensor as well; of a path (a string or a
+    ``Path``), the arrays of that ``.tri`` file by name. An array of the library
+    that was encoded, or of the one ``into`` names.
 
     >>> import numpy as np, trinity
     >>> x = np.arange(1000, dtype=np.int16)
     >>> bool((trinity.decode(trinity.encode(x, lossless=True)) == x).all())
     True
     """
+    if isinstance(encoded, (str, os.PathLike)):
+        return read(encoded, into=into or "numpy", progress=progress)
+    if isinstance(encoded, (bytes, bytearray, memoryview)):
+        encoded = Encoded(builtins.bytes(encoded))
     if isinstance(encoded, Encoded):
         return _decode([encoded], into, progress)[0]
     if isinstance(encoded, Mapping):
@@ -366,9 +480,13 @@ def save(
     qp: float | None = None,
     lossless: bool = False,
     codec: str | None = None,
-    allocate: str = "equal",
+    allocate: str | None = None,
     all: bool = False,
     class_: str | None = None,
+    exclude: str | Iterable[str] = (),
+    bits_for: Mapping[str, float] | None = None,
+    codec_for: Mapping[str, str] | None = None,
+    calibrate: StrPath | None = None,
     strict: bool = False,
     metadata: Mapping[str, str] | None = None,
     force: bool = False,
@@ -377,16 +495,18 @@ def save(
     """Writes a ``.tri`` file that ``trinity decode`` reads.
 
     Of what is coded already (an `Encoded`, several, or a dictionary of them) as
-    it is; of a dictionary of arrays with a target, as ``trinity encode`` would:
-    norms, biases and vectors stay exact unless ``all``, the rate holds for the
-    whole file, and ``allocate="equal-slope"`` shares it out for the least total
-    relative error. Returns the summary that the command prints with ``--json``.
+    it is; of a dictionary of arrays with a target, as ``trinity encode`` would (see
+    `trinity.plan`): norms, biases and vectors stay exact unless ``all``, the rate
+    holds for the whole file, and ``allocate="equal-slope"`` shares it out for the
+    least total relative error. ``calibrate`` is the file of a `trinity.calibrate`.
+    Returns the summary that the command prints with ``--json``; its errors are over
+    what was coded.
 
     >>> import numpy as np, tempfile, trinity
     >>> path = tempfile.mkdtemp() + "/model.tri"
     >>> weights = {"a.weight": np.ones((64, 64), np.float32), "a.bias": np.ones(64, np.float32)}
     >>> trinity.save(path, weights, bits=3)["tensors"][1]["exact"]
-    'kept as it is'
+    'fewer than 256 values'
     >>> sorted(trinity.load(path))
     ['a.bias', 'a.weight']
     """
@@ -398,7 +518,9 @@ def save(
     if named and builtins.all(isinstance(one, Encoded) for one in named.values()):
         _core.write(str(target), [(name, one.bytes) for name, one in named.items()], texts)
         return None
-    asked = _asked(codec, _target(bits, nmse, qp, lossless), allocate=allocate, all=all, strict=strict)
+    rules, shared = (exclude, bits_for, codec_for), _allocation(allocate, calibrate)
+    wanted = _target(bits, nmse, qp, lossless)
+    asked = _asked(codec, wanted, allocate=shared, all=all, strict=strict, rules=rules, calibrate=calibrate)
     plain = [
         _arrays.for_file(decode(x) if isinstance(x, Encoded) else x, str(name), class_, texts)
         for name, x in named.items()
@@ -431,19 +553,27 @@ def encode_file(
     qp: float | None = None,
     lossless: bool = False,
     codec: str | None = None,
-    allocate: str = "equal",
+    allocate: str | None = None,
     all: bool = False,
+    exclude: str | Iterable[str] = (),
+    bits_for: Mapping[str, float] | None = None,
+    codec_for: Mapping[str, str] | None = None,
+    calibrate: StrPath | None = None,
     strict: bool = False,
     force: bool = False,
     progress: Progress = None,
 ) -> dict[str, Any]:
     """``trinity encode SOURCE -o PATH``: a tensor file of any format to a ``.tri`` file.
 
-    Works slab by slab, so files larger than memory are fine. Returns the
-    summary that the command prints with ``--json``.
+    Works slab by slab, so files larger than memory are fine. ``calibrate`` is a
+    text, where the file is a language model that ``trinity eval`` runs, or the file
+    of a `trinity.calibrate`. Returns the summary that the command prints with
+    ``--json``.
     """
     target = _may_write(path, force)
-    asked = _asked(codec, _target(bits, nmse, qp, lossless), allocate=allocate, all=all, strict=strict)
+    rules, shared = (exclude, bits_for, codec_for), _allocation(allocate, calibrate)
+    wanted = _target(bits, nmse, qp, lossless)
+    asked = _asked(codec, wanted, allocate=shared, all=all, strict=strict, rules=rules, calibrate=calibrate)
     with Bar(progress) as bar:
         text = _core.encode_file(str(target), [], os.fspath(source), asked, {}, bar.report)
     return _summary(text)

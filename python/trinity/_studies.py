@@ -288,6 +288,7 @@ def evaluate(
     allocation: str = "equal",
     windows: int | None = None,
     calibrate: StrPath | None = None,
+    original: StrPath | None = None,
     stages: int = 4,
     block: int = 256,
     progress: Progress = None,
@@ -298,8 +299,9 @@ def evaluate(
     A coding is ``"CODEC@BITS"``, for ``weights``, the ``kv`` cache, or the
     ``activations`` between pipeline stages; ``sweep`` has rates to code the
     weights at with each of ``codecs``. The first row is the model as it is, the
-    built-in tiny one where none is named. ``executor`` shares codecs of a sweep
-    out.
+    built-in tiny one where none is named. With ``original``, the model that a
+    ``.tri`` file or a decoded folder was made from, the second row is that file.
+    ``executor`` shares codecs of a sweep out.
 
     >>> import trinity
     >>> plain, coded = trinity.evaluate(weights="rtn@4", windows=1, progress=False)
@@ -308,6 +310,7 @@ def evaluate(
     """
     request = {
         "model": None if model is None else os.fspath(model),
+        "original": None if original is None else os.fspath(original),
         "text": None if text is None else os.fspath(text),
         "windows": windows,
         "calibrate": None if calibrate is None else os.fspath(calibrate),

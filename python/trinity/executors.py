@@ -64,17 +64,48 @@ def _carried(plain: _arrays.Plain) -> _arrays.Plain:
     return (name, class_, dtype, shape, np.asarray(data))
 
 
-def _encode_part(plain: list[_arrays.Plain], asked: dict[str, Any]) -> list[Any]:
-    return list(_core.encode(plain, asked, None))
+def _encode_part(plain: list[_arrays.Plain], asked: dict[str, Any], texts: dict[str, str]) -> list[Any]:
+    return list(_core.encode(plain, asked, texts, None))
 
 
 def encode(
     executor: Executor, names: Sequence[str], arrays: Sequence[Any], class_: str | None, asked: dict[str, Any]
 ) -> list[Encoded]:
     """`trinity.encode` of many arrays, one part each."""
-    plain = [_carried(_arrays.plain(x, name, class_)) for name, x in zip(names, arrays)]
-    coded = _gather(executor, _encode_part, [([one], asked) for one in plain])
+    texts: dict[str, str] = {}
+    plain = [_carried(_arrays.for_file(x, name, class_, texts)) for name, x in zip(names, arrays)]
+    coded = _gather(executor, _encode_part, [([one], asked, texts) for one in plain])
     return [Encoded._of(one[0], _arrays.kind_of(x)) for one, x in zip(coded, arrays)]
+
+
+def _encode_tensor(plain: _arrays.Plain, part: Any, texts: dict[str, str], strict: bool, measure: bool) -> Any:
+    return _core.encode_part(plain, part, texts, strict, measure)
+
+
+def encode_model(
+    executor: Executor, plain: Sequence[_arrays.Plain], asked: dict[str, Any], texts: dict[str, str]
+) -> list[Any]:
+    """A model's tensors, one part each: the plan is made here, so that every part has its rate."""
+    parts = _core.plan_model(plain, asked, texts)
+    strict, measure = asked["strict"], asked["measure"]
+    work = [(_carried(one), part) for one, part in zip(plain, parts) if part[4] is None]
+    arguments = [(one, part, _texts_of(one[0], texts), strict, measure) for one, part in work]
+    done = dict(zip((one[0] for one, _ in work), _gather(executor, _encode_tensor, arguments)))
+    coded = []
+    for (name, *_), part in zip(plain, parts):
+        if part[4] is None:
+            coded.append(done[name])
+            continue
+        # One that holds what another holds, under its own name.
+        source = done[part[4]]
+        (own,) = _core.describe([_core.write(None, [(name, source[0])], {})])
+        coded.append((*own[:6], f"tied to `{part[4]}`", source[7], source[8]))
+    return coded
+
+
+def _texts_of(name: str, texts: dict[str, str]) -> dict[str, str]:
+    key = f"carried.{name}"
+    return {key: texts[key]} if key in texts else {}
 
 
 def _compare_part(request: dict[str, Any], plain: list[_arrays.Plain]) -> list[dict[str, Any]]:

@@ -4,12 +4,19 @@
 //! what a score is held against and what a coded model weighs; knows nothing
 //! of how a forward pass or a codec works.
 
+mod artefact;
 mod curve;
+mod held_out;
+mod judged;
 mod tolerance;
 
 pub use curve::{BEST_BASELINE, CODECS, Curve};
+pub use held_out::Gain;
 pub use tolerance::{FORWARD, Probe};
 
+use judged::Judged;
+
+use crate::calibrating::{Calibrating, WINDOW};
 use crate::{Error, Progress};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -19,21 +26,19 @@ use trinity_lm::{
     cache::Turned,
     coding::{CodedPaths, Coding},
     score_against,
-    weights::{Calibration, Calibrator, code_weights, code_weights_calibrated},
+    weights::Calibrator,
 };
 use trinity_tensor::{ContentHash, allocate::Allocation, codec::device_of};
-
-/// Tokens in a window: what the models were trained with.
-const WINDOW: usize = 1024;
-/// Windows that a calibration looks at.
-const CALIBRATION_WINDOWS: usize = 6;
 
 /// A model and a text.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
-    /// A folder, a configuration, a safetensors or a GGUF file; the built-in
-    /// tiny model where none is named.
+    /// A folder, a configuration, a safetensors, a GGUF or a `.tri` file; the
+    /// built-in tiny model where none is named.
     pub model: Option<PathBuf>,
+    /// The model that `model` was made from: what it is held against, and whose
+    /// configuration and tokenizer it has.
+    pub original: Option<PathBuf>,
     /// The text to predict; the one that comes with the tiny model where none
     /// is named.
     pub text: Option<PathBuf>,
@@ -42,33 +47,6 @@ pub struct Request {
     /// A text that tells codecs what each input of a layer is worth; nothing
     /// is told where none is named.
     pub calibrate: Option<PathBuf>,
-}
-
-/// Windows of a text that calibrate: with a quarter of them the tiny model
-/// loses a third more at 3 bits.
-const CALIBRATING_WINDOWS: usize = 64;
-
-/// Tokens below which a calibration was seen to do harm (docs/language_models.md).
-const FEW_TOKENS: usize = 16_384;
-
-/// What to say of a text that is too short to calibrate with.
-pub(crate) fn too_short(text: &Text) -> Option<String> {
-    let tokens: usize = text.windows.iter().map(|window| window.tokens.len()).sum();
-    (tokens < FEW_TOKENS).then(|| {
-        let most = CALIBRATING_WINDOWS * WINDOW;
-        format!(
-            "the calibrating text has {tokens} tokens: below {FEW_TOKENS} a calibration may do harm, and up to {most} are read"
-        )
-    })
-}
-
-/// The part of a text that calibrates, in windows.
-pub(crate) fn calibrating(path: &Path, checkpoint: &Checkpoint) -> Result<Text, Error> {
-    let bytes = std::fs::read(path)
-        .map_err(|error| Error::input(format_args!("cannot read {}: {error}", path.display()), ""))?;
-    let mut text = Text::new(&bytes, checkpoint, WINDOW)?;
-    text.windows.truncate(CALIBRATING_WINDOWS);
-    Ok(text)
 }
 
 /// One scored configuration; the fields are the columns of `eval.csv`.
@@ -104,7 +82,8 @@ pub struct Row {
     pub weights_nmse: Option<f64>,
     pub kv_bits_per_value: Option<f64>,
     pub activations_bits_per_value: Option<f64>,
-    /// Linear weights at their bits, the rest as stored (16 bit).
+    /// What the weights take on disk: the file that `encode` would write. Where a
+    /// quantizer makes none, its linear weights, and the rest as stored (16 bit).
     pub weight_mib: f64,
     /// Who coded: `cpu`, or `cuda` where a GPU did all that was coded or a part of it.
     #[serde(default = "cpu")]
@@ -151,13 +130,27 @@ pub struct Run {
     pub paths: CodedPaths,
 }
 
+/// A model whose weights went through a codec.
+#[derive(Debug)]
+struct Artefact {
+    model: Model,
+    /// Of the whole file; of linear weights alone for quantizers that stand as published.
+    bits_per_value: f64,
+    /// Over what was coded.
+    nmse: f64,
+    /// What the weights take on disk.
+    bytes: f64,
+}
+
 /// A model beside a text, ready to be scored.
 #[derive(Debug)]
 pub struct Evaluation {
     model: Model,
+    /// Its tensors, for codecs that make a file of them.
+    checkpoint: Checkpoint,
+    /// The file that is judged, where it is another than the model it is held against.
+    judged: Option<Judged>,
     text: Text,
-    /// The last windows of the whole text, for a calibration.
-    calibration: Text,
     /// What the uncoded model made of the text, once it was run.
     reference: OnceLock<Reference>,
     /// What inputs of layers are worth, where a text was given to tell.
@@ -177,9 +170,13 @@ impl Evaluation {
     ///
     /// Where the checkpoint or the text cannot be read or do not fit.
     pub fn open(request: &Request) -> Result<Self, Error> {
-        let checkpoint = match &request.model {
+        let checkpoint = match request.original.as_ref().or(request.model.as_ref()) {
             Some(path) => Checkpoint::open(path)?,
             None => builtin::tiny()?,
+        };
+        let judged = match (&request.original, &request.model) {
+            (Some(_), Some(path)) => Some(Judged::open(path, &checkpoint)?),
+            _ => None,
         };
         let bytes = match &request.text {
             Some(path) => std::fs::read(path)
@@ -187,17 +184,18 @@ impl Evaluation {
             None => builtin::text().to_vec(),
         };
         let mut text = Text::new(&bytes, &checkpoint, WINDOW)?;
-        let calibration =
-            Text { windows: text.windows[text.windows.len().saturating_sub(CALIBRATION_WINDOWS)..].to_vec() };
         text.windows.truncate(request.windows.unwrap_or(usize::MAX).max(1));
         let name = request.model.as_ref().map_or("tiny (built in)".into(), |p| p.display().to_string());
         let model = Model::load(&checkpoint)?;
-        let calibrating_text =
-            request.calibrate.as_ref().map(|path| calibrating(path, &checkpoint)).transpose()?;
-        let remark = calibrating_text.as_ref().and_then(too_short);
-        let calibrator = calibrating_text.map(|text| Calibrator::measure(&model, text)).transpose()?;
+        let calibrating =
+            request.calibrate.as_ref().map(|path| Calibrating::read(path, &checkpoint)).transpose()?;
+        let remark = calibrating.as_ref().and_then(|own| own.remark.clone());
+        let calibrator = calibrating.map(|own| Calibrator::measure(&model, own.text)).transpose()?;
         let mut content = ContentHash::default();
         content.add(&checkpoint.content()?.to_le_bytes());
+        if let Some(judged) = &judged {
+            content.add(&judged.content.to_le_bytes());
+        }
         content.add(&bytes);
         content.add(&text.windows.len().to_le_bytes());
         if let Some(path) = &request.calibrate {
@@ -206,7 +204,8 @@ impl Evaluation {
             content.add(&calibrating);
         }
         let content = content.finish();
-        Ok(Self { model, text, calibration, reference: OnceLock::new(), calibrator, remark, name, content })
+        let reference = OnceLock::new();
+        Ok(Self { model, checkpoint, judged, text, reference, calibrator, remark, name, content })
     }
 
     /// What a row follows from, as a hash: this model and text, `asked`, and the
@@ -244,22 +243,11 @@ impl Evaluation {
     ///
     /// Where a codec fails, or the work is no longer wanted.
     pub fn coded(&self, run: &Run, first: &Row, progress: &dyn Progress) -> Result<Row, Error> {
-        let mut model = self.model.clone();
         let coded = match &run.weights {
-            Some(coding) => {
-                let coded = match &self.calibrator {
-                    Some(calibrator) if coding.takes_moments() => {
-                        code_weights_calibrated(&mut model, coding, calibrator)?
-                    }
-                    _ => {
-                        let calibration = self.calibration(run.allocation)?;
-                        code_weights(&mut model, coding, run.allocation, calibration.as_ref())?
-                    }
-                };
-                Some((coding, coded.bits_per_value, coded.nmse))
-            }
+            Some(coding) => Some((coding, self.artefact(coding, run.allocation, progress)?)),
             None => None,
         };
+        let model = coded.as_ref().map_or(&self.model, |(_, artefact)| &artefact.model);
         let label = |coding: &Option<Coding>| coding.as_ref().map(|c| format!("{}@{}", c.name(), c.bits()));
         let (kv, activations) = (label(&run.paths.kv), label(&run.paths.activations));
         let on_the_way = kv.is_some() || activations.is_some();
@@ -273,9 +261,10 @@ impl Evaluation {
             _ => None,
         };
         let hooks = turned.as_ref().map_or(hooks, |turned| turned as &dyn Hooks);
-        let scored = self.score_through(&model, hooks, progress, what)?;
+        let scored = self.score_through(model, hooks, progress, what)?;
         let allocation = run.weights.as_ref().map(|coding| self.shared(coding, run.allocation).to_string());
-        let row = Row { kv, activations, allocation, ..self.row(&scored, first.bits_per_byte, coded) };
+        let weights = coded.as_ref().map(|(coding, artefact)| (*coding, artefact));
+        let row = Row { kv, activations, allocation, ..self.row(&scored, first.bits_per_byte, weights) };
         let row = Row { device: device([&row.weights, &row.kv, &row.activations]), ..row };
         let asked = [&row.weights, &row.allocation, &row.kv, &row.activations]
             .map(|part| part.as_deref().unwrap_or("-"))
@@ -334,22 +323,15 @@ impl Evaluation {
         }
     }
 
-    /// What an error in each weight costs, where an allocation asks for it.
-    fn calibration(&self, allocation: Allocation) -> Result<Option<Calibration>, Error> {
-        if allocation != Allocation::EqualSlope {
-            return Ok(None);
-        }
-        Ok(Some(Calibration::measure(&self.model, &self.calibration)?))
-    }
-
-    /// Linear weights at so many bits, the rest as stored.
-    fn mib(&self, bits: f64) -> f64 {
+    /// Bytes of linear weights at so many bits and of the rest as stored.
+    fn bytes(&self, bits: f64) -> f64 {
         let (linear, rest) = self.sizes();
-        (linear * bits + rest * 16.0) / 8.0 / f64::from(1 << 20)
+        (linear * bits + rest * 16.0) / 8.0
     }
 
-    fn row(&self, scored: &Score, baseline: f64, weights: Option<(&Coding, f64, f64)>) -> Row {
+    fn row(&self, scored: &Score, baseline: f64, weights: Option<(&Coding, &Artefact)>) -> Row {
         let fidelity = scored.fidelity;
+        let bytes = weights.map_or_else(|| self.bytes(16.0), |(_, artefact)| artefact.bytes);
         Row {
             weights: weights.map(|w| format!("{}@{}", w.0.name(), w.0.bits())),
             codec: None,
@@ -364,13 +346,34 @@ impl Evaluation {
             kl_ci95: fidelity.map(|f| f.kl_ci95).filter(|half| half.is_finite()),
             kl_nats_p99: fidelity.map(|f| f.kl_nats_p99),
             top1_agreement: fidelity.map(|f| f.top1_agreement),
-            weights_bits_per_value: weights.map(|w| w.1),
-            weights_nmse: weights.map(|w| w.2),
+            weights_bits_per_value: weights.map(|w| w.1.bits_per_value),
+            weights_nmse: weights.map(|w| w.1.nmse),
             kv_bits_per_value: scored.kv_bits_per_value,
             activations_bits_per_value: scored.activation_bits_per_value,
-            weight_mib: self.mib(weights.map_or(16.0, |w| w.1)),
+            weight_mib: bytes / f64::from(1 << 20),
             device: device([&weights.map(|w| format!("{}@", w.0.name()))]),
             key: String::new(),
         }
+    }
+}
+
+impl Evaluation {
+    /// The file that is judged, held against the score of `first`; `None` where the
+    /// model itself is.
+    ///
+    /// # Errors
+    ///
+    /// Where the work is no longer wanted.
+    pub fn judged(&self, first: &Row, progress: &dyn Progress) -> Result<Option<Row>, Error> {
+        let Some(judged) = &self.judged else { return Ok(None) };
+        let scored = self.score_through(&judged.model, &NoHooks, progress, &judged.name)?;
+        let row = self.row(&scored, first.bits_per_byte, None);
+        Ok(Some(Row {
+            weights: Some(judged.name.clone()),
+            weights_bits_per_value: Some(8.0 * judged.bytes as f64 / judged.values.max(1) as f64),
+            weight_mib: judged.bytes as f64 / f64::from(1 << 20),
+            key: self.key("judged")?,
+            ..row
+        }))
     }
 }

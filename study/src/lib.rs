@@ -19,6 +19,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod calibrating;
 #[cfg(feature = "hwcodec")]
 pub mod calibration;
 pub mod compare;

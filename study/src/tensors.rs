@@ -66,6 +66,14 @@ pub fn sentence(error: &trinity_tensor::Error) -> String {
 
 /// No codec has this name; one may have been meant.
 pub fn unknown_codec(name: &str) -> Error {
+    if trinity_lm::coding::is_published(name) {
+        let message = format!(
+            "`{name}` is a quantizer that `trinity eval` judges as published; no container holds its format"
+        );
+        let help = "number formats that files hold: rtn-128g, nf4, mxfp4; what GPTQ and AWQ do with a text, \
+                    --codec trinity --calibrate TEXT does";
+        return Error::input(message, help);
+    }
     let known = names();
     // What is made of several may be misspelt in any of them.
     let parts: Vec<&str> = name.split('/').collect();

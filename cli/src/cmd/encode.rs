@@ -2,28 +2,32 @@
 
 mod job;
 mod parts;
+mod rules;
+mod show;
 
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use trinity_lm::coding::Coding;
+use trinity_study::Progress;
 pub use trinity_study::encode::default_codec;
-use trinity_study::encode::{Calibration, Request};
+use trinity_study::encode::{Calibration, Plan, Request, Work};
+use trinity_study::evaluate::{self, Evaluation, Gain};
 use trinity_tensor::allocate::Allocation;
-use trinity_tensor::codec::Metrics;
 use trinity_tensor::codec::{Basis, Target, codec};
-use trinity_tensor::pipeline::{EncodedFile, Encoding, OnNonFinite, Summary, encode_to};
-use trinity_tensor::{Class, Entry, Error};
+use trinity_tensor::file::TriWriter;
+use trinity_tensor::pipeline::OnNonFinite;
+use trinity_tensor::{Class, Error};
 
 use job::Job;
+use rules::RuleArgs;
+use show::{Outcome, kinds};
 
 use super::pictures::{self, Motion};
 use crate::context::Context;
-use crate::device::{Chosen, DeviceArgs, Used};
+use crate::device::{Chosen, DeviceArgs};
 use crate::failure::Failure;
-use crate::json_path::JsonPath;
 use crate::output::{self, Named, Spool};
 use crate::shards::ShardArgs;
-use crate::table::{Table, sig3};
 use crate::tensor_files::{not_written, open, sentence, unknown_codec};
 use crate::video_io::RawFormat;
 
@@ -32,9 +36,12 @@ use crate::video_io::RawFormat;
 /// Tensors are coded slab by slab, so files larger than memory are fine.
 /// Norms, biases and other vectors stay exact, and so do tensors of fewer than
 /// 256 values: they are few, and a model feels each of them. --all codes them,
-/// and integers, which stay exact, too. A tensor with NaN or an infinity is kept
-/// to the bit and named; booleans and formats that no codec knows are carried as
-/// they are. The error printed is measured on what decoding gives.
+/// and integers, which stay exact, too. A tensor that holds what another holds
+/// (an output layer tied to the embedding) is written once. A tensor with NaN or
+/// an infinity is kept to the bit and named; booleans and formats that no codec
+/// knows are carried as they are. A table of kinds says all that before any work
+/// is done. The error printed is measured, over what was coded: it is decoded
+/// again.
 ///
 /// Pictures (.png, .pgm, .y4m, .yuv, .gray) go through the same pipeline, every
 /// frame on its own: with `trinity`, `trinity-static`, `trinity-max`, `lossless`
@@ -45,7 +52,8 @@ use crate::video_io::RawFormat;
 Targets:
   --bits      bits per value of the whole file: scales, tables, index and checksums counted;
               met within 1 % and never exceeded, but by what is kept exact, which is said
-              (--strict fails); bits per sample of pictures
+              (--strict fails); bits per sample of pictures. What --exclude and --bits-for
+              name is beside it
   --nmse      squared error over energy, for every tensor
   --qp        a fixed quantization parameter, for video codecs and pictures
   --lossless  every bit back (codec zstd unless another is named)
@@ -62,6 +70,8 @@ Examples:
   trinity encode kv.npy --bits 2.5 --basis kv.basis -o kv.tri
   trinity encode kv.npy --bits 3 --codec trinity-lite --device auto -o kv.tri
   trinity encode small.safetensors --bits 3 --calibrate eval.txt -o small.tri
+  trinity encode model.safetensors --bits 3 --bits-for lm_head=6 --exclude '*.router.*' -o model.tri
+  trinity encode small.safetensors --bits 3 --eval eval.txt --eval-windows 1 -o small.tri
   trinity encode photo.png --bits 1.5 --codec paper -o photo.264
   trinity encode scan.pgm --bits 1 -o scan.trp
 
@@ -88,9 +98,16 @@ pub struct Args {
     basis: Option<PathBuf>,
     /// A text such as the model will see (some pages): it is run over the text, and
     /// errors in its linear weights go where their outputs feel them least. The
-    /// file is decoded as any other; NMSE rises, what the model loses falls
-    #[arg(long, value_name = "TEXT", conflicts_with_all = ["basis", "shard", "merge", "all", "class"])]
+    /// file is decoded as any other; NMSE rises, what the model loses falls. Or the
+    /// file of a calibration that trinity.calibrate of Python wrote, of any model
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["basis", "all", "class"])]
     calibrate: Option<PathBuf>,
+    /// A text to score what was written on, beside the model it was made from
+    #[arg(long, value_name = "TEXT", conflicts_with = "shard")]
+    eval: Option<PathBuf>,
+    /// Score the first N windows of 1,024 tokens of that text only
+    #[arg(long, value_name = "N", requires = "eval")]
+    eval_windows: Option<usize>,
     /// Treat every tensor as of this class
     #[arg(long, value_name = "CLASS")]
     class: Option<Class>,
@@ -106,6 +123,8 @@ pub struct Args {
     /// and fail where the result takes more bits than asked for
     #[arg(long)]
     strict: bool,
+    #[command(flatten)]
+    rules: RuleArgs,
     #[command(flatten)]
     target: TargetArgs,
     /// Whether frames of a video may refer to each other; `inter` is modelled
@@ -174,50 +193,11 @@ pub fn known_codec(name: &str) -> Result<(), Failure> {
     })
 }
 
-#[derive(Debug, Serialize)]
-struct Outcome {
-    output: JsonPath,
-    bytes: u64,
-    values: usize,
-    bits_per_value: f64,
-    /// Whether that is more than was asked for.
-    over_target: bool,
-    /// Bits of the basis, which is a file of its own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    basis_bits: Option<usize>,
-    /// Over all tensors, weighted by their energy.
-    #[serde(flatten)]
-    metrics: Metrics,
-    /// Who coded.
-    device: Used,
-    /// The tensor with the largest relative error, where there is one.
-    worst_tensor: Option<String>,
-    tensors: Vec<Summary>,
-}
-
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let target = args.target.target();
     args.codec.iter().for_each(|profile| output::protect(Path::new(profile)));
     if pictures::is_picture(&args.file) {
-        let in_parts = args.parts.shard.is_some() || args.parts.merge;
-        args.device.open(["a codec of pictures"], ctx)?;
-        let of_tensors = args.class.is_some() || args.basis.is_some() || args.calibrate.is_some();
-        if of_tensors || args.allocate.is_some() || in_parts {
-            return Err(Failure::input(
-                "--class, --allocate, --basis, --calibrate, --shard and --merge are for tensors, \
-                 and this is a picture",
-            ));
-        }
-        let job = pictures::Job {
-            input: &args.file,
-            output: args.output.as_deref(),
-            codec: args.codec.as_deref(),
-            target,
-            motion: args.motion,
-            strict: args.strict,
-            raw: &args.raw,
-        };
-        return pictures::encode(&job, ctx);
+        return picture(args, target, ctx);
     }
     let codec_name = args.codec.as_deref().unwrap_or_else(|| default_codec(target));
     known_codec(codec_name)?;
@@ -230,6 +210,12 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let output = args.output.clone().unwrap_or_else(|| args.file.with_extension("tri"));
     output.named_as(&["tri"])?;
     ctx.may_write(&output)?;
+    if output::is_stdout(&output) && (args.eval.is_some() || args.calibrate.is_some()) {
+        return Err(Failure::input(
+            "--eval and --calibrate score the file that is written, and stdout is none",
+        )
+        .help("name a file with -o"));
+    }
     // Where a text tells what bits are worth, they go there.
     let by_default = if args.calibrate.is_some() { Allocation::EqualSlope } else { Allocation::Equal };
     let allocation = args.allocate.unwrap_or(by_default);
@@ -239,100 +225,152 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         allocation: if args.calibrate.is_some() { Allocation::Equal } else { allocation },
         all: args.all,
         basis: basis.as_ref(),
+        rules: args.rules.rules()?,
     };
-    let choices = request.choices(&file, &args.file.display().to_string())?;
-    let choice = |entry: &Entry| choices.of(entry);
-    let on_non_finite = if args.strict { OnNonFinite::Refuse } else { OnNonFinite::KeepExact };
-    let job = Job { path: &args.file, file: &file, request: &request, choice: &choice, on_non_finite };
-    if let Some(shard) = args.parts.shard {
-        parts::encode(&job, shard, &output, ctx)?;
-        device.remark(ctx);
-        return Ok(());
-    }
-    if args.parts.merge {
-        return parts::merge(&job, &output, ctx);
-    }
+    let place = args.file.display().to_string();
+    let mut plan = request.plan(&file, &place)?;
+    show_plan(&plan, ctx);
     let calibration = match (&args.calibrate, target) {
-        (Some(text), Target::Bits(bits)) => calibrate(&job, text, bits, allocation, ctx)?,
+        // A merge takes what parts were calibrated to.
+        (Some(_), _) if args.parts.merge => Calibration::default(),
+        (Some(text), Target::Bits(bits)) => {
+            let coding = coding(codec_name, bits)?;
+            if Calibration::is_file(text) {
+                Calibration::open(text, &plan, &coding, allocation)?
+            } else {
+                calibrate(&args.file, text, &coding, allocation, ctx)?
+            }
+        }
         (Some(_), _) => {
             return Err(Failure::input("--calibrate makes the most of a rate, and none is given")
                 .help("ask for one with --bits"));
         }
         (None, _) => Calibration::default(),
     };
-    whole(&job, &calibration, output, &device, ctx)
+    plan.calibrate(&|tensor| calibration.bits_of(tensor));
+    let on_non_finite = if args.strict { OnNonFinite::Refuse } else { OnNonFinite::KeepExact };
+    let job = Job {
+        path: &args.file,
+        file: &file,
+        request: &request,
+        plan: &plan,
+        calibration: &calibration,
+        calibrated_on: args.calibrate.as_deref(),
+        allocation,
+        on_non_finite,
+    };
+    if let Some(shard) = args.parts.shard {
+        parts::encode(&job, shard, &output, ctx)?;
+        device.remark(ctx);
+        return Ok(());
+    }
+    let mut outcome = match args.parts.merge {
+        true => parts::merge(&job, &output, device.used(), ctx)?,
+        false => whole(&job, output, &device, ctx)?,
+    };
+    if let (Some(text), Target::Bits(bits)) =
+        (args.calibrate.as_ref().filter(|t| !Calibration::is_file(t)), target)
+    {
+        let files = (args.file.as_path(), outcome.output.as_path());
+        outcome.held_out = Gain::measure(files, text, &coding(codec_name, bits)?, &ctx.watch())?;
+        outcome.held_out.iter().for_each(|gain| ctx.remark(gain.to_string()));
+    }
+    if let Some(text) = &args.eval {
+        outcome.eval = judge(&args.file, &outcome.output, text, args.eval_windows, ctx)?;
+    }
+    ctx.outcome(&outcome.output, &outcome, show::text(&outcome, ctx.colour))
+}
+
+/// Pictures, which know nothing of tensors' options.
+fn picture(args: &Args, target: Target, ctx: &Context) -> Result<(), Failure> {
+    let in_parts = args.parts.shard.is_some() || args.parts.merge;
+    args.device.open(["a codec of pictures"], ctx)?;
+    let of_models = args.calibrate.is_some() || args.eval.is_some() || args.rules.is_given();
+    let of_tensors = args.class.is_some() || args.basis.is_some() || args.allocate.is_some();
+    if of_models || of_tensors || in_parts {
+        return Err(Failure::input(
+            "--class, --allocate, --basis, --calibrate, --eval, --exclude, --bits-for, --codec-for, --rules, \
+             --shard and --merge are for tensors, and this is a picture",
+        ));
+    }
+    let job = pictures::Job {
+        input: &args.file,
+        output: args.output.as_deref(),
+        codec: args.codec.as_deref(),
+        target,
+        motion: args.motion,
+        strict: args.strict,
+        raw: &args.raw,
+    };
+    pictures::encode(&job, ctx)
+}
+
+/// What will be done, on stderr, before it is.
+fn show_plan(plan: &Plan, ctx: &Context) {
+    if !ctx.quiet {
+        ctx.remark(kinds(&plan.kinds()).render(ctx.colour_stderr).trim_end());
+    }
+}
+
+fn coding(codec: &str, bits: f64) -> Result<Coding, Failure> {
+    Coding::new(codec, bits).map_err(Failure::input)
 }
 
 /// What a text says of a model's weights.
 fn calibrate(
-    job: &Job<'_>,
+    model: &Path,
     text: &Path,
-    bits: f64,
+    coding: &Coding,
     allocation: Allocation,
     ctx: &Context,
 ) -> Result<Calibration, Failure> {
     output::protect(text);
-    let values: usize = job.file.entries().iter().map(Entry::len).sum();
-    let progress = ctx.progress(values as u64, "calibrating");
-    let done = |values: usize| progress.inc(values as u64);
-    let calibration = Calibration::measure(job.path, text, job.request.codec, bits, allocation, &done)?;
-    progress.finish_and_clear();
+    let calibration = Calibration::measure(model, text, coding, allocation, &ctx.watch())?;
     calibration.remark.iter().for_each(|said| ctx.remark(format!("warning: {said}")));
     Ok(calibration)
 }
 
-/// The whole file in one go.
-fn whole(
-    job: &Job<'_>,
-    calibration: &Calibration,
-    output: PathBuf,
-    device: &Chosen,
+/// What the file that was written loses on a text, beside the model it was made from.
+fn judge(
+    original: &Path,
+    written: &Path,
+    text: &Path,
+    windows: Option<usize>,
     ctx: &Context,
-) -> Result<(), Failure> {
-    let &Job { file, choice, on_non_finite, .. } = job;
-    let basis = job.request.basis;
+) -> Result<Vec<evaluate::Row>, Failure> {
+    output::protect(text);
+    let request = evaluate::Request {
+        model: Some(written.to_owned()),
+        original: Some(original.to_owned()),
+        text: Some(text.to_owned()),
+        windows,
+        calibrate: None,
+    };
+    let evaluation = Evaluation::open(&request)?;
+    let first = evaluation.uncompressed(&ctx.watch())?;
+    let judged = evaluation.judged(&first, &ctx.watch())?;
+    Ok(std::iter::once(first).chain(judged).collect())
+}
+
+/// The whole file in one go.
+fn whole(job: &Job<'_>, output: PathBuf, device: &Chosen, ctx: &Context) -> Result<Outcome, Failure> {
     let spool = Spool::create(&output)?;
-    let values: usize = file.entries().iter().map(Entry::len).sum();
-    let progress = ctx.progress(values as u64, "encoding");
-    let encoding = Encoding {
-        codec_for: &|entry| match (choice(entry), calibration.bits_of(entry.name())) {
-            ((codec, Target::Bits(_)), Some(bits)) => (codec, Target::Bits(bits)),
-            (chosen, _) => chosen,
-        },
-        basis,
-        on_non_finite,
-        measure: true,
-        calibrated: &|name| calibration.of(name),
-        takes: &|_| true,
-        progress: &|done| {
-            progress.inc(done as u64);
-            Ok(())
-        },
+    let watch = ctx.watch();
+    watch.begin(job.plan.values() as u64, "encoding");
+    let progress = |done: usize| {
+        watch.advance(done as u64);
+        Ok(())
     };
-    let EncodedFile { tensors, bytes, metrics } = encode_to(file, &encoding, spool.path())
+    let work = Work { progress: &progress, ..job.work() };
+    let (encoded, bytes) = TriWriter::create(spool.path(), job.file.metadata())
+        .and_then(|writer| work.encode_into(writer))
+        .and_then(|(encoded, writer)| Ok((encoded, writer.finish()?)))
         .map_err(|error| not_written(&job.path.display().to_string(), &output, &error))?;
-    progress.finish_and_clear();
-    let values = file.entries().iter().map(Entry::stated_values).sum();
-    let bits_per_value = 8.0 * bytes as f64 / usize::max(values, 1) as f64;
-    let over_target = job.over_target(bits_per_value, &tensors, ctx)?;
+    let outcome = Outcome::of(job, output, bytes, encoded.tensors, encoded.metrics, device.used(), ctx)?;
     spool.finish()?;
-    let basis_bits = basis.map(|basis| 8 * basis.to_bytes().len());
-    let worst = tensors.iter().max_by(|a, b| a.metrics.nmse.total_cmp(&b.metrics.nmse));
-    let worst_tensor = worst.filter(|tensor| tensor.metrics.nmse > 0.0).map(|tensor| tensor.tensor.clone());
+    watch.end();
     device.remark(ctx);
-    let outcome = Outcome {
-        output: output.into(),
-        bytes,
-        values,
-        bits_per_value,
-        over_target,
-        basis_bits,
-        metrics,
-        device: device.used(),
-        worst_tensor,
-        tensors,
-    };
-    ctx.outcome(&outcome.output, &outcome, text(&outcome, ctx.colour))
+    Ok(outcome)
 }
 
 /// Reads a basis; what is wrong with it is the user's to mend.
@@ -341,54 +379,4 @@ pub fn open_basis(path: &Path) -> Result<Basis, Failure> {
     Basis::open(path).map_err(|error| {
         Failure::input(sentence(&error)).help("trinity tensors basis makes one from sample tensors")
     })
-}
-
-fn decibels(snr_db: f64) -> String {
-    if snr_db.is_finite() { format!("{snr_db:.2}") } else { "∞".into() }
-}
-
-fn text(outcome: &Outcome, colour: bool) -> String {
-    let headers =
-        ["tensor", "class", "codec", "values", "bytes", "bits/value", "NMSE", "SNR dB", "exact because"];
-    let mut table = Table::new(headers);
-    for tensor in &outcome.tensors {
-        table.row([
-            tensor.tensor.escape_debug().to_string(),
-            tensor.class.to_string(),
-            tensor.codec.clone(),
-            tensor.values.to_string(),
-            tensor.bytes.to_string(),
-            sig3(tensor.bits_per_value),
-            sig3(tensor.metrics.nmse),
-            decibels(tensor.metrics.snr_db),
-            tensor.exact.clone().unwrap_or_default(),
-        ]);
-    }
-    let error = match &outcome.worst_tensor {
-        None => "every value as it was".to_owned(),
-        Some(worst) => {
-            let nmse = outcome.tensors.iter().find(|tensor| tensor.tensor == *worst).map(|t| t.metrics.nmse);
-            format!(
-                "NMSE {}, SNR {} dB; worst is `{}` with NMSE {}",
-                sig3(outcome.metrics.nmse),
-                decibels(outcome.metrics.snr_db),
-                worst.escape_debug(),
-                sig3(nmse.unwrap_or_default())
-            )
-        }
-    };
-    let counted = match outcome.basis_bits {
-        None => "everything counted".into(),
-        Some(bits) => format!(
-            "the basis not counted: {bits} bits, {:.4} a value of this file",
-            bits as f64 / outcome.values.max(1) as f64
-        ),
-    };
-    format!(
-        "{}{}: {} bytes, {:.4} bits/value, {counted}\n{error}\n",
-        table.render(colour),
-        outcome.output.display(),
-        outcome.bytes,
-        outcome.bits_per_value
-    )
 }

@@ -12,7 +12,7 @@ use crate::{
     shards::{self, ShardArgs},
 };
 use std::path::PathBuf;
-use table::table;
+pub use table::table;
 use trinity_lm::coding::{CodedPaths, Coding};
 use trinity_study::evaluate::{CODECS, Curve, Evaluation, Request, Row, Run};
 use trinity_tensor::allocate::Allocation;
@@ -24,11 +24,14 @@ use trinity_tensor::allocate::Allocation;
 /// confidence interval of the difference, the KL divergence from the
 /// uncompressed model's predictions (nats per token) and how often both hold
 /// the same token likeliest. A model is a folder with config.json, a GGUF file,
-/// a configuration (tiny.json), or a safetensors file beside one; without
-/// MODEL, the tiny model that comes with the project. A coding is CODEC@BITS; every
-/// bit counts, scales and headers included, except that rtn@B with a whole B
-/// is plain round-to-nearest: B-bit integers, one scale a row on top.
-/// `hadamard/CODEC` rotates rows first, as QuaRot does.
+/// a configuration (tiny.json), a safetensors file beside one, or a .tri file;
+/// without MODEL, the tiny model that comes with the project. What is scored is
+/// what `trinity encode` writes: --weights encodes the model in memory, embedding
+/// and output layer with the rest, and its bits and MiB are the file's. Quantizers
+/// that make no file (rtn@B with a whole B: B-bit integers, one scale a row on
+/// top; gptq-128g, awq-128g, nvfp4 and K-quants) replace linear weights alone, as
+/// published. A coding is CODEC@BITS; every bit counts. `hadamard/CODEC` rotates
+/// rows first, as QuaRot does.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 --sweep takes rates as a list, or as a progression: 2,2.25,…,4.5. Without --codecs it compares
@@ -43,8 +46,10 @@ stopped.
 each beside RTN at 3 and 4 (the paper's Figure 8).
 
 --kv and --activations take one coding, or several separated by commas: then each is tried by
-itself. --allocation equal-slope measures what an error in each weight costs the model on the
-last windows of the text, and moves bits to where they save most.
+itself. --allocation is that of `trinity encode --allocate`.
+
+--original names the model that MODEL was made from: its configuration and tokenizer are taken,
+and MODEL, a .tri file or a decoded folder, is held against it.
 
 Examples:
   trinity eval                                          the built-in model and text
@@ -54,6 +59,7 @@ Examples:
   trinity eval --traffic --windows 8
   trinity eval --calibrate eval.txt --weights trinity@3 --kv trinity@2.5 --windows 8
   trinity eval --sweep 2,2.25,…,4.5 --out curve
+  trinity eval small.tri --original small.safetensors --text eval.txt --windows 1
 
 Codecs of a sweep on many machines, then one result:
   Slurm array:  trinity eval --sweep 2,3,4 --out curve --shard slurm
@@ -62,10 +68,13 @@ Codecs of a sweep on many machines, then one result:
 pub struct Args {
     /// The model (default: the built-in tiny one)
     model: Option<PathBuf>,
+    /// The model that MODEL was made from
+    #[arg(long, value_name = "MODEL", requires = "model", conflicts_with_all = ["weights", "sweep", "traffic"])]
+    original: Option<PathBuf>,
     /// The text to predict (default: 64 KB that come with the tiny model)
     #[arg(long, value_name = "FILE")]
     text: Option<PathBuf>,
-    /// Code the linear weights
+    /// Code the weights as `trinity encode` does
     #[arg(long, value_name = "CODEC@BITS")]
     weights: Option<String>,
     /// How weight bits are shared among tensors: equal, linear or equal-slope
@@ -135,9 +144,11 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         return Err(Failure::input("parts are of a --sweep, and left in a folder")
             .help("trinity eval --sweep 2,3,4 --out DIR --shard 0/4"));
     }
-    args.model.iter().chain(&args.text).chain(&args.calibrate).for_each(|path| crate::output::protect(path));
+    let read = args.model.iter().chain(&args.original).chain(&args.text).chain(&args.calibrate);
+    read.for_each(|path| crate::output::protect(path));
     let request = Request {
         model: args.model.clone(),
+        original: args.original.clone(),
         text: args.text.clone(),
         windows: args.windows,
         calibrate: args.calibrate.clone(),
@@ -173,7 +184,8 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         curve.earlier = if args.parts.merge { parts } else { kept.earlier().to_vec() };
         evaluation.curve(&curve, first, &|row| kept.add(row), &ctx.watch())?
     } else {
-        let mut rows = vec![first];
+        let judged = evaluation.judged(&first, &ctx.watch())?;
+        let mut rows: Vec<Row> = std::iter::once(first).chain(judged).collect();
         for run in &plan {
             rows.push(evaluation.coded(run, &rows[0], &ctx.watch())?);
         }

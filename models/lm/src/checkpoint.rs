@@ -36,10 +36,13 @@ impl Checkpoint {
 
     /// Opens what `path` names: a folder with `config.json`, a configuration
     /// (`tiny.json`, or `tiny`), a safetensors file (one shard stands for all),
-    /// or a GGUF file.
+    /// a GGUF file, or a `.tri` file of one of them.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        if is_gguf(path) {
+        if begins_with(path, b"GGUF") {
             return Self::open_gguf(path);
+        }
+        if begins_with(path, b"TRIN") {
+            return Self::open_coded(path);
         }
         let (config_path, tensor_paths) = locate(path)?;
         let config = Config::read(&config_path)?;
@@ -58,8 +61,62 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
-    fn open_gguf(path: &Path) -> Result<Self, Error> {
+    /// The same model with the tensors of another file, such as one that was
+    /// coded and decoded again.
+    ///
+    /// # Errors
+    ///
+    /// Where the file lacks a tensor of the model, or has one of another shape.
+    pub fn holding(&self, file: TensorFile) -> Result<Self, Error> {
+        let (config, config_path) = (self.config.clone(), self.config_path.clone());
+        let checkpoint = Self { config, config_path, files: vec![file], is_gguf: self.is_gguf };
+        checkpoint.check()?;
+        Ok(checkpoint)
+    }
+
+    /// All tensors as one file, as an encoder takes them.
+    ///
+    /// # Errors
+    ///
+    /// Where two shards hold a tensor of one name.
+    pub fn tensors(&self) -> Result<TensorFile, Error> {
+        if let [only] = self.files.as_slice() {
+            return Ok(only.clone());
+        }
+        let texts = self.files.iter().flat_map(|file| file.metadata().clone()).collect();
+        Ok(TensorFile::of(self.entries().cloned().collect(), texts)?)
+    }
+
+    /// A container: its configuration is what a GGUF's texts say, or lies beside it.
+    fn open_coded(path: &Path) -> Result<Self, Error> {
         let file = TensorFile::open(path)?;
+        if file.metadata().contains_key("general.architecture") {
+            return Self::of_gguf(path, file);
+        }
+        let own = path.with_extension("json");
+        let beside = path.with_file_name("config.json");
+        let config_path = if own.is_file() { own } else { beside };
+        if !config_path.is_file() {
+            return Err(Error::BadFile {
+                file: path.display().to_string(),
+                reason: format!(
+                    "no configuration: neither {} nor config.json is beside it; name the model that it was \
+                     made from as the original, or put its config.json and tokenizer.json there",
+                    path.with_extension("json").display()
+                ),
+            });
+        }
+        let config = Config::read(&config_path)?;
+        let checkpoint = Self { config, config_path, files: vec![file], is_gguf: false };
+        checkpoint.check()?;
+        Ok(checkpoint)
+    }
+
+    fn open_gguf(path: &Path) -> Result<Self, Error> {
+        Self::of_gguf(path, TensorFile::open(path)?)
+    }
+
+    fn of_gguf(path: &Path, file: TensorFile) -> Result<Self, Error> {
         let config = gguf::config(&file)
             .map_err(|what| Error::Unsupported { file: path.display().to_string(), what })?;
         let checkpoint = Self { config, config_path: path.to_owned(), files: vec![file], is_gguf: true };
@@ -254,14 +311,14 @@ fn locate(path: &Path) -> Result<(PathBuf, Vec<PathBuf>), Error> {
     Ok((config, tensors))
 }
 
-/// Whether a file starts as GGUF does.
-fn is_gguf(path: &Path) -> bool {
+/// Whether a file starts so.
+fn begins_with(path: &Path, start: &[u8; 4]) -> bool {
     let mut magic = [0; 4];
     path.is_file()
         && std::fs::File::open(path)
             .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut magic))
             .is_ok()
-        && &magic == b"GGUF"
+        && magic == *start
 }
 
 /// `small-1-of-2` → `small`; `model-00001-of-00003` → `model`.

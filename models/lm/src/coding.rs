@@ -33,6 +33,11 @@ enum Coder {
 /// before the codec, as QuaRot rotates weights.
 const HADAMARD: &str = "hadamard/";
 
+/// Whether a name is that of a quantizer which is judged as published, and of no codec of files.
+pub fn is_published(name: &str) -> bool {
+    codec::codec(name).is_err() && Baseline::find(name, 4.0).is_some()
+}
+
 impl std::str::FromStr for Coding {
     type Err = String;
 
@@ -72,9 +77,8 @@ impl Coding {
         self.bits
     }
 
-    /// Whether bits can be moved from tensor to tensor; plain RTN has whole
-    /// ones only.
-    pub(crate) fn is_divisible(&self) -> bool {
+    /// Whether it is a codec of files, and no quantizer that stands as published.
+    pub fn makes_streams(&self) -> bool {
         matches!(self.coder, Coder::Codec(_))
     }
 
@@ -89,7 +93,11 @@ impl Coding {
 
     /// Whether it is a number format with a rate of its own.
     pub fn has_one_rate(&self) -> bool {
-        matches!(&self.coder, Coder::Baseline(baseline) if baseline.has_one_rate())
+        match &self.coder {
+            Coder::Rtn { .. } => false,
+            Coder::Baseline(baseline) => baseline.has_one_rate(),
+            Coder::Codec(codec) => codec.has_one_rate(),
+        }
     }
 
     /// Whether it cannot do without moments.

@@ -39,6 +39,7 @@ mod nearby;
 mod progressive;
 mod rotary;
 mod score;
+mod tables;
 mod tally;
 mod text;
 mod tokenizer;

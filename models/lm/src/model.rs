@@ -19,11 +19,11 @@ pub(crate) const LOGIT_ROWS: usize = 64;
 pub struct Model {
     config: Config,
     /// None where the head is the embedding too.
-    embedding: Option<Arc<Vec<f32>>>,
+    pub(crate) embedding: Option<Arc<Vec<f32>>>,
     layers: Vec<Layer>,
     norm: Vec<f32>,
     /// `vocabulary × hidden`.
-    head: Arc<Linear>,
+    pub(crate) head: Arc<Linear>,
     /// For layers that see everything, and for those that see a window.
     rotary: Arc<(Rotary, Rotary)>,
 }
@@ -130,7 +130,7 @@ impl Model {
     }
 
     /// Every linear weight between embedding and head, in the order they are
-    /// used: what weight compression compresses. Embedding, head and norms stay.
+    /// used: what published weight compression compresses.
     pub fn weights(&self) -> Vec<Weight> {
         let mut weights = Vec::new();
         for (n, layer) in self.layers.iter().enumerate() {
@@ -223,7 +223,7 @@ impl Model {
         rms_norm(&work.residual, &self.norm, self.config.rms_norm_eps as f32, &mut work.normed);
     }
 
-    /// The head, which no codec replaces.
+    /// The head, shared.
     pub(crate) fn head(&self) -> Arc<Linear> {
         self.head.clone()
     }

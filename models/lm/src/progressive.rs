@@ -127,17 +127,27 @@ pub(crate) fn code(
     task: &Task<'_>,
     keep: &mut dyn FnMut(Target),
 ) -> Result<CodedWeights, Error> {
+    code_from(&model.clone(), model, task, keep)
+}
+
+/// As [`code`], of a `model` whose embedding may differ from the original's already.
+pub(crate) fn code_from(
+    original: &Model,
+    model: &mut Model,
+    task: &Task<'_>,
+    keep: &mut dyn FnMut(Target),
+) -> Result<CodedWeights, Error> {
     let Task { coding, text, .. } = task;
-    let original = model.clone();
-    let stream = |tokens: &[u32]| Stream { residual: original.embedded(tokens), reads: Vec::new() };
-    let start = |tokens: &[u32]| Pair { original: stream(tokens), coded: stream(tokens) };
+    let stream =
+        |model: &Model, tokens: &[u32]| Stream { residual: model.embedded(tokens), reads: Vec::new() };
+    let start = |tokens: &[u32]| Pair { original: stream(original, tokens), coded: stream(model, tokens) };
     let mut pairs: Vec<Pair> = text.windows.iter().map(|window| start(&window.tokens)).collect();
     let tokens: usize = text.windows.iter().map(|window| window.tokens.len()).sum();
     let longest = text.windows.iter().map(|window| window.tokens.len()).max().unwrap_or(0);
     let mut tally = Tally::default();
     for n in 0..original.config().num_hidden_layers {
         for part in Part::ALL {
-            let models = (&original, &*model);
+            let models = (original, &*model);
             pairs.par_iter_mut().try_for_each_init(
                 || original.workspace(longest),
                 |work, pair| pair.read(models, n, part, work),
@@ -178,7 +188,7 @@ pub(crate) fn code(
             }
             let coded: Vec<Weight> = coded.into_iter().map(|(weight, _)| weight).collect();
             model.replace_part(n, part, &coded);
-            let models = (&original, &*model);
+            let models = (original, &*model);
             pairs.par_iter_mut().for_each(|pair| pair.pass(models, n, part));
         }
     }

@@ -28,7 +28,7 @@ pub struct Score {
 #[derive(Debug)]
 pub struct Reference {
     pub score: Score,
-    /// Shared with the model: codecs leave the head alone.
+    /// Shared with the model.
     head: Arc<Linear>,
     windows: Vec<WindowOutcome>,
 }

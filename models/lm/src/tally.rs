@@ -42,7 +42,3 @@ fn squared_error(a: &[f32], b: &[f32]) -> f64 {
 fn squared(values: &[f32]) -> f64 {
     values.iter().map(|&v| f64::from(v).powi(2)).sum()
 }
-
-pub(crate) fn relative_error(original: &[f32], coded: &[f32]) -> f64 {
-    squared_error(original, coded) / squared(original).max(f64::MIN_POSITIVE)
-}

@@ -1,5 +1,5 @@
-//! Weights through a codec before a run, each tensor with the bits an
-//! [`Allocation`] gives it.
+//! Weights through a codec before a run: what each is coded as, and at how many
+//! bits, where a text tells; and quantizers that stand as published.
 
 use crate::cache::CacheTurns;
 use crate::calibrate::Moments;
@@ -8,124 +8,25 @@ use crate::nearby::Nearby;
 pub use crate::progressive::Target;
 use crate::progressive::Task;
 pub use crate::tally::CodedWeights;
-use crate::tally::{Tally, relative_error};
-use crate::{Error, Model, NoHooks, Text, Weight, progressive, score};
+use crate::tally::Tally;
+use crate::{Error, Model, NoHooks, Reference, Text, Weight, progressive, score_against};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use trinity_tensor::Class;
 use trinity_tensor::allocate::{Allocation, Curve, allocate};
 
-/// What errors in a model's weights cost, on a text that need not be long.
-/// Measured once for a model, whatever the codec.
-#[derive(Debug, Clone)]
-pub struct Calibration {
-    text: Text,
-    /// For each weight: bits per byte lost per unit of NMSE.
-    sensitivities: Vec<f64>,
-}
-
-/// Bits of the rounding that a weight's sensitivity is measured with: coarse
-/// enough to stand out, fine enough to leave the model one.
+/// Bits at which a weight's divergence is measured: coarse enough to stand out,
+/// fine enough to leave the model one.
 const PROBE_BITS: f64 = 3.0;
 /// A weight that seems to cost nothing still gets this share of the average.
 const LEAST_SHARE: f64 = 0.05;
-/// How far sensitivities are trusted: as measured, and drawn towards their
-/// mean, since losses at low rates are far from linear in error.
-const TRUST: [f64; 3] = [0.25, 0.5, 1.0];
-/// Standard errors, over windows, by which another allocation must beat equal
-/// bits to be taken: a short text tells no smaller differences apart.
-const CERTAINTY: f64 = 2.0;
 
-impl Calibration {
-    /// Rounds one weight at a time and scores what the model still knows.
-    pub fn measure(model: &Model, text: &Text) -> Result<Self, Error> {
-        let known = score(model, text, &NoHooks, &|| ())?.bits_per_byte;
-        let weights = model.weights();
-        let probe = Coding::new("rtn", PROBE_BITS)
-            .map_err(|reason| Error::Hook { place: "calibration".into(), reason })?;
-        let costs = (0..weights.len())
-            .into_par_iter()
-            .map(|index| {
-                let mut changed = weights.clone();
-                let weight = &mut changed[index];
-                code(&probe, weight, PROBE_BITS)?;
-                let nmse = relative_error(&weights[index].values, &weight.values);
-                let mut model = model.clone();
-                model.replace_weights(&changed)?;
-                let lost = score(&model, text, &NoHooks, &|| ())?.bits_per_byte - known;
-                Ok(lost.max(0.0) / nmse.max(f64::MIN_POSITIVE))
-            })
-            .collect::<Result<Vec<f64>, Error>>()?;
-        let mean = costs.iter().sum::<f64>() / costs.len().max(1) as f64;
-        let least = (LEAST_SHARE * mean).max(f64::MIN_POSITIVE);
-        let sensitivities = costs.iter().map(|cost| cost.max(least)).collect();
-        Ok(Self { text: text.clone(), sensitivities })
-    }
-
-    /// The budgets that lose least on this text: equal bits, or equal slopes
-    /// under more or less trust in the sensitivities.
-    fn best_budgets(&self, model: &Model, weights: &[Weight], coding: &Coding) -> Result<Vec<f64>, Error> {
-        let scores = |budgets: &[f64]| -> Result<Vec<f64>, Error> {
-            let mut model = model.clone();
-            replace(&mut model, weights, coding, budgets)?;
-            let windows = self.text.windows.iter();
-            windows
-                .map(|window| {
-                    let text = Text { windows: vec![window.clone()] };
-                    Ok(score(&model, &text, &NoHooks, &|| ())?.bits_per_byte)
-                })
-                .collect()
-        };
-        let mut curves = curves(weights, coding)?;
-        let equal = vec![coding.bits(); weights.len()];
-        let equal_scores = scores(&equal)?;
-        let mut best = (0.0, equal);
-        for trust in TRUST {
-            for (curve, sensitivity) in curves.iter_mut().zip(&self.sensitivities) {
-                // A curve's cost is values × weight × NMSE; a sensitivity is for the whole tensor.
-                curve.weight = (sensitivity / curve.values as f64).powf(trust);
-            }
-            let budgets = allocate(&curves, coding.bits(), Allocation::EqualSlope);
-            let saved = certain_saving(&equal_scores, &scores(&budgets)?);
-            if saved > best.0 {
-                best = (saved, budgets);
-            }
-        }
-        Ok(best.1)
-    }
-}
-
-/// What is saved on average over windows, less [`CERTAINTY`] standard errors.
-fn certain_saving(from: &[f64], to: &[f64]) -> f64 {
-    let count = from.len() as f64;
-    if from.len() < 2 {
-        return 0.0;
-    }
-    let mean = from.iter().zip(to).map(|(a, b)| a - b).sum::<f64>() / count;
-    let spread = from.iter().zip(to).map(|(a, b)| (a - b - mean).powi(2)).sum::<f64>();
-    mean - CERTAINTY * (spread / (count * (count - 1.0))).sqrt()
-}
-
-/// Codes every linear weight of `model`; the average over all values is the
-/// coding's bits. Equal slopes follow a calibration where there is one; without,
-/// relative errors weigh alike: a linear layer's output is as wrong as its
-/// weight is, whatever its scale.
-pub fn code_weights(
-    model: &mut Model,
-    coding: &Coding,
-    allocation: Allocation,
-    calibration: Option<&Calibration>,
-) -> Result<CodedWeights, Error> {
+/// Codes every linear weight of `model` at the coding's bits: for quantizers that
+/// stand as published, embedding and head as they are.
+pub fn code_weights(model: &mut Model, coding: &Coding) -> Result<CodedWeights, Error> {
     let originals = model.weights();
-    let budgets = match (allocation, calibration) {
-        // Plain RTN has whole bits only, and equal shares need no curve.
-        _ if !coding.is_divisible() => vec![coding.bits(); originals.len()],
-        (Allocation::Equal, _) => vec![coding.bits(); originals.len()],
-        (Allocation::EqualSlope, Some(calibration)) => calibration.best_budgets(model, &originals, coding)?,
-        (allocation, _) => allocate(&curves(&originals, coding)?, coding.bits(), allocation),
-    };
-    replace(model, &originals, coding, &budgets)
+    put(model, &originals, |weight| code(coding, weight, coding.bits()))
 }
 
 /// A text that tells what errors in a model's weights cost it.
@@ -164,8 +65,8 @@ impl Calibrator {
         Ok(self.turns.get_or_init(|| measured))
     }
 
-    /// The KL divergence from the model as it is that each weight causes when
-    /// it alone is coded at [`PROBE_BITS`].
+    /// The KL divergence from the model as it is that each weight, and then each
+    /// table, causes when it alone is coded at [`PROBE_BITS`].
     fn divergences(&self, model: &Model, coding: &Coding) -> Result<&[f64], Error> {
         if let Some(known) = self.divergences.get() {
             return Ok(known);
@@ -195,7 +96,9 @@ impl Calibrator {
                 .collect::<Result<_, Error>>()
             })
             .collect::<Result<_, Error>>()?;
-        let measured = (0..weights.len()).map(|at| measured[at % threads][at / threads]).collect();
+        let mut measured: Vec<f64> =
+            (0..weights.len()).map(|at| measured[at % threads][at / threads]).collect();
+        measured.extend(table_divergences(model, &probe, &text)?);
         Ok(self.divergences.get_or_init(|| measured))
     }
 
@@ -206,7 +109,8 @@ impl Calibrator {
         let mean = divergences.iter().sum::<f64>() / divergences.len().max(1) as f64;
         let least = (LEAST_SHARE * mean).max(f64::MIN_POSITIVE);
         let trust = (coding.bits() / TRUSTED_BITS).min(1.0);
-        let weights = model.weights();
+        let mut weights = model.weights();
+        weights.extend(model.tables());
         let curve = |(weight, divergence): (&Weight, &f64)| Curve {
             values: weight.values.len(),
             weight: (divergence.max(least) / weight.values.len().max(1) as f64).powf(trust),
@@ -229,8 +133,22 @@ impl Calibrator {
     }
 }
 
+/// The KL divergence that each table causes when it alone is coded.
+fn table_divergences(model: &Model, probe: &Coding, text: &Text) -> Result<Vec<f64>, Error> {
+    let reference = Reference::measure(model, text, &|| ())?;
+    let one = |table: &Weight| {
+        let (mut coded, mut changed) = (table.clone(), model.clone());
+        code(probe, &mut coded, PROBE_BITS)?;
+        changed.replace_table(&coded);
+        let scored = score_against(&reference, &changed, text, &NoHooks, &|| ())?;
+        Ok(scored.fidelity.map_or(0.0, |fidelity| fidelity.kl_nats))
+    };
+    model.tables().iter().map(one).collect()
+}
+
 /// Codes every linear weight of `model` at the coding's bits on average,
-/// weighing errors by what each weight's inputs are worth.
+/// weighing errors by what each weight's inputs are worth: for quantizers that
+/// stand as published, embedding and head as they are.
 pub fn code_weights_calibrated(
     model: &mut Model,
     coding: &Coding,
@@ -240,53 +158,57 @@ pub fn code_weights_calibrated(
         let originals = model.weights();
         return put(model, &originals, |weight| calibrator.code(coding, weight, coding.bits()));
     }
-    let budgets =
-        if coding.is_divisible() { calibrator.budgets(model, coding)? } else { BTreeMap::default() };
-    let budget = |name: &str| budgets.get(name).copied().unwrap_or(coding.bits());
+    let budget = |_: &str| coding.bits();
     let task = Task { coding, text: &calibrator.text, budget: &budget, scales_channels: true };
     progressive::code(model, &task, &mut |_| ())
 }
 
-/// What each linear weight of `model` is to be coded as, at how many bits, and what errors in
-/// it cost, where the coding's bits are their average: all the same, or, with
-/// `equal_slopes`, by what the next bit saves. `keep` sees one after the other.
-///
-/// # Errors
-///
-/// Where the codec takes no calibration, or fails.
-pub fn calibrated_targets(
-    model: &Model,
-    coding: &Coding,
-    text: &Text,
-    equal_slopes: bool,
-    keep: &mut dyn FnMut(Target),
-) -> Result<(), Error> {
-    if !coding.follows_inputs() {
-        let reason = format!("{} takes no calibration", coding.name());
-        return Err(Error::Hook { place: "calibration".into(), reason });
-    }
-    let budgets = if equal_slopes {
-        Calibrator::measure(model, text.clone())?.budgets(model, coding)?
-    } else {
-        BTreeMap::default()
-    };
-    let budget = |name: &str| budgets.get(name).copied().unwrap_or(coding.bits());
-    let task = Task { coding, text, budget: &budget, scales_channels: false };
-    progressive::code(&mut model.clone(), &task, keep).map(|_| ())
+/// What each weight of a model is to be coded as.
+#[derive(Debug, Default)]
+pub struct CalibratedTargets {
+    /// Bits per value of every weight and table, by short name.
+    pub bits: BTreeMap<String, f64>,
+    /// What linear weights are coded as, and what errors in them cost.
+    pub targets: Vec<Target>,
 }
 
-/// Puts weights into a model as a codec gives them back.
-fn replace(
-    model: &mut Model,
-    originals: &[Weight],
-    coding: &Coding,
-    budgets: &[f64],
-) -> Result<CodedWeights, Error> {
-    let budget = |weight: &Weight| {
-        let own = originals.iter().zip(budgets).find(|(original, _)| original.name == weight.name);
-        own.map_or(coding.bits(), |(_, &bits)| bits)
-    };
-    put(model, originals, |weight| code(coding, weight, budget(weight)))
+impl Calibrator {
+    /// What each weight of `model` is to be coded as, where the coding's bits are
+    /// their average: all the same, or, with `equal_slopes`, by what the next bit
+    /// saves; embedding and head with the others. `done` hears of values.
+    ///
+    /// # Errors
+    ///
+    /// Where the codec takes no calibration, or fails.
+    pub fn targets(
+        &self,
+        model: &Model,
+        coding: &Coding,
+        equal_slopes: bool,
+        done: &dyn Fn(usize),
+    ) -> Result<CalibratedTargets, Error> {
+        if !coding.follows_inputs() {
+            let reason = format!("{} takes no calibration", coding.name());
+            return Err(Error::Hook { place: "calibration".into(), reason });
+        }
+        let bits = if equal_slopes { self.budgets(model, coding)? } else { BTreeMap::default() };
+        let budget = |name: &str| bits.get(name).copied().unwrap_or(coding.bits());
+        // Layers make good what coding does to the embedding, too.
+        let mut coded = model.clone();
+        for table in model.tables() {
+            let mut own = table.clone();
+            code(coding, &mut own, budget(&table.name))?;
+            coded.replace_table(&own);
+            done(table.values.len());
+        }
+        let task = Task { coding, text: &self.text, budget: &budget, scales_channels: false };
+        let mut targets = Vec::new();
+        progressive::code_from(model, &mut coded, &task, &mut |target| {
+            done(target.values.len());
+            targets.push(target);
+        })?;
+        Ok(CalibratedTargets { bits, targets })
+    }
 }
 
 /// Puts weights into a model as `code` leaves them; it answers their bits.
@@ -314,41 +236,4 @@ fn code(coding: &Coding, weight: &mut Weight, bits: f64) -> Result<u64, Error> {
     coding
         .apply(Class::Weight, weight.rows, weight.cols, &mut weight.values, bits)
         .map_err(|reason| Error::Hook { place: weight.name.clone(), reason })
-}
-
-/// Rates at which each tensor's error is measured, around the average.
-const PROBES: [f64; 3] = [-1.0, 0.0, 1.0];
-/// No tensor is probed below this: a codec's headers alone take about as much.
-const LEAST_BITS: f64 = 0.5;
-
-/// What each weight's relative error does with its bits.
-fn curves(weights: &[Weight], coding: &Coding) -> Result<Vec<Curve>, Error> {
-    weights
-        .par_iter()
-        .map(|original| {
-            let mut points = Vec::new();
-            for probe in PROBES {
-                let mut coded = original.clone();
-                let spent = code(coding, &mut coded, (coding.bits() + probe).max(LEAST_BITS))?;
-                let nmse = relative_error(&original.values, &coded.values);
-                points.push((spent as f64 / coded.values.len() as f64, nmse.max(1e-12)));
-            }
-            points.dedup_by(|a, b| a.0 - b.0 < 1e-6);
-            let layer = original.name.split('.').nth(1).and_then(|n| n.parse().ok()).unwrap_or(0.0);
-            Ok(Curve { values: original.values.len(), weight: 1.0, layer, points })
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_saving_in_nearly_every_window_is_certain() {
-        assert!(certain_saving(&[2.0, 2.1, 1.9, 2.0], &[1.8, 1.9, 1.7, 1.9]) > 0.1);
-        assert!(certain_saving(&[2.0, 2.1, 1.9, 2.0], &[1.0, 2.4, 2.2, 2.1]) < 0.0);
-        // One window proves nothing.
-        assert_eq!(certain_saving(&[2.0], &[1.0]), 0.0);
-    }
 }

@@ -6,12 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use trinity_lm::cache::{CacheTurns, Turned};
 use trinity_lm::calibrate::Moments;
 use trinity_lm::coding::{CodedPaths, Coding};
-use trinity_lm::weights::{Calibration, Calibrator, code_weights, code_weights_calibrated};
+use trinity_lm::weights::{Calibrator, code_weights, code_weights_calibrated};
 use trinity_lm::{
     Checkpoint, Error, Hooks, Matrix, Model, NoHooks, Reference, Text, Weight, builtin, score, score_against,
 };
 use trinity_tensor::Class;
-use trinity_tensor::allocate::Allocation;
 
 fn shared() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/lm");
@@ -81,28 +80,6 @@ fn published_figures_of_both_models_are_reproduced() {
                 "{file} at {bits} bit: {measured}, published {expected}"
             );
         }
-    }
-}
-
-#[test]
-fn bits_moved_to_equal_slopes_are_never_worse_than_equal_bits() {
-    let checkpoint = builtin::tiny().unwrap();
-    let model = Model::load(&checkpoint).unwrap();
-    // The calibration is on other windows than the score.
-    let part = |range: std::ops::Range<usize>| Text::new(&builtin::text()[range], &checkpoint, 128).unwrap();
-    let (calibration, held_out) = (part(0..1024), part(8192..10240));
-    let calibration = Calibration::measure(&model, &calibration).unwrap();
-    for bits in [3.3, 4.2] {
-        let coding = Coding::new("rtn-128g", bits).unwrap();
-        let lost = |allocation, calibration| {
-            let mut model = model.clone();
-            let coded = code_weights(&mut model, &coding, allocation, calibration).unwrap();
-            assert!(coded.bits_per_value <= bits, "{allocation:?}: {}", coded.bits_per_value);
-            bits_per_byte(&model, &held_out)
-        };
-        let equal = lost(Allocation::Equal, None);
-        let slopes = lost(Allocation::EqualSlope, Some(&calibration));
-        assert!(slopes <= equal, "at {bits} bits: {slopes} against {equal}");
     }
 }
 
@@ -349,7 +326,7 @@ fn calibrated_weights_cost_the_model_less_on_a_text_it_was_not_calibrated_on() {
         score_against(&reference, coded, &held_out, &NoHooks, &|| ()).unwrap().fidelity.unwrap().kl_nats
     };
     let (mut plain, mut calibrated) = (model.clone(), model.clone());
-    code_weights(&mut plain, &coding, Allocation::Equal, None).unwrap();
+    code_weights(&mut plain, &coding).unwrap();
     let spent = code_weights_calibrated(&mut calibrated, &coding, &calibrator).unwrap();
     assert!(spent.bits_per_value <= 3.0, "{spent:?}");
     let (plain, calibrated) = (lost(&plain), lost(&calibrated));

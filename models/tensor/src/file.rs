@@ -34,7 +34,7 @@ pub use entry::{Carried, Entry, ValueStream};
 pub use npy::write_npy;
 pub use safetensors::{SafetensorsWriter, Spec};
 pub(crate) use source::Source;
-pub use tri::{TriWriter, damaged};
+pub use tri::{TIED_KEY, TriWriter, damaged};
 
 use crate::Error;
 

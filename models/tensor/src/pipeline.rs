@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::blocks::BlockPlan;
 use crate::codec::{Basis, Encoded, MetricSums, Metrics, Target, TensorCodec, codec};
-use crate::file::{Spec, TriWriter, ValueStream};
+use crate::file::{Spec, TIED_KEY, TriWriter, ValueStream};
 use crate::{Class, Entry, Error, Obstacle, Tensor, TensorFile};
 
 /// Values in a slab: enough to learn statistics from, small beside memory.
@@ -25,26 +25,6 @@ const SLABS_PER_THREAD: usize = 2;
 pub const SMALL_TENSOR: usize = 256;
 /// The codec of small tensors, and of what is kept exact.
 pub const EXACT_CODEC: &str = "zstd";
-/// A vector longer than this is data rather than a parameter of its own, such
-/// as a bias over a large vocabulary.
-const LONG_VECTOR: usize = 1 << 19;
-
-/// Whether a tensor is a norm, a bias, another vector, or a table of indices:
-/// few values that a model feels each of, which lossy coding leaves alone
-/// unless told otherwise.
-pub fn is_precious(entry: &Entry) -> bool {
-    if !matches!(entry.class(), Class::Weight | Class::Other) {
-        return false;
-    }
-    let vector = entry.shape().iter().filter(|&&dim| dim > 1).count() <= 1;
-    let name = entry.name().to_ascii_lowercase();
-    let last = name.strip_suffix(".weight").unwrap_or(&name);
-    let norm = last.ends_with("norm") || last.contains("layernorm") || last.contains("layer_norm");
-    let named = norm || name.ends_with("bias");
-    let short = entry.len() <= LONG_VECTOR;
-    entry.dtype() == crate::Dtype::I64 || short && (vector || named && entry.shape().len() <= 2)
-}
-
 /// What became of one tensor.
 #[derive(Debug, Clone, Serialize)]
 pub struct Summary {
@@ -67,8 +47,38 @@ pub struct EncodedFile {
     pub tensors: Vec<Summary>,
     /// The container's size.
     pub bytes: u64,
-    /// Over the values of all tensors that are not carried as bytes.
+    /// Over the values of all tensors that were coded: what is kept to the bit
+    /// would hide their error behind its energy. Over all where none was coded.
     pub metrics: Metrics,
+}
+
+/// What is to become of a tensor.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Treatment {
+    /// It goes through a codec.
+    Coded {
+        codec: String,
+        target: Target,
+        /// Whether its rate is its own, beside the budget that the others share.
+        apart: bool,
+    },
+    /// Every bit is kept.
+    Exact {
+        why: String,
+        /// Whether the others' budget does not pay for it.
+        apart: bool,
+    },
+    /// It holds what the tensor of that name holds, and refers to it.
+    Tied { to: String },
+}
+
+impl From<(String, Target)> for Treatment {
+    fn from((codec, target): (String, Target)) -> Self {
+        if target == Target::Lossless && codec == EXACT_CODEC {
+            return Self::Exact { why: "kept as it is".into(), apart: false };
+        }
+        Self::Coded { codec, target, apart: false }
+    }
 }
 
 /// Why a tensor is kept to the bit although a loss was asked for.
@@ -76,8 +86,8 @@ pub struct EncodedFile {
 enum Exact {
     /// Too small to gain.
     Small,
-    /// The caller asks for it.
-    Asked,
+    /// The caller asks for it, and says why.
+    Asked { why: String, apart: bool },
     /// Lossy codecs have no place for this value.
     NonFinite { index: usize, value: f64 },
     /// A number format that is carried and not understood.
@@ -88,7 +98,7 @@ impl Exact {
     /// Whether others pay for its bits: those that nobody could code lossily
     /// are beside a budget, not within it.
     fn is_budgeted(&self) -> bool {
-        matches!(self, Self::Small | Self::Asked)
+        matches!(self, Self::Small | Self::Asked { apart: false, .. })
     }
 }
 
@@ -96,7 +106,7 @@ impl std::fmt::Display for Exact {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Small => write!(f, "fewer than {SMALL_TENSOR} values"),
-            Self::Asked => f.write_str("kept as it is"),
+            Self::Asked { why, .. } => f.write_str(why),
             Self::NonFinite { index, value } => write!(f, "value {index} is {value}"),
             Self::Carried(dtype) => write!(f, "{dtype}, carried as it is"),
         }
@@ -207,39 +217,49 @@ struct Choice {
     codec: Box<dyn TensorCodec>,
     target: Target,
     exact: Option<Exact>,
+    /// Whether its rate is its own.
+    apart: bool,
+    /// The tensor that it refers to.
+    tied: Option<String>,
 }
 
 impl Choice {
-    fn new(
-        entry: &Entry,
-        (name, target): (String, Target),
-        basis: Option<&Basis>,
-        on_non_finite: OnNonFinite,
-    ) -> Result<Self, Error> {
-        let exact = match entry.carried() {
-            Some(carried) => Some(Exact::Carried(carried.dtype.clone())),
-            // Turning values by a basis would not bring them back to the bit.
-            None if target == Target::Lossless => (name == EXACT_CODEC).then_some(Exact::Asked),
-            None if entry.len() < SMALL_TENSOR => Some(Exact::Small),
-            None => match first_non_finite(entry)? {
-                Some((index, value)) if on_non_finite == OnNonFinite::Refuse => {
-                    return Err(Error::NonFinite { name: entry.name().to_owned(), index, value });
+    fn new(entry: &Entry, encoding: &Encoding<'_>) -> Result<Self, Error> {
+        let treatment = (encoding.treatment)(entry);
+        if let Some(carried) = entry.carried().filter(|_| !matches!(treatment, Treatment::Tied { .. })) {
+            return Self::exact(Exact::Carried(carried.dtype.clone()));
+        }
+        match treatment {
+            Treatment::Exact { why, apart } => Self::exact(Exact::Asked { why, apart }),
+            Treatment::Tied { to } => Ok(Self { tied: Some(to), ..Self::exact(Exact::Small)? }),
+            Treatment::Coded { codec: name, target, apart } => {
+                let exact = match target {
+                    Target::Lossless => None,
+                    _ if entry.len() < SMALL_TENSOR => Some(Exact::Small),
+                    _ => non_finite(entry, encoding.on_non_finite)?,
+                };
+                if let Some(exact) = exact {
+                    return Self::exact(exact);
                 }
-                found => found.map(|(index, value)| Exact::NonFinite { index, value }),
-            },
-        };
-        let (codec, target) = match basis {
-            _ if exact.is_some() => (codec(EXACT_CODEC)?, Target::Lossless),
-            Some(basis) => (basis.codec(&name)?, target),
-            None => (codec(&name)?, target),
-        };
-        Ok(Self { codec, target, exact })
+                let codec = match encoding.basis {
+                    // Turning values by a basis would not bring them back to the bit.
+                    Some(basis) if target != Target::Lossless || name != EXACT_CODEC => basis.codec(&name)?,
+                    _ => codec(&name)?,
+                };
+                Ok(Self { codec, target, exact: None, apart, tied: None })
+            }
+        }
+    }
+
+    fn exact(why: Exact) -> Result<Self, Error> {
+        let (codec, target) = (codec(EXACT_CODEC)?, Target::Lossless);
+        Ok(Self { codec, target, exact: Some(why), apart: false, tied: None })
     }
 
     /// The target, less what a budget in bits pays for beside the tensors.
     fn within_budget(&self, entry: &Entry, overhead_bits_per_value: f64) -> Result<Target, Error> {
         match self.target {
-            Target::Bits(bits) if bits <= overhead_bits_per_value => Err(Error::Unreachable {
+            Target::Bits(bits) if !self.apart && bits <= overhead_bits_per_value => Err(Error::Unreachable {
                 name: entry.name().to_owned(),
                 codec: self.codec.name(),
                 target: self.target.to_string(),
@@ -249,17 +269,27 @@ impl Choice {
                 )
                 .into(),
             }),
-            Target::Bits(bits) => Ok(Target::Bits(bits - overhead_bits_per_value)),
+            Target::Bits(bits) if !self.apart => Ok(Target::Bits(bits - overhead_bits_per_value)),
             other => Ok(other),
         }
+    }
+}
+
+/// Why a tensor's values keep it from being coded with a loss.
+fn non_finite(entry: &Entry, on_non_finite: OnNonFinite) -> Result<Option<Exact>, Error> {
+    match first_non_finite(entry)? {
+        Some((index, value)) if on_non_finite == OnNonFinite::Refuse => {
+            Err(Error::NonFinite { name: entry.name().to_owned(), index, value })
+        }
+        found => Ok(found.map(|(index, value)| Exact::NonFinite { index, value })),
     }
 }
 
 /// What a calibration says of a weight.
 #[derive(Debug, Clone)]
 pub struct Calibrated {
-    /// What is coded in its place, row by row.
-    pub values: Vec<f32>,
+    /// What is coded in its place, row by row; the weight itself where nothing is.
+    pub values: Option<Vec<f32>>,
     /// Second moments of the inputs that it is multiplied with, columns × columns.
     pub moments: std::sync::Arc<Vec<f32>>,
 }
@@ -267,8 +297,8 @@ pub struct Calibrated {
 /// What is left to whoever encodes a file.
 #[derive(Clone, Copy)]
 pub struct Encoding<'a> {
-    /// The codec and the target of each tensor.
-    pub codec_for: &'a dyn Fn(&Entry) -> (String, Target),
+    /// What is to become of each tensor.
+    pub treatment: &'a dyn Fn(&Entry) -> Treatment,
     /// What values are turned by first.
     pub basis: Option<&'a Basis>,
     pub on_non_finite: OnNonFinite,
@@ -280,6 +310,9 @@ pub struct Encoding<'a> {
     /// Which tensors, by their position, go into the container; a budget in bits
     /// is that of all of them.
     pub takes: &'a dyn Fn(usize) -> bool,
+    /// Bits per value that every tensor of the budget gives up for what is beside
+    /// it, where somebody who saw the whole file has found them.
+    pub overhead_bits_per_value: Option<f64>,
     /// Hears of values done, and may refuse to go on.
     pub progress: &'a (dyn Fn(usize) -> Result<(), Error> + Sync),
 }
@@ -287,8 +320,9 @@ pub struct Encoding<'a> {
 impl Calibrated {
     /// What is coded in place of a slab that begins with value `first`.
     fn slab(&self, slab: &Tensor, first: usize) -> Result<Tensor, Error> {
-        let Some(values) = self.values.get(first..first + slab.len()) else {
-            let problem = format!("the calibration has {} values of {}", self.values.len(), slab.name());
+        let Some(values) = &self.values else { return Ok(slab.clone()) };
+        let Some(values) = values.get(first..first + slab.len()) else {
+            let problem = format!("the calibration has {} values of {}", values.len(), slab.name());
             return Err(Error::Corrupt { offset: 0, problem });
         };
         let mut data = Vec::with_capacity(slab.data().len());
@@ -321,12 +355,13 @@ pub fn encode_file(
         Ok(())
     };
     let encoding = Encoding {
-        codec_for,
+        treatment: &|entry| codec_for(entry).into(),
         basis,
         on_non_finite,
         measure: true,
         calibrated: &|_| None,
         takes: &|_| true,
+        overhead_bits_per_value: None,
         progress: &progress,
     };
     encode_to(file, &encoding, path)
@@ -347,26 +382,63 @@ pub fn encode_into<W: Write + Seek>(
     encoding: &Encoding<'_>,
     mut writer: TriWriter<W>,
 ) -> Result<(EncodedFile, TriWriter<W>), Error> {
-    let choose = |entry: &Entry| {
-        Choice::new(entry, (encoding.codec_for)(entry), encoding.basis, encoding.on_non_finite)
+    let chosen = choices(file, encoding)?;
+    let overhead_bits_per_value = match encoding.overhead_bits_per_value {
+        Some(known) => known,
+        None => overhead_bits_per_value(file, &chosen)?,
     };
-    let chosen: Vec<Choice> = file.entries().iter().map(choose).collect::<Result<_, Error>>()?;
-    let overhead_bits_per_value = overhead_bits_per_value(file, &chosen)?;
-    let (mut tensors, mut all) = (Vec::new(), MetricSums::default());
+    let (mut tensors, mut coded, mut kept) = (Vec::new(), MetricSums::default(), MetricSums::default());
     for (at, (entry, choice)) in file.entries().iter().zip(&chosen).enumerate() {
+        if let Some(to) = &choice.tied {
+            // Only where the tensor that it refers to is.
+            let place = file.entries().iter().position(|other| other.name() == to);
+            if place.is_some_and(|place| (encoding.takes)(place)) {
+                writer.text(format!("{TIED_KEY}{}", entry.name()), to);
+                tensors.push(tied(entry, to));
+            }
+            continue;
+        }
         if !(encoding.takes)(at) {
             continue;
         }
         let target = choice.within_budget(entry, overhead_bits_per_value)?;
         let (summary, sums) = encode_tensor(entry, choice, target, encoding, &mut writer)?;
-        if entry.carried().is_none() {
-            all.merge(&sums);
+        match choice.exact {
+            None => coded.merge(&sums),
+            Some(_) if entry.carried().is_none() => kept.merge(&sums),
+            Some(_) => {}
         }
         tensors.push(summary);
     }
     let measured = encoding.measure || tensors.iter().all(|tensor| !tensor.metrics.nmse.is_nan());
-    let metrics = if measured { all.finish() } else { Metrics::from_nmse(f64::NAN) };
+    let of_coded = tensors.iter().any(|tensor| tensor.exact.is_none());
+    let sums = if of_coded { coded } else { kept };
+    let metrics = if measured { sums.finish() } else { Metrics::from_nmse(f64::NAN) };
     Ok((EncodedFile { tensors, bytes: 0, metrics }, writer))
+}
+
+fn choices(file: &TensorFile, encoding: &Encoding<'_>) -> Result<Vec<Choice>, Error> {
+    file.entries().iter().map(|entry| Choice::new(entry, encoding)).collect()
+}
+
+/// Bits per value that the tensors of a budget give up for what is beside it:
+/// what [`Encoding::overhead_bits_per_value`] wants where tensors are coded apart.
+pub fn overhead_of(file: &TensorFile, encoding: &Encoding<'_>) -> Result<f64, Error> {
+    overhead_bits_per_value(file, &choices(file, encoding)?)
+}
+
+/// What became of a tensor that refers to another.
+fn tied(entry: &Entry, to: &str) -> Summary {
+    Summary {
+        tensor: entry.name().to_owned(),
+        class: entry.class(),
+        codec: String::new(),
+        values: 0,
+        bytes: 0,
+        bits_per_value: 0.0,
+        exact: Some(format!("tied to `{to}`")),
+        metrics: Metrics::from_nmse(0.0),
+    }
 }
 
 /// One tensor of a file, slab by slab.
@@ -425,6 +497,49 @@ fn encode_tensor<W: Write + Seek>(
     Ok((summary, sums))
 }
 
+/// What became of the tensors of a file in a container that was made of it:
+/// measured by decoding, where nobody did when it was made.
+pub fn measure(file: &TensorFile, encoding: &Encoding<'_>, coded: &TensorFile) -> Result<EncodedFile, Error> {
+    let (mut tensors, mut sums, mut kept) = (Vec::new(), MetricSums::default(), MetricSums::default());
+    for (entry, choice) in file.entries().iter().zip(choices(file, encoding)?) {
+        if let Some(to) = &choice.tied {
+            tensors.push(tied(entry, to));
+            continue;
+        }
+        let own = coded.entry(entry.name())?;
+        let mut error = MetricSums::default();
+        let mut decoded = own.stream()?;
+        each_slab(entry, |slab| {
+            let mut data = crate::memory::zeroed(slab.data().len())?;
+            decoded.fill(&mut data)?;
+            let shape = slab.shape().to_vec();
+            error.add_tensors(slab, &Tensor::new(slab.name(), slab.class(), slab.dtype(), shape, data)?);
+            (encoding.progress)(slab.len())
+        })?;
+        match choice.exact {
+            None => sums.merge(&error),
+            Some(_) if entry.carried().is_none() => kept.merge(&error),
+            Some(_) => {}
+        }
+        let (_, slabs) = own.slabs().unwrap_or_default();
+        let sizes = (0..slabs).map(|index| own.coded_slab(index).map(|slab| slab.len() as u64));
+        let bytes = sizes.sum::<Result<u64, Error>>()?;
+        tensors.push(Summary {
+            tensor: entry.name().to_owned(),
+            class: entry.class(),
+            codec: own.stored().to_owned(),
+            values: entry.len(),
+            bytes,
+            bits_per_value: 8.0 * bytes as f64 / entry.len().max(1) as f64,
+            exact: choice.exact.as_ref().map(ToString::to_string),
+            metrics: error.finish(),
+        });
+    }
+    let of_coded = tensors.iter().any(|tensor| tensor.exact.is_none());
+    let metrics = if of_coded { sums.finish() } else { kept.finish() };
+    Ok(EncodedFile { tensors, bytes: 0, metrics })
+}
+
 /// Copies the coded slabs of a tensor of a container as they are.
 pub fn copy_coded<W: Write + Seek>(
     entry: &Entry,
@@ -442,15 +557,21 @@ pub fn copy_coded<W: Write + Seek>(
 /// Bits per value that tensors with a bit budget pay for what has none: the
 /// index, the checksums, and tensors kept exact beyond their share.
 fn overhead_bits_per_value(file: &TensorFile, chosen: &[Choice]) -> Result<f64, Error> {
-    let described = file
-        .entries()
-        .iter()
-        .zip(chosen)
-        .map(|(entry, choice)| (spec(entry), choice.codec.name(), plan(entry).len()));
-    let mut bits = 8.0 * TriWriter::overhead(file.metadata(), described) as f64;
+    let rated = file.entries().iter().zip(chosen);
+    let (mut texts, mut described) = (file.metadata().clone(), Vec::new());
+    for (entry, choice) in rated.clone() {
+        match &choice.tied {
+            Some(to) => drop(texts.insert(format!("{TIED_KEY}{}", entry.name()), to.clone())),
+            None => described.push((spec(entry), choice.codec.name(), plan(entry).len())),
+        }
+    }
+    let mut bits = 8.0 * TriWriter::overhead(&texts, described.into_iter()) as f64;
     let mut budgeted = 0;
     let budget = mean_budget(file, chosen);
-    for (entry, Choice { codec, target, exact }) in file.entries().iter().zip(chosen) {
+    for (entry, Choice { codec, target, exact, apart, tied }) in rated {
+        if tied.is_some() || *apart {
+            continue;
+        }
         if matches!(target, Target::Bits(_)) {
             budgeted += entry.len();
         } else if budget.is_some() && exact.as_ref().is_some_and(Exact::is_budgeted) {
@@ -468,7 +589,7 @@ fn overhead_bits_per_value(file: &TensorFile, chosen: &[Choice]) -> Result<f64, 
 /// Bits per value of the tensors that have a rate, on average.
 fn mean_budget(file: &TensorFile, chosen: &[Choice]) -> Option<f64> {
     let rates = file.entries().iter().zip(chosen).filter_map(|(entry, choice)| match choice.target {
-        Target::Bits(bits) => Some((bits, entry.len() as f64)),
+        Target::Bits(bits) if !choice.apart => Some((bits, entry.len() as f64)),
         _ => None,
     });
     let (first, _) = rates.clone().next()?;

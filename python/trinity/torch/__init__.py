@@ -11,12 +11,15 @@ Tensors on a GPU are coded there, by the line-rate codec's CUDA kernels
 
 from __future__ import annotations
 
+from .._arrays import allow_loading
 from ._device import DeviceCodec, DeviceEncoded
 from ._ddp import DdpHook, ddp_hook
 from ._fsdp import CodedReduceScatter, fsdp_
 from ._pipeline import boundary, recv, send
 from ._weights import compress_, load_state_dict, save_state_dict
 from ._wire import pack, unpack
+
+allow_loading()
 
 __all__ = [
     "CodedCache",

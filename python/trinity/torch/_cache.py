@@ -1,8 +1,11 @@
 """A KV cache for ``transformers`` that keeps old tokens coded.
 
 The last tokens stay as they are; older ones are coded in pages, keys and values
-apart, and lie in host memory. Attention sees all of them: pages are decoded as a
-layer needs them, and forgotten again.
+apart, and lie in host memory. Attention sees all of them, decoded: within a stated
+budget decoded pages are kept from token to token, so that a conversation that goes
+on runs as fast as with a plain cache. The coded form is for what is far, offloaded
+or idle: `CodedCache.rest` gives the decoded pages up, and a sixth of the bytes wait
+until the conversation goes on.
 """
 
 from __future__ import annotations
@@ -14,6 +17,23 @@ from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from .. import _coded
 from .._coded import Encoded
+
+
+class Budget:
+    """Bytes that decoded pages may take, over all layers of a cache."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.used = total, 0
+
+    def take(self, amount: int) -> bool:
+        """Whether so many more fit; then they are taken."""
+        if self.used + amount > self.total:
+            return False
+        self.used += amount
+        return True
+
+    def give(self, amount: int) -> None:
+        self.used -= amount
 
 
 class CodedLayer(DynamicLayer):
@@ -28,8 +48,15 @@ class CodedLayer(DynamicLayer):
     keys: Any
     values: Any
 
-    def __init__(self, bits: float = 3.0, codec: str = "line", page: int = 64, window: int = 64, **kwargs: Any) -> None:
+    def __init__(
+        self, bits: float = 3.0, codec: str = "line-fast", page: int = 64, window: int = 64,
+        budget: Budget | None = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
         super().__init__(**kwargs)
+        self.budget = budget or Budget(0)
+        # The first pages, decoded: how many, and their keys and values.
+        self._kept = 0
+        self._plain: tuple[torch.Tensor, torch.Tensor] | None = None
         if page < 1 or window < 0:
             raise ValueError(f"page={page}, window={window}: a page has at least one token, a window none or more")
         self.bits, self.codec, self.page, self.window = bits, codec, page, window
@@ -42,9 +69,29 @@ class CodedLayer(DynamicLayer):
         pages = [one.transpose(0, 1).reshape(one.shape[1], -1) for one in states]
         return _coded._encode(["page"] * len(pages), pages, "kv-cache", asked, False)
 
-    def _decoded(self, which: int) -> list[torch.Tensor]:
-        """Every page of keys (0) or values (1), each as attention wants it."""
-        flat = _coded._decode([one for page in self.pages for one in page[which]], "torch", False)
+    def rest(self) -> None:
+        """Gives decoded pages up; the next token decodes them again."""
+        if self._plain is not None:
+            self.budget.give(sum(one.nbytes for one in self._plain))
+        self._kept, self._plain = 0, None
+
+    def _all(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """Every page of keys and of values; decoded ones are kept as the budget allows."""
+        if self._kept == len(self.pages):
+            return ([self._plain[0]], [self._plain[1]]) if self._plain is not None else ([], [])
+        keys, values = self._decoded(0, self._kept), self._decoded(1, self._kept)
+        if self.budget.take(sum(one.nbytes for one in (*keys, *values))):
+            before = ([], []) if self._plain is None else ([self._plain[0]], [self._plain[1]])
+            self._plain = torch.cat([*before[0], *keys], dim=-2), torch.cat([*before[1], *values], dim=-2)
+            self._kept = len(self.pages)
+            return [self._plain[0]], [self._plain[1]]
+        if self._plain is not None:
+            return [self._plain[0], *keys], [self._plain[1], *values]
+        return keys, values
+
+    def _decoded(self, which: int, first: int = 0) -> list[torch.Tensor]:
+        """Pages of keys (0) or values (1) from one on, each as attention wants it."""
+        flat = _coded._decode([one for page in self.pages[first:] for one in page[which]], "torch", False)
         heads = self._heads[which]
         batch = len(self.pages[0][which]) if self.pages else 0
         stacked = []
@@ -55,8 +102,9 @@ class CodedLayer(DynamicLayer):
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Takes new tokens, codes a page where the tail is long enough, and gives all tokens back."""
-        keys = torch.cat([*self._decoded(0), *([self.keys] if self._tail() else []), key_states], dim=-2)
-        values = torch.cat([*self._decoded(1), *([self.values] if self._tail() else []), value_states], dim=-2)
+        old_keys, old_values = self._all()
+        keys = torch.cat([*old_keys, *([self.keys] if self._tail() else []), key_states], dim=-2)
+        values = torch.cat([*old_values, *([self.values] if self._tail() else []), value_states], dim=-2)
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         self._heads = (key_states.shape[1], value_states.shape[1])
@@ -89,8 +137,9 @@ class CodedLayer(DynamicLayer):
         """Puts every page back into the tail."""
         if self.pages:
             tail = [[self.keys], [self.values]] if self._tail() else [[], []]
-            keys, values = self._decoded(0), self._decoded(1)
+            keys, values = self._all()
             self.pages = []
+            self.rest()
             self.keys, self.values = torch.cat([*keys, *tail[0]], dim=-2), torch.cat([*values, *tail[1]], dim=-2)
 
     def crop(self, tokens_to_remove: int) -> None:
@@ -101,6 +150,7 @@ class CodedLayer(DynamicLayer):
 
     def reset(self) -> None:
         self.pages = []
+        self.rest()
         super().reset()
 
     def reorder_cache(self, beam_idx: torch.Tensor) -> None:
@@ -124,6 +174,7 @@ class CodedLayer(DynamicLayer):
             self.values = self.values[indices, ...]
 
     def _select(self, sequences: list[int]) -> None:
+        self.rest()
         self.pages = [tuple([part[at] for at in sequences] for part in page) for page in self.pages]  # type: ignore[misc]
 
 
@@ -131,6 +182,9 @@ class CodedCache(DynamicCache):
     """A ``DynamicCache`` whose old tokens are coded at ``bits`` per value, in pages of ``page`` tokens.
 
     The last ``window`` tokens, and those that fill no page yet, stay as they are.
+    Decoded pages are kept while all of them take at most ``decoded_bytes`` (256 MiB
+    unless said; 0 decodes every page for every token). A cache that waits should
+    `rest`: then the coded pages are all that is left of them.
     Layers of other kinds (sliding windows, linear attention) are kept as
     ``transformers`` makes them for ``config``. Pages lie in host memory, whatever
     device the model is on.
@@ -142,13 +196,31 @@ class CodedCache(DynamicCache):
     """
 
     def __init__(
-        self, bits: float = 3.0, *, codec: str = "line", page: int = 64, window: int = 64, config: Any = None
+        self,
+        bits: float = 3.0,
+        *,
+        codec: str = "line-fast",
+        page: int = 64,
+        window: int = 64,
+        decoded_bytes: int = 256 << 20,
+        config: Any = None,
     ) -> None:
         super().__init__(config=config)
-        make = lambda: CodedLayer(bits=bits, codec=codec, page=page, window=window)  # noqa: E731
+        self.budget = budget = Budget(decoded_bytes)
+        make = lambda: CodedLayer(bits=bits, codec=codec, page=page, window=window, budget=budget)  # noqa: E731
         self.layers = [make() if type(layer) is DynamicLayer else layer for layer in self.layers]
         if config is None:
             self.layer_class_to_replicate = make  # type: ignore[assignment]
+
+    def rest(self) -> None:
+        """Gives all decoded pages up, until the next token asks for them."""
+        for layer in self.layers:
+            if isinstance(layer, CodedLayer):
+                layer.rest()
+
+    def decoded_bytes(self) -> int:
+        """Bytes of decoded pages that are kept."""
+        return self.budget.used
 
     def coded_bytes(self) -> int:
         """Bytes of all pages of all layers."""

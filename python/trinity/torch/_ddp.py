@@ -8,21 +8,33 @@ the end, so all of them hold the same bits.
 """
 
 # Annotations are not postponed here: DDP compares those of a hook with its classes.
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from . import _wire
+from ._plans import Planned
+
+#: A root of a second moment counts as at least this share of the bucket's mean: values that
+#: never had a gradient would else take all bits.
+_LEAST_SCALE = 1e-3
 
 
 class DdpHook:
     """What `ddp_hook` makes; ``sent_bytes`` counts what this rank put on the wire, and
-    ``plain_bytes`` what the same gradients would have taken as they are.
+    ``plain_bytes`` what the same gradients would have taken as they are; ``plans`` how often a
+    plan was chosen.
     """
 
     def __init__(
-        self, bits: float, error_feedback: bool, codec: str, process_group: dist.ProcessGroup | None
+        self,
+        bits: float,
+        error_feedback: bool,
+        codec: str,
+        optimizer: torch.optim.Optimizer | None,
+        process_group: dist.ProcessGroup | None,
     ) -> None:
         if not bits > 0:
             raise ValueError(f"bits={bits}: expected a number above zero")
@@ -31,19 +43,60 @@ class DdpHook:
         self.bits = bits
         self.error_feedback = error_feedback
         self.codec = codec
+        self.optimizer = optimizer
         self.group = process_group
         self.sent_bytes = 0
         self.plain_bytes = 0
         # What coding lost of a bucket, by its index; and of the sum this rank is in charge of.
         self._lost: dict[int, torch.Tensor] = {}
         self._lost_of_sum: dict[int, torch.Tensor] = {}
+        # Plans by bucket and the rank that a shard goes to; of the sum, by bucket and -1.
+        self._planned: dict[tuple[int, int], Planned | None] = {}
+        self._worker: ThreadPoolExecutor | None = None
+
+    @property
+    def plans(self) -> int:
+        return sum(one.chosen for one in self._planned.values() if one is not None)
 
     def __call__(self, state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
-        buffer = bucket.buffer()
-        result = buffer.detach().clone() if dist.get_world_size(self.group) == 1 else self._exchange(bucket.index(), buffer)
+        buffer, index = bucket.buffer(), bucket.index()
         future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
-        future.set_result(result)
+        if dist.get_world_size(self.group) == 1:
+            future.set_result(buffer.detach().clone())
+            return future
+        scales = self._scales(bucket)
+        if buffer.is_cuda:
+            future.set_result(self._exchange(index, buffer, scales))
+            return future
+        if self._worker is None:
+            # One thread: buckets are exchanged in the order in which every rank has them.
+            self._worker = ThreadPoolExecutor(1, "trinity-ddp")
+
+        def work() -> None:
+            try:
+                future.set_result(self._exchange(index, buffer, scales))
+            except BaseException as error:  # noqa: BLE001  the future carries it to who waits
+                future.set_exception(error)  # type: ignore[arg-type]
+
+        # Backward goes on meanwhile.
+        self._worker.submit(work)
         return future
+
+    def _scales(self, bucket: dist.GradBucket) -> torch.Tensor | None:  # type: ignore[name-defined]
+        """Roots of the optimizer's second moments, one for each value of the bucket; every rank has the same."""
+        if self.optimizer is None:
+            return None
+        moments = [self.optimizer.state.get(one, {}).get("exp_avg_sq") for one in bucket.parameters()]
+        if any(one is None for one in moments):
+            return None
+        roots = torch.cat([one.detach().to(device="cpu", dtype=torch.float32).reshape(-1).sqrt() for one in moments])
+        mean = float(roots.mean())
+        return roots.clamp_min(_LEAST_SCALE * mean) if mean > 0 and roots.numel() == bucket.buffer().numel() else None
+
+    def _pack(self, index: int, place: int, x: torch.Tensor) -> torch.Tensor:
+        if (index, place) not in self._planned:
+            self._planned[index, place] = _wire.planner(self.bits, self.codec)
+        return _wire.pack(x, self.bits, self.codec, self._planned[index, place])
 
     def _compensated(self, kept: dict[int, torch.Tensor], index: int, x: torch.Tensor) -> torch.Tensor:
         """The values with what was lost of them last time; a bucket that changed its size starts anew."""
@@ -51,24 +104,26 @@ class DdpHook:
         return x + lost if self.error_feedback and lost is not None and lost.shape == x.shape else x
 
     def _remember(self, kept: dict[int, torch.Tensor], index: int, meant: torch.Tensor, sent: torch.Tensor) -> None:
-        if self.error_feedback:
-            lost = meant - sent
-            # A step that overflowed says nothing of what the next one lacks.
-            kept[index] = torch.where(torch.isfinite(lost), lost, torch.zeros_like(lost))
+        lost = meant - sent
+        # A step that overflowed says nothing of what the next one lacks.
+        kept[index] = torch.where(torch.isfinite(lost), lost, torch.zeros_like(lost))
 
-    def _exchange(self, index: int, buffer: torch.Tensor) -> torch.Tensor:
+    def _exchange(self, index: int, buffer: torch.Tensor, scales: torch.Tensor | None) -> torch.Tensor:
         group, ranks = self.group, dist.get_world_size(self.group)
         values = buffer.detach().to(device="cpu", dtype=torch.float32).reshape(-1)
+        if scales is not None:
+            values = values / scales
         length = -(-values.numel() // ranks)
         padded = torch.zeros(ranks * length)
         padded[: values.numel()] = values
         meant = self._compensated(self._lost, index, padded).reshape(ranks, length)
         size = _wire.capacity(length, self.bits, 4)
 
-        packed = torch.stack([_wire.pack(shard, self.bits, self.codec) for shard in meant])
+        packed = torch.stack([self._pack(index, rank, shard) for rank, shard in enumerate(meant)])
         shapes = [(length,)] * ranks
-        sent = torch.stack(_wire.unpack_all(list(packed), shapes, torch.float32))
-        self._remember(self._lost, index, meant.reshape(-1), sent.reshape(-1))
+        if self.error_feedback:
+            sent = torch.stack(_wire.unpack_all(list(packed), shapes, torch.float32))
+            self._remember(self._lost, index, meant.reshape(-1), sent.reshape(-1))
 
         wire = packed.reshape(-1).to(buffer.device) if buffer.is_cuda else packed.reshape(-1)
         received = torch.empty_like(wire)
@@ -80,8 +135,9 @@ class DdpHook:
         total /= ranks
 
         meant_sum = self._compensated(self._lost_of_sum, index, total)
-        own = _wire.pack(meant_sum, self.bits, self.codec)
-        self._remember(self._lost_of_sum, index, meant_sum, _wire.unpack(own, (length,), torch.float32))
+        own = self._pack(index, -1, meant_sum)
+        if self.error_feedback:
+            self._remember(self._lost_of_sum, index, meant_sum, _wire.unpack(own, (length,), torch.float32))
         own = own.to(buffer.device) if buffer.is_cuda else own
         gathered = torch.empty(ranks * size, dtype=torch.uint8, device=own.device)
         dist.all_gather_into_tensor(gathered, own, group=group)
@@ -90,26 +146,36 @@ class DdpHook:
         self.sent_bytes += 2 * (ranks - 1) * size
         self.plain_bytes += 2 * (ranks - 1) * length * buffer.element_size()
         whole = torch.cat(sums)[: values.numel()]
+        if scales is not None:
+            whole = whole * scales
         return whole.to(device=buffer.device, dtype=buffer.dtype).reshape(buffer.shape)
 
 
 def ddp_hook(
     bits: float = 2.6,
-    error_feedback: bool = True,
+    error_feedback: bool = False,
     *,
-    codec: str = "line",
+    codec: str = "line-fast",
+    optimizer: torch.optim.Optimizer | None = None,
     process_group: dist.ProcessGroup | None = None,
 ) -> DdpHook:
     """A communication hook for ``DistributedDataParallel``: gradients at ``bits`` per value.
 
-    What coding loses in a step is added to the next one's gradient with
-    ``error_feedback``. Every rank ends with the same bits. Buckets are coded on
-    the CPU, whatever device they are on; ``gloo`` and ``nccl`` carry them. A
-    gradient that is not finite arrives as NaN on all ranks, as a sum would be.
+    With the ``optimizer`` (Adam or AdamW), gradients are coded over the root of its
+    second moments, which every rank holds: below 2 bits that is what makes training
+    work (docs/training.md). ``error_feedback`` adds what coding loses in a step to
+    the next one's gradient: it helps SGD at low rates and hurts AdamW. A plan of
+    the codec is kept from step to step and chosen anew where it no longer fits;
+    buckets on the CPU are coded while backward goes on. Every rank ends with the
+    same bits. Buckets are coded on the CPU, whatever device they are on; ``gloo``
+    and ``nccl`` carry them. A gradient that is not finite arrives as NaN on all
+    ranks, as a sum would be. ``python/benches/hooks.py`` holds it against the hooks
+    of PyTorch.
 
     ::
 
         model = DistributedDataParallel(model)
-        model.register_comm_hook(None, trinity.torch.ddp_hook(bits=2.6))
+        optimizer = torch.optim.AdamW(model.parameters())
+        model.register_comm_hook(None, trinity.torch.ddp_hook(bits=2.6, optimizer=optimizer))
     """
-    return DdpHook(bits, error_feedback, codec, process_group)
+    return DdpHook(bits, error_feedback, codec, optimizer, process_group)

@@ -16,6 +16,7 @@ from torch import nn
 
 from .._errors import InputError
 from . import _wire
+from ._plans import Planned
 
 
 class CodedReduceScatter:
@@ -28,11 +29,17 @@ class CodedReduceScatter:
         self.sent_bytes = 0
         self.plain_bytes = 0
         self._lost: torch.Tensor | None = None
+        self._planned: dict[int, Planned | None] = {}
 
     def allocate(
         self, size: Sequence[int | torch.SymInt], *, dtype: torch.dtype, device: torch.device
     ) -> torch.Tensor:
         return torch.empty(*size, dtype=dtype, device=device)
+
+    def _pack(self, rank: int, shard: torch.Tensor) -> torch.Tensor:
+        if rank not in self._planned:
+            self._planned[rank] = _wire.planner(self.bits, self.codec)
+        return _wire.pack(shard, self.bits, self.codec, self._planned[rank])
 
     def __call__(
         self,
@@ -48,7 +55,7 @@ class CodedReduceScatter:
         meant = input_tensor.detach().to(device="cpu", dtype=torch.float32).reshape(ranks, length)
         if self.error_feedback and self._lost is not None and self._lost.shape == meant.shape:
             meant = meant + self._lost
-        packed = torch.stack([_wire.pack(shard, self.bits, self.codec) for shard in meant])
+        packed = torch.stack([self._pack(rank, shard) for rank, shard in enumerate(meant)])
         shapes = [(length,)] * ranks
         if self.error_feedback:
             lost = meant - torch.stack(_wire.unpack_all(list(packed), shapes, torch.float32))
@@ -68,7 +75,7 @@ class CodedReduceScatter:
 
 
 def fsdp_(
-    model: nn.Module, bits: float = 2.6, error_feedback: bool = True, *, codec: str = "line"
+    model: nn.Module, bits: float = 2.6, error_feedback: bool = False, *, codec: str = "line-fast"
 ) -> list[CodedReduceScatter]:
     """Codes the gradients of every module of ``model`` that ``fully_shard`` has sharded.
 

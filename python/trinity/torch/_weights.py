@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
@@ -14,35 +16,100 @@ from .. import _coded
 from .._coded import Encoded, Progress, StrPath
 from .._errors import InputError
 
-_CODED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-
-
-def _coded_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    for name, module in model.named_modules():
-        if isinstance(module, _CODED):
-            yield name, module
+#: Where a module keeps its coded parameters, and the buffer that follows `.half()` and `.to()`.
+_CODED = "_trinity_coded"
+_LIKE = "_trinity_like"
 
 
 class _OnUse:
-    """Decodes a module's weight for the length of its forward pass."""
+    """A parameter that is decoded when it is asked for, and forgotten with the last who holds it."""
 
-    def __init__(self, encoded: Encoded, weight: torch.Tensor) -> None:
+    def __init__(self, encoded: Encoded) -> None:
         self.encoded = encoded
-        self.device, self.dtype = weight.device, weight.dtype
+        self._alive: weakref.ref[torch.Tensor] | None = None
 
-    def weight(self) -> torch.Tensor:
+    def tensor(self, like: torch.Tensor) -> torch.Tensor:
+        held = None if self._alive is None else self._alive()
+        if held is not None and held.dtype == like.dtype and held.device == like.device:
+            return held
         decoded: torch.Tensor = self.encoded.decode(into="torch")
-        return decoded.to(device=self.device, dtype=self.dtype)
+        decoded = decoded.to(device=like.device, dtype=like.dtype)
+        self._alive = weakref.ref(decoded)
+        return decoded
 
-    def before(self, module: nn.Module, args: Any) -> None:
-        module.weight = self.weight()
 
-    def after(self, module: nn.Module, args: Any, output: Any) -> None:
-        del module.weight
+def _property(name: str) -> property:
+    def get(module: Any) -> torch.Tensor:
+        own: torch.Tensor = module.__dict__[_CODED][name].tensor(getattr(module, _LIKE))
+        return own
 
-    def into_state(self, module: nn.Module, state: dict[str, Any], prefix: str, local: Any) -> None:
-        # A state dictionary is as it was: whoever loads it need not know of codecs.
-        state[prefix + "weight"] = self.weight()
+    def put(module: Any, value: Any) -> None:
+        _uncode(module, name, value)
+
+    return property(get, put)
+
+
+@functools.cache
+def _coded_class(kind: type, names: tuple[str, ...]) -> type:
+    """The class of a module, with some of its parameters decoded as they are read."""
+    made = type(kind.__name__, (kind,), {name: _property(name) for name in names})
+    made.__module__, made.__qualname__ = kind.__module__, kind.__qualname__
+    return made
+
+
+def _into_state(module: nn.Module, state: dict[str, Any], prefix: str, local: Any) -> None:
+    # A state dictionary is as it was: whoever loads it need not know of codecs.
+    for name in module.__dict__.get(_CODED, {}):
+        state[prefix + name] = getattr(module, name)
+
+
+def _code(module: nn.Module, name: str, use: _OnUse) -> None:
+    """Puts a coded parameter in the place of a plain one."""
+    plain: Any = module._parameters.pop(name)
+    if _CODED not in module.__dict__:
+        module.__dict__[_CODED] = {}
+        module.register_buffer(_LIKE, torch.empty(0, dtype=plain.dtype, device=plain.device), persistent=False)
+        module.__dict__["_trinity_class"] = type(module)
+        module.__dict__["_trinity_hook"] = module._register_state_dict_hook(_into_state)
+    module.__dict__[_CODED][name] = use
+    module.__class__ = _coded_class(module.__dict__["_trinity_class"], tuple(module.__dict__[_CODED]))
+
+
+def _uncode(module: nn.Module, name: str, value: Any) -> None:
+    """Puts a plain parameter in the place of a coded one."""
+    coded: dict[str, _OnUse] = module.__dict__[_CODED]
+    del coded[name]
+    kind: type = module.__dict__["_trinity_class"]
+    module.__class__ = _coded_class(kind, tuple(coded)) if coded else kind
+    if not coded:
+        module.__dict__.pop("_trinity_hook").remove()
+        del module.__dict__[_CODED], module.__dict__["_trinity_class"], module._buffers[_LIKE]
+        module._non_persistent_buffers_set.discard(_LIKE)
+    setattr(module, name, value)
+
+
+def _restored(model: nn.Module) -> None:
+    """Makes plain parameters of coded ones, so that they can be coded anew; tied ones stay tied."""
+    made: dict[int, nn.Parameter] = {}
+    for module in model.modules():
+        for name, use in list(module.__dict__.get(_CODED, {}).items()):
+            if id(use) not in made:
+                made[id(use)] = nn.Parameter(getattr(module, name).clone(), requires_grad=False)
+            _uncode(module, name, made[id(use)])
+
+
+def _owners(model: nn.Module) -> dict[str, list[tuple[nn.Module, str]]]:
+    """Who holds the parameter of a name of the state dictionary: also those that are tied to it."""
+    holders: dict[int, list[tuple[nn.Module, str]]] = {}
+    named: dict[str, int] = {}
+    for prefix, module in model.named_modules(remove_duplicate=False):
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                named[f"{prefix}.{name}" if prefix else name] = id(parameter)
+                own = holders.setdefault(id(parameter), [])
+                if all(module is not other or name != theirs for other, theirs in own):
+                    own.append((module, name))
+    return {name: holders[identity] for name, identity in named.items()}
 
 
 def compress_(
@@ -50,49 +117,70 @@ def compress_(
     bits: float = 3.0,
     *,
     codec: str | None = None,
-    allocate: Literal["equal", "linear", "equal-slope"] = "equal-slope",
+    allocate: Literal["equal", "linear", "equal-slope"] | None = None,
+    exclude: Any = (),
+    bits_for: Mapping[str, float] | None = None,
+    codec_for: Mapping[str, str] | None = None,
+    calibrate: StrPath | None = None,
     decode: Literal["load", "use"] = "load",
     progress: Progress = False,
 ) -> dict[str, Any]:
-    """Replaces the weights of linear and convolution layers by coded ones, in place.
+    """Replaces a model's weights by coded ones, in place: those that ``trinity encode`` codes.
 
-    ``bits`` is the mean over all of them, shared out for the least total
-    relative error (``allocate="equal-slope"``) or alike. With ``decode="load"``
-    every weight is decoded once, and the model runs as fast as before; with
-    ``decode="use"`` it stays coded in memory and is decoded for each forward
-    pass (no gradients then). Tied weights stay tied. Returns the summary of
-    `trinity.save`.
+    Linear and convolution layers, ``Conv1D`` of transformers, embeddings, output
+    layers and experts that share one parameter are coded, to the bytes that the
+    model's file would hold; norms, biases and vectors stay. ``bits`` holds for the
+    whole state dictionary; ``exclude``, ``bits_for`` and ``codec_for`` are those
+    of `trinity.plan`, ``calibrate`` the file of a `trinity.calibrate`. Tied weights
+    stay tied.
+
+    With ``decode="load"`` every weight is decoded once, and the model runs as fast
+    as before; with ``decode="use"`` it stays coded in memory and is decoded when it
+    is read (no gradients then). ``.half()`` and ``.to()`` work as before, and so
+    does another call. Returns the summary of `trinity.save`; its ``skipped`` has
+    what was not coded, and why.
     """
-    owners: dict[int, list[nn.Module]] = {}
-    named: dict[str, torch.Tensor] = {}
-    for name, module in _coded_modules(model):
-        weight: Any = module.weight
-        shared = owners.setdefault(id(weight), [])
-        if not shared:
-            named[f"{name}.weight" if name else "weight"] = weight.detach()
-        shared.append(module)
-    if not named:
-        raise InputError("the model has no linear and no convolution layers")
+    _restored(model)
+    owners = _owners(model)
+    state = {name: one for name, one in model.state_dict().items() if torch.is_tensor(one)}
+    if not owners:
+        raise InputError("the model has no parameters")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "weights.tri")
-        keywords: dict[str, Any] = {"bits": bits, "codec": codec, "allocate": allocate, "class_": "weight"}
-        summary = _coded.save(path, named, progress=progress, **keywords)
+        summary = _coded.save(
+            path, state, bits=bits, codec=codec, allocate=allocate, exclude=exclude, bits_for=bits_for,
+            codec_for=codec_for, calibrate=calibrate, class_=None, progress=progress,
+        )
         coded = _coded.load(path, into="torch")
     assert summary is not None
     del summary["output"]
-    for (name, weight), modules in zip(named.items(), list(owners.values())):
-        if decode == "load":
-            with torch.no_grad():
-                decoded = coded[name].decode().to(device=weight.device)
-                modules[0].weight.copy_(decoded)  # type: ignore[operator, union-attr]
+    summary["skipped"] = {}
+    uses: dict[bytes, _OnUse] = {}
+    done: set[int] = set()
+    for tensor in summary["tensors"]:
+        name, why = tensor["tensor"], tensor["exact"]
+        is_tied = why is not None and why.startswith("tied to ")
+        if why is not None and not is_tied:
+            summary["skipped"][name] = why
             continue
-        use = _OnUse(coded[name], weight)
-        for module in modules:
-            del module.weight
-            module.register_forward_pre_hook(use.before)
-            # Also where the forward pass raises.
-            module.register_forward_hook(use.after, always_call=True)
-            module._register_state_dict_hook(use.into_state)
+        if name not in owners:
+            summary["skipped"][name] = "a buffer, and no parameter"
+            continue
+        holders = owners[name]
+        if id(holders[0]) in done:
+            continue
+        done.add(id(holders[0]))
+        if decode == "load":
+            module, attribute = holders[0]
+            with torch.no_grad():
+                parameter = module._parameters[attribute]
+                assert parameter is not None
+                parameter.copy_(coded[name].decode().to(device=parameter.device))
+            continue
+        use = uses.setdefault(coded[name].bytes, _OnUse(coded[name]))
+        for module, attribute in holders:
+            if attribute in module._parameters:
+                _code(module, attribute, use)
     return summary
 
 
@@ -111,6 +199,24 @@ def save_state_dict(
     return summary
 
 
-def load_state_dict(path: StrPath, *, progress: Progress = False) -> dict[str, torch.Tensor]:
-    """The state dictionary of a ``.tri`` file (or of any tensor file), for ``model.load_state_dict``."""
-    return _coded.read(path, into="torch", progress=progress)
+def load_state_dict(
+    path: StrPath, model: nn.Module | None = None, *, progress: Progress = False
+) -> dict[str, torch.Tensor]:
+    """The state dictionary of a ``.tri`` file (or of any tensor file), for ``model.load_state_dict``.
+
+    With a ``model``, names that the file lacks are filled in where the model ties
+    them to one that the file has (a checkpoint often leaves out an output layer
+    that is the embedding); one that is tied to nothing in the file is an error.
+    """
+    state: dict[str, torch.Tensor] = _coded.read(path, into="torch", progress=progress)
+    if model is None:
+        return state
+    own = {name: one for name, one in model.state_dict(keep_vars=True).items() if torch.is_tensor(one)}
+    for name, tensor in own.items():
+        if name in state:
+            continue
+        tied = [other for other, one in own.items() if one is tensor and other in state]
+        if not tied:
+            raise InputError(f"{os.fspath(path)} has no `{name}`, and the model ties it to nothing that the file has")
+        state[name] = state[tied[0]]
+    return state

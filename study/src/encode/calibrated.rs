@@ -3,21 +3,29 @@
 //! Joins a language model, which knows what its linear layers read, with the
 //! tensors of its file; how either is coded is theirs to know.
 
-use crate::Error;
-use crate::evaluate::{calibrating, too_short};
+use super::Plan;
+use crate::calibrating::Calibrating;
+use crate::{Error, Progress};
 use std::collections::HashMap;
 use std::path::Path;
-use trinity_lm::weights::calibrated_targets;
+use trinity_lm::weights::Calibrator;
 use trinity_lm::{Checkpoint, Model, coding::Coding};
-use trinity_tensor::allocate::Allocation;
-use trinity_tensor::pipeline;
+use trinity_tensor::allocate::{Allocation, Curve, allocate};
+use trinity_tensor::{TensorFile, pipeline};
+
+/// The text of a calibration file that says what it is, and in which version.
+const FILE_KEY: &str = "trinity.calibration";
+/// The text that says what errors in each weight cost, as JSON.
+const COSTS_KEY: &str = "costs";
+/// A weight that seems to cost nothing still gets this share of the average.
+const LEAST_SHARE: f64 = 0.05;
 
 /// A calibration of a file's tensors.
 #[derive(Debug, Default)]
 pub struct Calibration {
-    by_weight: HashMap<String, (f64, pipeline::Calibrated)>,
-    /// Names of tensors in the file, and of the weights they are.
-    weights: HashMap<String, String>,
+    /// By the name a tensor has in its file.
+    bits: HashMap<String, f64>,
+    known: HashMap<String, pipeline::Calibrated>,
     /// What is to be said of the text.
     pub remark: Option<String>,
 }
@@ -26,7 +34,7 @@ impl Calibration {
     /// Codes the weights of the model at `path` one layer after the other, as
     /// they will be in its file, and keeps what each was coded as, `bits` of each
     /// value on average: where the next bit saves most, or, with `Equal`, everywhere
-    /// the same. `done` hears of values.
+    /// the same.
     ///
     /// # Errors
     ///
@@ -35,54 +43,157 @@ impl Calibration {
     pub fn measure(
         path: &Path,
         text: &Path,
-        codec: &str,
-        bits: f64,
+        coding: &Coding,
         allocation: Allocation,
-        done: &dyn Fn(usize),
+        progress: &dyn Progress,
     ) -> Result<Self, Error> {
-        let coding = Coding::new(codec, bits).map_err(|reason| Error::input(reason, ""))?;
+        Self::check(coding, allocation)?;
+        let checkpoint = Checkpoint::open(path).map_err(|error| {
+            let message = format!("--calibrate runs the model, and cannot: {error}");
+            let help = "it takes what `trinity eval` takes: a folder with config.json, or a GGUF; \
+                        `trinity.calibrate` makes a calibration of any model that PyTorch runs";
+            Error::input(message, help)
+        })?;
+        let Calibrating { text, remark, .. } = Calibrating::read(text, &checkpoint)?;
+        let model = Model::load(&checkpoint)?;
+        progress.begin(0, "running the model over the calibrating text");
+        let calibrator = Calibrator::measure(&model, text)?;
+        progress.end();
+        let own = Self::of_model(&checkpoint, &model, &calibrator, coding, allocation, progress)?;
+        Ok(Self { remark, ..own })
+    }
+
+    /// Whether a file is a calibration, and no text.
+    pub fn is_file(path: &Path) -> bool {
+        let mut magic = [0; 4];
+        let read =
+            std::fs::File::open(path).and_then(|mut file| std::io::Read::read_exact(&mut file, &mut magic));
+        read.is_ok() && &magic == b"TRIN"
+    }
+
+    /// A calibration that `trinity.calibrate` wrote: second moments of what layers read, and
+    /// what errors in their weights cost, which shares the plan's bits out
+    /// where `allocation` is by slopes.
+    ///
+    /// # Errors
+    ///
+    /// Where the file is no calibration, is of another model, or the codec takes none.
+    pub fn open(path: &Path, plan: &Plan, coding: &Coding, allocation: Allocation) -> Result<Self, Error> {
+        Self::check(coding, allocation)?;
+        let place = path.display().to_string();
+        let failed = |error| Error::Tensor { subject: place.clone(), error };
+        let file = TensorFile::open(path).map_err(failed)?;
+        if file.metadata().get(FILE_KEY).map(String::as_str) != Some("1") {
+            let message = format!("{place} is no calibration");
+            return Err(Error::input(message, "`trinity.calibrate` makes one; a text is one, too"));
+        }
+        let mut own = Self::default();
+        for entry in file.entries() {
+            let Some(planned) = plan.tensors().iter().find(|planned| planned.tensor == entry.name()) else {
+                let message =
+                    format!("{place} is of another model: nothing is called `{}` here", entry.name());
+                return Err(Error::input(message, "calibrate the model whose tensors these are"));
+            };
+            let inputs = entry.shape().first().copied().unwrap_or(0);
+            if entry.shape() != [inputs, inputs] || inputs == 0 || !planned.values.is_multiple_of(inputs) {
+                let message = format!("{place}: moments of `{}` are {:?}", entry.name(), entry.shape());
+                return Err(Error::input(message, "calibrate the model whose tensors these are"));
+            }
+            let tensor = entry.read().map_err(failed)?;
+            let mut moments = vec![0.0; tensor.len()];
+            tensor.dtype().to_f32(tensor.data(), &mut moments);
+            let moments = std::sync::Arc::new(moments);
+            own.known.insert(entry.name().to_owned(), pipeline::Calibrated { values: None, moments });
+        }
+        if allocation == Allocation::EqualSlope {
+            let costs = file.metadata().get(COSTS_KEY).map_or("{}", String::as_str);
+            let costs: HashMap<String, f64> = serde_json::from_str(costs)
+                .map_err(|error| Error::input(format_args!("{place}: its costs are damaged: {error}"), ""))?;
+            own.bits = by_costs(plan, &costs, coding.bits());
+        }
+        Ok(own)
+    }
+
+    /// What a text that was run already says.
+    pub(crate) fn of_model(
+        checkpoint: &Checkpoint,
+        model: &Model,
+        calibrator: &Calibrator,
+        coding: &Coding,
+        allocation: Allocation,
+        progress: &dyn Progress,
+    ) -> Result<Self, Error> {
+        Self::check(coding, allocation)?;
+        let values: usize = checkpoint.entries().map(trinity_tensor::Entry::len).sum();
+        progress.begin(values as u64, "calibrating");
+        let equal_slopes = allocation == Allocation::EqualSlope;
+        let found =
+            calibrator.targets(model, coding, equal_slopes, &|values| progress.advance(values as u64));
+        progress.end();
+        let found = found?;
+        let mut known: HashMap<String, pipeline::Calibrated> = HashMap::new();
+        for target in found.targets {
+            let values = Some(checkpoint.as_stored(&target.weight, target.values));
+            known.insert(target.weight, pipeline::Calibrated { values, moments: target.moments });
+        }
+        let mut own = Self::default();
+        for name in checkpoint.entries().map(trinity_tensor::Entry::name) {
+            let short = checkpoint.short_name(name);
+            if let Some(&bits) = found.bits.get(&short) {
+                own.bits.insert(name.to_owned(), bits);
+            }
+            if let Some(calibrated) = known.remove(&short) {
+                own.known.insert(name.to_owned(), calibrated);
+            }
+        }
+        Ok(own)
+    }
+
+    fn check(coding: &Coding, allocation: Allocation) -> Result<(), Error> {
         if !coding.takes_moments() || coding.needs_moments() {
-            let message = format!("{codec} cannot weigh its errors by what a layer reads");
+            let message = format!("{} cannot weigh its errors by what a layer reads", coding.name());
             return Err(Error::input(message, "--calibrate is for trinity and its profiles"));
         }
         if allocation == Allocation::Linear {
             let message = "--calibrate shares bits out by what each weight costs, not by layers";
-            return Err(Error::input(
-                message,
-                "take --allocate equal-slope, or equal for the same everywhere",
-            ));
+            let help = "take --allocate equal-slope, or equal for the same everywhere";
+            return Err(Error::input(message, help));
         }
-        let checkpoint = Checkpoint::open(path).map_err(|error| {
-            let message = format!("--calibrate runs the model, and cannot: {error}");
-            Error::input(message, "it takes what `trinity eval` takes: a folder with config.json, or a GGUF")
-        })?;
-        let text = calibrating(text, &checkpoint)?;
-        let remark = too_short(&text);
-        let model = Model::load(&checkpoint)?;
-        let mut by_weight = HashMap::new();
-        let equal_slopes = allocation == Allocation::EqualSlope;
-        calibrated_targets(&model, &coding, &text, equal_slopes, &mut |target| {
-            done(target.values.len());
-            let values = checkpoint.as_stored(&target.weight, target.values);
-            let known = pipeline::Calibrated { values, moments: target.moments };
-            by_weight.insert(target.weight, (target.bits, known));
-        })?;
-        let names = checkpoint.entries().map(|entry| entry.name().to_owned());
-        let weights = names.map(|name| (name.clone(), checkpoint.short_name(&name))).collect();
-        Ok(Self { by_weight, weights, remark })
+        Ok(())
     }
 
     /// What it says of the tensor of that name.
     pub fn of(&self, tensor: &str) -> Option<&pipeline::Calibrated> {
-        self.known(tensor).map(|(_, known)| known)
+        self.known.get(tensor)
     }
 
     /// Bits per value of that tensor.
     pub fn bits_of(&self, tensor: &str) -> Option<f64> {
-        self.known(tensor).map(|(bits, _)| *bits)
+        self.bits.get(tensor).copied()
     }
+}
 
-    fn known(&self, tensor: &str) -> Option<&(f64, pipeline::Calibrated)> {
-        self.by_weight.get(self.weights.get(tensor)?)
+/// The bits of each tensor of the budget at which the next one saves as much
+/// everywhere, out of what a relative error of one costs each. A tensor that nothing
+/// is known of costs as much a value as the others do on average.
+fn by_costs(plan: &Plan, costs: &HashMap<String, f64>, bits: f64) -> HashMap<String, f64> {
+    let shared: Vec<&super::Planned> = plan.tensors().iter().filter(|own| own.shares()).collect();
+    let known = |own: &super::Planned| costs.get(&own.tensor).map(|cost| cost / own.values.max(1) as f64);
+    let per_value: Vec<f64> = shared.iter().filter_map(|own| known(own)).collect();
+    if per_value.is_empty() {
+        return HashMap::new();
     }
+    let mean = per_value.iter().sum::<f64>() / per_value.len() as f64;
+    let least = (LEAST_SHARE * mean).max(f64::MIN_POSITIVE);
+    // As for calibrations on a text: below 4 bits costs add up less than they say.
+    let trust = (bits / 4.0).min(1.0);
+    let curve = |own: &&super::Planned| Curve {
+        values: own.values,
+        weight: known(own).unwrap_or(mean).max(least).powf(trust),
+        layer: 0.0,
+        points: vec![(bits, 1.0)],
+    };
+    let curves: Vec<Curve> = shared.iter().map(curve).collect();
+    let rates = allocate(&curves, bits, Allocation::EqualSlope);
+    shared.iter().map(|own| own.tensor.clone()).zip(rates).collect()
 }

@@ -1,12 +1,8 @@
 //! One curve for each codec: bits per byte against bits per value of the weights.
 
-use super::{Evaluation, Row};
+use super::{Artefact, Evaluation, Row};
 use crate::{Error, Progress};
-use trinity_lm::{
-    Model,
-    coding::Coding,
-    weights::{Calibration, CodedWeights, code_weights, code_weights_calibrated},
-};
+use trinity_lm::coding::Coding;
 use trinity_tensor::allocate::Allocation;
 use trinity_tensor::codec::{PAPER_BASELINES, device_of};
 
@@ -62,8 +58,7 @@ impl Evaluation {
         curve.check()?;
         let known = first.bits_per_byte;
         let mut rows = vec![first];
-        let calibration = self.calibration(curve.allocation)?;
-        let coder = Coder { subject: self, allocation: curve.allocation, calibration: calibration.as_ref() };
+        let coder = Coder { subject: self, allocation: curve.allocation };
         progress.begin((curve.codecs.len() * curve.rates.len()) as u64, "sweeping");
         for name in &curve.codecs {
             let mut out_of_reach = None;
@@ -74,7 +69,7 @@ impl Evaluation {
                 } else if curve.only_earlier {
                     out_of_reach = Some((bits, "no part has it".to_owned()));
                 } else {
-                    match coder.code(name, bits)? {
+                    match coder.code(name, bits, progress)? {
                         Ok(coded) => {
                             rows.push(coder.scored(name, bits, &coded, known)?);
                             keep(&rows[rows.len() - 1]);
@@ -94,10 +89,11 @@ impl Evaluation {
                 continue;
             }
             // A number format has one rate: its curve is that point, wherever it lies.
-            match coder.code(name, ANY_RATE)?.ok().filter(|own| own.outcome.bits_per_value < ANY_RATE / 2.0) {
+            let own = coder.code(name, ANY_RATE, progress)?.ok();
+            match own.filter(|own| own.artefact.bits_per_value < ANY_RATE / 2.0) {
                 Some(own) if rows.iter().any(|row| same_point(row, name, &own)) => {}
                 Some(own) => {
-                    let rate = (own.outcome.bits_per_value * 100.0).round() / 100.0;
+                    let rate = (own.artefact.bits_per_value * 100.0).round() / 100.0;
                     rows.push(coder.scored(name, rate, &own, known)?);
                     keep(&rows[rows.len() - 1]);
                 }
@@ -149,56 +145,57 @@ impl Evaluation {
 
 fn same_point(row: &Row, name: &str, coded: &Coded) -> bool {
     row.point().is_some_and(|(own, _)| own == name)
-        && row.weights_bits_per_value == Some(coded.outcome.bits_per_value)
+        && row.weights_bits_per_value == Some(coded.artefact.bits_per_value)
 }
 
 /// A model whose weights went through a codec.
 struct Coded {
-    model: Model,
-    outcome: CodedWeights,
+    artefact: Artefact,
     codec: String,
     allocation: Allocation,
+}
+
+/// Why a rate below a codec's least is a gap in its curve; any other error as it is.
+fn out_of_reach(error: Error) -> Result<String, Error> {
+    match error {
+        Error::Model(trinity_lm::Error::Hook { reason, .. }) => Ok(reason),
+        Error::Tensor { error: trinity_tensor::Error::Unreachable { reason, .. }, .. } => Ok(reason.into()),
+        other => Err(other),
+    }
 }
 
 struct Coder<'a> {
     subject: &'a Evaluation,
     allocation: Allocation,
-    calibration: Option<&'a Calibration>,
 }
 
 impl Coder<'_> {
     /// The coded model, or why a rate is out of a codec's reach.
-    fn code(&self, name: &str, bits: f64) -> Result<Result<Coded, String>, Error> {
+    fn code(&self, name: &str, bits: f64, progress: &dyn Progress) -> Result<Result<Coded, String>, Error> {
         let names: &[&str] = if name == BEST_BASELINE { &PAPER_BASELINES } else { &[name] };
         let mut best: Result<Coded, String> = Err(String::new());
         for &codec in names {
             let coding = Coding::new(codec, bits).map_err(|error| Error::input(error, ""))?;
-            let mut model = self.subject.model.clone();
-            let coded = match &self.subject.calibrator {
-                Some(calibrator) if coding.takes_moments() => {
-                    code_weights_calibrated(&mut model, &coding, calibrator)
-                }
-                _ => code_weights(&mut model, &coding, self.allocation, self.calibration),
-            };
-            match coded {
+            match self.subject.artefact(&coding, self.allocation, progress) {
                 // A number format stands at its own rate, not at every one that was asked for.
-                Ok(outcome) if coding.has_one_rate() && outcome.bits_per_value > bits => {
-                    let own = outcome.bits_per_value;
+                Ok(artefact) if coding.has_one_rate() && artefact.bits_per_value > bits => {
+                    let own = artefact.bits_per_value;
                     best = best.map_err(|_| format!("it takes {own:.2}"));
                 }
-                Ok(outcome) => {
-                    if best.as_ref().map_or(true, |best| outcome.nmse < best.outcome.nmse) {
+                Ok(artefact) => {
+                    if best.as_ref().map_or(true, |best| artefact.nmse < best.artefact.nmse) {
                         let allocation = self.subject.shared(&coding, self.allocation);
-                        best = Ok(Coded { model, outcome, codec: codec.to_owned(), allocation });
+                        best = Ok(Coded { artefact, codec: codec.to_owned(), allocation });
                     }
                 }
-                // A rate below a codec's least is a gap in its curve.
-                Err(trinity_lm::Error::Hook { reason, .. }) => {
-                    if let Err(said) = &mut best {
-                        *said = reason;
+                Err(error) => match out_of_reach(error) {
+                    Ok(reason) => {
+                        if let Err(said) = &mut best {
+                            *said = reason;
+                        }
                     }
-                }
-                Err(error) => return Err(error.into()),
+                    Err(error) => return Err(error),
+                },
             }
         }
         Ok(best)
@@ -206,16 +203,16 @@ impl Coder<'_> {
 
     fn scored(&self, name: &str, bits: f64, coded: &Coded, baseline: f64) -> Result<Row, Error> {
         let reference = self.subject.reference(&crate::Silent)?;
-        let (model, text) = (&coded.model, &self.subject.text);
+        let (model, text) = (&coded.artefact.model, &self.subject.text);
         let scored = trinity_lm::score_against(reference, model, text, &trinity_lm::NoHooks, &|| ())?;
         let row = self.subject.row(&scored, baseline, None);
         Ok(Row {
             weights: Some(format!("{name}@{bits}")),
             codec: (coded.codec != name).then(|| coded.codec.clone()),
             allocation: Some(coded.allocation.to_string()),
-            weights_bits_per_value: Some(coded.outcome.bits_per_value),
-            weights_nmse: Some(coded.outcome.nmse),
-            weight_mib: self.subject.mib(coded.outcome.bits_per_value),
+            weights_bits_per_value: Some(coded.artefact.bits_per_value),
+            weights_nmse: Some(coded.artefact.nmse),
+            weight_mib: coded.artefact.bytes / f64::from(1 << 20),
             device: device_of(&coded.codec).into(),
             key: self.subject.point_key(name, bits, self.allocation)?,
             ..row

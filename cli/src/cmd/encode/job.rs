@@ -3,10 +3,11 @@
 use crate::context::Context;
 use crate::failure::Failure;
 use std::path::Path;
-use trinity_study::encode::Request;
+use trinity_study::encode::{Calibration, Plan, Request, Work};
+use trinity_tensor::TensorFile;
+use trinity_tensor::allocate::Allocation;
 use trinity_tensor::codec::Target;
 use trinity_tensor::pipeline::{OnNonFinite, Summary};
-use trinity_tensor::{Entry, TensorFile};
 
 /// A tensor file and what is asked of it.
 pub struct Job<'a> {
@@ -14,14 +15,27 @@ pub struct Job<'a> {
     pub path: &'a Path,
     pub file: &'a TensorFile,
     pub request: &'a Request<'a>,
-    /// The codec and the target of each tensor.
-    pub choice: &'a dyn Fn(&Entry) -> (String, Target),
+    pub plan: &'a Plan,
+    pub calibration: &'a Calibration,
+    /// The text, or file, that the calibration is from.
+    pub calibrated_on: Option<&'a Path>,
+    pub allocation: Allocation,
     pub on_non_finite: OnNonFinite,
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
+    /// All of it, everything measured.
+    pub fn work(&self) -> Work<'a> {
+        Work {
+            calibration: Some(self.calibration),
+            basis: self.request.basis,
+            on_non_finite: self.on_non_finite,
+            ..Work::new(self.file, self.plan)
+        }
+    }
+
     /// Whether the whole takes more bits than were asked for, which is said; an
-    /// error where the user is strict. `tensors` may be left out.
+    /// error where the user is strict.
     pub fn over_target(
         &self,
         bits_per_value: f64,

@@ -5,7 +5,9 @@
 //! different work are not taken for one.
 
 use super::job::Job;
+use super::show::Outcome;
 use crate::context::Context;
+use crate::device::Used;
 use crate::failure::Failure;
 use crate::json_path::JsonPath;
 use crate::output::Spool;
@@ -15,10 +17,11 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use trinity_study::Shard;
-use trinity_tensor::file::TriWriter;
-use trinity_tensor::pipeline::{Encoding, copy_coded, encode_into};
-use trinity_tensor::{ContentHash, Entry, Error, TensorFile};
+use trinity_study::encode::Work;
+use trinity_study::{Progress, Shard};
+use trinity_tensor::file::{TIED_KEY, TriWriter};
+use trinity_tensor::pipeline::{Treatment, copy_coded};
+use trinity_tensor::{ContentHash, Error, TensorFile};
 
 /// The text of a part that says what it follows from.
 const KEY: &str = "part.key";
@@ -28,8 +31,13 @@ fn key(job: &Job<'_>) -> Result<String, Failure> {
     let mut hash = ContentHash::default();
     hash.add(trinity_tensor::codec::VERSION.as_bytes());
     let request = job.request;
-    let asked = (request.codec, request.target, request.allocation, request.all, job.on_non_finite);
-    hash.add(format!("{asked:?}").as_bytes());
+    let asked = (request.codec, request.target, job.allocation, request.all, job.on_non_finite);
+    hash.add(format!("{asked:?} {:?}", request.rules).as_bytes());
+    if let Some(path) = job.calibrated_on {
+        let text = std::fs::read(path)
+            .map_err(|error| Failure::input(format_args!("cannot read {}: {error}", path.display())))?;
+        hash.add(&text);
+    }
     hash.add(&request.basis.map_or(0, trinity_tensor::codec::Basis::hash).to_le_bytes());
     if request.codec.ends_with(".toml") {
         let profile = std::fs::read(request.codec)
@@ -76,26 +84,20 @@ pub fn encode(job: &Job<'_>, shard: Shard, output: &Path, ctx: &Context) -> Resu
             job.file.metadata().clone().into_iter().chain([(KEY.to_owned(), key)]).collect();
         let spool = Spool::create(&path)?;
         let own = job.file.entries().iter().enumerate().filter(|(at, _)| shard.takes(*at));
-        let progress = ctx.progress(own.map(|(_, entry)| entry.len() as u64).sum(), "encoding");
+        let watch = ctx.watch();
+        watch.begin(own.map(|(_, entry)| entry.len() as u64).sum(), "encoding");
         let advance = |done: usize| {
-            progress.inc(done as u64);
+            watch.advance(done as u64);
             Ok(())
         };
-        let encoding = Encoding {
-            codec_for: job.choice,
-            basis: job.request.basis,
-            on_non_finite: job.on_non_finite,
-            measure: false,
-            calibrated: &|_| None,
-            takes: &|at| shard.takes(at),
-            progress: &advance,
-        };
+        let takes = |at| shard.takes(at);
+        let work = Work { measure: false, takes: &takes, progress: &advance, ..job.work() };
         TriWriter::create(spool.path(), &texts)
-            .and_then(|writer| encode_into(job.file, &encoding, writer))
+            .and_then(|writer| work.encode_into(writer))
             .and_then(|(_, writer)| writer.finish())
             .map_err(|error| not_written(&job.path.display().to_string(), &path, &error))?;
         spool.finish()?;
-        progress.finish_and_clear();
+        watch.end();
         ctx.remark(format!("wrote {}; when all parts are there, run the same with --merge", path.display()));
     }
     let tensors = (0..job.file.entries().len()).filter(|&at| shard.takes(at)).count();
@@ -107,7 +109,7 @@ pub fn encode(job: &Job<'_>, shard: Shard, output: &Path, ctx: &Context) -> Resu
 }
 
 /// Puts all parts together: the container that one machine would have made.
-pub fn merge(job: &Job<'_>, output: &Path, ctx: &Context) -> Result<(), Failure> {
+pub fn merge(job: &Job<'_>, output: &Path, device: Used, ctx: &Context) -> Result<Outcome, Failure> {
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let paths = shards::all(folder, &prefix(output), "")?;
     let key = key(job)?;
@@ -127,25 +129,31 @@ pub fn merge(job: &Job<'_>, output: &Path, ctx: &Context) -> Result<(), Failure>
         }
     }
     let spool = Spool::create(output)?;
-    let bytes = join(job.file, &parts, spool.path())
-        .map_err(|error| not_written(&job.path.display().to_string(), output, &error))?;
-    let values: usize = job.file.entries().iter().map(Entry::stated_values).sum();
-    let bits_per_value = 8.0 * bytes as f64 / values.max(1) as f64;
-    let over_target = job.over_target(bits_per_value, &[], ctx)?;
+    let failed = |error: Error| not_written(&job.path.display().to_string(), output, &error);
+    let bytes = join(job, &parts, spool.path()).map_err(failed)?;
+    let watch = ctx.watch();
+    watch.begin(job.plan.values() as u64, "measuring");
+    let advance = |done: usize| {
+        watch.advance(done as u64);
+        Ok(())
+    };
+    let merged = TensorFile::open(spool.path()).map_err(failed)?;
+    let measured = Work { progress: &advance, ..job.work() }.measure(&merged).map_err(failed)?;
+    watch.end();
+    let outcome =
+        Outcome::of(job, output.to_owned(), bytes, measured.tensors, measured.metrics, device, ctx)?;
     spool.finish()?;
-    let merged = json!({
-        "output": JsonPath::from(output), "bytes": bytes, "values": values, "bits_per_value": bits_per_value,
-        "over_target": over_target,
-        "parts": paths.iter().map(|path| JsonPath::from(path.as_path())).collect::<Vec<_>>(),
-    });
-    let said =
-        format!("{}: {bytes} bytes, {bits_per_value:.4} bits/value, everything counted\n", output.display());
-    ctx.outcome(output, &merged, said)
+    ctx.remark(format!("{} parts put together", paths.len()));
+    Ok(outcome)
 }
 
-fn join(file: &TensorFile, parts: &[TensorFile], path: &Path) -> Result<u64, Error> {
-    let mut writer = TriWriter::create(path, file.metadata())?;
-    for (at, entry) in file.entries().iter().enumerate() {
+fn join(job: &Job<'_>, parts: &[TensorFile], path: &Path) -> Result<u64, Error> {
+    let mut writer = TriWriter::create(path, job.file.metadata())?;
+    for (at, entry) in job.file.entries().iter().enumerate() {
+        if let Treatment::Tied { to } = job.plan.treatment(entry) {
+            writer.text(format!("{TIED_KEY}{}", entry.name()), to);
+            continue;
+        }
         let coded = parts[at % parts.len().max(1)].entry(entry.name())?;
         copy_coded(coded, entry.name(), &mut writer)?;
     }

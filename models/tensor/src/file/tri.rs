@@ -23,6 +23,9 @@
 //!            u32 slabs, each: u32 bytes, u32 CRC-32
 //! ```
 //!
+//! A text `tied.NAME` names the tensor whose values the tensor NAME holds, too: it is
+//! listed after all others and has no slabs of its own.
+//!
 //! A slab holds whole rows, or a part of one row, of at most the stated number
 //! of values, and is decoded on its own: tensors larger than memory stream,
 //! threads share the work, and a flipped bit costs one tensor.
@@ -47,6 +50,8 @@ use crate::{Class, Dtype, Error};
 const FORMAT: &str = "tri";
 const HEADER_LEN: u64 = 32;
 const VERSION: u16 = 2;
+/// What the text of a tensor that refers to another begins with.
+pub const TIED_KEY: &str = "tied.";
 
 fn crc(bytes: &[u8]) -> u32 {
     let mut crc = Crc::new();
@@ -268,6 +273,7 @@ impl<'a> Index<'a> {
         if offset != self.base || self.position != self.bytes.len() {
             return Err(self.malformed("slabs and index do not fill the file".into()));
         }
+        self.add_tied(&mut texts, &mut entries)?;
         let classes: Vec<Class> = entries.iter().map(Entry::class).collect();
         let mut file = TensorFile::new(FORMAT, entries, texts);
         // The index knows classes better than names and texts do.
@@ -275,6 +281,23 @@ impl<'a> Index<'a> {
             entry.class = class;
         }
         Ok(file)
+    }
+
+    /// Lists tensors that refer to others, in place of the texts that say so.
+    fn add_tied(&self, texts: &mut BTreeMap<String, String>, entries: &mut Vec<Entry>) -> Result<(), Error> {
+        let own = entries.len();
+        for (name, to) in texts.iter().filter_map(|(key, to)| Some((key.strip_prefix(TIED_KEY)?, to))) {
+            if entries.iter().any(|entry| entry.name() == name) {
+                return Err(Error::DuplicateName { name: name.to_owned() });
+            }
+            let found = entries[..own].iter().find(|entry| entry.name() == to).cloned();
+            let found = found.ok_or_else(|| {
+                self.malformed(format!("`{name}` is tied to `{to}`, which the file does not hold"))
+            })?;
+            entries.push(found.with_name(name));
+        }
+        texts.retain(|key, _| !key.starts_with(TIED_KEY));
+        Ok(())
     }
 
     fn tensor(&mut self, offset: &mut u64) -> Result<Entry, Error> {

@@ -1,0 +1,134 @@
+"""Communication hooks on one model: `python python/benches/hooks.py [--ranks 2] [--steps 60]`, with PyTorch.
+
+A character-level transformer is trained from the same start by every hook, ranks as
+processes over gloo, each with a thread of its own. Prints loss at the end (mean of
+the last ten steps), what a rank sent a step, and the processor time of a step, beside
+PyTorch's own hooks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+
+import trinity.torch
+
+TEXT = Path(__file__).resolve().parents[2] / "models/lm/data/eval.txt"
+#: Name, bits, options.
+OURS = {
+    "trinity line-fast 2.6": (2.6, {}),
+    "trinity line-fast 2.6 over √v": (2.6, {"scaled": True}),
+    "trinity line-fast 1.4 over √v": (1.4, {"scaled": True}),
+    "trinity line 2.6": (2.6, {"codec": "line"}),
+    "trinity line-fast 2.6, error feedback": (2.6, {"error_feedback": True}),
+}
+PLAIN = ("none (all-reduce)", "fp16_compress_hook", "powerSGD rank 4")
+
+
+class Model(nn.Module):
+    """Two layers of a transformer over bytes."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(256, width)
+        layer = nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0.0, batch_first=True, norm_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(width, 256)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+        out: torch.Tensor = self.head(self.layers(self.embed(x), mask=mask, is_causal=True))
+        return out
+
+
+def batch(data: torch.Tensor, rank: int, step: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1000 * step + rank)
+    starts = torch.randint(0, len(data) - 65, (8,), generator=generator)
+    return torch.stack([data[at : at + 65] for at in starts]).long()
+
+
+def train(rank: int, ranks: int, port: int, name: str, steps: int, width: int, out: str) -> None:
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", rank=rank, world_size=ranks)
+    torch.manual_seed(1)
+    model = nn.parallel.DistributedDataParallel(Model(width))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    values = sum(one.numel() for one in model.parameters())
+    hook, state = None, None
+    if name in OURS:
+        bits, options = OURS[name]
+        options = dict(options)
+        over = optimizer if options.pop("scaled", False) else None
+        hook = trinity.torch.ddp_hook(bits, optimizer=over, **options)
+        model.register_comm_hook(None, hook)
+    elif name.startswith("fp16"):
+        model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    elif name.startswith("powerSGD"):
+        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=10)
+        model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    data = torch.frombuffer(bytearray(TEXT.read_bytes()), dtype=torch.uint8)
+    losses, began = [], time.process_time()
+    for step in range(steps):
+        tokens = batch(data, rank, step)
+        optimizer.zero_grad()
+        logits = model(tokens[:, :-1])
+        loss = nn.functional.cross_entropy(logits.reshape(-1, 256), tokens[:, 1:].reshape(-1))
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    seconds = time.process_time() - began
+    plain = 2 * (ranks - 1) / ranks * 4 * values
+    sent = plain
+    if hook is not None:
+        sent = hook.sent_bytes / steps
+    elif name.startswith("fp16"):
+        sent = plain / 2
+    elif state is not None:
+        sent = plain / max(state.compression_stats()[0], 1e-9)
+    if rank == 0:
+        row = {"hook": name, "loss": sum(losses[-10:]) / 10, "sent_kb": sent / 1e3, "bits": 32 * sent / plain, "cpu_ms": 1e3 * seconds / steps}
+        Path(out).write_text(json.dumps({**row, "values": values}))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--width", type=int, default=192)
+    parser.add_argument("--only", default="")
+    asked = parser.parse_args()
+    rows = []
+    for name in (*PLAIN, *OURS):
+        if asked.only not in name:
+            continue
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        with tempfile.TemporaryDirectory() as folder:
+            out = os.path.join(folder, "row.json")
+            mp.spawn(train, args=(asked.ranks, port, name, asked.steps, asked.width, out), nprocs=asked.ranks)
+            rows.append(json.loads(Path(out).read_text()))
+        row = rows[-1]
+        print(f"| {row['hook']} | {row['bits']:.2f} | {row['sent_kb']:.0f} | {row['cpu_ms']:.0f} | {row['loss']:.3f} |", flush=True)
+    if not rows:
+        sys.exit(f"no hook is called so: {asked.only}")
+    print(f"{rows[0]['values']} values, {asked.ranks} ranks, {asked.steps} steps of AdamW")
+
+
+if __name__ == "__main__":
+    main()
