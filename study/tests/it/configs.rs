@@ -1,10 +1,12 @@
 //! The configurations that come with the project, read as the model reads them.
 use trinity_config::{Checked, Document, builtin};
 use trinity_silicon::table3;
+use trinity_sim::kernels::{Format, Matmul};
 use trinity_study::config::{
-    ClusterFile, CodecFile, DesignsFile, ExplorationFile, FiguresFile, GpuFile, LlmFile, NicFile,
-    SynthesisFile, TechnologyFile,
+    ClusterFile, CodecFile, DesignsFile, ExplorationFile, FiguresFile, GpuFile, KernelsFile, LlmFile,
+    NicFile, SynthesisFile, TechnologyFile,
 };
+use trinity_study::kernels;
 
 fn read<T: serde::de::DeserializeOwned + Checked>(name: &str) -> T {
     let document = Document::load(name).unwrap_or_else(|d| panic!("{d}"));
@@ -27,6 +29,7 @@ fn every_file_reads_and_checks() {
             Some("explorations") => drop(read::<ExplorationFile>(name)),
             Some("designs") => drop(read::<DesignsFile>(name)),
             Some("figures") => drop(read::<FiguresFile>(name)),
+            Some("calibrations") if name.contains("/kernels/") => drop(read::<KernelsFile>(name)),
             _ => {}
         }
     }
@@ -49,6 +52,21 @@ fn every_value_carries_its_source() {
             assert!(is_choice || setting.source.is_some(), "{name}: {} has no source", setting.path);
         }
     }
+}
+
+/// A product of 4096 × 8192 × 8192 by every GPU's curve: between a third and all of its datasheet's rate.
+#[test]
+fn measured_kernels_answer_for_every_gpu_they_are_of() {
+    for gpu in kernels::GPUS {
+        let kernels = kernels::of(gpu).unwrap_or_else(|d| panic!("{d}")).unwrap();
+        let product = Matmul { m: 4096.0, n: 8192.0, k: 8192.0, format: Format::Bf16 };
+        let timed = kernels.matmul_s(&product).unwrap();
+        let rate = 2.0 * 4096.0 * 8192.0 * 8192.0 / timed.s / kernels.device().bf16_flops;
+        assert!((0.33..1.0).contains(&rate) && !timed.extrapolated, "{gpu}: {rate}");
+        let beyond = kernels.matmul_s(&Matmul { m: 1e6, ..product }).unwrap();
+        assert!(beyond.extrapolated && beyond.s > 100.0 * timed.s, "{gpu}: {beyond:?}");
+    }
+    assert!(kernels::of("abacus").unwrap_or_else(|d| panic!("{d}")).is_none());
 }
 
 #[test]
