@@ -18,6 +18,7 @@ mod parts;
 mod profile;
 mod serving;
 mod setter;
+pub mod software;
 mod stages;
 mod study;
 mod sweep;
@@ -28,9 +29,9 @@ pub use codec::{BlockFile, CodecFile};
 pub use designs::{Design, DesignsFile};
 pub use exploration::{CandidateFile, CertaintyFile, ExplorationFile, OriginName};
 pub use figures::{FigureFile, FiguresFile, VerdictName};
-pub use hardware::{ClusterFile, GpuFile, NetworkFile, NicFile, TierFile};
+pub use hardware::{ClusterFile, CpuName, GpuFile, NetworkFile, NicFile, SustainedFile, TierFile};
 pub use job::{CompressionFile, JobFile, OverlapFile, ParallelismFile, PrecisionFile};
-pub use llm::{LlmFile, MoeFile};
+pub use llm::{LlmFile, MambaFile, MoeFile, WindowFile};
 pub use measured::Replacement;
 pub use parts::{Derived, GpuModelName, L2File, LinksFile, MemoryFile, PartsFile, SmFile, derived};
 pub use profile::ProfileFile;
@@ -58,5 +59,6 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<FiguresFile>("figures", "the figures of a paper, judged"),
     Kind::of::<ExplorationFile>("explorations", "codecs to choose from"),
     Kind::of::<TechnologyFile>("technologies", "what gates and bits cost at a node"),
+    software::KIND,
     Kind::of::<SynthesisFile>("silicon", "what synthesis found of RTL"),
 ];

@@ -28,6 +28,7 @@ mod error;
 pub mod estimate;
 pub mod evaluate;
 pub mod explore;
+pub mod measured;
 pub mod origin;
 mod parallel;
 pub mod price;

@@ -10,7 +10,7 @@ mod page;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod serving;
-mod show;
+pub(super) mod show;
 
 pub use asked::quantity;
 
