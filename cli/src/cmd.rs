@@ -9,6 +9,7 @@ pub mod config;
 pub mod decode;
 pub mod delta;
 pub mod encode;
+pub mod estimate;
 pub mod eval;
 pub mod explore;
 pub mod figure;

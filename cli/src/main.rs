@@ -54,6 +54,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Explore(cmd::explore::Args),
+    Estimate(cmd::estimate::Args),
     Sweep(cmd::sweep::Args),
     Web(cmd::web::Args),
     Figure(cmd::figure::Args),
@@ -92,6 +93,7 @@ fn main() -> ExitCode {
 fn run(command: &Command, ctx: &Context) -> Result<(), Failure> {
     match command {
         Command::Explore(args) => cmd::explore::run(args, ctx),
+        Command::Estimate(args) => cmd::estimate::run(args, ctx),
         Command::Sweep(args) => cmd::sweep::run(args, ctx),
         Command::Web(args) => cmd::web::run(args, ctx),
         Command::Figure(args) => cmd::figure::run(args, ctx),

@@ -452,6 +452,7 @@ struct Validating {
     oom: Vec<PathBuf>,
     collectives: Vec<PathBuf>,
     host_runs: Vec<PathBuf>,
+    serving: Vec<PathBuf>,
     recording: Option<PathBuf>,
     sets: Vec<String>,
 }
@@ -467,9 +468,11 @@ struct Validated {
 #[pyfunction]
 #[pyo3(signature = (request, report=None))]
 pub fn validate(py: Python<'_>, request: &str, report: Option<Py<PyAny>>) -> PyResult<String> {
-    let Validating { runs, oom, collectives, host_runs, recording, sets } = parse(request)?;
+    let Validating { runs, oom, collectives, host_runs, serving, recording, sets } = parse(request)?;
     run(py, Size::Large, report.as_ref(), move |_| {
-        let request = validating::Request { runs, oom, collectives, host_runs, recording, assignments: sets };
+        let assignments = sets;
+        let request =
+            validating::Request { runs, oom, collectives, host_runs, serving, recording, assignments };
         let truth = validating::Truth::read(&request).map_err(|error| Failure::input(&error))?;
         let outcome = validating::validate(&truth).map_err(|error| Failure::input(&error))?;
         text(&Validated {

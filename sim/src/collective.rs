@@ -90,6 +90,17 @@ pub fn all_to_all_by(channel: &Channel, algorithm: Algorithm, ranks: u32, values
     }
 }
 
+/// Each rank sends `values` of its own, in pieces to many others, over its own
+/// wire; the latency is that of the last piece.
+pub fn exchange(channel: &Channel, values: f64) -> f64 {
+    if values <= 0.0 {
+        return 0.0;
+    }
+    let hops = channel.link.hops(1, 2);
+    let latency_s = hops * channel.link.latency_s + channel.link.launch_s;
+    latency_s + channel.codec_latency_s + channel.stages(values).pipelined_s()
+}
+
 /// One rank sends `values` to its neighbour.
 pub fn send_recv(channel: &Channel, values: f64) -> f64 {
     if values <= 0.0 {

@@ -5,8 +5,8 @@
 //! order in which micro-batches run.
 
 use crate::hardware::Cluster;
-use crate::job::{AttentionKernel, Job, Math, Phase, Recompute};
-use crate::llm::{Attention, Moe};
+use crate::job::{AttentionKernel, Job, Math, Phase, Recompute, Tuning};
+use crate::llm::{Attention, Mamba, Moe};
 
 /// Time and work of one pass over some layers on one GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -143,10 +143,41 @@ const HALF_EFFICIENT_HEAD: f64 = 64.0;
 /// What each further node adds to a tensor-parallel peer's launch cost.
 const FARTHER_PEER: f64 = 0.2;
 
+/// Head size that attention's efficiency is stated for.
+const FULL_HEAD: f64 = 128.0;
+
+/// Board power of a B200 for each unit of its FP16 rate, which
+/// [`crate::Software::power_exponent`] is stated relative to: 1,000 W and 2,250
+/// TFLOP/s (NVIDIA HGX B200 datasheet).
+const REFERENCE_W_PER_FLOP_PER_S: f64 = 1000.0 / 2250e12;
+
 /// The three kinds of kernel, timed.
 struct Kernels<'a> {
     cluster: &'a Cluster,
     math: Math,
+    /// Rate of a large product in that format, but for the GPU's own curve.
+    rate: f64,
+}
+
+impl<'a> Kernels<'a> {
+    fn of(cluster: &'a Cluster, math: Math) -> Self {
+        let gpu = &cluster.gpu;
+        let software = &gpu.software;
+        let power = if software.power_exponent > 0.0 {
+            let w_per_flop_per_s = gpu.power_w / gpu.peak_flops.fp16;
+            (w_per_flop_per_s / REFERENCE_W_PER_FLOP_PER_S).powf(software.power_exponent)
+        } else {
+            1.0
+        };
+        // Never more than the units can do.
+        let rate = gpu.peak_flops.of(math) * (software.format_efficiency.of(math) * power).min(1.0);
+        Self { cluster, math, rate }
+    }
+
+    /// The same for kernels that reach only a share of it.
+    fn at(&self, share: f64) -> Self {
+        Self { rate: self.rate * share, ..*self }
+    }
 }
 
 impl Kernels<'_> {
@@ -165,9 +196,13 @@ impl Kernels<'_> {
             };
         }
         let bytes = count * (shape.activation_bytes * m * (n + k) + shape.weight_bytes * n * k);
-        let arithmetic_s = flops / (gpu.peak_flops.of(self.math) * gpu.gemm_efficiency.at(flops));
-        let time_s = arithmetic_s.max(self.memory_s(bytes)) + gpu.software.gemm_overhead_s;
-        Work { time_s: time_s.max(self.cluster.launch_s), flops, bytes }
+        let software = &gpu.software;
+        let edges = 1.0 + software.tile / 3.0 * (1.0 / m + 1.0 / n + 1.0 / k);
+        let arithmetic_s = flops * edges / (self.rate * gpu.gemm_efficiency.at(flops));
+        let cast = software.cast_bytes.of(self.math) * count * m * k;
+        let cast_s = if cast > 0.0 { self.memory_s(cast) } else { 0.0 };
+        let time_s = arithmetic_s.max(self.memory_s(bytes)) + cast_s + software.gemm_overhead_s;
+        Work { time_s: time_s.max(self.cluster.launch_s), flops, bytes: bytes + cast }
     }
 
     /// A kernel that only moves bytes.
@@ -187,15 +222,26 @@ impl Kernels<'_> {
 
     /// Scores and their product with the values.
     fn attention(&self, job: &Job, shape: &Shape) -> Work {
+        let whole = self.attention_over(job, shape, shape.context);
+        match job.llm.window {
+            // Decoding reads the cache that is there; a window of it is not kept apart.
+            Some(window) if job.phase != Phase::Decode => {
+                let layers = f64::from(job.llm.layers);
+                let narrow = f64::from(window.layers.min(job.llm.layers)) / layers;
+                let seen = f64::from(window.tokens).min(shape.context / 2.0);
+                // A window has no masked half: twice its tokens stand for it.
+                whole.times(1.0 - narrow) + self.attention_over(job, shape, 2.0 * seen).times(narrow)
+            }
+            _ => whole,
+        }
+    }
+
+    /// Scores over `context` tokens, half of them masked away in training.
+    fn attention_over(&self, job: &Job, shape: &Shape, context: f64) -> Work {
         let gpu = &self.cluster.gpu;
         let heads = f64::from(job.llm.heads) / shape.tensor;
-        let (score_dim, value_dim) = match job.llm.attention {
-            Attention::Grouped => (f64::from(job.llm.head_dim), f64::from(job.llm.head_dim)),
-            Attention::Latent { rope_dim, value_dim, .. } => {
-                (f64::from(job.llm.head_dim + rope_dim), f64::from(value_dim))
-            }
-        };
-        let pairs = shape.sequences * shape.queries * shape.context * heads;
+        let (score_dim, value_dim) = job.llm.attention_dims();
+        let pairs = shape.sequences * shape.queries * context * heads;
         let square = 2.0 * pairs * (score_dim + value_dim);
         let cached = shape.sequences * shape.context * job.llm.kv_values_per_token_layer() * shape.kv_bytes
             / shape.tensor.min(f64::from(job.llm.kv_heads));
@@ -216,7 +262,15 @@ impl Kernels<'_> {
         }
         let arithmetic_s = flops / (gpu.peak_flops.of(self.math) * gpu.attention_efficiency.at(flops));
         let time_s = match job.attention {
-            AttentionKernel::Flash => arithmetic_s.max(self.memory_s(bytes)),
+            AttentionKernel::Flash => {
+                let narrow = match gpu.software.head_exponent {
+                    exponent if exponent > 0.0 && value_dim < FULL_HEAD => {
+                        (FULL_HEAD / value_dim).powf(exponent)
+                    }
+                    _ => 1.0,
+                };
+                (arithmetic_s * narrow).max(self.memory_s(bytes))
+            }
             AttentionKernel::Materialized => {
                 // A product over few values of k fills its tiles poorly.
                 let shallow = (score_dim + HALF_EFFICIENT_HEAD) / (1.5 * score_dim);
@@ -229,29 +283,60 @@ impl Kernels<'_> {
     }
 }
 
-/// One micro-batch through one layer; `experts` chooses the sparse kind.
-pub fn layer(cluster: &Cluster, job: &Job, shape: &Shape, experts: Option<Moe>) -> Passes {
-    let kernels = Kernels { cluster, math: job.precision.math };
-    let attention = kernels.attention(job, shape);
-    let projections = projections(&kernels, job, shape);
-    let mlp = match experts {
-        None => dense_mlp(&kernels, job, shape),
-        Some(moe) => sparse_mlp(&kernels, job, shape, moe),
+/// What a layer is made of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// Attention and a dense feed-forward block.
+    Dense,
+    /// Attention and experts.
+    Sparse(Moe),
+    Attention,
+    Experts(Moe),
+    Mamba(Mamba),
+}
+
+/// One micro-batch through one layer.
+pub fn layer(cluster: &Cluster, job: &Job, shape: &Shape, kind: Kind) -> Passes {
+    let kernels = Kernels::of(cluster, job.precision.math);
+    let attends = matches!(kind, Kind::Dense | Kind::Sparse(_) | Kind::Attention);
+    let (attention, projections) = if attends {
+        let attention = Kernels::of(cluster, job.precision.attention).attention(job, shape);
+        (attention, projections(&kernels, job, shape))
+    } else {
+        (Work::default(), Work::default())
     };
-    let ffn = experts.map_or(f64::from(job.llm.ffn), |moe| {
-        f64::from(moe.expert_ffn) * f64::from(moe.top_k + moe.shared_experts)
-    });
-    let vectors = vector_work(&kernels, job, shape, ffn);
+    let mlp = match kind {
+        Kind::Dense => dense_mlp(&kernels, job, shape),
+        Kind::Sparse(moe) | Kind::Experts(moe) => sparse_mlp(&kernels, job, shape, moe),
+        Kind::Attention => Work::default(),
+        Kind::Mamba(mamba) => state_space(&kernels, job, shape, &mamba),
+    };
+    let ffn = match kind {
+        Kind::Dense => f64::from(job.llm.ffn),
+        Kind::Sparse(moe) | Kind::Experts(moe) => {
+            f64::from(moe.expert_ffn) * f64::from(moe.top_k + moe.shared_experts)
+        }
+        Kind::Attention | Kind::Mamba(_) => 0.0,
+    };
+    // A norm and a residual sum for each of a layer's two blocks.
+    let streams = if matches!(kind, Kind::Dense | Kind::Sparse(_)) { 1.0 } else { 0.5 };
+    let vectors = vector_work(&kernels, job, shape, streams, ffn);
     let forward = attention + projections + mlp + vectors;
     if job.phase != Phase::Training {
         return Passes { forward, ..Passes::default() };
     }
-    // Two products for each forward one; a fused kernel computes scores again.
+    // Two products for each forward one, but one where no weight is trained; a
+    // fused kernel computes scores again.
+    let products = match job.tuning {
+        Tuning::All => 2.0,
+        Tuning::Adapters => 1.0,
+    };
     let attention_backward = match job.attention {
-        AttentionKernel::Flash => 2.5,
+        AttentionKernel::Flash => cluster.gpu.software.attention_backward,
         AttentionKernel::Materialized => 2.0,
     };
-    let backward = (projections + mlp).times(2.0) + vectors.times(1.5) + attention.times(attention_backward);
+    let backward =
+        (projections + mlp).times(products) + vectors.times(1.5) + attention.times(attention_backward);
     let recompute = match (job.recompute, job.attention) {
         (Recompute::None, _) | (Recompute::Selective, AttentionKernel::Flash) => Work::default(),
         (Recompute::Selective, AttentionKernel::Materialized) => attention,
@@ -275,7 +360,10 @@ pub fn launch_floor_s(cluster: &Cluster, job: &Job) -> f64 {
         1.0 + peers * software.peer_launch
     };
     let again = if job.recompute == Recompute::Full { 1.5 } else { 1.0 };
-    cluster.layer_launch_s * launches * again
+    let blocks = job.llm.blocks();
+    let layers = f64::from(job.llm.layers + job.llm.next_token_layers);
+    let sparse = (blocks.sparse + blocks.experts) / layers;
+    (cluster.layer_launch_s * launches + software.expert_launch_s * sparse) * again
 }
 
 /// Query, key, value and output projections.
@@ -312,40 +400,66 @@ fn dense_mlp(kernels: &Kernels<'_>, job: &Job, shape: &Shape) -> Work {
 
 /// Routed and shared experts, tokens spread evenly.
 fn sparse_mlp(kernels: &Kernels<'_>, job: &Job, shape: &Shape, moe: Moe) -> Work {
+    let software = &kernels.cluster.gpu.software;
+    let p = &job.parallelism;
     let h = f64::from(job.llm.hidden);
-    let f = f64::from(moe.expert_ffn) / shape.tensor;
-    let up = (job.llm.mlp_matrices() - 1.0) * f;
-    let routed = shape.tokens * f64::from(moe.top_k);
-    let local = f64::from(moe.experts) / f64::from(job.parallelism.expert);
+    let routed_h = job.llm.routed_width();
+    let matrices = job.llm.mlp_matrices() - 1.0;
+    let ffn = f64::from(moe.expert_ffn);
+    // Experts are cut like the rest, or whole: then each rank routes its own tokens.
+    let cut = f64::from(p.expert_tensor);
+    let f = ffn / cut;
+    let tokens = shape.tokens * cut / shape.tensor;
+    let up = matrices * f;
+    let routed = tokens * f64::from(moe.top_k);
+    let local = f64::from(moe.experts) / f64::from(p.expert);
     // A decoding batch may be too small to wake every expert.
     let awake = local.min(routed).max(1.0);
     let each = routed / awake;
     let shared = f64::from(moe.shared_experts);
-    let mut work = kernels.gemm(1.0, shape.tokens, f64::from(moe.experts), h, shape)
-        + kernels.stream(4.0 * routed * h * shape.activation_bytes)
-        + kernels.gemm(awake, each, up, h, shape)
-        + kernels.gemm(awake, each, h, f, shape);
-    if shared > 0.0 {
+    let grouped = kernels.at(software.expert_efficiency);
+    let moved = software.routed_passes * routed_h + software.routed_ffn_passes * up;
+    let mut work = kernels.gemm(1.0, tokens, f64::from(moe.experts), h, shape)
+        + kernels.stream(routed * moved * shape.activation_bytes)
+        + grouped.gemm(awake, each, up, routed_h, shape)
+        + grouped.gemm(awake, each, routed_h, f, shape);
+    if moe.latent > 0 {
         work = work
-            + kernels.gemm(1.0, shape.tokens, up * shared, h, shape)
+            + kernels.gemm(1.0, tokens, routed_h, h, shape)
+            + kernels.gemm(1.0, tokens, h, routed_h, shape);
+    }
+    if shared > 0.0 {
+        let f = ffn / shape.tensor;
+        work = work
+            + kernels.gemm(1.0, shape.tokens, matrices * f * shared, h, shape)
             + kernels.gemm(1.0, shape.tokens, h, f * shared, shape);
     }
     work
 }
 
+/// A state-space layer: its projections, and the scan, which memory bounds.
+fn state_space(kernels: &Kernels<'_>, job: &Job, shape: &Shape, mamba: &Mamba) -> Work {
+    let h = f64::from(job.llm.hidden);
+    let t = shape.tensor;
+    let scanned = kernels.cluster.gpu.software.scan_passes * mamba.inner() / t;
+    kernels.gemm(1.0, shape.tokens, mamba.input_columns() / t, h, shape)
+        + kernels.gemm(1.0, shape.tokens, h, mamba.inner() / t, shape)
+        + kernels.stream(shape.tokens * scanned * shape.activation_bytes)
+}
+
 /// Norms, residual sums, rotary positions, activation functions: each reads
 /// and writes the hidden stream or the feed-forward width.
-fn vector_work(kernels: &Kernels<'_>, job: &Job, shape: &Shape, ffn: f64) -> Work {
+fn vector_work(kernels: &Kernels<'_>, job: &Job, shape: &Shape, streams: f64, ffn: f64) -> Work {
     let software = &kernels.cluster.gpu.software;
     let h = f64::from(job.llm.hidden);
     let share = if job.parallelism.sequence_parallel { shape.tensor } else { 1.0 };
-    let values = software.hidden_passes * h / share + software.mlp_passes * ffn / shape.tensor;
+    let values = streams * software.hidden_passes * h / share + software.mlp_passes * ffn / shape.tensor;
     kernels.stream(shape.tokens * values * shape.activation_bytes)
 }
 
 /// Output projection and loss of one micro-batch, on the last stage.
 pub fn vocabulary(cluster: &Cluster, job: &Job, shape: &Shape) -> Passes {
-    let kernels = Kernels { cluster, math: job.precision.math };
+    let kernels = Kernels::of(cluster, job.precision.vocabulary);
     let rows = match job.phase {
         Phase::Training | Phase::Decode => shape.tokens,
         // Only the last position predicts.
@@ -353,12 +467,19 @@ pub fn vocabulary(cluster: &Cluster, job: &Job, shape: &Shape) -> Passes {
     };
     let width = f64::from(job.llm.vocab) / shape.tensor;
     let logits = kernels.gemm(1.0, rows, width, f64::from(job.llm.hidden), shape);
-    let softmax = kernels.stream(3.0 * 4.0 * rows * width);
-    let forward = logits + softmax;
+    let softmax = kernels.stream(cluster.gpu.software.loss_bytes * rows * width);
+    // Each layer that predicts further tokens has a loss of its own.
+    let losses = f64::from(1 + job.llm.next_token_layers);
+    let forward = (logits + softmax).times(losses);
     if job.phase != Phase::Training {
         return Passes { forward, ..Passes::default() };
     }
-    Passes { forward, recompute: Work::default(), backward: logits.times(2.0) + softmax }
+    let products = match job.tuning {
+        Tuning::All => 2.0,
+        Tuning::Adapters => 1.0,
+    };
+    let backward = (logits.times(products) + softmax).times(losses);
+    Passes { forward, recompute: Work::default(), backward }
 }
 
 /// Optimizer step over `parameters` of this GPU: read everything, write state
@@ -369,5 +490,8 @@ pub fn optimizer(cluster: &Cluster, job: &Job, parameters: f64) -> Work {
         * (2.0 * precision.optimizer_bytes_per_parameter
             + precision.gradient_bits / 8.0
             + precision.weight_bits / 8.0);
-    Kernels { cluster, math: precision.math }.stream(bytes)
+    if bytes <= 0.0 {
+        return Work::default();
+    }
+    Kernels::of(cluster, precision.math).stream(bytes)
 }

@@ -35,7 +35,7 @@ impl Local {
         check(cluster, job)?;
         let local = memory::local_parameters(job);
         let memory = memory::without_codec(cluster, job, &local);
-        let fits = memory.total_bytes() <= cluster.gpu.memory_bytes;
+        let fits = memory.total_bytes() <= usable_bytes(cluster);
         Ok(Self { memory, on_gpu: fits.then(|| OnGpu::of(cluster, job, local)) })
     }
 
@@ -60,16 +60,21 @@ impl Local {
         let memory =
             MemoryByKind { codec_staging_bytes: memory::codec_staging_bytes(cluster, job), ..self.memory };
         match &self.on_gpu {
-            Some(on_gpu) if memory.total_bytes() <= cluster.gpu.memory_bytes => {
+            Some(on_gpu) if memory.total_bytes() <= usable_bytes(cluster) => {
                 Ok(whole(cluster, job, on_gpu, memory))
             }
             _ => Err(Infeasible::Memory {
                 needed_gb: memory.total_bytes() / 1e9,
-                capacity_gb: cluster.gpu.memory_bytes / 1e9,
+                capacity_gb: usable_bytes(cluster) / 1e9,
                 kind: memory.largest().0,
             }),
         }
     }
+}
+
+/// What a job can fill of a GPU's memory.
+fn usable_bytes(cluster: &Cluster) -> f64 {
+    cluster.gpu.memory_bytes * cluster.gpu.software.usable_memory
 }
 
 /// Time, energy and area of a job that fits.
@@ -79,9 +84,12 @@ fn whole(cluster: &Cluster, job: &Job, on_gpu: &OnGpu, memory: MemoryByKind) -> 
     let energy = energy::energy(cluster, &breakdown, &traffic, iteration_s);
     let area = energy::area(cluster);
     let tokens = job.tokens();
+    let model_flops_per_s = job.model_flops() / iteration_s / f64::from(cluster.gpus);
     Estimate {
         iteration_s,
         tokens_per_s: tokens / iteration_s,
+        model_tflops_per_gpu: model_flops_per_s / 1e12,
+        mfu: model_flops_per_s / cluster.gpu.peak_flops.of(job.precision.math),
         energy_j: energy.total_j(),
         energy_j_per_token: energy.total_j() / tokens,
         area_mm2: area.total_mm2(),
@@ -131,7 +139,10 @@ fn check(cluster: &Cluster, job: &Job) -> Result<(), Infeasible> {
         return Err(Infeasible::Interleave { stages: p.pipeline, microbatches: job.microbatches() });
     }
     let experts = llm.moe.map_or(1, |moe| moe.experts);
-    if !experts.is_multiple_of(p.expert) || !p.data.is_multiple_of(p.expert) {
+    let ranks = p.tensor * p.context * p.data;
+    let grouped = p.expert * p.expert_tensor;
+    let whole = p.expert_tensor == 1 || p.expert_tensor == p.tensor;
+    if !experts.is_multiple_of(p.expert) || !ranks.is_multiple_of(grouped.max(1)) || !whole {
         return Err(Infeasible::Experts { expert: p.expert, experts, data: p.data });
     }
     if !job.sequence.is_multiple_of(p.context) {
@@ -150,6 +161,7 @@ fn check_quantities(cluster: &Cluster, job: &Job) -> Result<(), Infeasible> {
         ("pipeline parallelism", p.pipeline),
         ("data parallelism", p.data),
         ("expert parallelism", p.expert),
+        ("tensor parallelism of experts", p.expert_tensor),
         ("context parallelism", p.context),
         ("GPUs", cluster.gpus),
         ("GPUs a node", cluster.gpus_per_node),
@@ -167,6 +179,11 @@ fn check_quantities(cluster: &Cluster, job: &Job) -> Result<(), Infeasible> {
         }
     }
     let gpu = &cluster.gpu;
+    for math in [job.precision.math, job.precision.attention, job.precision.vocabulary] {
+        if gpu.peak_flops.of(math) == 0.0 {
+            return Err(Infeasible::NoFormat { format: math.name() });
+        }
+    }
     let rates = [
         ("matrix rate", gpu.peak_flops.of(job.precision.math)),
         ("GPU memory", gpu.memory_bytes),

@@ -127,6 +127,28 @@ fn time_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
         unit: "1/s",
         formula: format!("{} tokens ÷ iteration", job.tokens()),
     });
+    lines.push(Line {
+        group: "result",
+        name: "model TFLOP/s a GPU",
+        value: estimate.model_tflops_per_gpu,
+        unit: "TFLOP/s",
+        formula: format!(
+            "{:.4e} FLOPs of the model ÷ {} GPUs ÷ iteration",
+            job.model_flops(),
+            point.cluster.gpus
+        ),
+    });
+    lines.push(Line {
+        group: "result",
+        name: "MFU",
+        value: estimate.mfu,
+        unit: "",
+        formula: format!(
+            "that ÷ {:.4e} FLOP/s in {}",
+            point.cluster.gpu.peak_flops.of(job.precision.math),
+            job.precision.math.name()
+        ),
+    });
 }
 
 fn memory_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {

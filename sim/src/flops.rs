@@ -8,6 +8,8 @@ pub struct PeakFlops {
     pub fp32: f64,
     pub fp16: f64,
     pub fp8: f64,
+    /// Zero where the matrix units have no FP4.
+    pub fp4: f64,
     /// Fused multiply-adds outside the matrix units count two.
     pub vector: f64,
 }
@@ -19,6 +21,7 @@ impl PeakFlops {
             Math::Fp32 => self.fp32,
             Math::Fp16 => self.fp16,
             Math::Fp8 => self.fp8,
+            Math::Fp4 => self.fp4,
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::die::Die;
 pub use crate::flops::PeakFlops;
 use crate::link::{Algorithm, Link, Switching, Topology};
 use crate::nccl;
+use crate::software::Software;
 
 /// A piecewise-linear curve over log2 of its abscissa: efficiency as data.
 ///
@@ -79,65 +80,6 @@ fn log2(x: f64) -> f64 {
     let mantissa = f64::from_bits((bits & 0x000f_ffff_ffff_ffff) | 0x3ff0_0000_0000_0000);
     exponent + (mantissa - 1.0)
 }
-
-/// What kernels and framework make of a GPU: the constants that are fitted to
-/// measured runs, one set for each GPU type.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Software {
-    /// What a GEMM takes beyond its arithmetic: launch gap, fill and drain.
-    pub gemm_overhead_s: f64,
-    /// Times a layer's forward pass reads or writes one copy of its hidden
-    /// stream, of its feed-forward width, and of its score matrix.
-    pub hidden_passes: f64,
-    pub mlp_passes: f64,
-    pub score_passes: f64,
-    /// Slowdown of attention whose head size is no multiple of eight values,
-    /// the alignment tensor cores ask for.
-    pub misaligned_attention: f64,
-    /// What a layer keeps of its hidden stream and of its feed-forward width
-    /// for the backward pass, over what the formulas count.
-    pub saved_hidden: f64,
-    pub saved_mlp: f64,
-    /// Bytes a logit of the loss keeps alive at its widest moment.
-    pub logit_bytes: f64,
-    /// Fraction of the link that gathering shared parameters layer by layer
-    /// reaches (ZeRO-3).
-    pub gather_efficiency: f64,
-    /// What each tensor-parallel peer adds to a layer's launch floor, as a
-    /// fraction of it.
-    pub peer_launch: f64,
-    /// How much longer a layer's launches take, and each peer's share, when
-    /// tensor parallelism runs inside a pipeline that leaves the node.
-    pub pipelined_launch: f64,
-    pub pipelined_peer_launch: f64,
-    /// How fast the share of pipeline exchanges that meet a stalled link grows
-    /// with the nodes of a job: (nodes ÷ [`STALLED_NODES`]) to this power, at
-    /// most all of them. Zero: every exchange costs the same on any job.
-    pub stall_exponent: f64,
-}
-
-impl Software {
-    /// Kernels that do what the formulas say and no more: hidden streams of
-    /// two norms and two residual sums, one activation, an eager softmax.
-    pub const PLAIN: Self = Self {
-        gemm_overhead_s: 0.0,
-        hidden_passes: 10.0,
-        mlp_passes: 3.0,
-        score_passes: 8.0,
-        misaligned_attention: 1.0,
-        saved_hidden: 1.0,
-        saved_mlp: 1.0,
-        logit_bytes: 8.0,
-        gather_efficiency: 1.0,
-        peer_launch: 0.0,
-        pipelined_launch: 1.0,
-        pipelined_peer_launch: 0.0,
-        stall_exponent: 0.0,
-    };
-}
-
-/// Nodes of a job in which every exchange meets a stalled link.
-pub const STALLED_NODES: f64 = 64.0;
 
 /// One GPU as the model sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -278,6 +220,39 @@ impl Cluster {
             all_reduce: self.inter_all_reduce,
             energy_j_per_bit: self.nic.energy_j_per_bit,
         }
+    }
+
+    /// The wires inside a node as one GPU sees them when it sends to all others.
+    pub fn node_link(&self) -> Link {
+        Link {
+            bytes_per_s: self.intra.bytes_per_s * self.intra.efficiency,
+            latency_s: self.intra.latency_s,
+            launch_s: self.intra.launch_s,
+            topology: self.intra.topology,
+            switching: Switching::CutThrough,
+            all_reduce: self.intra.all_reduce,
+            energy_j_per_bit: self.intra.energy_j_per_bit,
+        }
+    }
+
+    /// A GPU's own share of the NICs, which nobody else's traffic can use.
+    pub fn nic_link(&self) -> Link {
+        Link {
+            bytes_per_s: self.nic.bytes_per_s * self.nics_per_gpu * self.inter_efficiency,
+            latency_s: self.nic.latency_s + self.inter_latency_s,
+            launch_s: self.intra.launch_s,
+            topology: self.inter_topology,
+            switching: Switching::CutThrough,
+            all_reduce: self.inter_all_reduce,
+            energy_j_per_bit: self.nic.energy_j_per_bit,
+        }
+    }
+
+    /// Members of a group of `size` ranks `stride` apart that share a node, and
+    /// the nodes that the group is spread over.
+    pub fn members(&self, size: u32, stride: u32) -> (u32, f64) {
+        let near = (self.gpus_per_node / stride.max(1)).clamp(1, size);
+        (near, f64::from(size) / f64::from(near))
     }
 
     /// Derives totals from the GPU's parts, where it is given by parts: its

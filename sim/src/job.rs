@@ -10,13 +10,41 @@ pub enum Math {
     /// FP16 or BF16: same rate, same bytes.
     Fp16,
     Fp8,
+    /// NVFP4 or MXFP4.
+    Fp4,
+}
+
+impl Math {
+    /// As a configuration writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fp32 => "fp32",
+            Self::Fp16 => "fp16",
+            Self::Fp8 => "fp8",
+            Self::Fp4 => "fp4",
+        }
+    }
+
+    /// What operators that are kept from narrow formats take where products
+    /// take this: attention's scores and the loss.
+    pub const fn at_least_fp16(self) -> Self {
+        match self {
+            Self::Fp32 => Self::Fp32,
+            Self::Fp16 | Self::Fp8 | Self::Fp4 => Self::Fp16,
+        }
+    }
 }
 
 /// Number formats by tensor class, in bits a value; the optimizer's state in
 /// bytes a parameter, since it mixes formats (12 for Adam with FP32 master).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Precision {
+    /// Products of activations with a layer's weights.
     pub math: Math,
+    /// Attention's scores and their product with the values.
+    pub attention: Math,
+    /// The output projection before the loss.
+    pub vocabulary: Math,
     pub weight_bits: f64,
     pub activation_bits: f64,
     /// Gradients as they accumulate in memory.
@@ -31,6 +59,8 @@ impl Precision {
     /// BF16 weights and activations, FP32 gradients, Adam with FP32 state.
     pub const MIXED: Self = Self {
         math: Math::Fp16,
+        attention: Math::Fp16,
+        vocabulary: Math::Fp16,
         weight_bits: 16.0,
         activation_bits: 16.0,
         gradient_bits: 32.0,
@@ -68,6 +98,16 @@ pub enum AttentionKernel {
     Materialized,
     /// Fused, causal, nothing quadratic kept (FlashAttention).
     Flash,
+}
+
+/// Which weights a training step changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tuning {
+    /// All of them.
+    All,
+    /// Small adapters beside weights that stay as they are (LoRA): no gradient
+    /// of a weight is computed, reduced or kept.
+    Adapters,
 }
 
 /// What data-parallel ranks share out among themselves.
@@ -115,7 +155,8 @@ pub enum Split {
 }
 
 /// How the job is cut over GPUs. Ranks are laid out tensor, context, data,
-/// pipeline from the inside out; experts share the data-parallel ranks.
+/// pipeline from the inside out; experts share the
+/// ranks of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parallelism {
     pub tensor: u32,
@@ -126,6 +167,9 @@ pub struct Parallelism {
     pub data: u32,
     pub zero: Zero,
     pub expert: u32,
+    /// Ranks that share each expert: the tensor-parallel ones, or 1 where the
+    /// experts' group spans them and each expert is whole.
+    pub expert_tensor: u32,
     pub context: u32,
 }
 
@@ -140,8 +184,15 @@ impl Parallelism {
         data: 1,
         zero: Zero::None,
         expert: 1,
+        expert_tensor: 1,
         context: 1,
     };
+
+    /// Copies of each expert.
+    pub fn expert_copies(&self) -> u32 {
+        let stage = self.tensor * self.context * self.data;
+        (stage / (self.expert * self.expert_tensor).max(1)).max(1)
+    }
 
     /// GPUs the job uses.
     pub fn gpus(&self) -> u64 {
@@ -184,6 +235,7 @@ impl Overlap {
 pub struct Job {
     pub llm: Llm,
     pub phase: Phase,
+    pub tuning: Tuning,
     /// Tokens in a sequence; in decoding, tokens already in the cache.
     pub sequence: u32,
     /// Sequences in the whole batch.
@@ -204,6 +256,32 @@ impl Job {
     /// Micro-batches of one data-parallel rank.
     pub fn microbatches(&self) -> u32 {
         self.global_batch / (self.parallelism.data * self.microbatch).max(1)
+    }
+
+    /// FLOPs that the model itself asks for in one iteration, whatever is computed
+    /// twice, cut or cast: two for each parameter a token passes through and for
+    /// each pair of its attention, three times as many in training (PaLM's count).
+    pub fn model_flops(&self) -> f64 {
+        let llm = &self.llm;
+        let looked_up = match llm.vocabulary {
+            crate::llm::Vocabulary::Tied => 0.0,
+            crate::llm::Vocabulary::Untied => llm.embedding_parameters(),
+        };
+        let products = 2.0 * (llm.active_parameters() - looked_up);
+        let (score_dim, value_dim) = llm.attention_dims();
+        let blocks = llm.blocks();
+        let attending = blocks.dense + blocks.sparse + blocks.attention;
+        let narrow = llm.window.map_or(0.0, |window| f64::from(window.layers).min(attending));
+        let context = f64::from(self.sequence);
+        let seen = match self.phase {
+            Phase::Training | Phase::Prefill => context / 2.0,
+            Phase::Decode => context,
+        };
+        let window = llm.window.map_or(seen, |window| f64::from(window.tokens).min(seen));
+        let pairs = (attending - narrow) * seen + narrow * window;
+        let attention = 2.0 * pairs * f64::from(llm.heads) * (score_dim + value_dim);
+        let passes = if self.phase == Phase::Training { 3.0 } else { 1.0 };
+        passes * self.tokens() * (products + attention)
     }
 
     /// Tokens the job reads or writes in one iteration.

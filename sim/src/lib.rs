@@ -46,6 +46,7 @@ mod outcome;
 mod reason;
 mod schedule;
 pub mod serving;
+mod software;
 pub mod sweep;
 
 /// A hash of everything the model is made of: what another version computed is
@@ -55,10 +56,12 @@ pub const VERSION: &str = env!("TRINITY_MODEL");
 pub use compression::{Codec, Compression, Reduction};
 pub use estimate::{estimate, time};
 pub use explain::{Footprint, explain, footprint};
-pub use hardware::{Cluster, Curve, Gpu, Nic, PeakFlops, Software, Tier};
+pub use hardware::{Cluster, Curve, Gpu, Nic, PeakFlops, Tier};
 pub use job::{
-    AttentionKernel, Job, Math, Overlap, Parallelism, Phase, Precision, Recompute, Schedule, Split, Zero,
+    AttentionKernel, Job, Math, Overlap, Parallelism, Phase, Precision, Recompute, Schedule, Split, Tuning,
+    Zero,
 };
-pub use llm::{Attention, Llm, Mlp, Moe, Vocabulary};
+pub use llm::{Attention, Blocks, Llm, Mamba, Mlp, Moe, Vocabulary, Window};
 pub use outcome::{AreaByKind, Breakdown, EnergyByKind, Estimate, Infeasible, Line, MemoryByKind};
 pub use reason::Reason;
+pub use software::{ByFormat, Software};

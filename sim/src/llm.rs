@@ -26,6 +26,51 @@ pub enum Vocabulary {
     Untied,
 }
 
+/// State-space layers between those that attend (Mamba-2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mamba {
+    pub layers: u32,
+    /// Layers that attend; what is left of the model are feed-forward layers.
+    pub attention_layers: u32,
+    pub heads: u32,
+    pub head_dim: u32,
+    pub state: u32,
+    pub groups: u32,
+}
+
+impl Mamba {
+    /// Values of the inner stream.
+    pub fn inner(&self) -> f64 {
+        f64::from(self.heads) * f64::from(self.head_dim)
+    }
+
+    /// Columns of the input projection: gate, stream, both state matrices, step.
+    pub fn input_columns(&self) -> f64 {
+        2.0 * self.inner() + 2.0 * f64::from(self.groups) * f64::from(self.state) + f64::from(self.heads)
+    }
+}
+
+/// Layers that attend only to the last tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    pub tokens: u32,
+    pub layers: u32,
+}
+
+/// How many blocks of each kind a model has.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Blocks {
+    /// Attention and a dense feed-forward block.
+    pub dense: f64,
+    /// Attention and experts.
+    pub sparse: f64,
+    /// Attention alone.
+    pub attention: f64,
+    /// Experts alone.
+    pub experts: f64,
+    pub mamba: f64,
+}
+
 /// Mixture of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moe {
@@ -37,6 +82,9 @@ pub struct Moe {
     pub expert_ffn: u32,
     /// Layers at the start that stay dense.
     pub dense_layers: u32,
+    /// Width that tokens are projected to before they are routed; zero where
+    /// they keep the hidden size.
+    pub latent: u32,
 }
 
 /// A decoder-only transformer.
@@ -56,7 +104,12 @@ pub struct Llm {
     /// Whether linear layers carry biases.
     pub biases: bool,
     pub attention: Attention,
+    pub window: Option<Window>,
+    pub mamba: Option<Mamba>,
     pub moe: Option<Moe>,
+    /// Further layers that predict tokens beyond the next (MTP), each with a
+    /// loss of its own.
+    pub next_token_layers: u32,
 }
 
 impl Llm {
@@ -99,9 +152,62 @@ impl Llm {
         self.mlp_matrices() * h * f + biases
     }
 
-    /// Parameters of one expert.
+    /// Parameters of one routed expert.
     pub fn expert_parameters(&self) -> f64 {
+        self.moe.map_or(0.0, |moe| self.mlp_matrices() * self.routed_width() * f64::from(moe.expert_ffn))
+    }
+
+    /// Parameters of one shared expert, which sees the hidden stream as it is.
+    pub fn shared_expert_parameters(&self) -> f64 {
         self.moe.map_or(0.0, |moe| self.mlp_matrices() * f64::from(self.hidden) * f64::from(moe.expert_ffn))
+    }
+
+    /// Width of a token as it is routed.
+    pub fn routed_width(&self) -> f64 {
+        f64::from(match self.moe {
+            Some(moe) if moe.latent > 0 => moe.latent,
+            _ => self.hidden,
+        })
+    }
+
+    /// Parameters of the projections into the routed width and back.
+    pub fn latent_parameters(&self) -> f64 {
+        match self.moe {
+            Some(moe) if moe.latent > 0 => 2.0 * f64::from(self.hidden) * f64::from(moe.latent),
+            _ => 0.0,
+        }
+    }
+
+    /// Parameters of one state-space layer.
+    pub fn mamba_parameters(&self) -> f64 {
+        self.mamba.map_or(0.0, |mamba| f64::from(self.hidden) * (mamba.input_columns() + mamba.inner()))
+    }
+
+    /// Blocks by kind, those that predict further tokens included.
+    pub fn blocks(&self) -> Blocks {
+        let layers = f64::from(self.layers);
+        let further = f64::from(self.next_token_layers);
+        match (self.mamba, self.moe) {
+            (Some(mamba), moe) => {
+                let attention = f64::from(mamba.attention_layers);
+                let rest = (layers - f64::from(mamba.layers) - attention).max(0.0);
+                let (dense, experts) = if moe.is_some() { (0.0, rest) } else { (rest, 0.0) };
+                // A dense feed-forward layer of a hybrid is timed with its attention.
+                let attention = (attention - dense).max(0.0) + further;
+                Blocks {
+                    dense,
+                    sparse: 0.0,
+                    attention,
+                    experts: experts + further,
+                    mamba: f64::from(mamba.layers),
+                }
+            }
+            (None, Some(moe)) => {
+                let dense = f64::from(moe.dense_layers);
+                Blocks { dense, sparse: layers - dense + further, ..Blocks::default() }
+            }
+            (None, None) => Blocks { dense: layers + further, ..Blocks::default() },
+        }
     }
 
     /// Norms of one layer.
@@ -117,23 +223,29 @@ impl Llm {
 
     /// All parameters, experts included.
     pub fn parameters(&self) -> f64 {
-        let layers = f64::from(self.layers);
-        let each = self.attention_parameters() + self.norm_parameters();
-        let mlps = match self.moe {
-            None => layers * self.dense_mlp_parameters(),
-            Some(moe) => {
-                let dense = f64::from(moe.dense_layers);
-                let experts = f64::from(moe.experts + moe.shared_experts) * self.expert_parameters();
-                let router = f64::from(self.hidden) * f64::from(moe.experts);
-                dense * self.dense_mlp_parameters() + (layers - dense) * (experts + router)
-            }
-        };
+        let blocks = self.blocks();
+        let layers = f64::from(self.layers + self.next_token_layers);
+        let attention = (blocks.dense + blocks.sparse + blocks.attention) * self.attention_parameters();
+        let sparse = self.moe.map_or(0.0, |moe| {
+            f64::from(moe.experts) * self.expert_parameters()
+                + f64::from(moe.shared_experts) * self.shared_expert_parameters()
+                + self.latent_parameters()
+                + f64::from(self.hidden) * f64::from(moe.experts)
+        });
+        let mlps = blocks.dense * self.dense_mlp_parameters()
+            + (blocks.sparse + blocks.experts) * sparse
+            + blocks.mamba * self.mamba_parameters();
         let embeddings = match self.vocabulary {
             Vocabulary::Tied => 1.0,
             Vocabulary::Untied => 2.0,
         } * self.embedding_parameters();
         let positions = f64::from(self.positions) * f64::from(self.hidden);
-        layers * each + mlps + embeddings + positions + self.norm_parameters() / 2.0
+        layers * self.norm_parameters()
+            + attention
+            + mlps
+            + embeddings
+            + positions
+            + self.norm_parameters() / 2.0
     }
 
     /// Parameters a token passes through.
@@ -143,7 +255,17 @@ impl Llm {
             Some(moe) => {
                 let idle = f64::from(moe.experts - moe.top_k.min(moe.experts));
                 self.parameters()
-                    - f64::from(self.layers - moe.dense_layers) * idle * self.expert_parameters()
+                    - (self.blocks().sparse + self.blocks().experts) * idle * self.expert_parameters()
+            }
+        }
+    }
+
+    /// Values of a head that scores and that sums of values are taken over.
+    pub fn attention_dims(&self) -> (f64, f64) {
+        match self.attention {
+            Attention::Grouped => (f64::from(self.head_dim), f64::from(self.head_dim)),
+            Attention::Latent { rope_dim, value_dim, .. } => {
+                (f64::from(self.head_dim + rope_dim), f64::from(value_dim))
             }
         }
     }
@@ -175,7 +297,10 @@ mod tests {
             positions: 0,
             biases: false,
             attention: Attention::Grouped,
+            window: None,
+            mamba: None,
             moe: None,
+            next_token_layers: 0,
         }
     }
 
@@ -206,7 +331,17 @@ mod tests {
             positions: 0,
             biases: false,
             attention: Attention::Latent { query_rank: 1536, kv_rank: 512, rope_dim: 64, value_dim: 128 },
-            moe: Some(Moe { experts: 256, top_k: 8, shared_experts: 1, expert_ffn: 2048, dense_layers: 3 }),
+            window: None,
+            mamba: None,
+            moe: Some(Moe {
+                experts: 256,
+                top_k: 8,
+                shared_experts: 1,
+                expert_ffn: 2048,
+                dense_layers: 3,
+                latent: 0,
+            }),
+            next_token_layers: 0,
         };
         assert!((llm.parameters() / 671.0e9 - 1.0).abs() < 0.002, "{}", llm.parameters());
         // The report's 37 billion leave the input embedding out (a lookup).

@@ -4,10 +4,11 @@
 //! equations 1–6), extended to grouped queries, gated feed-forward blocks,
 //! fused attention and context parallelism.
 
-use crate::hardware::{Cluster, Software};
-use crate::job::{AttentionKernel, Job, Phase, Recompute, Split, Zero};
+use crate::hardware::Cluster;
+use crate::job::{AttentionKernel, Job, Math, Phase, Recompute, Split, Tuning, Zero};
 use crate::llm::{Mlp, Vocabulary};
 use crate::outcome::MemoryByKind;
+use crate::software::Software;
 
 /// Parameters of the fullest pipeline stage on one GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -37,19 +38,21 @@ pub fn local_parameters(job: &Job) -> LocalParameters {
         Split::Layers => f64::from(layers_per_stage(job)),
         Split::Work => mean_layers_per_stage(job),
     };
-    let sparse_fraction =
-        llm.moe.map_or(0.0, |moe| 1.0 - f64::from(moe.dense_layers) / f64::from(llm.layers));
-    let (router, shared, experts) = llm.moe.map_or((0.0, 0.0, 0.0), |moe| {
-        (
-            f64::from(llm.hidden) * f64::from(moe.experts),
-            f64::from(moe.shared_experts) * llm.expert_parameters() / t,
-            f64::from(moe.experts) / f64::from(job.parallelism.expert) * llm.expert_parameters() / t,
-        )
+    let blocks = llm.blocks();
+    let stages = layers / f64::from(llm.layers);
+    let (shared, experts) = llm.moe.map_or((0.0, 0.0), |moe| {
+        let router = f64::from(llm.hidden) * f64::from(moe.experts);
+        let shared = f64::from(moe.shared_experts) * llm.shared_expert_parameters() / t;
+        let cut = f64::from(job.parallelism.expert) * f64::from(job.parallelism.expert_tensor);
+        (router + shared + llm.latent_parameters(), f64::from(moe.experts) / cut * llm.expert_parameters())
     });
-    let dense_layer = llm.attention_parameters() / t
-        + llm.norm_parameters()
-        + (1.0 - sparse_fraction) * llm.dense_mlp_parameters() / t
-        + sparse_fraction * (router + shared);
+    let attending = blocks.dense + blocks.sparse + blocks.attention;
+    let sparse = blocks.sparse + blocks.experts;
+    let dense_layers = attending * llm.attention_parameters() / t
+        + f64::from(llm.layers + llm.next_token_layers) * llm.norm_parameters()
+        + blocks.dense * llm.dense_mlp_parameters() / t
+        + blocks.mamba * llm.mamba_parameters() / t
+        + sparse * shared;
     let copies = match (llm.vocabulary, job.parallelism.pipeline) {
         (Vocabulary::Untied, 1) => 2.0,
         _ => 1.0,
@@ -57,7 +60,7 @@ pub fn local_parameters(job: &Job) -> LocalParameters {
     let embeddings = copies * llm.embedding_parameters() / t
         + f64::from(llm.positions) * f64::from(llm.hidden)
         + f64::from(llm.hidden);
-    LocalParameters { dense: layers * dense_layer + embeddings, experts: layers * sparse_fraction * experts }
+    LocalParameters { dense: stages * dense_layers + embeddings, experts: stages * sparse * experts }
 }
 
 /// Parameters after sharing `kind` over the ranks that would hold copies.
@@ -67,7 +70,7 @@ pub fn sharded_parameters(job: &Job, local: &LocalParameters, kind: Zero) -> f64
         return local.dense + local.experts;
     }
     let replicas = f64::from(p.data) * f64::from(p.context);
-    local.dense / replicas + local.experts / (replicas / f64::from(p.expert)).max(1.0)
+    local.dense / replicas + local.experts / f64::from(p.expert_copies())
 }
 
 /// Memory of the fullest GPU.
@@ -92,10 +95,12 @@ pub(crate) fn without_codec(cluster: &Cluster, job: &Job, local: &LocalParameter
     };
     match job.phase {
         Phase::Training => {
-            memory.gradients_bytes =
-                sharded_parameters(job, local, Zero::Gradients) * precision.gradient_bits / 8.0;
-            memory.optimizer_bytes =
-                sharded_parameters(job, local, Zero::Optimizer) * precision.optimizer_bytes_per_parameter;
+            if job.tuning == Tuning::All {
+                memory.gradients_bytes =
+                    sharded_parameters(job, local, Zero::Gradients) * precision.gradient_bits / 8.0;
+                memory.optimizer_bytes =
+                    sharded_parameters(job, local, Zero::Optimizer) * precision.optimizer_bytes_per_parameter;
+            }
             memory.activations_bytes = training_activations_bytes(&cluster.gpu.software, job);
         }
         Phase::Prefill | Phase::Decode => {
@@ -155,19 +160,41 @@ fn layer_activations_bytes(software: &Software, job: &Job) -> f64 {
     let bytes = job.precision.activation_bits / 8.0;
     let q = f64::from(llm.heads) * f64::from(llm.head_dim);
     let kv = llm.kv_values_per_token_layer();
-    // Inputs of two norms, of attention and of the feed-forward block, and
-    // two dropout masks of one byte: 10·s·b·h of the paper at two bytes.
-    let stream = h * (4.0 * bytes + 2.0) / share;
-    // Queries, keys, values, and the input of the output projection.
-    let attention = (2.0 * q + kv) * bytes / t;
-    let (width, tokens_factor) = llm.moe.map_or((f64::from(llm.ffn), 1.0), |moe| {
-        (f64::from(moe.expert_ffn), f64::from(moe.top_k + moe.shared_experts))
-    });
-    let mlp_values = match llm.mlp {
-        Mlp::Gelu => 2.0 * width,
-        Mlp::SwiGlu => 3.0 * width,
+    // Products keep their operand in their own format.
+    let operand = match job.precision.math {
+        Math::Fp32 | Math::Fp16 => bytes,
+        Math::Fp8 => bytes.min(1.0),
+        Math::Fp4 => bytes.min(0.5625),
     };
-    let mlp = tokens_factor * mlp_values * bytes / t;
+    let blocks = llm.blocks();
+    let layers = f64::from(llm.layers + llm.next_token_layers);
+    let attend = (blocks.dense + blocks.sparse + blocks.attention) / layers;
+    let sparse = (blocks.sparse + blocks.experts) / layers;
+    let dense = blocks.dense / layers;
+    let scan = blocks.mamba / layers;
+    // Inputs of two norms, of attention and of the feed-forward block, and two
+    // dropout masks of one byte: 10·s·b·h of the paper at two bytes. Models
+    // without biases train without dropout.
+    let masks = if llm.biases { 2.0 } else { 0.0 };
+    let halves = attend + dense + sparse + scan;
+    let stream = h * (halves * (bytes + operand) + masks) / share;
+    // Queries, keys, values, and the input of the output projection.
+    let attention = attend * ((q + kv) * bytes + q * operand) / t;
+    let gate = match llm.mlp {
+        Mlp::Gelu => 1.0,
+        Mlp::SwiGlu => 2.0,
+    };
+    let kept_mlp = |width: f64| width * (gate * bytes + operand);
+    let experts = llm.moe.map_or(0.0, |moe| {
+        let routed = f64::from(moe.top_k);
+        let shared = f64::from(moe.shared_experts);
+        let width = f64::from(moe.expert_ffn);
+        // A routed token is kept as its expert received it.
+        let inputs = routed * llm.routed_width() * operand;
+        routed * kept_mlp(width) + inputs + shared * kept_mlp(width)
+    });
+    let mamba = llm.mamba.map_or(0.0, |mamba| (mamba.input_columns() + mamba.inner()) * bytes);
+    let mlp = (dense * kept_mlp(f64::from(llm.ffn)) + sparse * experts + scan * mamba) / t;
     let scores = match (job.attention, job.recompute) {
         (AttentionKernel::Materialized, Recompute::None | Recompute::Full) => {
             // Softmax output, dropout mask, dropout output.

@@ -14,6 +14,10 @@ pub struct Estimate {
     pub iteration_s: f64,
     /// Tokens of the whole cluster in a second.
     pub tokens_per_s: f64,
+    /// TFLOP/s of the model ([`crate::Job::model_flops`]) that each GPU sustains.
+    pub model_tflops_per_gpu: f64,
+    /// The same over the GPU's peak in the format of the products.
+    pub mfu: f64,
     /// One iteration of the whole cluster.
     pub energy_j: f64,
     pub energy_j_per_token: f64,
@@ -191,6 +195,8 @@ pub enum Infeasible {
     Clock { clock_ghz: f64, most_ghz: f64 },
     #[error("the GPU may draw {limit_w:.0} W, but takes {idle_w:.0} W while it does nothing")]
     Power { limit_w: f64, idle_w: f64 },
+    #[error("the matrix units of the GPU have no {format}; a GPU that does states its rate")]
+    NoFormat { format: &'static str },
     #[error("needs {needed_gb:.1} GB a GPU of {capacity_gb:.1} GB, {kind} being the largest part")]
     Memory { needed_gb: f64, capacity_gb: f64, kind: &'static str },
 }
@@ -200,6 +206,7 @@ impl Infeasible {
     pub fn reason(&self) -> Reason {
         match self {
             Self::NotPositive { .. } => Reason::NotPositive,
+            Self::NoFormat { .. } => Reason::NoFormat,
             Self::GpuCount { .. } => Reason::GpuCount,
             Self::Heads { .. } => Reason::Heads,
             Self::KvHeads { .. } => Reason::KvHeads,

@@ -29,6 +29,7 @@ macro_rules! reasons {
 
 reasons! {
     NotPositive = "not positive",
+    NoFormat = "number format",
     GpuCount = "GPU count",
     Heads = "heads",
     KvHeads = "KV heads",

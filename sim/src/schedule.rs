@@ -10,12 +10,13 @@ pub(crate) use parts::{Boundary, Parts, Reduce, parts};
 
 use crate::collective::{self, Link};
 use crate::compression::{Channel, Policy, Scope};
-use crate::compute::{self, Passes, Shape, Work};
-use crate::hardware::{Cluster, STALLED_NODES};
-use crate::job::{Job, Phase, Recompute, Split, Zero};
+use crate::compute::{self, Kind, Passes, Shape, Work};
+use crate::hardware::Cluster;
+use crate::job::{Job, Phase, Recompute, Split, Tuning, Zero};
 use crate::llm::Vocabulary;
 use crate::memory::{self, LocalParameters};
 use crate::outcome::{Breakdown, Exposed};
+use crate::software::STALLED_NODES;
 
 /// What one GPU moved and coded in one iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -77,7 +78,6 @@ enum Transfer {
     AllReduce,
     ReduceScatter,
     AllGather,
-    AllToAll,
     SendRecv,
 }
 
@@ -87,7 +87,6 @@ impl Transfer {
             Self::AllReduce => collective::all_reduce(channel, ranks, values),
             Self::ReduceScatter => collective::reduce_scatter(channel, ranks, values),
             Self::AllGather => collective::all_gather(channel, ranks, values),
-            Self::AllToAll => collective::all_to_all(channel, ranks, values),
             Self::SendRecv => collective::send_recv(channel, values),
         }
     }
@@ -98,7 +97,7 @@ impl Transfer {
         let most = values * (n - 1.0) / n;
         match self {
             Self::AllReduce => (2.0 * most, most + values / n, 2.0 * most),
-            Self::ReduceScatter | Self::AllToAll => (most, most, most),
+            Self::ReduceScatter => (most, most, most),
             Self::AllGather => (most, values / n, most),
             Self::SendRecv => (values, values, values),
         }
@@ -119,15 +118,7 @@ impl Group<'_> {
     /// The channel the values take, raw or coded, and its time.
     fn choose(&self, transfer: Transfer, values: f64) -> (Channel, f64) {
         let link = self.cluster.link(self.size, self.stride);
-        let raw = Channel::raw(link, self.raw_bits);
-        let raw_s = transfer.time_s(&raw, self.size, values);
-        if let Some(coded) = self.coded(link) {
-            let coded_s = transfer.time_s(&coded, self.size, values);
-            if self.job.compression.policy == Policy::Always || coded_s <= raw_s {
-                return (coded, coded_s);
-            }
-        }
-        (raw, raw_s)
+        self.faster(link, |channel| transfer.time_s(channel, self.size, values))
     }
 
     fn flow(&self, transfer: Transfer, values: f64) -> Flow {
@@ -146,6 +137,60 @@ impl Group<'_> {
             encoded_values: codes * encoded,
             decoded_values: codes * decoded,
         }
+    }
+
+    /// `tokens` of `width` values, each to `copies` experts spread over the
+    /// group: what stays in the node crosses its wires, what leaves crosses the
+    /// sender's own NIC, at the same time.
+    fn dispatch(&self, tokens: f64, width: f64, copies: u32) -> Flow {
+        if self.size < 2 || tokens <= 0.0 {
+            return Flow::default();
+        }
+        let n = f64::from(self.size);
+        let copies = f64::from(copies);
+        let (near, nodes) = self.cluster.members(self.size, self.stride);
+        let near = f64::from(near);
+        let inside = tokens * copies * width * (near - 1.0) / n;
+        // A token's experts are on so many nodes; each gets it once, or once an expert.
+        let crossings = if self.cluster.gpu.software.sends_once_per_node {
+            let reached = nodes * (1.0 - (1.0 - 1.0 / nodes).powf(copies));
+            reached * (nodes - 1.0) / nodes
+        } else {
+            copies * (n - near) / n
+        };
+        let outside = tokens * crossings * width;
+        let part = |values: f64, link: Link, leaves: bool| {
+            if values <= 0.0 {
+                return Flow::default();
+            }
+            let (channel, time_s) = self.faster(link, |channel| collective::exchange(channel, values));
+            let bits = values * channel.wire_bits;
+            let codes = if channel.is_coded() { values } else { 0.0 };
+            Flow {
+                time_s,
+                network_bits: if leaves { bits } else { 0.0 },
+                wire_j: bits * channel.link.energy_j_per_bit,
+                encoded_values: codes,
+                decoded_values: codes,
+            }
+        };
+        let within = part(inside, self.cluster.node_link(), false);
+        let between = part(outside, self.cluster.nic_link(), true);
+        Flow { time_s: within.time_s.max(between.time_s), ..(within + between) }
+    }
+
+    /// The faster of a raw and a coded channel over `link`, or the coded one
+    /// where the policy says so.
+    fn faster(&self, link: Link, time_s: impl Fn(&Channel) -> f64) -> (Channel, f64) {
+        let raw = Channel::raw(link, self.raw_bits);
+        let raw_s = time_s(&raw);
+        if let Some(coded) = self.coded(link) {
+            let coded_s = time_s(&coded);
+            if self.job.compression.policy == Policy::Always || coded_s <= raw_s {
+                return (coded, coded_s);
+            }
+        }
+        (raw, raw_s)
     }
 
     fn coded(&self, link: Link) -> Option<Channel> {
@@ -185,7 +230,10 @@ impl OnGpu {
     /// The work of one GPU that holds `local` parameters.
     pub fn of(cluster: &Cluster, job: &Job, local: LocalParameters) -> Self {
         let shape = Shape::of(job);
-        let owned = memory::sharded_parameters(job, &local, Zero::Optimizer);
+        let owned = match job.tuning {
+            Tuning::All => memory::sharded_parameters(job, &local, Zero::Optimizer),
+            Tuning::Adapters => 0.0,
+        };
         Self {
             shape,
             stage: stage_compute(cluster, job, &shape),
@@ -228,16 +276,49 @@ impl Stage {
 
 /// One micro-batch through the layers of a stage, and through the loss.
 fn stage_compute(cluster: &Cluster, job: &Job, shape: &Shape) -> Stage {
-    let layers = memory::mean_layers_per_stage(job);
-    let body = match job.llm.moe {
-        None => compute::layer(cluster, job, shape, None).times(layers),
-        Some(moe) => {
-            let dense = f64::from(moe.dense_layers) / f64::from(job.llm.layers);
-            compute::layer(cluster, job, shape, None).times(layers * dense)
-                + compute::layer(cluster, job, shape, Some(moe)).times(layers * (1.0 - dense))
+    let stages = f64::from(job.parallelism.pipeline);
+    let blocks = job.llm.blocks();
+    let of = |kind: Kind, count: f64| {
+        if count > 0.0 {
+            compute::layer(cluster, job, shape, kind).times(count / stages)
+        } else {
+            Passes::default()
         }
     };
-    Stage { body, vocabulary: compute::vocabulary(cluster, job, shape) }
+    let mut body = of(Kind::Dense, blocks.dense) + of(Kind::Attention, blocks.attention);
+    if let Some(moe) = job.llm.moe {
+        body = body + of(Kind::Sparse(moe), blocks.sparse) + of(Kind::Experts(moe), blocks.experts);
+    }
+    if let Some(mamba) = job.llm.mamba {
+        body = body + of(Kind::Mamba(mamba), blocks.mamba);
+    }
+    let share = if job.parallelism.pipeline > 1 && job.parallelism.split == Split::Layers {
+        cluster.gpu.software.loss_share
+    } else {
+        1.0
+    };
+    Stage { body, vocabulary: compute::vocabulary(cluster, job, shape).times(share) }
+}
+
+/// Layers of the mean stage, those that predict further tokens included.
+fn layers_per_stage(job: &Job) -> f64 {
+    f64::from(job.llm.layers + job.llm.next_token_layers) / f64::from(job.parallelism.pipeline)
+}
+
+/// Shares of the layers that attend, and that have experts.
+fn attending(job: &Job) -> (f64, f64) {
+    let blocks = job.llm.blocks();
+    let layers = f64::from(job.llm.layers + job.llm.next_token_layers);
+    let attend = blocks.dense + blocks.sparse + blocks.attention;
+    (attend / layers, (blocks.sparse + blocks.experts) / layers)
+}
+
+/// Blocks of a mean layer whose sums tensor-parallel ranks exchange: two where
+/// attention and a feed-forward block share a layer.
+fn summed_blocks(job: &Job) -> f64 {
+    let blocks = job.llm.blocks();
+    let layers = f64::from(job.llm.layers + job.llm.next_token_layers);
+    (2.0 * (blocks.dense + blocks.sparse) + blocks.attention + blocks.experts + blocks.mamba) / layers
 }
 
 /// Transfers of one micro-batch through one stage, forward and backward.
@@ -258,7 +339,8 @@ impl StageFlows {
     fn of(cluster: &Cluster, job: &Job, shape: &Shape) -> Self {
         let p = &job.parallelism;
         let c = &job.compression;
-        let layers = memory::mean_layers_per_stage(job);
+        let layers = layers_per_stage(job);
+        let (attend, sparse) = attending(job);
         let hidden = f64::from(job.llm.hidden);
         let stream = shape.tokens * hidden;
         let raw_bits = job.precision.activation_bits;
@@ -271,8 +353,9 @@ impl StageFlows {
             coded_bits,
         };
 
-        let tensor =
-            |coded_bits| tensor_flow(&group(p.tensor, 1, coded_bits), job, stream).times(2.0 * layers);
+        let tensor = |coded_bits| {
+            tensor_flow(&group(p.tensor, 1, coded_bits), job, stream).times(summed_blocks(job) * layers)
+        };
         let tensor_forward = tensor(c.activation_bits);
         // A full recompute repeats the forward sums before the backward ones.
         let again = if job.recompute == Recompute::Full { 1.0 } else { 0.0 };
@@ -280,7 +363,7 @@ impl StageFlows {
 
         let kv =
             shape.tokens * job.llm.kv_values_per_token_layer() / f64::from(p.tensor.min(job.llm.kv_heads));
-        let context_steps = f64::from(p.context - 1) * layers;
+        let context_steps = f64::from(p.context - 1) * layers * attend;
         let context =
             |coded| group(p.context, p.tensor, coded).flow(Transfer::SendRecv, kv).times(context_steps);
         let context_forward = if p.context > 1 { context(c.activation_bits) } else { Flow::default() };
@@ -294,12 +377,13 @@ impl StageFlows {
             None => (Flow::default(), Flow::default()),
             Some(moe) => {
                 let share = if p.sequence_parallel { shape.tensor } else { 1.0 };
-                let routed = stream * f64::from(moe.top_k) / share;
-                let sparse = layers * (1.0 - f64::from(moe.dense_layers) / f64::from(job.llm.layers));
+                let tokens = shape.tokens / share;
+                // Experts that are whole spread over the tensor-parallel ranks as well.
+                let stride = if p.expert_tensor < p.tensor { 1 } else { p.tensor * p.context };
                 let exchange = |coded| {
-                    group(p.expert, p.tensor * p.context, coded)
-                        .flow(Transfer::AllToAll, routed)
-                        .times(2.0 * sparse)
+                    group(p.expert, stride, coded)
+                        .dispatch(tokens, job.llm.routed_width(), moe.top_k)
+                        .times(2.0 * sparse * layers)
                 };
                 let forward = exchange(c.activation_bits);
                 (forward, exchange(c.activation_gradient_bits) + forward.times(again))
@@ -450,8 +534,9 @@ fn training(cluster: &Cluster, job: &Job, on_gpu: &OnGpu, flows: &StageFlows) ->
     let waiting_s = exchange_s(cluster, job);
     pipeline_e.total_s += waiting_s;
     pipeline_e.exposed_s += waiting_s;
-    let floor_s = memory::mean_layers_per_stage(job) * compute::launch_floor_s(cluster, job);
-    let launched = Stage { body: stage.body.stretched(floor_s - body_s - tensor_e.exposed_s), ..*stage };
+    let floor_s = layers_per_stage(job) * compute::launch_floor_s(cluster, job);
+    let busy_s = body_s + tensor_e.exposed_s + expert_e.exposed_s;
+    let launched = Stage { body: stage.body.stretched(floor_s - busy_s), ..*stage };
     let between_s = tensor_e.exposed_s + context_e.exposed_s + expert_e.exposed_s + pipeline_e.exposed_s;
     let pipeline_time = Pipeline::of(job, &launched, between_s, hidden_s, microbatches);
     let slowest = &pipeline_time.slowest;
@@ -469,7 +554,7 @@ fn training(cluster: &Cluster, job: &Job, on_gpu: &OnGpu, flows: &StageFlows) ->
         forward_s: slowest.forward.time_s * microbatches,
         recompute_s: slowest.recompute.time_s * microbatches,
         backward_s: slowest.backward.time_s * microbatches,
-        optimizer_s: optimizer.time_s,
+        optimizer_s: optimizer.time_s + cluster.gpu.software.step_s,
         tensor: scale(tensor_e),
         context: scale(context_e),
         expert: scale(expert_e),
@@ -504,8 +589,8 @@ impl DataParallel<'_> {
         let experts = Group {
             cluster,
             job,
-            size: p.data / p.expert,
-            stride: p.tensor * p.context * p.expert,
+            size: p.expert_copies(),
+            stride: p.expert * if p.expert_tensor < p.tensor { 1 } else { p.tensor * p.context },
             raw_bits,
             coded_bits,
         }
@@ -515,6 +600,10 @@ impl DataParallel<'_> {
 
     fn exposed(&self, stage: &Passes, microbatches: f64) -> (Flow, Exposed) {
         let job = self.job;
+        if job.tuning == Tuning::Adapters {
+            // Gradients of adapters are a thousandth of the weights'.
+            return (Flow::default(), Exposed::default());
+        }
         let overlap = job.overlap.data;
         let gradient_bits = job.precision.gradient_reduce_bits;
         let gradient_coded = job.compression.weight_gradient_bits;

@@ -301,7 +301,7 @@ impl<'a> Engines<'a> {
             let note = format!("decoding beside a matrix product, {}", spread(overlap, "of the ideal"));
             let share = rounded(overlap.value.clamp(0.0, 1.0));
             list.push(Value::new("job.overlap.storage", share, "", note, |study, share| {
-                study.job.overlap.storage = Fraction::new(share);
+                study.job.overlap.storage = Some(Fraction::new(share));
             }));
         }
         list

@@ -20,6 +20,7 @@ mod parts;
 mod profile;
 mod serving;
 mod setter;
+pub mod software;
 mod stages;
 mod study;
 mod sweep;
@@ -31,10 +32,10 @@ pub use designs::{Design, DesignsFile};
 pub use engine::{AcceleratorFile, ClassName, EngineFile, TransformerFile};
 pub use exploration::{CandidateFile, CertaintyFile, ExplorationFile, OriginName};
 pub use figures::{FigureFile, FiguresFile, VerdictName};
-pub use hardware::{ClusterFile, GpuFile, NetworkFile, NicFile, TierFile};
+pub use hardware::{ClusterFile, CpuName, GpuFile, NetworkFile, NicFile, SustainedFile, TierFile};
 pub use job::{CompressionFile, JobFile, OverlapFile, ParallelismFile, PrecisionFile};
 pub use kernels::{CurveFile, DeviceFile, KernelsFile, UnseenFile};
-pub use llm::{LlmFile, MoeFile};
+pub use llm::{LlmFile, MambaFile, MoeFile, WindowFile};
 pub use measured::Replacement;
 pub use parts::{Derived, GpuModelName, L2File, LinksFile, MemoryFile, PartsFile, SmFile, derived};
 pub use profile::ProfileFile;
@@ -63,6 +64,7 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<ExplorationFile>("explorations", "codecs to choose from"),
     Kind::of::<TechnologyFile>("technologies", "what gates and bits cost at a node"),
     Kind::of::<KernelsFile>("kernels", "measured kernels of a GPU type"),
+    software::KIND,
     Kind::of::<SynthesisFile>("silicon", "what synthesis found of RTL"),
     Kind::of::<EngineFile>("engines", "a serving engine"),
     Kind::of::<AcceleratorFile>("accelerators", "a GPU as serving sees it"),

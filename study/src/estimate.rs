@@ -5,6 +5,7 @@
 
 use crate::Error;
 use crate::config::StudyFile;
+use crate::measured::{Question, Quoted, quote};
 use serde::Serialize;
 use trinity_config::{Checked, Document};
 use trinity_sim::sweep::Point;
@@ -50,6 +51,8 @@ pub struct Request {
 pub struct Outcome {
     pub estimate: Estimate,
     pub lines: Vec<Line>,
+    /// How far measured runs like this one were from their estimates.
+    pub error: Quoted,
 }
 
 /// A cluster and a job that were read, ready to be estimated.
@@ -88,7 +91,8 @@ impl Study {
     /// Where the job cannot run on the cluster.
     pub fn outcome(&self) -> Result<Outcome, Error> {
         let (estimate, lines) = trinity_sim::explain(&self.point).map_err(Error::CannotRun)?;
-        Ok(Outcome { estimate, lines })
+        let error = quote(Question::of(&self.file, &self.point.job).as_ref());
+        Ok(Outcome { estimate, lines, error })
     }
 }
 

@@ -29,6 +29,7 @@ pub use vary::{End, Limit, Swing, Turn};
 
 use crate::compare::{self, Comparison};
 use crate::config::{CandidateFile, ExplorationFile, OriginName};
+use crate::measured::Question;
 use crate::sweep::Study;
 use crate::{Error, Progress, Shard};
 use contest::Contest;
@@ -92,8 +93,10 @@ pub fn explore(
     let reigns = standing::reigns(&contest, &found);
     let limits = vary::limits(&contest, &best, progress)?;
     let swings = vary::swings(&contest, &best, progress)?;
-    let certainty = certainty::certainty(&file, &bits, &silicon, &best);
     let (study, sweep_toml) = contest.final_study(&best)?;
+    let asked = &study.file.study;
+    let measured = crate::measured::quote(Question::of(asked, &asked.resolve().1).as_ref());
+    let certainty = certainty::certainty(&file, &bits, &silicon, &best, &measured);
     let fronts = study.outcome(&found.tally).fronts;
     drop(contest);
     let mut exploration = Exploration {

@@ -30,6 +30,7 @@ pub mod estimate;
 pub mod evaluate;
 pub mod explore;
 pub mod kernels;
+pub mod measured;
 pub mod origin;
 mod parallel;
 pub mod price;

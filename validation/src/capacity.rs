@@ -1,15 +1,19 @@
 //! The memory model against runs that fitted and runs that did not, and
 //! against peak memory where it was written down.
 
-use crate::calibration::Calibrations;
 use crate::fit::{Effort, fit};
-use crate::runs::{Run, Unscored};
+use crate::runs::{Run, Set, Unscored};
 use crate::score::{Pair, balanced_accuracy};
-use trinity_sim::Split;
+use trinity_sim::{Job, Recompute, Split};
+use trinity_study::config::software::Calibrations;
 
 /// Constants of memory that runs decide.
-pub const CONSTANTS: &[&str] =
-    &["h100.gpu.saved_hidden", "h100.gpu.saved_mlp", "h100.gpu.logit_bytes", "h100.gpu.reserved_gb"];
+pub const CONSTANTS: &[&str] = &[
+    "nanotron.gpu.saved_hidden",
+    "nanotron.gpu.saved_mlp",
+    "nanotron.gpu.logit_bytes",
+    "nanotron.gpu.reserved_gb",
+];
 
 /// What the model says about a run.
 ///
@@ -17,26 +21,26 @@ pub const CONSTANTS: &[&str] =
 ///
 /// When there is no calibration for its GPU.
 pub fn fits(calibrations: &Calibrations, run: &Run) -> Result<bool, Unscored> {
-    let machine = run.machine(calibrations)?;
-    let job = run.job();
-    if trinity_sim::time(&machine, &job).is_err() || leaves_a_stage_empty(run) {
-        return Ok(false);
-    }
-    let usable = run.gpu_type().and_then(|gpu| calibrations.of(gpu)).map_or(1.0, |c| c.gpu.usable_memory);
-    Ok(trinity_sim::memory::memory(&machine, &job).total_bytes() <= usable * machine.gpu.memory_bytes)
+    let (machine, job) = run.resolve(calibrations)?;
+    // The tables of 2025 and 2026 do not say what is recomputed: a run fits where
+    // recomputing would make it fit.
+    let again = Job { recompute: Recompute::Full, ..job };
+    let may_recompute = matches!(run.set, Set::MegatronBridge | Set::MlperfTraining);
+    let runs = trinity_sim::estimate(&machine, &job).is_ok()
+        || (may_recompute && trinity_sim::estimate(&machine, &again).is_ok());
+    Ok(runs && !leaves_a_stage_empty(&job))
 }
 
 /// A framework that deals layers out by their share of the work gives the
 /// loss all the stages it is worth; but it is only a few modules, so from
 /// three stages on one of them has nothing to run and the job stops.
-fn leaves_a_stage_empty(run: &Run) -> bool {
-    let job = run.job();
+fn leaves_a_stage_empty(job: &Job) -> bool {
     if job.parallelism.split != Split::Work {
         return false;
     }
     let layer = job.llm.attention_parameters() + job.llm.dense_mlp_parameters();
     let loss = job.llm.embedding_parameters() / layer;
-    let stages = f64::from(run.pipeline) * loss / (f64::from(run.layers) + loss);
+    let stages = f64::from(job.parallelism.pipeline) * loss / (f64::from(job.llm.layers) + loss);
     stages >= 3.0
 }
 
@@ -60,11 +64,14 @@ impl Capacity {
     }
 }
 
-/// Judges `failures` and those of `finished` that come from the same sources:
-/// the same framework on the same machines.
+/// Judges `failures`, those of `finished` that come from the same sources (the
+/// same framework on the same machines), and every run of 2025 and 2026.
 pub fn score(calibrations: &Calibrations, finished: &[Run], failures: &[Run]) -> Capacity {
     let mut capacity = Capacity::default();
-    for run in finished.iter().filter(|run| failures.iter().any(|failure| failure.set == run.set)) {
+    for run in finished.iter().filter(|run| {
+        matches!(run.set, Set::MegatronBridge | Set::MlperfTraining)
+            || failures.iter().any(|failure| failure.set == run.set)
+    }) {
         let Ok(says) = fits(calibrations, run) else { continue };
         capacity.fitted += 1;
         if says {
@@ -89,8 +96,8 @@ pub fn score(calibrations: &Calibrations, finished: &[Run], failures: &[Run]) ->
 pub fn peaks(calibrations: &Calibrations, runs: &[Run]) -> Vec<Pair> {
     runs.iter()
         .filter_map(|run| {
-            let machine = run.machine(calibrations).ok()?;
-            let predicted = trinity_sim::memory::memory(&machine, &run.job()).total_bytes();
+            let (machine, job) = run.resolve(calibrations).ok()?;
+            let predicted = trinity_sim::memory::memory(&machine, &job).total_bytes();
             Some(Pair { what: run.describe(), predicted, measured: run.peak_memory_gb? * 1e9 })
         })
         .collect()
@@ -100,7 +107,7 @@ pub fn peaks(calibrations: &Calibrations, runs: &[Run]) -> Vec<Pair> {
 pub fn refit(start: &Calibrations, runs: &[Run]) -> Calibrations {
     let own: Vec<Run> = runs
         .iter()
-        .filter(|run| run.gpu_type() == Some("h100") && run.peak_memory_gb.is_some())
+        .filter(|run| run.calibration() == Some("nanotron") && run.peak_memory_gb.is_some())
         .cloned()
         .collect();
     if own.is_empty() {

@@ -6,7 +6,6 @@
 //! tenth. An end that is never reached is open: nothing identifies it.
 
 use crate::Error;
-use crate::calibration::Calibrations;
 use crate::collectives::{self, LinkConstants, Links, Measurement};
 use crate::host_runs;
 use crate::runs::Run;
@@ -16,6 +15,7 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use trinity_hwcodec::calibration::Measured;
 use trinity_hwcodec::compute::curves::ComputeModel;
+use trinity_study::config::software::Calibrations;
 
 /// One constant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -51,8 +51,8 @@ const STEPS: i32 = 50;
 /// When the committed recording is damaged.
 pub fn constants(truth: &Truth) -> Result<Vec<Constant>, Error> {
     let mut list = Vec::new();
-    for (gpu, paths) in [("a100", training::A100), ("h100", training::H100)] {
-        let runs: Vec<&Run> = training::of_gpu(&truth.runs, gpu)
+    for (gpu, paths) in training::FITTED_CONSTANTS {
+        let runs: Vec<&Run> = training::of_calibration(&truth.runs, gpu)
             .into_iter()
             .filter(|run| training::FITTED.iter().any(|(set, _)| *set == run.set))
             .collect();
@@ -223,6 +223,30 @@ fn meaning(name: &str) -> &'static str {
         "network_launch_us" => "starting a send between nodes",
         "network_hop" => "latency of a network hop over that of NCCL's table",
         "network_channel_kb" => "share of a message for which one more NIC is used",
+        "fp16_efficiency" => "share of the fastest measured kernel that products in FP16 reach",
+        "fp8_efficiency" => "the same in FP8",
+        "fp4_efficiency" => "the same in FP4",
+        "power_exponent" => "speed over board power a unit of peak rate: the exponent",
+        "tile" => "rows, columns and depth that products lose at the edges of tiles",
+        "fp8_cast_bytes" => "bytes moved for each value brought into FP8",
+        "fp4_cast_bytes" => "the same into FP4",
+        "attention_backward" => "backward over forward time of fused attention",
+        "head_exponent" => "how attention slows down with heads below 128: the exponent",
+        "loss_bytes" => "bytes a logit moves in each direction of the loss",
+        "loss_share" => "share of the loss that the slowest stage has",
+        "expert_efficiency" => "share of a product's rate that grouped products reach",
+        "routed_fp16_passes" => "copies of a routed token that each product moves, in FP16",
+        "routed_passes" => "the same in FP8 and FP4",
+        "scan_passes" => "copies of the inner stream that a state-space layer moves",
+        "x86_launch" => "how much longer than Grace another host launches experts",
+        "expert_launch_us" => "floor that an expert layer adds",
+        "step_ms" => "between two steps",
+        "tensor_overlap" => "share of tensor-parallel sums that compute hides",
+        "context_overlap" => "the same of context parallelism",
+        "expert_overlap" => "the same of dispatching to experts",
+        "pipeline_overlap" => "the same of messages between stages",
+        "data_overlap" => "the same of gradients and gathered weights",
+        "nvlink_efficiency" => "share of NVLink that a large all-reduce reaches",
         _ => "see configs/calibrations",
     }
 }
@@ -230,11 +254,12 @@ fn meaning(name: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calibration::{ClusterConstants, GpuConstants};
+    use trinity_study::config::software::{ClusterConstants, GpuConstants};
 
     #[test]
     fn every_fitted_constant_has_a_meaning() {
-        let names = training::A100.iter().chain(training::H100).filter_map(|path| path.rsplit('.').next());
+        let paths = training::FITTED_CONSTANTS.iter().flat_map(|(_, paths)| *paths);
+        let names = paths.filter_map(|path| path.rsplit('.').next());
         for name in names {
             assert_ne!(meaning(name), "see configs/calibrations", "{name}");
         }

@@ -104,9 +104,24 @@ impl Table {
         if table.header.is_empty() {
             return Err(Error::Empty { file: file.to_owned() });
         }
-        match needed.iter().find(|name| !table.header.iter().any(|h| h == **name)) {
-            Some(&column) => Err(Error::NoColumn { file: file.to_owned(), column }),
-            None => Ok(table),
+        table.require(needed)?;
+        Ok(table)
+    }
+
+    /// Whether the header has a column.
+    pub fn has(&self, column: &str) -> bool {
+        self.header.iter().any(|name| name == column)
+    }
+
+    /// Checks that the header has every column of `needed`.
+    ///
+    /// # Errors
+    ///
+    /// When it lacks one, which the error names.
+    pub fn require(&self, needed: &[&'static str]) -> Result<(), Error> {
+        match needed.iter().find(|name| !self.has(name)) {
+            Some(&column) => Err(Error::NoColumn { file: self.file.clone(), column }),
+            None => Ok(()),
         }
     }
 
@@ -172,6 +187,23 @@ impl Row<'_> {
     }
 
     /// [`Row::count`], an empty field being a problem.
+    /// A whole number that may be zero, as it is where there is none.
+    ///
+    /// # Errors
+    ///
+    /// When the field is no such number.
+    pub fn whole(&self, name: &str) -> Result<u32, Problem> {
+        match self.text(name) {
+            "" | "0" | "0.0" => Ok(0),
+            _ => self.required_count(name),
+        }
+    }
+
+    /// A positive whole number that has to be there.
+    ///
+    /// # Errors
+    ///
+    /// When the field is no such number.
     pub fn required_count(&self, name: &str) -> Result<u32, Problem> {
         self.count(name)?.ok_or_else(|| self.problem(name, "expected a whole number, found nothing"))
     }

@@ -5,7 +5,7 @@
 //! pattern search needs no derivatives, takes the kinks of rooflines as they
 //! are, and gives the same answer on every machine.
 
-use crate::calibration::Calibrations;
+use trinity_study::config::software::Calibrations;
 
 /// A constant that may move, and the constants as they are.
 #[derive(Clone, Debug)]

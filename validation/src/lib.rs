@@ -17,19 +17,19 @@
 #![forbid(unsafe_code)]
 
 pub mod bars;
-pub mod calibration;
 pub mod capacity;
 pub mod codecs;
 pub mod collectives;
 pub mod constants;
 pub mod csv;
-pub mod datasheets;
 pub mod dies;
 pub mod engines;
+pub mod errors;
 pub mod facts;
 pub mod fit;
 pub mod host_runs;
 pub mod kernels;
+pub mod modern;
 pub mod other_models;
 pub mod products;
 pub mod runs;
@@ -39,6 +39,7 @@ pub mod silicon;
 pub mod trained;
 pub mod training;
 pub mod validate;
+pub mod well_known;
 
 /// Why a validation could not be carried out.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +57,6 @@ pub enum Error {
     Recording { what: &'static str },
     #[error("the published number of `{model}` has nothing beside it: {why}")]
     Model { model: String, why: &'static str },
-    #[error("`{assignment}` names no calibration; expected a100.…, h100.… or links.…")]
+    #[error("`{assignment}` names no calibration; expected a100.…, megatron.…, nanotron.… or links.…")]
     Assignment { assignment: String },
 }

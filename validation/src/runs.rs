@@ -5,13 +5,14 @@
 //! attention, nanotron's balanced stages) is written down here once for each
 //! source, never for a row.
 
-use crate::calibration::{Calibrations, ClusterConstants};
 use crate::csv::{self, Problem, Row, Table};
+use crate::modern;
+use std::fmt::Write;
 use std::path::Path;
-use trinity_sim::{
-    Attention, AttentionKernel, Cluster, Compression, Job, Llm, Mlp, Overlap, Parallelism, Phase, Precision,
-    Recompute, Schedule, Split, Vocabulary, Zero,
-};
+use trinity_config::{Checked, Document};
+use trinity_sim::{Cluster, Job, Recompute};
+use trinity_study::config::StudyFile;
+use trinity_study::config::software::Calibrations;
 
 /// Columns every table of runs has.
 pub const COLUMNS: [&str; 16] = [
@@ -34,7 +35,7 @@ pub const COLUMNS: [&str; 16] = [
 ];
 
 /// One row.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Run {
     pub set: Set,
     pub source: String,
@@ -59,6 +60,11 @@ pub struct Run {
     pub fp8: bool,
     /// On fp4 units, where the GPU has them.
     pub fp4: bool,
+    /// Words of the precision and the release, where the table has them.
+    pub remark: String,
+    /// The run as a study that `trinity estimate` reads, and what was read of it.
+    pub text: String,
+    pub file: Option<Box<StudyFile>>,
     /// What the clock said; `None` for a run that did not finish.
     pub seconds: Option<f64>,
     /// Peak memory of a GPU, where it was written down.
@@ -82,12 +88,14 @@ pub enum Set {
     Llama3,
     Mosaic,
     Nemo,
+    MegatronBridge,
+    MlperfTraining,
     Other,
 }
 
 impl Set {
     /// Every set, in the order of the table.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::KorthikantiT5,
         Self::NarayananT1,
         Self::NarayananT2,
@@ -102,6 +110,8 @@ impl Set {
         Self::Llama3,
         Self::Mosaic,
         Self::Nemo,
+        Self::MegatronBridge,
+        Self::MlperfTraining,
         Self::Other,
     ];
 
@@ -122,6 +132,8 @@ impl Set {
             Self::Llama3 => "Llama 3",
             Self::Mosaic => "MosaicML",
             Self::Nemo => "NeMo",
+            Self::MegatronBridge => "Megatron-Bridge",
+            Self::MlperfTraining => "MLPerf Training",
             Self::Other => "other",
         }
     }
@@ -138,6 +150,8 @@ impl Set {
             () if has(&["vtrain", "single"]) => Self::VtrainSingle,
             () if has(&["bloom"]) || has(&["bigscience"]) => Self::Bloom,
             () if has(&["nanotron"]) || has(&["ultrascale"]) => Self::Nanotron,
+            () if has(&["megatronbridge"]) => Self::MegatronBridge,
+            () if has(&["mlperf", "training"]) => Self::MlperfTraining,
             () if has(&["mtnlg"]) => Self::MtNlg,
             () if has(&["megatron", "readme", "2020"]) => Self::MegatronReadme2020,
             () if has(&["megatron", "readme", "2021"]) => Self::MegatronReadme2021,
@@ -149,12 +163,13 @@ impl Set {
         }
     }
 
-    /// The cluster whose constants apply.
-    fn cluster(self) -> &'static str {
+    /// The site whose constants apply.
+    fn site(self) -> &'static str {
         match self {
             Self::VtrainMulti | Self::VtrainSingle => "vtrain",
             Self::Bloom => "jean-zay",
             Self::Nanotron => "aws-p5",
+            Self::MtNlg => "mt-nlg",
             _ => "default",
         }
     }
@@ -177,7 +192,13 @@ impl Runs {
     ///
     /// When the file cannot be read or lacks a column.
     pub fn read(path: &Path, finished: bool) -> Result<Self, csv::Error> {
-        Ok(Self::of_table(&Table::read(path, &COLUMNS)?, finished))
+        let table = Table::read(path, &["source"])?;
+        if table.has(modern::TOLD_BY) {
+            table.require(&modern::COLUMNS)?;
+            return Ok(Self::of_rows(&table, modern::run));
+        }
+        table.require(&COLUMNS)?;
+        Ok(Self::of_table(&table, finished))
     }
 
     /// Reads a table of runs from memory.
@@ -189,10 +210,24 @@ impl Runs {
         Ok(Self::of_table(&Table::parse(file, text.as_bytes(), &COLUMNS)?, finished))
     }
 
+    /// Reads a table of the form of [`modern`] from memory.
+    ///
+    /// # Errors
+    ///
+    /// When a column is missing.
+    pub fn parse_modern(file: &str, text: &str) -> Result<Self, csv::Error> {
+        let table = Table::parse(file, text.as_bytes(), &modern::COLUMNS)?;
+        Ok(Self::of_rows(&table, modern::run))
+    }
+
     fn of_table(table: &Table, finished: bool) -> Self {
+        Self::of_rows(table, |row| run(row, finished))
+    }
+
+    fn of_rows(table: &Table, read: impl Fn(&Row<'_>) -> Result<Result<Run, Problem>, Problem>) -> Self {
         let mut runs = Self { malformed: table.problems.clone(), ..Self::default() };
         for row in table.rows() {
-            match run(&row, finished) {
+            match read(&row) {
                 Ok(Ok(run)) => runs.runs.push(run),
                 Ok(Err(missing)) => runs.incomplete.push(missing),
                 Err(problem) => runs.malformed.push(problem),
@@ -228,10 +263,11 @@ fn run(row: &Row<'_>, finished: bool) -> Result<Result<Run, Problem>, Problem> {
         Some(seconds) => Some(seconds),
         None => row.positive("measured_iter_s")?,
     };
-    if finished && seconds.is_none() {
+    let tflops = row.positive("measured_tflops_per_gpu")?;
+    if finished && seconds.is_none() && tflops.is_none() {
         return Ok(Err(row.problem("iter_s_effective", "no time to compare with")));
     }
-    let run = Run {
+    let mut run = Run {
         set: Set::of_source(&source),
         model: row.text("model").to_owned(),
         gpu: row.text("gpu").to_owned(),
@@ -258,6 +294,9 @@ fn run(row: &Row<'_>, finished: bool) -> Result<Result<Run, Problem>, Problem> {
         fp4: notes.contains("NVFP4"),
         seconds,
         peak_memory_gb: peak_memory_gb(notes),
+        remark: String::new(),
+        text: String::new(),
+        file: None,
         source,
     };
     let parts =
@@ -266,7 +305,29 @@ fn run(row: &Row<'_>, finished: bool) -> Result<Result<Run, Problem>, Problem> {
         let message = format!("tp × pp × dp × cp is {parts}, but there are {} GPUs", run.gpus);
         return Ok(Err(row.problem("n_gpus", message)));
     }
+    let Some(text) = run.study() else {
+        return Ok(Err(row.problem("gpu", format!("no cluster of `{}` is known", run.gpu))));
+    };
+    if let Err(why) = run.write(text) {
+        return Err(row.problem("source", format!("the row makes no study: {why}")));
+    }
+    if let (None, Some(tflops), Ok((_, job))) = (run.seconds, tflops, run.resolve(Calibrations::built_in())) {
+        // A source that prints TFLOP/s counts the model's own operations.
+        run.seconds = Some(job.model_flops() / (tflops * 1e12 * f64::from(run.gpus)));
+    }
     Ok(Ok(run))
+}
+
+/// A row's set, source and time come from the table; everything else from the
+/// study that it wrote.
+impl PartialEq for Run {
+    fn eq(&self, other: &Self) -> bool {
+        self.set == other.set
+            && self.source == other.source
+            && self.model == other.model
+            && self.seconds == other.seconds
+            && self.text == other.text
+    }
 }
 
 /// The whole number right after `key` in free text.
@@ -298,8 +359,8 @@ fn peak_memory_gb(notes: &str) -> Option<f64> {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unscored {
-    #[error("no calibration for the GPU `{0}`")]
-    Gpu(String),
+    #[error("the row was not written as a study")]
+    Unwritten,
     #[error("{0}")]
     Infeasible(#[from] trinity_sim::Infeasible),
 }
@@ -310,8 +371,9 @@ impl Run {
         let zero =
             self.zero.filter(|&stage| stage > 0).map_or(String::new(), |stage| format!(" zero{stage}"));
         let chunks = if self.interleave > 1 { format!(" v{}", self.interleave) } else { String::new() };
+        let remark = if self.remark.is_empty() { String::new() } else { format!(" {}", self.remark) };
         format!(
-            "{} on {} {}: tp{} pp{} dp{}{chunks} mb{} gb{}{zero}",
+            "{} on {} {}: tp{} pp{} dp{}{chunks} mb{} gb{}{zero}{remark}",
             self.model,
             self.gpus,
             self.gpu,
@@ -328,115 +390,114 @@ impl Run {
         self == other
     }
 
-    /// The GPU type whose constants apply.
-    pub fn gpu_type(&self) -> Option<&'static str> {
-        if self.gpu.starts_with("A100") {
-            Some("a100")
-        } else if self.gpu.starts_with("H100") {
-            Some("h100")
-        } else {
-            None
-        }
+    /// The calibration whose constants apply.
+    pub fn calibration(&self) -> Option<&str> {
+        self.file.as_ref()?.cluster.gpu.calibration.as_deref()
     }
 
-    /// The cluster the run was measured on.
+    /// Keeps the study that was written for the run.
+    pub(crate) fn write(&mut self, text: String) -> Result<(), trinity_config::Diagnostic> {
+        let document = Document::parse("a run", &text)?;
+        let file: StudyFile = document.read()?;
+        file.check(&document)?;
+        self.text = text;
+        self.file = Some(Box::new(file));
+        Ok(())
+    }
+
+    /// The machine and the job, as every front end would make them of the study.
     ///
     /// # Errors
     ///
-    /// When there is no calibration for its GPU.
-    pub fn machine(&self, calibrations: &Calibrations) -> Result<Cluster, Unscored> {
-        let unknown = || Unscored::Gpu(self.gpu.clone());
-        let calibration = self.gpu_type().and_then(|gpu| calibrations.of(gpu)).ok_or_else(unknown)?;
-        let name = self.set.cluster();
-        let cluster: &ClusterConstants = calibration
-            .clusters
-            .get(name)
-            .or_else(|| calibration.clusters.get("default"))
-            .ok_or_else(unknown)?;
-        let mut machine = calibration.machine(cluster, self.gpus, 8);
-        if self.set == Set::MtNlg {
-            // Trained with DeepSpeed's pipeline, as BLOOM was: what that loses at
-            // each exchange was fitted there, and comes along to another machine.
-            let deepspeed = calibration.clusters.get("jean-zay").map(|cluster| cluster.latency_us);
-            machine.exchange_s = deepspeed.map_or(machine.exchange_s, |us| us * 1e-6);
-        }
-        if self.gpu.contains("40GB") {
-            machine.gpu.memory_bytes = 40e9;
-            machine.gpu.memory_bytes_per_s *= A100_40GB_BANDWIDTH;
-        }
-        Ok(machine)
+    /// When the row was never written as a study.
+    pub fn resolve(&self, calibrations: &Calibrations) -> Result<(Cluster, Job), Unscored> {
+        let file = self.file.as_ref().ok_or(Unscored::Unwritten)?;
+        Ok(file.resolve_with(calibrations))
     }
 
-    /// What the simulator is asked.
-    pub fn job(&self) -> Job {
+    /// The run as a study.
+    fn study(&self) -> Option<String> {
+        let mut text = self.cluster()?;
         let llama = matches!(self.set, Set::Nanotron | Set::Llama3 | Set::Nemo);
-        let modern = llama || matches!(self.set, Set::MegatronCoreH100 | Set::Mosaic);
-        let llm = Llm {
-            layers: self.layers,
-            hidden: self.hidden,
-            heads: self.heads,
-            kv_heads: self.kv_heads(),
-            head_dim: self.hidden / self.heads,
-            ffn: self.ffn(),
-            mlp: if llama { Mlp::SwiGlu } else { Mlp::Gelu },
-            vocab: self.vocab,
-            // nanotron's 8B and 80B, and Llama 3, have two matrices.
-            vocabulary: if llama && self.hidden >= 4096 { Vocabulary::Untied } else { Vocabulary::Tied },
-            positions: if modern || self.set == Set::Bloom { 0 } else { self.sequence },
-            biases: !modern,
-            attention: Attention::Grouped,
-            moe: None,
-        };
-        let zero = match self.zero {
-            Some(1) => Zero::Optimizer,
-            Some(2) => Zero::Gradients,
-            Some(3) => Zero::Parameters,
+        let modern = self.is_modern();
+        let positions = if modern || self.set == Set::Bloom { 0 } else { self.sequence };
+        // nanotron's 8B and 80B, and Llama 3, have two matrices.
+        let untied = llama && self.hidden >= 4096;
+        let zero = match (self.zero, self.set) {
+            (Some(stage), _) => stage.min(3),
             // Its distributed optimizer, which overlapping gathers presume.
-            None if self.set == Set::MegatronCoreH100 => Zero::Optimizer,
-            _ => Zero::None,
+            (None, Set::MegatronCoreH100 | Set::Llama3) => 1,
+            (None, _) => 0,
         };
-        let mut precision = Precision::MIXED;
-        if self.fp8 {
-            precision.math = trinity_sim::Math::Fp8;
-        }
-        Job {
-            llm,
-            phase: Phase::Training,
-            sequence: self.sequence,
-            global_batch: self.global_batch,
-            microbatch: self.microbatch,
-            parallelism: Parallelism {
-                tensor: self.tensor,
-                sequence_parallel: self.sequence_parallel || (modern && self.tensor > 1),
-                pipeline: self.pipeline,
-                schedule: if self.interleave > 1 {
-                    Schedule::Interleaved(self.interleave)
-                } else {
-                    Schedule::OneFOneB
-                },
-                split: if self.set == Set::Nanotron { Split::Work } else { Split::Layers },
-                data: self.data,
-                zero,
-                expert: 1,
-                context: self.context,
-            },
-            precision,
-            recompute: self.recompute,
-            attention: if modern { AttentionKernel::Flash } else { AttentionKernel::Materialized },
-            overlap: self.overlap(zero, modern),
-            compression: Compression::NONE,
-            kv_spill: 0.0,
-        }
+        let math = match (self.fp4, self.fp8) {
+            (true, _) if self.gpu.starts_with("GB") || self.gpu.starts_with('B') => "fp4",
+            (_, true) => "fp8",
+            _ => "fp16",
+        };
+        let recompute = self.recompute.name();
+        let attention = if modern { "flash" } else { "materialized" };
+        let sharded = self.sequence_parallel || (modern && self.tensor > 1);
+        let split = if self.set == Set::Nanotron { "work" } else { "layers" };
+        // ZeRO-3 prefetches behind compute everywhere.
+        let overlap = if zero == 3 { "overlap = { data = 1.0 }\n" } else { "" };
+        let _ = write!(
+            text,
+            "[job]\nphase = \"training\"\nsequence = {}\nglobal-batch = {}\nmicrobatch = {}\n\
+             recompute = \"{recompute}\"\nattention = \"{attention}\"\nprecision = {{ math = \"{math}\" }}\n{overlap}\
+             [job.llm]\nlayers = {}\nhidden = {}\nheads = {}\nkv-heads = {}\nhead-dim = {}\nffn = {}\n\
+             mlp = \"{}\"\nvocab = {}\nvocabulary = \"{}\"\npositions = {positions}\nbiases = {}\n\
+             [job.parallelism]\ntensor = {}\nsequence-parallel = {sharded}\npipeline = {}\ninterleave = {}\n\
+             split = \"{split}\"\ndata = {}\nzero = {zero}\ncontext = {}\n",
+            self.sequence,
+            self.global_batch,
+            self.microbatch,
+            self.layers,
+            self.hidden,
+            self.heads,
+            self.kv_heads(),
+            self.hidden / self.heads.max(1),
+            self.ffn(),
+            if llama { "swi-glu" } else { "gelu" },
+            self.vocab,
+            if untied { "untied" } else { "tied" },
+            !modern,
+            self.tensor,
+            self.pipeline,
+            self.interleave,
+            self.data,
+            self.context,
+        );
+        Some(text)
     }
 
-    /// ZeRO-3 prefetches behind compute everywhere; Megatron-Core, NeMo and
-    /// Llama 3 state that they overlap the rest too.
-    fn overlap(&self, zero: Zero, modern: bool) -> Overlap {
-        let stated = modern && self.set != Set::Nanotron;
-        let data = if zero == Zero::Parameters || stated { 1.0 } else { 0.0 };
-        let tensor = if stated { 0.5 } else { 0.0 };
-        let pipeline = if stated { 1.0 } else { 0.0 };
-        Overlap { data, tensor, pipeline, ..Overlap::NONE }
+    fn is_modern(&self) -> bool {
+        matches!(self.set, Set::Nanotron | Set::Llama3 | Set::Nemo | Set::MegatronCoreH100 | Set::Mosaic)
+    }
+
+    /// The cluster the run was measured on.
+    fn cluster(&self) -> Option<String> {
+        let gpus = self.gpus;
+        let site = self.set.site();
+        let gpu = self.gpu.as_str();
+        let smaller = if gpu.contains("40GB") {
+            "gpu.memory = \"40 GB\"\ngpu.memory-bandwidth = \"1555 GB/s\"\n"
+        } else {
+            ""
+        };
+        if gpu.starts_with("V100") {
+            return Some(format!(
+                "[cluster]\nextends = \"clusters/dgx-a100\"\ngpus = {gpus}\ngpus-per-node = 16\n\
+                 site = \"{site}\"\nintra.bandwidth = \"150 GB/s\"\ngpu = {{ extends = \"gpus/v100\" }}\n"
+            ));
+        }
+        let calibrated = match self.set {
+            Set::Nanotron => "gpu.calibration = \"nanotron\"\n",
+            _ => "",
+        };
+        let name = machine_of(gpu)?;
+        Some(format!(
+            "[cluster]\nextends = \"clusters/{name}\"\ngpus = {gpus}\nsite = \"{site}\"\n{calibrated}{smaller}"
+        ))
     }
 
     fn kv_heads(&self) -> u32 {
@@ -458,6 +519,20 @@ impl Run {
     }
 }
 
-/// HBM2 of the 40 GB board against HBM2e of the 80 GB one (datasheets: 1555
-/// and 2039 GB/s).
-const A100_40GB_BANDWIDTH: f64 = 1555.0 / 2039.0;
+/// The cluster file of a GPU as tables call it.
+pub(crate) fn machine_of(gpu: &str) -> Option<&'static str> {
+    const KNOWN: [(&str, &str); 11] = [
+        ("A100", "dgx-a100"),
+        ("H100", "dgx-h100"),
+        ("H200", "dgx-h200"),
+        ("H800", "h800"),
+        ("GB200", "gb200-nvl72"),
+        ("GB300", "gb300-nvl72"),
+        ("B200", "dgx-b200"),
+        ("B300", "dgx-b300"),
+        ("MI300X", "mi300x"),
+        ("MI350X", "mi350x"),
+        ("MI355X", "mi355x"),
+    ];
+    KNOWN.iter().find(|(prefix, _)| gpu.starts_with(prefix)).map(|(_, cluster)| *cluster)
+}

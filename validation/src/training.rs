@@ -1,12 +1,12 @@
 //! The training-time model against measured iterations: errors by set, the
 //! fit of its constants, and what folds say about the fit.
 
-use crate::calibration::Calibrations;
 use crate::fit::{Effort, fit};
 use crate::runs::{Run, Set, Unscored};
 use crate::score::{Pair, Stats, one_constant};
 use std::collections::BTreeMap;
 use trinity_sim::Breakdown;
+use trinity_study::config::software::Calibrations;
 
 /// Constants of the A100 that runs decide, with its clusters'.
 pub const A100: &[&str] = &[
@@ -30,26 +30,58 @@ pub const A100: &[&str] = &[
     "a100.clusters.jean-zay.launch_us",
 ];
 
-/// Constants of the H100 that runs decide, with its cluster's.
-pub const H100: &[&str] = &[
-    "h100.gpu.gemm_efficiency",
-    "h100.gpu.gemm_overhead_us",
-    "h100.gpu.attention_efficiency",
-    "h100.gpu.hidden_passes",
-    "h100.gpu.mlp_passes",
-    "h100.gpu.hop_us",
-    "h100.gpu.peer_launch",
-    "h100.gpu.pipelined_launch",
-    "h100.gpu.pipelined_peer_launch",
-    "h100.gpu.stall_exponent",
-    "h100.clusters.aws-p5.fabric_gb_per_s",
-    "h100.clusters.aws-p5.latency_us",
-    "h100.clusters.aws-p5.launch_us",
+/// Constants of nanotron on H100 that runs decide, with its site's.
+pub const NANOTRON: &[&str] = &[
+    "nanotron.gpu.gemm_efficiency",
+    "nanotron.gpu.gemm_overhead_us",
+    "nanotron.gpu.attention_efficiency",
+    "nanotron.gpu.hidden_passes",
+    "nanotron.gpu.mlp_passes",
+    "nanotron.gpu.hop_us",
+    "nanotron.gpu.peer_launch",
+    "nanotron.gpu.pipelined_launch",
+    "nanotron.gpu.pipelined_peer_launch",
+    "nanotron.gpu.stall_exponent",
+    "nanotron.clusters.aws-p5.fabric_gb_per_s",
+    "nanotron.clusters.aws-p5.latency_us",
+    "nanotron.clusters.aws-p5.launch_us",
+];
+
+/// Constants of Megatron-Core of 2025 and 2026, the same for every GPU.
+pub const MEGATRON: &[&str] = &[
+    "megatron.gpu.fp16_efficiency",
+    "megatron.gpu.fp8_efficiency",
+    "megatron.gpu.fp4_efficiency",
+    "megatron.gpu.power_exponent",
+    "megatron.gpu.tile",
+    "megatron.gpu.fp8_cast_bytes",
+    "megatron.gpu.fp4_cast_bytes",
+    "megatron.gpu.attention_efficiency",
+    "megatron.gpu.attention_backward",
+    "megatron.gpu.hidden_passes",
+    "megatron.gpu.mlp_passes",
+    "megatron.gpu.loss_bytes",
+    "megatron.gpu.loss_share",
+    "megatron.gpu.expert_efficiency",
+    "megatron.gpu.routed_fp16_passes",
+    "megatron.gpu.scan_passes",
+    "megatron.gpu.x86_launch",
+    "megatron.gpu.step_ms",
+    "megatron.gpu.tensor_overlap",
+    "megatron.gpu.context_overlap",
+    "megatron.gpu.expert_overlap",
+    "megatron.gpu.pipeline_overlap",
+    "megatron.gpu.data_overlap",
+    "megatron.clusters.default.launch_us",
+    "megatron.clusters.default.expert_launch_us",
+    "megatron.clusters.default.routed_passes",
+    "megatron.clusters.before-26-06.expert_launch_us",
+    "megatron.clusters.before-26-06.routed_passes",
 ];
 
 /// Sets that constants may be fitted on, each with the error it was promised
 /// at most; the objective weighs a set by it.
-pub const FITTED: [(Set, f64); 7] = [
+pub const FITTED: [(Set, f64); 9] = [
     (Set::KorthikantiT5, 0.035),
     (Set::NarayananT1, 0.05),
     (Set::NarayananT2, 0.08),
@@ -57,7 +89,13 @@ pub const FITTED: [(Set, f64); 7] = [
     (Set::VtrainSingle, 0.08),
     (Set::Bloom, 0.09),
     (Set::Nanotron, 0.20),
+    (Set::MegatronBridge, 0.12),
+    (Set::MlperfTraining, 0.12),
 ];
+
+/// Every calibration and the constants of it that runs decide.
+pub const FITTED_CONSTANTS: [(&str, &[&str]); 3] =
+    [("a100", A100), ("nanotron", NANOTRON), ("megatron", MEGATRON)];
 
 /// Seconds the model gives a run.
 ///
@@ -74,8 +112,8 @@ pub fn predict(calibrations: &Calibrations, run: &Run) -> Result<f64, Unscored> 
 ///
 /// When the model cannot be asked about it.
 pub fn breakdown(calibrations: &Calibrations, run: &Run) -> Result<Breakdown, Unscored> {
-    let machine = run.machine(calibrations)?;
-    Ok(trinity_sim::time(&machine, &run.job())?)
+    let (machine, job) = run.resolve(calibrations)?;
+    Ok(trinity_sim::time(&machine, &job)?)
 }
 
 /// Pairs of a set, and the runs that could not be asked about.
@@ -110,6 +148,61 @@ fn flops_per_gpu(run: &Run) -> f64 {
     tokens * (passes * l * layer + 6.0 * h * f64::from(run.vocab)) / f64::from(run.gpus)
 }
 
+/// A run's prediction beside its measurement, in what its set is stated in:
+/// seconds, or tokens a second and GPU.
+fn pair(run: &Run, predicted: f64, measured: f64) -> Pair {
+    let tokens = f64::from(run.global_batch) * f64::from(run.sequence) / f64::from(run.gpus);
+    let (predicted, measured) = match run.set {
+        Set::MegatronBridge | Set::MlperfTraining => (tokens / predicted, tokens / measured),
+        _ => (predicted, measured),
+    };
+    Pair { what: run.describe(), predicted, measured }
+}
+
+/// What rows may be left out by.
+type Trait = fn(&Run) -> &str;
+
+/// Traits of the runs of 2025 and 2026, and what a set left out by each is called.
+pub const LEFT_OUT: [(&str, Trait); 2] =
+    [("model left out", family), ("GPU left out", |run| run.gpu.as_str())];
+
+/// Models of one shape are one model: MTP or not, MLPerf's Llama or NVIDIA's.
+fn family(run: &Run) -> &str {
+    match run.model.as_str() {
+        "DeepSeekV3 w/o MTP" => "DeepSeekV3",
+        "LLAMA3.1_8B" => "LLAMA3_8B",
+        "LLAMA2_70B" => "LLAMA3_70B",
+        "Nemotron_3_5_Lightning" => "Nemotron_3_Nano",
+        model => model,
+    }
+}
+
+/// Pairs of each set with constants fitted on the rows that differ from it in a
+/// trait. The fit starts from the committed constants and may go a long way.
+pub fn leave_one_out(
+    start: &Calibrations,
+    runs: &[&Run],
+    paths: &[&str],
+    of: Trait,
+) -> BTreeMap<Set, Vec<Pair>> {
+    let effort = Effort { rounds: 12, first_step: 0.2 };
+    let values: std::collections::BTreeSet<&str> = runs.iter().map(|run| of(run)).collect();
+    let mut pairs: BTreeMap<Set, Vec<Pair>> = BTreeMap::new();
+    for value in values {
+        let rest: Vec<&Run> = runs.iter().copied().filter(|run| of(run) != value).collect();
+        if rest.is_empty() || rest.len() == runs.len() {
+            continue;
+        }
+        let fitted = refit(start, &rest, paths, effort);
+        for run in runs.iter().filter(|run| of(run) == value) {
+            if let (Some(measured), Ok(predicted)) = (run.seconds, predict(&fitted, run)) {
+                pairs.entry(run.set).or_default().push(pair(run, predicted, measured));
+            }
+        }
+    }
+    pairs
+}
+
 /// Every finished run, by set.
 pub fn score(calibrations: &Calibrations, runs: &[Run]) -> BTreeMap<Set, Scored> {
     let mut sets: BTreeMap<Set, Scored> = BTreeMap::new();
@@ -118,7 +211,7 @@ pub fn score(calibrations: &Calibrations, runs: &[Run]) -> BTreeMap<Set, Scored>
         let scored = sets.entry(run.set).or_default();
         match predict(calibrations, run) {
             Ok(predicted) => {
-                scored.pairs.push(Pair { what: run.describe(), predicted, measured });
+                scored.pairs.push(pair(run, predicted, measured));
                 scored.runs.push(run.clone());
             }
             Err(why) => scored.unscored.push((run.clone(), why)),
@@ -133,7 +226,7 @@ pub fn objective(calibrations: &Calibrations, runs: &[&Run]) -> f64 {
     for run in runs {
         let (Some(measured), Ok(predicted)) = (run.seconds, predict(calibrations, run)) else { continue };
         let sum = sums.entry(run.set).or_default();
-        sum.0 += (predicted / measured - 1.0).abs();
+        sum.0 += pair(run, predicted, measured).error().abs();
         sum.1 += 1.0;
     }
     let mut total = 0.0;
@@ -154,9 +247,9 @@ pub fn refit(start: &Calibrations, runs: &[&Run], paths: &[&str], effort: Effort
     fit(start, paths, effort, |calibrations| objective(calibrations, &usable)).0
 }
 
-/// Runs whose constants are at `paths`.
-pub fn of_gpu<'a>(runs: &'a [Run], gpu: &str) -> Vec<&'a Run> {
-    runs.iter().filter(|run| run.gpu_type() == Some(gpu) && run.seconds.is_some()).collect()
+/// Finished runs that a calibration answers for.
+pub fn of_calibration<'a>(runs: &'a [Run], gpu: &str) -> Vec<&'a Run> {
+    runs.iter().filter(|run| run.calibration() == Some(gpu) && run.seconds.is_some()).collect()
 }
 
 /// Errors on rows that a fit did not see: each of `folds` parts is predicted
@@ -196,7 +289,7 @@ pub fn leave_one_source_out(start: &Calibrations, runs: &[&Run], paths: &[&str])
 
 fn push_error(errors: &mut BTreeMap<Set, Vec<f64>>, fitted: &Calibrations, run: &Run) {
     if let (Some(measured), Ok(predicted)) = (run.seconds, predict(fitted, run)) {
-        errors.entry(run.set).or_default().push(predicted / measured - 1.0);
+        errors.entry(run.set).or_default().push(pair(run, predicted, measured).error());
     }
 }
 

@@ -1,7 +1,6 @@
 //! One validation: everything that was brought, scored and judged.
 
 use crate::bars::{Bars, Breach};
-use crate::calibration::Calibrations;
 use crate::capacity::{self, Capacity};
 use crate::collectives::{self, Links, Measurement};
 use crate::csv::Problem;
@@ -11,11 +10,12 @@ use crate::runs::{Run, Runs, Set};
 use crate::score::{Pair, Stats, one_constant};
 use crate::serving::Services;
 use crate::training::{self, Scored};
-use crate::{Error, codecs, datasheets, dies, engines, products, silicon};
+use crate::{Error, codecs, dies, engines, products, silicon};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use trinity_hwcodec::recording::Recording;
+use trinity_study::config::software::{BUILT_IN, Calibrations};
 
 /// Name of the set of collectives.
 pub const COLLECTIVES: &str = "NCCL collectives";
@@ -75,6 +75,13 @@ impl Truth {
     pub fn read(request: &Request) -> Result<Self, Error> {
         let (for_links, for_gpus): (Vec<String>, Vec<String>) =
             request.assignments.iter().cloned().partition(|assignment| assignment.starts_with("links."));
+        let known = |assignment: &&String| {
+            let name = assignment.split('.').next().unwrap_or_default();
+            BUILT_IN.contains(&name)
+        };
+        if let Some(assignment) = for_gpus.iter().find(|assignment| !known(assignment)) {
+            return Err(Error::Assignment { assignment: assignment.clone() });
+        }
         let published = include_str!("../data/published_runs.csv");
         let mut truth = Self {
             calibrations: Calibrations::load(&for_gpus)?,
@@ -219,9 +226,6 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<Outcome, Error> {
         capacity: capacity::score(&truth.calibrations, &truth.runs, &truth.failures),
         codecs: codecs::check(),
     };
-    let from_datasheets = datasheets::score(&truth.calibrations, &truth.runs)?;
-    // A run of a GPU without a calibration is scored from its datasheet.
-    let elsewhere = |run: &Run| from_datasheets.values().flatten().any(|pair| pair.what == run.describe());
     for set in Set::ALL {
         let Some(scored) = outcome.scored.get(&set).cloned() else { continue };
         let Some(mut line) = line(set.name(), &scored.pairs) else { continue };
@@ -229,14 +233,14 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<Outcome, Error> {
         line.k_fold_mape = unseen.k_fold.get(set.name()).copied();
         line.leave_one_source_out_mape = unseen.leave_one_out.get(set.name()).copied();
         line.fitted = training::FITTED.iter().any(|(fitted, _)| *fitted == set);
-        let mut unscored = scored.unscored.iter().filter(|(run, _)| !elsewhere(run));
-        line.unscored_because = unscored.clone().next().map(|(_, why)| why.to_string());
-        line.unscored = unscored.by_ref().count();
+        line.unscored_because = scored.unscored.first().map(|(_, why)| why.to_string());
+        line.unscored = scored.unscored.len();
         outcome.push(line, scored.pairs, &bars, &truth.peers);
     }
-    for (set, pairs) in from_datasheets {
-        if let Some(line) = line(&set, &pairs) {
-            outcome.push(line, pairs, &bars, &truth.peers);
+    for ((set, trait_name), pairs) in &unseen.left_out {
+        let name = format!("{}, {trait_name}", set.name());
+        if let Some(line) = line(&name, pairs) {
+            outcome.push(line, pairs.clone(), &bars, &truth.peers);
         }
     }
     outcome.push_collectives(truth, unseen, &bars);
@@ -436,6 +440,8 @@ fn line(set: &str, pairs: &[Pair]) -> Option<Line> {
 /// Errors on rows that a fit did not see, by set.
 #[derive(Default)]
 struct Unseen {
+    /// Pairs by set and by what was left out of the fit.
+    left_out: BTreeMap<(Set, &'static str), Vec<Pair>>,
     k_fold: BTreeMap<String, f64>,
     leave_one_out: BTreeMap<String, f64>,
 }
@@ -446,12 +452,19 @@ const FOLDS: usize = 5;
 impl Unseen {
     fn of(truth: &Truth) -> Self {
         let mut unseen = Self::default();
-        for (gpu, paths) in [("a100", training::A100), ("h100", training::H100)] {
-            let runs = training::of_gpu(&truth.runs, gpu);
+        for (gpu, paths) in training::FITTED_CONSTANTS {
+            let runs = training::of_calibration(&truth.runs, gpu);
             let own: Vec<&Run> = runs
                 .into_iter()
                 .filter(|run| training::FITTED.iter().any(|(set, _)| *set == run.set))
                 .collect();
+            if own.iter().any(|run| matches!(run.set, Set::MegatronBridge | Set::MlperfTraining)) {
+                for (name, of) in training::LEFT_OUT {
+                    for (set, pairs) in training::leave_one_out(&truth.calibrations, &own, paths, of) {
+                        unseen.left_out.insert((set, name), pairs);
+                    }
+                }
+            }
             for (set, stats) in training::k_fold(&truth.calibrations, &own, paths, FOLDS) {
                 unseen.k_fold.insert(set.name().to_owned(), stats.mape);
             }
@@ -494,15 +507,15 @@ pub struct Refit {
 /// When the committed bars are damaged.
 pub fn refit(truth: &Truth) -> Result<Refit, Error> {
     let mut calibrations = capacity::refit(&truth.calibrations, &truth.runs);
-    for (gpu, paths) in [("a100", training::A100), ("h100", training::H100)] {
-        let runs = training::of_gpu(&truth.runs, gpu);
+    for (gpu, paths) in training::FITTED_CONSTANTS {
+        let runs = training::of_calibration(&truth.runs, gpu);
         if runs.iter().any(|run| training::FITTED.iter().any(|(set, _)| *set == run.set)) {
             calibrations = training::refit(&calibrations, &runs, paths, crate::fit::Effort::FULL);
         }
     }
     let links = collectives::refit(&truth.links, &truth.measurements);
     let mut changes = Vec::new();
-    for path in training::A100.iter().chain(training::H100).chain(capacity::CONSTANTS) {
+    for path in training::FITTED_CONSTANTS.iter().flat_map(|(_, paths)| *paths).chain(capacity::CONSTANTS) {
         if let (Some(committed), Some(refitted)) = (truth.calibrations.get(path), calibrations.get(path)) {
             changes.push(Refitted { constant: path.replace('_', "-"), committed, refitted });
         }

@@ -9,9 +9,7 @@ use trinity_study::config::{Derived, GpuFile, derived};
 
 /// Every kind of configuration; a consumer of a new one adds it here.
 fn kinds() -> Vec<Kind> {
-    let mut kinds = trinity_study::config::KINDS.to_vec();
-    kinds.push(trinity_validation::calibration::KIND);
-    kinds
+    trinity_study::config::KINDS.to_vec()
 }
 
 /// Look at configurations: GPUs, NICs, codecs, models, clusters, sweeps

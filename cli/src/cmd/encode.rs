@@ -271,7 +271,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     if let (Some(text), Target::Bits(bits)) =
         (args.calibrate.as_ref().filter(|t| !Calibration::is_file(t)), target)
     {
-        let files = (args.file.as_path(), outcome.output.as_path());
+        let files = (args.file.as_path(), &*outcome.output);
         outcome.held_out = Gain::measure(files, text, &coding(codec_name, bits)?, &ctx.watch())?;
         outcome.held_out.iter().for_each(|gain| ctx.remark(gain.to_string()));
     }

@@ -11,7 +11,7 @@ mod page;
 mod parquet;
 mod rows;
 mod serving;
-mod show;
+pub(super) mod show;
 
 pub use asked::quantity;
 

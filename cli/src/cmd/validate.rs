@@ -11,6 +11,7 @@ use crate::{
 use std::path::PathBuf;
 use trinity_validation::constants::{self, Constant};
 use trinity_validation::validate::{self, Line, Outcome, Request, Truth};
+use trinity_validation::well_known::{self, WellKnown};
 
 /// Hold every model against measurements, and fail where a bar is breached
 ///
@@ -57,6 +58,12 @@ pub struct Args {
     /// Change a constant for this run, such as a100.gpu.gemm-efficiency=0.6; may be repeated
     #[arg(long = "set", value_name = "PATH=VALUE")]
     sets: Vec<String>,
+    /// Print the table of twelve well-known runs, published and predicted, as Markdown
+    #[arg(long, conflicts_with_all = ["fit", "constants"])]
+    well_known: bool,
+    /// Write the table of errors by kind of question that answers quote (study/src/measured.csv)
+    #[arg(long, value_name = "CSV")]
+    errors: Option<PathBuf>,
     /// Also write errors.csv, pairs.csv, problems.csv and report.html here
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -76,6 +83,20 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let truth = Truth::read(&request).map_err(|error| Failure::input(&error))?;
     for problem in &truth.malformed {
         ctx.remark(format!("skipped: {problem}"));
+    }
+    if args.well_known {
+        let table = well_known::table(&truth.calibrations).map_err(|error| Failure::input(&error))?;
+        return match ctx.json {
+            true => ctx.print_json(&table),
+            false => ctx.print(well_known_text(&table)),
+        };
+    }
+    if let Some(path) = &args.errors {
+        ctx.may_write(path)?;
+        let table = trinity_study::measured::written(&trinity_validation::errors::by_question(&truth));
+        output::write(path, table.as_bytes())?;
+        ctx.remark(format!("wrote {}", path.display()));
+        return Ok(());
     }
     if args.constants {
         let list = constants::constants(&truth).map_err(|error| Failure::input(&error))?;
@@ -108,6 +129,24 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let named: Vec<String> = outcome.breaches.iter().map(ToString::to_string).collect();
     Err(Failure::run(format_args!("breached: {}", named.join("; ")))
         .help("bars are in validation/bars.toml; `--out DIR` shows the rows that err most"))
+}
+
+/// The table as `docs/training.md` has it.
+fn well_known_text(table: &[WellKnown]) -> String {
+    let mut text = String::from(
+        "| run | published, TFLOP/s a GPU | predicted | error | source |\n|---|---:|---:|---:|---|\n",
+    );
+    for line in table {
+        text += &format!(
+            "| {} | {:.0} | {:.0} | {:+.1} % | {} |\n",
+            line.run,
+            line.published_tflops_per_gpu,
+            line.predicted_tflops_per_gpu,
+            100.0 * line.error,
+            line.source
+        );
+    }
+    text
 }
 
 fn print_json(

@@ -94,7 +94,7 @@ fn index(math: Math) -> usize {
     match math {
         Math::Fp32 => 0,
         Math::Fp16 => 1,
-        Math::Fp8 => 2,
+        Math::Fp8 | Math::Fp4 => 2,
     }
 }
 

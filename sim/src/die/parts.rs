@@ -88,6 +88,8 @@ impl Die {
             fp32: matrix(self.matrix_flop_per_clock.fp32),
             fp16: matrix(self.matrix_flop_per_clock.fp16),
             fp8: matrix(self.matrix_flop_per_clock.fp8),
+            // Parts state no FP4 rate: a die by its parts has none.
+            fp4: 0.0,
             vector: self.sms * self.sm.fp32_lanes * 2.0 * self.clock_hz,
         }
     }

@@ -5,13 +5,13 @@
 
 use super::{
     DataParallel, Flow, Group, Stage, StageFlows, Transfer, boundary_group, boundary_values, exchange_s,
-    expose, stage_compute, storage_flow,
+    expose, layers_per_stage, stage_compute, storage_flow,
 };
 use crate::collective::Algorithm;
 use crate::compression::{Channel, Reduction};
 use crate::compute::{self, Passes, Shape};
 use crate::hardware::Cluster;
-use crate::job::{Job, Phase, Zero};
+use crate::job::{Job, Phase, Tuning, Zero};
 use crate::memory;
 
 /// What an event simulation needs to play one iteration: durations and
@@ -98,12 +98,15 @@ pub(crate) fn parts(cluster: &Cluster, job: &Job) -> Parts {
     let at_rest = expose(storage_flow(cluster, job, &shape).time_s, job.overlap.storage, body_s).exposed_s;
     let local = memory::local_parameters(job);
     let waiting_s = if training { exchange_s(cluster, job) } else { at_rest };
-    let floor_s = memory::mean_layers_per_stage(job) * compute::launch_floor_s(cluster, job);
-    let body =
-        if training { stage.body.stretched(floor_s - body_s - tensor.0 - tensor.1) } else { stage.body };
+    let floor_s = layers_per_stage(job) * compute::launch_floor_s(cluster, job);
+    let body = if training {
+        stage.body.stretched(floor_s - body_s - tensor.0 - tensor.1 - expert.0 - expert.1)
+    } else {
+        stage.body
+    };
     let stage = Stage { body, ..stage };
     let (mut gather_s, mut scatter_s, mut reductions) = (0.0, 0.0, Vec::new());
-    if training {
+    if training && job.tuning == Tuning::All {
         let data = DataParallel { cluster, job, local: &local };
         let whole = stage.whole();
         if p.zero == Zero::Parameters {
@@ -121,12 +124,13 @@ pub(crate) fn parts(cluster: &Cluster, job: &Job) -> Parts {
         forward_boundary: boundary(job.compression.activation_bits),
         backward_boundary: boundary(job.compression.activation_gradient_bits),
         reductions,
-        optimizer_s: compute::optimizer(
-            cluster,
-            job,
-            memory::sharded_parameters(job, &local, Zero::Optimizer),
-        )
-        .time_s,
+        optimizer_s: match (training, job.tuning) {
+            (true, Tuning::Adapters) => cluster.gpu.software.step_s,
+            _ => {
+                let owned = memory::sharded_parameters(job, &local, Zero::Optimizer);
+                compute::optimizer(cluster, job, owned).time_s + cluster.gpu.software.step_s
+            }
+        },
     }
 }
 

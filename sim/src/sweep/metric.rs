@@ -36,6 +36,8 @@ metrics! {
     AreaMm2 = "area_mm2", |e| e.area_mm2;
     TokensPerS = "tokens_per_s", |e| e.tokens_per_s;
     EnergyJPerToken = "energy_j_per_token", |e| e.energy_j_per_token;
+    ModelTflopsPerGpu = "model_tflops_per_gpu", |e| e.model_tflops_per_gpu;
+    Mfu = "mfu", |e| e.mfu;
     IterationS = "iteration_s", |e| e.iteration_s;
     EnergyJ = "energy_j", |e| e.energy_j;
     MemoryGb = "memory_gb", |e| e.memory.total_bytes() / 1e9;

@@ -10,7 +10,7 @@ use crate::die::Die;
 use crate::estimate::Local;
 use crate::{
     AttentionKernel, Cluster, Codec, Estimate, Gpu, Infeasible, Job, Llm, Math, Phase, Recompute, Schedule,
-    Split, Zero, estimate,
+    Split, Tuning, Zero, estimate,
 };
 use trinity_silicon::die::Row;
 
@@ -141,7 +141,8 @@ slotted_choices! {
     Topology { Ring, Switch, FullyConnected }
     Algorithm { Ring, HalvingDoubling, DoubleTree, Direct, Best, Nccl }
     Split { Layers, Work }
-    Math { Fp32, Fp16, Fp8 }
+    Math { Fp32, Fp16, Fp8, Fp4 }
+    Tuning { All, Adapters }
     Phase { Training, Prefill, Decode }
     Recompute { None, Selective, Full }
     AttentionKernel { Materialized, Flash }
@@ -186,7 +187,7 @@ macro_rules! slots {
 
 slots! {
     point:
-    cluster.gpu.peak_flops.fp32, cluster.gpu.peak_flops.fp16, cluster.gpu.peak_flops.fp8,
+    cluster.gpu.peak_flops.fp32, cluster.gpu.peak_flops.fp16, cluster.gpu.peak_flops.fp8, cluster.gpu.peak_flops.fp4,
     cluster.gpu.peak_flops.vector, cluster.gpu.memory_bytes, cluster.gpu.reserved_bytes,
     cluster.gpu.memory_bytes_per_s, cluster.gpu.area_mm2, cluster.gpu.power_w, cluster.gpu.idle_power_w,
     cluster.gpus, cluster.gpus_per_node,
@@ -203,11 +204,11 @@ slots! {
     cluster.codec.chunk_values, cluster.codec.encode_j_per_value, cluster.codec.decode_j_per_value,
     cluster.codec.idle_power_w, cluster.codec.area_mm2,
     cluster.codecs_per_gpu,
-    job.phase, job.sequence, job.global_batch, job.microbatch, job.recompute, job.attention, job.kv_spill,
+    job.phase, job.tuning, job.sequence, job.global_batch, job.microbatch, job.recompute, job.attention, job.kv_spill,
     job.parallelism.tensor, job.parallelism.sequence_parallel, job.parallelism.pipeline,
-    job.parallelism.schedule, job.parallelism.split, job.parallelism.data, job.parallelism.zero, job.parallelism.expert,
+    job.parallelism.schedule, job.parallelism.split, job.parallelism.data, job.parallelism.zero, job.parallelism.expert, job.parallelism.expert_tensor,
     job.parallelism.context,
-    job.precision.math, job.precision.weight_bits, job.precision.activation_bits,
+    job.precision.math, job.precision.attention, job.precision.vocabulary, job.precision.weight_bits, job.precision.activation_bits,
     job.precision.gradient_bits, job.precision.gradient_reduce_bits, job.precision.kv_bits,
     job.precision.optimizer_bytes_per_parameter,
     job.overlap.tensor, job.overlap.pipeline, job.overlap.data, job.overlap.expert, job.overlap.context,

@@ -2,7 +2,7 @@
 use trinity_sim::collective::{Algorithm, Topology};
 use trinity_sim::{
     Attention, AttentionKernel, Cluster, Codec, Compression, Curve, Gpu, Job, Llm, Mlp, Nic, Overlap,
-    Parallelism, PeakFlops, Phase, Precision, Recompute, Software, Tier, Vocabulary,
+    Parallelism, PeakFlops, Phase, Precision, Recompute, Software, Tier, Tuning, Vocabulary,
 };
 
 /// An A100-like GPU, eight to a node, one 200 Gb/s NIC each.
@@ -10,7 +10,7 @@ pub fn cluster(gpus: u32) -> Cluster {
     Cluster {
         gpu: Gpu {
             die: None,
-            peak_flops: PeakFlops { fp32: 19.5e12, fp16: 312e12, fp8: 312e12, vector: 19.5e12 },
+            peak_flops: PeakFlops { fp32: 19.5e12, fp16: 312e12, fp8: 312e12, fp4: 0.0, vector: 19.5e12 },
             memory_bytes: 80e9,
             reserved_bytes: 2e9,
             memory_bytes_per_s: 2.0e12,
@@ -77,7 +77,10 @@ pub fn gpt(layers: u32, hidden: u32, heads: u32) -> Llm {
         positions: 2048,
         biases: true,
         attention: Attention::Grouped,
+        window: None,
+        mamba: None,
         moe: None,
+        next_token_layers: 0,
     }
 }
 
@@ -95,7 +98,10 @@ pub fn llama3_70b() -> Llm {
         positions: 0,
         biases: false,
         attention: Attention::Grouped,
+        window: None,
+        mamba: None,
         moe: None,
+        next_token_layers: 0,
     }
 }
 
@@ -104,6 +110,7 @@ pub fn training(llm: Llm, tensor: u32, pipeline: u32, data: u32, batch: u32) -> 
     Job {
         llm,
         phase: Phase::Training,
+        tuning: Tuning::All,
         sequence: 2048,
         global_batch: batch,
         microbatch: 1,

@@ -1,6 +1,7 @@
 //! Promises of the cluster model.
 #![allow(clippy::unwrap_used)]
 mod astra;
+mod domains;
 mod events;
 mod fixtures;
 mod physics;

@@ -12,6 +12,7 @@ use trinity_sim::{
 fn service() -> Service {
     let job = Job {
         llm: llama3_70b(),
+        tuning: trinity_sim::Tuning::All,
         phase: Phase::Decode,
         sequence: 1024,
         global_batch: 1,

@@ -4,6 +4,7 @@ use super::codec::CodecFile;
 use super::names::{AlgorithmName, TopologyName};
 use super::parts::{GpuModelName, PartsFile};
 use super::setter::settable;
+use super::software::{Calibration, Calibrations, Host};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{
@@ -11,15 +12,55 @@ use trinity_config::{
     FlopRate, Fraction, Power, Ratio,
 };
 use trinity_sim::die::Die;
-use trinity_sim::{Cluster, Codec, Curve, Gpu, Nic, PeakFlops, Software, Tier};
+use trinity_sim::{ByFormat, Cluster, Codec, Curve, Gpu, Nic, PeakFlops, Software, Tier};
 
 settable! {
-    GpuFile { model, parts, fp32, fp16, fp8, vector, memory, memory_bandwidth, reserved, area, power, idle_power, gemm_efficiency, attention_efficiency, memory_efficiency, efficiency_factor }
+    SustainedFile { fp16, fp8, fp4, attention }
+    GpuFile { model, parts, calibration, sustained, fp32, fp16, fp8, fp4, vector, memory, memory_bandwidth, reserved, area, power, idle_power, gemm_efficiency, attention_efficiency, memory_efficiency, efficiency_factor }
     NicFile { bandwidth, latency, area, idle_power, energy }
     TierFile { bandwidth, latency, efficiency, topology, all_reduce, energy }
     NetworkFile { efficiency, latency, topology, all_reduce }
-    ClusterFile { gpu, gpus, gpus_per_node, intra, nic, nics_per_gpu, network, host, launch, codec, codecs_per_gpu }
+    ClusterFile { gpu, site, cpu, gpus, gpus_per_node, intra, nic, nics_per_gpu, network, host, launch, codec, codecs_per_gpu }
 }
+
+/// What the fastest kernel measured on a GPU reaches of the rates it states.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SustainedFile {
+    /// Matrix products in FP16 or BF16, over `fp16`.
+    pub fp16: Fraction,
+    /// In FP8, over `fp8`.
+    pub fp8: Fraction,
+    /// In FP4, over `fp4`.
+    pub fp4: Option<Fraction>,
+    /// The forward pass of causal attention with heads of 128, over `fp16`.
+    pub attention: Fraction,
+}
+
+impl SustainedFile {
+    /// Fractions of peak that products reach.
+    pub fn rates(&self) -> ByFormat {
+        ByFormat {
+            fp16: self.fp16.get(),
+            fp8: self.fp8.get(),
+            fp4: self.fp4.map_or(1.0, |fraction| fraction.get()),
+        }
+    }
+}
+
+/// The CPU that launches kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum CpuName {
+    X86,
+    Grace,
+}
+
+super::setter::values!(CpuName);
+
+/// The name that stands for no calibration.
+const UNCALIBRATED: &str = "none";
 
 /// A GPU, by its totals or by its parts.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -30,12 +71,20 @@ pub struct GpuFile {
     pub model: Option<GpuModelName>,
     /// What it is made of; decides where `model` is `parts`.
     pub parts: Option<PartsFile>,
+    /// The calibration (`configs/calibrations`) that training jobs take; kernels by
+    /// the curves below where there is none, or `none`.
+    #[schemars(with = "Option<Cited<String>>")]
+    pub calibration: Option<String>,
+    /// What measured kernels reach, which a calibration may be relative to.
+    pub sustained: Option<SustainedFile>,
     /// Dense rate of the matrix units in FP32 or TF32.
     pub fp32: Option<FlopRate>,
     /// Dense rate in FP16 or BF16 with FP32 accumulation.
     pub fp16: Option<FlopRate>,
     /// Dense rate in FP8; the FP16 rate where there is no FP8.
     pub fp8: Option<FlopRate>,
+    /// Dense rate in FP4, where the matrix units have it.
+    pub fp4: Option<FlopRate>,
     /// FP32 rate of the vector units.
     pub vector: Option<FlopRate>,
     pub memory: Option<DataSize>,
@@ -94,6 +143,7 @@ impl GpuFile {
                 fp32: rate(self.fp32),
                 fp16: rate(self.fp16),
                 fp8: rate(self.fp8),
+                fp4: rate(self.fp4),
                 vector: rate(self.vector),
             },
             memory_bytes: self.memory.map_or(0.0, |memory| memory.bytes()),
@@ -117,6 +167,15 @@ impl GpuFile {
     /// follow from the parts is `trinity validate`'s question: a study may well
     /// state another memory or another rate.
     pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+        if let Some(name) = self.calibration.as_deref().filter(|name| *name != UNCALIBRATED)
+            && Calibrations::built_in().of(name).is_none()
+        {
+            return Err(document.complain(
+                &format!("{at}calibration"),
+                &Complaint::new(format_args!("there is no calibration `{name}`"))
+                    .expected(format_args!("one of {}, none", super::software::BUILT_IN.join(", "))),
+            ));
+        }
         let power_w = self.power.w();
         let parts_at = format!("{at}parts.");
         let die = match &self.parts {
@@ -280,6 +339,12 @@ pub struct NetworkFile {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ClusterFile {
     pub gpu: GpuFile,
+    /// The site of the GPU's calibration whose fabric, hosts and release these are.
+    #[schemars(with = "Option<Cited<String>>")]
+    pub site: Option<String>,
+    /// The CPU that launches kernels; an x86 where it is not said.
+    #[schemars(with = "Option<Cited<CpuName>>")]
+    pub cpu: Option<CpuName>,
     /// As many as the job uses, where it is not said.
     #[schemars(with = "Option<Cited<u32>>")]
     pub gpus: Option<u32>,
@@ -324,8 +389,35 @@ impl ClusterFile {
         cluster
     }
 
+    /// The calibration that training on this cluster takes. A GPU by its parts
+    /// times kernels by them instead.
+    pub fn calibration<'a>(&self, all: &'a Calibrations) -> Option<&'a Calibration> {
+        let name = self.gpu.calibration.as_deref().filter(|_| !self.gpu.by_parts())?;
+        all.of(name)
+    }
+
+    /// Lays a calibration over the model's view.
+    pub(super) fn calibrate(&self, calibration: &Calibration, cluster: &mut Cluster, wide: bool) {
+        let host = Host {
+            sustained: self.gpu.sustained.as_ref(),
+            efficiency_factor: self.gpu.efficiency_factor.get(),
+            grace: self.cpu == Some(CpuName::Grace),
+            wide,
+        };
+        calibration.apply(cluster, self.site.as_deref(), &host);
+    }
+
     /// Complains about what no field shows alone; `at` leads to this table.
     pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+        let site = self.site.as_deref().zip(self.calibration(Calibrations::built_in()));
+        if let Some((site, calibration)) = site.filter(|(site, of)| !of.clusters.contains_key(*site)) {
+            let known: Vec<&str> = calibration.clusters.keys().map(String::as_str).collect();
+            return Err(document.complain(
+                &format!("{at}site"),
+                &Complaint::new(format_args!("the GPU's calibration has no site `{site}`"))
+                    .expected(format_args!("one of {}", known.join(", "))),
+            ));
+        }
         let codec = self.codec.as_ref().map(|codec| codec.check_at(document, &format!("{at}codec.")));
         let positive = super::bounds::positive(
             document,

@@ -1,17 +1,20 @@
 //! Jobs in files: what is not said is the plain choice.
 
 use super::llm::LlmFile;
-use super::names::{AttentionName, MathName, PhaseName, PolicyName, RecomputeName, ReductionName, ScopeName};
+use super::names::{
+    AttentionName, MathName, PhaseName, PolicyName, RecomputeName, ReductionName, ScopeName, SplitName,
+    TuningName,
+};
 use super::setter::settable;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{Cited, Complaint, Diagnostic, Document, Fraction};
-use trinity_sim::{Compression, Job, Overlap, Parallelism, Precision, Schedule, Split, Zero};
+use trinity_sim::{Compression, Job, Overlap, Parallelism, Precision, Schedule, Zero};
 
 settable! {
-    JobFile { llm, phase, sequence, global_batch, replica_batch, microbatch, parallelism, precision, recompute, attention, overlap, compression, kv_spill }
-    ParallelismFile { tensor, sequence_parallel, pipeline, interleave, data, zero, expert, context }
-    PrecisionFile { math, weights, activations, gradients, gradient_reduce, kv, optimizer_bytes }
+    JobFile { llm, phase, tuning, sequence, global_batch, replica_batch, microbatch, parallelism, precision, recompute, attention, overlap, compression, kv_spill }
+    ParallelismFile { tensor, sequence_parallel, pipeline, interleave, split, data, zero, expert, expert_tensor, context }
+    PrecisionFile { math, attention, vocabulary, weights, activations, gradients, gradient_reduce, kv, optimizer_bytes }
     OverlapFile { tensor, pipeline, data, expert, context, storage }
     CompressionFile { weights, weight_gradients, activations, activation_gradients, kv, reduction, scope, policy }
 }
@@ -23,6 +26,10 @@ pub struct JobFile {
     pub llm: LlmFile,
     #[schemars(with = "Cited<PhaseName>")]
     pub phase: PhaseName,
+    /// Which weights a training step changes; all where it is not said.
+    #[serde(default = "all_weights")]
+    #[schemars(with = "Cited<TuningName>")]
+    pub tuning: TuningName,
     /// Tokens in a sequence; in decoding, tokens already in the cache.
     #[schemars(with = "Cited<u32>")]
     pub sequence: u32,
@@ -60,6 +67,10 @@ fn one() -> u32 {
     1
 }
 
+fn all_weights() -> TuningName {
+    TuningName::All
+}
+
 fn no_recompute() -> RecomputeName {
     RecomputeName::None
 }
@@ -81,6 +92,9 @@ pub struct ParallelismFile {
     /// Chunks of layers on each stage; 1 is plain 1F1B.
     #[schemars(with = "Cited<u32>")]
     pub interleave: u32,
+    /// How layers are dealt out to stages.
+    #[schemars(with = "Cited<SplitName>")]
+    pub split: SplitName,
     #[schemars(with = "Cited<u32>")]
     pub data: u32,
     /// 0 to 3.
@@ -88,6 +102,9 @@ pub struct ParallelismFile {
     pub zero: u8,
     #[schemars(with = "Cited<u32>")]
     pub expert: u32,
+    /// Ranks that share each expert: 1, or as many as `tensor` where it is not said.
+    #[schemars(with = "Option<Cited<u32>>")]
+    pub expert_tensor: Option<u32>,
     #[schemars(with = "Cited<u32>")]
     pub context: u32,
 }
@@ -99,9 +116,11 @@ impl Default for ParallelismFile {
             sequence_parallel: false,
             pipeline: 1,
             interleave: 1,
+            split: SplitName::Layers,
             data: 1,
             zero: 0,
             expert: 1,
+            expert_tensor: None,
             context: 1,
         }
     }
@@ -110,7 +129,7 @@ impl Default for ParallelismFile {
 impl ParallelismFile {
     fn resolve(&self) -> Parallelism {
         Parallelism {
-            split: Split::Layers,
+            split: self.split.resolve(),
             tensor: self.tensor,
             sequence_parallel: self.sequence_parallel,
             pipeline: self.pipeline,
@@ -127,6 +146,7 @@ impl ParallelismFile {
                 _ => Zero::Parameters,
             },
             expert: self.expert,
+            expert_tensor: self.expert_tensor.unwrap_or(self.tensor),
             context: self.context,
         }
     }
@@ -136,8 +156,15 @@ impl ParallelismFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct PrecisionFile {
+    /// Products of a layer.
     #[schemars(with = "Cited<MathName>")]
     pub math: MathName,
+    /// Attention's scores; at least FP16 where it is not said.
+    #[schemars(with = "Option<Cited<MathName>>")]
+    pub attention: Option<MathName>,
+    /// The output projection; at least FP16 where it is not said.
+    #[schemars(with = "Option<Cited<MathName>>")]
+    pub vocabulary: Option<MathName>,
     #[schemars(with = "Cited<f64>")]
     pub weights: f64,
     #[schemars(with = "Cited<f64>")]
@@ -160,6 +187,8 @@ impl Default for PrecisionFile {
         let mixed = Precision::MIXED;
         Self {
             math: MathName::Fp16,
+            attention: None,
+            vocabulary: None,
             weights: mixed.weight_bits,
             activations: mixed.activation_bits,
             gradients: mixed.gradient_bits,
@@ -174,6 +203,8 @@ impl PrecisionFile {
     fn resolve(&self) -> Precision {
         Precision {
             math: self.math.resolve(),
+            attention: self.attention.map_or(self.math.resolve().at_least_fp16(), |math| math.resolve()),
+            vocabulary: self.vocabulary.map_or(self.math.resolve().at_least_fp16(), |math| math.resolve()),
             weight_bits: self.weights,
             activation_bits: self.activations,
             gradient_bits: self.gradients,
@@ -184,28 +215,29 @@ impl PrecisionFile {
     }
 }
 
-/// Share of each communication that may hide behind compute; none where it is
-/// not said.
+/// Share of each communication that may hide behind compute; what the GPU's
+/// calibration says where it is not said, and none without one.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct OverlapFile {
-    pub tensor: Fraction,
-    pub pipeline: Fraction,
-    pub data: Fraction,
-    pub expert: Fraction,
-    pub context: Fraction,
-    pub storage: Fraction,
+    pub tensor: Option<Fraction>,
+    pub pipeline: Option<Fraction>,
+    pub data: Option<Fraction>,
+    pub expert: Option<Fraction>,
+    pub context: Option<Fraction>,
+    pub storage: Option<Fraction>,
 }
 
 impl OverlapFile {
-    fn resolve(&self) -> Overlap {
+    fn resolve(&self, usual: Overlap) -> Overlap {
+        let of = |stated: Option<Fraction>, usual: f64| stated.map_or(usual, |share| share.get());
         Overlap {
-            tensor: self.tensor.get(),
-            pipeline: self.pipeline.get(),
-            data: self.data.get(),
-            expert: self.expert.get(),
-            context: self.context.get(),
-            storage: self.storage.get(),
+            tensor: of(self.tensor, usual.tensor),
+            pipeline: of(self.pipeline, usual.pipeline),
+            data: of(self.data, usual.data),
+            expert: of(self.expert, usual.expert),
+            context: of(self.context, usual.context),
+            storage: of(self.storage, usual.storage),
         }
     }
 }
@@ -279,10 +311,12 @@ impl CompressionFile {
 }
 
 impl JobFile {
-    pub fn resolve(&self) -> Job {
+    /// The model's view; `usual` is the overlap of what the file does not state.
+    pub fn resolve(&self, usual: Overlap) -> Job {
         Job {
             llm: self.llm.resolve(),
             phase: self.phase.resolve(),
+            tuning: self.tuning.resolve(),
             sequence: self.sequence,
             global_batch: self
                 .replica_batch
@@ -292,7 +326,7 @@ impl JobFile {
             precision: self.precision.resolve(),
             recompute: self.recompute.resolve(),
             attention: self.attention.resolve(),
-            overlap: self.overlap.resolve(),
+            overlap: self.overlap.resolve(usual),
             compression: self.compression.resolve(),
             kv_spill: self.kv_spill.get(),
         }
@@ -314,6 +348,7 @@ impl JobFile {
                 ("parallelism.interleave", f64::from(p.interleave)),
                 ("parallelism.data", f64::from(p.data)),
                 ("parallelism.expert", f64::from(p.expert)),
+                ("parallelism.expert-tensor", f64::from(p.expert_tensor.unwrap_or(1))),
                 ("parallelism.context", f64::from(p.context)),
                 ("precision.weights", precision.weights),
                 ("precision.activations", precision.activations),

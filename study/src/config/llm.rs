@@ -5,12 +5,14 @@ use super::setter::settable;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{Checked, Cited, Complaint, Diagnostic, Document};
-use trinity_sim::{Attention, Llm, Moe};
+use trinity_sim::{Attention, Llm, Mamba, Moe, Window};
 
 settable! {
-    LlmFile { layers, hidden, heads, kv_heads, head_dim, ffn, mlp, vocab, vocabulary, positions, biases, latent, moe }
+    LlmFile { layers, hidden, heads, kv_heads, head_dim, ffn, mlp, vocab, vocabulary, positions, biases, latent, window, mamba, moe, next_token_layers }
+    WindowFile { tokens, layers }
+    MambaFile { layers, attention_layers, heads, head_dim, state, groups }
     LatentFile { query_rank, kv_rank, rope_dim, value_dim }
-    MoeFile { experts, top_k, shared_experts, expert_ffn, dense_layers }
+    MoeFile { experts, top_k, shared_experts, expert_ffn, dense_layers, latent }
 }
 
 /// A decoder-only transformer.
@@ -46,8 +48,45 @@ pub struct LlmFile {
     pub biases: bool,
     /// Latent attention (DeepSeek).
     pub latent: Option<LatentFile>,
+    /// Layers that attend only to the last tokens.
+    pub window: Option<WindowFile>,
+    /// State-space layers (Mamba-2).
+    pub mamba: Option<MambaFile>,
     /// Mixture of experts.
     pub moe: Option<MoeFile>,
+    /// Further layers that predict tokens beyond the next.
+    #[serde(default)]
+    #[schemars(with = "Cited<u32>")]
+    pub next_token_layers: u32,
+}
+
+/// Layers with a sliding window.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct WindowFile {
+    #[schemars(with = "Cited<u32>")]
+    pub tokens: u32,
+    #[schemars(with = "Cited<u32>")]
+    pub layers: u32,
+}
+
+/// State-space layers; of the model's layers, those that are neither these nor
+/// attention are feed-forward layers.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct MambaFile {
+    #[schemars(with = "Cited<u32>")]
+    pub layers: u32,
+    #[schemars(with = "Cited<u32>")]
+    pub attention_layers: u32,
+    #[schemars(with = "Cited<u32>")]
+    pub heads: u32,
+    #[schemars(with = "Cited<u32>")]
+    pub head_dim: u32,
+    #[schemars(with = "Cited<u32>")]
+    pub state: u32,
+    #[schemars(with = "Cited<u32>")]
+    pub groups: u32,
 }
 
 /// Latent attention: ranks and widths.
@@ -80,6 +119,10 @@ pub struct MoeFile {
     #[serde(default)]
     #[schemars(with = "Cited<u32>")]
     pub dense_layers: u32,
+    /// Width that tokens are routed in, where it is not the hidden size.
+    #[serde(default)]
+    #[schemars(with = "Cited<u32>")]
+    pub latent: u32,
 }
 
 impl LlmFile {
@@ -102,12 +145,23 @@ impl LlmFile {
                 rope_dim: latent.rope_dim,
                 value_dim: latent.value_dim,
             }),
+            window: self.window.map(|window| Window { tokens: window.tokens, layers: window.layers }),
+            mamba: self.mamba.map(|mamba| Mamba {
+                layers: mamba.layers,
+                attention_layers: mamba.attention_layers,
+                heads: mamba.heads,
+                head_dim: mamba.head_dim,
+                state: mamba.state,
+                groups: mamba.groups,
+            }),
+            next_token_layers: self.next_token_layers,
             moe: self.moe.map(|moe| Moe {
                 experts: moe.experts,
                 top_k: moe.top_k,
                 shared_experts: moe.shared_experts,
                 expert_ffn: moe.expert_ffn,
                 dense_layers: moe.dense_layers,
+                latent: moe.latent,
             }),
         }
     }
@@ -140,10 +194,21 @@ impl LlmFile {
                     .expected("top-k from 1 to the number of experts, dense-layers within layers"),
             ))
         });
+        let kinds = self.mamba.as_ref().map_or(0, |mamba| mamba.layers + mamba.attention_layers);
+        let hybrid = (kinds > self.layers).then(|| {
+            Err(document.complain(
+                &format!("{at}mamba"),
+                &Complaint::new(format_args!(
+                    "{kinds} layers of {} are state-space or attention",
+                    self.layers
+                ))
+                .expected("at most as many as the model has"),
+            ))
+        });
         let counts = super::bounds::positive(document, at, &counts);
         // Heads that are none divide nothing; that is one mistake, not two.
         let uneven = uneven.filter(|_| counts.is_ok());
-        Diagnostic::gather([counts].into_iter().chain(uneven).chain(experts))
+        Diagnostic::gather([counts].into_iter().chain(uneven).chain(experts).chain(hybrid))
     }
 }
 

@@ -25,9 +25,13 @@ choices! {
     /// How ranks are wired.
     TopologyName => trinity_sim::collective::Topology { Ring, Switch, FullyConnected }
     /// How an all-reduce is carried out.
-    AlgorithmName => trinity_sim::collective::Algorithm { Ring, HalvingDoubling, DoubleTree, Direct, Best }
+    AlgorithmName => trinity_sim::collective::Algorithm { Ring, HalvingDoubling, DoubleTree, Direct, Best, Nccl }
     /// Number format of matrix arithmetic.
-    MathName => trinity_sim::Math { Fp32, Fp16, Fp8 }
+    MathName => trinity_sim::Math { Fp32, Fp16, Fp8, Fp4 }
+    /// Which weights a training step changes.
+    TuningName => trinity_sim::Tuning { All, Adapters }
+    /// How layers are dealt out to pipeline stages.
+    SplitName => trinity_sim::Split { Layers, Work }
     /// What activations are kept for the backward pass.
     RecomputeName => trinity_sim::Recompute { None, Selective, Full }
     /// How attention is computed.

@@ -5,11 +5,12 @@ use super::hardware::ClusterFile;
 use super::job::JobFile;
 use super::serving::ServingFile;
 use super::setter::settable;
+use super::software::Calibrations;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{Checked, Diagnostic, Document};
 use trinity_sim::sweep::Point;
-use trinity_sim::{Cluster, Job};
+use trinity_sim::{Cluster, Job, Math, Overlap, Phase};
 
 settable! {
     StudyFile { cluster, job, serving }
@@ -29,9 +30,23 @@ impl StudyFile {
     /// The model's view. Where the cluster does not say how many GPUs it has,
     /// it has as many as the job uses.
     pub fn resolve(&self) -> (Cluster, Job) {
-        let job = self.job.resolve();
+        self.resolve_with(Calibrations::built_in())
+    }
+
+    /// [`StudyFile::resolve`] with other calibrations than the built-in ones.
+    /// Every front end and `trinity validate` come through here, so that what
+    /// answers is what was checked.
+    pub fn resolve_with(&self, calibrations: &Calibrations) -> (Cluster, Job) {
+        let training = self.job.phase.resolve() == Phase::Training;
+        let calibration = self.cluster.calibration(calibrations).filter(|_| training);
+        let job = self.job.resolve(calibration.map_or(Overlap::NONE, |calibration| calibration.overlap()));
         let used = u32::try_from(job.parallelism.gpus()).unwrap_or(u32::MAX);
-        (self.cluster.resolve(used), job)
+        let mut cluster = self.cluster.resolve(used);
+        if let Some(calibration) = calibration {
+            let wide = matches!(job.precision.math, Math::Fp32 | Math::Fp16);
+            self.cluster.calibrate(calibration, &mut cluster, wide);
+        }
+        (cluster, job)
     }
 }
 

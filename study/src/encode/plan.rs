@@ -97,7 +97,7 @@ impl Request<'_> {
                 Some(&to) => Treatment::Tied { to: entries[to].name().to_owned() },
                 None => treatment,
             };
-            let (tensor, kind, values) = (entry.name().to_owned(), Kind::of(entry), entry.len());
+            let (tensor, kind, values) = (entry.name().to_owned(), Kind::of(entry), entry.stated_values());
             Planned { tensor, kind, values, treatment }
         });
         let mut plan = Plan::of(planned.collect());

@@ -1,6 +1,7 @@
 //! The answer in words. Every sentence is computed from all rows, and is left
 //! out where the rows do not bear it out.
 
+use super::certainty::MODEL;
 use super::outcome::Exploration;
 use super::standing::Standing;
 use super::vary::{Limit, Swing};
@@ -252,15 +253,12 @@ fn sure(found: &Exploration) -> Option<String> {
     let said = letters
         .next()
         .map_or_else(String::new, |first| first.to_uppercase().collect::<String>() + letters.as_str());
-    Some(format!(
-        "{said}, and the model was off by {} on {}.",
-        percent(error),
-        model.basis.trim_end_matches(", `trinity validate`")
-    ))
+    let off = percent(error);
+    Some(match model.basis.strip_prefix("no run") {
+        Some(rest) => format!("{said}. No run{rest}, on which the model was off by {off}."),
+        None => format!("{said}, and the model was off by {off} on {}.", model.basis),
+    })
 }
-
-/// The link that times a cluster.
-const MODEL: &str = "time of an iteration";
 
 /// What `rank-by` counts, as a unit.
 fn unit(rank_by: &str) -> &'static str {

@@ -3,6 +3,7 @@
 use super::silicon::Silicon;
 use super::tensors::Bits;
 use crate::config::ExplorationFile;
+use crate::measured::Quoted;
 use serde::Serialize;
 
 /// A link, and how far it was from what is true.
@@ -14,12 +15,16 @@ pub struct Certainty {
     pub basis: String,
 }
 
+/// The link that times a cluster: its error is that of runs like the question.
+pub(super) const MODEL: &str = "time of an iteration";
+
 /// The links of the chain: bits, silicon, cluster.
 pub(super) fn certainty(
     file: &ExplorationFile,
     bits: &[Bits],
     silicon: &[Silicon],
     best: &str,
+    measured: &Quoted,
 ) -> Vec<Certainty> {
     let mut links = Vec::new();
     let own = silicon.iter().find(|silicon| silicon.candidate == best);
@@ -42,6 +47,7 @@ pub(super) fn certainty(
             basis: format!("{}: {}", own.origin.words(), own.source),
         });
     }
+    links.push(Certainty { link: MODEL.to_owned(), error: measured.error, basis: measured.basis.clone() });
     links.extend(file.certainty.iter().map(|known| Certainty {
         link: known.link.clone(),
         error: Some(known.error),
