@@ -352,6 +352,7 @@ def validate(
     oom: StrPath | Iterable[StrPath] | None = None,
     collectives: StrPath | Iterable[StrPath] | None = None,
     host_runs: StrPath | Iterable[StrPath] | None = None,
+    serving: StrPath | Iterable[StrPath] | None = None,
     recording: StrPath | None = None,
     set: Mapping[str, Any] | Iterable[str] | None = None,
     progress: Progress = None,
@@ -364,6 +365,7 @@ def validate(
         "oom": _paths(oom),
         "collectives": _paths(collectives),
         "host_runs": _paths(host_runs),
+        "serving": _paths(serving),
         "recording": None if recording is None else os.fspath(recording),
         "sets": _assignments(set, {}),
     }
