@@ -38,6 +38,8 @@ pub fn title(metric: Metric) -> &'static str {
     match metric {
         Metric::AreaMm2 => "total die area, mm²",
         Metric::TokensPerS => "tokens/s",
+        Metric::ModelTflopsPerGpu => "TFLOP/s of the model a GPU",
+        Metric::Mfu => "MFU",
         Metric::EnergyJPerToken => "J a token",
         Metric::IterationS => "iteration, s",
         Metric::EnergyJ => "J an iteration",
