@@ -19,7 +19,7 @@ use judged::Judged;
 use crate::calibrating::{Calibrating, WINDOW};
 use crate::{Error, Progress};
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use trinity_lm::{
     Checkpoint, Hooks, Model, NoHooks, Reference, Score, Text, builtin,
