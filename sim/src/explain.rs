@@ -120,6 +120,12 @@ fn time_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
         line("codec on multiprocessors", b.codec_s, formula);
     }
     line("iteration", estimate.iteration_s, "sum of the lines above".into());
+    result_lines(point, estimate, lines);
+}
+
+/// What the time comes to: tokens, and how much of the GPU's arithmetic they use.
+fn result_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
+    let job = &point.job;
     lines.push(Line {
         group: "result",
         name: "tokens a second",

@@ -48,8 +48,6 @@ pub fn title(metric: Metric) -> &'static str {
         Metric::NicMm2 => "NICs, mm²",
         Metric::CodecMm2 => "codecs, mm²",
         Metric::PowerW => "power, W",
-        Metric::ModelTflopsPerGpu => "model TFLOP/s per GPU",
-        Metric::Mfu => "model FLOP/s over peak",
     }
 }
 

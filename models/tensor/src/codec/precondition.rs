@@ -300,7 +300,7 @@ impl TensorCodec for Preconditioned {
             .precondition
             .forward(&mut values, cols)
             .map_err(|error| Error::InTensor { name: tensor.name().to_owned(), source: Box::new(error) })?;
-        if values.iter().any(|value| !(value.abs() <= LARGEST)) {
+        if values.iter().any(|value| value.is_nan() || value.abs() > LARGEST) {
             return Err(self.too_large(tensor, target));
         }
         let after = energy(&values);
