@@ -112,7 +112,10 @@ impl Kernels {
     ///
     /// As of every query: a format that was not measured, a size that is none.
     pub fn matmul_s(&self, matmul: &Matmul) -> Result<Timed, Error> {
-        self.time_at(Kind::Matmul(matmul.format), &matmul.coordinates(&self.device)?)
+        let timed = self.time_at(Kind::Matmul(matmul.format), &matmul.coordinates(&self.device)?)?;
+        // A curve that is followed beyond its points may fall below what the units can do.
+        let least_s = 2.0 * matmul.m * matmul.n * matmul.k / matmul.format.flops(&self.device);
+        Ok(Timed { s: if timed.extrapolated { timed.s.max(least_s) } else { timed.s }, ..timed })
     }
 
     /// Attention of new tokens over themselves and a cached prefix.

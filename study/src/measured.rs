@@ -155,7 +155,7 @@ pub fn quote(question: Option<&Question>) -> Quoted {
         }
         let error = near.iter().map(|row| row.error * row.rows as f64).sum::<f64>() / rows as f64;
         let shared =
-            if words == NEAREST[0].0 { "measured runs of" } else { "the nearest measured runs share" };
+            if words == NEAREST[0].0 { "measured runs of" } else { "measured runs, the nearest, share" };
         return Quoted { error: Some(error), rows, basis: format!("{rows} {shared} {words}") };
     }
     elsewhere(&table)

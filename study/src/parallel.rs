@@ -41,7 +41,8 @@ pub fn map_apart<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Send + 
             // none can be had, the others take its items.
             if let Ok(pool) = rayon::ThreadPoolBuilder::new().num_threads(1).build() {
                 let take = &take;
-                scope.spawn(move || pool.install(take));
+                // Nor where there is no memory left for a thread.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, move || pool.install(take));
             }
         }
     });

@@ -18,11 +18,12 @@ use std::path::{Path, PathBuf};
 type Argument = (Option<&'static str>, &'static str);
 
 /// Arguments that name results.
-const RESULTS: [Argument; 6] = [
+const RESULTS: [Argument; 7] = [
     (None, "output"),
     (None, "out"),
     (None, "recon"),
     (Some("explore"), "save"),
+    (Some("validate"), "errors"),
     (Some("explain"), "trace"),
     (Some("explain"), "report"),
 ];

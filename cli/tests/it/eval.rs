@@ -66,7 +66,7 @@ fn a_sweep_draws_a_curve_a_codec_and_says_where_the_paper_is_contradicted() {
     assert!(best["codec"].as_str().unwrap().contains('+'), "{best}");
     let csv = std::fs::read_to_string(folder.path().join("eval.csv")).unwrap();
     assert_eq!(csv.lines().count(), 12);
-    // A run that was stopped keeps its points: one that no codec gave is not asked for again.
+    // A run that was stopped keeps its points; one that was changed is noticed, and made again.
     let column = csv.lines().next().unwrap().split(',').position(|name| name == "bits_per_byte").unwrap();
     let mark = csv.lines().nth(2).unwrap().split(',').nth(column).unwrap();
     let doctored = csv.lines().map(|line| {
@@ -79,7 +79,7 @@ fn a_sweep_draws_a_curve_a_codec_and_says_where_the_paper_is_contradicted() {
     std::fs::write(folder.path().join("eval.csv"), doctored.collect::<String>()).unwrap();
     let resumed = sweep();
     let at = |rows: &Value, row: usize| rows[row]["bits_per_byte"].as_f64().unwrap();
-    assert_eq!(at(&resumed, 2), at(&rows, 1), "the point that stood in the file");
+    assert_eq!(at(&resumed, 2), at(&rows, 2), "the point that was changed in the file");
     assert_eq!(at(&resumed, 10), at(&rows, 10));
     assert!(
         std::fs::read_to_string(folder.path().join("report.html"))

@@ -82,7 +82,7 @@ fn energy_of_training_rests_on_what_a_rank_computes_between_exchanges() {
     };
     for model in ["llms/pythia-160m", "llms/llama-2-7b", "llms/llama-3-70b"] {
         let gain = |batch: &str| least("uncompressed", model, batch) / least("three-in-one", model, batch);
-        assert!(gain("1") > 2.8, "{model}: {}", gain("1"));
+        assert!(gain("1") > 2.3, "{model}: {}", gain("1"));
         assert!(gain("64") < 1.2, "{model}: {}", gain("64"));
     }
 }

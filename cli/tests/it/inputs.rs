@@ -23,13 +23,14 @@ const fn case(command: &'static str, result: &'static str, inputs: &'static [&'s
 
 const STUDY: [&str; 2] = ["mine.toml", "mine-base.toml"];
 
-const CASES: [Case; 28] = [
+const CASES: [Case; 29] = [
     case(
         "validate --runs published.csv --oom published.csv --collectives collectives.csv --host-runs h200_runs.csv \
          --recording recording.json --out",
         "r",
         &["published.csv", "collectives.csv", "h200_runs.csv", "recording.json"],
     ),
+    case("validate --serving serving.csv --errors", "r.csv", &["serving.csv"]),
     case(
         "explore five.safetensors --codecs line,uniform+ac=silicon.toml --study mine.toml --nmse 0.05 --out",
         "r",
@@ -135,6 +136,10 @@ fn furnish(folder: &Path) {
     write(
         "collectives.csv",
         "source,gpu,fabric,op,n_gpus,gpus_per_node,bytes,time_us,algbw_GBps,busbw_GBps,notes\nvTrain-LUT,A100,NVSwitch node (8 GPU),all_reduce,2,2,1048576,44.21,23.718,23.718,\n",
+    );
+    write(
+        "serving.csv",
+        "id,backend,backend_version,model,model_family,system,mode,isl,osl,concurrency,precision_eff,tp_fix,dp_fix,moe_ep_fix,ttft_ms,tpot_ms,usable\na,vllm,0.12.0,x,Qwen3-32B,h100_sxm,agg,1024,512,32,bf16,2,1,,242,21,1\n",
     );
     let drawn = ", { path = \"serving.prompt.median\", values = [500, 1000] }";
     let serving = crate::serving::STUDY.replace("rate = 2\nrequests = 400\n", "trace = \"trace.csv\"\n");

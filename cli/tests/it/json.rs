@@ -160,6 +160,7 @@ const CASES: &[(&str, &str)] = &[
     ("config-check", "config check study.toml --kind sweeps"),
     ("config-schema-out", "config schema --out schemas"),
     ("explore", "explore --codecs line,three-in-one --study study.toml --out explore"),
+    ("estimate", "estimate dgx-h100 llama-3-8b --set job.parallelism.tensor=8"),
     ("figure", "figure"),
     ("figure-run", "figure 12 --out figure"),
     ("sweep", "sweep study.toml --out sweep"),

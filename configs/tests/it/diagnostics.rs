@@ -166,7 +166,7 @@ fn a_name_without_its_folder_is_found() {
         ("llama-7b", "did you mean `sweeps/llama-7b`?"),
         ("lama-7b", "did you mean `sweeps/llama-7b`?"),
         ("sweeps/lama-7b", "did you mean `sweeps/llama-7b`?"),
-        ("h100", "did you mean `calibrations/h100` or `gpus/h100`?"),
+        ("h100", "did you mean `calibrations/kernels/h100` or `gpus/h100`?"),
     ] {
         let diagnostic = Document::load(name).unwrap_err();
         assert_eq!(diagnostic.help.as_deref(), Some(meant), "{name}");

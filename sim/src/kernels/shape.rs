@@ -65,7 +65,7 @@ impl Format {
         }
     }
 
-    fn flops(self, device: &Device) -> f64 {
+    pub(super) fn flops(self, device: &Device) -> f64 {
         match self {
             Self::Bf16 | Self::Int4Weights | Self::Mxfp4Weights => device.bf16_flops,
             Self::Fp8 | Self::Fp8Block | Self::Mxfp4Mxfp8 => device.fp8_flops,
