@@ -603,7 +603,7 @@ mod tests {
         };
         for depth in [8, 10, 16] {
             let grey = with(Chroma::C400, depth);
-            assert_eq!(read_pgms(&write_pgm(&grey).unwrap()).unwrap(), [grey.clone()]);
+            assert_eq!(read_pgms(&write_pgm(&grey).unwrap()).unwrap(), std::slice::from_ref(&grey));
             if depth != 10 {
                 assert_eq!(read_png(&write_png(&grey, Colour::Unstated).unwrap()).unwrap(), grey);
                 let colour = with(Chroma::C444, depth);

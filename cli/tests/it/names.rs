@@ -35,7 +35,7 @@ fn bytes(said: &serde_json::Value) -> Vec<u8> {
     said["bytes"].as_array().unwrap_or_else(|| panic!("{said}")).iter().map(byte).collect()
 }
 
-fn at<'a>(name: &'a [u8]) -> &'a Path {
+fn at(name: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(name))
 }
 

@@ -123,8 +123,11 @@ impl Columns<'_> {
     }
 }
 
+/// A table, and the engine and version that it was measured with.
+pub type Origin = (&'static str, String);
+
 /// Every kernel of the families we have curves of, from the tables of one GPU.
-pub fn read(folder: &Path, device: &Device) -> Result<(Vec<Row>, Vec<(&'static str, String)>), Error> {
+pub fn read(folder: &Path, device: &Device) -> Result<(Vec<Row>, Vec<Origin>), Error> {
     let mut rows = Vec::new();
     let mut versions = Vec::new();
     for source in SOURCES {
@@ -153,7 +156,7 @@ pub fn read(folder: &Path, device: &Device) -> Result<(Vec<Row>, Vec<(&'static s
         }
         for row in 0..table.rows() {
             let Some((kind, at)) = (source.row)(&columns, row, device) else { continue };
-            let held_out = columns.hash(source.file, row) % 5 == 0;
+            let held_out = columns.hash(source.file, row).is_multiple_of(5);
             rows.push(Row { kind, at, seconds: latency[row] * 1e-3, held_out });
         }
     }

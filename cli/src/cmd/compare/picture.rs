@@ -227,7 +227,8 @@ struct Curve {
 /// Curves with their BD-rates, the best first and those without one last. A
 /// BD-rate is of the tensors on which both reached all they were asked for.
 fn curves(rows: &[Row], anchor: &str) -> Vec<Curve> {
-    let mut lines: Vec<((String, String), Vec<(f64, f64)>)> = Vec::new();
+    type OfCodec = ((String, String), Vec<(f64, f64)>);
+    let mut lines: Vec<OfCodec> = Vec::new();
     for line in by_class(rows) {
         let point = (line.bits_per_value, line.snr_db);
         let codec = (line.codec, line.precondition);

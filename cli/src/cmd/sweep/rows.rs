@@ -164,7 +164,7 @@ pub fn read(
     }
     let key = Key::of(state);
     let mut blocks = Blocks::new(&file, &key, state.start).map_err(|error| cannot("read", &path, &error))?;
-    while let Some(block) = blocks.next() {
+    for block in blocks.by_ref() {
         let (_, rows) = block.map_err(|at| damaged(&path, format_args!("the block at byte {at}")))?;
         take(&rows)?;
     }
