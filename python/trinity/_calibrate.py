@@ -9,6 +9,7 @@ from typing import Any
 from . import _coded
 from ._coded import Progress, StrPath
 from ._errors import InputError
+from ._progress import Bar
 
 #: Rows of an input that are multiplied at once: bounds memory, changes nothing else.
 _ROWS = 8192
@@ -29,7 +30,7 @@ class _Inputs:
     def hook(self, name: str) -> Any:
         def see(module: Any, args: Any) -> None:
             x = args[0] if args else None
-            if not self.torch.is_tensor(x):
+            if x is None or not self.torch.is_tensor(x):
                 return
             shared = x is self._last and self._last_name in self.sums
             leader = self.leader.setdefault(name, self._last_name if shared else name)
@@ -77,7 +78,7 @@ def _surprise(answer: Any, torch: Any, generator: Any) -> tuple[Any, int] | None
     logits = getattr(answer, "logits", None)
     if logits is None and isinstance(answer, dict):
         logits = answer.get("logits")
-    if torch.is_tensor(logits):
+    if logits is not None and torch.is_tensor(logits):
         flat = logits.float().reshape(-1, logits.shape[-1])
         chances = flat.detach().softmax(-1).cpu()
         drawn = torch.multinomial(chances, 1, generator=generator).to(flat.device)
@@ -187,7 +188,7 @@ def calibrate(
     try:
         if costs:
             gradients.begin()
-        with _coded.Bar(progress) as bar:
+        with Bar(progress) as bar:
             for batch in dataloader:
                 with torch.set_grad_enabled(not no_costs):
                     answer = _answer(model, batch, first.device, torch)

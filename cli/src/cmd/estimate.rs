@@ -13,10 +13,11 @@ use trinity_study::estimate::{Outcome, Part, Request, estimate};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  trinity estimate dgx-h100 llama-3-70b --set job.parallelism.tensor=8 --set job.parallelism.data=8 \\
-      --set job.global-batch=128
-  trinity estimate gb200-nvl72 my-job.toml --set job.precision.math=fp8
-  trinity estimate clusters/dgx-a100 sweeps/llama-7b     the job of a sweep, on another cluster")]
+  trinity estimate dgx-h100 llama-3-8b --set job.parallelism.tensor=8
+  trinity estimate dgx-h100 llama-3-8b --set job.parallelism.tensor=8 --set job.precision.math=fp8
+  trinity estimate clusters/dgx-a100 sweeps/llama-7b --set job.parallelism.tensor=8
+
+The last takes the job of a sweep to another cluster.")]
 pub struct Args {
     /// A cluster: a built-in name (`trinity config list`) or a .toml file
     cluster: String,
