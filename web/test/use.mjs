@@ -178,7 +178,7 @@ export async function use({ tab, promise, pictures, served }) {
     await answered(own);
     const points = await own.evaluate(() => globalThis.trinity.ask({ do: "points", study: { sweep: "sweeps/llama-7b", sets: [] } }));
     await drop(own, "points.csv", Buffer.from(points));
-    await own.waitForFunction(() => document.getElementById("status").textContent.includes("7,546 points"));
+    await own.waitForFunction(() => document.getElementById("status").textContent.includes("7,644 points"));
     const config = { model_type: "llama", hidden_size: 2048, num_hidden_layers: 16, num_attention_heads: 32, num_key_value_heads: 8, intermediate_size: 8192, vocab_size: 128256 };
     await drop(own, "config.json", Buffer.from(JSON.stringify(config)));
     await own.waitForFunction(() => location.hash.includes("study.job.llm.hidden=2048"));
