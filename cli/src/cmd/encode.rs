@@ -70,7 +70,8 @@ Examples:
   trinity encode kv.npy --bits 2.5 --basis kv.basis -o kv.tri
   trinity encode kv.npy --bits 3 --codec trinity-lite --device auto -o kv.tri
   trinity encode small.safetensors --bits 3 --calibrate eval.txt -o small.tri
-  trinity encode model.safetensors --bits 3 --bits-for 'layers.0.*=6' --exclude 'layers.6.*' -o model.tri
+  trinity encode model.safetensors --bits 3 --bits-for 'layers.0.*=6' -o finer.tri
+  trinity encode model.safetensors --bits 3 --exclude 'layers.6.*' -o parts.tri
   trinity encode small.safetensors --bits 3 --eval eval.txt --eval-windows 1 -o small.tri
   trinity encode photo.png --bits 1.5 --codec paper -o photo.264
   trinity encode scan.pgm --bits 1 -o scan.trp
