@@ -5,9 +5,15 @@ use std::path::{Path, PathBuf};
 
 /// Passes the 64-bit FNV-1a hash of all Rust and TOML files under some folders
 /// to the crate's code as an environment variable.
+///
+/// A folder that is not there stops the build: its code would go unnoticed, and
+/// cargo would take what is built for stale every time.
 pub fn state(variable: &str, folders: &[PathBuf]) {
     let mut files = Vec::new();
     for folder in folders {
+        if !folder.is_dir() {
+            println!("cargo::error=no folder {} to take the hash of for {variable}", folder.display());
+        }
         println!("cargo::rerun-if-changed={}", folder.display());
         gather(folder, &mut files);
     }

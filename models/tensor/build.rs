@@ -7,12 +7,12 @@ mod fingerprint;
 use std::path::Path;
 
 /// Crates whose code decides what a codec does to a tensor.
-const CRATES: [&str; 6] = ["coding", "h264", "h265", "trinity", "line", "tensor"];
+const CRATES: [&str; 6] = ["bits", "numeric", "codec", "h264", "h265", "tensor"];
 
 fn main() {
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut folders: Vec<_> = CRATES.iter().map(|name| models.join(name).join("src")).collect();
-    // The built-in profiles are part of the Trinity codec.
+    // The built-in profiles are part of the codec.
     folders.push(models.join("../configs/profiles"));
     fingerprint::state("TRINITY_CODECS", &folders);
 }
