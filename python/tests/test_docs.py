@@ -20,7 +20,7 @@ import pytest
 import trinity
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([ROOT / "README.md", ROOT / "python/README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), ROOT / "python/README.md", *(ROOT / "docs").glob("*.md")])
 
 
 def _blocks(page: Path) -> list[tuple[int, str, str]]:
@@ -42,7 +42,8 @@ def _python(page: Path) -> list[tuple[int, str]]:
 
 
 def _needs(text: str) -> list[str]:
-    wanted = set(re.findall(r"^(?:import|from) (ray|distributed|torch|transformers)\b", text, re.MULTILINE))
+    wanted = set(re.findall(r"^(?:import|from) (ray|distributed|torch|transformers|vllm)\b", text, re.MULTILINE))
+    wanted |= {"transformers"} if re.search(r"\btransformers\.", text) else set()
     if "trinity.torch" in text or "trinity.calibrate" in text or "state_dict" in text:
         wanted.add("torch")
     return sorted(name for name in wanted if importlib.util.find_spec(name) is None)
@@ -66,6 +67,9 @@ try:
     import torch
     net = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 32))
     batches = [torch.randn(64, 32) for _ in range(4)]
+    import transformers
+    sizes = {"vocab_size": 256, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+    transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes)).save_pretrained("MODEL")
 except ImportError:
     pass
 """
@@ -84,6 +88,8 @@ def test_python_of_a_page_runs(page, tmp_path):
             text = text.replace('Client("scheduler:8786")', "Client(processes=False)")
         script.append("    " + text.replace("\n", "\n    "))
     script.append("    pass")
+    # Pages speak from the root of a clone.
+    (tmp_path / "models").symlink_to(ROOT / "models")
     path = tmp_path / "page.py"
     path.write_text("\n".join(script))
     here = {**os.environ, "PYTHONPATH": str(Path(trinity.__file__).parents[1])}

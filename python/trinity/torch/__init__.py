@@ -4,6 +4,7 @@
 - `boundary`, `send`, `recv`: a pipeline's stage boundary.
 - `CodedCache`: a KV cache for ``transformers`` with old tokens coded.
 - `compress_`, `save_state_dict`, `load_state_dict`: weights.
+- `save_pretrained`: a model of ``transformers`` to a folder that ``from_pretrained`` reads (method ``trinity``).
 
 Tensors on a GPU are coded there, by the line-rate codec's CUDA kernels
 (`DeviceCodec`), where a class here says so; all else passes through the CPU.
@@ -34,6 +35,9 @@ __all__ = [
     "load_state_dict",
     "pack",
     "recv",
+    "TrinityConfig",
+    "register",
+    "save_pretrained",
     "save_state_dict",
     "send",
     "unpack",
@@ -46,4 +50,9 @@ def __getattr__(name: str) -> object:
         from ._cache import CodedCache
 
         return CodedCache
+    if name in ("save_pretrained", "register", "TrinityConfig"):
+        from . import _pretrained
+
+        own = _pretrained.register()
+        return own if name == "TrinityConfig" else getattr(_pretrained, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

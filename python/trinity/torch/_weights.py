@@ -184,6 +184,21 @@ def compress_(
     return summary
 
 
+def keep_coded(model: nn.Module, coded: Mapping[str, Encoded]) -> None:
+    """Puts what was coded lossily in the place of a model's parameters; they are decoded when they are read."""
+    uses: dict[bytes, _OnUse] = {}
+    for name, holders in _owners(model).items():
+        one = coded.get(name)
+        if one is None or (one.exact is not None and not one.exact.startswith("tied to ")):
+            continue
+        if one.codec == "zstd":
+            continue
+        use = uses.setdefault(one.bytes, _OnUse(one))
+        for module, attribute in holders:
+            if attribute in module._parameters:
+                _code(module, attribute, use)
+
+
 def save_state_dict(
     path: StrPath, state: Mapping[str, Any] | nn.Module, *, bits: float | None = None, **keywords: Any
 ) -> dict[str, Any]:

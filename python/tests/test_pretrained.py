@@ -1,0 +1,115 @@
+"""Coded models in `from_pretrained` of transformers.
+
+PyTorch is gigabytes: `cargo xtask test --all` installs it, and without it these tests
+say that they are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="LEFT OUT: PyTorch is not installed (cargo xtask test --all)")
+transformers = pytest.importorskip("transformers", reason="LEFT OUT: transformers is not installed (cargo xtask test --all)")
+
+import trinity  # noqa: E402
+import trinity.torch as tt  # noqa: E402
+
+SIZES = {"vocab_size": 256, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+
+
+def _llama():
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES, num_key_value_heads=2, tie_word_embeddings=True))
+
+
+def _bert():
+    return transformers.BertModel(transformers.BertConfig(**SIZES))
+
+
+def _mixtral():
+    experts = {"num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2}
+    return transformers.MixtralForCausalLM(transformers.MixtralConfig(**SIZES, **experts))
+
+
+def _gpt2():
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=256, n_positions=128, n_embd=64, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0))
+
+
+MODELS = {"llama": _llama, "bert": _bert, "mixtral": _mixtral, "gpt2": _gpt2}
+
+
+def _auto(model):
+    return transformers.AutoModelForCausalLM if hasattr(model, "lm_head") else transformers.AutoModel
+
+
+@pytest.fixture
+def saved(tmp_path):
+    torch.manual_seed(3)
+    model = _llama().eval()
+    tt.save_pretrained(model, tmp_path / "coded", bits=4)
+    return model, tmp_path / "coded"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_folder_comes_back_as_the_file_is(name, tmp_path):
+    torch.manual_seed(3)
+    model, folder = MODELS[name]().eval(), tmp_path / "coded"
+    summary = tt.save_pretrained(model, folder, bits=4)
+    assert summary["bits_per_value"] <= 4
+    model.load_state_dict(tt.load_state_dict(folder / "model.tri", model))
+    tokens = torch.randint(0, 256, (2, 24), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        expected = model(tokens)[0]
+        loaded, said = _auto(model).from_pretrained(folder, output_loading_info=True)
+        assert not any(said.values()), said
+        assert torch.equal(loaded(tokens)[0], expected)
+        used = _auto(model).from_pretrained(folder, quantization_config=tt.TrinityConfig(decode="use"))
+        assert torch.equal(used(tokens)[0], expected)
+    assert len(list(used.parameters())) < len(list(loaded.parameters()))
+    # What was decoded is a plain model, and what is coded says that it cannot be saved so.
+    loaded.save_pretrained(tmp_path / "plain")
+    assert "quantization_config" not in json.loads((tmp_path / "plain/config.json").read_text())
+    with torch.no_grad():
+        assert torch.equal(_auto(model).from_pretrained(tmp_path / "plain")(tokens)[0], expected)
+    with pytest.raises(ValueError, match="not serializable"):
+        used.save_pretrained(tmp_path / "never")
+
+
+def test_half_precision_is_asked_for_as_ever(saved):
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(saved[1], dtype=torch.bfloat16)
+    assert {one.dtype for one in loaded.parameters()} == {torch.bfloat16}
+    assert loaded.lm_head.weight is loaded.model.embed_tokens.weight
+
+
+def test_nothing_wrong_is_loaded(saved, tmp_path):
+    _, folder = saved
+    weights = folder / "model.tri"
+    whole = bytearray(weights.read_bytes())
+    whole[len(whole) // 2] ^= 1
+    load = transformers.AutoModelForCausalLM.from_pretrained
+    for damaged in bytes(whole), bytes(whole[: len(whole) // 3]):
+        weights.write_bytes(damaged)
+        with pytest.raises(trinity.InputError):
+            load(folder)
+    trinity.save(weights, {"model.embed_tokens.weight": torch.randn(256, 64)}, bits=4, force=True)
+    with pytest.raises(trinity.InputError, match="has no `model.layers.0"):
+        load(folder)
+    weights.unlink()
+    with pytest.raises(trinity.InputError, match="has no model.tri"):
+        load(folder)
+    own = json.loads((folder / "config.json").read_text())
+    own["quantization_config"]["version"] = 2
+    (folder / "config.json").write_text(json.dumps(own))
+    with pytest.raises(trinity.InputError, match="of version 2"):
+        load(folder)
+    with pytest.raises(trinity.InputError, match="no model of transformers"):
+        tt.save_pretrained(torch.nn.Linear(4, 4), tmp_path / "x")
+
+
+def test_transformers_without_the_method_refuses_the_folder(saved):
+    code = f"import transformers; transformers.AutoModelForCausalLM.from_pretrained({str(saved[1])!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and "Unknown quantization type, got trinity" in done.stderr, done.stderr[-2000:]

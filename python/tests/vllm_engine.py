@@ -1,0 +1,84 @@
+"""One life of a vLLM engine with the connector, for test_vllm.py: answers prompts, and writes what it answered.
+
+    vllm_engine.py MODEL FOLDER MODE OUT [--damage] [--die-after N] [--rounds N]
+
+Runs in an environment with vLLM; MODE is none, lossless or bits per value.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import random
+import signal
+import sys
+
+os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+# One process: what a test kills is the engine.
+os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+
+
+def option(name: str) -> int:
+    return int(sys.argv[sys.argv.index(name) + 1]) if name in sys.argv else 0
+
+
+def damage(folder: str) -> int:
+    """Spoils every other block, each in its own way."""
+    files = sorted(glob.glob(os.path.join(folder, "*", "*.kv")))
+    for at, path in enumerate(files):
+        with open(path, "rb") as file:
+            whole = bytearray(file.read())
+        if at % 4 == 0:
+            whole[len(whole) // 2] ^= 4
+        elif at % 4 == 2:
+            whole = whole[: len(whole) // 2]
+        with open(path, "wb") as file:
+            file.write(whole)
+    return len(files)
+
+
+def main() -> None:
+    model, folder, mode, out = sys.argv[1:5]
+    from vllm import LLM, SamplingParams
+
+    options = {}
+    if mode != "none":
+        extra = {"folder": folder, "bits": None if mode == "lossless" else float(mode), "memory_bytes": 0}
+        options["kv_transfer_config"] = {
+            "kv_connector": "TrinityConnector", "kv_connector_module_path": "trinity.vllm._connector", "kv_role": "kv_both",
+            "kv_load_failure_policy": "recompute", "kv_connector_extra_config": extra,
+        }
+    llm = LLM(
+        model=model, dtype="float32", enforce_eager=True, max_model_len=512, block_size=32, max_num_seqs=8, seed=0,
+        disable_hybrid_kv_cache_manager=True, **options,
+    )
+    if "--damage" in sys.argv:
+        assert damage(folder) > 0
+    source = random.Random(1)
+    shared = [source.randrange(512) for _ in range(128)]
+    prompts = [shared[: 32 * (at % 5)] + [source.randrange(512) for _ in range(150 + 17 * at)] for at in range(8)]
+    asked = SamplingParams(max_tokens=12, temperature=0, ignore_eos=True, detokenize=False)
+    answers, cached, answered = {}, 0, 0
+    order = random.Random(int(os.environ.get("TRINITY_SEED", "7")))
+    for _ in range(option("--rounds") or 1):
+        # Several at once, in any order: blocks are shared, kept and brought back while others compute.
+        chosen = order.sample(range(len(prompts)), len(prompts))
+        done = llm.generate([{"prompt_token_ids": prompts[at]} for at in chosen], asked, use_tqdm=False)
+        for at, one in zip(chosen, done):
+            tokens = list(one.outputs[0].token_ids)
+            assert answers.setdefault(at, tokens) == tokens or mode not in ("none", "lossless"), (at, tokens, answers[at])
+            cached += one.num_cached_tokens or 0
+            answered += 1
+        if option("--rounds"):
+            # The engine's own cache would answer all of the next round.
+            llm.reset_prefix_cache()
+        if 0 < option("--die-after") <= answered:
+            os.kill(os.getpid(), signal.SIGKILL)
+    with open(out, "w") as file:
+        json.dump({"answers": [answers[at] for at in range(len(prompts))], "cached": cached, "answered": answered}, file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""Coded models for ``from_pretrained`` of transformers: a ``.tri`` file beside its ``config.json``.
+
+`register` (or the first use of `save_pretrained` or ``TrinityConfig``) makes the quantization method ``trinity`` known. A
+folder that `save_pretrained` wrote has
+
+- ``config.json`` with ``quantization_config.quant_method = "trinity"``,
+- ``model.tri``, the weights, as ``trinity encode`` would write them,
+- ``model.safetensors``, every name of the model and not one value: transformers that does not know the method
+  refuses the folder instead of running a model of random weights.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from .. import _coded
+from .._coded import Progress, StrPath
+from .._errors import InputError
+from . import _weights
+
+#: The file that holds a folder's weights.
+WEIGHTS = "model.tri"
+METHOD = "trinity"
+#: What a folder's description may say, besides the method.
+_KNOWN = {"quant_method", "file", "decode", "bits_per_value", "nmse", "bytes", "version"}
+#: The version of a folder; what a later one says is not guessed at.
+VERSION = 1
+
+
+def _complain(message: str, help: str) -> InputError:
+    return InputError(f"{message}\nhelp: {help}", message, help)
+
+
+def _write_names(path: Path, names: list[str]) -> None:
+    """A safetensors file of these names, none of which holds a value."""
+    header: dict[str, Any] = {name: {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for name in names}
+    header["__metadata__"] = {"format": "pt", METHOD: WEIGHTS}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(len(text).to_bytes(8, "little") + text)
+
+
+def save_pretrained(
+    model: nn.Module,
+    folder: StrPath,
+    bits: float = 3.0,
+    *,
+    decode: Literal["load", "use"] = "load",
+    progress: Progress = False,
+    **keywords: Any,
+) -> dict[str, Any]:
+    """A model of transformers to a folder that ``from_pretrained`` reads, its weights coded at ``bits`` per value.
+
+    Keywords are those of `trinity.save` (``exclude``, ``bits_for``, ``calibrate`` and the rest). ``decode`` is what
+    becomes of the weights when the folder is loaded: decoded once (``"load"``: a plain model), or kept coded in memory
+    and decoded when they are read (``"use"``); ``from_pretrained(folder, quantization_config=TrinityConfig(decode=...))``
+    chooses anew. Whoever loads it calls `trinity.torch.register` first. A tokenizer is saved as ever, by itself.
+    Returns the summary of `trinity.save`.
+    """
+    if not hasattr(model, "config") or not hasattr(model.config, "save_pretrained"):
+        raise _complain(
+            f"{type(model).__name__} is no model of transformers: it has no config", "trinity.torch.save_state_dict saves any module"
+        )
+    target = Path(os.fspath(folder))
+    target.mkdir(parents=True, exist_ok=True)
+    exact = {"nmse", "qp", "lossless"} & keywords.keys()
+    summary = _weights.save_state_dict(target / WEIGHTS, model, bits=None if exact else bits, progress=progress, **keywords)
+    state = [name for name, one in model.state_dict().items() if torch.is_tensor(one)]
+    _write_names(target / "model.safetensors", state)
+    own = model.config.to_dict()
+    coded = {key: summary[key] for key in ("bits_per_value", "nmse", "bytes")}
+    own["quantization_config"] = {"quant_method": METHOD, "version": VERSION, "file": WEIGHTS, "decode": decode, **coded}
+    own["architectures"] = [getattr(model, "_trinity_architecture", type(model).__name__)]
+    if own.get("dtype") is None:
+        own["dtype"] = str(next(iter(model.parameters())).dtype).removeprefix("torch.")
+    (target / "config.json").write_text(json.dumps(own, indent=2, sort_keys=True, default=str) + "\n")
+    generation = getattr(model, "generation_config", None)
+    if generation is not None:
+        generation.save_pretrained(target)
+    return summary
+
+
+def _classes() -> tuple[type, type]:
+    """The configuration and the quantizer, made when transformers is there."""
+    from safetensors.torch import save_file
+    from transformers.quantizers.base import HfQuantizer
+    from transformers.utils.quantization_config import QuantizationConfigMixin
+
+    class TrinityConfig(QuantizationConfigMixin):  # type: ignore[misc, unused-ignore]
+        """How a coded model is loaded: ``decode`` is ``"load"`` or ``"use"``."""
+
+        quant_method = METHOD
+
+        def __init__(self, decode: str = "load", file: str = WEIGHTS, version: int = VERSION, **stated: Any) -> None:
+            unknown = sorted(stated.keys() - _KNOWN)
+            if unknown:
+                raise _complain(f"quantization_config has the key `{unknown[0]}`, which this version does not know", "load it with the trinity that wrote it")
+            if version != VERSION:
+                raise _complain(f"the folder is of version {version} and this is trinity of version {VERSION}", "load it with the trinity that wrote it")
+            if decode not in ("load", "use"):
+                raise _complain(f"decode is `{decode}`", "it is load or use")
+            if Path(file).name != file:
+                raise _complain(f"the weights lie outside of the folder: {file}", "a folder holds its own weights")
+            self.quant_method = METHOD
+            self.decode, self.file, self.version = decode, file, version
+            self.stated = {key: value for key, value in stated.items() if key != "quant_method"}
+
+        @property
+        def dequantize(self) -> bool:
+            # A model that was decoded is a plain one, and saves as one.
+            return self.decode == "load"
+
+        def get_loading_attributes(self) -> dict[str, Any]:
+            return {"decode": self.decode}
+
+        def to_dict(self) -> dict[str, Any]:
+            own = {"quant_method": METHOD, "version": self.version, "file": self.file, "decode": self.decode}
+            return {**own, **self.stated}
+
+    class TrinityQuantizer(HfQuantizer):  # type: ignore[misc, unused-ignore]
+        """Reads a model's weights out of a ``.tri`` file."""
+
+        requires_calibration = False
+
+        def __init__(self, quantization_config: Any, **keywords: Any) -> None:
+            super().__init__(quantization_config, **keywords)
+            self._decoded: tempfile.TemporaryDirectory[str] | None = None
+            self._weights: Path | None = None
+            if not self.pre_quantized:
+                raise _complain(
+                    "from_pretrained reads models that are coded already", "load the model and call trinity.torch.save_pretrained, or compress_"
+                )
+
+        def _process_model_before_weight_loading(self, model: Any, checkpoint_files: Any = None, **keywords: Any) -> Any:
+            folder = Path(checkpoint_files[0]).parent
+            self._weights = folder / self.quantization_config.file
+            if not self._weights.is_file():
+                raise _complain(f"{folder} has no {self.quantization_config.file}", "copy the whole folder; transformers' cache has it beside config.json")
+            state = _weights.load_state_dict(self._weights)
+            expected = set(model.state_dict())
+            missing = sorted(expected - state.keys() - set(getattr(model, "all_tied_weights_keys", {}) or {}))
+            if missing:
+                raise _complain(f"{self._weights} has no `{missing[0]}`", "it is of another model")
+            # The loader of transformers has the rest: number formats, devices, ties.
+            self._decoded = tempfile.TemporaryDirectory(prefix="trinity-")
+            plain = os.path.join(self._decoded.name, "model.safetensors")
+            save_file({name: one.clone() for name, one in state.items()}, plain, metadata={"format": "pt"})
+            checkpoint_files[:] = [plain]
+            return model
+
+        def _process_model_after_weight_loading(self, model: Any, **keywords: Any) -> Any:
+            if self._decoded is not None:
+                self._decoded.cleanup()
+            if self.quantization_config.decode == "use":
+                assert self._weights is not None
+                _weights.keep_coded(model, _coded.load(self._weights, into="torch"))
+            return model
+
+        def is_serializable(self, *arguments: Any, **keywords: Any) -> bool:
+            return False
+
+        @property
+        def is_trainable(self) -> bool:
+            return False
+
+    return TrinityConfig, TrinityQuantizer
+
+
+def register() -> type:
+    """Makes ``from_pretrained`` know the method ``trinity``; returns its configuration's class."""
+    from transformers.quantizers import auto
+
+    known = auto.AUTO_QUANTIZATION_CONFIG_MAPPING.get(METHOD)
+    if known is not None:
+        own: type = known
+        return own
+    config, quantizer = _classes()
+    auto.AUTO_QUANTIZATION_CONFIG_MAPPING[METHOD] = config
+    auto.AUTO_QUANTIZER_MAPPING[METHOD] = quantizer
+    # Whose loading attributes may be given anew; without it the folder's own hold.
+    changeable = getattr(auto, "LOADING_ATTRIBUTES_CONFIG_TYPES", None)
+    if isinstance(changeable, tuple):
+        auto.LOADING_ATTRIBUTES_CONFIG_TYPES = (*changeable, config)
+    return config

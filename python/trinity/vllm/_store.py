@@ -1,0 +1,239 @@
+"""Blocks of a KV cache on disk, coded, under keys of what they hold.
+
+A block is served only where its file says that it is of this key, this model, this number format and shape, and where
+its digest holds; in any other case `BlockStore.get` raises `Refused` with the reason, and the file is removed. A block
+that cannot be written is left out. Several processes may share a folder: files appear whole or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import _coded
+from .._errors import InputError, RunError
+
+_MAGIC = b"TRINITY KV 1\n"
+_DIGEST = 32
+_ENDING = ".kv"
+#: Room is made for more than one block at a time.
+_FREED = 0.1
+
+
+class Refused(Exception):
+    """A block that is not served, and why."""
+
+
+def chain(identity: str, tokens: Sequence[int], block: int, extras: Iterable[str] = ()) -> list[str]:
+    """The keys of a prompt's full blocks: each a hash of what the model is, and of all tokens up to the block's end.
+
+    ``extras`` is what else decides about the values: adapters, pictures, a salt.
+
+    >>> a, b = chain("model", [1, 2, 3, 4, 5], 2)
+    >>> [a] == chain("model", [1, 2, 9, 9], 2)[:1], b in chain("model", [1, 2, 9, 9], 2), chain("other", [1, 2], 2) == [a]
+    (True, False, False)
+    """
+    before = hashlib.blake2b(json.dumps([identity, block, list(extras)]).encode(), digest_size=20).digest()
+    keys = []
+    for start in range(0, len(tokens) - block + 1, block):
+        own = b"".join(int(token).to_bytes(8, "little", signed=True) for token in tokens[start : start + block])
+        before = hashlib.blake2b(before + own, digest_size=20).digest()
+        keys.append(before.hex())
+    return keys
+
+
+class BlockStore:
+    """Coded blocks in a folder, at most ``capacity_bytes`` of them; those that were not used longest go first.
+
+    ``bits`` per value, or every bit where it is ``None``. ``identity`` is hashed into nothing here: it is written into
+    every file, and files of another are refused.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        identity: str,
+        *,
+        bits: float | None = 3.0,
+        codec: str | None = None,
+        capacity_bytes: int = 10 << 30,
+        memory_bytes: int = 256 << 20,
+    ) -> None:
+        if bits is not None and not 0 < bits <= 16:
+            raise InputError(f"{bits} bits per value: expected a number above zero, up to 16, or none for every bit")
+        if capacity_bytes < 1 << 20:
+            raise InputError(f"a capacity of {capacity_bytes} bytes holds no block: expected a mebibyte or more")
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.identity, self.bits = identity, bits
+        self.codec = codec or ("line-fast" if bits is not None else None)
+        self.capacity_bytes, self.memory_bytes = capacity_bytes, memory_bytes
+        self._lock = threading.Lock()
+        #: Coded blocks that were read or written last.
+        self._memory: OrderedDict[str, bytes] = OrderedDict()
+        self._memory_used = 0
+        self._used = sum(size for _, size, _ in self._files())
+        self.stats = {"written": 0, "written_bytes": 0, "plain_bytes": 0, "served": 0, "refused": 0, "evicted": 0, "not_written": 0}
+
+    def _path(self, key: str) -> Path:
+        return self.folder / (key + _ENDING)
+
+    def _files(self) -> list[tuple[Path, int, float]]:
+        found = []
+        for item in os.scandir(self.folder):
+            if item.name.endswith(_ENDING):
+                with contextlib.suppress(OSError):
+                    stat = item.stat()
+                    found.append((Path(item.path), stat.st_size, stat.st_mtime))
+        return found
+
+    def __contains__(self, key: str) -> bool:
+        return self._path(key).exists()
+
+    def put(self, key: str, tensors: Mapping[str, Any]) -> int | None:
+        """Codes a block and writes it; its size in bytes, or nothing where it is there or cannot be written."""
+        if key in self:
+            return None
+        target = {"lossless": True} if self.bits is None else {"bits": self.bits}
+        try:
+            coded = _coded.encode(list(tensors.values()), codec=self.codec, class_="kv-cache", measure=False, progress=False, **target)
+        except (InputError, RunError):
+            # Values that no codec takes at this rate are kept to the bit.
+            coded = _coded.encode(list(tensors.values()), lossless=True, progress=False)
+        own = [{"name": name, "bytes": len(one.bytes), "dtype": one.dtype, "shape": list(one.shape)} for name, one in zip(tensors, coded)]
+        header = json.dumps({"key": key, "identity": self.identity, "tensors": own}).encode()
+        body = b"".join([_MAGIC, len(header).to_bytes(4, "little"), header, *(one.bytes for one in coded)])
+        whole = body + hashlib.blake2b(body, digest_size=_DIGEST).digest()
+        if not self._write(key, whole):
+            return None
+        with self._lock:
+            self.stats["written"] += 1
+            self.stats["written_bytes"] += len(whole)
+            self.stats["plain_bytes"] += sum(_plain_bytes(one) for one in coded)
+        return len(whole)
+
+    def _write(self, key: str, whole: bytes) -> bool:
+        draft = self.folder / f".{key}.{os.getpid()}.{threading.get_ident()}"
+        try:
+            self._make_room(len(whole))
+            with open(draft, "wb") as file:
+                file.write(whole)
+            os.replace(draft, self._path(key))
+        except OSError:
+            with contextlib.suppress(OSError):
+                draft.unlink()
+            with self._lock:
+                self.stats["not_written"] += 1
+            return False
+        with self._lock:
+            self._used += len(whole)
+            self._remember(key, whole)
+        return True
+
+    def _remember(self, key: str, whole: bytes) -> None:
+        self._memory_used -= len(self._memory.pop(key, b""))
+        if len(whole) > self.memory_bytes:
+            return
+        self._memory[key] = whole
+        self._memory_used += len(whole)
+        while self._memory_used > self.memory_bytes:
+            _, old = self._memory.popitem(last=False)
+            self._memory_used -= len(old)
+
+    def _make_room(self, wanted: int) -> None:
+        with self._lock:
+            if self._used + wanted <= self.capacity_bytes:
+                return
+            # Others may have written and removed, too: what is there is counted anew.
+            files = sorted(self._files(), key=lambda file: file[2])
+            used = sum(size for _, size, _ in files)
+            for path, size, _ in files:
+                if used + wanted <= self.capacity_bytes * (1 - _FREED):
+                    break
+                with contextlib.suppress(OSError):
+                    path.unlink()
+                    self.stats["evicted"] += 1
+                    used -= size
+                self._forget(path.name.removesuffix(_ENDING))
+            self._used = used
+
+    def _forget(self, key: str) -> None:
+        self._memory_used -= len(self._memory.pop(key, b""))
+
+    def remove(self, key: str) -> None:
+        """Forgets a block."""
+        path = self._path(key)
+        with self._lock:
+            self._forget(key)
+            with contextlib.suppress(OSError):
+                size = path.stat().st_size
+                path.unlink()
+                self._used -= size
+
+    def get(self, key: str, expected: Mapping[str, tuple[str, Sequence[int]]], into: Any = "torch") -> dict[str, Any]:
+        """The block's tensors, decoded: those that ``expected`` names, each with its number format and shape."""
+        try:
+            found = self._checked(key, expected, into)
+        except Refused:
+            with self._lock:
+                self.stats["refused"] += 1
+            self.remove(key)
+            raise
+        with contextlib.suppress(OSError):
+            os.utime(self._path(key))
+        with self._lock:
+            self.stats["served"] += 1
+        return found
+
+    def _checked(self, key: str, expected: Mapping[str, tuple[str, Sequence[int]]], into: Any) -> dict[str, Any]:
+        with self._lock:
+            whole = self._memory.get(key)
+        if whole is None:
+            try:
+                whole = self._path(key).read_bytes()
+            except OSError as error:
+                raise Refused(f"it cannot be read: {error}") from None
+        body, digest = whole[:-_DIGEST], whole[-_DIGEST:]
+        if not body.startswith(_MAGIC):
+            raise Refused("it is no block of this version")
+        if hashlib.blake2b(body, digest_size=_DIGEST).digest() != digest:
+            raise Refused("its checksum does not hold: it is cut or damaged")
+        at = len(_MAGIC)
+        length = int.from_bytes(body[at : at + 4], "little")
+        header = json.loads(body[at + 4 : at + 4 + length])
+        if header["key"] != key:
+            raise Refused(f"it is the block of another key, {header['key']}")
+        if header["identity"] != self.identity:
+            raise Refused("it is of another model, number format or codec")
+        stated = {one["name"]: (one["dtype"], tuple(one["shape"])) for one in header["tensors"]}
+        wanted = {name: (dtype, tuple(shape)) for name, (dtype, shape) in expected.items()}
+        if stated != wanted:
+            other = next(name for name in {**wanted, **stated} if stated.get(name) != wanted.get(name))
+            raise Refused(f"`{other}` is {stated.get(other)} and not {wanted.get(other)}")
+        at += 4 + length
+        coded = []
+        for one in header["tensors"]:
+            coded.append(_coded.Encoded(body[at : at + one["bytes"]]))
+            at += one["bytes"]
+        try:
+            decoded = _coded.decode(coded, into=into, progress=False)
+        except (InputError, RunError) as error:
+            raise Refused(f"it cannot be decoded: {error}") from None
+        with self._lock:
+            self._remember(key, whole)
+        return {one["name"]: tensor for one, tensor in zip(header["tensors"], decoded)}
+
+
+def _plain_bytes(encoded: _coded.Encoded) -> int:
+    width = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "f8_e4m3": 1, "f8_e5m2": 1}.get(encoded.dtype, 1)
+    values = 1
+    for side in encoded.shape:
+        values *= side
+    return values * width
