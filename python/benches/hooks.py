@@ -64,7 +64,9 @@ def train(rank: int, ranks: int, port: int, name: str, steps: int, width: int, o
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=ranks)
     torch.manual_seed(1)
-    model = nn.parallel.DistributedDataParallel(Model(width))
+    # PowerSGD over gloo sends the parts of several buckets in an order that ranks do not agree on: one bucket for all.
+    dist._DEFAULT_FIRST_BUCKET_BYTES = 1 << 30
+    model = nn.parallel.DistributedDataParallel(Model(width), bucket_cap_mb=1024)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     values = sum(one.numel() for one in model.parameters())
     hook, state = None, None
