@@ -86,6 +86,28 @@ impl Kernels {
         Ok(Self { gpu: gpu.into(), device, curves })
     }
 
+    /// A GPU whose kernels all reach their rooflines: what a datasheet alone
+    /// promises, for GPUs that nobody measured.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`].
+    pub fn at_rooflines(gpu: &str, device: Device) -> Result<Self, Error> {
+        let count = |kind: Kind| kind.terms().iter().map(Term::len).sum::<usize>();
+        let kinds: Vec<Kind> = Kind::all().collect();
+        let zeros: Vec<(Steps, String)> =
+            kinds.iter().map(|kind| quantize(&vec![0.0; count(*kind)])).collect();
+        let measured: Vec<Measured> = kinds
+            .iter()
+            .zip(&zeros)
+            .map(|(&kind, (steps, digits))| {
+                let ranges = vec![(f64::MIN_POSITIVE, f64::MAX); kind.coordinates().len()];
+                Measured { kind, ranges, steps: *steps, digits }
+            })
+            .collect();
+        Self::new(gpu, device, &measured)
+    }
+
     /// The GPU type, as its file names it.
     pub fn gpu(&self) -> &str {
         &self.gpu

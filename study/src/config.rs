@@ -29,7 +29,10 @@ mod technology;
 
 pub use codec::{BlockFile, CodecFile};
 pub use designs::{Design, DesignsFile};
-pub use engine::{AcceleratorFile, ClassName, EngineFile, TransformerFile};
+pub use engine::{
+    AcceleratorFile, ClassName, ConstantsFile, EngineFile, FirstTokenFile, GenerationName, PolicyName,
+    TransformerFile, UnseenErrorsFile,
+};
 pub use exploration::{CandidateFile, CertaintyFile, ExplorationFile, OriginName};
 pub use figures::{FigureFile, FiguresFile, VerdictName};
 pub use hardware::{ClusterFile, CpuName, GpuFile, NetworkFile, NicFile, SustainedFile, TierFile};

@@ -8,7 +8,12 @@
 //!
 //! Must not know how an answer is shown.
 
+pub mod coded;
 pub mod measured;
+pub mod plan;
+pub mod platform;
+pub mod player;
+pub mod speed;
 mod trace;
 
 use crate::config::{ServingFile, SweepFile};

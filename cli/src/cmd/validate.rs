@@ -8,8 +8,9 @@ use crate::{
     output,
     table::{Table, sig3},
 };
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use trinity_validation::constants::{self, Constant};
+use trinity_validation::serving::{self, LeftOut};
 use trinity_validation::validate::{self, Line, Outcome, Request, Truth};
 use trinity_validation::well_known::{self, WellKnown};
 
@@ -25,6 +26,8 @@ Examples:
   trinity validate --runs training_runs.csv --oom oom.csv --collectives collectives.csv --out report
   trinity validate --host-runs h200_runs.csv
   trinity validate --runs training_runs.csv --serving serving.csv --json
+  trinity validate --serving serving.csv --leave-out
+  trinity validate --serving serving.csv --fit-engines configs/engines --force
   trinity validate --runs training_runs.csv --fit
   trinity validate --runs training_runs.csv --constants
   trinity validate --set a100.gpu.gemm-efficiency=0.6
@@ -43,6 +46,12 @@ pub struct Args {
     /// Measured services (time to first token, time per token), a CSV; may be repeated
     #[arg(long, value_name = "CSV")]
     serving: Vec<PathBuf>,
+    /// Fit the constants of engines anew without each model, GPU and engine version in turn, and predict that one
+    #[arg(long, requires = "serving")]
+    leave_out: bool,
+    /// Fit the constants of engines on these services, from the files in DIR or those built in, and write them there
+    #[arg(long, value_name = "DIR", requires = "serving", conflicts_with = "leave_out")]
+    fit_engines: Option<PathBuf>,
     /// Runs on the GPU of the recording (training, prompts, decoding) instead of the committed ones, a CSV; may be repeated
     #[arg(long, value_name = "CSV")]
     host_runs: Vec<PathBuf>,
@@ -103,6 +112,16 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         return match ctx.json {
             true => ctx.print_json(&list),
             false => ctx.print(constants_table(&list).render(ctx.colour)),
+        };
+    }
+    if let Some(folder) = &args.fit_engines {
+        return fit_engines(ctx, args, folder);
+    }
+    if args.leave_out {
+        let lines = serving::leave_out(&truth.services).map_err(|error| Failure::input(&error))?;
+        return match ctx.json {
+            true => ctx.print_json(&lines),
+            false => ctx.print(left_out_table(&lines).render(ctx.colour)),
         };
     }
     let outcome = validate::validate(&truth).map_err(|error| Failure::input(&error))?;
@@ -185,6 +204,58 @@ fn constants_table(list: &[Constant]) -> Table {
             constant.from.clone(),
             constant.meaning.into(),
         ]);
+    }
+    table
+}
+
+/// Fits, writes the files, and judges them.
+fn fit_engines(ctx: &Context, args: &Args, folder: &Path) -> Result<(), Failure> {
+    let wrong = |error: &trinity_validation::Error| Failure::input(error);
+    let refitted = serving::refit(&args.serving, folder).map_err(|error| wrong(&error))?;
+    for (engine, text) in &refitted.files {
+        let path = folder.join(engine).with_extension("toml");
+        ctx.may_write(&path)?;
+        output::write(&path, text.as_bytes())?;
+    }
+    if ctx.json {
+        return ctx.print_json(&serde_json::json!({ "sets": refitted.sets, "left_out": refitted.left_out }));
+    }
+    let mut table =
+        Table::new(["set", "n", "mean %", "median %", "bias %", "AIConfigurator %", "ours there %"]);
+    for set in &refitted.sets {
+        table.row([
+            set.set.clone(),
+            set.stats.n.to_string(),
+            percent(set.stats.mape),
+            percent(set.stats.median_ape),
+            percent(set.stats.bias),
+            maybe(set.aiconfigurator_mape),
+            maybe(set.ours_there_mape),
+        ]);
+    }
+    let left_out = left_out_table(&refitted.left_out);
+    ctx.print(format!("{}\n{}", table.render(ctx.colour), left_out.render(ctx.colour)))
+}
+
+fn left_out_table(lines: &[LeftOut]) -> Table {
+    let mut table = Table::new([
+        "without",
+        "",
+        "n",
+        "TTFT mean %",
+        "median %",
+        "bias %",
+        "TPOT mean %",
+        "median %",
+        "bias %",
+    ]);
+    for line in lines {
+        let mut cells = vec![line.kind.to_owned(), line.name.clone(), line.rows.to_string()];
+        for stats in [&line.ttft, &line.tpot] {
+            let own = stats.as_ref().map(|own| [own.mape, own.median_ape, own.bias].map(percent));
+            cells.extend(own.unwrap_or_default());
+        }
+        table.row(cells);
     }
     table
 }

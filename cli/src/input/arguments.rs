@@ -18,12 +18,13 @@ use std::path::{Path, PathBuf};
 type Argument = (Option<&'static str>, &'static str);
 
 /// Arguments that name results.
-const RESULTS: [Argument; 7] = [
+const RESULTS: [Argument; 8] = [
     (None, "output"),
     (None, "out"),
     (None, "recon"),
     (Some("explore"), "save"),
     (Some("validate"), "errors"),
+    (Some("validate"), "fit_engines"),
     (Some("explain"), "trace"),
     (Some("explain"), "report"),
 ];

@@ -161,6 +161,28 @@ impl Kind {
         }
     }
 
+    /// Every kind there can be.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let formats = Format::ALL.iter().flat_map(|&format| {
+            [
+                Self::Matmul(format),
+                Self::ContextAttention(format),
+                Self::GenerationAttention(format),
+                Self::Moe(format),
+                Self::MlaContext(format),
+                Self::MlaGeneration(format),
+            ]
+        });
+        let three = Format::ALL.iter().flat_map(|&attention| {
+            Format::ALL.iter().flat_map(move |&kv| {
+                Format::ALL.iter().map(move |&products| MlaFormats { attention, kv, products })
+            })
+        });
+        let modules =
+            three.flat_map(|formats| [Self::MlaContextModule(formats), Self::MlaGenerationModule(formats)]);
+        formats.chain(modules).chain(Collective::ALL.into_iter().map(Self::Collective))
+    }
+
     /// The kind that files call by a family and a variant such as `fp8` or `bf16/fp8/nvfp4`.
     pub fn named(family: &str, variant: &str) -> Option<Self> {
         let all = Format::ALL.iter().flat_map(|&format| {

@@ -74,8 +74,8 @@ pub enum ServingError {
     Setting { name: &'static str, value: f64, rule: &'static str },
     #[error("the placement does not divide: {problem}")]
     Placement { problem: String },
-    #[error("{kernel} in {format} were not measured on {gpu}; choose a precision that they were measured in")]
-    Unmeasured { kernel: &'static str, format: &'static str, gpu: String },
+    #[error("{why}; choose a precision whose kernels were measured on {gpu}")]
+    Unmeasured { gpu: String, why: String },
     #[error("serving is modelled with tensor parallelism alone; {parallelism} parallelism is {ways}")]
     Parallelism { parallelism: &'static str, ways: u32 },
 }

@@ -114,6 +114,8 @@ impl Requests {
         for (index, request) in requests.iter().enumerate() {
             let problem = if !request.arrival_s.is_finite() {
                 Some("has no finite arrival time")
+            } else if request.arrival_s < 0.0 {
+                Some("arrives before time 0")
             } else if request.arrival_s < before_s {
                 Some("arrives before the one above it")
             } else if request.prompt_tokens == 0 {

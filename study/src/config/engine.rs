@@ -8,8 +8,8 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use trinity_config::{Checked, Complaint, Diagnostic, Document};
 use trinity_sim::serving::replica::{
-    Accelerator, AllReduce, AttentionShares, Efficiency, EngineConstants, Experts, Format, Formats,
-    Generation, Latent, Linear, Policy, Sliding, Transformer,
+    Accelerator, EngineConstants, Experts, Format, Formats, Generation, Latent, Linear, Policy, Preemption,
+    Sliding, Transformer,
 };
 
 /// How prompts and decoded tokens share steps.
@@ -42,8 +42,18 @@ pub enum ClassName {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct EngineFile {
     pub constants: ConstantsFile,
+    /// Mean absolute errors on models that the fit was made without.
+    pub unseen: UnseenErrorsFile,
     /// The last one stands for versions that no family names.
     pub families: Vec<FamilyFile>,
+}
+
+/// Mean absolute errors, as fractions.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct UnseenErrorsFile {
+    pub ttft: f64,
+    pub tpot: f64,
 }
 
 /// Constants that all versions share.
@@ -61,14 +71,12 @@ pub struct ConstantsFile {
     /// Bytes of a cached value of quantized checkpoints; others have two.
     pub kv_bytes_hopper: f64,
     pub kv_bytes_blackwell: f64,
-    /// Factors over kernels' rooflines.
+    /// Factors over measured kernels.
     pub decode: f64,
     pub prefill: f64,
     pub experts_decode: f64,
     pub experts_prefill: f64,
     pub collective: f64,
-    pub collective_floor: f64,
-    pub kernel_floor: f64,
     pub attention_decode: f64,
     pub attention_prefill: f64,
     pub small_kernel_us: f64,
@@ -78,6 +86,20 @@ pub struct ConstantsFile {
     pub sequence_us: f64,
     pub prompt_step_ms: f64,
     pub prompt_layer_us: f64,
+    /// What clients see on top of the step that makes the first token, where no
+    /// launch recipe says otherwise: a time, and decoding steps.
+    pub first_token_ms: f64,
+    pub first_token_steps: f64,
+    /// Between workers that read prompts and those that decode: routing and the
+    /// start of a transfer.
+    pub handoff_ms: f64,
+    /// Time of prompts on workers of their own over that on shared ones.
+    pub split_prefill: f64,
+    /// Time of decoding on workers of its own over that on shared ones.
+    pub split_decode: f64,
+    /// Whether recipes with separate workers cap the decoding batch at a power of two.
+    #[serde(default)]
+    pub split_batch_power_of_two: bool,
 }
 
 /// Versions that behave alike.
@@ -93,6 +115,7 @@ pub struct FamilyFile {
     pub policy: Option<PolicyName>,
     pub token_budget: Option<u32>,
     /// What clients see on top of the step that makes the first token.
+    #[serde(default)]
     pub first_token: Vec<FirstTokenFile>,
 }
 
@@ -115,9 +138,6 @@ impl Checked for EngineFile {
         if self.families.is_empty() {
             return complain("families", "an engine needs at least one family of versions");
         }
-        if self.families.iter().any(|family| family.first_token.is_empty()) {
-            return complain("families", "a family needs at least one `first-token`");
-        }
         if self.constants.token_budget == 0 || self.constants.max_batch == 0 {
             return complain("constants", "`token-budget` and `max-batch` are at least 1");
         }
@@ -126,6 +146,13 @@ impl Checked for EngineFile {
 }
 
 impl EngineFile {
+    /// Number of the family that `version` belongs to; the last where none
+    /// names it.
+    pub fn family(&self, version: &str) -> Option<usize> {
+        let named = self.families.iter().position(|family| family.versions.iter().any(|own| own == version));
+        named.or(self.families.len().checked_sub(1))
+    }
+
     /// Constants of `version` on GPUs of `generation` for models of `class`.
     pub fn resolve(
         &self,
@@ -133,12 +160,9 @@ impl EngineFile {
         generation: Generation,
         class: ClassName,
     ) -> Option<EngineConstants> {
-        let named = self.families.iter().find(|family| family.versions.iter().any(|own| own == version));
-        let family = named.or(self.families.last())?;
+        let family = self.families.get(self.family(version)?)?;
         let same = |first: &&FirstTokenFile| first.generation.resolve() == generation && first.class == class;
-        let nearly = |first: &&FirstTokenFile| first.generation.resolve() == generation;
-        let list = &family.first_token;
-        let first = list.iter().find(same).or(list.iter().find(nearly)).or(list.first())?;
+        let first = family.first_token.iter().find(same);
         let c = &self.constants;
         Some(EngineConstants {
             policy: family.policy.unwrap_or(c.policy).resolve(),
@@ -149,11 +173,9 @@ impl EngineFile {
             workspace_bytes: c.workspace_gb * 1e9,
             decode: c.decode * family.decode,
             prefill: c.prefill * family.prefill,
-            experts_decode: c.experts_decode,
-            experts_prefill: c.experts_prefill,
+            experts_decode: c.experts_decode * family.decode,
+            experts_prefill: c.experts_prefill * family.prefill,
             collective: c.collective,
-            collective_floor: c.collective_floor * family.decode,
-            kernel_floor: c.kernel_floor * family.decode,
             attention_decode: c.attention_decode,
             attention_prefill: c.attention_prefill,
             small_kernel_s: c.small_kernel_us * 1e-6 * family.decode,
@@ -161,9 +183,10 @@ impl EngineFile {
             sequence_s: c.sequence_us * 1e-6 * family.decode,
             prompt_step_s: c.prompt_step_ms * 1e-3,
             prompt_layer_s: c.prompt_layer_us * 1e-6,
-            first_token_s: first.ms * 1e-3,
-            first_token_steps: first.steps,
-            tokens_per_step: 1.0,
+            first_token_s: first.map_or(c.first_token_ms, |first| first.ms) * 1e-3,
+            first_token_steps: first.map_or(c.first_token_steps, |first| first.steps),
+            preemption: Preemption::Recompute,
+            draft: None,
         })
     }
 
@@ -172,6 +195,35 @@ impl EngineFile {
         match generation {
             Generation::Hopper => self.constants.kv_bytes_hopper,
             Generation::Blackwell => self.constants.kv_bytes_blackwell,
+        }
+    }
+}
+
+impl ConstantsFile {
+    /// Constants of a worker that reads prompts alone.
+    pub fn reading(&self, shared: EngineConstants) -> EngineConstants {
+        let factor = self.split_prefill;
+        EngineConstants {
+            prefill: shared.prefill * factor,
+            experts_prefill: shared.experts_prefill * factor,
+            attention_prefill: shared.attention_prefill * factor,
+            collective: shared.collective * factor,
+            ..shared
+        }
+    }
+
+    /// Constants of a worker that decodes alone, whose ranks see up to
+    /// `share` requests at once.
+    pub fn writing(&self, shared: EngineConstants, share: u32) -> EngineConstants {
+        let factor = self.split_decode;
+        let limit = if self.split_batch_power_of_two { 1 << share.max(1).ilog2() } else { u32::MAX };
+        EngineConstants {
+            decode: shared.decode * factor,
+            experts_decode: shared.experts_decode * factor,
+            collective: shared.collective * factor,
+            small_kernel_s: shared.small_kernel_s * factor,
+            max_batch: shared.max_batch.min(limit),
+            ..shared
         }
     }
 }
@@ -194,21 +246,29 @@ impl GenerationName {
     }
 }
 
-/// A GPU as serving sees it: peaks, and the shares that kernels reach.
+impl From<Generation> for GenerationName {
+    fn from(generation: Generation) -> Self {
+        match generation {
+            Generation::Hopper => Self::Hopper,
+            Generation::Blackwell => Self::Blackwell,
+        }
+    }
+}
+
+/// A GPU as serving sees it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AcceleratorFile {
     pub generation: GenerationName,
-    /// Dense BF16.
-    pub peak_tflops: f64,
-    pub bandwidth_tb_per_s: f64,
+    /// Whose measured kernels answer: a name of `calibrations/kernels`.
+    pub kernels: String,
     pub memory_gb: f64,
-    /// Matrix products by format.
-    pub products: BTreeMap<FormatName, EfficiencyFile>,
-    /// Routed experts by format.
-    pub experts: BTreeMap<FormatName, EfficiencyFile>,
-    pub attention: AttentionFile,
-    pub all_reduce: Vec<AllReduceFile>,
+    /// To workers outside its NVLink domain.
+    pub network_gb_per_s: f64,
+    /// To host memory, one direction.
+    pub host_gb_per_s: f64,
+    /// GPUs of an NVLink domain.
+    pub domain_gpus: u32,
 }
 
 /// A number format of weights.
@@ -234,75 +294,37 @@ impl FormatName {
     }
 }
 
-/// Shares that a kernel reaches.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct EfficiencyFile {
-    pub compute: f64,
-    pub memory: f64,
-    pub floor_us: f64,
+impl Checked for AcceleratorFile {
+    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+        if !crate::kernels::GPUS.contains(&self.kernels.as_str()) {
+            let what = format!(
+                "`{}` has no measured kernels; measured: {}",
+                self.kernels,
+                crate::kernels::GPUS.join(", ")
+            );
+            return Err(document.complain("kernels", &Complaint::new(what)));
+        }
+        Ok(())
+    }
 }
-
-/// Shares that attention reaches.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct AttentionFile {
-    pub prompt_wide: f64,
-    pub prompt_narrow: f64,
-    pub decode_16bit: f64,
-    pub decode_8bit: f64,
-    pub floor_us: f64,
-}
-
-/// An all-reduce among GPUs of one node.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct AllReduceFile {
-    pub gpus: u32,
-    pub bus_gb_per_s: f64,
-    pub floor_us: f64,
-}
-
-impl Checked for AcceleratorFile {}
 
 impl AcceleratorFile {
     /// The GPU as plain data.
-    pub fn resolve(&self, name: &str) -> Accelerator {
-        let by_format = |list: &BTreeMap<FormatName, EfficiencyFile>| {
-            let mut out = [None; 5];
-            for (format, own) in list {
-                let EfficiencyFile { compute, memory, floor_us } = *own;
-                out[format.resolve() as usize] =
-                    Some(Efficiency { compute, memory, floor_s: floor_us * 1e-6 });
-            }
-            out
-        };
-        let a = self.attention;
-        Accelerator {
-            name: name.to_owned(),
+    ///
+    /// # Errors
+    ///
+    /// When the built-in curves of its kernels are damaged.
+    pub fn resolve(&self) -> Result<Option<Accelerator>, Diagnostic> {
+        let kernels = crate::kernels::of(&self.kernels)?;
+        Ok(kernels.map(|kernels| Accelerator {
+            name: kernels.gpu(),
             generation: self.generation.resolve(),
-            peak_flops: self.peak_tflops * 1e12,
-            bandwidth_bytes_per_s: self.bandwidth_tb_per_s * 1e12,
             memory_bytes: self.memory_gb * 1e9,
-            products: by_format(&self.products),
-            experts: by_format(&self.experts),
-            attention: AttentionShares {
-                prompt_wide: a.prompt_wide,
-                prompt_narrow: a.prompt_narrow,
-                decode_16bit: a.decode_16bit,
-                decode_8bit: a.decode_8bit,
-                floor_s: a.floor_us * 1e-6,
-            },
-            all_reduce: self
-                .all_reduce
-                .iter()
-                .map(|l| AllReduce {
-                    gpus: l.gpus,
-                    bus_bytes_per_s: l.bus_gb_per_s * 1e9,
-                    floor_s: l.floor_us * 1e-6,
-                })
-                .collect(),
-        }
+            network_bytes_per_s: self.network_gb_per_s * 1e9,
+            host_bytes_per_s: self.host_gb_per_s * 1e9,
+            domain_gpus: self.domain_gpus,
+            kernels,
+        }))
     }
 }
 

@@ -4,14 +4,14 @@
 //! Knows the built-in engines, GPUs and models by name; must not know where
 //! rows come from or what they are held against.
 
-use crate::Error;
-use crate::config::{AcceleratorFile, EngineFile, TransformerFile};
+use crate::config::{AcceleratorFile, ClassName, EngineFile, GenerationName, TransformerFile};
+use crate::{Error, parallel};
 use std::collections::BTreeMap;
 use trinity_config::Document;
 use trinity_sim::serving::ServingError;
 use trinity_sim::serving::replica::{
-    Accelerator, ClosedLoop, Deployment, EngineConstants, Placement, Pool, Stage, StepTable, Transformer,
-    predict, replay,
+    Accelerator, ClosedLoop, EngineConstants, Handoff, Load, Placement, PrefillWorkers, Reuse, Scene,
+    StepTable, Transformer, play, replay,
 };
 
 /// Requests that a benchmark sends for each one in flight (InferenceX: ten).
@@ -28,11 +28,20 @@ const LEAST_DRAWN: f64 = 0.8;
 const LEAST_REQUESTS_CACHED: f64 = 4.0;
 
 /// Engines, GPUs and models that are built in.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Library {
     engines: BTreeMap<String, EngineFile>,
     accelerators: BTreeMap<String, Accelerator>,
     models: Vec<TransformerFile>,
+}
+
+/// What of an engine's constants a service meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recipe {
+    /// Number of the family of versions.
+    pub family: usize,
+    pub generation: GenerationName,
+    pub class: ClassName,
 }
 
 /// Workers of one kind.
@@ -60,6 +69,9 @@ pub struct Service {
     pub prompt_tokens: u32,
     pub answer_tokens: u32,
     pub concurrency: u32,
+    /// The greatest concurrency that the same deployment was measured with:
+    /// batches are limited when an engine starts, not when a request comes.
+    pub greatest_concurrency: u32,
     pub arrangement: Arrangement,
 }
 
@@ -90,7 +102,9 @@ impl Library {
                 }
                 "accelerators" => {
                     let file: AcceleratorFile = Document::load(name)?.read()?;
-                    library.accelerators.insert(short.to_owned(), file.resolve(short));
+                    if let Some(gpu) = file.resolve()? {
+                        library.accelerators.insert(short.to_owned(), gpu);
+                    }
                 }
                 "transformers" => library.models.push(Document::load(name)?.read()?),
                 _ => {}
@@ -99,42 +113,79 @@ impl Library {
         Ok(library)
     }
 
+    /// Engines by name.
+    pub fn engines(&self) -> &BTreeMap<String, EngineFile> {
+        &self.engines
+    }
+
+    /// The same library with other constants of an engine.
+    #[must_use]
+    pub fn with_engine(mut self, name: &str, file: EngineFile) -> Self {
+        self.engines.insert(name.to_owned(), file);
+        self
+    }
+
+    /// The engine of that name; a sentence where there is none.
+    pub(super) fn engine(&self, name: &str) -> Result<&EngineFile, String> {
+        self.engines.get(name).ok_or_else(|| unknown("engine", name, self.engines.keys().map(String::as_str)))
+    }
+
+    pub(super) fn accelerator(&self, name: &str) -> Result<&Accelerator, String> {
+        let known = || unknown("GPU", name, self.accelerators.keys().map(String::as_str));
+        self.accelerators.get(&name.replace('_', "-")).ok_or_else(known)
+    }
+
+    pub(super) fn model(&self, name: &str) -> Result<&TransformerFile, String> {
+        let names = || self.models.iter().filter_map(|m| m.names.first()).map(String::as_str);
+        let found = self.models.iter().find(|m| m.names.iter().any(|own| own == name));
+        found.ok_or_else(|| unknown("model", name, names()))
+    }
+
+    /// Which family of versions and which of its recipes for the first token
+    /// `service` falls under; none where something of it is not known.
+    pub fn recipe(&self, service: &Service) -> Option<Recipe> {
+        let engine = self.engine(&service.engine).ok()?;
+        let generation = self.accelerator(&service.gpu).ok()?.generation;
+        let class = self.model(&service.model).ok()?.class();
+        Some(Recipe { family: engine.family(&service.version)?, generation: generation.into(), class })
+    }
+
+    /// What each of `services` is expected to do, in their order.
+    pub fn expect_all(&self, services: &[Service]) -> Vec<Result<Expected, String>> {
+        parallel::map(services, |service| self.expect(service))
+    }
+
     /// What `service` is expected to do.
     ///
     /// # Errors
     ///
     /// A sentence that says what the model lacks for it.
     pub fn expect(&self, service: &Service) -> Result<Expected, String> {
-        let known = |kind: &str, name: &str, names: Vec<&str>| {
-            format!("{kind} `{name}` is not known; known: {}", names.join(", "))
-        };
-        let engine = self.engines.get(&service.engine).ok_or_else(|| {
-            known("engine", &service.engine, self.engines.keys().map(String::as_str).collect())
-        })?;
-        let gpu = self.accelerators.get(&service.gpu.replace('_', "-")).ok_or_else(|| {
-            known("GPU", &service.gpu, self.accelerators.keys().map(String::as_str).collect())
-        })?;
-        let file = self.models.iter().find(|m| m.names.contains(&service.model)).ok_or_else(|| {
-            let names = self.models.iter().filter_map(|m| m.names.first()).map(String::as_str);
-            known("model", &service.model, names.collect())
-        })?;
+        let engine = self.engine(&service.engine)?;
+        let gpu = self.accelerator(&service.gpu)?;
+        let file = self.model(&service.model)?;
         let model = file.resolve(&service.precision).ok_or_else(|| {
-            let names = file.formats.keys().map(String::as_str).collect();
-            known("precision", &service.precision, names)
+            unknown("precision", &service.precision, file.formats.keys().map(String::as_str))
         })?;
         let constants = engine
             .resolve(&service.version, gpu.generation, file.class())
             .ok_or_else(|| format!("engine `{}` has no versions", service.engine))?;
         let sixteen_bit = matches!(service.precision.as_str(), "bf16" | "int4");
         let kv_bytes = if sixteen_bit { 2.0 } else { engine.kv_bytes(gpu.generation) };
-        Asked { service, gpu, model, constants, kv_bytes }.answer().map_err(|error| error.to_string())
+        let asked = Asked { service, gpu, model, engine, constants, kv_bytes };
+        asked.answer().map_err(|error| error.to_string())
     }
+}
+
+pub(super) fn unknown<'a>(kind: &str, name: &str, names: impl Iterator<Item = &'a str>) -> String {
+    format!("{kind} `{name}` is not known; known: {}", names.collect::<Vec<_>>().join(", "))
 }
 
 struct Asked<'a> {
     service: &'a Service,
     gpu: &'a Accelerator,
     model: Transformer,
+    engine: &'a EngineFile,
     constants: EngineConstants,
     kv_bytes: f64,
 }
@@ -156,13 +207,18 @@ impl Asked<'_> {
             requests: concurrency.saturating_mul(WAVES),
             prompt: range(prompt),
             answer: range(answer),
+            reuse: Reuse::default(),
             seed: 12_345,
         }
     }
 
-    fn table(&self, placement: &Placement) -> Result<(StepTable, bool), ServingError> {
-        let (gpu, model, engine) = (self.gpu, &self.model, &self.constants);
-        match StepTable::new(gpu, model, placement, engine, self.kv_bytes) {
+    fn table(
+        &self,
+        placement: &Placement,
+        constants: &EngineConstants,
+    ) -> Result<(StepTable, bool), ServingError> {
+        let (gpu, model) = (self.gpu, &self.model);
+        match StepTable::new(gpu, model, placement, constants, self.kv_bytes) {
             Ok(table) => {
                 let load = self.load(1);
                 let least = LEAST_REQUESTS_CACHED * (load.prompt.1 + load.answer.1);
@@ -170,7 +226,7 @@ impl Asked<'_> {
                 Ok((table.with_cache_tokens(tokens), false))
             }
             Err(ServingError::NoRoom { .. }) => {
-                let table = StepTable::without_memory_limit(gpu, model, placement, engine, self.kv_bytes)?;
+                let table = StepTable::without_memory_limit(gpu, model, placement, constants, self.kv_bytes)?;
                 Ok((table, true))
             }
             Err(error) => Err(error),
@@ -178,7 +234,7 @@ impl Asked<'_> {
     }
 
     fn aggregated(&self, placement: &Placement) -> Result<Expected, ServingError> {
-        let (table, beyond_memory) = self.table(placement)?;
+        let (table, beyond_memory) = self.table(placement, &self.constants)?;
         let ranks = f64::from(placement.attention_data);
         let concurrency = (f64::from(self.service.concurrency) / ranks).round().max(1.0) as u32;
         let played = replay(&table, &self.constants, &self.load(concurrency))?;
@@ -186,21 +242,28 @@ impl Asked<'_> {
     }
 
     fn disaggregated(&self, prefill: &Workers, decode: &Workers) -> Result<Expected, ServingError> {
-        let stage = |workers: &Workers| -> Result<(Box<Stage>, bool), ServingError> {
-            let (table, beyond) = self.table(&workers.placement)?;
-            let stage = Stage {
-                table,
-                engine: self.constants,
-                replicas: workers.count,
-                ranks: workers.placement.attention_data,
-                gpus: workers.placement.gpus(),
-            };
-            Ok((Box::new(stage), beyond))
+        let split = self.engine.constants;
+        let reading = split.reading(self.constants);
+        let ranks = decode.count.saturating_mul(decode.placement.attention_data).max(1);
+        let writing = split.writing(self.constants, self.service.greatest_concurrency / ranks);
+        let (prompts, one) = self.table(&prefill.placement, &reading)?;
+        let (answers, other) = self.table(&decode.placement, &writing)?;
+        let scene = Scene {
+            table: &answers,
+            engine: &writing,
+            ranks,
+            prefill: Some(PrefillWorkers {
+                table: &prompts,
+                engine: &reading,
+                workers: prefill.count,
+                ranks: prefill.placement.attention_data,
+                handoff: Handoff {
+                    fixed_s: split.handoff_ms * 1e-3,
+                    token_s: prompts.kv_token_bytes() / self.gpu.network_bytes_per_s,
+                },
+            }),
         };
-        let ((prefill, one), (decode, other)) = (stage(prefill)?, stage(decode)?);
-        // Caches cross NVLink or InfiniBand in a few milliseconds, well below a step.
-        let deployment = Deployment { pool: Pool::Split { prefill, decode, transfer_s: 0.0 } };
-        let predicted = predict(&deployment, &self.load(self.service.concurrency));
-        Ok(Expected { ttft_s: predicted.ttft_s, tpot_s: predicted.tpot_s, beyond_memory: one || other })
+        let played = play(&scene, &Load::Closed(self.load(self.service.concurrency)))?;
+        Ok(Expected { ttft_s: played.ttft_s, tpot_s: played.tpot_s, beyond_memory: one || other })
     }
 }

@@ -35,6 +35,21 @@ pub fn read(document: &Document, path: &Path) -> Result<Vec<Request>, Error> {
     Ok(parse(Source { name: path.display().to_string(), text })?)
 }
 
+/// The requests of a trace that is named by itself.
+pub fn of_file(path: &Path) -> Result<Vec<Request>, Diagnostic> {
+    let name = path.display().to_string();
+    match std::fs::read_to_string(path) {
+        Ok(text) => parse(Source { name, text }),
+        Err(error) => Err(Diagnostic {
+            message: format!("cannot read the trace `{name}`: {error}"),
+            place: None,
+            label: String::new(),
+            help: Some("a trace is a CSV of arrival_s,prompt_tokens,output_tokens".into()),
+            others: Box::default(),
+        }),
+    }
+}
+
 fn parse(source: Source) -> Result<Vec<Request>, Diagnostic> {
     let source = Arc::new(source);
     let wrong = |span: Range<usize>, message: String, label: &str| Diagnostic {
@@ -81,6 +96,11 @@ fn parse(source: Source) -> Result<Vec<Request>, Diagnostic> {
             let (span, text) = cell(columns[0])?;
             let before_s = requests.last().map_or(f64::NEG_INFINITY, |request| request.arrival_s);
             match text.parse::<f64>() {
+                Ok(s) if s < 0.0 => Err(wrong(
+                    span,
+                    format!("a request at {s} s, before the trace begins"),
+                    "expected seconds from 0",
+                )),
                 Ok(s) if s.is_finite() && s >= before_s => Ok(s),
                 Ok(s) if s.is_finite() => Err(wrong(
                     span,
@@ -167,6 +187,10 @@ mod tests {
         assert!(
             said("arrival_s,prompt_tokens,output_tokens\n2,1,1\n1,1,1\n")
                 .starts_with("trace.csv:3:1: a request at 1 s")
+        );
+        assert!(
+            said("arrival_s,prompt_tokens,output_tokens\n-2,1,1\n")
+                .starts_with("trace.csv:2:1: a request at -2 s, before the trace begins")
         );
         assert!(said("a,b,c\n").starts_with("trace.csv:1:1: the trace has no column `arrival_s`"));
         assert_eq!(said("arrival_s,prompt_tokens,output_tokens"), "0 requests");

@@ -6,8 +6,9 @@
 //! does not fit the caches waits a share of a round. The fixed point of these
 //! three sentences takes microseconds, so searches use it.
 
-use super::closed_loop::ClosedLoop;
 use super::engine::{EngineConstants, Policy};
+use super::load::ClosedLoop;
+use super::prefill::Handoff;
 use super::step::{PromptWork, StepTable};
 
 /// Replicas of one kind.
@@ -31,12 +32,7 @@ impl Stage {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pool {
     Shared(Box<Stage>),
-    Split {
-        prefill: Box<Stage>,
-        decode: Box<Stage>,
-        /// Seconds that one prompt's cache takes to the decoding worker.
-        transfer_s: f64,
-    },
+    Split { prefill: Box<Stage>, decode: Box<Stage>, handoff: Handoff },
 }
 
 /// A service and the GPUs it takes.
@@ -83,7 +79,7 @@ pub fn predict(deployment: &Deployment, load: &ClosedLoop) -> Predicted {
     let round = Round { prompt, answer, concurrency, burst };
     match &deployment.pool {
         Pool::Shared(stage) => round.shared(stage),
-        Pool::Split { prefill, decode, transfer_s } => round.split(prefill, decode, *transfer_s),
+        Pool::Split { prefill, decode, handoff } => round.split(prefill, decode, handoff.s(prompt)),
     }
 }
 
@@ -104,12 +100,13 @@ impl Round {
         let tokens = self.prompt / chunks;
         let cached = beside * (self.prompt + self.answer / 2.0);
         let own = if mixed && batch >= 1.0 { stage.table.decode_s(beside, cached) } else { 0.0 };
-        let work = PromptWork { tokens, pairs: tokens * self.prompt / 2.0, finished: 1.0 / chunks };
+        let work =
+            PromptWork { tokens, pairs: tokens * self.prompt / 2.0, finished: 1.0 / chunks, loaded: 0.0 };
         chunks * (stage.table.mixed_s(&work, beside, cached) - own).max(0.0)
     }
 
     fn answer_steps(&self, stage: &Stage) -> f64 {
-        (self.answer / stage.engine.tokens_per_step).max(1.0)
+        (self.answer / stage.engine.tokens_per_step()).max(1.0)
     }
 
     /// Sequences that a rank can hold.
@@ -143,7 +140,7 @@ impl Round {
             batch = (batch + next.max(1.0)) / 2.0;
             out = Predicted {
                 ttft_s: ttft_s + stage.engine.first_token_s + stage.engine.first_token_steps * between_s,
-                tpot_s: between_s / stage.engine.tokens_per_step,
+                tpot_s: between_s / stage.engine.tokens_per_step(),
                 requests_per_s: stage.slots() * present / (ttft_s + answer_s),
                 answer_tokens_per_s: 0.0,
                 batch,
@@ -161,7 +158,7 @@ impl Round {
             return self.prompt_s(stage, 0.0);
         }
         let tokens = together * self.prompt;
-        let work = PromptWork { tokens, pairs: tokens * self.prompt / 2.0, finished: together };
+        let work = PromptWork { tokens, pairs: tokens * self.prompt / 2.0, finished: together, loaded: 0.0 };
         stage.table.mixed_s(&work, 0.0, 0.0) / together
     }
 
@@ -191,7 +188,7 @@ impl Round {
                     + burst_s
                     + prefill.engine.first_token_s
                     + decode.engine.first_token_steps * step_s,
-                tpot_s: step_s / decode.engine.tokens_per_step,
+                tpot_s: step_s / decode.engine.tokens_per_step(),
                 requests_per_s: rate,
                 answer_tokens_per_s: rate * self.answer,
                 batch,

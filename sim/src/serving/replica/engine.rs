@@ -9,6 +9,37 @@ pub enum Policy {
     PromptsFirst,
 }
 
+/// What becomes of a sequence that is thrown out of the cache.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Preemption {
+    /// Its tokens are read anew.
+    Recompute,
+    /// Its cache waits in host memory.
+    Swap { bytes_per_s: f64 },
+}
+
+/// Drafts of a smaller model, which a step verifies together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Draft {
+    /// Tokens that are drafted for each step.
+    pub tokens: f64,
+    /// Chance that a drafted token is accepted when those before it were.
+    pub acceptance: f64,
+    /// Time of drafting one token over that of a plain decoding step.
+    pub cost: f64,
+}
+
+impl Draft {
+    /// Tokens that a step yields in the mean: accepted drafts up to the first
+    /// that is refused, and the token that the model itself puts there.
+    pub fn tokens_per_step(&self) -> f64 {
+        if self.acceptance >= 1.0 {
+            return self.tokens + 1.0;
+        }
+        (1.0 - self.acceptance.powf(self.tokens + 1.0)) / (1.0 - self.acceptance)
+    }
+}
+
 /// Constants of one version family of an engine, on one generation of GPUs,
 /// for one class of models.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,15 +55,13 @@ pub struct EngineConstants {
     pub memory_share: f64,
     /// Memory of activations and graphs.
     pub workspace_bytes: f64,
-    /// Factors over the rooflines: products and experts in small steps and in
-    /// steps of thousands of tokens.
+    /// Factors over measured kernels: products and experts in small steps and
+    /// in steps of thousands of tokens.
     pub decode: f64,
     pub prefill: f64,
     pub experts_decode: f64,
     pub experts_prefill: f64,
     pub collective: f64,
-    pub collective_floor: f64,
-    pub kernel_floor: f64,
     pub attention_decode: f64,
     pub attention_prefill: f64,
     /// Seconds of one small kernel (norms, rotations, quantization).
@@ -46,7 +75,14 @@ pub struct EngineConstants {
     /// so many decoding steps (polling and streaming intervals).
     pub first_token_s: f64,
     pub first_token_steps: f64,
-    /// Tokens that a decoding step yields for a sequence; above 1 where a draft
-    /// is accepted.
-    pub tokens_per_step: f64,
+    pub preemption: Preemption,
+    /// Speculative decoding, where it is on.
+    pub draft: Option<Draft>,
+}
+
+impl EngineConstants {
+    /// Tokens that a decoding step yields for a sequence.
+    pub fn tokens_per_step(&self) -> f64 {
+        self.draft.map_or(1.0, |draft| draft.tokens_per_step())
+    }
 }

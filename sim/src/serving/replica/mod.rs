@@ -1,24 +1,32 @@
 //! Replicas of engines as benchmarks meet them: a model placed on GPUs, steps
-//! timed by rooflines with the engine's own constants, a closed loop of
-//! requests played through it.
+//! timed by measured kernels with the engine's own constants, a closed loop of
+//! requests played through it, or requests that come when they come.
 //!
 //! What is here was held against measured services; see `trinity validate`.
 //! Knows no files: whoever reads configurations hands plain data over.
 
+mod accelerator;
+mod build;
 mod closed_form;
-mod closed_loop;
 mod engine;
-mod roofline;
+mod load;
+mod play;
+mod prefill;
+mod report;
 mod search;
+mod sent;
 mod shape;
 mod step;
 #[cfg(test)]
 mod tests;
 
+pub use accelerator::{Accelerator, Generation};
 pub use closed_form::{Deployment, Pool, Predicted, Stage, predict};
-pub use closed_loop::{ClosedLoop, Replayed, replay};
-pub use engine::{EngineConstants, Policy};
-pub use roofline::{Accelerator, AllReduce, AttentionShares, Efficiency, Generation};
-pub use search::{Candidate, Found, Goal, Nearest, search};
+pub use engine::{Draft, EngineConstants, Policy, Preemption};
+pub use load::{ClosedLoop, Load, Reuse};
+pub use play::{Scene, play, replay};
+pub use prefill::{Handoff, PrefillWorkers};
+pub use report::Replayed;
+pub use search::{Candidate, Found, Goal, Nearest, concurrencies, search};
 pub use shape::{Experts, Format, Formats, Latent, Linear, Placement, Sliding, Transformer};
-pub use step::{PromptWork, StepTable};
+pub use step::{CodedCache, PromptWork, StepTable};

@@ -2,7 +2,7 @@
 //! batch and split of prefill and decode, by the closed form.
 
 use super::closed_form::{Deployment, Predicted, predict};
-use super::closed_loop::ClosedLoop;
+use super::load::ClosedLoop;
 
 /// What is promised, as means of the load.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,7 +97,7 @@ pub fn search(
 }
 
 /// 1 to `most` in steps of about a fifth.
-fn concurrencies(most: u32) -> impl Iterator<Item = u32> {
+pub fn concurrencies(most: u32) -> impl Iterator<Item = u32> {
     let mut next = 1u32;
     std::iter::from_fn(move || {
         let own = next;

@@ -12,9 +12,6 @@ pub enum Format {
 }
 
 impl Format {
-    /// All formats, in the order of their discriminants.
-    pub const ALL: [Self; 5] = [Self::Bf16, Self::Fp8, Self::Nvfp4, Self::Int4, Self::Mxfp4];
-
     /// Bytes of one weight, scales included: a scale of one byte per 16 values
     /// (NVFP4) or 32 (MXFP4, INT4).
     pub fn bytes(self) -> f64 {
@@ -23,16 +20,6 @@ impl Format {
             Self::Fp8 => 1.0,
             Self::Nvfp4 => 0.5625,
             Self::Int4 | Self::Mxfp4 => 0.53125,
-        }
-    }
-
-    /// Peak of the tensor cores over that of BF16. INT4 weights are widened to
-    /// BF16, MXFP4 ones meet FP8 activations.
-    pub fn speedup(self) -> f64 {
-        match self {
-            Self::Bf16 | Self::Int4 => 1.0,
-            Self::Fp8 | Self::Mxfp4 => 2.0,
-            Self::Nvfp4 => 4.0,
         }
     }
 

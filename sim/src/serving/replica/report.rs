@@ -1,0 +1,87 @@
+//! What a load generator would print, from the books of a run.
+
+use super::engine::EngineConstants;
+use super::sent::Sent;
+use crate::serving::Percentiles;
+
+/// What a load generator would report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Replayed {
+    /// Mean time to first token over all requests, the first burst included.
+    pub ttft_s: f64,
+    /// Mean time between tokens after the first.
+    pub tpot_s: f64,
+    /// Mean time to first token without the first and the last wave of requests.
+    pub steady_ttft_s: f64,
+    pub ttft: Percentiles,
+    pub tpot: Percentiles,
+    pub duration_s: f64,
+    pub requests_per_s: f64,
+    pub answer_tokens_per_s: f64,
+    /// Tokens that requests asked for, and tokens that steps produced.
+    pub asked_tokens: u64,
+    pub produced_tokens: u64,
+    /// Requests present, integrated over time, and times summed over requests:
+    /// the two sides of Little's law, from separate books.
+    pub present_s: f64,
+    pub latency_sum_s: f64,
+    /// Mean sequences of a decoding step.
+    pub mean_batch: f64,
+    /// Sequences that were thrown out of the cache to come back later.
+    pub preempted: u64,
+}
+
+/// Sums that a run keeps.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Books {
+    pub present_s: f64,
+    pub produced: f64,
+    pub decode_steps: f64,
+    pub decoded: f64,
+    pub preempted: u64,
+}
+
+impl Books {
+    /// The report of a run that began at the first request and ended at
+    /// `end_s`, where clients see a first token `seen_steps` decoding steps late.
+    pub fn report(
+        &self,
+        sent: &[Sent],
+        end_s: f64,
+        wave: usize,
+        engine: &EngineConstants,
+        seen_steps: f64,
+    ) -> Replayed {
+        let count = sent.len() as f64;
+        let per_step = engine.tokens_per_step();
+        let first = |request: &Sent| request.first_token_s.unwrap_or(request.done_s);
+        let several = sent.iter().filter(|r| r.answer > 1.0);
+        let mut between: Vec<f64> =
+            several.map(|r| (r.done_s - first(r)) / (r.answer - 1.0) / per_step).collect();
+        let tpot = Percentiles::of(&mut between);
+        let seen_s = engine.first_token_s + seen_steps * tpot.mean_s * per_step;
+        let mut waits: Vec<f64> = sent.iter().map(|r| first(r) - r.at_s + seen_s).collect();
+        let steady = waits.get(2 * wave..waits.len().saturating_sub(wave)).filter(|s| !s.is_empty());
+        let steady_ttft_s = steady.map(|own| own.iter().sum::<f64>() / own.len() as f64);
+        let ttft = Percentiles::of(&mut waits);
+        let asked: f64 = sent.iter().map(|r| r.answer).sum();
+        let start_s = sent.first().map_or(0.0, |r| r.at_s);
+        let duration_s = (end_s - start_s).max(f64::MIN_POSITIVE);
+        Replayed {
+            ttft_s: ttft.mean_s,
+            tpot_s: tpot.mean_s,
+            steady_ttft_s: steady_ttft_s.unwrap_or(ttft.mean_s),
+            ttft,
+            tpot,
+            duration_s,
+            requests_per_s: count / duration_s,
+            answer_tokens_per_s: asked * per_step / duration_s,
+            asked_tokens: asked as u64,
+            produced_tokens: self.produced.round() as u64,
+            present_s: self.present_s,
+            latency_sum_s: sent.iter().map(|r| r.done_s - r.at_s).sum(),
+            mean_batch: self.decoded / self.decode_steps.max(1.0),
+            preempted: self.preempted,
+        }
+    }
+}

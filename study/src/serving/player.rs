@@ -1,0 +1,205 @@
+//! One deployment under one load: what the closed loop, the open loop or the
+//! trace that somebody names would see.
+//!
+//! Must not know how an answer is shown.
+
+use super::measured::Library;
+use super::plan::Refused;
+use super::platform::{Ask, named};
+use super::trace;
+use crate::Error;
+use serde::Serialize;
+use std::path::PathBuf;
+use trinity_sim::serving::replica::{
+    ClosedLoop, Draft, EngineConstants, Load, Placement, Policy, Preemption, Replayed, Reuse, Scene, play,
+};
+use trinity_sim::serving::{Lengths, Requests, ServingError};
+
+/// Who asks, and when.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arrivals {
+    /// So many requests are always in flight.
+    Concurrency(u32),
+    /// Requests per second, at random.
+    Rate(f64),
+    /// A CSV of arrival_s, prompt_tokens and output_tokens.
+    Trace(PathBuf),
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Request {
+    #[serde(flatten)]
+    pub ask: Ask,
+    pub tensor: u32,
+    pub attention_data: u32,
+    pub expert: u32,
+    pub arrivals: Arrivals,
+    /// Requests in all; ten for each in flight where nobody says.
+    pub requests: Option<u32>,
+    pub prefix_hits: f64,
+    pub turns: u32,
+    pub think_s: f64,
+    /// Drafted tokens, chance of acceptance, and cost of drafting one over a step.
+    pub draft: Option<(f64, f64, f64)>,
+    /// The engine's own behaviour, or another.
+    pub token_budget: Option<u32>,
+    pub max_batch: Option<u32>,
+    pub reserved_answer: Option<f64>,
+    pub prompts_first: Option<bool>,
+    pub swap: bool,
+    pub seed: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    #[serde(flatten)]
+    pub request: Request,
+    pub placement: String,
+    pub gpus: u32,
+    /// Tokens that the cache of one attention rank holds.
+    pub cache_tokens: f64,
+    /// Of one attention rank; times are those of all.
+    pub played: Replayed,
+    pub tokens_per_s: f64,
+    pub unseen_ttft_error: f64,
+    pub unseen_tpot_error: f64,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlayError {
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    #[error(transparent)]
+    Trace(#[from] Error),
+}
+
+impl From<ServingError> for PlayError {
+    fn from(error: ServingError) -> Self {
+        Self::Refused(error.into())
+    }
+}
+
+/// Plays the load.
+///
+/// # Errors
+///
+/// When a name is not known, the model does not fit, the placement does not
+/// divide, or a trace is none.
+pub fn run(library: &Library, request: &Request) -> Result<Outcome, PlayError> {
+    let platform = library.platform(&request.ask).map_err(Refused::Unknown)?;
+    let gpus = request.tensor.saturating_mul(request.attention_data);
+    let expert = request.expert.max(1);
+    if !gpus.is_multiple_of(expert) {
+        let problem = format!("{gpus} GPUs do not make {expert} groups of experts");
+        return Err(ServingError::Placement { problem }.into());
+    }
+    let placement = Placement {
+        tensor: request.tensor,
+        attention_data: request.attention_data,
+        expert_tensor: gpus / expert,
+        expert,
+    };
+    let constants = constants(platform.constants, platform.gpu.host_bytes_per_s, request)?;
+    let table = platform.table(&placement, &constants).map_err(|error| match error {
+        ServingError::NoRoom { .. } => Refused::DoesNotFit {
+            model: request.ask.model.clone(),
+            precision: request.ask.precision.clone(),
+            gpus,
+            gpu: request.ask.gpu.clone(),
+            why: error.to_string(),
+        },
+        other => other.into(),
+    })?;
+    let scene = Scene { table: &table, engine: &constants, ranks: 1, prefill: None };
+    let played = match &request.arrivals {
+        Arrivals::Concurrency(concurrency) => {
+            let own = concurrency.div_ceil(request.attention_data.max(1));
+            play(&scene, &Load::Closed(closed(request, own)))?
+        }
+        Arrivals::Rate(rate) => {
+            let list = drawn(request, *rate)?;
+            play(&scene, &Load::Open { requests: &list, prefix_hits: request.prefix_hits })?
+        }
+        Arrivals::Trace(path) => {
+            let list = trace::of_file(path).map_err(Error::from)?;
+            let own: Vec<_> = list.into_iter().step_by(request.attention_data.max(1) as usize).collect();
+            play(&scene, &Load::Open { requests: &own, prefix_hits: request.prefix_hits })?
+        }
+    };
+    Ok(Outcome {
+        request: request.clone(),
+        placement: named(&placement),
+        gpus,
+        cache_tokens: table.cache_tokens(),
+        tokens_per_s: played.answer_tokens_per_s * f64::from(request.attention_data),
+        played,
+        unseen_ttft_error: platform.engine.unseen.ttft,
+        unseen_tpot_error: platform.engine.unseen.tpot,
+    })
+}
+
+fn constants(
+    own: EngineConstants,
+    host_bytes_per_s: f64,
+    request: &Request,
+) -> Result<EngineConstants, ServingError> {
+    let setting = |name, value: f64, fits: bool, rule| {
+        if fits { Ok(()) } else { Err(ServingError::Setting { name, value, rule }) }
+    };
+    let draft = request.draft.map(|(tokens, acceptance, cost)| Draft { tokens, acceptance, cost });
+    if let Some(draft) = draft {
+        setting("drafted tokens", draft.tokens, draft.tokens >= 1.0 && draft.tokens <= 64.0, "1 to 64")?;
+        let chance = (0.0..=1.0).contains(&draft.acceptance);
+        setting("acceptance", draft.acceptance, chance, "between 0 and 1")?;
+        setting("cost of drafting", draft.cost, (0.0..10.0).contains(&draft.cost), "between 0 and 10 steps")?;
+    }
+    let reserved = request.reserved_answer.unwrap_or(own.reserved_answer);
+    setting("reserved", reserved, (0.0..=1.0).contains(&reserved), "between 0 and 1")?;
+    let policy = match request.prompts_first {
+        Some(true) => Policy::PromptsFirst,
+        Some(false) => Policy::Mixed,
+        None => own.policy,
+    };
+    Ok(EngineConstants {
+        policy,
+        token_budget: request.token_budget.unwrap_or(own.token_budget).max(1),
+        max_batch: request.max_batch.unwrap_or(own.max_batch).max(1),
+        reserved_answer: reserved,
+        preemption: match request.swap {
+            true => Preemption::Swap { bytes_per_s: host_bytes_per_s },
+            false => own.preemption,
+        },
+        draft: draft.or(own.draft),
+        ..own
+    })
+}
+
+fn closed(request: &Request, concurrency: u32) -> ClosedLoop {
+    let load = request.ask.load(concurrency, super::platform::USUAL_WAVES);
+    ClosedLoop {
+        requests: request.requests.unwrap_or(load.requests),
+        reuse: Reuse { turns: request.turns, think_s: request.think_s, prefix_hits: request.prefix_hits },
+        seed: request.seed,
+        ..load
+    }
+}
+
+/// Requests at random, those of one attention rank.
+fn drawn(request: &Request, rate: f64) -> Result<Vec<trinity_sim::serving::Request>, ServingError> {
+    if !(rate > 0.0 && rate.is_finite()) {
+        return Err(ServingError::Setting { name: "rate", value: rate, rule: "above zero" });
+    }
+    let count = request.requests.unwrap_or(USUAL_REQUESTS) as usize;
+    let range = |most: u32| Lengths::Uniform { least: (most - most / 5).max(1), most };
+    let ask = &request.ask;
+    let list = Requests::draw(request.seed, count, &range(ask.prompt_tokens), &range(ask.answer_tokens));
+    Ok(Requests::faster(&list, rate / f64::from(request.attention_data.max(1))))
+}
+
+/// Requests of an open loop where nobody says.
+const USUAL_REQUESTS: u32 = 2_000;
