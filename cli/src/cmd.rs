@@ -18,6 +18,7 @@ pub mod h265;
 pub mod man;
 pub mod measure;
 mod pictures;
+pub mod serve;
 pub mod sweep;
 pub mod tensors;
 pub mod validate;

@@ -169,6 +169,16 @@ const CASES: &[(&str, &str)] = &[
     ("sweep-explain", "sweep explain 0 study.toml"),
     ("sweep-serving", "sweep serving.toml --out serving"),
     ("sweep-bench", "sweep bench study.toml --seconds 0.1 --turns 1 --threads 1"),
+    (
+        "serve-search",
+        "serve search Qwen3-32B --gpu h100-sxm --precision bf16 --gpus 2 --top 2 --most-concurrency 32",
+    ),
+    ("serve-play", "serve play Qwen3-32B --gpu h100-sxm --precision bf16 --tensor 2 --concurrency 4"),
+    (
+        "serve-codec",
+        "serve codec Qwen3-32B --gpu h100-sxm --precision bf16 --tensor 2 --contexts 1024 --concurrencies 4",
+    ),
+    ("serve-bench", "serve bench --seconds 0.05"),
     ("tensors-info", "tensors info m.npy"),
     ("tensors-basis", "tensors basis m.npy --group 16 -o m.basis"),
     ("compare", "compare m.npy --codecs rtn,h265 --bits 0.01,3"),

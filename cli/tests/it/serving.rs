@@ -155,3 +155,130 @@ fn a_calibration_brings_the_curves_of_the_gpu_it_was_made_on() {
     let run = trinity_in(folder.path(), ["sweep", "study.toml", "--force", "--calibration", file]);
     assert!(run.code() == 2 && run.stderr().contains("measured on NVIDIA H200"), "{}", run.stderr());
 }
+
+fn json(args: &[&str]) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let args = args.iter().copied().chain(["--json", "-q"]);
+    serde_json::from_str(&trinity_in(folder.path(), args).ok()).unwrap()
+}
+
+const SMALL: [&str; 7] = ["Qwen3-32B", "--precision", "bf16", "--gpu", "h100-sxm", "--engine", "vllm"];
+
+#[test]
+fn a_search_ranks_what_keeps_its_promise() {
+    let find = |gpus: &str, tpot: &str| {
+        let own =
+            ["--gpus", gpus, "--ttft", "1 s", "--tpot", tpot, "--most-concurrency", "256", "--top", "4"];
+        json(&[&["serve", "search"], &SMALL[..], &own[..]].concat())
+    };
+    let found = find("4", "25 ms");
+    let ranked = found["ranked"].as_array().unwrap();
+    assert!(!ranked.is_empty() && ranked.len() <= 4, "{found}");
+    for own in ranked {
+        assert!(own["ttft_s"].as_f64().unwrap() <= 1.0 && own["tpot_s"].as_f64().unwrap() <= 0.025, "{own}");
+        assert!(own["gpus"].as_u64().unwrap() <= 4, "{own}");
+    }
+    let rate = |found: &Value| found["ranked"][0]["tokens_per_s"].as_f64().unwrap();
+    let rates: Vec<f64> = ranked.iter().map(|own| own["tokens_per_s"].as_f64().unwrap()).collect();
+    assert!(rates.windows(2).all(|pair| pair[0] >= pair[1]), "{rates:?}");
+    assert!(rate(&find("8", "25 ms")) >= rate(&found), "more GPUs serve less");
+    assert!(rate(&find("4", "40 ms")) >= rate(&found), "a looser promise serves less");
+}
+
+#[test]
+fn a_load_that_is_played_keeps_its_books() {
+    for load in [
+        &["--concurrency", "16", "--turns", "3", "--think", "1 s"][..],
+        &["--rate", "2", "--requests", "300", "--prefix-hits", "0.5"],
+        &["--concurrency", "64", "--reserved", "0", "--swap", "--prompt", "8000"],
+    ] {
+        let found = json(&[&["serve", "play"], &SMALL[..], &["--tensor", "2"], load].concat());
+        let played = &found["played"];
+        assert_eq!(played["asked_tokens"], played["produced_tokens"], "{found}");
+        let [present, latency] = ["present_s", "latency_sum_s"].map(|side| played[side].as_f64().unwrap());
+        assert!((present / latency - 1.0).abs() < 1e-6, "{found}");
+    }
+}
+
+#[test]
+fn a_map_says_where_a_codec_pays() {
+    let folder = tempfile::tempdir().unwrap();
+    let cells = ["--tensor", "2", "--contexts", "2048,16384", "--concurrencies", "4,32"];
+    let silicon = ["--codec", "line-lanes", "--codecs-per-gpu", "256", "--out", "map"];
+    let args = [&["serve", "codec"], &SMALL[..], &cells[..], &silicon[..], &["--json", "-q"][..]].concat();
+    let map: Value = serde_json::from_str(&trinity_in(folder.path(), args).ok()).unwrap();
+    let all = map["cells"].as_array().unwrap();
+    assert_eq!(all.len(), 16);
+    let of = |place: &str, context: u64, concurrency: u64| {
+        let own = all.iter().find(|cell| {
+            cell["place"] == place && cell["context"] == context && cell["concurrency"] == concurrency
+        });
+        own.unwrap().clone()
+    };
+    // Long contexts and many at once fill the memory: there a smaller cache serves more.
+    assert_eq!(of("hbm", 16384, 32)["verdict"], "pays", "{}", of("hbm", 16384, 32));
+    let gain = |cell: Value| cell["tokens"]["value"].as_f64().unwrap();
+    assert!(gain(of("hbm", 16384, 32)) > gain(of("hbm", 2048, 4)));
+    assert_eq!(of("disk", 16384, 4)["verdict"], "pays", "{}", of("disk", 16384, 4));
+    for cell in all.iter().filter(|cell| !cell["tokens"].is_null()) {
+        let [low, value, high] = ["low", "value", "high"].map(|key| cell["tokens"][key].as_f64().unwrap());
+        assert!(low <= value && value <= high, "{cell}");
+    }
+    let page = fs::read_to_string(folder.path().join("map/report.html")).unwrap();
+    assert!(page.contains("4 in flight") && page.contains("32 in flight"));
+}
+
+#[test]
+fn services_that_cannot_be_are_refused_with_a_way_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = |name: &str, rows: &str| {
+        fs::write(folder.path().join(name), format!("arrival_s,prompt_tokens,output_tokens\n{rows}"))
+            .unwrap();
+    };
+    csv("early.csv", "-1,10,10\n");
+    csv("back.csv", "2,10,10\n1,10,10\n");
+    csv("none.csv", "");
+    let play = |own: &[&'static str]| [&["serve", "play"], &SMALL[..], own].concat();
+    let search = |own: &[&'static str]| [&["serve", "search"], &SMALL[..], own].concat();
+    for (args, said) in [
+        (search(&["--gpus", "2", "--ttft", "1 ms", "--tpot", "1 us"]), "the nearest is"),
+        (search(&["--gpus", "2", "--ttft", "1 kg"]), "--ttft"),
+        (search(&["--gpus", "2", "--ttft", "0 s"]), "ttft is 0, but must be a time above zero"),
+        (
+            vec!["serve", "search", "DeepSeek-R1", "--gpu", "h100-sxm", "--gpus", "4"],
+            "DeepSeek-R1 in fp8 does not fit 4 × h100-sxm",
+        ),
+        (
+            vec!["serve", "search", "DeepSeek-R1", "--gpu", "h100-sxm", "--precision", "fp4"],
+            "was never measured on h100",
+        ),
+        (vec!["serve", "search", "Nobody-1B"], "model `Nobody-1B` is not known"),
+        (play(&["--tensor", "3", "--concurrency", "4"]), "64 heads do not divide among 3 GPUs"),
+        (play(&["--tensor", "2", "--expert", "3", "--concurrency", "4"]), "2 GPUs do not make 3 groups"),
+        (play(&["--tensor", "2", "--trace", "early.csv"]), "early.csv:2:1"),
+        (play(&["--tensor", "2", "--trace", "back.csv"]), "back.csv:3:1"),
+        (play(&["--tensor", "2", "--trace", "none.csv"]), "there are no requests"),
+        (play(&["--tensor", "2", "--trace", "gone.csv"]), "cannot read the trace"),
+        (play(&["--tensor", "2", "--rate=-1"]), "rate is -1"),
+        (play(&["--tensor", "2", "--concurrency", "4", "--prefix-hits", "1.5"]), "prefix-hits is 1.5"),
+        (
+            play(&["--tensor", "2", "--concurrency", "4", "--draft", "3", "--acceptance", "2"]),
+            "acceptance is 2",
+        ),
+        (play(&["--tensor", "2", "--concurrency", "1", "--prompt", "4000000"]), "an engine holds"),
+    ] {
+        let run = trinity_in(folder.path(), args.iter().copied());
+        assert_eq!(run.code(), 2, "{args:?}: {}", run.stderr());
+        assert!(run.stderr().contains(said), "{args:?}: {}", run.stderr());
+    }
+}
+
+#[test]
+fn serving_is_fast_enough_to_search_with() {
+    let rates = json(&["serve", "bench", "--seconds", "0.3"]);
+    for rate in rates.as_array().unwrap() {
+        let [own, asked] = ["per_second", "asked_per_second"].map(|key| rate[key].as_f64().unwrap());
+        // Tests run unoptimized beside others: a tenth is a sign of life, `trinity serve bench` tells the speed.
+        assert!(own > 0.1 * asked, "{rate}");
+    }
+}

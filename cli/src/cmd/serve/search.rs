@@ -1,0 +1,109 @@
+//! `trinity serve search`: the best deployment of so many GPUs.
+
+use super::asked::{What, refused, sure};
+use crate::cmd::sweep::quantity;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::table::{Table, grouped, sig3};
+use std::time::Instant;
+use trinity_config::Duration;
+use trinity_study::serving::measured::Library;
+use trinity_study::serving::plan::{Outcome, Request, find};
+
+/// Rank placements, batches and splits of so many GPUs within a TTFT and a TPOT
+///
+/// Every placement of the model, as replicas that do all and as workers for
+/// prompts beside workers for answers, at every concurrency, by a closed form;
+/// the best are then played request by request and ranked by tokens per second.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  trinity serve search Llama-3.1-70B --gpu h200-sxm --gpus 16 --ttft \"1 s\" --tpot \"30 ms\"
+  trinity serve search DeepSeek-R1 --precision fp4 --gpu gb200 --engine trtllm --gpus 32 --prompt 8192 --ttft \"2 s\" --tpot \"15 ms\"
+  trinity serve search gpt-oss-120b --precision fp4 --gpu b200-sxm --gpus 8 --tpot \"8 ms\" --top 3 --json")]
+pub struct SearchArgs {
+    #[command(flatten)]
+    what: What,
+    /// GPUs there are
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    gpus: u32,
+    /// Mean time to first token that is promised
+    #[arg(long, value_name = "TIME", default_value = "2 s", value_parser = quantity::<Duration>)]
+    ttft: Duration,
+    /// Mean time per token after the first that is promised
+    #[arg(long, value_name = "TIME", default_value = "30 ms", value_parser = quantity::<Duration>)]
+    tpot: Duration,
+    /// Requests in flight at most
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    most_concurrency: u32,
+    /// How many to show
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    top: u32,
+}
+
+pub fn run(args: &SearchArgs, library: &Library, ctx: &Context) -> Result<(), Failure> {
+    let request = Request {
+        ask: args.what.ask(),
+        gpus: args.gpus,
+        ttft_s: args.ttft.s(),
+        tpot_s: args.tpot.s(),
+        most_concurrency: args.most_concurrency,
+        top: args.top as usize,
+    };
+    let started = Instant::now();
+    let outcome = find(library, &request).map_err(|error| refused(&error))?;
+    if ctx.json {
+        return ctx.print_json(&outcome);
+    }
+    ctx.remark(format!(
+        "{} deployments, {} points of the closed form, {} played in {:.1} s",
+        grouped(outcome.deployments as u64),
+        grouped(outcome.predictions as u64),
+        outcome.ranked.len(),
+        started.elapsed().as_secs_f64()
+    ));
+    ctx.print(text(&outcome, ctx.colour))
+}
+
+fn text(outcome: &Outcome, colour: bool) -> String {
+    let mut table = Table::new([
+        "deployment (prompts : answers)",
+        "GPUs",
+        "in flight",
+        "tokens/s",
+        "per GPU",
+        "TTFT ms",
+        "p99 ms",
+        "TPOT ms",
+        "batch of a rank",
+        "closed form tokens/s",
+    ]);
+    for own in &outcome.ranked {
+        table.row([
+            own.name.clone(),
+            own.gpus.to_string(),
+            own.concurrency.to_string(),
+            sig3(own.tokens_per_s),
+            sig3(own.tokens_per_s_per_gpu),
+            sig3(own.ttft_s * 1e3),
+            sig3(own.ttft_p99_s * 1e3),
+            sig3(own.tpot_s * 1e3),
+            sig3(own.batch),
+            sig3(own.closed_form_tokens_per_s),
+        ]);
+    }
+    let best = outcome.ranked.first().map_or(String::new(), |own| {
+        format!(
+            "{}: {} tokens/s, {} a GPU, with {} in flight.\n",
+            own.name,
+            sig3(own.tokens_per_s),
+            sig3(own.tokens_per_s_per_gpu),
+            own.concurrency
+        )
+    });
+    format!(
+        "{best}{}\n\n{}",
+        sure(outcome.unseen_ttft_error, outcome.unseen_tpot_error),
+        table.render(colour)
+    )
+}
