@@ -21,7 +21,7 @@ use trinity_study::serving::measured::Library;
 Examples:
   trinity serve search Llama-3.1-70B --gpu h200-sxm --gpus 16 --ttft \"1 s\" --tpot \"30 ms\"
   trinity serve play gpt-oss-120b --precision fp4 --gpu b200-sxm --tensor 2 --concurrency 64
-  trinity serve codec Llama-3.1-70B --gpu h200-sxm --tensor 4 --bits 3 --codec line-h200 --codecs-per-gpu 132
+  trinity serve codec Llama-3.1-70B --gpu h200-sxm --tensor 4 --bits 3
   trinity serve bench")]
 pub struct Args {
     #[command(subcommand)]

@@ -12,9 +12,10 @@ use std::{env, fs};
 const SECONDS: &str = "5";
 
 /// What cannot be run everywhere, and why.
-const LEFT_OUT: [(&str, &str); 5] = [
+const LEFT_OUT: [(&str, &str); 6] = [
     ("trinity measure", "it needs a GPU"),
     ("trinity validate --runs", "it needs recorded training runs"),
+    ("trinity validate --serving", "it needs measured services"),
     ("trinity eval small.tri", "it needs what an example of `encode` writes"),
     ("trinity sweep bench", "it measures for as long as it is told to"),
     ("trinity web -o", "a build may be without the page as one file; see web.rs"),
@@ -75,6 +76,8 @@ pub fn furnish(folder: &Path) {
         "encode_values_per_s": 2e9, "decode_values_per_s": 3e9, "choices": {"text": 0.5}}"#;
     fs::create_dir_all(at("runs/coded")).unwrap();
     fs::write(at("runs/coded/summary.json"), trained).unwrap();
+    fs::write(at("requests.csv"), "arrival_s,prompt_tokens,output_tokens\n0,1000,200\n1.5,800,300\n")
+        .unwrap();
     fs::write(at("my-cluster.toml"), "extends = \"clusters/rtx3090-cx5\"\n").unwrap();
     let study = "extends = \"sweeps/llama-7b\"\ntitle = \"mine\"\naxes = [{ path = \"job.parallelism.data\", values = [8, 16] }]\n[study.job.parallelism]\npipeline = 8\n";
     for name in ["my-study.toml", "big.toml", "study.toml"] {

@@ -22,11 +22,12 @@ use trinity_study::serving::measured::Library;
 #[command(after_help = "\
 Examples:
   trinity serve codec Llama-3.1-70B --gpu h200-sxm --tensor 4
-  trinity serve codec Llama-3.1-70B --gpu h200-sxm --tensor 4 --codec line-lanes --codecs-per-gpu 256 --out map
-  trinity serve codec Qwen3-32B --gpu h100-sxm --tensor 2 --precision bf16 --contexts 4096,32768 --concurrencies 8,64 --json
+  trinity serve codec Llama-3.1-70B --codec line-lanes --codecs-per-gpu 256 --out map
+  trinity serve codec Qwen3-32B --tensor 2 --contexts 4096,32768 --concurrencies 8,64 --json
 
-line-h200 are kernels on a GPU's multiprocessors, measured on an H200 (validation/data/h200/line.json); line-lanes and
-line-rtl are silicon. What the loss of a codec does to answers is measured by `trinity eval --kv`.")]
+line-h200 are kernels on a GPU's multiprocessors, measured on an H200
+(validation/data/h200/line.json); line-lanes and line-rtl are silicon. What the loss of a codec does
+to answers is measured by `trinity eval --kv`.")]
 pub struct CodecArgs {
     #[command(flatten)]
     what: What,

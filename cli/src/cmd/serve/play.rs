@@ -19,10 +19,10 @@ use trinity_study::serving::player::{Arrivals, Outcome, PlayError, Request, run 
 #[command(after_help = "\
 Examples:
   trinity serve play gpt-oss-120b --precision fp4 --gpu b200-sxm --tensor 2 --concurrency 64
-  trinity serve play Llama-3.1-70B --gpu h200-sxm --tensor 4 --rate 3 --requests 5000 --prefix-hits 0.5
-  trinity serve play Llama-3.1-70B --gpu h200-sxm --tensor 4 --trace requests.csv
-  trinity serve play Qwen3-32B --gpu h100-sxm --precision bf16 --tensor 2 --concurrency 32 --turns 5 --think \"10 s\"
-  trinity serve play Llama-3.1-70B --gpu h200-sxm --tensor 4 --concurrency 8 --draft 3 --acceptance 0.7")]
+  trinity serve play Llama-3.1-70B --gpu h200-sxm --tensor 4 --rate 3 --prefix-hits 0.5
+  trinity serve play Llama-3.1-70B --gpu h200-sxm --tensor 4 --trace=requests.csv
+  trinity serve play Qwen3-32B --tensor 2 --concurrency 32 --turns 5 --think \"10 s\"
+  trinity serve play Llama-3.1-70B --tensor 4 --concurrency 8 --draft 3 --acceptance 0.7")]
 pub struct PlayArgs {
     #[command(flatten)]
     what: What,

@@ -19,8 +19,8 @@ use trinity_study::serving::plan::{Outcome, Request, find};
 #[command(after_help = "\
 Examples:
   trinity serve search Llama-3.1-70B --gpu h200-sxm --gpus 16 --ttft \"1 s\" --tpot \"30 ms\"
-  trinity serve search DeepSeek-R1 --precision fp4 --gpu gb200 --engine trtllm --gpus 32 --prompt 8192 --ttft \"2 s\" --tpot \"15 ms\"
-  trinity serve search gpt-oss-120b --precision fp4 --gpu b200-sxm --gpus 8 --tpot \"8 ms\" --top 3 --json")]
+  trinity serve search DeepSeek-R1 --precision fp4 --gpu gb200 --engine trtllm --gpus 32
+  trinity serve search gpt-oss-120b --precision fp4 --gpu b200-sxm --tpot \"8 ms\" --json")]
 pub struct SearchArgs {
     #[command(flatten)]
     what: What,
