@@ -79,8 +79,9 @@ fn print(recorded: &Recorded) {
     recorded.speeds.iter().for_each(row);
     for beside in &recorded.beside {
         println!(
-            "{} on {} SMs: product {:.3} -> {:.3} ms, coding of 64 MiB {:.3} -> {:.3} ms",
+            "{}{} on {} SMs: product {:.3} -> {:.3} ms, coding of 64 MiB {:.3} -> {:.3} ms",
             beside.what,
+            if beside.urgent { " of higher priority" } else { "" },
             beside.multiprocessors,
             beside.product_alone_s * 1e3,
             beside.product_beside_s * 1e3,

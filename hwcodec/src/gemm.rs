@@ -57,6 +57,11 @@ unsafe impl Send for Gemm {}
 impl Gemm {
     /// Prepares an n × n × n product of pseudo-random values (power depends on the data: zeros would flatter).
     pub fn new(gpu: &Gpu, size: usize) -> Result<Self, Error> {
+        Self::on(gpu, size, gpu.stream()?)
+    }
+
+    /// [`Gemm::new`] on a stream.
+    pub fn on(gpu: &Gpu, size: usize, stream: Arc<CudaStream>) -> Result<Self, Error> {
         gpu.require_memory(size * size * 6 + (64 << 20), "GEMM buffers")?;
         let missing =
             |reason: String| Error::NoLibrary { library: "libcublas.so", package: "cublas", reason };
@@ -79,7 +84,6 @@ impl Gemm {
             )
         };
         gpu.context.bind_to_thread().during("cuCtxSetCurrent")?;
-        let stream = gpu.stream()?;
         let (a, b) = (random_bf16(size * size, 1), random_bf16(size * size, 2));
         let a = stream.clone_htod(&a).during("cuMemcpyHtoD")?;
         let b = stream.clone_htod(&b).during("cuMemcpyHtoD")?;

@@ -60,6 +60,13 @@ impl Gpu {
         self.context.new_stream().during("cuStreamCreate")
     }
 
+    /// A stream of its own whose blocks go first.
+    pub fn urgent_stream(&self) -> Result<Arc<CudaStream>, Error> {
+        self.context.bind_to_thread().during("cuCtxSetCurrent")?;
+        let (_, greatest) = result::stream::get_priority_range().during("cuCtxGetStreamPriorityRange")?;
+        self.context.new_stream_with_priority(greatest).during("cuStreamCreateWithPriority")
+    }
+
     /// Free and total memory, bytes.
     pub fn memory(&self) -> Result<(usize, usize), Error> {
         self.context.mem_get_info().during("cuMemGetInfo")

@@ -37,7 +37,8 @@ impl SoftwareCodec {
             range(rows.iter().map(|row| speed(row) / f64::from(row.multiprocessors.max(1))))
         };
         // On all multiprocessors nothing is beside the product, one waits for the other.
-        let some = recorded.beside.iter().filter(|b| b.multiprocessors < recorded.multiprocessors);
+        let some =
+            recorded.beside.iter().filter(|b| !b.urgent && b.multiprocessors < recorded.multiprocessors);
         let loss = |b: &Beside| {
             (1.0 - b.product_alone_s / b.product_beside_s).max(0.0) / f64::from(b.multiprocessors.max(1))
         };
@@ -115,6 +116,7 @@ mod tests {
                 Beside {
                     what: "encode".into(),
                     multiprocessors: 10,
+                    urgent: false,
                     product_alone_s: 0.8,
                     product_beside_s: 1.0,
                     codec_alone_s: 1.0,
@@ -123,6 +125,7 @@ mod tests {
                 Beside {
                     what: "encode".into(),
                     multiprocessors: 100,
+                    urgent: false,
                     product_alone_s: 0.8,
                     product_beside_s: 8.0,
                     codec_alone_s: 1.0,

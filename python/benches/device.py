@@ -99,6 +99,46 @@ def speeds(rows: int, cols: int) -> dict[str, object]:
     }
 
 
+def lists(count: int, rows: int, cols: int, best: bool) -> dict[str, object]:
+    """Many tensors in one launch, each with an address of its own."""
+    tensors = [tensor(rows, cols, torch.bfloat16) for _ in range(count)][::-1]
+    codec = DeviceCodec(tensors[0], bits=3, best=best)
+    coded = codec.encode_all(tensors)
+    out = [torch.empty_like(x) for x in tensors]
+    gigabytes = count * rows * cols * 2 / 1e9
+    return {
+        "tensors": count,
+        "shape": [rows, cols],
+        "best": best,
+        "encode_gb_s": gigabytes / speed(lambda: codec.encode_all(tensors)),
+        "decode_gb_s": gigabytes / speed(lambda: codec.decode_all(coded, out)),
+    }
+
+
+def page(tile_values: int, best: bool) -> dict[str, object]:
+    """One page of a cache, 64 tokens of 512 channels, replayed from a CUDA graph: microseconds."""
+    x = tensor(64, 512, torch.bfloat16)
+    codec = DeviceCodec(x, bits=3, best=best, tile_values=tile_values)
+    coded, out = codec.encode(x), torch.empty_like(x)
+    codec.decode(coded, out)
+    torch.cuda.synchronize()
+    found: dict[str, object] = {"tile_values": tile_values, "best": best, "bits_per_value": coded.bits_per_value}
+    for name, work in (("encode", lambda: codec.encode(x)), ("decode", lambda: codec.decode(coded, out))):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            kept = work()
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        graph.replay()
+        begin.record()
+        for _ in range(100):
+            graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        found[f"{name}_us"] = begin.elapsed_time(end) * 10
+        del kept
+    return found
+
+
 def main() -> int:
     began = time.perf_counter()
     report = {
@@ -107,6 +147,8 @@ def main() -> int:
         "trinity": trinity.__version__,
         "device": torch.cuda.get_device_name(),
         "same": same_bytes(),
+        "lists": [lists(64, 512, 4096, best) for best in (False, True)],
+        "pages": [page(tile, best) for tile in (4096, 2048, 1024) for best in (False, True)],
         "speeds": [speeds(1024, 1024), speeds(4096, 4096), speeds(16384, 8192)],
     }
     report["seconds"] = round(time.perf_counter() - began, 1)

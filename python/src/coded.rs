@@ -201,7 +201,7 @@ impl Coded {
 }
 
 /// The tensor of a container that holds one.
-fn only_entry(container: Vec<u8>) -> Result<Entry, Failure> {
+pub(crate) fn only_entry(container: Vec<u8>) -> Result<Entry, Failure> {
     if !container.starts_with(b"TRIN") {
         let message =
             format!("these {} bytes are no coded tensor: a .tri container begins with TRIN", container.len());

@@ -9,9 +9,9 @@ use crate::failure::Failure;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use trinity_codec::line::{Effort, Options, Plan, Settings, Target};
+use trinity_codec::line::{Effort, Options, Plan, Settings, Stream, TILE_VALUES, Target};
 use trinity_hwcodec::Gpu;
-use trinity_hwcodec::line::{Decoder, Encoder, Faulty, Format, LineCodec};
+use trinity_hwcodec::line::{Batch, Decoder, Encoder, Faulty, Format, Lengths, LineCodec, Places, Room};
 
 fn failed(error: impl std::fmt::Display) -> Failure {
     Failure::run(error)
@@ -38,7 +38,7 @@ fn values(py: Python<'_>, buffer: &PyBuffer<f32>) -> PyResult<Vec<f32>> {
 
 /// The plan of a matrix at a rate: the head of a stream that a CPU coded.
 #[pyfunction]
-#[pyo3(signature = (example, rows, cols, bits, best=false))]
+#[pyo3(signature = (example, rows, cols, bits, best=false, tile_values=None))]
 pub fn line_plan<'py>(
     py: Python<'py>,
     example: PyBuffer<f32>,
@@ -46,10 +46,13 @@ pub fn line_plan<'py>(
     cols: usize,
     bits: f64,
     best: bool,
+    tile_values: Option<usize>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let values = values(py, &example)?;
     let effort = if best { Effort::Best } else { Effort::Fast };
-    let options = Options { effort, log2_states: if best { 3 } else { 0 }, ..Options::default() };
+    let tile_values = tile_values.unwrap_or(TILE_VALUES);
+    let options =
+        Options { effort, log2_states: if best { 3 } else { 0 }, tile_values, ..Options::default() };
     let head = py.detach(|| {
         let target = Target::Bits(bits);
         let stream =
@@ -80,6 +83,65 @@ pub fn line_decode(py: Python<'_>, stream: Vec<u8>) -> PyResult<(usize, usize, c
     let (rows, cols, values) = decoded.map_err(Failure::input)?;
     let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     Ok((rows, cols, crate::array::Memory::new(bytes)))
+}
+
+/// Rows, columns and step of a plan, and the bytes its header takes.
+#[pyfunction]
+pub fn line_plan_info(plan: &[u8]) -> PyResult<(usize, usize, f32, usize)> {
+    let (plan, length) = Plan::read(plan).map_err(Failure::input)?;
+    Ok((plan.rows, plan.cols, plan.step, length))
+}
+
+/// Largest exponents of two of values in a format that no rounding takes beyond its largest number.
+const SAFE_EXPONENTS: [(&str, i16); 3] = [("f32", 120), ("bf16", 120), ("f16", 14)];
+/// The bit of a tile's first word that says that values are kept exactly (FORMAT.md).
+const EXCEPTIONS: u16 = 1 << 6;
+/// Bytes before a slab's stream: the exponent of its values.
+const EXPONENT_BYTES: usize = 2;
+
+/// The stream of a slab as kernels decode it to the bits of a CPU, its step in the tensor's own scale; nothing
+/// where they would not.
+fn on_device(coded: &[u8], dtype: &str) -> Option<Vec<u8>> {
+    let (exponent, stream) = coded.split_first_chunk::<EXPONENT_BYTES>()?;
+    let exponent = i16::from_le_bytes(*exponent);
+    let most = SAFE_EXPONENTS.iter().find(|(name, _)| *name == dtype)?.1;
+    let opened = Stream::open(stream).ok()?;
+    let plan = opened.plan();
+    let step = plan.step * 2f32.powi(i32::from(exponent));
+    // What is kept exactly is not in steps.
+    let keeps = |tile| opened.words(tile).first().is_none_or(|&head| head & EXCEPTIONS != 0);
+    if exponent > most || exponent < -100 || !step.is_normal() || (0..plan.tiles()).any(keeps) {
+        return None;
+    }
+    let mut scaled = Vec::with_capacity(stream.len());
+    Plan { step, ..plan.clone() }.write(&mut scaled);
+    let (_, header) = Plan::read(stream).ok()?;
+    // Headers that others wrote may be longer than ours.
+    (scaled.len() == header).then(|| {
+        scaled.extend_from_slice(&stream[header..]);
+        scaled
+    })
+}
+
+/// Values and stream of every slab of a container, for decoders on a GPU; nothing where a slab is no stream of
+/// the line-rate codec that they decode to a CPU's bits. A slab of zeros has no bytes.
+#[pyfunction]
+pub fn line_slabs<'py>(
+    py: Python<'py>,
+    container: &[u8],
+) -> PyResult<Option<Vec<(usize, Bound<'py, PyBytes>)>>> {
+    let entry = crate::coded::only_entry(container.to_vec())?;
+    let Some((slab_values, slabs)) = entry.slabs() else { return Ok(None) };
+    let mut found = Vec::with_capacity(slabs);
+    for index in 0..slabs {
+        let coded = entry.coded_slab(index).map_err(|error| Failure::tensor("", &error))?;
+        let values = slab_values.min(entry.len() - index * slab_values);
+        let stream =
+            if coded.is_empty() { Some(Vec::new()) } else { on_device(&coded, entry.dtype().name()) };
+        let Some(stream) = stream else { return Ok(None) };
+        found.push((values, PyBytes::new(py, &stream)));
+    }
+    Ok(Some(found))
 }
 
 /// GPUs that the driver sees; 0 where there is no driver.
@@ -113,11 +175,26 @@ impl CudaDevice {
         self.gpu.name()
     }
 
-    /// An encoder under a plan, with room for `most_bits` per value.
-    fn encoder(&self, py: Python<'_>, plan: &[u8], dtype: &str, most_bits: f64) -> PyResult<CudaEncoder> {
+    /// An encoder under a plan, with room for `most_bits` per value. With `relative_step` steps are so many
+    /// roots of each tensor's mean square.
+    #[pyo3(signature = (plan, dtype, most_bits, relative_step=None))]
+    fn encoder(
+        &self,
+        py: Python<'_>,
+        plan: &[u8],
+        dtype: &str,
+        most_bits: f64,
+        relative_step: Option<f32>,
+    ) -> PyResult<CudaEncoder> {
         let (plan, _) = Plan::read(plan).map_err(Failure::input)?;
         let format = format_of(dtype)?;
-        let made = py.detach(|| Encoder::new(&self.codec, &plan, &Settings::default(), format, most_bits));
+        let made = py.detach(|| {
+            let made = Encoder::new(&self.codec, &plan, &Settings::default(), format, most_bits)?;
+            match relative_step {
+                Some(step) => made.following(step),
+                None => Ok(made),
+            }
+        });
         Ok(CudaEncoder(made.map_err(failed)?))
     }
 
@@ -139,9 +216,15 @@ pub struct CudaEncoder(Encoder);
 
 #[pymethods]
 impl CudaEncoder {
-    /// Bytes that are read, that a stream takes at most, and of workspace.
-    fn sizes(&self) -> (usize, usize, usize) {
-        (self.0.input_bytes(), self.0.bound_bytes(), self.0.workspace_bytes())
+    /// Bytes that are read, that a stream takes at most, and of workspace for so many tensors.
+    #[pyo3(signature = (count=1))]
+    fn sizes(&self, count: usize) -> (usize, usize, usize) {
+        (self.0.input_bytes(), self.0.bound_bytes(), self.0.workspace_bytes_of(count))
+    }
+
+    /// Rows and columns of what is read.
+    fn shape(&self) -> (usize, usize) {
+        self.0.shape()
     }
 
     /// Queues the encoding on a stream.
@@ -152,10 +235,54 @@ impl CudaEncoder {
         Ok(queued.map_err(failed)?)
     }
 
+    /// Queues the encoding of many tensors, in one launch of each kernel.
+    fn encode_many(
+        &self,
+        py: Python<'_>,
+        values: Vec<u64>,
+        out: Vec<u64>,
+        lengths: u64,
+        workspace: u64,
+        stream: u64,
+    ) -> PyResult<()> {
+        let batch = Batch { values: Places::of(&values), out: Places::of(&out), lengths };
+        let stream = stream as usize;
+        // SAFETY: as `encode`.
+        let queued = py.detach(|| unsafe { self.0.encode_many(&batch, workspace, stream as *mut _) });
+        Ok(queued.map_err(failed)?)
+    }
+
+    /// Queues the encoding of many tensors into rooms of one size: addresses of tensors and rooms, bytes of a room and its gains.
+    fn encode_within(
+        &self,
+        py: Python<'_>,
+        values: Vec<u64>,
+        out: Vec<u64>,
+        room: (usize, u64),
+        workspace: u64,
+        stream: u64,
+    ) -> PyResult<()> {
+        let batch = Batch { values: Places::of(&values), out: Places::of(&out), lengths: 0 };
+        let room = Room { bytes: room.0, gains: room.1 };
+        let stream = stream as usize;
+        // SAFETY: as `encode`.
+        let queued =
+            py.detach(|| unsafe { self.0.encode_within(&batch, &room, workspace, stream as *mut _) });
+        Ok(queued.map_err(failed)?)
+    }
+
     /// Tiles that could not be held, and why; waits for the stream.
-    fn faults(&self, py: Python<'_>, workspace: u64, stream: u64) -> PyResult<Vec<(usize, String)>> {
+    #[pyo3(signature = (workspace, stream, count=1))]
+    fn faults(
+        &self,
+        py: Python<'_>,
+        workspace: u64,
+        stream: u64,
+        count: usize,
+    ) -> PyResult<Vec<(usize, String)>> {
+        let stream = stream as usize;
         // SAFETY: as above.
-        let found = py.detach(|| unsafe { self.0.faults(workspace, stream as usize as *mut _) });
+        let found = py.detach(|| unsafe { self.0.faults_of(count, workspace, stream as *mut _) });
         Ok(said(found.map_err(failed)?))
     }
 }
@@ -167,9 +294,10 @@ pub struct CudaDecoder(Decoder);
 
 #[pymethods]
 impl CudaDecoder {
-    /// Bytes that come out, and of workspace.
-    fn sizes(&self) -> (usize, usize) {
-        (self.0.output_bytes(), self.0.workspace_bytes())
+    /// Bytes that come out, and of workspace for so many tensors.
+    #[pyo3(signature = (count=1))]
+    fn sizes(&self, count: usize) -> (usize, usize) {
+        (self.0.output_bytes(), self.0.workspace_bytes_of(count))
     }
 
     /// Queues the decoding on a stream.
@@ -179,10 +307,64 @@ impl CudaDecoder {
         Ok(queued.map_err(failed)?)
     }
 
+    /// Queues the decoding of many streams, of so many bytes each.
+    fn decode_many(
+        &self,
+        py: Python<'_>,
+        sources: Vec<u64>,
+        bytes: Vec<usize>,
+        values: Vec<u64>,
+        workspace: u64,
+        stream: u64,
+    ) -> PyResult<()> {
+        if bytes.len() != sources.len() {
+            return Err(Failure::input(format_args!(
+                "{} streams and {} lengths",
+                sources.len(),
+                bytes.len()
+            ))
+            .into());
+        }
+        let same = bytes.first().filter(|&first| bytes.iter().all(|other| other == first));
+        let lengths = same.map_or(Lengths::Each(&bytes), |&room| Lengths::Room(room));
+        let (sources, values) = (Places::of(&sources), Places::of(&values));
+        let stream = stream as usize;
+        // SAFETY: as `CudaEncoder::encode`.
+        let queued = py
+            .detach(|| unsafe { self.0.decode_many(sources, lengths, values, workspace, stream as *mut _) });
+        Ok(queued.map_err(failed)?)
+    }
+
+    /// Queues the decoding of what `CudaEncoder.encode_within` put into rooms of so many bytes.
+    fn decode_within(
+        &self,
+        py: Python<'_>,
+        sources: Vec<u64>,
+        room_bytes: usize,
+        values: Vec<u64>,
+        workspace: u64,
+        stream: u64,
+    ) -> PyResult<()> {
+        let (sources, values) = (Places::of(&sources), Places::of(&values));
+        let (lengths, stream) = (Lengths::Headed(room_bytes), stream as usize);
+        // SAFETY: as `CudaEncoder::encode`.
+        let queued = py
+            .detach(|| unsafe { self.0.decode_many(sources, lengths, values, workspace, stream as *mut _) });
+        Ok(queued.map_err(failed)?)
+    }
+
     /// Tiles that are damaged, and why; waits for the stream.
-    fn faults(&self, py: Python<'_>, workspace: u64, stream: u64) -> PyResult<Vec<(usize, String)>> {
+    #[pyo3(signature = (workspace, stream, count=1))]
+    fn faults(
+        &self,
+        py: Python<'_>,
+        workspace: u64,
+        stream: u64,
+        count: usize,
+    ) -> PyResult<Vec<(usize, String)>> {
+        let stream = stream as usize;
         // SAFETY: as above.
-        let found = py.detach(|| unsafe { self.0.faults(workspace, stream as usize as *mut _) });
+        let found = py.detach(|| unsafe { self.0.faults_of(count, workspace, stream as *mut _) });
         Ok(said(found.map_err(failed)?))
     }
 }

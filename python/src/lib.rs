@@ -28,6 +28,7 @@ mod _core {
     #[pymodule_export]
     use super::cuda::{
         CudaDecoder, CudaDevice, CudaEncoder, cuda_devices, line_decode, line_encode, line_plan,
+        line_plan_info, line_slabs,
     };
     #[pymodule_export]
     use super::scaled::{line_decode_scaled, line_encode_scaled};
@@ -46,6 +47,7 @@ mod _core {
 fn add_facts(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("CODECS_VERSION", trinity_tensor::codec::VERSION)?;
+    module.add("ROOM_HEAD_BYTES", trinity_hwcodec::line::HEAD_BYTES)?;
     module.add("USUAL_CODECS", trinity_study::compare::usual_codecs())?;
     module.add("EVALUATED_CODECS", trinity_study::evaluate::CODECS.to_vec())?;
     module.add("USUAL_BITS", trinity_study::compare::USUAL_BITS.to_vec())

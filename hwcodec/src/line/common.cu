@@ -5,7 +5,8 @@
 //   ROW_STEPS (steps of a row that are kept in registers; 0: none are),
 //   PREDICTS, MEANS, ROW_CLASSES, TRANSPOSED (0 or 1), WHOLE_STEPS (1: every
 //   step of every tile has a column for each of 32 lanes), WITHIN_BUDGETS (1:
-//   tiles have budgets of bytes), FORMAT of values (0 f32, 1 bf16, 2 f16, 3 fp8 e4m3, 4 fp8 e5m2).
+//   tiles have budgets of bytes), FORMAT of values (0 f32, 1 bf16, 2 f16, 3 fp8 e4m3, 4 fp8 e5m2),
+//   LISTED (1: tensors lie each at its own address), STEPS (1: an encoder reads each tensor's step on the device).
 // Functions carry the names of their equals in `trinity-codec`. All arithmetic
 // is that crate's: integers, and single precision without contraction.
 
@@ -36,7 +37,37 @@ constexpr int H1 = LOG2_STATES == 2 ? 1 : 2;
 constexpr u32 GROUP = SIZE == 0 ? 1 : SIZE;
 
 // What went wrong with a tile; 0 is nothing.
-enum Fault : u32 { FINE = 0, DIRECTORY = 1, HEAD = 2, EXCEPTION_LIST = 3, LENGTH = 4, END = 5, OVERFLOW = 6, BUDGET = 7 };
+enum Fault : u32 {
+    FINE = 0, DIRECTORY = 1, HEAD = 2, EXCEPTION_LIST = 3, LENGTH = 4, END = 5, OVERFLOW = 6, BUDGET = 7, HEADER = 8, STEP = 9
+};
+
+// What stands for the length of a tensor that has none: a value was not finite, or it did not fit its room.
+constexpr u64 NO_STREAM = ~0ull;
+
+// Tensors that a launch is told of one by one, at most.
+constexpr u32 MOST_LISTED = 1024;
+
+// Where the tensors of a launch lie, or streams of them: all of one plan.
+struct Places {
+#if LISTED
+    u64 at[MOST_LISTED];
+    __device__ __forceinline__ u64 of(u32 item) const { return at[item]; }
+#else
+    u64 first, stride;
+    __device__ __forceinline__ u64 of(u32 item) const { return first + item * stride; }
+#endif
+};
+
+// Words of each of them.
+struct Counts {
+#if LISTED
+    u32 words[MOST_LISTED];
+    __device__ __forceinline__ u32 of(u32 item) const { return words[item]; }
+#else
+    u32 words;
+    __device__ __forceinline__ u32 of(u32) const { return words; }
+#endif
+};
 
 struct Plan {
     u64 pitch;                 // values between rows of the matrix as it is given
@@ -46,11 +77,15 @@ struct Plan {
     u32 groups;                // whole groups of the transform
     u32 one_matrix;            // the same for all groups
     int limit;
-    float scale;               // what a unit is worth
+    float step_units;          // what a step has of units, synthesis included
     float inverse, safe;       // of the encoder
     int rounding;
     u32 budget;                // bytes of a tile; 0: no limit
     u32 capacity;              // words of a tile's room
+    u32 header_bytes;          // of a stream, to its directory
+    u32 header_length;         // without what pads it
+    u32 step_at;               // the header's byte at which the step begins
+    const u8* header;
     const signed char* classes;
     const u8* above;
     const int* means;
@@ -66,6 +101,9 @@ struct Plan {
 struct Tile {
     u32 row, col, rows, cols;
 };
+
+// Whether a step is a number that a plan may have.
+__device__ __forceinline__ bool is_step(float step) { return step >= 1.17549435e-38f && step <= 3.40282347e38f; }
 
 __device__ __forceinline__ Tile tile_at(const Plan& p, u32 index) {
     Tile t;

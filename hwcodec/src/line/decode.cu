@@ -10,7 +10,7 @@ struct Words {
     __device__ __forceinline__ u32 take(bool takes, u32 lane) {
         u32 mask = __ballot_sync(ALL, takes);
         u32 word = 0;
-        if (takes) word = words[min(at + lanes_below(mask, lane), last)];
+        if (takes) word = __ldg(words + min(at + lanes_below(mask, lane), last));
         at += __popc(mask);
         return word;
     }
@@ -87,6 +87,7 @@ __device__ __forceinline__ int parse_level(const uint2* slots, u32 of, u32 trell
 struct Reconstruction {
     u32 trellis;
     int worth;
+    float scale;      // what a unit is worth
     int* deviations;  // of the tile's columns, where there is prediction
     int* group;       // coefficients that wait for the rest of theirs
 
@@ -105,12 +106,12 @@ struct Reconstruction {
             trellis = next_state(trellis, level);
         }
         if (SIZE == 0) {
-            if (active) *at = save_finite((float)coefficient * p.scale);
+            if (active) *at = save_finite((float)coefficient * scale);
             return;
         }
         u32 number = (t.col + first) / GROUP;
         if (number >= p.groups) {
-            if (active) *at = save_finite((float)(coefficient * ONE) * p.scale);
+            if (active) *at = save_finite((float)(coefficient * ONE) * scale);
             return;
         }
         if (active) group[col % GROUP] = coefficient;
@@ -127,7 +128,7 @@ struct Reconstruction {
                 #pragma unroll
                 for (u32 k = 0; k < 16; k++) sum += (u32)((part[k / 4] << (24 - k % 4 * 8) >> 24) * group[j + k]);
             }
-            out[place(p, t.row + row, number * GROUP + i)] = save_finite((float)(int)sum * p.scale);
+            out[place(p, t.row + row, number * GROUP + i)] = save_finite((float)(int)sum * scale);
         }
         __syncwarp();
     }
@@ -135,7 +136,7 @@ struct Reconstruction {
 
 // Gain and exceptions; what is wrong with them.
 __device__ __forceinline__ u32 parse_head(const Tile& t, Words& words, u32 lane, u32& gain, u32& exceptions) {
-    const u32 head = words.words[0];
+    const u32 head = __ldg(words.words);
     gain = head & 63;
     exceptions = 0;
     if (gain > MAX_GAIN || head >> 7) return HEAD;
@@ -176,8 +177,8 @@ __device__ __forceinline__ void parse_row_classes(const uint2* row_slots, const 
 constexpr bool PLAIN = SIZE == 0 && !PREDICTS && !MEANS && LANES == 32;
 
 // One step of such a row; `of` is a table's place and its raw bits.
-__device__ __forceinline__ void plain_step(const Plan& p, const uint2* slots, u32 of, float worth, u32& state, u32& trellis, Words& words,
-                                           u32 lane, Stored* at) {
+__device__ __forceinline__ void plain_step(const Plan& p, const uint2* slots, u32 of, float worth, float scale, u32& state, u32& trellis,
+                                           Words& words, u32 lane, Stored* at) {
     const uint2 slot = slot_at(slots, of & 0xfffff, trellis, state);
     state = slot.x * (state >> SCALE_BITS) + (slot.y & BIAS_MASK);
     float coefficient = point_of(slot) * worth;
@@ -195,15 +196,15 @@ __device__ __forceinline__ void plain_step(const Plan& p, const uint2* slots, u3
         odd = level & 1 ? H1 : 0;
     }
     if (LOG2_STATES != 0) trellis = after_even(trellis) ^ odd;
-    *at = save_finite(coefficient * p.scale);
+    *at = save_finite(coefficient * scale);
     const bool low = state < LEAST_STATE;
     const u32 mask = __ballot_sync(ALL, low);
-    if (low) state = state << 16 | words.words[words.at + lanes_below(mask, lane)];
+    if (low) state = state << 16 | __ldg(words.words + words.at + lanes_below(mask, lane));
     words.at += __popc(mask);
 }
 
 __device__ __forceinline__ void plain_row(const Plan& p, const uint2* slots, const u32* of_column, const signed char* classes, u32 steps,
-                                          float worth, u32& state, u32& trellis, Words& words, u32 lane, Stored* at) {
+                                          float worth, float scale, u32& state, u32& trellis, Words& words, u32 lane, Stored* at) {
     constexpr u32 AHEAD = 4;
     const u64 along = col_stride(p) * LANES;
     for (; steps >= AHEAD; steps -= AHEAD, classes += AHEAD * LANES, at += AHEAD * along) {
@@ -211,11 +212,11 @@ __device__ __forceinline__ void plain_row(const Plan& p, const uint2* slots, con
         #pragma unroll
         for (u32 j = 0; j < AHEAD; j++) tables[j] = of_column[classes[j * LANES]];
         #pragma unroll
-        for (u32 j = 0; j < AHEAD; j++) plain_step(p, slots, tables[j], worth, state, trellis, words, lane, at + j * along);
+        for (u32 j = 0; j < AHEAD; j++) plain_step(p, slots, tables[j], worth, scale, state, trellis, words, lane, at + j * along);
     }
     #pragma unroll 1
     for (; steps > 0; steps--, classes += LANES, at += along)
-        plain_step(p, slots, of_column[*classes], worth, state, trellis, words, lane, at);
+        plain_step(p, slots, of_column[*classes], worth, scale, state, trellis, words, lane, at);
 }
 
 // A tile after its head. FULL: every lane has a value in every step.
@@ -236,7 +237,7 @@ __device__ __forceinline__ u32 decode_tile(const Plan& p, const Tile& t, const u
         const u32* of_column = of_row(of_class, from);
         const u32 end = min(tail_start - step, per_row);
         if (PLAIN && FULL && words.at + 2 * LANES * end <= words.last) {
-            plain_row(p, slots, of_column, classes, end, worth, state, rebuild.trellis, words, lane, row_at);
+            plain_row(p, slots, of_column, classes, end, worth, rebuild.scale, state, rebuild.trellis, words, lane, row_at);
             first = end * LANES;
         } else {
             Stored* at = row_at;
@@ -295,11 +296,41 @@ __device__ __forceinline__ u32 decode_tile(const Plan& p, const Tile& t, const u
     return __any_sync(ALL, signs != 0) ? END : FINE;
 }
 
+// The step that a stream's header states, its first byte the highest.
+__device__ __forceinline__ float step_of(const u8* at) {
+    return __uint_as_float((u32)at[0] << 24 | (u32)at[1] << 16 | (u32)at[2] << 8 | at[3]);
+}
+
+// Bytes of a header's word that are of its step, or only pad it.
+__device__ __forceinline__ u32 ignored_bytes(u32 word, u32 step_at, u32 length) {
+    const int before = (int)(step_at - 4 * word), kept = (int)(length - 4 * word);
+    const u32 step = before <= -4 || before >= 4 ? 0 : before >= 0 ? ~0u << 8 * before : ~0u >> -8 * before;
+    return step | (kept < 4 ? ~0u << 8 * kept : 0);
+}
+
+// Whether a stream has the plan's header, whatever its step, by a warp.
+__device__ __forceinline__ bool has_header(const Plan& p, const u8* stream, u32 lane) {
+    bool same = true;
+    #pragma unroll 4
+    for (u32 i = lane; i < p.header_bytes / 4; i += 32) {
+        const u32 other = __ldg((const u32*)stream + i) ^ __ldg((const u32*)p.header + i);
+        same = same && (other & ~ignored_bytes(i, p.step_at, p.header_length)) == 0;
+    }
+    return __all_sync(ALL, same);
+}
+
+// A tile of a tensor that arrived as no stream: not a number anywhere.
+__device__ __forceinline__ void spoil(const Plan& p, const Tile& t, Stored* out, u32 lane) {
+    for (u32 row = 0; row < t.rows; row++)
+        for (u32 col = lane; col < t.cols; col += 32) out[place(p, t.row + row, t.col + col)] = save(__uint_as_float(0x7fc00000));
+}
+
 // Words and directory may say anything: every index is checked or follows
-// from the plan, which the host checked.
+// from the plan, which the host checked. Where tensors have a `head`, it lies before
+// their streams and says how many bytes count.
 extern "C" __global__ void __launch_bounds__(THREADS)
-line_decode(const Plan p, const u32* __restrict__ ends, const u16* __restrict__ stream, u64 word_count,
-            Stored* __restrict__ out, short* row_classes, int* scratch, u32* faults) {
+line_decode(const Plan p, const __grid_constant__ Places sources, const __grid_constant__ Counts counts, u32 head,
+            const __grid_constant__ Places outs, u32 count, short* row_classes, int* scratch, u32* faults) {
     extern __shared__ u32 shared[];
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     uint2* slots = (uint2*)shared;
@@ -319,14 +350,31 @@ line_decode(const Plan p, const u32* __restrict__ ends, const u16* __restrict__ 
     // Neighbouring tiles on different multiprocessors: few tiles fill them all.
     const u32 global_warp = warp * gridDim.x + blockIdx.x;
     rebuild.deviations = scratch + (u64)global_warp * (PREDICTS ? p.tile_cols : 0);
-    for (u32 index = global_warp; index < p.tiles; index += gridDim.x * warps) {
-        const Tile t = tile_at(p, index);
-        const u32 begin = index == 0 ? 0 : ends[index - 1], end = ends[index];
+    for (u32 index = global_warp; index < p.tiles * count; index += gridDim.x * warps) {
+        const u32 item = index / p.tiles, tile = index - item * p.tiles;
+        const Tile t = tile_at(p, tile);
+        const u8* const source = (const u8*)sources.of(item) + head;
+        Stored* const out = (Stored*)outs.of(item);
+        if (head != 0 && *(const u64*)(source - head) == NO_STREAM) {
+            spoil(p, t, out, lane);
+            if (lane == 0) faults[index] = FINE;
+            continue;
+        }
+        const float step = step_of(source + p.step_at);
+        if (!is_step(step) || (tile == 0 && !has_header(p, source, lane))) {
+            if (lane == 0) faults[index] = HEADER;
+            continue;
+        }
+        rebuild.scale = step / p.step_units;
+        const u32* const ends = (const u32*)(source + p.header_bytes);
+        const u16* const stream = (const u16*)(ends + p.tiles);
+        const u32 word_count = counts.of(item);
+        const u32 begin = tile == 0 ? 0 : ends[tile - 1], end = ends[tile];
         if (begin >= end || end > word_count) {
             if (lane == 0) faults[index] = DIRECTORY;
             continue;
         }
-        Words words = {stream + begin, end - begin, 1, (u32)(word_count - 1) - begin};
+        Words words = {stream + begin, end - begin, 1, word_count - 1 - begin};
         u32 gain, exceptions;
         u32 fault = parse_head(t, words, lane, gain, exceptions);
         if (fault != FINE) {
@@ -336,7 +384,7 @@ line_decode(const Plan p, const u32* __restrict__ ends, const u16* __restrict__ 
         u32 state = LEAST_STATE;
         if (lane < LANES) {
             u32 at = words.at + 2 * lane;
-            state = words.words[min(at, words.last)] | (u32)words.words[min(at + 1, words.last)] << 16;
+            state = __ldg(words.words + min(at, words.last)) | (u32)__ldg(words.words + min(at + 1, words.last)) << 16;
         }
         words.at += 2 * LANES;
         short* of_row = row_classes + (u64)index * (ROW_CLASSES ? p.tile_rows : 0);

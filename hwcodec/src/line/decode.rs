@@ -1,20 +1,47 @@
 //! Streams on the device to values on the device.
 
 use super::image::Image;
-use super::{Address, Direction, Faulty, Format, Launch, LineCodec, SPAN, Variant, function, read_faults};
+use super::places::{self, Group};
+use super::{
+    Address, Direction, Faulty, Format, HEAD_BYTES, Launch, LineCodec, Places, SPAN, Variant, kept,
+    read_faults, wide_function,
+};
 use crate::error::{During, Error};
 use cudarc::driver::{CudaFunction, result, sys};
 use std::ffi::c_void;
+use std::sync::OnceLock;
 use trinity_codec::line::{SCALE, TAIL};
 
-/// Decodes streams of one plan.
+/// Decodes streams of one plan, whatever their steps.
 #[derive(Debug)]
 pub struct Decoder {
+    codec: LineCodec,
     image: Image,
-    function: CudaFunction,
+    /// For tensors that lie evenly, and for those that are listed.
+    functions: [OnceLock<CudaFunction>; 2],
     launch: Launch,
     variant: Variant,
-    directory_at: usize,
+}
+
+/// How much there is of every stream of a launch.
+#[derive(Debug, Clone, Copy)]
+pub enum Lengths<'a> {
+    /// Room for so many bytes each; where it ends is found in the stream.
+    Room(usize),
+    /// The same, after a head of [`HEAD_BYTES`] that counts in it: a tensor without a stream becomes NaN.
+    Headed(usize),
+    /// Bytes of each.
+    Each(&'a [usize]),
+}
+
+impl Lengths<'_> {
+    fn of(&self, item: usize) -> usize {
+        match self {
+            Self::Room(bytes) => *bytes,
+            Self::Headed(bytes) => bytes.saturating_sub(HEAD_BYTES),
+            Self::Each(bytes) => bytes.get(item).copied().unwrap_or(0),
+        }
+    }
 }
 
 impl Decoder {
@@ -35,14 +62,22 @@ impl Decoder {
         let (plan, header) = trinity_codec::line::Plan::read(stream_bytes).map_err(corrupt)?;
         let coder = trinity_codec::line::Coder::new(plan).map_err(corrupt)?;
         let variant = Variant::of(&coder.plan, format, Direction::Decode);
-        let function = function(&codec.module(variant)?, "line_decode")?;
         let upload = codec.context.new_stream().during("cuStreamCreate")?;
-        let image = Image::new(&coder, None, &upload)?;
+        let image = Image::new(&coder, &stream_bytes[..header], None, &upload)?;
         let tables_bytes = 8 * image.tables * SCALE as usize + 4 * SPAN;
         let warp_bytes = 4 * (TAIL * 32 + image.group);
-        let launch =
-            Launch::spread(codec, &function, image.tiles, multiprocessors, tables_bytes, warp_bytes)?;
-        Ok(Self { image, function, launch, variant, directory_at: header.next_multiple_of(4) })
+        let launch = Launch::on(multiprocessors, tables_bytes, warp_bytes);
+        let made = Self { codec: codec.clone(), image, functions: Default::default(), launch, variant };
+        made.function(false)?;
+        Ok(made)
+    }
+
+    /// The kernel, compiled at its first use.
+    fn function(&self, listed: bool) -> Result<&CudaFunction, Error> {
+        kept(&self.functions[usize::from(listed)], || {
+            let module = self.codec.module(Variant { listed, ..self.variant })?;
+            wide_function(&self.codec, &module, "line_decode")
+        })
     }
 
     /// Values that come out, and the bytes they take.
@@ -51,20 +86,30 @@ impl Decoder {
         arguments.rows as usize * arguments.cols as usize * self.variant.format.bytes()
     }
 
+    /// Rows and columns of what comes out.
+    pub fn shape(&self) -> (usize, usize) {
+        self.image.shape
+    }
+
     /// Bytes of workspace that [`Decoder::decode`] wants.
     pub fn workspace_bytes(&self) -> usize {
-        self.parts().2
+        self.workspace_bytes_of(1)
+    }
+
+    /// Bytes of workspace for so many tensors.
+    pub fn workspace_bytes_of(&self, count: usize) -> usize {
+        self.parts(count).2
     }
 
     /// Where row classes and the scratch of warps begin, and the end. Faults come first.
-    fn parts(&self) -> (usize, usize, usize) {
+    fn parts(&self, count: usize) -> (usize, usize, usize) {
         let arguments = &self.image.arguments;
-        let rows = (4 * self.image.tiles).next_multiple_of(16);
+        let tiles = self.image.tiles * count;
+        let rows = (4 * tiles).next_multiple_of(16);
         let row_bytes = if self.variant.row_classes { 2 * arguments.tile_rows as usize } else { 0 };
-        let scratch = (rows + self.image.tiles * row_bytes).next_multiple_of(16);
-        let warps = ((self.launch.blocks * self.launch.threads / 32) as usize).min(self.image.tiles);
+        let scratch = (rows + tiles * row_bytes).next_multiple_of(16);
         let column_bytes = if self.variant.predicts { 4 * arguments.tile_cols as usize } else { 0 };
-        (rows, scratch, scratch + warps * column_bytes + 16)
+        (rows, scratch, scratch + self.launch.warps(tiles) * column_bytes + 16)
     }
 
     /// Queues the decoding of the stream at `source` into `values`.
@@ -84,31 +129,89 @@ impl Decoder {
         workspace: Address,
         stream: sys::CUstream,
     ) -> Result<(), Error> {
-        let words_at = self.directory_at + 4 * self.image.tiles;
-        let Some(word_bytes) = source_bytes.checked_sub(words_at) else {
-            let what = format!("{source_bytes} bytes, but header and directory take {words_at}");
+        let (sources, lengths) = (Places::one(source), Lengths::Room(source_bytes));
+        // SAFETY: the caller's promise, of one tensor.
+        unsafe { self.decode_many(sources, lengths, Places::one(values), workspace, stream) }
+    }
+
+    /// Queues the decoding of many streams, in one launch for every 1024 of them. The first time that they
+    /// do not lie evenly compiles a kernel.
+    ///
+    /// # Safety
+    ///
+    /// As [`Decoder::decode`] for each of them, with [`Decoder::workspace_bytes_of`] as many; streams with a
+    /// head lie on multiples of eight bytes.
+    pub unsafe fn decode_many(
+        &self,
+        sources: Places<'_>,
+        lengths: Lengths<'_>,
+        values: Places<'_>,
+        workspace: Address,
+        stream: sys::CUstream,
+    ) -> Result<(), Error> {
+        let words_at = self.image.arguments.header_bytes as usize + 4 * self.image.tiles;
+        let count = sources.count();
+        if let Some(bytes) = (0..count).map(|item| lengths.of(item)).find(|&bytes| bytes < words_at) {
+            let what = format!("{bytes} bytes, but header and directory take {words_at}");
             return Err(Error::CorruptStream { what });
+        }
+        u32::try_from(count * self.image.tiles).map_err(|_| Error::CorruptStream {
+            what: format!("{count} tensors are more than one launch takes"),
+        })?;
+        let each = matches!(lengths, Lengths::Each(_)) && count > 1;
+        let addresses: Vec<Address>;
+        let sources = if each && !sources.is_listed() {
+            addresses = (0..count).map(|item| sources.at(item)).collect();
+            Places::Listed(&addresses)
+        } else {
+            sources
         };
-        let (rows, scratch, _) = self.parts();
+        let (listed, groups) = places::groups(&sources, &values)?;
+        let words = |item: usize| ((lengths.of(item) - words_at) / 2).min(u32::MAX as usize) as u32;
+        let head = if matches!(lengths, Lengths::Headed(_)) { HEAD_BYTES as u32 } else { 0 };
+        for group in &groups {
+            let counts = places::counts(listed, group, words);
+            // SAFETY: the caller's promise.
+            unsafe { self.launch_group(listed, group, &counts, head, (workspace, count), stream)? };
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// As [`Decoder::decode_many`]; `workspace` comes with the count that it was made for.
+    unsafe fn launch_group(
+        &self,
+        listed: bool,
+        group: &Group,
+        counts: &[u32],
+        head: u32,
+        (workspace, all): (Address, usize),
+        stream: sys::CUstream,
+    ) -> Result<(), Error> {
+        let tiles = self.image.tiles;
+        let (rows, scratch, _) = self.parts(all);
+        let row_bytes =
+            if self.variant.row_classes { 2 * self.image.arguments.tile_rows as usize } else { 0 };
+        let before = group.first * tiles;
         let mut plan = self.image.arguments;
-        let mut ends = source + self.directory_at as u64;
-        let mut words = source + words_at as u64;
-        let mut word_count = word_bytes as u64 / 2;
-        let mut output = values;
-        let (mut row_classes, mut scratch) = (workspace + rows as u64, workspace + scratch as u64);
-        let mut faults = workspace;
-        let mut arguments: [*mut c_void; 8] = [
+        let (mut head, mut count) = (head, group.count as u32);
+        let mut row_classes = workspace + (rows + before * row_bytes) as u64;
+        let mut scratch = workspace + scratch as u64;
+        let mut faults = workspace + 4 * before as u64;
+        let mut arguments: [*mut c_void; 9] = [
             (&raw mut plan).cast(),
-            (&raw mut ends).cast(),
-            (&raw mut words).cast(),
-            (&raw mut word_count).cast(),
-            (&raw mut output).cast(),
+            group.sources.as_ptr().cast_mut().cast(),
+            counts.as_ptr().cast_mut().cast(),
+            (&raw mut head).cast(),
+            group.targets.as_ptr().cast_mut().cast(),
+            (&raw mut count).cast(),
             (&raw mut row_classes).cast(),
             (&raw mut scratch).cast(),
             (&raw mut faults).cast(),
         ];
         // SAFETY: the arguments are `line_decode`'s; the caller promised the rest.
-        unsafe { self.launch.run(&self.function, stream, &mut arguments) }
+        unsafe { self.launch.spread(tiles * group.count).run(self.function(listed)?, stream, &mut arguments) }
     }
 
     /// The tiles that the last decoding with `workspace` found damaged. Waits
@@ -118,8 +221,23 @@ impl Decoder {
     ///
     /// `workspace` is the one that was decoded with.
     pub unsafe fn faults(&self, workspace: Address, stream: sys::CUstream) -> Result<Vec<Faulty>, Error> {
+        // SAFETY: the caller's promise.
+        unsafe { self.faults_of(1, workspace, stream) }
+    }
+
+    /// The same of so many tensors.
+    ///
+    /// # Safety
+    ///
+    /// As [`Decoder::faults`].
+    pub unsafe fn faults_of(
+        &self,
+        count: usize,
+        workspace: Address,
+        stream: sys::CUstream,
+    ) -> Result<Vec<Faulty>, Error> {
         // SAFETY: faults stand at the start of the workspace.
-        unsafe { read_faults(workspace, self.image.tiles, stream) }
+        unsafe { read_faults(workspace, self.image.tiles * count, stream) }
     }
 
     /// Copies the head of a stream on the device, from which a decoder can be made. Waits.

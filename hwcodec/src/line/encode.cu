@@ -245,6 +245,10 @@ __device__ __forceinline__ void push_entry(uint2 entry, u32& state, Backwards& o
     if (full) out.room[out.at + lanes_below(mask, lane)] = (u16)word;
 }
 
+// Words of shared memory that a warp has for itself: the tail, a group of the transform, the address of values.
+constexpr u32 OWN_GROUP = (GROUP + 1) / 2 * 2;
+constexpr u32 OWN = TAIL * 32 + OWN_GROUP + 2;
+
 // Where a warp keeps what it needs twice.
 struct Scratch {
     int* targets;        // SIZE or PREDICTS: residuals of the tile; PREDICTS: then level and quantizer
@@ -258,7 +262,6 @@ template <bool FULL, bool GAIN>
 struct Coding {
     const Plan& p;
     const Tile& t;
-    const Stored* values;
     const uint2* symbols;
     const int* costs;
     const u32* of_class;
@@ -267,6 +270,12 @@ struct Coding {
     u32* tail;
     u32 lane, per_row, total, gain;
     bool kept;  // this lane saw a value that must be kept exactly
+    float inverse;  // STEPS: of the tensor's own step
+
+    __device__ __forceinline__ float units_per_value() const { return STEPS ? inverse : p.inverse; }
+
+    // The tensor's first value; its address waits in shared memory, since it is wanted once a row.
+    __device__ __forceinline__ const Stored* values() const { return *(const Stored* const*)(tail + TAIL * 32 + OWN_GROUP); }
 
     // Whether this lane has a column in a step.
     __device__ __forceinline__ bool active(u32 first) const {
@@ -274,7 +283,7 @@ struct Coding {
     }
 
     __device__ __forceinline__ const Stored* place_of(u32 row, u32 first) const {
-        return values + place(p, t.row + row, t.col + first + lane);
+        return values() + place(p, t.row + row, t.col + first + lane);
     }
 
     // The transform of the whole tile, as targets.
@@ -283,7 +292,7 @@ struct Coding {
             for (u32 first = 0; first < t.cols; first += GROUP) {
                 const u32 number = (t.col + first) / GROUP;
                 const bool whole = number < p.groups;
-                for (u32 i = lane; i < GROUP && first + i < t.cols; i += 32) group[i] = scaled(values[place(p, t.row + row, t.col + first + i)]);
+                for (u32 i = lane; i < GROUP && first + i < t.cols; i += 32) group[i] = scaled(__ldg(values() + place(p, t.row + row, t.col + first + i)));
                 __syncwarp();
                 const float* matrix = p.analyses + (p.one_matrix ? 0 : (u64)number * GROUP * GROUP);
                 for (u32 i = lane; i < GROUP && first + i < t.cols; i += 32) {
@@ -309,7 +318,7 @@ struct Coding {
 
     // A value in units; 0 where it is not finite or too large, which is noted.
     __device__ __forceinline__ float scaled(Stored stored) {
-        float value = __fmul_rn(load(stored), p.inverse);
+        float value = __fmul_rn(load(stored), units_per_value());
         if (fabsf(value) <= p.safe) return value;
         kept = true;
         return 0.0f;
@@ -317,7 +326,7 @@ struct Coding {
 
     // What a target is made of: a value, or under a transform the target itself.
     __device__ __forceinline__ int fetch(u32 row, u32 col, const Stored* at) const {
-        return SIZE != 0 ? scratch.targets[row * t.cols + col] : FORMAT == 0 ? __float_as_int(load(*at)) : (int)*at;
+        return SIZE != 0 ? scratch.targets[row * t.cols + col] : FORMAT == 0 ? __float_as_int(load(__ldg(at))) : (int)__ldg(at);
     }
 
     __device__ __forceinline__ int residual(u32 col, int fetched) {
@@ -747,8 +756,8 @@ struct Coding {
             for (u32 first = 0; first < t.cols; first += 32) {
                 u32 col = first + lane;
                 float value = 0.0f;
-                if (col < t.cols) value = load(values[place(p, t.row + row, t.col + col)]);
-                bool keeps = !(fabsf(__fmul_rn(value, p.inverse)) <= p.safe);
+                if (col < t.cols) value = load(__ldg(values() + place(p, t.row + row, t.col + col)));
+                bool keeps = !(fabsf(__fmul_rn(value, units_per_value())) <= p.safe);
                 u32 mask = __ballot_sync(ALL, keeps);
                 if (mask == 0) continue;
                 u32 mine = 2 + 3 * (count + lanes_below(mask, lane));
@@ -796,8 +805,8 @@ __device__ __forceinline__ u32 code(Coding<FULL, false>& coding, u16* room, u32&
     words = coding.attempt(0, room, front);
     if (!WITHIN_BUDGETS) return words == 0 ? OVERFLOW : FINE;
     if (words != 0 && 2 * words <= p.budget) return FINE;
-    Coding<FULL, WITHIN_BUDGETS> coarser = {p, coding.t, coding.values, coding.symbols, coding.costs, coding.of_class, coding.scratch,
-                                  coding.group, coding.tail, coding.lane, coding.per_row, coding.total, 0, coding.kept};
+    Coding<FULL, WITHIN_BUDGETS> coarser = {p, coding.t, coding.symbols, coding.costs, coding.of_class, coding.scratch,
+                                  coding.group, coding.tail, coding.lane, coding.per_row, coding.total, 0, coding.kept, coding.inverse};
     // The least gain that fits, as the host searches for it; found, it is taken once more.
     u32 over = 0, fits = MAX_GAIN + 1, gain = MAX_GAIN;
     for (;;) {
@@ -812,11 +821,17 @@ __device__ __forceinline__ u32 code(Coding<FULL, false>& coding, u16* room, u32&
 }
 
 // Each tile into its own room: the head at its start, the rest at its end.
+// STEPS: a tensor whose step is zero is left as it was.
 extern "C" __global__ void __launch_bounds__(THREADS)
-line_encode(const Plan p, const Stored* __restrict__ values, u16* rooms, uint2* lengths, short* row_classes, u8* scratch,
-            u64 scratch_bytes, u32* faults) {
+line_encode(const Plan p, const __grid_constant__ Places from, u32 count, const float* steps, u16* rooms, uint2* lengths,
+            short* row_classes, u8* scratch, u64 scratch_bytes, u32* faults) {
     extern __shared__ u32 shared[];
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    if (STEPS) {
+        bool any = false;
+        for (u32 i = threadIdx.x; i < count; i += blockDim.x) any = any || steps[i] != 0.0f;
+        if (!__syncthreads_or(any)) return;
+    }
     uint2* symbols = (uint2*)shared;
     const u32 symbol_count = (p.tables + ROW_CLASSES) * SYMBOLS;
     for (u32 i = threadIdx.x; i < symbol_count; i += blockDim.x)
@@ -830,12 +845,24 @@ line_encode(const Plan p, const Stored* __restrict__ values, u16* rooms, uint2* 
         u32 of = p.of_class[class_at(i)];
         of_class[i] = (of & 255) * SYMBOLS | of >> 8 << 16;
     }
-    u32* own = of_class + SPAN + warp * (TAIL * 32 + GROUP);
+    u32* own = of_class + SPAN + warp * OWN;
     __syncthreads();
     const u32 global_warp = warp * gridDim.x + blockIdx.x;
     u8* mine = scratch + (u64)global_warp * scratch_bytes;
-    for (u32 index = global_warp; index < p.tiles; index += gridDim.x * warps) {
-        const Tile t = tile_at(p, index);
+    for (u32 index = global_warp; index < p.tiles * count; index += gridDim.x * warps) {
+        const u32 item = index / p.tiles;
+        const Tile t = tile_at(p, index - item * p.tiles);
+        const float step = STEPS ? steps[item] : 0.0f;
+        if (STEPS && !is_step(step)) {
+            if (lane == 0 && step != 0.0f) {
+                lengths[index] = make_uint2(0, 0);
+                faults[index] = STEP;
+            }
+            continue;
+        }
+        if (lane == 0) *(u64*)(own + TAIL * 32 + OWN_GROUP) = from.of(item);
+        __syncwarp();
+        const float inverse = (float)UNITS / step;
         const u32 per_row = (t.cols + LANES - 1) / LANES;
         Scratch s;
         s.targets = (int*)mine;
@@ -846,10 +873,10 @@ line_encode(const Plan p, const Stored* __restrict__ values, u16* rooms, uint2* 
         u32 front = 0, words = 0, fault;
         float* group = (float*)(own + TAIL * 32);
         if (WHOLE_STEPS || (LANES == 32 && t.cols % 32 == 0)) {
-            Coding<true, false> coding = {p, t, values, symbols, costs, of_class, s, group, own, lane, per_row, per_row * t.rows, 0, false};
+            Coding<true, false> coding = {p, t, symbols, costs, of_class, s, group, own, lane, per_row, per_row * t.rows, 0, false, inverse};
             fault = code(coding, room, front, words);
         } else {
-            Coding<false, false> coding = {p, t, values, symbols, costs, of_class, s, group, own, lane, per_row, per_row * t.rows, 0, false};
+            Coding<false, false> coding = {p, t, symbols, costs, of_class, s, group, own, lane, per_row, per_row * t.rows, 0, false, inverse};
             fault = code(coding, room, front, words);
         }
         if (lane == 0) {
@@ -858,4 +885,62 @@ line_encode(const Plan p, const Stored* __restrict__ values, u16* rooms, uint2* 
         }
         __syncwarp();
     }
+}
+
+// ---- the step that a tensor asks for --------------------------------------
+
+// Threads of a block that measures, and parts that a tensor is measured in: sums are always taken in the same order.
+constexpr u32 MEASURE_THREADS = 512;
+constexpr u32 PARTS = 64;
+
+// The sum over a block of so many threads.
+__device__ __forceinline__ float sum_of_block(float sum) {
+    __shared__ float sums[MEASURE_THREADS / 32];
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(ALL, sum, step);
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+    __syncthreads();
+    sum = threadIdx.x < MEASURE_THREADS / 32 ? sums[threadIdx.x] : 0.0f;
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(ALL, sum, step);
+    __syncthreads();
+    return sum;
+}
+
+// Mean squares of parts of every tensor, one after the other.
+extern "C" __global__ void __launch_bounds__(MEASURE_THREADS)
+line_measure(const __grid_constant__ Places from, u32 count, u64 values, float* parts) {
+    constexpr u32 AHEAD = 8;
+    const u64 per_part = (values + PARTS - 1) / PARTS;
+    for (u32 index = blockIdx.x; index < count * PARTS; index += gridDim.x) {
+        const Stored* const tensor = (const Stored*)from.of(index / PARTS);
+        const u64 begin = index % PARTS * per_part, end = min(begin + per_part, values);
+        float sum = 0.0f;
+        u64 i = begin + threadIdx.x;
+        for (; i + (AHEAD - 1) * MEASURE_THREADS < end; i += AHEAD * MEASURE_THREADS) {
+            float value[AHEAD];
+            #pragma unroll
+            for (u32 j = 0; j < AHEAD; j++) value[j] = load(__ldg(tensor + i + j * MEASURE_THREADS));
+            #pragma unroll
+            for (u32 j = 0; j < AHEAD; j++) sum += value[j] * value[j];
+        }
+        for (; i < end; i += MEASURE_THREADS) {
+            const float value = load(__ldg(tensor + i));
+            sum += value * value;
+        }
+        sum = sum_of_block(sum);
+        if (threadIdx.x == 0) parts[index] = sum / (float)values;
+    }
+}
+
+// Steps from mean squares, a warp a tensor: so many of the plan's for a root of one, times a gain of the tensor's own.
+// A tensor of zeros takes the plan's; one that is not finite has none.
+extern "C" __global__ void line_steps(const float* parts, const float* gains, u32 count, float relative, float* steps) {
+    const u32 lane = threadIdx.x % 32, item = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    if (item >= count) return;
+    float sum = 0.0f;
+    for (u32 i = lane; i < PARTS; i += 32) sum += parts[item * PARTS + i];
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(ALL, sum, step);
+    if (lane != 0) return;
+    const float gain = gains == nullptr ? 1.0f : gains[item];
+    const float step = sum == 0.0f ? relative : relative * gain * sqrtf(sum);
+    steps[item] = is_step(step) ? step : __uint_as_float(0x7fc00000);
 }

@@ -1,11 +1,17 @@
 //! Values on the device to streams on the device.
 
+mod queue;
+
 use super::image::Image;
-use super::{Address, Direction, Faulty, Format, Launch, LineCodec, SPAN, Variant, function, read_faults};
+use super::places::{self, Group};
+use super::{
+    Address, Direction, Faulty, Format, HEAD_BYTES, Launch, LineCodec, Places, SPAN, Variant, function, kept,
+    read_faults, wide_function,
+};
 use crate::error::{During, Error};
-use cudarc::driver::{CudaFunction, CudaModule, CudaSlice, DevicePtr, sys};
-use std::ffi::c_void;
-use std::sync::Arc;
+use cudarc::driver::sys;
+use queue::{Functions, PARTS, Parts, Queue};
+use std::sync::OnceLock;
 use trinity_codec::line::{Coder, MAGNITUDES, Plan, Quantizer, Settings, TAIL};
 
 /// `SYMBOLS` of `encode.cu`: entries of a table by sign.
@@ -14,54 +20,39 @@ const SYMBOLS: usize = 2 * MAGNITUDES;
 /// Encodes tensors under one plan.
 #[derive(Debug)]
 pub struct Encoder {
+    codec: LineCodec,
     image: Image,
-    functions: Functions,
+    /// For tensors that lie evenly, and for those that are listed.
+    functions: [OnceLock<Functions>; 2],
     launch: Launch,
     variant: Variant,
-    header: CudaSlice<u8>,
-    header_bytes: usize,
     scratch_bytes: usize,
+    /// Steps are so many roots of each tensor's mean square; nothing: the plan's.
+    relative_step: Option<f32>,
 }
 
-/// The kernels, in the order they run.
-#[derive(Debug)]
-struct Functions {
-    encode: CudaFunction,
-    /// Nothing where the next writes the directory, too.
-    directory: Option<CudaFunction>,
-    gather: CudaFunction,
-}
+/// What an attempt's step is of the one before at least, in a room. The second follows from what the first
+/// took; the last fits whatever the plan can code at its rate, since hardly a value is not zero then.
+const COARSER: [f32; 2] = [1.03, 16.0];
 
-/// Tiles that one block can sum up at once.
-const FEW_TILES: usize = 1024;
-
-impl Functions {
-    fn of(module: &Arc<CudaModule>, tiles: usize) -> Result<Self, Error> {
-        let few = tiles <= FEW_TILES;
-        let directory = (!few).then(|| function(module, "line_directory")).transpose()?;
-        let gather = if few { "line_gather_few" } else { "line_gather" };
-        Ok(Self { encode: function(module, "line_encode")?, directory, gather: function(module, gather)? })
-    }
-}
-
-/// `Front` of `assemble.cu`.
-#[repr(C)]
+/// Tensors to encode, and where their streams go.
 #[derive(Debug, Clone, Copy)]
-struct Front {
-    header: Address,
-    header_bytes: u64,
-    out: Address,
-    length: Address,
+pub struct Batch<'a> {
+    pub values: Places<'a>,
+    pub out: Places<'a>,
+    /// Eight bytes for each tensor: how long its stream became.
+    pub lengths: Address,
 }
 
-/// Where parts of a workspace begin.
-struct Parts {
-    faults: u64,
-    lengths: u64,
-    row_classes: u64,
-    rooms: u64,
-    scratch: u64,
-    end: u64,
+/// Rooms of one size that streams are kept within.
+#[derive(Debug, Clone, Copy)]
+pub struct Room {
+    /// Bytes of a room: a head of [`HEAD_BYTES`] and the stream. The head's first eight bytes are
+    /// the stream's length, or all ones where there is none: a value was not finite, or it did not fit.
+    pub bytes: usize,
+    /// A number in single precision for each tensor's place, 1 at first and kept from one call to the next:
+    /// steps are multiplied by it, and it follows from what a tensor took of its room.
+    pub gains: Address,
 }
 
 impl Encoder {
@@ -92,25 +83,50 @@ impl Encoder {
             .ok_or_else(|| refused("a stated matrix has no inverse".into()))?;
         let direction = Direction::Encode { within_budgets: settings.tile_budget.is_some() };
         let variant = Variant::of(plan, format, direction);
-        let functions = Functions::of(&codec.module(variant)?, plan.tiles())?;
         let upload = codec.context.new_stream().during("cuStreamCreate")?;
-        let mut image = Image::new(&coder, Some(&quantizer), &upload)?;
+        let mut header = Vec::new();
+        plan.write(&mut header);
+        let mut image = Image::new(&coder, &header, Some(&quantizer), &upload)?;
         let tile_values = plan.tile_rows * plan.tile_cols;
         let words = (tile_values as f64 * most_bits.clamp(1.0, 80.0) / 16.0).ceil() as usize;
         image.arguments.capacity = (words + 2 * plan.lanes() + 64).next_multiple_of(8) as u32;
         image.arguments.budget = settings.tile_budget.unwrap_or(0) as u32;
-        let mut header = Vec::new();
-        plan.write(&mut header);
-        header.resize(header.len().next_multiple_of(4), 0);
-        let header_bytes = header.len();
-        let header = upload.clone_htod(&header).during("cuMemcpyHtoD")?;
-        upload.synchronize().during("cuStreamSynchronize")?;
         let tables_bytes = 8 * image.tables * SYMBOLS + 4 * (image.tables + 1) * MAGNITUDES + 4 * SPAN;
-        let warp_bytes = 4 * (TAIL * 32 + image.group);
-        let launch =
-            Launch::spread(codec, &functions.encode, image.tiles, multiprocessors, tables_bytes, warp_bytes)?;
+        // `OWN` of `encode.cu`.
+        let warp_bytes = 4 * (TAIL * 32 + image.group.next_multiple_of(2) + 2);
+        let launch = Launch::on(multiprocessors, tables_bytes, warp_bytes);
         let scratch_bytes = scratch_bytes(plan, &variant);
-        Ok(Self { image, functions, launch, variant, header, header_bytes, scratch_bytes })
+        let functions = Default::default();
+        let codec = codec.clone();
+        let made = Self { codec, image, functions, launch, variant, scratch_bytes, relative_step: None };
+        made.functions(false)?;
+        Ok(made)
+    }
+
+    /// The same plan for tensors of any scale: a tensor's step is `relative_step` times the root of its mean
+    /// square, found on the device and stated in its stream. Bytes are those that a CPU writes under the plan with that step.
+    pub fn following(self, relative_step: f32) -> Result<Self, Error> {
+        let variant = Variant { steps: true, ..self.variant };
+        let functions = Default::default();
+        let made = Self { relative_step: Some(relative_step), variant, functions, ..self };
+        made.functions(false)?;
+        Ok(made)
+    }
+
+    /// The kernels, compiled at their first use.
+    fn functions(&self, listed: bool) -> Result<&Functions, Error> {
+        kept(&self.functions[usize::from(listed)], || {
+            let module = self.codec.module(Variant { listed, ..self.variant })?;
+            Ok(Functions {
+                encode: wide_function(&self.codec, &module, "line_encode")?,
+                directory: function(&module, "line_directory")?,
+                gather: function(&module, "line_gather")?,
+                gather_few: function(&module, "line_gather_few")?,
+                settle: function(&module, "line_settle")?,
+                measure: function(&module, "line_measure")?,
+                steps: function(&module, "line_steps")?,
+            })
+        })
     }
 
     /// Bytes of the values an encoding reads.
@@ -119,31 +135,64 @@ impl Encoder {
         arguments.rows as usize * arguments.cols as usize * self.variant.format.bytes()
     }
 
+    /// Rows and columns of what is read.
+    pub fn shape(&self) -> (usize, usize) {
+        self.image.shape
+    }
+
     /// Bytes of workspace that [`Encoder::encode`] wants.
     pub fn workspace_bytes(&self) -> usize {
-        self.parts(0).end as usize
+        self.workspace_bytes_of(1)
+    }
+
+    /// Bytes of workspace for so many tensors.
+    pub fn workspace_bytes_of(&self, count: usize) -> usize {
+        self.parts(count, 0).end as usize
     }
 
     /// Most bytes a stream can take.
     pub fn bound_bytes(&self) -> usize {
         let words = self.image.tiles * self.image.arguments.capacity as usize;
-        self.header_bytes + 4 * self.image.tiles + 2 * words
+        self.image.arguments.header_bytes as usize + 4 * self.image.tiles + 2 * words
     }
 
-    fn parts(&self, base: Address) -> Parts {
-        let tiles = self.image.tiles as u64;
+    fn parts(&self, count: usize, base: Address) -> Parts {
+        let (tiles, items) = ((self.image.tiles * count) as u64, count as u64);
         let arguments = &self.image.arguments;
         let aligned = |at: u64| at.next_multiple_of(16);
         let faults = base;
         let lengths = aligned(faults + 4 * tiles);
         let row_classes = aligned(lengths + 8 * tiles);
-        let rows = if self.variant.row_classes { u64::from(arguments.tile_rows) } else { 0 };
-        let rooms = aligned(row_classes + 2 * rows * tiles);
-        let scratch = aligned(rooms + 2 * u64::from(arguments.capacity) * tiles);
+        let rooms = aligned(row_classes + 2 * self.class_rows() as u64 * tiles);
+        let steps = aligned(rooms + 2 * u64::from(arguments.capacity) * tiles);
+        let measured = aligned(steps + 4 * items);
+        let taken = aligned(measured + 4 * PARTS as u64 * items);
+        let scratch = aligned(taken + 8 * items);
         // A warp beyond the last tile has nothing to keep.
-        let warps = u64::from(self.launch.blocks * self.launch.threads / 32).min(tiles);
+        let warps = self.launch.warps(tiles as usize) as u64;
         let end = scratch + warps * self.scratch_bytes as u64 + 16;
-        Parts { faults, lengths, row_classes, rooms, scratch, end }
+        Parts { faults, lengths, row_classes, rooms, steps, measured, taken, scratch, end }
+    }
+
+    /// Rows of a tile that state a class.
+    fn class_rows(&self) -> usize {
+        if self.variant.row_classes { self.image.arguments.tile_rows as usize } else { 0 }
+    }
+
+    /// The parts that tensors from `first` on have of a workspace for `count`.
+    fn parts_from(&self, first: usize, count: usize, base: Address) -> Parts {
+        let all = self.parts(count, base);
+        let (tiles, items) = ((self.image.tiles * first) as u64, first as u64);
+        Parts {
+            faults: all.faults + 4 * tiles,
+            lengths: all.lengths + 8 * tiles,
+            row_classes: all.row_classes + 2 * self.class_rows() as u64 * tiles,
+            rooms: all.rooms + 2 * u64::from(self.image.arguments.capacity) * tiles,
+            steps: all.steps + 4 * items,
+            measured: all.measured + 4 * PARTS as u64 * items,
+            taken: all.taken + 8 * items,
+            ..all
+        }
     }
 
     /// Queues the encoding of `values` into `out`; the stream's length in
@@ -163,64 +212,113 @@ impl Encoder {
         workspace: Address,
         stream: sys::CUstream,
     ) -> Result<(), Error> {
-        let parts = self.parts(workspace);
-        let mut plan = self.image.arguments;
-        let (mut values, mut rooms, mut lengths) = (values, parts.rooms, parts.lengths);
-        let (mut row_classes, mut scratch, mut faults) = (parts.row_classes, parts.scratch, parts.faults);
-        let mut scratch_bytes = self.scratch_bytes as u64;
-        let mut arguments: [*mut c_void; 8] = [
-            (&raw mut plan).cast(),
-            (&raw mut values).cast(),
-            (&raw mut rooms).cast(),
-            (&raw mut lengths).cast(),
-            (&raw mut row_classes).cast(),
-            (&raw mut scratch).cast(),
-            (&raw mut scratch_bytes).cast(),
-            (&raw mut faults).cast(),
-        ];
-        // SAFETY: the arguments are `line_encode`'s; the caller promised the rest.
-        unsafe { self.launch.run(&self.functions.encode, stream, &mut arguments)? };
-        // SAFETY: the header is as long as it says and `out` begins with room for it.
-        unsafe { self.assemble(&parts, out, length, stream) }
+        let batch = Batch { values: Places::one(values), out: Places::one(out), lengths: length };
+        // SAFETY: the caller's promise, of one tensor.
+        unsafe { self.encode_many(&batch, workspace, stream) }
     }
 
-    /// Header, directory and words into their places.
+    /// Queues the encoding of many tensors, in one launch of each kernel for every 1024 of them. The first
+    /// time that they do not lie evenly compiles kernels.
     ///
     /// # Safety
     ///
-    /// As [`Encoder::encode`].
-    unsafe fn assemble(
+    /// As [`Encoder::encode`] for each of them, with [`Encoder::workspace_bytes_of`] as many.
+    pub unsafe fn encode_many(
         &self,
-        parts: &Parts,
-        out: Address,
-        length: Address,
+        batch: &Batch<'_>,
+        workspace: Address,
         stream: sys::CUstream,
     ) -> Result<(), Error> {
-        let header = self.header.device_ptr(self.header.stream()).0;
-        let mut front = Front { header, header_bytes: self.header_bytes as u64, out, length };
-        let mut lengths = parts.lengths;
-        let mut tiles = self.image.arguments.tiles;
-        if let Some(directory) = &self.functions.directory {
-            let mut arguments: [*mut c_void; 3] =
-                [(&raw mut lengths).cast(), (&raw mut tiles).cast(), (&raw mut front).cast()];
-            let one = Launch { blocks: 1, threads: FEW_TILES as u32, shared_bytes: 0 };
-            // SAFETY: the arguments are `line_directory`'s.
-            unsafe { one.run(directory, stream, &mut arguments)? };
+        let count = self.countable(batch)?;
+        let (listed, groups) = places::groups(&batch.values, &batch.out)?;
+        for group in &groups {
+            let lengths = batch.lengths + 8 * group.first as u64;
+            let parts = self.parts_from(group.first, count, workspace);
+            let queue = self.queue((listed, group), parts, lengths, stream)?;
+            // SAFETY: the caller's promise.
+            unsafe {
+                queue.follow(0)?;
+                queue.encode()?;
+                queue.assemble()?;
+            }
         }
-        let mut rooms = parts.rooms;
-        let mut capacity = self.image.arguments.capacity;
-        let mut room_words = u64::from(tiles) * u64::from(capacity);
-        let mut arguments: [*mut c_void; 6] = [
-            (&raw mut rooms).cast(),
-            (&raw mut lengths).cast(),
-            (&raw mut tiles).cast(),
-            (&raw mut capacity).cast(),
-            (&raw mut room_words).cast(),
-            (&raw mut front).cast(),
-        ];
-        let gather = Launch { shared_bytes: 0, ..self.launch };
-        // SAFETY: the arguments are those of both kernels; tiles end within their rooms, which `out` holds.
-        unsafe { gather.run(&self.functions.gather, stream, &mut arguments) }
+        Ok(())
+    }
+
+    /// [`Encoder::encode_many`] into rooms of one size: what does not fit is tried again with coarser steps, and
+    /// the device alone decides that it must be. The encoder is a [`Encoder::following`] one.
+    ///
+    /// # Safety
+    ///
+    /// As [`Encoder::encode_many`], but that `out` has places for [`Room::bytes`] on multiples of eight bytes.
+    pub unsafe fn encode_within(
+        &self,
+        batch: &Batch<'_>,
+        room: &Room,
+        workspace: Address,
+        stream: sys::CUstream,
+    ) -> Result<(), Error> {
+        let refused = |reason: String| Error::Encode { what: "within a room".into(), reason };
+        if self.relative_step.is_none() {
+            return Err(refused("steps must follow the tensors".into()));
+        }
+        let front = self.image.arguments.header_bytes as usize + 4 * self.image.tiles;
+        let Some(room_bytes) = room.bytes.checked_sub(HEAD_BYTES).filter(|&bytes| bytes >= front) else {
+            return Err(refused(format!(
+                "{} bytes, of which head, header and directory take {}",
+                room.bytes,
+                front + HEAD_BYTES
+            )));
+        };
+        let count = self.countable(batch)?;
+        let (listed, groups) = places::groups(&batch.values, &batch.out)?;
+        for group in &groups {
+            let parts = self.parts_from(group.first, count, workspace);
+            let lengths = parts.taken;
+            let gains = room.gains + 4 * group.first as u64;
+            let queue = self.queue((listed, group), parts, lengths, stream)?;
+            // SAFETY: the caller's promise.
+            unsafe {
+                queue.follow(gains)?;
+                for coarser in COARSER.into_iter().chain([0.0]) {
+                    queue.encode()?;
+                    queue.settle(room_bytes, gains, coarser)?;
+                }
+                queue.gather(HEAD_BYTES as u32)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The launches of a group of tensors, listed or not.
+    fn queue<'a>(
+        &'a self,
+        (listed, group): (bool, &'a Group),
+        parts: Parts,
+        lengths: Address,
+        stream: sys::CUstream,
+    ) -> Result<Queue<'a>, Error> {
+        Ok(Queue {
+            plan: &self.image.arguments,
+            launch: self.launch,
+            scratch_bytes: self.scratch_bytes,
+            relative_step: self.relative_step,
+            functions: self.functions(listed)?,
+            group,
+            parts,
+            lengths,
+            stream,
+        })
+    }
+
+    /// The tensors of a batch, if one launch can count their tiles.
+    fn countable(&self, batch: &Batch<'_>) -> Result<usize, Error> {
+        let count = batch.values.count();
+        u32::try_from(count * self.image.tiles).map_err(|_| Error::Encode {
+            what: format!("{count} tensors"),
+            reason: "they are more than one launch takes".into(),
+        })?;
+        Ok(count)
     }
 
     /// The tiles that the last encoding with `workspace` could not hold. Waits
@@ -230,8 +328,23 @@ impl Encoder {
     ///
     /// `workspace` is the one that was encoded with.
     pub unsafe fn faults(&self, workspace: Address, stream: sys::CUstream) -> Result<Vec<Faulty>, Error> {
+        // SAFETY: the caller's promise.
+        unsafe { self.faults_of(1, workspace, stream) }
+    }
+
+    /// The same of so many tensors.
+    ///
+    /// # Safety
+    ///
+    /// As [`Encoder::faults`].
+    pub unsafe fn faults_of(
+        &self,
+        count: usize,
+        workspace: Address,
+        stream: sys::CUstream,
+    ) -> Result<Vec<Faulty>, Error> {
         // SAFETY: faults stand at the start of the workspace.
-        unsafe { read_faults(workspace, self.image.tiles, stream) }
+        unsafe { read_faults(workspace, self.image.tiles * count, stream) }
     }
 }
 

@@ -4,7 +4,7 @@ use super::Address;
 use crate::error::{During, Error};
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
 use std::sync::Arc;
-use trinity_codec::line::{CLASSES, Coder, MAGNITUDES, Quantizer, Table, class_weight};
+use trinity_codec::line::{CLASSES, Coder, MAGNITUDES, ONE, Quantizer, Table, UNITS, class_weight};
 
 /// `Plan` of `common.cu`.
 #[repr(C)]
@@ -21,12 +21,16 @@ pub(super) struct PlanArguments {
     pub groups: u32,
     pub one_matrix: u32,
     pub limit: i32,
-    pub scale: f32,
+    pub step_units: f32,
     pub inverse: f32,
     pub safe: f32,
     pub rounding: i32,
     pub budget: u32,
     pub capacity: u32,
+    pub header_bytes: u32,
+    pub header_length: u32,
+    pub step_at: u32,
+    pub header: Address,
     pub classes: Address,
     pub above: Address,
     pub means: Address,
@@ -47,6 +51,8 @@ pub(super) struct Image {
     /// Tables with the one for row classes.
     pub tables: usize,
     pub group: usize,
+    /// Rows and columns of the matrix as it is given.
+    pub shape: (usize, usize),
     _bytes: CudaSlice<u8>,
 }
 
@@ -66,14 +72,18 @@ impl Layout {
 }
 
 impl Image {
-    /// For decoding, and with a quantizer for encoding too. Copies to the
-    /// device on `stream` and waits for it.
+    /// For decoding streams that begin with `header`, and with a quantizer for encoding
+    /// too. Copies to the device on `stream` and waits for it.
     pub fn new(
         coder: &Coder,
+        header: &[u8],
         quantizer: Option<&Quantizer>,
         stream: &Arc<CudaStream>,
     ) -> Result<Self, Error> {
         let plan = &coder.plan;
+        let header_length = header.len() as u32;
+        let mut header = header.to_vec();
+        header.resize(header.len().next_multiple_of(4), 0);
         let (rows, cols) = plan.coded_shape();
         let mut layout = Layout::default();
         let classes: Vec<i8> = plan.classes.iter().map(|&class| class as i8).collect();
@@ -95,12 +105,16 @@ impl Image {
             groups: plan.group_count() as u32,
             one_matrix: u32::from(coder.syntheses.len() == 1),
             limit: coder.limit,
-            scale: coder.scale,
+            step_units: (UNITS * if coder.transformed { ONE } else { 1 }) as f32,
             inverse: quantizer.map_or(0.0, |q| q.inverse),
             safe: Quantizer::safe(coder),
             rounding: quantizer.map_or(0, |q| q.rounding),
             budget: 0,
             capacity: 0,
+            header_bytes: header.len() as u32,
+            header_length,
+            step_at: step_at(&header) as u32,
+            header: layout.put(&header, u8::to_le_bytes),
             classes: layout.put(&classes, i8::to_le_bytes),
             above: layout.put(&above, u8::to_le_bytes),
             means: layout.put(&plan.means, i32::to_le_bytes),
@@ -133,14 +147,16 @@ impl Image {
             tiles: plan.tiles(),
             tables: plan.tables.len() + usize::from(plan.row_table.is_some()),
             group: plan.transform.size(),
+            shape: (plan.rows, plan.cols),
             _bytes: bytes,
         })
     }
 }
 
 impl PlanArguments {
-    fn addresses(&mut self) -> [&mut Address; 10] {
+    fn addresses(&mut self) -> [&mut Address; 11] {
         [
+            &mut self.header,
             &mut self.classes,
             &mut self.above,
             &mut self.means,
@@ -155,6 +171,15 @@ impl PlanArguments {
     }
 }
 
+/// Where a header states its step: after the magic and two numbers whose last byte has no upper bit.
+fn step_at(header: &[u8]) -> usize {
+    let mut at = 3;
+    for _ in 0..2 {
+        at += header[at..].iter().take_while(|&&byte| byte >= 0x80).count() + 1;
+    }
+    at
+}
+
 /// Start and frequency of each magnitude of a table, and 2^32 over the
 /// frequency, rounded down.
 fn symbols(table: &Table) -> [u64; MAGNITUDES] {
@@ -163,4 +188,27 @@ fn symbols(table: &Table) -> [u64; MAGNITUDES] {
         let reciprocal = (1u64 << 32).checked_div(u64::from(frequency)).unwrap_or(0).min(u64::from(u32::MAX));
         u64::from(start | frequency << 16) | reciprocal << 32
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::step_at;
+    use trinity_codec::line::{Options, Plan, Settings, Target, encode_under};
+
+    #[test]
+    fn a_header_states_its_step_where_kernels_look_for_it() {
+        for (rows, cols) in [(30, 70), (200, 64), (2, 9000)] {
+            let values: Vec<f32> = (0..rows * cols).map(|i| ((i * 37) % 101) as f32 - 50.0).collect();
+            let target = Target::Step(2.0);
+            let stream =
+                encode_under(&values, rows, cols, target, &Options::default(), &Settings::default()).unwrap();
+            let (plan, _) = Plan::read(&stream).unwrap();
+            let at = step_at(&stream);
+            assert_eq!(stream[at..at + 4], plan.step.to_bits().to_be_bytes(), "{rows} × {cols}");
+            // The same stream with another step is a plan with another step.
+            let mut other = stream.clone();
+            other[at..at + 4].copy_from_slice(&(2.0 * plan.step).to_bits().to_be_bytes());
+            assert_eq!(Plan::read(&other).unwrap().0, Plan { step: 2.0 * plan.step, ..plan });
+        }
+    }
 }

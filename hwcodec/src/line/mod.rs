@@ -4,18 +4,22 @@
 //! caller's stream, allocate nothing and wait for nothing: the caller brings
 //! values, room for the stream and a workspace whose size is stated ahead.
 //! They write the bytes that `trinity-codec` writes on a CPU and read whatever
-//! it reads, tile by tile; a damaged tile is reported and harms no other.
+//! it reads, tile by tile; a damaged tile is reported and harms no other. Many
+//! tensors of one plan go in one launch.
 //!
-//! Plans are chosen on the host; this module must not know how.
+//! Plans are chosen on the host; this module must not know how. A plan is kept for
+//! tensors of other scales: their steps are found on the device.
 
 mod decode;
 mod device;
 mod encode;
 mod image;
+mod places;
 
-pub use decode::Decoder;
+pub use decode::{Decoder, Lengths};
 pub use device::Cuda;
-pub use encode::Encoder;
+pub use encode::{Batch, Encoder, Room};
+pub use places::Places;
 
 use crate::error::{During, Error};
 use crate::gpu::Gpu;
@@ -23,7 +27,7 @@ use cudarc::driver::{CudaContext, CudaFunction, CudaModule, result, sys};
 use cudarc::nvrtc;
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use trinity_codec::line::{Plan, Transform};
 
 /// The kernels, in CUDA C++.
@@ -44,6 +48,9 @@ const LONELY_BYTES: u32 = 116 << 10;
 
 /// `SPAN` of `common.cu`: classes of a column with a row, before they are clamped.
 const SPAN: usize = 566;
+
+/// Bytes before a stream in a room, which say how many of it count.
+pub const HEAD_BYTES: usize = 16;
 
 /// Columns of a row that an encoder keeps in registers at most, a value of each step in each thread.
 const MOST_KEPT: usize = 512;
@@ -97,6 +104,10 @@ pub struct Variant {
     pub row_classes: bool,
     pub transposed: bool,
     pub format: Format,
+    /// Tensors lie each at its own address.
+    pub listed: bool,
+    /// An encoder reads each tensor's step on the device.
+    pub steps: bool,
 }
 
 impl Variant {
@@ -123,6 +134,8 @@ impl Variant {
             row_classes: plan.row_table.is_some(),
             transposed: plan.transposed,
             format,
+            listed: false,
+            steps: false,
         }
     }
 
@@ -145,19 +158,21 @@ impl Variant {
             define("ROW_CLASSES", usize::from(self.row_classes)),
             define("TRANSPOSED", usize::from(self.transposed)),
             define("FORMAT", self.format as usize),
+            define("LISTED", usize::from(self.listed)),
+            define("STEPS", usize::from(self.steps)),
             define("THREADS", THREADS as usize),
         ]
     }
 }
 
-/// The codec on one GPU, with what was compiled so far.
-#[derive(Debug)]
+/// The codec on one GPU, with what was compiled so far, which clones share.
+#[derive(Debug, Clone)]
 pub struct LineCodec {
     context: Arc<CudaContext>,
     multiprocessors: u32,
     /// Shared memory that a block can have at most.
     shared_bytes: u32,
-    compiled: Mutex<HashMap<Variant, Arc<CudaModule>>>,
+    compiled: Arc<Mutex<HashMap<Variant, Arc<CudaModule>>>>,
 }
 
 impl LineCodec {
@@ -167,7 +182,7 @@ impl LineCodec {
         let ask = |what| gpu.context.attribute(what).during("cuDeviceGetAttribute").map(|found| found as u32);
         let multiprocessors = ask(Of::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         let shared_bytes = ask(Of::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
-        Ok(Self { context: gpu.context.clone(), multiprocessors, shared_bytes, compiled: Mutex::default() })
+        Ok(Self { context: gpu.context.clone(), multiprocessors, shared_bytes, compiled: Arc::default() })
     }
 
     /// Multiprocessors of the GPU: what an encoder or decoder takes unless told otherwise.
@@ -175,21 +190,38 @@ impl LineCodec {
         self.multiprocessors
     }
 
-    /// A variant's module, compiled at its first use.
+    /// A variant's module, compiled at its first use; others can be looked up meanwhile.
     fn module(&self, variant: Variant) -> Result<Arc<CudaModule>, Error> {
-        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(module) = compiled.get(&variant) {
+        let compiled = || self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(module) = compiled().get(&variant) {
             return Ok(module.clone());
         }
         let compute = self.context.compute_capability().during("cuDeviceGetAttribute")?;
         let module = self.context.load_module(compile(variant, compute)?).during("cuModuleLoadData")?;
-        compiled.insert(variant, module.clone());
-        Ok(module)
+        Ok(compiled().entry(variant).or_insert(module).clone())
     }
 }
 
 fn function(module: &Arc<CudaModule>, name: &str) -> Result<CudaFunction, Error> {
     module.load_function(name).during("cuModuleGetFunction")
+}
+
+/// A function that takes as much shared memory as there is: functions are shared by plans, and one
+/// plan must not lower the limit for another.
+fn wide_function(codec: &LineCodec, module: &Arc<CudaModule>, name: &str) -> Result<CudaFunction, Error> {
+    let function = function(module, name)?;
+    let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    function.set_attribute(attribute, codec.shared_bytes as i32).during("cuFuncSetAttribute")?;
+    Ok(function)
+}
+
+/// What is made at first use and kept.
+fn kept<T>(place: &OnceLock<T>, make: impl FnOnce() -> Result<T, Error>) -> Result<&T, Error> {
+    if let Some(made) = place.get() {
+        return Ok(made);
+    }
+    let made = make()?;
+    Ok(place.get_or_init(|| made))
 }
 
 /// Fails with a sentence where kernels cannot be compiled.
@@ -226,6 +258,8 @@ pub enum Fault {
     End,
     Overflow,
     Budget,
+    Header,
+    Step,
     Unknown(u32),
 }
 
@@ -240,6 +274,8 @@ impl Fault {
             Self::End => "a lane does not end where it must",
             Self::Overflow => "it takes more than the bits per value that were provided for",
             Self::Budget => "it does not fit its budget at any step",
+            Self::Header => "its stream begins with another plan",
+            Self::Step => "its tensor has a value that is not finite, or none that a step could be found for",
             Self::Unknown(_) => "the kernel gave an unknown code",
         }
     }
@@ -254,12 +290,14 @@ impl Fault {
             5 => Some(Self::End),
             6 => Some(Self::Overflow),
             7 => Some(Self::Budget),
+            8 => Some(Self::Header),
+            9 => Some(Self::Step),
             other => Some(Self::Unknown(other)),
         }
     }
 }
 
-/// A tile and what is wrong with it.
+/// A tile, counted through all tensors of a launch, and what is wrong with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Faulty {
     pub tile: usize,
@@ -292,26 +330,22 @@ struct Launch {
 }
 
 impl Launch {
-    /// A warp for each of `tiles`, on at most so many multiprocessors. The
-    /// function's limit of shared memory is raised as far as it goes: functions
-    /// are shared by plans, and one plan must not lower it for another.
-    fn spread(
-        codec: &LineCodec,
-        function: &CudaFunction,
-        tiles: usize,
-        multiprocessors: u32,
-        tables_bytes: usize,
-        warp_bytes: usize,
-    ) -> Result<Self, Error> {
-        let multiprocessors = multiprocessors.max(1);
+    /// On at most so many multiprocessors, a block each.
+    fn on(multiprocessors: u32, tables_bytes: usize, warp_bytes: usize) -> Self {
         // All threads help to load tables, also where there are fewer tiles than warps.
         let warps = THREADS / 32;
-        let blocks = (tiles as u32).min(multiprocessors);
         let wanted = (tables_bytes + warps as usize * warp_bytes) as u32;
-        let shared_bytes = wanted.max(LONELY_BYTES);
-        let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        function.set_attribute(attribute, codec.shared_bytes as i32).during("cuFuncSetAttribute")?;
-        Ok(Self { blocks, threads: 32 * warps, shared_bytes })
+        Self { blocks: multiprocessors.max(1), threads: 32 * warps, shared_bytes: wanted.max(LONELY_BYTES) }
+    }
+
+    /// A warp for each of `tiles`, as far as they go.
+    fn spread(self, tiles: usize) -> Self {
+        Self { blocks: tiles.clamp(1, self.blocks as usize) as u32, ..self }
+    }
+
+    /// Warps that have one of `tiles`.
+    fn warps(&self, tiles: usize) -> usize {
+        ((self.blocks * self.threads / 32) as usize).min(tiles)
     }
 
     /// Queues `function` with pointers to its arguments.

@@ -50,6 +50,9 @@ impl Speed {
 pub struct Beside {
     pub what: String,
     pub multiprocessors: u32,
+    /// Products are on a stream of higher priority: their blocks go first. Recordings of before have none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub urgent: bool,
     /// Seconds of a product alone, and while the codec works.
     pub product_alone_s: f64,
     pub product_beside_s: f64,

@@ -23,6 +23,8 @@ fn variants() -> Vec<Variant> {
                 row_classes: bit(2),
                 transposed: bit(0),
                 format,
+                listed: bit(0),
+                steps: bit(1),
             });
         variants.extend(directions);
     }

@@ -6,8 +6,9 @@
 - `compress_`, `save_state_dict`, `load_state_dict`: weights.
 - `save_pretrained`: a model of ``transformers`` to a folder that ``from_pretrained`` reads (method ``trinity``).
 
-Tensors on a GPU are coded there, by the line-rate codec's CUDA kernels
-(`DeviceCodec`), where a class here says so; all else passes through the CPU.
+Boundaries, caches and weights that stay coded are coded on the GPU that they are on,
+on their stream, by the line-rate codec's CUDA kernels (`DeviceCodec`), with the codecs
+that have them (``line-fast``, ``line``, ``trinity-lite``); all else passes through the CPU.
 """
 
 from __future__ import annotations

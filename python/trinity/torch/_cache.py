@@ -1,7 +1,8 @@
 """A KV cache for ``transformers`` that keeps old tokens coded.
 
 The last tokens stay as they are; older ones are coded in pages, keys and values
-apart, and lie in host memory. Attention sees all of them, decoded: within a stated
+apart. Pages of a model on a GPU are coded there and stay there; those of others lie
+in host memory. Attention sees all of them, decoded: within a stated
 budget decoded pages are kept from token to token, so that a conversation that goes
 on runs as fast as with a plain cache. The coded form is for what is far, offloaded
 or idle: `CodedCache.rest` gives the decoded pages up, and a sixth of the bytes wait
@@ -16,7 +17,36 @@ import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from .. import _coded
-from .._coded import Encoded
+from . import _rooms, _wire
+from ._rooms import Coder, Rooms
+
+
+class _Room:
+    """A page of one sequence, coded on its GPU."""
+
+    def __init__(self, coder: Coder | None, data: torch.Tensor, shape: tuple[int, int], dtype: torch.dtype) -> None:
+        self.coder, self.data, self.shape, self.dtype = coder, data, shape, dtype
+
+    def __len__(self) -> int:
+        return self.data.numel()
+
+    @property
+    def values(self) -> int:
+        return self.shape[0] * self.shape[1]
+
+
+def _decode_rooms(pages: list[_Room]) -> list[torch.Tensor]:
+    """Pages in one launch for each plan that they were coded under."""
+    found: list[torch.Tensor | None] = [None] * len(pages)
+    by_coder: dict[int, list[int]] = {}
+    for at, page in enumerate(pages):
+        by_coder.setdefault(id(page.coder), []).append(at)
+    for places in by_coder.values():
+        first = pages[places[0]]
+        rows = _rooms.unpack(first.coder, torch.stack([pages[at].data for at in places]), (first.values, first.dtype))
+        for at, row in zip(places, rows):
+            found[at] = row.reshape(first.shape)
+    return [one for one in found if one is not None]
 
 
 class Budget:
@@ -60,11 +90,31 @@ class CodedLayer(DynamicLayer):
         if page < 1 or window < 0:
             raise ValueError(f"page={page}, window={window}: a page has at least one token, a window none or more")
         self.bits, self.codec, self.page, self.window = bits, codec, page, window
-        self.pages: list[tuple[list[Encoded], list[Encoded]]] = []
+        self.pages: list[tuple[list[Any], list[Any]]] = []
         self._heads: tuple[int, int] = (0, 0)
+        # Of keys and values on a GPU: what codes their pages.
+        self._rooms: dict[int, Rooms] = {}
 
-    def _coded(self, states: torch.Tensor) -> list[Encoded]:
+    def _coded_on_device(self, states: torch.Tensor, which: int) -> list[_Room]:
+        pages = states.transpose(1, 2).reshape(states.shape[0], states.shape[2], -1)
+        shape = (pages.shape[1], pages.shape[2])
+        cols = _rooms.columns(pages.shape)
+        if shape[0] * shape[1] % cols:
+            cols = shape[1]
+        if which not in self._rooms or self._rooms[which].values != shape[0] * shape[1]:
+            self._rooms[which] = Rooms(
+                shape[0] * shape[1], self.bits, states.dtype, states.device, best=_wire.ON_DEVICE[self.codec], cols=cols
+            )
+        rooms = self._rooms[which]
+        rows = pages.reshape(states.shape[0], -1).contiguous()
+        if rooms.is_due:
+            rooms.adopt(rooms.choose(rows))
+        return [_Room(rooms.coder, one, shape, states.dtype) for one in rooms.pack(rows)]
+
+    def _coded(self, states: torch.Tensor, which: int) -> list[Any]:
         """A page of every sequence, tokens by channels."""
+        if states.is_cuda and self.codec in _wire.ON_DEVICE:
+            return self._coded_on_device(states, which)
         asked = _coded._asked(self.codec, ("bits", float(self.bits)), measure=False)
         pages = [one.transpose(0, 1).reshape(one.shape[1], -1) for one in states]
         return _coded._encode(["page"] * len(pages), pages, "kv-cache", asked, False)
@@ -91,7 +141,9 @@ class CodedLayer(DynamicLayer):
 
     def _decoded(self, which: int, first: int = 0) -> list[torch.Tensor]:
         """Pages of keys (0) or values (1) from one on, each as attention wants it."""
-        flat = _coded._decode([one for page in self.pages[first:] for one in page[which]], "torch", False)
+        coded = [one for page in self.pages[first:] for one in page[which]]
+        on_device = bool(coded) and isinstance(coded[0], _Room)
+        flat = _decode_rooms(coded) if on_device else _coded._decode(coded, "torch", False)
         heads = self._heads[which]
         batch = len(self.pages[0][which]) if self.pages else 0
         stacked = []
@@ -112,7 +164,7 @@ class CodedLayer(DynamicLayer):
         self.keys, self.values = keys[..., done:, :], values[..., done:, :]
         while self._tail() >= self.page + self.window:
             old = self.keys[..., : self.page, :], self.values[..., : self.page, :]
-            self.pages.append((self._coded(old[0]), self._coded(old[1])))
+            self.pages.append((self._coded(old[0], 0), self._coded(old[1], 1)))
             # A copy: a view would keep the page's memory.
             self.keys, self.values = self.keys[..., self.page :, :].clone(), self.values[..., self.page :, :].clone()
         return keys, values
@@ -186,8 +238,10 @@ class CodedCache(DynamicCache):
     unless said; 0 decodes every page for every token). A cache that waits should
     `rest`: then the coded pages are all that is left of them.
     Layers of other kinds (sliding windows, linear attention) are kept as
-    ``transformers`` makes them for ``config``. Pages lie in host memory, whatever
-    device the model is on.
+    ``transformers`` makes them for ``config``. Pages lie where the model is: on a GPU
+    they are coded and decoded by its kernels, many in one launch, with room for
+    exactly ``bits`` per value (codecs ``line-fast``, ``line`` and ``trinity-lite``; pages
+    of others, and those of a model on the CPU, lie in host memory).
 
     ::
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 
 from .. import _core
-from .._arrays import _NUMPY
 from .._errors import InputError, RunError
+from ._rooms import device_of, dtype_name
 
 #: Bits per value that a tile may take before it is a fault, unless told otherwise.
 _ROOM_BITS = 16.0
@@ -16,13 +16,6 @@ _ROOM_BITS = 16.0
 _LEAST_VALUES_PER_BYTE = 256
 #: Where a stream may begin in memory, so that any word of it is whole.
 _ALIGNED_BYTES = 16
-_devices: dict[int, Any] = {}
-
-
-def _device(index: int) -> Any:
-    if index not in _devices:
-        _devices[index] = _core.CudaDevice(index)
-    return _devices[index]
 
 
 def _matrix(shape: torch.Size) -> tuple[int, int]:
@@ -43,16 +36,20 @@ class DeviceEncoded:
     device is waited for.
     """
 
-    def __init__(self, codec: DeviceCodec, data: torch.Tensor, length: torch.Tensor, workspace: torch.Tensor) -> None:
+    def __init__(
+        self, codec: DeviceCodec, data: torch.Tensor, length: torch.Tensor, workspace: torch.Tensor, count: int = 1
+    ) -> None:
         self.codec = codec
         self.data = data
         self._length = length
         self._workspace = workspace
+        # Tensors that were coded together.
+        self._count = count
 
     def check(self) -> None:
-        """Raises where a tile did not fit the room it was given; waits for the device."""
+        """Raises where a tile did not fit the room it was given, of any tensor that was coded together with this one; waits for the device."""
         stream = torch.cuda.current_stream(self.data.device).cuda_stream
-        faults = self.codec._encoder.faults(self._workspace.data_ptr(), stream)
+        faults = self.codec._encoder.faults(self._workspace.data_ptr(), stream, self._count)
         if faults:
             tile, why = faults[0]
             raise RunError(f"{len(faults)} tiles could not be coded; tile {tile}: {why}")
@@ -80,16 +77,21 @@ class DeviceCodec:
 
     The plan (step, classes, tables) is chosen once, on the CPU, for ``example``
     at ``bits`` per value; every tensor is then coded under it on the GPU, on
-    PyTorch's current stream, and nothing is waited for. Tensors of other
-    statistics take other rates: choose a plan for them. Bytes are those that a
-    CPU writes under the plan. Who has a plan for the shape already gives it as
-    ``plan``.
+    PyTorch's current stream, and nothing is waited for. With ``follow`` a tensor's
+    step follows from its mean square, found on the device: tensors of other scales
+    take about as many bits. Tensors of other statistics take other rates: choose a
+    plan for them. Bytes are those that a CPU writes under the plan that a stream
+    states. Who has a plan for the shape already gives it as ``plan``.
+    ``tile_values`` makes tiles smaller, so that a small tensor is done sooner and
+    takes more bits.
 
     ::
 
         codec = trinity.torch.DeviceCodec(gradient, bits=3)
         coded = codec.encode(gradient)
         again = coded.decode()
+        pages = codec.encode_all([first, second, third])  # in one launch
+        again = codec.decode_all(pages)
     """
 
     def __init__(
@@ -100,6 +102,8 @@ class DeviceCodec:
         best: bool = False,
         room_bits: float = _ROOM_BITS,
         plan: bytes | None = None,
+        follow: bool = False,
+        tile_values: int | None = None,
     ) -> None:
         if not example.is_cuda:
             raise InputError(
@@ -108,49 +112,112 @@ class DeviceCodec:
                 "trinity.encode codes tensors on the CPU",
             )
         self.shape, self.dtype, self.device = example.shape, example.dtype, example.device
-        name = _NUMPY.get(str(example.dtype).removeprefix("torch."), str(example.dtype))
+        name = dtype_name(example.dtype)
         rows, cols = _matrix(example.shape)
+        host: torch.Tensor | None = None
+        if plan is None or follow:
+            host = example.detach().to(torch.float32).cpu().contiguous().reshape(-1)
         if plan is None:
-            host = example.detach().to(torch.float32).cpu().contiguous().reshape(-1).numpy()
-            plan = _core.line_plan(host, rows, cols, float(bits), best)
+            assert host is not None
+            plan = _core.line_plan(host.numpy(), rows, cols, float(bits), best, tile_values)
         #: The plan, as the bytes that every stream begins with, and zeros behind:
         #: who reads a head wants to see that a stream of its size can follow.
         self.plan: bytes = plan + bytes(rows * cols // _LEAST_VALUES_PER_BYTE)
-        gpu = _device(example.device.index if example.device.index is not None else torch.cuda.current_device())
-        self._encoder = gpu.encoder(self.plan, name, room_bits)
+        planned_rows, planned_cols, step, _ = _core.line_plan_info(self.plan)
+        if planned_rows * planned_cols != rows * cols:
+            raise InputError(
+                f"the plan is for {planned_rows} × {planned_cols} values, and the tensor is {tuple(example.shape)}"
+            )
+        relative: float | None = None
+        if follow:
+            assert host is not None
+            finite = host[torch.isfinite(host)]
+            root = float(finite.square().mean().sqrt()) if finite.numel() else 0.0
+            relative = step / root if root > 0 else step
+        gpu = device_of(example.device)
+        self._encoder = gpu.encoder(self.plan, name, room_bits, relative)
         self._decoder = gpu.decoder(self.plan, name)
-        self._sizes = self._encoder.sizes()
-        self._decoder_sizes = self._decoder.sizes()
 
     def _buffer(self, size: int) -> torch.Tensor:
         return torch.empty(size, dtype=torch.uint8, device=self.device)
 
-    def encode(self, x: torch.Tensor) -> DeviceEncoded:
-        """Queues the encoding of a tensor like the example."""
+    def _values(self, x: torch.Tensor) -> torch.Tensor:
         if x.shape != self.shape or x.dtype != self.dtype or x.device != self.device:
             raise InputError(
                 f"the codec is for {tuple(self.shape)} of {self.dtype} on {self.device}, "
                 f"and this is {tuple(x.shape)} of {x.dtype} on {x.device}"
             )
-        x = x.detach().contiguous()
-        _, bound, workspace_bytes = self._sizes
-        data, workspace = self._buffer(bound), self._buffer(workspace_bytes)
-        length = torch.empty(1, dtype=torch.int64, device=self.device)
-        stream = torch.cuda.current_stream(self.device).cuda_stream
-        self._encoder.encode(x.data_ptr(), data.data_ptr(), length.data_ptr(), workspace.data_ptr(), stream)
-        return DeviceEncoded(self, data, length, workspace)
+        return x.detach().contiguous()
+
+    def _stream(self) -> int:
+        return torch.cuda.current_stream(self.device).cuda_stream
+
+    def encode(self, x: torch.Tensor) -> DeviceEncoded:
+        """Queues the encoding of a tensor like the example."""
+        return self.encode_all([x])[0]
+
+    def encode_all(self, tensors: Sequence[torch.Tensor]) -> list[DeviceEncoded]:
+        """Queues the encoding of tensors like the example, in one launch of each kernel."""
+        values = [self._values(x) for x in tensors]
+        count = len(values)
+        if count == 0:
+            return []
+        _, bound, workspace_bytes = self._encoder.sizes(count)
+        bound = -(-bound // _ALIGNED_BYTES) * _ALIGNED_BYTES
+        data, workspace = self._buffer(count * bound), self._buffer(workspace_bytes)
+        lengths = torch.empty(count, dtype=torch.int64, device=self.device)
+        first = data.data_ptr()
+        self._encoder.encode_many(
+            [x.data_ptr() for x in values], [first + at * bound for at in range(count)],
+            lengths.data_ptr(), workspace.data_ptr(), self._stream(),
+        )  # fmt: skip
+        return [
+            DeviceEncoded(self, data[at * bound : (at + 1) * bound], lengths[at : at + 1], workspace, count)
+            for at in range(count)
+        ]
+
+    def _source(self, coded: DeviceEncoded | torch.Tensor) -> torch.Tensor:
+        source = coded.data if isinstance(coded, DeviceEncoded) else coded.contiguous()
+        if source.device != self.device or source.dtype != torch.uint8:
+            raise InputError(f"coded bytes are uint8 on {self.device}, and these are {source.dtype} on {source.device}")
+        # The kernels read words: a stream cut out of a larger payload may begin between two.
+        return source.clone() if source.data_ptr() % _ALIGNED_BYTES else source
 
     def decode(self, coded: DeviceEncoded | torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """Queues the decoding of what `encode` made, or of its bytes on the device."""
-        source = coded.data if isinstance(coded, DeviceEncoded) else coded.contiguous()
-        # The kernels read words: a stream cut out of a larger payload may begin between two.
-        if source.data_ptr() % _ALIGNED_BYTES:
-            source = source.clone()
+        return self.decode_all([coded], None if out is None else [out])[0]
+
+    def decode_all(
+        self,
+        coded: Sequence[DeviceEncoded | torch.Tensor],
+        out: Sequence[torch.Tensor] | None = None,
+        *,
+        check: bool = False,
+    ) -> list[torch.Tensor]:
+        """Queues the decoding of what `encode_all` made, or of bytes on the device, in one launch.
+
+        With ``check`` the device is waited for, and a damaged stream, or one under
+        another plan, is an error; without, it decodes to something else.
+        """
+        sources = [self._source(one) for one in coded]
+        count = len(sources)
+        if count == 0:
+            return []
         if out is None:
-            out = torch.empty(self.shape, dtype=self.dtype, device=self.device)
-        elif out.shape != self.shape or out.dtype != self.dtype or not out.is_contiguous():
+            out = [torch.empty(self.shape, dtype=self.dtype, device=self.device) for _ in sources]
+        if len(out) != count or any(
+            one.shape != self.shape or one.dtype != self.dtype or one.device != self.device or not one.is_contiguous()
+            for one in out
+        ):
             raise InputError("`out` must be like the tensor that was coded, and its values in a row")
-        workspace = self._buffer(self._decoder_sizes[1])
-        stream = torch.cuda.current_stream(self.device).cuda_stream
-        self._decoder.decode(source.data_ptr(), source.numel(), out.data_ptr(), workspace.data_ptr(), stream)
-        return out
+        workspace = self._buffer(self._decoder.sizes(count)[1])
+        self._decoder.decode_many(
+            [one.data_ptr() for one in sources], [one.numel() for one in sources],
+            [one.data_ptr() for one in out], workspace.data_ptr(), self._stream(),
+        )  # fmt: skip
+        if check:
+            faults = self._decoder.faults(workspace.data_ptr(), self._stream(), count)
+            if faults:
+                tile, why = faults[0]
+                raise RunError(f"{len(faults)} tiles could not be decoded; tile {tile}: {why}")
+        return list(out)

@@ -27,6 +27,10 @@ _HEAD = 8
 _PLANS = {"line-fast": False, "line": True, "trinity-lite": True}
 
 
+#: Codecs that code tensors on a GPU there, and whether all of their effort goes into a plan.
+ON_DEVICE = _PLANS
+
+
 def planner(bits: float, codec: str) -> Planned | None:
     """What keeps a plan for tensors of one place, where the codec has plans."""
     return Planned(bits, _PLANS[codec]) if codec in _PLANS else None

@@ -22,8 +22,9 @@ pub fn table(recording: &Recording) -> Table {
     }
     for beside in &line.beside {
         let slower = |alone: f64, beside: f64| format!("{:.2} ×", beside / alone);
+        let priority = if beside.urgent { " of higher priority" } else { "" };
         table.row([
-            format!("{}: product and coding take longer by", beside.what),
+            format!("{}{priority}: product and coding take longer by", beside.what),
             beside.multiprocessors.to_string(),
             "64".into(),
             slower(beside.product_alone_s, beside.product_beside_s),

@@ -1,28 +1,13 @@
 //! Every byte and every value against the CPU, for every kind of plan.
 
-use super::{Bench, from_bf16, to_bf16};
-use crate::error::Error;
+use super::{Bench, Checked, first_difference, from_bf16, to_bf16};
+use crate::error::{During, Error};
 use crate::gpu::Gpu;
 use crate::line::{Faulty, Format, LineCodec};
 use crate::measure::made_up::{mix, weights};
-use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use trinity_codec::line::{Effort, Options, Plan, Settings, Stream, Target};
-
-/// A tensor that the check runs on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Checked {
-    pub name: String,
-    pub values: usize,
-    pub coded_bytes: usize,
-    pub outcome: String,
-}
-
-impl Checked {
-    /// Whether both sides agreed.
-    pub fn agrees(&self) -> bool {
-        self.outcome == "equal"
-    }
-}
 
 /// A made-up tensor and how it is to be coded.
 struct Case {
@@ -39,13 +24,35 @@ struct Case {
 /// every byte and every value must be equal, and damaged streams must be
 /// found out by both or by neither.
 pub fn check(gpu: &Gpu, codec: &LineCodec) -> Result<Vec<Checked>, Error> {
-    let mut rows = Vec::new();
-    for case in cases() {
-        let rates: &[f64] = if case.log2_states == 3 { &[1.6, 3.0, 5.5] } else { &[3.0] };
-        for &bits in rates {
-            rows.push(check_case(gpu, codec, &case, bits)?);
+    let cases = cases();
+    let work: Vec<(&Case, f64)> = cases
+        .iter()
+        .flat_map(|case| {
+            let rates: &[f64] = if case.log2_states == 3 { &[1.6, 3.0, 5.5] } else { &[3.0] };
+            rates.iter().map(move |&bits| (case, bits))
+        })
+        .collect();
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new(Vec::with_capacity(work.len()));
+    // Most of the time goes into plans and compilers, which are the CPU's.
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(work.len());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(&(case, bits)) = work.get(at) else { break };
+                    let bound = gpu.context.bind_to_thread().during("cuCtxSetCurrent");
+                    let row = bound.and_then(|()| check_case(gpu, codec, case, bits));
+                    found.lock().unwrap_or_else(PoisonError::into_inner).push((at, row));
+                }
+            });
         }
-    }
+    });
+    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.sort_by_key(|&(at, _)| at);
+    let mut rows = found.into_iter().map(|(_, row)| row).collect::<Result<Vec<_>, Error>>()?;
+    rows.extend(super::many::check(gpu, codec)?);
     Ok(rows)
 }
 
@@ -80,10 +87,6 @@ fn check_case(gpu: &Gpu, codec: &LineCodec, case: &Case, bits: f64) -> Result<Ch
     };
     let coded_bytes = expected.map_or(0, |bytes| bytes.len());
     Ok(Checked { name: format!("{} at {bits}", case.name), values: values.len(), coded_bytes, outcome })
-}
-
-pub(super) fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
-    a.iter().zip(b).position(|(a, b)| a != b).or((a.len() != b.len()).then_some(a.len().min(b.len())))
 }
 
 /// Compares the values of a stream, then of damaged copies of it.

@@ -2,12 +2,13 @@
 //! and how fast it is beside what else there is (`speed`).
 
 mod check;
+mod many;
 mod speed;
 mod video;
 
 pub use super::made_up::weights;
 pub use crate::recording::{Beside, Energy, Recorded, Speed};
-pub use check::{Checked, check};
+pub use check::check;
 pub use speed::{measure, measure_alone};
 
 use crate::error::{During, Error};
@@ -15,8 +16,25 @@ use crate::gpu::Gpu;
 use crate::line::{Decoder, Encoder, Faulty, Format, LineCodec};
 use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DevicePtrMut};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use trinity_codec::line::{Plan, Settings};
+
+/// A tensor that the check runs on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Checked {
+    pub name: String,
+    pub values: usize,
+    pub coded_bytes: usize,
+    pub outcome: String,
+}
+
+impl Checked {
+    /// Whether both sides agreed.
+    pub fn agrees(&self) -> bool {
+        self.outcome == "equal"
+    }
+}
 
 /// One encoder and decoder with their buffers.
 pub struct Bench {
@@ -188,4 +206,17 @@ fn to_bf16(values: &[f32]) -> Vec<u8> {
 
 fn from_bf16(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(2).map(|b| half::bf16::from_le_bytes([b[0], b[1]]).to_f32()).collect()
+}
+
+fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
+    a.iter().zip(b).position(|(a, b)| a != b).or((a.len() != b.len()).then_some(a.len().min(b.len())))
+}
+
+/// Energy of the first and of the difference.
+fn energies(original: &[u8], other: &[u8]) -> (f64, f64) {
+    let value = |b: &[u8]| f64::from(half::bf16::from_le_bytes([b[0], b[1]]).to_f32());
+    original.chunks_exact(2).zip(other.chunks_exact(2)).fold((0.0, 0.0), |(signal, noise), (a, b)| {
+        let (a, b) = (value(a), value(b));
+        (signal + a * a, noise + (a - b) * (a - b))
+    })
 }

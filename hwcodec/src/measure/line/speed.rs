@@ -1,9 +1,9 @@
 //! How fast: by multiprocessors, beside nvCOMP, beside matrix products, and
 //! for how much energy.
 
-use super::check::first_difference;
+use super::many;
 use super::video::nvdec;
-use super::{Bench, RUNS, from_bf16, median_s, to_bf16};
+use super::{Bench, RUNS, energies, first_difference, from_bf16, median_s, to_bf16};
 use crate::error::{During, Error};
 use crate::gemm::Gemm;
 use crate::gpu::Gpu;
@@ -39,6 +39,7 @@ pub fn measure_alone(gpu: &Gpu, codec: &LineCodec) -> Result<Recorded, Error> {
         recorded.speeds.extend(speeds(gpu, codec, 256, log2_states, TILE_VALUES, &all)?);
         recorded.speeds.extend(speeds(gpu, codec, 4, log2_states, SMALL_TILE, &all)?);
     }
+    recorded.speeds.extend(many::speeds(gpu, codec)?);
     Ok(recorded)
 }
 
@@ -64,6 +65,7 @@ pub fn measure(gpu: &Gpu, codec: &LineCodec, encoder: Option<&Encoder<'_>>) -> R
             Err(e) => recorded.left_out.push(format!("nvCOMP {}: {e}", method.name())),
         }
     }
+    recorded.speeds.extend(many::speeds(gpu, codec)?);
     let piece = weights(1024, COLUMNS, 17);
     for standard in [Standard::Hevc, Standard::H264] {
         let Some(encoder) = encoder else { break };
@@ -84,8 +86,8 @@ pub fn measure(gpu: &Gpu, codec: &LineCodec, encoder: Option<&Encoder<'_>>) -> R
     let (deltas, left_out) = delta::points(gpu, RUNS, threads)?;
     recorded.deltas = deltas;
     recorded.left_out.extend(left_out.into_iter().map(|left| format!("{}: {}", left.what, left.why)));
-    for count in [4, 16, all] {
-        recorded.beside.extend(beside_gemm(gpu, codec, count)?);
+    for (count, urgent) in [(4, false), (16, false), (all, false), (16, true), (all, true)] {
+        recorded.beside.extend(beside_gemm(gpu, codec, count, urgent)?);
     }
     for log2_states in [0, 3] {
         recorded.energy.extend(energy(gpu, codec, log2_states)?);
@@ -179,13 +181,19 @@ fn speeds(
 }
 
 /// Times encoding and decoding on so many multiprocessors beside a stream of
-/// large matrix products.
-fn beside_gemm(gpu: &Gpu, codec: &LineCodec, multiprocessors: u32) -> Result<Vec<Beside>, Error> {
+/// large matrix products, whose blocks go first where they are urgent.
+fn beside_gemm(
+    gpu: &Gpu,
+    codec: &LineCodec,
+    multiprocessors: u32,
+    urgent: bool,
+) -> Result<Vec<Beside>, Error> {
     let subject = Subject::new(64, 3, TILE_VALUES)?;
     let settings = Settings::default();
     let mut bench =
         Bench::on(gpu, codec, &subject.plan, &settings, Format::Bf16, &subject.bf16, multiprocessors)?;
-    let mut gemm = Gemm::new(gpu, 8192)?;
+    let stream = if urgent { gpu.urgent_stream()? } else { gpu.stream()? };
+    let mut gemm = Gemm::on(gpu, 8192, stream)?;
     let mut rows = Vec::new();
     let decoder = bench.decoder(codec, &subject.stream, multiprocessors)?;
     for (what, decodes) in [("encode", false), ("decode", true)] {
@@ -215,6 +223,7 @@ fn beside_gemm(gpu: &Gpu, codec: &LineCodec, multiprocessors: u32) -> Result<Vec
         rows.push(Beside {
             what: format!("{what} beside 8192³ products"),
             multiprocessors,
+            urgent,
             product_alone_s,
             product_beside_s,
             codec_alone_s,
@@ -272,15 +281,6 @@ fn energy(gpu: &Gpu, codec: &LineCodec, log2_states: u32) -> Result<Vec<Energy>,
         });
     }
     Ok(rows)
-}
-
-/// Energy of the first and of the difference.
-fn energies(original: &[u8], other: &[u8]) -> (f64, f64) {
-    let value = |b: &[u8]| f64::from(half::bf16::from_le_bytes([b[0], b[1]]).to_f32());
-    original.chunks_exact(2).zip(other.chunks_exact(2)).fold((0.0, 0.0), |(signal, noise), (a, b)| {
-        let (a, b) = (value(a), value(b));
-        (signal + a * a, noise + (a - b) * (a - b))
-    })
 }
 
 /// nvCOMP on the levels of a uniform quantizer, one byte each, at the same

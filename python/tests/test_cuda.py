@@ -1,0 +1,289 @@
+"""Tensors on a GPU: coded there to the CPU's bytes, many in one launch, without a copy or a wait.
+
+Needs a GPU; without one these tests say that they are left out.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import traceback
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="LEFT OUT: PyTorch is not installed (cargo xtask test --all)")
+if not torch.cuda.is_available():
+    pytest.skip("LEFT OUT: there is no GPU", allow_module_level=True)
+
+import torch.distributed as dist  # noqa: E402
+import torch.multiprocessing as mp  # noqa: E402
+from torch import nn  # noqa: E402
+
+import trinity.torch as tt  # noqa: E402
+from trinity import InputError, RunError, _core  # noqa: E402
+from trinity.torch._rooms import Rooms  # noqa: E402
+
+
+def made(*shape: int, seed: int = 1, scale: float = 1.0, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(seed)
+    columns = torch.exp(torch.randn(shape[-1], generator=generator))
+    return (torch.randn(*shape, generator=generator) * columns * scale).to(dtype).cuda()
+
+
+def on_cpu(stream: torch.Tensor, x: torch.Tensor) -> bytes:
+    """What a CPU writes under the plan that a stream states."""
+    return _core.line_encode(bytes(stream.cpu().numpy()), x.float().cpu().reshape(-1).numpy())
+
+
+@pytest.mark.parametrize("best", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_list_is_coded_to_the_bytes_of_a_cpu(dtype, best):
+    tensors = [made(256, 512, seed=seed, dtype=dtype) for seed in (1, 1, 2, 3)]
+    codec = tt.DeviceCodec(tensors[0], bits=3, best=best)
+    # Not in the order of their addresses.
+    tensors = tensors[::-1]
+    coded = codec.encode_all(tensors)
+    coded[0].check()
+    decoded = codec.decode_all(coded, check=True)
+    for x, one, back in zip(tensors, coded, decoded):
+        stream = bytes(one.bytes.cpu().numpy())
+        assert stream == on_cpu(one.bytes, x)
+        rows, cols, memory = _core.line_decode(stream)
+        wide = torch.frombuffer(memory, dtype=torch.float32).reshape(rows, cols)
+        assert torch.equal(back.cpu(), wide.to(dtype))
+        assert torch.equal(codec.decode(one.bytes), back)
+
+
+@pytest.mark.parametrize("best", [False, True])
+def test_a_plan_is_kept_for_tensors_of_every_scale(best):
+    x = made(256, 512)
+    codec = tt.DeviceCodec(x, bits=3, best=best, follow=True)
+    others = [x, x * 1e-6, x * 3e7, torch.zeros_like(x), made(256, 512, seed=1) + 0.01]
+    coded = codec.encode_all(others)
+    coded[0].check()
+    for one, y in zip(coded, others):
+        assert bytes(one.bytes.cpu().numpy()) == on_cpu(one.bytes, y)
+    bits = [one.bits_per_value for one in coded]
+    assert bits[1] == pytest.approx(bits[0], rel=0.01) and bits[2] == pytest.approx(bits[0], rel=0.01)
+    back = codec.decode_all(coded)
+    assert torch.equal(back[3], torch.zeros_like(x))
+    errors = [float((y - b).square().mean() / y.square().mean()) for y, b in zip(others[:3], back)]
+    assert max(errors) < 1.02 * min(errors)
+
+
+def test_a_graph_captures_lists_and_replays_them_on_new_values():
+    x = made(256, 512, dtype=torch.bfloat16)
+    codec = tt.DeviceCodec(x, bits=3, follow=True)
+    inputs = [torch.empty_like(x) for _ in range(8)]
+    for one in inputs:
+        one.copy_(x)
+    codec.decode_all(codec.encode_all(inputs))
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        coded = codec.encode_all(inputs)
+        decoded = codec.decode_all(coded)
+    for seed in (5, 6):
+        for at, one in enumerate(inputs):
+            one.copy_(made(256, 512, seed=seed + at, scale=10.0**at, dtype=torch.bfloat16))
+        graph.replay()
+        torch.cuda.synchronize()
+        for x, one, back in zip(inputs, coded, decoded):
+            assert bytes(one.bytes.cpu().numpy()) == on_cpu(one.bytes, x)
+            assert torch.equal(back, codec.decode(one.bytes))
+
+
+def test_rooms_hold_what_they_are_given_and_say_what_is_not_finite():
+    values = 256 * 512
+    x = torch.stack([made(values // 256, 256, seed=seed).reshape(-1) * 10.0**seed for seed in range(6)])
+    x[3] = 0
+    # Nothing like the others: hardly compressible at the rate.
+    x[4] = torch.sign(x[4])
+    x[5, 77] = float("nan")
+    rooms = Rooms(values, 1.5, torch.float32, x.device)
+    rooms.adopt(rooms.choose(x[:3]))
+    for _ in range(3):
+        packed = rooms.pack(x)
+        back = rooms.unpack(packed)
+        lengths = packed[:, :8].contiguous().view(torch.int64).reshape(-1).tolist()
+        assert lengths[5] == -1 and back[5].isnan().all()
+        assert all(0 < length <= rooms.bytes - 16 for length in lengths[:5])
+        assert torch.equal(back[3], torch.zeros_like(back[3]))
+        for at in range(5):
+            stream = packed[at, 16 : 16 + lengths[at]]
+            assert bytes(stream.cpu().numpy()) == on_cpu(stream, x[at])
+        for at in range(3):
+            assert float((x[at] - back[at]).square().mean() / x[at].square().mean()) < 0.2
+
+
+def test_what_does_not_fit_is_a_sentence():
+    x = made(256, 512)
+    codec = tt.DeviceCodec(x, bits=3)
+    with pytest.raises(InputError, match="on cpu"):
+        tt.DeviceCodec(x.cpu())
+    with pytest.raises(InputError, match="and this is .* on cpu"):
+        codec.encode(x.cpu())
+    with pytest.raises(InputError, match=r"and this is \(128, 512\)"):
+        codec.encode(x[:128])
+    with pytest.raises(InputError, match="and this is .*bfloat16"):
+        codec.encode_all([x, x.bfloat16()])
+    with pytest.raises(InputError, match="in a row"):
+        codec.decode(codec.encode(x), out=torch.empty(512, 256, device="cuda").T)
+    with pytest.raises(InputError, match="256 × 512 values, and the tensor is"):
+        tt.DeviceCodec(x[:128].contiguous(), plan=codec.plan)
+    # A transposed tensor is coded as it is read.
+    turned = x.T.contiguous().T
+    assert torch.equal(codec.encode(turned).bytes, codec.encode(x).bytes)
+    # Values that are no numbers are kept as they are.
+    spoiled = x.clone()
+    spoiled[3, 4], spoiled[5, 6] = float("nan"), float("inf")
+    coded = codec.encode(spoiled)
+    coded.check()
+    back = coded.decode()
+    assert back[3, 4].isnan() and back[5, 6].isinf() and back.isfinite().sum() == back.numel() - 2
+    # A stream under another plan is found out.
+    other = tt.DeviceCodec(made(256, 512, seed=8) * torch.linspace(1, 90, 512, device="cuda"), bits=2)
+    with pytest.raises(RunError, match="another plan"):
+        codec.decode_all([other.encode(x)], check=True)
+    with pytest.raises(RunError, match="header and directory take"):
+        codec.decode(codec.encode(x).bytes[:16])
+    rooms = Rooms(256 * 512, 3.0, torch.float32, x.device)
+    with pytest.raises(InputError, match="the rooms are for"):
+        rooms.pack(x.reshape(1, -1).bfloat16())
+    with pytest.raises(InputError, match="not in a row"):
+        rooms.pack(torch.zeros(4, 2 * 256 * 512, device="cuda")[:, ::2])
+
+
+# Boundaries, caches, weights.
+
+
+def _run(rank: int, ranks: int, port: int, backend: str, work, queue) -> None:
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    try:
+        torch.cuda.set_device(0)
+        dist.init_process_group(backend, rank=rank, world_size=ranks)
+        queue.put((rank, None, work(rank)))
+        dist.barrier()
+        dist.destroy_process_group()
+    except BaseException:
+        queue.put((rank, traceback.format_exc(), None))
+
+
+def _ranks(work, ranks: int, backend: str) -> list:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    context = mp.get_context("spawn")
+    queue = context.Queue()
+    workers = [context.Process(target=_run, args=(rank, ranks, port, backend, work, queue)) for rank in range(ranks)]
+    for worker in workers:
+        worker.start()
+    found = sorted((queue.get(timeout=180) for _ in workers), key=lambda one: one[0])
+    for worker in workers:
+        worker.join(60)
+    for _, trouble, _ in found:
+        assert trouble is None, trouble
+    return [one[2] for one in found]
+
+
+def _quiet_step(step) -> dict[str, int]:
+    """What the profiler sees of a step in which a wait is an error: copies from the device, and kernels of ours."""
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA, torch.profiler.ProfilerActivity.CPU]) as seen:
+            step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    torch.cuda.synchronize()
+    names = [event.name for event in seen.events()]
+    return {
+        "to_host": sum("Memcpy DtoH" in name for name in names),
+        "from_host": sum("Memcpy HtoD" in name for name in names),
+        "waits": sum("Synchronize" in name and "Stream" in name for name in names),
+        "encode": sum("line_encode" in name for name in names),
+        "decode": sum("line_decode" in name for name in names),
+    }
+
+
+def test_a_boundary_and_its_gradient_stay_on_the_device():
+    x = made(8, 128, 256).requires_grad_()
+
+    def step() -> torch.Tensor:
+        x.grad = None
+        out = tt.boundary(x, bits=3.5, grad_bits=8.0)
+        out.square().mean().backward()
+        return out
+
+    for _ in range(12):
+        out = step()
+    seen = _quiet_step(step)
+    assert seen["to_host"] == 0 and seen["encode"] >= 3
+    assert float((out - x).square().mean() / x.square().mean()) < 0.02
+    meant = 2 * out.detach() / out.numel()
+    assert float((x.grad - meant).square().mean() / meant.square().mean()) < 1e-3
+
+
+def _stages(rank: int) -> dict:
+    x = made(8, 128, 256, seed=4)
+    if rank == 0:
+        x.requires_grad_()
+        for _ in range(3):
+            x.grad = None
+            tt.send(x, 1, rooms=True, bits=3.5, grad_bits=8.0).backward()
+        return {"grad": float((x.grad - 2 * x.detach()).square().mean() / (2 * x.detach()).square().mean())}
+    for _ in range(3):
+        got = tt.recv(0, like=torch.empty_like(x), bits=3.5, grad_bits=8.0)
+        got.square().sum().backward()
+    return {"activation": float((got - x).detach().square().mean() / x.square().mean())}
+
+
+def test_stages_exchange_rooms():
+    first, second = _ranks(_stages, 2, "gloo")
+    assert second["activation"] < 0.02
+    # The gradient is of what arrived.
+    assert first["grad"] < 0.03
+    with pytest.raises(InputError, match="on a GPU, and this is"):
+        tt.send(torch.randn(4, 4096), 1, rooms=True)
+    with pytest.raises(InputError, match="no kernels that fill rooms"):
+        tt.send(made(64, 256), 1, rooms=True, codec="trinity")
+
+
+def test_a_cache_keeps_its_pages_on_the_device():
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(11)
+    config = transformers.LlamaConfig(
+        vocab_size=256, hidden_size=256, intermediate_size=256, num_hidden_layers=2, num_attention_heads=8,
+        num_key_value_heads=4, max_position_embeddings=2048,
+    )  # fmt: skip
+    model = transformers.LlamaForCausalLM(config).eval().cuda().bfloat16()
+    tokens = torch.randint(0, 256, (2, 400), device="cuda")
+    with torch.no_grad():
+        plain = model(tokens, past_key_values=transformers.DynamicCache(config=config)).logits
+        cache = tt.CodedCache(bits=4, config=config, decoded_bytes=0)
+        for at in range(0, 400, 50):
+            coded = model(tokens[:, at : at + 50], past_key_values=cache).logits
+    assert cache.coded_bytes() <= 4.02 / 16 * cache.plain_bytes()
+    pages = [room for layer in cache.layers for page in layer.pages for part in page for room in part]
+    assert pages and all(room.data.is_cuda for room in pages)
+    lengths = [int(room.data[:8].view(torch.int64)) for room in pages]
+    assert min(lengths) > 0.8 * len(pages[0]) * 0.9
+    error = (coded.float() - plain[:, -50:].float()).square().mean() / plain[:, -50:].float().square().mean()
+    assert float(error) < 0.05
+
+
+@pytest.mark.parametrize("codec", ["line-fast", "line-uniform", "trinity-lite"])
+def test_weights_that_stay_coded_are_decoded_on_the_device_to_a_cpus_bits(codec):
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(512, 768), nn.ReLU(), nn.Linear(768, 512)).bfloat16()
+    tt.compress_(model, bits=3.5, codec=codec, decode="use")
+    there = [layer.weight.clone() for layer in (model[0], model[2])]
+    model = model.cuda()
+    x = torch.randn(4, 512, device="cuda", dtype=torch.bfloat16)
+    with torch.no_grad():
+        model(x)
+        for layer, weight in zip((model[0], model[2]), there):
+            assert layer.weight.is_cuda and torch.equal(layer.weight.cpu(), weight)
+            assert layer.__dict__["_trinity_coded"]["weight"]._on_device is not None
+        seen = _quiet_step(lambda: model(x))
+    assert seen["to_host"] == 0 and seen["decode"] >= 2
