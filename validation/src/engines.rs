@@ -11,7 +11,7 @@ use trinity_hwcodec::recording::Recording;
 use trinity_sim::compression::Stages;
 
 /// The committed recording, as it is on disk.
-pub const RECORDING: &str = include_str!("../data/h200/recording.json");
+pub static RECORDING: &str = include_str!("../data/h200/recording.json");
 
 /// Values of one picture that crossed the wire: 1024 × 1024 samples.
 const PICTURE_VALUES: f64 = 1024.0 * 1024.0;

@@ -11,8 +11,8 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-const ASAP7: &str = include_str!("../../../configs/silicon/asap7.toml");
-const XK264: &str = include_str!("../../../configs/silicon/xk264.toml");
+static ASAP7: &str = include_str!("../../../configs/silicon/asap7.toml");
+static XK264: &str = include_str!("../../../configs/silicon/xk264.toml");
 
 /// A file of synthesized figures.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]

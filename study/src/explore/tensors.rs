@@ -10,7 +10,7 @@ use trinity_tensor::{Class, TensorFile};
 pub const BUILT_IN: &str = "built-in tensors";
 
 /// Seven pieces of tensors of five classes, captured in training.
-pub const TENSORS: &[u8] = include_bytes!("../../data/tensors.safetensors");
+pub static TENSORS: &[u8] = include_bytes!("../../data/tensors.safetensors");
 
 /// The tensors that come with the library, for who has none at hand.
 ///

@@ -141,14 +141,15 @@ pub fn silicon_equals_software() -> Outcome {
 }
 
 /// The explorer's page in a browser and beside the command: as the command serves it, and with
-/// `--all` also as one file.
+/// `--all` also as one file, with the module for browsers by itself.
 pub fn explorer() -> Outcome {
     let trinity = match compile::command() {
         Ok(trinity) => trinity,
         Err(reason) => return Outcome::Failed(reason),
     };
-    let mut parts = vec![web::module_answers(&trinity), web::test_served(&trinity)];
+    let mut parts = vec![web::test_served(&trinity)];
     if env::var_os(ALL).is_some() {
+        parts.push(web::module_answers(&trinity));
         parts.push(web::build().and_then(|page| web::test_file(&page, &trinity)));
     }
     // What one part lacks keeps no other from running, and a failure is said before it.
