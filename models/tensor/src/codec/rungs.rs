@@ -2,8 +2,9 @@
 //!
 //! Where the error of a tensor is the sum of many small ones, it falls as bits
 //! grow. Where a few values carry it all (an outlier, a constant, a handful of
-//! integers), or a predictor may hit every value or none (a ramp), it is a
-//! matter of luck: a coarse step may meet them and a finer one miss. For such
+//! integers), a predictor may hit every value or none (a ramp, a pattern), or
+//! what is said beside the values takes much of the bits (a small tensor), it is
+//! a matter of luck: a coarse step may meet them and a finer one miss. For such
 //! tensors every multiple of half a bit below the rate asked for is tried as
 //! well, and the least error is kept. So no rate gives more error than a multiple of
 //! half a bit below it. Knows nothing of how a codec works.
@@ -77,8 +78,8 @@ impl TensorCodec for Rungs {
     }
 }
 
-/// Fewer values leave their error to chance.
-const FEW: usize = 1024;
+/// Fewer values leave their error to chance, and are coded in no time.
+const FEW: usize = 4096;
 /// Values that must share the energy, and the values that a sample must have.
 const MANY: usize = 64;
 /// Values looked at for how many different ones there are.
@@ -96,7 +97,8 @@ fn is_erratic(tensor: &Tensor) -> bool {
     }
     let mut values = vec![0f32; tensor.len()];
     tensor.dtype().to_f32(tensor.data(), &mut values);
-    is_of_few(&values) || has_few_values(&values) || is_foretold(&values, tensor.matrix().1)
+    let cols = tensor.matrix().1;
+    is_of_few(&values) || has_few_values(&values) || is_foretold(&values, cols) || is_a_product(&values, cols)
 }
 
 /// Whether a few values have nearly all the energy: the participation ratio (Σx²)² / Σx⁴.
@@ -120,20 +122,41 @@ fn has_few_values(values: &[f32]) -> bool {
     seen.len() < MANY
 }
 
-/// Whether the neighbours above and to the left say nearly all of a value, or the mean does.
+/// Whether the neighbours above and to the left say nearly all of a value, those one further away
+/// do (a pattern of two), or the mean does.
 fn is_foretold(values: &[f32], cols: usize) -> bool {
     let count = values.len() as f64;
     let mean = values.iter().map(|&value| f64::from(value)).sum::<f64>() / count;
     let variance = values.iter().map(|&value| (f64::from(value) - mean).powi(2)).sum::<f64>();
     // Of one row, the values before stand above.
     let up = if cols < values.len() { cols } else { 1 };
-    let left = |at: usize| f64::from(values[at]) - f64::from(values[at - 1]);
     let energy = values.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>();
     if variance < SPREAD * energy {
         return true;
     }
-    let rest: f64 = (up + 1..values.len()).map(|at| (left(at) - left(at - up)).powi(2)).sum();
-    rest < FORETOLD * variance
+    let rest = |lag: usize| -> f64 {
+        let left = |at: usize| f64::from(values[at]) - f64::from(values[at - lag]);
+        (lag * up + lag..values.len()).map(|at| (left(at) - left(at - lag * up)).powi(2)).sum()
+    };
+    rest(1) < FORETOLD * variance || rest(2) < FORETOLD * variance
+}
+
+/// Whether the matrix is a column times a row: every two neighbours have the ratio of those above them.
+fn is_a_product(values: &[f32], cols: usize) -> bool {
+    if cols < 2 || values.len() < 2 * cols {
+        return false;
+    }
+    let largest = values.iter().fold(0f32, |largest, value| largest.max(value.abs()));
+    let at = |row: usize, col: usize| f64::from(values[row * cols + col] / largest);
+    let (mut rest, mut all) = (0f64, 0f64);
+    for row in 1..values.len() / cols {
+        for col in 1..cols {
+            let products = [at(row, col) * at(row - 1, col - 1), at(row, col - 1) * at(row - 1, col)];
+            rest += (products[0] - products[1]).powi(2);
+            all += products[0].powi(2) + products[1].powi(2);
+        }
+    }
+    rest < FORETOLD * all
 }
 
 #[cfg(test)]
@@ -153,19 +176,25 @@ mod tests {
 
     #[test]
     fn chance_is_told_from_law() {
-        let law = noise(4096);
+        let law = noise(8192);
         assert!(!is_erratic(&tensor(&law, 64)));
         let mut outlier = law.clone();
         outlier[7] = 1e6;
-        let ramp: Vec<f32> = (0..4096).map(|at| at as f32).collect();
+        let ramp: Vec<f32> = (0..8192).map(|at| at as f32).collect();
         let integers: Vec<f32> = law.iter().map(|value| (value * 6.0).round()).collect();
         let far_off: Vec<f32> = law.iter().map(|value| 1e3 + value).collect();
+        let pattern = law.iter().enumerate().map(|(at, noise)| ((at / 64 + at) % 2) as f32 + 1e-3 * noise);
+        let product =
+            (0..8192).map(|at| ((at / 64 * 37 % 23) as f32 - 11.0) * ((at % 64 * 41 % 29) as f32 - 14.0));
         for (name, values) in [
+            ("pattern", pattern.collect()),
+            ("product", product.collect()),
+            ("small", law[..2048].to_vec()),
             ("outlier", outlier),
             ("ramp", ramp),
             ("integers", integers),
             ("far off", far_off),
-            ("constant", vec![0.3; 4096]),
+            ("constant", vec![0.3; 8192]),
         ] {
             assert!(is_erratic(&tensor(&values, 64)), "{name}");
         }
