@@ -29,7 +29,8 @@ pub fn all_reduce_by(channel: &Channel, algorithm: Algorithm, ranks: u32, values
         return nccl::all_reduce_s(&channel.link, ranks, bytes);
     }
     match algorithm {
-        Algorithm::Ring | Algorithm::Nccl => {
+        Algorithm::InNetwork if !channel.is_coded() => in_network(channel, ranks, values),
+        Algorithm::Ring | Algorithm::Nccl | Algorithm::Hierarchical | Algorithm::InNetwork => {
             ring_reduce_scatter(channel, ranks, values) + ring_all_gather(channel, ranks, values)
         }
         Algorithm::HalvingDoubling => halving_doubling(channel, ranks, values),
@@ -39,6 +40,13 @@ pub fn all_reduce_by(channel: &Channel, algorithm: Algorithm, ranks: u32, values
             all_reduce_by(channel, Algorithm::Ring, ranks, values).min(double_tree(channel, ranks, values))
         }
     }
+}
+
+/// Up to the switch that sees all ranks and down again, values streaming: each
+/// link carries them once in each direction.
+fn in_network(channel: &Channel, ranks: u32, values: f64) -> f64 {
+    let hops = 2.0 * channel.link.hops(1, ranks);
+    channel.link.launch_s + hops * channel.link.latency_s + channel.stages(values).wire_s
 }
 
 /// Each rank ends with its share of the sum.

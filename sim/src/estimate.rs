@@ -39,6 +39,17 @@ impl Local {
         Ok(Self { memory, on_gpu: fits.then(|| OnGpu::of(cluster, job, local)) })
     }
 
+    /// Time that the arithmetic of one iteration takes, whatever the wires;
+    /// `None` where memory does not suffice.
+    pub(crate) fn least_s(&self, job: &Job) -> Option<f64> {
+        self.on_gpu.as_ref().map(|on_gpu| on_gpu.least_s(job))
+    }
+
+    /// What memory lacks.
+    pub(crate) fn lacking(&self, cluster: &Cluster) -> Infeasible {
+        lacking(cluster, &self.memory)
+    }
+
     /// Whether two points have the same part on a GPU, so that one's serves
     /// the other: all of the job but what becomes of its traffic, the GPU, and
     /// how many there are.
@@ -63,12 +74,16 @@ impl Local {
             Some(on_gpu) if memory.total_bytes() <= usable_bytes(cluster) => {
                 Ok(whole(cluster, job, on_gpu, memory))
             }
-            _ => Err(Infeasible::Memory {
-                needed_gb: memory.total_bytes() / 1e9,
-                capacity_gb: usable_bytes(cluster) / 1e9,
-                kind: memory.largest().0,
-            }),
+            _ => Err(lacking(cluster, &memory)),
         }
+    }
+}
+
+fn lacking(cluster: &Cluster, memory: &MemoryByKind) -> Infeasible {
+    Infeasible::Memory {
+        needed_gb: memory.total_bytes() / 1e9,
+        capacity_gb: usable_bytes(cluster) / 1e9,
+        kind: memory.largest().0,
     }
 }
 
@@ -97,6 +112,7 @@ fn whole(cluster: &Cluster, job: &Job, on_gpu: &OnGpu, memory: MemoryByKind) -> 
         breakdown,
         energy,
         area,
+        chosen: None,
     }
 }
 
@@ -128,7 +144,9 @@ fn check(cluster: &Cluster, job: &Job) -> Result<(), Infeasible> {
         return Err(Infeasible::KvHeads { tensor: p.tensor, kv_heads: llm.kv_heads });
     }
     let chunks = p.schedule.chunks();
-    if u64::from(p.pipeline) * u64::from(chunks) > u64::from(llm.layers) {
+    // Embedding and loss may be chunks of their own (Llama 3).
+    let most = if chunks > 1 { llm.layers.saturating_add(2) } else { llm.layers };
+    if u64::from(p.pipeline) * u64::from(chunks) > u64::from(most) {
         return Err(Infeasible::Stages { stages: p.pipeline, chunks, layers: llm.layers });
     }
     let per_step = u64::from(p.data) * u64::from(job.microbatch);

@@ -1,5 +1,7 @@
 //! One point, line by line, with the formula behind each line.
 
+use crate::energy::switch_idle_w;
+use crate::layout::Layout;
 use crate::outcome::{Exposed, Line};
 use crate::sweep::Point;
 use crate::{Estimate, Infeasible, Phase};
@@ -10,14 +12,46 @@ use crate::{Estimate, Infeasible, Phase};
 ///
 /// When the point cannot run.
 pub fn explain(point: &Point) -> Result<(Estimate, Vec<Line>), Infeasible> {
-    let estimate = point.estimate()?;
-    let mut lines = Vec::new();
+    let (estimate, mut lines) = (point.estimate()?, Vec::new());
+    if let Some(layout) = &estimate.chosen {
+        choice_lines(point, layout, &mut lines);
+    }
+    let point = &point.laid_out(&estimate);
     time_lines(point, &estimate, &mut lines);
     memory_lines(point, &estimate, &mut lines);
     energy_lines(point, &estimate, &mut lines);
     area_lines(point, &estimate, &mut lines);
     lines.extend(crate::die::lines(point, &estimate));
     Ok((estimate, lines))
+}
+
+/// The layout that was chosen, and from how many.
+fn choice_lines(point: &Point, layout: &Layout, lines: &mut Vec<Line>) {
+    let layouts = point.layouts();
+    let p = &layout.parallelism;
+    let stated = |stated: bool| if stated { "as stated" } else { "chosen" };
+    let search = &point.search;
+    let mut line = |name, value: u32, formula: String| {
+        lines.push(Line { group: "layout", name, value: f64::from(value), unit: "", formula });
+    };
+    let tried = layouts.tried;
+    line(
+        "layouts that fit",
+        u32::try_from(layouts.fitting()).unwrap_or(u32::MAX),
+        format!("of {tried} on {} GPUs; most tokens a second: {layout}", point.cluster.gpus),
+    );
+    line("tensor", p.tensor, stated(search.tensor > 0).into());
+    line("pipeline", p.pipeline, stated(search.pipeline > 0).into());
+    line("interleave", p.schedule.chunks(), stated(search.interleave > 0).into());
+    line("context", p.context, stated(search.context > 0).into());
+    line("expert", p.expert, stated(search.expert > 0).into());
+    line("expert-tensor", p.expert_tensor, stated(search.expert_tensor > 0).into());
+    line("data", p.data, stated(search.data > 0).into());
+    line("zero", u32::from(p.zero.stage()), stated(search.zero.is_some()).into());
+    line("micro-batch", layout.microbatch, stated(search.microbatch > 0).into());
+    let recompute =
+        format!("{}: recompute = {}", stated(search.recompute.is_some()), layout.recompute.name());
+    line("recompute", layout.recompute as u32, recompute);
 }
 
 /// What decides the time of a kernel.
@@ -230,12 +264,22 @@ fn energy_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
     line(
         "wires",
         energy.wire_j,
-        format!("bits sent × {:.1} pJ/bit between nodes", cluster.nic.energy_j_per_bit * 1e12),
+        format!(
+            "bits sent × {:.1} pJ/bit inside nodes, {:.1} in adapters and {:.1} in switches between them",
+            cluster.intra.energy_j_per_bit * 1e12,
+            cluster.nic.energy_j_per_bit * 1e12,
+            cluster.levels.crossing(u64::from(gpus)).energy_j_per_bit * 1e12
+        ),
     );
     line(
         "NIC idle",
         energy.nic_idle_j,
         format!("{gpus} × {} NICs × {} W × iteration", cluster.nics_per_gpu, cluster.nic.idle_power_w),
+    );
+    line(
+        "switch idle",
+        energy.switch_idle_j,
+        format!("{gpus} GPUs × {} W of ports × iteration", tenth(switch_idle_w(cluster))),
     );
     line(
         "codec",

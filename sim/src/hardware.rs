@@ -6,6 +6,7 @@
 use crate::compression::Codec;
 use crate::die::Die;
 pub use crate::flops::PeakFlops;
+use crate::levels::Levels;
 use crate::link::{Algorithm, Link, Switching, Topology};
 use crate::nccl;
 use crate::software::Software;
@@ -124,12 +125,12 @@ pub struct Nic {
     pub latency_s: f64,
     pub area_mm2: f64,
     pub idle_power_w: f64,
-    /// Energy from GPU memory to GPU memory for each bit on the wire, both
-    /// ends together.
+    /// Energy of each bit sent beyond what the idle adapter draws, both ends
+    /// together: an adapter that sends receives as well.
     pub energy_j_per_bit: f64,
 }
 
-/// One level of the network: inside a node, or between nodes.
+/// The wires inside a node, or to the host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tier {
     /// Each GPU's bandwidth into the tier, one direction.
@@ -141,6 +142,9 @@ pub struct Tier {
     pub efficiency: f64,
     pub topology: Topology,
     pub all_reduce: Algorithm,
+    /// What its switches draw for each GPU without traffic.
+    pub idle_power_w: f64,
+    /// Energy of each bit beyond that.
     pub energy_j_per_bit: f64,
 }
 
@@ -161,6 +165,8 @@ pub struct Cluster {
     pub inter_latency_s: f64,
     pub inter_topology: Topology,
     pub inter_all_reduce: Algorithm,
+    /// Switches between the nodes.
+    pub levels: Levels,
     /// From GPU memory to host memory, where KV may spill.
     pub host: Tier,
     /// Time no kernel can go below, launch included.
@@ -211,14 +217,23 @@ impl Cluster {
         if members_in_node > 1 {
             bytes_per_s = bytes_per_s.min(self.intra.bytes_per_s * self.intra.efficiency);
         }
+        // A ring, a tree or a neighbour's message leaves a switch once for all
+        // members beneath it.
+        bytes_per_s = bytes_per_s.min(nics * self.levels.narrowest(size, stride, |beneath| 1.0 / beneath));
+        Link { bytes_per_s, ..self.network_link(span) }
+    }
+
+    /// An adapter's share of the network, to ranks `span` GPUs away.
+    fn network_link(&self, span: u64) -> Link {
+        let way = self.levels.crossing(span);
         Link {
-            bytes_per_s,
-            latency_s: self.nic.latency_s + self.inter_latency_s,
+            bytes_per_s: self.nic.bytes_per_s * self.nics_per_gpu * self.inter_efficiency,
+            latency_s: self.nic.latency_s + self.inter_latency_s + way.latency_s,
             launch_s: self.intra.launch_s,
             topology: self.inter_topology,
             switching: Switching::CutThrough,
             all_reduce: self.inter_all_reduce,
-            energy_j_per_bit: self.nic.energy_j_per_bit,
+            energy_j_per_bit: self.nic.energy_j_per_bit + way.energy_j_per_bit,
         }
     }
 
@@ -235,17 +250,16 @@ impl Cluster {
         }
     }
 
-    /// A GPU's own share of the NICs, which nobody else's traffic can use.
-    pub fn nic_link(&self) -> Link {
-        Link {
-            bytes_per_s: self.nic.bytes_per_s * self.nics_per_gpu * self.inter_efficiency,
-            latency_s: self.nic.latency_s + self.inter_latency_s,
-            launch_s: self.intra.launch_s,
-            topology: self.inter_topology,
-            switching: Switching::CutThrough,
-            all_reduce: self.inter_all_reduce,
-            energy_j_per_bit: self.nic.energy_j_per_bit,
-        }
+    /// A GPU's own share of the NICs, which nobody else's traffic can use, when
+    /// each of `size` ranks `stride` apart sends to all others: of what leaves
+    /// a node, the part that leaves a switch shares its uplinks.
+    pub fn nic_link(&self, size: u32, stride: u32) -> Link {
+        let link = self.network_link(u64::from(size) * u64::from(stride));
+        let (near, _) = self.members(size, stride);
+        let (ranks, near) = (f64::from(size), f64::from(near));
+        let outside = (ranks - near).max(1.0);
+        let narrowest = self.levels.narrowest(size, stride, |beneath| (ranks - beneath).max(0.0) / outside);
+        Link { bytes_per_s: link.bytes_per_s * narrowest.min(1.0), ..link }
     }
 
     /// Members of a group of `size` ranks `stride` apart that share a node, and

@@ -258,6 +258,14 @@ impl Job {
         self.global_batch / (self.parallelism.data * self.microbatch).max(1)
     }
 
+    /// Sequences that a stage decodes together where nobody says: a rank's whole
+    /// batch, in as many parts as there are stages where it divides.
+    pub fn decoded_together(&self) -> u32 {
+        let sequences = (self.global_batch / self.parallelism.data.max(1)).max(1);
+        let stages = self.parallelism.pipeline.max(1);
+        if sequences.is_multiple_of(stages) { sequences / stages } else { sequences }
+    }
+
     /// FLOPs that the model itself asks for in one iteration, whatever is computed
     /// twice, cut or cast: two for each parameter a token passes through and for
     /// each pair of its attention, three times as many in training (PaLM's count).

@@ -25,6 +25,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod best;
 pub mod collective;
 pub mod compression;
 pub mod compute;
@@ -38,6 +39,8 @@ mod hardware;
 pub mod host;
 mod job;
 pub mod kernels;
+mod layout;
+mod levels;
 mod link;
 mod llm;
 pub mod memory;
@@ -53,6 +56,7 @@ pub mod sweep;
 /// not what this one would.
 pub const VERSION: &str = env!("TRINITY_MODEL");
 
+pub use best::best;
 pub use compression::{Codec, Compression, Reduction};
 pub use estimate::{estimate, time};
 pub use explain::{Footprint, explain, footprint};
@@ -61,6 +65,8 @@ pub use job::{
     AttentionKernel, Job, Math, Overlap, Parallelism, Phase, Precision, Recompute, Schedule, Split, Tuning,
     Zero,
 };
+pub use layout::{Layout, Search};
+pub use levels::{Level, Levels};
 pub use llm::{Attention, Blocks, Llm, Mamba, Mlp, Moe, Vocabulary, Window};
 pub use outcome::{AreaByKind, Breakdown, EnergyByKind, Estimate, Infeasible, Line, MemoryByKind};
 pub use reason::Reason;

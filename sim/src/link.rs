@@ -24,6 +24,13 @@ pub enum Algorithm {
     Direct,
     /// The faster of ring and double tree at this size.
     Best,
+    /// Reduced inside nodes first: each member's share crosses its own adapter.
+    /// Inside a node, a ring.
+    Hierarchical,
+    /// Switches add what passes through them (SHARP): each rank sends its
+    /// values once and receives the sum. With a codec, a ring: switches cannot
+    /// add what they cannot read.
+    InNetwork,
     /// What NCCL's protocols measure ([`crate::nccl`]); with a codec, a ring.
     Nccl,
 }

@@ -3,6 +3,7 @@
 //!
 //! Plain data alone, so that every part of the model can share it.
 
+use crate::layout::Layout;
 use crate::reason::Reason;
 use serde::Serialize;
 
@@ -26,6 +27,9 @@ pub struct Estimate {
     pub breakdown: Breakdown,
     pub energy: EnergyByKind,
     pub area: AreaByKind,
+    /// How the job was laid over the GPUs, where that was left to be chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chosen: Option<Layout>,
 }
 
 /// A communication: all of it, and the part no compute hides.
@@ -127,6 +131,8 @@ pub struct EnergyByKind {
     /// Bits on NVLink, PCIe and the network, end to end.
     pub wire_j: f64,
     pub nic_idle_j: f64,
+    /// Switches inside nodes and between them, without traffic.
+    pub switch_idle_j: f64,
     pub codec_j: f64,
     pub codec_idle_j: f64,
 }
@@ -134,7 +140,13 @@ pub struct EnergyByKind {
 impl EnergyByKind {
     /// All kinds together.
     pub fn total_j(&self) -> f64 {
-        self.compute_j + self.gpu_idle_j + self.wire_j + self.nic_idle_j + self.codec_j + self.codec_idle_j
+        self.compute_j
+            + self.gpu_idle_j
+            + self.wire_j
+            + self.nic_idle_j
+            + self.switch_idle_j
+            + self.codec_j
+            + self.codec_idle_j
     }
 }
 
@@ -199,6 +211,12 @@ pub enum Infeasible {
     NoFormat { format: &'static str },
     #[error("needs {needed_gb:.1} GB a GPU of {capacity_gb:.1} GB, {kind} being the largest part")]
     Memory { needed_gb: f64, capacity_gb: f64, kind: &'static str },
+    #[error(
+        "no layout over {gpus} GPUs fits in memory: the smallest needs {needed_gb:.1} GB a GPU of {capacity_gb:.1} GB, {kind} being the largest part"
+    )]
+    NoLayout { gpus: u32, needed_gb: f64, capacity_gb: f64, kind: &'static str },
+    #[error("no layout puts a batch of {batch} on {gpus} GPUs: none divides batch, heads and layers")]
+    NoCut { gpus: u32, batch: u32 },
 }
 
 impl Infeasible {
@@ -222,16 +240,34 @@ impl Infeasible {
             Self::Shoreline { .. } => Reason::DieEdge,
             Self::Clock { .. } => Reason::Clock,
             Self::Power { .. } => Reason::Power,
-            Self::Memory { .. } => Reason::Memory,
+            Self::Memory { .. } | Self::NoLayout { .. } => Reason::Memory,
+            Self::NoCut { .. } => Reason::Batch,
         }
+    }
+
+    /// Whether another way to cut the job over the GPUs may help.
+    pub(crate) fn is_about_the_cut(&self) -> bool {
+        matches!(
+            self.reason(),
+            Reason::GpuCount
+                | Reason::Heads
+                | Reason::KvHeads
+                | Reason::Stages
+                | Reason::Interleave
+                | Reason::Batch
+                | Reason::Experts
+                | Reason::Context
+                | Reason::ZeroWithPipeline
+                | Reason::Memory
+        )
     }
 }
 
 /// One line of an explanation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
-    /// `time`, `memory`, `energy`, `area`, `result`; `die`, `power`, `kernel` and
-    /// `one more` for a GPU given by its parts.
+    /// `time`, `memory`, `energy`, `area`, `result`; `layout` where that was
+    /// chosen; `die`, `cost`, `power`, `kernel` and `one more` for a GPU given by its parts.
     #[serde(rename = "part")]
     pub group: &'static str,
     #[serde(rename = "line")]

@@ -8,7 +8,7 @@ mod parts;
 
 pub(crate) use parts::{Boundary, Parts, Reduce, parts};
 
-use crate::collective::{self, Link};
+use crate::collective::{self, Algorithm, Link};
 use crate::compression::{Channel, Policy, Scope};
 use crate::compute::{self, Kind, Passes, Shape, Work};
 use crate::hardware::Cluster;
@@ -118,7 +118,32 @@ impl Group<'_> {
     /// The channel the values take, raw or coded, and its time.
     fn choose(&self, transfer: Transfer, values: f64) -> (Channel, f64) {
         let link = self.cluster.link(self.size, self.stride);
+        let (near, nodes) = self.cluster.members(self.size, self.stride);
+        let leaves = self.cluster.leaves_node(self.size, self.stride);
+        if link.all_reduce == Algorithm::Hierarchical
+            && transfer != Transfer::SendRecv
+            && leaves
+            && near > 1
+            && nodes.fract() == 0.0
+        {
+            return self.hierarchical(transfer, near, nodes as u32, values);
+        }
         self.faster(link, |channel| transfer.time_s(channel, self.size, values))
+    }
+
+    /// Inside nodes over their own wires, raw; between nodes each of the `near`
+    /// members carries its share over its own adapter.
+    fn hierarchical(&self, transfer: Transfer, near: u32, nodes: u32, values: f64) -> (Channel, f64) {
+        let inside = Channel::raw(self.cluster.link(near, self.stride), self.raw_bits);
+        let inside_s = |transfer: Transfer| transfer.time_s(&inside, near, values);
+        let within_s = match transfer {
+            Transfer::AllReduce => inside_s(Transfer::ReduceScatter) + inside_s(Transfer::AllGather),
+            other => inside_s(other),
+        };
+        let between = self.cluster.link(nodes, self.stride * near);
+        let share = values / f64::from(near);
+        let (channel, between_s) = self.faster(between, |channel| transfer.time_s(channel, nodes, share));
+        (channel, within_s + between_s)
     }
 
     fn flow(&self, transfer: Transfer, values: f64) -> Flow {
@@ -126,14 +151,22 @@ impl Group<'_> {
             return Flow::default();
         }
         let (chosen, time_s) = self.choose(transfer, values);
-        let (sent, encoded, decoded) = transfer.load(self.size, values);
+        let (mut sent, encoded, decoded) = transfer.load(self.size, values);
+        let added_on_the_way = chosen.link.all_reduce == Algorithm::InNetwork && !chosen.is_coded();
+        if added_on_the_way && transfer == Transfer::AllReduce {
+            sent = values;
+        }
         let bits = sent * chosen.wire_bits;
         let leaves = self.cluster.leaves_node(self.size, self.stride);
         let codes = if chosen.is_coded() { 1.0 } else { 0.0 };
+        // Around a ring, a node sends out what one of its members would alone.
+        let (near, _) = self.cluster.members(self.size, self.stride);
+        let outside = if leaves { 1.0 / f64::from(near) } else { 1.0 };
+        let inside_j = bits * (1.0 - outside) * self.cluster.intra.energy_j_per_bit;
         Flow {
             time_s,
-            network_bits: if leaves { bits } else { 0.0 },
-            wire_j: bits * chosen.link.energy_j_per_bit,
+            network_bits: if leaves { bits * outside } else { 0.0 },
+            wire_j: bits * outside * chosen.link.energy_j_per_bit + inside_j,
             encoded_values: codes * encoded,
             decoded_values: codes * decoded,
         }
@@ -175,7 +208,7 @@ impl Group<'_> {
             }
         };
         let within = part(inside, self.cluster.node_link(), false);
-        let between = part(outside, self.cluster.nic_link(), true);
+        let between = part(outside, self.cluster.nic_link(self.size, self.stride), true);
         Flow { time_s: within.time_s.max(between.time_s), ..(within + between) }
     }
 
@@ -240,6 +273,22 @@ impl OnGpu {
             local,
             optimizer: compute::optimizer(cluster, job, owned),
         }
+    }
+
+    /// Time of the arithmetic of one iteration, bubbles included: what is left
+    /// where no wire, launch or codec takes any.
+    pub fn least_s(&self, job: &Job) -> f64 {
+        let stages = f64::from(job.parallelism.pipeline);
+        let microbatches = f64::from(job.microbatches());
+        let body_s = self.stage.body.time_s();
+        let mean_s = body_s + self.stage.vocabulary.time_s() / stages;
+        let filling_s = match job.phase {
+            Phase::Training => (stages - 1.0) * body_s / f64::from(job.parallelism.schedule.chunks()),
+            Phase::Prefill | Phase::Decode => 0.0,
+        };
+        microbatches * mean_s
+            + filling_s
+            + if job.phase == Phase::Training { self.optimizer.time_s } else { 0.0 }
     }
 }
 
@@ -422,7 +471,7 @@ fn boundary_group<'a>(cluster: &'a Cluster, job: &'a Job, coded_bits: Option<f64
         cluster,
         job,
         size: 2,
-        stride: if apart { cluster.gpus_per_node } else { neighbours },
+        stride: if apart { neighbours.max(cluster.gpus_per_node) } else { neighbours },
         raw_bits: job.precision.activation_bits,
         coded_bits,
     }

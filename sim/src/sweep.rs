@@ -135,16 +135,18 @@ pub fn evaluate(
     let mut reasons: Vec<(Reason, u64)> = Vec::new();
     let wanted = plan.objectives.len().min(MAX_OBJECTIVES);
     let mut readings = [0.0; MAX_OBJECTIVES];
-    let mut local = None;
+    let (mut local, mut layouts) = (None, None);
     plan.space.visit(range, |&Visited { index, scenario, digits, point, only_wires_moved }| {
         let (cluster, job) = (&point.cluster, &point.job);
         if !only_wires_moved {
-            local = Some(Local::of(cluster, job));
+            layouts = point.search.on.then(|| point.layouts());
+            local = layouts.is_none().then(|| Local::of(cluster, job));
         }
-        let outcome = match local {
-            Some(Ok(local)) => local.estimate(cluster, job),
-            Some(Err(infeasible)) => Err(infeasible),
-            None => point.estimate(),
+        let outcome = match (&layouts, local) {
+            (Some(layouts), _) => layouts.best(cluster, job),
+            (None, Some(Ok(local))) => local.estimate(cluster, job),
+            (None, Some(Err(infeasible))) => Err(infeasible),
+            (None, None) => point.estimate(),
         };
         row(index, scenario, digits, &outcome);
         tally.points += 1;

@@ -13,9 +13,11 @@ mod figures;
 mod hardware;
 mod job;
 mod kernels;
+mod layout;
 mod llm;
 pub(crate) mod measured;
 mod names;
+mod network;
 mod parts;
 mod profile;
 mod serving;
@@ -35,12 +37,16 @@ pub use engine::{
 };
 pub use exploration::{CandidateFile, CertaintyFile, ExplorationFile, OriginName};
 pub use figures::{FigureFile, FiguresFile, VerdictName};
-pub use hardware::{ClusterFile, CpuName, GpuFile, NetworkFile, NicFile, SustainedFile, TierFile};
-pub use job::{CompressionFile, JobFile, OverlapFile, ParallelismFile, PrecisionFile};
+pub use hardware::{ClusterFile, CpuName, GpuFile, SustainedFile, TierFile};
+pub use job::{CompressionFile, JobFile, OverlapFile, PrecisionFile};
 pub use kernels::{CurveFile, DeviceFile, KernelsFile, UnseenFile};
+pub use layout::{ChooseName, ParallelismFile, ParallelismTable};
 pub use llm::{LlmFile, MambaFile, MoeFile, WindowFile};
 pub use measured::Replacement;
-pub use parts::{Derived, GpuModelName, L2File, LinksFile, MemoryFile, PartsFile, SmFile, derived};
+pub use network::{NetworkFile, NetworkTierFile, NicFile, SwitchFile};
+pub use parts::{
+    Derived, GpuModelName, L2File, LinksFile, MemoryFile, PartsFile, SmFile, WaferFile, derived,
+};
 pub use profile::ProfileFile;
 pub use serving::{DistributionName, LengthsFile, ServingFile};
 pub use setter::{Settable, Setter};
@@ -57,6 +63,7 @@ use trinity_config::Kind;
 pub const KINDS: &[Kind] = &[
     Kind::of::<GpuFile>("gpus", "a GPU"),
     Kind::of::<NicFile>("nics", "a network interface"),
+    Kind::of::<SwitchFile>("switches", "a network switch"),
     Kind::of::<CodecFile>("codecs", "a codec in silicon"),
     Kind::of::<LlmFile>("llms", "a language model"),
     Kind::of::<ClusterFile>("clusters", "a cluster of GPUs"),

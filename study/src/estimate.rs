@@ -91,7 +91,11 @@ impl Study {
     /// Where the job cannot run on the cluster.
     pub fn outcome(&self) -> Result<Outcome, Error> {
         let (estimate, lines) = trinity_sim::explain(&self.point).map_err(Error::CannotRun)?;
-        let error = quote(Question::of(&self.file, &self.point.job).as_ref());
+        let job = match estimate.chosen {
+            Some(layout) => layout.apply(&self.point.job, self.point.replica_batch),
+            None => self.point.job,
+        };
+        let error = quote(Question::of(&self.file, &job).as_ref());
         Ok(Outcome { estimate, lines, error })
     }
 }

@@ -11,7 +11,7 @@ mod study;
 mod written;
 
 pub use crossover::{Contender, Crossover, CrossoverRow, TIE};
-pub use csv::{pareto_csv, point_row, points_csv, points_header, quoted};
+pub use csv::{layout_column, pareto_csv, point_row, points_csv, points_header, quoted};
 pub use outcome::{Explanation, Found, FrontOf, HeadlineOf, Outcome, POINT_COLUMNS};
 pub use study::{Answer, Replaced, Request, Study};
 

@@ -235,6 +235,7 @@ fn meaning(name: &str) -> &'static str {
         "loss_bytes" => "bytes a logit moves in each direction of the loss",
         "loss_share" => "share of the loss that the slowest stage has",
         "expert_efficiency" => "share of a product's rate that grouped products reach",
+        "expert_fp16_efficiency" => "the same in FP16",
         "routed_fp16_passes" => "copies of a routed token that each product moves, in FP16",
         "routed_passes" => "the same in FP8 and FP4",
         "scan_passes" => "copies of the inner stream that a state-space layer moves",

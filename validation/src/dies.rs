@@ -150,6 +150,7 @@ pub fn dies(constants: &Constants) -> Result<Vec<Die>, Error> {
                 pcie_lanes: die.pcie_lanes,
                 engines: die.engines,
                 codec_mm2: 0.0,
+                dies: 1.0,
             },
             photograph: die.photograph,
         })
@@ -286,7 +287,8 @@ pub fn photographs(constants: &Constants, dies: &[Die]) -> Vec<Pair> {
 }
 
 /// GPUs whose file lists parts beside what the datasheet states.
-pub const BY_PARTS: [&str; 8] = ["a100", "h100", "h200", "mi210", "rtx3090", "rtx4090", "rtx5090", "v100"];
+pub const BY_PARTS: [&str; 10] =
+    ["a100", "b200", "gb200", "h100", "h200", "mi210", "rtx3090", "rtx4090", "rtx5090", "v100"];
 
 /// Rates, bandwidth and capacity that follow from parts, beside the datasheets'.
 ///

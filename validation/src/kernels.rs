@@ -20,6 +20,7 @@ pub use distil::{Distilled, distil, remeasured};
 pub use table::Error as TableError;
 
 use crate::Error;
+use crate::score::Pair;
 use trinity_config::Document;
 use trinity_study::config::KernelsFile;
 use trinity_study::kernels::{self, GPUS};
@@ -86,6 +87,51 @@ impl FamilyError {
     pub fn set(&self) -> String {
         format!("{} kernels: {}", self.gpu, self.family)
     }
+}
+
+/// Sets of `trinity validate`.
+pub const LONG: &str = "kernels above 50 us";
+pub const SHORT: &str = "kernels up to 50 us";
+pub const IN_A_NODE: &str = "collectives in a node";
+
+/// One set: the mean error of each family on each GPU, and how many kernels
+/// that is of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelSet {
+    pub name: &'static str,
+    pub pairs: Vec<Pair>,
+    pub kernels: usize,
+    /// Mean over kernels, not over families.
+    pub mape: f64,
+}
+
+/// Errors by length of the kernels, collectives apart.
+pub fn sets(errors: &[FamilyError]) -> Vec<KernelSet> {
+    let is_collective = |error: &FamilyError| error.family == "collective";
+    let long = |unseen: &Unseen| (unseen.long, unseen.long_error);
+    let short = |unseen: &Unseen| (unseen.short, unseen.short_error);
+    let all = |unseen: &Unseen| (unseen.long + unseen.short, unseen.long_error + unseen.short_error);
+    let of = |name, collectives: bool, part: &dyn Fn(&Unseen) -> (usize, f64)| {
+        let mut set = KernelSet { name, pairs: Vec::new(), kernels: 0, mape: 0.0 };
+        let mut sum = 0.0;
+        for error in errors.iter().filter(|error| is_collective(error) == collectives) {
+            let (kernels, error_sum) = part(&error.unseen);
+            if kernels == 0 {
+                continue;
+            }
+            let predicted = 1.0 + error_sum / kernels as f64;
+            set.pairs.push(Pair {
+                what: format!("{}, {}", error.gpu, error.family),
+                predicted,
+                measured: 1.0,
+            });
+            set.kernels += kernels;
+            sum += error_sum;
+        }
+        set.mape = sum / set.kernels.max(1) as f64;
+        set
+    };
+    vec![of(LONG, false, &long), of(SHORT, false, &short), of(IN_A_NODE, true, &all)]
 }
 
 /// What the built-in files say of themselves.

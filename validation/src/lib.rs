@@ -57,6 +57,8 @@ pub enum Error {
     Recording { what: &'static str },
     #[error("the published number of `{model}` has nothing beside it: {why}")]
     Model { model: String, why: &'static str },
+    #[error("cannot read kernels from `{}`: {why}", folder.display())]
+    Kernels { folder: std::path::PathBuf, why: String },
     #[error("`{assignment}` names no calibration; expected a100.…, megatron.…, nanotron.… or links.…")]
     Assignment { assignment: String },
 }

@@ -6,7 +6,7 @@
 //! for each model, never for a row.
 
 use crate::csv::{Problem, Row};
-use crate::runs::{Run, Set, machine_of};
+use crate::runs::{Run, Set, Unstated, machine_of};
 use std::fmt::Write;
 use trinity_sim::Recompute;
 use trinity_study::config::software::Calibrations;
@@ -89,6 +89,7 @@ pub fn run(row: &Row<'_>) -> Result<Result<Run, Problem>, Problem> {
         context: row.required_count("cp")?,
         interleave: row.whole("vp")?.max(1),
         microbatch: row.required_count("microbatch")?,
+        unstated: Unstated::default(),
         global_batch,
         recompute: Recompute::None,
         sequence_parallel: false,

@@ -53,6 +53,8 @@ pub struct Run {
     pub context: u32,
     pub interleave: u32,
     pub microbatch: u32,
+    /// What of the schedule the source leaves open.
+    pub unstated: Unstated,
     pub global_batch: u32,
     pub recompute: Recompute,
     pub sequence_parallel: bool,
@@ -69,6 +71,14 @@ pub struct Run {
     pub seconds: Option<f64>,
     /// Peak memory of a GPU, where it was written down.
     pub peak_memory_gb: Option<f64>,
+}
+
+/// What of a run's schedule its source does not state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unstated {
+    pub interleave: bool,
+    pub microbatch: bool,
+    pub recompute: bool,
 }
 
 /// What a row is compared under.
@@ -284,6 +294,11 @@ fn run(row: &Row<'_>, finished: bool) -> Result<Result<Run, Problem>, Problem> {
         context: number_after(notes, "CP=").unwrap_or(1),
         interleave: row.count("interleave")?.unwrap_or(1),
         microbatch: row.count("microbatch")?.unwrap_or(1),
+        unstated: Unstated {
+            interleave: row.text("interleave").is_empty(),
+            microbatch: row.text("microbatch").is_empty(),
+            recompute: row.text("recompute").is_empty(),
+        },
         global_batch: match row.count("global_batch")? {
             Some(batch) => batch,
             None => return Ok(Err(row.problem("global_batch", "the source does not say"))),
@@ -413,7 +428,17 @@ impl Run {
     /// When the row was never written as a study.
     pub fn resolve(&self, calibrations: &Calibrations) -> Result<(Cluster, Job), Unscored> {
         let file = self.file.as_ref().ok_or(Unscored::Unwritten)?;
-        Ok(file.resolve_with(calibrations))
+        let (machine, job) = file.resolve_with(calibrations);
+        let search = file.job.search();
+        if !search.on {
+            return Ok((machine, job));
+        }
+        // A run that is known to have finished had the memory, whatever the model says of it.
+        let mut roomy = machine;
+        roomy.gpu.memory_bytes = f64::MAX;
+        let found = trinity_sim::best(&machine, &job, &search)
+            .or_else(|_| trinity_sim::best(&roomy, &job, &search))?;
+        Ok((machine, found.chosen.map_or(job, |layout| layout.apply(&job, 0))))
     }
 
     /// The run as a study.
@@ -435,7 +460,16 @@ impl Run {
             (_, true) => "fp8",
             _ => "fp16",
         };
-        let recompute = self.recompute.name();
+        let recompute = format!("recompute = \"{}\"\n", self.recompute.name());
+        let microbatch = format!("microbatch = {}\n", self.microbatch);
+        let interleave = format!("interleave = {}\n", self.interleave);
+        // What a record run's source leaves open is what was fastest of what fits.
+        let open = self.chooses();
+        let stated = |text: String, unstated: bool| if open && unstated { String::new() } else { text };
+        let recompute = stated(recompute, self.unstated.recompute);
+        let microbatch = stated(microbatch, self.unstated.microbatch);
+        let interleave = stated(interleave, self.unstated.interleave);
+        let choose = if open { "choose = \"best\"\n" } else { "" };
         let attention = if modern { "flash" } else { "materialized" };
         let sharded = self.sequence_parallel || (modern && self.tensor > 1);
         let split = if self.set == Set::Nanotron { "work" } else { "layers" };
@@ -443,15 +477,14 @@ impl Run {
         let overlap = if zero == 3 { "overlap = { data = 1.0 }\n" } else { "" };
         let _ = write!(
             text,
-            "[job]\nphase = \"training\"\nsequence = {}\nglobal-batch = {}\nmicrobatch = {}\n\
-             recompute = \"{recompute}\"\nattention = \"{attention}\"\nprecision = {{ math = \"{math}\" }}\n{overlap}\
+            "[job]\nphase = \"training\"\nsequence = {}\nglobal-batch = {}\n{microbatch}\
+             {recompute}attention = \"{attention}\"\nprecision = {{ math = \"{math}\" }}\n{overlap}\
              [job.llm]\nlayers = {}\nhidden = {}\nheads = {}\nkv-heads = {}\nhead-dim = {}\nffn = {}\n\
              mlp = \"{}\"\nvocab = {}\nvocabulary = \"{}\"\npositions = {positions}\nbiases = {}\n\
-             [job.parallelism]\ntensor = {}\nsequence-parallel = {sharded}\npipeline = {}\ninterleave = {}\n\
+             [job.parallelism]\n{choose}tensor = {}\nsequence-parallel = {sharded}\npipeline = {}\n{interleave}\
              split = \"{split}\"\ndata = {}\nzero = {zero}\ncontext = {}\n",
             self.sequence,
             self.global_batch,
-            self.microbatch,
             self.layers,
             self.hidden,
             self.heads,
@@ -464,11 +497,17 @@ impl Run {
             !modern,
             self.tensor,
             self.pipeline,
-            self.interleave,
             self.data,
             self.context,
         );
         Some(text)
+    }
+
+    /// Whether the study chooses what the source leaves open: runs that were
+    /// published for their speed, and that no constant was fitted on.
+    fn chooses(&self) -> bool {
+        let open = self.unstated.interleave || self.unstated.microbatch || self.unstated.recompute;
+        open && matches!(self.set, Set::MegatronCoreH100 | Set::Llama3)
     }
 
     fn is_modern(&self) -> bool {

@@ -49,7 +49,6 @@ pub const NANOTRON: &[&str] = &[
 
 /// Constants of Megatron-Core of 2025 and 2026, the same for every GPU.
 pub const MEGATRON: &[&str] = &[
-    "megatron.gpu.fp16_efficiency",
     "megatron.gpu.fp8_efficiency",
     "megatron.gpu.fp4_efficiency",
     "megatron.gpu.power_exponent",
@@ -63,6 +62,7 @@ pub const MEGATRON: &[&str] = &[
     "megatron.gpu.loss_bytes",
     "megatron.gpu.loss_share",
     "megatron.gpu.expert_efficiency",
+    "megatron.gpu.expert_fp16_efficiency",
     "megatron.gpu.routed_fp16_passes",
     "megatron.gpu.scan_passes",
     "megatron.gpu.x86_launch",

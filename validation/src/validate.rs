@@ -6,11 +6,12 @@ use crate::collectives::{self, Links, Measurement};
 use crate::csv::Problem;
 use crate::facts::{self, Fact, Peers};
 use crate::host_runs::{self, HostRun, HostRuns};
+use crate::kernels::FamilyError;
 use crate::runs::{Run, Runs, Set};
 use crate::score::{Pair, Stats, one_constant};
 use crate::serving::Services;
 use crate::training::{self, Scored};
-use crate::{Error, codecs, dies, engines, products, silicon};
+use crate::{Error, codecs, dies, engines, kernels, products, silicon};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -40,6 +41,8 @@ pub struct Request {
     pub host_runs: Vec<PathBuf>,
     /// Measured services.
     pub serving: Vec<PathBuf>,
+    /// A folder of tables of measured kernels, to hold the curves against anew.
+    pub kernels: Option<PathBuf>,
     /// A recording of another GPU than the committed one's.
     pub recording: Option<PathBuf>,
     /// Constants changed for this validation only.
@@ -57,6 +60,8 @@ pub struct Truth {
     pub host_runs: Vec<HostRun>,
     /// Services, predicted as they were read.
     pub services: Services,
+    /// Errors of measured kernels' curves on kernels that no fit saw.
+    pub kernels: Vec<FamilyError>,
     pub recording: Recording,
     pub facts: Vec<Fact>,
     pub peers: Peers,
@@ -91,6 +96,10 @@ impl Truth {
             measurements: Vec::new(),
             host_runs: Vec::new(),
             services: Services::default(),
+            kernels: match &request.kernels {
+                Some(folder) => remeasured(folder)?,
+                None => kernels::stated()?,
+            },
             recording: match &request.recording {
                 Some(path) => Recording::read(path)?,
                 None => engines::recording()?,
@@ -269,6 +278,12 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<Outcome, Error> {
             outcome.push(line, pairs, &bars, &truth.peers);
         }
     }
+    for set in kernels::sets(&truth.kernels) {
+        if let Some(mut line) = line(set.name, &set.pairs) {
+            (line.stats.n, line.stats.mape, line.fitted) = (set.kernels, set.mape, true);
+            outcome.push(line, set.pairs, &bars, &truth.peers);
+        }
+    }
     let (large, small) = products::products()?;
     let kernels = [(products::LARGE, large), (products::SMALL, small)];
     let stages = [(silicon::LEFT_OUT, silicon::left_out(&silicon::stages()?))];
@@ -293,6 +308,25 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<Outcome, Error> {
         outcome.breaches.push(Breach { set: format!("codec {}", check.name), measured: 1.0, bar: 0.0 });
     }
     Ok(outcome)
+}
+
+/// The curves' errors, from the tables of a folder.
+#[cfg(feature = "parquet")]
+fn remeasured(folder: &std::path::Path) -> Result<Vec<FamilyError>, Error> {
+    let curves = |gpu: &str| trinity_study::kernels::of(gpu).ok().flatten();
+    let errors = kernels::remeasured(folder, curves)
+        .map_err(|why| Error::Kernels { folder: folder.to_owned(), why: why.to_string() })?;
+    if errors.is_empty() {
+        let why = "it holds no GPU's folder, such as h100_sxm".to_owned();
+        return Err(Error::Kernels { folder: folder.to_owned(), why });
+    }
+    Ok(errors)
+}
+
+#[cfg(not(feature = "parquet"))]
+fn remeasured(folder: &std::path::Path) -> Result<Vec<FamilyError>, Error> {
+    let why = "this build reads no Parquet; build with `--features parquet`".to_owned();
+    Err(Error::Kernels { folder: folder.to_owned(), why })
 }
 
 /// Areas of dies: as fitted, left out in turn, and part by part.

@@ -150,6 +150,7 @@ impl Studies {
         let study = &self.at(asked)?.study;
         let explanation = study.explain(index)?;
         let point = study.plan.space.point(index);
+        let point = point.chosen().unwrap_or(point);
         let timeline = simulate(&point.cluster, &point.job).ok().map(|timeline| TimelineOf {
             spans: joined(&timeline.spans, timeline.iteration_s * FINEST),
             iteration_s: timeline.iteration_s,

@@ -16,8 +16,10 @@ Examples:
   trinity estimate dgx-h100 llama-3-8b --set job.parallelism.tensor=8
   trinity estimate dgx-h100 llama-3-8b --set job.parallelism.tensor=8 --set job.precision.math=fp8
   trinity estimate clusters/dgx-a100 sweeps/llama-7b --set job.parallelism.tensor=8
+  trinity estimate dgx-h100 llama-3-8b --set cluster.gpus=8 --set job.global-batch=64 --set job.parallelism=best
 
-The last takes the job of a sweep to another cluster.")]
+The third takes the job of a sweep to another cluster; the last finds the best parallelism,
+micro-batch and recomputation that fit.")]
 pub struct Args {
     /// A cluster: a built-in name (`trinity config list`) or a .toml file
     cluster: String,
@@ -66,8 +68,9 @@ fn text(outcome: &Outcome, colour: bool) -> String {
         Some(error) => format!("off by {:.1} % on average: {}", 100.0 * error, outcome.error.basis),
         None => outcome.error.basis.clone(),
     };
+    let layout = e.chosen.map_or_else(String::new, |layout| format!("best layout: {layout}\n"));
     format!(
-        "{} s an iteration, {} tokens/s, {} TFLOP/s a GPU of the model, MFU {:.1} %\n{sure}\n\n{}",
+        "{} s an iteration, {} tokens/s, {} TFLOP/s a GPU of the model, MFU {:.1} %\n{layout}{sure}\n\n{}",
         significant(e.iteration_s),
         significant(e.tokens_per_s),
         significant(e.model_tflops_per_gpu),

@@ -460,6 +460,7 @@ fn explain(
     }
     let explained = study.explain(index)?;
     let point = study.plan.space.point(index);
+    let point = point.chosen().unwrap_or(point);
     if let Some(path) = trace {
         let timeline = trinity_sim::event::simulate(&point.cluster, &point.job)
             .map_err(|why| Failure::input(format_args!("no timeline for point {index}: {why}")))?;

@@ -25,6 +25,7 @@ Examples:
   trinity validate
   trinity validate --runs training_runs.csv --oom oom.csv --collectives collectives.csv --out report
   trinity validate --host-runs h200_runs.csv
+  trinity validate --kernels runs/kernels
   trinity validate --runs training_runs.csv --serving serving.csv --json
   trinity validate --serving serving.csv --leave-out
   trinity validate --serving serving.csv --fit-engines configs/engines --force
@@ -46,6 +47,9 @@ pub struct Args {
     /// Measured services (time to first token, time per token), a CSV; may be repeated
     #[arg(long, value_name = "CSV")]
     serving: Vec<PathBuf>,
+    /// Tables of measured kernels, a folder: hold the built-in curves against them anew
+    #[arg(long, value_name = "DIR")]
+    kernels: Option<PathBuf>,
     /// Fit the constants of engines anew without each model, GPU and engine version in turn, and predict that one
     #[arg(long, requires = "serving")]
     leave_out: bool,
@@ -86,6 +90,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         collectives: args.collectives.clone(),
         host_runs: args.host_runs.clone(),
         serving: args.serving.clone(),
+        kernels: args.kernels.clone(),
         recording: args.recording.clone(),
         assignments: args.sets.clone(),
     };

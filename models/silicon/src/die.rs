@@ -13,7 +13,7 @@ mod error;
 mod power;
 
 pub use constants::{Coefficients, Constants, InterfaceRow, ProcessRow};
-pub use cost::{DieCost, die_cost};
+pub use cost::{DieCost, Wafer, die_cost};
 pub use error::Error;
 pub use power::{Activity, PowerByPart, energy_scale, most_clock_ratio, power, supply_ratio};
 
@@ -55,6 +55,8 @@ pub struct Parts {
     pub engines: f64,
     /// Tensor codecs, at this process.
     pub codec_mm2: f64,
+    /// Dies that the parts are shared out to, evenly, in one package.
+    pub dies: f64,
 }
 
 /// Square millimetres by part.
@@ -178,7 +180,8 @@ pub fn area(constants: &Constants, parts: &Parts) -> AreaByPart {
         sms_mm2: parts.sms * sm_mm2,
         l2_mm2: l2_sram * l2_bits * process.bitcell_um2 / UM2_PER_MM2
             + process.logic * l2_port * parts.l2_bytes_per_clock,
-        network_mm2: process.logic * crossbar * sm_side * parts.l2_bytes_per_clock / 1e6,
+        // Each die has a crossbar of its own, between its SMs and its L2.
+        network_mm2: process.logic * crossbar * sm_side * parts.l2_bytes_per_clock / parts.dies / 1e6,
         memory_phy_mm2: parts.memory_units * memory.phy_mm2,
         memory_controllers_mm2: parts.memory_units * memory.controller_mm2 * process.logic,
         link_phy_mm2: parts.links * link.phy_mm2,
@@ -186,8 +189,20 @@ pub fn area(constants: &Constants, parts: &Parts) -> AreaByPart {
         pcie_mm2: parts.pcie_lanes * constants.pcie_phy_mm2_per_lane,
         engines_mm2: parts.engines * units.engine_mm2 * process.logic,
         codecs_mm2: parts.codec_mm2,
-        other_mm2: other,
+        other_mm2: parts.dies * (other + joint_mm2(constants, parts)),
     }
+}
+
+/// What joins a die to the others of its package.
+fn joint_mm2(constants: &Constants, parts: &Parts) -> f64 {
+    if parts.dies > 1.0 { constants.die_to_die_mm2 } else { 0.0 }
+}
+
+/// Rim that a die of `area_mm2` has for PHYs, mm: one side of it is taken where
+/// another die lies beside it.
+pub fn rim_mm(constants: &Constants, dies: f64, area_mm2: f64) -> f64 {
+    let sides = if dies > 1.0 { 3.0 } else { 4.0 };
+    sides * area_mm2.sqrt() * constants.shoreline
 }
 
 /// Edge that the PHYs take, mm.
@@ -198,18 +213,19 @@ pub fn edge_mm(constants: &Constants, parts: &Parts) -> f64 {
         + parts.pcie_lanes * constants.pcie_edge_mm_per_lane
 }
 
-/// Whether a die of `area_mm2` can be made of these parts: within one reticle,
-/// and with all PHYs side by side at the rim of a square die.
+/// Whether dies of `area_mm2` together can be made of these parts: each within
+/// one reticle, and with its PHYs side by side at the rim of a square die.
 ///
 /// # Errors
 ///
 /// When it cannot.
 pub fn buildable(constants: &Constants, parts: &Parts, area_mm2: f64) -> Result<(), Error> {
+    let area_mm2 = area_mm2 / parts.dies;
     if area_mm2 > constants.reticle_mm2 {
         return Err(Error::Reticle { area_mm2, reticle_mm2: constants.reticle_mm2 });
     }
-    let needed_mm = edge_mm(constants, parts);
-    let edge_mm = 4.0 * area_mm2.sqrt() * constants.shoreline;
+    let needed_mm = edge_mm(constants, parts) / parts.dies;
+    let edge_mm = rim_mm(constants, parts.dies, area_mm2);
     if needed_mm > edge_mm {
         return Err(Error::Shoreline { needed_mm, edge_mm, area_mm2 });
     }

@@ -136,7 +136,8 @@ impl Roofline {
             fitting: 0,
             sharing: die.sms_sharing_loads.max(1.0),
             area_mm2: area.total_mm2(),
-            edge_mm: trinity_silicon::die::edge_mm(die.constants, &parts),
+            edge_mm: trinity_silicon::die::edge_mm(die.constants, &parts) / parts.dies,
+            dies: parts.dies,
             reticle_mm2: die.constants.reticle_mm2,
             shoreline: die.constants.shoreline,
             clock_hz: die.clock_hz.max(die.matrix_clock_hz),
@@ -167,11 +168,13 @@ impl Roofline {
 
     /// The rules of [`Die::buildable`], from what is derived.
     pub(crate) fn check(&self, codec_mm2: f64) -> Result<(), Infeasible> {
-        let area_mm2 = self.area_mm2 + codec_mm2;
+        let area_mm2 = (self.area_mm2 + codec_mm2) / self.dies;
         if area_mm2 > self.reticle_mm2 {
             return Err(Infeasible::Reticle { area_mm2, reticle_mm2: self.reticle_mm2 });
         }
-        let edge_mm = 4.0 * area_mm2.sqrt() * self.shoreline;
+        // One side of a die is its neighbour's.
+        let sides = if self.dies > 1.0 { 3.0 } else { 4.0 };
+        let edge_mm = sides * area_mm2.sqrt() * self.shoreline;
         if self.edge_mm > edge_mm {
             return Err(Infeasible::Shoreline { needed_mm: self.edge_mm, edge_mm });
         }

@@ -3,7 +3,9 @@
 
 use super::roofline::Roofline;
 use crate::flops::PeakFlops;
-use trinity_silicon::die::{self, Activity, AreaByPart, Constants, DieCost, Parts, PowerByPart, Row, Sm};
+use trinity_silicon::die::{
+    self, Activity, AreaByPart, Constants, DieCost, Parts, PowerByPart, Row, Sm, Wafer,
+};
 
 /// FLOPs of one SM's matrix units in a clock, by number format; FP32 stands
 /// for TF32 where there is such a thing.
@@ -50,6 +52,10 @@ pub struct Die {
     pub link_bytes_per_s: f64,
     pub pcie_lanes: f64,
     pub engines: f64,
+    /// Dies in the package, which share the parts out evenly.
+    pub dies: f64,
+    /// What the study states of its wafers.
+    pub wafer: Wafer,
     /// Board power that clocks give way to.
     pub power_limit_w: f64,
     /// Derived by [`Die::settle`], kept because every kernel asks for it.
@@ -73,6 +79,7 @@ impl Die {
             pcie_lanes: self.pcie_lanes,
             engines: self.engines,
             codec_mm2,
+            dies: self.dies.max(1.0),
         }
     }
 
@@ -141,14 +148,20 @@ impl Die {
         die::power(self.constants, &self.parts(codec_mm2), &area, activity, ratio)
     }
 
-    /// Cost of the package, all of it assumed. Half of the SMs' and L2's area
+    /// Cost of the package, assumed where the study states no wafer. Half of the SMs' and L2's area
     /// tolerates a defect where there are spares of them.
     pub fn cost(&self, codec_mm2: f64) -> Option<DieCost> {
         let area = self.area(codec_mm2);
         let spared = |mm2: f64, spare: f64| if spare > 0.0 { mm2 } else { 0.0 };
         let tolerant = spared(area.sms_mm2, self.spare_sms) + spared(area.l2_mm2, self.spare_l2_mib);
         let total_mm2 = area.total_mm2();
-        die::die_cost(self.constants, &self.parts(codec_mm2), total_mm2, total_mm2 - tolerant / 2.0)
+        die::die_cost(
+            self.constants,
+            &self.parts(codec_mm2),
+            total_mm2,
+            total_mm2 - tolerant / 2.0,
+            &self.wafer,
+        )
     }
 
     /// Whether the die can be made with `codec_mm2` of codecs on it.

@@ -25,7 +25,8 @@ pub struct DiePicture {
     pub sustained_clock_hz: f64,
     /// Of one layer's forward pass.
     pub kernels: Vec<KernelLevel>,
-    /// Assumed, all of it; shown only where asked for.
+    /// Where the study states its wafers' price and defects; assumed otherwise,
+    /// and shown only where asked for.
     pub cost: Option<DieCost>,
 }
 
@@ -181,6 +182,32 @@ fn sparse(roofline: &Roofline, job: &Job, shape: &Shape, moe: Moe) -> Vec<(&'sta
     list
 }
 
+/// What a package costs, where the study states its wafers.
+fn cost_lines(point: &Point, picture: &DiePicture) -> Vec<Line> {
+    let Some(die) = point.cluster.gpu.die.filter(|die| die.wafer.is_stated()) else { return Vec::new() };
+    let Some(cost) = picture.cost else { return Vec::new() };
+    let each_mm2 = picture.area.total_mm2() / cost.dies;
+    let line = |name, value, unit, formula| Line { group: "cost", name, value, unit, formula };
+    vec![
+        line("dies a wafer", cost.dies_per_wafer, "", format!("whole dies of {each_mm2:.0} mm² on 300 mm")),
+        line(
+            "yield",
+            cost.yield_fraction,
+            "",
+            format!("negative binomial, {} defects a cm², spare units fused off", die.wafer.defects_per_cm2),
+        ),
+        line(
+            "good dies",
+            cost.die_usd,
+            "USD",
+            format!("{} × {} USD a wafer ÷ dies a wafer ÷ yield", cost.dies, die.wafer.usd),
+        ),
+        line("memory", cost.memory_usd, "USD", "assumed, by stack or channel".into()),
+        line("package", cost.packaging_usd, "USD", "assumed, by area".into()),
+        line("GPU", cost.total_usd(), "USD", "sum of the three".into()),
+    ]
+}
+
 /// The picture as lines of an explanation; none for a GPU given by totals.
 pub(crate) fn lines(point: &Point, estimate: &Estimate) -> Vec<Line> {
     let Some(picture) = picture(point, estimate) else { return Vec::new() };
@@ -188,12 +215,13 @@ pub(crate) fn lines(point: &Point, estimate: &Estimate) -> Vec<Line> {
     let total_mm2 = picture.area.total_mm2();
     for (name, mm2) in picture.area.named() {
         if mm2 > 0.0 {
-            let formula = format!("{:.1} % of one die", 100.0 * mm2 / total_mm2);
+            let formula = format!("{:.1} % of the GPU's silicon", 100.0 * mm2 / total_mm2);
             lines.push(Line { group: "die", name, value: mm2, unit: "mm²", formula });
         }
     }
     let formula = "sum of the lines above, spares included".into();
     lines.push(Line { group: "die", name: "die", value: total_mm2, unit: "mm²", formula });
+    lines.extend(cost_lines(point, &picture));
     for (name, watts) in picture.power.named() {
         if watts > 0.0 {
             let formula = "one GPU, on average over an iteration".into();

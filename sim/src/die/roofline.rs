@@ -28,6 +28,7 @@ pub struct Roofline {
     /// Without codecs.
     pub area_mm2: f64,
     pub(super) edge_mm: f64,
+    pub(super) dies: f64,
     pub(super) reticle_mm2: f64,
     pub(super) shoreline: f64,
     /// Higher one of the stated clocks, and where the process ends.

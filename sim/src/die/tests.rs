@@ -38,6 +38,8 @@ pub(crate) fn h200() -> Die {
         link_bytes_per_s: 25e9,
         pcie_lanes: 16.0,
         engines: 7.0,
+        dies: 1.0,
+        wafer: trinity_silicon::die::Wafer::default(),
         power_limit_w: 700.0,
         roofline: Roofline::default(),
     };

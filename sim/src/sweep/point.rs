@@ -4,10 +4,12 @@
 //! by reading the configuration with and without the change; from then on a
 //! point costs a handful of stores, whatever field the axis named.
 
+use crate::best::Ranked;
 use crate::collective::{Algorithm, Topology};
 use crate::compression::{Policy, Reduction, Scope};
 use crate::die::Die;
 use crate::estimate::Local;
+use crate::layout::Search;
 use crate::{
     AttentionKernel, Cluster, Codec, Estimate, Gpu, Infeasible, Job, Llm, Math, Phase, Recompute, Schedule,
     Split, Tuning, Zero, estimate,
@@ -24,6 +26,11 @@ pub struct Point {
     /// Sequences of one data-parallel rank, where the batch grows with their
     /// number; zero where the batch is fixed.
     pub replica_batch: u32,
+    /// The micro-batch is what a stage decodes together, however many
+    /// sequences there are.
+    pub microbatch_follows: bool,
+    /// What of the job's layout is left to be chosen.
+    pub search: Search,
 }
 
 impl Point {
@@ -42,6 +49,9 @@ impl Point {
         if self.gpus_as_used {
             self.cluster.gpus = u32::try_from(self.job.parallelism.gpus()).unwrap_or(u32::MAX);
         }
+        if self.microbatch_follows {
+            self.job.microbatch = self.job.decoded_together();
+        }
     }
 
     /// Whether one GPU does the same here and there: see [`Local::is_shared`].
@@ -49,15 +59,48 @@ impl Point {
         Local::is_shared((&self.cluster, &self.job), (&other.cluster, &other.job))
             && self.gpus_as_used == other.gpus_as_used
             && self.replica_batch == other.replica_batch
+            && self.microbatch_follows == other.microbatch_follows
+            && self.search == other.search
     }
 
-    /// The point's estimate.
+    /// The point's estimate, with the best layout where that is left to be chosen.
     ///
     /// # Errors
     ///
     /// When the point cannot run.
     pub fn estimate(&self) -> Result<Estimate, Infeasible> {
+        if self.search.on {
+            return self.layouts().best(&self.cluster, &self.job);
+        }
         estimate(&self.cluster, &self.job)
+    }
+
+    /// The layouts that a choice is made from.
+    pub(crate) fn layouts(&self) -> Ranked {
+        Ranked::of(&self.cluster, &self.job, self.replica_batch, &self.search)
+    }
+
+    /// The point with its layout chosen, where that was left to be.
+    ///
+    /// # Errors
+    ///
+    /// When no layout can run.
+    pub fn chosen(&self) -> Result<Self, Infeasible> {
+        if !self.search.on {
+            return Ok(*self);
+        }
+        Ok(self.laid_out(&self.estimate()?))
+    }
+
+    /// The point with the layout that an estimate of it chose.
+    pub(crate) fn laid_out(&self, estimate: &Estimate) -> Self {
+        match estimate.chosen {
+            Some(layout) => {
+                let job = layout.apply(&self.job, self.replica_batch);
+                Self { job, search: Search::OFF, microbatch_follows: false, ..*self }
+            }
+            None => *self,
+        }
     }
 }
 
@@ -104,6 +147,34 @@ impl Slotted for Option<f64> {
     }
 }
 
+/// A choice that may be left open, which is stored as a negative number.
+impl Slotted for Option<bool> {
+    fn store(self) -> f64 {
+        self.map_or(-1.0, Slotted::store)
+    }
+    fn load(value: f64) -> Self {
+        (value >= 0.0).then_some(value != 0.0)
+    }
+}
+
+impl Slotted for Option<Zero> {
+    fn store(self) -> f64 {
+        self.map_or(-1.0, Slotted::store)
+    }
+    fn load(value: f64) -> Self {
+        (value >= 0.0).then(|| Slotted::load(value))
+    }
+}
+
+impl Slotted for Option<Recompute> {
+    fn store(self) -> f64 {
+        self.map_or(-1.0, Slotted::store)
+    }
+    fn load(value: f64) -> Self {
+        (value >= 0.0).then(|| Slotted::load(value))
+    }
+}
+
 impl Slotted for Row {
     fn store(self) -> f64 {
         f64::from(self.0)
@@ -139,7 +210,7 @@ macro_rules! slotted_choices {
 
 slotted_choices! {
     Topology { Ring, Switch, FullyConnected }
-    Algorithm { Ring, HalvingDoubling, DoubleTree, Direct, Best, Nccl }
+    Algorithm { Ring, HalvingDoubling, DoubleTree, Direct, Best, Nccl, Hierarchical, InNetwork }
     Split { Layers, Work }
     Math { Fp32, Fp16, Fp8, Fp4 }
     Tuning { All, Adapters }
@@ -192,13 +263,19 @@ slots! {
     cluster.gpu.memory_bytes_per_s, cluster.gpu.area_mm2, cluster.gpu.power_w, cluster.gpu.idle_power_w,
     cluster.gpus, cluster.gpus_per_node,
     cluster.intra.bytes_per_s, cluster.intra.latency_s, cluster.intra.launch_s, cluster.intra.efficiency, cluster.intra.topology,
-    cluster.intra.all_reduce, cluster.intra.energy_j_per_bit,
+    cluster.intra.all_reduce, cluster.intra.idle_power_w, cluster.intra.energy_j_per_bit,
     cluster.nic.bytes_per_s, cluster.nic.latency_s, cluster.nic.area_mm2, cluster.nic.idle_power_w,
     cluster.nic.energy_j_per_bit,
     cluster.nics_per_gpu, cluster.inter_efficiency, cluster.inter_latency_s, cluster.inter_topology,
     cluster.inter_all_reduce,
     cluster.host.bytes_per_s, cluster.host.latency_s, cluster.host.launch_s, cluster.host.efficiency, cluster.host.topology,
-    cluster.host.all_reduce, cluster.host.energy_j_per_bit,
+    cluster.host.all_reduce, cluster.host.idle_power_w, cluster.host.energy_j_per_bit,
+    cluster.levels.leaf.reach, cluster.levels.leaf.oversubscription, cluster.levels.leaf.latency_s,
+    cluster.levels.leaf.port_bytes_per_s, cluster.levels.leaf.port_idle_w, cluster.levels.leaf.energy_j_per_bit,
+    cluster.levels.spine.reach, cluster.levels.spine.oversubscription, cluster.levels.spine.latency_s,
+    cluster.levels.spine.port_bytes_per_s, cluster.levels.spine.port_idle_w, cluster.levels.spine.energy_j_per_bit,
+    cluster.levels.core.reach, cluster.levels.core.oversubscription, cluster.levels.core.latency_s,
+    cluster.levels.core.port_bytes_per_s, cluster.levels.core.port_idle_w, cluster.levels.core.energy_j_per_bit,
     cluster.launch_s, cluster.layer_launch_s, cluster.exchange_s,
     cluster.codec.encode_values_per_s, cluster.codec.decode_values_per_s, cluster.codec.latency_s,
     cluster.codec.chunk_values, cluster.codec.encode_j_per_value, cluster.codec.decode_j_per_value,
@@ -216,13 +293,15 @@ slots! {
     job.compression.weight_bits, job.compression.weight_gradient_bits, job.compression.activation_bits,
     job.compression.activation_gradient_bits, job.compression.kv_bits, job.compression.reduction,
     job.compression.scope, job.compression.policy,
-    gpus_as_used, replica_batch;
+    gpus_as_used, replica_batch, microbatch_follows,
+    search.on, search.tensor, search.sequence_parallel, search.pipeline, search.interleave, search.data, search.zero,
+    search.expert, search.expert_tensor, search.context, search.microbatch, search.recompute;
     die:
     process, sms, spare_sms, sm.fp32_lanes, sm.fp64_lanes, sm.matrix_fma, sm.register_kib, sm.shared_kib, sm.graphics,
     matrix_flop_per_clock.fp32, matrix_flop_per_clock.fp16, matrix_flop_per_clock.fp8, special_per_clock,
     sms_sharing_loads, clock_hz, matrix_clock_hz, l2_mib, spare_l2_mib, l2_bytes_per_clock,
     memory, memory_units, spare_memory_units, memory_bits_per_s_per_pin, memory_bytes_per_unit,
-    link, links, link_bytes_per_s, pcie_lanes, engines, power_limit_w,
+    link, links, link_bytes_per_s, pcie_lanes, engines, dies, wafer.usd, wafer.defects_per_cm2, power_limit_w,
 }
 
 /// One store into a point.

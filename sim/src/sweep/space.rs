@@ -16,6 +16,8 @@ pub struct Axis {
     changes: Vec<Vec<Change>>,
     /// Whether its values change nothing but wires and codecs.
     only_wires: bool,
+    /// Whether a value leaves the layout to be chosen.
+    chooses: bool,
     /// A hash of the points its values make: a label such as `mine.toml` says
     /// nothing of what is in the file.
     digest: u64,
@@ -30,6 +32,7 @@ pub struct AxisBuilder {
     labels: Vec<String>,
     differences: Vec<Difference>,
     only_wires: bool,
+    chooses: bool,
     digest: Digest,
 }
 
@@ -40,6 +43,7 @@ impl AxisBuilder {
         let before = if self.labels.is_empty() { "" } else { ", " };
         self.digest.add(format_args!("{before}{point:?}"));
         self.only_wires &= point.shares_gpu_with(&self.base);
+        self.chooses |= point.search.on;
         self.labels.push(label);
         self.differences.push(Difference::of(point, &self.base));
     }
@@ -52,6 +56,7 @@ impl AxisBuilder {
             labels: self.labels,
             changes: changes(&self.base, &self.differences),
             only_wires: self.only_wires,
+            chooses: self.chooses,
             digest: self.digest.finish(),
         }
     }
@@ -68,6 +73,7 @@ impl Axis {
             labels: Vec::new(),
             differences: Vec::new(),
             only_wires: true,
+            chooses: false,
             digest,
         }
     }
@@ -155,6 +161,13 @@ impl Space {
             }
         }
         paths
+    }
+
+    /// Whether the layout of any point is left to be chosen.
+    pub fn chooses_layouts(&self) -> bool {
+        let chooses =
+            |scenario: &Scenario| scenario.base.search.on || scenario.axes.iter().any(|axis| axis.chooses);
+        self.scenarios.iter().any(chooses)
     }
 
     /// The scenario a point belongs to.

@@ -1,7 +1,7 @@
 //! Plain machines and jobs that the promises are checked on.
 use trinity_sim::collective::{Algorithm, Topology};
 use trinity_sim::{
-    Attention, AttentionKernel, Cluster, Codec, Compression, Curve, Gpu, Job, Llm, Mlp, Nic, Overlap,
+    Attention, AttentionKernel, Cluster, Codec, Compression, Curve, Gpu, Job, Levels, Llm, Mlp, Nic, Overlap,
     Parallelism, PeakFlops, Phase, Precision, Recompute, Software, Tier, Tuning, Vocabulary,
 };
 
@@ -31,6 +31,7 @@ pub fn cluster(gpus: u32) -> Cluster {
             efficiency: 0.8,
             topology: Topology::Switch,
             all_reduce: Algorithm::Ring,
+            idle_power_w: 0.0,
             energy_j_per_bit: 8e-12,
         },
         nic: Nic {
@@ -45,6 +46,7 @@ pub fn cluster(gpus: u32) -> Cluster {
         inter_latency_s: 3e-6,
         inter_topology: Topology::Switch,
         inter_all_reduce: Algorithm::Ring,
+        levels: Levels::NONE,
         host: Tier {
             bytes_per_s: 32e9,
             latency_s: 5e-6,
@@ -52,6 +54,7 @@ pub fn cluster(gpus: u32) -> Cluster {
             efficiency: 0.8,
             topology: Topology::Switch,
             all_reduce: Algorithm::Ring,
+            idle_power_w: 0.0,
             energy_j_per_bit: 10e-12,
         },
         launch_s: 5e-6,

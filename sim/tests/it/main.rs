@@ -4,5 +4,7 @@ mod astra;
 mod domains;
 mod events;
 mod fixtures;
+mod layouts;
+mod networks;
 mod physics;
 mod serving;

@@ -2,6 +2,7 @@
 
 use super::codec::CodecFile;
 use super::names::{AlgorithmName, TopologyName};
+use super::network::{Draw, NetworkFile, NicFile};
 use super::parts::{GpuModelName, PartsFile};
 use super::setter::settable;
 use super::software::{Calibration, Calibrations, Host};
@@ -12,14 +13,12 @@ use trinity_config::{
     FlopRate, Fraction, Power, Ratio,
 };
 use trinity_sim::die::Die;
-use trinity_sim::{ByFormat, Cluster, Codec, Curve, Gpu, Nic, PeakFlops, Software, Tier};
+use trinity_sim::{ByFormat, Cluster, Codec, Curve, Gpu, PeakFlops, Software, Tier};
 
 settable! {
     SustainedFile { fp16, fp8, fp4, attention }
     GpuFile { model, parts, calibration, sustained, fp32, fp16, fp8, fp4, vector, memory, memory_bandwidth, reserved, area, power, idle_power, gemm_efficiency, attention_efficiency, memory_efficiency, efficiency_factor }
-    NicFile { bandwidth, latency, area, idle_power, energy }
-    TierFile { bandwidth, latency, efficiency, topology, all_reduce, energy }
-    NetworkFile { efficiency, latency, topology, all_reduce }
+    TierFile { bandwidth, latency, efficiency, topology, all_reduce, idle_power, active_power, energy }
     ClusterFile { gpu, site, cpu, gpus, gpus_per_node, intra, nic, nics_per_gpu, network, host, launch, codec, codecs_per_gpu }
 }
 
@@ -262,36 +261,6 @@ impl Checked for GpuFile {
     }
 }
 
-/// A network interface.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct NicFile {
-    pub bandwidth: DataRate,
-    pub latency: Duration,
-    pub area: Area,
-    pub idle_power: Power,
-    /// One bit from GPU memory to GPU memory, both ends together.
-    pub energy: EnergyPerBit,
-}
-
-impl NicFile {
-    pub fn resolve(&self) -> Nic {
-        Nic {
-            bytes_per_s: self.bandwidth.byte_per_s(),
-            latency_s: self.latency.s(),
-            area_mm2: self.area.mm2(),
-            idle_power_w: self.idle_power.w(),
-            energy_j_per_bit: self.energy.j_per_bit(),
-        }
-    }
-}
-
-impl Checked for NicFile {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
-        super::bounds::positive(document, "", &[("bandwidth", self.bandwidth.bit_per_s())])
-    }
-}
-
 /// NVLink, PCIe, or the way to host memory.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -304,10 +273,23 @@ pub struct TierFile {
     pub topology: TopologyName,
     #[schemars(with = "Cited<AlgorithmName>")]
     pub all_reduce: AlgorithmName,
-    pub energy: EnergyPerBit,
+    /// What its switches draw for each GPU without traffic; nothing where it is not said.
+    pub idle_power: Option<Power>,
+    /// And at the full rate.
+    pub active_power: Option<Power>,
+    /// Of each bit beyond the idle power; follows from `active-power` where it is not said.
+    pub energy: Option<EnergyPerBit>,
 }
 
 impl TierFile {
+    fn draw(&self) -> Draw {
+        Draw {
+            idle_w: self.idle_power.map_or(0.0, |power| power.w()),
+            active_w: self.active_power.map(|power| power.w()),
+            energy_j_per_bit: self.energy.map(|energy| energy.j_per_bit()),
+        }
+    }
+
     pub fn resolve(&self) -> Tier {
         Tier {
             launch_s: 0.0,
@@ -316,22 +298,10 @@ impl TierFile {
             efficiency: self.efficiency.get(),
             topology: self.topology.resolve(),
             all_reduce: self.all_reduce.resolve(),
-            energy_j_per_bit: self.energy.j_per_bit(),
+            idle_power_w: self.draw().idle_w,
+            energy_j_per_bit: self.draw().energy_j_per_bit(self.bandwidth.bit_per_s()),
         }
     }
-}
-
-/// What lies between the NICs.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct NetworkFile {
-    pub efficiency: Fraction,
-    /// Switches and cables, beside the NIC's own latency.
-    pub latency: Duration,
-    #[schemars(with = "Cited<TopologyName>")]
-    pub topology: TopologyName,
-    #[schemars(with = "Cited<AlgorithmName>")]
-    pub all_reduce: AlgorithmName,
 }
 
 /// A cluster.
@@ -380,6 +350,7 @@ impl ClusterFile {
             inter_latency_s: self.network.latency.s(),
             inter_topology: self.network.topology.resolve(),
             inter_all_reduce: self.network.all_reduce.resolve(),
+            levels: self.network.levels(),
             host: self.host.resolve(),
             launch_s: self.launch.s(),
             codec: self.codec.as_ref().map_or(Codec::FREE, CodecFile::resolve),
@@ -442,7 +413,13 @@ impl ClusterFile {
             ))
         });
         let gpu = self.gpu.check_at(document, &format!("{at}gpu."));
-        Diagnostic::gather([gpu, positive].into_iter().chain(codec).chain(unwired))
+        let wires = [
+            self.nic.draw().check_at(document, &format!("{at}nic")),
+            self.intra.draw().check_at(document, &format!("{at}intra")),
+            self.host.draw().check_at(document, &format!("{at}host")),
+            self.network.check_at(document, &format!("{at}network."), self.gpus_per_node),
+        ];
+        Diagnostic::gather([gpu, positive].into_iter().chain(codec).chain(unwired).chain(wires))
     }
 }
 

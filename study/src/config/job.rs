@@ -1,19 +1,18 @@
 //! Jobs in files: what is not said is the plain choice.
 
+use super::layout::ParallelismFile;
 use super::llm::LlmFile;
 use super::names::{
-    AttentionName, MathName, PhaseName, PolicyName, RecomputeName, ReductionName, ScopeName, SplitName,
-    TuningName,
+    AttentionName, MathName, PhaseName, PolicyName, RecomputeName, ReductionName, ScopeName, TuningName,
 };
 use super::setter::settable;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{Cited, Complaint, Diagnostic, Document, Fraction};
-use trinity_sim::{Compression, Job, Overlap, Parallelism, Precision, Schedule, Zero};
+use trinity_sim::{Compression, Job, Overlap, Phase, Precision, Recompute, Search};
 
 settable! {
     JobFile { llm, phase, tuning, sequence, global_batch, replica_batch, microbatch, parallelism, precision, recompute, attention, overlap, compression, kv_spill }
-    ParallelismFile { tensor, sequence_parallel, pipeline, interleave, split, data, zero, expert, expert_tensor, context }
     PrecisionFile { math, attention, vocabulary, weights, activations, gradients, gradient_reduce, kv, optimizer_bytes }
     OverlapFile { tensor, pipeline, data, expert, context, storage }
     CompressionFile { weights, weight_gradients, activations, activation_gradients, kv, reduction, scope, policy }
@@ -40,17 +39,17 @@ pub struct JobFile {
     /// Sequences of each data-parallel rank, instead of the whole batch.
     #[schemars(with = "Option<Cited<u32>>")]
     pub replica_batch: Option<u32>,
-    /// Sequences that pass through the pipeline together.
-    #[serde(default = "one")]
-    #[schemars(with = "Cited<u32>")]
-    pub microbatch: u32,
+    /// Sequences that pass through the pipeline together; one where it is not
+    /// said, and in decoding all that a stage has.
+    #[schemars(with = "Option<Cited<u32>>")]
+    pub microbatch: Option<u32>,
     #[serde(default)]
     pub parallelism: ParallelismFile,
     #[serde(default)]
     pub precision: PrecisionFile,
-    #[serde(default = "no_recompute")]
-    #[schemars(with = "Cited<RecomputeName>")]
-    pub recompute: RecomputeName,
+    /// What activations are kept; all where it is not said.
+    #[schemars(with = "Option<Cited<RecomputeName>>")]
+    pub recompute: Option<RecomputeName>,
     #[serde(default = "flash")]
     #[schemars(with = "Cited<AttentionName>")]
     pub attention: AttentionName,
@@ -71,85 +70,8 @@ fn all_weights() -> TuningName {
     TuningName::All
 }
 
-fn no_recompute() -> RecomputeName {
-    RecomputeName::None
-}
-
 fn flash() -> AttentionName {
     AttentionName::Flash
-}
-
-/// How the job is cut over GPUs.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct ParallelismFile {
-    #[schemars(with = "Cited<u32>")]
-    pub tensor: u32,
-    #[schemars(with = "Cited<bool>")]
-    pub sequence_parallel: bool,
-    #[schemars(with = "Cited<u32>")]
-    pub pipeline: u32,
-    /// Chunks of layers on each stage; 1 is plain 1F1B.
-    #[schemars(with = "Cited<u32>")]
-    pub interleave: u32,
-    /// How layers are dealt out to stages.
-    #[schemars(with = "Cited<SplitName>")]
-    pub split: SplitName,
-    #[schemars(with = "Cited<u32>")]
-    pub data: u32,
-    /// 0 to 3.
-    #[schemars(with = "Cited<u8>")]
-    pub zero: u8,
-    #[schemars(with = "Cited<u32>")]
-    pub expert: u32,
-    /// Ranks that share each expert: 1, or as many as `tensor` where it is not said.
-    #[schemars(with = "Option<Cited<u32>>")]
-    pub expert_tensor: Option<u32>,
-    #[schemars(with = "Cited<u32>")]
-    pub context: u32,
-}
-
-impl Default for ParallelismFile {
-    fn default() -> Self {
-        Self {
-            tensor: 1,
-            sequence_parallel: false,
-            pipeline: 1,
-            interleave: 1,
-            split: SplitName::Layers,
-            data: 1,
-            zero: 0,
-            expert: 1,
-            expert_tensor: None,
-            context: 1,
-        }
-    }
-}
-
-impl ParallelismFile {
-    fn resolve(&self) -> Parallelism {
-        Parallelism {
-            split: self.split.resolve(),
-            tensor: self.tensor,
-            sequence_parallel: self.sequence_parallel,
-            pipeline: self.pipeline,
-            schedule: if self.interleave > 1 {
-                Schedule::Interleaved(self.interleave)
-            } else {
-                Schedule::OneFOneB
-            },
-            data: self.data,
-            zero: match self.zero {
-                0 => Zero::None,
-                1 => Zero::Optimizer,
-                2 => Zero::Gradients,
-                _ => Zero::Parameters,
-            },
-            expert: self.expert,
-            expert_tensor: self.expert_tensor.unwrap_or(self.tensor),
-            context: self.context,
-        }
-    }
 }
 
 /// Number formats, bits a value; mixed precision where it is not said.
@@ -313,27 +235,45 @@ impl CompressionFile {
 impl JobFile {
     /// The model's view; `usual` is the overlap of what the file does not state.
     pub fn resolve(&self, usual: Overlap) -> Job {
-        Job {
+        let parallelism = self.parallelism.resolve();
+        let mut job = Job {
             llm: self.llm.resolve(),
             phase: self.phase.resolve(),
             tuning: self.tuning.resolve(),
             sequence: self.sequence,
             global_batch: self
                 .replica_batch
-                .map_or(self.global_batch, |each| each.saturating_mul(self.parallelism.data)),
-            microbatch: self.microbatch,
-            parallelism: self.parallelism.resolve(),
+                .map_or(self.global_batch, |each| each.saturating_mul(parallelism.data)),
+            microbatch: self.microbatch.unwrap_or(1),
+            parallelism,
             precision: self.precision.resolve(),
-            recompute: self.recompute.resolve(),
+            recompute: self.recompute.map_or(Recompute::None, RecomputeName::resolve),
             attention: self.attention.resolve(),
             overlap: self.overlap.resolve(usual),
             compression: self.compression.resolve(),
             kv_spill: self.kv_spill.get(),
+        };
+        if self.microbatch_follows() {
+            job.microbatch = job.decoded_together();
+        }
+        job
+    }
+
+    /// Whether the micro-batch is whatever a stage decodes together.
+    pub fn microbatch_follows(&self) -> bool {
+        self.microbatch.is_none() && self.phase.resolve() == Phase::Decode
+    }
+
+    /// What of the layout is left to be chosen.
+    pub fn search(&self) -> Search {
+        Search {
+            microbatch: self.microbatch.unwrap_or(0),
+            recompute: self.recompute.map(RecomputeName::resolve),
+            ..self.parallelism.search()
         }
     }
 
     pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
-        let p = &self.parallelism;
         let precision = &self.precision;
         let positive = super::bounds::positive(
             document,
@@ -342,14 +282,7 @@ impl JobFile {
                 ("sequence", f64::from(self.sequence)),
                 ("global-batch", f64::from(self.global_batch)),
                 ("replica-batch", f64::from(self.replica_batch.unwrap_or(1))),
-                ("microbatch", f64::from(self.microbatch)),
-                ("parallelism.tensor", f64::from(p.tensor)),
-                ("parallelism.pipeline", f64::from(p.pipeline)),
-                ("parallelism.interleave", f64::from(p.interleave)),
-                ("parallelism.data", f64::from(p.data)),
-                ("parallelism.expert", f64::from(p.expert)),
-                ("parallelism.expert-tensor", f64::from(p.expert_tensor.unwrap_or(1))),
-                ("parallelism.context", f64::from(p.context)),
+                ("microbatch", f64::from(self.microbatch.unwrap_or(1))),
                 ("precision.weights", precision.weights),
                 ("precision.activations", precision.activations),
                 ("precision.gradients", precision.gradients),
@@ -357,12 +290,6 @@ impl JobFile {
                 ("precision.kv", precision.kv),
             ],
         );
-        let stage = (p.zero > 3).then(|| {
-            document.complain(
-                &format!("{at}parallelism.zero"),
-                &Complaint::new(format_args!("there is no ZeRO stage {}", p.zero)).expected("0, 1, 2 or 3"),
-            )
-        });
         let outside = |bits: Option<f64>| bits.is_some_and(|bits| !(bits > 0.0 && bits <= 32.0));
         let bits = self.compression.bits().into_iter().filter(|(_, bits)| outside(*bits)).map(|(key, _)| {
             document.complain(
@@ -371,9 +298,13 @@ impl JobFile {
             )
         });
         Diagnostic::gather(
-            [self.llm.check_at(document, &format!("{at}llm.")), positive]
-                .into_iter()
-                .chain(stage.into_iter().chain(bits).map(Err)),
+            [
+                self.llm.check_at(document, &format!("{at}llm.")),
+                positive,
+                self.parallelism.check_at(document, &format!("{at}parallelism.")),
+            ]
+            .into_iter()
+            .chain(bits.map(Err)),
         )
     }
 }

@@ -25,7 +25,7 @@ choices! {
     /// How ranks are wired.
     TopologyName => trinity_sim::collective::Topology { Ring, Switch, FullyConnected }
     /// How an all-reduce is carried out.
-    AlgorithmName => trinity_sim::collective::Algorithm { Ring, HalvingDoubling, DoubleTree, Direct, Best, Nccl }
+    AlgorithmName => trinity_sim::collective::Algorithm { Ring, HalvingDoubling, DoubleTree, Direct, Best, Hierarchical, InNetwork, Nccl }
     /// Number format of matrix arithmetic.
     MathName => trinity_sim::Math { Fp32, Fp16, Fp8, Fp4 }
     /// Which weights a training step changes.

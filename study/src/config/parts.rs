@@ -8,11 +8,12 @@ use super::setter::{settable, values};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{Cited, Complaint, DataRate, DataSize, Diagnostic, Document, Frequency};
-use trinity_silicon::die::{Constants, Error, Sm};
+use trinity_silicon::die::{Constants, Error, Sm, Wafer};
 use trinity_sim::die::{Die, MatrixRates, Roofline};
 
 settable! {
-    PartsFile { process, sms, spare_sms, clock, matrix_clock, sm, l2, memory, links, pcie_lanes, engines }
+    PartsFile { process, dies, sms, spare_sms, clock, matrix_clock, sm, l2, memory, links, pcie_lanes, engines, wafer }
+    WaferFile { usd, defects_per_cm2 }
     SmFile { fp32_lanes, fp64_lanes, matrix_fma, matrix_fp32, matrix_fp16, matrix_fp8, special, registers, shared, sharing_loads, graphics }
     L2File { size, spare, bytes_per_clock }
     MemoryFile { kind, count, spare, rate, capacity }
@@ -39,6 +40,10 @@ pub struct PartsFile {
     /// Process, such as `7nm` or `4n`.
     #[schemars(with = "Cited<String>")]
     pub process: String,
+    /// Dies in the package, which share all parts out evenly; one where it is not said.
+    #[serde(default = "one")]
+    #[schemars(with = "Cited<u32>")]
+    pub dies: u32,
     /// SMs or CUs that work.
     #[schemars(with = "Cited<u32>")]
     pub sms: u32,
@@ -61,6 +66,19 @@ pub struct PartsFile {
     #[serde(default)]
     #[schemars(with = "Cited<u32>")]
     pub engines: u32,
+    /// What wafers cost: yield and the cost of a good die and of a package are then told.
+    pub wafer: Option<WaferFile>,
+}
+
+/// A wafer of the process.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct WaferFile {
+    /// Its price.
+    #[schemars(with = "Cited<f64>")]
+    pub usd: f64,
+    #[schemars(with = "Cited<f64>")]
+    pub defects_per_cm2: f64,
 }
 
 fn sixteen() -> u32 {
@@ -197,6 +215,11 @@ impl PartsFile {
             link_bytes_per_s: link.map_or(0.0, |link| link.bandwidth.byte_per_s()),
             pcie_lanes: f64::from(self.pcie_lanes),
             engines: f64::from(self.engines),
+            dies: f64::from(self.dies.max(1)),
+            wafer: self.wafer.as_ref().map_or(Wafer::default(), |wafer| Wafer {
+                usd: wafer.usd,
+                defects_per_cm2: wafer.defects_per_cm2,
+            }),
             power_limit_w,
             roofline: Roofline::default(),
         };
@@ -214,6 +237,9 @@ impl PartsFile {
             document,
             at,
             &[
+                ("dies", f64::from(self.dies)),
+                ("wafer.usd", self.wafer.as_ref().map_or(1.0, |wafer| wafer.usd)),
+                ("wafer.defects-per-cm2", self.wafer.as_ref().map_or(1.0, |wafer| wafer.defects_per_cm2)),
                 ("sms", f64::from(self.sms)),
                 ("clock", self.clock.hz()),
                 ("sm.fp32-lanes", f64::from(self.sm.fp32_lanes)),

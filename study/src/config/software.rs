@@ -92,6 +92,8 @@ constants! {
         loss_share: 0.0 ..= 1.0 = 1.0,
         /// Fraction of a product's rate that grouped products of experts reach.
         expert_efficiency: 0.2 ..= 1.0 = 1.0,
+        /// The same where they are in FP16: kernels that nobody tuned for experts.
+        expert_fp16_efficiency: 0.1 ..= 1.0 = 1.0,
         /// Copies of a routed token that each product of an expert layer moves in
         /// FP16; narrow formats are the release's.
         routed_fp16_passes: 0.0 ..= 60.0 = 4.0,
@@ -360,7 +362,7 @@ impl GpuConstants {
             head_exponent: self.head_exponent,
             loss_bytes: self.loss_bytes,
             loss_share: self.loss_share,
-            expert_efficiency: self.expert_efficiency,
+            expert_efficiency: if on.wide { self.expert_fp16_efficiency } else { self.expert_efficiency },
             routed_passes,
             routed_ffn_passes: routed_passes * self.routed_ffn_share,
             scan_passes: self.scan_passes,

@@ -8,7 +8,7 @@ use super::setter::settable;
 use super::software::Calibrations;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use trinity_config::{Checked, Diagnostic, Document};
+use trinity_config::{Checked, Complaint, Diagnostic, Document};
 use trinity_sim::sweep::Point;
 use trinity_sim::{Cluster, Job, Math, Overlap, Phase};
 
@@ -59,6 +59,8 @@ impl StudyFile {
             job,
             gpus_as_used: self.cluster.gpus.is_none(),
             replica_batch: self.job.replica_batch.unwrap_or(0),
+            microbatch_follows: self.job.microbatch_follows(),
+            search: self.job.search(),
         };
         point.settle();
         point
@@ -72,9 +74,34 @@ impl Checked for StudyFile {
 }
 
 impl StudyFile {
+    /// A layout can be chosen where the GPUs are counted and a step is timed.
+    fn check_choice(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+        if !self.job.search().on {
+            return Ok(());
+        }
+        let complain =
+            |complaint: Complaint| Err(document.complain(&format!("{at}job.parallelism"), &complaint));
+        if self.cluster.gpus.is_none() {
+            return complain(
+                Complaint::new("the best parallelism of how many GPUs?")
+                    .expected("a number of GPUs in the cluster")
+                    .help("state the cluster's `gpus`, such as `--set cluster.gpus=64`"),
+            );
+        }
+        if self.serving.is_some() {
+            return complain(
+                Complaint::new("a service states how its engines are cut")
+                    .expected("a table of `tensor`, `pipeline`, …")
+                    .help("vary `job.parallelism.tensor` as an axis instead"),
+            );
+        }
+        Ok(())
+    }
+
     /// Complains about what no field shows alone; `at` leads to this table.
     pub fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
         Diagnostic::gather([
+            self.check_choice(document, at),
             self.cluster.check_at(document, &format!("{at}cluster.")),
             self.job.check_at(document, &format!("{at}job.")),
             self.serving

@@ -562,6 +562,7 @@ impl Checked for SweepFile {
         }
         Diagnostic::gather([self.check_names(document), self.check_assumptions(document)])?;
         self.check_parts(document)?;
+        self.check_choices(document)?;
         self.check_crossovers(document)?;
         let plan = self.plan(document, 1)?;
         self.check_axes(document, &plan.space)

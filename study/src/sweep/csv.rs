@@ -10,8 +10,21 @@ use trinity_sim::{Estimate, Infeasible, Reason};
 pub fn points_header(study: &Study) -> String {
     let metrics = POINT_COLUMNS.iter().map(|metric| metric.name());
     let paths = study.plan.space.paths();
-    let columns = ["scenario", "index", "status"].into_iter().chain(metrics).chain(paths);
+    let layout = layout_column(study);
+    let columns = ["scenario", "index", "status"].into_iter().chain(metrics).chain(layout).chain(paths);
     columns.map(quoted).collect::<Vec<_>>().join(",") + "\n"
+}
+
+/// The column that says which layout was chosen, where any is.
+pub fn layout_column(study: &Study) -> Option<&'static str> {
+    study.plan.space.chooses_layouts().then_some("layout")
+}
+
+/// The cell of [`layout_column`] with the comma before it.
+fn layout_cell(study: &Study, estimate: Option<&Estimate>) -> String {
+    let Some(_) = layout_column(study) else { return String::new() };
+    let layout = estimate.and_then(|estimate| estimate.chosen);
+    format!(",{}", layout.map_or_else(String::new, |layout| quoted(&layout.to_string())))
 }
 
 /// One line of points.csv.
@@ -37,6 +50,7 @@ pub fn point_row(
             Err(_) => write!(bytes, ","),
         };
     }
+    bytes.extend(layout_cell(study, outcome.as_ref().ok()).into_bytes());
     for path in study.plan.space.paths() {
         let label = scenario.axes.iter().zip(digits).find(|(axis, _)| axis.path == path);
         let label = label.map_or("", |(axis, &digit)| axis.labels[digit].as_str());
@@ -64,7 +78,8 @@ pub fn pareto_csv(study: &Study, tally: &Tally, answer: &Answer) -> String {
     let paths = study.plan.space.paths();
     let fixed =
         ["scenario", "index", "area_mm2", "tokens_per_s", "normalized_performance", "energy_j_per_token"];
-    let mut text = fixed.iter().copied().chain(paths).map(quoted).collect::<Vec<_>>().join(",") + "\n";
+    let columns = fixed.iter().copied().chain(layout_column(study));
+    let mut text = columns.chain(paths).map(quoted).collect::<Vec<_>>().join(",") + "\n";
     for (scenario, front) in study.plan.space.scenarios().iter().zip(&tally.fronts) {
         for entry in front.entries() {
             let Ok(estimate) = study.plan.space.point(entry.index).estimate() else { continue };
@@ -78,6 +93,7 @@ pub fn pareto_csv(study: &Study, tally: &Tally, answer: &Answer) -> String {
                 answer.unit_tokens_per_s.map_or(f64::NAN, |unit| estimate.tokens_per_s / unit),
                 estimate.energy_j_per_token
             );
+            text += &layout_cell(study, Some(&estimate));
             for label in study.plan.space.labels(entry.index) {
                 let _ = write!(text, ",{}", quoted(label));
             }

@@ -6,7 +6,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use trinity_sim::sweep::{Direction, Entry, Metric, Tally};
-use trinity_sim::{Estimate, Line, Reason};
+use trinity_sim::{Estimate, Layout, Line, Reason};
 
 /// What is told of a point that runs.
 pub const POINT_COLUMNS: [Metric; 9] = [
@@ -90,6 +90,9 @@ impl Serialize for Found {
             map.serialize_entry(metric.name(), &metric.of(&self.estimate))?;
         }
         map.serialize_entry("normalized_performance", &self.normalized_performance)?;
+        if let Some(layout) = &self.estimate.chosen {
+            map.serialize_entry("layout", layout)?;
+        }
         for (path, label) in &self.axes {
             map.serialize_entry(path, &Typed(label))?;
         }
@@ -106,6 +109,9 @@ pub struct Explanation {
     pub axes: Vec<(String, String)>,
     #[serde(rename = "calibration")]
     pub replaced: Vec<Replaced>,
+    /// How the job was laid over the GPUs, where that was left to be chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layout: Option<Layout>,
     pub lines: Vec<Line>,
     #[serde(skip)]
     pub estimate: Estimate,
@@ -237,6 +243,7 @@ impl Study {
             scenario: self.scenario_of(index).to_owned(),
             axes: self.axes_of(index),
             replaced: self.replaced.clone(),
+            layout: estimate.chosen,
             lines,
             estimate,
         })

@@ -4,7 +4,7 @@ use trinity_silicon::table3;
 use trinity_sim::kernels::{Format, Matmul};
 use trinity_study::config::{
     ClusterFile, CodecFile, DesignsFile, ExplorationFile, FiguresFile, GpuFile, KernelsFile, LlmFile,
-    NicFile, SynthesisFile, TechnologyFile,
+    NicFile, SwitchFile, SynthesisFile, TechnologyFile,
 };
 use trinity_study::kernels;
 
@@ -21,6 +21,7 @@ fn every_file_reads_and_checks() {
         match name.split('/').next() {
             Some("gpus") => drop(read::<GpuFile>(name)),
             Some("nics") => drop(read::<NicFile>(name)),
+            Some("switches") => drop(read::<SwitchFile>(name)),
             Some("codecs") => drop(read::<CodecFile>(name)),
             Some("llms") => drop(read::<LlmFile>(name)),
             Some("clusters") => drop(read::<ClusterFile>(name)),
@@ -37,7 +38,7 @@ fn every_file_reads_and_checks() {
 
 #[test]
 fn every_value_carries_its_source() {
-    let choices = ["topology", "all-reduce", "cpu"];
+    let choices = ["topology", "all-reduce", "cpu", "name"];
     let mut missing = Vec::new();
     for name in builtin::names() {
         // What a profile may choose from is a choice, not a datum with a source.

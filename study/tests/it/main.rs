@@ -3,6 +3,8 @@
 mod api;
 mod configs;
 mod explore;
+mod layouts;
+mod networks;
 mod parts;
 mod rates;
 mod refused;

@@ -98,3 +98,44 @@ fn a_crossover_names_scenarios_and_an_axis_that_there_are() {
     assert!(said("crossovers.0.scenarios.1=batch 2").contains("there is no scenario `batch 2`"));
     assert!(said("crossovers.0.along=cluster.nics-per-gpu").contains("does not vary `cluster.nics-per-gpu`"));
 }
+
+#[test]
+fn blackwell_is_two_dies_that_each_keep_to_the_reticle() {
+    for name in ["gpus/b200", "gpus/gb200"] {
+        let document = Document::load(name).unwrap();
+        let file: GpuFile = document.read().unwrap();
+        let die = file.die().unwrap();
+        assert_eq!(die.dies, 2.0);
+        die.buildable(0.0).unwrap_or_else(|why| panic!("{name}: {why}"));
+        let each = die.area(0.0).total_mm2() / 2.0;
+        assert!((600.0..858.0).contains(&each), "{name}: {each} mm² a die");
+        let one = trinity_sim::die::Die { dies: 1.0, ..die };
+        assert!(one.buildable(0.0).is_err(), "{name}: no scanner exposes it whole");
+    }
+}
+
+#[test]
+fn a_study_that_states_its_wafers_is_told_what_a_good_die_costs() {
+    let job = "phase = \"training\"\nsequence = 2048\nllm = { extends = \"llms/llama-3-8b\" }\n\
+               recompute = \"full\"\nparallelism = { tensor = 8 }\n";
+    let lines = |overrides: &[&str]| {
+        let request = trinity_study::estimate::Request {
+            cluster: trinity_study::estimate::Part::Named("clusters/dgx-h100".into()),
+            job: trinity_study::estimate::Part::Text { name: "job".into(), text: job.into() },
+            overrides: overrides.iter().map(|&text| text.into()).collect(),
+        };
+        let lines = trinity_study::estimate::estimate(&request).unwrap().lines;
+        lines.into_iter().filter(|line| line.group == "cost").collect::<Vec<_>>()
+    };
+    let parts = "cluster.gpu.model=parts";
+    assert!(lines(&[parts]).is_empty(), "nothing is assumed of wafers");
+    let stated = |defects: &str| {
+        let wafer = format!("cluster.gpu.parts.wafer={{ usd = 17000, defects-per-cm2 = {defects} }}");
+        let lines = lines(&[parts, &wafer]);
+        let of = |name: &str| lines.iter().find(|line| line.name == name).unwrap().value;
+        (of("yield"), of("good dies"), of("GPU"))
+    };
+    let (clean, dirty) = (stated("0.05"), stated("0.3"));
+    assert!(clean.0 > dirty.0 && clean.1 < dirty.1, "{clean:?} {dirty:?}");
+    assert!((0.5..1.0).contains(&clean.0) && clean.2 > clean.1, "{clean:?}");
+}

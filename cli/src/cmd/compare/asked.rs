@@ -109,7 +109,7 @@ pub struct Args {
     #[arg(long, value_name = "RATE", value_parser = quantity::<DataRate>, conflicts_with_all = ["ablate", "stages", "show", "shard"])]
     pub(super) wire: Option<DataRate>,
     /// The NIC of --wire: a name from `trinity config list nics`, or a path that ends in .toml
-    #[arg(long, value_name = "NIC", default_value = "nics/cx5", requires = "wire")]
+    #[arg(long, value_name = "NIC", default_value = "nics/cx5-llm265", requires = "wire")]
     pub(super) nic: String,
     /// Values that --ablate, --stages and --show look at: a piece from a tensor's middle
     #[arg(long, value_name = "VALUES", default_value_t = 1 << 18, value_parser = clap::value_parser!(u64).range(1024..))]

@@ -16,8 +16,7 @@ use parquet::file::{properties::WriterProperties, writer::SerializedFileWriter};
 use parquet::schema::types::{Type, TypePtr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trinity_study::sweep::POINT_COLUMNS;
-use trinity_study::sweep::Study;
+use trinity_study::sweep::{POINT_COLUMNS, Study, layout_column};
 
 /// Rows a group: a few megabytes of columns.
 const GROUP_ROWS: usize = 1 << 16;
@@ -116,6 +115,7 @@ fn columns(study: &Study) -> Vec<Column> {
     ];
     let number = |name: &str| Column::new(name, Cells::Number(Vec::new()));
     columns.extend(POINT_COLUMNS.iter().map(|metric| number(metric.name())));
+    columns.extend(layout_column(study).map(|name| Column::new(name, Cells::Text(Vec::new()))));
     columns.extend(study.plan.space.paths().iter().map(|path| Column::of_axis(study, path)));
     columns
 }

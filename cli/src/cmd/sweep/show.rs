@@ -8,7 +8,7 @@ use trinity_silicon::{EnergyColumn, table3};
 use trinity_sim::event::Timeline;
 use trinity_sim::sweep::Tally;
 use trinity_sim::{Line, Phase, footprint};
-use trinity_study::sweep::{Answer, Found, Replaced, Study};
+use trinity_study::sweep::{Answer, Found, Replaced, Study, layout_column};
 pub use trinity_study::sweep::{pareto_csv, point_row, points_header, quoted};
 
 /// Three significant digits, without an exponent where that stays short.
@@ -197,7 +197,7 @@ pub fn footprint_table(study: &Study) -> Option<Table> {
 pub fn front_table(study: &Study, tally: &Tally, answer: &Answer, limit: usize) -> Table {
     let paths = study.plan.space.paths();
     let fixed = ["scenario", "index", "area mm²", "tokens/s", "performance", "J/token"];
-    let mut table = Table::new(fixed.into_iter().chain(paths));
+    let mut table = Table::new(fixed.into_iter().chain(layout_column(study)).chain(paths));
     for (scenario, front) in study.plan.space.scenarios().iter().zip(&tally.fronts) {
         let entries = front.entries();
         let shown = limit.min(entries.len());
@@ -212,7 +212,7 @@ pub fn front_table(study: &Study, tally: &Tally, answer: &Answer, limit: usize) 
 fn top_table(study: &Study, top: &[Found], answer: &Answer) -> Table {
     let paths = study.plan.space.paths();
     let fixed = ["scenario", "index", "area mm²", "tokens/s", "performance", "J/token"];
-    let mut table = Table::new(fixed.into_iter().chain(paths));
+    let mut table = Table::new(fixed.into_iter().chain(layout_column(study)).chain(paths));
     for found in top {
         table.row(point_cells(study, &found.scenario, found.index, answer));
     }
@@ -230,6 +230,10 @@ fn point_cells(study: &Study, scenario: &str, index: u64, answer: &Answer) -> Ve
                 .map_or_else(String::new, |unit| significant(estimate.tokens_per_s / unit)),
         );
         cells.push(significant(estimate.energy_j_per_token));
+        cells.extend(estimate.chosen.map(|layout| layout.to_string()));
+    }
+    if layout_column(study).is_some() && cells.len() < 7 {
+        cells.push("as stated".into());
     }
     cells.extend(study.plan.space.labels(index).into_iter().map(str::to_string));
     cells

@@ -123,6 +123,8 @@ pub struct Constants {
     pub reticle_mm2: f64,
     /// Share of a square die's rim that PHYs may take.
     pub shoreline: f64,
+    /// Of each die of a package of several: its side of the link between them.
+    pub die_to_die_mm2: f64,
 }
 
 impl Constants {
@@ -229,6 +231,7 @@ struct CostFile {
 struct RulesFile {
     reticle_mm2: Cited,
     shoreline: Cited,
+    die_to_die_mm2: Cited,
 }
 
 impl File {
@@ -273,6 +276,7 @@ impl File {
             },
             reticle_mm2: self.rules.reticle_mm2.value,
             shoreline: self.rules.shoreline.value,
+            die_to_die_mm2: self.rules.die_to_die_mm2.value,
         })
     }
 }

@@ -24,6 +24,7 @@ fn h100() -> Parts {
         pcie_lanes: 16.0,
         engines: 7.0,
         codec_mm2: 0.0,
+        dies: 1.0,
     }
 }
 
@@ -84,10 +85,10 @@ fn a_damaged_table_is_an_error() {
 #[test]
 fn a_larger_die_yields_less_and_costs_more_than_its_share() {
     let constants = Constants::committed().unwrap();
-    let cost = |mm2| die_cost(constants, &h100(), mm2, mm2).unwrap();
+    let cost = |mm2| die_cost(constants, &h100(), mm2, mm2, &Wafer::default()).unwrap();
     assert!(cost(800.0).yield_fraction < cost(400.0).yield_fraction);
     assert!(cost(800.0).die_usd > 2.0 * cost(400.0).die_usd);
-    assert_eq!(die_cost(constants, &h100(), 1e6, 1e6), None);
+    assert_eq!(die_cost(constants, &h100(), 1e6, 1e6, &Wafer::default()), None);
 }
 
 #[test]
@@ -100,4 +101,21 @@ fn slower_clocks_draw_less_than_their_share() {
     };
     assert!(at(0.8) < 0.8 * at(1.0));
     assert!(supply_ratio(constants, 0.1) == supply_ratio(constants, 0.5));
+}
+
+#[test]
+fn two_dies_yield_more_than_one_of_their_size_and_each_keeps_to_the_reticle() {
+    let constants = Constants::committed().unwrap();
+    let two = Parts { dies: 2.0, sms: 200.0, memory_units: 8.0, ..h100() };
+    let one = Parts { dies: 1.0, ..two };
+    let total = |parts: &Parts| area(constants, parts).total_mm2();
+    assert!(matches!(buildable(constants, &one, total(&one)), Err(Error::Reticle { .. })));
+    buildable(constants, &two, total(&two)).unwrap();
+    let wafer = Wafer { usd: 10_000.0, defects_per_cm2: 0.2 };
+    let cost = |parts: &Parts| die_cost(constants, parts, 1200.0, 1200.0, &wafer).unwrap();
+    assert!(cost(&two).yield_fraction > cost(&one).yield_fraction);
+    assert!(cost(&two).die_usd < cost(&one).die_usd);
+    let dearer = Wafer { usd: 20_000.0, ..wafer };
+    let twice = die_cost(constants, &two, 1200.0, 1200.0, &dearer).unwrap();
+    assert!((twice.die_usd / cost(&two).die_usd - 2.0).abs() < 1e-12);
 }

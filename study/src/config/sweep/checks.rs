@@ -5,12 +5,15 @@
 //! A sweep that starts must mean what its labels say. Knows the files; what a
 //! point costs it leaves to the model.
 
+use super::super::layout::ParallelismFile;
 use super::{Scenario, SweepFile, read_point};
 use trinity_config::{Complaint, Diagnostic, Document, nearest};
 use trinity_sim::sweep::{Point, Space};
 
 /// Where the parts of a GPU stand in a study.
 const PARTS: &str = "cluster.gpu.parts.";
+/// Where degrees of parallelism stand.
+const DEGREES: &str = "job.parallelism.";
 
 impl SweepFile {
     /// Scenarios that share a name, and names of scenarios that are none.
@@ -125,6 +128,36 @@ impl SweepFile {
                 ))
                 .expected("a part of a GPU that is modelled by its parts")
                 .help("set `model = \"parts\"` under [study.cluster.gpu]");
+                let mistake = document.complain(&format!("axes.{k}.path"), &complaint);
+                if !mistakes.contains(&mistake) {
+                    mistakes.push(mistake);
+                }
+            }
+        }
+        Diagnostic::gather(mistakes.into_iter().map(Err))
+    }
+
+    /// Axes that state a part of what a scenario leaves to be chosen: the word
+    /// `best` would give way to them without a word.
+    pub(super) fn check_choices(&self, document: &Document) -> Result<(), Diagnostic> {
+        let axes: Vec<usize> =
+            (0..self.axes.len()).filter(|&k| self.axes[k].path.starts_with(DEGREES)).collect();
+        if axes.is_empty() {
+            return Ok(());
+        }
+        let mut mistakes = Vec::new();
+        for at in 0..self.scenarios.len() {
+            let study = self.as_seen_by(document, at)?.file.study;
+            if !matches!(study.job.parallelism, ParallelismFile::Word(_)) {
+                continue;
+            }
+            for &k in axes.iter().filter(|&&k| self.varies(k, at)) {
+                let complaint = Complaint::new(format_args!(
+                    "`{}` varies a part of `parallelism = \"best\"` of scenario `{}`",
+                    self.axes[k].path, self.scenarios[at].name
+                ))
+                .expected("another axis, or a table that says what is chosen")
+                .help("`parallelism = { choose = \"best\" }` chooses the rest for each value of the axis");
                 let mistake = document.complain(&format!("axes.{k}.path"), &complaint);
                 if !mistakes.contains(&mistake) {
                     mistakes.push(mistake);

@@ -1,0 +1,100 @@
+//! Adapters, switches and links draw what they draw, and tiers that do not
+//! stack are refused in a sentence.
+
+use trinity_config::{Checked, Document, builtin};
+use trinity_study::config::{ClusterFile, NicFile};
+use trinity_study::estimate::{Part, Request, estimate};
+
+fn nic(name: &str) -> trinity_sim::Nic {
+    Document::load(name).unwrap().read::<NicFile>().unwrap().resolve()
+}
+
+/// Watts of an adapter that sends and receives at its rate.
+fn busy_w(nic: &trinity_sim::Nic) -> f64 {
+    nic.idle_power_w + 8.0 * nic.bytes_per_s * nic.energy_j_per_bit
+}
+
+#[test]
+fn a_connectx_7_draws_25_watts_and_not_a_kilowatt() {
+    let watts = busy_w(&nic("nics/cx7"));
+    assert!((20.0..30.0).contains(&watts), "{watts} W");
+}
+
+#[test]
+fn every_adapter_draws_what_its_file_says_and_only_the_papers_more() {
+    for name in builtin::names().filter(|name| name.starts_with("nics/")) {
+        let file: NicFile = Document::load(name).unwrap().read().unwrap();
+        let (watts, stated) = (busy_w(&file.resolve()), file.active_power.unwrap().w());
+        if name == "nics/cx5-llm265" {
+            assert!(watts > 500.0, "LLM.265 charges 5,120 pJ/bit at the board: {watts} W");
+        } else {
+            assert!((watts / stated - 1.0).abs() < 0.01, "{name}: {watts} W, {stated} W stated");
+        }
+    }
+}
+
+#[test]
+fn wires_are_not_most_of_the_energy_of_a_dgx() {
+    let job = "phase = \"training\"\nsequence = 4096\nglobal-batch = 512\nrecompute = \"full\"\n\
+               llm = { extends = \"llms/llama-3-70b\" }\n\
+               parallelism = { tensor = 8, pipeline = 4, data = 16, zero = 1, sequence-parallel = true }\n";
+    let outcome = estimate(&Request {
+        cluster: Part::Named("clusters/dgx-h100".into()),
+        job: Part::Text { name: "job".into(), text: job.into() },
+        overrides: Vec::new(),
+    })
+    .unwrap();
+    let energy = outcome.estimate.energy;
+    let network_j = energy.wire_j + energy.nic_idle_j + energy.switch_idle_j;
+    let share = network_j / energy.total_j();
+    assert!((0.02..0.25).contains(&share), "{share} of the energy is the network's");
+}
+
+fn refused(tiers: &str) -> String {
+    let text = format!("extends = \"clusters/dgx-h100\"\nnetwork.tiers = [{tiers}]\n");
+    let document = Document::parse("mine.toml", &text).unwrap();
+    let file: ClusterFile = document.read().unwrap();
+    file.check(&document).unwrap_err().to_string()
+}
+
+#[test]
+fn tiers_that_do_not_stack_are_refused_each_in_its_sentence() {
+    let switch = "switch = { extends = \"switches/quantum-2\" }";
+    let said = refused(&format!("{{ reach = 250, oversubscription = 1, {switch} }}"));
+    assert!(said.contains("a tier of 250 GPUs is not made of whole domains: a node has 8"), "{said}");
+    assert!(said.contains("mine.toml:2:") && said.contains("a multiple of 8"), "{said}");
+    let said = refused(&format!("{{ reach = 256, {switch} }}, {{ reach = 4096, {switch} }}"));
+    assert!(said.contains("a tier without a bandwidth to the next"), "{said}");
+    let said = refused(&format!("{{ reach = 256, bandwidth = \"0 Gbit/s\", {switch} }}"));
+    assert!(said.contains("`bandwidth` is 0"), "{said}");
+    let said = refused(&format!(
+        "{{ reach = 256, oversubscription = 1, {switch} }}, {{ reach = 300, oversubscription = 1, {switch} }}"
+    ));
+    assert!(said.contains("the tier below has 256"), "{said}");
+    let said = refused(&format!("{{ reach = 256, oversubscription = 0.5, {switch} }}"));
+    assert!(said.contains("`oversubscription` is 0.5"), "{said}");
+}
+
+#[test]
+fn an_adapter_that_costs_nothing_for_want_of_a_word_is_refused() {
+    let text = "bandwidth = \"400 Gbit/s\"\nlatency = \"1 us\"\narea = \"100 mm2\"\nidle-power = \"18 W\"\n";
+    let document = Document::parse("nic.toml", text).unwrap();
+    let said = document.read::<NicFile>().unwrap().check(&document).unwrap_err().to_string();
+    assert!(said.contains("neither `active-power` nor `energy` is stated"), "{said}");
+    let document = Document::parse("nic.toml", &format!("{text}active-power = \"9 W\"\n")).unwrap();
+    let said = document.read::<NicFile>().unwrap().check(&document).unwrap_err().to_string();
+    assert!(said.contains("9 W at the full rate, but 18 W without traffic"), "{said}");
+}
+
+#[test]
+fn a_format_that_the_gpu_lacks_is_named() {
+    let job = "phase = \"training\"\nsequence = 4096\nllm = { extends = \"llms/llama-3-8b\" }\n\
+               precision = { math = \"fp4\" }\nparallelism = { tensor = 8 }\n";
+    let refused = estimate(&Request {
+        cluster: Part::Named("clusters/dgx-h100".into()),
+        job: Part::Text { name: "job".into(), text: job.into() },
+        overrides: Vec::new(),
+    });
+    let said = refused.unwrap_err().to_string();
+    assert!(said.contains("the matrix units of the GPU have no fp4"), "{said}");
+}
