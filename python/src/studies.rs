@@ -297,6 +297,7 @@ struct Exploring {
     codecs: Vec<String>,
     node: Option<String>,
     loss: Option<f64>,
+    draws: Option<usize>,
 }
 
 /// From tensors to a cluster; see `trinity.explore`.
@@ -332,6 +333,7 @@ pub fn explore(
             budget_mm2: asked.budget_mm2,
             candidates: asked.codecs,
             node: asked.node,
+            draws: asked.draws.unwrap_or(exploring::DRAWS),
             earlier: &[],
         };
         text(&exploring::explore(&request, &|_| (), watch)?.exploration)

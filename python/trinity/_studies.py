@@ -128,13 +128,14 @@ def tensors_info(tensors: Any, *, class_: str | None = None, progress: Progress 
 def explore(
     tensors: Any = None,
     *,
-    study: str = "sweeps/llama-7b",
+    study: str = "sweeps/llama-3-70b",
     bits: float | None = None,
     nmse: float | None = None,
     loss: float | None = None,
     budget_mm2: float | None = None,
     codecs: str | Iterable[str] = (),
     node: str | None = None,
+    draws: int | None = None,
     set: Mapping[str, Any] | Iterable[str] | None = None,
     class_: str | None = None,
     tensor: str | None = None,
@@ -144,7 +145,8 @@ def explore(
 
     What ``trinity explore --json`` prints. ``tensors`` as in `compare`, small ones that come with the
     module where none are given; the quality is an ``nmse`` (0.01), ``bits``, or the ``loss`` in bits per byte
-    of the built-in language model with any one class coded.
+    of the built-in language model with any one class coded. Odds are taken from ``draws`` (1021) of everything
+    uncertain together.
     """
     given = [name for name, amount in (("bits", bits), ("nmse", nmse), ("loss", loss)) if amount is not None]
     if len(given) > 1:
@@ -162,6 +164,7 @@ def explore(
         "budget_mm2": budget_mm2,
         "codecs": _texts(codecs, []),
         "node": node,
+        "draws": draws,
     }
     with Bar(progress) as bar:
         answer: Row = json.loads(_core.explore(json.dumps(request), plain, bar.report))

@@ -35,7 +35,9 @@ pub use engine::{
     AcceleratorFile, ClassName, ConstantsFile, EngineFile, FirstTokenFile, GenerationName, PolicyName,
     TransformerFile, UnseenErrorsFile,
 };
-pub use exploration::{CandidateFile, CertaintyFile, ExplorationFile, OriginName};
+pub use exploration::{
+    CandidateFile, CertaintyFile, ExplorationFile, LandmarkFile, OriginName, WorkloadFile,
+};
 pub use figures::{FigureFile, FiguresFile, VerdictName};
 pub use hardware::{ClusterFile, CpuName, GpuFile, SustainedFile, TierFile};
 pub use job::{CompressionFile, JobFile, OverlapFile, PrecisionFile};

@@ -8,22 +8,37 @@
 
 mod answer;
 mod certainty;
+mod chance;
 mod contest;
+mod effect;
+mod field;
+mod figures;
 mod ground;
+mod inputs;
+mod knob;
+mod lattice;
+mod optimum;
 mod outcome;
+mod regime;
 mod request;
+mod setting;
 mod silicon;
 mod standing;
 mod tensors;
 mod vary;
 
 pub use certainty::Certainty;
+pub use chance::{Chance, DRAWS, Decides, Odds, PAYS, SURE, Spread};
+pub use contest::TOLERANCE;
 pub use ground::Held;
+pub use inputs::Input;
 pub use outcome::Exploration;
-pub use request::{QUALITY, Request, STUDY, at_loss};
+pub use regime::{Edge, Mark, Regime, Ruler};
+pub use request::{MOST_NMSE, QUALITY, Request, STUDY, at_loss};
+pub use setting::{Setting, setting_of};
 pub(crate) use silicon::stated;
 pub use silicon::{Block, Silicon};
-pub use standing::{Part, Reign, Split, Standing};
+pub use standing::{Chosen, Part, PerWatt, Reign, Split, Standing, Steps};
 pub use tensors::{BUILT_IN, Bits, LeftOut, TENSORS, built_in};
 pub use vary::{End, Limit, Swing, Turn};
 
@@ -63,6 +78,7 @@ pub fn explore(
     progress: &dyn Progress,
 ) -> Result<Explored, Error> {
     let file = choices(EXPLORATION)?;
+    request.check()?;
     let ground = Ground::load(request)?;
     let candidates = candidates(&file, &request.candidates)?;
     ground.check_classes(request.subjects)?;
@@ -83,22 +99,53 @@ pub fn explore(
         return Err(tensors::unreachable(&request.quality, &left_out));
     }
     let silicon = silicon::price(request, &file, &entered, &ground, progress)?;
-    let contest = Contest::new(&ground, &silicon, &bits)?;
-    let found = contest.run(progress)?;
+    let (exploration, study) =
+        judged(request, &file, &ground, Measured { bits, silicon, left_out }, progress)?;
+    Ok(Explored { exploration, comparison, study })
+}
+
+/// What tensors and silicon said.
+struct Measured {
+    bits: Vec<Bits>,
+    silicon: Vec<Silicon>,
+    left_out: Vec<LeftOut>,
+}
+
+/// The codecs in the cluster: who is best, how surely, and where.
+fn judged(
+    request: &Request<'_>,
+    file: &ExplorationFile,
+    ground: &Ground,
+    Measured { bits, silicon, left_out }: Measured,
+    progress: &dyn Progress,
+) -> Result<(Exploration, Study), Error> {
+    let (contest, found) = Contest::refined(ground, &silicon, &bits, progress)?;
     let standings = standing::standings(&contest, &found);
-    let Some(best) = standings.first().filter(|standing| standing.best.is_some()) else {
+    let Some(first) = standings.first().filter(|standing| standing.best.is_some()) else {
         return Err(contest.too_small(&found));
     };
-    let best = best.scenario.clone();
-    let reigns = standing::reigns(&contest, &found);
-    let limits = vary::limits(&contest, &best, progress)?;
-    let swings = vary::swings(&contest, &best, progress)?;
+    let runs = |one: &&Standing| one.scenario != ground.baseline && one.value.is_some();
+    let candidate = standings.iter().find(runs).map(|one| one.scenario.clone());
+    let asked = &contest.study.file.study;
+    let plain = contest.baseline_at().and_then(|at| contest.optima[at].as_ref());
+    let job = plain.or_else(|| contest.optima.iter().flatten().next()).map(|best| best.point.job);
+    let measured = crate::measured::quote(job.and_then(|job| Question::of(asked, &job)).as_ref());
+    let odds = match &candidate {
+        Some(candidate) => chance::odds(&contest, candidate, &measured, request.draws, progress)?,
+        None => None,
+    };
+    let against = odds.as_ref().is_some_and(|odds| odds.pays < 0.5);
+    let plain = standings.iter().any(|one| one.scenario == ground.baseline && one.value.is_some());
+    let best = if against && plain { ground.baseline.clone() } else { first.scenario.clone() };
+    let regime = match &candidate {
+        Some(candidate) => regime::regime(&contest, file, candidate, progress)?,
+        None => None,
+    };
+    // Where the odds are against the leader, where it stops leading is no part of the answer.
+    let leads = best == first.scenario;
+    let limits = if leads { vary::limits(&contest, &best, progress)? } else { Vec::new() };
+    let swings = vary::swings(&contest, &first.scenario, progress)?;
     let (study, sweep_toml) = contest.final_study(&best)?;
-    let asked = &study.file.study;
-    let measured = crate::measured::quote(Question::of(asked, &asked.resolve().1).as_ref());
-    let certainty = certainty::certainty(&file, &bits, &silicon, &best, &measured);
-    let fronts = study.outcome(&found.tally).fronts;
-    drop(contest);
     let mut exploration = Exploration {
         title: file.title.clone(),
         study: request.study.clone(),
@@ -107,21 +154,27 @@ pub fn explore(
         held: ground.held.clone(),
         rank_by: ground.rank_by.clone(),
         answer: Vec::new(),
+        setting: setting::setting(&contest),
+        reigns: standing::reigns(&contest, &found),
+        steps: standing::steps(&contest, &found, &best),
+        per_watt: standing::per_watt(&contest),
+        certainty: certainty::certainty(file, &bits, &silicon, &best, &measured),
+        fronts: study.outcome(&found.tally).fronts,
         best,
         baseline: ground.baseline.clone(),
-        bits,
-        silicon,
         standings,
-        reigns,
+        tolerance: TOLERANCE,
+        odds,
+        regime,
         limits,
         swings,
-        certainty,
         left_out,
-        fronts,
         sweep_toml,
+        bits: bits.clone(),
+        silicon: silicon.clone(),
     };
     exploration.answer = answer::answer(&exploration);
-    Ok(Explored { exploration, comparison, study })
+    Ok((exploration, study))
 }
 
 /// Reads what an exploration chooses from.

@@ -42,6 +42,16 @@ impl Quality {
         matches!(self.usual, Target::Bits(_))
     }
 
+    /// The largest error that any class may have, where errors are what is asked for.
+    pub fn worst_nmse(&self) -> Option<f64> {
+        let own = self.own.iter().map(|(_, nmse)| *nmse);
+        let usual = match self.usual {
+            Target::Nmse(nmse) => Some(nmse),
+            _ => None,
+        };
+        own.chain(usual).reduce(f64::max)
+    }
+
     /// The targets of these classes, each with the classes that have it.
     pub fn targets(&self, classes: &[Class]) -> Vec<(Target, Vec<Class>)> {
         let mut targets: Vec<(Target, Vec<Class>)> = Vec::new();

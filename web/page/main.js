@@ -6,6 +6,7 @@ import { difference, pointPanel, refusal, sentence, split } from "./answers.js";
 import { axesOf, fieldTable, pickers, sliders } from "./controls.js";
 import { engine, latest, remote } from "./engine.js";
 import { AXIS_METRICS, el, grouped, looks, METRICS, sig3, svg } from "./format.js";
+import { oddsPanel } from "./odds.js";
 import { frontPlot, mark, tornadoPlot } from "./plot.js";
 import { download, drawing, png, pointsOf } from "./save.js";
 import { FIRST, read, valueOf, withSet, written } from "./state.js";
@@ -37,13 +38,31 @@ function alarm(refused) {
   box.replaceChildren(...refusal(refused), el("p", {}, back, " ", again));
 }
 
-const failed = (error) => alarm(error.refused ?? { error: error.message });
+/// What the last study said is no answer to this one.
+function cleared() {
+  found.a = null;
+  for (const id of ["cluster", "answer", "front", "difference", "split", "point", "tornado", "odds"]) byId(id)?.replaceChildren();
+  delete byId("odds")?.dataset.of;
+  stale(false);
+}
+
+function failed(error) {
+  cleared();
+  alarm(error.refused ?? { error: error.message });
+}
+
+/// Dims what is shown while a newer question is computed.
+function stale(waits) {
+  for (const id of ["cluster", "answer", "front", "split", "point", "tornado", "odds"]) byId(id)?.classList.toggle("stale", waits);
+  byId("answer")?.setAttribute("aria-busy", String(waits));
+}
 
 const ask = {
   a: latest((request) => model.quick(request), ({ answer, ms }) => answered("a", answer, ms), failed),
-  b: latest((request) => model.quick(request), ({ answer, ms }) => answered("b", answer, ms), failed),
+  b: latest((request) => model.quick(request), ({ answer, ms }) => answered("b", answer, ms), (error) => alarm(error.refused ?? { error: error.message })),
   point: latest((request) => model.quick(request), ({ answer }) => drawPoint(answer), () => byId("point").replaceChildren(el("p", { class: "hint" }, "This point cannot run in the study as it is now; click another."))),
   fields: latest((request) => model.quick(request), ({ answer }) => took(answer), () => {}),
+  odds: latest((request) => model.slow(request), ({ answer }) => drawOdds(answer), (error) => drawOdds(null, error.refused?.error ?? error.message)),
   tornado: latest((request) => model.slow(request), ({ answer }) => drawTornado(answer), () => {}),
 };
 
@@ -63,6 +82,7 @@ function drag(update) {
 }
 
 function asked(quiet) {
+  stale(true);
   ask.a(() => ({ do: "sweep", study: state.a }));
   if (state.b) ask.b(() => ({ do: "sweep", study: state.b }));
   if (!quiet) ask.fields(() => ({ do: "fields", study: state.a }));
@@ -74,6 +94,7 @@ function answered(side, answer, ms) {
   if (side === "b" && !state.b) return;
   found[side] = answer;
   alarm(null);
+  if (side === "a") stale(false);
   draw();
   const timing = `${grouped(answer.outcome.points)} points in ${ms.toFixed(0)} ms.`;
   byId("timing").textContent = timing;
@@ -116,6 +137,8 @@ function metrics(answer) {
 function draw() {
   const answer = found.a;
   if (!answer) return;
+  byId("cluster").textContent = answer.setting;
+  drawAsk();
   byId("answer").replaceChildren(...sentence(answer).map((text) => el("p", {}, text)), ...answer.outcome.warnings.map((text) => el("p", { class: "hint" }, text)));
   const names = [...new Set([...answer.outcome.fronts, ...(state.b && found.b ? found.b.outcome.fronts : [])].map((front) => front.scenario))];
   const own = looks(names);
@@ -160,6 +183,25 @@ function open(side, index) {
 function drawPoint(answer) {
   byId("point").replaceChildren(pointPanel(answer, catalog.certainty, chosen()?.side));
   document.body.dataset.point = answer.explanation.index;
+}
+
+/// The question that takes longer: what to build, with everything uncertain.
+function drawAsk() {
+  const key = JSON.stringify([state.a.sweep, state.a.sets]);
+  if (byId("odds").dataset.of === key) return;
+  byId("odds").dataset.of = key;
+  const button = el("button", { type: "button", id: "ask-odds", onclick: askOdds }, "what to build, and how surely?");
+  byId("odds").replaceChildren(el("p", {}, button, " ", el("span", { class: "hint" }, "trinity explore on the built-in tensors: codes them, searches every codec, draws all assumptions together")));
+}
+
+function askOdds() {
+  byId("odds").replaceChildren(el("p", { class: "hint", role: "status" }, "Coding, searching and drawing; this takes a minute …"));
+  ask.odds(() => ({ do: "odds", study: { sweep: state.a.sweep, ...(state.a.text ? { text: state.a.text } : {}), sets: state.a.sets } }));
+}
+
+function drawOdds(answer, error) {
+  byId("odds").replaceChildren(...(answer ? [el("h2", {}, "What to build, and how surely"), ...oddsPanel(answer)] : [el("p", { class: "refused" }, error)]));
+  document.body.dataset.odds = answer ? answer.best : "refused";
 }
 
 function drawTornado(lines) {
@@ -229,7 +271,9 @@ function build() {
     el(
       "section",
       { "data-of": "study", "aria-label": "the answer" },
+      el("p", { id: "cluster", class: "hint" }),
       el("div", { id: "answer", tabindex: "-1", "aria-live": "polite" }),
+      el("div", { id: "odds" }),
       el("h2", {}, "Pareto fronts"),
       el("div", { id: "axes", class: "tools" }),
       el("figure", { id: "front" }),

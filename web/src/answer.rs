@@ -28,6 +28,8 @@ enum Request {
     Explain { study: Asked, index: u64 },
     /// What the headline rests on.
     Tornado { study: Asked },
+    /// What to build, with odds and a map, as `trinity explore --json` prints it.
+    Odds { study: Asked },
     /// The study as a TOML file.
     Toml { study: Asked },
     /// pareto.csv.
@@ -68,6 +70,7 @@ impl Engine {
             Request::Fields { study } => written(&self.studies.fields(&study)?),
             Request::Explain { study, index } => written(&self.studies.explain(&study, index)?),
             Request::Tornado { study } => written(&self.studies.tornado(&study)?),
+            Request::Odds { study } => written(&self.studies.odds(&study)?),
             Request::Toml { study } => written(&self.studies.toml(&study)?),
             Request::Pareto { study } => written(&self.studies.pareto(&study)?),
             Request::Points { study } => written(&self.studies.points(&study)?),

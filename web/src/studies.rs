@@ -7,10 +7,12 @@ use trinity_config::{Document, builtin};
 use trinity_sim::event::{Span, simulate};
 use trinity_sim::sweep::{Direction, Tally};
 use trinity_study::config::ExplorationFile;
+use trinity_study::explore::{self, Exploration, setting_of};
 use trinity_study::origin::{Origin, origin};
 use trinity_study::sensitivity::{Sensitivity, sensitivity};
 use trinity_study::sweep::{Explanation, Found, FrontOf, Outcome, Request, Study, pareto_csv, points_csv};
 use trinity_study::{Silent, serving};
+use trinity_tensor::compare::Row;
 
 /// Points beyond which a page would keep its reader waiting.
 const MOST_POINTS: u64 = 2_000_000;
@@ -36,9 +38,13 @@ pub struct Asked {
     pub sets: Vec<String>,
 }
 
-/// What is at hand: the last studies, each run at most once.
+/// What is at hand: the last studies, each run at most once, and the bits of the
+/// built-in tensors once somebody asked for them.
 #[derive(Debug, Default)]
-pub struct Studies(Vec<Kept>);
+pub struct Studies {
+    kept: Vec<Kept>,
+    measured: Vec<Row>,
+}
 
 #[derive(Debug)]
 struct Kept {
@@ -51,6 +57,8 @@ struct Kept {
 #[derive(Debug, Serialize)]
 pub struct Fronts {
     pub outcome: Outcome,
+    /// Cluster and job of the first scenario's best point, in one line.
+    pub setting: String,
     /// The best point of each scenario, by what the study ranks by, within the budget.
     pub best: Vec<Option<Found>>,
     pub budget_mm2: Option<f64>,
@@ -107,26 +115,31 @@ pub fn catalog() -> Result<Value, Refusal> {
 impl Studies {
     /// The study, read and run now or before.
     fn at(&mut self, asked: &Asked) -> Result<&Kept, Refusal> {
-        if let Some(at) = self.0.iter().position(|kept| kept.asked == *asked) {
-            let kept = self.0.remove(at);
-            self.0.push(kept);
+        if let Some(at) = self.kept.iter().position(|kept| kept.asked == *asked) {
+            let kept = self.kept.remove(at);
+            self.kept.push(kept);
         } else {
             let study = load(asked)?;
             let tally = study.tally(&Silent)?;
             study.refuse_nonsense(&tally)?;
-            if self.0.len() >= KEPT {
-                self.0.remove(0);
+            if self.kept.len() >= KEPT {
+                self.kept.remove(0);
             }
-            self.0.push(Kept { asked: asked.clone(), study, tally });
+            self.kept.push(Kept { asked: asked.clone(), study, tally });
         }
-        self.0.last().ok_or_else(|| Refusal::new("no study is open", ""))
+        self.kept.last().ok_or_else(|| Refusal::new("no study is open", ""))
     }
 
     pub fn sweep(&mut self, asked: &Asked) -> Result<Fronts, Refusal> {
         let Kept { study, tally, .. } = self.at(asked)?;
         let outcome = study.outcome(tally);
+        let best: Vec<Option<Found>> = outcome.fronts.iter().map(|front| best(study, front)).collect();
+        let space = &study.plan.space;
+        let point = best.iter().flatten().next().map(|best| space.point(best.index));
+        let point = point.or_else(|| space.scenarios().first().map(|scenario| scenario.base));
         Ok(Fronts {
-            best: outcome.fronts.iter().map(|front| best(study, front)).collect(),
+            setting: point.map(|point| setting_of(&study.document, &point).line).unwrap_or_default(),
+            best,
             outcome,
             budget_mm2: study.file.budget_mm2(),
             objectives: study.file.objectives.clone(),
@@ -161,6 +174,31 @@ impl Studies {
 
     pub fn tornado(&mut self, asked: &Asked) -> Result<Vec<Sensitivity>, Refusal> {
         Ok(sensitivity(&self.at(asked)?.study, &Silent)?)
+    }
+
+    /// What `trinity explore --json` prints of this study with the built-in tensors.
+    pub fn odds(&mut self, asked: &Asked) -> Result<Exploration, Refusal> {
+        if asked.text.is_some() {
+            return Err(Refusal::new(
+                "the page explores built-in studies; this one is a file of yours",
+                "save it as TOML and run `trinity explore --study FILE.toml`",
+            ));
+        }
+        let subjects = explore::built_in()?;
+        let request = explore::Request {
+            subjects: &subjects,
+            quality: explore::QUALITY.into(),
+            study: asked.sweep.clone(),
+            sets: asked.sets.clone(),
+            budget_mm2: None,
+            candidates: Vec::new(),
+            node: None,
+            draws: explore::DRAWS,
+            earlier: &self.measured,
+        };
+        let explored = explore::explore(&request, &|_| (), &Silent)?;
+        self.measured = explored.comparison.all;
+        Ok(explored.exploration)
     }
 
     pub fn toml(&mut self, asked: &Asked) -> Result<String, Refusal> {

@@ -41,6 +41,7 @@ export async function use({ tab, promise, pictures, served }) {
     await answered(page);
     const first = await page.evaluate(() => Number(document.body.dataset.first));
     assert.match(await page.textContent("#answer"), /× as fast as uncompressed/);
+    assert.match(await page.textContent("#cluster"), /rtx3090.*cx5.*llama-2-7b.*sequences/);
     for (const part of ["#fronts", "#split svg", "#point svg", "#energy svg", "#memory svg", "#tornado svg", "table.lines"]) assert.ok(await page.$(part), `no ${part}`);
     assert.ok((await page.$$("#point .badge.estimated")).length > 5);
     silent(page);
@@ -51,6 +52,11 @@ export async function use({ tab, promise, pictures, served }) {
   await promise("a dragged slider redraws without stalling the page", async () => {
     const before = await page.textContent("#answer");
     const answers = await page.evaluate(() => Number(document.body.dataset.answers));
+    const dimmed = page.evaluate(() => new Promise((done) => {
+      const watch = new MutationObserver(() => document.getElementById("answer").classList.contains("stale") && done(true));
+      watch.observe(document.getElementById("answer"), { attributes: true });
+      setTimeout(() => done(false), 20000);
+    }));
     await page.evaluate(() => {
       globalThis.longest = 0;
       let last = performance.now();
@@ -73,6 +79,7 @@ export async function use({ tab, promise, pictures, served }) {
     await page.mouse.up();
     await page.waitForFunction((had) => Number(document.body.dataset.answers) >= had + 3, answers);
     assert.notEqual(await page.textContent("#answer"), before);
+    assert.ok(await dimmed, "an answer that is being computed anew is not dimmed");
     assert.match(page.url(), /set=study\.cluster\.nic\.bandwidth=/);
     silent(page);
     const longest = await page.evaluate(() => globalThis.longest);
@@ -142,6 +149,7 @@ export async function use({ tab, promise, pictures, served }) {
     await own.press(field, "Tab");
     await own.waitForSelector("#alert strong");
     assert.match(await own.textContent("#alert"), /apples/);
+    assert.equal(await own.textContent("#answer"), "", "the last study's answer stands beside an error");
     await own.click('#alert button:has-text("undo")');
     await own.waitForFunction(() => document.getElementById("alert").hidden);
     silent(own);
@@ -211,6 +219,8 @@ export async function use({ tab, promise, pictures, served }) {
     await answered(own);
     const wide = await own.evaluate(() => document.documentElement.scrollWidth);
     assert.ok(wide <= 391, `the page is ${wide} wide`);
+    const tops = await own.evaluate(() => ["#cluster", "#answer", "#slides", "#front"].map((id) => document.querySelector(id).getBoundingClientRect().top));
+    assert.deepEqual([...tops].sort((a, b) => a - b), tops, `cluster, answer, sliders and fronts at ${tops}`);
     const unnamed = await own.$$eval("button, select, input", (all) => all.filter((one) => !one.hidden && !one.textContent.trim() && !one.getAttribute("aria-label") && !one.labels?.length).map((one) => one.outerHTML.slice(0, 80)));
     assert.deepEqual(unnamed, []);
     silent(own);

@@ -1,5 +1,6 @@
 //! `trinity explore`: from tensors to a cluster, in one answer.
 
+mod map;
 mod page;
 mod show;
 
@@ -25,12 +26,14 @@ use trinity_tensor::compare::{Row, Subject};
 /// Say which codec to build: on these tensors, at this quality, in this silicon, for this cluster
 ///
 /// Measures the bits of every class of tensor at one quality, prices every codec in silicon, sweeps
-/// the cluster with each of them and the measured bits, and says which is best at the budget, by
-/// how much, where it stops being so, and how sure that is.
+/// the cluster with each of them and the measured bits, each at its best, and says which to build
+/// within the budget, by how much it gains, with what odds, and on which clusters it would pay.
+/// Without a budget what counts is what each mm² gives.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  trinity explore                                 built-in tensors, LLaMA-7B training, every codec
+  trinity explore                                 built-in tensors, Llama 3 70B on DGX H100, every codec
+  trinity explore --study sweeps/llama-7b         the paper's own setting
   trinity explore kv.safetensors --nmse 0.01 --study sweeps/kv-spill --budget \"50000 mm2\"
   trinity explore --loss 0.02                     the quality at which a language model loses 0.02 bits per byte
   trinity explore --search --save mine.toml       let it choose the stages, too; then: encode --codec mine.toml
@@ -42,7 +45,7 @@ tensor codec that counts its operations (trinity-max, a profile as FILE.toml), o
 with the silicon of a file of configs/codecs, as CODER=CODEC.
 
 bits.csv grows as results arrive; the same command run again goes on where it stopped. study.toml is
-the sweep behind the answer: `trinity sweep out/explore/llama-7b/study.toml` runs it again.")]
+the sweep behind the answer: `trinity sweep out/explore/llama-3-70b/study.toml` runs it again.")]
 pub struct Args {
     /// Tensor files; seven captured tensors of five classes that come with the command where none is named
     #[arg(value_name = "TENSORS")]
@@ -63,6 +66,9 @@ pub struct Args {
     /// Silicon of the whole cluster, such as "50000 mm2" (default: the study's)
     #[arg(long, value_name = "AREA", value_parser = quantity::<Area>)]
     budget: Option<Area>,
+    /// Draws of everything uncertain together, from which odds are taken
+    #[arg(long, value_name = "COUNT", default_value_t = explore::DRAWS)]
+    draws: usize,
     /// Codecs, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "CODECS")]
     codecs: Vec<String>,
@@ -122,6 +128,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         budget_mm2: args.budget.map(Area::mm2),
         candidates,
         node: args.node.clone(),
+        draws: args.draws,
         earlier: kept.earlier(),
     };
     let explored = explore::explore(&request, &|row| kept.add(row), &ctx.watch())?;
@@ -132,6 +139,9 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         .write(&out.join("report.html"))?;
     let picture = page::picture(exploration).svg();
     output::write(&out.join("explore.svg"), picture.as_bytes())?;
+    if let Some(regime) = &exploration.regime {
+        output::write(&out.join("map.svg"), map::svg(regime).as_bytes())?;
+    }
     match (&searched, ctx.json) {
         (None, true) => ctx.print_json(exploration)?,
         (Some(searched), true) => {

@@ -3,13 +3,36 @@
 use crate::support::trinity_in;
 use std::fs;
 
+/// The paper's own setting.
+const PAPER: &str = "sweeps/llama-7b";
+
 #[test]
 fn an_exploration_runs_again_as_a_sweep_and_goes_on_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
-    let args = ["explore", "--codecs", "three-in-one,line", "--out", "e", "--json", "-q"];
+    let args = [
+        "explore",
+        "--study",
+        PAPER,
+        "--codecs",
+        "three-in-one,line",
+        "--out",
+        "e",
+        "--draws",
+        "48",
+        "--json",
+        "-q",
+    ];
     let first = trinity_in(folder.path(), args).ok();
     let found: serde_json::Value = serde_json::from_str(&first).unwrap();
     let best = &found["standings"][0];
+    // Distributions are among what is printed.
+    let odds = &found["odds"];
+    let quantiles = odds["quantiles"].as_array().unwrap();
+    assert!(quantiles.len() == 21 && odds["draws"] == 48, "{odds}");
+    assert_eq!(quantiles[10], odds["gain"]["median"]);
+    assert!(
+        found["regime"]["marks"].as_array().unwrap().len() >= 8 && folder.path().join("e/map.svg").is_file()
+    );
     let sweep = ["sweep", "e/study.toml", "--out", "s", "--points", "none", "--json", "-q"];
     let swept: serde_json::Value = serde_json::from_str(&trinity_in(folder.path(), sweep).ok()).unwrap();
     assert_eq!(swept["top"][0]["index"], best["best"]["index"]);
@@ -19,7 +42,7 @@ fn an_exploration_runs_again_as_a_sweep_and_goes_on_where_it_was() {
     assert_eq!(trinity_in(folder.path(), args).ok(), first);
     assert_eq!(fs::read(folder.path().join("e/bits.csv")).unwrap(), rows);
     // Other work is not written over.
-    let other = ["explore", "--codecs", "line", "--study", "sweeps/kv-spill", "--out", "e"];
+    let other = ["explore", "--codecs", "line", "--study", "sweeps/kv-spill", "--draws", "48", "--out", "e"];
     assert!(trinity_in(folder.path(), other).refused().contains("holds the results of"));
 }
 
@@ -29,7 +52,7 @@ fn a_loss_is_measured_once_and_kept() {
     let tensors = concat!(env!("CARGO_MANIFEST_DIR"), "/../study/data/tensors.safetensors");
     let args = ["explore", tensors, "--tensor", "k_cache", "--study", "sweeps/kv-spill", "--codecs", "line"];
     let explored = |loss: &str| {
-        let more = ["--loss", loss, "--out", "e", "--json", "-q"];
+        let more = ["--loss", loss, "--out", "e", "--draws", "48", "--json", "-q"];
         trinity_in(folder.path(), args.into_iter().chain(more)).ok()
     };
     let first = explored("0.05");
@@ -54,9 +77,11 @@ fn a_workload_is_held_and_moves_as_the_answer_says() {
     let held = |more: &[&str]| -> (serde_json::Value, String) {
         let args =
             ["explore", tensors, "--tensor", "k_cache", "--study", "sweeps/kv-spill", "--codecs", "line"];
-        let args = args.iter().chain(&["--json", "-q"]).chain(more).copied();
+        let args = args.iter().chain(&["--draws", "48", "--json", "-q"]).chain(more).copied();
         let found: serde_json::Value = serde_json::from_str(&trinity_in(folder.path(), args).ok()).unwrap();
-        (found["held"].clone(), found["answer"][1].as_str().unwrap().to_owned())
+        let said: Vec<&str> =
+            found["answer"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
+        (found["held"].clone(), said.join(" "))
     };
     let (first, said) = held(&["--out", "a"]);
     let (spill, length) = (&first[0], &first[1]);
@@ -70,7 +95,26 @@ fn a_workload_is_held_and_moves_as_the_answer_says() {
 #[test]
 fn what_cannot_be_explored_is_said_in_a_sentence_that_helps() {
     let folder = tempfile::tempdir().unwrap();
-    let fails = |args: &[&str]| trinity_in(folder.path(), ["explore"].iter().chain(args).copied()).refused();
+    let fails = |args: &[&str]| {
+        let begun = ["explore", "--draws", "48"].iter().chain(args).copied();
+        let study = ["--study", PAPER].into_iter().filter(|_| !args.contains(&"--study"));
+        trinity_in(folder.path(), begun.chain(study)).refused()
+    };
+    let nothing = fails(&["--codecs", "line", "--nmse", "0.9", "--out", "n"]);
+    assert!(nothing.contains("nothing is learned"), "{nothing}");
+    let few = trinity_in(folder.path(), ["explore", "--draws", "3"]).refused();
+    assert!(few.contains("3 draws say nothing of odds"), "{few}");
+    let ranged = |text: &str| {
+        let head = "extends = \"sweeps/llama-7b\"\n[[assumptions]]\nname = \"goodput\"\npath = \"cluster.network.efficiency\"\n";
+        fs::write(folder.path().join("mine.toml"), format!("{head}{text}")).unwrap();
+        fails(&["--codecs", "line", "--study", "mine.toml", "--out", "r"])
+    };
+    let turned = ranged("low = 0.9\nhigh = 0.6\n");
+    assert!(turned.contains("a range turned around") && turned.contains("mine.toml:5"), "{turned}");
+    let same = ranged("low = 0.9\nhigh = 0.9\n");
+    assert!(same.contains("an assumption without a range"), "{same}");
+    let none = ranged("low = 0.9\n");
+    assert!(none.contains("high"), "{none}");
     let small = fails(&["--codecs", "line", "--budget", "300 mm2"]);
     assert!(small.contains("nothing fits into 300 mm²") && small.contains("--budget of"), "{small}");
     let unpriced = fails(&["--codecs", "nf4", "--out", "b"]);
@@ -101,7 +145,7 @@ fn a_search_is_the_same_for_any_number_of_threads_and_its_winner_encodes() {
     fs::write(folder.path().join("few.toml"), FEW).unwrap();
     let search = |out: &str, threads: &str, save: &str| {
         let args = ["explore", "--search", "--designs", "few.toml", "--codecs", "line", "--save", save];
-        let more = ["--out", out, "--threads", threads, "--json", "-q"];
+        let more = ["--study", PAPER, "--out", out, "--threads", threads, "--draws", "48", "--json", "-q"];
         trinity_in(folder.path(), args.into_iter().chain(more)).ok()
     };
     let first = search("a", "1", "one.toml");

@@ -109,11 +109,32 @@ fn a_comparisons_page_names_winners_and_draws_one_rate_as_bars() {
 #[test]
 fn an_explorations_page_answers_first() {
     let folder = tempfile::tempdir().unwrap();
-    trinity_in(folder.path(), ["explore", "--codecs", "three-in-one,line", "--out", "e", "-q"]).ok();
+    let args = [
+        "explore",
+        "--study",
+        "sweeps/llama-7b",
+        "--codecs",
+        "three-in-one,line",
+        "--draws",
+        "48",
+        "--out",
+        "e",
+        "-q",
+    ];
+    trinity_in(folder.path(), args).ok();
     let Some(visit) = read(&folder.path().join("e/report.html")) else { return };
     let answer = visit.dom.find("class=\"answer\"").unwrap();
-    assert!(answer < visit.dom.find("Fronts").unwrap());
-    for wanted in ["Within 50,000 mm²", "id=\"explain\"", "class=\"bars\"", "How sure each link is"] {
+    for later in ["The odds", "Where it pays", "Over the budget"] {
+        assert!(answer < visit.dom.find(later).unwrap(), "{later}");
+    }
+    for wanted in [
+        "rtx3090",
+        "Within 50,000 mm²",
+        "this cluster",
+        "id=\"explain\"",
+        "class=\"bars\"",
+        "How sure each link is",
+    ] {
         assert!(visit.dom.contains(wanted), "no {wanted}");
     }
 }

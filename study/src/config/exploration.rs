@@ -4,7 +4,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trinity_config::{Checked, Cited, Complaint, DataRate, Diagnostic, Document};
+use trinity_config::{Checked, Cited, Complaint, DataRate, Diagnostic, Document, FlopRate};
 
 /// What an exploration chooses from.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -20,6 +20,41 @@ pub struct ExplorationFile {
     pub candidates: Vec<CandidateFile>,
     #[serde(default)]
     pub certainty: Vec<CertaintyFile>,
+    /// Well-known training runs, for the map of where a codec pays.
+    #[serde(default)]
+    pub landmarks: Vec<LandmarkFile>,
+    /// Well-known ways of serving, for the map of where a codec pays.
+    #[serde(default)]
+    pub workloads: Vec<WorkloadFile>,
+}
+
+/// A training run by what decides whether a codec pays.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LandmarkFile {
+    #[schemars(with = "Cited<String>")]
+    pub name: String,
+    /// Of each GPU between nodes.
+    pub wire: DataRate,
+    /// Dense FP16 of each GPU.
+    pub rate: FlopRate,
+    /// Tokens of a data-parallel rank in a step.
+    #[schemars(with = "Cited<f64>")]
+    pub tokens: f64,
+}
+
+/// A way of serving by what decides whether a codec pays.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct WorkloadFile {
+    #[schemars(with = "Cited<String>")]
+    pub name: String,
+    /// Tokens in a sequence.
+    #[schemars(with = "Cited<f64>")]
+    pub context: f64,
+    /// Sequences of a replica at a time.
+    #[schemars(with = "Cited<f64>")]
+    pub concurrency: f64,
 }
 
 /// A codec that could be built, or is there.
@@ -124,8 +159,20 @@ impl Checked for ExplorationFile {
         let factors = factors.map(|(k, _)| {
             (format!("candidates.{k}.area-factor"), "not a factor that an area may be off by", "1 or more")
         });
-        Diagnostic::gather(wrong.chain(factors).map(|(at, what, expected)| {
-            Err(document.complain(&at, &Complaint::new(what).expected(expected)))
-        }))
+        let nowhere = |name: &'static str, bad: Vec<usize>, what: &'static str| {
+            bad.into_iter().map(move |k| (format!("{name}.{k}"), what, "positive numbers"))
+        };
+        let far = |values: &[f64]| values.iter().any(|value| !(*value > 0.0 && value.is_finite()));
+        let landmarks = self.landmarks.iter().enumerate();
+        let landmarks = landmarks
+            .filter(|(_, one)| far(&[one.wire.gbit_per_s(), one.rate.flop_per_s(), one.tokens]))
+            .map(|(k, _)| k);
+        let landmarks = nowhere("landmarks", landmarks.collect(), "a run that is on no map");
+        let workloads = self.workloads.iter().enumerate();
+        let workloads = workloads.filter(|(_, one)| far(&[one.context, one.concurrency])).map(|(k, _)| k);
+        let workloads = nowhere("workloads", workloads.collect(), "a workload that is on no map");
+        Diagnostic::gather(wrong.chain(factors).chain(landmarks).chain(workloads).map(
+            |(at, what, expected)| Err(document.complain(&at, &Complaint::new(what).expected(expected))),
+        ))
     }
 }

@@ -188,6 +188,15 @@ pub enum Scalar {
     Text(String),
 }
 
+impl Scalar {
+    /// The number and its unit, which may be none; nothing where it is a word.
+    pub fn number(&self) -> Option<(f64, String)> {
+        let text = self.to_string();
+        let ends = text.find(char::is_whitespace).unwrap_or(text.len());
+        Some((text[..ends].replace('_', "").parse().ok()?, text[ends..].trim().to_owned()))
+    }
+}
+
 impl fmt::Display for Scalar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

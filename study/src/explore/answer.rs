@@ -2,39 +2,89 @@
 //! out where the rows do not bear it out.
 
 use super::certainty::MODEL;
+use super::chance::{Odds, PAYS, SURE};
+use super::figures::{amount, chance, grouped, percent, significant, times};
+use super::knob::SCALE;
 use super::outcome::Exploration;
+use super::regime::{Edge, Regime};
 use super::standing::Standing;
 use super::vary::{Limit, Swing};
 
 /// Two that are closer than this are told as equals.
 const TIE: f64 = 0.005;
+/// Whole GPUs that move a gain by less than this are not worth a sentence.
+const STEP: f64 = 0.01;
+/// An input that explains less than this decides nothing.
+const DECIDES: f64 = 0.05;
 
 /// The sentences, the answer first, then what it rests on.
 pub(super) fn answer(found: &Exploration) -> Vec<String> {
     let mut sentences = Vec::new();
+    sentences.extend(setting(found));
     sentences.extend(best(found));
+    sentences.extend(odds(found));
     sentences.extend(asked(found));
+    sentences.extend(per_watt(found));
+    sentences.extend(map(found));
     sentences.extend(split(found));
+    sentences.extend(layouts(found));
+    sentences.extend(ends(found));
+    sentences.extend(stepped(found));
     sentences.extend(bottleneck(found));
     sentences.extend(energy(found));
     sentences.extend(budgets(found));
     sentences.extend(found.limits.iter().map(|limit| stops(found, limit)));
     sentences.extend(sensitive(found));
     sentences.extend(turned(found));
-    sentences.extend(sure(found));
+    sentences.extend(model(found));
     sentences
 }
 
-/// The best at the budget, and by how much.
+/// What the answer is of, in one line.
+fn setting(found: &Exploration) -> Option<String> {
+    found.setting.as_ref().map(|setting| format!("{}.", setting.line))
+}
+
+fn standing<'a>(found: &'a Exploration, name: &str) -> Option<&'a Standing> {
+    found.standings.iter().find(|standing| standing.scenario == name)
+}
+
+/// What to build, and by how much it is better.
 fn best(found: &Exploration) -> Option<String> {
-    let (best, rest) = found.standings.split_first()?;
-    let value = best.value?;
+    let own = standing(found, &found.best)?;
     let within = found
         .budget_mm2
-        .map_or_else(|| "Over all points".to_owned(), |mm2| format!("Within {} mm²", grouped(mm2)));
-    let next = rest.iter().find(|standing| standing.value.is_some());
-    let lead = best.over_next.map(|ratio| ratio - 1.0);
-    let versus = match (next, lead) {
+        .map_or_else(|| "For each mm²".to_owned(), |mm2| format!("Within {} mm²", grouped(mm2)));
+    let figure = format!("{} {}", significant(own.value?), unit(&found.rank_by));
+    let first = found.standings.first()?;
+    if own.scenario == found.baseline {
+        // A codec may lead as assumed and still be no reason to build it.
+        let leads = first.scenario != found.baseline;
+        let gain = first.over_baseline.map(|ratio| ratio - 1.0).filter(|_| leads);
+        let (rest, odds) = (found.standings.get(1), found.odds.as_ref());
+        let versus = match (gain, odds, rest) {
+            (Some(gain), Some(odds), _) => format!(
+                "; {} would gain {} as assumed, and pays in {} of the draws",
+                first.scenario,
+                percent(gain),
+                chance(odds.pays)
+            ),
+            _ => versus(own, rest),
+        };
+        return Some(format!("{within}, build no codec: {figure}{versus}."));
+    }
+    let at = found.standings.iter().position(|standing| standing.scenario == own.scenario)?;
+    let versus = versus(own, found.standings.get(at + 1));
+    let gain = own
+        .over_baseline
+        .map_or_else(String::new, |ratio| format!(", {} times as good as {}", times(ratio), found.baseline));
+    Some(format!("{within}, build {}: {figure}{gain}{versus}.", own.scenario))
+}
+
+/// How far the next is behind.
+fn versus(own: &Standing, next: Option<&Standing>) -> String {
+    let next = next.filter(|standing| standing.value.is_some());
+    match (next, own.over_next.map(|ratio| ratio - 1.0)) {
         (Some(next), Some(lead)) if lead < TIE => {
             format!("; {} is within {} of it, a tie", next.scenario, percent(lead.max(0.0)))
         }
@@ -42,27 +92,201 @@ fn best(found: &Exploration) -> Option<String> {
             format!("; {} comes next, {} behind", next.scenario, percent(lead / (1.0 + lead)))
         }
         _ => String::new(),
-    };
-    let figure = format!("{} {}", significant(value), unit(&found.rank_by));
-    if best.scenario == found.baseline {
-        return Some(format!("{within}, build no codec: {figure}{versus}."));
     }
-    let gain = best.over_baseline.map_or_else(String::new, |ratio| {
-        format!(", {} times as good as {}", significant(ratio), found.baseline)
+}
+
+/// How sure that is, with everything uncertain drawn together.
+fn odds(found: &Exploration) -> Vec<String> {
+    let Some(odds) = &found.odds else { return Vec::new() };
+    let mut sentences = vec![format!(
+        "With {} uncertain inputs drawn together, {} gains {} times (median; 90 % of {} draws between {} and {}).",
+        odds.inputs.len(),
+        odds.candidate,
+        times(odds.gain.median),
+        grouped((odds.draws - odds.failed) as f64),
+        times(odds.gain.low),
+        times(odds.gain.high),
+    )];
+    sentences.push(pays(odds));
+    sentences.extend(who(odds));
+    sentences.extend(decides(odds));
+    if odds.failed > 0 {
+        sentences.push(format!(
+            "In {} of {} draws nothing could run without a codec; they are left out.",
+            odds.failed, odds.draws
+        ));
+    }
+    sentences
+}
+
+fn pays(odds: &Odds) -> String {
+    let more = percent(PAYS - 1.0);
+    match odds.any_pays {
+        share if share >= SURE => {
+            format!(
+                "That a codec pays is sure: one gains more than {more} in {} of the draws.",
+                chance(share)
+            )
+        }
+        share if share <= 1.0 - SURE => {
+            format!(
+                "That no codec pays is sure: one gains more than {more} in {} of the draws.",
+                chance(share)
+            )
+        }
+        share => format!("A codec pays, by more than {more}, in {} of the draws.", chance(share)),
+    }
+}
+
+/// Which candidate is the best how often.
+fn who(odds: &Odds) -> Option<String> {
+    let (first, rest) = odds.chances.split_first()?;
+    if first.best >= SURE {
+        return Some(format!(
+            "That {} is the best is sure: it is so in {} of them.",
+            first.scenario,
+            chance(first.best)
+        ));
+    }
+    let rest: Vec<String> = rest
+        .iter()
+        .filter(|one| one.best >= 0.01)
+        .map(|one| format!("{} in {}", one.scenario, chance(one.best)))
+        .collect();
+    let rest = if rest.is_empty() { String::new() } else { format!(", {}", rest.join(", ")) };
+    Some(format!("{} is the best in {} of them{rest}.", first.scenario, chance(first.best)))
+}
+
+/// The two or three inputs that decide the gain.
+fn decides(odds: &Odds) -> Option<String> {
+    let some: Vec<String> = odds
+        .decides
+        .iter()
+        .filter(|one| one.share >= DECIDES)
+        .take(3)
+        .enumerate()
+        .map(|(at, one)| {
+            let of = if at == 0 { " of the variance of the gain" } else { "" };
+            format!("{} ({}{of})", one.input, percent(one.share))
+        })
+        .collect();
+    let (last, rest) = some.split_last()?;
+    let listed = if rest.is_empty() { last.clone() } else { format!("{} and {last}", rest.join(", ")) };
+    Some(format!("What decides it: {listed}."))
+}
+
+/// Without a budget: what is best for each watt.
+fn per_watt(found: &Exploration) -> Option<String> {
+    let own = found.per_watt.as_ref()?;
+    if own.scenario == found.baseline {
+        return Some(format!("For each watt no codec is better than {}.", found.baseline));
+    }
+    Some(format!(
+        "For each watt {} is best, {} times as good as {}.",
+        own.scenario,
+        times(own.over_baseline),
+        found.baseline
+    ))
+}
+
+/// Where a codec pays, and where this cluster lies.
+fn map(found: &Exploration) -> Option<String> {
+    let regime = found.regime.as_ref()?;
+    let Regime { x, y, here, candidate, .. } = regime;
+    let at = format!("At {} {} ({})", amount(here.y), y.unit, y.name);
+    let edge = match regime.edge {
+        Edge::Everywhere => format!("{at}, {candidate} pays at any {} on the map", x.name),
+        Edge::Nowhere => format!("{at}, {candidate} pays at no {} on the map", x.name),
+        Edge::Below(edge) => format!("{at}, {candidate} pays below {} {}", amount(edge), x.unit),
+        Edge::Above(edge) => format!("{at}, {candidate} pays above {} {}", amount(edge), x.unit),
+        Edge::Here => format!("{at}, whether {candidate} pays changes more than once along the {}", x.name),
+    };
+    let pays: Vec<&str> = regime
+        .marks
+        .iter()
+        .filter(|mark| mark.gain.is_some_and(|gain| gain > PAYS))
+        .map(|mark| mark.name.as_str())
+        .collect();
+    let known = match (pays.len(), regime.marks.len()) {
+        (_, 0) => String::new(),
+        (0, all) => format!(" Where {all} well-known ones lie, it pays for none."),
+        (some, all) => {
+            format!(" Where {all} well-known ones lie, it pays for {some}: {}.", pays.join("; "))
+        }
+    };
+    Some(format!("{edge}; this cluster has {}.{known}", amount(here.x)))
+}
+
+/// How the best and the baseline cut the job.
+fn layouts(found: &Exploration) -> Option<String> {
+    let own = standing(found, &found.best)?;
+    let cut = own.layout.as_ref()?;
+    let plain = standing(found, &found.baseline).filter(|_| found.best != found.baseline);
+    let plain = plain.and_then(|plain| plain.layout.as_ref());
+    let plain = plain.map_or_else(String::new, |cut| format!("; {} plays {cut}", found.baseline));
+    Some(format!("It plays {cut}{plain}."))
+}
+
+/// Axes on which the search went on beyond the study's values, and those it
+/// could not go on along.
+fn ends(found: &Exploration) -> Vec<String> {
+    let told = found.standings.iter().filter(|one| {
+        one.scenario == found.best
+            || one.scenario == found.baseline
+            || one.over_next.is_some_and(|lead| lead < 1.1)
     });
-    Some(format!("{within}, build {}: {figure}{gain}{versus}.", best.scenario))
+    let (mut beyond, mut stuck) = (Vec::new(), Vec::new());
+    for standing in told {
+        for chosen in &standing.chosen {
+            let what = format!("{} of {}", chosen.path, standing.scenario);
+            if let Some(end) = chosen.beyond {
+                beyond.push(format!("{what} at {} ({} is listed)", chosen.value, significant(end)));
+            } else if chosen.at_end {
+                stuck.push(format!("{what} ({})", chosen.value));
+            }
+        }
+    }
+    let beyond = (!beyond.is_empty())
+        .then(|| format!("The search went beyond the study's axes: {}.", beyond.join("; ")));
+    let stuck = (!stuck.is_empty()).then(|| {
+        format!("At the end of its axis, and with no way on: {}. More might be better.", stuck.join("; "))
+    });
+    beyond.into_iter().chain(stuck).collect()
+}
+
+/// Where whole GPUs, and not the codec, make a difference.
+fn stepped(found: &Exploration) -> Option<String> {
+    let steps = found.steps.as_ref()?;
+    let gain = standing(found, &found.best)?.over_baseline?;
+    if (steps.between / gain - 1.0).abs() < STEP {
+        return None;
+    }
+    let gpus = |count: u32| if count == 1 { "1 GPU".to_owned() } else { format!("{count} GPUs") };
+    Some(format!(
+        "Part of that is whole steps: clusters grow by {} with {} and by {} without; read between steps the gain is {}.",
+        gpus(steps.gpus),
+        found.best,
+        gpus(steps.baseline_gpus),
+        times(steps.between),
+    ))
 }
 
 /// The workload that it is the answer for, where the study has several.
 fn asked(found: &Exploration) -> Option<String> {
-    let first = found.held.first()?;
+    let asked: Vec<_> = found.held.iter().filter(|held| held.path != SCALE).collect();
+    let grows = found.held.iter().find(|held| held.path == SCALE);
     let held: Vec<String> = found.held.iter().map(|held| format!("{} = {}", held.path, held.value)).collect();
-    Some(format!("That is for {}; `--set study.{}=…` asks for another.", held.join(" and "), first.path))
+    let others = match (asked.first(), grows) {
+        (Some(first), _) => format!("`--set study.{}=…` asks for another", first.path),
+        (None, Some(_)) => "`--budget` lets the cluster grow".to_owned(),
+        (None, None) => return None,
+    };
+    Some(format!("That is for {}; {others}.", held.join(" and ")))
 }
 
 /// How the silicon of the best is shared out.
 fn split(found: &Exploration) -> Option<String> {
-    let best = found.standings.first()?;
+    let best = standing(found, &found.best)?;
     let split = best.split?;
     let area = best.best.as_ref()?.estimate.area_mm2;
     Some(format!(
@@ -78,7 +302,7 @@ fn split(found: &Exploration) -> Option<String> {
 
 /// Where the time of the best goes.
 fn bottleneck(found: &Exploration) -> Option<String> {
-    let best = found.standings.first()?;
+    let best = standing(found, &found.best)?;
     let (first, rest) = best.time.split_first()?;
     let next = rest
         .first()
@@ -88,7 +312,7 @@ fn bottleneck(found: &Exploration) -> Option<String> {
 
 /// What a token takes, beside what it takes without a codec.
 fn energy(found: &Exploration) -> Option<String> {
-    let best = found.standings.first()?;
+    let best = standing(found, &found.best)?;
     let own = best.energy_j_per_token?;
     let plain = found.standings.iter().find(|standing| standing.scenario == found.baseline)?;
     let plain_j = plain.energy_j_per_token.filter(|_| best.scenario != found.baseline)?;
@@ -185,78 +409,35 @@ fn sensitive(found: &Exploration) -> Option<String> {
     ))
 }
 
-/// Which assumptions change who is the best.
+/// Which assumptions change who is the best, each alone.
 fn turned(found: &Exploration) -> Option<String> {
-    let turns = |swing: &&Swing| {
-        [&swing.low, &swing.high]
-            .into_iter()
-            .any(|end| end.best.as_ref().is_some_and(|best| *best != found.best))
-    };
-    let turned: Vec<String> = found
-        .swings
-        .iter()
-        .filter(turns)
-        .map(|swing| {
-            let end = [&swing.low, &swing.high]
-                .into_iter()
-                .find(|end| end.best.as_ref().is_some_and(|best| *best != found.best));
-            let (value, best) =
-                end.map_or(("", ""), |end| (end.value.as_str(), end.best.as_deref().unwrap_or("")));
-            format!("{} ({best} at {value})", swing.assumption)
+    let other = |swing: &Swing| {
+        [&swing.low, &swing.high].into_iter().find_map(|end| {
+            let best = end.best.as_ref().filter(|best| **best != found.best)?;
+            Some(format!("{} ({best} at {})", swing.assumption, end.value))
         })
-        .collect();
-    match (turned.len(), found.swings.len()) {
-        (_, 0) => None,
-        (0, all) => Some(format!(
-            "None of the {all} assumptions, at either end of its range, makes another the best."
-        )),
-        (some, all) => Some(format!(
-            "{some} of the {all} assumptions, at an end of {} range, make{} another the best: {}.",
+    };
+    // Odds may be against who leads as assumed; then there is no lead to lose.
+    found.standings.first().filter(|first| first.scenario == found.best)?;
+    let turned: Vec<String> = found.swings.iter().filter_map(other).collect();
+    let (some, all) = (turned.len(), found.swings.len());
+    (some > 0).then(|| {
+        format!(
+            "Alone, {some} of the {all} assumptions, at an end of {} range, make{} another the best: {}.",
             if some == 1 { "its" } else { "their" },
             if some == 1 { "s" } else { "" },
             turned.join("; ")
-        )),
-    }
+        )
+    })
 }
 
-/// Whether the lead is larger than what the model was off by.
-fn sure(found: &Exploration) -> Option<String> {
-    let best = found.standings.first()?;
+/// What the cluster model was off by on runs like this one.
+fn model(found: &Exploration) -> Option<String> {
     let model = found.certainty.iter().find(|link| link.link == MODEL)?;
-    let error = model.error?;
-    let next = found.standings.get(1).filter(|next| next.value.is_some());
-    let gain = best.over_baseline.filter(|_| best.scenario != found.baseline).map(|ratio| ratio - 1.0);
-    let pays = gain.map(|gain| {
-        let verdict = if gain > error { "is sure" } else { "is not sure" };
-        format!("That a codec pays {verdict}: its gain is {}", percent(gain))
-    });
-    let lead = best.over_next.map(|ratio| ratio - 1.0).zip(next).map(|(lead, next)| {
-        let verdict = if lead > error { "is sure, too" } else { "is not" };
-        let verdict = if gain.is_none_or(|gain| gain <= error) && lead > error { "is sure" } else { verdict };
-        (lead, next, verdict)
-    });
-    let lead = lead.filter(|(_, next, _)| next.scenario != found.baseline || gain.is_none());
-    let lead = lead.map(|(lead, next, verdict): (f64, &Standing, &str)| {
-        format!(
-            "that {} is the one rather than {} {verdict}: its lead is {}",
-            best.scenario,
-            next.scenario,
-            percent(lead)
-        )
-    });
-    let said: Vec<String> = [pays, lead].into_iter().flatten().collect();
-    if said.is_empty() {
-        return None;
-    }
-    let said = said.join("; ");
-    let mut letters = said.chars();
-    let said = letters
-        .next()
-        .map_or_else(String::new, |first| first.to_uppercase().collect::<String>() + letters.as_str());
-    let off = percent(error);
+    let off = percent(model.error?);
     Some(match model.basis.strip_prefix("no run") {
-        Some(rest) => format!("{said}. No run{rest}, on which the model was off by {off}."),
-        None => format!("{said}, and the model was off by {off} on {}.", model.basis),
+        Some(rest) => format!("No run{rest}, on which the cluster model was off by {off}."),
+        None => format!("The cluster model was off by {off} on {}.", model.basis),
     })
 }
 
@@ -271,47 +452,6 @@ fn unit(rank_by: &str) -> &'static str {
         "power-w" => "W",
         _ => "mm²",
     }
-}
-
-/// Three significant digits.
-pub(super) fn significant(value: f64) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return format!("{value}");
-    }
-    let magnitude = value.abs().log10().floor() as i32;
-    match magnitude {
-        -4..=2 => format!("{value:.*}", (2 - magnitude).max(0) as usize),
-        3..=11 => {
-            let step = 10f64.powi(magnitude - 2);
-            grouped((value / step).round() * step)
-        }
-        _ => format!("{value:.2e}"),
-    }
-}
-
-/// A share, with as many digits as it needs.
-fn percent(share: f64) -> String {
-    let value = share * 100.0;
-    match value.abs() {
-        0.0 => "0 %".into(),
-        value if value < 0.01 => "less than 0.01 %".into(),
-        size if size < 1.0 => format!("{value:.2} %"),
-        size if size < 10.0 => format!("{value:.1} %"),
-        _ => format!("{value:.0} %"),
-    }
-}
-
-/// A whole number with its thousands set apart.
-fn grouped(value: f64) -> String {
-    let digits = format!("{value:.0}");
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && digit.is_ascii_digit() && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -1,13 +1,26 @@
-//! Codecs against each other in one sweep, as it is and with something moved.
+//! Codecs against each other in one sweep: each at its best, as it is and with
+//! something moved.
+//!
+//! The study's own grid gives starts; from there each scenario is searched on
+//! its own ([`super::optimum`]), and what was found joins the grid, so that the
+//! sweep that is left behind has every answer among its points.
 
-use super::ground::{Entrant, Ground};
+use super::field::Field;
+use super::ground::{Entrant, Ground, Listed};
+use super::knob::GPUS;
+use super::optimum::{Merit, Optimum, Rules, Values, Within};
 use super::request::key_of;
 use super::silicon::Silicon;
 use super::tensors::Bits;
-use crate::config::SweepFile;
 use crate::sweep::Study;
-use crate::{Error, Progress, Silent};
-use trinity_sim::sweep::{Direction, Entry, Metric, Tally};
+use crate::{Error, Progress};
+use trinity_sim::sweep::{Direction, Entry, Metric, Point, Tally};
+
+/// A scenario whose best moves by less than this when its grid is refined again
+/// is refined enough.
+pub const TOLERANCE: f64 = 0.001;
+/// Rounds of search and grid; the second rarely finds anything.
+const ROUNDS: usize = 4;
 
 /// What is moved.
 #[derive(Debug, Clone, Default)]
@@ -24,9 +37,14 @@ pub(super) struct Change {
 #[derive(Debug)]
 pub(super) struct Contest<'a> {
     pub ground: &'a Ground,
-    silicon: &'a [Silicon],
-    bits: &'a [Bits],
+    pub silicon: &'a [Silicon],
+    pub bits: &'a [Bits],
     pub study: Study,
+    pub fields: Vec<Field>,
+    pub rules: Rules,
+    /// The best of each scenario.
+    pub optima: Vec<Option<Optimum>>,
+    listed: Vec<Listed>,
     area_at: usize,
     rank_at: usize,
 }
@@ -35,32 +53,87 @@ pub(super) struct Contest<'a> {
 #[derive(Debug)]
 pub(super) struct Found {
     pub tally: Tally,
-    /// The best of each scenario within the budget: what ranks, and its entry.
-    pub best: Vec<Option<(f64, Entry)>>,
+    /// The best of each scenario.
+    pub best: Vec<Option<Best>>,
+}
+
+/// A scenario's best point.
+#[derive(Debug, Clone)]
+pub(super) struct Best {
+    /// More is better.
+    pub merit: f64,
+    /// What ranks.
+    pub value: f64,
+    pub entry: Entry,
 }
 
 impl<'a> Contest<'a> {
-    pub fn new(ground: &'a Ground, silicon: &'a [Silicon], bits: &'a [Bits]) -> Result<Self, Error> {
-        let entrants = entrants(ground, silicon, bits, &Change::default());
+    /// Searches every scenario until another round moves none of them by [`TOLERANCE`].
+    pub fn refined(
+        ground: &'a Ground,
+        silicon: &'a [Silicon],
+        bits: &'a [Bits],
+        progress: &dyn Progress,
+    ) -> Result<(Self, Found), Error> {
+        let mut contest = Self::new(ground, silicon, bits)?;
+        let mut found = contest.run(progress)?;
+        let mut starts = contest.starts(&found);
+        if starts.iter().all(Option::is_none) {
+            return Ok((contest, found));
+        }
+        for _ in 0..ROUNDS {
+            progress.check()?;
+            contest.optima = contest.searched(&starts);
+            contest.listed = contest.lists();
+            contest.study = contest.grid(None)?.0;
+            found = contest.run(progress)?;
+            let better = |(best, optimum): (&Option<Best>, &Option<Optimum>)| match (best, optimum) {
+                (Some(best), Some(optimum)) => best.merit > optimum.merit * (1.0 + TOLERANCE),
+                (best, optimum) => best.is_some() && optimum.is_none(),
+            };
+            if !found.best.iter().zip(&contest.optima).any(better) {
+                break;
+            }
+            starts = contest.starts(&found);
+        }
+        Ok((contest, found))
+    }
+
+    fn new(ground: &'a Ground, silicon: &'a [Silicon], bits: &'a [Bits]) -> Result<Self, Error> {
+        let entrants = entrants(ground, silicon, bits);
         let first = entrants.first().map_or("", |entrant| entrant.name.as_str()).to_owned();
-        let text = ground.text(&entrants, &first);
-        let study = ground.study(&text, 0)?;
+        let study = ground.study(&ground.text(&entrants, &first, &[]), 0)?;
         let at = |metric: Metric| study.plan.objectives.iter().position(|own| own.metric == metric);
         let (Some(area_at), Some(rank_at)) = (at(Metric::AreaMm2), at(ground.rank.metric)) else {
             return Err(Error::input("the study ranks by what is no objective", ""));
         };
-        Ok(Self { ground, silicon, bits, study, area_at, rank_at })
+        let most_codecs = |name: &str| {
+            let own = silicon.iter().find(|silicon| silicon.candidate == name)?;
+            own.most_per_gpu(ground.most_listed(super::knob::CODECS))
+        };
+        let rules = Rules {
+            rank: ground.rank,
+            constraints: study.plan.constraints.clone(),
+            within: ground.budget_mm2.map_or(Within::AsItIs, Within::AreaMm2),
+            merit: if ground.budget_mm2.is_some() { Merit::Rank } else { Merit::PerArea },
+        };
+        let fields = Field::all(&study, most_codecs)?;
+        let optima = vec![None; fields.len()];
+        Ok(Self { ground, silicon, bits, study, fields, rules, optima, listed: Vec::new(), area_at, rank_at })
+    }
+
+    /// The sweep whose grid has what was found, and its file.
+    fn grid(&self, best: Option<&str>) -> Result<(Study, String), Error> {
+        let entrants = entrants(self.ground, self.silicon, self.bits);
+        let named = entrants.iter().find(|entrant| Some(entrant.name.as_str()) == best);
+        let candidate = named.or(entrants.first()).map_or("", |entrant| entrant.name.as_str());
+        let text = self.ground.text(&entrants, candidate, &self.listed);
+        Ok((self.ground.study(&text, 0)?, text))
     }
 
     /// The sweep with the winner in its headline, and its file.
     pub fn final_study(&self, best: &str) -> Result<(Study, String), Error> {
-        let entrants = entrants(self.ground, self.silicon, self.bits, &Change::default());
-        let candidate = match entrants.iter().find(|entrant| entrant.name == best) {
-            Some(entrant) => entrant.name.as_str(),
-            None => entrants.first().map_or("", |entrant| entrant.name.as_str()),
-        };
-        let text = self.ground.text(&entrants, candidate);
-        Ok((self.ground.study(&text, 0)?, text))
+        self.grid(Some(best))
     }
 
     /// Whether `value` is better than `other`.
@@ -71,57 +144,141 @@ impl<'a> Contest<'a> {
         }
     }
 
-    pub fn run(&self, progress: &dyn Progress) -> Result<Found, Error> {
+    fn run(&self, progress: &dyn Progress) -> Result<Found, Error> {
         let tally = self.study.tally(progress)?;
         self.study.refuse_nonsense(&tally)?;
         Ok(self.read(tally))
     }
 
-    /// The best of each scenario within the budget, with something moved;
-    /// nothing where no point can run any more.
-    pub fn moved(&self, change: &Change) -> Result<Option<Vec<Option<f64>>>, Error> {
-        let mut document = self.study.document.clone();
-        if let Some(set) = &change.set {
-            document.set(set)?;
-        }
-        let mut file: SweepFile = document.read()?;
-        for entrant in entrants(self.ground, self.silicon, self.bits, change) {
-            if let Some(scenario) = file.scenarios.iter_mut().find(|one| one.name == entrant.name) {
-                scenario.set = self.ground.common().iter().chain(&entrant.sets).cloned().collect();
+    /// Where each scenario's search begins: its best of the grid.
+    fn starts(&self, found: &Found) -> Vec<Option<Values>> {
+        let start = |(at, best): (usize, &Option<Best>)| Some(self.values_at(at, best.as_ref()?.entry.index));
+        found.best.iter().enumerate().map(start).collect()
+    }
+
+    /// The values of a point of the grid.
+    pub fn values_at(&self, scenario: usize, index: u64) -> Values {
+        let space = &self.study.plan.space;
+        let point = chosen(&space.point(index));
+        self.fields[scenario].player.listed(&space.scenarios()[scenario], &space.digits(index), &point)
+    }
+
+    /// The best of each scenario from its own start and from those of the others.
+    fn searched(&self, starts: &[Option<Values>]) -> Vec<Option<Optimum>> {
+        let places: Vec<usize> = (0..self.fields.len()).collect();
+        crate::parallel::map(&places, |&at| {
+            let player = &self.fields[at].player;
+            let usual = starts[at].or(starts.iter().copied().flatten().next())?;
+            let mut own: Vec<Values> = vec![usual];
+            for (other, start) in self.fields.iter().zip(starts) {
+                let Some(start) = start else { continue };
+                let taken = player.taken(&other.player, start, &usual);
+                if !own.contains(&taken) {
+                    own.push(taken);
+                }
+            }
+            player.best(&self.fields[at].base(&[])?, &self.rules, &own)
+        })
+    }
+
+    /// The values that the grid of each scenario has: the study's own, and those of its best.
+    fn lists(&self) -> Vec<Listed> {
+        let mut lists = Vec::new();
+        for ((field, optimum), scenario) in
+            self.fields.iter().zip(&self.optima).zip(self.study.plan.space.scenarios())
+        {
+            let Some(optimum) = optimum else { continue };
+            for axis in &scenario.axes {
+                let knob =
+                    field.player.knobs.iter().position(|knob| knob.path == axis.path && knob.is_number());
+                let own = match knob {
+                    Some(at) => optimum.values[at],
+                    None if axis.path == GPUS => f64::from(optimum.point.cluster.gpus),
+                    None => continue,
+                };
+                let mut values: Vec<f64> =
+                    axis.labels.iter().filter_map(|label| label.parse().ok()).collect();
+                values.push(own);
+                values.sort_by(f64::total_cmp);
+                values.dedup();
+                lists.push(Listed { scenario: scenario.name.clone(), path: axis.path.clone(), values });
             }
         }
-        let Ok(plan) = file.plan(&document, 0) else { return Ok(None) };
-        let study = Study {
-            name: self.study.name.clone(),
-            sets: Vec::new(),
-            #[cfg(feature = "hwcodec")]
-            measurements: None,
-            replaced: Vec::new(),
-            document,
-            file,
-            plan,
-        };
-        let found = self.read(study.tally(&Silent)?);
-        Ok(Some(found.best.into_iter().map(|best| best.map(|(value, _)| value)).collect()))
+        lists
+    }
+
+    /// A scenario's point with something moved; nothing where that makes no sense.
+    fn base(&self, at: usize, change: &Change) -> Option<Point> {
+        let set: Vec<String> = change.set.iter().cloned().collect();
+        let mut point = self.fields[at].base(&set)?;
+        let name = &self.fields[at].player.name;
+        match &change.bits {
+            Some((None, factor)) => scale_bits(&mut point, *factor),
+            Some((Some(scenario), factor)) if scenario == name => scale_bits(&mut point, *factor),
+            _ => {}
+        }
+        if let Some((_, factor)) = change.area.as_ref().filter(|(scenario, _)| scenario == name) {
+            point.cluster.codec.area_mm2 *= factor;
+        }
+        Some(point)
+    }
+
+    /// How good the best of each scenario is with something moved; nothing where
+    /// no scenario can run any more.
+    pub fn moved(&self, change: &Change) -> Option<Vec<Option<f64>>> {
+        let places: Vec<usize> = (0..self.fields.len()).collect();
+        let merits = crate::parallel::map(&places, |&at| {
+            let starts = self.near(at)?;
+            let best = self.fields[at].player.best(&self.base(at, change)?, &self.rules, &starts)?;
+            Some(best.merit)
+        });
+        merits.iter().any(Option::is_some).then_some(merits)
+    }
+
+    /// Starts for a search near what is known: the scenario's own best, and the baseline's.
+    pub fn near(&self, at: usize) -> Option<Vec<Values>> {
+        let own = self.optima[at].as_ref()?.values;
+        let player = &self.fields[at].player;
+        let baseline = self.baseline_at().filter(|other| *other != at);
+        let other = baseline.and_then(|other| Some((other, self.optima[other].as_ref()?)));
+        let other = other.map(|(other, best)| player.taken(&self.fields[other].player, &best.values, &own));
+        Some([Some(own), other.filter(|other| *other != own)].into_iter().flatten().collect())
+    }
+
+    /// Where the scenario without a codec stands.
+    pub fn baseline_at(&self) -> Option<usize> {
+        self.fields.iter().position(|field| field.player.name == self.ground.baseline)
     }
 
     fn read(&self, tally: Tally) -> Found {
-        let budget = self.ground.budget_mm2.unwrap_or(f64::INFINITY);
-        let best = (0..tally.fronts.len()).map(|at| self.best_within(&tally, at, budget)).collect();
+        let best = (0..tally.fronts.len()).map(|at| self.best_of(&tally, at)).collect();
         Found { tally, best }
     }
 
-    /// The best of one scenario within an area; of equals the smaller, then the
-    /// one that comes first.
-    pub fn best_within(&self, tally: &Tally, scenario: usize, area_mm2: f64) -> Option<(f64, Entry)> {
+    fn merit(&self, entry: &Entry) -> f64 {
+        let value = entry.values[self.rank_at];
+        let rank = match self.ground.rank.direction {
+            Direction::Maximize => value,
+            Direction::Minimize => 1.0 / value,
+        };
+        match self.rules.merit {
+            Merit::PerArea => rank / entry.values[self.area_at],
+            Merit::Rank | Merit::PerWatt => rank,
+        }
+    }
+
+    /// The best of one scenario within the budget; of equals the smaller, then
+    /// the one that comes first.
+    fn best_of(&self, tally: &Tally, scenario: usize) -> Option<Best> {
+        let budget = self.ground.budget_mm2.unwrap_or(f64::INFINITY);
         let entries = tally.fronts.get(scenario)?.entries().iter();
-        let within = entries.filter(|entry| entry.values[self.area_at] <= area_mm2);
+        let within = entries.filter(|entry| entry.values[self.area_at] <= budget);
         let best = within.reduce(|best, entry| {
-            let gain = self.gain(entry.values[self.rank_at], best.values[self.rank_at]);
+            let (own, other) = (self.merit(entry), self.merit(best));
             let smaller = entry.values[self.area_at] < best.values[self.area_at];
-            if gain > 1.0 || (gain == 1.0 && smaller) { entry } else { best }
+            if own > other || (own == other && smaller) { entry } else { best }
         })?;
-        Some((best.values[self.rank_at], best.clone()))
+        Some(Best { merit: self.merit(best), value: best.values[self.rank_at], entry: best.clone() })
     }
 
     /// Area and what ranks along the hull of a scenario's front, area rising.
@@ -163,10 +320,10 @@ impl<'a> Contest<'a> {
         self.study.file.scenarios.iter().map(|scenario| scenario.name.as_str()).collect()
     }
 
-    /// The scenario of the best value; of equals the first.
-    pub fn leader(&self, values: &[Option<f64>]) -> Option<usize> {
-        let known = values.iter().enumerate().filter_map(|(at, value)| Some((at, (*value)?)));
-        known.reduce(|best, own| if self.gain(own.1, best.1) > 1.0 { own } else { best }).map(|(at, _)| at)
+    /// The scenario of the most merit; of equals the first.
+    pub fn leader(&self, merits: &[Option<f64>]) -> Option<usize> {
+        let known = merits.iter().enumerate().filter_map(|(at, merit)| Some((at, (*merit)?)));
+        known.reduce(|best, own| if own.1 > best.1 { own } else { best }).map(|(at, _)| at)
     }
 
     /// Bits of a scenario differ between tensors: the least and the most, as
@@ -209,34 +366,43 @@ impl<'a> Contest<'a> {
     }
 }
 
+/// A point with its layout chosen, where that was left to be.
+pub(super) fn chosen(point: &Point) -> Point {
+    *point
+}
+
+/// The bits of every coded class times a factor.
+fn scale_bits(point: &mut Point, factor: f64) {
+    let coded = &mut point.job.compression;
+    for bits in [
+        &mut coded.weight_bits,
+        &mut coded.weight_gradient_bits,
+        &mut coded.activation_bits,
+        &mut coded.activation_gradient_bits,
+        &mut coded.kv_bits,
+    ] {
+        *bits = bits.map(|bits| (bits * factor).min(MOST_BITS));
+    }
+}
+
 /// Each codec with what its scenario sets: silicon, and the bits of every class
 /// that the study codes.
-fn entrants(ground: &Ground, silicon: &[Silicon], bits: &[Bits], change: &Change) -> Vec<Entrant> {
+fn entrants(ground: &Ground, silicon: &[Silicon], bits: &[Bits]) -> Vec<Entrant> {
     silicon
         .iter()
         .map(|own| {
-            let name = &own.candidate;
-            let scale = match &change.bits {
-                Some((None, factor)) => *factor,
-                Some((Some(scenario), factor)) if scenario == name => *factor,
-                _ => 1.0,
-            };
-            let area = match &change.area {
-                Some((scenario, factor)) if scenario == name => *factor,
-                _ => 1.0,
-            };
-            let mut sets = own.sets_scaled(area);
+            let mut sets = own.sets().to_vec();
             for class in &ground.needs {
                 let value = bits.iter().find(|bits| bits.class == *class && bits.coder == own.coder);
                 if let (Some(key), Some(value)) = (key_of(*class), value.and_then(|bits| bits.bits_per_value))
                 {
-                    sets.push(format!("job.compression.{key}={}", (value * scale).min(MOST_BITS)));
+                    sets.push(format!("job.compression.{key}={}", value.min(MOST_BITS)));
                 }
             }
-            Entrant { name: name.clone(), sets }
+            Entrant { name: own.candidate.clone(), sets }
         })
         .collect()
 }
 
 /// What a job takes at most.
-const MOST_BITS: f64 = 32.0;
+pub(super) const MOST_BITS: f64 = 32.0;

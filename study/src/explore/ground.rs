@@ -2,6 +2,7 @@
 //! a codec, the classes of traffic it codes, its budget, and the text of the
 //! sweep that has each codec as a scenario.
 
+use super::knob::SCALE;
 use super::request::{Request, key_of};
 use crate::Error;
 use crate::config::{AxisFile, Scalar};
@@ -19,6 +20,14 @@ pub(super) struct Entrant {
     pub name: String,
     /// What its scenario sets.
     pub sets: Vec<String>,
+}
+
+/// The values that one scenario has on an axis beyond the study's own.
+#[derive(Debug, Clone)]
+pub(super) struct Listed {
+    pub scenario: String,
+    pub path: String,
+    pub values: Vec<f64>,
 }
 
 /// The study as it was named.
@@ -76,17 +85,26 @@ impl Ground {
         if !metrics.contains(&rank.metric) {
             objectives.push(base.file.rank_by.clone());
         }
+        let budget_mm2 = request.budget_mm2.or_else(|| base.file.budget_mm2());
+        let grows = |axis: &AxisFile| budget_mm2.is_none() && axis.path == SCALE;
+        let held_of = |axis: &AxisFile| match grows(axis) {
+            // Without a budget a cluster would shrink to what nothing is sent in.
+            true => Some(Held { path: axis.path.clone(), value: most_of(&base, &axis.path)? }),
+            false => held(&base, &axis.path),
+        };
+        let held = base.file.axes.iter().filter_map(held_of).collect();
         Ok(Self {
             name: request.study.clone(),
             baseline: scenario.name.clone(),
             baseline_sets: scenario.set.clone(),
             needs: needs(&base),
-            budget_mm2: request.budget_mm2.or_else(|| base.file.budget_mm2()),
+            budget_mm2,
             rank_by: base.file.rank_by.clone(),
             rank,
             objectives,
-            sets: request.sets.clone(),
-            held: base.file.axes.iter().filter_map(|axis| held(&base, &axis.path)).collect(),
+            // The sweep's text has its axes already; over it their places would be others'.
+            sets: request.sets.iter().filter(|set| !set.trim_start().starts_with("axes.")).cloned().collect(),
+            held,
             base,
         })
     }
@@ -140,13 +158,8 @@ impl Ground {
         self.base.file.assumptions.iter().filter(move |assumption| !bits(&assumption.path))
     }
 
-    /// What every scenario with a codec sets before its own.
-    pub fn common(&self) -> &[String] {
-        &self.baseline_sets
-    }
-
     /// The sweep with each entrant as a scenario.
-    pub fn text(&self, entrants: &[Entrant], candidate: &str) -> String {
+    pub fn text(&self, entrants: &[Entrant], candidate: &str, listed: &[Listed]) -> String {
         let mut text = format!(
             "# What `trinity explore` swept: {} with measured bits\nextends = {}\nobjectives = {}\ncrossovers = []\n",
             self.name,
@@ -165,7 +178,7 @@ impl Ground {
             text += &scenario(&entrant.name, &sets);
         }
         for axis in &self.base.file.axes {
-            text += &self.axis(axis, entrants).unwrap_or_default();
+            text += &self.axes(axis, entrants, listed);
         }
         if self.base.file.headline.is_some() {
             let _ = write!(
@@ -179,20 +192,54 @@ impl Ground {
     }
 
     /// An axis under the new names: one of codecs is for every entrant, one of
-    /// the baseline for the baseline; bits are measured, not varied; a workload
-    /// stays the study's own.
-    fn axis(&self, axis: &AxisFile, entrants: &[Entrant]) -> Option<String> {
+    /// the baseline for the baseline; a scenario that is listed has its own.
+    /// Bits are measured, not varied; a workload stays the study's own.
+    fn axes(&self, axis: &AxisFile, entrants: &[Entrant], listed: &[Listed]) -> String {
+        let Some(values) = self.values(axis) else { return String::new() };
+        let begun = format!("\n[[axes]]\npath = {}\n", quoted(&axis.path));
+        let scenarios = self.varying(axis, entrants);
+        let own = |scenario: &str| {
+            listed.iter().find(|listed| listed.path == axis.path && listed.scenario == scenario)
+        };
+        if !scenarios.iter().any(|scenario| own(scenario).is_some()) {
+            let only = axis.only.as_ref().map(|_| format!("only = {}\n", list(&scenarios)));
+            return begun + &values + &only.unwrap_or_default();
+        }
+        let mut text = String::new();
+        for scenario in &scenarios {
+            text += &begun;
+            match own(scenario) {
+                Some(listed) => {
+                    let values: Vec<String> = listed.values.iter().map(|value| format!("{value}")).collect();
+                    let _ = writeln!(text, "values = [{}]", values.join(", "));
+                }
+                None => text += &values,
+            }
+            let _ = writeln!(text, "only = {}", list(std::slice::from_ref(scenario)));
+        }
+        text
+    }
+
+    /// The scenarios that an axis varies in, under the new names.
+    fn varying(&self, axis: &AxisFile, entrants: &[Entrant]) -> Vec<String> {
+        let has = |name: &str| axis.only.as_ref().is_none_or(|only| only.iter().any(|own| own == name));
+        let coded = axis.only.as_ref().is_none_or(|only| only.iter().any(|name| *name != self.baseline));
+        let plain = [self.baseline.clone()].into_iter().filter(|name| has(name));
+        plain.chain(entrants.iter().filter(|_| coded).map(|entrant| entrant.name.clone())).collect()
+    }
+
+    /// The values of an axis as the study writes them; nothing where it is left out.
+    fn values(&self, axis: &AxisFile) -> Option<String> {
         if axis.path.starts_with("job.compression.") && axis.path != "job.compression.reduction" {
             return None;
         }
         if axis.path.starts_with("job.llm.") {
             return None;
         }
-        let mut text = format!("\n[[axes]]\npath = {}\n", quoted(&axis.path));
         if let Some(held) = self.held.iter().find(|held| held.path == axis.path) {
-            let _ = writeln!(text, "values = [{}]", held.value);
-            return Some(text);
+            return Some(format!("values = [{}]\n", held.value));
         }
+        let mut text = String::new();
         if let Some(values) = &axis.values {
             let values: Vec<String> = values.iter().map(scalar).collect();
             let _ = writeln!(text, "values = [{}]", values.join(", "));
@@ -214,14 +261,12 @@ impl Ground {
         if let Some(unit) = &axis.unit {
             let _ = writeln!(text, "unit = {}", quoted(unit));
         }
-        if let Some(only) = &axis.only {
-            let plain = only.iter().filter(|name| **name == self.baseline).cloned();
-            let coded = only.iter().any(|name| *name != self.baseline);
-            let coded = entrants.iter().filter(|_| coded).map(|entrant| entrant.name.clone());
-            let only: Vec<String> = plain.chain(coded).collect();
-            let _ = writeln!(text, "only = {}", list(&only));
-        }
         Some(text)
+    }
+
+    /// The largest value that the study lists of an axis.
+    pub fn most_listed(&self, path: &str) -> Option<f64> {
+        most_of(&self.base, path)
     }
 
     /// The sweep of that text, ready to run.
@@ -244,6 +289,13 @@ fn held(base: &Study, path: &str) -> Option<Held> {
         _ => return None,
     };
     Some(Held { path: path.to_owned(), value })
+}
+
+/// The largest number on an axis of the study.
+fn most_of(base: &Study, path: &str) -> Option<f64> {
+    let scenarios = base.plan.space.scenarios().iter();
+    let axes = scenarios.flat_map(|scenario| &scenario.axes).filter(|axis| axis.path == path);
+    axes.flat_map(|axis| &axis.labels).filter_map(|label| label.parse().ok()).reduce(f64::max)
 }
 
 /// The scenario that others are compared with: the headline's, or the first

@@ -1,9 +1,12 @@
 //! What an exploration found, as plain data.
 
 use super::certainty::Certainty;
+use super::chance::Odds;
 use super::ground::Held;
+use super::regime::Regime;
+use super::setting::Setting;
 use super::silicon::Silicon;
-use super::standing::{Reign, Standing};
+use super::standing::{PerWatt, Reign, Standing, Steps};
 use super::tensors::{Bits, LeftOut};
 use super::vary::{Limit, Swing};
 use crate::sweep::FrontOf;
@@ -23,7 +26,9 @@ pub struct Exploration {
     pub rank_by: String,
     /// The answer, sentence by sentence.
     pub answer: Vec<String>,
-    /// The best scenario at the budget.
+    /// Cluster and job, in one line and apart.
+    pub setting: Option<Setting>,
+    /// What to build: the best scenario, or the one without a codec where the odds are against it.
     pub best: String,
     /// What is compared with: the scenario without a codec.
     pub baseline: String,
@@ -32,6 +37,16 @@ pub struct Exploration {
     pub silicon: Vec<Silicon>,
     /// Each scenario at the budget, the best first.
     pub standings: Vec<Standing>,
+    /// By how much the best of a scenario may still move when its axes are refined further.
+    pub tolerance: f64,
+    /// What whole GPUs do to the gain.
+    pub steps: Option<Steps>,
+    /// Without a budget: what is best for each watt.
+    pub per_watt: Option<PerWatt>,
+    /// How sure the answer is.
+    pub odds: Option<Odds>,
+    /// Where a codec pays.
+    pub regime: Option<Regime>,
     /// Which scenario is best at which budget.
     pub reigns: Vec<Reign>,
     /// How far a thing may move until another codec is the best.

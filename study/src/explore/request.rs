@@ -7,7 +7,7 @@ use trinity_tensor::codec::Target;
 use trinity_tensor::compare::{Row, Subject};
 
 /// The study where none is named.
-pub const STUDY: &str = "sweeps/llama-7b";
+pub const STUDY: &str = "sweeps/llama-3-70b";
 /// The quality where none is named: the error at which the paper takes its
 /// stages apart.
 pub const QUALITY: Target = Target::Nmse(0.01);
@@ -30,8 +30,47 @@ pub struct Request<'a> {
     pub candidates: Vec<String>,
     /// The node to build codecs at; that of their figures where it is not said.
     pub node: Option<String>,
+    /// Draws of what is uncertain; [`super::DRAWS`] where nothing else is wanted.
+    pub draws: usize,
     /// Rows of an earlier run, which stand for the same cells of this one.
     pub earlier: &'a [Row],
+}
+
+/// The largest error at which anything is learned from what arrives: half of a
+/// tensor's energy. Below half a bit per value, which leaves about as much, every recorded
+/// training run lost 9 to 32 % (`validation/data/training`, runs `t0.4`, `t0.4-v`, `powersgd4`),
+/// and signs alone did not train at all.
+pub const MOST_NMSE: f64 = 0.5;
+/// Fewer draws than this say nothing of odds.
+const FEWEST_DRAWS: usize = 32;
+
+impl Request<'_> {
+    /// Refuses what has no answer before anything is measured.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        if let Some(nmse) = self.quality.worst_nmse().filter(|nmse| *nmse >= MOST_NMSE) {
+            return Err(hopeless(nmse));
+        }
+        if self.draws < FEWEST_DRAWS {
+            return Err(Error::input(
+                format_args!("{} draws say nothing of odds", self.draws),
+                format_args!("give --draws {FEWEST_DRAWS} or more"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// An error at which no gain in speed is one.
+fn hopeless(nmse: f64) -> Error {
+    let left = (1.0 - nmse).max(0.0) * 100.0;
+    Error::input(
+        format_args!(
+            "at an NMSE of {nmse} a tensor arrives with {left:.0} % of its energy at most: nothing is learned from that, however fast it is sent"
+        ),
+        format_args!(
+            "ask for an NMSE well below {MOST_NMSE}; the paper works at 0.01, and `--loss 0.02` finds the error that a language model stands"
+        ),
+    )
 }
 
 /// Windows of the built-in text that a loss is measured on.

@@ -47,10 +47,6 @@ pub struct Silicon {
     /// What its scenario sets beside bits.
     #[serde(skip)]
     sets: Vec<String>,
-    /// Area of encoder and decoder as those have it, before it is scaled to
-    /// another node.
-    #[serde(skip)]
-    stated_mm2: [f64; 2],
 }
 
 impl Silicon {
@@ -59,12 +55,19 @@ impl Silicon {
         self.encoder.area_mm2 + self.decoder.area_mm2
     }
 
-    /// What the scenario sets with the area of both blocks times `factor`.
-    pub(super) fn sets_scaled(&self, factor: f64) -> Vec<String> {
-        let area = |which: &str, mm2: f64| format!("cluster.codec.{which}.area={} mm2", mm2 * factor);
-        let [encoder, decoder] = self.stated_mm2;
-        let scaled = [area("encoder", encoder), area("decoder", decoder)];
-        self.sets.iter().cloned().chain(scaled.into_iter().filter(|_| factor != 1.0)).collect()
+    /// What the scenario sets beside bits.
+    pub(super) fn sets(&self) -> &[String] {
+        &self.sets
+    }
+
+    /// How many a GPU can have where no area buys more: multiprocessors end with
+    /// the GPU, engines that are on the die already at what the study `listed`.
+    pub(super) fn most_per_gpu(&self, listed: Option<f64>) -> Option<f64> {
+        match self.gpu_share {
+            Some(share) if share > 0.0 => Some(1.0 / share),
+            _ if self.area_mm2() == 0.0 => listed,
+            _ => None,
+        }
     }
 }
 
@@ -134,7 +137,6 @@ fn from_file(candidate: &CandidateFile, name: &str, node: Option<&str>) -> Resul
         area_factor: candidate.area_factor,
         gpu_share: None,
         sets,
-        stated_mm2: [file.encoder.cost().area_mm2, file.decoder.cost().area_mm2],
     };
     if let Some(sms) = candidate.sms {
         let Some(share) = file.gpu_share else { return Err(without_share(candidate, &document)) };
@@ -294,7 +296,6 @@ impl Counted {
             area_factor: self.area_factor,
             gpu_share: None,
             sets,
-            stated_mm2: [area_mm2; 2],
         })
     }
 }

@@ -1,6 +1,9 @@
 //! Where each codec stands at the budget, and at every other budget.
 
-use super::contest::{Contest, Found as Sweep};
+use super::contest::{Contest, Found as Sweep, chosen as chosen_layout};
+use super::knob::Stands;
+use super::optimum::{Merit, Rules};
+use super::setting::layout;
 use crate::sweep::Found;
 use serde::Serialize;
 use trinity_sim::{Breakdown, Estimate};
@@ -21,6 +24,21 @@ pub struct Standing {
     pub split: Option<Split>,
     /// Where the time goes, the longest part first, as shares of the iteration.
     pub time: Vec<Part>,
+    /// How the job is cut and provided for, in words.
+    pub layout: Option<String>,
+    /// What the search chose on each axis.
+    pub chosen: Vec<Chosen>,
+}
+
+/// A value that the search chose.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Chosen {
+    pub path: String,
+    pub value: String,
+    /// The end of the study's axis that it lies beyond.
+    pub beyond: Option<f64>,
+    /// It lies at an end that could not be extended.
+    pub at_end: bool,
 }
 
 /// How the silicon of a point is shared out.
@@ -48,42 +66,118 @@ pub struct Reign {
     pub to_mm2: Option<f64>,
 }
 
+/// What is best for each watt.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PerWatt {
+    pub scenario: String,
+    pub over_baseline: f64,
+}
+
+/// What the whole number of GPUs does to the gain: clusters grow by whole
+/// pipelines, and who has a step just below the budget is no better for it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Steps {
+    /// The best over the baseline, both read between their steps.
+    pub between: f64,
+    /// GPUs that the best and the baseline grow by.
+    pub gpus: u32,
+    pub baseline_gpus: u32,
+}
+
 /// Each scenario at the budget, the best first; those without a point last.
 pub(super) fn standings(contest: &Contest<'_>, sweep: &Sweep) -> Vec<Standing> {
-    let names = contest.names();
     let answer = contest.study.answer(&sweep.tally);
-    let baseline = names.iter().position(|name| *name == contest.ground.baseline);
-    let of_baseline = baseline.and_then(|at| sweep.best.get(at)?.as_ref()).map(|(value, _)| *value);
-    let mut standings: Vec<Standing> = names
-        .iter()
-        .zip(&sweep.best)
-        .map(|(name, best)| {
-            let value = best.as_ref().map(|(value, _)| *value);
-            let found = best.as_ref().and_then(|(_, entry)| contest.study.found(entry, &answer));
-            let gpus =
-                found.as_ref().map_or(0, |found| contest.study.plan.space.point(found.index).cluster.gpus);
+    let of_baseline = contest.baseline_at().and_then(|at| sweep.best[at].as_ref()).map(|best| best.merit);
+    let mut standings: Vec<(Option<f64>, Standing)> = (0..sweep.best.len())
+        .map(|at| {
+            let best = sweep.best[at].as_ref();
+            let merit = best.map(|best| best.merit);
+            let found = best.and_then(|best| contest.study.found(&best.entry, &answer));
+            let point =
+                found.as_ref().map(|found| chosen_layout(&contest.study.plan.space.point(found.index)));
+            let gpus = point.map_or(0, |point| point.cluster.gpus);
+            let coded = Some(at) != contest.baseline_at();
             let estimate = found.as_ref().map(|found| found.estimate);
-            Standing {
-                scenario: (*name).to_owned(),
-                value,
-                over_baseline: value.zip(of_baseline).map(|(value, other)| contest.gain(value, other)),
+            let standing = Standing {
+                scenario: contest.names()[at].to_owned(),
+                value: best.map(|best| best.value),
+                over_baseline: merit.zip(of_baseline).map(|(merit, other)| merit / other),
                 over_next: None,
                 energy_j_per_token: estimate.map(|estimate| estimate.energy_j_per_token),
                 split: estimate.map(|estimate| split(&estimate, gpus)),
                 time: estimate.map(|estimate| parts(&estimate.breakdown)).unwrap_or_default(),
+                layout: point.map(|point| layout(&point, coded)),
+                chosen: best.map(|best| chosen(contest, at, best.entry.index)).unwrap_or_default(),
                 best: found,
-            }
+            };
+            (merit, standing)
         })
         .collect();
-    standings.sort_by(|a, b| match (a.value, b.value) {
-        (Some(a), Some(b)) => contest.gain(b, a).total_cmp(&1.0),
+    standings.sort_by(|(a, _), (b, _)| match (a, b) {
+        (Some(a), Some(b)) => b.total_cmp(a),
         (a, b) => b.is_some().cmp(&a.is_some()),
     });
     for at in 1..standings.len() {
-        let pair = standings[at - 1].value.zip(standings[at].value);
-        standings[at - 1].over_next = pair.map(|(value, next)| contest.gain(value, next));
+        let pair = standings[at - 1].0.zip(standings[at].0);
+        standings[at - 1].1.over_next = pair.map(|(merit, next)| merit / next);
     }
-    standings
+    standings.into_iter().map(|(_, standing)| standing).collect()
+}
+
+/// What the search chose on each axis of a scenario, and where that lies on it.
+fn chosen(contest: &Contest<'_>, at: usize, index: u64) -> Vec<Chosen> {
+    let player = &contest.fields[at].player;
+    let values = contest.values_at(at, index);
+    let scenario = &contest.study.plan.space.scenarios()[at];
+    let listed = |path: &str| scenario.axes.iter().any(|axis| axis.path == path);
+    let knobs = player.knobs.iter().zip(values).filter(|(knob, _)| listed(&knob.path));
+    let own = knobs.map(|(knob, value)| {
+        let stands = knob.stands(value);
+        Chosen {
+            path: knob.path.clone(),
+            value: knob.label(value),
+            beyond: match stands {
+                Some(Stands::Beyond { end }) => Some(end),
+                _ => None,
+            },
+            at_end: stands == Some(Stands::AtEnd),
+        }
+    });
+    own.collect()
+}
+
+/// What is best for each watt, where no budget says what counts.
+pub(super) fn per_watt(contest: &Contest<'_>) -> Option<PerWatt> {
+    if contest.ground.budget_mm2.is_some() {
+        return None;
+    }
+    let rules = Rules { merit: Merit::PerWatt, ..contest.rules.clone() };
+    let merit = |at: usize| {
+        let base = contest.fields[at].base(&[])?;
+        Some(contest.fields[at].player.best(&base, &rules, &contest.near(at)?)?.merit)
+    };
+    let merits: Vec<Option<f64>> = (0..contest.fields.len()).map(merit).collect();
+    let plain = merits[contest.baseline_at()?]?;
+    let leader = contest.leader(&merits)?;
+    Some(PerWatt { scenario: contest.names()[leader].to_owned(), over_baseline: merits[leader]? / plain })
+}
+
+/// The gain of a scenario between the steps of its cluster and the baseline's,
+/// where there is a budget and both have a front on either side of it.
+pub(super) fn steps(contest: &Contest<'_>, sweep: &Sweep, best: &str) -> Option<Steps> {
+    let budget = contest.ground.budget_mm2?;
+    let own = contest.names().iter().position(|name| *name == best)?;
+    let plain = contest.baseline_at().filter(|plain| *plain != own)?;
+    let read = |at: usize| between(&contest.hull(&sweep.tally, at), budget);
+    let grows = |at: usize| {
+        let job = contest.optima[at].as_ref()?.point.job.parallelism;
+        Some((job.gpus() / u64::from(job.data.max(1))) as u32)
+    };
+    Some(Steps {
+        between: contest.gain(read(own)?, read(plain)?),
+        gpus: grows(own)?,
+        baseline_gpus: grows(plain)?,
+    })
 }
 
 fn split(estimate: &Estimate, gpus: u32) -> Split {
@@ -126,7 +220,9 @@ pub(super) fn reigns(contest: &Contest<'_>, sweep: &Sweep) -> Vec<Reign> {
     let mut reigns: Vec<Reign> = Vec::new();
     for area in contest.areas(&sweep.tally) {
         let values: Vec<Option<f64>> = fronts.iter().map(|front| between(front, area)).collect();
-        let Some(leader) = contest.leader(&values).map(|at| names[at]) else { continue };
+        let merit = |value: &Option<f64>| value.map(|value| contest.gain(value, 1.0));
+        let merits: Vec<Option<f64>> = values.iter().map(merit).collect();
+        let Some(leader) = contest.leader(&merits).map(|at| names[at]) else { continue };
         match reigns.last_mut() {
             Some(reign) if reign.scenario == leader => {}
             last => {

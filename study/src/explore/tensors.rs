@@ -1,5 +1,6 @@
 //! Bits per value of each class by each coder, at one quality.
 
+use super::request::MOST_NMSE;
 use crate::compare::Comparison;
 use crate::{Error, Quality};
 use serde::Serialize;
@@ -85,7 +86,9 @@ pub(super) fn bits(comparison: &Comparison, subjects: &[Subject]) -> Vec<Bits> {
 pub(super) fn missed(bits: &[Bits], coder: &str, needs: &[Class]) -> Option<String> {
     needs.iter().find_map(|&class| {
         let own = bits.iter().find(|bits| bits.class == class && bits.coder == coder)?;
-        own.missed.as_ref().map(|why| format!("{class}: {why}"))
+        let hopeless = own.nmse.filter(|nmse| *nmse >= MOST_NMSE);
+        let hopeless = hopeless.map(|nmse| format!("an NMSE of {nmse:.2}, from which nothing is learned"));
+        own.missed.clone().or(hopeless).map(|why| format!("{class}: {why}"))
     })
 }
 

@@ -77,7 +77,7 @@ pub(super) fn limits(
     progress.begin(links.len() as u64 + 1, "looking for where the answer turns");
     for (what, path, gbit_per_s) in links {
         let at = |factor: f64| Change {
-            set: Some(format!("study.{path}={} Gbit/s", gbit_per_s * factor)),
+            set: Some(format!("{path}={} Gbit/s", gbit_per_s * factor)),
             ..Change::default()
         };
         let probe = Probe { contest, best, change: &at, progress };
@@ -124,19 +124,20 @@ struct Probe<'a> {
 impl Probe<'_> {
     /// Whether moving it to either end moves anything.
     fn matters(&self) -> Result<bool, Error> {
+        self.progress.check()?;
         let at = |factor| self.contest.moved(&(self.change)(factor));
-        Ok(at(1.0 / FARTHEST)? != at(FARTHEST)?)
+        Ok(at(1.0 / FARTHEST) != at(FARTHEST))
     }
 
     /// Who is best at a factor, where that is another.
     fn other(&self, factor: f64) -> Result<Option<String>, Error> {
         self.progress.check()?;
-        let Some(values) = self.contest.moved(&(self.change)(factor))? else { return Ok(None) };
+        let Some(merits) = self.contest.moved(&(self.change)(factor)) else { return Ok(None) };
         let names = self.contest.names();
-        let own = names.iter().position(|name| *name == self.best).and_then(|at| values[at]);
-        let Some(leader) = self.contest.leader(&values) else { return Ok(None) };
-        let beaten = match (values[leader], own) {
-            (Some(leading), Some(own)) => self.contest.gain(leading, own) > 1.0 + TIE,
+        let own = names.iter().position(|name| *name == self.best).and_then(|at| merits[at]);
+        let Some(leader) = self.contest.leader(&merits) else { return Ok(None) };
+        let beaten = match (merits[leader], own) {
+            (Some(leading), Some(own)) => leading / own > 1.0 + TIE,
             (leading, own) => leading.is_some() && own.is_none(),
         };
         Ok(beaten.then(|| names[leader].to_owned()))
@@ -173,7 +174,7 @@ pub(super) fn swings(
     let mut moves: Vec<(String, [(String, Change); 2])> = Vec::new();
     for assumption in contest.ground.assumptions() {
         let end = |value: &crate::config::Scalar| {
-            let set = Some(format!("study.{}={value}", assumption.path));
+            let set = Some(format!("{}={value}", assumption.path));
             (value.to_string(), Change { set, ..Change::default() })
         };
         moves.push((assumption.name.clone(), [end(&assumption.low), end(&assumption.high)]));
@@ -181,7 +182,7 @@ pub(super) fn swings(
     for (what, path, gbit_per_s) in contest.ground.links() {
         let end = |factor: f64| {
             let value = format!("{} Gbit/s", gbit_per_s * factor);
-            let set = Some(format!("study.{path}={value}"));
+            let set = Some(format!("{path}={value}"));
             (value, Change { set, ..Change::default() })
         };
         moves.push((format!("speed of {what}"), [end(0.5), end(2.0)]));
@@ -205,8 +206,8 @@ pub(super) fn swings(
         progress.check()?;
         let swing = Swing {
             assumption: assumption.clone(),
-            low: end(contest, best, &ends[0])?,
-            high: end(contest, best, &ends[1])?,
+            low: end(contest, best, &ends[0]),
+            high: end(contest, best, &ends[1]),
         };
         progress.advance(1);
         Ok(swing)
@@ -218,13 +219,13 @@ pub(super) fn swings(
     Ok(swings)
 }
 
-fn end(contest: &Contest<'_>, best: &str, (value, change): &(String, Change)) -> Result<End, Error> {
-    let values = contest.moved(change)?.unwrap_or_default();
+fn end(contest: &Contest<'_>, best: &str, (value, change): &(String, Change)) -> End {
+    let merits = contest.moved(change).unwrap_or_default();
     let names = contest.names();
-    let of = |name: &str| names.iter().position(|own| *own == name).and_then(|at| *values.get(at)?);
-    Ok(End {
+    let of = |name: &str| names.iter().position(|own| *own == name).and_then(|at| *merits.get(at)?);
+    End {
         value: value.clone(),
-        best: contest.leader(&values).map(|at| names[at].to_owned()),
-        over_baseline: of(best).zip(of(&contest.ground.baseline)).map(|(own, none)| contest.gain(own, none)),
-    })
+        best: contest.leader(&merits).map(|at| names[at].to_owned()),
+        over_baseline: of(best).zip(of(&contest.ground.baseline)).map(|(own, none)| own / none),
+    }
 }

@@ -1,6 +1,6 @@
 //! The whole chain, held against its parts run one after the other.
 
-use trinity_study::explore::{Exploration, QUALITY, Request, STUDY, built_in, explore};
+use trinity_study::explore::{Exploration, QUALITY, Request, TOLERANCE, built_in, explore};
 use trinity_study::{Error, Silent, compare, price, sweep};
 use trinity_tensor::codec::Target;
 use trinity_tensor::compare::{Subject, Turn};
@@ -35,15 +35,21 @@ fn subjects(names: &[&str]) -> Vec<Subject> {
 
 const ALL: [&str; 5] = ["a.weight", "k_cache", "boundary.1.activation", "a.weight.grad", "boundary.1.grad"];
 
+/// The paper's own setting.
+const PAPER: &str = "sweeps/llama-7b";
+/// Enough draws for a sentence, few enough for a test.
+const FEW: usize = 48;
+
 fn request<'a>(subjects: &'a [Subject], candidates: &[&str]) -> Request<'a> {
     Request {
         subjects,
         quality: QUALITY.into(),
-        study: STUDY.into(),
+        study: PAPER.into(),
         sets: Vec::new(),
         budget_mm2: None,
         candidates: candidates.iter().map(|name| (*name).to_owned()).collect(),
         node: None,
+        draws: FEW,
         earlier: &[],
     }
 }
@@ -128,12 +134,13 @@ fn the_answer_is_what_compare_price_and_sweep_give_by_hand() {
         let best = within.map(|estimate| estimate.tokens_per_s).fold(0.0, f64::max);
         let standing = explored.standings.iter().find(|one| one.scenario == front.scenario).unwrap();
         let value = standing.value.unwrap();
-        assert!((value / best - 1.0).abs() < 1e-9, "{}: {value} {best}", front.scenario);
+        // The search starts at the best of the study's own grid, and ends at no worse.
+        assert!(value > best * (1.0 - 1e-9) && value < best * 1.5, "{}: {value} {best}", front.scenario);
     }
     let values: Vec<f64> = explored.standings.iter().filter_map(|standing| standing.value).collect();
     assert!(values.windows(2).all(|pair| pair[0] >= pair[1]) && values.len() == 4, "{values:?}");
     assert_eq!(explored.best, explored.standings[0].scenario);
-    assert!(explored.answer[0].contains(&explored.best), "{:?}", explored.answer);
+    assert!(explored.answer[1].contains(&explored.best), "{:?}", explored.answer);
     // The file it leaves is that sweep again.
     let again = sweep::Study::load(&sweep::Request {
         sweep: "study.toml".into(),
@@ -213,8 +220,8 @@ fn another_node_scales_a_codec_once() {
     };
     let ((plain, built), (small, built_small)) = (at(None), at(Some("5nm")));
     assert!(small < plain);
-    // Codecs on a GPU are one, two or four of them.
-    let whole = |ratio: f64| [1.0, 2.0, 4.0].iter().any(|count| (ratio / count - 1.0).abs() < 1e-9);
+    // Codecs on a GPU are so many sixteenths of one.
+    let whole = |ratio: f64| (ratio * 16.0 - (ratio * 16.0).round()).abs() < 1e-6 && ratio > 0.0;
     assert!(whole(built / plain) && whole(built_small / small), "{plain} {built} {small} {built_small}");
 }
 
@@ -280,4 +287,123 @@ fn built_in_tensors_are_of_every_class() {
     {
         assert!(subjects.iter().any(|subject| subject.entry.class() == class), "{class}");
     }
+}
+
+/// The gain that the answer states, as assumed.
+fn gain(found: &Exploration, name: &str) -> f64 {
+    found.standings.iter().find(|one| one.scenario == name).unwrap().over_baseline.unwrap()
+}
+
+#[test]
+fn neighbouring_budgets_give_neighbouring_answers() {
+    let subjects = subjects(&ALL);
+    let first = explore(&request(&subjects, &["line"]), &|_| (), &Silent).unwrap();
+    let at = |budget: f64| {
+        let asked = Request {
+            earlier: &first.comparison.all,
+            budget_mm2: Some(budget),
+            ..request(&subjects, &["line"])
+        };
+        gain(&found(&asked), "line")
+    };
+    let budgets: Vec<f64> = (0..=10).map(|step| 45_000.0 + 1_000.0 * f64::from(step)).collect();
+    let gains: Vec<f64> = budgets.iter().map(|budget| at(*budget)).collect();
+    for (pair, budget) in gains.windows(2).zip(&budgets) {
+        assert!((pair[1] / pair[0] - 1.0).abs() < 0.03, "from {budget} mm²: {gains:?}");
+    }
+    let (least, most) =
+        (gains.iter().copied().fold(9.0, f64::min), gains.iter().copied().fold(0.0, f64::max));
+    assert!(most / least < 1.06, "{gains:?}");
+}
+
+#[test]
+fn a_finer_grid_gives_the_same_answer() {
+    let subjects = subjects(&ALL);
+    let coarse = explore(&request(&subjects, &["line"]), &|_| (), &Silent).unwrap();
+    let finer = Request {
+        earlier: &coarse.comparison.all,
+        sets: vec![
+            "axes.0.values=[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,22,24,26,28,30,32,34,36,38,40,44,48,52,56,60,64]"
+                .into(),
+            "axes.1.values=[1,2,3,4,5,6,7,8,10,12,16]".into(),
+            "axes.2.values=[1,2,4]".into(),
+            "axes.3.values=[0.125,0.25,0.375,0.5,0.75,1,1.5,2,3,4,6,8]".into(),
+        ],
+        ..request(&subjects, &["line"])
+    };
+    let finer = found(&finer);
+    for name in ["line", "uncompressed"] {
+        let value =
+            |of: &Exploration| of.standings.iter().find(|one| one.scenario == name).unwrap().value.unwrap();
+        let (own, fine) = (value(&coarse.exploration), value(&finer));
+        assert!((fine / own - 1.0).abs() < 5.0 * TOLERANCE, "{name}: {own} and {fine}");
+    }
+}
+
+#[test]
+fn an_axis_that_ends_early_does_not_choose_the_codec() {
+    let subjects = subjects(&["k_cache"]);
+    let names = ["line", "line-sm", "three-in-one", "nvenc"];
+    let spilled = |sets: &[&str]| {
+        let sets = sets.iter().map(|set| (*set).to_owned()).collect();
+        found(&Request {
+            study: "sweeps/kv-spill".into(),
+            budget_mm2: Some(50_000.0),
+            sets,
+            ..request(&subjects, &names)
+        })
+    };
+    let (short, long) = (spilled(&[]), spilled(&["axes.2.values=[1,2,4,8,16,32,64]"]));
+    assert_eq!(short.best, long.best);
+    for name in names.into_iter().filter(|name| *name != "nvenc") {
+        let (short, long) = (gain(&short, name), gain(&long, name));
+        assert!((short / long - 1.0).abs() < 0.01, "{name}: {short} and {long}");
+    }
+    // Engines that are on the die end where the study says, and that is told.
+    let said = short.answer.join(" ");
+    let stuck = short.standings.iter().find(|one| one.scenario == "nvenc").unwrap();
+    assert!(stuck.chosen.iter().any(|chosen| chosen.at_end), "{:?} {said}", stuck.chosen);
+}
+
+#[test]
+fn an_error_at_which_nothing_is_learned_is_refused_with_the_reason() {
+    let subjects = subjects(&ALL);
+    let (message, help) =
+        refused(&Request { quality: Target::Nmse(0.9).into(), ..request(&subjects, &["line"]) });
+    assert!(message.contains("NMSE of 0.9") && message.contains("nothing is learned"), "{message}");
+    assert!(help.contains("0.01") && help.contains("--loss"), "{help}");
+}
+
+#[test]
+fn without_a_budget_area_is_not_free() {
+    let subjects = subjects(&ALL);
+    let found = found(&Request {
+        study: "sweeps/five-codecs".into(),
+        ..request(&subjects, &["three-in-one", "line", "trinity-static"])
+    });
+    assert!(found.budget_mm2.is_none() && found.per_watt.is_some());
+    for standing in &found.standings {
+        let split = standing.split.unwrap();
+        assert!(split.codec < 0.2, "{}: {split:?}", standing.scenario);
+    }
+    assert!(found.answer[1].starts_with("For each mm²"), "{:?}", found.answer);
+}
+
+#[test]
+fn odds_are_the_same_for_any_number_of_threads() {
+    let subjects = subjects(&ALL);
+    let odds = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let found = found(&request(&subjects, &["line", "three-in-one"]));
+            (found.odds.unwrap(), found.regime.unwrap(), found.answer)
+        })
+    };
+    let (one, three) = (odds(1), odds(3));
+    assert_eq!(one, three);
+    let total: f64 = one.0.chances.iter().map(|chance| chance.best).sum();
+    assert!((total - 1.0).abs() < 1e-9, "{:?}", one.0.chances);
+    assert_eq!(one.0.draws, FEW);
+    // The paper's setting is one in which codecs pay, and the map says so where it lies.
+    assert!(one.0.gain.median > 1.05 && one.1.here.gain.unwrap() > 1.05, "{:?} {:?}", one.0.gain, one.1.here);
 }

@@ -8,25 +8,40 @@ use crate::plot::{Axis, Mark, Plot, Series};
 use crate::report::{Bar, Report};
 use crate::table::{Table, sig3};
 use serde_json::{Value, json};
-use trinity_study::explore::{Exploration, Explored};
+use trinity_study::explore::{Exploration, Explored, Odds};
 use trinity_study::search::Found;
 use trinity_tensor::Class;
 
 pub fn page(explored: &Explored, searched: Option<&Found>) -> Report {
     let found = &explored.exploration;
     let mut report = Report::new(found.title.clone());
-    report.paragraph(format!("{} at {}, in {}.", codecs(found), found.quality, found.study));
     report.answer(&found.answer);
-    report.heading("Fronts");
+    report.paragraph(format!("{} at {}, in {}.", codecs(found), found.quality, found.study));
+    if let Some(odds) = &found.odds {
+        report.heading("The odds");
+        gains(&mut report, odds);
+        add(&mut report, "Each codec over all draws", &show::chances(odds));
+        add(&mut report, "What decides the gain", &show::decides(odds));
+    }
+    if let Some(regime) = &found.regime {
+        report.heading("Where it pays");
+        report.svg(
+            format!("{} over {} and {}", found.study, regime.x.name, regime.y.name),
+            &super::map::svg(regime),
+        );
+    }
+    report.heading("The best of each codec");
+    split(&mut report, found);
+    add(&mut report, "Each codec at its best", &show::standings(found));
+    add(&mut report, "What each plays", &show::layouts(found));
+    report.heading("Over the budget");
+    differences(&mut report, found);
     fronts::charts(
         &mut report,
         &explored.study,
         &found.fronts,
         &fronts::View { budget_mm2: found.budget_mm2, arrows: Vec::new() },
     );
-    report.heading("The best of each codec");
-    split(&mut report, found);
-    add(&mut report, "Each codec at the budget", &show::standings(found));
     report.heading("Tensors");
     bits(&mut report, found);
     add(&mut report, &format!("Bits per value at {}", found.quality), &show::bits(found));
@@ -35,9 +50,7 @@ pub fn page(explored: &Explored, searched: Option<&Found>) -> Report {
     add(&mut report, "Encoder and decoder, and where the figures are from", &show::silicon(found));
     report.heading("What the answer rests on");
     tornado(&mut report, found);
-    add(&mut report, "Which codec is best at which budget", &reigns(found));
-    add(&mut report, "Each assumption at either end of its range", &swings(found));
-    add(&mut report, "How sure each link is", &show::certainty(found));
+    rests_on(&mut report, found);
     if let Some(searched) = searched {
         report.heading("Designs");
         designs(&mut report, searched);
@@ -51,6 +64,81 @@ pub fn page(explored: &Explored, searched: Option<&Found>) -> Report {
         add(&mut report, "Left out", &table);
     }
     report
+}
+
+fn rests_on(report: &mut Report, found: &Exploration) {
+    add(report, "Which codec is best at which budget", &reigns(found));
+    add(report, "Each assumption at either end of its range, alone", &swings(found));
+    if let Some(odds) = &found.odds {
+        add(report, "What is drawn", &inputs(odds));
+        for sentence in &odds.correlations {
+            report.paragraph(sentence);
+        }
+    }
+    add(report, "How sure each link is", &show::certainty(found));
+}
+
+/// The gain of every codec over no codec: median and the middle 90 % of the draws.
+fn gains(report: &mut Report, odds: &Odds) {
+    let values: Vec<Value> = odds
+        .chances
+        .iter()
+        .filter(|one| one.gain.high > 0.0)
+        .map(|one| {
+            json!({ "codec": one.scenario, "median": one.gain.median, "low": one.gain.low, "high": one.gain.high,
+                    "best": format!("{:.0} % of draws", one.best * 100.0) })
+        })
+        .collect();
+    let names: Vec<&str> = odds.chances.iter().map(|one| one.scenario.as_str()).collect();
+    let y = json!({ "field": "codec", "type": "nominal", "sort": names, "title": null });
+    let colour = json!({ "field": "codec", "type": "nominal", "legend": null, "scale": scale(&names) });
+    report.chart(
+        format!("Gain over no codec in {} draws: median, and 90 % of them", odds.draws - odds.failed),
+        json!({
+            "data": { "values": values },
+            "height": 26 * values.len().max(2),
+            "layer": [
+                { "mark": { "type": "rule", "strokeWidth": 5, "opacity": 0.5, "tooltip": { "content": "data" } },
+                  "encoding": { "y": y, "x": { "field": "low", "type": "quantitative", "title": "times no codec",
+                                "scale": { "zero": false } }, "x2": { "field": "high" }, "color": colour } },
+                { "mark": { "type": "point", "filled": true, "size": 90, "tooltip": { "content": "data" } },
+                  "encoding": { "y": y, "x": { "field": "median", "type": "quantitative" }, "color": colour } },
+                { "mark": { "type": "rule", "strokeDash": [4, 4], "color": "#8a929c" }, "encoding": { "x": { "datum": 1 } } },
+            ],
+        }),
+    );
+}
+
+/// Each front over the baseline's: lines that lie on each other are told apart by their difference.
+fn differences(report: &mut Report, found: &Exploration) {
+    let Some(plain) = found.fronts.iter().find(|front| front.scenario == found.baseline) else { return };
+    let value = |point: &trinity_study::sweep::Found| (point.estimate.area_mm2, point.estimate.tokens_per_s);
+    let plain: Vec<(f64, f64)> = plain.points.iter().map(value).collect();
+    let best_within = |points: &[(f64, f64)], area: f64| {
+        points.iter().filter(|(own, _)| *own <= area).map(|(_, value)| *value).reduce(f64::max)
+    };
+    let series = found.fronts.iter().filter(|front| front.scenario != found.baseline).map(|front| {
+        let own: Vec<(f64, f64)> = front.points.iter().map(value).collect();
+        let over = own.iter().filter_map(|(area, _)| {
+            let (own, plain) = (best_within(&own, *area)?, best_within(&plain, *area)?);
+            Some((*area, (own / plain - 1.0) * 100.0))
+        });
+        Series { name: front.scenario.clone(), points: over.collect(), mark: Mark::Line }
+    });
+    let plot = Plot {
+        x: Axis::log("total die area, mm²"),
+        y: Axis::linear(format!("tokens/s over {}, %", found.baseline)),
+        series: series.collect(),
+    };
+    report.plot(format!("What each codec gains over {} within an area", found.baseline), &plot);
+}
+
+fn inputs(odds: &Odds) -> Table {
+    let mut table = Table::new(["input", "from", "to", "drawn"]);
+    for input in &odds.inputs {
+        table.row([&input.name, &input.low, &input.high, &input.shape]);
+    }
+    table
 }
 
 fn add(report: &mut Report, caption: &str, table: &Table) {

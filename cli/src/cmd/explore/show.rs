@@ -1,7 +1,7 @@
 //! An exploration as text: the answer, then the rows it is read from.
 
 use crate::table::{Table, sig3};
-use trinity_study::explore::{Exploration, Silicon, Standing};
+use trinity_study::explore::{Exploration, Odds, Silicon, Standing};
 use trinity_study::search::Found;
 use trinity_tensor::Class;
 
@@ -13,6 +13,14 @@ pub fn text(found: &Exploration, colour: bool) -> String {
     }
     text += &format!("\nEach codec at its best{}\n", within(found));
     text += &standings(found).render(colour);
+    text += "\nWhat each plays\n";
+    text += &layouts(found).render(colour);
+    if let Some(odds) = &found.odds {
+        text += &format!("\nOver {} draws\n", odds.draws - odds.failed);
+        text += &chances(odds).render(colour);
+        text += "\nWhat decides the gain\n";
+        text += &decides(odds).render(colour);
+    }
     text += &format!("\nBits per value at {}\n", found.quality);
     text += &bits(found).render(colour);
     text += "\nSilicon\n";
@@ -23,6 +31,35 @@ pub fn text(found: &Exploration, colour: bool) -> String {
         text += &format!("left out: {}: {}\n", left.candidate, left.why);
     }
     text
+}
+
+/// How each scenario cuts the job and what its GPUs have.
+pub fn layouts(found: &Exploration) -> Table {
+    let mut table = Table::new(["codec", "plays"]);
+    for standing in &found.standings {
+        let plays = standing.layout.clone().unwrap_or_else(|| "nothing fits".into());
+        table.row([standing.scenario.clone(), plays]);
+    }
+    table
+}
+
+/// Every scenario's odds.
+pub fn chances(odds: &Odds) -> Table {
+    let mut table = Table::new(["codec", "best in", "gain, median", "5 %", "95 %"]);
+    for one in &odds.chances {
+        let gain = [one.gain.median, one.gain.low, one.gain.high].map(|gain| format!("{gain:.3}×"));
+        table.row([one.scenario.clone(), percent(one.best)].into_iter().chain(gain));
+    }
+    table
+}
+
+/// The inputs that explain anything of the gain's variance.
+pub fn decides(odds: &Odds) -> Table {
+    let mut table = Table::new(["input", "of the variance"]);
+    for one in odds.decides.iter().filter(|one| one.share >= 0.005) {
+        table.row([one.input.clone(), percent(one.share)]);
+    }
+    table
 }
 
 /// The designs that no other beats.
@@ -41,7 +78,7 @@ pub fn designs(found: &Found) -> Table {
 }
 
 fn within(found: &Exploration) -> String {
-    found.budget_mm2.map_or_else(String::new, |mm2| format!(" within {mm2} mm²"))
+    found.budget_mm2.map_or_else(|| " for each mm²".to_owned(), |mm2| format!(" within {mm2} mm²"))
 }
 
 fn percent(share: f64) -> String {

@@ -47,11 +47,25 @@ impl SweepFile {
 
     /// Assumptions that cannot be varied: the report would leave them out.
     pub(super) fn check_assumptions(&self, document: &Document) -> Result<(), Diagnostic> {
+        let turned = self.assumptions.iter().enumerate().filter_map(|(k, assumption)| {
+            let (low, high) = (assumption.low.number(), assumption.high.number());
+            let what = match (low, high) {
+                _ if assumption.low == assumption.high => {
+                    "an assumption without a range: both ends are the same"
+                }
+                (Some((low, unit)), Some((high, same))) if unit == same && low > high => {
+                    "a range turned around: the low end is above the high one"
+                }
+                _ => return None,
+            };
+            let complaint = Complaint::new(what).expected("low < high");
+            Some(Err(document.complain(&format!("assumptions.{k}.low"), &complaint)))
+        });
         let ends = self.assumptions.iter().enumerate().flat_map(|(k, assumption)| {
             let path = assumption.path.as_str();
             [("low", &assumption.low), ("high", &assumption.high)].map(|(end, value)| (k, path, end, value))
         });
-        Diagnostic::gather(ends.map(|(k, path, end, value)| {
+        let ends = ends.map(|(k, path, end, value)| {
             let assignment = format!("study.{path}={value}");
             let mut varied = document.clone();
             let read = varied.set(&assignment).and_then(|()| read_point(&varied));
@@ -60,7 +74,8 @@ impl SweepFile {
                 _ => format!("assumptions.{k}.{end}"),
             };
             read.map(drop).map_err(|wrong| super::moved(document, place, wrong))
-        }))
+        });
+        Diagnostic::gather(turned.chain(ends))
     }
 
     /// Crossovers of scenarios that are none, or along what is no axis of theirs.

@@ -2,8 +2,11 @@
 
 use super::*;
 use crate::explore::certainty::Certainty;
+use crate::explore::chance::{Chance, Decides, Spread};
 use crate::explore::ground::Held;
-use crate::explore::standing::{Part, Reign};
+use crate::explore::regime::{Mark, Ruler};
+use crate::explore::setting::Setting;
+use crate::explore::standing::{Chosen, Part, PerWatt, Reign, Steps};
 use crate::explore::vary::{End, Turn};
 
 fn standing(
@@ -21,6 +24,8 @@ fn standing(
         energy_j_per_token: value.map(|value| 1000.0 / value),
         split: None,
         time: vec![Part { name: "compute", share: 0.8 }, Part { name: "data parallelism", share: 0.2 }],
+        layout: None,
+        chosen: Vec::new(),
     }
 }
 
@@ -34,6 +39,12 @@ fn found() -> Exploration {
         held: Vec::new(),
         rank_by: "max tokens-per-s".into(),
         answer: Vec::new(),
+        setting: None,
+        tolerance: 0.001,
+        steps: None,
+        per_watt: None,
+        odds: None,
+        regime: None,
         best: "line".into(),
         baseline: "uncompressed".into(),
         bits: Vec::new(),
@@ -203,34 +214,175 @@ fn the_widest_swing_is_named_and_none_where_nothing_moves() {
 }
 
 #[test]
-fn assumptions_that_change_the_best_are_named_with_who_is() {
+fn assumptions_that_change_the_best_alone_are_named_with_who_is() {
     let mut all = found();
-    assert_eq!(
-        turned(&all).unwrap(),
-        "None of the 2 assumptions, at either end of its range, makes another the best."
-    );
+    assert_eq!(turned(&all), None, "that none does so alone says nothing of all together");
     all.swings[1].high.best = Some("h265".into());
     assert_eq!(
         turned(&all).unwrap(),
-        "1 of the 2 assumptions, at an end of its range, makes another the best: area of a NIC (h265 at high)."
+        "Alone, 1 of the 2 assumptions, at an end of its range, makes another the best: area of a NIC (h265 at high)."
     );
     all.swings.clear();
     assert_eq!(turned(&all), None);
 }
 
+/// Odds of `line`, the best in `best` of the draws, with a codec that pays in `pays` of them.
+fn drawn(pays: f64, best: f64) -> Odds {
+    let spread = Spread { median: 1.31, low: 1.05, high: 1.62 };
+    let chance = |scenario: &str, best: f64| Chance { scenario: scenario.into(), best, gain: spread };
+    let decides = |input: &str, share: f64| Decides { input: input.into(), share };
+    Odds {
+        draws: 1021,
+        failed: 0,
+        seed: 1,
+        candidate: "line".into(),
+        gain: spread,
+        quantiles: Vec::new(),
+        pays,
+        any_pays: pays,
+        chances: vec![chance("line", best), chance("h264", 1.0 - best), chance("uncompressed", 0.0)],
+        decides: vec![decides("goodput", 0.41), decides("batch", 0.22), decides("area", 0.04)],
+        inputs: Vec::new(),
+        correlations: Vec::new(),
+    }
+}
+
 #[test]
-fn it_is_sure_where_the_lead_is_more_than_the_error() {
+fn sure_is_a_word_for_19_draws_of_20_and_odds_are_printed_below() {
+    for pays in [0.0, 0.02, 0.05, 0.3, 0.5, 0.8, 0.9, 0.949, 0.95, 0.97, 1.0] {
+        let said = super::pays(&drawn(pays, 0.5));
+        let (codec, none) =
+            (said.contains("That a codec pays is sure"), said.contains("no codec pays is sure"));
+        assert_eq!(codec, pays >= 0.95, "{pays}: {said}");
+        assert_eq!(none, pays <= 0.05, "{pays}: {said}");
+        assert!(codec || none || said.contains(&format!("in {:.0} % of the draws", pays * 100.0)), "{said}");
+    }
+    for best in [0.4, 0.6, 0.94, 0.95, 0.99] {
+        let said = who(&drawn(1.0, best)).unwrap();
+        assert_eq!(said.contains("sure"), best >= 0.95, "{best}: {said}");
+        assert!(said.contains(&format!("{:.0} %", best * 100.0)), "{said}");
+    }
+    let said = who(&drawn(1.0, 0.62)).unwrap();
+    assert_eq!(said, "line is the best in 62 % of them, h264 in 38 %.");
+    // Without draws nobody speaks of odds.
+    let said = answer(&found()).join(" ");
+    assert!(!said.contains("sure") && !said.contains("draws"), "{said}");
+}
+
+#[test]
+fn the_gain_is_told_with_its_range_and_what_decides_it() {
     let mut all = found();
-    let sentence = sure(&all).unwrap();
-    assert!(sentence.contains("a codec pays is sure") && sentence.contains("is sure, too"), "{sentence}");
-    all.standings[0].over_next = Some(1.02);
-    let sentence = sure(&all).unwrap();
+    all.odds = Some(drawn(0.97, 0.62));
+    let said = odds(&all).join(" ");
     assert!(
-        sentence.contains("a codec pays is sure") && sentence.contains("h264 is not: its lead is 2.0 %"),
-        "{sentence}"
+        said.contains("line gains 1.31 times (median; 90 % of 1,021 draws between 1.050 and 1.62)"),
+        "{said}"
     );
-    all.standings[0].over_baseline = Some(1.03);
-    assert!(sure(&all).unwrap().contains("a codec pays is not sure"));
+    assert!(
+        said.contains("What decides it: goodput (41 % of the variance of the gain) and batch (22 %)."),
+        "{said}"
+    );
+    let mut flat = drawn(0.97, 0.62);
+    flat.decides.iter_mut().for_each(|one| one.share = 0.01);
+    assert_eq!(decides(&flat), None, "nothing decides what nothing moves");
+    let mut failed = drawn(0.97, 0.62);
+    failed.failed = 21;
+    all.odds = Some(failed);
+    let said = odds(&all).join(" ");
+    assert!(said.contains("1,000 draws") && said.contains("In 21 of 1021 draws nothing could run"), "{said}");
+}
+
+#[test]
+fn a_codec_that_leads_against_the_odds_is_not_built() {
+    let mut all = found();
+    all.best = "uncompressed".into();
+    all.odds = Some(drawn(0.23, 0.2));
+    let said = best(&all).unwrap();
+    assert!(said.contains("build no codec: 100 tokens/s"), "{said}");
+    assert!(said.contains("line would gain 80 % as assumed, and pays in 23 % of the draws"), "{said}");
+    assert!(!said.contains("build line"), "{said}");
+}
+
+#[test]
+fn without_a_budget_it_is_for_each_mm2_and_each_watt() {
+    let mut all = found();
+    all.budget_mm2 = None;
+    all.per_watt = Some(PerWatt { scenario: "line".into(), over_baseline: 1.2 });
+    assert!(best(&all).unwrap().starts_with("For each mm², build line"));
+    assert_eq!(per_watt(&all).unwrap(), "For each watt line is best, 1.20 times as good as uncompressed.");
+    all.per_watt = Some(PerWatt { scenario: "uncompressed".into(), over_baseline: 1.0 });
+    assert!(!per_watt(&all).unwrap().contains("times"));
+    all.per_watt = None;
+    assert_eq!(per_watt(&all), None);
+}
+
+#[test]
+fn ends_of_axes_and_steps_are_told_where_they_matter() {
+    let mut all = found();
+    assert!(ends(&all).is_empty() && stepped(&all).is_none());
+    let chosen = |value: &str, beyond, at_end| Chosen {
+        path: "cluster.codecs-per-gpu".into(),
+        value: value.into(),
+        beyond,
+        at_end,
+    };
+    all.standings[0].chosen = vec![chosen("12", Some(8.0), false)];
+    let said = ends(&all).join(" ");
+    assert!(
+        said.contains("beyond the study's axes: cluster.codecs-per-gpu of line at 12 (8.00 is listed)"),
+        "{said}"
+    );
+    all.standings[0].chosen = vec![chosen("8", None, true)];
+    let said = ends(&all).join(" ");
+    assert!(said.contains("with no way on: cluster.codecs-per-gpu of line (8)"), "{said}");
+    all.steps = Some(Steps { between: 1.7, gpus: 4, baseline_gpus: 1 });
+    let said = stepped(&all).unwrap();
+    assert!(said.contains("by 4 GPUs with line and by 1 GPU without") && said.contains("is 1.70"), "{said}");
+    all.steps = Some(Steps { between: 1.801, gpus: 4, baseline_gpus: 1 });
+    assert_eq!(stepped(&all), None, "steps that move nothing are not told");
+}
+
+#[test]
+fn the_map_is_told_as_it_is() {
+    let ruler = |name, unit| Ruler { name, unit, values: vec![0.1, 1.0] };
+    let mark = |name: &str, gain| Mark { name: name.into(), x: 0.5, y: 8192.0, gain };
+    let mut all = found();
+    let regime = |edge, marks| Regime {
+        x: ruler("wire speed", "Gbit/s a TFLOP/s"),
+        y: ruler("batch of a rank", "tokens"),
+        candidate: "line".into(),
+        gains: Vec::new(),
+        here: mark("this cluster", Some(1.2)),
+        marks,
+        edge,
+    };
+    all.regime = Some(regime(Edge::Below(0.7), vec![mark("A", Some(1.3)), mark("B", Some(1.005))]));
+    assert_eq!(
+        map(&all).unwrap(),
+        "At 8,192 tokens (batch of a rank), line pays below 0.700 Gbit/s a TFLOP/s; this cluster has 0.500. Where 2 \
+         well-known ones lie, it pays for 1: A."
+    );
+    all.regime = Some(regime(Edge::Nowhere, vec![mark("A", None)]));
+    let said = map(&all).unwrap();
+    assert!(said.contains("pays at no wire speed") && said.contains("it pays for none"), "{said}");
+    all.regime = None;
+    assert_eq!(map(&all), None);
+}
+
+#[test]
+fn the_first_line_is_the_cluster() {
+    let mut all = found();
+    let line = "8 × h100, 8 a node".to_owned();
+    let text = |text: &str| text.to_owned();
+    all.setting =
+        Some(Setting { line, gpu: text("h100"), nic: text("cx7"), llm: text("m"), gpus: 8, nodes: 1 });
+    assert_eq!(answer(&all)[0], "8 × h100, 8 a node.");
+}
+
+#[test]
+fn what_the_model_was_off_by_is_told_where_it_was_measured() {
+    let mut all = found();
+    assert_eq!(model(&all).unwrap(), "The cluster model was off by 7.5 % on runs.");
     all.certainty.clear();
-    assert_eq!(sure(&all), None, "nothing was measured");
+    assert_eq!(model(&all), None, "nothing was measured");
 }

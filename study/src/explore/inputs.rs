@@ -1,0 +1,310 @@
+//! What an answer rests on without anybody knowing it exactly: each input with
+//! its range, and what a draw of it puts where.
+//!
+//! Knows the contest's study, bits, silicon and errors; what a draw does to the
+//! answer is [`super::chance`]'s.
+
+use super::contest::{Contest, MOST_BITS};
+use super::effect::{self, Lost};
+use super::lattice::normal;
+use crate::config::{AssumptionFile, OriginName, Scalar};
+use crate::measured::Quoted;
+use serde::Serialize;
+use trinity_sim::sweep::Point;
+use trinity_sim::{Phase, Schedule};
+use trinity_tensor::Class;
+
+/// Something that is drawn.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Input {
+    pub name: String,
+    /// The ends between which it is drawn; of what is normal, two standard deviations either way.
+    pub low: String,
+    pub high: String,
+    /// How draws lie between them.
+    pub shape: String,
+    #[serde(skip)]
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Kind {
+    /// `path=value` over the study.
+    Number {
+        path: String,
+        unit: String,
+        low: f64,
+        middle: Option<f64>,
+        high: f64,
+        whole: bool,
+    },
+    Either {
+        path: String,
+        low: String,
+        high: String,
+    },
+    /// Bits of a class, of all codecs together.
+    Bits {
+        class: Class,
+        low: f64,
+        high: f64,
+    },
+    /// Area of all codecs whose figures come from one place.
+    Area {
+        origin: OriginName,
+        factor: f64,
+    },
+    /// Speed of every wire against compute.
+    Wires {
+        deviation: f64,
+    },
+    /// What coded gradients, or coded pipelines, cost in quality.
+    Gradients(Lost),
+    Pipeline(Lost),
+}
+
+/// One draw of all inputs.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Draw {
+    pub assignments: Vec<String>,
+    bits: Vec<(Class, f64)>,
+    areas: Vec<(OriginName, f64)>,
+    wires: f64,
+    gradients: f64,
+    pipeline: f64,
+}
+
+const EVENLY: &str = "evenly, in the logarithm where both ends are positive";
+const AROUND: &str =
+    "half below the study's value and half above, evenly in the logarithm where both ends are positive";
+
+/// Everything that is drawn for a contest.
+pub(super) fn inputs(contest: &Contest<'_>, measured: &Quoted) -> Vec<Input> {
+    let mut inputs: Vec<Input> = contest.ground.assumptions().map(|one| assumption(contest, one)).collect();
+    let (low, high) = contest.spread();
+    if low < high {
+        inputs.extend(contest.ground.needs.iter().map(|&class| Input {
+            name: format!("bits of a {class}, as tensors differ"),
+            low: format!("{low:.2}×"),
+            high: format!("{high:.2}×"),
+            shape: AROUND.into(),
+            kind: Kind::Bits { class, low, high },
+        }));
+    }
+    inputs.extend(areas(contest));
+    if let Some(error) = measured.error.filter(|error| *error > 0.0) {
+        // A mean absolute error e is a deviation of e·√(π/2). An error of all times alike moves no
+        // ratio; wires against compute differ by that of both.
+        let deviation = error * std::f64::consts::PI.sqrt();
+        inputs.push(Input {
+            name: "the cluster model: wires against compute".into(),
+            low: format!("{:.2}×", (-2.0 * deviation).exp()),
+            high: format!("{:.2}×", (2.0 * deviation).exp()),
+            shape: "normal in the logarithm".into(),
+            kind: Kind::Wires { deviation },
+        });
+    }
+    inputs.extend(effects(contest));
+    inputs
+}
+
+fn assumption(contest: &Contest<'_>, one: &AssumptionFile) -> Input {
+    let (low, high) = (one.low.to_string(), one.high.to_string());
+    let input = |shape: &str, kind: Kind| Input {
+        name: one.name.clone(),
+        low: low.clone(),
+        high: high.clone(),
+        shape: shape.into(),
+        kind,
+    };
+    let (Some((from, unit)), Some((to, same))) = (one.low.number(), one.high.number()) else {
+        let (low, high) = (low.clone(), high.clone());
+        return input("one or the other", Kind::Either { path: one.path.clone(), low, high });
+    };
+    if unit != same {
+        let (low, high) = (low.clone(), high.clone());
+        return input("one or the other", Kind::Either { path: one.path.clone(), low, high });
+    }
+    let path = format!("study.{}", one.path);
+    let settings = contest.study.document.settings();
+    let stated = settings.iter().find(|setting| setting.path == path);
+    let stated = stated.and_then(|setting| Scalar::Text(setting.value.trim_matches('"').into()).number());
+    let middle = stated.filter(|(_, own)| *own == unit).map(|(value, _)| value);
+    let middle = middle.filter(|value| from < *value && *value < to);
+    let whole = matches!((&one.low, &one.high), (Scalar::Integer(_), Scalar::Integer(_)));
+    let shape = if middle.is_some() { AROUND } else { EVENLY };
+    let kind = Kind::Number { path: one.path.clone(), unit, low: from, middle, high: to, whole };
+    input(shape, kind)
+}
+
+/// The area of codecs, one input for each kind of figure; where nobody knows by
+/// how much a figure is off, as much as the worst that is known.
+fn areas(contest: &Contest<'_>) -> Vec<Input> {
+    let known = contest.silicon.iter().filter_map(|silicon| silicon.area_factor);
+    let Some(worst) = known.reduce(f64::max) else { return Vec::new() };
+    let mut origins: Vec<(OriginName, f64)> = Vec::new();
+    for silicon in contest.silicon.iter().filter(|silicon| silicon.area_mm2() > 0.0) {
+        let factor = silicon.area_factor.unwrap_or(worst);
+        match origins.iter_mut().find(|(origin, _)| *origin == silicon.origin) {
+            Some((_, most)) => *most = most.max(factor),
+            None => origins.push((silicon.origin, factor)),
+        }
+    }
+    let input = |(origin, factor): (OriginName, f64)| Input {
+        name: format!("area of codecs ({})", origin.words()),
+        low: format!("{:.2}×", 1.0 / factor),
+        high: format!("{factor:.2}×"),
+        shape: EVENLY.into(),
+        kind: Kind::Area { origin, factor },
+    };
+    origins.into_iter().map(input).collect()
+}
+
+/// What coding costs a model that is trained with it.
+fn effects(contest: &Contest<'_>) -> Vec<Input> {
+    let training = contest.optima.iter().flatten().any(|best| best.point.job.phase == Phase::Training);
+    if !training {
+        return Vec::new();
+    }
+    let needs = &contest.ground.needs;
+    let fewest = contest
+        .bits
+        .iter()
+        .filter(|bits| bits.class == Class::WeightGradient)
+        .filter_map(|bits| bits.bits_per_value)
+        .reduce(f64::min);
+    let gradients = fewest.filter(|_| needs.contains(&Class::WeightGradient)).and_then(effect::gradients);
+    let pipeline = needs.contains(&Class::Activation).then(effect::pipeline).flatten();
+    let input = |name: &str, lost: Lost, kind: Kind| Input {
+        name: name.into(),
+        low: format!("{:.3}×", lost.factor(2.0)),
+        high: format!("{:.3}×", lost.factor(-2.0)),
+        shape: format!("normal, as {} recorded runs differ; never a gain", lost.seeds),
+        kind,
+    };
+    let gradients =
+        gradients.map(|lost| input("what coded gradients cost in quality", lost, Kind::Gradients(lost)));
+    let pipeline =
+        pipeline.map(|lost| input("what coded activations cost in quality", lost, Kind::Pipeline(lost)));
+    gradients.into_iter().chain(pipeline).collect()
+}
+
+/// The draw of a point of the unit cube, one coordinate for each input.
+pub(super) fn draw(inputs: &[Input], point: &[f64]) -> Draw {
+    let mut draw = Draw { wires: 1.0, gradients: 1.0, pipeline: 1.0, ..Draw::default() };
+    for (input, &u) in inputs.iter().zip(point) {
+        match &input.kind {
+            Kind::Number { path, unit, low, middle, high, whole } => {
+                let value = quantile(*low, *middle, *high, u);
+                let value = if *whole { value.round() } else { value };
+                draw.assignments.push(format!("{path}={value} {unit}").trim_end().to_owned());
+            }
+            Kind::Either { path, low, high } => {
+                draw.assignments.push(format!("{path}={}", if u < 0.5 { low } else { high }));
+            }
+            Kind::Bits { class, low, high } => {
+                draw.bits.push((*class, quantile(*low, Some(1.0), *high, u)));
+            }
+            Kind::Area { origin, factor } => {
+                draw.areas.push((*origin, quantile(1.0 / factor, None, *factor, u)));
+            }
+            Kind::Wires { deviation } => draw.wires = (deviation * normal(u)).exp(),
+            Kind::Gradients(lost) => draw.gradients = lost.factor(normal(u)),
+            Kind::Pipeline(lost) => draw.pipeline = lost.factor(normal(u)),
+        }
+    }
+    draw
+}
+
+/// The value below which a share `u` of draws lies.
+fn quantile(low: f64, middle: Option<f64>, high: f64, u: f64) -> f64 {
+    let (from, to, share) = match middle.filter(|middle| low < *middle && *middle < high) {
+        Some(middle) if u < 0.5 => (low, middle, 2.0 * u),
+        Some(middle) => (middle, high, 2.0 * u - 1.0),
+        None => (low, high, u),
+    };
+    if from > 0.0 { from * (to / from).powf(share) } else { from + (to - from) * share }
+}
+
+impl Draw {
+    /// Lays what is not of the study's own over a scenario's point.
+    pub fn apply(&self, point: &mut Point, origin: Option<OriginName>) {
+        let coded = &mut point.job.compression;
+        for (class, factor) in &self.bits {
+            let bits = match class {
+                Class::Weight => &mut coded.weight_bits,
+                Class::KvCache => &mut coded.kv_bits,
+                Class::Activation => &mut coded.activation_bits,
+                Class::WeightGradient => &mut coded.weight_gradient_bits,
+                Class::ActivationGradient => &mut coded.activation_gradient_bits,
+                Class::Other => continue,
+            };
+            *bits = bits.map(|bits| (bits * factor).min(MOST_BITS));
+        }
+        let area = self.areas.iter().find(|(own, _)| Some(*own) == origin);
+        point.cluster.codec.area_mm2 *= area.map_or(1.0, |(_, factor)| *factor);
+        let cluster = &mut point.cluster;
+        cluster.inter_efficiency *= self.wires;
+        cluster.intra.efficiency *= self.wires;
+        cluster.host.efficiency *= self.wires;
+    }
+
+    /// What a trained model that was coded has of its speed, by what is coded.
+    pub fn kept(&self, point: &Point) -> f64 {
+        let parallelism = &point.job.parallelism;
+        if point.job.phase != Phase::Training {
+            return 1.0;
+        }
+        let coded = &point.job.compression;
+        let gradients = coded.weight_gradient_bits.is_some() && parallelism.data > 1;
+        let between = parallelism.pipeline > 1 || parallelism.schedule != Schedule::OneFOneB;
+        let pipeline = coded.activation_bits.is_some() && between;
+        (if gradients { self.gradients } else { 1.0 }) * (if pipeline { self.pipeline } else { 1.0 })
+    }
+}
+
+/// What is taken to move together, in words.
+pub(super) fn correlations() -> Vec<String> {
+    [
+        "All inputs are drawn independently of each other.",
+        "The bits of a class move for all codecs together: a tensor that is hard to code is so for each.",
+        "Codecs whose area comes from one place share its error.",
+        "Every scenario has the same error of the cluster model and, where it codes, the same cost in quality.",
+    ]
+    .map(String::from)
+    .to_vec()
+}
+
+/// An input of a name, for tests of what is made of draws.
+#[cfg(test)]
+pub(super) fn tests_input(name: &str) -> Input {
+    Input {
+        name: name.into(),
+        low: String::new(),
+        high: String::new(),
+        shape: String::new(),
+        kind: Kind::Wires { deviation: 0.1 },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_the_draws_lie_below_the_studys_own_value() {
+        assert_eq!(quantile(2.0, Some(4.0), 16.0, 0.5), 4.0);
+        assert_eq!(quantile(2.0, Some(4.0), 16.0, 0.0), 2.0);
+        assert!((quantile(2.0, Some(4.0), 16.0, 0.75) - 8.0).abs() < 1e-12);
+        assert_eq!(quantile(0.0, None, 0.8, 0.25), 0.2, "a range from zero is drawn evenly");
+        assert!((quantile(0.5, None, 2.0, 0.5) - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn numbers_are_told_from_words() {
+        let number = |text: &str| Scalar::Text(text.into()).number();
+        assert_eq!(number("35.5 TFLOP/s"), Some((35.5, "TFLOP/s".into())));
+        assert_eq!(number("16"), Some((16.0, String::new())));
+        assert_eq!(number("per-hop"), None);
+    }
+}
