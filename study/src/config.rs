@@ -38,7 +38,7 @@ pub use engine::{
 pub use exploration::{
     CandidateFile, CertaintyFile, ExplorationFile, LandmarkFile, OriginName, WorkloadFile,
 };
-pub use figures::{FigureFile, FiguresFile, VerdictName};
+pub use figures::{CellFile, ClaimFile, FigureFile, FiguresFile, RuleFile};
 pub use hardware::{ClusterFile, CpuName, GpuFile, SustainedFile, TierFile};
 pub use job::{CompressionFile, JobFile, OverlapFile, PrecisionFile};
 pub use kernels::{CurveFile, DeviceFile, KernelsFile, UnseenFile};

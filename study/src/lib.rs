@@ -29,6 +29,7 @@ mod error;
 pub mod estimate;
 pub mod evaluate;
 pub mod explore;
+pub mod figures;
 pub mod kernels;
 pub mod measured;
 pub mod origin;

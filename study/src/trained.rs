@@ -23,6 +23,8 @@ pub const UNCODED_BITS: f64 = 32.0;
 pub struct Run {
     pub name: String,
     pub seed: u64,
+    /// Steps of the optimizer, where the table states them.
+    pub steps: Option<f64>,
     /// Bits per value of weight gradients, as payloads had them; nothing in a pipeline.
     pub weight_gradient_bits: Option<f64>,
     /// Bits per value of activations; nothing between replicas.
@@ -149,6 +151,7 @@ pub fn read_summary(path: &Path) -> Result<Runs, NoRun> {
     let run = Run {
         name: path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned(),
         seed: said.seed,
+        steps: None,
         weight_gradient_bits: positive(said.bits_per_value),
         activation_bits: positive(said.activation_bits),
         activation_gradient_bits: positive(said.gradient_bits),
@@ -220,6 +223,7 @@ impl<'a> Row<'a> {
         Ok(Run {
             name: self.text("run")?.to_owned(),
             seed: self.number("seed")? as u64,
+            steps: self.later("steps")?,
             weight_gradient_bits: positive(self.number("bits_per_value")?),
             activation_bits: positive(self.number("activation_bits")?),
             activation_gradient_bits: positive(self.number("gradient_bits")?),

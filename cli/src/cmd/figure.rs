@@ -1,57 +1,106 @@
-//! `trinity figure`: the paper, figure by figure.
+//! `trinity figure`: what sources claim, judged.
 //!
-//! The verdicts are kept in `configs/figures`; running a figure runs the
-//! command behind it, as a user would, and says whether the verdict stands.
+//! Claims, commands and rules are in `configs/figures`; the verdicts are computed
+//! (`trinity_study::figures`) from recordings, or from the commands run again.
+
+mod answer;
+mod asked;
+mod page;
+mod run;
+mod show;
+
+pub use asked::Args;
 
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::input;
 use crate::output;
-use crate::table::Table;
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use answer::Answer;
+use std::path::Path;
 use trinity_config::{Checked, Document, nearest};
 use trinity_study::config::{FigureFile, FiguresFile};
-use trinity_study::explore::TENSORS;
+use trinity_study::figures::{Recordings, recorded};
 
-/// What a command begins with where no command is run, but a recording is read: the set follows.
-const RECORDED: &str = "recorded ";
-/// The recording of models that are no language models; every other set is of training runs.
-const OTHER_MODELS: &str = "other-models";
-
-/// List every figure and table of the paper with its verdict, or run one
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  trinity figure                  every figure: reproduced, contradicted, out of scope or not run here yet
-  trinity figure 16a              run it, and see both numbers
-  trinity figure 16b-bound --out out/bound")]
-pub struct Args {
-    /// A figure's or a table's id, such as 16a or table-3
-    #[arg(value_name = "ID")]
-    id: Option<String>,
-    /// Folder for what the figure's command writes (default: out/figures/ID)
-    #[arg(long, value_name = "DIR", requires = "id")]
-    out: Option<PathBuf>,
-    /// The figures and their verdicts: a name from `trinity config list figures`, or a path that ends in .toml
-    #[arg(long, value_name = "FILE", default_value = "figures/llm265")]
-    figures: String,
-}
+/// A figure that takes longer, by its own estimate, is run only by name.
+const QUICK_S: u32 = 60;
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let document = Document::load(&args.figures)?;
     let file: FiguresFile = document.read()?;
     file.check(&document)?;
+    let figures = file.whole();
+    let asked: Vec<&FigureFile> = match &args.id {
+        None => figures.iter().collect(),
+        Some(id) => vec![figures.iter().find(|figure| figure.id == *id).ok_or_else(|| unknown(id, &file))?],
+    };
+    let mut recordings = recorded().map_err(Failure::run)?;
+    if let Some(path) = args.record.as_deref().filter(|path| path.exists()) {
+        recordings.extend(kept(path)?);
+    }
+    let mut answers = Vec::new();
+    for figure in asked {
+        let by_name = args.id.is_some();
+        let lender = figure.uses.as_ref().unwrap_or(&figure.id);
+        let known = figure.uses.is_some() && !by_name;
+        let runs = args.run && !figure.commands.is_empty() && !known && (by_name || quick(figure));
+        let fresh = if runs { anew(figure, args, by_name, ctx)? } else { None };
+        if let Some(recording) = &fresh {
+            recordings.insert(lender.clone(), recording.clone());
+        }
+        answers.push(Answer::new(figure, recordings.get(lender), fresh.is_some(), args)?);
+    }
+    if let Some(path) = &args.record {
+        let mut text = serde_json::to_string_pretty(&recordings)
+            .map_err(|error| Failure::run(format_args!("cannot write the recordings: {error}")))?;
+        text.push('\n');
+        output::renew(path, text.as_bytes())?;
+        ctx.remark(format!("recorded in {}", path.display()));
+    }
+    if let Some(folder) = &args.out {
+        page::report(&file.title, &answers).write(&folder.join("report.html"))?;
+        ctx.remark(format!("wrote {}", folder.join("report.html").display()));
+    }
     match &args.id {
-        None => list(&file, ctx),
-        Some(id) => {
-            let figure = file.figures.iter().find(|figure| figure.id == *id);
-            let figure = figure.ok_or_else(|| unknown(id, &file))?;
-            let out = args.out.clone().unwrap_or_else(|| Path::new("out/figures").join(id));
-            reproduce(figure, &out, &args.figures, ctx)
+        _ if ctx.json => ctx.print_json(&answer::json(&file.title, &answers)),
+        Some(_) => {
+            ctx.print(show::one(&answers[0], ctx))?;
+            let tables = answers[0].commands.values().filter_map(|command| run::table(command));
+            tables.map(|table| ctx.print(format!("\n{}", table?))).collect()
+        }
+        None if args.markdown => ctx.print(show::markdown(&file.title, &answers)),
+        None => {
+            ctx.print(show::list(&answers).render(ctx.colour))?;
+            ctx.remark(format!("{}; `trinity figure ID` shows the claims of one", answer::counts(&answers)));
+            Ok(())
         }
     }
+}
+
+fn quick(figure: &FigureFile) -> bool {
+    figure.seconds.is_some_and(|seconds| seconds <= QUICK_S)
+}
+
+/// A run of a figure's commands. Of all figures, those whose files are not at hand are left to their recordings.
+fn anew(
+    figure: &FigureFile,
+    args: &Args,
+    by_name: bool,
+    ctx: &Context,
+) -> Result<Option<trinity_study::figures::Recording>, Failure> {
+    let out = args.out.clone().unwrap_or_else(|| Path::new("out/figures").into()).join(&figure.id);
+    match run::anew(figure, &out, args, ctx) {
+        Ok(recording) => Ok(Some(recording)),
+        Err(run::Stopped::NoFile(name)) if !by_name => {
+            ctx.remark(format!("figure {} is left to its recording: no {name} in --data", figure.id));
+            Ok(None)
+        }
+        Err(stopped) => Err(stopped.into()),
+    }
+}
+
+fn kept(path: &Path) -> Result<Recordings, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| output::cannot("read", path, &error))?;
+    serde_json::from_str(&text)
+        .map_err(|error| Failure::input(format_args!("{} holds no recordings: {error}", path.display())))
 }
 
 fn unknown(id: &str, file: &FiguresFile) -> Failure {
@@ -60,109 +109,5 @@ fn unknown(id: &str, file: &FiguresFile) -> Failure {
     match nearest(id, &ids) {
         Some(near) => failure.help(format_args!("did you mean `{near}`?")),
         None => failure.help(format_args!("one of: {}", ids.join(", "))),
-    }
-}
-
-fn list(file: &FiguresFile, ctx: &Context) -> Result<(), Failure> {
-    if ctx.json {
-        return ctx.print_json(file);
-    }
-    let mut table = Table::new(["figure", "verdict", "s", "the paper", "here", "why"]);
-    for figure in &file.figures {
-        table.row([
-            figure.id.clone(),
-            figure.verdict.words().to_owned(),
-            figure.seconds.map_or_else(|| "-".into(), |seconds| seconds.to_string()),
-            figure.paper.clone(),
-            figure.ours.clone(),
-            figure.why.clone().unwrap_or_default(),
-        ]);
-    }
-    ctx.print(table.render(ctx.colour))?;
-    let count = |words: &str| file.figures.iter().filter(|figure| figure.verdict.words() == words).count();
-    let counts = ["reproduced", "contradicted", "not run here yet", "out of scope"]
-        .map(|words| format!("{} {words}", count(words)));
-    ctx.remark(format!("{}; `trinity figure ID` runs one", counts.join(", ")));
-    Ok(())
-}
-
-/// What a figure's command prints.
-fn printed_by(template: &str, out: &Path, figures: &str, ctx: &Context) -> Result<String, Failure> {
-    let tensors = out.join("tensors.safetensors");
-    if template.contains("{tensors}") {
-        output::write(&tensors, TENSORS)?;
-    }
-    let recording = out.join("h200.json");
-    if template.contains("{recording}") {
-        output::write(&recording, trinity_validation::engines::RECORDING.as_bytes())?;
-    }
-    let fill = |word| match word {
-        "{tensors}" => tensors.as_os_str(),
-        "{recording}" => recording.as_os_str(),
-        "{out}" => out.as_os_str(),
-        other => OsStr::new(other),
-    };
-    let arguments: Vec<&OsStr> = template.split(' ').map(fill).collect();
-    let said = arguments.join(OsStr::new(" "));
-    let said = said.display();
-    ctx.remark(format!("trinity {said}"));
-    let own = std::env::current_exe()
-        .map_err(|error| Failure::run(format_args!("cannot find this command again: {error}")))?;
-    let mut command = Command::new(own);
-    command.args(&arguments).args(["--threads", &ctx.threads.to_string()]);
-    command.env(input::READ_BY_PARENT, figures);
-    if output::forced() {
-        command.arg("--force");
-    }
-    let output = command
-        .stderr(std::process::Stdio::inherit())
-        .output()
-        .map_err(|error| Failure::run(format_args!("cannot run `trinity {said}`: {error}")))?;
-    if !output.status.success() {
-        return Err(Failure::run(format_args!("`trinity {said}` failed")));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// Runs the command of a figure and holds its output against the verdict.
-fn reproduce(figure: &FigureFile, out: &Path, figures: &str, ctx: &Context) -> Result<(), Failure> {
-    let Some(template) = &figure.command else {
-        let why = figure.why.as_deref().unwrap_or("it has no command");
-        return Err(Failure::input(format_args!(
-            "figure {} is {}: {why}",
-            figure.id,
-            figure.verdict.words()
-        ))
-        .help("`trinity figure` lists those that can be run"));
-    };
-    let printed = match template.strip_prefix(RECORDED) {
-        Some(OTHER_MODELS) => trinity_validation::other_models::table().map_err(Failure::run)?,
-        Some(set) => trinity_validation::trained::table(set).map_err(Failure::run)?,
-        None => printed_by(template, out, figures, ctx)?,
-    };
-    let missing: Vec<&String> = figure.shows.iter().filter(|text| !printed.contains(text.as_str())).collect();
-    if ctx.json {
-        let stands = missing.is_empty();
-        ctx.print_json(&serde_json::json!({ "figure": figure, "stands": stands, "printed": printed }))?;
-    } else {
-        ctx.print(printed.as_str())?;
-        ctx.print(format!(
-            "\n{}: {}\n  the paper: {}\n  here:      {}\n",
-            figure.title,
-            figure.verdict.words(),
-            figure.paper,
-            figure.ours
-        ))?;
-        if let Some(why) = &figure.why {
-            ctx.print(format!("  why:       {why}\n"))?;
-        }
-    }
-    match missing.as_slice() {
-        [] => Ok(()),
-        [first, ..] => Err(Failure::run(format_args!(
-            "the verdict on figure {} no longer stands: its command does not print `{first}`",
-            figure.id
-        ))
-        .help("judge it again, and write the new verdict into configs/figures")),
     }
 }

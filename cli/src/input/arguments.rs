@@ -23,6 +23,7 @@ const RESULTS: [Argument; 8] = [
     (None, "out"),
     (None, "recon"),
     (Some("explore"), "save"),
+    (Some("figure"), "record"),
     (Some("validate"), "errors"),
     (Some("validate"), "fit_engines"),
     (Some("explain"), "trace"),

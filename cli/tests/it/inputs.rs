@@ -59,7 +59,7 @@ const CASES: [Case; 29] = [
         &["mine-base.toml", "summary.json"],
     ),
     case("sweep explain 0 mine.toml --report", "r.html", &STUDY),
-    case("figure 16b-bound --figures figures.toml --out", "r", &["figures.toml"]),
+    case("figure 16b-bound --run --figures figures.toml --out", "r", &["figures.toml"]),
     case("measure --replay recording.json --out", "r", &["recording.json"]),
     case(
         "compare kv.safetensors --codecs my-design.toml,rtn --bits 3 --wire 100Gbit/s --nic nic.toml --out",

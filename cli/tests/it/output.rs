@@ -319,7 +319,7 @@ fn a_disk_that_fills_up_leaves_no_half_file() {
         "tensors info w.npy",
         "sweep study.toml",
         "sweep study.toml --shard 0/1",
-        "figure 16b-bound",
+        "figure 16b-bound --run",
         "measure --replay recording.json",
         "validate",
     ] {

@@ -95,8 +95,8 @@ pub enum OriginName {
     OpenRtl,
     /// Estimated from the operations of its algorithm.
     Operations,
-    /// Engines of a GPU, measured.
-    Measured,
+    /// Engines of a GPU, as a paper found them; never measured here.
+    Paper,
     /// Kernels on the SMs, measured.
     Software,
     /// A file of `configs/codecs` that the asker put beside a coder.
@@ -111,7 +111,7 @@ impl OriginName {
             Self::Synthesis => "synthesized",
             Self::OpenRtl => "stages of open RTL",
             Self::Operations => "estimate from operations",
-            Self::Measured => "measured engines",
+            Self::Paper => "paper (engines of a GPU)",
             Self::Software => "measured on SMs",
             Self::Given => "as given",
         }

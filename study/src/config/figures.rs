@@ -1,11 +1,15 @@
-//! Figures in files: what a paper shows, the command behind it here, and how
-//! the two compare.
+//! Figures in files: what a source claims, in its own numbers; the command that
+//! asks the same here; the cells of its output that decide, and the rule.
+//!
+//! Holds no verdict: that is computed (`crate::figures`) from a run or from a
+//! recording of one.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use trinity_config::{Checked, Cited, Complaint, Diagnostic, Document};
 
-/// The figures and tables of a paper.
+/// The figures and tables of some sources.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FiguresFile {
@@ -14,7 +18,7 @@ pub struct FiguresFile {
     pub figures: Vec<FigureFile>,
 }
 
-/// One figure, judged.
+/// One figure: claims, and how they are judged.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FigureFile {
@@ -22,70 +26,269 @@ pub struct FigureFile {
     pub id: String,
     #[schemars(with = "Cited<String>")]
     pub title: String,
-    /// Arguments of the command; `{tensors}` and `{out}` are filled in.
+    /// The document and the section or page that the quotes are from.
+    #[schemars(with = "Cited<String>")]
+    pub cited: String,
+    /// The figure whose commands, cells and recording it shares.
     #[schemars(with = "Option<Cited<String>>")]
-    pub command: Option<String>,
-    /// How long it takes in a release build on two cores.
+    pub uses: Option<String>,
+    /// What a source says that nothing here can judge.
+    #[schemars(with = "Option<Cited<String>>")]
+    pub quote: Option<String>,
+    /// Arguments of commands, by a short name; `{tensors}`, `{captured}` and the like are filled in. What
+    /// begins with `recorded` reads a recording that is part of the command.
+    #[serde(default)]
+    #[schemars(with = "Cited<BTreeMap<String, String>>")]
+    pub commands: BTreeMap<String, String>,
+    /// How long they take in a release build on two cores.
     #[schemars(with = "Option<Cited<u32>>")]
     pub seconds: Option<u32>,
-    #[schemars(with = "Cited<VerdictName>")]
-    pub verdict: VerdictName,
-    /// What the paper says.
-    #[schemars(with = "Cited<String>")]
-    pub paper: String,
-    /// What is found here.
-    #[schemars(with = "Cited<String>")]
-    pub ours: String,
-    /// Why it differs, is left out or was not run.
-    #[schemars(with = "Option<Cited<String>>")]
-    pub why: Option<String>,
-    /// Texts that the command's output holds while the verdict stands.
+    /// Nothing varies: the numbers are a model's arithmetic, and have no interval.
+    #[serde(default)]
+    #[schemars(with = "Cited<bool>")]
+    pub exact: bool,
+    /// Fields of a row that say what it is of: rows of two cells are paired by them.
     #[serde(default)]
     #[schemars(with = "Cited<Vec<String>>")]
-    pub shows: Vec<String>,
+    pub by: Vec<String>,
+    /// What varies from row to row, for sentences: "tensors", "seeds".
+    #[schemars(with = "Option<Cited<String>>")]
+    pub over: Option<String>,
+    /// Values that `{each}` stands for, in turn, in cells and claims.
+    #[serde(default)]
+    #[schemars(with = "Cited<Vec<String>>")]
+    pub each: Vec<String>,
+    #[serde(default)]
+    pub cells: BTreeMap<String, CellFile>,
+    #[serde(default)]
+    pub claims: Vec<ClaimFile>,
+    /// In what the test here differs from the source's.
+    #[schemars(with = "Option<Cited<String>>")]
+    pub scope: Option<String>,
+    /// Why nothing is judged.
+    #[schemars(with = "Option<Cited<String>>")]
+    pub why: Option<String>,
 }
 
-/// How a figure fared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(inline)]
-pub enum VerdictName {
-    Reproduced,
-    Contradicted,
-    /// Nobody has run it here yet.
-    NotRun,
-    OutOfScope,
+/// Numbers of a run: read off its output, or made from other cells.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct CellFile {
+    /// The command, where there are several.
+    #[schemars(with = "Option<Cited<String>>")]
+    pub run: Option<String>,
+    /// Where in its JSON: names, and conditions in brackets (`rows[codec=h265].bits_per_value`).
+    #[schemars(with = "Option<Cited<String>>")]
+    pub at: Option<String>,
+    /// There may be no such number yet: the cell is empty then.
+    #[serde(default)]
+    #[schemars(with = "Cited<bool>")]
+    pub optional: bool,
+    /// Where halves of the 95 % intervals of these numbers are; without it they follow from the spread.
+    #[schemars(with = "Option<Cited<String>>")]
+    pub interval: Option<String>,
+    /// The first cell less the second, row by row.
+    #[serde(default)]
+    #[schemars(with = "Cited<Vec<String>>")]
+    pub minus: Vec<String>,
+    /// The first cell over the second, row by row.
+    #[serde(default)]
+    #[schemars(with = "Cited<Vec<String>>")]
+    pub ratio: Vec<String>,
+    /// The least of these cells, row by row.
+    #[serde(default)]
+    #[schemars(with = "Cited<Vec<String>>")]
+    pub least: Vec<String>,
+    /// The most of these cells, row by row.
+    #[serde(default)]
+    #[schemars(with = "Cited<Vec<String>>")]
+    pub most: Vec<String>,
 }
 
-impl VerdictName {
-    /// The verdict in words.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Reproduced => "reproduced",
-            Self::Contradicted => "contradicted",
-            Self::NotRun => "not run here yet",
-            Self::OutOfScope => "out of scope",
+/// One sentence of a source, and what decides it.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ClaimFile {
+    /// The claim as the rule puts it.
+    #[schemars(with = "Cited<String>")]
+    pub says: String,
+    /// The claim in the source's words.
+    #[schemars(with = "Cited<String>")]
+    pub quote: String,
+    /// The source's number.
+    #[schemars(with = "Option<Cited<f64>>")]
+    pub paper: Option<f64>,
+    #[schemars(with = "Option<Cited<String>>")]
+    pub unit: Option<String>,
+    /// The cell on trial.
+    #[schemars(with = "Cited<String>")]
+    pub ours: String,
+    pub rule: RuleFile,
+    /// At least so many rows, or nothing is decided.
+    #[schemars(with = "Option<Cited<u32>>")]
+    pub rows: Option<u32>,
+    /// Shown beside the others, and no part of the verdict: of another codec or setting than the source's.
+    #[serde(default)]
+    #[schemars(with = "Cited<bool>")]
+    pub beside: bool,
+}
+
+/// What has to hold; one of these.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct RuleFile {
+    /// Larger than this number or cell.
+    #[schemars(with = "Option<Cited<String>>")]
+    pub above: Option<String>,
+    /// Smaller than this number or cell.
+    #[schemars(with = "Option<Cited<String>>")]
+    pub below: Option<String>,
+    /// Within this part of the source's number.
+    #[schemars(with = "Option<Cited<f64>>")]
+    pub near: Option<f64>,
+    /// No different from this number or cell, as far as the interval shows.
+    #[schemars(with = "Option<Cited<String>>")]
+    pub alike: Option<String>,
+    /// Smaller than the first of these cells, which is smaller than the next.
+    #[serde(default)]
+    #[schemars(with = "Cited<Vec<String>>")]
+    pub order: Vec<String>,
+}
+
+impl RuleFile {
+    /// How many rules were written.
+    fn count(&self) -> usize {
+        [
+            self.above.is_some(),
+            self.below.is_some(),
+            self.near.is_some(),
+            self.alike.is_some(),
+            !self.order.is_empty(),
+        ]
+        .into_iter()
+        .filter(|&given| given)
+        .count()
+    }
+
+    /// The cells that it names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let single = [&self.above, &self.below, &self.alike].into_iter().flatten();
+        single.chain(&self.order).map(String::as_str).filter(|name| name.parse::<f64>().is_err())
+    }
+}
+
+impl CellFile {
+    /// The cells that it is made of.
+    pub fn parts(&self) -> impl Iterator<Item = &str> {
+        [&self.minus, &self.ratio, &self.least, &self.most].into_iter().flatten().map(String::as_str)
+    }
+}
+
+impl FigureFile {
+    /// What is wrong with it, beside what its types say.
+    fn mistakes(&self) -> Vec<(String, &'static str)> {
+        let mut found = Vec::new();
+        let mut hold = |holds: bool, what: String, expected: &'static str| {
+            if !holds {
+                found.push((what, expected));
+            }
+        };
+        hold(
+            self.claims.is_empty() == self.why.is_some(),
+            "claims are judged, or there is a reason why not".into(),
+            "`claims` or `why`, not both",
+        );
+        hold(!self.claims.is_empty() || self.quote.is_some(), "nothing is quoted".into(), "`quote`");
+        for (name, cell) in &self.cells {
+            let ways = usize::from(cell.at.is_some())
+                + [&cell.minus, &cell.ratio, &cell.least, &cell.most]
+                    .iter()
+                    .filter(|w| !w.is_empty())
+                    .count();
+            hold(
+                ways == 1,
+                format!("cell `{name}` comes from {ways} places"),
+                "`at`, or one of minus, ratio, least, most",
+            );
+            let two = |parts: &Vec<String>| parts.is_empty() || parts.len() == 2;
+            hold(two(&cell.minus) && two(&cell.ratio), format!("cell `{name}` takes two cells"), "two names");
+            for part in cell.parts() {
+                hold(
+                    self.cells.contains_key(part) && part != name,
+                    format!("cell `{name}` is made of `{part}`"),
+                    "another cell",
+                );
+            }
+            let known = |run: &str| {
+                if run.contains("{each}") {
+                    self.each.iter().all(|each| self.commands.contains_key(&run.replace("{each}", each)))
+                } else {
+                    self.commands.contains_key(run)
+                }
+            };
+            let run = cell.run.as_deref().map_or(self.commands.len() == 1, known);
+            hold(
+                cell.at.is_none() || run,
+                format!("cell `{name}` names no command"),
+                "`run`, one of `commands`",
+            );
         }
+        for claim in &self.claims {
+            hold(
+                claim.rule.count() == 1,
+                format!("`{}` has {} rules", claim.says, claim.rule.count()),
+                "one rule",
+            );
+            hold(
+                claim.rule.near.is_none() || claim.paper.is_some(),
+                format!("`{}` is near to nothing", claim.says),
+                "`paper`",
+            );
+            for name in std::iter::once(claim.ours.as_str()).chain(claim.rule.names()) {
+                hold(self.cells.contains_key(name), format!("`{}` rests on `{name}`", claim.says), "a cell");
+            }
+        }
+        found
+    }
+}
+
+impl FiguresFile {
+    /// The figures, each with the commands and cells of the one that it uses.
+    pub fn whole(&self) -> Vec<FigureFile> {
+        let whole = |figure: &FigureFile| {
+            let lender =
+                figure.uses.as_ref().and_then(|id| self.figures.iter().find(|other| other.id == *id));
+            let Some(lender) = lender else { return figure.clone() };
+            FigureFile {
+                commands: lender.commands.clone(),
+                cells: lender.cells.clone(),
+                each: lender.each.clone(),
+                by: lender.by.clone(),
+                over: lender.over.clone(),
+                exact: lender.exact,
+                seconds: lender.seconds,
+                ..figure.clone()
+            }
+        };
+        self.figures.iter().map(whole).collect()
     }
 }
 
 impl Checked for FiguresFile {
     fn check(&self, document: &Document) -> Result<(), Diagnostic> {
-        let wrong = self.figures.iter().enumerate().flat_map(|(k, figure)| {
-            let twin = self.figures[..k].iter().any(|other| other.id == figure.id);
-            let unexplained = figure.verdict != VerdictName::Reproduced && figure.why.is_none();
-            let unfounded = figure.verdict == VerdictName::Reproduced && figure.command.is_none();
-            [
-                (twin, "two figures share this id", "an id of its own"),
-                (unexplained, "a verdict without a reason", "`why`"),
-                (unfounded, "reproduced by no command", "`command`"),
-            ]
-            .into_iter()
-            .filter(|(wrong, ..)| *wrong)
-            .map(move |(_, what, expected)| {
+        let figures = self.whole();
+        let wrong = figures.iter().enumerate().flat_map(|(k, figure)| {
+            let mut mistakes = figure.mistakes();
+            if figure.uses.as_ref().is_some_and(|id| !self.figures.iter().any(|other| other.id == *id)) {
+                mistakes.push(("it uses a figure that is not there".into(), "an id of this file"));
+            }
+            if self.figures[..k].iter().any(|other| other.id == figure.id) {
+                mistakes.push(("two figures share this id".into(), "an id of its own"));
+            }
+            mistakes.into_iter().map(move |(what, expected)| {
                 Err(document.complain(&format!("figures.{k}"), &Complaint::new(what).expected(expected)))
             })
         });
-        Diagnostic::gather(wrong)
+        Diagnostic::gather(wrong.collect::<Vec<_>>())
     }
 }

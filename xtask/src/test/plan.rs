@@ -118,8 +118,8 @@ pub const STEPS: [Step; 15] = [
     },
     Step {
         name: "documents",
-        what: "examples in documentation",
-        more: "",
+        what: "examples in documentation, and a command for every number in documents",
+        more: "what is cheap of them run again",
         after: &[BUILD, "tests"],
         run: steps::documents,
     },

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::json;
-use trinity_tensor::codec::ablate::{Line, ablate, inter};
+use trinity_tensor::codec::ablate::{Line, ablate};
 use trinity_tensor::{Class, Entry, Error, crop};
 
 use super::asked::{Args, entries, fixed_error, take};
@@ -35,9 +35,10 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let results: Vec<Result<Vec<Row>, (String, Error)>> = entries
         .par_iter()
         .map(|entry| {
-            let rows = lines(entry, &entries, args.sample as usize, goal);
+            let lines = crop(entry, args.sample as usize).and_then(|tensor| ablate(&tensor, goal));
             progress.inc(1);
-            rows.map(|lines| lines.into_iter().map(|line| row(entry, line, goal)).collect())
+            lines
+                .map(|lines| lines.into_iter().map(|line| row(entry, line, goal)).collect())
                 .map_err(|error| (entry.name().to_owned(), error))
         })
         .collect();
@@ -45,9 +46,6 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let mut rows = Vec::new();
     for result in results {
         rows.extend(result.map_err(|(tensor, error)| bad_input(&tensor, &error))?);
-    }
-    if !rows.iter().any(|row| row.step == Some(6)) {
-        ctx.remark("step 6 is left out: inter prediction needs ffmpeg with libx265, and 16 rows and columns");
     }
     if let Some(folder) = &args.out {
         let mut csv = csv::Writer::from_writer(Vec::new());
@@ -77,27 +75,6 @@ fn row(entry: &Entry, line: Line, goal: f64) -> Row {
     }
 }
 
-/// All bars of a tensor; its frames for inter prediction are the tensors of its
-/// class, format and shape, as the paper puts layers along time.
-fn lines(entry: &Entry, all: &[Entry], sample: usize, goal: f64) -> Result<Vec<Line>, Error> {
-    let tensor = crop(entry, sample)?;
-    let mut lines = ablate(&tensor, goal)?;
-    let kin = |other: &&Entry| {
-        (other.class(), other.shape()) == (entry.class(), entry.shape())
-            && kind(other.name()) == kind(entry.name())
-    };
-    let frames =
-        all.iter().filter(kin).map(|other| crop(other, sample)).collect::<Result<Vec<_>, Error>>()?;
-    lines.extend(inter(&frames, goal)?);
-    lines.sort_by_key(|line| line.step.unwrap_or(u8::MAX));
-    Ok(lines)
-}
-
-/// A name without its numbers: what layers and steps have in common.
-fn kind(name: &str) -> String {
-    name.chars().filter(|c| !c.is_ascii_digit()).collect()
-}
-
 fn table(rows: &[Row]) -> Table {
     let mut table = Table::new(["tensor", "step", "stage", "bits/value", "NMSE", "bound"]);
     for row in rows {
@@ -118,8 +95,7 @@ fn report(rows: &[Row], goal: f64) -> Report {
     report.paragraph(format!(
         "The paper's Figure 2(b): stages are switched on one by one; bars are bits per value at an NMSE of at most \
          {goal}. Steps 3 to 5 use one encoder with the same quantizer and entropy coder, so a difference is the \
-         stage's own. Step 6 codes tensors of one kind as a video through x265; its reference is x265 without \
-         inter prediction on the same frames.",
+         stage's own. Step 6, inter prediction, is `trinity compare --motion`.",
     ));
     report.paragraph(said(rows));
     let bars: Vec<_> = rows
@@ -168,14 +144,12 @@ fn said(rows: &[Row]) -> String {
     let saves = |from: u8, to: u8| count(&|tensor| Some(step(tensor, to)? < step(tensor, from)?));
     let reference = |tensor: &str, text: &str| bits(tensor, &|row| row.stage.contains(text));
     format!(
-        "Entropy coding saves bits on {} tensors, intra prediction on {}, partitioning on {}. Inter prediction \
-         makes x265 worse, as the paper found, on {}. The paper credits the transform with what freeing the \
+        "Entropy coding saves bits on {} tensors, intra prediction on {}, partitioning on {}. The paper credits the transform with what freeing the \
          quantizer's step is worth: a uniform step with arithmetic coding and no transform needs fewer bits than \
          step 3 on {}, and fewer than step 5 on {}.",
         saves(1, 2),
         saves(3, 4),
         saves(4, 5),
-        count(&|tensor| Some(step(tensor, 6)? >= reference(tensor, "intra only")?)),
         count(&|tensor| Some(reference(tensor, "no transform")? < step(tensor, 3)?)),
         count(&|tensor| Some(reference(tensor, "no transform")? < step(tensor, 5)?)),
     )

@@ -60,6 +60,8 @@ Examples:
   trinity compare kv.safetensors --codecs trinity,h265 --nmse 0.01 --precondition none,pca
   trinity compare kv.safetensors --codecs trinity-lite,uniform+ac --device auto
   trinity compare weights.safetensors --ablate --out stages/
+  trinity compare model.safetensors --tensor k_proj.weight --motion
+  trinity compare captured/*.safetensors --blocks
   trinity compare kv.safetensors --stages --codecs trinity,trinity-lite --bits 3
   trinity compare kv.safetensors --codecs h264,trinity-lite --nmse 0.01 --wire 100Gbit/s
   trinity compare weights.safetensors --show layers.6.k_proj.weight --out block/
@@ -91,14 +93,23 @@ pub struct Args {
     #[arg(long, value_name = "TEXT")]
     pub(super) tensor: Option<String>,
     /// What each stage of H.265 is worth (the paper's Figure 2(b)): 8-bit
-    /// integers, entropy coding, transform, intra prediction, partitioning, inter
-    /// prediction through x265, all at one error (--nmse, else 0.01)
+    /// integers, entropy coding, transform, intra prediction, partitioning, all at
+    /// one error (--nmse, else 0.01)
     #[arg(long, conflicts_with_all = ["codecs", "bits", "show"])]
     pub(super) ablate: bool,
+    /// What prediction from other frames is worth: runs of up to eight tensors whose
+    /// names differ in numbers alone (layers, steps) as frames, through the same stages
+    /// without and with motion search, at one error (--nmse, else 0.01)
+    #[arg(long, conflicts_with_all = ["codecs", "bits", "show", "ablate"])]
+    pub(super) motion: bool,
+    /// Outliers before and after the transform, and what prediction leaves, of every
+    /// tensor (the paper's Figures 3 and 4, over all blocks), at --nmse (else 0.01)
+    #[arg(long, conflicts_with_all = ["codecs", "bits", "show", "ablate", "motion"])]
+    pub(super) blocks: bool,
     /// What each stage of the Trinity codec chose, the bits and operations it
     /// spends, and what it would cost in silicon; for trinity, trinity-lite,
     /// trinity-max and profiles of yours
-    #[arg(long, conflicts_with_all = ["ablate", "show", "precondition"])]
+    #[arg(long, conflicts_with_all = ["ablate", "motion", "blocks", "show", "precondition"])]
     pub(super) stages: bool,
     /// Draw one tensor's way through H.265 (the paper's Figures 3 and 4): a
     /// block, its prediction, residual and coefficients, at --nmse (else 0.01)
@@ -106,12 +117,12 @@ pub struct Args {
     pub(super) show: Option<String>,
     /// What NIC and codec cost together for this rate of 16-bit values, such as "100 Gbit/s", at the
     /// bits measured (the paper's Figure 15)
-    #[arg(long, value_name = "RATE", value_parser = quantity::<DataRate>, conflicts_with_all = ["ablate", "stages", "show", "shard"])]
+    #[arg(long, value_name = "RATE", value_parser = quantity::<DataRate>, conflicts_with_all = ["ablate", "motion", "blocks", "stages", "show", "shard"])]
     pub(super) wire: Option<DataRate>,
     /// The NIC of --wire: a name from `trinity config list nics`, or a path that ends in .toml
     #[arg(long, value_name = "NIC", default_value = "nics/cx5-llm265", requires = "wire")]
     pub(super) nic: String,
-    /// Values that --ablate, --stages and --show look at: a piece from a tensor's middle
+    /// Values that --ablate, --motion, --blocks, --stages and --show look at: a piece from a tensor's middle
     #[arg(long, value_name = "VALUES", default_value_t = 1 << 18, value_parser = clap::value_parser!(u64).range(1024..))]
     pub(super) sample: u64,
     /// Refuse tensors that hold NaN or an infinity, instead of leaving them out by name
@@ -135,7 +146,7 @@ pub(super) fn take(args: &Args, command: &str) -> Result<(), Failure> {
     args.out.as_deref().map_or(Ok(()), |folder| output::claim(folder, &work(command, &args.files)))
 }
 
-/// The error at which `--ablate` and `--show` work, the paper's where none is given.
+/// The error at which `--ablate`, `--motion`, `--blocks` and `--show` work, the paper's where none is given.
 pub(super) fn fixed_error(args: &Args) -> f64 {
     args.nmse.first().copied().unwrap_or(0.01)
 }

@@ -1,8 +1,9 @@
 //! `trinity compare --wire`: what NIC and codec cost together for a rate of
 //! uncompressed values, at the bits that were just measured.
 
+use serde::Serialize;
 use trinity_study::wire::{self, Row};
-use trinity_tensor::compare::ClassLine;
+use trinity_tensor::compare::{ClassLine, Row as Compared, by_class};
 
 use super::asked::Args;
 use crate::context::Context;
@@ -41,6 +42,31 @@ pub fn rows(args: &Args, classes: &[ClassLine], ctx: &Context) -> Result<Option<
         ctx.remark(format!("wrote {}", folder.join("wire.csv").display()));
     }
     Ok(Some(rows))
+}
+
+/// The sums of one tensor alone.
+#[derive(Debug, Serialize)]
+pub struct OfTensor {
+    pub tensor: String,
+    #[serde(flatten)]
+    pub row: Row,
+}
+
+/// The rows for `--wire` of each tensor by itself: how far sums differ from tensor to tensor.
+pub fn by_tensor(args: &Args, all: &[Compared], ctx: &Context) -> Result<Vec<OfTensor>, Failure> {
+    let Some(rate) = args.wire else { return Ok(Vec::new()) };
+    let mut tensors: Vec<&str> = all.iter().map(|row| row.tensor.as_str()).collect();
+    tensors.sort_unstable();
+    tensors.dedup();
+    let mut found = Vec::new();
+    for tensor in tensors {
+        let own: Vec<Compared> = all.iter().filter(|row| row.tensor == tensor).cloned().collect();
+        let classes = by_class(&own);
+        let request = wire::Request { classes: &classes, rate, nic: args.nic.clone() };
+        let rows = wire::rows(&request, &ctx.watch())?;
+        found.extend(rows.into_iter().map(|row| OfTensor { tensor: tensor.to_owned(), row }));
+    }
+    Ok(found)
 }
 
 /// A table for each class and target, and who is the smallest and the most frugal.

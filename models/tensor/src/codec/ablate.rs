@@ -5,11 +5,14 @@
 //! alone is worth stands beside as a reference: a uniform quantizer with an
 //! arithmetic coder and no transform at all.
 
+mod blocks;
 mod inter;
+mod motion;
 mod show;
 mod stages;
 
-pub use inter::inter;
+pub use blocks::{Blocks, blocks};
+pub use inter::{Inter, inter};
 pub use show::{Histogram, Shown, show};
 pub use stages::{Block, Stages};
 
@@ -110,35 +113,49 @@ struct Staged {
 }
 
 fn staged(matrix: &Matrix, goal: f64, stages: Stages) -> Result<Staged, Error> {
-    let attempt = |qp: f64| -> Result<Staged, Error> {
-        // A fractional QP is a whole one and a gain, as in the tensor codecs.
-        let whole = qp.floor();
-        let full = SampleGrid::full(DEPTH);
-        let grid = full.with_gain(full.gain * ((whole - qp) / 6.0).exp2() as f32);
+    let attempt = |qp: f64| -> Result<(f64, Staged), Error> {
+        let (whole, grid) = grid_at(qp);
         let (plane, tiling) = samples(matrix, grid);
-        let coding = code(&plane, DEPTH, whole as i32, stages);
-        let back = unpadded(&coding.reconstruction, &plane, tiling);
-        let frame = trinity_bits::Frame {
-            chroma: Chroma::C400,
-            depth: DEPTH,
-            chroma_depth: DEPTH,
-            planes: vec![back],
-        };
-        let values = tiling
-            .join(&[frame], |sample| grid.value(sample))
-            .ok_or_else(|| Error::corrupt(0, "a frame of another size"))?;
-        Ok(Staged { nmse: nmse(&matrix.values, &values), coding, plane, gain: grid.gain })
+        let coding = code(&plane, DEPTH, whole, stages);
+        let values = restored(&coding, &plane, tiling, grid)?;
+        let nmse = nmse(&matrix.values, &values);
+        Ok((nmse, Staged { nmse, coding, plane, gain: grid.gain }))
     };
-    let (mut low, mut high) = qp_range(matrix, goal);
+    Ok(coarsest(goal, qp_range(matrix, goal), attempt)?.1)
+}
+
+/// A fractional QP as a whole one and a gain, as in the tensor codecs.
+fn grid_at(qp: f64) -> (i32, SampleGrid) {
+    let whole = qp.floor();
+    let full = SampleGrid::full(DEPTH);
+    (whole as i32, full.with_gain(full.gain * ((whole - qp) / 6.0).exp2() as f32))
+}
+
+/// The values that a coded plane stands for.
+fn restored(coding: &Coding, plane: &Plane, tiling: Tiling, grid: SampleGrid) -> Result<Vec<f32>, Error> {
+    let back = unpadded(&coding.reconstruction, plane, tiling);
+    let frame =
+        trinity_bits::Frame { chroma: Chroma::C400, depth: DEPTH, chroma_depth: DEPTH, planes: vec![back] };
+    tiling
+        .join(&[frame], |sample| grid.value(sample))
+        .ok_or_else(|| Error::corrupt(0, "a frame of another size"))
+}
+
+/// Error and result at the coarsest QP whose error is at most `goal`.
+fn coarsest<T>(
+    goal: f64,
+    (mut low, mut high): (f64, f64),
+    attempt: impl Fn(f64) -> Result<(f64, T), Error>,
+) -> Result<(f64, T), Error> {
     let mut best = attempt(low)?;
-    while best.nmse > goal && low > lowest_qp() {
+    while best.0 > goal && low > lowest_qp() {
         low = (low - SPAN).max(lowest_qp());
         best = attempt(low)?;
     }
     // What is predicted well bears coarser steps than its spread suggests.
     while low < high && high < HIGHEST_QP {
         let found = attempt(high)?;
-        if found.nmse > goal {
+        if found.0 > goal {
             break;
         }
         (low, best) = (high, found);
@@ -147,7 +164,7 @@ fn staged(matrix: &Matrix, goal: f64, stages: Stages) -> Result<Staged, Error> {
     for _ in 0..HALVINGS {
         let middle = 0.5 * (low + high);
         let found = attempt(middle)?;
-        if found.nmse <= goal {
+        if found.0 <= goal {
             (low, best) = (middle, found);
         } else {
             high = middle;

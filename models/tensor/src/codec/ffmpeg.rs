@@ -115,19 +115,6 @@ fn aom_steps() -> Vec<Step> {
     [(4, 8.2), (8, 15.5), (16, 23.5), (32, 32.0), (63, 44.0)].map(|(qp, even_qp)| Step { qp, even_qp }).into()
 }
 
-/// x265 as it codes a video, each frame from those before it: what Figure 2(b)
-/// of the paper asks about, no codec for tensors.
-const INTER: Ffmpeg = Ffmpeg {
-    name: "x265-inter",
-    arguments: &[
-        "-preset",
-        "medium",
-        "-x265-params",
-        "keyint=-1:qp=QP:deblock=0:sao=0:aq-mode=0:cutree=0:ipratio=1:pbratio=1:log-level=none:info=0:pools=1:frame-threads=1",
-    ],
-    ..ENCODERS[1]
-};
-
 impl Ffmpeg {
     /// Names of all encoders known.
     pub(crate) fn names() -> impl Iterator<Item = &'static str> {
@@ -136,11 +123,6 @@ impl Ffmpeg {
 
     pub(crate) fn named(name: &str) -> Option<Self> {
         ENCODERS.into_iter().find(|encoder| encoder.name == name)
-    }
-
-    /// x265 without and with inter prediction.
-    pub(crate) fn intra_and_inter() -> [Self; 2] {
-        [ENCODERS[1], INTER]
     }
 
     /// Whether the program is there at all.

@@ -1,116 +1,140 @@
 //! The last bar of Figure 2(b): does prediction from other frames help?
 //!
-//! Our encoders are intra only, so x265 stands in, through ffmpeg: the same
-//! frames with and without inter prediction, at the same error. Frames are
-//! tensors of one shape (the paper puts layers along time), or, where a tensor
-//! stands alone, its own quarters.
+//! Frames are matrices of one kind (the paper puts layers along time), each brought
+//! to one size. Both sides go through the same stages at the same error; on one of
+//! them a block may also be predicted from the frame before, as decoded.
 
-use trinity_bits::{Chroma, Frame, Plane};
+use trinity_bits::Plane;
 
-use super::super::ffmpeg::Ffmpeg;
-use super::super::frame_codec::{FrameCodec, Step};
 use super::super::lossy::normalize;
-use super::{HALVINGS, Line, SPAN, nmse};
+use super::stages::{Stages, code_after};
+use super::{DEPTH, coarsest, grid_at, nmse, qp_range, restored, samples};
+use crate::codec::Matrix;
 use crate::{Error, Tensor};
 
-/// Frames that a lone tensor is cut into.
-const QUARTERS: usize = 4;
-
-/// x265 on these tensors as a video, without and with inter prediction: the
-/// reference and step 6. Empty where ffmpeg is not installed.
-pub fn inter(tensors: &[Tensor], goal: f64) -> Result<Vec<Line>, Error> {
-    if !Ffmpeg::installed() {
-        return Ok(Vec::new());
-    }
-    let Some(frames) = frames(tensors)? else { return Ok(Vec::new()) };
-    let mut lines = Vec::new();
-    let names = [(None, "reference: x265, intra only"), (Some(6), "+ inter prediction (x265)")];
-    for ((step, stage), encoder) in names.into_iter().zip(Ffmpeg::intra_and_inter()) {
-        let (bits_per_value, nmse) = at_error(&encoder, &frames, goal)?;
-        lines.push(Line { step, stage, bits_per_value, nmse });
-    }
-    Ok(lines)
+/// Frames coded without and with prediction between them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Inter {
+    pub frames: usize,
+    pub intra_bits_per_value: f64,
+    pub inter_bits_per_value: f64,
+    /// The larger error of the two.
+    pub nmse: f64,
+    /// The part of all samples but the first frame's that another frame predicts.
+    pub predicted: f64,
 }
 
-/// Normalized values, all frames of one size.
-struct Values {
-    width: usize,
-    height: usize,
-    frames: Vec<Vec<f32>>,
+/// What one setting gives.
+struct Attempt {
+    bits: f64,
+    predicted: f64,
 }
 
-fn frames(tensors: &[Tensor]) -> Result<Option<Values>, Error> {
-    let mut matrices = Vec::new();
+/// Codes tensors of one shape as frames at an error of at most `goal`. Nothing for fewer than two frames that are
+/// not zero.
+pub fn inter(tensors: &[Tensor], goal: f64) -> Result<Option<Inter>, Error> {
+    let frames = frames(tensors)?;
+    if frames.len() < 2 {
+        return Ok(None);
+    }
+    let values = frames.iter().map(|frame| frame.values.len()).sum::<usize>() as f64;
+    let (intra_nmse, intra) = at_error(&frames, goal, false)?;
+    let (inter_nmse, inter) = at_error(&frames, goal, true)?;
+    Ok(Some(Inter {
+        frames: frames.len(),
+        intra_bits_per_value: intra.bits / values,
+        inter_bits_per_value: inter.bits / values,
+        nmse: intra_nmse.max(inter_nmse),
+        predicted: inter.predicted,
+    }))
+}
+
+/// Matrices of the first one's shape, each of the same RMS: a layer that is louder than the one before it is as well
+/// predicted as one that is not.
+fn frames(tensors: &[Tensor]) -> Result<Vec<Matrix>, Error> {
+    let mut frames: Vec<Matrix> = Vec::new();
     for tensor in tensors {
-        if let Some((matrix, _)) = normalize(tensor)? {
-            matrices.push(matrix);
+        let Some((mut matrix, _)) = normalize(tensor)? else { continue };
+        let same = frames.first().is_none_or(|first| (first.rows, first.cols) == (matrix.rows, matrix.cols));
+        if same {
+            let energy: f64 = matrix.values.iter().map(|&value| f64::from(value).powi(2)).sum();
+            let rms = (energy / matrix.values.len() as f64).sqrt() as f32;
+            matrix.values.iter_mut().for_each(|value| *value /= rms);
+            frames.push(matrix);
         }
     }
-    let Some(first) = matrices.first() else { return Ok(None) };
-    let (mut height, width) = (first.rows, first.cols);
-    let mut frames: Vec<Vec<f32>> = matrices
-        .iter()
-        .filter(|matrix| (matrix.rows, matrix.cols) == (height, width))
-        .map(|matrix| matrix.values.clone())
-        .collect();
-    if frames.len() == 1 {
-        height /= QUARTERS;
-        frames = frames[0].chunks_exact((height * width).max(1)).take(QUARTERS).map(Vec::from).collect();
-    }
-    // Below a coding tree unit there is nothing to encode.
-    Ok((height >= 16 && width >= 16).then_some(Values { width, height, frames }))
+    let largest =
+        frames.iter().flat_map(|frame| &frame.values).fold(0f32, |most, value| most.max(value.abs()));
+    frames.iter_mut().flat_map(|frame| &mut frame.values).for_each(|value| *value /= largest);
+    Ok(frames)
 }
 
-/// Bits per value and error at the coarsest QP within the goal.
-fn at_error(encoder: &Ffmpeg, values: &Values, goal: f64) -> Result<(f64, f64), Error> {
-    let depth = encoder.limits().depth;
-    let centre = (1u32 << (depth - 1)) as f32;
-    let exact: Vec<f32> = values.frames.concat();
-    let attempt = |qp: f64| -> Result<(f64, f64), Error> {
-        let whole = qp.floor();
-        let gain = (centre - 1.0) * ((whole - qp) / 6.0).exp2() as f32;
-        let frames: Vec<Frame> = values
-            .frames
-            .iter()
-            .map(|frame| {
-                let samples =
-                    frame.iter().map(|value| (value * gain + centre).round_ties_even() as u16).collect();
-                let plane = Plane { width: values.width, height: values.height, samples };
-                Frame { chroma: Chroma::C400, depth, chroma_depth: depth, planes: vec![plane] }
-            })
-            .collect();
-        let stream = encoder.encode(&frames, whole as i32)?;
-        let decoded = encoder.decode(&stream, (values.width, values.height))?;
-        if decoded.len() != frames.len() {
-            return Err(Error::External {
-                program: "ffmpeg".into(),
-                problem: format!("{} frames came back of {}", decoded.len(), frames.len()),
-            });
+fn at_error(frames: &[Matrix], goal: f64, between: bool) -> Result<(f64, Attempt), Error> {
+    let exact: Vec<f32> = frames.iter().flat_map(|frame| &frame.values).copied().collect();
+    let stages = Stages { prediction: true, partitioning: true };
+    let attempt = |qp: f64| -> Result<(f64, Attempt), Error> {
+        let (whole, grid) = grid_at(qp);
+        let mut near = Vec::with_capacity(exact.len());
+        let mut before: Option<Plane> = None;
+        let (mut bits, mut predicted, mut could) = (0.0, 0, 0);
+        for frame in frames {
+            let (plane, tiling) = samples(frame, grid);
+            let coding = code_after(&plane, DEPTH, whole, stages, before.as_ref());
+            bits += coding.bits;
+            if before.is_some() {
+                could += plane.samples.len();
+                let from_there = coding.blocks.iter().filter(|block| block.motion.is_some());
+                predicted += from_there.map(|block| block.size * block.size).sum::<usize>();
+            }
+            near.extend(restored(&coding, &plane, tiling, grid)?);
+            if between {
+                before = Some(Plane { samples: coding.reconstruction, ..plane });
+            }
         }
-        let near: Vec<f32> = decoded
-            .iter()
-            .flat_map(|frame| &frame.planes[0].samples)
-            .map(|&sample| (f32::from(sample) - centre) / gain)
-            .collect();
-        Ok((8.0 * stream.len() as f64 / exact.len() as f64, nmse(&exact, &near)))
+        let share = if could > 0 { predicted as f64 / could as f64 } else { 0.0 };
+        Ok((nmse(&exact, &near), Attempt { bits, predicted: share }))
     };
-    let steps = encoder.steps();
-    let end = |step: Option<&Step>| step.map_or(0.0, |step| step.even_qp);
-    let (lowest, highest) = (end(steps.first()), end(steps.last()));
-    let energy: f64 = exact.iter().map(|&value| f64::from(value).powi(2)).sum();
-    let rms = (energy / exact.len() as f64).sqrt() * 127.0;
-    let guess = 4.0 + 6.0 * ((12.0 * goal).sqrt() * rms).log2();
-    let mut low = (guess - SPAN).clamp(lowest, highest);
-    let mut high = (guess + SPAN).clamp(low, highest);
-    let mut best = attempt(low)?;
-    for _ in 0..HALVINGS {
-        let middle = 0.5 * (low + high);
-        let found = attempt(middle)?;
-        if found.1 <= goal {
-            (low, best) = (middle, found);
-        } else {
-            high = middle;
-        }
+    let whole = Matrix { rows: 1, cols: exact.len(), values: exact.clone() };
+    coarsest(goal, qp_range(&whole, goal), attempt)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Class, Dtype};
+
+    fn frame(name: &str, value: impl Fn(usize, usize) -> f32) -> Tensor {
+        let values: Vec<f32> = (0..64 * 64).map(|i| value(i / 64, i % 64)).collect();
+        let mut data = Vec::new();
+        Dtype::F32.extend_from_f32(&values, &mut data);
+        Tensor::new(name, Class::Weight, Dtype::F32, vec![64, 64], data).unwrap()
     }
-    Ok(best)
+
+    fn noise(seed: usize, y: usize, x: usize) -> f32 {
+        let mut state = (seed * 1_000_003 + y * 8191 + x * 131 + 7) as u64;
+        for _ in 0..3 {
+            state = (state ^ (state >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+        (state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
+    }
+
+    #[test]
+    fn what_moved_is_predicted_and_what_is_new_is_not() {
+        let moved: Vec<Tensor> = (0..4).map(|k| frame("moved", |y, x| noise(1, y, x + 3 * k))).collect();
+        let found = inter(&moved, 0.01).unwrap().unwrap();
+        assert!(found.inter_bits_per_value < 0.7 * found.intra_bits_per_value, "{found:?}");
+        assert!(found.predicted > 0.8 && found.nmse <= 0.01 && found.frames == 4, "{found:?}");
+        let fresh: Vec<Tensor> = (0..4).map(|k| frame("fresh", |y, x| noise(k + 10, y, x))).collect();
+        let found = inter(&fresh, 0.01).unwrap().unwrap();
+        assert!(found.inter_bits_per_value > 0.97 * found.intra_bits_per_value, "{found:?}");
+        assert!(inter(&fresh[..1], 0.01).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_louder_frame_is_as_well_predicted() {
+        let louder: Vec<Tensor> =
+            (0..3).map(|k| frame("l", |y, x| (k + 1) as f32 * noise(1, y, x))).collect();
+        let found = inter(&louder, 0.01).unwrap().unwrap();
+        assert!(found.inter_bits_per_value < 0.5 * found.intra_bits_per_value, "{found:?}");
+    }
 }

@@ -47,7 +47,7 @@ impl Histogram {
     pub const BINS: usize = 80;
     pub const REACH: f64 = 10.0;
 
-    fn of(values: &[f32]) -> Self {
+    pub(super) fn of(values: &[f32]) -> Self {
         let count = values.len() as f64;
         let mean = values.iter().map(|&v| f64::from(v)).sum::<f64>() / count;
         let moment = |power| values.iter().map(|&v| (f64::from(v) - mean).powi(power)).sum::<f64>() / count;
@@ -118,7 +118,7 @@ pub fn show(tensor: &Tensor, nmse: f64) -> Result<Option<Shown>, Error> {
 }
 
 /// The orthonormal DCT of every 8×8 block of samples, around mid-grey.
-fn blockwise_dct(samples: &[u16], width: usize, height: usize) -> Vec<f32> {
+pub(super) fn blockwise_dct(samples: &[u16], width: usize, height: usize) -> Vec<f32> {
     let precision = Precision { depth: DEPTH, extended: false };
     let mut out = vec![0f32; samples.len()];
     for y in (0..height).step_by(8) {

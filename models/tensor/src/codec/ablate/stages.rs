@@ -7,13 +7,15 @@
 //! gains by those is the difference to `h265`.
 
 use trinity_bits::Plane;
-use trinity_bits::cabac::{BinWriter, BitCounter, ONE_BIT};
+use trinity_bits::cabac::{BinWriter, BitCounter, Context, ONE_BIT};
 use trinity_bits::intra_modes::most_probable;
 use trinity_h265::entropy::residual::{self, ResidualTools, Shape, State};
 use trinity_h265::entropy::scan::Scan;
 use trinity_h265::intra::{self, Available, MAX_LINE, Smoothing};
 use trinity_h265::quant::{INTRA_ROUNDING, Quantizer};
 use trinity_h265::transform::{self, Kernel, Precision};
+
+use super::motion::{self, Vector};
 
 /// What runs beside transform, quantization and entropy coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub struct Block {
     pub size: usize,
     /// Intra prediction mode.
     pub mode: u8,
+    /// Where it was predicted from in another frame, in quarters of a sample; nothing for an intra block.
+    pub motion: Option<Vector>,
 }
 
 /// A picture on its way through the stages; all planes are of the coded size.
@@ -63,7 +67,13 @@ const TOOLS: ResidualTools = ResidualTools {
 
 /// Codes a plane at QpY `qp`. Its sides are multiples of eight.
 pub fn code(source: &Plane, depth: u32, qp: i32, stages: Stages) -> Coding {
-    let mut coder = Coder::new(source, depth, qp, stages);
+    code_after(source, depth, qp, stages, None)
+}
+
+/// Codes a plane; with another frame's reconstruction, each block is predicted from there or from its own frame,
+/// whichever is cheaper.
+pub fn code_after(source: &Plane, depth: u32, qp: i32, stages: Stages, reference: Option<&Plane>) -> Coding {
+    let mut coder = Coder { reference, ..Coder::new(source, depth, qp, stages) };
     for y in (0..source.height).step_by(CTU) {
         for x in (0..source.width).step_by(CTU) {
             coder.square(x, y, CTU.ilog2());
@@ -85,7 +95,16 @@ struct Coder<'a> {
     done: Coding,
     /// Mode and log2 size of every 4×4 unit coded so far.
     units: Vec<Option<(u8, u8)>>,
+    /// Another frame, as decoded.
+    reference: Option<&'a Plane>,
+    /// Whether a block comes from there.
+    inter_flag: Context,
+    /// Vector of every 4×4 unit.
+    vectors: Vec<Option<Vector>>,
 }
+
+/// cu_skip and pred_mode start here in the standard: about even.
+const INTER_FLAG_INIT: u8 = 149;
 
 /// A square coded as one block: prediction, reconstruction and level of each
 /// sample, and the block.
@@ -94,6 +113,7 @@ type Whole = (Vec<(u16, u16, i32)>, Block);
 /// What a try overwrites, kept in case it loses.
 struct Saved {
     state: State,
+    inter_flag: Context,
     counter: BitCounter,
     blocks: usize,
 }
@@ -121,7 +141,44 @@ impl<'a> Coder<'a> {
                 blocks: Vec::new(),
             },
             units: vec![None; samples / 16],
+            reference: None,
+            inter_flag: Context::from_init_value(INTER_FLAG_INIT, qp),
+            vectors: vec![None; samples / 16],
         }
+    }
+
+    /// What a vector is coded against: the one of the block to the left, else above, else none.
+    fn vector_guess(&self, x: usize, y: usize) -> Vector {
+        let at = |x: usize, y: usize| self.vectors[y / 4 * (self.source.width / 4) + x / 4];
+        let left = if x > 0 { at(x - 1, y) } else { None };
+        left.or_else(|| if y > 0 { at(x, y - 1) } else { None }).unwrap_or_default()
+    }
+
+    /// The prediction from another frame where that is cheaper than `intra`, whose cost is given.
+    fn from_reference(&self, x: usize, y: usize, log2: u32, intra: f64, best: &mut [u16]) -> Option<Vector> {
+        let reference = self.reference?;
+        let size = 1usize << log2;
+        let depth = self.precision.depth;
+        let guess = self.vector_guess(x, y);
+        let vector = motion::search(self.source, reference, (x, y), size, guess, (depth, self.mode_price));
+        let mut candidate = [0u16; CTU * CTU];
+        motion::compensate(reference, (x, y), size, vector, depth, &mut candidate);
+        let bits = f64::from(motion::vector_bits(vector, guess));
+        let cost = self.coefficients(x, y, log2, Kernel::Dct, &candidate) + self.mode_price * bits;
+        (cost < intra).then(|| {
+            best[..size * size].copy_from_slice(&candidate[..size * size]);
+            vector
+        })
+    }
+
+    /// The sum of absolute coefficients that a prediction leaves, as an orthonormal transform has them.
+    fn coefficients(&self, x: usize, y: usize, log2: u32, kernel: Kernel, prediction: &[u16]) -> f64 {
+        let size = 1usize << log2;
+        let mut block = [0i32; CTU * CTU];
+        self.residual(x, y, size, prediction, &mut block);
+        transform::forward(&mut block, log2, kernel, self.precision);
+        let sum: u64 = block[..size * size].iter().map(|c| u64::from(c.unsigned_abs())).sum();
+        sum as f64 / f64::from(15 - self.precision.depth as i32 - log2 as i32).exp2()
     }
 
     fn unit(&self, x: usize, y: usize) -> Option<(u8, u8)> {
@@ -190,18 +247,27 @@ impl<'a> Coder<'a> {
         let count = size * size;
         let before = self.counter.cost;
         let mut prediction = [0u16; CTU * CTU];
-        let mode = if self.stages.prediction {
-            let mode = self.predict(x, y, log2, &mut prediction);
-            self.count_mode(x, y, mode);
-            mode
+        let (mut mode, mut vector) = (intra::DC, None);
+        if self.stages.prediction {
+            let (cost, best) = self.predict(x, y, log2, &mut prediction);
+            vector = self.from_reference(x, y, log2, cost, &mut prediction);
+            if self.reference.is_some() {
+                self.counter.encode(&mut self.inter_flag, vector.is_some());
+            }
+            if let Some(vector) = vector {
+                self.counter.bypass_bits(0, motion::vector_bits(vector, self.vector_guess(x, y)));
+            } else {
+                mode = best;
+                self.count_mode(x, y, mode);
+            }
         } else {
             prediction[..count].fill(1 << (self.precision.depth - 1));
-            intra::DC
-        };
+        }
+        let kernel = if vector.is_some() { Kernel::Dct } else { kernel(log2) };
         let quantizer = self.quantizers[log2 as usize - 2];
         let mut block = [0i32; CTU * CTU];
         self.residual(x, y, size, &prediction, &mut block);
-        transform::forward(&mut block, log2, kernel(log2), self.precision);
+        transform::forward(&mut block, log2, kernel, self.precision);
         for coefficient in &mut block[..count] {
             *coefficient = quantizer.quantize(*coefficient, INTRA_ROUNDING);
         }
@@ -211,23 +277,25 @@ impl<'a> Coder<'a> {
             self.done.levels[(y + row) * self.source.width + x..][..size].copy_from_slice(levels);
         }
         if coded {
-            let scan = if self.stages.prediction { Scan::of(mode, log2, 0, false) } else { Scan::Diagonal };
+            let intra = self.stages.prediction && vector.is_none();
+            let scan = if intra { Scan::of(mode, log2, 0, false) } else { Scan::Diagonal };
             let shape = Shape { log2, c_idx: 0, scan, transform_skip: false, bypass: false };
             residual::write(&mut self.counter, &mut self.state, &TOOLS, &shape, &block[..count]);
             quantizer.scale_flat(&mut block[..count]);
-            transform::inverse(&mut block, log2, kernel(log2), self.precision);
+            transform::inverse(&mut block, log2, kernel, self.precision);
         }
         let error = self.reconstruct(x, y, size, &prediction, &block);
-        self.done.blocks.push(Block { x, y, size, mode });
+        self.done.blocks.push(Block { x, y, size, mode, motion: vector });
         for row in (y..y + size).step_by(4) {
             let first = row / 4 * (self.source.width / 4) + x / 4;
             self.units[first..first + size / 4].fill(Some((mode, log2 as u8)));
+            self.vectors[first..first + size / 4].fill(vector);
         }
         error as f64 + self.lambda * (self.counter.cost - before) as f64
     }
 
-    /// Leaves the best of 35 predictions in `best`; answers its mode.
-    fn predict(&self, x: usize, y: usize, log2: u32, best: &mut [u16]) -> u8 {
+    /// Leaves the best of 35 predictions in `best`; answers its cost and mode.
+    fn predict(&self, x: usize, y: usize, log2: u32, best: &mut [u16]) -> (f64, u8) {
         let size = 1usize << log2;
         let depth = self.precision.depth;
         let (mut line, mut smooth) = ([0u16; MAX_LINE], [0u16; MAX_LINE]);
@@ -243,27 +311,21 @@ impl<'a> Coder<'a> {
         );
         intra::smooth(&line, &mut smooth, size, Smoothing::Weak, depth);
         let probable = self.probable(x, y);
-        // Coefficients carry this gain over an orthonormal transform.
-        let gain = f64::from(15 - depth as i32 - log2 as i32).exp2();
         let mut least = (f64::MAX, intra::DC);
         let mut candidate = [0u16; CTU * CTU];
-        let mut block = [0i32; CTU * CTU];
         for mode in 0..35 {
             let smoothed = intra::smoothing(mode, size, false) != Smoothing::None;
             let edge = intra::edge_filter(mode, 0, size, false);
             let line = if smoothed { &smooth } else { &line };
             intra::predict(mode, line, size, depth, edge, &mut candidate, size);
-            self.residual(x, y, size, &candidate, &mut block);
-            transform::forward(&mut block, log2, kernel(log2), self.precision);
-            let sum: u64 = block[..size * size].iter().map(|c| u64::from(c.unsigned_abs())).sum();
             let bits = if probable.contains(&mode) { 2.5 } else { 6.0 };
-            let cost = sum as f64 / gain + self.mode_price * bits;
+            let cost = self.coefficients(x, y, log2, kernel(log2), &candidate) + self.mode_price * bits;
             if cost < least.0 {
                 least = (cost, mode);
                 best[..size * size].copy_from_slice(&candidate[..size * size]);
             }
         }
-        least.1
+        least
     }
 
     fn probable(&self, x: usize, y: usize) -> [u8; 3] {
@@ -339,16 +401,23 @@ impl<'a> Coder<'a> {
     }
 
     fn save(&self) -> Saved {
-        Saved { state: self.state, counter: self.counter, blocks: self.done.blocks.len() }
+        Saved {
+            state: self.state,
+            inter_flag: self.inter_flag,
+            counter: self.counter,
+            blocks: self.done.blocks.len(),
+        }
     }
 
     fn restore(&mut self, saved: &Saved, x: usize, y: usize, size: usize) {
         self.state = saved.state;
+        self.inter_flag = saved.inter_flag;
         self.counter = saved.counter;
         self.done.blocks.truncate(saved.blocks);
         for row in (y..y + size).step_by(4) {
             let first = row / 4 * (self.source.width / 4) + x / 4;
             self.units[first..first + size / 4].fill(None);
+            self.vectors[first..first + size / 4].fill(None);
         }
     }
 
@@ -359,11 +428,13 @@ impl<'a> Coder<'a> {
             .map(|at| (self.done.prediction[at], self.done.reconstruction[at], self.done.levels[at]))
             .collect();
         let mode = self.unit(x, y).map_or(intra::DC, |(mode, _)| mode);
-        (planes, Block { x, y, size, mode })
+        let motion = self.vectors[y / 4 * (self.source.width / 4) + x / 4];
+        (planes, Block { x, y, size, mode, motion })
     }
 
     fn bring_back(&mut self, (saved, (planes, block)): (Saved, Whole), x: usize, y: usize, size: usize) {
         self.state = saved.state;
+        self.inter_flag = saved.inter_flag;
         self.counter = saved.counter;
         self.done.blocks.truncate(saved.blocks - 1);
         self.done.blocks.push(block);
@@ -376,6 +447,7 @@ impl<'a> Coder<'a> {
             }
             let unit = (y + row) / 4 * (self.source.width / 4) + x / 4;
             self.units[unit..unit + size / 4].fill(Some((block.mode, size.ilog2() as u8)));
+            self.vectors[unit..unit + size / 4].fill(block.motion);
         }
     }
 }

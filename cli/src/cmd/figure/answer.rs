@@ -1,0 +1,163 @@
+//! One figure, judged: what is shown of it, whoever shows it.
+
+use super::asked::Args;
+use super::run::{RECORDED, now_with, recorded};
+use crate::failure::Failure;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use trinity_study::config::FigureFile;
+use trinity_study::figures::{Claim, Judged, Recording, Verdict, judge, read};
+
+/// A figure with its verdict.
+#[derive(Debug, Serialize)]
+pub struct Answer {
+    pub id: String,
+    pub title: String,
+    pub source: String,
+    pub quote: Option<String>,
+    pub verdict: Verdict,
+    pub claims: Vec<Claim>,
+    pub commands: BTreeMap<String, String>,
+    /// How long the commands take, by the file.
+    pub seconds: Option<u32>,
+    /// When, on what and with which data; nothing where nothing was run.
+    pub by: Option<By>,
+    /// Why the recording is not of today's code.
+    pub stale: Option<String>,
+    pub note: Option<String>,
+    pub why: Option<String>,
+}
+
+/// The run behind a verdict.
+#[derive(Debug, Serialize)]
+pub struct By {
+    /// Run just now, and not read from a recording.
+    pub fresh: bool,
+    pub when: String,
+    pub on: String,
+    pub seconds: f64,
+    /// Files and their bytes.
+    pub data: Vec<(String, u64)>,
+}
+
+impl Answer {
+    /// Judges a figure by its recording, or by one that was just made.
+    pub fn new(
+        figure: &FigureFile,
+        recording: Option<&Recording>,
+        fresh: bool,
+        args: &Args,
+    ) -> Result<Self, Failure> {
+        let failed = |error| Failure::run(format_args!("figure {}: {error}", figure.id));
+        let built_in = figure.commands.values().all(|command| command.starts_with(RECORDED));
+        let mut stale = None;
+        let judged = if figure.claims.is_empty() {
+            None
+        } else if built_in {
+            // What is part of the command is never out of date.
+            let mut outputs = BTreeMap::new();
+            for (name, command) in &figure.commands {
+                outputs.insert(name.clone(), recorded(&command[RECORDED.len()..])?);
+            }
+            Some(judge(figure, &read(figure, &outputs).map_err(failed)?).map_err(failed)?)
+        } else if let Some(recording) = recording {
+            if !fresh {
+                stale = recording.stale(&figure.commands, &now_with(figure, &args.data, recording));
+            }
+            match judge(figure, &recording.cells) {
+                Err(error) if stale.is_some() => {
+                    stale = stale.map(|why| format!("{why}, and its cells do not fit: {error}"));
+                    None
+                }
+                other => Some(other.map_err(failed)?),
+            }
+        } else {
+            stale = Some("it was never run".into());
+            None
+        };
+        let (verdict, claims) = match judged {
+            Some(Judged { verdict, claims }) => (verdict, claims),
+            None if figure.claims.is_empty() => (Verdict::OutOfScope, Vec::new()),
+            None => (Verdict::NotDecided, Vec::new()),
+        };
+        let by = recording.filter(|_| !built_in && !figure.claims.is_empty()).map(|recording| By {
+            fresh,
+            when: recording.when.clone(),
+            on: recording.on.clone(),
+            seconds: recording.seconds,
+            data: recording
+                .fingerprint
+                .inputs
+                .iter()
+                .map(|input| (input.file.clone(), input.bytes))
+                .collect(),
+        });
+        Ok(Self {
+            id: figure.id.clone(),
+            title: figure.title.clone(),
+            source: figure.cited.clone(),
+            quote: figure.quote.clone(),
+            verdict,
+            claims,
+            commands: figure.commands.clone(),
+            seconds: figure.seconds,
+            by,
+            stale,
+            note: figure.scope.clone(),
+            why: figure.why.clone(),
+        })
+    }
+
+    /// How many claims of the verdict hold, fail and are open, in words.
+    pub fn tally(&self) -> String {
+        use trinity_study::figures::Outcome;
+        let counted = |claim: &&Claim| !claim.beside;
+        let count =
+            |outcome| self.claims.iter().filter(counted).filter(|claim| claim.outcome == outcome).count();
+        let named =
+            [Outcome::Holds, Outcome::Fails, Outcome::Open].map(|outcome| (count(outcome), outcome.words()));
+        let parts: Vec<String> = named
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, words)| format!("{count} {words}"))
+            .collect();
+        parts.join(", ")
+    }
+
+    /// What was run, when and on what, in one line.
+    pub fn provenance(&self) -> String {
+        let Some(by) = &self.by else { return "data that are part of the command".into() };
+        let bytes: u64 = by.data.iter().map(|(_, bytes)| bytes).sum();
+        let data = if by.data.is_empty() {
+            String::new()
+        } else {
+            format!(", {} files of {:.1} MB", by.data.len(), bytes as f64 / 1e6)
+        };
+        let said = if by.fresh { "run" } else { "recorded" };
+        let took = if by.seconds > 0.0 { format!(" in {} s", by.seconds) } else { String::new() };
+        format!("{said} {} on {}{took}{data}", by.when, by.on)
+    }
+}
+
+/// All answers as one document.
+pub fn json(title: &str, answers: &[Answer]) -> Value {
+    let counts: BTreeMap<&str, usize> =
+        Verdict::ALL.map(|verdict| (verdict.words(), of(answers, verdict))).into();
+    json!({ "title": title, "counts": counts, "figures": answers })
+}
+
+fn of(answers: &[Answer], verdict: Verdict) -> usize {
+    answers.iter().filter(|answer| answer.verdict == verdict).count()
+}
+
+/// `12 reproduced, 9 contradicted`, and how many are stale.
+pub fn counts(answers: &[Answer]) -> String {
+    let mut parts: Vec<String> =
+        Verdict::ALL.map(|verdict| format!("{} {}", of(answers, verdict), verdict.words())).into();
+    let stale = answers.iter().filter(|answer| answer.stale.is_some()).count();
+    if stale > 0 {
+        parts.push(format!("{stale} stale"));
+    }
+    parts.join(", ")
+}

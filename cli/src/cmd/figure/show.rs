@@ -1,0 +1,120 @@
+//! Verdicts as text: a list, one figure with its claims, Markdown.
+
+use super::answer::{Answer, counts};
+use crate::context::Context;
+use crate::table::{Table, sig3};
+use std::fmt::Write;
+use trinity_study::figures::Claim;
+
+/// Every figure in a row.
+pub fn list(answers: &[Answer]) -> Table {
+    let mut table = Table::new(["figure", "verdict", "claims", "s", "title", "remark"]);
+    for answer in answers {
+        table.row([
+            answer.id.clone(),
+            answer.verdict.words().to_owned(),
+            answer.tally(),
+            answer.seconds.map_or_else(|| "-".into(), |seconds| seconds.to_string()),
+            answer.title.clone(),
+            remark(answer),
+        ]);
+    }
+    table
+}
+
+fn remark(answer: &Answer) -> String {
+    match (&answer.stale, &answer.why) {
+        (Some(stale), _) => format!("stale: {stale}"),
+        (None, Some(why)) => why.clone(),
+        (None, None) => String::new(),
+    }
+}
+
+/// The source's number with its unit; a dash where it states none.
+pub fn paper(claim: &Claim) -> String {
+    let unit = claim.unit.as_deref().map_or(String::new(), |unit| format!(" {unit}"));
+    claim.paper.map_or_else(|| "–".into(), |value| format!("{}{unit}", plain(value)))
+}
+
+/// A number as its source prints it.
+fn plain(value: f64) -> String {
+    let text = format!("{value}");
+    if text.len() > 8 { sig3(value) } else { text }
+}
+
+/// One figure: verdict, claims, the source's numbers beside ours.
+pub fn one(answer: &Answer, ctx: &Context) -> String {
+    let mut text = format!("{}: {}\n  {}\n", answer.title, answer.verdict.words(), answer.source);
+    if let Some(quote) = &answer.quote {
+        let _ = writeln!(text, "  “{quote}”");
+    }
+    if let Some(why) = &answer.why {
+        let _ = writeln!(text, "  {why}");
+    }
+    if !answer.claims.is_empty() {
+        let mut table = Table::new(["claim", "source", "here", "outcome"]);
+        for claim in &answer.claims {
+            let cells = [claim.says.clone(), paper(claim), claim.found.clone(), claim.outcome.words().into()];
+            table.row(cells);
+        }
+        let _ = write!(text, "\n{}\n", table.render(ctx.colour));
+        let mut quotes: Vec<&str> = answer.claims.iter().map(|claim| claim.quote.as_str()).collect();
+        quotes.dedup();
+        for quote in quotes {
+            let _ = writeln!(text, "  “{quote}”");
+        }
+    }
+    if let Some(note) = &answer.note {
+        let _ = writeln!(text, "\n  {note}");
+    }
+    if !answer.claims.is_empty() {
+        let _ = writeln!(text, "\n  {}", answer.provenance());
+    }
+    if let Some(stale) = &answer.stale {
+        let _ = writeln!(text, "  stale: {stale}; `trinity figure {} --run` judges it anew", answer.id);
+    }
+    for command in answer.commands.values() {
+        let _ = writeln!(text, "  trinity {command}");
+    }
+    text
+}
+
+/// Every figure and claim, for a document.
+pub fn markdown(title: &str, answers: &[Answer]) -> String {
+    let mut text = format!(
+        "# Figures, judged\n\n{title}. Made by `trinity figure --markdown`: no verdict and no number of ours is written by \
+         hand.\n\n{}.\n",
+        counts(answers)
+    );
+    for answer in answers {
+        let _ = write!(text, "\n## {}: {}\n\n**{}**", answer.id, answer.title, answer.verdict.words());
+        if let Some(stale) = &answer.stale {
+            let _ = write!(text, " (stale: {stale})");
+        }
+        let _ = writeln!(text, ". {}.", answer.source);
+        if let Some(quote) = &answer.quote {
+            let _ = writeln!(text, "\n> {quote}");
+        }
+        if let Some(why) = &answer.why {
+            let _ = writeln!(text, "\n{why}");
+        }
+        if !answer.claims.is_empty() {
+            let _ = writeln!(text, "\n| claim | source | here | |\n|---|---|---|---|");
+            for claim in &answer.claims {
+                let row = [&claim.says, &paper(claim), &claim.found, &claim.outcome.words().to_owned()]
+                    .map(|cell| cell.replace('|', "\\|"));
+                let _ = writeln!(text, "| {} |", row.join(" | "));
+            }
+        }
+        if let Some(note) = &answer.note {
+            let _ = writeln!(text, "\n{note}");
+        }
+        for command in answer.commands.values() {
+            let _ = writeln!(text, "\n`trinity {command}`");
+        }
+        if !answer.claims.is_empty() {
+            let _ = writeln!(text, "\n{}.", answer.provenance());
+        }
+    }
+    text
+}
