@@ -104,12 +104,15 @@ impl Asked {
         let (all, rules) = (self.all, self.rules());
         let request = Request { codec: &codec, target, allocation, all, basis: None, rules };
         let mut plan = request.plan(file, place)?;
-        let Some(text) = &self.calibrate else { return Ok((plan, Calibration::default())) };
+        let Some(text) = &self.calibrate else {
+            Calibration::default().suffices(&plan)?;
+            return Ok((plan, Calibration::default()));
+        };
         let Target::Bits(bits) = target else {
             return Err(Failure::input("calibrate makes the most of a rate, and none is given")
                 .help("ask for one with bits="));
         };
-        let coding = Coding::new(&codec, bits).map_err(Failure::input)?;
+        let coding = Coding::of_files(&codec, bits).map_err(Failure::input)?;
         let calibration = if Calibration::is_file(text) {
             Calibration::open(text, &plan, &coding, asked)?
         } else {
@@ -119,6 +122,7 @@ impl Asked {
             })?;
             Calibration::measure(source, text, &coding, asked, watch)?
         };
+        calibration.suffices(&plan)?;
         plan.calibrate(&|tensor| calibration.bits_of(tensor));
         Ok((plan, calibration))
     }

@@ -310,7 +310,8 @@ impl Evaluation {
         let config = self.model.config();
         let heads = if config.tie_word_embeddings { 1 } else { 2 };
         let norms = (2 * config.num_hidden_layers + 1) * config.hidden_size;
-        (linear as f64, (heads * config.vocab_size * config.hidden_size + norms) as f64)
+        let positions = config.learnt_positions() * config.hidden_size;
+        (linear as f64, (heads * config.vocab_size * config.hidden_size + norms + positions) as f64)
     }
 
     /// How a coding's bits are shared among weights: a calibration finds slopes

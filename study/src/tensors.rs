@@ -70,8 +70,8 @@ pub fn unknown_codec(name: &str) -> Error {
         let message = format!(
             "`{name}` is a quantizer that `trinity eval` judges as published; no container holds its format"
         );
-        let help = "number formats that files hold: rtn-128g, nf4, mxfp4; what GPTQ and AWQ do with a text, \
-                    --codec trinity --calibrate TEXT does";
+        let help = "quantizers that files hold: rtn-128g, nf4, mxfp4, q2_k, q3_k, q4_k, q8_0, and with --calibrate \
+                    gptq-128g and awq-128g";
         return Error::input(message, help);
     }
     let known = names();

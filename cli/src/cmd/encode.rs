@@ -248,6 +248,10 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         }
         (None, _) => Calibration::default(),
     };
+    calibration.suffices(&plan).map_err(|error| {
+        let help = "--calibrate TEXT, or the file of a `trinity.calibrate`, says what layers read";
+        Failure::from(error).help(help)
+    })?;
     plan.calibrate(&|tensor| calibration.bits_of(tensor));
     let on_non_finite = if args.strict { OnNonFinite::Refuse } else { OnNonFinite::KeepExact };
     let job = Job {
@@ -273,7 +277,11 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         (args.calibrate.as_ref().filter(|t| !Calibration::is_file(t)), target)
     {
         let files = (args.file.as_path(), &*outcome.output);
-        outcome.held_out = Gain::measure(files, text, &coding(codec_name, bits)?, &ctx.watch())?;
+        let coding = coding(codec_name, bits)?;
+        // What cannot do without a calibration has nothing to be held against.
+        if !coding.needs_moments() {
+            outcome.held_out = Gain::measure(files, text, &coding, &ctx.watch())?;
+        }
         outcome.held_out.iter().for_each(|gain| ctx.remark(gain.to_string()));
     }
     if let Some(text) = &args.eval {
@@ -314,7 +322,7 @@ fn show_plan(plan: &Plan, ctx: &Context) {
 }
 
 fn coding(codec: &str, bits: f64) -> Result<Coding, Failure> {
-    Coding::new(codec, bits).map_err(Failure::input)
+    Coding::of_files(codec, bits).map_err(Failure::input)
 }
 
 /// What a text says of a model's weights.

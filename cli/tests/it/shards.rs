@@ -5,6 +5,39 @@ use crate::support::{Run, trinity_in};
 use std::path::Path;
 use std::process::Command;
 
+#[test]
+fn one_large_tensor_is_shared_out_too() {
+    let desk = tempfile::tempdir().unwrap();
+    let folder = desk.path();
+    // Two slabs and a half, and a small tensor behind.
+    let (rows, cols) = (2560, 2048);
+    let value = |at: usize| ((at * 37) % 101) as u16;
+    let mut data: Vec<u8> = (0..rows * cols).flat_map(|at| (0x3800 + value(at)).to_le_bytes()).collect();
+    let large = data.len();
+    data.extend((0..64 * 64).flat_map(|at| (0x3800 + value(at * 3)).to_le_bytes()));
+    let header = format!(
+        "{{\"a.weight\":{{\"dtype\":\"F16\",\"shape\":[{rows},{cols}],\"data_offsets\":[0,{large}]}},\
+         \"b.weight\":{{\"dtype\":\"F16\",\"shape\":[64,64],\"data_offsets\":[{large},{}]}}}}",
+        data.len()
+    );
+    let file = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat();
+    std::fs::write(folder.join("m.safetensors"), file).unwrap();
+    let encode = "encode m.safetensors --bits 4.2 --codec rtn-128g";
+    run(folder, &format!("{encode} -o whole.tri")).ok();
+    let size = |name: &str| std::fs::metadata(folder.join(name)).unwrap().len();
+    for parts in [2, 3] {
+        let name = format!("parts{parts}.tri");
+        for index in 0..parts {
+            run(folder, &format!("{encode} -o {name} --shard {index}/{parts}")).ok();
+            let part = size(&format!("{name}.shard-{index:05}-of-{parts:05}"));
+            assert!(part < 3 * size("whole.tri") / 4, "part {index} of {parts} has nearly all: {part}");
+        }
+        run(folder, &format!("{encode} -o {name} --merge")).ok();
+        let read = |name: &str| std::fs::read(folder.join(name)).unwrap();
+        assert_eq!(read(&name), read("whole.tri"), "{parts} parts");
+    }
+}
+
 /// A model of several tensors in `folder`.
 fn furnish(folder: &Path) {
     let values = |seed: usize, len: usize| -> Vec<u8> {

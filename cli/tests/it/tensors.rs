@@ -425,6 +425,42 @@ fn a_calibrated_file_decodes_as_any_other_to_a_model_that_lost_less() {
 }
 
 #[test]
+fn quantizers_of_papers_make_files_and_say_what_they_need() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| text(&folder.path().join(name));
+    let data = |name: &str| format!("{}/../models/lm/data/{name}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::copy(data("tiny.json"), at("tiny.json")).unwrap();
+    std::fs::copy(data("tiny.safetensors"), at("tiny.safetensors")).unwrap();
+    let sample = std::fs::read(data("eval.txt")).unwrap();
+    std::fs::write(at("sample.txt"), &sample[32768..49152]).unwrap();
+    let (model, tri, sample) = (at("tiny.safetensors"), at("t.tri"), at("sample.txt"));
+    let lost = |more: &[&str]| {
+        trinity([&["encode", &model, "-o", &tri, "--force"], more].concat()).ok();
+        let said = trinity(["eval", &tri, "--original", &model, "--windows", "4", "--json"]).ok();
+        let row: serde_json::Value = serde_json::from_str(&said).unwrap();
+        row["delta_bits_per_byte"].as_f64().unwrap()
+    };
+    let rounded = lost(&["--bits", "3.2", "--codec", "rtn-128g", "--codec-for", "embed=q8_0"]);
+    for codec in ["gptq-128g", "awq-128g"] {
+        let own =
+            lost(&["--bits", "3.15", "--codec", codec, "--codec-for", "embed=q8_0", "--calibrate", &sample]);
+        assert!(own < 0.8 * rounded, "{codec}: {own} against {rounded}");
+    }
+    let (q4, q3) = (lost(&["--bits", "4.5", "--codec", "q4_k"]), lost(&["--bits", "3.5", "--codec", "q3_k"]));
+    assert!(q4 < q3 && q3 < rounded, "{q4} {q3} {rounded}");
+    let refused =
+        |more: &[&str]| trinity([&["encode", &model, "-o", &tri, "--force"], more].concat()).refused();
+    let said = refused(&["--bits", "3.15", "--codec", "gptq-128g"]);
+    assert!(said.contains("nothing says what") && said.contains("--calibrate"), "{said}");
+    let said = refused(&["--bits", "2", "--codec", "gptq-128g", "--calibrate", &sample]);
+    assert!(said.contains("2.14 bits/value or more"), "{said}");
+    let said = refused(&["--bits", "4", "--codec", "q4_k"]);
+    assert!(said.contains("takes 4.5"), "{said}");
+    let said = refused(&["--bits", "4.5", "--codec", "nvfp4"]);
+    assert!(said.contains("as published") && said.contains("gptq-128g"), "{said}");
+}
+
+#[test]
 fn a_calibration_that_cannot_be_is_refused_with_a_way_out() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.safetensors");

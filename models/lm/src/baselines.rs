@@ -1,26 +1,18 @@
-//! Post-training quantizers that codecs are held against, written from their
-//! papers: GPTQ and AWQ with groups of 128, NF4, NVFP4, and GGUF's K-quants.
+//! Post-training quantizers that codecs are held against, as published: GPTQ and
+//! AWQ with groups of 128, NF4, NVFP4, and GGUF's K-quants.
 //!
 //! Each replaces a weight by what its format holds and answers the bits of
-//! that format, scales and zero points included.
-
-mod k_quants;
+//! that format, scales and zero points included. `trinity-tensor` has those that
+//! files can hold.
 
 use crate::calibrate::InputMoments;
-use k_quants::{KQuant, as_f16};
-use nalgebra::DMatrix;
-use trinity_tensor::codec::{NF4_BLOCK, NF4_LEVELS};
-
-/// Values that share a scale in GPTQ and AWQ.
-const GROUP: usize = 128;
+use trinity_tensor::codec::{KQuant, Method, NF4_BLOCK, NF4_LEVELS};
 
 /// A quantizer by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Baseline {
-    /// Frantar et al. 2023: columns in turn, each error spread over those after it.
-    Gptq { width: u32 },
-    /// Lin et al. 2024: salient channels scaled up by a power of their activations.
-    Awq { width: u32 },
+    /// GPTQ or AWQ.
+    Grouped { method: Method, width: u32 },
     /// Dettmers et al. 2023: 16 quantiles of a normal distribution, blocks of 64.
     Nf4,
     /// NVIDIA 2025: E2M1 under an E4M3 scale for 16 values and an f32 for all.
@@ -37,14 +29,13 @@ impl Baseline {
             if ok { Ok(bits as u32) } else { Err(format!("{name} has whole bits from 2 to 8, not {bits}")) }
         };
         Some(match name {
-            "gptq-128g" => whole().map(|width| Self::Gptq { width }),
-            "awq-128g" => whole().map(|width| Self::Awq { width }),
             "nf4" => Ok(Self::Nf4),
             "nvfp4" => Ok(Self::Nvfp4),
-            "q2_k" => Ok(Self::KQuant(KQuant::Q2)),
-            "q3_k" => Ok(Self::KQuant(KQuant::Q3)),
-            "q4_k" => Ok(Self::KQuant(KQuant::Q4)),
-            _ => return None,
+            _ => match (Method::named(name), KQuant::named(name)) {
+                (Some(method), _) => whole().map(|width| Self::Grouped { method, width }),
+                (None, Some(format)) => Ok(Self::KQuant(format)),
+                (None, None) => return None,
+            },
         })
     }
 
@@ -55,7 +46,7 @@ impl Baseline {
 
     /// Whether it cannot do without moments of the input.
     pub fn needs_moments(self) -> bool {
-        matches!(self, Self::Gptq { .. } | Self::Awq { .. })
+        matches!(self, Self::Grouped { .. })
     }
 
     /// Quantizes rows of `cols` values in place; answers the bits they take.
@@ -66,8 +57,11 @@ impl Baseline {
         moments: Option<InputMoments<'_>>,
     ) -> Result<u64, String> {
         match (self, moments) {
-            (Self::Gptq { width }, Some(moments)) => gptq(width, cols, values, moments),
-            (Self::Awq { width }, Some(moments)) => Ok(awq(width, cols, values, moments)),
+            (Self::Grouped { method, width }, Some(moments)) => {
+                let quantized = method.quantize(width, cols, values, moments.values())?;
+                values.copy_from_slice(&quantized.values());
+                Ok(quantized.published_bits())
+            }
             (Self::Nf4, _) => Ok(nf4(values)),
             (Self::Nvfp4, _) => Ok(nvfp4(values)),
             (Self::KQuant(format), _) => Ok(format.apply(values)),
@@ -76,105 +70,17 @@ impl Baseline {
     }
 }
 
-/// Scale and zero point of a group: asymmetric, from least to largest.
-#[derive(Clone, Copy)]
-struct Grid {
-    scale: f32,
-    zero: f32,
-    top: f32,
-}
-
-impl Grid {
-    fn of(values: impl Iterator<Item = f32>, width: u32) -> Self {
-        let (low, high) = values.fold((0.0f32, 0.0f32), |(low, high), v| (low.min(v), high.max(v)));
-        let top = ((1u32 << width) - 1) as f32;
-        let scale = as_f16((high - low) / top).max(f32::MIN_POSITIVE);
-        Self { scale, zero: (-low / scale).round().clamp(0.0, top), top }
-    }
-
-    fn round(self, value: f32) -> f32 {
-        ((value / self.scale + self.zero).round().clamp(0.0, self.top) - self.zero) * self.scale
-    }
-}
-
-/// Bits of integers with an f16 scale and a zero point for every group.
-fn grouped_bits(width: u32, cols: usize, count: usize) -> u64 {
-    let groups = count / cols.max(1) * cols.div_ceil(GROUP);
-    count as u64 * u64::from(width) + groups as u64 * (16 + u64::from(width))
-}
-
-fn round_groups(width: u32, cols: usize, values: &mut [f32]) {
-    for row in values.chunks_mut(cols) {
-        for group in row.chunks_mut(GROUP) {
-            let grid = Grid::of(group.iter().copied(), width);
-            group.iter_mut().for_each(|v| *v = grid.round(*v));
-        }
-    }
-}
-
-fn gptq(width: u32, cols: usize, values: &mut [f32], moments: InputMoments<'_>) -> Result<u64, String> {
-    let n = moments.inputs();
-    let mean = (0..n).map(|i| f64::from(moments.values()[i * (n + 1)])).sum::<f64>() / n.max(1) as f64;
-    let damped = DMatrix::from_fn(n, n, |i, j| {
-        f64::from(moments.values()[i * n + j]) + if i == j { 0.01 * mean } else { 0.0 }
-    });
-    // The upper Cholesky factor of the inverse, as the paper's algorithm has it.
-    let inverse = damped.cholesky().ok_or("its moments have no inverse")?.inverse();
-    let upper = inverse.cholesky().ok_or("its moments have no inverse")?.l().transpose();
-    let upper: Vec<f32> = (0..n * n).map(|i| upper[(i / n, i % n)] as f32).collect();
-    for row in values.chunks_exact_mut(cols) {
-        let mut grid = Grid { scale: 1.0, zero: 0.0, top: 1.0 };
-        for j in 0..cols {
-            if j % GROUP == 0 {
-                // From the weights as they are by now.
-                grid = Grid::of(row[j..(j + GROUP).min(cols)].iter().copied(), width);
-            }
-            let rounded = grid.round(row[j]);
-            let error = (row[j] - rounded) / upper[j * n + j];
-            row[j] = rounded;
-            let shares = &upper[j * n..][j + 1..n];
-            row[j + 1..].iter_mut().zip(shares).for_each(|(v, share)| *v -= error * share);
-        }
-    }
-    Ok(grouped_bits(width, cols, values.len()))
-}
-
-/// Exponents that AWQ tries, from none to all of the activations' size.
-const AWQ_STEPS: usize = 20;
-
-fn awq(width: u32, cols: usize, values: &mut [f32], moments: InputMoments<'_>) -> u64 {
-    let n = moments.inputs();
-    let sizes: Vec<f32> = (0..n).map(|i| moments.values()[i * (n + 1)].max(1e-12).sqrt()).collect();
-    let mut best: Option<(f64, Vec<f32>)> = None;
-    for step in 0..AWQ_STEPS {
-        let exponent = step as f32 / AWQ_STEPS as f32;
-        let mut scales: Vec<f32> = sizes.iter().map(|s| s.powf(exponent).max(1e-4)).collect();
-        let bounds = scales.iter().fold((f32::MAX, 0f32), |(low, high), s| (low.min(*s), high.max(*s)));
-        let middle = (bounds.0 * bounds.1).sqrt();
-        scales.iter_mut().for_each(|s| *s /= middle);
-        let mut tried = values.to_vec();
-        let times = |values: &mut [f32], of: fn(f32, f32) -> f32| {
-            values.chunks_exact_mut(cols).for_each(|row| {
-                row.iter_mut().zip(&scales).for_each(|(v, s)| *v = of(*v, *s));
-            });
-        };
-        times(&mut tried, |v, s| v * s);
-        round_groups(width, cols, &mut tried);
-        times(&mut tried, |v, s| v / s);
-        let errors: Vec<f32> = tried.iter().zip(&*values).map(|(a, b)| a - b).collect();
-        let error = moments.output_error(&errors);
-        if best.as_ref().is_none_or(|(least, _)| error < *least) {
-            best = Some((error, tried));
-        }
-    }
-    if let Some((_, found)) = best {
-        values.copy_from_slice(&found);
-    }
-    grouped_bits(width, cols, values.len())
-}
-
 fn nearest(levels: &[f32], value: f32) -> f32 {
     levels.iter().copied().min_by(|a, b| (a - value).abs().total_cmp(&(b - value).abs())).unwrap_or(0.0)
+}
+
+/// An f16, which scales are stored as.
+fn as_f16(value: f32) -> f32 {
+    let mut bytes = Vec::new();
+    trinity_tensor::Dtype::F16.extend_from_f32(&[value], &mut bytes);
+    let mut back = [0.0];
+    trinity_tensor::Dtype::F16.to_f32(&bytes, &mut back);
+    back[0]
 }
 
 fn nf4(values: &mut [f32]) -> u64 {
@@ -236,7 +142,9 @@ mod tests {
             let energy: f32 = original.iter().map(|a| a * a).sum();
             assert!(error / energy < most, "{baseline:?}: {}", error / energy);
         }
-        assert!(Baseline::Gptq { width: 4 }.apply(64, &mut wave(128), None).is_err());
+        assert!(
+            Baseline::Grouped { method: Method::Gptq, width: 4 }.apply(64, &mut wave(128), None).is_err()
+        );
         assert!(matches!(Baseline::find("gptq-128g", 3.5), Some(Err(_))));
         assert!(Baseline::find("h265", 3.0).is_none());
     }

@@ -152,6 +152,12 @@ impl Checkpoint {
         values
     }
 
+    /// Whether linear weights lie in the file inputs by outputs, several in one tensor: what a text says of
+    /// them cannot be said of the file's tensors.
+    pub fn stores_weights_fused(&self) -> bool {
+        self.config.family.is_gpt2()
+    }
+
     /// Whether rows of a weight stand in pairs in its file.
     fn is_paired(&self, name: &str) -> bool {
         let turned = name.ends_with(".q_proj.weight") || name.ends_with(".k_proj.weight");
@@ -160,7 +166,11 @@ impl Checkpoint {
 
     /// A tensor's name as the rest of this crate has it.
     pub fn short_name(&self, name: &str) -> String {
-        if self.is_gguf { gguf::short_name(name, self.config.family) } else { short_name(name) }
+        match (self.is_gguf, self.config.family) {
+            (true, family) => gguf::short_name(name, family),
+            (false, Family::Gpt2) => gpt2_name(name),
+            (false, _) => short_name(name),
+        }
     }
 
     /// Every tensor of its files.
@@ -175,7 +185,9 @@ impl Checkpoint {
         for entry in self.entries() {
             let name = self.short_name(entry.name());
             // Inverse frequencies that older checkpoints carry: derived, not needed.
-            if name.ends_with("rotary_emb.inv_freq") {
+            // So are the triangles that hide the future in older GPT-2 files.
+            let triangle = name.ends_with("attn.bias") || name.ends_with("attn.masked_bias");
+            if name.ends_with("rotary_emb.inv_freq") || triangle {
                 continue;
             }
             match expected.iter().find(|(known, _)| *known == name) {
@@ -207,6 +219,9 @@ impl Checkpoint {
 
 /// Every tensor of a model, by short name, with its shape.
 fn expected(config: &Config) -> Vec<(String, Vec<usize>)> {
+    if config.family.is_gpt2() {
+        return expected_of_gpt2(config);
+    }
     let (h, m) = (config.hidden_size, config.intermediate_size);
     let (q, kv) = (config.q_size(), config.kv_size());
     let mut tensors = vec![("embed_tokens.weight".to_string(), vec![config.vocab_size, h])];
@@ -241,6 +256,49 @@ fn expected(config: &Config) -> Vec<(String, Vec<usize>)> {
     tensors.push(("norm.weight".into(), vec![h]));
     tensors.push(("lm_head.weight".into(), vec![config.vocab_size, h]));
     tensors
+}
+
+/// As [`expected`]: weights inputs by outputs, Q, K and V in one.
+fn expected_of_gpt2(config: &Config) -> Vec<(String, Vec<usize>)> {
+    let (h, m) = (config.hidden_size, config.intermediate_size);
+    let mut tensors = vec![
+        ("embed_tokens.weight".to_string(), vec![config.vocab_size, h]),
+        ("embed_positions.weight".to_string(), vec![config.max_position_embeddings, h]),
+    ];
+    for layer in 0..config.num_hidden_layers {
+        let norms = ["input_layernorm", "post_attention_layernorm"].map(|part| (part, vec![h], h));
+        let linears = [
+            ("qkv_proj", vec![h, 3 * h], 3 * h),
+            ("o_proj", vec![h, h], h),
+            ("up_proj", vec![h, m], m),
+            ("down_proj", vec![m, h], h),
+        ];
+        for (part, shape, bias) in norms.into_iter().chain(linears) {
+            tensors.push((format!("layers.{layer}.{part}.weight"), shape));
+            tensors.push((format!("layers.{layer}.{part}.bias"), vec![bias]));
+        }
+    }
+    tensors.extend(["norm.weight", "norm.bias"].map(|name| (name.to_string(), vec![h])));
+    tensors.push(("lm_head.weight".into(), vec![config.vocab_size, h]));
+    tensors
+}
+
+/// `transformer.h.3.attn.c_attn.weight` → `layers.3.qkv_proj.weight`; the rest of this crate has one name for
+/// one thing.
+fn gpt2_name(name: &str) -> String {
+    let name = name.strip_prefix("transformer.").unwrap_or(name);
+    let parts = [
+        (".attn.c_attn.", ".qkv_proj."),
+        (".attn.c_proj.", ".o_proj."),
+        (".mlp.c_fc.", ".up_proj."),
+        (".mlp.c_proj.", ".down_proj."),
+        (".ln_1.", ".input_layernorm."),
+        (".ln_2.", ".post_attention_layernorm."),
+    ];
+    let whole =
+        [("wte.", "embed_tokens."), ("wpe.", "embed_positions."), ("ln_f.", "norm."), ("h.", "layers.")];
+    let begun = whole.iter().find_map(|(old, new)| Some(format!("{new}{}", name.strip_prefix(old)?)));
+    parts.iter().fold(begun.unwrap_or_else(|| name.to_owned()), |name, (old, new)| name.replace(old, new))
 }
 
 /// `model.layers.3.self_attn.q_proj.weight` → `layers.3.q_proj.weight`.
@@ -355,6 +413,10 @@ mod tests {
         assert_eq!(short_name("model.layers.3.self_attn.q_proj.weight"), "layers.3.q_proj.weight");
         assert_eq!(short_name("model.layers.0.mlp.up_proj.weight"), "layers.0.up_proj.weight");
         assert_eq!(short_name("lm_head.weight"), "lm_head.weight");
+        assert_eq!(gpt2_name("transformer.h.3.attn.c_attn.bias"), "layers.3.qkv_proj.bias");
+        assert_eq!(gpt2_name("h.0.mlp.c_proj.weight"), "layers.0.down_proj.weight");
+        assert_eq!(gpt2_name("transformer.ln_f.weight"), "norm.weight");
+        assert_eq!(gpt2_name("wpe.weight"), "embed_positions.weight");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use crate::baselines::Baseline;
 use crate::calibrate::InputMoments;
 use crate::{Hooks, Matrix};
-use trinity_tensor::codec::{self, Precondition, Target, TensorCodec};
+use trinity_tensor::codec::{self, Method, Precondition, Target, TensorCodec};
 use trinity_tensor::{Class, Dtype, Tensor};
 
 /// `CODEC@BITS`: a codec and what it may spend.
@@ -67,6 +67,16 @@ impl Coding {
         Ok(Self { name: name.into(), bits, coder })
     }
 
+    /// A codec of files by its name, never a quantizer that stands as published.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none of that name.
+    pub fn of_files(name: &str, bits: f64) -> Result<Self, String> {
+        let coder = Coder::Codec(codec::codec(name).map_err(|e| e.to_string())?);
+        Ok(Self { name: name.into(), bits, coder })
+    }
+
     /// The codec's name.
     pub fn name(&self) -> &str {
         &self.name
@@ -102,18 +112,22 @@ impl Coding {
 
     /// Whether it cannot do without moments.
     pub fn needs_moments(&self) -> bool {
-        matches!(&self.coder, Coder::Baseline(baseline) if baseline.needs_moments())
+        match &self.coder {
+            Coder::Rtn { .. } => false,
+            Coder::Baseline(baseline) => baseline.needs_moments(),
+            Coder::Codec(codec) => codec.needs_moments(),
+        }
     }
 
     /// Whether weights are coded one layer after the other, for what the coded
     /// layers before bring: GPTQ does, AWQ looks at the model as it was.
     pub(crate) fn is_progressive(&self) -> bool {
-        self.takes_moments() && !matches!(self.coder, Coder::Baseline(Baseline::Awq { .. }))
+        self.takes_moments() && Method::named(&self.name) != Some(Method::Awq)
     }
 
     /// Whether a weight also makes good what coding did to its inputs.
     pub(crate) fn follows_inputs(&self) -> bool {
-        matches!(self.coder, Coder::Codec(_)) && self.takes_moments()
+        matches!(self.coder, Coder::Codec(_)) && self.takes_moments() && !self.needs_moments()
     }
 
     /// Codes a weight in place for the inputs it will be multiplied with;

@@ -44,6 +44,8 @@ pub enum Family {
     Qwen3,
     /// Gemma 3: norms around each part, GELU, scaled embeddings, Q and K norms.
     Gemma3,
+    /// GPT-2: LayerNorm, learnt positions, biases, no gate; weights are stored inputs by outputs.
+    Gpt2,
 }
 
 impl Family {
@@ -53,6 +55,7 @@ impl Family {
             "qwen2" => Self::Qwen2,
             "qwen3" => Self::Qwen3,
             "gemma3" | "gemma3_text" => Self::Gemma3,
+            "gpt2" => Self::Gpt2,
             _ => return None,
         })
     }
@@ -60,7 +63,9 @@ impl Family {
     /// The family, or why there is none.
     pub(crate) fn parse(model_type: &str) -> Result<Self, String> {
         Self::of(model_type).ok_or_else(|| {
-            format!("models of type `{model_type}` are not supported; llama, qwen2, qwen3 and gemma3 are")
+            format!(
+                "models of type `{model_type}` are not supported; llama, qwen2, qwen3, gemma3 and gpt2 are"
+            )
         })
     }
 
@@ -75,6 +80,10 @@ impl Family {
     /// Norms after attention and feed-forward, not only before.
     pub(crate) fn has_outer_norms(self) -> bool {
         self == Self::Gemma3
+    }
+
+    pub(crate) fn is_gpt2(self) -> bool {
+        self == Self::Gpt2
     }
 
     pub(crate) fn scales_embeddings(self) -> bool {
@@ -96,16 +105,21 @@ pub enum LayerKind {
 struct Raw {
     #[serde(default)]
     model_type: Option<String>,
+    // GPT-2 has names of its own.
+    #[serde(alias = "n_embd")]
     hidden_size: usize,
+    #[serde(alias = "n_layer")]
     num_hidden_layers: usize,
+    #[serde(alias = "n_head")]
     num_attention_heads: usize,
     #[serde(default)]
     num_key_value_heads: Option<usize>,
     #[serde(default)]
     head_dim: Option<usize>,
-    intermediate_size: usize,
+    #[serde(default, alias = "n_inner")]
+    intermediate_size: Option<usize>,
     vocab_size: usize,
-    #[serde(default = "default_positions")]
+    #[serde(default = "default_positions", alias = "n_positions")]
     max_position_embeddings: usize,
     #[serde(default = "default_theta")]
     rope_theta: f64,
@@ -115,13 +129,13 @@ struct Raw {
     rope_scaling: Option<RawRope>,
     #[serde(default)]
     rope_parameters: Option<RawRopes>,
-    #[serde(default = "default_epsilon")]
+    #[serde(default = "default_epsilon", alias = "layer_norm_epsilon")]
     rms_norm_eps: f64,
     #[serde(default)]
     tie_word_embeddings: Option<bool>,
     #[serde(default)]
     tokenizer: Option<String>,
-    #[serde(default, alias = "hidden_activation")]
+    #[serde(default, alias = "hidden_activation", alias = "activation_function")]
     hidden_act: Option<String>,
     #[serde(default)]
     attention_bias: bool,
@@ -141,6 +155,10 @@ struct Raw {
     attn_logit_softcapping: Option<f64>,
     #[serde(default)]
     final_logit_softcapping: Option<f64>,
+    #[serde(default)]
+    scale_attn_by_inverse_layer_idx: bool,
+    #[serde(default)]
+    add_cross_attention: bool,
 }
 
 /// Positions of all layers, or of each type of layer.
@@ -255,7 +273,7 @@ impl Config {
                 self.num_attention_heads, self.num_key_value_heads
             ));
         }
-        if !self.head_dim.is_multiple_of(2) {
+        if !self.head_dim.is_multiple_of(2) && !self.family.is_gpt2() {
             return Err(format!("rotary positions need an even head size, not {}", self.head_dim));
         }
         let bounded = self.rms_norm_eps > 0.0 && self.rope.theta > 1.0 && self.rope_of_windows.theta > 1.0;
@@ -269,6 +287,11 @@ impl Config {
             return Err("layer_types or sliding_window do not fit the layers".into());
         }
         Ok(())
+    }
+
+    /// Rows of the table of positions, where there is one.
+    pub fn learnt_positions(&self) -> usize {
+        if self.family.is_gpt2() { self.max_position_embeddings } else { 0 }
     }
 
     /// Key and value heads.
@@ -304,10 +327,22 @@ impl Raw {
             ));
         }
         let head_dim = self.head_dim.unwrap_or(self.hidden_size / heads);
-        let expected = if family == Family::Gemma3 { "gelu_pytorch_tanh" } else { "silu" };
-        if let Some(act) = self.hidden_act.as_deref().filter(|&act| act != expected) {
-            return Err(format!("hidden_act `{act}` is not supported, only `{expected}` here"));
+        let expected: &[&str] = match family {
+            Family::Gemma3 => &["gelu_pytorch_tanh"],
+            Family::Gpt2 => &["gelu_new", "gelu_pytorch_tanh"],
+            _ => &["silu"],
+        };
+        if let Some(act) = self.hidden_act.as_deref().filter(|act| !expected.contains(act)) {
+            return Err(format!("hidden_act `{act}` is not supported, only `{}` here", expected[0]));
         }
+        if self.scale_attn_by_inverse_layer_idx || self.add_cross_attention {
+            return Err("scale_attn_by_inverse_layer_idx and add_cross_attention are not supported".into());
+        }
+        let intermediate_size = match (self.intermediate_size, family) {
+            (Some(size), _) => size,
+            (None, Family::Gpt2) => self.hidden_size.saturating_mul(4),
+            (None, _) => return Err("no intermediate_size".into()),
+        };
         if self.attention_bias {
             return Err("attention_bias is not supported".into());
         }
@@ -326,11 +361,13 @@ impl Raw {
             num_attention_heads: self.num_attention_heads,
             num_key_value_heads: self.num_key_value_heads.unwrap_or(self.num_attention_heads),
             head_dim,
-            intermediate_size: self.intermediate_size,
+            intermediate_size,
             vocab_size: self.vocab_size,
             max_position_embeddings: self.max_position_embeddings,
             rms_norm_eps: self.rms_norm_eps,
-            tie_word_embeddings: self.tie_word_embeddings.unwrap_or(family == Family::Gemma3),
+            tie_word_embeddings: self
+                .tie_word_embeddings
+                .unwrap_or(matches!(family, Family::Gemma3 | Family::Gpt2)),
             tokenizer: self.tokenizer,
             family,
             layers,
@@ -398,6 +435,17 @@ mod tests {
         let config = Config::parse(TINY, "tiny.json").unwrap();
         assert_eq!((config.head_dim(), config.kv_size(), config.rope.theta), (64, 192, 10000.0));
         assert_eq!(config.layers, [LayerKind::Full; 6]);
+    }
+
+    #[test]
+    fn names_of_gpt2_are_understood() {
+        let text = r#"{"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "n_inner": null, "vocab_size": 256,
+            "n_positions": 128, "n_ctx": 128, "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new"}"#;
+        let config = Config::parse(text, "gpt2.json").unwrap();
+        assert_eq!((config.intermediate_size, config.max_position_embeddings), (256, 128));
+        assert!(config.tie_word_embeddings && config.rms_norm_eps == 1e-5);
+        let inverse = text.replace("\"n_ctx\": 128", "\"scale_attn_by_inverse_layer_idx\": true");
+        assert!(Config::parse(&inverse, "gpt2.json").is_err());
     }
 
     #[test]

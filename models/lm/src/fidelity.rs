@@ -51,11 +51,11 @@ impl TokenLoss {
     /// Out of a row of logits, and the uncoded model's where there is one.
     pub(crate) fn of(ours: &[f32], theirs: Option<&[f32]>, token: usize) -> Self {
         let (top, sum) = top_and_sum(ours);
-        let log_sum = f64::from(ours[top]) + f64::from(sum).ln();
+        let log_sum = f64::from(ours[top]) + sum.ln();
         let nats = log_sum - f64::from(ours[token]);
         let Some(theirs) = theirs else { return Self { nats, kl_nats: 0.0, agrees: true } };
         let (their_top, their_sum) = top_and_sum(theirs);
-        let their_log_sum = f64::from(theirs[their_top]) + f64::from(their_sum).ln();
+        let their_log_sum = f64::from(theirs[their_top]) + their_sum.ln();
         let shift = their_log_sum - log_sum;
         let kl: f64 = theirs
             .iter()
@@ -69,10 +69,11 @@ impl TokenLoss {
     }
 }
 
-/// Where the largest logit is, and the sum of exponentials relative to it.
-fn top_and_sum(row: &[f32]) -> (usize, f32) {
+/// Where the largest logit is, and the sum of exponentials relative to it; in f64, since the many small ones of a
+/// large vocabulary would be lost beside the first.
+fn top_and_sum(row: &[f32]) -> (usize, f64) {
     let top = row.iter().enumerate().fold(0, |best, (i, &l)| if l > row[best] { i } else { best });
-    (top, row.iter().map(|&l| (l - row[top]).exp()).sum())
+    (top, row.iter().map(|&l| f64::from((l - row[top]).exp())).sum())
 }
 
 impl Fidelity {

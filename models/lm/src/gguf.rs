@@ -18,6 +18,9 @@ pub fn config(file: &TensorFile) -> Result<Config, String> {
     let metadata = Metadata { values: file.metadata(), family: "general" };
     let architecture = metadata.text("architecture")?;
     let family = Family::parse(architecture)?;
+    if family.is_gpt2() {
+        return Err("gpt2 in a GGUF is not supported; as safetensors with its config.json it is".into());
+    }
     let metadata = Metadata { values: file.metadata(), family: architecture };
     let (hidden_size, layers) = (metadata.size("embedding_length")?, metadata.size("block_count")?);
     let heads = metadata.size("attention.head_count")?;

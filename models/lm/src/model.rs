@@ -2,7 +2,9 @@
 
 use crate::attention::{self, Scratch, Shape};
 use crate::config::{Family, LayerKind};
+use crate::layer::{self, Layer};
 use crate::linear::Linear;
+use crate::norm::{Norm, add_bias, gelu, rms_norm_in_place};
 use crate::rotary::Rotary;
 use crate::{Checkpoint, Config, Error, Hooks, Matrix};
 use nalgebra::DMatrix;
@@ -20,40 +22,14 @@ pub struct Model {
     config: Config,
     /// None where the head is the embedding too.
     pub(crate) embedding: Option<Arc<Vec<f32>>>,
+    /// A row for every position, where positions are learnt.
+    positions: Option<Arc<Vec<f32>>>,
     layers: Vec<Layer>,
-    norm: Vec<f32>,
+    norm: Norm,
     /// `vocabulary × hidden`.
     pub(crate) head: Arc<Linear>,
     /// For layers that see everything, and for those that see a window.
     rotary: Arc<(Rotary, Rotary)>,
-}
-
-#[derive(Debug, Clone)]
-struct Layer {
-    input_norm: Vec<f32>,
-    q: Linear,
-    k: Linear,
-    v: Linear,
-    o: Linear,
-    /// Before the feed-forward part.
-    feed_norm: Vec<f32>,
-    gate: Linear,
-    up: Linear,
-    down: Linear,
-    extras: Extras,
-}
-
-/// What some families have and others have not; empty where they have not.
-#[derive(Debug, Clone, Default)]
-struct Extras {
-    q_bias: Vec<f32>,
-    k_bias: Vec<f32>,
-    v_bias: Vec<f32>,
-    q_norm: Vec<f32>,
-    k_norm: Vec<f32>,
-    /// Of what attention and feed-forward add to the residual stream.
-    attention_out_norm: Vec<f32>,
-    feed_out_norm: Vec<f32>,
 }
 
 /// A 2-D weight of the model, for a codec to replace.
@@ -99,11 +75,6 @@ impl Model {
     pub fn load(checkpoint: &Checkpoint) -> Result<Self, Error> {
         let config = checkpoint.config.clone();
         let h = config.hidden_size;
-        let norm = |name: &str| -> Result<Vec<f32>, Error> {
-            let mut weight = checkpoint.read(name)?;
-            weight.iter_mut().for_each(|w| *w += config.norm_offset);
-            Ok(weight)
-        };
         let embedding = checkpoint.read("embed_tokens.weight")?;
         let (head, embedding) = if config.tie_word_embeddings {
             (Linear::from_rows(config.vocab_size, h, &embedding), None)
@@ -113,10 +84,13 @@ impl Model {
         };
         let positions = config.max_position_embeddings.min(LONGEST_WINDOW);
         let rotary = |rope| Rotary::new(positions, config.head_dim, rope);
-        let layers = (0..config.num_hidden_layers).map(|n| Layer::load(checkpoint, n, &norm));
+        let layers = (0..config.num_hidden_layers).map(|n| Layer::load(checkpoint, n));
+        let learnt =
+            config.family.is_gpt2().then(|| checkpoint.read("embed_positions.weight")).transpose()?;
         Ok(Self {
             layers: layers.collect::<Result<_, _>>()?,
-            norm: norm("norm.weight")?,
+            norm: layer::norm(checkpoint, "norm")?,
+            positions: learnt.map(Arc::new),
             rotary: Arc::new((rotary(&config.rope), rotary(&config.rope_of_windows))),
             embedding,
             head: Arc::new(head),
@@ -134,7 +108,7 @@ impl Model {
     pub fn weights(&self) -> Vec<Weight> {
         let mut weights = Vec::new();
         for (n, layer) in self.layers.iter().enumerate() {
-            weights.extend(layer.linears().map(|(part, linear)| weight(n, part, linear)));
+            weights.extend(layer.linears().into_iter().map(|(part, linear)| weight(n, part, linear)));
         }
         weights
     }
@@ -220,7 +194,7 @@ impl Model {
 
     /// What the head reads.
     fn normalize_last(&self, work: &mut Workspace) {
-        rms_norm(&work.residual, &self.norm, self.config.rms_norm_eps as f32, &mut work.normed);
+        self.norm.apply(&work.residual, self.config.rms_norm_eps as f32, &mut work.normed);
     }
 
     /// The head, shared.
@@ -264,6 +238,9 @@ impl Model {
             let scale = (h as f32).sqrt();
             residual.iter_mut().for_each(|x| *x *= scale);
         }
+        if let Some(positions) = &self.positions {
+            residual.iter_mut().zip(positions.iter()).for_each(|(x, p)| *x += p);
+        }
     }
 
     fn attend(
@@ -282,11 +259,11 @@ impl Model {
 
     /// What the first linear layers of the half that `part` belongs to read.
     fn normalize(&self, n: usize, part: Part, work: &mut Workspace) {
-        let weight = match part {
+        let norm = match part {
             Part::Attention | Part::AttentionOut => &self.layers[n].input_norm,
             Part::Feed | Part::FeedOut => &self.layers[n].feed_norm,
         };
-        rms_norm(&work.residual, weight, self.config.rms_norm_eps as f32, &mut work.normed);
+        norm.apply(&work.residual, self.config.rms_norm_eps as f32, &mut work.normed);
     }
 
     /// From what Q, K and V read to what O reads.
@@ -312,8 +289,10 @@ impl Model {
             LayerKind::Full => (&self.rotary.0, usize::MAX),
             LayerKind::Window(window) => (&self.rotary.1, window),
         };
-        rotary.apply(&mut work.q, config.q_size());
-        rotary.apply(&mut work.k, config.kv_size());
+        if self.positions.is_none() {
+            rotary.apply(&mut work.q, config.q_size());
+            rotary.apply(&mut work.k, config.kv_size());
+        }
         if hooks.wants_kv() {
             for (kind, values) in [("k", &mut work.k), ("v", &mut work.v)] {
                 let matrix = Matrix { rows: work.tokens, cols: config.kv_size(), values };
@@ -348,7 +327,13 @@ impl Model {
     /// From what gate and up read to what down reads.
     fn gate(&self, n: usize, work: &mut Workspace) {
         let layer = &self.layers[n];
-        layer.gate.apply(&work.normed, &mut work.gate, 0.0);
+        let Some(gate) = &layer.gate else {
+            layer.up.apply(&work.normed, &mut work.gate, 0.0);
+            add_bias(&mut work.gate, &layer.extras.up_bias);
+            work.gate.iter_mut().for_each(|x| *x = gelu(*x));
+            return;
+        };
+        gate.apply(&work.normed, &mut work.gate, 0.0);
         layer.up.apply(&work.normed, &mut work.up, 0.0);
         let gated = work.gate.iter_mut().zip(&work.up);
         if self.config.family == Family::Gemma3 {
@@ -425,13 +410,15 @@ impl Model {
         residual: &mut [f32],
     ) {
         let layer = &self.layers[n];
-        let (linear, norm) = match part {
+        let extras = &layer.extras;
+        let (linear, bias, norm) = match part {
             Part::Attention | Part::Feed => return,
-            Part::AttentionOut => (&layer.o, &layer.extras.attention_out_norm),
-            Part::FeedOut => (&layer.down, &layer.extras.feed_out_norm),
+            Part::AttentionOut => (&layer.o, &extras.o_bias, &extras.attention_out_norm),
+            Part::FeedOut => (&layer.down, &extras.down_bias, &extras.feed_out_norm),
         };
         if norm.is_empty() {
             linear.apply(reads, residual, 1.0);
+            add_bias(residual, bias);
             return;
         }
         buffer.resize(residual.len(), 0.0);
@@ -474,7 +461,7 @@ impl Model {
         match part {
             Part::Attention => layer.q.inputs(),
             Part::AttentionOut => layer.o.inputs(),
-            Part::Feed => layer.gate.inputs(),
+            Part::Feed => layer.up.inputs(),
             Part::FeedOut => layer.down.inputs(),
         }
     }
@@ -539,90 +526,6 @@ fn weight(n: usize, part: &str, linear: &Linear) -> Weight {
     }
 }
 
-/// The tanh approximation, as `gelu_pytorch_tanh` has it.
-fn gelu(x: f32) -> f32 {
-    let inner = (2.0 / std::f32::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
-    0.5 * x * (1.0 + inner.tanh())
-}
-
-/// Adds a bias to every row; an empty one adds nothing.
-fn add_bias(x: &mut [f32], bias: &[f32]) {
-    if !bias.is_empty() {
-        x.chunks_exact_mut(bias.len()).for_each(|row| row.iter_mut().zip(bias).for_each(|(x, b)| *x += b));
-    }
-}
-
-impl Layer {
-    fn load(
-        checkpoint: &Checkpoint,
-        n: usize,
-        norm: &dyn Fn(&str) -> Result<Vec<f32>, Error>,
-    ) -> Result<Self, Error> {
-        let config = &checkpoint.config;
-        let family = config.family;
-        let (h, m) = (config.hidden_size, config.intermediate_size);
-        let (q, kv) = (config.q_size(), config.kv_size());
-        let read = |part: &str| checkpoint.read(&format!("layers.{n}.{part}"));
-        let norm = |part: &str| norm(&format!("layers.{n}.{part}.weight"));
-        let linear = |part: &str, rows, cols| {
-            Ok::<_, Error>(Linear::from_rows(rows, cols, &read(&format!("{part}.weight"))?))
-        };
-        let mut extras = Extras::default();
-        if family.has_qkv_bias() {
-            extras.q_bias = read("q_proj.bias")?;
-            extras.k_bias = read("k_proj.bias")?;
-            extras.v_bias = read("v_proj.bias")?;
-        }
-        if family.has_qk_norm() {
-            extras.q_norm = norm("q_norm")?;
-            extras.k_norm = norm("k_norm")?;
-        }
-        // Where attention's output has a norm of its own, that one bears the
-        // name that elsewhere belongs to the norm before the feed-forward part.
-        let mut feed_norm = norm("post_attention_layernorm")?;
-        if family.has_outer_norms() {
-            extras.attention_out_norm = std::mem::replace(&mut feed_norm, norm("pre_feedforward_layernorm")?);
-            extras.feed_out_norm = norm("post_feedforward_layernorm")?;
-        }
-        Ok(Self {
-            input_norm: norm("input_layernorm")?,
-            q: linear("q_proj", q, h)?,
-            k: linear("k_proj", kv, h)?,
-            v: linear("v_proj", kv, h)?,
-            o: linear("o_proj", h, q)?,
-            feed_norm,
-            gate: linear("gate_proj", m, h)?,
-            up: linear("up_proj", m, h)?,
-            down: linear("down_proj", h, m)?,
-            extras,
-        })
-    }
-
-    fn linears(&self) -> [(&'static str, &Linear); 7] {
-        [
-            ("q_proj", &self.q),
-            ("k_proj", &self.k),
-            ("v_proj", &self.v),
-            ("o_proj", &self.o),
-            ("gate_proj", &self.gate),
-            ("up_proj", &self.up),
-            ("down_proj", &self.down),
-        ]
-    }
-
-    fn linears_mut(&mut self) -> [(&'static str, &mut Linear); 7] {
-        [
-            ("q_proj", &mut self.q),
-            ("k_proj", &mut self.k),
-            ("v_proj", &mut self.v),
-            ("o_proj", &mut self.o),
-            ("gate_proj", &mut self.gate),
-            ("up_proj", &mut self.up),
-            ("down_proj", &mut self.down),
-        ]
-    }
-}
-
 impl Workspace {
     /// What the head reads, after [`Model::forward`], and the buffer for logits.
     pub(crate) fn hidden_and_logits(&mut self) -> (&[f32], &mut Vec<f32>) {
@@ -649,28 +552,5 @@ impl Workspace {
         }
         self.scratch = Scratch::new(tokens, c.head_dim());
         self.tokens = tokens;
-    }
-}
-
-/// [`rms_norm`] of rows as long as the weight; an empty weight does nothing.
-fn rms_norm_in_place(x: &mut [f32], weight: &[f32], epsilon: f32) {
-    if weight.is_empty() {
-        return;
-    }
-    for row in x.chunks_exact_mut(weight.len()) {
-        let mean = row.iter().map(|v| v * v).sum::<f32>() / weight.len() as f32;
-        let scale = 1.0 / (mean + epsilon).sqrt();
-        row.iter_mut().zip(weight).for_each(|(v, w)| *v = *v * scale * w);
-    }
-}
-
-/// `x / rms(x) · weight`, row by row.
-fn rms_norm(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
-    for (row, out) in x.chunks_exact(weight.len()).zip(out.chunks_exact_mut(weight.len())) {
-        let mean = row.iter().map(|v| v * v).sum::<f32>() / weight.len() as f32;
-        let scale = 1.0 / (mean + epsilon).sqrt();
-        for ((o, v), w) in out.iter_mut().zip(row).zip(weight) {
-            *o = v * scale * w;
-        }
     }
 }

@@ -12,7 +12,7 @@ use crate::tally::Tally;
 use crate::{Error, Model, NoHooks, Reference, Text, Weight, progressive, score_against};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use trinity_tensor::Class;
 use trinity_tensor::allocate::{Allocation, Curve, allocate};
 
@@ -187,7 +187,7 @@ impl Calibrator {
         equal_slopes: bool,
         done: &dyn Fn(usize),
     ) -> Result<CalibratedTargets, Error> {
-        if !coding.follows_inputs() {
+        if !coding.takes_moments() {
             let reason = format!("{} takes no calibration", coding.name());
             return Err(Error::Hook { place: "calibration".into(), reason });
         }
@@ -195,11 +195,26 @@ impl Calibrator {
         let budget = |name: &str| bits.get(name).copied().unwrap_or(coding.bits());
         // Layers make good what coding does to the embedding, too.
         let mut coded = model.clone();
-        for table in model.tables() {
+        // What rounds a layer for what it reads has nothing to go by in a table.
+        let tables = if coding.needs_moments() { Vec::new() } else { model.tables() };
+        for table in tables {
             let mut own = table.clone();
             code(coding, &mut own, budget(&table.name))?;
             coded.replace_table(&own);
             done(table.values.len());
+        }
+        if !coding.is_progressive() {
+            let targets = model.weights().into_iter().filter_map(|weight| {
+                let moments = Arc::new(self.moments.of(&weight.name)?.values().to_vec());
+                done(weight.values.len());
+                Some(Target {
+                    bits: budget(&weight.name),
+                    weight: weight.name,
+                    values: weight.values,
+                    moments,
+                })
+            });
+            return Ok(CalibratedTargets { targets: targets.collect(), bits });
         }
         let task = Task { coding, text: &self.text, budget: &budget, scales_channels: false };
         let mut targets = Vec::new();

@@ -31,6 +31,7 @@ pub use contents::{CLASS_KEY, List, TensorFile};
 pub use draft::Draft;
 pub(crate) use entry::BLOCK_BYTES;
 pub use entry::{Carried, Entry, ValueStream};
+pub(crate) use gguf::Block;
 pub use npy::write_npy;
 pub use safetensors::{SafetensorsWriter, Spec};
 pub(crate) use source::Source;

@@ -4,8 +4,12 @@
 //! coded in parallel and written in order, so the bytes do not depend on the
 //! number of threads.
 
+mod parted;
+
 use std::io::{Seek, Write};
 use std::path::Path;
+
+pub use parted::join_coded;
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -188,6 +192,11 @@ fn plan(entry: &Entry) -> BlockPlan {
     BlockPlan::new(rows, cols, SLAB_VALUES)
 }
 
+/// Slabs that a tensor is coded in; one where it has no value.
+pub fn slabs(entry: &Entry) -> usize {
+    plan(entry).len().max(1)
+}
+
 /// Calls `work` with each slab of a tensor, one in memory at a time.
 pub(crate) fn each_slab(
     entry: &Entry,
@@ -307,9 +316,9 @@ pub struct Encoding<'a> {
     pub measure: bool,
     /// What a calibration says of the tensor of a name, if anything.
     pub calibrated: &'a dyn Fn(&str) -> Option<&'a Calibrated>,
-    /// Which tensors, by their position, go into the container; a budget in bits
-    /// is that of all of them.
-    pub takes: &'a dyn Fn(usize) -> bool,
+    /// Which slabs, by the position of their tensor and their own in it, go into the
+    /// container; a budget in bits is that of all of them.
+    pub takes: &'a dyn Fn(usize, usize) -> bool,
     /// Bits per value that every tensor of the budget gives up for what is beside
     /// it, where somebody who saw the whole file has found them.
     pub overhead_bits_per_value: Option<f64>,
@@ -360,7 +369,7 @@ pub fn encode_file(
         on_non_finite,
         measure: true,
         calibrated: &|_| None,
-        takes: &|_| true,
+        takes: &|_, _| true,
         overhead_bits_per_value: None,
         progress: &progress,
     };
@@ -392,16 +401,21 @@ pub fn encode_into<W: Write + Seek>(
         if let Some(to) = &choice.tied {
             // Only where the tensor that it refers to is.
             let place = file.entries().iter().position(|other| other.name() == to);
-            if place.is_some_and(|place| (encoding.takes)(place)) {
+            if place.is_some_and(|place| (encoding.takes)(place, 0)) {
                 writer.text(format!("{TIED_KEY}{}", entry.name()), to);
                 tensors.push(tied(entry, to));
             }
             continue;
         }
-        if !(encoding.takes)(at) {
+        let own: Vec<usize> = (0..slabs(entry)).filter(|&slab| (encoding.takes)(at, slab)).collect();
+        if own.is_empty() {
             continue;
         }
         let target = choice.within_budget(entry, overhead_bits_per_value)?;
+        if own.len() < slabs(entry) {
+            choice.encode_slabs((entry, &own), target, encoding, &mut writer)?;
+            continue;
+        }
         let (summary, sums) = encode_tensor(entry, choice, target, encoding, &mut writer)?;
         match choice.exact {
             None => coded.merge(&sums),

@@ -105,7 +105,7 @@ impl Calibration {
             let moments = std::sync::Arc::new(moments);
             own.known.insert(entry.name().to_owned(), pipeline::Calibrated { values: None, moments });
         }
-        if allocation == Allocation::EqualSlope {
+        if allocation == Allocation::EqualSlope && !coding.needs_moments() {
             let costs = file.metadata().get(COSTS_KEY).map_or("{}", String::as_str);
             let costs: HashMap<String, f64> = serde_json::from_str(costs)
                 .map_err(|error| Error::input(format_args!("{place}: its costs are damaged: {error}"), ""))?;
@@ -124,9 +124,15 @@ impl Calibration {
         progress: &dyn Progress,
     ) -> Result<Self, Error> {
         Self::check(coding, allocation)?;
+        if checkpoint.stores_weights_fused() {
+            let message = "this model's file has its linear weights transposed and Q, K and V in one, \
+                           and a text calibrates them one by one";
+            return Err(Error::input(message, "`trinity.calibrate` in Python calibrates it as it is"));
+        }
         let values: usize = checkpoint.entries().map(trinity_tensor::Entry::len).sum();
         progress.begin(values as u64, "calibrating");
-        let equal_slopes = allocation == Allocation::EqualSlope;
+        // Whole bits cannot follow slopes.
+        let equal_slopes = allocation == Allocation::EqualSlope && !coding.needs_moments();
         let found =
             calibrator.targets(model, coding, equal_slopes, &|values| progress.advance(values as u64));
         progress.end();
@@ -150,9 +156,12 @@ impl Calibration {
     }
 
     fn check(coding: &Coding, allocation: Allocation) -> Result<(), Error> {
-        if !coding.takes_moments() || coding.needs_moments() {
+        if !coding.takes_moments() {
             let message = format!("{} cannot weigh its errors by what a layer reads", coding.name());
-            return Err(Error::input(message, "--calibrate is for trinity and its profiles"));
+            return Err(Error::input(
+                message,
+                "--calibrate is for trinity and its profiles, gptq-128g and awq-128g",
+            ));
         }
         if allocation == Allocation::Linear {
             let message = "--calibrate shares bits out by what each weight costs, not by layers";
@@ -160,6 +169,26 @@ impl Calibration {
             return Err(Error::input(message, help));
         }
         Ok(())
+    }
+
+    /// Whether it says something of every tensor whose codec cannot do without.
+    ///
+    /// # Errors
+    ///
+    /// Names the first of which it says nothing.
+    pub fn suffices(&self, plan: &Plan) -> Result<(), Error> {
+        let lacks = |own: &&super::Planned| own.needs_moments() && self.of(&own.tensor).is_none();
+        match plan.tensors().iter().find(lacks) {
+            None => Ok(()),
+            Some(own) => {
+                let codec = own.codec();
+                let message = format!(
+                    "{codec} rounds weights for what their layer reads, and nothing says what `{}` reads",
+                    own.tensor
+                );
+                Err(Error::input(message, "a calibration does; another codec needs none"))
+            }
+        }
     }
 
     /// What it says of the tensor of that name.

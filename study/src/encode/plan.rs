@@ -8,7 +8,9 @@ use crate::Error;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use trinity_tensor::allocate::{Allocation, Curve, allocate, curves as measured};
-use trinity_tensor::codec::{Basis, Target, TensorCodec, codec};
+use trinity_tensor::codec::{
+    Basis, CALIBRATED, Target, TensorCodec, codec, grouped_bits_per_value, width_within,
+};
 use trinity_tensor::pipeline::Treatment;
 use trinity_tensor::{Entry, TensorFile};
 
@@ -128,6 +130,10 @@ impl Request<'_> {
         let by_default =
             if bits.is_some() && self.target == Target::Lossless { "trinity" } else { self.codec };
         let codec = own.unwrap_or(by_default).to_owned();
+        let layers = matches!(kind, Kind::Linear | Kind::Experts);
+        if CALIBRATED.contains(&codec.as_str()) && !layers && lossy {
+            return kept(&format!("{codec} rounds linear layers alone"), true);
+        }
         Treatment::Coded { codec, target, apart: bits.is_some() }
     }
 
@@ -174,6 +180,10 @@ impl Request<'_> {
                 continue;
             };
             let failed = |error| Error::Tensor { subject: entry.name().to_owned(), error };
+            if CALIBRATED.contains(&name.as_str()) {
+                (*target, *apart) = (Target::Bits(whole_bits(entry, name, *target).map_err(failed)?), true);
+                continue;
+            }
             if !known.contains_key(name.as_str()) {
                 let coder = self.coder(name).map_err(failed)?;
                 let lossy_format = coder.has_one_rate() && name != trinity_tensor::pipeline::EXACT_CODEC;
@@ -188,8 +198,10 @@ impl Request<'_> {
             let (Some(Some(rate)), Target::Bits(asked)) = (known.get(name.as_str()), &*target) else {
                 continue;
             };
+            // Who names a format for a tensor wants it at its rate, beside that of the others.
+            let wanted = self.rules.codec(entry.name()).is_some() && self.rules.bits(entry.name()).is_none();
             // Scales that do not fill their blocks, and headers, take a little more than the format says.
-            if *rate > asked * 1.01 {
+            if *rate > asked * 1.01 && !wanted {
                 return Err(failed(trinity_tensor::Error::Unreachable {
                     name: entry.name().to_owned(),
                     codec: name.clone(),
@@ -204,13 +216,34 @@ impl Request<'_> {
     }
 }
 
+/// The rate of the widest integers within a target.
+fn whole_bits(entry: &Entry, name: &str, target: Target) -> Result<f64, trinity_tensor::Error> {
+    let width = match target {
+        Target::Bits(bits) => width_within(bits),
+        _ => None,
+    };
+    width.map(grouped_bits_per_value).ok_or_else(|| trinity_tensor::Error::Unreachable {
+        name: entry.name().to_owned(),
+        codec: name.to_owned(),
+        target: target.to_string(),
+        obstacle: trinity_tensor::Obstacle::Rate,
+        reason: format!("with its scales it takes {:.2} bits/value or more", grouped_bits_per_value(2))
+            .into(),
+    })
+}
+
 impl Planned {
+    /// Whether its codec cannot do without a calibration.
+    pub(super) fn needs_moments(&self) -> bool {
+        CALIBRATED.contains(&self.codec())
+    }
+
     /// Whether it has a part in the budget.
     pub(super) fn shares(&self) -> bool {
         matches!(self.treatment, Treatment::Coded { target: Target::Bits(_), apart: false, .. })
     }
 
-    fn codec(&self) -> &str {
+    pub(super) fn codec(&self) -> &str {
         match &self.treatment {
             Treatment::Coded { codec, .. } => codec,
             _ => "",
@@ -301,12 +334,21 @@ impl Plan {
     }
 }
 
-/// Tensors that hold what one before them holds, by position: only what is
-/// coded is looked at, since the rest is small.
+/// Values from which on a tensor that stays exact may refer to another, too.
+const LARGE_EXACT: usize = 1 << 16;
+
+/// Whether two tensors that hold the same may be one in a file.
+fn treated_alike(a: &Treatment, b: &Treatment) -> bool {
+    a == b || matches!((a, b), (Treatment::Exact { .. }, Treatment::Exact { .. }))
+}
+
+/// Tensors that hold what one before them holds, by position: what is coded is
+/// looked at, and what is large.
 fn ties(entries: &[Entry], treatments: &[Treatment]) -> Result<HashMap<usize, usize>, trinity_tensor::Error> {
     let mut alike: BTreeMap<(&str, &[usize]), Vec<usize>> = BTreeMap::new();
     for (at, (entry, treatment)) in entries.iter().zip(treatments).enumerate() {
-        if matches!(treatment, Treatment::Coded { .. }) && !entry.is_empty() {
+        let worth_it = matches!(treatment, Treatment::Coded { .. }) || entry.len() >= LARGE_EXACT;
+        if worth_it && !entry.is_empty() {
             alike.entry((entry.dtype().name(), entry.shape())).or_default().push(at);
         }
     }
@@ -317,8 +359,8 @@ fn ties(entries: &[Entry], treatments: &[Treatment]) -> Result<HashMap<usize, us
             let before = seen.entry(beginning(&entries[at])?).or_default();
             let mut same = None;
             for &other in before.iter() {
-                let treated_alike = treatments[other] == treatments[at];
-                if treated_alike && entries[other].content()? == entries[at].content()? {
+                let alike = treated_alike(&treatments[other], &treatments[at]);
+                if alike && entries[other].content()? == entries[at].content()? {
                     same = Some(other);
                     break;
                 }

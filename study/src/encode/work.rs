@@ -20,8 +20,8 @@ pub struct Work<'a> {
     pub measure: bool,
     /// Bits per value that tensors of the budget give up, where they are known.
     pub overhead_bits_per_value: Option<f64>,
-    /// Which tensors, by their position, go into the container.
-    pub takes: &'a dyn Fn(usize) -> bool,
+    /// Which slabs, by the position of their tensor and their own in it, go into the container.
+    pub takes: &'a dyn Fn(usize, usize) -> bool,
     /// Hears of values done, and may refuse to go on.
     pub progress: &'a (dyn Fn(usize) -> Result<(), Error> + Sync),
 }
@@ -43,7 +43,7 @@ impl<'a> Work<'a> {
             on_non_finite: OnNonFinite::KeepExact,
             measure: true,
             overhead_bits_per_value: None,
-            takes: &|_| true,
+            takes: &|_, _| true,
             progress: &|_| Ok(()),
         }
     }

@@ -1,6 +1,7 @@
 //! A file encoded in parts, on as many machines, and put together again.
 //!
-//! A part is a container with every N-th tensor. It carries a key of all that
+//! A part is a container with every N-th slab, so that one large tensor is shared
+//! out, too; most tensors have one slab. It carries a key of all that
 //! it follows from, so that the same part is not made twice and parts of
 //! different work are not taken for one.
 
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 use trinity_study::encode::Work;
 use trinity_study::{Progress, Shard};
 use trinity_tensor::file::{TIED_KEY, TriWriter};
-use trinity_tensor::pipeline::{Treatment, copy_coded};
+use trinity_tensor::pipeline::{Treatment, join_coded, slabs};
 use trinity_tensor::{ContentHash, Error, TensorFile};
 
 /// The text of a part that says what it follows from.
@@ -73,7 +74,17 @@ fn key_of(path: &Path) -> Option<String> {
     part.metadata().get(KEY).filter(|_| whole).cloned()
 }
 
-/// Encodes every N-th tensor.
+/// The number of each tensor's first slab, all slabs of the file counted through.
+fn first_slabs(file: &TensorFile) -> Vec<usize> {
+    let mut next = 0;
+    let first = |entry| {
+        next += slabs(entry);
+        next - slabs(entry)
+    };
+    file.entries().iter().map(first).collect()
+}
+
+/// Encodes every N-th slab.
 pub fn encode(job: &Job<'_>, shard: Shard, output: &Path, ctx: &Context) -> Result<(), Failure> {
     let path = path_of(output, shard);
     let key = key(job)?;
@@ -83,14 +94,14 @@ pub fn encode(job: &Job<'_>, shard: Shard, output: &Path, ctx: &Context) -> Resu
         let texts: BTreeMap<String, String> =
             job.file.metadata().clone().into_iter().chain([(KEY.to_owned(), key)]).collect();
         let spool = Spool::create(&path)?;
-        let own = job.file.entries().iter().enumerate().filter(|(at, _)| shard.takes(*at));
         let watch = ctx.watch();
-        watch.begin(own.map(|(_, entry)| entry.len() as u64).sum(), "encoding");
+        watch.begin(job.plan.values() as u64 / shard.count().max(1), "encoding");
         let advance = |done: usize| {
             watch.advance(done as u64);
             Ok(())
         };
-        let takes = |at| shard.takes(at);
+        let first = first_slabs(job.file);
+        let takes = |at: usize, slab: usize| shard.takes(first[at] + slab);
         let work = Work { measure: false, takes: &takes, progress: &advance, ..job.work() };
         TriWriter::create(spool.path(), &texts)
             .and_then(|writer| work.encode_into(writer))
@@ -100,7 +111,9 @@ pub fn encode(job: &Job<'_>, shard: Shard, output: &Path, ctx: &Context) -> Resu
         watch.end();
         ctx.remark(format!("wrote {}; when all parts are there, run the same with --merge", path.display()));
     }
-    let tensors = (0..job.file.entries().len()).filter(|&at| shard.takes(at)).count();
+    let first = first_slabs(job.file);
+    let has_part = |(at, entry)| (0..slabs(entry)).any(|slab| shard.takes(first[at] + slab));
+    let tensors = job.file.entries().iter().enumerate().filter(|&own| has_part(own)).count();
     if ctx.json {
         ctx.print_json(&json!({ "part": JsonPath::from(path), "tensors": tensors }))
     } else {
@@ -149,13 +162,13 @@ pub fn merge(job: &Job<'_>, output: &Path, device: Used, ctx: &Context) -> Resul
 
 fn join(job: &Job<'_>, parts: &[TensorFile], path: &Path) -> Result<u64, Error> {
     let mut writer = TriWriter::create(path, job.file.metadata())?;
+    let first = first_slabs(job.file);
     for (at, entry) in job.file.entries().iter().enumerate() {
         if let Treatment::Tied { to } = job.plan.treatment(entry) {
             writer.text(format!("{TIED_KEY}{}", entry.name()), to);
             continue;
         }
-        let coded = parts[at % parts.len().max(1)].entry(entry.name())?;
-        copy_coded(coded, entry.name(), &mut writer)?;
+        join_coded(entry, &|slab| &parts[(first[at] + slab) % parts.len()], &mut writer)?;
     }
     writer.finish()
 }

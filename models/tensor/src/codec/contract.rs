@@ -109,6 +109,11 @@ pub trait TensorCodec: std::fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether it cannot do without them.
+    fn needs_moments(&self) -> bool {
+        false
+    }
+
     /// As [`TensorCodec::encode`], of a weight whose columns are a layer's
     /// inputs: the error counts as `moments`, the inputs' second moments
     /// (columns × columns), weigh it. Codecs that take no moments refuse.

@@ -3,6 +3,8 @@
 use super::align::IntGroups;
 use super::entropy::{SYMBOL_CODERS, SymbolCoder};
 use super::ffmpeg::Ffmpeg;
+use super::grouped::{Calibrated, Method};
+use super::k_quants::{Blocks, KQuant};
 use super::line::Line;
 use super::lossless::Lossless;
 use super::mx::{Element, Mx};
@@ -28,6 +30,10 @@ pub const PAPER_BASELINES: [&str; 8] = [
     "mxfp+cabac",
 ];
 
+/// Codecs that [`codec`] knows and [`names`] leaves out: they code a layer's weights for what the layer reads, and
+/// nothing else.
+pub const CALIBRATED: [&str; 2] = ["gptq-128g", "awq-128g"];
+
 /// The codec of that name, or of the profile in a TOML file of that name.
 ///
 /// Names of codecs made of others keep to the same rule: `hadamard/my.toml`.
@@ -49,10 +55,13 @@ pub(crate) fn decoder(name: &str, basis: Option<&Basis>) -> Result<Box<dyn Tenso
 }
 
 fn unknown(name: &str) -> Error {
-    Error::UnknownCodec { name: name.to_owned(), known: names().join(", ") }
+    let formats = KQuant::ALL.map(|format| format.name().to_owned()).to_vec();
+    let known = [names(), formats, CALIBRATED.map(String::from).to_vec()].concat().join(", ");
+    Error::UnknownCodec { name: name.to_owned(), known }
 }
 
-/// Every name that [`codec`] knows on this machine.
+/// Every name that [`codec`] knows on this machine and comparisons take, but for block formats of GGUF ([`KQuant`])
+/// and [`CALIBRATED`].
 pub fn names() -> Vec<String> {
     let mut names: Vec<String> = Trinity::names().chain(Line::names()).map(String::from).collect();
     names.extend(["h265", "h264"].map(String::from));
@@ -142,6 +151,12 @@ fn built_in(name: &str) -> Option<Box<dyn TensorCodec>> {
         "rtn-128g" => return Some(scalar(name, packed_int(Some(128)), SymbolCoder::Packed)),
         "nf4" => return Some(scalar(name, Nf4, SymbolCoder::Packed)),
         _ => {}
+    }
+    if let Some(format) = KQuant::named(name) {
+        return Some(Box::new(Lossy(Blocks(format))));
+    }
+    if let Some(method) = Method::named(name) {
+        return Some(Box::new(Calibrated(method)));
     }
     if let Some(line) = Line::named(name) {
         return Some(Box::new(line));

@@ -65,6 +65,10 @@ impl TensorCodec for Rungs {
         self.0.takes_moments()
     }
 
+    fn needs_moments(&self) -> bool {
+        self.0.needs_moments()
+    }
+
     fn encode_weighted(&self, tensor: &Tensor, target: Target, moments: &[f32]) -> Result<Encoded, Error> {
         self.0.encode_weighted(tensor, target, moments)
     }

@@ -12,7 +12,8 @@ mod k_quants;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use blocks::{Block, Blocks};
+pub(crate) use blocks::Block;
+use blocks::Blocks;
 
 use super::contents::{List, Lists, TensorFile};
 use super::entry::{Entry, count};
