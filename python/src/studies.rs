@@ -455,6 +455,7 @@ struct Validating {
     collectives: Vec<PathBuf>,
     host_runs: Vec<PathBuf>,
     serving: Vec<PathBuf>,
+    kernels: Option<PathBuf>,
     recording: Option<PathBuf>,
     sets: Vec<String>,
 }
@@ -470,11 +471,19 @@ struct Validated {
 #[pyfunction]
 #[pyo3(signature = (request, report=None))]
 pub fn validate(py: Python<'_>, request: &str, report: Option<Py<PyAny>>) -> PyResult<String> {
-    let Validating { runs, oom, collectives, host_runs, serving, recording, sets } = parse(request)?;
+    let Validating { runs, oom, collectives, host_runs, serving, kernels, recording, sets } = parse(request)?;
     run(py, Size::Large, report.as_ref(), move |_| {
         let assignments = sets;
-        let request =
-            validating::Request { runs, oom, collectives, host_runs, serving, recording, assignments };
+        let request = validating::Request {
+            runs,
+            oom,
+            collectives,
+            host_runs,
+            serving,
+            kernels,
+            recording,
+            assignments,
+        };
         let truth = validating::Truth::read(&request).map_err(|error| Failure::input(&error))?;
         let outcome = validating::validate(&truth).map_err(|error| Failure::input(&error))?;
         text(&Validated {

@@ -356,6 +356,7 @@ def validate(
     collectives: StrPath | Iterable[StrPath] | None = None,
     host_runs: StrPath | Iterable[StrPath] | None = None,
     serving: StrPath | Iterable[StrPath] | None = None,
+    kernels: StrPath | None = None,
     recording: StrPath | None = None,
     set: Mapping[str, Any] | Iterable[str] | None = None,
     progress: Progress = None,
@@ -369,6 +370,7 @@ def validate(
         "collectives": _paths(collectives),
         "host_runs": _paths(host_runs),
         "serving": _paths(serving),
+        "kernels": None if kernels is None else os.fspath(kernels),
         "recording": None if recording is None else os.fspath(recording),
         "sets": _assignments(set, {}),
     }

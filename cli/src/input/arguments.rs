@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 type Argument = (Option<&'static str>, &'static str);
 
 /// Arguments that name results.
-const RESULTS: [Argument; 8] = [
+const RESULTS: [Argument; 9] = [
     (None, "output"),
     (None, "out"),
     (None, "recon"),
