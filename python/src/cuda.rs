@@ -123,13 +123,13 @@ fn on_device(coded: &[u8], dtype: &str) -> Option<Vec<u8>> {
     })
 }
 
+/// How many values a slab has, and its stream.
+type Slab<'py> = (usize, Bound<'py, PyBytes>);
+
 /// Values and stream of every slab of a container, for decoders on a GPU; nothing where a slab is no stream of
 /// the line-rate codec that they decode to a CPU's bits. A slab of zeros has no bytes.
 #[pyfunction]
-pub fn line_slabs<'py>(
-    py: Python<'py>,
-    container: &[u8],
-) -> PyResult<Option<Vec<(usize, Bound<'py, PyBytes>)>>> {
+pub fn line_slabs<'py>(py: Python<'py>, container: &[u8]) -> PyResult<Option<Vec<Slab<'py>>>> {
     let entry = crate::coded::only_entry(container.to_vec())?;
     let Some((slab_values, slabs)) = entry.slabs() else { return Ok(None) };
     let mut found = Vec::with_capacity(slabs);

@@ -153,7 +153,7 @@ mod tests {
 
     fn found(rate: &str, lines: &[ClassLine]) -> Vec<Row> {
         let rate = rate.parse().expect("a rate");
-        let request = Request { classes: lines, rate, nic: "nics/cx5".into() };
+        let request = Request { classes: lines, rate, nic: "nics/cx5-llm265".into() };
         rows(&request, &Silent).expect("rows")
     }
 

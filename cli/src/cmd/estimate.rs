@@ -16,7 +16,7 @@ Examples:
   trinity estimate dgx-h100 llama-3-8b --set job.parallelism.tensor=8
   trinity estimate dgx-h100 llama-3-8b --set job.parallelism.tensor=8 --set job.precision.math=fp8
   trinity estimate clusters/dgx-a100 sweeps/llama-7b --set job.parallelism.tensor=8
-  trinity estimate dgx-h100 llama-3-8b --set cluster.gpus=8 --set job.global-batch=64 --set job.parallelism=best
+  trinity estimate dgx-h100 llama-3-8b --set cluster.gpus=8 --set job.parallelism=best
 
 The third takes the job of a sweep to another cluster; the last finds the best parallelism,
 micro-batch and recomputation that fit.")]

@@ -63,8 +63,8 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         _ if ctx.json => ctx.print_json(&answer::json(&file.title, &answers)),
         Some(_) => {
             ctx.print(show::one(&answers[0], ctx))?;
-            let tables = answers[0].commands.values().filter_map(|command| run::table(command));
-            tables.map(|table| ctx.print(format!("\n{}", table?))).collect()
+            let mut tables = answers[0].commands.values().filter_map(|command| run::table(command));
+            tables.try_for_each(|table| ctx.print(format!("\n{}", table?)))
         }
         None if args.markdown => ctx.print(show::markdown(&file.title, &answers)),
         None => {

@@ -53,7 +53,7 @@ pub struct Args {
     /// Fit the constants of engines anew without each model, GPU and engine version in turn, and predict that one
     #[arg(long, requires = "serving")]
     leave_out: bool,
-    /// Fit the constants of engines on these services, from the files in DIR or those built in, and write them there
+    /// Folder for constants of engines fitted on these services, from the files in it or those built in
     #[arg(long, value_name = "DIR", requires = "serving", conflicts_with = "leave_out")]
     fit_engines: Option<PathBuf>,
     /// Runs on the GPU of the recording (training, prompts, decoding) instead of the committed ones, a CSV; may be repeated

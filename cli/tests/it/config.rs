@@ -20,7 +20,7 @@ error: unknown key `bandwith`
  --> mine.toml:3:1
   |
 3 | bandwith = \"200 Gbit/s\"
-  | ^^^^^^^^ expected one of: bandwidth, latency, area, idle-power, energy
+  | ^^^^^^^^ expected one of: bandwidth, latency, area, idle-power, active-power, energy
   |
 help: did you mean `bandwidth`?
 "

@@ -220,6 +220,7 @@ impl Search<'_> {
     fn climb(&self, start: &Values) -> Option<Optimum> {
         let mut best = None;
         self.offer(&mut best, *start);
+        self.offer_trimmed(&mut best, *start);
         self.offer_grown(&mut best, *start);
         let mut best = best?;
         for _ in 0..PASSES {
@@ -296,6 +297,34 @@ impl Search<'_> {
             if fits > values[nics] && rest > 0.0 {
                 values[nics] = fits;
                 self.offer(best, values);
+            }
+        }
+    }
+
+    /// Offers values that take more than the limit with fewer network cards and codecs: ranks come in
+    /// whole steps, and half a cluster is no answer to a card that is a little larger.
+    fn offer_trimmed(&self, best: &mut Option<Optimum>, values: Values) {
+        let (Some(nics), Within::AreaMm2(most)) = (self.player.nics, self.rules.within) else { return };
+        let knobs = &self.player.knobs;
+        let codecs = knobs.iter().position(|knob| knob.path == super::knob::CODECS && knob.is_number());
+        let cluster = self.player.point(self.base, &values).cluster;
+        let left = most / f64::from(cluster.gpus) - cluster.gpu.area_mm2;
+        let coded = cluster.codecs_per_gpu * cluster.codec.area_mm2;
+        if left <= 0.0 || cluster.nics_per_gpu * cluster.nic.area_mm2 + coded <= left {
+            return;
+        }
+        let kept: &[f64] = if codecs.is_some() { &[1.0, 0.5, 0.25] } else { &[1.0] };
+        for share in kept {
+            for tight in [1.0, 0.97, 0.9] {
+                let mut trimmed = values;
+                if let Some(codecs) = codecs {
+                    trimmed[codecs] = knobs[codecs].rounded(values[codecs] * share);
+                }
+                let rest = (left - coded * share) * tight / cluster.nic.area_mm2;
+                if rest > 0.0 {
+                    trimmed[nics] = knobs[nics].rounded(rest);
+                    self.offer(best, trimmed);
+                }
             }
         }
     }

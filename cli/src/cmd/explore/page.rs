@@ -125,10 +125,14 @@ fn differences(report: &mut Report, found: &Exploration) {
         });
         Series { name: front.scenario.clone(), points: over.collect(), mark: Mark::Line }
     });
+    let series: Vec<Series> = series.filter(|own| !own.points.is_empty()).collect();
+    if series.is_empty() {
+        return;
+    }
     let plot = Plot {
         x: Axis::log("total die area, mm²"),
         y: Axis::linear(format!("tokens/s over {}, %", found.baseline)),
-        series: series.collect(),
+        series,
     };
     report.plot(format!("What each codec gains over {} within an area", found.baseline), &plot);
 }

@@ -35,7 +35,7 @@ pub struct Args {
     /// its file machine.txt says which
     #[arg(long, value_name = "DIR", requires = "run", requires = "id")]
     pub(super) from: Option<PathBuf>,
-    /// Keep what was run in this file of recordings, beside those it has
+    /// Write what was run into this file of recordings, beside those it has
     #[arg(long, value_name = "FILE", requires = "run")]
     pub(super) record: Option<PathBuf>,
     /// Folder for report.html and for what commands write (default with --run: out/figures)

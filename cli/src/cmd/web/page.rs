@@ -15,8 +15,8 @@ macro_rules! scripts {
     ($($name:literal)+) => { [$(($name, include_str!(concat!("../../../../web/page/", $name)))),+] };
 }
 
-const SCRIPTS: [(&str, &str); 11] = scripts!(
-    "answers.js" "badges.js" "controls.js" "engine.js" "format.js" "main.js" "plot.js" "save.js" "serve.js"
+const SCRIPTS: [(&str, &str); 12] = scripts!(
+    "answers.js" "badges.js" "controls.js" "engine.js" "format.js" "main.js" "odds.js" "plot.js" "save.js" "serve.js"
     "state.js" "tensors.js"
 );
 const STYLE: &str = include_str!("../../../../web/page/style.css");

@@ -155,7 +155,14 @@ impl<'a> Coder<'a> {
     }
 
     /// The prediction from another frame where that is cheaper than `intra`, whose cost is given.
-    fn from_reference(&self, x: usize, y: usize, log2: u32, intra: f64, best: &mut [u16]) -> Option<Vector> {
+    fn predicted_by_reference(
+        &self,
+        x: usize,
+        y: usize,
+        log2: u32,
+        intra: f64,
+        best: &mut [u16],
+    ) -> Option<Vector> {
         let reference = self.reference?;
         let size = 1usize << log2;
         let depth = self.precision.depth;
@@ -250,7 +257,7 @@ impl<'a> Coder<'a> {
         let (mut mode, mut vector) = (intra::DC, None);
         if self.stages.prediction {
             let (cost, best) = self.predict(x, y, log2, &mut prediction);
-            vector = self.from_reference(x, y, log2, cost, &mut prediction);
+            vector = self.predicted_by_reference(x, y, log2, cost, &mut prediction);
             if self.reference.is_some() {
                 self.counter.encode(&mut self.inter_flag, vector.is_some());
             }
