@@ -136,6 +136,17 @@ impl Plot {
         let names: Vec<&str> = self.series.iter().map(|series| series.name.as_str()).collect();
         let colours = colours(&names);
         let only = |mark: Mark| json!([{ "filter": format!("datum.mark == '{mark:?}'") }]);
+        // A layer without points has no extent, which the browser's console would tell.
+        let drawn = |mark: Mark| values.iter().any(|value| value["mark"] == format!("{mark:?}"));
+        let layers: Vec<Value> = [
+            (Mark::Line, json!({ "type": "line", "point": true })),
+            (Mark::Points, json!({ "type": "point", "filled": true })),
+            (Mark::Reference, json!({ "type": "line", "strokeDash": [4, 4] })),
+        ]
+        .into_iter()
+        .filter(|(mark, _)| drawn(*mark))
+        .map(|(mark, look)| json!({ "transform": only(mark), "mark": look }))
+        .collect();
         json!({
             "data": { "values": values },
             "encoding": {
@@ -150,11 +161,7 @@ impl Plot {
                     { "field": "y", "title": self.y.label, "format": ".4" },
                 ],
             },
-            "layer": [
-                { "transform": only(Mark::Line), "mark": { "type": "line", "point": true } },
-                { "transform": only(Mark::Points), "mark": { "type": "point", "filled": true } },
-                { "transform": only(Mark::Reference), "mark": { "type": "line", "strokeDash": [4, 4] } },
-            ],
+            "layer": layers,
         })
     }
 
