@@ -6,10 +6,9 @@ use serde_json::json;
 use trinity_tensor::codec::ablate::{Line, ablate};
 use trinity_tensor::{Class, Entry, Error, crop};
 
-use super::asked::{Args, entries, fixed_error, take};
+use super::asked::{Args, entries, fixed_error, write_rows};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output;
 use crate::report::Report;
 use crate::table::{Table, sig3};
 use crate::tensor_files::bad_input;
@@ -48,12 +47,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         rows.extend(result.map_err(|(tensor, error)| bad_input(&tensor, &error))?);
     }
     if let Some(folder) = &args.out {
-        let mut csv = csv::Writer::from_writer(Vec::new());
-        for row in &rows {
-            csv.serialize(row).map_err(Failure::run)?;
-        }
-        take(args, "compare --ablate")?;
-        output::write(&folder.join("ablate.csv"), &csv.into_inner().map_err(Failure::run)?)?;
+        write_rows(args, folder, "ablate.csv", &rows)?;
         report(&rows, goal).write(&folder.join("report.html"))?;
         ctx.remark(format!("wrote {} and report.html", folder.join("ablate.csv").display()));
     }

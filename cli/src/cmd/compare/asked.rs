@@ -1,8 +1,9 @@
 //! What a comparison is asked for: its arguments, and the tensors, codecs and
 //! targets that follow from them, whatever is then shown of them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use trinity_config::DataRate;
 use trinity_study::compare::{self, USUAL_BITS, usual_codecs};
 use trinity_tensor::codec::{Target, names};
@@ -144,6 +145,22 @@ pub struct Args {
 /// Takes the folder of results for this comparison.
 pub(super) fn take(args: &Args, command: &str) -> Result<(), Failure> {
     args.out.as_deref().map_or(Ok(()), |folder| output::claim(folder, &work(command, &args.files)))
+}
+
+/// Writes rows as a CSV of that name into the folder of results.
+pub(super) fn write_rows<R: Serialize>(
+    args: &Args,
+    folder: &Path,
+    name: &str,
+    rows: &[R],
+) -> Result<(), Failure> {
+    let mut csv = csv::Writer::from_writer(Vec::new());
+    for row in rows {
+        csv.serialize(row).map_err(Failure::run)?;
+    }
+    let option = name.trim_end_matches(".csv");
+    take(args, &format!("compare --{option}"))?;
+    output::write(&folder.join(name), &csv.into_inner().map_err(Failure::run)?)
 }
 
 /// The error at which `--ablate`, `--motion`, `--blocks` and `--show` work, the paper's where none is given.

@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 use trinity_tensor::codec::ablate::{Inter, inter};
 use trinity_tensor::{Class, Entry, Error, crop};
 
-use super::asked::{Args, entries, fixed_error, take};
+use super::asked::{Args, entries, fixed_error, write_rows};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output;
 use crate::table::{Table, sig3};
 use crate::tensor_files::bad_input;
 
@@ -61,12 +60,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         rows.extend(result.map_err(|(tensor, error)| bad_input(&tensor, &error))?);
     }
     if let Some(folder) = &args.out {
-        let mut csv = csv::Writer::from_writer(Vec::new());
-        for row in &rows {
-            csv.serialize(row).map_err(Failure::run)?;
-        }
-        take(args, "compare --motion")?;
-        output::write(&folder.join("motion.csv"), &csv.into_inner().map_err(Failure::run)?)?;
+        write_rows(args, folder, "motion.csv", &rows)?;
         ctx.remark(format!("wrote {}", folder.join("motion.csv").display()));
     }
     if ctx.json {
