@@ -159,7 +159,7 @@ impl<'a> Contest<'a> {
     /// The values of a point of the grid.
     pub fn values_at(&self, scenario: usize, index: u64) -> Values {
         let space = &self.study.plan.space;
-        let point = chosen(&space.point(index));
+        let point = space.point(index);
         self.fields[scenario].player.listed(&space.scenarios()[scenario], &space.digits(index), &point)
     }
 
@@ -364,11 +364,6 @@ impl<'a> Contest<'a> {
             format_args!("give a --budget of {:.0} mm2 or more", estimate.area_mm2.ceil()),
         )
     }
-}
-
-/// A point with its layout chosen, where that was left to be.
-pub(super) fn chosen(point: &Point) -> Point {
-    *point
 }
 
 /// The bits of every coded class times a factor.

@@ -199,25 +199,6 @@ impl Knob {
         Self { path: axis.path.clone(), kind }
     }
 
-    /// The knobs of a layout that is left to be chosen, beside those of its axes.
-    pub fn of_layout(base: &Point, axes: &[Axis]) -> Vec<Self> {
-        let free = PLACES.iter().filter(|place| place.path.starts_with("job."));
-        let free = free.filter(|place| !axes.iter().any(|axis| axis.path == place.path));
-        let knob = |place: &Place| {
-            let most = (place.most)(base);
-            let kind = Kind::Number { place: *place, stated: (place.step, f64::INFINITY), most };
-            Self { path: place.path.to_owned(), kind }
-        };
-        free.map(knob).filter(|knob| knob.most() > 1.0).collect()
-    }
-
-    fn most(&self) -> f64 {
-        match &self.kind {
-            Kind::Number { most, .. } => *most,
-            Kind::Listed { axis, .. } => axis.labels.len() as f64,
-        }
-    }
-
     /// What a point has there, where that can be read back.
     pub fn get(&self, point: &Point) -> f64 {
         match &self.kind {

@@ -6,7 +6,7 @@
 //! area that is left over goes to network cards. Knows points and knobs; which
 //! codec a scenario has it does not ask.
 
-use super::knob::{GPUS, Knob, NICS, SCALE};
+use super::knob::{Knob, NICS, SCALE};
 use trinity_sim::Estimate;
 use trinity_sim::sweep::{Constraint, Direction, Objective, Point, Scenario};
 
@@ -84,8 +84,6 @@ pub(super) struct Player {
     /// The knob that the cluster grows by.
     scale: Option<usize>,
     nics: Option<usize>,
-    /// The layout is the search's to choose.
-    free: bool,
 }
 
 /// The best that was found.
@@ -105,16 +103,10 @@ impl Player {
             Knob::of(axis, &scenario.base, most)
         };
         let mut knobs: Vec<Knob> = scenario.axes.iter().map(knob).collect();
-        let free = is_free(&scenario.base);
-        if free {
-            // GPUs follow from the layout.
-            knobs.retain(|knob| knob.path != GPUS);
-            knobs.extend(Knob::of_layout(&scenario.base, &scenario.axes));
-        }
         knobs.truncate(MOST);
         let at = |path: &str| knobs.iter().position(|knob| knob.path == path && knob.is_number());
-        let scale = at(SCALE).filter(|_| scenario.base.gpus_as_used || free);
-        Self { name: scenario.name.clone(), scale, nics: at(NICS), free, knobs }
+        let scale = at(SCALE).filter(|_| scenario.base.gpus_as_used);
+        Self { name: scenario.name.clone(), scale, nics: at(NICS), knobs }
     }
 
     /// The same player with these knobs held where they are on every base.
@@ -123,7 +115,7 @@ impl Player {
             self.knobs.iter().filter(|knob| !paths.contains(&knob.path.as_str())).cloned().collect();
         let at = |path: &str| knobs.iter().position(|knob| knob.path == path && knob.is_number());
         let scale = self.scale.and_then(|_| at(SCALE));
-        Self { name: self.name.clone(), scale, nics: at(NICS), free: self.free, knobs }
+        Self { name: self.name.clone(), scale, nics: at(NICS), knobs }
     }
 
     /// The values of a place of the study's own grid; `point` is what lies there.
@@ -152,9 +144,6 @@ impl Player {
 
     pub fn point(&self, base: &Point, values: &Values) -> Point {
         let mut point = *base;
-        if self.free {
-            fix(&mut point);
-        }
         for (knob, value) in self.knobs.iter().zip(values) {
             knob.set(&mut point, *value);
         }
@@ -198,16 +187,6 @@ impl Player {
         let found = starts.iter().filter_map(|start| search.climb(start));
         found.reduce(|best, own| if own.merit > best.merit { own } else { best })
     }
-}
-
-/// Whether a point leaves its layout to be chosen.
-fn is_free(_point: &Point) -> bool {
-    false
-}
-
-/// Takes the choice of a layout away from a point: the search makes it.
-fn fix(point: &mut Point) {
-    point.gpus_as_used = true;
 }
 
 struct Search<'a> {

@@ -1,6 +1,6 @@
 //! Where each codec stands at the budget, and at every other budget.
 
-use super::contest::{Contest, Found as Sweep, chosen as chosen_layout};
+use super::contest::{Contest, Found as Sweep};
 use super::knob::Stands;
 use super::optimum::{Merit, Rules};
 use super::setting::layout;
@@ -93,8 +93,7 @@ pub(super) fn standings(contest: &Contest<'_>, sweep: &Sweep) -> Vec<Standing> {
             let best = sweep.best[at].as_ref();
             let merit = best.map(|best| best.merit);
             let found = best.and_then(|best| contest.study.found(&best.entry, &answer));
-            let point =
-                found.as_ref().map(|found| chosen_layout(&contest.study.plan.space.point(found.index)));
+            let point = found.as_ref().map(|found| contest.study.plan.space.point(found.index));
             let gpus = point.map_or(0, |point| point.cluster.gpus);
             let coded = Some(at) != contest.baseline_at();
             let estimate = found.as_ref().map(|found| found.estimate);
