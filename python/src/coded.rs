@@ -452,7 +452,8 @@ pub fn encode_file(
             Some(source) => open(source)?,
             None => TensorFile::of(entries, metadata).map_err(refused)?,
         };
-        let writer = TriWriter::create(&path, file.metadata()).map_err(refused)?;
+        let texts = file.texts().map_err(refused)?;
+        let writer = TriWriter::create(&path, &texts).map_err(refused)?;
         let (plan, encoded, writer) = asked.encode(&file, &place, source.as_deref(), writer, watch)?;
         let bytes = writer.finish().map_err(refused)?;
         let share = |is_exact: bool| {

@@ -1,20 +1,24 @@
 //! `trinity delta`: what fine-tuning changed, made and applied.
 
-use std::path::PathBuf;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use trinity_tensor::Error;
 use trinity_tensor::codec::Target;
-use trinity_tensor::delta::{Mode, apply, make};
+use trinity_tensor::delta::{Applied, Mode, apply, apply_some, make};
+use trinity_tensor::export::{Shards, Written};
+use trinity_tensor::file::Kept;
 use trinity_tensor::pipeline::Summary;
+use trinity_tensor::{Error, TensorFile};
 
 use super::encode::{known_codec, positive};
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::input;
 use crate::json_path::JsonPath;
-use crate::output::{Named, Spool};
+use crate::output::{self, Named, Spool};
 use crate::table::{Table, sig3};
-use crate::tensor_files::{is_delta, not_written, open, open_delta};
+use crate::tensor_files::{bad_input, is_delta, not_written, open, open_delta, sentence};
 
 /// Keep only what changed between two tensor files
 #[derive(Debug, clap::Args)]
@@ -32,12 +36,16 @@ enum Command {
 /// Write the difference of two files
 ///
 /// Tensors are paired by name; suffixes .base and .tuned are ignored, so both
-/// may live in one file. Without a target the delta is exact to the bit.
+/// may live in one file. Folders are taken, too. Without a target the delta is exact
+/// to the bit.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   trinity delta make base.safetensors tuned.safetensors -o delta.tri
-  trinity delta make base.safetensors tuned.safetensors --bits 1.5 --codec trinity -o delta.tri")]
+  trinity delta make base.safetensors tuned.safetensors --bits 1.5 --codec trinity -o delta.tri
+
+To another machine, which has the base:
+  over SSH:  trinity delta make base tuned -o - | ssh host trinity delta apply base - -o tuned")]
 struct MakeArgs {
     /// The file before
     base: PathBuf,
@@ -60,6 +68,9 @@ struct MakeArgs {
 
 /// Write base plus delta as safetensors
 ///
+/// A delta of sharded folders makes a folder again where -o names one (a name
+/// without an ending, or a folder that is there): the same shards under the same index.
+///
 /// A delta carries the hash of the tensors it was made against; another base is
 /// refused. Deltas made before they did are applied with a remark.
 #[derive(Debug, clap::Args)]
@@ -69,9 +80,9 @@ Example:
 struct ApplyArgs {
     /// The file before
     base: PathBuf,
-    /// What `trinity delta make` wrote
+    /// What `trinity delta make` wrote; `-` is stdin
     delta: PathBuf,
-    /// Where to write
+    /// Where to write: a file, or the folder of a sharded model
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
 }
@@ -137,7 +148,7 @@ fn run_make(args: &MakeArgs, ctx: &Context) -> Result<(), Failure> {
 
 fn run_apply(args: &ApplyArgs, ctx: &Context) -> Result<(), Failure> {
     args.output.named_as(&["safetensors"])?;
-    let (base, delta) = (open(&args.base)?, open_delta(&args.delta)?);
+    let (base, delta) = (open(&args.base)?, received(&args.delta)?);
     if !is_delta(&delta) {
         return Err(Failure::input(format_args!(
             "{} is no delta: it holds tensors of its own",
@@ -145,8 +156,67 @@ fn run_apply(args: &ApplyArgs, ctx: &Context) -> Result<(), Failure> {
         ))
         .help("`trinity delta make BASE TUNED -o DELTA` makes one; `trinity decode` reads a container"));
     }
-    let spool = Spool::create(&args.output)?;
-    let applied = apply(&base, &delta, spool.path()).map_err(|error| match error.root() {
+    let applied = written(args, &base, &delta)?;
+    if !applied.base_checked {
+        ctx.remark("this delta does not say which base it was made against; the base was not checked");
+    }
+    ctx.remark(format!("wrote {} tensors to {}", applied.tensors, args.output.display()));
+    if ctx.json {
+        return ctx.print_json(
+            &json!({ "output": JsonPath::from(args.output.as_path()), "tensors": applied.tensors }),
+        );
+    }
+    Ok(())
+}
+
+/// A delta out of a file, or what comes through a pipe: it is small beside its base.
+fn received(path: &Path) -> Result<TensorFile, Failure> {
+    if !input::is_stdin(path) {
+        return open_delta(path);
+    }
+    let mut bytes = Vec::new();
+    std::io::stdin()
+        .lock()
+        .read_to_end(&mut bytes)
+        .map_err(|error| Failure::run(format_args!("cannot read stdin: {error}")))?;
+    TensorFile::from_bytes(bytes, "delta")
+        .map_err(|error| Failure::input(format_args!("stdin: {}", sentence(&error))))
+}
+
+/// Base plus delta: one file, or the shards of a folder under their index.
+fn written(args: &ApplyArgs, base: &TensorFile, delta: &TensorFile) -> Result<Applied, Failure> {
+    let output = &args.output;
+    let index = delta.kept(Kept::Index).and_then(|text| text.map(Shards::parse).transpose());
+    let index = index.map_err(|error| bad_input(&args.delta.display().to_string(), &error))?;
+    let wants_folder = !output::is_stdout(output) && (output.is_dir() || output.extension().is_none());
+    let Some(index) = index.filter(|_| wants_folder) else {
+        let spool = Spool::create(output)?;
+        let applied = apply(base, delta, spool.path()).map_err(|error| refused(args, output, &error))?;
+        spool.finish()?;
+        return Ok(applied);
+    };
+    let tensors: Vec<Written<'_>> = delta.entries().iter().map(Written::plainly).collect();
+    let dealt = index.deal(&tensors);
+    let mut whole = Applied { tensors: 0, base_checked: true };
+    let mut spools = Vec::new();
+    for (name, own) in &dealt {
+        let path = output.join(name);
+        let spool = Spool::create(&path)?;
+        let own: Vec<_> = own.iter().map(|tensor| tensor.entry).collect();
+        let applied =
+            apply_some(base, delta, &own, spool.path()).map_err(|error| refused(args, &path, &error))?;
+        whole.tensors += applied.tensors;
+        whole.base_checked &= applied.base_checked;
+        spools.push(spool);
+    }
+    spools.into_iter().try_for_each(Spool::finish)?;
+    output::write(&output.join(Shards::INDEX_NAME), &index.text(&dealt))?;
+    Ok(whole)
+}
+
+/// Why a delta was not put on a base.
+fn refused(args: &ApplyArgs, output: &Path, error: &Error) -> Failure {
+    match error.root() {
         Error::OtherBase { .. } => Failure::input(format_args!(
             "`{}` is not the base of `{}`: {error}",
             args.base.display(),
@@ -161,17 +231,6 @@ fn run_apply(args: &ApplyArgs, ctx: &Context) -> Result<(), Failure> {
             args.delta.display()
         ))
         .help("apply the delta to the file it was made against"),
-        _ => not_written(&args.delta.display().to_string(), &args.output, &error),
-    })?;
-    spool.finish()?;
-    if !applied.base_checked {
-        ctx.remark("this delta does not say which base it was made against; the base was not checked");
+        _ => not_written(&args.delta.display().to_string(), output, error),
     }
-    ctx.remark(format!("wrote {} tensors to {}", applied.tensors, args.output.display()));
-    if ctx.json {
-        return ctx.print_json(
-            &json!({ "output": JsonPath::from(args.output.as_path()), "tensors": applied.tensors }),
-        );
-    }
-    Ok(())
 }

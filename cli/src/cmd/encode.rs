@@ -1,5 +1,6 @@
 //! `trinity encode`: a tensor file to a `.tri` container, pictures to a stream.
 
+mod files;
 mod job;
 mod parts;
 mod rules;
@@ -120,6 +121,10 @@ pub struct Args {
     /// Code norms, biases and vectors too, which otherwise stay exact
     #[arg(long)]
     all: bool,
+    /// Carry the small text files of a model's folder (configuration, tokenizer), so that
+    /// decode --to safetensors gives a folder that an engine loads; they count in the rate
+    #[arg(long)]
+    files: bool,
     /// Refuse a file in which a tensor holds NaN or an infinity, where a loss is asked for,
     /// and fail where the result takes more bits than asked for
     #[arg(long)]
@@ -207,6 +212,9 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let mut file = open(&args.file)?;
     if let Some(class) = args.class {
         file = file.with_class(class);
+    }
+    if args.files {
+        file = files::carried(file, &args.file)?;
     }
     let output = args.output.clone().unwrap_or_else(|| args.file.with_extension("tri"));
     output.named_as(&["tri"])?;
@@ -296,10 +304,10 @@ fn picture(args: &Args, target: Target, ctx: &Context) -> Result<(), Failure> {
     args.device.open(["a codec of pictures"], ctx)?;
     let of_models = args.calibrate.is_some() || args.eval.is_some() || args.rules.is_given();
     let of_tensors = args.class.is_some() || args.basis.is_some() || args.allocate.is_some();
-    if of_models || of_tensors || in_parts {
+    if of_models || of_tensors || in_parts || args.files {
         return Err(Failure::input(
             "--class, --allocate, --basis, --calibrate, --eval, --exclude, --bits-for, --codec-for, --rules, \
-             --shard and --merge are for tensors, and this is a picture",
+             --files, --shard and --merge are for tensors, and this is a picture",
         ));
     }
     let job = pictures::Job {
@@ -371,7 +379,7 @@ fn whole(job: &Job<'_>, output: PathBuf, device: &Chosen, ctx: &Context) -> Resu
         Ok(())
     };
     let work = Work { progress: &progress, ..job.work() };
-    let (encoded, bytes) = TriWriter::create(spool.path(), job.file.metadata())
+    let (encoded, bytes) = TriWriter::create(spool.path(), &job.texts()?)
         .and_then(|writer| work.encode_into(writer))
         .and_then(|(encoded, writer)| Ok((encoded, writer.finish()?)))
         .map_err(|error| not_written(&job.path.display().to_string(), &output, &error))?;

@@ -33,7 +33,8 @@ const RESULTS: [Argument; 9] = [
 /// it, for results may lie there, too.
 const PARTS: [Argument; 1] = [(Some("merge"), "folders")];
 /// Inputs that are read front to back, and so may come through a pipe.
-const STREAMED: [Argument; 3] = [(None, "input"), (Some("encode"), "file"), (Some("decode"), "file")];
+const STREAMED: [Argument; 4] =
+    [(None, "input"), (Some("encode"), "file"), (Some("decode"), "file"), (Some("apply"), "delta")];
 
 fn is_among(list: &[Argument], command: &str, id: &str) -> bool {
     list.iter().any(|(own, name)| *name == id && own.is_none_or(|own| own == command))

@@ -119,6 +119,8 @@ pub fn furnish(folder: &Path) {
     fs::copy(at("tuesday.tri"), at("kv.tri")).unwrap();
     run("encode model.safetensors --bits 2.9 -o model.tri");
     run("delta make base.safetensors tuned.safetensors -o delta.tri");
+    fs::copy(repository.join("models/tensor/tests/data/gguf_blocks.gguf"), at("smollm2.gguf")).unwrap();
+    run("encode smollm2.gguf --lossless -o smollm2.tri");
     run("sweep big.toml --out out/big --shard 0/1 -q");
 }
 

@@ -5,6 +5,7 @@ mod browser;
 mod config;
 mod containers;
 mod device;
+mod engines;
 mod eval;
 mod examples;
 mod explore;

@@ -243,7 +243,7 @@ fn a_file_is_what_its_name_says() {
     assert!(said.contains("one picture") && !desk.at("two.png").exists(), "{said}");
     for (args, ending) in WRITERS {
         // Pictures may be written in several forms; no command here writes these.
-        for other in ["gguf", "mp4"] {
+        for other in ["mkv", "mp4"] {
             let name = format!("wrong.{other}");
             let said = desk.refused(&with(args, &[&name]));
             assert!(said.contains(&name), "{args:?}: {said}");

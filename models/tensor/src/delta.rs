@@ -99,7 +99,7 @@ pub struct Applied {
 
 /// Writes the difference of two files.
 pub fn make(base: &TensorFile, tuned: &TensorFile, mode: &Mode, path: &Path) -> Result<Vec<Summary>, Error> {
-    let mut writer = TriWriter::create(path, tuned.metadata())?;
+    let mut writer = TriWriter::create(path, &tuned.texts()?)?;
     let mut summaries = Vec::new();
     for (base, tuned) in pairs(base, tuned)? {
         let kept = kept_exact(base, tuned, mode)?;
@@ -195,12 +195,22 @@ fn measure(dtype: Dtype, base: &[u8], [wanted, found]: [&[u8]; 2], sums: &mut Me
 
 /// Writes base plus delta as safetensors; nothing where the base is another.
 pub fn apply(base: &TensorFile, delta: &TensorFile, path: &Path) -> Result<Applied, Error> {
-    let specs: Vec<Spec> = delta.entries().iter().map(spec).collect();
+    apply_some(base, delta, &delta.entries().iter().collect::<Vec<_>>(), path)
+}
+
+/// As [`apply`], of some of the delta's tensors: a shard of them.
+pub fn apply_some(
+    base: &TensorFile,
+    delta: &TensorFile,
+    entries: &[&Entry],
+    path: &Path,
+) -> Result<Applied, Error> {
+    let specs: Vec<Spec> = entries.iter().map(|entry| spec(entry)).collect();
     let mut texts = delta.metadata().clone();
     texts.retain(|key, _| !key.starts_with(BASE_KEY));
     let mut writer = SafetensorsWriter::create(path, &specs, &texts)?;
     let mut base_checked = true;
-    for entry in delta.entries() {
+    for &entry in entries {
         let base = find_base(base, key(entry.name()))?;
         if (base.shape(), base.dtype()) != (entry.shape(), entry.dtype()) {
             return Err(Error::NoSuchTensor {

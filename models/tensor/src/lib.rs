@@ -25,6 +25,7 @@ mod crop;
 pub mod delta;
 mod dtype;
 mod error;
+pub mod export;
 pub mod file;
 mod float8;
 mod memory;

@@ -378,7 +378,7 @@ pub fn encode_file(
 
 /// As [`encode_file`], by an [`Encoding`].
 pub fn encode_to(file: &TensorFile, encoding: &Encoding<'_>, path: &Path) -> Result<EncodedFile, Error> {
-    let writer = TriWriter::create(path, file.metadata())?;
+    let writer = TriWriter::create(path, &file.texts()?)?;
     let (mut encoded, writer) = encode_into(file, encoding, writer)?;
     encoded.bytes = writer.finish()?;
     Ok(encoded)
@@ -572,7 +572,7 @@ pub fn copy_coded<W: Write + Seek>(
 /// index, the checksums, and tensors kept exact beyond their share.
 fn overhead_bits_per_value(file: &TensorFile, chosen: &[Choice]) -> Result<f64, Error> {
     let rated = file.entries().iter().zip(chosen);
-    let (mut texts, mut described) = (file.metadata().clone(), Vec::new());
+    let (mut texts, mut described) = (file.texts()?, Vec::new());
     for (entry, choice) in rated.clone() {
         match &choice.tied {
             Some(to) => drop(texts.insert(format!("{TIED_KEY}{}", entry.name()), to.clone())),

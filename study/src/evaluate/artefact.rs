@@ -61,7 +61,9 @@ impl Evaluation {
             if progress.is_cancelled() { Err(trinity_tensor::Error::Stopped) } else { Ok(()) }
         };
         let work = Work { calibration: calibration.as_ref(), progress: &step, ..Work::new(&file, &plan) };
-        let encoded = TriWriter::over(Cursor::new(Vec::new()), file.metadata())
+        let encoded = file
+            .texts()
+            .and_then(|texts| TriWriter::over(Cursor::new(Vec::new()), &texts))
             .and_then(|writer| work.encode_into(writer))
             .and_then(|(encoded, writer)| Ok((encoded, writer.complete()?)));
         progress.end();

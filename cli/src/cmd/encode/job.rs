@@ -2,6 +2,8 @@
 
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::tensor_files::bad_input;
+use std::collections::BTreeMap;
 use std::path::Path;
 use trinity_study::encode::{Calibration, Plan, Request, Work};
 use trinity_tensor::TensorFile;
@@ -32,6 +34,11 @@ impl<'a> Job<'a> {
             on_non_finite: self.on_non_finite,
             ..Work::new(self.file, self.plan)
         }
+    }
+
+    /// Texts of the container.
+    pub fn texts(&self) -> Result<BTreeMap<String, String>, Failure> {
+        self.file.texts().map_err(|error| bad_input(&self.path.display().to_string(), &error))
     }
 
     /// Whether the whole takes more bits than were asked for, which is said; an

@@ -15,7 +15,6 @@ use crate::output::Spool;
 use crate::shards;
 use crate::tensor_files::{bad_input, not_written, open};
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use trinity_study::encode::Work;
@@ -91,8 +90,8 @@ pub fn encode(job: &Job<'_>, shard: Shard, output: &Path, ctx: &Context) -> Resu
     if key_of(&path).as_ref() == Some(&key) {
         ctx.remark(format!("{} is there already", path.display()));
     } else {
-        let texts: BTreeMap<String, String> =
-            job.file.metadata().clone().into_iter().chain([(KEY.to_owned(), key)]).collect();
+        let mut texts = job.texts()?;
+        texts.insert(KEY.to_owned(), key);
         let spool = Spool::create(&path)?;
         let watch = ctx.watch();
         watch.begin(job.plan.values() as u64 / shard.count().max(1), "encoding");
@@ -161,7 +160,7 @@ pub fn merge(job: &Job<'_>, output: &Path, device: Used, ctx: &Context) -> Resul
 }
 
 fn join(job: &Job<'_>, parts: &[TensorFile], path: &Path) -> Result<u64, Error> {
-    let mut writer = TriWriter::create(path, job.file.metadata())?;
+    let mut writer = TriWriter::create(path, &job.file.texts()?)?;
     let first = first_slabs(job.file);
     for (at, entry) in job.file.entries().iter().enumerate() {
         if let Treatment::Tied { to } = job.plan.treatment(entry) {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::entry::Entry;
+use super::origin::{Kept, Origin, malformed, packed, unpacked};
 use crate::codec::Basis;
 use crate::{Class, Dtype, Error};
 
@@ -23,6 +24,7 @@ pub struct TensorFile {
     pub(super) entries: Vec<Entry>,
     pub(super) metadata: BTreeMap<String, String>,
     pub(super) lists: Option<Arc<dyn Lists>>,
+    pub(super) origin: Option<Origin>,
 }
 
 /// A list that a file carries beside its tensors, such as a vocabulary.
@@ -58,7 +60,7 @@ impl TensorFile {
                 None => {}
             }
         }
-        Self { format, entries, metadata, lists: None }
+        Self { format, entries, metadata, lists: None, origin: None }
     }
 
     /// Tensors that are in no file, as if they were in one.
@@ -103,6 +105,38 @@ impl TensorFile {
     /// Text the file carries beside its tensors.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata
+    }
+
+    /// Texts for a container of these tensors: those that the file carries, and what
+    /// is to be kept of the file itself.
+    ///
+    /// # Errors
+    ///
+    /// Where the file's header cannot be read again.
+    pub fn texts(&self) -> Result<BTreeMap<String, String>, Error> {
+        let mut texts = self.metadata.clone();
+        texts.extend(self.origin.as_ref().map(Origin::text).transpose()?);
+        Ok(texts)
+    }
+
+    /// The same file, whose containers carry these small files as well.
+    ///
+    /// # Errors
+    ///
+    /// Where they cannot be packed.
+    pub fn with_files(mut self, files: &BTreeMap<String, String>) -> Result<Self, Error> {
+        let text = serde_json::to_vec(files).map_err(|error| malformed(error.to_string()))?;
+        self.metadata.insert(Kept::Files.key(), packed(&text)?);
+        Ok(self)
+    }
+
+    /// What a container keeps of the file it was made of; `None` where that was no such file.
+    ///
+    /// # Errors
+    ///
+    /// Where the text is not what was written.
+    pub fn kept(&self, kind: Kept) -> Result<Option<Vec<u8>>, Error> {
+        self.metadata.get(&kind.key()).map(|text| unpacked(text)).transpose()
     }
 
     /// The list of that name in the file's metadata; GGUF has such.

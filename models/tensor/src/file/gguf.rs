@@ -5,7 +5,9 @@
 //! here and read when asked for ([`Arrays`]).
 
 mod blocks;
+mod cursor;
 mod half;
+mod header;
 mod i_quants;
 mod k_quants;
 
@@ -14,18 +16,14 @@ use std::sync::Arc;
 
 pub(crate) use blocks::Block;
 use blocks::Blocks;
+use cursor::{ARRAY, Cursor, DEFAULT_ALIGNMENT, FORMAT, TEXT};
+pub use header::Header;
 
 use super::contents::{List, Lists, TensorFile};
 use super::entry::{Entry, count};
+use super::origin::Origin;
 use super::source::{Plain, Source};
 use crate::{Dtype, Error};
-
-const FORMAT: &str = "GGUF";
-const DEFAULT_ALIGNMENT: u64 = 32;
-/// Arrays of arrays deeper than this are refused; real files nest once.
-const MAX_NESTING: usize = 4;
-/// Metadata strings longer than this are skipped, not kept (tokenizers).
-const MAX_TEXT: u64 = 4096;
 
 pub(super) fn parse(source: &Source) -> Result<TensorFile, Error> {
     let mut cursor = Cursor::new(source, 4);
@@ -60,14 +58,16 @@ pub(super) fn parse(source: &Source) -> Result<TensorFile, Error> {
             metadata.insert(key, text);
         }
     }
+    let header_bytes = cursor.position;
     let mut infos = Vec::new();
     for at in 0..tensor_count {
-        infos.push(cursor.info().map_err(|error| within_info(error, at, tensor_count))?);
+        infos.push(info(&mut cursor).map_err(|error| within_info(error, at, tensor_count))?);
     }
     let data_start = cursor.position.next_multiple_of(alignment);
     let entries = place(source, infos, data_start, alignment)?;
     let mut file = TensorFile::new(FORMAT, entries, metadata);
     file.lists = Some(Arc::new(Arrays { source: source.clone(), arrays }));
+    file.origin = Some(Origin::Gguf { source: source.clone(), bytes: header_bytes });
     Ok(file)
 }
 
@@ -111,10 +111,6 @@ impl Lists for Arrays {
         (0..len).map(|_| number(&mut cursor)).collect::<Result<_, _>>().map(|l| Some(List::Numbers(l)))
     }
 }
-
-/// The metadata types that this file treats apart.
-const TEXT: u32 = 8;
-const ARRAY: u32 = 9;
 
 /// Turns descriptions into entries, checking that each lies in the file and
 /// that none overlap.
@@ -170,6 +166,28 @@ fn place(source: &Source, infos: Vec<Info>, data_start: u64, alignment: u64) -> 
     Ok(entries)
 }
 
+/// The next tensor description.
+fn info(cursor: &mut Cursor<'_>) -> Result<Info, Error> {
+    let at = cursor.position;
+    let name = cursor.string()?;
+    let dims = cursor.u32()?;
+    if dims > 8 {
+        return Err(cursor.malformed(at, format!("tensor `{name}` of {dims} dimensions")));
+    }
+    let mut shape = Vec::new();
+    for _ in 0..dims {
+        let dim = cursor.u64()?;
+        shape.push(usize::try_from(dim).map_err(|_| cursor.malformed(at, format!("dimension {dim}")))?);
+    }
+    // GGUF lists the fastest dimension first.
+    shape.reverse();
+    let id = cursor.u32()?;
+    let kind = Kind::from_id(id)
+        .ok_or_else(|| cursor.unsupported(at, format!("number format {id} of tensor `{name}`")))?;
+    let offset = cursor.u64()?;
+    Ok(Info { name, shape, kind, offset, at })
+}
+
 /// One tensor description.
 struct Info {
     name: String,
@@ -214,152 +232,5 @@ impl Kind {
             Self::Plain(dtype) => (1, dtype.bytes()),
             Self::Block(block) => (block.values(), block.bytes()),
         }
-    }
-}
-
-/// Reads little-endian fields front to back through a small buffer.
-struct Cursor<'a> {
-    source: &'a Source,
-    position: u64,
-    buffer: Vec<u8>,
-    buffer_start: u64,
-}
-
-impl<'a> Cursor<'a> {
-    fn new(source: &'a Source, position: u64) -> Self {
-        Self { source, position, buffer: Vec::new(), buffer_start: 0 }
-    }
-
-    fn malformed(&self, offset: u64, problem: String) -> Error {
-        Error::Malformed { format: FORMAT, offset, problem }
-    }
-
-    fn unsupported(&self, offset: u64, what: String) -> Error {
-        Error::Unsupported { format: FORMAT, offset, what }
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
-        let left = self.source.len().saturating_sub(self.position);
-        if left < N as u64 {
-            return Err(self.malformed(self.position, "the file ends inside its header".into()));
-        }
-        let start = self.position.wrapping_sub(self.buffer_start);
-        if self.position < self.buffer_start || start + N as u64 > self.buffer.len() as u64 {
-            self.buffer.resize(left.min(1 << 16) as usize, 0);
-            self.source.read_at(self.position, &mut self.buffer)?;
-            self.buffer_start = self.position;
-        }
-        let start = (self.position - self.buffer_start) as usize;
-        self.position += N as u64;
-        Ok(std::array::from_fn(|i| self.buffer[start + i]))
-    }
-
-    fn u32(&mut self) -> Result<u32, Error> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Result<u64, Error> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn skip(&mut self, bytes: u64) -> Result<(), Error> {
-        let end = self.position.checked_add(bytes).filter(|&end| end <= self.source.len());
-        self.position = end.ok_or_else(|| {
-            self.malformed(self.position, format!("{bytes} bytes announced past the file's end"))
-        })?;
-        Ok(())
-    }
-
-    fn string(&mut self) -> Result<String, Error> {
-        let len = self.u64()?;
-        let bytes = self.source.bytes(FORMAT, self.position, len)?;
-        let at = self.position;
-        self.position += len;
-        String::from_utf8(bytes).map_err(|_| self.malformed(at, "a string that is not UTF-8".into()))
-    }
-
-    /// A metadata value as text; `None` for arrays and long strings.
-    fn value(&mut self, kind: u32, depth: usize) -> Result<Option<String>, Error> {
-        let at = self.position;
-        Ok(Some(match kind {
-            0 => self.array::<1>()?[0].to_string(),
-            1 => (self.array::<1>()?[0] as i8).to_string(),
-            2 => u16::from_le_bytes(self.array()?).to_string(),
-            3 => i16::from_le_bytes(self.array()?).to_string(),
-            4 => self.u32()?.to_string(),
-            5 => i32::from_le_bytes(self.array()?).to_string(),
-            6 => f32::from_le_bytes(self.array()?).to_string(),
-            7 => (self.array::<1>()?[0] != 0).to_string(),
-            8 => {
-                let len = self.u64()?;
-                if len > MAX_TEXT {
-                    self.skip(len)?;
-                    return Ok(None);
-                }
-                self.position -= 8;
-                self.string()?
-            }
-            9 => {
-                self.skip_array(depth)?;
-                return Ok(None);
-            }
-            10 => self.u64()?.to_string(),
-            11 => i64::from_le_bytes(self.array()?).to_string(),
-            12 => f64::from_le_bytes(self.array()?).to_string(),
-            _ => return Err(self.malformed(at, format!("metadata of unknown type {kind}"))),
-        }))
-    }
-
-    fn skip_array(&mut self, depth: usize) -> Result<(), Error> {
-        let at = self.position;
-        if depth >= MAX_NESTING {
-            return Err(self.malformed(at, format!("arrays nested more than {MAX_NESTING} deep")));
-        }
-        let kind = self.u32()?;
-        let len = self.u64()?;
-        let fixed = match kind {
-            0 | 1 | 7 => Some(1),
-            2 | 3 => Some(2),
-            4..=6 => Some(4),
-            10..=12 => Some(8),
-            8 | 9 => None,
-            _ => return Err(self.malformed(at, format!("an array of unknown type {kind}"))),
-        };
-        if let Some(width) = fixed {
-            let bytes = len
-                .checked_mul(width)
-                .ok_or_else(|| self.malformed(at, format!("an array of {len} values")))?;
-            return self.skip(bytes);
-        }
-        for _ in 0..len {
-            if kind == 8 {
-                let bytes = self.u64()?;
-                self.skip(bytes)?;
-            } else {
-                self.skip_array(depth + 1)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn info(&mut self) -> Result<Info, Error> {
-        let at = self.position;
-        let name = self.string()?;
-        let dims = self.u32()?;
-        if dims > 8 {
-            return Err(self.malformed(at, format!("tensor `{name}` of {dims} dimensions")));
-        }
-        let mut shape = Vec::new();
-        for _ in 0..dims {
-            let dim = self.u64()?;
-            shape.push(usize::try_from(dim).map_err(|_| self.malformed(at, format!("dimension {dim}")))?);
-        }
-        // GGUF lists the fastest dimension first.
-        shape.reverse();
-        let id = self.u32()?;
-        let kind = Kind::from_id(id)
-            .ok_or_else(|| self.unsupported(at, format!("number format {id} of tensor `{name}`")))?;
-        let offset = self.u64()?;
-        Ok(Info { name, shape, kind, offset, at })
     }
 }

@@ -207,6 +207,8 @@ impl SafetensorsWriter {
     /// not tell by itself are kept as metadata.
     pub fn create(path: &Path, specs: &[Spec], metadata: &BTreeMap<String, String>) -> Result<Self, Error> {
         let mut texts = metadata.clone();
+        // What a container keeps of another file says nothing of this one.
+        texts.retain(|key, _| !key.starts_with(super::ORIGIN_KEY));
         let mut header = serde_json::Map::new();
         let mut end = 0u64;
         for spec in specs {

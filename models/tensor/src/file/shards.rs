@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::contents::TensorFile;
 use super::entry::Entry;
 use super::formats;
+use super::origin::Origin;
 use super::source::Source;
 use crate::Error;
 
@@ -56,7 +57,8 @@ pub(super) fn open(path: &Path) -> Result<TensorFile, Error> {
         return Err(Error::NoSuchTensor { name }.in_file(path));
     }
     let metadata = shards.into_values().flat_map(|file| file.metadata).collect();
-    Ok(TensorFile { format: FORMAT, entries, metadata, lists: None })
+    let origin = read_bytes(path).map(Origin::Index).map_err(|error| error.in_file(path))?;
+    Ok(TensorFile { format: FORMAT, entries, metadata, lists: None, origin: Some(origin) })
 }
 
 /// The tensors of a folder: through its index where it has one; otherwise
@@ -102,13 +104,16 @@ pub(super) fn open_folder(folder: &Path) -> Result<TensorFile, Error> {
         entries.extend(file.entries);
         metadata.extend(file.metadata);
     }
-    Ok(TensorFile { format: "folder", entries, metadata, lists: None })
+    Ok(TensorFile { format: "folder", entries, metadata, lists: None, origin: None })
+}
+
+fn read_bytes(path: &Path) -> Result<Vec<u8>, Error> {
+    let source = Source::open(path)?;
+    source.bytes(FORMAT, 0, source.len())
 }
 
 fn read_index(path: &Path) -> Result<Index, Error> {
-    let source = Source::open(path)?;
-    let bytes = source.bytes(FORMAT, 0, source.len())?;
-    serde_json::from_slice(&bytes).map_err(|error| Error::Malformed {
+    serde_json::from_slice(&read_bytes(path)?).map_err(|error| Error::Malformed {
         format: FORMAT,
         offset: 0,
         problem: error.to_string(),
