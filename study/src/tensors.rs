@@ -6,7 +6,7 @@
 use crate::Error;
 use serde::Serialize;
 use trinity_config::nearest;
-use trinity_tensor::codec::names;
+use trinity_tensor::codec::file_names;
 use trinity_tensor::stats::{Profile, profile};
 use trinity_tensor::{Class, Entry};
 
@@ -74,7 +74,7 @@ pub fn unknown_codec(name: &str) -> Error {
                     gptq-128g and awq-128g";
         return Error::input(message, help);
     }
-    let known = names();
+    let known = file_names();
     // What is made of several may be misspelt in any of them.
     let parts: Vec<&str> = name.split('/').collect();
     let meant: Option<Vec<String>> = parts

@@ -97,9 +97,13 @@ fn an_empty_choice_of_tensors_says_why() {
 fn a_misspelt_codec_gets_the_nearest_right_one() {
     let folder = tempfile::tempdir().unwrap();
     npy(&folder.path().join("m.npy"), 2, noise);
-    for (wrong, right) in
-        [("trinty", "trinity"), ("hadamard/h256", "hadamard/h265"), ("int+huffmann", "int+huffman")]
-    {
+    for (wrong, right) in [
+        ("trinty", "trinity"),
+        ("hadamard/h256", "hadamard/h265"),
+        ("int+huffmann", "int+huffman"),
+        ("gptq-128", "gptq-128g"),
+        ("q4k", "q4_k"),
+    ] {
         for args in [
             vec!["compare", "m.npy", "--codecs", wrong],
             vec!["encode", "m.npy", "--bits", "3", "--codec", wrong],

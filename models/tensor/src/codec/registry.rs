@@ -55,9 +55,13 @@ pub(crate) fn decoder(name: &str, basis: Option<&Basis>) -> Result<Box<dyn Tenso
 }
 
 fn unknown(name: &str) -> Error {
+    Error::UnknownCodec { name: name.to_owned(), known: file_names().join(", ") }
+}
+
+/// Every name that an encoded file may ask for: [`names`], block formats of GGUF ([`KQuant`]), [`CALIBRATED`].
+pub fn file_names() -> Vec<String> {
     let formats = KQuant::ALL.map(|format| format.name().to_owned()).to_vec();
-    let known = [names(), formats, CALIBRATED.map(String::from).to_vec()].concat().join(", ");
-    Error::UnknownCodec { name: name.to_owned(), known }
+    [names(), vec!["line".into()], formats, CALIBRATED.map(String::from).to_vec()].concat()
 }
 
 /// Every name that [`codec`] knows on this machine and comparisons take, but for block formats of GGUF ([`KQuant`])
