@@ -110,14 +110,17 @@ impl Calibrator {
         let least = (LEAST_SHARE * mean).max(f64::MIN_POSITIVE);
         let trust = (coding.bits() / TRUSTED_BITS).min(1.0);
         let mut weights = model.weights();
+        let linear = weights.len();
         weights.extend(model.tables());
-        let curve = |(weight, divergence): (&Weight, &f64)| Curve {
+        let curve = |(at, (weight, divergence)): (usize, (&Weight, &f64))| Curve {
             values: weight.values.len(),
             weight: (divergence.max(least) / weight.values.len().max(1) as f64).powf(trust),
             layer: 0.0,
             points: vec![(coding.bits(), 1.0)],
+            // No table is coarser than the file: what one loses no layer makes good (docs/language_models.md).
+            floor_bits: if at < linear { Curve::LEAST_BITS } else { coding.bits() },
         };
-        let curves: Vec<Curve> = weights.iter().zip(divergences).map(curve).collect();
+        let curves: Vec<Curve> = weights.iter().zip(divergences).enumerate().map(curve).collect();
         let budgets = allocate(&curves, coding.bits(), Allocation::EqualSlope);
         Ok(weights.into_iter().map(|weight| weight.name).zip(budgets).collect())
     }

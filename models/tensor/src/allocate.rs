@@ -55,6 +55,8 @@ pub struct Curve {
     pub layer: f64,
     /// (bits per value, NMSE), bits rising.
     pub points: Vec<(f64, f64)>,
+    /// Bits per value that it gets at least, where slopes decide.
+    pub floor_bits: f64,
 }
 
 /// Values of a tensor that its curve is measured on.
@@ -65,6 +67,9 @@ const BITS: (f64, f64) = (0.3, 12.0);
 const SPACING: f64 = 1.0;
 
 impl Curve {
+    /// The floor of a tensor that has none of its own.
+    pub const LEAST_BITS: f64 = BITS.0;
+
     /// Measures a tensor's curve around a rate, on its first rows.
     pub fn measure(entry: &Entry, codec: &dyn TensorCodec, bits: f64, weight: f64) -> Result<Self, Error> {
         let (rows, cols) = entry.matrix();
@@ -85,7 +90,7 @@ impl Curve {
         }
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         points.dedup_by(|a, b| a.0 - b.0 < 1e-6);
-        Ok(Self { values: entry.len(), weight, layer: layer(entry.name()), points })
+        Ok(Self { values: entry.len(), weight, layer: layer(entry.name()), points, floor_bits: BITS.0 })
     }
 
     /// log2 of the NMSE at a rate: linear between points, six decibels a bit beyond.
@@ -106,7 +111,7 @@ impl Curve {
 
     /// The rate at which the weighted error is at most `level`.
     fn rate_for(&self, log_level: f64) -> f64 {
-        let (mut low, mut high) = BITS;
+        let (mut low, mut high) = (self.floor_bits.clamp(BITS.0, BITS.1), BITS.1);
         for _ in 0..50 {
             let bits = 0.5 * (low + high);
             if self.weight.log2() + self.log_nmse(bits) > log_level { low = bits } else { high = bits }
@@ -184,7 +189,7 @@ mod tests {
 
     fn curve(values: usize, layer: f64, weight: f64) -> Curve {
         let points = [1.0, 2.0, 3.0, 4.0].map(|bits: f64| (bits, 2f64.powf(-2.0 * bits)));
-        Curve { values, weight, layer, points: points.into() }
+        Curve { values, weight, layer, points: points.into(), floor_bits: Curve::LEAST_BITS }
     }
 
     #[test]
@@ -195,6 +200,18 @@ mod tests {
             let mean = mean(&curves, &rates);
             assert!(mean <= 2.9 + 1e-9 && mean > 2.85, "{allocation:?}: {rates:?}");
         }
+    }
+
+    #[test]
+    fn a_floor_holds_and_the_others_pay_for_it() {
+        let floored = Curve { floor_bits: 3.0, ..curve(1000, 0.0, 0.01) };
+        let curves = [floored, curve(1000, 1.0, 1.0), curve(1000, 2.0, 16.0)];
+        let rates = allocate(&curves, 3.0, Allocation::EqualSlope);
+        assert!((rates[0] - 3.0).abs() < 1e-6 && (rates[2] - rates[1] - 2.0).abs() < 1e-6, "{rates:?}");
+        assert!((mean(&curves, &rates) - 3.0).abs() < 1e-6, "{rates:?}");
+        // Where all have one there is nothing to share out.
+        let all = [0.1, 8.0].map(|weight| Curve { floor_bits: 3.0, ..curve(500, 0.0, weight) });
+        assert!(allocate(&all, 3.0, Allocation::EqualSlope).iter().all(|rate| (rate - 3.0).abs() < 1e-6));
     }
 
     #[test]

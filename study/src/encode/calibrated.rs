@@ -221,6 +221,7 @@ fn by_costs(plan: &Plan, costs: &HashMap<String, f64>, bits: f64) -> HashMap<Str
         weight: known(own).unwrap_or(mean).max(least).powf(trust),
         layer: 0.0,
         points: vec![(bits, 1.0)],
+        floor_bits: own.kind.floor_bits(bits),
     };
     let curves: Vec<Curve> = shared.iter().map(curve).collect();
     let rates = allocate(&curves, bits, Allocation::EqualSlope);

@@ -154,7 +154,12 @@ impl Request<'_> {
                 let entries: Vec<Entry> = own.iter().map(|&at| entries[at].clone()).collect();
                 // Six decibels a bit.
                 let weight = |entry: &Entry| (2.0 * Kind::of(entry).finer_bits()).exp2();
-                curves.extend(measured(&entries, codec.as_ref(), bits, weight)?);
+                let floor = |(entry, curve): (&Entry, Curve)| Curve {
+                    floor_bits: Kind::of(entry).floor_bits(bits),
+                    ..curve
+                };
+                let found = measured(&entries, codec.as_ref(), bits, weight)?;
+                curves.extend(entries.iter().zip(found).map(floor));
             }
             allocate(&curves, bits, self.allocation)
         };
@@ -429,6 +434,22 @@ mod tests {
             .map(|row| format!("{} {} {}", row.kind, row.treatment, row.tensors))
             .collect();
         assert_eq!(kinds, ["linear uniform+ac 2", "embedding uniform+ac 1", "output tied 1", "norm exact 1"]);
+    }
+
+    #[test]
+    fn no_embedding_is_coarser_than_its_file_where_slopes_decide() {
+        let bits_of = |allocation| {
+            let request = Request { allocation, ..request(Rules::default()) };
+            // Rows all alike: an error of its own that says bits are better spent elsewhere.
+            let mut entries = model().entries().to_vec();
+            let flat: Vec<u8> = (0..128 * 32).flat_map(|i| ((i % 32) as f32).to_le_bytes()).collect();
+            let made = Entry::in_memory("embed_tokens.weight", Dtype::F32, vec![128, 32], Arc::new(flat));
+            entries[0] = made.unwrap();
+            let plan = request.plan(&TensorFile::of(entries, BTreeMap::new()).unwrap(), "model").unwrap();
+            plan.tensors()[0].bits().unwrap()
+        };
+        assert!(bits_of(Allocation::EqualSlope) >= 3.0 - 1e-6, "{}", bits_of(Allocation::EqualSlope));
+        assert!(bits_of(Allocation::Equal) > 3.0);
     }
 
     #[test]
