@@ -61,7 +61,7 @@ __all__ = [
 ]
 
 #: Modules that are imported when they are asked for: PyTorch is heavy, and clusters are few people's.
-_LATER = ("executors", "torch", "train")
+_LATER = ("executors", "lmcache", "torch", "train", "vllm")
 
 
 def __getattr__(name: str) -> Any:

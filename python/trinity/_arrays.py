@@ -128,6 +128,12 @@ def for_file(x: Any, name: str, class_: str | None, texts: dict[str, str]) -> Pl
     return (name, class_, "u8", [data.size], data)
 
 
+def width(name: str) -> int:
+    """Bytes of a value in a format of ours."""
+    known = {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "f16": 2, "bf16": 2, "i16": 2}
+    return known.get(name, 1)
+
+
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """The dtype of a format of ours."""
     own = _DTYPES.get(name)
