@@ -4,6 +4,7 @@
 - `boundary`, `send`, `recv`: a pipeline's stage boundary.
 - `CodedCache`: a KV cache for ``transformers`` with old tokens coded.
 - `compress_`, `save_state_dict`, `load_state_dict`: weights.
+- `CheckpointWriter`, `CheckpointReader`: checkpoints of ``torch.distributed.checkpoint``.
 - `save_pretrained`: a model of ``transformers`` to a folder that ``from_pretrained`` reads (method ``trinity``).
 
 Boundaries, caches and weights that stay coded are coded on the GPU that they are on,
@@ -24,6 +25,8 @@ from ._wire import pack, unpack
 allow_loading()
 
 __all__ = [
+    "CheckpointReader",
+    "CheckpointWriter",
     "CodedCache",
     "CodedReduceScatter",
     "DdpHook",
@@ -51,6 +54,10 @@ def __getattr__(name: str) -> object:
         from ._cache import CodedCache
 
         return CodedCache
+    if name in ("CheckpointReader", "CheckpointWriter"):
+        from . import _checkpoint
+
+        return getattr(_checkpoint, name)
     if name in ("save_pretrained", "register", "TrinityConfig"):
         from . import _pretrained
 
