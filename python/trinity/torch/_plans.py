@@ -94,4 +94,5 @@ def decode(payload: bytes, values: int) -> torch.Tensor:
     if len(payload) == HEAD_BYTES:
         return torch.zeros(values)
     _, _, memory = _core.line_decode(payload[HEAD_BYTES:])
-    return torch.frombuffer(memory, dtype=torch.float32)[:values] * scale
+    found: torch.Tensor = torch.frombuffer(memory, dtype=torch.float32)[:values] * scale
+    return found

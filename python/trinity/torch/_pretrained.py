@@ -74,7 +74,7 @@ def save_pretrained(
     summary = _weights.save_state_dict(target / WEIGHTS, model, bits=None if exact else bits, progress=progress, **keywords)
     state = [name for name, one in model.state_dict().items() if torch.is_tensor(one)]
     _write_names(target / "model.safetensors", state)
-    own = model.config.to_dict()
+    own = model.config.to_dict()  # type: ignore[union-attr,operator]
     coded = {key: summary[key] for key in ("bits_per_value", "nmse", "bytes")}
     own["quantization_config"] = {"quant_method": METHOD, "version": VERSION, "file": WEIGHTS, "decode": decode, **coded}
     own["architectures"] = [getattr(model, "_trinity_architecture", type(model).__name__)]
@@ -96,7 +96,7 @@ def _classes() -> tuple[type, type]:
     class TrinityConfig(QuantizationConfigMixin):  # type: ignore[misc, unused-ignore]
         """How a coded model is loaded: ``decode`` is ``"load"`` or ``"use"``."""
 
-        quant_method = METHOD
+        quant_method = METHOD  # type: ignore[assignment]
 
         def __init__(self, decode: str = "load", file: str = WEIGHTS, version: int = VERSION, **stated: Any) -> None:
             unknown = sorted(stated.keys() - _KNOWN)
@@ -140,9 +140,9 @@ def _classes() -> tuple[type, type]:
 
         def _process_model_before_weight_loading(self, model: Any, checkpoint_files: Any = None, **keywords: Any) -> Any:
             folder = Path(checkpoint_files[0]).parent
-            self._weights = folder / self.quantization_config.file
+            self._weights = folder / self.quantization_config.file  # type: ignore[attr-defined]
             if not self._weights.is_file():
-                raise _complain(f"{folder} has no {self.quantization_config.file}", "copy the whole folder; transformers' cache has it beside config.json")
+                raise _complain(f"{folder} has no {self.quantization_config.file}", "copy the whole folder; transformers' cache has it beside config.json")  # type: ignore[attr-defined]
             state = _weights.load_state_dict(self._weights)
             expected = set(model.state_dict())
             missing = sorted(expected - state.keys() - set(getattr(model, "all_tied_weights_keys", {}) or {}))
@@ -158,7 +158,7 @@ def _classes() -> tuple[type, type]:
         def _process_model_after_weight_loading(self, model: Any, **keywords: Any) -> Any:
             if self._decoded is not None:
                 self._decoded.cleanup()
-            if self.quantization_config.decode == "use":
+            if self.quantization_config.decode == "use":  # type: ignore[attr-defined]
                 assert self._weights is not None
                 _weights.keep_coded(model, _coded.load(self._weights, into="torch"))
             return model
@@ -183,7 +183,7 @@ def register() -> type:
         return own
     config, quantizer = _classes()
     auto.AUTO_QUANTIZATION_CONFIG_MAPPING[METHOD] = config
-    auto.AUTO_QUANTIZER_MAPPING[METHOD] = quantizer
+    auto.AUTO_QUANTIZER_MAPPING[METHOD] = quantizer  # type: ignore[assignment]
     # Whose loading attributes may be given anew; without it the folder's own hold.
     changeable = getattr(auto, "LOADING_ATTRIBUTES_CONFIG_TYPES", None)
     if isinstance(changeable, tuple):
