@@ -157,6 +157,18 @@ def test_a_pipeline_learns_with_coded_boundaries(tmp_path: Path, gradient: str, 
     assert summary["train_bits_per_byte"] < 7.0
 
 
+@pytest.mark.parametrize("codec", ["h265", "h264"])
+def test_a_pipeline_learns_through_a_video_codec_and_goes_on_after_a_stop(tmp_path: Path, codec: str):
+    text = STAGES.replace("evaluate = 12", "evaluate = 0\ncheckpoint = 6").replace("steps = 24", "steps = 12")
+    text += f'codec = "{codec}"\ngradient = "residual"\ngradient_bits = 3.5\nswitch = 0.5\n'
+    whole = _train(tmp_path, text, "whole")
+    assert 3 < whole["activation_bits"] < 4.2 and 7 < whole["gradient_bits"] < 13 and whole["train_bits_per_byte"] < 7.0
+    path = tmp_path / "part.toml"
+    path.write_text(text.replace('"out"', '"part"'))
+    train(load(path), stop_after=6)
+    assert train(load(path), resume=True)["weights_sha256"] == whole["weights_sha256"]
+
+
 def test_a_pipeline_in_the_basis_of_its_values_goes_on_after_a_stop(tmp_path: Path):
     text = STAGES.replace("evaluate = 12", "evaluate = 0\ncheckpoint = 8").replace("steps = 24", "steps = 16")
     text += 'gradient = "trinity"\ngradient_bits = 5.0\nbasis = "covariance"\ngradient_rows = true\ngradient_whiten = 0.5\nrise = 0.3\n'

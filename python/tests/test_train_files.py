@@ -25,6 +25,10 @@ def test_a_wrong_key_is_refused_with_its_line():
         parse(RUN + 'method = "trinity"\n')
     with pytest.raises(InputError, match="did you mean `covariance`"):
         parse(RUN + '[pipeline]\nbasis = "covarience"\n')
+    with pytest.raises(InputError, match="did you mean `h265`"):
+        parse(RUN + '[pipeline]\ncodec = "h256"\n')
+    with pytest.raises(InputError, match="`basis` is `covariance` with `h264`"):
+        parse(RUN + '[pipeline]\ncodec = "h264"\nbasis = "covariance"\n')
     with pytest.raises(InputError, match="2 layers in 3 stages"):
         parse(RUN + "[pipeline]\nstages = 3\n")
     with pytest.raises(InputError, match="cannot read"):

@@ -88,7 +88,7 @@ class Timed:
 
     def aim(self, bits: float) -> None:
         """Another rate, where a coder holds one."""
-        if isinstance(self.coder, (Line, Turned)):
+        if isinstance(self.coder, (Line, Turned, Video)):
             self.coder.aim(bits)
 
     def state(self) -> dict[str, Any]:
@@ -465,6 +465,10 @@ class Video:
 
     def load(self, state: dict[str, Any]) -> None:
         self.qp, self.rate.debt = state["qp"], state["debt"]
+
+    def aim(self, bits: float) -> None:
+        """Holds another rate from the next payload on."""
+        self.rate.bits = bits
 
     def _at(self, x: torch.Tensor, qp: float) -> bytes:
         asked = _coded._asked(self.codec, ("qp", round(qp)), measure=False)

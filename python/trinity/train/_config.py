@@ -25,6 +25,7 @@ SHAPES: dict[str, tuple[int, int, int, int, int]] = {
 DATA_METHODS = (
     "none", "bf16", "fp8", "rtn", "sign", "powersgd", "1bit-adam", "1bit-lamb", "trinity", "h265", "h264",
 )  # fmt: skip
+PIPELINE_CODECS = ("trinity", "h265", "h264")
 GRADIENT_METHODS = ("none", "rtn", "trinity", "residual")
 
 
@@ -110,6 +111,8 @@ class Pipeline:
     activation_bits: float = 0.0
     gradient: str = "none"
     gradient_bits: float = 0.0
+    #: Who codes activations, and gradients of `trinity` and `residual`: trinity, or h265 or h264 on the CPU.
+    codec: str = "trinity"
     #: Over the running size of each channel, which both sides know from what they decoded.
     channel_scale: bool = False
     #: What activations, and their gradients, are coded in: their channels, or the basis of their covariance, which is sent.
@@ -226,6 +229,9 @@ def _check(run: Run, source: _Source) -> None:
     among("data_parallel", "exchange", data.exchange, ("gather", "two-step"))
     among("pipeline", "gradient", pipe.gradient, GRADIENT_METHODS)
     among("pipeline", "basis", pipe.basis, ("channels", "covariance"))
+    among("pipeline", "codec", pipe.codec, PIPELINE_CODECS)
+    if pipe.codec != "trinity" and pipe.basis != "channels":
+        raise source.refuse("pipeline", "basis", f"`basis` is `{pipe.basis}` with `{pipe.codec}`", "video codecs code channels as they are: leave `basis` out")
     if not 0 <= pipe.rise < 1:
         raise source.refuse("pipeline", "rise", f"`rise` is {pipe.rise}", "expected 0 up to 1")
     if not 0 <= pipe.gradient_whiten <= 1:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ._coders import Clock, Coder, Line, Rtn, Timed, Turned
+from ._coders import Clock, Coder, Line, Rtn, Timed, Turned, Video
 from ._config import Pipeline
 
 #: Of the running size of a channel, what a payload leaves as it was.
@@ -68,8 +68,8 @@ class Boundary:
         elif asked.gradient == "trinity":
             self.gradient = timed(self._coder(asked.gradient_bits, asked.gradient_rows, asked.gradient_whiten))
         elif asked.gradient == "residual":
-            self.gradient = timed(Line(asked.gradient_bits, asked.best))
-            self.second = timed(Line(asked.gradient_bits, asked.best)), timed(Rtn(8))
+            self.gradient = timed(self._plain_coder(asked.gradient_bits))
+            self.second = timed(self._plain_coder(asked.gradient_bits)), timed(Rtn(8))
         self.switch = int(steps * asked.switch)
         self.channels, self.activation_channels = Channels(), Channels()
         self.step = 0
@@ -78,7 +78,11 @@ class Boundary:
     def _coder(self, bits: float, rows: bool, whiten: float) -> Coder:
         if self.asked.basis == "covariance":
             return Turned(bits, self.asked.best, rows, whiten)
-        return Line(bits, self.asked.best)
+        return self._plain_coder(bits)
+
+    def _plain_coder(self, bits: float) -> Coder:
+        """A coder of channels as they are."""
+        return Line(bits, self.asked.best) if self.asked.codec == "trinity" else Video(self.asked.codec, bits)
 
     def _coders(self) -> dict[str, Coder | None]:
         first, then = self.second or (None, None)
