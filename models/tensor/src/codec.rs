@@ -49,7 +49,7 @@ pub use mx::{Element, MX_BLOCK, MxBlock};
 pub(crate) use precondition::PcaLearner;
 pub use precondition::{PcaBasis, Precondition, Preconditioned};
 pub(crate) use registry::decoder;
-pub use registry::{CALIBRATED, PAPER_BASELINES, codec, file_names, names};
+pub use registry::{CALIBRATED, PAPER_BASELINES, codec, file_names, is_external, names};
 pub use trinity_codec::StageCost;
 pub use trinity_codec::line::Device;
 

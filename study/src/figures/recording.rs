@@ -11,7 +11,7 @@ use crate::explore::TENSORS;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
-use trinity_tensor::codec::{Target, ablate, codec};
+use trinity_tensor::codec::{Target, ablate, codec, is_external};
 use trinity_tensor::{ContentHash, TensorFile, crop};
 
 /// A hash of the cluster model: the code of `sim` and of what reads its configurations, and these.
@@ -113,6 +113,8 @@ pub fn codecs_of<'a>(commands: impl IntoIterator<Item = &'a String>) -> Vec<Stri
 const PROBE_VALUES: usize = 4096;
 const PROBE_BITS: f64 = 3.0;
 const PROBE_NMSE: f64 = 0.01;
+/// Programs start slowly: one tensor at one quantizer tells them apart, without a search for a rate.
+const PROBE_QP: f64 = 24.0;
 
 /// What a codec makes of a piece of a captured weight and of a captured gradient, as a hash; nothing for what is
 /// no tensor codec here.
@@ -126,7 +128,9 @@ pub fn fingerprint(name: &str) -> Option<String> {
 fn probed(name: &str) -> Option<String> {
     let file = TensorFile::from_bytes(TENSORS.to_vec(), "probe").ok()?;
     let mut hash = ContentHash::default();
-    for entry in file.entries() {
+    let (tensors, target) =
+        if is_external(name) { (1, Target::Qp(PROBE_QP)) } else { (usize::MAX, Target::Bits(PROBE_BITS)) };
+    for entry in file.entries().iter().take(tensors) {
         let piece = crop(entry, PROBE_VALUES).ok()?;
         if name == "stages" {
             for line in ablate::ablate(&piece, PROBE_NMSE).ok()? {
@@ -134,7 +138,7 @@ fn probed(name: &str) -> Option<String> {
             }
         } else {
             let codec = codec(name).ok()?;
-            match codec.encode(&piece, Target::Bits(PROBE_BITS)) {
+            match codec.encode(&piece, target) {
                 Ok(encoded) => hash.add(&encoded.bytes),
                 // A rate that is out of reach is an answer, too.
                 Err(error) => hash.add(error.to_string().as_bytes()),

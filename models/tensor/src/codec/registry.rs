@@ -64,6 +64,11 @@ pub fn file_names() -> Vec<String> {
     [names(), vec!["line".into()], formats, CALIBRATED.map(String::from).to_vec()].concat()
 }
 
+/// Whether another program codes, which may be missing and starts slowly.
+pub fn is_external(name: &str) -> bool {
+    Ffmpeg::names().any(|own| own == name)
+}
+
 /// Every name that [`codec`] knows on this machine and comparisons take, but for block formats of GGUF ([`KQuant`])
 /// and [`CALIBRATED`].
 pub fn names() -> Vec<String> {
