@@ -4,12 +4,15 @@
 //! that is still at work after some seconds has read its arguments and its
 //! files, and is stopped; one that ends must have done what was asked.
 
-use crate::support::trinity_in;
+use crate::support::{all, trinity_in};
 use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-const SECONDS: &str = "5";
+/// How long an example may run before it is stopped; by default long enough to refuse what is wrong with it.
+fn seconds() -> &'static str {
+    if all() { "10" } else { "2" }
+}
 
 /// What cannot be run everywhere, and why.
 const LEFT_OUT: [(&str, &str); 7] = [
@@ -159,7 +162,7 @@ fn every_example_of_every_help_does_what_it_says() {
         // What a reader of the output does with it is not ours to test.
         let command = example.split(" | ").next().unwrap_or_default();
         let run = Command::new("timeout")
-            .args([SECONDS, "bash", "-c", command])
+            .args([seconds(), "bash", "-c", command])
             .current_dir(&home)
             .env("PATH", &path)
             .env("HOME", &home)

@@ -21,6 +21,11 @@ pub fn trinity_in<'a>(folder: &Path, args: impl IntoIterator<Item = &'a str>) ->
     Run { output }
 }
 
+/// Whether slow tests are asked for, too (`cargo xtask test --all`).
+pub fn all() -> bool {
+    std::env::var_os("TRINITY_TEST_ALL").is_some()
+}
+
 pub struct Run {
     output: Output,
 }

@@ -77,7 +77,7 @@ pub const STEPS: [Step; 15] = [
     Step {
         name: "tests",
         what: "unit and integration tests",
-        more: "four times as many random inputs for each property, and what tests leave to it",
+        more: "four times as many random inputs for each property, whole grids, calibrated files, every baseline, examples for longer",
         after: &[BUILD, "tools"],
         run: steps::tests,
     },
