@@ -26,9 +26,9 @@ def weights() -> np.ndarray:
 def command() -> str:
     """The command `trinity`, as `cargo xtask test` built it."""
     found = os.environ.get("TRINITY_COMMAND") or shutil.which("trinity")
-    built = ROOT / "target" / "debug" / "trinity"
-    if found is None and built.exists():
-        found = str(built)
+    built = (ROOT / "target" / profile / "trinity" for profile in ("once", "debug"))
+    if found is None:
+        found = next((str(path) for path in built if path.exists()), None)
     if found is None:
         pytest.skip("no `trinity` command (cargo build -p trinity)")
     return found

@@ -16,6 +16,10 @@ pub const FEATURES: &str = "trinity/parquet";
 /// Examples that other steps run.
 const EXAMPLES: [&str; 2] = ["rtl", "rtl_numbers"];
 
+/// The profile of a whole run of the tests: in few parts and without lines for debuggers, since nothing is built from it
+/// a second time. The edit loop has cargo's own.
+const PROFILE: &str = "once";
+
 /// Cargo in the workspace, as tests use it.
 pub fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO"));
@@ -23,8 +27,15 @@ pub fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// The words that choose the same packages and features every time.
+/// The words that choose the same packages, features and profile every time.
 pub fn selected(subcommand: &str) -> Command {
+    let mut command = edited(subcommand);
+    command.args(["--profile", PROFILE]);
+    command
+}
+
+/// As [`selected`], in the profile of the edit loop.
+pub fn edited(subcommand: &str) -> Command {
     cargo(&[subcommand, "--quiet", "--workspace", "--features", FEATURES])
 }
 
@@ -37,7 +48,7 @@ pub fn everything() -> Result<(), String> {
 /// Something that [`everything`] built, by its path in the folder of the profile.
 pub fn built(path: &str) -> Result<PathBuf, String> {
     everything()?;
-    Ok(target().join("debug").join(path))
+    Ok(target().join(PROFILE).join(path))
 }
 
 /// The command.

@@ -218,7 +218,7 @@ fn program() -> Option<std::path::PathBuf> {
     let built = |profile: &str| {
         Some(target().join(profile).join("trinity")).filter(|path: &std::path::PathBuf| Path::is_file(path))
     };
-    built("release").or_else(|| built("debug"))
+    ["release", "once", "debug"].into_iter().find_map(built)
 }
 
 #[cfg(test)]

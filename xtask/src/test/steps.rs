@@ -2,7 +2,7 @@
 
 use super::outcome::Outcome;
 use crate::{
-    compile::{self, cargo, selected},
+    compile::{self, cargo, edited, selected},
     environment::{ALL, environment},
     numbers, python, silicon, structure,
     tools::{self, succeed},
@@ -107,8 +107,7 @@ pub fn build() -> Outcome {
 const CASES: [&str; 2] = ["PROPTEST_CASES", "64"];
 
 /// Cargo's tests with as many random inputs as were asked for.
-fn tested() -> Command {
-    let mut test = selected("test");
+fn tested(mut test: Command) -> Command {
     if env::var_os(ALL).is_none() && env::var_os(CASES[0]).is_none() {
         test.env(CASES[0], CASES[1]);
     }
@@ -118,7 +117,7 @@ fn tested() -> Command {
 /// Unit and integration tests.
 pub fn tests() -> Outcome {
     // Examples are built where something runs them; the lints have read them.
-    succeed(tested().args(["--no-fail-fast", "--lib", "--bins", "--tests"])).into()
+    succeed(tested(selected("test")).args(["--no-fail-fast", "--lib", "--bins", "--tests"])).into()
 }
 
 /// Documentation tests.
@@ -129,7 +128,7 @@ pub fn documents() -> Outcome {
 
 /// Unit tests alone, for who edits.
 pub fn units() -> Outcome {
-    succeed(tested().args(["--lib", "--bins"])).into()
+    succeed(tested(edited("test")).args(["--lib", "--bins"])).into()
 }
 
 /// The RTL on small vectors: every value as the Rust codec has it.
