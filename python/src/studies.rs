@@ -298,6 +298,7 @@ struct Exploring {
     node: Option<String>,
     loss: Option<f64>,
     draws: Option<usize>,
+    cells: Option<usize>,
 }
 
 /// From tensors to a cluster; see `trinity.explore`.
@@ -333,6 +334,8 @@ pub fn explore(
             budget_mm2: asked.budget_mm2,
             candidates: asked.codecs,
             node: asked.node,
+            training: exploring::Training::of(asked.bits.is_none() && asked.nmse.is_none(), asked.loss),
+            cells: asked.cells.unwrap_or(exploring::CELLS),
             draws: asked.draws.unwrap_or(exploring::DRAWS),
             earlier: &[],
         };

@@ -184,5 +184,5 @@ def test_parts_of_the_command_make_the_whole(weights, tmp_path, trinity_command)
 
 
 def test_explorations_have_the_digits_of_the_command(trinity_command):
-    printed = json.loads(trinity_command("explore", "--codecs", "line", "--draws", "48", "--json"))
-    assert trinity.explore(codecs="line", draws=48) == printed
+    printed = json.loads(trinity_command("explore", "--codecs", "line", "--draws", "48", "--cells", "3", "--json"))
+    assert trinity.explore(codecs="line", draws=48, cells=3) == printed

@@ -136,6 +136,7 @@ def explore(
     codecs: str | Iterable[str] = (),
     node: str | None = None,
     draws: int | None = None,
+    cells: int | None = None,
     set: Mapping[str, Any] | Iterable[str] | None = None,
     class_: str | None = None,
     tensor: str | None = None,
@@ -145,8 +146,9 @@ def explore(
 
     What ``trinity explore --json`` prints. ``tensors`` as in `compare`, small ones that come with the
     module where none are given; the quality is an ``nmse`` (0.01), ``bits``, or the ``loss`` in bits per byte
-    of the built-in language model with any one class coded. Odds are taken from ``draws`` (1021) of everything
-    uncertain together.
+    of the built-in language model with any one class coded; what training sends has the bits of recorded runs
+    unless ``nmse`` or ``bits`` is given. Odds are taken from ``draws`` (1021) of everything uncertain together, the
+    map of where a codec pays is ``cells`` (15) wide.
     """
     given = [name for name, amount in (("bits", bits), ("nmse", nmse), ("loss", loss)) if amount is not None]
     if len(given) > 1:
@@ -165,6 +167,7 @@ def explore(
         "codecs": _texts(codecs, []),
         "node": node,
         "draws": draws,
+        "cells": cells,
     }
     with Bar(progress) as bar:
         answer: Row = json.loads(_core.explore(json.dumps(request), plain, bar.report))

@@ -228,16 +228,19 @@ fn check_network(cluster: &Cluster, job: &Job, p: &Parallelism) -> Result<(), In
     check_rate("intra-node bandwidth", cluster.intra.bytes_per_s)?;
     let nic_rate = cluster.nic.bytes_per_s * cluster.nics_per_gpu;
     let groups = [
-        ("tensor", p.tensor, 1),
-        ("context", p.context, p.tensor),
-        ("data", p.data, p.tensor * p.context),
-        ("pipeline", p.pipeline, p.tensor * p.context * p.data),
+        ("tensor parallelism", p.tensor, 1),
+        ("context parallelism", p.context, p.tensor),
+        ("data parallelism", p.data, p.tensor * p.context),
+        ("pipeline parallelism", p.pipeline, p.tensor * p.context * p.data),
     ];
     if nic_rate <= 0.0 {
-        for (parallelism, size, stride) in groups {
+        for (traffic, size, stride) in groups {
             if size > 1 && cluster.leaves_node(size, stride) {
-                return Err(Infeasible::NoNic { parallelism });
+                return Err(Infeasible::NoNic { traffic });
             }
+        }
+        if job.phase == Phase::Prefill && job.kv_transfer > 0.0 {
+            return Err(Infeasible::NoNic { traffic: "the cache on its way to other workers" });
         }
     }
     let c = &job.compression;

@@ -126,15 +126,13 @@ fn time_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
         exposed(&b.data, o.data, &format!("{reduction} over {} ranks", p.data * p.context)),
     );
     if job.phase != Phase::Training {
-        line(
-            "storage, exposed",
-            b.storage.exposed_s,
-            exposed(
-                &b.storage,
-                o.storage,
-                "max(decoding weights and KV at rest, spilled KV over the host wire)",
-            ),
-        );
+        let sent_on = job.phase == Phase::Prefill && job.kv_transfer > 0.0;
+        let formula = if sent_on {
+            "decoding weights at rest, then the prompts' KV to other workers, encode ∥ wire ∥ decode in chunks"
+        } else {
+            "max(decoding weights and KV at rest, spilled KV over the host wire)"
+        };
+        line("storage, exposed", b.storage.exposed_s, exposed(&b.storage, o.storage, formula));
     }
     line(
         "bubble",

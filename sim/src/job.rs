@@ -220,7 +220,8 @@ pub struct Overlap {
     pub data: f64,
     pub expert: f64,
     pub context: f64,
-    /// Decoding weights and KV kept compressed, and KV spilled to the host.
+    /// Decoding weights and KV kept compressed, KV spilled to the host, and KV
+    /// sent to the workers that decode.
     pub storage: f64,
 }
 
@@ -250,6 +251,9 @@ pub struct Job {
     pub compression: Compression,
     /// Fraction of the KV cache kept in host memory.
     pub kv_spill: f64,
+    /// Fraction of a prompt's KV cache that goes over network cards to workers
+    /// that decode; of prefill alone.
+    pub kv_transfer: f64,
 }
 
 impl Job {

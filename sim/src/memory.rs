@@ -226,7 +226,10 @@ fn inference_activations_bytes(job: &Job) -> f64 {
 pub fn kv_bytes(job: &Job) -> f64 {
     let p = &job.parallelism;
     let sequences = f64::from(job.global_batch) / f64::from(p.data);
-    let bits = job.compression.kv_bits.unwrap_or(job.precision.kv_bits);
+    // A cache that is sent on is coded on its way out; attention reads it as it is.
+    let sent_on = job.phase == Phase::Prefill && job.kv_transfer > 0.0;
+    let coded = job.compression.kv_bits.filter(|_| !sent_on);
+    let bits = coded.unwrap_or(job.precision.kv_bits);
     let values = sequences
         * f64::from(job.sequence)
         * f64::from(layers_per_stage(job))

@@ -191,8 +191,8 @@ pub enum Infeasible {
     Experts { expert: u32, experts: u32, data: u32 },
     #[error("context parallelism {context} does not divide the sequence of {sequence}")]
     Context { context: u32, sequence: u32 },
-    #[error("{parallelism} parallelism leaves the node, but the GPUs have no NIC")]
-    NoNic { parallelism: &'static str },
+    #[error("{traffic} leaves the node, but the GPUs have no NIC")]
+    NoNic { traffic: &'static str },
     #[error("compression is asked for, but the GPUs have no codec")]
     NoCodec,
     #[error("ZeRO shares parameters, which a pipeline of {stages} stages does not support")]

@@ -737,7 +737,7 @@ fn inference(cluster: &Cluster, job: &Job, on_gpu: &OnGpu, flows: &StageFlows) -
     let context = expose(flows.context_forward.time_s, job.overlap.context, compute_s);
     let expert = expose(flows.expert_forward.time_s, job.overlap.expert, compute_s);
     let pipeline = expose(flows.pipeline_forward.time_s, job.overlap.pipeline, compute_s);
-    let at_rest = storage_flow(cluster, job, shape);
+    let at_rest = storage_flow(cluster, job, shape) + transfer_flow(cluster, job, shape);
     let storage = expose(at_rest.time_s, job.overlap.storage, compute_s);
     let microbatch_s = compute_s
         + tensor.exposed_s
@@ -780,6 +780,28 @@ fn inference(cluster: &Cluster, job: &Job, on_gpu: &OnGpu, flows: &StageFlows) -
         ..Breakdown::default()
     };
     (breakdown, traffic)
+}
+
+/// A prompt's cache on its way to workers that decode: every rank sends the
+/// part it computed to a peer in another node, layer by layer, over its own
+/// adapter. The peer's decoder is counted here: it is part of the price.
+fn transfer_flow(cluster: &Cluster, job: &Job, shape: &Shape) -> Flow {
+    if job.phase != Phase::Prefill || job.kv_transfer <= 0.0 {
+        return Flow::default();
+    }
+    let (attend, _) = attending(job);
+    let layers = layers_per_stage(job) * attend;
+    let sharing = f64::from(job.parallelism.tensor.min(job.llm.kv_heads));
+    let values = shape.tokens * layers * job.llm.kv_values_per_token_layer() / sharing * job.kv_transfer;
+    Group {
+        cluster,
+        job,
+        size: 2,
+        stride: cluster.gpus_per_node,
+        raw_bits: job.precision.kv_bits,
+        coded_bits: job.compression.kv_bits,
+    }
+    .flow(Transfer::SendRecv, values)
 }
 
 /// Weights and KV that rest compressed are decoded for each pass; spilled KV

@@ -36,7 +36,7 @@ pub use engine::{
     TransformerFile, UnseenErrorsFile,
 };
 pub use exploration::{
-    CandidateFile, CertaintyFile, ExplorationFile, LandmarkFile, OriginName, WorkloadFile,
+    CandidateFile, CertaintyFile, ExplorationFile, HiddenFile, LandmarkFile, OriginName, WorkloadFile,
 };
 pub use figures::{CellFile, ClaimFile, FigureFile, FiguresFile, RuleFile};
 pub use hardware::{ClusterFile, CpuName, GpuFile, SustainedFile, TierFile};

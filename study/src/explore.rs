@@ -19,6 +19,7 @@ mod knob;
 mod lattice;
 mod optimum;
 mod outcome;
+mod recorded;
 mod regime;
 mod request;
 mod setting;
@@ -33,8 +34,9 @@ pub use contest::TOLERANCE;
 pub use ground::Held;
 pub use inputs::Input;
 pub use outcome::Exploration;
-pub use regime::{Edge, Mark, Regime, Ruler};
-pub use request::{MOST_NMSE, QUALITY, Request, STUDY, at_loss};
+pub use recorded::{MOST_LOST, Trained};
+pub use regime::{CELLS, Edge, Mark, Regime, Ruler};
+pub use request::{MOST_NMSE, QUALITY, Request, STUDY, Training, at_loss};
 pub use setting::{Setting, setting_of};
 pub(crate) use silicon::stated;
 pub use silicon::{Block, Silicon};
@@ -49,6 +51,8 @@ use crate::sweep::Study;
 use crate::{Error, Progress, Shard};
 use contest::Contest;
 use ground::Ground;
+use recorded::Asked;
+use tensors::Rates;
 use trinity_config::{Checked, Document};
 use trinity_tensor::Class;
 use trinity_tensor::compare::{Row, Subject, Turn as Precondition};
@@ -79,15 +83,16 @@ pub fn explore(
 ) -> Result<Explored, Error> {
     let file = choices(EXPLORATION)?;
     request.check()?;
-    let ground = Ground::load(request)?;
+    let ground = Ground::load(request, &file)?;
     let candidates = candidates(&file, &request.candidates)?;
     ground.check_classes(request.subjects)?;
     let comparison = compared(request, &candidates, keep, progress)?;
     let bits = tensors::bits(&comparison, request.subjects);
+    let rates = Rates { bits, trained: trained(request, &ground, &candidates)? };
     let mut left_out = Vec::new();
     let entered: Vec<&CandidateFile> = candidates
         .iter()
-        .filter(|candidate| match tensors::missed(&bits, &candidate.coder, &ground.needs) {
+        .filter(|candidate| match out(&rates, &candidate.coder, &ground) {
             Some(why) => {
                 left_out.push(LeftOut { candidate: candidate.name.clone(), why });
                 false
@@ -96,17 +101,41 @@ pub fn explore(
         })
         .collect();
     if entered.is_empty() {
-        return Err(tensors::unreachable(&request.quality, &left_out));
+        return Err(tensors::unreachable(&request.quality, &left_out, ground.recorded));
     }
     let silicon = silicon::price(request, &file, &entered, &ground, progress)?;
     let (exploration, study) =
-        judged(request, &file, &ground, Measured { bits, silicon, left_out }, progress)?;
+        judged(request, &file, &ground, Measured { rates, silicon, left_out }, progress)?;
     Ok(Explored { exploration, comparison, study })
+}
+
+/// The bits of recorded training runs, where those decide.
+fn trained(
+    request: &Request<'_>,
+    ground: &Ground,
+    candidates: &[CandidateFile],
+) -> Result<Vec<Trained>, Error> {
+    let Training::Recorded { loss } = request.training else { return Ok(Vec::new()) };
+    if !ground.recorded {
+        return Ok(Vec::new());
+    }
+    let mut coders: Vec<&str> = candidates.iter().map(|candidate| candidate.coder.as_str()).collect();
+    coders.sort_unstable();
+    coders.dedup();
+    recorded::trained(&coders, &ground.needs, Asked { holds_moment: ground.holds_moment, loss })
+}
+
+/// Why a coder takes no part.
+fn out(rates: &Rates, coder: &str, ground: &Ground) -> Option<String> {
+    if ground.recorded {
+        return recorded::idle(&rates.trained, coder);
+    }
+    tensors::missed(&rates.bits, coder, &ground.needs)
 }
 
 /// What tensors and silicon said.
 struct Measured {
-    bits: Vec<Bits>,
+    rates: Rates,
     silicon: Vec<Silicon>,
     left_out: Vec<LeftOut>,
 }
@@ -116,10 +145,10 @@ fn judged(
     request: &Request<'_>,
     file: &ExplorationFile,
     ground: &Ground,
-    Measured { bits, silicon, left_out }: Measured,
+    Measured { rates, silicon, left_out }: Measured,
     progress: &dyn Progress,
 ) -> Result<(Exploration, Study), Error> {
-    let (contest, found) = Contest::refined(ground, &silicon, &bits, progress)?;
+    let (contest, found) = Contest::refined(ground, &silicon, &rates, progress)?;
     let standings = standing::standings(&contest, &found);
     let Some(first) = standings.first().filter(|standing| standing.best.is_some()) else {
         return Err(contest.too_small(&found));
@@ -138,7 +167,7 @@ fn judged(
     let plain = standings.iter().any(|one| one.scenario == ground.baseline && one.value.is_some());
     let best = if against && plain { ground.baseline.clone() } else { first.scenario.clone() };
     let regime = match &candidate {
-        Some(candidate) => regime::regime(&contest, file, candidate, progress)?,
+        Some(candidate) => regime::regime(&contest, file, candidate, request.cells, progress)?,
         None => None,
     };
     // Where the odds are against the leader, where it stops leading is no part of the answer.
@@ -158,7 +187,7 @@ fn judged(
         reigns: standing::reigns(&contest, &found),
         steps: standing::steps(&contest, &found, &best),
         per_watt: standing::per_watt(&contest),
-        certainty: certainty::certainty(file, &bits, &silicon, &best, &measured),
+        certainty: certainty::certainty(file, &rates, &silicon, &best, &measured),
         fronts: study.outcome(&found.tally).fronts,
         best,
         baseline: ground.baseline.clone(),
@@ -170,10 +199,12 @@ fn judged(
         swings,
         left_out,
         sweep_toml,
-        bits: bits.clone(),
+        opening: 0,
+        bits: rates.bits.clone(),
+        trained: rates.trained.clone(),
         silicon: silicon.clone(),
     };
-    exploration.answer = answer::answer(&exploration);
+    (exploration.answer, exploration.opening) = answer::answer(&exploration);
     Ok((exploration, study))
 }
 

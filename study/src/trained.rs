@@ -25,6 +25,8 @@ pub struct Run {
     pub seed: u64,
     /// Steps of the optimizer, where the table states them.
     pub steps: Option<f64>,
+    /// What coded gradients between replicas, where the table states it: `trinity`, `h265`, `none`.
+    pub method: Option<String>,
     /// Bits per value of weight gradients, as payloads had them; nothing in a pipeline.
     pub weight_gradient_bits: Option<f64>,
     /// Bits per value of activations; nothing between replicas.
@@ -152,6 +154,7 @@ pub fn read_summary(path: &Path) -> Result<Runs, NoRun> {
         name: path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned(),
         seed: said.seed,
         steps: None,
+        method: None,
         weight_gradient_bits: positive(said.bits_per_value),
         activation_bits: positive(said.activation_bits),
         activation_gradient_bits: positive(said.gradient_bits),
@@ -224,6 +227,7 @@ impl<'a> Row<'a> {
             name: self.text("run")?.to_owned(),
             seed: self.number("seed")? as u64,
             steps: self.later("steps")?,
+            method: self.field("method").map(str::to_owned),
             weight_gradient_bits: positive(self.number("bits_per_value")?),
             activation_bits: positive(self.number("activation_bits")?),
             activation_gradient_bits: positive(self.number("gradient_bits")?),

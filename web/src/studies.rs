@@ -193,6 +193,8 @@ impl Studies {
             budget_mm2: None,
             candidates: Vec::new(),
             node: None,
+            training: explore::Training::of(true, None),
+            cells: explore::CELLS,
             draws: explore::DRAWS,
             earlier: &self.measured,
         };

@@ -58,6 +58,22 @@ export async function digits({ tab, promise, trinity, few }) {
       count(explanation);
     });
   }
+  await promise("what to build, its odds and its map are the command's, on the page as well", async () => {
+    const own = await tab("#sweep=sweeps/kv-spill");
+    await own.click("#ask-odds", { timeout: 60000 });
+    await own.waitForFunction(() => document.body.dataset.odds, null, { timeout: 300000 });
+    const found = await own.evaluate(() => globalThis.trinity.ask({ do: "odds", study: { sweep: "sweeps/kv-spill", sets: [] } }));
+    const told = command(["explore", "--study", "sweeps/kv-spill", "--out", `odds-${turn++}`]);
+    assert.deepEqual(found, told);
+    assert.equal(told.odds.draws, 1021);
+    count(found);
+    const shown = await own.$$eval("#odds > p", (all) => all.map((one) => one.textContent));
+    assert.deepEqual(shown, told.answer);
+    const medians = await own.$$eval("#odds tbody tr", (rows) => rows.map((row) => row.cells[2].textContent));
+    assert.deepEqual(medians, told.odds.chances.map((one) => `${one.gain.median.toFixed(3)}×`));
+    assert.equal((await own.$$("#odds figure svg circle")).length, told.regime.marks.length);
+    await own.context().close();
+  });
   await promise("a study exported as TOML is the same study to the command", async () => {
     for (const [sweep, ...sets] of STUDIES.filter((_, at) => (few ? [3] : [3, 9, 14, 18]).includes(at))) {
       const study = { sweep, sets };

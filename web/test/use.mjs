@@ -149,7 +149,7 @@ export async function use({ tab, promise, pictures, served }) {
     await own.press(field, "Tab");
     await own.waitForSelector("#alert strong");
     assert.match(await own.textContent("#alert"), /apples/);
-    assert.equal(await own.textContent("#answer"), "", "the last study's answer stands beside an error");
+    for (const id of ["#answer", "#cluster", "#odds"]) assert.equal(await own.textContent(id), "", `the last study's ${id} stands beside an error`);
     await own.click('#alert button:has-text("undo")');
     await own.waitForFunction(() => document.getElementById("alert").hidden);
     silent(own);

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use trinity_config::Area;
 use trinity_study::Quality;
 use trinity_study::evaluate::Probe;
-use trinity_study::explore::{self, Exploration, Explored, Request};
+use trinity_study::explore::{self, Exploration, Explored, Request, Training};
 use trinity_study::search;
 use trinity_tensor::Class;
 use trinity_tensor::codec::Target;
@@ -34,6 +34,10 @@ use trinity_tensor::compare::{Row, Subject};
 Examples:
   trinity explore                                 built-in tensors, Llama 3 70B on DGX H100, every codec
   trinity explore --study sweeps/llama-7b         the paper's own setting
+  trinity explore --study sweeps/a100-pcie        servers of eight A100 PCIe that share 100 Gbit/s
+  trinity explore --study sweeps/nvl72            Llama 3 405B on GB200 NVL72
+  trinity explore --study sweeps/kv-spill         decoding with the KV cache in the host's memory
+  trinity explore --study sweeps/prefill-transfer prompts whose KV cache is sent to other workers
   trinity explore kv.safetensors --nmse 0.01 --study sweeps/kv-spill --budget \"50000 mm2\"
   trinity explore --loss 0.02                     the quality at which a language model loses 0.02 bits per byte
   trinity explore --search --save mine.toml       let it choose the stages, too; then: encode --codec mine.toml
@@ -50,14 +54,15 @@ pub struct Args {
     /// Tensor files; seven captured tensors of five classes that come with the command where none is named
     #[arg(value_name = "TENSORS")]
     files: Vec<PathBuf>,
-    /// Normalized mean squared error that every codec meets (default: 0.01)
+    /// Normalized mean squared error that every codec meets (default: 0.01; what training sends has
+    /// the bits of recorded training runs unless this is given)
     #[arg(long, value_name = "NMSE", value_parser = positive, conflicts_with = "bits")]
     nmse: Option<f64>,
     /// Bits per value that every codec gets, instead of an error
     #[arg(long, value_name = "BITS", value_parser = positive)]
     bits: Option<f64>,
-    /// Bits per byte that the built-in language model may lose with any one class coded, instead of an
-    /// error; gradients, which its forward pass does not have, are held to the default error
+    /// Bits per byte that a model may lose with any one class coded, instead of an error: the built-in
+    /// language model with weights, KV cache or activations coded, recorded runs with gradients coded
     #[arg(long, value_name = "BITS_PER_BYTE", value_parser = positive, conflicts_with_all = ["bits", "nmse"])]
     loss: Option<f64>,
     /// The cluster and its job: a name from `trinity config list sweeps`, or a path that ends in .toml
@@ -69,6 +74,9 @@ pub struct Args {
     /// Draws of everything uncertain together, from which odds are taken
     #[arg(long, value_name = "COUNT", default_value_t = explore::DRAWS)]
     draws: usize,
+    /// Places along the map of where a codec pays; 0 draws none
+    #[arg(long, value_name = "COUNT", default_value_t = explore::CELLS)]
+    cells: usize,
     /// Codecs, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "CODECS")]
     codecs: Vec<String>,
@@ -128,6 +136,8 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         budget_mm2: args.budget.map(Area::mm2),
         candidates,
         node: args.node.clone(),
+        training: Training::of(args.nmse.is_none() && args.bits.is_none(), args.loss),
+        cells: args.cells,
         draws: args.draws,
         earlier: kept.earlier(),
     };

@@ -19,6 +19,8 @@ fn an_exploration_runs_again_as_a_sweep_and_goes_on_where_it_was() {
         "e",
         "--draws",
         "48",
+        "--cells",
+        "3",
         "--json",
         "-q",
     ];
@@ -42,7 +44,7 @@ fn an_exploration_runs_again_as_a_sweep_and_goes_on_where_it_was() {
     assert_eq!(trinity_in(folder.path(), args).ok(), first);
     assert_eq!(fs::read(folder.path().join("e/bits.csv")).unwrap(), rows);
     // Other work is not written over.
-    let other = ["explore", "--codecs", "line", "--study", "sweeps/kv-spill", "--draws", "48", "--out", "e"];
+    let other = ["explore", "--codecs", "line", "--study", "sweeps/kv-spill", "--draws", "48", "--cells", "3", "--out", "e"];
     assert!(trinity_in(folder.path(), other).refused().contains("holds the results of"));
 }
 
@@ -52,7 +54,7 @@ fn a_loss_is_measured_once_and_kept() {
     let tensors = concat!(env!("CARGO_MANIFEST_DIR"), "/../study/data/tensors.safetensors");
     let args = ["explore", tensors, "--tensor", "k_cache", "--study", "sweeps/kv-spill", "--codecs", "line"];
     let explored = |loss: &str| {
-        let more = ["--loss", loss, "--out", "e", "--draws", "48", "--json", "-q"];
+        let more = ["--loss", loss, "--out", "e", "--draws", "48", "--cells", "3", "--json", "-q"];
         trinity_in(folder.path(), args.into_iter().chain(more)).ok()
     };
     let first = explored("0.05");
@@ -77,7 +79,7 @@ fn a_workload_is_held_and_moves_as_the_answer_says() {
     let held = |more: &[&str]| -> (serde_json::Value, String) {
         let args =
             ["explore", tensors, "--tensor", "k_cache", "--study", "sweeps/kv-spill", "--codecs", "line"];
-        let args = args.iter().chain(&["--draws", "48", "--json", "-q"]).chain(more).copied();
+        let args = args.iter().chain(&["--draws", "48", "--cells", "3", "--json", "-q"]).chain(more).copied();
         let found: serde_json::Value = serde_json::from_str(&trinity_in(folder.path(), args).ok()).unwrap();
         let said: Vec<&str> =
             found["answer"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
@@ -96,7 +98,7 @@ fn a_workload_is_held_and_moves_as_the_answer_says() {
 fn what_cannot_be_explored_is_said_in_a_sentence_that_helps() {
     let folder = tempfile::tempdir().unwrap();
     let fails = |args: &[&str]| {
-        let begun = ["explore", "--draws", "48"].iter().chain(args).copied();
+        let begun = ["explore", "--draws", "48", "--cells", "3"].iter().chain(args).copied();
         let study = ["--study", PAPER].into_iter().filter(|_| !args.contains(&"--study"));
         trinity_in(folder.path(), begun.chain(study)).refused()
     };
@@ -145,7 +147,7 @@ fn a_search_is_the_same_for_any_number_of_threads_and_its_winner_encodes() {
     fs::write(folder.path().join("few.toml"), FEW).unwrap();
     let search = |out: &str, threads: &str, save: &str| {
         let args = ["explore", "--search", "--designs", "few.toml", "--codecs", "line", "--save", save];
-        let more = ["--study", PAPER, "--out", out, "--threads", threads, "--draws", "48", "--json", "-q"];
+        let more = ["--study", PAPER, "--out", out, "--threads", threads, "--draws", "48", "--cells", "3", "--json", "-q"];
         trinity_in(folder.path(), args.into_iter().chain(more)).ok()
     };
     let first = search("a", "1", "one.toml");

@@ -32,12 +32,12 @@ const CASES: [Case; 29] = [
     ),
     case("validate --serving serving.csv --errors", "r.csv", &["serving.csv"]),
     case(
-        "explore five.safetensors --codecs line,uniform+ac=silicon.toml --study mine.toml --nmse 0.05 --draws 48 --out",
+        "explore five.safetensors --codecs line,uniform+ac=silicon.toml --study mine.toml --nmse 0.05 --draws 48 --cells 3 --out",
         "r",
         &["five.safetensors", "silicon.toml", "mine.toml", "mine-base.toml"],
     ),
     case(
-        "explore five.safetensors --codecs line --study mine.toml --nmse 0.05 --draws 48 --search --designs designs.toml --out e --save",
+        "explore five.safetensors --codecs line --study mine.toml --nmse 0.05 --draws 48 --cells 3 --search --designs designs.toml --out e --save",
         "r.toml",
         &["five.safetensors", "designs.toml", "mine-base.toml"],
     ),

@@ -313,7 +313,7 @@ fn a_disk_that_fills_up_leaves_no_half_file() {
     let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("../validation/data/h200/recording.json");
     fs::copy(recording, desk.at("recording.json")).unwrap();
     for command in [
-        "explore --codecs line --study study.toml --draws 48",
+        "explore --codecs line --study study.toml --draws 48 --cells 3",
         "compare w.npy --codecs rtn --bits 4",
         "compare w.npy --codecs rtn --bits 4 --shard 0/1",
         "tensors info w.npy",

@@ -117,6 +117,8 @@ fn an_explorations_page_answers_first() {
         "three-in-one,line",
         "--draws",
         "48",
+        "--cells",
+        "3",
         "--out",
         "e",
         "-q",
@@ -124,9 +126,13 @@ fn an_explorations_page_answers_first() {
     trinity_in(folder.path(), args).ok();
     let Some(visit) = read(&folder.path().join("e/report.html")) else { return };
     let answer = visit.dom.find("class=\"answer\"").unwrap();
-    for later in ["The odds", "Where it pays", "Over the budget"] {
-        assert!(answer < visit.dom.find(later).unwrap(), "{later}");
-    }
+    let places = ["The odds", "Where it pays", "What it rests on, in words", "Over the budget"];
+    let places = places.map(|part| visit.dom.find(&format!("{part}</h2>")).unwrap_or_else(|| panic!("{part}")));
+    assert!(answer < places[0] && places.is_sorted(), "{answer} {places:?}");
+    // The cluster is the first line, and what opens the page does not say all of it.
+    let opening = &visit.dom[answer..places[0]];
+    assert!(opening.find("rtx3090") < opening.find("Within 50,000 mm²"), "{opening}");
+    assert!(opening.contains("drawn together") && !opening.contains("Its time goes into"), "{opening}");
     for wanted in [
         "rtx3090",
         "Within 50,000 mm²",

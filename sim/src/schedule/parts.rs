@@ -5,7 +5,7 @@
 
 use super::{
     DataParallel, Flow, Group, Stage, StageFlows, Transfer, boundary_group, boundary_values, exchange_s,
-    expose, layers_per_stage, stage_compute, storage_flow,
+    expose, layers_per_stage, stage_compute, storage_flow, transfer_flow,
 };
 use crate::collective::Algorithm;
 use crate::compression::{Channel, Reduction};
@@ -95,7 +95,8 @@ pub(crate) fn parts(cluster: &Cluster, job: &Job) -> Parts {
         let (channel, whole_s) = boundary_group(cluster, job, coded_bits).choose(Transfer::SendRecv, values);
         Some(Boundary { channel, values, whole_s, exposed_fraction })
     };
-    let at_rest = expose(storage_flow(cluster, job, &shape).time_s, job.overlap.storage, body_s).exposed_s;
+    let at_rest = storage_flow(cluster, job, &shape) + transfer_flow(cluster, job, &shape);
+    let at_rest = expose(at_rest.time_s, job.overlap.storage, body_s).exposed_s;
     let local = memory::local_parameters(job);
     let waiting_s = if training { exchange_s(cluster, job) } else { at_rest };
     let floor_s = layers_per_stage(job) * compute::launch_floor_s(cluster, job);

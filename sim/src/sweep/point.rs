@@ -281,7 +281,7 @@ slots! {
     cluster.codec.chunk_values, cluster.codec.encode_j_per_value, cluster.codec.decode_j_per_value,
     cluster.codec.idle_power_w, cluster.codec.area_mm2,
     cluster.codecs_per_gpu,
-    job.phase, job.tuning, job.sequence, job.global_batch, job.microbatch, job.recompute, job.attention, job.kv_spill,
+    job.phase, job.tuning, job.sequence, job.global_batch, job.microbatch, job.recompute, job.attention, job.kv_spill, job.kv_transfer,
     job.parallelism.tensor, job.parallelism.sequence_parallel, job.parallelism.pipeline,
     job.parallelism.schedule, job.parallelism.split, job.parallelism.data, job.parallelism.zero, job.parallelism.expert, job.parallelism.expert_tensor,
     job.parallelism.context,

@@ -124,5 +124,6 @@ pub fn training(llm: Llm, tensor: u32, pipeline: u32, data: u32, batch: u32) -> 
         overlap: Overlap::NONE,
         compression: Compression::NONE,
         kv_spill: 0.0,
+        kv_transfer: 0.0,
     }
 }

@@ -71,6 +71,42 @@ fn llama_3_70b_with_128k_context_fits_four_devices_of_8_gb() {
 }
 
 #[test]
+fn a_prompts_cache_goes_over_the_adapters_in_as_many_bits_as_it_is_coded_in() {
+    let mut cluster = cluster(8);
+    (cluster.nics_per_gpu, cluster.inter_efficiency) = (1.0, 1.0);
+    cluster.nic.bytes_per_s = 1e9;
+    let mut job = training(llama3_70b(), 8, 1, 1, 1);
+    (job.phase, job.sequence) = (Phase::Prefill, 8192);
+    let alone = estimate(&cluster, &job).unwrap();
+    assert_eq!(alone.breakdown.storage.total_s, 0.0);
+    job.kv_transfer = 1.0;
+    let sent = estimate(&cluster, &job).unwrap();
+    // 8,192 tokens × 80 layers × keys and values of 8 heads of 128, a head a GPU, 2 bytes each.
+    let bytes = 8192.0 * 80.0 * 2.0 * 128.0 * 2.0;
+    let wire_s = sent.breakdown.storage.total_s;
+    assert!((wire_s / (bytes / 1e9) - 1.0).abs() < 1e-3, "{wire_s} s for {bytes} bytes");
+    assert!((sent.iteration_s - alone.iteration_s - wire_s).abs() < 1e-9, "nothing hides where no overlap is stated");
+    let mut coded = job;
+    coded.compression.kv_bits = Some(4.0);
+    let quarter = estimate(&with_codec(cluster, Codec::FREE), &coded).unwrap();
+    let ratio = quarter.breakdown.storage.total_s / wire_s;
+    assert!((ratio - 0.25).abs() < 0.01, "{ratio} of the time at a quarter of the bits");
+    // Attention reads the cache as it is: only the wire carries it coded.
+    assert_eq!(quarter.memory.kv_bytes, sent.memory.kv_bytes);
+    // What compute can hide is hidden.
+    job.overlap.storage = 1.0;
+    let hidden = estimate(&cluster, &job).unwrap();
+    assert!(hidden.iteration_s < sent.iteration_s);
+    // Without adapters there is no way out.
+    cluster.nics_per_gpu = 0.0;
+    let refused = estimate(&cluster, &job).unwrap_err();
+    assert!(refused.to_string().contains("cache on its way to other workers"), "{refused}");
+    // Decoding has no prompt to send.
+    (job.phase, job.sequence) = (Phase::Decode, 8192);
+    assert_eq!(estimate(&cluster, &job).unwrap().breakdown.storage.total_s, 0.0);
+}
+
+#[test]
 fn nonsense_is_refused_by_name() {
     type Change = fn(&mut Cluster, &mut Job);
     let cases: [(Change, &str); 8] = [

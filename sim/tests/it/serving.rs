@@ -24,6 +24,7 @@ fn service() -> Service {
         overlap: Overlap::NONE,
         compression: Compression::NONE,
         kv_spill: 0.0,
+        kv_transfer: 0.0,
     };
     Service {
         engine: cluster(8),

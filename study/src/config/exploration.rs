@@ -4,7 +4,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trinity_config::{Checked, Cited, Complaint, DataRate, Diagnostic, Document, FlopRate};
+use trinity_config::{Checked, Cited, Complaint, DataRate, Diagnostic, Document, FlopRate, Fraction};
 
 /// What an exploration chooses from.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -18,6 +18,8 @@ pub struct ExplorationFile {
     /// What those codecs are built for.
     pub throughput: DataRate,
     pub candidates: Vec<CandidateFile>,
+    /// What training hides behind compute where neither a study nor a calibration states any.
+    pub overlap: Option<HiddenFile>,
     #[serde(default)]
     pub certainty: Vec<CertaintyFile>,
     /// Well-known training runs, for the map of where a codec pays.
@@ -26,6 +28,14 @@ pub struct ExplorationFile {
     /// Well-known ways of serving, for the map of where a codec pays.
     #[serde(default)]
     pub workloads: Vec<WorkloadFile>,
+}
+
+/// Shares of communication that run beside compute.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct HiddenFile {
+    pub data: Fraction,
+    pub pipeline: Fraction,
 }
 
 /// A training run by what decides whether a codec pays.

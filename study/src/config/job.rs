@@ -12,7 +12,7 @@ use trinity_config::{Cited, Complaint, Diagnostic, Document, Fraction};
 use trinity_sim::{Compression, Job, Overlap, Phase, Precision, Recompute, Search};
 
 settable! {
-    JobFile { llm, phase, tuning, sequence, global_batch, replica_batch, microbatch, parallelism, precision, recompute, attention, overlap, compression, kv_spill }
+    JobFile { llm, phase, tuning, sequence, global_batch, replica_batch, microbatch, parallelism, precision, recompute, attention, overlap, compression, kv_spill, kv_transfer }
     PrecisionFile { math, attention, vocabulary, weights, activations, gradients, gradient_reduce, kv, optimizer_bytes }
     OverlapFile { tensor, pipeline, data, expert, context, storage }
     CompressionFile { weights, weight_gradients, activations, activation_gradients, kv, reduction, scope, policy }
@@ -60,6 +60,9 @@ pub struct JobFile {
     /// Share of the KV cache kept in host memory.
     #[serde(default)]
     pub kv_spill: Fraction,
+    /// Share of a prompt's KV cache that goes over network cards to workers that decode; of prefill alone.
+    #[serde(default)]
+    pub kv_transfer: Fraction,
 }
 
 fn one() -> u32 {
@@ -252,6 +255,7 @@ impl JobFile {
             overlap: self.overlap.resolve(usual),
             compression: self.compression.resolve(),
             kv_spill: self.kv_spill.get(),
+            kv_transfer: self.kv_transfer.get(),
         };
         if self.microbatch_follows() {
             job.microbatch = job.decoded_together();

@@ -17,8 +17,8 @@ const STEP: f64 = 0.01;
 /// An input that explains less than this decides nothing.
 const DECIDES: f64 = 0.05;
 
-/// The sentences, the answer first, then what it rests on.
-pub(super) fn answer(found: &Exploration) -> Vec<String> {
+/// The sentences, the answer first, then what it rests on; and how many open it.
+pub(super) fn answer(found: &Exploration) -> (Vec<String>, usize) {
     let mut sentences = Vec::new();
     sentences.extend(setting(found));
     sentences.extend(best(found));
@@ -26,8 +26,11 @@ pub(super) fn answer(found: &Exploration) -> Vec<String> {
     sentences.extend(asked(found));
     sentences.extend(per_watt(found));
     sentences.extend(map(found));
+    let opening = sentences.len();
+    sentences.extend(holes(found));
     sentences.extend(split(found));
     sentences.extend(layouts(found));
+    sentences.extend(trained(found));
     sentences.extend(ends(found));
     sentences.extend(stepped(found));
     sentences.extend(bottleneck(found));
@@ -37,7 +40,7 @@ pub(super) fn answer(found: &Exploration) -> Vec<String> {
     sentences.extend(sensitive(found));
     sentences.extend(turned(found));
     sentences.extend(model(found));
-    sentences
+    (sentences, opening)
 }
 
 /// What the answer is of, in one line.
@@ -217,6 +220,37 @@ fn map(found: &Exploration) -> Option<String> {
     Some(format!("{edge}; this cluster has {}.{known}", amount(here.x)))
 }
 
+/// Places of the map that are none, and why.
+fn holes(found: &Exploration) -> Option<String> {
+    let regime = found.regime.as_ref()?;
+    let why = regime.why.as_ref()?;
+    let all: usize = regime.gains.iter().map(Vec::len).sum();
+    Some(format!("{} of the {all} places on the map cannot run ({why}).", regime.holes))
+}
+
+/// Where the bits of training come from, of the codec that leads as assumed.
+fn trained(found: &Exploration) -> Option<String> {
+    let leader = found.standings.iter().find(|one| one.scenario != found.baseline && one.value.is_some())?;
+    let coder = &found.silicon.iter().find(|silicon| silicon.candidate == leader.scenario)?.coder;
+    let own: Vec<_> = found.trained.iter().filter(|one| one.coder == *coder).collect();
+    let coded = own.iter().filter_map(|one| {
+        let (bits, run) = (one.bits_per_value?, one.run.as_ref()?);
+        let (lost, interval) = (one.lost? * 100.0, one.interval? * 100.0);
+        Some(format!("{} at {bits:.2} (run {run}, {lost:+.1} ± {interval:.1} % of loss)", one.class))
+    });
+    let coded: Vec<String> = coded.collect();
+    if coded.is_empty() {
+        return None;
+    }
+    let raw: Vec<String> =
+        own.iter().filter(|one| one.bits_per_value.is_none()).map(|one| one.class.to_string()).collect();
+    let raw = match raw.as_slice() {
+        [] => String::new(),
+        all => format!("; sent as it is, as no recorded run stood it coded: {}", all.join(", ")),
+    };
+    Some(format!("Bits of {} are those of recorded training runs: {}{raw}.", leader.scenario, coded.join(", ")))
+}
+
 /// How the best and the baseline cut the job.
 fn layouts(found: &Exploration) -> Option<String> {
     let own = standing(found, &found.best)?;
@@ -275,7 +309,8 @@ fn stepped(found: &Exploration) -> Option<String> {
 fn asked(found: &Exploration) -> Option<String> {
     let asked: Vec<_> = found.held.iter().filter(|held| held.path != SCALE).collect();
     let grows = found.held.iter().find(|held| held.path == SCALE);
-    let held: Vec<String> = found.held.iter().map(|held| format!("{} = {}", held.path, held.value)).collect();
+    let held = found.held.iter().map(|held| format!("{} = {} {}", held.path, held.value, held.unit));
+    let held: Vec<String> = held.map(|held| held.trim_end().to_owned()).collect();
     let others = match (asked.first(), grows) {
         (Some(first), _) => format!("`--set study.{}=…` asks for another", first.path),
         (None, Some(_)) => "`--budget` lets the cluster grow".to_owned(),

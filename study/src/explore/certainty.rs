@@ -1,7 +1,7 @@
 //! How sure each link of the chain is.
 
 use super::silicon::Silicon;
-use super::tensors::Bits;
+use super::tensors::{Bits, Rates};
 use crate::config::ExplorationFile;
 use crate::measured::Quoted;
 use serde::Serialize;
@@ -21,7 +21,7 @@ pub(super) const MODEL: &str = "time of an iteration";
 /// The links of the chain: bits, silicon, cluster.
 pub(super) fn certainty(
     file: &ExplorationFile,
-    bits: &[Bits],
+    rates: &Rates,
     silicon: &[Silicon],
     best: &str,
     measured: &Quoted,
@@ -29,18 +29,7 @@ pub(super) fn certainty(
     let mut links = Vec::new();
     let own = silicon.iter().find(|silicon| silicon.candidate == best);
     if let Some(own) = own {
-        let spread = bits
-            .iter()
-            .filter(|bits| bits.coder == own.coder)
-            .filter_map(|bits| Some(((bits.high? - bits.low?) / 2.0) / bits.bits_per_value?))
-            .fold(0.0, f64::max);
-        let tensors: usize =
-            bits.iter().filter(|bits| bits.coder == own.coder).map(|bits| bits.tensors).sum();
-        links.push(Certainty {
-            link: format!("bits of {best}"),
-            error: Some(spread),
-            basis: format!("{tensors} tensors coded, decoded and measured; half the range within a class"),
-        });
+        links.push(of_bits(rates, &own.coder, best));
         links.push(Certainty {
             link: format!("area of {best}"),
             error: own.area_factor.map(|factor| factor - 1.0),
@@ -54,4 +43,26 @@ pub(super) fn certainty(
         basis: format!("{}, `trinity validate`", known.basis),
     }));
     links
+}
+
+/// How sure the bits of a coder are.
+fn of_bits(rates: &Rates, coder: &str, best: &str) -> Certainty {
+    let link = format!("bits of {best}");
+    let own = || rates.bits.iter().filter(|bits| bits.coder == coder);
+    let runs: Vec<String> = rates
+        .trained
+        .iter()
+        .filter(|one| one.coder == coder && one.bits_per_value.is_some())
+        .map(|one| format!("{} {}", one.class, one.source))
+        .collect();
+    if !rates.trained.is_empty() {
+        return Certainty { link, error: None, basis: format!("recorded training runs: {}", runs.join("; ")) };
+    }
+    let half_range = |bits: &Bits| Some(((bits.high? - bits.low?) / 2.0) / bits.bits_per_value?);
+    let tensors: usize = own().map(|bits| bits.tensors).sum();
+    Certainty {
+        link,
+        error: Some(own().filter_map(half_range).fold(0.0, f64::max)),
+        basis: format!("{tensors} tensors coded, decoded and measured; half the range within a class"),
+    }
 }

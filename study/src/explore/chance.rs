@@ -141,14 +141,17 @@ fn played(contest: &Contest<'_>, draw: &Draw) -> Vec<Option<f64>> {
     }
     let merit = |(at, own): (usize, &Option<Optimum>)| {
         let own = own.as_ref()?;
-        Some(if at == baseline { own.merit } else { with_quality(contest, draw, own) })
+        let name = &contest.fields[at].player.name;
+        let silicon = contest.silicon.iter().find(|silicon| silicon.candidate == *name);
+        let coder = silicon.map(|silicon| silicon.coder.as_str());
+        Some(if at == baseline { own.merit } else { with_quality(contest, draw, own, coder) })
     };
     all.iter().enumerate().map(merit).collect()
 }
 
 /// A codec's merit with what coding costs in quality; a class that costs more
 /// than it brings is sent as it is.
-fn with_quality(contest: &Contest<'_>, draw: &Draw, best: &Optimum) -> f64 {
+fn with_quality(contest: &Contest<'_>, draw: &Draw, best: &Optimum, coder: Option<&str>) -> f64 {
     let raw = |gradients: bool, activations: bool| {
         let mut point = best.point;
         let coded = &mut point.job.compression;
@@ -160,9 +163,9 @@ fn with_quality(contest: &Contest<'_>, draw: &Draw, best: &Optimum) -> f64 {
             coded.activation_gradient_bits = None;
         }
         let estimate = point.estimate().ok()?;
-        Some(contest.rules.merit(&estimate) * draw.kept(&point))
+        Some(contest.rules.merit(&estimate) * draw.kept(&point, coder))
     };
-    let all = best.merit * draw.kept(&best.point);
+    let all = best.merit * draw.kept(&best.point, coder);
     let others = [raw(true, false), raw(false, true), raw(true, true)];
     others.into_iter().flatten().fold(all, f64::max)
 }

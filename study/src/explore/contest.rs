@@ -6,12 +6,12 @@
 //! sweep that is left behind has every answer among its points.
 
 use super::field::Field;
-use super::ground::{Entrant, Ground, Listed};
+use super::ground::{Entrant, Ground, Listed, REDUCTION};
 use super::knob::GPUS;
 use super::optimum::{Merit, Optimum, Rules, Values, Within};
 use super::request::key_of;
 use super::silicon::Silicon;
-use super::tensors::Bits;
+use super::tensors::{Rates, scaled};
 use crate::sweep::Study;
 use crate::{Error, Progress};
 use trinity_sim::sweep::{Direction, Entry, Metric, Point, Tally};
@@ -38,7 +38,7 @@ pub(super) struct Change {
 pub(super) struct Contest<'a> {
     pub ground: &'a Ground,
     pub silicon: &'a [Silicon],
-    pub bits: &'a [Bits],
+    pub rates: &'a Rates,
     pub study: Study,
     pub fields: Vec<Field>,
     pub rules: Rules,
@@ -72,10 +72,10 @@ impl<'a> Contest<'a> {
     pub fn refined(
         ground: &'a Ground,
         silicon: &'a [Silicon],
-        bits: &'a [Bits],
+        rates: &'a Rates,
         progress: &dyn Progress,
     ) -> Result<(Self, Found), Error> {
-        let mut contest = Self::new(ground, silicon, bits)?;
+        let mut contest = Self::new(ground, silicon, rates)?;
         let mut found = contest.run(progress)?;
         let mut starts = contest.starts(&found);
         if starts.iter().all(Option::is_none) {
@@ -99,8 +99,8 @@ impl<'a> Contest<'a> {
         Ok((contest, found))
     }
 
-    fn new(ground: &'a Ground, silicon: &'a [Silicon], bits: &'a [Bits]) -> Result<Self, Error> {
-        let entrants = entrants(ground, silicon, bits);
+    fn new(ground: &'a Ground, silicon: &'a [Silicon], rates: &'a Rates) -> Result<Self, Error> {
+        let entrants = entrants(ground, silicon, rates);
         let first = entrants.first().map_or("", |entrant| entrant.name.as_str()).to_owned();
         let study = ground.study(&ground.text(&entrants, &first, &[]), 0)?;
         let at = |metric: Metric| study.plan.objectives.iter().position(|own| own.metric == metric);
@@ -117,14 +117,14 @@ impl<'a> Contest<'a> {
             within: ground.budget_mm2.map_or(Within::AsItIs, Within::AreaMm2),
             merit: if ground.budget_mm2.is_some() { Merit::Rank } else { Merit::PerArea },
         };
-        let fields = Field::all(&study, most_codecs)?;
+        let fields = Field::all(&study, most_codecs, &ground.free_paths())?;
         let optima = vec![None; fields.len()];
-        Ok(Self { ground, silicon, bits, study, fields, rules, optima, listed: Vec::new(), area_at, rank_at })
+        Ok(Self { ground, silicon, rates, study, fields, rules, optima, listed: Vec::new(), area_at, rank_at })
     }
 
     /// The sweep whose grid has what was found, and its file.
     fn grid(&self, best: Option<&str>) -> Result<(Study, String), Error> {
-        let entrants = entrants(self.ground, self.silicon, self.bits);
+        let entrants = entrants(self.ground, self.silicon, self.rates);
         let named = entrants.iter().find(|entrant| Some(entrant.name.as_str()) == best);
         let candidate = named.or(entrants.first()).map_or("", |entrant| entrant.name.as_str());
         let text = self.ground.text(&entrants, candidate, &self.listed);
@@ -192,15 +192,23 @@ impl<'a> Contest<'a> {
                 let knob =
                     field.player.knobs.iter().position(|knob| knob.path == axis.path && knob.is_number());
                 let own = match knob {
-                    Some(at) => optimum.values[at],
-                    None if axis.path == GPUS => f64::from(optimum.point.cluster.gpus),
+                    Some(at) => field.player.knobs[at].label(optimum.values[at]),
+                    None if axis.path == GPUS => optimum.point.cluster.gpus.to_string(),
                     None => continue,
                 };
-                let mut values: Vec<f64> =
-                    axis.labels.iter().filter_map(|label| label.parse().ok()).collect();
-                values.push(own);
-                values.sort_by(f64::total_cmp);
-                values.dedup();
+                // A choice that the study leaves to the search has its own value and the best.
+                let mut values = axis.labels.clone();
+                let same = |label: &String| match (label.parse::<f64>(), own.parse::<f64>()) {
+                    (Ok(label), Ok(own)) => label == own,
+                    _ => *label == own,
+                };
+                if !values.iter().any(same) {
+                    values.push(own);
+                }
+                values.sort_by(|a, b| match (a.parse::<f64>(), b.parse::<f64>()) {
+                    (Ok(a), Ok(b)) => a.total_cmp(&b),
+                    _ => a.cmp(b),
+                });
                 lists.push(Listed { scenario: scenario.name.clone(), path: axis.path.clone(), values });
             }
         }
@@ -326,14 +334,11 @@ impl<'a> Contest<'a> {
         known.reduce(|best, own| if own.1 > best.1 { own } else { best }).map(|(at, _)| at)
     }
 
-    /// Bits of a scenario differ between tensors: the least and the most, as
-    /// factors on the mean.
+    /// Bits differ between tensors: the least and the most of any class that is coded, as factors
+    /// on the mean.
     pub fn spread(&self) -> (f64, f64) {
-        let ratios = |pick: fn(&Bits) -> Option<f64>| {
-            let needed = self.bits.iter().filter(|bits| self.ground.needs.contains(&bits.class));
-            needed.filter_map(move |bits| Some(pick(bits)? / bits.bits_per_value?))
-        };
-        (ratios(|bits| bits.low).fold(1.0, f64::min), ratios(|bits| bits.high).fold(1.0, f64::max))
+        let each = self.ground.needs.iter().map(|class| self.rates.spread(*class));
+        each.fold((1.0, 1.0), |(low, high), own| (own.0.min(low), own.1.max(high)))
     }
 
     /// How far the area of a scenario's codec may be off.
@@ -376,28 +381,27 @@ fn scale_bits(point: &mut Point, factor: f64) {
         &mut coded.activation_gradient_bits,
         &mut coded.kv_bits,
     ] {
-        *bits = bits.map(|bits| (bits * factor).min(MOST_BITS));
+        *bits = bits.map(|bits| scaled(bits, factor));
     }
 }
 
 /// Each codec with what its scenario sets: silicon, and the bits of every class
 /// that the study codes.
-fn entrants(ground: &Ground, silicon: &[Silicon], bits: &[Bits]) -> Vec<Entrant> {
+fn entrants(ground: &Ground, silicon: &[Silicon], rates: &Rates) -> Vec<Entrant> {
     silicon
         .iter()
         .map(|own| {
             let mut sets = own.sets().to_vec();
             for class in &ground.needs {
-                let value = bits.iter().find(|bits| bits.class == *class && bits.coder == own.coder);
-                if let (Some(key), Some(value)) = (key_of(*class), value.and_then(|bits| bits.bits_per_value))
-                {
-                    sets.push(format!("job.compression.{key}={}", value.min(MOST_BITS)));
+                if let (Some(key), Some(bits)) = (key_of(*class), rates.stated(*class, &own.coder)) {
+                    sets.push(format!("job.compression.{key}={bits}"));
                 }
+            }
+            // Every recorded run decoded, added once and coded once.
+            if !rates.trained.is_empty() {
+                sets.push(format!("{REDUCTION}=gather"));
             }
             Entrant { name: own.candidate.clone(), sets }
         })
         .collect()
 }
-
-/// What a job takes at most.
-pub(super) const MOST_BITS: f64 = 32.0;

@@ -4,21 +4,13 @@
 //! A codec that sends a step in less time and needs more steps has gained less
 //! than its time says. Knows recorded runs; nothing of clusters.
 
+use super::recorded::Lost;
 use crate::trained::{self, Run};
 
 /// How fast the loss of the recorded uncoded runs falls with tokens at the end
 /// of training: its relative change over that of tokens, from step 400 to 500
 /// (`validation/data/training/curves.csv`, runs `none`).
 pub const LOSS_PER_TOKENS: f64 = 0.207;
-
-/// Relative loss over the uncoded run of the same seed: mean and standard
-/// deviation over seeds.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Lost {
-    pub mean: f64,
-    pub deviation: f64,
-    pub seeds: usize,
-}
 
 /// Recipes of coded gradients by their bits, fewest first: the line-rate codec over
 /// the root of AdamW's second moment, 13 M parameters.

@@ -17,15 +17,20 @@ pub(super) struct Field {
 }
 
 impl Field {
-    /// The scenarios of a study, in their order. `most_codecs` holds codecs back that no area buys.
-    pub fn all(study: &Study, most_codecs: impl Fn(&str) -> Option<f64>) -> Result<Vec<Self>, Error> {
+    /// The scenarios of a study, in their order. `most_codecs` holds codecs back that no area buys;
+    /// `free` are the paths that the study leaves to the search.
+    pub fn all(
+        study: &Study,
+        most_codecs: impl Fn(&str) -> Option<f64>,
+        free: &[&str],
+    ) -> Result<Vec<Self>, Error> {
         let scenarios = study.plan.space.scenarios().iter().enumerate();
         let read = |(at, scenario): (usize, &trinity_sim::sweep::Scenario)| -> Result<Self, Error> {
             let own = study.file.document_of(&study.document, at)?;
             Ok(Self {
                 study: study.file.study_of(&own, at)?,
                 own,
-                player: Player::of(scenario, most_codecs(&scenario.name)),
+                player: Player::of(scenario, most_codecs(&scenario.name), free),
             })
         };
         scenarios.map(read).collect()

@@ -2,15 +2,15 @@
 //! a codec, the classes of traffic it codes, its budget, and the text of the
 //! sweep that has each codec as a scenario.
 
-use super::knob::SCALE;
-use super::request::{Request, key_of};
+use super::knob::{NICS, SCALE};
+use super::request::{Request, Training, key_of};
 use crate::Error;
-use crate::config::{AxisFile, Scalar};
+use crate::config::{AxisFile, ExplorationFile, Scalar};
 use crate::sweep::{self, Study};
 use serde::Serialize;
 use std::fmt::Write;
-use trinity_sim::Phase;
-use trinity_sim::sweep::{Metric, Objective};
+use trinity_sim::sweep::{Metric, Objective, Point};
+use trinity_sim::{Phase, Zero};
 use trinity_tensor::Class;
 use trinity_tensor::compare::Subject;
 
@@ -27,8 +27,23 @@ pub(super) struct Entrant {
 pub(super) struct Listed {
     pub scenario: String,
     pub path: String,
-    pub values: Vec<f64>,
+    pub values: Vec<String>,
 }
+
+/// The path of what compression does to a sum over ranks.
+pub(super) const REDUCTION: &str = "job.compression.reduction";
+/// What a training job lets every candidate choose, whether or not its study varies it.
+const CHOSEN_IN_TRAINING: [&str; 6] = [
+    "job.parallelism.tensor",
+    "job.parallelism.pipeline",
+    "job.parallelism.interleave",
+    "job.microbatch",
+    "job.recompute",
+    NICS,
+];
+/// The same of prompts, whose pass is one and keeps nothing.
+const CHOSEN_IN_PREFILL: [&str; 4] =
+    ["job.parallelism.tensor", "job.parallelism.pipeline", "job.microbatch", NICS];
 
 /// The study as it was named.
 #[derive(Debug)]
@@ -47,6 +62,14 @@ pub(super) struct Ground {
     objectives: Vec<String>,
     /// Axes that are the question and no choice, where the study has them.
     pub held: Vec<Held>,
+    /// Choices that the study does not vary and every candidate has all the same.
+    free: Vec<AxisFile>,
+    /// What the study leaves at nothing and every candidate has as far as it was measured.
+    usual: Vec<String>,
+    /// Bits are those of recorded training runs.
+    pub recorded: bool,
+    /// Every rank holds the optimizer's whole state.
+    pub holds_moment: bool,
 }
 
 /// What is asked of a cluster rather than chosen for it: the fastest of several
@@ -55,10 +78,12 @@ pub(super) struct Ground {
 pub struct Held {
     pub path: String,
     pub value: f64,
+    /// Of the value; empty of what is counted.
+    pub unit: &'static str,
 }
 
 impl Ground {
-    pub fn load(request: &Request<'_>) -> Result<Self, Error> {
+    pub fn load(request: &Request<'_>, file: &ExplorationFile) -> Result<Self, Error> {
         let base = Study::load(&sweep::Request {
             sweep: request.study.clone(),
             sets: request.sets.clone(),
@@ -89,11 +114,17 @@ impl Ground {
         let grows = |axis: &AxisFile| budget_mm2.is_none() && axis.path == SCALE;
         let held_of = |axis: &AxisFile| match grows(axis) {
             // Without a budget a cluster would shrink to what nothing is sent in.
-            true => Some(Held { path: axis.path.clone(), value: most_of(&base, &axis.path)? }),
+            true => Some(Held { path: axis.path.clone(), value: most_of(&base, &axis.path)?, unit: "" }),
             false => held(&base, &axis.path),
         };
         let held = base.file.axes.iter().filter_map(held_of).collect();
+        let plain = base.plan.space.scenarios()[at].base;
+        let training = plain.job.phase == Phase::Training;
         Ok(Self {
+            free: free(&base, &plain),
+            usual: usual(&base, &plain, file),
+            recorded: training && matches!(request.training, Training::Recorded { .. }),
+            holds_moment: plain.job.parallelism.zero == Zero::None,
             name: request.study.clone(),
             baseline: scenario.name.clone(),
             baseline_sets: scenario.set.clone(),
@@ -150,12 +181,22 @@ impl Ground {
         ]
     }
 
-    /// The assumptions of the study that no measured bits replace.
+    /// The assumptions of the study that neither measured bits nor a choice replace.
     pub fn assumptions(&self) -> impl Iterator<Item = &crate::config::AssumptionFile> {
         let bits = |path: &str| {
             Class::ALL.into_iter().filter_map(key_of).any(|key| path == format!("job.compression.{key}"))
         };
-        self.base.file.assumptions.iter().filter(move |assumption| !bits(&assumption.path))
+        let replaced = move |path: &str| {
+            bits(path)
+                || self.free.iter().any(|axis| axis.path == path)
+                || (self.recorded && path == REDUCTION)
+        };
+        self.base.file.assumptions.iter().filter(move |assumption| !replaced(&assumption.path))
+    }
+
+    /// The paths that the study leaves to the search.
+    pub fn free_paths(&self) -> Vec<&str> {
+        self.free.iter().map(|axis| axis.path.as_str()).collect()
     }
 
     /// The sweep with each entrant as a scenario.
@@ -172,12 +213,13 @@ impl Ground {
         let scenario = |name: &str, sets: &[String]| {
             format!("\n[[scenarios]]\nname = {}\nset = {}\n", quoted(name), list(sets))
         };
-        text += &scenario(&self.baseline, &self.baseline_sets);
+        let common: Vec<String> = self.usual.iter().chain(&self.baseline_sets).cloned().collect();
+        text += &scenario(&self.baseline, &common);
         for entrant in entrants {
-            let sets: Vec<String> = self.baseline_sets.iter().chain(&entrant.sets).cloned().collect();
+            let sets: Vec<String> = common.iter().chain(&entrant.sets).cloned().collect();
             text += &scenario(&entrant.name, &sets);
         }
-        for axis in &self.base.file.axes {
+        for axis in self.base.file.axes.iter().chain(&self.free) {
             text += &self.axes(axis, entrants, listed);
         }
         if self.base.file.headline.is_some() {
@@ -210,7 +252,11 @@ impl Ground {
             text += &begun;
             match own(scenario) {
                 Some(listed) => {
-                    let values: Vec<String> = listed.values.iter().map(|value| format!("{value}")).collect();
+                    let written = |value: &String| match value.parse::<f64>() {
+                        Ok(_) => value.clone(),
+                        Err(_) => quoted(value),
+                    };
+                    let values: Vec<String> = listed.values.iter().map(written).collect();
                     let _ = writeln!(text, "values = [{}]", values.join(", "));
                 }
                 None => text += &values,
@@ -237,7 +283,10 @@ impl Ground {
             return None;
         }
         if let Some(held) = self.held.iter().find(|held| held.path == axis.path) {
-            return Some(format!("values = [{}]\n", held.value));
+            return Some(match held.unit {
+                "" => format!("values = [{}]\n", held.value),
+                unit => format!("values = [\"{} {unit}\"]\n", held.value),
+            });
         }
         let mut text = String::new();
         if let Some(values) = &axis.values {
@@ -280,15 +329,75 @@ impl Ground {
     }
 }
 
-/// The workload on an axis, as the study itself has it.
+/// The workload on an axis, or the wires that are there, as the study itself has them.
 fn held(base: &Study, path: &str) -> Option<Held> {
-    let job = &base.file.study.job;
-    let value = match path {
-        "job.sequence" => f64::from(job.sequence),
-        "job.kv-spill" => job.kv_spill.get(),
+    const GBIT: &str = "Gbit/s";
+    let (job, cluster) = (&base.file.study.job, &base.file.study.cluster);
+    let (value, unit) = match path {
+        "job.sequence" => (f64::from(job.sequence), ""),
+        "job.global-batch" => (f64::from(job.global_batch), ""),
+        "job.replica-batch" => (f64::from(job.replica_batch?), ""),
+        "job.kv-spill" => (job.kv_spill.get(), ""),
+        "job.kv-transfer" => (job.kv_transfer.get(), ""),
+        "cluster.nic.bandwidth" => (cluster.nic.bandwidth.gbit_per_s(), GBIT),
+        "cluster.intra.bandwidth" => (cluster.intra.bandwidth.gbit_per_s(), GBIT),
+        "cluster.host.bandwidth" => (cluster.host.bandwidth.gbit_per_s(), GBIT),
         _ => return None,
     };
-    Some(Held { path: path.to_owned(), value })
+    Some(Held { path: path.to_owned(), value, unit })
+}
+
+/// What every candidate chooses though the study does not vary it, at the study's own value. A
+/// study that pins a choice gives it an axis of one value.
+fn free(base: &Study, plain: &Point) -> Vec<AxisFile> {
+    let paths: &[&str] = match plain.job.phase {
+        // Layouts that estimates choose are chosen there.
+        Phase::Training if plain.search.on => &[NICS],
+        Phase::Training => &CHOSEN_IN_TRAINING,
+        Phase::Prefill => &CHOSEN_IN_PREFILL,
+        Phase::Decode => &[],
+    };
+    let job = &plain.job;
+    let own = |path: &str| -> Option<Scalar> {
+        Some(match path {
+            "job.parallelism.tensor" => Scalar::Integer(i64::from(job.parallelism.tensor)),
+            "job.parallelism.pipeline" => Scalar::Integer(i64::from(job.parallelism.pipeline)),
+            "job.parallelism.interleave" => Scalar::Integer(i64::from(job.parallelism.schedule.chunks())),
+            "job.microbatch" => Scalar::Integer(i64::from(job.microbatch)),
+            "job.recompute" => Scalar::Text(job.recompute.name().to_owned()),
+            _ => Scalar::Number(Some(plain.cluster.nics_per_gpu).filter(|nics| *nics > 0.0)?),
+        })
+    };
+    let axis = |path: &&str| {
+        Some(AxisFile {
+            path: (*path).to_owned(),
+            values: Some(vec![own(path)?]),
+            range: None,
+            log_range: None,
+            unit: None,
+            only: None,
+        })
+    };
+    let varied = |path: &&&str| base.file.axes.iter().any(|axis| axis.path == **path);
+    paths.iter().filter(|path| !varied(path)).filter_map(axis).collect()
+}
+
+/// Overlap that a training study leaves at nothing, though frameworks have it: everyone overlaps as
+/// far as was measured.
+fn usual(base: &Study, plain: &Point, file: &ExplorationFile) -> Vec<String> {
+    let Some(usual) = file.overlap.as_ref().filter(|_| plain.job.phase == Phase::Training) else {
+        return Vec::new();
+    };
+    let stated = &base.file.study.job.overlap;
+    let own = &plain.job.overlap;
+    [
+        ("data", stated.data.is_none() && own.data == 0.0, usual.data),
+        ("pipeline", stated.pipeline.is_none() && own.pipeline == 0.0, usual.pipeline),
+    ]
+    .into_iter()
+    .filter(|(_, left, _)| *left)
+    .map(|(name, _, share)| format!("job.overlap.{name}={}", share.get()))
+    .collect()
 }
 
 /// The largest number on an axis of the study.

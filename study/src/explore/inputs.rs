@@ -4,9 +4,11 @@
 //! Knows the contest's study, bits, silicon and errors; what a draw does to the
 //! answer is [`super::chance`]'s.
 
-use super::contest::{Contest, MOST_BITS};
-use super::effect::{self, Lost};
+use super::contest::Contest;
+use super::effect;
 use super::lattice::normal;
+use super::recorded::{Lost, Trained};
+use super::tensors::{MOST_BITS, scaled};
 use crate::config::{AssumptionFile, OriginName, Scalar};
 use crate::measured::Quoted;
 use serde::Serialize;
@@ -59,8 +61,15 @@ enum Kind {
         deviation: f64,
     },
     /// What coded gradients, or coded pipelines, cost in quality.
-    Gradients(Lost),
-    Pipeline(Lost),
+    Gradients(Vec<Charge>),
+    Pipeline(Vec<Charge>),
+}
+
+/// What coding costs the codecs of one coder, or all of them where none is named.
+#[derive(Debug, Clone, PartialEq)]
+struct Charge {
+    coder: Option<String>,
+    lost: Lost,
 }
 
 /// One draw of all inputs.
@@ -70,8 +79,8 @@ pub(super) struct Draw {
     bits: Vec<(Class, f64)>,
     areas: Vec<(OriginName, f64)>,
     wires: f64,
-    gradients: f64,
-    pipeline: f64,
+    gradients: Vec<(Option<String>, f64)>,
+    pipeline: Vec<(Option<String>, f64)>,
 }
 
 const EVENLY: &str = "evenly, in the logarithm where both ends are positive";
@@ -81,16 +90,15 @@ const AROUND: &str =
 /// Everything that is drawn for a contest.
 pub(super) fn inputs(contest: &Contest<'_>, measured: &Quoted) -> Vec<Input> {
     let mut inputs: Vec<Input> = contest.ground.assumptions().map(|one| assumption(contest, one)).collect();
-    let (low, high) = contest.spread();
-    if low < high {
-        inputs.extend(contest.ground.needs.iter().map(|&class| Input {
-            name: format!("bits of a {class}, as tensors differ"),
-            low: format!("{low:.2}×"),
-            high: format!("{high:.2}×"),
-            shape: AROUND.into(),
-            kind: Kind::Bits { class, low, high },
-        }));
-    }
+    let spread = |class: &Class| (*class, contest.rates.spread(*class));
+    let differing = contest.ground.needs.iter().map(spread).filter(|(_, (low, high))| low < high);
+    inputs.extend(differing.map(|(class, (low, high))| Input {
+        name: format!("bits of a {class}, as tensors differ"),
+        low: format!("{low:.2}×"),
+        high: format!("{high:.2}×"),
+        shape: AROUND.into(),
+        kind: Kind::Bits { class, low, high },
+    }));
     inputs.extend(areas(contest));
     if let Some(error) = measured.error.filter(|error| *error > 0.0) {
         // A mean absolute error e is a deviation of e·√(π/2). An error of all times alike moves no
@@ -166,32 +174,53 @@ fn effects(contest: &Contest<'_>) -> Vec<Input> {
     if !training {
         return Vec::new();
     }
-    let needs = &contest.ground.needs;
-    let fewest = contest
-        .bits
-        .iter()
-        .filter(|bits| bits.class == Class::WeightGradient)
-        .filter_map(|bits| bits.bits_per_value)
-        .reduce(f64::min);
-    let gradients = fewest.filter(|_| needs.contains(&Class::WeightGradient)).and_then(effect::gradients);
-    let pipeline = needs.contains(&Class::Activation).then(effect::pipeline).flatten();
-    let input = |name: &str, lost: Lost, kind: Kind| Input {
-        name: name.into(),
-        low: format!("{:.3}×", lost.factor(2.0)),
-        high: format!("{:.3}×", lost.factor(-2.0)),
-        shape: format!("normal, as {} recorded runs differ; never a gain", lost.seeds),
-        kind,
+    let (gradients, pipeline) = match contest.ground.recorded {
+        true => (charges(contest, Class::WeightGradient), charges(contest, Class::Activation)),
+        false => (of_tensors(contest, Class::WeightGradient), of_tensors(contest, Class::Activation)),
     };
-    let gradients =
-        gradients.map(|lost| input("what coded gradients cost in quality", lost, Kind::Gradients(lost)));
-    let pipeline =
-        pipeline.map(|lost| input("what coded activations cost in quality", lost, Kind::Pipeline(lost)));
+    let input = |name: &str, charges: Vec<Charge>, kind: fn(Vec<Charge>) -> Kind| {
+        let at = |quantile: f64| charges.iter().map(move |one| one.lost.factor(quantile));
+        let runs = charges.iter().map(|one| one.lost.seeds).max()?;
+        Some(Input {
+            name: name.into(),
+            low: format!("{:.3}×", at(2.0).fold(1.0, f64::min)),
+            high: format!("{:.3}×", at(-2.0).fold(0.0, f64::max)),
+            shape: match runs {
+                1 => "normal, as recorded runs of other recipes differ; never a gain".into(),
+                runs => format!("normal, as {runs} recorded runs differ; never a gain"),
+            },
+            kind: kind(charges),
+        })
+    };
+    let gradients = input("what coded gradients cost in quality", gradients, Kind::Gradients);
+    let pipeline = input("what coded activations cost in quality", pipeline, Kind::Pipeline);
     gradients.into_iter().chain(pipeline).collect()
+}
+
+/// What the runs lost whose bits are taken.
+fn charges(contest: &Contest<'_>, class: Class) -> Vec<Charge> {
+    let own = contest.rates.trained.iter().filter(|one| one.class == class);
+    let charge = |one: &Trained| Some(Charge { coder: Some(one.coder.clone()), lost: one.charge? });
+    own.filter_map(charge).collect()
+}
+
+/// What recorded runs lost at the bits that the tensors take.
+fn of_tensors(contest: &Contest<'_>, class: Class) -> Vec<Charge> {
+    if !contest.ground.needs.contains(&class) {
+        return Vec::new();
+    }
+    let own = contest.rates.bits.iter().filter(|bits| bits.class == class);
+    let fewest = own.filter_map(|bits| bits.bits_per_value).reduce(f64::min);
+    let lost = match class {
+        Class::WeightGradient => fewest.and_then(effect::gradients),
+        _ => effect::pipeline(),
+    };
+    lost.map(|lost| Charge { coder: None, lost }).into_iter().collect()
 }
 
 /// The draw of a point of the unit cube, one coordinate for each input.
 pub(super) fn draw(inputs: &[Input], point: &[f64]) -> Draw {
-    let mut draw = Draw { wires: 1.0, gradients: 1.0, pipeline: 1.0, ..Draw::default() };
+    let mut draw = Draw { wires: 1.0, ..Draw::default() };
     for (input, &u) in inputs.iter().zip(point) {
         match &input.kind {
             Kind::Number { path, unit, low, middle, high, whole } => {
@@ -209,11 +238,16 @@ pub(super) fn draw(inputs: &[Input], point: &[f64]) -> Draw {
                 draw.areas.push((*origin, quantile(1.0 / factor, None, *factor, u)));
             }
             Kind::Wires { deviation } => draw.wires = (deviation * normal(u)).exp(),
-            Kind::Gradients(lost) => draw.gradients = lost.factor(normal(u)),
-            Kind::Pipeline(lost) => draw.pipeline = lost.factor(normal(u)),
+            Kind::Gradients(charges) => draw.gradients = drawn(charges, normal(u)),
+            Kind::Pipeline(charges) => draw.pipeline = drawn(charges, normal(u)),
         }
     }
     draw
+}
+
+/// What each charge takes of the speed at a quantile.
+fn drawn(charges: &[Charge], quantile: f64) -> Vec<(Option<String>, f64)> {
+    charges.iter().map(|one| (one.coder.clone(), one.lost.factor(quantile))).collect()
 }
 
 /// The value below which a share `u` of draws lies.
@@ -239,7 +273,7 @@ impl Draw {
                 Class::ActivationGradient => &mut coded.activation_gradient_bits,
                 Class::Other => continue,
             };
-            *bits = bits.map(|bits| (bits * factor).min(MOST_BITS));
+            *bits = bits.map(|bits| scaled(bits, *factor));
         }
         let area = self.areas.iter().find(|(own, _)| Some(*own) == origin);
         point.cluster.codec.area_mm2 *= area.map_or(1.0, |(_, factor)| *factor);
@@ -249,17 +283,22 @@ impl Draw {
         cluster.host.efficiency *= self.wires;
     }
 
-    /// What a trained model that was coded has of its speed, by what is coded.
-    pub fn kept(&self, point: &Point) -> f64 {
+    /// What a model that `coder` was trained with has of its speed, by what is coded.
+    pub fn kept(&self, point: &Point, coder: Option<&str>) -> f64 {
         let parallelism = &point.job.parallelism;
         if point.job.phase != Phase::Training {
             return 1.0;
         }
-        let coded = &point.job.compression;
-        let gradients = coded.weight_gradient_bits.is_some() && parallelism.data > 1;
+        let compression = &point.job.compression;
+        let coded = |bits: Option<f64>| bits.is_some_and(|bits| bits < MOST_BITS);
+        let gradients = coded(compression.weight_gradient_bits) && parallelism.data > 1;
         let between = parallelism.pipeline > 1 || parallelism.schedule != Schedule::OneFOneB;
-        let pipeline = coded.activation_bits.is_some() && between;
-        (if gradients { self.gradients } else { 1.0 }) * (if pipeline { self.pipeline } else { 1.0 })
+        let pipeline = coded(compression.activation_bits) && between;
+        let of = |charges: &[(Option<String>, f64)]| {
+            let own = charges.iter().find(|(of, _)| of.is_none() || of.as_deref() == coder);
+            own.map_or(1.0, |(_, kept)| *kept)
+        };
+        (if gradients { of(&self.gradients) } else { 1.0 }) * (if pipeline { of(&self.pipeline) } else { 1.0 })
     }
 }
 
@@ -269,7 +308,7 @@ pub(super) fn correlations() -> Vec<String> {
         "All inputs are drawn independently of each other.",
         "The bits of a class move for all codecs together: a tensor that is hard to code is so for each.",
         "Codecs whose area comes from one place share its error.",
-        "Every scenario has the same error of the cluster model and, where it codes, the same cost in quality.",
+        "Every scenario has the same error of the cluster model and, where it codes, its cost in quality at the same quantile.",
     ]
     .map(String::from)
     .to_vec()

@@ -7,7 +7,7 @@
 //! stands on a point; nothing of what a point costs.
 
 use trinity_sim::sweep::{Axis, Point};
-use trinity_sim::{Phase, Recompute, Schedule, Zero};
+use trinity_sim::{Phase, Recompute, Schedule};
 
 /// The path of what a cluster grows by.
 pub(super) const SCALE: &str = "job.parallelism.data";
@@ -27,6 +27,22 @@ struct Place {
     get: fn(&Point) -> f64,
     set: fn(&mut Point, f64),
     most: fn(&Point) -> f64,
+    /// What a file writes for 1, 2, …, where it writes words.
+    words: &'static [&'static str],
+}
+
+impl Place {
+    /// The value as a file writes it.
+    fn label(&self, value: f64) -> String {
+        let word = self.words.get((value as usize).saturating_sub(1));
+        word.map_or_else(|| format!("{value}"), |word| (*word).to_owned())
+    }
+
+    /// The value that a file wrote.
+    fn value(&self, label: &str) -> f64 {
+        let word = self.words.iter().position(|word| *word == label).map(|at| at as f64 + 1.0);
+        word.or_else(|| label.parse().ok()).unwrap_or(self.step)
+    }
 }
 
 /// A sixteenth of a network card or a codec: eight GPUs that share half of one.
@@ -37,13 +53,14 @@ const MOST_RANKS: f64 = 1_048_576.0;
 /// More chunks of layers on a stage than this nobody runs.
 const MOST_CHUNKS: f64 = 12.0;
 
-const PLACES: [Place; 11] = [
+const PLACES: [Place; 10] = [
     Place {
         path: SCALE,
         step: 1.0,
         get: |point| f64::from(point.job.parallelism.data),
         set: |point, value| point.job.parallelism.data = value as u32,
         most: |_| MOST_RANKS,
+        words: &[],
     },
     Place {
         path: "job.parallelism.pipeline",
@@ -51,6 +68,7 @@ const PLACES: [Place; 11] = [
         get: |point| f64::from(point.job.parallelism.pipeline),
         set: |point, value| point.job.parallelism.pipeline = value as u32,
         most: |point| f64::from(point.job.llm.layers),
+        words: &[],
     },
     Place {
         path: "job.parallelism.tensor",
@@ -65,6 +83,7 @@ const PLACES: [Place; 11] = [
             }
         },
         most: |point| f64::from(point.job.llm.heads),
+        words: &[],
     },
     Place {
         path: "job.parallelism.context",
@@ -72,6 +91,7 @@ const PLACES: [Place; 11] = [
         get: |point| f64::from(point.job.parallelism.context),
         set: |point, value| point.job.parallelism.context = value as u32,
         most: |point| f64::from(point.job.sequence),
+        words: &[],
     },
     Place {
         path: "job.parallelism.expert",
@@ -79,6 +99,7 @@ const PLACES: [Place; 11] = [
         get: |point| f64::from(point.job.parallelism.expert),
         set: |point, value| point.job.parallelism.expert = value as u32,
         most: |point| point.job.llm.moe.map_or(1.0, |moe| f64::from(moe.experts)),
+        words: &[],
     },
     Place {
         path: "job.parallelism.interleave",
@@ -90,6 +111,7 @@ const PLACES: [Place; 11] = [
                 if chunks > 1 { Schedule::Interleaved(chunks) } else { Schedule::OneFOneB };
         },
         most: |point| f64::from(point.job.llm.layers).min(MOST_CHUNKS),
+        words: &[],
     },
     Place {
         path: "job.microbatch",
@@ -100,6 +122,7 @@ const PLACES: [Place; 11] = [
             Phase::Training if point.replica_batch > 0 => f64::from(point.replica_batch),
             _ => f64::from(point.job.global_batch),
         },
+        words: &[],
     },
     Place {
         path: NICS,
@@ -107,6 +130,7 @@ const PLACES: [Place; 11] = [
         get: |point| point.cluster.nics_per_gpu,
         set: |point, value| point.cluster.nics_per_gpu = value,
         most: |_| MOST_PARTS,
+        words: &[],
     },
     Place {
         path: CODECS,
@@ -114,6 +138,7 @@ const PLACES: [Place; 11] = [
         get: |point| point.cluster.codecs_per_gpu,
         set: |point, value| point.cluster.codecs_per_gpu = value,
         most: |_| MOST_PARTS,
+        words: &[],
     },
     Place {
         path: "job.recompute",
@@ -131,25 +156,9 @@ const PLACES: [Place; 11] = [
             }
         },
         most: |_| 3.0,
-    },
-    Place {
-        path: "job.parallelism.zero",
-        step: 1.0,
-        get: |point| f64::from(point.job.parallelism.zero.stage()) + 1.0,
-        set: |point, value| {
-            point.job.parallelism.zero = match value as u32 {
-                0 | 1 => Zero::None,
-                2 => Zero::Optimizer,
-                3 => Zero::Gradients,
-                _ => Zero::Parameters,
-            }
-        },
-        most: |_| 4.0,
+        words: &["none", "selective", "full"],
     },
 ];
-
-/// Places whose numbers are those of a file.
-const WRITTEN: usize = 9;
 
 /// One thing that a search turns.
 #[derive(Debug, Clone)]
@@ -184,8 +193,8 @@ impl Knob {
     /// The knob of an axis. `most` holds a number back that cannot grow: engines that a die has.
     pub fn of(axis: &Axis, base: &Point, most: Option<f64>) -> Self {
         let numbers: Option<Vec<f64>> = axis.labels.iter().map(|label| label.parse().ok()).collect();
-        // Recomputation and ZeRO are counted from one here, not as files write them.
-        let place = PLACES[..WRITTEN].iter().find(|place| place.path == axis.path);
+        // Words are the study's to list.
+        let place = PLACES.iter().find(|place| place.path == axis.path && place.words.is_empty());
         let kind = match (place, numbers) {
             (Some(place), Some(numbers)) if axis.labels.len() > 1 => {
                 let low = numbers.iter().copied().fold(f64::INFINITY, f64::min);
@@ -199,6 +208,16 @@ impl Knob {
         Self { path: axis.path.clone(), kind }
     }
 
+    /// The knob of a choice that the study leaves to the search; nothing of a place that is not known.
+    pub fn free(axis: &Axis, base: &Point) -> Option<Self> {
+        let place = PLACES.iter().find(|place| place.path == axis.path)?;
+        let most = (place.most)(base).max(place.step);
+        Some(Self {
+            path: axis.path.clone(),
+            kind: Kind::Number { place: *place, stated: (0.0, f64::INFINITY), most },
+        })
+    }
+
     /// What a point has there, where that can be read back.
     pub fn get(&self, point: &Point) -> f64 {
         match &self.kind {
@@ -210,7 +229,7 @@ impl Knob {
     /// The value at a place of the study's own list.
     pub fn listed(&self, axis: &Axis, digit: usize) -> f64 {
         match &self.kind {
-            Kind::Number { .. } => axis.labels[digit].parse().unwrap_or(1.0),
+            Kind::Number { place, .. } => place.value(&axis.labels[digit]),
             Kind::Listed { .. } => digit as f64,
         }
     }
@@ -220,9 +239,9 @@ impl Knob {
         matches!(self.kind, Kind::Number { .. })
     }
 
-    /// Whether a step of it is a whole number.
+    /// Whether it counts something, and could be doubled while another is halved.
     pub fn is_whole(&self) -> bool {
-        matches!(&self.kind, Kind::Number { place, .. } if place.step == 1.0)
+        matches!(&self.kind, Kind::Number { place, .. } if place.step == 1.0 && place.words.is_empty())
     }
 
     /// Puts a value onto a point.
@@ -264,7 +283,7 @@ impl Knob {
     /// The value as a study writes it.
     pub fn label(&self, value: f64) -> String {
         match &self.kind {
-            Kind::Number { .. } => format!("{value}"),
+            Kind::Number { place, .. } => place.label(value),
             Kind::Listed { axis, .. } => axis.labels[value as usize].clone(),
         }
     }

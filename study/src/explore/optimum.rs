@@ -96,11 +96,15 @@ pub(super) struct Optimum {
 }
 
 impl Player {
-    /// The scenario's knobs: its axes. `most_codecs` holds codecs back that no area buys.
-    pub fn of(scenario: &Scenario, most_codecs: Option<f64>) -> Self {
+    /// The scenario's knobs: its axes. `most_codecs` holds codecs back that no area buys; axes of
+    /// `free` are not the study's own.
+    pub fn of(scenario: &Scenario, most_codecs: Option<f64>, free: &[&str]) -> Self {
         let knob = |axis: &trinity_sim::sweep::Axis| {
             let most = most_codecs.filter(|_| axis.path == super::knob::CODECS);
-            Knob::of(axis, &scenario.base, most)
+            match Knob::free(axis, &scenario.base).filter(|_| free.contains(&axis.path.as_str())) {
+                Some(knob) => knob,
+                None => Knob::of(axis, &scenario.base, most),
+            }
         };
         let mut knobs: Vec<Knob> = scenario.axes.iter().map(knob).collect();
         knobs.truncate(MOST);

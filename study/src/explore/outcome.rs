@@ -3,6 +3,7 @@
 use super::certainty::Certainty;
 use super::chance::Odds;
 use super::ground::Held;
+use super::recorded::Trained;
 use super::regime::Regime;
 use super::setting::Setting;
 use super::silicon::Silicon;
@@ -32,8 +33,13 @@ pub struct Exploration {
     pub best: String,
     /// What is compared with: the scenario without a codec.
     pub baseline: String,
+    /// Sentences of the answer that open it: cluster, answer, odds and map; the others say what it rests on.
+    #[serde(skip)]
+    pub opening: usize,
     /// Bits per value of each class by each coder.
     pub bits: Vec<Bits>,
+    /// Bits of what training sends, as recorded runs have them; empty where tensors decide.
+    pub trained: Vec<Trained>,
     pub silicon: Vec<Silicon>,
     /// Each scenario at the budget, the best first.
     pub standings: Vec<Standing>,

@@ -33,6 +33,9 @@ pub struct Regime {
     pub marks: Vec<Mark>,
     /// Along `x` at the asker's `y`.
     pub edge: Edge,
+    /// Places that are holes, and why the first of them is one.
+    pub holes: usize,
+    pub why: Option<String>,
 }
 
 /// An axis of the map, its values rising at equal ratios.
@@ -65,21 +68,22 @@ pub enum Edge {
     Here,
 }
 
-/// Places along each axis.
-const ACROSS: usize = 15;
-const UP: usize = 11;
+/// Places along the map where nothing else is said.
+pub const CELLS: usize = 15;
 /// Halvings of the interval in which a codec starts to pay.
 const HALVINGS: usize = 5;
 
-/// The map of a contest for one of its codecs; nothing where neither it nor the baseline can run.
+/// The map of a contest for one of its codecs, `cells` places wide; nothing where neither it nor the
+/// baseline can run, or no map is wanted.
 pub(super) fn regime(
     contest: &Contest<'_>,
     file: &ExplorationFile,
     candidate: &str,
+    cells: usize,
     progress: &dyn Progress,
 ) -> Result<Option<Regime>, Error> {
-    let Some(survey) = Survey::of(contest, candidate) else { return Ok(None) };
-    let (x, y) = survey.rulers();
+    let Some(survey) = Survey::of(contest, candidate).filter(|_| cells > 1) else { return Ok(None) };
+    let (x, y) = survey.rulers(cells);
     let cells: Vec<(f64, f64)> =
         y.values.iter().flat_map(|y| x.values.iter().map(move |x| (*x, *y))).collect();
     progress.begin(cells.len() as u64, "mapping where a codec pays");
@@ -105,9 +109,15 @@ pub(super) fn regime(
             file.workloads.iter().map(place).collect()
         }
     };
+    let places = gains.iter().zip(&y.values).flat_map(|(row, &y)| {
+        row.iter().zip(&x.values).filter(|(gain, _)| gain.is_none()).map(move |(_, &x)| (x, y))
+    });
+    let holes: Vec<(f64, f64)> = places.collect();
     Ok(Some(Regime {
         candidate: candidate.to_owned(),
         edge: survey.edge(&x.values, here_y),
+        why: holes.first().map(|&(x, y)| survey.why(x, y)),
+        holes: holes.len(),
         here: mark("this cluster", here_x, here_y),
         gains,
         marks,
@@ -136,7 +146,11 @@ impl Survey {
         let baseline = contest.baseline_at()?;
         let side = |at: usize| -> Option<Side> {
             let (field, best) = (&contest.fields[at], contest.optima[at].as_ref()?);
-            let player = field.player.without(&[NICS]);
+            // In training wires are what the map is laid out by.
+            let player = match best.point.job.phase {
+                Phase::Training => field.player.without(&[NICS]),
+                Phase::Prefill | Phase::Decode => field.player.clone(),
+            };
             let start = player.taken(&field.player, &best.values, &best.values);
             Some(Side { player, base: field.base(&[])?, start, best: best.point })
         };
@@ -151,7 +165,8 @@ impl Survey {
         Some(Self { phase: sides[0].base.job.phase, sides, rules })
     }
 
-    fn rulers(&self) -> (Ruler, Ruler) {
+    fn rulers(&self, cells: usize) -> (Ruler, Ruler) {
+        let (across, up) = (cells, (cells * 11 / CELLS).max(2));
         let ruler = |name, unit, from: f64, to: f64, count: usize| {
             let value = |k: usize| from * (to / from).powf(k as f64 / (count - 1) as f64);
             Ruler { name, unit, values: (0..count).map(value).collect() }
@@ -161,13 +176,13 @@ impl Survey {
             Phase::Training => {
                 let sequence = f64::from(self.sides[0].base.job.sequence);
                 (
-                    ruler("wire speed for each FLOP/s", "Gbit/s a TFLOP/s", 5e-4, 5.0, ACROSS),
-                    ruler("batch of a rank", "tokens", sequence, sequence * 1024.0, UP),
+                    ruler("wire speed for each FLOP/s", "Gbit/s a TFLOP/s", 5e-4, 5.0, across),
+                    ruler("batch of a rank", "tokens", sequence, sequence * 1024.0, up),
                 )
             }
             Phase::Prefill | Phase::Decode => (
-                ruler("context", "tokens", 1024.0, 1_048_576.0, UP),
-                ruler("concurrency", "sequences", 1.0, 1024.0_f64.max(y), UP),
+                ruler("context", "tokens", 1024.0, 1_048_576.0, up),
+                ruler("concurrency", "sequences", 1.0, 1024.0_f64.max(y), up),
             ),
         }
     }
@@ -209,6 +224,19 @@ impl Survey {
         let under =
             best(coded, Some((plain, &baseline))).map_or(codec.merit, |own| own.merit.max(codec.merit));
         Some(under / over)
+    }
+
+    /// Why a place is a hole: what the baseline's own layout lacks there, or the codec's.
+    fn why(&self, x: f64, y: f64) -> String {
+        let refused = |side: &Side| {
+            let mut base = side.base;
+            self.lay(&mut base, x, y);
+            side.player.point(&base, &side.start).estimate().err().map(|why| why.to_string())
+        };
+        let [plain, coded] = &self.sides;
+        refused(plain)
+            .or_else(|| refused(coded))
+            .unwrap_or_else(|| "no layout is within the limits of the study".into())
     }
 
     /// Puts the two numbers of a place into a point.

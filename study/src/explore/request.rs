@@ -30,10 +30,31 @@ pub struct Request<'a> {
     pub candidates: Vec<String>,
     /// The node to build codecs at; that of their figures where it is not said.
     pub node: Option<String>,
+    /// Where the bits of a training job come from.
+    pub training: Training,
+    /// Places along the map of where a codec pays; [`super::CELLS`] where nothing else is wanted, none where it is 0.
+    pub cells: usize,
     /// Draws of what is uncertain; [`super::DRAWS`] where nothing else is wanted.
     pub draws: usize,
     /// Rows of an earlier run, which stand for the same cells of this one.
     pub earlier: &'a [Row],
+}
+
+/// Where the bits of what replicas and stages send come from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Training {
+    /// The recorded training runs that lost nothing, or no more than `loss` bits per byte.
+    Recorded { loss: f64 },
+    /// The tensors at the quality, as of every other job.
+    Tensors,
+}
+
+impl Training {
+    /// Who sets an error or a rate sets it for what training sends, too; where none is set, runs
+    /// decide, which may have lost so many bits per byte.
+    pub fn of(none_set: bool, loss: Option<f64>) -> Self {
+        if none_set { Self::Recorded { loss: loss.unwrap_or(0.0) } } else { Self::Tensors }
+    }
 }
 
 /// The largest error at which anything is learned from what arrives: half of a
@@ -55,6 +76,9 @@ impl Request<'_> {
                 format_args!("{} draws say nothing of odds", self.draws),
                 format_args!("give --draws {FEWEST_DRAWS} or more"),
             ));
+        }
+        if self.cells == 1 {
+            return Err(Error::input("a map of one place is none", "give --cells 2 or more, or 0 for no map"));
         }
         Ok(())
     }

@@ -50,6 +50,23 @@ pub struct Silicon {
 }
 
 impl Silicon {
+    /// A codec of two equal blocks, for tests of what is said of codecs.
+    #[cfg(test)]
+    pub(super) fn plain(candidate: &str, coder: &str, block: Block) -> Self {
+        Self {
+            candidate: candidate.to_owned(),
+            coder: coder.to_owned(),
+            origin: OriginName::Given,
+            source: String::new(),
+            node: String::new(),
+            encoder: block,
+            decoder: block,
+            area_factor: None,
+            gpu_share: None,
+            sets: Vec::new(),
+        }
+    }
+
     /// Encoder and decoder together.
     pub fn area_mm2(&self) -> f64 {
         self.encoder.area_mm2 + self.decoder.area_mm2

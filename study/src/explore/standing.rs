@@ -96,6 +96,7 @@ pub(super) fn standings(contest: &Contest<'_>, sweep: &Sweep) -> Vec<Standing> {
             let point = found.as_ref().map(|found| contest.study.plan.space.point(found.index));
             let gpus = point.map_or(0, |point| point.cluster.gpus);
             let coded = Some(at) != contest.baseline_at();
+            let sent_on = point.is_some_and(|point| point.job.kv_transfer > 0.0);
             let estimate = found.as_ref().map(|found| found.estimate);
             let standing = Standing {
                 scenario: contest.names()[at].to_owned(),
@@ -104,7 +105,7 @@ pub(super) fn standings(contest: &Contest<'_>, sweep: &Sweep) -> Vec<Standing> {
                 over_next: None,
                 energy_j_per_token: estimate.map(|estimate| estimate.energy_j_per_token),
                 split: estimate.map(|estimate| split(&estimate, gpus)),
-                time: estimate.map(|estimate| parts(&estimate.breakdown)).unwrap_or_default(),
+                time: estimate.map(|estimate| parts(&estimate.breakdown, sent_on)).unwrap_or_default(),
                 layout: point.map(|point| layout(&point, coded)),
                 chosen: best.map(|best| chosen(contest, at, best.entry.index)).unwrap_or_default(),
                 best: found,
@@ -189,8 +190,9 @@ fn split(estimate: &Estimate, gpus: u32) -> Split {
     }
 }
 
-/// The parts of an iteration that nothing hides, the longest first.
-fn parts(breakdown: &Breakdown) -> Vec<Part> {
+/// The parts of an iteration that nothing hides, the longest first; the cache may be `sent_on` to
+/// other workers.
+fn parts(breakdown: &Breakdown, sent_on: bool) -> Vec<Part> {
     let total = breakdown.total_s();
     let compute = breakdown.forward_s + breakdown.recompute_s + breakdown.backward_s + breakdown.optimizer_s;
     let mut parts = [
@@ -201,7 +203,7 @@ fn parts(breakdown: &Breakdown) -> Vec<Part> {
         ("data parallelism", breakdown.data.exposed_s),
         ("expert parallelism", breakdown.expert.exposed_s),
         ("context parallelism", breakdown.context.exposed_s),
-        ("storage", breakdown.storage.exposed_s),
+        (if sent_on { "KV transfer" } else { "storage" }, breakdown.storage.exposed_s),
     ]
     .map(|(name, time_s)| Part { name, share: time_s / total })
     .to_vec();

@@ -1,5 +1,6 @@
 //! Bits per value of each class by each coder, at one quality.
 
+use super::recorded::Trained;
 use super::request::MOST_NMSE;
 use crate::compare::Comparison;
 use crate::{Error, Quality};
@@ -49,6 +50,47 @@ pub struct LeftOut {
     pub why: String,
 }
 
+/// What a job takes at most; a class that states so many is sent as it is.
+pub(super) const MOST_BITS: f64 = 32.0;
+
+/// Bits times a factor; what is sent as it is stays so.
+pub(super) fn scaled(bits: f64, factor: f64) -> f64 {
+    if bits < MOST_BITS { (bits * factor).min(MOST_BITS) } else { bits }
+}
+
+/// The bits that scenarios state: of tensors at the quality, and of training runs where those decide.
+#[derive(Debug, Clone)]
+pub(super) struct Rates {
+    pub bits: Vec<Bits>,
+    /// Empty where no training is asked about, or the asker set the error of tensors.
+    pub trained: Vec<Trained>,
+}
+
+impl Rates {
+    /// What a scenario states of a class; of what is sent as it is more bits than it has, which
+    /// nobody sends.
+    pub fn stated(&self, class: Class, coder: &str) -> Option<f64> {
+        if let Some(own) = self.trained.iter().find(|one| one.class == class && one.coder == coder) {
+            return Some(own.bits_per_value.unwrap_or(MOST_BITS));
+        }
+        let own = self.bits.iter().find(|bits| bits.class == class && bits.coder == coder)?;
+        own.bits_per_value.map(|bits| bits.min(MOST_BITS))
+    }
+
+    /// Bits of a class differ between tensors: the least and the most, as factors on the mean. Those
+    /// of a run are its mean over all it sent.
+    pub fn spread(&self, class: Class) -> (f64, f64) {
+        if self.trained.iter().any(|one| one.class == class) {
+            return (1.0, 1.0);
+        }
+        let ratios = |pick: fn(&Bits) -> Option<f64>| {
+            let own = self.bits.iter().filter(move |bits| bits.class == class);
+            own.filter_map(move |bits| Some(pick(bits)? / bits.bits_per_value?))
+        };
+        (ratios(|bits| bits.low).fold(1.0, f64::min), ratios(|bits| bits.high).fold(1.0, f64::max))
+    }
+}
+
 /// Sums rows up by class and coder; a coder that misses one tensor of a class
 /// has no bits for the class.
 pub(super) fn bits(comparison: &Comparison, subjects: &[Subject]) -> Vec<Bits> {
@@ -93,9 +135,15 @@ pub(super) fn missed(bits: &[Bits], coder: &str, needs: &[Class]) -> Option<Stri
 }
 
 /// No codec is as good as asked.
-pub(super) fn unreachable(quality: &Quality, left_out: &[LeftOut]) -> Error {
+pub(super) fn unreachable(quality: &Quality, left_out: &[LeftOut], recorded: bool) -> Error {
     let reasons: Vec<String> =
         left_out.iter().map(|left| format!("{} ({})", left.candidate, left.why)).collect();
+    if recorded {
+        return Error::input(
+            format_args!("no codec trained without loss in a recorded run: {}", reasons.join("; ")),
+            "--nmse takes the bits of the tensors at an error instead, --loss allows a loss",
+        );
+    }
     let easier = if quality.is_rate() {
         "ask for more bits per value"
     } else {

@@ -12,6 +12,7 @@ const TOP: f64 = 34.0;
 const BOTTOM: f64 = 330.0;
 /// Room for the legend below the axis.
 const FOOT: f64 = 54.0;
+const LINE: f64 = 18.0;
 
 /// Gains and their colours, from which a place takes the last that it reaches.
 const COLOURS: [(f64, &str, &str); 7] = [
@@ -27,7 +28,8 @@ const COLOURS: [(f64, &str, &str); 7] = [
 /// The picture.
 pub fn svg(regime: &Regime) -> String {
     let rows = regime.marks.len() as f64 + 2.0;
-    let height = (BOTTOM + FOOT).max(TOP + 18.0 * rows + 20.0);
+    let foot = FOOT + if regime.why.is_some() { LINE } else { 0.0 };
+    let height = (BOTTOM + foot).max(TOP + LINE * rows + 20.0);
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"system-ui, sans-serif\" \
          font-size=\"12\" role=\"img\" aria-label=\"{}\">\n<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>\n",
@@ -42,7 +44,7 @@ pub fn svg(regime: &Regime) -> String {
     edge(&mut text, regime);
     axes(&mut text, regime);
     marks(&mut text, regime);
-    legend(&mut text);
+    legend(&mut text, regime);
     text + "</svg>\n"
 }
 
@@ -207,7 +209,7 @@ fn marks(text: &mut String, regime: &Regime) {
     line(text, 0, "◆", &regime.here);
 }
 
-fn legend(text: &mut String) {
+fn legend(text: &mut String, regime: &Regime) {
     let y = BOTTOM + 40.0;
     for (at, (_, colour, said)) in COLOURS.iter().enumerate() {
         let x = LEFT + 60.0 * at as f64;
@@ -218,6 +220,14 @@ fn legend(text: &mut String) {
              <text x=\"{:.1}\" y=\"{:.1}\" fill=\"#57606a\" font-size=\"11\">{said}</text>",
             x + 18.0,
             y + 9.0
+        );
+    }
+    if let Some(why) = &regime.why {
+        let _ = writeln!(
+            text,
+            "<text x=\"{LEFT}\" y=\"{:.1}\" fill=\"#57606a\" font-size=\"11\">white: cannot run ({})</text>",
+            y + 26.0,
+            escaped(why)
         );
     }
 }

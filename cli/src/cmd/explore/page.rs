@@ -15,8 +15,8 @@ use trinity_tensor::Class;
 pub fn page(explored: &Explored, searched: Option<&Found>) -> Report {
     let found = &explored.exploration;
     let mut report = Report::new(found.title.clone());
-    report.answer(&found.answer);
-    report.paragraph(format!("{} at {}, in {}.", codecs(found), found.quality, found.study));
+    let (opening, rest) = found.answer.split_at(found.opening.min(found.answer.len()));
+    report.answer(opening);
     if let Some(odds) = &found.odds {
         report.heading("The odds");
         gains(&mut report, odds);
@@ -30,6 +30,11 @@ pub fn page(explored: &Explored, searched: Option<&Found>) -> Report {
             &super::map::svg(regime),
         );
     }
+    report.heading("What it rests on, in words");
+    for sentence in rest {
+        report.paragraph(sentence);
+    }
+    report.paragraph(format!("{} at {}, in {}.", codecs(found), found.quality, found.study));
     report.heading("The best of each codec");
     split(&mut report, found);
     add(&mut report, "Each codec at its best", &show::standings(found));
@@ -45,6 +50,9 @@ pub fn page(explored: &Explored, searched: Option<&Found>) -> Report {
     report.heading("Tensors");
     bits(&mut report, found);
     add(&mut report, &format!("Bits per value at {}", found.quality), &show::bits(found));
+    if !found.trained.is_empty() {
+        add(&mut report, "Bits of what training sends, by recorded runs", &show::trained(found));
+    }
     report.heading("Silicon");
     silicon(&mut report, found);
     add(&mut report, "Encoder and decoder, and where the figures are from", &show::silicon(found));

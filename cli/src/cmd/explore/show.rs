@@ -23,6 +23,10 @@ pub fn text(found: &Exploration, colour: bool) -> String {
     }
     text += &format!("\nBits per value at {}\n", found.quality);
     text += &bits(found).render(colour);
+    if !found.trained.is_empty() {
+        text += "\nBits of what training sends, by recorded runs\n";
+        text += &trained(found).render(colour);
+    }
     text += "\nSilicon\n";
     text += &silicon(found).render(colour);
     text += "\nHow sure each link is\n";
@@ -149,6 +153,16 @@ pub fn bits(found: &Exploration) -> Table {
                 .map_or_else(|| "not reached".into(), |bits| format!("{bits:.3}"))
         });
         table.row([class.to_string(), first.tensors.to_string()].into_iter().chain(cells));
+    }
+    table
+}
+
+/// A row for each class and coder of a training job.
+pub fn trained(found: &Exploration) -> Table {
+    let mut table = Table::new(["class", "coder", "bits", "runs", "from"]);
+    for own in &found.trained {
+        let bits = own.bits_per_value.map_or_else(|| "as it is".into(), |bits| format!("{bits:.2}"));
+        table.row([own.class.to_string(), own.coder.clone(), bits, own.runs.to_string(), own.source.clone()]);
     }
     table
 }

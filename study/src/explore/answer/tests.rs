@@ -4,10 +4,13 @@ use super::*;
 use crate::explore::certainty::Certainty;
 use crate::explore::chance::{Chance, Decides, Spread};
 use crate::explore::ground::Held;
+use crate::explore::recorded::Trained;
 use crate::explore::regime::{Mark, Ruler};
 use crate::explore::setting::Setting;
+use crate::explore::silicon::{Block, Silicon};
 use crate::explore::standing::{Chosen, Part, PerWatt, Reign, Steps};
 use crate::explore::vary::{End, Turn};
+use trinity_tensor::Class;
 
 fn standing(
     scenario: &str,
@@ -48,6 +51,8 @@ fn found() -> Exploration {
         best: "line".into(),
         baseline: "uncompressed".into(),
         bits: Vec::new(),
+        trained: Vec::new(),
+        opening: 0,
         silicon: Vec::new(),
         standings: vec![
             standing("line", Some(180.0), Some(1.8), Some(1.2)),
@@ -113,7 +118,7 @@ fn the_best_is_named_with_its_gain_and_the_next() {
 fn the_workload_is_told_where_the_study_has_several() {
     let mut found = found();
     assert_eq!(asked(&found), None);
-    let held = |path: &str, value| Held { path: path.into(), value };
+    let held = |path: &str, value| Held { path: path.into(), value, unit: "" };
     found.held = vec![held("job.kv-spill", 1.0), held("job.sequence", 65536.0)];
     assert_eq!(
         asked(&found).unwrap(),
@@ -265,7 +270,7 @@ fn sure_is_a_word_for_19_draws_of_20_and_odds_are_printed_below() {
     let said = who(&drawn(1.0, 0.62)).unwrap();
     assert_eq!(said, "line is the best in 62 % of them, h264 in 38 %.");
     // Without draws nobody speaks of odds.
-    let said = answer(&found()).join(" ");
+    let said = answer(&found()).0.join(" ");
     assert!(!said.contains("sure") && !said.contains("draws"), "{said}");
 }
 
@@ -355,6 +360,8 @@ fn the_map_is_told_as_it_is() {
         here: mark("this cluster", Some(1.2)),
         marks,
         edge,
+        holes: 0,
+        why: None,
     };
     all.regime = Some(regime(Edge::Below(0.7), vec![mark("A", Some(1.3)), mark("B", Some(1.005))]));
     assert_eq!(
@@ -365,8 +372,134 @@ fn the_map_is_told_as_it_is() {
     all.regime = Some(regime(Edge::Nowhere, vec![mark("A", None)]));
     let said = map(&all).unwrap();
     assert!(said.contains("pays at no wire speed") && said.contains("it pays for none"), "{said}");
+    assert_eq!(holes(&all), None, "a map without holes has none to explain");
+    let mut torn = regime(Edge::Nowhere, Vec::new());
+    (torn.gains, torn.holes) = (vec![vec![None, Some(1.0)], vec![Some(1.0); 2]], 1);
+    torn.why = Some("93 GB needed, 80 GB there".into());
+    all.regime = Some(torn);
+    assert_eq!(
+        holes(&all).unwrap(),
+        "1 of the 4 places on the map cannot run (93 GB needed, 80 GB there)."
+    );
     all.regime = None;
-    assert_eq!(map(&all), None);
+    assert_eq!((map(&all), holes(&all)), (None, None));
+}
+
+#[test]
+fn bits_of_runs_are_told_with_the_run_and_only_where_runs_decide() {
+    let mut all = found();
+    assert_eq!(trained(&all), None, "bits of tensors are not called recorded");
+    let block = Block { area_mm2: 1.0, power_w: 1.0, throughput_gbps: 100.0, pj_per_bit: 1.0 };
+    all.silicon = vec![Silicon::plain("line", "line-rtl", block)];
+    let row = |class: Class, bits: Option<f64>| Trained {
+        class,
+        coder: "line-rtl".into(),
+        bits_per_value: bits,
+        run: bits.map(|_| "t2.6".into()),
+        lost: Some(-0.012),
+        interval: Some(0.009),
+        runs: 1,
+        source: String::new(),
+        charge: None,
+    };
+    all.trained = vec![row(Class::WeightGradient, Some(2.6)), row(Class::Weight, None)];
+    assert_eq!(
+        trained(&all).unwrap(),
+        "Bits of line are those of recorded training runs: weight-gradient at 2.60 (run t2.6, -1.2 ± 0.9 % of loss); sent \
+         as it is, as no recorded run stood it coded: weight."
+    );
+    all.trained.truncate(1);
+    assert!(!trained(&all).unwrap().contains("as it is"));
+}
+
+/// What an exploration is changed to so that a sentence does not belong.
+type Unfit = fn(&mut Exploration);
+
+/// Rows, odds and a map under which every sentence belongs.
+fn everything() -> Exploration {
+    let mut all = found();
+    let text = |text: &str| text.to_owned();
+    all.setting = Some(Setting {
+        line: text("8 × h100"),
+        gpu: text("h100"),
+        nic: text("cx7"),
+        llm: text("m"),
+        gpus: 8,
+        nodes: 1,
+    });
+    all.odds = Some(drawn(0.97, 0.62));
+    all.held = vec![Held { path: "job.sequence".into(), value: 8192.0, unit: "" }];
+    let ruler = |name, unit| Ruler { name, unit, values: vec![0.1, 1.0] };
+    let mark = |name: &str| Mark { name: name.into(), x: 0.5, y: 8192.0, gain: Some(1.2) };
+    all.regime = Some(Regime {
+        x: ruler("wire speed", "Gbit/s"),
+        y: ruler("batch", "tokens"),
+        candidate: "line".into(),
+        gains: vec![vec![Some(1.2), None]],
+        here: mark("this cluster"),
+        marks: vec![mark("A")],
+        edge: Edge::Below(0.7),
+        holes: 1,
+        why: Some("too large".into()),
+    });
+    all.standings[0].layout = Some(text("data 8"));
+    all.standings[0].chosen = vec![Chosen {
+        path: "cluster.codecs-per-gpu".into(),
+        value: text("12"),
+        beyond: Some(8.0),
+        at_end: false,
+    }];
+    all.steps = Some(Steps { between: 1.6, gpus: 4, baseline_gpus: 1 });
+    all.limits = vec![limit(None, Some((3.0, "uncompressed")))];
+    all.swings[1].high.best = Some("h265".into());
+    all
+}
+
+#[test]
+fn each_sentence_has_distributions_under_which_it_does_not_appear() {
+    let unfit: [(&str, Unfit); 19] = [
+        ("8 × h100.", |all| all.setting = None),
+        ("build line:", |all| all.best = "uncompressed".into()),
+        ("times as good as uncompressed", |all| all.best = "uncompressed".into()),
+        ("comes next", |all| all.standings[0].over_next = Some(1.001)),
+        ("drawn together", |all| all.odds = None),
+        ("That a codec pays is sure", |all| all.odds = Some(drawn(0.94, 0.62))),
+        ("in 62 % of them", |all| all.odds = Some(drawn(0.97, 0.96))),
+        ("What decides it: goodput", |all| {
+            all.odds.iter_mut().flat_map(|odds| &mut odds.decides).for_each(|one| one.share = 0.04);
+        }),
+        ("That is for job.sequence", |all| all.held.clear()),
+        ("pays below 0.700", |all| all.regime.as_mut().unwrap().edge = Edge::Here),
+        ("it pays for 1: A", |all| all.regime.as_mut().unwrap().marks[0].gain = Some(1.005)),
+        ("cannot run (too large)", |all| all.regime.as_mut().unwrap().why = None),
+        ("beyond the study's axes", |all| all.standings[0].chosen.clear()),
+        ("Part of that is whole steps", |all| all.steps.as_mut().unwrap().between = 1.8),
+        ("without a codec.", |all| all.best = "uncompressed".into()),
+        ("From 9,000 mm² on it is the best", |all| all.budget_mm2 = None),
+        ("With network cards at 300 Gbit/s or more", |all| all.limits.clear()),
+        ("rests most on the goodput", |all| {
+            all.swings.iter_mut().for_each(|swing| swing.low.over_baseline = swing.high.over_baseline);
+        }),
+        ("makes another the best", |all| all.swings[1].high.best = Some("line".into())),
+    ];
+    let whole = answer(&everything()).0.join("\n");
+    for (sentence, change) in unfit {
+        assert!(whole.contains(sentence), "never said: {sentence}\n{whole}");
+        let mut all = everything();
+        change(&mut all);
+        let said = answer(&all).0.join("\n");
+        assert!(!said.contains(sentence), "said all the same: {sentence}\n{said}");
+    }
+}
+
+#[test]
+fn cluster_answer_odds_and_map_open_it() {
+    let (said, opening) = answer(&everything());
+    let opened = said[..opening].join("\n");
+    for part in ["8 × h100.", "build line", "drawn together", "well-known ones"] {
+        assert!(opened.contains(part), "{opened}");
+    }
+    assert!(!opened.contains("Its time goes into") && said.len() > opening, "{opened}");
 }
 
 #[test]
@@ -376,7 +509,7 @@ fn the_first_line_is_the_cluster() {
     let text = |text: &str| text.to_owned();
     all.setting =
         Some(Setting { line, gpu: text("h100"), nic: text("cx7"), llm: text("m"), gpus: 8, nodes: 1 });
-    assert_eq!(answer(&all)[0], "8 × h100, 8 a node.");
+    assert_eq!(answer(&all).0[0], "8 × h100, 8 a node.");
 }
 
 #[test]
