@@ -13,8 +13,10 @@ mod figures;
 mod hardware;
 mod job;
 mod kernels;
+mod launch;
 mod layout;
 mod llm;
+mod loss;
 pub(crate) mod measured;
 mod names;
 mod network;
@@ -42,8 +44,10 @@ pub use figures::{CellFile, ClaimFile, FigureFile, FiguresFile, RuleFile};
 pub use hardware::{ClusterFile, CpuName, GpuFile, SustainedFile, TierFile};
 pub use job::{CompressionFile, JobFile, OverlapFile, PrecisionFile};
 pub use kernels::{CurveFile, DeviceFile, KernelsFile, UnseenFile};
+pub use launch::{LaunchFile, Launched, LaunchesFile, SplitLaunchFile};
 pub use layout::{ChooseName, ParallelismFile, ParallelismTable};
 pub use llm::{LlmFile, MambaFile, MoeFile, WindowFile};
+pub use loss::{LossFile, LossRateFile, LossesFile};
 pub use measured::Replacement;
 pub use network::{NetworkFile, NetworkTierFile, NicFile, SwitchFile};
 pub use parts::{
@@ -79,6 +83,8 @@ pub const KINDS: &[Kind] = &[
     software::KIND,
     Kind::of::<SynthesisFile>("silicon", "what synthesis found of RTL"),
     Kind::of::<EngineFile>("engines", "a serving engine"),
+    Kind::of::<LaunchesFile>("launches", "how benchmarks launched a serving engine"),
+    Kind::of::<LossesFile>("losses", "what coding caches costs answers"),
     Kind::of::<AcceleratorFile>("accelerators", "a GPU as serving sees it"),
     Kind::of::<TransformerFile>("transformers", "a served model"),
 ];

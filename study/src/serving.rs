@@ -9,6 +9,7 @@
 //! Must not know how an answer is shown.
 
 pub mod coded;
+pub mod loss;
 pub mod measured;
 pub mod plan;
 pub mod platform;

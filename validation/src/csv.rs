@@ -54,8 +54,8 @@ struct Field {
 pub enum Error {
     #[error("cannot read {file}: {source}")]
     Read { file: String, source: std::io::Error },
-    #[error("{file}:1:1: the header has no column `{column}`; expected the columns of shared/runs")]
-    NoColumn { file: String, column: &'static str },
+    #[error("{file}:1:1: the header has no column `{column}`; expected at least {expected}")]
+    NoColumn { file: String, column: &'static str, expected: String },
     #[error("{file} is empty; expected a header line")]
     Empty { file: String },
 }
@@ -120,7 +120,10 @@ impl Table {
     /// When it lacks one, which the error names.
     pub fn require(&self, needed: &[&'static str]) -> Result<(), Error> {
         match needed.iter().find(|name| !self.has(name)) {
-            Some(&column) => Err(Error::NoColumn { file: self.file.clone(), column }),
+            Some(&column) => {
+                let expected = needed.join(", ");
+                Err(Error::NoColumn { file: self.file.clone(), column, expected })
+            }
             None => Ok(()),
         }
     }

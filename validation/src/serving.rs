@@ -17,6 +17,7 @@ use crate::Error;
 use crate::score::{Pair, Stats};
 use serde::Serialize;
 use std::path::Path;
+use trinity_study::Progress;
 use trinity_study::serving::measured::Library;
 
 /// Steps of the fit that leaving out starts from.
@@ -28,10 +29,10 @@ const ROUNDS: u32 = 2;
 /// # Errors
 ///
 /// When built-in files are damaged.
-pub fn leave_out(services: &Services) -> Result<Vec<LeftOut>, Error> {
+pub fn leave_out(services: &Services, progress: &dyn Progress) -> Result<Vec<LeftOut>, Error> {
     let library =
         Library::load().map_err(|error| Error::Data { file: "configs/engines", why: error.to_string() })?;
-    let mut fitted = fit(services, &library, ROUNDS);
+    let mut fitted = fit(services, &library, ROUNDS, progress);
     Ok(left_out(services, &library, &mut fitted))
 }
 
@@ -54,7 +55,7 @@ pub struct FittedSet {
 }
 
 /// Steps of a fit that is written down.
-const ROUNDS_WRITTEN: u32 = 4;
+const ROUNDS_WRITTEN: u32 = 3;
 
 /// Fits the constants of all engines on the rows of `tables`, from the files in
 /// `folder` where they are there and from those built in otherwise.
@@ -62,7 +63,11 @@ const ROUNDS_WRITTEN: u32 = 4;
 /// # Errors
 ///
 /// When a table or a file cannot be read.
-pub fn refit(tables: &[std::path::PathBuf], folder: &Path) -> Result<Refitted, Error> {
+pub fn refit(
+    tables: &[std::path::PathBuf],
+    folder: &Path,
+    progress: &dyn Progress,
+) -> Result<Refitted, Error> {
     let data = |why: String| Error::Data { file: "configs/engines", why };
     let mut library = Library::load().map_err(|error| data(error.to_string()))?;
     for name in library.engines().keys().cloned().collect::<Vec<_>>() {
@@ -82,7 +87,7 @@ pub fn refit(tables: &[std::path::PathBuf], folder: &Path) -> Result<Refitted, E
         Ok(all)
     };
     let services = read(&library)?;
-    let mut fitted = fit(&services, &library, ROUNDS_WRITTEN);
+    let mut fitted = fit(&services, &library, ROUNDS_WRITTEN, progress);
     for own in &fitted {
         library = library.with_engine(&own.engine, own.file.clone());
     }

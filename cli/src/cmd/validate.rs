@@ -123,7 +123,8 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         return fit_engines(ctx, args, folder);
     }
     if args.leave_out {
-        let lines = serving::leave_out(&truth.services).map_err(|error| Failure::input(&error))?;
+        let lines =
+            serving::leave_out(&truth.services, &ctx.watch()).map_err(|error| Failure::input(&error))?;
         return match ctx.json {
             true => ctx.print_json(&lines),
             false => ctx.print(left_out_table(&lines).render(ctx.colour)),
@@ -216,7 +217,7 @@ fn constants_table(list: &[Constant]) -> Table {
 /// Fits, writes the files, and judges them.
 fn fit_engines(ctx: &Context, args: &Args, folder: &Path) -> Result<(), Failure> {
     let wrong = |error: &trinity_validation::Error| Failure::input(error);
-    let refitted = serving::refit(&args.serving, folder).map_err(|error| wrong(&error))?;
+    let refitted = serving::refit(&args.serving, folder, &ctx.watch()).map_err(|error| wrong(&error))?;
     for (engine, text) in &refitted.files {
         let path = folder.join(engine).with_extension("toml");
         ctx.may_write(&path)?;

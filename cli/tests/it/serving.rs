@@ -224,8 +224,12 @@ fn a_map_says_where_a_codec_pays() {
         let [low, value, high] = ["low", "value", "high"].map(|key| cell["tokens"][key].as_f64().unwrap());
         assert!(low <= value && value <= high, "{cell}");
     }
+    let answers = &map["answers"];
+    assert_eq!(answers["of_this_model"], false, "{answers}");
+    assert!(answers["measured"].as_array().is_some_and(|own| own.len() == 2), "{answers}");
     let page = fs::read_to_string(folder.path().join("map/report.html")).unwrap();
     assert!(page.contains("4 in flight") && page.contains("32 in flight"));
+    assert!(page.contains("itself was not measured"));
 }
 
 #[test]

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use trinity_config::{Checked, Complaint, Diagnostic, Document};
 use trinity_sim::serving::replica::{
-    Accelerator, EngineConstants, Experts, Format, Formats, Generation, Latent, Linear, Policy, Preemption,
-    Sliding, Transformer,
+    Accelerator, EngineConstants, Experts, Format, Formats, Generation, Intake, Latent, Linear, Policy,
+    Preemption, Sliding, Transformer,
 };
 
 /// How prompts and decoded tokens share steps.
@@ -76,6 +76,9 @@ pub struct ConstantsFile {
     pub prefill: f64,
     pub experts_decode: f64,
     pub experts_prefill: f64,
+    /// Experts that are dealt out, over as many that are cut: the GPU with the
+    /// most tokens decides.
+    pub dealt_experts: f64,
     pub collective: f64,
     pub attention_decode: f64,
     pub attention_prefill: f64,
@@ -90,6 +93,10 @@ pub struct ConstantsFile {
     /// launch recipe says otherwise: a time, and decoding steps.
     pub first_token_ms: f64,
     pub first_token_steps: f64,
+    /// Of the process that writes a token to its client.
+    pub stream_us: f64,
+    /// Chance that a drafted token is accepted when those before it were.
+    pub draft_acceptance: f64,
     /// Between workers that read prompts and those that decode: routing and the
     /// start of a transfer.
     pub handoff_ms: f64,
@@ -175,6 +182,7 @@ impl EngineFile {
             prefill: c.prefill * family.prefill,
             experts_decode: c.experts_decode * family.decode,
             experts_prefill: c.experts_prefill * family.prefill,
+            dealt_experts: c.dealt_experts,
             collective: c.collective,
             attention_decode: c.attention_decode,
             attention_prefill: c.attention_prefill,
@@ -185,6 +193,8 @@ impl EngineFile {
             prompt_layer_s: c.prompt_layer_us * 1e-6,
             first_token_s: first.map_or(c.first_token_ms, |first| first.ms) * 1e-3,
             first_token_steps: first.map_or(c.first_token_steps, |first| first.steps),
+            stream_s: c.stream_us * 1e-6,
+            intake: Intake::default(),
             preemption: Preemption::Recompute,
             draft: None,
         })
@@ -213,16 +223,19 @@ impl ConstantsFile {
     }
 
     /// Constants of a worker that decodes alone, whose ranks see up to
-    /// `share` requests at once.
-    pub fn writing(&self, shared: EngineConstants, share: u32) -> EngineConstants {
+    /// `share` requests at once and take `batch` where a recipe says so. Many
+    /// workers write to clients side by side.
+    pub fn writing(&self, shared: EngineConstants, share: u32, batch: Option<u32>) -> EngineConstants {
         let factor = self.split_decode;
-        let limit = if self.split_batch_power_of_two { 1 << share.max(1).ilog2() } else { u32::MAX };
+        let usual = if self.split_batch_power_of_two { 1 << share.max(1).ilog2() } else { u32::MAX };
+        let limit = batch.unwrap_or(usual);
         EngineConstants {
             decode: shared.decode * factor,
             experts_decode: shared.experts_decode * factor,
             collective: shared.collective * factor,
             small_kernel_s: shared.small_kernel_s * factor,
             max_batch: shared.max_batch.min(limit),
+            stream_s: 0.0,
             ..shared
         }
     }

@@ -6,12 +6,14 @@
 //! is what the gain becomes when an engine's constants and the codec's speed
 //! are moved by what they were wrong by. Must not know how a map is drawn.
 
+use super::loss::{self, Answers};
 use super::measured::Library;
 use super::plan::Refused;
 use super::platform::{Ask, Platform};
 use crate::config::CodecFile;
 use crate::{Error, parallel};
 use serde::Serialize;
+use std::path::PathBuf;
 use trinity_config::Document;
 use trinity_sim::Codec;
 use trinity_sim::serving::ServingError;
@@ -38,6 +40,9 @@ pub struct Request {
     pub disk_gb_per_s: f64,
     /// Share of a prompt whose cache lies outside the GPU.
     pub reused: f64,
+    /// What `trinity eval --kv` wrote of this model, in the place of built-in
+    /// recordings of others.
+    pub recorded: Vec<PathBuf>,
 }
 
 /// Where the coded cache is.
@@ -119,6 +124,8 @@ pub struct Map {
     pub decode_values_per_s: f64,
     /// Whether coding takes multiprocessors from other work.
     pub in_software: bool,
+    /// What the codec costs answers at this rate.
+    pub answers: Answers,
     pub cells: Vec<Cell>,
 }
 
@@ -154,6 +161,7 @@ pub fn map(library: &Library, request: &Request) -> Result<Map, MapError> {
         gpu: request.ask.gpu.clone(),
         why: error.to_string(),
     })?;
+    let answers = loss::answers(&request.ask.model, &request.codec, request.bits, &request.recorded)?;
     let all = Study { platform: &platform, request, codec, placement };
     let mut wanted = Vec::new();
     for place in Place::ALL {
@@ -169,6 +177,7 @@ pub fn map(library: &Library, request: &Request) -> Result<Map, MapError> {
         encode_values_per_s: codec.encode_values_per_s * request.codecs_per_gpu,
         decode_values_per_s: codec.decode_values_per_s * request.codecs_per_gpu,
         in_software: codec.gpu_share > 0.0,
+        answers,
         cells,
     })
 }

@@ -4,7 +4,9 @@
 //! Knows the built-in engines, GPUs and models by name; must not know where
 //! rows come from or what they are held against.
 
-use crate::config::{AcceleratorFile, ClassName, EngineFile, GenerationName, TransformerFile};
+use crate::config::{
+    AcceleratorFile, ClassName, EngineFile, GenerationName, Launched, LaunchesFile, TransformerFile,
+};
 use crate::{Error, parallel};
 use std::collections::BTreeMap;
 use trinity_config::Document;
@@ -24,6 +26,9 @@ const DRAWN: [(u32, u32); 3] = [(1024, 1024), (1024, 8192), (8192, 1024)];
 /// Least share of a drawn length.
 const LEAST_DRAWN: f64 = 0.8;
 
+/// A chance of acceptance that no fit exceeds.
+const MOST_ACCEPTED: f64 = 0.98;
+
 /// A cache holds at least so many requests of the load: what ran, fitted.
 const LEAST_REQUESTS_CACHED: f64 = 4.0;
 
@@ -31,6 +36,7 @@ const LEAST_REQUESTS_CACHED: f64 = 4.0;
 #[derive(Clone, Debug)]
 pub struct Library {
     engines: BTreeMap<String, EngineFile>,
+    launches: BTreeMap<String, LaunchesFile>,
     accelerators: BTreeMap<String, Accelerator>,
     models: Vec<TransformerFile>,
 }
@@ -66,6 +72,8 @@ pub struct Service {
     pub model: String,
     pub gpu: String,
     pub precision: String,
+    /// Day of the measurement, `2026-01-14`; empty where it is not known.
+    pub measured: String,
     pub prompt_tokens: u32,
     pub answer_tokens: u32,
     pub concurrency: u32,
@@ -73,6 +81,30 @@ pub struct Service {
     /// batches are limited when an engine starts, not when a request comes.
     pub greatest_concurrency: u32,
     pub arrangement: Arrangement,
+}
+
+impl Service {
+    /// What its launch is told apart by: of separate workers, those that decode.
+    fn launched(&self) -> Launched<'_> {
+        let (placement, separate) = match self.arrangement {
+            Arrangement::Aggregated(placement) => (placement, false),
+            Arrangement::Disaggregated { decode, .. } => (decode.placement, true),
+        };
+        Launched {
+            version: &self.version,
+            model: &self.model,
+            gpu: &self.gpu,
+            precision: &self.precision,
+            measured: &self.measured,
+            separate,
+            tensor: placement.tensor,
+            expert: placement.expert,
+            copies: placement.attention_data,
+            prompt: self.prompt_tokens,
+            answer: self.answer_tokens,
+            concurrency: self.concurrency,
+        }
+    }
 }
 
 /// What the model expects of it.
@@ -92,13 +124,20 @@ impl Library {
     ///
     /// When a built-in file is damaged.
     pub fn load() -> Result<Self, Error> {
-        let mut library =
-            Self { engines: BTreeMap::new(), accelerators: BTreeMap::new(), models: Vec::new() };
+        let mut library = Self {
+            engines: BTreeMap::new(),
+            launches: BTreeMap::new(),
+            accelerators: BTreeMap::new(),
+            models: Vec::new(),
+        };
         for name in trinity_config::builtin::names() {
             let Some((folder, short)) = name.split_once('/') else { continue };
             match folder {
                 "engines" => {
                     library.engines.insert(short.to_owned(), Document::load(name)?.read()?);
+                }
+                "launches" => {
+                    library.launches.insert(short.to_owned(), Document::load(name)?.read()?);
                 }
                 "accelerators" => {
                     let file: AcceleratorFile = Document::load(name)?.read()?;
@@ -171,8 +210,13 @@ impl Library {
             .resolve(&service.version, gpu.generation, file.class())
             .ok_or_else(|| format!("engine `{}` has no versions", service.engine))?;
         let sixteen_bit = matches!(service.precision.as_str(), "bf16" | "int4");
-        let kv_bytes = if sixteen_bit { 2.0 } else { engine.kv_bytes(gpu.generation) };
-        let asked = Asked { service, gpu, model, engine, constants, kv_bytes };
+        let usual = if sixteen_bit { 2.0 } else { engine.kv_bytes(gpu.generation) };
+        let none = LaunchesFile::default();
+        let launches = self.launches.get(&service.engine).unwrap_or(&none);
+        let acceptance = engine.constants.draft_acceptance.min(MOST_ACCEPTED);
+        let (constants, kv_bytes) = launches.settle(constants, &service.launched(), acceptance);
+        let kv_bytes = kv_bytes.unwrap_or(usual);
+        let asked = Asked { service, gpu, model, engine, launches, constants, kv_bytes };
         asked.answer().map_err(|error| error.to_string())
     }
 }
@@ -186,6 +230,7 @@ struct Asked<'a> {
     gpu: &'a Accelerator,
     model: Transformer,
     engine: &'a EngineFile,
+    launches: &'a LaunchesFile,
     constants: EngineConstants,
     kv_bytes: f64,
 }
@@ -237,7 +282,10 @@ impl Asked<'_> {
         let (table, beyond_memory) = self.table(placement, &self.constants)?;
         let ranks = f64::from(placement.attention_data);
         let concurrency = (f64::from(self.service.concurrency) / ranks).round().max(1.0) as u32;
-        let played = replay(&table, &self.constants, &self.load(concurrency))?;
+        // One rank is played; all of them write through one process.
+        let stream_s = self.constants.stream_s * ranks;
+        let constants = EngineConstants { stream_s, ..self.constants };
+        let played = replay(&table, &constants, &self.load(concurrency))?;
         Ok(Expected { ttft_s: played.ttft_s, tpot_s: played.tpot_s, beyond_memory })
     }
 
@@ -245,7 +293,8 @@ impl Asked<'_> {
         let split = self.engine.constants;
         let reading = split.reading(self.constants);
         let ranks = decode.count.saturating_mul(decode.placement.attention_data).max(1);
-        let writing = split.writing(self.constants, self.service.greatest_concurrency / ranks);
+        let batch = self.launches.split_batch(&self.service.launched(), prefill.count, decode.count);
+        let writing = split.writing(self.constants, self.service.greatest_concurrency / ranks, batch);
         let (prompts, one) = self.table(&prefill.placement, &reading)?;
         let (answers, other) = self.table(&decode.placement, &writing)?;
         let scene = Scene {

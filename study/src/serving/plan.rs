@@ -171,7 +171,7 @@ fn stage(platform: &Platform, placement: &Placement, reads: Reads) -> Result<Sta
     let engine = match reads {
         Reads::Both => platform.constants,
         Reads::Prompts => split.reading(platform.constants),
-        Reads::Answers => split.writing(platform.constants, u32::MAX),
+        Reads::Answers => split.writing(platform.constants, u32::MAX, None),
     };
     let table = platform.table(placement, &engine)?;
     Ok(Stage { table, engine, replicas: 1, ranks: placement.attention_data, gpus: placement.gpus() })

@@ -7,6 +7,7 @@
 
 use super::knobs::{self, Knob, LEAST_ROWS};
 use super::rows::Services;
+use trinity_study::Progress;
 use trinity_study::config::{EngineFile, FirstTokenFile};
 use trinity_study::serving::measured::{Arrangement, Expected, Library, Recipe, Service};
 
@@ -43,9 +44,14 @@ pub struct Fitted {
 
 /// Fits every engine's constants on usable rows of `services`, from those that
 /// `library` has, in `rounds` steps.
-pub fn fit(services: &Services, library: &Library, rounds: u32) -> Vec<Fitted> {
-    let engines = library.engines().iter();
-    engines.map(|(name, file)| Fitted::new(services, library, name, file).fit(library, rounds)).collect()
+pub fn fit(services: &Services, library: &Library, rounds: u32, progress: &dyn Progress) -> Vec<Fitted> {
+    let own = |(name, file): (&String, &EngineFile)| Fitted::new(services, library, name, file);
+    let engines: Vec<Fitted> = library.engines().iter().map(own).collect();
+    let knobs: usize = engines.iter().map(|own| own.knobs.len()).sum();
+    progress.begin(knobs as u64 * u64::from(rounds + 1), "fitting engines");
+    let fitted = engines.into_iter().map(|own| own.fit(library, rounds, progress)).collect();
+    progress.end();
+    fitted
 }
 
 impl Fitted {
@@ -75,12 +81,12 @@ impl Fitted {
         self.points.iter().filter(split).count()
     }
 
-    fn fit(mut self, library: &Library, rounds: u32) -> Self {
+    fn fit(mut self, library: &Library, rounds: u32, progress: &dyn Progress) -> Self {
         let all: Vec<usize> = (0..self.points.len()).collect();
         self.errors = self.errors_of(library, &self.file, &all);
         let mut cost = self.cost(&self.file, &self.errors);
         for _ in 0..rounds {
-            self.slopes = self.slopes_of(library);
+            self.slopes = self.slopes_of(library, progress);
             let step = self.solve(&all);
             let mut taken = false;
             for share in [1.0, 0.5, 0.25, 0.1] {
@@ -96,7 +102,7 @@ impl Fitted {
                 return self;
             }
         }
-        self.slopes = self.slopes_of(library);
+        self.slopes = self.slopes_of(library, progress);
         self
     }
 
@@ -108,7 +114,7 @@ impl Fitted {
         points.iter().zip(expected).map(|(&at, own)| self.points[at].errors(own)).collect()
     }
 
-    fn slopes_of(&self, library: &Library) -> Vec<Vec<[f64; 2]>> {
+    fn slopes_of(&self, library: &Library, progress: &dyn Progress) -> Vec<Vec<[f64; 2]>> {
         let mut slopes = vec![vec![[0.0; 2]; self.knobs.len()]; self.points.len()];
         for (number, knob) in self.knobs.iter().enumerate() {
             let concerned = |at: &usize| knob.at.concerns(&self.file, self.points[*at].recipe);
@@ -121,6 +127,7 @@ impl Fitted {
                     slopes[at][number][time] = (moved[time] - self.errors[at][time]) / DIFFERENCE;
                 }
             }
+            progress.advance(1);
         }
         slopes
     }

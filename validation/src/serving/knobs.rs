@@ -50,12 +50,15 @@ pub(super) enum Constant {
     Handoff,
     SplitPrefill,
     SplitDecode,
+    DealtExperts,
+    Stream,
+    DraftAcceptance,
 }
 
 /// Expected values: kernels as they were measured, host times of a Python
 /// process that launches graphs, spreads wide enough for a few hundred rows to
 /// decide.
-const CONSTANTS: [(Constant, f64, f64); 15] = [
+const CONSTANTS: [(Constant, f64, f64); 18] = [
     (Constant::Decode, 1.0, 0.25),
     (Constant::Prefill, 1.0, 0.3),
     (Constant::ExpertsDecode, 1.0, 0.3),
@@ -71,6 +74,9 @@ const CONSTANTS: [(Constant, f64, f64); 15] = [
     (Constant::Handoff, 30.0, 1.0),
     (Constant::SplitPrefill, 1.0, 0.4),
     (Constant::SplitDecode, 1.0, 0.25),
+    (Constant::DealtExperts, 1.15, 0.15),
+    (Constant::Stream, 20.0, 0.7),
+    (Constant::DraftAcceptance, 0.6, 0.15),
 ];
 
 /// Spreads of what versions and launch recipes change.
@@ -117,6 +123,9 @@ fn constant(file: &mut ConstantsFile, which: Constant) -> &mut f64 {
         Constant::Handoff => &mut file.handoff_ms,
         Constant::SplitPrefill => &mut file.split_prefill,
         Constant::SplitDecode => &mut file.split_decode,
+        Constant::DealtExperts => &mut file.dealt_experts,
+        Constant::Stream => &mut file.stream_us,
+        Constant::DraftAcceptance => &mut file.draft_acceptance,
     }
 }
 

@@ -312,6 +312,7 @@ fn service(row: &Row<'_>, model: &str) -> Result<Service, String> {
         model: model.to_owned(),
         gpu: row.text("system").to_owned(),
         precision: row.text("precision_eff").to_owned(),
+        measured: row.text("measured_date").to_owned(),
         prompt_tokens: count("isl")?,
         answer_tokens: count("osl")?,
         concurrency: count("concurrency")?,

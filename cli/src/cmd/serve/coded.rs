@@ -27,7 +27,8 @@ Examples:
 
 line-h200 are kernels on a GPU's multiprocessors, measured on an H200
 (validation/data/h200/line.json); line-lanes and line-rtl are silicon. What the loss of a codec does
-to answers is measured by `trinity eval --kv`.")]
+to answers was measured by `trinity eval --kv` on two small models; `--recorded FILE` takes what it
+wrote (`--json`) of the model that is served.")]
 pub struct CodecArgs {
     #[command(flatten)]
     what: What,
@@ -55,6 +56,9 @@ pub struct CodecArgs {
     /// Share of a prompt whose cache is kept in host memory or on disk
     #[arg(long, value_name = "SHARE", default_value_t = 0.9)]
     reused: f64,
+    /// What `trinity eval --kv CODEC@BITS --json` wrote of this model
+    #[arg(long, value_name = "FILE,...", value_delimiter = ',')]
+    recorded: Vec<PathBuf>,
     /// Also write report.html here
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -71,6 +75,7 @@ pub fn run(args: &CodecArgs, library: &Library, ctx: &Context) -> Result<(), Fai
         codecs_per_gpu: args.codecs_per_gpu,
         disk_gb_per_s: args.disk,
         reused: args.reused,
+        recorded: args.recorded.clone(),
     };
     let map = map(library, &request).map_err(|error| match error {
         MapError::Refused(why) => refused(&why),
@@ -140,6 +145,7 @@ fn answer(map: &Map) -> Vec<String> {
             best.unwrap_or_default()
         ));
     }
+    sentences.push(map.answers.statement.clone());
     sentences
 }
 

@@ -10,6 +10,9 @@ use crate::kernels::{
 };
 use crate::serving::ServingError;
 
+/// One message between GPUs of two nodes (NCCL over InfiniBand, small sizes).
+const NETWORK_LATENCY_S: f64 = 15e-6;
+
 /// Which launch recipes apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generation {
@@ -140,8 +143,26 @@ impl Accelerator {
     }
 
     /// An all-reduce of `bytes` among `gpus`, by the faster of the two ways
-    /// that were measured.
+    /// that were measured. Beyond an NVLink domain each GPU sums its part with
+    /// its peers of the other domains over the network.
     pub(super) fn all_reduce_s(&self, bytes: f64, gpus: f64) -> Result<f64, ServingError> {
+        let inside = gpus.min(f64::from(self.domain_gpus));
+        let away_s = self.between_domains_s(2.0 * bytes / inside, gpus);
+        Ok(self.all_reduce_inside_s(bytes, inside)? + away_s)
+    }
+
+    /// Time of `bytes` that each of `gpus` sends and receives, as far as its
+    /// peers lie in other NVLink domains.
+    fn between_domains_s(&self, bytes: f64, gpus: f64) -> f64 {
+        let domains = (gpus / f64::from(self.domain_gpus)).ceil();
+        if domains <= 1.0 {
+            return 0.0;
+        }
+        let hops = domains.log2().ceil();
+        2.0 * hops * NETWORK_LATENCY_S + bytes * (domains - 1.0) / domains / self.network_bytes_per_s
+    }
+
+    fn all_reduce_inside_s(&self, bytes: f64, gpus: f64) -> Result<f64, ServingError> {
         let time = |op| self.answer(self.kernels.collective_s(&CollectiveShape { op, bytes, ranks: gpus }));
         let custom = Kind::Collective(Collective::CustomAllReduce);
         let plain_s = time(Collective::AllReduce)?;
@@ -152,9 +173,27 @@ impl Accelerator {
         }
     }
 
-    /// `bytes` of all copies are gathered before experts and scattered behind.
-    pub(super) fn exchange_s(&self, bytes: f64, gpus: f64) -> Result<f64, ServingError> {
-        let time = |op| self.answer(self.kernels.collective_s(&CollectiveShape { op, bytes, ranks: gpus }));
-        Ok(time(Collective::AllGather)? + time(Collective::ReduceScatter)?)
+    /// Activations of `bytes` in each of `copies` of attention go to `gpus` that
+    /// hold experts and come back: all of them gathered and scattered, or each
+    /// token sent to those of its `top_k` experts' GPUs, whichever is sooner.
+    pub(super) fn exchange_s(
+        &self,
+        bytes: f64,
+        copies: f64,
+        top_k: f64,
+        gpus: f64,
+    ) -> Result<f64, ServingError> {
+        let inside = gpus.min(f64::from(self.domain_gpus));
+        let time =
+            |op, bytes| self.answer(self.kernels.collective_s(&CollectiveShape { op, bytes, ranks: inside }));
+        let all = bytes * copies;
+        let gathered_s = time(Collective::AllGather, all)? + time(Collective::ReduceScatter, all)?;
+        if !self.kernels.knows(Kind::Collective(Collective::AllToAll)) {
+            return Ok(gathered_s + self.between_domains_s(2.0 * all, gpus));
+        }
+        let met = gpus * (1.0 - (1.0 - 1.0 / gpus).powf(top_k));
+        let sent_s = 2.0 * time(Collective::AllToAll, bytes * met)?;
+        let gathered_s = gathered_s + self.between_domains_s(2.0 * all, gpus);
+        Ok(gathered_s.min(sent_s + self.between_domains_s(2.0 * bytes * met, gpus)))
     }
 }

@@ -214,7 +214,8 @@ impl Build<'_> {
             format: KernelFormat::Bf16,
         };
         let one = self.gpu.experts_s(self.model.formats.experts, shape)?;
-        Ok(self.model.expert_layers() * one)
+        let unevenness = if expert > 1 { self.engine.dealt_experts } else { 1.0 };
+        Ok(self.model.expert_layers() * one * unevenness)
     }
 
     /// All-reduces behind attention and feed-forward blocks; with attention
@@ -226,7 +227,8 @@ impl Build<'_> {
         let reduce_s =
             if self.placement.tensor > 1 { self.gpu.all_reduce_s(bytes, self.tensor())? } else { 0.0 };
         let behind_experts_s = if self.placement.attention_data > 1 {
-            self.gpu.exchange_s(bytes * copies, f64::from(self.placement.gpus()))?
+            let top_k = model.experts.map_or(1.0, |experts| experts.top_k);
+            self.gpu.exchange_s(bytes, copies, top_k, f64::from(self.placement.gpus()))?
         } else {
             reduce_s
         };

@@ -127,7 +127,9 @@ impl Round {
         for _ in 0..ROUNDS {
             let step_s = self.step_s(stage, batch);
             let prompt_s = self.prompt_s(stage, batch);
-            let between_s = step_s + batch / steps * prompt_s;
+            // Tokens leave no faster than one process writes them.
+            let written_s = batch * stage.engine.stream_s * stage.engine.tokens_per_step();
+            let between_s = (step_s + batch / steps * prompt_s).max(written_s);
             let answer_s = between_s * (steps - 1.0).max(0.0);
             let own_s = prompt_s + if stage.engine.policy == Policy::Mixed { step_s } else { step_s / 2.0 };
             let busy = (inside * prompt_s / (answer_s + own_s)).min(0.9);

@@ -40,6 +40,24 @@ impl Draft {
     }
 }
 
+/// When an engine looks at requests that came.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Intake {
+    /// Decoding steps from one look at the queue to the next.
+    pub poll_steps: u32,
+    /// Steps that prompts wait for company at most, while others decode.
+    pub wait_steps: u32,
+    /// Tokens of waiting prompts that are company enough.
+    pub wait_tokens: f64,
+}
+
+impl Default for Intake {
+    /// Every step takes who came.
+    fn default() -> Self {
+        Self { poll_steps: 1, wait_steps: 0, wait_tokens: 0.0 }
+    }
+}
+
 /// Constants of one version family of an engine, on one generation of GPUs,
 /// for one class of models.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,6 +79,8 @@ pub struct EngineConstants {
     pub prefill: f64,
     pub experts_decode: f64,
     pub experts_prefill: f64,
+    /// Experts that are dealt out wait for the GPU with the most tokens.
+    pub dealt_experts: f64,
     pub collective: f64,
     pub attention_decode: f64,
     pub attention_prefill: f64,
@@ -75,6 +95,9 @@ pub struct EngineConstants {
     /// so many decoding steps (polling and streaming intervals).
     pub first_token_s: f64,
     pub first_token_steps: f64,
+    /// Seconds of the one process that writes a token to its client.
+    pub stream_s: f64,
+    pub intake: Intake,
     pub preemption: Preemption,
     /// Speculative decoding, where it is on.
     pub draft: Option<Draft>,

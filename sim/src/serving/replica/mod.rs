@@ -22,7 +22,7 @@ mod tests;
 
 pub use accelerator::{Accelerator, Generation};
 pub use closed_form::{Deployment, Pool, Predicted, Stage, predict};
-pub use engine::{Draft, EngineConstants, Policy, Preemption};
+pub use engine::{Draft, EngineConstants, Intake, Policy, Preemption};
 pub use load::{ClosedLoop, Load, Reuse};
 pub use play::{Scene, play, replay};
 pub use prefill::{Handoff, PrefillWorkers};

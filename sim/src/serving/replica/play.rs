@@ -62,6 +62,8 @@ pub fn play(scene: &Scene, load: &Load) -> Result<Replayed, ServingError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Comes(usize),
+    /// The last token of an answer reaches its client.
+    Seen(usize),
     WorkerDone(usize),
     CacheArrives(usize),
 }
@@ -77,13 +79,22 @@ struct Player<'a> {
     next: usize,
     /// By time; times are not negative, so their bits sort as they do.
     events: BinaryHeap<Reverse<(u64, Event)>>,
+    /// Who came since the engine last looked.
+    inbox: VecDeque<usize>,
+    /// The step in which it looked, and whether it has read prompts since.
+    polled: u64,
+    has_read: bool,
     waiting: VecDeque<usize>,
+    /// Since which step prompts wait for company.
+    lonely_since: Option<u64>,
     reading: VecDeque<usize>,
     /// Decoding requests by the step in which they end; stale entries stay.
     ends: BinaryHeap<Reverse<(u64, usize)>>,
     /// Who was admitted, the latest last; stale entries stay.
     admitted: Vec<usize>,
     now_s: f64,
+    /// When the process that writes to clients will have written all there is.
+    streamed_s: f64,
     step: u64,
     batch: f64,
     running: f64,
@@ -127,11 +138,16 @@ impl<'a> Player<'a> {
             next: sent.len(),
             sent,
             events: BinaryHeap::new(),
+            inbox: VecDeque::new(),
+            polled: 0,
+            has_read: false,
             waiting: VecDeque::new(),
+            lonely_since: None,
             reading: VecDeque::new(),
             ends: BinaryHeap::new(),
             admitted: Vec::new(),
             now_s: 0.0,
+            streamed_s: 0.0,
             step: 0,
             batch: 0.0,
             running: 0.0,
@@ -153,7 +169,7 @@ impl<'a> Player<'a> {
                 self.think_s = load.reuse.think_s;
                 self.next = 0;
                 for _ in 0..load.concurrency {
-                    self.send_next();
+                    self.send_next(0.0);
                 }
             }
             Load::Open { requests, .. } => {
@@ -165,8 +181,8 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// The first turn of the next conversation comes now.
-    fn send_next(&mut self) {
+    /// The first turn of the next conversation comes.
+    fn send_next(&mut self, at_s: f64) {
         let Some(request) = self.sent.get(self.next) else { return };
         let (first, mut last) = (self.next, self.next);
         let mut goes_on = request.goes_on;
@@ -175,7 +191,7 @@ impl<'a> Player<'a> {
             goes_on = self.sent[last].goes_on;
         }
         self.next = last + 1;
-        self.comes(first, self.now_s);
+        self.comes(first, at_s);
     }
 
     fn schedule(&mut self, at_s: f64, event: Event) {
@@ -189,6 +205,7 @@ impl<'a> Player<'a> {
     fn run(&mut self) {
         while self.done < self.sent.len() {
             self.settle();
+            self.poll();
             self.admit();
             if !self.reading.is_empty() {
                 self.read_prompts();
@@ -206,6 +223,7 @@ impl<'a> Player<'a> {
             let Some(Reverse((_, event))) = self.events.pop() else { return };
             match event {
                 Event::Comes(index) => self.comes(index, at_s),
+                Event::Seen(index) => self.leaves(index, at_s),
                 Event::CacheArrives(index) => self.waiting.push_back(index),
                 Event::WorkerDone(number) => {
                     let Some(prefill) = &mut self.prefill else { continue };
@@ -226,7 +244,7 @@ impl<'a> Player<'a> {
         // A step that was under way ends later than the request came.
         self.books.present_s += self.now_s - at_s;
         match &mut self.prefill {
-            None => self.waiting.push_back(index),
+            None => self.inbox.push_back(index),
             Some(prefill) => {
                 prefill.push(index, self.sent[index].to_read, at_s);
                 self.start_workers();
@@ -242,11 +260,48 @@ impl<'a> Player<'a> {
         });
     }
 
+    /// The engine looks at who came: after prompts, when it is idle, and every
+    /// so many decoding steps.
+    fn poll(&mut self) {
+        let every = u64::from(self.engine.intake.poll_steps.max(1));
+        let passed = self.step - self.polled;
+        if self.has_read || self.batch == 0.0 {
+            self.polled = self.step;
+        } else if passed >= every {
+            self.polled += passed / every * every;
+        } else {
+            return;
+        }
+        self.has_read = false;
+        self.waiting.append(&mut self.inbox);
+    }
+
+    /// Whether prompts that wait should wait on for others to be read with.
+    fn waits_for_company(&mut self) -> bool {
+        let intake = self.engine.intake;
+        if intake.wait_steps == 0 || self.waiting.is_empty() {
+            return false;
+        }
+        let since = *self.lonely_since.get_or_insert(self.step);
+        let tokens: f64 = self.waiting.iter().map(|&index| self.sent[index].to_read).sum();
+        let waits = self.batch > 0.0
+            && self.reading.is_empty()
+            && self.step - since < u64::from(intake.wait_steps)
+            && tokens < intake.wait_tokens;
+        if !waits {
+            self.lonely_since = None;
+        }
+        waits
+    }
+
     fn capacity(&self) -> f64 {
         self.table.cache_tokens() * self.ranks
     }
 
     fn admit(&mut self) {
+        if self.waits_for_company() {
+            return;
+        }
         while let Some(&index) = self.waiting.front() {
             let request = &self.sent[index];
             let (tokens, left) = (request.prompt + request.made, request.answer - request.made);
@@ -304,6 +359,8 @@ impl<'a> Player<'a> {
         }
         let (share, cached) = self.of_a_rank(batch);
         self.pass(self.table.mixed_s(&work, share, cached));
+        self.has_read = true;
+        self.stream(batch + work.finished, 1.0);
         if batch > 0.0 {
             self.advance(1);
         }
@@ -316,9 +373,9 @@ impl<'a> Player<'a> {
 
     /// The step that read its prompt made a token, too.
     fn start_decoding(&mut self, index: usize) {
-        let now_s = self.now_s;
+        let seen_s = self.streamed_s.max(self.now_s);
         let request = &mut self.sent[index];
-        request.first_token_s.get_or_insert(now_s);
+        request.first_token_s.get_or_insert(seen_s);
         request.made += 1.0;
         self.books.produced += 1.0;
         self.outstanding -= 1.0;
@@ -393,8 +450,33 @@ impl<'a> Player<'a> {
         if let Some(at_s) = self.next_event_s() {
             count = count.min(steps_until(at_s - self.now_s, first_s, growth_s));
         }
+        count = count.min(self.steps_to_next_look());
         self.pass(count * first_s + growth_s * count * (count - 1.0) / 2.0);
+        self.stream(self.batch, count);
         self.advance(count as u64);
+    }
+
+    /// Decoding steps until the engine looks at who came, or lets in who waits
+    /// for company.
+    fn steps_to_next_look(&self) -> f64 {
+        let intake = self.engine.intake;
+        let left =
+            |since: u64, steps: u32| (since + u64::from(steps)).saturating_sub(self.step).max(1) as f64;
+        let mut count = f64::INFINITY;
+        if !self.inbox.is_empty() {
+            count = left(self.polled, intake.poll_steps);
+        }
+        if let Some(since) = self.lonely_since {
+            count = count.min(left(since, intake.wait_steps));
+        }
+        count
+    }
+
+    /// Hands the tokens of `count` steps of `sequences` to the process that
+    /// writes them to clients.
+    fn stream(&mut self, sequences: f64, count: f64) {
+        let one_s = self.engine.stream_s * self.engine.tokens_per_step() * sequences;
+        self.streamed_s = (self.streamed_s + one_s * count).max(self.now_s + one_s);
     }
 
     /// Sequences of the busiest rank and what their caches hold, when `batch`
@@ -445,21 +527,31 @@ impl<'a> Player<'a> {
     }
 
     fn finish(&mut self, index: usize) {
-        let request = &mut self.sent[index];
-        request.done_s = self.now_s;
-        request.state = State::Done;
-        let goes_on = request.goes_on;
+        self.sent[index].state = State::Done;
         self.running -= 1.0;
-        self.done += 1;
-        self.present -= 1.0;
         // Stale entries at the top would hide who can be thrown out.
         while self.admitted.last().is_some_and(|&one| self.sent[one].state == State::Done) {
             self.admitted.pop();
         }
+        if self.streamed_s > self.now_s {
+            self.schedule(self.streamed_s, Event::Seen(index));
+        } else {
+            self.leaves(index, self.now_s);
+        }
+    }
+
+    /// The client has its answer, and asks again.
+    fn leaves(&mut self, index: usize, at_s: f64) {
+        self.sent[index].done_s = at_s;
+        self.done += 1;
+        self.present -= 1.0;
+        // A step that was under way ends later than the client had its answer.
+        self.books.present_s -= self.now_s - at_s;
+        let goes_on = self.sent[index].goes_on;
         match (goes_on, self.think_s > 0.0) {
-            (true, true) => self.schedule(self.now_s + self.think_s, Event::Comes(index + 1)),
-            (true, false) => self.comes(index + 1, self.now_s),
-            (false, _) => self.send_next(),
+            (true, true) => self.schedule(at_s + self.think_s, Event::Comes(index + 1)),
+            (true, false) => self.comes(index + 1, at_s),
+            (false, _) => self.send_next(at_s),
         }
     }
 

@@ -41,6 +41,7 @@ fn engine() -> EngineConstants {
         prefill: 1.0,
         experts_decode: 1.0,
         experts_prefill: 1.0,
+        dealt_experts: 1.0,
         collective: 1.0,
         attention_decode: 1.0,
         attention_prefill: 1.0,
@@ -51,6 +52,8 @@ fn engine() -> EngineConstants {
         prompt_layer_s: 2e-5,
         first_token_s: 0.02,
         first_token_steps: 2.0,
+        stream_s: 0.0,
+        intake: Intake::default(),
         preemption: Preemption::Recompute,
         draft: None,
     }
@@ -328,4 +331,64 @@ fn traces_that_no_clock_could_write_are_refused() {
     assert_eq!(refused([-1.0, 2.0]), "request 0 arrives before time 0");
     assert_eq!(refused([3.0, 2.0]), "request 1 arrives before the one above it");
     assert_eq!(refused([0.0, f64::NAN]), "request 1 has no finite arrival time");
+}
+
+#[test]
+fn an_engine_that_looks_seldom_answers_later_and_loses_nobody() {
+    let seldom = |poll_steps| {
+        let engine = EngineConstants { intake: Intake { poll_steps, ..Intake::default() }, ..engine() };
+        replay(&table(4), &engine, &load(32)).unwrap()
+    };
+    let (each, tenth, thirtieth) = (seldom(1), seldom(10), seldom(30));
+    assert!(each.ttft_s < tenth.ttft_s && tenth.ttft_s < thirtieth.ttft_s);
+    // Who comes between two looks waits for half of the steps between them.
+    let steps = (thirtieth.steady_ttft_s - each.steady_ttft_s) / each.tpot_s;
+    assert!((8.0..25.0).contains(&steps), "{steps} steps");
+    for out in [each, tenth, thirtieth] {
+        assert_eq!(out.asked_tokens, out.produced_tokens);
+        assert!((out.present_s / out.latency_sum_s - 1.0).abs() < 1e-9, "{out:?}");
+    }
+}
+
+#[test]
+fn prompts_that_wait_for_company_are_let_in_by_tokens_or_by_time() {
+    let with = |wait_steps, wait_tokens| {
+        let intake = Intake { wait_steps, wait_tokens, ..Intake::default() };
+        replay(&table(4), &EngineConstants { intake, ..engine() }, &load(32)).unwrap()
+    };
+    let (none, some, long) = (with(0, 0.0), with(20, f64::INFINITY), with(60, f64::INFINITY));
+    assert!(none.steady_ttft_s < some.steady_ttft_s && some.steady_ttft_s < long.steady_ttft_s);
+    // Company of one token is there at once.
+    assert!((with(60, 1.0).ttft_s / none.ttft_s - 1.0).abs() < 1e-9);
+    for out in [some, long] {
+        assert_eq!(out.asked_tokens, out.produced_tokens);
+        assert!((out.present_s / out.latency_sum_s - 1.0).abs() < 1e-9, "{out:?}");
+    }
+}
+
+#[test]
+fn one_process_that_writes_to_clients_caps_the_rate_and_first_tokens_wait_for_it() {
+    let with = |stream_s| replay(&table(4), &EngineConstants { stream_s, ..engine() }, &load(200)).unwrap();
+    let free = with(0.0);
+    let rate = free.answer_tokens_per_s;
+    let (idle, busy) = (with(0.05 / rate), with(2.0 / rate));
+    assert!((idle.answer_tokens_per_s / rate - 1.0).abs() < 0.05, "{} {rate}", idle.answer_tokens_per_s);
+    assert!(busy.answer_tokens_per_s <= rate / 2.0 * 1.001, "{} {rate}", busy.answer_tokens_per_s);
+    assert!(busy.ttft_s > 3.0 * free.ttft_s, "{} {}", busy.ttft_s, free.ttft_s);
+    for out in [idle, busy] {
+        assert_eq!(out.asked_tokens, out.produced_tokens);
+        assert!((out.present_s / out.latency_sum_s - 1.0).abs() < 1e-9, "{out:?}");
+    }
+}
+
+#[test]
+fn sums_beyond_an_nvlink_domain_take_the_network() {
+    let gpu = gpu();
+    let wider = Accelerator { domain_gpus: 16, ..gpu };
+    for bytes in [1e4, 1e6, 1e8] {
+        let (across, inside) =
+            (gpu.all_reduce_s(bytes, 16.0).unwrap(), wider.all_reduce_s(bytes, 16.0).unwrap());
+        assert!(across > inside, "{bytes}: {across} {inside}");
+        assert_eq!(gpu.all_reduce_s(bytes, 8.0).unwrap(), wider.all_reduce_s(bytes, 8.0).unwrap());
+    }
 }
