@@ -8,7 +8,7 @@
 
 use crate::estimate::Local;
 use crate::hardware::Cluster;
-use crate::job::{AttentionKernel, Job, Parallelism, Phase, Recompute, Schedule, Zero};
+use crate::job::{Job, Parallelism, Phase, Recompute, Schedule, Zero};
 use crate::layout::{Layout, Search};
 use crate::outcome::{Estimate, Infeasible};
 
@@ -205,16 +205,14 @@ impl Space<'_> {
         };
         let most = if training { LARGEST_MICROBATCH } else { u32::MAX };
         let microbatches = divisors(sequences).into_iter().filter(|&size| size <= most);
-        let kept = match (search.recompute, job.attention) {
-            (Some(stated), _) => vec![stated],
-            _ if !training => vec![Recompute::None],
-            (None, AttentionKernel::Flash) => vec![Recompute::None, Recompute::Full],
-            (None, AttentionKernel::Materialized) => {
-                vec![Recompute::None, Recompute::Selective, Recompute::Full]
-            }
+        let kept = match search.recompute {
+            Some(stated) => vec![stated],
+            None if !training => vec![Recompute::None],
+            None => vec![Recompute::None, Recompute::Selective, Recompute::Full],
         };
         let layers = job.llm.layers;
-        let chunks = if training && p.pipeline > 1 {
+        let two_way = job.parallelism.schedule == Schedule::DualPipe;
+        let chunks = if training && p.pipeline > 1 && !two_way {
             divisors(layers.div_ceil(p.pipeline))
                 .into_iter()
                 .filter(|&chunks| chunks <= MOST_CHUNKS)
@@ -226,6 +224,7 @@ impl Space<'_> {
             let count = sequences / microbatch.max(1);
             for chunks in stated_or(search.interleave, chunks.iter().copied()) {
                 let schedule = match chunks {
+                    _ if two_way && p.pipeline > 1 => Schedule::DualPipe,
                     0 | 1 => Schedule::OneFOneB,
                     _ if !count.is_multiple_of(p.pipeline) => continue,
                     chunks => Schedule::Interleaved(chunks),

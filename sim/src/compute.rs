@@ -6,6 +6,7 @@
 
 use crate::hardware::Cluster;
 use crate::job::{AttentionKernel, Job, Math, Phase, Recompute, Tuning};
+use crate::kernels::{Format, Matmul};
 use crate::llm::{Attention, Mamba, Moe};
 
 /// Time and work of one pass over some layers on one GPU.
@@ -54,6 +55,11 @@ impl Passes {
             recompute: self.recompute.times(factor),
             backward: self.backward.times(factor),
         }
+    }
+
+    /// Seconds of forward, recomputed and backward work.
+    pub fn times_s(&self) -> (f64, f64, f64) {
+        (self.forward.time_s, self.recompute.time_s, self.backward.time_s)
     }
 
     /// Seconds of all three.
@@ -198,11 +204,29 @@ impl Kernels<'_> {
         let bytes = count * (shape.activation_bytes * m * (n + k) + shape.weight_bytes * n * k);
         let software = &gpu.software;
         let edges = 1.0 + software.tile / 3.0 * (1.0 / m + 1.0 / n + 1.0 / k);
-        let arithmetic_s = flops * edges / (self.rate * gpu.gemm_efficiency.at(flops));
+        let arithmetic_s = match self.measured_s(count, m, n, k) {
+            Some(measured_s) => measured_s,
+            None => flops * edges / (self.rate * gpu.gemm_efficiency.at(flops)),
+        };
         let cast = software.cast_bytes.of(self.math) * count * m * k;
         let cast_s = if cast > 0.0 { self.memory_s(cast) } else { 0.0 };
         let time_s = arithmetic_s.max(self.memory_s(bytes)) + cast_s + software.gemm_overhead_s;
         Work { time_s: time_s.max(self.cluster.launch_s), flops, bytes: bytes + cast }
+    }
+
+    /// What measured kernels take for `count` products, where the GPU has such
+    /// kernels in this format; grouped products of experts have a law of their own.
+    fn measured_s(&self, count: f64, m: f64, n: f64, k: f64) -> Option<f64> {
+        let gpu = &self.cluster.gpu;
+        let curves = gpu.kernels.filter(|_| count == 1.0)?.0;
+        let format = match self.math {
+            Math::Fp32 => return None,
+            Math::Fp16 => Format::Bf16,
+            Math::Fp8 => Format::Fp8,
+            Math::Fp4 => Format::Nvfp4,
+        };
+        let timed = curves.matmul_s(&Matmul { m, n, k, format }).ok()?;
+        Some(timed.s / gpu.software.kernel_share.of(self.math))
     }
 
     /// A kernel that only moves bytes.
@@ -338,7 +362,12 @@ pub fn layer(cluster: &Cluster, job: &Job, shape: &Shape, kind: Kind) -> Passes 
     let backward =
         (projections + mlp).times(products) + vectors.times(1.5) + attention.times(attention_backward);
     let recompute = match (job.recompute, job.attention) {
-        (Recompute::None, _) | (Recompute::Selective, AttentionKernel::Flash) => Work::default(),
+        (Recompute::None, _) => Work::default(),
+        // Norms and activation functions, and what latent attention is projected up to.
+        (Recompute::Selective, AttentionKernel::Flash) if attends => {
+            vectors + latent_up_projections(&kernels, job, shape)
+        }
+        (Recompute::Selective, AttentionKernel::Flash) => vectors,
         (Recompute::Selective, AttentionKernel::Materialized) => attention,
         (Recompute::Full, _) => forward,
     };
@@ -384,11 +413,22 @@ fn projections(kernels: &Kernels<'_>, job: &Job, shape: &Shape) -> Work {
             let (q_rank, kv_rank) = (f64::from(query_rank), f64::from(kv_rank));
             let (rope, value) = (f64::from(rope_dim), f64::from(value_dim));
             kernels.gemm(1.0, tokens, q_rank + kv_rank + rope, h, shape)
-                + kernels.gemm(1.0, tokens, heads * (head_dim + rope), q_rank, shape)
-                + kernels.gemm(1.0, tokens, heads * (head_dim + value), kv_rank, shape)
+                + latent_up_projections(kernels, job, shape)
                 + kernels.gemm(1.0, tokens, h, heads * value, shape)
         }
     }
+}
+
+/// Queries, keys and values of latent attention from their narrow forms.
+fn latent_up_projections(kernels: &Kernels<'_>, job: &Job, shape: &Shape) -> Work {
+    let Attention::Latent { query_rank, kv_rank, rope_dim, value_dim } = job.llm.attention else {
+        return Work::default();
+    };
+    let heads = f64::from(job.llm.heads) / shape.tensor;
+    let head_dim = f64::from(job.llm.head_dim);
+    let (rope, value) = (f64::from(rope_dim), f64::from(value_dim));
+    kernels.gemm(1.0, shape.tokens, heads * (head_dim + rope), f64::from(query_rank), shape)
+        + kernels.gemm(1.0, shape.tokens, heads * (head_dim + value), f64::from(kv_rank), shape)
 }
 
 fn dense_mlp(kernels: &Kernels<'_>, job: &Job, shape: &Shape) -> Work {
@@ -398,7 +438,8 @@ fn dense_mlp(kernels: &Kernels<'_>, job: &Job, shape: &Shape) -> Work {
     kernels.gemm(1.0, shape.tokens, up, h, shape) + kernels.gemm(1.0, shape.tokens, h, f, shape)
 }
 
-/// Routed and shared experts, tokens spread evenly.
+/// Routed and shared experts on the rank that most tokens go to; its experts
+/// share them evenly.
 fn sparse_mlp(kernels: &Kernels<'_>, job: &Job, shape: &Shape, moe: Moe) -> Work {
     let software = &kernels.cluster.gpu.software;
     let p = &job.parallelism;
@@ -411,7 +452,7 @@ fn sparse_mlp(kernels: &Kernels<'_>, job: &Job, shape: &Shape, moe: Moe) -> Work
     let f = ffn / cut;
     let tokens = shape.tokens * cut / shape.tensor;
     let up = matrices * f;
-    let routed = tokens * f64::from(moe.top_k);
+    let routed = tokens * f64::from(moe.top_k) * job.expert_imbalance;
     let local = f64::from(moe.experts) / f64::from(p.expert);
     // A decoding batch may be too small to wake every expert.
     let awake = local.min(routed).max(1.0);

@@ -3,7 +3,7 @@
 use crate::compression::Compression;
 use crate::energy;
 use crate::hardware::Cluster;
-use crate::job::{Job, Overlap, Parallelism, Phase};
+use crate::job::{Job, Overlap, Parallelism, Phase, Schedule, Split};
 use crate::memory;
 use crate::outcome::{Breakdown, Estimate, Infeasible, MemoryByKind};
 use crate::schedule::{self, OnGpu};
@@ -33,6 +33,7 @@ impl Local {
     /// The part of `job` on one GPU of `cluster`.
     pub(crate) fn of(cluster: &Cluster, job: &Job) -> Result<Self, Infeasible> {
         check(cluster, job)?;
+        check_stages(job)?;
         let local = memory::local_parameters(job);
         let memory = memory::without_codec(cluster, job, &local);
         let fits = memory.total_bytes() <= usable_bytes(cluster);
@@ -156,6 +157,10 @@ fn check(cluster: &Cluster, job: &Job) -> Result<(), Infeasible> {
     if chunks > 1 && (p.pipeline == 1 || !job.microbatches().is_multiple_of(p.pipeline)) {
         return Err(Infeasible::Interleave { stages: p.pipeline, microbatches: job.microbatches() });
     }
+    let two_way = p.schedule == Schedule::DualPipe && p.pipeline > 1;
+    if two_way && (!p.pipeline.is_multiple_of(2) || job.microbatches() < 2 * p.pipeline) {
+        return Err(Infeasible::DualPipe { stages: p.pipeline, microbatches: job.microbatches() });
+    }
     let experts = llm.moe.map_or(1, |moe| moe.experts);
     let ranks = p.tensor * p.context * p.data;
     let grouped = p.expert * p.expert_tensor;
@@ -170,6 +175,19 @@ fn check(cluster: &Cluster, job: &Job) -> Result<(), Infeasible> {
         return Err(Infeasible::ZeroWithPipeline { stages: p.pipeline });
     }
     Ok(())
+}
+
+/// A framework that deals layers out by their share of the work gives the loss
+/// all the stages it is worth; but it is only a few modules, so from three
+/// stages on one of them has nothing to run and the job stops.
+fn check_stages(job: &Job) -> Result<(), Infeasible> {
+    if job.parallelism.split != Split::Work {
+        return Ok(());
+    }
+    let layer = job.llm.attention_parameters() + job.llm.dense_mlp_parameters();
+    let loss = job.llm.embedding_parameters() / layer;
+    let stages = f64::from(job.parallelism.pipeline) * loss / (f64::from(job.llm.layers) + loss);
+    if stages < 3.0 { Ok(()) } else { Err(Infeasible::EmptyStage { stages: job.parallelism.pipeline }) }
 }
 
 fn check_quantities(cluster: &Cluster, job: &Job) -> Result<(), Infeasible> {
@@ -206,6 +224,7 @@ fn check_quantities(cluster: &Cluster, job: &Job) -> Result<(), Infeasible> {
         ("matrix rate", gpu.peak_flops.of(job.precision.math)),
         ("GPU memory", gpu.memory_bytes),
         ("GPU memory bandwidth", gpu.memory_bytes_per_s),
+        ("the imbalance of experts", job.expert_imbalance),
     ];
     for (name, value) in rates {
         check_rate(name, value)?;

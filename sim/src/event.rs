@@ -8,7 +8,7 @@
 
 use crate::compression::Channel;
 use crate::hardware::Cluster;
-use crate::job::{Job, Phase};
+use crate::job::{Job, Phase, Schedule};
 use crate::schedule::{self, Parts, Reduce};
 use crate::{Infeasible, estimate};
 
@@ -36,9 +36,12 @@ pub struct Timeline {
 ///
 /// # Errors
 ///
-/// When the job does not fit the cluster.
+/// When the job does not fit the cluster, or its pipeline runs both ways.
 pub fn simulate(cluster: &Cluster, job: &Job) -> Result<Timeline, Infeasible> {
     estimate(cluster, job)?;
+    if job.parallelism.schedule == Schedule::DualPipe && job.parallelism.pipeline > 1 {
+        return Err(Infeasible::NotPlayed);
+    }
     let parts = schedule::parts(cluster, job);
     let mut player = Player::new(job, &parts);
     player.play();

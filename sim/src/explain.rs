@@ -4,7 +4,7 @@ use crate::energy::switch_idle_w;
 use crate::layout::Layout;
 use crate::outcome::{Exposed, Line};
 use crate::sweep::Point;
-use crate::{Estimate, Infeasible, Phase};
+use crate::{Estimate, Infeasible, Phase, Schedule};
 
 /// Explains a point.
 ///
@@ -137,11 +137,19 @@ fn time_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
     line(
         "bubble",
         b.bubble_s,
-        format!(
-            "({} − 1) stages × one micro-batch ÷ {} chunks, as the pipeline fills and drains",
-            p.pipeline,
-            p.schedule.chunks()
-        ),
+        match p.schedule {
+            Schedule::DualPipe => {
+                format!(
+                    "({} ÷ 2 − 1) stages × (forward + half of the backward pass), filled from both ends",
+                    p.pipeline
+                )
+            }
+            _ => format!(
+                "({} − 1) stages × one micro-batch ÷ {} chunks, as the pipeline fills and drains",
+                p.pipeline,
+                p.schedule.chunks()
+            ),
+        },
     );
     let codec = &point.cluster.codec;
     if codec.gpu_share > 0.0 {

@@ -6,6 +6,7 @@
 use crate::compression::Codec;
 use crate::die::Die;
 pub use crate::flops::PeakFlops;
+use crate::kernels::Kernels;
 use crate::levels::Levels;
 use crate::link::{Algorithm, Link, Switching, Topology};
 use crate::nccl;
@@ -82,6 +83,17 @@ fn log2(x: f64) -> f64 {
     exponent + (mantissa - 1.0)
 }
 
+/// Curves of measured kernels that a GPU refers to; two are equal where they are
+/// the same curves.
+#[derive(Clone, Copy, Debug)]
+pub struct MeasuredKernels(pub &'static Kernels);
+
+impl PartialEq for MeasuredKernels {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.0, other.0)
+    }
+}
+
 /// One GPU as the model sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gpu {
@@ -97,6 +109,8 @@ pub struct Gpu {
     /// Fraction of memory bandwidth streaming kernels reach, over bytes moved.
     pub memory_efficiency: Curve,
     pub software: Software,
+    /// What products were measured to take, where they are timed by that.
+    pub kernels: Option<MeasuredKernels>,
     pub area_mm2: f64,
     /// Board power under full load.
     pub power_w: f64,

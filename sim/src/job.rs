@@ -74,7 +74,9 @@ impl Precision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recompute {
     None,
-    /// Attention's quadratic part is computed again (Korthikanti 2022).
+    /// What is large and cheap is computed again: attention's quadratic part
+    /// (Korthikanti 2022); with a fused kernel norms, activation functions and
+    /// the up-projections of latent attention (Megatron-Core's modules).
     Selective,
     /// Only layer inputs are kept; the forward pass runs twice.
     Full,
@@ -133,14 +135,42 @@ pub enum Schedule {
     OneFOneB,
     /// Each stage holds this many chunks of layers (Narayanan 2021).
     Interleaved(u32),
+    /// Micro-batches enter at both ends and each GPU holds two stages, so that
+    /// one direction's transfers run beside the other's compute (DualPipe,
+    /// DeepSeek-V3, arXiv 2412.19437).
+    DualPipe,
 }
 
 impl Schedule {
     /// Chunks of layers on each stage.
     pub fn chunks(self) -> u32 {
         match self {
-            Self::OneFOneB => 1,
+            Self::OneFOneB | Self::DualPipe => 1,
             Self::Interleaved(chunks) => chunks.max(1),
+        }
+    }
+
+    /// Stages of the model that each GPU holds.
+    pub fn stages_held(self) -> f64 {
+        match self {
+            Self::OneFOneB | Self::Interleaved(_) => 1.0,
+            Self::DualPipe => 2.0,
+        }
+    }
+
+    /// Time that filling and draining a pipeline of `stages` leaves a GPU idle,
+    /// with one micro-batch's passes and what it loses `between` them.
+    /// DualPipe: (p/2 − 1)(F&B + B − 3W), a weight's gradient being half of the
+    /// backward pass.
+    pub fn filling_s(self, stages: f64, passes: (f64, f64, f64), between_s: f64) -> f64 {
+        let (forward_s, recompute_s, backward_s) = passes;
+        match self {
+            Self::OneFOneB | Self::Interleaved(_) => {
+                (stages - 1.0) * (forward_s + recompute_s + backward_s + between_s) / f64::from(self.chunks())
+            }
+            Self::DualPipe => {
+                (stages / 2.0 - 1.0).max(0.0) * (forward_s + 2.0 * recompute_s + backward_s / 2.0 + between_s)
+            }
         }
     }
 }
@@ -217,7 +247,10 @@ pub enum Phase {
 pub struct Overlap {
     pub tensor: f64,
     pub pipeline: f64,
+    /// Reducing gradients.
     pub data: f64,
+    /// Gathering weights that data-parallel ranks share out.
+    pub gather: f64,
     pub expert: f64,
     pub context: f64,
     /// Decoding weights and KV kept compressed, KV spilled to the host, and KV
@@ -228,7 +261,7 @@ pub struct Overlap {
 impl Overlap {
     /// Nothing hides.
     pub const NONE: Self =
-        Self { tensor: 0.0, pipeline: 0.0, data: 0.0, expert: 0.0, context: 0.0, storage: 0.0 };
+        Self { tensor: 0.0, pipeline: 0.0, data: 0.0, gather: 0.0, expert: 0.0, context: 0.0, storage: 0.0 };
 }
 
 /// One job.
@@ -249,6 +282,8 @@ pub struct Job {
     pub attention: AttentionKernel,
     pub overlap: Overlap,
     pub compression: Compression,
+    /// Tokens that the busiest rank's experts get, over the mean.
+    pub expert_imbalance: f64,
     /// Fraction of the KV cache kept in host memory.
     pub kv_spill: f64,
     /// Fraction of a prompt's KV cache that goes over network cards to workers

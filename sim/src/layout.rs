@@ -3,7 +3,7 @@
 //! Plain data: [`crate::best`] finds the best layout of a search, an estimate
 //! carries the layout that was chosen for it.
 
-use crate::job::{Job, Parallelism, Recompute, Zero};
+use crate::job::{Job, Parallelism, Recompute, Schedule, Zero};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::fmt;
 
@@ -44,12 +44,13 @@ impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let p = &self.parallelism;
         let chunks = p.schedule.chunks();
+        let both_ways = if p.schedule == Schedule::DualPipe { " (DualPipe)" } else { "" };
         if p.tensor > 1 {
             write!(f, "TP {}, ", p.tensor)?;
         }
         match (p.pipeline, chunks) {
             (1, _) => {}
-            (stages, 1) => write!(f, "PP {stages}, ")?,
+            (stages, 1) => write!(f, "PP {stages}{both_ways}, ")?,
             (stages, chunks) => write!(f, "PP {stages} × {chunks} chunks, ")?,
         }
         if p.context > 1 {

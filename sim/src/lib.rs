@@ -60,7 +60,7 @@ pub use best::best;
 pub use compression::{Codec, Compression, Reduction};
 pub use estimate::{estimate, time};
 pub use explain::{Footprint, explain, footprint};
-pub use hardware::{Cluster, Curve, Gpu, Nic, PeakFlops, Tier};
+pub use hardware::{Cluster, Curve, Gpu, MeasuredKernels, Nic, PeakFlops, Tier};
 pub use job::{
     AttentionKernel, Job, Math, Overlap, Parallelism, Phase, Precision, Recompute, Schedule, Split, Tuning,
     Zero,

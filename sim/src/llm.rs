@@ -85,6 +85,9 @@ pub struct Moe {
     /// Width that tokens are projected to before they are routed; zero where
     /// they keep the hidden size.
     pub latent: u32,
+    /// Nodes that a token's experts may lie on (node-limited routing); zero
+    /// where the router does not look.
+    pub most_nodes: u32,
 }
 
 /// A decoder-only transformer.
@@ -340,6 +343,7 @@ mod tests {
                 expert_ffn: 2048,
                 dense_layers: 3,
                 latent: 0,
+                most_nodes: 0,
             }),
             next_token_layers: 0,
         };

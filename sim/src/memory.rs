@@ -5,8 +5,8 @@
 //! fused attention and context parallelism.
 
 use crate::hardware::Cluster;
-use crate::job::{AttentionKernel, Job, Math, Phase, Recompute, Split, Tuning, Zero};
-use crate::llm::{Mlp, Vocabulary};
+use crate::job::{AttentionKernel, Job, Math, Phase, Recompute, Schedule, Split, Tuning, Zero};
+use crate::llm::{Attention, Mlp, Vocabulary};
 use crate::outcome::MemoryByKind;
 use crate::software::Software;
 
@@ -88,8 +88,11 @@ pub(crate) fn without_codec(cluster: &Cluster, job: &Job, local: &LocalParameter
         Phase::Training => precision.weight_bits,
         _ => job.compression.weight_bits.unwrap_or(precision.weight_bits),
     };
+    // A pipeline that runs both ways keeps two stages; their optimizer states are
+    // shared with the GPU that keeps the same two.
+    let held = job.parallelism.schedule.stages_held();
     let mut memory = MemoryByKind {
-        weights_bytes: sharded_parameters(job, local, Zero::Parameters) * stored_bits / 8.0,
+        weights_bytes: held * sharded_parameters(job, local, Zero::Parameters) * stored_bits / 8.0,
         buffers_bytes: cluster.gpu.reserved_bytes,
         ..MemoryByKind::default()
     };
@@ -97,9 +100,11 @@ pub(crate) fn without_codec(cluster: &Cluster, job: &Job, local: &LocalParameter
         Phase::Training => {
             if job.tuning == Tuning::All {
                 memory.gradients_bytes =
-                    sharded_parameters(job, local, Zero::Gradients) * precision.gradient_bits / 8.0;
-                memory.optimizer_bytes =
-                    sharded_parameters(job, local, Zero::Optimizer) * precision.optimizer_bytes_per_parameter;
+                    held * sharded_parameters(job, local, Zero::Gradients) * precision.gradient_bits / 8.0;
+                let copies = if job.parallelism.zero < Zero::Optimizer { held } else { 1.0 };
+                memory.optimizer_bytes = copies
+                    * sharded_parameters(job, local, Zero::Optimizer)
+                    * precision.optimizer_bytes_per_parameter;
             }
             memory.activations_bytes = training_activations_bytes(&cluster.gpu.software, job);
         }
@@ -111,22 +116,44 @@ pub(crate) fn without_codec(cluster: &Cluster, job: &Job, local: &LocalParameter
     memory
 }
 
-/// Activations kept between forward and backward passes on the fuller of the
-/// first stage, which has most micro-batches in flight, and the last, which
-/// has the loss.
-fn training_activations_bytes(software: &Software, job: &Job) -> f64 {
+/// Micro-batches whose activations a stage keeps, counted from the first: as
+/// many as enter before the first of them comes back.
+fn in_flight(job: &Job, stage: f64) -> f64 {
     let p = &job.parallelism;
-    let layers = match p.split {
+    let stages = f64::from(p.pipeline);
+    let ahead = match p.schedule {
+        _ if p.pipeline == 1 => 1.0,
+        Schedule::OneFOneB => stages - stage,
+        Schedule::Interleaved(chunks) => stages + (stages - 1.0 - 2.0 * stage) / f64::from(chunks.max(1)),
+        Schedule::DualPipe => stages + 1.0,
+    };
+    ahead.min(f64::from(job.microbatches()))
+}
+
+/// Layers whose activations a stage keeps times the micro-batches that it keeps
+/// them of, on the stage where that is most. Where layers do not divide, the
+/// stages with embedding and loss have one less (Llama 3, arXiv 2407.21783,
+/// section 3.3.2), so that the second may be the fullest.
+fn kept_layers(job: &Job) -> f64 {
+    let p = &job.parallelism;
+    let most = f64::from(layers_per_stage(job));
+    let lacking = layers_per_stage(job) * p.pipeline - job.llm.layers;
+    match p.split {
+        Split::Work => mean_layers_per_stage(job) * in_flight(job, 0.0),
+        Split::Layers if lacking >= 2 && p.pipeline > 2 => {
+            ((most - 1.0) * in_flight(job, 0.0)).max(most * in_flight(job, 1.0))
+        }
+        Split::Layers => most * in_flight(job, 0.0),
+    }
+}
+
+/// Activations kept between forward and backward passes on the fuller of the
+/// stages at the front, which have most micro-batches in flight, and the last,
+/// which has the loss.
+fn training_activations_bytes(software: &Software, job: &Job) -> f64 {
+    let layers = match job.parallelism.split {
         Split::Layers => f64::from(layers_per_stage(job)),
         Split::Work => mean_layers_per_stage(job),
-    };
-    let stages = f64::from(p.pipeline);
-    let chunks = f64::from(p.schedule.chunks());
-    let in_flight = if p.pipeline == 1 {
-        1.0
-    } else {
-        let ahead = if chunks > 1.0 { 1.0 + (stages - 1.0) / (stages * chunks) } else { 1.0 };
-        (stages * ahead).min(f64::from(job.microbatches()))
     };
     let kept = match job.recompute {
         Recompute::Full => layer_input_bytes(job),
@@ -137,7 +164,7 @@ fn training_activations_bytes(software: &Software, job: &Job) -> f64 {
         Recompute::Full => layer_activations_bytes(software, job),
         _ => 0.0,
     };
-    let first = layers * in_flight * kept;
+    let first = kept_layers(job) * kept;
     let last = layers * kept + logits_bytes(software, job);
     working + first.max(last)
 }
@@ -177,14 +204,27 @@ fn layer_activations_bytes(software: &Software, job: &Job) -> f64 {
     // without biases train without dropout.
     let masks = if llm.biases { 2.0 } else { 0.0 };
     let halves = attend + dense + sparse + scan;
-    let stream = h * (halves * (bytes + operand) + masks) / share;
+    // Computed again in the backward pass: outputs of norms and of activation
+    // functions, which a product would keep as its operand.
+    let again = job.recompute == Recompute::Selective && job.attention == AttentionKernel::Flash;
+    let remade = if again { 0.0 } else { operand };
+    let stream = h * (halves * (bytes + remade) + masks) / share;
     // Queries, keys, values, and the input of the output projection.
-    let attention = attend * ((q + kv) * bytes + q * operand) / t;
+    let projected = match llm.attention {
+        Attention::Latent { query_rank, kv_rank, rope_dim, .. } if again => {
+            f64::from(query_rank + kv_rank + rope_dim) * t
+        }
+        Attention::Latent { rope_dim, value_dim, .. } => {
+            f64::from(llm.heads) * f64::from(2 * (llm.head_dim + rope_dim) + value_dim)
+        }
+        Attention::Grouped => q + kv,
+    };
+    let attention = attend * (projected * bytes + q * operand) / t;
     let gate = match llm.mlp {
         Mlp::Gelu => 1.0,
         Mlp::SwiGlu => 2.0,
     };
-    let kept_mlp = |width: f64| width * (gate * bytes + operand);
+    let kept_mlp = |width: f64| width * (gate * bytes + remade);
     let experts = llm.moe.map_or(0.0, |moe| {
         let routed = f64::from(moe.top_k);
         let shared = f64::from(moe.shared_experts);

@@ -74,8 +74,8 @@ pub struct Network {
     pub bytes_per_s: f64,
     /// Latency of a hop over that of NCCL's table.
     pub hop: f64,
-    /// Bytes of a rank's share for which NCCL opens one more channel, and with
-    /// it another NIC.
+    /// Bytes of a rank's share at which half of the rails are in use: NCCL opens
+    /// channels, and with them NICs, as messages grow.
     pub channel_bytes: f64,
 }
 
@@ -164,7 +164,9 @@ pub fn group_all_reduce_s(
 fn whole_rate(fabric: &Fabric, network: Option<&Network>, (n, per_node): (f64, f64), bytes: f64) -> f64 {
     match (network, fabric.wire) {
         (Some(network), _) => {
-            let rails = (bytes / n / network.channel_bytes).clamp(1.0, per_node.clamp(1.0, MOST_RAILS));
+            let share = bytes / n;
+            let most = per_node.clamp(1.0, MOST_RAILS);
+            let rails = (most * share / (share + network.channel_bytes)).max(1.0);
             network.bytes_per_s * RING_NIC_SHARE * rails
         }
         (None, Wire::NvLink) => fabric.bytes_per_s * (1.0 - IDLE_CHANNELS / n),

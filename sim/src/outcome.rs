@@ -179,8 +179,18 @@ pub enum Infeasible {
     KvHeads { tensor: u32, kv_heads: u32 },
     #[error("{stages} pipeline stages × {chunks} chunks, but only {layers} layers")]
     Stages { stages: u32, chunks: u32, layers: u32 },
+    #[error(
+        "of {stages} stages dealt out by work the loss gets three or more, and one of those has nothing to run"
+    )]
+    EmptyStage { stages: u32 },
     #[error("interleaving needs a multiple of {stages} micro-batches, there are {microbatches}")]
     Interleave { stages: u32, microbatches: u32 },
+    #[error(
+        "DualPipe needs an even number of stages and twice as many micro-batches, there are {stages} and {microbatches}"
+    )]
+    DualPipe { stages: u32, microbatches: u32 },
+    #[error("a pipeline that runs both ways (DualPipe) is known in closed form alone: it has no timeline")]
+    NotPlayed,
     #[error(
         "the batch of {batch} does not divide into {data} data-parallel ranks × micro-batches of {microbatch}"
     )]
@@ -228,8 +238,8 @@ impl Infeasible {
             Self::GpuCount { .. } => Reason::GpuCount,
             Self::Heads { .. } => Reason::Heads,
             Self::KvHeads { .. } => Reason::KvHeads,
-            Self::Stages { .. } => Reason::Stages,
-            Self::Interleave { .. } => Reason::Interleave,
+            Self::Stages { .. } | Self::EmptyStage { .. } => Reason::Stages,
+            Self::Interleave { .. } | Self::DualPipe { .. } | Self::NotPlayed => Reason::Interleave,
             Self::Batch { .. } => Reason::Batch,
             Self::Experts { .. } => Reason::Experts,
             Self::Context { .. } => Reason::Context,

@@ -187,6 +187,8 @@ impl Group<'_> {
         // A token's experts are on so many nodes; each gets it once, or once an expert.
         let crossings = if self.cluster.gpu.software.sends_once_per_node {
             let reached = nodes * (1.0 - (1.0 - 1.0 / nodes).powf(copies));
+            let most = self.job.llm.moe.map_or(0, |moe| moe.most_nodes);
+            let reached = if most > 0 { reached.min(f64::from(most)) } else { reached };
             reached * (nodes - 1.0) / nodes
         } else {
             copies * (n - near) / n
@@ -283,7 +285,7 @@ impl OnGpu {
         let body_s = self.stage.body.time_s();
         let mean_s = body_s + self.stage.vocabulary.time_s() / stages;
         let filling_s = match job.phase {
-            Phase::Training => (stages - 1.0) * body_s / f64::from(job.parallelism.schedule.chunks()),
+            Phase::Training => job.parallelism.schedule.filling_s(stages, self.stage.body.times_s(), 0.0),
             Phase::Prefill | Phase::Decode => 0.0,
         };
         microbatches * mean_s
@@ -426,7 +428,8 @@ impl StageFlows {
             None => (Flow::default(), Flow::default()),
             Some(moe) => {
                 let share = if p.sequence_parallel { shape.tensor } else { 1.0 };
-                let tokens = shape.tokens / share;
+                // The others wait for the rank that most tokens go to.
+                let tokens = shape.tokens / share * job.expert_imbalance;
                 // Experts that are whole spread over the tensor-parallel ranks as well.
                 let stride = if p.expert_tensor < p.tensor { 1 } else { p.tensor * p.context };
                 let exchange = |coded| {
@@ -505,18 +508,17 @@ impl Pipeline {
     fn of(job: &Job, stage: &Stage, between_s: f64, hidden_s: f64, microbatches: f64) -> Self {
         let p = &job.parallelism;
         let stages = f64::from(p.pipeline);
-        let chunks = f64::from(p.schedule.chunks());
         match p.split {
             Split::Layers => {
                 let slowest = stage.whole();
-                let filling_s = (stages - 1.0) * (stage.body.time_s() + between_s + hidden_s) / chunks;
+                let filling_s = p.schedule.filling_s(stages, stage.body.times_s(), between_s + hidden_s);
                 Self { slowest, total_s: microbatches * (slowest.time_s() + between_s) + filling_s }
             }
             Split::Work => {
                 let slowest = stage.body + stage.vocabulary.times(1.0 / stages);
                 // The loss cannot be cut: it is at least a stage of its own.
                 let longest_s = slowest.time_s().max(stage.vocabulary.time_s()) + between_s;
-                let filling_s = (stages - 1.0) * (longest_s + hidden_s) / chunks;
+                let filling_s = p.schedule.filling_s(stages, (longest_s, 0.0, 0.0), hidden_s);
                 Self { slowest, total_s: microbatches * longest_s + filling_s }
             }
         }
@@ -633,8 +635,9 @@ impl DataParallel<'_> {
     fn sum(&self, transfer: Transfer, raw_bits: f64, coded_bits: Option<f64>) -> Flow {
         let p = &self.job.parallelism;
         let (cluster, job) = (self.cluster, self.job);
+        let held = p.schedule.stages_held();
         let dense = Group { cluster, job, size: p.data * p.context, stride: p.tensor, raw_bits, coded_bits }
-            .flow(transfer, self.local.dense);
+            .flow(transfer, self.local.dense * held);
         let experts = Group {
             cluster,
             job,
@@ -643,7 +646,7 @@ impl DataParallel<'_> {
             raw_bits,
             coded_bits,
         }
-        .flow(transfer, self.local.experts);
+        .flow(transfer, self.local.experts * held);
         dense + experts
     }
 
@@ -653,7 +656,7 @@ impl DataParallel<'_> {
             // Gradients of adapters are a thousandth of the weights'.
             return (Flow::default(), Exposed::default());
         }
-        let overlap = job.overlap.data;
+        let (overlap, gathers) = (job.overlap.data, job.overlap.gather);
         let gradient_bits = job.precision.gradient_reduce_bits;
         let gradient_coded = job.compression.weight_gradient_bits;
         let weight_bits = job.precision.weight_bits;
@@ -667,7 +670,7 @@ impl DataParallel<'_> {
                 let scatter = self.sum(Transfer::ReduceScatter, gradient_bits, gradient_coded);
                 let gather = self.sum(Transfer::AllGather, weight_bits, weight_coded);
                 let s = expose(scatter.time_s, overlap, stage.backward.time_s);
-                let g = expose(gather.time_s, overlap, stage.forward.time_s);
+                let g = expose(gather.time_s, gathers, stage.forward.time_s);
                 (
                     scatter + gather,
                     Exposed { total_s: s.total_s + g.total_s, exposed_s: s.exposed_s + g.exposed_s },
@@ -680,12 +683,8 @@ impl DataParallel<'_> {
                 gather.time_s /= efficiency;
                 scatter.time_s /= efficiency;
                 // Gathered for the forward and again for the backward pass.
-                let forward = expose(gather.time_s, overlap, stage.forward.time_s);
-                let backward = expose(
-                    gather.time_s + scatter.time_s,
-                    overlap,
-                    stage.recompute.time_s + stage.backward.time_s,
-                );
+                let forward = expose(gather.time_s, gathers, stage.forward.time_s);
+                let backward = self.sharded_backward(gather.time_s, scatter.time_s, stage);
                 let exposed = Exposed {
                     total_s: (forward.total_s + backward.total_s) * microbatches,
                     exposed_s: (forward.exposed_s + backward.exposed_s) * microbatches,
@@ -697,6 +696,18 @@ impl DataParallel<'_> {
         let exposed =
             Exposed { total_s: exposed.total_s + tied.time_s, exposed_s: exposed.exposed_s + tied.time_s };
         (flow + tied, exposed)
+    }
+
+    /// Weights gathered again and gradients scattered, beside the backward pass.
+    fn sharded_backward(&self, gather_s: f64, scatter_s: f64, stage: &Passes) -> Exposed {
+        let overlap = &self.job.overlap;
+        let total_s = gather_s + scatter_s;
+        let hidden = if total_s > 0.0 {
+            (overlap.gather * gather_s + overlap.data * scatter_s) / total_s
+        } else {
+            0.0
+        };
+        expose(total_s, hidden, stage.recompute.time_s + stage.backward.time_s)
     }
 
     /// First and last stage hold the same matrix and add its gradients.

@@ -71,6 +71,8 @@ pub struct Software {
     /// Fraction of a format's peak that matrix products reach, beside the
     /// GPU's efficiency curve.
     pub format_efficiency: ByFormat,
+    /// Fraction of what measured kernels reach, where the GPU has them.
+    pub kernel_share: ByFormat,
     /// Rows, columns and depth that a matrix product loses to the edges of its
     /// tiles: a third of this over each of the three is added to its time.
     pub tile: f64,
@@ -127,6 +129,7 @@ impl Software {
         pipelined_peer_launch: 0.0,
         stall_exponent: 0.0,
         format_efficiency: ByFormat::all(1.0),
+        kernel_share: ByFormat::all(1.0),
         tile: 0.0,
         cast_bytes: ByFormat::all(0.0),
         power_exponent: 0.0,

@@ -6,10 +6,12 @@
 
 mod bounds;
 mod codec;
+pub mod curves;
 mod designs;
 mod engine;
 mod exploration;
 mod figures;
+mod framework;
 mod hardware;
 mod job;
 mod kernels;
@@ -41,6 +43,7 @@ pub use exploration::{
     CandidateFile, CertaintyFile, ExplorationFile, HiddenFile, LandmarkFile, OriginName, WorkloadFile,
 };
 pub use figures::{CellFile, ClaimFile, FigureFile, FiguresFile, RuleFile};
+pub use framework::{FrameworkFile, ScheduleName};
 pub use hardware::{ClusterFile, CpuName, GpuFile, SustainedFile, TierFile};
 pub use job::{CompressionFile, JobFile, OverlapFile, PrecisionFile};
 pub use kernels::{CurveFile, DeviceFile, KernelsFile, UnseenFile};
@@ -73,6 +76,7 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<CodecFile>("codecs", "a codec in silicon"),
     Kind::of::<LlmFile>("llms", "a language model"),
     Kind::of::<ClusterFile>("clusters", "a cluster of GPUs"),
+    Kind::of::<FrameworkFile>("frameworks", "a training framework"),
     Kind::of::<SweepFile>("sweeps", "a sweep"),
     Kind::of::<ProfileFile>("profiles", "a codec in software"),
     Kind::of::<DesignsFile>("designs", "alternatives for each stage of a codec"),

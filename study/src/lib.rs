@@ -30,7 +30,6 @@ pub mod estimate;
 pub mod evaluate;
 pub mod explore;
 pub mod figures;
-pub mod kernels;
 pub mod measured;
 pub mod origin;
 mod parallel;
@@ -47,6 +46,7 @@ pub mod tensors;
 pub mod trained;
 pub mod wire;
 
+pub use config::curves as kernels;
 pub use error::Error;
 pub use progress::{Progress, Silent};
 pub use quality::Quality;

@@ -7,7 +7,7 @@
 
 use crate::config::StudyFile;
 use serde::Serialize;
-use trinity_sim::{Job, Phase};
+use trinity_sim::Job;
 
 /// Rows that share what an error depends on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -87,10 +87,7 @@ pub fn written(rows: &[Measured]) -> String {
 impl Question {
     /// What a study asks; nothing where no calibration answers.
     pub fn of(file: &StudyFile, job: &Job) -> Option<Self> {
-        let calibration = file.cluster.gpu.calibration.clone().filter(|_| !file.cluster.gpu.by_parts())?;
-        if job.phase != Phase::Training || calibration == "none" {
-            return None;
-        }
+        let calibration = file.calibration()?.to_owned();
         let p = &job.parallelism;
         let used = [
             ("tp", p.tensor > 1),

@@ -4,7 +4,6 @@
 use crate::fit::{Effort, fit};
 use crate::runs::{Run, Set, Unscored};
 use crate::score::{Pair, balanced_accuracy};
-use trinity_sim::{Job, Recompute, Split};
 use trinity_study::config::software::Calibrations;
 
 /// Constants of memory that runs decide.
@@ -22,26 +21,7 @@ pub const CONSTANTS: &[&str] = &[
 /// When there is no calibration for its GPU.
 pub fn fits(calibrations: &Calibrations, run: &Run) -> Result<bool, Unscored> {
     let (machine, job) = run.resolve(calibrations)?;
-    // The tables of 2025 and 2026 do not say what is recomputed: a run fits where
-    // recomputing would make it fit.
-    let again = Job { recompute: Recompute::Full, ..job };
-    let may_recompute = matches!(run.set, Set::MegatronBridge | Set::MlperfTraining);
-    let runs = trinity_sim::estimate(&machine, &job).is_ok()
-        || (may_recompute && trinity_sim::estimate(&machine, &again).is_ok());
-    Ok(runs && !leaves_a_stage_empty(&job))
-}
-
-/// A framework that deals layers out by their share of the work gives the
-/// loss all the stages it is worth; but it is only a few modules, so from
-/// three stages on one of them has nothing to run and the job stops.
-fn leaves_a_stage_empty(job: &Job) -> bool {
-    if job.parallelism.split != Split::Work {
-        return false;
-    }
-    let layer = job.llm.attention_parameters() + job.llm.dense_mlp_parameters();
-    let loss = job.llm.embedding_parameters() / layer;
-    let stages = f64::from(job.parallelism.pipeline) * loss / (f64::from(job.llm.layers) + loss);
-    stages >= 3.0
+    Ok(trinity_sim::estimate(&machine, &job).is_ok())
 }
 
 /// How well fits and failures are told apart.

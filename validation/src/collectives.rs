@@ -8,9 +8,15 @@ use crate::score::Pair;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::Path;
 use trinity_config::{Checked, Complaint, Diagnostic, Document, Kind};
 use trinity_sim::nccl::{self, Fabric, Network, Wire};
+
+/// NCCL's buffer of a channel (NCCL 2.19, `NCCL_BUFFSIZE`: 4 MiB).
+const NCCL_BUFFER_BYTES: f64 = 4_194_304.0;
+
+/// Messages up to which two ranks of a node wait for each other no longer than
+/// LL takes: read off Vidur's traces of four machines.
+const PAIRS_WAIT_ABOVE_BYTES: f64 = 200e3;
 
 /// How a file of links is checked.
 const KIND: Kind = Kind::of::<Links>("links", "fabrics between GPUs as NCCL uses them");
@@ -19,12 +25,16 @@ const KIND: Kind = Kind::of::<Links>("links", "fabrics between GPUs as NCCL uses
 const COLUMNS: [&str; 8] = ["source", "gpu", "fabric", "op", "n_gpus", "gpus_per_node", "bytes", "time_us"];
 
 macro_rules! link_constants {
-    ($($(#[$doc:meta])* $field:ident = $unseen:literal,)*) => {
+    (
+        asked: { $($(#[$doc:meta])* $field:ident = $unseen:literal,)* }
+        added: { $($(#[$added_doc:meta])* $added:ident = $added_unseen:literal,)* }
+    ) => {
         /// Constants of one fabric; those that nothing on it asks for are left out.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
         #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
         pub struct LinkConstants {
             $($(#[$doc])* #[schemars(with = "Option<trinity_config::Cited<f64>>")] pub $field: Option<f64>,)*
+            $($(#[$added_doc])* #[schemars(with = "Option<trinity_config::Cited<f64>>")] pub $added: Option<f64>,)*
         }
 
         impl LinkConstants {
@@ -32,6 +42,7 @@ macro_rules! link_constants {
             pub fn fields(&self) -> Vec<(&'static str, f64)> {
                 let mut list = Vec::new();
                 $(if let Some(value) = self.$field { list.push((stringify!($field), value)); })*
+                $(if let Some(value) = self.$added { list.push((stringify!($added), value)); })*
                 list
             }
 
@@ -39,13 +50,17 @@ macro_rules! link_constants {
             pub fn field_mut(&mut self, name: &str) -> Option<&mut f64> {
                 match name {
                     $(stringify!($field) => self.$field.as_mut(),)*
+                    $(stringify!($added) => self.$added.as_mut(),)*
                     _ => None,
                 }
             }
 
             /// The same constants at what one would say without a measurement.
             fn unseen(&self) -> Self {
-                Self { $($field: self.$field.map(|_| $unseen),)* }
+                Self {
+                    $($field: self.$field.map(|_| $unseen),)*
+                    $($added: self.$added.map(|_| $added_unseen),)*
+                }
             }
 
             $(fn $field(&self) -> f64 { self.$field.unwrap_or($unseen) })*
@@ -54,6 +69,8 @@ macro_rules! link_constants {
 }
 
 link_constants! {
+    // What a fabric without it is taken to have.
+    asked: {
     /// Bus bandwidth of a large message inside the node.
     bandwidth_gb_per_s = 240.0,
     /// Starting a collective, beside NCCL's own base latency.
@@ -69,8 +86,20 @@ link_constants! {
     network_launch_us = 20.0,
     /// Latency of a network hop over that of NCCL's table.
     network_hop = 2.0,
-    /// A rank's share of a message for which one more NIC is used.
+    /// A rank's share of a message for which half of the NICs are used.
     network_channel_kb = 250.0,
+    }
+    // What a fabric without it does not have.
+    added: {
+    /// What a send between nodes reaches beyond NCCL's buffer, where its proxy
+    /// has to wait for the buffer to drain.
+    network_long_gb_per_s = 5.0,
+    /// In traces of kernels, how long more than two ranks wait for the last to
+    /// launch: no all-reduce takes less.
+    group_wait_us = 30.0,
+    /// The same of two ranks, for messages beyond those of LL.
+    pair_wait_us = 30.0,
+    }
 }
 
 /// The file of links.
@@ -145,9 +174,9 @@ impl Measurements {
     ///
     /// # Errors
     ///
-    /// When the file cannot be read or lacks a column.
-    pub fn read(path: &Path) -> Result<Self, crate::csv::Error> {
-        let table = Table::read(path, &COLUMNS)?;
+    /// When it lacks a column.
+    pub fn of(table: &Table) -> Result<Self, crate::csv::Error> {
+        table.require(&COLUMNS)?;
         let mut all = Self { malformed: table.problems.clone(), ..Self::default() };
         for row in table.rows() {
             match measurement(&row) {
@@ -225,21 +254,37 @@ impl Measurement {
     }
 
     fn seconds_on(&self, constants: &LinkConstants) -> f64 {
-        let leaves = self.leaves_node();
-        if self.operation == Operation::SendRecv {
-            return match leaves {
-                true => nccl::send_s(
-                    constants.network_gb_per_s() * 1e9,
-                    constants.network_launch_us() * 1e-6,
-                    self.bytes,
-                ),
-                false => nccl::send_s(
-                    constants.send_gb_per_s() * 1e9,
-                    constants.send_launch_us() * 1e-6,
-                    self.bytes,
-                ),
-            };
+        match self.operation {
+            Operation::SendRecv => self.send_s(constants),
+            Operation::AllReduce => self.all_reduce_s(constants).max(self.wait_s(constants)),
         }
+    }
+
+    fn send_s(&self, constants: &LinkConstants) -> f64 {
+        if !self.leaves_node() {
+            let launch_s = constants.send_launch_us() * 1e-6;
+            return nccl::send_s(constants.send_gb_per_s() * 1e9, launch_s, self.bytes);
+        }
+        let rate = constants.network_gb_per_s() * 1e9;
+        let buffered = self.bytes.min(NCCL_BUFFER_BYTES);
+        let beyond_rate = constants.network_long_gb_per_s.map_or(rate, |rate| rate * 1e9);
+        nccl::send_s(rate, constants.network_launch_us() * 1e-6, buffered)
+            + (self.bytes - buffered) / beyond_rate
+    }
+
+    /// A trace times a rank's kernel, which cannot end before the last rank's
+    /// has begun; nccl-tests let all start together.
+    fn wait_s(&self, constants: &LinkConstants) -> f64 {
+        let wait_us = match self.ranks {
+            _ if !self.is_traced() => None,
+            2 if self.ranks_per_node < 2 || self.bytes <= PAIRS_WAIT_ABOVE_BYTES => None,
+            2 => constants.pair_wait_us,
+            _ => constants.group_wait_us,
+        };
+        wait_us.unwrap_or(0.0) * 1e-6
+    }
+
+    fn all_reduce_s(&self, constants: &LinkConstants) -> f64 {
         let (bandwidth, wire) = if self.gpu == "V100" {
             (constants.bandwidth_gb_per_s() * v100_rings(self.ranks), Wire::NvLinkMesh)
         } else if self.path().ends_with("pairs") && self.ranks > 2 {
@@ -259,7 +304,7 @@ impl Measurement {
             hop: constants.network_hop(),
             channel_bytes: constants.network_channel_kb() * 1e3,
         };
-        let network = leaves.then_some(&network);
+        let network = self.leaves_node().then_some(&network);
         nccl::group_all_reduce_s(&fabric, network, self.ranks, self.ranks_per_node, self.bytes)
     }
 }
@@ -278,7 +323,8 @@ fn ll_gb_per_s(gpu: &str) -> f64 {
 fn v100_rings(ranks: u32) -> f64 {
     match ranks {
         3 | 6 => 2.0,
-        4 | 7 => 4.0,
+        4 => 3.8,
+        7 => 3.87,
         5 => 1.65,
         8 => 6.0,
         _ => 1.0,

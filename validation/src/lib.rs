@@ -16,6 +16,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod astra;
 pub mod bars;
 pub mod capacity;
 pub mod codecs;
@@ -31,6 +32,7 @@ pub mod fit;
 pub mod host_runs;
 pub mod kernels;
 pub mod modern;
+pub mod nodes;
 pub mod other_models;
 pub mod products;
 pub mod runs;

@@ -113,17 +113,30 @@ pub fn run(row: &Row<'_>) -> Result<Result<Run, Problem>, Problem> {
         return Ok(Err(row.problem("gpu", format!("no cluster of `{}` is known", run.gpu))));
     };
     let model = llm(row, &run)?;
-    let sharded = row.whole("fsdp")? > 0;
-    for sharded in [sharded, true] {
-        let text = study(row, &run, cluster, sharded)? + &model;
-        if let Err(why) = run.write(text) {
-            return Err(row.problem("source", format!("the row makes no study: {why}")));
-        }
-        if sharded || !overflows(&run) {
-            break;
+    let write = |run: &mut Run, sharded: bool, recompute: Recompute| {
+        run.recompute = recompute;
+        let text = study(row, run, cluster, sharded)? + &model;
+        run.write(text).map_err(|why| row.problem("source", format!("the row makes no study: {why}")))
+    };
+    let mut sharded = row.whole("fsdp")? > 0;
+    write(&mut run, sharded, Recompute::None)?;
+    sharded |= overflows(&run);
+    // The tables do not say what is recomputed: it is the least that made the run
+    // fit, or nothing where the model says that nothing would have.
+    for recompute in [Recompute::None, Recompute::Selective, Recompute::Full] {
+        write(&mut run, sharded, recompute)?;
+        if fits(&run) {
+            return Ok(Ok(run));
         }
     }
+    write(&mut run, sharded, Recompute::None)?;
     Ok(Ok(run))
+}
+
+/// Whether the model finds room for the run.
+fn fits(run: &Run) -> bool {
+    run.resolve(Calibrations::built_in())
+        .is_ok_and(|(machine, job)| trinity_sim::estimate(&machine, &job).is_ok())
 }
 
 /// Whether weights and gradients alone fill a GPU: then they can only have been
@@ -143,6 +156,7 @@ fn study(row: &Row<'_>, run: &Run, cluster: &str, sharded: bool) -> Result<Strin
         (_, true) => "fp8",
         _ => "fp16",
     };
+    let framework = if reported_by_deepseek(row) { "deepseek" } else { "megatron-bridge" };
     let adapters = row.text("task") == "lora";
     let tuning = if adapters { "adapters" } else { "all" };
     // Weights that stay as they are are kept in the format of the products.
@@ -157,8 +171,13 @@ fn study(row: &Row<'_>, run: &Run, cluster: &str, sharded: bool) -> Result<Strin
     let mut text = format!(
         "[cluster]\nextends = \"clusters/{cluster}\"\ngpus = {}\nsite = \"{site}\"\n\
          [job]\nphase = \"training\"\ntuning = \"{tuning}\"\nsequence = {}\nglobal-batch = {}\nmicrobatch = {}\n\
+         recompute = \"{}\"\nframework = {{ extends = \"frameworks/{framework}\" }}\n\
          precision = {{ math = \"{math}\", weights = {weights}, gradients = 16, gradient-reduce = 16, optimizer-bytes = {OPTIMIZER_BYTES} }}\n",
-        run.gpus, run.sequence, run.global_batch, run.microbatch
+        run.gpus,
+        run.sequence,
+        run.global_batch,
+        run.microbatch,
+        run.recompute.name(),
     );
     let _ = write!(
         text,
@@ -173,6 +192,12 @@ fn study(row: &Row<'_>, run: &Run, cluster: &str, sharded: bool) -> Result<Strin
         run.context,
     );
     Ok(text)
+}
+
+/// Its own framework, and a router that looks at nodes; NVIDIA's runs of the same
+/// model force the router to spread tokens evenly.
+fn reported_by_deepseek(row: &Row<'_>) -> bool {
+    row.text("source").starts_with("DeepSeek")
 }
 
 /// Master weights in FP32 and two moments in BF16: the precision-aware optimizer
@@ -224,9 +249,10 @@ fn llm(row: &Row<'_>, run: &Run) -> Result<String, Problem> {
         let shared = row.whole("shared_ffn")? / expert_ffn.max(1);
         let dense = if hybrid { 0 } else { row.whole("dense_layers")? };
         let latent = if hybrid && wide { 1024 } else { 0 };
+        let most_nodes = if reported_by_deepseek(row) { 4 } else { 0 };
         let _ = writeln!(
             text,
-            "moe = {{ experts = {experts}, top-k = {}, shared-experts = {shared}, expert-ffn = {expert_ffn}, dense-layers = {dense}, latent = {latent} }}",
+            "moe = {{ experts = {experts}, top-k = {}, shared-experts = {shared}, expert-ffn = {expert_ffn}, dense-layers = {dense}, latent = {latent}, most-nodes = {most_nodes} }}",
             row.required_count("topk")?
         );
     }

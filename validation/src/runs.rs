@@ -408,7 +408,7 @@ impl Run {
 
     /// The calibration whose constants apply.
     pub fn calibration(&self) -> Option<&str> {
-        self.file.as_ref()?.cluster.gpu.calibration.as_deref()
+        self.file.as_ref()?.calibration()
     }
 
     /// Keeps the study that was written for the run.
@@ -452,7 +452,9 @@ impl Run {
         let zero = match (self.zero, self.set) {
             (Some(stage), _) => stage.min(3),
             // Its distributed optimizer, which overlapping gathers presume.
-            (None, Set::MegatronCoreH100 | Set::Llama3) => 1,
+            (None, Set::MegatronCoreH100) => 1,
+            // Optimizer states and gradients sharded, weights kept (arXiv 2407.21783, section 3.3.2).
+            (None, Set::Llama3) => 2,
             (None, _) => 0,
         };
         let math = match (self.fp4, self.fp8) {
@@ -473,12 +475,12 @@ impl Run {
         let attention = if modern { "flash" } else { "materialized" };
         let sharded = self.sequence_parallel || (modern && self.tensor > 1);
         let split = if self.set == Set::Nanotron { "work" } else { "layers" };
-        // ZeRO-3 prefetches behind compute everywhere.
-        let overlap = if zero == 3 { "overlap = { data = 1.0 }\n" } else { "" };
+        let framework = self.framework();
         let _ = write!(
             text,
             "[job]\nphase = \"training\"\nsequence = {}\nglobal-batch = {}\n{microbatch}\
-             {recompute}attention = \"{attention}\"\nprecision = {{ math = \"{math}\" }}\n{overlap}\
+             {recompute}attention = \"{attention}\"\nprecision = {{ math = \"{math}\" }}\n\
+             framework = {{ extends = \"frameworks/{framework}\" }}\n\
              [job.llm]\nlayers = {}\nhidden = {}\nheads = {}\nkv-heads = {}\nhead-dim = {}\nffn = {}\n\
              mlp = \"{}\"\nvocab = {}\nvocabulary = \"{}\"\npositions = {positions}\nbiases = {}\n\
              [job.parallelism]\n{choose}tensor = {}\nsequence-parallel = {sharded}\npipeline = {}\n{interleave}\
@@ -501,6 +503,18 @@ impl Run {
             self.context,
         );
         Some(text)
+    }
+
+    /// The framework that ran it.
+    fn framework(&self) -> &'static str {
+        match self.set {
+            Set::Nanotron => "nanotron",
+            Set::MegatronCoreH100 | Set::Nemo => "megatron-core",
+            Set::Llama3 => "llama-3",
+            Set::Mosaic => "fsdp",
+            _ if self.zero == Some(3) => "deepspeed",
+            _ => "megatron-lm",
+        }
     }
 
     /// Whether the study chooses what the source leaves open: runs that were
@@ -530,14 +544,8 @@ impl Run {
                  site = \"{site}\"\nintra.bandwidth = \"150 GB/s\"\ngpu = {{ extends = \"gpus/v100\" }}\n"
             ));
         }
-        let calibrated = match self.set {
-            Set::Nanotron => "gpu.calibration = \"nanotron\"\n",
-            _ => "",
-        };
         let name = machine_of(gpu)?;
-        Some(format!(
-            "[cluster]\nextends = \"clusters/{name}\"\ngpus = {gpus}\nsite = \"{site}\"\n{calibrated}{smaller}"
-        ))
+        Some(format!("[cluster]\nextends = \"clusters/{name}\"\ngpus = {gpus}\nsite = \"{site}\"\n{smaller}"))
     }
 
     fn kv_heads(&self) -> u32 {

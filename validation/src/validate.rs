@@ -1,9 +1,10 @@
 //! One validation: everything that was brought, scored and judged.
 
+use crate::astra::{self, Simulated};
 use crate::bars::{Bars, Breach};
 use crate::capacity::{self, Capacity};
 use crate::collectives::{self, Links, Measurement};
-use crate::csv::Problem;
+use crate::csv::{Problem, Table};
 use crate::facts::{self, Fact, Peers};
 use crate::host_runs::{self, HostRun, HostRuns};
 use crate::kernels::FamilyError;
@@ -11,7 +12,7 @@ use crate::runs::{Run, Runs, Set};
 use crate::score::{Pair, Stats, one_constant};
 use crate::serving::Services;
 use crate::training::{self, Scored};
-use crate::{Error, codecs, dies, engines, kernels, products, silicon};
+use crate::{Error, codecs, dies, engines, kernels, nodes, products, silicon};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,6 +24,8 @@ pub const COLLECTIVES: &str = "NCCL collectives";
 /// Those that nccl-tests timed, and those taken from traces of kernels.
 pub const NCCL_TESTS: &str = "NCCL nccl-tests";
 pub const NCCL_TRACES: &str = "NCCL kernel traces";
+/// Those that ASTRA-sim timed.
+pub const SIMULATED: &str = "ASTRA-sim collectives";
 /// Name of the set of runs that fitted and runs that did not.
 pub const FITS: &str = "fits or not";
 
@@ -57,6 +60,8 @@ pub struct Truth {
     pub runs: Vec<Run>,
     pub failures: Vec<Run>,
     pub measurements: Vec<Measurement>,
+    /// Collectives that ASTRA-sim timed.
+    pub simulated: Simulated,
     pub host_runs: Vec<HostRun>,
     /// Services, predicted as they were read.
     pub services: Services,
@@ -94,6 +99,7 @@ impl Truth {
             runs: Vec::new(),
             failures: Vec::new(),
             measurements: Vec::new(),
+            simulated: Simulated::default(),
             host_runs: Vec::new(),
             services: Services::default(),
             kernels: match &request.kernels {
@@ -121,9 +127,7 @@ impl Truth {
             truth.incomplete.extend(runs.incomplete);
         }
         for path in &request.collectives {
-            let read = collectives::Measurements::read(path)?;
-            truth.measurements.extend(read.measurements);
-            truth.malformed.extend(read.malformed);
+            truth.add_collectives(&Table::read(path, &[])?)?;
         }
         for path in &request.serving {
             let mut read = Services::read(path)?;
@@ -141,6 +145,20 @@ impl Truth {
             truth.malformed.extend(read.malformed);
         }
         Ok(truth)
+    }
+
+    /// Measured by NCCL or simulated by ASTRA-sim, told by the header.
+    fn add_collectives(&mut self, table: &Table) -> Result<(), Error> {
+        if table.has(astra::TOLD_BY) {
+            let mut read = Simulated::of(table)?;
+            self.malformed.append(&mut read.malformed);
+            self.simulated.extend(read);
+        } else {
+            let read = collectives::Measurements::of(table)?;
+            self.measurements.extend(read.measurements);
+            self.malformed.extend(read.malformed);
+        }
+        Ok(())
     }
 
     /// Published rows may also be in a user's file: they count once.
@@ -285,7 +303,7 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<Outcome, Error> {
         }
     }
     let (large, small) = products::products()?;
-    let kernels = [(products::LARGE, large), (products::SMALL, small)];
+    let kernels = [(products::LARGE, large), (products::SMALL, small), (nodes::TIERS, nodes::pairs()?)];
     let stages = [(silicon::LEFT_OUT, silicon::left_out(&silicon::stages()?))];
     for (name, pairs) in die_sets()?.into_iter().chain(kernels).chain(stages) {
         if let Some(line) = line(name, &pairs) {
@@ -375,6 +393,12 @@ impl Outcome {
             line.fitted = true;
             line.borrowed = borrowed;
             self.push(line, pairs, bars, &truth.peers);
+        }
+        if let Some(mut line) = line(SIMULATED, &truth.simulated.pairs) {
+            line.unscored = truth.simulated.contended;
+            line.unscored_because = (line.unscored > 0)
+                .then(|| "several chunks of it contend, which no closed form has".to_owned());
+            self.push(line, truth.simulated.pairs.clone(), bars, &truth.peers);
         }
     }
 

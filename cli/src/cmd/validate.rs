@@ -41,7 +41,7 @@ pub struct Args {
     /// Runs that ran out of memory, a CSV; may be repeated
     #[arg(long, value_name = "CSV")]
     oom: Vec<PathBuf>,
-    /// NCCL collectives, a CSV; may be repeated
+    /// Collectives that NCCL took or ASTRA-sim simulated, a CSV; may be repeated
     #[arg(long, value_name = "CSV")]
     collectives: Vec<PathBuf>,
     /// Measured services (time to first token, time per token), a CSV; may be repeated
@@ -380,7 +380,7 @@ fn counts(truth: &Truth, outcome: &Outcome) -> String {
          {unscored} not scored\n",
         truth.runs.len(),
         truth.failures.len(),
-        truth.measurements.len(),
+        truth.measurements.len() + truth.simulated.pairs.len(),
         truth.malformed.len(),
         truth.incomplete.len(),
         truth.repeated,

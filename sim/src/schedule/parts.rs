@@ -151,11 +151,9 @@ impl DataParallel<'_> {
             )
             .time_s
             / efficiency;
-        let overlap = job.overlap.data;
-        let backward_s = stage.recompute.time_s + stage.backward.time_s;
         (
-            expose(gather_s, overlap, stage.forward.time_s).exposed_s,
-            expose(gather_s + scatter_s, overlap, backward_s).exposed_s,
+            expose(gather_s, job.overlap.gather, stage.forward.time_s).exposed_s,
+            self.sharded_backward(gather_s, scatter_s, stage).exposed_s,
         )
     }
 
@@ -194,7 +192,10 @@ impl DataParallel<'_> {
         window_s: f64,
     ) -> Vec<Reduce> {
         let whole_s = self.sum(transfer, raw_bits, coded_bits).time_s;
-        let overlap = self.job.overlap.data;
+        let overlap = match transfer {
+            Transfer::AllGather => self.job.overlap.gather,
+            _ => self.job.overlap.data,
+        };
         let p = &self.job.parallelism;
         let ranks = p.data * p.context;
         let plain = Reduce { name, whole_s, coded_ring: None, overlap, window_s };

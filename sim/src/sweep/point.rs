@@ -186,10 +186,17 @@ impl Slotted for Row {
 
 impl Slotted for Schedule {
     fn store(self) -> f64 {
-        f64::from(self.chunks())
+        match self {
+            Self::DualPipe => -1.0,
+            other => f64::from(other.chunks()),
+        }
     }
     fn load(value: f64) -> Self {
-        if value > 1.0 { Self::Interleaved(value as u32) } else { Self::OneFOneB }
+        match value {
+            _ if value < 0.0 => Self::DualPipe,
+            _ if value > 1.0 => Self::Interleaved(value as u32),
+            _ => Self::OneFOneB,
+        }
     }
 }
 
@@ -281,14 +288,14 @@ slots! {
     cluster.codec.chunk_values, cluster.codec.encode_j_per_value, cluster.codec.decode_j_per_value,
     cluster.codec.idle_power_w, cluster.codec.area_mm2,
     cluster.codecs_per_gpu,
-    job.phase, job.tuning, job.sequence, job.global_batch, job.microbatch, job.recompute, job.attention, job.kv_spill, job.kv_transfer,
+    job.phase, job.tuning, job.sequence, job.global_batch, job.microbatch, job.recompute, job.attention, job.kv_spill, job.kv_transfer, job.expert_imbalance,
     job.parallelism.tensor, job.parallelism.sequence_parallel, job.parallelism.pipeline,
     job.parallelism.schedule, job.parallelism.split, job.parallelism.data, job.parallelism.zero, job.parallelism.expert, job.parallelism.expert_tensor,
     job.parallelism.context,
     job.precision.math, job.precision.attention, job.precision.vocabulary, job.precision.weight_bits, job.precision.activation_bits,
     job.precision.gradient_bits, job.precision.gradient_reduce_bits, job.precision.kv_bits,
     job.precision.optimizer_bytes_per_parameter,
-    job.overlap.tensor, job.overlap.pipeline, job.overlap.data, job.overlap.expert, job.overlap.context,
+    job.overlap.tensor, job.overlap.pipeline, job.overlap.data, job.overlap.gather, job.overlap.expert, job.overlap.context,
     job.overlap.storage,
     job.compression.weight_bits, job.compression.weight_gradient_bits, job.compression.activation_bits,
     job.compression.activation_gradient_bits, job.compression.kv_bits, job.compression.reduction,

@@ -25,6 +25,7 @@ fn deepseek() -> Llm {
             expert_ffn: 2048,
             dense_layers: 3,
             latent: 0,
+            most_nodes: 0,
         }),
         ..llama3_70b()
     }

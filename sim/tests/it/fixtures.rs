@@ -18,6 +18,7 @@ pub fn cluster(gpus: u32) -> Cluster {
             attention_efficiency: Curve::constant(0.4),
             memory_efficiency: Curve::constant(0.8),
             software: Software::PLAIN,
+            kernels: None,
             area_mm2: 826.0,
             power_w: 400.0,
             idle_power_w: 60.0,
@@ -125,5 +126,6 @@ pub fn training(llm: Llm, tensor: u32, pipeline: u32, data: u32, batch: u32) -> 
         compression: Compression::NONE,
         kv_spill: 0.0,
         kv_transfer: 0.0,
+        expert_imbalance: 1.0,
     }
 }

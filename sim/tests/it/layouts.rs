@@ -12,7 +12,15 @@ fn llama3_8b() -> Llm {
 }
 
 fn experts() -> Llm {
-    let moe = Moe { experts: 8, top_k: 2, shared_experts: 0, expert_ffn: 14336, dense_layers: 0, latent: 0 };
+    let moe = Moe {
+        experts: 8,
+        top_k: 2,
+        shared_experts: 0,
+        expert_ffn: 14336,
+        dense_layers: 0,
+        latent: 0,
+        most_nodes: 0,
+    };
     Llm { moe: Some(moe), mlp: Mlp::SwiGlu, ..llama3_8b() }
 }
 
@@ -35,7 +43,8 @@ fn every(machine: &Cluster, job: &Job) -> Vec<Job> {
                         for expert in [1, 2, 4, 8] {
                             for chunks in [1, 2, 4] {
                                 for microbatch in [1, 2, 4, 8, 16] {
-                                    for recompute in [Recompute::None, Recompute::Full] {
+                                    for recompute in [Recompute::None, Recompute::Selective, Recompute::Full]
+                                    {
                                         let schedule = match chunks {
                                             1 => Schedule::OneFOneB,
                                             chunks => Schedule::Interleaved(chunks),

@@ -25,6 +25,7 @@ fn service() -> Service {
         compression: Compression::NONE,
         kv_spill: 0.0,
         kv_transfer: 0.0,
+        expert_imbalance: 1.0,
     };
     Service {
         engine: cluster(8),

@@ -1,6 +1,8 @@
 //! GPUs, NICs and clusters in files.
 
 use super::codec::CodecFile;
+use super::curves;
+use super::framework::FrameworkFile;
 use super::names::{AlgorithmName, TopologyName};
 use super::network::{Draw, NetworkFile, NicFile};
 use super::parts::{GpuModelName, PartsFile};
@@ -13,11 +15,11 @@ use trinity_config::{
     FlopRate, Fraction, Power, Ratio,
 };
 use trinity_sim::die::Die;
-use trinity_sim::{ByFormat, Cluster, Codec, Curve, Gpu, PeakFlops, Software, Tier};
+use trinity_sim::{ByFormat, Cluster, Codec, Curve, Gpu, MeasuredKernels, PeakFlops, Software, Tier};
 
 settable! {
     SustainedFile { fp16, fp8, fp4, attention }
-    GpuFile { model, parts, calibration, sustained, fp32, fp16, fp8, fp4, vector, memory, memory_bandwidth, reserved, area, power, idle_power, gemm_efficiency, attention_efficiency, memory_efficiency, efficiency_factor }
+    GpuFile { model, parts, calibration, kernels, sustained, fp32, fp16, fp8, fp4, vector, memory, memory_bandwidth, reserved, area, power, idle_power, gemm_efficiency, attention_efficiency, memory_efficiency, efficiency_factor }
     TierFile { bandwidth, latency, efficiency, topology, all_reduce, idle_power, active_power, energy }
     ClusterFile { gpu, site, cpu, gpus, gpus_per_node, intra, nic, nics_per_gpu, network, host, launch, codec, codecs_per_gpu }
 }
@@ -74,6 +76,9 @@ pub struct GpuFile {
     /// the curves below where there is none, or `none`.
     #[schemars(with = "Option<Cited<String>>")]
     pub calibration: Option<String>,
+    /// Curves of its measured kernels (`configs/calibrations/kernels`).
+    #[schemars(with = "Option<Cited<String>>")]
+    pub kernels: Option<String>,
     /// What measured kernels reach, which a calibration may be relative to.
     pub sustained: Option<SustainedFile>,
     /// Dense rate of the matrix units in FP32 or TF32.
@@ -138,6 +143,7 @@ impl GpuFile {
         let mut gpu = Gpu {
             die,
             software: Software::PLAIN,
+            kernels: None,
             peak_flops: PeakFlops {
                 fp32: rate(self.fp32),
                 fp16: rate(self.fp16),
@@ -173,6 +179,13 @@ impl GpuFile {
                 &format!("{at}calibration"),
                 &Complaint::new(format_args!("there is no calibration `{name}`"))
                     .expected(format_args!("one of {}, none", super::software::BUILT_IN.join(", "))),
+            ));
+        }
+        if let Some(name) = self.kernels.as_deref().filter(|name| !curves::GPUS.contains(name)) {
+            return Err(document.complain(
+                &format!("{at}kernels"),
+                &Complaint::new(format_args!("no kernels of `{name}` were measured"))
+                    .expected(format_args!("one of {}", curves::GPUS.join(", "))),
             ));
         }
         let power_w = self.power.w();
@@ -360,11 +373,35 @@ impl ClusterFile {
         cluster
     }
 
-    /// The calibration that training on this cluster takes. A GPU by its parts
-    /// times kernels by them instead.
-    pub fn calibration<'a>(&self, all: &'a Calibrations) -> Option<&'a Calibration> {
-        let name = self.gpu.calibration.as_deref().filter(|_| !self.gpu.by_parts())?;
-        all.of(name)
+    /// Name of the calibration that training on this cluster takes, by the
+    /// `framework`'s where that has one. A GPU by its parts times kernels by them
+    /// instead, and one without a calibration has none under any framework.
+    pub fn calibration<'a>(&'a self, framework: Option<&'a FrameworkFile>) -> Option<&'a str> {
+        let own = self.gpu.calibration.as_deref().filter(|_| !self.gpu.by_parts())?;
+        if own == UNCALIBRATED {
+            return None;
+        }
+        Some(framework.and_then(|framework| framework.calibration.as_deref()).unwrap_or(own))
+    }
+
+    /// Complains about a site that the calibration does not have.
+    pub(super) fn check_site(
+        &self,
+        document: &Document,
+        at: &str,
+        framework: Option<&FrameworkFile>,
+    ) -> Result<(), Diagnostic> {
+        let calibration = self.calibration(framework).and_then(|name| Calibrations::built_in().of(name));
+        let (Some(site), Some(calibration)) = (&self.site, calibration) else { return Ok(()) };
+        if calibration.clusters.contains_key(site) {
+            return Ok(());
+        }
+        let known: Vec<&str> = calibration.clusters.keys().map(String::as_str).collect();
+        Err(document.complain(
+            &format!("{at}site"),
+            &Complaint::new(format_args!("the GPU's calibration has no site `{site}`"))
+                .expected(format_args!("one of {}", known.join(", "))),
+        ))
     }
 
     /// Lays a calibration over the model's view.
@@ -376,19 +413,15 @@ impl ClusterFile {
             wide,
         };
         calibration.apply(cluster, self.site.as_deref(), &host);
+        if calibration.gpu.measured_kernels > 0.5 {
+            // A name that is none was complained about when the file was checked.
+            let curves = self.gpu.kernels.as_deref().and_then(|name| curves::of(name).ok().flatten());
+            cluster.gpu.kernels = curves.map(MeasuredKernels);
+        }
     }
 
     /// Complains about what no field shows alone; `at` leads to this table.
     pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
-        let site = self.site.as_deref().zip(self.calibration(Calibrations::built_in()));
-        if let Some((site, calibration)) = site.filter(|(site, of)| !of.clusters.contains_key(*site)) {
-            let known: Vec<&str> = calibration.clusters.keys().map(String::as_str).collect();
-            return Err(document.complain(
-                &format!("{at}site"),
-                &Complaint::new(format_args!("the GPU's calibration has no site `{site}`"))
-                    .expected(format_args!("one of {}", known.join(", "))),
-            ));
-        }
         let codec = self.codec.as_ref().map(|codec| codec.check_at(document, &format!("{at}codec.")));
         let positive = super::bounds::positive(
             document,
@@ -425,6 +458,7 @@ impl ClusterFile {
 
 impl Checked for ClusterFile {
     fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+        self.check_site(document, "", None)?;
         self.check_at(document, "")?;
         self.gpu.check_buildable(document, "gpu.")
     }

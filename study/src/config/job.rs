@@ -1,5 +1,6 @@
 //! Jobs in files: what is not said is the plain choice.
 
+use super::framework::FrameworkFile;
 use super::layout::ParallelismFile;
 use super::llm::LlmFile;
 use super::names::{
@@ -8,13 +9,13 @@ use super::names::{
 use super::setter::settable;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use trinity_config::{Cited, Complaint, Diagnostic, Document, Fraction};
-use trinity_sim::{Compression, Job, Overlap, Phase, Precision, Recompute, Search};
+use trinity_config::{Cited, Complaint, Diagnostic, Document, Fraction, Ratio};
+use trinity_sim::{Compression, Job, Overlap, Phase, Precision, Recompute, Schedule, Search};
 
 settable! {
-    JobFile { llm, phase, tuning, sequence, global_batch, replica_batch, microbatch, parallelism, precision, recompute, attention, overlap, compression, kv_spill, kv_transfer }
+    JobFile { llm, framework, phase, tuning, sequence, global_batch, replica_batch, microbatch, parallelism, precision, recompute, attention, overlap, compression, expert_imbalance, kv_spill, kv_transfer }
     PrecisionFile { math, attention, vocabulary, weights, activations, gradients, gradient_reduce, kv, optimizer_bytes }
-    OverlapFile { tensor, pipeline, data, expert, context, storage }
+    OverlapFile { tensor, pipeline, data, gather, expert, context, storage }
     CompressionFile { weights, weight_gradients, activations, activation_gradients, kv, reduction, scope, policy }
 }
 
@@ -23,6 +24,9 @@ settable! {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct JobFile {
     pub llm: LlmFile,
+    /// The framework that trains (`configs/frameworks`); the one that the GPU's
+    /// calibration was fitted on where it is not said.
+    pub framework: Option<FrameworkFile>,
     #[schemars(with = "Cited<PhaseName>")]
     pub phase: PhaseName,
     /// Which weights a training step changes; all where it is not said.
@@ -57,6 +61,9 @@ pub struct JobFile {
     pub overlap: OverlapFile,
     #[serde(default)]
     pub compression: CompressionFile,
+    /// Tokens that the busiest rank's experts get, over the mean.
+    #[serde(default = "even")]
+    pub expert_imbalance: Ratio,
     /// Share of the KV cache kept in host memory.
     #[serde(default)]
     pub kv_spill: Fraction,
@@ -67,6 +74,10 @@ pub struct JobFile {
 
 fn one() -> u32 {
     1
+}
+
+fn even() -> Ratio {
+    Ratio::new(1.0)
 }
 
 fn all_weights() -> TuningName {
@@ -140,26 +151,30 @@ impl PrecisionFile {
     }
 }
 
-/// Share of each communication that may hide behind compute; what the GPU's
-/// calibration says where it is not said, and none without one.
+/// Share of each communication that may hide behind compute; what the framework,
+/// then the GPU's calibration says where it is not said, and none without one.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct OverlapFile {
     pub tensor: Option<Fraction>,
     pub pipeline: Option<Fraction>,
+    /// Reducing gradients.
     pub data: Option<Fraction>,
+    /// Gathering weights that data-parallel ranks share out; as `data` where only that is said.
+    pub gather: Option<Fraction>,
     pub expert: Option<Fraction>,
     pub context: Option<Fraction>,
     pub storage: Option<Fraction>,
 }
 
 impl OverlapFile {
-    fn resolve(&self, usual: Overlap) -> Overlap {
+    pub(super) fn resolve(&self, usual: Overlap) -> Overlap {
         let of = |stated: Option<Fraction>, usual: f64| stated.map_or(usual, |share| share.get());
         Overlap {
             tensor: of(self.tensor, usual.tensor),
             pipeline: of(self.pipeline, usual.pipeline),
             data: of(self.data, usual.data),
+            gather: of(self.gather.or(self.data), usual.gather),
             expert: of(self.expert, usual.expert),
             context: of(self.context, usual.context),
             storage: of(self.storage, usual.storage),
@@ -238,7 +253,13 @@ impl CompressionFile {
 impl JobFile {
     /// The model's view; `usual` is the overlap of what the file does not state.
     pub fn resolve(&self, usual: Overlap) -> Job {
-        let parallelism = self.parallelism.resolve();
+        let mut parallelism = self.parallelism.resolve();
+        let framework = self.framework.as_ref().filter(|_| self.phase.resolve() == Phase::Training);
+        let both_ways = framework.is_some_and(FrameworkFile::both_ways);
+        if both_ways && (parallelism.pipeline > 1 || self.parallelism.search().on) {
+            parallelism.schedule = Schedule::DualPipe;
+        }
+        let usual = framework.map_or(usual, |framework| framework.overlap.resolve(usual));
         let mut job = Job {
             llm: self.llm.resolve(),
             phase: self.phase.resolve(),
@@ -254,6 +275,7 @@ impl JobFile {
             attention: self.attention.resolve(),
             overlap: self.overlap.resolve(usual),
             compression: self.compression.resolve(),
+            expert_imbalance: self.expert_imbalance.get(),
             kv_spill: self.kv_spill.get(),
             kv_transfer: self.kv_transfer.get(),
         };
@@ -270,11 +292,29 @@ impl JobFile {
 
     /// What of the layout is left to be chosen.
     pub fn search(&self) -> Search {
+        let search = self.parallelism.search();
+        let one_chunk = self.framework.as_ref().is_some_and(FrameworkFile::one_chunk);
         Search {
             microbatch: self.microbatch.unwrap_or(0),
             recompute: self.recompute.map(RecomputeName::resolve),
-            ..self.parallelism.search()
+            interleave: if one_chunk && search.interleave == 0 { 1 } else { search.interleave },
+            ..search
         }
+    }
+
+    /// Complains about what the framework cannot do.
+    fn check_framework(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+        let Some(framework) = &self.framework else { return Ok(()) };
+        framework.check_at(document, &format!("{at}framework."))?;
+        let chunks = self.parallelism.interleave().unwrap_or(1);
+        if chunks > 1 && framework.one_chunk() {
+            return Err(document.complain(
+                &format!("{at}parallelism.interleave"),
+                &Complaint::new(format_args!("the framework does not interleave {chunks} chunks on a stage"))
+                    .expected("1, or a framework that does"),
+            ));
+        }
+        Ok(())
     }
 
     pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
@@ -294,6 +334,13 @@ impl JobFile {
                 ("precision.kv", precision.kv),
             ],
         );
+        let even = self.expert_imbalance.get();
+        let imbalance = (!(even >= 1.0 && even.is_finite())).then(|| {
+            Err(document.complain(
+                &format!("{at}expert-imbalance"),
+                &Complaint::new("the busiest rank has less than the mean").expected("1 or more"),
+            ))
+        });
         let outside = |bits: Option<f64>| bits.is_some_and(|bits| !(bits > 0.0 && bits <= 32.0));
         let bits = self.compression.bits().into_iter().filter(|(_, bits)| outside(*bits)).map(|(key, _)| {
             document.complain(
@@ -306,8 +353,10 @@ impl JobFile {
                 self.llm.check_at(document, &format!("{at}llm.")),
                 positive,
                 self.parallelism.check_at(document, &format!("{at}parallelism.")),
+                self.check_framework(document, at),
             ]
             .into_iter()
+            .chain(imbalance)
             .chain(bits.map(Err)),
         )
     }

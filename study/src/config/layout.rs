@@ -130,6 +130,11 @@ impl ParallelismFile {
         }
     }
 
+    /// Chunks of layers on each stage, where they are stated.
+    pub fn interleave(&self) -> Option<u32> {
+        self.table()?.interleave
+    }
+
     /// What is stated; 1 where nothing is.
     pub fn resolve(&self) -> Parallelism {
         let Some(table) = self.table() else { return Parallelism::SINGLE };

@@ -12,7 +12,7 @@ settable! {
     WindowFile { tokens, layers }
     MambaFile { layers, attention_layers, heads, head_dim, state, groups }
     LatentFile { query_rank, kv_rank, rope_dim, value_dim }
-    MoeFile { experts, top_k, shared_experts, expert_ffn, dense_layers, latent }
+    MoeFile { experts, top_k, shared_experts, expert_ffn, dense_layers, latent, most_nodes }
 }
 
 /// A decoder-only transformer.
@@ -123,6 +123,11 @@ pub struct MoeFile {
     #[serde(default)]
     #[schemars(with = "Cited<u32>")]
     pub latent: u32,
+    /// Nodes that a token's experts may lie on (node-limited routing); any number
+    /// where it is not said.
+    #[serde(default)]
+    #[schemars(with = "Cited<u32>")]
+    pub most_nodes: u32,
 }
 
 impl LlmFile {
@@ -162,6 +167,7 @@ impl LlmFile {
                 expert_ffn: moe.expert_ffn,
                 dense_layers: moe.dense_layers,
                 latent: moe.latent,
+                most_nodes: moe.most_nodes,
             }),
         }
     }

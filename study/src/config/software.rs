@@ -67,6 +67,9 @@ constants! {
         fp16_efficiency: 0.2 ..= 1.0 = 1.0,
         fp8_efficiency: 0.2 ..= 1.0 = 1.0,
         fp4_efficiency: 0.2 ..= 1.0 = 1.0,
+        /// 1 where products take what the GPU's measured kernels take, over the
+        /// fractions above; 0 where they follow the law of this file.
+        measured_kernels: 0.0 ..= 1.0 = 0.0,
         /// Speed over board power a unit of peak rate: the exponent.
         power_exponent: 0.0 ..= 1.0 = 0.0,
         /// Rows, columns and depth lost at the edges of tiles.
@@ -286,6 +289,7 @@ impl Calibration {
             tensor: g.tensor_overlap,
             pipeline: g.pipeline_overlap,
             data: g.data_overlap,
+            gather: g.data_overlap,
             expert: g.expert_overlap,
             context: g.context_overlap,
             storage: 0.0,
@@ -354,6 +358,11 @@ impl GpuConstants {
                 fp16: self.fp16_efficiency * sustained.fp16,
                 fp8: self.fp8_efficiency * sustained.fp8,
                 fp4: self.fp4_efficiency * sustained.fp4,
+            },
+            kernel_share: ByFormat {
+                fp16: self.fp16_efficiency,
+                fp8: self.fp8_efficiency,
+                fp4: self.fp4_efficiency,
             },
             tile: self.tile,
             cast_bytes: ByFormat { fp16: 0.0, fp8: self.fp8_cast_bytes, fp4: self.fp4_cast_bytes },

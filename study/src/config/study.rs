@@ -37,8 +37,7 @@ impl StudyFile {
     /// Every front end and `trinity validate` come through here, so that what
     /// answers is what was checked.
     pub fn resolve_with(&self, calibrations: &Calibrations) -> (Cluster, Job) {
-        let training = self.job.phase.resolve() == Phase::Training;
-        let calibration = self.cluster.calibration(calibrations).filter(|_| training);
+        let calibration = self.calibration().and_then(|name| calibrations.of(name));
         let job = self.job.resolve(calibration.map_or(Overlap::NONE, |calibration| calibration.overlap()));
         let used = u32::try_from(job.parallelism.gpus()).unwrap_or(u32::MAX);
         let mut cluster = self.cluster.resolve(used);
@@ -51,6 +50,12 @@ impl StudyFile {
 }
 
 impl StudyFile {
+    /// Name of the calibration that answers; none where a job does not train.
+    pub fn calibration(&self) -> Option<&str> {
+        let training = self.job.phase.resolve() == Phase::Training;
+        self.cluster.calibration(self.job.framework.as_ref()).filter(|_| training)
+    }
+
     /// The study as one point of a sweep.
     pub fn point(&self) -> Point {
         let (cluster, job) = self.resolve();
@@ -102,6 +107,7 @@ impl StudyFile {
     pub fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
         Diagnostic::gather([
             self.check_choice(document, at),
+            self.cluster.check_site(document, &format!("{at}cluster."), self.job.framework.as_ref()),
             self.cluster.check_at(document, &format!("{at}cluster.")),
             self.job.check_at(document, &format!("{at}job.")),
             self.serving

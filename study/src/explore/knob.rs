@@ -107,8 +107,11 @@ const PLACES: [Place; 10] = [
         get: |point| f64::from(point.job.parallelism.schedule.chunks()),
         set: |point, value| {
             let chunks = value as u32;
-            point.job.parallelism.schedule =
-                if chunks > 1 { Schedule::Interleaved(chunks) } else { Schedule::OneFOneB };
+            // A pipeline that runs both ways holds one chunk of each.
+            if point.job.parallelism.schedule != Schedule::DualPipe {
+                point.job.parallelism.schedule =
+                    if chunks > 1 { Schedule::Interleaved(chunks) } else { Schedule::OneFOneB };
+            }
         },
         most: |point| f64::from(point.job.llm.layers).min(MOST_CHUNKS),
         words: &[],

@@ -3,8 +3,8 @@ use trinity_config::{Checked, Document, builtin};
 use trinity_silicon::table3;
 use trinity_sim::kernels::{Format, Matmul};
 use trinity_study::config::{
-    ClusterFile, CodecFile, DesignsFile, ExplorationFile, FiguresFile, GpuFile, KernelsFile, LlmFile,
-    NicFile, SwitchFile, SynthesisFile, TechnologyFile,
+    ClusterFile, CodecFile, DesignsFile, ExplorationFile, FiguresFile, FrameworkFile, GpuFile, KernelsFile,
+    LlmFile, NicFile, SwitchFile, SynthesisFile, TechnologyFile,
 };
 use trinity_study::kernels;
 
@@ -25,6 +25,7 @@ fn every_file_reads_and_checks() {
             Some("codecs") => drop(read::<CodecFile>(name)),
             Some("llms") => drop(read::<LlmFile>(name)),
             Some("clusters") => drop(read::<ClusterFile>(name)),
+            Some("frameworks") => drop(read::<FrameworkFile>(name)),
             Some("technologies") => drop(read::<TechnologyFile>(name)),
             Some("silicon") => drop(read::<SynthesisFile>(name)),
             Some("explorations") => drop(read::<ExplorationFile>(name)),

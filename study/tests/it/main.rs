@@ -3,6 +3,7 @@
 mod api;
 mod configs;
 mod explore;
+mod invariants;
 mod layouts;
 mod networks;
 mod parts;

@@ -3,7 +3,7 @@
 //! Read once and kept: a query is then a lookup without allocation, and a
 //! cluster may carry a plain reference.
 
-use crate::config::KernelsFile;
+use super::kernels::KernelsFile;
 use std::sync::{Mutex, PoisonError};
 use trinity_config::{Diagnostic, Document};
 use trinity_sim::kernels::Kernels;
