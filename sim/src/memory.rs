@@ -224,7 +224,14 @@ fn layer_activations_bytes(software: &Software, job: &Job) -> f64 {
         Mlp::Gelu => 1.0,
         Mlp::SwiGlu => 2.0,
     };
-    let kept_mlp = |width: f64| width * (gate * bytes + remade);
+    // Beside adapters of attention the feed-forward block has no gradient of a
+    // weight: its products keep nothing, and the activation function its input in
+    // the format of the products (Megatron-Core's `activation_func_fp8_input_store`).
+    let (passed, fed) = match job.tuning {
+        Tuning::All => (bytes, remade),
+        Tuning::Adapters => (bytes.min(operand.max(1.0)), 0.0),
+    };
+    let kept_mlp = |width: f64| width * (gate * passed + fed);
     let experts = llm.moe.map_or(0.0, |moe| {
         let routed = f64::from(moe.top_k);
         let shared = f64::from(moe.shared_experts);

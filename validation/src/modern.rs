@@ -123,7 +123,12 @@ pub fn run(row: &Row<'_>) -> Result<Result<Run, Problem>, Problem> {
     sharded |= overflows(&run);
     // The tables do not say what is recomputed: it is the least that made the run
     // fit, or nothing where the model says that nothing would have.
-    for recompute in [Recompute::None, Recompute::Selective, Recompute::Full] {
+    // Runs with adapters are taken to recompute nothing: weights have no gradient to keep inputs for.
+    let ladder: &[Recompute] = match row.text("task") {
+        "lora" => &[],
+        _ => &[Recompute::None, Recompute::Selective, Recompute::Full],
+    };
+    for &recompute in ladder {
         write(&mut run, sharded, recompute)?;
         if fits(&run) {
             return Ok(Ok(run));

@@ -33,11 +33,11 @@ use trinity_tensor::compare::{Row, Subject};
 #[command(after_help = "\
 Examples:
   trinity explore                                 built-in tensors, Llama 3 70B on DGX H100, every codec
-  trinity explore --study sweeps/llama-7b         the paper's own setting
-  trinity explore --study sweeps/a100-pcie        servers of eight A100 PCIe that share 100 Gbit/s
-  trinity explore --study sweeps/nvl72            Llama 3 405B on GB200 NVL72
-  trinity explore --study sweeps/kv-spill         decoding with the KV cache in the host's memory
-  trinity explore --study sweeps/prefill-transfer prompts whose KV cache is sent to other workers
+  trinity explore --study sweeps/llama-7b           the paper's own setting
+  trinity explore --study sweeps/a100-pcie          servers of eight A100 PCIe that share 100 Gbit/s
+  trinity explore --study sweeps/nvl72              Llama 3 405B on GB200 NVL72
+  trinity explore --study sweeps/kv-spill           decoding with the KV cache in the host's memory
+  trinity explore --study sweeps/prefill-transfer   prompts whose KV cache is sent to other workers
   trinity explore kv.safetensors --nmse 0.01 --study sweeps/kv-spill --budget \"50000 mm2\"
   trinity explore --loss 0.02                     the quality at which a language model loses 0.02 bits per byte
   trinity explore --search --save mine.toml       let it choose the stages, too; then: encode --codec mine.toml

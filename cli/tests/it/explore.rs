@@ -44,7 +44,19 @@ fn an_exploration_runs_again_as_a_sweep_and_goes_on_where_it_was() {
     assert_eq!(trinity_in(folder.path(), args).ok(), first);
     assert_eq!(fs::read(folder.path().join("e/bits.csv")).unwrap(), rows);
     // Other work is not written over.
-    let other = ["explore", "--codecs", "line", "--study", "sweeps/kv-spill", "--draws", "48", "--cells", "3", "--out", "e"];
+    let other = [
+        "explore",
+        "--codecs",
+        "line",
+        "--study",
+        "sweeps/kv-spill",
+        "--draws",
+        "48",
+        "--cells",
+        "3",
+        "--out",
+        "e",
+    ];
     assert!(trinity_in(folder.path(), other).refused().contains("holds the results of"));
 }
 
@@ -147,7 +159,20 @@ fn a_search_is_the_same_for_any_number_of_threads_and_its_winner_encodes() {
     fs::write(folder.path().join("few.toml"), FEW).unwrap();
     let search = |out: &str, threads: &str, save: &str| {
         let args = ["explore", "--search", "--designs", "few.toml", "--codecs", "line", "--save", save];
-        let more = ["--study", PAPER, "--out", out, "--threads", threads, "--draws", "48", "--cells", "3", "--json", "-q"];
+        let more = [
+            "--study",
+            PAPER,
+            "--out",
+            out,
+            "--threads",
+            threads,
+            "--draws",
+            "48",
+            "--cells",
+            "3",
+            "--json",
+            "-q",
+        ];
         trinity_in(folder.path(), args.into_iter().chain(more)).ok()
     };
     let first = search("a", "1", "one.toml");

@@ -127,7 +127,8 @@ fn an_explorations_page_answers_first() {
     let Some(visit) = read(&folder.path().join("e/report.html")) else { return };
     let answer = visit.dom.find("class=\"answer\"").unwrap();
     let places = ["The odds", "Where it pays", "What it rests on, in words", "Over the budget"];
-    let places = places.map(|part| visit.dom.find(&format!("{part}</h2>")).unwrap_or_else(|| panic!("{part}")));
+    let places =
+        places.map(|part| visit.dom.find(&format!("{part}</h2>")).unwrap_or_else(|| panic!("{part}")));
     assert!(answer < places[0] && places.is_sorted(), "{answer} {places:?}");
     // The cluster is the first line, and what opens the page does not say all of it.
     let opening = &visit.dom[answer..places[0]];

@@ -85,7 +85,10 @@ fn a_prompts_cache_goes_over_the_adapters_in_as_many_bits_as_it_is_coded_in() {
     let bytes = 8192.0 * 80.0 * 2.0 * 128.0 * 2.0;
     let wire_s = sent.breakdown.storage.total_s;
     assert!((wire_s / (bytes / 1e9) - 1.0).abs() < 1e-3, "{wire_s} s for {bytes} bytes");
-    assert!((sent.iteration_s - alone.iteration_s - wire_s).abs() < 1e-9, "nothing hides where no overlap is stated");
+    assert!(
+        (sent.iteration_s - alone.iteration_s - wire_s).abs() < 1e-9,
+        "nothing hides where no overlap is stated"
+    );
     let mut coded = job;
     coded.compression.kv_bits = Some(4.0);
     let quarter = estimate(&with_codec(cluster, Codec::FREE), &coded).unwrap();

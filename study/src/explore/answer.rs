@@ -248,7 +248,11 @@ fn trained(found: &Exploration) -> Option<String> {
         [] => String::new(),
         all => format!("; sent as it is, as no recorded run stood it coded: {}", all.join(", ")),
     };
-    Some(format!("Bits of {} are those of recorded training runs: {}{raw}.", leader.scenario, coded.join(", ")))
+    Some(format!(
+        "Bits of {} are those of recorded training runs: {}{raw}.",
+        leader.scenario,
+        coded.join(", ")
+    ))
 }
 
 /// How the best and the baseline cut the job.

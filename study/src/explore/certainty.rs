@@ -56,7 +56,11 @@ fn of_bits(rates: &Rates, coder: &str, best: &str) -> Certainty {
         .map(|one| format!("{} {}", one.class, one.source))
         .collect();
     if !rates.trained.is_empty() {
-        return Certainty { link, error: None, basis: format!("recorded training runs: {}", runs.join("; ")) };
+        return Certainty {
+            link,
+            error: None,
+            basis: format!("recorded training runs: {}", runs.join("; ")),
+        };
     }
     let half_range = |bits: &Bits| Some(((bits.high? - bits.low?) / 2.0) / bits.bits_per_value?);
     let tensors: usize = own().map(|bits| bits.tensors).sum();

@@ -119,7 +119,18 @@ impl<'a> Contest<'a> {
         };
         let fields = Field::all(&study, most_codecs, &ground.free_paths())?;
         let optima = vec![None; fields.len()];
-        Ok(Self { ground, silicon, rates, study, fields, rules, optima, listed: Vec::new(), area_at, rank_at })
+        Ok(Self {
+            ground,
+            silicon,
+            rates,
+            study,
+            fields,
+            rules,
+            optima,
+            listed: Vec::new(),
+            area_at,
+            rank_at,
+        })
     }
 
     /// The sweep whose grid has what was found, and its file.

@@ -298,7 +298,8 @@ impl Draw {
             let own = charges.iter().find(|(of, _)| of.is_none() || of.as_deref() == coder);
             own.map_or(1.0, |(_, kept)| *kept)
         };
-        (if gradients { of(&self.gradients) } else { 1.0 }) * (if pipeline { of(&self.pipeline) } else { 1.0 })
+        (if gradients { of(&self.gradients) } else { 1.0 })
+            * (if pipeline { of(&self.pipeline) } else { 1.0 })
     }
 }
 

@@ -162,15 +162,20 @@ impl Player {
         Some(Optimum { values: *values, merit: rules.merit(&estimate), estimate, point })
     }
 
-    /// Starts far from one another: layouts of few and of many stages and tensor ranks.
-    pub fn spread(&self, start: &Values) -> Vec<Values> {
-        // Micro-batches of one and one chunk a stage suit every batch.
+    /// These values with micro-batches of one and one chunk a stage, which suit every batch.
+    fn plain(&self, start: &Values) -> Values {
         let mut plain = *start;
         for (value, knob) in plain.iter_mut().zip(&self.knobs) {
             if PLAIN.contains(&knob.path.as_str()) && knob.is_number() {
                 *value = 1.0;
             }
         }
+        plain
+    }
+
+    /// Starts far from one another: layouts of few and of many stages and tensor ranks.
+    pub fn spread(&self, start: &Values) -> Vec<Values> {
+        let plain = self.plain(start);
         let mut starts = vec![*start, plain];
         let knobs = self.knobs.iter().enumerate();
         for (at, knob) in knobs.filter(|(_, knob)| SPREAD.contains(&knob.path.as_str()) && knob.is_number()) {
@@ -201,11 +206,15 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn climb(&self, start: &Values) -> Option<Optimum> {
-        let mut best = None;
-        self.offer(&mut best, *start);
-        self.offer_trimmed(&mut best, *start);
-        self.offer_grown(&mut best, *start);
-        let mut best = best?;
+        let begun = |start: Values| {
+            let mut best = None;
+            self.offer(&mut best, start);
+            self.offer_trimmed(&mut best, start);
+            self.offer_grown(&mut best, start);
+            best
+        };
+        // Another batch than the one these values were found for need not divide by them.
+        let mut best = begun(*start).or_else(|| begun(self.player.plain(start)))?;
         for _ in 0..PASSES {
             let before = best.merit;
             for knob in 0..self.player.knobs.len() {

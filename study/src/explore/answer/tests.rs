@@ -377,10 +377,7 @@ fn the_map_is_told_as_it_is() {
     (torn.gains, torn.holes) = (vec![vec![None, Some(1.0)], vec![Some(1.0); 2]], 1);
     torn.why = Some("93 GB needed, 80 GB there".into());
     all.regime = Some(torn);
-    assert_eq!(
-        holes(&all).unwrap(),
-        "1 of the 4 places on the map cannot run (93 GB needed, 80 GB there)."
-    );
+    assert_eq!(holes(&all).unwrap(), "1 of the 4 places on the map cannot run (93 GB needed, 80 GB there).");
     all.regime = None;
     assert_eq!((map(&all), holes(&all)), (None, None));
 }
