@@ -167,16 +167,28 @@ def test_a_calibration_weighs_errors_by_what_layers_read(model, tmp_path):
     name = "model.layers.0.mlp.up_proj.weight"
     mixed = random.normal(size=(64, 64)) * np.geomspace(4, 0.05, 64)
     moments = (mixed.T @ mixed / 64).astype(np.float32)
-    texts = {"trinity.calibration": "1", "costs": json.dumps({name: 4.0, "model.embed_tokens.weight": 0.01})}
-    trinity.save(tmp_path / "c.tri", {name: moments}, lossless=True, metadata=texts)
+
+    def calibration(file, cost, embedding):
+        costs = json.dumps({name: cost, "model.embed_tokens.weight": embedding})
+        texts = {"trinity.calibration": "1", "costs": costs}
+        trinity.save(tmp_path / file, {name: moments}, lossless=True, metadata=texts)
+        return tmp_path / file
+
+    calibration("c.tri", 4.0, 0.01)
     lost = {}
     for calibrate in None, tmp_path / "c.tri":
         back = trinity.decode(trinity.encode(model, bits=3, allocate="equal", calibrate=calibrate))
         error = (back[name] - model[name]).astype(np.float64)
         lost[calibrate is None] = float(np.trace(error @ moments @ error.T))
     assert lost[False] < 0.9 * lost[True], lost
-    # By costs, the weight that costs more has more bits.
-    bits = {row["kind"]: row["bits_per_value"] for row in trinity.plan(model, bits=3, calibrate=tmp_path / "c.tri")}
-    assert bits["linear"] > bits["embedding"]
+
+    def bits(calibrate):
+        plan = trinity.plan(model, bits=3, calibrate=calibrate)
+        return {row["kind"]: row["bits_per_value"] for row in plan}
+
+    # By costs, the weight that costs more has more bits; but an embedding is never coarser than its file.
+    dear, cheap = bits(calibration("d.tri", 0.01, 4.0)), bits(tmp_path / "c.tri")
+    assert dear["embedding"] > dear["linear"] + 0.1, dear
+    assert cheap["embedding"] == pytest.approx(3, abs=0.01), cheap
     with pytest.raises(trinity.InputError, match="of another model"):
         trinity.encode({"x.weight": model[name]}, bits=3, calibrate=tmp_path / "c.tri")
