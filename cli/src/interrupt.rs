@@ -34,7 +34,8 @@ pub(crate) fn watch(ctx: &Context) {
                     Some(hint) if !quiet => eprintln!("\nstopped: {hint}"),
                     _ => eprintln!("\nstopped"),
                 }
-                std::process::exit(SIGNAL_BASE + signal);
+                // At once: what a library does at the end of a process may wait for the work that is stopped here.
+                signal_hook::low_level::exit(SIGNAL_BASE + signal);
             }
         });
     }

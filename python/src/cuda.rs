@@ -48,19 +48,58 @@ pub fn line_plan<'py>(
     best: bool,
     tile_values: Option<usize>,
 ) -> PyResult<Bound<'py, PyBytes>> {
+    let options = Options { tile_values: tile_values.unwrap_or(TILE_VALUES), ..plan_options(best) };
     let values = values(py, &example)?;
+    let (_, head) = py.detach(|| planned(&values, (rows, cols), bits, &options)).map_err(Failure::input)?;
+    Ok(PyBytes::new(py, &head))
+}
+
+/// The plan of a matrix of `of_rows` rows at a rate, chosen from a sample of `rows` of them.
+#[pyfunction]
+pub fn line_plan_of_sample<'py>(
+    py: Python<'py>,
+    sample: PyBuffer<f32>,
+    rows: usize,
+    cols: usize,
+    bits: f64,
+    best: bool,
+    of_rows: usize,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let mut options = plan_options(best);
+    if of_rows != rows {
+        // A plan of columns stands for any number of rows; one of rows has a class for each of them.
+        options.held.transposed = Some(false);
+    }
+    let values = values(py, &sample)?;
+    let (plan, _) = py.detach(|| planned(&values, (rows, cols), bits, &options)).map_err(Failure::input)?;
+    let mut head = Vec::new();
+    Plan { rows: of_rows, ..plan }.write(&mut head);
+    Ok(PyBytes::new(py, &head))
+}
+
+/// What a plan chooses from: all that pays, or what is quickly chosen.
+fn plan_options(best: bool) -> Options {
     let effort = if best { Effort::Best } else { Effort::Fast };
-    let tile_values = tile_values.unwrap_or(TILE_VALUES);
-    let options =
-        Options { effort, log2_states: if best { 3 } else { 0 }, tile_values, ..Options::default() };
-    let head = py.detach(|| {
-        let target = Target::Bits(bits);
-        let stream =
-            trinity_codec::line::encode_under(&values, rows, cols, target, &options, &Settings::default())?;
-        let (_, length) = Plan::read(&stream)?;
-        Ok::<_, trinity_codec::line::Error>(stream[..length].to_vec())
-    });
-    Ok(PyBytes::new(py, &head.map_err(Failure::input)?))
+    Options { effort, log2_states: if best { 3 } else { 0 }, ..Options::default() }
+}
+
+/// The plan of a matrix at a rate, and the head that states it.
+fn planned(
+    values: &[f32],
+    (rows, cols): (usize, usize),
+    bits: f64,
+    options: &Options,
+) -> Result<(Plan, Vec<u8>), trinity_codec::line::Error> {
+    let stream = trinity_codec::line::encode_under(
+        values,
+        rows,
+        cols,
+        Target::Bits(bits),
+        options,
+        &Settings::default(),
+    )?;
+    let (plan, length) = Plan::read(&stream)?;
+    Ok((plan, stream[..length].to_vec()))
 }
 
 /// What a CPU makes of values under a plan: the bytes that a GPU must make, too.

@@ -5,6 +5,7 @@ Needs a GPU; without one these tests say that they are left out.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import traceback
@@ -247,6 +248,93 @@ def test_stages_exchange_rooms():
         tt.send(torch.randn(4, 4096), 1, rooms=True)
     with pytest.raises(InputError, match="no kernels that fill rooms"):
         tt.send(made(64, 256), 1, rooms=True, codec="trinity")
+
+
+def _network(seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 256)).cuda()
+
+
+def _gradient(model: nn.Module) -> torch.Tensor:
+    return torch.cat([one.grad.reshape(-1) for one in model.parameters()])
+
+
+def _data_parallel(rank: int) -> dict:
+    x = made(64, 256, seed=10 + rank)
+    plain = _network(3)
+    plain(x).square().mean().backward()
+    mean = _gradient(plain).cpu()
+    dist.all_reduce(mean)
+    mean = mean / 2
+    model = nn.parallel.DistributedDataParallel(_network(3), bucket_cap_mb=1)
+    hook = tt.ddp_hook(bits=5.0)
+    model.register_comm_hook(None, hook)
+    for _ in range(12):
+        model.zero_grad()
+        model(x).square().mean().backward()
+    got = _gradient(model).cpu()
+    model(torch.full_like(x, float("inf") if rank else 1.0)).square().mean().backward()
+    return {
+        "bits": hashlib.sha256(got.numpy().tobytes()).hexdigest(),
+        "error": float((got - mean).square().mean() / mean.square().mean()),
+        "sent": hook.sent_bytes / hook.plain_bytes,
+        "nan": bool(torch.isnan(_gradient(model)).any()),
+        "on_device": len(hook._shards),
+    }
+
+
+def test_gradients_of_two_ranks_are_coded_on_the_device_and_alike():
+    first, second = _ranks(_data_parallel, 2, "gloo")
+    assert first["bits"] == second["bits"]
+    assert first["on_device"] >= 1
+    assert first["error"] < 0.01
+    assert first["sent"] < 5.1 / 32
+    assert first["nan"] and second["nan"]
+
+
+def _quiet_training(rank: int) -> dict:
+    model = nn.parallel.DistributedDataParallel(_network(5))
+    optimizer = torch.optim.AdamW(model.parameters())
+    hook = tt.ddp_hook(bits=1.4, optimizer=optimizer, alone=True)
+    model.register_comm_hook(None, hook)
+    x = made(64, 256, seed=6)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    for _ in range(12):
+        step()
+    return {**_quiet_step(step), "plans": hook.plans}
+
+
+def test_a_step_with_the_hook_waits_for_nothing():
+    (seen,) = _ranks(_quiet_training, 1, "nccl")
+    assert seen["to_host"] == 0 and seen["encode"] >= 2 and seen["decode"] >= 2
+    assert seen["plans"] >= 2
+
+
+def _scattered(rank: int) -> dict:
+    given = made(2, 3000, seed=20 + rank).reshape(-1)
+    found = {}
+    for op, share in ((dist.ReduceOp.SUM, 1), (dist.ReduceOp.AVG, 2)):
+        comm = tt._fsdp.CodedReduceScatter(6.0, True, "line-fast")
+        out = torch.empty(3000, device="cuda")
+        for _ in range(3):
+            comm(out, given, dist.group.WORLD, op)
+        meant = given.cpu()
+        dist.all_reduce(meant)
+        meant = meant.reshape(2, 3000)[rank].cuda() / share
+        found[str(op)] = float((out - meant).square().mean() / meant.square().mean())
+    return {"errors": found, "sent": comm.sent_bytes / comm.plain_bytes, "on_device": comm._shards is not None}
+
+
+def test_sharded_gradients_are_summed_on_the_device():
+    for one in _ranks(_scattered, 2, "gloo"):
+        assert one["on_device"]
+        assert max(one["errors"].values()) < 0.01
+        assert one["sent"] < 6.6 / 32
 
 
 def test_a_cache_keeps_its_pages_on_the_device():

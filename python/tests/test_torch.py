@@ -22,6 +22,7 @@ from torch import nn  # noqa: E402
 
 import trinity  # noqa: E402
 import trinity.torch as tt  # noqa: E402
+from trinity.torch import _plans  # noqa: E402
 
 
 def test_tensors_of_every_format_come_back_as_tensors():
@@ -117,6 +118,25 @@ def _train_data_parallel(rank: int, ranks: int, folder: Path) -> None:
             assert hook.sent_bytes < 0.12 * hook.plain_bytes, (hook.sent_bytes, hook.plain_bytes)
     if rank == 0:
         torch.save({**losses, "start": _first_loss(rank)}, folder / "losses.pt")
+
+
+@pytest.mark.parametrize("best", [False, True])
+def test_a_plan_of_a_sample_serves_rows_of_every_scale(best):
+    # Rows of their own scale ask for a plan of rows, which knows only those of the sample.
+    generator = torch.Generator().manual_seed(5)
+    x = torch.randn(4096, 256, generator=generator) * torch.exp(3 * torch.randn(4096, 1, generator=generator))
+    planned = _plans.Planned(4.0, best)
+    stream = planned.encode(x.reshape(-1), x.numel() // 2)
+    assert stream is not None and len(stream) <= x.numel() // 2
+    back = _plans.decode(stream, x.numel()).reshape(x.shape)
+    assert float((back - x).square().sum() / x.square().sum()) < 0.05
+
+
+def test_a_tensor_too_small_for_any_plan_has_none():
+    generator = torch.Generator().manual_seed(6)
+    x = torch.randn(9, 256, generator=generator) ** 11
+    planned = _plans.Planned(0.5, True)
+    assert planned.encode(x.reshape(-1), x.numel() // 16) is None
 
 
 @pytest.mark.parametrize("ranks", [2, 4])

@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from . import _wire
 from ._plans import Planned
+from ._shards import Shards
 
 #: A root of a second moment counts as at least this share of the bucket's mean: values that
 #: never had a gradient would else take all bits.
@@ -35,6 +36,7 @@ class DdpHook:
         codec: str,
         optimizer: torch.optim.Optimizer | None,
         process_group: dist.ProcessGroup | None,
+        alone: bool,
     ) -> None:
         if not bits > 0:
             raise ValueError(f"bits={bits}: expected a number above zero")
@@ -45,6 +47,7 @@ class DdpHook:
         self.codec = codec
         self.optimizer = optimizer
         self.group = process_group
+        self.alone = alone
         self.sent_bytes = 0
         self.plain_bytes = 0
         # What coding lost of a bucket, by its index; and of the sum this rank is in charge of.
@@ -53,21 +56,35 @@ class DdpHook:
         # Plans by bucket and the rank that a shard goes to; of the sum, by bucket and -1.
         self._planned: dict[tuple[int, int], Planned | None] = {}
         self._worker: ThreadPoolExecutor | None = None
+        # On GPUs: what carries a bucket, by its index, and the stream it is coded on.
+        self._shards: dict[int, Shards] = {}
+        self._streams: dict[torch.device, torch.cuda.Stream] = {}
 
     @property
     def plans(self) -> int:
-        return sum(one.chosen for one in self._planned.values() if one is not None)
+        on_host = sum(one.chosen for one in self._planned.values() if one is not None)
+        return on_host + sum(one.plans for one in self._shards.values())
 
     def __call__(self, state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
         buffer, index = bucket.buffer(), bucket.index()
-        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
-        if dist.get_world_size(self.group) == 1:
+        devices = [buffer.device] if buffer.is_cuda else []
+        future: torch.futures.Future[torch.Tensor] = torch.futures.Future(devices=devices)  # type: ignore[arg-type]
+        if dist.get_world_size(self.group) == 1 and not self.alone:
             future.set_result(buffer.detach().clone())
             return future
-        scales = self._scales(bucket)
         if buffer.is_cuda:
-            future.set_result(self._exchange(index, buffer, scales))
+            # Beside backward: who waits for the future waits for this stream.
+            if buffer.device not in self._streams:
+                self._streams[buffer.device] = torch.cuda.Stream(buffer.device)
+            stream = self._streams[buffer.device]
+            stream.wait_stream(torch.cuda.current_stream(buffer.device))
+            with torch.cuda.stream(stream):
+                buffer.record_stream(stream)
+                on_device = self.codec in _wire.ON_DEVICE
+                exchange = self._exchange_on_device if on_device else self._exchange
+                future.set_result(exchange(index, buffer, self._scales(bucket)))
             return future
+        scales = self._scales(bucket)
         if self._worker is None:
             # One thread: buckets are exchanged in the order in which every rank has them.
             self._worker = ThreadPoolExecutor(1, "trinity-ddp")
@@ -83,15 +100,19 @@ class DdpHook:
         return future
 
     def _scales(self, bucket: dist.GradBucket) -> torch.Tensor | None:  # type: ignore[name-defined]
-        """Roots of the optimizer's second moments, one for each value of the bucket; every rank has the same."""
+        """Roots of the optimizer's second moments, one for each value of the bucket, where it is; every rank has the same."""
         if self.optimizer is None:
             return None
         moments = [self.optimizer.state.get(one, {}).get("exp_avg_sq") for one in bucket.parameters()]
         if any(one is None for one in moments):
             return None
-        roots = torch.cat([one.detach().to(device="cpu", dtype=torch.float32).reshape(-1).sqrt() for one in moments])
-        mean = float(roots.mean())
-        return roots.clamp_min(_LEAST_SCALE * mean) if mean > 0 and roots.numel() == bucket.buffer().numel() else None
+        device = bucket.buffer().device
+        roots = torch.cat([one.detach().to(device=device, dtype=torch.float32).reshape(-1).sqrt() for one in moments])
+        if roots.numel() != bucket.buffer().numel():
+            return None
+        mean = roots.mean()
+        # Nothing is waited for: where no value ever had a gradient, all count alike.
+        return torch.where(mean > 0, torch.maximum(roots, _LEAST_SCALE * mean), torch.ones_like(roots))
 
     def _pack(self, index: int, place: int, x: torch.Tensor) -> torch.Tensor:
         if (index, place) not in self._planned:
@@ -112,6 +133,7 @@ class DdpHook:
         group, ranks = self.group, dist.get_world_size(self.group)
         values = buffer.detach().to(device="cpu", dtype=torch.float32).reshape(-1)
         if scales is not None:
+            scales = scales.cpu()
             values = values / scales
         length = -(-values.numel() // ranks)
         padded = torch.zeros(ranks * length)
@@ -151,6 +173,29 @@ class DdpHook:
         return whole.to(device=buffer.device, dtype=buffer.dtype).reshape(buffer.shape)
 
 
+    def _exchange_on_device(self, index: int, buffer: torch.Tensor, scales: torch.Tensor | None) -> torch.Tensor:
+        """As `_exchange`, on the buffer's device: queued, and not waited for."""
+        ranks = dist.get_world_size(self.group)
+        values = buffer.detach().to(torch.float32).reshape(-1)
+        if scales is not None:
+            values = values / scales
+        length = -(-values.numel() // ranks)
+        shards = self._shards.get(index)
+        # A bucket that changed its size starts anew.
+        if shards is None or shards.length != length:
+            shards = Shards(
+                length, self.bits, self.codec, buffer.device, error_feedback=self.error_feedback, group=self.group
+            )
+            self._shards[index] = shards
+        rows = torch.nn.functional.pad(values, (0, ranks * length - values.numel())).reshape(ranks, length)
+        whole = shards.gathered(shards.scattered(rows) / ranks)[: values.numel()]
+        self.sent_bytes += 2 * (ranks - 1) * shards.bytes
+        self.plain_bytes += 2 * (ranks - 1) * length * buffer.element_size()
+        if scales is not None:
+            whole = whole * scales
+        return whole.to(buffer.dtype).reshape(buffer.shape)
+
+
 def ddp_hook(
     bits: float = 2.6,
     error_feedback: bool = False,
@@ -158,6 +203,7 @@ def ddp_hook(
     codec: str = "line-fast",
     optimizer: torch.optim.Optimizer | None = None,
     process_group: dist.ProcessGroup | None = None,
+    alone: bool = False,
 ) -> DdpHook:
     """A communication hook for ``DistributedDataParallel``: gradients at ``bits`` per value.
 
@@ -166,9 +212,12 @@ def ddp_hook(
     work (docs/training.md). ``error_feedback`` adds what coding loses in a step to
     the next one's gradient: it helps SGD at low rates and hurts AdamW. A plan of
     the codec is kept from step to step and chosen anew where it no longer fits;
-    buckets on the CPU are coded while backward goes on. Every rank ends with the
-    same bits. Buckets are coded on the CPU, whatever device they are on; ``gloo``
-    and ``nccl`` carry them. A gradient that is not finite arrives as NaN on all
+    buckets are coded while backward goes on. Every rank ends with the same bits.
+    Buckets on a GPU are coded there, on a stream of their own, with ``line-fast``,
+    ``line`` and ``trinity-lite`` (other codecs are the CPU's): ``nccl`` carries them
+    from device to device, and a step waits for nothing but that rank 0 chooses a
+    plan now and then. ``alone`` codes where there is one rank, too, to see what a
+    rate does to a training. A gradient that is not finite arrives as NaN on all
     ranks, as a sum would be. ``python/benches/hooks.py`` holds it against the hooks
     of PyTorch.
 
@@ -178,4 +227,4 @@ def ddp_hook(
         optimizer = torch.optim.AdamW(model.parameters())
         model.register_comm_hook(None, trinity.torch.ddp_hook(bits=2.6, optimizer=optimizer))
     """
-    return DdpHook(bits, error_feedback, codec, optimizer, process_group)
+    return DdpHook(bits, error_feedback, codec, optimizer, process_group, alone)

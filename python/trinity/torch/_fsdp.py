@@ -17,6 +17,7 @@ from torch import nn
 from .._errors import InputError
 from . import _wire
 from ._plans import Planned
+from ._shards import Shards
 
 
 class CodedReduceScatter:
@@ -30,6 +31,7 @@ class CodedReduceScatter:
         self.plain_bytes = 0
         self._lost: torch.Tensor | None = None
         self._planned: dict[int, Planned | None] = {}
+        self._shards: Shards | None = None
 
     def allocate(
         self, size: Sequence[int | torch.SymInt], *, dtype: torch.dtype, device: torch.device
@@ -51,6 +53,9 @@ class CodedReduceScatter:
     ) -> None:
         if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
             raise InputError(f"a coded reduce-scatter sums or averages, and {op} was asked for")
+        if input_tensor.is_cuda and self.codec in _wire.ON_DEVICE:
+            self._on_device(output_tensor, input_tensor, group, op == dist.ReduceOp.AVG)
+            return
         ranks, length = dist.get_world_size(group), output_tensor.numel()
         meant = input_tensor.detach().to(device="cpu", dtype=torch.float32).reshape(ranks, length)
         if self.error_feedback and self._lost is not None and self._lost.shape == meant.shape:
@@ -74,13 +79,26 @@ class CodedReduceScatter:
         self.plain_bytes += (ranks - 1) * length * input_tensor.element_size()
 
 
+    def _on_device(self, output: torch.Tensor, given: torch.Tensor, group: dist.ProcessGroup, mean: bool) -> None:
+        """The same on the device of the gradients, on the stream that asks: queued, and not waited for."""
+        ranks, length = dist.get_world_size(group), output.numel()
+        if self._shards is None or (self._shards.length, self._shards.ranks) != (length, ranks):
+            self._shards = Shards(
+                length, self.bits, self.codec, given.device, error_feedback=self.error_feedback, group=group
+            )
+        total = self._shards.scattered(given.detach().to(torch.float32).reshape(ranks, length))
+        output.copy_((total / ranks if mean else total).reshape(output.shape))
+        self.sent_bytes += (ranks - 1) * self._shards.bytes
+        self.plain_bytes += (ranks - 1) * length * given.element_size()
+
+
 def fsdp_(
     model: nn.Module, bits: float = 2.6, error_feedback: bool = False, *, codec: str = "line-fast"
 ) -> list[CodedReduceScatter]:
     """Codes the gradients of every module of ``model`` that ``fully_shard`` has sharded.
 
-    Returns what was put in place, one for each of those modules. Gradients are
-    coded on the CPU, whatever device they are on.
+    Returns what was put in place, one for each of those modules. Gradients on a GPU
+    are coded there with ``line-fast``, ``line`` and ``trinity-lite``, others on the CPU.
 
     ::
 

@@ -12,6 +12,7 @@ import struct
 import torch
 
 from .. import _core
+from .._errors import InputError
 
 #: Columns of the matrix that a tensor is folded to.
 _COLS = 256
@@ -24,19 +25,6 @@ _SPARE, _FINER = 0.95, 0.97
 #: What a step is coded coarser by where it takes too much, and how often before a plan is chosen anew.
 _COARSER, _TRIES = 1.12, 8
 HEAD_BYTES = 4
-
-
-def _with_rows(head: bytes, rows: int) -> bytes:
-    """A plan for a matrix of as many columns and other rows: they stand after the magic (FORMAT.md)."""
-    at = 3
-    while head[at] & 0x80:
-        at += 1
-    varint = bytearray()
-    while rows >= 0x80:
-        varint.append(rows & 0x7F | 0x80)
-        rows >>= 7
-    varint.append(rows)
-    return head[:3] + bytes(varint) + head[at + 1 :]
 
 
 class Planned:
@@ -57,8 +45,8 @@ class Planned:
             sample = torch.cat([values[at : at + _BAND] for at in starts])
         flat = sample.contiguous().reshape(-1)
         # A little below the rate: what is not in the sample may need more.
-        head = _core.line_plan(flat.numpy(), sample.shape[0], _COLS, 0.98 * self.bits, self.best)
-        self.head, self.rows, self.age, self.gain = _with_rows(head, values.shape[0]), values.shape[0], 0, 1.0
+        self.rows, self.age, self.gain = values.shape[0], 0, 1.0
+        self.head = _core.line_plan_of_sample(flat.numpy(), sample.shape[0], _COLS, 0.98 * self.bits, self.best, self.rows)
         self.chosen += 1
 
     def encode(self, x: torch.Tensor, room: int) -> bytes | None:
@@ -73,7 +61,11 @@ class Planned:
         values = (values / scale).reshape(rows, _COLS)
         for renewed in (False, True):
             if renewed or not self.head or self.rows != rows or self.age >= _OLD:
-                self._choose(values)
+                try:
+                    self._choose(values)
+                except InputError:
+                    # No plan is short enough for so few values.
+                    return None
             # Who reads a head wants to see that a stream of its size can follow.
             plan = self.head + bytes(values.numel() // 256)
             for _ in range(_TRIES):

@@ -18,7 +18,6 @@ import torch
 from .. import _core
 from .._arrays import _NUMPY
 from .._errors import InputError
-from . import _plans
 
 #: Columns of the matrix that a tensor is folded to unless told otherwise: its values are a multiple of them.
 COLS = 256
@@ -110,9 +109,17 @@ class Rooms:
         sample = torch.where(torch.isfinite(sample), sample, torch.zeros_like(sample))
         if not bool(sample.any()):
             sample = torch.randn(sample.shape, generator=torch.Generator().manual_seed(1))
+        try:
+            return self._plan_of(sample, per_tensor)
+        except InputError:
+            # A head of many classes leaves a small tensor no room: one for noise is short.
+            noise = torch.randn(sample.shape, generator=torch.Generator().manual_seed(1))
+            return self._plan_of(noise, per_tensor)
+
+    def _plan_of(self, sample: torch.Tensor, of_rows: int) -> bytes:
+        flat = sample.reshape(-1).contiguous().numpy()
         # A little below the rate: what is not in the sample may need more.
-        head = _core.line_plan(sample.reshape(-1).contiguous().numpy(), sample.shape[0], self.cols, 0.98 * self.bits, self.best)
-        return _plans._with_rows(head, self.values // self.cols)
+        return _core.line_plan_of_sample(flat, sample.shape[0], self.cols, 0.98 * self.bits, self.best, of_rows)
 
     def adopt(self, plan: bytes) -> None:
         """Codes under a plan from now on."""

@@ -213,19 +213,6 @@ class RateControl:
         return max(-1.0, min(1.0, 0.7 * (found - aim) / slope))
 
 
-def _with_rows(head: bytes, rows: int) -> bytes:
-    """A plan for a matrix of as many columns and other rows: they stand after the magic (FORMAT.md)."""
-    at = 3
-    while head[at] & 0x80:
-        at += 1
-    varint = bytearray()
-    while rows >= 0x80:
-        varint.append(rows & 0x7F | 0x80)
-        rows >>= 7
-    varint.append(rows)
-    return head[:3] + bytes(varint) + head[at + 1 :]
-
-
 class Line:
     """The line-rate codec at a rate, on the CPU or on the GPU, wherever the values are.
 
@@ -287,8 +274,9 @@ class Line:
         host = sample.detach().float().cpu().contiguous()
         if not bool(host.any()):
             host = host + torch.linspace(-1, 1, host.numel()).view(host.shape)
-        head = _core.line_plan(host.reshape(-1).numpy(), host.shape[0], cols, self.rate.bits, self.best)
-        self.head, self.gain, self.planned = _with_rows(head, rows), 1.0, self.age
+        flat = host.reshape(-1).numpy()
+        self.head = _core.line_plan_of_sample(flat, host.shape[0], cols, self.rate.bits, self.best, rows)
+        self.gain, self.planned = 1.0, self.age
         self._device = None
 
     def _plan(self, values: int) -> bytes:

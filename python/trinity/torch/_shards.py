@@ -1,0 +1,114 @@
+"""Gradients on a GPU, in shards: to the rank in charge of each, and back as sums.
+
+Shards are coded into rooms on the device and on the stream they came on, so a
+collective has sizes that are known ahead; nothing is copied to the host and nothing
+is waited for, but that a plan is chosen now and then. Rank 0 chooses it for all: rooms
+are decoded under the plan they were coded under.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+from .._errors import InputError
+from . import _wire
+from ._rooms import Rooms, padded
+
+
+def _wire_of(device: torch.device, group: dist.ProcessGroup | None) -> torch.device:
+    """Where a collective takes its bytes: ``nccl`` from the device, others from the host."""
+    return device if dist.get_backend(group) == "nccl" else torch.device("cpu")
+
+
+def _agree(rooms: Rooms, x: torch.Tensor, group: dist.ProcessGroup | None) -> None:
+    """Gives every rank the plan that rank 0 chooses, where one is due."""
+    if not rooms.is_due:
+        return
+    first = dist.get_global_rank(group, 0) if group is not None else 0
+    wire = _wire_of(x.device, group)
+    plan, trouble = b"", "rank 0 could not choose a plan"
+    if dist.get_rank(group) == 0:
+        try:
+            plan = rooms.choose(x)
+        except InputError as error:
+            # Said to all: nobody waits for a plan that does not come.
+            trouble = str(error)
+    length = torch.tensor([len(plan)], device=wire)
+    dist.broadcast(length, first, group=group)
+    if int(length) == 0:
+        raise InputError(f"{rooms.values} values at {rooms.bits} bits each: {trouble}")
+    payload = torch.zeros(int(length), dtype=torch.uint8)
+    if plan:
+        payload = torch.frombuffer(bytearray(plan), dtype=torch.uint8)
+    payload = payload.to(wire)
+    dist.broadcast(payload, first, group=group)
+    rooms.adopt(payload.cpu().numpy().tobytes())
+
+
+def _finite(lost: torch.Tensor) -> torch.Tensor:
+    """What coding lost: a step that overflowed says nothing of what the next one lacks."""
+    return torch.where(torch.isfinite(lost), lost, torch.zeros_like(lost))
+
+
+class Shards:
+    """What carries the gradients of one bucket, ``length`` values for each rank, between GPUs."""
+
+    def __init__(
+        self,
+        length: int,
+        bits: float,
+        codec: str,
+        device: torch.device,
+        *,
+        error_feedback: bool = False,
+        group: dist.ProcessGroup | None = None,
+    ) -> None:
+        self.length, self.group, self.error_feedback = length, group, error_feedback
+        self.ranks = dist.get_world_size(group)
+        best = _wire.ON_DEVICE[codec]
+        self._out = Rooms(padded(length), bits, torch.float32, device, best=best)
+        self._back = Rooms(padded(length), bits, torch.float32, device, best=best)
+        self._lost: torch.Tensor | None = None
+        self._lost_of_sum: torch.Tensor | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of a coded shard."""
+        return self._out.bytes
+
+    @property
+    def plans(self) -> int:
+        """How often a plan was chosen."""
+        return self._out.chosen + self._back.chosen
+
+    def _whole_rows(self, x: torch.Tensor) -> torch.Tensor:
+        """Shards, one a row, as rooms take them."""
+        short = self._out.values - x.shape[1]
+        return (torch.nn.functional.pad(x, (0, short)) if short else x).contiguous()
+
+    def scattered(self, x: torch.Tensor) -> torch.Tensor:
+        """The sum over ranks of this rank's shard, given one shard for each rank."""
+        meant = x if self._lost is None else x + self._lost
+        rows = self._whole_rows(meant)
+        _agree(self._out, rows, self.group)
+        packed = self._out.pack(rows)
+        if self.error_feedback:
+            self._lost = _finite(meant - self._out.unpack(packed)[:, : self.length])
+        wire = packed.to(_wire_of(packed.device, self.group))
+        received = torch.empty_like(wire)
+        dist.all_to_all_single(received.reshape(-1), wire.reshape(-1), group=self.group)
+        return self._out.unpack(received.to(packed.device))[:, : self.length].sum(0)
+
+    def gathered(self, total: torch.Tensor) -> torch.Tensor:
+        """Every rank's shard, from everybody's own: the same bits on all of them."""
+        meant = total if self._lost_of_sum is None else total + self._lost_of_sum
+        row = self._whole_rows(meant.reshape(1, -1))
+        _agree(self._back, row, self.group)
+        own = self._back.pack(row)
+        if self.error_feedback:
+            self._lost_of_sum = _finite(meant - self._back.unpack(own)[0, : self.length])
+        wire = own.to(_wire_of(own.device, self.group))
+        everyone = torch.empty(self.ranks, own.shape[1], dtype=torch.uint8, device=wire.device)
+        dist.all_gather_into_tensor(everyone.reshape(-1), wire.reshape(-1), group=self.group)
+        return self._back.unpack(everyone.to(own.device))[:, : self.length].reshape(-1)
