@@ -36,7 +36,7 @@ pub fn visit(html: &str) -> Option<Visit> {
     let net_log = std::fs::read_to_string(net_log).unwrap();
     Some(Visit {
         dom: String::from_utf8_lossy(&output.stdout).into_owned(),
-        console: stderr.lines().filter(|line| line.contains("CONSOLE")).collect::<Vec<_>>().join("\n"),
+        console: stderr.lines().filter(|line| is_of_the_page(line)).collect::<Vec<_>>().join("\n"),
         requests: requests(&net_log),
     })
 }
@@ -55,4 +55,9 @@ fn requests(net_log: &str) -> Vec<String> {
         .filter(by_page)
         .filter_map(|params| params["url"].as_str());
     urls.map(str::to_string).collect()
+}
+
+/// Whether a line is the page's word on the console: without a network the browser's own pages complain, too.
+fn is_of_the_page(line: &str) -> bool {
+    line.contains("CONSOLE") && !line.contains("source: chrome://")
 }
