@@ -50,6 +50,9 @@ pub(crate) struct Ranked {
 
 impl Ranked {
     pub(crate) fn of(cluster: &Cluster, job: &Job, replica_batch: u32, search: &Search) -> Self {
+        if search.recompute_alone {
+            return Self::of_recomputation(cluster, job, replica_batch);
+        }
         let space = Space { cluster, job, search, replica_batch };
         let mut ranked = Self {
             candidates: Vec::new(),
@@ -88,6 +91,30 @@ impl Ranked {
             }
         });
         ranked.candidates.sort_by(|a, b| a.least_s.total_cmp(&b.least_s));
+        ranked
+    }
+
+    /// The job's own layout with each recomputation that fits, the least first.
+    fn of_recomputation(cluster: &Cluster, job: &Job, replica_batch: u32) -> Self {
+        let refused = Infeasible::NoCut { gpus: cluster.gpus, batch: job.global_batch };
+        let mut ranked = Self { candidates: Vec::new(), replica_batch, refused, tried: 0 };
+        for &recompute in recomputations(job) {
+            let layout = Layout { recompute, ..Layout::of(job) };
+            let laid_out = layout.apply(job, replica_batch);
+            match Local::of(cluster, &laid_out) {
+                Err(refused) => ranked.refused = refused,
+                Ok(local) => {
+                    ranked.tried += 1;
+                    match local.least_s(&laid_out) {
+                        Some(least_s) => {
+                            let least_s = least_s / laid_out.tokens();
+                            ranked.candidates.push(Candidate { least_s, layout, local });
+                        }
+                        None => ranked.refused = local.lacking(cluster),
+                    }
+                }
+            }
+        }
         ranked
     }
 
@@ -205,11 +232,7 @@ impl Space<'_> {
         };
         let most = if training { LARGEST_MICROBATCH } else { u32::MAX };
         let microbatches = divisors(sequences).into_iter().filter(|&size| size <= most);
-        let kept = match search.recompute {
-            Some(stated) => vec![stated],
-            None if !training => vec![Recompute::None],
-            None => vec![Recompute::None, Recompute::Selective, Recompute::Full],
-        };
+        let kept = search.recompute.map_or_else(|| recomputations(job).to_vec(), |stated| vec![stated]);
         let layers = job.llm.layers;
         let two_way = job.parallelism.schedule == Schedule::DualPipe;
         let chunks = if training && p.pipeline > 1 && !two_way {
@@ -234,6 +257,14 @@ impl Space<'_> {
                 }
             }
         }
+    }
+}
+
+/// What a job's kind of pass can compute again, the least first.
+fn recomputations(job: &Job) -> &'static [Recompute] {
+    match job.phase {
+        Phase::Training => &[Recompute::None, Recompute::Selective, Recompute::Full],
+        Phase::Prefill | Phase::Decode => &[Recompute::None],
     }
 }
 

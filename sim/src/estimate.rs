@@ -90,7 +90,7 @@ fn lacking(cluster: &Cluster, memory: &MemoryByKind) -> Infeasible {
 
 /// What a job can fill of a GPU's memory.
 fn usable_bytes(cluster: &Cluster) -> f64 {
-    cluster.gpu.memory_bytes * cluster.gpu.software.usable_memory
+    cluster.gpu.usable_bytes()
 }
 
 /// Time, energy and area of a job that fits.

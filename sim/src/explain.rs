@@ -35,6 +35,11 @@ fn choice_lines(point: &Point, layout: &Layout, lines: &mut Vec<Line>) {
         lines.push(Line { group: "layout", name, value: f64::from(value), unit: "", formula });
     };
     let tried = layouts.tried;
+    if search.recompute_alone {
+        let name = layout.recompute.name();
+        let formula = format!("chosen: recompute = {name}, the least that fits in memory");
+        return line("recompute", layout.recompute as u32, formula);
+    }
     line(
         "layouts that fit",
         u32::try_from(layouts.fitting()).unwrap_or(u32::MAX),
@@ -246,7 +251,7 @@ fn memory_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
     );
     line("buffers", memory.buffers_bytes, "reserved by driver and runtime".into());
     line("codec staging", memory.codec_staging_bytes, "4 chunks a codec".into());
-    line("total", memory.total_bytes(), format!("of {:.1} GB", point.cluster.gpu.memory_bytes / 1e9));
+    line("total", memory.total_bytes(), format!("of {:.1} GB", point.cluster.gpu.usable_bytes() / 1e9));
 }
 
 /// To a tenth: what follows from parts has digits that mean nothing.

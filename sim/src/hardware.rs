@@ -130,6 +130,11 @@ impl Gpu {
         self.power_w = die.roofline.busy_power_w;
         self.idle_power_w = die.roofline.idle_power_w;
     }
+
+    /// What a job can fill of the memory.
+    pub fn usable_bytes(&self) -> f64 {
+        self.memory_bytes * self.software.usable_memory
+    }
 }
 
 /// One network interface.

@@ -98,6 +98,8 @@ impl Serialize for Layout {
 pub struct Search {
     /// Whether anything is chosen at all.
     pub on: bool,
+    /// The job's own layout is kept; the least recomputation that fits is chosen.
+    pub recompute_alone: bool,
     pub tensor: u32,
     pub sequence_parallel: Option<bool>,
     pub pipeline: u32,
@@ -118,6 +120,7 @@ impl Search {
     /// All of it is.
     pub const ANY: Self = Self {
         on: true,
+        recompute_alone: false,
         tensor: 0,
         sequence_parallel: None,
         pipeline: 0,
@@ -130,4 +133,12 @@ impl Search {
         microbatch: 0,
         recompute: None,
     };
+
+    /// What is recomputed, in a layout that is stated.
+    pub const RECOMPUTE: Self = Self { recompute_alone: true, ..Self::ANY };
+
+    /// Whether the cut over GPUs is left to be chosen.
+    pub const fn cuts(&self) -> bool {
+        self.on && !self.recompute_alone
+    }
 }

@@ -39,7 +39,6 @@ pub fn local_parameters(job: &Job) -> LocalParameters {
         Split::Work => mean_layers_per_stage(job),
     };
     let blocks = llm.blocks();
-    let stages = layers / f64::from(llm.layers);
     let (shared, experts) = llm.moe.map_or((0.0, 0.0), |moe| {
         let router = f64::from(llm.hidden) * f64::from(moe.experts);
         let shared = f64::from(moe.shared_experts) * llm.shared_expert_parameters() / t;
@@ -60,7 +59,23 @@ pub fn local_parameters(job: &Job) -> LocalParameters {
     let embeddings = copies * llm.embedding_parameters() / t
         + f64::from(llm.positions) * f64::from(llm.hidden)
         + f64::from(llm.hidden);
-    LocalParameters { dense: stages * dense_layers + embeddings, experts: stages * sparse * experts }
+    let stage = |layers: f64, embeddings: f64| {
+        let share = layers / f64::from(llm.layers);
+        LocalParameters { dense: share * dense_layers + embeddings, experts: share * sparse * experts }
+    };
+    if !ends_are_shorter(job) {
+        return stage(layers, embeddings);
+    }
+    let (middle, end) = (stage(layers, 0.0), stage(layers - 1.0, embeddings));
+    if middle.dense + middle.experts > end.dense + end.experts { middle } else { end }
+}
+
+/// Whether the stages with embedding and loss have a layer less than others:
+/// where layers do not divide (Llama 3, arXiv 2407.21783, section 3.3.2).
+fn ends_are_shorter(job: &Job) -> bool {
+    let p = &job.parallelism;
+    let lacking = layers_per_stage(job) * p.pipeline - job.llm.layers;
+    p.split == Split::Layers && p.pipeline > 2 && lacking >= 2
 }
 
 /// Parameters after sharing `kind` over the ranks that would hold copies.
@@ -131,16 +146,14 @@ fn in_flight(job: &Job, stage: f64) -> f64 {
 }
 
 /// Layers whose activations a stage keeps times the micro-batches that it keeps
-/// them of, on the stage where that is most. Where layers do not divide, the
-/// stages with embedding and loss have one less (Llama 3, arXiv 2407.21783,
-/// section 3.3.2), so that the second may be the fullest.
+/// them of, on the stage where that is most: the second, where the first has a
+/// layer less.
 fn kept_layers(job: &Job) -> f64 {
     let p = &job.parallelism;
     let most = f64::from(layers_per_stage(job));
-    let lacking = layers_per_stage(job) * p.pipeline - job.llm.layers;
     match p.split {
         Split::Work => mean_layers_per_stage(job) * in_flight(job, 0.0),
-        Split::Layers if lacking >= 2 && p.pipeline > 2 => {
+        Split::Layers if ends_are_shorter(job) => {
             ((most - 1.0) * in_flight(job, 0.0)).max(most * in_flight(job, 1.0))
         }
         Split::Layers => most * in_flight(job, 0.0),

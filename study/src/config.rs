@@ -43,7 +43,7 @@ pub use exploration::{
     CandidateFile, CertaintyFile, ExplorationFile, HiddenFile, LandmarkFile, OriginName, WorkloadFile,
 };
 pub use figures::{CellFile, ClaimFile, FigureFile, FiguresFile, RuleFile};
-pub use framework::{FrameworkFile, ScheduleName};
+pub use framework::{FrameworkFile, ScheduleName, StatesFile};
 pub use hardware::{ClusterFile, CpuName, GpuFile, SustainedFile, TierFile};
 pub use job::{CompressionFile, JobFile, OverlapFile, PrecisionFile};
 pub use kernels::{CurveFile, DeviceFile, KernelsFile, UnseenFile};

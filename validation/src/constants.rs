@@ -51,12 +51,9 @@ const STEPS: i32 = 50;
 /// When the committed recording is damaged.
 pub fn constants(truth: &Truth) -> Result<Vec<Constant>, Error> {
     let mut list = Vec::new();
-    for (gpu, paths) in training::FITTED_CONSTANTS {
-        let runs: Vec<&Run> = training::of_calibration(&truth.runs, gpu)
-            .into_iter()
-            .filter(|run| training::FITTED.iter().any(|(set, _)| *set == run.set))
-            .collect();
-        list.extend(paths.iter().filter_map(|path| of_training(&truth.calibrations, &runs, path)));
+    for family in &training::FITTED {
+        let runs = family.runs(&truth.runs);
+        list.extend(family.constants.iter().filter_map(|path| of_training(&truth.calibrations, &runs, path)));
     }
     for (name, link) in &truth.links.links {
         list.extend(of_link(&truth.links, name, link, &truth.measurements));
@@ -262,7 +259,7 @@ mod tests {
 
     #[test]
     fn every_fitted_constant_has_a_meaning() {
-        let paths = training::FITTED_CONSTANTS.iter().flat_map(|(_, paths)| *paths);
+        let paths = training::FITTED.iter().flat_map(|family| family.constants);
         let names = paths.filter_map(|path| path.rsplit('.').next());
         for name in names {
             assert_ne!(meaning(name), "see configs/calibrations", "{name}");

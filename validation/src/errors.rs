@@ -10,7 +10,7 @@ pub fn by_question(truth: &Truth) -> Vec<Measured> {
     let mut sums: BTreeMap<Question, (f64, usize)> = BTreeMap::new();
     for run in &truth.runs {
         let Some(file) = &run.file else { continue };
-        let (_, job) = file.resolve_with(&truth.calibrations);
+        let Ok((_, job)) = run.resolve(&truth.calibrations) else { continue };
         let question = Question::of(file, &job);
         let predicted = training::predict(&truth.calibrations, run);
         if let (Some(question), Some(measured), Ok(predicted)) = (question, run.seconds, predicted) {

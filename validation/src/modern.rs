@@ -9,7 +9,6 @@ use crate::csv::{Problem, Row};
 use crate::runs::{Run, Set, Unstated, machine_of};
 use std::fmt::Write;
 use trinity_sim::Recompute;
-use trinity_study::config::software::Calibrations;
 
 /// A column that only these tables have.
 pub const TOLD_BY: &str = "nvlink_domain";
@@ -56,7 +55,9 @@ pub const COLUMNS: [&str; 37] = [
 ];
 
 /// The release whose expert layers run in graphs with casts fused.
-const FUSED_SINCE: &str = "26.06";
+pub(crate) const FUSED_SINCE: &str = "26.06";
+/// The site of releases before it.
+pub(crate) const UNFUSED_SITE: &str = "before-26-06";
 
 /// Reads one row: malformed on the outside, incomplete on the inside.
 pub fn run(row: &Row<'_>) -> Result<Result<Run, Problem>, Problem> {
@@ -113,49 +114,18 @@ pub fn run(row: &Row<'_>) -> Result<Result<Run, Problem>, Problem> {
         return Ok(Err(row.problem("gpu", format!("no cluster of `{}` is known", run.gpu))));
     };
     let model = llm(row, &run)?;
-    let write = |run: &mut Run, sharded: bool, recompute: Recompute| {
-        run.recompute = recompute;
-        let text = study(row, run, cluster, sharded)? + &model;
-        run.write(text).map_err(|why| row.problem("source", format!("the row makes no study: {why}")))
-    };
-    let mut sharded = row.whole("fsdp")? > 0;
-    write(&mut run, sharded, Recompute::None)?;
-    sharded |= overflows(&run);
-    // The tables do not say what is recomputed: it is the least that made the run
-    // fit, or nothing where the model says that nothing would have.
-    // Runs with adapters are taken to recompute nothing: weights have no gradient to keep inputs for.
-    let ladder: &[Recompute] = match row.text("task") {
-        "lora" => &[],
-        _ => &[Recompute::None, Recompute::Selective, Recompute::Full],
-    };
-    for &recompute in ladder {
-        write(&mut run, sharded, recompute)?;
-        if fits(&run) {
-            return Ok(Ok(run));
-        }
+    let sharded = row.whole("fsdp")? > 0;
+    let text = study(row, &run, cluster, sharded)? + &model;
+    if let Err(why) = run.write_sharded(text) {
+        return Err(row.problem("source", format!("the row makes no study: {why}")));
     }
-    write(&mut run, sharded, Recompute::None)?;
     Ok(Ok(run))
-}
-
-/// Whether the model finds room for the run.
-fn fits(run: &Run) -> bool {
-    run.resolve(Calibrations::built_in())
-        .is_ok_and(|(machine, job)| trinity_sim::estimate(&machine, &job).is_ok())
-}
-
-/// Whether weights and gradients alone fill a GPU: then they can only have been
-/// sharded, whatever the table says of it.
-fn overflows(run: &Run) -> bool {
-    let Ok((machine, job)) = run.resolve(Calibrations::built_in()) else { return false };
-    let memory = trinity_sim::memory::memory(&machine, &job);
-    job.parallelism.pipeline == 1 && memory.weights_bytes + memory.gradients_bytes > machine.gpu.memory_bytes
 }
 
 /// The cluster and the job, without the model.
 fn study(row: &Row<'_>, run: &Run, cluster: &str, sharded: bool) -> Result<String, Problem> {
     let unfused = run.set == Set::MegatronBridge && row.text("release") < FUSED_SINCE;
-    let site = if unfused { "before-26-06" } else { "default" };
+    let site = if unfused { UNFUSED_SITE } else { "default" };
     let math = match (run.fp4, run.fp8) {
         (true, _) => "fp4",
         (_, true) => "fp8",
@@ -173,27 +143,25 @@ fn study(row: &Row<'_>, run: &Run, cluster: &str, sharded: bool) -> Result<Strin
     // A table may print an expert group larger than the ranks of a stage.
     let stage = run.gpus / run.pipeline.max(1);
     let expert = row.whole("ep")?.max(1).min(stage);
+    // The tables do not say what is recomputed, nor how states are kept: it is
+    // the framework's.
     let mut text = format!(
         "[cluster]\nextends = \"clusters/{cluster}\"\ngpus = {}\nsite = \"{site}\"\n\
          [job]\nphase = \"training\"\ntuning = \"{tuning}\"\nsequence = {}\nglobal-batch = {}\nmicrobatch = {}\n\
-         recompute = \"{}\"\nframework = {{ extends = \"frameworks/{framework}\" }}\n\
-         precision = {{ math = \"{math}\", weights = {weights}, gradients = 16, gradient-reduce = 16, optimizer-bytes = {OPTIMIZER_BYTES} }}\n",
-        run.gpus,
-        run.sequence,
-        run.global_batch,
-        run.microbatch,
-        run.recompute.name(),
+         framework = {{ extends = \"frameworks/{framework}\" }}\n\
+         precision = {{ math = \"{math}\", weights = {weights} }}\n",
+        run.gpus, run.sequence, run.global_batch, run.microbatch,
     );
     let _ = write!(
         text,
         "[job.parallelism]\ntensor = {}\nsequence-parallel = {}\npipeline = {}\ninterleave = {}\ndata = {}\n\
-         zero = {}\nexpert = {expert}\nexpert-tensor = 1\ncontext = {}\n",
+         {}expert = {expert}\nexpert-tensor = 1\ncontext = {}\n",
         run.tensor,
         run.tensor > 1,
         run.pipeline,
         run.interleave,
         run.data,
-        if sharded { 3 } else { 1 },
+        if sharded { "zero = 3\n" } else { "" },
         run.context,
     );
     Ok(text)
@@ -204,10 +172,6 @@ fn study(row: &Row<'_>, run: &Run, cluster: &str, sharded: bool) -> Result<Strin
 fn reported_by_deepseek(row: &Row<'_>) -> bool {
     row.text("source").starts_with("DeepSeek")
 }
-
-/// Master weights in FP32 and two moments in BF16: the precision-aware optimizer
-/// that Megatron-Bridge's recipes set.
-const OPTIMIZER_BYTES: u32 = 8;
 
 /// The model's table.
 fn llm(row: &Row<'_>, run: &Run) -> Result<String, Problem> {

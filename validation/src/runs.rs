@@ -324,7 +324,8 @@ fn run(row: &Row<'_>, finished: bool) -> Result<Result<Run, Problem>, Problem> {
     let Some(text) = run.study() else {
         return Ok(Err(row.problem("gpu", format!("no cluster of `{}` is known", run.gpu))));
     };
-    if let Err(why) = run.write(text) {
+    let written = if run.set == Set::Nemo { run.write_sharded(text) } else { run.write(text) };
+    if let Err(why) = written {
         return Err(row.problem("source", format!("the row makes no study: {why}")));
     }
     if let (None, Some(tflops), Ok((_, job))) = (run.seconds, tflops, run.resolve(Calibrations::built_in())) {
@@ -359,6 +360,9 @@ fn zero_stage(notes: &str) -> Option<u8> {
     }
     if notes.contains("SHARD_GRAD_OP") {
         return Some(2);
+    }
+    if number_after(notes, "FSDP=").is_some_and(|ranks| ranks > 0) {
+        return Some(3);
     }
     number_after(notes, "ZeRO-").and_then(|stage| u8::try_from(stage).ok())
 }
@@ -421,6 +425,28 @@ impl Run {
         Ok(())
     }
 
+    /// Keeps the study, with weights sharded where nothing fits without: whatever
+    /// the table says of it, they can only have been.
+    pub(crate) fn write_sharded(&mut self, text: String) -> Result<(), trinity_config::Diagnostic> {
+        let stated = text.contains("\nzero = ");
+        let sharded = text.replace("[job.parallelism]\n", "[job.parallelism]\nzero = 3\n");
+        self.write(text)?;
+        if self.pipeline > 1 || stated || self.fits() {
+            return Ok(());
+        }
+        let unsharded = self.clone();
+        self.write(sharded)?;
+        if !self.fits() {
+            *self = unsharded;
+        }
+        Ok(())
+    }
+
+    /// Whether the model finds room for the run.
+    fn fits(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| file.point().estimate().is_ok())
+    }
+
     /// The machine and the job, as every front end would make them of the study.
     ///
     /// # Errors
@@ -457,6 +483,9 @@ impl Run {
             (None, Set::Llama3) => 2,
             (None, _) => 0,
         };
+        // Its recipes' sharding, formats of states and recomputation are the framework's.
+        let recipe = self.framework() == "megatron-bridge";
+        let zero = if recipe && zero == 0 { String::new() } else { format!("zero = {zero}\n") };
         let math = match (self.fp4, self.fp8) {
             (true, _) if self.gpu.starts_with("GB") || self.gpu.starts_with('B') => "fp4",
             (_, true) => "fp8",
@@ -468,7 +497,7 @@ impl Run {
         // What a record run's source leaves open is what was fastest of what fits.
         let open = self.chooses();
         let stated = |text: String, unstated: bool| if open && unstated { String::new() } else { text };
-        let recompute = stated(recompute, self.unstated.recompute);
+        let recompute = if recipe { String::new() } else { stated(recompute, self.unstated.recompute) };
         let microbatch = stated(microbatch, self.unstated.microbatch);
         let interleave = stated(interleave, self.unstated.interleave);
         let choose = if open { "choose = \"best\"\n" } else { "" };
@@ -484,7 +513,7 @@ impl Run {
              [job.llm]\nlayers = {}\nhidden = {}\nheads = {}\nkv-heads = {}\nhead-dim = {}\nffn = {}\n\
              mlp = \"{}\"\nvocab = {}\nvocabulary = \"{}\"\npositions = {positions}\nbiases = {}\n\
              [job.parallelism]\n{choose}tensor = {}\nsequence-parallel = {sharded}\npipeline = {}\n{interleave}\
-             split = \"{split}\"\ndata = {}\nzero = {zero}\ncontext = {}\n",
+             split = \"{split}\"\ndata = {}\n{zero}context = {}\n",
             self.sequence,
             self.global_batch,
             self.layers,
@@ -509,7 +538,9 @@ impl Run {
     fn framework(&self) -> &'static str {
         match self.set {
             Set::Nanotron => "nanotron",
-            Set::MegatronCoreH100 | Set::Nemo => "megatron-core",
+            Set::MegatronCoreH100 => "megatron-core",
+            Set::Nemo if self.source.contains("Bridge") => "megatron-bridge",
+            Set::Nemo => "megatron-core",
             Set::Llama3 => "llama-3",
             Set::Mosaic => "fsdp",
             _ if self.zero == Some(3) => "deepspeed",
@@ -531,7 +562,14 @@ impl Run {
     /// The cluster the run was measured on.
     fn cluster(&self) -> Option<String> {
         let gpus = self.gpus;
-        let site = self.set.site();
+        // The source ends in the release.
+        let unfused = self.set == Set::Nemo
+            && self.source.rsplit('-').next().is_some_and(|release| release < modern::FUSED_SINCE);
+        let site = if unfused && self.framework() == "megatron-bridge" {
+            modern::UNFUSED_SITE
+        } else {
+            self.set.site()
+        };
         let gpu = self.gpu.as_str();
         let smaller = if gpu.contains("40GB") {
             "gpu.memory = \"40 GB\"\ngpu.memory-bandwidth = \"1555 GB/s\"\n"

@@ -79,23 +79,73 @@ pub const MEGATRON: &[&str] = &[
     "megatron.clusters.before-26-06.routed_passes",
 ];
 
-/// Sets that constants may be fitted on, each with the error it was promised
-/// at most; the objective weighs a set by it.
-pub const FITTED: [(Set, f64); 9] = [
-    (Set::KorthikantiT5, 0.035),
-    (Set::NarayananT1, 0.05),
-    (Set::NarayananT2, 0.08),
-    (Set::VtrainMulti, 0.08),
-    (Set::VtrainSingle, 0.08),
-    (Set::Bloom, 0.09),
-    (Set::Nanotron, 0.20),
-    (Set::MegatronBridge, 0.12),
-    (Set::MlperfTraining, 0.12),
+/// Of Megatron-Core on Hopper in BF16, which dense runs in that format decide.
+pub const WIDE: &[&str] = &["megatron.gpu.fp16_efficiency"];
+
+/// Constants that are fitted together.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// The calibration that they are of.
+    pub calibration: &'static str,
+    pub constants: &'static [&'static str],
+    /// Sets that they are fitted on, each with the error it was promised at
+    /// most; the objective weighs a set by it.
+    pub sets: &'static [(Set, f64)],
+    /// Whether every row counts the same, not every set: where sets are small.
+    pub by_rows: bool,
+}
+
+/// Every family.
+pub const FITTED: [Family; 4] = [
+    Family {
+        calibration: "a100",
+        constants: A100,
+        sets: &[
+            (Set::KorthikantiT5, 0.035),
+            (Set::NarayananT1, 0.05),
+            (Set::NarayananT2, 0.08),
+            (Set::VtrainMulti, 0.08),
+            (Set::VtrainSingle, 0.08),
+            (Set::Bloom, 0.09),
+        ],
+        by_rows: false,
+    },
+    Family { calibration: "nanotron", constants: NANOTRON, sets: &[(Set::Nanotron, 0.20)], by_rows: false },
+    Family {
+        calibration: "megatron",
+        constants: MEGATRON,
+        sets: &[(Set::MegatronBridge, 0.12), (Set::MlperfTraining, 0.12)],
+        by_rows: false,
+    },
+    Family {
+        calibration: "megatron",
+        constants: WIDE,
+        sets: &[(Set::MegatronCoreH100, 0.15), (Set::Llama3, 0.15)],
+        by_rows: true,
+    },
 ];
 
-/// Every calibration and the constants of it that runs decide.
-pub const FITTED_CONSTANTS: [(&str, &[&str]); 3] =
-    [("a100", A100), ("nanotron", NANOTRON), ("megatron", MEGATRON)];
+/// Whether any constant was fitted on a set.
+pub fn is_fitted(set: Set) -> bool {
+    FITTED.iter().any(|family| family.promise(set).is_some())
+}
+
+impl Family {
+    /// The error that a set was promised, where the family is fitted on it.
+    fn promise(&self, set: Set) -> Option<f64> {
+        self.sets.iter().find(|(own, _)| *own == set).map(|(_, promise)| *promise)
+    }
+
+    /// Finished runs that the constants are fitted on.
+    pub fn runs<'a>(&self, runs: &'a [Run]) -> Vec<&'a Run> {
+        let own = |run: &&Run| {
+            run.seconds.is_some()
+                && run.calibration() == Some(self.calibration)
+                && self.promise(run.set).is_some()
+        };
+        runs.iter().filter(own).collect()
+    }
+}
 
 /// Seconds the model gives a run.
 ///
@@ -180,9 +230,9 @@ fn family(run: &Run) -> &str {
 /// Pairs of each set with constants fitted on the rows that differ from it in a
 /// trait. The fit starts from the committed constants and may go a long way.
 pub fn leave_one_out(
+    family: &Family,
     start: &Calibrations,
     runs: &[&Run],
-    paths: &[&str],
     of: Trait,
 ) -> BTreeMap<Set, Vec<Pair>> {
     let effort = Effort { rounds: 12, first_step: 0.2 };
@@ -193,7 +243,7 @@ pub fn leave_one_out(
         if rest.is_empty() || rest.len() == runs.len() {
             continue;
         }
-        let fitted = refit(start, &rest, paths, effort);
+        let fitted = refit(family, start, &rest, effort);
         for run in runs.iter().filter(|run| of(run) == value) {
             if let (Some(measured), Ok(predicted)) = (run.seconds, predict(&fitted, run)) {
                 pairs.entry(run.set).or_default().push(pair(run, predicted, measured));
@@ -220,8 +270,9 @@ pub fn score(calibrations: &Calibrations, runs: &[Run]) -> BTreeMap<Set, Scored>
     sets
 }
 
-/// What the fit makes small: the mean over sets of error over promise.
-pub fn objective(calibrations: &Calibrations, runs: &[&Run]) -> f64 {
+/// What the fit makes small: the mean over sets of error over promise, or over
+/// rows of their errors.
+pub fn objective(family: &Family, calibrations: &Calibrations, runs: &[&Run]) -> f64 {
     let mut sums: BTreeMap<Set, (f64, f64)> = BTreeMap::new();
     for run in runs {
         let (Some(measured), Ok(predicted)) = (run.seconds, predict(calibrations, run)) else { continue };
@@ -229,10 +280,13 @@ pub fn objective(calibrations: &Calibrations, runs: &[&Run]) -> f64 {
         sum.0 += pair(run, predicted, measured).error().abs();
         sum.1 += 1.0;
     }
+    if family.by_rows {
+        let (sum, rows) = sums.values().fold((0.0, 0.0), |all, own| (all.0 + own.0, all.1 + own.1));
+        return sum / f64::max(rows, 1.0);
+    }
     let mut total = 0.0;
     for (set, (sum, n)) in &sums {
-        let promise = FITTED.iter().find(|(fitted, _)| fitted == set).map_or(1.0, |(_, promise)| *promise);
-        let ratio = sum / n / promise;
+        let ratio = sum / n / family.promise(*set).unwrap_or(1.0);
         // Beyond its promise a set counts more, so that none is given up for
         // the others.
         total += ratio + 2.0 * (ratio - 0.9).max(0.0);
@@ -240,29 +294,22 @@ pub fn objective(calibrations: &Calibrations, runs: &[&Run]) -> f64 {
     total
 }
 
-/// Constants refitted on those of `runs` that may be fitted on.
-pub fn refit(start: &Calibrations, runs: &[&Run], paths: &[&str], effort: Effort) -> Calibrations {
-    let usable: Vec<&Run> =
-        runs.iter().copied().filter(|run| FITTED.iter().any(|(set, _)| *set == run.set)).collect();
-    fit(start, paths, effort, |calibrations| objective(calibrations, &usable)).0
-}
-
-/// Finished runs that a calibration answers for.
-pub fn of_calibration<'a>(runs: &'a [Run], gpu: &str) -> Vec<&'a Run> {
-    runs.iter().filter(|run| run.calibration() == Some(gpu) && run.seconds.is_some()).collect()
+/// The family's constants refitted on `runs`.
+pub fn refit(family: &Family, start: &Calibrations, runs: &[&Run], effort: Effort) -> Calibrations {
+    fit(start, family.constants, effort, |calibrations| objective(family, calibrations, runs)).0
 }
 
 /// Errors on rows that a fit did not see: each of `folds` parts is predicted
 /// with constants fitted on the others. The fit starts from the committed
 /// constants, which did see them, and moves a short way: read the result as a
 /// lower bound on the error of new rows.
-pub fn k_fold(start: &Calibrations, runs: &[&Run], paths: &[&str], folds: usize) -> BTreeMap<Set, Stats> {
+pub fn k_fold(family: &Family, start: &Calibrations, runs: &[&Run], folds: usize) -> BTreeMap<Set, Stats> {
     let mut errors: BTreeMap<Set, Vec<f64>> = BTreeMap::new();
     for fold in 0..folds {
         let in_fold = |i: usize| i % folds == fold;
         let rest: Vec<&Run> =
             runs.iter().enumerate().filter(|(i, _)| !in_fold(*i)).map(|(_, r)| *r).collect();
-        let fitted = refit(start, &rest, paths, Effort::FOLD);
+        let fitted = refit(family, start, &rest, Effort::FOLD);
         for (_, run) in runs.iter().enumerate().filter(|(i, _)| in_fold(*i)) {
             push_error(&mut errors, &fitted, run);
         }
@@ -272,14 +319,14 @@ pub fn k_fold(start: &Calibrations, runs: &[&Run], paths: &[&str], folds: usize)
 
 /// Errors of each set with constants fitted on all other sets. A cluster that
 /// only the set knows keeps its three constants.
-pub fn leave_one_source_out(start: &Calibrations, runs: &[&Run], paths: &[&str]) -> BTreeMap<Set, Stats> {
+pub fn leave_one_source_out(family: &Family, start: &Calibrations, runs: &[&Run]) -> BTreeMap<Set, Stats> {
     let mut errors: BTreeMap<Set, Vec<f64>> = BTreeMap::new();
-    for (set, _) in FITTED {
+    for &(set, _) in family.sets {
         let rest: Vec<&Run> = runs.iter().copied().filter(|run| run.set != set).collect();
         if rest.len() == runs.len() || rest.is_empty() {
             continue;
         }
-        let fitted = refit(start, &rest, paths, Effort::FOLD);
+        let fitted = refit(family, start, &rest, Effort::FOLD);
         for run in runs.iter().filter(|run| run.set == set) {
             push_error(&mut errors, &fitted, run);
         }

@@ -259,7 +259,7 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<Outcome, Error> {
         line.one_constant_mape = scored.one_constant();
         line.k_fold_mape = unseen.k_fold.get(set.name()).copied();
         line.leave_one_source_out_mape = unseen.leave_one_out.get(set.name()).copied();
-        line.fitted = training::FITTED.iter().any(|(fitted, _)| *fitted == set);
+        line.fitted = training::is_fitted(set);
         line.unscored_because = scored.unscored.first().map(|(_, why)| why.to_string());
         line.unscored = scored.unscored.len();
         outcome.push(line, scored.pairs, &bars, &truth.peers);
@@ -510,23 +510,19 @@ const FOLDS: usize = 5;
 impl Unseen {
     fn of(truth: &Truth) -> Self {
         let mut unseen = Self::default();
-        for (gpu, paths) in training::FITTED_CONSTANTS {
-            let runs = training::of_calibration(&truth.runs, gpu);
-            let own: Vec<&Run> = runs
-                .into_iter()
-                .filter(|run| training::FITTED.iter().any(|(set, _)| *set == run.set))
-                .collect();
+        for family in &training::FITTED {
+            let own = family.runs(&truth.runs);
             if own.iter().any(|run| matches!(run.set, Set::MegatronBridge | Set::MlperfTraining)) {
                 for (name, of) in training::LEFT_OUT {
-                    for (set, pairs) in training::leave_one_out(&truth.calibrations, &own, paths, of) {
+                    for (set, pairs) in training::leave_one_out(family, &truth.calibrations, &own, of) {
                         unseen.left_out.insert((set, name), pairs);
                     }
                 }
             }
-            for (set, stats) in training::k_fold(&truth.calibrations, &own, paths, FOLDS) {
+            for (set, stats) in training::k_fold(family, &truth.calibrations, &own, FOLDS) {
                 unseen.k_fold.insert(set.name().to_owned(), stats.mape);
             }
-            for (set, stats) in training::leave_one_source_out(&truth.calibrations, &own, paths) {
+            for (set, stats) in training::leave_one_source_out(family, &truth.calibrations, &own) {
                 unseen.leave_one_out.insert(set.name().to_owned(), stats.mape);
             }
         }
@@ -565,15 +561,15 @@ pub struct Refit {
 /// When the committed bars are damaged.
 pub fn refit(truth: &Truth) -> Result<Refit, Error> {
     let mut calibrations = capacity::refit(&truth.calibrations, &truth.runs);
-    for (gpu, paths) in training::FITTED_CONSTANTS {
-        let runs = training::of_calibration(&truth.runs, gpu);
-        if runs.iter().any(|run| training::FITTED.iter().any(|(set, _)| *set == run.set)) {
-            calibrations = training::refit(&calibrations, &runs, paths, crate::fit::Effort::FULL);
+    for family in &training::FITTED {
+        let runs = family.runs(&truth.runs);
+        if !runs.is_empty() {
+            calibrations = training::refit(family, &calibrations, &runs, crate::fit::Effort::FULL);
         }
     }
     let links = collectives::refit(&truth.links, &truth.measurements);
     let mut changes = Vec::new();
-    for path in training::FITTED_CONSTANTS.iter().flat_map(|(_, paths)| *paths).chain(capacity::CONSTANTS) {
+    for path in training::FITTED.iter().flat_map(|family| family.constants).chain(capacity::CONSTANTS) {
         if let (Some(committed), Some(refitted)) = (truth.calibrations.get(path), calibrations.get(path)) {
             changes.push(Refitted { constant: path.replace('_', "-"), committed, refitted });
         }

@@ -51,6 +51,12 @@ pub fn built(path: &str) -> Result<PathBuf, String> {
     Ok(target().join(PROFILE).join(path))
 }
 
+/// An example that no test runs.
+pub fn example(name: &str) -> Result<PathBuf, String> {
+    succeed(selected("build").args(["--example", name]))?;
+    Ok(target().join(PROFILE).join("examples").join(name))
+}
+
 /// The command.
 pub fn command() -> Result<PathBuf, String> {
     built("trinity")

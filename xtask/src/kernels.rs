@@ -4,8 +4,8 @@
 //! no tables; here is where they lie and where the curves go.
 
 use crate::{
-    tools,
-    workspace::{root, shared, target},
+    compile, tools,
+    workspace::{root, shared},
 };
 use std::path::PathBuf;
 use std::process::Command;
@@ -37,11 +37,7 @@ pub fn run(args: &[&str]) -> Result<(), String> {
     if !folder.is_dir() {
         return Err(format!("there are no tables of kernels in {}: name their folder", folder.display()));
     }
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--release", "--quiet", "--package", "trinity-validation"]);
-    cargo.args(["--features", "parquet", "--example", "kernels"]);
-    tools::succeed(cargo.current_dir(root()))?;
-    let mut distiller = Command::new(target().join("release/examples/kernels"));
+    let mut distiller = Command::new(compile::example("kernels")?);
     distiller.arg(&folder).arg(root().join("configs/calibrations/kernels")).args(gpus);
     tools::succeed(&mut distiller)
 }

@@ -68,7 +68,9 @@ fn text(outcome: &Outcome, colour: bool) -> String {
         Some(error) => format!("off by {:.1} % on average: {}", 100.0 * error, outcome.error.basis),
         None => outcome.error.basis.clone(),
     };
-    let layout = e.chosen.map_or_else(String::new, |layout| format!("best layout: {layout}\n"));
+    let cut = outcome.lines.iter().any(|line| line.group == "layout" && line.name == "tensor");
+    let best = if cut { "best layout" } else { "layout, with the least recomputation that fits" };
+    let layout = e.chosen.map_or_else(String::new, |layout| format!("{best}: {layout}\n"));
     format!(
         "{} s an iteration, {} tokens/s, {} TFLOP/s a GPU of the model, MFU {:.1} %\n{layout}{sure}\n\n{}",
         significant(e.iteration_s),

@@ -368,7 +368,32 @@ fn summary(ctx: &Context, truth: &Truth, outcome: &Outcome) -> String {
         };
         text.push_str(&format!("{} with {}: {verdict} ({})\n", check.name, check.decoder, check.remark));
     }
+    text.push_str(&room(outcome));
     text.push_str(&counts(truth, outcome));
+    text
+}
+
+/// How well the memory model tells runs that ran from runs that did not, and the
+/// first of those it takes for the other.
+fn room(outcome: &Outcome) -> String {
+    let capacity = &outcome.capacity;
+    let Some(accuracy) = capacity.balanced_accuracy() else { return String::new() };
+    let mut text = format!(
+        "memory: {} of {} runs that ran fit, {} of {} that ran out of it do not; balanced accuracy {} %\n",
+        capacity.fitted_right,
+        capacity.fitted,
+        capacity.failed_right,
+        capacity.failed,
+        percent(accuracy)
+    );
+    for (words, wrong) in [
+        ("ran, but would not fit", &capacity.wrong_fits),
+        ("ran out, but would fit", &capacity.wrong_failures),
+    ] {
+        if let Some(first) = wrong.first() {
+            text.push_str(&format!("{words}: {}, the first {first}\n", wrong.len()));
+        }
+    }
     text
 }
 

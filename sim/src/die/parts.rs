@@ -35,6 +35,9 @@ pub struct Die {
     pub clock_hz: f64,
     /// Clock that matrix rates are stated at.
     pub matrix_clock_hz: f64,
+    /// Clock that the circuits were built for at nominal supply; zero where
+    /// nobody says.
+    pub nominal_hz: f64,
     pub l2_mib: f64,
     pub spare_l2_mib: f64,
     pub l2_bytes_per_clock: f64,
@@ -128,11 +131,13 @@ impl Die {
         self.l2_bytes_per_clock * self.clock_hz
     }
 
-    /// The clock at nominal supply: the die's own boost clock, as far as its
-    /// process has GPUs that fast. What is clocked higher takes more supply.
+    /// The clock at nominal supply: what the circuits were built for, or else the
+    /// die's own boost clock, as far as its process has GPUs that fast. What is
+    /// clocked higher takes more supply.
     pub fn nominal_clock_hz(&self) -> f64 {
+        let built_for = if self.nominal_hz > 0.0 { self.nominal_hz } else { self.clock_hz };
         let process = self.constants.processes.get(usize::from(self.process.0));
-        process.map_or(self.clock_hz, |row| self.clock_hz.min(row.clock_ghz * 1e9))
+        process.map_or(built_for, |row| built_for.min(row.clock_ghz * 1e9))
     }
 
     /// The clock at the highest supply, whatever the power.

@@ -25,6 +25,7 @@ pub(crate) fn h200() -> Die {
         sms_sharing_loads: 2.0,
         clock_hz: 1.98e9,
         matrix_clock_hz: 1.83e9,
+        nominal_hz: 0.0,
         l2_mib: 60.0,
         spare_l2_mib: 0.0,
         l2_bytes_per_clock: 5120.0,
@@ -139,6 +140,22 @@ fn a_clock_beyond_the_process_is_refused_and_one_within_costs_supply() {
     // At the same power limit a die built for a higher clock computes no faster.
     assert!(fast.roofline.sustained_clock_hz <= usual.roofline.sustained_clock_hz * 1.001);
     assert!(fast.roofline.idle_power_w > usual.roofline.idle_power_w);
+}
+
+#[test]
+fn a_boost_clock_above_what_the_circuits_were_built_for_buys_nothing_at_the_power_limit() {
+    let at = |clock_hz: f64| {
+        let mut die = Die { clock_hz, nominal_hz: 1.98e9, ..h200() };
+        die.settle();
+        die.roofline
+    };
+    let usual = at(1.98e9);
+    for clock_hz in [2.2e9, 2.4e9, 3.0e9, 3.9e9] {
+        let fast = at(clock_hz);
+        assert!(fast.sustained_clock_hz <= usual.sustained_clock_hz * 1.002, "{clock_hz}");
+        assert!(fast.idle_power_w > usual.idle_power_w, "{clock_hz}");
+    }
+    assert!(at(1.2e9).sustained_clock_hz <= 1.2e9);
 }
 
 #[test]

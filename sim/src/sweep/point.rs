@@ -301,12 +301,12 @@ slots! {
     job.compression.activation_gradient_bits, job.compression.kv_bits, job.compression.reduction,
     job.compression.scope, job.compression.policy,
     gpus_as_used, replica_batch, microbatch_follows,
-    search.on, search.tensor, search.sequence_parallel, search.pipeline, search.interleave, search.data, search.zero,
+    search.on, search.recompute_alone, search.tensor, search.sequence_parallel, search.pipeline, search.interleave, search.data, search.zero,
     search.expert, search.expert_tensor, search.context, search.microbatch, search.recompute;
     die:
     process, sms, spare_sms, sm.fp32_lanes, sm.fp64_lanes, sm.matrix_fma, sm.register_kib, sm.shared_kib, sm.graphics,
     matrix_flop_per_clock.fp32, matrix_flop_per_clock.fp16, matrix_flop_per_clock.fp8, special_per_clock,
-    sms_sharing_loads, clock_hz, matrix_clock_hz, l2_mib, spare_l2_mib, l2_bytes_per_clock,
+    sms_sharing_loads, clock_hz, matrix_clock_hz, nominal_hz, l2_mib, spare_l2_mib, l2_bytes_per_clock,
     memory, memory_units, spare_memory_units, memory_bits_per_s_per_pin, memory_bytes_per_unit,
     link, links, link_bytes_per_s, pcie_lanes, engines, dies, wafer.usd, wafer.defects_per_cm2, power_limit_w,
 }

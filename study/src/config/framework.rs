@@ -1,9 +1,11 @@
 //! Frameworks in files: what of a job's communication runs beside compute, how
 //! its pipeline is ordered, and whose constants its kernels and hosts have.
 //!
-//! A job names one; what the file does not state is the calibration's.
+//! A job names one; what neither states is the calibration's, or mixed precision
+//! without sharding.
 
 use super::job::OverlapFile;
+use super::names::RecomputeName;
 use super::setter::{settable, values};
 use super::software::{BUILT_IN, Calibrations};
 use schemars::JsonSchema;
@@ -11,7 +13,8 @@ use serde::Deserialize;
 use trinity_config::{Checked, Cited, Complaint, Diagnostic, Document};
 
 settable! {
-    FrameworkFile { calibration, overlap, schedule, interleave }
+    FrameworkFile { calibration, overlap, schedule, interleave, zero, recompute, precision }
+    StatesFile { gradients, gradient_reduce, optimizer_bytes }
 }
 
 /// Order of micro-batches in a pipeline.
@@ -43,6 +46,30 @@ pub struct FrameworkFile {
     /// Whether a stage can hold several chunks of layers; it can where it is not said.
     #[schemars(with = "Option<Cited<bool>>")]
     pub interleave: Option<bool>,
+    /// What data-parallel ranks share out where a job does not say, 0 to 3.
+    #[schemars(with = "Option<Cited<u8>>")]
+    pub zero: Option<u8>,
+    /// What is recomputed where a job does not say.
+    #[schemars(with = "Option<Cited<RecomputeName>>")]
+    pub recompute: Option<RecomputeName>,
+    /// Formats of what a step keeps beside the weights, where a job does not say.
+    pub precision: StatesFile,
+}
+
+/// Formats of gradients and of the optimizer's states; mixed precision where it
+/// is not said.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct StatesFile {
+    /// Gradients in memory, bits.
+    #[schemars(with = "Option<Cited<f64>>")]
+    pub gradients: Option<f64>,
+    /// Gradients on the wire, bits.
+    #[schemars(with = "Option<Cited<f64>>")]
+    pub gradient_reduce: Option<f64>,
+    /// Bytes a parameter.
+    #[schemars(with = "Option<Cited<f64>>")]
+    pub optimizer_bytes: Option<f64>,
 }
 
 impl FrameworkFile {
@@ -58,6 +85,20 @@ impl FrameworkFile {
 
     /// Complains about a calibration that is none; `at` leads to this table.
     pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+        let states = &self.precision;
+        let positive = super::bounds::positive(
+            document,
+            at,
+            &[
+                ("precision.gradients", states.gradients.unwrap_or(1.0)),
+                ("precision.gradient-reduce", states.gradient_reduce.unwrap_or(1.0)),
+            ],
+        );
+        let zero = super::layout::check_zero(document, at, self.zero);
+        Diagnostic::gather([self.check_calibration(document, at), positive, zero])
+    }
+
+    fn check_calibration(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
         match self.calibration.as_deref().filter(|name| Calibrations::built_in().of(name).is_none()) {
             Some(name) => Err(document.complain(
                 &format!("{at}calibration"),

@@ -1,6 +1,6 @@
 //! Jobs in files: what is not said is the plain choice.
 
-use super::framework::FrameworkFile;
+use super::framework::{FrameworkFile, StatesFile};
 use super::layout::ParallelismFile;
 use super::llm::LlmFile;
 use super::names::{
@@ -51,7 +51,8 @@ pub struct JobFile {
     pub parallelism: ParallelismFile,
     #[serde(default)]
     pub precision: PrecisionFile,
-    /// What activations are kept; all where it is not said.
+    /// What activations are computed again; what the framework says where it is
+    /// not said, and none without one.
     #[schemars(with = "Option<Cited<RecomputeName>>")]
     pub recompute: Option<RecomputeName>,
     #[serde(default = "flash")]
@@ -105,17 +106,17 @@ pub struct PrecisionFile {
     pub weights: f64,
     #[schemars(with = "Cited<f64>")]
     pub activations: f64,
-    /// Gradients in memory.
-    #[schemars(with = "Cited<f64>")]
-    pub gradients: f64,
-    /// Gradients on the wire.
-    #[schemars(with = "Cited<f64>")]
-    pub gradient_reduce: f64,
+    /// Gradients in memory; what the framework says where it is not said.
+    #[schemars(with = "Option<Cited<f64>>")]
+    pub gradients: Option<f64>,
+    /// Gradients on the wire; what the framework says where it is not said.
+    #[schemars(with = "Option<Cited<f64>>")]
+    pub gradient_reduce: Option<f64>,
     #[schemars(with = "Cited<f64>")]
     pub kv: f64,
-    /// Bytes a parameter.
-    #[schemars(with = "Cited<f64>")]
-    pub optimizer_bytes: f64,
+    /// Bytes a parameter; what the framework says where it is not said.
+    #[schemars(with = "Option<Cited<f64>>")]
+    pub optimizer_bytes: Option<f64>,
 }
 
 impl Default for PrecisionFile {
@@ -127,26 +128,32 @@ impl Default for PrecisionFile {
             vocabulary: None,
             weights: mixed.weight_bits,
             activations: mixed.activation_bits,
-            gradients: mixed.gradient_bits,
-            gradient_reduce: mixed.gradient_reduce_bits,
+            gradients: None,
+            gradient_reduce: None,
             kv: mixed.kv_bits,
-            optimizer_bytes: mixed.optimizer_bytes_per_parameter,
+            optimizer_bytes: None,
         }
     }
 }
 
 impl PrecisionFile {
-    fn resolve(&self) -> Precision {
+    fn resolve(&self, usual: &StatesFile) -> Precision {
+        let mixed = Precision::MIXED;
+        let of = |stated: Option<f64>, usual: Option<f64>, mixed| stated.or(usual).unwrap_or(mixed);
         Precision {
             math: self.math.resolve(),
             attention: self.attention.map_or(self.math.resolve().at_least_fp16(), |math| math.resolve()),
             vocabulary: self.vocabulary.map_or(self.math.resolve().at_least_fp16(), |math| math.resolve()),
             weight_bits: self.weights,
             activation_bits: self.activations,
-            gradient_bits: self.gradients,
-            gradient_reduce_bits: self.gradient_reduce,
+            gradient_bits: of(self.gradients, usual.gradients, mixed.gradient_bits),
+            gradient_reduce_bits: of(self.gradient_reduce, usual.gradient_reduce, mixed.gradient_reduce_bits),
             kv_bits: self.kv,
-            optimizer_bytes_per_parameter: self.optimizer_bytes,
+            optimizer_bytes_per_parameter: of(
+                self.optimizer_bytes,
+                usual.optimizer_bytes,
+                mixed.optimizer_bytes_per_parameter,
+            ),
         }
     }
 }
@@ -253,13 +260,14 @@ impl CompressionFile {
 impl JobFile {
     /// The model's view; `usual` is the overlap of what the file does not state.
     pub fn resolve(&self, usual: Overlap) -> Job {
-        let mut parallelism = self.parallelism.resolve();
-        let framework = self.framework.as_ref().filter(|_| self.phase.resolve() == Phase::Training);
+        let framework = self.training_framework();
+        let mut parallelism = self.parallelism.resolve(framework.and_then(|own| own.zero).unwrap_or(0));
         let both_ways = framework.is_some_and(FrameworkFile::both_ways);
         if both_ways && (parallelism.pipeline > 1 || self.parallelism.search().on) {
             parallelism.schedule = Schedule::DualPipe;
         }
         let usual = framework.map_or(usual, |framework| framework.overlap.resolve(usual));
+        let states = framework.map(|framework| framework.precision.clone()).unwrap_or_default();
         let mut job = Job {
             llm: self.llm.resolve(),
             phase: self.phase.resolve(),
@@ -270,8 +278,8 @@ impl JobFile {
                 .map_or(self.global_batch, |each| each.saturating_mul(parallelism.data)),
             microbatch: self.microbatch.unwrap_or(1),
             parallelism,
-            precision: self.precision.resolve(),
-            recompute: self.recompute.map_or(Recompute::None, RecomputeName::resolve),
+            precision: self.precision.resolve(&states),
+            recompute: self.recompute().and_then(RecomputeName::stated).unwrap_or(Recompute::None),
             attention: self.attention.resolve(),
             overlap: self.overlap.resolve(usual),
             compression: self.compression.resolve(),
@@ -290,13 +298,26 @@ impl JobFile {
         self.microbatch.is_none() && self.phase.resolve() == Phase::Decode
     }
 
+    /// The framework, where the job is one that it runs.
+    fn training_framework(&self) -> Option<&FrameworkFile> {
+        self.framework.as_ref().filter(|_| self.phase.resolve() == Phase::Training)
+    }
+
+    /// What is recomputed, as the job or else its framework says.
+    fn recompute(&self) -> Option<RecomputeName> {
+        self.recompute.or_else(|| self.training_framework()?.recompute)
+    }
+
     /// What of the layout is left to be chosen.
     pub fn search(&self) -> Search {
         let search = self.parallelism.search();
+        if !search.on && self.recompute() == Some(RecomputeName::Least) {
+            return Search::RECOMPUTE;
+        }
         let one_chunk = self.framework.as_ref().is_some_and(FrameworkFile::one_chunk);
         Search {
             microbatch: self.microbatch.unwrap_or(0),
-            recompute: self.recompute.map(RecomputeName::resolve),
+            recompute: self.recompute().and_then(RecomputeName::stated),
             interleave: if one_chunk && search.interleave == 0 { 1 } else { search.interleave },
             ..search
         }
@@ -329,8 +350,8 @@ impl JobFile {
                 ("microbatch", f64::from(self.microbatch.unwrap_or(1))),
                 ("precision.weights", precision.weights),
                 ("precision.activations", precision.activations),
-                ("precision.gradients", precision.gradients),
-                ("precision.gradient-reduce", precision.gradient_reduce),
+                ("precision.gradients", precision.gradients.unwrap_or(1.0)),
+                ("precision.gradient-reduce", precision.gradient_reduce.unwrap_or(1.0)),
                 ("precision.kv", precision.kv),
             ],
         );

@@ -135,8 +135,8 @@ impl ParallelismFile {
         self.table()?.interleave
     }
 
-    /// What is stated; 1 where nothing is.
-    pub fn resolve(&self) -> Parallelism {
+    /// What is stated; `usual_zero` and 1 where nothing is.
+    pub fn resolve(&self, usual_zero: u8) -> Parallelism {
         let Some(table) = self.table() else { return Parallelism::SINGLE };
         let tensor = table.tensor.unwrap_or(1);
         Parallelism {
@@ -149,7 +149,7 @@ impl ParallelismFile {
                 _ => Schedule::OneFOneB,
             },
             data: table.data.unwrap_or(1),
-            zero: zero(table.zero.unwrap_or(0)),
+            zero: zero(table.zero.unwrap_or(usual_zero)),
             expert: table.expert.unwrap_or(1),
             expert_tensor: table.expert_tensor.unwrap_or(tensor),
             context: table.context.unwrap_or(1),
@@ -193,13 +193,18 @@ impl ParallelismFile {
                 ("context", degree(table.context)),
             ],
         );
-        let stage = table.zero.filter(|&stage| stage > 3).map(|stage| {
-            Err(document.complain(
-                &format!("{at}zero"),
-                &Complaint::new(format_args!("there is no ZeRO stage {stage}")).expected("0, 1, 2 or 3"),
-            ))
-        });
-        Diagnostic::gather([positive].into_iter().chain(stage))
+        Diagnostic::gather([positive, check_zero(document, at, table.zero)])
+    }
+}
+
+/// Complains about a stage of ZeRO that is none; `at` leads to its table.
+pub(super) fn check_zero(document: &Document, at: &str, stage: Option<u8>) -> Result<(), Diagnostic> {
+    match stage.filter(|&stage| stage > 3) {
+        Some(stage) => Err(document.complain(
+            &format!("{at}zero"),
+            &Complaint::new(format_args!("there is no ZeRO stage {stage}")).expected("0, 1, 2 or 3"),
+        )),
+        None => Ok(()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use trinity_sim::Recompute;
 
 macro_rules! choices {
     ($($(#[$doc:meta])* $file:ident => $model:path { $($(#[$vdoc:meta])* $variant:ident),+ })*) => {$(
@@ -32,8 +33,6 @@ choices! {
     TuningName => trinity_sim::Tuning { All, Adapters }
     /// How layers are dealt out to pipeline stages.
     SplitName => trinity_sim::Split { Layers, Work }
-    /// What activations are kept for the backward pass.
-    RecomputeName => trinity_sim::Recompute { None, Selective, Full }
     /// How attention is computed.
     AttentionName => trinity_sim::AttentionKernel { Materialized, Flash }
     /// What is done with the model.
@@ -50,4 +49,30 @@ choices! {
     PolicyName => trinity_sim::compression::Policy { Always, WhenFaster }
     /// Which of Table 3's two energy columns is used.
     EnergyName => trinity_silicon::EnergyColumn { Printed, PowerOverThroughput }
+}
+
+/// What activations are computed again in the backward pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum RecomputeName {
+    None,
+    Selective,
+    Full,
+    /// The least of them with which the job fits in memory.
+    Least,
+}
+
+super::setter::values!(RecomputeName);
+
+impl RecomputeName {
+    /// The recomputation, or nothing where it is chosen.
+    pub fn stated(self) -> Option<Recompute> {
+        match self {
+            Self::None => Some(Recompute::None),
+            Self::Selective => Some(Recompute::Selective),
+            Self::Full => Some(Recompute::Full),
+            Self::Least => None,
+        }
+    }
 }

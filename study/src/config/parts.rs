@@ -12,7 +12,7 @@ use trinity_silicon::die::{Constants, Error, Sm, Wafer};
 use trinity_sim::die::{Die, MatrixRates, Roofline};
 
 settable! {
-    PartsFile { process, dies, sms, spare_sms, clock, matrix_clock, sm, l2, memory, links, pcie_lanes, engines, wafer }
+    PartsFile { process, dies, sms, spare_sms, clock, matrix_clock, nominal_clock, sm, l2, memory, links, pcie_lanes, engines, wafer }
     WaferFile { usd, defects_per_cm2 }
     SmFile { fp32_lanes, fp64_lanes, matrix_fma, matrix_fp32, matrix_fp16, matrix_fp8, special, registers, shared, sharing_loads, graphics }
     L2File { size, spare, bytes_per_clock }
@@ -55,6 +55,9 @@ pub struct PartsFile {
     pub clock: Frequency,
     /// Clock that matrix rates are stated at, if another.
     pub matrix_clock: Option<Frequency>,
+    /// Clock that the circuits reach at nominal supply; the boost clock where it is
+    /// not said. What is clocked higher takes more supply, and so more energy.
+    pub nominal_clock: Option<Frequency>,
     pub sm: SmFile,
     pub l2: L2File,
     pub memory: MemoryFile,
@@ -202,6 +205,7 @@ impl PartsFile {
             sms_sharing_loads: f64::from(self.sm.sharing_loads),
             clock_hz: self.clock.hz(),
             matrix_clock_hz: self.matrix_clock.unwrap_or(self.clock).hz(),
+            nominal_hz: self.nominal_clock.map_or(0.0, |clock| clock.hz()),
             l2_mib: mib(self.l2.size),
             spare_l2_mib: mib(self.l2.spare),
             l2_bytes_per_clock: f64::from(self.l2.bytes_per_clock),
@@ -242,6 +246,7 @@ impl PartsFile {
                 ("wafer.defects-per-cm2", self.wafer.as_ref().map_or(1.0, |wafer| wafer.defects_per_cm2)),
                 ("sms", f64::from(self.sms)),
                 ("clock", self.clock.hz()),
+                ("nominal-clock", self.nominal_clock.unwrap_or(self.clock).hz()),
                 ("sm.fp32-lanes", f64::from(self.sm.fp32_lanes)),
                 ("sm.matrix-fp16", f64::from(self.sm.matrix_fp16)),
                 ("sm.registers", self.sm.registers.bytes()),

@@ -130,8 +130,9 @@ constants! {
         saved_mlp: 0.2 ..= 5.0 = 1.0,
         logit_bytes: 2.0 ..= 30.0 = 8.0,
         reserved_gb: 0.0 ..= 20.0 = 1.5,
-        /// Fraction of memory a job can fill before it fails.
-        usable_memory: 0.5 ..= 1.0 = 1.0,
+        /// Memory that a job can fill before it fails, over what datasheets print:
+        /// beyond 1 where those count GiB and call them GB.
+        usable_memory: 0.5 ..= 1.1 = 1.0,
         /// How fast the share of stalled exchanges grows with nodes.
         stall_exponent: 0.0 ..= 12.0 = 0.0,
     }

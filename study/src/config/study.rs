@@ -81,7 +81,7 @@ impl Checked for StudyFile {
 impl StudyFile {
     /// A layout can be chosen where the GPUs are counted and a step is timed.
     fn check_choice(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
-        if !self.job.search().on {
+        if !self.job.search().cuts() {
             return Ok(());
         }
         let complain =

@@ -352,7 +352,7 @@ fn held(base: &Study, path: &str) -> Option<Held> {
 fn free(base: &Study, plain: &Point) -> Vec<AxisFile> {
     let paths: &[&str] = match plain.job.phase {
         // Layouts that estimates choose are chosen there.
-        Phase::Training if plain.search.on => &[NICS],
+        Phase::Training if plain.search.cuts() => &[NICS],
         Phase::Training => &CHOSEN_IN_TRAINING,
         Phase::Prefill => &CHOSEN_IN_PREFILL,
         Phase::Decode => &[],

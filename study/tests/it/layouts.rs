@@ -129,5 +129,5 @@ fn the_word_is_set_like_any_other_value() {
     let best = set(&file.study, "job.parallelism=best");
     assert!(matches!(best.job.parallelism, ParallelismFile::Word(_)));
     let stated = set(&best, "job.parallelism.data=4");
-    assert!(!stated.job.search().on && stated.job.parallelism.resolve().data == 4);
+    assert!(!stated.job.search().on && stated.job.parallelism.resolve(0).data == 4);
 }

@@ -100,6 +100,32 @@ fn a_crossover_names_scenarios_and_an_axis_that_there_are() {
 }
 
 #[test]
+fn a_higher_boost_clock_at_the_same_power_limit_saves_no_energy() {
+    let job = "phase = \"training\"\nsequence = 4096\nglobal-batch = 128\nrecompute = \"full\"\n\
+               llm = { extends = \"llms/llama-3-8b\" }\n\
+               parallelism = { tensor = 8, data = 8, zero = 1, sequence-parallel = true }\n";
+    let at = |clock: &str| {
+        let request = trinity_study::estimate::Request {
+            cluster: trinity_study::estimate::Part::Named("clusters/dgx-h100".into()),
+            job: trinity_study::estimate::Part::Text { name: "job".into(), text: job.into() },
+            overrides: vec![
+                "cluster.gpus=64".into(),
+                "cluster.gpu.model=parts".into(),
+                format!("cluster.gpu.parts.clock={clock}"),
+            ],
+        };
+        let estimate = trinity_study::estimate::estimate(&request).unwrap().estimate;
+        (estimate.tokens_per_s, estimate.energy.total_j())
+    };
+    let usual = at("1.98 GHz");
+    for clock in ["2.2 GHz", "2.4 GHz", "3 GHz", "3.9 GHz"] {
+        let fast = at(clock);
+        assert!(fast.0 <= 1.002 * usual.0, "{clock}: {fast:?} {usual:?}");
+        assert!(fast.1 >= 0.998 * usual.1, "{clock}: {fast:?} {usual:?}");
+    }
+}
+
+#[test]
 fn blackwell_is_two_dies_that_each_keep_to_the_reticle() {
     for name in ["gpus/b200", "gpus/gb200"] {
         let document = Document::load(name).unwrap();
