@@ -131,3 +131,47 @@ fn the_word_is_set_like_any_other_value() {
     let stated = set(&best, "job.parallelism.data=4");
     assert!(!stated.job.search().on && stated.job.parallelism.resolve(0).data == 4);
 }
+
+/// 70B on 64 GB300 with two sequences together keeps more than there is.
+const CROWDED: &str = "phase = \"training\"\nsequence = 8192\nglobal-batch = 256\nmicrobatch = 2\n\
+     llm = { extends = \"llms/llama-3-70b\" }\nprecision = { math = \"fp8\" }\n\
+     parallelism = { pipeline = 4, data = 16 }\nframework = { extends = \"frameworks/megatron-bridge\" }\n";
+
+fn crowded(overrides: &[&str]) -> Result<Outcome, trinity_study::Error> {
+    estimate(&Request {
+        cluster: Part::Named("clusters/gb300-nvl72".into()),
+        job: Part::Text { name: "job".into(), text: CROWDED.into() },
+        overrides: overrides.iter().map(|&text| text.into()).collect(),
+    })
+}
+
+#[test]
+fn the_least_recomputation_that_fits_is_taken_where_a_framework_leaves_it_open() {
+    let least = crowded(&[]).unwrap();
+    let layout = least.estimate.chosen.unwrap();
+    assert_eq!((layout.parallelism.pipeline, layout.parallelism.zero.stage()), (4, 1));
+    let said = least.lines.iter().find(|line| line.group == "layout").unwrap();
+    assert!(said.formula.contains("the least that fits"), "{}", said.formula);
+    for stated in ["none", "selective", "full"] {
+        let Ok(found) = crowded(&[&format!("job.recompute={stated}")]) else { continue };
+        assert!(found.estimate.iteration_s >= least.estimate.iteration_s, "{stated} fits and is faster");
+    }
+    let refused = crowded(&["job.recompute=none"]).unwrap_err().to_string();
+    assert!(refused.contains("GB a GPU of") && refused.contains("activations"), "{refused}");
+}
+
+#[test]
+fn a_framework_says_how_states_are_kept_and_a_job_goes_before_it() {
+    let gb = |overrides: &[&str], name: &str| {
+        let outcome = crowded(overrides).unwrap();
+        outcome.lines.iter().find(|line| line.group == "memory" && line.name == name).unwrap().value
+    };
+    let own = gb(&[], "gradients");
+    assert!((gb(&["job.precision.gradients=32"], "gradients") / own - 2.0).abs() < 1e-9);
+    assert!(
+        gb(&["job.parallelism.zero=0", "job.parallelism.pipeline=8", "job.parallelism.data=8"], "optimizer")
+            > gb(&[], "optimizer")
+    );
+    let wrong = crowded(&["job.framework.zero=4"]).unwrap_err().to_string();
+    assert!(wrong.contains("there is no ZeRO stage 4"), "{wrong}");
+}
