@@ -180,6 +180,10 @@ pub enum Infeasible {
     #[error("{stages} pipeline stages × {chunks} chunks, but only {layers} layers")]
     Stages { stages: u32, chunks: u32, layers: u32 },
     #[error(
+        "{layers} layers do not deal out to {stages} pipeline stages × {chunks} chunks of as many layers"
+    )]
+    Chunks { stages: u32, chunks: u32, layers: u32 },
+    #[error(
         "of {stages} stages dealt out by work the loss gets three or more, and one of those has nothing to run"
     )]
     EmptyStage { stages: u32 },
@@ -238,7 +242,7 @@ impl Infeasible {
             Self::GpuCount { .. } => Reason::GpuCount,
             Self::Heads { .. } => Reason::Heads,
             Self::KvHeads { .. } => Reason::KvHeads,
-            Self::Stages { .. } | Self::EmptyStage { .. } => Reason::Stages,
+            Self::Stages { .. } | Self::Chunks { .. } | Self::EmptyStage { .. } => Reason::Stages,
             Self::Interleave { .. } | Self::DualPipe { .. } | Self::NotPlayed => Reason::Interleave,
             Self::Batch { .. } => Reason::Batch,
             Self::Experts { .. } => Reason::Experts,
