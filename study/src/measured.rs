@@ -2,8 +2,12 @@
 //!
 //! `trinity validate --errors FILE` writes the table beside this module: the mean
 //! absolute error of rows by GPU, number format of the products, kind of model
-//! and scale. An answer quotes the rows most like its question, says how like
-//! they are, and says so where nothing of the kind was measured.
+//! and scale, once with the constants as they are and once with constants that
+//! were fitted without the rows' model, or without their GPU. A question is about
+//! a model that no fit saw, so an answer quotes the error on rows whose model was
+//! left out, and where its GPU was not measured either, that with the GPU left
+//! out. It takes the rows most like its question, says how like they are, and
+//! says so where nothing of the kind was measured.
 
 use crate::config::StudyFile;
 use serde::Serialize;
@@ -33,15 +37,23 @@ pub struct Measured {
     #[serde(flatten)]
     pub question: Question,
     pub rows: usize,
-    /// Mean absolute error, a fraction.
+    /// Mean absolute error, a fraction, with constants that saw the rows.
     pub error: f64,
+    /// With constants that were fitted without the rows' models.
+    pub model_left_out: f64,
+    /// With constants that were fitted without the rows' GPU, or, of a calibration that knows one GPU,
+    /// without the rows' source.
+    pub gpu_left_out: f64,
 }
 
 /// The error that an answer quotes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Quoted {
-    /// A fraction; nothing where no run of the kind was ever measured.
+    /// On rows that the constants had not seen, a fraction; nothing where no run of the kind was ever
+    /// measured.
     pub error: Option<f64>,
+    /// On the same rows with the constants as they are, which were fitted with them.
+    pub fitted_error: Option<f64>,
     pub rows: usize,
     /// What the rows share with the question, and what not.
     pub basis: String,
@@ -69,15 +81,19 @@ fn row(line: &str) -> Option<Measured> {
         },
         rows: next()?.parse().ok()?,
         error: next()?.parse().ok()?,
+        model_left_out: next()?.parse().ok()?,
+        gpu_left_out: next()?.parse().ok()?,
     })
 }
 
 /// The table as a file, in the order of the questions.
 pub fn written(rows: &[Measured]) -> String {
-    let mut text = String::from("calibration,peak_tflops,power_w,math,model,parallelism,scale,rows,error\n");
-    for Measured { question: q, rows, error } in rows {
+    let mut text = String::from(
+        "calibration,peak_tflops,power_w,math,model,parallelism,scale,rows,error,model_left_out,gpu_left_out\n",
+    );
+    for Measured { question: q, rows, error, model_left_out, gpu_left_out } in rows {
         text += &format!(
-            "{},{},{},{},{},{},{},{rows},{error:.4}\n",
+            "{},{},{},{},{},{},{},{rows},{error:.4},{model_left_out:.4},{gpu_left_out:.4}\n",
             q.calibration, q.peak_tflops, q.power_w, q.math, q.model, q.parallelism, q.scale
         );
     }
@@ -117,7 +133,8 @@ impl Question {
 /// A likeness: what rows share with a question, in words, and how to tell.
 type Likeness = (&'static str, fn(&Question, &Question) -> bool);
 
-/// Likenesses, nearest first: each asks for less than the one before.
+/// Likenesses, nearest first: each asks for less than the one before. The first [`THIS_GPU`] are on
+/// the GPU of the question.
 const NEAREST: [Likeness; 5] = [
     ("this GPU, number format, kind of model, parallelism and scale", |a, b| {
         a.same_gpu(b)
@@ -136,7 +153,17 @@ const NEAREST: [Likeness; 5] = [
     ("this calibration alone", |_, _| true),
 ];
 
-/// The error of the rows most like `question`.
+/// Likenesses that ask for the same GPU.
+const THIS_GPU: usize = 3;
+
+/// A mean over rows of what each kind of them has.
+fn mean(rows: &[&Measured], of: impl Fn(&Measured) -> f64) -> Option<f64> {
+    let count: usize = rows.iter().map(|row| row.rows).sum();
+    let sum: f64 = rows.iter().map(|row| of(row) * row.rows as f64).sum();
+    (count > 0).then(|| sum / count as f64)
+}
+
+/// The error of the rows most like `question`, by constants that had not seen them.
 pub fn quote(question: Option<&Question>) -> Quoted {
     let table = table();
     let Some(question) = question else {
@@ -144,16 +171,24 @@ pub fn quote(question: Option<&Question>) -> Quoted {
     };
     let own: Vec<&Measured> =
         table.iter().filter(|row| row.question.calibration == question.calibration).collect();
-    for (words, like) in NEAREST {
-        let near: Vec<&&Measured> = own.iter().filter(|row| like(question, &row.question)).collect();
+    for (at, (words, like)) in NEAREST.into_iter().enumerate() {
+        let near: Vec<&Measured> = own.iter().copied().filter(|row| like(question, &row.question)).collect();
         let rows: usize = near.iter().map(|row| row.rows).sum();
         if rows == 0 {
             continue;
         }
-        let error = near.iter().map(|row| row.error * row.rows as f64).sum::<f64>() / rows as f64;
+        let (left_out, without): (fn(&Measured) -> f64, &str) = match at < THIS_GPU {
+            true => (|row| row.model_left_out, "its model"),
+            false => (|row| row.gpu_left_out, "its GPU or source"),
+        };
         let shared =
-            if words == NEAREST[0].0 { "measured runs of" } else { "measured runs, the nearest, share" };
-        return Quoted { error: Some(error), rows, basis: format!("{rows} {shared} {words}") };
+            if at == 0 { "measured runs of" } else { "measured runs, the nearest there are: they share" };
+        return Quoted {
+            error: mean(&near, left_out),
+            fitted_error: mean(&near, |row| row.error),
+            rows,
+            basis: format!("{rows} {shared} {words}, each by constants fitted without {without}"),
+        };
     }
     elsewhere(&table)
 }
@@ -162,12 +197,14 @@ pub fn quote(question: Option<&Question>) -> Quoted {
 /// that constants were fitted for, which the question's were not.
 fn elsewhere(table: &[Measured]) -> Quoted {
     let rows: usize = table.iter().map(|row| row.rows).sum();
-    let sum: f64 = table.iter().map(|row| row.error * row.rows as f64).sum();
+    let all: Vec<&Measured> = table.iter().collect();
     Quoted {
-        error: (rows > 0).then(|| sum / rows as f64),
+        error: mean(&all, |row| row.gpu_left_out),
+        fitted_error: mean(&all, |row| row.error),
         rows: 0,
         basis: format!(
-            "no run like it was measured; the nearest are {rows} training runs on GPUs with a calibration"
+            "no run like it was measured; the nearest are {rows} training runs on GPUs with a calibration, each by \
+             constants fitted without its GPU or source"
         ),
     }
 }
@@ -192,6 +229,23 @@ mod tests {
     fn the_table_is_read_as_it_was_written() {
         assert_eq!(written(&table()), TABLE);
         assert!(table().len() > 20);
+    }
+
+    #[test]
+    fn what_is_quoted_is_the_error_on_rows_that_the_constants_had_not_seen() {
+        let table = table();
+        let of = |pick: fn(&Measured) -> f64| mean(&table.iter().collect::<Vec<_>>(), pick).unwrap();
+        // Constants that saw a row are nearer to it than constants that did not.
+        assert!(of(|row| row.model_left_out) > of(|row| row.error));
+        assert!(of(|row| row.gpu_left_out) > of(|row| row.error));
+        let near = quote(Some(&b200("fp8", 8)));
+        let own = table.iter().filter(|row| NEAREST[0].1(&b200("fp8", 8), &row.question));
+        let own: Vec<&Measured> = own.filter(|row| row.question.calibration == "megatron").collect();
+        assert_eq!(near.error, mean(&own, |row| row.model_left_out));
+        assert_eq!(near.fitted_error, mean(&own, |row| row.error));
+        assert!(near.basis.ends_with("each by constants fitted without its model"), "{}", near.basis);
+        let other = quote(Some(&Question { power_w: 123, ..b200("fp8", 8) }));
+        assert!(other.basis.ends_with("without its GPU or source"), "{}", other.basis);
     }
 
     #[test]

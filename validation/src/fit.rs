@@ -30,6 +30,8 @@ impl Effort {
     pub const FULL: Self = Self { rounds: 60, first_step: 0.25 };
     /// From constants that are nearly right, as a fold is.
     pub const FOLD: Self = Self { rounds: 6, first_step: 0.04 };
+    /// From constants that saw what is left out, a long way.
+    pub const LEFT_OUT: Self = Self { rounds: 12, first_step: 0.2 };
 }
 
 /// Moves the constants at `paths` to where `objective` is least.

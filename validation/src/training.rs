@@ -210,14 +210,14 @@ fn pair(run: &Run, predicted: f64, measured: f64) -> Pair {
 }
 
 /// What rows may be left out by.
-type Trait = fn(&Run) -> &str;
+pub type Trait = fn(&Run) -> &str;
 
 /// Traits of the runs of 2025 and 2026, and what a set left out by each is called.
 pub const LEFT_OUT: [(&str, Trait); 2] =
     [("model left out", family), ("GPU left out", |run| run.gpu.as_str())];
 
 /// Models of one shape are one model: MTP or not, MLPerf's Llama or NVIDIA's.
-fn family(run: &Run) -> &str {
+pub fn family(run: &Run) -> &str {
     match run.model.as_str() {
         "DeepSeekV3 w/o MTP" => "DeepSeekV3",
         "LLAMA3.1_8B" => "LLAMA3_8B",
@@ -235,7 +235,6 @@ pub fn leave_one_out(
     runs: &[&Run],
     of: Trait,
 ) -> BTreeMap<Set, Vec<Pair>> {
-    let effort = Effort { rounds: 12, first_step: 0.2 };
     let values: std::collections::BTreeSet<&str> = runs.iter().map(|run| of(run)).collect();
     let mut pairs: BTreeMap<Set, Vec<Pair>> = BTreeMap::new();
     for value in values {
@@ -243,7 +242,7 @@ pub fn leave_one_out(
         if rest.is_empty() || rest.len() == runs.len() {
             continue;
         }
-        let fitted = refit(family, start, &rest, effort);
+        let fitted = refit(family, start, &rest, Effort::LEFT_OUT);
         for run in runs.iter().filter(|run| of(run) == value) {
             if let (Some(measured), Ok(predicted)) = (run.seconds, predict(&fitted, run)) {
                 pairs.entry(run.set).or_default().push(pair(run, predicted, measured));
