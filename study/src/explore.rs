@@ -173,6 +173,7 @@ fn judged(
     // Where the odds are against the leader, where it stops leading is no part of the answer.
     let leads = best == first.scenario;
     let limits = if leads { vary::limits(&contest, &best, progress)? } else { Vec::new() };
+    let reigns = if leads { vary::reigns(&contest, &best, progress)? } else { Vec::new() };
     let swings = vary::swings(&contest, &first.scenario, progress)?;
     let (study, sweep_toml) = contest.final_study(&best)?;
     let mut exploration = Exploration {
@@ -184,8 +185,8 @@ fn judged(
         rank_by: ground.rank_by.clone(),
         answer: Vec::new(),
         setting: setting::setting(&contest),
-        reigns: standing::reigns(&contest, &found),
-        steps: standing::steps(&contest, &found, &best),
+        reigns,
+        steps: standing::steps(&contest, &best, progress)?,
         per_watt: standing::per_watt(&contest),
         certainty: certainty::certainty(file, &rates, &silicon, &best, &measured),
         fronts: study.outcome(&found.tally).fronts,

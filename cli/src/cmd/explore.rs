@@ -34,7 +34,7 @@ use trinity_tensor::compare::{Row, Subject};
 Examples:
   trinity explore                                 built-in tensors, Llama 3 70B on DGX H100, every codec
   trinity explore --study sweeps/llama-7b           the paper's own setting
-  trinity explore --study sweeps/a100-pcie          servers of eight A100 PCIe that share 100 Gbit/s
+  trinity explore --study sweeps/a100-pcie          servers of eight A100 PCIe, 100 Gbit/s cards
   trinity explore --study sweeps/nvl72              Llama 3 405B on GB200 NVL72
   trinity explore --study sweeps/kv-spill           decoding with the KV cache in the host's memory
   trinity explore --study sweeps/prefill-transfer   prompts whose KV cache is sent to other workers

@@ -3,15 +3,14 @@
 
 use super::certainty::MODEL;
 use super::chance::{Odds, PAYS, SURE};
+use super::contest::TIE;
 use super::figures::{amount, chance, grouped, percent, significant, times};
 use super::knob::SCALE;
 use super::outcome::Exploration;
-use super::regime::{Edge, Regime};
-use super::standing::Standing;
+use super::regime::{CONTEXT, Edge, Regime};
+use super::standing::{Reign, Standing};
 use super::vary::{Limit, Swing};
 
-/// Two that are closer than this are told as equals.
-const TIE: f64 = 0.005;
 /// Whole GPUs that move a gain by less than this are not worth a sentence.
 const STEP: f64 = 0.01;
 /// An input that explains less than this decides nothing.
@@ -196,7 +195,10 @@ fn per_watt(found: &Exploration) -> Option<String> {
 fn map(found: &Exploration) -> Option<String> {
     let regime = found.regime.as_ref()?;
     let Regime { x, y, here, candidate, .. } = regime;
-    let at = format!("At {} {} ({})", amount(here.y), y.unit, y.name);
+    let unit = if here.y == 1.0 { y.unit.trim_end_matches('s') } else { y.unit };
+    let at = format!("At {} {unit} ({})", amount(here.y), y.name);
+    // Serving is laid out by what is asked of it, training by what it is asked of.
+    let whose = if x.name == CONTEXT { "workload" } else { "cluster" };
     let edge = match regime.edge {
         Edge::Everywhere => format!("{at}, {candidate} pays at any {} on the map", x.name),
         Edge::Nowhere => format!("{at}, {candidate} pays at no {} on the map", x.name),
@@ -217,7 +219,7 @@ fn map(found: &Exploration) -> Option<String> {
             format!(" Where {all} well-known ones lie, it pays for {some}: {}.", pays.join("; "))
         }
     };
-    Some(format!("{edge}; this cluster has {}.{known}", amount(here.x)))
+    Some(format!("{edge}; this {whose} has {}.{known}", amount(here.x)))
 }
 
 /// Places of the map that are none, and why.
@@ -296,16 +298,21 @@ fn ends(found: &Exploration) -> Vec<String> {
 fn stepped(found: &Exploration) -> Option<String> {
     let steps = found.steps.as_ref()?;
     let gain = standing(found, &found.best)?.over_baseline?;
-    if (steps.between / gain - 1.0).abs() < STEP {
+    if (steps.mean / gain - 1.0).abs() < STEP && steps.most / steps.least < 1.0 + 2.0 * STEP {
         return None;
     }
     let gpus = |count: u32| if count == 1 { "1 GPU".to_owned() } else { format!("{count} GPUs") };
     Some(format!(
-        "Part of that is whole steps: clusters grow by {} with {} and by {} without; read between steps the gain is {}.",
+        "Part of that is whole steps: clusters come in whole pipelines, of {} with {} and of {} without{}; at budgets up \
+         to {} away it gains between {} and {} times, {} in the mean.",
         gpus(steps.gpus),
         found.best,
         gpus(steps.baseline_gpus),
-        times(steps.between),
+        if steps.dealt { ", and in numbers of them that divide the batch" } else { "" },
+        percent(steps.around),
+        times(steps.least),
+        times(steps.most),
+        times(steps.mean),
     ))
 }
 
@@ -368,30 +375,36 @@ fn budgets(found: &Exploration) -> Option<String> {
     let below = own.checked_sub(1).map(|at| &found.reigns[at]);
     let above = found.reigns.get(own + 1);
     let sentence = match (below, above) {
-        (None, None) => "It is the best at every budget at which anything fits.".to_owned(),
+        (None, None) => format!("It stays the best at every budget {}.", from_to(reign)),
         (Some(below), None) => {
-            format!(
-                "From {} mm² on it is the best; below that, {} is.",
-                grouped(reign.from_mm2),
-                below.scenario
-            )
+            format!("It is the best {}; below that, {} is.", from_to(reign), below.scenario)
         }
         (None, Some(above)) => {
-            format!(
-                "Up to {} mm² it is the best; above that, {} is.",
-                grouped(above.from_mm2),
-                above.scenario
-            )
+            format!("It is the best {}; above that, {} is.", from_to(reign), above.scenario)
         }
         (Some(below), Some(above)) => format!(
-            "It is the best from {} to {} mm²; below that {} is, above it {}.",
-            grouped(reign.from_mm2),
-            grouped(above.from_mm2),
+            "It is the best {}; below that {} is, above it {}.",
+            from_to(reign),
             below.scenario,
             above.scenario
         ),
     };
     Some(sentence)
+}
+
+/// The budgets of a reign, of which two figures are enough.
+fn from_to(reign: &Reign) -> String {
+    let from = grouped(rounded(reign.from_mm2));
+    reign.to_mm2.map_or_else(
+        || format!("from {from} mm² on"),
+        |to| format!("from {from} to {} mm²", grouped(rounded(to))),
+    )
+}
+
+/// Two figures of a number.
+fn rounded(value: f64) -> f64 {
+    let unit = 10_f64.powf(value.abs().max(1.0).log10().floor() - 1.0);
+    (value / unit).round() * unit
 }
 
 /// Where it stops being the best, along one link or in its bits.
@@ -415,6 +428,13 @@ fn stops(found: &Exploration, limit: &Limit) -> String {
         (None, Some(above)) => {
             format!("Were the {what} {}, {} would be the best.", at(above.factor), above.scenario)
         }
+        (Some(below), Some(above)) if below.scenario == above.scenario => format!(
+            "{} stays the best with {what} between {} and {}; below and above that {} is.",
+            found.best,
+            at(below.factor),
+            at(above.factor),
+            below.scenario
+        ),
         (Some(below), Some(above)) => format!(
             "{} stays the best with {what} between {} and {}; below that {} is, above it {}.",
             found.best,

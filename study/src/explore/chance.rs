@@ -24,6 +24,8 @@ pub const PAYS: f64 = 1.01;
 pub const SURE: f64 = 0.95;
 /// Classes of an input's draws that variance is shared out over.
 const BINS: usize = 16;
+/// Draws of a class, at least.
+const EACH: usize = 8;
 /// Draws between two looks at whether the work is still wanted.
 const ROUND: usize = 128;
 
@@ -244,6 +246,10 @@ impl Tally {
     /// The share of variance that each input explains alone: that of the means of
     /// its classes, less what classes of random draws would have.
     fn decides(&self, gains: &[f64]) -> Vec<Decides> {
+        // Classes of a few draws differ by chance alone.
+        if gains.len() < EACH * BINS {
+            return Vec::new();
+        }
         let logs: Vec<f64> = gains.iter().map(|gain| gain.max(1e-3).ln()).collect();
         let count = logs.len() as f64;
         let mean = logs.iter().sum::<f64>() / count;
@@ -325,6 +331,17 @@ mod tests {
         assert!((of("a") - 0.25).abs() < 0.01 && (of("none") - 0.75).abs() < 0.01);
         assert_eq!(of("b"), 0.0, "what cannot run is never the best");
         assert_eq!((odds.gain.low, odds.gain.high), (0.9, 1.2));
+    }
+
+    #[test]
+    fn few_draws_decide_nothing() {
+        let names = ["none", "a"].map(String::from).to_vec();
+        let lattice = Lattice::new(61, 1, 1);
+        let points: Vec<Vec<f64>> = (0..61).map(|at| lattice.point(at)).collect();
+        let merits = points.iter().map(|point| vec![Some(1.0), Some(1.0 + point[0])]).collect();
+        let inputs = vec![inputs::tests_input("first")];
+        let odds = Tally { names, baseline: 0, inputs, points, merits, draws: 61 }.odds("a").unwrap();
+        assert!(odds.decides.is_empty() && odds.pays > 0.9, "{odds:?}");
     }
 
     #[test]

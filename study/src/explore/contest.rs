@@ -19,6 +19,8 @@ use trinity_sim::sweep::{Direction, Entry, Metric, Point, Tally};
 /// A scenario whose best moves by less than this when its grid is refined again
 /// is refined enough.
 pub const TOLERANCE: f64 = 0.001;
+/// Two that are closer than this are told as equals.
+pub(super) const TIE: f64 = 0.005;
 /// Rounds of search and grid; the second rarely finds anything.
 const ROUNDS: usize = 4;
 
@@ -31,6 +33,8 @@ pub(super) struct Change {
     pub bits: Option<(Option<String>, f64)>,
     /// The area of one scenario's codec times a factor.
     pub area: Option<(String, f64)>,
+    /// The budget times a factor.
+    pub budget: Option<f64>,
 }
 
 /// The sweep with each codec as a scenario.
@@ -147,14 +151,6 @@ impl<'a> Contest<'a> {
         self.grid(Some(best))
     }
 
-    /// Whether `value` is better than `other`.
-    pub fn gain(&self, value: f64, other: f64) -> f64 {
-        match self.ground.rank.direction {
-            Direction::Maximize => value / other,
-            Direction::Minimize => other / value,
-        }
-    }
-
     fn run(&self, progress: &dyn Progress) -> Result<Found, Error> {
         let tally = self.study.tally(progress)?;
         self.study.refuse_nonsense(&tally)?;
@@ -183,12 +179,15 @@ impl<'a> Contest<'a> {
             let mut own: Vec<Values> = vec![usual];
             for (other, start) in self.fields.iter().zip(starts) {
                 let Some(start) = start else { continue };
-                let taken = player.taken(&other.player, start, &usual);
-                if !own.contains(&taken) {
-                    own.push(taken);
+                for taken in player.coded(&player.taken(&other.player, start, &usual)) {
+                    if !own.contains(&taken) {
+                        own.push(taken);
+                    }
                 }
             }
-            player.best(&self.fields[at].base(&[])?, &self.rules, &own)
+            let base = self.fields[at].base(&[])?;
+            let best = player.best(&base, &self.rules, &own)?;
+            Some(player.pared(&base, &self.rules, best, TOLERANCE))
         })
     }
 
@@ -246,9 +245,13 @@ impl<'a> Contest<'a> {
     /// no scenario can run any more.
     pub fn moved(&self, change: &Change) -> Option<Vec<Option<f64>>> {
         let places: Vec<usize> = (0..self.fields.len()).collect();
+        let mut rules = self.rules.clone();
+        if let (Within::AreaMm2(most), Some(factor)) = (rules.within, change.budget) {
+            rules.within = Within::AreaMm2(most * factor);
+        }
         let merits = crate::parallel::map(&places, |&at| {
             let starts = self.near(at)?;
-            let best = self.fields[at].player.best(&self.base(at, change)?, &self.rules, &starts)?;
+            let best = self.fields[at].player.best(&self.base(at, change)?, &rules, &starts)?;
             Some(best.merit)
         });
         merits.iter().any(Option::is_some).then_some(merits)
@@ -282,7 +285,7 @@ impl<'a> Contest<'a> {
         };
         match self.rules.merit {
             Merit::PerArea => rank / entry.values[self.area_at],
-            Merit::Rank | Merit::PerWatt => rank,
+            Merit::Rank | Merit::PerWatt | Merit::AmongGpus => rank,
         }
     }
 
@@ -300,40 +303,6 @@ impl<'a> Contest<'a> {
         Some(Best { merit: self.merit(best), value: best.values[self.rank_at], entry: best.clone() })
     }
 
-    /// Area and what ranks along the hull of a scenario's front, area rising.
-    pub fn hull(&self, tally: &Tally, scenario: usize) -> Vec<(f64, f64)> {
-        let Some(front) = tally.fronts.get(scenario) else { return Vec::new() };
-        // Upwards is better on every hull.
-        let sign = if self.ground.rank.direction == Direction::Maximize { 1.0 } else { -1.0 };
-        let values = |entry: &Entry| (entry.values[self.area_at], sign * entry.values[self.rank_at]);
-        let mut points: Vec<(f64, f64)> = front.entries().iter().map(values).collect();
-        points.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
-        let mut hull: Vec<(f64, f64)> = Vec::new();
-        for point in points {
-            if hull.last().is_some_and(|last| point.0 <= last.0 || point.1 <= last.1) {
-                continue;
-            }
-            while let [.., first, middle] = hull.as_slice() {
-                let rise = |to: (f64, f64)| (to.1 - first.1) / (to.0 - first.0);
-                if rise(*middle) > rise(point) {
-                    break;
-                }
-                hull.pop();
-            }
-            hull.push(point);
-        }
-        hull.into_iter().map(|(area, value)| (area, sign * value)).collect()
-    }
-
-    /// Areas at which some front has a point, rising.
-    pub fn areas(&self, tally: &Tally) -> Vec<f64> {
-        let entries = tally.fronts.iter().flat_map(|front| front.entries());
-        let mut areas: Vec<f64> = entries.map(|entry| entry.values[self.area_at]).collect();
-        areas.sort_by(f64::total_cmp);
-        areas.dedup();
-        areas
-    }
-
     /// The scenarios, in the order of fronts.
     pub fn names(&self) -> Vec<&str> {
         self.study.file.scenarios.iter().map(|scenario| scenario.name.as_str()).collect()
@@ -343,6 +312,23 @@ impl<'a> Contest<'a> {
     pub fn leader(&self, merits: &[Option<f64>]) -> Option<usize> {
         let known = merits.iter().enumerate().filter_map(|(at, merit)| Some((at, (*merit)?)));
         known.reduce(|best, own| if own.1 > best.1 { own } else { best }).map(|(at, _)| at)
+    }
+
+    /// Who is the best instead of `best`: another that is better by more than a tie, or what has no
+    /// codec where a codec is no better than that; nobody where `best` holds.
+    pub fn instead(&self, best: &str, merits: &[Option<f64>]) -> Option<&str> {
+        let (names, leader) = (self.names(), self.leader(merits)?);
+        let of = |name: &str| names.iter().position(|own| *own == name).and_then(|at| merits[at]);
+        let Some(own) = of(best) else { return Some(self.name(leader)) };
+        if merits[leader].is_some_and(|leading| leading / own > 1.0 + TIE) {
+            return Some(self.name(leader));
+        }
+        let plain = of(&self.ground.baseline).filter(|_| best != self.ground.baseline)?;
+        (own / plain < 1.0 + TOLERANCE).then_some(self.ground.baseline.as_str())
+    }
+
+    fn name(&self, at: usize) -> &str {
+        self.study.file.scenarios[at].name.as_str()
     }
 
     /// Bits differ between tensors: the least and the most of any class that is coded, as factors

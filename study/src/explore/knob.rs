@@ -32,6 +32,25 @@ struct Place {
 }
 
 impl Place {
+    /// The place with the steps that a node's parts come in.
+    fn on(mut self, base: &Point) -> Self {
+        if [NICS, CODECS].contains(&self.path) {
+            self.step = shared(base.cluster.gpus_per_node);
+        }
+        self
+    }
+
+    /// What a value grows by: a GPU has whole codecs, or shares one with its neighbours.
+    fn step_at(&self, value: f64) -> f64 {
+        if self.path == CODECS && value >= 1.0 { 1.0 } else { self.step }
+    }
+
+    /// The value at or below this one that there can be.
+    fn floor(&self, value: f64) -> f64 {
+        let step = self.step_at(value + 1e-9);
+        (value / step + 1e-9).floor() * step
+    }
+
     /// The value as a file writes it.
     fn label(&self, value: f64) -> String {
         let word = self.words.get((value as usize).saturating_sub(1));
@@ -45,8 +64,17 @@ impl Place {
     }
 }
 
-/// A sixteenth of a network card or a codec: eight GPUs that share half of one.
+/// A sixteenth of a network card or a codec: the least that nodes of one GPU share.
 const SIXTEENTH: f64 = 1.0 / 16.0;
+
+/// The share of a network card or a codec that parts of a node grow by: as fine as it may be while
+/// a node has whole ones. Nodes of one GPU share cards among them, up to sixteen of them one.
+fn shared(gpus_per_node: u32) -> f64 {
+    match gpus_per_node {
+        0 | 1 => SIXTEENTH,
+        gpus => 1.0 / f64::from(1_u32 << gpus.trailing_zeros().min(4)),
+    }
+}
 /// More network cards or codecs than this are on no GPU.
 const MOST_PARTS: f64 = 1024.0;
 const MOST_RANKS: f64 = 1_048_576.0;
@@ -198,13 +226,13 @@ impl Knob {
         let numbers: Option<Vec<f64>> = axis.labels.iter().map(|label| label.parse().ok()).collect();
         // Words are the study's to list.
         let place = PLACES.iter().find(|place| place.path == axis.path && place.words.is_empty());
+        let place = place.map(|place| place.on(base));
         let kind = match (place, numbers) {
             (Some(place), Some(numbers)) if axis.labels.len() > 1 => {
                 let low = numbers.iter().copied().fold(f64::INFINITY, f64::min);
                 let high = numbers.iter().copied().fold(0.0, f64::max);
                 let most = most.unwrap_or(f64::INFINITY).min((place.most)(base));
-                let most = (most / place.step + 1e-9).floor() * place.step;
-                Kind::Number { place: *place, stated: (low, high), most: most.max(low) }
+                Kind::Number { place, stated: (low, high), most: place.floor(most).max(low) }
             }
             (_, numbers) => Kind::Listed { axis: axis.clone(), ordered: numbers.is_some() },
         };
@@ -213,11 +241,11 @@ impl Knob {
 
     /// The knob of a choice that the study leaves to the search; nothing of a place that is not known.
     pub fn free(axis: &Axis, base: &Point) -> Option<Self> {
-        let place = PLACES.iter().find(|place| place.path == axis.path)?;
+        let place = PLACES.iter().find(|place| place.path == axis.path)?.on(base);
         let most = (place.most)(base).max(place.step);
         Some(Self {
             path: axis.path.clone(),
-            kind: Kind::Number { place: *place, stated: (0.0, f64::INFINITY), most },
+            kind: Kind::Number { place, stated: (0.0, f64::INFINITY), most },
         })
     }
 
@@ -258,10 +286,7 @@ impl Knob {
     /// The multiple of its step at or below a value, within its limits.
     pub fn rounded(&self, value: f64) -> f64 {
         match &self.kind {
-            Kind::Number { place, most, .. } => {
-                let steps = (value / place.step + 1e-9).floor();
-                (steps * place.step).clamp(place.step, most.max(place.step))
-            }
+            Kind::Number { place, most, .. } => place.floor(value).clamp(place.step, most.max(place.step)),
             Kind::Listed { axis, .. } => value.clamp(0.0, axis.labels.len() as f64 - 1.0),
         }
     }
@@ -270,8 +295,8 @@ impl Knob {
     pub fn around(&self, value: f64) -> Vec<f64> {
         let mut tried: Vec<f64> = match &self.kind {
             Kind::Number { place, .. } => {
-                let near =
-                    [-4.0, -3.0, -2.0, -1.0, 1.0, 2.0, 3.0, 4.0].map(|steps| value + steps * place.step);
+                let step = place.step_at(value);
+                let near = [-4.0, -3.0, -2.0, -1.0, 1.0, 2.0, 3.0, 4.0].map(|steps| value + steps * step);
                 let far = [0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5, 2.0, 4.0].map(|factor| value * factor);
                 near.into_iter().chain(far).map(|value| self.rounded(value)).collect()
             }
@@ -302,7 +327,7 @@ impl Knob {
                     return Some(Stands::Beyond { end: *low });
                 }
                 // One of each is no end of anything, nor is what nothing else fits beside.
-                let held = *most <= *high && value + place.step > *most && *most > place.step;
+                let held = *most <= *high && value + place.step_at(value) > *most && *most > place.step;
                 (held && place.step < 1.0).then_some(Stands::AtEnd)
             }
             Kind::Listed { axis, ordered } => {
@@ -311,5 +336,23 @@ impl Knob {
                 (*ordered && last > 0 && ends).then_some(Stands::AtEnd)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_has_whole_network_cards_and_a_gpu_whole_codecs() {
+        assert_eq!([1, 2, 4, 8, 16, 72].map(shared), [1.0 / 16.0, 0.5, 0.25, 0.125, 1.0 / 16.0, 0.125]);
+        let of = |path: &str| *PLACES.iter().find(|place| place.path == path).unwrap();
+        let codecs = Place { step: 0.125, ..of(CODECS) };
+        assert_eq!(
+            [0.3, 0.99, 1.0, 1.9, 22.8].map(|value| codecs.floor(value)),
+            [0.25, 0.875, 1.0, 1.0, 22.0]
+        );
+        let nics = Place { step: 0.125, ..of(NICS) };
+        assert_eq!([0.94, 1.2].map(|value| nics.floor(value)), [0.875, 1.125]);
     }
 }

@@ -15,6 +15,9 @@ const MOST: usize = 16;
 /// Turns of all knobs; searches end after four or five.
 const PASSES: usize = 12;
 
+/// Numbers of codecs that are tried for the fewest that are enough.
+const PARED: u32 = 64;
+
 /// Knobs along which searches get stuck: a layout of other stages is far away.
 const SPREAD: [&str; 2] = ["job.parallelism.pipeline", "job.parallelism.tensor"];
 /// Knobs that a batch may not divide by.
@@ -41,6 +44,8 @@ pub(super) enum Merit {
     PerArea,
     /// What ranks, of each watt.
     PerWatt,
+    /// What ranks, of each mm² of a cluster of as many GPUs, whether all of them run or not.
+    AmongGpus,
 }
 
 /// What a search is held to.
@@ -64,6 +69,7 @@ impl Rules {
             Merit::Rank => rank,
             Merit::PerArea => rank / estimate.area_mm2,
             Merit::PerWatt => rank * estimate.iteration_s / estimate.energy_j,
+            Merit::AmongGpus => rank * estimate.area.gpu_mm2 / estimate.area_mm2,
         }
     }
 
@@ -158,6 +164,9 @@ impl Player {
     /// What these values give, where they can run within the limits.
     pub fn tried(&self, base: &Point, rules: &Rules, values: &Values) -> Option<Optimum> {
         let point = self.point(base, values);
+        if matches!(rules.within, Within::Gpus(most) if f64::from(point.cluster.gpus) > most) {
+            return None;
+        }
         let estimate = point.estimate().ok().filter(|estimate| rules.allows(estimate))?;
         Some(Optimum { values: *values, merit: rules.merit(&estimate), estimate, point })
     }
@@ -171,6 +180,21 @@ impl Player {
             }
         }
         plain
+    }
+
+    /// These values, and with few and with many codecs: how many another has says little of how many
+    /// of its own a scenario has room for.
+    pub fn coded(&self, values: &Values) -> Vec<Values> {
+        let codecs = self.knobs.iter().position(|knob| knob.path == super::knob::CODECS && knob.is_number());
+        let mut starts = vec![*values];
+        for count in codecs.map_or(&[][..], |_| &[0.125, 0.25, 0.5, 1.0, 4.0]) {
+            let mut values = *values;
+            if let Some(codecs) = codecs {
+                values[codecs] = self.knobs[codecs].rounded(*count);
+            }
+            starts.push(values);
+        }
+        starts
     }
 
     /// Starts far from one another: layouts of few and of many stages and tensor ranks.
@@ -188,6 +212,21 @@ impl Player {
             }
         }
         starts
+    }
+
+    /// The best with no more codecs than it needs to be within a tolerance of it: area that is left
+    /// over buys codecs for next to nothing, and nobody would build those.
+    pub fn pared(&self, base: &Point, rules: &Rules, best: Optimum, tolerance: f64) -> Optimum {
+        let codecs = self.knobs.iter().position(|knob| knob.path == super::knob::CODECS && knob.is_number());
+        let Some(codecs) = codecs.filter(|_| rules.merit == Merit::Rank) else { return best };
+        let fewer = (1..PARED).map(|step| {
+            let mut values = best.values;
+            let share = f64::from(step) / f64::from(PARED);
+            values[codecs] = self.knobs[codecs].rounded(best.values[codecs] * share * share);
+            values
+        });
+        let enough = |own: &Optimum| own.merit >= best.merit * (1.0 - tolerance);
+        fewer.filter_map(|values| self.tried(base, rules, &values)).find(enough).unwrap_or(best)
     }
 
     /// The best from any of the starts; nothing where no start leads to a point that runs.
@@ -305,16 +344,18 @@ impl Search<'_> {
         if left <= 0.0 || cluster.nics_per_gpu * cluster.nic.area_mm2 + coded <= left {
             return;
         }
-        let kept: &[f64] = if codecs.is_some() { &[1.0, 0.5, 0.25] } else { &[1.0] };
+        let kept: &[f64] = if codecs.is_some() { &[1.0, 0.5, 0.25, 0.1, 0.03, 0.0] } else { &[1.0] };
         for share in kept {
             for tight in [1.0, 0.97, 0.9] {
                 let mut trimmed = values;
                 if let Some(codecs) = codecs {
                     trimmed[codecs] = knobs[codecs].rounded(values[codecs] * share);
                 }
-                let rest = (left - coded * share) * tight / cluster.nic.area_mm2;
+                let coded = self.player.point(self.base, &trimmed).cluster.codecs_per_gpu;
+                let rest = left - coded * cluster.codec.area_mm2;
                 if rest > 0.0 {
-                    trimmed[nics] = knobs[nics].rounded(rest);
+                    let fits = rest * tight / cluster.nic.area_mm2;
+                    trimmed[nics] = knobs[nics].rounded(fits.min(values[nics]));
                     self.offer(best, trimmed);
                 }
             }

@@ -5,8 +5,8 @@
 //! data-parallel rank in a step: between them they say how long a gradient
 //! takes to send while how much is computed. Serving is laid out by context and
 //! concurrency. Every place is the study with those two numbers, in which the
-//! codec and no codec each play their best on as many GPUs, and are compared
-//! for each mm².
+//! codec and no codec each play their best on as many GPUs, in training whether
+//! they use all of them or not, and are compared for each mm².
 
 use super::chance::PAYS;
 use super::contest::Contest;
@@ -70,6 +70,8 @@ pub enum Edge {
 
 /// Places along the map where nothing else is said.
 pub const CELLS: usize = 15;
+/// What the map of a service is laid out by.
+pub(super) const CONTEXT: &str = "context";
 /// Halvings of the interval in which a codec starts to pay.
 const HALVINGS: usize = 5;
 
@@ -157,9 +159,12 @@ impl Survey {
         let sides = [side(baseline)?, side(codec)?];
         let gpus = f64::from(sides[0].best.cluster.gpus);
         let grows = sides[0].base.gpus_as_used;
+        let training = sides[0].base.job.phase == Phase::Training;
         let rules = Rules {
-            within: if grows { Within::Gpus(gpus) } else { Within::AsItIs },
-            merit: Merit::PerArea,
+            within: if grows && training { Within::Gpus(gpus) } else { Within::AsItIs },
+            // Who trains has so many GPUs, and to leave some idle is no gain; a service has as many
+            // replicas as it likes.
+            merit: if training { Merit::AmongGpus } else { Merit::PerArea },
             ..contest.rules.clone()
         };
         Some(Self { phase: sides[0].base.job.phase, sides, rules })
@@ -181,7 +186,7 @@ impl Survey {
                 )
             }
             Phase::Prefill | Phase::Decode => (
-                ruler("context", "tokens", 1024.0, 1_048_576.0, up),
+                ruler(CONTEXT, "tokens", 1024.0, 1_048_576.0, up),
                 ruler("concurrency", "sequences", 1.0, 1024.0_f64.max(y), up),
             ),
         }

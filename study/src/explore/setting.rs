@@ -50,8 +50,12 @@ pub fn setting_of(document: &Document, point: &Point) -> Setting {
         0.0 => String::new(),
         nics => format!(", {} × {nic} ({} Gbit/s) a GPU", short(nics), short(gbit_per_s)),
     };
-    let each = cluster.gpus_per_node.min(cluster.gpus.max(1));
-    let line = format!("{} × {gpu}, {each} a node{wires}; {llm}, {batch}", cluster.gpus);
+    let nodes_of = match (nodes, cluster.gpus_per_node) {
+        (0 | 1, _) => "one node".to_owned(),
+        (nodes, 1) => format!("{nodes} nodes"),
+        (nodes, each) => format!("{nodes} nodes of {each}"),
+    };
+    let line = format!("{} × {gpu} in {nodes_of}{wires}; {llm}, {batch}", cluster.gpus);
     Setting { line, gpu, nic, llm, gpus: cluster.gpus, nodes }
 }
 
@@ -74,10 +78,10 @@ pub(super) fn layout(point: &Point, coded: bool) -> String {
         }
     }
     if cluster.gpus > cluster.gpus_per_node {
-        words += &format!(", {} network cards a GPU", short(cluster.nics_per_gpu));
+        words += &format!(", {} a GPU", counted(cluster.nics_per_gpu, "network card"));
     }
     if coded {
-        words += &format!(", {} codecs a GPU", short(cluster.codecs_per_gpu));
+        words += &format!(", {} a GPU", counted(cluster.codecs_per_gpu, "codec"));
     }
     words
 }
@@ -89,6 +93,11 @@ fn named(document: &Document, path: &str, otherwise: &str) -> String {
     let file = setting.map(|setting| setting.place.source.name.as_str()).unwrap_or_default();
     let stem = file.rsplit(['/', '\\']).next().and_then(|file| file.strip_suffix(".toml"));
     stem.filter(|_| file.contains('/')).unwrap_or(otherwise).to_owned()
+}
+
+/// So many of something.
+fn counted(count: f64, what: &str) -> String {
+    format!("{} {what}{}", short(count), if count == 1.0 { "" } else { "s" })
 }
 
 /// A number without zeros that say nothing.

@@ -1,10 +1,11 @@
-//! Where each codec stands at the budget, and at every other budget.
+//! Where each codec stands at the budget, and beside it.
 
-use super::contest::{Contest, Found as Sweep};
+use super::contest::{Change, Contest, Found as Sweep};
 use super::knob::Stands;
 use super::optimum::{Merit, Rules};
 use super::setting::layout;
 use crate::sweep::Found;
+use crate::{Error, Progress};
 use serde::Serialize;
 use trinity_sim::{Breakdown, Estimate};
 
@@ -77,9 +78,15 @@ pub struct PerWatt {
 /// pipelines, and who has a step just below the budget is no better for it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Steps {
-    /// The best over the baseline, both read between their steps.
-    pub between: f64,
-    /// GPUs that the best and the baseline grow by.
+    /// How far around the budget the gain was taken, as a share of it.
+    pub around: f64,
+    /// The best over the baseline there: the least, the mean and the most.
+    pub least: f64,
+    pub mean: f64,
+    pub most: f64,
+    /// Whether pipelines share out one batch, and so come in numbers that divide it.
+    pub dealt: bool,
+    /// GPUs of a pipeline of the best and of the baseline, by which they grow.
     pub gpus: u32,
     pub baseline_gpus: u32,
 }
@@ -162,22 +169,41 @@ pub(super) fn per_watt(contest: &Contest<'_>) -> Option<PerWatt> {
     Some(PerWatt { scenario: contest.names()[leader].to_owned(), over_baseline: merits[leader]? / plain })
 }
 
-/// The gain of a scenario between the steps of its cluster and the baseline's,
-/// where there is a budget and both have a front on either side of it.
-pub(super) fn steps(contest: &Contest<'_>, sweep: &Sweep, best: &str) -> Option<Steps> {
-    let budget = contest.ground.budget_mm2?;
-    let own = contest.names().iter().position(|name| *name == best)?;
-    let plain = contest.baseline_at().filter(|plain| *plain != own)?;
-    let read = |at: usize| between(&contest.hull(&sweep.tally, at), budget);
+/// How far around the budget the gain is taken, and at how many budgets on either side.
+const AROUND: f64 = 0.1;
+const BESIDE: i32 = 5;
+
+/// The gain of a scenario at budgets around the one that was asked for.
+pub(super) fn steps(
+    contest: &Contest<'_>,
+    best: &str,
+    progress: &dyn Progress,
+) -> Result<Option<Steps>, Error> {
+    let own = contest.names().iter().position(|name| *name == best);
+    let plain = contest.baseline_at().filter(|plain| Some(*plain) != own);
+    let (Some(own), Some(plain), Some(_)) = (own, plain, contest.ground.budget_mm2) else { return Ok(None) };
+    let mut gains = Vec::new();
+    for step in -BESIDE..=BESIDE {
+        progress.check()?;
+        let budget = Some(1.0 + AROUND * f64::from(step) / f64::from(BESIDE));
+        let Some(merits) = contest.moved(&Change { budget, ..Change::default() }) else { continue };
+        gains.extend(merits[own].zip(merits[plain]).map(|(own, plain)| own / plain));
+    }
     let grows = |at: usize| {
         let job = contest.optima[at].as_ref()?.point.job.parallelism;
         Some((job.gpus() / u64::from(job.data.max(1))) as u32)
     };
-    Some(Steps {
-        between: contest.gain(read(own)?, read(plain)?),
-        gpus: grows(own)?,
-        baseline_gpus: grows(plain)?,
-    })
+    let (Some(gpus), Some(baseline_gpus)) = (grows(own), grows(plain)) else { return Ok(None) };
+    let mean = (gains.iter().map(|gain| gain.ln()).sum::<f64>() / gains.len().max(1) as f64).exp();
+    Ok((!gains.is_empty()).then(|| Steps {
+        around: AROUND,
+        least: gains.iter().copied().fold(f64::INFINITY, f64::min),
+        mean,
+        most: gains.iter().copied().fold(0.0, f64::max),
+        dealt: contest.optima[plain].as_ref().is_some_and(|best| best.point.replica_batch == 0),
+        gpus,
+        baseline_gpus,
+    }))
 }
 
 fn split(estimate: &Estimate, gpus: u32) -> Split {
@@ -210,52 +236,4 @@ fn parts(breakdown: &Breakdown, sent_on: bool) -> Vec<Part> {
     parts.retain(|part| part.share > 0.0);
     parts.sort_by(|a, b| b.share.total_cmp(&a.share));
     parts
-}
-
-/// Which scenario is best at which budget. Fronts are read along their hulls:
-/// a cluster grows by whole GPUs, and who happens to have a step just before
-/// another is no better for it.
-pub(super) fn reigns(contest: &Contest<'_>, sweep: &Sweep) -> Vec<Reign> {
-    let names = contest.names();
-    let fronts: Vec<Vec<(f64, f64)>> = (0..names.len()).map(|at| contest.hull(&sweep.tally, at)).collect();
-    let mut reigns: Vec<Reign> = Vec::new();
-    for area in contest.areas(&sweep.tally) {
-        let values: Vec<Option<f64>> = fronts.iter().map(|front| between(front, area)).collect();
-        let merit = |value: &Option<f64>| value.map(|value| contest.gain(value, 1.0));
-        let merits: Vec<Option<f64>> = values.iter().map(merit).collect();
-        let Some(leader) = contest.leader(&merits).map(|at| names[at]) else { continue };
-        match reigns.last_mut() {
-            Some(reign) if reign.scenario == leader => {}
-            last => {
-                if let Some(reign) = last {
-                    reign.to_mm2 = Some(area);
-                }
-                reigns.push(Reign { scenario: leader.to_owned(), from_mm2: area, to_mm2: None });
-            }
-        }
-    }
-    reigns
-}
-
-/// A front's value at an area: on the line between the points beside it;
-/// nothing before the first, the last beyond it.
-fn between(front: &[(f64, f64)], area: f64) -> Option<f64> {
-    let after = front.partition_point(|(x, _)| *x <= area);
-    let &(x, y) = front.get(after.checked_sub(1)?)?;
-    let Some(&(next_x, next_y)) = front.get(after) else { return Some(y) };
-    Some(y + (next_y - y) * (area - x) / (next_x - x))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::between;
-
-    #[test]
-    fn a_front_is_read_between_its_points() {
-        let front = [(10.0, 1.0), (20.0, 3.0)];
-        assert_eq!(between(&front, 5.0), None);
-        assert_eq!(between(&front, 10.0), Some(1.0));
-        assert_eq!(between(&front, 15.0), Some(2.0));
-        assert_eq!(between(&front, 99.0), Some(3.0));
-    }
 }

@@ -2,6 +2,7 @@
 //! until another codec is the best, and what each assumption does to it.
 
 use super::contest::{Change, Contest};
+use super::standing::Reign;
 use crate::{Error, Progress};
 use serde::Serialize;
 
@@ -57,10 +58,10 @@ impl Swing {
     }
 }
 
-/// Two values closer than this are no reason to build another codec.
-const TIE: f64 = 0.001;
-/// Links are tried up to so many times as fast, and as slow.
+/// Links and budgets are tried up to so many times as large, and as small.
 const FARTHEST: f64 = 16.0;
+const SLOWER: [f64; 4] = [0.5, 0.25, 0.125, 1.0 / FARTHEST];
+const FASTER: [f64; 4] = [2.0, 4.0, 8.0, FARTHEST];
 /// Bits are tried up to so many times as many.
 const MOST_BITS: f64 = 2.0;
 /// Halvings of the interval in which the best changes: to about 1 %.
@@ -88,8 +89,8 @@ pub(super) fn limits(
                 path: Some(path.into()),
                 value: Some(gbit_per_s),
                 unit: "Gbit/s",
-                below: probe.turn(&[0.5, 0.25, 0.125, 1.0 / FARTHEST])?,
-                above: probe.turn(&[2.0, 4.0, 8.0, FARTHEST])?,
+                below: probe.turn(&SLOWER)?,
+                above: probe.turn(&FASTER)?,
                 from: 1.0 / FARTHEST,
                 to: FARTHEST,
             });
@@ -114,6 +115,33 @@ pub(super) fn limits(
     Ok(limits)
 }
 
+/// Who is best at which budget, around the one that was asked for: `best`, and
+/// who takes over where another does. Nothing without a budget.
+pub(super) fn reigns(
+    contest: &Contest<'_>,
+    best: &str,
+    progress: &dyn Progress,
+) -> Result<Vec<Reign>, Error> {
+    let Some(budget) = contest.ground.budget_mm2 else { return Ok(Vec::new()) };
+    let at = |factor: f64| Change { budget: Some(factor), ..Change::default() };
+    let probe = Probe { contest, best, change: &at, progress };
+    let (below, above) = (probe.turn(&SLOWER)?, probe.turn(&FASTER)?);
+    let reign = |scenario: &str, from: f64, to: f64| Reign {
+        scenario: scenario.to_owned(),
+        from_mm2: budget * from,
+        to_mm2: Some(budget * to),
+    };
+    let fits = |factor: &f64| contest.moved(&at(*factor)).is_some();
+    let least = SLOWER.into_iter().take_while(fits).last().unwrap_or(1.0);
+    let from = below.as_ref().map_or(least, |turn| turn.factor);
+    let to = above.as_ref().map_or(FARTHEST, |turn| turn.factor);
+    let mut reigns: Vec<Reign> =
+        below.iter().map(|turn| reign(&turn.scenario, least.min(from), from)).collect();
+    reigns.push(reign(best, from, to));
+    reigns.extend(above.iter().map(|turn| reign(&turn.scenario, to, FARTHEST)));
+    Ok(reigns)
+}
+
 struct Probe<'a> {
     contest: &'a Contest<'a>,
     best: &'a str,
@@ -133,14 +161,7 @@ impl Probe<'_> {
     fn other(&self, factor: f64) -> Result<Option<String>, Error> {
         self.progress.check()?;
         let Some(merits) = self.contest.moved(&(self.change)(factor)) else { return Ok(None) };
-        let names = self.contest.names();
-        let own = names.iter().position(|name| *name == self.best).and_then(|at| merits[at]);
-        let Some(leader) = self.contest.leader(&merits) else { return Ok(None) };
-        let beaten = match (merits[leader], own) {
-            (Some(leading), Some(own)) => leading / own > 1.0 + TIE,
-            (leading, own) => leading.is_some() && own.is_none(),
-        };
-        Ok(beaten.then(|| names[leader].to_owned()))
+        Ok(self.contest.instead(self.best, &merits).map(str::to_owned))
     }
 
     /// The factor nearest to 1 along `factors` at which another is best.
@@ -223,9 +244,10 @@ fn end(contest: &Contest<'_>, best: &str, (value, change): &(String, Change)) ->
     let merits = contest.moved(change).unwrap_or_default();
     let names = contest.names();
     let of = |name: &str| names.iter().position(|own| *own == name).and_then(|at| *merits.get(at)?);
+    let holds = of(best).map(|_| best);
     End {
         value: value.clone(),
-        best: contest.leader(&merits).map(|at| names[at].to_owned()),
+        best: contest.instead(best, &merits).or(holds).map(str::to_owned),
         over_baseline: of(best).zip(of(&contest.ground.baseline)).map(|(own, none)| own / none),
     }
 }

@@ -1,6 +1,6 @@
 //! The whole chain, held against its parts run one after the other.
 
-use trinity_study::explore::{Exploration, QUALITY, Request, TOLERANCE, Training, built_in, explore};
+use trinity_study::explore::{Edge, Exploration, QUALITY, Request, TOLERANCE, Training, built_in, explore};
 use trinity_study::{Error, Silent, compare, price, sweep};
 use trinity_tensor::codec::Target;
 use trinity_tensor::compare::{Subject, Turn};
@@ -321,6 +321,60 @@ fn neighbouring_budgets_give_neighbouring_answers() {
 }
 
 #[test]
+fn a_large_batch_needs_no_codec_and_the_answer_says_that_the_batch_decides() {
+    let subjects = subjects(&ALL);
+    let asked = Request { draws: 251, ..request(&subjects, &["line"]) };
+    let first = explore(&asked, &|_| (), &Silent).unwrap();
+    let at = |batch: u32| {
+        found(&Request {
+            earlier: &first.comparison.all,
+            sets: vec![format!("study.job.replica-batch={batch}")],
+            ..request(&subjects, &["line"])
+        })
+    };
+    let (middle, large) = (at(64), at(256));
+    let gains = [&first.exploration, &middle, &large].map(|found| gain(found, "line"));
+    assert!(gains[0] > gains[1] && gains[1] > gains[2], "{gains:?}");
+    assert!(gains[0] > 1.1 && gains[1] < 1.06 && (0.98..1.02).contains(&gains[2]), "{gains:?}");
+    for (found, batch) in [(&first.exploration, 4), (&middle, 64), (&large, 256)] {
+        let named = format!("{batch} sequences of 2048 tokens a rank");
+        assert!(found.answer[0].contains(&named), "{}", found.answer[0]);
+    }
+    // Who asks with a batch of 4 is told that it rests on that.
+    let decides = &first.exploration.odds.as_ref().unwrap().decides[0];
+    assert_eq!(decides.input, "sequences of a data-parallel rank in a step", "{decides:?}");
+    // Who asks with 256 is not told to build anything.
+    let against = large.odds.as_ref().unwrap();
+    assert!(against.pays < 0.5 && large.best == "uncompressed", "{:?}", large.answer);
+}
+
+#[test]
+fn assumptions_that_move_together_stay_within_what_the_answer_says() {
+    let subjects = subjects(&ALL);
+    let alone = explore(&Request { draws: 251, ..request(&subjects, &["line"]) }, &|_| (), &Silent).unwrap();
+    let together = Request {
+        earlier: &alone.comparison.all,
+        sets: [
+            "study.job.replica-batch=12",
+            "study.cluster.network.efficiency=0.95",
+            "study.job.overlap.data=0.7",
+            "study.job.precision.gradient-reduce=16",
+        ]
+        .map(String::from)
+        .to_vec(),
+        ..request(&subjects, &["line"])
+    };
+    let (stated, moved) = (gain(&alone.exploration, "line"), gain(&found(&together), "line"));
+    // Four of them, none at the end of its range, take most of the gain away.
+    assert!(moved - 1.0 < 0.5 * (stated - 1.0), "{stated} and {moved}");
+    let odds = alone.exploration.odds.as_ref().unwrap();
+    assert!(odds.gain.low <= moved && moved <= odds.gain.high, "{moved} is outside {:?}", odds.gain);
+    // And nothing is said of assumptions one at a time that does not say so.
+    let said = alone.exploration.answer.join(" ");
+    assert!(said.contains("drawn together") && !said.contains("None of the"), "{said}");
+}
+
+#[test]
 fn a_finer_grid_gives_the_same_answer() {
     let subjects = subjects(&ALL);
     let coarse = explore(&request(&subjects, &["line"]), &|_| (), &Silent).unwrap();
@@ -442,6 +496,20 @@ fn a_dgx_h100_hardly_needs_a_codec_and_says_whose_bits_it_counts_with() {
         "{said}"
     );
     assert!(said.contains("recorded training runs: ") && said.contains("run t2.6"), "{said}");
+    assert!(found.answer[0].contains("nodes of 8"), "{}", found.answer[0]);
+    // A node has whole network cards, a GPU whole codecs, a stage chunks of as many layers.
+    for standing in &found.standings {
+        let of = |path: &str| -> Option<f64> {
+            standing.chosen.iter().find(|one| one.path == path)?.value.parse().ok()
+        };
+        let cards = of("cluster.nics-per-gpu").unwrap() * 8.0;
+        assert_eq!(cards.fract(), 0.0, "{}: {cards} cards a node", standing.scenario);
+        let codecs = of("cluster.codecs-per-gpu").filter(|codecs| *codecs >= 1.0);
+        assert!(codecs.is_none_or(|codecs| codecs.fract() == 0.0), "{}: {codecs:?}", standing.scenario);
+        let stage = 80.0 / of("job.parallelism.pipeline").unwrap();
+        let chunk = stage.ceil() / of("job.parallelism.interleave").unwrap();
+        assert_eq!(chunk.fract(), 0.0, "{}: {chunk} layers a chunk", standing.scenario);
+    }
     // The paper's codec lost what no one would give up, and is out with the reason.
     let out = found.left_out.iter().find(|one| one.candidate == "three-in-one").unwrap();
     assert!(out.why.contains("2.7M-h264-1.4") && out.why.contains("lost +16.3"), "{}", out.why);
@@ -453,10 +521,26 @@ fn servers_that_share_100_gbit_want_a_codec_and_a_rack_of_nvlink_does_not() {
     let slow = found(&asked(&subjects, "sweeps/a100-pcie", &[]));
     let fast = found(&asked(&subjects, "sweeps/nvl72", &[]));
     let (slow_gain, fast_gain) = (gain(&slow, "line"), gain(&fast, "line"));
-    assert!(slow_gain > 1.05, "12.5 Gbit/s for 312 TFLOP/s: {slow_gain} {:?}", slow.answer);
+    assert!(slow_gain > 1.05, "25 Gbit/s for 312 TFLOP/s: {slow_gain} {:?}", slow.answer);
+    // A codec that is larger than thought is built smaller; it never takes half of the GPUs away.
+    let odds = slow.odds.as_ref().unwrap();
+    assert!(odds.chances.iter().all(|one| one.gain.low > 0.9), "{:?}", odds.chances);
     assert!((0.98..1.05).contains(&fast_gain), "72 GPUs on NVLink: {fast_gain} {:?}", fast.answer);
     assert!(slow_gain > fast_gain + 0.03);
     assert_ne!(likeliest(&slow), "uncompressed", "{:?}", slow.answer);
+    // On the map thin wires are where it pays: one of the marks is such a server.
+    let map = slow.regime.as_ref().unwrap();
+    let server = map.marks.iter().find(|mark| mark.name.starts_with("A100 PCIe")).unwrap();
+    assert!(map.here.gain.unwrap() > 1.02 && server.gain.unwrap() > 1.02, "{map:?}");
+    assert!(!matches!(map.edge, Edge::Above(_) | Edge::Nowhere), "{:?}", map.edge);
+    // Where wires are fast there is nothing to gain, and the codec costs no more than its area.
+    let fastest: Vec<f64> = map.gains.iter().filter_map(|row| *row.last()?).collect();
+    assert!(fastest.iter().all(|gain| (0.97..1.12).contains(gain)), "{fastest:?}");
+    let rack = fast.regime.as_ref().unwrap().here.gain.unwrap();
+    assert!((0.98..1.02).contains(&rack), "{rack}");
+    // Half as many servers is the next smaller cluster, and that is said where it matters.
+    let steps = slow.steps.as_ref().unwrap();
+    assert!(steps.dealt && steps.least <= steps.mean && steps.mean <= steps.most, "{steps:?}");
 }
 
 #[test]

@@ -75,7 +75,9 @@ pub fn page(explored: &Explored, searched: Option<&Found>) -> Report {
 }
 
 fn rests_on(report: &mut Report, found: &Exploration) {
-    add(report, "Which codec is best at which budget", &reigns(found));
+    if !found.reigns.is_empty() {
+        add(report, "Which codec is best at which budget", &reigns(found));
+    }
     add(report, "Each assumption at either end of its range, alone", &swings(found));
     if let Some(odds) = &found.odds {
         add(report, "What is drawn", &inputs(odds));

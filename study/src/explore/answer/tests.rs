@@ -61,7 +61,7 @@ fn found() -> Exploration {
         ],
         reigns: vec![
             Reign { scenario: "h264".into(), from_mm2: 1_000.0, to_mm2: Some(9_000.0) },
-            Reign { scenario: "line".into(), from_mm2: 9_000.0, to_mm2: None },
+            Reign { scenario: "line".into(), from_mm2: 9_000.0, to_mm2: Some(801_234.0) },
         ],
         limits: Vec::new(),
         swings: vec![
@@ -147,12 +147,16 @@ fn the_time_goes_where_the_rows_say() {
 #[test]
 fn budgets_at_which_another_is_best_are_told() {
     let mut all = found();
-    assert_eq!(budgets(&all).unwrap(), "From 9,000 mm² on it is the best; below that, h264 is.");
+    assert_eq!(
+        budgets(&all).unwrap(),
+        "It is the best from 9,000 to 800,000 mm²; below that, h264 is.",
+        "two figures are enough"
+    );
     all.reigns.remove(0);
-    assert_eq!(budgets(&all).unwrap(), "It is the best at every budget at which anything fits.");
+    assert_eq!(budgets(&all).unwrap(), "It stays the best at every budget from 9,000 to 800,000 mm².");
     all.reigns[0].to_mm2 = Some(60_000.0);
     all.reigns.push(Reign { scenario: "h264".into(), from_mm2: 60_000.0, to_mm2: None });
-    assert_eq!(budgets(&all).unwrap(), "Up to 60,000 mm² it is the best; above that, h264 is.");
+    assert_eq!(budgets(&all).unwrap(), "It is the best from 9,000 to 60,000 mm²; above that, h264 is.");
     all.budget_mm2 = None;
     assert_eq!(budgets(&all), None);
     let mut other = found();
@@ -187,6 +191,8 @@ fn where_it_stops_being_the_best_is_told_and_only_there() {
     );
     let both = stops(&all, &limit(Some((0.25, "h265")), Some((3.0, "uncompressed"))));
     assert!(both.contains("between 25.0 Gbit/s and 300 Gbit/s") && both.contains("h265"), "{both}");
+    let same = stops(&all, &limit(Some((0.25, "h265")), Some((3.0, "h265"))));
+    assert!(same.ends_with("below and above that h265 is."), "{same}");
     let never = stops(&all, &limit(None, None));
     assert_eq!(never, "With network cards from 6.25 Gbit/s to 1,600 Gbit/s it stays the best.");
     let bits = Limit {
@@ -321,6 +327,11 @@ fn without_a_budget_it_is_for_each_mm2_and_each_watt() {
     assert_eq!(per_watt(&all), None);
 }
 
+/// Gains at budgets around the one that was asked for.
+fn around(least: f64, mean: f64, most: f64) -> Steps {
+    Steps { around: 0.1, least, mean, most, dealt: false, gpus: 4, baseline_gpus: 1 }
+}
+
 #[test]
 fn ends_of_axes_and_steps_are_told_where_they_matter() {
     let mut all = found();
@@ -340,10 +351,19 @@ fn ends_of_axes_and_steps_are_told_where_they_matter() {
     all.standings[0].chosen = vec![chosen("8", None, true)];
     let said = ends(&all).join(" ");
     assert!(said.contains("with no way on: cluster.codecs-per-gpu of line (8)"), "{said}");
-    all.steps = Some(Steps { between: 1.7, gpus: 4, baseline_gpus: 1 });
+    all.steps = Some(around(1.5, 1.7, 1.9));
     let said = stepped(&all).unwrap();
-    assert!(said.contains("by 4 GPUs with line and by 1 GPU without") && said.contains("is 1.70"), "{said}");
-    all.steps = Some(Steps { between: 1.801, gpus: 4, baseline_gpus: 1 });
+    assert!(said.contains("of 4 GPUs with line and of 1 GPU without;"), "{said}");
+    assert!(
+        said.contains("up to 10 % away it gains between 1.50 and 1.90 times, 1.70 in the mean"),
+        "{said}"
+    );
+    all.steps = Some(Steps { dealt: true, ..around(1.5, 1.8, 1.9) });
+    assert!(
+        stepped(&all).unwrap().contains("that divide the batch"),
+        "the mean is its own, the range is wide"
+    );
+    all.steps = Some(around(1.795, 1.801, 1.81));
     assert_eq!(stepped(&all), None, "steps that move nothing are not told");
 }
 
@@ -369,6 +389,11 @@ fn the_map_is_told_as_it_is() {
         "At 8,192 tokens (batch of a rank), line pays below 0.700 Gbit/s a TFLOP/s; this cluster has 0.500. Where 2 \
          well-known ones lie, it pays for 1: A."
     );
+    let mut served = regime(Edge::Everywhere, Vec::new());
+    (served.x.name, served.y, served.here.y) = (CONTEXT, ruler("concurrency", "sequences"), 1.0);
+    all.regime = Some(served);
+    let said = map(&all).unwrap();
+    assert!(said.starts_with("At 1 sequence (concurrency)") && said.contains("this workload has"), "{said}");
     all.regime = Some(regime(Edge::Nowhere, vec![mark("A", None)]));
     let said = map(&all).unwrap();
     assert!(said.contains("pays at no wire speed") && said.contains("it pays for none"), "{said}");
@@ -446,7 +471,7 @@ fn everything() -> Exploration {
         beyond: Some(8.0),
         at_end: false,
     }];
-    all.steps = Some(Steps { between: 1.6, gpus: 4, baseline_gpus: 1 });
+    all.steps = Some(around(1.5, 1.6, 1.8));
     all.limits = vec![limit(None, Some((3.0, "uncompressed")))];
     all.swings[1].high.best = Some("h265".into());
     all
@@ -470,9 +495,9 @@ fn each_sentence_has_distributions_under_which_it_does_not_appear() {
         ("it pays for 1: A", |all| all.regime.as_mut().unwrap().marks[0].gain = Some(1.005)),
         ("cannot run (too large)", |all| all.regime.as_mut().unwrap().why = None),
         ("beyond the study's axes", |all| all.standings[0].chosen.clear()),
-        ("Part of that is whole steps", |all| all.steps.as_mut().unwrap().between = 1.8),
+        ("Part of that is whole steps", |all| all.steps = Some(around(1.8, 1.8, 1.8))),
         ("without a codec.", |all| all.best = "uncompressed".into()),
-        ("From 9,000 mm² on it is the best", |all| all.budget_mm2 = None),
+        ("It is the best from 9,000 to 800,000 mm²", |all| all.budget_mm2 = None),
         ("With network cards at 300 Gbit/s or more", |all| all.limits.clear()),
         ("rests most on the goodput", |all| {
             all.swings.iter_mut().for_each(|swing| swing.low.over_baseline = swing.high.over_baseline);
