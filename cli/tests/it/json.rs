@@ -159,7 +159,11 @@ const CASES: &[(&str, &str)] = &[
     ("config-show", "config show study.toml"),
     ("config-check", "config check study.toml --kind sweeps"),
     ("config-schema-out", "config schema --out schemas"),
-    ("explore", "explore --codecs line,three-in-one --study study.toml --draws 48 --cells 3 --out explore"),
+    ("explore", "explore --codecs line,three-in-one --study study.toml --draws 131 --cells 3 --out explore"),
+    (
+        "explore-budget",
+        "explore --codecs line --study study.toml --budget 50000mm2 --draws 131 --cells 3 --out within",
+    ),
     ("estimate", "estimate dgx-h100 llama-3-8b --set job.parallelism.tensor=8"),
     ("figure", "figure"),
     ("figure-run", "figure 16a --run --out figure"),

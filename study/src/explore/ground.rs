@@ -181,7 +181,8 @@ impl Ground {
         ]
     }
 
-    /// The assumptions of the study that neither measured bits nor a choice replace.
+    /// The assumptions of the study that neither measured bits nor a choice replace, nor what was set:
+    /// who states a value does not ask what another would do.
     pub fn assumptions(&self) -> impl Iterator<Item = &crate::config::AssumptionFile> {
         let bits = |path: &str| {
             Class::ALL.into_iter().filter_map(key_of).any(|key| path == format!("job.compression.{key}"))
@@ -190,6 +191,7 @@ impl Ground {
             bits(path)
                 || self.free.iter().any(|axis| axis.path == path)
                 || (self.recorded && path == REDUCTION)
+                || self.sets.iter().any(|set| sets_path(set, path))
         };
         self.base.file.assumptions.iter().filter(move |assumption| !replaced(&assumption.path))
     }
@@ -475,4 +477,10 @@ fn scalar(value: &Scalar) -> String {
         Scalar::Number(number) => format!("{number:?}"),
         other => other.to_string(),
     }
+}
+
+/// Whether `path=value` is about a path of the study.
+fn sets_path(set: &str, path: &str) -> bool {
+    let own = set.split('=').next().unwrap_or_default().trim();
+    own.strip_prefix("study.").is_some_and(|own| own == path)
 }
