@@ -95,7 +95,12 @@ fn die(run: &Run) -> &str {
 
 /// The error of each row by constants fitted on the rows of other parts, where all rows that share a
 /// trait are in one part.
-fn left_out(start: &Calibrations, runs: &[(usize, &Run)], paths: &[&str], of: Trait) -> BTreeMap<usize, f64> {
+fn left_out(
+    constants: &Family,
+    start: &Calibrations,
+    runs: &[(usize, &Run)],
+    of: Trait,
+) -> BTreeMap<usize, f64> {
     let values: BTreeSet<&str> = runs.iter().map(|(_, run)| of(run)).collect();
     let parts: BTreeMap<&str, usize> =
         values.into_iter().enumerate().map(|(at, value)| (value, at % PARTS)).collect();
