@@ -58,15 +58,18 @@ fn delta_alone(place: &str) -> Failure {
 
 /// A failure at `place` because of what a file holds.
 pub fn bad_input(place: &str, error: &Error) -> Failure {
+    let said = sentence(error);
+    // What was opened there names it already.
+    let said = if said.starts_with(&format!("{place}: ")) { said } else { format!("{place}: {said}") };
     match error.root() {
-        Error::OutOfMemory { .. } => Failure::run(format_args!("{place}: {}", sentence(error)))
+        Error::OutOfMemory { .. } => Failure::run(said)
             .help("use fewer --threads, or a machine with more memory; tensors need not fit, a few slabs do"),
         Error::UnknownCodec { name, .. } if name == "delta" || name.starts_with("delta/") => {
             delta_alone(place)
         }
         Error::UnknownCodec { name, .. } => unknown_codec(name),
         Error::Profile(diagnostic) => diagnostic.as_ref().clone().into(),
-        _ => Failure::input(format_args!("{place}: {}", sentence(error))),
+        _ => Failure::input(said),
     }
 }
 

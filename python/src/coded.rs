@@ -116,6 +116,9 @@ impl Asked {
         let calibration = if Calibration::is_file(text) {
             Calibration::open(text, &plan, &coding, asked)?
         } else {
+            std::fs::metadata(text).map_err(|error| {
+                Failure::input(format!("calibrate: cannot read {}: {error}", text.display()))
+            })?;
             let source = source.ok_or_else(|| {
                 Failure::input("a text calibrates a model that lies in a file")
                     .help("`trinity.calibrate` makes a calibration of a model in memory")
@@ -416,7 +419,8 @@ pub fn encode_part<'py>(
             None => Treatment::Coded { codec, target, apart: true },
         };
         let (tensor, kind, values) = (entry.name().to_owned(), Kind::of(&entry), entry.len());
-        let plan = Plan::of(vec![Planned { tensor, kind, values, treatment }]);
+        let shape = entry.shape().to_vec();
+        let plan = Plan::of(vec![Planned { tensor, kind, shape, values, treatment }]);
         let file = gathered(vec![entry.clone()], &carried)?;
         let on_non_finite = if strict { OnNonFinite::Refuse } else { OnNonFinite::KeepExact };
         let work = Work { on_non_finite, measure, ..Work::new(&file, &plan) };

@@ -40,14 +40,17 @@ impl Failure {
     /// What the tensor library refuses, at `place`.
     pub fn tensor(place: &str, error: &trinity_tensor::Error) -> Self {
         use trinity_tensor::Error as E;
+        let said = sentence(error);
+        // What was opened there names it already.
+        let is_named = place.is_empty() || said.starts_with(&format!("{place}: "));
+        let said = if is_named { said } else { format!("{place}: {said}") };
         match error.root() {
-            E::OutOfMemory { .. } => Self::run(format_args!("{place}: {}", sentence(error))),
+            E::OutOfMemory { .. } => Self::run(said),
             E::UnknownCodec { name, .. } => unknown_codec(name).into(),
             E::Profile(diagnostic) => Self::from(diagnostic.as_ref().clone()),
             E::Stopped => Self::run(error),
-            _ if error.write_failure().is_some() => Self::run(format_args!("{place}: {}", sentence(error))),
-            _ if place.is_empty() => Self::input(sentence(error)),
-            _ => Self::input(format_args!("{place}: {}", sentence(error))),
+            _ if error.write_failure().is_some() => Self::run(said),
+            _ => Self::input(said),
         }
     }
 }

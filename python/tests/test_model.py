@@ -117,6 +117,10 @@ def test_what_is_wrong_with_rules_is_said(model):
         trinity.plan(model, bits=4, codec_for={"q_proj.weight": "mp3"})
     with pytest.raises(trinity.InputError, match="nothing is left to code"):
         trinity.encode(model, bits=4, exclude="*")
+    with pytest.raises(trinity.InputError, match="cannot read nosuch.cal"):
+        trinity.encode(model, bits=4, calibrate="nosuch.cal")
+    with pytest.raises(trinity.InputError, match="there is no folder nosuch"):
+        trinity.save("nosuch/m.tri", model, bits=4)
     with pytest.raises(trinity.InputError, match="for the tensors of a model"):
         trinity.encode(model["lm_head.weight"], bits=4, exclude="x")
 

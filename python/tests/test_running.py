@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -92,6 +93,15 @@ def test_the_bar_is_tqdms(weights, capfd):
     trinity.compare({"x": weights}, "rtn", 4, progress=True)
     assert "comparing" in capfd.readouterr().err
     trinity.compare({"x": weights}, "rtn", 4)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_log_gets_a_line_now_and_then(weights, capfd, monkeypatch):
+    large = {"x": np.tile(weights, (8, 8)), "y": np.tile(weights, (4, 4))}
+    monkeypatch.setattr("trinity._progress.LINE_EVERY_S", 0.0)
+    trinity.encode(large, bits=3)
+    assert re.search(r"^encoding: \d+ %, \d+ s$", capfd.readouterr().err, re.MULTILINE)
+    trinity.encode(large, bits=3, progress=False)
     assert capfd.readouterr().err == ""
 
 

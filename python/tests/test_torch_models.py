@@ -160,9 +160,9 @@ def _lost(model, reference) -> float:
     return float((p.exp() * (p - q)).sum(-1).mean())
 
 
-def _trained():
+def _trained(make=_llama):
     """A model whose weights matter: it has learnt to repeat."""
-    model = _llama()
+    model = make()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     generator = torch.Generator().manual_seed(1)
     for _ in range(60):
@@ -178,7 +178,9 @@ def _trained():
 def test_a_calibration_in_pytorch_lowers_what_the_model_loses(tmp_path, trinity_command):
     reference = _trained()
     state = {key: one.clone() for key, one in reference.state_dict().items()}
-    found = trinity.calibrate(reference, _batches(), tmp_path / "c.tri", progress=False)
+    said = []
+    found = trinity.calibrate(reference, _batches(), tmp_path / "c.tri", progress=lambda *one: said.append(one))
+    assert said == [("calibrating", at, 6) for at in range(1, 7)]
     assert found["batches"] == 6 and found["costs"] and not found["never_called"]
     assert all(one.grad is None for one in reference.parameters())
     lost = {}
@@ -198,6 +200,48 @@ def test_a_calibration_in_pytorch_lowers_what_the_model_loses(tmp_path, trinity_
     assert (tmp_path / "parts.tri").read_bytes() == (tmp_path / "whole.tri").read_bytes()
     decoded = tt.load_state_dict(tmp_path / "whole.tri")
     assert all(torch.equal(one, decoded[key]) for key, one in model.state_dict().items())
+
+
+def test_layers_whose_weights_are_inputs_by_outputs_are_calibrated_too(tmp_path):
+    reference = _trained(_gpt2)
+    found = trinity.calibrate(reference, _batches(), tmp_path / "c.tri", progress=False)
+    # Four `Conv1D` in each of two blocks; the output layer is the embedding.
+    assert found["layers"] == 8 and found["without_moments"] == []
+    state = {key: one.clone() for key, one in reference.state_dict().items()}
+    lost = {}
+    for how in None, tmp_path / "c.tri":
+        model = _gpt2()
+        model.load_state_dict(state)
+        # The same bits for every weight: what the moments alone are worth.
+        tt.compress_(model, bits=3, calibrate=how, allocate="equal", exclude=["wte", "wpe", "lm_head"])
+        lost[how is None] = _lost(model, reference)
+    assert lost[False] < 0.9 * lost[True], lost
+
+
+def test_the_calibration_of_a_tied_model_is_taken_by_its_file(tmp_path):
+    model = _llama()
+    # Its file has no `lm_head.weight`.
+    model.save_pretrained(tmp_path / "model")
+    trinity.calibrate(model, _batches(2), tmp_path / "c.tri", progress=False)
+    made = trinity.encode_file(tmp_path / "model", tmp_path / "m.tri", bits=4, calibrate=tmp_path / "c.tri", progress=False)
+    assert "lm_head.weight" not in {tensor["tensor"] for tensor in made["tensors"]}
+    model.load_state_dict(tt.load_state_dict(tmp_path / "m.tri", model))
+
+
+def test_rules_hold_beside_a_calibration_and_one_of_another_model_is_refused(tmp_path):
+    net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64))
+    trinity.calibrate(net, [torch.randn(256, 64)], tmp_path / "c.tri", progress=False)
+    # A codec that takes no calibration, for one weight.
+    coded = trinity.encode(net.state_dict(), bits=4, codec_for={"0.weight": "line-fast"}, calibrate=tmp_path / "c.tri")
+    assert (coded["0.weight"].codec, coded["2.weight"].codec) == ("line-fast", "trinity")
+    other = nn.Sequential(nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 128))
+    with pytest.raises(trinity.InputError, match=r"of another model: `0.weight` reads 64 inputs there, and has the shape \[64, 128\] here"):
+        trinity.encode(other.state_dict(), bits=4, calibrate=tmp_path / "c.tri")
+
+
+def test_weights_that_no_layer_tells_of_are_named(tmp_path):
+    found = trinity.calibrate(_mixtral(), _batches(1), tmp_path / "c.tri", progress=False)
+    assert found["without_moments"] and all(".experts." in name or ".gate." in name for name in found["without_moments"]), found
 
 
 def test_models_that_cannot_be_calibrated_say_why(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from typing import Any
 
 from . import _coded
@@ -98,11 +98,36 @@ def _linears(model: Any, torch: Any) -> dict[str, Any]:
             "the model is compiled to TorchScript, whose layers cannot be hooked",
             "calibrate the model it was made from",
         )
-    modules = model.named_modules()
-    found = {name: module for name, module in modules if isinstance(module, torch.nn.Linear)}
+    first: dict[int, str] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        first.setdefault(id(parameter), name)
+    found = {}
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear) or _is_by_rows(module):
+            weight, own = module._parameters.get("weight"), _weight_of(name)
+            # An output layer that is the embedding: tables are read as well, and a file may leave the tie out.
+            if weight is None or first.get(id(weight), own) == own:
+                found[name] = module
     if not found:
-        raise InputError("the model has no linear layer (torch.nn.Linear) that could be hooked")
+        raise InputError("the model has no linear layer (torch.nn.Linear, Conv1D of transformers) that could be hooked")
     return found
+
+
+def _weight_of(layer: str) -> str:
+    return f"{layer}.weight" if layer else "weight"
+
+
+def _is_by_rows(module: Any) -> bool:
+    """Whether it is a linear layer whose weight is inputs × outputs: ``Conv1D`` of transformers."""
+    kinds = ((one.__module__, one.__name__) for one in type(module).__mro__)
+    return ("transformers.pytorch_utils", "Conv1D") in kinds
+
+
+def _unseen(model: Any, moments: dict[str, Any]) -> list[str]:
+    """Parameters that multiply and of whose inputs no layer told: experts that share one, convolutions."""
+    embeddings = {id(one.weight) for one in model.modules() if type(one).__name__ == "Embedding"}
+    parameters = model.named_parameters()
+    return [name for name, one in parameters if one.ndim > 1 and name not in moments and id(one) not in embeddings]
 
 
 class _Gradients:
@@ -166,7 +191,8 @@ def calibrate(
     --calibrate``, whole or in shards: a model of any architecture, where a text
     calibrates those that ``trinity eval`` runs. Returns how many ``batches`` and
     ``rows`` were seen, the ``layers`` that were, those that were ``never_called``,
-    and whether there are ``costs``.
+    the parameters ``without_moments`` (experts that share one parameter, convolutions:
+    their bits follow costs alone), and whether there are ``costs``.
 
     >>> import trinity                                                        # doctest: +SKIP
     >>> trinity.calibrate(model, dataloader, "model.calibration")             # doctest: +SKIP
@@ -182,8 +208,9 @@ def calibrate(
     first = next(iter(model.parameters()))
     inputs, gradients = _Inputs(torch), _Gradients(model)
     generator = torch.Generator().manual_seed(seed)
-    hooks = [module.register_forward_pre_hook(inputs.hook(f"{name}.weight" if name else "weight")) for name, module in linears.items()]
+    hooks = [module.register_forward_pre_hook(inputs.hook(_weight_of(name))) for name, module in linears.items()]
     trained, batches, no_costs = model.training, 0, not costs
+    total = len(dataloader) if isinstance(dataloader, Sized) else None
     model.eval()
     try:
         if costs:
@@ -201,7 +228,7 @@ def calibrate(
                 inputs.end_of_pass()
                 batches += 1
                 if bar.report is not None:
-                    bar.report("calibrating", None, batches)
+                    bar.report("calibrating", batches, total)
     finally:
         for hook in hooks:
             hook.remove()
@@ -214,9 +241,10 @@ def calibrate(
     if not moments:
         raise InputError(f"none of the model's {len(linears)} linear layers was called through its own forward pass, so none can be hooked")
     found = {} if no_costs else gradients.costs()
-    # Ties go by the first name, as in a state dictionary.
-    texts = {"trinity.calibration": "1", "costs": json.dumps(found)}
+    by_rows = [_weight_of(name) for name, module in linears.items() if _is_by_rows(module)]
+    texts = {"trinity.calibration": "1", "costs": json.dumps(found), "by_rows": json.dumps(by_rows)}
     _coded.save(target, {name: one.contiguous() for name, one in moments.items()}, lossless=True, metadata=texts, force=True, progress=False)
-    never = [name for name in linears if (f"{name}.weight" if name else "weight") not in moments]
+    never = [name for name in linears if _weight_of(name) not in moments]
     rows = max(inputs.rows.values())
-    return {"output": str(target), "batches": batches, "rows": rows, "layers": len(moments), "never_called": never, "costs": bool(found)}
+    summary = {"output": str(target), "batches": batches, "rows": rows, "layers": len(moments), "never_called": never}
+    return {**summary, "without_moments": _unseen(model, moments), "costs": bool(found)}

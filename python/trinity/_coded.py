@@ -462,6 +462,8 @@ def _finished(
 
 def _may_write(path: StrPath, force: bool) -> Path:
     target = Path(path)
+    if not target.parent.is_dir():
+        raise InputError(f"{target} cannot be written: there is no folder {target.parent}")
     if target.exists() and not force:
         raise InputError(
             f"{target} exists already\nhelp: choose another name, or replace it with force=True",

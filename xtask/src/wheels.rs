@@ -28,7 +28,7 @@ pub fn run() -> Result<(), String> {
     for processor in PROCESSORS {
         let target = format!("{processor}-unknown-linux-gnu");
         ensure_target(&target)?;
-        let mut maturin = Command::new(&python);
+        let mut maturin = activated(&python)?;
         maturin.args(["-m", "maturin", "build", "--quiet", "--manifest-path", "python/Cargo.toml", "--zig"]);
         maturin.args(["--target", &target, "--compatibility", GLIBC, "--out"]).arg(&folder);
         succeed(maturin.current_dir(root()))?;
@@ -51,6 +51,17 @@ pub fn run() -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Python of an environment, as who activated it would call it: maturin asks the `python3` of the path for zig.
+fn activated(python: &Path) -> Result<Command, String> {
+    let own = python.parent().into_iter().map(Path::to_path_buf);
+    let path = env::var_os("PATH").unwrap_or_default();
+    let path = env::join_paths(own.chain(env::split_paths(&path)))
+        .map_err(|error| format!("cannot put {} on the path: {error}", python.display()))?;
+    let mut command = Command::new(python);
+    command.env("PATH", path);
+    Ok(command)
 }
 
 /// Installs a wheel where nothing else is, and codes a tensor with it.

@@ -167,3 +167,18 @@ fn a_text_too_short_to_calibrate_with_is_remarked_upon() {
     assert!(said(2048).contains("warning: the calibrating text has 2048 tokens"));
     assert!(!said(16384).contains("warning"));
 }
+
+#[test]
+fn a_damaged_file_is_named_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let cut = folder.path().join("cut.tri").to_string_lossy().into_owned();
+    std::fs::write(&cut, b"TRIN, and nothing else").unwrap();
+    let made = folder.path().join("made.tri").to_string_lossy().into_owned();
+    let original = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/lm/data/tiny.safetensors");
+    for words in [["eval", &cut, "--original", original], ["encode", original, "--calibrate", &cut]] {
+        let rate: &[&str] = if words[0] == "encode" { &["--bits", "3", "-o", &made] } else { &[] };
+        let run = trinity(words.into_iter().chain(rate.iter().copied()));
+        assert_eq!(run.code(), 2);
+        assert_eq!(run.stderr().matches("cut.tri").count(), 1, "{}", run.stderr());
+    }
+}

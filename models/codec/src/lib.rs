@@ -46,6 +46,7 @@ pub use search::profile::{
 };
 pub use search::report::{Report, StageCost};
 pub use search::target::{Encoded, Target};
+pub use search::weighted::{Inputs, Moments};
 pub use stage::basis::Basis;
 pub use stage::means::MeanOf;
 pub use stage::precondition::{Preconditioning, hadamard};
@@ -93,8 +94,8 @@ pub fn encode_with_basis(
     }
 }
 
-/// As [`encode`], for a weight of `rows` outputs × `cols` inputs: the error is
-/// weighed by `moments`, the `cols × cols` second moments of the inputs, and
+/// As [`encode`], for a weight: the error is weighed by the second moments of
+/// the inputs that it is multiplied with, which are its columns or its rows, and
 /// what coding does to one input's weights is made good by those after it. The
 /// stream is like any other; [`decode`] needs no moments.
 pub fn encode_weighted(
@@ -103,7 +104,7 @@ pub fn encode_weighted(
     cols: usize,
     profile: &Profile,
     target: Target,
-    moments: &[f32],
+    moments: Moments<'_>,
 ) -> Result<Encoded, Error> {
     match (profile.pipeline, target) {
         (Pipeline::Trinity, Target::Bits(_) | Target::Nmse(_)) => {

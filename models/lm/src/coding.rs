@@ -7,7 +7,7 @@
 use crate::baselines::Baseline;
 use crate::calibrate::InputMoments;
 use crate::{Hooks, Matrix};
-use trinity_tensor::codec::{self, Method, Precondition, Target, TensorCodec};
+use trinity_tensor::codec::{self, Method, Moments, Precondition, Target, TensorCodec};
 use trinity_tensor::{Class, Dtype, Tensor};
 
 /// `CODEC@BITS`: a codec and what it may spend.
@@ -155,8 +155,9 @@ impl Coding {
         let tensor = Tensor::new("matrix", Class::Weight, Dtype::F32, vec![rows, cols], data)
             .map_err(|e| e.to_string())?;
         let weighed = moments.scaled(&scales);
-        let encoded =
-            codec.encode_weighted(&tensor, Target::Bits(bits), &weighed).map_err(|e| e.to_string())?;
+        let encoded = codec
+            .encode_weighted(&tensor, Target::Bits(bits), Moments::of_columns(&weighed))
+            .map_err(|e| e.to_string())?;
         let decoded = codec.decode(&encoded).map_err(|e| e.to_string())?;
         decoded.dtype().to_f32(decoded.data(), values);
         values.iter_mut().enumerate().for_each(|(i, v)| *v /= scales[i % cols]);

@@ -50,8 +50,8 @@ pub(crate) use precondition::PcaLearner;
 pub use precondition::{PcaBasis, Precondition, Preconditioned};
 pub(crate) use registry::decoder;
 pub use registry::{CALIBRATED, PAPER_BASELINES, codec, file_names, is_external, names};
-pub use trinity_codec::StageCost;
 pub use trinity_codec::line::Device;
+pub use trinity_codec::{Inputs, Moments, StageCost};
 
 pub use scalar::{NF4_BLOCK, NF4_LEVELS};
 pub use tiling::{Limits, Tiling};

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::blocks::BlockPlan;
-use crate::codec::{Basis, Encoded, MetricSums, Metrics, Target, TensorCodec, codec};
+use crate::codec::{Basis, Encoded, Inputs, MetricSums, Metrics, Moments, Target, TensorCodec, codec};
 use crate::file::{Spec, TIED_KEY, TriWriter, ValueStream};
 use crate::{Class, Entry, Error, Obstacle, Tensor, TensorFile};
 
@@ -299,8 +299,10 @@ fn non_finite(entry: &Entry, on_non_finite: OnNonFinite) -> Result<Option<Exact>
 pub struct Calibrated {
     /// What is coded in its place, row by row; the weight itself where nothing is.
     pub values: Option<Vec<f32>>,
-    /// Second moments of the inputs that it is multiplied with, columns × columns.
+    /// Second moments of the inputs that it is multiplied with, inputs × inputs.
     pub moments: std::sync::Arc<Vec<f32>>,
+    /// Whether its rows are those inputs, and not its columns.
+    pub by_rows: bool,
 }
 
 /// What is left to whoever encodes a file.
@@ -327,6 +329,13 @@ pub struct Encoding<'a> {
 }
 
 impl Calibrated {
+    /// The moments of a slab's inputs; it begins with value `first`.
+    fn moments(&self, slab: &Tensor, first: usize) -> Moments<'_> {
+        let cols = slab.shape().last().copied().unwrap_or(1).max(1);
+        let inputs = if self.by_rows { Inputs::Rows { first: first / cols } } else { Inputs::Columns };
+        Moments { inputs, values: &self.moments }
+    }
+
     /// What is coded in place of a slab that begins with value `first`.
     fn slab(&self, slab: &Tensor, first: usize) -> Result<Tensor, Error> {
         let Some(values) = &self.values else { return Ok(slab.clone()) };
@@ -467,10 +476,13 @@ fn encode_tensor<W: Write + Seek>(
     writer.begin(&spec(entry), &codec.name(), SLAB_VALUES)?;
     let (mut bytes, mut sums) = (0, MetricSums::default());
     let measure = encoding.measure;
-    let known = (encoding.calibrated)(entry.name()).filter(|_| exact.is_none());
+    // What one tensor is coded with by a rule of its own may take no calibration.
+    let known = (encoding.calibrated)(entry.name()).filter(|_| exact.is_none() && codec.takes_moments());
     let encode = |slab: &Tensor, first: usize| {
         let encoded = match known {
-            Some(known) => codec.encode_weighted(&known.slab(slab, first)?, target, &known.moments)?,
+            Some(known) => {
+                codec.encode_weighted(&known.slab(slab, first)?, target, known.moments(slab, first))?
+            }
             None if measure && target != Target::Lossless => return codec.encode_measured(slab, target),
             None => codec.encode(slab, target)?,
         };

@@ -15,6 +15,8 @@ use trinity_tensor::{TensorFile, pipeline};
 
 /// The text of a calibration file that says what it is, and in which version.
 const FILE_KEY: &str = "trinity.calibration";
+/// The text that names weights whose rows are their layer's inputs, as JSON.
+const BY_ROWS_KEY: &str = "by_rows";
 /// The text that says what errors in each weight cost, as JSON.
 const COSTS_KEY: &str = "costs";
 /// A weight that seems to cost nothing still gets this share of the average.
@@ -88,27 +90,33 @@ impl Calibration {
             return Err(Error::input(message, "`trinity.calibrate` makes one; a text is one, too"));
         }
         let mut own = Self::default();
+        let by_rows: Vec<String> = json_of(&file, BY_ROWS_KEY, &place)?;
         for entry in file.entries() {
             let Some(planned) = plan.tensors().iter().find(|planned| planned.tensor == entry.name()) else {
                 let message =
                     format!("{place} is of another model: nothing is called `{}` here", entry.name());
                 return Err(Error::input(message, "calibrate the model whose tensors these are"));
             };
+            let by_rows = by_rows.iter().any(|name| name == entry.name());
             let inputs = entry.shape().first().copied().unwrap_or(0);
-            if entry.shape() != [inputs, inputs] || inputs == 0 || !planned.values.is_multiple_of(inputs) {
-                let message = format!("{place}: moments of `{}` are {:?}", entry.name(), entry.shape());
+            let side = if by_rows { planned.shape.first() } else { planned.shape.last() };
+            if entry.shape() != [inputs, inputs] || inputs == 0 || side != Some(&inputs) {
+                let message = format!(
+                    "{place} is of another model: `{}` reads {inputs} inputs there, and has the shape {:?} here",
+                    entry.name(),
+                    planned.shape
+                );
                 return Err(Error::input(message, "calibrate the model whose tensors these are"));
             }
             let tensor = entry.read().map_err(failed)?;
             let mut moments = vec![0.0; tensor.len()];
             tensor.dtype().to_f32(tensor.data(), &mut moments);
             let moments = std::sync::Arc::new(moments);
-            own.known.insert(entry.name().to_owned(), pipeline::Calibrated { values: None, moments });
+            let calibrated = pipeline::Calibrated { values: None, moments, by_rows };
+            own.known.insert(entry.name().to_owned(), calibrated);
         }
         if allocation == Allocation::EqualSlope && !coding.needs_moments() {
-            let costs = file.metadata().get(COSTS_KEY).map_or("{}", String::as_str);
-            let costs: HashMap<String, f64> = serde_json::from_str(costs)
-                .map_err(|error| Error::input(format_args!("{place}: its costs are damaged: {error}"), ""))?;
+            let costs: HashMap<String, f64> = json_of(&file, COSTS_KEY, &place)?;
             own.bits = by_costs(plan, &costs, coding.bits());
         }
         Ok(own)
@@ -140,7 +148,10 @@ impl Calibration {
         let mut known: HashMap<String, pipeline::Calibrated> = HashMap::new();
         for target in found.targets {
             let values = Some(checkpoint.as_stored(&target.weight, target.values));
-            known.insert(target.weight, pipeline::Calibrated { values, moments: target.moments });
+            known.insert(
+                target.weight,
+                pipeline::Calibrated { values, moments: target.moments, by_rows: false },
+            );
         }
         let mut own = Self::default();
         for name in checkpoint.entries().map(trinity_tensor::Entry::name) {
@@ -200,6 +211,17 @@ impl Calibration {
     pub fn bits_of(&self, tensor: &str) -> Option<f64> {
         self.bits.get(tensor).copied()
     }
+}
+
+/// What a text of a calibration file says; nothing where it has none of that name.
+fn json_of<T: serde::de::DeserializeOwned + Default>(
+    file: &TensorFile,
+    key: &str,
+    place: &str,
+) -> Result<T, Error> {
+    let Some(text) = file.metadata().get(key) else { return Ok(T::default()) };
+    serde_json::from_str(text)
+        .map_err(|error| Error::input(format_args!("{place}: its text `{key}` is damaged: {error}"), ""))
 }
 
 /// The bits of each tensor of the budget at which the next one saves as much

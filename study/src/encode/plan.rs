@@ -41,6 +41,7 @@ pub struct Request<'a> {
 pub struct Planned {
     pub tensor: String,
     pub kind: Kind,
+    pub shape: Vec<usize>,
     pub values: usize,
     pub treatment: Treatment,
 }
@@ -100,7 +101,7 @@ impl Request<'_> {
                 None => treatment,
             };
             let (tensor, kind, values) = (entry.name().to_owned(), Kind::of(entry), entry.stated_values());
-            Planned { tensor, kind, values, treatment }
+            Planned { tensor, kind, shape: entry.shape().to_vec(), values, treatment }
         });
         let mut plan = Plan::of(planned.collect());
         self.own_rates(&mut plan, entries)?;

@@ -1,7 +1,7 @@
 //! What a tensor codec is: asked for a target, it returns bytes from which it
 //! makes a tensor again. Knows no codec.
 
-use trinity_codec::StageCost;
+use trinity_codec::{Moments, StageCost};
 
 use super::metrics::MetricSums;
 use crate::{Class, Dtype, Error, Obstacle, Tensor};
@@ -114,10 +114,15 @@ pub trait TensorCodec: std::fmt::Debug + Send + Sync {
         false
     }
 
-    /// As [`TensorCodec::encode`], of a weight whose columns are a layer's
-    /// inputs: the error counts as `moments`, the inputs' second moments
-    /// (columns × columns), weigh it. Codecs that take no moments refuse.
-    fn encode_weighted(&self, tensor: &Tensor, target: Target, _moments: &[f32]) -> Result<Encoded, Error> {
+    /// As [`TensorCodec::encode`], of a weight whose columns, or rows, are a
+    /// layer's inputs: the error counts as their second moments weigh it. Codecs
+    /// that take no moments refuse.
+    fn encode_weighted(
+        &self,
+        tensor: &Tensor,
+        target: Target,
+        _moments: Moments<'_>,
+    ) -> Result<Encoded, Error> {
         Err(Error::Unreachable {
             name: tensor.name().to_owned(),
             codec: self.name(),

@@ -6,7 +6,7 @@ use half::f16;
 use nalgebra::DMatrix;
 
 use super::lossy::{normalize, restored};
-use super::{Encoded, Target, TensorCodec};
+use super::{Encoded, Inputs, Moments, Target, TensorCodec};
 use crate::{Error, Tensor};
 
 /// Values that share a scale.
@@ -307,7 +307,12 @@ impl TensorCodec for Calibrated {
         Err(self.refuse(tensor, target, reason.to_owned()))
     }
 
-    fn encode_weighted(&self, tensor: &Tensor, target: Target, moments: &[f32]) -> Result<Encoded, Error> {
+    fn encode_weighted(
+        &self,
+        tensor: &Tensor,
+        target: Target,
+        moments: Moments<'_>,
+    ) -> Result<Encoded, Error> {
         let Target::Bits(bits) = target else {
             return Err(self.refuse(
                 tensor,
@@ -323,6 +328,11 @@ impl TensorCodec for Calibrated {
         let Some((matrix, exponent)) = normalize(tensor)? else {
             return Ok(Encoded::like(tensor, Vec::new()));
         };
+        if moments.inputs != Inputs::Columns {
+            let reason = "its groups go along a layer's inputs, which are the rows of this weight";
+            return Err(self.refuse(tensor, target, reason.to_owned()));
+        }
+        let moments = moments.values;
         if moments.len() != matrix.cols * matrix.cols {
             let reason = format!("{} moments for {} inputs", moments.len(), matrix.cols);
             return Err(self.refuse(tensor, target, reason));
@@ -395,7 +405,8 @@ mod tests {
             let codec = Calibrated(method);
             for width in [2, 3, 4, 8] {
                 let target = Target::Bits(bits_per_value(width));
-                let encoded = codec.encode_weighted(&tensor, target, &moments(cols)).unwrap();
+                let encoded =
+                    codec.encode_weighted(&tensor, target, Moments::of_columns(&moments(cols))).unwrap();
                 let quantized = {
                     let (matrix, _) = normalize(&tensor).unwrap().unwrap();
                     method.quantize(width, cols, &matrix.values, &moments(cols)).unwrap()
@@ -409,8 +420,10 @@ mod tests {
                 }
             }
             assert!(codec.encode(&tensor, Target::Bits(4.0)).is_err());
-            assert!(codec.encode_weighted(&tensor, Target::Bits(2.0), &moments(cols)).is_err());
-            assert!(codec.encode_weighted(&tensor, Target::Lossless, &moments(cols)).is_err());
+            let moments = moments(cols);
+            let known = Moments::of_columns(&moments);
+            assert!(codec.encode_weighted(&tensor, Target::Bits(2.0), known).is_err());
+            assert!(codec.encode_weighted(&tensor, Target::Lossless, known).is_err());
         }
         assert_eq!((width_within(3.15), width_within(3.0), width_within(2.0)), (Some(3), Some(2), None));
     }

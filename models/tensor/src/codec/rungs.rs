@@ -11,7 +11,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Encoded, Metrics, StageCost, Target, TensorCodec};
+use super::{Encoded, Metrics, Moments, StageCost, Target, TensorCodec};
 use crate::{Error, Tensor};
 
 /// Bits per value between two rates that are tried.
@@ -69,7 +69,12 @@ impl TensorCodec for Rungs {
         self.0.needs_moments()
     }
 
-    fn encode_weighted(&self, tensor: &Tensor, target: Target, moments: &[f32]) -> Result<Encoded, Error> {
+    fn encode_weighted(
+        &self,
+        tensor: &Tensor,
+        target: Target,
+        moments: Moments<'_>,
+    ) -> Result<Encoded, Error> {
         self.0.encode_weighted(tensor, target, moments)
     }
 

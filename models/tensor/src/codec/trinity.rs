@@ -6,7 +6,7 @@ use trinity_codec::{Basis, Profile};
 
 use super::lossy::{HEADER, differences, measured, normalize, restored};
 use super::rate::within_after_rounding;
-use super::{Encoded, MetricSums, StageCost, Target, TensorCodec};
+use super::{Encoded, MetricSums, Moments, StageCost, Target, TensorCodec};
 use crate::{Dtype, Error, Obstacle, Tensor};
 
 /// One profile of the Trinity codec.
@@ -69,7 +69,7 @@ impl Trinity {
         &self,
         tensor: &Tensor,
         target: trinity_codec::Target,
-        moments: Option<&[f32]>,
+        moments: Option<Moments<'_>>,
     ) -> Result<Encoded, Error> {
         let Some((exponent, coded, _)) = self.code(tensor, target, moments)? else {
             return Ok(Encoded::like(tensor, Vec::new()));
@@ -94,7 +94,7 @@ impl Trinity {
         &self,
         tensor: &Tensor,
         target: trinity_codec::Target,
-        moments: Option<&[f32]>,
+        moments: Option<Moments<'_>>,
     ) -> Result<Option<(i16, trinity_codec::Encoded, &Profile)>, Error> {
         let unreachable = |error: trinity_codec::Error| Error::Unreachable {
             name: tensor.name().to_owned(),
@@ -215,7 +215,12 @@ impl TensorCodec for Trinity {
         self.profile.is_some() && self.basis.is_none()
     }
 
-    fn encode_weighted(&self, tensor: &Tensor, target: Target, moments: &[f32]) -> Result<Encoded, Error> {
+    fn encode_weighted(
+        &self,
+        tensor: &Tensor,
+        target: Target,
+        moments: Moments<'_>,
+    ) -> Result<Encoded, Error> {
         let Target::Bits(bits) = target else {
             return Err(Error::Unreachable {
                 name: tensor.name().to_owned(),

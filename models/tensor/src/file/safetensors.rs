@@ -26,7 +26,11 @@ const MAX_HEADER: u64 = 100_000_000;
 /// that starts like JSON, or one whose announced length cannot be right.
 pub(super) fn plausible(source: &Source) -> bool {
     let mut start = [0; 9];
-    source.len() < 9 || source.read_at(0, &mut start).is_ok() && matches!(start[8], b'{' | b' ')
+    match source.len() {
+        0..8 => false,
+        8 => true,
+        _ => source.read_at(0, &mut start).is_ok() && matches!(start[8], b'{' | b' '),
+    }
 }
 
 pub(super) fn parse(source: &Source) -> Result<TensorFile, Error> {

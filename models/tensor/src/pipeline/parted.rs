@@ -28,11 +28,15 @@ impl Choice {
         writer: &mut TriWriter<W>,
     ) -> Result<(), Error> {
         let plan = plan(entry);
-        let known = (encoding.calibrated)(entry.name()).filter(|_| self.exact.is_none());
+        let known = (encoding.calibrated)(entry.name())
+            .filter(|_| self.exact.is_none() && self.codec.takes_moments());
         let encode = |(slab, &index): (&Tensor, &usize)| {
             let first = plan.values(index).start;
             let encoded = match known {
-                Some(known) => self.codec.encode_weighted(&known.slab(slab, first)?, target, &known.moments),
+                Some(known) => {
+                    let own = known.slab(slab, first)?;
+                    self.codec.encode_weighted(&own, target, known.moments(slab, first))
+                }
                 None => self.codec.encode(slab, target),
             };
             encoded.map_err(|error| error.shifted(first))

@@ -317,3 +317,14 @@ fn a_folder_is_read_through_its_index_or_its_files() {
     std::fs::write(folder.path().join("model.safetensors.index.json"), index).unwrap();
     assert!(TensorFile::open(folder.path()).is_err());
 }
+
+#[test]
+fn a_file_too_short_for_any_header_is_of_no_known_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tri");
+    for bytes in [&b""[..], b"abc", b"abcdefg"] {
+        std::fs::write(&path, bytes).unwrap();
+        let said = TensorFile::open(&path).unwrap_err().root().to_string();
+        assert!(said.contains("no known tensor format"), "{bytes:?}: {said}");
+    }
+}
