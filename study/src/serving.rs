@@ -23,11 +23,12 @@ use crate::{Error, Progress, parallel};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use trinity_config::{Complaint, Document};
-use trinity_sim::serving::{Goodput, Request, Requests, Served, Service, ServingError, goodput, serve};
+use trinity_sim::serving::{
+    Goodput, Request, Requests, Served, Service, ServingError, Stream, goodput, serve, settle,
+};
 
-/// Requests that are drawn where a study does not say.
+/// Requests that a run begins with where a study does not say.
 const USUAL_REQUESTS: u32 = 10_000;
 
 /// What a serving study found.
@@ -77,6 +78,8 @@ pub struct Choice {
     /// The point with the most requests a second; none where no point keeps the objectives.
     pub index: Option<u64>,
     pub requests_per_s: f64,
+    /// 95 % interval of the most that any of its points serves.
+    pub within: [f64; 2],
     pub over_baseline: Option<Ratios>,
     /// Over the first scenario on the same machine, for each machine on which both keep the objectives.
     pub machine_by_machine: Vec<Gain>,
@@ -89,12 +92,16 @@ pub struct Gain {
     pub machine: BTreeMap<String, String>,
     pub requests_per_s: f64,
     pub over_baseline: f64,
+    /// Interval of `over_baseline`: the ends of both rates over each other.
+    pub within: [f64; 2],
 }
 
 /// A scenario over the first one.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Ratios {
     pub requests_per_s: f64,
+    /// Interval of `requests_per_s`: the ends of both rates over each other.
+    pub requests_within: [f64; 2],
     pub tokens_per_usd: f64,
     pub tokens_per_j: f64,
 }
@@ -120,15 +127,20 @@ pub fn traces(study: &Study) -> Result<Vec<PathBuf>, Error> {
     Ok(paths)
 }
 
-/// A service, the requests it sees, and how many of them a second.
-type Arriving = (ServingFile, Arc<[Request]>, f64);
+/// A service, what it is asked, how many requests a run begins with, and how
+/// many come a second.
+#[derive(Clone)]
+struct Arriving {
+    serving: ServingFile,
+    stream: Stream,
+    first: usize,
+    rate_per_s: f64,
+}
 
 /// A point about to be played.
 struct Job {
     index: u64,
-    serving: ServingFile,
-    requests: Arc<[Request]>,
-    rate_per_s: f64,
+    arriving: Arriving,
 }
 
 /// Plays every point at its rate, and searches for the highest rate that keeps
@@ -176,11 +188,15 @@ pub fn load(study: &Study, index: u64, count: u32) -> Result<(Service, Vec<Reque
     let at = study.plan.space.scenario_of(index);
     let axes = serving_axes(study, index).into_iter().map(|(path, label)| format!("study.{path}={label}"));
     let sets: Vec<String> = axes.chain([format!("study.serving.requests={count}")]).collect();
-    let (serving, requests, _) = arriving(study, at, &sets)?;
+    let Arriving { serving, stream, rate_per_s, .. } = arriving(study, at, &sets)?;
     let service = serving.service(&study.plan.space.point(index)).map_err(|(key, why)| {
         Error::from(study.document.complain(&format!("study.serving.{key}"), &Complaint::new(why)))
     })?;
-    Ok((service, requests.to_vec()))
+    let said =
+        |error: ServingError| Error::from(study.document.complain("study.serving", &Complaint::new(error)));
+    let mut requests = Requests::faster(&stream.first(count as usize).map_err(said)?, rate_per_s);
+    requests.truncate(count as usize);
+    Ok((service, requests))
 }
 
 fn jobs(study: &Study) -> Result<Vec<Job>, Error> {
@@ -199,14 +215,7 @@ fn jobs(study: &Study) -> Result<Vec<Job>, Error> {
             let arriving = arriving(study, at, &key.1)?;
             read.insert(key.clone(), arriving);
         }
-        if let Some((serving, requests, rate_per_s)) = read.get(&key) {
-            jobs.push(Job {
-                index,
-                serving: serving.clone(),
-                requests: requests.clone(),
-                rate_per_s: *rate_per_s,
-            });
-        }
+        jobs.extend(read.get(&key).map(|arriving| Job { index, arriving: arriving.clone() }));
     }
     Ok(jobs)
 }
@@ -227,23 +236,27 @@ fn arriving(study: &Study, at: usize, sets: &[String]) -> Result<Arriving, Error
     let Some(serving) = file.study.serving else {
         return Err(Error::input("this sweep serves nothing", "give its study a table `serving`"));
     };
-    let requests = drawn(&document, &serving)?;
-    let own = Requests::rate_per_s(&requests);
-    let rate = serving.rate.unwrap_or(own);
+    let (stream, first) = stream(&document, &serving)?;
+    let own = match &stream {
+        Stream::Trace(requests) => Requests::rate_per_s(requests),
+        Stream::Drawn { .. } => 1.0,
+    };
     if !own.is_finite() {
         let complaint = Complaint::new("the requests arrive all at once, or there is but one")
             .expected("two or more, at different times");
         return Err(document.complain("study.serving", &complaint).into());
     }
-    let requests = if serving.rate.is_some() { Requests::faster(&requests, rate / own) } else { requests };
-    Ok((serving, requests.into(), rate))
+    let rate_per_s = serving.rate.unwrap_or(own);
+    Ok(Arriving { serving, stream, first, rate_per_s })
 }
 
-fn drawn(document: &Document, serving: &ServingFile) -> Result<Vec<Request>, Error> {
+/// What comes, and how many a run begins with.
+fn stream(document: &Document, serving: &ServingFile) -> Result<(Stream, usize), Error> {
     if let Some(path) = trace::path(document) {
         let mut requests = trace::read(document, &path)?;
         requests.truncate(serving.requests.map_or(usize::MAX, |count| count as usize));
-        return Ok(requests);
+        let count = requests.len();
+        return Ok((Stream::Trace(requests.into()), count));
     }
     let lengths = |key: &str, file: &Option<crate::config::LengthsFile>| {
         let lengths = file.as_ref().ok_or("lengths").and_then(|file| file.resolve());
@@ -253,33 +266,45 @@ fn drawn(document: &Document, serving: &ServingFile) -> Result<Vec<Request>, Err
         })
     };
     let (prompt, output) = (lengths("prompt", &serving.prompt)?, lengths("output", &serving.output)?);
-    let count = serving.requests.unwrap_or(USUAL_REQUESTS) as usize;
-    Ok(Requests::draw(u64::from(serving.seed), count, &prompt, &output))
+    let first = serving.requests.unwrap_or(USUAL_REQUESTS) as usize;
+    Ok((Stream::Drawn { seed: u64::from(serving.seed), prompt, output }, first))
 }
 
 /// One point, and how many requests were simulated for it.
 fn play(study: &Study, job: &Job) -> (Found, u64) {
-    let objectives = job.serving.objectives();
+    let Arriving { serving, stream, first, rate_per_s } = &job.arriving;
+    let objectives = serving.objectives();
+    let length = serving.length(*first);
     let mut found = Found {
         index: job.index,
         scenario: study.scenario_of(job.index).to_owned(),
         axes: study.axes_of(job.index).into_iter().collect(),
         ttft_p99_objective_s: objectives.ttft_p99_s,
         tpot_p99_objective_s: objectives.tpot_p99_s,
-        arriving_per_s: job.rate_per_s,
+        arriving_per_s: *rate_per_s,
         at_rate: None,
         goodput: None,
         refused: None,
     };
     let point = study.plan.space.point(job.index);
     let mut simulated = 0;
-    let outcome = job.serving.service(&point).map_err(|(key, why)| format!("{key}: {why}")).and_then(
+    let outcome = serving.service(&point).map_err(|(key, why)| format!("{key}: {why}")).and_then(
         |service| -> Result<(), String> {
             let said = |error: ServingError| error.to_string();
-            found.at_rate = Some(serve(&service, &job.requests).map_err(said)?);
-            found.goodput = goodput(&service, &job.requests, &objectives).map_err(said)?;
-            let runs = 1 + found.goodput.map_or(1, |goodput| u64::from(goodput.runs));
-            simulated = runs * job.requests.len() as u64;
+            let (served, requests) = match stream {
+                // A trace is what came: it is played as it is.
+                Stream::Trace(own) => {
+                    let list = Requests::faster(own, rate_per_s / Requests::rate_per_s(own));
+                    (serve(&service, &list).map_err(said)?, list.len() as u64)
+                }
+                Stream::Drawn { .. } => {
+                    let settled = settle(&service, stream, *rate_per_s, &length).map_err(said)?;
+                    (settled.served, settled.simulated)
+                }
+            };
+            found.at_rate = Some(served);
+            found.goodput = goodput(&service, stream, &objectives, &length).map_err(said)?;
+            simulated = requests + found.goodput.map_or(*first as u64, |goodput| goodput.simulated);
             Ok(())
         },
     );
@@ -311,25 +336,38 @@ fn workload(study: &Study, points: &[Found], axes: &[(String, String)]) -> Workl
     let scenarios = study.plan.space.scenarios();
     let first = scenarios.first().map(|scenario| of(&scenario.name)).unwrap_or_default();
     let baseline = best(&first).map(|(_, goodput)| goodput);
-    let ratios = |own: &Goodput, base: &Goodput| Ratios {
+    let most = |mine: &[&Found]| {
+        let ends = mine.iter().filter_map(|point| Some(point.goodput?.within));
+        ends.fold([0.0_f64; 2], |most, own| [most[0].max(own[0]), most[1].max(own[1])])
+    };
+    let base_within = most(&first);
+    let ratios = |own: &Goodput, base: &Goodput, within: [f64; 2]| Ratios {
         requests_per_s: own.requests_per_s / base.requests_per_s,
+        requests_within: over(within, base_within),
         tokens_per_usd: own.served.output_tokens_per_usd / base.served.output_tokens_per_usd,
         tokens_per_j: own.served.output_tokens_per_j / base.served.output_tokens_per_j,
     };
     let gain = |point: &Found| {
         let machine = machine(point);
         let twin = first.iter().find(|twin| self::machine(twin) == machine)?;
-        let (own, base) = (point.goodput?.requests_per_s, twin.goodput?.requests_per_s);
-        Some(Gain { machine, requests_per_s: own, over_baseline: own / base })
+        let (own, base) = (point.goodput?, twin.goodput?);
+        Some(Gain {
+            machine,
+            requests_per_s: own.requests_per_s,
+            over_baseline: own.requests_per_s / base.requests_per_s,
+            within: over(own.within, base.within),
+        })
     };
     let choice = |name: &str| {
         let mine = of(name);
         let found = best(&mine);
+        let within = most(&mine);
         Choice {
             scenario: name.to_owned(),
             index: found.map(|(index, _)| index),
             requests_per_s: found.map_or(0.0, |(_, goodput)| goodput.requests_per_s),
-            over_baseline: found.zip(baseline).map(|((_, own), base)| ratios(&own, &base)),
+            within,
+            over_baseline: found.zip(baseline).map(|((_, own), base)| ratios(&own, &base, within)),
             machine_by_machine: mine.iter().filter_map(|point| gain(point)).collect(),
         }
     };
@@ -337,6 +375,11 @@ fn workload(study: &Study, points: &[Found], axes: &[(String, String)]) -> Workl
         axes: axes.iter().cloned().collect(),
         choices: scenarios.iter().map(|scenario| choice(&scenario.name)).collect(),
     }
+}
+
+/// The ends of one interval over those of another.
+fn over(own: [f64; 2], base: [f64; 2]) -> [f64; 2] {
+    [own[0] / base[1], own[1] / base[0]]
 }
 
 /// The axes of a point that make its machine.

@@ -23,6 +23,8 @@ gpus = 8
 ttft-p99 = "4 s"
 tpot-p99 = "100 ms"
 usd-per-gpu-hour = 3
+bound = 0.1
+most-requests = 20000
 prompt = { distribution = "log-normal", median = 500, sigma = 0.5, most = 8192 }
 output = { distribution = "exponential", mean = 1000 }
 "#;
@@ -45,18 +47,26 @@ fn a_smaller_cache_is_compared_at_equal_promises() {
         let little = &goodput["served"]["little"];
         let sides = ["mean_present", "rate_times_latency"].map(|side| little[side].as_f64().unwrap());
         assert!((sides[0] / sides[1] - 1.0).abs() < 1e-9, "{point}");
+        let rate = goodput["requests_per_s"].as_f64().unwrap();
+        let [low, high] = [0, 1].map(|side| goodput["within"][side].as_f64().unwrap());
+        assert!(low <= rate && rate <= high, "{point}");
+        assert!(goodput["settled"] == false || high / low < 1.24, "{point}");
     }
     for workload in found["workloads"].as_array().unwrap() {
         // Two GPUs have little room beside the weights: there the cache decides.
         let small = &workload["choices"][1]["machine_by_machine"][0];
         assert_eq!(small["machine"]["job.parallelism.tensor"], "2");
         assert!(small["over_baseline"].as_f64().unwrap() > 1.2, "{workload}");
+        let gain = &workload["choices"][1]["over_baseline"];
+        let [low, high] = [0, 1].map(|side| gain["requests_within"][side].as_f64().unwrap());
+        assert!((low..high).contains(&gain["requests_per_s"].as_f64().unwrap()), "{workload}");
     }
     let said = trinity_in(folder.path(), ["sweep", "study.toml"]).ok();
     assert!(
         said.contains("3 bits:") && said.contains("the requests") && said.contains("of 16 bits"),
         "{said}"
     );
+    assert!(said.contains("95 % intervals. Runs go on until a rate is known within 10 %"), "{said}");
     let csv = fs::read_to_string(folder.path().join("out/sweep/study/serving.csv")).unwrap();
     assert_eq!(csv.lines().count(), 17);
     let columns = csv.lines().next().unwrap().split(',').count();
@@ -66,6 +76,81 @@ fn a_smaller_cache_is_compared_at_equal_promises() {
             .unwrap()
             .contains("Most requests")
     );
+}
+
+/// Whatever a run begins with, it goes on until its rate is known: rates and
+/// gains agree within the intervals that are printed.
+#[test]
+fn gains_do_not_hang_on_how_many_requests_a_run_begins_with() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(
+        folder.path().join("study.toml"),
+        STUDY.replace("median\", values = [500, 1000]", "median\", values = [500]"),
+    )
+    .unwrap();
+    let found = ["1000", "5000", "40000"].map(|requests| {
+        let set = format!("study.serving.requests={requests}");
+        let sets = [
+            "--set",
+            &set,
+            "--set",
+            "study.serving.bound=0.05",
+            "--set",
+            "study.serving.most-requests=100000",
+        ];
+        outcome(folder.path(), &[&sets[..], &["--out", requests]].concat())
+    });
+    let ends = |of: &Value| [0, 1].map(|side| of[side].as_f64().unwrap());
+    for one in &found {
+        for other in &found {
+            let choice = |found: &Value, at: usize| found["workloads"][0]["choices"][at].clone();
+            for at in 0..2 {
+                let [own, others] = [one, other].map(|found| ends(&choice(found, at)["within"]));
+                assert!(own[0] <= others[1], "rates of scenario {at}: {own:?} and {others:?}");
+            }
+            let [own, others] =
+                [one, other].map(|found| ends(&choice(found, 1)["over_baseline"]["requests_within"]));
+            assert!(own[0] <= others[1], "gains: {own:?} and {others:?}");
+        }
+    }
+}
+
+/// What arrives faster than it is served has no latency: the queue is named.
+#[test]
+fn a_queue_that_grows_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("study.toml"), STUDY.replace("rate = 2", "rate = 200")).unwrap();
+    let said = trinity_in(folder.path(), ["sweep", "study.toml"]).ok();
+    assert!(said.contains("the queue of 8 points is unstable"), "{said}");
+    let csv = fs::read_to_string(folder.path().join("out/sweep/study/serving.csv")).unwrap();
+    let stated: Vec<&str> = csv.lines().filter(|line| line.contains(",stated,")).collect();
+    assert!(stated.len() == 8 && stated.iter().all(|line| line.ends_with(",unstable")), "{csv}");
+    let args = ["serve", "play", "Qwen3-32B", "--precision", "bf16", "--gpu", "h100-sxm", "--tensor", "2"];
+    let played = trinity_in(folder.path(), args.into_iter().chain(["--rate", "200"])).ok();
+    assert!(played.contains("The queue is unstable"), "{played}");
+}
+
+/// A run that is told how long to be says when that is too short.
+#[test]
+fn a_run_that_is_too_short_says_so() {
+    let args = ["serve", "play", "Qwen3-32B", "--precision", "bf16", "--gpu", "h100-sxm", "--tensor", "2"];
+    let folder = tempfile::tempdir().unwrap();
+    let play = |own: &[&'static str]| trinity_in(folder.path(), args.iter().chain(own).copied()).ok();
+    let short = play(&["--rate", "2", "--requests", "60"]);
+    assert!(short.contains("too short for a steady state"), "{short}");
+    let settled = play(&["--rate", "2"]);
+    assert!(settled.contains("the rate is within 2 %"), "{settled}");
+    let rates = ["300", "2000", "30000"].map(|requests| {
+        let found = json(&[&args[..], &["--rate", "2", "--requests", requests]].concat());
+        let number = |key: &str| found[key].as_f64().unwrap();
+        let (rate, half) = (number("tokens_per_s"), number("tokens_per_s_half_width"));
+        let tokens = rate / number("requests_per_s");
+        assert!((819.0..1024.0).contains(&tokens), "{found}");
+        [rate - half, rate + half]
+    });
+    for own in rates {
+        assert!(rates.iter().all(|other| own[0] <= other[1]), "{rates:?}");
+    }
 }
 
 #[test]

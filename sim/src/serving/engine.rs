@@ -2,7 +2,9 @@
 //!
 //! Between two changes of the batch all decoding steps look alike but for the
 //! caches, which grow by a token a sequence: their sum is a quadratic, so the
-//! engine jumps to the next change instead of taking each step.
+//! engine jumps to the next change instead of taking each step. Caches grow as
+//! tokens come; where they no longer fit, who came last is thrown out, waits,
+//! and is read anew.
 
 use super::Batching;
 use super::steps::{Affine, Cost, StepCosts};
@@ -21,9 +23,8 @@ pub(super) struct Item {
 }
 
 impl Item {
-    /// Cache the request may come to need. Reserved at the start, so that
-    /// nothing that runs is ever thrown out.
-    pub fn reserved_tokens(&self) -> u64 {
+    /// Cache the request comes to need.
+    pub fn cache_tokens(&self) -> u64 {
         u64::from(self.prompt_tokens) + u64::from(self.decode_steps)
     }
 }
@@ -44,7 +45,8 @@ pub(super) struct Spent {
     pub decoded_tokens: f64,
     /// Requests present, integrated over time.
     pub present_s: f64,
-    pub peak_reserved: u64,
+    pub peak_tokens: u64,
+    pub preempted: u64,
 }
 
 impl std::ops::Add for Spent {
@@ -57,7 +59,8 @@ impl std::ops::Add for Spent {
             decode_steps: self.decode_steps + other.decode_steps,
             decoded_tokens: self.decoded_tokens + other.decoded_tokens,
             present_s: self.present_s + other.present_s,
-            peak_reserved: self.peak_reserved.max(other.peak_reserved),
+            peak_tokens: self.peak_tokens.max(other.peak_tokens),
+            preempted: self.preempted + other.preempted,
         }
     }
 }
@@ -66,43 +69,74 @@ impl std::ops::Add for Spent {
 /// matrix units of today's GPUs; a longer prompt still runs whole.
 const PREFILL_STEP_TOKENS: u64 = 8192;
 
+/// Share of the cache that admission fills where answers are not kept free
+/// whole (vLLM keeps one page in a hundred).
+const WATERMARK: f64 = 0.99;
+
+/// How an engine takes requests in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Rules {
+    pub batching: Batching,
+    pub max_batch: u32,
+    /// Share of the tokens to come that is kept free at admission.
+    pub reserved_answer: f64,
+}
+
+/// How far a request is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Progress {
+    times: Times,
+    started: bool,
+    /// Tokens after the first that were made before it was last thrown out.
+    made: u32,
+    /// The step in which it ends, while it decodes.
+    ends: Option<u64>,
+}
+
 pub(super) struct Engine<'a> {
     costs: &'a StepCosts,
-    batching: Batching,
-    max_batch: usize,
+    rules: Rules,
     now_s: f64,
     /// Decoding steps taken so far: the clock by which sequences end.
     steps: u64,
-    /// (last step, request), earliest first.
-    running: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Tokens in the caches of what runs.
+    /// (last step, request), earliest first; who was thrown out stays behind.
+    ends: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Who was admitted, the latest last; who has left stays behind.
+    admitted: Vec<usize>,
+    /// Sequences that decode.
+    batch: usize,
+    /// Tokens in the caches of what runs, and of what is being read.
     cached_tokens: u64,
-    reserved_tokens: u64,
+    reading_tokens: u64,
+    /// Tokens that what was admitted will still write.
+    outstanding: u64,
     waiting: VecDeque<usize>,
     /// Admitted, with prompt tokens still to read (chunked batching).
     reading: VecDeque<(usize, u32)>,
     next: usize,
     present: usize,
-    times: Vec<Times>,
+    progress: Vec<Progress>,
     spent: Spent,
 }
 
 impl<'a> Engine<'a> {
-    pub fn new(costs: &'a StepCosts, batching: Batching, max_batch: u32) -> Self {
+    pub fn new(costs: &'a StepCosts, rules: Rules) -> Self {
         Self {
             costs,
-            batching,
-            max_batch: max_batch as usize,
+            rules,
             now_s: 0.0,
             steps: 0,
-            running: BinaryHeap::new(),
+            ends: BinaryHeap::new(),
+            admitted: Vec::new(),
+            batch: 0,
             cached_tokens: 0,
-            reserved_tokens: 0,
+            reading_tokens: 0,
+            outstanding: 0,
             waiting: VecDeque::new(),
             reading: VecDeque::new(),
             next: 0,
             present: 0,
-            times: Vec::new(),
+            progress: Vec::new(),
             spent: Spent::default(),
         }
     }
@@ -118,20 +152,21 @@ impl<'a> Engine<'a> {
     /// Plays `items`, which are in the order of their arrival and fit the
     /// cache one by one, to their end.
     pub fn run(&mut self, items: &[Item]) -> Vec<Times> {
-        self.times = vec![Times::default(); items.len()];
+        self.progress = vec![Progress::default(); items.len()];
         self.now_s = items.first().map_or(0.0, |item| item.ready_s);
         loop {
             self.take_arrivals(items);
             let admitted = self.admit(items);
-            match self.batching {
+            match self.rules.batching {
                 Batching::PrefillFirst if !admitted.is_empty() => self.prefill(items, &admitted),
                 Batching::Chunked { tokens } if !admitted.is_empty() || !self.reading.is_empty() => {
-                    self.reading.extend(admitted.iter().map(|&index| (index, items[index].new_tokens)));
+                    let unread = admitted.iter().map(|&index| (index, self.to_read(items, index)));
+                    self.reading.extend(unread.collect::<Vec<_>>());
                     self.mixed(items, tokens);
                 }
-                _ if !self.running.is_empty() => self.decode(items),
+                _ if self.batch > 0 => self.decode(items),
                 _ if self.next < items.len() => self.now_s = items[self.next].ready_s,
-                _ => return std::mem::take(&mut self.times),
+                _ => return self.progress.iter().map(|own| own.times).collect(),
             }
         }
     }
@@ -145,35 +180,67 @@ impl<'a> Engine<'a> {
         }
     }
 
+    /// Tokens that are read before a request decodes: its prompt, and after it
+    /// was thrown out all that it had.
+    fn to_read(&self, items: &[Item], index: usize) -> u32 {
+        let (item, own) = (&items[index], &self.progress[index]);
+        match own.started {
+            false => item.new_tokens,
+            true => item.new_tokens.max(item.prompt_tokens) + 1 + own.made,
+        }
+    }
+
+    /// Tokens in its cache when a request begins to decode.
+    fn context(&self, items: &[Item], index: usize) -> u32 {
+        items[index].prompt_tokens + self.progress[index].made
+    }
+
+    /// Cache that is taken or kept free when so many tokens are cached and so
+    /// many are to come.
+    fn promised(&self, tokens: u64, to_come: u64) -> u64 {
+        tokens + (self.rules.reserved_answer * to_come as f64).ceil() as u64
+    }
+
     /// Moves what fits from the queue into the batch, in order of arrival.
     fn admit(&mut self, items: &[Item]) -> Vec<usize> {
+        self.forget();
         let mut admitted = Vec::new();
         let mut tokens = 0u64;
+        let whole = self.rules.reserved_answer >= 1.0;
+        let room = self.costs.cache_tokens();
+        let room = if whole { room } else { (WATERMARK * room as f64) as u64 };
         while let Some(&index) = self.waiting.front() {
-            let item = &items[index];
-            let batch = self.running.len() + self.reading.len() + admitted.len();
-            let reserved = self.reserved_tokens + item.reserved_tokens();
-            let full = batch >= self.max_batch || reserved > self.costs.cache_tokens();
-            let enough = tokens > 0 && tokens + u64::from(item.new_tokens) > PREFILL_STEP_TOKENS;
+            let batch = self.batch + self.reading.len() + admitted.len();
+            let context = u64::from(self.context(items, index));
+            let left = u64::from(items[index].decode_steps - self.progress[index].made);
+            let new = u64::from(self.to_read(items, index));
+            let taken = self.cached_tokens + self.reading_tokens + context;
+            let promised = self.promised(taken, self.outstanding + left);
+            let full = batch >= self.rules.max_batch as usize || (promised > room && batch > 0);
+            let enough = tokens > 0 && tokens + new > PREFILL_STEP_TOKENS;
             if full || enough {
                 break;
             }
-            tokens += u64::from(item.new_tokens);
-            self.reserved_tokens = reserved;
+            tokens += new;
+            self.reading_tokens += context;
+            self.outstanding += left;
+            self.spent.peak_tokens = self.spent.peak_tokens.max(promised);
             self.waiting.pop_front();
+            self.admitted.push(index);
             admitted.push(index);
         }
-        self.spent.peak_reserved = self.spent.peak_reserved.max(self.reserved_tokens);
         admitted
     }
 
     /// Reads whole prompts in a step of their own.
     fn prefill(&mut self, items: &[Item], admitted: &[usize]) {
-        let new: f64 = admitted.iter().map(|&index| f64::from(items[index].new_tokens)).sum();
+        let pieces = admitted.iter().map(|&index| (index, f64::from(self.to_read(items, index))));
+        let pieces: Vec<(usize, f64)> = pieces.filter(|&(_, new)| new > 0.0).collect();
+        let new: f64 = pieces.iter().map(|&(_, new)| new).sum();
         if new > 0.0 {
             let mut cost = self.costs.products(new);
-            for item in admitted.iter().map(|&index| &items[index]).filter(|item| item.new_tokens > 0) {
-                cost = cost + self.costs.attention(f64::from(item.new_tokens), f64::from(item.prompt_tokens));
+            for (index, new) in pieces {
+                cost = cost + self.costs.attention(new, f64::from(self.context(items, index)).max(new));
             }
             self.advance(cost);
         }
@@ -184,20 +251,20 @@ impl<'a> Engine<'a> {
 
     /// One step of decoding and a piece of the prompts that wait.
     fn mixed(&mut self, items: &[Item], chunk_tokens: u32) {
-        let (batch, cached) = (self.running.len(), self.cached_tokens as f64);
+        self.make_room(items);
+        let (batch, cached) = (self.batch, self.cached_tokens as f64);
         let mut left = chunk_tokens;
         let mut attention = Cost::default();
         let mut read = Vec::new();
         while let Some(&(index, unread)) = self.reading.front() {
-            let item = &items[index];
             let piece = unread.min(left);
             if piece == 0 && unread > 0 {
                 break;
             }
             if piece > 0 {
-                let share = f64::from(piece) / f64::from(item.new_tokens);
-                let whole = self.costs.attention(f64::from(item.new_tokens), f64::from(item.prompt_tokens));
-                attention = attention + whole.times(share);
+                let new = f64::from(self.to_read(items, index));
+                let whole = self.costs.attention(new, f64::from(self.context(items, index)).max(new));
+                attention = attention + whole.times(f64::from(piece) / new);
             }
             left -= piece;
             if piece < unread {
@@ -214,7 +281,7 @@ impl<'a> Engine<'a> {
                 _ => self.costs.mixed_step(f64::from(chunk), batch, cached) + attention,
             };
             self.advance(cost);
-            self.count_decoding(1.0, batch);
+            self.count_decoding(1, batch);
             self.end_finished(items);
         }
         for index in read {
@@ -222,59 +289,120 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// The prompt is read: the first token is there.
+    /// The prompt is read: the first token is there, or the next one of an
+    /// answer that was thrown out.
     fn start(&mut self, items: &[Item], index: usize) {
-        let item = &items[index];
-        self.times[index].first_token_s = self.now_s;
-        if item.decode_steps == 0 {
-            self.finish(items, index);
+        self.reading_tokens -= u64::from(self.context(items, index));
+        let own = &mut self.progress[index];
+        if own.started {
+            own.made += 1;
+            self.outstanding -= 1;
         } else {
-            self.cached_tokens += u64::from(item.prompt_tokens);
-            self.running.push(Reverse((self.steps + u64::from(item.decode_steps), index)));
+            own.started = true;
+            own.times.first_token_s = self.now_s;
+        }
+        let left = items[index].decode_steps - own.made;
+        if left == 0 {
+            self.finish(index);
+        } else {
+            let last_step = self.steps + u64::from(left);
+            own.ends = Some(last_step);
+            self.cached_tokens += u64::from(self.context(items, index));
+            self.batch += 1;
+            self.ends.push(Reverse((last_step, index)));
         }
     }
 
-    /// Decodes until a sequence ends, or until the step after an arrival that
-    /// could join the batch.
+    /// Throws out who came last until the next step fits.
+    fn make_room(&mut self, items: &[Item]) {
+        let mut at = self.admitted.len();
+        while self.batch > 1
+            && self.cached_tokens + self.reading_tokens + self.batch as u64 > self.costs.cache_tokens()
+        {
+            let Some(&index) = at.checked_sub(1).and_then(|at| self.admitted.get(at)) else { return };
+            at -= 1;
+            // Who is being read stays: its pages are filled already.
+            let Some(last_step) = self.progress[index].ends else { continue };
+            self.admitted.remove(at);
+            let left = last_step - self.steps;
+            let own = &mut self.progress[index];
+            own.ends = None;
+            own.made = items[index].decode_steps - left as u32;
+            self.batch -= 1;
+            self.outstanding -= left;
+            self.cached_tokens -= u64::from(self.context(items, index));
+            self.spent.preempted += 1;
+            self.waiting.push_front(index);
+        }
+    }
+
+    /// Decodes until a sequence ends, until caches are full, or until the step
+    /// after an arrival that could join the batch.
     fn decode(&mut self, items: &[Item]) {
-        let Some(&Reverse((last_step, _))) = self.running.peek() else { return };
-        let batch = self.running.len();
+        self.make_room(items);
+        let Some(last_step) = self.next_end() else { return };
+        let batch = self.batch;
         let affine = self.costs.decode(batch);
-        let mut count = last_step - self.steps;
+        let free = self.costs.cache_tokens().saturating_sub(self.cached_tokens + self.reading_tokens);
+        let mut count = (last_step - self.steps).min((free / batch as u64).max(1));
         // While someone waits there is no room, and more arrivals change nothing.
-        let may_join = self.waiting.is_empty() && batch < self.max_batch;
+        let may_join = self.waiting.is_empty() && batch < self.rules.max_batch as usize;
         if let Some(item) = items.get(self.next).filter(|_| may_join) {
             count = count.min(steps_within(&affine, batch, self.cached_tokens, item.ready_s - self.now_s));
         }
         self.advance(several(&affine, batch, self.cached_tokens, count));
-        self.count_decoding(count as f64, batch);
+        self.count_decoding(count, batch);
         self.end_finished(items);
     }
 
-    fn count_decoding(&mut self, count: f64, batch: usize) {
+    /// The step in which the first of the batch ends.
+    fn next_end(&mut self) -> Option<u64> {
+        while let Some(&Reverse((last_step, index))) = self.ends.peek() {
+            if self.progress[index].ends == Some(last_step) {
+                return Some(last_step);
+            }
+            self.ends.pop();
+        }
+        None
+    }
+
+    fn count_decoding(&mut self, count: u64, batch: usize) {
         if batch == 0 {
             return;
         }
-        self.steps += count as u64;
-        self.cached_tokens += count as u64 * batch as u64;
-        self.spent.decode_steps += count;
-        self.spent.decoded_tokens += count * batch as f64;
+        let tokens = count * batch as u64;
+        self.steps += count;
+        self.cached_tokens += tokens;
+        self.outstanding -= tokens;
+        self.spent.peak_tokens = self.spent.peak_tokens.max(self.cached_tokens + self.reading_tokens);
+        self.spent.decode_steps += count as f64;
+        self.spent.decoded_tokens += tokens as f64;
     }
 
     fn end_finished(&mut self, items: &[Item]) {
-        while let Some(&Reverse((last_step, index))) = self.running.peek() {
-            if last_step > self.steps {
-                break;
-            }
-            self.running.pop();
-            self.cached_tokens -= items[index].reserved_tokens();
-            self.finish(items, index);
+        while let Some(last_step) = self.next_end().filter(|&last_step| last_step <= self.steps) {
+            let Some(Reverse((_, index))) = self.ends.pop() else { return };
+            debug_assert_eq!(last_step, self.steps);
+            self.progress[index].ends = None;
+            self.batch -= 1;
+            self.cached_tokens -= items[index].cache_tokens();
+            self.finish(index);
         }
     }
 
-    fn finish(&mut self, items: &[Item], index: usize) {
-        self.reserved_tokens -= items[index].reserved_tokens();
-        self.times[index].done_s = self.now_s;
+    /// Drops from the list of who was admitted, which is walked from its end
+    /// alone, who has left.
+    fn forget(&mut self) {
+        if self.admitted.len() > 64 + 4 * (self.batch + self.reading.len()) {
+            let (progress, reading) = (&self.progress, &self.reading);
+            self.admitted.retain(|&index| {
+                progress[index].ends.is_some() || reading.iter().any(|&(own, _)| own == index)
+            });
+        }
+    }
+
+    fn finish(&mut self, index: usize) {
+        self.progress[index].times.done_s = self.now_s;
         self.present -= 1;
     }
 

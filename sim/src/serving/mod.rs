@@ -11,49 +11,25 @@
 
 mod engine;
 mod goodput;
+mod percentiles;
 pub mod replica;
 mod service;
+mod settle;
 mod steady;
 mod steps;
 mod workload;
 
 use crate::Infeasible;
 use crate::compression::Channel;
-use engine::{Engine, Item, Spent};
+use engine::{Engine, Item, Rules, Spent};
 pub use goodput::{Goodput, Objective, Objectives, goodput};
+pub use percentiles::{Percentiles, Within};
 pub use service::{Batching, Pools, Service, ServingError};
-pub use steady::{BOUND, Interval, LEAST_REQUESTS, Steady};
+pub use settle::{Length, Settled, settle};
+use steady::Seen;
+pub use steady::{BATCHES, BOUND, CUT_RESIDENCES, Interval, LEAST_REQUESTS, Standing, Steady};
 pub use steps::{Cost, StepCosts};
-pub use workload::{Lengths, Request, Requests};
-
-/// The distribution of a latency.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
-pub struct Percentiles {
-    pub mean_s: f64,
-    pub p50_s: f64,
-    pub p90_s: f64,
-    pub p99_s: f64,
-}
-
-impl Percentiles {
-    /// Sorts `seconds` and takes the nearest ranks.
-    fn of(seconds: &mut [f64]) -> Self {
-        if seconds.is_empty() {
-            return Self::default();
-        }
-        seconds.sort_unstable_by(f64::total_cmp);
-        let rank = |share: f64| {
-            let rank = (share * seconds.len() as f64).ceil() as usize;
-            seconds[rank.clamp(1, seconds.len()) - 1]
-        };
-        Self {
-            mean_s: seconds.iter().sum::<f64>() / seconds.len() as f64,
-            p50_s: rank(0.50),
-            p90_s: rank(0.90),
-            p99_s: rank(0.99),
-        }
-    }
-}
+pub use workload::{Lengths, Request, Requests, Stream};
 
 /// What a service did with its requests.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
@@ -73,8 +49,12 @@ pub struct Served {
     pub latency: Percentiles,
     /// Mean sequences in a decoding step.
     pub mean_batch: f64,
-    /// Largest share of an engine's cache that was reserved.
+    /// Largest share of an engine's cache that was taken or kept free.
     pub peak_cache: f64,
+    /// Times that a sequence was thrown out of the cache, to be read anew.
+    pub preempted: u64,
+    /// Requests that no engine could hold, and that were turned away.
+    pub turned_away: usize,
     /// Tokens of cache one decoding engine holds.
     pub cache_tokens: u64,
     pub energy_j: f64,
@@ -101,29 +81,48 @@ pub struct Little {
 /// When the engine cannot run the model, a request does not fit its cache, or
 /// requests make no sense.
 pub fn serve(service: &Service, requests: &[Request]) -> Result<Served, ServingError> {
-    check(service, requests)?;
+    check(service)?;
+    Requests::check(requests)?;
     let typical = Requests::mean_context(requests);
     let costs = StepCosts::of(&service.engine, &service.job, service.max_batch, typical)?;
-    serve_with(service, requests, &costs)
+    if let Some((index, item)) = too_long(service, &costs, requests).next() {
+        let (needed, capacity) = (item.cache_tokens(), costs.cache_tokens());
+        return Err(ServingError::TooLong { index, needed, capacity });
+    }
+    Ok(serve_with(service, requests, &costs, BOUND).0)
 }
 
-/// [`serve`] with step costs that are known already: a search over rates
-/// needs them once.
-fn serve_with(service: &Service, requests: &[Request], costs: &StepCosts) -> Result<Served, ServingError> {
+/// The requests that an engine cannot hold, with their places.
+fn too_long<'a>(
+    service: &'a Service,
+    costs: &'a StepCosts,
+    requests: &'a [Request],
+) -> impl Iterator<Item = (usize, Item)> + 'a {
+    let items = requests.iter().map(|request| item(service, request)).enumerate();
+    items.filter(|(_, item)| item.cache_tokens() > costs.cache_tokens())
+}
+
+/// [`serve`] with step costs that are known already, of requests that fit:
+/// what was served, and how each request saw it.
+fn serve_with(service: &Service, requests: &[Request], costs: &StepCosts, bound: f64) -> (Served, Vec<Seen>) {
     let items: Vec<Item> = requests.iter().map(|request| item(service, request)).collect();
-    for (index, item) in items.iter().enumerate() {
-        if item.reserved_tokens() > costs.cache_tokens() {
-            let (needed, capacity) = (item.reserved_tokens(), costs.cache_tokens());
-            return Err(ServingError::TooLong { index, needed, capacity });
-        }
-    }
     let played = match service.pools {
         Pools::Shared { engines } => play(service, costs, &items, engines),
         Pools::Disaggregated { prefill, decode, transfer_bits } => {
             disaggregated(service, costs, &items, (prefill, decode), transfer_bits)
         }
     };
-    Ok(summary(service, costs, requests, &played))
+    let seen: Vec<Seen> = requests
+        .iter()
+        .zip(played.first_token_s.iter().zip(&played.done_s))
+        .map(|(request, (&first_token_s, &done_s))| Seen {
+            arrival_s: request.arrival_s,
+            first_token_s,
+            done_s,
+            output_tokens: f64::from(request.output_tokens),
+        })
+        .collect();
+    (summary(service, costs, &seen, &played, bound), seen)
 }
 
 /// When each request saw its first and its last token, and what that took.
@@ -158,7 +157,12 @@ fn play(service: &Service, costs: &StepCosts, items: &[Item], engines: u32) -> P
     for first in 0..stride {
         let mine: Vec<usize> = (first..items.len()).step_by(stride).collect();
         let own: Vec<Item> = mine.iter().map(|&index| items[index]).collect();
-        let mut engine = Engine::new(costs, service.batching, service.max_batch);
+        let rules = Rules {
+            batching: service.batching,
+            max_batch: service.max_batch,
+            reserved_answer: service.reserved_answer,
+        };
+        let mut engine = Engine::new(costs, rules);
         let times = engine.run(&own);
         for (&index, time) in mine.iter().zip(&times) {
             played.first_token_s[index] = time.first_token_s;
@@ -245,54 +249,43 @@ fn transfer_s(service: &Service, tokens: f64, transfer_bits: Option<f64>) -> f64
     channel.stages(values).pipelined_s() + channel.codec_latency_s + link.latency_s
 }
 
-fn summary(service: &Service, costs: &StepCosts, requests: &[Request], played: &Played) -> Served {
-    let steady = Steady::of(requests, &played.first_token_s, &played.done_s);
-    let kept = steady::kept(requests.len());
-    let from = |times: &[f64]| -> Vec<f64> {
-        times.iter().zip(requests).map(|(&time_s, request)| time_s - request.arrival_s).collect()
-    };
-    let mut ttft = from(&played.first_token_s)[kept.clone()].to_vec();
-    let all_latencies = from(&played.done_s);
-    let mut latency = all_latencies[kept.clone()].to_vec();
-    let mut tpot: Vec<f64> = kept
-        .filter(|&index| requests[index].output_tokens > 1)
-        .map(|index| {
-            (played.done_s[index] - played.first_token_s[index])
-                / f64::from(requests[index].output_tokens - 1)
-        })
-        .collect();
-    let start_s = requests.first().map_or(0.0, |request| request.arrival_s);
-    let duration_s = played.done_s.iter().fold(start_s, |end, &done| end.max(done)) - start_s;
-    let tokens: f64 = requests.iter().map(|request| f64::from(request.output_tokens)).sum();
+fn summary(service: &Service, costs: &StepCosts, seen: &[Seen], played: &Played, bound: f64) -> Served {
+    let steady = Steady::of(seen, bound);
+    let kept = &seen[steady::kept(seen)];
+    let of = |times: Vec<f64>| Percentiles::of(&times);
+    let start_s = seen.first().map_or(0.0, |own| own.arrival_s);
+    let duration_s = seen.iter().fold(start_s, |end, own| end.max(own.done_s)) - start_s;
+    let tokens: f64 = seen.iter().map(|own| own.output_tokens).sum();
     let engines = f64::from(service.pools.engines());
     let idle_s = (engines * duration_s - played.spent.busy_s).max(0.0);
     let energy_j = played.spent.energy_j + idle_s * costs.idle_power_w();
-    let usd = engines * f64::from(service.engine.gpus) * duration_s / 3600.0 * service.usd_per_gpu_hour;
-    let latency_sum: f64 = all_latencies.iter().sum();
+    let usd_per_s = engines * f64::from(service.engine.gpus) / 3600.0 * service.usd_per_gpu_hour;
     Served {
-        requests: requests.len(),
+        requests: seen.len(),
         duration_s,
-        requests_per_s: steady.requests_per_s,
-        output_tokens_per_s: steady.output_tokens_per_s,
-        ttft: Percentiles::of(&mut ttft),
-        tpot: Percentiles::of(&mut tpot),
-        latency: Percentiles::of(&mut latency),
+        requests_per_s: steady.requests_per_s.mean,
+        output_tokens_per_s: steady.output_tokens_per_s.mean,
+        ttft: of(kept.iter().map(Seen::ttft_s).collect()),
+        tpot: of(kept.iter().filter_map(Seen::tpot_s).collect()),
+        latency: of(kept.iter().map(Seen::latency_s).collect()),
         mean_batch: played.spent.decoded_tokens / played.spent.decode_steps.max(1.0),
-        peak_cache: played.spent.peak_reserved as f64 / costs.cache_tokens() as f64,
+        peak_cache: (played.spent.peak_tokens as f64 / costs.cache_tokens() as f64).min(1.0),
+        preempted: played.spent.preempted,
+        turned_away: 0,
         cache_tokens: costs.cache_tokens(),
         energy_j,
         output_tokens_per_j: tokens / energy_j,
-        usd,
-        output_tokens_per_usd: tokens / usd,
+        usd: usd_per_s * duration_s,
+        output_tokens_per_usd: steady.output_tokens_per_s.mean / usd_per_s,
         little: Little {
             mean_present: played.spent.present_s / duration_s,
-            rate_times_latency: latency_sum / duration_s,
+            rate_times_latency: seen.iter().map(Seen::latency_s).sum::<f64>() / duration_s,
         },
         steady,
     }
 }
 
-fn check(service: &Service, requests: &[Request]) -> Result<(), ServingError> {
+fn check(service: &Service) -> Result<(), ServingError> {
     let p = &service.job.parallelism;
     for (parallelism, ways) in
         [("pipeline", p.pipeline), ("data", p.data), ("context", p.context), ("expert", p.expert)]
@@ -306,6 +299,8 @@ fn check(service: &Service, requests: &[Request]) -> Result<(), ServingError> {
     };
     let hits = service.prefix_hits;
     setting("prefix-hits", hits, (0.0..1.0).contains(&hits), "at least 0 and below 1")?;
+    let reserved = service.reserved_answer;
+    setting("reserved", reserved, (0.0..=1.0).contains(&reserved), "between 0 and 1")?;
     setting("max-batch", f64::from(service.max_batch), service.max_batch > 0, "at least 1")?;
     let price = service.usd_per_gpu_hour;
     setting("usd-per-gpu-hour", price, price.is_finite() && price >= 0.0, "a price")?;
@@ -324,5 +319,5 @@ fn check(service: &Service, requests: &[Request]) -> Result<(), ServingError> {
     if let Batching::Chunked { tokens } = service.batching {
         setting("chunk tokens", f64::from(tokens), tokens > 0, "at least 1")?;
     }
-    Requests::check(requests)
+    Ok(())
 }

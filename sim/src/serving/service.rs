@@ -49,6 +49,9 @@ pub struct Service {
     pub batching: Batching,
     /// Sequences an engine decodes together at most.
     pub max_batch: u32,
+    /// Share of an answer's cache that is kept free when a request is admitted:
+    /// below 1, who came last is thrown out where caches no longer fit, and read anew.
+    pub reserved_answer: f64,
     /// Share of each prompt whose cache is there already.
     pub prefix_hits: f64,
     pub usd_per_gpu_hour: f64,

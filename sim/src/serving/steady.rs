@@ -1,22 +1,35 @@
 //! The part of a run that stands for all time: warm-up and cool-down cut off,
 //! intervals by batch means, and whether the queue keeps up.
 //!
-//! Rule: of a run of at least [`LEAST_REQUESTS`], the first and the last tenth
-//! of arrivals are cut; shorter runs count whole. A queue is unstable where,
-//! between the two cuts, departures fall behind arrivals by more than 5 % and
-//! more than chance (three standard deviations of a Poisson count) explains.
+//! Rule. A *residence* is how long a request stays that is in flight at a
+//! random moment (mean of squared latencies over mean latency). At both ends
+//! of a run the arrivals of [`CUT_RESIDENCES`] residences are cut, at least a
+//! tenth and at most a quarter of all; what is between is cut into [`BATCHES`]
+//! batches, whose spread, with that of neighbours alike, is the interval. A run
+//! is *short* where a quarter is less than those residences or a batch less
+//! than one; a queue is *unstable* where, between the cuts, departures fall
+//! behind arrivals by more than 2 % and more than chance (three standard
+//! deviations of a Poisson count) explains, and first tokens come later and
+//! later. Runs of fewer than [`LEAST_REQUESTS`] count whole and are short.
 
-use super::Request;
+use std::ops::Range;
 
-/// Runs of fewer requests are counted whole and said to be unsettled.
+/// Runs of fewer requests are counted whole and said to be short.
 pub const LEAST_REQUESTS: usize = 100;
-/// Half-width of the rate's interval, over the rate, at which a run is settled.
+/// Half-width of the rate's interval, over the rate, at which a run is settled
+/// where nobody says.
 pub const BOUND: f64 = 0.02;
-const CUT: f64 = 0.1;
-const BATCHES: usize = 20;
+/// Residences that are cut at both ends.
+pub const CUT_RESIDENCES: f64 = 3.0;
+/// Batches, of a residence or more each.
+pub const BATCHES: usize = 20;
+const LEAST_CUT: f64 = 0.1;
+const MOST_CUT: f64 = 0.25;
 /// Student's t for 95 % and 19 degrees of freedom.
 const STUDENT: f64 = 2.093;
-const BEHIND: f64 = 0.05;
+const BEHIND: f64 = 0.02;
+/// Growth of the mean wait from the first to the last third that is a trend.
+const RISING: f64 = 1.2;
 
 /// A mean and how sure it is: half of its 95 % interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
@@ -26,85 +39,179 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Mean of `batches` and its interval.
+    /// Mean of `batches` and its interval; batches that resemble their
+    /// neighbours count for fewer (first-order autoregression).
     fn of(batches: &[f64]) -> Self {
         let count = batches.len() as f64;
-        if count < 2.0 {
-            return Self { mean: batches.first().copied().unwrap_or(0.0), half_width: f64::INFINITY };
+        let mean = batches.iter().sum::<f64>() / count.max(1.0);
+        if batches.len() < BATCHES {
+            return Self { mean, half_width: f64::INFINITY };
         }
-        let mean = batches.iter().sum::<f64>() / count;
-        let variance = batches.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        let squares: f64 = batches.iter().map(|x| (x - mean).powi(2)).sum();
+        let products: f64 = batches.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean)).sum();
+        let alike = if squares > 0.0 { products / squares + 1.0 / count } else { 0.0 };
+        let alike = alike.clamp(0.0, 0.8);
+        let variance = squares / (count - 1.0) * (1.0 + alike) / (1.0 - alike);
         Self { mean, half_width: STUDENT * (variance / count).sqrt() }
+    }
+
+    /// Mean of `values`, which are in the order of their arrival.
+    pub(super) fn of_series(values: impl ExactSizeIterator<Item = f64>) -> Self {
+        let count = values.len();
+        let mut batches = [(0.0, 0.0); BATCHES];
+        for (at, value) in values.enumerate() {
+            let batch = &mut batches[at * BATCHES / count];
+            *batch = (batch.0 + value, batch.1 + 1.0);
+        }
+        if count < LEAST_REQUESTS {
+            let mean = batches.iter().map(|batch| batch.0).sum::<f64>() / (count as f64).max(1.0);
+            return Self { mean, half_width: f64::INFINITY };
+        }
+        Self::of(&batches.map(|(sum, count): (f64, f64)| sum / count))
+    }
+
+    /// Lower and upper end.
+    pub fn ends(&self) -> [f64; 2] {
+        [(self.mean - self.half_width).max(0.0), self.mean + self.half_width]
     }
 }
 
+/// One request as its client saw it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Seen {
+    pub arrival_s: f64,
+    pub first_token_s: f64,
+    pub done_s: f64,
+    pub output_tokens: f64,
+}
+
+impl Seen {
+    pub fn ttft_s(&self) -> f64 {
+        self.first_token_s - self.arrival_s
+    }
+
+    /// Time between tokens after the first; none of a single token.
+    pub fn tpot_s(&self) -> Option<f64> {
+        let between = self.output_tokens - 1.0;
+        (between > 0.0).then(|| (self.done_s - self.first_token_s) / between)
+    }
+
+    pub fn latency_s(&self) -> f64 {
+        self.done_s - self.arrival_s
+    }
+}
+
+/// What a run is worth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// Long enough, and the rate of tokens known within the bound.
+    Settled,
+    /// Long enough, but the rate of tokens is not known within the bound.
+    Wide,
+    /// Too short beside the time that a request stays.
+    #[default]
+    Short,
+    /// Requests arrive faster than they are served.
+    Unstable,
+}
+
 /// The steady part of a run.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Steady {
     /// Requests that arrive between the cuts.
     pub requests: usize,
     pub from_s: f64,
     pub to_s: f64,
+    /// How long a request stays that is in flight at a random moment.
+    pub residence_s: f64,
     /// Departures per second between the cuts.
-    pub requests_per_s: f64,
+    pub requests_per_s: Interval,
     /// Tokens of those departures per second.
-    pub output_tokens_per_s: f64,
-    pub ttft_s: Interval,
-    pub output_tokens_interval: Interval,
+    pub output_tokens_per_s: Interval,
+    pub standing: Standing,
     /// Departures keep up with arrivals.
     pub stable: bool,
-    /// Stable, and the rate of tokens known within [`BOUND`].
-    pub settled: bool,
 }
 
-/// Indices of the requests that arrive between the cuts.
-pub(super) fn kept(count: usize) -> std::ops::Range<usize> {
+/// Requests of a run, in the order of their arrival, that count.
+pub(super) fn kept(seen: &[Seen]) -> Range<usize> {
+    let count = seen.len();
     if count < LEAST_REQUESTS {
         return 0..count;
     }
-    let cut = (count as f64 * CUT) as usize;
-    cut..count - cut
+    let cut_s = CUT_RESIDENCES * residence_s(seen);
+    let (first_s, last_s) = (seen[0].arrival_s, seen[count - 1].arrival_s);
+    let bounded = |cut: usize| cut.clamp((LEAST_CUT * count as f64) as usize, most_cut(count));
+    let head = bounded(seen.partition_point(|own| own.arrival_s < first_s + cut_s));
+    let tail = bounded(count - seen.partition_point(|own| own.arrival_s < last_s - cut_s));
+    head..count - tail
+}
+
+fn most_cut(count: usize) -> usize {
+    (MOST_CUT * count as f64) as usize
+}
+
+fn residence_s(seen: &[Seen]) -> f64 {
+    let (mut squares, mut sum) = (0.0, 0.0);
+    for latency_s in seen.iter().map(Seen::latency_s) {
+        squares += latency_s * latency_s;
+        sum += latency_s;
+    }
+    if sum > 0.0 { squares / sum } else { 0.0 }
+}
+
+/// Whether first tokens come later and later.
+fn rising(kept: &[Seen]) -> bool {
+    let third = kept.len() / 3;
+    let mean = |own: &[Seen]| own.iter().map(Seen::ttft_s).sum::<f64>() / own.len().max(1) as f64;
+    mean(&kept[kept.len() - third..]) > RISING * mean(&kept[..third])
 }
 
 impl Steady {
-    pub(super) fn of(requests: &[Request], first_token_s: &[f64], done_s: &[f64]) -> Self {
-        let kept = kept(requests.len());
-        let whole = requests.len() < LEAST_REQUESTS;
-        let arrival = |index: usize| requests.get(index).map_or(0.0, |r| r.arrival_s);
-        let from_s = arrival(kept.start);
-        let end_s = done_s.iter().fold(from_s, |end, &done| end.max(done));
-        let to_s = if whole { end_s } else { arrival(kept.end) };
+    /// Of `seen` in the order of arrival; the run is settled when its rate of
+    /// tokens is known within `bound`.
+    pub(super) fn of(seen: &[Seen], bound: f64) -> Self {
+        let kept = kept(seen);
+        let whole = seen.len() < LEAST_REQUESTS;
+        let from_s = seen.get(kept.start).map_or(0.0, |own| own.arrival_s);
+        let end_s = seen.iter().fold(from_s, |end, own| end.max(own.done_s));
+        let to_s = if whole { end_s } else { seen[kept.end].arrival_s };
         let span_s = (to_s - from_s).max(f64::MIN_POSITIVE);
-        let mut tokens = [0.0; BATCHES];
-        let mut departed = 0.0;
-        for (request, &done) in requests.iter().zip(done_s) {
-            if (from_s..=to_s).contains(&done) {
-                let batch = ((done - from_s) / span_s * BATCHES as f64) as usize;
-                tokens[batch.min(BATCHES - 1)] += f64::from(request.output_tokens);
-                departed += 1.0;
-            }
+        let (mut tokens, mut departed) = ([0.0; BATCHES], [0.0; BATCHES]);
+        for own in seen.iter().filter(|own| (from_s..=to_s).contains(&own.done_s)) {
+            let batch = ((own.done_s - from_s) / span_s * BATCHES as f64) as usize;
+            tokens[batch.min(BATCHES - 1)] += own.output_tokens;
+            departed[batch.min(BATCHES - 1)] += 1.0;
         }
         let batch_s = span_s / BATCHES as f64;
-        let rates = tokens.map(|sum| sum / batch_s);
-        let waits: Vec<f64> = kept.clone().map(|i| first_token_s[i] - requests[i].arrival_s).collect();
-        let each = waits.len().div_ceil(BATCHES).max(1);
-        let means: Vec<f64> =
-            waits.chunks(each).map(|own| own.iter().sum::<f64>() / own.len() as f64).collect();
+        let known = |sums: [f64; BATCHES]| {
+            let own = Interval::of(&sums.map(|sum| sum / batch_s));
+            if whole { Interval { half_width: f64::INFINITY, ..own } } else { own }
+        };
+        let (requests_per_s, output_tokens_per_s) = (known(departed), known(tokens));
         let arrived = kept.len() as f64;
-        let behind = arrived - departed;
-        let stable = whole || behind <= (BEHIND * arrived).max(3.0 * arrived.sqrt());
-        let output_tokens_interval = Interval::of(&rates);
-        let known = output_tokens_interval.half_width <= BOUND * output_tokens_interval.mean;
+        let behind = arrived - departed.iter().sum::<f64>();
+        let late = behind > (BEHIND * arrived).max(3.0 * arrived.sqrt());
+        let stable = whole || !late || !rising(&seen[kept.clone()]);
+        let residence_s = residence_s(seen);
+        let clipped = kept.start >= most_cut(seen.len()) || seen.len() - kept.end >= most_cut(seen.len());
+        let long = !whole && !clipped && batch_s >= residence_s;
+        let sure = output_tokens_per_s.half_width <= bound * output_tokens_per_s.mean;
         Self {
             requests: kept.len(),
             from_s,
             to_s,
-            requests_per_s: departed / span_s,
-            output_tokens_per_s: tokens.iter().sum::<f64>() / span_s,
-            ttft_s: Interval::of(&means),
-            output_tokens_interval,
+            residence_s,
+            requests_per_s,
+            output_tokens_per_s,
+            standing: match (stable, long, sure) {
+                (false, ..) => Standing::Unstable,
+                (true, false, _) => Standing::Short,
+                (true, true, false) => Standing::Wide,
+                (true, true, true) => Standing::Settled,
+            },
             stable,
-            settled: stable && known && !whole,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! generator of our own, so that a seed means the same requests everywhere.
 
 use super::ServingError;
+use std::sync::Arc;
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,7 +74,7 @@ impl Requests {
     }
 
     /// The same requests `times` over, one list behind the other.
-    pub fn repeated(requests: &[Request], times: usize) -> Vec<Request> {
+    fn repeated(requests: &[Request], times: usize) -> Vec<Request> {
         let rate = Self::rate_per_s(requests);
         let (Some(first), Some(last)) = (requests.first(), requests.last()) else { return Vec::new() };
         let gap_s = if rate.is_finite() { 1.0 / rate } else { 0.0 };
@@ -131,6 +132,54 @@ impl Requests {
             before_s = request.arrival_s;
         }
         Ok(())
+    }
+}
+
+/// Requests without end: drawn, or a trace over and over.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stream {
+    Drawn { seed: u64, prompt: Lengths, output: Lengths },
+    Trace(Arc<[Request]>),
+}
+
+/// Requests of a stream that tell how long its sequences are.
+const TYPICAL: usize = 20_000;
+
+impl Stream {
+    /// At least the first `count` requests, at one a second in the mean; of a
+    /// trace as often as it takes, and whole. A longer list begins with the
+    /// requests of a shorter one.
+    ///
+    /// # Errors
+    ///
+    /// When a trace makes no sense or has no rate.
+    pub fn first(&self, count: usize) -> Result<Vec<Request>, ServingError> {
+        let list = match self {
+            Self::Drawn { seed, prompt, output } => Requests::draw(*seed, count.max(2), prompt, output),
+            Self::Trace(requests) => {
+                Requests::check(requests)?;
+                Requests::repeated(requests, count.div_ceil(requests.len()).max(1))
+            }
+        };
+        let rate = Requests::rate_per_s(&list);
+        if !rate.is_finite() {
+            return Err(ServingError::Setting {
+                name: "requests",
+                value: list.len() as f64,
+                rule: "two or more at different times, to search for a rate",
+            });
+        }
+        Ok(Requests::faster(&list, 1.0 / rate))
+    }
+
+    /// Tokens a decoding step finds in a sequence's cache, in the mean.
+    pub(super) fn mean_context(&self) -> f64 {
+        match self {
+            Self::Drawn { seed, prompt, output } => {
+                Requests::mean_context(&Requests::draw(*seed, TYPICAL, prompt, output))
+            }
+            Self::Trace(requests) => Requests::mean_context(requests),
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Promises of the serving simulation.
 use crate::fixtures::{cluster, llama3_70b};
 use trinity_sim::serving::{
-    Batching, Goodput, Lengths, Objectives, Pools, Request, Requests, Served, Service, ServingError,
-    StepCosts, goodput, serve,
+    Batching, Goodput, Length, Lengths, Objectives, Pools, Request, Requests, Served, Service, ServingError,
+    Standing, StepCosts, Stream, goodput, serve, settle,
 };
 use trinity_sim::{
     AttentionKernel, Codec, Compression, Job, Overlap, Parallelism, Phase, Precision, Recompute, estimate,
@@ -33,16 +33,22 @@ fn service() -> Service {
         pools: Pools::Shared { engines: 1 },
         batching: Batching::PrefillFirst,
         max_batch: 256,
+        reserved_answer: 1.0,
         prefix_hits: 0.0,
         usd_per_gpu_hour: 2.0,
     }
 }
 
-/// Chat-like lengths, one request per second in the mean.
-fn chat(count: usize) -> Vec<Request> {
+/// Chat-like lengths.
+fn stream(seed: u64) -> Stream {
     let prompt = Lengths::LogNormal { median: 600.0, sigma: 0.9, most: 8192 };
     let output = Lengths::LogNormal { median: 200.0, sigma: 0.8, most: 2048 };
-    Requests::draw(7, count, &prompt, &output)
+    Stream::Drawn { seed, prompt, output }
+}
+
+/// The same, one request per second in the mean.
+fn chat(count: usize) -> Vec<Request> {
+    stream(7).first(count).unwrap()
 }
 
 fn assert_little(served: &Served, what: &str) {
@@ -144,19 +150,19 @@ fn jumping_over_steps_equals_taking_them() {
 #[test]
 fn a_smaller_cache_serves_more_where_memory_is_what_runs_out() {
     let objectives = Objectives { ttft_p99_s: 10.0, tpot_p99_s: 0.25 };
-    let requests = Requests::draw(
-        11,
-        2000,
-        &Lengths::Exponential { mean: 1500.0 },
-        &Lengths::Exponential { mean: 800.0 },
-    );
+    let stream = Stream::Drawn {
+        seed: 11,
+        prompt: Lengths::Exponential { mean: 1500.0 },
+        output: Lengths::Exponential { mean: 800.0 },
+    };
+    let length = Length { most: 20_000, bound: 0.1, ..Length::from(2000) };
     let mut raw = Service { batching: Batching::Chunked { tokens: 512 }, ..service() };
     raw.engine.gpu.memory_bytes = 24e9;
     let mut coded = raw;
     coded.engine.codec = Codec { encode_values_per_s: 1e12, decode_values_per_s: 1e12, ..Codec::FREE };
     coded.engine.codecs_per_gpu = 1.0;
     coded.job.compression.kv_bits = Some(3.0);
-    let rate = |service: &Service| goodput(service, &requests, &objectives).unwrap().unwrap();
+    let rate = |service: &Service| goodput(service, &stream, &objectives, &length).unwrap().unwrap();
     let (plain, packed): (Goodput, Goodput) = (rate(&raw), rate(&coded));
     assert!(plain.served.peak_cache > 0.9 && packed.served.cache_tokens > 4 * plain.served.cache_tokens);
     assert!(packed.requests_per_s > 1.5 * plain.requests_per_s, "{packed:?} {plain:?}");
@@ -167,7 +173,7 @@ fn a_smaller_cache_serves_more_where_memory_is_what_runs_out() {
 #[test]
 fn an_impossible_word_is_found_out() {
     let objectives = Objectives { ttft_p99_s: 1e-6, tpot_p99_s: 1.0 };
-    assert_eq!(goodput(&service(), &chat(50), &objectives), Ok(None));
+    assert_eq!(goodput(&service(), &stream(7), &objectives, &Length::from(50)), Ok(None));
 }
 
 #[test]
@@ -204,27 +210,90 @@ fn a_coded_cache_crosses_the_wire_sooner() {
     assert!(at(Some(3.0)) < at(None), "{} {}", at(Some(3.0)), at(None));
 }
 
-/// A burst is not a rate: what a service bears does not grow as the run shrinks.
+/// A burst is not a rate: what a service bears does not hang on how many
+/// requests a run begins with, nor on which were drawn.
 #[test]
 fn the_rate_that_is_kept_does_not_depend_on_how_many_requests_were_drawn() {
     let service = Service { batching: Batching::Chunked { tokens: 512 }, ..service() };
-    let objectives = Objectives { ttft_p99_s: 60.0, tpot_p99_s: 1.0 };
-    let rates = [300, 1000, 8000]
-        .map(|count| goodput(&service, &chat(count), &objectives).unwrap().unwrap().requests_per_s);
-    for rate in rates {
-        assert!((rate / rates[2] - 1.0).abs() < 0.3, "{rates:?}");
+    let objectives = Objectives { ttft_p99_s: 10.0, tpot_p99_s: 0.5 };
+    let found = |seed: u64, first: usize| {
+        let length = Length { bound: 0.05, ..Length::from(first) };
+        goodput(&service, &stream(seed), &objectives, &length).unwrap().unwrap()
+    };
+    let all = [(7, 300), (7, 1000), (7, 8000), (8, 1000), (9, 1000)].map(|(seed, first)| found(seed, first));
+    for own in &all {
+        assert!(own.within[0] <= own.requests_per_s && own.requests_per_s <= own.within[1], "{own:?}");
+        assert!(own.settled && own.within[1] / own.within[0] < 1.12, "{own:?}");
+        for other in &all {
+            assert!(
+                own.within[0] <= other.within[1],
+                "{:?} and {:?} do not overlap",
+                own.within,
+                other.within
+            );
+        }
     }
+}
+
+/// A trace is repeated whole until its rate is known.
+#[test]
+fn a_trace_is_searched_by_its_repetitions() {
+    let trace = Stream::Trace(chat(300).into());
+    let objectives = Objectives { ttft_p99_s: 10.0, tpot_p99_s: 0.5 };
+    let length = Length { bound: 0.1, most: 20_000, ..Length::from(300) };
+    let found = goodput(&service(), &trace, &objectives, &length).unwrap().unwrap();
+    assert!(found.served.requests % 300 == 0 && found.served.requests > 300, "{found:?}");
+    assert!(objectives.kept(&found.served), "{found:?}");
 }
 
 #[test]
 fn rates_times_tokens_are_tokens_per_second() {
-    let requests = Requests::faster(&chat(4000), 3.0);
-    let served = serve(&service(), &requests).unwrap();
-    assert!(served.steady.stable, "{served:?}");
-    let mean = requests.iter().map(|r| f64::from(r.output_tokens)).sum::<f64>() / requests.len() as f64;
-    let apart = served.requests_per_s * mean / served.output_tokens_per_s - 1.0;
-    assert!(apart.abs() < 0.05, "{apart}");
-    assert!((served.requests_per_s / 3.0 - 1.0).abs() < 0.08, "{served:?}");
+    let settled = settle(&service(), &stream(7), 3.0, &Length::from(1000)).unwrap();
+    let steady = settled.served.steady;
+    assert_eq!(steady.standing, Standing::Settled, "{steady:?}");
+    let list = stream(7).first(settled.served.requests).unwrap();
+    let mean = list.iter().map(|r| f64::from(r.output_tokens)).sum::<f64>() / list.len() as f64;
+    let [low, high] = steady.output_tokens_per_s.ends();
+    assert!((low..high).contains(&(3.0 * mean)), "{} {steady:?}", 3.0 * mean);
+    let [low, high] = steady.requests_per_s.ends();
+    assert!((low..high).contains(&3.0), "{steady:?}");
+}
+
+/// Runs of any length agree within their intervals, or say that they are short.
+#[test]
+fn runs_of_any_length_agree_or_are_called_short() {
+    let rates = [1_000, 5_000, 200_000].map(|first| {
+        let length = Length { most: first, ..Length::from(first) };
+        let steady = settle(&service(), &stream(7), 2.0, &length).unwrap().served.steady;
+        (steady.standing, steady.output_tokens_per_s)
+    });
+    let [low, high] = rates[2].1.ends();
+    assert_eq!(rates[2].0, Standing::Settled, "{rates:?}");
+    for (standing, rate) in rates {
+        let apart = standing == Standing::Settled;
+        assert!(!apart || (rate.ends()[0] <= high && low <= rate.ends()[1]), "{rates:?}");
+        assert!(rate.ends()[0] <= high && low <= rate.ends()[1], "{rates:?}");
+    }
+    assert_ne!(rates[0].0, Standing::Settled, "{rates:?}");
+}
+
+/// Of many runs with other requests, about one in twenty may miss the truth.
+#[test]
+fn intervals_hold_what_they_promise() {
+    let at = |seed: u64, count: usize| {
+        let length = Length { most: count, ..Length::from(count) };
+        settle(&service(), &stream(seed), 3.0, &length).unwrap().served
+    };
+    let truth = at(1, 400_000);
+    let (mut tokens, mut waits) = (0, 0);
+    for seed in 100..160 {
+        let own = at(seed, 6_000);
+        let [low, high] = own.steady.output_tokens_per_s.ends();
+        tokens += u32::from((low..high).contains(&truth.output_tokens_per_s));
+        let [low, high] = own.ttft.within.p99_s;
+        waits += u32::from((low..=high).contains(&truth.ttft.p99_s));
+    }
+    assert!(tokens >= 53 && waits >= 53, "{tokens} and {waits} of 60 hold the truth");
 }
 
 #[test]
@@ -233,15 +302,73 @@ fn a_queue_that_does_not_keep_up_is_called_unstable() {
     let calm = serve(&service(), &requests).unwrap();
     let flooded = serve(&service(), &Requests::faster(&requests, 1000.0)).unwrap();
     assert!(calm.steady.stable && !flooded.steady.stable, "{:?} {:?}", calm.steady, flooded.steady);
-    assert!(!flooded.steady.settled);
+    assert_eq!(flooded.steady.standing, Standing::Unstable);
+    let objectives = Objectives { ttft_p99_s: 10.0, tpot_p99_s: 0.5 };
+    let length = Length { bound: 0.1, ..Length::from(1000) };
+    let bears = goodput(&service(), &stream(7), &objectives, &length).unwrap().unwrap().requests_per_s;
+    for (over, standing) in [(0.7, Standing::Settled), (1.3, Standing::Unstable)] {
+        let served = settle(&service(), &stream(7), over * bears, &Length::from(1000)).unwrap().served;
+        assert_eq!(served.steady.standing, standing, "{over} of {bears}: {:?}", served.steady);
+    }
 }
 
 #[test]
 fn longer_runs_are_surer() {
     let width = |count| {
         let served = serve(&service(), &Requests::faster(&chat(count), 2.0)).unwrap();
-        let own = served.steady.output_tokens_interval;
+        let own = served.steady.output_tokens_per_s;
         own.half_width / own.mean
     };
     assert!(width(20_000) < width(1000), "{} {}", width(20_000), width(1000));
+}
+
+/// Caches grow by what is written, and who no longer fits is read anew: more
+/// are in flight, some are thrown out, no token is lost.
+#[test]
+fn caches_grow_and_the_last_are_thrown_out() {
+    let mut tight = Service { batching: Batching::Chunked { tokens: 512 }, ..service() };
+    tight.engine.gpu.memory_bytes = 21e9;
+    let requests = Requests::faster(&chat(2000), 50.0);
+    let at = |batching, pools, reserved_answer| {
+        let service = Service { reserved_answer, batching, pools, ..tight };
+        let served = serve(&service, &requests).unwrap();
+        assert_little(&served, &format!("{batching:?} {pools:?} {reserved_answer}"));
+        assert!(served.peak_cache <= 1.0 && served.ttft.p50_s > 0.0);
+        served
+    };
+    let split = Pools::Disaggregated { prefill: 1, decode: 1, transfer_bits: None };
+    for pools in [Pools::Shared { engines: 1 }, split] {
+        for batching in [Batching::PrefillFirst, Batching::Chunked { tokens: 512 }] {
+            let (whole, half, none) =
+                (at(batching, pools, 1.0), at(batching, pools, 0.5), at(batching, pools, 0.0));
+            assert_eq!(whole.preempted, 0);
+            assert!(none.preempted > half.preempted, "{} {}", none.preempted, half.preempted);
+            assert!(half.mean_batch > whole.mean_batch, "{} {}", half.mean_batch, whole.mean_batch);
+        }
+    }
+}
+
+/// Who is longer than the cache is turned away; where that is more than one in
+/// a hundred, nothing can be promised.
+#[test]
+fn what_no_engine_holds_is_turned_away() {
+    let mut tight = service();
+    tight.engine.gpu.memory_bytes = 21e9;
+    let costs = StepCosts::of(&tight.engine, &tight.job, 1, 1000.0).unwrap();
+    let capacity = costs.cache_tokens() as u32;
+    let trace = |long: usize| {
+        let prompt = |at: usize| if at < long { capacity } else { 100 };
+        let request =
+            |at: usize| Request { arrival_s: at as f64, prompt_tokens: prompt(at), output_tokens: 10 };
+        Stream::Trace((0..1000).map(request).collect())
+    };
+    let objectives = Objectives { ttft_p99_s: 10.0, tpot_p99_s: 0.5 };
+    let length = Length { bound: 0.1, most: 20_000, ..Length::from(1000) };
+    let found = goodput(&tight, &trace(5), &objectives, &length).unwrap().unwrap();
+    assert!(
+        found.served.turned_away > 0 && found.served.turned_away * 190 < found.served.requests,
+        "{found:?}"
+    );
+    let refused = goodput(&tight, &trace(20), &objectives, &length);
+    assert!(matches!(refused, Err(ServingError::TooLong { index: 0, .. })), "{refused:?}");
 }

@@ -8,11 +8,11 @@ use super::setter::{settable, values};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{Cited, Complaint, Diagnostic, Document, Duration, Fraction};
-use trinity_sim::serving::{Batching, Lengths, Objectives, Pools, Service};
+use trinity_sim::serving::{BOUND, Batching, Length, Lengths, Objectives, Pools, Service};
 use trinity_sim::sweep::Point;
 
 settable! {
-    ServingFile { rate, requests, seed, prompt, output, trace, gpus, prefill_gpus, transfer_bits, chunk, max_batch, prefix_hits, ttft_p99, tpot_p99, usd_per_gpu_hour }
+    ServingFile { rate, requests, most_requests, bound, seed, prompt, output, trace, gpus, prefill_gpus, transfer_bits, chunk, max_batch, reserved, prefix_hits, ttft_p99, tpot_p99, usd_per_gpu_hour }
     LengthsFile { distribution, tokens, least, most, mean, median, sigma }
 }
 
@@ -25,9 +25,16 @@ pub struct ServingFile {
     /// Requests a second that arrive; a trace has a rate of its own, which this replaces.
     #[schemars(with = "Option<Cited<f64>>")]
     pub rate: Option<f64>,
-    /// How many requests are simulated; all of a trace where it is not said.
+    /// How many requests a run begins with; all of a trace where it is not said.
     #[schemars(with = "Option<Cited<u32>>")]
     pub requests: Option<u32>,
+    /// How many requests a run has at most, however unsure it is.
+    #[serde(default = "usual_most")]
+    #[schemars(with = "Cited<u32>")]
+    pub most_requests: u32,
+    /// Runs go on until rates are known within this share, up and down (95 %).
+    #[serde(default = "usual_bound")]
+    pub bound: Fraction,
     /// Which requests are drawn.
     #[serde(default = "one")]
     #[schemars(with = "Cited<u32>")]
@@ -57,6 +64,10 @@ pub struct ServingFile {
     #[serde(default = "usual_batch")]
     #[schemars(with = "Cited<u32>")]
     pub max_batch: u32,
+    /// Share of an answer's cache that is kept free when a request is admitted.
+    /// Below 1, who came last is thrown out where caches no longer fit, and is read anew.
+    #[serde(default = "usual_reserve")]
+    pub reserved: Fraction,
     /// Share of each prompt whose cache is there already.
     #[serde(default)]
     pub prefix_hits: Fraction,
@@ -71,6 +82,19 @@ pub struct ServingFile {
 
 fn one() -> u32 {
     1
+}
+
+fn usual_most() -> u32 {
+    Length::MOST as u32
+}
+
+fn usual_bound() -> Fraction {
+    Fraction::new(BOUND)
+}
+
+/// As measured services of vLLM and SGLang are best described (`configs/engines`).
+fn usual_reserve() -> Fraction {
+    Fraction::new(0.5)
 }
 
 fn usual_batch() -> u32 {
@@ -161,6 +185,11 @@ impl ServingFile {
         Objectives { ttft_p99_s: self.ttft_p99.s(), tpot_p99_s: self.tpot_p99.s() }
     }
 
+    /// How long its runs are, which begin with `first` requests.
+    pub fn length(&self, first: usize) -> Length {
+        Length { first, most: self.most_requests as usize, bound: self.bound.get() }
+    }
+
     /// The service on engines like `point`.
     ///
     /// # Errors
@@ -194,6 +223,7 @@ impl ServingFile {
                 None => Batching::PrefillFirst,
             },
             max_batch: self.max_batch,
+            reserved_answer: self.reserved.get(),
             prefix_hits: self.prefix_hits.get(),
             usd_per_gpu_hour: self.usd_per_gpu_hour,
         })
@@ -228,8 +258,12 @@ impl ServingFile {
             ),
             _ => Ok(()),
         };
-        let counts =
-            [("requests", self.requests), ("max-batch", Some(self.max_batch)), ("chunk", self.chunk)];
+        let counts = [
+            ("requests", self.requests),
+            ("most-requests", Some(self.most_requests)),
+            ("max-batch", Some(self.max_batch)),
+            ("chunk", self.chunk),
+        ];
         let counts = counts.into_iter().map(|(key, count)| match count {
             Some(0) => complain(key, Complaint::new(format_args!("`{key}` is 0")).expected("at least 1")),
             Some(count) if count > MOST => complain(
@@ -250,7 +284,13 @@ impl ServingFile {
         } else {
             complain("prefix-hits", Complaint::new("every prompt is cached whole").expected("less than 1"))
         };
-        let rest = [requests, transfer, hits, super::bounds::positive(document, at, &numbers)];
+        let bound = match self.bound.get() {
+            bound if bound > 0.0 && bound < 1.0 => Ok(()),
+            _ => {
+                complain("bound", Complaint::new("no run is that sure").expected("more than 0, less than 1"))
+            }
+        };
+        let rest = [requests, transfer, hits, bound, super::bounds::positive(document, at, &numbers)];
         Diagnostic::gather(rest.into_iter().chain(lengths).chain(counts))
     }
 }

@@ -8,11 +8,11 @@ use super::measured::Library;
 use super::platform::{Ask, Platform, USUAL_WAVES, named};
 use crate::parallel;
 use serde::Serialize;
-use trinity_sim::serving::ServingError;
 use trinity_sim::serving::replica::{
     Candidate, ClosedLoop, Deployment, Found, Goal, Load, Nearest, Placement, Pool, PrefillWorkers, Replayed,
-    Scene, Stage, play, search,
+    Scene, Stage, Watched, search, watch,
 };
+use trinity_sim::serving::{BOUND, ServingError};
 
 /// What is to be found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -49,11 +49,15 @@ pub struct Ranked {
     pub name: String,
     pub gpus: u32,
     pub concurrency: u32,
+    /// In the steady state, with half of the 95 % interval.
     pub tokens_per_s: f64,
+    pub tokens_per_s_half_width: f64,
     pub tokens_per_s_per_gpu: f64,
+    /// As a benchmark of ten requests for each in flight prints them.
     pub ttft_s: f64,
     pub ttft_p99_s: f64,
     pub tpot_s: f64,
+    /// In the steady state.
     pub requests_per_s: f64,
     /// Sequences that one attention rank decodes together.
     pub batch: f64,
@@ -266,21 +270,24 @@ fn settle(candidate: &Candidate, found: &Found, request: &Request) -> Option<Ran
     let goal = Goal { ttft_s: request.ttft_s, tpot_s: request.tpot_s };
     let mut concurrency = found.concurrency;
     loop {
-        let played = played(&candidate.deployment, &request.ask.load(concurrency, USUAL_WAVES)).ok()?;
-        let slots = played.1;
-        let out = played.0;
+        let load = request.ask.load(concurrency, USUAL_WAVES);
+        let (out, _, slots) = played(&candidate.deployment, &load, USUAL_WAVES).ok()?;
         if out.ttft_s <= goal.ttft_s && out.tpot_s <= goal.tpot_s {
-            let tokens_per_s = out.answer_tokens_per_s * slots;
+            let load = request.ask.load(concurrency, STEADY_WAVES);
+            let (_, watched, _) = played(&candidate.deployment, &load, STEADY_WAVES).ok()?;
+            let tokens = watched.steady.output_tokens_per_s;
+            let tokens_per_s = tokens.mean * slots;
             return Some(Ranked {
                 name: candidate.name.clone(),
                 gpus: candidate.deployment.gpus(),
                 concurrency,
                 tokens_per_s,
+                tokens_per_s_half_width: tokens.half_width * slots,
                 tokens_per_s_per_gpu: tokens_per_s / f64::from(candidate.deployment.gpus().max(1)),
                 ttft_s: out.ttft_s,
                 ttft_p99_s: out.ttft.p99_s,
                 tpot_s: out.tpot_s,
-                requests_per_s: out.requests_per_s * slots,
+                requests_per_s: watched.steady.requests_per_s.mean * slots,
                 batch: out.mean_batch / if slots > 1.0 { 1.0 } else { ranks(&candidate.deployment) },
                 closed_form_ttft_s: found.predicted.ttft_s,
                 closed_form_tpot_s: found.predicted.tpot_s,
@@ -294,6 +301,10 @@ fn settle(candidate: &Candidate, found: &Found, request: &Request) -> Option<Ran
     }
 }
 
+/// Waves that are played for a steady rate, and requests at least.
+const STEADY_WAVES: u32 = 40;
+const LEAST_REQUESTS: u32 = 200;
+
 /// Attention ranks that decode.
 fn ranks(deployment: &Deployment) -> f64 {
     match &deployment.pool {
@@ -302,17 +313,26 @@ fn ranks(deployment: &Deployment) -> f64 {
     }
 }
 
-/// A deployment played, and how many of what was played it has: replicas that
-/// share requests evenly are played once.
-fn played(deployment: &Deployment, load: &ClosedLoop) -> Result<(Replayed, f64), ServingError> {
+/// A deployment played for so many waves, and how many of what was played it
+/// has: replicas that share requests evenly are played once.
+fn played(
+    deployment: &Deployment,
+    load: &ClosedLoop,
+    waves: u32,
+) -> Result<(Replayed, Watched, f64), ServingError> {
+    let asked = |load: ClosedLoop| {
+        let requests = load.concurrency.saturating_mul(waves);
+        let least = if waves == STEADY_WAVES { LEAST_REQUESTS } else { 0 };
+        Load::Closed(ClosedLoop { requests: requests.max(least), ..load })
+    };
     match &deployment.pool {
         Pool::Shared(stage) => {
             let slots = f64::from(stage.replicas * stage.ranks).max(1.0);
             let own = (f64::from(load.concurrency) / slots).ceil().max(1.0) as u32;
             let busy = slots.min(f64::from(load.concurrency));
-            let load = ClosedLoop { concurrency: own, requests: own.saturating_mul(USUAL_WAVES), ..*load };
             let scene = Scene { table: &stage.table, engine: &stage.engine, ranks: 1, prefill: None };
-            Ok((play(&scene, &Load::Closed(load))?, busy))
+            let (out, watched) = watch(&scene, &asked(ClosedLoop { concurrency: own, ..*load }), BOUND)?;
+            Ok((out, watched, busy))
         }
         Pool::Split { prefill, decode, handoff } => {
             let workers = PrefillWorkers {
@@ -324,7 +344,8 @@ fn played(deployment: &Deployment, load: &ClosedLoop) -> Result<(Replayed, f64),
             };
             let ranks = decode.replicas * decode.ranks;
             let scene = Scene { table: &decode.table, engine: &decode.engine, ranks, prefill: Some(workers) };
-            Ok((play(&scene, &Load::Closed(*load))?, 1.0))
+            let (out, watched) = watch(&scene, &asked(*load), BOUND)?;
+            Ok((out, watched, 1.0))
         }
     }
 }

@@ -11,9 +11,10 @@ use crate::Error;
 use serde::Serialize;
 use std::path::PathBuf;
 use trinity_sim::serving::replica::{
-    ClosedLoop, Draft, EngineConstants, Load, Placement, Policy, Preemption, Replayed, Reuse, Scene, play,
+    ClosedLoop, Draft, EngineConstants, Load, Placement, Policy, Preemption, Replayed, Reuse, Scene, Watched,
+    watch,
 };
-use trinity_sim::serving::{Lengths, Requests, ServingError};
+use trinity_sim::serving::{BOUND, Length, Lengths, Requests, ServingError, Standing, Stream};
 
 /// Who asks, and when.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -36,7 +37,7 @@ pub struct Request {
     pub attention_data: u32,
     pub expert: u32,
     pub arrivals: Arrivals,
-    /// Requests in all; ten for each in flight where nobody says.
+    /// Requests in all; as many as it takes to know the rate where nobody says.
     pub requests: Option<u32>,
     pub prefix_hits: f64,
     pub turns: u32,
@@ -61,9 +62,19 @@ pub struct Outcome {
     pub gpus: u32,
     /// Tokens that the cache of one attention rank holds.
     pub cache_tokens: f64,
-    /// Of one attention rank; times are those of all.
+    /// Of one attention rank; times are those of all. What a benchmark would
+    /// print, its first burst included: of ten requests for each in flight, or
+    /// of 2,000 that come at random, where nobody says how many.
     pub played: Replayed,
+    /// The steady part of a run that went on until its rate was known.
+    pub watched: Watched,
+    /// Requests of that run.
+    pub watched_requests: usize,
+    /// Steady rates of all ranks, with half of their 95 % intervals.
     pub tokens_per_s: f64,
+    pub tokens_per_s_half_width: f64,
+    pub requests_per_s: f64,
+    pub requests_per_s_half_width: f64,
     pub unseen_ttft_error: f64,
     pub unseen_tpot_error: f64,
 }
@@ -116,31 +127,71 @@ pub fn run(library: &Library, request: &Request) -> Result<Outcome, PlayError> {
         other => other.into(),
     })?;
     let scene = Scene { table: &table, engine: &constants, ranks: 1, prefill: None };
-    let played = match &request.arrivals {
+    let first = match &request.arrivals {
         Arrivals::Concurrency(concurrency) => {
-            let own = concurrency.div_ceil(request.attention_data.max(1));
-            play(&scene, &Load::Closed(closed(request, own)))?
+            Asked::Closed(closed(request, concurrency.div_ceil(request.attention_data.max(1))))
         }
         Arrivals::Rate(rate) => {
-            let list = drawn(request, *rate)?;
-            play(&scene, &Load::Open { requests: &list, prefix_hits: request.prefix_hits })?
+            Asked::Open(drawn(request, *rate, request.requests.unwrap_or(USUAL_REQUESTS) as usize)?)
         }
         Arrivals::Trace(path) => {
             let list = trace::of_file(path).map_err(Error::from)?;
-            let own: Vec<_> = list.into_iter().step_by(request.attention_data.max(1) as usize).collect();
-            play(&scene, &Load::Open { requests: &own, prefix_hits: request.prefix_hits })?
+            Asked::Open(list.into_iter().step_by(request.attention_data.max(1) as usize).collect())
         }
     };
+    let (played, mut watched) = watch(&scene, &first.load(request), BOUND)?;
+    let mut count = first.count();
+    let goes_on = request.requests.is_none() && !matches!(request.arrivals, Arrivals::Trace(_));
+    let mut unstable = 0;
+    while goes_on && unstable < 2 && watched.steady.standing != Standing::Settled && count < Length::MOST {
+        count = (LONGER * count).clamp(LEAST_WATCHED, Length::MOST);
+        let longer = match (&first, &request.arrivals) {
+            (Asked::Closed(load), _) => Asked::Closed(ClosedLoop { requests: count as u32, ..*load }),
+            (_, Arrivals::Rate(rate)) => Asked::Open(drawn(request, *rate, count)?),
+            _ => break,
+        };
+        watched = watch(&scene, &longer.load(request), BOUND)?.1;
+        unstable += u32::from(watched.steady.standing == Standing::Unstable);
+    }
+    let ranks = f64::from(request.attention_data);
+    let (tokens, requests) = (watched.steady.output_tokens_per_s, watched.steady.requests_per_s);
     Ok(Outcome {
         request: request.clone(),
         placement: named(&placement),
         gpus,
         cache_tokens: table.cache_tokens(),
-        tokens_per_s: played.answer_tokens_per_s * f64::from(request.attention_data),
         played,
+        watched,
+        watched_requests: count,
+        tokens_per_s: tokens.mean * ranks,
+        tokens_per_s_half_width: tokens.half_width * ranks,
+        requests_per_s: requests.mean * ranks,
+        requests_per_s_half_width: requests.half_width * ranks,
         unseen_ttft_error: platform.engine.unseen.ttft,
         unseen_tpot_error: platform.engine.unseen.tpot,
     })
+}
+
+/// What is asked, as one attention rank sees it.
+enum Asked {
+    Closed(ClosedLoop),
+    Open(Vec<trinity_sim::serving::Request>),
+}
+
+impl Asked {
+    fn load(&self, request: &Request) -> Load<'_> {
+        match self {
+            Self::Closed(load) => Load::Closed(*load),
+            Self::Open(list) => Load::Open { requests: list, prefix_hits: request.prefix_hits },
+        }
+    }
+
+    fn count(&self) -> usize {
+        match self {
+            Self::Closed(load) => load.requests as usize,
+            Self::Open(list) => list.len(),
+        }
+    }
 }
 
 fn constants(
@@ -190,16 +241,23 @@ fn closed(request: &Request, concurrency: u32) -> ClosedLoop {
 }
 
 /// Requests at random, those of one attention rank.
-fn drawn(request: &Request, rate: f64) -> Result<Vec<trinity_sim::serving::Request>, ServingError> {
+fn drawn(
+    request: &Request,
+    rate: f64,
+    count: usize,
+) -> Result<Vec<trinity_sim::serving::Request>, ServingError> {
     if !(rate > 0.0 && rate.is_finite()) {
         return Err(ServingError::Setting { name: "rate", value: rate, rule: "above zero" });
     }
-    let count = request.requests.unwrap_or(USUAL_REQUESTS) as usize;
     let range = |most: u32| Lengths::Uniform { least: (most - most / 5).max(1), most };
-    let ask = &request.ask;
-    let list = Requests::draw(request.seed, count, &range(ask.prompt_tokens), &range(ask.answer_tokens));
+    let (prompt, output) = (range(request.ask.prompt_tokens), range(request.ask.answer_tokens));
+    let mut list = Stream::Drawn { seed: request.seed, prompt, output }.first(count)?;
+    list.truncate(count);
     Ok(Requests::faster(&list, rate / f64::from(request.attention_data.max(1))))
 }
 
 /// Requests of an open loop where nobody says.
 const USUAL_REQUESTS: u32 = 2_000;
+/// How much longer the next run is, and the least that is worth one.
+const LONGER: usize = 4;
+const LEAST_WATCHED: usize = 400;

@@ -1,6 +1,7 @@
 //! What the commands of `trinity serve` are asked, and how they refuse.
 
 use crate::failure::Failure;
+use crate::table::sig3;
 use trinity_study::serving::plan::Refused;
 use trinity_study::serving::platform::Ask;
 
@@ -63,4 +64,22 @@ pub fn sure(ttft: f64, tpot: f64) -> String {
         100.0 * ttft,
         100.0 * tpot
     )
+}
+
+/// A number and half of its 95 % interval, where that is known.
+pub fn plus_minus(value: f64, half_width: f64) -> String {
+    match half_width.is_finite() {
+        true => format!("{} ± {}", sig3(value), sig2(half_width)),
+        false => sig3(value),
+    }
+}
+
+/// Two significant digits.
+fn sig2(value: f64) -> String {
+    if value <= 0.0 {
+        return "0".into();
+    }
+    let unit = 10f64.powi(value.log10().floor() as i32 - 1);
+    let decimals = (-unit.log10().round()).max(0.0) as usize;
+    format!("{:.decimals$}", (value / unit).round() * unit)
 }

@@ -1,12 +1,13 @@
 //! `trinity serve play`: one deployment under one load.
 
-use super::asked::{What, refused, sure};
+use super::asked::{What, plus_minus, refused, sure};
 use crate::cmd::sweep::quantity;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::table::{Table, sig3};
+use crate::table::{Table, grouped, sig3};
 use std::path::PathBuf;
 use trinity_config::Duration;
+use trinity_sim::serving::{BOUND, Standing};
 use trinity_study::serving::measured::Library;
 use trinity_study::serving::player::{Arrivals, Outcome, PlayError, Request, run as play};
 
@@ -44,7 +45,7 @@ pub struct PlayArgs {
     /// Requests that come as a CSV says: arrival_s, prompt_tokens, output_tokens
     #[arg(long, value_name = "CSV")]
     trace: Option<PathBuf>,
-    /// Requests in all: ten for each in flight, or 2,000 of an open loop, unless given
+    /// Requests in all: as many as it takes to know the rate within 2 % unless given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     requests: Option<u32>,
     /// Share of each prompt whose cache is there already
@@ -122,24 +123,75 @@ pub fn run(args: &PlayArgs, library: &Library, ctx: &Context) -> Result<(), Fail
 }
 
 fn text(outcome: &Outcome, colour: bool) -> String {
-    let played = &outcome.played;
+    let (played, watched) = (&outcome.played, &outcome.watched);
     let mut table = Table::new(["", "mean", "p50", "p90", "p99"]);
-    for (name, own) in [("TTFT ms", &played.ttft), ("TPOT ms", &played.tpot)] {
-        let ms = [own.mean_s, own.p50_s, own.p90_s, own.p99_s].map(|s| sig3(s * 1e3));
-        table.row([vec![name.to_owned()], ms.to_vec()].concat());
+    for (name, own) in [("TTFT ms", &watched.ttft), ("TPOT ms", &watched.tpot)] {
+        let within = &own.within;
+        let cells = [
+            (own.mean_s, within.mean_s),
+            (own.p50_s, within.p50_s),
+            (own.p90_s, within.p90_s),
+            (own.p99_s, within.p99_s),
+        ];
+        table.row([vec![name.to_owned()], cells.map(milliseconds).to_vec()].concat());
     }
     let thrown = match played.preempted {
         0 => String::new(),
         count => format!(", {count} times a sequence was thrown out of the cache"),
     };
+    let asked = match outcome.request.requests {
+        Some(_) => "these requests".to_owned(),
+        None => format!("{} requests", grouped(played_requests(outcome))),
+    };
     format!(
-        "{} on {} GPUs: {} tokens/s, {} requests/s, {} sequences a step{thrown}.\n{}\n\n{}",
+        "{} on {} GPUs: {} tokens/s, {} requests/s, {} sequences a step{thrown}.\n{}\n\
+         A benchmark of {asked} would print TTFT {} ms and TPOT {} ms, its first burst included.\n{}\n\n{}",
         outcome.placement,
         outcome.gpus,
-        sig3(outcome.tokens_per_s),
-        sig3(played.requests_per_s * f64::from(outcome.request.attention_data)),
+        plus_minus(outcome.tokens_per_s, outcome.tokens_per_s_half_width),
+        plus_minus(outcome.requests_per_s, outcome.requests_per_s_half_width),
         sig3(played.mean_batch),
+        standing(outcome),
+        sig3(played.ttft_s * 1e3),
+        sig3(played.tpot_s * 1e3),
         sure(outcome.unseen_ttft_error, outcome.unseen_tpot_error),
         table.render(colour)
     )
+}
+
+/// Requests of the run that a benchmark would print, of all ranks.
+fn played_requests(outcome: &Outcome) -> u64 {
+    let played = &outcome.played;
+    (played.requests_per_s * played.duration_s * f64::from(outcome.request.attention_data)).round() as u64
+}
+
+fn milliseconds((value_s, within_s): (f64, [f64; 2])) -> String {
+    match within_s[1].is_finite() {
+        true => {
+            format!("{} ({} to {})", sig3(value_s * 1e3), sig3(within_s[0] * 1e3), sig3(within_s[1] * 1e3))
+        }
+        false => sig3(value_s * 1e3),
+    }
+}
+
+/// What the rates are worth, in words.
+fn standing(outcome: &Outcome) -> String {
+    let steady = &outcome.watched.steady;
+    let bound = 100.0 * BOUND;
+    let of = format!(
+        "of {} requests, {} after the warm-up and before the cool-down",
+        grouped(outcome.watched_requests as u64),
+        grouped(steady.requests as u64)
+    );
+    match steady.standing {
+        Standing::Settled => format!("Rates and times {of}, at 95 %; the rate is within {bound:.0} %."),
+        Standing::Wide => format!("Rates and times {of}: the rate is not known within {bound:.0} %."),
+        Standing::Short => format!(
+            "Rates and times {of}: too short for a steady state, a request stays {} s.",
+            sig3(steady.residence_s)
+        ),
+        Standing::Unstable => format!(
+            "The queue is unstable: requests come faster than they are answered, and these numbers, {of}, grow with the run."
+        ),
+    }
 }

@@ -1,6 +1,6 @@
 //! `trinity serve search`: the best deployment of so many GPUs.
 
-use super::asked::{What, refused, sure};
+use super::asked::{What, plus_minus, refused, sure};
 use crate::cmd::sweep::quantity;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -83,7 +83,7 @@ fn text(outcome: &Outcome, colour: bool) -> String {
             own.name.clone(),
             own.gpus.to_string(),
             own.concurrency.to_string(),
-            sig3(own.tokens_per_s),
+            plus_minus(own.tokens_per_s, own.tokens_per_s_half_width),
             sig3(own.tokens_per_s_per_gpu),
             sig3(own.ttft_s * 1e3),
             sig3(own.ttft_p99_s * 1e3),
@@ -96,7 +96,7 @@ fn text(outcome: &Outcome, colour: bool) -> String {
         format!(
             "{}: {} tokens/s, {} a GPU, with {} in flight.\n",
             own.name,
-            sig3(own.tokens_per_s),
+            plus_minus(own.tokens_per_s, own.tokens_per_s_half_width),
             sig3(own.tokens_per_s_per_gpu),
             own.concurrency
         )

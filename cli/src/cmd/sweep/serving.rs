@@ -9,7 +9,7 @@ use crate::{context::Context, failure::Failure, output};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Instant;
-use trinity_sim::serving::{Objective, Served};
+use trinity_sim::serving::{Goodput, Objective, Percentiles, Served, Standing};
 use trinity_study::serving::{Choice, Found, Outcome, Workload, load, run, traces};
 use trinity_study::sweep::Study;
 
@@ -90,7 +90,7 @@ pub fn text(study: &Study, outcome: &Outcome, colour: bool) -> String {
     if let Some(table) = super::show::replaced_table(study, None) {
         text += &format!("Measured values in use\n{}\n", table.render(colour));
     }
-    for sentence in summary(outcome) {
+    for sentence in summary(outcome).into_iter().chain(sureness(study, outcome)) {
         let _ = writeln!(text, "{sentence}");
     }
     for workload in &outcome.workloads {
@@ -113,28 +113,88 @@ fn summary(outcome: &Outcome) -> Vec<String> {
     let names = first.choices.iter().map(|choice| choice.scenario.as_str());
     let Some(baseline) = names.clone().next() else { return Vec::new() };
     let of = |(at, name): (usize, &str)| {
-        let gains: Vec<(f64, String)> = outcome
+        let gains: Vec<(f64, [f64; 2], String)> = outcome
             .workloads
             .iter()
             .filter_map(|workload| {
                 let ratios = workload.choices.get(at)?.over_baseline?;
-                Some((ratios.requests_per_s, workload_name(workload)))
+                Some((ratios.requests_per_s, ratios.requests_within, workload_name(workload)))
             })
             .collect();
         let least = gains.iter().min_by(|a, b| a.0.total_cmp(&b.0));
         let most = gains.iter().max_by(|a, b| a.0.total_cmp(&b.0));
         match (least, most) {
             (Some(least), Some(most)) if gains.len() > 1 => format!(
-                "{name}: {:.2}× ({}) to {:.2}× ({}) the requests of {baseline} within both objectives.",
-                least.0, least.1, most.0, most.1
+                "{name}: {} ({}) up to {} ({}) the requests of {baseline} within both objectives.",
+                times(least.0, least.1),
+                least.2,
+                times(most.0, most.1),
+                most.2
             ),
             (Some(only), _) => {
-                format!("{name}: {:.2}× the requests of {baseline} within both objectives.", only.0)
+                format!(
+                    "{name}: {} the requests of {baseline} within both objectives.",
+                    times(only.0, only.1)
+                )
             }
             _ => format!("{name}: no workload in which both it and {baseline} keep the objectives."),
         }
     };
     names.enumerate().skip(1).map(of).collect()
+}
+
+/// A ratio and its interval.
+fn times(ratio: f64, within: [f64; 2]) -> String {
+    format!("{ratio:.2}× [{:.2}, {:.2}]", within[0], within[1])
+}
+
+/// A rate and its interval.
+fn rate(per_s: f64, within: [f64; 2]) -> String {
+    format!("{} [{}, {}]", significant(per_s), significant(within[0]), significant(within[1]))
+}
+
+/// How sure the rates are: the rule, and what does not keep it.
+fn sureness(study: &Study, outcome: &Outcome) -> Vec<String> {
+    let bound = study.file.study.serving.as_ref().map_or(0.0, |serving| 100.0 * serving.bound.get());
+    let found: Vec<&Found> = outcome.points.iter().filter(|point| point.goodput.is_some()).collect();
+    let wide = found.iter().filter(|point| point.goodput.is_some_and(|own| !own.settled));
+    let wide: Vec<String> = wide.map(|point| point.index.to_string()).collect();
+    let widest = found.iter().filter_map(|point| point.goodput);
+    let widest = widest.map(|own| 100.0 * (own.within[1] / own.within[0] - 1.0) / 2.0).fold(0.0, f64::max);
+    let mut said = vec![format!(
+        "In brackets: 95 % intervals. Runs go on until a rate is known within {bound} %, warm-up and cool-down cut."
+    )];
+    if !wide.is_empty() {
+        said.push(format!(
+            "Not within {bound} % after the longest run: {} of {} points, the least sure within {widest:.1} % (points {}); \
+             `most-requests` lets runs go on.",
+            wide.len(),
+            found.len(),
+            wide.join(", ")
+        ));
+    }
+    let standing = |wanted: Standing| {
+        let own = |point: &&Found| point.at_rate.is_some_and(|served| served.steady.standing == wanted);
+        outcome.points.iter().filter(own).map(|point| point.index.to_string()).collect::<Vec<_>>()
+    };
+    let unstable = standing(Standing::Unstable);
+    if !unstable.is_empty() {
+        said.push(format!(
+            "At the rate stated the queue of {} points is unstable: more arrives than they serve, and their latencies grow \
+             with the run (points {}).",
+            unstable.len(),
+            unstable.join(", ")
+        ));
+    }
+    let short = [standing(Standing::Short), standing(Standing::Wide)].concat();
+    if !short.is_empty() {
+        said.push(format!(
+            "At the rate stated the runs of {} points are too short to know their rate within {bound} % (points {}).",
+            short.len(),
+            short.join(", ")
+        ));
+    }
+    said
 }
 
 fn answer(outcome: &Outcome, workload: &Workload, choice: &Choice) -> String {
@@ -159,31 +219,32 @@ fn answer(outcome: &Outcome, workload: &Workload, choice: &Choice) -> String {
     let first = workload.choices.first().is_some_and(|first| first.scenario == choice.scenario);
     let gain = match (first, &choice.over_baseline, workload.choices.first()) {
         (false, Some(ratios), Some(baseline)) => format!(
-            ", {:.2}× the requests, {:.2}× the tokens per dollar and {:.2}× per joule of {}",
-            ratios.requests_per_s, ratios.tokens_per_usd, ratios.tokens_per_j, baseline.scenario
+            ", {} the requests, {:.2}× the tokens per dollar and {:.2}× per joule of {}",
+            times(ratios.requests_per_s, ratios.requests_within),
+            ratios.tokens_per_usd,
+            ratios.tokens_per_j,
+            baseline.scenario
         ),
         _ => String::new(),
     };
     let engines = choice.machine_by_machine.iter().filter(|_| !first).map(|gain| {
         let machine = named(gain.machine.iter());
-        format!("{:.2}× with {}", gain.over_baseline, if machine.is_empty() { "these" } else { &machine })
+        let gain = times(gain.over_baseline, gain.within);
+        format!("{gain} with {}", if machine.is_empty() { "these" } else { &machine })
     });
     let engines: Vec<String> = engines.collect();
     format!(
         "{}: {} requests/s{gain}{}; {limit}.{}",
         choice.scenario,
-        significant(choice.requests_per_s),
+        rate(choice.requests_per_s, choice.within),
         if machine.is_empty() { String::new() } else { format!(" (best with {machine})") },
         if engines.len() > 1 { format!(" On equal engines: {}.", engines.join(", ")) } else { String::new() },
     )
 }
 
 fn workload_name(workload: &Workload) -> String {
-    let parts: Vec<String> = workload
-        .axes
-        .iter()
-        .map(|(path, value)| format!("{} {value}", path.trim_start_matches("serving.").replace('.', " ")))
-        .collect();
+    let parts: Vec<String> =
+        workload.axes.iter().map(|(path, value)| format!("{} {value}", spoken(path))).collect();
     if parts.is_empty() { "the workload".into() } else { parts.join(", ") }
 }
 
@@ -224,6 +285,7 @@ fn best_table(outcome: &Outcome) -> Table {
         "requests/s",
         "× first",
         "tokens/s",
+        "tokens a request",
         "TTFT p50 s",
         "p99 s",
         "TPOT p50 ms",
@@ -239,8 +301,8 @@ fn best_table(outcome: &Outcome) -> Table {
             let mut cells = vec![workload_name(workload), choice.scenario.clone()];
             if let Some(goodput) = point_of(outcome, choice).and_then(|point| point.goodput) {
                 let served = &goodput.served;
-                let over = choice.over_baseline.map(|ratios| format!("{:.2}×", ratios.requests_per_s));
-                cells.extend([significant(goodput.requests_per_s), over.unwrap_or_default()]);
+                let over = choice.over_baseline.map(|own| times(own.requests_per_s, own.requests_within));
+                cells.extend([rate(goodput.requests_per_s, goodput.within), over.unwrap_or_default()]);
                 cells.extend(served_cells(served));
                 cells.push(choice.index.map(|index| index.to_string()).unwrap_or_default());
             } else {
@@ -252,9 +314,15 @@ fn best_table(outcome: &Outcome) -> Table {
     table
 }
 
-fn served_cells(served: &Served) -> [String; 9] {
+fn served_cells(served: &Served) -> [String; 10] {
+    let tokens = served.steady.output_tokens_per_s;
+    let tokens = match tokens.half_width.is_finite() {
+        true => format!("{} ± {}", significant(tokens.mean), significant(tokens.half_width)),
+        false => significant(tokens.mean),
+    };
     [
-        significant(served.output_tokens_per_s),
+        tokens,
+        significant(served.output_tokens_per_s / served.requests_per_s),
         significant(served.ttft.p50_s),
         significant(served.ttft.p99_s),
         ms(served.tpot.p50_s),
@@ -285,12 +353,12 @@ fn points_table(outcome: &Outcome) -> Table {
         cells.extend(point.axes.values().cloned());
         let served = point.at_rate.as_ref();
         let overrun = served.is_some_and(|served| !served.steady.stable);
-        let rate = significant(point.arriving_per_s);
-        cells.push(if overrun { format!("{rate}, more than it can serve") } else { rate });
-        cells.push(served.map_or_else(String::new, |served| significant(served.ttft.p99_s)));
-        cells.push(served.map_or_else(String::new, |served| ms(served.tpot.p99_s)));
+        let stated = significant(point.arriving_per_s);
+        cells.push(if overrun { format!("{stated}, unstable: more than it can serve") } else { stated });
+        cells.push(served.map_or_else(String::new, |served| p99(&served.ttft, 1.0)));
+        cells.push(served.map_or_else(String::new, |served| p99(&served.tpot, 1e3)));
         cells.push(match (&point.goodput, &point.refused) {
-            (Some(goodput), _) => significant(goodput.requests_per_s),
+            (Some(goodput), _) => rate(goodput.requests_per_s, goodput.within),
             (None, Some(_)) => String::new(),
             (None, None) => "none".into(),
         });
@@ -299,6 +367,14 @@ fn points_table(outcome: &Outcome) -> Table {
         table.row(cells);
     }
     table
+}
+
+/// A 99th percentile and its interval, in seconds over `per_s`.
+fn p99(own: &Percentiles, per_s: f64) -> String {
+    match own.within.p99_s[1].is_finite() {
+        true => rate(own.p99_s * per_s, own.within.p99_s.map(|s| s * per_s)),
+        false => significant(own.p99_s * per_s),
+    }
 }
 
 /// Every number of every point, at both rates.
@@ -310,10 +386,13 @@ fn csv(study: &Study, outcome: &Outcome) -> String {
     text += ",requests_per_s,output_tokens_per_s,ttft_mean_s,ttft_p50_s,ttft_p90_s,ttft_p99_s,tpot_mean_s,\
              tpot_p50_s,tpot_p90_s,tpot_p99_s,latency_mean_s,latency_p99_s,mean_batch,peak_cache,cache_tokens,\
              energy_j,output_tokens_per_j,usd,output_tokens_per_usd,mean_present,rate_times_latency,\
-             ttft_half_width_s,output_tokens_half_width,status\n";
+             requests,preempted,turned_away,residence_s,requests_per_s_low,requests_per_s_high,\
+             output_tokens_per_s_low,output_tokens_per_s_high,ttft_p99_low_s,ttft_p99_high_s,tpot_p99_low_s,\
+             tpot_p99_high_s,status\n";
     for point in &outcome.points {
         let within = point.goodput.as_ref().map(|goodput| &goodput.served);
-        for (rate, served) in [("stated", point.at_rate.as_ref()), ("highest", within)] {
+        let known = point.goodput.as_ref().map(|goodput| goodput.within);
+        for (rate, served, known) in [("stated", point.at_rate.as_ref(), None), ("highest", within, known)] {
             let _ = write!(text, "{},{},{rate}", point.index, super::show::quoted(&point.scenario));
             for path in study.plan.space.paths() {
                 let value = point.axes.get(path).map_or("", String::as_str);
@@ -321,14 +400,15 @@ fn csv(study: &Study, outcome: &Outcome) -> String {
             }
             match served {
                 Some(served) => {
-                    for number in numbers(served) {
+                    for number in numbers(served, known) {
                         let _ = write!(text, ",{number}");
                     }
-                    text += if served.steady.stable { ",ok\n" } else { ",unstable\n" };
+                    let _ =
+                        writeln!(text, ",{}", standing(served, point.goodput.filter(|_| known.is_some())));
                 }
                 None => {
                     let why = point.refused.as_deref().unwrap_or("no rate keeps both objectives");
-                    let _ = writeln!(text, "{},{}", ",".repeat(23), super::show::quoted(why));
+                    let _ = writeln!(text, "{},{}", ",".repeat(NUMBERS), super::show::quoted(why));
                 }
             }
         }
@@ -336,7 +416,22 @@ fn csv(study: &Study, outcome: &Outcome) -> String {
     text
 }
 
-fn numbers(s: &Served) -> [f64; 23] {
+/// What a row is worth: as its run stands, or as the search for its rate does.
+fn standing(served: &Served, goodput: Option<Goodput>) -> &'static str {
+    match (served.steady.standing, goodput.map(|own| own.settled)) {
+        (Standing::Unstable, _) => "unstable",
+        (_, Some(true)) | (Standing::Settled, None) => "settled",
+        (Standing::Short, _) => "short",
+        (_, Some(false)) | (Standing::Wide, None) => "wide",
+    }
+}
+
+/// Numbers of a row.
+const NUMBERS: usize = 33;
+
+fn numbers(s: &Served, known: Option<[f64; 2]>) -> [f64; NUMBERS] {
+    let requests = known.unwrap_or(s.steady.requests_per_s.ends());
+    let tokens = s.steady.output_tokens_per_s.ends();
     [
         s.requests_per_s,
         s.output_tokens_per_s,
@@ -359,21 +454,32 @@ fn numbers(s: &Served) -> [f64; 23] {
         s.output_tokens_per_usd,
         s.little.mean_present,
         s.little.rate_times_latency,
-        s.steady.ttft_s.half_width,
-        s.steady.output_tokens_interval.half_width,
+        s.requests as f64,
+        s.preempted as f64,
+        s.turned_away as f64,
+        s.steady.residence_s,
+        requests[0],
+        requests[1],
+        tokens[0],
+        tokens[1],
+        s.ttft.within.p99_s[0],
+        s.ttft.within.p99_s[1],
+        s.tpot.within.p99_s[0],
+        s.tpot.within.p99_s[1],
     ]
 }
 
 fn page(study: &Study, outcome: &Outcome) -> Report {
     let mut report = Report::new(outcome.title.clone());
     report.heading("Answer");
-    for sentence in summary(outcome) {
+    for sentence in summary(outcome).into_iter().chain(sureness(study, outcome)) {
         report.paragraph(sentence);
     }
     let best = best_table(outcome);
     report.table("Most requests within both objectives, by scenario", best.headers(), best.rows());
-    if let Some(plot) = plot(outcome) {
-        report.plot("Requests per second within both objectives, over the workload", &plot);
+    for (kind, plot) in plots(outcome) {
+        let of = if kind.is_empty() { String::new() } else { format!(": {kind}") };
+        report.plot(format!("Requests per second within both objectives, over the workload{of}"), &plot);
     }
     for workload in &outcome.workloads {
         report.heading(capital(&workload_name(workload)));
@@ -388,38 +494,40 @@ fn page(study: &Study, outcome: &Outcome) -> Report {
     report
 }
 
-/// Throughput over the first axis of the workload that is made of numbers.
-fn plot(outcome: &Outcome) -> Option<Plot> {
+/// Throughput over the first axis of the workload that is made of numbers: one
+/// chart for each value of the other axes, one line for each scenario.
+fn plots(outcome: &Outcome) -> Vec<(String, Plot)> {
     let number = |workload: &Workload, path: &str| workload.axes.get(path)?.parse::<f64>().ok();
-    let first = outcome.workloads.first()?;
-    let path = first.axes.keys().find(|path| outcome.workloads.iter().all(|w| number(w, path).is_some()))?;
-    // One line per scenario and per value of every other axis of the workload.
-    let others = |workload: &Workload| named(workload.axes.iter().filter(|(own, _)| *own != path));
+    let Some(first) = outcome.workloads.first() else { return Vec::new() };
+    let numeric = |path: &&String| outcome.workloads.iter().all(|own| number(own, path).is_some());
+    let Some(path) = first.axes.keys().find(numeric) else { return Vec::new() };
+    let kind_of = |workload: &Workload| {
+        let others = workload.axes.iter().filter(|(own, _)| *own != path);
+        others.map(|(own, value)| format!("{} {value}", spoken(own))).collect::<Vec<_>>().join(", ")
+    };
     let mut kinds: Vec<String> = Vec::new();
-    for workload in &outcome.workloads {
-        let kind = others(workload);
+    for kind in outcome.workloads.iter().map(kind_of) {
         if !kinds.contains(&kind) {
             kinds.push(kind);
         }
     }
-    let mut series = Vec::new();
-    for (at, choice) in first.choices.iter().enumerate() {
-        for kind in &kinds {
-            let mine = outcome.workloads.iter().filter(|workload| others(workload) == *kind);
-            let points = mine.filter_map(|workload| {
+    let plot = |kind: &str| {
+        let mine: Vec<&Workload> = outcome.workloads.iter().filter(|own| kind_of(own) == kind).collect();
+        let line = |(at, choice): (usize, &Choice)| {
+            let points = mine.iter().filter_map(|workload| {
                 let rate = workload.choices.get(at)?.requests_per_s;
                 (rate > 0.0).then_some((number(workload, path)?, rate))
             });
-            let points: Vec<(f64, f64)> = points.collect();
-            let name = match kind.is_empty() {
-                true => choice.scenario.clone(),
-                false => format!("{}, {kind}", choice.scenario),
-            };
-            if !points.is_empty() {
-                series.push(Series { name, points, mark: Mark::Line });
-            }
-        }
-    }
-    let x = path.trim_start_matches("serving.").replace('.', " ");
-    Some(Plot { x: Axis::log(x), y: Axis::log("requests/s within both objectives"), series })
+            Series { name: choice.scenario.clone(), points: points.collect(), mark: Mark::Line }
+        };
+        let series = first.choices.iter().enumerate().map(line).filter(|own| !own.points.is_empty());
+        let (x, y) = (Axis::log(spoken(path)), Axis::log("requests/s within both objectives"));
+        Plot { x, y, series: series.collect() }
+    };
+    kinds.into_iter().map(|kind| (kind.clone(), plot(&kind))).collect()
+}
+
+/// The path of an axis of the workload in words.
+fn spoken(path: &str) -> String {
+    path.trim_start_matches("serving.").replace('.', " ")
 }

@@ -9,7 +9,7 @@
 use super::engine::{EngineConstants, Policy, Preemption};
 use super::load::{ClosedLoop, Load};
 use super::prefill::{Prefill, PrefillWorkers};
-use super::report::{Books, Replayed};
+use super::report::{Books, Replayed, Watched};
 use super::sent::{Sent, State};
 use super::step::{PromptWork, StepTable};
 use crate::serving::ServingError;
@@ -47,6 +47,22 @@ pub fn replay(
 /// When the load is empty or makes no sense, or one request alone does not fit
 /// the cache.
 pub fn play(scene: &Scene, load: &Load) -> Result<Replayed, ServingError> {
+    Ok(played(scene, load)?.report(load))
+}
+
+/// [`play`], with the steady part of the run, which is settled when its rate
+/// of tokens is known within `bound`.
+///
+/// # Errors
+///
+/// As [`play`].
+pub fn watch(scene: &Scene, load: &Load, bound: f64) -> Result<(Replayed, Watched), ServingError> {
+    let player = played(scene, load)?;
+    let watched = Books::watched(&player.sent, player.engine, player.seen_steps(), bound);
+    Ok((player.report(load), watched))
+}
+
+fn played<'a>(scene: &Scene<'a>, load: &Load) -> Result<Player<'a>, ServingError> {
     load.check()?;
     let needed = load.longest();
     if needed > scene.table.cache_tokens() {
@@ -55,7 +71,7 @@ pub fn play(scene: &Scene, load: &Load) -> Result<Replayed, ServingError> {
     }
     let mut player = Player::new(scene, load);
     player.run();
-    Ok(player.report(load))
+    Ok(player)
 }
 
 /// What happens at a time that steps do not decide.
@@ -560,10 +576,13 @@ impl<'a> Player<'a> {
             Load::Closed(load) => load.concurrency as usize,
             Load::Open { requests, .. } => requests.len() / 10,
         };
-        let engine = self.engine;
-        // Caches that came from elsewhere yield their first token a step later.
-        let steps = engine.first_token_steps + if self.prefill.is_some() { 1.0 } else { 0.0 };
-        self.books.report(&self.sent, self.now_s, wave, engine, steps)
+        self.books.report(&self.sent, self.now_s, wave, self.engine, self.seen_steps())
+    }
+
+    /// Decoding steps by which clients see a first token late: caches that
+    /// came from elsewhere yield theirs a step later.
+    fn seen_steps(&self) -> f64 {
+        self.engine.first_token_steps + if self.prefill.is_some() { 1.0 } else { 0.0 }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::engine::EngineConstants;
 use super::sent::Sent;
-use crate::serving::Percentiles;
+use crate::serving::steady::{Seen, kept};
+use crate::serving::{Percentiles, Steady};
 
 /// What a load generator would report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
@@ -31,6 +32,14 @@ pub struct Replayed {
     pub preempted: u64,
 }
 
+/// A run without its warm-up and cool-down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Watched {
+    pub steady: Steady,
+    pub ttft: Percentiles,
+    pub tpot: Percentiles,
+}
+
 /// Sums that a run keeps.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Books {
@@ -56,14 +65,14 @@ impl Books {
         let per_step = engine.tokens_per_step();
         let first = |request: &Sent| request.first_token_s.unwrap_or(request.done_s);
         let several = sent.iter().filter(|r| r.answer > 1.0);
-        let mut between: Vec<f64> =
+        let between: Vec<f64> =
             several.map(|r| (r.done_s - first(r)) / (r.answer - 1.0) / per_step).collect();
-        let tpot = Percentiles::of(&mut between);
+        let tpot = Percentiles::of(&between);
         let seen_s = engine.first_token_s + seen_steps * tpot.mean_s * per_step;
-        let mut waits: Vec<f64> = sent.iter().map(|r| first(r) - r.at_s + seen_s).collect();
+        let waits: Vec<f64> = sent.iter().map(|r| first(r) - r.at_s + seen_s).collect();
         let steady = waits.get(2 * wave..waits.len().saturating_sub(wave)).filter(|s| !s.is_empty());
         let steady_ttft_s = steady.map(|own| own.iter().sum::<f64>() / own.len() as f64);
-        let ttft = Percentiles::of(&mut waits);
+        let ttft = Percentiles::of(&waits);
         let asked: f64 = sent.iter().map(|r| r.answer).sum();
         let start_s = sent.first().map_or(0.0, |r| r.at_s);
         let duration_s = (end_s - start_s).max(f64::MIN_POSITIVE);
@@ -83,5 +92,31 @@ impl Books {
             mean_batch: self.decoded / self.decode_steps.max(1.0),
             preempted: self.preempted,
         }
+    }
+
+    /// The steady part of the same run, whose first tokens clients see
+    /// `seen_steps` decoding steps late.
+    pub fn watched(sent: &[Sent], engine: &EngineConstants, seen_steps: f64, bound: f64) -> Watched {
+        let per_step = engine.tokens_per_step();
+        let mut order: Vec<&Sent> = sent.iter().collect();
+        order.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+        let all: Vec<Seen> = order
+            .iter()
+            .map(|request| Seen {
+                arrival_s: request.at_s,
+                first_token_s: request.first_token_s.unwrap_or(request.done_s),
+                done_s: request.done_s,
+                output_tokens: request.answer * per_step,
+            })
+            .collect();
+        let counted = &order[kept(&all)];
+        let first = |request: &Sent| request.first_token_s.unwrap_or(request.done_s);
+        let several = counted.iter().filter(|request| request.answer > 1.0);
+        let between: Vec<f64> =
+            several.map(|r| (r.done_s - first(r)) / (r.answer - 1.0) / per_step).collect();
+        let tpot = Percentiles::of(&between);
+        let seen_s = engine.first_token_s + seen_steps * tpot.mean_s * per_step;
+        let waits: Vec<f64> = counted.iter().map(|r| first(r) - r.at_s + seen_s).collect();
+        Watched { steady: Steady::of(&all, bound), ttft: Percentiles::of(&waits), tpot }
     }
 }

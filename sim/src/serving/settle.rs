@@ -1,0 +1,145 @@
+//! Runs that go on until they can be believed: as long as their warm-up asks,
+//! and until the rate is known within a bound.
+//!
+//! Must not know what is promised.
+
+use super::steady::{BATCHES, BOUND, CUT_RESIDENCES, Seen, Standing};
+use super::{
+    Request, Requests, Served, Service, ServingError, StepCosts, Stream, check, serve_with, too_long,
+};
+
+/// How long a run may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Length {
+    /// Requests of the first run.
+    pub first: usize,
+    /// Requests of the longest.
+    pub most: usize,
+    /// Half of an interval, over its mean, that is narrow enough.
+    pub bound: f64,
+}
+
+impl Length {
+    /// Longest run where nobody says.
+    pub const MOST: usize = 100_000;
+
+    /// A run that starts with `first` requests, within the usual bound.
+    pub fn from(first: usize) -> Self {
+        Self { first, most: Self::MOST, bound: BOUND }
+    }
+
+    pub(super) fn check(&self) -> Result<(), ServingError> {
+        let setting = |name, value, rule| Err(ServingError::Setting { name, value, rule });
+        if !(self.bound > 0.0 && self.bound < 1.0) {
+            return setting("bound", self.bound, "above 0 and below 1");
+        }
+        if self.first == 0 {
+            return setting("requests", 0.0, "at least 1");
+        }
+        Ok(())
+    }
+
+    /// Requests of the longest run: never fewer than were asked for.
+    pub(super) fn most(&self) -> usize {
+        self.most.max(self.first)
+    }
+}
+
+/// What a service did in the last of its runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settled {
+    pub served: Served,
+    /// Requests simulated in all runs.
+    pub simulated: u64,
+}
+
+/// Share of requests that may be turned away, or miss what is promised: what
+/// a 99th percentile leaves.
+pub(super) const MISSES: f64 = 0.01;
+
+/// Longer than asked, so that the next run is not short by a hair.
+const SPARE: f64 = 1.2;
+
+/// Plays `stream` at `rate_per_s`, longer and longer, until the rate of tokens
+/// is known within the bound, the queue is found unstable twice, or the
+/// longest run is over.
+///
+/// # Errors
+///
+/// When the engine cannot run the model, does not hold a request in a hundred,
+/// or requests make no sense.
+pub fn settle(
+    service: &Service,
+    stream: &Stream,
+    rate_per_s: f64,
+    length: &Length,
+) -> Result<Settled, ServingError> {
+    check(service)?;
+    length.check()?;
+    let costs = costs(service, stream)?;
+    let (mut count, mut simulated, mut before) = (length.first, 0, None);
+    loop {
+        let list = Requests::faster(&stream.first(count)?, rate_per_s);
+        simulated += list.len() as u64;
+        let served = trial(service, &costs, &list, length.bound)?.served;
+        let standing = served.steady.standing;
+        let twice = standing == Standing::Unstable && before == Some(standing);
+        if standing == Standing::Settled || twice || list.len() >= length.most() {
+            return Ok(Settled { served, simulated });
+        }
+        let tokens = served.steady.output_tokens_per_s;
+        let wanted = match standing {
+            Standing::Short => needed(&served, rate_per_s),
+            Standing::Wide => {
+                let wide = tokens.half_width / (length.bound * tokens.mean);
+                SPARE * list.len() as f64 * (wide * wide).min(4.0)
+            }
+            _ => 0.0,
+        };
+        before = Some(standing);
+        count = (wanted as usize).clamp(2 * list.len(), 16 * list.len()).min(length.most());
+    }
+}
+
+/// What the steps of `service` cost, whatever the length of a run.
+pub(super) fn costs(service: &Service, stream: &Stream) -> Result<StepCosts, ServingError> {
+    StepCosts::of(&service.engine, &service.job, service.max_batch, stream.mean_context())
+}
+
+/// Requests of a run that is long beside the time that a request stays.
+pub(super) fn needed(served: &Served, rate_per_s: f64) -> f64 {
+    let residences = 2.0 * CUT_RESIDENCES + BATCHES as f64;
+    SPARE * residences * served.steady.residence_s * rate_per_s
+}
+
+/// One run.
+pub(super) struct Trial {
+    pub served: Served,
+    pub seen: Vec<Seen>,
+    /// Share of requests that were turned away.
+    pub turned_away: f64,
+}
+
+/// Plays what an engine can hold and turns the rest away.
+pub(super) fn trial(
+    service: &Service,
+    costs: &StepCosts,
+    list: &[Request],
+    bound: f64,
+) -> Result<Trial, ServingError> {
+    let mut long = too_long(service, costs, list).peekable();
+    let Some(&(index, item)) = long.peek() else {
+        let (served, seen) = serve_with(service, list, costs, bound);
+        return Ok(Trial { served, seen, turned_away: 0.0 });
+    };
+    let places: Vec<usize> = long.map(|(index, _)| index).collect();
+    let turned_away = places.len() as f64 / list.len() as f64;
+    if turned_away > MISSES {
+        let (needed, capacity) = (item.cache_tokens(), costs.cache_tokens());
+        return Err(ServingError::TooLong { index, needed, capacity });
+    }
+    let fits = (0..list.len()).filter(|index| places.binary_search(index).is_err());
+    let held: Vec<Request> = fits.map(|index| list[index]).collect();
+    let (served, seen) = serve_with(service, &held, costs, bound);
+    Ok(Trial { served: Served { turned_away: places.len(), ..served }, seen, turned_away })
+}
