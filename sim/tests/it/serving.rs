@@ -242,7 +242,7 @@ fn a_trace_is_searched_by_its_repetitions() {
     let objectives = Objectives { ttft_p99_s: 10.0, tpot_p99_s: 0.5 };
     let length = Length { bound: 0.1, most: 20_000, ..Length::from(300) };
     let found = goodput(&service(), &trace, &objectives, &length).unwrap().unwrap();
-    assert!(found.served.requests % 300 == 0 && found.served.requests > 300, "{found:?}");
+    assert!(found.served.requests.is_multiple_of(300) && found.served.requests > 300, "{found:?}");
     assert!(objectives.kept(&found.served), "{found:?}");
 }
 
