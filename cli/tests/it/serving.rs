@@ -24,7 +24,7 @@ ttft-p99 = "4 s"
 tpot-p99 = "100 ms"
 usd-per-gpu-hour = 3
 bound = 0.1
-most-requests = 20000
+most-requests = 40000
 prompt = { distribution = "log-normal", median = 500, sigma = 0.5, most = 8192 }
 output = { distribution = "exponential", mean = 1000 }
 "#;
@@ -136,6 +136,17 @@ fn a_run_that_is_too_short_says_so() {
     let args = ["serve", "play", "Qwen3-32B", "--precision", "bf16", "--gpu", "h100-sxm", "--tensor", "2"];
     let folder = tempfile::tempdir().unwrap();
     let play = |own: &[&'static str]| trinity_in(folder.path(), args.iter().chain(own).copied()).ok();
+    let axis = "axes = [{ path = \"serving.output.mean\", values = [500, 1000] }, ";
+    fs::write(folder.path().join("study.toml"), STUDY.replace("axes = [", axis)).unwrap();
+    let sets = ["--set", "study.serving.most-requests=400", "--set", "study.serving.bound=0.02"];
+    let said = trinity_in(folder.path(), ["sweep", "study.toml"].into_iter().chain(sets)).ok();
+    assert!(said.contains("Too short to tell a rate: the runs of 16 of 16 points"), "{said}");
+    // One chart for each prompt, over answers: two prompts are not one line.
+    let page = fs::read_to_string(folder.path().join("out/sweep/study/report.html")).unwrap();
+    for chart in ["over the workload: prompt median 500", "over the workload: prompt median 1000"] {
+        assert!(page.contains(chart), "{chart}");
+    }
+    assert!(said.contains("× [runs too short to tell] the requests"), "{said}");
     let short = play(&["--rate", "2", "--requests", "60"]);
     assert!(short.contains("too short for a steady state"), "{short}");
     let settled = play(&["--rate", "2"]);

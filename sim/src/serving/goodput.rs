@@ -7,7 +7,7 @@
 //! little above surely breaks one; until then runs grow longer.
 
 use super::settle::{Length, MISSES, Trial, costs, needed, trial};
-use super::steady::{Interval, Seen, Standing, kept};
+use super::steady::{Interval, Seen, kept};
 use super::{Request, Requests, Served, Service, ServingError, StepCosts, Stream, check};
 
 /// What a service promises: 99th percentiles.
@@ -41,8 +41,11 @@ pub enum Objective {
 pub struct Goodput {
     /// Highest rate found to keep the objectives.
     pub requests_per_s: f64,
-    /// A rate that surely keeps them, and one that surely does not (95 %).
+    /// A rate that surely keeps them, and one that surely does not (95 %); from
+    /// 0 without end where the longest run is too short to tell.
     pub within: [f64; 2],
+    /// Requests of a run that is long enough at this rate.
+    pub needed: u64,
     /// Whether that is within the bound, in runs that are long enough.
     pub settled: bool,
     /// What the service did at the rate found.
@@ -244,14 +247,14 @@ impl Search<'_> {
     }
 
     fn goodput(&mut self, rate: f64, sure: &Sure, long: bool) -> Result<Option<Goodput>, ServingError> {
-        let found = self.at(rate)?;
+        let (found, needed) = (self.at(rate)?, self.needed(rate)? as u64);
         let above = self.tried.iter().filter(|tried| !tried.kept && tried.rate > rate);
         let above = above.min_by(|a, b| a.rate.total_cmp(&b.rate));
-        let settled = long && sure.doubt <= 1.0 && found.served.steady.standing != Standing::Short;
         Ok(Some(Goodput {
             requests_per_s: rate,
-            within: sure.within,
-            settled,
+            within: if long { sure.within } else { [0.0, f64::INFINITY] },
+            needed,
+            settled: long && sure.doubt <= 1.0,
             served: found.served,
             breaks_first: above.map(|tried| tried.worst),
             runs: self.runs,

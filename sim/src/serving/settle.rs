@@ -62,7 +62,8 @@ const SPARE: f64 = 1.2;
 
 /// Plays `stream` at `rate_per_s`, longer and longer, until the rate of tokens
 /// is known within the bound, the queue is found unstable twice, or the
-/// longest run is over.
+/// longest run is over. A queue is unstable, too, where requests stay longer in
+/// proportion to the run, three runs in a row.
 ///
 /// # Errors
 ///
@@ -77,28 +78,45 @@ pub fn settle(
     check(service)?;
     length.check()?;
     let costs = costs(service, stream)?;
-    let (mut count, mut simulated, mut before) = (length.first, 0, None);
+    let (mut count, mut simulated, mut unstable, mut grown) = (length.first, 0, 0, 0);
+    let mut before: Option<(usize, f64)> = None;
     loop {
         let list = Requests::faster(&stream.first(count)?, rate_per_s);
         simulated += list.len() as u64;
-        let served = trial(service, &costs, &list, length.bound)?.served;
-        let standing = served.steady.standing;
-        let twice = standing == Standing::Unstable && before == Some(standing);
-        if standing == Standing::Settled || twice || list.len() >= length.most() {
+        let mut served = trial(service, &costs, &list, length.bound)?.served;
+        let steady = &mut served.steady;
+        grown = if before.is_some_and(|own| in_proportion(own, (list.len(), steady.residence_s))) {
+            grown + 1
+        } else {
+            0
+        };
+        unstable += u32::from(!steady.stable);
+        if steady.standing == Standing::Short && grown >= 2 {
+            (steady.standing, steady.stable) = (Standing::Unstable, false);
+            unstable = 2;
+        }
+        before = Some((list.len(), steady.residence_s));
+        if steady.standing == Standing::Settled || unstable >= 2 || list.len() >= length.most() {
             return Ok(Settled { served, simulated });
         }
-        let tokens = served.steady.output_tokens_per_s;
-        let wanted = match standing {
+        let wanted = match served.steady.standing {
             Standing::Short => needed(&served, rate_per_s),
             Standing::Wide => {
+                let tokens = served.steady.output_tokens_per_s;
                 let wide = tokens.half_width / (length.bound * tokens.mean);
                 SPARE * list.len() as f64 * (wide * wide).min(4.0)
             }
             _ => 0.0,
         };
-        before = Some(standing);
-        count = (wanted as usize).clamp(2 * list.len(), 16 * list.len()).min(length.most());
+        count = (wanted as usize).clamp(2 * list.len(), 4 * list.len()).min(length.most());
     }
+}
+
+/// Whether requests stay longer in a longer run about as much as it is longer:
+/// `(requests, residence)` of both.
+fn in_proportion(before: (usize, f64), now: (usize, f64)) -> bool {
+    let longer = now.0 as f64 / before.0 as f64;
+    longer >= 1.5 && now.1 >= before.1 * longer.powf(0.8)
 }
 
 /// What the steps of `service` cost, whatever the length of a run.

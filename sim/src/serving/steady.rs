@@ -7,9 +7,9 @@
 //! tenth and at most a quarter of all; what is between is cut into [`BATCHES`]
 //! batches, whose spread, with that of neighbours alike, is the interval. A run
 //! is *short* where a quarter is less than those residences or a batch less
-//! than one; a queue is *unstable* where, between the cuts, departures fall
+//! than one; a queue is *unstable* where, between the cuts, first tokens fall
 //! behind arrivals by more than 2 % and more than chance (three standard
-//! deviations of a Poisson count) explains, and first tokens come later and
+//! deviations of a Poisson count) explains, and come later and
 //! later. Runs of fewer than [`LEAST_REQUESTS`] count whole and are short.
 
 use std::ops::Range;
@@ -130,7 +130,7 @@ pub struct Steady {
     /// Tokens of those departures per second.
     pub output_tokens_per_s: Interval,
     pub standing: Standing,
-    /// Departures keep up with arrivals.
+    /// First tokens keep up with arrivals.
     pub stable: bool,
 }
 
@@ -191,7 +191,9 @@ impl Steady {
         };
         let (requests_per_s, output_tokens_per_s) = (known(departed), known(tokens));
         let arrived = kept.len() as f64;
-        let behind = arrived - departed.iter().sum::<f64>();
+        // Not departures: while the batch still grows these lag behind in any queue.
+        let started = seen.iter().filter(|own| (from_s..=to_s).contains(&own.first_token_s)).count();
+        let behind = arrived - started as f64;
         let late = behind > (BEHIND * arrived).max(3.0 * arrived.sqrt());
         let stable = whole || !late || !rising(&seen[kept.clone()]);
         let residence_s = residence_s(seen);

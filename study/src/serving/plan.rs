@@ -12,7 +12,7 @@ use trinity_sim::serving::replica::{
     Candidate, ClosedLoop, Deployment, Found, Goal, Load, Nearest, Placement, Pool, PrefillWorkers, Replayed,
     Scene, Stage, Watched, search, watch,
 };
-use trinity_sim::serving::{BOUND, ServingError};
+use trinity_sim::serving::{BOUND, ServingError, Standing};
 
 /// What is to be found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -55,9 +55,10 @@ pub struct Ranked {
     pub tokens_per_s_per_gpu: f64,
     /// As a benchmark of ten requests for each in flight prints them.
     pub ttft_s: f64,
-    pub ttft_p99_s: f64,
     pub tpot_s: f64,
-    /// In the steady state.
+    /// In the steady state, with its 95 % interval.
+    pub ttft_p99_s: f64,
+    pub ttft_p99_within_s: [f64; 2],
     pub requests_per_s: f64,
     /// Sequences that one attention rank decodes together.
     pub batch: f64,
@@ -273,8 +274,7 @@ fn settle(candidate: &Candidate, found: &Found, request: &Request) -> Option<Ran
         let load = request.ask.load(concurrency, USUAL_WAVES);
         let (out, _, slots) = played(&candidate.deployment, &load, USUAL_WAVES).ok()?;
         if out.ttft_s <= goal.ttft_s && out.tpot_s <= goal.tpot_s {
-            let load = request.ask.load(concurrency, STEADY_WAVES);
-            let (_, watched, _) = played(&candidate.deployment, &load, STEADY_WAVES).ok()?;
+            let watched = steady(&candidate.deployment, request, concurrency)?;
             let tokens = watched.steady.output_tokens_per_s;
             let tokens_per_s = tokens.mean * slots;
             return Some(Ranked {
@@ -285,8 +285,9 @@ fn settle(candidate: &Candidate, found: &Found, request: &Request) -> Option<Ran
                 tokens_per_s_half_width: tokens.half_width * slots,
                 tokens_per_s_per_gpu: tokens_per_s / f64::from(candidate.deployment.gpus().max(1)),
                 ttft_s: out.ttft_s,
-                ttft_p99_s: out.ttft.p99_s,
                 tpot_s: out.tpot_s,
+                ttft_p99_s: watched.ttft.p99_s,
+                ttft_p99_within_s: watched.ttft.within.p99_s,
                 requests_per_s: watched.steady.requests_per_s.mean * slots,
                 batch: out.mean_batch / if slots > 1.0 { 1.0 } else { ranks(&candidate.deployment) },
                 closed_form_ttft_s: found.predicted.ttft_s,
@@ -301,9 +302,24 @@ fn settle(candidate: &Candidate, found: &Found, request: &Request) -> Option<Ran
     }
 }
 
-/// Waves that are played for a steady rate, and requests at least.
+/// Waves of the first run for a steady rate, and requests at least and at most.
 const STEADY_WAVES: u32 = 40;
-const LEAST_REQUESTS: u32 = 200;
+const LEAST_REQUESTS: u32 = 400;
+const MOST_REQUESTS: u32 = 50_000;
+
+/// Plays longer and longer until the rate is known.
+fn steady(deployment: &Deployment, request: &Request, concurrency: u32) -> Option<Watched> {
+    let mut waves = STEADY_WAVES.max(LEAST_REQUESTS / concurrency.max(1));
+    loop {
+        let load = request.ask.load(concurrency, waves);
+        let (_, watched, slots) = played(deployment, &load, waves).ok()?;
+        let long = f64::from(load.requests) / slots >= f64::from(MOST_REQUESTS);
+        if watched.steady.standing == Standing::Settled || long {
+            return Some(watched);
+        }
+        waves = waves.saturating_mul(4);
+    }
+}
 
 /// Attention ranks that decode.
 fn ranks(deployment: &Deployment) -> f64 {
@@ -321,9 +337,7 @@ fn played(
     waves: u32,
 ) -> Result<(Replayed, Watched, f64), ServingError> {
     let asked = |load: ClosedLoop| {
-        let requests = load.concurrency.saturating_mul(waves);
-        let least = if waves == STEADY_WAVES { LEAST_REQUESTS } else { 0 };
-        Load::Closed(ClosedLoop { requests: requests.max(least), ..load })
+        Load::Closed(ClosedLoop { requests: load.concurrency.saturating_mul(waves), ..load })
     };
     match &deployment.pool {
         Pool::Shared(stage) => {

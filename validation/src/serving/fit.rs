@@ -87,10 +87,10 @@ impl Fitted {
         let mut cost = self.cost(&self.file, &self.errors);
         for _ in 0..rounds {
             self.slopes = self.slopes_of(library, progress);
-            let step = self.solve(&self.file, &self.errors, &all);
+            let step = self.solve(&all);
             let mut taken = false;
             for share in [1.0, 0.5, 0.25, 0.1] {
-                let file = self.moved(&self.file, &step, share);
+                let file = self.moved(&step, share);
                 let errors = self.errors_of(library, &file, &all);
                 let own = self.cost(&file, &errors);
                 if own < cost {
@@ -140,7 +140,7 @@ impl Fitted {
         self.knobs.iter().zip(expected).map(of).collect()
     }
 
-    pub(super) fn cost(&self, file: &EngineFile, errors: &[[f64; 2]]) -> f64 {
+    fn cost(&self, file: &EngineFile, errors: &[[f64; 2]]) -> f64 {
         let rows: f64 = errors
             .iter()
             .map(|own| own.iter().zip(BARS).map(|(e, bar)| e.abs() / bar / 2.0).sum::<f64>())
@@ -149,11 +149,10 @@ impl Fitted {
         rows + apart
     }
 
-    /// The step of all constants' logarithms, from `file` with its `errors`,
-    /// that suits the points `kept` best.
-    pub(super) fn solve(&self, file: &EngineFile, errors: &[[f64; 2]], kept: &[usize]) -> Vec<f64> {
+    /// The step of all constants' logarithms that suits the points `kept` best.
+    pub(super) fn solve(&self, kept: &[usize]) -> Vec<f64> {
         let count = self.knobs.len();
-        let distances = self.distances(file);
+        let distances = self.distances(&self.file);
         let mut step = vec![0.0; count];
         // Weights belong to errors after the step: a few rounds settle both.
         for _ in 0..6 {
@@ -166,7 +165,7 @@ impl Fitted {
             for &at in kept {
                 for time in 0..2 {
                     let slope: Vec<f64> = self.slopes[at].iter().map(|own| own[time]).collect();
-                    let error = errors[at][time];
+                    let error = self.errors[at][time];
                     let moved = error + slope.iter().zip(&step).map(|(s, d)| s * d).sum::<f64>();
                     let weight = 0.5 / BARS[time] / moved.abs().max(SOFT);
                     for i in 0..count {
@@ -188,9 +187,9 @@ impl Fitted {
         step
     }
 
-    /// `file` after a share of `step`.
-    pub(super) fn moved(&self, file: &EngineFile, step: &[f64], share: f64) -> EngineFile {
-        let mut file = file.clone();
+    /// The file after a share of `step`.
+    pub(super) fn moved(&self, step: &[f64], share: f64) -> EngineFile {
+        let mut file = self.file.clone();
         for (knob, own) in self.knobs.iter().zip(step) {
             *knob.at.of(&mut file) *= (own * share).exp();
         }

@@ -1,20 +1,16 @@
 //! How wrong services are that the fit never saw: constants are fitted without
 //! one model, one GPU or one version of an engine, and that one is predicted.
 //!
-//! Each fit starts from that of all rows and takes [`STEPS`] steps with the
-//! derivatives found there and the errors of where it is.
+//! Each fit starts from that of all rows and takes its step with the
+//! derivatives found there.
 
 use super::fit::{Fitted, count_rows};
 use super::knobs;
 use super::rows::Services;
 use crate::score::Stats;
 use serde::Serialize;
-use trinity_study::config::{EngineFile, UnseenErrorsFile};
+use trinity_study::config::UnseenErrorsFile;
 use trinity_study::serving::measured::Library;
-
-/// Steps of a fit: the first goes most of the way, the others correct it by what
-/// is not linear.
-const STEPS: usize = 3;
 
 /// Errors on rows that were left out together.
 #[derive(Clone, Debug, Serialize)]
@@ -91,7 +87,8 @@ impl Fitted {
         if gone.is_empty() {
             return Vec::new();
         }
-        let mut file = self.refitted(library, &kept);
+        let step = self.solve(&kept);
+        let mut file = self.moved(&step, 1.0);
         count_rows(&mut file, &self.points, &kept, false);
         knobs::settle_general(&mut file);
         let (ms, steps) = (file.constants.first_token_ms, file.constants.first_token_steps);
@@ -104,24 +101,5 @@ impl Fitted {
             }
         }
         self.errors_of(library, &file, &gone)
-    }
-
-    /// Constants of the points `kept` alone.
-    fn refitted(&self, library: &Library, kept: &[usize]) -> EngineFile {
-        let own = |errors: &[[f64; 2]]| kept.iter().map(|&at| errors[at]).collect::<Vec<_>>();
-        let (mut file, mut errors, mut least) = (self.file.clone(), self.errors.clone(), f64::INFINITY);
-        for _ in 0..STEPS {
-            let moved = self.moved(&file, &self.solve(&file, &errors, kept), 1.0);
-            let mut now = errors.clone();
-            for (&at, error) in kept.iter().zip(self.errors_of(library, &moved, kept)) {
-                now[at] = error;
-            }
-            let cost = self.cost(&moved, &own(&now));
-            if cost >= least {
-                break;
-            }
-            (file, errors, least) = (moved, now, cost);
-        }
-        file
     }
 }

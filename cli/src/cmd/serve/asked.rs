@@ -74,6 +74,16 @@ pub fn plus_minus(value: f64, half_width: f64) -> String {
     }
 }
 
+/// A time and its 95 % interval, where that is known.
+pub fn milliseconds((value_s, within_s): (f64, [f64; 2])) -> String {
+    match within_s[1].is_finite() {
+        true => {
+            format!("{} ({} to {})", sig3(value_s * 1e3), sig3(within_s[0] * 1e3), sig3(within_s[1] * 1e3))
+        }
+        false => sig3(value_s * 1e3),
+    }
+}
+
 /// Two significant digits.
 fn sig2(value: f64) -> String {
     if value <= 0.0 {

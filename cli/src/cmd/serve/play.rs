@@ -1,6 +1,6 @@
 //! `trinity serve play`: one deployment under one load.
 
-use super::asked::{What, plus_minus, refused, sure};
+use super::asked::{What, milliseconds, plus_minus, refused, sure};
 use crate::cmd::sweep::quantity;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -163,15 +163,6 @@ fn text(outcome: &Outcome, colour: bool) -> String {
 fn played_requests(outcome: &Outcome) -> u64 {
     let played = &outcome.played;
     (played.requests_per_s * played.duration_s * f64::from(outcome.request.attention_data)).round() as u64
-}
-
-fn milliseconds((value_s, within_s): (f64, [f64; 2])) -> String {
-    match within_s[1].is_finite() {
-        true => {
-            format!("{} ({} to {})", sig3(value_s * 1e3), sig3(within_s[0] * 1e3), sig3(within_s[1] * 1e3))
-        }
-        false => sig3(value_s * 1e3),
-    }
 }
 
 /// What the rates are worth, in words.

@@ -1,6 +1,6 @@
 //! `trinity serve search`: the best deployment of so many GPUs.
 
-use super::asked::{What, plus_minus, refused, sure};
+use super::asked::{What, milliseconds, plus_minus, refused, sure};
 use crate::cmd::sweep::quantity;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -73,8 +73,8 @@ fn text(outcome: &Outcome, colour: bool) -> String {
         "tokens/s",
         "per GPU",
         "TTFT ms",
-        "p99 ms",
         "TPOT ms",
+        "steady TTFT p99 ms",
         "batch of a rank",
         "closed form tokens/s",
     ]);
@@ -86,8 +86,8 @@ fn text(outcome: &Outcome, colour: bool) -> String {
             plus_minus(own.tokens_per_s, own.tokens_per_s_half_width),
             sig3(own.tokens_per_s_per_gpu),
             sig3(own.ttft_s * 1e3),
-            sig3(own.ttft_p99_s * 1e3),
             sig3(own.tpot_s * 1e3),
+            milliseconds((own.ttft_p99_s, own.ttft_p99_within_s)),
             sig3(own.batch),
             sig3(own.closed_form_tokens_per_s),
         ]);

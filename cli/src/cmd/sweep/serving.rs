@@ -145,11 +145,17 @@ fn summary(outcome: &Outcome) -> Vec<String> {
 
 /// A ratio and its interval.
 fn times(ratio: f64, within: [f64; 2]) -> String {
+    if !within[1].is_finite() {
+        return format!("{ratio:.2}× [runs too short to tell]");
+    }
     format!("{ratio:.2}× [{:.2}, {:.2}]", within[0], within[1])
 }
 
 /// A rate and its interval.
 fn rate(per_s: f64, within: [f64; 2]) -> String {
+    if !within[1].is_finite() {
+        return format!("{} [run too short to tell]", significant(per_s));
+    }
     format!("{} [{}, {}]", significant(per_s), significant(within[0]), significant(within[1]))
 }
 
@@ -157,19 +163,36 @@ fn rate(per_s: f64, within: [f64; 2]) -> String {
 fn sureness(study: &Study, outcome: &Outcome) -> Vec<String> {
     let bound = study.file.study.serving.as_ref().map_or(0.0, |serving| 100.0 * serving.bound.get());
     let found: Vec<&Found> = outcome.points.iter().filter(|point| point.goodput.is_some()).collect();
-    let wide = found.iter().filter(|point| point.goodput.is_some_and(|own| !own.settled));
-    let wide: Vec<String> = wide.map(|point| point.index.to_string()).collect();
-    let widest = found.iter().filter_map(|point| point.goodput);
-    let widest = widest.map(|own| 100.0 * (own.within[1] / own.within[0] - 1.0) / 2.0).fold(0.0, f64::max);
+    let of = |which: &dyn Fn(&Goodput) -> bool| {
+        let own = found.iter().filter(|point| point.goodput.is_some_and(|own| which(&own)));
+        own.map(|point| point.index.to_string()).collect::<Vec<_>>()
+    };
     let mut said = vec![format!(
         "In brackets: 95 % intervals. Runs go on until a rate is known within {bound} %, warm-up and cool-down cut."
     )];
-    if !wide.is_empty() {
+    let known = |own: &Goodput| own.within[1].is_finite();
+    let short = of(&|own| !known(own));
+    if !short.is_empty() {
+        let needed = found.iter().filter_map(|point| point.goodput).filter(|own| !known(own));
         said.push(format!(
-            "Not within {bound} % after the longest run: {} of {} points, the least sure within {widest:.1} % (points {}); \
+            "Too short to tell a rate: the runs of {} of {} points (points {}), which take up to {} requests; \
+             `most-requests` lets them go on.",
+            short.len(),
+            found.len(),
+            short.join(", "),
+            crate::table::grouped(needed.map(|own| own.needed).max().unwrap_or(0))
+        ));
+    }
+    let wide = of(&|own| known(own) && !own.settled);
+    if !wide.is_empty() {
+        let apart = |own: Goodput| 100.0 * (own.within[1] / own.within[0] - 1.0) / 2.0;
+        let widest = found.iter().filter_map(|point| point.goodput.filter(known)).map(apart);
+        said.push(format!(
+            "Not within {bound} % after the longest run: {} of {} points, the least sure within {:.1} % (points {}); \
              `most-requests` lets runs go on.",
             wide.len(),
             found.len(),
+            widest.fold(0.0, f64::max),
             wide.join(", ")
         ));
     }
@@ -422,6 +445,7 @@ fn standing(served: &Served, goodput: Option<Goodput>) -> &'static str {
         (Standing::Unstable, _) => "unstable",
         (_, Some(true)) | (Standing::Settled, None) => "settled",
         (Standing::Short, _) => "short",
+        (_, Some(false)) if goodput.is_some_and(|own| !own.within[1].is_finite()) => "short",
         (_, Some(false)) | (Standing::Wide, None) => "wide",
     }
 }
