@@ -121,6 +121,7 @@ def test_a_run_that_was_stopped_goes_on_with_the_same_bits(tmp_path: Path):
         ('"sign"\nfeedback = "raw"', 1, 1.3), ('"powersgd"\nrank = 2', 0.5, 4),
         ('"1bit-adam"\nwarmup = 0.25', 8, 10), ('"1bit-lamb"\nwarmup = 0.25', 8, 10),
         ('"trinity"\nbits = 2.6\nscale = "tensor"', 1.5, 3.2), ('"h265"\nbits = 3.0', 1, 3.1),
+        ('"h264-fast"\nbits = 3.0', 1, 3.1),
     ],
 )  # fmt: skip
 def test_every_method_learns_at_the_bits_it_counts(tmp_path: Path, method: str, least: float, most: float):
@@ -130,7 +131,7 @@ def test_every_method_learns_at_the_bits_it_counts(tmp_path: Path, method: str, 
     assert summary["train_bits_per_byte"] < 8.0
 
 
-@pytest.mark.parametrize("codec", ["h265", "h264"])
+@pytest.mark.parametrize("codec", ["h265", "h264", "h265-fast"])
 def test_a_video_codec_holds_its_rate_and_goes_on_where_it_was(codec: str):
     torch.manual_seed(1)
     coder = _coders.Video(codec, 1.4)

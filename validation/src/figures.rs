@@ -3,13 +3,13 @@
 //! What was recorded elsewhere in this crate, in the form in which a command would
 //! print it. Knows tables; knows nothing of claims.
 
-use crate::{Error, engines, facts, other_models, trained};
+use crate::{Error, engines, facts, language_models, other_models, trained};
 use serde_json::{Value, json};
 use trinity_config::Document;
 use trinity_study::config::SynthesisFile;
 
-/// The rows of a recording: `data-parallel`, `pipeline`, `85M` or `2.7M` of training runs, `other-models`, `silicon`,
-/// `torch`.
+/// The rows of a recording: `data-parallel`, `pipeline`, `video-pipeline`, `85M` or `2.7M` of training runs, `other-models`,
+/// `smollm2-135m`, `gemma-3-270m`, `silicon`, `torch`, `delta`, `sparse-delta`.
 ///
 /// # Errors
 ///
@@ -24,6 +24,10 @@ pub fn rows(set: &str) -> Result<Value, Error> {
                         "bits_per_value": row.bits_per_value, "agreement": row.agreement, "second": row.second })
             });
             Ok(rows.collect())
+        }
+        "smollm2-135m" | "gemma-3-270m" => {
+            let rows = language_models::rows()?.into_iter().filter(|row| row.model == set);
+            Ok(rows.map(|row| json!(row)).collect())
         }
         "silicon" => silicon(),
         "delta" => delta(),

@@ -31,6 +31,7 @@ pub mod figures;
 pub mod fit;
 pub mod host_runs;
 pub mod kernels;
+pub mod language_models;
 pub mod modern;
 pub mod nodes;
 pub mod other_models;

@@ -12,9 +12,10 @@ use trinity_study::trained::{Run, recorded};
 const FILE: &str = "training/runs.csv";
 
 /// A part of the recording: a name, the beginning of its runs' names, and the run without coding.
-const SETS: [(&str, &str, &str); 4] = [
+const SETS: [(&str, &str, &str); 5] = [
     ("data-parallel", "", "none"),
     ("pipeline", "pp-", "pp-none"),
+    ("video-pipeline", "ppv-", "ppv-none"),
     ("85M", "85M-", "85M-none"),
     ("2.7M", "2.7M-", "2.7M-none"),
 ];
@@ -58,7 +59,7 @@ fn bits(run: &Run) -> f64 {
 /// Runs of a set, each with the uncoded one of its seed.
 pub fn paired<'a>(runs: &'a [Run], set: &str) -> Option<Vec<(&'a Run, &'a Run)>> {
     let (_, prefix, baseline) = SETS.iter().find(|(name, ..)| *name == set)?;
-    let others = ["pp-", "85M-", "2.7M-", "tune-", "timing-"];
+    let others = ["pp-", "ppv-", "85M-", "2.7M-", "tune-", "timing-"];
     let within = |name: &str| match *prefix {
         "" => !others.iter().any(|other| name.starts_with(other)),
         prefix => name.starts_with(prefix),
@@ -105,7 +106,7 @@ fn summed(name: &str, runs: &[(&Run, f64)]) -> Compared {
 /// When the committed file is damaged, or has no such set.
 pub fn table(set: &str) -> Result<String, Error> {
     let rows = compared(&runs()?, set).ok_or_else(|| damaged(format!("there is no set {set}")))?;
-    let pipeline = set == "pipeline";
+    let pipeline = set.ends_with("pipeline");
     let mut out = format!("{:<30}{:>6}{:>9}", "run", "seeds", if pipeline { "act." } else { "bits" });
     if pipeline {
         let _ = write!(out, "{:>9}", "grad.");

@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output;
 use answer::Answer;
+use std::collections::BTreeSet;
 use std::path::Path;
 use trinity_config::{Checked, Document, nearest};
 use trinity_study::config::{FigureFile, FiguresFile};
@@ -37,22 +38,18 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         recordings.extend(kept(path)?);
     }
     let mut answers = Vec::new();
+    let mut today = Recordings::new();
     for figure in asked {
         let by_name = args.id.is_some();
         let lender = figure.uses.as_ref().unwrap_or(&figure.id);
         let known = figure.uses.is_some() && !by_name;
         let runs = args.run && !figure.commands.is_empty() && !known && (by_name || quick(figure));
         let fresh = if runs { anew(figure, args, by_name, ctx)? } else { None };
-        if let Some(recording) = &fresh {
-            recordings.insert(lender.clone(), recording.clone());
-        }
-        answers.push(Answer::new(figure, recordings.get(lender), fresh.is_some(), args)?);
+        today.extend(fresh.map(|recording| (lender.clone(), recording)));
+        answers.push(Answer::new(figure, today.get(lender), recordings.get(lender), args)?);
     }
     if let Some(path) = &args.record {
-        let mut text = serde_json::to_string_pretty(&recordings)
-            .map_err(|error| Failure::run(format_args!("cannot write the recordings: {error}")))?;
-        text.push('\n');
-        output::renew(path, text.as_bytes())?;
+        record(recordings, today, args, ctx)?;
         ctx.remark(format!("recorded in {}", path.display()));
     }
     if let Some(folder) = &args.out {
@@ -63,7 +60,8 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         _ if ctx.json => ctx.print_json(&answer::json(&file.title, &answers)),
         Some(_) => {
             ctx.print(show::one(&answers[0], ctx))?;
-            let mut tables = answers[0].commands.values().filter_map(|command| run::table(command));
+            let commands: BTreeSet<&String> = answers[0].commands.values().collect();
+            let mut tables = commands.into_iter().filter_map(|command| run::table(command));
             tables.try_for_each(|table| ctx.print(format!("\n{}", table?)))
         }
         None if args.markdown => ctx.print(show::markdown(&file.title, &answers)),
@@ -73,6 +71,24 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
             Ok(())
         }
     }
+}
+
+/// Writes recordings with today's runs among them. Of all figures, one that was run on less than its recording has
+/// stays as it is recorded.
+fn record(mut recordings: Recordings, today: Recordings, args: &Args, ctx: &Context) -> Result<(), Failure> {
+    let Some(path) = &args.record else { return Ok(()) };
+    for (id, run) in today {
+        let lesser = recordings.get(&id).is_some_and(|kept| run.lacks_inputs_of(kept));
+        if lesser && args.id.is_none() {
+            ctx.remark(format!("figure {id} was run on less than its recording has, which is kept"));
+        } else {
+            recordings.insert(id, run);
+        }
+    }
+    let mut text = serde_json::to_string_pretty(&recordings)
+        .map_err(|error| Failure::run(format_args!("cannot write the recordings: {error}")))?;
+    text.push('\n');
+    output::renew(path, text.as_bytes())
 }
 
 fn quick(figure: &FigureFile) -> bool {

@@ -113,6 +113,56 @@ fn a_run_is_recorded_and_judged_again_from_there() {
     assert!(kept["16a"]["when"].as_str().unwrap().starts_with("20"));
 }
 
+/// A quick run judges on the built-in tensors, says so beside what the recording judged on, and does not take its place.
+#[test]
+fn a_run_on_less_than_the_recording_says_so_and_is_not_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(
+        at("f.toml"),
+        "# f\ntitle = \"t\"\n[[figures]]\nid = \"x\"\ntitle = \"x\"\ncited = \"s\"\nseconds = 1\nby = [\"tensor\"]\nover = \"tensors\"\n\
+         commands = { run = \"compare {captured} --codecs rtn --bits 4\" }\n\
+         cells = { bits = { at = \"[codec=rtn].bits_per_value\" } }\n\
+         [[figures.claims]]\nsays = \"few\"\nquote = \"q\"\nours = \"bits\"\nrule = { below = \"5\" }\n",
+    )
+    .unwrap();
+    std::fs::create_dir(at("captured")).unwrap();
+    let small = "../models/lm/tests/data/qwen2/model.safetensors";
+    let small = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(small);
+    std::fs::copy(small, at("captured/mine.safetensors")).unwrap();
+    let own = ["--figures", "f.toml", "--record", "r.json", "--force"];
+    let with = |more: &[&'static str]| trinity_in(folder.path(), more.iter().chain(&own).copied());
+    with(&["figure", "x", "--run", "--data", "captured"]).ok();
+    let kept = std::fs::read(at("r.json")).unwrap();
+    let quick = with(&["figure", "--run"]);
+    let said = quick.ok();
+    assert!(said.contains("run now, a file of") && said.contains("recorded 20"), "{said}");
+    assert!(quick.stderr().contains("was run on less than its recording has"), "{}", quick.stderr());
+    assert_eq!(std::fs::read(at("r.json")).unwrap(), kept);
+    // Asked for by name, it is what was asked for.
+    with(&["figure", "x", "--run"]).ok();
+    assert_ne!(std::fs::read(at("r.json")).unwrap(), kept);
+    std::fs::write(at("r.json"), "[]").unwrap();
+    assert!(with(&["figure", "x", "--run"]).refused().contains("holds no recordings"));
+    assert!(with(&["figure", "x", "--run", "--data", "nowhere"]).code() == 2);
+}
+
+/// Both kinds of claims are drawn: a source's number beside ours, and ours beside what it is held against.
+#[test]
+fn the_page_draws_every_claim_that_has_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    trinity_in(folder.path(), ["figure", "--out", "o", "-q"]).ok();
+    let page = std::fs::read_to_string(folder.path().join("o/report.html")).unwrap();
+    for drawn in [r#""claim":"16a: speed at 50,000 mm² over the uncompressed cluster""#, r#""claim":"10: "#]
+    {
+        assert!(page.contains(drawn), "{drawn} is not drawn");
+    }
+    let compared = figures().iter().flat_map(|figure| figure["claims"].as_array().unwrap().clone());
+    let pairs = compared.filter(|claim| !claim["difference"].is_null()).count();
+    let drawn = page.matches(r#""claim":""#).count();
+    assert!(pairs > 50 && drawn >= pairs, "{drawn} drawn, {pairs} pairs");
+}
+
 #[test]
 fn what_cannot_be_judged_says_why_and_a_typo_is_met() {
     let said = trinity(["figure", "13"]).ok();

@@ -22,10 +22,10 @@ SHAPES: dict[str, tuple[int, int, int, int, int]] = {
     "13M": (8, 384, 6, 3, 1024),
     "85M": (12, 768, 12, 12, 2048),
 }
-DATA_METHODS = (
-    "none", "bf16", "fp8", "rtn", "sign", "powersgd", "1bit-adam", "1bit-lamb", "trinity", "h265", "h264",
-)  # fmt: skip
-PIPELINE_CODECS = ("trinity", "h265", "h264")
+#: Video codecs on the CPU; `-fast` is the preset that tries least.
+VIDEO = ("h265", "h264", "h265-fast", "h264-fast")
+DATA_METHODS = ("none", "bf16", "fp8", "rtn", "sign", "powersgd", "1bit-adam", "1bit-lamb", "trinity", *VIDEO)
+PIPELINE_CODECS = ("trinity", *VIDEO)
 GRADIENT_METHODS = ("none", "rtn", "trinity", "residual")
 
 
@@ -111,7 +111,7 @@ class Pipeline:
     activation_bits: float = 0.0
     gradient: str = "none"
     gradient_bits: float = 0.0
-    #: Who codes activations, and gradients of `trinity` and `residual`: trinity, or h265 or h264 on the CPU.
+    #: Who codes activations, and gradients of `trinity` and `residual`: trinity, or one of `VIDEO`.
     codec: str = "trinity"
     #: Over the running size of each channel, which both sides know from what they decoded.
     channel_scale: bool = False
@@ -241,7 +241,7 @@ def _check(run: Run, source: _Source) -> None:
         positive("data_parallel", key, getattr(data, key))
     for key in ("stages", "micro_batches"):
         positive("pipeline", key, getattr(pipe, key))
-    if data.method in ("rtn", "trinity", "h265", "h264"):
+    if data.method in ("rtn", "trinity", *VIDEO):
         positive("data_parallel", "bits", data.bits)
     if data.method == "rtn" and data.bits not in (2, 4, 8):
         raise source.refuse("data_parallel", "bits", f"rtn at {data.bits} bits", "expected 2, 4 or 8")

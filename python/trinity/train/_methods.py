@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ._coders import Cast, Clock, Coder, Fp8, Line, Rtn, Sign, Timed, Video
-from ._config import DataParallel, Run
+from ._config import VIDEO, DataParallel, Run
 from ._exchange import Exchange, Feedback, plain_mean
 from ._model import Flat
 from ._optimizers import AdamW, clipped
@@ -30,7 +30,7 @@ def _coder(asked: DataParallel, flat: Flat, rows: tuple[int, int], bits: float) 
         return Fp8()
     if asked.method == "trinity":
         return Line(bits, asked.best)
-    if asked.method in ("h265", "h264"):
+    if asked.method in VIDEO:
         return Video(asked.method, bits)
     if asked.method in ("sign", "1bit-adam", "1bit-lamb"):
         return Sign(_spans_within(flat, rows))

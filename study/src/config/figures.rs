@@ -40,7 +40,7 @@ pub struct FigureFile {
     #[serde(default)]
     #[schemars(with = "Cited<BTreeMap<String, String>>")]
     pub commands: BTreeMap<String, String>,
-    /// How long they take in a release build on two cores.
+    /// How long they take in a release build on two cores, on the built-in tensors where they name captured ones.
     #[schemars(with = "Option<Cited<u32>>")]
     pub seconds: Option<u32>,
     /// Nothing varies: the numbers are a model's arithmetic, and have no interval.
@@ -146,9 +146,12 @@ pub struct RuleFile {
     /// Within this part of the source's number.
     #[schemars(with = "Option<Cited<f64>>")]
     pub near: Option<f64>,
-    /// No different from this number or cell, as far as the interval shows.
+    /// No different from this number or cell, by an interval that would have shown a tenth of either.
     #[schemars(with = "Option<Cited<String>>")]
     pub alike: Option<String>,
+    /// With `alike`, the cell whose tenth the interval would have shown: for what is held against zero.
+    #[schemars(with = "Option<Cited<String>>")]
+    pub of: Option<String>,
     /// Smaller than the first of these cells, which is smaller than the next.
     #[serde(default)]
     #[schemars(with = "Cited<Vec<String>>")]
@@ -172,7 +175,7 @@ impl RuleFile {
 
     /// The cells that it names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        let single = [&self.above, &self.below, &self.alike].into_iter().flatten();
+        let single = [&self.above, &self.below, &self.alike, &self.of].into_iter().flatten();
         single.chain(&self.order).map(String::as_str).filter(|name| name.parse::<f64>().is_err())
     }
 }
@@ -238,6 +241,12 @@ impl FigureFile {
                 claim.rule.count() == 1,
                 format!("`{}` has {} rules", claim.says, claim.rule.count()),
                 "one rule",
+            );
+            let zero = claim.rule.alike.as_deref() == Some("0");
+            hold(
+                claim.rule.of.is_some() == zero,
+                format!("`{}` has nothing to take a tenth of, or two things", claim.says),
+                "`of` with `alike = \"0\"`, and there alone",
             );
             hold(
                 claim.rule.near.is_none() || claim.paper.is_some(),

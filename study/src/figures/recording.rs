@@ -67,6 +67,12 @@ pub fn recorded() -> Result<Recordings, Error> {
 }
 
 impl Recording {
+    /// Whether `other` read files that this one did not.
+    pub fn lacks_inputs_of(&self, other: &Self) -> bool {
+        let own = |input: &Input| self.fingerprint.inputs.iter().any(|own| own.file == input.file);
+        !other.fingerprint.inputs.iter().all(own)
+    }
+
     /// Why it is no longer of today's code, if it is not. Files that are not at hand (`now` does not name them) are
     /// taken for the same.
     pub fn stale(&self, commands: &BTreeMap<String, String>, now: &Fingerprint) -> Option<String> {
@@ -113,11 +119,9 @@ pub fn codecs_of<'a>(commands: impl IntoIterator<Item = &'a String>) -> Vec<Stri
 const PROBE_VALUES: usize = 4096;
 const PROBE_BITS: f64 = 3.0;
 const PROBE_NMSE: f64 = 0.01;
-/// Programs start slowly: one tensor at one quantizer tells them apart, without a search for a rate.
-const PROBE_QP: f64 = 24.0;
 
 /// What a codec makes of a piece of a captured weight and of a captured gradient, as a hash; nothing for what is
-/// no tensor codec here.
+/// no tensor codec here, or another's program.
 pub fn fingerprint(name: &str) -> Option<String> {
     static KNOWN: OnceLock<std::sync::Mutex<BTreeMap<String, Option<String>>>> = OnceLock::new();
     let known = KNOWN.get_or_init(Default::default);
@@ -126,11 +130,13 @@ pub fn fingerprint(name: &str) -> Option<String> {
 }
 
 fn probed(name: &str) -> Option<String> {
+    // Programs of others are another version on another machine, or not there: they make no recording stale.
+    if is_external(name) {
+        return None;
+    }
     let file = TensorFile::from_bytes(TENSORS.to_vec(), "probe").ok()?;
     let mut hash = ContentHash::default();
-    let (tensors, target) =
-        if is_external(name) { (1, Target::Qp(PROBE_QP)) } else { (usize::MAX, Target::Bits(PROBE_BITS)) };
-    for entry in file.entries().iter().take(tensors) {
+    for entry in file.entries() {
         let piece = crop(entry, PROBE_VALUES).ok()?;
         if name == "stages" {
             for line in ablate::ablate(&piece, PROBE_NMSE).ok()? {
@@ -138,7 +144,7 @@ fn probed(name: &str) -> Option<String> {
             }
         } else {
             let codec = codec(name).ok()?;
-            match codec.encode(&piece, target) {
+            match codec.encode(&piece, Target::Bits(PROBE_BITS)) {
                 Ok(encoded) => hash.add(&encoded.bytes),
                 // A rate that is out of reach is an answer, too.
                 Err(error) => hash.add(error.to_string().as_bytes()),

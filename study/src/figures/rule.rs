@@ -68,25 +68,34 @@ pub fn judge(claim: &ClaimFile, cells: &Cells, over: &str) -> Result<Claim, Erro
     if ours.values.is_empty() {
         return Ok(unheard(claim, over));
     }
-    let (outcome, against, difference) = if let Some(bound) = &rule.above {
-        compared(&ours, bound, cells, Outcome::positive)?
+    let Held { outcome, against, difference, short } = if let Some(bound) = &rule.above {
+        compared(&ours, bound, cells, |mean, _| (Outcome::positive(mean), mean.mean))?
     } else if let Some(bound) = &rule.below {
-        compared(&ours, bound, cells, |mean| Outcome::positive(Mean { mean: -mean.mean, ..mean }))?
+        compared(&ours, bound, cells, |mean, _| {
+            (Outcome::positive(Mean { mean: -mean.mean, ..mean }), mean.mean)
+        })?
     } else if let Some(bound) = &rule.alike {
-        compared(&ours, bound, cells, alike)?
+        let of = rule.of.as_ref().map(|of| cells.get(of)).transpose()?.map(|of| of.mean().mean.abs());
+        compared(&ours, bound, cells, |mean, size| alike(mean, of.unwrap_or(size)))?
     } else if let Some(part) = rule.near {
-        let paper = claim.paper.unwrap_or(f64::NAN);
-        (near(ours.mean(), paper, part * paper.abs()), Vec::new(), None)
+        near(ours.mean(), claim.paper.unwrap_or(f64::NAN), part)
     } else {
         ordered(&claim.ours, &rule.order, cells)?
     };
-    let few = claim.rows.is_some_and(|least| ours.values.len() < least as usize);
-    let outcome = if few { Outcome::Open } else { outcome };
+    let few = claim.rows.filter(|&least| ours.values.len() < least as usize);
     let unit = claim.unit.clone().unwrap_or_default();
     let mut found = sentence(&ours.mean(), &against, difference, &unit, over);
-    if let (true, Some(least)) = (few, claim.rows) {
-        found += &format!("; {} of the {least} {over} that would decide", ours.values.len());
-    }
+    let outcome = match (few, short) {
+        (Some(least), _) => {
+            found += &format!("; {} of the {least} {over} that would decide", ours.values.len());
+            Outcome::Open
+        }
+        (None, Some(short)) if outcome == Outcome::Open => {
+            found += &short.words(over);
+            outcome
+        }
+        _ => outcome,
+    };
     Ok(Claim {
         says: claim.says.clone(),
         quote: claim.quote.clone(),
@@ -103,7 +112,8 @@ pub fn judge(claim: &ClaimFile, cells: &Cells, over: &str) -> Result<Claim, Erro
 
 /// A claim of which nothing was run.
 fn unheard(claim: &ClaimFile, over: &str) -> Claim {
-    let wanted = claim.rows.map_or(String::new(), |rows| format!(" of the {rows} {over} that would decide"));
+    let wanted =
+        claim.rows.map_or("not run".into(), |rows| format!("none of the {rows} {over} that would decide"));
     Claim {
         says: claim.says.clone(),
         quote: claim.quote.clone(),
@@ -114,59 +124,113 @@ fn unheard(claim: &ClaimFile, over: &str) -> Claim {
         ours: Mean { mean: f64::NAN, half: None, rows: 0 },
         against: Vec::new(),
         difference: None,
-        found: format!("none{wanted}"),
+        found: wanted,
     }
 }
 
-type Judged = (Outcome, Vec<(String, Mean)>, Option<Mean>);
+/// How a rule fared.
+struct Held {
+    outcome: Outcome,
+    against: Vec<(String, Mean)>,
+    difference: Option<Mean>,
+    /// What an open outcome lacks.
+    short: Option<Short>,
+}
 
-/// Ours against a number or a cell.
+/// What would have to be there for a claim to be decided.
+enum Short {
+    /// Numbers of this cell.
+    Other(String),
+    /// An interval: there is one number of which none is known.
+    Interval,
+    /// So many times the rows, as far as the spread stays what it is.
+    Rows { times: f64, rows: usize },
+}
+
+/// Beyond so many times the data a claim is as good as undecidable, and how many times says nothing.
+const HOPELESS: f64 = 100.0;
+
+impl Short {
+    /// Of a number that has to be as far as `distance` from where a rule changes its mind.
+    fn of(mean: Mean, distance: f64) -> Self {
+        let times = mean.half.map(|half| (half / distance.abs()).powi(2));
+        times.map_or(Self::Interval, |times| Self::Rows { times, rows: mean.rows })
+    }
+
+    fn words(&self, over: &str) -> String {
+        match self {
+            Self::Other(name) => format!("; nothing of {} to hold it against", name.replace('_', " ")),
+            Self::Interval => "; one run has no interval".into(),
+            Self::Rows { times, rows } => {
+                let data = if *rows > 1 { format!("as many {over}") } else { "as much data".into() };
+                if times.is_finite() && *times <= HOPELESS {
+                    format!("; about {times:.1} times {data} would decide")
+                } else {
+                    format!("; more than {HOPELESS} times {data} would decide")
+                }
+            }
+        }
+    }
+}
+
+/// Ours against a number or a cell; `of` is told the difference and the size of the larger, and answers how far the
+/// difference lies from where it would be decided, too.
 fn compared(
     ours: &Sample,
     bound: &str,
     cells: &Cells,
-    of: impl Fn(Mean) -> Outcome,
-) -> Result<Judged, Error> {
+    of: impl Fn(Mean, f64) -> (Outcome, f64),
+) -> Result<Held, Error> {
     let other = match bound.parse::<f64>() {
         Ok(number) => Sample::constant(number),
         Err(_) => cells.get(bound)?,
     };
     if other.values.is_empty() {
-        return Ok((Outcome::Open, Vec::new(), None));
+        let short = Some(Short::Other(bound.to_owned()));
+        return Ok(Held { outcome: Outcome::Open, against: Vec::new(), difference: None, short });
     }
     let difference = ours.minus(&other)?.mean();
-    let against = vec![(bound.to_owned(), other.mean())];
-    Ok((of(difference), against, Some(difference)))
+    let size = ours.mean().mean.abs().max(other.mean().mean.abs());
+    let (outcome, distance) = of(difference, size);
+    let short = Some(Short::of(difference, distance));
+    Ok(Held { outcome, against: vec![(bound.to_owned(), other.mean())], difference: Some(difference), short })
 }
 
-/// No different, as far as the interval shows.
-fn alike(difference: Mean) -> Outcome {
-    match difference.half {
-        Some(half) if difference.mean.abs() <= half => Outcome::Holds,
-        Some(_) => Outcome::Fails,
-        None => Outcome::Open,
-    }
+/// An interval wider than this part of what is compared cannot show that two are alike.
+const POWER: f64 = 0.1;
+
+/// No different, by an interval that would have shown a difference of a tenth of `size`.
+fn alike(difference: Mean, size: f64) -> (Outcome, f64) {
+    let outcome = match difference.half {
+        Some(half) if difference.mean.abs() > half => Outcome::Fails,
+        Some(half) if half <= POWER * size => Outcome::Holds,
+        _ => Outcome::Open,
+    };
+    (outcome, POWER * size)
 }
 
-fn near(ours: Mean, paper: f64, margin: f64) -> Outcome {
-    let Some(half) = ours.half else { return Outcome::Open };
-    let away = (ours.mean - paper).abs();
-    if away + half <= margin {
-        Outcome::Holds
-    } else if away - half > margin {
-        Outcome::Fails
-    } else {
-        Outcome::Open
-    }
+/// Within a part of the source's number.
+fn near(ours: Mean, paper: f64, part: f64) -> Held {
+    let (away, margin) = ((ours.mean - paper).abs(), part * paper.abs());
+    let outcome = match ours.half {
+        Some(half) if away + half <= margin => Outcome::Holds,
+        Some(half) if away - half > margin => Outcome::Fails,
+        _ => Outcome::Open,
+    };
+    Held { outcome, against: Vec::new(), difference: None, short: Some(Short::of(ours, margin - away)) }
 }
 
 /// Ours below the first, which is below the next: as good as the weakest link.
-fn ordered(first: &str, rest: &[String], cells: &Cells) -> Result<Judged, Error> {
+fn ordered(first: &str, rest: &[String], cells: &Cells) -> Result<Held, Error> {
     let mut outcome = Outcome::Holds;
     let mut against = Vec::new();
     let mut before = cells.get(first)?;
     for name in rest {
         let next = cells.get(name)?;
+        if next.values.is_empty() {
+            let short = Some(Short::Other(name.clone()));
+            return Ok(Held { outcome: Outcome::Open, against, difference: None, short });
+        }
         let link = Outcome::positive(next.minus(&before)?.mean());
         outcome = match (outcome, link) {
             (Outcome::Fails, _) | (_, Outcome::Fails) => Outcome::Fails,
@@ -176,7 +240,7 @@ fn ordered(first: &str, rest: &[String], cells: &Cells) -> Result<Judged, Error>
         against.push((name.clone(), next.mean()));
         before = next;
     }
-    Ok((outcome, against, None))
+    Ok(Held { outcome, against, difference: None, short: None })
 }
 
 /// `2.49 ± 0.05`, with the digits that mean something.

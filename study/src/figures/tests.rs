@@ -53,9 +53,21 @@ fn each_kind_of_rule_turns_over() {
     assert_eq!(outcome(&near, &[("ours", low)]), Outcome::Fails);
     assert_eq!(outcome(&near, &[("ours", wide)]), Outcome::Open);
     let alike = claim(RuleFile { alike: Some("other".into()), ..RuleFile::default() }, None);
-    assert_eq!(outcome(&alike, &[("ours", low), ("other", &[1.1, 0.9, 1.0])]), Outcome::Holds);
+    assert_eq!(
+        outcome(&alike, &[("ours", &[1.0, 1.01, 0.99]), ("other", &[1.01, 0.99, 1.0])]),
+        Outcome::Holds
+    );
+    // Within an interval that would hide a difference of a tenth: too little power.
+    assert_eq!(outcome(&alike, &[("ours", low), ("other", &[1.1, 0.9, 1.0])]), Outcome::Open);
     assert_eq!(outcome(&alike, &[("ours", low), ("other", high)]), Outcome::Fails);
     assert_eq!(outcome(&alike, &[("ours", &[1.0]), ("other", &[1.0])]), Outcome::Open);
+    // Zero has no tenth: that of what another loses is what counts.
+    let none = RuleFile { alike: Some("0".into()), of: Some("rival".into()), ..RuleFile::default() };
+    let none = claim(none, None);
+    let near_zero: &[f64] = &[0.01, -0.01, 0.0];
+    assert_eq!(outcome(&none, &[("ours", near_zero), ("rival", low)]), Outcome::Holds);
+    assert_eq!(outcome(&none, &[("ours", near_zero), ("rival", &[0.1, 0.1])]), Outcome::Open);
+    assert_eq!(outcome(&none, &[("ours", low), ("rival", high)]), Outcome::Fails);
     let order = claim(RuleFile { order: vec!["b".into(), "c".into()], ..RuleFile::default() }, None);
     let top: &[f64] = &[3.0, 3.2, 3.1];
     assert_eq!(outcome(&order, &[("ours", low), ("b", high), ("c", top)]), Outcome::Holds);
@@ -171,6 +183,70 @@ fn every_recorded_claim_turns_over_when_it_is_fed_the_opposite() {
         }
     }
     assert!(turned > 40, "{turned} claims were turned over");
+}
+
+/// The cells of a claim alone, as a run would have them for which it holds, or does not.
+fn fed(claim: &ClaimFile, each: Option<&str>, holds: bool) -> BTreeMap<String, Sample> {
+    let count = claim.rows.map_or(3, |rows| (rows as usize).max(3));
+    let about = |value: f64| {
+        sample(
+            &(0..count).map(|row| value * (1.0 + 1e-6 * row as f64) + 1e-6 * row as f64).collect::<Vec<_>>(),
+        )
+    };
+    let name = |cell: &str| each.map_or_else(|| cell.to_owned(), |each| of_each(cell, each));
+    let mut cells: BTreeMap<String, Sample> =
+        claim.rule.names().enumerate().map(|(at, cell)| (name(cell), about(2.0 + at as f64))).collect();
+    let rule = &claim.rule;
+    let bound = |bound: &String| bound.parse::<f64>().unwrap_or(2.0);
+    let ours = match (&rule.above, &rule.below, &rule.alike, rule.near) {
+        (Some(other), ..) => bound(other) + if holds { 1.0 } else { -1.0 },
+        (_, Some(other), ..) => bound(other) + if holds { -1.0 } else { 1.0 },
+        (_, _, Some(other), _) => bound(other) + if holds { 0.0 } else { 1.0 },
+        (.., Some(part)) => claim.paper.unwrap() * if holds { 1.0 } else { 1.0 + 2.0 * part },
+        _ => {
+            if holds {
+                1.0
+            } else {
+                100.0
+            }
+        }
+    };
+    cells.insert(name(&claim.ours), about(ours));
+    cells
+}
+
+/// Every claim of every figure, recorded or not: it holds by cells for which it does, fails by the others, and is open
+/// where there are none.
+#[test]
+fn every_claim_holds_or_fails_by_what_it_is_fed() {
+    let file = built_in();
+    let mut asked = 0;
+    for figure in &file.figures {
+        for claim in &figure.claims {
+            let varies = claim.says.contains("{each}");
+            let each: Vec<Option<&str>> = if varies {
+                figure.each.iter().map(|each| Some(each.as_str())).collect()
+            } else {
+                vec![None]
+            };
+            for each in each {
+                for (holds, wanted) in [(true, Outcome::Holds), (false, Outcome::Fails)] {
+                    let read = fed(claim, each, holds);
+                    let cells = Cells { read: &read, made: &figure.cells, exact: figure.exact, each };
+                    let found = rule::judge(claim, &cells, "rows").unwrap();
+                    assert_eq!(found.outcome, wanted, "figure {}: {} ({each:?})", figure.id, found.found);
+                }
+                let mut read = fed(claim, each, true);
+                let ours = each.map_or_else(|| claim.ours.clone(), |each| of_each(&claim.ours, each));
+                read.insert(ours, Sample::default());
+                let cells = Cells { read: &read, made: &figure.cells, exact: figure.exact, each };
+                assert_eq!(rule::judge(claim, &cells, "rows").unwrap().outcome, Outcome::Open);
+                asked += 1;
+            }
+        }
+        assert_eq!(figure.claims.is_empty(), figure.why.is_some(), "figure {}", figure.id);
+    }
+    assert!(asked > 150, "{asked} claims");
 }
 
 /// Numbers in texts are the source's (they stand in its quotes) or settings of the command; none is a result.

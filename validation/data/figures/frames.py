@@ -1,4 +1,4 @@
-"""KV caches of consecutive layers and gradients of consecutive steps, from the 13 M model of lm/."""
+"""KV caches of consecutive layers, gradients of consecutive steps and of whole layers, from the 13 M byte-level model."""
 import json, os, sys, torch, torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 torch.manual_seed(1)
@@ -52,7 +52,7 @@ with torch.no_grad():
         forward(W, text[None, 16384 * window:16384 * window + 512], caches)
         kept.update({f"window{window}.{k}": v.to(torch.bfloat16).contiguous().cpu() for k, v in caches.items()})
     save_file(kept, f"{out}/kv_layers.safetensors")
-grads = {}
+grads, layers = {}, {}
 def train(P, lr, steps, keep, tag):
     P = {k: v.clone().requires_grad_() for k, v in P.items()}
     opt = torch.optim.AdamW(P.values(), lr=lr, betas=(0.9, 0.95), weight_decay=0.1)
@@ -64,9 +64,14 @@ def train(P, lr, steps, keep, tag):
             for name in ("layers.4.k_proj.weight", "layers.4.v_proj.weight"):
                 short = name.replace("layers.4.", "").replace(".weight", "")
                 grads[f"{tag}.{short}.weight.grad.step{step}"] = P[name].grad.to(torch.bfloat16).contiguous().cpu()
+        if step == steps - 1:
+            for name in P:
+                if name.split(".")[-2] in ("q_proj", "k_proj", "v_proj", "o_proj") and name.split(".")[1] in ("1", "5"):
+                    layers[f"{tag}.{name}.grad.step{step}"] = P[name].grad.to(torch.bfloat16).contiguous().cpu()
         opt.step()
     print(tag, steps, float(value) / 0.693147, flush=True)
 train(W, 1e-4, 24, 16, "late")
 fresh = {k: (torch.ones_like(v) if "norm" in k else torch.randn_like(v) * 0.02) for k, v in W.items()}
 train(fresh, 1e-3, 316, 16, "early")
 save_file(grads, f"{out}/gradients_steps.safetensors")
+save_file(layers, f"{out}/gradients_layers.safetensors")

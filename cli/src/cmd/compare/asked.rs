@@ -31,7 +31,8 @@ Codecs:
   trinity          the Trinity codec
   h265, h264       this project's video codecs; -fast, -medium, -slow, -best choose a preset,
                    -420 neutral chroma, -444 three planes of values (h265-444, h264-fast-420)
-  x264, x265, svtav1, aom     external encoders, through ffmpeg
+  x264, x265, svtav1, aom     external encoders, through ffmpeg; x264-slow, x265-slow and
+                   svtav1-slow with equal effort, for squared error
   uniform+ac       uniform quantizer and adaptive arithmetic coder
   rtn, rtn-128g    integer round-to-nearest, a scale per row or per 128 values
   nf4, mxfp4, mxfp6, mxfp6-e3m2, mxfp8, mxfp8-e5m2, mxint8     number formats (fixed)

@@ -23,6 +23,8 @@ pub struct Answer {
     pub seconds: Option<u32>,
     /// When, on what and with which data; nothing where nothing was run.
     pub by: Option<By>,
+    /// Of a figure that was run just now: its recording, where that has other data.
+    pub recording: Option<Recorded>,
     /// Why the recording is not of today's code.
     pub stale: Option<String>,
     pub note: Option<String>,
@@ -41,14 +43,71 @@ pub struct By {
     pub data: Vec<(String, u64)>,
 }
 
+impl By {
+    fn new(recording: &Recording, fresh: bool) -> Self {
+        let inputs = recording.fingerprint.inputs.iter();
+        Self {
+            fresh,
+            when: recording.when.clone(),
+            on: recording.on.clone(),
+            seconds: recording.seconds,
+            data: inputs.map(|input| (input.file.clone(), input.bytes)).collect(),
+        }
+    }
+
+    /// `, 11 files of 63.8 MB`.
+    fn files(&self) -> String {
+        let bytes: u64 = self.data.iter().map(|(_, bytes)| bytes).sum();
+        match self.data.len() {
+            0 => String::new(),
+            1 => format!(", a file of {:.1} MB", bytes as f64 / 1e6),
+            files => format!(", {files} files of {:.1} MB", bytes as f64 / 1e6),
+        }
+    }
+
+    /// Run or recorded, and on which data.
+    pub fn short(&self) -> String {
+        let said = if self.fresh { "run now".into() } else { format!("recorded {}", self.when) };
+        format!("{said}{}", self.files())
+    }
+
+    /// What was run, when and on what, in one line.
+    fn words(&self) -> String {
+        let said = if self.fresh { "run" } else { "recorded" };
+        let took = if self.seconds > 0.0 { format!(" in {} s", self.seconds) } else { String::new() };
+        format!("{said} {} on {}{took}{}", self.when, self.on, self.files())
+    }
+}
+
+/// A recording and its verdict, beside a run of today.
+#[derive(Debug, Serialize)]
+pub struct Recorded {
+    pub verdict: Verdict,
+    pub by: By,
+}
+
+impl Recorded {
+    fn new(figure: &FigureFile, kept: &Recording, today: &Recording) -> Option<Self> {
+        let other = today.lacks_inputs_of(kept) || kept.lacks_inputs_of(today);
+        let judged = judge(figure, &kept.cells).ok().filter(|_| other)?;
+        Some(Self { verdict: judged.verdict, by: By::new(kept, false) })
+    }
+
+    /// When, on what and with which data it was recorded, and its verdict.
+    pub fn words(&self) -> String {
+        format!("{}: {}", self.by.words(), self.verdict.words())
+    }
+}
+
 impl Answer {
-    /// Judges a figure by its recording, or by one that was just made.
+    /// Judges a figure by a run of today, or else by its recording.
     pub fn new(
         figure: &FigureFile,
-        recording: Option<&Recording>,
-        fresh: bool,
+        today: Option<&Recording>,
+        kept: Option<&Recording>,
         args: &Args,
     ) -> Result<Self, Failure> {
+        let (recording, fresh) = (today.or(kept), today.is_some());
         let failed = |error| Failure::run(format_args!("figure {}: {error}", figure.id));
         let built_in = figure.commands.values().all(|command| command.starts_with(RECORDED));
         let mut stale = None;
@@ -81,18 +140,9 @@ impl Answer {
             None if figure.claims.is_empty() => (Verdict::OutOfScope, Vec::new()),
             None => (Verdict::NotDecided, Vec::new()),
         };
-        let by = recording.filter(|_| !built_in && !figure.claims.is_empty()).map(|recording| By {
-            fresh,
-            when: recording.when.clone(),
-            on: recording.on.clone(),
-            seconds: recording.seconds,
-            data: recording
-                .fingerprint
-                .inputs
-                .iter()
-                .map(|input| (input.file.clone(), input.bytes))
-                .collect(),
-        });
+        let by = recording.filter(|_| !built_in && !figure.claims.is_empty());
+        let by = by.map(|recording| By::new(recording, fresh));
+        let recording = kept.zip(today).and_then(|(kept, today)| Recorded::new(figure, kept, today));
         Ok(Self {
             id: figure.id.clone(),
             title: figure.title.clone(),
@@ -103,6 +153,7 @@ impl Answer {
             commands: figure.commands.clone(),
             seconds: figure.seconds,
             by,
+            recording,
             stale,
             note: figure.scope.clone(),
             why: figure.why.clone(),
@@ -127,16 +178,7 @@ impl Answer {
 
     /// What was run, when and on what, in one line.
     pub fn provenance(&self) -> String {
-        let Some(by) = &self.by else { return "data that are part of the command".into() };
-        let bytes: u64 = by.data.iter().map(|(_, bytes)| bytes).sum();
-        let data = if by.data.is_empty() {
-            String::new()
-        } else {
-            format!(", {} files of {:.1} MB", by.data.len(), bytes as f64 / 1e6)
-        };
-        let said = if by.fresh { "run" } else { "recorded" };
-        let took = if by.seconds > 0.0 { format!(" in {} s", by.seconds) } else { String::new() };
-        format!("{said} {} on {}{took}{data}", by.when, by.on)
+        self.by.as_ref().map_or_else(|| "data that are part of the command".into(), By::words)
     }
 }
 

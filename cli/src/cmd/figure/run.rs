@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::input;
 use crate::output;
+use crate::table::{Table, sig3};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -51,10 +52,13 @@ pub fn anew(figure: &FigureFile, out: &Path, args: &Args, ctx: &Context) -> Resu
         let json = match template.strip_prefix(RECORDED) {
             Some(set) => recorded(set)?,
             None => {
-                let arguments = words(template, out, args, &mut inputs)?;
-                match &args.from {
-                    Some(folder) => brought(figure, name, folder)?,
-                    None => printed(&arguments, args, ctx)?,
+                let elsewhere = args.from.as_ref().map(|folder| brought(figure, name, folder)).transpose()?;
+                // What was not run read nothing.
+                if elsewhere.as_ref().is_some_and(Value::is_null) {
+                    Value::Null
+                } else {
+                    let arguments = words(template, out, args, &mut inputs)?;
+                    elsewhere.map_or_else(|| printed(&arguments, args, ctx), Ok)?
                 }
             }
         };
@@ -114,11 +118,27 @@ pub fn recorded(set: &str) -> Result<Value, Failure> {
 /// The whole of a recording as a table, where it has one.
 pub fn table(command: &str) -> Option<Result<String, Failure>> {
     let table = match command.strip_prefix(RECORDED)? {
+        set @ ("silicon" | "torch") => return Some(facts(set)),
         "other-models" => trinity_validation::other_models::table(),
-        set @ ("pipeline" | "data-parallel" | "85M" | "2.7M") => trinity_validation::trained::table(set),
+        model @ ("smollm2-135m" | "gemma-3-270m") => trinity_validation::language_models::table(model),
+        set @ ("pipeline" | "video-pipeline" | "data-parallel" | "85M" | "2.7M") => {
+            trinity_validation::trained::table(set)
+        }
         _ => return None,
     };
     Some(table.map_err(Failure::run))
+}
+
+/// What a source prints and what is found here, row by row.
+fn facts(set: &str) -> Result<String, Failure> {
+    let rows = recorded(set)?;
+    let mut table = Table::new(["row", "source", "here", "what"]);
+    for row in rows.as_array().into_iter().flatten() {
+        let text = |field: &str| row[field].as_str().unwrap_or_default().to_owned();
+        let number = |field: &str| row[field].as_f64().map_or_else(|| "–".into(), sig3);
+        table.row([text("name"), number("source"), number("ours"), text("what")]);
+    }
+    Ok(table.render(false))
 }
 
 /// The processor and how many threads it gave.

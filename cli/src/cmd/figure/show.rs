@@ -1,6 +1,6 @@
 //! Verdicts as text: a list, one figure with its claims, Markdown.
 
-use super::answer::{Answer, counts};
+use super::answer::{Answer, Recorded, counts};
 use crate::context::Context;
 use crate::table::{Table, sig3};
 use std::fmt::Write;
@@ -8,12 +8,18 @@ use trinity_study::figures::Claim;
 
 /// Every figure in a row.
 pub fn list(answers: &[Answer]) -> Table {
-    let mut table = Table::new(["figure", "verdict", "claims", "s", "title", "remark"]);
+    let mut table = Table::new(["figure", "verdict", "claims", "judged on", "s", "title", "remark"]);
     for answer in answers {
+        let judged_on = match (&answer.by, answer.claims.is_empty()) {
+            (Some(by), _) => by.short(),
+            (None, true) => "-".into(),
+            (None, false) => "data of the command".into(),
+        };
         table.row([
             answer.id.clone(),
             answer.verdict.words().to_owned(),
             answer.tally(),
+            judged_on,
             answer.seconds.map_or_else(|| "-".into(), |seconds| seconds.to_string()),
             answer.title.clone(),
             remark(answer),
@@ -23,11 +29,9 @@ pub fn list(answers: &[Answer]) -> Table {
 }
 
 fn remark(answer: &Answer) -> String {
-    match (&answer.stale, &answer.why) {
-        (Some(stale), _) => format!("stale: {stale}"),
-        (None, Some(why)) => why.clone(),
-        (None, None) => String::new(),
-    }
+    let beside = |recording: &Recorded| format!("{}: {}", recording.by.short(), recording.verdict.words());
+    let stale = answer.stale.as_ref().map(|stale| format!("stale: {stale}"));
+    stale.or_else(|| answer.why.clone()).or_else(|| answer.recording.as_ref().map(beside)).unwrap_or_default()
 }
 
 /// The source's number with its unit; a dash where it states none.
@@ -69,6 +73,9 @@ pub fn one(answer: &Answer, ctx: &Context) -> String {
     }
     if !answer.claims.is_empty() {
         let _ = writeln!(text, "\n  {}", answer.provenance());
+    }
+    if let Some(recording) = &answer.recording {
+        let _ = writeln!(text, "  {}", recording.words());
     }
     if let Some(stale) = &answer.stale {
         let _ = writeln!(text, "  stale: {stale}; `trinity figure {} --run` judges it anew", answer.id);

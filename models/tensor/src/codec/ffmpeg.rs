@@ -86,6 +86,48 @@ const ENCODERS: [Ffmpeg; 4] = [
     },
 ];
 
+/// Encoders of equal effort, for squared error: preset `slow` of x264 and x265, whose searches and trellises answer to
+/// each other, without psychovisual weights, and the one of SVT-AV1 that takes about as long; ten bits in all.
+const SLOW: [Ffmpeg; 3] = [
+    Ffmpeg {
+        name: "x264-slow",
+        arguments: &[
+            "-preset",
+            "slow",
+            "-tune",
+            "psnr",
+            "-g",
+            "1",
+            "-qp",
+            "QP",
+            "-color_range",
+            "pc",
+            "-x264-params",
+            "no-deblock=1:aq-mode=0",
+        ],
+        ..ENCODERS[0]
+    },
+    Ffmpeg {
+        name: "x265-slow",
+        pixels: "gray10le",
+        depth: 10,
+        arguments: &[
+            "-preset",
+            "slow",
+            "-tune",
+            "psnr",
+            "-x265-params",
+            "keyint=1:qp=QP:deblock=0:sao=0:aq-mode=0:cutree=0:ipratio=1:log-level=none:info=0:pools=1:frame-threads=1",
+        ],
+        ..ENCODERS[1]
+    },
+    Ffmpeg {
+        name: "svtav1-slow",
+        arguments: &["-preset", "4", "-g", "1", "-qp", "QP", "-svtav1-params", "lp=1"],
+        ..ENCODERS[2]
+    },
+];
+
 /// AV1's quantizer indices step unevenly: some of SVT-AV1's QPs, with the AC
 /// step of ten bits at four times the index (AV1 clause 7.12.2). QPs below 8
 /// all give the same stream. At 128, a step is that of QP 4.
@@ -122,7 +164,7 @@ impl Ffmpeg {
     }
 
     pub(crate) fn named(name: &str) -> Option<Self> {
-        ENCODERS.into_iter().find(|encoder| encoder.name == name)
+        ENCODERS.into_iter().chain(SLOW).find(|encoder| encoder.name == name)
     }
 
     /// Whether the program is there at all.

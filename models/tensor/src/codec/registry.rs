@@ -66,7 +66,7 @@ pub fn file_names() -> Vec<String> {
 
 /// Whether another program codes, which may be missing and starts slowly.
 pub fn is_external(name: &str) -> bool {
-    Ffmpeg::names().any(|own| own == name)
+    Ffmpeg::named(name).is_some()
 }
 
 /// Every name that [`codec`] knows on this machine and comparisons take, but for block formats of GGUF ([`KQuant`])

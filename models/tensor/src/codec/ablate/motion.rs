@@ -29,41 +29,124 @@ pub fn vector_bits((x, y): Vector, guess: Vector) -> u32 {
     part(x - guess.0) + part(y - guess.1)
 }
 
-fn clamped(plane: &Plane, x: i32, y: i32) -> i32 {
-    let column = x.clamp(0, plane.width as i32 - 1) as usize;
-    let row = y.clamp(0, plane.height as i32 - 1) as usize;
-    i32::from(plane.samples[row * plane.width + column])
+/// Samples that a reference is continued by on each side: a block, the reach of its filter and of a vector.
+const MARGIN: usize = 48;
+/// Samples of the filter before a place.
+const BEFORE: usize = 3;
+/// Side of the largest block.
+const LARGEST: usize = 32;
+
+/// A decoded frame, its rim repeated all around, so that no place of a search lies outside.
+#[derive(Debug)]
+pub struct Reference {
+    samples: Vec<u16>,
+    stride: usize,
+    rows: usize,
+}
+
+impl Reference {
+    pub fn new(plane: &Plane) -> Self {
+        let stride = plane.width + 2 * MARGIN;
+        let rows = plane.height + 2 * MARGIN;
+        let mut samples = Vec::with_capacity(stride * rows);
+        for y in 0..rows {
+            let row = plane.row(y.saturating_sub(MARGIN).min(plane.height - 1));
+            samples.extend(std::iter::repeat_n(row[0], MARGIN));
+            samples.extend_from_slice(row);
+            samples.extend(std::iter::repeat_n(row[plane.width - 1], MARGIN));
+        }
+        Self { samples, stride, rows }
+    }
+
+    /// Column and row, here, of the block of `size` at `(x, y)` moved by whole samples. A block beyond the rim sees the
+    /// same wherever it is, so it stays where its filter finds samples.
+    fn place(&self, (x, y): (usize, usize), size: usize, vector: Vector) -> (usize, usize) {
+        let at = |start: usize, moved: i32, end: usize| {
+            let last = end - size - (TAPS[0].len() - BEFORE);
+            ((start + MARGIN) as i64 + i64::from(moved >> 2)).clamp(BEFORE as i64, last as i64) as usize
+        };
+        (at(x, vector.0, self.stride), at(y, vector.1, self.rows))
+    }
+
+    fn row(&self, column: usize, row: usize, length: usize) -> &[u16] {
+        &self.samples[row * self.stride + column..][..length]
+    }
 }
 
 /// The block of `size` at `(x, y)`, moved by `vector`, from `reference`; beyond its rim samples repeat.
 pub fn compensate(
-    reference: &Plane,
+    reference: &Reference,
     (x, y): (usize, usize),
     size: usize,
     vector: Vector,
     depth: u32,
     out: &mut [u16],
 ) {
-    let (left, top) = (x as i32 + (vector.0 >> 2), y as i32 + (vector.1 >> 2));
+    let (left, top) = reference.place((x, y), size, vector);
     let (across, down) = (&TAPS[(vector.0 & 3) as usize], &TAPS[(vector.1 & 3) as usize]);
+    if vector.0 & 3 == 0 && vector.1 & 3 == 0 {
+        for (row, out) in out.chunks_exact_mut(size).take(size).enumerate() {
+            out.copy_from_slice(reference.row(left, top + row, size));
+        }
+        return;
+    }
     let largest = (1 << depth) - 1;
-    let mut rows = [0i32; (32 + 7) * 32];
-    for row in 0..size + 7 {
-        for column in 0..size {
-            let at = (left + column as i32 - 3, top + row as i32 - 3);
-            rows[row * size + column] = if vector.0 & 3 == 0 {
-                64 * clamped(reference, at.0 + 3, at.1)
-            } else {
-                (0..8).map(|tap| across[tap as usize] * clamped(reference, at.0 + tap, at.1)).sum()
-            };
+    let taps = TAPS[0].len();
+    let mut rows = [0i32; (LARGEST + 7) * LARGEST];
+    for (row, sums) in rows.chunks_exact_mut(size).take(size + taps - 1).enumerate() {
+        let from = reference.row(left - BEFORE, top + row - BEFORE, size + taps - 1);
+        for (tap, &weight) in across.iter().enumerate() {
+            sums.iter_mut().zip(&from[tap..]).for_each(|(sum, &sample)| *sum += weight * i32::from(sample));
         }
     }
-    for row in 0..size {
-        for column in 0..size {
-            let sum: i64 =
-                (0..8).map(|tap| i64::from(down[tap]) * i64::from(rows[(row + tap) * size + column])).sum();
-            out[row * size + column] = ((sum + 2048) >> 12).clamp(0, largest) as u16;
+    for (row, out) in out.chunks_exact_mut(size).take(size).enumerate() {
+        let mut sums = [0i32; LARGEST];
+        for (tap, &weight) in down.iter().enumerate() {
+            let from = &rows[(row + tap) * size..][..size];
+            sums.iter_mut().zip(from).for_each(|(sum, &part)| *sum += weight * part);
         }
+        for (out, &sum) in out.iter_mut().zip(&sums) {
+            *out = ((sum + 2048) >> 12).clamp(0, largest) as u16;
+        }
+    }
+}
+
+/// The sum of absolute differences of a block of the source and one of the reference; given up at `limit`.
+fn difference<const SIZE: usize>(
+    source: &Plane,
+    (x, y): (usize, usize),
+    reference: &Reference,
+    (left, top): (usize, usize),
+    limit: u64,
+) -> u64 {
+    let mut sum = 0;
+    for row in 0..SIZE {
+        let own = source.row(y + row)[x..].first_chunk::<SIZE>();
+        let other = reference.row(left, top + row, SIZE).first_chunk::<SIZE>();
+        let (Some(own), Some(other)) = (own, other) else { return u64::MAX };
+        let differences = own.iter().zip(other).map(|(&own, &other)| u32::from(own.abs_diff(other)));
+        sum += u64::from(differences.sum::<u32>());
+        if sum >= limit {
+            break;
+        }
+    }
+    sum
+}
+
+/// [`difference`] of blocks of `size`.
+fn difference_of(
+    size: usize,
+    source: &Plane,
+    at: (usize, usize),
+    reference: &Reference,
+    place: (usize, usize),
+    limit: u64,
+) -> u64 {
+    match size {
+        4 => difference::<4>(source, at, reference, place, limit),
+        8 => difference::<8>(source, at, reference, place, limit),
+        16 => difference::<16>(source, at, reference, place, limit),
+        _ => difference::<LARGEST>(source, at, reference, place, limit),
     }
 }
 
@@ -71,31 +154,33 @@ pub fn compensate(
 /// around the guess, then halves, then quarters.
 pub fn search(
     source: &Plane,
-    reference: &Plane,
-    (x, y): (usize, usize),
+    reference: &Reference,
+    at: (usize, usize),
     size: usize,
     guess: Vector,
     (depth, price): (u32, f64),
 ) -> Vector {
-    let mut block = [0u16; 32 * 32];
-    let mut cost = |vector: Vector| {
-        compensate_whole(reference, (x, y), size, vector, depth, &mut block);
-        let difference: u64 = (0..size)
-            .map(|row| {
-                let own = &source.row(y + row)[x..x + size];
-                let other = &block[row * size..][..size];
-                own.iter().zip(other).map(|(&own, &other)| u64::from(own.abs_diff(other))).sum::<u64>()
-            })
-            .sum();
-        difference as f64 + price * f64::from(vector_bits(vector, guess))
-    };
-    let mut best = (cost((0, 0)), (0, 0));
+    let mut best = (f64::MAX, (0, 0));
+    let mut block = [0u16; LARGEST * LARGEST];
     let mut consider = |vector: Vector, best: &mut (f64, Vector)| {
-        let found = cost(vector);
-        if found < best.0 {
-            *best = (found, vector);
+        let bits = price * f64::from(vector_bits(vector, guess));
+        // What is left for the difference if this is to be the best; none of it where the vector alone costs more.
+        let limit = (best.0 - bits).max(0.0).ceil() as u64;
+        let found = if vector.0 & 3 == 0 && vector.1 & 3 == 0 {
+            difference_of(size, source, at, reference, reference.place(at, size, vector), limit)
+        } else {
+            compensate(reference, at, size, vector, depth, &mut block);
+            let rows = block.chunks_exact(size).take(size).enumerate();
+            let pairs =
+                rows.flat_map(|(row, other)| source.row(at.1 + row)[at.0..][..size].iter().zip(other));
+            pairs.map(|(&own, &other)| u64::from(own.abs_diff(other))).sum()
+        };
+        let cost = found as f64 + bits;
+        if cost < best.0 {
+            *best = (cost, vector);
         }
     };
+    consider((0, 0), &mut best);
     consider(guess, &mut best);
     for down in -RANGE..=RANGE {
         for right in -RANGE..=RANGE {
@@ -109,29 +194,6 @@ pub fn search(
         }
     }
     best.1
-}
-
-/// [`compensate`], quickly where the vector is of whole samples and the block lies inside.
-fn compensate_whole(
-    reference: &Plane,
-    (x, y): (usize, usize),
-    size: usize,
-    vector: Vector,
-    depth: u32,
-    out: &mut [u16],
-) {
-    let (left, top) = (x as i32 + (vector.0 >> 2), y as i32 + (vector.1 >> 2));
-    let inside = left >= 0
-        && top >= 0
-        && left as usize + size <= reference.width
-        && top as usize + size <= reference.height;
-    if vector.0 & 3 != 0 || vector.1 & 3 != 0 || !inside {
-        return compensate(reference, (x, y), size, vector, depth, out);
-    }
-    for row in 0..size {
-        let from = &reference.row(top as usize + row)[left as usize..][..size];
-        out[row * size..][..size].copy_from_slice(from);
-    }
 }
 
 #[cfg(test)]
@@ -153,25 +215,66 @@ mod tests {
     fn a_picture_that_moved_is_found_where_it_went() {
         for quarters in [0, 4, 12, 2, 5] {
             let moved = waves(f64::from(quarters) / 4.0);
-            let vector = search(&moved, &waves(0.0), (24, 24), 16, (0, 0), (12, 0.1));
+            let vector = search(&moved, &Reference::new(&waves(0.0)), (24, 24), 16, (0, 0), (12, 0.1));
             assert_eq!(vector, (quarters, 0));
             let mut block = [0; 256];
-            compensate(&waves(0.0), (24, 24), 16, vector, 12, &mut block);
+            compensate(&Reference::new(&waves(0.0)), (24, 24), 16, vector, 12, &mut block);
             let worst = (0..256).map(|at| block[at].abs_diff(moved.row(24 + at / 16)[24 + at % 16])).max();
             assert!(worst < Some(12), "{quarters} quarters: {worst:?}");
         }
     }
 
+    /// The standard's words: every sample by itself, clamped to the frame.
+    fn plain(plane: &Plane, (x, y): (usize, usize), vector: Vector, at: (usize, usize)) -> u16 {
+        let clamped = |x: i32, y: i32| {
+            let (column, row) = (x.clamp(0, plane.width as i32 - 1), y.clamp(0, plane.height as i32 - 1));
+            i64::from(plane.row(row as usize)[column as usize])
+        };
+        let (left, top) = ((x + at.0) as i32 + (vector.0 >> 2), (y + at.1) as i32 + (vector.1 >> 2));
+        let (across, down) = (TAPS[(vector.0 & 3) as usize], TAPS[(vector.1 & 3) as usize]);
+        let mut sum = 0;
+        for (row, &weight) in (-3..).zip(&down) {
+            let line =
+                (-3..).zip(&across).map(|(column, &tap)| i64::from(tap) * clamped(left + column, top + row));
+            sum += i64::from(weight) * line.sum::<i64>();
+        }
+        ((sum + 2048) >> 12).clamp(0, 4095) as u16
+    }
+
     #[test]
-    fn beyond_the_rim_samples_repeat_and_a_whole_vector_copies() {
-        let plane = waves(0.0);
-        let mut block = [0; 64];
-        compensate(&plane, (0, 0), 8, (-400, -400), 12, &mut block);
-        assert!(block.iter().all(|&sample| sample == plane.samples[0]));
-        let mut whole = [0; 64];
-        compensate(&plane, (8, 16), 8, (12, -8), 12, &mut block);
-        compensate_whole(&plane, (8, 16), 8, (12, -8), 12, &mut whole);
-        assert_eq!(block, whole);
+    fn a_block_is_what_the_filters_say_wherever_it_lies() {
+        let plane = waves(0.3);
+        let reference = Reference::new(&plane);
+        for vector in [(0, 0), (12, -8), (1, 0), (0, 2), (3, 1), (-70, 66), (-400, -401), (399, 2), (-3, 400)]
+        {
+            for (at, size) in [((0, 0), 32), ((32, 32), 32), ((8, 16), 8), ((60, 60), 4), ((48, 0), 16)] {
+                let mut block = [0; 32 * 32];
+                compensate(&reference, at, size, vector, 12, &mut block);
+                for (place, &sample) in block[..size * size].iter().enumerate() {
+                    let own = plain(&plane, at, vector, (place % size, place / size));
+                    assert_eq!(sample, own, "{vector:?} of {size} at {at:?}, sample {place}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn giving_up_early_finds_the_same_vector() {
+        let (moved, reference) = (waves(1.25), Reference::new(&waves(0.0)));
+        for (at, size) in [((0, 0), 32), ((32, 0), 16), ((56, 56), 8), ((60, 4), 4)] {
+            let cost = |vector: Vector| {
+                let mut block = [0; 32 * 32];
+                compensate(&reference, at, size, vector, 12, &mut block);
+                let difference: u64 = (0..size * size)
+                    .map(|k| u64::from(block[k].abs_diff(moved.row(at.1 + k / size)[at.0 + k % size])))
+                    .sum();
+                difference as f64 + 2.0 * f64::from(vector_bits(vector, (4, 4)))
+            };
+            let found = search(&moved, &reference, at, size, (4, 4), (12, 2.0));
+            let whole = (-16..=16).flat_map(|y| (-16..=16).map(move |x| (4 * x, 4 * y)));
+            let least = whole.map(cost).fold(f64::MAX, f64::min);
+            assert!(cost(found) <= least, "{found:?} of {size} at {at:?}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use trinity_h265::intra::{self, Available, MAX_LINE, Smoothing};
 use trinity_h265::quant::{INTRA_ROUNDING, Quantizer};
 use trinity_h265::transform::{self, Kernel, Precision};
 
-use super::motion::{self, Vector};
+use super::motion::{self, Reference, Vector};
 
 /// What runs beside transform, quantization and entropy coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +73,7 @@ pub fn code(source: &Plane, depth: u32, qp: i32, stages: Stages) -> Coding {
 /// Codes a plane; with another frame's reconstruction, each block is predicted from there or from its own frame,
 /// whichever is cheaper.
 pub fn code_after(source: &Plane, depth: u32, qp: i32, stages: Stages, reference: Option<&Plane>) -> Coding {
+    let reference = reference.map(Reference::new);
     let mut coder = Coder { reference, ..Coder::new(source, depth, qp, stages) };
     for y in (0..source.height).step_by(CTU) {
         for x in (0..source.width).step_by(CTU) {
@@ -96,7 +97,7 @@ struct Coder<'a> {
     /// Mode and log2 size of every 4×4 unit coded so far.
     units: Vec<Option<(u8, u8)>>,
     /// Another frame, as decoded.
-    reference: Option<&'a Plane>,
+    reference: Option<Reference>,
     /// Whether a block comes from there.
     inter_flag: Context,
     /// Vector of every 4×4 unit.
@@ -163,7 +164,7 @@ impl<'a> Coder<'a> {
         intra: f64,
         best: &mut [u16],
     ) -> Option<Vector> {
-        let reference = self.reference?;
+        let reference = self.reference.as_ref()?;
         let size = 1usize << log2;
         let depth = self.precision.depth;
         let guess = self.vector_guess(x, y);
