@@ -142,3 +142,24 @@ fn twelve_well_known_runs_are_within_fifteen_percent() {
         assert!(run.error.abs() < 0.15, "{}: {:+.1} %", run.run, 100.0 * run.error);
     }
 }
+
+#[test]
+fn what_ran_of_the_recent_runs_fits_and_what_ran_out_of_memory_does_not() {
+    let (Some(runs), Some(recent), Some(oom)) =
+        (shared("training_runs.csv"), shared("modern/training.csv"), shared("oom.csv"))
+    else {
+        return;
+    };
+    let request = Request { runs: vec![runs, recent], oom: vec![oom], ..Request::default() };
+    let truth = Truth::read(&request).unwrap();
+    let capacity = trinity_validation::capacity::score(&truth.calibrations, &truth.runs, &truth.failures);
+    let accuracy = capacity.balanced_accuracy().unwrap();
+    assert!(accuracy >= 0.95, "{accuracy}");
+    let llama = |wrong: &&String| wrong.starts_with("Llama-");
+    assert_eq!(
+        capacity.wrong_fits.iter().filter(|wrong| !llama(wrong)).count(),
+        0,
+        "{:?}",
+        capacity.wrong_fits
+    );
+}
