@@ -139,10 +139,10 @@ fn a_run_that_is_too_short_says_so() {
     let axis = "axes = [{ path = \"serving.output.mean\", values = [500, 1000] }, ";
     fs::write(folder.path().join("study.toml"), STUDY.replace("axes = [", axis)).unwrap();
     let sets = ["--set", "study.serving.most-requests=400", "--set", "study.serving.bound=0.02"];
-    let said = trinity_in(folder.path(), ["sweep", "study.toml"].into_iter().chain(sets)).ok();
+    let said = trinity_in(folder.path(), ["sweep", "study.toml", "--out", "s"].into_iter().chain(sets)).ok();
     assert!(said.contains("Too short to tell a rate: the runs of 16 of 16 points"), "{said}");
     // One chart for each prompt, over answers: two prompts are not one line.
-    let page = fs::read_to_string(folder.path().join("out/sweep/study/report.html")).unwrap();
+    let page = fs::read_to_string(folder.path().join("s/report.html")).unwrap();
     for chart in ["over the workload: prompt median 500", "over the workload: prompt median 1000"] {
         assert!(page.contains(chart), "{chart}");
     }
