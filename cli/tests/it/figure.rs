@@ -157,8 +157,9 @@ fn the_page_draws_every_claim_that_has_numbers() {
     {
         assert!(page.contains(drawn), "{drawn} is not drawn");
     }
-    let compared = figures().iter().flat_map(|figure| figure["claims"].as_array().unwrap().clone());
-    let pairs = compared.filter(|claim| !claim["difference"].is_null()).count();
+    let figures = figures();
+    let claims = figures.iter().flat_map(|figure| figure["claims"].as_array().unwrap());
+    let pairs = claims.filter(|claim| !claim["difference"].is_null()).count();
     let drawn = page.matches(r#""claim":""#).count();
     assert!(pairs > 50 && drawn >= pairs, "{drawn} drawn, {pairs} pairs");
 }
