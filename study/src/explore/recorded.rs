@@ -133,7 +133,9 @@ impl Recording {
         let mut families: Vec<Family> = Vec::new();
         for run in &runs {
             let (size, recipe) = parts(&run.name);
-            if recipe.starts_with("timing") || recipe.starts_with("tune") || recipe.starts_with("lr") {
+            // Pipelines of video codecs have a model and a baseline of their own, and fast presets are other encoders.
+            let other = ["timing", "tune", "lr", "ppv-"].iter().any(|own| recipe.starts_with(own));
+            if other || recipe.contains("-fast-") {
                 continue;
             }
             let pipeline = recipe.starts_with("pp-");
