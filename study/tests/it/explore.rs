@@ -321,7 +321,7 @@ fn neighbouring_budgets_give_neighbouring_answers() {
 }
 
 #[test]
-fn a_large_batch_needs_no_codec_and_the_answer_says_that_the_batch_decides() {
+fn a_large_batch_gains_less_and_the_answer_says_that_the_batch_decides() {
     let subjects = subjects(&ALL);
     let asked = Request { draws: 251, ..request(&subjects, &["line"]) };
     let first = explore(&asked, &|_| (), &Silent).unwrap();
