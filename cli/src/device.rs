@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::sync::Arc;
 use trinity_hwcodec::Error;
 use trinity_hwcodec::line::Cuda;
-use trinity_tensor::codec::{Device, Tally, decoded_tally, encoded_tally, has_kernels, use_device};
+use trinity_tensor::codec::{Device, StreamCounts, decoded_counts, encoded_counts, has_kernels, use_device};
 
 /// Who may code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -106,20 +106,20 @@ impl Chosen {
     /// Says what the GPU coded and what went to the CPU after all.
     pub fn remark(&self, ctx: &Context) {
         let Some(cuda) = &self.cuda else { return };
-        let (done, tally) = self.done();
-        let on_cpu = match tally.on_cpu {
+        let (done, load) = self.done();
+        let on_cpu = match load.on_cpu {
             0 => String::new(),
             n => format!(
                 "; {n} went to the CPU, being of the arithmetic coder that small or plain tensors get"
             ),
         };
-        ctx.remark(format!("{} {done} {} streams{on_cpu}", cuda.name(), tally.on_device));
+        ctx.remark(format!("{} {done} {} streams{on_cpu}", cuda.name(), load.on_device));
     }
 
     /// What was encoded, or where nothing was, decoded.
-    fn done(&self) -> (&'static str, Tally) {
-        match encoded_tally() {
-            none if none == Tally::default() => ("decoded", decoded_tally()),
+    fn done(&self) -> (&'static str, StreamCounts) {
+        match encoded_counts() {
+            none if none == StreamCounts::default() => ("decoded", decoded_counts()),
             encoded => ("encoded", encoded),
         }
     }

@@ -5,7 +5,7 @@
 //!   moved there.
 //! - No file is replaced that this run did not write, unless `--force` is
 //!   given; a file that already holds the very bytes is left alone. Results in
-//!   a folder that the same work wrote before ([`claim`]) may be renewed.
+//!   a folder that the same work wrote before ([`lock`]) may be renewed.
 //! - A file that the run reads ([`protect`]) is never replaced, even with
 //!   `--force`, under whatever name or link.
 //! - Devices, pipes and `/dev/stdout` are written through, and stay what they
@@ -16,13 +16,13 @@
 //!
 //! Knows paths and bytes; knows nothing of what they mean.
 
-mod claim;
+mod lock;
 mod name;
 mod place;
 mod session;
 mod spool;
 
-pub use claim::claim;
+pub use lock::lock;
 pub use name::{Named, format_of};
 pub use place::{cannot, is_stdout};
 pub use session::{
@@ -84,7 +84,7 @@ pub fn grow(path: &Path) -> Result<File, Failure> {
             .help("wait for it to end, or choose another folder with --out"));
     }
     own(&path);
-    claim::record(&path)?;
+    lock::record(&path)?;
     Ok(file)
 }
 
@@ -189,7 +189,7 @@ fn settled(path: &Path, moved: io::Result<()>) -> Result<(), Failure> {
         moved => moved.map_err(|error| cannot("write", path, &error))?,
     }
     own(path);
-    claim::record(path)
+    lock::record(path)
 }
 
 impl Write for Draft {

@@ -68,7 +68,7 @@ pub fn line_plan_of_sample<'py>(
     let mut options = plan_options(best);
     if of_rows != rows {
         // A plan of columns stands for any number of rows; one of rows has a class for each of them.
-        options.held.transposed = Some(false);
+        options.fixed.transposed = Some(false);
     }
     let values = values(py, &sample)?;
     let (plan, _) = py.detach(|| planned(&values, (rows, cols), bits, &options)).map_err(Failure::input)?;

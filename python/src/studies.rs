@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use trinity_config::builtin;
 use trinity_lm::coding::{CodedPaths, Coding};
-use trinity_sim::sweep::Tally;
+use trinity_sim::sweep::Accumulator;
 use trinity_study::calibration::Measurements;
 use trinity_study::estimate::Part;
 use trinity_study::tensors::Line;
@@ -20,7 +20,7 @@ use trinity_study::{
 };
 use trinity_tensor::codec::{Target, codec};
 use trinity_tensor::compare::{Row, Turn};
-use trinity_tensor::{Class, Entry, Obstacle, TensorFile};
+use trinity_tensor::{Class, Entry, LimitingFactor, TensorFile};
 use trinity_validation::validate as validating;
 
 fn parse<'a, T: Deserialize<'a>>(request: &'a str) -> Result<T, Failure> {
@@ -90,8 +90,8 @@ struct Known {
     decode_mb_s: Option<f64>,
     gap_bits: Option<f64>,
     missed: Option<String>,
-    #[serde(default)]
-    obstacle: Option<Obstacle>,
+    #[serde(rename = "obstacle", default)]
+    limiting_factor: Option<LimitingFactor>,
     #[serde(default)]
     device: Option<String>,
     key: String,
@@ -118,7 +118,7 @@ impl From<Known> for Row {
             decode_mb_s: number(known.decode_mb_s),
             gap_bits: number(known.gap_bits),
             missed: known.missed,
-            obstacle: known.obstacle,
+            limiting_factor: known.limiting_factor,
             device: known.device.unwrap_or_else(|| "cpu".into()),
             key: known.key,
         }
@@ -146,9 +146,9 @@ impl Comparing {
             .ok_or_else(|| Failure::input(format_args!("there is no part {:?}", self.shard)))?;
         let files = sources(&self.files, arrays, self.class.as_deref())?;
         let chosen = comparing::chosen(&files, self.tensor.as_deref())?;
-        let subjects = comparing::subjects(chosen, self.strict, watch)?;
+        let input_tensors = comparing::input_tensors(chosen, self.strict, watch)?;
         let request = comparing::Request {
-            subjects: &subjects,
+            input_tensors: &input_tensors,
             codecs: self.codecs,
             turns,
             targets,
@@ -245,17 +245,17 @@ pub fn sweep(
     run(py, Size::Large, report.as_ref(), move |watch| {
         let study = request.load()?;
         let Some(parts) = parts else { return text(&sweeping::run(&study, watch)?) };
-        let mut tally = Tally::new(&study.plan);
+        let mut accumulated = Accumulator::new(&study.plan);
         for part in &parts {
-            tally.merge(&study.plan, &parse::<Tally>(part)?);
+            accumulated.merge(&study.plan, &parse::<Accumulator>(part)?);
         }
-        tally.sort();
-        let (seen, all) = (tally.points, study.plan.space.len());
+        accumulated.sort();
+        let (seen, all) = (accumulated.points, study.plan.space.len());
         if seen != all {
             return Err(Failure::input(format_args!("the parts hold {seen} of {all} points")));
         }
-        study.refuse_nonsense(&tally)?;
-        text(&study.outcome(&tally))
+        study.refuse_nonsense(&accumulated)?;
+        text(&study.outcome(&accumulated))
     })
 }
 
@@ -273,7 +273,7 @@ pub fn sweep_part(
     run(py, Size::Large, report.as_ref(), move |watch| {
         let part = Shard::new(index, count)
             .ok_or_else(|| Failure::input(format_args!("there is no part {index} of {count}")))?;
-        text(&request.load()?.tally_of(part, watch)?)
+        text(&request.load()?.accumulate_shard(part, watch)?)
     })
 }
 
@@ -313,21 +313,21 @@ pub fn explore(
     let asked: Exploring = parse(request)?;
     let arrays = entries(arrays)?;
     run(py, Size::Large, report.as_ref(), move |watch| {
-        let subjects = if asked.files.is_empty() && arrays.is_empty() {
+        let input_tensors = if asked.files.is_empty() && arrays.is_empty() {
             exploring::built_in()?
         } else {
             let files = sources(&asked.files, arrays, asked.class.as_deref())?;
             let chosen = comparing::chosen(&files, asked.tensor.as_deref())?;
-            comparing::subjects(chosen, false, watch)?
+            comparing::input_tensors(chosen, false, watch)?
         };
         let quality = match (asked.loss, asked.bits, asked.nmse) {
-            (Some(loss), ..) => exploring::at_loss(loss, &subjects, &[], &|_| (), watch)?,
+            (Some(loss), ..) => exploring::at_loss(loss, &input_tensors, &[], &|_| (), watch)?,
             (None, Some(bits), _) => Target::Bits(bits).into(),
             (None, None, Some(nmse)) => Target::Nmse(nmse).into(),
             (None, None, None) => exploring::QUALITY.into(),
         };
         let request = exploring::Request {
-            subjects: &subjects,
+            input_tensors: &input_tensors,
             quality,
             study: asked.study,
             sets: asked.sets,

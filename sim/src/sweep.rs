@@ -1,7 +1,7 @@
 //! Sweeps: many points, few kept.
 //!
 //! A plan is a [`Space`] of points and what is wanted of them. Points are
-//! streamed through [`evaluate`] into a [`Tally`]; tallies merge in any order,
+//! streamed through [`evaluate`] into a [`Accumulator`]; accumulators merge in any order,
 //! so threads, shards and resumed runs all end in the same bytes.
 
 mod archive;
@@ -66,7 +66,7 @@ impl Plan {
 
 /// What has been seen of a sweep.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Tally {
+pub struct Accumulator {
     pub points: u64,
     /// Points that can run and keep to the constraints.
     pub feasible: u64,
@@ -79,7 +79,7 @@ pub struct Tally {
     pub values: Vec<Vec<Vec<ValueSummary>>>,
 }
 
-impl Tally {
+impl Accumulator {
     /// Nothing seen yet.
     pub fn new(plan: &Plan) -> Self {
         let scenarios = plan.space.scenarios();
@@ -130,8 +130,8 @@ pub fn evaluate(
     plan: &Plan,
     range: Range<u64>,
     mut row: impl FnMut(u64, usize, &[usize], &Result<Estimate, Infeasible>),
-) -> Tally {
-    let mut tally = Tally::new(plan);
+) -> Accumulator {
+    let mut accumulated = Accumulator::new(plan);
     let mut reasons: Vec<(Reason, u64)> = Vec::new();
     let wanted = plan.objectives.len().min(MAX_OBJECTIVES);
     let mut readings = [0.0; MAX_OBJECTIVES];
@@ -149,8 +149,8 @@ pub fn evaluate(
             (None, None) => point.estimate(),
         };
         row(index, scenario, digits, &outcome);
-        tally.points += 1;
-        let summaries = &mut tally.values[scenario];
+        accumulated.points += 1;
+        let summaries = &mut accumulated.values[scenario];
         for (summary, &digit) in summaries.iter_mut().zip(digits) {
             summary[digit].points += 1;
         }
@@ -167,36 +167,36 @@ pub fn evaluate(
             return;
         }
         let Ok(estimate) = &outcome else { return };
-        tally.feasible += 1;
+        accumulated.feasible += 1;
         for (reading, objective) in readings.iter_mut().zip(&plan.objectives) {
             *reading = objective.metric.of(estimate);
         }
         let readings = &readings[..wanted];
-        tally.fronts[scenario].offer(&plan.objectives, index, readings);
-        tally.top.offer(plan.rank_by.direction, index, &[plan.rank_by.metric.of(estimate)]);
+        accumulated.fronts[scenario].offer(&plan.objectives, index, readings);
+        accumulated.top.offer(plan.rank_by.direction, index, &[plan.rank_by.metric.of(estimate)]);
         for (summary, &digit) in summaries.iter_mut().zip(digits) {
             summary[digit].feasible += 1;
             summary[digit].offer(&plan.objectives, index, readings);
         }
     });
-    tally.rejected.extend(reasons);
-    tally
+    accumulated.rejected.extend(reasons);
+    accumulated
 }
 
 /// A block of points that has been evaluated: which, what was seen, and what
 /// `render` made of them.
 #[cfg(feature = "threads")]
-type Done = (Range<u64>, Tally, Vec<u8>);
+type Done = (Range<u64>, Accumulator, Vec<u8>);
 
 /// Evaluates the blocks of a range on all threads. `render` turns the points
-/// of a block into bytes; `take` gets each block's tally and bytes in order
+/// of a block into bytes; `take` gets each block's accumulator and bytes in order
 /// and says whether to go on.
 #[cfg(feature = "threads")]
 pub fn run<E: Send>(
     plan: &Plan,
     range: Range<u64>,
-    render: impl Fn(Range<u64>) -> (Tally, Vec<u8>) + Sync,
-    mut take: impl FnMut(Range<u64>, Tally, Vec<u8>) -> Result<(), E> + Send,
+    render: impl Fn(Range<u64>) -> (Accumulator, Vec<u8>) + Sync,
+    mut take: impl FnMut(Range<u64>, Accumulator, Vec<u8>) -> Result<(), E> + Send,
 ) -> Result<(), E> {
     use rayon::prelude::*;
     let end = range.end.min(plan.space.len());
@@ -205,8 +205,8 @@ pub fn run<E: Send>(
         let starts: Vec<u64> = (start..end).step_by(BLOCK as usize).take(round).collect();
         let evaluated = starts.into_par_iter().with_max_len(1).map(|at| {
             let block = at..(at + BLOCK).min(end);
-            let (tally, bytes) = render(block.clone());
-            (block, tally, bytes)
+            let (accumulated, bytes) = render(block.clone());
+            (block, accumulated, bytes)
         });
         evaluated.collect()
     };
@@ -214,7 +214,8 @@ pub fn run<E: Send>(
     while let Some(next) = done.last().map(|(block, ..)| block.end) {
         // Merging and writing go on beside the next round: one thread doing
         // them while the others wait would be what the threads gain less by.
-        let taking = || done.into_iter().try_for_each(|(block, tally, bytes)| take(block, tally, bytes));
+        let taking =
+            || done.into_iter().try_for_each(|(block, accumulated, bytes)| take(block, accumulated, bytes));
         let (taken, evaluated) = rayon::join(taking, || evaluate_from(next));
         taken?;
         done = evaluated;

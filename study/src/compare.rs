@@ -8,9 +8,11 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trinity_config::nearest;
 use trinity_tensor::codec::{PAPER_BASELINES, Target};
-use trinity_tensor::compare::{ClassLine, GAUSSIAN, Goal, Job, ORDER0, Row, Subject, Turn, by_class, column};
+use trinity_tensor::compare::{
+    ClassLine, GAUSSIAN, Goal, InputTensor, Job, ORDER0, Row, Turn, by_class, column,
+};
 use trinity_tensor::pipeline::first_non_finite;
-use trinity_tensor::{Class, Entry, Obstacle, TensorFile};
+use trinity_tensor::{Class, Entry, LimitingFactor, TensorFile};
 
 /// What is compared where no codec is named: one of each kind that this
 /// project brings. Other programs' encoders and other profiles take longer
@@ -30,7 +32,7 @@ pub fn usual_codecs() -> Vec<String> {
 #[derive(Debug, Clone)]
 pub struct Request<'a> {
     /// Tensors; rows tell them apart by name.
-    pub subjects: &'a [Subject],
+    pub input_tensors: &'a [InputTensor],
     pub codecs: Vec<String>,
     pub turns: Vec<Turn>,
     pub targets: Vec<Target>,
@@ -61,7 +63,8 @@ pub struct Miss {
     pub codec: String,
     pub target: String,
     /// What was in the way; a row of an earlier version does not say.
-    pub obstacle: Option<Obstacle>,
+    #[serde(rename = "obstacle")]
+    pub limiting_factor: Option<LimitingFactor>,
     pub tensors: usize,
 }
 
@@ -85,7 +88,7 @@ pub fn compare(
         let row = match earlier.get(job.key().map_err(failed)?.as_str()) {
             Some(row) => Ok(job.renamed(row)),
             None if request.only_earlier => {
-                let (codec, tensor) = (&job.codec, job.subject.entry.name());
+                let (codec, tensor) = (&job.codec, job.input.entry.name());
                 let message = format!("{codec} on `{tensor}` at {:?} is in none of the parts", job.goal);
                 return Err(Error::input(message, "make all parts with the arguments that the merge has"));
             }
@@ -219,30 +222,31 @@ fn named(line: &ClassLine) -> String {
 
 /// The targets that were not met, each with the number of its tensors.
 fn misses(missed: &[Row]) -> Vec<Miss> {
-    let mut counted = BTreeMap::<(&str, &str, Option<Obstacle>), usize>::new();
+    let mut counted = BTreeMap::<(&str, &str, Option<LimitingFactor>), usize>::new();
     for row in missed {
-        *counted.entry((&row.codec, &row.target, row.obstacle)).or_default() += 1;
+        *counted.entry((&row.codec, &row.target, row.limiting_factor)).or_default() += 1;
     }
-    let named = |((codec, target, obstacle), tensors): ((&str, &str, Option<Obstacle>), usize)| Miss {
-        codec: codec.to_owned(),
-        target: target.to_owned(),
-        obstacle,
-        tensors,
-    };
+    let named =
+        |((codec, target, limiting_factor), tensors): ((&str, &str, Option<LimitingFactor>), usize)| Miss {
+            codec: codec.to_owned(),
+            target: target.to_owned(),
+            limiting_factor,
+            tensors,
+        };
     counted.into_iter().map(named).collect()
 }
 
 impl std::fmt::Display for Miss {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} at {}", self.codec, self.target)?;
-        self.obstacle.map_or(Ok(()), |obstacle| write!(f, ": {obstacle}"))
+        self.limiting_factor.map_or(Ok(()), |limiting_factor| write!(f, ": {limiting_factor}"))
     }
 }
 
 impl<'a> Request<'a> {
     fn jobs(&self) -> Result<Vec<Job<'a>>, Error> {
         let (mut jobs, mut seen) = (Vec::new(), 0);
-        for subject in self.subjects {
+        for input in self.input_tensors {
             for codec in self.codecs.iter().map(String::as_str).chain([ORDER0, GAUSSIAN]) {
                 let plain = [Turn::None];
                 let turns = if [ORDER0, GAUSSIAN].contains(&codec) { &plain[..] } else { &self.turns };
@@ -254,7 +258,7 @@ impl<'a> Request<'a> {
                     if !self.part.takes(seen - 1) {
                         continue;
                     }
-                    jobs.push(Job { subject, codec: codec.into(), turn, goal, samples: self.subjects });
+                    jobs.push(Job { input, codec: codec.into(), turn, goal, samples: self.input_tensors });
                 }
             }
         }
@@ -310,12 +314,12 @@ pub fn chosen(files: &[(String, TensorFile)], text: Option<&str>) -> Result<Vec<
 /// # Errors
 ///
 /// Where a tensor cannot be read, or none is left.
-pub fn subjects(
+pub fn input_tensors(
     chosen: Vec<(String, Entry)>,
     strict: bool,
     progress: &dyn Progress,
-) -> Result<Vec<Subject>, Error> {
-    let mut subjects = Vec::new();
+) -> Result<Vec<InputTensor>, Error> {
+    let mut input_tensors = Vec::new();
     for (file, entry) in chosen {
         let place = format!("{file}: tensor `{}`", entry.name().escape_debug());
         let unreadable = |error| Error::Tensor { subject: place.clone(), error };
@@ -328,8 +332,8 @@ pub fn subjects(
         match left_out {
             None => {
                 let subject = entry.name().to_owned();
-                let read = Subject::new(entry, file);
-                subjects.push(read.map_err(|error| Error::Tensor { subject, error })?);
+                let read = InputTensor::new(entry, file);
+                input_tensors.push(read.map_err(|error| Error::Tensor { subject, error })?);
             }
             Some(why) if strict => {
                 let help = "without --strict it is left out, and the others are compared";
@@ -338,13 +342,13 @@ pub fn subjects(
             Some(why) => progress.remark(&format!("left out: {place}: {why}")),
         }
     }
-    if subjects.is_empty() {
+    if input_tensors.is_empty() {
         return Err(Error::input(
             "no tensor is left that a lossy codec could take",
             "`trinity encode --lossless` keeps them as they are",
         ));
     }
-    Ok(subjects)
+    Ok(input_tensors)
 }
 
 /// A few names, and how many more there are.
@@ -380,7 +384,7 @@ mod tests {
             file: "w.npy".into(),
             key: String::new(),
             missed: None,
-            obstacle: None,
+            limiting_factor: None,
             device: "cpu".into(),
             tensor: tensor.into(),
             class: Class::Weight,

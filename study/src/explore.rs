@@ -7,55 +7,55 @@
 //! tensor is coded or what a point costs, and prints nothing.
 
 mod answer;
+mod baseline_study;
 mod certainty;
 mod chance;
 mod contest;
 mod effect;
 mod field;
 mod figures;
-mod ground;
 mod inputs;
 mod knob;
 mod lattice;
 mod optimum;
 mod outcome;
+mod ranking;
 mod recorded;
 mod regime;
 mod request;
 mod setting;
 mod silicon;
-mod standing;
 mod tensors;
 mod vary;
 
+pub use baseline_study::Fixed;
 pub use certainty::Certainty;
 pub use chance::{Chance, DRAWS, Decides, Odds, PAYS, SURE, Spread};
 pub use contest::TOLERANCE;
-pub use ground::Held;
 pub use inputs::Input;
 pub use outcome::Exploration;
+pub use ranking::{Chosen, Part, PerWatt, Ranking, Split, Steps, WinningInterval};
 pub use recorded::{MOST_LOST, Trained};
 pub use regime::{CELLS, Edge, Mark, Regime, Ruler};
 pub use request::{MOST_NMSE, QUALITY, Request, STUDY, Training, at_loss};
 pub use setting::{Setting, setting_of};
 pub(crate) use silicon::stated;
 pub use silicon::{Block, Silicon};
-pub use standing::{Chosen, Part, PerWatt, Reign, Split, Standing, Steps};
 pub use tensors::{BUILT_IN, Bits, LeftOut, TENSORS, built_in};
-pub use vary::{End, Limit, Swing, Turn};
+pub use vary::{AssumptionSensitivity, End, Limit, Turn};
 
 use crate::compare::{self, Comparison};
 use crate::config::{CandidateFile, ExplorationFile, OriginName};
 use crate::measured::Question;
 use crate::sweep::Study;
 use crate::{Error, Progress, Shard};
+use baseline_study::BaselineStudy;
 use contest::Contest;
-use ground::Ground;
 use recorded::Asked;
 use tensors::Rates;
 use trinity_config::{Checked, Document};
 use trinity_tensor::Class;
-use trinity_tensor::compare::{Row, Subject, Turn as Precondition};
+use trinity_tensor::compare::{InputTensor, Row, Turn as Precondition};
 
 /// The codecs to choose from where nothing else is said.
 pub const EXPLORATION: &str = "explorations/codecs";
@@ -83,16 +83,16 @@ pub fn explore(
 ) -> Result<Explored, Error> {
     let file = choices(EXPLORATION)?;
     request.check()?;
-    let ground = Ground::load(request, &file)?;
+    let baseline_study = BaselineStudy::load(request, &file)?;
     let candidates = candidates(&file, &request.candidates)?;
-    ground.check_classes(request.subjects)?;
+    baseline_study.check_classes(request.input_tensors)?;
     let comparison = compared(request, &candidates, keep, progress)?;
-    let bits = tensors::bits(&comparison, request.subjects);
-    let rates = Rates { bits, trained: trained(request, &ground, &candidates)? };
+    let bits = tensors::bits(&comparison, request.input_tensors);
+    let rates = Rates { bits, trained: trained(request, &baseline_study, &candidates)? };
     let mut left_out = Vec::new();
     let entered: Vec<&CandidateFile> = candidates
         .iter()
-        .filter(|candidate| match out(&rates, &candidate.coder, &ground) {
+        .filter(|candidate| match out(&rates, &candidate.coder, &baseline_study) {
             Some(why) => {
                 left_out.push(LeftOut { candidate: candidate.name.clone(), why });
                 false
@@ -101,36 +101,40 @@ pub fn explore(
         })
         .collect();
     if entered.is_empty() {
-        return Err(tensors::unreachable(&request.quality, &left_out, ground.recorded));
+        return Err(tensors::unreachable(&request.quality, &left_out, baseline_study.recorded));
     }
-    let silicon = silicon::price(request, &file, &entered, &ground, progress)?;
+    let silicon = silicon::price(request, &file, &entered, &baseline_study, progress)?;
     let (exploration, study) =
-        judged(request, &file, &ground, Measured { rates, silicon, left_out }, progress)?;
+        judged(request, &file, &baseline_study, Measured { rates, silicon, left_out }, progress)?;
     Ok(Explored { exploration, comparison, study })
 }
 
 /// The bits of recorded training runs, where those decide.
 fn trained(
     request: &Request<'_>,
-    ground: &Ground,
+    baseline_study: &BaselineStudy,
     candidates: &[CandidateFile],
 ) -> Result<Vec<Trained>, Error> {
     let Training::Recorded { loss } = request.training else { return Ok(Vec::new()) };
-    if !ground.recorded {
+    if !baseline_study.recorded {
         return Ok(Vec::new());
     }
     let mut coders: Vec<&str> = candidates.iter().map(|candidate| candidate.coder.as_str()).collect();
     coders.sort_unstable();
     coders.dedup();
-    recorded::trained(&coders, &ground.needs, Asked { holds_moment: ground.holds_moment, loss })
+    recorded::trained(
+        &coders,
+        &baseline_study.needs,
+        Asked { holds_moment: baseline_study.holds_moment, loss },
+    )
 }
 
 /// Why a coder takes no part.
-fn out(rates: &Rates, coder: &str, ground: &Ground) -> Option<String> {
-    if ground.recorded {
+fn out(rates: &Rates, coder: &str, baseline_study: &BaselineStudy) -> Option<String> {
+    if baseline_study.recorded {
         return recorded::idle(&rates.trained, coder);
     }
-    tensors::missed(&rates.bits, coder, &ground.needs)
+    tensors::missed(&rates.bits, coder, &baseline_study.needs)
 }
 
 /// What tensors and silicon said.
@@ -144,17 +148,17 @@ struct Measured {
 fn judged(
     request: &Request<'_>,
     file: &ExplorationFile,
-    ground: &Ground,
+    baseline_study: &BaselineStudy,
     Measured { rates, silicon, left_out }: Measured,
     progress: &dyn Progress,
 ) -> Result<(Exploration, Study), Error> {
-    let (contest, found) = Contest::refined(ground, &silicon, &rates, progress)?;
-    let standings = standing::standings(&contest, &found);
-    let Some(first) = standings.first().filter(|standing| standing.best.is_some()) else {
+    let (contest, found) = Contest::refined(baseline_study, &silicon, &rates, progress)?;
+    let rankings = ranking::rankings(&contest, &found);
+    let Some(first) = rankings.first().filter(|ranking| ranking.best.is_some()) else {
         return Err(contest.too_small(&found));
     };
-    let runs = |one: &&Standing| one.scenario != ground.baseline && one.value.is_some();
-    let candidate = standings.iter().find(runs).map(|one| one.scenario.clone());
+    let runs = |one: &&Ranking| one.scenario != baseline_study.baseline && one.value.is_some();
+    let candidate = rankings.iter().find(runs).map(|one| one.scenario.clone());
     let asked = &contest.study.file.study;
     let plain = contest.baseline_at().and_then(|at| contest.optima[at].as_ref());
     let job = plain.or_else(|| contest.optima.iter().flatten().next()).map(|best| best.point.job);
@@ -164,8 +168,8 @@ fn judged(
         None => None,
     };
     let against = odds.as_ref().is_some_and(|odds| odds.pays < 0.5);
-    let plain = standings.iter().any(|one| one.scenario == ground.baseline && one.value.is_some());
-    let best = if against && plain { ground.baseline.clone() } else { first.scenario.clone() };
+    let plain = rankings.iter().any(|one| one.scenario == baseline_study.baseline && one.value.is_some());
+    let best = if against && plain { baseline_study.baseline.clone() } else { first.scenario.clone() };
     let regime = match &candidate {
         Some(candidate) => regime::regime(&contest, file, candidate, request.cells, progress)?,
         None => None,
@@ -173,31 +177,32 @@ fn judged(
     // Where the odds are against the leader, where it stops leading is no part of the answer.
     let leads = best == first.scenario;
     let limits = if leads { vary::limits(&contest, &best, progress)? } else { Vec::new() };
-    let reigns = if leads { vary::reigns(&contest, &best, progress)? } else { Vec::new() };
-    let swings = vary::swings(&contest, &first.scenario, progress)?;
+    let winning_intervals =
+        if leads { vary::winning_intervals(&contest, &best, progress)? } else { Vec::new() };
+    let sensitivities = vary::sensitivities(&contest, &first.scenario, progress)?;
     let (study, sweep_toml) = contest.final_study(&best)?;
     let mut exploration = Exploration {
         title: file.title.clone(),
         study: request.study.clone(),
         quality: request.quality.to_string(),
-        budget_mm2: ground.budget_mm2,
-        held: ground.held.clone(),
-        rank_by: ground.rank_by.clone(),
+        budget_mm2: baseline_study.budget_mm2,
+        fixed: baseline_study.fixed.clone(),
+        rank_by: baseline_study.rank_by.clone(),
         answer: Vec::new(),
         setting: setting::setting(&contest),
-        reigns,
-        steps: standing::steps(&contest, &best, progress)?,
-        per_watt: standing::per_watt(&contest),
+        winning_intervals,
+        steps: ranking::steps(&contest, &best, progress)?,
+        per_watt: ranking::per_watt(&contest),
         certainty: certainty::certainty(file, &rates, &silicon, &best, &measured),
-        fronts: study.outcome(&found.tally).fronts,
+        fronts: study.outcome(&found.accumulated).fronts,
         best,
-        baseline: ground.baseline.clone(),
-        standings,
+        baseline: baseline_study.baseline.clone(),
+        rankings,
         tolerance: TOLERANCE,
         odds,
         regime,
         limits,
-        swings,
+        sensitivities,
         left_out,
         sweep_toml,
         opening: 0,
@@ -278,13 +283,13 @@ fn compared(
     }
     let mut whole = Comparison { all: vec![], rows: vec![], classes: vec![], misses: vec![] };
     for (target, classes) in request.quality.targets(&Class::ALL) {
-        let has = |subject: &&Subject| classes.contains(&subject.entry.class());
-        let subjects: Vec<Subject> = request.subjects.iter().filter(has).cloned().collect();
-        if subjects.is_empty() {
+        let has = |tensor: &&InputTensor| classes.contains(&tensor.entry.class());
+        let input_tensors: Vec<InputTensor> = request.input_tensors.iter().filter(has).cloned().collect();
+        if input_tensors.is_empty() {
             continue;
         }
         let asked = compare::Request {
-            subjects: &subjects,
+            input_tensors: &input_tensors,
             codecs: coders.clone(),
             turns: vec![Precondition::None],
             targets: vec![target],

@@ -14,7 +14,7 @@ use trinity_config::{Checked, Document};
 use trinity_silicon::operations::{Work, estimate};
 use trinity_silicon::stages::Technology;
 use trinity_tensor::codec::{Target, VERSION};
-use trinity_tensor::compare::Subject;
+use trinity_tensor::compare::InputTensor;
 use trinity_tensor::{ContentHash, crop};
 
 /// The design space where none is named.
@@ -30,7 +30,7 @@ const MARGIN: f64 = 0.04;
 #[derive(Debug, Clone)]
 pub struct Request<'a> {
     /// Tensors; the first of each class stands for it.
-    pub subjects: &'a [Subject],
+    pub input_tensors: &'a [InputTensor],
     pub quality: Quality,
     /// A file of `configs/designs` by name, or a path that ends in `.toml`.
     pub designs: String,
@@ -175,14 +175,14 @@ fn measured(
 fn pieces(request: &Request<'_>, values: usize) -> Result<Vec<Piece>, Error> {
     let mut classes = Vec::new();
     let mut pieces = Vec::new();
-    for subject in request.subjects {
-        let class = subject.entry.class();
+    for tensor in request.input_tensors {
+        let class = tensor.entry.class();
         if classes.contains(&class) {
             continue;
         }
         classes.push(class);
-        let failed = |error| Error::Tensor { subject: subject.entry.name().to_owned(), error };
-        let piece = crop(&subject.entry, values).map_err(failed)?;
+        let failed = |error| Error::Tensor { subject: tensor.entry.name().to_owned(), error };
+        let piece = crop(&tensor.entry, values).map_err(failed)?;
         let (rows, cols) = piece.matrix();
         let mut values = vec![0.0f32; piece.len()];
         piece.dtype().to_f32(piece.data(), &mut values);

@@ -31,7 +31,7 @@ pub fn sensitivity(study: &Study, progress: &dyn Progress) -> Result<Vec<Sensiti
     progress.begin(study.file.assumptions.len() as u64, "varying assumptions");
     let at = |assignment: String| -> Result<(Option<f64>, Option<f64>), Error> {
         let Ok(varied) = study.with(&assignment) else { return Ok((None, None)) };
-        let headline = varied.answer(&varied.tally(&Silent)?).headline;
+        let headline = varied.answer(&varied.accumulate(&Silent)?).headline;
         Ok((headline.and_then(|h| h.speedup()), headline.and_then(|h| h.saving())))
     };
     let vary = |assumption: &AssumptionFile| -> Result<Sensitivity, Error> {

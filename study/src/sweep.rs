@@ -27,7 +27,7 @@ pub fn run(study: &Study, progress: &dyn Progress) -> Result<Outcome, Error> {
     if crate::serving::serves(study) {
         return Err(Error::input("this sweep plays requests through a service", "run it as a serving study"));
     }
-    let tally = study.tally(progress)?;
-    study.refuse_nonsense(&tally)?;
-    Ok(study.outcome(&tally))
+    let accumulated = study.accumulate(progress)?;
+    study.refuse_nonsense(&accumulated)?;
+    Ok(study.outcome(&accumulated))
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use trinity_config::{Document, builtin};
 use trinity_sim::event::{Span, simulate};
-use trinity_sim::sweep::{Direction, Tally};
+use trinity_sim::sweep::{Accumulator, Direction};
 use trinity_study::config::ExplorationFile;
 use trinity_study::explore::{self, Exploration, setting_of};
 use trinity_study::origin::{Origin, origin};
@@ -21,7 +21,7 @@ const MOST_ROWS: u64 = 500_000;
 /// Best points that are kept, as the command keeps them.
 const TOP: usize = 10;
 /// Studies kept at hand: two side by side, and the one before each.
-const KEPT: usize = 4;
+const CACHED: usize = 4;
 /// Spans are told apart down to this share of an iteration.
 const FINEST: f64 = 1.0 / 2000.0;
 
@@ -42,15 +42,15 @@ pub struct Asked {
 /// built-in tensors once somebody asked for them.
 #[derive(Debug, Default)]
 pub struct Studies {
-    kept: Vec<Kept>,
+    cache: Vec<Cached>,
     measured: Vec<Row>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct Cached {
     asked: Asked,
     study: Study,
-    tally: Tally,
+    accumulated: Accumulator,
 }
 
 /// A study's fronts and what they are drawn on.
@@ -114,25 +114,25 @@ pub fn catalog() -> Result<Value, Refusal> {
 
 impl Studies {
     /// The study, read and run now or before.
-    fn at(&mut self, asked: &Asked) -> Result<&Kept, Refusal> {
-        if let Some(at) = self.kept.iter().position(|kept| kept.asked == *asked) {
-            let kept = self.kept.remove(at);
-            self.kept.push(kept);
+    fn at(&mut self, asked: &Asked) -> Result<&Cached, Refusal> {
+        if let Some(at) = self.cache.iter().position(|cache| cache.asked == *asked) {
+            let cache = self.cache.remove(at);
+            self.cache.push(cache);
         } else {
             let study = load(asked)?;
-            let tally = study.tally(&Silent)?;
-            study.refuse_nonsense(&tally)?;
-            if self.kept.len() >= KEPT {
-                self.kept.remove(0);
+            let accumulated = study.accumulate(&Silent)?;
+            study.refuse_nonsense(&accumulated)?;
+            if self.cache.len() >= CACHED {
+                self.cache.remove(0);
             }
-            self.kept.push(Kept { asked: asked.clone(), study, tally });
+            self.cache.push(Cached { asked: asked.clone(), study, accumulated });
         }
-        self.kept.last().ok_or_else(|| Refusal::new("no study is open", ""))
+        self.cache.last().ok_or_else(|| Refusal::new("no study is open", ""))
     }
 
     pub fn sweep(&mut self, asked: &Asked) -> Result<Fronts, Refusal> {
-        let Kept { study, tally, .. } = self.at(asked)?;
-        let outcome = study.outcome(tally);
+        let Cached { study, accumulated, .. } = self.at(asked)?;
+        let outcome = study.outcome(accumulated);
         let best: Vec<Option<Found>> = outcome.fronts.iter().map(|front| best(study, front)).collect();
         let space = &study.plan.space;
         let point = best.iter().flatten().next().map(|best| space.point(best.index));
@@ -184,9 +184,9 @@ impl Studies {
                 "save it as TOML and run `trinity explore --study FILE.toml`",
             ));
         }
-        let subjects = explore::built_in()?;
+        let input_tensors = explore::built_in()?;
         let request = explore::Request {
-            subjects: &subjects,
+            input_tensors: &input_tensors,
             quality: explore::QUALITY.into(),
             study: asked.sweep.clone(),
             sets: asked.sets.clone(),
@@ -208,8 +208,8 @@ impl Studies {
     }
 
     pub fn pareto(&mut self, asked: &Asked) -> Result<String, Refusal> {
-        let Kept { study, tally, .. } = self.at(asked)?;
-        Ok(pareto_csv(study, tally, &study.answer(tally)))
+        let Cached { study, accumulated, .. } = self.at(asked)?;
+        Ok(pareto_csv(study, accumulated, &study.answer(accumulated)))
     }
 
     pub fn points(&mut self, asked: &Asked) -> Result<String, Refusal> {

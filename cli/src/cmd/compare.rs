@@ -20,8 +20,8 @@ use trinity_tensor::compare::{ClassLine, Row, Turn, shared_bases};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::json_path::JsonPath;
-use crate::kept::Kept;
 use crate::output;
+use crate::row_cache::RowCache;
 use crate::shards;
 use crate::table::{Table, sig3};
 use crate::tensor_files::bad_input;
@@ -54,16 +54,16 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let anchor = anchor(args, &codecs)?;
     let device = args.device.open(codecs.iter().map(String::as_str), ctx)?;
     let targets = targets(args);
-    let subjects = Selection::of(args).subjects(ctx)?;
+    let input_tensors = Selection::of(args).input_tensors(ctx)?;
     take(args, "compare")?;
     let name = args.parts.shard.map_or("compare.csv".into(), |shard| format!("{}.partial.csv", shard.stem()));
-    let kept: Kept<Row> = Kept::open(args.out.as_deref(), &name, |_| true)?;
+    let kept: RowCache<Row> = RowCache::open(args.out.as_deref(), &name, |_| true)?;
     let parts = match &args.out {
         Some(folder) if args.parts.merge => shards::rows(folder)?,
         _ => Vec::new(),
     };
     let request = compare::Request {
-        subjects: &subjects,
+        input_tensors: &input_tensors,
         codecs: codecs.clone(),
         turns: args.precondition.clone(),
         targets: targets.clone(),
@@ -88,7 +88,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         picture::report(&rows, &targets, &misses, anchor).write(&folder.join("report.html"))?;
         ctx.remark(format!("wrote {} and report.html", folder.join("compare.csv").display()));
     }
-    bases(args, &subjects.iter().map(|subject| &subject.entry).collect::<Vec<_>>(), ctx)?;
+    bases(args, &input_tensors.iter().map(|tensor| &tensor.entry).collect::<Vec<_>>(), ctx)?;
     let wires = wire::rows(args, &classes, ctx)?;
     if ctx.json {
         return match wires {

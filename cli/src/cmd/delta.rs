@@ -7,7 +7,7 @@ use serde_json::json;
 use trinity_tensor::codec::Target;
 use trinity_tensor::delta::{Applied, Mode, apply, apply_some, make};
 use trinity_tensor::export::{Shards, Written};
-use trinity_tensor::file::Kept;
+use trinity_tensor::file::OriginPart;
 use trinity_tensor::pipeline::Summary;
 use trinity_tensor::{Error, TensorFile};
 
@@ -186,7 +186,7 @@ fn received(path: &Path) -> Result<TensorFile, Failure> {
 /// Base plus delta: one file, or the shards of a folder under their index.
 fn written(args: &ApplyArgs, base: &TensorFile, delta: &TensorFile) -> Result<Applied, Failure> {
     let output = &args.output;
-    let index = delta.kept(Kept::Index).and_then(|text| text.map(Shards::parse).transpose());
+    let index = delta.kept(OriginPart::Index).and_then(|text| text.map(Shards::parse).transpose());
     let index = index.map_err(|error| bad_input(&args.delta.display().to_string(), &error))?;
     let wants_folder = !output::is_stdout(output) && (output.is_dir() || output.extension().is_none());
     let Some(index) = index.filter(|_| wants_folder) else {

@@ -8,7 +8,7 @@ use crate::{
     context::Context,
     device::DeviceArgs,
     failure::Failure,
-    kept::Kept,
+    row_cache::RowCache,
     shards::{self, ShardArgs},
 };
 use std::path::PathBuf;
@@ -162,10 +162,10 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     if let Some(folder) = &args.out {
         let model =
             args.model.as_ref().map_or("of the tiny model".into(), |path| crate::json_path::spelled(path));
-        crate::output::claim(folder, &format!("eval {model}"))?;
+        crate::output::lock(folder, &format!("eval {model}"))?;
     }
     let name = args.parts.shard.map_or("eval.csv".into(), |shard| format!("{}.partial.csv", shard.stem()));
-    let kept: Kept<Row> = Kept::open(args.out.as_deref(), &name, belongs)?;
+    let kept: RowCache<Row> = RowCache::open(args.out.as_deref(), &name, belongs)?;
     let parts: Vec<Row> = match &args.out {
         Some(folder) if args.parts.merge => shards::rows(folder)?,
         _ => Vec::new(),

@@ -10,8 +10,8 @@ use super::sweep::quantity;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::json_path::spelled;
-use crate::kept::Kept;
 use crate::output;
+use crate::row_cache::RowCache;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use trinity_config::Area;
@@ -21,7 +21,7 @@ use trinity_study::explore::{self, Exploration, Explored, Request, Training};
 use trinity_study::search;
 use trinity_tensor::Class;
 use trinity_tensor::codec::Target;
-use trinity_tensor::compare::{Row, Subject};
+use trinity_tensor::compare::{InputTensor, Row};
 
 /// Say which codec to build: on these tensors, at this quality, in this silicon, for this cluster
 ///
@@ -109,16 +109,16 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
-    let subjects = if args.files.is_empty() {
+    let input_tensors = if args.files.is_empty() {
         explore::built_in()?
     } else {
         let tensor = args.tensor.as_deref();
-        Selection { files: &args.files, class: args.class, tensor, strict: false }.subjects(ctx)?
+        Selection { files: &args.files, class: args.class, tensor, strict: false }.input_tensors(ctx)?
     };
     let out = args.out.clone().unwrap_or_else(|| folder(args));
-    output::claim(&out, &work(args))?;
-    let quality = quality(args, &out, &subjects, ctx)?;
-    let searched = if args.search { Some(designs(args, &out, &subjects, &quality, ctx)?) } else { None };
+    output::lock(&out, &work(args))?;
+    let quality = quality(args, &out, &input_tensors, ctx)?;
+    let searched = if args.search { Some(designs(args, &out, &input_tensors, &quality, ctx)?) } else { None };
     let mut candidates = args.codecs.clone();
     if let Some(searched) = &searched {
         if candidates.is_empty() {
@@ -127,9 +127,9 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         }
         candidates.extend(searched.files.iter().map(|(path, _)| path.display().to_string()));
     }
-    let kept: Kept<Row> = Kept::open(Some(&out), "bits.csv", |_| true)?;
+    let kept: RowCache<Row> = RowCache::open(Some(&out), "bits.csv", |_| true)?;
     let request = Request {
-        subjects: &subjects,
+        input_tensors: &input_tensors,
         quality,
         study: args.study.clone(),
         sets: args.sets.clone(),
@@ -174,7 +174,12 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
 
 /// What every codec has to meet; runs the language model where a loss is asked
 /// for, and keeps each run in loss.csv.
-fn quality(args: &Args, out: &Path, subjects: &[Subject], ctx: &Context) -> Result<Quality, Failure> {
+fn quality(
+    args: &Args,
+    out: &Path,
+    input_tensors: &[InputTensor],
+    ctx: &Context,
+) -> Result<Quality, Failure> {
     let Some(loss) = args.loss else {
         return Ok(match (args.nmse, args.bits) {
             (_, Some(bits)) => Target::Bits(bits),
@@ -183,14 +188,14 @@ fn quality(args: &Args, out: &Path, subjects: &[Subject], ctx: &Context) -> Resu
         }
         .into());
     };
-    let kept: Kept<Probe> = Kept::open(Some(out), "loss.csv", |_| true)?;
+    let kept: RowCache<Probe> = RowCache::open(Some(out), "loss.csv", |_| true)?;
     let earlier = kept.earlier();
     let new = RefCell::new(Vec::new());
     let keep = |probe: &Probe| {
         kept.add(probe);
         new.borrow_mut().push(probe.clone());
     };
-    let quality = explore::at_loss(loss, subjects, earlier, &keep, &ctx.watch())?;
+    let quality = explore::at_loss(loss, input_tensors, earlier, &keep, &ctx.watch())?;
     let rows: Vec<Probe> = earlier.iter().cloned().chain(new.into_inner()).collect();
     kept.finish(&rows)?;
     Ok(quality)
@@ -208,14 +213,14 @@ const CARRIED: usize = 4;
 fn designs(
     args: &Args,
     out: &Path,
-    subjects: &[Subject],
+    input_tensors: &[InputTensor],
     quality: &Quality,
     ctx: &Context,
 ) -> Result<Searched, Failure> {
-    let kept: Kept<search::Row> = Kept::open(Some(out), "designs.csv", |_| true)?;
+    let kept: RowCache<search::Row> = RowCache::open(Some(out), "designs.csv", |_| true)?;
     let (technology, throughput_gbps) = search::usual_silicon(&explore::choices(explore::EXPLORATION)?)?;
     let request = search::Request {
-        subjects,
+        input_tensors,
         quality: quality.clone(),
         designs: args.designs.clone(),
         technology,
@@ -243,10 +248,9 @@ fn designs(
 /// Writes the design that stands best in the cluster.
 fn save(path: &Path, searched: &Searched, exploration: &Exploration, ctx: &Context) -> Result<(), Failure> {
     let stem = |file: &PathBuf| file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    let best =
-        exploration.standings.iter().filter(|standing| standing.value.is_some()).find_map(|standing| {
-            searched.files.iter().find(|(file, _)| stem(file).as_ref() == Some(&standing.scenario))
-        });
+    let best = exploration.rankings.iter().filter(|ranking| ranking.value.is_some()).find_map(|ranking| {
+        searched.files.iter().find(|(file, _)| stem(file).as_ref() == Some(&ranking.scenario))
+    });
     let Some((file, text)) = best else {
         return Err(Failure::run("no design of the search fits into the budget")
             .help("give a larger --budget; the designs are in designs.csv"));

@@ -26,7 +26,7 @@ use files::{Shard, State};
 use rows::RowsWriter;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use trinity_sim::sweep::{Tally, evaluate, run as run_blocks};
+use trinity_sim::sweep::{Accumulator, evaluate, run as run_blocks};
 use trinity_study::calibration::Measurements;
 use trinity_study::sensitivity::sensitivity;
 use trinity_study::sweep::{Request, Study};
@@ -211,18 +211,18 @@ fn sweep(args: &Args, ctx: &Context) -> Result<(), Failure> {
     if args.shard.is_some() {
         ctx.remark(format!(
             "{} of {} points done in {}; when all shards are, run `trinity sweep merge`",
-            state.tally.points,
+            state.accumulated.points,
             study.plan.space.len(),
             state.path(&out).display()
         ));
         if ctx.json {
-            let (points, all) = (state.tally.points, study.plan.space.len());
+            let (points, all) = (state.accumulated.points, study.plan.space.len());
             let shard = JsonPath::from(state.path(&out));
             return ctx.print_json(&serde_json::json!({ "shard": shard, "points": points, "of": all }));
         }
         return Ok(());
     }
-    if let Err(nonsense) = study.refuse_nonsense(&state.tally) {
+    if let Err(nonsense) = study.refuse_nonsense(&state.accumulated) {
         state.discard(&out);
         return Err(nonsense.into());
     }
@@ -300,7 +300,7 @@ fn spoken(seconds: f64) -> String {
 fn run_shard(study: &Study, shard: Shard, rows: bool, out: &Path, ctx: &Context) -> Result<State, Failure> {
     let plan = &study.plan;
     let mut state = State::open(study, shard, rows, out, ctx)?;
-    output::claim(out, &work(study))?;
+    output::lock(out, &work(study))?;
     let (mut writer, rows_from) = RowsWriter::open(&state, out)?;
     crate::interrupt::hint(format!(
         "the same command goes on where this one is, from {}",
@@ -312,12 +312,12 @@ fn run_shard(study: &Study, shard: Shard, rows: bool, out: &Path, ctx: &Context)
     let mut written_down: Option<Instant> = None;
     let render = |block: std::ops::Range<u64>| {
         let mut bytes = Vec::new();
-        let tally = evaluate(plan, block, |index, scenario, digits, outcome| {
+        let accumulated = evaluate(plan, block, |index, scenario, digits, outcome| {
             if rows {
                 show::point_row(study, &mut bytes, index, scenario, digits, outcome);
             }
         });
-        (tally, bytes)
+        (accumulated, bytes)
     };
     if rows_from < state.next {
         ctx.remark(format!(
@@ -331,8 +331,8 @@ fn run_shard(study: &Study, shard: Shard, rows: bool, out: &Path, ctx: &Context)
         state.rows_bytes += writer.append(&block, &bytes)?;
         Ok(())
     })?;
-    run_blocks(plan, state.next..state.end, render, |block, tally, bytes| -> Result<(), Failure> {
-        state.tally.merge(plan, &tally);
+    run_blocks(plan, state.next..state.end, render, |block, accumulated, bytes| -> Result<(), Failure> {
+        state.accumulated.merge(plan, &accumulated);
         state.next = block.end;
         state.rows_bytes += writer.append(&block, &bytes)?;
         bar.set_position(state.next - state.start);
@@ -412,28 +412,28 @@ fn finish(
     out: &Path,
     ctx: &Context,
 ) -> Result<(), Failure> {
-    let mut tally = Tally::new(&study.plan);
+    let mut accumulated = Accumulator::new(&study.plan);
     for (_, state) in states {
-        tally.merge(&study.plan, &state.tally);
+        accumulated.merge(&study.plan, &state.accumulated);
     }
-    tally.sort();
-    study.refuse_nonsense(&tally)?;
-    let answer = study.answer(&tally);
-    output::claim(out, &work(study))?;
+    accumulated.sort();
+    study.refuse_nonsense(&accumulated)?;
+    let answer = study.answer(&accumulated);
+    output::lock(out, &work(study))?;
     if states.iter().all(|(_, state)| state.rows) {
         format.join_rows(study, states, out)?;
     }
-    output::write(&out.join("pareto.csv"), show::pareto_csv(study, &tally, &answer).as_bytes())?;
-    output::write(&out.join("axes.csv"), show::axes_csv(study, &tally).as_bytes())?;
-    output::write(&out.join("pareto.svg"), page::fronts_plot(study, &tally, &answer).svg().as_bytes())?;
+    output::write(&out.join("pareto.csv"), show::pareto_csv(study, &accumulated, &answer).as_bytes())?;
+    output::write(&out.join("axes.csv"), show::axes_csv(study, &accumulated).as_bytes())?;
+    output::write(&out.join("pareto.svg"), page::fronts_plot(study, &accumulated, &answer).svg().as_bytes())?;
     let sensitivity = sensitivity(study, &ctx.watch())?;
-    page::page(study, &tally, &answer, &sensitivity).write(&out.join("report.html"))?;
+    page::page(study, &accumulated, &answer, &sensitivity).write(&out.join("report.html"))?;
     if ctx.json {
-        ctx.print_json(&study.outcome(&tally))?;
+        ctx.print_json(&study.outcome(&accumulated))?;
     } else {
-        let text = show::text(study, &tally, &answer, ctx.colour);
-        let text = text + &die::text(study, &tally, ctx.colour);
-        ctx.print(text + &crossover::text(&study.crossovers(&tally), ctx.colour))?;
+        let text = show::text(study, &accumulated, &answer, ctx.colour);
+        let text = text + &die::text(study, &accumulated, ctx.colour);
+        ctx.print(text + &crossover::text(&study.crossovers(&accumulated), ctx.colour))?;
     }
     ctx.remark(format!("wrote {}", out.join("report.html").display()));
     Ok(())

@@ -90,7 +90,7 @@ fn run_info(args: &InfoArgs, ctx: &Context) -> Result<(), Failure> {
     }
     let table = table(&lines);
     if let Some(folder) = &args.out {
-        output::claim(folder, &work("tensors info", &args.files))?;
+        output::lock(folder, &work("tensors info", &args.files))?;
         write_out(folder, &lines, &table)?;
         ctx.remark(format!("wrote {}", folder.join("report.html").display()));
     }

@@ -144,7 +144,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         }
     }
     if let Some(folder) = &args.out {
-        output::claim(folder, "validate")?;
+        output::lock(folder, "validate")?;
         write_files(folder, &truth, &outcome)?;
         ctx.remark(format!("wrote {}", folder.join("report.html").display()));
     }

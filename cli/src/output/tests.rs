@@ -72,37 +72,37 @@ fn an_input_stays_under_every_name_it_has() {
 fn a_folder_is_renewed_by_the_same_work_alone() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
-    claim(&out, "sweep a").unwrap();
+    lock(&out, "sweep a").unwrap();
     renew(&out.join("points.csv"), b"1").unwrap();
-    let marker = fs::read_to_string(out.join(claim::MARKER)).unwrap();
+    let marker = fs::read_to_string(out.join(lock::MARKER)).unwrap();
     assert_eq!(marker, "sweep a\npoints.csv\n");
-    claim(&out, "sweep a").unwrap();
+    lock(&out, "sweep a").unwrap();
     renew(&out.join("points.csv"), b"2").unwrap();
-    assert!(claim(&out, "sweep b").is_err());
+    assert!(lock(&out, "sweep b").is_err());
     // What failed and left nothing stands in nobody's way.
     fs::remove_file(out.join("points.csv")).unwrap();
-    claim(&out, "sweep b").unwrap();
+    lock(&out, "sweep b").unwrap();
     renew(&out.join("points.csv"), b"3").unwrap();
-    claim(&out, "sweep b").unwrap();
+    lock(&out, "sweep b").unwrap();
     // A file that nobody of ours wrote is not ours by lying there.
     fs::write(out.join("report.html"), b"mine").unwrap();
-    claim(&out, "sweep b").unwrap();
+    lock(&out, "sweep b").unwrap();
     assert!(renew(&out.join("report.html"), b"ours").is_err());
 }
 
 #[test]
 fn a_folder_is_not_taken_from_under_a_run() {
     let folder = tempfile::tempdir().unwrap();
-    claim(folder.path(), "sweep a").unwrap();
+    lock(folder.path(), "sweep a").unwrap();
     // Another process: it has the file open on its own.
-    let other = fs::File::open(folder.path().join(claim::MARKER)).unwrap();
+    let other = fs::File::open(folder.path().join(lock::MARKER)).unwrap();
     assert!(matches!(other.try_lock(), Err(TryLockError::WouldBlock)));
     // A part of the same work may come.
     other.try_lock_shared().unwrap();
-    claim(folder.path(), "sweep a").unwrap();
-    assert!(claim(folder.path(), "sweep b").is_err());
+    lock(folder.path(), "sweep a").unwrap();
+    assert!(lock(folder.path(), "sweep b").is_err());
     drop(other);
-    claim(folder.path(), "sweep b").unwrap();
+    lock(folder.path(), "sweep b").unwrap();
 }
 
 #[test]

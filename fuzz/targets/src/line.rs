@@ -24,8 +24,8 @@ fn plan(values: &[f32], transform: usize, log2_states: u32, log2_lanes: u32) -> 
         0 => Transform::None,
         1 => Transform::Hadamard,
         2 => Transform::Dct,
-        3 => Transform::Stated { size: 32, groups: vec![group(32); COLS / 32] },
-        _ => Transform::Stated { size: 64, groups: vec![group(64); COLS / 64] },
+        3 => Transform::Signalled { size: 32, groups: vec![group(32); COLS / 32] },
+        _ => Transform::Signalled { size: 64, groups: vec![group(64); COLS / 64] },
     };
     plan.log2_lanes = log2_lanes;
     (plan.tile_rows, plan.tile_cols) = (ROWS / 2, COLS.next_multiple_of(64).min(COLS));

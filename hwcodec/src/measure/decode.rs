@@ -1,7 +1,7 @@
 //! Decode throughput: by standard, picture size, bit rate, format and number of sessions.
 
 use super::bench::{Bench, TYPICAL_QP};
-use super::crew::{Lane, throughput, with_crew};
+use super::pool::{Lane, throughput, with_pool};
 use crate::Error;
 use crate::gpu::Gpu;
 use crate::nvdec::{Session, Standard};
@@ -103,7 +103,7 @@ pub(super) fn measure(
     let open = || lane(gpu, &cuvid, stream.spec.standard, &packets);
     let mut reading = None;
     let (seconds, host_s) =
-        with_crew(sessions, &open, |crew| throughput(crew, count, repeats, || reading = power()))?;
+        with_pool(sessions, &open, |pool| throughput(pool, count, repeats, || reading = power()))?;
     let pictures = count as u64 * u64::from(sessions);
     Ok(EnginePoint {
         standard: stream.spec.standard,

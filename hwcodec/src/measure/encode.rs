@@ -1,8 +1,8 @@
 //! Encode throughput on GPUs that have NVENC: by standard, picture size, QP and sessions.
 
 use super::bench::{Bench, TYPICAL_QP};
-use super::crew::{Lane, throughput, with_crew};
 use super::decode::pictures_a_repeat;
+use super::pool::{Lane, throughput, with_pool};
 use crate::nvdec::Standard;
 use crate::nvenc::{Rate, Session, Settings};
 use crate::recording::{EnginePoint, LeftOut, Recording};
@@ -81,7 +81,7 @@ pub fn measure(
     drop(first);
     let count = pictures_a_repeat(values as usize, frames.len().max(1));
     let open = || lane(open()?, settings, frames);
-    let (seconds, host_s) = with_crew(sessions, &open, |crew| throughput(crew, count, repeats, || ()))?;
+    let (seconds, host_s) = with_pool(sessions, &open, |pool| throughput(pool, count, repeats, || ()))?;
     let pictures = count as u64 * u64::from(sessions);
     let planes = if settings.chroma == Chroma::C444 { 3.0 } else { 1.0 };
     Ok(EnginePoint {

@@ -7,7 +7,6 @@
 mod bench;
 mod chunk;
 mod copies;
-mod crew;
 mod decode;
 mod delta;
 mod delta_gpu;
@@ -18,6 +17,7 @@ mod gemm;
 pub mod line;
 mod made_up;
 mod overlap;
+mod pool;
 mod wires;
 
 pub use bench::Plan;

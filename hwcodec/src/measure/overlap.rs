@@ -4,7 +4,7 @@
 //! give and is hardest to reach.
 
 use super::bench::{Bench, typical};
-use super::crew::{Lane, with_crew};
+use super::pool::{Lane, with_pool};
 use super::{decode, encode};
 use crate::error::During;
 use crate::gemm::Gemm;
@@ -105,17 +105,17 @@ fn together<'l>(
     open: &(dyn Fn() -> Result<Lane<'l>, Error> + Sync),
     mut other: impl FnMut() -> Result<f64, Error>,
 ) -> Result<OverlapPoint, Error> {
-    with_crew(sessions, open, |crew| {
+    with_pool(sessions, open, |pool| {
         // The first pass opens and warms, the second tells how long a picture takes.
-        crew.pass(FIRST_PICTURES, || ())?;
-        let (pass, ()) = crew.pass(FIRST_PICTURES, || ())?;
+        pool.pass(FIRST_PICTURES, || ())?;
+        let (pass, ()) = pool.pass(FIRST_PICTURES, || ())?;
         let pictures = ((FIRST_PICTURES as f64 * JOB_S / pass.wall_s) as usize).max(1);
         let (mut alone, mut others, mut parallel) = (Vec::new(), Vec::new(), Vec::new());
         let (mut slow_engine, mut slow_other) = (Vec::new(), Vec::new());
         for _ in 0..bench.plan.repeats {
-            alone.push(crew.pass(pictures, || ())?.0.wall_s);
+            alone.push(pool.pass(pictures, || ())?.0.wall_s);
             others.push(other()?);
-            let (pass, beside) = crew.pass(pictures, &mut other)?;
+            let (pass, beside) = pool.pass(pictures, &mut other)?;
             parallel.push(pass.wall_s);
             slow_engine.push(pass.slowest_s);
             slow_other.push(beside?);

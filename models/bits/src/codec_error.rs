@@ -21,9 +21,9 @@ pub enum CodecError {
 }
 
 /// What is wrong inside a NAL unit, before anyone knows which one it was;
-/// [`Flaw::at`] adds the place.
+/// [`BitstreamError::at`] adds the place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Flaw {
+pub enum BitstreamError {
     /// The data ends early or holds an impossible code.
     Bits(Error),
     /// A rule of the standard is broken.
@@ -32,13 +32,13 @@ pub enum Flaw {
     Unsupported(&'static str),
 }
 
-impl From<Error> for Flaw {
+impl From<Error> for BitstreamError {
     fn from(error: Error) -> Self {
         Self::Bits(error)
     }
 }
 
-impl Flaw {
+impl BitstreamError {
     /// A broken rule.
     pub fn invalid(what: impl Into<String>) -> Self {
         Self::Invalid(what.into())

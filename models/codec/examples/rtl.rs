@@ -16,7 +16,7 @@
 //! What is built without an option refuses more: the benches know.
 
 use trinity_codec::line::{
-    Analysis, Bf16, Coder, Effort, Family, Held, MAGNITUDES, Number, Options, Plan, Quantizer, Sample,
+    Analysis, Bf16, Coder, Effort, Family, Fixed, MAGNITUDES, Number, Options, Plan, Quantizer, Sample,
     Settings, Stream, Synthesis, Table, Tile, Transform, analyse_whole, choose, encode_with, parse,
     reconstruct, whole_analysis,
 };
@@ -123,7 +123,7 @@ impl Out {
             Transform::None => 0,
             Transform::Hadamard => 1,
             Transform::Dct => 2,
-            Transform::Stated { size, .. } => 3 + *size as u32 / 64,
+            Transform::Signalled { size, .. } => 3 + *size as u32 / 64,
         };
         let quantizer = Quantizer::new(coder, settings.lambda, settings.rounding).ok_or("no inverse")?;
         self.all([plan.log2_lanes, plan.log2_states.saturating_sub(1), transform]);
@@ -182,7 +182,7 @@ struct Case {
     cols: usize,
     step: f32,
     states: u32,
-    held: Held,
+    fixed: Fixed,
     settings: Settings,
     change: fn(&mut Plan, &mut [f32]),
     /// Tiles to be followed by damaged copies of themselves.
@@ -215,9 +215,9 @@ fn cases(large: bool) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut add = |rows: usize, cols: usize, step: f32, states: u32, change: fn(&mut Plan, &mut [f32])| {
         let values = values(rows, cols, &mut random);
-        let (settings, held) = (settings(), Held::default());
+        let (settings, fixed) = (settings(), Fixed::default());
         let (damage, outside) = (true, false);
-        cases.push(Case { values, rows, cols, step, states, held, settings, change, damage, outside });
+        cases.push(Case { values, rows, cols, step, states, fixed, settings, change, damage, outside });
     };
     fn no_prediction(plan: &mut Plan, _: &mut [f32]) {
         plan.above.fill(0);
@@ -312,19 +312,41 @@ fn cases(large: bool) -> Vec<Case> {
         let mut short = values(rows, cols, &mut random);
         shorten(&mut short, cols, format);
         let change: fn(&mut Plan, &mut [f32]) = no_prediction;
-        let (step, settings, held) = (0.35, settings(), Held::default());
+        let (step, settings, fixed) = (0.35, settings(), Fixed::default());
         let (states, damage, outside) = (3, false, false);
-        cases.push(Case { values: short, rows, cols, step, states, held, settings, change, damage, outside });
+        cases.push(Case {
+            values: short,
+            rows,
+            cols,
+            step,
+            states,
+            fixed,
+            settings,
+            change,
+            damage,
+            outside,
+        });
     }
     let planes =
         [(64, 480, 255.0, Family::Dct), (150, 32, 255.0, Family::None), (50, 300, 1023.0, Family::Dct)];
     for (rows, cols, most, family) in planes {
         let plane = samples(rows, cols, most, &mut random);
-        let held =
-            Held { transform: Some(family), predicts: Some(true), transposed: Some(false), gates: true };
+        let fixed =
+            Fixed { transform: Some(family), predicts: Some(true), transposed: Some(false), gates: true };
         let (step, states, settings) = (most / 64.0, 0, settings());
         let (change, damage, outside): (fn(&mut Plan, &mut [f32]), _, _) = (|_, _| (), true, false);
-        cases.push(Case { values: plane, rows, cols, step, states, held, settings, change, damage, outside });
+        cases.push(Case {
+            values: plane,
+            rows,
+            cols,
+            step,
+            states,
+            fixed,
+            settings,
+            change,
+            damage,
+            outside,
+        });
     }
     let budget = Settings { tile_budget: Some(2600), ..settings() };
     cases.push(Case { settings: budget, outside: false, ..outside(&mut random, |_, _| ()) });
@@ -334,14 +356,14 @@ fn cases(large: bool) -> Vec<Case> {
 
 fn outside(random: &mut Random, change: fn(&mut Plan, &mut [f32])) -> Case {
     let (rows, cols) = (40, 256);
-    let (values, settings, held) = (values(rows, cols, random), settings(), Held::default());
-    Case { values, rows, cols, step: 0.35, states: 3, held, settings, change, damage: false, outside: true }
+    let (values, settings, fixed) = (values(rows, cols, random), settings(), Fixed::default());
+    Case { values, rows, cols, step: 0.35, states: 3, fixed, settings, change, damage: false, outside: true }
 }
 
 fn write(out: &mut Out, mut case: Case, random: &mut Random) -> Outcome<()> {
     let budgeted = case.settings.tile_budget.is_some();
-    let (effort, log2_states, held) = (Effort::Fast, case.states, case.held);
-    let options = Options { effort, log2_states, budgeted, held, ..Options::default() };
+    let (effort, log2_states, fixed) = (Effort::Fast, case.states, case.fixed);
+    let options = Options { effort, log2_states, budgeted, fixed, ..Options::default() };
     let mut plan = choose(&case.values, case.rows, case.cols, case.step, &options).ok_or("no plan")?;
     plan.log2_lanes = 5;
     (case.change)(&mut plan, &mut case.values);
@@ -530,9 +552,9 @@ fn main() -> Outcome<()> {
         },
         None => None,
     };
-    let held = match transform {
-        Some(_) => Held { transform, predicts: Some(false), gates: true, ..Held::default() },
-        None => Held::default(),
+    let fixed = match transform {
+        Some(_) => Fixed { transform, predicts: Some(false), gates: true, ..Fixed::default() },
+        None => Fixed::default(),
     };
     let usage = "usage: rtl FILE [--large] [--states N] [--transform NAME] [TENSORS.safetensors...]";
     let (path, tensors) = arguments.split_first().ok_or(usage)?;
@@ -549,7 +571,7 @@ fn main() -> Outcome<()> {
             let (step, settings) = (deviation * 0.3, settings());
             let change: fn(&mut Plan, &mut [f32]) = |_, _| ();
             let (states, damage, outside) = (states.ilog2(), false, false);
-            let case = Case { values, rows, cols, step, states, held, settings, change, damage, outside };
+            let case = Case { values, rows, cols, step, states, fixed, settings, change, damage, outside };
             write(&mut out, case, &mut random)?;
         }
     }

@@ -72,11 +72,11 @@ fn cases() -> Vec<Case> {
         case("dct", 64, 150, 2, |plan, _| plan.transform = Transform::Dct),
         case("stated-32", 64, 150, 3, |plan, _| {
             plan.transform =
-                Transform::Stated { size: 32, groups: (0..4).map(|g| reflections(32, g)).collect() };
+                Transform::Signalled { size: 32, groups: (0..4).map(|g| reflections(32, g)).collect() };
         }),
         case("stated-64", 64, 200, 0, |plan, _| {
             plan.transform =
-                Transform::Stated { size: 64, groups: (0..3).map(|g| reflections(64, g)).collect() };
+                Transform::Signalled { size: 64, groups: (0..3).map(|g| reflections(64, g)).collect() };
         }),
         case("fine-steps", 64, 128, 3, |plan, _| plan.step /= 64.0),
         case("coarse-steps", 64, 128, 3, |plan, _| plan.step *= 64.0),

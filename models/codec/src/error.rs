@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The matrix and its stated shape disagree.
+    /// The matrix and its signalled shape disagree.
     #[error("{rows} × {cols} values were announced, {found} given")]
     Shape { rows: usize, cols: usize, found: usize },
     /// A value that no lossy code can stand for.

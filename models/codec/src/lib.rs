@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The key decision: nothing that a value's parsing needs comes from its own
-//! row. Contexts are running column scales of the rows above times a stated
+//! row. Contexts are running column scales of the rows above times a signalled
 //! row class; the learned transform turns levels into values after parsing.
 //! So trellis search sees exact rates, the entropy decoder runs without
 //! waiting, and every integer that decides a bit is an integer.
@@ -72,7 +72,7 @@ pub fn encode(
     }
 }
 
-/// As [`encode`], of values that a basis both sides have turns first, if that
+/// As [`encode`], of values that are first expressed in a basis both sides have, if that
 /// costs less than leaving them. The stream then names the basis by its hash
 /// and can be decoded with it alone.
 pub fn encode_with_basis(

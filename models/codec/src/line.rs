@@ -9,7 +9,7 @@
 //! # Ok::<(), trinity_codec::line::Error>(())
 //! ```
 //!
-//! The key decision: everything a value's parsing needs is stated ahead, in the
+//! The key decision: everything a value's parsing needs is signalled ahead, in the
 //! header (column classes, tables, matrices) or at the start of its tile (row
 //! classes). No symbol waits for another value, so 32 lanes run side by side, and
 //! the trellis search sees exact rates. A [`Plan`] is small and is chosen once
@@ -31,7 +31,7 @@ pub use crate::format::line::stream::{
     LAMBDA, Settings, Stream, Strip, decode, decode_bf16, encode, encode_tile, encode_with,
 };
 pub use crate::search::line::analyse::choose;
-pub use crate::search::line::options::{Effort, Family, Held, Options, TILE_VALUES};
+pub use crate::search::line::options::{Effort, Family, Fixed, Options, TILE_VALUES};
 pub use crate::search::line::rate::{Target, encode_on, encode_to, encode_under};
 pub use crate::search::line::scaled::{Scale, decode_scaled, encode_scaled};
 pub use crate::stage::line::matrix::{ONE, Synthesis, WHOLE, analyse_whole, whole_analysis};

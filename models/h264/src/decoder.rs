@@ -9,10 +9,10 @@ mod order;
 mod slice;
 
 use crate::Error;
+use crate::bitstream_error::invalid;
 use crate::deblock::{PictureFilter, SliceFilter};
 use crate::entropy::cabac::CabacReader;
 use crate::entropy::cavlc::CavlcReader;
-use crate::flaw::invalid;
 use crate::macroblock::{MbInfo, MbMap};
 use crate::picture::Picture;
 use crate::quant::LevelScale;
@@ -25,7 +25,7 @@ use order::{OrderCount, OutputOrder};
 use slice::SliceDecoder;
 use std::collections::HashMap;
 use std::rc::Rc;
-use trinity_bits::Flaw;
+use trinity_bits::BitstreamError;
 use trinity_bits::nal::{self, NalUnit};
 use trinity_bits::{BitReader, Chroma, Colour, Frame, Presentation};
 
@@ -236,10 +236,10 @@ impl State {
     fn unit(&mut self, unit: NalUnit, nal: usize) -> Result<(), Error> {
         let header = NalHeader::new(unit.bytes[0]);
         self.inspection.note_unit(header.unit_type, unit.bytes.len());
-        let at = |flaw: Flaw| flaw.at(nal, unit.offset as u64);
+        let at = |bitstream_error: BitstreamError| bitstream_error.at(nal, unit.offset as u64);
         match header.unit_type {
             1 | 5 => self.slice(unit, header, nal),
-            2..=4 => Err(at(Flaw::Unsupported("data partitioning"))),
+            2..=4 => Err(at(BitstreamError::Unsupported("data partitioning"))),
             7 => self.read_sps(unit, nal),
             8 => {
                 self.finish_whole_picture()?;
@@ -260,7 +260,8 @@ impl State {
     fn read_sps(&mut self, unit: NalUnit, nal: usize) -> Result<(), Error> {
         self.finish_whole_picture()?;
         let rbsp = nal::unescape(&unit.bytes[1..]);
-        let sps = Sps::read(&mut BitReader::new(&rbsp)).map_err(|flaw| flaw.at(nal, unit.offset as u64))?;
+        let sps = Sps::read(&mut BitReader::new(&rbsp))
+            .map_err(|bitstream_error| bitstream_error.at(nal, unit.offset as u64))?;
         if self.sps.get(&sps.id).is_none_or(|old| **old != sps) {
             // A changed sequence parameter set may change how picture sets read.
             for stored in self.pps.values_mut().filter(|stored| stored.sps_id == sps.id) {
@@ -271,7 +272,7 @@ impl State {
         Ok(())
     }
 
-    fn activate(&mut self, pps_id: u32) -> Result<(Rc<Sps>, Rc<ActivePps>), Flaw> {
+    fn activate(&mut self, pps_id: u32) -> Result<(Rc<Sps>, Rc<ActivePps>), BitstreamError> {
         let Some(stored) = self.pps.get_mut(&pps_id) else {
             return invalid(format!(
                 "the slice refers to picture parameter set {pps_id}, which is not there"
@@ -294,7 +295,7 @@ impl State {
     }
 
     fn slice(&mut self, unit: NalUnit, nal_header: NalHeader, nal: usize) -> Result<(), Error> {
-        let at = |flaw: Flaw| flaw.at(nal, unit.offset as u64);
+        let at = |bitstream_error: BitstreamError| bitstream_error.at(nal, unit.offset as u64);
         let rbsp = nal::unescape(&unit.bytes[1..]);
         let mut bits = BitReader::new(&rbsp);
         let pps_id = SliceHeader::read_pps_id(&mut bits.clone()).map_err(at)?;
@@ -319,7 +320,7 @@ impl State {
         sps: &Rc<Sps>,
         nal: usize,
         offset: usize,
-    ) -> Result<(), Flaw> {
+    ) -> Result<(), BitstreamError> {
         let parity = usize::from(header.structure == Structure::BottomField);
         let second = self.frame.as_ref().is_some_and(|frame| {
             header.structure != Structure::Frame
@@ -380,7 +381,7 @@ impl State {
 
     /// A few bytes must not make us reserve the largest frame there is: no
     /// macroblock takes less than a quarter of a bit.
-    fn justify(&self, mbs: usize) -> Result<(), Flaw> {
+    fn justify(&self, mbs: usize) -> Result<(), BitstreamError> {
         const ALWAYS: usize = 8_192;
         if mbs > ALWAYS && mbs / 32 > self.stream_bytes {
             return invalid(format!("{mbs} macroblocks a frame do not fit {} bytes", self.stream_bytes));
@@ -395,7 +396,7 @@ impl State {
         scale: &LevelScale,
         rbsp: &[u8],
         bits: BitReader,
-    ) -> Result<(), Flaw> {
+    ) -> Result<(), BitstreamError> {
         let (Some(current), Some(frame)) = (&mut self.current, &mut self.frame) else {
             return invalid("a slice outside any picture");
         };
@@ -404,7 +405,7 @@ impl State {
         let map = &mut current.maps[plane];
         let first = header.first_mb as usize * if map.mbaff { 2 } else { 1 };
         if first < current.next_mb[plane] {
-            return Err(Flaw::Unsupported("arbitrary slice order"));
+            return Err(BitstreamError::Unsupported("arbitrary slice order"));
         }
         let rebuild = Rebuild {
             chroma: sps.chroma_array_type(),
@@ -456,7 +457,7 @@ impl State {
             if let Some(missing) = map.infos.iter().position(|info| info.slice == 0) {
                 self.frame = None;
                 let what = format!("the picture that begins here lacks macroblock {missing}");
-                return Err(Flaw::Invalid(what).at(current.nal, current.offset as u64));
+                return Err(BitstreamError::Invalid(what).at(current.nal, current.offset as u64));
             }
         }
         let Some(frame) = &mut self.frame else { return Ok(()) };

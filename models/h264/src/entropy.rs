@@ -10,7 +10,7 @@ pub mod context_init;
 pub mod writer;
 
 use crate::macroblock::Neighbours;
-use trinity_bits::Flaw;
+use trinity_bits::BitstreamError;
 
 /// The kinds of residual block; as `u8`, ctxBlockCat of the luma column of Table 9-42.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,20 +37,24 @@ pub struct BlockPlace {
 /// One of the two entropy decoders, at some macroblock of a slice.
 pub trait SyntaxReader {
     /// mb_field_decoding_flag; `field_pairs` counts the neighbouring field pairs.
-    fn mb_field_decoding_flag(&mut self, field_pairs: u8) -> Result<bool, Flaw>;
+    fn mb_field_decoding_flag(&mut self, field_pairs: u8) -> Result<bool, BitstreamError>;
     /// mb_type of Table 7-11.
-    fn mb_type(&mut self, n: &Neighbours) -> Result<u32, Flaw>;
-    fn transform_size_8x8_flag(&mut self, n: &Neighbours) -> Result<bool, Flaw>;
+    fn mb_type(&mut self, n: &Neighbours) -> Result<u32, BitstreamError>;
+    fn transform_size_8x8_flag(&mut self, n: &Neighbours) -> Result<bool, BitstreamError>;
     /// rem_intra_pred_mode, or `None` where prev_intra_pred_mode_flag is set.
-    fn rem_intra_pred_mode(&mut self) -> Result<Option<u8>, Flaw>;
-    fn intra_chroma_pred_mode(&mut self, n: &Neighbours) -> Result<u8, Flaw>;
+    fn rem_intra_pred_mode(&mut self) -> Result<Option<u8>, BitstreamError>;
+    fn intra_chroma_pred_mode(&mut self, n: &Neighbours) -> Result<u8, BitstreamError>;
     /// coded_block_pattern; `chroma` is true for ChromaArrayType 1 and 2.
-    fn coded_block_pattern(&mut self, n: &Neighbours, chroma: bool) -> Result<u8, Flaw>;
-    fn mb_qp_delta(&mut self) -> Result<i32, Flaw>;
+    fn coded_block_pattern(&mut self, n: &Neighbours, chroma: bool) -> Result<u8, BitstreamError>;
+    fn mb_qp_delta(&mut self) -> Result<i32, BitstreamError>;
     /// Tells that the macroblock has no mb_qp_delta, which the next one's context asks.
     fn no_qp_delta(&mut self);
     /// `count` samples of an I_PCM macroblock at `depth` bits, handed to `put` in order.
-    fn pcm_samples(&mut self, parts: [(usize, u32); 2], put: &mut dyn FnMut(u16)) -> Result<(), Flaw>;
+    fn pcm_samples(
+        &mut self,
+        parts: [(usize, u32); 2],
+        put: &mut dyn FnMut(u16),
+    ) -> Result<(), BitstreamError>;
     /// One residual block. Levels go to the raster positions `scan` gives; the
     /// number of levels comes back, and is noted in `n` where the standard keeps it.
     fn residual_block(
@@ -60,7 +64,7 @@ pub trait SyntaxReader {
         scan: &[u8],
         field: bool,
         out: &mut [i32],
-    ) -> Result<usize, Flaw>;
+    ) -> Result<usize, BitstreamError>;
     /// An 8×8 block of component `place.component`.
     fn residual_8x8(
         &mut self,
@@ -70,9 +74,9 @@ pub trait SyntaxReader {
         field: bool,
         flag_coded: bool,
         out: &mut [i32; 64],
-    ) -> Result<usize, Flaw>;
+    ) -> Result<usize, BitstreamError>;
     /// Bits of the slice data read so far.
     fn bit_position(&self) -> u64;
     /// True after the last macroblock of the slice.
-    fn end_of_slice(&mut self) -> Result<bool, Flaw>;
+    fn end_of_slice(&mut self) -> Result<bool, BitstreamError>;
 }

@@ -15,12 +15,12 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod bitstream_error;
 mod blocks;
 mod deblock;
 mod decoder;
 mod encoder;
 mod entropy;
-mod flaw;
 mod intra;
 mod macroblock;
 mod picture;

@@ -1,9 +1,9 @@
 //! Scaling lists and the level scales they make (clauses 7.3.2.1.1.1, 8.5.9).
 
-use crate::flaw::invalid;
+use crate::bitstream_error::invalid;
 use crate::tables::{DEFAULT_4X4, DEFAULT_8X8, NORM_ADJUST_4X4, NORM_ADJUST_8X8, ZIGZAG_4X4, ZIGZAG_8X8};
 use trinity_bits::BitReader;
-use trinity_bits::Flaw;
+use trinity_bits::BitstreamError;
 
 /// The twelve lists in transmission (zig-zag) order: 4×4 intra Y, Cb, Cr and
 /// inter Y, Cb, Cr; 8×8 intra Y, inter Y, intra Cb, inter Cb, intra Cr, inter Cr.
@@ -26,7 +26,7 @@ pub(crate) fn read_lists(
     r: &mut BitReader,
     count: usize,
     sequence: Option<&ScalingLists>,
-) -> Result<ScalingLists, Flaw> {
+) -> Result<ScalingLists, BitstreamError> {
     let mut lists = ScalingLists::default();
     for i in 0..12 {
         let present = i < count && r.flag()?;
@@ -53,7 +53,7 @@ pub(crate) fn read_lists(
 }
 
 /// scaling_list(): deltas, or the default list where the first says so.
-fn read_list<const N: usize>(r: &mut BitReader, default: &[u8; N]) -> Result<[u8; N], Flaw> {
+fn read_list<const N: usize>(r: &mut BitReader, default: &[u8; N]) -> Result<[u8; N], BitstreamError> {
     let mut list = [0; N];
     let (mut last, mut next) = (8i32, 8i32);
     for j in 0..N {

@@ -21,11 +21,11 @@ use trinity_bits::{Chroma, Colour, Frame, Plane, Presentation};
 
 pub use crate::syntax::HashCheck;
 pub use decoded::Decoded;
-pub use slice::BitTally;
+pub use slice::BitCounts;
 
 use crate::Error;
 use crate::syntax::picture_hash::{self, PictureHash};
-use crate::syntax::{Flaw, NalHeader, NalType, Pps, SliceHeader, SliceType, Sps};
+use crate::syntax::{BitstreamError, NalHeader, NalType, Pps, SliceHeader, SliceType, Sps};
 use layout::Layout;
 use output::OutputQueue;
 use picture::Picture;
@@ -131,7 +131,7 @@ struct Current {
     plane: usize,
     factors: Option<Arc<Factors>>,
     hash: Option<PictureHash>,
-    bits: BitTally,
+    bits: BitCounts,
     slices: Vec<SliceType>,
     nal: usize,
     offset: u64,
@@ -184,7 +184,7 @@ impl Decoder {
         self.bytes_left = (self.stream_bytes as u64).saturating_sub(unit.offset as u64);
         let offset = unit.offset as u64;
         let Some(header) = NalHeader::parse(unit.bytes) else {
-            return Err(Flaw::invalid("the NAL unit header is damaged").at(nal, offset));
+            return Err(BitstreamError::invalid("the NAL unit header is damaged").at(nal, offset));
         };
         // Other layers hold other views or qualities of the same pictures.
         if header.layer_id > 0 {
@@ -198,7 +198,7 @@ impl Decoder {
                 let sps = Sps::parse(&rbsp);
                 if let Some(id) = sps.as_ref().map_or_else(|_| peek_sps_id(&rbsp), |sps| Some(sps.id)) {
                     self.sps[usize::from(id) & 15] =
-                        Some(sps.map(Arc::new).map_err(|flaw| flaw.at(nal, offset)));
+                        Some(sps.map(Arc::new).map_err(|bitstream_error| bitstream_error.at(nal, offset)));
                 }
                 Ok(())
             }
@@ -208,7 +208,7 @@ impl Decoder {
                 let pps = Pps::parse(&rbsp);
                 if let Some(id) = pps.as_ref().map_or_else(|_| peek_pps_id(&rbsp), |pps| Some(pps.id)) {
                     self.pps[usize::from(id) & 63] =
-                        Some(pps.map(Arc::new).map_err(|flaw| flaw.at(nal, offset)));
+                        Some(pps.map(Arc::new).map_err(|bitstream_error| bitstream_error.at(nal, offset)));
                 }
                 Ok(())
             }
@@ -250,7 +250,7 @@ impl Decoder {
     fn slice(&mut self, unit: NalUnit<'_>, header: NalHeader, nal: usize) -> Result<(), Error> {
         let offset = unit.offset as u64;
         let rbsp = nal::unescape(&unit.bytes[2..]);
-        let located = |flaw: Flaw| flaw.at(nal, offset);
+        let located = |bitstream_error: BitstreamError| bitstream_error.at(nal, offset);
         let (first, pps_id) = SliceHeader::peek(&rbsp, header.nal_type).map_err(located)?;
         if first {
             self.finish_picture()?;
@@ -267,23 +267,27 @@ impl Decoder {
             self.start_picture(&slice, header, sps, pps, nal, offset)?;
         }
         let Some(current) = &mut self.current else {
-            return Err(located(Flaw::invalid("the slice continues a picture whose first slice is missing")));
+            return Err(located(BitstreamError::invalid(
+                "the slice continues a picture whose first slice is missing",
+            )));
         };
         current.plane = usize::from(slice.colour_plane_id).min(current.pictures.len() - 1);
         let picture = &mut current.pictures[current.plane];
         let (sps, pps) = (picture.sps.clone(), picture.pps.clone());
         if pps.id != slice.pps_id {
-            return Err(located(Flaw::invalid("two slices of one picture refer to different PPSs")));
+            return Err(located(BitstreamError::invalid(
+                "two slices of one picture refer to different PPSs",
+            )));
         }
         let factors = current.factors.clone();
         let data = rbsp.get(start..).unwrap_or(&[]);
         let decoder = SliceDecoder::new(data, &sps, &pps, &slice, factors.as_deref(), picture);
         let bits = match decoder.decode() {
             Ok(bits) => bits,
-            Err((flaw, byte)) => {
+            Err((bitstream_error, byte)) => {
                 // What was made of the slice is in the picture: it is not to be shown.
                 self.current = None;
-                return Err(flaw.at(nal, offset + 2 + (start + byte) as u64));
+                return Err(bitstream_error.at(nal, offset + 2 + (start + byte) as u64));
             }
         };
         current.bits.add(bits, start as u64 * 8 + 16);
@@ -293,7 +297,8 @@ impl Decoder {
     }
 
     fn parameter_sets(&self, pps_id: u8, nal: usize, offset: u64) -> Result<(Arc<Sps>, Arc<Pps>), Error> {
-        let missing = |what: &str, id: u8| Flaw::Invalid(format!("{what} {id} is missing")).at(nal, offset);
+        let missing =
+            |what: &str, id: u8| BitstreamError::Invalid(format!("{what} {id} is missing")).at(nal, offset);
         let pps = self.pps[usize::from(pps_id) & 63].clone().ok_or_else(|| missing("PPS", pps_id))??;
         let sps =
             self.sps[usize::from(pps.sps_id) & 15].clone().ok_or_else(|| missing("SPS", pps.sps_id))??;
@@ -309,8 +314,8 @@ impl Decoder {
         nal: usize,
         offset: u64,
     ) -> Result<(), Error> {
-        self.check_support(&sps, &pps).map_err(|flaw| flaw.at(nal, offset))?;
-        let layout = Layout::new(&sps, &pps).map_err(|flaw| flaw.at(nal, offset))?;
+        self.check_support(&sps, &pps).map_err(|bitstream_error| bitstream_error.at(nal, offset))?;
+        let layout = Layout::new(&sps, &pps).map_err(|bitstream_error| bitstream_error.at(nal, offset))?;
         let kind = header.nal_type;
         let no_rasl_output = kind.is_irap() && (kind.is_idr() || kind.is_bla() || self.starts_sequence);
         if kind.is_irap() {
@@ -336,7 +341,7 @@ impl Decoder {
             plane: 0,
             factors,
             hash: None,
-            bits: BitTally::default(),
+            bits: BitCounts::default(),
             slices: Vec::new(),
             nal,
             offset,
@@ -378,7 +383,7 @@ impl Decoder {
 
     /// Refuses what this decoder leaves out, and pictures that no stream of
     /// this length can hold.
-    fn check_support(&self, sps: &Sps, pps: &Pps) -> Result<(), Flaw> {
+    fn check_support(&self, sps: &Sps, pps: &Pps) -> Result<(), BitstreamError> {
         let tools = &sps.screen_content;
         for (used, tool) in [
             (tools.curr_pic_ref || pps.screen_content, "screen content coding (current picture referencing)"),
@@ -393,23 +398,27 @@ impl Decoder {
             ),
         ] {
             if used {
-                return Err(Flaw::Unsupported(tool));
+                return Err(BitstreamError::Unsupported(tool));
             }
         }
         let depth_limit = sps.log2_ctb - sps.log2_min_cb;
         if pps.cu_qp_delta_depth.is_some_and(|depth| depth > depth_limit) {
-            return Err(Flaw::invalid("diff_cu_qp_delta_depth goes below the smallest coding block"));
+            return Err(BitstreamError::invalid(
+                "diff_cu_qp_delta_depth goes below the smallest coding block",
+            ));
         }
         if let Some(offsets) = &pps.range.chroma_qp_offsets
             && offsets.diff_cu_chroma_qp_offset_depth > depth_limit
         {
-            return Err(Flaw::invalid("diff_cu_chroma_qp_offset_depth goes below the smallest coding block"));
+            return Err(BitstreamError::invalid(
+                "diff_cu_chroma_qp_offset_depth goes below the smallest coding block",
+            ));
         }
         let samples = u64::from(sps.width) * u64::from(sps.height);
         // A coding unit takes a bypass bin for its mode at least, hence a bit
         // for 64×64 samples.
         if samples > MAX_LUMA_SAMPLES || samples > self.bytes_left.saturating_mul(8 << 12) {
-            return Err(Flaw::Invalid(format!(
+            return Err(BitstreamError::Invalid(format!(
                 "a {}×{} picture cannot be coded in the {} bytes left",
                 sps.width, sps.height, self.bytes_left
             )));
@@ -424,7 +433,7 @@ impl Decoder {
             let (all, here) = (picture.slice_of.len(), picture.decoded_ctbs);
             if here < all {
                 let what = format!("the picture lacks {} of its {all} CTUs", all - here);
-                return Err(Flaw::Invalid(what).at(current.nal, current.offset));
+                return Err(BitstreamError::Invalid(what).at(current.nal, current.offset));
             }
             picture.filter();
         }
@@ -468,7 +477,7 @@ impl Current {
 /// MaxLumaPs of level 7.2 (Table A.8), the most any level allows.
 const MAX_LUMA_SAMPLES: u64 = 142_606_336;
 
-impl BitTally {
+impl BitCounts {
     /// Adds a slice segment with `header` bits of headers.
     fn add(&mut self, slice: Self, header: u64) {
         self.prediction += slice.prediction;

@@ -27,6 +27,6 @@ mod sao;
 pub mod syntax;
 pub mod transform;
 
-pub use decoder::{BitTally, Decoded, Decoder, Frames, HashCheck, decode, decode_keep_going, frames};
+pub use decoder::{BitCounts, Decoded, Decoder, Frames, HashCheck, decode, decode_keep_going, frames};
 pub use encoder::{Params, encode};
 pub use trinity_bits::{CodecError as Error, Coded, Preset, Rate};

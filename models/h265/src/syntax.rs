@@ -23,7 +23,7 @@ pub use profile::ProfileTierLevel;
 pub use scaling_list::ScalingList;
 pub use slice_header::{SliceHeader, SliceType};
 pub use sps::{DpbLimits, Pcm, ScreenContent, ShortTermRefPicSet, Sps, SpsRangeExtension};
-pub use trinity_bits::Flaw;
+pub use trinity_bits::BitstreamError;
 pub use vps::Vps;
 pub use vui::Vui;
 pub use window::Window;

@@ -21,6 +21,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod accumulator;
 mod attention;
 mod baselines;
 pub mod builtin;
@@ -42,7 +43,6 @@ mod progressive;
 mod rotary;
 mod score;
 mod tables;
-mod tally;
 mod text;
 mod tokenizer;
 pub mod weights;

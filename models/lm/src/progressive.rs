@@ -7,10 +7,10 @@
 //! stream r̂ brings that nearest to r. Knows which linear layers read the same;
 //! how a codec weighs its error is [`crate::coding`]'s affair.
 
+use crate::accumulator::{Accumulator, CodedWeights};
 use crate::calibrate::{InputMoments, damped, outer_products, second_moments};
 use crate::coding::Coding;
 use crate::model::{Part, Workspace};
-use crate::tally::{CodedWeights, Tally};
 use crate::{Error, Model, Text, Weight};
 use nalgebra::{Cholesky, DMatrix, Dyn};
 use rayon::prelude::*;
@@ -144,7 +144,7 @@ pub(crate) fn code_from(
     let mut pairs: Vec<Pair> = text.windows.iter().map(|window| start(&window.tokens)).collect();
     let tokens: usize = text.windows.iter().map(|window| window.tokens.len()).sum();
     let longest = text.windows.iter().map(|window| window.tokens.len()).max().unwrap_or(0);
-    let mut tally = Tally::default();
+    let mut accumulator = Accumulator::default();
     for n in 0..original.config().num_hidden_layers {
         for part in Part::ALL {
             let models = (original, &*model);
@@ -179,7 +179,7 @@ pub(crate) fn code_from(
                 })
                 .collect::<Result<Vec<(Weight, u64)>, Error>>()?;
             weights.iter().zip(&coded).for_each(|(weight, (coded, spent))| {
-                tally.add(&weight.values, &coded.values, *spent);
+                accumulator.add(&weight.values, &coded.values, *spent);
             });
             let moments = Arc::new(seen.moments.as_slice().to_vec());
             for (weight, values) in weights.iter().zip(targets) {
@@ -192,5 +192,5 @@ pub(crate) fn code_from(
             pairs.par_iter_mut().for_each(|pair| pair.pass(models, n, part));
         }
     }
-    Ok(tally.into())
+    Ok(accumulator.into())
 }

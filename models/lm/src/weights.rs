@@ -1,14 +1,14 @@
 //! Weights through a codec before a run: what each is coded as, and at how many
 //! bits, where a text tells; and quantizers that stand as published.
 
+use crate::accumulator::Accumulator;
+pub use crate::accumulator::CodedWeights;
 use crate::cache::CacheTurns;
 use crate::calibrate::Moments;
 use crate::coding::Coding;
 use crate::nearby::Nearby;
 pub use crate::progressive::Target;
 use crate::progressive::Task;
-pub use crate::tally::CodedWeights;
-use crate::tally::Tally;
 use crate::{Error, Model, NoHooks, Reference, Text, Weight, progressive, score_against};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -243,11 +243,11 @@ fn put(
             Ok((coded, spent))
         })
         .collect::<Result<_, Error>>()?;
-    let mut tally = Tally::default();
-    originals.iter().zip(&coded).for_each(|(a, (b, spent))| tally.add(&a.values, &b.values, *spent));
+    let mut accumulator = Accumulator::default();
+    originals.iter().zip(&coded).for_each(|(a, (b, spent))| accumulator.add(&a.values, &b.values, *spent));
     let weights: Vec<Weight> = coded.into_iter().map(|c| c.0).collect();
     model.replace_weights(&weights)?;
-    Ok(tally.into())
+    Ok(accumulator.into())
 }
 
 fn code(coding: &Coding, weight: &mut Weight, bits: f64) -> Result<u64, Error> {

@@ -28,7 +28,7 @@ pub fn map<T: Sync, R: Send>(items: &[T], job: impl Fn(&T) -> R + Sync + Send) -
 }
 
 /// Runs `job` once on each of up to `count` threads; returns when all have ended.
-pub fn crew(count: usize, job: impl Fn() + Sync + Send) {
+pub fn worker_pool(count: usize, job: impl Fn() + Sync + Send) {
     #[cfg(feature = "threads")]
     if count > 1 && available() > 1 {
         rayon::scope(|scope| (0..count).for_each(|_| scope.spawn(|_| job())));
@@ -50,10 +50,10 @@ mod tests {
     }
 
     #[test]
-    fn a_crew_works_whatever_its_size() {
+    fn a_pool_works_whatever_its_size() {
         for count in [0, 1, 2, 9] {
             let (next, sum) = (AtomicUsize::new(0), AtomicUsize::new(0));
-            crew(count, || {
+            worker_pool(count, || {
                 while next.fetch_add(1, Ordering::Relaxed) < 100 {
                     sum.fetch_add(1, Ordering::Relaxed);
                 }

@@ -38,7 +38,7 @@ mod video;
 pub use align::{Aligned, Granularity, align_to_integers};
 pub use basis::Basis;
 pub use contract::{Encoded, Target, TensorCodec};
-pub use device::{Tally, decoded_tally, encoded_tally, use_device};
+pub use device::{StreamCounts, decoded_counts, encoded_counts, use_device};
 pub use entropy::{SYMBOL_CODERS, SymbolCoder};
 pub use grouped::{Grouped, Method, bits_per_value as grouped_bits_per_value, width_within};
 pub use k_quants::KQuant;

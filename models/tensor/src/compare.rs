@@ -14,7 +14,7 @@ use crate::codec::{
 use crate::memory::ContentHash;
 use crate::pipeline::{each_slab, evaluate};
 use crate::stats::gaussian_bound;
-use crate::{Class, Entry, Error, Obstacle};
+use crate::{Class, Entry, Error, LimitingFactor};
 
 /// One measurement; the fields are the columns of `compare.csv`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,8 +41,8 @@ pub struct Row {
     /// Why the target cannot be met, where it cannot; the numbers are then none.
     pub missed: Option<String>,
     /// What was in the way, then; rows of earlier versions do not say.
-    #[serde(default)]
-    pub obstacle: Option<Obstacle>,
+    #[serde(rename = "obstacle", default)]
+    pub limiting_factor: Option<LimitingFactor>,
     /// Who coded: `cpu`, or `cuda` where a GPU did. Speeds depend on it, bytes do not.
     #[serde(default = "cpu")]
     pub device: String,
@@ -127,7 +127,7 @@ pub fn column(target: Target) -> String {
 
 /// A tensor to compare codecs on.
 #[derive(Debug, Clone)]
-pub struct Subject {
+pub struct InputTensor {
     pub entry: Entry,
     /// The file it is from, as it was named.
     pub file: String,
@@ -135,7 +135,7 @@ pub struct Subject {
     content: u64,
 }
 
-impl Subject {
+impl InputTensor {
     /// Reads the tensor once, to know its content.
     pub fn new(entry: Entry, file: impl Into<String>) -> Result<Self, Error> {
         Ok(Self { content: entry.content()?, entry, file: file.into() })
@@ -152,12 +152,12 @@ impl Subject {
 /// One cell of the table to fill.
 #[derive(Debug, Clone)]
 pub struct Job<'a> {
-    pub subject: &'a Subject,
+    pub input: &'a InputTensor,
     pub codec: String,
     pub turn: Turn,
     pub goal: Goal,
-    /// Tensors a PCA basis may be learned from; the subject itself is left out.
-    pub samples: &'a [Subject],
+    /// Tensors a PCA basis may be learned from; the input itself is left out.
+    pub samples: &'a [InputTensor],
 }
 
 /// Names of the two lines that are no codecs.
@@ -169,8 +169,8 @@ impl Job<'_> {
     pub fn key(&self) -> Result<String, Error> {
         let mut hash = ContentHash::default();
         hash.add(VERSION.as_bytes());
-        hash.add(&self.subject.content.to_le_bytes());
-        let asked = (self.subject.entry.class(), &self.codec, self.turn.to_string(), self.goal);
+        hash.add(&self.input.content.to_le_bytes());
+        let asked = (self.input.entry.class(), &self.codec, self.turn.to_string(), self.goal);
         hash.add(format!("{asked:?}").as_bytes());
         // The profiles of others' making are part of the codec they make.
         for part in self.codec.split('/').filter(|part| part.ends_with(".toml")) {
@@ -179,7 +179,7 @@ impl Job<'_> {
             hash.add(&bytes.map_err(Error::io("reading the profile"))?);
         }
         if let Turn::Pca { .. } = self.turn {
-            for sample in self.samples.iter().filter(|sample| self.subject.is_taught_by(sample)) {
+            for sample in self.samples.iter().filter(|sample| self.input.is_taught_by(sample)) {
                 hash.add(&sample.content.to_le_bytes());
             }
         }
@@ -188,14 +188,16 @@ impl Job<'_> {
 
     /// The row of an earlier run under the names that this run has for it.
     pub fn renamed(&self, row: &Row) -> Row {
-        Row { file: self.subject.file.clone(), tensor: self.subject.entry.name().to_owned(), ..row.clone() }
+        Row { file: self.input.file.clone(), tensor: self.input.entry.name().to_owned(), ..row.clone() }
     }
 
     /// Encodes, decodes and measures; a target out of reach is a row that says
     /// so.
     pub fn run(&self) -> Result<Row, Error> {
         match self.measured() {
-            Err(Error::Unreachable { obstacle, reason, .. }) => self.missed(obstacle, reason.into()),
+            Err(Error::Unreachable { limiting_factor, reason, .. }) => {
+                self.missed(limiting_factor, reason.into())
+            }
             other => other,
         }
     }
@@ -213,7 +215,7 @@ impl Job<'_> {
                 inner,
             }),
         };
-        let outcome = evaluate(&self.subject.entry, codec.as_ref(), self.target())?;
+        let outcome = evaluate(&self.input.entry, codec.as_ref(), self.target())?;
         self.row(outcome.bits_per_value, outcome.metrics, outcome.encode_mb_s, outcome.decode_mb_s)
     }
 
@@ -233,9 +235,9 @@ impl Job<'_> {
         decode_mb_s: f64,
     ) -> Result<Row, Error> {
         Ok(Row {
-            file: self.subject.file.clone(),
-            tensor: self.subject.entry.name().to_owned(),
-            class: self.subject.entry.class(),
+            file: self.input.file.clone(),
+            tensor: self.input.entry.name().to_owned(),
+            class: self.input.entry.class(),
             codec: self.codec.clone(),
             precondition: self.turn.to_string(),
             target: match self.goal {
@@ -252,33 +254,33 @@ impl Job<'_> {
             decode_mb_s,
             gap_bits: bits_per_value - gaussian_bound(1.0, metrics.nmse),
             missed: None,
-            obstacle: None,
+            limiting_factor: None,
             device: device_of(&self.codec).into(),
             key: self.key()?,
         })
     }
 
     /// The row of a target that the codec cannot meet.
-    fn missed(&self, obstacle: Obstacle, reason: String) -> Result<Row, Error> {
+    fn missed(&self, limiting_factor: LimitingFactor, reason: String) -> Result<Row, Error> {
         let nothing = Metrics { nmse: f64::NAN, snr_db: f64::NAN, mae: f64::NAN, max_abs_error: f64::NAN };
         let none = self.row(f64::NAN, nothing, f64::NAN, f64::NAN)?;
-        Ok(Row { missed: Some(reason), obstacle: Some(obstacle), ..none })
+        Ok(Row { missed: Some(reason), limiting_factor: Some(limiting_factor), ..none })
     }
 
     /// The basis learned from the other tensors. Its own bits are a file's, not
     /// a tensor's: see [`shared_bases`].
     fn basis(&self, rank: Option<usize>) -> Result<PcaBasis, Error> {
-        let mut others = self.samples.iter().filter(|sample| self.subject.is_taught_by(sample)).peekable();
+        let mut others = self.samples.iter().filter(|sample| self.input.is_taught_by(sample)).peekable();
         if others.peek().is_none() {
             return Err(Error::Unreachable {
-                name: self.subject.entry.name().to_owned(),
+                name: self.input.entry.name().to_owned(),
                 codec: self.codec.clone(),
                 target: self.turn.to_string(),
-                obstacle: Obstacle::Shape,
+                limiting_factor: LimitingFactor::Shape,
                 reason: "no other tensor of its class and width to learn a basis from".into(),
             });
         }
-        learn(others.map(|sample| &sample.entry), self.subject.entry.matrix().1, rank)
+        learn(others.map(|sample| &sample.entry), self.input.entry.matrix().1, rank)
     }
 
     /// A line that is no codec. Tensors are taken slab by slab, as codecs take
@@ -295,7 +297,7 @@ impl Job<'_> {
                 Metrics::from_nmse(nmse)
             }
             (_, target) => {
-                each_slab(&self.subject.entry, |slab| {
+                each_slab(&self.input.entry, |slab| {
                     let (rate, own) = order0(slab, target)?;
                     bits += rate * slab.len() as f64;
                     values += slab.len();
@@ -566,7 +568,7 @@ mod tests {
             file: "g.npy".into(),
             key: String::new(),
             missed: None,
-            obstacle: None,
+            limiting_factor: None,
             device: cpu(),
             tensor: "g".into(),
             class: Class::WeightGradient,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Obstacle {
+pub enum LimitingFactor {
     /// Its least rate on this tensor is above the one that was asked for.
     Rate,
     /// Its least error on this tensor is above the one that was asked for.
@@ -19,7 +19,7 @@ pub enum Obstacle {
     Shape,
 }
 
-impl fmt::Display for Obstacle {
+impl fmt::Display for LimitingFactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Rate => "it needs more bits",
@@ -75,7 +75,13 @@ pub enum Error {
     NonFinite { name: String, index: usize, value: f64 },
     /// The codec cannot do what the target asks.
     #[error("tensor `{name}`: {codec} cannot reach {target}; {reason}")]
-    Unreachable { name: String, codec: String, target: String, obstacle: Obstacle, reason: Box<str> },
+    Unreachable {
+        name: String,
+        codec: String,
+        target: String,
+        limiting_factor: LimitingFactor,
+        reason: Box<str>,
+    },
     /// No codec has this name.
     #[error("no codec named `{name}`; expected one of {known}")]
     UnknownCodec { name: String, known: String },

@@ -35,7 +35,7 @@ pub use entry::{Carried, Entry, ValueStream};
 pub(crate) use gguf::Block;
 pub use gguf::Header as GgufHeader;
 pub use npy::write_npy;
-pub use origin::{Kept, ORIGIN_KEY};
+pub use origin::{ORIGIN_KEY, OriginPart};
 pub use safetensors::{SafetensorsWriter, Spec};
 pub(crate) use source::Source;
 pub use tri::{TIED_KEY, TriWriter, damaged};

@@ -37,7 +37,7 @@ mod zstandard;
 pub use class::Class;
 pub use crop::crop;
 pub use dtype::Dtype;
-pub use error::{Error, Obstacle};
+pub use error::{Error, LimitingFactor};
 pub use file::{Entry, TensorFile};
 pub use memory::ContentHash;
 pub use tensor::Tensor;

@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::blocks::BlockPlan;
 use crate::codec::{Basis, Encoded, Inputs, MetricSums, Metrics, Moments, Target, TensorCodec, codec};
 use crate::file::{Spec, TIED_KEY, TriWriter, ValueStream};
-use crate::{Class, Entry, Error, Obstacle, Tensor, TensorFile};
+use crate::{Class, Entry, Error, LimitingFactor, Tensor, TensorFile};
 
 /// Values in a slab: enough to learn statistics from, small beside memory.
 pub const SLAB_VALUES: usize = 1 << 21;
@@ -272,7 +272,7 @@ impl Choice {
                 name: entry.name().to_owned(),
                 codec: self.codec.name(),
                 target: self.target.to_string(),
-                obstacle: Obstacle::Rate,
+                limiting_factor: LimitingFactor::Rate,
                 reason: format!(
                     "the container's index and checksums alone take {overhead_bits_per_value:.2} bits per value"
                 )

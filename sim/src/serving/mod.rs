@@ -27,7 +27,7 @@ pub use percentiles::{Percentiles, Within};
 pub use service::{Batching, Pools, Service, ServingError};
 pub use settle::{Length, Settled, settle};
 use steady::Seen;
-pub use steady::{BATCHES, BOUND, CUT_RESIDENCES, Interval, LEAST_REQUESTS, Standing, Steady};
+pub use steady::{BATCHES, BOUND, CUT_RESIDENCES, Convergence, Interval, LEAST_REQUESTS, Steady};
 pub use steps::{Cost, StepCosts};
 pub use workload::{Lengths, Request, Requests, Stream};
 

@@ -3,7 +3,7 @@
 //!
 //! Must not know what is promised.
 
-use super::steady::{BATCHES, BOUND, CUT_RESIDENCES, Seen, Standing};
+use super::steady::{BATCHES, BOUND, CUT_RESIDENCES, Convergence, Seen};
 use super::{
     Request, Requests, Served, Service, ServingError, StepCosts, Stream, check, serve_with, too_long,
 };
@@ -91,17 +91,17 @@ pub fn settle(
             0
         };
         unstable += u32::from(!steady.stable);
-        if steady.standing == Standing::Short && grown >= 2 {
-            (steady.standing, steady.stable) = (Standing::Unstable, false);
+        if steady.convergence == Convergence::Short && grown >= 2 {
+            (steady.convergence, steady.stable) = (Convergence::Unstable, false);
             unstable = 2;
         }
         before = Some((list.len(), steady.residence_s));
-        if steady.standing == Standing::Settled || unstable >= 2 || list.len() >= length.most() {
+        if steady.convergence == Convergence::Settled || unstable >= 2 || list.len() >= length.most() {
             return Ok(Settled { served, simulated });
         }
-        let wanted = match served.steady.standing {
-            Standing::Short => needed(&served, rate_per_s),
-            Standing::Wide => {
+        let wanted = match served.steady.convergence {
+            Convergence::Short => needed(&served, rate_per_s),
+            Convergence::Wide => {
                 let tokens = served.steady.output_tokens_per_s;
                 let wide = tokens.half_width / (length.bound * tokens.mean);
                 SPARE * list.len() as f64 * (wide * wide).min(4.0)

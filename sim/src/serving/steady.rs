@@ -104,7 +104,7 @@ impl Seen {
 /// What a run is worth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Standing {
+pub enum Convergence {
     /// Long enough, and the rate of tokens known within the bound.
     Settled,
     /// Long enough, but the rate of tokens is not known within the bound.
@@ -129,7 +129,8 @@ pub struct Steady {
     pub requests_per_s: Interval,
     /// Tokens of those departures per second.
     pub output_tokens_per_s: Interval,
-    pub standing: Standing,
+    #[serde(rename = "standing")]
+    pub convergence: Convergence,
     /// First tokens keep up with arrivals.
     pub stable: bool,
 }
@@ -207,11 +208,11 @@ impl Steady {
             residence_s,
             requests_per_s,
             output_tokens_per_s,
-            standing: match (stable, long, sure) {
-                (false, ..) => Standing::Unstable,
-                (true, false, _) => Standing::Short,
-                (true, true, false) => Standing::Wide,
-                (true, true, true) => Standing::Settled,
+            convergence: match (stable, long, sure) {
+                (false, ..) => Convergence::Unstable,
+                (true, false, _) => Convergence::Short,
+                (true, true, false) => Convergence::Wide,
+                (true, true, true) => Convergence::Settled,
             },
             stable,
         }

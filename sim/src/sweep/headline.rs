@@ -1,7 +1,7 @@
 //! The two questions of LLM.265 §7.2, read off the fronts: how much faster at
 //! one area, how much smaller at one speed.
 
-use super::{Entry, Metric, Plan, Tally};
+use super::{Accumulator, Entry, Metric, Plan};
 use serde::Serialize;
 
 /// What to read.
@@ -49,7 +49,7 @@ impl Headline {
 
 /// Area and tokens a second of each point of a scenario's front; `None` when
 /// the sweep's objectives lack one of them.
-fn readings(plan: &Plan, tally: &Tally, scenario: usize) -> Option<Vec<Reading>> {
+fn readings(plan: &Plan, accumulated: &Accumulator, scenario: usize) -> Option<Vec<Reading>> {
     let place = |metric| plan.objectives.iter().position(|objective| objective.metric == metric);
     let (area, tokens) = (place(Metric::AreaMm2)?, place(Metric::TokensPerS)?);
     let reading = |entry: &Entry| Reading {
@@ -57,7 +57,7 @@ fn readings(plan: &Plan, tally: &Tally, scenario: usize) -> Option<Vec<Reading>>
         area_mm2: entry.values[area],
         tokens_per_s: entry.values[tokens],
     };
-    Some(tally.fronts.get(scenario)?.entries().iter().map(reading).collect())
+    Some(accumulated.fronts.get(scenario)?.entries().iter().map(reading).collect())
 }
 
 fn fastest_within(readings: &[Reading], area_mm2: f64) -> Option<Reading> {
@@ -71,9 +71,9 @@ fn smallest_reaching(readings: &[Reading], tokens_per_s: f64) -> Option<Reading>
 }
 
 /// Reads the answers off the fronts.
-pub fn headline(plan: &Plan, tally: &Tally, question: &Question) -> Option<Headline> {
-    let baseline = readings(plan, tally, question.baseline)?;
-    let candidate = readings(plan, tally, question.candidate)?;
+pub fn headline(plan: &Plan, accumulated: &Accumulator, question: &Question) -> Option<Headline> {
+    let baseline = readings(plan, accumulated, question.baseline)?;
+    let candidate = readings(plan, accumulated, question.candidate)?;
     let unit_tokens_per_s = fastest_within(&baseline, question.unit_area_mm2)?.tokens_per_s;
     let wanted = question.performance * unit_tokens_per_s;
     Some(Headline {
@@ -87,8 +87,8 @@ pub fn headline(plan: &Plan, tally: &Tally, question: &Question) -> Option<Headl
 
 /// Tokens a second that count as performance 1 where no question says: the
 /// smallest point of the first scenario that has any.
-pub fn plain_unit(plan: &Plan, tally: &Tally) -> Option<f64> {
-    let front = tally.fronts.iter().find(|front| !front.entries().is_empty())?;
+pub fn plain_unit(plan: &Plan, accumulated: &Accumulator) -> Option<f64> {
+    let front = accumulated.fronts.iter().find(|front| !front.entries().is_empty())?;
     let estimates = front.entries().iter().filter_map(|entry| plan.space.point(entry.index).estimate().ok());
     let smallest = estimates.min_by(|a, b| a.area_mm2.total_cmp(&b.area_mm2))?;
     Some(smallest.tokens_per_s)

@@ -1,8 +1,8 @@
 //! Promises of the serving simulation.
 use crate::fixtures::{cluster, llama3_70b};
 use trinity_sim::serving::{
-    Batching, Goodput, Length, Lengths, Objectives, Pools, Request, Requests, Served, Service, ServingError,
-    Standing, StepCosts, Stream, goodput, serve, settle,
+    Batching, Convergence, Goodput, Length, Lengths, Objectives, Pools, Request, Requests, Served, Service,
+    ServingError, StepCosts, Stream, goodput, serve, settle,
 };
 use trinity_sim::{
     AttentionKernel, Codec, Compression, Job, Overlap, Parallelism, Phase, Precision, Recompute, estimate,
@@ -250,7 +250,7 @@ fn a_trace_is_searched_by_its_repetitions() {
 fn rates_times_tokens_are_tokens_per_second() {
     let settled = settle(&service(), &stream(7), 3.0, &Length::from(1000)).unwrap();
     let steady = settled.served.steady;
-    assert_eq!(steady.standing, Standing::Settled, "{steady:?}");
+    assert_eq!(steady.convergence, Convergence::Settled, "{steady:?}");
     let list = stream(7).first(settled.served.requests).unwrap();
     let mean = list.iter().map(|r| f64::from(r.output_tokens)).sum::<f64>() / list.len() as f64;
     let [low, high] = steady.output_tokens_per_s.ends();
@@ -265,16 +265,16 @@ fn runs_of_any_length_agree_or_are_called_short() {
     let rates = [1_000, 5_000, 200_000].map(|first| {
         let length = Length { most: first, ..Length::from(first) };
         let steady = settle(&service(), &stream(7), 2.0, &length).unwrap().served.steady;
-        (steady.standing, steady.output_tokens_per_s)
+        (steady.convergence, steady.output_tokens_per_s)
     });
     let [low, high] = rates[2].1.ends();
-    assert_eq!(rates[2].0, Standing::Settled, "{rates:?}");
-    for (standing, rate) in rates {
-        let apart = standing == Standing::Settled;
+    assert_eq!(rates[2].0, Convergence::Settled, "{rates:?}");
+    for (convergence, rate) in rates {
+        let apart = convergence == Convergence::Settled;
         assert!(!apart || (rate.ends()[0] <= high && low <= rate.ends()[1]), "{rates:?}");
         assert!(rate.ends()[0] <= high && low <= rate.ends()[1], "{rates:?}");
     }
-    assert_ne!(rates[0].0, Standing::Settled, "{rates:?}");
+    assert_ne!(rates[0].0, Convergence::Settled, "{rates:?}");
 }
 
 /// Of many runs with other requests, about one in twenty may miss the truth.
@@ -302,13 +302,13 @@ fn a_queue_that_does_not_keep_up_is_called_unstable() {
     let calm = serve(&service(), &requests).unwrap();
     let flooded = serve(&service(), &Requests::faster(&requests, 1000.0)).unwrap();
     assert!(calm.steady.stable && !flooded.steady.stable, "{:?} {:?}", calm.steady, flooded.steady);
-    assert_eq!(flooded.steady.standing, Standing::Unstable);
+    assert_eq!(flooded.steady.convergence, Convergence::Unstable);
     let objectives = Objectives { ttft_p99_s: 10.0, tpot_p99_s: 0.5 };
     let length = Length { bound: 0.1, ..Length::from(1000) };
     let bears = goodput(&service(), &stream(7), &objectives, &length).unwrap().unwrap().requests_per_s;
-    for (over, standing) in [(0.7, Standing::Settled), (1.3, Standing::Unstable)] {
+    for (over, convergence) in [(0.7, Convergence::Settled), (1.3, Convergence::Unstable)] {
         let served = settle(&service(), &stream(7), over * bears, &Length::from(1000)).unwrap().served;
-        assert_eq!(served.steady.standing, standing, "{over} of {bears}: {:?}", served.steady);
+        assert_eq!(served.steady.convergence, convergence, "{over} of {bears}: {:?}", served.steady);
     }
 }
 

@@ -212,7 +212,7 @@ impl Request<'_> {
                     name: entry.name().to_owned(),
                     codec: name.clone(),
                     target: target.to_string(),
-                    obstacle: trinity_tensor::Obstacle::Rate,
+                    limiting_factor: trinity_tensor::LimitingFactor::Rate,
                     reason: format!("it is a number format and takes {rate:.2} bits/value").into(),
                 }));
             }
@@ -232,7 +232,7 @@ fn whole_bits(entry: &Entry, name: &str, target: Target) -> Result<f64, trinity_
         name: entry.name().to_owned(),
         codec: name.to_owned(),
         target: target.to_string(),
-        obstacle: trinity_tensor::Obstacle::Rate,
+        limiting_factor: trinity_tensor::LimitingFactor::Rate,
         reason: format!("with its scales it takes {:.2} bits/value or more", grouped_bits_per_value(2))
             .into(),
     })

@@ -7,9 +7,9 @@ use super::contest::TIE;
 use super::figures::{amount, chance, grouped, percent, significant, times};
 use super::knob::SCALE;
 use super::outcome::Exploration;
+use super::ranking::{Ranking, WinningInterval};
 use super::regime::{CONTEXT, Edge, Regime};
-use super::standing::{Reign, Standing};
-use super::vary::{Limit, Swing};
+use super::vary::{AssumptionSensitivity, Limit};
 
 /// Whole GPUs that move a gain by less than this are not worth a sentence.
 const STEP: f64 = 0.01;
@@ -47,23 +47,23 @@ fn setting(found: &Exploration) -> Option<String> {
     found.setting.as_ref().map(|setting| format!("{}.", setting.line))
 }
 
-fn standing<'a>(found: &'a Exploration, name: &str) -> Option<&'a Standing> {
-    found.standings.iter().find(|standing| standing.scenario == name)
+fn ranking<'a>(found: &'a Exploration, name: &str) -> Option<&'a Ranking> {
+    found.rankings.iter().find(|ranking| ranking.scenario == name)
 }
 
 /// What to build, and by how much it is better.
 fn best(found: &Exploration) -> Option<String> {
-    let own = standing(found, &found.best)?;
+    let own = ranking(found, &found.best)?;
     let within = found
         .budget_mm2
         .map_or_else(|| "For each mm²".to_owned(), |mm2| format!("Within {} mm²", grouped(mm2)));
     let figure = format!("{} {}", significant(own.value?), unit(&found.rank_by));
-    let first = found.standings.first()?;
+    let first = found.rankings.first()?;
     if own.scenario == found.baseline {
         // A codec may lead as assumed and still be no reason to build it.
         let leads = first.scenario != found.baseline;
         let gain = first.over_baseline.map(|ratio| ratio - 1.0).filter(|_| leads);
-        let (rest, odds) = (found.standings.get(1), found.odds.as_ref());
+        let (rest, odds) = (found.rankings.get(1), found.odds.as_ref());
         let versus = match (gain, odds, rest) {
             (Some(gain), Some(odds), _) => format!(
                 "; {} would gain {} as assumed, and pays in {} of the draws",
@@ -75,8 +75,8 @@ fn best(found: &Exploration) -> Option<String> {
         };
         return Some(format!("{within}, build no codec: {figure}{versus}."));
     }
-    let at = found.standings.iter().position(|standing| standing.scenario == own.scenario)?;
-    let versus = versus(own, found.standings.get(at + 1));
+    let at = found.rankings.iter().position(|ranking| ranking.scenario == own.scenario)?;
+    let versus = versus(own, found.rankings.get(at + 1));
     let gain = own
         .over_baseline
         .map_or_else(String::new, |ratio| format!(", {} times as good as {}", times(ratio), found.baseline));
@@ -84,8 +84,8 @@ fn best(found: &Exploration) -> Option<String> {
 }
 
 /// How far the next is behind.
-fn versus(own: &Standing, next: Option<&Standing>) -> String {
-    let next = next.filter(|standing| standing.value.is_some());
+fn versus(own: &Ranking, next: Option<&Ranking>) -> String {
+    let next = next.filter(|ranking| ranking.value.is_some());
     match (next, own.over_next.map(|ratio| ratio - 1.0)) {
         (Some(next), Some(lead)) if lead < TIE => {
             format!("; {} is within {} of it, a tie", next.scenario, percent(lead.max(0.0)))
@@ -232,7 +232,7 @@ fn holes(found: &Exploration) -> Option<String> {
 
 /// Where the bits of training come from, of the codec that leads as assumed.
 fn trained(found: &Exploration) -> Option<String> {
-    let leader = found.standings.iter().find(|one| one.scenario != found.baseline && one.value.is_some())?;
+    let leader = found.rankings.iter().find(|one| one.scenario != found.baseline && one.value.is_some())?;
     let coder = &found.silicon.iter().find(|silicon| silicon.candidate == leader.scenario)?.coder;
     let own: Vec<_> = found.trained.iter().filter(|one| one.coder == *coder).collect();
     let coded = own.iter().filter_map(|one| {
@@ -259,9 +259,9 @@ fn trained(found: &Exploration) -> Option<String> {
 
 /// How the best and the baseline cut the job.
 fn layouts(found: &Exploration) -> Option<String> {
-    let own = standing(found, &found.best)?;
+    let own = ranking(found, &found.best)?;
     let cut = own.layout.as_ref()?;
-    let plain = standing(found, &found.baseline).filter(|_| found.best != found.baseline);
+    let plain = ranking(found, &found.baseline).filter(|_| found.best != found.baseline);
     let plain = plain.and_then(|plain| plain.layout.as_ref());
     let plain = plain.map_or_else(String::new, |cut| format!("; {} plays {cut}", found.baseline));
     Some(format!("It plays {cut}{plain}."))
@@ -270,15 +270,15 @@ fn layouts(found: &Exploration) -> Option<String> {
 /// Axes on which the search went on beyond the study's values, and those it
 /// could not go on along.
 fn ends(found: &Exploration) -> Vec<String> {
-    let told = found.standings.iter().filter(|one| {
+    let told = found.rankings.iter().filter(|one| {
         one.scenario == found.best
             || one.scenario == found.baseline
             || one.over_next.is_some_and(|lead| lead < 1.1)
     });
     let (mut beyond, mut stuck) = (Vec::new(), Vec::new());
-    for standing in told {
-        for chosen in &standing.chosen {
-            let what = format!("{} of {}", chosen.path, standing.scenario);
+    for ranking in told {
+        for chosen in &ranking.chosen {
+            let what = format!("{} of {}", chosen.path, ranking.scenario);
             if let Some(end) = chosen.beyond {
                 beyond.push(format!("{what} at {} ({} is listed)", chosen.value, significant(end)));
             } else if chosen.at_end {
@@ -297,7 +297,7 @@ fn ends(found: &Exploration) -> Vec<String> {
 /// Where whole GPUs, and not the codec, make a difference.
 fn stepped(found: &Exploration) -> Option<String> {
     let steps = found.steps.as_ref()?;
-    let gain = standing(found, &found.best)?.over_baseline?;
+    let gain = ranking(found, &found.best)?.over_baseline?;
     if (steps.mean / gain - 1.0).abs() < STEP && steps.most / steps.least < 1.0 + 2.0 * STEP {
         return None;
     }
@@ -318,21 +318,21 @@ fn stepped(found: &Exploration) -> Option<String> {
 
 /// The workload that it is the answer for, where the study has several.
 fn asked(found: &Exploration) -> Option<String> {
-    let asked: Vec<_> = found.held.iter().filter(|held| held.path != SCALE).collect();
-    let grows = found.held.iter().find(|held| held.path == SCALE);
-    let held = found.held.iter().map(|held| format!("{} = {} {}", held.path, held.value, held.unit));
-    let held: Vec<String> = held.map(|held| held.trim_end().to_owned()).collect();
+    let asked: Vec<_> = found.fixed.iter().filter(|fixed| fixed.path != SCALE).collect();
+    let grows = found.fixed.iter().find(|fixed| fixed.path == SCALE);
+    let fixed = found.fixed.iter().map(|fixed| format!("{} = {} {}", fixed.path, fixed.value, fixed.unit));
+    let fixed: Vec<String> = fixed.map(|fixed| fixed.trim_end().to_owned()).collect();
     let others = match (asked.first(), grows) {
         (Some(first), _) => format!("`--set study.{}=…` asks for another", first.path),
         (None, Some(_)) => "`--budget` lets the cluster grow".to_owned(),
         (None, None) => return None,
     };
-    Some(format!("That is for {}; {others}.", held.join(" and ")))
+    Some(format!("That is for {}; {others}.", fixed.join(" and ")))
 }
 
 /// How the silicon of the best is shared out.
 fn split(found: &Exploration) -> Option<String> {
-    let best = standing(found, &found.best)?;
+    let best = ranking(found, &found.best)?;
     let split = best.split?;
     let area = best.best.as_ref()?.estimate.area_mm2;
     Some(format!(
@@ -348,7 +348,7 @@ fn split(found: &Exploration) -> Option<String> {
 
 /// Where the time of the best goes.
 fn bottleneck(found: &Exploration) -> Option<String> {
-    let best = standing(found, &found.best)?;
+    let best = ranking(found, &found.best)?;
     let (first, rest) = best.time.split_first()?;
     let next = rest
         .first()
@@ -358,9 +358,9 @@ fn bottleneck(found: &Exploration) -> Option<String> {
 
 /// What a token takes, beside what it takes without a codec.
 fn energy(found: &Exploration) -> Option<String> {
-    let best = standing(found, &found.best)?;
+    let best = ranking(found, &found.best)?;
     let own = best.energy_j_per_token?;
-    let plain = found.standings.iter().find(|standing| standing.scenario == found.baseline)?;
+    let plain = found.rankings.iter().find(|ranking| ranking.scenario == found.baseline)?;
     let plain_j = plain.energy_j_per_token.filter(|_| best.scenario != found.baseline)?;
     Some(format!("A token takes {} J, {} without a codec.", significant(own), significant(plain_j)))
 }
@@ -368,23 +368,25 @@ fn energy(found: &Exploration) -> Option<String> {
 /// At which budgets another is the best.
 fn budgets(found: &Exploration) -> Option<String> {
     let budget = found.budget_mm2?;
-    let own = found.reigns.iter().position(|reign| {
-        reign.from_mm2 <= budget && reign.to_mm2.is_none_or(|to| budget < to) && reign.scenario == found.best
+    let own = found.winning_intervals.iter().position(|winning| {
+        winning.from_mm2 <= budget
+            && winning.to_mm2.is_none_or(|to| budget < to)
+            && winning.scenario == found.best
     })?;
-    let reign = &found.reigns[own];
-    let below = own.checked_sub(1).map(|at| &found.reigns[at]);
-    let above = found.reigns.get(own + 1);
+    let winning = &found.winning_intervals[own];
+    let below = own.checked_sub(1).map(|at| &found.winning_intervals[at]);
+    let above = found.winning_intervals.get(own + 1);
     let sentence = match (below, above) {
-        (None, None) => format!("It stays the best at every budget {}.", from_to(reign)),
+        (None, None) => format!("It stays the best at every budget {}.", from_to(winning)),
         (Some(below), None) => {
-            format!("It is the best {}; below that, {} is.", from_to(reign), below.scenario)
+            format!("It is the best {}; below that, {} is.", from_to(winning), below.scenario)
         }
         (None, Some(above)) => {
-            format!("It is the best {}; above that, {} is.", from_to(reign), above.scenario)
+            format!("It is the best {}; above that, {} is.", from_to(winning), above.scenario)
         }
         (Some(below), Some(above)) => format!(
             "It is the best {}; below that {} is, above it {}.",
-            from_to(reign),
+            from_to(winning),
             below.scenario,
             above.scenario
         ),
@@ -393,9 +395,9 @@ fn budgets(found: &Exploration) -> Option<String> {
 }
 
 /// The budgets of a reign, of which two figures are enough.
-fn from_to(reign: &Reign) -> String {
-    let from = grouped(rounded(reign.from_mm2));
-    reign.to_mm2.map_or_else(
+fn from_to(winning: &WinningInterval) -> String {
+    let from = grouped(rounded(winning.from_mm2));
+    winning.to_mm2.map_or_else(
         || format!("from {from} mm² on"),
         |to| format!("from {from} to {} mm²", grouped(rounded(to))),
     )
@@ -451,7 +453,7 @@ fn sensitive(found: &Exploration) -> Option<String> {
     if found.best == found.baseline {
         return None;
     }
-    let widest = found.swings.iter().max_by(|a, b| a.width().total_cmp(&b.width()))?;
+    let widest = found.sensitivities.iter().max_by(|a, b| a.width().total_cmp(&b.width()))?;
     let (low, high) = (widest.low.over_baseline?, widest.high.over_baseline?);
     // Below this nothing can be said to move it.
     if widest.width() < TIE {
@@ -470,16 +472,16 @@ fn sensitive(found: &Exploration) -> Option<String> {
 
 /// Which assumptions change who is the best, each alone.
 fn turned(found: &Exploration) -> Option<String> {
-    let other = |swing: &Swing| {
-        [&swing.low, &swing.high].into_iter().find_map(|end| {
+    let other = |sensitivity: &AssumptionSensitivity| {
+        [&sensitivity.low, &sensitivity.high].into_iter().find_map(|end| {
             let best = end.best.as_ref().filter(|best| **best != found.best)?;
-            Some(format!("{} ({best} at {})", swing.assumption, end.value))
+            Some(format!("{} ({best} at {})", sensitivity.assumption, end.value))
         })
     };
     // Odds may be against who leads as assumed; then there is no lead to lose.
-    found.standings.first().filter(|first| first.scenario == found.best)?;
-    let turned: Vec<String> = found.swings.iter().filter_map(other).collect();
-    let (some, all) = (turned.len(), found.swings.len());
+    found.rankings.first().filter(|first| first.scenario == found.best)?;
+    let turned: Vec<String> = found.sensitivities.iter().filter_map(other).collect();
+    let (some, all) = (turned.len(), found.sensitivities.len());
     (some > 0).then(|| {
         format!(
             "Alone, {some} of the {all} assumptions, at an end of {} range, make{} another the best: {}.",

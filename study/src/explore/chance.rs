@@ -110,8 +110,8 @@ pub(super) fn odds(
     }
     progress.end();
     let names: Vec<String> = contest.names().iter().map(|name| (*name).to_owned()).collect();
-    let tally = Tally { names, baseline, inputs, points, merits, draws };
-    Ok(tally.odds(candidate))
+    let accumulated = Draws { names, baseline, inputs, points, merits, draws };
+    Ok(accumulated.odds(candidate))
 }
 
 /// How good the best of each scenario is in a draw.
@@ -173,7 +173,7 @@ fn with_quality(contest: &Contest<'_>, draw: &Draw, best: &Optimum, coder: Optio
 }
 
 /// All draws.
-struct Tally {
+struct Draws {
     names: Vec<String>,
     baseline: usize,
     inputs: Vec<Input>,
@@ -183,7 +183,7 @@ struct Tally {
     draws: usize,
 }
 
-impl Tally {
+impl Draws {
     fn odds(self, candidate: &str) -> Option<Odds> {
         let count = self.merits.len();
         if count < 2 * BINS {
@@ -303,19 +303,19 @@ mod tests {
     use super::*;
 
     /// Draws in which `a` gains as `gain` says and `b` never anything.
-    fn tally(gain: impl Fn(&[f64]) -> f64) -> Odds {
+    fn odds_of(gain: impl Fn(&[f64]) -> f64) -> Odds {
         let lattice = Lattice::new(1021, 3, 1);
         let points: Vec<Vec<f64>> = (0..1021).map(|at| lattice.point(at)).collect();
         let merits = points.iter().map(|point| vec![Some(2.0), Some(2.0 * gain(point)), None]).collect();
         let names = ["none", "a", "b"].map(String::from).to_vec();
         let input = |name: &str| inputs::tests_input(name);
         let inputs = ["first", "second", "third"].map(input).to_vec();
-        Tally { names, baseline: 0, inputs, points, merits, draws: 1021 }.odds("a").unwrap()
+        Draws { names, baseline: 0, inputs, points, merits, draws: 1021 }.odds("a").unwrap()
     }
 
     #[test]
     fn the_input_that_moves_the_gain_has_its_variance() {
-        let odds = tally(|u| (0.3 * (u[1] - 0.5) + 0.1 * (u[2] - 0.5)).exp());
+        let odds = odds_of(|u| (0.3 * (u[1] - 0.5) + 0.1 * (u[2] - 0.5)).exp());
         assert_eq!(odds.decides[0].input, "second");
         assert!((odds.decides[0].share - 0.9).abs() < 0.02, "{:?}", odds.decides);
         assert!((odds.decides[1].share - 0.1).abs() < 0.02, "{:?}", odds.decides);
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn chances_are_shares_of_draws_and_sum_to_one() {
-        let odds = tally(|u| if u[0] < 0.25 { 1.2 } else { 0.9 });
+        let odds = odds_of(|u| if u[0] < 0.25 { 1.2 } else { 0.9 });
         assert!((odds.pays - 0.25).abs() < 0.01 && odds.any_pays == odds.pays, "{odds:?}");
         let of = |name: &str| odds.chances.iter().find(|one| one.scenario == name).unwrap().best;
         assert!((of("a") - 0.25).abs() < 0.01 && (of("none") - 0.75).abs() < 0.01);
@@ -340,13 +340,13 @@ mod tests {
         let points: Vec<Vec<f64>> = (0..61).map(|at| lattice.point(at)).collect();
         let merits = points.iter().map(|point| vec![Some(1.0), Some(1.0 + point[0])]).collect();
         let inputs = vec![inputs::tests_input("first")];
-        let odds = Tally { names, baseline: 0, inputs, points, merits, draws: 61 }.odds("a").unwrap();
+        let odds = Draws { names, baseline: 0, inputs, points, merits, draws: 61 }.odds("a").unwrap();
         assert!(odds.decides.is_empty() && odds.pays > 0.9, "{odds:?}");
     }
 
     #[test]
     fn equals_are_no_reason_to_build_a_codec() {
-        let odds = tally(|_| 1.0);
+        let odds = odds_of(|_| 1.0);
         assert_eq!(odds.chances[0].scenario, "none");
         assert_eq!((odds.chances[0].best, odds.pays), (1.0, 0.0));
         assert!(odds.decides.iter().all(|one| one.share == 0.0), "{:?}", odds.decides);

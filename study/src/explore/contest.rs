@@ -5,8 +5,8 @@
 //! its own ([`super::optimum`]), and what was found joins the grid, so that the
 //! sweep that is left behind has every answer among its points.
 
+use super::baseline_study::{BaselineStudy, Candidate, Listed, REDUCTION};
 use super::field::Field;
-use super::ground::{Entrant, Ground, Listed, REDUCTION};
 use super::knob::GPUS;
 use super::optimum::{Merit, Optimum, Rules, Values, Within};
 use super::request::key_of;
@@ -14,7 +14,7 @@ use super::silicon::Silicon;
 use super::tensors::{Rates, scaled};
 use crate::sweep::Study;
 use crate::{Error, Progress};
-use trinity_sim::sweep::{Direction, Entry, Metric, Point, Tally};
+use trinity_sim::sweep::{Accumulator, Direction, Entry, Metric, Point};
 
 /// A scenario whose best moves by less than this when its grid is refined again
 /// is refined enough.
@@ -40,7 +40,7 @@ pub(super) struct Change {
 /// The sweep with each codec as a scenario.
 #[derive(Debug)]
 pub(super) struct Contest<'a> {
-    pub ground: &'a Ground,
+    pub baseline_study: &'a BaselineStudy,
     pub silicon: &'a [Silicon],
     pub rates: &'a Rates,
     pub study: Study,
@@ -56,7 +56,7 @@ pub(super) struct Contest<'a> {
 /// What a sweep of the contest found.
 #[derive(Debug)]
 pub(super) struct Found {
-    pub tally: Tally,
+    pub accumulated: Accumulator,
     /// The best of each scenario.
     pub best: Vec<Option<Best>>,
 }
@@ -74,12 +74,12 @@ pub(super) struct Best {
 impl<'a> Contest<'a> {
     /// Searches every scenario until another round moves none of them by [`TOLERANCE`].
     pub fn refined(
-        ground: &'a Ground,
+        baseline_study: &'a BaselineStudy,
         silicon: &'a [Silicon],
         rates: &'a Rates,
         progress: &dyn Progress,
     ) -> Result<(Self, Found), Error> {
-        let mut contest = Self::new(ground, silicon, rates)?;
+        let mut contest = Self::new(baseline_study, silicon, rates)?;
         let mut found = contest.run(progress)?;
         let mut starts = contest.starts(&found);
         if starts.iter().all(Option::is_none) {
@@ -103,28 +103,32 @@ impl<'a> Contest<'a> {
         Ok((contest, found))
     }
 
-    fn new(ground: &'a Ground, silicon: &'a [Silicon], rates: &'a Rates) -> Result<Self, Error> {
-        let entrants = entrants(ground, silicon, rates);
-        let first = entrants.first().map_or("", |entrant| entrant.name.as_str()).to_owned();
-        let study = ground.study(&ground.text(&entrants, &first, &[]), 0)?;
+    fn new(
+        baseline_study: &'a BaselineStudy,
+        silicon: &'a [Silicon],
+        rates: &'a Rates,
+    ) -> Result<Self, Error> {
+        let candidates = candidates(baseline_study, silicon, rates);
+        let first = candidates.first().map_or("", |candidate| candidate.name.as_str()).to_owned();
+        let study = baseline_study.study(&baseline_study.text(&candidates, &first, &[]), 0)?;
         let at = |metric: Metric| study.plan.objectives.iter().position(|own| own.metric == metric);
-        let (Some(area_at), Some(rank_at)) = (at(Metric::AreaMm2), at(ground.rank.metric)) else {
+        let (Some(area_at), Some(rank_at)) = (at(Metric::AreaMm2), at(baseline_study.rank.metric)) else {
             return Err(Error::input("the study ranks by what is no objective", ""));
         };
         let most_codecs = |name: &str| {
             let own = silicon.iter().find(|silicon| silicon.candidate == name)?;
-            own.most_per_gpu(ground.most_listed(super::knob::CODECS))
+            own.most_per_gpu(baseline_study.most_listed(super::knob::CODECS))
         };
         let rules = Rules {
-            rank: ground.rank,
+            rank: baseline_study.rank,
             constraints: study.plan.constraints.clone(),
-            within: ground.budget_mm2.map_or(Within::AsItIs, Within::AreaMm2),
-            merit: if ground.budget_mm2.is_some() { Merit::Rank } else { Merit::PerArea },
+            within: baseline_study.budget_mm2.map_or(Within::AsItIs, Within::AreaMm2),
+            merit: if baseline_study.budget_mm2.is_some() { Merit::Rank } else { Merit::PerArea },
         };
-        let fields = Field::all(&study, most_codecs, &ground.free_paths())?;
+        let fields = Field::all(&study, most_codecs, &baseline_study.free_paths())?;
         let optima = vec![None; fields.len()];
         Ok(Self {
-            ground,
+            baseline_study,
             silicon,
             rates,
             study,
@@ -139,11 +143,11 @@ impl<'a> Contest<'a> {
 
     /// The sweep whose grid has what was found, and its file.
     fn grid(&self, best: Option<&str>) -> Result<(Study, String), Error> {
-        let entrants = entrants(self.ground, self.silicon, self.rates);
-        let named = entrants.iter().find(|entrant| Some(entrant.name.as_str()) == best);
-        let candidate = named.or(entrants.first()).map_or("", |entrant| entrant.name.as_str());
-        let text = self.ground.text(&entrants, candidate, &self.listed);
-        Ok((self.ground.study(&text, 0)?, text))
+        let candidates = candidates(self.baseline_study, self.silicon, self.rates);
+        let named = candidates.iter().find(|candidate| Some(candidate.name.as_str()) == best);
+        let candidate = named.or(candidates.first()).map_or("", |candidate| candidate.name.as_str());
+        let text = self.baseline_study.text(&candidates, candidate, &self.listed);
+        Ok((self.baseline_study.study(&text, 0)?, text))
     }
 
     /// The sweep with the winner in its headline, and its file.
@@ -152,9 +156,9 @@ impl<'a> Contest<'a> {
     }
 
     fn run(&self, progress: &dyn Progress) -> Result<Found, Error> {
-        let tally = self.study.tally(progress)?;
-        self.study.refuse_nonsense(&tally)?;
-        Ok(self.read(tally))
+        let accumulated = self.study.accumulate(progress)?;
+        self.study.refuse_nonsense(&accumulated)?;
+        Ok(self.read(accumulated))
     }
 
     /// Where each scenario's search begins: its best of the grid.
@@ -269,17 +273,17 @@ impl<'a> Contest<'a> {
 
     /// Where the scenario without a codec stands.
     pub fn baseline_at(&self) -> Option<usize> {
-        self.fields.iter().position(|field| field.player.name == self.ground.baseline)
+        self.fields.iter().position(|field| field.player.name == self.baseline_study.baseline)
     }
 
-    fn read(&self, tally: Tally) -> Found {
-        let best = (0..tally.fronts.len()).map(|at| self.best_of(&tally, at)).collect();
-        Found { tally, best }
+    fn read(&self, accumulated: Accumulator) -> Found {
+        let best = (0..accumulated.fronts.len()).map(|at| self.best_of(&accumulated, at)).collect();
+        Found { accumulated, best }
     }
 
     fn merit(&self, entry: &Entry) -> f64 {
         let value = entry.values[self.rank_at];
-        let rank = match self.ground.rank.direction {
+        let rank = match self.baseline_study.rank.direction {
             Direction::Maximize => value,
             Direction::Minimize => 1.0 / value,
         };
@@ -291,9 +295,9 @@ impl<'a> Contest<'a> {
 
     /// The best of one scenario within the budget; of equals the smaller, then
     /// the one that comes first.
-    fn best_of(&self, tally: &Tally, scenario: usize) -> Option<Best> {
-        let budget = self.ground.budget_mm2.unwrap_or(f64::INFINITY);
-        let entries = tally.fronts.get(scenario)?.entries().iter();
+    fn best_of(&self, accumulated: &Accumulator, scenario: usize) -> Option<Best> {
+        let budget = self.baseline_study.budget_mm2.unwrap_or(f64::INFINITY);
+        let entries = accumulated.fronts.get(scenario)?.entries().iter();
         let within = entries.filter(|entry| entry.values[self.area_at] <= budget);
         let best = within.reduce(|best, entry| {
             let (own, other) = (self.merit(entry), self.merit(best));
@@ -323,8 +327,8 @@ impl<'a> Contest<'a> {
         if merits[leader].is_some_and(|leading| leading / own > 1.0 + TIE) {
             return Some(self.name(leader));
         }
-        let plain = of(&self.ground.baseline).filter(|_| best != self.ground.baseline)?;
-        (own / plain < 1.0 + TOLERANCE).then_some(self.ground.baseline.as_str())
+        let plain = of(&self.baseline_study.baseline).filter(|_| best != self.baseline_study.baseline)?;
+        (own / plain < 1.0 + TOLERANCE).then_some(self.baseline_study.baseline.as_str())
     }
 
     fn name(&self, at: usize) -> &str {
@@ -334,7 +338,7 @@ impl<'a> Contest<'a> {
     /// Bits differ between tensors: the least and the most of any class that is coded, as factors
     /// on the mean.
     pub fn spread(&self) -> (f64, f64) {
-        let each = self.ground.needs.iter().map(|class| self.rates.spread(*class));
+        let each = self.baseline_study.needs.iter().map(|class| self.rates.spread(*class));
         each.fold((1.0, 1.0), |(low, high), own| (own.0.min(low), own.1.max(high)))
     }
 
@@ -345,8 +349,8 @@ impl<'a> Contest<'a> {
 
     /// Nothing fits: how small the smallest is, and what it is made of.
     pub fn too_small(&self, found: &Found) -> Error {
-        let budget = self.ground.budget_mm2.unwrap_or(0.0);
-        let all = found.tally.fronts.iter().flat_map(|front| front.entries());
+        let budget = self.baseline_study.budget_mm2.unwrap_or(0.0);
+        let all = found.accumulated.fronts.iter().flat_map(|front| front.entries());
         let smallest = all.min_by(|a, b| a.values[self.area_at].total_cmp(&b.values[self.area_at]));
         let Some(estimate) =
             smallest.and_then(|entry| self.study.plan.space.point(entry.index).estimate().ok())
@@ -357,7 +361,7 @@ impl<'a> Contest<'a> {
             format_args!(
                 "nothing fits into {budget} mm²: the smallest point of `{}` that can run takes {:.0} mm² ({:.0} mm² of \
                  GPUs, {:.0} of network cards, {:.2} of codecs)",
-                self.ground.name,
+                self.baseline_study.name,
                 estimate.area_mm2,
                 estimate.area.gpu_mm2,
                 estimate.area.nic_mm2,
@@ -384,12 +388,12 @@ fn scale_bits(point: &mut Point, factor: f64) {
 
 /// Each codec with what its scenario sets: silicon, and the bits of every class
 /// that the study codes.
-fn entrants(ground: &Ground, silicon: &[Silicon], rates: &Rates) -> Vec<Entrant> {
+fn candidates(baseline_study: &BaselineStudy, silicon: &[Silicon], rates: &Rates) -> Vec<Candidate> {
     silicon
         .iter()
         .map(|own| {
             let mut sets = own.sets().to_vec();
-            for class in &ground.needs {
+            for class in &baseline_study.needs {
                 if let (Some(key), Some(bits)) = (key_of(*class), rates.stated(*class, &own.coder)) {
                     sets.push(format!("job.compression.{key}={bits}"));
                 }
@@ -398,7 +402,7 @@ fn entrants(ground: &Ground, silicon: &[Silicon], rates: &Rates) -> Vec<Entrant>
             if !rates.trained.is_empty() {
                 sets.push(format!("{REDUCTION}=gather"));
             }
-            Entrant { name: own.candidate.clone(), sets }
+            Candidate { name: own.candidate.clone(), sets }
         })
         .collect()
 }

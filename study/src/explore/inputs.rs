@@ -89,9 +89,10 @@ const AROUND: &str =
 
 /// Everything that is drawn for a contest.
 pub(super) fn inputs(contest: &Contest<'_>, measured: &Quoted) -> Vec<Input> {
-    let mut inputs: Vec<Input> = contest.ground.assumptions().map(|one| assumption(contest, one)).collect();
+    let mut inputs: Vec<Input> =
+        contest.baseline_study.assumptions().map(|one| assumption(contest, one)).collect();
     let spread = |class: &Class| (*class, contest.rates.spread(*class));
-    let differing = contest.ground.needs.iter().map(spread).filter(|(_, (low, high))| low < high);
+    let differing = contest.baseline_study.needs.iter().map(spread).filter(|(_, (low, high))| low < high);
     inputs.extend(differing.map(|(class, (low, high))| Input {
         name: format!("bits of a {class}, as tensors differ"),
         low: format!("{low:.2}×"),
@@ -174,7 +175,7 @@ fn effects(contest: &Contest<'_>) -> Vec<Input> {
     if !training {
         return Vec::new();
     }
-    let (gradients, pipeline) = match contest.ground.recorded {
+    let (gradients, pipeline) = match contest.baseline_study.recorded {
         true => (charges(contest, Class::WeightGradient), charges(contest, Class::Activation)),
         false => (of_tensors(contest, Class::WeightGradient), of_tensors(contest, Class::Activation)),
     };
@@ -206,7 +207,7 @@ fn charges(contest: &Contest<'_>, class: Class) -> Vec<Charge> {
 
 /// What recorded runs lost at the bits that the tensors take.
 fn of_tensors(contest: &Contest<'_>, class: Class) -> Vec<Charge> {
-    if !contest.ground.needs.contains(&class) {
+    if !contest.baseline_study.needs.contains(&class) {
         return Vec::new();
     }
     let own = contest.rates.bits.iter().filter(|bits| bits.class == class);

@@ -327,8 +327,8 @@ impl Knob {
                     return Some(Stands::Beyond { end: *low });
                 }
                 // One of each is no end of anything, nor is what nothing else fits beside.
-                let held = *most <= *high && value + place.step_at(value) > *most && *most > place.step;
-                (held && place.step < 1.0).then_some(Stands::AtEnd)
+                let fixed = *most <= *high && value + place.step_at(value) > *most && *most > place.step;
+                (fixed && place.step < 1.0).then_some(Stands::AtEnd)
             }
             Kind::Listed { axis, ordered } => {
                 let last = axis.labels.len() - 1;

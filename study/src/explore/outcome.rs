@@ -1,15 +1,15 @@
 //! What an exploration found, as plain data.
 
+use super::baseline_study::Fixed;
 use super::certainty::Certainty;
 use super::chance::Odds;
-use super::ground::Held;
+use super::ranking::{PerWatt, Ranking, Steps, WinningInterval};
 use super::recorded::Trained;
 use super::regime::Regime;
 use super::setting::Setting;
 use super::silicon::Silicon;
-use super::standing::{PerWatt, Reign, Standing, Steps};
 use super::tensors::{Bits, LeftOut};
-use super::vary::{Limit, Swing};
+use super::vary::{AssumptionSensitivity, Limit};
 use crate::sweep::FrontOf;
 use serde::Serialize;
 
@@ -22,7 +22,8 @@ pub struct Exploration {
     pub quality: String,
     pub budget_mm2: Option<f64>,
     /// Axes of the study that are the question and no choice, where the study has them.
-    pub held: Vec<Held>,
+    #[serde(rename = "held")]
+    pub fixed: Vec<Fixed>,
     /// What is best: `max tokens-per-s`.
     pub rank_by: String,
     /// The answer, sentence by sentence.
@@ -42,7 +43,8 @@ pub struct Exploration {
     pub trained: Vec<Trained>,
     pub silicon: Vec<Silicon>,
     /// Each scenario at the budget, the best first.
-    pub standings: Vec<Standing>,
+    #[serde(rename = "standings")]
+    pub rankings: Vec<Ranking>,
     /// By how much the best of a scenario may still move when its axes are refined further.
     pub tolerance: f64,
     /// What whole GPUs do to the gain.
@@ -54,11 +56,13 @@ pub struct Exploration {
     /// Where a codec pays.
     pub regime: Option<Regime>,
     /// Which scenario is best at which budget.
-    pub reigns: Vec<Reign>,
+    #[serde(rename = "reigns")]
+    pub winning_intervals: Vec<WinningInterval>,
     /// How far a thing may move until another codec is the best.
     pub limits: Vec<Limit>,
     /// The answer with each assumption at either end.
-    pub swings: Vec<Swing>,
+    #[serde(rename = "swings")]
+    pub sensitivities: Vec<AssumptionSensitivity>,
     pub certainty: Vec<Certainty>,
     /// Codecs that could not take part, and why.
     pub left_out: Vec<LeftOut>,

@@ -4,7 +4,7 @@ use crate::evaluate::{self, Evaluation, FORWARD, Probe};
 use crate::{Error, Progress, Quality};
 use trinity_tensor::Class;
 use trinity_tensor::codec::Target;
-use trinity_tensor::compare::{Row, Subject};
+use trinity_tensor::compare::{InputTensor, Row};
 
 /// The study where none is named.
 pub const STUDY: &str = "sweeps/llama-3-70b";
@@ -15,7 +15,7 @@ pub const QUALITY: Target = Target::Nmse(0.01);
 /// What to explore.
 #[derive(Debug, Clone)]
 pub struct Request<'a> {
-    pub subjects: &'a [Subject],
+    pub input_tensors: &'a [InputTensor],
     /// The quality that every codec meets: an NMSE, or a bit rate, for all
     /// classes or for each.
     pub quality: Quality,
@@ -113,13 +113,13 @@ const LOSS_WINDOWS: usize = 4;
 /// Where no error is small enough, or the work is no longer wanted.
 pub fn at_loss(
     loss: f64,
-    subjects: &[Subject],
+    input_tensors: &[InputTensor],
     earlier: &[Probe],
     keep: &dyn Fn(&Probe),
     progress: &dyn Progress,
 ) -> Result<Quality, Error> {
-    let held = |class: &Class| subjects.iter().any(|subject| subject.entry.class() == *class);
-    let classes: Vec<Class> = FORWARD.into_iter().filter(held).collect();
+    let has = |class: &Class| input_tensors.iter().any(|tensor| tensor.entry.class() == *class);
+    let classes: Vec<Class> = FORWARD.into_iter().filter(has).collect();
     if classes.is_empty() {
         return Err(Error::input(
             "a loss is measured with weights, KV cache or activations coded, and these tensors are of none of them",

@@ -1,6 +1,6 @@
 //! What each codec costs in silicon, and where the figure comes from.
 
-use super::ground::Ground;
+use super::baseline_study::BaselineStudy;
 use super::request::Request;
 use super::tensors;
 use crate::config::{BlockFile, CandidateFile, CodecFile, ExplorationFile, OriginName};
@@ -91,8 +91,8 @@ impl Silicon {
 /// Whether a codec can say what its stages did, so that operations price it.
 pub(super) fn has_operations(codec: &dyn TensorCodec) -> bool {
     const FEW: usize = 4096;
-    let Ok(subjects) = tensors::built_in() else { return false };
-    let piece = subjects.first().and_then(|subject| crop(&subject.entry, FEW).ok());
+    let Ok(input_tensors) = tensors::built_in() else { return false };
+    let piece = input_tensors.first().and_then(|tensor| crop(&tensor.entry, FEW).ok());
     piece.is_some_and(|piece| codec.stages(&piece, Target::Nmse(0.1)).is_ok_and(|stages| !stages.is_empty()))
 }
 
@@ -101,10 +101,10 @@ pub(super) fn price(
     request: &Request<'_>,
     file: &ExplorationFile,
     candidates: &[&CandidateFile],
-    ground: &Ground,
+    baseline_study: &BaselineStudy,
     progress: &dyn Progress,
 ) -> Result<Vec<Silicon>, Error> {
-    let counted = Counted::of(request, file, candidates, ground, progress)?;
+    let counted = Counted::of(request, file, candidates, baseline_study, progress)?;
     candidates
         .iter()
         .map(|candidate| match &candidate.silicon {
@@ -219,7 +219,7 @@ impl Counted {
         request: &Request<'_>,
         file: &ExplorationFile,
         candidates: &[&CandidateFile],
-        ground: &Ground,
+        baseline_study: &BaselineStudy,
         progress: &dyn Progress,
     ) -> Result<Self, Error> {
         let asked = |candidate: &&&CandidateFile| candidate.silicon.is_none();
@@ -237,9 +237,9 @@ impl Counted {
         if let Some((candidate, _)) = yardstick.filter(|(one, _)| !coders.contains(&one.coder)) {
             coders.push(candidate.coder.clone());
         }
-        for (target, classes) in request.quality.targets(&ground.needs) {
+        for (target, classes) in request.quality.targets(&baseline_study.needs) {
             let has = |entry: &&Entry| classes.contains(&entry.class());
-            let entries = request.subjects.iter().map(|subject| &subject.entry).filter(has);
+            let entries = request.input_tensors.iter().map(|tensor| &tensor.entry).filter(has);
             let entries: Vec<Entry> = entries.cloned().collect();
             let asked = price::Request {
                 entries: &entries,

@@ -5,7 +5,7 @@ use super::request::MOST_NMSE;
 use crate::compare::Comparison;
 use crate::{Error, Quality};
 use serde::Serialize;
-use trinity_tensor::compare::{GAUSSIAN, ORDER0, Subject};
+use trinity_tensor::compare::{GAUSSIAN, InputTensor, ORDER0};
 use trinity_tensor::{Class, TensorFile};
 
 /// What rows call the file that comes with the library.
@@ -19,11 +19,11 @@ pub static TENSORS: &[u8] = include_bytes!("../../data/tensors.safetensors");
 /// # Errors
 ///
 /// Where they cannot be read, which a test excludes.
-pub fn built_in() -> Result<Vec<Subject>, Error> {
+pub fn built_in() -> Result<Vec<InputTensor>, Error> {
     let failed = |error| Error::Tensor { subject: BUILT_IN.into(), error };
     let file = TensorFile::from_bytes(TENSORS.to_vec(), "built-in").map_err(failed)?;
-    let subjects = file.entries().iter().map(|entry| Subject::new(entry.clone(), BUILT_IN));
-    subjects.collect::<Result<_, _>>().map_err(failed)
+    let input_tensors = file.entries().iter().map(|entry| InputTensor::new(entry.clone(), BUILT_IN));
+    input_tensors.collect::<Result<_, _>>().map_err(failed)
 }
 
 /// What a coder needs for one class.
@@ -93,14 +93,15 @@ impl Rates {
 
 /// Sums rows up by class and coder; a coder that misses one tensor of a class
 /// has no bits for the class.
-pub(super) fn bits(comparison: &Comparison, subjects: &[Subject]) -> Vec<Bits> {
+pub(super) fn bits(comparison: &Comparison, input_tensors: &[InputTensor]) -> Vec<Bits> {
     let mut coders: Vec<&str> = Vec::new();
     for row in &comparison.all {
         if ![ORDER0, GAUSSIAN].contains(&row.codec.as_str()) && !coders.contains(&row.codec.as_str()) {
             coders.push(&row.codec);
         }
     }
-    let classes = Class::ALL.into_iter().filter(|&class| subjects.iter().any(|s| s.entry.class() == class));
+    let classes =
+        Class::ALL.into_iter().filter(|&class| input_tensors.iter().any(|s| s.entry.class() == class));
     classes
         .flat_map(|class| coders.iter().map(move |&coder| (class, coder)))
         .map(|(class, coder)| {

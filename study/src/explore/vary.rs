@@ -2,7 +2,7 @@
 //! until another codec is the best, and what each assumption does to it.
 
 use super::contest::{Change, Contest};
-use super::standing::Reign;
+use super::ranking::WinningInterval;
 use crate::{Error, Progress};
 use serde::Serialize;
 
@@ -32,7 +32,7 @@ pub struct Turn {
 
 /// The answer with one assumption at each end of its range.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Swing {
+pub struct AssumptionSensitivity {
     pub assumption: String,
     pub low: End,
     pub high: End,
@@ -48,7 +48,7 @@ pub struct End {
     pub over_baseline: Option<f64>,
 }
 
-impl Swing {
+impl AssumptionSensitivity {
     /// How far the gain over the baseline moves.
     pub fn width(&self) -> f64 {
         match (self.low.over_baseline, self.high.over_baseline) {
@@ -74,7 +74,7 @@ pub(super) fn limits(
     progress: &dyn Progress,
 ) -> Result<Vec<Limit>, Error> {
     let mut limits = Vec::new();
-    let links = contest.ground.links();
+    let links = contest.baseline_study.links();
     progress.begin(links.len() as u64 + 1, "looking for where the answer turns");
     for (what, path, gbit_per_s) in links {
         let at = |factor: f64| Change {
@@ -97,7 +97,7 @@ pub(super) fn limits(
         }
         progress.advance(1);
     }
-    if best != contest.ground.baseline {
+    if best != contest.baseline_study.baseline {
         let at = |factor: f64| Change { bits: Some((Some(best.to_owned()), factor)), ..Change::default() };
         let probe = Probe { contest, best, change: &at, progress };
         limits.push(Limit {
@@ -117,16 +117,16 @@ pub(super) fn limits(
 
 /// Who is best at which budget, around the one that was asked for: `best`, and
 /// who takes over where another does. Nothing without a budget.
-pub(super) fn reigns(
+pub(super) fn winning_intervals(
     contest: &Contest<'_>,
     best: &str,
     progress: &dyn Progress,
-) -> Result<Vec<Reign>, Error> {
-    let Some(budget) = contest.ground.budget_mm2 else { return Ok(Vec::new()) };
+) -> Result<Vec<WinningInterval>, Error> {
+    let Some(budget) = contest.baseline_study.budget_mm2 else { return Ok(Vec::new()) };
     let at = |factor: f64| Change { budget: Some(factor), ..Change::default() };
     let probe = Probe { contest, best, change: &at, progress };
     let (below, above) = (probe.turn(&SLOWER)?, probe.turn(&FASTER)?);
-    let reign = |scenario: &str, from: f64, to: f64| Reign {
+    let winning = |scenario: &str, from: f64, to: f64| WinningInterval {
         scenario: scenario.to_owned(),
         from_mm2: budget * from,
         to_mm2: Some(budget * to),
@@ -135,11 +135,11 @@ pub(super) fn reigns(
     let least = SLOWER.into_iter().take_while(fits).last().unwrap_or(1.0);
     let from = below.as_ref().map_or(least, |turn| turn.factor);
     let to = above.as_ref().map_or(FARTHEST, |turn| turn.factor);
-    let mut reigns: Vec<Reign> =
-        below.iter().map(|turn| reign(&turn.scenario, least.min(from), from)).collect();
-    reigns.push(reign(best, from, to));
-    reigns.extend(above.iter().map(|turn| reign(&turn.scenario, to, FARTHEST)));
-    Ok(reigns)
+    let mut winning_intervals: Vec<WinningInterval> =
+        below.iter().map(|turn| winning(&turn.scenario, least.min(from), from)).collect();
+    winning_intervals.push(winning(best, from, to));
+    winning_intervals.extend(above.iter().map(|turn| winning(&turn.scenario, to, FARTHEST)));
+    Ok(winning_intervals)
 }
 
 struct Probe<'a> {
@@ -187,20 +187,20 @@ impl Probe<'_> {
 }
 
 /// Every assumption at either end, the widest swing first.
-pub(super) fn swings(
+pub(super) fn sensitivities(
     contest: &Contest<'_>,
     best: &str,
     progress: &dyn Progress,
-) -> Result<Vec<Swing>, Error> {
+) -> Result<Vec<AssumptionSensitivity>, Error> {
     let mut moves: Vec<(String, [(String, Change); 2])> = Vec::new();
-    for assumption in contest.ground.assumptions() {
+    for assumption in contest.baseline_study.assumptions() {
         let end = |value: &crate::config::Scalar| {
             let set = Some(format!("{}={value}", assumption.path));
             (value.to_string(), Change { set, ..Change::default() })
         };
         moves.push((assumption.name.clone(), [end(&assumption.low), end(&assumption.high)]));
     }
-    for (what, path, gbit_per_s) in contest.ground.links() {
+    for (what, path, gbit_per_s) in contest.baseline_study.links() {
         let end = |factor: f64| {
             let value = format!("{} Gbit/s", gbit_per_s * factor);
             let set = Some(format!("{path}={value}"));
@@ -223,21 +223,22 @@ pub(super) fn swings(
         moves.push((format!("area of {best}"), [end(1.0 / factor), end(factor)]));
     }
     progress.begin(moves.len() as u64, "varying assumptions");
-    let vary = |(assumption, ends): &(String, [(String, Change); 2])| -> Result<Swing, Error> {
-        progress.check()?;
-        let swing = Swing {
-            assumption: assumption.clone(),
-            low: end(contest, best, &ends[0]),
-            high: end(contest, best, &ends[1]),
+    let vary =
+        |(assumption, ends): &(String, [(String, Change); 2])| -> Result<AssumptionSensitivity, Error> {
+            progress.check()?;
+            let sensitivity = AssumptionSensitivity {
+                assumption: assumption.clone(),
+                low: end(contest, best, &ends[0]),
+                high: end(contest, best, &ends[1]),
+            };
+            progress.advance(1);
+            Ok(sensitivity)
         };
-        progress.advance(1);
-        Ok(swing)
-    };
-    let swings: Result<Vec<Swing>, Error> = moves.iter().map(vary).collect();
+    let sensitivities: Result<Vec<AssumptionSensitivity>, Error> = moves.iter().map(vary).collect();
     progress.end();
-    let mut swings = swings?;
-    swings.sort_by(|a, b| b.width().total_cmp(&a.width()));
-    Ok(swings)
+    let mut sensitivities = sensitivities?;
+    sensitivities.sort_by(|a, b| b.width().total_cmp(&a.width()));
+    Ok(sensitivities)
 }
 
 fn end(contest: &Contest<'_>, best: &str, (value, change): &(String, Change)) -> End {
@@ -248,6 +249,6 @@ fn end(contest: &Contest<'_>, best: &str, (value, change): &(String, Change)) ->
     End {
         value: value.clone(),
         best: contest.instead(best, &merits).or(holds).map(str::to_owned),
-        over_baseline: of(best).zip(of(&contest.ground.baseline)).map(|(own, none)| own / none),
+        over_baseline: of(best).zip(of(&contest.baseline_study.baseline)).map(|(own, none)| own / none),
     }
 }

@@ -12,7 +12,7 @@ use trinity_sim::serving::replica::{
     Candidate, ClosedLoop, Deployment, Found, Goal, Load, Nearest, Placement, Pool, PrefillWorkers, Replayed,
     Scene, Stage, Watched, search, watch,
 };
-use trinity_sim::serving::{BOUND, ServingError, Standing};
+use trinity_sim::serving::{BOUND, Convergence, ServingError};
 
 /// What is to be found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -314,7 +314,7 @@ fn steady(deployment: &Deployment, request: &Request, concurrency: u32) -> Optio
         let load = request.ask.load(concurrency, waves);
         let (_, watched, slots) = played(deployment, &load, waves).ok()?;
         let long = f64::from(load.requests) / slots >= f64::from(MOST_REQUESTS);
-        if watched.steady.standing == Standing::Settled || long {
+        if watched.steady.convergence == Convergence::Settled || long {
             return Some(watched);
         }
         waves = waves.saturating_mul(4);

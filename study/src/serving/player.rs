@@ -14,7 +14,7 @@ use trinity_sim::serving::replica::{
     ClosedLoop, Draft, EngineConstants, Load, Placement, Policy, Preemption, Replayed, Reuse, Scene, Watched,
     watch,
 };
-use trinity_sim::serving::{BOUND, Length, Lengths, Requests, ServingError, Standing, Stream};
+use trinity_sim::serving::{BOUND, Convergence, Length, Lengths, Requests, ServingError, Stream};
 
 /// Who asks, and when.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -143,7 +143,11 @@ pub fn run(library: &Library, request: &Request) -> Result<Outcome, PlayError> {
     let mut count = first.count();
     let goes_on = request.requests.is_none() && !matches!(request.arrivals, Arrivals::Trace(_));
     let mut unstable = 0;
-    while goes_on && unstable < 2 && watched.steady.standing != Standing::Settled && count < Length::MOST {
+    while goes_on
+        && unstable < 2
+        && watched.steady.convergence != Convergence::Settled
+        && count < Length::MOST
+    {
         count = (LONGER * count).clamp(LEAST_WATCHED, Length::MOST);
         let longer = match (&first, &request.arrivals) {
             (Asked::Closed(load), _) => Asked::Closed(ClosedLoop { requests: count as u32, ..*load }),
@@ -151,7 +155,7 @@ pub fn run(library: &Library, request: &Request) -> Result<Outcome, PlayError> {
             _ => break,
         };
         watched = watch(&scene, &longer.load(request), BOUND)?.1;
-        unstable += u32::from(watched.steady.standing == Standing::Unstable);
+        unstable += u32::from(watched.steady.convergence == Convergence::Unstable);
     }
     let ranks = f64::from(request.attention_data);
     let (tokens, requests) = (watched.steady.output_tokens_per_s, watched.steady.requests_per_s);

@@ -1,11 +1,11 @@
 //! Scenarios against each other along an axis: where does which win?
 //!
-//! Reads what a tally kept of every axis value; evaluates nothing but the best
+//! Reads what an accumulator kept of every axis value; evaluates nothing but the best
 //! points again, for their areas.
 
 use super::Study;
 use serde::Serialize;
-use trinity_sim::sweep::{Metric, Tally};
+use trinity_sim::sweep::{Accumulator, Metric};
 
 /// One comparison.
 #[derive(Debug, Clone, Serialize)]
@@ -41,7 +41,7 @@ pub struct Contender {
 impl Study {
     /// The comparisons that the sweep asks for; none of them where speed is not
     /// among its objectives.
-    pub fn crossovers(&self, tally: &Tally) -> Vec<Crossover> {
+    pub fn crossovers(&self, accumulated: &Accumulator) -> Vec<Crossover> {
         let speed = self.plan.objectives.iter().position(|objective| objective.metric == Metric::TokensPerS);
         let Some(speed) = speed else { return Vec::new() };
         let scenarios = self.plan.space.scenarios();
@@ -60,7 +60,7 @@ impl Study {
             let row = |(digit, value): (usize, &String)| {
                 let best = places.iter().map(|&(at, axis)| {
                     let (tokens_per_s, index) =
-                        tally.values[at][axis].get(digit)?.best.get(speed).copied()??;
+                        accumulated.values[at][axis].get(digit)?.best.get(speed).copied()??;
                     let area_mm2 = self.plan.space.point(index).estimate().ok()?.area_mm2;
                     Some(Contender { index, tokens_per_s, area_mm2 })
                 });

@@ -3,7 +3,7 @@
 use super::{Answer, POINT_COLUMNS, Study};
 use std::fmt::Write as _;
 use std::io::Write as _;
-use trinity_sim::sweep::{Tally, evaluate};
+use trinity_sim::sweep::{Accumulator, evaluate};
 use trinity_sim::{Estimate, Infeasible, Reason};
 
 /// The first line of points.csv.
@@ -74,13 +74,13 @@ pub fn quoted(text: &str) -> String {
 }
 
 /// The front of every scenario, smallest area first: pareto.csv.
-pub fn pareto_csv(study: &Study, tally: &Tally, answer: &Answer) -> String {
+pub fn pareto_csv(study: &Study, accumulated: &Accumulator, answer: &Answer) -> String {
     let paths = study.plan.space.paths();
     let fixed =
         ["scenario", "index", "area_mm2", "tokens_per_s", "normalized_performance", "energy_j_per_token"];
     let columns = fixed.iter().copied().chain(layout_column(study));
     let mut text = columns.chain(paths).map(quoted).collect::<Vec<_>>().join(",") + "\n";
-    for (scenario, front) in study.plan.space.scenarios().iter().zip(&tally.fronts) {
+    for (scenario, front) in study.plan.space.scenarios().iter().zip(&accumulated.fronts) {
         for entry in front.entries() {
             let Ok(estimate) = study.plan.space.point(entry.index).estimate() else { continue };
             let _ = write!(

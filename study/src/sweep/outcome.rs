@@ -5,7 +5,7 @@ use crate::Error;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
-use trinity_sim::sweep::{Direction, Entry, Metric, Tally};
+use trinity_sim::sweep::{Accumulator, Direction, Entry, Metric};
 use trinity_sim::{Estimate, Layout, Line, Reason};
 
 /// What is told of a point that runs.
@@ -142,15 +142,15 @@ impl Serialize for Typed<'_> {
 
 impl Study {
     /// What the points seen so far say.
-    pub fn outcome(&self, tally: &Tally) -> Outcome {
-        let answer = self.answer(tally);
+    pub fn outcome(&self, accumulated: &Accumulator) -> Outcome {
+        let answer = self.answer(accumulated);
         let all = |entries: &[Entry]| entries.iter().filter_map(|entry| self.found(entry, &answer)).collect();
-        let fronts = self.plan.space.scenarios().iter().zip(&tally.fronts);
+        let fronts = self.plan.space.scenarios().iter().zip(&accumulated.fronts);
         Outcome {
             title: self.file.title.clone(),
-            points: tally.points,
-            feasible: tally.feasible,
-            rejected: tally.rejected.clone(),
+            points: accumulated.points,
+            feasible: accumulated.feasible,
+            rejected: accumulated.rejected.clone(),
             headline: self.headline_of(&answer),
             replaced: self.replaced.clone(),
             warnings: self.file.warnings(&self.document).unwrap_or_default(),
@@ -160,21 +160,21 @@ impl Study {
                     points: all(front.entries()),
                 })
                 .collect(),
-            top: self.top(tally, &answer),
-            crossovers: self.crossovers(tally),
+            top: self.top(accumulated, &answer),
+            crossovers: self.crossovers(accumulated),
         }
     }
 
     /// The best points, as `rank-by` says: of all, or where the sweep has a
     /// budget, those of the fronts that keep to it.
-    pub fn top(&self, tally: &Tally, answer: &Answer) -> Vec<Found> {
+    pub fn top(&self, accumulated: &Accumulator, answer: &Answer) -> Vec<Found> {
         let found = |entry: &Entry| self.found(entry, answer);
         let Some(budget_mm2) = self.file.budget.map(trinity_config::Area::mm2) else {
-            return tally.top.entries().iter().filter_map(found).collect();
+            return accumulated.top.entries().iter().filter_map(found).collect();
         };
         let rank = self.plan.rank_by;
         let value = |found: &Found| rank.metric.of(&found.estimate);
-        let fronts = tally.fronts.iter().flat_map(|front| front.entries());
+        let fronts = accumulated.fronts.iter().flat_map(|front| front.entries());
         let mut within: Vec<Found> =
             fronts.filter_map(found).filter(|found| found.estimate.area_mm2 <= budget_mm2).collect();
         within.sort_by(|a, b| {
@@ -200,7 +200,7 @@ impl Study {
         })
     }
 
-    /// The point of an entry of a tally; entries are of points that run.
+    /// The point of an entry of an accumulator; entries are of points that run.
     pub(crate) fn found(&self, entry: &Entry, answer: &Answer) -> Option<Found> {
         let estimate = self.plan.space.point(entry.index).estimate().ok()?;
         Some(Found {

@@ -8,7 +8,7 @@ use trinity_config::{Checked, Complaint, Document};
 use trinity_sim::Reason;
 #[cfg(not(feature = "threads"))]
 use trinity_sim::sweep::BLOCK;
-use trinity_sim::sweep::{Headline, Plan, Tally, evaluate, headline, plain_unit};
+use trinity_sim::sweep::{Accumulator, Headline, Plan, evaluate, headline, plain_unit};
 
 #[cfg(feature = "hwcodec")]
 use crate::calibration::Measurements;
@@ -141,9 +141,9 @@ impl Study {
     }
 
     /// Reads the headline and the unit of performance off the fronts.
-    pub fn answer(&self, tally: &Tally) -> Answer {
-        let headline = self.file.question().and_then(|question| headline(&self.plan, tally, &question));
-        let unit = headline.map(|h| h.unit_tokens_per_s).or_else(|| plain_unit(&self.plan, tally));
+    pub fn answer(&self, accumulated: &Accumulator) -> Answer {
+        let headline = self.file.question().and_then(|question| headline(&self.plan, accumulated, &question));
+        let unit = headline.map(|h| h.unit_tokens_per_s).or_else(|| plain_unit(&self.plan, accumulated));
         Answer { unit_tokens_per_s: unit, headline }
     }
 
@@ -152,26 +152,26 @@ impl Study {
     /// # Errors
     ///
     /// Where the work is no longer wanted.
-    pub fn tally(&self, progress: &dyn Progress) -> Result<Tally, Error> {
-        let mut tally = self.tally_of(Shard::WHOLE, progress)?;
-        tally.sort();
-        Ok(tally)
+    pub fn accumulate(&self, progress: &dyn Progress) -> Result<Accumulator, Error> {
+        let mut accumulated = self.accumulate_shard(Shard::WHOLE, progress)?;
+        accumulated.sort();
+        Ok(accumulated)
     }
 
     /// Evaluates the points of one part; parts are merged with
-    /// [`Tally::merge`] and sorted once.
+    /// [`Accumulator::merge`] and sorted once.
     ///
     /// # Errors
     ///
     /// Where the work is no longer wanted.
-    pub fn tally_of(&self, part: Shard, progress: &dyn Progress) -> Result<Tally, Error> {
+    pub fn accumulate_shard(&self, part: Shard, progress: &dyn Progress) -> Result<Accumulator, Error> {
         let plan = &self.plan;
-        let mut tally = Tally::new(plan);
+        let mut accumulated = Accumulator::new(plan);
         let range = part.range(plan.space.len());
         progress.begin(range.end - range.start, "sweeping");
         let seen = |block| evaluate(plan, block, |_, _, _, _| ());
-        let mut take = |block: std::ops::Range<u64>, part: Tally| {
-            tally.merge(plan, &part);
+        let mut take = |block: std::ops::Range<u64>, part: Accumulator| {
+            accumulated.merge(plan, &part);
             progress.advance(block.end - block.start);
             progress.check()
         };
@@ -188,7 +188,7 @@ impl Study {
             take(block.clone(), seen(block))?;
         }
         progress.end();
-        Ok(tally)
+        Ok(accumulated)
     }
 
     /// A value of which no point can ever run is a mistake in the file, and
@@ -197,11 +197,11 @@ impl Study {
     /// # Errors
     ///
     /// Where no point runs, pointing at the value that most fail by.
-    pub fn refuse_nonsense(&self, tally: &Tally) -> Result<(), Error> {
-        if tally.feasible > 0 {
+    pub fn refuse_nonsense(&self, accumulated: &Accumulator) -> Result<(), Error> {
+        if accumulated.feasible > 0 {
             return Ok(());
         }
-        let Some((&reason, _)) = tally.rejected.iter().max_by_key(|(_, count)| **count) else {
+        let Some((&reason, _)) = accumulated.rejected.iter().max_by_key(|(_, count)| **count) else {
             return Ok(());
         };
         let path = to_blame(reason);
@@ -214,7 +214,7 @@ impl Study {
             })
             .unwrap_or_else(|| format!("all fail by {reason}"));
         let complaint =
-            Complaint::new(format_args!("none of the {} points can run: {example}", tally.points))
+            Complaint::new(format_args!("none of the {} points can run: {example}", accumulated.points))
                 .expected("at least one point that runs")
                 .help("change this value, or what the message names");
         Err(self.document.complain(&place, &complaint).into())

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use trinity_study::estimate::{self, Part};
 use trinity_study::sweep::{self, Study};
 use trinity_study::{Error, Progress, Silent, compare, price, sensitivity};
-use trinity_tensor::compare::Subject;
+use trinity_tensor::compare::InputTensor;
 
 fn study(name: &str) -> Study {
     let request = sweep::Request { sweep: name.into(), top: 3, ..sweep::Request::default() };
@@ -116,10 +116,10 @@ fn tensor() -> (tempfile::TempDir, trinity_tensor::TensorFile) {
 #[test]
 fn codecs_are_compared_and_what_is_out_of_reach_is_a_miss() {
     let (_folder, file) = tensor();
-    let subject = |entry: &trinity_tensor::Entry| Subject::new(entry.clone(), "w.npy").unwrap();
-    let subjects: Vec<Subject> = file.entries().iter().map(subject).collect();
+    let subject = |entry: &trinity_tensor::Entry| InputTensor::new(entry.clone(), "w.npy").unwrap();
+    let input_tensors: Vec<InputTensor> = file.entries().iter().map(subject).collect();
     let request = compare::Request {
-        subjects: &subjects,
+        input_tensors: &input_tensors,
         codecs: vec!["rtn".into(), "int+lz4".into()],
         turns: vec![trinity_tensor::compare::Turn::None],
         targets: vec![trinity_tensor::codec::Target::Bits(0.01)],

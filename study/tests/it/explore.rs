@@ -3,11 +3,11 @@
 use trinity_study::explore::{Edge, Exploration, QUALITY, Request, TOLERANCE, Training, built_in, explore};
 use trinity_study::{Error, Silent, compare, price, sweep};
 use trinity_tensor::codec::Target;
-use trinity_tensor::compare::{Subject, Turn};
+use trinity_tensor::compare::{InputTensor, Turn};
 use trinity_tensor::{Class, Entry, TensorFile};
 
 /// Tensors of 48 × 64 heavy-tailed values, one for each name.
-fn subjects(names: &[&str]) -> Vec<Subject> {
+fn input_tensors(names: &[&str]) -> Vec<InputTensor> {
     const ROWS: usize = 48;
     const COLUMNS: usize = 64;
     let mut header = String::from("{");
@@ -30,7 +30,7 @@ fn subjects(names: &[&str]) -> Vec<Subject> {
         bytes.extend((uniform * (1.0 + (at % 5) as f32)).to_le_bytes());
     }
     let file = TensorFile::from_bytes(bytes, "test").unwrap();
-    file.entries().iter().map(|entry| Subject::new(entry.clone(), "test").unwrap()).collect()
+    file.entries().iter().map(|entry| InputTensor::new(entry.clone(), "test").unwrap()).collect()
 }
 
 const ALL: [&str; 5] = ["a.weight", "k_cache", "boundary.1.activation", "a.weight.grad", "boundary.1.grad"];
@@ -40,9 +40,9 @@ const PAPER: &str = "sweeps/llama-7b";
 /// Enough draws for a sentence, few enough for a test.
 const FEW: usize = 48;
 
-fn request<'a>(subjects: &'a [Subject], candidates: &[&str]) -> Request<'a> {
+fn request<'a>(input_tensors: &'a [InputTensor], candidates: &[&str]) -> Request<'a> {
     Request {
-        subjects,
+        input_tensors,
         quality: QUALITY.into(),
         study: PAPER.into(),
         sets: Vec::new(),
@@ -69,12 +69,12 @@ fn refused(request: &Request<'_>) -> (String, String) {
 
 #[test]
 fn the_answer_is_what_compare_price_and_sweep_give_by_hand() {
-    let subjects = subjects(&ALL);
-    let explored = found(&request(&subjects, &["three-in-one", "line", "trinity-static"]));
+    let input_tensors = input_tensors(&ALL);
+    let explored = found(&request(&input_tensors, &["three-in-one", "line", "trinity-static"]));
     // Bits, by compare.
     let compared = compare::compare(
         &compare::Request {
-            subjects: &subjects,
+            input_tensors: &input_tensors,
             codecs: ["h264", "line-rtl", "trinity-static"].map(String::from).to_vec(),
             turns: vec![Turn::None],
             targets: vec![Target::Nmse(0.01)],
@@ -94,7 +94,7 @@ fn the_answer_is_what_compare_price_and_sweep_give_by_hand() {
         assert_eq!(row.bits_per_value, Some(bits(row.class, &row.coder)), "{row:?}");
     }
     // Silicon of what nobody built, by price.
-    let coded: Vec<Entry> = subjects
+    let coded: Vec<Entry> = input_tensors
         .iter()
         .map(|subject| subject.entry.clone())
         .filter(|entry| entry.class() != Class::KvCache)
@@ -134,14 +134,14 @@ fn the_answer_is_what_compare_price_and_sweep_give_by_hand() {
     for front in &outcome.fronts {
         let within = front.points.iter().map(|point| point.estimate).filter(|e| e.area_mm2 <= 50_000.0);
         let best = within.map(|estimate| estimate.tokens_per_s).fold(0.0, f64::max);
-        let standing = explored.standings.iter().find(|one| one.scenario == front.scenario).unwrap();
-        let value = standing.value.unwrap();
+        let ranking = explored.rankings.iter().find(|one| one.scenario == front.scenario).unwrap();
+        let value = ranking.value.unwrap();
         // The search starts at the best of the study's own grid, and ends at no worse.
         assert!(value > best * (1.0 - 1e-9) && value < best * 2.0, "{}: {value} {best}", front.scenario);
     }
-    let values: Vec<f64> = explored.standings.iter().filter_map(|standing| standing.value).collect();
+    let values: Vec<f64> = explored.rankings.iter().filter_map(|ranking| ranking.value).collect();
     assert!(values.windows(2).all(|pair| pair[0] >= pair[1]) && values.len() == 4, "{values:?}");
-    assert_eq!(explored.best, explored.standings[0].scenario);
+    assert_eq!(explored.best, explored.rankings[0].scenario);
     assert!(explored.answer[1].contains(&explored.best), "{:?}", explored.answer);
     // The file it leaves is that sweep again.
     let again = sweep::Study::load(&sweep::Request {
@@ -205,8 +205,8 @@ fn a_profile_of_ones_own_is_priced_as_the_profile_it_copies() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.toml");
     std::fs::write(&path, "extends = \"profiles/trinity-static\"\nname = \"some-other-name\"\n").unwrap();
-    let subjects = subjects(&ALL);
-    let found = found(&request(&subjects, &["trinity-static", path.to_str().unwrap()]));
+    let input_tensors = input_tensors(&ALL);
+    let found = found(&request(&input_tensors, &["trinity-static", path.to_str().unwrap()]));
     assert_eq!(found.silicon[1].candidate, "mine");
     assert!(found.silicon[1].encoder.area_mm2 > 0.0);
     assert_eq!(found.silicon[0].encoder, found.silicon[1].encoder);
@@ -214,10 +214,11 @@ fn a_profile_of_ones_own_is_priced_as_the_profile_it_copies() {
 
 #[test]
 fn another_node_scales_a_codec_once() {
-    let subjects = subjects(&ALL);
+    let input_tensors = input_tensors(&ALL);
     let at = |node: Option<&str>| {
-        let found = found(&Request { node: node.map(String::from), ..request(&subjects, &["three-in-one"]) });
-        let best = found.standings.iter().find(|one| one.scenario == "three-in-one").unwrap().clone();
+        let found =
+            found(&Request { node: node.map(String::from), ..request(&input_tensors, &["three-in-one"]) });
+        let best = found.rankings.iter().find(|one| one.scenario == "three-in-one").unwrap().clone();
         let split = best.split.unwrap();
         let codecs = split.codec * best.best.unwrap().estimate.area_mm2 / f64::from(split.gpus);
         (found.silicon[0].encoder.area_mm2 + found.silicon[0].decoder.area_mm2, codecs)
@@ -231,8 +232,8 @@ fn another_node_scales_a_codec_once() {
 
 #[test]
 fn earlier_rows_are_not_measured_again() {
-    let subjects = subjects(&ALL);
-    let request = request(&subjects, &["line"]);
+    let input_tensors = input_tensors(&ALL);
+    let request = request(&input_tensors, &["line"]);
     let first = explore(&request, &|_| (), &Silent).unwrap();
     let measured = std::sync::atomic::AtomicUsize::new(0);
     let count = |_: &trinity_tensor::compare::Row| {
@@ -246,67 +247,69 @@ fn earlier_rows_are_not_measured_again() {
 
 #[test]
 fn tensors_without_a_class_that_the_study_codes_are_refused_by_name() {
-    let subjects = subjects(&["k_cache"]);
-    let (message, help) = refused(&request(&subjects, &["line"]));
+    let input_tensors = input_tensors(&["k_cache"]);
+    let (message, help) = refused(&request(&input_tensors, &["line"]));
     assert!(message.contains("tensors at hand are of kv-cache"), "{message}");
     assert!(message.contains("nothing is known of weight, activation, weight-gradient"), "{message}");
     assert!(help.contains("sweeps/kv-spill"), "{help}");
     // A study that codes the cache alone takes the same file.
-    let spilled = Request { study: "sweeps/kv-spill".into(), ..request(&subjects, &["line"]) };
+    let spilled = Request { study: "sweeps/kv-spill".into(), ..request(&input_tensors, &["line"]) };
     assert_eq!(found(&spilled).baseline, "raw");
 }
 
 #[test]
 fn a_budget_below_the_smallest_point_is_refused_with_that_point() {
-    let subjects = subjects(&ALL);
-    let (message, help) = refused(&Request { budget_mm2: Some(100.0), ..request(&subjects, &["line"]) });
+    let input_tensors = input_tensors(&ALL);
+    let (message, help) = refused(&Request { budget_mm2: Some(100.0), ..request(&input_tensors, &["line"]) });
     assert!(message.contains("nothing fits into 100 mm²") && message.contains("of GPUs"), "{message}");
     assert!(help.contains("--budget of"), "{help}");
 }
 
 #[test]
 fn a_codec_that_nobody_priced_is_refused_and_taken_with_a_price() {
-    let subjects = subjects(&ALL);
-    let (message, help) = refused(&request(&subjects, &["rtn-128g"]));
+    let input_tensors = input_tensors(&ALL);
+    let (message, help) = refused(&request(&input_tensors, &["rtn-128g"]));
     assert!(message.contains("nothing is known of the silicon of `rtn-128g`"), "{message}");
     assert!(help.contains("rtn-128g=codecs/"), "{help}");
-    let priced = found(&request(&subjects, &["rtn-128g=codecs/line-lanes"]));
+    let priced = found(&request(&input_tensors, &["rtn-128g=codecs/line-lanes"]));
     assert_eq!(priced.silicon[0].source, "codecs/line-lanes");
 }
 
 #[test]
 fn a_quality_out_of_reach_is_refused_with_each_codecs_reason() {
-    let subjects = subjects(&ALL);
-    let (message, help) =
-        refused(&Request { quality: Target::Bits(0.001).into(), ..request(&subjects, &["line", "h264"]) });
+    let input_tensors = input_tensors(&ALL);
+    let (message, help) = refused(&Request {
+        quality: Target::Bits(0.001).into(),
+        ..request(&input_tensors, &["line", "h264"])
+    });
     assert!(message.contains("no codec reaches 0.001 bits/value") && message.contains("h264 ("), "{message}");
     assert!(help.contains("more bits"), "{help}");
 }
 
 #[test]
 fn built_in_tensors_are_of_every_class() {
-    let subjects = built_in().unwrap();
+    let input_tensors = built_in().unwrap();
     for class in
         [Class::Weight, Class::KvCache, Class::Activation, Class::WeightGradient, Class::ActivationGradient]
     {
-        assert!(subjects.iter().any(|subject| subject.entry.class() == class), "{class}");
+        assert!(input_tensors.iter().any(|subject| subject.entry.class() == class), "{class}");
     }
 }
 
 /// The gain that the answer states, as assumed.
 fn gain(found: &Exploration, name: &str) -> f64 {
-    found.standings.iter().find(|one| one.scenario == name).unwrap().over_baseline.unwrap()
+    found.rankings.iter().find(|one| one.scenario == name).unwrap().over_baseline.unwrap()
 }
 
 #[test]
 fn neighbouring_budgets_give_neighbouring_answers() {
-    let subjects = subjects(&ALL);
-    let first = explore(&request(&subjects, &["line"]), &|_| (), &Silent).unwrap();
+    let input_tensors = input_tensors(&ALL);
+    let first = explore(&request(&input_tensors, &["line"]), &|_| (), &Silent).unwrap();
     let at = |budget: f64| {
         let asked = Request {
             earlier: &first.comparison.all,
             budget_mm2: Some(budget),
-            ..request(&subjects, &["line"])
+            ..request(&input_tensors, &["line"])
         };
         gain(&found(&asked), "line")
     };
@@ -322,14 +325,14 @@ fn neighbouring_budgets_give_neighbouring_answers() {
 
 #[test]
 fn a_large_batch_gains_less_and_the_answer_says_that_the_batch_decides() {
-    let subjects = subjects(&ALL);
-    let asked = Request { draws: 251, ..request(&subjects, &["line"]) };
+    let input_tensors = input_tensors(&ALL);
+    let asked = Request { draws: 251, ..request(&input_tensors, &["line"]) };
     let first = explore(&asked, &|_| (), &Silent).unwrap();
     let at = |batch: u32| {
         found(&Request {
             earlier: &first.comparison.all,
             sets: vec![format!("study.job.replica-batch={batch}")],
-            ..request(&subjects, &["line"])
+            ..request(&input_tensors, &["line"])
         })
     };
     let (middle, large) = (at(64), at(256));
@@ -351,8 +354,9 @@ fn a_large_batch_gains_less_and_the_answer_says_that_the_batch_decides() {
 
 #[test]
 fn assumptions_that_move_together_stay_within_what_the_answer_says() {
-    let subjects = subjects(&ALL);
-    let alone = explore(&Request { draws: 251, ..request(&subjects, &["line"]) }, &|_| (), &Silent).unwrap();
+    let input_tensors = input_tensors(&ALL);
+    let alone =
+        explore(&Request { draws: 251, ..request(&input_tensors, &["line"]) }, &|_| (), &Silent).unwrap();
     let together = Request {
         earlier: &alone.comparison.all,
         sets: [
@@ -363,7 +367,7 @@ fn assumptions_that_move_together_stay_within_what_the_answer_says() {
         ]
         .map(String::from)
         .to_vec(),
-        ..request(&subjects, &["line"])
+        ..request(&input_tensors, &["line"])
     };
     let (stated, moved) = (gain(&alone.exploration, "line"), gain(&found(&together), "line"));
     // Four of them, none at the end of its range, take most of the gain away.
@@ -379,8 +383,8 @@ fn assumptions_that_move_together_stay_within_what_the_answer_says() {
 
 #[test]
 fn a_finer_grid_gives_the_same_answer() {
-    let subjects = subjects(&ALL);
-    let coarse = explore(&request(&subjects, &["line"]), &|_| (), &Silent).unwrap();
+    let input_tensors = input_tensors(&ALL);
+    let coarse = explore(&request(&input_tensors, &["line"]), &|_| (), &Silent).unwrap();
     let finer = Request {
         earlier: &coarse.comparison.all,
         sets: vec![
@@ -390,12 +394,12 @@ fn a_finer_grid_gives_the_same_answer() {
             "axes.2.values=[1,2,4]".into(),
             "axes.3.values=[0.125,0.25,0.375,0.5,0.75,1,1.5,2,3,4,6,8]".into(),
         ],
-        ..request(&subjects, &["line"])
+        ..request(&input_tensors, &["line"])
     };
     let finer = found(&finer);
     for name in ["line", "uncompressed"] {
         let value =
-            |of: &Exploration| of.standings.iter().find(|one| one.scenario == name).unwrap().value.unwrap();
+            |of: &Exploration| of.rankings.iter().find(|one| one.scenario == name).unwrap().value.unwrap();
         let (own, fine) = (value(&coarse.exploration), value(&finer));
         assert!((fine / own - 1.0).abs() < 5.0 * TOLERANCE, "{name}: {own} and {fine}");
     }
@@ -403,7 +407,7 @@ fn a_finer_grid_gives_the_same_answer() {
 
 #[test]
 fn an_axis_that_ends_early_does_not_choose_the_codec() {
-    let subjects = subjects(&["k_cache"]);
+    let input_tensors = input_tensors(&["k_cache"]);
     let names = ["line", "line-sm", "three-in-one", "nvenc"];
     let spilled = |sets: &[&str]| {
         let sets = sets.iter().map(|set| (*set).to_owned()).collect();
@@ -411,7 +415,7 @@ fn an_axis_that_ends_early_does_not_choose_the_codec() {
             study: "sweeps/kv-spill".into(),
             budget_mm2: Some(50_000.0),
             sets,
-            ..request(&subjects, &names)
+            ..request(&input_tensors, &names)
         })
     };
     let (short, long) = (spilled(&[]), spilled(&["axes.2.values=[1,2,4,8,16,32,64]"]));
@@ -422,41 +426,41 @@ fn an_axis_that_ends_early_does_not_choose_the_codec() {
     }
     // Engines that are on the die end where the study says, and that is told.
     let said = short.answer.join(" ");
-    let stuck = short.standings.iter().find(|one| one.scenario == "nvenc").unwrap();
+    let stuck = short.rankings.iter().find(|one| one.scenario == "nvenc").unwrap();
     assert!(stuck.chosen.iter().any(|chosen| chosen.at_end), "{:?} {said}", stuck.chosen);
 }
 
 #[test]
 fn an_error_at_which_nothing_is_learned_is_refused_with_the_reason() {
-    let subjects = subjects(&ALL);
+    let input_tensors = input_tensors(&ALL);
     let (message, help) =
-        refused(&Request { quality: Target::Nmse(0.9).into(), ..request(&subjects, &["line"]) });
+        refused(&Request { quality: Target::Nmse(0.9).into(), ..request(&input_tensors, &["line"]) });
     assert!(message.contains("NMSE of 0.9") && message.contains("nothing is learned"), "{message}");
     assert!(help.contains("0.01") && help.contains("--loss"), "{help}");
 }
 
 #[test]
 fn without_a_budget_area_is_not_free() {
-    let subjects = subjects(&ALL);
+    let input_tensors = input_tensors(&ALL);
     let found = found(&Request {
         study: "sweeps/five-codecs".into(),
-        ..request(&subjects, &["three-in-one", "line", "trinity-static"])
+        ..request(&input_tensors, &["three-in-one", "line", "trinity-static"])
     });
     assert!(found.budget_mm2.is_none() && found.per_watt.is_some());
-    for standing in &found.standings {
-        let split = standing.split.unwrap();
-        assert!(split.codec < 0.2, "{}: {split:?}", standing.scenario);
+    for ranking in &found.rankings {
+        let split = ranking.split.unwrap();
+        assert!(split.codec < 0.2, "{}: {split:?}", ranking.scenario);
     }
     assert!(found.answer[1].starts_with("For each mm²"), "{:?}", found.answer);
 }
 
 #[test]
 fn odds_are_the_same_for_any_number_of_threads() {
-    let subjects = subjects(&ALL);
+    let input_tensors = input_tensors(&ALL);
     let odds = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
-            let found = found(&request(&subjects, &["line", "three-in-one"]));
+            let found = found(&request(&input_tensors, &["line", "three-in-one"]));
             (found.odds.unwrap(), found.regime.unwrap(), found.answer)
         })
     };
@@ -470,12 +474,12 @@ fn odds_are_the_same_for_any_number_of_threads() {
 }
 
 /// The built-in tensors, coded once for all that ask of them.
-fn asked<'a>(subjects: &'a [Subject], study: &str, sets: &[&str]) -> Request<'a> {
+fn asked<'a>(input_tensors: &'a [InputTensor], study: &str, sets: &[&str]) -> Request<'a> {
     Request {
         study: study.into(),
         sets: sets.iter().map(|set| (*set).to_owned()).collect(),
         training: Training::Recorded { loss: 0.0 },
-        ..request(subjects, &["line", "line-sm", "three-in-one"])
+        ..request(input_tensors, &["line", "line-sm", "three-in-one"])
     }
 }
 
@@ -486,8 +490,8 @@ fn likeliest(found: &Exploration) -> &str {
 
 #[test]
 fn a_dgx_h100_hardly_needs_a_codec_and_says_whose_bits_it_counts_with() {
-    let subjects = subjects(&ALL);
-    let found = found(&asked(&subjects, "sweeps/llama-3-70b", &[]));
+    let input_tensors = input_tensors(&ALL);
+    let found = found(&asked(&input_tensors, "sweeps/llama-3-70b", &[]));
     let gain = gain(&found, "line");
     // 400 Gbit/s a GPU: a few percent at most, and never a loss beyond the codec's area.
     assert!((0.98..1.08).contains(&gain), "{gain} {:?}", found.answer);
@@ -501,17 +505,17 @@ fn a_dgx_h100_hardly_needs_a_codec_and_says_whose_bits_it_counts_with() {
     assert!(said.contains("recorded training runs: ") && said.contains("run t2.6"), "{said}");
     assert!(found.answer[0].contains("nodes of 8"), "{}", found.answer[0]);
     // A node has whole network cards, a GPU whole codecs, a stage chunks of as many layers.
-    for standing in &found.standings {
+    for ranking in &found.rankings {
         let of = |path: &str| -> Option<f64> {
-            standing.chosen.iter().find(|one| one.path == path)?.value.parse().ok()
+            ranking.chosen.iter().find(|one| one.path == path)?.value.parse().ok()
         };
         let cards = of("cluster.nics-per-gpu").unwrap() * 8.0;
-        assert_eq!(cards.fract(), 0.0, "{}: {cards} cards a node", standing.scenario);
+        assert_eq!(cards.fract(), 0.0, "{}: {cards} cards a node", ranking.scenario);
         let codecs = of("cluster.codecs-per-gpu").filter(|codecs| *codecs >= 1.0);
-        assert!(codecs.is_none_or(|codecs| codecs.fract() == 0.0), "{}: {codecs:?}", standing.scenario);
+        assert!(codecs.is_none_or(|codecs| codecs.fract() == 0.0), "{}: {codecs:?}", ranking.scenario);
         let stage = 80.0 / of("job.parallelism.pipeline").unwrap();
         let chunk = stage.ceil() / of("job.parallelism.interleave").unwrap();
-        assert_eq!(chunk.fract(), 0.0, "{}: {chunk} layers a chunk", standing.scenario);
+        assert_eq!(chunk.fract(), 0.0, "{}: {chunk} layers a chunk", ranking.scenario);
     }
     // The paper's codec lost what no one would give up, and is out with the reason.
     let out = found.left_out.iter().find(|one| one.candidate == "three-in-one").unwrap();
@@ -520,9 +524,9 @@ fn a_dgx_h100_hardly_needs_a_codec_and_says_whose_bits_it_counts_with() {
 
 #[test]
 fn servers_that_share_100_gbit_want_a_codec_and_a_rack_of_nvlink_does_not() {
-    let subjects = subjects(&ALL);
-    let slow = found(&asked(&subjects, "sweeps/a100-pcie", &[]));
-    let fast = found(&asked(&subjects, "sweeps/nvl72", &[]));
+    let input_tensors = input_tensors(&ALL);
+    let slow = found(&asked(&input_tensors, "sweeps/a100-pcie", &[]));
+    let fast = found(&asked(&input_tensors, "sweeps/nvl72", &[]));
     let (slow_gain, fast_gain) = (gain(&slow, "line"), gain(&fast, "line"));
     assert!(slow_gain > 1.05, "25 Gbit/s for 312 TFLOP/s: {slow_gain} {:?}", slow.answer);
     // A codec that is larger than thought is built smaller; it never takes half of the GPUs away.
@@ -548,28 +552,28 @@ fn servers_that_share_100_gbit_want_a_codec_and_a_rack_of_nvlink_does_not() {
 
 #[test]
 fn a_cache_that_is_sent_on_wants_a_codec_where_the_wire_is_thin() {
-    let subjects = subjects(&["k_cache"]);
-    let ask = |sets: &[&str]| found(&asked(&subjects, "sweeps/prefill-transfer", sets));
+    let input_tensors = input_tensors(&["k_cache"]);
+    let ask = |sets: &[&str]| found(&asked(&input_tensors, "sweeps/prefill-transfer", sets));
     // 320 KiB of cache a token, 3,600 tokens/s a GPU: 10 Gbit/s are asked of 400.
     let fast = ask(&[]);
     assert!((0.98..1.05).contains(&gain(&fast, "line")), "{:?}", fast.answer);
     let thin = ask(&["study.cluster.nic.bandwidth=1 Gbit/s", "axes.3.values=[1]"]);
     assert!(gain(&thin, "line") > 2.0, "{:?}", thin.answer);
     assert_ne!(thin.best, "raw", "{:?}", thin.answer);
-    let waits = &thin.standings.iter().find(|one| one.scenario == "raw").unwrap().time[0];
-    assert_eq!(waits.name, "KV transfer", "{:?}", thin.standings);
+    let waits = &thin.rankings.iter().find(|one| one.scenario == "raw").unwrap().time[0];
+    assert_eq!(waits.name, "KV transfer", "{:?}", thin.rankings);
     let map = thin.regime.unwrap();
     assert_eq!((map.x.name, map.y.name, map.marks.len()), ("context", "concurrency", 8));
 }
 
 #[test]
 fn what_a_study_pins_down_is_chosen_for_every_candidate_all_the_same() {
-    let subjects = subjects(&ALL);
-    let found = found(&request(&subjects, &["line"]));
-    for standing in &found.standings {
-        let has = |path: &str| standing.chosen.iter().any(|chosen| chosen.path == path);
+    let input_tensors = input_tensors(&ALL);
+    let found = found(&request(&input_tensors, &["line"]));
+    for ranking in &found.rankings {
+        let has = |path: &str| ranking.chosen.iter().any(|chosen| chosen.path == path);
         for path in ["job.recompute", "job.microbatch", "job.parallelism.tensor", "cluster.nics-per-gpu"] {
-            assert!(has(path), "{}: {path} is not among {:?}", standing.scenario, standing.chosen);
+            assert!(has(path), "{}: {path} is not among {:?}", ranking.scenario, ranking.chosen);
         }
     }
     // What is chosen is no assumption.
@@ -577,8 +581,8 @@ fn what_a_study_pins_down_is_chosen_for_every_candidate_all_the_same() {
     assert!(drawn.iter().all(|input| !input.name.contains("kept or computed again")), "{drawn:?}");
     // Recomputation is chosen: on half of the memory it pays, and is found.
     let small =
-        Request { sets: vec!["study.cluster.gpu.memory=16 GB".into()], ..request(&subjects, &["line"]) };
+        Request { sets: vec!["study.cluster.gpu.memory=16 GB".into()], ..request(&input_tensors, &["line"]) };
     let small = self::found(&small);
-    let value = |found: &Exploration| found.standings.iter().filter_map(|one| one.value).fold(0.0, f64::max);
+    let value = |found: &Exploration| found.rankings.iter().filter_map(|one| one.value).fold(0.0, f64::max);
     assert!(value(&small) > 0.3 * value(&found), "{:?}", small.answer);
 }

@@ -1,6 +1,6 @@
 //! Sweeps: a point is its index, however it is reached.
 use trinity_config::Document;
-use trinity_sim::sweep::{Plan, Tally, evaluate};
+use trinity_sim::sweep::{Accumulator, Plan, evaluate};
 use trinity_study::config::SweepFile;
 
 fn plan(name: &str) -> Plan {
@@ -35,7 +35,7 @@ fn any_cut_merges_to_the_same_tally() {
         let mut whole = evaluate(&plan, 0..len, |_, _, _, _| ());
         whole.sort();
         for parts in [2, 3, 7, 64] {
-            let mut merged = Tally::new(&plan);
+            let mut merged = Accumulator::new(&plan);
             // Backwards: the order of parts must not matter either.
             for part in (0..parts).rev() {
                 let range = len * part / parts..len * (part + 1) / parts;

@@ -40,7 +40,7 @@ const BARS: [(&str, &str, f64); 13] = [
 ];
 
 /// A matrix and the class of tensors it stands for.
-struct Subject {
+struct InputTensor {
     class: String,
     matrix: Matrix,
 }
@@ -72,30 +72,30 @@ pub fn run(args: &[&str]) -> Result<(), String> {
         eprintln!("left out: {} ({reason})", tool.found_as[0]);
     }
     let bench = Bench::new()?;
-    let subjects = subjects(quick)?;
-    let curves = subjects
+    let input_tensors = input_tensors(quick)?;
+    let curves = input_tensors
         .iter()
-        .map(|subject| {
-            eprintln!("{} {}", subject.class, subject.matrix.name);
-            bench.curves(&subject.matrix)
+        .map(|input| {
+            eprintln!("{} {}", input.class, input.matrix.name);
+            bench.curves(&input.matrix)
         })
         .collect::<Result<Vec<_>, _>>()?;
-    print_points(&subjects, &curves);
-    print_classes(&subjects, &curves);
-    bench.print_speed(&subjects)
+    print_points(&input_tensors, &curves);
+    print_classes(&input_tensors, &curves);
+    bench.print_speed(&input_tensors)
 }
 
 /// A way to draw values.
 type Source = fn(&mut Random) -> f64;
 
 /// Captured tensors, and sources of known statistics.
-fn subjects(quick: bool) -> Result<Vec<Subject>, String> {
+fn input_tensors(quick: bool) -> Result<Vec<InputTensor>, String> {
     let mut found = Vec::new();
     for file in matrix::captured() {
         let class = file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
         let mut matrices = matrix::matrices(&file)?;
         matrices.truncate(if quick { 1 } else { usize::MAX });
-        found.extend(matrices.into_iter().map(|matrix| Subject { class: class.clone(), matrix }));
+        found.extend(matrices.into_iter().map(|matrix| InputTensor { class: class.clone(), matrix }));
     }
     if found.is_empty() {
         eprintln!("no captured tensors beside the project: sources alone");
@@ -109,10 +109,10 @@ fn subjects(quick: bool) -> Result<Vec<Subject>, String> {
     for (name, next) in sources {
         let values = (0..1 << 20).map(|_| next(&mut random) as f32).collect();
         let matrix = Matrix { name: name.into(), rows: 1024, cols: 1024, values };
-        found.push(Subject { class: "source".into(), matrix });
+        found.push(InputTensor { class: "source".into(), matrix });
     }
     if quick {
-        found.iter_mut().for_each(|subject| subject.matrix.crop(256));
+        found.iter_mut().for_each(|input| input.matrix.crop(256));
     }
     Ok(found)
 }
@@ -271,7 +271,7 @@ impl Bench {
     }
 
     /// Encoding and decoding, one thread, beside nncodec and x264 ultrafast.
-    fn print_speed(&self, subjects: &[Subject]) -> Result<(), String> {
+    fn print_speed(&self, input_tensors: &[InputTensor]) -> Result<(), String> {
         println!(
             "\nSpeed, one thread, CPU time, least of {ROUNDS} alternating rounds, at about 3 bits a value; \
              M values a second\n"
@@ -282,13 +282,13 @@ impl Bench {
         );
         println!("{:<44}{:>10}{}", "", "encode", format!("{:>13}{:>13}", "encode", "decode").repeat(3));
         let mut seen = Vec::new();
-        for subject in subjects {
+        for input in input_tensors {
             // One of a class is enough.
-            if seen.contains(&&subject.class) {
+            if seen.contains(&&input.class) {
                 continue;
             }
-            seen.push(&subject.class);
-            self.print_speed_of(subject)?;
+            seen.push(&input.class);
+            self.print_speed_of(input)?;
         }
         println!(
             "\nbars: trinity 5 × nncodec both ways; trinity-static 0.4 × and 0.6 × the samples of x264 ultrafast\n"
@@ -296,8 +296,8 @@ impl Bench {
         Ok(())
     }
 
-    fn print_speed_of(&self, subject: &Subject) -> Result<(), String> {
-        let matrix = &subject.matrix;
+    fn print_speed_of(&self, input: &InputTensor) -> Result<(), String> {
+        let matrix = &input.matrix;
         matrix.write(&self.scratch.path.join("in.f32"))?;
         let count = matrix.values.len() as f64 / 1e6;
         // The step of three bits, so that rate control does not count for either.
@@ -323,7 +323,7 @@ impl Bench {
         let ratio = |speed: f64, base: f64| format!("{speed:.2} ({:.2})", speed / base);
         println!(
             "{:<44}{x264:>10.2}{:>13.2}{:>13.2}{:>13}{:>13}{:>13}{:>13}",
-            format!("{} {}", subject.class, matrix.name),
+            format!("{} {}", input.class, matrix.name),
             theirs[0],
             theirs[1],
             ratio(ours[0], theirs[0]),
@@ -423,14 +423,14 @@ fn bits_at(curve: &[Point], nmse: f64) -> f64 {
     a.bits + (b.bits - a.bits) * (x - octaves(a)) / (octaves(b) - octaves(a))
 }
 
-fn print_points(subjects: &[Subject], curves: &[Vec<Vec<Point>>]) {
+fn print_points(input_tensors: &[InputTensor], curves: &[Vec<Vec<Point>>]) {
     println!("Bits per value at equal error (–: out of the codec's reach)\n");
     let peers: String = PEERS.iter().map(|name| format!("{name:>14}")).collect();
     println!("{:<44}{:>12}{:>10}{peers}", "tensor", "NMSE", "trinity");
-    for (subject, curves) in subjects.iter().zip(curves) {
+    for (input, curves) in input_tensors.iter().zip(curves) {
         for ours in &curves[0] {
             let cells: String = curves[1..].iter().map(|peer| cell(bits_at(peer, ours.nmse), 14)).collect();
-            println!("{:<44}{:>12.3e}{:>10.3}{cells}", subject.matrix.name, ours.nmse, ours.bits);
+            println!("{:<44}{:>12.3e}{:>10.3}{cells}", input.matrix.name, ours.nmse, ours.bits);
         }
     }
 }
@@ -440,19 +440,19 @@ fn cell(number: f64, width: usize) -> String {
 }
 
 /// Mean and least saving of `trinity` by class, beside the bars.
-fn print_classes(subjects: &[Subject], curves: &[Vec<Vec<Point>>]) {
+fn print_classes(input_tensors: &[InputTensor], curves: &[Vec<Vec<Point>>]) {
     println!("\nBits per value that trinity saves: mean over the class (least at any tensor and rate)\n");
     let peers: String = PEERS.iter().map(|name| format!("{name:>22}")).collect();
     println!("{:<24}{peers}", "class");
-    let mut classes: Vec<&str> = subjects.iter().map(|s| s.class.as_str()).collect();
+    let mut classes: Vec<&str> = input_tensors.iter().map(|s| s.class.as_str()).collect();
     classes.dedup();
     for class in classes {
         let mut line = format!("{class:<24}");
         for (i, peer) in PEERS.iter().enumerate() {
-            let saved: Vec<f64> = subjects
+            let saved: Vec<f64> = input_tensors
                 .iter()
                 .zip(curves)
-                .filter(|(subject, _)| subject.class == class)
+                .filter(|(input, _)| input.class == class)
                 .flat_map(|(_, curves)| {
                     curves[0].iter().map(|ours| bits_at(&curves[i + 1], ours.nmse) - ours.bits)
                 })
@@ -469,13 +469,13 @@ fn print_classes(subjects: &[Subject], curves: &[Vec<Vec<Point>>]) {
     }
     println!("\n✓ ✗: the mean reaches its bar or not; bars of {}", bars());
     println!("\nSaved by trinity-static against h265 best: mean over the class\n");
-    let mut classes: Vec<&str> = subjects.iter().map(|s| s.class.as_str()).collect();
+    let mut classes: Vec<&str> = input_tensors.iter().map(|s| s.class.as_str()).collect();
     classes.dedup();
     for class in classes {
-        let saved: Vec<f64> = subjects
+        let saved: Vec<f64> = input_tensors
             .iter()
             .zip(curves)
-            .filter(|(subject, _)| subject.class == class)
+            .filter(|(input, _)| input.class == class)
             .flat_map(|(_, curves)| {
                 curves[0].iter().map(|ours| bits_at(&curves[2], ours.nmse) - bits_at(&curves[1], ours.nmse))
             })

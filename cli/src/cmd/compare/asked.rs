@@ -7,7 +7,7 @@ use serde::Serialize;
 use trinity_config::DataRate;
 use trinity_study::compare::{self, USUAL_BITS, usual_codecs};
 use trinity_tensor::codec::{Target, names};
-use trinity_tensor::compare::{Subject, Turn};
+use trinity_tensor::compare::{InputTensor, Turn};
 use trinity_tensor::{Class, Entry};
 
 use crate::cmd::encode::{known_codec, positive};
@@ -145,7 +145,7 @@ pub struct Args {
 
 /// Takes the folder of results for this comparison.
 pub(super) fn take(args: &Args, command: &str) -> Result<(), Failure> {
-    args.out.as_deref().map_or(Ok(()), |folder| output::claim(folder, &work(command, &args.files)))
+    args.out.as_deref().map_or(Ok(()), |folder| output::lock(folder, &work(command, &args.files)))
 }
 
 /// Writes rows as a CSV of that name into the folder of results.
@@ -214,8 +214,8 @@ impl<'a> Selection<'a> {
     }
 
     /// The tensors to compare codecs on, each with its file and its content.
-    pub fn subjects(&self, ctx: &Context) -> Result<Vec<Subject>, Failure> {
-        Ok(compare::subjects(self.chosen()?, self.strict, &ctx.watch())?)
+    pub fn input_tensors(&self, ctx: &Context) -> Result<Vec<InputTensor>, Failure> {
+        Ok(compare::input_tensors(self.chosen()?, self.strict, &ctx.watch())?)
     }
 
     fn chosen(&self) -> Result<Vec<(String, Entry)>, Failure> {

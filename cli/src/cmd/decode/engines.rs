@@ -10,7 +10,7 @@ use std::path::Path;
 use indicatif::ProgressBar;
 use trinity_study::encode::Kind;
 use trinity_tensor::export::{Shards, Stored, Written, write_gguf, write_safetensors};
-use trinity_tensor::file::{GgufHeader, Kept};
+use trinity_tensor::file::{GgufHeader, OriginPart};
 use trinity_tensor::{Dtype, Error, TensorFile};
 
 use crate::context::Context;
@@ -74,7 +74,7 @@ impl Job<'_> {
     /// with the small files that the container carries.
     pub fn folder(&self, tensors: Vec<Written<'_>>, folder: &Path) -> Result<(), Failure> {
         let tensors = self.rounded(tensors)?;
-        let index = self.file.kept(Kept::Index).and_then(|text| text.map(Shards::parse).transpose());
+        let index = self.file.kept(OriginPart::Index).and_then(|text| text.map(Shards::parse).transpose());
         let index = index.map_err(|error| self.bad(&error))?;
         let dealt = match &index {
             Some(index) => index.deal(&tensors),
@@ -104,7 +104,7 @@ impl Job<'_> {
 
     /// Small files of a model's folder, by name.
     fn files(&self) -> Result<BTreeMap<String, String>, Failure> {
-        let kept = self.file.kept(Kept::Files).map_err(|error| self.bad(&error))?;
+        let kept = self.file.kept(OriginPart::Files).map_err(|error| self.bad(&error))?;
         let Some(text) = kept else { return Ok(BTreeMap::new()) };
         let files: BTreeMap<String, String> = serde_json::from_slice(&text).map_err(|error| {
             Failure::input(format_args!("{}: its files are damaged: {error}", self.place))
@@ -121,7 +121,7 @@ impl Job<'_> {
 
     /// A GGUF under the header that the tensors came with; vectors as they are.
     pub fn gguf<'t>(&self, tensors: Vec<Written<'t>>, output: &Path) -> Result<(), Failure> {
-        let kept = self.file.kept(Kept::Gguf).map_err(|error| self.bad(&error))?;
+        let kept = self.file.kept(OriginPart::Gguf).map_err(|error| self.bad(&error))?;
         let Some(bytes) = kept else {
             let message = format!(
                 "{}: made of no GGUF, so that neither tokenizer nor metadata of one are in it",

@@ -37,7 +37,7 @@ pub fn page(explored: &Explored, searched: Option<&Found>) -> Report {
     report.paragraph(format!("{} at {}, in {}.", codecs(found), found.quality, found.study));
     report.heading("The best of each codec");
     split(&mut report, found);
-    add(&mut report, "Each codec at its best", &show::standings(found));
+    add(&mut report, "Each codec at its best", &show::rankings(found));
     add(&mut report, "What each plays", &show::layouts(found));
     report.heading("Over the budget");
     differences(&mut report, found);
@@ -75,10 +75,10 @@ pub fn page(explored: &Explored, searched: Option<&Found>) -> Report {
 }
 
 fn rests_on(report: &mut Report, found: &Exploration) {
-    if !found.reigns.is_empty() {
-        add(report, "Which codec is best at which budget", &reigns(found));
+    if !found.winning_intervals.is_empty() {
+        add(report, "Which codec is best at which budget", &winning_intervals(found));
     }
-    add(report, "Each assumption at either end of its range, alone", &swings(found));
+    add(report, "Each assumption at either end of its range, alone", &sensitivities(found));
     if let Some(odds) = &found.odds {
         add(report, "What is drawn", &inputs(odds));
         for sentence in &odds.correlations {
@@ -207,18 +207,18 @@ fn codecs(found: &Exploration) -> String {
 
 /// How the silicon of each codec's best point is shared out.
 fn split(report: &mut Report, found: &Exploration) {
-    let most = found.standings.iter().filter_map(|standing| standing.value).fold(0.0, f64::max);
+    let most = found.rankings.iter().filter_map(|ranking| ranking.value).fold(0.0, f64::max);
     let bars: Vec<Bar> = found
-        .standings
+        .rankings
         .iter()
-        .filter_map(|standing| {
-            let split = standing.split?;
+        .filter_map(|ranking| {
+            let split = ranking.split?;
             let width =
-                if most > 0.0 && found.rank_by.starts_with("max") { standing.value? / most } else { 1.0 };
+                if most > 0.0 && found.rank_by.starts_with("max") { ranking.value? / most } else { 1.0 };
             let parts = [split.gpu, split.nic, split.codec];
             Some(Bar {
-                label: standing.scenario.clone(),
-                colour: colour(&standing.scenario),
+                label: ranking.scenario.clone(),
+                colour: colour(&ranking.scenario),
                 parts: parts
                     .into_iter()
                     .zip(PARTS)
@@ -226,7 +226,7 @@ fn split(report: &mut Report, found: &Exploration) {
                     .collect(),
                 text: format!(
                     "{} tokens/s · GPU {} %, NIC {} %, codec {} %",
-                    sig3(standing.best.as_ref()?.estimate.tokens_per_s),
+                    sig3(ranking.best.as_ref()?.estimate.tokens_per_s),
                     sig3(split.gpu * 100.0),
                     sig3(split.nic * 100.0),
                     sig3(split.codec * 100.0),
@@ -312,15 +312,15 @@ fn silicon(report: &mut Report, found: &Exploration) {
 
 /// The gain over no codec with each assumption at either end.
 fn tornado(report: &mut Report, found: &Exploration) {
-    let best = found.standings.first().and_then(|standing| standing.over_baseline);
+    let best = found.rankings.first().and_then(|ranking| ranking.over_baseline);
     let Some(gain) = best.filter(|_| found.best != found.baseline) else { return };
     let values: Vec<Value> = found
-        .swings
+        .sensitivities
         .iter()
-        .filter_map(|swing| {
-            let (low, high) = (swing.low.over_baseline?, swing.high.over_baseline?);
+        .filter_map(|sensitivity| {
+            let (low, high) = (sensitivity.low.over_baseline?, sensitivity.high.over_baseline?);
             Some(json!({
-                "assumption": swing.assumption, "low": low.min(high), "high": low.max(high), "swing": swing.width(),
+                "assumption": sensitivity.assumption, "low": low.min(high), "high": low.max(high), "swing": sensitivity.width(),
             }))
         })
         .collect();
@@ -347,29 +347,29 @@ fn tornado(report: &mut Report, found: &Exploration) {
     );
 }
 
-fn reigns(found: &Exploration) -> Table {
+fn winning_intervals(found: &Exploration) -> Table {
     let mut table = Table::new(["from mm²", "to mm²", "best"]);
-    for reign in &found.reigns {
-        let to = reign.to_mm2.map_or_else(|| "any".into(), sig3);
-        table.row([sig3(reign.from_mm2), to, reign.scenario.clone()]);
+    for winning in &found.winning_intervals {
+        let to = winning.to_mm2.map_or_else(|| "any".into(), sig3);
+        table.row([sig3(winning.from_mm2), to, winning.scenario.clone()]);
     }
     table
 }
 
-fn swings(found: &Exploration) -> Table {
+fn sensitivities(found: &Exploration) -> Table {
     let gain = |value: Option<f64>| value.map_or_else(|| "-".into(), |gain| format!("{gain:.3}×"));
     let best = |name: &Option<String>| name.clone().unwrap_or_else(|| "nothing fits".into());
     let mut table =
         Table::new(["assumption", "low", "best then", "over none", "high", "best then", "over none"]);
-    for swing in &found.swings {
+    for sensitivity in &found.sensitivities {
         table.row([
-            swing.assumption.clone(),
-            swing.low.value.clone(),
-            best(&swing.low.best),
-            gain(swing.low.over_baseline),
-            swing.high.value.clone(),
-            best(&swing.high.best),
-            gain(swing.high.over_baseline),
+            sensitivity.assumption.clone(),
+            sensitivity.low.value.clone(),
+            best(&sensitivity.low.best),
+            gain(sensitivity.low.over_baseline),
+            sensitivity.high.value.clone(),
+            best(&sensitivity.high.best),
+            gain(sensitivity.high.over_baseline),
         ]);
     }
     table

@@ -1,7 +1,7 @@
 //! An exploration as text: the answer, then the rows it is read from.
 
 use crate::table::{Table, sig3};
-use trinity_study::explore::{Exploration, Odds, Silicon, Standing};
+use trinity_study::explore::{Exploration, Odds, Ranking, Silicon};
 use trinity_study::search::Found;
 use trinity_tensor::Class;
 
@@ -12,7 +12,7 @@ pub fn text(found: &Exploration, colour: bool) -> String {
         text.push('\n');
     }
     text += &format!("\nEach codec at its best{}\n", within(found));
-    text += &standings(found).render(colour);
+    text += &rankings(found).render(colour);
     text += "\nWhat each plays\n";
     text += &layouts(found).render(colour);
     if let Some(odds) = &found.odds {
@@ -40,9 +40,9 @@ pub fn text(found: &Exploration, colour: bool) -> String {
 /// How each scenario cuts the job and what its GPUs have.
 pub fn layouts(found: &Exploration) -> Table {
     let mut table = Table::new(["codec", "plays"]);
-    for standing in &found.standings {
-        let plays = standing.layout.clone().unwrap_or_else(|| "nothing fits".into());
-        table.row([standing.scenario.clone(), plays]);
+    for ranking in &found.rankings {
+        let plays = ranking.layout.clone().unwrap_or_else(|| "nothing fits".into());
+        table.row([ranking.scenario.clone(), plays]);
     }
     table
 }
@@ -90,7 +90,7 @@ fn percent(share: f64) -> String {
 }
 
 /// Every scenario at the budget, the best first.
-pub fn standings(found: &Exploration) -> Table {
+pub fn rankings(found: &Exploration) -> Table {
     let mut table = Table::new([
         "codec",
         "tokens/s",
@@ -103,26 +103,26 @@ pub fn standings(found: &Exploration) -> Table {
         "codec",
         "waits most for",
     ]);
-    for standing in &found.standings {
-        table.row(cells(standing, found));
+    for ranking in &found.rankings {
+        table.row(cells(ranking, found));
     }
     table
 }
 
-fn cells(standing: &Standing, found: &Exploration) -> Vec<String> {
-    let (Some(best), Some(split)) = (&standing.best, standing.split) else {
+fn cells(ranking: &Ranking, found: &Exploration) -> Vec<String> {
+    let (Some(best), Some(split)) = (&ranking.best, ranking.split) else {
         let nothing = std::iter::repeat_n(String::from("-"), 8);
-        return [standing.scenario.clone()]
+        return [ranking.scenario.clone()]
             .into_iter()
             .chain(nothing)
             .chain(["nothing fits".into()])
             .collect();
     };
-    let over = standing.over_baseline.filter(|_| standing.scenario != found.baseline);
+    let over = ranking.over_baseline.filter(|_| ranking.scenario != found.baseline);
     // Compute is what a cluster is for; what it waits for is the rest.
-    let waits = standing.time.iter().find(|part| part.name != "compute");
+    let waits = ranking.time.iter().find(|part| part.name != "compute");
     vec![
-        standing.scenario.clone(),
+        ranking.scenario.clone(),
         sig3(best.estimate.tokens_per_s),
         over.map_or_else(|| "-".into(), |ratio| format!("{ratio:.3}×")),
         sig3(best.estimate.energy_j_per_token),

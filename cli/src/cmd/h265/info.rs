@@ -7,7 +7,7 @@ use crate::table::{Table, sig3};
 use serde::Serialize;
 use std::path::PathBuf;
 use trinity_bits::nal;
-use trinity_h265::BitTally;
+use trinity_h265::BitCounts;
 use trinity_h265::syntax::{NalHeader, NalType, Pps, SliceType, Sps, Vps};
 
 /// Show parameter sets, slice types and where the bits of a stream went
@@ -77,7 +77,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
 }
 
 fn frame_info(decoded: &trinity_h265::Decoded) -> FrameInfo {
-    let BitTally { prediction, residual, side, pcm } = decoded.bits;
+    let BitCounts { prediction, residual, side, pcm } = decoded.bits;
     let bits = decoded.bits.total();
     FrameInfo {
         poc: decoded.poc,

@@ -87,7 +87,7 @@ pub fn run(args: &CodecArgs, library: &Library, ctx: &Context) -> Result<(), Fai
         false => ctx.print(text(&map, ctx.colour))?,
     }
     if let Some(folder) = &args.out {
-        output::claim(folder, "serve-codec")?;
+        output::lock(folder, "serve-codec")?;
         page(&map).write(&folder.join("report.html"))?;
         ctx.remark(format!("wrote {}", folder.join("report.html").display()));
     }

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::table::{Table, grouped, sig3};
 use std::path::PathBuf;
 use trinity_config::Duration;
-use trinity_sim::serving::{BOUND, Standing};
+use trinity_sim::serving::{BOUND, Convergence};
 use trinity_study::serving::measured::Library;
 use trinity_study::serving::player::{Arrivals, Outcome, PlayError, Request, run as play};
 
@@ -151,7 +151,7 @@ fn text(outcome: &Outcome, colour: bool) -> String {
         plus_minus(outcome.tokens_per_s, outcome.tokens_per_s_half_width),
         plus_minus(outcome.requests_per_s, outcome.requests_per_s_half_width),
         sig3(played.mean_batch),
-        standing(outcome),
+        convergence(outcome),
         sig3(played.ttft_s * 1e3),
         sig3(played.tpot_s * 1e3),
         sure(outcome.unseen_ttft_error, outcome.unseen_tpot_error),
@@ -166,7 +166,7 @@ fn played_requests(outcome: &Outcome) -> u64 {
 }
 
 /// What the rates are worth, in words.
-fn standing(outcome: &Outcome) -> String {
+fn convergence(outcome: &Outcome) -> String {
     let steady = &outcome.watched.steady;
     let bound = 100.0 * BOUND;
     let of = format!(
@@ -174,14 +174,14 @@ fn standing(outcome: &Outcome) -> String {
         grouped(outcome.watched_requests as u64),
         grouped(steady.requests as u64)
     );
-    match steady.standing {
-        Standing::Settled => format!("Rates and times {of}, at 95 %; the rate is within {bound:.0} %."),
-        Standing::Wide => format!("Rates and times {of}: the rate is not known within {bound:.0} %."),
-        Standing::Short => format!(
+    match steady.convergence {
+        Convergence::Settled => format!("Rates and times {of}, at 95 %; the rate is within {bound:.0} %."),
+        Convergence::Wide => format!("Rates and times {of}: the rate is not known within {bound:.0} %."),
+        Convergence::Short => format!(
             "Rates and times {of}: too short for a steady state, a request stays {} s.",
             sig3(steady.residence_s)
         ),
-        Standing::Unstable => format!(
+        Convergence::Unstable => format!(
             "The queue is unstable: requests come faster than they are answered, and these numbers, {of}, grow with the run."
         ),
     }

@@ -90,9 +90,9 @@ fn on_threads(study: &Study, time: Duration, threads: usize) -> Result<Rate, Fai
         let (mut points, mut feasible, mut start) = (0, 0, 0);
         while started.elapsed() < time {
             let end = (start + BLOCK).min(len);
-            let tally = evaluate(&study.plan, start..end, |_, _, _, _| ());
-            points += tally.points;
-            feasible += tally.feasible;
+            let accumulated = evaluate(&study.plan, start..end, |_, _, _, _| ());
+            points += accumulated.points;
+            feasible += accumulated.feasible;
             start = if end == len { 0 } else { end };
         }
         let waited_s = thread_started.elapsed().as_secs_f64();

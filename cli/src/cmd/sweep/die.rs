@@ -6,7 +6,7 @@ use crate::report::Report;
 use crate::table::Table;
 use std::fmt::Write as _;
 use trinity_sim::die::{Die, Marginal, marginals, picture};
-use trinity_sim::sweep::{Point, Tally};
+use trinity_sim::sweep::{Accumulator, Point};
 use trinity_study::sweep::Study;
 
 /// The best point of a scenario whose GPU is given by parts, and the point it
@@ -20,7 +20,7 @@ struct Best<'a> {
     built_tokens_per_s: Option<f64>,
 }
 
-fn best<'a>(study: &'a Study, tally: &Tally) -> Vec<Best<'a>> {
+fn best<'a>(study: &'a Study, accumulated: &Accumulator) -> Vec<Best<'a>> {
     let space = &study.plan.space;
     let of_scenario = |(scenario, front): (&'a trinity_sim::sweep::Scenario, &trinity_sim::sweep::Front)| {
         scenario.base.cluster.gpu.die?;
@@ -39,7 +39,7 @@ fn best<'a>(study: &'a Study, tally: &Tally) -> Vec<Best<'a>> {
             built_tokens_per_s: scenario.base.estimate().ok().map(|e| e.tokens_per_s),
         })
     };
-    space.scenarios().iter().zip(&tally.fronts).filter_map(of_scenario).collect()
+    space.scenarios().iter().zip(&accumulated.fronts).filter_map(of_scenario).collect()
 }
 
 fn codec_mm2(point: &Point) -> f64 {
@@ -58,8 +58,8 @@ fn die_cells(die: &Die, point: &Point) -> [String; 6] {
 }
 
 /// The best die of each scenario; `None` where no GPU is given by parts.
-pub fn best_table(study: &Study, tally: &Tally) -> Option<Table> {
-    let best = best(study, tally);
+pub fn best_table(study: &Study, accumulated: &Accumulator) -> Option<Table> {
+    let best = best(study, accumulated);
     if best.is_empty() {
         return None;
     }
@@ -122,9 +122,9 @@ fn marginal_row(name: &str, more: &Marginal) -> [String; 7] {
 }
 
 /// The terminal's part: best dies, and what one more of each part buys.
-pub fn text(study: &Study, tally: &Tally, colour: bool) -> String {
+pub fn text(study: &Study, accumulated: &Accumulator, colour: bool) -> String {
     let mut text = String::new();
-    for table in [best_table(study, tally), marginal_table(study)].into_iter().flatten() {
+    for table in [best_table(study, accumulated), marginal_table(study)].into_iter().flatten() {
         text.push('\n');
         text.push_str(&table.render(colour));
     }
@@ -132,8 +132,8 @@ pub fn text(study: &Study, tally: &Tally, colour: bool) -> String {
 }
 
 /// The report's part.
-pub fn section(report: &mut Report, study: &Study, tally: &Tally) {
-    let Some(table) = best_table(study, tally) else { return };
+pub fn section(report: &mut Report, study: &Study, accumulated: &Accumulator) {
+    let Some(table) = best_table(study, accumulated) else { return };
     report.heading("The die");
     report.table(
         "The best die of each scenario beside the one that was built",
@@ -143,7 +143,7 @@ pub fn section(report: &mut Report, study: &Study, tally: &Tally) {
     if let Some(table) = marginal_table(study) {
         report.table("What one more of each part would buy the die as built", table.headers(), table.rows());
     }
-    for best in best(study, tally) {
+    for best in best(study, accumulated) {
         if let (Some(svg), Some(die)) = (treemap(&best.point), &best.point.cluster.gpu.die) {
             let total_mm2 = die.area(codec_mm2(&best.point)).total_mm2();
             let caption = format!(

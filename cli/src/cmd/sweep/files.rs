@@ -7,7 +7,7 @@ use crate::{context::Context, failure::Failure, output};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
-use trinity_sim::sweep::Tally;
+use trinity_sim::sweep::Accumulator;
 pub use trinity_study::Shard;
 use trinity_study::sweep::Study;
 use trinity_tensor::ContentHash;
@@ -37,7 +37,8 @@ pub struct State {
     /// there were any.
     #[serde(default)]
     pub in_blocks: bool,
-    pub tally: Tally,
+    #[serde(rename = "tally")]
+    pub accumulated: Accumulator,
 }
 
 impl State {
@@ -58,7 +59,7 @@ impl State {
             rows,
             rows_bytes: 0,
             in_blocks: rows,
-            tally: Tally::new(&study.plan),
+            accumulated: Accumulator::new(&study.plan),
         };
         let Ok(text) = fs::read_to_string(fresh.path(out)) else { return Ok(fresh) };
         match Self::parse(&text) {

@@ -9,14 +9,19 @@ use crate::table::Table;
 use serde_json::json;
 use trinity_silicon::stages::{Design, Technology, XK264, reconcile};
 use trinity_silicon::{InstanceRate, partition, table3};
-use trinity_sim::sweep::{Direction, Metric, Tally};
+use trinity_sim::sweep::{Accumulator, Direction, Metric};
 use trinity_study::sensitivity::Sensitivity;
 use trinity_study::sweep::{Answer, Found, FrontOf, Study};
 
 /// Points of a front that a chart shows.
 const CHART_POINTS: usize = 400;
 
-pub fn page(study: &Study, tally: &Tally, answer: &Answer, sensitivity: &[Sensitivity]) -> Report {
+pub fn page(
+    study: &Study,
+    accumulated: &Accumulator,
+    answer: &Answer,
+    sensitivity: &[Sensitivity],
+) -> Report {
     let mut report = Report::new(study.file.title.clone());
     if let Some(table) = show::headline_table(study, answer) {
         add(&mut report, "Headline", &table);
@@ -27,16 +32,16 @@ pub fn page(study: &Study, tally: &Tally, answer: &Answer, sensitivity: &[Sensit
     if let Some(table) = show::replaced_table(study, None) {
         add(&mut report, "Measured values in use, from the calibration", &table);
     }
-    fronts(&mut report, study, tally, answer);
-    area_split(&mut report, study, tally);
-    super::crossover::section(&mut report, &study.crossovers(tally));
-    super::die::section(&mut report, study, tally);
+    fronts(&mut report, study, accumulated, answer);
+    area_split(&mut report, study, accumulated);
+    super::crossover::section(&mut report, &study.crossovers(accumulated));
+    super::die::section(&mut report, study, accumulated);
     tornado(&mut report, study, answer, sensitivity);
     if study.has_paper_codec() {
         silicon(&mut report);
     }
-    axes(&mut report, study, tally);
-    outcome(&mut report, tally);
+    axes(&mut report, study, accumulated);
+    outcome(&mut report, accumulated);
     assumptions(&mut report, study);
     report
 }
@@ -45,11 +50,11 @@ fn add(report: &mut Report, caption: &str, table: &Table) {
     report.table(caption, table.headers(), table.rows());
 }
 
-fn fronts(report: &mut Report, study: &Study, tally: &Tally, answer: &Answer) {
+fn fronts(report: &mut Report, study: &Study, accumulated: &Accumulator, answer: &Answer) {
     report.heading("Fronts");
     let view = View { budget_mm2: study.file.budget_mm2(), arrows: arrows(study, answer) };
-    super::fronts::charts(report, study, &study.outcome(tally).fronts, &view);
-    let table = show::front_table(study, tally, answer, 40);
+    super::fronts::charts(report, study, &study.outcome(accumulated).fronts, &view);
+    let table = show::front_table(study, accumulated, answer, 40);
     add(report, "Points of the fronts; `trinity sweep explain INDEX` breaks one down", &table);
 }
 
@@ -78,9 +83,9 @@ fn arrows(study: &Study, answer: &Answer) -> Vec<Arrow> {
 }
 
 /// The fronts as a picture that needs no script.
-pub fn fronts_plot(study: &Study, tally: &Tally, answer: &Answer) -> Plot {
+pub fn fronts_plot(study: &Study, accumulated: &Accumulator, answer: &Answer) -> Plot {
     let unit = answer.unit_tokens_per_s;
-    let series = study.plan.space.scenarios().iter().zip(&tally.fronts).map(|(scenario, front)| {
+    let series = study.plan.space.scenarios().iter().zip(&accumulated.fronts).map(|(scenario, front)| {
         let points = thinned(front.entries()).filter_map(|entry| {
             let estimate = study.plan.space.point(entry.index).estimate().ok()?;
             Some((estimate.area_mm2, estimate.tokens_per_s / unit.unwrap_or(1.0)))
@@ -97,11 +102,11 @@ fn thinned<T>(entries: &[T]) -> impl Iterator<Item = &T> {
 }
 
 /// How the silicon of the best point of each scenario is shared out.
-fn area_split(report: &mut Report, study: &Study, tally: &Tally) {
+fn area_split(report: &mut Report, study: &Study, accumulated: &Accumulator) {
     report.heading("Where the area goes");
     let budget = study.file.budget_mm2();
     let rank = study.plan.rank_by;
-    let outcome = study.outcome(tally);
+    let outcome = study.outcome(accumulated);
     let best = |front: &FrontOf| -> Option<Found> {
         let within = front.points.iter().filter(|p| budget.is_none_or(|mm2| p.estimate.area_mm2 <= mm2));
         let value = |point: &&Found| rank.metric.of(&point.estimate);
@@ -243,14 +248,14 @@ fn silicon(report: &mut Report) {
     ));
 }
 
-fn axes(report: &mut Report, study: &Study, tally: &Tally) {
+fn axes(report: &mut Report, study: &Study, accumulated: &Accumulator) {
     report.heading("Axes");
     let objectives = &study.plan.objectives;
     let best = objectives.iter().map(|objective| format!("best {}", objective.metric.name()));
     let headers =
         ["scenario", "axis", "value", "points", "can run"].map(String::from).into_iter().chain(best);
     let mut table = Table::new(headers);
-    for (scenario, axes) in study.plan.space.scenarios().iter().zip(&tally.values) {
+    for (scenario, axes) in study.plan.space.scenarios().iter().zip(&accumulated.values) {
         for (axis, values) in scenario.axes.iter().zip(axes) {
             for (label, summary) in axis.labels.iter().zip(values).take(64) {
                 let mut cells = vec![
@@ -271,10 +276,10 @@ fn axes(report: &mut Report, study: &Study, tally: &Tally) {
     add(report, "What each value allows", &table);
 }
 
-fn outcome(report: &mut Report, tally: &Tally) {
+fn outcome(report: &mut Report, accumulated: &Accumulator) {
     let mut table = Table::new(["outcome", "points"]);
-    table.row(["can run".to_string(), tally.feasible.to_string()]);
-    for (reason, count) in &tally.rejected {
+    table.row(["can run".to_string(), accumulated.feasible.to_string()]);
+    for (reason, count) in &accumulated.rejected {
         table.row([reason.to_string(), count.to_string()]);
     }
     add(report, "All points by outcome", &table);

@@ -9,7 +9,7 @@ use crate::{context::Context, failure::Failure, output};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Instant;
-use trinity_sim::serving::{Goodput, Objective, Percentiles, Served, Standing};
+use trinity_sim::serving::{Convergence, Goodput, Objective, Percentiles, Served};
 use trinity_study::serving::{Choice, Found, Outcome, Workload, load, run, traces};
 use trinity_study::sweep::Study;
 
@@ -21,7 +21,7 @@ pub fn serve(study: &Study, out: &Path, ctx: &Context) -> Result<(), Failure> {
     let started = Instant::now();
     let outcome = run(study, &ctx.watch())?;
     let seconds = started.elapsed().as_secs_f64();
-    output::claim(out, &work(study))?;
+    output::lock(out, &work(study))?;
     output::write(&out.join("serving.csv"), csv(study, &outcome).as_bytes())?;
     page(study, &outcome).write(&out.join("report.html"))?;
     if ctx.json {
@@ -196,11 +196,11 @@ fn sureness(study: &Study, outcome: &Outcome) -> Vec<String> {
             wide.join(", ")
         ));
     }
-    let standing = |wanted: Standing| {
-        let own = |point: &&Found| point.at_rate.is_some_and(|served| served.steady.standing == wanted);
+    let convergence = |wanted: Convergence| {
+        let own = |point: &&Found| point.at_rate.is_some_and(|served| served.steady.convergence == wanted);
         outcome.points.iter().filter(own).map(|point| point.index.to_string()).collect::<Vec<_>>()
     };
-    let unstable = standing(Standing::Unstable);
+    let unstable = convergence(Convergence::Unstable);
     if !unstable.is_empty() {
         said.push(format!(
             "At the rate stated the queue of {} points is unstable: more arrives than they serve, and their latencies grow \
@@ -209,7 +209,7 @@ fn sureness(study: &Study, outcome: &Outcome) -> Vec<String> {
             unstable.join(", ")
         ));
     }
-    let short = [standing(Standing::Short), standing(Standing::Wide)].concat();
+    let short = [convergence(Convergence::Short), convergence(Convergence::Wide)].concat();
     if !short.is_empty() {
         said.push(format!(
             "At the rate stated the runs of {} points are too short to know their rate within {bound} % (points {}).",
@@ -427,7 +427,7 @@ fn csv(study: &Study, outcome: &Outcome) -> String {
                         let _ = write!(text, ",{number}");
                     }
                     let _ =
-                        writeln!(text, ",{}", standing(served, point.goodput.filter(|_| known.is_some())));
+                        writeln!(text, ",{}", convergence(served, point.goodput.filter(|_| known.is_some())));
                 }
                 None => {
                     let why = point.refused.as_deref().unwrap_or("no rate keeps both objectives");
@@ -440,13 +440,13 @@ fn csv(study: &Study, outcome: &Outcome) -> String {
 }
 
 /// What a row is worth: as its run stands, or as the search for its rate does.
-fn standing(served: &Served, goodput: Option<Goodput>) -> &'static str {
-    match (served.steady.standing, goodput.map(|own| own.settled)) {
-        (Standing::Unstable, _) => "unstable",
-        (_, Some(true)) | (Standing::Settled, None) => "settled",
-        (Standing::Short, _) => "short",
+fn convergence(served: &Served, goodput: Option<Goodput>) -> &'static str {
+    match (served.steady.convergence, goodput.map(|own| own.settled)) {
+        (Convergence::Unstable, _) => "unstable",
+        (_, Some(true)) | (Convergence::Settled, None) => "settled",
+        (Convergence::Short, _) => "short",
         (_, Some(false)) if goodput.is_some_and(|own| !own.within[1].is_finite()) => "short",
-        (_, Some(false)) | (Standing::Wide, None) => "wide",
+        (_, Some(false)) | (Convergence::Wide, None) => "wide",
     }
 }
 

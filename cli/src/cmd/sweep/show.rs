@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use trinity_silicon::{EnergyColumn, table3};
 use trinity_sim::event::Timeline;
-use trinity_sim::sweep::Tally;
+use trinity_sim::sweep::Accumulator;
 use trinity_sim::{Line, Phase, footprint};
 use trinity_study::sweep::{Answer, Found, Replaced, Study, layout_column};
 pub use trinity_study::sweep::{pareto_csv, point_row, points_header, quoted};
@@ -32,14 +32,14 @@ fn times(value: Option<f64>) -> String {
 }
 
 /// Every value of every axis: how many points ran and the best of each objective.
-pub fn axes_csv(study: &Study, tally: &Tally) -> String {
+pub fn axes_csv(study: &Study, accumulated: &Accumulator) -> String {
     let objectives = &study.plan.objectives;
     let mut text = String::from("scenario,axis,value,points,feasible");
     for objective in objectives {
         let _ = write!(text, ",best_{0},best_{0}_index", objective.metric.name());
     }
     text.push('\n');
-    for (scenario, axes) in study.plan.space.scenarios().iter().zip(&tally.values) {
+    for (scenario, axes) in study.plan.space.scenarios().iter().zip(&accumulated.values) {
         for (axis, values) in scenario.axes.iter().zip(axes) {
             for (label, summary) in axis.labels.iter().zip(values) {
                 let _ = write!(
@@ -65,7 +65,7 @@ pub fn axes_csv(study: &Study, tally: &Tally) -> String {
 }
 
 /// The result in the terminal: answer, fronts, best points, what did not run.
-pub fn text(study: &Study, tally: &Tally, answer: &Answer, colour: bool) -> String {
+pub fn text(study: &Study, accumulated: &Accumulator, answer: &Answer, colour: bool) -> String {
     let mut text = format!("{}\n\n", study.file.title);
     if let Some(table) = headline_table(study, answer) {
         text += &table.render(colour);
@@ -85,8 +85,8 @@ pub fn text(study: &Study, tally: &Tally, answer: &Answer, colour: bool) -> Stri
         text += "\n";
     }
     text += "Pareto fronts\n";
-    text += &front_table(study, tally, answer, 12).render(colour);
-    let top = study.top(tally, answer);
+    text += &front_table(study, accumulated, answer, 12).render(colour);
+    let top = study.top(accumulated, answer);
     if !top.is_empty() {
         let within = study.file.budget.map_or_else(String::new, |area| format!(" within {} mm²", area.mm2()));
         let _ = writeln!(text, "\nBest points{within} by {}", study.file.rank_by);
@@ -95,11 +95,11 @@ pub fn text(study: &Study, tally: &Tally, answer: &Answer, colour: bool) -> Stri
     let _ = writeln!(
         text,
         "\n{} points, {} can run{}",
-        tally.points,
-        tally.feasible,
-        if tally.rejected.is_empty() { "" } else { "; the others:" }
+        accumulated.points,
+        accumulated.feasible,
+        if accumulated.rejected.is_empty() { "" } else { "; the others:" }
     );
-    for (reason, count) in &tally.rejected {
+    for (reason, count) in &accumulated.rejected {
         let _ = writeln!(text, "  {count:>12}  {reason}");
     }
     text
@@ -194,11 +194,11 @@ pub fn footprint_table(study: &Study) -> Option<Table> {
 }
 
 /// At most `limit` points of each front, spread evenly.
-pub fn front_table(study: &Study, tally: &Tally, answer: &Answer, limit: usize) -> Table {
+pub fn front_table(study: &Study, accumulated: &Accumulator, answer: &Answer, limit: usize) -> Table {
     let paths = study.plan.space.paths();
     let fixed = ["scenario", "index", "area mm²", "tokens/s", "performance", "J/token"];
     let mut table = Table::new(fixed.into_iter().chain(layout_column(study)).chain(paths));
-    for (scenario, front) in study.plan.space.scenarios().iter().zip(&tally.fronts) {
+    for (scenario, front) in study.plan.space.scenarios().iter().zip(&accumulated.fronts) {
         let entries = front.entries();
         let shown = limit.min(entries.len());
         for k in 0..shown {

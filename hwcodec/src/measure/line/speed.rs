@@ -99,7 +99,7 @@ pub fn measure(gpu: &Gpu, codec: &LineCodec, encoder: Option<&Encoder<'_>>) -> R
 const SMALL_TILE: usize = TILE_VALUES / 4;
 
 /// Made-up weights, their plan at about three bits, and their stream on a CPU.
-struct Subject {
+struct InputTensor {
     bf16: Vec<u8>,
     plan: Plan,
     stream: Vec<u8>,
@@ -108,7 +108,7 @@ struct Subject {
 /// Columns of the subject; rows follow from its size.
 const COLUMNS: usize = 4096;
 
-impl Subject {
+impl InputTensor {
     fn new(mib: usize, log2_states: u32, tile_values: usize) -> Result<Self, Error> {
         let rows = (mib << 20) / 2 / COLUMNS;
         // A piece of 16 MiB over and over: neither side looks for repetitions.
@@ -148,7 +148,7 @@ fn speeds(
     tile_values: usize,
     multiprocessors: &[u32],
 ) -> Result<Vec<Speed>, Error> {
-    let Subject { bf16, plan, stream } = Subject::new(mib, log2_states, tile_values)?;
+    let InputTensor { bf16, plan, stream } = InputTensor::new(mib, log2_states, tile_values)?;
     let tiles = if tile_values == TILE_VALUES { String::new() } else { format!(", tiles of {tile_values}") };
     let settings = Settings::default();
     let mut found = Vec::new();
@@ -188,14 +188,14 @@ fn beside_gemm(
     multiprocessors: u32,
     urgent: bool,
 ) -> Result<Vec<Beside>, Error> {
-    let subject = Subject::new(64, 3, TILE_VALUES)?;
+    let input = InputTensor::new(64, 3, TILE_VALUES)?;
     let settings = Settings::default();
     let mut bench =
-        Bench::on(gpu, codec, &subject.plan, &settings, Format::Bf16, &subject.bf16, multiprocessors)?;
+        Bench::on(gpu, codec, &input.plan, &settings, Format::Bf16, &input.bf16, multiprocessors)?;
     let stream = if urgent { gpu.urgent_stream()? } else { gpu.stream()? };
     let mut gemm = Gemm::on(gpu, 8192, stream)?;
     let mut rows = Vec::new();
-    let decoder = bench.decoder(codec, &subject.stream, multiprocessors)?;
+    let decoder = bench.decoder(codec, &input.stream, multiprocessors)?;
     for (what, decodes) in [("encode", false), ("decode", true)] {
         let mut code = |count: usize| -> Result<(), Error> {
             (0..count).try_for_each(|_| if decodes { decoder.queue(&bench) } else { bench.queue_encode() })
@@ -252,11 +252,11 @@ fn energy(gpu: &Gpu, codec: &LineCodec, log2_states: u32) -> Result<Vec<Energy>,
             .map(|mj| mj as f64 / 1e3)
             .map_err(|e| Error::Fit { what: "energy".into(), reason: e.to_string() })
     };
-    let subject = Subject::new(256, log2_states, TILE_VALUES)?;
+    let input = InputTensor::new(256, log2_states, TILE_VALUES)?;
     let settings = Settings::default();
     let all = codec.multiprocessors();
-    let mut bench = Bench::on(gpu, codec, &subject.plan, &settings, Format::Bf16, &subject.bf16, all)?;
-    let decoder = bench.decoder(codec, &subject.stream, all)?;
+    let mut bench = Bench::on(gpu, codec, &input.plan, &settings, Format::Bf16, &input.bf16, all)?;
+    let decoder = bench.decoder(codec, &input.stream, all)?;
     std::thread::sleep(WINDOW);
     let (before, start) = (joules()?, Instant::now());
     std::thread::sleep(WINDOW);
@@ -277,7 +277,7 @@ fn energy(gpu: &Gpu, codec: &LineCodec, log2_states: u32) -> Result<Vec<Energy>,
             what: format!("{what}, {} states", 1 << log2_states),
             idle_w,
             busy_w: (joules()? - before) / seconds,
-            gb_per_s: f64::from(count) * subject.bf16.len() as f64 / seconds / 1e9,
+            gb_per_s: f64::from(count) * input.bf16.len() as f64 / seconds / 1e9,
         });
     }
     Ok(rows)

@@ -1,4 +1,4 @@
-//! Entropy coding of the line format: contexts stated ahead, 32 interleaved rANS states, tables that never
+//! Entropy coding of the line format: contexts signalled ahead, 32 interleaved rANS states, tables that never
 //! adapt. [`tile`] is the truth; [`parse`] and [`emit`] are its twins for wide registers.
 
 pub mod coder;

@@ -1,8 +1,8 @@
 //! Which plan of a profile suits a matrix near a step.
 //!
 //! Plans are compared by distortion + λ · rate on a sample of the matrix, the
-//! same for all of them, and on a second one where they are close: most by guess
-//! ([`Guess`]), the best of those and what cannot be guessed at by coding a part of
+//! same for all of them, and on a second one where they are close: most by prediction
+//! ([`Predictor`]), the best of those and what cannot be predicted by coding a part of
 //! the sample. Knows nothing of targets: which step meets
 //! one is found outside.
 
@@ -15,10 +15,10 @@ use crate::format::trinity::plan::{Entropy, Plan, Prediction, Tile};
 use crate::format::trinity::tiles::code::encode_tile;
 use crate::matrix::Matrix;
 use crate::search::estimate;
-use crate::search::guess::{Guess, Guessed, Measured};
+use crate::search::input::{ERROR_PER_SQUARED_STEP, Input};
+use crate::search::predictor::{Measured, Predicted, Predictor};
 use crate::search::profile::Profile;
 use crate::search::sample::{Beyond, Sample, Samples};
-use crate::search::subject::{ERROR_PER_SQUARED_STEP, Subject};
 use crate::search::trial::{Slopes, Trial};
 use crate::stage::transform::Transform;
 use crate::stage::trellis::Centroids;
@@ -50,7 +50,7 @@ const SHARED_PROMISE: f64 = 0.006;
 const MEANS_MARGIN: f64 = 0.03;
 /// Bits per value by which an orientation may be behind for a larger transform to
 /// be tried in it.
-const TURN_MARGIN: f64 = 0.15;
+const LARGER_TRANSFORM_MARGIN: f64 = 0.15;
 /// Bits per value by which a plan may be behind on one sample to be compared on
 /// another, and how many such there are at most.
 const CLOSE: f64 = 0.05;
@@ -58,7 +58,7 @@ const FINALISTS: usize = 3;
 
 /// Bits per value that rare levels take less of a whole than of a sample, at a rate
 /// of none.
-const SPARED: f64 = 0.7;
+const BIAS_CORRECTION: f64 = 0.7;
 
 /// What might have been chosen instead.
 #[derive(Debug, Clone)]
@@ -80,11 +80,11 @@ fn trial_with(
     shifts: Centroids,
 ) -> Trial {
     let lambda = decision.1;
-    let subject = samples.subject;
+    let input = samples.input;
     let sample = samples.first(plan.transposed).tried();
     let Matrix { rows, cols, .. } = *sample;
     let tile = Tile { row: 0, col: 0, rows, cols };
-    let (coded, _) = encode_tile(plan, &subject.scalars(plan, step, shifts), decision, sample, &tile);
+    let (coded, _) = encode_tile(plan, &input.scalars(plan, step, shifts), decision, sample, &tile);
     let count = (rows * cols) as f64;
     // Lane states and the like weigh nothing in a tile of full size.
     let Bits { symbols, raw, side, prediction, .. } = coded.bits;
@@ -92,7 +92,7 @@ fn trial_with(
     let (of_blocks, of_rows) =
         if plan.prediction.intra { (prediction, side) } else { (0.0, side + prediction) };
     let of_values = (symbols + raw + of_blocks) / count;
-    let bits_per_value = subject.bits_per_value(plan, of_values, of_rows / rows as f64);
+    let bits_per_value = input.bits_per_value(plan, of_values, of_rows / rows as f64);
     let error_per_value = coded.squared_error / count;
     let cost = error_per_value / f64::from(step).powi(2) + f64::from(lambda) * bits_per_value;
     Trial {
@@ -102,7 +102,7 @@ fn trial_with(
         bits_per_value,
         error_per_value,
         slopes: Slopes::STEEPEST,
-        centroids: centroids(&coded.drift, subject.count as f64 / count),
+        centroids: centroids(&coded.drift, input.count as f64 / count),
     }
 }
 
@@ -162,7 +162,7 @@ fn binary_may_win(plan: &Plan, best: &Trial, samples: &Samples<'_>, step: f32, l
             && !is_learned(plan);
     }
     let sample = &samples.first(plan.transposed).matrix;
-    let (entropy, error) = plain(&sample.values, samples.subject.offset(plan), step);
+    let (entropy, error) = plain(&sample.values, samples.input.offset(plan), step);
     error / f64::from(step).powi(2) + f64::from(lambda) * (entropy - BINARY_MARGIN_BITS) < best.cost
 }
 
@@ -192,21 +192,21 @@ fn cheaper(a: Trial, b: Trial, lambda: f32, few_values: bool) -> Trial {
 /// The cheapest plan of a profile near `step`, and the next that are not like it.
 pub fn choose(profile: &Profile, plans: &[Plan], samples: &Samples<'_>, step: f32) -> (Trial, Vec<Next>) {
     let decision = (profile.stages.quantization.decision(), profile.stages.lambda);
-    let few_values = samples.subject.count <= FEW_VALUES;
-    let (guessed, tried): (Vec<&Plan>, Vec<&Plan>) = plans.iter().partition(|plan| estimate::knows(plan));
-    // What is best by guess is tried like the others, so that costs compare.
-    let guessed = choose_by_guess(profile, &guessed, samples, step);
+    let few_values = samples.input.count <= FEW_VALUES;
+    let (predicted, tried): (Vec<&Plan>, Vec<&Plan>) = plans.iter().partition(|plan| estimate::knows(plan));
+    // What is best by prediction is tried like the others, so that costs compare.
+    let predicted = choose_by_prediction(profile, &predicted, samples, step);
     // Blocks leave much the same scales behind, predicted or not.
     let weighed = |plan: &Plan| {
         let alike = Plan { prediction: Prediction::NONE, ..plan.clone() };
-        let found = choose_by_guess(profile, &[&alike], samples, step);
+        let found = choose_by_prediction(profile, &[&alike], samples, step);
         Plan { weights: found.map_or(plan.weights, |(found, _)| found.plan.weights), ..plan.clone() }
     };
     let (binary, others): (Vec<&Plan>, Vec<&Plan>) =
         tried.into_iter().partition(|plan| plan.entropy == Entropy::Binary);
-    let next = guessed.as_ref().map_or_else(Vec::new, |(_, next)| next.clone());
-    let guessed = guessed.map(|(guess, _)| foreseen(guess, samples, step, decision));
-    let best = others.into_iter().chain(binary).fold(guessed, |best: Option<Trial>, plan| {
+    let next = predicted.as_ref().map_or_else(Vec::new, |(_, next)| next.clone());
+    let predicted = predicted.map(|(predictor, _)| predicted_whole(predictor, samples, step, decision));
+    let best = others.into_iter().chain(binary).fold(predicted, |best: Option<Trial>, plan| {
         let has_chance = |best: &Trial| {
             plan.entropy != Entropy::Binary || binary_may_win(plan, best, samples, step, decision.1)
         };
@@ -234,31 +234,32 @@ pub fn choose(profile: &Profile, plans: &[Plan], samples: &Samples<'_>, step: f3
     (best.unwrap_or_else(|| unreachable!("profiles have at least one plan")), next)
 }
 
-/// What a guessed plan will take of the whole: what it takes when a part of the
-/// sample is coded, as far as guesses tell the two apart.
-fn foreseen(guess: Trial, samples: &Samples<'_>, step: f32, decision: (Decision, f32)) -> Trial {
+/// What a predicted plan will take of the whole: what it takes when a part of the
+/// sample is coded, as far as predictions tell the two apart.
+fn predicted_whole(predictor: Trial, samples: &Samples<'_>, step: f32, decision: (Decision, f32)) -> Trial {
     // Where points are shifted, other levels are chosen, which shift them in turn.
-    let once = trial(&guess.plan, samples, step, decision);
+    let once = trial(&predictor.plan, samples, step, decision);
     let found = if once.centroids == Centroids::default() {
         once
     } else {
-        let found = trial_with(&guess.plan, samples, step, decision, once.centroids);
+        let found = trial_with(&predictor.plan, samples, step, decision, once.centroids);
         Trial { centroids: once.centroids, ..found }
     };
-    let sample = samples.first(guess.plan.transposed);
-    let of_tried = Guess::new(&guess.plan, samples.subject, step, sample.tried());
-    let learned = of_tried.bits_per_value(guess.plan.weights, samples.subject, sample) - guess.bits_per_value;
+    let sample = samples.first(predictor.plan.transposed);
+    let of_tried = Predictor::new(&predictor.plan, samples.input, step, sample.tried());
+    let learned =
+        of_tried.bits_per_value(predictor.plan.weights, samples.input, sample) - predictor.bits_per_value;
     let Beyond { bits: beyond, error: times, slopes } = samples.beyond(0, step);
     // Ends of paths are errors rather than bits, and the sample's are its own.
-    let paths = samples.subject.path_bits_per_value(&guess.plan);
+    let paths = samples.input.path_bits_per_value(&predictor.plan);
     // A code that has learned what is rare spends less on it, at the same cost: at
     // low rates, of which a quarter is left with every bit.
     let spent = found.bits_per_value - paths - learned;
-    let spared = (SPARED * (-2.0 * spent).exp2()).min(0.1);
-    let fewer = Subject::end_bits_per_value(&guess.plan, sample.matrix.cols) - paths;
+    let correction = (BIAS_CORRECTION * (-2.0 * spent).exp2()).min(0.1);
+    let fewer = Input::end_bits_per_value(&predictor.plan, sample.matrix.cols) - paths;
     Trial {
-        bits_per_value: spent - spared,
-        error_per_value: found.error_per_value * times * (2.0 * (spared - fewer)).exp2(),
+        bits_per_value: spent - correction,
+        error_per_value: found.error_per_value * times * (2.0 * (correction - fewer)).exp2(),
         slopes,
         cost: found.cost - f64::from(decision.1) * (learned + beyond),
         ..found
@@ -266,18 +267,19 @@ fn foreseen(guess: Trial, samples: &Samples<'_>, step: f32, decision: (Decision,
 }
 
 /// The plan of least estimated cost, and the next that are not like it.
-fn choose_by_guess(
+fn choose_by_prediction(
     profile: &Profile,
     plans: &[&Plan],
     samples: &Samples<'_>,
     step: f32,
 ) -> Option<(Trial, Vec<Next>)> {
     let lambda = profile.stages.lambda;
-    let subject = samples.subject;
-    let few_values = subject.count <= FEW_VALUES;
+    let input = samples.input;
+    let few_values = input.count <= FEW_VALUES;
     let judge = Judge::new(samples, 0, step, lambda);
     let second = samples.second().map(|which| Judge::new(samples, which, step, lambda));
-    let Decided { guess, also, mut best, next } = judge.decide(judge.contenders(plans), second.as_ref())?;
+    let Decided { predictor, also, mut best, next } =
+        judge.decide(judge.contenders(plans), second.as_ref())?;
     if profile.stages.context_weights.is_empty() {
         return Some((best, next));
     }
@@ -285,7 +287,7 @@ fn choose_by_guess(
     let learns = |weights: &&u8| **weights != FLAT || few_values;
     let weights: Vec<u8> = profile.stages.context_weights.iter().filter(learns).copied().collect();
     let weigh = |plan: &Plan| {
-        let trial = judge.weigh(&guess, plan.weights).trial;
+        let trial = judge.weigh(&predictor, plan.weights).trial;
         match second.as_ref().zip(also.as_ref()) {
             Some((second, also)) => trial.and(&second.weigh(also, plan.weights).trial),
             None => trial,
@@ -293,19 +295,19 @@ fn choose_by_guess(
     };
     best = choose_weights(&weights, best, weigh, |a, b| cheaper(a, b, lambda, few_values));
     // Without columns to learn, the longer rows are better unless shown otherwise.
-    let turned = Plan { transposed: !best.plan.transposed, ..best.plan.clone() };
-    let longer = (subject.matrix.rows > subject.matrix.cols) == turned.transposed;
-    let allowed = plans.iter().any(|p| p.transposed == turned.transposed);
-    if turned.weights == FLAT && longer && allowed {
-        let turned = judge.weigh(&judge.guess(&turned), FLAT).trial;
-        if turned.cost < best.cost + f64::from(lambda) * ROW_SCALES_MARGIN {
-            best = turned;
+    let flipped = Plan { transposed: !best.plan.transposed, ..best.plan.clone() };
+    let longer = (input.matrix.rows > input.matrix.cols) == flipped.transposed;
+    let allowed = plans.iter().any(|p| p.transposed == flipped.transposed);
+    if flipped.weights == FLAT && longer && allowed {
+        let flipped = judge.weigh(&judge.predictor(&flipped), FLAT).trial;
+        if flipped.cost < best.cost + f64::from(lambda) * ROW_SCALES_MARGIN {
+            best = flipped;
         }
     }
     Some((best, next))
 }
 
-/// Guesses at what plans cost, on one of the samples.
+/// Predicts what plans cost, on one of the samples.
 struct Judge<'a> {
     samples: &'a Samples<'a>,
     which: usize,
@@ -324,7 +326,7 @@ fn is_learned(plan: &Plan) -> bool {
 
 impl<'a> Judge<'a> {
     fn new(samples: &'a Samples<'a>, which: usize, step: f32, lambda: f32) -> Self {
-        let few_values = samples.subject.count <= FEW_VALUES;
+        let few_values = samples.input.count <= FEW_VALUES;
         let beyond = samples.beyond(which, step).bits;
         Self { samples, which, step, lambda, few_values, beyond, untransformed: RefCell::default() }
     }
@@ -333,31 +335,32 @@ impl<'a> Judge<'a> {
         self.samples.of(self.which, plan.transposed)
     }
 
-    fn guess(&self, plan: &Plan) -> Guess {
-        Guess::new(plan, self.samples.subject, self.step, &self.sample(plan).matrix)
+    fn predictor(&self, plan: &Plan) -> Predictor {
+        Predictor::new(plan, self.samples.input, self.step, &self.sample(plan).matrix)
     }
 
-    fn weigh(&self, guess: &Guess, weights: u8) -> Guessed {
+    fn weigh(&self, predictor: &Predictor, weights: u8) -> Predicted {
         let like = |plan: &Plan| {
-            plan.transposed == guess.plan.transposed && plan.prediction == guess.plan.prediction
+            plan.transposed == predictor.plan.transposed && plan.prediction == predictor.plan.prediction
         };
         let untransformed = self.untransformed.borrow();
-        let unlearned = untransformed.iter().find(|(plan, ..)| is_learned(&guess.plan) && like(plan));
+        let unlearned = untransformed.iter().find(|(plan, ..)| is_learned(&predictor.plan) && like(plan));
         let unlearned = unlearned.map(|(_, _, measured)| *measured);
-        let sample = self.sample(&guess.plan);
-        let mut guessed = guess.with_weights(weights, self.samples.subject, self.lambda, sample, unlearned);
-        guessed.trial.bits_per_value += self.beyond;
-        guessed
+        let sample = self.sample(&predictor.plan);
+        let mut predicted =
+            predictor.with_weights(weights, self.samples.input, self.lambda, sample, unlearned);
+        predicted.trial.bits_per_value += self.beyond;
+        predicted
     }
 
-    /// A guess at a plan, which others are seen beside if it has no transform.
-    fn judge(&self, plan: &Plan) -> (Guess, Trial) {
-        let guess = self.guess(plan);
-        let Guessed { trial, measured } = self.weigh(&guess, plan.weights);
+    /// A prediction of a plan, which others are seen beside if it has no transform.
+    fn judge(&self, plan: &Plan) -> (Predictor, Trial) {
+        let predictor = self.predictor(plan);
+        let Predicted { trial, measured } = self.weigh(&predictor, plan.weights);
         if plan.transform == Transform::None {
             self.untransformed.borrow_mut().push((plan.clone(), trial.cost, measured));
         }
-        (guess, trial)
+        (predictor, trial)
     }
 
     /// Whether a cost is more than so many bits per value behind another.
@@ -365,10 +368,10 @@ impl<'a> Judge<'a> {
         cost > least + f64::from(self.lambda) * bits
     }
 
-    /// Guesses at all plans that may win.
-    fn contenders(&self, plans: &[&Plan]) -> Vec<(Guess, Trial)> {
+    /// Predicts all plans that may win.
+    fn contenders(&self, plans: &[&Plan]) -> Vec<(Predictor, Trial)> {
         let learns = plans.iter().any(|plan| is_learned(plan));
-        let mut found: Vec<(Guess, Trial)> = Vec::new();
+        let mut found: Vec<(Predictor, Trial)> = Vec::new();
         // Least costs by orientation of plans that learn no transform and that do.
         let mut least = [[f64::INFINITY; 2]; 2];
         for plan in self.by_transform(plans) {
@@ -390,7 +393,10 @@ impl<'a> Judge<'a> {
             // Nor does a larger transform turn an orientation that is far behind.
             let all = least.as_flattened().iter().copied().fold(f64::INFINITY, f64::min);
             let [unlearned, smaller] = least[usize::from(plan.transposed)];
-            if learned && smaller.is_finite() && self.is_far(unlearned.min(smaller), all, TURN_MARGIN) {
+            if learned
+                && smaller.is_finite()
+                && self.is_far(unlearned.min(smaller), all, LARGER_TRANSFORM_MARGIN)
+            {
                 continue;
             }
             let least = &mut least[usize::from(plan.transposed)];
@@ -404,16 +410,16 @@ impl<'a> Judge<'a> {
             if !found.is_empty() && (learned && shares_nothing() || is_rough() || !sample.has_means(plan)) {
                 continue;
             }
-            let (guess, trial) = self.judge(plan);
+            let (predictor, trial) = self.judge(plan);
             least[usize::from(learned)] = least[usize::from(learned)].min(trial.cost);
-            found.push((guess, trial));
+            found.push((predictor, trial));
         }
         found
     }
 
     /// Whether a learned transform is the first, or of the size of the first, or may be
     /// better than a larger one: where that one is best.
-    fn may_beat_larger(plan: &Plan, found: &[(Guess, Trial)]) -> bool {
+    fn may_beat_larger(plan: &Plan, found: &[(Predictor, Trial)]) -> bool {
         let larger = found.iter().any(|(_, t)| is_learned(&t.plan) && t.plan.transform != plan.transform);
         let best = found.iter().map(|(_, trial)| trial).min_by(|a, b| a.cost.total_cmp(&b.cost));
         let is_like = |best: &Plan| {
@@ -442,7 +448,7 @@ impl<'a> Judge<'a> {
 
     /// The best of them, and the next that are not like it; those that are close are
     /// seen on a second sample, too.
-    fn decide(&self, found: Vec<(Guess, Trial)>, second: Option<&Self>) -> Option<Decided> {
+    fn decide(&self, found: Vec<(Predictor, Trial)>, second: Option<&Self>) -> Option<Decided> {
         let mut costs: Vec<f64> = found.iter().map(|(_, trial)| trial.cost).collect();
         costs.sort_by(f64::total_cmp);
         let last = costs.get(FINALISTS - 1).or(costs.last())?;
@@ -452,12 +458,17 @@ impl<'a> Judge<'a> {
         let second = second.filter(|_| contested);
         let mut judged: Vec<Decided> = Vec::new();
         let mut others: Vec<Trial> = Vec::new();
-        for (guess, trial) in found {
+        for (predictor, trial) in found {
             others.push(trial.clone());
             if is_final(&trial) {
                 let also = second.map(|second| second.beside_untransformed(&trial.plan));
                 let best = also.as_ref().map_or(trial.clone(), |(_, other)| trial.and(other));
-                judged.push(Decided { guess, also: also.map(|(guess, _)| guess), best, next: Vec::new() });
+                judged.push(Decided {
+                    predictor,
+                    also: also.map(|(predictor, _)| predictor),
+                    best,
+                    next: Vec::new(),
+                });
             }
         }
         let better = |a: Decided, b: Decided| {
@@ -467,10 +478,10 @@ impl<'a> Judge<'a> {
         // What learned less than it seemed to gives way to what has nothing to learn; of
         // coefficients, orientations are as hard to tell apart.
         let chosen = &best.best.plan;
-        let is_turned = self.samples.subject.stated.is_some();
+        let is_rebased = self.samples.input.signalled.is_some();
         let learns_less =
             |plan: &Plan| plan.transform != chosen.transform && !(is_learned(chosen) && is_learned(plan));
-        let is_across = |plan: &Plan| is_turned && plan.transposed != chosen.transposed;
+        let is_across = |plan: &Plan| is_rebased && plan.transposed != chosen.transposed;
         let behind = |trial: &Trial| (trial.cost - costs[0]) / f64::from(self.lambda);
         let least = |like: &dyn Fn(&Plan) -> bool| {
             let alike = others.iter().filter(|trial| like(&trial.plan));
@@ -482,8 +493,8 @@ impl<'a> Judge<'a> {
         Some(Decided { next, ..best })
     }
 
-    /// A guess at a plan, after the one without its transform.
-    fn beside_untransformed(&self, plan: &Plan) -> (Guess, Trial) {
+    /// A prediction of a plan, after the one without its transform.
+    fn beside_untransformed(&self, plan: &Plan) -> (Predictor, Trial) {
         let unlearned = Plan { transform: Transform::None, ..plan.clone() };
         let is_seen = self.untransformed.borrow().iter().any(|(seen, ..)| *seen == unlearned);
         if is_learned(plan) && !is_seen {
@@ -493,11 +504,11 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// What is best by guess.
+/// What is best by prediction.
 struct Decided {
-    guess: Guess,
+    predictor: Predictor,
     /// On the second sample.
-    also: Option<Guess>,
+    also: Option<Predictor>,
     best: Trial,
     next: Vec<Next>,
 }

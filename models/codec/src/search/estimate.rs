@@ -27,10 +27,10 @@ pub struct Levels {
     width: usize,
     magnitudes: Vec<u32>,
     /// Coded rows after which columns changed their meaning.
-    turns: Vec<usize>,
+    rotations: Vec<usize>,
     /// Of values that are not zero.
     signs: Parts,
-    /// Bits of means, which are stated ahead of the tile.
+    /// Bits of means, which are signalled ahead of the tile.
     mean_bits: f64,
     /// Whether a transform was learned.
     learns: bool,
@@ -135,7 +135,7 @@ impl Kernel for Round<'_> {
         let mut levels = Levels {
             width,
             magnitudes: vec![0; coded_rows * width],
-            turns: Vec::new(),
+            rotations: Vec::new(),
             signs: Parts::default(),
             mean_bits: 8.0 * ahead.len() as f64,
             learns: matches!(plan.transform, Transform::Klt { .. }),
@@ -175,7 +175,7 @@ impl Kernel for Round<'_> {
             }
             // Orthonormal transforms leave the error as it is: no way back is needed.
             if transformer.learn(coefficients) {
-                levels.turns.push((i + 1) * batch - 1);
+                levels.rotations.push((i + 1) * batch - 1);
             }
         }
         levels
@@ -193,12 +193,12 @@ impl Kernel for Count<'_> {
 
     #[inline(always)]
     fn run(self) -> Estimate {
-        let Levels { width, magnitudes, turns, .. } = self.levels;
+        let Levels { width, magnitudes, rotations, .. } = self.levels;
         let mut scales = Scales::new(WEIGHTS[usize::from(self.weights)], *width);
         let mut counts = vec![[0u32; SYMBOLS]; CLASSES];
         let mut classes = vec![0; *width];
         let mut before = None;
-        let mut turns = turns.iter().copied().peekable();
+        let mut rotations = rotations.iter().copied().peekable();
         let rows = magnitudes.len() / (*width).max(1);
         let mut raw = 0u64;
         let (mut of_values, mut of_rows) = (Parts::default(), Parts::default());
@@ -235,7 +235,7 @@ impl Kernel for Count<'_> {
                 }
             }
             scales.update(magnitudes, class);
-            if turns.next_if_eq(&row).is_some() {
+            if rotations.next_if_eq(&row).is_some() {
                 scales.rejuvenate(3);
             }
         }

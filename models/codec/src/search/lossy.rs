@@ -1,4 +1,4 @@
-//! Encoding to a target: a plan is chosen ([`turn`](crate::search::turn)), then the step that
+//! Encoding to a target: a plan is chosen ([`change_of_basis`](crate::search::change_of_basis)), then the step that
 //! meets the target is searched with whole passes, so that it is met by the
 //! very bytes that are returned. Knows nothing of how a plan codes.
 
@@ -9,17 +9,17 @@ use trinity_bits::search::{self, Tried};
 use crate::Error;
 use crate::format::trinity::plan::Plan;
 use crate::matrix::scale_by;
+use crate::search::change_of_basis::{BasisChoice, choose_basis};
 use crate::search::choose::MARGIN;
+use crate::search::input::Input;
 use crate::search::near::{
     Chosen, ERROR_TOLERANCE, MAX_LOG_STEP, MIN_STEP, RATE_TOLERANCE, choose_near, inside, rounded,
 };
 use crate::search::pass::{Pass, encode_pass};
 use crate::search::profile::Profile;
 use crate::search::report::Report;
-use crate::search::subject::Subject;
 use crate::search::target::{Encoded, Target};
 use crate::search::trial::Trial;
-use crate::search::turn::{Turned, choose_turned};
 use crate::stage::basis::Basis;
 use crate::stage::precondition::Preconditioning;
 use crate::stage::trellis::Centroids;
@@ -36,17 +36,17 @@ pub fn encode(
     basis: Option<&Basis>,
 ) -> Result<Encoded, Error> {
     let plans = profile.candidates()?;
-    let plain = Subject::new(values, rows, cols)?;
+    let plain = Input::new(values, rows, cols)?;
     if let Some(basis) = basis.filter(|basis| basis.cols() != cols) {
         let what = format!("it is for {} columns, the matrix has {cols}", basis.cols());
         return Err(Error::Basis { what });
     }
     let quantization = profile.stages.quantization;
     let decision = (quantization.decision(), profile.stages.lambda);
-    let run = |subject: &Subject<'_>, plan: &Plan, step: f32, centroids: Centroids| {
-        let scalars = subject.scalars(plan, step, centroids);
-        let stated = subject.stated.as_ref();
-        encode_pass(plan, &scalars, decision, stated, subject.view(plan), profile.parallel.tile_values)
+    let run = |input: &Input<'_>, plan: &Plan, step: f32, centroids: Centroids| {
+        let scalars = input.scalars(plan, step, centroids);
+        let signalled = input.signalled.as_ref();
+        encode_pass(plan, &scalars, decision, signalled, input.view(plan), profile.parallel.tile_values)
     };
     let constant = plain.spread <= f64::from(f32::EPSILON).powi(2) * plain.energy;
     let mut encoded = if constant {
@@ -54,20 +54,20 @@ pub fn encode(
         let plan = Plan { preconditioning: Preconditioning::None, ..plans[0].clone() };
         finish(run(&plain, &plan, 0.0, Centroids::default()), &plan, &plain, target, 0.0, 1)?
     } else {
-        let turned = choose_turned(profile, &plans, plain, target, basis)?;
+        let bases = choose_basis(profile, &plans, plain, target, basis)?;
         if let Target::Step(_) = target {
-            let Turned { subject, chosen: Chosen { trial, step, .. } } = &turned[0];
-            let pass = run(subject, &trial.plan, *step, trial.centroids);
-            finish(pass, &trial.plan, subject, target, *step, 1)?
+            let BasisChoice { input, chosen: Chosen { trial, step, .. } } = &bases[0];
+            let pass = run(input, &trial.plan, *step, trial.centroids);
+            finish(pass, &trial.plan, input, target, *step, 1)?
         } else {
-            let start = |subject: &Subject<'_>, chosen: &Chosen| {
-                let step = chosen.first_step(subject, target);
-                run(subject, &chosen.trial.plan, rounded(step), chosen.trial.centroids)
+            let start = |input: &Input<'_>, chosen: &Chosen| {
+                let step = chosen.first_step(input, target);
+                run(input, &chosen.trial.plan, rounded(step), chosen.trial.centroids)
             };
-            let Raced { subject, chosen, first, others } = race(profile, &turned, target, start)?;
+            let Raced { input, chosen, first, others } = race(profile, &bases, target, start)?;
             let plan = &chosen.trial.plan;
-            let run = |step, centroids| run(subject, plan, step, centroids);
-            let mut encoded = search_step(subject, &chosen, target, Some(first), run)?;
+            let run = |step, centroids| run(input, plan, step, centroids);
+            let mut encoded = search_step(input, &chosen, target, Some(first), run)?;
             encoded.report.passes += others;
             encoded
         }
@@ -76,17 +76,17 @@ pub fn encode(
     Ok(encoded)
 }
 
-/// Bits per value at equal error by which a pass may take more than was foreseen for
+/// Bits per value at equal error by which a pass may take more than was predicted for
 /// the plan to stand.
-const SURPRISE: f64 = 0.08;
+const RERUN_THRESHOLD: f64 = 0.08;
 /// Bits per value by which what a sample foresees of a plan may exceed what a pass took for it to
 /// be run as well, where bases are many, and plans that are run at most.
-const DOUBT: f64 = 0.06;
-const RUNNERS: usize = 3;
+const PRUNE_THRESHOLD: f64 = 0.06;
+const MAX_CANDIDATES: usize = 3;
 
 /// What was best when it was run.
 struct Raced<'s> {
-    subject: &'s Subject<'s>,
+    input: &'s Input<'s>,
     chosen: Chosen,
     first: Pass,
     /// Passes that were in vain.
@@ -97,40 +97,40 @@ struct Raced<'s> {
 /// mistaken about it, and plans in other bases of which a sample tells too little.
 fn race<'s>(
     profile: &Profile,
-    turned: &'s [Turned<'s>],
+    bases: &'s [BasisChoice<'s>],
     target: Target,
-    start: impl Fn(&Subject<'_>, &Chosen) -> Pass,
+    start: impl Fn(&Input<'_>, &Chosen) -> Pass,
 ) -> Result<Raced<'s>, Error> {
-    let Turned { subject, chosen } = &turned[0];
-    let first = start(subject, chosen);
-    let more = surprise(&first, subject, &chosen.trial);
-    let mut best = Raced { subject, chosen: chosen.clone(), first, others: 0 };
-    // By what they were foreseen to take more than what was run first; plans to be chosen anew.
-    let foreseen = chosen.trial.gap();
-    let mut runners: Vec<(f64, &'s Subject<'s>, Result<&Chosen, &Plan>)> = Vec::new();
-    for (at, Turned { subject, chosen }) in turned.iter().enumerate() {
-        let behind = chosen.trial.gap() - foreseen;
-        let next = chosen.next.iter().map(|next| (behind + next.behind, subject, Err(&next.plan)));
-        if turned.len() > 1 {
-            let own = (at > 0).then_some((behind, subject, Ok(chosen)));
-            runners.extend(own.into_iter().chain(next));
+    let BasisChoice { input, chosen } = &bases[0];
+    let first = start(input, chosen);
+    let more = surprise(&first, input, &chosen.trial);
+    let mut best = Raced { input, chosen: chosen.clone(), first, others: 0 };
+    // By what they were predicted to take more than what was run first; plans to be chosen anew.
+    let predicted = chosen.trial.gap();
+    let mut candidates: Vec<(f64, &'s Input<'s>, Result<&Chosen, &Plan>)> = Vec::new();
+    for (at, BasisChoice { input, chosen }) in bases.iter().enumerate() {
+        let behind = chosen.trial.gap() - predicted;
+        let next = chosen.next.iter().map(|next| (behind + next.behind, input, Err(&next.plan)));
+        if bases.len() > 1 {
+            let own = (at > 0).then_some((behind, input, Ok(chosen)));
+            candidates.extend(own.into_iter().chain(next));
         } else {
-            runners.extend(next.filter(|(behind, ..)| more > SURPRISE.max(*behind)));
+            candidates.extend(next.filter(|(behind, ..)| more > RERUN_THRESHOLD.max(*behind)));
         }
     }
-    runners.sort_by(|a, b| a.0.total_cmp(&b.0));
-    for (behind, subject, runner) in runners.into_iter().take(RUNNERS - 1) {
-        if foreseen + behind - DOUBT > gap(&best.first, best.subject) {
+    candidates.sort_by(|a, b| a.0.total_cmp(&b.0));
+    for (behind, input, candidate) in candidates.into_iter().take(MAX_CANDIDATES - 1) {
+        if predicted + behind - PRUNE_THRESHOLD > gap(&best.first, best.input) {
             continue;
         }
-        let chosen = match runner {
+        let chosen = match candidate {
             Ok(chosen) => chosen.clone(),
-            Err(plan) => choose_near(profile, std::slice::from_ref(plan), subject, target, None)?,
+            Err(plan) => choose_near(profile, std::slice::from_ref(plan), input, target, None)?,
         };
-        let pass = start(subject, &chosen);
+        let pass = start(input, &chosen);
         best.others += 1;
-        if gap(&pass, subject) < gap(&best.first, best.subject) - MARGIN {
-            best = Raced { subject, chosen, first: pass, others: best.others };
+        if gap(&pass, input) < gap(&best.first, best.input) - MARGIN {
+            best = Raced { input, chosen, first: pass, others: best.others };
         }
     }
     Ok(best)
@@ -138,39 +138,39 @@ fn race<'s>(
 
 /// How far a pass is from its target, as octaves of step: positive means a
 /// larger step (fewer bits, more error) is called for or allowed.
-fn octaves_left(pass: &Pass, subject: &Subject<'_>, target: Target) -> f64 {
+fn octaves_left(pass: &Pass, input: &Input<'_>, target: Target) -> f64 {
     match target {
-        Target::Bits(bits) => bits_per_value(pass, subject) - bits,
-        Target::Nmse(nmse) => 0.5 * (nmse * subject.energy / pass.squared_error).log2(),
+        Target::Bits(bits) => bits_per_value(pass, input) - bits,
+        Target::Nmse(nmse) => 0.5 * (nmse * input.energy / pass.squared_error).log2(),
         Target::Step(_) | Target::Lossless => 0.0,
     }
 }
 
 /// Bits per value above what the error takes at a rate of six decibels per bit.
-fn gap(pass: &Pass, subject: &Subject<'_>) -> f64 {
-    let error = pass.squared_error / subject.count as f64;
-    bits_per_value(pass, subject) + 0.5 * error.max(f64::MIN_POSITIVE).log2()
+fn gap(pass: &Pass, input: &Input<'_>) -> f64 {
+    let error = pass.squared_error / input.count as f64;
+    bits_per_value(pass, input) + 0.5 * error.max(f64::MIN_POSITIVE).log2()
 }
 
-/// Bits per value at equal error that a pass takes more than was foreseen.
-fn surprise(pass: &Pass, subject: &Subject<'_>, trial: &Trial) -> f64 {
-    gap(pass, subject) - trial.gap()
+/// Bits per value at equal error that a pass takes more than was predicted.
+fn surprise(pass: &Pass, input: &Input<'_>, trial: &Trial) -> f64 {
+    gap(pass, input) - trial.gap()
 }
 
-fn bits_per_value(pass: &Pass, subject: &Subject<'_>) -> f64 {
-    8.0 * pass.bytes.len() as f64 / subject.count as f64
+fn bits_per_value(pass: &Pass, input: &Input<'_>) -> f64 {
+    8.0 * pass.bytes.len() as f64 / input.count as f64
 }
 
 /// Whether a pass keeps its promise, and whether it is close enough to stop.
-fn verdict(pass: &Pass, subject: &Subject<'_>, target: Target) -> (bool, bool) {
+fn verdict(pass: &Pass, input: &Input<'_>, target: Target) -> (bool, bool) {
     match target {
         Target::Bits(bits) => {
-            let spent = bits_per_value(pass, subject);
+            let spent = bits_per_value(pass, input);
             (spent <= bits, spent <= bits && spent >= bits * (1.0 - RATE_TOLERANCE))
         }
         Target::Nmse(nmse) => {
             // Nothing can be wrong about zeros.
-            let got = if subject.energy > 0.0 { pass.squared_error / subject.energy } else { 0.0 };
+            let got = if input.energy > 0.0 { pass.squared_error / input.energy } else { 0.0 };
             let kept = got <= nmse;
             (kept, kept && (nmse / got).log10() <= ERROR_TOLERANCE * nmse.log10().abs().max(0.1))
         }
@@ -181,7 +181,7 @@ fn verdict(pass: &Pass, subject: &Subject<'_>, target: Target) -> (bool, bool) {
 /// Secant steps in log2 of the step, kept between bounds that close in. `first` is
 /// the pass at the step that the choice begins with, where it has been run.
 pub fn search_step(
-    subject: &Subject<'_>,
+    input: &Input<'_>,
     chosen: &Chosen,
     target: Target,
     mut first: Option<Pass>,
@@ -195,17 +195,17 @@ pub fn search_step(
     let attempt = |log_step: f64| -> Result<_, Infallible> {
         let step = rounded(log_step);
         let pass = first.take().unwrap_or_else(|| run(step, centroids));
-        let (kept, close) = verdict(&pass, subject, target);
+        let (kept, close) = verdict(&pass, input, target);
         closest = closest.min(match target {
-            Target::Bits(_) => bits_per_value(&pass, subject),
-            _ => pass.squared_error / subject.energy,
+            Target::Bits(_) => bits_per_value(&pass, input),
+            _ => pass.squared_error / input.energy,
         });
         // Of those that keep the promise, the one that uses most of it.
         let used = match target {
             Target::Bits(_) => pass.bytes.len() as f64,
             _ => pass.squared_error,
         };
-        let cost = octaves_left(&pass, subject, target);
+        let cost = octaves_left(&pass, input, target);
         Ok(search::Trial { cost, over: !kept, close, rank: (!kept, -used), result: (pass, step) })
     };
     let (least, most) = (f64::from(MIN_STEP).log2(), MAX_LOG_STEP);
@@ -222,7 +222,7 @@ pub fn search_step(
         if high - low < 1e-4 {
             return None;
         }
-        // Octaves of step for octaves of distance: as foreseen, or as seen.
+        // Octaves of step for octaves of distance: as predicted, or as seen.
         let wanted = left + inside;
         let slope = match previous {
             Some((step_before, left_before)) if (step_before - log_step).abs() > 1e-3 => {
@@ -237,9 +237,9 @@ pub fn search_step(
         // Outside the bounds the secant has lost its way.
         Some(if next > low && next < high { next } else { 0.5 * (low + high) })
     };
-    let Ok(found) = search::search(chosen.first_step(subject, target), MAX_PASSES, attempt, next);
+    let Ok(found) = search::search(chosen.first_step(input, target), MAX_PASSES, attempt, next);
     match found.best {
-        Some(((false, _), (pass, step))) => finish(pass, plan, subject, target, step, found.tried.count),
+        Some(((false, _), (pass, step))) => finish(pass, plan, input, target, step, found.tried.count),
         _ => Err(unreachable_target(target, closest)),
     }
 }
@@ -256,32 +256,32 @@ fn unreachable_target(target: Target, least: f64) -> Error {
 fn finish(
     pass: Pass,
     plan: &Plan,
-    subject: &Subject<'_>,
+    input: &Input<'_>,
     target: Target,
     step: f32,
     passes: usize,
 ) -> Result<Encoded, Error> {
-    if !verdict(&pass, subject, target).0 {
+    if !verdict(&pass, input, target).0 {
         let got = if matches!(target, Target::Bits(_)) {
-            bits_per_value(&pass, subject)
+            bits_per_value(&pass, input)
         } else {
-            pass.squared_error / subject.energy
+            pass.squared_error / input.energy
         };
         return Err(unreachable_target(target, got));
     }
-    let nmse = if subject.energy > 0.0 { pass.squared_error / subject.energy } else { 0.0 };
+    let nmse = if input.energy > 0.0 { pass.squared_error / input.energy } else { 0.0 };
     let report = Report {
-        values: subject.count,
+        values: input.count,
         plan: Some(plan.clone()),
         quantization: None,
-        basis_columns: subject.basis.as_deref().map(Basis::group),
-        step: f64::from(step) * f64::from(subject.exponent).exp2(),
+        basis_columns: input.basis.as_deref().map(Basis::group),
+        step: f64::from(step) * f64::from(input.exponent).exp2(),
         nmse,
         passes,
         bits: pass.bits,
     };
     let mut recon = pass.recon;
-    plan.preconditioning.inverse(&mut recon, plan.transposed, subject.basis.as_deref());
-    scale_by(&mut recon.values, subject.exponent);
+    plan.preconditioning.inverse(&mut recon, plan.transposed, input.basis.as_deref());
+    scale_by(&mut recon.values, input.exponent);
     Ok(Encoded { bytes: pass.bytes, recon: recon.values, report })
 }

@@ -4,9 +4,9 @@
 use crate::Error;
 use crate::format::trinity::plan::{Plan, Scalars};
 use crate::search::choose::{Next, choose};
+use crate::search::input::{ERROR_PER_SQUARED_STEP, Input};
 use crate::search::profile::Profile;
 use crate::search::sample::Samples;
-use crate::search::subject::{ERROR_PER_SQUARED_STEP, Subject};
 use crate::search::target::Target;
 use crate::search::trial::Trial;
 
@@ -36,9 +36,9 @@ pub struct Chosen {
 
 impl Chosen {
     /// The step of the first pass, in octaves.
-    pub fn first_step(&self, subject: &Subject<'_>, target: Target) -> f64 {
+    pub fn first_step(&self, input: &Input<'_>, target: Target) -> f64 {
         // An error is told more closely by a sample than a rate is.
-        let ahead = octaves_ahead(&self.trial, subject, target) + inside(target).max(0.0);
+        let ahead = octaves_ahead(&self.trial, input, target) + inside(target).max(0.0);
         (f64::from(self.step).log2() + ahead).clamp(f64::from(MIN_STEP).log2(), MAX_LOG_STEP)
     }
 }
@@ -55,19 +55,19 @@ pub fn rounded(log_step: f64) -> f32 {
 pub fn choose_near(
     profile: &Profile,
     plans: &[Plan],
-    subject: &Subject<'_>,
+    input: &Input<'_>,
     target: Target,
     from: Option<f64>,
 ) -> Result<Chosen, Error> {
     let rounded = |step: f64| Scalars::round_step(step.clamp(f64::from(MIN_STEP), 4.0) as f32);
-    let samples = Samples::new(subject, profile);
+    let samples = Samples::new(input, profile);
     let mut step = rounded(match from {
         Some(step) => step,
-        None => first_step(target, subject, &samples)?,
+        None => first_step(target, input, &samples)?,
     });
     let (mut trial, mut next) = choose(profile, plans, &samples, step);
     for _ in 1..CHOICES {
-        let ahead = octaves_ahead(&trial, subject, target);
+        let ahead = octaves_ahead(&trial, input, target);
         let nearer = rounded(f64::from(step) * ahead.exp2());
         if ahead.abs() <= NEAR || nearer == step {
             break;
@@ -79,11 +79,11 @@ pub fn choose_near(
 }
 
 /// Octaves by which the step of a trial should grow, as far as it tells.
-fn octaves_ahead(trial: &Trial, subject: &Subject<'_>, target: Target) -> f64 {
+fn octaves_ahead(trial: &Trial, input: &Input<'_>, target: Target) -> f64 {
     let octaves = match target {
         Target::Bits(bits) => (trial.bits_per_value - bits) / trial.slopes.bits.max(0.3),
         Target::Nmse(nmse) => {
-            let error = nmse * subject.energy / subject.count as f64;
+            let error = nmse * input.energy / input.count as f64;
             0.5 * (error / trial.error_per_value).log2() / trial.slopes.error.max(0.3)
         }
         _ => 0.0,
@@ -102,7 +102,7 @@ pub fn inside(target: Target) -> f64 {
 
 /// A step to begin with: what Gaussian rows, or columns, of a sample's variances
 /// would take, whichever ask for less.
-pub fn first_step(target: Target, subject: &Subject<'_>, samples: &Samples<'_>) -> Result<f64, Error> {
+pub fn first_step(target: Target, input: &Input<'_>, samples: &Samples<'_>) -> Result<f64, Error> {
     /// Halvings of all octaves that a step may have.
     const HALVINGS: usize = 12;
     /// What a code takes more than the entropy of its Gaussian: a tenth of a bit.
@@ -110,7 +110,7 @@ pub fn first_step(target: Target, subject: &Subject<'_>, samples: &Samples<'_>) 
     match target {
         Target::Bits(wanted) | Target::Nmse(wanted) if wanted > 0.0 && wanted.is_finite() => {}
         Target::Step(step) if step > 0.0 && step.is_finite() => {
-            return Ok(step * (-f64::from(subject.exponent)).exp2());
+            return Ok(step * (-f64::from(input.exponent)).exp2());
         }
         _ => return Err(Error::BadTarget { what: format!("{target:?} is not a positive number") }),
     }
@@ -122,7 +122,7 @@ pub fn first_step(target: Target, subject: &Subject<'_>, samples: &Samples<'_>) 
         match target {
             Target::Bits(bits) => mean(&|v| 0.5 * (1.0 + EXCESS * v / noise).log2()) < bits,
             Target::Nmse(nmse) => {
-                mean(&|v| v * noise / (v + noise)) > nmse * subject.energy / subject.count as f64
+                mean(&|v| v * noise / (v + noise)) > nmse * input.energy / input.count as f64
             }
             Target::Step(_) | Target::Lossless => true,
         }

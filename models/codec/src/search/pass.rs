@@ -9,7 +9,7 @@ use crate::format::trinity::tiles::code::{encode_tile, encode_tile_with, joined}
 use crate::format::trinity::tiles::coded::Coded;
 use crate::matrix::Matrix;
 use crate::stage::feedback::Feedback;
-use crate::stage::stated::Stated;
+use crate::stage::signalled::Signalled;
 use crate::stage::trellis::Decision;
 use trinity_numeric::threads;
 
@@ -24,17 +24,17 @@ pub struct Pass {
 }
 
 /// Codes a matrix (already in the plan's orientation, normalized by the
-/// exponent of `scalars`) with one step; `stated` is what it was turned by.
+/// exponent of `scalars`) with one step; `signalled` is what it was rebased by.
 pub fn encode_pass(
     plan: &Plan,
     scalars: &Scalars,
     decision: (Decision, f32),
-    stated: Option<&Stated>,
+    signalled: Option<&Signalled>,
     matrix: &Matrix,
     tile_values: usize,
 ) -> Pass {
     let tiling = Tiling::new(matrix.rows, matrix.cols, tile_values);
-    assemble(plan, scalars, stated, matrix, tiling, &|tile| {
+    assemble(plan, scalars, signalled, matrix, tiling, &|tile| {
         encode_tile(plan, scalars, decision, matrix, tile)
     })
 }
@@ -60,7 +60,7 @@ pub fn encode_pass_with<'f>(
 fn assemble(
     plan: &Plan,
     scalars: &Scalars,
-    stated: Option<&Stated>,
+    signalled: Option<&Signalled>,
     matrix: &Matrix,
     tiling: Tiling,
     code: &(dyn Fn(&Tile) -> (Coded, Vec<f32>) + Sync),
@@ -73,7 +73,7 @@ fn assemble(
     put_varint(&mut bytes, rows as u64);
     put_varint(&mut bytes, cols as u64);
     let coded_as = (scalars.step != 0.0).then(|| (plan.clone(), tiling));
-    Header { scalars: *scalars, coded: coded_as, stated: stated.cloned() }.write(&mut bytes);
+    Header { scalars: *scalars, coded: coded_as, signalled: signalled.cloned() }.write(&mut bytes);
     if scalars.step != 0.0 {
         // The last tile ends with the stream.
         let lengths = coded.iter().rev().skip(1).rev().map(|(c, _)| c.bytes.len());

@@ -161,7 +161,7 @@ pub struct Stages {
     #[serde(deserialize_with = "some")]
     pub orientation: Vec<Orientation>,
     /// `none`, `hadamard-128` over groups of columns with random signs,
-    /// `stated-64` and `stated-columns-64` for matrices that the stream states. A
+    /// `signalled-64` and `signalled-columns-64` for matrices that the stream states. A
     /// PCA basis is given to the encoder with the matrix.
     #[serde(deserialize_with = "some")]
     pub preconditioning: Vec<Preconditioning>,
@@ -332,7 +332,7 @@ impl Profile {
     pub fn for_pictures(&self) -> Self {
         // Neighbours are alike in pictures, and columns a picture's width apart are not.
         let mut preconditioning = self.stages.preconditioning.clone();
-        preconditioning.retain(|change| !matches!(change, Preconditioning::Stated { .. }));
+        preconditioning.retain(|change| !matches!(change, Preconditioning::Signalled { .. }));
         if preconditioning.is_empty() {
             preconditioning.push(Preconditioning::None);
         }

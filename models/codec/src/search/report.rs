@@ -19,7 +19,7 @@ pub struct Report {
     pub plan: Option<Plan>,
     /// How its levels were chosen, which the stream does not say.
     pub quantization: Option<Quantization>,
-    /// Columns that the basis turns together, where there is one.
+    /// Columns that the basis changes together, where there is one.
     pub basis_columns: Option<usize>,
     pub step: f64,
     /// Squared error over squared values.
@@ -56,7 +56,7 @@ impl Report {
             Entropy::Binary => (tile_values, tile_values),
             Entropy::Raw => (1, 1),
         };
-        let (turn, turn_serial) = preconditioning_cost(plan.preconditioning, self.basis_columns);
+        let (change, change_serial) = preconditioning_cost(plan.preconditioning, self.basis_columns);
         let (predict, predict_serial) = prediction_cost(plan, tile_values);
         let (quantization, quantize, quantize_serial) = self.quantization_cost(plan);
         let contexts = match plan.entropy {
@@ -73,7 +73,7 @@ impl Report {
             Entropy::Raw => plain(0.0),
         };
         vec![
-            stage("preconditioning", plan.preconditioning.to_string(), 0.0, turn, turn_serial),
+            stage("preconditioning", plan.preconditioning.to_string(), 0.0, change, change_serial),
             stage("orientation", orientation.into(), 0.0, plain(0.0), 1),
             // A power of two and an offset for all values.
             stage("alignment", "one exponent".into(), 0.0, plain(2.0), 1),
@@ -137,12 +137,12 @@ fn raw_serial(plan: &Plan, tile_values: usize) -> usize {
 }
 
 /// Operations, those that multiply, and the values that wait for one another.
-fn preconditioning_cost(turn: Preconditioning, basis_columns: Option<usize>) -> ((f64, f64), usize) {
-    match turn {
+fn preconditioning_cost(change: Preconditioning, basis_columns: Option<usize>) -> ((f64, f64), usize) {
+    match change {
         Preconditioning::None => ((0.0, 0.0), 1),
         // A sign, a sum for each octave, a scale.
         Preconditioning::Hadamard { log2_size } => ((f64::from(log2_size) + 2.0, 1.0), 1 << log2_size),
-        Preconditioning::Basis { .. } | Preconditioning::Stated { .. } => {
+        Preconditioning::Basis { .. } | Preconditioning::Signalled { .. } => {
             let columns = basis_columns.unwrap_or(1);
             ((2.0 * columns as f64, columns as f64), columns)
         }

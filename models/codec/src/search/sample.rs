@@ -10,8 +10,8 @@ use std::ops::Range;
 
 use crate::format::trinity::plan::{Plan, Tiling};
 use crate::matrix::Matrix;
+use crate::search::input::{ERROR_PER_SQUARED_STEP, Input, sum};
 use crate::search::profile::Profile;
-use crate::search::subject::{ERROR_PER_SQUARED_STEP, Subject, sum};
 use crate::search::trial::Slopes;
 use crate::stage::means::MeanOf;
 use crate::stage::transform::Transform;
@@ -36,7 +36,7 @@ const MEANS_PROMISE: f64 = 0.01;
 
 /// Samples of a matrix in both orientations, made when a plan asks for them.
 pub struct Samples<'a> {
-    pub subject: &'a Subject<'a>,
+    pub input: &'a Input<'a>,
     tile_values: usize,
     /// Of the first and the second sample, rows and columns.
     grids: [Grid; 2],
@@ -46,12 +46,12 @@ pub struct Samples<'a> {
 }
 
 impl<'a> Samples<'a> {
-    pub fn new(subject: &'a Subject<'a>, profile: &Profile) -> Self {
-        let Matrix { rows, cols, .. } = subject.matrix;
-        let values = (subject.count / SHARE).clamp(SMALL_SAMPLE, SAMPLE);
+    pub fn new(input: &'a Input<'a>, profile: &Profile) -> Self {
+        let Matrix { rows, cols, .. } = input.matrix;
+        let values = (input.count / SHARE).clamp(SMALL_SAMPLE, SAMPLE);
         let grids = [false, true].map(|second| Grid::new(rows, cols, values, second));
         let (made, energies) = Default::default();
-        Self { subject, tile_values: profile.parallel.tile_values, grids, made, energies }
+        Self { input, tile_values: profile.parallel.tile_values, grids, made, energies }
     }
 
     /// Variances of rows and of columns, as far as the first sample shows them.
@@ -67,18 +67,18 @@ impl<'a> Samples<'a> {
     /// Another sample, of other rows and columns, where the first is a part of the
     /// matrix that leaves enough.
     pub fn second(&self) -> Option<usize> {
-        (self.subject.count > 3 * self.first(false).matrix.values.len()).then_some(1)
+        (self.input.count > 3 * self.first(false).matrix.values.len()).then_some(1)
     }
 
     pub fn of(&self, sample: usize, transposed: bool) -> &Sample {
-        let make = || Sample::new(self.subject, &self.grids[sample], transposed, self.tile_values);
+        let make = || Sample::new(self.input, &self.grids[sample], transposed, self.tile_values);
         self.made[sample][usize::from(transposed)].get_or_init(make)
     }
 
     /// What energies tell of the whole beyond a sample, at a step.
     pub fn beyond(&self, sample: usize, step: f32) -> Beyond {
         let noise = ERROR_PER_SQUARED_STEP * f64::from(step).powi(2);
-        let energies = self.energies.get_or_init(|| Energies::new(self.subject));
+        let energies = self.energies.get_or_init(|| Energies::new(self.input));
         let of_squares: Vec<Sums> = energies.of_squares.iter().map(|square| square.sums(noise)).collect();
         let [all, sampled] = [None, Some(&self.grids[sample])].map(|grid| {
             let mut sums = Sums::default();
@@ -246,17 +246,17 @@ impl Square {
 }
 
 impl Energies {
-    fn new(subject: &Subject<'_>) -> Self {
-        let Matrix { cols, ref values, .. } = subject.matrix;
+    fn new(input: &Input<'_>) -> Self {
+        let Matrix { cols, ref values, .. } = input.matrix;
         let across = cols / RUN;
         let lines = Square::Lines(Box::new(Lined { rows: [0.0; RUN], cols: [0.0; RUN] }));
-        let empty = if subject.stated.is_some() { lines } else { Square::Whole(0.0) };
+        let empty = if input.signalled.is_some() { lines } else { Square::Whole(0.0) };
         let mut of_squares = Vec::new();
         for band in values.chunks_exact((RUN * cols).max(1)) {
             let mut squares = vec![empty.clone(); across];
             for (y, row) in band.chunks_exact(cols).enumerate() {
                 for (square, run) in squares.iter_mut().zip(row.as_chunks::<RUN>().0) {
-                    square.add(y, run, subject.offset);
+                    square.add(y, run, input.offset);
                 }
             }
             of_squares.append(&mut squares);
@@ -290,22 +290,22 @@ pub struct Sample {
     tile_rows: usize,
     /// Values of the whole matrix.
     all_values: usize,
-    /// Whether rows or columns are coefficients of stated matrices.
-    is_turned: bool,
+    /// Whether rows or columns are coefficients of signalled matrices.
+    is_rebased: bool,
 }
 
 impl Sample {
-    fn new(subject: &Subject<'_>, grid: &Grid, transposed: bool, tile_values: usize) -> Self {
-        let matrix = grid.matrix(&subject.matrix, transposed);
-        let Matrix { mut rows, mut cols, .. } = subject.matrix;
+    fn new(input: &Input<'_>, grid: &Grid, transposed: bool, tile_values: usize) -> Self {
+        let matrix = grid.matrix(&input.matrix, transposed);
+        let Matrix { mut rows, mut cols, .. } = input.matrix;
         if transposed {
             (rows, cols) = (cols, rows);
         }
         let tile_rows = Tiling::new(rows, cols, tile_values).tile_rows;
         let lines = Lines::new(&matrix);
         let (shared_bits, alike, mean_bits, tried) = Default::default();
-        let (all_values, is_turned) = (subject.count, subject.stated.is_some());
-        Self { shared_bits, alike, mean_bits, lines, matrix, tried, tile_rows, all_values, is_turned }
+        let (all_values, is_rebased) = (input.count, input.signalled.is_some());
+        Self { shared_bits, alike, mean_bits, lines, matrix, tried, tile_rows, all_values, is_rebased }
     }
 
     /// Bits per value that columns share, about.
@@ -349,7 +349,7 @@ impl Sample {
     /// are pieces of their own.
     pub fn tried(&self) -> &Matrix {
         let Self { matrix, tried, all_values, .. } = self;
-        if self.is_turned || *all_values <= 4 * matrix.values.len() {
+        if self.is_rebased || *all_values <= 4 * matrix.values.len() {
             return matrix;
         }
         tried.get_or_init(|| {
@@ -498,8 +498,8 @@ mod tests {
                 values.sort_by(f32::total_cmp);
                 values
             };
-            let (plain, turned) = (sorted(false), sorted(true));
-            assert_eq!(plain, turned, "{rows} × {cols}");
+            let (plain, transposed_plan) = (sorted(false), sorted(true));
+            assert_eq!(plain, transposed_plan, "{rows} × {cols}");
             assert!((1 << 12..=1 << 15).contains(&plain.len()), "{rows} × {cols}: {}", plain.len());
         }
     }
@@ -527,9 +527,9 @@ mod tests {
             .zip([1.0, -1.0].into_iter().cycle())
             .map(|(size, sign)| size * sign)
             .collect();
-        let subject = Subject::new(&values, rows, cols).unwrap();
+        let input = Input::new(&values, rows, cols).unwrap();
         let profile = Profile::named("trinity").unwrap();
-        let samples = Samples::new(&subject, &profile);
+        let samples = Samples::new(&input, &profile);
         assert_eq!(samples.grids[0].rows.iter().map(|run| run.start / RUN).collect::<Vec<_>>(), [2, 6, 10]);
         let Beyond { bits, error, .. } = samples.beyond(0, 1e-3);
         assert!((bits - 1.0).abs() < 1e-3 && (error - 1.0).abs() < 1e-3, "{bits} {error}");

@@ -1,4 +1,4 @@
-//! What a plan costs, as it was coded or guessed at. Knows neither samples nor how
+//! What a plan costs, as it was coded or predicted at. Knows neither samples nor how
 //! costs are found.
 
 use crate::format::trinity::plan::Plan;
@@ -21,7 +21,7 @@ impl Slopes {
 pub struct Trial {
     pub plan: Plan,
     pub cost: f64,
-    /// What it cost when it was coded, nothing foreseen.
+    /// What it cost when it was coded, nothing predicted.
     pub tried_cost: f64,
     pub bits_per_value: f64,
     pub error_per_value: f64,
@@ -30,8 +30,8 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Of a plan that was guessed at and not coded.
-    pub fn guessed(plan: Plan, cost: f64, bits_per_value: f64) -> Self {
+    /// Of a plan that was predicted and not coded.
+    pub fn predicted(plan: Plan, cost: f64, bits_per_value: f64) -> Self {
         let (slopes, centroids) = (Slopes::STEEPEST, Centroids::default());
         Self { plan, cost, tried_cost: cost, bits_per_value, error_per_value: 0.0, slopes, centroids }
     }

@@ -4,11 +4,11 @@
 
 use crate::Error;
 use crate::format::trinity::plan::{Entropy, Plan, Prediction, Tiling};
+use crate::search::input::Input;
 use crate::search::lossy::search_step;
 use crate::search::near::choose_near;
 use crate::search::pass::encode_pass_with;
 use crate::search::profile::Profile;
-use crate::search::subject::Subject;
 use crate::search::target::{Encoded, Target};
 use crate::stage::feedback::Feedback;
 use crate::stage::precondition::Preconditioning;
@@ -83,14 +83,14 @@ pub fn encode(
         let reason = "the profile has no plan that codes by inputs with adaptive contexts and no transform";
         return Err(Error::Unsupported { tool: "calibrated coding", reason });
     }
-    let subject = Subject::new(values, rows, cols)?;
-    if subject.spread <= f64::from(f32::EPSILON).powi(2) * subject.energy || subject.count == 0 {
+    let input = Input::new(values, rows, cols)?;
+    if input.spread <= f64::from(f32::EPSILON).powi(2) * input.energy || input.count == 0 {
         // Nothing to weigh in a constant.
         return super::lossy::encode(values, rows, cols, profile, target, None);
     }
-    let chosen = choose_near(profile, &plans, &subject, target, None)?;
+    let chosen = choose_near(profile, &plans, &input, target, None)?;
     let plan = &chosen.trial.plan;
-    let view = subject.view(plan);
+    let view = input.view(plan);
     let tiling = Tiling::new(view.rows, view.cols, profile.parallel.tile_values);
     // Bands of tiles that start at one row share their factors.
     let factors: Vec<Feedback> = (0..view.rows)
@@ -101,10 +101,10 @@ pub fn encode(
     let feedback = |row: usize| &factors[row / tiling.tile_rows];
     let decision = (profile.stages.quantization.decision(), profile.stages.lambda);
     let run = |step: f32, centroids: Centroids| {
-        let scalars = subject.scalars(plan, step, centroids);
+        let scalars = input.scalars(plan, step, centroids);
         encode_pass_with(plan, &scalars, decision, view, tiling, &feedback)
     };
-    let mut encoded = search_step(&subject, &chosen, target, None, run)?;
+    let mut encoded = search_step(&input, &chosen, target, None, run)?;
     encoded.report.quantization = Some(profile.stages.quantization);
     Ok(encoded)
 }
@@ -150,9 +150,9 @@ mod tests {
         let target = Target::Bits(3.0);
         let known = Moments::of_columns(&moments);
         let linear = encode(&weight.values, 96, 64, &profile, target, known).unwrap();
-        let turned = weight.transposed();
+        let transposed_weight = weight.transposed();
         let by_rows = Moments { inputs: Inputs::Rows { first: 0 }, values: &moments };
-        let conv1d = encode(&turned.values, 64, 96, &profile, target, by_rows).unwrap();
+        let conv1d = encode(&transposed_weight.values, 64, 96, &profile, target, by_rows).unwrap();
         let recon = Matrix { rows: 64, cols: 96, values: conv1d.recon.clone() }.transposed();
         let own = cost(&errors(&weight, &recon.values), &moments);
         let same = cost(&errors(&weight, &linear.recon), &moments);

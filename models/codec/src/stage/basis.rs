@@ -62,7 +62,7 @@ impl Basis {
         self.cols
     }
 
-    /// Columns that are turned together, at most.
+    /// Columns that change basis together, at most.
     pub fn group(&self) -> usize {
         self.group.min(self.cols)
     }
@@ -111,11 +111,11 @@ impl Basis {
 
     /// Coefficients of whole rows, in place.
     pub(crate) fn forward(&self, values: &mut Vec<f32>) {
-        *values = self.turned(values);
+        *values = self.rebased(values);
     }
 
     /// Coefficients of whole rows.
-    pub(crate) fn turned(&self, rows: &[f32]) -> Vec<f32> {
+    pub(crate) fn rebased(&self, rows: &[f32]) -> Vec<f32> {
         self.rotate(&self.analysis, rows)
     }
 

@@ -3,7 +3,7 @@
 //! Groups of neighbouring columns are rotated so that their coefficients
 //! decorrelate. Encoder and decoder learn the rotation from the rows both
 //! already have: second moments are gathered in the current basis, and a few
-//! Jacobi sweeps at a fixed schedule turn the basis further. No bit of the
+//! Jacobi sweeps at a fixed schedule rotate the basis further. No bit of the
 //! stream is spent on it, and no bit of the stream is parsed with it: it only
 //! turns levels into values. Single precision, basic IEEE 754 operations in
 //! the order written here, so every machine gets the same values.
@@ -143,7 +143,7 @@ impl<C: Columns, const N: usize> Kernel for Sweep<'_, C, N> {
         }
         for round in 1..N {
             let angles = angles(self.moments, round, self.negligible);
-            C::turn_pairs(self.basis, self.moments, round, &angles);
+            C::rotate_pairs(self.basis, self.moments, round, &angles);
         }
     }
 }
@@ -227,25 +227,25 @@ fn angles<const N: usize>(moments: &[[f32; N]], round: usize, negligible: f32) -
         (own[0][pair], own[1][pair]) = (moments[p][p], moments[q][q]);
         between[pair] = moments[p][q];
     }
-    let mut turned = [[0.0; MAX_SIDE / 2]; 2];
+    let mut rotated = [[0.0; MAX_SIDE / 2]; 2];
     for pair in 0..N / 2 {
         let (cosine, sine) = rotation(own[0][pair], own[1][pair], between[pair], negligible);
-        (turned[0][pair], turned[1][pair]) = (cosine, sine);
+        (rotated[0][pair], rotated[1][pair]) = (cosine, sine);
     }
     let mut angles = Angles { cosines: [1.0; N], sines: [0.0; N] };
     for pair in 0..N / 2 {
         let p = lesser(pair) % N;
         let q = (p ^ round) % N;
-        (angles.cosines[p], angles.cosines[q]) = (turned[0][pair], turned[0][pair]);
-        (angles.sines[p], angles.sines[q]) = (-turned[1][pair], turned[1][pair]);
+        (angles.cosines[p], angles.cosines[q]) = (rotated[0][pair], rotated[0][pair]);
+        (angles.sines[p], angles.sines[q]) = (-rotated[1][pair], rotated[1][pair]);
     }
     angles
 }
 
-/// Turns the basis vectors `p` and `p ^ round` against each other, and their
+/// Rotates the basis vectors `p` and `p ^ round` against each other, and their
 /// moments on both sides.
 #[inline(always)]
-fn turn_pair<C: Columns, const N: usize>(
+fn rotate_pair<C: Columns, const N: usize>(
     basis: &mut [[f32; N]],
     moments: &mut [[f32; N]],
     p: usize,
@@ -254,19 +254,19 @@ fn turn_pair<C: Columns, const N: usize>(
 ) {
     let q = p ^ round;
     let (cosine, sine) = (angles.cosines[q], angles.sines[q]);
-    let turned = |a: &[f32; N], b: &[f32; N]| -> [[f32; N]; 2] {
+    let rotated = |a: &[f32; N], b: &[f32; N]| -> [[f32; N]; 2] {
         [
             std::array::from_fn(|i| cosine * a[i] - sine * b[i]),
             std::array::from_fn(|i| sine * a[i] + cosine * b[i]),
         ]
     };
     if let Ok([a, b]) = basis.get_disjoint_mut([p, q]) {
-        [*a, *b] = turned(a, b);
+        [*a, *b] = rotated(a, b);
     }
     if let Ok([a, b]) = moments.get_disjoint_mut([p, q]) {
-        let [upper, lower] = turned(a, b);
-        C::turn(&upper, round, angles, a);
-        C::turn(&lower, round, angles, b);
+        let [upper, lower] = rotated(a, b);
+        C::rotate(&upper, round, angles, a);
+        C::rotate(&lower, round, angles, b);
     }
 }
 
@@ -297,26 +297,26 @@ fn rotation(mpp: f32, mqq: f32, mpq: f32, negligible: f32) -> (f32, f32) {
     let small = 1.0 / (tau + if tau >= 0.0 { root } else { -root });
     let tangent = if mqq > mpp { -1.0 / small } else { small };
     let cosine = 1.0 / (1.0 + tangent * tangent).sqrt();
-    // Nothing to turn, or overflow of the squares.
-    let turns = mpq * mpq > negligible * mpp * mqq && tangent.is_finite();
-    (if turns { cosine } else { 1.0 }, if turns { tangent * cosine } else { 0.0 })
+    // Nothing to rotate, or overflow of the squares.
+    let rotates = mpq * mpq > negligible * mpp * mqq && tangent.is_finite();
+    (if rotates { cosine } else { 1.0 }, if rotates { tangent * cosine } else { 0.0 })
 }
 
 /// How a round is made.
 trait Columns: Sized {
-    /// Turns the elements of a row.
-    fn turn<const N: usize>(row: &[f32; N], round: usize, angles: &Angles<N>, out: &mut [f32; N]);
+    /// Rotates the elements of a row.
+    fn rotate<const N: usize>(row: &[f32; N], round: usize, angles: &Angles<N>, out: &mut [f32; N]);
 
-    /// Turns every pair of basis vectors, and their moments.
+    /// Rotates every pair of basis vectors, and their moments.
     #[inline(always)]
-    fn turn_pairs<const N: usize>(
+    fn rotate_pairs<const N: usize>(
         basis: &mut [[f32; N]],
         moments: &mut [[f32; N]],
         round: usize,
         angles: &Angles<N>,
     ) {
         for p in (0..N).filter(|p| *p < p ^ round) {
-            turn_pair::<Self, N>(basis, moments, p, round, angles);
+            rotate_pair::<Self, N>(basis, moments, p, round, angles);
         }
     }
 }
@@ -326,8 +326,8 @@ struct Plain;
 
 impl Columns for Plain {
     #[inline(always)]
-    fn turn<const N: usize>(row: &[f32; N], round: usize, angles: &Angles<N>, out: &mut [f32; N]) {
-        turn_columns(row, round, angles, out);
+    fn rotate<const N: usize>(row: &[f32; N], round: usize, angles: &Angles<N>, out: &mut [f32; N]) {
+        rotate_columns(row, round, angles, out);
     }
 }
 
@@ -338,11 +338,11 @@ struct Avx2;
 #[cfg(target_arch = "x86_64")]
 impl Columns for Avx2 {
     #[inline(always)]
-    fn turn<const N: usize>(row: &[f32; N], round: usize, angles: &Angles<N>, out: &mut [f32; N]) {
+    fn rotate<const N: usize>(row: &[f32; N], round: usize, angles: &Angles<N>, out: &mut [f32; N]) {
         // SAFETY: this type is named in one place, after the processor was asked.
         #[allow(unsafe_code)]
         unsafe {
-            avx2::turn_columns(row, round, angles, out);
+            avx2::rotate_columns(row, round, angles, out);
         }
     }
 }
@@ -354,12 +354,12 @@ struct Avx512;
 #[cfg(target_arch = "x86_64")]
 impl Columns for Avx512 {
     #[inline(always)]
-    fn turn<const N: usize>(row: &[f32; N], round: usize, angles: &Angles<N>, out: &mut [f32; N]) {
-        Avx2::turn(row, round, angles, out);
+    fn rotate<const N: usize>(row: &[f32; N], round: usize, angles: &Angles<N>, out: &mut [f32; N]) {
+        Avx2::rotate(row, round, angles, out);
     }
 
     #[inline(always)]
-    fn turn_pairs<const N: usize>(
+    fn rotate_pairs<const N: usize>(
         basis: &mut [[f32; N]],
         moments: &mut [[f32; N]],
         round: usize,
@@ -369,17 +369,17 @@ impl Columns for Avx512 {
             // SAFETY: this type is named in one place, after the processor was asked.
             #[allow(unsafe_code)]
             unsafe {
-                avx512::turn_pairs(basis, moments, round, angles);
+                avx512::rotate_pairs(basis, moments, round, angles);
             }
         } else {
-            Avx2::turn_pairs(basis, moments, round, angles);
+            Avx2::rotate_pairs(basis, moments, round, angles);
         }
     }
 }
 
 /// Rotates the elements of a row, each against the one it meets.
 #[inline(always)]
-fn turn_columns<const N: usize>(row: &[f32; N], round: usize, angles: &Angles<N>, out: &mut [f32; N]) {
+fn rotate_columns<const N: usize>(row: &[f32; N], round: usize, angles: &Angles<N>, out: &mut [f32; N]) {
     for (i, out) in out.iter_mut().enumerate() {
         *out = angles.cosines[i] * row[i] + angles.sines[i] * row[(i ^ round) % N];
     }
@@ -442,7 +442,7 @@ mod tests {
 
     #[cfg(target_arch = "x86_64")]
     #[test]
-    fn registers_and_arrays_turn_alike() {
+    fn registers_and_arrays_rotate_alike() {
         if !simd::has_avx2() {
             eprintln!("no AVX2 here: nothing to compare");
             return;

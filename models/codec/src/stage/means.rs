@@ -1,6 +1,6 @@
 //! Prediction of values by the means of their rows and columns.
 //!
-//! Means are stated ahead of a tile in whole steps, each as its difference to
+//! Means are signalled ahead of a tile in whole steps, each as its difference to
 //! the one before. Knows values and steps; knows nothing of what codes the
 //! rest.
 

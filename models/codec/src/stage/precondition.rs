@@ -2,8 +2,8 @@
 //! before all other stages and undone after them.
 //!
 //! The randomized Hadamard transform needs nothing but its size; a PCA basis
-//! ([`crate::stage::basis`]) is a file that both sides have; stated matrices
-//! ([`crate::stage::stated`]) are in the stream. Energy stays what it is.
+//! ([`crate::stage::basis`]) is a file that both sides have; signalled matrices
+//! ([`crate::stage::signalled`]) are in the stream. Energy stays what it is.
 //! Knows rows of values; knows nothing of how they are coded.
 
 use crate::matrix::Matrix;
@@ -19,7 +19,7 @@ pub enum Preconditioning {
         log2_size: u32,
     },
     /// Matrices of 2^`log2_size` columns that the stream states, along rows or columns.
-    Stated {
+    Signalled {
         log2_size: u32,
         columns: bool,
     },
@@ -31,8 +31,8 @@ pub enum Preconditioning {
 
 /// Sizes of a Hadamard transform.
 pub const HADAMARD_LOG2: std::ops::RangeInclusive<u32> = 2..=12;
-/// Sizes of stated matrices.
-pub const STATED_LOG2: std::ops::RangeInclusive<u32> = 3..=7;
+/// Sizes of signalled matrices.
+pub const SIGNALLED_LOG2: std::ops::RangeInclusive<u32> = 3..=7;
 
 impl std::fmt::Display for Preconditioning {
     /// As profiles name it.
@@ -40,8 +40,8 @@ impl std::fmt::Display for Preconditioning {
         match self {
             Self::None => f.pad("none"),
             Self::Hadamard { log2_size } => write!(f, "hadamard-{}", 1 << log2_size),
-            Self::Stated { log2_size, columns: false } => write!(f, "stated-{}", 1 << log2_size),
-            Self::Stated { log2_size, columns: true } => write!(f, "stated-columns-{}", 1 << log2_size),
+            Self::Signalled { log2_size, columns: false } => write!(f, "stated-{}", 1 << log2_size),
+            Self::Signalled { log2_size, columns: true } => write!(f, "stated-columns-{}", 1 << log2_size),
             Self::Basis { hash } => write!(f, "basis {hash:016x}"),
         }
     }
@@ -64,8 +64,8 @@ impl TryFrom<String> for Preconditioning {
             ("hadamard", Some(log2_size)) if HADAMARD_LOG2.contains(&log2_size) => {
                 Ok(Self::Hadamard { log2_size })
             }
-            ("stated" | "stated-columns", Some(log2_size)) if STATED_LOG2.contains(&log2_size) => {
-                Ok(Self::Stated { log2_size, columns: name != "stated" })
+            ("stated" | "stated-columns", Some(log2_size)) if SIGNALLED_LOG2.contains(&log2_size) => {
+                Ok(Self::Signalled { log2_size, columns: name != "stated" })
             }
             _ => Err(format!(
                 "unknown preconditioning `{text}`: there are none, hadamard-4 to hadamard-4096, stated-8 to \
@@ -97,7 +97,7 @@ impl schemars::JsonSchema for Preconditioning {
 }
 
 impl Preconditioning {
-    /// Turns a matrix in place; `basis` is the one it names or states.
+    /// Changes the basis of a matrix in place; `basis` is the one it names or states.
     pub fn forward(self, matrix: &mut Matrix, basis: Option<&Basis>) {
         match (self, basis) {
             (Self::Hadamard { log2_size }, _) => {
@@ -111,7 +111,7 @@ impl Preconditioning {
         }
     }
 
-    /// Turns back a matrix that comes as it is or `transposed`, and leaves it as it is.
+    /// Undoes the change of basis of a matrix that comes as it is or `transposed`, and leaves it as it is.
     pub fn inverse(self, matrix: &mut Matrix, transposed: bool, basis: Option<&Basis>) {
         match (self, basis) {
             (Self::Hadamard { log2_size }, _) => {
@@ -126,19 +126,19 @@ impl Preconditioning {
         }
     }
 
-    /// Turns rows, or columns where those are turned, by what has matrices. The matrix comes as it
-    /// is or `transposed`, which may be how it is turned, and leaves as it is.
-    pub fn along(self, matrix: &mut Matrix, transposed: bool, turn: impl FnOnce(&mut Vec<f32>)) {
+    /// Applies a change of basis to rows, or to columns where it is along those. The matrix comes as it
+    /// is or `transposed`, which may be how the change is applied, and leaves as it is.
+    pub fn along(self, matrix: &mut Matrix, transposed: bool, change: impl FnOnce(&mut Vec<f32>)) {
         let columns = match self {
-            Self::Basis { .. } | Self::Stated { columns: false, .. } => false,
-            Self::Stated { columns: true, .. } => true,
+            Self::Basis { .. } | Self::Signalled { columns: false, .. } => false,
+            Self::Signalled { columns: true, .. } => true,
             Self::None | Self::Hadamard { .. } => transposed,
         };
         if transposed != columns {
             *matrix = matrix.transposed();
         }
-        if matches!(self, Self::Basis { .. } | Self::Stated { .. }) {
-            turn(&mut matrix.values);
+        if matches!(self, Self::Basis { .. } | Self::Signalled { .. }) {
+            change(&mut matrix.values);
         }
         if columns {
             *matrix = matrix.transposed();
@@ -146,7 +146,7 @@ impl Preconditioning {
     }
 }
 
-/// Turns the sign of every other column, about: without that, a constant would
+/// Flips the sign of every other column, about: without that, a constant would
 /// gather in one column of each group.
 fn flip(row: &mut [f32]) {
     for (column, value) in row.iter_mut().enumerate() {
@@ -195,12 +195,12 @@ mod tests {
         for (cols, log2_size) in [(1, 2), (3, 12), (64, 4), (100, 5), (777, 12)] {
             let values: Vec<f32> = (0..2 * cols).map(|i| ((i * 37 % 101) as f32 - 50.0) / 9.0).collect();
             let energy = |values: &[f32]| values.iter().map(|v| v * v).sum::<f32>();
-            let turn = Preconditioning::Hadamard { log2_size };
-            let mut turned = Matrix { rows: 2, cols, values: values.clone() };
-            turn.forward(&mut turned, None);
-            assert!((energy(&turned.values) / energy(&values) - 1.0).abs() < 1e-4, "{cols}");
-            turn.inverse(&mut turned, false, None);
-            assert!(turned.values.iter().zip(&values).all(|(a, b)| (a - b).abs() < 1e-4), "{cols}");
+            let change = Preconditioning::Hadamard { log2_size };
+            let mut rebased = Matrix { rows: 2, cols, values: values.clone() };
+            change.forward(&mut rebased, None);
+            assert!((energy(&rebased.values) / energy(&values) - 1.0).abs() < 1e-4, "{cols}");
+            change.inverse(&mut rebased, false, None);
+            assert!(rebased.values.iter().zip(&values).all(|(a, b)| (a - b).abs() < 1e-4), "{cols}");
         }
     }
 

@@ -48,7 +48,7 @@ fn with_transform(mut plan: Plan, kind: u32) -> Plan {
         2 => Transform::Dct,
         kind => {
             let size = if kind == 3 { 32 } else { 64 };
-            Transform::Stated { size, groups: vec![group(size); cols / size] }
+            Transform::Signalled { size, groups: vec![group(size); cols / size] }
         }
     };
     plan

@@ -64,8 +64,8 @@ fn made(values: &[f32], case: &Case) -> Vec<u8> {
         0 => Transform::None,
         1 => Transform::Hadamard,
         2 => Transform::Dct,
-        3 => Transform::Stated { size: 32, groups: vec![group(32); COLS / 32] },
-        _ => Transform::Stated { size: 64, groups: vec![group(64); COLS / 64] },
+        3 => Transform::Signalled { size: 32, groups: vec![group(32); COLS / 32] },
+        _ => Transform::Signalled { size: 64, groups: vec![group(64); COLS / 64] },
     };
     (plan.log2_lanes, plan.tile_rows) = (log2_lanes, 50);
     plan.above

@@ -2,10 +2,10 @@
 //! macroblocks of one slice and rebuilds them.
 
 use super::inspection::BitUse;
+use crate::bitstream_error::invalid;
 use crate::blocks::{BlockSize, Eight, Four};
 use crate::deblock::mb_rows;
 use crate::entropy::{BlockKind, BlockPlace, SyntaxReader};
-use crate::flaw::invalid;
 use crate::intra::mode;
 use crate::macroblock::{
     Macroblock, MbInfo, MbKind, MbMap, Neighbours, UNAVAILABLE, cache_at, hide_4x4_neighbours,
@@ -15,8 +15,8 @@ use crate::quant::LevelScale;
 use crate::reconstruct::Rebuild;
 use crate::syntax::slice_header::Structure;
 use crate::tables::{BLOCK_X, BLOCK_Y, CHROMA_DC_422_SCAN, FIELD_4X4, FIELD_8X8, ZIGZAG_4X4, ZIGZAG_8X8};
+use trinity_bits::BitstreamError;
 use trinity_bits::Chroma;
-use trinity_bits::Flaw;
 
 /// Everything a slice is decoded with and into.
 pub struct SliceDecoder<'a> {
@@ -61,7 +61,7 @@ struct Workspace {
 impl SliceDecoder<'_> {
     /// Decodes macroblocks from `first` to the end of the slice; returns the
     /// address after the last.
-    pub fn run<R: SyntaxReader>(&mut self, reader: &mut R, first: usize) -> Result<usize, Flaw> {
+    pub fn run<R: SyntaxReader>(&mut self, reader: &mut R, first: usize) -> Result<usize, BitstreamError> {
         let mut work = Box::new(Workspace::default());
         let count = self.map.infos.len();
         let mut addr = first;
@@ -87,7 +87,7 @@ impl SliceDecoder<'_> {
         reader: &mut R,
         addr: usize,
         work: &mut Workspace,
-    ) -> Result<(), Flaw> {
+    ) -> Result<(), BitstreamError> {
         let field = self.read_field_flag(reader, addr)?;
         let n = &mut work.neighbours;
         self.map.neighbours(addr, self.slice, field, n);
@@ -122,7 +122,11 @@ impl SliceDecoder<'_> {
     }
 
     /// mb_field_decoding_flag, which the upper macroblock of a pair carries for both.
-    fn read_field_flag<R: SyntaxReader>(&mut self, reader: &mut R, addr: usize) -> Result<bool, Flaw> {
+    fn read_field_flag<R: SyntaxReader>(
+        &mut self,
+        reader: &mut R,
+        addr: usize,
+    ) -> Result<bool, BitstreamError> {
         if !self.map.mbaff {
             return Ok(false);
         }
@@ -134,7 +138,11 @@ impl SliceDecoder<'_> {
         Ok(self.map.infos[addr].field)
     }
 
-    fn read_pcm<R: SyntaxReader>(&self, reader: &mut R, windows: &mut [Window; 3]) -> Result<(), Flaw> {
+    fn read_pcm<R: SyntaxReader>(
+        &self,
+        reader: &mut R,
+        windows: &mut [Window; 3],
+    ) -> Result<(), BitstreamError> {
         let sizes: [usize; 3] =
             std::array::from_fn(|c| self.planes.get(c).map_or(0, |plane| plane.mb_width * plane.mb_height));
         let widths: [usize; 3] = std::array::from_fn(|c| self.planes.get(c).map_or(1, |p| p.mb_width));
@@ -157,7 +165,7 @@ impl SliceDecoder<'_> {
         mb_type: u32,
         mb: &mut Macroblock,
         n: &mut Neighbours,
-    ) -> Result<(), Flaw> {
+    ) -> Result<(), BitstreamError> {
         if mb_type == 0 {
             let large = self.transform_8x8_mode && reader.transform_size_8x8_flag(n)?;
             mb.kind = if large { MbKind::I8x8 } else { MbKind::I4x4 };
@@ -201,7 +209,7 @@ impl SliceDecoder<'_> {
         reader: &mut R,
         mb: &mut Macroblock,
         n: &mut Neighbours,
-    ) -> Result<(), Flaw> {
+    ) -> Result<(), BitstreamError> {
         for cache in &mut n.total_coeff {
             for y in 0..4 {
                 let row = cache_at(0, y);
@@ -243,7 +251,7 @@ impl SliceDecoder<'_> {
         c: usize,
         scans: &Scans,
         field: bool,
-    ) -> Result<(), Flaw> {
+    ) -> Result<(), BitstreamError> {
         let levels = &mut mb.levels;
         let kind = if mb.kind == MbKind::I16x16 {
             levels.dc[c] = [0; 16];
@@ -293,7 +301,7 @@ impl SliceDecoder<'_> {
         n: &mut Neighbours,
         scans: &Scans,
         field: bool,
-    ) -> Result<(), Flaw> {
+    ) -> Result<(), BitstreamError> {
         const DC_420_SCAN: [u8; 4] = [0, 1, 2, 3];
         let (blocks, dc_scan): (usize, &[u8]) = match self.rebuild.chroma {
             Chroma::C420 => (4, &DC_420_SCAN),
@@ -325,7 +333,7 @@ impl SliceDecoder<'_> {
         Ok(())
     }
 
-    fn rebuild_macroblock(&self, addr: usize, work: &mut Workspace) -> Result<(), Flaw> {
+    fn rebuild_macroblock(&self, addr: usize, work: &mut Workspace) -> Result<(), BitstreamError> {
         let available = work.neighbours.available;
         for (plane, window) in self.planes.iter().zip(&mut work.windows) {
             window.load(plane, mb_rows(self.map, addr, work.mb.field, self.structure, plane), available);
@@ -357,7 +365,12 @@ impl SliceDecoder<'_> {
 }
 
 /// One Intra4x4PredMode or Intra8x8PredMode (clauses 8.3.1.1, 8.3.2.1).
-fn read_mode<R: SyntaxReader>(reader: &mut R, n: &Neighbours, x: usize, y: usize) -> Result<u8, Flaw> {
+fn read_mode<R: SyntaxReader>(
+    reader: &mut R,
+    n: &Neighbours,
+    x: usize,
+    y: usize,
+) -> Result<u8, BitstreamError> {
     let at = cache_at(x, y);
     let (left, above) = (n.modes[at - 1], n.modes[at - 8]);
     let predicted = if left == UNAVAILABLE || above == UNAVAILABLE { mode::DC } else { left.min(above) };

@@ -5,7 +5,7 @@ use trinity_bits::Preset;
 /// How hard to look.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
-    /// 4×4 and 8×8 modes that are coded and weighed; 1 trusts the guess.
+    /// 4×4 and 8×8 modes that are coded and weighed; 1 trusts the estimate.
     pub candidates: usize,
     /// How far, as a share, a type may run above what the best one spent on the
     /// same blocks before it is dropped.
@@ -13,7 +13,7 @@ pub struct Effort {
     /// What is added to that where the quarters of the best one differ: there
     /// the first says little about the rest.
     pub uneven_exit_slack: f32,
-    /// How many bits a row of a block a candidate may be guessed above the
+    /// How many bits a row of a block a candidate may be estimated above the
     /// best one and still be weighed.
     pub slack: f32,
     /// Types whose costs differ by less than this share are told apart by the

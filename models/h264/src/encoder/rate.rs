@@ -60,10 +60,10 @@ pub fn search(
                     return None;
                 }
                 let share = (target - low_value) / (high_value - low_value).max(1e-12);
-                let guess = low + (share * (high - low) as f64).round() as usize;
+                let estimate = low + (share * (high - low) as f64).round() as usize;
                 // Whole QPs first: they say the most about the curve.
-                let whole = (guess + mbs / 2) / mbs * mbs;
-                Some(if (low + 1..high).contains(&whole) { whole } else { guess.clamp(low + 1, high - 1) })
+                let whole = (estimate + mbs / 2) / mbs * mbs;
+                Some(if (low + 1..high).contains(&whole) { whole } else { estimate.clamp(low + 1, high - 1) })
             }
             (Some((low, _)), None) if low == last => None,
             (None, Some((0, _))) => None,

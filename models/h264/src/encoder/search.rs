@@ -1,4 +1,4 @@
-//! Which macroblock type and modes: candidates ranked by a guess of their
+//! Which macroblock type and modes: candidates ranked by an estimate of their
 //! bits, the best of them weighed by distortion plus λ times bits.
 //!
 //! The bits of a candidate are priced in the contexts the macroblock starts

@@ -1,11 +1,11 @@
 //! CABAC parsing of macroblocks (clause 9.3).
 
 use super::{BlockKind, BlockPlace, SyntaxReader};
+use crate::bitstream_error::invalid;
 use crate::entropy::context_init::CONTEXT_INIT_I;
-use crate::flaw::invalid;
 use crate::macroblock::{MbInfo, MbKind, Neighbours, cache_at};
 use trinity_bits::BitReader;
-use trinity_bits::Flaw;
+use trinity_bits::BitstreamError;
 use trinity_bits::cabac::{Context, Decoder};
 
 /// First context of each syntax element of I slices (Table 9-34).
@@ -89,7 +89,7 @@ impl<'a> CabacReader<'a> {
         self.engine.decode(&mut self.contexts[at])
     }
 
-    fn check(&self) -> Result<(), Flaw> {
+    fn check(&self) -> Result<(), BitstreamError> {
         if self.engine.overrun() { invalid("the slice ends inside a macroblock") } else { Ok(()) }
     }
 
@@ -182,11 +182,11 @@ fn exp_golomb_0(engine: &mut Decoder) -> u32 {
 }
 
 impl SyntaxReader for CabacReader<'_> {
-    fn mb_field_decoding_flag(&mut self, field_pairs: u8) -> Result<bool, Flaw> {
+    fn mb_field_decoding_flag(&mut self, field_pairs: u8) -> Result<bool, BitstreamError> {
         Ok(self.bin(ctx::MB_FIELD_DECODING_FLAG + usize::from(field_pairs)))
     }
 
-    fn mb_type(&mut self, n: &Neighbours) -> Result<u32, Flaw> {
+    fn mb_type(&mut self, n: &Neighbours) -> Result<u32, BitstreamError> {
         let other = |mb: &Option<MbInfo>| {
             usize::from(mb.is_some_and(|mb| matches!(mb.kind, MbKind::I16x16 | MbKind::Pcm)))
         };
@@ -205,12 +205,12 @@ impl SyntaxReader for CabacReader<'_> {
         Ok(mb_type)
     }
 
-    fn transform_size_8x8_flag(&mut self, n: &Neighbours) -> Result<bool, Flaw> {
+    fn transform_size_8x8_flag(&mut self, n: &Neighbours) -> Result<bool, BitstreamError> {
         let set = |mb: &Option<MbInfo>| usize::from(mb.is_some_and(|mb| mb.transform_8x8()));
         Ok(self.bin(ctx::TRANSFORM_SIZE_8X8_FLAG + set(&n.a) + set(&n.b)))
     }
 
-    fn rem_intra_pred_mode(&mut self) -> Result<Option<u8>, Flaw> {
+    fn rem_intra_pred_mode(&mut self) -> Result<Option<u8>, BitstreamError> {
         if self.bin(ctx::PREV_INTRA_PRED_MODE_FLAG) {
             return Ok(None);
         }
@@ -218,7 +218,7 @@ impl SyntaxReader for CabacReader<'_> {
         Ok(Some(bit() | bit() << 1 | bit() << 2))
     }
 
-    fn intra_chroma_pred_mode(&mut self, n: &Neighbours) -> Result<u8, Flaw> {
+    fn intra_chroma_pred_mode(&mut self, n: &Neighbours) -> Result<u8, BitstreamError> {
         let other = |mb: &Option<MbInfo>| {
             usize::from(mb.is_some_and(|mb| mb.kind != MbKind::Pcm && mb.chroma_mode != 0))
         };
@@ -232,7 +232,7 @@ impl SyntaxReader for CabacReader<'_> {
         Ok(mode)
     }
 
-    fn coded_block_pattern(&mut self, n: &Neighbours, chroma: bool) -> Result<u8, Flaw> {
+    fn coded_block_pattern(&mut self, n: &Neighbours, chroma: bool) -> Result<u8, BitstreamError> {
         let above = n.b.map_or(0x0f, |mb| mb.cbp);
         let mut cbp = 0u8;
         for block in 0..4 {
@@ -256,7 +256,7 @@ impl SyntaxReader for CabacReader<'_> {
         Ok(cbp)
     }
 
-    fn mb_qp_delta(&mut self) -> Result<i32, Flaw> {
+    fn mb_qp_delta(&mut self) -> Result<i32, BitstreamError> {
         let mut count = 0;
         let mut at = ctx::MB_QP_DELTA + usize::from(self.last_qp_delta);
         while self.bin(at) {
@@ -274,7 +274,11 @@ impl SyntaxReader for CabacReader<'_> {
         self.last_qp_delta = false;
     }
 
-    fn pcm_samples(&mut self, parts: [(usize, u32); 2], put: &mut dyn FnMut(u16)) -> Result<(), Flaw> {
+    fn pcm_samples(
+        &mut self,
+        parts: [(usize, u32); 2],
+        put: &mut dyn FnMut(u16),
+    ) -> Result<(), BitstreamError> {
         let data = self.engine.data();
         let start = self.engine.byte_position();
         let mut bits = BitReader::new(data.get(start..).unwrap_or(&[]));
@@ -295,7 +299,7 @@ impl SyntaxReader for CabacReader<'_> {
         scan: &[u8],
         field: bool,
         out: &mut [i32],
-    ) -> Result<usize, Flaw> {
+    ) -> Result<usize, BitstreamError> {
         let coded = self.coded_block_flag(place, n);
         let c = place.component;
         let by_position = (&BY_POSITION[..], &BY_POSITION[..]);
@@ -328,7 +332,7 @@ impl SyntaxReader for CabacReader<'_> {
         field: bool,
         flag_coded: bool,
         out: &mut [i32; 64],
-    ) -> Result<usize, Flaw> {
+    ) -> Result<usize, BitstreamError> {
         let coded = !flag_coded || self.coded_block_flag(place, n);
         let total = if coded {
             let increments = (&SIGNIFICANT_8X8[usize::from(field)][..], &LAST_8X8[..]);
@@ -347,7 +351,7 @@ impl SyntaxReader for CabacReader<'_> {
         self.engine.bit_position()
     }
 
-    fn end_of_slice(&mut self) -> Result<bool, Flaw> {
+    fn end_of_slice(&mut self) -> Result<bool, BitstreamError> {
         let end = self.engine.terminate();
         // The last bit the engine holds as it stops is rbsp_stop_one_bit.
         self.check()?;

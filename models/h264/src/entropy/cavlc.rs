@@ -1,14 +1,14 @@
 //! CAVLC and Exp-Golomb parsing of macroblocks (clauses 9.1, 9.2).
 
 use super::{BlockKind, BlockPlace, SyntaxReader};
+use crate::bitstream_error::invalid;
 use crate::entropy::cavlc_tables::{
     COEFF_TOKEN, Code, RUN_BEFORE, TOTAL_ZEROS, TOTAL_ZEROS_420_DC, TOTAL_ZEROS_422_DC,
 };
-use crate::flaw::invalid;
 use crate::macroblock::{Neighbours, UNAVAILABLE, cache_at};
 use std::sync::LazyLock;
 use trinity_bits::BitReader;
-use trinity_bits::Flaw;
+use trinity_bits::BitstreamError;
 
 /// coded_block_pattern of Intra macroblocks by codeNum, ChromaArrayType 1 and 2 (Table 9-4).
 #[rustfmt::skip]
@@ -79,7 +79,7 @@ impl<'a> CavlcReader<'a> {
         Self { bits, lookups: &LOOKUPS, stop }
     }
 
-    fn symbol(&mut self, table: &'static Lookup, what: &str) -> Result<usize, Flaw> {
+    fn symbol(&mut self, table: &'static Lookup, what: &str) -> Result<usize, BitstreamError> {
         let entry = table[slot(self.bits.peek(16))];
         if entry == 0 {
             return invalid(format!("{what} at bit {} is no valid code", self.bits.position()));
@@ -90,7 +90,13 @@ impl<'a> CavlcReader<'a> {
 
     /// Levels of one block of up to `max` coefficients, from `first` on in scan
     /// order; `table` is that of coeff_token.
-    fn block(&mut self, table: usize, max: usize, scan: &[u8], out: &mut [i32]) -> Result<usize, Flaw> {
+    fn block(
+        &mut self,
+        table: usize,
+        max: usize,
+        scan: &[u8],
+        out: &mut [i32],
+    ) -> Result<usize, BitstreamError> {
         let token = self.symbol(&self.lookups.coeff_token[table], "coeff_token")?;
         let (total, trailing_ones) = (token / 4, token % 4);
         if total == 0 {
@@ -138,7 +144,7 @@ impl<'a> CavlcReader<'a> {
     }
 
     /// Levels from the last coefficient down, each read from one look at the stream.
-    fn levels(&mut self, levels: &mut [i32], trailing_ones: usize) -> Result<(), Flaw> {
+    fn levels(&mut self, levels: &mut [i32], trailing_ones: usize) -> Result<(), BitstreamError> {
         let mut suffix_length = u32::from(levels.len() > 10 && trailing_ones < 3);
         let (ones, larger) = levels.split_at_mut(trailing_ones.min(levels.len()));
         let mut signs = self.bits.window();
@@ -199,30 +205,30 @@ pub fn coeff_token_table(left: u8, above: u8) -> usize {
 }
 
 impl SyntaxReader for CavlcReader<'_> {
-    fn mb_field_decoding_flag(&mut self, _: u8) -> Result<bool, Flaw> {
+    fn mb_field_decoding_flag(&mut self, _: u8) -> Result<bool, BitstreamError> {
         Ok(self.bits.flag()?)
     }
 
-    fn mb_type(&mut self, _: &Neighbours) -> Result<u32, Flaw> {
+    fn mb_type(&mut self, _: &Neighbours) -> Result<u32, BitstreamError> {
         Ok(self.bits.ue()?)
     }
 
-    fn transform_size_8x8_flag(&mut self, _: &Neighbours) -> Result<bool, Flaw> {
+    fn transform_size_8x8_flag(&mut self, _: &Neighbours) -> Result<bool, BitstreamError> {
         Ok(self.bits.flag()?)
     }
 
-    fn rem_intra_pred_mode(&mut self) -> Result<Option<u8>, Flaw> {
+    fn rem_intra_pred_mode(&mut self) -> Result<Option<u8>, BitstreamError> {
         Ok(if self.bits.flag()? { None } else { Some(self.bits.bits(3)? as u8) })
     }
 
-    fn intra_chroma_pred_mode(&mut self, _: &Neighbours) -> Result<u8, Flaw> {
+    fn intra_chroma_pred_mode(&mut self, _: &Neighbours) -> Result<u8, BitstreamError> {
         match self.bits.ue()? {
             mode @ 0..4 => Ok(mode as u8),
             other => invalid(format!("intra_chroma_pred_mode {other} is above 3")),
         }
     }
 
-    fn coded_block_pattern(&mut self, _: &Neighbours, chroma: bool) -> Result<u8, Flaw> {
+    fn coded_block_pattern(&mut self, _: &Neighbours, chroma: bool) -> Result<u8, BitstreamError> {
         let code = self.bits.ue()? as usize;
         let table: &[u8] = if chroma { &CBP_WITH_CHROMA } else { &CBP_LUMA_ONLY };
         match table.get(code) {
@@ -231,13 +237,17 @@ impl SyntaxReader for CavlcReader<'_> {
         }
     }
 
-    fn mb_qp_delta(&mut self) -> Result<i32, Flaw> {
+    fn mb_qp_delta(&mut self) -> Result<i32, BitstreamError> {
         Ok(self.bits.se()?)
     }
 
     fn no_qp_delta(&mut self) {}
 
-    fn pcm_samples(&mut self, parts: [(usize, u32); 2], put: &mut dyn FnMut(u16)) -> Result<(), Flaw> {
+    fn pcm_samples(
+        &mut self,
+        parts: [(usize, u32); 2],
+        put: &mut dyn FnMut(u16),
+    ) -> Result<(), BitstreamError> {
         self.bits.align();
         for (count, depth) in parts {
             for _ in 0..count {
@@ -254,7 +264,7 @@ impl SyntaxReader for CavlcReader<'_> {
         scan: &[u8],
         _field: bool,
         out: &mut [i32],
-    ) -> Result<usize, Flaw> {
+    ) -> Result<usize, BitstreamError> {
         if place.kind == BlockKind::ChromaDc {
             return self.block(if scan.len() == 4 { 4 } else { 5 }, scan.len(), scan, out);
         }
@@ -276,7 +286,7 @@ impl SyntaxReader for CavlcReader<'_> {
         field: bool,
         _flag_coded: bool,
         out: &mut [i32; 64],
-    ) -> Result<usize, Flaw> {
+    ) -> Result<usize, BitstreamError> {
         // Four 4×4 blocks, each taking every fourth coefficient (clause 7.3.5.3.2).
         let mut total = 0;
         for part in 0..4 {
@@ -291,7 +301,7 @@ impl SyntaxReader for CavlcReader<'_> {
         self.bits.position()
     }
 
-    fn end_of_slice(&mut self) -> Result<bool, Flaw> {
+    fn end_of_slice(&mut self) -> Result<bool, BitstreamError> {
         if self.bits.position() > self.stop {
             return invalid("slice data ends inside a macroblock");
         }

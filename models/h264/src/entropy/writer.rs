@@ -375,9 +375,9 @@ impl BitSink for BitWriter {
 
 /// Counts bits.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct BitTally(u64);
+pub struct LengthCounter(u64);
 
-impl BitSink for BitTally {
+impl BitSink for LengthCounter {
     #[inline]
     fn put(&mut self, _value: u32, count: u32) {
         self.0 += u64::from(count);
@@ -407,7 +407,7 @@ impl CavlcWriter<BitWriter> {
 }
 
 impl StreamWriter for CavlcWriter<BitWriter> {
-    type Counter = CavlcWriter<BitTally>;
+    type Counter = CavlcWriter<LengthCounter>;
 
     fn counter(&self) -> Self::Counter {
         CavlcWriter::default()
@@ -420,7 +420,7 @@ impl StreamWriter for CavlcWriter<BitWriter> {
     }
 }
 
-impl SyntaxCounter for CavlcWriter<BitTally> {
+impl SyntaxCounter for CavlcWriter<LengthCounter> {
     fn bits(&self) -> f32 {
         self.out.0 as f32
     }
@@ -433,9 +433,9 @@ impl SyntaxCounter for CavlcWriter<BitTally> {
 /// Bits of a block of at most 16 levels (scan order) with a table of coeff_token.
 pub fn code_word_bits(table: usize, levels: &[i32]) -> u32 {
     const IN_ORDER: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
-    let mut tally = CavlcWriter::<BitTally>::default();
-    tally.block(table, &IN_ORDER[..levels.len()], levels);
-    tally.out.0 as u32
+    let mut lengths = CavlcWriter::<LengthCounter>::default();
+    lengths.block(table, &IN_ORDER[..levels.len()], levels);
+    lengths.out.0 as u32
 }
 
 impl<W: BitSink> CavlcWriter<W> {

@@ -3,9 +3,9 @@
 //! Reads them and derives what the rest of the decoder asks for; the encoder
 //! writes its own few fields in `encoder/headers.rs`.
 
-use crate::flaw::invalid;
+use crate::bitstream_error::invalid;
 use crate::quant::{ScalingLists, read_lists};
-use trinity_bits::Flaw;
+use trinity_bits::BitstreamError;
 use trinity_bits::vui::Start;
 use trinity_bits::{BitReader, Chroma, Presentation};
 
@@ -67,7 +67,7 @@ pub enum PocType {
 
 impl Sps {
     /// Reads the RBSP after the NAL unit header.
-    pub(crate) fn read(r: &mut BitReader) -> Result<Self, Flaw> {
+    pub(crate) fn read(r: &mut BitReader) -> Result<Self, BitstreamError> {
         let profile_idc = r.bits(8)?;
         let constraint_flags = r.bits(8)?;
         let level_idc = r.bits(8)?;
@@ -130,7 +130,7 @@ impl Sps {
     }
 
     /// vui_parameters(): colour, and how far output lags behind decoding.
-    fn read_vui(&mut self, r: &mut BitReader) -> Result<(), Flaw> {
+    fn read_vui(&mut self, r: &mut BitReader) -> Result<(), BitstreamError> {
         let start = Start::parse(r)?;
         self.matrix_coefficients = start.colour.map(|[_, _, matrix]| matrix);
         let mut frame_rate = None;
@@ -168,7 +168,7 @@ impl Sps {
         Ok(())
     }
 
-    fn read_chroma_and_depth(&mut self, r: &mut BitReader) -> Result<(), Flaw> {
+    fn read_chroma_and_depth(&mut self, r: &mut BitReader) -> Result<(), BitstreamError> {
         let idc = r.ue()?;
         let Some(chroma) = Chroma::from_idc(idc) else {
             return invalid(format!("chroma_format_idc {idc} is above 3"));
@@ -193,7 +193,7 @@ impl Sps {
         Ok(())
     }
 
-    fn read_size(&mut self, r: &mut BitReader) -> Result<(), Flaw> {
+    fn read_size(&mut self, r: &mut BitReader) -> Result<(), BitstreamError> {
         self.width_mbs = r.ue()?.saturating_add(1);
         self.height_map_units = r.ue()?.saturating_add(1);
         self.frame_mbs_only = r.flag()?;
@@ -207,7 +207,7 @@ impl Sps {
         Ok(())
     }
 
-    fn check_crop(&self) -> Result<(), Flaw> {
+    fn check_crop(&self) -> Result<(), BitstreamError> {
         let (unit_x, unit_y) = self.crop_units();
         let sides = self.crop.map(u64::from);
         let width = u64::from(self.width_mbs) * 16;
@@ -270,7 +270,7 @@ impl Sps {
     }
 }
 
-fn read_poc_type(r: &mut BitReader) -> Result<PocType, Flaw> {
+fn read_poc_type(r: &mut BitReader) -> Result<PocType, BitstreamError> {
     match r.ue()? {
         0 => {
             let log2_max = r.ue()?.saturating_add(4);
@@ -300,7 +300,7 @@ fn read_poc_type(r: &mut BitReader) -> Result<PocType, Flaw> {
     }
 }
 
-fn skip_hrd(r: &mut BitReader) -> Result<(), Flaw> {
+fn skip_hrd(r: &mut BitReader) -> Result<(), BitstreamError> {
     let count = r.ue()?;
     if count > 31 {
         return invalid(format!("cpb_cnt_minus1 {count} is above 31"));
@@ -341,7 +341,7 @@ pub struct Pps {
 impl Pps {
     /// pic_parameter_set_id and seq_parameter_set_id, all that can be read
     /// without the sequence parameter set.
-    pub(crate) fn read_ids(r: &mut BitReader) -> Result<(u32, u32), Flaw> {
+    pub(crate) fn read_ids(r: &mut BitReader) -> Result<(u32, u32), BitstreamError> {
         let (id, sps_id) = (r.ue()?, r.ue()?);
         if id > 255 || sps_id > 31 {
             return invalid(format!(
@@ -352,13 +352,13 @@ impl Pps {
     }
 
     /// Reads the RBSP after the NAL unit header, with the set it refers to.
-    pub(crate) fn read(r: &mut BitReader, sps: &Sps) -> Result<Self, Flaw> {
+    pub(crate) fn read(r: &mut BitReader, sps: &Sps) -> Result<Self, BitstreamError> {
         let (id, sps_id) = Self::read_ids(r)?;
         let entropy_coding_mode_cabac = r.flag()?;
         let bottom_field_pic_order_in_frame_present = r.flag()?;
         let slice_groups = r.ue()?.saturating_add(1);
         if slice_groups > 1 {
-            return Err(Flaw::Unsupported("flexible macroblock ordering (several slice groups)"));
+            return Err(BitstreamError::Unsupported("flexible macroblock ordering (several slice groups)"));
         }
         let num_ref_idx_default = [r.ue()?.saturating_add(1), r.ue()?.saturating_add(1)];
         let weighted_pred = r.flag()?;

@@ -1,9 +1,9 @@
 //! slice_header() of I slices (clause 7.3.3), and where a new picture begins.
 
-use crate::flaw::invalid;
+use crate::bitstream_error::invalid;
 use crate::syntax::parameter_sets::{PocType, Pps, Sps};
 use trinity_bits::BitReader;
-use trinity_bits::Flaw;
+use trinity_bits::BitstreamError;
 
 /// What nal_unit() says before the slice header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,21 +68,26 @@ pub struct SliceHeader {
 impl SliceHeader {
     /// first_mb_in_slice, slice_type and pic_parameter_set_id, which say what
     /// is needed to read the rest.
-    pub(crate) fn read_pps_id(r: &mut BitReader) -> Result<u32, Flaw> {
+    pub(crate) fn read_pps_id(r: &mut BitReader) -> Result<u32, BitstreamError> {
         r.ue()?;
         match r.ue()? {
             2 | 7 => {}
-            0 | 5 => return Err(Flaw::Unsupported("inter prediction (a P slice)")),
-            1 | 6 => return Err(Flaw::Unsupported("inter prediction (a B slice)")),
-            3 | 8 => return Err(Flaw::Unsupported("inter prediction (an SP slice)")),
-            4 | 9 => return Err(Flaw::Unsupported("the Extended profile (an SI slice)")),
+            0 | 5 => return Err(BitstreamError::Unsupported("inter prediction (a P slice)")),
+            1 | 6 => return Err(BitstreamError::Unsupported("inter prediction (a B slice)")),
+            3 | 8 => return Err(BitstreamError::Unsupported("inter prediction (an SP slice)")),
+            4 | 9 => return Err(BitstreamError::Unsupported("the Extended profile (an SI slice)")),
             other => return invalid(format!("slice_type {other} is above 9")),
         }
         Ok(r.ue()?)
     }
 
     /// Reads the whole header; `r` stands at its first bit.
-    pub(crate) fn read(r: &mut BitReader, nal: NalHeader, sps: &Sps, pps: &Pps) -> Result<Self, Flaw> {
+    pub(crate) fn read(
+        r: &mut BitReader,
+        nal: NalHeader,
+        sps: &Sps,
+        pps: &Pps,
+    ) -> Result<Self, BitstreamError> {
         let first_mb = r.ue()?;
         r.ue()?; // slice_type, checked by read_pps_id
         let pps_id = r.ue()?;
@@ -132,7 +137,7 @@ impl SliceHeader {
         Ok(header)
     }
 
-    fn read_order(&mut self, r: &mut BitReader, sps: &Sps, pps: &Pps) -> Result<(), Flaw> {
+    fn read_order(&mut self, r: &mut BitReader, sps: &Sps, pps: &Pps) -> Result<(), BitstreamError> {
         let both_fields = pps.bottom_field_pic_order_in_frame_present && self.structure == Structure::Frame;
         match &sps.poc {
             PocType::Lsb { log2_max } => {
@@ -152,7 +157,7 @@ impl SliceHeader {
         Ok(())
     }
 
-    fn read_deblocking(&mut self, r: &mut BitReader) -> Result<(), Flaw> {
+    fn read_deblocking(&mut self, r: &mut BitReader) -> Result<(), BitstreamError> {
         self.deblocking = match r.ue()? {
             0 => Deblocking::On,
             1 => Deblocking::Off,
@@ -187,7 +192,7 @@ impl SliceHeader {
 }
 
 /// dec_ref_pic_marking(); whether it resets everything, as an IDR picture does.
-fn read_ref_pic_marking(r: &mut BitReader, idr: bool) -> Result<bool, Flaw> {
+fn read_ref_pic_marking(r: &mut BitReader, idr: bool) -> Result<bool, BitstreamError> {
     if idr {
         r.bits(2)?; // no_output_of_prior_pics_flag, long_term_reference_flag
         return Ok(false);

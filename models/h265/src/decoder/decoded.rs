@@ -2,7 +2,7 @@
 
 use trinity_bits::Frame;
 
-use super::slice::BitTally;
+use super::slice::BitCounts;
 use crate::syntax::{HashCheck, SliceType};
 
 /// One decoded picture.
@@ -14,6 +14,6 @@ pub struct Decoded {
     /// What the picture hash SEI says about it.
     pub hash: HashCheck,
     /// Where its bits went.
-    pub bits: BitTally,
+    pub bits: BitCounts,
     pub slices: Vec<SliceType>,
 }

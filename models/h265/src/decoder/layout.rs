@@ -1,6 +1,6 @@
 //! Where CTBs lie: tiles, and the order they are coded in (H.265 clause 6.5.1).
 
-use crate::syntax::{Flaw, Pps, Sps};
+use crate::syntax::{BitstreamError, Pps, Sps};
 
 /// The CTB grid of a picture.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    pub fn new(sps: &Sps, pps: &Pps) -> Result<Self, Flaw> {
+    pub fn new(sps: &Sps, pps: &Pps) -> Result<Self, BitstreamError> {
         let (columns, rows) = sps.size_in_ctbs();
         let (column_ends, row_ends) = match &pps.tiles {
             None => (vec![columns], vec![rows]),
@@ -65,9 +65,9 @@ impl Layout {
 }
 
 /// colBd or rowBd without its leading zero.
-fn boundaries(ctbs: u32, tiles: u32, sizes: Option<&[u32]>) -> Result<Vec<u32>, Flaw> {
+fn boundaries(ctbs: u32, tiles: u32, sizes: Option<&[u32]>) -> Result<Vec<u32>, BitstreamError> {
     if tiles > ctbs {
-        return Err(Flaw::Invalid(format!("{tiles} tiles side by side in {ctbs} CTBs")));
+        return Err(BitstreamError::Invalid(format!("{tiles} tiles side by side in {ctbs} CTBs")));
     }
     let Some(sizes) = sizes else {
         return Ok((1..=tiles).map(|i| i * ctbs / tiles).collect());
@@ -79,7 +79,7 @@ fn boundaries(ctbs: u32, tiles: u32, sizes: Option<&[u32]>) -> Result<Vec<u32>, 
         ends.push(end);
     }
     if end >= ctbs {
-        return Err(Flaw::Invalid(format!(
+        return Err(BitstreamError::Invalid(format!(
             "the tiles take {end} of {ctbs} CTBs and leave none for the last"
         )));
     }

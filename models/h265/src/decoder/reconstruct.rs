@@ -10,7 +10,7 @@ use crate::deblock::chroma_qp;
 use crate::entropy::scan::Scan;
 use crate::intra::{self, Available, Smoothing};
 use crate::quant::Quantizer;
-use crate::syntax::Flaw;
+use crate::syntax::BitstreamError;
 use crate::transform::{self, Kernel, Rdpcm};
 
 impl SliceDecoder<'_> {
@@ -41,7 +41,7 @@ impl SliceDecoder<'_> {
     }
 
     /// cu_qp_delta_abs to cu_chroma_qp_offset_idx of a transform unit.
-    pub fn quantization_syntax(&mut self, cu: &CodingUnit, cbf_chroma: bool) -> Result<(), Flaw> {
+    pub fn quantization_syntax(&mut self, cu: &CodingUnit, cbf_chroma: bool) -> Result<(), BitstreamError> {
         if self.pps.cu_qp_delta_depth.is_some() && !self.qp.delta_coded {
             self.qp.delta_coded = true;
             self.qp.cu_qp_delta = self.cu_qp_delta()?;
@@ -68,7 +68,7 @@ impl SliceDecoder<'_> {
     }
 
     /// CuQpDeltaVal.
-    fn cu_qp_delta(&mut self) -> Result<i32, Flaw> {
+    fn cu_qp_delta(&mut self) -> Result<i32, BitstreamError> {
         let mut magnitude = 0;
         while magnitude < 5
             && self.engine.decode(&mut self.contexts.cu_qp_delta_abs[usize::from(magnitude > 0)])
@@ -81,7 +81,7 @@ impl SliceDecoder<'_> {
                 magnitude += 1 << bits;
                 bits += 1;
                 if bits > 7 {
-                    return Err(Flaw::invalid("cu_qp_delta_abs is larger than any QP"));
+                    return Err(BitstreamError::invalid("cu_qp_delta_abs is larger than any QP"));
                 }
             }
             magnitude += self.engine.bypass_bits(bits) as i32;
@@ -89,7 +89,7 @@ impl SliceDecoder<'_> {
         let value = if magnitude > 0 && self.engine.bypass() { -magnitude } else { magnitude };
         let half_range = 26 + 3 * (self.sps.bit_depth as i32 - 8);
         if !(-half_range..half_range).contains(&value) {
-            return Err(Flaw::Invalid(format!("CuQpDeltaVal is {value}, outside ±{half_range}")));
+            return Err(BitstreamError::Invalid(format!("CuQpDeltaVal is {value}, outside ±{half_range}")));
         }
         Ok(value)
     }
@@ -130,7 +130,7 @@ impl SliceDecoder<'_> {
         log2: u32,
         mode: u8,
         Residual { coded, res_scale }: Residual,
-    ) -> Result<(), Flaw> {
+    ) -> Result<(), BitstreamError> {
         self.predict(cu, c, (x, y), log2, mode);
         let samples = 1usize << (2 * log2);
         if coded {
@@ -170,7 +170,7 @@ impl SliceDecoder<'_> {
 
     /// Parses a block and turns it into a residual in `scratch.block`
     /// (clause 8.6.2).
-    fn residual(&mut self, cu: &CodingUnit, c: usize, log2: u32, mode: u8) -> Result<(), Flaw> {
+    fn residual(&mut self, cu: &CodingUnit, c: usize, log2: u32, mode: u8) -> Result<(), BitstreamError> {
         let precision = self.precision[c.min(1)];
         let quantizer = (!cu.transquant_bypass).then(|| self.quantizer(c, log2));
         let rdpcm = Rdpcm::implicit(mode).filter(|_| self.tools.implicit_rdpcm);
@@ -194,7 +194,7 @@ impl SliceDecoder<'_> {
             &mut self.scratch.block,
         );
         let Some(parsed) = parsed else {
-            return Err(Flaw::invalid("a coefficient is longer than any valid code"));
+            return Err(BitstreamError::invalid("a coefficient is longer than any valid code"));
         };
         let residual = &mut self.scratch.block[..1 << (2 * log2)];
         if cu.transquant_bypass || parsed.transform_skip {

@@ -10,12 +10,12 @@ use crate::entropy::contexts::Contexts;
 use crate::intra::MAX_LINE;
 use crate::quant::Quantizer;
 use crate::sao::{EdgeClass, Sao};
-use crate::syntax::{Flaw, Pps, SliceHeader, Sps};
+use crate::syntax::{BitstreamError, Pps, SliceHeader, Sps};
 use crate::transform::Precision;
 
 /// Where the bits of coded slices went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct BitTally {
+pub struct BitCounts {
     /// Prediction modes.
     pub prediction: u64,
     /// residual_coding().
@@ -26,7 +26,7 @@ pub struct BitTally {
     pub pcm: u64,
 }
 
-/// Which share of a [`BitTally`] bits go to.
+/// Which share of a [`BitCounts`] bits go to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Share {
     Prediction,
@@ -52,7 +52,7 @@ pub(super) struct SliceDecoder<'a> {
     pub ctb: Ctb,
     pub qp: QpState,
     pub scratch: Box<Scratch>,
-    tally: BitTally,
+    counts: BitCounts,
     counted: u64,
 }
 
@@ -149,21 +149,23 @@ impl<'a> SliceDecoder<'a> {
             ctb: Ctb::default(),
             qp: QpState { luma: header.qp, previous: header.qp, ..QpState::default() },
             scratch: Box::default(),
-            tally: BitTally::default(),
+            counts: BitCounts::default(),
             counted: 0,
         }
     }
 
     /// Decodes every CTU of the segment. On failure says where in the
     /// segment's data, in bytes.
-    pub fn decode(mut self) -> Result<BitTally, (Flaw, usize)> {
+    pub fn decode(mut self) -> Result<BitCounts, (BitstreamError, usize)> {
         match self.walk() {
-            Ok(()) => Ok(self.tally),
-            Err(flaw) => Err((flaw, self.engine.byte_position().min(self.engine.data().len()))),
+            Ok(()) => Ok(self.counts),
+            Err(bitstream_error) => {
+                Err((bitstream_error, self.engine.byte_position().min(self.engine.data().len())))
+            }
         }
     }
 
-    fn walk(&mut self) -> Result<(), Flaw> {
+    fn walk(&mut self) -> Result<(), BitstreamError> {
         let layout = self.picture.layout.clone();
         let slice = self.picture.slice_index(self.header);
         let mut address = self.header.segment_address as usize;
@@ -171,14 +173,14 @@ impl<'a> SliceDecoder<'a> {
         self.start_segment(address, slice)?;
         loop {
             if self.picture.slice_of[address] != NOT_DECODED {
-                return Err(Flaw::Invalid(format!("CTB {address} is coded twice")));
+                return Err(BitstreamError::Invalid(format!("CTB {address} is coded twice")));
             }
             self.picture.slice_of[address] = slice;
             self.picture.decoded_ctbs += 1;
             self.enter_ctb(address);
             self.coding_tree_unit(address)?;
             if self.engine.overrun() {
-                return Err(Flaw::invalid("the slice data ends before its last CTU"));
+                return Err(BitstreamError::invalid("the slice data ends before its last CTU"));
             }
             if self.pps.entropy_coding_sync_enabled && self.is_second_in_row(address) {
                 self.picture.row_above = Some(self.entropy());
@@ -190,21 +192,21 @@ impl<'a> SliceDecoder<'a> {
                 break;
             }
             let Some(&next) = layout.ts_to_rs.get(ts) else {
-                return Err(Flaw::invalid("the slice goes on past the last CTU"));
+                return Err(BitstreamError::invalid("the slice goes on past the last CTU"));
             };
             let crosses_tile = layout.tile[next as usize] != layout.tile[address];
             address = next as usize;
             let starts_row = self.pps.entropy_coding_sync_enabled && layout.starts_row[address];
             if crosses_tile || starts_row {
                 if !self.engine.terminate() {
-                    return Err(Flaw::invalid("end_of_subset_one_bit is 0"));
+                    return Err(BitstreamError::invalid("end_of_subset_one_bit is 0"));
                 }
                 self.engine.restart(self.engine.byte_position());
                 self.start_substream(address, crosses_tile, slice);
             }
         }
         if self.engine.overrun() {
-            return Err(Flaw::invalid("the slice data ends before its last CTU"));
+            return Err(BitstreamError::invalid("the slice data ends before its last CTU"));
         }
         self.picture.segment_end = Some((self.entropy(), self.qp.luma));
         self.picture.deblocking |= !self.header.deblocking_disabled;
@@ -220,14 +222,14 @@ impl<'a> SliceDecoder<'a> {
     }
 
     /// Contexts at the first CTU of the segment (clause 9.3.1).
-    fn start_segment(&mut self, address: usize, slice: u32) -> Result<(), Flaw> {
+    fn start_segment(&mut self, address: usize, slice: u32) -> Result<(), BitstreamError> {
         let layout = &self.picture.layout;
         let ts = layout.rs_to_ts[address] as usize;
         let starts_tile = ts == 0 || layout.tile[layout.ts_to_rs[ts - 1] as usize] != layout.tile[address];
         let starts_row = self.pps.entropy_coding_sync_enabled && layout.starts_row[address];
         if self.header.dependent {
             let Some((entropy, qp)) = self.picture.segment_end.clone() else {
-                return Err(Flaw::invalid("a dependent slice segment follows none"));
+                return Err(BitstreamError::invalid("a dependent slice segment follows none"));
             };
             if !starts_tile && !starts_row {
                 self.restore(entropy);
@@ -296,14 +298,14 @@ impl<'a> SliceDecoder<'a> {
         let bits = position - self.counted;
         self.counted = position;
         match share {
-            Share::Prediction => self.tally.prediction += bits,
-            Share::Residual => self.tally.residual += bits,
-            Share::Side => self.tally.side += bits,
-            Share::Pcm => self.tally.pcm += bits,
+            Share::Prediction => self.counts.prediction += bits,
+            Share::Residual => self.counts.residual += bits,
+            Share::Side => self.counts.side += bits,
+            Share::Pcm => self.counts.pcm += bits,
         }
     }
 
-    fn coding_tree_unit(&mut self, address: usize) -> Result<(), Flaw> {
+    fn coding_tree_unit(&mut self, address: usize) -> Result<(), BitstreamError> {
         if self.header.sao != [false; 2] {
             self.picture.sao[address] = self.sao_parameters(address);
             self.picture.sao_used |= self.picture.sao[address] != [Sao::Off; 3];

@@ -7,7 +7,7 @@ use trinity_bits::{BitReader, Chroma};
 use super::residual::Residual;
 use super::slice::{Share, SliceDecoder};
 use crate::intra;
-use crate::syntax::Flaw;
+use crate::syntax::BitstreamError;
 
 /// A coding unit whose header has been parsed.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +51,13 @@ struct Node {
 }
 
 impl SliceDecoder<'_> {
-    pub fn coding_quadtree(&mut self, x: usize, y: usize, log2: u32, depth: u8) -> Result<(), Flaw> {
+    pub fn coding_quadtree(
+        &mut self,
+        x: usize,
+        y: usize,
+        log2: u32,
+        depth: u8,
+    ) -> Result<(), BitstreamError> {
         let size = 1usize << log2;
         let (width, height) = (self.sps.width as usize, self.sps.height as usize);
         let split = if x + size <= width && y + size <= height && log2 > self.sps.log2_min_cb {
@@ -101,7 +107,7 @@ impl SliceDecoder<'_> {
         (y >> 2) * self.picture.edges.stride + (x >> 2)
     }
 
-    fn coding_unit(&mut self, x: usize, y: usize, log2: u32, depth: u8) -> Result<(), Flaw> {
+    fn coding_unit(&mut self, x: usize, y: usize, log2: u32, depth: u8) -> Result<(), BitstreamError> {
         let mut cu = CodingUnit {
             x,
             y,
@@ -145,7 +151,7 @@ impl SliceDecoder<'_> {
             self.fill_units(cu, |picture, range| picture.edges.keep[range].fill(true));
         }
         if self.engine.overrun() {
-            return Err(Flaw::invalid("the slice data ends inside a coding unit"));
+            return Err(BitstreamError::invalid("the slice data ends inside a coding unit"));
         }
         Ok(())
     }
@@ -164,7 +170,7 @@ impl SliceDecoder<'_> {
     }
 
     /// pcm_sample(), which also initializes the engine again.
-    fn pcm_sample(&mut self, x: usize, y: usize, log2: u32) -> Result<(), Flaw> {
+    fn pcm_sample(&mut self, x: usize, y: usize, log2: u32) -> Result<(), BitstreamError> {
         let Some(pcm) = self.sps.pcm else { return Ok(()) };
         let start = self.engine.byte_position();
         let mut r = BitReader::new(self.engine.data().get(start..).unwrap_or(&[]));
@@ -236,7 +242,7 @@ impl SliceDecoder<'_> {
         most_probable(left, above)
     }
 
-    fn transform_tree(&mut self, cu: &CodingUnit, mut node: Node) -> Result<(), Flaw> {
+    fn transform_tree(&mut self, cu: &CodingUnit, mut node: Node) -> Result<(), BitstreamError> {
         let sps = self.sps;
         let max_depth = sps.max_transform_hierarchy_depth_intra + u32::from(cu.split);
         let forced = cu.split && node.depth == 0;
@@ -280,7 +286,7 @@ impl SliceDecoder<'_> {
         Ok(())
     }
 
-    fn transform_unit(&mut self, cu: &CodingUnit, node: Node) -> Result<(), Flaw> {
+    fn transform_unit(&mut self, cu: &CodingUnit, node: Node) -> Result<(), BitstreamError> {
         let cbf_luma = self.engine.decode(&mut self.contexts.cbf_luma[usize::from(node.depth == 0)]);
         let cbf_chroma = node.cbf_chroma != [[false; 2]; 2];
         if cbf_luma || cbf_chroma {

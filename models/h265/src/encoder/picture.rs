@@ -338,7 +338,7 @@ impl RowCoder<'_> {
         let shared: Vec<Shared> = (0..rows).map(|_| Shared::new(self.source, columns)).collect();
         let next = AtomicUsize::new(0);
         let in_order = Mutex::new(InOrder { early: BTreeMap::new(), expected: 0, finish });
-        threads::crew(threads.min(rows), || {
+        threads::worker_pool(threads.min(rows), || {
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 if index >= rows {

@@ -7,7 +7,7 @@ use trinity_bits::Preset;
 pub struct Effort {
     /// Sizes and modes from source neighbours, nothing counted.
     pub quick: bool,
-    /// The quick way decides sizes, too, by Hadamard sums, not by guessed bits.
+    /// The quick way decides sizes, too, by Hadamard sums, not by estimated bits.
     pub hadamard_sizes: bool,
     /// The quick way prices levels only where fewer than this share are not zero.
     pub dead_zone_above: f32,
@@ -34,7 +34,7 @@ pub struct Effort {
     pub chroma_modes: bool,
     /// Whether every block is also tried without its transform.
     pub transform_skip: bool,
-    /// How unsure a guess at the bits must be, relative to them, for a block to
+    /// How unsure an estimate of the bits must be, relative to them, for a block to
     /// be tried both with and without its transform.
     pub skip_margin: f32,
     /// How often a transform block may be split in four.

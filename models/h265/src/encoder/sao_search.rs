@@ -16,12 +16,12 @@ const CLASSES: [EdgeClass; 4] =
 
 /// Number of samples and sum of source − reconstruction, of one category.
 #[derive(Debug, Clone, Copy, Default)]
-struct Tally {
+struct Statistics {
     count: i64,
     sum: i64,
 }
 
-impl Tally {
+impl Statistics {
     /// The best offset within `low..=high`, and how much squared error it removes.
     fn best(self, low: i64, high: i64) -> (i16, i64) {
         if self.count == 0 {
@@ -120,22 +120,22 @@ fn edge(
     reachable: &Reachable,
     largest: i64,
 ) -> (Sao, i64) {
-    let mut tallies = [Tally::default(); 4];
+    let mut statistics = [Statistics::default(); 4];
     for y in 0..area.height {
         for x in 0..area.width {
             if let Some(category) = class.category(deblocked, area, reachable, x, y) {
                 let at = (area.y + y) * deblocked.width + area.x + x;
-                tallies[category].count += 1;
-                tallies[category].sum += i64::from(source.samples[at]) - i64::from(deblocked.samples[at]);
+                statistics[category].count += 1;
+                statistics[category].sum += i64::from(source.samples[at]) - i64::from(deblocked.samples[at]);
             }
         }
     }
     let mut offsets = [0; 4];
     let mut gain = 0;
-    for (i, tally) in tallies.iter().enumerate() {
+    for (i, counts) in statistics.iter().enumerate() {
         // Valleys only rise, peaks only fall.
         let (low, high) = if i < 2 { (0, largest) } else { (-largest, 0) };
-        let (offset, removed) = tally.best(low, high);
+        let (offset, removed) = counts.best(low, high);
         offsets[i] = offset;
         gain += removed;
     }
@@ -144,17 +144,17 @@ fn edge(
 
 /// The four neighbouring bands whose offsets remove most error.
 fn band(source: &Plane, deblocked: &Plane, area: Area, depth: u32, largest: i64) -> (Sao, i64) {
-    let mut tallies = [Tally::default(); 32];
+    let mut statistics = [Statistics::default(); 32];
     for y in area.y..area.y + area.height {
         for x in area.x..area.x + area.width {
             let at = y * deblocked.width + x;
             let sample = deblocked.samples[at];
-            let tally = &mut tallies[usize::from(sample >> (depth - 5)) & 31];
-            tally.count += 1;
-            tally.sum += i64::from(source.samples[at]) - i64::from(sample);
+            let counts = &mut statistics[usize::from(sample >> (depth - 5)) & 31];
+            counts.count += 1;
+            counts.sum += i64::from(source.samples[at]) - i64::from(sample);
         }
     }
-    let best = tallies.map(|t| t.best(-largest, largest));
+    let best = statistics.map(|t| t.best(-largest, largest));
     let gain = |position: usize| (0..4).map(|k| best[(position + k) & 31].1).sum::<i64>();
     let position = (0..32).max_by_key(|&p| gain(p)).unwrap_or(0);
     let offsets = std::array::from_fn(|k| best[(position + k) & 31].0);

@@ -72,7 +72,7 @@ pub struct Search<'a> {
 pub struct Learned {
     /// How often splitting paid of late, by log2 of what was split and its kind.
     pub(super) split_statistics: [[SplitStatistics; 6]; 7],
-    /// How far off guesses at bits are.
+    /// How far off estimates of bits are.
     pub(super) bias: Bias,
 }
 

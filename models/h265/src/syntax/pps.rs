@@ -3,7 +3,7 @@
 use trinity_bits::{BitReader, BitWriter};
 
 use super::range::in_range;
-use super::{Flaw, ScalingList};
+use super::{BitstreamError, ScalingList};
 
 /// Columns and rows of tiles.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,7 +89,7 @@ pub struct Pps {
 impl Pps {
     /// Reads an RBSP after its NAL unit header. Scaling lists are read as for
     /// 4:4:4, whose extra lists no other format looks at.
-    pub fn parse(rbsp: &[u8]) -> Result<Self, Flaw> {
+    pub fn parse(rbsp: &[u8]) -> Result<Self, BitstreamError> {
         let r = &mut BitReader::new(rbsp);
         let mut pps = Self {
             id: in_range("pps_pic_parameter_set_id", r.ue()?, 0..=63)? as u8,
@@ -136,7 +136,7 @@ impl Pps {
         Ok(pps)
     }
 
-    fn parse_extensions(&mut self, r: &mut BitReader<'_>) -> Result<(), Flaw> {
+    fn parse_extensions(&mut self, r: &mut BitReader<'_>) -> Result<(), BitstreamError> {
         let (range, multilayer, three_d, screen_content) = (r.flag()?, r.flag()?, r.flag()?, r.flag()?);
         r.skip(4)?;
         if range {
@@ -208,13 +208,13 @@ impl Pps {
 }
 
 impl Tiles {
-    fn parse(r: &mut BitReader<'_>) -> Result<Self, Flaw> {
+    fn parse(r: &mut BitReader<'_>) -> Result<Self, BitstreamError> {
         // No level allows more than 44 × 40 tiles; leave room beyond.
         let columns = in_range("num_tile_columns_minus1", r.ue()?, 0..=1023)? + 1;
         let rows = in_range("num_tile_rows_minus1", r.ue()?, 0..=1023)? + 1;
         let mut sizes = None;
         if !r.flag()? {
-            let mut read = |count: u32| -> Result<Vec<u32>, Flaw> {
+            let mut read = |count: u32| -> Result<Vec<u32>, BitstreamError> {
                 (1..count).map(|_| Ok(in_range("tile size minus 1", r.ue()?, 0..=16_383)? + 1)).collect()
             };
             sizes = Some((read(columns)?, read(rows)?));
@@ -236,7 +236,7 @@ impl Tiles {
 }
 
 impl DeblockingControl {
-    fn parse(r: &mut BitReader<'_>) -> Result<Self, Flaw> {
+    fn parse(r: &mut BitReader<'_>) -> Result<Self, BitstreamError> {
         let mut control = Self { override_enabled: r.flag()?, disabled: r.flag()?, ..Self::default() };
         if !control.disabled {
             control.beta_offset_div2 = in_range("pps_beta_offset_div2", r.se()?, -6..=6)?;
@@ -247,7 +247,7 @@ impl DeblockingControl {
 }
 
 impl PpsRangeExtension {
-    fn parse(r: &mut BitReader<'_>, transform_skip_enabled: bool) -> Result<Self, Flaw> {
+    fn parse(r: &mut BitReader<'_>, transform_skip_enabled: bool) -> Result<Self, BitstreamError> {
         let mut range = Self::default();
         if transform_skip_enabled {
             range.log2_max_transform_skip_size =

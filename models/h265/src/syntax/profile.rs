@@ -2,7 +2,7 @@
 
 use trinity_bits::{BitReader, BitWriter};
 
-use super::Flaw;
+use super::BitstreamError;
 
 /// The general profile, tier and level; sub-layers are read over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -21,7 +21,7 @@ pub struct ProfileTierLevel {
 
 impl ProfileTierLevel {
     /// Reads the structure with `sub_layers` temporal sub-layers.
-    pub fn parse(r: &mut BitReader<'_>, sub_layers: u32) -> Result<Self, Flaw> {
+    pub fn parse(r: &mut BitReader<'_>, sub_layers: u32) -> Result<Self, BitstreamError> {
         let profile_space = r.bits(2)? as u8;
         let high_tier = r.flag()?;
         let profile_idc = r.bits(5)? as u8;

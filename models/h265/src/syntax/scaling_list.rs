@@ -2,7 +2,7 @@
 
 use trinity_bits::{BitReader, BitWriter};
 
-use super::Flaw;
+use super::BitstreamError;
 use super::range::in_range;
 
 /// Table 7-6, intra: the default list of 8×8 and above, in coding order.
@@ -42,7 +42,7 @@ impl Default for ScalingList {
 
 impl ScalingList {
     /// Reads scaling_list_data().
-    pub fn parse(r: &mut BitReader<'_>, chroma_format_idc: u32) -> Result<Self, Flaw> {
+    pub fn parse(r: &mut BitReader<'_>, chroma_format_idc: u32) -> Result<Self, BitstreamError> {
         let mut list = Self::default();
         for size in 0..4usize {
             let step = if size == 3 { 3 } else { 1 };
@@ -66,7 +66,7 @@ impl ScalingList {
         size: usize,
         matrix: usize,
         step: usize,
-    ) -> Result<(), Flaw> {
+    ) -> Result<(), BitstreamError> {
         let explicit = r.flag()?;
         if !explicit {
             let delta = r.ue()? as usize;
@@ -95,7 +95,7 @@ impl ScalingList {
             let delta = in_range("scaling_list_delta_coef", r.se()?, -128..=127)?;
             next = (next + delta + 256) % 256;
             if next == 0 {
-                return Err(Flaw::invalid("a scaling list entry is 0"));
+                return Err(BitstreamError::invalid("a scaling list entry is 0"));
             }
             *value = next as u8;
         }

@@ -3,7 +3,7 @@
 use trinity_bits::{BitReader, BitWriter};
 
 use super::range::in_range;
-use super::{Flaw, NalType, Pps, ShortTermRefPicSet, Sps};
+use super::{BitstreamError, NalType, Pps, ShortTermRefPicSet, Sps};
 
 /// slice_type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -47,7 +47,7 @@ pub struct SliceHeader {
 impl SliceHeader {
     /// first_slice_segment_in_pic_flag and the PPS the slice refers to, which
     /// reading the rest of the header depends on.
-    pub fn peek(rbsp: &[u8], nal_type: NalType) -> Result<(bool, u8), Flaw> {
+    pub fn peek(rbsp: &[u8], nal_type: NalType) -> Result<(bool, u8), BitstreamError> {
         let mut r = BitReader::new(rbsp);
         let first = r.flag()?;
         if nal_type.is_irap() {
@@ -65,7 +65,7 @@ impl SliceHeader {
         sps: &Sps,
         pps: &Pps,
         previous: Option<&Self>,
-    ) -> Result<(Self, usize), Flaw> {
+    ) -> Result<(Self, usize), BitstreamError> {
         let r = &mut BitReader::new(rbsp);
         let mut header = Self { first_slice_segment_in_pic: r.flag()?, ..Self::default() };
         if nal_type.is_irap() {
@@ -81,7 +81,7 @@ impl SliceHeader {
             // Where planes are coded apart, each has a slice that starts at 0.
             let least = u32::from(!sps.separate_colour_plane);
             if !(least..ctbs).contains(&header.segment_address) {
-                return Err(Flaw::Invalid(format!(
+                return Err(BitstreamError::Invalid(format!(
                     "slice_segment_address is {}, outside {least} to {}",
                     header.segment_address,
                     ctbs - 1
@@ -90,7 +90,7 @@ impl SliceHeader {
         }
         if header.dependent {
             let Some(slice) = previous else {
-                return Err(Flaw::invalid("a dependent slice segment has no slice to continue"));
+                return Err(BitstreamError::invalid("a dependent slice segment has no slice to continue"));
             };
             header = Self {
                 first_slice_segment_in_pic: false,
@@ -122,13 +122,13 @@ impl SliceHeader {
         nal_type: NalType,
         sps: &Sps,
         pps: &Pps,
-    ) -> Result<(), Flaw> {
+    ) -> Result<(), BitstreamError> {
         r.skip(pps.num_extra_slice_header_bits)?;
         self.slice_type = match r.ue()? {
-            0 => return Err(Flaw::Unsupported("inter prediction (a B slice)")),
-            1 => return Err(Flaw::Unsupported("inter prediction (a P slice)")),
+            0 => return Err(BitstreamError::Unsupported("inter prediction (a B slice)")),
+            1 => return Err(BitstreamError::Unsupported("inter prediction (a P slice)")),
             2 => SliceType::I,
-            other => return Err(Flaw::Invalid(format!("slice_type is {other}, outside 0 to 2"))),
+            other => return Err(BitstreamError::Invalid(format!("slice_type is {other}, outside 0 to 2"))),
         };
         self.pic_output = if pps.output_flag_present { r.flag()? } else { true };
         if sps.separate_colour_plane {
@@ -175,13 +175,15 @@ impl SliceHeader {
     }
 
     /// POC and reference picture sets, which intra slices carry all the same.
-    fn parse_references(&mut self, r: &mut BitReader<'_>, sps: &Sps) -> Result<(), Flaw> {
+    fn parse_references(&mut self, r: &mut BitReader<'_>, sps: &Sps) -> Result<(), BitstreamError> {
         self.poc_lsb = r.bits(sps.log2_max_poc_lsb)?;
         let sets = &sps.short_term_ref_pic_sets;
         if !r.flag()? {
             ShortTermRefPicSet::parse(r, sets, true)?;
         } else if sets.is_empty() {
-            return Err(Flaw::invalid("the slice picks a reference picture set and the SPS has none"));
+            return Err(BitstreamError::invalid(
+                "the slice picks a reference picture set and the SPS has none",
+            ));
         } else {
             r.skip(u32::BITS - (sets.len() as u32 - 1).leading_zeros())?;
         }
@@ -206,7 +208,7 @@ impl SliceHeader {
         Ok(())
     }
 
-    fn parse_entry_points(&mut self, r: &mut BitReader<'_>, sps: &Sps) -> Result<(), Flaw> {
+    fn parse_entry_points(&mut self, r: &mut BitReader<'_>, sps: &Sps) -> Result<(), BitstreamError> {
         let (columns, rows) = sps.size_in_ctbs();
         let count = in_range("num_entry_point_offsets", r.ue()?, 0..=columns * rows)?;
         if count == 0 {
@@ -214,7 +216,7 @@ impl SliceHeader {
         }
         let bits = in_range("offset_len_minus1", r.ue()?, 0..=31)? + 1;
         if u64::from(count) * u64::from(bits) > r.remaining() {
-            return Err(Flaw::invalid("the entry points do not fit the slice header"));
+            return Err(BitstreamError::invalid("the entry points do not fit the slice header"));
         }
         for _ in 0..count {
             self.entry_points.push(r.bits(bits)?.saturating_add(1));

@@ -3,7 +3,7 @@
 use trinity_bits::{BitReader, BitWriter, Chroma};
 
 use super::range::in_range;
-use super::{Flaw, ProfileTierLevel, ScalingList, Vui, Window};
+use super::{BitstreamError, ProfileTierLevel, ScalingList, Vui, Window};
 
 /// What the decoded picture buffer must hold, for the highest sub-layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -15,7 +15,7 @@ pub struct DpbLimits {
 }
 
 impl DpbLimits {
-    pub(super) fn parse(r: &mut BitReader<'_>, sub_layers: u32) -> Result<Self, Flaw> {
+    pub(super) fn parse(r: &mut BitReader<'_>, sub_layers: u32) -> Result<Self, BitstreamError> {
         let every_layer = r.flag()?;
         let mut limits = Self::default();
         for _ in if every_layer { 0 } else { sub_layers - 1 }..sub_layers {
@@ -181,7 +181,7 @@ impl Sps {
     }
 
     /// Reads an RBSP after its NAL unit header.
-    pub fn parse(rbsp: &[u8]) -> Result<Self, Flaw> {
+    pub fn parse(rbsp: &[u8]) -> Result<Self, BitstreamError> {
         let r = &mut BitReader::new(rbsp);
         let vps_id = r.bits(4)? as u8;
         let sub_layers = in_range("sps_max_sub_layers_minus1", r.bits(3)?, 0..=6)? + 1;
@@ -237,25 +237,25 @@ impl Sps {
         Ok(sps)
     }
 
-    fn check_window(&self) -> Result<(), Flaw> {
+    fn check_window(&self) -> Result<(), BitstreamError> {
         let (sx, sy) = self.chroma.shift();
         let Window { left, right, top, bottom } = self.conformance_window;
         let across = (u64::from(left) + u64::from(right)) << sx;
         let down = (u64::from(top) + u64::from(bottom)) << sy;
         if across >= u64::from(self.width) || down >= u64::from(self.height) {
-            return Err(Flaw::invalid("the conformance window leaves no picture"));
+            return Err(BitstreamError::invalid("the conformance window leaves no picture"));
         }
         Ok(())
     }
 
-    fn parse_block_sizes(&mut self, r: &mut BitReader<'_>) -> Result<(), Flaw> {
+    fn parse_block_sizes(&mut self, r: &mut BitReader<'_>) -> Result<(), BitstreamError> {
         self.log2_min_cb = in_range("log2_min_luma_coding_block_size_minus3", r.ue()?, 0..=3)? + 3;
         let difference = in_range("log2_diff_max_min_luma_coding_block_size", r.ue()?, 0..=3)?;
         self.log2_ctb = in_range("CtbLog2SizeY", self.log2_min_cb + difference, 4..=6)?;
         let min_tb = r.ue()?;
         self.log2_min_tb = in_range("log2_min_luma_transform_block_size_minus2", min_tb, 0..=3)? + 2;
         if self.log2_min_tb >= self.log2_min_cb {
-            return Err(Flaw::invalid(
+            return Err(BitstreamError::invalid(
                 "the smallest transform is not smaller than the smallest coding block",
             ));
         }
@@ -269,7 +269,7 @@ impl Sps {
             in_range("max_transform_hierarchy_depth_intra", r.ue()?, 0..=max_depth)?;
         let min_cb = 1 << self.log2_min_cb;
         if !self.width.is_multiple_of(min_cb) || !self.height.is_multiple_of(min_cb) {
-            return Err(Flaw::Invalid(format!(
+            return Err(BitstreamError::Invalid(format!(
                 "the picture is {}×{}, no multiple of the smallest coding block {min_cb}",
                 self.width, self.height
             )));
@@ -277,7 +277,7 @@ impl Sps {
         Ok(())
     }
 
-    fn parse_pcm(&mut self, r: &mut BitReader<'_>) -> Result<(), Flaw> {
+    fn parse_pcm(&mut self, r: &mut BitReader<'_>) -> Result<(), BitstreamError> {
         let bit_depth = in_range("PcmBitDepthY", r.bits(4)? + 1, 1..=self.bit_depth)?;
         let chroma_bit_depth = r.bits(4)? + 1;
         if self.chroma != Chroma::C400 {
@@ -293,7 +293,7 @@ impl Sps {
         Ok(())
     }
 
-    fn parse_extensions(&mut self, r: &mut BitReader<'_>) -> Result<(), Flaw> {
+    fn parse_extensions(&mut self, r: &mut BitReader<'_>) -> Result<(), BitstreamError> {
         let (range, multilayer, three_d, screen_content) = (r.flag()?, r.flag()?, r.flag()?, r.flag()?);
         r.skip(4)?;
         if range {
@@ -420,7 +420,11 @@ const MAX_DIMENSION: u32 = 33_776;
 impl ShortTermRefPicSet {
     /// Reads st_ref_pic_set() number `sets.len()` of an SPS, or the one of a
     /// slice header (`in_slice`), given the sets of the SPS before it.
-    pub(super) fn parse(r: &mut BitReader<'_>, sets: &[Self], in_slice: bool) -> Result<Self, Flaw> {
+    pub(super) fn parse(
+        r: &mut BitReader<'_>,
+        sets: &[Self],
+        in_slice: bool,
+    ) -> Result<Self, BitstreamError> {
         if !sets.is_empty() && r.flag()? {
             return Self::parse_predicted(r, sets, in_slice);
         }
@@ -433,7 +437,7 @@ impl ShortTermRefPicSet {
         Ok(Self { pictures: negative + positive })
     }
 
-    fn parse_predicted(r: &mut BitReader<'_>, sets: &[Self], in_slice: bool) -> Result<Self, Flaw> {
+    fn parse_predicted(r: &mut BitReader<'_>, sets: &[Self], in_slice: bool) -> Result<Self, BitstreamError> {
         let back = if in_slice { r.ue()? as usize } else { 0 };
         in_range("delta_idx_minus1", back, 0..=sets.len() - 1)?;
         r.skip(1)?; // delta_rps_sign

@@ -5,7 +5,7 @@
 
 use trinity_bits::{BitReader, BitWriter};
 
-use super::{DpbLimits, Flaw, ProfileTierLevel};
+use super::{BitstreamError, DpbLimits, ProfileTierLevel};
 
 /// What a VPS says about its base layer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -19,7 +19,7 @@ pub struct Vps {
 
 impl Vps {
     /// Reads an RBSP after its NAL unit header.
-    pub fn parse(rbsp: &[u8]) -> Result<Self, Flaw> {
+    pub fn parse(rbsp: &[u8]) -> Result<Self, BitstreamError> {
         let mut r = BitReader::new(rbsp);
         let id = r.bits(4)? as u8;
         r.skip(2)?;

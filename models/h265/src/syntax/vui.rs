@@ -7,7 +7,7 @@ use trinity_bits::vui::Start;
 use trinity_bits::{BitReader, BitWriter};
 
 use super::range::in_range;
-use super::{Flaw, Window};
+use super::{BitstreamError, Window};
 
 /// The fields of a VUI that describe the picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,7 +24,7 @@ pub struct Vui {
 
 impl Vui {
     /// Reads vui_parameters() of an SPS with `sub_layers` temporal sub-layers.
-    pub fn parse(r: &mut BitReader<'_>, sub_layers: u32) -> Result<Self, Flaw> {
+    pub fn parse(r: &mut BitReader<'_>, sub_layers: u32) -> Result<Self, BitstreamError> {
         let mut vui = Self { start: Start::parse(r)?, ..Self::default() };
         r.skip(1)?; // neutral_chroma_indication_flag
         vui.field_seq = r.flag()?;
@@ -72,7 +72,7 @@ impl Vui {
 }
 
 /// hrd_parameters( 1, sub_layers − 1 ).
-fn skip_hrd(r: &mut BitReader<'_>, sub_layers: u32) -> Result<(), Flaw> {
+fn skip_hrd(r: &mut BitReader<'_>, sub_layers: u32) -> Result<(), BitstreamError> {
     let nal = r.flag()?;
     let vcl = r.flag()?;
     let mut sub_pic = false;

@@ -2,7 +2,7 @@
 
 use trinity_bits::{BitReader, BitWriter};
 
-use super::Flaw;
+use super::BitstreamError;
 
 /// Distances from the picture's borders, in chroma units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -14,7 +14,7 @@ pub struct Window {
 }
 
 impl Window {
-    pub(super) fn parse(r: &mut BitReader<'_>) -> Result<Self, Flaw> {
+    pub(super) fn parse(r: &mut BitReader<'_>) -> Result<Self, BitstreamError> {
         Ok(Self { left: r.ue()?, right: r.ue()?, top: r.ue()?, bottom: r.ue()? })
     }
 

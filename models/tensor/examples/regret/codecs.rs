@@ -1,13 +1,13 @@
 //! The two codecs that choose plans, and how each is held to one.
 
-use trinity_codec::line::{Family, Held, Options, Settings};
+use trinity_codec::line::{Family, Fixed, Options, Settings};
 use trinity_codec::{
     Entropy, EntropyChoice, Orientation, Plan, Preconditioning, Prediction, Profile, Stages, Transform,
 };
 use trinity_tensor::codec::{Metrics, Target, codec};
 use trinity_tensor::{Class, Dtype, Error, Tensor};
 
-use super::points::{Point, Subject};
+use super::points::{InputTensor, Point};
 
 /// Codecs of `compare` that others are held against, `trinity` first.
 pub const OTHERS: [&str; 6] = ["trinity", "trinity-lite", "uniform+ac", "h265", "h265-best", "h264-slow"];
@@ -16,7 +16,7 @@ pub const OTHERS: [&str; 6] = ["trinity", "trinity-lite", "uniform+ac", "h265", 
 #[derive(Debug, Clone)]
 pub enum Alternative {
     Trinity(Box<Plan>),
-    Line(Held),
+    Line(Fixed),
 }
 
 /// A codec with a plan to choose.
@@ -34,25 +34,27 @@ impl Contestant {
         let profile = Profile::named("trinity").map_err(|error| error.to_string())?;
         let plans = profile.candidates().map_err(|error| error.to_string())?;
         // Means are chosen with the rest, and held to where there is nothing else.
-        let held = |plan: &Plan| {
+        let fixed = |plan: &Plan| {
             let means = plan.prediction != Prediction::NONE;
             let bare = plan.transform == Transform::None && plan.entropy == Entropy::Adaptive;
             match plan.preconditioning {
                 // A transform along what was turned finds nothing.
-                Preconditioning::Stated { columns, .. } => {
+                Preconditioning::Signalled { columns, .. } => {
                     let learned = matches!(plan.transform, Transform::Klt { .. });
                     !means && (plan.transform == Transform::None || learned && plan.transposed != columns)
                 }
                 _ => !means || bare,
             }
         };
-        let trinity = plans.into_iter().filter(held);
+        let trinity = plans.into_iter().filter(fixed);
         let trinity = trinity.map(|plan| (plan_name(&plan), Alternative::Trinity(Box::new(plan))));
-        let families = [Family::None, Family::Hadamard, Family::Dct, Family::Stated32, Family::Stated64];
+        let families =
+            [Family::None, Family::Hadamard, Family::Dct, Family::Signalled32, Family::Signalled64];
         let line = [false, true].into_iter().flat_map(|transposed| {
             families.map(|family| {
-                let held = Held { transposed: Some(transposed), transform: Some(family), ..Held::default() };
-                (format!("{} {}", orientation(transposed), family_name(family)), Alternative::Line(held))
+                let fixed =
+                    Fixed { transposed: Some(transposed), transform: Some(family), ..Fixed::default() };
+                (format!("{} {}", orientation(transposed), family_name(family)), Alternative::Line(fixed))
             })
         });
         Ok([
@@ -62,11 +64,11 @@ impl Contestant {
     }
 
     /// As the encoder chooses.
-    pub fn choose(&self, subject: &Subject, bits: f64) -> Result<Option<Point>, String> {
+    pub fn choose(&self, input: &InputTensor, bits: f64) -> Result<Option<Point>, String> {
         if self.name == "trinity" {
-            with_profile(&self.profile, subject, bits)
+            with_profile(&self.profile, input, bits)
         } else {
-            with_options(Held::default(), subject, bits)
+            with_options(Fixed::default(), input, bits)
         }
     }
 
@@ -74,11 +76,11 @@ impl Contestant {
     pub fn hold(
         &self,
         alternative: &Alternative,
-        subject: &Subject,
+        input: &InputTensor,
         bits: f64,
     ) -> Result<Option<Point>, String> {
         match alternative {
-            Alternative::Line(held) => with_options(*held, subject, bits),
+            Alternative::Line(fixed) => with_options(*fixed, input, bits),
             Alternative::Trinity(plan) => {
                 let stages = Stages {
                     orientation: vec![if plan.transposed { Orientation::Columns } else { Orientation::Rows }],
@@ -96,7 +98,7 @@ impl Contestant {
                     }],
                     ..self.profile.stages.clone()
                 };
-                with_profile(&Profile { stages, ..self.profile.clone() }, subject, bits)
+                with_profile(&Profile { stages, ..self.profile.clone() }, input, bits)
             }
         }
     }
@@ -124,17 +126,17 @@ fn family_name(family: Family) -> &'static str {
         Family::None => "none",
         Family::Hadamard => "hadamard-32",
         Family::Dct => "dct-32",
-        Family::Stated32 => "stated-32",
-        Family::Stated64 => "stated-64",
+        Family::Signalled32 => "stated-32",
+        Family::Signalled64 => "stated-64",
     }
 }
 
-fn with_profile(profile: &Profile, subject: &Subject, bits: f64) -> Result<Option<Point>, String> {
+fn with_profile(profile: &Profile, input: &InputTensor, bits: f64) -> Result<Option<Point>, String> {
     let target = trinity_codec::Target::Bits(bits);
-    match trinity_codec::encode(&subject.values, subject.rows, subject.cols, profile, target) {
+    match trinity_codec::encode(&input.values, input.rows, input.cols, profile, target) {
         Ok(encoded) => Ok(Some(Point {
-            bits: 8.0 * encoded.bytes.len() as f64 / subject.values.len() as f64,
-            nmse: subject.nmse(&encoded.recon),
+            bits: 8.0 * encoded.bytes.len() as f64 / input.values.len() as f64,
+            nmse: input.nmse(&encoded.recon),
             plan: encoded.report.plan.as_ref().map_or_else(|| "none".into(), plan_name),
         })),
         Err(trinity_codec::Error::RateUnreachable { .. }) => Ok(None),
@@ -142,10 +144,10 @@ fn with_profile(profile: &Profile, subject: &Subject, bits: f64) -> Result<Optio
     }
 }
 
-fn with_options(held: Held, subject: &Subject, bits: f64) -> Result<Option<Point>, String> {
-    let (options, settings) = (Options { held, ..Options::default() }, Settings::default());
+fn with_options(fixed: Fixed, input: &InputTensor, bits: f64) -> Result<Option<Point>, String> {
+    let (options, settings) = (Options { fixed, ..Options::default() }, Settings::default());
     let target = trinity_codec::line::Target::Bits(bits);
-    let Subject { rows, cols, values, .. } = subject;
+    let InputTensor { rows, cols, values, .. } = input;
     let bytes = match trinity_codec::line::encode_under(values, *rows, *cols, target, &options, &settings) {
         Ok(bytes) => bytes,
         Err(trinity_codec::line::Error::Unreachable { .. }) => return Ok(None),
@@ -156,23 +158,23 @@ fn with_options(held: Held, subject: &Subject, bits: f64) -> Result<Option<Point
         trinity_codec::line::Transform::None => Family::None,
         trinity_codec::line::Transform::Hadamard => Family::Hadamard,
         trinity_codec::line::Transform::Dct => Family::Dct,
-        trinity_codec::line::Transform::Stated { size: 32, .. } => Family::Stated32,
-        trinity_codec::line::Transform::Stated { .. } => Family::Stated64,
+        trinity_codec::line::Transform::Signalled { size: 32, .. } => Family::Signalled32,
+        trinity_codec::line::Transform::Signalled { .. } => Family::Signalled64,
     };
     let (.., recon) = trinity_codec::line::decode(&bytes).map_err(|error| error.to_string())?;
     Ok(Some(Point {
         bits: 8.0 * bytes.len() as f64 / values.len() as f64,
-        nmse: subject.nmse(&recon),
+        nmse: input.nmse(&recon),
         plan: format!("{} {}", orientation(plan.transposed), family_name(family)),
     }))
 }
 
 /// As `compare` codes, with whatever the codec's name chooses.
-pub fn by_registry(name: &str, subject: &Subject, bits: f64) -> Result<Option<Point>, String> {
-    let data = subject.values.iter().flat_map(|v| v.to_le_bytes()).collect();
-    let shape = vec![subject.rows, subject.cols];
+pub fn by_registry(name: &str, input: &InputTensor, bits: f64) -> Result<Option<Point>, String> {
+    let data = input.values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    let shape = vec![input.rows, input.cols];
     let point = || -> Result<Point, Error> {
-        let tensor = Tensor::new(subject.name.clone(), Class::Weight, Dtype::F32, shape, data)?;
+        let tensor = Tensor::new(input.name.clone(), Class::Weight, Dtype::F32, shape, data)?;
         let codec = codec(name)?;
         let encoded = codec.encode(&tensor, Target::Bits(bits))?;
         let nmse = Metrics::between(&tensor, &codec.decode(&encoded)?).nmse;

@@ -1,7 +1,7 @@
 //! Matrices of made-up laws, each with one thing that a plan can gain from, in
 //! shapes that divide by nothing as well as in round ones.
 
-use super::points::Subject;
+use super::points::InputTensor;
 
 /// Random numbers, the same in every run (SplitMix64).
 struct Random(u64);
@@ -33,20 +33,20 @@ impl Random {
     }
 }
 
-fn filled(name: &str, rows: usize, cols: usize, mut next: impl FnMut(usize, usize) -> f64) -> Subject {
+fn filled(name: &str, rows: usize, cols: usize, mut next: impl FnMut(usize, usize) -> f64) -> InputTensor {
     let values = (0..rows * cols).map(|at| next(at / cols, at % cols) as f32).collect();
-    Subject { name: format!("law: {name}"), rows, cols, values }
+    InputTensor { name: format!("law: {name}"), rows, cols, values }
 }
 
-fn transposed(name: &str, subject: &Subject) -> Subject {
-    let Subject { rows, cols, values, .. } = subject;
+fn transposed(name: &str, input: &InputTensor) -> InputTensor {
+    let InputTensor { rows, cols, values, .. } = input;
     filled(name, *cols, *rows, |row, col| f64::from(values[col * cols + row]))
 }
 
 /// First-order recursion with a correlation, along rows.
-fn smooth_along(subject: &mut Subject, correlation: f32) {
+fn smooth_along(input: &mut InputTensor, correlation: f32) {
     let fresh = (1.0 - correlation * correlation).sqrt();
-    for row in subject.values.chunks_exact_mut(subject.cols) {
+    for row in input.values.chunks_exact_mut(input.cols) {
         for at in 1..row.len() {
             row[at] = correlation * row[at - 1] + fresh * row[at];
         }
@@ -54,7 +54,7 @@ fn smooth_along(subject: &mut Subject, correlation: f32) {
 }
 
 /// Columns of a group share a few directions.
-fn mixed(name: &str, rows: usize, cols: usize, group: usize, random: &mut Random) -> Subject {
+fn mixed(name: &str, rows: usize, cols: usize, group: usize, random: &mut Random) -> InputTensor {
     const SHARED: usize = 12;
     let directions: Vec<f64> = (0..SHARED * cols).map(|_| random.gaussian() * 0.5).collect();
     let mut shared = vec![0.0; SHARED * cols.div_ceil(group)];
@@ -69,7 +69,7 @@ fn mixed(name: &str, rows: usize, cols: usize, group: usize, random: &mut Random
 }
 
 /// All laws.
-pub fn all() -> Vec<Subject> {
+pub fn all() -> Vec<InputTensor> {
     let mut random = Random(7);
     let random = &mut random;
     let mut laws = Vec::new();
@@ -102,12 +102,12 @@ pub fn all() -> Vec<Subject> {
 
 /// Three matrices on top of one another: one plain, one whose columns come in
 /// groups that go together, one of other scales.
-fn fused(random: &mut Random) -> Subject {
+fn fused(random: &mut Random) -> InputTensor {
     let (third, cols) = (256, 512);
     let scales: Vec<f64> = (0..cols).map(|_| (0.7 * random.gaussian()).exp()).collect();
     let plain = filled("", third, cols, |_, _| random.gaussian());
     let grouped = mixed("", third, cols, 64, random);
     let scaled = filled("", third, cols, |_, col| 0.3 * scales[col] * random.gaussian());
     let values = [plain.values, grouped.values, scaled.values].concat();
-    Subject { name: "law: three fused".into(), rows: 3 * third, cols, values }
+    InputTensor { name: "law: three fused".into(), rows: 3 * third, cols, values }
 }

@@ -26,7 +26,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use codecs::{Contestant, OTHERS};
-use points::{Kept, Point, Subject};
+use points::{InputTensor, Point, PointCache};
 use rayon::prelude::*;
 use report::{Cell, Verdict};
 use trinity_tensor::{Error, TensorFile};
@@ -71,7 +71,7 @@ impl Asked {
 fn main() -> ExitCode {
     let outcome = Asked::parse(std::env::args().skip(1)).and_then(|asked| run(&asked));
     match outcome {
-        Ok(Verdict::Held) => ExitCode::SUCCESS,
+        Ok(Verdict::Met) => ExitCode::SUCCESS,
         Ok(Verdict::Missed) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error}");
@@ -81,17 +81,17 @@ fn main() -> ExitCode {
 }
 
 fn run(asked: &Asked) -> Result<Verdict, String> {
-    let subjects = subjects(asked).map_err(|error| error.to_string())?;
-    if subjects.is_empty() {
+    let input_tensors = input_tensors(asked).map_err(|error| error.to_string())?;
+    if input_tensors.is_empty() {
         return Err(format!(
             "no tensor and no law has `{}` in its name",
             asked.only.as_deref().unwrap_or("")
         ));
     }
-    let kept = Kept::open(asked.kept.as_deref().map(Path::new))?;
+    let kept = PointCache::open(asked.kept.as_deref().map(Path::new))?;
     let rates: &[f64] = if asked.quick { &RATES[1..2] } else { &RATES };
     if asked.others {
-        return others(asked, &kept, &subjects, rates);
+        return others(asked, &kept, &input_tensors, rates);
     }
     let mut verdicts = Vec::new();
     let asked_for = |c: &Contestant| asked.codec.as_deref().is_none_or(|name| name == c.name);
@@ -102,77 +102,81 @@ fn run(asked: &Asked) -> Result<Verdict, String> {
     }
     for contestant in contestants {
         let mut cells = Vec::new();
-        for (at, subject) in subjects.iter().enumerate() {
-            eprintln!("{} {} of {}: {}", contestant.name, at + 1, subjects.len(), subject.name);
+        for (at, input) in input_tensors.iter().enumerate() {
+            eprintln!("{} {} of {}: {}", contestant.name, at + 1, input_tensors.len(), input.name);
             for &bits in rates {
-                cells.extend(cell(asked, &kept, &contestant, subject, bits)?);
+                cells.extend(cell(asked, &kept, &contestant, input, bits)?);
             }
         }
         verdicts.push(report::regrets(contestant.name, &cells));
     }
-    Ok(if verdicts.contains(&Verdict::Missed) { Verdict::Missed } else { Verdict::Held })
+    Ok(if verdicts.contains(&Verdict::Missed) { Verdict::Missed } else { Verdict::Met })
 }
 
 /// The chosen plan beside every plan that can be held to; nothing where the
 /// rate is out of reach.
 fn cell(
     asked: &Asked,
-    kept: &Kept,
+    kept: &PointCache,
     contestant: &Contestant,
-    subject: &Subject,
+    input: &InputTensor,
     bits: f64,
 ) -> Result<Option<Cell>, String> {
     let chosen =
-        kept.point(!asked.again, contestant.name, "own", subject, bits, || contestant.choose(subject, bits))?;
-    let held: Vec<Result<Option<Point>, String>> = contestant
+        kept.point(!asked.again, contestant.name, "own", input, bits, || contestant.choose(input, bits))?;
+    let fixed: Vec<Result<Option<Point>, String>> = contestant
         .alternatives
         .par_iter()
         .map(|(name, alternative)| {
-            kept.point(true, contestant.name, name, subject, bits, || {
-                contestant.hold(alternative, subject, bits)
-            })
+            kept.point(true, contestant.name, name, input, bits, || contestant.hold(alternative, input, bits))
         })
         .collect();
-    let held = held.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let held = contestant.alternatives.iter().zip(held).filter_map(|((name, _), p)| Some((name.clone(), p?)));
-    Ok(chosen.map(|chosen| Cell { subject: subject.name.clone(), bits, chosen, held: held.collect() }))
+    let fixed = fixed.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let fixed =
+        contestant.alternatives.iter().zip(fixed).filter_map(|((name, _), p)| Some((name.clone(), p?)));
+    Ok(chosen.map(|chosen| Cell { input: input.name.clone(), bits, chosen, fixed: fixed.collect() }))
 }
 
 /// Every other codec beside the two.
-fn others(asked: &Asked, kept: &Kept, subjects: &[Subject], rates: &[f64]) -> Result<Verdict, String> {
+fn others(
+    asked: &Asked,
+    kept: &PointCache,
+    input_tensors: &[InputTensor],
+    rates: &[f64],
+) -> Result<Verdict, String> {
     let mut cells = Vec::new();
-    for (at, subject) in subjects.iter().enumerate() {
-        eprintln!("{} of {}: {}", at + 1, subjects.len(), subject.name);
+    for (at, input) in input_tensors.iter().enumerate() {
+        eprintln!("{} of {}: {}", at + 1, input_tensors.len(), input.name);
         for &bits in rates {
             let point = |name: &&str| {
                 let ours = name.starts_with("trinity");
-                kept.point(!(asked.again && ours), name, "codec", subject, bits, || {
-                    codecs::by_registry(name, subject, bits)
+                kept.point(!(asked.again && ours), name, "codec", input, bits, || {
+                    codecs::by_registry(name, input, bits)
                 })
             };
             let points: Vec<_> = OTHERS.par_iter().map(point).collect();
             let points = points.into_iter().collect::<Result<Vec<_>, _>>()?;
             let mut points = OTHERS.iter().zip(points).filter_map(|(name, p)| Some((name.to_string(), p?)));
             let Some((_, chosen)) = points.next() else { continue };
-            cells.push(Cell { subject: subject.name.clone(), bits, chosen, held: points.collect() });
+            cells.push(Cell { input: input.name.clone(), bits, chosen, fixed: points.collect() });
         }
     }
     Ok(report::others(&cells))
 }
 
 /// The tensors of the files, then the laws.
-fn subjects(asked: &Asked) -> Result<Vec<Subject>, Error> {
+fn input_tensors(asked: &Asked) -> Result<Vec<InputTensor>, Error> {
     let mut found = Vec::new();
     for file in &asked.files {
         let file = TensorFile::open(Path::new(file))?;
         let large = file.entries().iter().filter(|entry| entry.len() >= LEAST_VALUES);
         for entry in large.take(if asked.quick { 1 } else { usize::MAX }) {
-            found.push(Subject::of(&entry.read()?));
+            found.push(InputTensor::of(&entry.read()?));
         }
     }
     let laws = laws::all();
     let every = if asked.quick { 4 } else { 1 };
     found.extend(laws.into_iter().step_by(every));
-    found.retain(|subject| asked.only.as_deref().is_none_or(|word| subject.name.contains(word)));
+    found.retain(|input| asked.only.as_deref().is_none_or(|word| input.name.contains(word)));
     Ok(found)
 }

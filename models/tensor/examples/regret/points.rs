@@ -9,14 +9,14 @@ use trinity_tensor::Tensor;
 
 /// A matrix to be coded.
 #[derive(Debug, Clone)]
-pub struct Subject {
+pub struct InputTensor {
     pub name: String,
     pub rows: usize,
     pub cols: usize,
     pub values: Vec<f32>,
 }
 
-impl Subject {
+impl InputTensor {
     pub fn of(tensor: &Tensor) -> Self {
         let (rows, cols) = tensor.matrix();
         let mut values = vec![0.0; tensor.len()];
@@ -58,12 +58,12 @@ impl Point {
 
 /// Points of this and earlier runs, and the file they go to.
 #[derive(Debug)]
-pub struct Kept {
+pub struct PointCache {
     known: Mutex<HashMap<String, Option<Point>>>,
     file: Option<Mutex<std::fs::File>>,
 }
 
-impl Kept {
+impl PointCache {
     /// Points in a folder, or none that outlast the run.
     pub fn open(folder: Option<&Path>) -> Result<Self, String> {
         let Some(folder) = folder else { return Ok(Self { known: Mutex::default(), file: None }) };
@@ -82,16 +82,16 @@ impl Kept {
         used: bool,
         codec: &str,
         alternative: &str,
-        subject: &Subject,
+        input: &InputTensor,
         bits: f64,
         make: impl FnOnce() -> Result<Option<Point>, String>,
     ) -> Result<Option<Point>, String> {
-        let key = format!("{:016x} {codec} {} {bits}", subject.fingerprint(), alternative.replace(' ', "/"));
+        let key = format!("{:016x} {codec} {} {bits}", input.fingerprint(), alternative.replace(' ', "/"));
         let known = self.known.lock().map_err(|e| e.to_string())?.get(&key).cloned();
         if let Some(known) = known.filter(|_| used) {
             return Ok(known);
         }
-        let point = make().map_err(|error| format!("{codec} on {}: {error}", subject.name))?;
+        let point = make().map_err(|error| format!("{codec} on {}: {error}", input.name))?;
         if let Some(file) = &self.file {
             let line = match &point {
                 Some(point) => format!("{key} {} {:e} {}\n", point.bits, point.nmse, point.plan),

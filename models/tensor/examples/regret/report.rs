@@ -14,15 +14,15 @@ const TIE: f64 = 0.005;
 /// One tensor at one rate.
 #[derive(Debug)]
 pub struct Cell {
-    pub subject: String,
+    pub input: String,
     pub bits: f64,
     pub chosen: Point,
-    pub held: Vec<(String, Point)>,
+    pub fixed: Vec<(String, Point)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    Held,
+    Met,
     Missed,
 }
 
@@ -30,7 +30,7 @@ impl Cell {
     /// The best of all and its name; the chosen one wins ties.
     fn best(&self) -> (&str, f64) {
         let own = (self.chosen.plan.as_str(), self.chosen.score());
-        self.held.iter().fold(
+        self.fixed.iter().fold(
             own,
             |best, (name, point)| {
                 if point.score() < best.1 { (name, point.score()) } else { best }
@@ -56,7 +56,7 @@ pub fn regrets(codec: &str, cells: &[Cell]) -> Verdict {
         let (best, regret) = (cell.best().0, cell.regret());
         println!(
             "{:<44}{:>5}{:>9.1e}  {:<38}{best:<38}{regret:>8.4}",
-            cell.subject, cell.bits, cell.chosen.nmse, cell.chosen.plan
+            cell.input, cell.bits, cell.chosen.nmse, cell.chosen.plan
         );
     }
     let mean = cells.iter().map(Cell::regret).sum::<f64>() / cells.len().max(1) as f64;
@@ -67,24 +67,24 @@ pub fn regrets(codec: &str, cells: &[Cell]) -> Verdict {
          {noted} above {NOTED}",
         cells.len()
     );
-    if mean <= MEAN_BAR && worst <= WORST_BAR { Verdict::Held } else { Verdict::Missed }
+    if mean <= MEAN_BAR && worst <= WORST_BAR { Verdict::Met } else { Verdict::Missed }
 }
 
 /// Prints what other codecs take more than `trinity`, least first.
 pub fn others(cells: &[Cell]) -> Verdict {
     println!("\nBits per value at equal error that a codec takes more than trinity\n");
-    let mut verdict = Verdict::Held;
+    let mut verdict = Verdict::Met;
     let mut rows: Vec<(f64, &Cell)> = Vec::new();
     for cell in cells {
-        let more = cell.held.iter().map(|(_, point)| point.score() - cell.chosen.score());
+        let more = cell.fixed.iter().map(|(_, point)| point.score() - cell.chosen.score());
         rows.push((more.fold(f64::INFINITY, f64::min), cell));
     }
     rows.sort_by(|a, b| a.0.total_cmp(&b.0));
     for (least, cell) in &rows {
         let more =
             |(name, point): &(String, Point)| format!("  {name} {:+.3}", point.score() - cell.chosen.score());
-        let line: String = cell.held.iter().map(more).collect();
-        println!("{:<44}{:>5}{line}", cell.subject, cell.bits);
+        let line: String = cell.fixed.iter().map(more).collect();
+        println!("{:<44}{:>5}{line}", cell.input, cell.bits);
         if *least < -TIE {
             verdict = Verdict::Missed;
         }
@@ -99,8 +99,8 @@ pub fn others(cells: &[Cell]) -> Verdict {
 /// Cells in which another codec without a learned transform beats `trinity-lite`.
 fn lite_beaten(cells: &[Cell]) -> usize {
     let beaten = |cell: &&Cell| {
-        let own = cell.held.iter().find(|(name, _)| name == "trinity-lite").map(|(_, point)| point.score());
-        own.is_some_and(|own| cell.held.iter().any(|(_, point)| point.score() < own - TIE))
+        let own = cell.fixed.iter().find(|(name, _)| name == "trinity-lite").map(|(_, point)| point.score());
+        own.is_some_and(|own| cell.fixed.iter().any(|(_, point)| point.score() < own - TIE))
     };
     cells.iter().filter(beaten).count()
 }

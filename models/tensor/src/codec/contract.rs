@@ -4,7 +4,7 @@
 use trinity_codec::{Moments, StageCost};
 
 use super::metrics::MetricSums;
-use crate::{Class, Dtype, Error, Obstacle, Tensor};
+use crate::{Class, Dtype, Error, LimitingFactor, Tensor};
 
 /// What an encoder is asked for.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -22,11 +22,11 @@ pub enum Target {
 
 impl Target {
     /// What is in the way where a codec came as near as it can.
-    pub(crate) fn obstacle(self) -> Obstacle {
+    pub(crate) fn limiting_factor(self) -> LimitingFactor {
         match self {
-            Self::Bits(_) => Obstacle::Rate,
-            Self::Nmse(_) => Obstacle::Error,
-            Self::Qp(_) | Self::Lossless => Obstacle::Target,
+            Self::Bits(_) => LimitingFactor::Rate,
+            Self::Nmse(_) => LimitingFactor::Error,
+            Self::Qp(_) | Self::Lossless => LimitingFactor::Target,
         }
     }
 }
@@ -83,7 +83,7 @@ impl Encoded {
                 name: self.name,
                 codec,
                 target: target.to_string(),
-                obstacle: Obstacle::Rate,
+                limiting_factor: LimitingFactor::Rate,
                 reason: format!("{needs} {found:.3} bits/value here").into(),
             }),
             _ => Ok(self),
@@ -127,7 +127,7 @@ pub trait TensorCodec: std::fmt::Debug + Send + Sync {
             name: tensor.name().to_owned(),
             codec: self.name(),
             target: target.to_string(),
-            obstacle: Obstacle::Target,
+            limiting_factor: LimitingFactor::Target,
             reason: "it takes no moments of a layer's inputs".into(),
         })
     }

@@ -23,8 +23,8 @@ impl Counts {
         Self { on_device: AtomicUsize::new(0), on_cpu: AtomicUsize::new(0) }
     }
 
-    fn tally(&self) -> Tally {
-        Tally {
+    fn snapshot(&self) -> StreamCounts {
+        StreamCounts {
             on_device: self.on_device.load(Ordering::Relaxed),
             on_cpu: self.on_cpu.load(Ordering::Relaxed),
         }
@@ -44,7 +44,7 @@ pub(super) fn device() -> &'static dyn Device {
 
 /// Streams so far under names of the line-rate codec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tally {
+pub struct StreamCounts {
     /// By the device.
     pub on_device: usize,
     /// By the processor: those that an arithmetic coder made, and streams of 0.1.0.
@@ -52,13 +52,13 @@ pub struct Tally {
 }
 
 /// What was encoded so far.
-pub fn encoded_tally() -> Tally {
-    ENCODED.tally()
+pub fn encoded_counts() -> StreamCounts {
+    ENCODED.snapshot()
 }
 
 /// What was decoded so far, to measure what was encoded too.
-pub fn decoded_tally() -> Tally {
-    DECODED.tally()
+pub fn decoded_counts() -> StreamCounts {
+    DECODED.snapshot()
 }
 
 /// Counts a stream that was encoded, by the device or by the processor.

@@ -283,7 +283,7 @@ impl Calibrated {
             name: tensor.name().to_owned(),
             codec: self.name(),
             target: target.to_string(),
-            obstacle: target.obstacle(),
+            limiting_factor: target.limiting_factor(),
             reason: reason.into(),
         }
     }

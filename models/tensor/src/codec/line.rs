@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use trinity_codec::Basis;
-use trinity_codec::line::{Device, Effort, Family, Held, Options, Plan, Settings, Stream, Transform};
+use trinity_codec::line::{Device, Effort, Family, Fixed, Options, Plan, Settings, Stream, Transform};
 
 use super::device::{count_decoded, count_encoded, device};
 use super::lossy::{HEADER, measured, normalize, restored};
@@ -18,7 +18,7 @@ use super::rate::within_after_rounding;
 use super::trinity::{Trinity, folded};
 use super::uniform::{Uniform, estimated_bits, step_for};
 use super::{Encoded, Lossy, Matrix, MetricSums, StageCost, Target, TensorCodec};
-use crate::{Error, Obstacle, Tensor};
+use crate::{Error, LimitingFactor, Tensor};
 
 /// The line-rate codec at one effort.
 #[derive(Debug)]
@@ -82,19 +82,19 @@ impl Line {
             None => (name, None),
         };
         let gates = GATES.iter().find(|(own, ..)| *own == plain);
-        let (effort, log2_states, held) = match gates {
+        let (effort, log2_states, fixed) = match gates {
             Some(&(_, log2_states, family, predicts)) => {
                 let (transform, predicts) = (Some(family), Some(predicts));
-                let held = Held { transform, predicts, gates: true, ..Held::default() };
-                (Effort::Best, log2_states, held)
+                let fixed = Fixed { transform, predicts, gates: true, ..Fixed::default() };
+                (Effort::Best, log2_states, fixed)
             }
             None => {
                 let &(_, effort, log2_states) = NAMES.iter().find(|(own, ..)| *own == plain)?;
-                (effort, log2_states, Held::default())
+                (effort, log2_states, Fixed::default())
             }
         };
         let budgeted = tile_budget.is_some();
-        let options = Options { effort, log2_states, budgeted, held, ..Options::default() };
+        let options = Options { effort, log2_states, budgeted, fixed, ..Options::default() };
         Some(Self { name: name.to_owned(), options, tile_budget, basis: None })
     }
 
@@ -135,16 +135,16 @@ impl Line {
                 name: tensor.name().to_owned(),
                 codec: self.name(),
                 target: in_words(target),
-                obstacle: match (&error, target) {
+                limiting_factor: match (&error, target) {
                     (
                         trinity_codec::line::Error::Unreachable { .. },
                         trinity_codec::line::Target::Bits(_),
-                    ) => Obstacle::Rate,
+                    ) => LimitingFactor::Rate,
                     (
                         trinity_codec::line::Error::Unreachable { .. },
                         trinity_codec::line::Target::Nmse(_),
-                    ) => Obstacle::Error,
-                    _ => Obstacle::Shape,
+                    ) => LimitingFactor::Error,
+                    _ => LimitingFactor::Shape,
                 },
                 reason: error.to_string().into(),
             },
@@ -213,7 +213,7 @@ impl Line {
             name: tensor.name().to_owned(),
             codec: self.name(),
             target: target.to_string(),
-            obstacle: target.obstacle(),
+            limiting_factor: target.limiting_factor(),
             reason: reason.into(),
         }
     }
@@ -277,7 +277,7 @@ impl Line {
         let ours = self.encode_line(tensor, (&matrix, exponent), target);
         let tried = match &ours {
             // An arithmetic coder knows no tiles, and gates have none.
-            _ if self.tile_budget.is_some() || self.options.held.gates => false,
+            _ if self.tile_budget.is_some() || self.options.fixed.gates => false,
             Ok(ours) => !ours.bytes.is_empty() && self.may_be_plain(&matrix, ours)?,
             Err(Error::Unreachable { .. }) => matches!(target, Target::Bits(_) | Target::Nmse(_)),
             Err(_) => false,
@@ -391,7 +391,7 @@ fn stages(plan: &Plan, header: usize, total: usize, values: usize) -> Vec<StageC
         Transform::None => (0, "none".to_owned()),
         Transform::Hadamard => (32, "hadamard-32".into()),
         Transform::Dct => (32, "dct-32".into()),
-        Transform::Stated { size, .. } => (*size, format!("stated-{size}")),
+        Transform::Signalled { size, .. } => (*size, format!("stated-{size}")),
     };
     let states = if plan.log2_states == 0 { 1 } else { 1usize << plan.log2_states };
     let cost =
@@ -589,17 +589,17 @@ mod tests {
         let mut data = Vec::new();
         Dtype::Bf16.extend_from_f32(&values, &mut data);
         let tensor = Tensor::new("t", Class::KvCache, Dtype::Bf16, vec![96, 512], data).unwrap();
-        let (free, held) = (codec("line-fast").unwrap(), codec("line-fast:7000").unwrap());
+        let (free, fixed) = (codec("line-fast").unwrap(), codec("line-fast:7000").unwrap());
         let sizes = |line: &dyn TensorCodec| -> Vec<usize> {
             let encoded = line.encode(&tensor, Target::Bits(3.0)).unwrap();
             assert_eq!(line.decode(&encoded).unwrap().shape(), tensor.shape());
             let stream = Stream::open(&encoded.bytes[HEADER..]).unwrap();
             (0..stream.plan().tiles()).map(|tile| 2 * stream.words(tile).len()).collect()
         };
-        let (unbound, bound) = (sizes(free.as_ref()), sizes(held.as_ref()));
+        let (unbound, bound) = (sizes(free.as_ref()), sizes(fixed.as_ref()));
         assert!(unbound.iter().any(|&size| size > 7000), "{unbound:?}");
         assert!(bound.iter().all(|&size| size <= 7000), "{bound:?}");
-        assert_eq!(held.name(), "line-fast:7000");
+        assert_eq!(fixed.name(), "line-fast:7000");
         let refused = codec("trinity-lite:40").unwrap().encode(&tensor, Target::Bits(3.0)).unwrap_err();
         assert!(refused.to_string().contains("40"), "{refused}");
         for name in ["trinity-lite:", "trinity-lite:0", "trinity-lite:x", "h265:5"] {

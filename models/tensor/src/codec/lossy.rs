@@ -108,7 +108,7 @@ impl<C: MatrixCodec> TensorCodec for Lossy<C> {
             name: tensor.name().to_owned(),
             codec: self.name(),
             target: target.to_string(),
-            obstacle: target.obstacle(),
+            limiting_factor: target.limiting_factor(),
             reason: reason.into(),
         };
         let bytes = match target {

@@ -11,7 +11,7 @@ use trinity_codec::hadamard;
 
 use super::rate::within_after_rounding;
 use super::{Encoded, Target, TensorCodec};
-use crate::{Dtype, Error, Obstacle, Tensor};
+use crate::{Dtype, Error, LimitingFactor, Tensor};
 
 /// Before the hash of a basis in the name of a codec.
 pub(super) const PCA: &str = "pca:";
@@ -67,7 +67,7 @@ impl PcaLearner {
                 name: tensor.name().to_owned(),
                 codec: "pca".into(),
                 target: format!("a basis of {} columns", self.cols),
-                obstacle: Obstacle::Shape,
+                limiting_factor: LimitingFactor::Shape,
                 reason: format!("its rows have {width} values").into(),
             });
         }
@@ -251,7 +251,7 @@ impl Preconditioned {
             name: tensor.name().to_owned(),
             codec: self.name(),
             target: target.to_string(),
-            obstacle: Obstacle::Target,
+            limiting_factor: LimitingFactor::Target,
             reason: format!("it turns values in f32, and some are beyond {LARGEST:.1e}").into(),
         }
     }
@@ -273,7 +273,7 @@ impl TensorCodec for Preconditioned {
                 name: tensor.name().to_owned(),
                 codec: self.name(),
                 target: target.to_string(),
-                obstacle: Obstacle::Target,
+                limiting_factor: LimitingFactor::Target,
                 reason: "a change of basis rounds; leave it out".into(),
             });
         }
@@ -317,7 +317,7 @@ impl TensorCodec for Preconditioned {
                 name: tensor.name().to_owned(),
                 codec: self.name(),
                 target: target.to_string(),
-                obstacle: Obstacle::Error,
+                limiting_factor: LimitingFactor::Error,
                 reason: format!("a rank of {width} alone loses {:.3e}", lost / before).into(),
             }),
             // The error is of the values, which have their mean and what truncation lost besides.

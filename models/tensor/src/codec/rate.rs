@@ -6,7 +6,7 @@
 use trinity_bits::search::{self, Found, Tried};
 
 use super::{Encoded, Metrics, Target, TensorCodec};
-use crate::{Error, Obstacle, Tensor};
+use crate::{Error, LimitingFactor, Tensor};
 
 /// A target below this share of which an encoder keeps trying.
 const TOLERANCE: f64 = 0.99;
@@ -152,7 +152,7 @@ pub(crate) fn within_after_rounding(
         name: tensor.name().to_owned(),
         codec: codec.name(),
         target: Target::Nmse(goal).to_string(),
-        obstacle: Obstacle::Error,
+        limiting_factor: LimitingFactor::Error,
         reason: format!("rounding to {} or a truncated basis alone exceeds it", tensor.dtype()).into(),
     })
 }

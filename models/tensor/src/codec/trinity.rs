@@ -7,7 +7,7 @@ use trinity_codec::{Basis, Profile};
 use super::lossy::{HEADER, differences, measured, normalize, restored};
 use super::rate::within_after_rounding;
 use super::{Encoded, MetricSums, Moments, StageCost, Target, TensorCodec};
-use crate::{Dtype, Error, Obstacle, Tensor};
+use crate::{Dtype, Error, LimitingFactor, Tensor};
 
 /// One profile of the Trinity codec.
 #[derive(Debug)]
@@ -100,10 +100,10 @@ impl Trinity {
             name: tensor.name().to_owned(),
             codec: self.name(),
             target: in_words(target),
-            obstacle: match error {
-                trinity_codec::Error::RateUnreachable { .. } => Obstacle::Rate,
-                trinity_codec::Error::ErrorUnreachable { .. } => Obstacle::Error,
-                _ => Obstacle::Shape,
+            limiting_factor: match error {
+                trinity_codec::Error::RateUnreachable { .. } => LimitingFactor::Rate,
+                trinity_codec::Error::ErrorUnreachable { .. } => LimitingFactor::Error,
+                _ => LimitingFactor::Shape,
             },
             reason: error.to_string().into(),
         };
@@ -175,7 +175,7 @@ impl TensorCodec for Trinity {
             name: tensor.name().to_owned(),
             codec: self.name(),
             target: target.to_string(),
-            obstacle: target.obstacle(),
+            limiting_factor: target.limiting_factor(),
             reason: reason.into(),
         };
         let header_bits = 8.0 * HEADER as f64 / tensor.len().max(1) as f64;
@@ -226,7 +226,7 @@ impl TensorCodec for Trinity {
                 name: tensor.name().to_owned(),
                 codec: self.name(),
                 target: target.to_string(),
-                obstacle: Obstacle::Target,
+                limiting_factor: LimitingFactor::Target,
                 reason: "weighing by moments goes to a rate".into(),
             });
         };

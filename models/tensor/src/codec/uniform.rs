@@ -96,7 +96,7 @@ pub fn order0(tensor: &Tensor, target: Target) -> Result<(f64, MetricSums), Erro
         name: tensor.name().to_owned(),
         codec: "order-0 entropy".into(),
         target: target.to_string(),
-        obstacle: target.obstacle(),
+        limiting_factor: target.limiting_factor(),
         reason: "no step comes there".into(),
     };
     // Errors in the tensor's own units.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::entry::Entry;
-use super::origin::{Kept, Origin, malformed, packed, unpacked};
+use super::origin::{Origin, OriginPart, malformed, packed, unpacked};
 use crate::codec::Basis;
 use crate::{Class, Dtype, Error};
 
@@ -126,7 +126,7 @@ impl TensorFile {
     /// Where they cannot be packed.
     pub fn with_files(mut self, files: &BTreeMap<String, String>) -> Result<Self, Error> {
         let text = serde_json::to_vec(files).map_err(|error| malformed(error.to_string()))?;
-        self.metadata.insert(Kept::Files.key(), packed(&text)?);
+        self.metadata.insert(OriginPart::Files.key(), packed(&text)?);
         Ok(self)
     }
 
@@ -135,7 +135,7 @@ impl TensorFile {
     /// # Errors
     ///
     /// Where the text is not what was written.
-    pub fn kept(&self, kind: Kept) -> Result<Option<Vec<u8>>, Error> {
+    pub fn kept(&self, kind: OriginPart) -> Result<Option<Vec<u8>>, Error> {
         self.metadata.get(&kind.key()).map(|text| unpacked(text)).transpose()
     }
 

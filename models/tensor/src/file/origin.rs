@@ -34,16 +34,16 @@ impl Origin {
     pub fn text(&self) -> Result<(String, String), Error> {
         match self {
             Self::Gguf { source, bytes } => {
-                Ok((Kept::Gguf.key(), packed(&source.bytes(FORMAT, 0, *bytes)?)?))
+                Ok((OriginPart::Gguf.key(), packed(&source.bytes(FORMAT, 0, *bytes)?)?))
             }
-            Self::Index(bytes) => Ok((Kept::Index.key(), packed(bytes)?)),
+            Self::Index(bytes) => Ok((OriginPart::Index.key(), packed(bytes)?)),
         }
     }
 }
 
 /// What is kept of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
+pub enum OriginPart {
     /// The header of a GGUF.
     Gguf,
     /// `*.safetensors.index.json`.
@@ -52,7 +52,7 @@ pub enum Kept {
     Files,
 }
 
-impl Kept {
+impl OriginPart {
     /// The key of its text.
     pub(super) fn key(self) -> String {
         let own = match self {

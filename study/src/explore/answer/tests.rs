@@ -1,24 +1,24 @@
 //! Every sentence, on rows that bear it out and on rows that do not.
 
 use super::*;
+use crate::explore::baseline_study::Fixed;
 use crate::explore::certainty::Certainty;
 use crate::explore::chance::{Chance, Decides, Spread};
-use crate::explore::ground::Held;
+use crate::explore::ranking::{Chosen, Part, PerWatt, Steps, WinningInterval};
 use crate::explore::recorded::Trained;
 use crate::explore::regime::{Mark, Ruler};
 use crate::explore::setting::Setting;
 use crate::explore::silicon::{Block, Silicon};
-use crate::explore::standing::{Chosen, Part, PerWatt, Reign, Steps};
 use crate::explore::vary::{End, Turn};
 use trinity_tensor::Class;
 
-fn standing(
+fn ranking(
     scenario: &str,
     value: Option<f64>,
     over_baseline: Option<f64>,
     over_next: Option<f64>,
-) -> Standing {
-    Standing {
+) -> Ranking {
+    Ranking {
         scenario: scenario.into(),
         best: None,
         value,
@@ -39,7 +39,7 @@ fn found() -> Exploration {
         study: "sweeps/llama-7b".into(),
         quality: "NMSE 0.01".into(),
         budget_mm2: Some(50_000.0),
-        held: Vec::new(),
+        fixed: Vec::new(),
         rank_by: "max tokens-per-s".into(),
         answer: Vec::new(),
         setting: None,
@@ -54,19 +54,19 @@ fn found() -> Exploration {
         trained: Vec::new(),
         opening: 0,
         silicon: Vec::new(),
-        standings: vec![
-            standing("line", Some(180.0), Some(1.8), Some(1.2)),
-            standing("h264", Some(150.0), Some(1.5), Some(1.5)),
-            standing("uncompressed", Some(100.0), Some(1.0), None),
+        rankings: vec![
+            ranking("line", Some(180.0), Some(1.8), Some(1.2)),
+            ranking("h264", Some(150.0), Some(1.5), Some(1.5)),
+            ranking("uncompressed", Some(100.0), Some(1.0), None),
         ],
-        reigns: vec![
-            Reign { scenario: "h264".into(), from_mm2: 1_000.0, to_mm2: Some(9_000.0) },
-            Reign { scenario: "line".into(), from_mm2: 9_000.0, to_mm2: Some(801_234.0) },
+        winning_intervals: vec![
+            WinningInterval { scenario: "h264".into(), from_mm2: 1_000.0, to_mm2: Some(9_000.0) },
+            WinningInterval { scenario: "line".into(), from_mm2: 9_000.0, to_mm2: Some(801_234.0) },
         ],
         limits: Vec::new(),
-        swings: vec![
-            swing("goodput", 1.6, 2.0, "line", "line"),
-            swing("area of a NIC", 1.7, 1.8, "line", "line"),
+        sensitivities: vec![
+            sensitivity("goodput", 1.6, 2.0, "line", "line"),
+            sensitivity("area of a NIC", 1.7, 1.8, "line", "line"),
         ],
         certainty: vec![Certainty { link: MODEL.into(), error: Some(0.075), basis: "runs".into() }],
         left_out: Vec::new(),
@@ -75,13 +75,17 @@ fn found() -> Exploration {
     }
 }
 
-fn swing(name: &str, low: f64, high: f64, low_best: &str, high_best: &str) -> Swing {
+fn sensitivity(name: &str, low: f64, high: f64, low_best: &str, high_best: &str) -> AssumptionSensitivity {
     let end = |value: &str, gain: f64, best: &str| End {
         value: value.into(),
         best: Some(best.into()),
         over_baseline: Some(gain),
     };
-    Swing { assumption: name.into(), low: end("low", low, low_best), high: end("high", high, high_best) }
+    AssumptionSensitivity {
+        assumption: name.into(),
+        low: end("low", low, low_best),
+        high: end("high", high, high_best),
+    }
 }
 
 #[test]
@@ -94,23 +98,23 @@ fn the_best_is_named_with_its_gain_and_the_next() {
     );
     // Where no codec is best, none is to be built.
     let mut none = found();
-    none.standings = vec![
-        standing("uncompressed", Some(100.0), Some(1.0), Some(1.02)),
-        standing("line", Some(98.0), Some(0.98), None),
+    none.rankings = vec![
+        ranking("uncompressed", Some(100.0), Some(1.0), Some(1.02)),
+        ranking("line", Some(98.0), Some(0.98), None),
     ];
     none.best = "uncompressed".into();
     let sentence = best(&none).unwrap();
     assert!(sentence.contains("build no codec") && !sentence.contains("times as good"), "{sentence}");
     // Equals are called so, and nobody comes next.
     let mut equal = found();
-    equal.standings[0].over_next = Some(1.002);
+    equal.rankings[0].over_next = Some(1.002);
     let sentence = best(&equal).unwrap();
     assert!(sentence.contains("a tie") && !sentence.contains("comes next"), "{sentence}");
     let mut alone = found();
-    alone.standings.truncate(1);
-    alone.standings[0].over_next = None;
+    alone.rankings.truncate(1);
+    alone.rankings[0].over_next = None;
     assert!(!best(&alone).unwrap().contains(';'));
-    alone.standings[0].value = None;
+    alone.rankings[0].value = None;
     assert_eq!(best(&alone), None, "nothing fits");
 }
 
@@ -118,8 +122,8 @@ fn the_best_is_named_with_its_gain_and_the_next() {
 fn the_workload_is_told_where_the_study_has_several() {
     let mut found = found();
     assert_eq!(asked(&found), None);
-    let held = |path: &str, value| Held { path: path.into(), value, unit: "" };
-    found.held = vec![held("job.kv-spill", 1.0), held("job.sequence", 65536.0)];
+    let fixed = |path: &str, value| Fixed { path: path.into(), value, unit: "" };
+    found.fixed = vec![fixed("job.kv-spill", 1.0), fixed("job.sequence", 65536.0)];
     assert_eq!(
         asked(&found).unwrap(),
         "That is for job.kv-spill = 1 and job.sequence = 65536; `--set study.job.kv-spill=…` asks for another."
@@ -138,9 +142,9 @@ fn energy_is_told_beside_that_without_a_codec_and_not_of_it() {
 fn the_time_goes_where_the_rows_say() {
     let mut all = found();
     assert!(bottleneck(&all).unwrap().contains("compute (80 %), then data parallelism (20 %)"));
-    all.standings[0].time.reverse();
+    all.rankings[0].time.reverse();
     assert!(bottleneck(&all).unwrap().starts_with("Its time goes into data parallelism"));
-    all.standings[0].time.clear();
+    all.rankings[0].time.clear();
     assert_eq!(bottleneck(&all), None);
 }
 
@@ -152,15 +156,15 @@ fn budgets_at_which_another_is_best_are_told() {
         "It is the best from 9,000 to 800,000 mm²; below that, h264 is.",
         "two figures are enough"
     );
-    all.reigns.remove(0);
+    all.winning_intervals.remove(0);
     assert_eq!(budgets(&all).unwrap(), "It stays the best at every budget from 9,000 to 800,000 mm².");
-    all.reigns[0].to_mm2 = Some(60_000.0);
-    all.reigns.push(Reign { scenario: "h264".into(), from_mm2: 60_000.0, to_mm2: None });
+    all.winning_intervals[0].to_mm2 = Some(60_000.0);
+    all.winning_intervals.push(WinningInterval { scenario: "h264".into(), from_mm2: 60_000.0, to_mm2: None });
     assert_eq!(budgets(&all).unwrap(), "It is the best from 9,000 to 60,000 mm²; above that, h264 is.");
     all.budget_mm2 = None;
     assert_eq!(budgets(&all), None);
     let mut other = found();
-    other.reigns[1].scenario = "h264".into();
+    other.winning_intervals[1].scenario = "h264".into();
     assert_eq!(budgets(&other), None, "who reigns at the budget is not the best");
 }
 
@@ -217,7 +221,7 @@ fn the_widest_swing_is_named_and_none_where_nothing_moves() {
         sentence.contains("rests most on the goodput: 1.60 times at low, 2.00 times at high"),
         "{sentence}"
     );
-    all.swings = vec![swing("goodput", 1.8, 1.801, "line", "line")];
+    all.sensitivities = vec![sensitivity("goodput", 1.8, 1.801, "line", "line")];
     assert_eq!(sensitive(&all), None);
     let mut none = found();
     none.best = "uncompressed".into();
@@ -228,12 +232,12 @@ fn the_widest_swing_is_named_and_none_where_nothing_moves() {
 fn assumptions_that_change_the_best_alone_are_named_with_who_is() {
     let mut all = found();
     assert_eq!(turned(&all), None, "that none does so alone says nothing of all together");
-    all.swings[1].high.best = Some("h265".into());
+    all.sensitivities[1].high.best = Some("h265".into());
     assert_eq!(
         turned(&all).unwrap(),
         "Alone, 1 of the 2 assumptions, at an end of its range, makes another the best: area of a NIC (h265 at high)."
     );
-    all.swings.clear();
+    all.sensitivities.clear();
     assert_eq!(turned(&all), None);
 }
 
@@ -342,13 +346,13 @@ fn ends_of_axes_and_steps_are_told_where_they_matter() {
         beyond,
         at_end,
     };
-    all.standings[0].chosen = vec![chosen("12", Some(8.0), false)];
+    all.rankings[0].chosen = vec![chosen("12", Some(8.0), false)];
     let said = ends(&all).join(" ");
     assert!(
         said.contains("beyond the study's axes: cluster.codecs-per-gpu of line at 12 (8.00 is listed)"),
         "{said}"
     );
-    all.standings[0].chosen = vec![chosen("8", None, true)];
+    all.rankings[0].chosen = vec![chosen("8", None, true)];
     let said = ends(&all).join(" ");
     assert!(said.contains("with no way on: cluster.codecs-per-gpu of line (8)"), "{said}");
     all.steps = Some(around(1.5, 1.7, 1.9));
@@ -450,7 +454,7 @@ fn everything() -> Exploration {
         nodes: 1,
     });
     all.odds = Some(drawn(0.97, 0.62));
-    all.held = vec![Held { path: "job.sequence".into(), value: 8192.0, unit: "" }];
+    all.fixed = vec![Fixed { path: "job.sequence".into(), value: 8192.0, unit: "" }];
     let ruler = |name, unit| Ruler { name, unit, values: vec![0.1, 1.0] };
     let mark = |name: &str| Mark { name: name.into(), x: 0.5, y: 8192.0, gain: Some(1.2) };
     all.regime = Some(Regime {
@@ -464,8 +468,8 @@ fn everything() -> Exploration {
         holes: 1,
         why: Some("too large".into()),
     });
-    all.standings[0].layout = Some(text("data 8"));
-    all.standings[0].chosen = vec![Chosen {
+    all.rankings[0].layout = Some(text("data 8"));
+    all.rankings[0].chosen = vec![Chosen {
         path: "cluster.codecs-per-gpu".into(),
         value: text("12"),
         beyond: Some(8.0),
@@ -473,7 +477,7 @@ fn everything() -> Exploration {
     }];
     all.steps = Some(around(1.5, 1.6, 1.8));
     all.limits = vec![limit(None, Some((3.0, "uncompressed")))];
-    all.swings[1].high.best = Some("h265".into());
+    all.sensitivities[1].high.best = Some("h265".into());
     all
 }
 
@@ -483,26 +487,28 @@ fn each_sentence_has_distributions_under_which_it_does_not_appear() {
         ("8 × h100.", |all| all.setting = None),
         ("build line:", |all| all.best = "uncompressed".into()),
         ("times as good as uncompressed", |all| all.best = "uncompressed".into()),
-        ("comes next", |all| all.standings[0].over_next = Some(1.001)),
+        ("comes next", |all| all.rankings[0].over_next = Some(1.001)),
         ("drawn together", |all| all.odds = None),
         ("That a codec pays is sure", |all| all.odds = Some(drawn(0.94, 0.62))),
         ("in 62 % of them", |all| all.odds = Some(drawn(0.97, 0.96))),
         ("What decides it: goodput", |all| {
             all.odds.iter_mut().flat_map(|odds| &mut odds.decides).for_each(|one| one.share = 0.04);
         }),
-        ("That is for job.sequence", |all| all.held.clear()),
+        ("That is for job.sequence", |all| all.fixed.clear()),
         ("pays below 0.700", |all| all.regime.as_mut().unwrap().edge = Edge::Here),
         ("it pays for 1: A", |all| all.regime.as_mut().unwrap().marks[0].gain = Some(1.005)),
         ("cannot run (too large)", |all| all.regime.as_mut().unwrap().why = None),
-        ("beyond the study's axes", |all| all.standings[0].chosen.clear()),
+        ("beyond the study's axes", |all| all.rankings[0].chosen.clear()),
         ("Part of that is whole steps", |all| all.steps = Some(around(1.8, 1.8, 1.8))),
         ("without a codec.", |all| all.best = "uncompressed".into()),
         ("It is the best from 9,000 to 800,000 mm²", |all| all.budget_mm2 = None),
         ("With network cards at 300 Gbit/s or more", |all| all.limits.clear()),
         ("rests most on the goodput", |all| {
-            all.swings.iter_mut().for_each(|swing| swing.low.over_baseline = swing.high.over_baseline);
+            all.sensitivities
+                .iter_mut()
+                .for_each(|sensitivity| sensitivity.low.over_baseline = sensitivity.high.over_baseline);
         }),
-        ("makes another the best", |all| all.swings[1].high.best = Some("line".into())),
+        ("makes another the best", |all| all.sensitivities[1].high.best = Some("line".into())),
     ];
     let whole = answer(&everything()).0.join("\n");
     for (sentence, change) in unfit {

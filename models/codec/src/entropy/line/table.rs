@@ -1,6 +1,6 @@
 //! Frequency tables: how likely the symbols of a context are, in 1/1024.
 //!
-//! A table is stated by sixteen logarithms of probabilities and is the same
+//! A table is signalled by sixteen logarithms of probabilities and is the same
 //! for both signs of a magnitude. Knows nothing of lanes or of what a symbol
 //! stands for.
 

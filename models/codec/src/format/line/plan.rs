@@ -10,7 +10,7 @@ use trinity_numeric::reflections::Reflections;
 use crate::entropy::line::codes::{get_list, put_list};
 use crate::entropy::line::table::Table;
 use crate::format::line::error::Error;
-use crate::stage::line::matrix::{Synthesis, stated_synthesis};
+use crate::stage::line::matrix::{Synthesis, signalled_synthesis};
 
 /// First bytes of every stream.
 const MAGIC: [u8; 3] = *b"TL\x01";
@@ -49,8 +49,8 @@ pub enum Transform {
     Hadamard,
     /// DCT-II of 32 columns.
     Dct,
-    /// A stated matrix for every group of 32 or 64 columns.
-    Stated {
+    /// A signalled matrix for every group of 32 or 64 columns.
+    Signalled {
         size: usize,
         groups: Vec<Reflections>,
     },
@@ -62,7 +62,7 @@ impl Transform {
         match self {
             Self::None => 1,
             Self::Hadamard | Self::Dct => 32,
-            Self::Stated { size, .. } => *size,
+            Self::Signalled { size, .. } => *size,
         }
     }
 }
@@ -144,7 +144,9 @@ impl Plan {
             Transform::None => Vec::new(),
             Transform::Hadamard => vec![Synthesis::hadamard(32)],
             Transform::Dct => vec![Synthesis::dct(32)],
-            Transform::Stated { size, groups } => groups.iter().map(|g| stated_synthesis(g, *size)).collect(),
+            Transform::Signalled { size, groups } => {
+                groups.iter().map(|g| signalled_synthesis(g, *size)).collect()
+            }
         }
     }
 
@@ -193,7 +195,7 @@ impl Plan {
         if self.tables.len() != self.firsts.len() * self.quantizers() {
             return damaged("another number of tables than pairs");
         }
-        if let Transform::Stated { size, groups } = &self.transform
+        if let Transform::Signalled { size, groups } = &self.transform
             && (!matches!(size, 32 | 64) || groups.len() != self.group_count())
         {
             return damaged("another number of matrices than groups");
@@ -215,13 +217,13 @@ impl Plan {
             Transform::None => 0,
             Transform::Hadamard => 1,
             Transform::Dct => 2,
-            Transform::Stated { size: 32, .. } => 3,
-            Transform::Stated { .. } => 4,
+            Transform::Signalled { size: 32, .. } => 3,
+            Transform::Signalled { .. } => 4,
         };
         out.bits(kind, 3);
         out.ue(self.tile_rows as u32 - 1);
         out.ue(self.tile_cols as u32 - 1);
-        if let Transform::Stated { groups, .. } = &self.transform {
+        if let Transform::Signalled { groups, .. } = &self.transform {
             groups.iter().for_each(|group| group.write(&mut out));
         }
         put_list(&mut out, &self.classes);
@@ -285,7 +287,7 @@ impl Plan {
                     return Err(Error::Truncated { what: "header" });
                 }
                 let groups = (0..groups).map(|_| Reflections::read(bits, size)).collect::<Result<_, _>>()?;
-                Transform::Stated { size, groups }
+                Transform::Signalled { size, groups }
             }
             _ => return Err(Error::Damaged { what: "unknown transform" }),
         };

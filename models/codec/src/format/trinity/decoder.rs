@@ -10,7 +10,7 @@ use crate::format::trinity::tiles::code::{decode_tile, joined};
 use crate::matrix::{Matrix, scale_by};
 use crate::stage::basis::Basis;
 use crate::stage::precondition::Preconditioning;
-use crate::stage::stated::Stated;
+use crate::stage::signalled::Signalled;
 use trinity_numeric::threads;
 
 /// Decodes what [`crate::encode_with_basis`] wrote, with the same basis; streams that
@@ -45,19 +45,19 @@ pub fn decode(bytes: &[u8]) -> Result<Matrix, Error> {
     }
 }
 
-/// Turns values back as a header says, by the basis it names or the matrices it states, and rows where they were.
-fn turn_back(
+/// Undoes the change of basis that a header signals, by the basis it names or the matrices it states, and rows where they were.
+fn undo_change_of_basis(
     plan: &Plan,
-    stated: Option<&Stated>,
+    signalled: Option<&Signalled>,
     given: Option<&Basis>,
     matrix: &mut Matrix,
 ) -> Result<(), Error> {
-    let turned = plan.preconditioning;
-    if let Some(stated) = stated {
-        turned.along(matrix, plan.transposed, |values| stated.inverse(values));
+    let rebased = plan.preconditioning;
+    if let Some(signalled) = signalled {
+        rebased.along(matrix, plan.transposed, |values| signalled.inverse(values));
         return Ok(());
     }
-    if let Preconditioning::Basis { hash: needed } = turned {
+    if let Preconditioning::Basis { hash: needed } = rebased {
         let cols = if plan.transposed { matrix.rows } else { matrix.cols };
         let other = |given: String| Err(Error::OtherBasis { needed, given });
         match given {
@@ -69,7 +69,7 @@ fn turn_back(
             Some(_) => {}
         }
     }
-    turned.inverse(matrix, plan.transposed, given);
+    rebased.inverse(matrix, plan.transposed, given);
     Ok(())
 }
 
@@ -82,7 +82,7 @@ fn decode_matrix(mut reader: Reader<'_>, basis: Option<&Basis>) -> Result<Matrix
         return Err(Error::Damaged { what: "the matrix is larger than its stream can hold" });
     };
     let (rows, cols) = (rows as usize, cols as usize);
-    let Header { scalars, coded, stated } = Header::read(&mut reader, rows, cols)?;
+    let Header { scalars, coded, signalled } = Header::read(&mut reader, rows, cols)?;
     let mut matrix = Matrix { rows, cols, values: Vec::new() };
     let Some((plan, tiling)) = coded else {
         let padding =
@@ -110,7 +110,7 @@ fn decode_matrix(mut reader: Reader<'_>, basis: Option<&Basis>) -> Result<Matrix
     }
     let decoded = threads::map(&work, |(tile, bytes)| decode_tile(&plan, &scalars, tile, bytes));
     matrix.values = joined(&tiles, decoded.into_iter().collect::<Result<_, _>>()?);
-    turn_back(&plan, stated.as_ref(), basis, &mut matrix)?;
+    undo_change_of_basis(&plan, signalled.as_ref(), basis, &mut matrix)?;
     scale_by(&mut matrix.values, scalars.exponent);
     Ok(matrix)
 }

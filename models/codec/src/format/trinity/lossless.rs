@@ -1,7 +1,7 @@
 //! Lossless: every bit of single-precision words, whatever they mean.
 //!
 //! Exponents go through the adaptive coder, relative to running means of
-//! their column and the stated offset of their row; signs and mantissas are
+//! their column and the signalled offset of their row; signs and mantissas are
 //! raw, except bits that no value of the matrix has: the low sixteen of bf16,
 //! or everything below one in a matrix of integers. Any word comes back, NaN
 //! payloads included.

@@ -306,8 +306,8 @@ pub fn decode_frames(bytes: &[u8]) -> Result<Pictures, Error> {
         // Streams of before there was a checksum.
         Kind::Picture => {}
         Kind::CheckedPicture => {
-            let stated = u32::from_le_bytes(reader.array("checksum")?);
-            if crc32fast::hash(reader.clone().rest()) != stated {
+            let signalled = u32::from_le_bytes(reader.array("checksum")?);
+            if crc32fast::hash(reader.clone().rest()) != signalled {
                 return Err(Error::Damaged { what: "the checksum does not match" });
             }
         }

@@ -8,8 +8,8 @@ use crate::entropy::model::{unzigzag, zigzag};
 use crate::entropy::scales::WEIGHTS;
 use crate::format::trinity::bytes::{Reader, put_varint};
 use crate::stage::means::MeanOf;
-use crate::stage::precondition::{HADAMARD_LOG2, Preconditioning, STATED_LOG2};
-use crate::stage::stated::Stated;
+use crate::stage::precondition::{HADAMARD_LOG2, Preconditioning, SIGNALLED_LOG2};
+use crate::stage::signalled::Signalled;
 use crate::stage::transform::Transform;
 use crate::stage::trellis::{Centroids, Code};
 
@@ -32,7 +32,7 @@ pub enum Entropy {
 pub struct Prediction {
     /// Sixteenths of the coded row above.
     pub above: u8,
-    /// Means of rows and columns, stated ahead.
+    /// Means of rows and columns, signalled ahead.
     pub means: MeanOf,
     /// Blocks from their decoded neighbours, as in H.265.
     pub intra: bool,
@@ -168,10 +168,10 @@ mod flag {
 }
 
 /// Beside the transform: a preconditioning without a file follows, as log2 of its
-/// size, above which a bit says that matrices are stated along rows, or columns.
+/// size, above which a bit says that matrices are signalled along rows, or columns.
 const PRECONDITIONING: u8 = 1 << 7;
-const STATED_ROWS: u8 = 1 << 5;
-const STATED_COLUMNS: u8 = 1 << 6;
+const SIGNALLED_ROWS: u8 = 1 << 5;
+const SIGNALLED_COLUMNS: u8 = 1 << 6;
 
 /// Segments where a header does not say otherwise.
 const LOG2_SEGMENT: u32 = 10;
@@ -184,7 +184,7 @@ pub struct Header {
     /// None: every value is the offset.
     pub coded: Option<(Plan, Tiling)>,
     /// The matrices, where the plan states some.
-    pub stated: Option<Stated>,
+    pub signalled: Option<Signalled>,
 }
 
 impl Header {
@@ -200,16 +200,16 @@ impl Header {
             self.scalars.write_offset(out);
             return;
         };
-        let turned = match plan.preconditioning {
+        let change = match plan.preconditioning {
             Preconditioning::Hadamard { log2_size } => Some(log2_size as u8),
-            Preconditioning::Stated { log2_size, columns } => {
-                Some(log2_size as u8 | if columns { STATED_COLUMNS } else { STATED_ROWS })
+            Preconditioning::Signalled { log2_size, columns } => {
+                Some(log2_size as u8 | if columns { SIGNALLED_COLUMNS } else { SIGNALLED_ROWS })
             }
             Preconditioning::None | Preconditioning::Basis { .. } => None,
         };
         let has_centroids = centroids != Centroids::default();
         let has_stages =
-            plan.transform != Transform::None || plan.prediction != Prediction::NONE || turned.is_some();
+            plan.transform != Transform::None || plan.prediction != Prediction::NONE || change.is_some();
         let has_tiling = !tiling.is_single() || plan.log2_segment != LOG2_SEGMENT;
         flags |= if plan.transposed { flag::TRANSPOSED } else { 0 };
         flags |= (plan.entropy as u8) << flag::ENTROPY_SHIFT;
@@ -229,11 +229,11 @@ impl Header {
             out.extend(centroids.as_flattened().iter().map(|&c| c as u8));
         }
         if has_stages {
-            out.push(plan.transform.code() | if turned.is_some() { PRECONDITIONING } else { 0 });
+            out.push(plan.transform.code() | if change.is_some() { PRECONDITIONING } else { 0 });
             out.push(plan.prediction.code());
-            out.extend(turned);
-            if let Some(stated) = &self.stated {
-                let bytes = stated.to_bytes();
+            out.extend(change);
+            if let Some(signalled) = &self.signalled {
+                let bytes = signalled.to_bytes();
                 put_varint(out, bytes.len() as u64);
                 out.extend(bytes);
             }
@@ -269,7 +269,7 @@ impl Header {
         if scalars.step == 0.0 {
             let known = flags & !flag::OFFSET == 0;
             return if known {
-                Ok(Self { scalars, coded: None, stated: None })
+                Ok(Self { scalars, coded: None, signalled: None })
             } else {
                 Err(Error::Damaged { what: "a constant with stages" })
             };
@@ -281,7 +281,7 @@ impl Header {
         }
         let [transform, prediction] =
             if flags & flag::STAGES != 0 { reader.array("stages")? } else { [0, 0] };
-        let (preconditioning, stated) = match (basis, transform & PRECONDITIONING != 0) {
+        let (preconditioning, signalled) = match (basis, transform & PRECONDITIONING != 0) {
             (None, false) => (Preconditioning::None, None),
             (Some(hash), false) => (Preconditioning::Basis { hash }, None),
             (None, true) => read_preconditioning(reader, rows, cols)?,
@@ -312,7 +312,7 @@ impl Header {
             log2_segment,
         };
         plan.check().map_err(|what| Error::Damaged { what })?;
-        Ok(Self { scalars, coded: Some((plan, tiling)), stated })
+        Ok(Self { scalars, coded: Some((plan, tiling)), signalled })
     }
 }
 
@@ -321,25 +321,25 @@ fn read_preconditioning(
     reader: &mut Reader<'_>,
     rows: usize,
     cols: usize,
-) -> Result<(Preconditioning, Option<Stated>), Error> {
+) -> Result<(Preconditioning, Option<Signalled>), Error> {
     let [code] = reader.array("preconditioning")?;
-    let log2_size = u32::from(code & !(STATED_ROWS | STATED_COLUMNS));
-    let columns = match code & (STATED_ROWS | STATED_COLUMNS) {
+    let log2_size = u32::from(code & !(SIGNALLED_ROWS | SIGNALLED_COLUMNS));
+    let columns = match code & (SIGNALLED_ROWS | SIGNALLED_COLUMNS) {
         0 => return Ok((Preconditioning::Hadamard { log2_size }, None)),
-        STATED_ROWS => false,
-        STATED_COLUMNS => true,
+        SIGNALLED_ROWS => false,
+        SIGNALLED_COLUMNS => true,
         _ => return Err(Error::Damaged { what: "two changes of basis" }),
     };
-    if !STATED_LOG2.contains(&log2_size) {
-        return Err(Error::Damaged { what: STATED_SIZES });
+    if !SIGNALLED_LOG2.contains(&log2_size) {
+        return Err(Error::Damaged { what: SIGNALLED_SIZES });
     }
     let length = reader.varint("stated matrices")?;
     let bytes = reader.slice(length, "stated matrices")?;
-    let stated = Stated::from_bytes(bytes, if columns { rows } else { cols }, 1 << log2_size)?;
-    Ok((Preconditioning::Stated { log2_size, columns }, Some(stated)))
+    let signalled = Signalled::from_bytes(bytes, if columns { rows } else { cols }, 1 << log2_size)?;
+    Ok((Preconditioning::Signalled { log2_size, columns }, Some(signalled)))
 }
 
-const STATED_SIZES: &str = "stated matrices have 8 to 128 columns";
+const SIGNALLED_SIZES: &str = "stated matrices have 8 to 128 columns";
 
 impl Plan {
     /// Values over which levels are chosen together.
@@ -361,10 +361,10 @@ impl Plan {
         {
             return Err("a Hadamard preconditioning has 4 to 4096 columns");
         }
-        if let Preconditioning::Stated { log2_size, .. } = self.preconditioning
-            && !STATED_LOG2.contains(&log2_size)
+        if let Preconditioning::Signalled { log2_size, .. } = self.preconditioning
+            && !SIGNALLED_LOG2.contains(&log2_size)
         {
-            return Err(STATED_SIZES);
+            return Err(SIGNALLED_SIZES);
         }
         if !(4..=16).contains(&self.log2_segment) {
             return Err("segments have 16 to 65536 values");

@@ -64,8 +64,8 @@ pub(crate) fn choose_fitted(
     if rows == 0 || cols == 0 || !step.is_normal() {
         return None;
     }
-    let orientations = match options.held.transposed {
-        Some(held) => vec![held],
+    let orientations = match options.fixed.transposed {
+        Some(fixed) => vec![fixed],
         None if options.effort == Effort::Best => vec![false, true],
         None => vec![false],
     };
@@ -90,16 +90,16 @@ pub(crate) fn choose_fitted(
 
 /// Transforms that may pay.
 fn transforms(sample: &Sample, options: &Options) -> Vec<Transform> {
-    match options.held.transform {
+    match options.fixed.transform {
         Some(Family::None) => vec![Transform::None],
         Some(Family::Hadamard) => vec![Transform::Hadamard],
         Some(Family::Dct) => vec![Transform::Dct],
-        Some(Family::Stated32) => sample.stated(32, f64::NEG_INFINITY).into_iter().collect(),
-        Some(Family::Stated64) => sample.stated(64, f64::NEG_INFINITY).into_iter().collect(),
+        Some(Family::Signalled32) => sample.signalled(32, f64::NEG_INFINITY).into_iter().collect(),
+        Some(Family::Signalled64) => sample.signalled(64, f64::NEG_INFINITY).into_iter().collect(),
         None if options.effort == Effort::Best => {
-            let stated = [32, 64].into_iter().filter_map(|size| sample.stated(size, PROMISE));
+            let signalled = [32, 64].into_iter().filter_map(|size| sample.signalled(size, PROMISE));
             let cosines = (sample.is_smooth() && !sample.nears_exceptions()).then_some(Transform::Dct);
-            std::iter::once(Transform::None).chain(stated).chain(cosines).collect()
+            std::iter::once(Transform::None).chain(signalled).chain(cosines).collect()
         }
         None => vec![Transform::None],
     }
@@ -181,7 +181,7 @@ impl Sample {
 
     /// Matrices for groups of that size, where columns hold a group and a few of
     /// them promise to save so many bits per value.
-    fn stated(&self, size: usize, least_promise: f64) -> Option<Transform> {
+    fn signalled(&self, size: usize, least_promise: f64) -> Option<Transform> {
         let groups = self.cols / size;
         if groups == 0 || self.all_rows < 2 * size {
             return None;
@@ -210,7 +210,7 @@ impl Sample {
             let moments = self.moments(group, size, &weights);
             reflections_of(&moments, size, &paying)
         };
-        Some(Transform::Stated { size, groups: crate::format::line::stream::each(groups, reflections) })
+        Some(Transform::Signalled { size, groups: crate::format::line::stream::each(groups, reflections) })
     }
 
     /// Second moments of a group of columns.
@@ -225,7 +225,7 @@ impl Sample {
         moments
     }
 
-    /// Plans with a transform, with everything but tables, which stand for a guess, and the bits
+    /// Plans with a transform, with everything but tables, which are a first estimate, and the bits
     /// per value that statistics promise: without prediction and with it, where a column gains by it.
     fn plans(
         &self,
@@ -236,7 +236,7 @@ impl Sample {
         transform: Transform,
     ) -> Vec<(f64, Plan)> {
         let geometry = Geometry::new(self.all_rows, self.cols, options.tile_values);
-        let geometry = if options.held.gates { geometry.of_gates(self.all_rows) } else { geometry };
+        let geometry = if options.fixed.gates { geometry.of_gates(self.all_rows) } else { geometry };
         let Geometry { log2_lanes, tile_rows, tile_cols } = geometry;
         let bare = Plan {
             rows,
@@ -258,8 +258,8 @@ impl Sample {
         let transformed = self.transformed(&bare, options);
         let coefficients = transformed.as_ref().unwrap_or(self);
         let sums = with_width(Width::widest(), ColumnSums { sample: coefficients });
-        let predicts: &[bool] = match options.held.predicts {
-            Some(held) => &[held],
+        let predicts: &[bool] = match options.fixed.predicts {
+            Some(fixed) => &[fixed],
             None => &[false, true],
         };
         let mut plans = Vec::new();
@@ -357,7 +357,7 @@ impl Sample {
             *class = (4.0 * scale.log2()).round() as i32;
         }
         self.flatten_classes(plan, rows);
-        let cost = foreseen(&row_scales, &col_scales);
+        let cost = predicted_bits(&row_scales, &col_scales);
         cost + if states_rows { 3.0 / panel } else { 0.0 }
     }
 
@@ -533,7 +533,7 @@ impl Kernel for Residuals<'_> {
 
 /// Bits per value at equal error of Gaussian values of such mean magnitudes, near enough:
 /// what is smaller than the error of a step adds less to it.
-fn foreseen(row_scales: &[f64], col_scales: &[f64]) -> f64 {
+fn predicted_bits(row_scales: &[f64], col_scales: &[f64]) -> f64 {
     /// Rows that tell.
     const ROWS: usize = 64;
     let (mut bits, mut error, mut count) = (0.0, 0.0, 0.0f64);
@@ -642,7 +642,7 @@ impl Geometry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::search::line::options::Held;
+    use crate::search::line::options::Fixed;
 
     /// About Gaussian.
     fn noise(count: usize) -> Vec<f32> {
@@ -661,14 +661,14 @@ mod tests {
             let options = Options { effort, ..Options::default() };
             let gaussian = noise(rows * cols);
             let plan = choose(&gaussian, rows, cols, 0.25, &options).unwrap();
-            assert!(plan.means.iter().chain(&plan.above).all(|&stated| stated == 0), "{effort:?}");
+            assert!(plan.means.iter().chain(&plan.above).all(|&signalled| signalled == 0), "{effort:?}");
             let mut structured = gaussian.clone();
             for at in cols..structured.len() {
                 structured[at] += 0.9 * structured[at - cols];
             }
             // Cosines gather the same, so they are held off.
-            let held = Held { transform: Some(Family::None), transposed: Some(false), ..options.held };
-            let plan = choose(&structured, rows, cols, 0.25, &Options { held, ..options }).unwrap();
+            let fixed = Fixed { transform: Some(Family::None), transposed: Some(false), ..options.fixed };
+            let plan = choose(&structured, rows, cols, 0.25, &Options { fixed, ..options }).unwrap();
             assert!(plan.above.iter().filter(|&&above| above > 8).count() > cols / 2, "{effort:?}");
             let shifted: Vec<f32> =
                 gaussian.iter().enumerate().map(|(at, value)| value + (at % 4) as f32).collect();

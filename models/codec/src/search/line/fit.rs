@@ -74,7 +74,7 @@ struct Seen {
 
 /// The plan with tables that suit the values.
 pub(crate) fn fit(mut plan: Plan, values: &[f32], options: &Options, look: Look) -> Option<Fitted> {
-    guess_tables(&mut plan);
+    first_tables(&mut plan);
     improve(plan, values, options, look)
 }
 
@@ -91,7 +91,7 @@ fn improve(mut plan: Plan, values: &[f32], options: &Options, look: Look) -> Opt
     for _ in 0..look.rounds {
         let coder = Coder::new(plan.clone()).ok()?;
         let quantizer = Quantizer::new(&coder, options.lambda, options.rounding)?;
-        let quantizer = quantizer.with_analysis(&coder, options.held.analysis())?;
+        let quantizer = quantizer.with_analysis(&coder, options.fixed.analysis())?;
         let seen = look_at(&coder, &quantizer, values, look.values);
         cluster(&mut plan, &seen, if options.budgeted { MAX_PAIRS - 1 } else { MAX_PAIRS });
         if options.budgeted {
@@ -214,7 +214,7 @@ fn count(coder: &Coder, place: &Tile, parsed: &Parsed, squared: f64) -> Seen {
 }
 
 /// Tables for the first round: a geometric law for every octave or so in use.
-fn guess_tables(plan: &mut Plan) {
+fn first_tables(plan: &mut Plan) {
     let base = |class: i32| {
         let class = Coder::class(class, 0, 0);
         if class < BASE_CLASSES { class } else { 28 + class % 4 }

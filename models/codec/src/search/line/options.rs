@@ -6,9 +6,9 @@ use crate::stage::line::quantize::Analysis;
 /// How long the choice may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Effort {
-    /// Rows as they are, prediction where it pays; no stated matrices.
+    /// Rows as they are, prediction where it pays; no signalled matrices.
     Fast,
-    /// Both orientations and stated matrices.
+    /// Both orientations and signalled matrices.
     #[default]
     Best,
 }
@@ -19,16 +19,16 @@ pub enum Family {
     None,
     Hadamard,
     Dct,
-    /// Stated matrices of 32 columns.
-    Stated32,
-    /// Stated matrices of 64 columns.
-    Stated64,
+    /// Signalled matrices of 32 columns.
+    Signalled32,
+    /// Signalled matrices of 64 columns.
+    Signalled64,
 }
 
 /// Stages that are held to one alternative instead of being chosen, whatever
 /// the effort: `cargo xtask regret` holds each to every one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Held {
+pub struct Fixed {
     pub transposed: Option<bool>,
     pub transform: Option<Family>,
     /// Prediction from the row above: never, or where it pays.
@@ -38,7 +38,7 @@ pub struct Held {
     pub gates: bool,
 }
 
-impl Held {
+impl Fixed {
     /// How values become coefficients.
     pub fn analysis(&self) -> Analysis {
         if self.gates { Analysis::Whole } else { Analysis::Single }
@@ -59,7 +59,7 @@ pub struct Options {
     /// cost bits (`TILE_VALUES / 4`: some 0.05 bit per value).
     pub tile_values: usize,
     /// What is not chosen.
-    pub held: Held,
+    pub fixed: Fixed,
 }
 
 /// Values of a tile, about: enough for the lanes' states to cost little, few
@@ -75,7 +75,7 @@ impl Default for Options {
             rounding: 13,
             budgeted: false,
             tile_values: TILE_VALUES,
-            held: Held::default(),
+            fixed: Fixed::default(),
         }
     }
 }

@@ -70,7 +70,7 @@ pub fn encode_on(
     }
     let unreachable = |reason: String| Error::Unreachable { target: format!("{target:?}"), reason };
     // What was fitted under one analysis is coded under the same.
-    let settings = &Settings { analysis: options.held.analysis(), ..*settings };
+    let settings = &Settings { analysis: options.fixed.analysis(), ..*settings };
     let plan_at = |step: f32| choose_fitted(values, rows, cols, step, options);
     let no_step = || unreachable("no step leads there".into());
     if let Target::Step(step) = target {
@@ -84,7 +84,7 @@ pub fn encode_on(
     let step = search.first_step(rows, cols);
     // Stages are chosen near the target; steps then move with it.
     let mut fitted = search.approach(plan_at(step).ok_or_else(no_step)?).ok_or_else(no_step)?;
-    // Far from where stages were chosen, others may be better, and matrices are stated too
+    // Far from where stages were chosen, others may be better, and matrices are signalled too
     // coarsely for a smaller step.
     let mut chosen_at = step;
     for _ in 0..if options.effort == Effort::Best { CHOICES } else { 0 } {

@@ -42,17 +42,17 @@ impl Scale<'_> {
 
     /// Does `work` on every finite value with its scale; others stay as they are.
     fn apply(&self, values: &mut [f32], cols: usize, work: impl Fn(f32, f32) -> f32) {
-        let turned = |value: f32, scale: f32| {
+        let scaled = |value: f32, scale: f32| {
             if value.is_finite() { work(value, scale) } else { value }
         };
         match self {
             Self::Rows(scales) => {
                 for (row, &scale) in values.chunks_exact_mut(cols).zip(*scales) {
-                    row.iter_mut().for_each(|value| *value = turned(*value, scale));
+                    row.iter_mut().for_each(|value| *value = scaled(*value, scale));
                 }
             }
             Self::Values(scales) => {
-                values.iter_mut().zip(*scales).for_each(|(value, &scale)| *value = turned(*value, scale));
+                values.iter_mut().zip(*scales).for_each(|(value, &scale)| *value = scaled(*value, scale));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The exchange of elements within a row, as one shuffle per register.
 //!
-//! [`super::turn_columns`] is the truth; a test compares both.
+//! [`super::rotate_columns`] is the truth; a test compares both.
 
 // Intrinsics on memory; every other operation here is safe.
 #![allow(unsafe_code)]
@@ -8,10 +8,10 @@
 use super::{Angles, STRIP};
 use std::arch::x86_64::*;
 
-/// As [`super::turn_columns`].
+/// As [`super::rotate_columns`].
 #[target_feature(enable = "avx2")]
 #[inline]
-pub fn turn_columns<const N: usize>(row: &[f32; N], round: usize, angles: &Angles<N>, out: &mut [f32; N]) {
+pub fn rotate_columns<const N: usize>(row: &[f32; N], round: usize, angles: &Angles<N>, out: &mut [f32; N]) {
     let (row, _) = row.as_chunks::<STRIP>();
     let (cosines, _) = angles.cosines.as_chunks::<STRIP>();
     let (sines, _) = angles.sines.as_chunks::<STRIP>();

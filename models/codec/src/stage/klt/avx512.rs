@@ -1,6 +1,6 @@
 //! A round of rotations in registers of sixteen values.
 //!
-//! [`super::turn_pair`] is the truth; a test compares both. A product is
+//! [`super::rotate_pair`] is the truth; a test compares both. A product is
 //! rounded before it is added, as everywhere: no fused operations.
 
 // Intrinsics on memory; every other operation here is safe.
@@ -14,9 +14,9 @@ pub const STRIP: usize = 16;
 /// Registers of the longest row.
 const STRIPS: usize = MAX_SIDE / STRIP;
 
-/// As [`super::turn_pair`] for every pair; `N` is a multiple of [`STRIP`].
+/// As [`super::rotate_pair`] for every pair; `N` is a multiple of [`STRIP`].
 #[target_feature(enable = "avx512f")]
-pub fn turn_pairs<const N: usize>(
+pub fn rotate_pairs<const N: usize>(
     basis: &mut [[f32; N]],
     moments: &mut [[f32; N]],
     round: usize,
@@ -33,7 +33,7 @@ pub fn turn_pairs<const N: usize>(
     for p in (0..N).filter(|p| *p < p ^ round) {
         let q = p ^ round;
         let (cosine, sine) = (_mm512_set1_ps(angles.cosines[q]), _mm512_set1_ps(angles.sines[q]));
-        let turned = |a: __m512, b: __m512| {
+        let rotated = |a: __m512, b: __m512| {
             let upper = _mm512_sub_ps(_mm512_mul_ps(cosine, a), _mm512_mul_ps(sine, b));
             let lower = _mm512_add_ps(_mm512_mul_ps(sine, a), _mm512_mul_ps(cosine, b));
             (upper, lower)
@@ -41,7 +41,7 @@ pub fn turn_pairs<const N: usize>(
         if let Ok([a, b]) = basis.get_disjoint_mut([p, q]) {
             let (a, b) = (a.as_chunks_mut::<STRIP>().0, b.as_chunks_mut::<STRIP>().0);
             for (a, b) in a.iter_mut().zip(b) {
-                let (upper, lower) = turned(load(a), load(b));
+                let (upper, lower) = rotated(load(a), load(b));
                 store(a, upper);
                 store(b, lower);
             }
@@ -50,7 +50,7 @@ pub fn turn_pairs<const N: usize>(
             let (a, b) = (a.as_chunks_mut::<STRIP>().0, b.as_chunks_mut::<STRIP>().0);
             let mut rows = [[_mm512_setzero_ps(); STRIPS]; 2];
             for (strip, (a, b)) in a.iter().zip(&*b).enumerate() {
-                (rows[0][strip], rows[1][strip]) = turned(load(a), load(b));
+                (rows[0][strip], rows[1][strip]) = rotated(load(a), load(b));
             }
             for (out, row) in [a, b].into_iter().zip(&rows) {
                 for (strip, out) in out.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! Transforms of groups of columns: known matrices, and matrices stated as
+//! Transforms of groups of columns: known matrices, and matrices signalled as
 //! reflections.
 //!
 //! A decoder multiplies by integers of eight bits, so that every order of
@@ -99,7 +99,7 @@ pub fn analyse_whole(analysis: &[i32], targets: &mut [i32]) {
 }
 
 /// The matrix that reflections state.
-pub fn stated_synthesis(reflections: &Reflections, size: usize) -> Synthesis {
+pub fn signalled_synthesis(reflections: &Reflections, size: usize) -> Synthesis {
     Synthesis::from_unit(size, &reflections.product(size))
 }
 
@@ -138,7 +138,7 @@ mod tests {
         assert!(error_of(&Synthesis::hadamard(32)) < 1e-3);
         assert!(error_of(&Synthesis::dct(32)) < 1e-3);
         let reflections = Reflections { vectors: vec![vec![3; 64], vec![-1; 63], vec![0; 62]] };
-        assert!(error_of(&stated_synthesis(&reflections, 64)) < 1e-3);
+        assert!(error_of(&signalled_synthesis(&reflections, 64)) < 1e-3);
     }
 
     #[test]
@@ -169,7 +169,7 @@ mod tests {
             }
         }
         let paying = Paying { rows: 1000, floor: 0.0, leaked_beside: 0.0, coarse: COARSE };
-        let synthesis = stated_synthesis(&reflections_of(&moments, n, &paying), n);
+        let synthesis = signalled_synthesis(&reflections_of(&moments, n, &paying), n);
         let dot: f64 = (0..n).map(|i| f64::from(synthesis.entries[i * n]) / 127.0 * direction[i]).sum();
         let norm: f64 = direction.iter().map(|d| d * d).sum();
         assert!(dot.abs() / norm.sqrt() > 0.995, "{dot} of {}", norm.sqrt());

@@ -2,7 +2,7 @@
 //! trellis search.
 //!
 //! From the first integer on there is no floating point, and every choice
-//! between equals is stated: encoders elsewhere make the same levels.
+//! between equals is signalled: encoders elsewhere make the same levels.
 
 use crate::entropy::line::coder::{Coder, Costs, UNITS, point, polynomials};
 use crate::entropy::line::emit::Pushes;
@@ -10,7 +10,7 @@ use crate::entropy::line::table::{ESCAPE, MAGNITUDES};
 use crate::entropy::line::tile::{Exception, Parsed};
 use crate::format::line::plan::Tile;
 use crate::stage::line::matrix::{analyse_whole, whole_analysis};
-use crate::stage::line::trellis::{Room, Segment};
+use crate::stage::line::trellis::{Scratch, Segment};
 use trinity_numeric::simd::{Kernel, Width, with_width};
 
 /// Largest |value| in units that is not kept exactly, without and with transform.
@@ -54,7 +54,7 @@ pub struct Quantizer {
 }
 
 impl Quantizer {
-    /// Nothing where a stated matrix has no inverse.
+    /// Nothing where a signalled matrix has no inverse.
     pub fn new(coder: &Coder, lambda: f32, rounding: i32) -> Option<Self> {
         let analyses: Vec<Vec<f32>> = coder.syntheses.iter().map(|s| s.analysis()).collect::<Option<_>>()?;
         let size = coder.plan.transform.size();
@@ -139,7 +139,9 @@ impl Kernel for Targets<'_> {
                 }
             }
             if !quantizer.whole.is_empty() {
-                targets.chunks_exact_mut(tile.cols).for_each(|row| turn_whole(coder, quantizer, tile, row));
+                targets
+                    .chunks_exact_mut(tile.cols)
+                    .for_each(|row| transform_whole(coder, quantizer, tile, row));
             }
             return (targets, exceptions);
         }
@@ -185,7 +187,7 @@ fn analyse(coder: &Coder, quantizer: &Quantizer, tile: &Tile, row: &mut [f32]) {
 
 /// One row of targets through the analysis in integers. Coefficients stay within
 /// limits: targets are within 2^13, and no matrix makes more than √64 times that of them.
-fn turn_whole(coder: &Coder, quantizer: &Quantizer, tile: &Tile, row: &mut [i32]) {
+fn transform_whole(coder: &Coder, quantizer: &Quantizer, tile: &Tile, row: &mut [i32]) {
     let size = coder.plan.transform.size();
     let first = tile.col / size;
     let groups = row.chunks_exact_mut(size).zip(first..coder.plan.group_count());
@@ -224,7 +226,7 @@ pub fn quantize(coder: &Coder, quantizer: &Quantizer, tile: &Tile, targets: &[i3
     let mut residuals = vec![0i32; if plain { 0 } else { segment_rows * cols }];
     let mut states = vec![0u8; lanes];
     let wide = quantizer.width > Width::Scalar && lanes == 32;
-    let mut room = Room::new(coder, tile, gain);
+    let mut scratch = Scratch::new(coder, tile, gain);
     for first in (0..tile.rows).step_by(segment_rows) {
         let targets = &targets[first * cols..][..segment_rows * cols];
         let residuals = if plain {
@@ -239,9 +241,9 @@ pub fn quantize(coder: &Coder, quantizer: &Quantizer, tile: &Tile, targets: &[i3
         let row_classes = &parsed.row_classes[first..];
         let levels = &mut parsed.levels[first * cols..][..segment_rows * cols];
         if wide {
-            let (states, room) = (&mut states, &mut room);
+            let (states, scratch) = (&mut states, &mut scratch);
             let segment =
-                Segment { coder, quantizer, tile, gain, residuals, row_classes, states, levels, room };
+                Segment { coder, quantizer, tile, gain, residuals, row_classes, states, levels, scratch };
             crate::stage::line::trellis::search(quantizer.width, segment);
         } else {
             search(coder, quantizer, tile, gain, residuals, row_classes, &mut states, levels);

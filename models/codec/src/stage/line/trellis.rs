@@ -25,10 +25,10 @@ struct Step {
     decisions: [u16; LANES],
 }
 
-/// What all segments of a tile share: what follows from its classes, and room
+/// What all segments of a tile share: what follows from its classes, and scratch
 /// that is used again.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct Scratch {
     steps: Vec<Step>,
     targets: Vec<Lanes>,
     decisions: Vec<[u16; 16]>,
@@ -36,7 +36,7 @@ pub(crate) struct Room {
     lookup: [u32; 64],
 }
 
-impl Room {
+impl Scratch {
     pub(crate) fn new(coder: &Coder, tile: &Tile, gain: u32) -> Self {
         let (classes, lookup) = (coder.step_classes(tile, gain), coder.class_lookup(0));
         Self { steps: Vec::new(), targets: Vec::new(), decisions: Vec::new(), classes, lookup }
@@ -54,7 +54,7 @@ pub(crate) struct Segment<'a> {
     pub row_classes: &'a [i32],
     pub states: &'a mut [u8],
     pub levels: &'a mut [i16],
-    pub room: &'a mut Room,
+    pub scratch: &'a mut Scratch,
 }
 
 /// Finds the levels with registers of that width. The plan has 32 lanes.
@@ -73,7 +73,7 @@ pub(crate) fn search(width: Width, segment: Segment<'_>) {
 /// With sixteen lanes in a register.
 #[cfg(target_arch = "x86_64")]
 fn search_wide(segment: Segment<'_>) {
-    let Segment { coder, quantizer, tile, gain, residuals, row_classes, states, levels, room } = segment;
+    let Segment { coder, quantizer, tile, gain, residuals, row_classes, states, levels, scratch } = segment;
     let smaller: Vec<i32>;
     let targets = if gain == 0 {
         residuals
@@ -85,14 +85,14 @@ fn search_wide(segment: Segment<'_>) {
         cols: tile.cols,
         targets,
         row_classes,
-        lookup: room.lookup,
-        has_raw_bits: Coder::has_raw_bits(&room.classes, row_classes),
-        classes: &room.classes,
+        lookup: scratch.lookup,
+        has_raw_bits: Coder::has_raw_bits(&scratch.classes, row_classes),
+        classes: &scratch.classes,
         rates: &quantizer.costs.costs,
         never: NEVER,
         far: FAR,
     };
-    let decisions = &mut room.decisions;
+    let decisions = &mut scratch.decisions;
     // SAFETY: the caller has seen that the processor has AVX-512.
     #[allow(unsafe_code)]
     unsafe {
@@ -131,10 +131,11 @@ impl<const S: usize, const H0: usize, const H1: usize> Kernel for Trellis<'_, S,
 
     #[inline(always)]
     fn run(self) {
-        let Segment { coder, quantizer, tile, gain, residuals, row_classes, states, levels, room } = self.0;
+        let Segment { coder, quantizer, tile, gain, residuals, row_classes, states, levels, scratch } =
+            self.0;
         let per_row = tile.cols.div_ceil(LANES);
-        room.steps.clear();
-        room.targets.clear();
+        scratch.steps.clear();
+        scratch.targets.clear();
         let mut costs = [[NEVER; LANES]; S];
         for lane in 0..LANES {
             costs[usize::from(states[lane])][lane] = 0;
@@ -159,8 +160,8 @@ impl<const S: usize, const H0: usize, const H1: usize> Kernel for Trellis<'_, S,
                     active,
                     &quantizer.costs.costs,
                 );
-                room.steps.push(Step { decisions });
-                room.targets.push(targets);
+                scratch.steps.push(Step { decisions });
+                scratch.targets.push(targets);
             }
         }
         let mut ends = best::<S>(&costs);
@@ -170,10 +171,10 @@ impl<const S: usize, const H0: usize, const H1: usize> Kernel for Trellis<'_, S,
                 states[lane] = ends[lane] as u8;
             }
         }
-        for at in (0..room.steps.len()).rev() {
+        for at in (0..scratch.steps.len()).rev() {
             let (row, first) = (at / per_row, at % per_row * LANES);
             let active = LANES.min(tile.cols - first);
-            let chosen = walk::<S, H0, H1>(&mut ends, &room.targets[at], &room.steps[at], active);
+            let chosen = walk::<S, H0, H1>(&mut ends, &scratch.targets[at], &scratch.steps[at], active);
             let out = &mut levels[row * tile.cols + first..][..active];
             out.iter_mut().zip(chosen).for_each(|(out, level)| *out = level as i16);
         }

@@ -1,8 +1,8 @@
-//! A quick guess at the bits a residual will take, for ranking predictions.
+//! A quick estimate at the bits a residual will take, for ranking predictions.
 //!
 //! After a Hadamard transform a coefficient `c` takes about log2(1 + |c| / step)
 //! bits. Eight residuals are transformed side by side, one to a lane: no
-//! shuffles, and any vector width does. The guess for noise is far better than
+//! shuffles, and any vector width does. The estimate for noise is far better than
 //! the usual sum of absolute differences, which counts one large coefficient
 //! like many small ones.
 
@@ -71,7 +71,7 @@ fn sum_lanes<const LEN: usize>(coefficients: &[Lanes; LEN], scale: f32) -> [f32;
 }
 
 #[inline(always)]
-fn guess_lanes<const N: usize, const LEN: usize>(residuals: &mut [Lanes; LEN], scale: f32) -> [f32; 8] {
+fn estimate_lanes<const N: usize, const LEN: usize>(residuals: &mut [Lanes; LEN], scale: f32) -> [f32; 8] {
     transform_lanes::<N, LEN>(residuals);
     sum_lanes(residuals, scale)
 }
@@ -135,8 +135,8 @@ impl TransformedMb {
         Self { halves }
     }
 
-    /// The guess for this source less a prediction.
-    pub fn guess(&self, prediction: &Self, step: f32) -> f32 {
+    /// The estimate for this source less a prediction.
+    pub fn estimate(&self, prediction: &Self, step: f32) -> f32 {
         let mut sum = 0.0;
         for (own, other) in self.halves.iter().zip(&prediction.halves) {
             sum += difference_4x4(own, other, 0.25 / step).iter().sum::<f32>();
@@ -161,7 +161,7 @@ fn transform_4x4(values: &mut [Lanes; 16]) {
     transform_lanes::<4, 16>(values);
 }
 
-/// The guess for one set of coefficients less another.
+/// The estimate for one set of coefficients less another.
 fn difference_4x4(own: &[Lanes; 16], other: &[Lanes; 16], scale: f32) -> [f32; 8] {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
@@ -183,33 +183,33 @@ fn sum_difference(own: &[Lanes; 16], other: &[Lanes; 16], scale: f32) -> [f32; 8
     sum_lanes(&difference, scale)
 }
 
-/// The guess for eight 4×4 residuals, which it leaves transformed.
-pub fn guess_4x4(residuals: &mut [Lanes; 16], step: f32) -> [f32; 8] {
+/// The estimate for eight 4×4 residuals, which it leaves transformed.
+pub fn estimate_4x4(residuals: &mut [Lanes; 16], step: f32) -> [f32; 8] {
     let scale = 0.25 / step;
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
         #[allow(unsafe_code)]
-        return unsafe { avx2::guess_4x4(residuals, scale) };
+        return unsafe { avx2::estimate_4x4(residuals, scale) };
     }
-    guess_lanes::<4, 16>(residuals, scale)
+    estimate_lanes::<4, 16>(residuals, scale)
 }
 
 /// The same for 8×8.
-pub fn guess_8x8(residuals: &mut [Lanes; 64], step: f32) -> [f32; 8] {
+pub fn estimate_8x8(residuals: &mut [Lanes; 64], step: f32) -> [f32; 8] {
     let scale = 0.125 / step;
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
         #[allow(unsafe_code)]
-        return unsafe { avx2::guess_8x8(residuals, scale) };
+        return unsafe { avx2::estimate_8x8(residuals, scale) };
     }
-    guess_lanes::<8, 64>(residuals, scale)
+    estimate_lanes::<8, 64>(residuals, scale)
 }
 
-/// The guess for one block given its transformed coefficients.
+/// The estimate for one block given its transformed coefficients.
 #[inline(always)]
-pub fn guess_one<const N: usize, const LEN: usize>(coefficient: impl Fn(usize) -> f32, step: f32) -> f32 {
+pub fn estimate_one<const N: usize, const LEN: usize>(coefficient: impl Fn(usize) -> f32, step: f32) -> f32 {
     let scale = 1.0 / (N as f32 * step);
     let mut bits = 0.0;
     for group in (0..LEN).step_by(4) {
@@ -225,7 +225,7 @@ pub fn guess_one<const N: usize, const LEN: usize>(coefficient: impl Fn(usize) -
 /// The same code, compiled for wider registers.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    use super::{Lanes, guess_lanes, sum_difference, transform_lanes};
+    use super::{Lanes, estimate_lanes, sum_difference, transform_lanes};
 
     #[target_feature(enable = "avx2")]
     pub fn transform_4x4(values: &mut [Lanes; 16]) {
@@ -238,13 +238,13 @@ mod avx2 {
     }
 
     #[target_feature(enable = "avx2")]
-    pub fn guess_4x4(residuals: &mut [Lanes; 16], scale: f32) -> [f32; 8] {
-        guess_lanes::<4, 16>(residuals, scale)
+    pub fn estimate_4x4(residuals: &mut [Lanes; 16], scale: f32) -> [f32; 8] {
+        estimate_lanes::<4, 16>(residuals, scale)
     }
 
     #[target_feature(enable = "avx2")]
-    pub fn guess_8x8(residuals: &mut [Lanes; 64], scale: f32) -> [f32; 8] {
-        guess_lanes::<8, 64>(residuals, scale)
+    pub fn estimate_8x8(residuals: &mut [Lanes; 64], scale: f32) -> [f32; 8] {
+        estimate_lanes::<8, 64>(residuals, scale)
     }
 }
 
@@ -260,8 +260,8 @@ mod tests {
 
     #[test]
     fn both_builds_agree_to_the_last_bit() {
-        assert_eq!(guess_4x4(&mut sample(), 2.0), guess_lanes::<4, 16>(&mut sample(), 0.125));
-        assert_eq!(guess_8x8(&mut sample(), 2.0), guess_lanes::<8, 64>(&mut sample(), 0.0625));
+        assert_eq!(estimate_4x4(&mut sample(), 2.0), estimate_lanes::<4, 16>(&mut sample(), 0.125));
+        assert_eq!(estimate_8x8(&mut sample(), 2.0), estimate_lanes::<8, 64>(&mut sample(), 0.0625));
     }
 
     #[test]
@@ -282,14 +282,14 @@ mod tests {
                         f32::from(source[16 * y + x]) - f32::from(flat(mode, 16 * y + x))
                     })
                 });
-                expected += guess_4x4(&mut lanes, 3.0).iter().sum::<f32>();
+                expected += estimate_4x4(&mut lanes, 3.0).iter().sum::<f32>();
             }
-            assert_eq!(TransformedMb::new(&source).guess(quick, 3.0), expected, "mode {mode}");
+            assert_eq!(TransformedMb::new(&source).estimate(quick, 3.0), expected, "mode {mode}");
         }
     }
 
     #[test]
-    fn the_guess_follows_its_definition() {
+    fn the_estimate_follows_its_definition() {
         let lanes = sample::<16>();
         let hadamard = |i: usize, j: usize| if (i & j).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
         let exact: f64 = (0..16)
@@ -300,8 +300,8 @@ mod tests {
                 (1.0 + value.abs() / 4.0 / 2.0).log2()
             })
             .sum();
-        let guess = f64::from(guess_4x4(&mut lanes.clone(), 2.0)[3]);
+        let estimate = f64::from(estimate_4x4(&mut lanes.clone(), 2.0)[3]);
         // The straight-line logarithm is at most 0.09 low, once for every four coefficients.
-        assert!(guess <= exact + 1e-3 && guess >= exact - 4.0 * 0.09, "{guess} {exact}");
+        assert!(estimate <= exact + 1e-3 && estimate >= exact - 4.0 * 0.09, "{estimate} {exact}");
     }
 }

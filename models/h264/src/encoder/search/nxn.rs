@@ -5,7 +5,7 @@ use super::{Job, Prices, Ranking, Search, Trial};
 use crate::blocks::{BlockSize, Eight, Four};
 use crate::encoder::quantize::Quantizer;
 use crate::encoder::residual::{difference_along, put_source, residual_nxn, source_block};
-use crate::encoder::search::estimate::{Lanes, guess_4x4, guess_8x8, guess_one};
+use crate::encoder::search::estimate::{Lanes, estimate_4x4, estimate_8x8, estimate_one};
 use crate::encoder::syntax::rem_mode;
 use crate::entropy::writer::SyntaxCounter;
 use crate::intra::{Edge, mode};
@@ -16,15 +16,15 @@ use crate::picture::Window;
 pub trait SearchSize<const N: usize, const LEN: usize>: BlockSize<N, LEN> {
     /// Its place among the kinds of [`Prices::block`].
     const COSTS: usize;
-    fn guess(residuals: &mut [Lanes; LEN], step: f32) -> [f32; 8];
+    fn estimate(residuals: &mut [Lanes; LEN], step: f32) -> [f32; 8];
     fn per_level(quantizer: &Quantizer) -> &[f32; LEN];
 }
 
 impl SearchSize<4, 16> for Four {
     const COSTS: usize = 0;
 
-    fn guess(residuals: &mut [Lanes; 16], step: f32) -> [f32; 8] {
-        guess_4x4(residuals, step)
+    fn estimate(residuals: &mut [Lanes; 16], step: f32) -> [f32; 8] {
+        estimate_4x4(residuals, step)
     }
 
     fn per_level(quantizer: &Quantizer) -> &[f32; 16] {
@@ -35,8 +35,8 @@ impl SearchSize<4, 16> for Four {
 impl SearchSize<8, 64> for Eight {
     const COSTS: usize = 1;
 
-    fn guess(residuals: &mut [Lanes; 64], step: f32) -> [f32; 8] {
-        guess_8x8(residuals, step)
+    fn estimate(residuals: &mut [Lanes; 64], step: f32) -> [f32; 8] {
+        estimate_8x8(residuals, step)
     }
 
     fn per_level(quantizer: &Quantizer) -> &[f32; 64] {
@@ -99,7 +99,7 @@ impl Search<'_> {
         Some(trial)
     }
 
-    /// Predicts with every allowed mode and guesses its bits, summed over components.
+    /// Predicts with every allowed mode and estimates its bits, summed over components.
     #[inline(always)]
     fn rank<const N: usize, const LEN: usize, const P: usize, B: SearchSize<N, LEN>, C>(
         &self,
@@ -133,7 +133,7 @@ impl Search<'_> {
                     lanes[k][lane] = (source[k] - i32::from(prediction[k / N][k % N])) as f32;
                 }
             }
-            for (bits_of_mode, &mode) in B::guess(&mut lanes, step).iter().zip(&LANE_MODES) {
+            for (bits_of_mode, &mode) in B::estimate(&mut lanes, step).iter().zip(&LANE_MODES) {
                 bits[usize::from(mode)] += *bits_of_mode;
             }
             let prediction = &mut predictions[usize::from(mode::DC)];
@@ -146,7 +146,7 @@ impl Search<'_> {
                 _ if k < N => lanes[k][1],
                 _ => lanes[k][0],
             };
-            bits[usize::from(mode::DC)] += guess_one::<N, LEN>(dc, step);
+            bits[usize::from(mode::DC)] += estimate_one::<N, LEN>(dc, step);
         }
         allowed[usize::from(mode::DC)] = true;
         let mut ranking = Ranking::new();
@@ -169,8 +169,8 @@ impl Search<'_> {
         candidates: &Candidates<N, LEN, P>,
     ) -> CodedBlock<LEN, P> {
         let mut best = None::<CodedBlock<LEN, P>>;
-        for &(guess, mode) in ranking.best(self.effort.candidates, self.effort.slack * N as f32) {
-            let mut coded = CodedBlock { mode, levels: [[0; LEN]; P], cost: guess };
+        for &(estimate, mode) in ranking.best(self.effort.candidates, self.effort.slack * N as f32) {
+            let mut coded = CodedBlock { mode, levels: [[0; LEN]; P], cost: estimate };
             let mut cost = prices.mode(rem_mode(n, B::CELLS * x, B::CELLS * y, mode));
             for c in 0..P {
                 let prediction = &candidates.predictions[c][usize::from(mode)];

@@ -3,7 +3,7 @@
 use super::{Job, Prices, Pricing, Ranking, Search, Trial};
 use crate::encoder::quantize::{BlockCosts, dead_zone};
 use crate::encoder::residual::{chroma_block, cut_4x4, difference_along, residual_mb};
-use crate::encoder::search::estimate::{TransformedMb, guess_4x4};
+use crate::encoder::search::estimate::{TransformedMb, estimate_4x4};
 use crate::entropy::BlockKind;
 use crate::entropy::cavlc::coeff_token_table;
 use crate::entropy::writer::SyntaxCounter;
@@ -41,7 +41,7 @@ impl Search<'_> {
                         }
                     }
                 };
-                bits[usize::from(mode)] += source.guess(&transformed, job.quantizers[0].step);
+                bits[usize::from(mode)] += source.estimate(&transformed, job.quantizers[0].step);
             }
         }
         let mut ranking = Ranking::new();
@@ -169,7 +169,7 @@ impl Search<'_> {
                 }
             }
             let price = if mode == mode::CHROMA_DC { 0.0 } else { 2.0 };
-            ranking.add(guess_4x4(&mut lanes, job.quantizers[1].step).iter().sum::<f32>() + price, mode);
+            ranking.add(estimate_4x4(&mut lanes, job.quantizers[1].step).iter().sum::<f32>() + price, mode);
         }
         mb.chroma_mode = ranking.best(1, 0.0)[0].1;
         for c in 1..3 {

@@ -3,7 +3,7 @@
 
 use crate::entropy::residual::Shape;
 
-/// A guess at what coefficients cost, for choosing between transforms.
+/// An estimate of what coefficients cost, for choosing between transforms.
 #[derive(Debug, Clone, Copy)]
 pub struct Proxy {
     pub bits: f32,

@@ -143,8 +143,8 @@ impl Search<'_> {
         let inverse_step = self.steps[0].of(log2).inverse_step;
         let step = (self.lambda * f64::from(ONE_BIT) / f64::from(self.lambda_steps)).sqrt() as f32;
         let block = |coefficients, inverse_step, sample_step| {
-            let guess = estimate::of(estimate::Block { coefficients, log2, inverse_step, sample_step });
-            Estimate { error: guess.error * step * step, ..guess }
+            let estimated = estimate::of(estimate::Block { coefficients, log2, inverse_step, sample_step });
+            Estimate { error: estimated.error * step * step, ..estimated }
         };
         let mut transformed = block(&buffers.transformed[..], inverse_step, None);
         transformed.error += count as f32 * estimate::rounding(transformed.error / count as f32);
@@ -176,7 +176,7 @@ impl Search<'_> {
         !self.sequence.lossless && self.steps[0].of(log2.min(5)).inverse_step > 1.0
     }
 
-    /// By what share fewer bits the residual is guessed to take as it is than
+    /// By what share fewer bits the residual is estimated to take as it is than
     /// transformed.
     fn gain_of_skipping(&self, c: usize, log2: u32) -> f32 {
         if !self.may_skip(log2) {
@@ -260,7 +260,7 @@ impl Search<'_> {
         let buffers = &mut *self.buffers;
         buffers.transformed[..count].copy_from_slice(&buffers.residual[..count]);
         transform::forward(&mut buffers.transformed, log2, kernel, precision);
-        // Both ways are tried in full only where a guess cannot tell them apart.
+        // Both ways are tried in full only where an estimate cannot tell them apart.
         let gain = match chosen {
             Some(true) => f32::INFINITY,
             Some(false) => f32::NEG_INFINITY,

@@ -1,4 +1,4 @@
-//! A guess at what a block will cost, without choosing its levels: good enough
+//! An estimate of what a block will cost, without choosing its levels: good enough
 //! to tell which of many candidates deserve to be coded.
 //!
 //! Greater-than flags and Rice parameters follow the magnitudes of a
@@ -20,7 +20,7 @@ pub struct Block<'a> {
     pub sample_step: Option<f32>,
 }
 
-/// What coding is guessed to come to.
+/// What coding is estimated to come to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     /// In squared steps.
@@ -75,35 +75,35 @@ fn sub_block_bits(sum: f32) -> f32 {
     18.2 * log2
 }
 
-/// By what share guesses are off, by block size and whether transformed.
+/// By what share estimates are off, by block size and whether transformed.
 #[derive(Debug, Clone, Copy)]
 pub struct Bias([[Sums; 2]; 4]);
 
 /// Bits of blocks, the latest weighing most.
 #[derive(Debug, Clone, Copy)]
 struct Sums {
-    guessed: f32,
+    estimated: f32,
     real: f32,
 }
 
 impl Default for Bias {
     fn default() -> Self {
-        Self([[Sums { guessed: 100.0, real: 100.0 }; 2]; 4])
+        Self([[Sums { estimated: 100.0, real: 100.0 }; 2]; 4])
     }
 }
 
 impl Bias {
-    /// What a guess is to be multiplied by.
+    /// What an estimate is to be multiplied by.
     pub fn of(&self, log2: u32, skip: bool) -> f32 {
         let sums = &self.0[(log2 - 2) as usize][usize::from(skip)];
-        sums.real / sums.guessed
+        sums.real / sums.estimated
     }
 
     /// Takes note of what a block really cost.
-    pub fn learn(&mut self, log2: u32, skip: bool, guessed: f32, bits: f32) {
+    pub fn learn(&mut self, log2: u32, skip: bool, estimated: f32, bits: f32) {
         let sums = &mut self.0[(log2 - 2) as usize][usize::from(skip)];
         // Even a block without levels keeps the sums away from zero.
-        sums.guessed = (sums.guessed + guessed) * (15.0 / 16.0) + 1.0;
+        sums.estimated = (sums.estimated + estimated) * (15.0 / 16.0) + 1.0;
         sums.real = (sums.real + bits) * (15.0 / 16.0) + 1.0;
     }
 }

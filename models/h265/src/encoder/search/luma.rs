@@ -1,6 +1,6 @@
 //! Luma of a coding unit: its modes, then its transform tree.
 //!
-//! Many modes are ranked by Hadamard sums, the better ones by a guess at their
+//! Many modes are ranked by Hadamard sums, the better ones by an estimate of their
 //! bits ([`crate::encoder::search::estimate`]), and what is left is coded.
 
 use crate::encoder::quantize::rdoq::Care;
@@ -16,7 +16,7 @@ use trinity_bits::intra_modes::most_probable;
 /// Modes that are looked at more closely than by a Hadamard sum, at most.
 const MODES: usize = 12;
 
-/// How far off a guess may be, in bits, by block size 4 to 32: what is guessed
+/// How far off an estimate may be, in bits, by block size 4 to 32: what is estimated
 /// to cost more than the best by this much is not coded.
 const ESTIMATE_SLACK_BITS: [f64; 4] = [5.0, 10.0, 15.0, 30.0];
 
@@ -27,7 +27,7 @@ struct Candidate {
     /// transform_skip_flag, where it is settled already.
     skip: Option<bool>,
     cost: f64,
-    /// Bits of the block as guessed.
+    /// Bits of the block as estimated.
     bits: f32,
 }
 
@@ -121,7 +121,7 @@ impl Search<'_> {
     }
 
     /// The modes worth coding, each with its transform or without, cheapest
-    /// first by a guess at what they cost.
+    /// first by an estimate of what they cost.
     fn shortlist(
         &mut self,
         at: (usize, usize),
@@ -141,13 +141,13 @@ impl Search<'_> {
         let keep = self.effort.finalists[(log2 - 2) as usize];
         for &mode in modes {
             let side = f64::from(mode_bits(mode, probable));
-            for (skip, guess) in self.estimate(at, log2, mode) {
+            for (skip, estimated) in self.estimate(at, log2, mode) {
                 let price = self.lambda * f64::from(ONE_BIT);
-                let bits = guess.bits * self.learned.bias.of(log2, skip);
-                let cost = f64::from(guess.error) + price * (f64::from(bits) + side);
+                let bits = estimated.bits * self.learned.bias.of(log2, skip);
+                let cost = f64::from(estimated.error) + price * (f64::from(bits) + side);
                 if let Some(place) = list[..keep].iter().position(|c| cost < c.cost) {
                     list[place..keep].rotate_right(1);
-                    list[place] = Candidate { mode, skip: Some(skip), cost, bits: guess.bits };
+                    list[place] = Candidate { mode, skip: Some(skip), cost, bits: estimated.bits };
                 }
             }
         }

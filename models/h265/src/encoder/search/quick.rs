@@ -1,5 +1,5 @@
 //! The quick way through a CTU: modes by Hadamard sums over source neighbours,
-//! sizes by these or by a guess at the bits, one quantization per block, nothing
+//! sizes by these or by an estimate of the bits, one quantization per block, nothing
 //! counted.
 //!
 //! An order of magnitude faster than trying everything, because on noise-like
@@ -164,7 +164,7 @@ impl Search<'_> {
         const SPLIT: u32 = 2;
         let (hadamard, mode) = best;
         // Hadamard sums know nothing of what coefficients cannot say; at 8×8 both
-        // sides of a comparison must be guesses at the same.
+        // sides of a comparison must be estimates of the same.
         let beyond = self.is_beyond_precision(3);
         let cost = if (self.effort.hadamard_sizes && !beyond) || self.sequence.lossless {
             hadamard + price * f64::from(SPLIT)
@@ -172,7 +172,9 @@ impl Search<'_> {
             let side = mode_bits(mode, probable) + SPLIT;
             let price = self.lambda * f64::from(ONE_BIT);
             self.estimate((x, y), log2, mode)
-                .map(|(_, guess)| f64::from(guess.error) + price * (f64::from(guess.bits) + f64::from(side)))
+                .map(|(_, estimated)| {
+                    f64::from(estimated.error) + price * (f64::from(estimated.bits) + f64::from(side))
+                })
                 .into_iter()
                 .fold(f64::INFINITY, f64::min)
         };
@@ -226,7 +228,7 @@ impl Search<'_> {
         }
     }
 
-    /// Codes one block: transformed or not by a guess at the bits, levels by
+    /// Codes one block: transformed or not by an estimate of the bits, levels by
     /// a dead zone. Returns (coded, transform_skip).
     fn quick_block(&mut self, c: usize, (x, y): (usize, usize), log2: u32, mode: u8) -> (bool, bool) {
         let size = 1usize << log2;

@@ -2,7 +2,7 @@
 //! every value pushes, then backwards the states and the words they give.
 //!
 //! Knows tables as the caller packed them; knows nothing of plans.
-// Loads, gathers and stores are checked by slices or by what the caller passes, as stated.
+// Loads, gathers and stores are checked by slices or by what the caller passes, as signalled.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -35,7 +35,7 @@ pub(crate) struct Emission<'a> {
 }
 
 /// Writes a tile's words to the end of `buffer`, backwards; where they start.
-/// `states` are those to start with; they become those to be stated.
+/// `states` are those to start with; they become those to be signalled.
 ///
 /// # Safety
 ///

@@ -1,5 +1,5 @@
 //! Parsing of 32 lanes in four registers of eight.
-// Gathers and loads of words are checked by what the caller passes, as stated.
+// Gathers and loads of words are checked by what the caller passes, as signalled.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;

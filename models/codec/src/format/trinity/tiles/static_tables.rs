@@ -1,4 +1,4 @@
-//! One tile without feedback: everything a value needs is stated ahead.
+//! One tile without feedback: everything a value needs is signalled ahead.
 //!
 //! Column classes, row classes and ranges come first; then blocks of rows,
 //! each with lanes and raw bits of its own. No value waits for another block,
@@ -37,14 +37,14 @@ fn block_rows(width: usize) -> usize {
     BLOCK_VALUES.div_ceil(width.max(1))
 }
 
-/// What is stated ahead of a tile.
-struct Stated {
+/// What is signalled ahead of a tile.
+struct Signalled {
     columns: Vec<i32>,
     rows: Vec<i32>,
     tables: Vec<Starts>,
 }
 
-impl Stated {
+impl Signalled {
     /// Classes of a row's values.
     #[inline(always)]
     fn classes(&self, row: usize, out: &mut [u8]) {
@@ -147,26 +147,26 @@ pub fn encode(
         residuals.iter_mut().for_each(|r| *r *= inverse_step);
     }
     let (columns, row_classes) = classify(&residuals, width);
-    let mut stated = Stated { columns, rows: row_classes, tables: Stated::default_tables() };
+    let mut signalled = Signalled { columns, rows: row_classes, tables: Signalled::default_tables() };
     let mut coded = Coded::default();
     let code = machine(plan);
-    let magnitudes = quantize(&code, scalars, decision, &stated, &residuals, width);
+    let magnitudes = quantize(&code, scalars, decision, &signalled, &residuals, width);
     for (magnitudes, residuals) in
         magnitudes.chunks_exact(width).zip(residuals.chunks_exact(width)).step_by(4)
     {
         // A sample of the rows is plenty for six means.
         note_drift(&code, START, magnitudes, residuals, &mut coded.drift);
     }
-    let symbols = census(&code, &stated, &magnitudes, width);
+    let symbols = census(&code, &signalled, &magnitudes, width);
     let mut head = RawWriter::default();
-    put_classes(&mut head, &stated.columns);
-    put_classes(&mut head, &stated.rows);
-    put_tables(&mut head, &symbols.counts, &mut stated.tables);
+    put_classes(&mut head, &signalled.columns);
+    put_classes(&mut head, &signalled.rows);
+    put_tables(&mut head, &symbols.counts, &mut signalled.tables);
     coded.bits.side = head.bits() as f64;
     let head = head.finish();
     put_varint(&mut coded.bytes, head.len() as u64);
     coded.bytes.extend_from_slice(&head);
-    write_blocks(&stated, &symbols, &magnitudes, &residuals, width, &mut coded);
+    write_blocks(&signalled, &symbols, &magnitudes, &residuals, width, &mut coded);
     let points = Points::new(&scalars.centroids);
     let mut coefficients = vec![0.0; width];
     let mut original = vec![0.0; width];
@@ -224,7 +224,7 @@ fn quantize(
     code: &Code,
     scalars: &Scalars,
     (decision, lambda): (Decision, f32),
-    stated: &Stated,
+    signalled: &Signalled,
     residuals: &[f32],
     width: usize,
 ) -> Vec<u32> {
@@ -235,7 +235,7 @@ fn quantize(
         }
         return magnitudes;
     }
-    let costs: Vec<Costs> = stated.tables.iter().map(|t| symbol_costs(t, lambda)).collect();
+    let costs: Vec<Costs> = signalled.tables.iter().map(|t| symbol_costs(t, lambda)).collect();
     let points = Points::new(&scalars.centroids);
     let mut classes = vec![0; width];
     let mut targets = vec![0; width];
@@ -243,7 +243,7 @@ fn quantize(
     for (row, (residuals, magnitudes)) in
         residuals.chunks_exact(width).zip(magnitudes.chunks_exact_mut(width)).enumerate()
     {
-        stated.classes(row, &mut classes);
+        signalled.classes(row, &mut classes);
         for (target, residual) in targets.iter_mut().zip(residuals) {
             *target = (residual.abs() * 64.0 + 0.5).min(MAX_TARGET as f32) as i32;
         }
@@ -260,13 +260,13 @@ struct Census {
 }
 
 #[inline(always)]
-fn census(code: &Code, stated: &Stated, magnitudes: &[u32], width: usize) -> Census {
+fn census(code: &Code, signalled: &Signalled, magnitudes: &[u32], width: usize) -> Census {
     let mut census = Census { symbols: vec![0; magnitudes.len()], counts: vec![[0; SYMBOLS]; CONTEXTS] };
     let mut classes = vec![0; width];
     for (row, (magnitudes, symbols)) in
         magnitudes.chunks_exact(width).zip(census.symbols.chunks_exact_mut(width)).enumerate()
     {
-        stated.classes(row, &mut classes);
+        signalled.classes(row, &mut classes);
         let mut lanes = START;
         for (i, ((&magnitude, &class), out)) in magnitudes.iter().zip(&classes).zip(symbols).enumerate() {
             let state = &mut lanes[i % LANES];
@@ -282,7 +282,7 @@ fn census(code: &Code, stated: &Stated, magnitudes: &[u32], width: usize) -> Cen
 
 #[inline(always)]
 fn write_blocks(
-    stated: &Stated,
+    signalled: &Signalled,
     census: &Census,
     magnitudes: &[u32],
     residuals: &[f32],
@@ -291,7 +291,7 @@ fn write_blocks(
 ) {
     // As symbols of the first lane.
     let ranges: Vec<u32> =
-        stated.tables.iter().flat_map(|t| (0..SYMBOLS).map(|symbol| packed(0, t.range(symbol)))).collect();
+        signalled.tables.iter().flat_map(|t| (0..SYMBOLS).map(|symbol| packed(0, t.range(symbol)))).collect();
     let values = block_rows(width) * width;
     for ((symbols, magnitudes), residuals) in
         census.symbols.chunks(values).zip(magnitudes.chunks(values)).zip(residuals.chunks(values))
@@ -335,12 +335,12 @@ pub fn decode(
     let mut reader = Reader::new(bytes);
     let length = reader.varint("tile")?;
     let mut head = RawReader::new(reader.slice(length, "classes of a tile")?);
-    let mut stated = Stated {
+    let mut signalled = Signalled {
         columns: get_classes(&mut head, width)?,
         rows: get_classes(&mut head, count)?,
-        tables: Stated::default_tables(),
+        tables: Signalled::default_tables(),
     };
-    get_tables(&mut head, &mut stated.tables);
+    get_tables(&mut head, &mut signalled.tables);
     head.finish(0)?;
     let padded = cols.next_multiple_of(plan.transform.width());
     let mut transformer = Transformer::new(plan.transform, 1, padded);
@@ -348,7 +348,7 @@ pub fn decode(
     let mut coefficients = vec![0.0; width];
     let mut classes = vec![0; width];
     let mut levels = vec![0; width];
-    let mut contexts = contexts(stated.tables.iter().map(|&starts| Context::of(starts)));
+    let mut contexts = contexts(signalled.tables.iter().map(|&starts| Context::of(starts)));
     let (code, points, unit) = (machine(plan), Points::new(&scalars.centroids), scalars.step / 64.0);
     let rows = block_rows(width);
     for (block, values) in values.chunks_mut(rows * width).enumerate() {
@@ -357,7 +357,7 @@ pub fn decode(
         let (symbols, raw) = (Decoder::new(bytes, LANES)?, RawReader::new(bytes));
         let mut block_reader = lanes::Reader { symbols, raw, states: START };
         for (row, values) in values.chunks_exact_mut(width).enumerate() {
-            stated.classes(block * rows + row, &mut classes);
+            signalled.classes(block * rows + row, &mut classes);
             block_reader.states = START;
             let raw = classes.iter().fold(0, |most, &class| class.max(most)) >= FIRST_RAW_CLASS;
             block_reader.levels((LANES, raw), &classes, &code, &mut contexts, &mut levels)?;

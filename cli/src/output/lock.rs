@@ -19,23 +19,23 @@ use std::sync::{Mutex, PoisonError};
 pub const MARKER: &str = ".trinity-run";
 
 #[derive(Debug)]
-struct Claim {
+struct FolderLock {
     folder: PathBuf,
     files: BTreeSet<String>,
     /// Open for appending, and locked until the process ends.
     marker: File,
 }
 
-static CLAIMS: Mutex<Vec<Claim>> = Mutex::new(Vec::new());
+static LOCKS: Mutex<Vec<FolderLock>> = Mutex::new(Vec::new());
 
 /// Takes a folder for a piece of work, named as a user would know it again.
-pub fn claim(folder: &Path, work: &str) -> Result<(), Failure> {
+pub fn lock(folder: &Path, work: &str) -> Result<(), Failure> {
     let work = work.replace(['\n', '\r'], " ");
     let path = folder.join(MARKER);
     let failed = |error: io::Error| cannot("write", &path, &error);
-    let mut claims = CLAIMS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
     // A folder taken twice by one run is let go first, lest it wait for itself.
-    claims.retain(|claim| claim.folder != folder);
+    locks.retain(|lock| lock.folder != folder);
     fs::create_dir_all(folder).map_err(|error| cannot("create the folder", folder, &error))?;
     let mut marker = File::options().read(true).append(true).create(true).open(&path).map_err(failed)?;
     let alone = match marker.try_lock() {
@@ -87,7 +87,7 @@ pub fn claim(folder: &Path, work: &str) -> Result<(), Failure> {
     for file in &files {
         session::own(&folder.join(file));
     }
-    claims.push(Claim { folder: folder.to_path_buf(), files, marker });
+    locks.push(FolderLock { folder: folder.to_path_buf(), files, marker });
     Ok(())
 }
 
@@ -110,15 +110,15 @@ pub(super) fn record(path: &Path) -> Result<(), Failure> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
         return Ok(());
     };
-    let mut claims = CLAIMS.lock().unwrap_or_else(PoisonError::into_inner);
-    let same = |claim: &&mut Claim| {
-        claim.folder == folder || claim.folder.canonicalize().is_ok_and(|own| own == folder)
+    let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+    let same = |lock: &&mut FolderLock| {
+        lock.folder == folder || lock.folder.canonicalize().is_ok_and(|own| own == folder)
     };
-    let Some(claim) = claims.iter_mut().find(same) else { return Ok(()) };
-    if !claim.files.insert(name.to_owned()) {
+    let Some(lock) = locks.iter_mut().find(same) else { return Ok(()) };
+    if !lock.files.insert(name.to_owned()) {
         return Ok(());
     }
     // Parts of one work may do so at the same time: a line each, in one piece, at the end.
-    let written = claim.marker.write_all(format!("{name}\n").as_bytes());
-    written.map_err(|error| cannot("write", &claim.folder.join(MARKER), &error))
+    let written = lock.marker.write_all(format!("{name}\n").as_bytes());
+    written.map_err(|error| cannot("write", &lock.folder.join(MARKER), &error))
 }

@@ -11,7 +11,7 @@ use trinity_sim::{Breakdown, Estimate};
 
 /// One scenario at the budget.
 #[derive(Debug, Clone, Serialize)]
-pub struct Standing {
+pub struct Ranking {
     pub scenario: String,
     /// The best point within the budget; none where none fits.
     pub best: Option<Found>,
@@ -60,7 +60,7 @@ pub struct Part {
 
 /// A range of budgets with one best scenario.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Reign {
+pub struct WinningInterval {
     pub scenario: String,
     pub from_mm2: f64,
     /// Where another takes over; nothing where none does.
@@ -92,10 +92,10 @@ pub struct Steps {
 }
 
 /// Each scenario at the budget, the best first; those without a point last.
-pub(super) fn standings(contest: &Contest<'_>, sweep: &Sweep) -> Vec<Standing> {
-    let answer = contest.study.answer(&sweep.tally);
+pub(super) fn rankings(contest: &Contest<'_>, sweep: &Sweep) -> Vec<Ranking> {
+    let answer = contest.study.answer(&sweep.accumulated);
     let of_baseline = contest.baseline_at().and_then(|at| sweep.best[at].as_ref()).map(|best| best.merit);
-    let mut standings: Vec<(Option<f64>, Standing)> = (0..sweep.best.len())
+    let mut rankings: Vec<(Option<f64>, Ranking)> = (0..sweep.best.len())
         .map(|at| {
             let best = sweep.best[at].as_ref();
             let merit = best.map(|best| best.merit);
@@ -105,7 +105,7 @@ pub(super) fn standings(contest: &Contest<'_>, sweep: &Sweep) -> Vec<Standing> {
             let coded = Some(at) != contest.baseline_at();
             let sent_on = point.is_some_and(|point| point.job.kv_transfer > 0.0);
             let estimate = found.as_ref().map(|found| found.estimate);
-            let standing = Standing {
+            let ranking = Ranking {
                 scenario: contest.names()[at].to_owned(),
                 value: best.map(|best| best.value),
                 over_baseline: merit.zip(of_baseline).map(|(merit, other)| merit / other),
@@ -117,18 +117,18 @@ pub(super) fn standings(contest: &Contest<'_>, sweep: &Sweep) -> Vec<Standing> {
                 chosen: best.map(|best| chosen(contest, at, best.entry.index)).unwrap_or_default(),
                 best: found,
             };
-            (merit, standing)
+            (merit, ranking)
         })
         .collect();
-    standings.sort_by(|(a, _), (b, _)| match (a, b) {
+    rankings.sort_by(|(a, _), (b, _)| match (a, b) {
         (Some(a), Some(b)) => b.total_cmp(a),
         (a, b) => b.is_some().cmp(&a.is_some()),
     });
-    for at in 1..standings.len() {
-        let pair = standings[at - 1].0.zip(standings[at].0);
-        standings[at - 1].1.over_next = pair.map(|(merit, next)| merit / next);
+    for at in 1..rankings.len() {
+        let pair = rankings[at - 1].0.zip(rankings[at].0);
+        rankings[at - 1].1.over_next = pair.map(|(merit, next)| merit / next);
     }
-    standings.into_iter().map(|(_, standing)| standing).collect()
+    rankings.into_iter().map(|(_, ranking)| ranking).collect()
 }
 
 /// What the search chose on each axis of a scenario, and where that lies on it.
@@ -155,7 +155,7 @@ fn chosen(contest: &Contest<'_>, at: usize, index: u64) -> Vec<Chosen> {
 
 /// What is best for each watt, where no budget says what counts.
 pub(super) fn per_watt(contest: &Contest<'_>) -> Option<PerWatt> {
-    if contest.ground.budget_mm2.is_some() {
+    if contest.baseline_study.budget_mm2.is_some() {
         return None;
     }
     let rules = Rules { merit: Merit::PerWatt, ..contest.rules.clone() };
@@ -181,7 +181,9 @@ pub(super) fn steps(
 ) -> Result<Option<Steps>, Error> {
     let own = contest.names().iter().position(|name| *name == best);
     let plain = contest.baseline_at().filter(|plain| Some(*plain) != own);
-    let (Some(own), Some(plain), Some(_)) = (own, plain, contest.ground.budget_mm2) else { return Ok(None) };
+    let (Some(own), Some(plain), Some(_)) = (own, plain, contest.baseline_study.budget_mm2) else {
+        return Ok(None);
+    };
     let mut gains = Vec::new();
     for step in -BESIDE..=BESIDE {
         progress.check()?;

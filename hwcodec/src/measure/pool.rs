@@ -13,7 +13,7 @@ use std::time::Instant;
 pub(crate) type Lane<'l> = Box<dyn FnMut(usize) -> Result<(), Error> + 'l>;
 
 /// Sessions that wait for orders.
-pub(crate) struct Crew {
+pub(crate) struct WorkerPool {
     orders: Vec<Sender<usize>>,
     done: Receiver<Result<Done, Error>>,
 }
@@ -24,7 +24,7 @@ struct Done {
     host_s: f64,
 }
 
-/// One pass of the whole crew.
+/// One pass of the whole pool.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pass {
     /// From the start to the end of the last session, and of what ran beside them.
@@ -35,7 +35,7 @@ pub(crate) struct Pass {
     pub host_s: f64,
 }
 
-impl Crew {
+impl WorkerPool {
     /// Every session works through `pictures`, while `beside` runs on this thread.
     pub fn pass<T>(&self, pictures: usize, beside: impl FnOnce() -> T) -> Result<(Pass, T), Error> {
         let start = Instant::now();
@@ -65,10 +65,10 @@ impl Crew {
 }
 
 /// Opens `sessions` lanes, lets `drive` command them, and closes them.
-pub(crate) fn with_crew<'l, R>(
+pub(crate) fn with_pool<'l, R>(
     sessions: u32,
     open: &(dyn Fn() -> Result<Lane<'l>, Error> + Sync),
-    drive: impl FnOnce(&Crew) -> Result<R, Error>,
+    drive: impl FnOnce(&WorkerPool) -> Result<R, Error>,
 ) -> Result<R, Error> {
     std::thread::scope(|scope| {
         let (answer, done) = channel();
@@ -95,23 +95,23 @@ pub(crate) fn with_crew<'l, R>(
             });
         }
         drop(answer);
-        // Dropping the crew closes the orders, which ends the threads.
-        drive(&Crew { orders, done })
+        // Dropping the pool closes the orders, which ends the threads.
+        drive(&WorkerPool { orders, done })
     })
 }
 
 /// Wall seconds of `repeats` passes after a warm-up, and the last one's host
 /// seconds. `while_busy` runs once, during the last pass.
 pub(crate) fn throughput(
-    crew: &Crew,
+    pool: &WorkerPool,
     pictures: usize,
     repeats: usize,
     mut while_busy: impl FnMut(),
 ) -> Result<(Spread, f64), Error> {
-    crew.pass(pictures, || ())?;
+    pool.pass(pictures, || ())?;
     let (mut times, mut host_s) = (Vec::with_capacity(repeats), 0.0);
     for repeat in 1..=repeats {
-        let (pass, ()) = crew.pass(pictures, || {
+        let (pass, ()) = pool.pass(pictures, || {
             if repeat == repeats {
                 while_busy();
             }
@@ -144,9 +144,9 @@ mod tests {
                 Ok(())
             }))
         };
-        let ((), beside) = with_crew(3, &open, |crew| {
-            crew.pass(5, || ())?;
-            let (pass, beside) = crew.pass(2, || 7)?;
+        let ((), beside) = with_pool(3, &open, |pool| {
+            pool.pass(5, || ())?;
+            let (pass, beside) = pool.pass(2, || 7)?;
             assert!(pass.slowest_s <= pass.wall_s);
             Ok(((), beside))
         })
@@ -163,7 +163,7 @@ mod tests {
             }
             Ok(Box::new(|_| Ok(())))
         };
-        let outcome = with_crew(3, &open, |crew| throughput(crew, 1, 3, || ()));
+        let outcome = with_pool(3, &open, |pool| throughput(pool, 1, 3, || ()));
         assert!(outcome.is_err_and(|e| e.to_string().contains("the second session")));
     }
 }

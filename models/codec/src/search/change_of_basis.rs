@@ -5,46 +5,46 @@
 use crate::Error;
 use crate::format::trinity::plan::Plan;
 use crate::search::choose::MARGIN;
+use crate::search::input::{ERROR_PER_SQUARED_STEP, Input};
 use crate::search::near::{Chosen, choose_near, first_step};
 use crate::search::profile::Profile;
 use crate::search::sample::Samples;
-use crate::search::subject::{ERROR_PER_SQUARED_STEP, Subject};
 use crate::search::target::Target;
 use crate::stage::basis::Basis;
 use crate::stage::precondition::Preconditioning;
-use crate::stage::stated::{Along, Glance, Stated};
+use crate::stage::signalled::{Along, Glance, Signalled};
 use crate::stage::transform::Transform;
 
-/// Bits per value that stated matrices must promise to be tried: what Gaussians would
+/// Bits per value that signalled matrices must promise to be tried: what Gaussians would
 /// save is somewhat less than what values do.
 const PROMISE: f64 = -0.02;
 /// Bits per value that a glance at them must show.
-const HOPELESS: f64 = -0.025;
+const PRUNE_GAIN: f64 = -0.025;
 /// Bits per value by which matrices along one side may promise less than along the
 /// other and be tried beside them.
 const CLOSE: f64 = 0.1;
 
-/// The NMSE below which values are not turned: single precision adds an error to it that no
+/// The NMSE below which values are not rebased: single precision adds an error to it that no
 /// pass sees.
 const FINEST: f64 = 1e-10;
 /// The share of a rate that matrices may take.
 const SHARE: f64 = 0.5;
 
 /// A matrix in a basis, and the plan that seems best there.
-pub struct Turned<'a> {
-    pub subject: Subject<'a>,
+pub struct BasisChoice<'a> {
+    pub input: Input<'a>,
     pub chosen: Chosen,
 }
 
 /// Every change of basis that a profile allows and that may pay, and the plan in each
 /// that seems best; what seems best of all comes first.
-pub fn choose_turned<'a>(
+pub fn choose_basis<'a>(
     profile: &Profile,
     plans: &[Plan],
-    plain: Subject<'a>,
+    plain: Input<'a>,
     target: Target,
     basis: Option<&'a Basis>,
-) -> Result<Vec<Turned<'a>>, Error> {
+) -> Result<Vec<BasisChoice<'a>>, Error> {
     // As profiles list them; a basis takes the place of other changes, as its owner knows better.
     let changes: Vec<Preconditioning> = match basis {
         Some(basis) => vec![Preconditioning::None, Preconditioning::Basis { hash: basis.hash() }],
@@ -55,20 +55,20 @@ pub fn choose_turned<'a>(
         let own = plans.iter().filter(|plan| plan.preconditioning == listed);
         own.map(|plan| Plan { preconditioning: change, ..plan.clone() }).collect()
     };
-    let (stated, others): (Vec<Preconditioning>, Vec<Preconditioning>) =
-        changes.into_iter().partition(|change| matches!(change, Preconditioning::Stated { .. }));
-    let mut found: Vec<Turned<'a>> = Vec::new();
+    let (signalled, others): (Vec<Preconditioning>, Vec<Preconditioning>) =
+        changes.into_iter().partition(|change| matches!(change, Preconditioning::Signalled { .. }));
+    let mut found: Vec<BasisChoice<'a>> = Vec::new();
     let mut as_it_is = None;
     for change in others {
         if change == Preconditioning::None {
             as_it_is = Some((found.len(), choose_near(profile, &in_basis(change), &plain, target, None)?));
         } else {
-            let subject = plain.turned(change, basis);
-            let chosen = choose_near(profile, &in_basis(change), &subject, target, None)?;
-            found.push(Turned { subject, chosen });
+            let input = plain.rebased(change, basis);
+            let chosen = choose_near(profile, &in_basis(change), &input, target, None)?;
+            found.push(BasisChoice { input, chosen });
         }
     }
-    if !stated.is_empty() {
+    if !signalled.is_empty() {
         // Matrices are fitted near the step that plans without them find.
         let known = as_it_is.as_ref().map(|(_, chosen)| chosen.first_step(&plain, target).exp2());
         let step = match known {
@@ -76,14 +76,14 @@ pub fn choose_turned<'a>(
             None => first_step(target, &plain, &Samples::new(&plain, profile))?,
         };
         let noise = ERROR_PER_SQUARED_STEP * step * step;
-        let held = as_it_is.is_none() && found.is_empty();
+        let fixed = as_it_is.is_none() && found.is_empty();
         let coarse = noise * plain.count as f64 > FINEST * plain.energy;
-        let stated = if held || coarse { stated } else { Vec::new() };
-        for Promising { change, promise, crossing } in promising(&stated, &plain, noise, held) {
-            let subject = state(change, &plain, noise, crossing);
+        let signalled = if fixed || coarse { signalled } else { Vec::new() };
+        for Promising { change, promise, crossing } in promising(&signalled, &plain, noise, fixed) {
+            let input = state(change, &plain, noise, crossing);
             // Whatever the step, matrices take what they take.
             let most = if let Target::Bits(bits) = target { SHARE * bits } else { f64::INFINITY };
-            if !held && subject.stated_bits_per_value() > most {
+            if !fixed && input.signalled_bits_per_value() > most {
                 continue;
             }
             let mut plans = in_basis(change);
@@ -93,14 +93,14 @@ pub fn choose_turned<'a>(
             // A rate that is met with less allows a smaller step.
             let saved = if matches!(target, Target::Bits(_)) { promise.clamp(0.0, 1.0) } else { 0.0 };
             let from = Some(step * (-0.5 * saved).exp2());
-            let chosen = choose_near(profile, &plans, &subject, target, from)?;
-            found.push(Turned { subject, chosen });
+            let chosen = choose_near(profile, &plans, &input, target, from)?;
+            found.push(BasisChoice { input, chosen });
         }
     }
     if let Some((at, chosen)) = as_it_is {
-        found.insert(at, Turned { subject: plain, chosen });
+        found.insert(at, BasisChoice { input: plain, chosen });
     }
-    // Steps differ by how well they were guessed, so costs are compared in bits; what is listed
+    // Steps differ by how well they were predicted, so costs are compared in bits; what is listed
     // later must be better by a margin.
     let best = (1..found.len()).fold(0, |best, at| {
         let gap = |at: usize| found[at].chosen.trial.gap();
@@ -113,7 +113,7 @@ pub fn choose_turned<'a>(
     Ok(found)
 }
 
-/// Stated matrices that may pay.
+/// Signalled matrices that may pay.
 struct Promising {
     change: Preconditioning,
     /// Bits per value that they may save.
@@ -123,43 +123,43 @@ struct Promising {
 }
 
 /// Those that may pay; all of them where they are all that there is.
-fn promising(stated: &[Preconditioning], plain: &Subject<'_>, noise: f64, held: bool) -> Vec<Promising> {
+fn promising(signalled: &[Preconditioning], plain: &Input<'_>, noise: f64, fixed: bool) -> Vec<Promising> {
     let along = |columns| Along { matrix: &plain.matrix, columns };
     let mut judged: Vec<Promising> = Vec::new();
     let mut glances: Vec<(u32, [Glance; 2])> = Vec::new();
-    for &change in stated {
-        let Preconditioning::Stated { log2_size, columns } = change else { continue };
+    for &change in signalled {
+        let Preconditioning::Signalled { log2_size, columns } = change else { continue };
         if glances.iter().all(|(size, _)| *size != log2_size) {
-            let glance = |columns| Stated::glance(along(columns), 1 << log2_size, noise);
+            let glance = |columns| Signalled::glance(along(columns), 1 << log2_size, noise);
             glances.push((log2_size, [false, true].map(glance)));
         }
         let Some((_, both)) = glances.iter().find(|(size, _)| *size == log2_size) else { continue };
         let (own, across) = (&both[usize::from(columns)], &both[usize::from(!columns)]);
-        if held || own.gain - own.stated >= HOPELESS {
+        if fixed || own.gain - own.signalled >= PRUNE_GAIN {
             let crossing = across.learnable;
-            let promise = Stated::promise(along(columns), 1 << log2_size, noise, crossing);
+            let promise = Signalled::promise(along(columns), 1 << log2_size, noise, crossing);
             judged.push(Promising { change, promise, crossing });
         }
     }
     let most = judged.iter().map(|own| own.promise).fold(PROMISE + CLOSE, f64::max);
-    judged.retain(|own| held || own.promise >= most - CLOSE);
+    judged.retain(|own| fixed || own.promise >= most - CLOSE);
     judged
 }
 
 /// The matrix in the basis that suits it, which its stream will state.
-fn state<'a>(change: Preconditioning, plain: &Subject<'a>, noise: f64, crossing: f64) -> Subject<'a> {
+fn state<'a>(change: Preconditioning, plain: &Input<'a>, noise: f64, crossing: f64) -> Input<'a> {
     match change {
-        Preconditioning::Stated { log2_size, columns } => {
-            let stated = Stated::fitted(plain.rows_along(columns), 1 << log2_size, noise, crossing);
-            plain.turned_by(stated, columns)
+        Preconditioning::Signalled { log2_size, columns } => {
+            let signalled = Signalled::fitted(plain.rows_along(columns), 1 << log2_size, noise, crossing);
+            plain.rebased_by(signalled, columns)
         }
-        _ => plain.turned(change, None),
+        _ => plain.rebased(change, None),
     }
 }
 
-/// Whether a plan has something left to find: not along what was turned.
+/// Whether a plan has something left to find: not along what was rebased.
 fn crosses(change: Preconditioning, plan: &Plan) -> bool {
-    let Preconditioning::Stated { columns, .. } = change else { return true };
+    let Preconditioning::Signalled { columns, .. } = change else { return true };
     match plan.transform {
         Transform::None => true,
         Transform::Klt { .. } => plan.transposed != columns,

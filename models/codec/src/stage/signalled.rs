@@ -1,7 +1,7 @@
 //! Matrices that a stream states: a change of basis fitted to the very values that
 //! follow it.
 //!
-//! A learned transform ([`crate::stage::klt`]) takes rows to learn; a stated one serves
+//! A learned transform ([`crate::stage::klt`]) takes rows to learn; a signalled one serves
 //! from the first row, beside or across a learned one, for the bits of its
 //! reflections. Knows second moments and reflections; knows nothing of what plans cost.
 
@@ -26,31 +26,31 @@ const FITTED_TO_NOISE: f64 = 0.36;
 
 /// Reflections for each group of columns.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stated {
+pub struct Signalled {
     group: usize,
     cols: usize,
     groups: Vec<Reflections>,
 }
 
-impl Stated {
+impl Signalled {
     /// What matrices of `group` columns would save and take, at a glance.
     pub fn glance(matrix: Along<'_>, group: usize, noise: f64) -> Glance {
         let whole = matrix.cols() / group;
         if whole == 0 || matrix.rows() == 0 {
-            return Glance { gain: 0.0, learnable: 0.0, stated: f64::INFINITY };
+            return Glance { gain: 0.0, learnable: 0.0, signalled: f64::INFINITY };
         }
         let fit = Fit::new(matrix, noise, matrix.rows().div_ceil(GLANCE), 0.0);
         let groups = spread(whole, GLANCED);
-        let (mut saved, mut stated) = (0.0, 0.0);
+        let (mut saved, mut signalled) = (0.0, 0.0);
         for at in &groups {
             let (of_row, of_matrix) = fit.glance(&fit.values(at * group, group), group);
             saved += of_row;
-            stated += of_matrix;
+            signalled += of_matrix;
         }
         let values = (groups.len() * group) as f64;
         let (noise, unseen) = fit.fitted_to_noise(group);
         let saved = saved / values;
-        Glance { gain: saved - unseen, learnable: (saved - noise).max(0.0), stated: stated / values }
+        Glance { gain: saved - unseen, learnable: (saved - noise).max(0.0), signalled: signalled / values }
     }
 
     /// Bits per value that matrices of `group` columns promise to save, their own counted,
@@ -86,7 +86,7 @@ impl Stated {
         Basis::new(self.cols, self.group, synthesis.concat())
     }
 
-    /// The rows of coefficients, in place: as by [`Stated::basis`], a group at a time, so
+    /// The rows of coefficients, in place: as by [`Signalled::basis`], a group at a time, so
     /// that no header asks for more memory than its values take.
     pub fn inverse(&self, values: &mut Vec<f32>) {
         let mut out = vec![0.0; values.len()];
@@ -106,7 +106,7 @@ impl Stated {
         out.into_bytes()
     }
 
-    /// Reads what [`Stated::to_bytes`] wrote about `cols` columns.
+    /// Reads what [`Signalled::to_bytes`] wrote about `cols` columns.
     pub fn from_bytes(bytes: &[u8], cols: usize, group: usize) -> Result<Self, Error> {
         let damaged = |_| Error::Damaged { what: "stated matrices are not complete" };
         let mut bits = BitReader::new(bytes);
@@ -128,7 +128,7 @@ impl Stated {
 pub struct Glance {
     pub gain: f64,
     pub learnable: f64,
-    pub stated: f64,
+    pub signalled: f64,
 }
 
 /// Some of `all` groups, from the middle of equal shares.
@@ -244,17 +244,17 @@ impl<'a> Fit<'a> {
         let moments = second_moments(values, size);
         let before: f64 = moments.iter().step_by(size + 1).map(|&m| self.bits(m)).sum();
         let Spread { half_log2_determinant, strong } = Spread::new(moments, size, self.floor);
-        let stated = Reflections::expected_bits(strong, size) / self.matrix.rows() as f64;
-        (before - half_log2_determinant, stated)
+        let signalled = Reflections::expected_bits(strong, size) / self.matrix.rows() as f64;
+        (before - half_log2_determinant, signalled)
     }
 
-    /// What a matrix saves, as it would be stated.
+    /// What a matrix saves, as it would be signalled.
     fn saved(&self, values: &[f32], size: usize) -> f64 {
         let reflections = self.reflections(values, size);
         let mut out = BitWriter::new();
         reflections.write(&mut out);
-        let mut turned = values.to_vec();
-        Basis::new(size, size, directions(&reflections, size)).forward(&mut turned);
+        let mut rebased = values.to_vec();
+        Basis::new(size, size, directions(&reflections, size)).forward(&mut rebased);
         let bits = |values: &[f32]| {
             let mut energies = vec![0.0f32; size];
             for row in values.chunks_exact(size) {
@@ -262,7 +262,7 @@ impl<'a> Fit<'a> {
             }
             energies.iter().map(|&energy| self.bits(f64::from(energy))).sum::<f64>()
         };
-        bits(values) - bits(&turned) - out.position() as f64 / self.matrix.rows() as f64
+        bits(values) - bits(&rebased) - out.position() as f64 / self.matrix.rows() as f64
     }
 
     fn bits(&self, variance: f64) -> f64 {
@@ -353,19 +353,19 @@ mod tests {
     #[test]
     fn few_directions_hold_what_few_sources_gave_and_values_come_back() {
         let matrix = low_rank(512, 100);
-        let stated = Stated::fitted(&matrix, 64, 1e-4, 0.0);
-        let basis = stated.basis();
-        let mut turned = matrix.values.clone();
-        basis.forward(&mut turned);
+        let signalled = Signalled::fitted(&matrix, 64, 1e-4, 0.0);
+        let basis = signalled.basis();
+        let mut rebased = matrix.values.clone();
+        basis.forward(&mut rebased);
         let energy = |values: &[f32]| values.iter().map(|v| f64::from(v * v)).sum::<f64>();
         let firsts: Vec<f32> =
-            turned.chunks_exact(100).flat_map(|row| [&row[..3], &row[64..67]].concat()).collect();
-        assert!(energy(&firsts) > 0.98 * energy(&turned));
-        let mut alone = turned.clone();
-        stated.inverse(&mut alone);
-        basis.inverse(&mut turned);
-        assert_eq!(alone, turned);
-        let worst = turned.iter().zip(&matrix.values).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            rebased.chunks_exact(100).flat_map(|row| [&row[..3], &row[64..67]].concat()).collect();
+        assert!(energy(&firsts) > 0.98 * energy(&rebased));
+        let mut alone = rebased.clone();
+        signalled.inverse(&mut alone);
+        basis.inverse(&mut rebased);
+        assert_eq!(alone, rebased);
+        let worst = rebased.iter().zip(&matrix.values).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         assert!(worst < 1e-5, "{worst}");
     }
 
@@ -379,16 +379,16 @@ mod tests {
         });
         let noise = Matrix { rows, cols, values: values.collect() };
         let (promise, glance) = (
-            Stated::promise(Along::rows_of(&noise), 64, 1e-3, 0.0),
-            Stated::glance(Along::rows_of(&noise), 64, 1e-3),
+            Signalled::promise(Along::rows_of(&noise), 64, 1e-3, 0.0),
+            Signalled::glance(Along::rows_of(&noise), 64, 1e-3),
         );
         assert!((-0.1..0.0).contains(&promise), "{promise}");
-        assert!(glance.gain.abs() < 0.02 && glance.stated > 0.04, "{} {}", glance.gain, glance.stated);
+        assert!(glance.gain.abs() < 0.02 && glance.signalled > 0.04, "{} {}", glance.gain, glance.signalled);
         let (matrix, narrow) = (low_rank(2048, 64), low_rank(100, 63));
-        assert!(Stated::promise(Along::rows_of(&matrix), 64, 1e-3, 0.0) > 0.5);
-        assert!(Stated::glance(Along::rows_of(&matrix), 64, 1e-3).gain > 0.5);
-        assert_eq!(Stated::promise(Along::rows_of(&narrow), 64, 1e-3, 0.0), f64::NEG_INFINITY);
-        assert_eq!(Stated::glance(Along::rows_of(&narrow), 64, 1e-3).stated, f64::INFINITY);
+        assert!(Signalled::promise(Along::rows_of(&matrix), 64, 1e-3, 0.0) > 0.5);
+        assert!(Signalled::glance(Along::rows_of(&matrix), 64, 1e-3).gain > 0.5);
+        assert_eq!(Signalled::promise(Along::rows_of(&narrow), 64, 1e-3, 0.0), f64::NEG_INFINITY);
+        assert_eq!(Signalled::glance(Along::rows_of(&narrow), 64, 1e-3).signalled, f64::INFINITY);
     }
 
     /// So that what is chosen does not hang on how it was looked at.
@@ -396,8 +396,8 @@ mod tests {
     fn columns_are_seen_as_rows_of_the_matrix_turned_over() {
         for (rows, cols) in [(2100, 75), (131, 1100), (64, 64)] {
             let matrix = low_rank(rows, cols);
-            let turned = matrix.transposed();
-            let (columns, along) = (Along { matrix: &matrix, columns: true }, Along::rows_of(&turned));
+            let rebased = matrix.transposed();
+            let (columns, along) = (Along { matrix: &matrix, columns: true }, Along::rows_of(&rebased));
             for step in [1, 2] {
                 let weights = along.energies(step);
                 assert_eq!(columns.energies(step), weights);
@@ -420,24 +420,24 @@ mod tests {
 
     #[test]
     fn every_truncated_statement_is_an_error_and_the_whole_comes_back() {
-        let stated = Stated::fitted(&low_rank(300, 70), 32, 1e-4, 0.0);
-        let bytes = stated.to_bytes();
-        assert_eq!(Stated::from_bytes(&bytes, 70, 32).unwrap(), stated);
+        let signalled = Signalled::fitted(&low_rank(300, 70), 32, 1e-4, 0.0);
+        let bytes = signalled.to_bytes();
+        assert_eq!(Signalled::from_bytes(&bytes, 70, 32).unwrap(), signalled);
         for length in 0..bytes.len() {
-            assert!(Stated::from_bytes(&bytes[..length], 70, 32).is_err(), "{length}");
+            assert!(Signalled::from_bytes(&bytes[..length], 70, 32).is_err(), "{length}");
         }
-        assert!(Stated::from_bytes(&[&bytes[..], &[0]].concat(), 70, 32).is_err());
+        assert!(Signalled::from_bytes(&[&bytes[..], &[0]].concat(), 70, 32).is_err());
     }
 
     #[test]
     fn nothing_hides_in_the_bits_that_fill_up_the_last_byte() {
-        let stated = Stated::fitted(&low_rank(300, 66), 32, 1e-4, 0.0);
+        let signalled = Signalled::fitted(&low_rank(300, 66), 32, 1e-4, 0.0);
         let mut written = BitWriter::new();
-        stated.groups.iter().for_each(|own| own.write(&mut written));
+        signalled.groups.iter().for_each(|own| own.write(&mut written));
         assert!(!written.is_aligned());
-        let mut bytes = stated.to_bytes();
-        assert_eq!(Stated::from_bytes(&bytes, 66, 32).unwrap(), stated);
+        let mut bytes = signalled.to_bytes();
+        assert_eq!(Signalled::from_bytes(&bytes, 66, 32).unwrap(), signalled);
         *bytes.last_mut().unwrap() |= 1;
-        assert!(Stated::from_bytes(&bytes, 66, 32).is_err());
+        assert!(Signalled::from_bytes(&bytes, 66, 32).is_err());
     }
 }

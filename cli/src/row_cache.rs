@@ -18,7 +18,7 @@ use crate::{output, shards};
 
 /// Rows on disk; nothing at all without a folder.
 #[derive(Debug)]
-pub struct Kept<Row> {
+pub struct RowCache<Row> {
     path: Option<PathBuf>,
     earlier: Vec<Row>,
     writer: Mutex<Option<Writer>>,
@@ -31,7 +31,7 @@ struct Writer {
     sums: File,
 }
 
-impl<Row: Serialize + DeserializeOwned> Kept<Row> {
+impl<Row: Serialize + DeserializeOwned> RowCache<Row> {
     /// Opens `name` in a folder, with those rows of an earlier run that
     /// `belongs` lets through.
     pub fn open(
@@ -157,12 +157,12 @@ mod tests {
         std::fs::write(&path, "number,word\n1,x\n2,y\n3").unwrap();
         // An earlier run of the same work wrote them.
         std::fs::write(folder.path().join(".trinity-run"), "pairs\nrows.csv\n").unwrap();
-        output::claim(folder.path(), "pairs").unwrap();
-        let open = |mine| Kept::open(Some(folder.path()), "rows.csv", |_: &[Pair]| mine).unwrap();
+        output::lock(folder.path(), "pairs").unwrap();
+        let open = |mine| RowCache::open(Some(folder.path()), "rows.csv", |_: &[Pair]| mine).unwrap();
         let kept = open(true);
         assert_eq!(kept.earlier().len(), 2);
         kept.add(&Pair { number: 4, word: "z".into() });
-        assert!(Kept::open(Some(folder.path()), "rows.csv", |_: &[Pair]| true).is_err());
+        assert!(RowCache::open(Some(folder.path()), "rows.csv", |_: &[Pair]| true).is_err());
         drop(kept);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "number,word\n1,x\n2,y\n4,z\n");
         // A digit that changed since is not believed.

@@ -10,14 +10,14 @@ pub struct CodedWeights {
 
 /// What coding came to, weight by weight.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct Accumulator {
     values: u64,
     bits: u64,
     error: f64,
     energy: f64,
 }
 
-impl Tally {
+impl Accumulator {
     pub(crate) fn add(&mut self, original: &[f32], coded: &[f32], bits: u64) {
         self.values += original.len() as u64;
         self.bits += bits;
@@ -26,11 +26,11 @@ impl Tally {
     }
 }
 
-impl From<Tally> for CodedWeights {
-    fn from(tally: Tally) -> Self {
+impl From<Accumulator> for CodedWeights {
+    fn from(accumulator: Accumulator) -> Self {
         Self {
-            bits_per_value: tally.bits as f64 / tally.values.max(1) as f64,
-            nmse: tally.error / tally.energy.max(f64::MIN_POSITIVE),
+            bits_per_value: accumulator.bits as f64 / accumulator.values.max(1) as f64,
+            nmse: accumulator.error / accumulator.energy.max(f64::MIN_POSITIVE),
         }
     }
 }

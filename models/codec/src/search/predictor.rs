@@ -1,4 +1,4 @@
-//! What plans cost in a tile, guessed from a sample.
+//! What plans cost in a tile, predicted from a sample.
 //!
 //! [`estimate`](crate::search::estimate) counts what a sample's rows take, in
 //! parts; here follows from it what a tile of many more rows takes, in which what
@@ -7,18 +7,18 @@
 use crate::format::trinity::plan::Plan;
 use crate::matrix::Matrix;
 use crate::search::estimate::{Estimate, Levels, Parts};
+use crate::search::input::Input;
 use crate::search::sample::Sample;
-use crate::search::subject::Subject;
 use crate::search::trial::Trial;
 use crate::stage::trellis::Centroids;
 
 /// What a plan costs on a sample by [`estimate`], its weights aside.
-pub struct Guess {
+pub struct Predictor {
     pub plan: Plan,
     levels: Levels,
 }
 
-/// What a plan takes, by guess, in the parts of the sample and in a tile.
+/// What a plan takes, by prediction, in the parts of the sample and in a tile.
 #[derive(Clone, Copy)]
 pub struct Measured {
     /// Bits of values, bits of rows and squared errors.
@@ -52,15 +52,15 @@ impl Measured {
     }
 }
 
-/// A guess at what a plan costs in a tile, and what it follows from.
-pub struct Guessed {
+/// A prediction of what a plan costs in a tile, and what it follows from.
+pub struct Predicted {
     pub trial: Trial,
     pub measured: Measured,
 }
 
-impl Guess {
-    pub fn new(plan: &Plan, subject: &Subject<'_>, step: f32, sample: &Matrix) -> Self {
-        let scalars = subject.scalars(plan, step, Centroids::default());
+impl Predictor {
+    pub fn new(plan: &Plan, input: &Input<'_>, step: f32, sample: &Matrix) -> Self {
+        let scalars = input.scalars(plan, step, Centroids::default());
         Self { plan: plan.clone(), levels: Levels::new(plan, &scalars, sample) }
     }
 
@@ -70,37 +70,37 @@ impl Guess {
     pub fn with_weights(
         &self,
         weights: u8,
-        subject: &Subject<'_>,
+        input: &Input<'_>,
         lambda: f32,
         sample: &Sample,
         unlearned: Option<Measured>,
-    ) -> Guessed {
+    ) -> Predicted {
         let plan = Plan { weights, ..self.plan.clone() };
         let estimate = self.levels.estimate(weights);
         let measured = Measured::new(&self.levels, &estimate, sample, unlearned);
         let lambda = f64::from(lambda);
         let rows = sample.matrix.rows as f64 * sample.times();
         let count = rows * sample.matrix.cols as f64;
-        let cols = if plan.transposed { subject.matrix.rows } else { subject.matrix.cols };
+        let cols = if plan.transposed { input.matrix.rows } else { input.matrix.cols };
         let of_means = estimate.of_means / sample.values_of_mean(plan.prediction.means, cols);
         let [of_values, of_rows, error] = measured.tile;
-        let bits_per_value = subject.bits_per_value(&plan, of_values / count + of_means, of_rows / rows);
+        let bits_per_value = input.bits_per_value(&plan, of_values / count + of_means, of_rows / rows);
         let width = sample.matrix.cols as f64 / cols.max(1) as f64;
         let credit = unlearned.map_or(0.0, |before| measured.credit(before, sample, width, lambda)) / count;
         let (cost, bits_per_value) =
             (error / count + lambda * bits_per_value - credit, bits_per_value - credit / lambda);
-        let trial = Trial::guessed(plan, cost, bits_per_value);
-        Guessed { trial, measured }
+        let trial = Trial::predicted(plan, cost, bits_per_value);
+        Predicted { trial, measured }
     }
 
-    /// Bits per value of what was guessed at, as it is.
-    pub fn bits_per_value(&self, weights: u8, subject: &Subject<'_>, sample: &Sample) -> f64 {
+    /// Bits per value of what was predicted, as it is.
+    pub fn bits_per_value(&self, weights: u8, input: &Input<'_>, sample: &Sample) -> f64 {
         let plan = &self.plan;
         let Estimate { of_values, of_rows, of_means, .. } = self.levels.estimate(weights);
         let Matrix { rows, cols, .. } = *sample.tried();
-        let all = if plan.transposed { subject.matrix.rows } else { subject.matrix.cols };
+        let all = if plan.transposed { input.matrix.rows } else { input.matrix.cols };
         let of_means = of_means / sample.values_of_mean(plan.prediction.means, all);
         let of_value = of_values.sum() / (rows * cols) as f64 + of_means;
-        subject.bits_per_value(plan, of_value, of_rows.sum() / rows as f64)
+        input.bits_per_value(plan, of_value, of_rows.sum() / rows as f64)
     }
 }

@@ -12,11 +12,11 @@ use std::fmt::Write;
 use trinity_sim::sweep::{Metric, Objective, Point};
 use trinity_sim::{Phase, Zero};
 use trinity_tensor::Class;
-use trinity_tensor::compare::Subject;
+use trinity_tensor::compare::InputTensor;
 
 /// A codec on its way into the sweep.
 #[derive(Debug, Clone)]
-pub(super) struct Entrant {
+pub(super) struct Candidate {
     pub name: String,
     /// What its scenario sets.
     pub sets: Vec<String>,
@@ -47,7 +47,7 @@ const CHOSEN_IN_PREFILL: [&str; 4] =
 
 /// The study as it was named.
 #[derive(Debug)]
-pub(super) struct Ground {
+pub(super) struct BaselineStudy {
     pub name: String,
     base: Study,
     sets: Vec<String>,
@@ -61,7 +61,7 @@ pub(super) struct Ground {
     pub rank: Objective,
     objectives: Vec<String>,
     /// Axes that are the question and no choice, where the study has them.
-    pub held: Vec<Held>,
+    pub fixed: Vec<Fixed>,
     /// Choices that the study does not vary and every candidate has all the same.
     free: Vec<AxisFile>,
     /// What the study leaves at nothing and every candidate has as far as it was measured.
@@ -75,14 +75,14 @@ pub(super) struct Ground {
 /// What is asked of a cluster rather than chosen for it: the fastest of several
 /// workloads is no answer to any of them.
 #[derive(Debug, Clone, Serialize)]
-pub struct Held {
+pub struct Fixed {
     pub path: String,
     pub value: f64,
     /// Of the value; empty of what is counted.
     pub unit: &'static str,
 }
 
-impl Ground {
+impl BaselineStudy {
     pub fn load(request: &Request<'_>, file: &ExplorationFile) -> Result<Self, Error> {
         let base = Study::load(&sweep::Request {
             sweep: request.study.clone(),
@@ -114,10 +114,10 @@ impl Ground {
         let grows = |axis: &AxisFile| budget_mm2.is_none() && axis.path == SCALE;
         let held_of = |axis: &AxisFile| match grows(axis) {
             // Without a budget a cluster would shrink to what nothing is sent in.
-            true => Some(Held { path: axis.path.clone(), value: most_of(&base, &axis.path)?, unit: "" }),
-            false => held(&base, &axis.path),
+            true => Some(Fixed { path: axis.path.clone(), value: most_of(&base, &axis.path)?, unit: "" }),
+            false => fixed(&base, &axis.path),
         };
-        let held = base.file.axes.iter().filter_map(held_of).collect();
+        let fixed = base.file.axes.iter().filter_map(held_of).collect();
         let plain = base.plan.space.scenarios()[at].base;
         let training = plain.job.phase == Phase::Training;
         Ok(Self {
@@ -135,14 +135,14 @@ impl Ground {
             objectives,
             // The sweep's text has its axes already; over it their places would be others'.
             sets: request.sets.iter().filter(|set| !set.trim_start().starts_with("axes.")).cloned().collect(),
-            held,
+            fixed,
             base,
         })
     }
 
     /// Refuses tensors that lack a class that the study codes.
-    pub fn check_classes(&self, subjects: &[Subject]) -> Result<(), Error> {
-        let has = |class: &Class| subjects.iter().any(|subject| subject.entry.class() == *class);
+    pub fn check_classes(&self, input_tensors: &[InputTensor]) -> Result<(), Error> {
+        let has = |class: &Class| input_tensors.iter().any(|tensor| tensor.entry.class() == *class);
         let listed = |classes: &[Class]| {
             let names: Vec<&str> = classes.iter().map(|class| class.name()).collect();
             names.join(", ")
@@ -151,8 +151,8 @@ impl Ground {
         if missing.is_empty() {
             return Ok(());
         }
-        let held: Vec<Class> = Class::ALL.into_iter().filter(has).collect();
-        let other = match (held.as_slice(), self.base.plan.space.scenarios().first()) {
+        let fixed: Vec<Class> = Class::ALL.into_iter().filter(has).collect();
+        let other = match (fixed.as_slice(), self.base.plan.space.scenarios().first()) {
             ([Class::KvCache], _) => ", or ask with --study sweeps/kv-spill, which codes the cache alone",
             _ => "",
         };
@@ -161,7 +161,7 @@ impl Ground {
                 "`{}` codes {}, and the tensors at hand are {}: nothing is known of {}",
                 self.name,
                 listed(&self.needs),
-                if held.is_empty() { "of no class".to_owned() } else { format!("of {}", listed(&held)) },
+                if fixed.is_empty() { "of no class".to_owned() } else { format!("of {}", listed(&fixed)) },
                 listed(&missing),
             ),
             format_args!(
@@ -201,8 +201,8 @@ impl Ground {
         self.free.iter().map(|axis| axis.path.as_str()).collect()
     }
 
-    /// The sweep with each entrant as a scenario.
-    pub fn text(&self, entrants: &[Entrant], candidate: &str, listed: &[Listed]) -> String {
+    /// The sweep with each candidate as a scenario.
+    pub fn text(&self, candidates: &[Candidate], candidate: &str, listed: &[Listed]) -> String {
         let mut text = format!(
             "# What `trinity explore` swept: {} with measured bits\nextends = {}\nobjectives = {}\ncrossovers = []\n",
             self.name,
@@ -217,12 +217,12 @@ impl Ground {
         };
         let common: Vec<String> = self.usual.iter().chain(&self.baseline_sets).cloned().collect();
         text += &scenario(&self.baseline, &common);
-        for entrant in entrants {
-            let sets: Vec<String> = common.iter().chain(&entrant.sets).cloned().collect();
-            text += &scenario(&entrant.name, &sets);
+        for own in candidates {
+            let sets: Vec<String> = common.iter().chain(&own.sets).cloned().collect();
+            text += &scenario(&own.name, &sets);
         }
         for axis in self.base.file.axes.iter().chain(&self.free) {
-            text += &self.axes(axis, entrants, listed);
+            text += &self.axes(axis, candidates, listed);
         }
         if self.base.file.headline.is_some() {
             let _ = write!(
@@ -235,13 +235,13 @@ impl Ground {
         text
     }
 
-    /// An axis under the new names: one of codecs is for every entrant, one of
+    /// An axis under the new names: one of codecs is for every candidate, one of
     /// the baseline for the baseline; a scenario that is listed has its own.
     /// Bits are measured, not varied; a workload stays the study's own.
-    fn axes(&self, axis: &AxisFile, entrants: &[Entrant], listed: &[Listed]) -> String {
+    fn axes(&self, axis: &AxisFile, candidates: &[Candidate], listed: &[Listed]) -> String {
         let Some(values) = self.values(axis) else { return String::new() };
         let begun = format!("\n[[axes]]\npath = {}\n", quoted(&axis.path));
-        let scenarios = self.varying(axis, entrants);
+        let scenarios = self.varying(axis, candidates);
         let own = |scenario: &str| {
             listed.iter().find(|listed| listed.path == axis.path && listed.scenario == scenario)
         };
@@ -269,11 +269,11 @@ impl Ground {
     }
 
     /// The scenarios that an axis varies in, under the new names.
-    fn varying(&self, axis: &AxisFile, entrants: &[Entrant]) -> Vec<String> {
+    fn varying(&self, axis: &AxisFile, candidates: &[Candidate]) -> Vec<String> {
         let has = |name: &str| axis.only.as_ref().is_none_or(|only| only.iter().any(|own| own == name));
         let coded = axis.only.as_ref().is_none_or(|only| only.iter().any(|name| *name != self.baseline));
         let plain = [self.baseline.clone()].into_iter().filter(|name| has(name));
-        plain.chain(entrants.iter().filter(|_| coded).map(|entrant| entrant.name.clone())).collect()
+        plain.chain(candidates.iter().filter(|_| coded).map(|own| own.name.clone())).collect()
     }
 
     /// The values of an axis as the study writes them; nothing where it is left out.
@@ -284,10 +284,10 @@ impl Ground {
         if axis.path.starts_with("job.llm.") {
             return None;
         }
-        if let Some(held) = self.held.iter().find(|held| held.path == axis.path) {
-            return Some(match held.unit {
-                "" => format!("values = [{}]\n", held.value),
-                unit => format!("values = [\"{} {unit}\"]\n", held.value),
+        if let Some(fixed) = self.fixed.iter().find(|fixed| fixed.path == axis.path) {
+            return Some(match fixed.unit {
+                "" => format!("values = [{}]\n", fixed.value),
+                unit => format!("values = [\"{} {unit}\"]\n", fixed.value),
             });
         }
         let mut text = String::new();
@@ -332,7 +332,7 @@ impl Ground {
 }
 
 /// The workload on an axis, or the wires that are there, as the study itself has them.
-fn held(base: &Study, path: &str) -> Option<Held> {
+fn fixed(base: &Study, path: &str) -> Option<Fixed> {
     const GBIT: &str = "Gbit/s";
     let (job, cluster) = (&base.file.study.job, &base.file.study.cluster);
     let (value, unit) = match path {
@@ -346,7 +346,7 @@ fn held(base: &Study, path: &str) -> Option<Held> {
         "cluster.host.bandwidth" => (cluster.host.bandwidth.gbit_per_s(), GBIT),
         _ => return None,
     };
-    Some(Held { path: path.to_owned(), value, unit })
+    Some(Fixed { path: path.to_owned(), value, unit })
 }
 
 /// What every candidate chooses though the study does not vary it, at the study's own value. A

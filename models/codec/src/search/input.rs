@@ -9,7 +9,7 @@ use crate::format::trinity::plan::{Entropy, Plan, Scalars};
 use crate::matrix::{Matrix, scale_by};
 use crate::stage::basis::Basis;
 use crate::stage::precondition::Preconditioning;
-use crate::stage::stated::Stated;
+use crate::stage::signalled::Signalled;
 use crate::stage::trellis::Centroids;
 
 /// What the ends of trellis paths cost in a segment.
@@ -19,11 +19,11 @@ const PATH_END_BITS: f64 = 10.0;
 pub const ERROR_PER_SQUARED_STEP: f64 = 0.28;
 
 /// A matrix ready for coding.
-pub struct Subject<'a> {
+pub struct Input<'a> {
     pub basis: Option<Cow<'a, Basis>>,
     /// What the stream says of that basis, and the bits it takes.
-    pub stated: Option<Stated>,
-    stated_bits: f64,
+    pub signalled: Option<Signalled>,
+    signalled_bits: f64,
     pub matrix: Matrix,
     /// Made when a plan that asks for it is chosen.
     pub transposed: OnceLock<Matrix>,
@@ -39,7 +39,7 @@ pub struct Subject<'a> {
     pub count: usize,
 }
 
-impl<'a> Subject<'a> {
+impl<'a> Input<'a> {
     /// As it is.
     pub fn new(values: &[f32], rows: usize, cols: usize) -> Result<Self, Error> {
         if values.len() != rows.saturating_mul(cols) {
@@ -60,7 +60,7 @@ impl<'a> Subject<'a> {
     }
 
     /// In another basis.
-    pub fn turned(&self, preconditioning: Preconditioning, basis: Option<&'a Basis>) -> Self {
+    pub fn rebased(&self, preconditioning: Preconditioning, basis: Option<&'a Basis>) -> Self {
         let mut matrix = self.matrix.clone();
         let basis = basis.filter(|_| matches!(preconditioning, Preconditioning::Basis { .. }));
         preconditioning.forward(&mut matrix, basis);
@@ -68,15 +68,18 @@ impl<'a> Subject<'a> {
     }
 
     /// In a basis that the stream states, along rows or columns.
-    pub fn turned_by(&self, stated: Stated, columns: bool) -> Self {
-        let basis = stated.basis();
+    pub fn rebased_by(&self, signalled: Signalled, columns: bool) -> Self {
+        let basis = signalled.basis();
         let along = self.rows_along(columns);
-        let turned = Matrix { values: basis.turned(&along.values), ..*along };
-        let (matrix, transposed) =
-            if columns { (turned.transposed(), OnceLock::from(turned)) } else { (turned, OnceLock::new()) };
-        let stated_bits = 8.0 * stated.to_bytes().len() as f64;
-        let turned = Self::of(matrix, self.exponent, Some(Cow::Owned(basis)));
-        Self { stated: Some(stated), stated_bits, transposed, ..turned }
+        let rebased = Matrix { values: basis.rebased(&along.values), ..*along };
+        let (matrix, transposed) = if columns {
+            (rebased.transposed(), OnceLock::from(rebased))
+        } else {
+            (rebased, OnceLock::new())
+        };
+        let signalled_bits = 8.0 * signalled.to_bytes().len() as f64;
+        let rebased = Self::of(matrix, self.exponent, Some(Cow::Owned(basis)));
+        Self { signalled: Some(signalled), signalled_bits, transposed, ..rebased }
     }
 
     fn of(matrix: Matrix, exponent: i32, basis: Option<Cow<'a, Basis>>) -> Self {
@@ -90,11 +93,11 @@ impl<'a> Subject<'a> {
         // Within a few deviations of the mean, and so often exact.
         let around_zero = f64::from(offset).powi(2) * count as f64 <= 9.0 * spread;
         let transposed = OnceLock::new();
-        let (stated, stated_bits) = (None, 0.0);
+        let (signalled, signalled_bits) = (None, 0.0);
         Self {
             basis,
-            stated,
-            stated_bits,
+            signalled,
+            signalled_bits,
             matrix,
             transposed,
             exponent,
@@ -119,12 +122,12 @@ impl<'a> Subject<'a> {
     /// each row, which all of its columns share.
     pub fn bits_per_value(&self, plan: &Plan, of_value: f64, of_row: f64) -> f64 {
         let cols = if plan.transposed { self.matrix.rows } else { self.matrix.cols };
-        of_value + of_row / cols as f64 + self.path_bits_per_value(plan) + self.stated_bits_per_value()
+        of_value + of_row / cols as f64 + self.path_bits_per_value(plan) + self.signalled_bits_per_value()
     }
 
     /// What the stream says of a basis.
-    pub fn stated_bits_per_value(&self) -> f64 {
-        self.stated_bits / self.count.max(1) as f64
+    pub fn signalled_bits_per_value(&self) -> f64 {
+        self.signalled_bits / self.count.max(1) as f64
     }
 
     /// What the ends of trellis paths cost in the whole.
