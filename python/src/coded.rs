@@ -16,11 +16,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use trinity_lm::coding::Coding;
 use trinity_study::Progress;
-use trinity_study::encode::{Calibration, Kind, Plan, Planned, Request, Rules, Work, default_codec};
+use trinity_study::encode::{Calibration, Plan, Request, Rules, Work, default_codec};
 use trinity_tensor::allocate::Allocation;
 use trinity_tensor::codec::{Metrics, Target, codec};
 use trinity_tensor::file::{AtomicFile, TIED_KEY, TriWriter};
-use trinity_tensor::pipeline::{EXACT_CODEC, EncodedFile, OnNonFinite, Summary, Treatment, copy_coded};
+use trinity_tensor::pipeline::{EXACT_CODEC, EncodedFile, OnNonFinite, Summary, copy_coded};
 use trinity_tensor::{Entry, Error, TensorFile};
 
 /// Bytes of values up to which encoding is done where it was asked for, and of
@@ -85,12 +85,12 @@ impl Asked {
         Rules { exclude, bits_for, codec_for: self.codec_for.clone() }
     }
 
-    fn on_non_finite(&self) -> OnNonFinite {
+    pub(crate) fn on_non_finite(&self) -> OnNonFinite {
         if self.strict { OnNonFinite::Refuse } else { OnNonFinite::KeepExact }
     }
 
     /// What becomes of every tensor of a file, which lies at `source` where it lies anywhere.
-    fn plan(
+    pub(crate) fn plan(
         &self,
         file: &TensorFile,
         place: &str,
@@ -162,17 +162,17 @@ impl Asked {
 
 /// A container with what is known of its tensor.
 #[derive(Debug)]
-struct Coded {
-    container: Vec<u8>,
-    entry: Entry,
-    exact: Option<String>,
-    metrics: Option<Metrics>,
-    codec_s: f64,
+pub(crate) struct Coded {
+    pub container: Vec<u8>,
+    pub entry: Entry,
+    pub exact: Option<String>,
+    pub metrics: Option<Metrics>,
+    pub codec_s: f64,
 }
 
 /// Container, name, class, number format, shape, codec, why exact, errors,
 /// and the seconds that coding took.
-type CodedTuple<'py> = (
+pub(crate) type CodedTuple<'py> = (
     Bound<'py, PyBytes>,
     String,
     &'static str,
@@ -185,12 +185,12 @@ type CodedTuple<'py> = (
 );
 
 impl Coded {
-    fn of(container: Vec<u8>) -> Result<Self, Failure> {
+    pub fn of(container: Vec<u8>) -> Result<Self, Failure> {
         let entry = only_entry(container.clone())?;
         Ok(Self { container, entry, exact: None, metrics: None, codec_s: 0.0 })
     }
 
-    fn tuple(self, py: Python<'_>) -> CodedTuple<'_> {
+    pub fn tuple(self, py: Python<'_>) -> CodedTuple<'_> {
         let entry = &self.entry;
         let metrics = self.metrics.filter(|metrics| !metrics.nmse.is_nan());
         (
@@ -234,7 +234,10 @@ fn size(bytes: usize, small: usize) -> Size {
 }
 
 /// A file of tensors in memory; `carried` says what those are really whose format no codec knows.
-fn gathered(entries: Vec<Entry>, carried: &BTreeMap<String, String>) -> Result<TensorFile, Failure> {
+pub(crate) fn gathered(
+    entries: Vec<Entry>,
+    carried: &BTreeMap<String, String>,
+) -> Result<TensorFile, Failure> {
     let of = |entry: &Entry| {
         let key = format!("carried.{}", entry.name());
         carried.get(&key).map(|text| (key, text.clone()))
@@ -328,48 +331,6 @@ pub fn encode_model<'py>(
     Ok((tuples(py, coded), kinds))
 }
 
-/// What becomes of a tensor of a model that is shared out: codec, target and
-/// its amount; why it is exact; what it is tied to.
-type Part = (String, String, f64, Option<String>, Option<String>);
-
-/// The plan of a model's tensors, each with its rate to the last bit, so that
-/// anybody can code any of them.
-#[pyfunction]
-#[pyo3(signature = (arrays, asked, carried))]
-pub fn plan_model(
-    py: Python<'_>,
-    arrays: Vec<Array>,
-    asked: Asked,
-    carried: BTreeMap<String, String>,
-) -> PyResult<Vec<Part>> {
-    let entries: Vec<Entry> = arrays.into_iter().map(Array::entry).collect::<Result<_, Failure>>()?;
-    run(py, Size::Large, None, move |watch| {
-        let file = gathered(entries, &carried)?;
-        if asked.calibrate.is_some() {
-            return Err(Failure::input("executor= and calibrate= do not go together")
-                .help("`trinity encode --calibrate FILE --shard I/N` shares a calibrated encoding out"));
-        }
-        let (plan, _) = asked.plan(&file, "these tensors", None, watch)?;
-        let work = Work { on_non_finite: asked.on_non_finite(), ..Work::new(&file, &plan) };
-        let overhead = work.overhead_bits_per_value().map_err(|error| Failure::tensor("", &error))?;
-        let part = |planned: &Planned| match &planned.treatment {
-            Treatment::Exact { why, .. } => (String::new(), "exact".into(), 0.0, Some(why.clone()), None),
-            Treatment::Tied { to } => (String::new(), "tied".into(), 0.0, None, Some(to.clone())),
-            Treatment::Coded { codec, target, apart } => {
-                let (target, amount) = match *target {
-                    Target::Bits(bits) if *apart => ("bits", bits),
-                    Target::Bits(bits) => ("bits", bits - overhead),
-                    Target::Nmse(nmse) => ("nmse", nmse),
-                    Target::Qp(qp) => ("qp", qp),
-                    Target::Lossless => ("lossless", 0.0),
-                };
-                (codec.clone(), target.to_owned(), amount, None, None)
-            }
-        };
-        Ok(plan.tensors().iter().map(part).collect())
-    })
-}
-
 /// The table of kinds of a model's tensors, or of a file's, as JSON: what would be done.
 #[pyfunction]
 #[pyo3(signature = (arrays, source, asked, carried))]
@@ -390,49 +351,6 @@ pub fn plan(
         let (plan, _) = asked.plan(&file, &place, source.as_deref(), watch)?;
         serde_json::to_string(&plan.kinds()).map_err(|error| Failure::run(&error))
     })
-}
-
-/// One tensor of a model as its plan says.
-#[pyfunction]
-#[pyo3(signature = (array, part, carried, strict, measure))]
-pub fn encode_part<'py>(
-    py: Python<'py>,
-    array: Array,
-    part: Part,
-    carried: BTreeMap<String, String>,
-    strict: bool,
-    measure: bool,
-) -> PyResult<CodedTuple<'py>> {
-    let entry = array.entry()?;
-    let coded = run(py, Size::Large, None, move |_| {
-        let refused = |error: Error| Failure::tensor("", &error);
-        let start = Instant::now();
-        let (codec, target, amount, why, _) = part;
-        let target = match target.as_str() {
-            "bits" => Target::Bits(amount),
-            "nmse" => Target::Nmse(amount),
-            "qp" => Target::Qp(amount),
-            _ => Target::Lossless,
-        };
-        let treatment = match why {
-            Some(why) => Treatment::Exact { why, apart: true },
-            None => Treatment::Coded { codec, target, apart: true },
-        };
-        let (tensor, kind, values) = (entry.name().to_owned(), Kind::of(&entry), entry.len());
-        let shape = entry.shape().to_vec();
-        let plan = Plan::of(vec![Planned { tensor, kind, shape, values, treatment }]);
-        let file = gathered(vec![entry.clone()], &carried)?;
-        let on_non_finite = if strict { OnNonFinite::Refuse } else { OnNonFinite::KeepExact };
-        let work = Work { on_non_finite, measure, ..Work::new(&file, &plan) };
-        let writer = TriWriter::over(Cursor::new(Vec::new()), file.metadata()).map_err(refused)?;
-        let (mut encoded, writer) = work.encode_into(writer).map_err(refused)?;
-        let (cursor, _) = writer.complete().map_err(refused)?;
-        let summary = encoded.tensors.pop();
-        let exact = summary.as_ref().and_then(|summary| summary.exact.clone());
-        let (metrics, codec_s) = (summary.map(|summary| summary.metrics), start.elapsed().as_secs_f64());
-        Ok(Coded { exact, metrics, codec_s, ..Coded::of(cursor.into_inner())? })
-    })?;
-    Ok(coded.tuple(py))
 }
 
 /// Codes arrays, or the tensors of a file, into one container at `path`, as

@@ -9,6 +9,7 @@ mod array;
 mod coded;
 mod cuda;
 mod failure;
+mod parts;
 mod scaled;
 mod studies;
 mod watch;
@@ -22,14 +23,15 @@ mod _core {
     use super::array::Memory;
     #[pymodule_export]
     use super::coded::{
-        codec_names, decode, decode_s, describe, encode, encode_file, encode_model, encode_part, load, plan,
-        plan_model, read, write,
+        codec_names, decode, decode_s, describe, encode, encode_file, encode_model, load, plan, read, write,
     };
     #[pymodule_export]
     use super::cuda::{
         CudaDecoder, CudaDevice, CudaEncoder, cuda_devices, line_decode, line_encode, line_plan,
         line_plan_info, line_plan_of_sample, line_slabs,
     };
+    #[pymodule_export]
+    use super::parts::{encode_part, plan_model};
     #[pymodule_export]
     use super::scaled::{line_decode_scaled, line_encode_scaled};
     #[pymodule_export]
@@ -46,6 +48,7 @@ mod _core {
 
 fn add_facts(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("__build__", env!("TRINITY_VERSION"))?;
     module.add("CODECS_VERSION", trinity_tensor::codec::VERSION)?;
     module.add("ROOM_HEAD_BYTES", trinity_hwcodec::line::HEAD_BYTES)?;
     module.add("USUAL_CODECS", trinity_study::compare::usual_codecs())?;

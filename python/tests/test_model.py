@@ -157,6 +157,11 @@ def test_modules_are_there_when_they_are_asked_for():
         trinity.nothing
 
 
+def test_a_build_names_its_commit_as_the_command_does(trinity_command):
+    assert trinity_command("--version").strip() == f"trinity {trinity.__build__}"
+    assert trinity.__build__.startswith(f"{trinity.__version__} (")
+
+
 def test_a_file_that_is_no_calibration_is_refused(model, tmp_path):
     trinity.save(tmp_path / "m.tri", model, bits=4)
     with pytest.raises(trinity.InputError, match="is no calibration"):

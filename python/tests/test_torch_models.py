@@ -239,9 +239,119 @@ def test_rules_hold_beside_a_calibration_and_one_of_another_model_is_refused(tmp
         trinity.encode(other.state_dict(), bits=4, calibrate=tmp_path / "c.tri")
 
 
-def test_weights_that_no_layer_tells_of_are_named(tmp_path):
-    found = trinity.calibrate(_mixtral(), _batches(1), tmp_path / "c.tri", progress=False)
-    assert found["without_moments"] and all(".experts." in name or ".gate." in name for name in found["without_moments"]), found
+def test_what_stays_of_the_gain_is_told_on_batches_that_were_held_out(tmp_path):
+    reference = _trained().train()
+    before = {key: one.clone() for key, one in reference.state_dict().items()}
+    said = []
+    # An iterator, which nobody knows the end of.
+    found = trinity.calibrate(reference, iter(_batches(17)), tmp_path / "c.tri", progress=lambda *one: said.append(one))
+    gain = found["held_out"]
+    assert (found["batches"], gain["batches"], gain["bits"], gain["measure"]) == (15, 2, 3.0, "nats per answer")
+    assert 0 < gain["lost_calibrated"] < gain["lost_plain"], gain
+    assert any("on 2 batches that were held out, at 3 bits per value: nats per answer lost" in what for what, _, _ in said), said
+    # As the model would lose them: coded by hand, on those batches.
+    model = _llama()
+    model.load_state_dict(before)
+    tt.compress_(model, bits=3, calibrate=tmp_path / "c.tri")
+    tokens = torch.cat(_batches(17)[15:])
+    with torch.no_grad():
+        p, q = reference.eval()(tokens).logits.log_softmax(-1), model(tokens).logits.log_softmax(-1)
+    assert gain["lost_calibrated"] == pytest.approx(float((p.exp() * (p - q)).sum(-1).mean()), rel=1e-3)
+    # The model is as it was, and nothing of what was held out went into the file.
+    assert all(torch.equal(one, before[key]) for key, one in reference.state_dict().items())
+    trinity.calibrate(reference, _batches(17)[:15], tmp_path / "d.tri", held_out=False, progress=False)
+    assert (tmp_path / "d.tri").read_bytes() == (tmp_path / "c.tri").read_bytes()
+
+
+def test_no_gain_is_told_where_none_can_be(tmp_path):
+    net = nn.Sequential(nn.Linear(64, 96), nn.ReLU(), nn.Linear(96, 32))
+    batches = [torch.randn(32, 64) for _ in range(8)]
+    found = trinity.calibrate(net, batches, tmp_path / "a.tri", progress=False)
+    assert found["batches"] == 7 and found["held_out"]["measure"] == "relative squared error"
+    assert trinity.calibrate(net, batches[:7], tmp_path / "b.tri", progress=False)["held_out"] is None
+    assert trinity.calibrate(net, batches, tmp_path / "c.tri", held_out=False, progress=False)["held_out"] is None
+    said = []
+    small = trinity.calibrate(nn.Linear(8, 8), [torch.randn(4, 8)] * 8, tmp_path / "d.tri", progress=lambda *one: said.append(one[0]))
+    assert small["held_out"] is None and any("what of the gain stays cannot be told" in what for what in said), said
+
+
+def test_fused_experts_and_routers_are_calibrated_too(tmp_path):
+    reference = _trained(_mixtral)
+    before = reference.config._experts_implementation
+    found = trinity.calibrate(reference, _batches(), tmp_path / "c.tri", progress=False)
+    assert found["without_moments"] == [] and reference.config._experts_implementation == before
+    known = trinity.read(tmp_path / "c.tri")
+    experts = "model.layers.0.mlp.experts"
+    assert known[f"{experts}.gate_up_proj"].shape == (64, 64) and known[f"{experts}.down_proj"].shape == (96, 96)
+    # What the layer reads, by hand: every token goes to two experts.
+    read = []
+    with torch.no_grad():
+        hook = reference.model.layers[0].mlp.register_forward_pre_hook(lambda _, args: read.append(args[0].reshape(-1, 64)))
+        for batch in _batches():
+            reference(batch)
+        hook.remove()
+    x = torch.cat(read)
+    assert np.allclose(known[f"{experts}.gate_up_proj"], (x.T @ x / len(x)).numpy(), rtol=1e-3, atol=1e-4)
+    assert np.allclose(known["model.layers.0.mlp.gate.weight"], known[f"{experts}.gate_up_proj"], rtol=1e-3, atol=1e-4)
+    lost = {}
+    for how in None, tmp_path / "c.tri":
+        model = _mixtral()
+        model.load_state_dict(reference.state_dict())
+        tt.compress_(model, bits=3, calibrate=how, allocate="equal", exclude=["embed", "lm_head", "self_attn"])
+        lost[how is None] = _lost(model, reference)
+    assert lost[False] < 0.9 * lost[True], lost
+
+
+class _Stack(nn.Module):
+    """Experts as GPT-OSS has them: inputs × outputs, which cannot be calibrated."""
+
+    def __init__(self):
+        super().__init__()
+        self.router = nn.Linear(32, 2)
+        self.experts = nn.Parameter(torch.randn(2, 32, 32))
+        self.plain = nn.Parameter(torch.randn(32, 16))
+
+    def forward(self, x):
+        which = self.router(x).softmax(-1)
+        return sum(which[:, at : at + 1] * (x @ self.experts[at]) for at in range(2)) @ self.plain
+
+
+def test_weights_that_nothing_tells_of_are_named(tmp_path):
+    found = trinity.calibrate(_Stack(), [torch.randn(64, 32)], tmp_path / "c.tri", progress=False)
+    assert found["without_moments"] == ["experts"] and found["layers"] == 2
+    # A matrix that a product reads by rows is one that the file says so of.
+    assert trinity.read(tmp_path / "c.tri")["plain"].shape == (32, 32)
+    trinity.encode(_Stack().state_dict(), bits=4, calibrate=tmp_path / "c.tri")
+
+
+@pytest.mark.parametrize("codec", ["gptq-128g", "awq-128g"])
+def test_gptq_and_awq_take_weights_that_are_inputs_by_outputs(codec, tmp_path):
+    reference = _trained(_gpt2)
+    trinity.calibrate(reference, _batches(), tmp_path / "c.tri", progress=False)
+    lost, exact = {}, ["wte", "wpe", "lm_head"]
+    for how, own in (tmp_path / "c.tri", codec), (None, "rtn"):
+        model = _gpt2()
+        model.load_state_dict(reference.state_dict())
+        made = tt.compress_(model, bits=3.5, codec=own, calibrate=how, allocate="equal", exclude=exact)
+        assert {row["treatment"] for row in made["kinds"] if row["kind"] == "linear"} == {own}
+        lost[own] = _lost(model, reference)
+    assert lost[codec] < lost["rtn"], lost
+
+
+def test_a_calibrated_model_is_shared_out_to_the_same_bytes(tmp_path):
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    for make in _llama, _gpt2, _mixtral:
+        model = make()
+        path = tmp_path / f"{make.__name__}.tri"
+        trinity.calibrate(model, _batches(2), path, progress=False)
+        state = model.state_dict()
+        alone = trinity.encode(state, bits=3, calibrate=path)
+        with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+            shared = trinity.encode(state, bits=3, calibrate=path, executor=pool)
+        assert shared == alone
+        assert shared != trinity.encode(state, bits=3)
 
 
 def test_models_that_cannot_be_calibrated_say_why(tmp_path):

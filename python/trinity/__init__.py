@@ -15,7 +15,7 @@ from typing import Any
 
 from ._calibrate import calibrate
 from ._coded import Encoded, decode, encode, encode_file, load, plan, read, save
-from ._core import __version__
+from ._core import __build__, __version__
 from ._errors import Error, InputError, RunError
 from ._studies import (
     Rows,
@@ -38,6 +38,7 @@ __all__ = [
     "InputError",
     "Rows",
     "RunError",
+    "__build__",
     "__version__",
     "calibrate",
     "codecs",

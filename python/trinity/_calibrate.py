@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable, Sized
+from collections import deque
+from collections.abc import Iterable, Iterator, Sized
 from typing import Any
 
 from . import _coded
 from ._coded import Progress, StrPath
-from ._errors import InputError
+from ._errors import Error, InputError
+from ._held_out import Gain, numbers
 from ._progress import Bar
 
 #: Rows of an input that are multiplied at once: bounds memory, changes nothing else.
 _ROWS = 8192
+#: Batches that are held out at most, and of how many batches one is: as the command has windows of a text.
+_HELD_OUT, _OF = 8, 8
+#: Values up to which a model is coded twice, unasked, to tell what of the gain stays.
+_SMALL = 1 << 28
 
 
 class _Inputs:
@@ -24,6 +31,8 @@ class _Inputs:
         self.rows: dict[str, int] = {}
         #: Whose sum a layer's is.
         self.leader: dict[str, str] = {}
+        #: Weights whose rows are the inputs.
+        self.by_rows: set[str] = set()
         self._last: Any = None
         self._last_name = ""
 
@@ -35,17 +44,32 @@ class _Inputs:
             shared = x is self._last and self._last_name in self.sums
             leader = self.leader.setdefault(name, self._last_name if shared else name)
             self._last, self._last_name = x, leader
-            if leader != name:
-                return
-            flat = x.detach().reshape(-1, x.shape[-1])
-            for part in flat.split(_ROWS):
-                part = part.float()
-                product = part.T @ part
-                known = self.sums.get(name)
-                self.sums[name] = product if known is None else known.add_(product)
-            self.rows[name] = self.rows.get(name, 0) + flat.shape[0]
+            if leader == name:
+                self.add(name, x)
 
         return see
+
+    def add(self, name: str, x: Any) -> None:
+        flat = x.detach().reshape(-1, x.shape[-1])
+        for part in flat.split(_ROWS):
+            part = part.float()
+            product = part.T @ part
+            known = self.sums.get(name)
+            self.sums[name] = product if known is None else known.add_(product)
+        self.rows[name] = self.rows.get(name, 0) + flat.shape[0]
+
+    def see_product(self, name: str, parameter: Any, x: Any, weight: Any, outputs_first: bool) -> None:
+        """Of a product with a parameter that no layer owns, or with one of the matrices that are fused in it."""
+        if x.ndim == 0 or weight.ndim != 2 or x.shape[-1] != weight.shape[-1 if outputs_first else 0]:
+            return
+        # As the parameter lies in memory, its last side are the inputs, or, of a plain matrix, its first.
+        by_rows = (weight.stride(-1) == 1) != outputs_first
+        if by_rows and parameter.ndim != 2 or x.shape[-1] != parameter.shape[0 if by_rows else -1]:
+            return
+        self.leader.setdefault(name, name)
+        if by_rows:
+            self.by_rows.add(name)
+        self.add(name, x)
 
     def end_of_pass(self) -> None:
         self._last = None
@@ -56,6 +80,40 @@ class _Inputs:
             for name, leader in self.leader.items()
             if leader in self.sums
         }
+
+
+def _watching(parameters: dict[str, Any], inputs: _Inputs, torch: Any) -> Any:
+    """A context in which products with these parameters are seen: fused experts and routers, which no layer owns."""
+    from torch.overrides import TorchFunctionMode
+
+    known = {one.untyped_storage().data_ptr(): (name, one) for name, one in reversed(parameters.items())}
+    # Whether a product's second operand is outputs × inputs.
+    products = {torch.nn.functional.linear: True, torch.matmul: False, torch.mm: False, torch.Tensor.matmul: False, torch.Tensor.mm: False}
+
+    class Watching(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func in products and len(args) >= 2 and torch.is_tensor(args[1]):
+                own = known.get(args[1].untyped_storage().data_ptr())
+                if own is not None:
+                    inputs.see_product(*own, args[0], args[1], products[func])
+            return func(*args, **(kwargs or {}))
+
+    return Watching() if known else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _experts_in_turn(model: Any) -> Iterator[None]:
+    """Transformers' experts multiplied one after the other: other ways copy or sort their weights first."""
+    choose = getattr(model, "set_experts_implementation", None)
+    before = getattr(getattr(model, "config", None), "_experts_implementation", None)
+    if choose is None or before is None:
+        yield
+        return
+    choose("eager")
+    try:
+        yield
+    finally:
+        choose(before)
 
 
 def _answer(model: Any, batch: Any, device: Any, torch: Any) -> Any:
@@ -75,20 +133,15 @@ def _surprise(answer: Any, torch: Any, generator: Any) -> tuple[Any, int] | None
     Of logits, the surprise at tokens that are drawn from them; of other numbers,
     their product with noise.
     """
-    logits = getattr(answer, "logits", None)
-    if logits is None and isinstance(answer, dict):
-        logits = answer.get("logits")
-    if logits is not None and torch.is_tensor(logits):
-        flat = logits.float().reshape(-1, logits.shape[-1])
-        chances = flat.detach().softmax(-1).cpu()
-        drawn = torch.multinomial(chances, 1, generator=generator).to(flat.device)
-        return -flat.log_softmax(-1).gather(1, drawn).sum(), flat.shape[0]
-    if isinstance(answer, (list, tuple)) and answer:
-        answer = answer[0]
-    if torch.is_tensor(answer) and answer.is_floating_point():
-        noise = torch.randn(answer.shape, generator=generator).to(answer.device)
-        return (answer.float() * noise).sum(), max(answer.numel() // max(answer.shape[-1], 1), 1)
-    return None
+    found = numbers(answer, torch)
+    if found is None:
+        return None
+    rows, are_logits = found
+    if are_logits:
+        drawn = torch.multinomial(rows.detach().softmax(-1).cpu(), 1, generator=generator).to(rows.device)
+        return -rows.log_softmax(-1).gather(1, drawn).sum(), rows.shape[0]
+    noise = torch.randn(rows.shape, generator=generator).to(rows.device)
+    return (rows * noise).sum(), max(rows.shape[0], 1)
 
 
 def _linears(model: Any, torch: Any) -> dict[str, Any]:
@@ -124,7 +177,7 @@ def _is_by_rows(module: Any) -> bool:
 
 
 def _unseen(model: Any, moments: dict[str, Any]) -> list[str]:
-    """Parameters that multiply and of whose inputs no layer told: experts that share one, convolutions."""
+    """Parameters that multiply and of whose inputs nothing told: convolutions, experts × inputs × outputs."""
     embeddings = {id(one.weight) for one in model.modules() if type(one).__name__ == "Embedding"}
     parameters = model.named_parameters()
     return [name for name, one in parameters if one.ndim > 1 and name not in moments and id(one) not in embeddings]
@@ -168,6 +221,93 @@ class _Gradients:
         return found
 
 
+def _unowned(model: Any, linears: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of more than one side that no linear layer or table owns."""
+    owned = {id(one._parameters.get("weight")) for one in linears.values()}
+    owned |= {id(one.weight) for one in model.modules() if type(one).__name__ == "Embedding"}
+    return {name: one for name, one in model.named_parameters() if one.ndim > 1 and id(one) not in owned}
+
+
+def _spared(dataloader: Iterable[Any], spare: bool, held_out: list[Any]) -> Iterator[Any]:
+    """The batches but for the last few, which are put into ``held_out``."""
+    waiting: deque[Any] = deque()
+    total = 0
+    for batch in dataloader:
+        total += 1
+        waiting.append(batch)
+        if not spare or len(waiting) > _HELD_OUT:
+            yield waiting.popleft()
+    kept = min(_HELD_OUT, total // _OF) if spare else 0
+    while len(waiting) > kept:
+        yield waiting.popleft()
+    held_out.extend(waiting)
+
+
+class _Passes:
+    """A model run over batches, watched; it is left as it was."""
+
+    def __init__(self, model: Any, linears: dict[str, Any], costs: bool, seed: int, torch: Any) -> None:
+        self.model, self.torch = model, torch
+        self.inputs, self.gradients = _Inputs(torch), _Gradients(model)
+        self.generator = torch.Generator().manual_seed(seed)
+        self.linears, self.costs, self.batches = linears, costs, 0
+        self.inputs.by_rows.update(_weight_of(name) for name, one in linears.items() if _is_by_rows(one))
+        self.device = next(iter(model.parameters())).device
+
+    def run(self, batches: Iterable[Any], bar: Bar, total: int | None) -> None:
+        asked, trained = self.costs, self.model.training
+        hooks = [one.register_forward_pre_hook(self.inputs.hook(_weight_of(name))) for name, one in self.linears.items()]
+        self.model.eval()
+        try:
+            if asked:
+                self.gradients.begin()
+            with _experts_in_turn(self.model), _watching(_unowned(self.model, self.linears), self.inputs, self.torch):
+                for batch in batches:
+                    self.one(batch)
+                    if bar.report is not None:
+                        bar.report("calibrating", self.batches, total)
+        finally:
+            for hook in hooks:
+                hook.remove()
+            if asked:
+                self.gradients.end()
+            self.model.train(trained)
+
+    def one(self, batch: Any) -> None:
+        with self.torch.set_grad_enabled(self.costs):
+            answer = _answer(self.model, batch, self.device, self.torch)
+            surprise = _surprise(answer, self.torch, self.generator) if self.costs else None
+            if surprise is None:
+                self.costs = False
+            else:
+                surprise[0].backward()
+                self.gradients.add(surprise[1])
+        self.inputs.end_of_pass()
+        self.batches += 1
+
+
+def _gain(model: Any, batches: list[Any], path: StrPath, bits: float, bar: Bar, torch: Any) -> Gain | None:
+    """What of the gain stays on batches that no calibration saw, and says so."""
+    device = next(iter(model.parameters())).device
+
+    def answer(one: Any, batch: Any) -> Any:
+        with torch.no_grad():
+            return numbers(_answer(one, batch, device, torch), torch)
+
+    trained = model.training
+    model.eval()
+    try:
+        gain = Gain.measured(model, batches, path, bits, answer, bar.report)
+        said = str(gain)
+    except Error as error:
+        gain, said = None, f"what of the gain stays cannot be told: {str(error).splitlines()[0]}"
+    finally:
+        model.train(trained)
+    if bar.report is not None:
+        bar.report(said, None, None)
+    return gain
+
+
 def calibrate(
     model: Any,
     dataloader: Iterable[Any],
@@ -175,6 +315,8 @@ def calibrate(
     *,
     costs: bool = True,
     seed: int = 0,
+    held_out: bool | None = None,
+    bits: float = 3.0,
     force: bool = False,
     progress: Progress = None,
 ) -> dict[str, Any]:
@@ -186,13 +328,22 @@ def calibrate(
     own), so that bits go where they save most. Runs where the model is, on a GPU if
     it is there. A batch is a tensor, a tuple or a dictionary, as the model takes it.
 
+    The last batches, one of eight and eight at most, are held out: the model is coded
+    at ``bits`` with the calibration and without it, and what either loses on them is
+    printed on stderr (not with ``progress=False``) and returned. That takes two
+    encodings and a copy of the model, so that above 268 million values it is only done
+    where ``held_out=True``; with ``held_out=False``, and with fewer than eight batches,
+    all of them calibrate.
+
     The file is for ``calibrate=`` of `trinity.encode`, `trinity.save`,
     `trinity.encode_file` and ``trinity.torch.compress_``, and for ``trinity encode
     --calibrate``, whole or in shards: a model of any architecture, where a text
     calibrates those that ``trinity eval`` runs. Returns how many ``batches`` and
     ``rows`` were seen, the ``layers`` that were, those that were ``never_called``,
-    the parameters ``without_moments`` (experts that share one parameter, convolutions:
-    their bits follow costs alone), and whether there are ``costs``.
+    the parameters ``without_moments`` (convolutions, and experts in one parameter that
+    is experts × inputs × outputs: their bits follow costs alone; experts × outputs ×
+    inputs share the moments of what all of them read), whether there are ``costs``,
+    and the gain on what was ``held_out``, or ``None``.
 
     >>> import trinity                                                        # doctest: +SKIP
     >>> trinity.calibrate(model, dataloader, "model.calibration")             # doctest: +SKIP
@@ -205,46 +356,26 @@ def calibrate(
 
     target = _coded._may_write(path, force)
     linears = _linears(model, torch)
-    first = next(iter(model.parameters()))
-    inputs, gradients = _Inputs(torch), _Gradients(model)
-    generator = torch.Generator().manual_seed(seed)
-    hooks = [module.register_forward_pre_hook(inputs.hook(_weight_of(name))) for name, module in linears.items()]
-    trained, batches, no_costs = model.training, 0, not costs
+    values = sum(one.numel() for one in model.parameters())
+    spare = values <= _SMALL if held_out is None else held_out
     total = len(dataloader) if isinstance(dataloader, Sized) else None
-    model.eval()
-    try:
-        if costs:
-            gradients.begin()
-        with Bar(progress) as bar:
-            for batch in dataloader:
-                with torch.set_grad_enabled(not no_costs):
-                    answer = _answer(model, batch, first.device, torch)
-                    surprise = None if no_costs else _surprise(answer, torch, generator)
-                    if surprise is None:
-                        no_costs = True
-                    else:
-                        surprise[0].backward()
-                        gradients.add(surprise[1])
-                inputs.end_of_pass()
-                batches += 1
-                if bar.report is not None:
-                    bar.report("calibrating", batches, total)
-    finally:
-        for hook in hooks:
-            hook.remove()
-        if costs:
-            gradients.end()
-        model.train(trained)
-    moments = inputs.moments()
-    if not batches:
+    if total is not None and spare:
+        total -= min(_HELD_OUT, total // _OF)
+    passes, kept = _Passes(model, linears, costs, seed, torch), list[Any]()
+    with Bar(progress) as bar:
+        passes.run(_spared(dataloader, spare, kept), bar, total)
+    moments = passes.inputs.moments()
+    if not passes.batches:
         raise InputError("the dataloader has no batch")
     if not moments:
         raise InputError(f"none of the model's {len(linears)} linear layers was called through its own forward pass, so none can be hooked")
-    found = {} if no_costs else gradients.costs()
-    by_rows = [_weight_of(name) for name, module in linears.items() if _is_by_rows(module)]
-    texts = {"trinity.calibration": "1", "costs": json.dumps(found), "by_rows": json.dumps(by_rows)}
+    found = passes.gradients.costs() if passes.costs else {}
+    texts = {"trinity.calibration": "1", "costs": json.dumps(found), "by_rows": json.dumps(sorted(passes.inputs.by_rows))}
     _coded.save(target, {name: one.contiguous() for name, one in moments.items()}, lossless=True, metadata=texts, force=True, progress=False)
+    with Bar(progress) as bar:
+        gain = _gain(model, kept, target, bits, bar, torch) if kept else None
     never = [name for name in linears if _weight_of(name) not in moments]
-    rows = max(inputs.rows.values())
-    summary = {"output": str(target), "batches": batches, "rows": rows, "layers": len(moments), "never_called": never}
-    return {**summary, "without_moments": _unseen(model, moments), "costs": bool(found)}
+    rows = max(passes.inputs.rows.values())
+    summary = {"output": str(target), "batches": passes.batches, "rows": rows, "layers": len(moments), "never_called": never}
+    told = {"costs": bool(found), "held_out": None if gain is None else gain.row()}
+    return {**summary, "without_moments": _unseen(model, moments), **told}

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 __version__: str
+#: Version and commit, as `trinity --version` says them.
+__build__: str
 CODECS_VERSION: str
 USUAL_CODECS: list[str]
 USUAL_BITS: list[float]
@@ -21,7 +23,7 @@ class Memory:
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
-_Part = tuple[str, str, float, str | None, str | None]
+_Part = tuple[str, str, float, str | None, str | None, tuple[bytes, bool] | None]
 
 def encode(
     arrays: Sequence[_Plain], asked: dict[str, Any], carried: dict[str, str], report: _Report = None

@@ -98,6 +98,11 @@ impl Grid {
     }
 }
 
+/// Whether a stream has scales of channels.
+const HAS_CHANNELS: u8 = 1;
+/// Whether a stream is of the transposed matrix: its rows are the layer's inputs, and groups go down its columns.
+const TRANSPOSED: u8 = 2;
+
 /// Quantized rows.
 #[derive(Debug, Clone)]
 pub struct Grouped {
@@ -146,8 +151,10 @@ impl Grouped {
         self.codes.len() as u64 * u64::from(self.width) + groups
     }
 
-    fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![self.width as u8, u8::from(!self.channels.is_empty())];
+    fn to_bytes(&self, inputs: Inputs) -> Vec<u8> {
+        let channels = if self.channels.is_empty() { 0 } else { HAS_CHANNELS };
+        let transposed = if inputs == Inputs::Columns { 0 } else { TRANSPOSED };
+        let mut bytes = vec![self.width as u8, channels | transposed];
         bytes.extend(self.channels.iter().flat_map(|scale| scale.to_le_bytes()));
         bytes.extend(self.grids.iter().flat_map(|grid| grid.scale.to_le_bytes()));
         let zeros = self.grids.iter().map(|grid| grid.zero);
@@ -155,18 +162,26 @@ impl Grouped {
         bytes
     }
 
+    /// The values of a matrix that is rows × cols, row by row.
+    fn values_of(bytes: &[u8], rows: usize, cols: usize) -> Result<Vec<f32>, Error> {
+        if bytes.get(1).is_some_and(|flags| flags & TRANSPOSED != 0) {
+            return Ok(transposed(&Self::from_bytes(bytes, cols, rows)?.values(), cols, rows));
+        }
+        Ok(Self::from_bytes(bytes, rows, cols)?.values())
+    }
+
     fn from_bytes(bytes: &[u8], rows: usize, cols: usize) -> Result<Self, Error> {
         let cut = || Error::corrupt(bytes.len(), "scales or integers are cut");
-        let (&[width, scaled], rest) = bytes.split_first_chunk::<2>().ok_or_else(cut)?;
+        let (&[width, flags], rest) = bytes.split_first_chunk::<2>().ok_or_else(cut)?;
         let width = u32::from(width);
-        if !WIDTHS.contains(&width) || scaled > 1 {
+        if !WIDTHS.contains(&width) || flags & !(HAS_CHANNELS | TRANSPOSED) != 0 {
             return Err(Error::corrupt(0, "integers of no known width"));
         }
         let groups = rows * cols.div_ceil(GROUP);
         let halves = |count: usize, from: &[u8]| -> Vec<f16> {
             from[..2 * count].as_chunks::<2>().0.iter().map(|&half| f16::from_le_bytes(half)).collect()
         };
-        let channels = if scaled == 1 { cols } else { 0 };
+        let channels = if flags & HAS_CHANNELS != 0 { cols } else { 0 };
         let packed = ((groups + rows * cols) * width as usize).div_ceil(8);
         if rest.len() != 2 * (channels + groups) + packed {
             return Err(cut());
@@ -184,6 +199,18 @@ impl Grouped {
         let grids = grids.into_iter().zip(codes).map(|(scale, zero)| Grid { scale, zero, top }).collect();
         Ok(Self { width, cols, channels, grids, codes: values })
     }
+}
+
+/// The columns of a matrix as rows.
+fn transposed(values: &[f32], rows: usize, cols: usize) -> Vec<f32> {
+    (0..rows * cols).map(|i| values[i % rows * cols + i / rows]).collect()
+}
+
+/// The moments of those inputs alone, out of the moments of all; nothing where they are not all there.
+fn moments_of(inputs: std::ops::Range<usize>, moments: &[f32]) -> Option<Vec<f32>> {
+    let size = moments.len().isqrt();
+    let fits = size * size == moments.len() && inputs.end <= size;
+    fits.then(|| inputs.clone().flat_map(|i| &moments[i * size..][inputs.clone()]).copied().collect())
 }
 
 /// Numbers of `width` bits, the first in the lowest bits.
@@ -328,27 +355,31 @@ impl TensorCodec for Calibrated {
         let Some((matrix, exponent)) = normalize(tensor)? else {
             return Ok(Encoded::like(tensor, Vec::new()));
         };
-        if moments.inputs != Inputs::Columns {
-            let reason = "its groups go along a layer's inputs, which are the rows of this weight";
-            return Err(self.refuse(tensor, target, reason.to_owned()));
-        }
-        let moments = moments.values;
-        if moments.len() != matrix.cols * matrix.cols {
-            let reason = format!("{} moments for {} inputs", moments.len(), matrix.cols);
+        // Groups go along a layer's inputs.
+        let (values, inputs) = match moments.inputs {
+            Inputs::Columns => (matrix.values, 0..matrix.cols),
+            Inputs::Rows { first } => (
+                transposed(&matrix.values, matrix.rows, matrix.cols),
+                first..first.saturating_add(matrix.rows),
+            ),
+        };
+        let count = inputs.len();
+        let Some(own) = moments_of(inputs, moments.values) else {
+            let reason = format!("{} moments for {count} inputs", moments.values.len());
             return Err(self.refuse(tensor, target, reason));
-        }
+        };
         let quantized = self
             .0
-            .quantize(width, matrix.cols, &matrix.values, moments)
+            .quantize(width, count, &values, &own)
             .map_err(|reason| self.refuse(tensor, target, reason))?;
         let mut bytes = exponent.to_le_bytes().to_vec();
-        bytes.extend(quantized.to_bytes());
+        bytes.extend(quantized.to_bytes(moments.inputs));
         Ok(Encoded::like(tensor, bytes))
     }
 
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
         restored(encoded, |bytes, rows, cols| {
-            let values = Grouped::from_bytes(bytes, rows, cols)?.values();
+            let values = Grouped::values_of(bytes, rows, cols)?;
             if values.iter().any(|value| !value.is_finite()) {
                 return Err(Error::corrupt(2, "scales beyond all numbers"));
             }
@@ -393,6 +424,39 @@ mod tests {
         for method in Method::ALL {
             let own = lost(&method.quantize(3, cols, &values, &moments).unwrap());
             assert!(own < 0.95 * plain, "{method:?}: {own} against {plain}");
+        }
+    }
+
+    #[test]
+    fn a_weight_whose_rows_are_inputs_is_rounded_as_its_transpose() {
+        let (outputs, inputs) = (12, 160);
+        let (values, moments) = (wave(outputs * inputs), moments(inputs));
+        let tensor = |values: &[f32], shape: [usize; 2]| {
+            let data = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+            Tensor::new("w", Class::Weight, Dtype::F32, shape.to_vec(), data).unwrap()
+        };
+        let plain = tensor(&values, [outputs, inputs]);
+        let turned = tensor(&transposed(&values, outputs, inputs), [inputs, outputs]);
+        let decoded = |codec: &Calibrated, encoded: &Encoded| -> Vec<f32> {
+            let decoded = codec.decode(encoded).unwrap();
+            let mut values = vec![0.0; decoded.len()];
+            decoded.dtype().to_f32(decoded.data(), &mut values);
+            values
+        };
+        for method in Method::ALL {
+            let (codec, target) = (Calibrated(method), Target::Bits(bits_per_value(3)));
+            let rows = |first| Moments { inputs: Inputs::Rows { first }, values: &moments };
+            let first = codec.encode_weighted(&plain, target, Moments::of_columns(&moments)).unwrap();
+            let second = codec.encode_weighted(&turned, target, rows(0)).unwrap();
+            assert_eq!(decoded(&codec, &second), transposed(&decoded(&codec, &first), outputs, inputs));
+            // A slab that begins with a later input has the moments of its own, and no more than there are.
+            let half = tensor(&transposed(&values, outputs, inputs)[80 * outputs..], [80, outputs]);
+            assert!(codec.decode(&codec.encode_weighted(&half, target, rows(80)).unwrap()).is_ok());
+            assert!(codec.encode_weighted(&half, target, rows(81)).is_err());
+            for cut in 2..second.bytes.len() {
+                let short = Encoded { bytes: second.bytes[..cut].to_vec(), ..second.clone() };
+                assert!(codec.decode(&short).is_err(), "{method:?}: {cut}");
+            }
         }
     }
 
