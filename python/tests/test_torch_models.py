@@ -319,6 +319,14 @@ class _Stack(nn.Module):
 def test_weights_that_nothing_tells_of_are_named(tmp_path):
     found = trinity.calibrate(_Stack(), [torch.randn(64, 32)], tmp_path / "c.tri", progress=False)
     assert found["without_moments"] == ["experts"] and found["layers"] == 2
+    # Parameters that lie in one memory, as those of a mapped file do, are told from each other.
+    shared = _Stack()
+    memory = torch.randn(sum(one.numel() for one in shared.parameters()))
+    at = 0
+    for one in shared.parameters():
+        one.data = memory[at : at + one.numel()].view_as(one)
+        at += one.numel()
+    assert trinity.calibrate(shared, [torch.randn(64, 32)], tmp_path / "d.tri", progress=False)["layers"] == 2
     # A matrix that a product reads by rows is one that the file says so of.
     assert trinity.read(tmp_path / "c.tri")["plain"].shape == (32, 32)
     trinity.encode(_Stack().state_dict(), bits=4, calibrate=tmp_path / "c.tri")

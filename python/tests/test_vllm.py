@@ -90,6 +90,23 @@ def test_coded_blocks_answer_nearly_as_before_and_are_smaller(model, tmp_path):
     assert sizes["8"] < 0.4 * sizes["lossless"], sizes
 
 
+def test_what_the_command_decodes_is_a_folder_that_vllm_serves(model, tmp_path, trinity_command):
+    plain = _answers(model, tmp_path / "none", "none", tmp_path / "out.json")
+    trinity_command("encode", str(model), "--lossless", "--files", "-o", "model.tri")
+    trinity_command("decode", "model.tri", "--to", "safetensors", "--dtype", "f32", "-o", "decoded")
+    assert _answers(tmp_path / "decoded", tmp_path / "none", "none", tmp_path / "out.json")["answers"] == plain["answers"]
+    # With a loss it is another model, which vLLM answers from as transformers does.
+    trinity_command("encode", str(model), "--bits", "6", "--files", "-o", "coarse.tri")
+    trinity_command("decode", "coarse.tri", "--to", "safetensors", "--dtype", "f32", "-o", "coarse")
+    served = _answers(tmp_path / "coarse", tmp_path / "none", "none", tmp_path / "out.json")
+    assert served["answers"] != plain["answers"]
+    own = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "coarse", dtype=torch.float32).eval()
+    for tokens, answer in zip(served["prompts"], served["answers"]):
+        with torch.no_grad():
+            logits = own(torch.tensor([tokens + answer[:-1]])).logits[0, len(tokens) - 1 :]
+        assert logits.argmax(-1).tolist() == answer
+
+
 def test_what_cannot_work_is_refused_with_a_sentence(model, tmp_path):
     code = (
         "from vllm import LLM\n"

@@ -77,7 +77,8 @@ def main() -> None:
         if 0 < option("--die-after") <= answered:
             os.kill(os.getpid(), signal.SIGKILL)
     with open(out, "w") as file:
-        json.dump({"answers": [answers[at] for at in range(len(prompts))], "cached": cached, "answered": answered}, file)
+        own = [answers[at] for at in range(len(prompts))]
+        json.dump({"prompts": prompts, "answers": own, "cached": cached, "answered": answered}, file)
 
 
 if __name__ == "__main__":
