@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import json
 from collections import deque
@@ -33,6 +34,8 @@ class _Inputs:
         self.leader: dict[str, str] = {}
         #: Weights whose rows are the inputs.
         self.by_rows: set[str] = set()
+        #: Such of which both sides are.
+        self.both: set[str] = set()
         self._last: Any = None
         self._last_name = ""
 
@@ -66,10 +69,14 @@ class _Inputs:
         by_rows = (weight.stride(-1) == 1) != outputs_first
         if by_rows and parameter.ndim != 2 or x.shape[-1] != parameter.shape[0 if by_rows else -1]:
             return
+        if name in self.leader and by_rows != (name in self.by_rows):
+            # Read from both sides: the moments are neither's.
+            self.both.add(name)
         self.leader.setdefault(name, name)
         if by_rows:
             self.by_rows.add(name)
-        self.add(name, x)
+        if name not in self.both:
+            self.add(name, x)
 
     def end_of_pass(self) -> None:
         self._last = None
@@ -78,7 +85,7 @@ class _Inputs:
         return {
             name: (self.sums[leader] / max(self.rows[leader], 1)).cpu()
             for name, leader in self.leader.items()
-            if leader in self.sums
+            if leader in self.sums and name not in self.both
         }
 
 
@@ -86,19 +93,25 @@ def _watching(parameters: dict[str, Any], inputs: _Inputs, torch: Any) -> Any:
     """A context in which products with these parameters are seen: fused experts and routers, which no layer owns."""
     from torch.overrides import TorchFunctionMode
 
-    known = {one.untyped_storage().data_ptr(): (name, one) for name, one in reversed(parameters.items())}
+    # By where they lie: one matrix of a parameter is a view of it, and parameters of one file may share their memory.
+    starts = sorted((one.data_ptr(), one.numel() * one.element_size(), name) for name, one in parameters.items())
+
+    def owner(weight: Any) -> str | None:
+        at = bisect.bisect_right(starts, weight.data_ptr(), key=lambda start: start[0]) - 1
+        return starts[at][2] if at >= 0 and weight.data_ptr() < starts[at][0] + starts[at][1] else None
+
     # Whether a product's second operand is outputs × inputs.
     products = {torch.nn.functional.linear: True, torch.matmul: False, torch.mm: False, torch.Tensor.matmul: False, torch.Tensor.mm: False}
 
     class Watching(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if func in products and len(args) >= 2 and torch.is_tensor(args[1]):
-                own = known.get(args[1].untyped_storage().data_ptr())
+            if func in products and len(args) >= 2 and torch.is_tensor(args[0]) and torch.is_tensor(args[1]):
+                own = owner(args[1])
                 if own is not None:
-                    inputs.see_product(*own, args[0], args[1], products[func])
+                    inputs.see_product(own, parameters[own], args[0], args[1], products[func])
             return func(*args, **(kwargs or {}))
 
-    return Watching() if known else contextlib.nullcontext()
+    return Watching() if starts else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
@@ -370,7 +383,7 @@ def calibrate(
     if not moments:
         raise InputError(f"none of the model's {len(linears)} linear layers was called through its own forward pass, so none can be hooked")
     found = passes.gradients.costs() if passes.costs else {}
-    texts = {"trinity.calibration": "1", "costs": json.dumps(found), "by_rows": json.dumps(sorted(passes.inputs.by_rows))}
+    texts = {"trinity.calibration": "1", "costs": json.dumps(found), "by_rows": json.dumps(sorted(passes.inputs.by_rows & set(moments)))}
     _coded.save(target, {name: one.contiguous() for name, one in moments.items()}, lossless=True, metadata=texts, force=True, progress=False)
     with Bar(progress) as bar:
         gain = _gain(model, kept, target, bits, bar, torch) if kept else None
