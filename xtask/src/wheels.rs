@@ -35,9 +35,8 @@ pub fn run() -> Result<(), String> {
     }
     let wheels = wheels_in(&folder)?;
     for processor in PROCESSORS {
-        let tag = format!("cp311-abi3-{GLIBC}_{processor}");
-        let wheel = wheels.iter().find(|wheel| wheel.to_string_lossy().contains(&tag));
-        let wheel = wheel.ok_or_else(|| format!("no wheel for {tag} in {}", folder.display()))?;
+        let wheel = wheels.iter().find(|wheel| serves(wheel, processor));
+        let wheel = wheel.ok_or_else(|| format!("no wheel for {processor} in {}", folder.display()))?;
         succeed(Command::new(&python).args(["-c", CHECK, "look", processor]).arg(wheel))?;
         if processor == env::consts::ARCH {
             use_it(&python, wheel)?;
@@ -51,6 +50,17 @@ pub fn run() -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Whether a wheel is for a processor, by its tags: an interpreter's and an ABI's, then platforms with dots between
+/// (maturin writes the older alias of a glibc's tag, too).
+fn serves(wheel: &Path, processor: &str) -> bool {
+    let name = wheel.file_stem().unwrap_or_default().to_string_lossy();
+    let mut tags = name.rsplit('-');
+    let platform = format!("{GLIBC}_{processor}");
+    tags.next().is_some_and(|platforms| platforms.split('.').any(|one| one == platform))
+        && tags.next() == Some("abi3")
+        && tags.next() == Some("cp311")
 }
 
 /// Python of an environment, as who activated it would call it: maturin asks the `python3` of the path for zig.
@@ -92,4 +102,20 @@ fn ensure_target(name: &str) -> Result<(), String> {
         return Ok(());
     }
     succeed(Command::new("rustup").args(["target", "add", name]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::serves;
+    use std::path::Path;
+
+    #[test]
+    fn a_wheel_is_told_by_its_tags() {
+        let both = Path::new("trinity-0.2.0-cp311-abi3-manylinux2014_x86_64.manylinux_2_17_x86_64.whl");
+        assert!(serves(both, "x86_64"));
+        assert!(!serves(both, "aarch64"));
+        assert!(serves(Path::new("trinity-0.2.0-cp311-abi3-manylinux_2_17_aarch64.whl"), "aarch64"));
+        assert!(!serves(Path::new("trinity-0.2.0-cp311-abi3-linux_x86_64.whl"), "x86_64"));
+        assert!(!serves(Path::new("trinity-0.2.0-cp312-cp312-manylinux_2_17_x86_64.whl"), "x86_64"));
+    }
 }
