@@ -34,32 +34,46 @@ pub fn grid() -> Vec<Spec> {
     specs
 }
 
-/// Runs the grid. Kinds the hardware refuses are counted apart; a difference is named, not hidden.
-pub fn run(specs: &[Spec], encoder: &Encoder<'_>, progress: &dyn Fn(&str)) -> Result<VerifySummary, Error> {
+/// What became of one stream.
+enum Verdict {
+    Equal,
+    Refused,
+    Differs(String),
+}
+
+/// Runs the grid, a stream a thread: opening a session takes the driver longer than decoding. Kinds the hardware
+/// refuses are counted apart; a difference is named, not hidden, and it is the first in the grid's order.
+pub fn run(
+    specs: &[Spec],
+    encoder: &Encoder<'_>,
+    progress: &(dyn Fn(&str) + Sync),
+) -> Result<VerifySummary, Error> {
     let gpu = Gpu::open(0)?;
     let cuvid = gpu.cuvid()?;
-    let mut summary = VerifySummary { streams: 0, equal: 0, refused: 0, first_difference: None };
-    progress("encoding the streams to verify");
-    let made: Vec<_> =
-        specs.par_iter().enumerate().map(|(i, &spec)| streams::make(spec, i as u64, encoder)).collect();
-    for (&spec, stream) in specs.iter().zip(made) {
-        let name = describe(&spec);
-        progress(&name);
-        let stream = stream?;
-        summary.streams += 1;
-        // A session a stream: a decoder must start from nothing, as a user's would.
-        let decoded = Session::new(&gpu, &cuvid, spec.standard)?.decode_to_frames(&stream.bytes);
-        match decoded {
-            Ok(frames) => match first_difference(&stream.reconstruction, &frames) {
-                None => summary.equal += 1,
-                Some(difference) => {
-                    summary.first_difference.get_or_insert(format!("{name}: {difference}"));
-                }
-            },
-            Err(Error::Unsupported { .. }) => summary.refused += 1,
-            Err(error) if error.is_fatal() => return Err(error),
-            Err(error) => {
-                summary.first_difference.get_or_insert(format!("{name}: {error}"));
+    let judged: Vec<Result<Verdict, Error>> = specs
+        .par_iter()
+        .enumerate()
+        .map(|(seed, &spec)| {
+            let stream = streams::make(spec, seed as u64, encoder)?;
+            progress(&describe(&spec));
+            // A session a stream: a decoder must start from nothing, as a user's would.
+            match Session::new(&gpu, &cuvid, spec.standard)?.decode_to_frames(&stream.bytes) {
+                Ok(frames) => Ok(first_difference(&stream.reconstruction, &frames)
+                    .map_or(Verdict::Equal, Verdict::Differs)),
+                Err(Error::Unsupported { .. }) => Ok(Verdict::Refused),
+                Err(error) if error.is_fatal() => Err(error),
+                Err(error) => Ok(Verdict::Differs(error.to_string())),
+            }
+        })
+        .collect();
+    let mut summary =
+        VerifySummary { streams: specs.len() as u32, equal: 0, refused: 0, first_difference: None };
+    for (spec, verdict) in specs.iter().zip(judged) {
+        match verdict? {
+            Verdict::Equal => summary.equal += 1,
+            Verdict::Refused => summary.refused += 1,
+            Verdict::Differs(difference) => {
+                summary.first_difference.get_or_insert(format!("{}: {difference}", describe(spec)));
             }
         }
     }

@@ -18,7 +18,7 @@ const EXAMPLES: [&str; 2] = ["rtl", "rtl_numbers"];
 
 /// The profile of a whole run of the tests: in few parts and without lines for debuggers, since nothing is built from it
 /// a second time. The edit loop has cargo's own.
-const PROFILE: &str = "once";
+pub const PROFILE: &str = "once";
 
 /// Cargo in the workspace, as tests use it.
 pub fn cargo(args: &[&str]) -> Command {

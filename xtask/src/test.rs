@@ -5,11 +5,14 @@
 //! and only a failure makes the exit code non-zero. Everything is compiled
 //! once, by the step `build`; what waits for nothing else runs beside it.
 
+mod emulated;
 mod notebooks;
 mod outcome;
 mod plan;
 mod steps;
 mod times;
+
+pub use emulated::ensure_target;
 
 use crate::{environment::ALL, tools::succeed, workspace::target};
 use outcome::Outcome;

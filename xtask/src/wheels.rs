@@ -8,6 +8,7 @@
 use crate::{
     environment::virtual_environment,
     python::{WHEEL_BYTES, wheels_in},
+    test::ensure_target,
     tools::succeed,
     workspace::{root, target},
 };
@@ -94,14 +95,6 @@ fn use_it(python: &Path, wheel: &Path) -> Result<(), String> {
         ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"];
     succeed(apart(&own).args(install).arg(wheel))?;
     succeed(apart(&own).args(["-c", CHECK, "use"]))
-}
-
-fn ensure_target(name: &str) -> Result<(), String> {
-    let here = Command::new("rustc").args(["--print", "target-libdir", "--target", name]).output();
-    if here.is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir()) {
-        return Ok(());
-    }
-    succeed(Command::new("rustup").args(["target", "add", name]))
 }
 
 #[cfg(test)]

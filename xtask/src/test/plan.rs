@@ -1,6 +1,7 @@
 //! What `cargo xtask test` does, in order, and what waits for what.
 
 use super::{
+    emulated::emulated,
     notebooks::notebooks,
     outcome::Outcome,
     steps,
@@ -22,6 +23,8 @@ pub struct Step {
 }
 
 pub const BUILD: &str = "build";
+/// On another processor: with `--all`, or by name.
+const EMULATED: &str = "emulated";
 /// Steps that others cannot do without.
 pub const NEEDED: [&str; 2] = [BUILD, "packages"];
 /// Steps for the edit loop, asked for by this name.
@@ -30,7 +33,7 @@ const QUICK_STEPS: [&str; 3] = ["format", "structure", "units"];
 
 /// In the order in which they start where nothing holds them up: what takes
 /// longest after the build comes first.
-pub const STEPS: [Step; 15] = [
+pub const STEPS: [Step; 16] = [
     Step {
         name: "tools",
         what: "programs that tests compare with, through apt where it may",
@@ -124,6 +127,13 @@ pub const STEPS: [Step; 15] = [
         run: steps::documents,
     },
     Step {
+        name: EMULATED,
+        what: "pins of every codec on an emulated aarch64",
+        more: "",
+        after: &[BUILD],
+        run: emulated,
+    },
+    Step {
         name: "units",
         what: "unit tests alone, of every crate",
         more: "",
@@ -143,8 +153,8 @@ pub fn choose(names: &[&str]) -> Result<Vec<&'static Step>, String> {
         ));
     }
     let wanted = |step: &&Step| match names {
-        // `tests` holds them.
-        [] => step.name != "units",
+        // `tests` holds the units.
+        [] => step.name != "units" && (step.name != EMULATED || env::var_os(ALL).is_some()),
         _ => names.contains(&step.name) || (names.contains(&QUICK) && QUICK_STEPS.contains(&step.name)),
     };
     Ok(STEPS.iter().filter(wanted).collect())
@@ -163,7 +173,7 @@ pub fn printed(steps: &[&Step], times: &Times) -> String {
         };
         text += &format!("{:<12} {:>7}  {}{more}\n", step.name, seconds(step.name), step.what);
     }
-    if steps.len() + 1 == STEPS.len() {
+    if choose(&[]).is_ok_and(|all| all.len() == steps.len()) {
         text += &format!("{:<12} {:>7}  two steps at a time\n", "all", seconds(WHOLE));
     }
     text
@@ -187,7 +197,10 @@ mod tests {
         let names = |asked: &[&str]| choose(asked).unwrap().iter().map(|step| step.name).collect::<Vec<_>>();
         assert_eq!(names(&["quick"]), ["format", "structure", "units"]);
         assert_eq!(names(&["tests", "lints"]), ["lints", "tests"]);
-        assert_eq!(names(&[]).len(), STEPS.len() - 1);
+        let all = names(&[]);
+        assert!(all.contains(&"tests") && !all.contains(&"units"));
+        assert_eq!(all.contains(&EMULATED), env::var_os(ALL).is_some());
+        assert_eq!(names(&[EMULATED]), [EMULATED]);
         assert!(choose(&["test"]).unwrap_err().contains("`test`"));
     }
 }
