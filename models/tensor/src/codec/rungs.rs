@@ -11,7 +11,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Encoded, Metrics, Moments, StageCost, Target, TensorCodec};
+use trinity_numeric::simd::{self, Kernel};
+
+use super::{Encoded, MetricSums, Moments, StageCost, Target, TensorCodec};
 use crate::{Error, Tensor};
 
 /// Bits per value between two rates that are tried.
@@ -23,25 +25,19 @@ pub(crate) struct Rungs(pub Box<dyn TensorCodec>);
 
 impl Rungs {
     fn error(&self, tensor: &Tensor, encoded: &Encoded) -> Result<f64, Error> {
-        Ok(Metrics::between(tensor, &self.0.decode(encoded)?).nmse)
-    }
-}
-
-impl TensorCodec for Rungs {
-    fn name(&self) -> String {
-        self.0.name()
+        Ok(self.0.measure(tensor, encoded)?.finish().nmse)
     }
 
-    fn has_one_rate(&self) -> bool {
-        self.0.has_one_rate()
-    }
-
-    fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
-        let asked = self.0.encode(tensor, target)?;
-        let Target::Bits(bits) = target else { return Ok(asked) };
-        if self.has_one_rate() || !is_erratic(tensor) {
-            return Ok(asked);
+    /// The rate asked for, where what it does to this tensor is a matter of luck.
+    fn rate_of_chance(&self, tensor: &Tensor, target: Target) -> Option<f64> {
+        match target {
+            Target::Bits(bits) if !self.has_one_rate() && is_erratic(tensor) => Some(bits),
+            _ => None,
         }
+    }
+
+    /// The least error of what was asked for and of all rungs below its rate.
+    fn best_up_to(&self, bits: f64, tensor: &Tensor, asked: Encoded) -> Result<Encoded, Error> {
         let (mut least, mut best) = (self.error(tensor, &asked)?, asked);
         let mut rung = RUNG * ((bits / RUNG).ceil() - 1.0).min(f64::from(u16::MAX));
         while least > 0.0 && rung > 0.0 {
@@ -59,6 +55,37 @@ impl TensorCodec for Rungs {
             rung -= RUNG;
         }
         Ok(best)
+    }
+}
+
+impl TensorCodec for Rungs {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn has_one_rate(&self) -> bool {
+        self.0.has_one_rate()
+    }
+
+    fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
+        let asked = self.0.encode(tensor, target)?;
+        match self.rate_of_chance(tensor, target) {
+            Some(bits) => self.best_up_to(bits, tensor, asked),
+            None => Ok(asked),
+        }
+    }
+
+    fn encode_measured(&self, tensor: &Tensor, target: Target) -> Result<(Encoded, MetricSums), Error> {
+        let Some(bits) = self.rate_of_chance(tensor, target) else {
+            return self.0.encode_measured(tensor, target);
+        };
+        let best = self.best_up_to(bits, tensor, self.0.encode(tensor, target)?)?;
+        let sums = self.0.measure(tensor, &best)?;
+        Ok((best, sums))
+    }
+
+    fn measure(&self, tensor: &Tensor, encoded: &Encoded) -> Result<MetricSums, Error> {
+        self.0.measure(tensor, encoded)
     }
 
     fn takes_moments(&self) -> bool {
@@ -99,70 +126,164 @@ const FORETOLD: f64 = 1e-4;
 /// A share of the energy, below which the variance leaves all values in one place.
 const SPREAD: f64 = 1e-2;
 
+/// Values that are read at a time: they stay in the cache.
+const PIECE: usize = 4096;
+
 /// Whether the error of a tensor may rise with its bits.
+///
+/// One pass over all values; neighbours are looked at until what a predictor leaves is too
+/// much to be next to nothing, which takes a few thousand of them where there is no law.
 fn is_erratic(tensor: &Tensor) -> bool {
     if tensor.len() < FEW {
         return true;
     }
-    let mut values = vec![0f32; tensor.len()];
-    tensor.dtype().to_f32(tensor.data(), &mut values);
-    let cols = tensor.matrix().1;
-    is_of_few(&values) || has_few_values(&values) || is_foretold(&values, cols) || is_a_product(&values, cols)
+    let sums = Sums::of(tensor);
+    sums.are_of_few()
+        || sums.are_far_off()
+        || has_few_values(tensor)
+        || is_foretold(tensor, &sums)
+        || is_a_product(tensor, &sums)
 }
 
-/// Whether a few values have nearly all the energy: the participation ratio (Σx²)² / Σx⁴.
-fn is_of_few(values: &[f32]) -> bool {
-    let largest = values.iter().fold(0f32, |largest, value| largest.max(value.abs()));
-    if largest == 0.0 || !largest.is_finite() {
-        return true;
-    }
-    let (mut second, mut fourth) = (0f64, 0f64);
-    for value in values {
-        let square = f64::from(value / largest).powi(2);
-        second += square;
-        fourth += square * square;
-    }
-    second * second < MANY as f64 * fourth
+/// A tensor's values from one place to before another.
+fn read(tensor: &Tensor, places: std::ops::Range<usize>, values: &mut Vec<f32>) {
+    let bytes = tensor.dtype().bytes();
+    values.resize(places.len(), 0.0);
+    tensor.dtype().to_f32(&tensor.data()[places.start * bytes..places.end * bytes], values);
 }
 
-fn has_few_values(values: &[f32]) -> bool {
-    let step = values.len().div_ceil(SAMPLE);
-    let seen: BTreeSet<u32> = values.iter().step_by(step).map(|value| value.to_bits()).collect();
+/// Sums kept side by side, in registers.
+const LANES: usize = 8;
+
+/// Sums over all values of a tensor, of powers in f64, which has room for them.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    count: f64,
+    first: f64,
+    second: f64,
+    fourth: f64,
+    /// The largest magnitude.
+    largest: f32,
+}
+
+/// One piece of a tensor and the sums that its values join.
+struct Add<'a> {
+    values: &'a [f32],
+    powers: &'a mut [[f64; LANES]; 3],
+    largest: &'a mut [f32; LANES],
+}
+
+impl Kernel for Add<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let [first, second, fourth] = self.powers;
+        let (whole, rest) = self.values.as_chunks::<LANES>();
+        let mut last = [0f32; LANES];
+        last[..rest.len()].copy_from_slice(rest);
+        for values in whole.iter().chain([&last]) {
+            for lane in 0..LANES {
+                let value = f64::from(values[lane]);
+                let square = value * value;
+                first[lane] += value;
+                second[lane] += square;
+                fourth[lane] += square * square;
+                let magnitude = values[lane].abs();
+                self.largest[lane] =
+                    if magnitude > self.largest[lane] { magnitude } else { self.largest[lane] };
+            }
+        }
+    }
+}
+
+impl Sums {
+    fn of(tensor: &Tensor) -> Self {
+        let (mut powers, mut largest) = ([[0f64; LANES]; 3], [0f32; LANES]);
+        let mut values = Vec::with_capacity(PIECE);
+        for from in (0..tensor.len()).step_by(PIECE) {
+            read(tensor, from..tensor.len().min(from + PIECE), &mut values);
+            simd::widest(Add { values: &values, powers: &mut powers, largest: &mut largest });
+        }
+        let [first, second, fourth] = powers.map(|lanes| lanes.iter().sum());
+        let largest = largest.into_iter().fold(0f32, f32::max);
+        Self { count: tensor.len() as f64, first, second, fourth, largest }
+    }
+
+    /// Whether a few values have nearly all the energy (the participation ratio (Σx²)² / Σx⁴), or none has any.
+    fn are_of_few(&self) -> bool {
+        let some = self.second.is_finite() && self.second > 0.0;
+        !some || self.second * self.second < MANY as f64 * self.fourth
+    }
+
+    fn variance(&self) -> f64 {
+        self.second - self.first * self.first / self.count
+    }
+
+    /// Whether the mean says nearly all of a value.
+    fn are_far_off(&self) -> bool {
+        self.variance() < SPREAD * self.second
+    }
+}
+
+fn has_few_values(tensor: &Tensor) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut value = Vec::with_capacity(1);
+    for at in (0..tensor.len()).step_by(tensor.len().div_ceil(SAMPLE)) {
+        read(tensor, at..at + 1, &mut value);
+        seen.extend(value.first().map(|value| value.to_bits()));
+    }
     seen.len() < MANY
 }
 
-/// Whether the neighbours above and to the left say nearly all of a value, those one further away
-/// do (a pattern of two), or the mean does.
-fn is_foretold(values: &[f32], cols: usize) -> bool {
-    let count = values.len() as f64;
-    let mean = values.iter().map(|&value| f64::from(value)).sum::<f64>() / count;
-    let variance = values.iter().map(|&value| (f64::from(value) - mean).powi(2)).sum::<f64>();
+/// Whether the neighbours above and to the left say nearly all of a value, or those one further away
+/// do (a pattern of two).
+fn is_foretold(tensor: &Tensor, sums: &Sums) -> bool {
+    let (count, cols) = (tensor.len(), tensor.matrix().1);
     // Of one row, the values before stand above.
-    let up = if cols < values.len() { cols } else { 1 };
-    let energy = values.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>();
-    if variance < SPREAD * energy {
-        return true;
-    }
-    let rest = |lag: usize| -> f64 {
-        let left = |at: usize| f64::from(values[at]) - f64::from(values[at - lag]);
-        (lag * up + lag..values.len()).map(|at| (left(at) - left(at - lag * up)).powi(2)).sum()
+    let up = if cols < count { cols } else { 1 };
+    let bound = FORETOLD * sums.variance();
+    let mut values = Vec::new();
+    let mut leaves_little = |lag: usize| -> bool {
+        let (above, reach) = (lag * up, lag * up + lag);
+        let mut rest = 0.0;
+        for from in (reach..count).step_by(PIECE) {
+            read(tensor, from - reach..count.min(from + PIECE), &mut values);
+            let left = |at: usize| f64::from(values[at]) - f64::from(values[at - lag]);
+            rest += (reach..values.len()).map(|at| (left(at) - left(at - above)).powi(2)).sum::<f64>();
+            if rest >= bound {
+                return false;
+            }
+        }
+        true
     };
-    rest(1) < FORETOLD * variance || rest(2) < FORETOLD * variance
+    leaves_little(1) || leaves_little(2)
 }
 
 /// Whether the matrix is a column times a row: every two neighbours have the ratio of those above them.
-fn is_a_product(values: &[f32], cols: usize) -> bool {
-    if cols < 2 || values.len() < 2 * cols {
+fn is_a_product(tensor: &Tensor, sums: &Sums) -> bool {
+    let (rows, cols) = tensor.matrix();
+    if cols < 2 || rows < 2 {
         return false;
     }
-    let largest = values.iter().fold(0f32, |largest, value| largest.max(value.abs()));
-    let at = |row: usize, col: usize| f64::from(values[row * cols + col] / largest);
+    // No product of two values is more than the largest times one of them.
+    let most = 2.0 * sums.second / f64::from(sums.largest).powi(2);
     let (mut rest, mut all) = (0f64, 0f64);
-    for row in 1..values.len() / cols {
-        for col in 1..cols {
-            let products = [at(row, col) * at(row - 1, col - 1), at(row, col - 1) * at(row - 1, col)];
-            rest += (products[0] - products[1]).powi(2);
-            all += products[0].powi(2) + products[1].powi(2);
+    let at_once = PIECE.div_ceil(cols);
+    let mut values = Vec::new();
+    for first in (1..rows).step_by(at_once) {
+        let end = rows.min(first + at_once);
+        read(tensor, (first - 1) * cols..end * cols, &mut values);
+        let at = |row: usize, col: usize| f64::from(values[row * cols + col] / sums.largest);
+        for row in 1..=end - first {
+            for col in 1..cols {
+                let products = [at(row, col) * at(row - 1, col - 1), at(row, col - 1) * at(row - 1, col)];
+                rest += (products[0] - products[1]).powi(2);
+                all += products[0].powi(2) + products[1].powi(2);
+            }
+        }
+        if rest >= FORETOLD * most {
+            return false;
         }
     }
     rest < FORETOLD * all
@@ -206,6 +327,39 @@ mod tests {
             ("constant", vec![0.3; 8192]),
         ] {
             assert!(is_erratic(&tensor(&values, 64)), "{name}");
+        }
+    }
+
+    /// A codec that knows what it did without decoding.
+    #[derive(Debug)]
+    struct Foresees;
+
+    impl TensorCodec for Foresees {
+        fn name(&self) -> String {
+            "foresees".into()
+        }
+
+        fn encode(&self, tensor: &Tensor, _: Target) -> Result<Encoded, Error> {
+            Ok(Encoded::like(tensor, Vec::new()))
+        }
+
+        fn decode(&self, _: &Encoded) -> Result<Tensor, Error> {
+            Err(Error::corrupt(0, "it was decoded"))
+        }
+
+        fn measure(&self, _: &Tensor, _: &Encoded) -> Result<MetricSums, Error> {
+            let mut sums = MetricSums::default();
+            sums.add(&[1f32, 1.0], &[1.0, 0.5]);
+            Ok(sums)
+        }
+    }
+
+    #[test]
+    fn what_a_codec_measures_by_itself_is_not_decoded() {
+        for values in [noise(8192), vec![0.3; 8192]] {
+            let tensor = tensor(&values, 64);
+            let (_, sums) = Rungs(Box::new(Foresees)).encode_measured(&tensor, Target::Bits(3.0)).unwrap();
+            assert_eq!(sums.finish().nmse, 0.125);
         }
     }
 }
