@@ -14,6 +14,10 @@ struct Words {
         at += __popc(mask);
         return word;
     }
+    // Asks for words that will be taken some steps later: they come from far, and every lane waits for them.
+    __device__ __forceinline__ void fetch_ahead(u32 lane) const {
+        if (lane < 4) asm volatile("prefetch.global.L1 [%0];" ::"l"(words + min(at + 128 + 16 * lane, last)));
+    }
 };
 
 __device__ __forceinline__ void refill(u32& state, bool active, Words& words, u32 lane) {
@@ -176,16 +180,27 @@ __device__ __forceinline__ void parse_row_classes(const uint2* row_slots, const 
 // `Reconstruction::step`, with what is known taken out, and what is rare apart.
 constexpr bool PLAIN = SIZE == 0 && !PREDICTS && !MEANS && LANES == 32;
 
-// One step of such a row; `of` is a table's place and its raw bits.
+// Rows of a tile whose columns have the same tables in each, none of them with raw bits.
+constexpr bool MAY_BE_FLAT = PLAIN && ROW_STEPS != 0;
+
+// One step of such a row; `of` is a table's place and its raw bits. FLAT: there are none, and it counts slots.
+template <bool FLAT>
 __device__ __forceinline__ void plain_step(const Plan& p, const uint2* slots, u32 of, float worth, float scale, u32& state, u32& trellis,
                                            Words& words, u32 lane, Stored* at) {
-    const uint2 slot = slot_at(slots, of & 0xfffff, trellis, state);
+    uint2 slot;
+    if (FLAT) {
+        u32 table = of + (state & (SLOTS - 1));
+        if (LOG2_STATES != 0) table += (trellis & 1) * SLOTS;
+        slot = slots[table];
+    } else {
+        slot = slot_at(slots, of & 0xfffff, trellis, state);
+    }
     state = slot.x * (state >> SCALE_BITS) + (slot.y & BIAS_MASK);
     float coefficient = point_of(slot) * worth;
     u32 odd = slot.y >> PARITY_SHIFT & H1;
-    if (__any_sync(ALL, (slot.y & ESCAPED) | of >> 20)) {
+    if (__any_sync(ALL, FLAT ? slot.y & ESCAPED : (slot.y & ESCAPED) | of >> 20)) {
         const bool escape = slot.y & ESCAPED;
-        const u32 raw = of >> 20, quantizer = LOG2_STATES != 0 ? trellis & 1 : 0;
+        const u32 raw = FLAT ? 0 : of >> 20, quantizer = LOG2_STATES != 0 ? trellis & 1 : 0;
         const int low = (int)(state & ((1u << raw) - 1)) - (int)((1u << raw) >> 1);
         int level = (short)((symbol_of(slot, quantizer) << raw) + low);
         state >>= raw;
@@ -199,31 +214,61 @@ __device__ __forceinline__ void plain_step(const Plan& p, const uint2* slots, u3
     *at = save_finite(coefficient * scale);
     const bool low = state < LEAST_STATE;
     const u32 mask = __ballot_sync(ALL, low);
-    if (low) state = state << 16 | __ldg(words.words + words.at + lanes_below(mask, lane));
+    if (low) state = state << 16 | __ldg(words.words + (words.at + lanes_below(mask, lane)));
     words.at += __popc(mask);
 }
 
 __device__ __forceinline__ void plain_row(const Plan& p, const uint2* slots, const u32* of_column, const signed char* classes, u32 steps,
                                           float worth, float scale, u32& state, u32& trellis, Words& words, u32 lane, Stored* at) {
-    constexpr u32 AHEAD = 4;
+    constexpr u32 AHEAD = 8;
     const u64 along = col_stride(p) * LANES;
     for (; steps >= AHEAD; steps -= AHEAD, classes += AHEAD * LANES, at += AHEAD * along) {
         u32 tables[AHEAD];
+        words.fetch_ahead(lane);
         #pragma unroll
         for (u32 j = 0; j < AHEAD; j++) tables[j] = of_column[classes[j * LANES]];
         #pragma unroll
-        for (u32 j = 0; j < AHEAD; j++) plain_step(p, slots, tables[j], worth, scale, state, trellis, words, lane, at + j * along);
+        for (u32 j = 0; j < AHEAD; j++) plain_step<false>(p, slots, tables[j], worth, scale, state, trellis, words, lane, at + j * along);
     }
     #pragma unroll 1
     for (; steps > 0; steps--, classes += LANES, at += along)
-        plain_step(p, slots, of_column[*classes], worth, scale, state, trellis, words, lane, at);
+        plain_step<false>(p, slots, of_column[*classes], worth, scale, state, trellis, words, lane, at);
+}
+
+// Slots before the table of each column of a tile, for this lane's; whether none of its columns has raw bits.
+__device__ __forceinline__ bool flatten(const Plan& p, const Tile& t, const u32* of_column, u16* flat, u32 lane) {
+    bool raw = false;
+    for (u32 col = lane; col < t.cols; col += 32) {
+        const u32 of = of_column[p.classes[t.col + col]];
+        raw = raw || of >> 20 != 0;
+        flat[col] = (u16)(of / (u32)sizeof(uint2));
+    }
+    return __all_sync(ALL, !raw);
+}
+
+// A row of such a tile: its lane's tables are `flat`.
+__device__ __forceinline__ void flat_row(const Plan& p, const uint2* slots, const u16* flat, u32 steps, float worth, float scale, u32& state,
+                                         u32& trellis, Words& words, u32 lane, Stored* at) {
+    constexpr u32 AHEAD = 8;
+    const u64 along = col_stride(p) * LANES;
+    for (; steps >= AHEAD; steps -= AHEAD, flat += AHEAD * LANES, at += AHEAD * along) {
+        u32 tables[AHEAD];
+        words.fetch_ahead(lane);
+        #pragma unroll
+        for (u32 j = 0; j < AHEAD; j++) tables[j] = flat[j * LANES];
+        #pragma unroll
+        for (u32 j = 0; j < AHEAD; j++) plain_step<true>(p, slots, tables[j], worth, scale, state, trellis, words, lane, at + j * along);
+    }
+    #pragma unroll 1
+    for (; steps > 0; steps--, flat += LANES, at += along)
+        plain_step<true>(p, slots, *flat, worth, scale, state, trellis, words, lane, at);
 }
 
 // A tile after its head. FULL: every lane has a value in every step.
 template <bool FULL>
 __device__ __forceinline__ u32 decode_tile(const Plan& p, const Tile& t, const uint2* slots, const u32* of_class, u32* tail,
-                                           Reconstruction& rebuild, Words words, u32 state, u32 gain, const short* of_row_class,
-                                           Stored* out, u32 lane) {
+                                           u16* flat, Reconstruction& rebuild, Words words, u32 state, u32 gain,
+                                           const short* of_row_class, Stored* out, u32 lane) {
     const u32 per_row = (t.cols + LANES - 1) / LANES, total = per_row * t.rows;
     const u32 tail_start = total > TAIL ? total - TAIL : 0;
     const signed char* classes = p.classes + t.col + lane;
@@ -231,12 +276,16 @@ __device__ __forceinline__ u32 decode_tile(const Plan& p, const Tile& t, const u
     Stored* row_at = out + place(p, t.row, t.col + lane);
     const float worth = (float)rebuild.worth;
     rebuild.trellis = 0;
+    const bool is_flat = MAY_BE_FLAT && flatten(p, t, of_row(of_class, UNIT_CLASS - (int)gain), flat, lane);
     u32 row = 0, first = 0;
     for (u32 step = 0; step < tail_start; row++) {
         const int from = UNIT_CLASS + (ROW_CLASSES ? of_row_class[row] : 0) - (int)gain;
         const u32* of_column = of_row(of_class, from);
         const u32 end = min(tail_start - step, per_row);
-        if (PLAIN && FULL && words.at + 2 * LANES * end <= words.last) {
+        if (is_flat && words.at + 2 * LANES * end <= words.last) {
+            flat_row(p, slots, flat + lane, end, worth, rebuild.scale, state, rebuild.trellis, words, lane, row_at);
+            first = end * LANES;
+        } else if (PLAIN && FULL && words.at + 2 * LANES * end <= words.last) {
             plain_row(p, slots, of_column, classes, end, worth, rebuild.scale, state, rebuild.trellis, words, lane, row_at);
             first = end * LANES;
         } else {
@@ -257,9 +306,10 @@ __device__ __forceinline__ u32 decode_tile(const Plan& p, const Tile& t, const u
     }
     const u32 tail_row = row, tail_first = first;
     u32 trellis = rebuild.trellis;
+    const u32* of_column = of_row(of_class, UNIT_CLASS + (ROW_CLASSES && total > 0 ? of_row_class[row] : 0) - (int)gain);
+    #pragma unroll 1
     for (u32 step = tail_start; step < total; step++) {
         const bool active = FULL || (lane < LANES && first + lane < t.cols);
-        const u32* of_column = of_row(of_class, UNIT_CLASS + (ROW_CLASSES ? of_row_class[row] : 0) - (int)gain);
         const u32 of = active ? of_column[classes[first]] : 0;
         int negative;
         int level = parse_level(slots, of, trellis, active, true, state, words, lane, negative);
@@ -269,12 +319,15 @@ __device__ __forceinline__ u32 decode_tile(const Plan& p, const Tile& t, const u
         if (first >= t.cols) {
             first = 0;
             row++;
+            if (ROW_CLASSES && row < t.rows) of_column = of_row(of_class, UNIT_CLASS + of_row_class[row] - (int)gain);
         }
     }
     // The final state holds the signs of the tail.
     u32 signs = lane < LANES ? state ^ LEAST_STATE : 0;
     row = tail_row;
     first = tail_first;
+    Stored* at = out + place(p, t.row + row, t.col + first + lane);
+    #pragma unroll 1
     for (u32 step = tail_start; step < total; step++) {
         const bool active = FULL || (lane < LANES && first + lane < t.cols);
         u32 both = tail[(step - tail_start) * 32 + lane];
@@ -284,12 +337,13 @@ __device__ __forceinline__ u32 decode_tile(const Plan& p, const Tile& t, const u
             level = (short)(both >> 16);
             signs ^= bit;
         }
-        Stored* at = out + place(p, t.row + row, t.col + first + lane);
         rebuild.step(p, t, row, first, lane, active, level, at, out);
         first += LANES;
+        at += along;
         if (first >= t.cols) {
             first = 0;
             row++;
+            at = out + place(p, t.row + row, t.col + lane);
         }
     }
     if (words.at != words.length) return LENGTH;
@@ -344,6 +398,7 @@ line_decode(const Plan p, const __grid_constant__ Places sources, const __grid_c
         of_class[i] = (of & 255) * (SLOTS * (u32)sizeof(uint2)) | of >> 8 << 20;
     }
     u32* tail = of_class + SPAN + warp * (TAIL * 32 + GROUP);
+    u16* flat = (u16*)(of_class + SPAN + warps * (TAIL * 32 + GROUP)) + warp * (ROW_STEPS * 32);
     Reconstruction rebuild;
     rebuild.group = (int*)(tail + TAIL * 32);
     __syncthreads();
@@ -395,8 +450,8 @@ line_decode(const Plan p, const __grid_constant__ Places sources, const __grid_c
         }
         rebuild.worth = gain_units(gain);
         fault = WHOLE_STEPS || (LANES == 32 && t.cols % 32 == 0)
-            ? decode_tile<true>(p, t, slots, of_class, tail, rebuild, words, state, gain, of_row, out, lane)
-            : decode_tile<false>(p, t, slots, of_class, tail, rebuild, words, state, gain, of_row, out, lane);
+            ? decode_tile<true>(p, t, slots, of_class, tail, flat, rebuild, words, state, gain, of_row, out, lane)
+            : decode_tile<false>(p, t, slots, of_class, tail, flat, rebuild, words, state, gain, of_row, out, lane);
         __syncwarp();
         for (u32 i = lane; i < exceptions; i += 32) {
             const u16* entry = words.words + 2 + 3 * i;

@@ -52,7 +52,7 @@ const SPAN: usize = 566;
 /// Bytes before a stream in a room, which say how many of it count.
 pub const HEAD_BYTES: usize = 16;
 
-/// Columns of a row that an encoder keeps in registers at most, a value of each step in each thread.
+/// Columns of a row of which values or tables are kept at most.
 const MOST_KEPT: usize = 512;
 
 /// How values lie in device memory.
@@ -93,7 +93,7 @@ pub struct Variant {
     pub direction: Direction,
     /// Every step of every tile has a column for each of 32 lanes.
     pub whole_steps: bool,
-    /// Steps of a row that an encoder keeps in registers; 0: none.
+    /// Steps of a row that an encoder keeps in registers, or of which a decoder keeps the tables; 0: none.
     pub row_steps: usize,
     pub log2_lanes: u32,
     pub log2_states: u32,
@@ -116,12 +116,17 @@ impl Variant {
         let cols = plan.coded_shape().1;
         let whole_steps = plan.lanes() == 32 && cols.is_multiple_of(32) && plan.tile_cols.is_multiple_of(32);
         let predicts = plan.above.iter().any(|&above| above != 0);
-        let keeps = direction != Direction::Decode
-            && whole_steps
-            && plan.log2_states == 0
+        let means = plan.means.iter().any(|&mean| mean != 0);
+        let row_classes = plan.row_table.is_some();
+        let keeps = whole_steps
             && !predicts
-            && plan.tile_cols.is_multiple_of(128)
-            && plan.tile_cols <= MOST_KEPT;
+            && plan.tile_cols <= MOST_KEPT
+            && match direction {
+                // A value of each step in each thread.
+                Direction::Encode { .. } => plan.log2_states == 0 && plan.tile_cols.is_multiple_of(128),
+                // Every row of a tile has the same tables, and a value depends on its level alone.
+                Direction::Decode => !row_classes && !means && plan.transform == Transform::None,
+            };
         Self {
             direction,
             whole_steps,
@@ -130,8 +135,8 @@ impl Variant {
             log2_states: plan.log2_states,
             size: if plan.transform == Transform::None { 0 } else { plan.transform.size() },
             predicts,
-            means: plan.means.iter().any(|&mean| mean != 0),
-            row_classes: plan.row_table.is_some(),
+            means,
+            row_classes,
             transposed: plan.transposed,
             format,
             listed: false,
