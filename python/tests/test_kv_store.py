@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import trinity
-from trinity.vllm import BlockStore, Refused, chain
+from trinity.vllm import BlockStore, Refused, chain, parts
 
 
 def _block(seed: int) -> dict[str, np.ndarray]:
@@ -41,6 +41,29 @@ def test_blocks_come_back_within_their_error_and_to_the_bit_where_asked(tmp_path
             for name, one in block.items():
                 error = ((found[name].astype(np.float32) - one) ** 2).sum() / (one.astype(np.float32) ** 2).sum()
                 assert error == 0 if bits is None else error < 0.02, name
+
+
+def test_first_tokens_keep_every_bit(tmp_path):
+    # Two of keys and values, three heads, sixteen tokens of 64 channels.
+    random = np.random.default_rng(3)
+    whole = random.normal(size=(2, 3, 16, 64)).astype(np.float16)
+    whole[:, :, 0] *= 100
+    where = parts(whole.shape, 16, 4)
+    block = {name: whole[own].reshape(-1, 64) for name, own in where.items()}
+    assert block["sink"].shape == (24, 64) and block[""].shape == (72, 64)
+    store = BlockStore(tmp_path, "m", bits=4.0, memory_bytes=0)
+    store.put("a", block, exact=["sink"])
+    found = store.get("a", {name: ("f16", one.shape) for name, one in block.items()}, into="numpy")
+    back = np.zeros_like(whole)
+    for name, own in where.items():
+        back[own] = found[name].reshape(back[own].shape)
+    assert (back[:, :, :4] == whole[:, :, :4]).all()
+    error = (back - whole)[:, :, 4:].astype(np.float32)
+    assert 0 < (error**2).mean() < 0.05
+    with pytest.raises(Refused, match="`sink`"):
+        store.get("a", {"": ("f16", (72, 64))}, into="numpy")
+    # Where it is not clear which side tokens are, and where the sink is the block, nothing is coded with a loss.
+    assert parts((2, 16, 16, 64), 16, 4) == {"sink": ()} == parts((2, 3, 16, 64), 16, 16)
 
 
 def test_what_is_damaged_of_another_key_model_format_or_shape_is_refused_and_gone(tmp_path):

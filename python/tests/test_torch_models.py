@@ -309,7 +309,7 @@ class _Stack(nn.Module):
         super().__init__()
         self.router = nn.Linear(32, 2)
         self.experts = nn.Parameter(torch.randn(2, 32, 32))
-        self.plain = nn.Parameter(torch.randn(32, 16))
+        self.plain = nn.Parameter(torch.randn(32, 32))
 
     def forward(self, x):
         which = self.router(x).softmax(-1)
@@ -411,6 +411,34 @@ def test_a_cache_keeps_decoded_pages_within_its_budget():
     with torch.no_grad():
         after = [model(tokens[:, 180:181], past_key_values=one).logits for one in (cache, bare)]
     assert torch.equal(*after) and cache.decoded_bytes() > 0
+
+
+def test_a_cache_keeps_its_first_tokens_to_the_bit():
+    model = _llama()
+    tokens = torch.randint(0, 256, (2, 120), generator=torch.Generator().manual_seed(2))
+    plain = transformers.DynamicCache()
+    cache = tt.CodedCache(bits=2, page=16, window=8, sink=4, config=model.config)
+    with torch.no_grad():
+        # Nine tokens at a time: the first of them come before there is a page.
+        for at in range(0, 117, 9):
+            model(tokens[:, at : at + 9], past_key_values=plain)
+            model(tokens[:, at : at + 9], past_key_values=cache)
+    assert cache.get_seq_length() == 117
+    layer, own = cache.layers[0], plain.layers[0]
+    empty = own.keys[..., :0, :]
+    keys, values = layer.update(empty, empty)
+    # The first layer reads tokens alone: its keys are what they were, but for the coding.
+    assert keys.shape == own.keys.shape and torch.equal(keys[..., :4, :], own.keys[..., :4, :])
+    assert torch.equal(values[..., :4, :], own.values[..., :4, :]) and torch.equal(keys[..., -8:, :], own.keys[..., -8:, :])
+    assert not torch.equal(keys[..., 4:20, :], own.keys[..., 4:20, :])
+    # Sequences move, and tokens that are taken back become plain ones, with the first ones in front.
+    cache.reorder_cache(torch.tensor([1, 0]))
+    moved, _ = layer.update(empty, empty)
+    assert torch.equal(moved[0, :, :4], own.keys[1, :, :4]) and moved.shape == keys.shape
+    cache.crop(-100)
+    assert cache.get_seq_length() == 17 and torch.equal(layer.keys[1, :, :4], own.keys[0, :, :4])
+    cache.reset()
+    assert cache.get_seq_length() == 0
 
 
 def test_a_plan_is_kept_from_step_to_step_and_the_size_holds():

@@ -1,6 +1,6 @@
 """A KV cache for ``transformers`` that keeps old tokens coded.
 
-The last tokens stay as they are; older ones are coded in pages, keys and values
+The first and the last tokens stay as they are; others are coded in pages, keys and values
 apart. Pages of a model on a GPU are coded there and stay there; those of others lie
 in host memory. Attention sees all of them, decoded: within a stated
 budget decoded pages are kept from token to token, so that a conversation that goes
@@ -11,6 +11,7 @@ until the conversation goes on.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -67,7 +68,7 @@ class Budget:
 
 
 class CodedLayer(DynamicLayer):
-    """One layer's cache: pages of old tokens, and a tail of new ones.
+    """One layer's cache: the first tokens, pages of old ones, and a tail of new ones.
 
     A page has one coded tensor of keys and one of values for each sequence of
     the batch, tokens by channels.
@@ -80,16 +81,18 @@ class CodedLayer(DynamicLayer):
 
     def __init__(
         self, bits: float = 3.0, codec: str = "line-fast", page: int = 64, window: int = 64,
-        budget: Budget | None = None, **kwargs: Any,
+        sink: int = 4, budget: Budget | None = None, **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)
         self.budget = budget or Budget(0)
         # The first pages, decoded: how many, and their keys and values.
         self._kept = 0
         self._plain: tuple[torch.Tensor, torch.Tensor] | None = None
-        if page < 1 or window < 0:
-            raise ValueError(f"page={page}, window={window}: a page has at least one token, a window none or more")
-        self.bits, self.codec, self.page, self.window = bits, codec, page, window
+        if page < 1 or window < 0 or sink < 0:
+            raise ValueError(f"page={page}, window={window}, sink={sink}: a page has at least one token, a window and a sink none or more")
+        self.bits, self.codec, self.page, self.window, self.sink = bits, codec, page, window, sink
+        # Keys and values of the first tokens, once there is a page behind them.
+        self._first: tuple[torch.Tensor, torch.Tensor] | None = None
         self.pages: list[tuple[list[Any], list[Any]]] = []
         self._heads: tuple[int, int] = (0, 0)
         # Of keys and values on a GPU: what codes their pages.
@@ -154,27 +157,40 @@ class CodedLayer(DynamicLayer):
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Takes new tokens, codes a page where the tail is long enough, and gives all tokens back."""
-        old_keys, old_values = self._all()
+        old_keys, old_values = self._before_tail()
         keys = torch.cat([*old_keys, *([self.keys] if self._tail() else []), key_states], dim=-2)
         values = torch.cat([*old_values, *([self.values] if self._tail() else []), value_states], dim=-2)
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         self._heads = (key_states.shape[1], value_states.shape[1])
-        done = len(self.pages) * self.page
+        done = self._before()
         self.keys, self.values = keys[..., done:, :], values[..., done:, :]
-        while self._tail() >= self.page + self.window:
+        if self._first is None and self._tail() >= self.sink + self.page + self.window:
+            # Copies: views would keep all tokens' memory.
+            self._first = self.keys[..., : self.sink, :].clone(), self.values[..., : self.sink, :].clone()
+            self.keys, self.values = self.keys[..., self.sink :, :], self.values[..., self.sink :, :]
+        while self._first is not None and self._tail() >= self.page + self.window:
             old = self.keys[..., : self.page, :], self.values[..., : self.page, :]
             self.pages.append((self._coded(old[0], 0), self._coded(old[1], 1)))
             # A copy: a view would keep the page's memory.
             self.keys, self.values = self.keys[..., self.page :, :].clone(), self.values[..., self.page :, :].clone()
         return keys, values
 
+    def _before_tail(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """The first tokens and every page, of keys and of values."""
+        keys, values = self._all()
+        return (keys, values) if self._first is None else ([self._first[0], *keys], [self._first[1], *values])
+
+    def _before(self) -> int:
+        """Tokens before the tail."""
+        return len(self.pages) * self.page + (0 if self._first is None else int(self._first[0].shape[-2]))
+
     def _tail(self) -> int:
         return 0 if self.keys is None or self.keys.numel() == 0 else int(self.keys.shape[-2])
 
     def get_seq_length(self) -> int:
         """Tokens, coded or not."""
-        return len(self.pages) * self.page + self._tail()
+        return self._before() + self._tail()
 
     def coded_bytes(self) -> int:
         """Bytes of all pages."""
@@ -186,11 +202,11 @@ class CodedLayer(DynamicLayer):
         return values * self.dtype.itemsize if self.pages else 0
 
     def _uncode(self) -> None:
-        """Puts every page back into the tail."""
-        if self.pages:
+        """Puts the first tokens and every page back into the tail."""
+        if self._first is not None:
             tail = [[self.keys], [self.values]] if self._tail() else [[], []]
-            keys, values = self._all()
-            self.pages = []
+            keys, values = self._before_tail()
+            self.pages, self._first = [], None
             self.rest()
             self.keys, self.values = torch.cat([*keys, *tail[0]], dim=-2), torch.cat([*values, *tail[1]], dim=-2)
 
@@ -201,12 +217,13 @@ class CodedLayer(DynamicLayer):
         super().crop(tokens_to_remove)
 
     def reset(self) -> None:
-        self.pages = []
+        self.pages, self._first = [], None
         self.rest()
         super().reset()
 
     def reorder_cache(self, beam_idx: torch.Tensor) -> None:
         self._select(beam_idx.tolist())
+        self._move_first(lambda one: one.index_select(0, beam_idx.to(one.device)))
         if self._tail():
             self.keys = self.keys.index_select(0, beam_idx.to(self.keys.device))
             self.values = self.values.index_select(0, beam_idx.to(self.values.device))
@@ -214,6 +231,7 @@ class CodedLayer(DynamicLayer):
     def batch_repeat_interleave(self, repeats: int) -> None:
         batch = len(self.pages[0][0]) if self.pages else 0
         self._select([at for at in range(batch) for _ in range(repeats)])
+        self._move_first(lambda one: one.repeat_interleave(repeats, dim=0))
         if self._tail():
             self.keys = self.keys.repeat_interleave(repeats, dim=0)
             self.values = self.values.repeat_interleave(repeats, dim=0)
@@ -221,9 +239,14 @@ class CodedLayer(DynamicLayer):
     def batch_select_indices(self, indices: torch.Tensor) -> None:
         if self.pages:
             self._select(torch.arange(len(self.pages[0][0]))[indices.cpu()].tolist())
+        self._move_first(lambda one: one[indices, ...])
         if self._tail():
             self.keys = self.keys[indices, ...]
             self.values = self.values[indices, ...]
+
+    def _move_first(self, move: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        if self._first is not None:
+            self._first = move(self._first[0]), move(self._first[1])
 
     def _select(self, sequences: list[int]) -> None:
         self.rest()
@@ -233,7 +256,8 @@ class CodedLayer(DynamicLayer):
 class CodedCache(DynamicCache):
     """A ``DynamicCache`` whose old tokens are coded at ``bits`` per value, in pages of ``page`` tokens.
 
-    The last ``window`` tokens, and those that fill no page yet, stay as they are.
+    The first ``sink`` tokens, which attention leans on (docs/integrations.md has what that
+    saves), the last ``window`` tokens, and those that fill no page yet, stay as they are.
     Decoded pages are kept while all of them take at most ``decoded_bytes`` (256 MiB
     unless said; 0 decodes every page for every token). A cache that waits should
     `rest`: then the coded pages are all that is left of them.
@@ -256,12 +280,13 @@ class CodedCache(DynamicCache):
         codec: str = "line-fast",
         page: int = 64,
         window: int = 64,
+        sink: int = 4,
         decoded_bytes: int = 256 << 20,
         config: Any = None,
     ) -> None:
         super().__init__(config=config)
         self.budget = budget = Budget(decoded_bytes)
-        make = lambda: CodedLayer(bits=bits, codec=codec, page=page, window=window, budget=budget)  # noqa: E731
+        make = lambda: CodedLayer(bits=bits, codec=codec, page=page, window=window, sink=sink, budget=budget)  # noqa: E731
         self.layers = [make() if type(layer) is DynamicLayer else layer for layer in self.layers]
         if config is None:
             self.layer_class_to_replicate = make  # type: ignore[assignment]

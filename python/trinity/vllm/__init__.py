@@ -10,9 +10,9 @@
 
 from __future__ import annotations
 
-from ._store import BlockStore, Refused, chain
+from ._store import BlockStore, Refused, chain, parts
 
-__all__ = ["BlockStore", "Refused", "chain", "register"]
+__all__ = ["BlockStore", "Refused", "chain", "parts", "register"]
 
 #: The name that ``kv_connector`` has.
 NAME = "TrinityConnector"

@@ -21,11 +21,13 @@ from vllm.logger import init_logger
 
 import trinity
 
-from ._store import BlockStore, Refused, chain
+from ._store import BlockStore, Refused, chain, parts
 
 logger = init_logger("vllm.trinity")
 
-_OPTIONS = {"folder", "bits", "codec", "capacity_bytes", "memory_bytes", "threads"}
+_OPTIONS = {"folder", "bits", "codec", "sink", "capacity_bytes", "memory_bytes", "threads"}
+#: Tokens of a prompt's beginning that keep every bit: at 3 bits a fifth of the loss, for 0.07 bit (docs/integrations.md).
+_SINK = 4
 #: Blocks that may wait to be coded; beyond that a step waits, so that memory stays bounded.
 _WAITING = 64
 _DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
@@ -92,10 +94,14 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
         bits = extra.get("bits", 3.0)
         bits = None if bits in (None, "lossless") else float(bits)
         codec = extra.get("codec")
+        # Where every bit is kept there is nothing to spare.
+        self._sink = 0 if bits is None else int(extra.get("sink", _SINK))
+        if not 0 <= self._sink <= self._block:
+            raise ValueError(f"TrinityConnector: a sink of {self._sink} tokens, and a block has {self._block}")
         what = {
             "model": fingerprint(model.model), "dtype": str(vllm_config.cache_config.cache_dtype), "of": str(model.dtype),
             "block": self._block, "ranks": [parallel.tensor_parallel_size, parallel.pipeline_parallel_size],
-            "bits": bits, "codec": codec, "trinity": trinity.__version__,
+            "bits": bits, "codec": codec, "sink": self._sink, "trinity": trinity.__version__,
         }
         identity = hashlib.blake2b(json.dumps(what, sort_keys=True).encode(), digest_size=16).hexdigest()
         #: Where ranks hold different heads, their blocks are different ones; the scheduler asks for rank 0's.
@@ -197,8 +203,15 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
             if cache.dtype not in _DTYPES:
                 raise ValueError(f"TrinityConnector knows KV caches of f32, f16 and bf16, and {name} is {cache.dtype}")
 
-    def _views(self, name: str, block: int) -> torch.Tensor:
-        return self._caches[name][block]
+    def _views(self, moved: Moved) -> dict[str, torch.Tensor]:
+        """The parts of a block in every layer, by name; those of a prompt's first block that keep every bit end in `sink`."""
+        sink = self._sink if moved.index == 0 else 0
+        found = {}
+        for name, cache in self._caches.items():
+            own = cache[moved.block]
+            for part, where in parts(own.shape, self._block, sink).items():
+                found[f"{name} {part}".rstrip()] = own[where]
+        return found
 
     def start_load_kv(self, forward_context: Any, **keywords: Any) -> None:
         step = self._get_connector_metadata()
@@ -208,8 +221,9 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
         for request, first in step.computes_from.items():
             if request in self._poisoned and first <= self._poisoned[request]:
                 del self._poisoned[request]
-        expected = {name: (_DTYPES[cache.dtype], _matrix(cache[0].shape)) for name, cache in self._caches.items()}
         for moved in step.loads:
+            views = self._views(moved)
+            expected = {name: (_DTYPES[own.dtype], _matrix(own.shape)) for name, own in views.items()}
             try:
                 found = self._store.get(moved.key, expected)
             except Refused as why:
@@ -218,8 +232,7 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
                 self._poisoned[moved.request] = min(moved.index, self._poisoned.get(moved.request, moved.index))
                 continue
             for name, values in found.items():
-                own = self._views(name, moved.block)
-                own.copy_(values.reshape(own.shape))
+                views[name].copy_(values.reshape(views[name].shape))
 
     def wait_for_layer_load(self, layer_name: str) -> None:
         return
@@ -234,8 +247,7 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
             if moved.request in self._poisoned or moved.key in self._store:
                 continue
             # A copy, since the engine may use the block again at once.
-            held = {name: self._views(name, moved.block).clone().cpu() for name in self._caches}
-            held = {name: one.reshape(_matrix(one.shape)) for name, one in held.items()}
+            held = {name: own.clone().cpu().reshape(_matrix(own.shape)) for name, own in self._views(moved).items()}
             self._waiting = [one for one in self._waiting if not one.done()]
             while len(self._waiting) >= _WAITING:
                 self._waiting.pop(0).result()
@@ -243,7 +255,7 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
 
     def _keep(self, key: str, held: dict[str, torch.Tensor]) -> None:
         try:
-            self._store.put(key, held)
+            self._store.put(key, held, exact=[name for name in held if name.endswith(" sink")])
         except Exception:
             # What is not kept is computed again: serving goes on.
             logger.exception("block %s is not kept", key)

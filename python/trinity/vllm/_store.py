@@ -13,7 +13,7 @@ import json
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,26 @@ def chain(identity: str, tokens: Sequence[int], block: int, extras: Iterable[str
         before = hashlib.blake2b(before + own, digest_size=20).digest()
         keys.append(before.hex())
     return keys
+
+
+def parts(shape: Sequence[int], block: int, sink: int) -> dict[str, tuple[slice, ...]]:
+    """Where in one layer's tensor of a prompt's first block the first ``sink`` tokens are, and where the others.
+
+    Attention leans on the first tokens: they are kept to the bit. Tokens are the one side, the last left out, that is as
+    long as a block; where it is not clear which that is, all of the block counts as first.
+
+    >>> parts((2, 4, 16, 64), 16, 4)
+    {'': (slice(None, None, None), slice(None, None, None), slice(4, 16, None)), 'sink': (slice(None, None, None), slice(None, None, None), slice(0, 4, None))}
+    >>> parts((2, 16, 16, 64), 16, 4), parts((2, 4, 16, 64), 16, 0)
+    ({'sink': ()}, {'': ()})
+    """
+    if sink == 0:
+        return {"": ()}
+    sides = [at for at, side in enumerate(shape[:-1]) if side == block]
+    if len(sides) != 1 or sink >= block:
+        return {"sink": ()}
+    before = (slice(None),) * sides[0]
+    return {"": (*before, slice(sink, block)), "sink": (*before, slice(0, sink))}
 
 
 class BlockStore:
@@ -97,16 +117,28 @@ class BlockStore:
     def __contains__(self, key: str) -> bool:
         return self._path(key).exists()
 
-    def put(self, key: str, tensors: Mapping[str, Any]) -> int | None:
-        """Codes a block and writes it; its size in bytes, or nothing where it is there or cannot be written."""
+    def _encoded(self, tensors: Mapping[str, Any], exact: Collection[str]) -> list[_coded.Encoded]:
+        coded: dict[str, _coded.Encoded] = {}
+        lossy = {name: one for name, one in tensors.items() if name not in exact and self.bits is not None}
+        options: dict[str, Any] = {"class_": "kv-cache", "measure": False, "progress": False}
+        if lossy:
+            # Values that no codec takes at this rate are kept to the bit.
+            with contextlib.suppress(InputError, RunError):
+                coded = dict(zip(lossy, _coded.encode(list(lossy.values()), bits=self.bits, codec=self.codec, **options)))
+        kept = {name: one for name, one in tensors.items() if name not in coded}
+        if kept:
+            codec = self.codec if self.bits is None else None
+            coded |= zip(kept, _coded.encode(list(kept.values()), lossless=True, codec=codec, **options))
+        return [coded[name] for name in tensors]
+
+    def put(self, key: str, tensors: Mapping[str, Any], exact: Collection[str] = ()) -> int | None:
+        """Codes a block and writes it; its size in bytes, or nothing where it is there or cannot be written.
+
+        Tensors that ``exact`` names keep every bit.
+        """
         if key in self:
             return None
-        target = {"lossless": True} if self.bits is None else {"bits": self.bits}
-        try:
-            coded = _coded.encode(list(tensors.values()), codec=self.codec, class_="kv-cache", measure=False, progress=False, **target)
-        except (InputError, RunError):
-            # Values that no codec takes at this rate are kept to the bit.
-            coded = _coded.encode(list(tensors.values()), lossless=True, progress=False)
+        coded = self._encoded(tensors, exact)
         own = [{"name": name, "bytes": len(one.bytes), "dtype": one.dtype, "shape": list(one.shape)} for name, one in zip(tensors, coded)]
         header = json.dumps({"key": key, "identity": self.identity, "tensors": own}).encode()
         body = b"".join([_MAGIC, len(header).to_bytes(4, "little"), header, *(one.bytes for one in coded)])
