@@ -8,9 +8,7 @@ use crate::Error;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use trinity_tensor::allocate::{Allocation, Curve, allocate, curves as measured};
-use trinity_tensor::codec::{
-    Basis, CALIBRATED, Target, TensorCodec, codec, grouped_bits_per_value, width_within,
-};
+use trinity_tensor::codec::{Basis, CALIBRATED, Target, TensorCodec, calibrated_rate, codec};
 use trinity_tensor::pipeline::Treatment;
 use trinity_tensor::{Entry, TensorFile};
 
@@ -187,7 +185,7 @@ impl Request<'_> {
             };
             let failed = |error| Error::Tensor { subject: entry.name().to_owned(), error };
             if CALIBRATED.contains(&name.as_str()) {
-                (*target, *apart) = (Target::Bits(whole_bits(entry, name, *target).map_err(failed)?), true);
+                (*target, *apart) = (Target::Bits(rate_within(entry, name, *target).map_err(failed)?), true);
                 continue;
             }
             if !known.contains_key(name.as_str()) {
@@ -222,18 +220,21 @@ impl Request<'_> {
     }
 }
 
-/// The rate of the widest integers within a target.
-fn whole_bits(entry: &Entry, name: &str, target: Target) -> Result<f64, trinity_tensor::Error> {
-    let width = match target {
-        Target::Bits(bits) => width_within(bits),
+/// The finest rate within a target of a codec that rounds layers: most have whole bits.
+fn rate_within(entry: &Entry, name: &str, target: Target) -> Result<f64, trinity_tensor::Error> {
+    let rate = match target {
+        Target::Bits(bits) => calibrated_rate(name, bits),
         _ => None,
     };
-    width.map(grouped_bits_per_value).ok_or_else(|| trinity_tensor::Error::Unreachable {
+    // Hundredths from nothing on: the first that is enough.
+    let least =
+        (1..1600).map(|hundredth| f64::from(hundredth) / 100.0).find_map(|bits| calibrated_rate(name, bits));
+    rate.ok_or_else(|| trinity_tensor::Error::Unreachable {
         name: entry.name().to_owned(),
         codec: name.to_owned(),
         target: target.to_string(),
         limiting_factor: trinity_tensor::LimitingFactor::Rate,
-        reason: format!("with its scales it takes {:.2} bits/value or more", grouped_bits_per_value(2))
+        reason: format!("with its scales it takes {:.2} bits/value or more", least.unwrap_or(ANY_RATE))
             .into(),
     })
 }

@@ -213,8 +213,8 @@ fn moments_of(inputs: std::ops::Range<usize>, moments: &[f32]) -> Option<Vec<f32
     fits.then(|| inputs.clone().flat_map(|i| &moments[i * size..][inputs.clone()]).copied().collect())
 }
 
-/// Numbers of `width` bits, the first in the lowest bits.
-fn pack(numbers: impl Iterator<Item = u8>, width: u32, bytes: &mut Vec<u8>) {
+/// Numbers of `width` bits, up to 8, the first in the lowest bits.
+pub(super) fn pack(numbers: impl Iterator<Item = u8>, width: u32, bytes: &mut Vec<u8>) {
     let (mut held, mut bits) = (0u32, 0);
     for number in numbers {
         held |= u32::from(number) << bits;
@@ -229,7 +229,7 @@ fn pack(numbers: impl Iterator<Item = u8>, width: u32, bytes: &mut Vec<u8>) {
     }
 }
 
-fn unpack(bytes: &[u8], width: u32, count: usize) -> Vec<u8> {
+pub(super) fn unpack(bytes: &[u8], width: u32, count: usize) -> Vec<u8> {
     let mask = ((1u32 << width) - 1) as u8;
     let number = |i: usize| {
         let at = i * width as usize;

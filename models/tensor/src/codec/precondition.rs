@@ -88,12 +88,24 @@ impl PcaLearner {
 
     /// The basis of the first `rank` components.
     pub(crate) fn finish(self, rank: usize) -> PcaBasis {
-        let Self { cols, rows, mut mean, mut covariance } = self;
+        let Self { rows, mut mean, mut covariance, .. } = self;
         let count = rows.max(1) as f64;
         mean.iter_mut().for_each(|sum| *sum /= count);
         let mean_vector = nalgebra::DVector::from_column_slice(&mean);
         covariance = covariance / count - &mean_vector * mean_vector.transpose();
-        let eigen = covariance.symmetric_eigen();
+        PcaBasis::from_covariance(&mean, covariance.as_slice(), rank)
+    }
+}
+
+impl PcaBasis {
+    /// The first `rank` components of a law by its mean and its covariance, columns × columns.
+    ///
+    /// # Panics
+    ///
+    /// Where the covariance is of another number of columns than the mean.
+    pub fn from_covariance(mean: &[f64], covariance: &[f64], rank: usize) -> Self {
+        let cols = mean.len();
+        let eigen = nalgebra::DMatrix::from_column_slice(cols, cols, covariance).symmetric_eigen();
         let mut order: Vec<usize> = (0..cols).collect();
         order.sort_by(|&a, &b| eigen.eigenvalues[b].total_cmp(&eigen.eigenvalues[a]));
         let rank = rank.clamp(1, cols.max(1)).min(cols);
@@ -103,11 +115,9 @@ impl PcaLearner {
                 eigen.eigenvectors.column(component).iter().map(|&value| value as f32).collect::<Vec<_>>()
             })
             .collect();
-        PcaBasis { cols, rank, mean: mean.iter().map(|&value| value as f32).collect(), components }
+        Self { cols, rank, mean: mean.iter().map(|&value| value as f32).collect(), components }
     }
-}
 
-impl PcaBasis {
     /// The first `rank` components of the rows of some tensors, by the
     /// symmetric eigen-decomposition of their covariance.
     pub fn from_samples(samples: &[&Tensor], rank: usize) -> Result<Self, Error> {

@@ -1,10 +1,12 @@
 //! Every codec by name.
 
 use super::align::IntGroups;
+use super::cache::{CACHES, Cache};
 use super::entropy::{SYMBOL_CODERS, SymbolCoder};
 use super::ffmpeg::Ffmpeg;
-use super::grouped::{Calibrated, Method};
+use super::grouped::{Calibrated, Method, bits_per_value, width_within};
 use super::k_quants::{Blocks, KQuant};
+use super::layer::Layer;
 use super::line::Line;
 use super::lossless::Lossless;
 use super::mx::{Element, Mx};
@@ -32,7 +34,15 @@ pub const PAPER_BASELINES: [&str; 8] = [
 
 /// Codecs that [`codec`] knows and [`names`] leaves out: they code a layer's weights for what the layer reads, and
 /// nothing else.
-pub const CALIBRATED: [&str; 2] = ["gptq-128g", "awq-128g"];
+pub const CALIBRATED: [&str; 4] = ["gptq-128g", "awq-128g", "qtip", "watersic"];
+
+/// The rate that a codec of [`CALIBRATED`] uses where so many bits per value are there; nothing where they are too few.
+pub fn calibrated_rate(name: &str, bits: f64) -> Option<f64> {
+    match Layer::named(name) {
+        Some(layer) => layer.rate_within(bits),
+        None => width_within(bits).map(bits_per_value),
+    }
+}
 
 /// The codec of that name, or of the profile in a TOML file of that name.
 ///
@@ -58,10 +68,12 @@ fn unknown(name: &str) -> Error {
     Error::UnknownCodec { name: name.to_owned(), known: file_names().join(", ") }
 }
 
-/// Every name that an encoded file may ask for: [`names`], block formats of GGUF ([`KQuant`]), [`CALIBRATED`].
+/// Every name that an encoded file may ask for: [`names`], block formats of GGUF ([`KQuant`]), [`CALIBRATED`], [`CACHES`].
 pub fn file_names() -> Vec<String> {
     let formats = KQuant::ALL.map(|format| format.name().to_owned()).to_vec();
-    [names(), vec!["line".into()], formats, CALIBRATED.map(String::from).to_vec()].concat()
+    let [calibrated, caches] =
+        [&CALIBRATED[..], &CACHES[..]].map(|own| own.iter().map(|&name| name.into()).collect());
+    [names(), vec!["line".into()], formats, calibrated, caches].concat()
 }
 
 /// Whether another program codes, which may be missing and starts slowly.
@@ -69,8 +81,8 @@ pub fn is_external(name: &str) -> bool {
     Ffmpeg::named(name).is_some()
 }
 
-/// Every name that [`codec`] knows on this machine and comparisons take, but for block formats of GGUF ([`KQuant`])
-/// and [`CALIBRATED`].
+/// Every name that [`codec`] knows on this machine and comparisons take, but for block formats of GGUF ([`KQuant`]),
+/// [`CALIBRATED`] and [`CACHES`].
 pub fn names() -> Vec<String> {
     let mut names: Vec<String> = Trinity::names().chain(Line::names()).map(String::from).collect();
     names.extend(["h265", "h264"].map(String::from));
@@ -166,6 +178,12 @@ fn built_in(name: &str) -> Option<Box<dyn TensorCodec>> {
     }
     if let Some(method) = Method::named(name) {
         return Some(Box::new(Calibrated(method)));
+    }
+    if let Some(layer) = Layer::named(name) {
+        return Some(Box::new(layer));
+    }
+    if let Some(cache) = Cache::named(name) {
+        return Some(Box::new(cache));
     }
     if let Some(line) = Line::named(name) {
         return Some(Box::new(line));

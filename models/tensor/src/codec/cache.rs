@@ -1,0 +1,167 @@
+//! Quantizers of KV caches that codecs are held against: KIVI, KVQuant, TurboQuant and KVTC, written from their papers.
+//!
+//! A row is a token, a column a channel of K or V. All that a decoder needs is in the bytes and counts: widths,
+//! scales, levels, outliers, plans. What a paper learns ahead and shares (a basis for KVTC, keys before rotary
+//! positions) is the caller's affair: this module knows matrices, and which of them are keys by their name.
+
+mod kivi;
+mod kvquant;
+mod kvtc;
+mod levels;
+mod quantizer;
+mod turboquant;
+
+use super::lossy::{HEADER, normalize, restored};
+use super::{Encoded, Target, TensorCodec};
+use crate::{Error, Tensor};
+use quantizer::{Quantizer, Refusal, Side};
+
+/// Quantizers of KV caches, by name. [`super::names`] leaves them out: most have whole bits, and no error to aim at.
+pub const CACHES: [&str; 5] = ["kivi-64g", "kvquant", "kvquant-1p", "turboquant", "kvtc"];
+
+/// A quantizer of caches as a codec of tensors.
+#[derive(Debug)]
+pub(crate) struct Cache(Box<dyn Quantizer>);
+
+impl Cache {
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Some(Self(match name {
+            "kivi-64g" => Box::new(kivi::Kivi),
+            "kvquant" => Box::new(kvquant::KvQuant { outliers: false }),
+            "kvquant-1p" => Box::new(kvquant::KvQuant { outliers: true }),
+            "turboquant" => Box::new(turboquant::TurboQuant),
+            "kvtc" => Box::new(kvtc::Kvtc),
+            _ => return None,
+        }))
+    }
+}
+
+/// Bits per value by which a rate may be missed, so that one that was printed is enough to ask for.
+const SLACK_BITS: f64 = 5e-3;
+
+impl TensorCodec for Cache {
+    fn name(&self) -> String {
+        self.0.name().to_owned()
+    }
+
+    fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
+        let refuse = |reason: String| Error::Unreachable {
+            name: tensor.name().to_owned(),
+            codec: self.name(),
+            target: target.to_string(),
+            limiting_factor: target.limiting_factor(),
+            reason: reason.into(),
+        };
+        let Target::Bits(bits) = target else {
+            return Err(refuse("it has bits per value, and no other target".into()));
+        };
+        let Some((matrix, exponent)) = normalize(tensor)? else {
+            return Ok(Encoded::like(tensor, Vec::new()));
+        };
+        let most = ((bits + SLACK_BITS) * tensor.len() as f64 / 8.0).floor() as usize;
+        let coded = self.0.encode(&matrix, Side::of(tensor.name()), most.saturating_sub(HEADER));
+        let coded = coded.map_err(|refusal| match refusal {
+            Refusal::Bytes(least) => {
+                let least = 8.0 * (least + HEADER) as f64 / tensor.len() as f64;
+                refuse(format!("all counted it takes {least:.3} bits/value or more here"))
+            }
+            Refusal::Wide(most) => refuse(format!("it plans rows of up to {most} values")),
+        })?;
+        let mut bytes = exponent.to_le_bytes().to_vec();
+        bytes.extend(coded);
+        Ok(Encoded::like(tensor, bytes))
+    }
+
+    fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
+        restored(encoded, |bytes, rows, cols| {
+            let values = self.0.decode(bytes, rows, cols)?;
+            if values.iter().any(|value| !value.is_finite()) {
+                return Err(Error::corrupt(HEADER, "scales beyond all numbers"));
+            }
+            Ok(values)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Class, Dtype};
+
+    /// Keys as caches have them: a channel is far from zero, another large, tokens alike.
+    pub(super) fn keys(rows: usize, cols: usize) -> Vec<f32> {
+        let mut state = 7u64;
+        let mut uniform = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f32 / (1u64 << 24) as f32
+        };
+        let mut normal = || (0..12).map(|_| uniform()).sum::<f32>() - 6.0;
+        let values = (0..rows * cols).map(|at| match at % cols {
+            3 => 30.0 + 4.0 * normal(),
+            9 => 8.0 * normal(),
+            _ => normal(),
+        });
+        values.collect()
+    }
+
+    pub(super) fn tensor(name: &str, values: &[f32], cols: usize) -> Tensor {
+        let mut data = Vec::new();
+        Dtype::F32.extend_from_f32(values, &mut data);
+        Tensor::new(name, Class::KvCache, Dtype::F32, vec![values.len() / cols, cols], data).unwrap()
+    }
+
+    pub(super) fn nmse(codec: &str, tensor: &Tensor, bits: f64) -> f64 {
+        let codec = Cache::named(codec).unwrap();
+        let encoded = codec.encode(tensor, Target::Bits(bits)).unwrap();
+        assert!(encoded.bits_per_value() <= bits + SLACK_BITS, "{}", encoded.bits_per_value());
+        super::super::Metrics::between(tensor, &codec.decode(&encoded).unwrap()).nmse
+    }
+
+    #[test]
+    fn names_say_what_is_a_key() {
+        for key in ["k", "layers.3.k_cache", "past_key_values.0.key", "K"] {
+            assert_eq!(Side::of(key), Side::Keys, "{key}");
+        }
+        for value in ["v", "layers.3.v_cache", "matrix", "tokens"] {
+            assert_eq!(Side::of(value), Side::Values, "{value}");
+        }
+    }
+
+    #[test]
+    fn each_is_finer_with_more_bits_and_says_where_it_ends() {
+        let tensor = tensor("k", &keys(256, 64), 64);
+        for name in CACHES {
+            let errors = [2.6, 3.6, 4.6].map(|bits| nmse(name, &tensor, bits));
+            assert!(errors[0] > 1.1 * errors[1] && errors[1] > 1.1 * errors[2], "{name}: {errors:?}");
+            let codec = Cache::named(name).unwrap();
+            let few = self::tensor("k", &keys(1, 16), 16);
+            let refused = codec.encode(&few, Target::Bits(0.1)).unwrap_err().to_string();
+            assert!(refused.contains("bits/value or more"), "{refused}");
+            assert!(codec.encode(&tensor, Target::Nmse(0.1)).is_err());
+        }
+    }
+
+    #[test]
+    fn every_cut_stream_is_an_error_and_odd_shapes_come_back() {
+        for (rows, cols) in [(1, 16), (5, 48), (67, 20), (130, 96), (3, 7)] {
+            for side in ["k", "v"] {
+                let tensor = tensor(side, &keys(rows, cols), cols);
+                for name in CACHES {
+                    let codec = Cache::named(name).unwrap();
+                    let encoded = codec.encode(&tensor, Target::Bits(200.0)).unwrap();
+                    assert_eq!(codec.decode(&encoded).unwrap().shape(), tensor.shape());
+                    for cut in 1..encoded.bytes.len() {
+                        let short = Encoded { bytes: encoded.bytes[..cut].to_vec(), ..encoded.clone() };
+                        assert!(codec.decode(&short).is_err(), "{name} {rows}×{cols}: {cut}");
+                    }
+                    // Whatever a damaged byte makes of it, it is values of that shape or an error.
+                    for at in 2..encoded.bytes.len().min(40) {
+                        let mut bytes = encoded.bytes.clone();
+                        bytes[at] ^= 0x91;
+                        let _ = codec.decode(&Encoded { bytes, ..encoded.clone() });
+                    }
+                }
+            }
+        }
+    }
+}
