@@ -413,6 +413,7 @@ impl Evaluating {
             activations: coding(self.activations.as_ref(), "activations")?,
             stages: self.stages.into(),
             block: self.block,
+            sink: 0,
         };
         let run = evaluating::Run { weights: coding(self.weights.as_ref(), "weights")?, allocation, paths };
         let request = evaluating::Request {

@@ -25,6 +25,7 @@ use trinity_lm::{
     Checkpoint, Hooks, Model, NoHooks, Reference, Score, Text, builtin,
     cache::Turned,
     coding::{CodedPaths, Coding},
+    principal::{InBasis, TurnedInBasis},
     score_against,
     weights::Calibrator,
 };
@@ -190,7 +191,7 @@ impl Evaluation {
         let calibrating =
             request.calibrate.as_ref().map(|path| Calibrating::read(path, &checkpoint)).transpose()?;
         let remark = calibrating.as_ref().and_then(|own| own.remark.clone());
-        let calibrator = calibrating.map(|own| Calibrator::measure(&model, own.text)).transpose()?;
+        let calibrator = calibrating.map(|own| Calibrator::new(own.text));
         let mut content = ContentHash::default();
         content.add(&checkpoint.content()?.to_le_bytes());
         if let Some(judged) = &judged {
@@ -253,14 +254,9 @@ impl Evaluation {
         let on_the_way = kv.is_some() || activations.is_some();
         let what = kv.as_deref().or(activations.as_deref()).unwrap_or("coded");
         let hooks: &dyn Hooks = if on_the_way { &run.paths } else { &NoHooks };
-        // Codecs that take no moments stand as published, calibrated or not.
-        let turned = match (&self.calibrator, &run.paths.kv) {
-            (Some(calibrator), Some(coding)) if coding.takes_moments() => {
-                Some(Turned { hooks, turns: calibrator.cache_turns(&self.model)? })
-            }
-            _ => None,
-        };
-        let hooks = turned.as_ref().map_or(hooks, |turned| turned as &dyn Hooks);
+        let cache =
+            run.paths.kv.as_ref().map(|coding| self.cache(hooks, coding, run.paths.sink)).transpose()?;
+        let hooks = cache.as_ref().and_then(Option::as_deref).unwrap_or(hooks);
         let scored = self.score_through(model, hooks, progress, what)?;
         let allocation = run.weights.as_ref().map(|coding| self.shared(coding, run.allocation).to_string());
         let weights = coded.as_ref().map(|(coding, artefact)| (*coding, artefact));
@@ -269,8 +265,39 @@ impl Evaluation {
         let asked = [&row.weights, &row.allocation, &row.kv, &row.activations]
             .map(|part| part.as_deref().unwrap_or("-"))
             .join(" ");
-        let paths = (run.paths.stages, run.paths.block);
-        Ok(Row { key: self.key(&format!("{asked} {paths:?}"))?, ..row })
+        let CodedPaths { stages, block, sink, .. } = run.paths;
+        let sink = if sink == 0 { String::new() } else { format!(" {sink}") };
+        Ok(Row { key: self.key(&format!("{asked} {:?}{sink}", (stages, block)))?, ..row })
+    }
+
+    /// Hooks around a cache's codec: turned by what a calibration says, or in a basis that it learned. Codecs that
+    /// take neither stand as published, calibrated or not.
+    fn cache<'h>(
+        &'h self,
+        hooks: &'h dyn Hooks,
+        coding: &Coding,
+        sink: usize,
+    ) -> Result<Option<Box<dyn Hooks + 'h>>, Error> {
+        Ok(match &self.calibrator {
+            None if coding.needs_cache_basis() => {
+                let message = format!("{} codes caches in a basis that is learned on a text", coding.name());
+                return Err(Error::input(
+                    message,
+                    "give one, other than the text that is scored, with --calibrate",
+                ));
+            }
+            Some(calibrator) if coding.needs_cache_basis() => {
+                Some(Box::new(InBasis { hooks, bases: calibrator.cache_bases(&self.model, sink)? }))
+            }
+            Some(calibrator) if coding.takes_moments() && coding.before_rotary() => {
+                let (turns, bases) = calibrator.early_cache(&self.model, sink)?;
+                Some(Box::new(TurnedInBasis { hooks, turns, bases }))
+            }
+            Some(calibrator) if coding.takes_moments() => {
+                Some(Box::new(Turned { hooks, turns: calibrator.cache_turns(&self.model)? }))
+            }
+            _ => None,
+        })
     }
 
     /// What the uncoded model makes of the text; run once.

@@ -48,6 +48,10 @@ each beside RTN at 3 and 4 (the paper's Figure 8).
 --kv and --activations take one coding, or several separated by commas: then each is tried by
 itself. --allocation is that of `trinity encode --allocate`.
 
+Codecs of --kv also are kivi-64g, kvquant, kvquant-1p (1 % of values apart), turboquant and kvtc, as
+published; kvtc codes in a basis across heads that --calibrate learns. pre-rope/CODEC codes keys
+before rotary positions, as kvquant and kvtc do by themselves.
+
 --original names the model that MODEL was made from: its configuration and tokenizer are taken,
 and MODEL, a .tri file or a decoded folder, is held against it.
 
@@ -95,6 +99,9 @@ pub struct Args {
     /// Tokens coded together in a cache or an activation
     #[arg(long, value_name = "TOKENS", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     block: u32,
+    /// Tokens at the start of each window whose K and V stay as they are, counted at 16 bits
+    #[arg(long, value_name = "TOKENS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1 << 20))]
+    sink: u32,
     /// A text, other than the one that is scored, of which 65,536 tokens are read:
     /// codecs that can (trinity, gptq-128g, awq-128g) weigh errors in weights by
     /// the inputs it brings; trinity also moves bits to the weights that need
@@ -235,6 +242,7 @@ fn plan(args: &Args) -> Result<Vec<Run>, Failure> {
                 activations: coding(activations, "--activations")?,
                 stages: args.stages.into(),
                 block: args.block as usize,
+                sink: args.sink as usize,
             },
         })
     };

@@ -155,6 +155,21 @@ fn a_calibration_weighs_errors_in_caches() {
 }
 
 #[test]
+fn caches_are_coded_as_the_field_codes_them() {
+    let rows = json(&["--sink", "4", "--kv", "kivi-64g@2.5,kvquant@2.25,kvquant-1p@2.6,turboquant@2.5"]);
+    for row in &rows.as_array().unwrap()[1..] {
+        let (bits, lost) = (row["kv_bits_per_value"].as_f64().unwrap(), row["kl_nats"].as_f64().unwrap());
+        // Four tokens of 1,024 take 16 bits.
+        assert!(bits < 2.75 && lost > 0.01 && lost < 2.0, "{row}");
+    }
+    let said = trinity(["eval", "--windows", "1", "--kv", "kvtc@2"]).refused();
+    assert!(said.contains("--calibrate"), "{said}");
+    // Bits that scales alone take are said, not fallen short of.
+    let run = trinity(["eval", "--windows", "1", "--kv", "kivi-64g@1"]);
+    assert!(run.stderr().contains("it takes 1.50"), "{}", run.stderr());
+}
+
+#[test]
 fn a_text_too_short_to_calibrate_with_is_remarked_upon() {
     let folder = tempfile::tempdir().unwrap();
     let said = |bytes: usize| {

@@ -27,8 +27,23 @@ pub struct CacheTurns {
     head_dim: usize,
 }
 
+/// Which keys a codec is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keys {
+    /// As attention sees them.
+    AfterRotary,
+    /// As they were before rotary positions.
+    BeforeRotary,
+}
+
+/// How far before a query keys are looked at, where they stand before rotary positions: near ones, which attention
+/// mostly sees, and far ones.
+const DISTANCES: [usize; 6] = [0, 2, 8, 32, 128, 512];
+
 /// Sums over a text, by layer.
-struct Collector {
+struct Collector<'m> {
+    model: &'m Model,
+    frame: Keys,
     head_dim: usize,
     heads_per_key: usize,
     layers: Mutex<Vec<Sums>>,
@@ -42,13 +57,34 @@ struct Sums {
     squares: Vec<f64>,
 }
 
-impl Hooks for Collector {
+impl Collector<'_> {
+    /// Queries as keys of the frame meet them, rows of `width` values.
+    fn met(&self, layer: usize, queries: &[f32], width: usize) -> Vec<f32> {
+        if self.frame == Keys::AfterRotary {
+            return queries.to_vec();
+        }
+        let rows = queries.chunks_exact(width).enumerate();
+        let each = |(position, row): (usize, &[f32])| {
+            let keys = DISTANCES.iter().filter_map(move |&distance| position.checked_sub(distance));
+            let row = row.to_vec();
+            keys.flat_map(move |key| {
+                let mut row = row.clone();
+                self.model.undo_rotary(layer, &mut row, key);
+                row
+            })
+        };
+        rows.flat_map(each).collect()
+    }
+}
+
+impl Hooks for Collector<'_> {
     fn wants_attention(&self) -> bool {
         true
     }
 
     fn attention(&self, layer: usize, queries: &[f32], squares: &[f64]) {
         let (dim, heads) = (self.head_dim, squares.len());
+        let queries = self.met(layer, queries, heads * dim);
         let mut layers = self.layers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let sums = &mut layers[layer];
         sums.queries.resize(heads / self.heads_per_key, DMatrix::zeros(dim, dim));
@@ -84,9 +120,11 @@ impl Turn {
 
 impl CacheTurns {
     /// Runs the model over a text, one window after the other.
-    pub fn measure(model: &Model, text: &Text) -> Result<Self, Error> {
+    pub fn measure(model: &Model, text: &Text, frame: Keys) -> Result<Self, Error> {
         let config = model.config();
         let collector = Collector {
+            model,
+            frame,
             head_dim: config.head_dim,
             heads_per_key: config.num_attention_heads / config.num_key_value_heads,
             layers: Mutex::new(vec![Sums::default(); config.num_hidden_layers]),
@@ -172,6 +210,10 @@ impl Hooks for Turned<'_> {
 
     fn activation(&self, stage: usize, matrix: Matrix<'_>) -> Result<u64, String> {
         self.hooks.activation(stage, matrix)
+    }
+
+    fn before_rotary(&self) -> bool {
+        self.hooks.before_rotary()
     }
 
     fn wants_kv(&self) -> bool {

@@ -3,6 +3,7 @@
 //!
 //! Knows where linear layers read; how a codec uses the moments is its affair.
 
+use crate::cholesky::Factor;
 use crate::model::Part;
 use crate::{Error, Model, Text};
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, Dyn};
@@ -165,8 +166,7 @@ impl<'m> InputMoments<'m> {
         let damped = damped(self.matrix);
         // Cholesky goes from the first channel on; feedback leaves the last for last.
         let turned = DMatrix::from_fn(n, n, |i, j| damped[(n - 1 - i, n - 1 - j)]);
-        let factor = turned.cholesky()?;
-        let diagonal = factor.l_dirty().diagonal();
+        let diagonal = Factor::new(turned)?.diagonal();
         Some(diagonal.iter().rev().map(|l| (l * l).max(f64::MIN_POSITIVE)).collect())
     }
 

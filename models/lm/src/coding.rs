@@ -16,6 +16,8 @@ pub struct Coding {
     name: String,
     bits: f64,
     coder: Coder,
+    /// Whether keys are coded before rotary positions.
+    before_rotary: bool,
 }
 
 #[derive(Debug)]
@@ -32,6 +34,14 @@ enum Coder {
 /// What `hadamard/CODEC` starts with: a randomized Hadamard transform of rows
 /// before the codec, as QuaRot rotates weights.
 const HADAMARD: &str = "hadamard/";
+
+/// What `pre-rope/CODEC` starts with: keys of a cache are coded before rotary positions, which are applied to what
+/// comes back.
+const PRE_ROPE: &str = "pre-rope/";
+/// Quantizers whose papers take keys before rotary positions.
+const TAKE_KEYS_EARLY: [&str; 3] = ["kvquant", "kvquant-1p", SHARED_BASIS];
+/// The one whose paper codes caches in a basis that is learned ahead, across heads.
+const SHARED_BASIS: &str = "kvtc";
 
 /// Whether a name is that of a quantizer which is judged as published, and of no codec of files.
 pub fn is_published(name: &str) -> bool {
@@ -56,15 +66,18 @@ impl Coding {
         if !(bits.is_finite() && (0.05..=32.0).contains(&bits)) {
             return Err(format!("{bits} bits per value is outside 0.05 to 32"));
         }
-        let turned = name.strip_prefix(HADAMARD);
-        let coder = if turned.unwrap_or(name) == "rtn" && bits.fract() == 0.0 && (2.0..=8.0).contains(&bits) {
+        let (inner, early) = name.strip_prefix(PRE_ROPE).map_or((name, false), |inner| (inner, true));
+        let turned = inner.strip_prefix(HADAMARD);
+        let coder = if turned.unwrap_or(inner) == "rtn" && bits.fract() == 0.0 && (2.0..=8.0).contains(&bits)
+        {
             Coder::Rtn { width: bits as u32, turn: turned.map(|_| Precondition::Hadamard) }
-        } else if let Some(baseline) = Baseline::find(name, bits) {
+        } else if let Some(baseline) = Baseline::find(inner, bits) {
             Coder::Baseline(baseline?)
         } else {
-            Coder::Codec(codec::codec(name).map_err(|e| e.to_string())?)
+            Coder::Codec(codec::codec(inner).map_err(|e| e.to_string())?)
         };
-        Ok(Self { name: name.into(), bits, coder })
+        let before_rotary = early || TAKE_KEYS_EARLY.contains(&inner);
+        Ok(Self { name: name.into(), bits, coder, before_rotary })
     }
 
     /// A codec of files by its name, never a quantizer that stands as published.
@@ -74,7 +87,7 @@ impl Coding {
     /// Where there is none of that name.
     pub fn of_files(name: &str, bits: f64) -> Result<Self, String> {
         let coder = Coder::Codec(codec::codec(name).map_err(|e| e.to_string())?);
-        Ok(Self { name: name.into(), bits, coder })
+        Ok(Self { name: name.into(), bits, coder, before_rotary: false })
     }
 
     /// The codec's name.
@@ -117,6 +130,16 @@ impl Coding {
             Coder::Baseline(baseline) => baseline.needs_moments(),
             Coder::Codec(codec) => codec.needs_moments(),
         }
+    }
+
+    /// Whether keys of a cache are coded before rotary positions.
+    pub fn before_rotary(&self) -> bool {
+        self.before_rotary
+    }
+
+    /// Whether caches are coded in a basis that is learned ahead.
+    pub fn needs_cache_basis(&self) -> bool {
+        self.name.rsplit('/').next() == Some(SHARED_BASIS)
     }
 
     /// Whether weights are coded one layer after the other, for what the coded
@@ -192,6 +215,16 @@ impl Coding {
             }
         }
     }
+
+    /// Codes a block of a cache in place, of keys (`kind` "k") or values; answers the bits it takes.
+    fn apply_to_cache(&self, kind: &str, matrix: Matrix<'_>) -> Result<u64, String> {
+        match &self.coder {
+            Coder::Codec(codec) if !matrix.values.is_empty() => {
+                through_named(codec.as_ref(), Target::Bits(self.bits), (kind, Class::KvCache), matrix)
+            }
+            _ => self.apply(Class::KvCache, matrix.rows, matrix.cols, matrix.values, self.bits),
+        }
+    }
 }
 
 /// Puts in place of a matrix what a codec makes of it; answers the bits it takes.
@@ -201,10 +234,19 @@ pub fn through(
     class: Class,
     matrix: Matrix<'_>,
 ) -> Result<u64, String> {
+    through_named(codec, target, ("matrix", class), matrix)
+}
+
+/// As [`through`], of a tensor of that name: some codecs treat keys and values differently.
+fn through_named(
+    codec: &dyn TensorCodec,
+    target: Target,
+    (name, class): (&str, Class),
+    matrix: Matrix<'_>,
+) -> Result<u64, String> {
     let Matrix { rows, cols, values } = matrix;
     let data = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-    let tensor =
-        Tensor::new("matrix", class, Dtype::F32, vec![rows, cols], data).map_err(|e| e.to_string())?;
+    let tensor = Tensor::new(name, class, Dtype::F32, vec![rows, cols], data).map_err(|e| e.to_string())?;
     let encoded = codec.encode(&tensor, target).map_err(|e| e.to_string())?;
     let decoded = codec.decode(&encoded).map_err(|e| e.to_string())?;
     decoded.dtype().to_f32(decoded.data(), values);
@@ -236,24 +278,44 @@ pub struct CodedPaths {
     pub stages: usize,
     /// Tokens coded together.
     pub block: usize,
+    /// Tokens at the beginning of a window whose K and V stay as they are, 16 bits a value.
+    pub sink: usize,
 }
 
+/// Bits of a value that a cache keeps as it is.
+const KEPT_BITS: u64 = 16;
+
 impl CodedPaths {
-    fn in_blocks(&self, coding: &Coding, class: Class, matrix: Matrix<'_>) -> Result<u64, String> {
-        let cols = matrix.cols;
-        matrix.values.chunks_mut(self.block.max(1) * cols).try_fold(0, |bits, block| {
-            Ok(bits + coding.apply(class, block.len() / cols, cols, block, coding.bits)?)
+    /// Codes rows of `cols` values block by block; answers their bits.
+    fn in_blocks(
+        &self,
+        cols: usize,
+        values: &mut [f32],
+        code: impl Fn(Matrix<'_>) -> Result<u64, String>,
+    ) -> Result<u64, String> {
+        values.chunks_mut(self.block.max(1) * cols).try_fold(0, |bits, block| {
+            Ok(bits + code(Matrix { rows: block.len() / cols, cols, values: block })?)
         })
     }
 }
 
 impl Hooks for CodedPaths {
-    fn kv(&self, _: usize, _: &'static str, matrix: Matrix<'_>) -> Result<u64, String> {
-        self.kv.as_ref().map_or(Ok(0), |coding| self.in_blocks(coding, Class::KvCache, matrix))
+    fn kv(&self, _: usize, kind: &'static str, matrix: Matrix<'_>) -> Result<u64, String> {
+        let Some(coding) = &self.kv else { return Ok(0) };
+        let (kept, coded) = matrix.values.split_at_mut(self.sink.min(matrix.rows) * matrix.cols);
+        let spent = self.in_blocks(matrix.cols, coded, |block| coding.apply_to_cache(kind, block))?;
+        Ok(spent + KEPT_BITS * kept.len() as u64)
     }
 
     fn activation(&self, _: usize, matrix: Matrix<'_>) -> Result<u64, String> {
-        self.activations.as_ref().map_or(Ok(0), |coding| self.in_blocks(coding, Class::Activation, matrix))
+        let Some(coding) = &self.activations else { return Ok(0) };
+        self.in_blocks(matrix.cols, matrix.values, |Matrix { rows, cols, values }| {
+            coding.apply(Class::Activation, rows, cols, values, coding.bits)
+        })
+    }
+
+    fn before_rotary(&self) -> bool {
+        self.kv.as_ref().is_some_and(Coding::before_rotary)
     }
 
     fn wants_kv(&self) -> bool {
@@ -287,7 +349,11 @@ mod tests {
     #[test]
     fn codings_are_parsed_or_refused_with_a_reason() {
         assert!("rtn@4".parse::<Coding>().is_ok() && "hadamard/h265@2.9".parse::<Coding>().is_ok());
-        for bad in ["rtn", "rtn@x", "rtn@0", "nothing@3", "rtn@-1", "hadamard/nothing@3"] {
+        assert!("pre-rope/trinity@3".parse::<Coding>().unwrap().before_rotary());
+        assert!("kvtc@2".parse::<Coding>().unwrap().needs_cache_basis());
+        for bad in
+            ["rtn", "rtn@x", "rtn@0", "nothing@3", "rtn@-1", "hadamard/nothing@3", "pre-rope/nothing@3"]
+        {
             assert!(bad.parse::<Coding>().is_err(), "{bad}");
         }
     }

@@ -12,7 +12,7 @@ pub struct Matrix<'m> {
 /// What replaces tensors on their way. Called from several threads at once;
 /// an answer is the bits the replaced tensor would take in store or on a wire.
 pub trait Hooks: Sync {
-    /// K (after rotary positions) or V of `layer`, as a cache would hold it.
+    /// K (after rotary positions, unless [`Hooks::before_rotary`]) or V of `layer`, as a cache would hold it.
     fn kv(&self, _layer: usize, _kind: &'static str, _matrix: Matrix<'_>) -> Result<u64, String> {
         Ok(0)
     }
@@ -29,6 +29,11 @@ pub trait Hooks: Sync {
 
     /// Whether `attention` does anything.
     fn wants_attention(&self) -> bool {
+        false
+    }
+
+    /// Whether `kv` is given K before rotary positions: the model turns what it leaves.
+    fn before_rotary(&self) -> bool {
         false
     }
 

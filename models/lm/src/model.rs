@@ -192,6 +192,22 @@ impl Model {
         Ok((work, bits))
     }
 
+    /// Turns queries of layer `n`, heads side by side, back by the rotary angles of a position: against keys there
+    /// as they were before rotary positions, that is how queries count.
+    pub(crate) fn undo_rotary(&self, n: usize, queries: &mut [f32], position: usize) {
+        if self.positions.is_none() {
+            self.rotary_of(n).0.undo(queries, position);
+        }
+    }
+
+    /// The angles of a layer, and how far back it sees.
+    fn rotary_of(&self, n: usize) -> (&Rotary, usize) {
+        match self.config.layers[n] {
+            LayerKind::Full => (&self.rotary.0, usize::MAX),
+            LayerKind::Window(window) => (&self.rotary.1, window),
+        }
+    }
+
     /// What the head reads.
     fn normalize_last(&self, work: &mut Workspace) {
         self.norm.apply(&work.residual, self.config.rms_norm_eps as f32, &mut work.normed);
@@ -285,22 +301,27 @@ impl Model {
         add_bias(&mut work.v, &extras.v_bias);
         rms_norm_in_place(&mut work.q, &extras.q_norm, epsilon);
         rms_norm_in_place(&mut work.k, &extras.k_norm, epsilon);
-        let (rotary, window) = match config.layers[n] {
-            LayerKind::Full => (&self.rotary.0, usize::MAX),
-            LayerKind::Window(window) => (&self.rotary.1, window),
+        let (rotary, window) = self.rotary_of(n);
+        let mut replace = |kind: &'static str, values: &mut [f32]| {
+            bits.kv_values += values.len() as u64;
+            let matrix = Matrix { rows: work.tokens, cols: config.kv_size(), values };
+            let spent = hooks.kv(n, kind, matrix);
+            bits.kv += spent
+                .map_err(|reason| Error::Hook { place: format!("{kind} cache of layer {n}"), reason })?;
+            Ok::<_, Error>(())
         };
+        if hooks.wants_kv() && hooks.before_rotary() {
+            replace("k", &mut work.k)?;
+        }
         if self.positions.is_none() {
             rotary.apply(&mut work.q, config.q_size());
             rotary.apply(&mut work.k, config.kv_size());
         }
         if hooks.wants_kv() {
-            for (kind, values) in [("k", &mut work.k), ("v", &mut work.v)] {
-                let matrix = Matrix { rows: work.tokens, cols: config.kv_size(), values };
-                bits.kv_values += matrix.values.len() as u64;
-                bits.kv += hooks
-                    .kv(n, kind, matrix)
-                    .map_err(|reason| Error::Hook { place: format!("{kind} cache of layer {n}"), reason })?;
+            if !hooks.before_rotary() {
+                replace("k", &mut work.k)?;
             }
+            replace("v", &mut work.v)?;
         }
         let shape = Shape {
             heads: config.num_attention_heads,

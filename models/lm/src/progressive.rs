@@ -9,10 +9,11 @@
 
 use crate::accumulator::{Accumulator, CodedWeights};
 use crate::calibrate::{InputMoments, damped, outer_products, second_moments};
+use crate::cholesky::Factor;
 use crate::coding::Coding;
 use crate::model::{Part, Workspace};
 use crate::{Error, Model, Text, Weight};
-use nalgebra::{Cholesky, DMatrix, Dyn};
+use nalgebra::DMatrix;
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -85,7 +86,7 @@ impl Seen {
     }
 
     /// What a weight is coded as.
-    fn target(&self, weight: &Weight, factor: &Cholesky<f64, Dyn>) -> Vec<f32> {
+    fn target(&self, weight: &Weight, factor: &Factor) -> Vec<f32> {
         let original = DMatrix::from_row_slice(weight.rows, weight.cols, &weight.values);
         let mut asked = original * &self.drift;
         if let Some(lag) = &self.lag {
@@ -158,7 +159,7 @@ pub(crate) fn code_from(
             let hidden = makes_good.then_some(original.config().hidden_size);
             let seen = Seen::over(&pairs, inputs, hidden, tokens);
             let known = InputMoments::new(&seen.moments, task.scales_channels && part.is_after_norm());
-            let factor = coding.follows_inputs().then(|| damped(&seen.moments).cholesky()).flatten();
+            let factor = coding.follows_inputs().then(|| Factor::new(damped(&seen.moments))).flatten();
             let targets: Vec<Vec<f32>> = weights
                 .par_iter()
                 .map(|weight| match &factor {

@@ -67,6 +67,17 @@ impl Rotary {
         Self { table, half }
     }
 
+    /// Turns every head of a row back by the angles of a position.
+    pub fn undo(&self, row: &mut [f32], position: usize) {
+        let angles = &self.table[position * self.half..][..self.half];
+        for head in row.chunks_exact_mut(2 * self.half) {
+            let (low, high) = head.split_at_mut(self.half);
+            for ((a, b), &(cos, sin)) in low.iter_mut().zip(high).zip(angles) {
+                (*a, *b) = (*a * cos + *b * sin, *b * cos - *a * sin);
+            }
+        }
+    }
+
     /// Turns every head of every token; row `t` of `x` is at position `t`.
     pub fn apply(&self, x: &mut [f32], channels: usize) {
         for (position, row) in x.chunks_exact_mut(channels).enumerate() {
@@ -95,6 +106,10 @@ mod tests {
         for (a, b) in x.chunks(4).zip(before.chunks(4)) {
             let norm = |v: &[f32]| v.iter().map(|x| x * x).sum::<f32>();
             assert!((norm(a) / norm(b) - 1.0).abs() < 1e-5);
+        }
+        for (position, (row, before)) in x.clone().chunks_mut(4).zip(before.chunks(4)).enumerate() {
+            rotary.undo(row, position);
+            assert!(row.iter().zip(before).all(|(a, b)| (a - b).abs() < 1e-5), "{position}");
         }
         // Position 1, pair 0 turns by one radian.
         assert!((x[4] - (4.0 * 1f32.cos() - 6.0 * 1f32.sin())).abs() < 1e-5);

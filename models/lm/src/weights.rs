@@ -3,10 +3,11 @@
 
 use crate::accumulator::Accumulator;
 pub use crate::accumulator::CodedWeights;
-use crate::cache::CacheTurns;
+use crate::cache::{CacheTurns, Keys};
 use crate::calibrate::Moments;
 use crate::coding::Coding;
 use crate::nearby::Nearby;
+use crate::principal::CacheBases;
 pub use crate::progressive::Target;
 use crate::progressive::Task;
 use crate::{Error, Model, NoHooks, Reference, Text, Weight, progressive, score_against};
@@ -33,36 +34,67 @@ pub fn code_weights(model: &mut Model, coding: &Coding) -> Result<CodedWeights, 
 #[derive(Debug)]
 pub struct Calibrator {
     text: Text,
-    /// Of the model as it is.
-    moments: Moments,
+    /// Of the model as it is, over the whole text and over a part that is enough to probe with, once somebody asked.
+    moments: OnceLock<Moments>,
+    probing: OnceLock<Moments>,
     /// What each weight costs alone, once somebody asked.
     divergences: OnceLock<Vec<f64>>,
     turns: OnceLock<CacheTurns>,
+    /// For keys before rotary positions.
+    early_turns: OnceLock<CacheTurns>,
+    bases: OnceLock<CacheBases>,
+    /// Of K and V that are turned already.
+    turned_bases: OnceLock<CacheBases>,
 }
 
 /// Tokens at the start of windows, and windows, that divergences are taken of:
 /// each weight takes a run over all of them.
-const PROBE_TOKENS: usize = 512;
+const PROBE_TOKENS: usize = 256;
 const PROBE_WINDOWS: usize = 2;
+/// Windows over which it is seen what weights read that are probed: what each costs is then measured, not foretold.
+const SEEN_WINDOWS: usize = 8;
 /// Bits per value from which on divergences are trusted as they are when bits are moved. The
 /// coarser a code, the more of what a weight alone costs do layers after it make good, and
 /// the less do costs add up: trust falls with the bits.
 const TRUSTED_BITS: f64 = 4.0;
 
 impl Calibrator {
-    /// Runs the model over a text.
-    pub fn measure(model: &Model, text: Text) -> Result<Self, Error> {
-        let moments = Moments::measure(model, &text)?;
-        Ok(Self { text, moments, divergences: OnceLock::new(), turns: OnceLock::new() })
+    /// By a text; the model is run over it when somebody asks what it says.
+    pub fn new(text: Text) -> Self {
+        Self {
+            text,
+            moments: OnceLock::new(),
+            probing: OnceLock::new(),
+            divergences: OnceLock::new(),
+            turns: OnceLock::new(),
+            early_turns: OnceLock::new(),
+            bases: OnceLock::new(),
+            turned_bases: OnceLock::new(),
+        }
+    }
+
+    /// Second moments of what the layers of the model as it is read over the whole text.
+    fn moments(&self, model: &Model) -> Result<&Moments, Error> {
+        once(&self.moments, || Moments::measure(model, &self.text))
     }
 
     /// Turns of K and V in which errors count alike.
     pub fn cache_turns(&self, model: &Model) -> Result<&CacheTurns, Error> {
-        if let Some(known) = self.turns.get() {
-            return Ok(known);
-        }
-        let measured = CacheTurns::measure(model, &self.text)?;
-        Ok(self.turns.get_or_init(|| measured))
+        once(&self.turns, || CacheTurns::measure(model, &self.text, Keys::AfterRotary))
+    }
+
+    /// Principal components of K and V across heads.
+    pub fn cache_bases(&self, model: &Model, sink: usize) -> Result<&CacheBases, Error> {
+        once(&self.bases, || CacheBases::measure(model, &self.text, sink, None))
+    }
+
+    /// Turns in which errors count alike, of keys before rotary positions and of values, and principal components
+    /// across heads of what is turned.
+    pub fn early_cache(&self, model: &Model, sink: usize) -> Result<(&CacheTurns, &CacheBases), Error> {
+        let seen = self.text.beginnings(SEEN_WINDOWS, usize::MAX);
+        let turns = once(&self.early_turns, || CacheTurns::measure(model, &seen, Keys::BeforeRotary))?;
+        let bases = once(&self.turned_bases, || CacheBases::measure(model, &self.text, sink, Some(turns)))?;
+        Ok((turns, bases))
     }
 
     /// The KL divergence from the model as it is that each weight, and then each
@@ -73,6 +105,8 @@ impl Calibrator {
         }
         let text = self.text.beginnings(PROBE_WINDOWS, PROBE_TOKENS);
         let nearby = Nearby::measure(model, &text)?;
+        let seen = self.text.beginnings(SEEN_WINDOWS, usize::MAX);
+        let moments = once(&self.probing, || Moments::measure(model, &seen))?;
         let weights = model.weights();
         let probe = Coding::new(coding.name(), PROBE_BITS)
             .map_err(|reason| Error::Hook { place: "calibration".into(), reason })?;
@@ -87,7 +121,7 @@ impl Calibrator {
                 let own = weights.iter().enumerate().skip(thread).step_by(threads);
                 own.map(|(at, weight)| {
                     let mut coded = weight.clone();
-                    self.code(&probe, &mut coded, PROBE_BITS)?;
+                    code_for(moments, &probe, &mut coded, PROBE_BITS)?;
                     copy.replace_weight(&coded);
                     let moved = nearby.divergence(&copy, at / per_layer, &mut work);
                     copy.replace_weight(weight);
@@ -124,16 +158,25 @@ impl Calibrator {
         let budgets = allocate(&curves, coding.bits(), Allocation::EqualSlope);
         Ok(weights.into_iter().map(|weight| weight.name).zip(budgets).collect())
     }
+}
 
-    /// Codes a weight for what it reads in the model as it is.
-    fn code(&self, coding: &Coding, weight: &mut Weight, bits: f64) -> Result<u64, Error> {
-        let known = self.moments.of(&weight.name);
-        let spent = match known.filter(|known| known.inputs() == weight.cols) {
-            Some(known) => coding.apply_calibrated(weight.rows, &mut weight.values, bits, known),
-            None => Err("the calibration has no moments of its input".into()),
-        };
-        spent.map_err(|reason| Error::Hook { place: weight.name.clone(), reason })
+/// What a cell holds, made now where nothing is in it yet.
+fn once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T, Error>) -> Result<&T, Error> {
+    if let Some(known) = cell.get() {
+        return Ok(known);
     }
+    let made = make()?;
+    Ok(cell.get_or_init(|| made))
+}
+
+/// Codes a weight for what it reads in the model as it is.
+fn code_for(moments: &Moments, coding: &Coding, weight: &mut Weight, bits: f64) -> Result<u64, Error> {
+    let known = moments.of(&weight.name);
+    let spent = match known.filter(|known| known.inputs() == weight.cols) {
+        Some(known) => coding.apply_calibrated(weight.rows, &mut weight.values, bits, known),
+        None => Err("the calibration has no moments of its input".into()),
+    };
+    spent.map_err(|reason| Error::Hook { place: weight.name.clone(), reason })
 }
 
 /// The KL divergence that each table causes when it alone is coded.
@@ -159,7 +202,8 @@ pub fn code_weights_calibrated(
 ) -> Result<CodedWeights, Error> {
     if !coding.is_progressive() {
         let originals = model.weights();
-        return put(model, &originals, |weight| calibrator.code(coding, weight, coding.bits()));
+        let moments = calibrator.moments(model)?;
+        return put(model, &originals, |weight| code_for(moments, coding, weight, coding.bits()));
     }
     let budget = |_: &str| coding.bits();
     let task = Task { coding, text: &calibrator.text, budget: &budget, scales_channels: true };
@@ -207,8 +251,9 @@ impl Calibrator {
             done(table.values.len());
         }
         if !coding.is_progressive() {
+            let known = self.moments(model)?;
             let targets = model.weights().into_iter().filter_map(|weight| {
-                let moments = Arc::new(self.moments.of(&weight.name)?.values().to_vec());
+                let moments = Arc::new(known.of(&weight.name)?.values().to_vec());
                 done(weight.values.len());
                 Some(Target {
                     bits: budget(&weight.name),

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use trinity_lm::cache::{CacheTurns, Turned};
+use trinity_lm::cache::{CacheTurns, Keys, Turned};
 use trinity_lm::calibrate::Moments;
 use trinity_lm::coding::{CodedPaths, Coding};
 use trinity_lm::weights::{Calibrator, code_weights, code_weights_calibrated};
@@ -320,7 +320,7 @@ fn calibration_case() -> (Model, Text, Text, Reference) {
 #[test]
 fn calibrated_weights_cost_the_model_less_on_a_text_it_was_not_calibrated_on() {
     let (model, calibration, held_out, reference) = calibration_case();
-    let calibrator = Calibrator::measure(&model, calibration).unwrap();
+    let calibrator = Calibrator::new(calibration);
     let coding: Coding = "trinity@3".parse().unwrap();
     let lost = |coded: &Model| {
         score_against(&reference, coded, &held_out, &NoHooks, &|| ()).unwrap().fidelity.unwrap().kl_nats
@@ -336,9 +336,14 @@ fn calibrated_weights_cost_the_model_less_on_a_text_it_was_not_calibrated_on() {
 #[test]
 fn a_cache_turned_for_its_queries_costs_less_at_the_same_rate() {
     let (model, calibration, held_out, reference) = calibration_case();
-    let turns = CacheTurns::measure(&model, &calibration).unwrap();
-    let paths =
-        CodedPaths { kv: Some("trinity@2".parse().unwrap()), activations: None, stages: 1, block: 256 };
+    let turns = CacheTurns::measure(&model, &calibration, Keys::AfterRotary).unwrap();
+    let paths = CodedPaths {
+        kv: Some("trinity@2".parse().unwrap()),
+        activations: None,
+        stages: 1,
+        block: 256,
+        sink: 0,
+    };
     let lost = |hooks: &dyn Hooks| {
         let scored = score_against(&reference, &model, &held_out, hooks, &|| ()).unwrap();
         assert!(scored.kv_bits_per_value.unwrap() <= 2.0);

@@ -58,9 +58,7 @@ impl Calibration {
         })?;
         let Calibrating { text, remark, .. } = Calibrating::read(text, &checkpoint)?;
         let model = Model::load(&checkpoint)?;
-        progress.begin(0, "running the model over the calibrating text");
-        let calibrator = Calibrator::measure(&model, text)?;
-        progress.end();
+        let calibrator = Calibrator::new(text);
         let own = Self::of_model(&checkpoint, &model, &calibrator, coding, allocation, progress)?;
         Ok(Self { remark, ..own })
     }
