@@ -8,6 +8,7 @@ mod calibrated;
 mod kind;
 mod plan;
 mod rules;
+mod size;
 mod work;
 
 pub use calibrated::Calibration;

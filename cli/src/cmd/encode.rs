@@ -8,6 +8,7 @@ mod show;
 
 use std::path::{Path, PathBuf};
 
+use trinity_config::DataSize;
 use trinity_lm::coding::Coding;
 use trinity_study::Progress;
 pub use trinity_study::encode::default_codec;
@@ -55,6 +56,8 @@ Targets:
               met within 1 % and never exceeded, but by what is kept exact, which is said
               (--strict fails); bits per sample of pictures. What --exclude and --bits-for
               name is beside it
+  --target-size  bytes of the whole file, such as 80MB or 76MiB: bits go where the next one saves most
+              (--allocate equal shares them out alike)
   --nmse      squared error over energy, for every tensor
   --qp        a fixed quantization parameter, for video codecs and pictures
   --lossless  every bit back (codec zstd unless another is named)
@@ -71,6 +74,7 @@ Examples:
   trinity encode kv.npy --bits 2.5 --basis kv.basis -o kv.tri
   trinity encode kv.npy --bits 3 --codec trinity-lite --device auto -o kv.tri
   trinity encode small.safetensors --bits 3 --calibrate eval.txt -o small.tri
+  trinity encode small.safetensors --target-size 0.9MB -o sized.tri
   trinity encode model.safetensors --bits 3 --bits-for 'layers.0.*=6' -o finer.tri
   trinity encode model.safetensors --bits 3 --exclude 'layers.6.*' -o parts.tri
   trinity encode small.safetensors --bits 3 --eval eval.txt --eval-windows 1 -o small.tri
@@ -116,7 +120,7 @@ pub struct Args {
     /// How a bit budget is shared out: equal, linear (the paper's k·l + b over
     /// layers l), or equal-slope (least total relative error; with --calibrate, least
     /// divergence of the model's predictions, and the default there). Otherwise equal
-    #[arg(long, value_name = "HOW", requires = "bits")]
+    #[arg(long, value_name = "HOW", requires = "rate")]
     allocate: Option<Allocation>,
     /// Code norms, biases and vectors too, which otherwise stay exact
     #[arg(long)]
@@ -150,8 +154,11 @@ pub struct Args {
 #[group(required = true, multiple = false)]
 pub struct TargetArgs {
     /// Bits per value, as a fraction if you like
-    #[arg(long, value_name = "BITS", value_parser = positive)]
+    #[arg(long, value_name = "BITS", value_parser = positive, group = "rate")]
     bits: Option<f64>,
+    /// Size of the whole file, such as 80MB or 76MiB
+    #[arg(long, value_name = "SIZE", value_parser = size, group = "rate")]
+    target_size: Option<DataSize>,
     /// Normalized mean squared error
     #[arg(long, value_name = "NMSE", value_parser = positive)]
     nmse: Option<f64>,
@@ -167,11 +174,23 @@ impl TargetArgs {
     pub fn target(&self) -> Target {
         match (self.bits, self.nmse, self.qp) {
             (Some(bits), _, _) => Target::Bits(bits),
+            // Until it is known what rate that is.
+            _ if self.target_size.is_some() => Target::Bits(ANY_BITS),
             (_, Some(nmse), _) => Target::Nmse(nmse),
             (_, _, Some(qp)) => Target::Qp(qp),
             _ => Target::Lossless,
         }
     }
+}
+
+/// The rate that stands for a size before the file was looked at.
+const ANY_BITS: f64 = 4.0;
+
+/// A size above zero.
+fn size(text: &str) -> Result<DataSize, String> {
+    let size: DataSize =
+        text.parse().map_err(|_| "expected a size such as 80MB or \"76.3 MiB\"".to_owned())?;
+    if size.bytes() > 0.0 { Ok(size) } else { Err("expected a size above zero".into()) }
 }
 
 /// A finite number above zero.
@@ -200,7 +219,7 @@ pub fn known_codec(name: &str) -> Result<(), Failure> {
 }
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
-    let target = args.target.target();
+    let mut target = args.target.target();
     args.codec.iter().for_each(|profile| output::protect(Path::new(profile)));
     if pictures::is_picture(&args.file) {
         return picture(args, target, ctx);
@@ -220,23 +239,24 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     output.named_as(&["tri"])?;
     ctx.may_write(&output)?;
     if output::is_stdout(&output) && (args.eval.is_some() || args.calibrate.is_some()) {
-        return Err(Failure::input(
-            "--eval and --calibrate score the file that is written, and stdout is none",
-        )
-        .help("name a file with -o"));
+        return Err(no_file());
     }
-    // Where a text tells what bits are worth, they go there.
-    let by_default = if args.calibrate.is_some() { Allocation::EqualSlope } else { Allocation::Equal };
-    let allocation = args.allocate.unwrap_or(by_default);
-    let request = Request {
+    let allocation = args.allocate.unwrap_or_else(|| default_allocation(args));
+    let mut request = Request {
         codec: codec_name,
         target,
-        allocation: if args.calibrate.is_some() { Allocation::Equal } else { allocation },
+        allocation: Allocation::Equal,
         all: args.all,
         basis: basis.as_ref(),
         rules: args.rules.rules()?,
     };
     let place = args.file.display().to_string();
+    if let Some(size) = args.target.target_size {
+        target = Target::Bits(request.bits_for_size(&file, &place, size.bytes())?);
+        request.target = target;
+    }
+    // What a calibration finds is laid over equal shares.
+    request.allocation = if args.calibrate.is_some() { Allocation::Equal } else { allocation };
     let mut plan = request.plan(&file, &place)?;
     show_plan(&plan, ctx);
     let calibration = match (&args.calibrate, target) {
@@ -298,8 +318,24 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     ctx.outcome(&outcome.output, &outcome, show::text(&outcome, ctx.colour))
 }
 
+/// Where a text tells what bits are worth, they go there; and where a size is all that is asked for.
+fn default_allocation(args: &Args) -> Allocation {
+    let by_slope = args.calibrate.is_some() || args.target.target_size.is_some();
+    if by_slope { Allocation::EqualSlope } else { Allocation::Equal }
+}
+
+fn no_file() -> Failure {
+    Failure::input("--eval and --calibrate score the file that is written, and stdout is none")
+        .help("name a file with -o")
+}
+
 /// Pictures, which know nothing of tensors' options.
 fn picture(args: &Args, target: Target, ctx: &Context) -> Result<(), Failure> {
+    if args.target.target_size.is_some() {
+        return Err(
+            Failure::input("--target-size is for tensors, and this is a picture").help("ask for --bits")
+        );
+    }
     let in_parts = args.parts.shard.is_some() || args.parts.merge;
     args.device.open(["a codec of pictures"], ctx)?;
     let of_models = args.calibrate.is_some() || args.eval.is_some() || args.rules.is_given();

@@ -486,3 +486,30 @@ fn a_calibration_that_cannot_be_is_refused_with_a_way_out() {
     let said = refused(&["--bits", "3", "--allocate", "linear"]);
     assert!(said.contains("not by layers") && said.contains("equal-slope"), "{said}");
 }
+
+#[test]
+fn a_size_is_met_and_one_out_of_reach_says_what_is_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/lm/data/tiny.safetensors");
+    let out = folder.path().join("sized.tri").to_string_lossy().into_owned();
+    let encode = |size: &'static str, more: &[&'static str]| {
+        let words =
+            ["encode", model, "--codec", "trinity-lite", "--target-size", size, "--force", "-o", &out];
+        trinity(words.into_iter().chain(more.iter().copied()))
+    };
+    for (more, least) in
+        [(&["--allocate", "equal"][..], 870_000), (&["--bits-for", "*.up_proj.*=4"], 850_000)]
+    {
+        encode("0.9 MB", more).ok();
+        let bytes = std::fs::metadata(&out).unwrap().len();
+        assert!((least..=900_000).contains(&bytes), "{bytes} with {more:?}");
+    }
+    for (size, expected) in
+        [("1 kB", "is too small"), ("1 GB", "--lossless"), ("3 parsec", "80MB"), ("0 MB", "above zero")]
+    {
+        let said = encode(size, &[]).refused();
+        assert!(said.contains(expected), "{size}: {said}");
+    }
+    let formats = encode("0.9 MB", &["--codec-for", "*.up_proj.*=nf4"]).refused();
+    assert!(formats.contains("a rate of its own"), "{formats}");
+}
