@@ -8,11 +8,13 @@ mod bench;
 mod encode;
 mod h264;
 mod h265;
+mod kv;
 mod line;
 mod lm;
 mod matrix;
 mod tensor;
 mod video;
+mod weights;
 
 /// Name, what is compared, and how to run it with the words that follow its name.
 type Comparison = (&'static str, &'static str, fn(&[&str]) -> Result<(), String>);
@@ -30,6 +32,11 @@ const COMPARISONS: &[Comparison] = &[
         h265::run,
     ),
     (
+        "kv",
+        "KV caches: what models lose by rate, against KIVI, KVQuant, TurboQuant and KVTC [--quick] [--only MODEL] [--windows N]",
+        kv::run,
+    ),
+    (
         "line",
         "the line-rate codec: bits at equal error against trinity, H.265 and uniform+ac; speed against zstd and x264 [--quick]",
         line::run,
@@ -39,6 +46,11 @@ const COMPARISONS: &[Comparison] = &[
         "tensor",
         "the Trinity codec: bits at equal error against H.265, x265, nncodec and entropy; speed [--quick]",
         tensor::run,
+    ),
+    (
+        "weights",
+        "linear weights coded for a text: what models lose by rate, against QTIP, WaterSIC, GPTQ and AWQ [--only MODEL] [--windows N]",
+        weights::run,
     ),
 ];
 
