@@ -1,6 +1,10 @@
 //! A hash of sources, for build scripts: what code computed is told apart by it
 //! from what other code would have. Build scripts include this file by its path.
 
+#[path = "../models/numeric/src/hash.rs"]
+#[allow(dead_code, reason = "one function of a file that others use more of")]
+mod hash;
+
 use std::path::{Path, PathBuf};
 
 /// Passes the 64-bit FNV-1a hash of all Rust and TOML files under some folders
@@ -19,13 +23,8 @@ pub fn state(variable: &str, folders: &[PathBuf]) {
     }
     // The order of a folder's files is the file system's; that of a sorted list is not.
     files.sort();
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for path in files {
-        let text = std::fs::read(&path).unwrap_or_default();
-        for byte in text.into_iter().chain([0]) {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
+    let texts = files.iter().flat_map(|path| std::fs::read(path).unwrap_or_default().into_iter().chain([0]));
+    let hash = hash::fnv1a(texts);
     println!("cargo::rustc-env={variable}={hash:016x}");
 }
 

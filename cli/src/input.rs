@@ -4,12 +4,14 @@
 //! from this very run: results never take its place (see `output`).
 
 mod arguments;
+mod pipe;
 
 pub use arguments::{READ_BY_PARENT, protect, register};
 
 use crate::failure::Failure;
 use crate::output;
-use std::fs::{File, Metadata};
+use pipe::is_pipe;
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::mpsc;
@@ -26,17 +28,6 @@ pub fn is_stdin(path: &Path) -> bool {
 /// Whether an input can be read once only, from front to back: stdin, a pipe.
 pub fn is_streamed(path: &Path) -> bool {
     is_stdin(path) || std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
-}
-
-/// Whether what was found is a pipe, which waits for its other end.
-#[cfg(unix)]
-pub fn is_pipe(found: &Metadata) -> bool {
-    std::os::unix::fs::FileTypeExt::is_fifo(&found.file_type())
-}
-
-#[cfg(not(unix))]
-pub fn is_pipe(_: &Metadata) -> bool {
-    false
 }
 
 /// An input to be read from front to back, and its length where it says so.

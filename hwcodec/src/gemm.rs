@@ -6,6 +6,7 @@ use crate::gpu::Gpu;
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DevicePtrMut};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
+use trinity_numeric::random::Lcg;
 
 const LIBRARIES: [&str; 3] = ["libcublas.so.13", "libcublas.so.12", "libcublas.so"];
 /// `CUDA_R_16BF`, `CUBLAS_COMPUTE_32F`, `CUBLAS_GEMM_DEFAULT`, `CUBLAS_OP_N`.
@@ -160,11 +161,10 @@ fn blas(code: c_int, call: &'static str) -> Result<(), Error> {
 
 /// Uniform in [-1, 1), as bf16 bits.
 fn random_bf16(count: usize, seed: u64) -> Vec<u16> {
-    let mut state = seed;
+    let mut lcg = Lcg(seed);
     (0..count)
         .map(|_| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let unit = (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0;
+            let unit = 2.0 * lcg.uniform() - 1.0;
             (unit.to_bits() >> 16) as u16
         })
         .collect()

@@ -15,52 +15,24 @@
 
 mod curve;
 mod digits;
+mod error;
 mod grid;
+mod kind;
+mod measured;
 mod shape;
 #[cfg(test)]
 mod tests;
 
 pub use curve::{Corner, Curve, MAX_CORNERS};
 pub use digits::{Steps, quantize};
+pub use error::Error;
 pub use grid::{Axis, Term};
+pub use kind::{Collective, Device, Format, Kind, MlaFormats};
+pub use measured::{Measured, Timed};
 pub use shape::{
-    Collective, CollectiveShape, ContextAttention, Coordinates, Device, Format, GenerationAttention, Kind,
-    MAX_COORDINATES, Matmul, Mla, MlaFormats, MlaModule, Moe, Routing,
+    CollectiveShape, ContextAttention, Coordinates, GenerationAttention, MAX_COORDINATES, Matmul, Mla,
+    MlaModule, Moe, Routing,
 };
-
-/// Why a kernel's time is not known.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// Nobody measured this kind of kernel in this format on the GPU.
-    #[error("{kind} was never measured on {gpu}; measured: {measured}")]
-    NotMeasured { kind: Kind, gpu: String, measured: String },
-    /// A size that no kernel has.
-    #[error("{what} of {value} is not a size a kernel can have")]
-    Size { what: &'static str, value: f64 },
-    /// What was read is no curve.
-    #[error("the curve of {kind} is damaged: {why}")]
-    Damaged { kind: Kind, why: String },
-}
-
-/// One kernel's time.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Timed {
-    pub s: f64,
-    /// Whether some size lies outside what was measured.
-    pub extrapolated: bool,
-}
-
-/// One curve as a file holds it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Measured<'a> {
-    pub kind: Kind,
-    /// Least and greatest value of each coordinate among measured kernels.
-    pub ranges: Vec<(f64, f64)>,
-    pub steps: Steps,
-    /// Values of all terms of [`Kind::terms`] in turn, as [`quantize`] writes them.
-    pub digits: &'a str,
-}
 
 /// What kernels take on one GPU type.
 #[derive(Clone, Debug, PartialEq)]

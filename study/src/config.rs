@@ -22,6 +22,7 @@ mod loss;
 pub(crate) mod measured;
 mod names;
 mod network;
+mod overlap;
 mod parts;
 mod profile;
 mod serving;
@@ -29,6 +30,7 @@ mod setter;
 pub mod software;
 mod stages;
 mod study;
+mod sustained;
 mod sweep;
 mod synthesis;
 mod technology;
@@ -44,8 +46,8 @@ pub use exploration::{
 };
 pub use figures::{CellFile, ClaimFile, FigureFile, FiguresFile, RuleFile};
 pub use framework::{FrameworkFile, ScheduleName, StatesFile};
-pub use hardware::{ClusterFile, CpuName, GpuFile, SustainedFile, TierFile};
-pub use job::{CompressionFile, JobFile, OverlapFile, PrecisionFile};
+pub use hardware::{ClusterFile, CpuName, GpuFile, TierFile};
+pub use job::{CompressionFile, JobFile, PrecisionFile};
 pub use kernels::{CurveFile, DeviceFile, KernelsFile, UnseenFile};
 pub use launch::{LaunchFile, Launched, LaunchesFile, SplitLaunchFile};
 pub use layout::{ChooseName, ParallelismFile, ParallelismTable};
@@ -53,6 +55,7 @@ pub use llm::{LlmFile, MambaFile, MoeFile, WindowFile};
 pub use loss::{LossFile, LossRateFile, LossesFile};
 pub use measured::Replacement;
 pub use network::{NetworkFile, NetworkTierFile, NicFile, SwitchFile};
+pub use overlap::OverlapFile;
 pub use parts::{
     Derived, GpuModelName, L2File, LinksFile, MemoryFile, PartsFile, SmFile, WaferFile, derived,
 };
@@ -60,6 +63,7 @@ pub use profile::ProfileFile;
 pub use serving::{DistributionName, LengthsFile, ServingFile};
 pub use setter::{Settable, Setter};
 pub use study::StudyFile;
+pub use sustained::SustainedFile;
 #[cfg(feature = "hwcodec")]
 pub(crate) use sweep::values_of_runs;
 pub use sweep::{AssumptionFile, AxisFile, CrossoverFile, HeadlineFile, Scalar, ScenarioFile, SweepFile};

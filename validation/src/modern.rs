@@ -5,9 +5,10 @@
 //! layers of a hybrid, the ranks of latent attention) is written down here once
 //! for each model, never for a row.
 
-use crate::csv::{Problem, Row};
-use crate::runs::{Run, Set, Unstated, machine_of};
+use crate::csv::{self, Problem, Row, Table};
+use crate::runs::{self, FUSED_SINCE, Run, Runs, Set, UNFUSED_SITE, Unstated, machine_of};
 use std::fmt::Write;
+use std::path::Path;
 use trinity_sim::Recompute;
 
 /// A column that only these tables have.
@@ -54,10 +55,32 @@ pub const COLUMNS: [&str; 37] = [
     "quality",
 ];
 
-/// The release whose expert layers run in graphs with casts fused.
-pub(crate) const FUSED_SINCE: &str = "26.06";
-/// The site of releases before it.
-pub(crate) const UNFUSED_SITE: &str = "before-26-06";
+impl Runs {
+    /// Reads a table of runs; `finished` tells whether each must have a time.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read or lacks a column.
+    pub fn read(path: &Path, finished: bool) -> Result<Self, csv::Error> {
+        let table = Table::read(path, &["source"])?;
+        if table.has(TOLD_BY) {
+            table.require(&COLUMNS)?;
+            return Ok(Self::of_rows(&table, run));
+        }
+        table.require(&runs::COLUMNS)?;
+        Ok(Self::of_table(&table, finished))
+    }
+
+    /// Reads a table of the form of this module from memory.
+    ///
+    /// # Errors
+    ///
+    /// When a column is missing.
+    pub fn parse_modern(file: &str, text: &str) -> Result<Self, csv::Error> {
+        let table = Table::parse(file, text.as_bytes(), &COLUMNS)?;
+        Ok(Self::of_rows(&table, run))
+    }
+}
 
 /// Reads one row: malformed on the outside, incomplete on the inside.
 pub fn run(row: &Row<'_>) -> Result<Result<Run, Problem>, Problem> {

@@ -6,9 +6,7 @@
 //! source, never for a row.
 
 use crate::csv::{self, Problem, Row, Table};
-use crate::modern;
 use std::fmt::Write;
-use std::path::Path;
 use trinity_config::{Checked, Document};
 use trinity_sim::{Cluster, Job, Recompute};
 use trinity_study::config::StudyFile;
@@ -186,6 +184,11 @@ impl Set {
     }
 }
 
+/// The release whose expert layers run in graphs with casts fused.
+pub(crate) const FUSED_SINCE: &str = "26.06";
+/// The site of releases before it.
+pub(crate) const UNFUSED_SITE: &str = "before-26-06";
+
 /// Rows read from one table.
 #[derive(Clone, Debug, Default)]
 pub struct Runs {
@@ -197,21 +200,6 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Reads a table of runs; `finished` tells whether each must have a time.
-    ///
-    /// # Errors
-    ///
-    /// When the file cannot be read or lacks a column.
-    pub fn read(path: &Path, finished: bool) -> Result<Self, csv::Error> {
-        let table = Table::read(path, &["source"])?;
-        if table.has(modern::TOLD_BY) {
-            table.require(&modern::COLUMNS)?;
-            return Ok(Self::of_rows(&table, modern::run));
-        }
-        table.require(&COLUMNS)?;
-        Ok(Self::of_table(&table, finished))
-    }
-
     /// Reads a table of runs from memory.
     ///
     /// # Errors
@@ -221,21 +209,14 @@ impl Runs {
         Ok(Self::of_table(&Table::parse(file, text.as_bytes(), &COLUMNS)?, finished))
     }
 
-    /// Reads a table of the form of [`modern`] from memory.
-    ///
-    /// # Errors
-    ///
-    /// When a column is missing.
-    pub fn parse_modern(file: &str, text: &str) -> Result<Self, csv::Error> {
-        let table = Table::parse(file, text.as_bytes(), &modern::COLUMNS)?;
-        Ok(Self::of_rows(&table, modern::run))
-    }
-
-    fn of_table(table: &Table, finished: bool) -> Self {
+    pub(crate) fn of_table(table: &Table, finished: bool) -> Self {
         Self::of_rows(table, |row| run(row, finished))
     }
 
-    fn of_rows(table: &Table, read: impl Fn(&Row<'_>) -> Result<Result<Run, Problem>, Problem>) -> Self {
+    pub(crate) fn of_rows(
+        table: &Table,
+        read: impl Fn(&Row<'_>) -> Result<Result<Run, Problem>, Problem>,
+    ) -> Self {
         let mut runs = Self { malformed: table.problems.clone(), ..Self::default() };
         for row in table.rows() {
             match read(&row) {
@@ -564,12 +545,9 @@ impl Run {
         let gpus = self.gpus;
         // The source ends in the release.
         let unfused = self.set == Set::Nemo
-            && self.source.rsplit('-').next().is_some_and(|release| release < modern::FUSED_SINCE);
-        let site = if unfused && self.framework() == "megatron-bridge" {
-            modern::UNFUSED_SITE
-        } else {
-            self.set.site()
-        };
+            && self.source.rsplit('-').next().is_some_and(|release| release < FUSED_SINCE);
+        let site =
+            if unfused && self.framework() == "megatron-bridge" { UNFUSED_SITE } else { self.set.site() };
         let gpu = self.gpu.as_str();
         let smaller = if gpu.contains("40GB") {
             "gpu.memory = \"40 GB\"\ngpu.memory-bandwidth = \"1555 GB/s\"\n"

@@ -10,6 +10,7 @@ mod fuzz;
 mod kernels;
 mod models;
 mod numbers;
+mod numeric;
 mod peers;
 mod python;
 mod regret;

@@ -107,7 +107,7 @@ impl Format {
         if self == Self::Parquet {
             return parquet::join_rows(study, states, &out.join("points.parquet"));
         }
-        files::join_rows(study, states, &out.join("points.csv"))
+        rows::join_rows(study, states, &out.join("points.csv"))
     }
 }
 

@@ -7,8 +7,9 @@
 //! the files of a model's folder, and what stdin was redirected from. Knows
 //! names; what a command does with a file is its own affair.
 
+use super::pipe::is_pipe;
 use crate::failure::Failure;
-use crate::{input, output};
+use crate::output;
 use clap::{ArgMatches, Command};
 use std::ffi::OsStr;
 use std::fs;
@@ -147,7 +148,7 @@ fn shards(path: &Path) -> Vec<PathBuf> {
 /// shell hands over as `/dev/fd/N` is.
 fn refuse_pipe(path: &Path) -> Result<(), Failure> {
     let by_shell = path.starts_with("/dev") || path.starts_with("/proc");
-    if by_shell || !fs::metadata(path).is_ok_and(|found| input::is_pipe(&found)) {
+    if by_shell || !fs::metadata(path).is_ok_and(|found| is_pipe(&found)) {
         return Ok(());
     }
     Err(Failure::input(format_args!("`{}` is a pipe or a device, and this must be a file", path.display()))

@@ -177,7 +177,13 @@ fn what_cannot_be_judged_says_why_and_a_typo_is_met() {
 fn the_document_is_what_the_command_prints() {
     let strip = |text: &str| -> String {
         let lines = text.lines().filter(|line| !line.contains(" reproduced, "));
-        lines.map(|line| format!("{}\n", line.split(" (stale:").next().unwrap_or(line))).collect()
+        let unmarked = |line: &str| match line.split_once(" (stale:") {
+            Some((before, mark)) => {
+                format!("{before}{}\n", mark.split_once(')').map_or("", |(_, after)| after))
+            }
+            None => format!("{line}\n"),
+        };
+        lines.map(unmarked).collect()
     };
     let printed = trinity(["figure", "--markdown"]).ok();
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/figures.md");

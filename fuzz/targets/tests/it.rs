@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use trinity_fuzz_targets::{Counts, TARGETS, Target};
+use trinity_numeric::random::Lcg;
 
 #[test]
 fn every_seed_is_accepted_and_reaches_the_code_its_target_is_named_for() {
@@ -35,11 +36,8 @@ fn findings_of_the_past_stay_mended() {
 /// Not a fuzzer, but damage of a few kinds to every seed, on every test run.
 #[test]
 fn no_damaged_seed_panics() {
-    let mut state = 1u64;
-    let mut random = move || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) as usize
-    };
+    let mut lcg = Lcg(1);
+    let mut random = move || lcg.bits31() as usize;
     for target in &TARGETS {
         let counts = Counts::new();
         for seed in (target.seeds)() {

@@ -15,6 +15,7 @@ use nvml_wrapper::Nvml;
 use nvml_wrapper::enum_wrappers::device::Clock;
 use std::sync::Arc;
 use std::time::Duration;
+use trinity_numeric::random::Lcg;
 
 /// Device memory that weights are taken from in turn: many times the cache.
 pub(super) const POOL_BYTES: usize = 3 << 30;
@@ -170,11 +171,10 @@ impl Lab {
 
 /// Random bf16 values, over and over: power and speed depend on the data.
 fn pool(stream: &Arc<CudaStream>) -> Result<CudaSlice<u8>, Error> {
-    let mut state = 1u64;
+    let mut lcg = Lcg(1);
     let pattern: Vec<u8> = (0..PATTERN_BYTES / 2)
         .flat_map(|_| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let unit = (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0;
+            let unit = 2.0 * lcg.uniform() - 1.0;
             ((unit.to_bits() >> 16) as u16).to_le_bytes()
         })
         .collect();

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
+use trinity_numeric::random::Lcg;
 
 /// A tensor of 64 Mi f32 values, 2 % of them changed: a light fine-tune.
 const ELEMENTS: usize = 64 << 20;
@@ -118,11 +119,8 @@ pub(super) fn points(
 /// Chunks of a delta, and the tensor they make out of zeros.
 fn make() -> Result<(Vec<Chunk>, Vec<f32>), Error> {
     let mut dense = vec![0f32; ELEMENTS];
-    let mut state = 1u64;
-    let mut next = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        state >> 33
-    };
+    let mut lcg = Lcg(1);
+    let mut next = || lcg.bits31();
     let per_chunk = ELEMENTS / CHUNKS;
     let mut chunks = Vec::with_capacity(CHUNKS);
     for c in 0..CHUNKS {

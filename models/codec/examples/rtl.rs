@@ -20,16 +20,16 @@ use trinity_codec::line::{
     Settings, Stream, Synthesis, Table, Tile, Transform, analyse_whole, choose, encode_with, parse,
     reconstruct, whole_analysis,
 };
+use trinity_numeric::random::Lcg;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// Uniform numbers in 0…1.
-struct Random(u64);
+struct Random(Lcg);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        self.0 >> 33
+        self.0.bits31()
     }
 
     fn below(&mut self, bound: usize) -> usize {
@@ -211,7 +211,7 @@ fn samples(rows: usize, cols: usize, most: f32, random: &mut Random) -> Vec<f32>
 }
 
 fn cases(large: bool) -> Vec<Case> {
-    let mut random = Random(19);
+    let mut random = Random(Lcg(19));
     let mut cases = Vec::new();
     let mut add = |rows: usize, cols: usize, step: f32, states: u32, change: fn(&mut Plan, &mut [f32])| {
         let values = values(rows, cols, &mut random);
@@ -444,7 +444,7 @@ fn in_profile(coder: &Coder, place: &Tile, words: &[u16]) -> bool {
 
 /// Tiles of streams that are kept in folders, each as it is, damaged, and again.
 fn write_streams(path: &str, folders: &[String]) -> Outcome<()> {
-    let (mut out, mut random) = (Out::default(), Random(23));
+    let (mut out, mut random) = (Out::default(), Random(Lcg(23)));
     for folder in folders {
         let mut files: Vec<_> =
             std::fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -496,7 +496,7 @@ fn write_groups(transform: &str, path: &str, tensors: &[String]) -> Outcome<()> 
             }
         }
     }
-    let mut random = Random(7);
+    let mut random = Random(Lcg(7));
     while tensors.is_empty() && groups.len() < 4000 {
         let (transformed, whole) = (random.below(8) != 0, random.below(8) != 0);
         let most = if transformed && whole { 1 << random.below(14) } else { (1 << 20) - 64 };
@@ -558,7 +558,7 @@ fn main() -> Outcome<()> {
     };
     let usage = "usage: rtl FILE [--large] [--states N] [--transform NAME] [TENSORS.safetensors...]";
     let (path, tensors) = arguments.split_first().ok_or(usage)?;
-    let mut random = Random(4);
+    let mut random = Random(Lcg(4));
     let mut out = Out::default();
     let cases = if tensors.is_empty() { cases(large) } else { Vec::new() };
     for case in cases {

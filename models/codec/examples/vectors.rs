@@ -7,6 +7,7 @@
 //! matrices, `.txt` the plan in words.
 
 use std::path::Path;
+use trinity_numeric::random::Lcg;
 
 use trinity_codec::line::{
     Coder, Effort, Options, Plan, Quantizer, Reflections, Settings, Stream, Transform, choose, encode_with,
@@ -15,11 +16,8 @@ use trinity_codec::line::{
 
 /// Values of a matrix with rows and columns of different scale, drift and outliers.
 fn values(rows: usize, cols: usize, seed: u64) -> Vec<f32> {
-    let mut state = seed;
-    let mut uniform = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
-    };
+    let mut lcg = Lcg(seed);
+    let mut uniform = || lcg.uniform() - 0.5;
     let mut before = vec![0.0f32; cols];
     let mut out = Vec::with_capacity(rows * cols);
     for row in 0..rows {

@@ -35,7 +35,8 @@ pub use crate::search::line::options::{Effort, Family, Fixed, Options, TILE_VALU
 pub use crate::search::line::rate::{Target, encode_on, encode_to, encode_under};
 pub use crate::search::line::scaled::{Scale, decode_scaled, encode_scaled};
 pub use crate::stage::line::matrix::{ONE, Synthesis, WHOLE, analyse_whole, whole_analysis};
-pub use crate::stage::line::quantize::{Analysis, Quantizer, class_weight, quantize, quarter_log2, targets};
+pub use crate::stage::line::quantize::{quantize, quarter_log2, targets};
+pub use crate::stage::line::quantizer::{Analysis, Quantizer, class_weight};
 pub use crate::stage::line::reconstruct::{Bf16, Number, Sample, reconstruct};
 pub use trinity_numeric::reflections::Reflections;
 pub use trinity_numeric::simd::Width;

@@ -5,6 +5,7 @@ use trinity_bits::{Chroma, Colour, Frame, Plane};
 use trinity_codec::{
     Coding, Error, Pictures, Profile, Target, Transform, decode, decode_frames, encode, encode_frames,
 };
+use trinity_numeric::random::Lcg;
 
 #[path = "it/golden.rs"]
 mod golden;
@@ -19,11 +20,8 @@ mod regret;
 
 /// Approximately Gaussian, the same on every machine.
 fn gaussian(count: usize, seed: u64) -> Vec<f32> {
-    let mut state = seed;
-    let mut uniform = move || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 40) as f32 / (1u64 << 24) as f32
-    };
+    let mut lcg = Lcg(seed);
+    let mut uniform = move || lcg.uniform();
     (0..count).map(|_| (0..12).map(|_| uniform()).sum::<f32>() - 6.0).collect()
 }
 

@@ -219,14 +219,12 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Lcg;
 
     /// Second moments of rows of few sources, and a little of each column's own.
     fn moments(size: usize, sources: usize, own: f64) -> Vec<f64> {
-        let mut state = 5u64;
-        let mut uniform = move || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 11) as f64 / (1u64 << 53) as f64 - 0.5
-        };
+        let mut lcg = Lcg(5);
+        let mut uniform = move || (lcg.state() >> 11) as f64 / (1u64 << 53) as f64 - 0.5;
         let mut moments = vec![0.0; size * size];
         for source in 0..sources {
             let weights: Vec<f64> = (0..size).map(|_| uniform()).collect();

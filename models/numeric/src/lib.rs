@@ -1,11 +1,14 @@
 //! Arithmetic that codecs share: principal axes ([`axes`]) and the reflections that state them in a
-//! stream ([`reflections`]), square matrices ([`square`]), and loops: plain ones in the widest
-//! registers there are ([`simd`]), independent ones over threads ([`threads`]).
+//! stream ([`reflections`]), square matrices ([`square`]), loops: plain ones in the widest registers
+//! there are ([`simd`]), independent ones over threads ([`threads`]); one hash ([`hash`]) and the
+//! random numbers of tests ([`random`]).
 //!
 //! Knows numbers; knows no codec, and of streams only how a matrix is written into one.
 #![deny(unsafe_code)]
 
 pub mod axes;
+pub mod hash;
+pub mod random;
 pub mod reflections;
 pub mod simd;
 pub mod square;

@@ -11,6 +11,7 @@
 //! and no others are taken; deltas of before that have none and are believed.
 
 use std::path::Path;
+use trinity_numeric::hash::Fnv1a;
 
 use crate::blocks::BlockPlan;
 use crate::codec::{Encoded, MetricSums, Target, TensorCodec, codec, decoder};
@@ -67,12 +68,12 @@ fn find_base<'a>(base: &'a TensorFile, wanted: &str) -> Result<&'a Entry, Error>
 
 /// 64-bit FNV-1a of a tensor's bytes, eight at a time.
 #[derive(Debug, Clone, Copy)]
-struct Hash(u64);
+struct Hash(Fnv1a);
 
 impl Hash {
     /// Of a tensor's number format and shape, before any value.
     fn of(entry: &Entry) -> Self {
-        let mut hash = Self(0xcbf2_9ce4_8422_2325);
+        let mut hash = Self(Fnv1a::default());
         hash.update(entry.dtype().name().as_bytes());
         entry.shape().iter().for_each(|&dim| hash.update(&(dim as u64).to_le_bytes()));
         hash
@@ -83,8 +84,8 @@ impl Hash {
         for chunk in bytes.chunks(8) {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
-            self.0 = (self.0 ^ u64::from_le_bytes(word)).wrapping_mul(0x100_0000_01b3);
-            self.0 ^= self.0 >> 29;
+            self.0.add_word(u64::from_le_bytes(word));
+            self.0.fold(29);
         }
     }
 }
@@ -140,7 +141,7 @@ pub fn make(base: &TensorFile, tuned: &TensorFile, mode: &Mode, path: &Path) -> 
             bytes += slab.len() as u64;
             writer.slab(&slab)?;
         }
-        writer.text(format!("{BASE_KEY}{}", tuned.name()), format!("{:016x}", hash.0));
+        writer.text(format!("{BASE_KEY}{}", tuned.name()), format!("{:016x}", hash.0.finish()));
         summaries.push(Summary {
             tensor: tuned.name().to_owned(),
             class: tuned.class(),
@@ -280,7 +281,7 @@ fn apply_entry(base: &Entry, delta: &Entry, writer: &mut SafetensorsWriter) -> R
         writer.write(&slab)?;
         change = next?;
     }
-    Ok(hash.0)
+    Ok(hash.0.finish())
 }
 
 fn difference(like: &Entry, old: &[u8], new: &[u8], shape: Vec<usize>) -> Result<Tensor, Error> {

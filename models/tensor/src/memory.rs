@@ -4,6 +4,7 @@
 //! left, that is an error with a sentence and not the end of the process.
 
 use crate::Error;
+use trinity_numeric::hash::Fnv1a;
 
 /// A buffer of `len` zeros.
 pub(crate) fn zeroed<T: Copy + Default>(len: usize) -> Result<Vec<T>, Error> {
@@ -22,14 +23,8 @@ pub(crate) fn grow<T: Copy + Default>(buffer: &mut Vec<T>, more: usize) -> Resul
 
 /// A hash of contents: FNV-1a over words of eight bytes: quick beside any codec, and enough to
 /// tell contents apart that nobody chose to collide.
-#[derive(Debug, Clone, Copy)]
-pub struct ContentHash(u64);
-
-impl Default for ContentHash {
-    fn default() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-}
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ContentHash(Fnv1a);
 
 impl ContentHash {
     /// Adds bytes and their number, so that two pieces differ from their sum.
@@ -41,14 +36,14 @@ impl ContentHash {
     }
 
     fn word(&mut self, word: u64) {
-        self.0 = (self.0 ^ word).wrapping_mul(0x0000_0100_0000_01b3);
+        self.0.add_word(word);
         // A product carries upward only; what is high must come down again.
-        self.0 ^= self.0 >> 32;
+        self.0.fold(32);
     }
 
     /// The hash of what was added.
     pub fn finish(self) -> u64 {
-        self.0
+        self.0.finish()
     }
 }
 

@@ -5,9 +5,11 @@
 //! single grid of all coordinates would need a hundred times the values for.
 
 use super::digits::values;
+use super::error::Error;
 use super::grid::Term;
-use super::shape::{Coordinates, Kind, MAX_COORDINATES};
-use super::{Error, Measured, Timed};
+use super::kind::Kind;
+use super::measured::{Measured, Timed};
+use super::shape::{Coordinates, MAX_COORDINATES};
 
 /// Corners of the cell that a point lies in: two for each of at most four axes.
 pub const MAX_CORNERS: usize = 16;

@@ -5,7 +5,7 @@
 //! rows, a full wave of tiles). The same for every GPU, so that a file holds
 //! values alone.
 
-use super::shape::Kind;
+use super::kind::Kind;
 use std::sync::LazyLock;
 
 /// One coordinate of a grid.
@@ -193,16 +193,19 @@ static MOE: LazyLock<Vec<Term>> = LazyLock::new(|| build(moe::TERMS));
 static LATENT: LazyLock<Vec<Term>> = LazyLock::new(|| build(attention::LATENT));
 static COLLECTIVES: LazyLock<Vec<Term>> = LazyLock::new(|| build(COLLECTIVE));
 
-pub(super) fn terms(kind: Kind) -> &'static [Term] {
-    match kind {
-        Kind::Matmul(_) => &MATMUL,
-        Kind::ContextAttention(_) => &CONTEXT,
-        Kind::GenerationAttention(_) => &GENERATION,
-        Kind::Moe(_) => &MOE,
-        Kind::MlaContext(_)
-        | Kind::MlaGeneration(_)
-        | Kind::MlaContextModule(_)
-        | Kind::MlaGenerationModule(_) => &LATENT,
-        Kind::Collective(_) => &COLLECTIVES,
+impl Kind {
+    /// The grids whose sum is the correction.
+    pub fn terms(self) -> &'static [Term] {
+        match self {
+            Self::Matmul(_) => &MATMUL,
+            Self::ContextAttention(_) => &CONTEXT,
+            Self::GenerationAttention(_) => &GENERATION,
+            Self::Moe(_) => &MOE,
+            Self::MlaContext(_)
+            | Self::MlaGeneration(_)
+            | Self::MlaContextModule(_)
+            | Self::MlaGenerationModule(_) => &LATENT,
+            Self::Collective(_) => &COLLECTIVES,
+        }
     }
 }

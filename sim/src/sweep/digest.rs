@@ -2,15 +2,11 @@
 
 use std::fmt::{self, Write as _};
 
-/// FNV-1a of what is written, without the text itself: axes may be long.
-#[derive(Clone, Debug)]
-pub struct Digest(u64);
+use trinity_numeric::hash::Fnv1a;
 
-impl Default for Digest {
-    fn default() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-}
+/// FNV-1a of what is written, without the text itself: axes may be long.
+#[derive(Clone, Debug, Default)]
+pub struct Digest(Fnv1a);
 
 impl Digest {
     /// Adds a text.
@@ -21,15 +17,13 @@ impl Digest {
 
     /// The hash of what was added.
     pub fn finish(&self) -> u64 {
-        self.0
+        self.0.finish()
     }
 }
 
 impl fmt::Write for Digest {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        for byte in text.bytes() {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
+        self.0.add(text.bytes());
         Ok(())
     }
 }

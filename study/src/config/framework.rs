@@ -4,8 +4,8 @@
 //! A job names one; what neither states is the calibration's, or mixed precision
 //! without sharding.
 
-use super::job::OverlapFile;
 use super::names::RecomputeName;
+use super::overlap::OverlapFile;
 use super::setter::{settable, values};
 use super::software::{BUILT_IN, Calibrations};
 use schemars::JsonSchema;

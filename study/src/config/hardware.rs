@@ -8,6 +8,7 @@ use super::network::{Draw, NetworkFile, NicFile};
 use super::parts::{GpuModelName, PartsFile};
 use super::setter::settable;
 use super::software::{Calibration, Calibrations, Host};
+use super::sustained::SustainedFile;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{
@@ -15,38 +16,12 @@ use trinity_config::{
     FlopRate, Fraction, Power, Ratio,
 };
 use trinity_sim::die::Die;
-use trinity_sim::{ByFormat, Cluster, Codec, Curve, Gpu, MeasuredKernels, PeakFlops, Software, Tier};
+use trinity_sim::{Cluster, Codec, Curve, Gpu, MeasuredKernels, PeakFlops, Software, Tier};
 
 settable! {
-    SustainedFile { fp16, fp8, fp4, attention }
     GpuFile { model, parts, calibration, kernels, sustained, fp32, fp16, fp8, fp4, vector, memory, memory_bandwidth, reserved, area, power, idle_power, gemm_efficiency, attention_efficiency, memory_efficiency, efficiency_factor }
     TierFile { bandwidth, latency, efficiency, topology, all_reduce, idle_power, active_power, energy }
     ClusterFile { gpu, site, cpu, gpus, gpus_per_node, intra, nic, nics_per_gpu, network, host, launch, codec, codecs_per_gpu }
-}
-
-/// What the fastest kernel measured on a GPU reaches of the rates it states.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct SustainedFile {
-    /// Matrix products in FP16 or BF16, over `fp16`.
-    pub fp16: Fraction,
-    /// In FP8, over `fp8`.
-    pub fp8: Fraction,
-    /// In FP4, over `fp4`.
-    pub fp4: Option<Fraction>,
-    /// The forward pass of causal attention with heads of 128, over `fp16`.
-    pub attention: Fraction,
-}
-
-impl SustainedFile {
-    /// Fractions of peak that products reach.
-    pub fn rates(&self) -> ByFormat {
-        ByFormat {
-            fp16: self.fp16.get(),
-            fp8: self.fp8.get(),
-            fp4: self.fp4.map_or(1.0, |fraction| fraction.get()),
-        }
-    }
 }
 
 /// The CPU that launches kernels.

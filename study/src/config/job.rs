@@ -6,6 +6,7 @@ use super::llm::LlmFile;
 use super::names::{
     AttentionName, MathName, PhaseName, PolicyName, RecomputeName, ReductionName, ScopeName, TuningName,
 };
+use super::overlap::OverlapFile;
 use super::setter::settable;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -15,7 +16,6 @@ use trinity_sim::{Compression, Job, Overlap, Phase, Precision, Recompute, Schedu
 settable! {
     JobFile { llm, framework, phase, tuning, sequence, global_batch, replica_batch, microbatch, parallelism, precision, recompute, attention, overlap, compression, expert_imbalance, kv_spill, kv_transfer }
     PrecisionFile { math, attention, vocabulary, weights, activations, gradients, gradient_reduce, kv, optimizer_bytes }
-    OverlapFile { tensor, pipeline, data, gather, expert, context, storage }
     CompressionFile { weights, weight_gradients, activations, activation_gradients, kv, reduction, scope, policy }
 }
 
@@ -154,37 +154,6 @@ impl PrecisionFile {
                 usual.optimizer_bytes,
                 mixed.optimizer_bytes_per_parameter,
             ),
-        }
-    }
-}
-
-/// Share of each communication that may hide behind compute; what the framework,
-/// then the GPU's calibration says where it is not said, and none without one.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct OverlapFile {
-    pub tensor: Option<Fraction>,
-    pub pipeline: Option<Fraction>,
-    /// Reducing gradients.
-    pub data: Option<Fraction>,
-    /// Gathering weights that data-parallel ranks share out; as `data` where only that is said.
-    pub gather: Option<Fraction>,
-    pub expert: Option<Fraction>,
-    pub context: Option<Fraction>,
-    pub storage: Option<Fraction>,
-}
-
-impl OverlapFile {
-    pub(super) fn resolve(&self, usual: Overlap) -> Overlap {
-        let of = |stated: Option<Fraction>, usual: f64| stated.map_or(usual, |share| share.get());
-        Overlap {
-            tensor: of(self.tensor, usual.tensor),
-            pipeline: of(self.pipeline, usual.pipeline),
-            data: of(self.data, usual.data),
-            gather: of(self.gather.or(self.data), usual.gather),
-            expert: of(self.expert, usual.expert),
-            context: of(self.context, usual.context),
-            storage: of(self.storage, usual.storage),
         }
     }
 }

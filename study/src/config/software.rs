@@ -7,7 +7,7 @@
 //! name a site. This module reads them and lays them over a [`Cluster`]; it
 //! knows neither rows nor how constants are fitted.
 
-use super::hardware::SustainedFile;
+use super::sustained::SustainedFile;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -5,6 +5,7 @@ use crate::config::SweepFile;
 use crate::{Error, Progress, Shard};
 use serde::Serialize;
 use trinity_config::{Checked, Complaint, Document};
+use trinity_numeric::hash::Fnv1a;
 use trinity_sim::Reason;
 #[cfg(not(feature = "threads"))]
 use trinity_sim::sweep::BLOCK;
@@ -117,6 +118,18 @@ impl Study {
     /// Identifies the sweep, so that shards of another are noticed.
     pub fn fingerprint(&self) -> String {
         format!("{:016x}", self.plan.fingerprint())
+    }
+
+    /// Identifies what a sweep of services depends on: its points, and the requests and promises, which
+    /// are in no point of the plan.
+    pub fn serving_fingerprint(&self) -> String {
+        let mut promises = Fnv1a::default();
+        for setting in self.document.settings() {
+            if setting.path.starts_with("study.serving.") {
+                promises.add(format!("{}={};", setting.path, setting.value).into_bytes());
+            }
+        }
+        format!("{}-{:016x}", self.fingerprint(), promises.finish())
     }
 
     /// Whether any scenario has the paper's three-in-one codec, as it comes.

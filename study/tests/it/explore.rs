@@ -1,5 +1,6 @@
 //! The whole chain, held against its parts run one after the other.
 
+use trinity_numeric::random::Lcg;
 use trinity_study::explore::{Edge, Exploration, QUALITY, Request, TOLERANCE, Training, built_in, explore};
 use trinity_study::{Error, Silent, compare, price, sweep};
 use trinity_tensor::codec::Target;
@@ -23,10 +24,9 @@ fn input_tensors(names: &[&str]) -> Vec<InputTensor> {
     header += "}";
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
     bytes.extend(header.as_bytes());
-    let mut state = 1u64;
+    let mut lcg = Lcg(1);
     for at in 0..names.len() * ROWS * COLUMNS {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let uniform = (state >> 40) as f32 / (1 << 24) as f32 - 0.5;
+        let uniform = lcg.uniform() - 0.5;
         bytes.extend((uniform * (1.0 + (at % 5) as f32)).to_le_bytes());
     }
     let file = TensorFile::from_bytes(bytes, "test").unwrap();

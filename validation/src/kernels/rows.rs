@@ -103,12 +103,8 @@ impl Columns<'_> {
 
     /// FNV-1a of the configuration, whose remainder decides who is held out.
     fn hash(&self, file: &str, row: usize) -> u64 {
-        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-        let mut take = |bytes: &[u8]| {
-            for byte in bytes.iter().chain(b"|") {
-                hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-            }
-        };
+        let mut hash = trinity_numeric::hash::Fnv1a::default();
+        let mut take = |bytes: &[u8]| hash.add(bytes.iter().chain(b"|").copied());
         take(file.as_bytes());
         for (name, values) in &self.whole {
             take(name.as_bytes());
@@ -119,7 +115,8 @@ impl Columns<'_> {
             take(values[row].as_bytes());
         }
         // The lowest bits of FNV mix least.
-        hash ^ hash >> 32
+        hash.fold(32);
+        hash.finish()
     }
 }
 

@@ -2,6 +2,7 @@
 //! encode, and the mean difference between two rate curves.
 
 use super::matrix::Matrix;
+use crate::numeric::random::Lcg;
 use crate::workspace::root;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -212,16 +213,9 @@ pub fn tensors(path: &Path) -> Result<Vec<Gray>, String> {
 
 /// A Gaussian with row and column scales.
 pub fn made_up_weights(width: usize, height: usize) -> Gray {
-    let mut state = 1u64;
-    let mut gaussian = move || {
-        (0..12)
-            .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (state >> 33) as f64 / f64::from(1u32 << 31)
-            })
-            .sum::<f64>()
-            - 6.0
-    };
+    let mut lcg = Lcg(1);
+    let mut gaussian =
+        move || (0..12).map(|_| lcg.bits31() as f64 / f64::from(1u32 << 31)).sum::<f64>() - 6.0;
     let columns: Vec<f64> = (0..width).map(|_| (0.35 * gaussian()).exp()).collect();
     let rows: Vec<f64> = (0..height).map(|_| (0.25 * gaussian()).exp()).collect();
     let samples = (0..width * height)

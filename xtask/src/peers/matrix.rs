@@ -43,7 +43,7 @@ impl Matrix {
     /// A name for these very values (FNV-1a).
     pub fn fingerprint(&self) -> u64 {
         let bytes = self.values.iter().flat_map(|v| v.to_le_bytes());
-        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+        crate::numeric::hash::fnv1a(bytes)
     }
 
     /// Squared error of a reconstruction over the energy.

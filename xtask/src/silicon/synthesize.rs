@@ -267,11 +267,7 @@ fn netlist_key(netlist: &Netlist) -> Result<String, String> {
 
 /// FNV-1a of texts in turn.
 fn hash<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in texts.into_iter().flat_map(str::bytes) {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-    }
-    format!("{hash:016x}")
+    format!("{:016x}", crate::numeric::hash::fnv1a(texts.into_iter().flat_map(str::bytes)))
 }
 
 /// Timing and power, with the switching that a simulation gave.

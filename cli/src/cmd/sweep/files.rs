@@ -1,7 +1,6 @@
 //! Shards on disk: where a run stands and what it has seen. Their rows are in
 //! `rows.rs`.
 
-use super::rows;
 use crate::json_path::JsonPath;
 use crate::{context::Context, failure::Failure, output};
 use serde::{Deserialize, Serialize};
@@ -191,14 +190,4 @@ pub fn find(folders: &[PathBuf]) -> Result<Vec<(PathBuf, State)>, Failure> {
             .help("run `trinity sweep --shard I/N --out DIR` first"));
     }
     Ok(states)
-}
-
-/// Joins the rows of all shards under one header.
-pub fn join_rows(study: &Study, states: &[(PathBuf, State)], path: &Path) -> Result<(), Failure> {
-    let mut draft = output::Draft::create(path)?;
-    draft.put(super::show::points_header(study).as_bytes())?;
-    for (folder, state) in states {
-        rows::read(state, folder, |rows| draft.put(rows))?;
-    }
-    draft.finish()
 }

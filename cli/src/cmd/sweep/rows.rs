@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use trinity_study::sweep::Study;
 use trinity_tensor::ContentHash;
 
 /// The longest line that begins a block: four numbers.
@@ -211,6 +212,16 @@ fn read_plain(
 }
 
 const AGAIN: &str = "remove the shard's .json and .rows, and run that shard again";
+
+/// Joins the rows of all shards under one header.
+pub fn join_rows(study: &Study, states: &[(PathBuf, State)], path: &Path) -> Result<(), Failure> {
+    let mut draft = output::Draft::create(path)?;
+    draft.put(super::show::points_header(study).as_bytes())?;
+    for (folder, state) in states {
+        read(state, folder, |rows| draft.put(rows))?;
+    }
+    draft.finish()
+}
 
 fn damaged(path: &Path, what: impl std::fmt::Display) -> Failure {
     Failure::input(format_args!(

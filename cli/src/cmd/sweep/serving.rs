@@ -74,14 +74,7 @@ pub fn bench(study: &Study, ctx: &Context) -> Result<(), Failure> {
 /// The study as a folder of its results remembers it.
 fn work(study: &Study) -> String {
     let sets = study.sets.iter().map(|set| format!(" --set \"{set}\"")).collect::<String>();
-    // Requests and promises are in no point of the plan: FNV-1a over them.
-    let promises = study.document.settings();
-    let promises = promises.iter().filter(|setting| setting.path.starts_with("study.serving."));
-    let bytes = promises.flat_map(|setting| format!("{}={};", setting.path, setting.value).into_bytes());
-    let digest = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
-        (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    });
-    format!("serving {}{sets}, fingerprint {}-{digest:016x}", study.name, study.fingerprint())
+    format!("serving {}{sets}, fingerprint {}", study.name, study.serving_fingerprint())
 }
 
 /// The answer in the terminal: words first, then the tables they rest on.

@@ -4,16 +4,17 @@
 //! `TRINITY_BLESS=1 cargo test …` writes the pins anew, for a change that means
 //! to alter them; the difference then shows in the commit.
 
+#[path = "../../../numeric/src/hash.rs"]
+#[allow(dead_code, reason = "one function of a file that others use more of")]
+mod hash;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
 /// The 64-bit FNV-1a hash and the length: enough to notice any change.
 pub fn fingerprint(bytes: &[u8]) -> String {
-    let hash = bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
-    format!("{hash:016x} {}", bytes.len())
+    format!("{:016x} {}", hash::fnv1a(bytes.iter().copied()), bytes.len())
 }
 
 /// Keeps a file for good, when pins are written anew: what is there already stays, since some

@@ -10,7 +10,7 @@ use crate::entropy::model::{Contexts, ESCAPE};
 #[cfg(target_arch = "x86_64")]
 use crate::entropy::rans::Avx2;
 use crate::entropy::rans::{
-    Decoder, Find, LANES, Plain, RawReader, RawWriter, Recorder, get_escape, packed, put_escape,
+    Decoder, Find, LANES, Plain, RawReader, RawWriter, Recorder, SIGNS, get_escape, packed, put_escape,
 };
 use crate::entropy::scales::raw_bits;
 use crate::stage::trellis::{Code, MAX_LEVEL, Points};
@@ -158,9 +158,6 @@ fn point(level: &mut u32, sign: u32, points: &Points, unit: f32) -> f32 {
     let distance = points.distance(magnitude, quantizer as usize) as f32 * unit;
     f32::from_bits(distance.to_bits() ^ (sign & u32::from(magnitude != 0)) << 31)
 }
-
-/// Signs that are taken at a time.
-const SIGNS: usize = 32;
 
 /// Values on their way in.
 #[derive(Debug, Clone)]

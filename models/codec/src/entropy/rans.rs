@@ -10,6 +10,9 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+mod starts;
+
+pub use starts::Starts;
 
 use crate::Error;
 
@@ -17,23 +20,10 @@ use crate::Error;
 pub const PROB_BITS: u32 = 15;
 /// Interleaved states. Column `i` of a coded row belongs to lane `i % LANES`.
 pub const LANES: usize = 4;
+/// Signs that are taken at a time.
+pub const SIGNS: usize = 32;
 /// Lower bound of a state between symbols.
 const LOW: u32 = 1 << 16;
-
-/// Where each symbol's range starts; the last entry ends the last range. One
-/// line of cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(align(64))]
-pub struct Starts(pub [u16; 17]);
-
-impl Starts {
-    /// Start and size of a symbol's range.
-    #[inline(always)]
-    pub fn range(&self, symbol: usize) -> (u16, u16) {
-        let (start, end) = (self.0[symbol & 15], self.0[(symbol & 15) + 1]);
-        (start, end - start)
-    }
-}
 
 /// How the symbol whose range holds a slot is found.
 pub trait Find {

@@ -74,8 +74,7 @@ impl Basis {
 
     /// The name of a file (FNV-1a, 64 bits).
     pub fn hash_of(file: &[u8]) -> u64 {
-        let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-        file.iter().fold(0xcbf2_9ce4_8422_2325, step)
+        trinity_numeric::hash::fnv1a(file.iter().copied())
     }
 
     /// As a file keeps it.

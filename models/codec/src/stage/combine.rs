@@ -1,8 +1,11 @@
 //! The products every transform is made of: a row of weights with a matrix,
 //! and sums of outer products.
 
+mod outer;
 #[cfg(target_arch = "x86_64")]
 mod x86;
+
+pub use outer::{Outer, ROWS, Sums, WIDE};
 
 use trinity_numeric::simd::{self, Kernel};
 
@@ -30,24 +33,6 @@ fn strips<const W: usize>(weights: &[f32], rows: &[f32], out: &mut [f32]) {
         }
         *out = sums;
     }
-}
-
-/// Sums that are made at a time: of [`ROWS`] factors with [`WIDE`] others.
-pub const ROWS: usize = 8;
-pub const WIDE: usize = 16;
-pub type Sums = [[f32; WIDE]; ROWS];
-
-/// Two sequences of `count` vectors whose outer products are summed: entry
-/// `r` of vector `i` is `tall[i · tall_step + r · tall_stride]`, and
-/// `wide[i · wide_step + w]`.
-#[derive(Debug, Clone, Copy)]
-pub struct Outer<'a> {
-    pub count: usize,
-    pub tall: &'a [f32],
-    pub tall_step: usize,
-    pub tall_stride: usize,
-    pub wide: &'a [f32],
-    pub wide_step: usize,
 }
 
 impl Outer<'_> {

@@ -8,6 +8,7 @@
 //! turns levels into values. Single precision, basic IEEE 754 operations in
 //! the order written here, so every machine gets the same values.
 
+mod angles;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -16,6 +17,7 @@ mod avx512;
 use std::marker::PhantomData;
 
 use crate::stage::combine::{Outer, ROWS, WIDE, combine_rows};
+use crate::stage::klt::angles::{Angles, MAX_SIDE, STRIP};
 use trinity_numeric::simd::{self, Kernel};
 
 /// Rows that share a basis: they are transformed together, and their moments
@@ -270,18 +272,6 @@ fn rotate_pair<C: Columns, const N: usize>(
     }
 }
 
-/// Elements that are exchanged within a register.
-const STRIP: usize = 8;
-/// Basis vectors of the largest group.
-const MAX_SIDE: usize = 128;
-
-/// What a round does to every vector: cosine times itself plus sine times the
-/// one it meets.
-struct Angles<const N: usize> {
-    cosines: [f32; N],
-    sines: [f32; N],
-}
-
 /// Basis vectors of a group of `size`: a power of two, those beyond the group
 /// staying zero.
 fn side(size: usize) -> usize {
@@ -399,14 +389,12 @@ fn diagonalize(group: &mut Group, negligible: f32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trinity_numeric::random::Lcg;
 
     /// Rows whose columns are noisy copies of few hidden sources.
     fn rows(count: usize, cols: usize) -> Vec<Vec<f32>> {
-        let mut state = 7u64;
-        let mut uniform = move || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
-        };
+        let mut lcg = Lcg(7);
+        let mut uniform = move || lcg.uniform() - 0.5;
         (0..count)
             .map(|_| {
                 let sources = [uniform(), uniform(), uniform()];

@@ -3,6 +3,7 @@
 
 pub mod matrix;
 pub mod quantize;
+pub mod quantizer;
 pub mod reconstruct;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_imports))]
 mod trellis;

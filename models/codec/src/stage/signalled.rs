@@ -330,14 +330,12 @@ impl Spread {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trinity_numeric::random::Lcg;
 
     /// Columns that are mixtures of few sources, and a little noise.
     fn low_rank(rows: usize, cols: usize) -> Matrix {
-        let mut state = 9u64;
-        let mut uniform = move || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
-        };
+        let mut lcg = Lcg(9);
+        let mut uniform = move || lcg.uniform() - 0.5;
         let mixing: Vec<[f32; 3]> = (0..cols).map(|_| std::array::from_fn(|_| uniform())).collect();
         let mut values = Vec::new();
         for _ in 0..rows {

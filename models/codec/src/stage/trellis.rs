@@ -11,17 +11,18 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+mod points;
+
+pub use points::{Centroids, Costs, GROUPS, Points};
 
 use crate::entropy::rans::LANES;
 use crate::entropy::scales::raw_bits;
+use crate::stage::trellis::points::{Candidates, LOST};
 use trinity_numeric::simd::{self, Kernel};
 
 /// Ungerboeck's parity-check polynomials h0, h1 for 2^2 to 2^8 states.
 const CODES: [(u16, u16); 7] =
     [(0o5, 0o2), (0o13, 0o4), (0o23, 0o4), (0o45, 0o10), (0o103, 0o24), (0o235, 0o126), (0o515, 0o362)];
-
-/// States whose levels share statistics: those of one quantizer.
-pub const GROUPS: usize = 2;
 
 /// The state machine. One state is a plain uniform quantizer of twice the step.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,45 +60,6 @@ impl Code {
     }
 }
 
-/// Shifts of the reconstruction points in 1/64 step, by quantizer and
-/// magnitude (1, 2, more), toward where values really lie.
-pub type Centroids = [[i8; 3]; 2];
-
-/// Where levels stand.
-#[derive(Debug, Clone, Copy)]
-pub struct Points {
-    /// By quantizer and magnitude up to 3: what is added to 128 a level.
-    shift: [[i32; 4]; 2],
-}
-
-impl Points {
-    pub fn new(centroids: &Centroids) -> Self {
-        let of = |q: usize| {
-            let at = |i: usize| i32::from(centroids[q][i]) - 64 * q as i32;
-            [0, at(0), at(1), at(2)]
-        };
-        Self { shift: [of(0), of(1)] }
-    }
-
-    /// By quantizer and magnitude up to 3: what is added to 128 a level.
-    #[cfg(target_arch = "x86_64")]
-    pub fn shifts(&self) -> &[[i32; 4]; 2] {
-        &self.shift
-    }
-
-    /// What a level of a uniform quantizer stands for.
-    pub fn value(&self, level: i32, step: f32) -> f32 {
-        let distance = self.distance(level.unsigned_abs(), 0);
-        (if level < 0 { -distance } else { distance }) as f32 * (step / 64.0)
-    }
-
-    /// Distance of a magnitude from zero, in 1/64 step.
-    #[inline(always)]
-    pub fn distance(&self, magnitude: u32, quantizer: usize) -> i32 {
-        128 * magnitude as i32 + self.shift[quantizer & 1][magnitude.min(3) as usize]
-    }
-}
-
 /// Largest magnitude of a level.
 pub const MAX_LEVEL: i32 = 1 << 23;
 /// Targets are magnitudes in 1/64 step, at most this.
@@ -105,17 +67,8 @@ pub const MAX_TARGET: i32 = 1 << 29;
 
 /// Costs of a squared step.
 pub const UNIT: f32 = 256.0;
-/// A candidate that costs so much more than the best one is as good as lost.
-const LOST: i32 = 7 * 256;
 /// More than any path of log2(states) candidates.
 const UNREACHED: i16 = 8 * LOST as i16 + 100;
-
-/// What symbols cost in one context, their signs included, in [`UNIT`]s.
-pub type Costs = [u32; 16];
-
-/// What the best level of each quantizer and parity costs for one value, above
-/// the best of the four: Q0 even, Q0 odd, Q1 even, Q1 odd.
-type Candidates = [i16; 4];
 
 /// Buffers of the search, reused from segment to segment.
 #[derive(Debug, Default)]
@@ -411,15 +364,15 @@ pub fn round(targets: &[i32], magnitudes: &mut [u32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trinity_numeric::random::Lcg;
 
     fn noise(count: usize) -> Vec<i32> {
-        let mut state = 1u64;
+        let mut lcg = Lcg(1);
         (0..count)
             .map(|_| {
                 let mut sum = 0.0;
                 for _ in 0..12 {
-                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                    sum += (state >> 40) as f32 / (1u64 << 24) as f32;
+                    sum += lcg.uniform();
                 }
                 ((sum - 6.0) * 6.0 * 64.0).abs() as i32
             })

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use trinity_numeric::random::Lcg;
 
 use trinity_bits::{Chroma, Colour, Frame};
 use trinity_codec::{
@@ -49,11 +50,8 @@ fn profiles() -> impl Iterator<Item = (String, Profile)> {
 /// About Gaussian, with columns of their own scales that have something in
 /// common; out of integers, so the same on every machine.
 fn values() -> Vec<f32> {
-    let mut state = 7u64;
-    let mut uniform = move || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 40) as f32 / (1u64 << 24) as f32
-    };
+    let mut lcg = Lcg(7);
+    let mut uniform = move || lcg.uniform();
     let mut gaussian = move || (0..12).map(|_| uniform()).sum::<f32>() - 6.0;
     (0..ROWS)
         .flat_map(|_| {

@@ -8,13 +8,11 @@ use trinity_codec::line::{
     Bf16, Coder, Effort, Error, Number, Options, Plan, Quantizer, Reflections, Settings, Stream, Target,
     Transform, Width, choose, decode, encode, encode_tile, encode_to, parse, parse_with, reconstruct, write,
 };
+use trinity_numeric::random::Lcg;
 
 fn noise(count: usize, seed: u64) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut uniform = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
-    };
+    let mut lcg = Lcg(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut uniform = || lcg.uniform() - 0.5;
     (0..count).map(|_| (0..6).map(|_| uniform()).sum::<f32>() * 1.4).collect()
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use trinity_numeric::random::Lcg;
 
 use trinity_codec::line::{
     Effort, Options, Plan, Reflections, Settings, Stream, Transform, Width, choose, decode_bf16, encode,
@@ -36,11 +37,8 @@ fn golden(name: &str) -> PathBuf {
 /// About Gaussian, rows and columns of their own scales, with values that no level
 /// stands for; out of integers, so the same on every machine.
 fn values() -> Vec<f32> {
-    let mut state = 11u64;
-    let mut uniform = move || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 40) as f32 / (1u64 << 24) as f32
-    };
+    let mut lcg = Lcg(11);
+    let mut uniform = move || lcg.uniform();
     let mut values: Vec<f32> = (0..ROWS * COLS)
         .map(|at| {
             let gaussian = (0..12).map(|_| uniform()).sum::<f32>() - 6.0;

@@ -7,7 +7,8 @@
 
 use std::arch::x86_64::*;
 
-use super::{DCT, DST, Kernel};
+use super::kernel::Kernel;
+use super::matrix::{DCT, DST};
 
 /// Two basis values of frequencies 2k and 2k + 1 at one position, the first in
 /// the low half.

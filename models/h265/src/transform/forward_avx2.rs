@@ -4,7 +4,8 @@
 //! the two. Only for ordinary precision and residuals of 16 bits.
 #![allow(unsafe_code)]
 
-use super::{DCT, DST, Kernel, Precision};
+use super::kernel::{Kernel, Precision};
+use super::matrix::{DCT, DST};
 use std::arch::x86_64::*;
 
 /// Matrix entries in pairs, as multiply-add wants them: `[p][y]` holds columns

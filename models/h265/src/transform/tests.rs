@@ -1,16 +1,13 @@
+use super::matrix::{DCT, DST};
 use super::*;
 use proptest::prelude::*;
+use trinity_numeric::random::Lcg;
 
 const EIGHT_BIT: Precision = Precision { depth: 8, extended: false };
 
 fn noise(seed: u64, count: usize, bits: u32) -> Vec<i32> {
-    let mut state = seed | 1;
-    (0..count)
-        .map(|_| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            ((state >> 33) as i32 & ((1 << bits) - 1)) - (1 << (bits - 1))
-        })
-        .collect()
+    let mut lcg = Lcg(seed | 1);
+    (0..count).map(|_| (lcg.bits31() as i32 & ((1 << bits) - 1)) - (1 << (bits - 1))).collect()
 }
 
 #[test]

@@ -7,6 +7,7 @@
 use std::process::Command;
 use trinity_bits::{Chroma, Frame};
 use trinity_h265::{Params, Preset, Rate, decode, encode};
+use trinity_numeric::random::Lcg;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Content {
@@ -37,12 +38,11 @@ pub const CONTENTS: [Content; 8] = [
 ];
 
 /// A small generator; the tests must not depend on anyone's version of one.
-struct Random(u64);
+struct Random(Lcg);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.0 >> 33
+        self.0.bits31()
     }
 
     fn gaussian(&mut self) -> f64 {
@@ -58,7 +58,7 @@ fn captured() -> Option<Vec<u8>> {
 }
 
 pub fn frame(content: Content, width: usize, height: usize, chroma: Chroma, depth: u32) -> Frame {
-    let mut random = Random(width as u64 * 7919 + height as u64 * 104_729 + u64::from(depth));
+    let mut random = Random(Lcg(width as u64 * 7919 + height as u64 * 104_729 + u64::from(depth)));
     let limit = f64::from((1u32 << depth) - 1);
     let columns: Vec<f64> = (0..width).map(|_| (0.35 * random.gaussian()).exp()).collect();
     let real = if content == Content::Captured { captured() } else { None };

@@ -8,6 +8,7 @@
 use crate::encoder::{CONTENTS, Content, frame, recon_equals_every_decoder};
 use trinity_bits::{Chroma, Frame};
 use trinity_h265::{Params, Preset, Rate};
+use trinity_numeric::random::Lcg;
 
 struct Case {
     name: String,
@@ -76,11 +77,10 @@ fn every_tool_with_every_rate_keeps_every_decoder_in_step() {
     let mut cases = cases();
     assert_eq!(cases.len(), 16 * 3 * 3 * 4);
     if !is_whole_grid() {
-        let mut state = seed();
-        println!("TRINITY_SEED={state}");
+        let mut lcg = Lcg(seed());
+        println!("TRINITY_SEED={}", lcg.0);
         for place in 0..PART {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let other = place + (state >> 33) as usize % (cases.len() - place);
+            let other = place + lcg.bits31() as usize % (cases.len() - place);
             cases.swap(place, other);
         }
         cases.truncate(PART);

@@ -37,7 +37,7 @@ impl InputTensor {
         let shape = [self.rows as u64, self.cols as u64];
         let shape = shape.into_iter().flat_map(u64::to_le_bytes);
         let bytes = shape.chain(self.values.iter().flat_map(|v| v.to_le_bytes()));
-        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+        trinity_numeric::hash::fnv1a(bytes)
     }
 }
 

@@ -146,14 +146,12 @@ fn unhuffman(bytes: &[u8], count: usize) -> Result<Vec<u8>, trinity_bits::Error>
 mod tests {
     use super::*;
     use crate::stats::entropy;
+    use trinity_numeric::random::Lcg;
 
     /// Symbols of a bell-shaped law around 128 whose width drifts.
     fn symbols(count: u32) -> Vec<u8> {
-        let mut state = 1u64;
-        let mut uniform = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 40) as f64 / (1u64 << 24) as f64
-        };
+        let mut lcg = Lcg(1);
+        let mut uniform = || f64::from(lcg.uniform());
         let mut normal = || (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
         (0..count)
             .map(|i| (128.0 + normal() * (3.0 + f64::from(i) / f64::from(count))).round() as u8)

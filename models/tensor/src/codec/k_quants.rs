@@ -311,6 +311,7 @@ fn q8(values: &[f32], bytes: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trinity_numeric::random::Lcg;
 
     fn nmse(format: KQuant, values: &[f32]) -> f64 {
         let mut coded = values.to_vec();
@@ -321,11 +322,8 @@ mod tests {
 
     /// About normal.
     fn noise(count: usize) -> Vec<f32> {
-        let mut state = 9u64;
-        let mut uniform = move || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
-        };
+        let mut lcg = Lcg(9);
+        let mut uniform = move || lcg.uniform() - 0.5;
         (0..count).map(|_| (0..12).map(|_| uniform()).sum()).collect()
     }
 

@@ -439,6 +439,7 @@ mod tests {
     use super::*;
     use crate::codec::{Metrics, codec};
     use crate::{Class, Dtype};
+    use trinity_numeric::random::Lcg;
 
     fn tensor() -> Tensor {
         let values: Vec<f32> = (0..64 * 96).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
@@ -532,11 +533,8 @@ mod tests {
     /// vectors, and values on a grid: never more than a uniform quantizer takes.
     #[test]
     fn no_tensor_takes_more_than_a_uniform_quantizer() {
-        let mut state = 5u64;
-        let mut uniform = || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
-        };
+        let mut lcg = Lcg(5);
+        let mut uniform = || lcg.uniform() - 0.5;
         let mut plain = 0;
         for (shape, grid) in [
             (vec![96, 1, 3, 3], 0.0),

@@ -295,14 +295,12 @@ fn get(decoder: &mut Decoder<'_>, tree: &mut Tree, raw_bits: u32) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trinity_numeric::random::Lcg;
 
     /// Laws whose coding an estimate has to tell: smooth, peaked, drifting, of few levels and of many.
     fn laws() -> Vec<(&'static str, Vec<f32>)> {
-        let mut state = 9u64;
-        let mut uniform = move || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 40) as f32 / (1u64 << 24) as f32
-        };
+        let mut lcg = Lcg(9);
+        let mut uniform = move || lcg.uniform();
         let mut gaussian = || (0..12).map(|_| uniform()).sum::<f32>() - 6.0;
         let count = 1 << 17;
         let smooth: Vec<f32> = (0..count).map(|_| gaussian() / 8.0).collect();

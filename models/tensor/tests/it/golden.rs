@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use trinity_numeric::random::Lcg;
 
 use trinity_tensor::codec::{Basis, PcaBasis, Target, codec, names};
 use trinity_tensor::delta::{self, Mode};
@@ -43,11 +44,8 @@ fn codecs() -> Vec<String> {
 /// About Gaussian, columns with scales of their own; out of integers, so the
 /// same on every machine.
 fn tensor(name: &str, dtype: Dtype, shape: &[usize], seed: u64) -> Tensor {
-    let mut state = seed;
-    let mut uniform = move || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 40) as f32 / (1u64 << 24) as f32
-    };
+    let mut lcg = Lcg(seed);
+    let mut uniform = move || lcg.uniform();
     let count: usize = shape.iter().product();
     let values: Vec<f32> = (0..count)
         .map(|i| ((0..12).map(|_| uniform()).sum::<f32>() - 6.0) * (1 + i % 5) as f32 / 64.0)

@@ -6,8 +6,7 @@
 // Intrinsics on memory; every other operation here is safe.
 #![allow(unsafe_code)]
 
-use super::SIGNS;
-use crate::entropy::rans::{RawReader, RawWriter};
+use crate::entropy::rans::{RawReader, RawWriter, SIGNS};
 use crate::stage::trellis::Points;
 use std::arch::x86_64::*;
 

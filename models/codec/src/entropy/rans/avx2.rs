@@ -5,7 +5,7 @@
 // Intrinsics on memory; every other operation here is safe.
 #![allow(unsafe_code)]
 
-use super::Starts;
+use super::starts::Starts;
 use std::arch::x86_64::*;
 
 /// As [`super::Find::find`].

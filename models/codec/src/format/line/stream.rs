@@ -9,7 +9,8 @@ use crate::entropy::line::parse::parse_with;
 use crate::entropy::line::tile::MAX_GAIN;
 use crate::format::line::error::Error;
 use crate::format::line::plan::{Plan, Tile, check_density};
-use crate::stage::line::quantize::{Analysis, Quantizer, quantize, targets};
+use crate::stage::line::quantize::{quantize, targets};
+use crate::stage::line::quantizer::{Analysis, Quantizer};
 use crate::stage::line::reconstruct::{Bf16, Number, reconstruct_wide};
 use trinity_numeric::simd::Width;
 

@@ -12,7 +12,7 @@ use crate::format::line::plan::{MAX_MEAN, MAX_TILE, Plan, Transform};
 use crate::search::line::fit::{Fitted, Look, fit, improved};
 use crate::search::line::options::{Effort, Family, Options};
 use crate::stage::line::matrix::{promise, reflections_of};
-use crate::stage::line::quantize::Quantizer;
+use crate::stage::line::quantizer::Quantizer;
 use trinity_numeric::simd::{Kernel, Width, with_width};
 
 /// Values that statistics of columns are taken from, at most, and rows of a band
@@ -643,14 +643,12 @@ impl Geometry {
 mod tests {
     use super::*;
     use crate::search::line::options::Fixed;
+    use trinity_numeric::random::Lcg;
 
     /// About Gaussian.
     fn noise(count: usize) -> Vec<f32> {
-        let mut state = 3u64;
-        let mut uniform = move || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
-        };
+        let mut lcg = Lcg(3);
+        let mut uniform = move || lcg.uniform() - 0.5;
         (0..count).map(|_| (0..12).map(|_| uniform()).sum()).collect()
     }
 

@@ -7,7 +7,8 @@ use crate::entropy::line::tile::{Parsed, TAIL, steps};
 use crate::format::line::plan::{BASE_CLASSES, CLASSES, MAX_PAIRS, Plan, Tile};
 use crate::format::line::stream::{each, gather};
 use crate::search::line::options::{Effort, Options};
-use crate::stage::line::quantize::{Quantizer, quantize, targets};
+use crate::stage::line::quantize::{quantize, targets};
+use crate::stage::line::quantizer::Quantizer;
 use crate::stage::line::reconstruct::reconstruct_wide;
 
 /// How closely values are looked at.

@@ -1,7 +1,7 @@
 //! What an encoder may choose from.
 
 use crate::format::line::stream::LAMBDA;
-use crate::stage::line::quantize::Analysis;
+use crate::stage::line::quantizer::Analysis;
 
 /// How long the choice may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

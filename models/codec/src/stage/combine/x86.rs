@@ -6,7 +6,7 @@
 // Intrinsics on memory; every other operation here is safe.
 #![allow(unsafe_code)]
 
-use super::{Outer, ROWS, Sums, WIDE};
+use super::outer::{Outer, ROWS, Sums, WIDE};
 use std::arch::x86_64::*;
 
 /// As [`Outer::plain_sums`].

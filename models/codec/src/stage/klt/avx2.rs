@@ -5,7 +5,7 @@
 // Intrinsics on memory; every other operation here is safe.
 #![allow(unsafe_code)]
 
-use super::{Angles, STRIP};
+use super::angles::{Angles, STRIP};
 use std::arch::x86_64::*;
 
 /// As [`super::rotate_columns`].

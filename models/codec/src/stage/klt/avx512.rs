@@ -6,7 +6,7 @@
 // Intrinsics on memory; every other operation here is safe.
 #![allow(unsafe_code)]
 
-use super::{Angles, MAX_SIDE};
+use super::angles::{Angles, MAX_SIDE};
 use std::arch::x86_64::*;
 
 /// Values of a register.

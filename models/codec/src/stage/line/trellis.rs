@@ -9,7 +9,7 @@ mod avx512;
 use crate::entropy::line::coder::Coder;
 use crate::entropy::line::table::{ESCAPE, MAGNITUDES};
 use crate::format::line::plan::Tile;
-use crate::stage::line::quantize::{FAR, NEVER, Quantizer, reduced, round};
+use crate::stage::line::quantizer::{FAR, NEVER, Quantizer, reduced, round};
 #[cfg(target_arch = "x86_64")]
 use crate::stage::line::trellis::avx512::Job;
 use trinity_numeric::simd::{Kernel, Width, with_width};

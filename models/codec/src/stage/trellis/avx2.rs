@@ -7,7 +7,7 @@
 // Intrinsics on memory; every other operation here is safe.
 #![allow(unsafe_code)]
 
-use super::{Candidates, Costs, GROUPS, LOST, Points};
+use super::points::{Candidates, Costs, GROUPS, LOST, Points};
 use std::arch::x86_64::*;
 
 /// Values of a register.
@@ -163,6 +163,7 @@ mod tests {
     use super::super::step as plain;
     use super::*;
     use proptest::prelude::*;
+    use trinity_numeric::random::Lcg;
 
     proptest! {
         #[test]
@@ -197,11 +198,8 @@ mod tests {
             eprintln!("no AVX2 here: nothing to compare");
             return;
         }
-        let mut seed = 1u64;
-        let mut random = move |limit: u64| {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            ((seed >> 33) % limit) as i16
-        };
+        let mut lcg = Lcg(1);
+        let mut random = move |limit: u64| (lcg.bits31() % limit) as i16;
         let mut costs: [i16; 32] = std::array::from_fn(|_| random(9000));
         for _ in 0..500 {
             let value = std::array::from_fn(|_| random(1792));

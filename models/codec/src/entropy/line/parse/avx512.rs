@@ -4,7 +4,7 @@
 
 use std::arch::x86_64::*;
 
-use crate::entropy::line::parse::{Job, PADDING};
+use crate::entropy::line::parse::job::{Job, PADDING};
 use crate::entropy::line::table::{ESCAPE, SCALE, SCALE_BITS};
 use crate::entropy::line::tile::TAIL;
 

@@ -219,14 +219,12 @@ mod tests {
     use super::*;
     use crate::search::profile::Profile;
     use crate::stage::trellis::Centroids;
+    use trinity_numeric::random::Lcg;
 
     #[test]
     fn wide_and_narrow_copies_give_the_same_bits() {
-        let mut seed = 1u64;
-        let mut random = move || {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (seed >> 40) as f32 / (1u64 << 24) as f32 - 0.5
-        };
+        let mut lcg = Lcg(1);
+        let mut random = move || lcg.uniform() - 0.5;
         let (rows, cols) = (70, 150);
         let values = (0..rows * cols).map(|i| random() * (1.0 + (i % 9) as f32) + random()).collect();
         let matrix = Matrix { rows, cols, values };
