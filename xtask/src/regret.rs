@@ -18,7 +18,8 @@ const OWN: [&str; 2] = ["study/data/tensors.safetensors", "validation/data/captu
 /// Sources on which points depend.
 const CODECS: [&str; 3] = ["models/bits/src", "models/codec/src", "models/numeric/src"];
 
-const USAGE: &str = "cargo xtask regret [--quick] [--others] [--again] [--only WORD] [--codec NAME]";
+const USAGE: &str =
+    "cargo xtask regret [--quick] [--others] [--without RULE] [--again] [--only WORD] [--codec NAME]";
 const HELP: &str = "
 Codes captured tensors and made-up laws at 2, 3 and 4 bits as `trinity` and `trinity-lite` choose, and held to
 each orientation and transform in turn; regret is what the choice takes more, in bits at equal error.
@@ -26,6 +27,8 @@ Exits with 1 where a bar is missed (0.01 bit in the mean, 0.05 at worst). Half a
 
   --quick       at 3 bits, one tensor of each file
   --others      instead, what other codecs take beside these two
+  --without RULE  instead, what choices take without a rule of the search (all: each in turn)
+                and how long, beside those with all rules
   --only WORD   tensors and laws with the word in their name
   --codec NAME  trinity or trinity-lite alone
   --again       make choices anew, and keep the plans that were held to
@@ -41,7 +44,7 @@ pub fn run(args: &[&str]) -> Result<(), String> {
     while let Some(word) = words.next() {
         let known = match *word {
             "--quick" | "--others" | "--again" => true,
-            "--only" | "--codec" => words.next().is_some(),
+            "--only" | "--codec" | "--without" => words.next().is_some(),
             _ => false,
         };
         if !known {

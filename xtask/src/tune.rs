@@ -75,8 +75,8 @@ const TUNABLES: [Tunable; 8] = [
     },
     Tunable {
         name: "trinity-margin",
-        file: "models/codec/src/search/choose.rs",
-        text: "pub const MARGIN: f64 = {};",
+        file: "models/codec/src/search/rules.rs",
+        text: "    margin: {},",
         values: &["0.004", "0.001", "0.002", "0.008"],
         codec: "trinity",
     },

@@ -12,6 +12,7 @@ mod pass;
 mod predictor;
 pub mod profile;
 pub mod report;
+pub mod rules;
 mod sample;
 pub mod target;
 mod trial;

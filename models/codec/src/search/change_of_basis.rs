@@ -4,31 +4,16 @@
 
 use crate::Error;
 use crate::format::trinity::plan::Plan;
-use crate::search::choose::MARGIN;
 use crate::search::input::{ERROR_PER_SQUARED_STEP, Input};
 use crate::search::near::{Chosen, choose_near, first_step};
 use crate::search::profile::Profile;
+use crate::search::rules::{Rule, Rules, THRESHOLDS};
 use crate::search::sample::Samples;
 use crate::search::target::Target;
 use crate::stage::basis::Basis;
 use crate::stage::precondition::Preconditioning;
 use crate::stage::signalled::{Along, Glance, Signalled};
 use crate::stage::transform::Transform;
-
-/// Bits per value that signalled matrices must promise to be tried: what Gaussians would
-/// save is somewhat less than what values do.
-const PROMISE: f64 = -0.02;
-/// Bits per value that a glance at them must show.
-const PRUNE_GAIN: f64 = -0.025;
-/// Bits per value by which matrices along one side may promise less than along the
-/// other and be tried beside them.
-const CLOSE: f64 = 0.1;
-
-/// The NMSE below which values are not rebased: single precision adds an error to it that no
-/// pass sees.
-const FINEST: f64 = 1e-10;
-/// The share of a rate that matrices may take.
-const SHARE: f64 = 0.5;
 
 /// A matrix in a basis, and the plan that seems best there.
 pub struct BasisChoice<'a> {
@@ -77,17 +62,21 @@ pub fn choose_basis<'a>(
         };
         let noise = ERROR_PER_SQUARED_STEP * step * step;
         let fixed = as_it_is.is_none() && found.is_empty();
-        let coarse = noise * plain.count as f64 > FINEST * plain.energy;
+        let coarse = noise * plain.count as f64 > THRESHOLDS.finest_nmse * plain.energy;
         let signalled = if fixed || coarse { signalled } else { Vec::new() };
-        for Promising { change, promise, crossing } in promising(&signalled, &plain, noise, fixed) {
+        for Promising { change, promise, crossing } in
+            promising(&signalled, &plain, noise, profile.rules.unless(fixed))
+        {
             let input = state(change, &plain, noise, crossing);
             // Whatever the step, matrices take what they take.
-            let most = if let Target::Bits(bits) = target { SHARE * bits } else { f64::INFINITY };
-            if !fixed && input.signalled_bits_per_value() > most {
+            let most =
+                if let Target::Bits(bits) = target { THRESHOLDS.matrix_share * bits } else { f64::INFINITY };
+            let shared = profile.rules.unless(fixed).has(Rule::MatrixShare);
+            if shared && input.signalled_bits_per_value() > most {
                 continue;
             }
             let mut plans = in_basis(change);
-            if plans.iter().any(|plan| crosses(change, plan)) {
+            if profile.rules.has(Rule::AcrossOnly) && plans.iter().any(|plan| crosses(change, plan)) {
                 plans.retain(|plan| crosses(change, plan));
             }
             // A rate that is met with less allows a smaller step.
@@ -104,7 +93,7 @@ pub fn choose_basis<'a>(
     // later must be better by a margin.
     let best = (1..found.len()).fold(0, |best, at| {
         let gap = |at: usize| found[at].chosen.trial.gap();
-        if gap(at) < gap(best) - MARGIN { at } else { best }
+        if gap(at) < gap(best) - THRESHOLDS.margin { at } else { best }
     });
     if found.is_empty() {
         return Err(Error::BadTarget { what: "no change of basis is allowed".into() });
@@ -123,7 +112,7 @@ struct Promising {
 }
 
 /// Those that may pay; all of them where they are all that there is.
-fn promising(signalled: &[Preconditioning], plain: &Input<'_>, noise: f64, fixed: bool) -> Vec<Promising> {
+fn promising(signalled: &[Preconditioning], plain: &Input<'_>, noise: f64, rules: Rules) -> Vec<Promising> {
     let along = |columns| Along { matrix: &plain.matrix, columns };
     let mut judged: Vec<Promising> = Vec::new();
     let mut glances: Vec<(u32, [Glance; 2])> = Vec::new();
@@ -135,14 +124,15 @@ fn promising(signalled: &[Preconditioning], plain: &Input<'_>, noise: f64, fixed
         }
         let Some((_, both)) = glances.iter().find(|(size, _)| *size == log2_size) else { continue };
         let (own, across) = (&both[usize::from(columns)], &both[usize::from(!columns)]);
-        if fixed || own.gain - own.signalled >= PRUNE_GAIN {
+        if !rules.has(Rule::Glance) || own.gain - own.signalled >= THRESHOLDS.glance_gain {
             let crossing = across.learnable;
             let promise = Signalled::promise(along(columns), 1 << log2_size, noise, crossing);
             judged.push(Promising { change, promise, crossing });
         }
     }
-    let most = judged.iter().map(|own| own.promise).fold(PROMISE + CLOSE, f64::max);
-    judged.retain(|own| fixed || own.promise >= most - CLOSE);
+    let most =
+        judged.iter().map(|own| own.promise).fold(THRESHOLDS.promise + THRESHOLDS.promise_behind, f64::max);
+    judged.retain(|own| !rules.has(Rule::Promise) || own.promise >= most - THRESHOLDS.promise_behind);
     judged
 }
 

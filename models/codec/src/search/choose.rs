@@ -18,47 +18,12 @@ use crate::search::estimate;
 use crate::search::input::{ERROR_PER_SQUARED_STEP, Input};
 use crate::search::predictor::{Measured, Predicted, Predictor};
 use crate::search::profile::Profile;
+use crate::search::rules::{Rule, Rules, THRESHOLDS};
 use crate::search::sample::{Beyond, Sample, Samples};
 use crate::search::trial::{Slopes, Trial};
 use crate::stage::transform::Transform;
 use crate::stage::trellis::Centroids;
 use crate::stage::trellis::Decision;
-
-/// Bits per value by which a plain quantizer's entropy may exceed the best plan
-/// for its code to be tried: contexts beat entropy, if not by much.
-const BINARY_MARGIN_BITS: f64 = 0.1;
-/// Bits per value by which an alternative must be cheaper to be taken: a sample
-/// is only a sample (`cargo xtask tune trinity-margin`).
-pub const MARGIN: f64 = 0.004;
-/// Matrices of no more values may do without scales of columns, and are coded in
-/// less time than a large transform is learned in.
-const FEW_VALUES: usize = 1 << 16;
-/// What scales of rows must be worth for shorter rows to be kept.
-const ROW_SCALES_MARGIN: f64 = 0.03;
-/// The margin of a transform over none, which slows both sides down.
-const TRANSFORM_MARGIN: f64 = 0.01;
-/// The margin of a larger learned transform over a smaller in a small matrix, where it
-/// takes half as long again, and of a smaller and of a fixed one over a larger in a large
-/// matrix, where that one learns more than a sample shows.
-const LARGER_MARGIN: f64 = 0.02;
-const SMALLER_MARGIN: f64 = 0.015;
-const FIXED_MARGIN: f64 = 0.03;
-/// Bits per value that columns must share for a learned transform to be tried.
-const SHARED_PROMISE: f64 = 0.006;
-/// Bits per value by which means may fall behind without a transform to be tried
-/// with one.
-const MEANS_MARGIN: f64 = 0.03;
-/// Bits per value by which an orientation may be behind for a larger transform to
-/// be tried in it.
-const LARGER_TRANSFORM_MARGIN: f64 = 0.15;
-/// Bits per value by which a plan may be behind on one sample to be compared on
-/// another, and how many such there are at most.
-const CLOSE: f64 = 0.05;
-const FINALISTS: usize = 3;
-
-/// Bits per value that rare levels take less of a whole than of a sample, at a rate
-/// of none.
-const BIAS_CORRECTION: f64 = 0.7;
 
 /// What might have been chosen instead.
 #[derive(Debug, Clone)]
@@ -163,7 +128,7 @@ fn binary_may_win(plan: &Plan, best: &Trial, samples: &Samples<'_>, step: f32, l
     }
     let sample = &samples.first(plan.transposed).matrix;
     let (entropy, error) = plain(&sample.values, samples.input.offset(plan), step);
-    error / f64::from(step).powi(2) + f64::from(lambda) * (entropy - BINARY_MARGIN_BITS) < best.cost
+    error / f64::from(step).powi(2) + f64::from(lambda) * (entropy - THRESHOLDS.binary_excess) < best.cost
 }
 
 /// Whether a later plan is cheaper by a margin. Simpler plans come first in a
@@ -175,11 +140,13 @@ fn is_cheaper(a: &Trial, b: &Trial, lambda: f32, few_values: bool) -> bool {
         _ => 1,
     };
     let margin = match (size(a), size(b)) {
-        (smaller, larger) if larger > smaller && is_learned(&a.plan) => LARGER_MARGIN,
-        (larger, smaller) if larger > smaller && is_learned(&b.plan) && !few_values => SMALLER_MARGIN,
-        (0, 1..) => TRANSFORM_MARGIN,
-        (2.., 1) if !few_values => FIXED_MARGIN,
-        _ => MARGIN,
+        (smaller, larger) if larger > smaller && is_learned(&a.plan) => THRESHOLDS.larger_margin,
+        (larger, smaller) if larger > smaller && is_learned(&b.plan) && !few_values => {
+            THRESHOLDS.smaller_margin
+        }
+        (0, 1..) => THRESHOLDS.transform_margin,
+        (2.., 1) if !few_values => THRESHOLDS.fixed_margin,
+        _ => THRESHOLDS.margin,
     };
     b.cost < a.cost - f64::from(lambda) * margin
 }
@@ -192,7 +159,7 @@ fn cheaper(a: Trial, b: Trial, lambda: f32, few_values: bool) -> Trial {
 /// The cheapest plan of a profile near `step`, and the next that are not like it.
 pub fn choose(profile: &Profile, plans: &[Plan], samples: &Samples<'_>, step: f32) -> (Trial, Vec<Next>) {
     let decision = (profile.stages.quantization.decision(), profile.stages.lambda);
-    let few_values = samples.input.count <= FEW_VALUES;
+    let few_values = samples.input.count <= THRESHOLDS.few_values;
     let (predicted, tried): (Vec<&Plan>, Vec<&Plan>) = plans.iter().partition(|plan| estimate::knows(plan));
     // What is best by prediction is tried like the others, so that costs compare.
     let predicted = choose_by_prediction(profile, &predicted, samples, step);
@@ -208,7 +175,9 @@ pub fn choose(profile: &Profile, plans: &[Plan], samples: &Samples<'_>, step: f3
     let predicted = predicted.map(|(predictor, _)| predicted_whole(predictor, samples, step, decision));
     let best = others.into_iter().chain(binary).fold(predicted, |best: Option<Trial>, plan| {
         let has_chance = |best: &Trial| {
-            plan.entropy != Entropy::Binary || binary_may_win(plan, best, samples, step, decision.1)
+            plan.entropy != Entropy::Binary
+                || !profile.rules.has(Rule::BinaryEntropy)
+                || binary_may_win(plan, best, samples, step, decision.1)
         };
         if !best.as_ref().is_none_or(has_chance) {
             return best;
@@ -255,7 +224,7 @@ fn predicted_whole(predictor: Trial, samples: &Samples<'_>, step: f32, decision:
     // A code that has learned what is rare spends less on it, at the same cost: at
     // low rates, of which a quarter is left with every bit.
     let spent = found.bits_per_value - paths - learned;
-    let correction = (BIAS_CORRECTION * (-2.0 * spent).exp2()).min(0.1);
+    let correction = (THRESHOLDS.bias_correction * (-2.0 * spent).exp2()).min(0.1);
     let fewer = Input::end_bits_per_value(&predictor.plan, sample.matrix.cols) - paths;
     Trial {
         bits_per_value: spent - correction,
@@ -275,9 +244,9 @@ fn choose_by_prediction(
 ) -> Option<(Trial, Vec<Next>)> {
     let lambda = profile.stages.lambda;
     let input = samples.input;
-    let few_values = input.count <= FEW_VALUES;
-    let judge = Judge::new(samples, 0, step, lambda);
-    let second = samples.second().map(|which| Judge::new(samples, which, step, lambda));
+    let few_values = input.count <= THRESHOLDS.few_values;
+    let judge = Judge::new(samples, 0, step, profile);
+    let second = samples.second().map(|which| Judge::new(samples, which, step, profile));
     let Decided { predictor, also, mut best, next } =
         judge.decide(judge.contenders(plans), second.as_ref())?;
     if profile.stages.context_weights.is_empty() {
@@ -300,7 +269,7 @@ fn choose_by_prediction(
     let allowed = plans.iter().any(|p| p.transposed == flipped.transposed);
     if flipped.weights == FLAT && longer && allowed {
         let flipped = judge.weigh(&judge.predictor(&flipped), FLAT).trial;
-        if flipped.cost < best.cost + f64::from(lambda) * ROW_SCALES_MARGIN {
+        if flipped.cost < best.cost + f64::from(lambda) * THRESHOLDS.row_scales_margin {
             best = flipped;
         }
     }
@@ -314,10 +283,92 @@ struct Judge<'a> {
     step: f32,
     lambda: f32,
     few_values: bool,
+    rules: Rules,
     /// Bits per value that the whole takes more than the sample.
     beyond: f64,
     /// Plans without a transform: what they cost.
     untransformed: RefCell<Vec<(Plan, f64, Measured)>>,
+}
+
+/// A plan on its way into the comparison, and what was found before it.
+struct Considered<'c> {
+    plan: &'c Plan,
+    found: &'c [(Predictor, Trial)],
+    /// Least costs by orientation of plans that learn no transform and that do.
+    least: [[f64; 2]; 2],
+    /// Whether any plan of the profile learns a transform.
+    learns: bool,
+}
+
+/// Whether a plan is left out.
+type Prunes = fn(&Judge<'_>, &Considered<'_>) -> bool;
+
+/// What leaves plans out, the cheapest to ask first.
+const PRUNING: [(Rule, Prunes); 7] = [
+    (Rule::SmallerTransform, smaller_transform),
+    (Rule::MeansBehind, means_behind),
+    (Rule::OrientationBehind, orientation_behind),
+    (Rule::SmallerFoundNothing, smaller_found_nothing),
+    (Rule::SharedBits, shares_nothing),
+    (Rule::TooRough, is_too_rough),
+    (Rule::NoMeans, has_no_means),
+];
+
+/// A learned transform of a large matrix, unless it is the first, or of the size of the first, or
+/// may be better than a larger one: where that one is best.
+fn smaller_transform(judge: &Judge<'_>, of: &Considered<'_>) -> bool {
+    let Considered { plan, found, .. } = *of;
+    let larger = found.iter().any(|(_, t)| is_learned(&t.plan) && t.plan.transform != plan.transform);
+    let best = found.iter().map(|(_, trial)| trial).min_by(|a, b| a.cost.total_cmp(&b.cost));
+    let is_like = |best: &Plan| {
+        is_learned(best) && best.transposed == plan.transposed && best.prediction == plan.prediction
+    };
+    is_learned(plan) && !judge.few_values && larger && !best.is_some_and(|best| is_like(&best.plan))
+}
+
+/// Means that do not pay without a transform do not pay with one.
+fn means_behind(judge: &Judge<'_>, of: &Considered<'_>) -> bool {
+    let plan = of.plan;
+    if plan.transform == Transform::None || plan.prediction == Prediction::NONE {
+        return false;
+    }
+    let untransformed = judge.untransformed.borrow();
+    let beside = untransformed.iter().filter(|(other, ..)| other.transposed == plan.transposed);
+    let least = beside.clone().map(|(_, cost, _)| *cost).fold(f64::INFINITY, f64::min);
+    let own = beside.clone().find(|(other, ..)| other.prediction == plan.prediction);
+    let behind = own.is_none_or(|(_, cost, _)| judge.is_far(*cost, least, THRESHOLDS.means_behind));
+    least.is_finite() && behind
+}
+
+/// A larger transform does not save an orientation that is far behind.
+fn orientation_behind(judge: &Judge<'_>, of: &Considered<'_>) -> bool {
+    let all = of.least.as_flattened().iter().copied().fold(f64::INFINITY, f64::min);
+    let [unlearned, smaller] = of.least[usize::from(of.plan.transposed)];
+    let is_far = || judge.is_far(unlearned.min(smaller), all, THRESHOLDS.orientation_behind);
+    is_learned(of.plan) && smaller.is_finite() && is_far()
+}
+
+/// Nothing is left for a larger transform where a smaller one finds nothing, or little.
+fn smaller_found_nothing(judge: &Judge<'_>, of: &Considered<'_>) -> bool {
+    let needed = if judge.few_values { f64::from(judge.lambda) * THRESHOLDS.larger_margin } else { 0.0 };
+    let [unlearned, smaller] = of.least[usize::from(of.plan.transposed)];
+    !of.found.is_empty() && is_learned(of.plan) && smaller.is_finite() && smaller > unlearned - needed
+}
+
+/// Columns that share nothing have nothing to learn; unless there is nothing else.
+fn shares_nothing(judge: &Judge<'_>, of: &Considered<'_>) -> bool {
+    let shared_bits = || judge.sample(of.plan).shared_bits();
+    !of.found.is_empty() && is_learned(of.plan) && shared_bits() < THRESHOLDS.shared_bits
+}
+
+/// Fixed transforms gather what is smooth alone; where learned ones are allowed, which find the rest.
+fn is_too_rough(judge: &Judge<'_>, of: &Considered<'_>) -> bool {
+    !of.found.is_empty() && of.learns && judge.sample(of.plan).is_too_rough(of.plan)
+}
+
+/// Means of what has none.
+fn has_no_means(judge: &Judge<'_>, of: &Considered<'_>) -> bool {
+    !of.found.is_empty() && !judge.sample(of.plan).has_means(of.plan)
 }
 
 fn is_learned(plan: &Plan) -> bool {
@@ -325,10 +376,11 @@ fn is_learned(plan: &Plan) -> bool {
 }
 
 impl<'a> Judge<'a> {
-    fn new(samples: &'a Samples<'a>, which: usize, step: f32, lambda: f32) -> Self {
-        let few_values = samples.input.count <= FEW_VALUES;
+    fn new(samples: &'a Samples<'a>, which: usize, step: f32, profile: &Profile) -> Self {
+        let few_values = samples.input.count <= THRESHOLDS.few_values;
         let beyond = samples.beyond(which, step).bits;
-        Self { samples, which, step, lambda, few_values, beyond, untransformed: RefCell::default() }
+        let (lambda, rules) = (profile.stages.lambda, profile.rules);
+        Self { samples, which, step, lambda, few_values, rules, beyond, untransformed: RefCell::default() }
     }
 
     fn sample(&self, plan: &Plan) -> &Sample {
@@ -368,64 +420,24 @@ impl<'a> Judge<'a> {
         cost > least + f64::from(self.lambda) * bits
     }
 
-    /// Predicts all plans that may win.
+    /// Predicts all plans that no rule leaves out.
     fn contenders(&self, plans: &[&Plan]) -> Vec<(Predictor, Trial)> {
         let learns = plans.iter().any(|plan| is_learned(plan));
         let mut found: Vec<(Predictor, Trial)> = Vec::new();
-        // Least costs by orientation of plans that learn no transform and that do.
         let mut least = [[f64::INFINITY; 2]; 2];
         for plan in self.by_transform(plans) {
-            let learned = is_learned(plan);
-            if learned && !self.few_values && !Self::may_beat_larger(plan, &found) {
-                continue;
-            }
-            if plan.transform != Transform::None && plan.prediction != Prediction::NONE {
-                let untransformed = self.untransformed.borrow();
-                let beside = untransformed.iter().filter(|(other, ..)| other.transposed == plan.transposed);
-                let least = beside.clone().map(|(_, cost, _)| *cost).fold(f64::INFINITY, f64::min);
-                let own = beside.clone().find(|(other, ..)| other.prediction == plan.prediction);
-                // Means that do not pay without a transform do not pay with one.
-                let behind = own.is_none_or(|(_, cost, _)| self.is_far(*cost, least, MEANS_MARGIN));
-                if least.is_finite() && behind {
-                    continue;
-                }
-            }
-            // Nor does a larger transform turn an orientation that is far behind.
-            let all = least.as_flattened().iter().copied().fold(f64::INFINITY, f64::min);
-            let [unlearned, smaller] = least[usize::from(plan.transposed)];
-            if learned
-                && smaller.is_finite()
-                && self.is_far(unlearned.min(smaller), all, LARGER_TRANSFORM_MARGIN)
-            {
-                continue;
-            }
-            let least = &mut least[usize::from(plan.transposed)];
-            // What cannot win is not tried, unless there is nothing else: nothing is
-            // left for a larger transform where a smaller one finds nothing, or little.
-            let needed = if self.few_values { f64::from(self.lambda) * LARGER_MARGIN } else { 0.0 };
-            let found_nothing = least[1].is_finite() && least[1] > least[0] - needed;
-            let sample = self.sample(plan);
-            let shares_nothing = || found_nothing || sample.shared_bits() < SHARED_PROMISE;
-            let is_rough = || learns && sample.is_too_rough(plan);
-            if !found.is_empty() && (learned && shares_nothing() || is_rough() || !sample.has_means(plan)) {
+            let considered = Considered { plan, found: &found, least, learns };
+            let left_out =
+                |(rule, prunes): &(Rule, Prunes)| self.rules.has(*rule) && prunes(self, &considered);
+            if PRUNING.iter().any(left_out) {
                 continue;
             }
             let (predictor, trial) = self.judge(plan);
-            least[usize::from(learned)] = least[usize::from(learned)].min(trial.cost);
+            let own = &mut least[usize::from(plan.transposed)][usize::from(is_learned(plan))];
+            *own = own.min(trial.cost);
             found.push((predictor, trial));
         }
         found
-    }
-
-    /// Whether a learned transform is the first, or of the size of the first, or may be
-    /// better than a larger one: where that one is best.
-    fn may_beat_larger(plan: &Plan, found: &[(Predictor, Trial)]) -> bool {
-        let larger = found.iter().any(|(_, t)| is_learned(&t.plan) && t.plan.transform != plan.transform);
-        let best = found.iter().map(|(_, trial)| trial).min_by(|a, b| a.cost.total_cmp(&b.cost));
-        let is_like = |best: &Plan| {
-            is_learned(best) && best.transposed == plan.transposed && best.prediction == plan.prediction
-        };
-        !larger || best.is_some_and(|best| is_like(&best.plan))
     }
 
     /// As a profile lists them, but for all plans of a transform in a row. With many
@@ -451,8 +463,9 @@ impl<'a> Judge<'a> {
     fn decide(&self, found: Vec<(Predictor, Trial)>, second: Option<&Self>) -> Option<Decided> {
         let mut costs: Vec<f64> = found.iter().map(|(_, trial)| trial.cost).collect();
         costs.sort_by(f64::total_cmp);
-        let last = costs.get(FINALISTS - 1).or(costs.last())?;
-        let bound = (costs[0] + f64::from(self.lambda) * CLOSE).min(*last);
+        let last = costs.get(THRESHOLDS.finalists - 1).or(costs.last())?;
+        let close = (costs[0] + f64::from(self.lambda) * THRESHOLDS.finalist_behind).min(*last);
+        let bound = if self.rules.has(Rule::Finalists) { close } else { f64::INFINITY };
         let is_final = |trial: &Trial| trial.cost <= bound;
         let contested = found.iter().filter(|(_, trial)| is_final(trial)).count() > 1;
         let second = second.filter(|_| contested);

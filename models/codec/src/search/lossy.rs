@@ -10,7 +10,6 @@ use crate::Error;
 use crate::format::trinity::plan::Plan;
 use crate::matrix::scale_by;
 use crate::search::change_of_basis::{BasisChoice, choose_basis};
-use crate::search::choose::MARGIN;
 use crate::search::input::Input;
 use crate::search::near::{
     Chosen, ERROR_TOLERANCE, MAX_LOG_STEP, MIN_STEP, RATE_TOLERANCE, choose_near, inside, rounded,
@@ -18,6 +17,7 @@ use crate::search::near::{
 use crate::search::pass::{Pass, encode_pass};
 use crate::search::profile::Profile;
 use crate::search::report::Report;
+use crate::search::rules::{Rule, THRESHOLDS};
 use crate::search::target::{Encoded, Target};
 use crate::search::trial::Trial;
 use crate::stage::basis::Basis;
@@ -76,14 +76,6 @@ pub fn encode(
     Ok(encoded)
 }
 
-/// Bits per value at equal error by which a pass may take more than was predicted for
-/// the plan to stand.
-const RERUN_THRESHOLD: f64 = 0.08;
-/// Bits per value by which what a sample foresees of a plan may exceed what a pass took for it to
-/// be run as well, where bases are many, and plans that are run at most.
-const PRUNE_THRESHOLD: f64 = 0.06;
-const MAX_CANDIDATES: usize = 3;
-
 /// What was best when it was run.
 struct Raced<'s> {
     input: &'s Input<'s>,
@@ -101,6 +93,7 @@ fn race<'s>(
     target: Target,
     start: impl Fn(&Input<'_>, &Chosen) -> Pass,
 ) -> Result<Raced<'s>, Error> {
+    let rules = profile.rules;
     let BasisChoice { input, chosen } = &bases[0];
     let first = start(input, chosen);
     let more = surprise(&first, input, &chosen.trial);
@@ -115,12 +108,15 @@ fn race<'s>(
             let own = (at > 0).then_some((behind, input, Ok(chosen)));
             candidates.extend(own.into_iter().chain(next));
         } else {
-            candidates.extend(next.filter(|(behind, ..)| more > RERUN_THRESHOLD.max(*behind)));
+            let surprises = |behind: f64| more > THRESHOLDS.rerun.max(behind);
+            candidates.extend(next.filter(|(behind, ..)| !rules.has(Rule::Rerun) || surprises(*behind)));
         }
     }
     candidates.sort_by(|a, b| a.0.total_cmp(&b.0));
-    for (behind, input, candidate) in candidates.into_iter().take(MAX_CANDIDATES - 1) {
-        if predicted + behind - PRUNE_THRESHOLD > gap(&best.first, best.input) {
+    let most = if rules.has(Rule::MaxCandidates) { THRESHOLDS.max_candidates - 1 } else { usize::MAX };
+    for (behind, input, candidate) in candidates.into_iter().take(most) {
+        let is_behind = predicted + behind - THRESHOLDS.race_behind > gap(&best.first, best.input);
+        if rules.has(Rule::RaceBehind) && is_behind {
             continue;
         }
         let chosen = match candidate {
@@ -129,7 +125,7 @@ fn race<'s>(
         };
         let pass = start(input, &chosen);
         best.others += 1;
-        if gap(&pass, input) < gap(&best.first, best.input) - MARGIN {
+        if gap(&pass, input) < gap(&best.first, best.input) - THRESHOLDS.margin {
             best = Raced { input, chosen, first: pass, others: best.others };
         }
     }

@@ -10,6 +10,7 @@ use trinity_config::{Complaint, Document};
 use crate::Error;
 use crate::entropy::scales::WEIGHTS;
 use crate::format::trinity::plan::{Entropy, Plan, Prediction};
+use crate::search::rules::Rules;
 use crate::stage::precondition::Preconditioning;
 use crate::stage::transform::Transform;
 use crate::stage::trellis::Decision;
@@ -135,6 +136,9 @@ pub struct Profile {
     /// Settings of the paper's pipeline.
     #[serde(default)]
     pub paper: Paper,
+    /// Rules of the search; no file states them.
+    #[serde(skip)]
+    pub rules: Rules,
 }
 
 /// Entropy coder of H.264.

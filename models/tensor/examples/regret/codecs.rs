@@ -2,7 +2,8 @@
 
 use trinity_codec::line::{Family, Fixed, Options, Settings};
 use trinity_codec::{
-    Entropy, EntropyChoice, Orientation, Plan, Preconditioning, Prediction, Profile, Stages, Transform,
+    Entropy, EntropyChoice, Orientation, Plan, Preconditioning, Prediction, Profile, Rule, Rules, Stages,
+    Transform,
 };
 use trinity_tensor::codec::{Metrics, Target, codec};
 use trinity_tensor::{Class, Dtype, Error, Tensor};
@@ -63,13 +64,18 @@ impl Contestant {
         ])
     }
 
-    /// As the encoder chooses.
-    pub fn choose(&self, input: &InputTensor, bits: f64) -> Result<Option<Point>, String> {
+    /// As the encoder chooses by those rules.
+    pub fn choose(&self, input: &InputTensor, bits: f64, rules: Rules) -> Result<Option<Point>, String> {
         if self.name == "trinity" {
-            with_profile(&self.profile, input, bits)
+            with_profile(&Profile { rules, ..self.profile.clone() }, input, bits)
         } else {
-            with_options(Fixed::default(), input, bits)
+            with_options(Options { rules, ..Options::default() }, input, bits)
         }
+    }
+
+    /// Whether a rule is one of this codec's search.
+    pub fn asks(&self, rule: Rule) -> bool {
+        rule.is_of_line() == (self.name != "trinity")
     }
 
     /// Held to one alternative; what else there is to choose is still chosen.
@@ -80,7 +86,9 @@ impl Contestant {
         bits: f64,
     ) -> Result<Option<Point>, String> {
         match alternative {
-            Alternative::Line(fixed) => with_options(*fixed, input, bits),
+            Alternative::Line(fixed) => {
+                with_options(Options { fixed: *fixed, ..Options::default() }, input, bits)
+            }
             Alternative::Trinity(plan) => {
                 let stages = Stages {
                     orientation: vec![if plan.transposed { Orientation::Columns } else { Orientation::Rows }],
@@ -144,8 +152,8 @@ fn with_profile(profile: &Profile, input: &InputTensor, bits: f64) -> Result<Opt
     }
 }
 
-fn with_options(fixed: Fixed, input: &InputTensor, bits: f64) -> Result<Option<Point>, String> {
-    let (options, settings) = (Options { fixed, ..Options::default() }, Settings::default());
+fn with_options(options: Options, input: &InputTensor, bits: f64) -> Result<Option<Point>, String> {
+    let settings = Settings::default();
     let target = trinity_codec::line::Target::Bits(bits);
     let InputTensor { rows, cols, values, .. } = input;
     let bytes = match trinity_codec::line::encode_under(values, *rows, *cols, target, &options, &settings) {

@@ -3,14 +3,15 @@
 //!
 //! ```text
 //! cargo run --release -p trinity-tensor --example regret -- \
-//!     [--quick] [--again] [--others] [--only WORD] [--codec NAME] [--kept DIR] FILE...
+//!     [--quick] [--again] [--others] [--without RULE] [--only WORD] [--codec NAME] [--kept DIR] FILE...
 //! ```
 //! Every tensor of the files and every law of [`laws`] is coded at 2, 3 and 4
 //! bits per value as the encoder chooses, and held to each orientation and
 //! transform in turn (through options of the codecs' own). Regret is what the
 //! choice takes more, in bits at equal error: bits + ½ log2(NMSE), within a per
 //! cent of the rate. `--quick`: at 3 bits, one tensor of each file. `--others`:
-//! instead, what other codecs take beside `trinity` and `trinity-lite`.
+//! instead, what other codecs take beside `trinity` and `trinity-lite`. `--without RULE`: instead, what
+//! choices take when one rule of the search (or each in turn: `all`) is left out, and the time it saves.
 //! `--only WORD`: tensors and laws with the word in their name. `--codec NAME`:
 //! `trinity` or `trinity-lite` alone. `--kept DIR`: points are kept there and used again, so that a run goes on
 //! where the last one stopped; `--again` makes choices anew and keeps the rest.
@@ -21,6 +22,7 @@ mod codecs;
 mod laws;
 mod points;
 mod report;
+mod rules;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -29,6 +31,7 @@ use codecs::{Contestant, OTHERS};
 use points::{InputTensor, Point, PointCache};
 use rayon::prelude::*;
 use report::{Cell, Verdict};
+use trinity_codec::Rules;
 use trinity_tensor::{Error, TensorFile};
 
 /// Bits per value.
@@ -42,6 +45,7 @@ struct Asked {
     quick: bool,
     again: bool,
     others: bool,
+    without: Option<String>,
     only: Option<String>,
     codec: Option<String>,
     kept: Option<String>,
@@ -57,6 +61,7 @@ impl Asked {
                 "--quick" => asked.quick = true,
                 "--again" => asked.again = true,
                 "--others" => asked.others = true,
+                "--without" => asked.without = Some(args.next().ok_or("--without needs a rule")?),
                 "--only" => asked.only = Some(args.next().ok_or("--only needs a word")?),
                 "--codec" => asked.codec = Some(args.next().ok_or("--codec needs a name")?),
                 "--kept" => asked.kept = Some(args.next().ok_or("--kept needs a folder")?),
@@ -100,6 +105,10 @@ fn run(asked: &Asked) -> Result<Verdict, String> {
         let name = asked.codec.as_deref().unwrap_or("");
         return Err(format!("`{name}` chooses no plan: there are trinity and trinity-lite"));
     }
+    if let Some(name) = &asked.without {
+        rules::leave_out(name, &contestants, &input_tensors, rates)?;
+        return Ok(Verdict::Met);
+    }
     for contestant in contestants {
         let mut cells = Vec::new();
         for (at, input) in input_tensors.iter().enumerate() {
@@ -122,8 +131,9 @@ fn cell(
     input: &InputTensor,
     bits: f64,
 ) -> Result<Option<Cell>, String> {
-    let chosen =
-        kept.point(!asked.again, contestant.name, "own", input, bits, || contestant.choose(input, bits))?;
+    let chosen = kept.point(!asked.again, contestant.name, "own", input, bits, || {
+        contestant.choose(input, bits, Rules::default())
+    })?;
     let fixed: Vec<Result<Option<Point>, String>> = contestant
         .alternatives
         .par_iter()

@@ -11,6 +11,7 @@ use crate::entropy::line::table::Table;
 use crate::format::line::plan::{MAX_MEAN, MAX_TILE, Plan, Transform};
 use crate::search::line::fit::{Fitted, Look, fit, improved};
 use crate::search::line::options::{Effort, Family, Options};
+use crate::search::rules::{LineThresholds, Rule, THRESHOLDS};
 use crate::stage::line::matrix::{promise, reflections_of};
 use crate::stage::line::quantizer::Quantizer;
 use trinity_numeric::simd::{Kernel, Width, with_width};
@@ -24,21 +25,8 @@ fn statistics(effort: Effort, values: usize) -> (usize, usize) {
     }
 }
 
-/// Alternatives that are quantized, at most, and how many bits per value the
-/// statistics may put them behind the first.
-const FITS: usize = 4;
-const CLOSE: f64 = 0.2;
-/// Bits per value that matrices must promise on a few groups to be drafted: rows that follow
-/// different laws save more than one Gaussian would.
-const PROMISE: f64 = -0.03;
-/// The share of its variance that a value must have in common with its neighbour for
-/// cosines to be tried, and of how many rows one is looked at.
-const SMOOTH: f64 = 0.15;
+/// Rows of which one is looked at to tell whether neighbours are alike.
 const SMOOTH_STEP: usize = 8;
-/// Steps, half of those beyond which values are exceptions before a transform: these
-/// take 48 bits each, so that one in so many values costs a hundredth of a bit.
-const NEAR_STEPS: f32 = 256.0;
-const FEW_EXCEPTIONS: usize = 4800;
 /// Squared standard errors that a column's mean or correlation must be away from
 /// zero: noise gets there once in two thousand columns.
 const SIGNIFICANT: f64 = 12.0;
@@ -82,8 +70,10 @@ pub(crate) fn choose_fitted(
     }
     drafts.sort_by(|a, b| a.0.total_cmp(&b.0));
     // What statistics cannot tell apart is quantized.
-    let bound = drafts.first()?.0 + CLOSE;
-    let near = drafts.into_iter().take(FITS).take_while(|draft| draft.0 <= bound);
+    let LineThresholds { fits, close, .. } = THRESHOLDS.line;
+    let most = if options.rules.has(Rule::LineFits) { fits } else { usize::MAX };
+    let bound = drafts.first()?.0 + if options.rules.has(Rule::LineClose) { close } else { f64::INFINITY };
+    let near = drafts.into_iter().take(most).take_while(|draft| draft.0 <= bound);
     let fitted = near.filter_map(|(_, plan)| fit(plan, values, options, Look::rough(options)));
     fitted.min_by(|a, b| a.score().total_cmp(&b.score()))
 }
@@ -97,8 +87,13 @@ fn transforms(sample: &Sample, options: &Options) -> Vec<Transform> {
         Some(Family::Signalled32) => sample.signalled(32, f64::NEG_INFINITY).into_iter().collect(),
         Some(Family::Signalled64) => sample.signalled(64, f64::NEG_INFINITY).into_iter().collect(),
         None if options.effort == Effort::Best => {
-            let signalled = [32, 64].into_iter().filter_map(|size| sample.signalled(size, PROMISE));
-            let cosines = (sample.is_smooth() && !sample.nears_exceptions()).then_some(Transform::Dct);
+            let rules = options.rules;
+            let promise =
+                if rules.has(Rule::LinePromise) { THRESHOLDS.line.promise } else { f64::NEG_INFINITY };
+            let signalled = [32, 64].into_iter().filter_map(|size| sample.signalled(size, promise));
+            let smooth = !rules.has(Rule::LineSmooth) || sample.is_smooth();
+            let cosines = smooth && !(rules.has(Rule::LineExceptions) && sample.nears_exceptions());
+            let cosines = cosines.then_some(Transform::Dct);
             std::iter::once(Transform::None).chain(signalled).chain(cosines).collect()
         }
         None => vec![Transform::None],
@@ -156,9 +151,9 @@ impl Sample {
     /// Whether many values would be beyond what a transform takes at a step that is
     /// an octave finer, as the one that meets a target may be.
     fn nears_exceptions(&self) -> bool {
-        let near = |row: &[f32]| row.iter().filter(|value| value.abs() >= NEAR_STEPS).count();
+        let near = |row: &[f32]| row.iter().filter(|value| value.abs() >= THRESHOLDS.line.near_steps).count();
         let values: usize = self.bands.iter().map(Vec::len).sum();
-        self.rows().map(near).sum::<usize>() * FEW_EXCEPTIONS > values
+        self.rows().map(near).sum::<usize>() * THRESHOLDS.line.few_exceptions > values
     }
 
     /// Whether neighbours along rows are alike enough for cosines to gather them.
@@ -176,7 +171,7 @@ impl Sample {
             products += f64::from(product);
             squares += f64::from(square);
         }
-        self.cols >= 32 && products > 0.0 && products * products > SMOOTH * squares * squares
+        self.cols >= 32 && products > 0.0 && products * products > THRESHOLDS.line.smooth * squares * squares
     }
 
     /// Matrices for groups of that size, where columns hold a group and a few of

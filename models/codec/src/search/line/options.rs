@@ -1,6 +1,7 @@
 //! What an encoder may choose from.
 
 use crate::format::line::stream::LAMBDA;
+use crate::search::rules::Rules;
 use crate::stage::line::quantizer::Analysis;
 
 /// How long the choice may take.
@@ -60,6 +61,8 @@ pub struct Options {
     pub tile_values: usize,
     /// What is not chosen.
     pub fixed: Fixed,
+    /// What leaves plans out before they are quantized.
+    pub rules: Rules,
 }
 
 /// Values of a tile, about: enough for the lanes' states to cost little, few
@@ -76,6 +79,7 @@ impl Default for Options {
             budgeted: false,
             tile_values: TILE_VALUES,
             fixed: Fixed::default(),
+            rules: Rules::default(),
         }
     }
 }
