@@ -41,7 +41,8 @@ cargo xtask text [OUT]                    make the text that trinity.train learn
 cargo xtask silicon [--verify|--show]     synthesize the RTL on ASAP7, hold it against the Rust codec, or show figures
 cargo xtask peers [NAME [--quick]]        compare with other implementations on this machine
 cargo xtask kernels [FOLDER]                measured kernels, distilled into configs/calibrations/kernels
-cargo xtask regret [--quick] [--only WORD] what encoders lose by the plan they choose; --others: beside other codecs
+cargo xtask regret [--quick] [--only WORD] what encoders lose by the plan they choose; --others: beside other codecs;
+                                          --without RULE: without a rule of the search
 cargo xtask tune NAME [FILE...]           what other values of a tuned constant would give";
 
 fn main() -> ExitCode {
