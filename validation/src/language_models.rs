@@ -4,7 +4,7 @@
 //! Knows tables; knows nothing of models or of how a weight is coded.
 
 use crate::Error;
-use crate::csv::{Row, Table};
+use crate::csv::Table;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -36,25 +36,15 @@ pub fn rows() -> Result<Vec<Loss>, Error> {
 }
 
 fn parse(bytes: &[u8]) -> Result<Vec<Loss>, Error> {
-    let damaged = |why: String| Error::Data { file: FILE, why };
-    let table = Table::parse(FILE, bytes, &COLUMNS)?;
-    if let Some(problem) = table.problems.first() {
-        return Err(damaged(problem.to_string()));
-    }
-    let read = |row: Row<'_>| {
-        let number = |name: &str| {
-            let found = row.text(name).parse::<f64>().ok().filter(|number| number.is_finite());
-            found.ok_or_else(|| damaged(row.problem(name, "expected a number").to_string()))
-        };
+    Table::committed(FILE, bytes, &COLUMNS, |row| {
         Ok(Loss {
             model: row.text("model").to_owned(),
             weights: row.text("weights").to_owned(),
-            bits_per_value: number("bits_per_value")?,
-            delta_bits_per_byte: number("delta_bits_per_byte")?,
-            delta_ci95: number("delta_ci95")?,
+            bits_per_value: row.number("bits_per_value")?,
+            delta_bits_per_byte: row.number("delta_bits_per_byte")?,
+            delta_ci95: row.number("delta_ci95")?,
         })
-    };
-    table.rows().map(read).collect()
+    })
 }
 
 /// The rows of one model as a table, for people.

@@ -4,7 +4,7 @@
 //! how a weight is coded.
 
 use crate::Error;
-use crate::csv::{Row, Table};
+use crate::csv::Table;
 use std::fmt::Write;
 
 const ROWS: &[u8] = include_bytes!("../data/other_models/fidelity.csv");
@@ -50,28 +50,18 @@ pub fn rows() -> Result<Vec<Fidelity>, Error> {
 }
 
 fn parse(bytes: &[u8]) -> Result<Vec<Fidelity>, Error> {
-    let damaged = |why: String| Error::Data { file: FILE, why };
-    let table = Table::parse(FILE, bytes, &COLUMNS)?;
-    if let Some(problem) = table.problems.first() {
-        return Err(damaged(problem.to_string()));
-    }
-    let read = |row: Row<'_>| {
-        let number = |name: &str| {
-            let found = row.text(name).parse::<f64>().ok().filter(|number| number.is_finite());
-            found.ok_or_else(|| damaged(row.problem(name, "expected a number").to_string()))
-        };
+    Table::committed(FILE, bytes, &COLUMNS, |row| {
         Ok(Fidelity {
             model: row.text("model").to_owned(),
             method: row.text("method").to_owned(),
-            target_bits: number("target_bits")?,
-            bits_per_value: number("bits_per_value")?,
-            model_bits: number("model_bits")?,
-            nmse: number("nmse")?,
-            agreement: number("agreement")?,
-            second: number("second")?,
+            target_bits: row.number("target_bits")?,
+            bits_per_value: row.number("bits_per_value")?,
+            model_bits: row.number("model_bits")?,
+            nmse: row.number("nmse")?,
+            agreement: row.number("agreement")?,
+            second: row.number("second")?,
         })
-    };
-    table.rows().map(read).collect()
+    })
 }
 
 /// The fewest bits per value at which a method leaves a model the same, among the rates recorded.

@@ -5,26 +5,25 @@ use std::fs;
 
 /// The paper's own setting.
 const PAPER: &str = "sweeps/llama-7b";
+/// Few draws and cells, in seconds.
+const QUICK: [&str; 5] = ["explore", "--draws", "48", "--cells", "3"];
+/// A K cache that is spilled, coded by the line codec.
+const SPILLED: [&str; 7] = [
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../study/data/tensors.safetensors"),
+    "--tensor",
+    "k_cache",
+    "--study",
+    "sweeps/kv-spill",
+    "--codecs",
+    "line",
+];
 
 #[test]
 fn an_exploration_runs_again_as_a_sweep_and_goes_on_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
-    let args = [
-        "explore",
-        "--study",
-        PAPER,
-        "--codecs",
-        "three-in-one,line",
-        "--out",
-        "e",
-        "--draws",
-        "48",
-        "--cells",
-        "3",
-        "--json",
-        "-q",
-    ];
-    let first = trinity_in(folder.path(), args).ok();
+    let own = ["--study", PAPER, "--codecs", "three-in-one,line", "--out", "e", "--json", "-q"];
+    let args = || QUICK.into_iter().chain(own);
+    let first = trinity_in(folder.path(), args()).ok();
     let found: serde_json::Value = serde_json::from_str(&first).unwrap();
     let best = &found["standings"][0];
     // Distributions are among what is printed.
@@ -41,33 +40,21 @@ fn an_exploration_runs_again_as_a_sweep_and_goes_on_where_it_was() {
     assert_eq!(swept["top"][0]["tokens_per_s"], best["value"]);
     // Bits are not measured again, and nothing else changes.
     let rows = fs::read(folder.path().join("e/bits.csv")).unwrap();
-    assert_eq!(trinity_in(folder.path(), args).ok(), first);
+    assert_eq!(trinity_in(folder.path(), args()).ok(), first);
     assert_eq!(fs::read(folder.path().join("e/bits.csv")).unwrap(), rows);
     // Other work is not written over.
-    let other = [
-        "explore",
-        "--codecs",
-        "line",
-        "--study",
-        "sweeps/kv-spill",
-        "--draws",
-        "48",
-        "--cells",
-        "3",
-        "--out",
-        "e",
-    ];
-    assert!(trinity_in(folder.path(), other).refused().contains("holds the results of"));
+    let other = ["--codecs", "line", "--study", "sweeps/kv-spill", "--out", "e"];
+    assert!(
+        trinity_in(folder.path(), QUICK.into_iter().chain(other)).refused().contains("holds the results of")
+    );
 }
 
 #[test]
 fn a_loss_is_measured_once_and_kept() {
     let folder = tempfile::tempdir().unwrap();
-    let tensors = concat!(env!("CARGO_MANIFEST_DIR"), "/../study/data/tensors.safetensors");
-    let args = ["explore", tensors, "--tensor", "k_cache", "--study", "sweeps/kv-spill", "--codecs", "line"];
     let explored = |loss: &str| {
-        let more = ["--loss", loss, "--out", "e", "--draws", "48", "--cells", "3", "--json", "-q"];
-        trinity_in(folder.path(), args.into_iter().chain(more)).ok()
+        let more = ["--loss", loss, "--out", "e", "--json", "-q"];
+        trinity_in(folder.path(), QUICK.into_iter().chain(SPILLED).chain(more)).ok()
     };
     let first = explored("0.05");
     let rows = fs::read_to_string(folder.path().join("e/loss.csv")).unwrap();
@@ -87,11 +74,8 @@ fn a_loss_is_measured_once_and_kept() {
 #[test]
 fn a_workload_is_held_and_moves_as_the_answer_says() {
     let folder = tempfile::tempdir().unwrap();
-    let tensors = concat!(env!("CARGO_MANIFEST_DIR"), "/../study/data/tensors.safetensors");
     let held = |more: &[&str]| -> (serde_json::Value, String) {
-        let args =
-            ["explore", tensors, "--tensor", "k_cache", "--study", "sweeps/kv-spill", "--codecs", "line"];
-        let args = args.iter().chain(&["--draws", "48", "--cells", "3", "--json", "-q"]).chain(more).copied();
+        let args = QUICK.iter().chain(&SPILLED).chain(&["--json", "-q"]).chain(more).copied();
         let found: serde_json::Value = serde_json::from_str(&trinity_in(folder.path(), args).ok()).unwrap();
         let said: Vec<&str> =
             found["answer"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
@@ -110,7 +94,7 @@ fn a_workload_is_held_and_moves_as_the_answer_says() {
 fn what_cannot_be_explored_is_said_in_a_sentence_that_helps() {
     let folder = tempfile::tempdir().unwrap();
     let fails = |args: &[&str]| {
-        let begun = ["explore", "--draws", "48", "--cells", "3"].iter().chain(args).copied();
+        let begun = QUICK.iter().chain(args).copied();
         let study = ["--study", PAPER].into_iter().filter(|_| !args.contains(&"--study"));
         trinity_in(folder.path(), begun.chain(study)).refused()
     };

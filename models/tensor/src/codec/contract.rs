@@ -29,6 +29,17 @@ impl Target {
             Self::Qp(_) | Self::Lossless => LimitingFactor::Target,
         }
     }
+
+    /// What a codec says that came as near as it can, and not there.
+    pub(crate) fn missed(self, tensor: &Tensor, codec: String, reason: impl Into<Box<str>>) -> Error {
+        Error::Unreachable {
+            name: tensor.name().to_owned(),
+            codec,
+            target: self.to_string(),
+            limiting_factor: self.limiting_factor(),
+            reason: reason.into(),
+        }
+    }
 }
 
 impl std::fmt::Display for Target {

@@ -20,7 +20,9 @@ pub(crate) struct Ffmpeg {
     chroma: Chroma,
     depth: u32,
     steps: fn() -> Vec<Step>,
-    /// Arguments; `QP` stands for the quantization parameter.
+    /// Arguments that say how long to search.
+    effort: &'static [&'static str],
+    /// The others; `QP` stands for the quantization parameter.
     arguments: &'static [&'static str],
 }
 
@@ -36,18 +38,8 @@ const ENCODERS: [Ffmpeg; 4] = [
         // Its QPs start at zero for the finest step of ten bits, which is QP −12.
         steps: || (1..=63).map(|qp| Step { qp, even_qp: f64::from(qp - 12) }).collect(),
         // Without a range in the stream, a decoder's gray is stretched to the full one.
-        arguments: &[
-            "-preset",
-            "medium",
-            "-g",
-            "1",
-            "-qp",
-            "QP",
-            "-color_range",
-            "pc",
-            "-x264-params",
-            "no-deblock=1:aq-mode=0",
-        ],
+        effort: &["-preset", "medium"],
+        arguments: &["-g", "1", "-qp", "QP", "-color_range", "pc", "-x264-params", "no-deblock=1:aq-mode=0"],
     },
     Ffmpeg {
         name: "x265",
@@ -57,9 +49,8 @@ const ENCODERS: [Ffmpeg; 4] = [
         chroma: Chroma::C400,
         depth: 12,
         steps: || Step::even(0, 51),
+        effort: &["-preset", "medium"],
         arguments: &[
-            "-preset",
-            "medium",
             "-x265-params",
             "keyint=1:qp=QP:deblock=0:sao=0:aq-mode=0:cutree=0:ipratio=1:log-level=none:info=0:pools=1:frame-threads=1",
         ],
@@ -72,7 +63,8 @@ const ENCODERS: [Ffmpeg; 4] = [
         chroma: Chroma::C420,
         depth: 10,
         steps: svt_steps,
-        arguments: &["-preset", "10", "-g", "1", "-qp", "QP", "-svtav1-params", "lp=1"],
+        effort: &["-preset", "10"],
+        arguments: &["-g", "1", "-qp", "QP", "-svtav1-params", "lp=1"],
     },
     Ffmpeg {
         name: "aom",
@@ -82,50 +74,23 @@ const ENCODERS: [Ffmpeg; 4] = [
         chroma: Chroma::C400,
         depth: 12,
         steps: aom_steps,
-        arguments: &["-cpu-used", "6", "-g", "1", "-crf", "QP", "-b:v", "0"],
+        effort: &["-cpu-used", "6"],
+        arguments: &["-g", "1", "-crf", "QP", "-b:v", "0"],
     },
 ];
 
 /// Encoders of equal effort, for squared error: preset `slow` of x264 and x265, whose searches and trellises answer to
 /// each other, without psychovisual weights, and the one of SVT-AV1 that takes about as long; ten bits in all.
 const SLOW: [Ffmpeg; 3] = [
-    Ffmpeg {
-        name: "x264-slow",
-        arguments: &[
-            "-preset",
-            "slow",
-            "-tune",
-            "psnr",
-            "-g",
-            "1",
-            "-qp",
-            "QP",
-            "-color_range",
-            "pc",
-            "-x264-params",
-            "no-deblock=1:aq-mode=0",
-        ],
-        ..ENCODERS[0]
-    },
+    Ffmpeg { name: "x264-slow", effort: &["-preset", "slow", "-tune", "psnr"], ..ENCODERS[0] },
     Ffmpeg {
         name: "x265-slow",
         pixels: "gray10le",
         depth: 10,
-        arguments: &[
-            "-preset",
-            "slow",
-            "-tune",
-            "psnr",
-            "-x265-params",
-            "keyint=1:qp=QP:deblock=0:sao=0:aq-mode=0:cutree=0:ipratio=1:log-level=none:info=0:pools=1:frame-threads=1",
-        ],
+        effort: &["-preset", "slow", "-tune", "psnr"],
         ..ENCODERS[1]
     },
-    Ffmpeg {
-        name: "svtav1-slow",
-        arguments: &["-preset", "4", "-g", "1", "-qp", "QP", "-svtav1-params", "lp=1"],
-        ..ENCODERS[2]
-    },
+    Ffmpeg { name: "svtav1-slow", effort: &["-preset", "4"], ..ENCODERS[2] },
 ];
 
 /// AV1's quantizer indices step unevenly: some of SVT-AV1's QPs, with the AC
@@ -247,7 +212,8 @@ impl FrameCodec for Ffmpeg {
         ]
         .map(String::from)
         .into();
-        arguments.extend(self.arguments.iter().map(|argument| argument.replace("QP", &qp.to_string())));
+        let own = self.effort.iter().chain(self.arguments);
+        arguments.extend(own.map(|argument| argument.replace("QP", &qp.to_string())));
         arguments.extend(["-f", self.format, "-"].map(String::from));
         self.run(&arguments, &raw)
     }

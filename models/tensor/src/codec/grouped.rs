@@ -306,13 +306,7 @@ pub(crate) struct Calibrated(pub Method);
 
 impl Calibrated {
     fn refuse(&self, tensor: &Tensor, target: Target, reason: String) -> Error {
-        Error::Unreachable {
-            name: tensor.name().to_owned(),
-            codec: self.name(),
-            target: target.to_string(),
-            limiting_factor: target.limiting_factor(),
-            reason: reason.into(),
-        }
+        target.missed(tensor, self.name(), reason)
     }
 }
 

@@ -209,13 +209,7 @@ impl Line {
     }
 
     fn refused(&self, tensor: &Tensor, target: Target, reason: &str) -> Error {
-        Error::Unreachable {
-            name: tensor.name().to_owned(),
-            codec: self.name(),
-            target: target.to_string(),
-            limiting_factor: target.limiting_factor(),
-            reason: reason.into(),
-        }
+        target.missed(tensor, self.name(), reason)
     }
 }
 

@@ -104,13 +104,7 @@ impl<C: MatrixCodec> TensorCodec for Lossy<C> {
             Ok(bytes)
         };
         let (coarse, fine) = self.0.knobs(&matrix);
-        let unreachable = |reason: String| Error::Unreachable {
-            name: tensor.name().to_owned(),
-            codec: self.name(),
-            target: target.to_string(),
-            limiting_factor: target.limiting_factor(),
-            reason: reason.into(),
-        };
+        let unreachable = |reason: String| target.missed(tensor, self.name(), reason);
         let bytes = match target {
             Target::Bits(goal) => {
                 let bits = |bytes: &[u8]| 8.0 * bytes.len() as f64 / tensor.len() as f64;

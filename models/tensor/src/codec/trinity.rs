@@ -171,13 +171,7 @@ impl TensorCodec for Trinity {
     }
 
     fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
-        let unreachable = |reason: String| Error::Unreachable {
-            name: tensor.name().to_owned(),
-            codec: self.name(),
-            target: target.to_string(),
-            limiting_factor: target.limiting_factor(),
-            reason: reason.into(),
-        };
+        let unreachable = |reason: String| target.missed(tensor, self.name(), reason);
         let header_bits = 8.0 * HEADER as f64 / tensor.len().max(1) as f64;
         match target {
             Target::Bits(bits) => {

@@ -92,13 +92,7 @@ pub fn order0(tensor: &Tensor, target: Target) -> Result<(f64, MetricSums), Erro
         sums.add_tensors(tensor, tensor);
         return Ok((0.0, sums));
     };
-    let unreachable = |_| Error::Unreachable {
-        name: tensor.name().to_owned(),
-        codec: "order-0 entropy".into(),
-        target: target.to_string(),
-        limiting_factor: target.limiting_factor(),
-        reason: "no step comes there".into(),
-    };
+    let unreachable = |_| target.missed(tensor, "order-0 entropy".into(), "no step comes there");
     // Errors in the tensor's own units.
     let unit = 2f64.powi(exponent.into());
     let measure = |knob: f64| {
