@@ -132,25 +132,6 @@ impl Table {
         self.problems.push(Problem { file: self.file.clone(), line, column, message });
     }
 
-    /// Every row of a table that is part of the project, through `read`.
-    ///
-    /// # Errors
-    ///
-    /// When the table, or a row of it, is damaged.
-    pub fn committed<T>(
-        file: &'static str,
-        bytes: &[u8],
-        needed: &[&'static str],
-        read: impl Fn(&Row<'_>) -> Result<T, Problem>,
-    ) -> Result<Vec<T>, crate::Error> {
-        let damaged = |problem: &Problem| crate::Error::Data { file, why: problem.to_string() };
-        let table = Self::parse(file, bytes, needed)?;
-        if let Some(problem) = table.problems.first() {
-            return Err(damaged(problem));
-        }
-        table.rows().map(|row| read(&row).map_err(|problem| damaged(&problem))).collect()
-    }
-
     /// Rows to read fields from.
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         self.records.iter().map(|record| Row { table: self, record })

@@ -4,7 +4,7 @@
 //! Knows tables; knows nothing of models or of how a weight is coded.
 
 use crate::Error;
-use crate::csv::Table;
+use crate::committed;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -36,7 +36,7 @@ pub fn rows() -> Result<Vec<Loss>, Error> {
 }
 
 fn parse(bytes: &[u8]) -> Result<Vec<Loss>, Error> {
-    Table::committed(FILE, bytes, &COLUMNS, |row| {
+    committed::rows(FILE, bytes, &COLUMNS, |row| {
         Ok(Loss {
             model: row.text("model").to_owned(),
             weights: row.text("weights").to_owned(),

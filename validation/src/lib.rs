@@ -21,6 +21,7 @@ pub mod bars;
 pub mod capacity;
 pub mod codecs;
 pub mod collectives;
+mod committed;
 pub mod constants;
 pub mod csv;
 pub mod dies;

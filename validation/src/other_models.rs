@@ -4,7 +4,7 @@
 //! how a weight is coded.
 
 use crate::Error;
-use crate::csv::Table;
+use crate::committed;
 use std::fmt::Write;
 
 const ROWS: &[u8] = include_bytes!("../data/other_models/fidelity.csv");
@@ -50,7 +50,7 @@ pub fn rows() -> Result<Vec<Fidelity>, Error> {
 }
 
 fn parse(bytes: &[u8]) -> Result<Vec<Fidelity>, Error> {
-    Table::committed(FILE, bytes, &COLUMNS, |row| {
+    committed::rows(FILE, bytes, &COLUMNS, |row| {
         Ok(Fidelity {
             model: row.text("model").to_owned(),
             method: row.text("method").to_owned(),

@@ -14,7 +14,7 @@ use queue::{Functions, PARTS, Parts, Queue};
 use std::sync::OnceLock;
 use trinity_codec::line::{Coder, MAGNITUDES, Plan, Quantizer, Settings, TAIL};
 
-/// `SYMBOLS` of `encode.cu`: entries of a table by sign.
+/// `SYMBOLS` of `encode/push.cu`: entries of a table by sign.
 const SYMBOLS: usize = 2 * MAGNITUDES;
 
 /// Encodes tensors under one plan.
@@ -92,7 +92,7 @@ impl Encoder {
         image.arguments.capacity = (words + 2 * plan.lanes() + 64).next_multiple_of(8) as u32;
         image.arguments.budget = settings.tile_budget.unwrap_or(0) as u32;
         let tables_bytes = 8 * image.tables * SYMBOLS + 4 * (image.tables + 1) * MAGNITUDES + 4 * SPAN;
-        // `OWN` of `encode.cu`.
+        // `OWN` of `encode/push.cu`.
         let warp_bytes = 4 * (TAIL * 32 + image.group.next_multiple_of(2) + 2);
         let launch = Launch::on(multiprocessors, tables_bytes, warp_bytes);
         let scratch_bytes = scratch_bytes(plan, &variant);
@@ -354,7 +354,7 @@ fn scratch_bytes(plan: &Plan, variant: &Variant) -> usize {
     let targets = if variant.size != 0 || variant.predicts { 4 * values } else { 0 };
     let deviations = if variant.predicts { 4 * plan.tile_cols } else { 0 };
     let per_row = plan.tile_cols.div_ceil(plan.lanes());
-    // `TOGETHER` of `encode.cu`: so many steps leave their decisions in one word of each lane.
+    // `TOGETHER` of `encode/trellis.cu`: so many steps leave their decisions in one word of each lane.
     let together = 32 / ((1 << variant.log2_states) + 2);
     let words = if variant.predicts { per_row } else { per_row.div_ceil(together) * plan.tile_rows };
     let decisions = if variant.log2_states == 0 { 0 } else { 4 * 32 * words };

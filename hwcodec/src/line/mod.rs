@@ -31,8 +31,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use trinity_codec::line::{Plan, Transform};
 
 /// The kernels, in CUDA C++.
-const ENCODING: &str =
-    concat!(include_str!("common.cu"), include_str!("encode.cu"), include_str!("assemble.cu"));
+const ENCODING: &str = concat!(
+    include_str!("common.cu"),
+    include_str!("encode/trellis.cu"),
+    include_str!("encode/push.cu"),
+    include_str!("encode/coding.cu"),
+    include_str!("encode/tiles.cu"),
+    include_str!("encode/steps.cu"),
+    include_str!("assemble.cu")
+);
 const DECODING: &str = concat!(include_str!("common.cu"), include_str!("decode.cu"));
 
 /// A device address, as the driver counts them.

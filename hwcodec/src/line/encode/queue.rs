@@ -23,7 +23,7 @@ pub(super) struct Functions {
 /// Tiles of a tensor whose lengths every warp can sum up.
 const FEW_TILES: usize = 1024;
 
-/// `PARTS` of `encode.cu`: a tensor is measured in so many parts.
+/// `PARTS` of `encode/steps.cu`: a tensor is measured in so many parts.
 pub(super) const PARTS: usize = 64;
 
 /// `Front` of `assemble.cu`.
