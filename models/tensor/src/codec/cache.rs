@@ -45,13 +45,7 @@ impl TensorCodec for Cache {
     }
 
     fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
-        let refuse = |reason: String| Error::Unreachable {
-            name: tensor.name().to_owned(),
-            codec: self.name(),
-            target: target.to_string(),
-            limiting_factor: target.limiting_factor(),
-            reason: reason.into(),
-        };
+        let refuse = |reason: String| target.missed(tensor, self.name(), reason);
         let Target::Bits(bits) = target else {
             return Err(refuse("it has bits per value, and no other target".into()));
         };
@@ -87,15 +81,12 @@ impl TensorCodec for Cache {
 mod tests {
     use super::*;
     use crate::{Class, Dtype};
+    use trinity_numeric::random::Lcg;
 
     /// Keys as caches have them: a channel is far from zero, another large, tokens alike.
     pub(super) fn keys(rows: usize, cols: usize) -> Vec<f32> {
-        let mut state = 7u64;
-        let mut uniform = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 40) as f32 / (1u64 << 24) as f32
-        };
-        let mut normal = || (0..12).map(|_| uniform()).sum::<f32>() - 6.0;
+        let mut lcg = Lcg(7);
+        let mut normal = || lcg.gaussian();
         let values = (0..rows * cols).map(|at| match at % cols {
             3 => 30.0 + 4.0 * normal(),
             9 => 8.0 * normal(),

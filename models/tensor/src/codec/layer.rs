@@ -34,13 +34,8 @@ impl Layer {
     }
 
     fn refuse(&self, tensor: &Tensor, target: Target, reason: impl Into<String>) -> Error {
-        Error::Unreachable {
-            name: tensor.name().to_owned(),
-            codec: self.name(),
-            target: target.to_string(),
-            limiting_factor: target.limiting_factor(),
-            reason: reason.into().into(),
-        }
+        let reason: String = reason.into();
+        target.missed(tensor, self.name(), reason)
     }
 }
 
@@ -109,15 +104,12 @@ impl TensorCodec for Layer {
 mod tests {
     use super::*;
     use crate::{Class, Dtype};
+    use trinity_numeric::random::Lcg;
 
     /// Nearly normal numbers.
     pub(super) fn normal(count: usize) -> Vec<f32> {
-        let mut state = 11u64;
-        let mut uniform = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 40) as f32 / (1u64 << 24) as f32
-        };
-        (0..count).map(|_| (0..12).map(|_| uniform()).sum::<f32>() - 6.0).collect()
+        let mut lcg = Lcg(11);
+        (0..count).map(|_| lcg.gaussian()).collect()
     }
 
     pub(super) fn tensor(values: &[f32], cols: usize) -> Tensor {

@@ -8,6 +8,7 @@ use half::f16;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use trinity_bits::{BitReader, BitWriter};
+use trinity_numeric::random::Lcg;
 
 use super::super::lossy::Matrix;
 use super::levels::{lloyd_max, nearest};
@@ -96,11 +97,8 @@ fn coordinate_law(dimension: usize) -> (Vec<f32>, Vec<f64>) {
 
 /// Rows of a random turn: nearly normal numbers, made orthonormal one after the other.
 fn orthonormal(dimension: usize) -> Vec<f32> {
-    let mut state = 0x7472_696e_6974_7921u64;
-    let mut uniform = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 11) as f64 / (1u64 << 53) as f64
-    };
+    let mut lcg = Lcg(0x7472_696e_6974_7921);
+    let mut uniform = || (lcg.state() >> 11) as f64 / (1u64 << 53) as f64;
     let mut normal = || (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
     let mut rows: Vec<Vec<f64>> = Vec::with_capacity(dimension);
     while rows.len() < dimension {
