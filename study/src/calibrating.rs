@@ -10,7 +10,7 @@ pub(crate) const WINDOW: usize = 1024;
 /// loses a third more at 3 bits.
 const CALIBRATING_WINDOWS: usize = 64;
 
-/// Tokens below which a calibration was seen to do harm (docs/language_models.md).
+/// Tokens below which a calibration gains little (docs/language_models.md).
 const FEW_TOKENS: usize = 16_384;
 
 /// What to say of a text that is too short to calibrate with.
@@ -19,7 +19,7 @@ fn too_short(text: &Text) -> Option<String> {
     (tokens < FEW_TOKENS).then(|| {
         let most = CALIBRATING_WINDOWS * WINDOW;
         format!(
-            "the calibrating text has {tokens} tokens: below {FEW_TOKENS} a calibration may do harm, and up to {most} are read"
+            "the calibrating text has {tokens} tokens: below {FEW_TOKENS} a calibration gains little, and up to {most} are read"
         )
     })
 }

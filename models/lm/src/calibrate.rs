@@ -107,6 +107,48 @@ fn products(
     sum
 }
 
+/// Tokens that are taken for one sample of what goes together: neighbours in a text are alike.
+const SAMPLE_TOKENS: usize = 32;
+
+/// How much of what channels have in common is chance, 0 to 1: what the mean of samples of [`SAMPLE_TOKENS`] tokens
+/// errs, over what it is, both off the diagonal of correlations. That share is what shrinking moments toward
+/// their diagonal by it errs least with (Ledoit and Wolf 2004; of correlations, Schäfer and Strimmer 2005).
+pub(crate) fn chance(windows: &[Vec<f32>], moments: &DMatrix<f32>) -> f32 {
+    let inputs = moments.nrows();
+    let scale = |i: usize| if moments[(i, i)] > 0.0 { 1.0 / f64::from(moments[(i, i)]).sqrt() } else { 0.0 };
+    let scales: Vec<f64> = (0..inputs).map(scale).collect();
+    let column = |j: usize| {
+        let entry = |i: usize| (f64::from(moments[(i, j)]) * scales[i] * scales[j]).powi(2);
+        (0..inputs).filter(|&i| i != j).map(entry).sum::<f64>()
+    };
+    let common = (0..inputs).into_par_iter().map(column).collect::<Vec<f64>>().iter().sum::<f64>();
+    let scales: Vec<f32> = scales.iter().map(|&scale| scale as f32).collect();
+    let size = SAMPLE_TOKENS * inputs;
+    // Squares of a sample's own correlations: those of tokens with each other, over fewer entries.
+    let squares = |tokens: &[f32]| {
+        let scaled: Vec<f32> = tokens.iter().enumerate().map(|(at, x)| x * scales[at % inputs]).collect();
+        let scaled = DMatrixView::from_slice(&scaled, inputs, SAMPLE_TOKENS);
+        let all = f64::from(scaled.tr_mul(&scaled).norm_squared());
+        let own: f64 = scaled.row_iter().map(|row| f64::from(row.norm_squared()).powi(2)).sum();
+        (all - own) / (SAMPLE_TOKENS * SAMPLE_TOKENS) as f64
+    };
+    let samples: Vec<f64> =
+        windows.par_iter().flat_map_iter(|window| window.chunks_exact(size).map(squares)).collect();
+    let count = samples.len() as f64;
+    if samples.len() < 2 || common <= 0.0 {
+        return 1.0;
+    }
+    let errs = (samples.iter().sum::<f64>() / count - common).max(0.0) / (count - 1.0);
+    (errs / common).min(1.0) as f32
+}
+
+/// Moments, square or not, with all that is off the diagonal less by a share.
+pub(crate) fn shrink(moments: &mut DMatrix<f32>, share: f32) {
+    let kept: Vec<f32> = (0..moments.nrows().min(moments.ncols())).map(|i| moments[(i, i)]).collect();
+    *moments *= 1.0 - share;
+    kept.into_iter().enumerate().for_each(|(i, own)| moments[(i, i)] = own);
+}
+
 /// What is added to the diagonal, over its mean (GPTQ, Frantar et al. 2023, §3.3).
 const DAMPING: f64 = 0.01;
 /// How far a channel's scale may be from the average, either way.
@@ -186,6 +228,33 @@ mod tests {
     fn windows(channels: usize, seed: usize) -> Vec<Vec<f32>> {
         let value = |i: usize| ((i * 7919 + seed * 104_729) % 1009) as f32 / 504.5 - 1.0;
         [5, 3].map(|tokens| (0..tokens * channels).map(|i| value(i + tokens)).collect()).to_vec()
+    }
+
+    #[test]
+    fn chance_falls_with_the_tokens_and_not_below_what_is_there() {
+        let mut state = 3u64;
+        let mut noise = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
+        };
+        let channels = 48;
+        let mut share = |tokens: usize, common: f32| {
+            let rows = (0..tokens).flat_map(|_| {
+                let shared = noise();
+                let row: Vec<f32> = (0..channels).map(|_| noise() + common * shared).collect();
+                row
+            });
+            let window = vec![rows.collect::<Vec<f32>>()];
+            let moments = second_moments(&window, channels) / tokens as f32;
+            chance(&window, &moments)
+        };
+        // Channels that have nothing in common: what they seem to have is chance, however long the text.
+        let apart = [256, 2048, 16_384].map(|tokens| share(tokens, 0.0));
+        assert!(apart.iter().all(|share| *share > 0.7), "{apart:?}");
+        let alike = [256, 2048, 16_384].map(|tokens| share(tokens, 0.5));
+        assert!(alike[0] > 4.0 * alike[1] && alike[1] > 4.0 * alike[2], "{alike:?}");
+        assert!(alike[0] < 0.3 && alike[2] < 0.005, "{alike:?}");
+        assert_eq!(share(SAMPLE_TOKENS, 0.5), 1.0, "one sample says nothing of chance");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! how a codec weighs its error is [`crate::coding`]'s affair.
 
 use crate::accumulator::{Accumulator, CodedWeights};
-use crate::calibrate::{InputMoments, damped, outer_products, second_moments};
+use crate::calibrate::{InputMoments, chance, damped, outer_products, second_moments, shrink};
 use crate::cholesky::Factor;
 use crate::coding::Coding;
 use crate::model::{Part, Workspace};
@@ -30,6 +30,10 @@ struct Pair {
     coded: Stream,
 }
 
+/// Tokens from which on what channels have in common is taken for what it is, but for chance: with fewer, coding for it
+/// was seen to do harm (the tiny model's file at 3 bits, docs/language_models.md).
+const ENOUGH_TOKENS: f32 = 16_384.0;
+
 /// Means over a text, of what linear layers read.
 struct Seen {
     /// E[x̂ x̂ᵀ].
@@ -38,6 +42,8 @@ struct Seen {
     drift: DMatrix<f32>,
     /// E[(r − r̂) x̂ᵀ], for a layer that adds to the residual stream.
     lag: Option<DMatrix<f32>>,
+    /// How much of the moments off the diagonal is chance.
+    chance: f32,
 }
 
 fn less(a: &[f32], b: &[f32]) -> Vec<f32> {
@@ -78,11 +84,22 @@ impl Seen {
             outer_products(&lag, hidden, &x, inputs)
         });
         let share = 1.0 / tokens.max(1) as f32;
+        let moments = second_moments(&x, inputs) * share;
         Self {
-            moments: second_moments(&x, inputs) * share,
             drift: outer_products(&drift, inputs, &x, inputs) * share,
             lag: lag.map(|lag| lag * share),
+            chance: chance(&x, &moments).max(1.0 - tokens as f32 / ENOUGH_TOKENS),
+            moments,
         }
+    }
+
+    /// With as much of what channels have in common taken out as is chance: a short text says little of it, and
+    /// next to nothing of what they have in common with the residual stream.
+    fn shrunk(mut self) -> Self {
+        shrink(&mut self.moments, self.chance);
+        shrink(&mut self.drift, self.chance);
+        self.lag = self.lag.map(|lag| lag * (1.0 - self.chance));
+        self
     }
 
     /// What a weight is coded as.
@@ -158,6 +175,8 @@ pub(crate) fn code_from(
             let makes_good = coding.follows_inputs() && original.adds_as_it_is(n, part);
             let hidden = makes_good.then_some(original.config().hidden_size);
             let seen = Seen::over(&pairs, inputs, hidden, tokens);
+            // Quantizers of papers take moments as they come.
+            let seen = if coding.follows_inputs() { seen.shrunk() } else { seen };
             let known = InputMoments::new(&seen.moments, task.scales_channels && part.is_after_norm());
             let factor = coding.follows_inputs().then(|| Factor::new(damped(&seen.moments))).flatten();
             let targets: Vec<Vec<f32>> = weights

@@ -333,6 +333,36 @@ fn calibrated_weights_cost_the_model_less_on_a_text_it_was_not_calibrated_on() {
     assert!(calibrated < 0.95 * plain, "KL {calibrated} against {plain}");
 }
 
+/// What channels seem to have in common on a short text is mostly chance, and is not coded for.
+#[test]
+fn a_short_text_calibrates_no_worse_than_none() {
+    let checkpoint = builtin::tiny().unwrap();
+    let model = Model::load(&checkpoint).unwrap();
+    let part = |range: std::ops::Range<usize>| Text::new(&builtin::text()[range], &checkpoint, 512).unwrap();
+    let coding: Coding = "trinity@3".parse().unwrap();
+    let mut plain = model.clone();
+    code_weights(&mut plain, &coding).unwrap();
+    let all = std::env::var_os("TRINITY_TEST_ALL").is_some();
+    for tokens in [1024, 4096, 16_384].into_iter().filter(|&tokens| tokens < 8192 || all) {
+        let mut calibrated = model.clone();
+        code_weights_calibrated(&mut calibrated, &coding, &Calibrator::new(part(0..tokens))).unwrap();
+        for from in [32_768, 57_344] {
+            let held_out = part(from..from + 4096);
+            let reference = Reference::measure(&model, &held_out, &|| ()).unwrap();
+            let lost = |coded: &Model| {
+                score_against(&reference, coded, &held_out, &NoHooks, &|| ())
+                    .unwrap()
+                    .fidelity
+                    .unwrap()
+                    .kl_nats
+            };
+            let (plain, calibrated) = (lost(&plain), lost(&calibrated));
+            eprintln!("{tokens} tokens, text from {from}: KL {calibrated:.4} calibrated, {plain:.4} without");
+            assert!(calibrated < plain, "{tokens} tokens, from {from}: KL {calibrated} against {plain}");
+        }
+    }
+}
+
 #[test]
 fn a_cache_turned_for_its_queries_costs_less_at_the_same_rate() {
     let (model, calibration, held_out, reference) = calibration_case();
