@@ -1,15 +1,16 @@
 //! The line-rate codec on this machine's GPU: every byte checked against the
 //! CPU, then timed beside nvCOMP and matrix products.
 //!
-//! `cargo run --release -p trinity-hwcodec --example line_gpu -- [--check | --quick] [RECORDING.json]`
+//! `cargo run --release -p trinity-hwcodec --example line_gpu -- [RECORDING.json] [--check | --quick | --beside]`
 //!
-//! `--check` compares alone; `--quick` times the codec alone, on all of the GPU.
+//! `--check` compares alone; `--quick` times the codec alone, on all of the GPU; `--beside` times it beside
+//! products alone and puts that into the recording.
 #![allow(clippy::print_stdout)]
 
 use std::{env, fs};
 use trinity_bits::Frame;
 use trinity_hwcodec::line::LineCodec;
-use trinity_hwcodec::measure::line::{Recorded, Speed, check, measure, measure_alone};
+use trinity_hwcodec::measure::line::{Recorded, Speed, beside, check, measure, measure_alone};
 use trinity_hwcodec::nvdec::Standard;
 use trinity_hwcodec::streams::Spec;
 use trinity_hwcodec::{Error, Gpu};
@@ -23,6 +24,17 @@ fn main() -> Result<(), Error> {
         print(&measure_alone(&gpu, &codec)?);
         return Ok(());
     }
+    if asks("--beside") {
+        let path = arguments.first().filter(|path| !path.starts_with("--"));
+        let path = path.ok_or_else(|| Error::BadFile {
+            file: "--beside".into(),
+            reason: "expected a recording before it".into(),
+        })?;
+        let mut recorded = read(path)?;
+        recorded.beside = beside(&gpu, &codec, &mut recorded.left_out)?;
+        print(&recorded);
+        return write(path, &recorded);
+    }
     let rows = check(&gpu, &codec)?;
     let wrong: Vec<_> = rows.iter().filter(|row| !row.agrees()).collect();
     println!("{} of {} cases equal on CPU and GPU", rows.len() - wrong.len(), rows.len());
@@ -33,11 +45,21 @@ fn main() -> Result<(), Error> {
     let recorded = measure(&gpu, &codec, Some(&encode))?;
     print(&recorded);
     if let Some(path) = arguments.first() {
-        let bad = |reason: String| Error::BadFile { file: path.clone(), reason };
-        let text = serde_json::to_string_pretty(&recorded).map_err(|e| bad(e.to_string()))?;
-        fs::write(path, text + "\n").map_err(|e| bad(e.to_string()))?;
+        write(path, &recorded)?;
     }
     Ok(())
+}
+
+fn read(path: &str) -> Result<Recorded, Error> {
+    let bad = |reason: String| Error::BadFile { file: path.to_owned(), reason };
+    let text = fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
+    serde_json::from_str(&text).map_err(|e| bad(e.to_string()))
+}
+
+fn write(path: &str, recorded: &Recorded) -> Result<(), Error> {
+    let bad = |reason: String| Error::BadFile { file: path.to_owned(), reason };
+    let text = serde_json::to_string_pretty(recorded).map_err(|e| bad(e.to_string()))?;
+    fs::write(path, text + "\n").map_err(|e| bad(e.to_string()))
 }
 
 /// Pictures through our own encoders, for NVDEC.
@@ -81,7 +103,11 @@ fn print(recorded: &Recorded) {
         println!(
             "{}{} on {} SMs: product {:.3} -> {:.3} ms, coding of 64 MiB {:.3} -> {:.3} ms",
             beside.what,
-            if beside.urgent { " of higher priority" } else { "" },
+            match (beside.urgent, beside.apart) {
+                (true, _) => " of higher priority",
+                (_, true) => " apart",
+                _ => "",
+            },
             beside.multiprocessors,
             beside.product_alone_s * 1e3,
             beside.product_beside_s * 1e3,

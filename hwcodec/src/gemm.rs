@@ -38,12 +38,16 @@ type GemmEx = unsafe extern "C" fn(
     c_int,
 ) -> c_int;
 
+/// `cublasSetSmCountTarget`.
+type SetMultiprocessors = unsafe extern "C" fn(Handle, c_int) -> c_int;
+
 /// A square bf16 product C = A·B on its own stream.
 #[derive(Debug)]
 pub struct Gemm {
     handle: Handle,
     gemm_ex: GemmEx,
     destroy: unsafe extern "C" fn(Handle) -> c_int,
+    set_multiprocessors: SetMultiprocessors,
     stream: Arc<CudaStream>,
     size: usize,
     a: CudaSlice<u16>,
@@ -75,12 +79,13 @@ impl Gemm {
         type SetStream = unsafe extern "C" fn(Handle, *mut c_void) -> c_int;
         type Destroy = unsafe extern "C" fn(Handle) -> c_int;
         // SAFETY: the types are the ones cublas_api.h declares; the library is kept beside the pointers.
-        let (create, set_stream, destroy, gemm_ex) = unsafe {
+        let (create, set_stream, destroy, set_multiprocessors, gemm_ex) = unsafe {
             let symbol = |e: libloading::Error| missing(e.to_string());
             (
                 *library.get::<Create>(b"cublasCreate_v2\0").map_err(symbol)?,
                 *library.get::<SetStream>(b"cublasSetStream_v2\0").map_err(symbol)?,
                 *library.get::<Destroy>(b"cublasDestroy_v2\0").map_err(symbol)?,
+                *library.get::<SetMultiprocessors>(b"cublasSetSmCountTarget\0").map_err(symbol)?,
                 *library.get::<GemmEx>(b"cublasGemmEx\0").map_err(symbol)?,
             )
         };
@@ -95,7 +100,13 @@ impl Gemm {
         blas(unsafe { create(&mut handle) }, "cublasCreate")?;
         // SAFETY: the handle was just created; the stream lives as long as self.
         blas(unsafe { set_stream(handle, stream.cu_stream().cast()) }, "cublasSetStream")?;
-        Ok(Self { handle, gemm_ex, destroy, stream, size, a, b, c, _library: library })
+        Ok(Self { handle, gemm_ex, destroy, set_multiprocessors, stream, size, a, b, c, _library: library })
+    }
+
+    /// Lets cuBLAS choose kernels for so many multiprocessors, which is all that its stream has.
+    pub fn on_multiprocessors(&mut self, count: u32) -> Result<(), Error> {
+        // SAFETY: a live handle.
+        blas(unsafe { (self.set_multiprocessors)(self.handle, count as c_int) }, "cublasSetSmCountTarget")
     }
 
     /// Floating-point operations of one product.

@@ -29,6 +29,7 @@ pub mod line;
 pub mod measure;
 pub mod nvdec;
 pub mod nvenc;
+mod partition;
 pub mod recording;
 pub mod software;
 mod stats;

@@ -36,9 +36,12 @@ impl SoftwareCodec {
         let each = |speed: fn(&Speed) -> f64| {
             range(rows.iter().map(|row| speed(row) / f64::from(row.multiprocessors.max(1))))
         };
-        // On all multiprocessors nothing is beside the product, one waits for the other.
-        let some =
-            recorded.beside.iter().filter(|b| !b.urgent && b.multiprocessors < recorded.multiprocessors);
+        // As kernels run where nobody arranges it: multiprocessors of their own cost a product more but for a few
+        // of them. On all of them nothing is beside the product, one waits for the other.
+        let some = recorded
+            .beside
+            .iter()
+            .filter(|b| !b.urgent && !b.apart && b.multiprocessors < recorded.multiprocessors);
         let loss = |b: &Beside| {
             (1.0 - b.product_alone_s / b.product_beside_s).max(0.0) / f64::from(b.multiprocessors.max(1))
         };
@@ -117,6 +120,7 @@ mod tests {
                     what: "encode".into(),
                     multiprocessors: 10,
                     urgent: false,
+                    apart: false,
                     product_alone_s: 0.8,
                     product_beside_s: 1.0,
                     codec_alone_s: 1.0,
@@ -126,6 +130,7 @@ mod tests {
                     what: "encode".into(),
                     multiprocessors: 100,
                     urgent: false,
+                    apart: false,
                     product_alone_s: 0.8,
                     product_beside_s: 8.0,
                     codec_alone_s: 1.0,

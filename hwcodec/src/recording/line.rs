@@ -53,6 +53,9 @@ pub struct Beside {
     /// Products are on a stream of higher priority: their blocks go first. Recordings of before have none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub urgent: bool,
+    /// Codec and products each have multiprocessors of their own (green contexts). Recordings of before have none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub apart: bool,
     /// Seconds of a product alone, and while the codec works.
     pub product_alone_s: f64,
     pub product_beside_s: f64,

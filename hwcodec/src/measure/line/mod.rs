@@ -9,7 +9,7 @@ mod video;
 pub use super::made_up::weights;
 pub use crate::recording::{Beside, Energy, Recorded, Speed};
 pub use check::check;
-pub use speed::{measure, measure_alone};
+pub use speed::{beside, measure, measure_alone};
 
 use crate::error::{During, Error};
 use crate::gpu::Gpu;
@@ -81,7 +81,19 @@ impl Bench {
         values: &[u8],
         multiprocessors: u32,
     ) -> Result<Self, Error> {
-        let stream = gpu.stream()?;
+        Self::queued(gpu.stream()?, codec, plan, settings, format, values, multiprocessors)
+    }
+
+    /// [`Bench::on`] a stream.
+    fn queued(
+        stream: Arc<CudaStream>,
+        codec: &LineCodec,
+        plan: &Plan,
+        settings: &Settings,
+        format: Format,
+        values: &[u8],
+        multiprocessors: u32,
+    ) -> Result<Self, Error> {
         let encoder = Encoder::on(codec, plan, settings, format, ROOM_BITS, multiprocessors)?;
         let room = |bytes: usize| stream.alloc_zeros::<u8>(bytes).during("cuMemAlloc");
         Ok(Self {

@@ -86,13 +86,38 @@ pub fn measure(gpu: &Gpu, codec: &LineCodec, encoder: Option<&Encoder<'_>>) -> R
     let (deltas, left_out) = delta::points(gpu, RUNS, threads)?;
     recorded.deltas = deltas;
     recorded.left_out.extend(left_out.into_iter().map(|left| format!("{}: {}", left.what, left.why)));
-    for (count, urgent) in [(4, false), (16, false), (all, false), (16, true), (all, true)] {
-        recorded.beside.extend(beside_gemm(gpu, codec, count, urgent)?);
-    }
+    recorded.beside = beside(gpu, codec, &mut recorded.left_out)?;
     for log2_states in [0, 3] {
         recorded.energy.extend(energy(gpu, codec, log2_states)?);
     }
     Ok(recorded)
+}
+
+/// What a product and the codec lose to one another, however they share the GPU.
+pub fn beside(gpu: &Gpu, codec: &LineCodec, left_out: &mut Vec<String>) -> Result<Vec<Beside>, Error> {
+    use Sharing::{Apart, Mixed, Urgent};
+    let all = codec.multiprocessors();
+    let mut rows = Vec::new();
+    for (count, sharing) in [
+        (4, Mixed),
+        (16, Mixed),
+        (all, Mixed),
+        (16, Urgent),
+        (all, Urgent),
+        (8, Apart),
+        (16, Apart),
+        (32, Apart),
+    ] {
+        match beside_gemm(gpu, codec, count, sharing) {
+            Ok(found) => rows.extend(found),
+            // Drivers before CUDA 12.4, and GPUs that cannot be parted.
+            Err(error @ (Error::Cuda { .. } | Error::OldDriver { .. })) if sharing == Apart => {
+                left_out.push(format!("{count} multiprocessors apart: {error}"));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(rows)
 }
 
 /// Values of a tile where a tensor of some megabytes must fill all of a GPU.
@@ -180,20 +205,42 @@ fn speeds(
     Ok(found)
 }
 
+/// How a codec and matrix products share a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sharing {
+    /// Blocks of either go where there is room.
+    Mixed,
+    /// Products are on a stream of higher priority.
+    Urgent,
+    /// Each has multiprocessors of its own.
+    Apart,
+}
+
 /// Times encoding and decoding on so many multiprocessors beside a stream of
-/// large matrix products, whose blocks go first where they are urgent.
+/// large matrix products.
 fn beside_gemm(
     gpu: &Gpu,
     codec: &LineCodec,
     multiprocessors: u32,
-    urgent: bool,
+    sharing: Sharing,
 ) -> Result<Vec<Beside>, Error> {
     let input = InputTensor::new(64, 3, TILE_VALUES)?;
     let settings = Settings::default();
+    // Dropped after what holds its streams.
+    let partition = (sharing == Sharing::Apart).then(|| gpu.partition(multiprocessors)).transpose()?;
+    let (multiprocessors, coding, multiplying) = match (&partition, sharing) {
+        (Some(two), _) => (two.part.multiprocessors(), two.part.stream(), two.rest.stream()),
+        (None, Sharing::Urgent) => (multiprocessors, gpu.stream()?, gpu.urgent_stream()?),
+        (None, _) => (multiprocessors, gpu.stream()?, gpu.stream()?),
+    };
     let mut bench =
-        Bench::on(gpu, codec, &input.plan, &settings, Format::Bf16, &input.bf16, multiprocessors)?;
-    let stream = if urgent { gpu.urgent_stream()? } else { gpu.stream()? };
-    let mut gemm = Gemm::on(gpu, 8192, stream)?;
+        Bench::queued(coding, codec, &input.plan, &settings, Format::Bf16, &input.bf16, multiprocessors)?;
+    // What a product takes on the whole GPU.
+    let mut whole = Gemm::new(gpu, 8192)?;
+    let mut gemm = Gemm::on(gpu, 8192, multiplying)?;
+    if let Some(two) = &partition {
+        gemm.on_multiprocessors(two.rest.multiprocessors())?;
+    }
     let mut rows = Vec::new();
     let decoder = bench.decoder(codec, &input.stream, multiprocessors)?;
     for (what, decodes) in [("encode", false), ("decode", true)] {
@@ -203,13 +250,15 @@ fn beside_gemm(
         code(2)?;
         gemm.launch()?;
         gemm.wait()?;
+        whole.launch()?;
+        whole.wait()?;
         let start = Instant::now();
         code(8)?;
         bench_wait(gpu)?;
         let codec_alone_s = start.elapsed().as_secs_f64() / 8.0;
         let start = Instant::now();
-        (0..32).try_for_each(|_| gemm.launch())?;
-        gemm.wait()?;
+        (0..32).try_for_each(|_| whole.launch())?;
+        whole.wait()?;
         let product_alone_s = start.elapsed().as_secs_f64() / 32.0;
         // As much of both as takes about as long alone.
         let codings = ((32.0 * product_alone_s / codec_alone_s).ceil() as usize).max(4);
@@ -223,7 +272,8 @@ fn beside_gemm(
         rows.push(Beside {
             what: format!("{what} beside 8192³ products"),
             multiprocessors,
-            urgent,
+            urgent: sharing == Sharing::Urgent,
+            apart: sharing == Sharing::Apart,
             product_alone_s,
             product_beside_s,
             codec_alone_s,
