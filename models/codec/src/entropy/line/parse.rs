@@ -12,7 +12,7 @@ mod job;
 
 use crate::entropy::line::coder::{Coder, polynomials};
 #[cfg(target_arch = "x86_64")]
-use crate::entropy::line::parse::job::{Job, PADDING, Tail};
+use crate::entropy::line::parse::job::{Entries, Job, PADDING, Tail};
 use crate::entropy::line::table::SCALE_BITS;
 use crate::entropy::line::tile::{self, LEAST_STATE, Parsed, TAIL, parse_head, parse_row_classes, steps};
 use crate::format::line::plan::Tile;
@@ -59,8 +59,8 @@ fn parse_wide(width: Width, coder: &Coder, place: &Tile, words: &[u16]) -> Resul
         slots: &coder.slots,
         lookup,
         classes: &classes,
-        row_classes: &row_classes,
         has_raw_bits: Coder::has_raw_bits(&classes, &row_classes),
+        entries: Entries::new(&row_classes, per_row),
         levels: &mut levels,
         tail: Tail { symbols: [[0; 32]; TAIL] },
     };

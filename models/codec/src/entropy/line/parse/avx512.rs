@@ -19,6 +19,7 @@ const WIDE: usize = 16;
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
 pub(crate) unsafe fn values(job: &mut Job<'_>) -> Option<()> {
     let (tail, raw) = (job.total.saturating_sub(TAIL), job.has_raw_bits);
+    entries(job);
     // SAFETY: the same features as here.
     unsafe {
         match raw {
@@ -34,6 +35,25 @@ pub(crate) unsafe fn values(job: &mut Job<'_>) -> Option<()> {
     }
 }
 
+/// Looks up what each column has, for every class of rows.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
+fn entries(job: &mut Job<'_>) {
+    let set = |value: i32| _mm512_set1_epi32(value);
+    // SAFETY: `lookup` has 64 entries.
+    let load = |at: usize| unsafe { _mm512_loadu_si512(job.lookup[at..at + WIDE].as_ptr().cast()) };
+    let lookup = [load(0), load(16), load(32), load(48)];
+    for (row_class, row) in job.entries.rows() {
+        for (classes, found) in job.classes.chunks_exact(WIDE).zip(row.chunks_exact_mut(WIDE)) {
+            let class = _mm512_add_epi32(load_i32(classes), set(row_class));
+            let class = _mm512_min_epi32(_mm512_max_epi32(class, set(0)), set(55));
+            let low_half = _mm512_permutex2var_epi32(lookup[0], class, lookup[1]);
+            let high_half = _mm512_permutex2var_epi32(lookup[2], class, lookup[3]);
+            let high = _mm512_cmpge_epi32_mask(class, set(32));
+            store_u32(found, _mm512_mask_blend_epi32(high, low_half, high_half));
+        }
+    }
+}
+
 /// Steps `from` to `to`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
 unsafe fn range<const IN_TAIL: bool, const RAW: bool>(
@@ -44,29 +64,24 @@ unsafe fn range<const IN_TAIL: bool, const RAW: bool>(
     let set = |value: i32| _mm512_set1_epi32(value);
     let one = set(1);
     let (h0, h1) = (set(job.h0), set(job.h1));
-    // SAFETY: `states`, `trellis` have 32 entries and `lookup` 64.
+    // SAFETY: the slice is checked to hold sixteen.
     let load = |list: &[u32], at: usize| unsafe { _mm512_loadu_si512(list[at..at + WIDE].as_ptr().cast()) };
-    let lookup = [load(&job.lookup, 0), load(&job.lookup, 16), load(&job.lookup, 32), load(&job.lookup, 48)];
     let mut states = [load(&job.states, 0), load(&job.states, WIDE)];
     let mut trellis = [load(&job.trellis, 0), load(&job.trellis, WIDE)];
     let mut at = job.at;
+    let (mut row, mut first) = (from / job.per_row, from % job.per_row * 32);
     for step in from..to {
-        let (row, first) = (step / job.per_row, step % job.per_row * 32);
         // All that a step may read lies before the padding's end.
         if at + PADDING > job.words.len() {
             return None;
         }
         let active = job.active(first);
-        let row_class = set(job.row_classes[row]);
+        let entries = job.entries.row(row);
         let (mut symbols, mut levels) = ([one; 2], [one; 2]);
         let mut escapes = 0u32;
         for half in 0..2 {
             let mask = (active >> (16 * half)) as __mmask16;
-            let class = _mm512_add_epi32(load_i32(&job.classes[first + WIDE * half..]), row_class);
-            let class = _mm512_min_epi32(_mm512_max_epi32(class, set(0)), set(55));
-            let low_half = _mm512_permutex2var_epi32(lookup[0], class, lookup[1]);
-            let high_half = _mm512_permutex2var_epi32(lookup[2], class, lookup[3]);
-            let entry = _mm512_mask_blend_epi32(_mm512_cmpge_epi32_mask(class, set(32)), low_half, high_half);
+            let entry = load(entries, first + WIDE * half);
             let state = states[half];
             let table = _mm512_add_epi32(
                 _mm512_and_si512(entry, set(0xffff)),
@@ -142,6 +157,10 @@ unsafe fn range<const IN_TAIL: bool, const RAW: bool>(
                 let kept = _mm512_maskz_mov_epi32(mask, symbols[half]);
                 store(&mut job.tail.symbols[job.total - 1 - step][WIDE * half..], kept);
             }
+        }
+        first += 32;
+        if first >= job.cols {
+            (row, first) = (row + 1, 0);
         }
     }
     for half in 0..2 {

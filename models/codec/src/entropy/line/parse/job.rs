@@ -13,6 +13,48 @@ pub(crate) struct Tail {
     pub symbols: [[i32; 32]; TAIL],
 }
 
+/// What `lookup` has for every column, once for each class of rows that the tile has: rows of one
+/// class share it.
+#[derive(Debug)]
+pub(crate) struct Entries {
+    /// Columns, whole steps of them.
+    width: usize,
+    /// The row classes, each once.
+    classes: Vec<i32>,
+    /// Of each row, where the entries of its class begin.
+    starts: Vec<usize>,
+    pub values: Vec<u32>,
+}
+
+impl Entries {
+    /// Room for them.
+    pub fn new(row_classes: &[i32], per_row: usize) -> Self {
+        let width = 32 * per_row;
+        let (mut classes, mut starts) = (Vec::new(), Vec::with_capacity(row_classes.len()));
+        for &class in row_classes {
+            let place = classes.iter().position(|&seen| seen == class).unwrap_or_else(|| {
+                classes.push(class);
+                classes.len() - 1
+            });
+            starts.push(place * width);
+        }
+        let values = vec![0; classes.len() * width];
+        Self { width, classes, starts, values }
+    }
+
+    /// The classes of rows, and room for the entries of each.
+    #[inline(always)]
+    pub fn rows(&mut self) -> impl Iterator<Item = (i32, &mut [u32])> {
+        self.classes.iter().copied().zip(self.values.chunks_exact_mut(self.width.max(1)))
+    }
+
+    /// The entries of a row.
+    #[inline(always)]
+    pub fn row(&self, row: usize) -> &[u32] {
+        &self.values[self.starts[row]..][..self.width]
+    }
+}
+
 /// A tile being parsed.
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
@@ -31,8 +73,8 @@ pub(crate) struct Job<'a> {
     pub lookup: [u32; 64],
     /// Classes of columns with everything but the row's added, for whole steps.
     pub classes: &'a [i32],
-    pub row_classes: &'a [i32],
     pub has_raw_bits: bool,
+    pub entries: Entries,
     pub levels: &'a mut [i16],
     pub tail: Tail,
 }
