@@ -9,16 +9,17 @@
 
 use std::sync::Arc;
 
+use rayon::prelude::*;
 use trinity_codec::Basis;
-use trinity_codec::line::{Device, Effort, Family, Fixed, Options, Plan, Settings, Stream, Transform};
+use trinity_codec::line::{Cpu, Device, Effort, Family, Fixed, Options, Plan, Settings, Stream, Transform};
 
 use super::device::{count_decoded, count_encoded, device};
-use super::lossy::{HEADER, measured, normalize, restored};
+use super::lossy::{HEADER, differences, measured, normalize, restored};
 use super::rate::within_after_rounding;
 use super::trinity::{Trinity, folded};
 use super::uniform::{Uniform, estimated_bits, step_for};
 use super::{Encoded, Lossy, Matrix, MetricSums, StageCost, Target, TensorCodec};
-use crate::{Error, LimitingFactor, Tensor};
+use crate::{Dtype, Error, LimitingFactor, Tensor};
 
 /// The line-rate codec at one effort.
 #[derive(Debug)]
@@ -241,7 +242,12 @@ impl TensorCodec for Line {
 
     fn measure(&self, tensor: &Tensor, encoded: &Encoded) -> Result<MetricSums, Error> {
         if is_ours(encoded) == Some(true) {
-            return measured(tensor, encoded, |bytes, _, _| decoded(bytes));
+            let narrow = !matches!(tensor.dtype(), Dtype::F64 | Dtype::I32 | Dtype::I64);
+            return if narrow && device().kind() == Cpu.kind() {
+                measured_by_strips(tensor, encoded)
+            } else {
+                measured(tensor, encoded, |bytes, _, _| decoded(bytes))
+            };
         }
         let mut sums = MetricSums::default();
         sums.add_tensors(tensor, &self.decode_any(encoded)?);
@@ -316,6 +322,30 @@ fn decoded(bytes: &[u8]) -> Result<Vec<f32>, Error> {
     }
 }
 
+/// How far what a stream decodes to is from a tensor, a strip at a time: no more than that is in memory.
+fn measured_by_strips(tensor: &Tensor, encoded: &Encoded) -> Result<MetricSums, Error> {
+    let damaged = |error: trinity_codec::line::Error| Error::corrupt(HEADER, error.to_string());
+    let Some((header, bytes)) = encoded.bytes.split_first_chunk::<HEADER>() else {
+        return Err(Error::corrupt(0, "the header is cut"));
+    };
+    let stream = Stream::open(bytes).map_err(damaged)?;
+    let plan = stream.plan();
+    if plan.rows * plan.cols != tensor.len() {
+        return Err(Error::corrupt(HEADER, "another number of values than the tensor has"));
+    }
+    let exponent = i16::from_le_bytes(*header);
+    let of_strip = |strip| -> Result<MetricSums, Error> {
+        let strip = stream.strip(strip).map_err(damaged)?;
+        Ok(differences(tensor, strip.place.start, &strip.values, exponent))
+    };
+    let parts: Vec<MetricSums> =
+        (0..stream.strips()).into_par_iter().map(of_strip).collect::<Result<_, _>>()?;
+    let mut sums = MetricSums::default();
+    // In their order, whoever finished first.
+    parts.iter().for_each(|part| sums.merge(part));
+    Ok(sums)
+}
+
 /// Whether a codec, or one that it is made of, is the line-rate codec under one of its names.
 pub fn has_kernels(codec: &str) -> bool {
     codec.split('/').any(|part| Line::named(part).is_some())
@@ -323,7 +353,7 @@ pub fn has_kernels(codec: &str) -> bool {
 
 /// The kind of device that codes under a codec's name.
 pub fn device_of(codec: &str) -> &'static str {
-    if has_kernels(codec) { device().kind() } else { trinity_codec::line::Cpu.kind() }
+    if has_kernels(codec) { device().kind() } else { Cpu.kind() }
 }
 
 /// Whether a stream is one that a device codes; zeros have none.
@@ -431,8 +461,8 @@ fn stages(plan: &Plan, header: usize, total: usize, values: usize) -> Vec<StageC
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Class;
     use crate::codec::{Metrics, codec};
-    use crate::{Class, Dtype};
     use trinity_numeric::random::Lcg;
 
     fn tensor() -> Tensor {
@@ -499,6 +529,34 @@ mod tests {
             assert!(predicts || plan.above.iter().all(|&above| above == 0), "{name}");
             let steps = plan.tile_rows * plan.tile_cols.div_ceil(32);
             assert!(steps <= 512 && plan.tile_rows <= 1024 && plan.tile_cols <= 512, "{name} {steps}");
+        }
+    }
+
+    /// Strips, of matrices upright and on their side, tell what decoding the whole tells.
+    #[test]
+    fn errors_by_strips_are_those_of_the_whole() {
+        let mut lcg = Lcg(3);
+        for (rows, cols, dtype) in [(700, 300, Dtype::F32), (90, 4000, Dtype::Bf16), (4000, 70, Dtype::F16)] {
+            let scales: Vec<f32> = (0..rows).map(|_| lcg.uniform() + 0.01).collect();
+            let values: Vec<f32> =
+                (0..rows * cols).map(|at| (lcg.uniform() - 0.5) * scales[at / cols] * 40.0).collect();
+            let mut data = Vec::new();
+            dtype.extend_from_f32(&values, &mut data);
+            let tensor = Tensor::new("t", Class::Weight, dtype, vec![rows, cols], data).unwrap();
+            let line = Line::named("trinity-lite").unwrap();
+            let encoded = line.encode(&tensor, Target::Bits(3.0)).unwrap();
+            assert_eq!(is_ours(&encoded), Some(true));
+            let found = measured_by_strips(&tensor, &encoded).unwrap().finish();
+            let whole = Metrics::between(&tensor, &line.decode(&encoded).unwrap());
+            assert!((found.nmse / whole.nmse - 1.0).abs() < 1e-12, "{found:?} {whole:?}");
+            assert!((found.mae / whole.mae - 1.0).abs() < 1e-12, "{found:?} {whole:?}");
+            assert_eq!(found.max_abs_error, whole.max_abs_error);
+            let mut shorter = encoded.clone();
+            shorter.bytes.truncate(encoded.bytes.len() - 2);
+            assert!(measured_by_strips(&tensor, &shorter).is_err());
+            let other =
+                Tensor::new("t", Class::Weight, dtype, vec![cols], vec![0; cols * dtype.bytes()]).unwrap();
+            assert!(measured_by_strips(&other, &encoded).is_err());
         }
     }
 

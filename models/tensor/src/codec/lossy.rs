@@ -207,15 +207,17 @@ pub(crate) fn measured(
         return Ok(sums);
     }
     let Some((values, exponent)) = normalized(encoded, decode)? else { return Ok(sums) };
-    Ok(differences(tensor, &values, exponent))
+    Ok(differences(tensor, 0, &values, exponent))
 }
 
-/// How far normalized values, rounded to a tensor's format, are from the tensor; its format is one that f32 holds.
-pub(crate) fn differences(tensor: &Tensor, values: &[f32], exponent: i16) -> MetricSums {
+/// How far normalized values, rounded to a tensor's format, are from the tensor's from the place `first` on; its
+/// format is one that f32 holds.
+pub(crate) fn differences(tensor: &Tensor, first: usize, values: &[f32], exponent: i16) -> MetricSums {
     let (mut sums, dtype) = (MetricSums::default(), tensor.dtype());
     let (mut original, mut decoded) = ([0f32; CHUNK], [0f32; CHUNK]);
     let mut bytes = Vec::new();
-    for (values, stored) in values.chunks(CHUNK).zip(tensor.data().chunks(CHUNK * dtype.bytes())) {
+    let stored = &tensor.data()[first * dtype.bytes()..];
+    for (values, stored) in values.chunks(CHUNK).zip(stored.chunks(CHUNK * dtype.bytes())) {
         let (original, decoded) = (&mut original[..values.len()], &mut decoded[..values.len()]);
         dtype.to_f32(stored, original);
         decoded.copy_from_slice(values);
@@ -276,6 +278,12 @@ fn normalize_narrow(tensor: &Tensor) -> Normalized {
     }
     let Some(exponent) = exponent_above(largest.into()) else { return Ok(None) };
     let mut values = Vec::with_capacity(tensor.len());
+    if dtype == Dtype::F32 && is_of_f32(-exponent) {
+        // Read, scaled and written once.
+        let factor = 2f32.powi(-exponent);
+        values.extend(tensor.data().as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes) * factor));
+        return Ok(Some((values, exponent)));
+    }
     for bytes in tensor.data().chunks(CHUNK * dtype.bytes()) {
         let chunk = &mut chunk[..bytes.len() / dtype.bytes()];
         dtype.to_f32(bytes, chunk);
@@ -351,10 +359,14 @@ fn denormalize_chunk(chunk: &mut [f32], exponent: i32, dtype: Dtype) {
     chunk.iter_mut().for_each(|value| *value = value.clamp(-largest, largest));
 }
 
+/// Whether f32 holds that power of two.
+fn is_of_f32(exponent: i32) -> bool {
+    (-126..=127).contains(&exponent)
+}
+
 /// Multiplies by 2^`exponent` with one rounding.
 fn scale(values: &mut [f32], exponent: i32) {
-    if (-126..=127).contains(&exponent) {
-        // A power of two that f32 holds.
+    if is_of_f32(exponent) {
         let factor = 2f32.powi(exponent);
         values.iter_mut().for_each(|value| *value *= factor);
     } else {

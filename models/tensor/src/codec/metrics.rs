@@ -33,29 +33,45 @@ impl Metrics {
     }
 }
 
-/// Values whose errors are found side by side before they are added one after the other.
+/// Values that are widened at a time.
 const BLOCK: usize = 1024;
+/// Sums kept side by side, in registers: as many on every machine, so that each has the same digits.
+const LANES: usize = 8;
 
-/// One block of values and what they became.
-struct Block<'a, T> {
+/// Values and what they became.
+struct Differences<'a, T> {
     original: &'a [T],
     decoded: &'a [T],
-    energies: &'a mut [f64],
-    errors: &'a mut [f64],
 }
 
-impl<T: Copy + Into<f64>> Kernel for Block<'_, T> {
-    type Output = ();
+impl<T: Copy + Default + Into<f64>> Kernel for Differences<'_, T> {
+    type Output = [[f64; LANES]; 4];
 
     #[inline(always)]
-    fn run(self) {
-        let values = self.original.iter().zip(self.decoded);
-        for ((&a, &b), (energy, error)) in values.zip(self.energies.iter_mut().zip(self.errors)) {
-            let (a, b): (f64, f64) = (a.into(), b.into());
-            // Equal infinities, and NaN kept as NaN, are no error.
-            *error = if (a == b) | (a.is_nan() & b.is_nan()) { 0.0 } else { (a - b).abs() };
-            *energy = if a.is_finite() { a * a } else { 0.0 };
+    fn run(self) -> Self::Output {
+        let [mut energy, mut squared, mut absolute, mut largest] = [[0f64; LANES]; 4];
+        let mut add = |original: &[T; LANES], decoded: &[T; LANES]| {
+            for lane in 0..LANES {
+                let (a, b): (f64, f64) = (original[lane].into(), decoded[lane].into());
+                // Equal infinities, and NaN kept as NaN, are no error.
+                let error = if (a == b) | (a.is_nan() & b.is_nan()) { 0.0 } else { (a - b).abs() };
+                energy[lane] += if a.is_finite() { a * a } else { 0.0 };
+                squared[lane] += error * error;
+                absolute[lane] += error;
+                // An error that is no number is seen in the other sums.
+                largest[lane] = if error > largest[lane] { error } else { largest[lane] };
+            }
+        };
+        let (whole, rest) = self.original.as_chunks::<LANES>();
+        let (whole_decoded, rest_decoded) = self.decoded.as_chunks::<LANES>();
+        for (original, decoded) in whole.iter().zip(whole_decoded) {
+            add(original, decoded);
         }
+        let (mut last, mut last_decoded) = ([T::default(); LANES], [T::default(); LANES]);
+        last[..rest.len()].copy_from_slice(rest);
+        last_decoded[..rest.len()].copy_from_slice(&rest_decoded[..rest.len()]);
+        add(&last, &last_decoded);
+        [energy, squared, absolute, largest]
     }
 }
 
@@ -82,25 +98,16 @@ impl MetricSums {
         }
     }
 
-    /// Adds values and what they became, in their order.
-    pub fn add<T: Copy + Into<f64>>(&mut self, original: &[T], decoded: &[T]) {
-        let (mut energies, mut errors) = ([0f64; BLOCK], [0f64; BLOCK]);
-        for (original, decoded) in original.chunks(BLOCK).zip(decoded.chunks(BLOCK)) {
-            let len = original.len().min(decoded.len());
-            simd::widest(Block {
-                original,
-                decoded,
-                energies: &mut energies[..len],
-                errors: &mut errors[..len],
-            });
-            for (&energy, &error) in energies[..len].iter().zip(&errors[..len]) {
-                self.energy += energy;
-                self.squared += error * error;
-                self.absolute += error;
-                self.largest = self.largest.max(error);
-            }
-        }
-        self.count += original.len() as f64;
+    /// Adds values and what they became.
+    pub fn add<T: Copy + Default + Into<f64>>(&mut self, original: &[T], decoded: &[T]) {
+        let len = original.len().min(decoded.len());
+        let (original, decoded) = (&original[..len], &decoded[..len]);
+        let [energy, squared, absolute, largest] = simd::widest(Differences { original, decoded });
+        self.energy += energy.iter().sum::<f64>();
+        self.squared += squared.iter().sum::<f64>();
+        self.absolute += absolute.iter().sum::<f64>();
+        self.largest = largest.into_iter().fold(self.largest, f64::max);
+        self.count += len as f64;
     }
 
     /// Adds what another sum has seen.

@@ -197,7 +197,7 @@ impl TensorCodec for Trinity {
                 bytes.extend(coded.bytes);
                 let encoded =
                     Encoded::like(tensor, bytes).within(target, self.name(), "it needs at least")?;
-                return Ok((encoded, differences(tensor, &coded.recon, exponent)));
+                return Ok((encoded, differences(tensor, 0, &coded.recon, exponent)));
             }
         }
         let encoded = self.encode(tensor, target)?;
