@@ -25,6 +25,7 @@ pub enum Rule {
     Rerun,
     RaceBehind,
     MaxCandidates,
+    LineCorrelated,
     LinePromise,
     LineSmooth,
     LineExceptions,
@@ -34,7 +35,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule, its name, and what it leaves out.
-    pub const ALL: [(Self, &'static str, &'static str); 21] = [
+    pub const ALL: [(Self, &'static str, &'static str); 22] = [
         (Self::SmallerTransform, "smaller-transform", "learned transforms that a larger one was better than"),
         (Self::MeansBehind, "means-behind", "means with a transform where they are behind without one"),
         (
@@ -59,6 +60,11 @@ impl Rule {
         (Self::Rerun, "rerun", "other plans of one basis where the first pass went as predicted"),
         (Self::RaceBehind, "race-behind", "passes of what is predicted to be behind"),
         (Self::MaxCandidates, "max-candidates", "passes beyond the third"),
+        (
+            Self::LineCorrelated,
+            "line-correlated",
+            "signalled transforms of columns that share nothing, of the line format",
+        ),
         (Self::LinePromise, "line-promise", "signalled transforms that promise nothing, of the line format"),
         (Self::LineSmooth, "line-smooth", "cosines of what is not smooth, of the line format"),
         (
@@ -185,6 +191,8 @@ pub struct LineThresholds {
     /// statistics may put them behind the first ([`Rule::LineClose`]).
     pub fits: usize,
     pub close: f64,
+    /// Bits that columns must share for matrices to be tried ([`Rule::LineCorrelated`]).
+    pub correlated: f64,
     /// Bits that matrices must promise on a few groups to be drafted: rows that follow
     /// different laws save more than one Gaussian would ([`Rule::LinePromise`]).
     pub promise: f64,
@@ -225,6 +233,7 @@ pub const THRESHOLDS: Thresholds = Thresholds {
     line: LineThresholds {
         fits: 4,
         close: 0.2,
+        correlated: 0.004,
         promise: -0.03,
         smooth: 0.15,
         near_steps: 256.0,

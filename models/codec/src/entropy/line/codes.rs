@@ -15,10 +15,28 @@ pub fn put_list(out: &mut BitWriter, list: &[i32]) {
         return;
     }
     let codes: Vec<u32> = differences(list).collect();
-    let bits = |order: &u32| codes.iter().map(|&code| golomb_bits(code, *order)).sum::<u64>();
-    let order = (0..15).min_by_key(bits).unwrap_or(0);
+    let order = best_order(&codes, 15);
     out.bits(order, 4);
     codes.iter().for_each(|&code| put_golomb(out, code, order));
+}
+
+/// The order below `orders` in which all codes together take the fewest bits, the least of equals.
+fn best_order(codes: &[u32], orders: u32) -> u32 {
+    /// Differences of neighbours are small, nearly all: codes below this are counted first.
+    const SMALL: usize = 64;
+    let (mut counts, mut large) = ([0u64; SMALL], Vec::new());
+    for &code in codes {
+        match counts.get_mut(code as usize) {
+            Some(count) => *count += 1,
+            None => large.push(code),
+        }
+    }
+    let bits = |order: &u32| {
+        let small = counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        let small = small.map(|(code, count)| count * golomb_bits(code as u32, *order)).sum::<u64>();
+        small + large.iter().map(|&code| golomb_bits(code, *order)).sum::<u64>()
+    };
+    (0..orders).min_by_key(bits).unwrap_or(0)
 }
 
 pub fn get_list(bits: &mut BitReader<'_>, count: usize) -> Result<Vec<i32>, Error> {
@@ -55,6 +73,18 @@ mod tests {
             put_list(&mut out, &list);
             let bytes = out.into_bytes();
             assert_eq!(get_list(&mut BitReader::new(&bytes), list.len()).unwrap(), list);
+        }
+    }
+
+    #[test]
+    fn the_best_order_is_the_one_that_takes_the_fewest_bits() {
+        let lists =
+            [vec![], vec![0; 9], (0..200).collect::<Vec<u32>>(), vec![63, 64, 65, 70_000], vec![3; 50]];
+        for codes in lists {
+            let bits = |order: u32| codes.iter().map(|&code| golomb_bits(code, order)).sum::<u64>();
+            let best = best_order(&codes, 15);
+            assert!((0..15).all(|order| bits(best) <= bits(order)), "{codes:?}");
+            assert!((0..best).all(|order| bits(best) < bits(order)), "{codes:?}: the least of equals");
         }
     }
 }

@@ -116,12 +116,9 @@ pub fn encode_tile(
 /// A tile's values, row by row as coded.
 pub(crate) fn gather(plan: &Plan, place: &Tile, values: &[f32]) -> Vec<f32> {
     if plan.transposed {
-        // Along what lies side by side in memory; the tile itself is small.
         let mut out = vec![0.0; place.values()];
-        for col in 0..place.cols {
-            let along = &values[(place.col + col) * plan.cols + place.row..][..place.rows];
-            along.iter().enumerate().for_each(|(row, &value)| out[row * place.cols + col] = value);
-        }
+        let from = &values[place.col * plan.cols + place.row..];
+        transpose(from, plan.cols, (place.cols, place.rows), &mut out, place.cols);
         return out;
     }
     let mut out = Vec::with_capacity(place.values());
@@ -129,6 +126,30 @@ pub(crate) fn gather(plan: &Plan, place: &Tile, values: &[f32]) -> Vec<f32> {
         out.extend_from_slice(&values[row * plan.cols + place.col..][..place.cols]);
     }
     out
+}
+
+/// Writes the first `rows` × `cols` values of rows that are `stride` apart as columns of rows that are
+/// `out_stride` apart: block by block, so that what is read and written stays in the nearest cache.
+pub(crate) fn transpose<N: Copy>(
+    values: &[N],
+    stride: usize,
+    (rows, cols): (usize, usize),
+    out: &mut [N],
+    out_stride: usize,
+) {
+    /// Values of a cache line.
+    const BLOCK: usize = 16;
+    for first_row in (0..rows).step_by(BLOCK) {
+        let block_rows = BLOCK.min(rows - first_row);
+        for first_col in (0..cols).step_by(BLOCK) {
+            for col in first_col..cols.min(first_col + BLOCK) {
+                let out = &mut out[col * out_stride + first_row..][..block_rows];
+                for (at, out) in out.iter_mut().enumerate() {
+                    *out = values[(first_row + at) * stride + col];
+                }
+            }
+        }
+    }
 }
 
 /// A stream taken apart: the plan made ready, and where every tile lies.
@@ -227,11 +248,7 @@ impl<'a> Stream<'a> {
                 let index = band * panels + strip;
                 let place = plan.tile(index);
                 self.tile_into(index, width, &mut buffer, place.cols)?;
-                for (row, out) in out.chunks_exact_mut(plan.cols).enumerate() {
-                    let coded = buffer[row..].iter().step_by(place.cols);
-                    let out = &mut out[place.row..place.row + place.rows];
-                    out.iter_mut().zip(coded).for_each(|(out, &value)| *out = value);
-                }
+                transpose(&buffer, place.cols, (place.rows, place.cols), &mut out[place.row..], plan.cols);
             }
         } else {
             for panel in 0..panels {

@@ -9,6 +9,7 @@ use trinity_numeric::reflections::{COARSE, Paying};
 use crate::entropy::line::coder::Coder;
 use crate::entropy::line::table::Table;
 use crate::format::line::plan::{MAX_MEAN, MAX_TILE, Plan, Transform};
+use crate::format::line::stream::transpose;
 use crate::search::line::fit::{Fitted, Look, fit, improved};
 use crate::search::line::options::{Effort, Family, Options};
 use crate::search::rules::{LineThresholds, Rule, THRESHOLDS};
@@ -16,14 +17,32 @@ use crate::stage::line::matrix::{promise, reflections_of};
 use crate::stage::line::quantizer::Quantizer;
 use trinity_numeric::simd::{Kernel, Width, with_width};
 
-/// Values that statistics of columns are taken from, at most, and rows of a band
+/// How much of a matrix statistics are taken from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// Enough to compare plans and for classes of columns.
+    Classes,
+    /// Enough for matrices of their own, too, which many rows decide.
+    Matrices,
+}
+
+/// Values that statistics of so many columns are taken from, at most, and rows of a band
 /// of them. A class that few values decide costs bits in all of its column.
-fn statistics(effort: Effort, values: usize) -> (usize, usize) {
-    match effort {
-        Effort::Fast => ((values / 16).clamp(1 << 16, 1 << 20), 32),
-        Effort::Best => (1 << 20, 64),
+fn statistics(effort: Effort, extent: Extent, values: usize, cols: usize) -> (usize, usize) {
+    match (effort, extent) {
+        (Effort::Fast, _) => ((values / 16).clamp(1 << 16, 1 << 20), 32),
+        (Effort::Best, Extent::Classes) => ((CLASS_ROWS * cols).clamp(1 << 18, 1 << 20), 64),
+        (Effort::Best, Extent::Matrices) => (1 << 20, 64),
     }
 }
+
+/// Rows that decide a class of a column as well as it needs.
+const CLASS_ROWS: usize = 256;
+/// Rows that correlations of columns are taken from, at most.
+const CORRELATED_ROWS: usize = 512;
+/// Columns that a signalled matrix may have.
+const SMALL_GROUP: usize = 32;
+const LARGE_GROUP: usize = 64;
 
 /// Rows of which one is looked at to tell whether neighbours are alike.
 const SMOOTH_STEP: usize = 8;
@@ -57,11 +76,17 @@ pub(crate) fn choose_fitted(
         None if options.effort == Effort::Best => vec![false, true],
         None => vec![false],
     };
+    let shape = (rows, cols);
     let mut drafts: Vec<(f64, Plan)> = Vec::new();
     for transposed in orientations {
-        let sample = Sample::new(values, rows, cols, transposed, step, options.effort);
-        for transform in transforms(&sample, options) {
-            for draft in sample.plans((rows, cols), transposed, step, options, transform) {
+        let mut sample = Sample::new(values, shape, transposed, step, options.effort, Extent::Classes);
+        let sizes = matrix_sizes(&sample, options);
+        if !sizes.is_empty() && !sample.has_extent(Extent::Matrices, options.effort) {
+            sample = Sample::new(values, shape, transposed, step, options.effort, Extent::Matrices);
+        }
+        let transforms = transforms(&sample, options, &sizes);
+        for transform in transforms {
+            for draft in sample.plans(shape, transposed, step, options, transform) {
                 if drafts.iter().all(|(_, plan)| *plan != draft.1) {
                     drafts.push(draft);
                 }
@@ -74,27 +99,46 @@ pub(crate) fn choose_fitted(
     let most = if options.rules.has(Rule::LineFits) { fits } else { usize::MAX };
     let bound = drafts.first()?.0 + if options.rules.has(Rule::LineClose) { close } else { f64::INFINITY };
     let near = drafts.into_iter().take(most).take_while(|draft| draft.0 <= bound);
-    let fitted = near.filter_map(|(_, plan)| fit(plan, values, options, Look::rough(options)));
+    let near: Vec<Plan> = near.map(|(_, plan)| plan).collect();
+    let look = Look::ranking(options, values.len(), &near);
+    let fitted = near.into_iter().filter_map(|plan| fit(plan, values, options, look));
     fitted.min_by(|a, b| a.score().total_cmp(&b.score()))
 }
 
-/// Transforms that may pay.
-fn transforms(sample: &Sample, options: &Options) -> Vec<Transform> {
+/// Columns of the matrices that may be signalled.
+fn matrix_sizes(sample: &Sample, options: &Options) -> Vec<usize> {
+    match options.fixed.transform {
+        Some(Family::Signalled32) => vec![SMALL_GROUP],
+        Some(Family::Signalled64) => vec![LARGE_GROUP],
+        None if options.effort == Effort::Best => {
+            let shared = if options.rules.has(Rule::LineCorrelated) {
+                sample.shared_bits()
+            } else {
+                [f64::INFINITY; 2]
+            };
+            let sizes = [SMALL_GROUP, LARGE_GROUP].into_iter().zip(shared);
+            sizes.filter(|(_, shared)| *shared >= THRESHOLDS.line.correlated).map(|(size, _)| size).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Transforms that may pay, with matrices of such sizes.
+fn transforms(sample: &Sample, options: &Options, sizes: &[usize]) -> Vec<Transform> {
+    let signalled = |promise: f64| sizes.iter().filter_map(move |&size| sample.signalled(size, promise));
     match options.fixed.transform {
         Some(Family::None) => vec![Transform::None],
         Some(Family::Hadamard) => vec![Transform::Hadamard],
         Some(Family::Dct) => vec![Transform::Dct],
-        Some(Family::Signalled32) => sample.signalled(32, f64::NEG_INFINITY).into_iter().collect(),
-        Some(Family::Signalled64) => sample.signalled(64, f64::NEG_INFINITY).into_iter().collect(),
+        Some(Family::Signalled32 | Family::Signalled64) => signalled(f64::NEG_INFINITY).collect(),
         None if options.effort == Effort::Best => {
             let rules = options.rules;
             let promise =
                 if rules.has(Rule::LinePromise) { THRESHOLDS.line.promise } else { f64::NEG_INFINITY };
-            let signalled = [32, 64].into_iter().filter_map(|size| sample.signalled(size, promise));
             let smooth = !rules.has(Rule::LineSmooth) || sample.is_smooth();
             let cosines = smooth && !(rules.has(Rule::LineExceptions) && sample.nears_exceptions());
             let cosines = cosines.then_some(Transform::Dct);
-            std::iter::once(Transform::None).chain(signalled).chain(cosines).collect()
+            std::iter::once(Transform::None).chain(signalled(promise)).chain(cosines).collect()
         }
         None => vec![Transform::None],
     }
@@ -106,46 +150,91 @@ struct Sample {
     /// Coded rows of the whole matrix.
     all_rows: usize,
     bands: Vec<Vec<f32>>,
+    /// Values that were asked for.
+    most: usize,
     /// Of columns.
     means: Vec<f64>,
 }
 
 impl Sample {
-    fn new(values: &[f32], rows: usize, cols: usize, transposed: bool, step: f32, effort: Effort) -> Self {
+    fn new(
+        values: &[f32],
+        (rows, cols): (usize, usize),
+        transposed: bool,
+        step: f32,
+        effort: Effort,
+        extent: Extent,
+    ) -> Self {
         let (coded_rows, coded_cols) = if transposed { (cols, rows) } else { (rows, cols) };
-        let (most, band_rows) = statistics(effort, rows * cols);
+        let (most, band_rows) = statistics(effort, extent, rows * cols, coded_cols);
         let wanted = (most / coded_cols).max(1);
         // All rows, or bands spread evenly.
         let count = if coded_rows <= wanted { 1 } else { (wanted / band_rows).max(1) };
         let size = if count == 1 { coded_rows.min(wanted) } else { band_rows };
         let inverse = 1.0 / step;
-        let load = |row: usize, out: &mut Vec<f32>| {
-            let finite = |value: f32| {
-                let scaled = value * inverse;
-                if scaled.abs() < 1e6 { scaled } else { 0.0 }
-            };
-            if transposed {
-                out.extend((0..rows).map(|r| finite(values[r * cols + row])));
-            } else {
-                out.extend(values[row * cols..][..cols].iter().map(|&v| finite(v)));
-            }
-        };
         let bands = (0..count).map(|band| {
             let first = band * (coded_rows - size) / count.max(2).saturating_sub(1).max(1);
-            let mut out = Vec::with_capacity(size * coded_cols);
-            (first..first + size).for_each(|row| load(row, &mut out));
+            let mut out = vec![0.0; size * coded_cols];
+            if transposed {
+                transpose(&values[first..], cols, (rows, size), &mut out, rows);
+            } else {
+                out.copy_from_slice(&values[first * cols..][..size * cols]);
+            }
+            with_width(Width::widest(), InSteps { values: &mut out, inverse });
             out
         });
-        Self::of(coded_cols, coded_rows, bands.collect())
+        Self::of(coded_cols, coded_rows, bands.collect(), most)
     }
 
-    fn of(cols: usize, all_rows: usize, bands: Vec<Vec<f32>>) -> Self {
+    fn of(cols: usize, all_rows: usize, bands: Vec<Vec<f32>>, most: usize) -> Self {
         let means = with_width(Width::widest(), Means { bands: &bands, cols });
-        Self { cols, all_rows, bands, means }
+        Self { cols, all_rows, bands, most, means }
     }
 
     fn rows(&self) -> impl Iterator<Item = &[f32]> {
         self.bands.iter().flat_map(|band| band.chunks_exact(self.cols))
+    }
+
+    fn values(&self) -> usize {
+        self.bands.iter().map(Vec::len).sum()
+    }
+
+    /// Whether no more values would be taken for that.
+    fn has_extent(&self, extent: Extent, effort: Effort) -> bool {
+        let all = self.all_rows * self.cols;
+        self.values() == all || statistics(effort, extent, all, self.cols).0 == self.most
+    }
+
+    /// Bits per value that columns of groups of 32 and of 64 share, of Gaussians that share little: half of the sum
+    /// of squared correlations, in bits, less what rows so few show of columns that share nothing.
+    fn shared_bits(&self) -> [f64; 2] {
+        let size = LARGE_GROUP.min(self.cols / SMALL_GROUP * SMALL_GROUP);
+        if size == 0 {
+            return [f64::NEG_INFINITY; 2];
+        }
+        let step = (self.values() / self.cols).div_ceil(CORRELATED_ROWS).max(1);
+        let rows: Vec<&[f32]> = self.rows().step_by(step).collect();
+        let energies = with_width(Width::widest(), Energies { rows: &rows });
+        let weights: Vec<f64> = energies.iter().map(|&energy| weight(energy)).collect();
+        // Rows that are nearly nothing say next to nothing.
+        let says = energies.iter().zip(&weights).map(|(energy, weight)| energy * weight);
+        let (sum, squares) = says.fold((0.0, 0.0), |(sum, squares), own| (sum + own, squares + own * own));
+        let mut shared = [0.0; 2];
+        for group in tried(self.cols / size) {
+            let moments = self.moments(&rows, group, size, &weights);
+            for i in 0..size {
+                for j in 0..i {
+                    let both = moments[i * size + i] * moments[j * size + j];
+                    let squared = if both > 0.0 { moments[i * size + j].powi(2) / both } else { 0.0 };
+                    let excess = squared - squares / (sum * sum);
+                    shared[1] += excess;
+                    if i / SMALL_GROUP == j / SMALL_GROUP {
+                        shared[0] += excess;
+                    }
+                }
+            }
+        }
+        shared.map(|shared| 0.5 * std::f64::consts::LOG2_E * shared / (tried(1).len() * size) as f64)
     }
 
     /// Whether many values would be beyond what a transform takes at a step that is
@@ -181,37 +270,33 @@ impl Sample {
         if groups == 0 || self.all_rows < 2 * size {
             return None;
         }
-        // Every row counts the same: row classes take out how large it is.
-        let weigh = |row: &[f32]| {
-            let energy: f64 = row.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
-            1.0 / (energy / row.len() as f64).max(0.1)
-        };
-        let weights: Vec<f64> = self.rows().map(weigh).collect();
+        let rows: Vec<&[f32]> = self.rows().collect();
+        let weights: Vec<f64> = rows.iter().map(|row| weight(energy(row))).collect();
         let floor = FLOOR * weights.iter().sum::<f64>();
         // A leak grows with its row, noise does not: beside the loudest rows it is the least.
         let energy = weights.iter().map(|weight| 1.0 / weight).sum::<f64>();
         let leaked_beside = FLOOR * (weights.len() as f64).powi(2) / energy;
         let paying = Paying { rows: self.all_rows, floor, leaked_beside, coarse: COARSE };
         let promise_of = |group: usize| {
-            let moments = self.moments(group, size, &weights);
+            let moments = self.moments(&rows, group, size, &weights);
             promise(&moments, size, &paying)
         };
-        let tried = [0, groups / 2, groups - 1];
+        let tried = tried(groups);
         let promised = || tried.iter().map(|&group| promise_of(group)).sum::<f64>();
         if least_promise.is_finite() && promised() < least_promise * tried.len() as f64 {
             return None;
         }
         let reflections = |group: usize| {
-            let moments = self.moments(group, size, &weights);
+            let moments = self.moments(&rows, group, size, &weights);
             reflections_of(&moments, size, &paying)
         };
         Some(Transform::Signalled { size, groups: crate::format::line::stream::each(groups, reflections) })
     }
 
-    /// Second moments of a group of columns.
-    fn moments(&self, group: usize, size: usize, weights: &[f64]) -> Vec<f64> {
-        let mut moments =
-            with_width(Width::widest(), Moments { sample: self, first: group * size, size, weights });
+    /// Second moments of a group of columns in some rows of such weights.
+    fn moments(&self, rows: &[&[f32]], group: usize, size: usize, weights: &[f64]) -> Vec<f64> {
+        let own = Moments { rows, means: &self.means, first: group * size, size, weights };
+        let mut moments = with_width(Width::widest(), own);
         for i in 0..size {
             for j in 0..i {
                 moments[j * size + i] = moments[i * size + j];
@@ -291,7 +376,7 @@ impl Sample {
         for band in &mut bands {
             with_width(Width::widest(), Analyse { band, cols, size, columns: &columns });
         }
-        Some(Self::of(cols, self.all_rows, bands))
+        Some(Self::of(cols, self.all_rows, bands, self.most))
     }
 
     /// Means and prediction of columns, where they save more than they cost.
@@ -370,6 +455,62 @@ impl Sample {
     }
 }
 
+/// Mean squares of rows, each in eight sums.
+struct Energies<'a> {
+    rows: &'a [&'a [f32]],
+}
+
+impl Kernel for Energies<'_> {
+    type Output = Vec<f64>;
+
+    #[inline(always)]
+    fn run(self) -> Vec<f64> {
+        let mut energies = vec![0.0; self.rows.len()];
+        for (energy, row) in energies.iter_mut().zip(self.rows) {
+            let mut sums = [0f64; 8];
+            for values in row.chunks(8) {
+                sums.iter_mut().zip(values).for_each(|(sum, &v)| *sum += f64::from(v) * f64::from(v));
+            }
+            *energy = sums.iter().sum::<f64>() / row.len() as f64;
+        }
+        energies
+    }
+}
+
+/// The mean square of a row, from its first value up: what matrices are found from has one order.
+fn energy(row: &[f32]) -> f64 {
+    row.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>() / row.len() as f64
+}
+
+/// What a row of such energy weighs in moments: every row counts the same, since row classes take out
+/// how large it is.
+fn weight(energy: f64) -> f64 {
+    1.0 / energy.max(0.1)
+}
+
+/// Groups of columns that stand for all.
+fn tried(groups: usize) -> [usize; 3] {
+    [0, groups / 2, groups - 1]
+}
+
+/// Values of a band in steps; nothing where they are no numbers, or beyond all levels.
+struct InSteps<'a> {
+    values: &'a mut [f32],
+    inverse: f32,
+}
+
+impl Kernel for InSteps<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for value in self.values {
+            let scaled = *value * self.inverse;
+            *value = if scaled.abs() < 1e6 { scaled } else { 0.0 };
+        }
+    }
+}
+
 /// Means of columns.
 struct Means<'a> {
     bands: &'a [Vec<f32>],
@@ -394,7 +535,8 @@ impl Kernel for Means<'_> {
 
 /// Weighted second moments of the `size` columns from `first` on, at and below the diagonal.
 struct Moments<'a> {
-    sample: &'a Sample,
+    rows: &'a [&'a [f32]],
+    means: &'a [f64],
     first: usize,
     size: usize,
     weights: &'a [f64],
@@ -405,13 +547,12 @@ impl Kernel for Moments<'_> {
 
     #[inline(always)]
     fn run(self) -> Vec<f64> {
-        let Self { sample, first, size, weights } = self;
+        let Self { rows, means, first, size, weights } = self;
         let mut moments = vec![0.0; size * size];
         let mut centred = vec![0.0f64; size];
-        let rows = sample.bands.iter().flat_map(|band| band.chunks_exact(sample.cols));
-        for (row, &weight) in rows.zip(weights) {
+        for (row, &weight) in rows.iter().zip(weights) {
             for i in 0..size {
-                centred[i] = f64::from(row[first + i]) - sample.means[first + i];
+                centred[i] = f64::from(row[first + i]) - means[first + i];
             }
             for i in 0..size {
                 let scaled = weight * centred[i];
@@ -531,15 +672,21 @@ impl Kernel for Residuals<'_> {
 fn predicted_bits(row_scales: &[f64], col_scales: &[f64]) -> f64 {
     /// Rows that tell.
     const ROWS: usize = 64;
+    /// Columns whose bits are the logarithm of a product, which stays within double precision.
+    const TOGETHER: usize = 8;
     let (mut bits, mut error, mut count) = (0.0, 0.0, 0.0f64);
     for row in row_scales.iter().step_by(row_scales.len().div_ceil(ROWS).max(1)) {
-        for col in col_scales {
-            let square = (row * col).powi(2);
-            bits += 0.5 * (1.0 + 5.17 * 5.17 * square).log2();
-            // Variances of magnitudes, in squared steps.
-            let variance = 2.0 * std::f64::consts::PI * square;
-            error += variance / (variance + FLOOR);
-            count += 1.0;
+        for cols in col_scales.chunks(TOGETHER) {
+            let mut product = 1.0;
+            for col in cols {
+                let square = (row * col) * (row * col);
+                product *= 1.0 + 5.17 * 5.17 * square;
+                // Variances of magnitudes, in squared steps.
+                let variance = 2.0 * std::f64::consts::PI * square;
+                error += variance / (variance + FLOOR);
+            }
+            bits += 0.5 * f64::log2(product);
+            count += cols.len() as f64;
         }
     }
     let error = (error / count.max(1.0)).max(f64::MIN_POSITIVE);

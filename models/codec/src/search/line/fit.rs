@@ -4,15 +4,19 @@
 use crate::entropy::line::coder::{Coder, next_state};
 use crate::entropy::line::table::{ESCAPE, MAGNITUDES, Table};
 use crate::entropy::line::tile::{Parsed, TAIL, steps};
-use crate::format::line::plan::{BASE_CLASSES, CLASSES, MAX_PAIRS, Plan, Tile};
+use crate::format::line::plan::{BASE_CLASSES, CLASSES, MAX_PAIRS, Plan, Tile, Transform};
 use crate::format::line::stream::{each, gather};
 use crate::search::line::options::{Effort, Options};
 use crate::stage::line::quantize::{quantize, targets};
 use crate::stage::line::quantizer::Quantizer;
 use crate::stage::line::reconstruct::reconstruct_wide;
 
+/// A matrix of more values is looked at in two steps where no transform is in the way: what those gain
+/// differs from place to place.
+const MANY: usize = 1 << 19;
+
 /// How closely values are looked at.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Look {
     /// Values that are quantized, about.
     values: usize,
@@ -21,11 +25,25 @@ pub(crate) struct Look {
 }
 
 impl Look {
-    /// Enough to compare alternatives and to find a step.
-    pub(crate) fn rough(options: &Options) -> Self {
+    /// Enough to find a step for so many values under a plan.
+    pub(crate) fn rough(options: &Options, values: usize, plan: &Plan) -> Self {
         match options.effort {
             Effort::Fast => Self { values: 1 << 14, rounds: 1 },
+            Effort::Best if values > MANY && plan.transform == Transform::None => {
+                Self { values: 1 << 15, rounds: 1 }
+            }
             Effort::Best => Self::fine(options),
+        }
+    }
+
+    /// Enough to compare plans of so many values.
+    pub(crate) fn ranking(options: &Options, values: usize, plans: &[Plan]) -> Self {
+        let fine = Self::fine(options);
+        let rough = plans.iter().all(|plan| Self::rough(options, values, plan) != fine);
+        match options.effort {
+            Effort::Fast => Self { values: 1 << 14, rounds: 1 },
+            Effort::Best if rough => Self { rounds: 1, ..fine },
+            Effort::Best => fine,
         }
     }
 
@@ -81,10 +99,12 @@ pub(crate) fn fit(mut plan: Plan, values: &[f32], options: &Options, look: Look)
 
 /// The same with tables after a closer look, where the first was rough.
 pub(crate) fn improved(fitted: Fitted, values: &[f32], options: &Options) -> Option<Fitted> {
-    match options.effort {
-        Effort::Fast => improve(fitted.plan, values, options, Look::fine(options)),
-        Effort::Best => Some(fitted),
+    let fine = Look::fine(options);
+    if Look::rough(options, values.len(), &fitted.plan) == fine {
+        return Some(fitted);
     }
+    // Tables have been fitted once.
+    improve(fitted.plan, values, options, Look { rounds: 1, ..fine })
 }
 
 fn improve(mut plan: Plan, values: &[f32], options: &Options, look: Look) -> Option<Fitted> {

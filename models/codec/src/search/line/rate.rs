@@ -191,7 +191,8 @@ impl Search<'_> {
                 break;
             }
             let plan = self.at_step(&fitted.plan, next);
-            fitted = fit(plan, self.values, self.options, Look::rough(self.options))?;
+            let look = Look::rough(self.options, self.values.len(), &plan);
+            fitted = fit(plan, self.values, self.options, look)?;
         }
         Some(fitted)
     }
