@@ -20,33 +20,34 @@ pub(crate) fn fit(width: usize) {
 /// layers.0.k_proj  weight          2.90  0.012
 /// ```
 #[derive(Debug, Clone)]
-pub struct Table {
-    headers: Vec<String>,
-    rows: Vec<Vec<String>>,
+pub struct Table(trinity_study::table::Table);
+
+impl From<trinity_study::table::Table> for Table {
+    fn from(table: trinity_study::table::Table) -> Self {
+        Self(table)
+    }
 }
 
 impl Table {
     /// A table with these column headers.
     pub fn new<S: Into<String>>(headers: impl IntoIterator<Item = S>) -> Self {
-        Self { headers: headers.into_iter().map(Into::into).collect(), rows: Vec::new() }
+        Self(trinity_study::table::Table::new(headers))
     }
 
     /// Adds one row; missing cells are blank, surplus ones are dropped.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) -> &mut Self {
-        let mut row: Vec<String> = cells.into_iter().map(Into::into).collect();
-        row.resize(self.headers.len(), String::new());
-        self.rows.push(row);
+        self.0.row(cells);
         self
     }
 
     /// The column headers.
     pub fn headers(&self) -> &[String] {
-        &self.headers
+        self.0.headers()
     }
 
     /// The rows, each as long as the headers.
     pub fn rows(&self) -> &[Vec<String>] {
-        &self.rows
+        self.0.rows()
     }
 
     /// The table as text ending in a line end; headers are bold with `colour`.
@@ -59,7 +60,7 @@ impl Table {
     /// that do not fit follow below, the first one beside them again, and what is
     /// still too wide is cut.
     fn render_within(&self, colour: bool, width: Option<usize>) -> String {
-        let mut columns: Vec<Column> = (0..self.headers.len()).map(|index| self.column(index)).collect();
+        let mut columns: Vec<Column> = (0..self.headers().len()).map(|index| self.column(index)).collect();
         let width = width.unwrap_or(usize::MAX);
         // A long name gives way to numbers, which say nothing when they are cut.
         if let Some(name) = columns.first_mut() {
@@ -74,8 +75,8 @@ impl Table {
     fn piece(&self, shown: &[usize], columns: &[Column], colour: bool, width: usize) -> String {
         let bold = if colour { Style::new().effects(Effects::BOLD) } else { Style::new() };
         let cut = |cells: &[String]| shortened(&line(cells, columns, shown), width);
-        let mut text = format!("{bold}{}{bold:#}\n", cut(&self.headers));
-        for row in &self.rows {
+        let mut text = format!("{bold}{}{bold:#}\n", cut(self.headers()));
+        for row in self.rows() {
             text.push_str(&cut(row));
             text.push('\n');
         }
@@ -83,8 +84,8 @@ impl Table {
     }
 
     fn column(&self, index: usize) -> Column {
-        let cells = || self.rows.iter().map(|row| row[index].as_str());
-        let width = cells().map(str::width).max().unwrap_or(0).max(self.headers[index].width());
+        let cells = || self.rows().iter().map(|row| row[index].as_str());
+        let width = cells().map(str::width).max().unwrap_or(0).max(self.headers()[index].width());
         Column {
             width,
             numeric: cells().any(is_number) && cells().all(|cell| is_blank(cell) || is_number(cell)),
@@ -158,6 +159,8 @@ pub(crate) fn is_number(cell: &str) -> bool {
     digits.parse::<f64>().is_ok()
 }
 
+pub use trinity_study::number::grouped;
+
 /// Three significant digits, as every table shows them: `0.0123`, `12.3`, `1230`, `1.23e9`.
 pub fn sig3(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
@@ -172,19 +175,6 @@ pub fn sig3(value: f64) -> String {
     let rounded = (value / unit).round() * unit;
     let magnitude = rounded.abs().log10().floor() as i32;
     format!("{rounded:.*}", (2 - magnitude).max(0) as usize)
-}
-
-/// A number with its thousands set apart.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use trinity_lm::coding::Coding;
 use trinity_study::Progress;
-use trinity_study::encode::{Calibration, Plan, Request, Rules, Work, default_codec};
+use trinity_study::encode::{Calibration, EncodeRequest, Plan, Rules, Work, default_codec};
 use trinity_tensor::allocate::Allocation;
 use trinity_tensor::codec::{Metrics, Target, codec};
 use trinity_tensor::file::{AtomicFile, TIED_KEY, TriWriter};
@@ -102,7 +102,7 @@ impl Asked {
         let asked: Allocation = self.allocate.parse().map_err(Failure::input)?;
         let allocation = if self.calibrate.is_some() { Allocation::Equal } else { asked };
         let (all, rules) = (self.all, self.rules());
-        let request = Request { codec: &codec, target, allocation, all, basis: None, rules };
+        let request = EncodeRequest { codec: &codec, target, allocation, all, basis: None, rules };
         let mut plan = request.plan(file, place)?;
         let Some(text) = &self.calibrate else {
             Calibration::default().suffices(&plan)?;

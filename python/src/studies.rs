@@ -7,7 +7,7 @@ use crate::watch::{Size, Watch, run};
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use trinity_config::builtin;
 use trinity_lm::coding::{CodedPaths, Coding};
 use trinity_sim::sweep::Accumulator;
@@ -19,7 +19,7 @@ use trinity_study::{
     explore as exploring, sweep as sweeping,
 };
 use trinity_tensor::codec::{Target, codec};
-use trinity_tensor::compare::{Row, Turn};
+use trinity_tensor::compare::{ComparisonRow, Turn};
 use trinity_tensor::{Class, Entry, LimitingFactor, TensorFile};
 use trinity_validation::validate as validating;
 
@@ -97,7 +97,7 @@ struct Known {
     key: String,
 }
 
-impl From<Known> for Row {
+impl From<Known> for ComparisonRow {
     fn from(known: Known) -> Self {
         let number = |number: Option<f64>| number.unwrap_or(f64::NAN);
         let nmse = number(known.nmse);
@@ -127,7 +127,7 @@ impl From<Known> for Row {
 
 impl Comparing {
     fn run(self, arrays: Vec<Entry>, watch: &Watch) -> Result<String, Failure> {
-        let earlier: Vec<Row> = self.earlier.into_iter().map(Row::from).collect();
+        let earlier: Vec<ComparisonRow> = self.earlier.into_iter().map(ComparisonRow::from).collect();
         for name in &self.codecs {
             codec(name).map_err(|error| Failure::tensor("", &error))?;
         }
@@ -147,7 +147,7 @@ impl Comparing {
         let files = sources(&self.files, arrays, self.class.as_deref())?;
         let chosen = comparing::chosen(&files, self.tensor.as_deref())?;
         let input_tensors = comparing::input_tensors(chosen, self.strict, watch)?;
-        let request = comparing::Request {
+        let request = comparing::ComparisonRequest {
             input_tensors: &input_tensors,
             codecs: self.codecs,
             turns,
@@ -204,31 +204,19 @@ pub fn tensors_info(
 
 #[derive(Deserialize)]
 struct Sweeping {
-    sweep: String,
-    text: Option<String>,
-    sets: Vec<String>,
-    top: usize,
+    #[serde(flatten)]
+    request: sweeping::SweepRequest,
     calibration: Option<PathBuf>,
 }
 
 impl Sweeping {
     fn load(&self) -> Result<sweeping::Study, Failure> {
-        let request = sweeping::Request {
-            sweep: self.sweep.clone(),
-            text: self.text.clone(),
-            sets: self.sets.clone(),
-            top: self.top,
-        };
-        let study = sweeping::Study::load(&request)?;
+        let study = sweeping::Study::load(&self.request)?;
         match &self.calibration {
-            Some(path) => Ok(study.calibrated(measurements(path)?)?),
+            Some(path) => Ok(study.calibrated(Measurements::read(path)?)?),
             None => Ok(study),
         }
     }
-}
-
-fn measurements(path: &Path) -> Result<Measurements, Failure> {
-    Ok(Measurements::read(path)?)
 }
 
 /// Evaluates every point of a sweep, or puts parts of it together; see
@@ -326,7 +314,7 @@ pub fn explore(
             (None, None, Some(nmse)) => Target::Nmse(nmse).into(),
             (None, None, None) => exploring::QUALITY.into(),
         };
-        let request = exploring::Request {
+        let request = exploring::ExploreRequest {
             input_tensors: &input_tensors,
             quality,
             study: asked.study,
@@ -372,7 +360,7 @@ struct Estimating {
 pub fn estimate(py: Python<'_>, request: &str) -> PyResult<String> {
     let request: Estimating = parse(request)?;
     run(py, Size::Small, None, move |_| {
-        let request = estimating::Request {
+        let request = estimating::EstimateRequest {
             cluster: request.cluster.part("cluster"),
             job: request.job.part("job"),
             overrides: request.overrides,
@@ -383,11 +371,8 @@ pub fn estimate(py: Python<'_>, request: &str) -> PyResult<String> {
 
 #[derive(Deserialize)]
 struct Evaluating {
-    model: Option<PathBuf>,
-    original: Option<PathBuf>,
-    text: Option<PathBuf>,
-    windows: Option<usize>,
-    calibrate: Option<PathBuf>,
+    #[serde(flatten)]
+    request: evaluating::EvaluationRequest,
     weights: Option<String>,
     kv: Option<String>,
     activations: Option<String>,
@@ -396,7 +381,7 @@ struct Evaluating {
     block: usize,
     rates: Vec<f64>,
     codecs: Vec<String>,
-    earlier: Vec<evaluating::Row>,
+    earlier: Vec<evaluating::EvaluationRow>,
     only_earlier: bool,
 }
 
@@ -416,14 +401,7 @@ impl Evaluating {
             sink: 0,
         };
         let run = evaluating::Run { weights: coding(self.weights.as_ref(), "weights")?, allocation, paths };
-        let request = evaluating::Request {
-            model: self.model,
-            original: self.original,
-            text: self.text,
-            windows: self.windows,
-            calibrate: self.calibrate,
-        };
-        let evaluation = evaluating::Evaluation::open(&request)?;
+        let evaluation = evaluating::Evaluation::open(&self.request)?;
         let first = evaluation.uncompressed(watch)?;
         if !self.rates.is_empty() {
             let curve = evaluating::Curve {
@@ -436,7 +414,7 @@ impl Evaluating {
             return text(&evaluation.curve(&curve, first, &|_| (), watch)?);
         }
         let judged = evaluation.judged(&first, watch)?;
-        let mut rows: Vec<evaluating::Row> = std::iter::once(first).chain(judged).collect();
+        let mut rows: Vec<evaluating::EvaluationRow> = std::iter::once(first).chain(judged).collect();
         if run.weights.is_some() || run.paths.kv.is_some() || run.paths.activations.is_some() {
             rows.push(evaluation.coded(&run, &rows[0], watch)?);
         }
@@ -452,18 +430,6 @@ pub fn evaluate(py: Python<'_>, request: &str, report: Option<Py<PyAny>>) -> PyR
     run(py, Size::Large, report.as_ref(), move |watch| request.run(watch))
 }
 
-#[derive(Deserialize)]
-struct Validating {
-    runs: Vec<PathBuf>,
-    oom: Vec<PathBuf>,
-    collectives: Vec<PathBuf>,
-    host_runs: Vec<PathBuf>,
-    serving: Vec<PathBuf>,
-    kernels: Option<PathBuf>,
-    recording: Option<PathBuf>,
-    sets: Vec<String>,
-}
-
 #[derive(Serialize)]
 struct Validated {
     sets: Vec<validating::Line>,
@@ -475,19 +441,8 @@ struct Validated {
 #[pyfunction]
 #[pyo3(signature = (request, report=None))]
 pub fn validate(py: Python<'_>, request: &str, report: Option<Py<PyAny>>) -> PyResult<String> {
-    let Validating { runs, oom, collectives, host_runs, serving, kernels, recording, sets } = parse(request)?;
+    let request: validating::ValidationRequest = parse(request)?;
     run(py, Size::Large, report.as_ref(), move |_| {
-        let assignments = sets;
-        let request = validating::Request {
-            runs,
-            oom,
-            collectives,
-            host_runs,
-            serving,
-            kernels,
-            recording,
-            assignments,
-        };
         let truth = validating::Truth::read(&request).map_err(|error| Failure::input(&error))?;
         let outcome = validating::validate(&truth).map_err(|error| Failure::input(&error))?;
         text(&Validated {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trinity_config::nearest;
 use trinity_tensor::codec::{PAPER_BASELINES, Target};
 use trinity_tensor::compare::{
-    ClassLine, GAUSSIAN, Goal, InputTensor, Job, ORDER0, Row, Turn, by_class, column,
+    ClassLine, ComparisonRow, GAUSSIAN, Goal, InputTensor, Job, ORDER0, Turn, by_class, column,
 };
 use trinity_tensor::pipeline::first_non_finite;
 use trinity_tensor::{Class, Entry, LimitingFactor, TensorFile};
@@ -30,7 +30,7 @@ pub fn usual_codecs() -> Vec<String> {
 
 /// Tensors and what to hold side by side on each.
 #[derive(Debug, Clone)]
-pub struct Request<'a> {
+pub struct ComparisonRequest<'a> {
     /// Tensors; rows tell them apart by name.
     pub input_tensors: &'a [InputTensor],
     pub codecs: Vec<String>,
@@ -38,7 +38,7 @@ pub struct Request<'a> {
     pub targets: Vec<Target>,
     /// Rows of an earlier run; a cell that follows from the same as one of them
     /// is not filled again.
-    pub earlier: &'a [Row],
+    pub earlier: &'a [ComparisonRow],
     /// The cells to fill: part of them, where many machines share them out.
     pub part: Shard,
     /// Refuse to fill a cell that no earlier row stands for.
@@ -49,9 +49,9 @@ pub struct Request<'a> {
 #[derive(Debug, Clone, Serialize)]
 pub struct Comparison {
     /// A row for every cell, also where its target is out of reach.
-    pub all: Vec<Row>,
+    pub all: Vec<ComparisonRow>,
     /// The rows that met their target.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ComparisonRow>,
     /// Means over the tensors of a class.
     pub classes: Vec<ClassLine>,
     pub misses: Vec<Miss>,
@@ -75,13 +75,14 @@ pub struct Miss {
 /// Where a codec is unknown, a tensor cannot be read, or the work is no longer
 /// wanted; a target out of reach is no error but a [`Miss`].
 pub fn compare(
-    request: &Request<'_>,
-    keep: &(dyn Fn(&Row) + Sync),
+    request: &ComparisonRequest<'_>,
+    keep: &(dyn Fn(&ComparisonRow) + Sync),
     progress: &dyn Progress,
 ) -> Result<Comparison, Error> {
     let jobs = request.jobs()?;
     progress.begin(jobs.len() as u64, "comparing");
-    let earlier: HashMap<&str, &Row> = request.earlier.iter().map(|row| (row.key.as_str(), row)).collect();
+    let earlier: HashMap<&str, &ComparisonRow> =
+        request.earlier.iter().map(|row| (row.key.as_str(), row)).collect();
     let results = crate::parallel::map_apart(&jobs, |job| {
         progress.check()?;
         let failed = |error| Error::Tensor { subject: job.codec.clone(), error };
@@ -98,8 +99,9 @@ pub fn compare(
         row.map_err(failed)
     });
     progress.end();
-    let all = results.into_iter().collect::<Result<Vec<Row>, Error>>()?;
-    let (rows, missed): (Vec<Row>, Vec<Row>) = all.iter().cloned().partition(|row| row.missed.is_none());
+    let all = results.into_iter().collect::<Result<Vec<ComparisonRow>, Error>>()?;
+    let (rows, missed): (Vec<ComparisonRow>, Vec<ComparisonRow>) =
+        all.iter().cloned().partition(|row| row.missed.is_none());
     let classes = by_class(&rows);
     Ok(Comparison { all, rows, classes, misses: misses(&missed) })
 }
@@ -128,14 +130,14 @@ pub struct Winner {
 /// The winner of each class at each of the targets: most decibels where bits
 /// were asked for, fewest bits where an error was. Who reached more tensors
 /// comes first; two codecs are compared on the tensors that both reached.
-pub fn winners(rows: &[Row], targets: &[Target]) -> Vec<Winner> {
+pub fn winners(rows: &[ComparisonRow], targets: &[Target]) -> Vec<Winner> {
     let mut winners = Vec::new();
     for class in Class::ALL {
         let of = names(rows.iter().filter(|row| row.class == class)).len();
         for &target in targets {
             let (at, in_bits) = (column(target), matches!(target, Target::Bits(_)));
             let own = rows.iter().filter(|row| row.class == class && row.target == at);
-            let own: Vec<Row> = own.filter(|row| !is_reference(&row.codec)).cloned().collect();
+            let own: Vec<ComparisonRow> = own.filter(|row| !is_reference(&row.codec)).cloned().collect();
             let better = |a: &ClassLine, b: &ClassLine| match in_bits {
                 true => b.snr_db.total_cmp(&a.snr_db),
                 false => a.bits_per_value.total_cmp(&b.bits_per_value),
@@ -175,19 +177,20 @@ fn is_reference(codec: &str) -> bool {
 }
 
 /// The tensors of rows.
-fn names<'a>(rows: impl Iterator<Item = &'a Row>) -> BTreeSet<&'a str> {
+fn names<'a>(rows: impl Iterator<Item = &'a ComparisonRow>) -> BTreeSet<&'a str> {
     rows.map(|row| row.tensor.as_str()).collect()
 }
 
 /// The lines of two codecs over the tensors that both have; nothing where they
 /// have none in common.
-fn on_shared(rows: &[Row], one: &ClassLine, other: &ClassLine) -> Option<(ClassLine, ClassLine)> {
-    let is_of =
-        |row: &&Row, line: &ClassLine| (&row.codec, &row.precondition) == (&line.codec, &line.precondition);
+fn on_shared(rows: &[ComparisonRow], one: &ClassLine, other: &ClassLine) -> Option<(ClassLine, ClassLine)> {
+    let is_of = |row: &&ComparisonRow, line: &ClassLine| {
+        (&row.codec, &row.precondition) == (&line.codec, &line.precondition)
+    };
     let [ones, others] = [one, other].map(|line| names(rows.iter().filter(|row| is_of(row, line))));
     let line_of = |line: &ClassLine| {
         let own = rows.iter().filter(|row| is_of(row, line));
-        let shared: Vec<Row> = own
+        let shared: Vec<ComparisonRow> = own
             .filter(|row| ones.contains(row.tensor.as_str()) && others.contains(row.tensor.as_str()))
             .cloned()
             .collect();
@@ -198,9 +201,9 @@ fn on_shared(rows: &[Row], one: &ClassLine, other: &ClassLine) -> Option<(ClassL
 
 /// The rows of the tensors on which both codecs reached all targets that they
 /// have at all: two curves over these are means of the same.
-pub fn on_common_tensors(rows: &[Row], codecs: [(&str, &str); 2]) -> Vec<Row> {
+pub fn on_common_tensors(rows: &[ComparisonRow], codecs: [(&str, &str); 2]) -> Vec<ComparisonRow> {
     let own = |codec: (&str, &str)| {
-        let own: Vec<&Row> =
+        let own: Vec<&ComparisonRow> =
             rows.iter().filter(|row| (row.codec.as_str(), row.precondition.as_str()) == codec).collect();
         let targets: BTreeSet<&str> = own.iter().map(|row| row.target.as_str()).collect();
         let whole = |tensor: &&str| own.iter().filter(|row| row.tensor == **tensor).count() == targets.len();
@@ -208,7 +211,8 @@ pub fn on_common_tensors(rows: &[Row], codecs: [(&str, &str); 2]) -> Vec<Row> {
         (own, tensors)
     };
     let ((one, ones), (other, others)) = (own(codecs[0]), own(codecs[1]));
-    let shared = |row: &&Row| ones.contains(row.tensor.as_str()) && others.contains(row.tensor.as_str());
+    let shared =
+        |row: &&ComparisonRow| ones.contains(row.tensor.as_str()) && others.contains(row.tensor.as_str());
     one.into_iter().chain(other).filter(shared).cloned().collect()
 }
 
@@ -221,7 +225,7 @@ fn named(line: &ClassLine) -> String {
 }
 
 /// The targets that were not met, each with the number of its tensors.
-fn misses(missed: &[Row]) -> Vec<Miss> {
+fn misses(missed: &[ComparisonRow]) -> Vec<Miss> {
     let mut counted = BTreeMap::<(&str, &str, Option<LimitingFactor>), usize>::new();
     for row in missed {
         *counted.entry((&row.codec, &row.target, row.limiting_factor)).or_default() += 1;
@@ -243,7 +247,7 @@ impl std::fmt::Display for Miss {
     }
 }
 
-impl<'a> Request<'a> {
+impl<'a> ComparisonRequest<'a> {
     fn jobs(&self) -> Result<Vec<Job<'a>>, Error> {
         let (mut jobs, mut seen) = (Vec::new(), 0);
         for input in self.input_tensors {
@@ -379,8 +383,8 @@ fn distinct(entries: Vec<(String, Entry)>) -> Vec<(String, Entry)> {
 mod tests {
     use super::*;
 
-    fn row(tensor: &str, codec: &str, target: &str, bits: f64, snr_db: f64) -> Row {
-        Row {
+    fn row(tensor: &str, codec: &str, target: &str, bits: f64, snr_db: f64) -> ComparisonRow {
+        ComparisonRow {
             file: "w.npy".into(),
             key: String::new(),
             missed: None,
@@ -432,7 +436,7 @@ mod tests {
 
     #[test]
     fn curves_are_means_over_the_same_tensors() {
-        let mut rows: Vec<Row> = Vec::new();
+        let mut rows: Vec<ComparisonRow> = Vec::new();
         for (tensor, codec, targets) in [
             ("a", "x", &["2", "3"][..]),
             ("b", "x", &["2", "3"]),

@@ -13,6 +13,6 @@ mod work;
 
 pub use calibrated::Calibration;
 pub use kind::{FINER_BITS, Kind};
-pub use plan::{KindRow, Plan, Planned, Request, default_codec};
+pub use plan::{EncodeRequest, KindRow, Plan, Planned, default_codec};
 pub use rules::Rules;
 pub use work::Work;

@@ -39,7 +39,7 @@ impl Part {
 
 /// A cluster, what it runs, and what is changed in either.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct EstimateRequest {
     pub cluster: Part,
     pub job: Part,
     /// `cluster.PATH=VALUE` or `job.PATH=VALUE`, each laid over in turn.
@@ -48,7 +48,7 @@ pub struct Request {
 
 /// What it costs, line by line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Outcome {
+pub struct EstimateOutcome {
     pub estimate: Estimate,
     pub lines: Vec<Line>,
     /// How far measured runs like this one were from their estimates.
@@ -69,7 +69,7 @@ impl Study {
     /// # Errors
     ///
     /// Where a part or an override is wrong, pointing at it.
-    pub fn load(request: &Request) -> Result<Self, Error> {
+    pub fn load(request: &EstimateRequest) -> Result<Self, Error> {
         let parts =
             [("cluster", request.cluster.document("cluster")?), ("job", request.job.document("job")?)];
         let mut document = Document::compose("cluster and job", parts);
@@ -89,14 +89,14 @@ impl Study {
     /// # Errors
     ///
     /// Where the job cannot run on the cluster.
-    pub fn outcome(&self) -> Result<Outcome, Error> {
+    pub fn outcome(&self) -> Result<EstimateOutcome, Error> {
         let (estimate, lines) = trinity_sim::explain(&self.point).map_err(Error::CannotRun)?;
         let job = match estimate.chosen {
             Some(layout) => layout.apply(&self.point.job, self.point.replica_batch),
             None => self.point.job,
         };
         let error = quote(Question::of(&self.file, &job).as_ref());
-        Ok(Outcome { estimate, lines, error })
+        Ok(EstimateOutcome { estimate, lines, error })
     }
 }
 
@@ -105,6 +105,6 @@ impl Study {
 /// # Errors
 ///
 /// Where a configuration is wrong or the job cannot run on the cluster.
-pub fn estimate(request: &Request) -> Result<Outcome, Error> {
+pub fn estimate(request: &EstimateRequest) -> Result<EstimateOutcome, Error> {
     Study::load(request)?.outcome()
 }

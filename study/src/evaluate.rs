@@ -32,8 +32,8 @@ use trinity_lm::{
 use trinity_tensor::{ContentHash, allocate::Allocation, codec::device_of};
 
 /// A model and a text.
-#[derive(Debug, Clone, Default)]
-pub struct Request {
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct EvaluationRequest {
     /// A folder, a configuration, a safetensors, a GGUF or a `.tri` file; the
     /// built-in tiny model where none is named.
     pub model: Option<PathBuf>,
@@ -52,7 +52,7 @@ pub struct Request {
 
 /// One scored configuration; the fields are the columns of `eval.csv`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Row {
+pub struct EvaluationRow {
     pub weights: Option<String>,
     /// The codec that was used, where the name stands for a choice.
     pub codec: Option<String>,
@@ -105,7 +105,7 @@ fn device<'a>(codings: impl IntoIterator<Item = &'a Option<String>>) -> String {
     codecs.map(device_of).find(|&device| device != "cpu").unwrap_or("cpu").into()
 }
 
-impl Row {
+impl EvaluationRow {
     /// The codec of the weights, by name, and its rate.
     pub fn point(&self) -> Option<(&str, f64)> {
         let (name, rate) = self.weights.as_deref()?.rsplit_once('@')?;
@@ -170,7 +170,7 @@ impl Evaluation {
     /// # Errors
     ///
     /// Where the checkpoint or the text cannot be read or do not fit.
-    pub fn open(request: &Request) -> Result<Self, Error> {
+    pub fn open(request: &EvaluationRequest) -> Result<Self, Error> {
         let checkpoint = match request.original.as_ref().or(request.model.as_ref()) {
             Some(path) => Checkpoint::open(path)?,
             None => builtin::tiny()?,
@@ -233,9 +233,9 @@ impl Evaluation {
     /// # Errors
     ///
     /// Where the work is no longer wanted.
-    pub fn uncompressed(&self, progress: &dyn Progress) -> Result<Row, Error> {
+    pub fn uncompressed(&self, progress: &dyn Progress) -> Result<EvaluationRow, Error> {
         let scored = self.reference(progress)?.score;
-        Ok(Row { key: self.key("")?, ..self.row(&scored, scored.bits_per_byte, None) })
+        Ok(EvaluationRow { key: self.key("")?, ..self.row(&scored, scored.bits_per_byte, None) })
     }
 
     /// The model with codecs in the loop, held against the score of `first`.
@@ -243,7 +243,12 @@ impl Evaluation {
     /// # Errors
     ///
     /// Where a codec fails, or the work is no longer wanted.
-    pub fn coded(&self, run: &Run, first: &Row, progress: &dyn Progress) -> Result<Row, Error> {
+    pub fn coded(
+        &self,
+        run: &Run,
+        first: &EvaluationRow,
+        progress: &dyn Progress,
+    ) -> Result<EvaluationRow, Error> {
         let coded = match &run.weights {
             Some(coding) => Some((coding, self.artefact(coding, run.allocation, progress)?)),
             None => None,
@@ -260,14 +265,15 @@ impl Evaluation {
         let scored = self.score_through(model, hooks, progress, what)?;
         let allocation = run.weights.as_ref().map(|coding| self.shared(coding, run.allocation).to_string());
         let weights = coded.as_ref().map(|(coding, artefact)| (*coding, artefact));
-        let row = Row { kv, activations, allocation, ..self.row(&scored, first.bits_per_byte, weights) };
-        let row = Row { device: device([&row.weights, &row.kv, &row.activations]), ..row };
+        let row =
+            EvaluationRow { kv, activations, allocation, ..self.row(&scored, first.bits_per_byte, weights) };
+        let row = EvaluationRow { device: device([&row.weights, &row.kv, &row.activations]), ..row };
         let asked = [&row.weights, &row.allocation, &row.kv, &row.activations]
             .map(|part| part.as_deref().unwrap_or("-"))
             .join(" ");
         let CodedPaths { stages, block, sink, .. } = run.paths;
         let sink = if sink == 0 { String::new() } else { format!(" {sink}") };
-        Ok(Row { key: self.key(&format!("{asked} {:?}{sink}", (stages, block)))?, ..row })
+        Ok(EvaluationRow { key: self.key(&format!("{asked} {:?}{sink}", (stages, block)))?, ..row })
     }
 
     /// Hooks around a cache's codec: turned by what a calibration says, or in a basis that it learned. Codecs that
@@ -357,10 +363,10 @@ impl Evaluation {
         (linear * bits + rest * 16.0) / 8.0
     }
 
-    fn row(&self, scored: &Score, baseline: f64, weights: Option<(&Coding, &Artefact)>) -> Row {
+    fn row(&self, scored: &Score, baseline: f64, weights: Option<(&Coding, &Artefact)>) -> EvaluationRow {
         let fidelity = scored.fidelity;
         let bytes = weights.map_or_else(|| self.bytes(16.0), |(_, artefact)| artefact.bytes);
-        Row {
+        EvaluationRow {
             weights: weights.map(|w| format!("{}@{}", w.0.name(), w.0.bits())),
             codec: None,
             allocation: None,
@@ -392,11 +398,15 @@ impl Evaluation {
     /// # Errors
     ///
     /// Where the work is no longer wanted.
-    pub fn judged(&self, first: &Row, progress: &dyn Progress) -> Result<Option<Row>, Error> {
+    pub fn judged(
+        &self,
+        first: &EvaluationRow,
+        progress: &dyn Progress,
+    ) -> Result<Option<EvaluationRow>, Error> {
         let Some(judged) = &self.judged else { return Ok(None) };
         let scored = self.score_through(&judged.model, &NoHooks, progress, &judged.name)?;
         let row = self.row(&scored, first.bits_per_byte, None);
-        Ok(Some(Row {
+        Ok(Some(EvaluationRow {
             weights: Some(judged.name.clone()),
             weights_bits_per_value: Some(8.0 * judged.bytes as f64 / judged.values.max(1) as f64),
             weight_mib: judged.bytes as f64 / f64::from(1 << 20),

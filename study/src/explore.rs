@@ -13,7 +13,6 @@ mod chance;
 mod contest;
 mod effect;
 mod field;
-mod figures;
 mod inputs;
 mod knob;
 mod lattice;
@@ -37,7 +36,7 @@ pub use outcome::Exploration;
 pub use ranking::{Chosen, Part, PerWatt, Ranking, Split, Steps, WinningInterval};
 pub use recorded::{MOST_LOST, Trained};
 pub use regime::{CELLS, Edge, Mark, Regime, Ruler};
-pub use request::{MOST_NMSE, QUALITY, Request, STUDY, Training, at_loss};
+pub use request::{ExploreRequest, MOST_NMSE, QUALITY, STUDY, Training, at_loss};
 pub use setting::{Setting, setting_of};
 pub(crate) use silicon::stated;
 pub use silicon::{Block, Silicon};
@@ -55,7 +54,7 @@ use recorded::Asked;
 use tensors::Rates;
 use trinity_config::{Checked, Document};
 use trinity_tensor::Class;
-use trinity_tensor::compare::{InputTensor, Row, Turn as Precondition};
+use trinity_tensor::compare::{ComparisonRow, InputTensor, Turn as Precondition};
 
 /// The codecs to choose from where nothing else is said.
 pub const EXPLORATION: &str = "explorations/codecs";
@@ -77,8 +76,8 @@ pub struct Explored {
 /// the study sends, no codec meets the quality, a codec that was asked for has
 /// no silicon figure, or nothing fits into the budget.
 pub fn explore(
-    request: &Request<'_>,
-    keep: &(dyn Fn(&Row) + Sync),
+    request: &ExploreRequest<'_>,
+    keep: &(dyn Fn(&ComparisonRow) + Sync),
     progress: &dyn Progress,
 ) -> Result<Explored, Error> {
     let file = choices(EXPLORATION)?;
@@ -111,7 +110,7 @@ pub fn explore(
 
 /// The bits of recorded training runs, where those decide.
 fn trained(
-    request: &Request<'_>,
+    request: &ExploreRequest<'_>,
     baseline_study: &BaselineStudy,
     candidates: &[CandidateFile],
 ) -> Result<Vec<Trained>, Error> {
@@ -146,7 +145,7 @@ struct Measured {
 
 /// The codecs in the cluster: who is best, how surely, and where.
 fn judged(
-    request: &Request<'_>,
+    request: &ExploreRequest<'_>,
     file: &ExplorationFile,
     baseline_study: &BaselineStudy,
     Measured { rates, silicon, left_out }: Measured,
@@ -270,9 +269,9 @@ fn candidate(file: &ExplorationFile, name: &str) -> Result<CandidateFile, Error>
 }
 
 fn compared(
-    request: &Request<'_>,
+    request: &ExploreRequest<'_>,
     candidates: &[CandidateFile],
-    keep: &(dyn Fn(&Row) + Sync),
+    keep: &(dyn Fn(&ComparisonRow) + Sync),
     progress: &dyn Progress,
 ) -> Result<Comparison, Error> {
     let mut coders: Vec<String> = Vec::new();
@@ -288,7 +287,7 @@ fn compared(
         if input_tensors.is_empty() {
             continue;
         }
-        let asked = compare::Request {
+        let asked = compare::ComparisonRequest {
             input_tensors: &input_tensors,
             codecs: coders.clone(),
             turns: vec![Precondition::None],

@@ -10,9 +10,9 @@
 //!
 //! ```
 //! use trinity_study::Silent;
-//! use trinity_study::sweep::{Request, Study, run};
+//! use trinity_study::sweep::{SweepRequest, Study, run};
 //!
-//! let request = Request { sweep: "sweeps/llama-3-70b-edge".into(), top: 3, ..Request::default() };
+//! let request = SweepRequest { sweep: "sweeps/llama-3-70b-edge".into(), top: 3, ..SweepRequest::default() };
 //! let outcome = run(&Study::load(&request)?, &Silent)?;
 //! assert_eq!(outcome.top.len(), 3);
 //! # Ok::<(), trinity_study::Error>(())
@@ -31,6 +31,7 @@ pub mod evaluate;
 pub mod explore;
 pub mod figures;
 pub mod measured;
+pub mod number;
 pub mod origin;
 mod parallel;
 pub mod price;
@@ -42,6 +43,7 @@ pub mod sensitivity;
 pub mod serving;
 mod shard;
 pub mod sweep;
+pub mod table;
 pub mod tensors;
 pub mod trained;
 pub mod wire;

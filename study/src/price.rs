@@ -17,7 +17,7 @@ use trinity_tensor::{Class, Entry, crop};
 
 /// One stage of one tensor; the fields are the columns of `stages.csv`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
+pub struct PriceRow {
     pub tensor: String,
     pub class: Class,
     pub codec: String,
@@ -106,7 +106,7 @@ fn synthesized(codec: &str, cost: &StageCost, gbps: f64) -> Option<PartCost> {
 
 /// Codecs to take apart on tensors, and the silicon to price them in.
 #[derive(Debug, Clone)]
-pub struct Request<'a> {
+pub struct PriceRequest<'a> {
     pub entries: &'a [Entry],
     /// Codecs that can say what their stages did.
     pub codecs: Vec<String>,
@@ -136,7 +136,7 @@ pub fn technology(name: &str) -> Result<Technology, Error> {
 ///
 /// Where a tensor cannot be read, a target cannot be reached, or none of the
 /// codecs can say what its stages did.
-pub fn stages(request: &Request<'_>, progress: &dyn Progress) -> Result<Vec<Row>, Error> {
+pub fn stages(request: &PriceRequest<'_>, progress: &dyn Progress) -> Result<Vec<PriceRow>, Error> {
     let mut jobs = Vec::new();
     for entry in request.entries {
         for name in &request.codecs {
@@ -164,8 +164,13 @@ pub fn stages(request: &Request<'_>, progress: &dyn Progress) -> Result<Vec<Row>
     Ok(rows)
 }
 
-impl Request<'_> {
-    fn rows(&self, entry: &Entry, name: &str, target: Target) -> Result<Vec<Row>, trinity_tensor::Error> {
+impl PriceRequest<'_> {
+    fn rows(
+        &self,
+        entry: &Entry,
+        name: &str,
+        target: Target,
+    ) -> Result<Vec<PriceRow>, trinity_tensor::Error> {
         let codec = codec(name)?;
         let costs = codec.stages(&crop(entry, self.sample)?, target)?;
         // A value waits once, in front of the stage with the longest chain.
@@ -176,7 +181,7 @@ impl Request<'_> {
         Ok(costs.into_iter().enumerate().map(row).collect())
     }
 
-    fn row(&self, entry: &Entry, codec: &str, target: &str, cost: StageCost, waits: bool) -> Row {
+    fn row(&self, entry: &Entry, codec: &str, target: &str, cost: StageCost, waits: bool) -> PriceRow {
         let work = Work {
             additions_per_value: cost.operations_per_value - cost.multiplications_per_value,
             multiplications_per_value: cost.multiplications_per_value,
@@ -186,7 +191,7 @@ impl Request<'_> {
         let (estimate_mm2, estimate_pj_per_bit) =
             (estimated.cost.area_mm2, estimated.cost.energy_pj_per_bit());
         let built = synthesized(codec, &cost, self.throughput_gbps);
-        Row {
+        PriceRow {
             tensor: entry.name().to_owned(),
             class: entry.class(),
             codec: codec.to_owned(),

@@ -28,7 +28,7 @@ const MARGIN: f64 = 0.04;
 
 /// What to search, on what.
 #[derive(Debug, Clone)]
-pub struct Request<'a> {
+pub struct SearchRequest<'a> {
     /// Tensors; the first of each class stands for it.
     pub input_tensors: &'a [InputTensor],
     pub quality: Quality,
@@ -37,12 +37,12 @@ pub struct Request<'a> {
     pub technology: Technology,
     pub throughput_gbps: f64,
     /// Rows of an earlier run; a design among them is not measured again.
-    pub earlier: &'a [Row],
+    pub earlier: &'a [SearchRow],
 }
 
 /// A design in one round; the fields are the columns of `designs.csv`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct SearchRow {
     pub design: String,
     /// Values of each tensor that it was measured on.
     pub values: usize,
@@ -60,9 +60,9 @@ pub struct Row {
 #[derive(Debug, Clone)]
 pub struct Found {
     /// Every row, round by round.
-    pub rows: Vec<Row>,
+    pub rows: Vec<SearchRow>,
     /// The designs that no other beats, fewest bits first.
-    pub front: Vec<(Row, Design)>,
+    pub front: Vec<(SearchRow, Design)>,
     /// Designs that were tried.
     pub designs: usize,
 }
@@ -82,8 +82,8 @@ struct Piece {
 /// Where the file is wrong, a tensor cannot be read, no design reaches the
 /// quality, or the work is no longer wanted.
 pub fn search(
-    request: &Request<'_>,
-    keep: &(dyn Fn(&Row) + Sync),
+    request: &SearchRequest<'_>,
+    keep: &(dyn Fn(&SearchRow) + Sync),
     progress: &dyn Progress,
 ) -> Result<Found, Error> {
     let document = Document::load(&request.designs)?;
@@ -97,8 +97,8 @@ pub fn search(
     }
     let mut designs = file.designs();
     let tried = designs.len();
-    let mut rows: Vec<Row> = Vec::new();
-    let mut last: Vec<Row> = Vec::new();
+    let mut rows: Vec<SearchRow> = Vec::new();
+    let mut last: Vec<SearchRow> = Vec::new();
     for (round, values) in ROUNDS.into_iter().enumerate() {
         last = measured(request, &designs, values, keep, progress)?;
         let margin = if round + 1 < ROUNDS.len() { MARGIN } else { 0.0 };
@@ -109,7 +109,7 @@ pub fn search(
         designs.retain(|_| kept.next().copied().unwrap_or(false));
     }
     last.retain(|row| row.kept);
-    let mut front: Vec<(Row, Design)> = last.into_iter().zip(designs).collect();
+    let mut front: Vec<(SearchRow, Design)> = last.into_iter().zip(designs).collect();
     front.sort_by(|a, b| a.0.bits_per_value.total_cmp(&b.0.bits_per_value));
     if front.is_empty() {
         return Err(Error::input(
@@ -123,7 +123,7 @@ pub fn search(
 /// Whether another design is as good in everything and better in something:
 /// in bits by more than `margin`, where there is one. Who missed the quality is
 /// beaten by anybody.
-fn is_beaten(rows: &[Row], at: usize, margin: f64) -> bool {
+fn is_beaten(rows: &[SearchRow], at: usize, margin: f64) -> bool {
     let own = &rows[at];
     if !own.bits_per_value.is_finite() {
         return true;
@@ -141,12 +141,12 @@ fn is_beaten(rows: &[Row], at: usize, margin: f64) -> bool {
 }
 
 fn measured(
-    request: &Request<'_>,
+    request: &SearchRequest<'_>,
     designs: &[Design],
     values: usize,
-    keep: &(dyn Fn(&Row) + Sync),
+    keep: &(dyn Fn(&SearchRow) + Sync),
     progress: &dyn Progress,
-) -> Result<Vec<Row>, Error> {
+) -> Result<Vec<SearchRow>, Error> {
     let pieces = pieces(request, values)?;
     let base = content(&pieces, request);
     progress.begin(designs.len() as u64, "searching designs");
@@ -172,7 +172,7 @@ fn measured(
 }
 
 /// The first tensor of each class, at a scale the codec is at home in.
-fn pieces(request: &Request<'_>, values: usize) -> Result<Vec<Piece>, Error> {
+fn pieces(request: &SearchRequest<'_>, values: usize) -> Result<Vec<Piece>, Error> {
     let mut classes = Vec::new();
     let mut pieces = Vec::new();
     for tensor in request.input_tensors {
@@ -197,7 +197,7 @@ fn pieces(request: &Request<'_>, values: usize) -> Result<Vec<Piece>, Error> {
 }
 
 /// What rows follow from beside the design.
-fn content(pieces: &[Piece], request: &Request<'_>) -> u64 {
+fn content(pieces: &[Piece], request: &SearchRequest<'_>) -> u64 {
     let mut hash = ContentHash::default();
     hash.add(VERSION.as_bytes());
     hash.add(format!("{:?} {}", request.technology, request.throughput_gbps).as_bytes());
@@ -209,10 +209,10 @@ fn content(pieces: &[Piece], request: &Request<'_>) -> u64 {
     hash.finish()
 }
 
-impl Request<'_> {
+impl SearchRequest<'_> {
     /// Bits, area and energy of a design: the mean over the classes, and of
     /// each stage what the class that asks most of it needs.
-    fn row(&self, design: &Design, pieces: &[Piece], values: usize, key: String) -> Row {
+    fn row(&self, design: &Design, pieces: &[Piece], values: usize, key: String) -> SearchRow {
         let mut bits = 0.0;
         let mut stages: BTreeMap<&'static str, (f64, f64)> = BTreeMap::new();
         for piece in pieces {
@@ -235,7 +235,7 @@ impl Request<'_> {
         }
         let bits = bits / pieces.len().max(1) as f64;
         let sum = |of: fn(&(f64, f64)) -> f64| stages.values().map(of).sum();
-        Row {
+        SearchRow {
             design: design.name.clone(),
             values,
             bits_per_value: bits,
@@ -266,8 +266,8 @@ impl Request<'_> {
 /// A few designs that span the front: the one of fewest bits, then at most
 /// `most - 1` others, each with fewer mm² than the one before by the largest
 /// steps.
-pub fn spread(front: &[(Row, Design)], most: usize) -> Vec<&(Row, Design)> {
-    let mut steps: Vec<&(Row, Design)> = Vec::new();
+pub fn spread(front: &[(SearchRow, Design)], most: usize) -> Vec<&(SearchRow, Design)> {
+    let mut steps: Vec<&(SearchRow, Design)> = Vec::new();
     for pair in front {
         if steps.last().is_none_or(|last| pair.0.area_mm2 < last.0.area_mm2 * 0.9) {
             steps.push(pair);
@@ -294,8 +294,8 @@ pub fn usual_silicon(file: &crate::config::ExplorationFile) -> Result<(Technolog
 mod tests {
     use super::*;
 
-    fn row(bits: f64, area_mm2: f64, pj_per_bit: f64) -> Row {
-        Row {
+    fn row(bits: f64, area_mm2: f64, pj_per_bit: f64) -> SearchRow {
+        SearchRow {
             design: String::new(),
             values: 1,
             bits_per_value: bits,

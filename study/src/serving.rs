@@ -8,6 +8,7 @@
 //!
 //! Must not know how an answer is shown.
 
+mod answer;
 pub mod coded;
 pub mod loss;
 pub mod measured;
@@ -16,6 +17,8 @@ pub mod platform;
 pub mod player;
 pub mod speed;
 mod trace;
+
+pub use answer::{ServingAnswer, WorkloadChart, points_csv};
 
 use crate::config::{ServingFile, SweepFile};
 use crate::sweep::{Replaced, Study};
@@ -33,7 +36,7 @@ const USUAL_REQUESTS: u32 = 10_000;
 
 /// What a serving study found.
 #[derive(Debug, Clone, Serialize)]
-pub struct Outcome {
+pub struct ServingOutcome {
     pub title: String,
     /// What measurements replaced.
     #[serde(rename = "calibration")]
@@ -150,7 +153,7 @@ struct Job {
 ///
 /// Where requests cannot be read or drawn, no point can serve, or the work is
 /// no longer wanted.
-pub fn run(study: &Study, progress: &dyn Progress) -> Result<Outcome, Error> {
+pub fn run(study: &Study, progress: &dyn Progress) -> Result<ServingOutcome, Error> {
     let jobs = jobs(study)?;
     progress.begin(jobs.len() as u64, "serving");
     let found = parallel::map(&jobs, |job| {
@@ -169,7 +172,7 @@ pub fn run(study: &Study, progress: &dyn Progress) -> Result<Outcome, Error> {
             .expected("engines that hold the model and a request");
         return Err(study.document.complain("study.serving", &complaint).into());
     }
-    Ok(Outcome {
+    Ok(ServingOutcome {
         title: study.file.title.clone(),
         replaced: study.replaced.clone(),
         workloads: workloads(study, &points),

@@ -180,19 +180,19 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Run>, NoRun> {
     let header: Vec<&str> = lines.next().map_or("", |(_, line)| line).split(',').collect();
     lines
         .filter(|(_, line)| !line.is_empty())
-        .map(|(at, line)| Row { file, at, header: &header, line }.run())
+        .map(|(at, line)| TrainedRow { file, at, header: &header, line }.run())
         .collect()
 }
 
 /// One line of a table.
-struct Row<'a> {
+struct TrainedRow<'a> {
     file: &'a str,
     at: usize,
     header: &'a [&'a str],
     line: &'a str,
 }
 
-impl<'a> Row<'a> {
+impl<'a> TrainedRow<'a> {
     fn wrong(&self, what: impl fmt::Display) -> NoRun {
         NoRun::new(
             format_args!("{}:{}: {what}", self.file, self.at + 1),

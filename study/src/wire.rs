@@ -20,7 +20,7 @@ const UNCODED_BITS: f64 = 16.0;
 
 /// Measured bits, and the wire that they are sent over.
 #[derive(Debug, Clone)]
-pub struct Request<'a> {
+pub struct WireRequest<'a> {
     pub classes: &'a [ClassLine],
     /// Of values of 16 bits, before they are coded.
     pub rate: DataRate,
@@ -30,7 +30,7 @@ pub struct Request<'a> {
 
 /// One codec on one wire; the fields are the columns of `wire.csv`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
+pub struct WireRow {
     pub class: Class,
     pub target: String,
     /// The silicon, or the tensor codec where none is stated.
@@ -58,7 +58,7 @@ pub struct Row {
 /// # Errors
 ///
 /// Where the NIC or a codec's file is wrong, pointing at it, or the rate is zero.
-pub fn rows(request: &Request<'_>, progress: &dyn Progress) -> Result<Vec<Row>, Error> {
+pub fn rows(request: &WireRequest<'_>, progress: &dyn Progress) -> Result<Vec<WireRow>, Error> {
     let rate_gbps = request.rate.gbit_per_s();
     if rate_gbps <= 0.0 {
         return Err(Error::input("a wire of no rate carries nothing", "give a rate such as \"100 Gbit/s\""));
@@ -68,7 +68,7 @@ pub fn rows(request: &Request<'_>, progress: &dyn Progress) -> Result<Vec<Row>, 
     file.check(&document)?;
     let wire = Wire { rate_gbps, nic: file.resolve() };
     let silicon = stated(&choices(EXPLORATION)?.candidates)?;
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<WireRow> = Vec::new();
     let alike = |a: &&ClassLine, b: &&ClassLine| (a.class, &a.target) == (b.class, &b.target);
     // Bounds are no codecs, and a codec's silicon holds no precondition.
     let coded =
@@ -100,7 +100,7 @@ struct Wire {
 }
 
 impl Wire {
-    fn row(&self, line: &ClassLine, codec: &str, bits_per_value: f64, silicon: Option<&Silicon>) -> Row {
+    fn row(&self, line: &ClassLine, codec: &str, bits_per_value: f64, silicon: Option<&Silicon>) -> WireRow {
         let share = bits_per_value / UNCODED_BITS;
         let nic_mm2 = self.nic.area_mm2 * self.rate_gbps * share / (8e-9 * self.nic.bytes_per_s);
         let nic_pj_per_bit = 1e12 * self.nic.energy_j_per_bit * share;
@@ -109,7 +109,7 @@ impl Wire {
         let codec_mm2: Option<f64> = sum(&|block| block.area_mm2 * self.rate_gbps / block.throughput_gbps);
         let codec_pj_per_bit: Option<f64> = sum(&|block| block.pj_per_bit);
         let by_power: Option<f64> = sum(&|block| 1e3 * block.power_w / block.throughput_gbps);
-        Row {
+        WireRow {
             class: line.class,
             target: line.target.clone(),
             codec: codec.to_owned(),
@@ -151,9 +151,9 @@ mod tests {
         }
     }
 
-    fn found(rate: &str, lines: &[ClassLine]) -> Vec<Row> {
+    fn found(rate: &str, lines: &[ClassLine]) -> Vec<WireRow> {
         let rate = rate.parse().expect("a rate");
-        let request = Request { classes: lines, rate, nic: "nics/cx5-llm265".into() };
+        let request = WireRequest { classes: lines, rate, nic: "nics/cx5-llm265".into() };
         rows(&request, &Silent).expect("rows")
     }
 
@@ -182,8 +182,11 @@ mod tests {
     #[test]
     fn a_wire_of_no_rate_and_an_unknown_nic_are_refused() {
         let ask = |rate: &str, nic: &str| {
-            let request =
-                Request { classes: &[line("h264", 3.0)], rate: rate.parse().expect("rate"), nic: nic.into() };
+            let request = WireRequest {
+                classes: &[line("h264", 3.0)],
+                rate: rate.parse().expect("rate"),
+                nic: nic.into(),
+            };
             rows(&request, &Silent).expect_err("refused").to_string()
         };
         assert!(ask("0 Gbit/s", "nics/cx5").contains("no rate"));

@@ -6,9 +6,9 @@
 //! this crate but the command `trinity validate`.
 //!
 //! ```no_run
-//! use trinity_validation::validate::{Request, Truth, validate};
+//! use trinity_validation::validate::{ValidationRequest, Truth, validate};
 //!
-//! let outcome = validate(&Truth::read(&Request::default())?)?;
+//! let outcome = validate(&Truth::read(&ValidationRequest::default())?)?;
 //! for line in &outcome.lines {
 //!     println!("{}: {:.1} %", line.set, 100.0 * line.stats.mape);
 //! }

@@ -13,7 +13,7 @@ use crate::score::{Pair, Stats, one_constant};
 use crate::serving::Services;
 use crate::training::{self, Scored};
 use crate::{Error, codecs, dies, engines, kernels, nodes, products, silicon};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use trinity_hwcodec::recording::Recording;
@@ -35,8 +35,8 @@ const COLLECTIVE_SETS: [CollectiveSet; 3] =
     [(COLLECTIVES, |_| true), (NCCL_TESTS, |m| !m.is_traced()), (NCCL_TRACES, Measurement::is_traced)];
 
 /// What to validate against, beside the committed data.
-#[derive(Clone, Debug, Default)]
-pub struct Request {
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct ValidationRequest {
     pub runs: Vec<PathBuf>,
     pub oom: Vec<PathBuf>,
     pub collectives: Vec<PathBuf>,
@@ -49,6 +49,7 @@ pub struct Request {
     /// A recording of another GPU than the committed one's.
     pub recording: Option<PathBuf>,
     /// Constants changed for this validation only.
+    #[serde(rename = "sets")]
     pub assignments: Vec<String>,
 }
 
@@ -82,7 +83,7 @@ impl Truth {
     /// # Errors
     ///
     /// When a file cannot be used at all.
-    pub fn read(request: &Request) -> Result<Self, Error> {
+    pub fn read(request: &ValidationRequest) -> Result<Self, Error> {
         let (for_links, for_gpus): (Vec<String>, Vec<String>) =
             request.assignments.iter().cloned().partition(|assignment| assignment.starts_with("links."));
         let known = |assignment: &&String| {
@@ -224,7 +225,7 @@ pub struct Worst {
 
 /// What came out.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct ValidationOutcome {
     pub lines: Vec<Line>,
     pub breaches: Vec<Breach>,
     /// Every pair, by set, for pictures.
@@ -239,13 +240,13 @@ pub struct Outcome {
 /// # Errors
 ///
 /// When the committed bars are damaged.
-pub fn validate(truth: &Truth) -> Result<Outcome, Error> {
+pub fn validate(truth: &Truth) -> Result<ValidationOutcome, Error> {
     score_all(truth, &Unseen::of(truth))
 }
 
-fn score_all(truth: &Truth, unseen: &Unseen) -> Result<Outcome, Error> {
+fn score_all(truth: &Truth, unseen: &Unseen) -> Result<ValidationOutcome, Error> {
     let bars = Bars::load()?;
-    let mut outcome = Outcome {
+    let mut outcome = ValidationOutcome {
         lines: Vec::new(),
         breaches: Vec::new(),
         pairs: BTreeMap::new(),
@@ -359,7 +360,7 @@ fn die_sets() -> Result<[(&'static str, Vec<Pair>); 4], Error> {
     ])
 }
 
-impl Outcome {
+impl ValidationOutcome {
     fn push(&mut self, mut line: Line, pairs: Vec<Pair>, bars: &Bars, peers: &Peers) {
         line.bar = bars.error.get(&line.set).copied();
         line.calculon_mape = peers.calculon.get(&line.set).copied();

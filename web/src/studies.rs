@@ -10,9 +10,11 @@ use trinity_study::config::ExplorationFile;
 use trinity_study::explore::{self, Exploration, setting_of};
 use trinity_study::origin::{Origin, origin};
 use trinity_study::sensitivity::{Sensitivity, sensitivity};
-use trinity_study::sweep::{Explanation, Found, FrontOf, Outcome, Request, Study, pareto_csv, points_csv};
+use trinity_study::sweep::{
+    Explanation, Found, FrontOf, Study, SweepOutcome, SweepRequest, pareto_csv, points_csv,
+};
 use trinity_study::{Silent, serving};
-use trinity_tensor::compare::Row;
+use trinity_tensor::compare::ComparisonRow;
 
 /// Points beyond which a page would keep its reader waiting.
 const MOST_POINTS: u64 = 2_000_000;
@@ -43,7 +45,7 @@ pub struct Asked {
 #[derive(Debug, Default)]
 pub struct Studies {
     cache: Vec<Cached>,
-    measured: Vec<Row>,
+    measured: Vec<ComparisonRow>,
 }
 
 #[derive(Debug)]
@@ -56,7 +58,7 @@ struct Cached {
 /// A study's fronts and what they are drawn on.
 #[derive(Debug, Serialize)]
 pub struct Fronts {
-    pub outcome: Outcome,
+    pub outcome: SweepOutcome,
     /// Cluster and job of the first scenario's best point, in one line.
     pub setting: String,
     /// The best point of each scenario, by what the study ranks by, within the budget.
@@ -185,7 +187,7 @@ impl Studies {
             ));
         }
         let input_tensors = explore::built_in()?;
-        let request = explore::Request {
+        let request = explore::ExploreRequest {
             input_tensors: &input_tensors,
             quality: explore::QUALITY.into(),
             study: asked.sweep.clone(),
@@ -242,8 +244,12 @@ fn best(study: &Study, front: &FrontOf) -> Option<Found> {
 }
 
 fn load(asked: &Asked) -> Result<Study, Refusal> {
-    let request =
-        Request { sweep: asked.sweep.clone(), text: asked.text.clone(), sets: asked.sets.clone(), top: TOP };
+    let request = SweepRequest {
+        sweep: asked.sweep.clone(),
+        text: asked.text.clone(),
+        sets: asked.sets.clone(),
+        top: TOP,
+    };
     let study = Study::load(&request)?;
     if serving::serves(&study) {
         return Err(Refusal::new(

@@ -15,7 +15,7 @@ use asked::{codecs, take, targets};
 use trinity_study::Shard;
 use trinity_study::compare::{self, Comparison};
 use trinity_tensor::Entry;
-use trinity_tensor::compare::{ClassLine, Row, Turn, shared_bases};
+use trinity_tensor::compare::{ClassLine, ComparisonRow, Turn, shared_bases};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -57,12 +57,12 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let input_tensors = Selection::of(args).input_tensors(ctx)?;
     take(args, "compare")?;
     let name = args.parts.shard.map_or("compare.csv".into(), |shard| format!("{}.partial.csv", shard.stem()));
-    let kept: RowCache<Row> = RowCache::open(args.out.as_deref(), &name, |_| true)?;
+    let kept: RowCache<ComparisonRow> = RowCache::open(args.out.as_deref(), &name, |_| true)?;
     let parts = match &args.out {
         Some(folder) if args.parts.merge => shards::rows(folder)?,
         _ => Vec::new(),
     };
-    let request = compare::Request {
+    let request = compare::ComparisonRequest {
         input_tensors: &input_tensors,
         codecs: codecs.clone(),
         turns: args.precondition.clone(),

@@ -12,7 +12,7 @@ use trinity_config::DataSize;
 use trinity_lm::coding::Coding;
 use trinity_study::Progress;
 pub use trinity_study::encode::default_codec;
-use trinity_study::encode::{Calibration, Plan, Request, Work};
+use trinity_study::encode::{Calibration, EncodeRequest, Plan, Work};
 use trinity_study::evaluate::{self, Evaluation, Gain};
 use trinity_tensor::allocate::Allocation;
 use trinity_tensor::codec::{Basis, Target, codec};
@@ -22,7 +22,7 @@ use trinity_tensor::{Class, Error};
 
 use job::Job;
 use rules::RuleArgs;
-use show::{Outcome, kinds};
+use show::{EncodeOutcome, kinds};
 
 use super::pictures::{self, Motion};
 use crate::context::Context;
@@ -242,7 +242,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         return Err(no_file());
     }
     let allocation = args.allocate.unwrap_or_else(|| default_allocation(args));
-    let mut request = Request {
+    let mut request = EncodeRequest {
         codec: codec_name,
         target,
         allocation: Allocation::Equal,
@@ -390,9 +390,9 @@ fn judge(
     text: &Path,
     windows: Option<usize>,
     ctx: &Context,
-) -> Result<Vec<evaluate::Row>, Failure> {
+) -> Result<Vec<evaluate::EvaluationRow>, Failure> {
     output::protect(text);
-    let request = evaluate::Request {
+    let request = evaluate::EvaluationRequest {
         model: Some(written.to_owned()),
         original: Some(original.to_owned()),
         text: Some(text.to_owned()),
@@ -406,7 +406,7 @@ fn judge(
 }
 
 /// The whole file in one go.
-fn whole(job: &Job<'_>, output: PathBuf, device: &Chosen, ctx: &Context) -> Result<Outcome, Failure> {
+fn whole(job: &Job<'_>, output: PathBuf, device: &Chosen, ctx: &Context) -> Result<EncodeOutcome, Failure> {
     let spool = Spool::create(&output)?;
     let watch = ctx.watch();
     watch.begin(job.plan.values() as u64, "encoding");
@@ -419,7 +419,8 @@ fn whole(job: &Job<'_>, output: PathBuf, device: &Chosen, ctx: &Context) -> Resu
         .and_then(|writer| work.encode_into(writer))
         .and_then(|(encoded, writer)| Ok((encoded, writer.finish()?)))
         .map_err(|error| not_written(&job.path.display().to_string(), &output, &error))?;
-    let outcome = Outcome::of(job, output, bytes, encoded.tensors, encoded.metrics, device.used(), ctx)?;
+    let outcome =
+        EncodeOutcome::of(job, output, bytes, encoded.tensors, encoded.metrics, device.used(), ctx)?;
     spool.finish()?;
     watch.end();
     device.remark(ctx);

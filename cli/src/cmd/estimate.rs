@@ -3,7 +3,7 @@
 use super::sweep::show::{explain_table, significant};
 use crate::context::Context;
 use crate::failure::Failure;
-use trinity_study::estimate::{Outcome, Part, Request, estimate};
+use trinity_study::estimate::{EstimateOutcome, EstimateRequest, Part, estimate};
 
 /// Say what one job costs on one cluster
 ///
@@ -33,7 +33,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
-    let request = Request {
+    let request = EstimateRequest {
         cluster: Part::Named(in_folder("clusters", &args.cluster)),
         job: job(&args.job),
         overrides: args.overrides.clone(),
@@ -62,7 +62,7 @@ fn job(name: &str) -> Part {
     Part::Text { name: llm, text }
 }
 
-fn text(outcome: &Outcome, colour: bool) -> String {
+fn text(outcome: &EstimateOutcome, colour: bool) -> String {
     let e = &outcome.estimate;
     let sure = match outcome.error.error {
         Some(error) => format!("off by {:.1} % on average: {}", 100.0 * error, outcome.error.basis),

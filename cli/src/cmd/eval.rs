@@ -14,7 +14,7 @@ use crate::{
 use std::path::PathBuf;
 pub use table::table;
 use trinity_lm::coding::{CodedPaths, Coding};
-use trinity_study::evaluate::{CODECS, Curve, Evaluation, Request, Row, Run};
+use trinity_study::evaluate::{CODECS, Curve, Evaluation, EvaluationRequest, EvaluationRow, Run};
 use trinity_tensor::allocate::Allocation;
 
 /// Score a language model with its weights, KV cache or activations coded
@@ -153,7 +153,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     }
     let read = args.model.iter().chain(&args.original).chain(&args.text).chain(&args.calibrate);
     read.for_each(|path| crate::output::protect(path));
-    let request = Request {
+    let request = EvaluationRequest {
         model: args.model.clone(),
         original: args.original.clone(),
         text: args.text.clone(),
@@ -165,15 +165,15 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     evaluation.remark.iter().for_each(|said| ctx.remark(format!("warning: {said}")));
     let first = evaluation.uncompressed(&ctx.watch())?;
     // Points of an earlier run stand only beside the score that they were held against.
-    let belongs = |rows: &[Row]| rows.first().is_some_and(|row| row.is_at(&first));
+    let belongs = |rows: &[EvaluationRow]| rows.first().is_some_and(|row| row.is_at(&first));
     if let Some(folder) = &args.out {
         let model =
             args.model.as_ref().map_or("of the tiny model".into(), |path| crate::json_path::spelled(path));
         crate::output::lock(folder, &format!("eval {model}"))?;
     }
     let name = args.parts.shard.map_or("eval.csv".into(), |shard| format!("{}.partial.csv", shard.stem()));
-    let kept: RowCache<Row> = RowCache::open(args.out.as_deref(), &name, belongs)?;
-    let parts: Vec<Row> = match &args.out {
+    let kept: RowCache<EvaluationRow> = RowCache::open(args.out.as_deref(), &name, belongs)?;
+    let parts: Vec<EvaluationRow> = match &args.out {
         Some(folder) if args.parts.merge => shards::rows(folder)?,
         _ => Vec::new(),
     };
@@ -192,7 +192,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         evaluation.curve(&curve, first, &|row| kept.add(row), &ctx.watch())?
     } else {
         let judged = evaluation.judged(&first, &ctx.watch())?;
-        let mut rows: Vec<Row> = std::iter::once(first).chain(judged).collect();
+        let mut rows: Vec<EvaluationRow> = std::iter::once(first).chain(judged).collect();
         for run in &plan {
             rows.push(evaluation.coded(run, &rows[0], &ctx.watch())?);
         }

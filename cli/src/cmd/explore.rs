@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 use trinity_config::Area;
 use trinity_study::Quality;
 use trinity_study::evaluate::Probe;
-use trinity_study::explore::{self, Exploration, Explored, Request, Training};
+use trinity_study::explore::{self, Exploration, ExploreRequest, Explored, Training};
 use trinity_study::search;
 use trinity_tensor::Class;
 use trinity_tensor::codec::Target;
-use trinity_tensor::compare::{InputTensor, Row};
+use trinity_tensor::compare::{ComparisonRow, InputTensor};
 
 /// Say which codec to build: on these tensors, at this quality, in this silicon, for this cluster
 ///
@@ -127,8 +127,8 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         }
         candidates.extend(searched.files.iter().map(|(path, _)| path.display().to_string()));
     }
-    let kept: RowCache<Row> = RowCache::open(Some(&out), "bits.csv", |_| true)?;
-    let request = Request {
+    let kept: RowCache<ComparisonRow> = RowCache::open(Some(&out), "bits.csv", |_| true)?;
+    let request = ExploreRequest {
         input_tensors: &input_tensors,
         quality,
         study: args.study.clone(),
@@ -155,7 +155,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     match (&searched, ctx.json) {
         (None, true) => ctx.print_json(exploration)?,
         (Some(searched), true) => {
-            let front: Vec<&search::Row> = searched.found.front.iter().map(|(row, _)| row).collect();
+            let front: Vec<&search::SearchRow> = searched.found.front.iter().map(|(row, _)| row).collect();
             let designs = serde_json::json!({ "designs": searched.found.designs, "front": front });
             ctx.print_json(&serde_json::json!({ "search": designs, "exploration": exploration }))?;
         }
@@ -217,9 +217,9 @@ fn designs(
     quality: &Quality,
     ctx: &Context,
 ) -> Result<Searched, Failure> {
-    let kept: RowCache<search::Row> = RowCache::open(Some(out), "designs.csv", |_| true)?;
+    let kept: RowCache<search::SearchRow> = RowCache::open(Some(out), "designs.csv", |_| true)?;
     let (technology, throughput_gbps) = search::usual_silicon(&explore::choices(explore::EXPLORATION)?)?;
-    let request = search::Request {
+    let request = search::SearchRequest {
         input_tensors,
         quality: quality.clone(),
         designs: args.designs.clone(),

@@ -38,7 +38,7 @@ pub struct Job<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct Outcome {
+struct PicturesOutcome {
     output: JsonPath,
     codec: String,
     frames: usize,
@@ -113,7 +113,7 @@ pub fn encode(job: &Job<'_>, ctx: &Context) -> Result<(), Failure> {
     draft.finish()?;
     let mse = coded.squared_error(&pictures) / samples as f64;
     let largest = pictures.frames.first().map_or(1.0, |frame| ((1u32 << frame.depth) - 1) as f64);
-    let outcome = Outcome {
+    let outcome = PicturesOutcome {
         output: output.into(),
         codec: profile.name,
         frames: pictures.frames.len(),
@@ -179,7 +179,7 @@ fn profile(job: &Job<'_>) -> Result<Profile, Failure> {
     })
 }
 
-fn text(outcome: &Outcome) -> String {
+fn text(outcome: &PicturesOutcome) -> String {
     format!(
         "{}: {} bytes, {:.4} bits/sample, {}, {} frame{} through {}\n",
         outcome.output.display(),

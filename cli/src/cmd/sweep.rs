@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use trinity_sim::sweep::{Accumulator, evaluate, run as run_blocks};
 use trinity_study::calibration::Measurements;
 use trinity_study::sensitivity::sensitivity;
-use trinity_study::sweep::{Request, Study};
+use trinity_study::sweep::{Study, SweepRequest};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -180,8 +180,12 @@ fn load(args: &SweepArgs) -> Result<Study, Failure> {
 fn open(sweep: &str, sets: &[String], calibration: Option<&Path>, top: usize) -> Result<Study, Failure> {
     // A merge takes both from a checkpoint, and not from its arguments.
     std::iter::once(Path::new(sweep)).chain(calibration).for_each(input::protect);
-    let study =
-        Study::load(&Request { sweep: sweep.into(), sets: sets.to_vec(), top, ..Request::default() })?;
+    let study = Study::load(&SweepRequest {
+        sweep: sweep.into(),
+        sets: sets.to_vec(),
+        top,
+        ..SweepRequest::default()
+    })?;
     match calibration {
         Some(path) => Ok(study.calibrated(Measurements::read(path)?)?),
         None => Ok(study),

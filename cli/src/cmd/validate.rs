@@ -11,7 +11,7 @@ use crate::{
 use std::path::{Path, PathBuf};
 use trinity_validation::constants::{self, Constant};
 use trinity_validation::serving::{self, LeftOut};
-use trinity_validation::validate::{self, Line, Outcome, Request, Truth};
+use trinity_validation::validate::{self, Line, Truth, ValidationOutcome, ValidationRequest};
 use trinity_validation::well_known::{self, WellKnown};
 
 /// Hold every model against measurements, and fail where a bar is breached
@@ -84,7 +84,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
-    let request = Request {
+    let request = ValidationRequest {
         runs: args.runs.clone(),
         oom: args.oom.clone(),
         collectives: args.collectives.clone(),
@@ -177,7 +177,7 @@ fn well_known_text(table: &[WellKnown]) -> String {
 fn print_json(
     ctx: &Context,
     truth: &Truth,
-    outcome: &Outcome,
+    outcome: &ValidationOutcome,
     refit: Option<&validate::Refit>,
 ) -> Result<(), Failure> {
     // Without `--fit` the document is the list itself, as scripts expect.
@@ -346,7 +346,7 @@ fn worst_table(lines: &[Line]) -> Table {
     table
 }
 
-fn summary(ctx: &Context, truth: &Truth, outcome: &Outcome) -> String {
+fn summary(ctx: &Context, truth: &Truth, outcome: &ValidationOutcome) -> String {
     let mut text = error_table(&outcome.lines).render(ctx.colour);
     text.push('\n');
     text.push_str(&worst_table(&outcome.lines).render(ctx.colour));
@@ -375,7 +375,7 @@ fn summary(ctx: &Context, truth: &Truth, outcome: &Outcome) -> String {
 
 /// How well the memory model tells runs that ran from runs that did not, and the
 /// first of those it takes for the other.
-fn room(outcome: &Outcome) -> String {
+fn room(outcome: &ValidationOutcome) -> String {
     let capacity = &outcome.capacity;
     let Some(accuracy) = capacity.balanced_accuracy() else { return String::new() };
     let mut text = format!(
@@ -398,7 +398,7 @@ fn room(outcome: &Outcome) -> String {
 }
 
 /// What was read and what was not, so that nothing is dropped in silence.
-fn counts(truth: &Truth, outcome: &Outcome) -> String {
+fn counts(truth: &Truth, outcome: &ValidationOutcome) -> String {
     let unscored: usize = outcome.lines.iter().map(|line| line.unscored).sum();
     let mut text = format!(
         "{} runs, {} out of memory, {} collectives; {} malformed rows skipped, {} incomplete, {} repeated, \
@@ -438,7 +438,7 @@ fn changes(ctx: &Context, refit: &validate::Refit) -> String {
     format!("\n{}\n{}", table.render(ctx.colour), errors.render(ctx.colour))
 }
 
-fn write_files(folder: &std::path::Path, truth: &Truth, outcome: &Outcome) -> Result<(), Failure> {
+fn write_files(folder: &std::path::Path, truth: &Truth, outcome: &ValidationOutcome) -> Result<(), Failure> {
     let failed = |error: csv::Error| Failure::run(format_args!("cannot write a table: {error}"));
     let mut errors = csv::Writer::from_writer(Vec::new());
     let table = error_table(&outcome.lines);

@@ -18,7 +18,7 @@ use crate::{Class, Entry, Error, LimitingFactor};
 
 /// One measurement; the fields are the columns of `compare.csv`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct ComparisonRow {
     /// The file that the tensor was read from, as it was named.
     pub file: String,
     pub tensor: String,
@@ -187,13 +187,17 @@ impl Job<'_> {
     }
 
     /// The row of an earlier run under the names that this run has for it.
-    pub fn renamed(&self, row: &Row) -> Row {
-        Row { file: self.input.file.clone(), tensor: self.input.entry.name().to_owned(), ..row.clone() }
+    pub fn renamed(&self, row: &ComparisonRow) -> ComparisonRow {
+        ComparisonRow {
+            file: self.input.file.clone(),
+            tensor: self.input.entry.name().to_owned(),
+            ..row.clone()
+        }
     }
 
     /// Encodes, decodes and measures; a target out of reach is a row that says
     /// so.
-    pub fn run(&self) -> Result<Row, Error> {
+    pub fn run(&self) -> Result<ComparisonRow, Error> {
         match self.measured() {
             Err(Error::Unreachable { limiting_factor, reason, .. }) => {
                 self.missed(limiting_factor, reason.into())
@@ -202,7 +206,7 @@ impl Job<'_> {
         }
     }
 
-    fn measured(&self) -> Result<Row, Error> {
+    fn measured(&self) -> Result<ComparisonRow, Error> {
         if self.codec == ORDER0 || self.codec == GAUSSIAN {
             return self.reference();
         }
@@ -233,8 +237,8 @@ impl Job<'_> {
         metrics: Metrics,
         encode_mb_s: f64,
         decode_mb_s: f64,
-    ) -> Result<Row, Error> {
-        Ok(Row {
+    ) -> Result<ComparisonRow, Error> {
+        Ok(ComparisonRow {
             file: self.input.file.clone(),
             tensor: self.input.entry.name().to_owned(),
             class: self.input.entry.class(),
@@ -261,10 +265,10 @@ impl Job<'_> {
     }
 
     /// The row of a target that the codec cannot meet.
-    fn missed(&self, limiting_factor: LimitingFactor, reason: String) -> Result<Row, Error> {
+    fn missed(&self, limiting_factor: LimitingFactor, reason: String) -> Result<ComparisonRow, Error> {
         let nothing = Metrics { nmse: f64::NAN, snr_db: f64::NAN, mae: f64::NAN, max_abs_error: f64::NAN };
         let none = self.row(f64::NAN, nothing, f64::NAN, f64::NAN)?;
-        Ok(Row { missed: Some(reason), limiting_factor: Some(limiting_factor), ..none })
+        Ok(ComparisonRow { missed: Some(reason), limiting_factor: Some(limiting_factor), ..none })
     }
 
     /// The basis learned from the other tensors. Its own bits are a file's, not
@@ -285,7 +289,7 @@ impl Job<'_> {
 
     /// A line that is no codec. Tensors are taken slab by slab, as codecs take
     /// them, so that it says what one table for each slab would.
-    fn reference(&self) -> Result<Row, Error> {
+    fn reference(&self) -> Result<ComparisonRow, Error> {
         let (mut bits, mut values, mut sums) = (0.0, 0, MetricSums::default());
         let metrics = match (self.codec.as_str(), self.target()) {
             (GAUSSIAN, Target::Bits(rate)) => {
@@ -382,7 +386,7 @@ pub struct ClassLine {
 /// Sums rows up by class, target, codec and precondition: rates rise within a
 /// class, codecs come in order of first appearance. Errors in decibels and gaps are plain means,
 /// NMSE is the mean's decibels turned back, the largest error is the largest.
-pub fn by_class(rows: &[Row]) -> Vec<ClassLine> {
+pub fn by_class(rows: &[ComparisonRow]) -> Vec<ClassLine> {
     let mut lines: Vec<ClassLine> = Vec::new();
     for class in Class::ALL {
         let first = lines.len();
@@ -453,8 +457,8 @@ pub struct AtEqualMae {
 /// own rows reach them: between two rows, bits are linear in the logarithm of
 /// the error. A codec whose coarsest row is both smaller and nearer than the
 /// anchor's needs no more than that row's bits, and stands with them.
-pub fn at_equal_mae(rows: &[Row], anchor: &str) -> Vec<AtEqualMae> {
-    let plain = |row: &&Row| row.precondition == "none" && row.mae > 0.0 && row.mae.is_finite();
+pub fn at_equal_mae(rows: &[ComparisonRow], anchor: &str) -> Vec<AtEqualMae> {
+    let plain = |row: &&ComparisonRow| row.precondition == "none" && row.mae > 0.0 && row.mae.is_finite();
     let mut found = Vec::new();
     for own in rows.iter().filter(plain).filter(|row| row.codec == anchor) {
         let others = rows.iter().filter(plain).filter(|row| row.tensor == own.tensor && row.codec != anchor);
@@ -489,7 +493,7 @@ pub fn at_equal_mae(rows: &[Row], anchor: &str) -> Vec<AtEqualMae> {
 }
 
 /// Whether a row exceeds no target: the bits, or the error.
-fn within(target: Target, row: &Row) -> bool {
+fn within(target: Target, row: &ComparisonRow) -> bool {
     match target {
         Target::Bits(bits) => row.bits_per_value <= bits,
         // The sums of a comparison round in another order than a codec's own.
@@ -500,8 +504,8 @@ fn within(target: Target, row: &Row) -> bool {
 
 /// Rows that exceed their target, or stay more than a per cent below its bits
 /// or above its decibels.
-pub fn off_target<'a>(rows: &'a [Row], targets: &[Target]) -> Vec<&'a Row> {
-    let met = |row: &Row, target: Target| {
+pub fn off_target<'a>(rows: &'a [ComparisonRow], targets: &[Target]) -> Vec<&'a ComparisonRow> {
+    let met = |row: &ComparisonRow, target: Target| {
         within(target, row)
             && match target {
                 Target::Bits(bits) => row.bits_per_value >= 0.99 * bits,
@@ -509,7 +513,7 @@ pub fn off_target<'a>(rows: &'a [Row], targets: &[Target]) -> Vec<&'a Row> {
                 Target::Qp(_) | Target::Lossless => true,
             }
     };
-    let off = |row: &&Row| {
+    let off = |row: &&ComparisonRow| {
         let target = targets.iter().find(|&&target| column(target) == row.target);
         target.is_some_and(|&target| !met(row, target))
     };
@@ -563,8 +567,8 @@ mod tests {
         assert_eq!(bd_rate(&anchor, &[(2.0, 30.0)]), None);
     }
 
-    fn row(codec: &str, target: &str, bits: f64, mae: f64) -> Row {
-        Row {
+    fn row(codec: &str, target: &str, bits: f64, mae: f64) -> ComparisonRow {
+        ComparisonRow {
             file: "g.npy".into(),
             key: String::new(),
             missed: None,

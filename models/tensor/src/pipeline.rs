@@ -732,7 +732,7 @@ fn next_done<T>(receiver: &std::sync::mpsc::Receiver<T>) -> Option<T> {
 
 /// What a codec does to one tensor.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Outcome {
+pub struct EvaluatedOutcome {
     pub bits_per_value: f64,
     #[serde(flatten)]
     pub metrics: Metrics,
@@ -742,7 +742,7 @@ pub struct Outcome {
 
 /// Encodes and decodes a tensor and measures both. Speeds are megabytes of the
 /// tensor's own format per second of wall clock, rate control included.
-pub fn evaluate(entry: &Entry, codec: &dyn TensorCodec, target: Target) -> Result<Outcome, Error> {
+pub fn evaluate(entry: &Entry, codec: &dyn TensorCodec, target: Target) -> Result<EvaluatedOutcome, Error> {
     let mut bytes = 0usize;
     let mut sums = MetricSums::default();
     let (mut total_s, mut decode_s) = (0.0, 0.0);
@@ -758,7 +758,7 @@ pub fn evaluate(entry: &Entry, codec: &dyn TensorCodec, target: Target) -> Resul
     })?;
     let encode_s = start.elapsed().as_secs_f64() - total_s;
     let megabytes = (entry.len() * entry.dtype().bytes()) as f64 / 1e6;
-    Ok(Outcome {
+    Ok(EvaluatedOutcome {
         bits_per_value: 8.0 * bytes as f64 / entry.len().max(1) as f64,
         metrics: sums.finish(),
         encode_mb_s: megabytes / encode_s.max(1e-9),

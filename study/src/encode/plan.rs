@@ -24,7 +24,7 @@ pub fn default_codec(target: Target) -> &'static str {
 
 /// What tensors are to be coded with.
 #[derive(Debug, Clone)]
-pub struct Request<'a> {
+pub struct EncodeRequest<'a> {
     pub codec: &'a str,
     pub target: Target,
     pub allocation: Allocation,
@@ -65,7 +65,7 @@ pub struct KindRow {
     pub because: Option<String>,
 }
 
-impl Request<'_> {
+impl EncodeRequest<'_> {
     /// Decides for every tensor; `file` is what messages call it.
     ///
     /// # Errors
@@ -416,9 +416,16 @@ mod tests {
         TensorFile::of(entries, BTreeMap::new()).unwrap()
     }
 
-    fn request(rules: Rules) -> Request<'static> {
+    fn request(rules: Rules) -> EncodeRequest<'static> {
         let target = Target::Bits(3.0);
-        Request { codec: "uniform+ac", target, allocation: Allocation::Equal, all: false, basis: None, rules }
+        EncodeRequest {
+            codec: "uniform+ac",
+            target,
+            allocation: Allocation::Equal,
+            all: false,
+            basis: None,
+            rules,
+        }
     }
 
     #[test]
@@ -441,7 +448,7 @@ mod tests {
     #[test]
     fn no_embedding_is_coarser_than_its_file_where_slopes_decide() {
         let bits_of = |allocation| {
-            let request = Request { allocation, ..request(Rules::default()) };
+            let request = EncodeRequest { allocation, ..request(Rules::default()) };
             // Rows all alike: an error of its own that says bits are better spent elsewhere.
             let mut entries = model().entries().to_vec();
             let flat: Vec<u8> = (0..128 * 32).flat_map(|i| ((i % 32) as f32).to_le_bytes()).collect();
@@ -480,7 +487,8 @@ mod tests {
     #[test]
     fn a_number_format_takes_its_own_rate_or_is_refused_with_it() {
         let planned = |bits| {
-            let request = Request { codec: "mxfp4", target: Target::Bits(bits), ..request(Rules::default()) };
+            let request =
+                EncodeRequest { codec: "mxfp4", target: Target::Bits(bits), ..request(Rules::default()) };
             request.plan(&model(), "model")
         };
         assert!(planned(4.25).is_ok());

@@ -1,6 +1,6 @@
 //! The rate at which a file has a size.
 
-use super::Request;
+use super::EncodeRequest;
 use crate::Error;
 use trinity_tensor::TensorFile;
 use trinity_tensor::codec::Target;
@@ -11,7 +11,7 @@ const LEAST_BITS: f64 = 0.1;
 /// Bits per value from which on every bit can be kept.
 const MOST_BITS: f64 = 16.0;
 
-impl Request<'_> {
+impl EncodeRequest<'_> {
     /// Bits per value of what shares a budget, at which the whole file takes at most so many bytes: what is excluded,
     /// or has a rate of its own, is taken off first. The request's own rate is not looked at.
     ///

@@ -2,7 +2,7 @@
 //! loaded, so that what is judged is what is written.
 
 use super::{Artefact, Evaluation};
-use crate::encode::{Calibration, Request, Rules, Work};
+use crate::encode::{Calibration, EncodeRequest, Rules, Work};
 use crate::{Error, Progress};
 use std::io::Cursor;
 use trinity_lm::Model;
@@ -36,7 +36,7 @@ impl Evaluation {
         let file = self.checkpoint.tensors()?;
         let shared = self.shared(coding, allocation);
         let calibrator = self.calibrator.as_ref().filter(|_| coding.takes_moments());
-        let request = Request {
+        let request = EncodeRequest {
             codec: coding.name(),
             target: Target::Bits(coding.bits()),
             allocation: if calibrator.is_some() { Allocation::Equal } else { shared },

@@ -1,6 +1,6 @@
 //! One curve for each codec: bits per byte against bits per value of the weights.
 
-use super::{Artefact, Evaluation, Row};
+use super::{Artefact, Evaluation, EvaluationRow};
 use crate::{Error, Progress};
 use trinity_lm::coding::Coding;
 use trinity_tensor::allocate::Allocation;
@@ -36,7 +36,7 @@ pub struct Curve {
     pub rates: Vec<f64>,
     pub allocation: Allocation,
     /// Rows of an earlier run; a point among them is not computed again.
-    pub earlier: Vec<Row>,
+    pub earlier: Vec<EvaluationRow>,
     /// Compute nothing: a point that is not among them is out of its codec's reach.
     pub only_earlier: bool,
 }
@@ -51,10 +51,10 @@ impl Evaluation {
     pub fn curve(
         &self,
         curve: &Curve,
-        first: Row,
-        keep: &dyn Fn(&Row),
+        first: EvaluationRow,
+        keep: &dyn Fn(&EvaluationRow),
         progress: &dyn Progress,
-    ) -> Result<Vec<Row>, Error> {
+    ) -> Result<Vec<EvaluationRow>, Error> {
         curve.check()?;
         let known = first.bits_per_byte;
         let mut rows = vec![first];
@@ -128,7 +128,7 @@ impl Evaluation {
         curve: &Curve,
         name: &str,
         is_wanted: impl Fn(f64) -> bool,
-    ) -> Result<Option<Row>, Error> {
+    ) -> Result<Option<EvaluationRow>, Error> {
         for row in &curve.earlier {
             let Some((own, rate)) = row.point() else { continue };
             if own == name && is_wanted(rate) && row.key == self.point_key(name, rate, curve.allocation)? {
@@ -143,7 +143,7 @@ impl Evaluation {
     }
 }
 
-fn same_point(row: &Row, name: &str, coded: &Coded) -> bool {
+fn same_point(row: &EvaluationRow, name: &str, coded: &Coded) -> bool {
     row.point().is_some_and(|(own, _)| own == name)
         && row.weights_bits_per_value == Some(coded.artefact.bits_per_value)
 }
@@ -201,12 +201,12 @@ impl Coder<'_> {
         Ok(best)
     }
 
-    fn scored(&self, name: &str, bits: f64, coded: &Coded, baseline: f64) -> Result<Row, Error> {
+    fn scored(&self, name: &str, bits: f64, coded: &Coded, baseline: f64) -> Result<EvaluationRow, Error> {
         let reference = self.subject.reference(&crate::Silent)?;
         let (model, text) = (&coded.artefact.model, &self.subject.text);
         let scored = trinity_lm::score_against(reference, model, text, &trinity_lm::NoHooks, &|| ())?;
         let row = self.subject.row(&scored, baseline, None);
-        Ok(Row {
+        Ok(EvaluationRow {
             weights: Some(format!("{name}@{bits}")),
             codec: (coded.codec != name).then(|| coded.codec.clone()),
             allocation: Some(coded.allocation.to_string()),

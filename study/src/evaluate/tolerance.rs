@@ -189,12 +189,14 @@ fn next(loss: f64, within: Option<&Probe>, beyond: Option<&Probe>) -> f64 {
 mod tests {
     use super::*;
     use crate::Silent;
-    use crate::evaluate::Request;
+    use crate::evaluate::EvaluationRequest;
     use std::cell::RefCell;
 
     #[test]
     fn an_error_is_found_at_which_the_model_loses_what_was_asked_for_and_kept() {
-        let evaluation = Evaluation::open(&Request { windows: Some(1), ..Request::default() }).unwrap();
+        let evaluation =
+            Evaluation::open(&EvaluationRequest { windows: Some(1), ..EvaluationRequest::default() })
+                .unwrap();
         let rows = RefCell::new(Vec::new());
         let keep = |probe: &Probe| rows.borrow_mut().push(probe.clone());
         let found = evaluation.tolerance(Class::KvCache, 0.05, &[], &keep, &Silent).unwrap();

@@ -4,12 +4,14 @@
 use super::certainty::MODEL;
 use super::chance::{Odds, PAYS, SURE};
 use super::contest::TIE;
-use super::figures::{amount, chance, grouped, percent, significant, times};
 use super::knob::SCALE;
 use super::outcome::Exploration;
 use super::ranking::{Ranking, WinningInterval};
 use super::regime::{CONTEXT, Edge, Regime};
 use super::vary::{AssumptionSensitivity, Limit};
+use crate::number::{
+    amount, chance, grouped_whole as grouped, percent, significant_grouped as significant, times,
+};
 
 /// Whole GPUs that move a gain by less than this are not worth a sentence.
 const STEP: f64 = 0.01;

@@ -3,7 +3,7 @@
 //! sweep that has each codec as a scenario.
 
 use super::knob::{NICS, SCALE};
-use super::request::{Request, Training, key_of};
+use super::request::{ExploreRequest, Training, key_of};
 use crate::Error;
 use crate::config::{AxisFile, ExplorationFile, Scalar};
 use crate::sweep::{self, Study};
@@ -83,11 +83,11 @@ pub struct Fixed {
 }
 
 impl BaselineStudy {
-    pub fn load(request: &Request<'_>, file: &ExplorationFile) -> Result<Self, Error> {
-        let base = Study::load(&sweep::Request {
+    pub fn load(request: &ExploreRequest<'_>, file: &ExplorationFile) -> Result<Self, Error> {
+        let base = Study::load(&sweep::SweepRequest {
             sweep: request.study.clone(),
             sets: request.sets.clone(),
-            ..sweep::Request::default()
+            ..sweep::SweepRequest::default()
         })?;
         if crate::serving::serves(&base) {
             return Err(Error::input(
@@ -322,7 +322,7 @@ impl BaselineStudy {
 
     /// The sweep of that text, ready to run.
     pub fn study(&self, text: &str, top: usize) -> Result<Study, Error> {
-        Study::load(&sweep::Request {
+        Study::load(&sweep::SweepRequest {
             sweep: "explore.toml".into(),
             text: Some(text.to_owned()),
             sets: self.sets.clone(),

@@ -4,7 +4,7 @@ use crate::evaluate::{self, Evaluation, FORWARD, Probe};
 use crate::{Error, Progress, Quality};
 use trinity_tensor::Class;
 use trinity_tensor::codec::Target;
-use trinity_tensor::compare::{InputTensor, Row};
+use trinity_tensor::compare::{ComparisonRow, InputTensor};
 
 /// The study where none is named.
 pub const STUDY: &str = "sweeps/llama-3-70b";
@@ -14,7 +14,7 @@ pub const QUALITY: Target = Target::Nmse(0.01);
 
 /// What to explore.
 #[derive(Debug, Clone)]
-pub struct Request<'a> {
+pub struct ExploreRequest<'a> {
     pub input_tensors: &'a [InputTensor],
     /// The quality that every codec meets: an NMSE, or a bit rate, for all
     /// classes or for each.
@@ -37,7 +37,7 @@ pub struct Request<'a> {
     /// Draws of what is uncertain; [`super::DRAWS`] where nothing else is wanted.
     pub draws: usize,
     /// Rows of an earlier run, which stand for the same cells of this one.
-    pub earlier: &'a [Row],
+    pub earlier: &'a [ComparisonRow],
 }
 
 /// Where the bits of what replicas and stages send come from.
@@ -65,7 +65,7 @@ pub const MOST_NMSE: f64 = 0.5;
 /// Fewer draws than this say nothing of odds.
 const FEWEST_DRAWS: usize = 32;
 
-impl Request<'_> {
+impl ExploreRequest<'_> {
     /// Refuses what has no answer before anything is measured.
     pub(super) fn check(&self) -> Result<(), Error> {
         if let Some(nmse) = self.quality.worst_nmse().filter(|nmse| *nmse >= MOST_NMSE) {
@@ -126,7 +126,8 @@ pub fn at_loss(
             "give an --nmse, or name the class of a file's tensors with --class",
         ));
     }
-    let asked = evaluate::Request { windows: Some(LOSS_WINDOWS), ..evaluate::Request::default() };
+    let asked =
+        evaluate::EvaluationRequest { windows: Some(LOSS_WINDOWS), ..evaluate::EvaluationRequest::default() };
     let evaluation = Evaluation::open(&asked)?;
     let mut own = Vec::new();
     for class in classes {

@@ -2,7 +2,7 @@
 //! the job: who reads an answer should not have to ask what it is of.
 
 use super::contest::Contest;
-use super::figures::significant;
+use crate::number::significant_grouped as significant;
 use serde::Serialize;
 use trinity_config::Document;
 use trinity_sim::sweep::Point;

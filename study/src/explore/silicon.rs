@@ -1,7 +1,7 @@
 //! What each codec costs in silicon, and where the figure comes from.
 
 use super::baseline_study::BaselineStudy;
-use super::request::Request;
+use super::request::ExploreRequest;
 use super::tensors;
 use crate::config::{BlockFile, CandidateFile, CodecFile, ExplorationFile, OriginName};
 use crate::{Error, Progress, price};
@@ -98,7 +98,7 @@ pub(super) fn has_operations(codec: &dyn TensorCodec) -> bool {
 
 /// Prices every candidate.
 pub(super) fn price(
-    request: &Request<'_>,
+    request: &ExploreRequest<'_>,
     file: &ExplorationFile,
     candidates: &[&CandidateFile],
     baseline_study: &BaselineStudy,
@@ -216,7 +216,7 @@ struct Counted {
 
 impl Counted {
     fn of(
-        request: &Request<'_>,
+        request: &ExploreRequest<'_>,
         file: &ExplorationFile,
         candidates: &[&CandidateFile],
         baseline_study: &BaselineStudy,
@@ -241,7 +241,7 @@ impl Counted {
             let has = |entry: &&Entry| classes.contains(&entry.class());
             let entries = request.input_tensors.iter().map(|tensor| &tensor.entry).filter(has);
             let entries: Vec<Entry> = entries.cloned().collect();
-            let asked = price::Request {
+            let asked = price::PriceRequest {
                 entries: &entries,
                 codecs: coders.clone(),
                 targets: vec![target],

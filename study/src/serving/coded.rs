@@ -24,7 +24,7 @@ use trinity_sim::serving::replica::{
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Request {
+pub struct MapRequest {
     #[serde(flatten)]
     pub ask: Ask,
     pub contexts: Vec<u32>,
@@ -117,7 +117,7 @@ pub struct Cell {
 #[derive(Clone, Debug, Serialize)]
 pub struct Map {
     #[serde(flatten)]
-    pub request: Request,
+    pub request: MapRequest,
     pub stored_bits: f64,
     /// Values per second that a GPU codes and decodes.
     pub encode_values_per_s: f64,
@@ -142,7 +142,7 @@ const CODEC_SPEED: f64 = 0.1;
 ///
 /// When a name is not known, the codec's file is wrong, or a setting makes no
 /// sense.
-pub fn map(library: &Library, request: &Request) -> Result<Map, MapError> {
+pub fn map(library: &Library, request: &MapRequest) -> Result<Map, MapError> {
     let platform = library.platform(&request.ask).map_err(Refused::Unknown)?;
     check(request)?;
     let codec = Document::load(&codec_name(&request.codec))
@@ -197,7 +197,7 @@ fn codec_name(name: &str) -> String {
     if name.contains('/') || name.ends_with(".toml") { name.to_owned() } else { format!("codecs/{name}") }
 }
 
-fn check(request: &Request) -> Result<(), Refused> {
+fn check(request: &MapRequest) -> Result<(), Refused> {
     let setting = |name, value: f64, fits: bool, rule| match fits {
         true => Ok(()),
         false => Err(Refused::Serving(ServingError::Setting { name, value, rule })),
@@ -216,7 +216,7 @@ fn check(request: &Request) -> Result<(), Refused> {
 
 struct Study<'a> {
     platform: &'a Platform<'a>,
-    request: &'a Request,
+    request: &'a MapRequest,
     codec: Codec,
     placement: Placement,
 }

@@ -16,7 +16,7 @@ use trinity_sim::serving::{BOUND, Convergence, ServingError};
 
 /// What is to be found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Request {
+pub struct DeploymentRequest {
     #[serde(flatten)]
     pub ask: Ask,
     pub gpus: u32,
@@ -30,9 +30,9 @@ pub struct Request {
 
 /// What was found.
 #[derive(Clone, Debug, Serialize)]
-pub struct Outcome {
+pub struct DeploymentOutcome {
     #[serde(flatten)]
-    pub request: Request,
+    pub request: DeploymentRequest,
     /// Best first, by tokens per second as played.
     pub ranked: Vec<Ranked>,
     /// Deployments that were judged, and points of the closed form that took.
@@ -100,7 +100,7 @@ const PLAYED_PER_SHOWN: usize = 2;
 ///
 /// When a name is not known, the model does not fit, or nothing keeps the
 /// objectives: then the nearest is named.
-pub fn find(library: &Library, request: &Request) -> Result<Outcome, Refused> {
+pub fn find(library: &Library, request: &DeploymentRequest) -> Result<DeploymentOutcome, Refused> {
     let platform = library.platform(&request.ask).map_err(Refused::Unknown)?;
     check(request)?;
     let candidates = candidates(&platform, request)?;
@@ -132,7 +132,7 @@ pub fn find(library: &Library, request: &Request) -> Result<Outcome, Refused> {
     }
     list.sort_by(|a, b| b.tokens_per_s.total_cmp(&a.tokens_per_s).then(a.name.cmp(&b.name)));
     list.truncate(request.top.max(1));
-    Ok(Outcome {
+    Ok(DeploymentOutcome {
         request: request.clone(),
         ranked: list,
         deployments: candidates.len(),
@@ -143,7 +143,7 @@ pub fn find(library: &Library, request: &Request) -> Result<Outcome, Refused> {
     })
 }
 
-fn check(request: &Request) -> Result<(), ServingError> {
+fn check(request: &DeploymentRequest) -> Result<(), ServingError> {
     let setting = |name, value: f64, fits: bool, rule| {
         if fits { Ok(()) } else { Err(ServingError::Setting { name, value, rule }) }
     };
@@ -157,7 +157,7 @@ fn check(request: &Request) -> Result<(), ServingError> {
     Ok(())
 }
 
-fn none_keeps(request: &Request, closed: Option<&Found>, nearest: Option<&Nearest>) -> Refused {
+fn none_keeps(request: &DeploymentRequest, closed: Option<&Found>, nearest: Option<&Nearest>) -> Refused {
     let Some(near) = closed.or(nearest.map(|near| &near.found)) else {
         return Refused::Unknown("there is no deployment to try".into());
     };
@@ -190,7 +190,7 @@ enum Reads {
 }
 
 /// Every deployment that fits.
-fn candidates(platform: &Platform, request: &Request) -> Result<Vec<Candidate>, Refused> {
+fn candidates(platform: &Platform, request: &DeploymentRequest) -> Result<Vec<Candidate>, Refused> {
     let placements = platform.placements(request.gpus);
     let mut why = None;
     let needed = f64::from(request.ask.prompt_tokens) + f64::from(request.ask.answer_tokens);
@@ -267,7 +267,7 @@ fn splits(
 }
 
 /// Plays a candidate, with fewer in flight until it keeps the objectives.
-fn settle(candidate: &Candidate, found: &Found, request: &Request) -> Option<Ranked> {
+fn settle(candidate: &Candidate, found: &Found, request: &DeploymentRequest) -> Option<Ranked> {
     let goal = Goal { ttft_s: request.ttft_s, tpot_s: request.tpot_s };
     let mut concurrency = found.concurrency;
     loop {
@@ -308,7 +308,7 @@ const LEAST_REQUESTS: u32 = 400;
 const MOST_REQUESTS: u32 = 50_000;
 
 /// Plays longer and longer until the rate is known.
-fn steady(deployment: &Deployment, request: &Request, concurrency: u32) -> Option<Watched> {
+fn steady(deployment: &Deployment, request: &DeploymentRequest, concurrency: u32) -> Option<Watched> {
     let mut waves = STEADY_WAVES.max(LEAST_REQUESTS / concurrency.max(1));
     loop {
         let load = request.ask.load(concurrency, waves);

@@ -30,7 +30,7 @@ pub enum Arrivals {
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Request {
+pub struct PlayRequest {
     #[serde(flatten)]
     pub ask: Ask,
     pub tensor: u32,
@@ -55,9 +55,9 @@ pub struct Request {
 
 /// What came of it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Outcome {
+pub struct PlayOutcome {
     #[serde(flatten)]
-    pub request: Request,
+    pub request: PlayRequest,
     pub placement: String,
     pub gpus: u32,
     /// Tokens that the cache of one attention rank holds.
@@ -101,7 +101,7 @@ impl From<ServingError> for PlayError {
 ///
 /// When a name is not known, the model does not fit, the placement does not
 /// divide, or a trace is none.
-pub fn run(library: &Library, request: &Request) -> Result<Outcome, PlayError> {
+pub fn run(library: &Library, request: &PlayRequest) -> Result<PlayOutcome, PlayError> {
     let platform = library.platform(&request.ask).map_err(Refused::Unknown)?;
     let gpus = request.tensor.saturating_mul(request.attention_data);
     let expert = request.expert.max(1);
@@ -159,7 +159,7 @@ pub fn run(library: &Library, request: &Request) -> Result<Outcome, PlayError> {
     }
     let ranks = f64::from(request.attention_data);
     let (tokens, requests) = (watched.steady.output_tokens_per_s, watched.steady.requests_per_s);
-    Ok(Outcome {
+    Ok(PlayOutcome {
         request: request.clone(),
         placement: named(&placement),
         gpus,
@@ -183,7 +183,7 @@ enum Asked {
 }
 
 impl Asked {
-    fn load(&self, request: &Request) -> Load<'_> {
+    fn load(&self, request: &PlayRequest) -> Load<'_> {
         match self {
             Self::Closed(load) => Load::Closed(*load),
             Self::Open(list) => Load::Open { requests: list, prefix_hits: request.prefix_hits },
@@ -201,7 +201,7 @@ impl Asked {
 fn constants(
     own: EngineConstants,
     host_bytes_per_s: f64,
-    request: &Request,
+    request: &PlayRequest,
 ) -> Result<EngineConstants, ServingError> {
     let setting = |name, value: f64, fits: bool, rule| {
         if fits { Ok(()) } else { Err(ServingError::Setting { name, value, rule }) }
@@ -234,7 +234,7 @@ fn constants(
     })
 }
 
-fn closed(request: &Request, concurrency: u32) -> ClosedLoop {
+fn closed(request: &PlayRequest, concurrency: u32) -> ClosedLoop {
     let load = request.ask.load(concurrency, super::platform::USUAL_WAVES);
     ClosedLoop {
         requests: request.requests.unwrap_or(load.requests),
@@ -246,7 +246,7 @@ fn closed(request: &Request, concurrency: u32) -> ClosedLoop {
 
 /// Requests at random, those of one attention rank.
 fn drawn(
-    request: &Request,
+    request: &PlayRequest,
     rate: f64,
     count: usize,
 ) -> Result<Vec<trinity_sim::serving::Request>, ServingError> {

@@ -23,7 +23,7 @@ pub const POINT_COLUMNS: [Metric; 9] = [
 
 /// What a sweep found.
 #[derive(Debug, Clone, Serialize)]
-pub struct Outcome {
+pub struct SweepOutcome {
     pub title: String,
     pub points: u64,
     /// Points that can run and keep to the constraints.
@@ -142,11 +142,11 @@ impl Serialize for Typed<'_> {
 
 impl Study {
     /// What the points seen so far say.
-    pub fn outcome(&self, accumulated: &Accumulator) -> Outcome {
+    pub fn outcome(&self, accumulated: &Accumulator) -> SweepOutcome {
         let answer = self.answer(accumulated);
         let all = |entries: &[Entry]| entries.iter().filter_map(|entry| self.found(entry, &answer)).collect();
         let fronts = self.plan.space.scenarios().iter().zip(&accumulated.fronts);
-        Outcome {
+        SweepOutcome {
             title: self.file.title.clone(),
             points: accumulated.points,
             feasible: accumulated.feasible,

@@ -3,7 +3,7 @@
 
 use crate::config::SweepFile;
 use crate::{Error, Progress, Shard};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use trinity_config::{Checked, Complaint, Document};
 use trinity_numeric::hash::Fnv1a;
 use trinity_sim::Reason;
@@ -27,8 +27,8 @@ pub struct Replaced {
 }
 
 /// A sweep to load.
-#[derive(Debug, Clone, Default)]
-pub struct Request {
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct SweepRequest {
     /// A built-in sweep by name, or a path that ends in `.toml`.
     pub sweep: String,
     /// The text of the sweep, where it is no file; `sweep` is then what
@@ -69,7 +69,7 @@ impl Study {
     /// # Errors
     ///
     /// Where the file or a value set over it is wrong, pointing at it.
-    pub fn load(request: &Request) -> Result<Self, Error> {
+    pub fn load(request: &SweepRequest) -> Result<Self, Error> {
         let mut document = match &request.text {
             Some(text) => Document::parse(&request.sweep, text)?,
             None => Document::load(&request.sweep)?,
@@ -80,7 +80,7 @@ impl Study {
         Self::read(request.clone(), document)
     }
 
-    fn read(request: Request, document: Document) -> Result<Self, Error> {
+    fn read(request: SweepRequest, document: Document) -> Result<Self, Error> {
         let file: SweepFile = document.read()?;
         file.check(&document)?;
         let plan = file.plan(&document, request.top)?;
@@ -106,7 +106,7 @@ impl Study {
         let mut document = self.document.clone();
         document.set(assignment)?;
         let sets = self.sets.iter().cloned().chain([assignment.to_owned()]).collect();
-        let request = Request { sweep: self.name.clone(), text: None, sets, top: self.plan.top };
+        let request = SweepRequest { sweep: self.name.clone(), text: None, sets, top: self.plan.top };
         let study = Self::read(request, document)?;
         #[cfg(feature = "hwcodec")]
         if let Some(measurements) = &self.measurements {

@@ -6,7 +6,7 @@ use trinity_study::{Error, Progress, Silent, compare, price, sensitivity};
 use trinity_tensor::compare::InputTensor;
 
 fn study(name: &str) -> Study {
-    let request = sweep::Request { sweep: name.into(), top: 3, ..sweep::Request::default() };
+    let request = sweep::SweepRequest { sweep: name.into(), top: 3, ..sweep::SweepRequest::default() };
     Study::load(&request).unwrap_or_else(|e| panic!("{e}"))
 }
 
@@ -52,7 +52,8 @@ fn work_that_nobody_wants_ends_soon() {
 #[test]
 fn a_sweep_may_be_a_text_and_its_mistakes_have_places_in_it() {
     let text = "title = \"mine\"\nstudy = 3\n".to_owned();
-    let request = sweep::Request { sweep: "mine".into(), text: Some(text), ..sweep::Request::default() };
+    let request =
+        sweep::SweepRequest { sweep: "mine".into(), text: Some(text), ..sweep::SweepRequest::default() };
     let Err(Error::Config(diagnostic)) = Study::load(&request) else { panic!("this is no sweep") };
     assert_eq!(diagnostic.place.unwrap().line(), 2);
 }
@@ -60,7 +61,7 @@ fn a_sweep_may_be_a_text_and_its_mistakes_have_places_in_it() {
 #[test]
 fn an_estimate_of_a_sweeps_own_study_is_its_base_point() {
     let study = study("sweeps/llama-7b");
-    let request = estimate::Request {
+    let request = estimate::EstimateRequest {
         cluster: Part::OfSweep("sweeps/llama-7b".into()),
         job: Part::OfSweep("sweeps/llama-7b".into()),
         overrides: Vec::new(),
@@ -69,10 +70,10 @@ fn an_estimate_of_a_sweeps_own_study_is_its_base_point() {
     assert_eq!(point, study.file.point());
 }
 
-fn estimated(overrides: &[&str]) -> Result<estimate::Outcome, Error> {
+fn estimated(overrides: &[&str]) -> Result<estimate::EstimateOutcome, Error> {
     let job = "phase = \"training\"\nsequence = 2048\nreplica-batch = 8\nrecompute = \"full\"\n\
                llm = { extends = \"llms/pythia-160m\" }\n[parallelism]\ndata = 8\n";
-    estimate::estimate(&estimate::Request {
+    estimate::estimate(&estimate::EstimateRequest {
         cluster: Part::Named("clusters/dgx-h100".into()),
         job: Part::Text { name: "job".into(), text: job.into() },
         overrides: overrides.iter().map(|&text| text.into()).collect(),
@@ -118,7 +119,7 @@ fn codecs_are_compared_and_what_is_out_of_reach_is_a_miss() {
     let (_folder, file) = tensor();
     let subject = |entry: &trinity_tensor::Entry| InputTensor::new(entry.clone(), "w.npy").unwrap();
     let input_tensors: Vec<InputTensor> = file.entries().iter().map(subject).collect();
-    let request = compare::Request {
+    let request = compare::ComparisonRequest {
         input_tensors: &input_tensors,
         codecs: vec!["rtn".into(), "int+lz4".into()],
         turns: vec![trinity_tensor::compare::Turn::None],
@@ -131,7 +132,8 @@ fn codecs_are_compared_and_what_is_out_of_reach_is_a_miss() {
     assert!(!found.misses.is_empty() && found.rows.len() < 4, "{found:?}");
     assert_eq!(found.all.len(), 4, "a row for each cell, reached or not");
     let targets = vec![trinity_tensor::codec::Target::Bits(4.0)];
-    let found = compare::compare(&compare::Request { targets, ..request }, &|_| (), &Silent).unwrap();
+    let found =
+        compare::compare(&compare::ComparisonRequest { targets, ..request }, &|_| (), &Silent).unwrap();
     assert!(found.rows.iter().any(|row| row.codec == "rtn"));
 }
 
@@ -139,7 +141,7 @@ fn codecs_are_compared_and_what_is_out_of_reach_is_a_miss() {
 fn stages_are_priced_in_the_silicon_asked_for() {
     let (_folder, file) = tensor();
     let priced = |throughput_gbps| {
-        let request = price::Request {
+        let request = price::PriceRequest {
             entries: file.entries(),
             codecs: vec!["trinity-lite".into()],
             targets: vec![trinity_tensor::codec::Target::Bits(3.0)],
@@ -161,7 +163,7 @@ fn an_estimate_takes_the_curves_of_the_gpu_that_was_measured() {
     let measurements = Measurements::read(std::path::Path::new(file)).unwrap();
     let study = |cluster: &str| {
         let job = "phase = \"prefill\"\nsequence = 4096\nllm = { extends = \"llms/llama-3-8b\" }\n";
-        let request = estimate::Request {
+        let request = estimate::EstimateRequest {
             cluster: Part::Named(cluster.into()),
             job: Part::Text { name: "job.toml".into(), text: job.into() },
             overrides: Vec::new(),

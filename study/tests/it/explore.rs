@@ -1,7 +1,9 @@
 //! The whole chain, held against its parts run one after the other.
 
 use trinity_numeric::random::Lcg;
-use trinity_study::explore::{Edge, Exploration, QUALITY, Request, TOLERANCE, Training, built_in, explore};
+use trinity_study::explore::{
+    Edge, Exploration, ExploreRequest, QUALITY, TOLERANCE, Training, built_in, explore,
+};
 use trinity_study::{Error, Silent, compare, price, sweep};
 use trinity_tensor::codec::Target;
 use trinity_tensor::compare::{InputTensor, Turn};
@@ -40,8 +42,8 @@ const PAPER: &str = "sweeps/llama-7b";
 /// Enough draws for a sentence, few enough for a test.
 const FEW: usize = 48;
 
-fn request<'a>(input_tensors: &'a [InputTensor], candidates: &[&str]) -> Request<'a> {
-    Request {
+fn request<'a>(input_tensors: &'a [InputTensor], candidates: &[&str]) -> ExploreRequest<'a> {
+    ExploreRequest {
         input_tensors,
         quality: QUALITY.into(),
         study: PAPER.into(),
@@ -56,11 +58,11 @@ fn request<'a>(input_tensors: &'a [InputTensor], candidates: &[&str]) -> Request
     }
 }
 
-fn found(request: &Request<'_>) -> Exploration {
+fn found(request: &ExploreRequest<'_>) -> Exploration {
     explore(request, &|_| (), &Silent).unwrap().exploration
 }
 
-fn refused(request: &Request<'_>) -> (String, String) {
+fn refused(request: &ExploreRequest<'_>) -> (String, String) {
     match explore(request, &|_| (), &Silent) {
         Err(error @ Error::Input { .. }) => (error.to_string(), error.help().unwrap_or_default().to_owned()),
         other => panic!("{:?}", other.map(|found| found.exploration.answer)),
@@ -73,7 +75,7 @@ fn the_answer_is_what_compare_price_and_sweep_give_by_hand() {
     let explored = found(&request(&input_tensors, &["three-in-one", "line", "trinity-static"]));
     // Bits, by compare.
     let compared = compare::compare(
-        &compare::Request {
+        &compare::ComparisonRequest {
             input_tensors: &input_tensors,
             codecs: ["h264", "line-rtl", "trinity-static"].map(String::from).to_vec(),
             turns: vec![Turn::None],
@@ -100,7 +102,7 @@ fn the_answer_is_what_compare_price_and_sweep_give_by_hand() {
         .filter(|entry| entry.class() != Class::KvCache)
         .collect();
     let stages = price::stages(
-        &price::Request {
+        &price::PriceRequest {
             entries: &coded,
             codecs: vec!["trinity-static".into()],
             targets: vec![Target::Nmse(0.01)],
@@ -114,7 +116,7 @@ fn the_answer_is_what_compare_price_and_sweep_give_by_hand() {
     let mut names: Vec<&str> = stages.iter().map(|row| row.stage).collect();
     names.sort_unstable();
     names.dedup();
-    let most = |of: fn(&price::Row) -> f64| -> f64 {
+    let most = |of: fn(&price::PriceRow) -> f64| -> f64 {
         let stage = |name: &&str| stages.iter().filter(|row| row.stage == *name).map(of).fold(0.0, f64::max);
         names.iter().map(stage).sum()
     };
@@ -124,10 +126,10 @@ fn the_answer_is_what_compare_price_and_sweep_give_by_hand() {
     assert!((lite.decoder.power_w / power - 1.0).abs() < 1e-12, "{lite:?} {power}");
     // The cluster, by a sweep that somebody typed in.
     let text = typed(&bits, area, power);
-    let study = sweep::Study::load(&sweep::Request {
+    let study = sweep::Study::load(&sweep::SweepRequest {
         sweep: "typed.toml".into(),
         text: Some(text),
-        ..sweep::Request::default()
+        ..sweep::SweepRequest::default()
     })
     .unwrap();
     let outcome = sweep::run(&study, &Silent).unwrap();
@@ -144,10 +146,10 @@ fn the_answer_is_what_compare_price_and_sweep_give_by_hand() {
     assert_eq!(explored.best, explored.rankings[0].scenario);
     assert!(explored.answer[1].contains(&explored.best), "{:?}", explored.answer);
     // The file it leaves is that sweep again.
-    let again = sweep::Study::load(&sweep::Request {
+    let again = sweep::Study::load(&sweep::SweepRequest {
         sweep: "study.toml".into(),
         text: Some(explored.sweep_toml.clone()),
-        ..sweep::Request::default()
+        ..sweep::SweepRequest::default()
     });
     let again = sweep::run(&again.unwrap(), &Silent).unwrap();
     let points =
@@ -216,8 +218,10 @@ fn a_profile_of_ones_own_is_priced_as_the_profile_it_copies() {
 fn another_node_scales_a_codec_once() {
     let input_tensors = input_tensors(&ALL);
     let at = |node: Option<&str>| {
-        let found =
-            found(&Request { node: node.map(String::from), ..request(&input_tensors, &["three-in-one"]) });
+        let found = found(&ExploreRequest {
+            node: node.map(String::from),
+            ..request(&input_tensors, &["three-in-one"])
+        });
         let best = found.rankings.iter().find(|one| one.scenario == "three-in-one").unwrap().clone();
         let split = best.split.unwrap();
         let codecs = split.codec * best.best.unwrap().estimate.area_mm2 / f64::from(split.gpus);
@@ -236,10 +240,10 @@ fn earlier_rows_are_not_measured_again() {
     let request = request(&input_tensors, &["line"]);
     let first = explore(&request, &|_| (), &Silent).unwrap();
     let measured = std::sync::atomic::AtomicUsize::new(0);
-    let count = |_: &trinity_tensor::compare::Row| {
+    let count = |_: &trinity_tensor::compare::ComparisonRow| {
         measured.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     };
-    let request = Request { earlier: &first.comparison.all, ..request };
+    let request = ExploreRequest { earlier: &first.comparison.all, ..request };
     let again = explore(&request, &count, &Silent).unwrap();
     assert_eq!(measured.into_inner(), 0);
     assert_eq!(again.exploration.answer, first.exploration.answer);
@@ -253,14 +257,15 @@ fn tensors_without_a_class_that_the_study_codes_are_refused_by_name() {
     assert!(message.contains("nothing is known of weight, activation, weight-gradient"), "{message}");
     assert!(help.contains("sweeps/kv-spill"), "{help}");
     // A study that codes the cache alone takes the same file.
-    let spilled = Request { study: "sweeps/kv-spill".into(), ..request(&input_tensors, &["line"]) };
+    let spilled = ExploreRequest { study: "sweeps/kv-spill".into(), ..request(&input_tensors, &["line"]) };
     assert_eq!(found(&spilled).baseline, "raw");
 }
 
 #[test]
 fn a_budget_below_the_smallest_point_is_refused_with_that_point() {
     let input_tensors = input_tensors(&ALL);
-    let (message, help) = refused(&Request { budget_mm2: Some(100.0), ..request(&input_tensors, &["line"]) });
+    let (message, help) =
+        refused(&ExploreRequest { budget_mm2: Some(100.0), ..request(&input_tensors, &["line"]) });
     assert!(message.contains("nothing fits into 100 mm²") && message.contains("of GPUs"), "{message}");
     assert!(help.contains("--budget of"), "{help}");
 }
@@ -278,7 +283,7 @@ fn a_codec_that_nobody_priced_is_refused_and_taken_with_a_price() {
 #[test]
 fn a_quality_out_of_reach_is_refused_with_each_codecs_reason() {
     let input_tensors = input_tensors(&ALL);
-    let (message, help) = refused(&Request {
+    let (message, help) = refused(&ExploreRequest {
         quality: Target::Bits(0.001).into(),
         ..request(&input_tensors, &["line", "h264"])
     });
@@ -306,7 +311,7 @@ fn neighbouring_budgets_give_neighbouring_answers() {
     let input_tensors = input_tensors(&ALL);
     let first = explore(&request(&input_tensors, &["line"]), &|_| (), &Silent).unwrap();
     let at = |budget: f64| {
-        let asked = Request {
+        let asked = ExploreRequest {
             earlier: &first.comparison.all,
             budget_mm2: Some(budget),
             ..request(&input_tensors, &["line"])
@@ -326,10 +331,10 @@ fn neighbouring_budgets_give_neighbouring_answers() {
 #[test]
 fn a_large_batch_gains_less_and_the_answer_says_that_the_batch_decides() {
     let input_tensors = input_tensors(&ALL);
-    let asked = Request { draws: 251, ..request(&input_tensors, &["line"]) };
+    let asked = ExploreRequest { draws: 251, ..request(&input_tensors, &["line"]) };
     let first = explore(&asked, &|_| (), &Silent).unwrap();
     let at = |batch: u32| {
-        found(&Request {
+        found(&ExploreRequest {
             earlier: &first.comparison.all,
             sets: vec![format!("study.job.replica-batch={batch}")],
             ..request(&input_tensors, &["line"])
@@ -356,8 +361,9 @@ fn a_large_batch_gains_less_and_the_answer_says_that_the_batch_decides() {
 fn assumptions_that_move_together_stay_within_what_the_answer_says() {
     let input_tensors = input_tensors(&ALL);
     let alone =
-        explore(&Request { draws: 251, ..request(&input_tensors, &["line"]) }, &|_| (), &Silent).unwrap();
-    let together = Request {
+        explore(&ExploreRequest { draws: 251, ..request(&input_tensors, &["line"]) }, &|_| (), &Silent)
+            .unwrap();
+    let together = ExploreRequest {
         earlier: &alone.comparison.all,
         sets: [
             "study.job.replica-batch=12",
@@ -385,7 +391,7 @@ fn assumptions_that_move_together_stay_within_what_the_answer_says() {
 fn a_finer_grid_gives_the_same_answer() {
     let input_tensors = input_tensors(&ALL);
     let coarse = explore(&request(&input_tensors, &["line"]), &|_| (), &Silent).unwrap();
-    let finer = Request {
+    let finer = ExploreRequest {
         earlier: &coarse.comparison.all,
         sets: vec![
             "axes.0.values=[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,22,24,26,28,30,32,34,36,38,40,44,48,52,56,60,64]"
@@ -411,7 +417,7 @@ fn an_axis_that_ends_early_does_not_choose_the_codec() {
     let names = ["line", "line-sm", "three-in-one", "nvenc"];
     let spilled = |sets: &[&str]| {
         let sets = sets.iter().map(|set| (*set).to_owned()).collect();
-        found(&Request {
+        found(&ExploreRequest {
             study: "sweeps/kv-spill".into(),
             budget_mm2: Some(50_000.0),
             sets,
@@ -434,7 +440,7 @@ fn an_axis_that_ends_early_does_not_choose_the_codec() {
 fn an_error_at_which_nothing_is_learned_is_refused_with_the_reason() {
     let input_tensors = input_tensors(&ALL);
     let (message, help) =
-        refused(&Request { quality: Target::Nmse(0.9).into(), ..request(&input_tensors, &["line"]) });
+        refused(&ExploreRequest { quality: Target::Nmse(0.9).into(), ..request(&input_tensors, &["line"]) });
     assert!(message.contains("NMSE of 0.9") && message.contains("nothing is learned"), "{message}");
     assert!(help.contains("0.01") && help.contains("--loss"), "{help}");
 }
@@ -442,7 +448,7 @@ fn an_error_at_which_nothing_is_learned_is_refused_with_the_reason() {
 #[test]
 fn without_a_budget_area_is_not_free() {
     let input_tensors = input_tensors(&ALL);
-    let found = found(&Request {
+    let found = found(&ExploreRequest {
         study: "sweeps/five-codecs".into(),
         ..request(&input_tensors, &["three-in-one", "line", "trinity-static"])
     });
@@ -474,8 +480,8 @@ fn odds_are_the_same_for_any_number_of_threads() {
 }
 
 /// The built-in tensors, coded once for all that ask of them.
-fn asked<'a>(input_tensors: &'a [InputTensor], study: &str, sets: &[&str]) -> Request<'a> {
-    Request {
+fn asked<'a>(input_tensors: &'a [InputTensor], study: &str, sets: &[&str]) -> ExploreRequest<'a> {
+    ExploreRequest {
         study: study.into(),
         sets: sets.iter().map(|set| (*set).to_owned()).collect(),
         training: Training::Recorded { loss: 0.0 },
@@ -580,8 +586,10 @@ fn what_a_study_pins_down_is_chosen_for_every_candidate_all_the_same() {
     let drawn = &found.odds.as_ref().unwrap().inputs;
     assert!(drawn.iter().all(|input| !input.name.contains("kept or computed again")), "{drawn:?}");
     // Recomputation is chosen: on half of the memory it pays, and is found.
-    let small =
-        Request { sets: vec!["study.cluster.gpu.memory=16 GB".into()], ..request(&input_tensors, &["line"]) };
+    let small = ExploreRequest {
+        sets: vec!["study.cluster.gpu.memory=16 GB".into()],
+        ..request(&input_tensors, &["line"])
+    };
     let small = self::found(&small);
     let value = |found: &Exploration| found.rankings.iter().filter_map(|one| one.value).fold(0.0, f64::max);
     assert!(value(&small) > 0.3 * value(&found), "{:?}", small.answer);

@@ -2,7 +2,7 @@
 //! through the path of `trinity estimate`, fitted constants and all: nothing is
 //! slower for having more, and nobody gains more than was added.
 
-use trinity_study::estimate::{Part, Request, Study};
+use trinity_study::estimate::{EstimateRequest, Part, Study};
 
 /// Sixty-four GPUs, cut in all the ways that have a wire of their own.
 const JOBS: [(&str, &str); 5] = [
@@ -33,7 +33,7 @@ const CLUSTERS: [&str; 4] = ["dgx-a100", "dgx-h100", "dgx-b200", "mi300x"];
 fn study(cluster: &str, job: &str, sets: &[String]) -> Study {
     let text = format!("phase = \"training\"\nsequence = 8192\nglobal-batch = 64\n{job}");
     let room = "cluster.gpu.memory=\"100 TB\"".to_owned();
-    Study::load(&Request {
+    Study::load(&EstimateRequest {
         cluster: Part::Named(format!("clusters/{cluster}")),
         job: Part::Text { name: "job".into(), text },
         overrides: [room].iter().chain(sets).cloned().collect(),
@@ -163,7 +163,7 @@ fn what_a_framework_cannot_do_is_refused_in_its_sentence() {
         let text = format!(
             "phase = \"training\"\nsequence = 8192\nglobal-batch = 64\nllm = {{ extends = \"llms/llama-3-8b\" }}\n{text}"
         );
-        Study::load(&Request {
+        Study::load(&EstimateRequest {
             cluster: Part::Named("clusters/dgx-h100".into()),
             job: Part::Text { name: "job".into(), text },
             overrides: Vec::new(),

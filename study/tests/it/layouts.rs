@@ -3,14 +3,14 @@
 use trinity_config::{Checked, Document};
 use trinity_study::Silent;
 use trinity_study::config::{ParallelismFile, Settable, StudyFile, SweepFile};
-use trinity_study::estimate::{Outcome, Part, Request, estimate};
+use trinity_study::estimate::{EstimateOutcome, EstimateRequest, Part, estimate};
 use trinity_study::sweep;
 
 const JOB: &str = "phase = \"training\"\nsequence = 4096\nglobal-batch = 128\n\
                    llm = { extends = \"llms/llama-3-70b\" }\nparallelism = \"best\"\n";
 
-fn estimated(job: &str, overrides: &[&str]) -> Result<Outcome, trinity_study::Error> {
-    estimate(&Request {
+fn estimated(job: &str, overrides: &[&str]) -> Result<EstimateOutcome, trinity_study::Error> {
+    estimate(&EstimateRequest {
         cluster: Part::Named("clusters/dgx-h100".into()),
         job: Part::Text { name: "job".into(), text: job.into() },
         overrides: overrides.iter().map(|&text| text.into()).collect(),
@@ -83,7 +83,7 @@ fn sweep_text(parallelism: &str, axis: &str) -> String {
 #[test]
 fn every_point_of_a_sweep_has_a_best_of_its_own() {
     let text = sweep_text("\"best\"", "path = \"cluster.gpus\", values = [8, 16, 32]");
-    let request = sweep::Request { sweep: "study".into(), text: Some(text), sets: Vec::new(), top: 10 };
+    let request = sweep::SweepRequest { sweep: "study".into(), text: Some(text), sets: Vec::new(), top: 10 };
     let study = sweep::Study::load(&request).unwrap();
     let outcome = sweep::run(&study, &Silent).unwrap();
     assert_eq!((outcome.points, outcome.feasible), (6, 6));
@@ -137,8 +137,8 @@ const CROWDED: &str = "phase = \"training\"\nsequence = 8192\nglobal-batch = 256
      llm = { extends = \"llms/llama-3-70b\" }\nprecision = { math = \"fp8\" }\n\
      parallelism = { pipeline = 4, data = 16 }\nframework = { extends = \"frameworks/megatron-bridge\" }\n";
 
-fn crowded(overrides: &[&str]) -> Result<Outcome, trinity_study::Error> {
-    estimate(&Request {
+fn crowded(overrides: &[&str]) -> Result<EstimateOutcome, trinity_study::Error> {
+    estimate(&EstimateRequest {
         cluster: Part::Named("clusters/gb300-nvl72".into()),
         job: Part::Text { name: "job".into(), text: CROWDED.into() },
         overrides: overrides.iter().map(|&text| text.into()).collect(),

@@ -3,7 +3,7 @@
 
 use trinity_config::{Checked, Document, builtin};
 use trinity_study::config::{ClusterFile, NicFile};
-use trinity_study::estimate::{Part, Request, estimate};
+use trinity_study::estimate::{EstimateRequest, Part, estimate};
 
 fn nic(name: &str) -> trinity_sim::Nic {
     Document::load(name).unwrap().read::<NicFile>().unwrap().resolve()
@@ -38,7 +38,7 @@ fn wires_are_not_most_of_the_energy_of_a_dgx() {
     let job = "phase = \"training\"\nsequence = 4096\nglobal-batch = 512\nrecompute = \"full\"\n\
                llm = { extends = \"llms/llama-3-70b\" }\n\
                parallelism = { tensor = 8, pipeline = 4, data = 16, zero = 1, sequence-parallel = true }\n";
-    let outcome = estimate(&Request {
+    let outcome = estimate(&EstimateRequest {
         cluster: Part::Named("clusters/dgx-h100".into()),
         job: Part::Text { name: "job".into(), text: job.into() },
         overrides: Vec::new(),
@@ -90,7 +90,7 @@ fn an_adapter_that_costs_nothing_for_want_of_a_word_is_refused() {
 fn a_format_that_the_gpu_lacks_is_named() {
     let job = "phase = \"training\"\nsequence = 4096\nllm = { extends = \"llms/llama-3-8b\" }\n\
                precision = { math = \"fp4\" }\nparallelism = { tensor = 8 }\n";
-    let refused = estimate(&Request {
+    let refused = estimate(&EstimateRequest {
         cluster: Part::Named("clusters/dgx-h100".into()),
         job: Part::Text { name: "job".into(), text: job.into() },
         overrides: Vec::new(),

@@ -105,7 +105,7 @@ fn a_higher_boost_clock_at_the_same_power_limit_saves_no_energy() {
                llm = { extends = \"llms/llama-3-8b\" }\n\
                parallelism = { tensor = 8, data = 8, zero = 1, sequence-parallel = true }\n";
     let at = |clock: &str| {
-        let request = trinity_study::estimate::Request {
+        let request = trinity_study::estimate::EstimateRequest {
             cluster: trinity_study::estimate::Part::Named("clusters/dgx-h100".into()),
             job: trinity_study::estimate::Part::Text { name: "job".into(), text: job.into() },
             overrides: vec![
@@ -145,7 +145,7 @@ fn a_study_that_states_its_wafers_is_told_what_a_good_die_costs() {
     let job = "phase = \"training\"\nsequence = 2048\nllm = { extends = \"llms/llama-3-8b\" }\n\
                recompute = \"full\"\nparallelism = { tensor = 8 }\n";
     let lines = |overrides: &[&str]| {
-        let request = trinity_study::estimate::Request {
+        let request = trinity_study::estimate::EstimateRequest {
             cluster: trinity_study::estimate::Part::Named("clusters/dgx-h100".into()),
             job: trinity_study::estimate::Part::Text { name: "job".into(), text: job.into() },
             overrides: overrides.iter().map(|&text| text.into()).collect(),

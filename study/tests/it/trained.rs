@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use trinity_sim::sweep::Point;
 use trinity_study::calibration::Measurements;
-use trinity_study::sweep::{Request, Study};
+use trinity_study::sweep::{Study, SweepRequest};
 
 const RECORDING: &str = include_str!("../../../validation/data/training/runs.csv");
 const SUMMARY: &str = r#"{"seed": 1, "valid_bits_per_byte": 1.7, "bits_per_value": 1.25, "activation_bits": 0.0,
@@ -19,7 +19,7 @@ fn sweep(run: &str) -> String {
 }
 
 fn load(path: &Path) -> Result<Study, trinity_study::Error> {
-    Study::load(&Request { sweep: path.display().to_string(), ..Request::default() })
+    Study::load(&SweepRequest { sweep: path.display().to_string(), ..SweepRequest::default() })
 }
 
 fn point(study: &Study, scenario: &str) -> Point {
@@ -42,7 +42,8 @@ fn close(found: f64, wanted: f64) {
 #[test]
 fn the_built_in_sweep_uses_what_the_recording_has() {
     let study =
-        Study::load(&Request { sweep: "sweeps/trained-gradients".into(), ..Request::default() }).unwrap();
+        Study::load(&SweepRequest { sweep: "sweeps/trained-gradients".into(), ..SweepRequest::default() })
+            .unwrap();
     for (scenario, run) in [("line-1.4", "t1.4-v"), ("line-0.8", "t0.8-v"), ("loop-1.4", "t1.4-v")] {
         let bits = point(&study, scenario).job.compression.weight_gradient_bits.unwrap();
         close(bits, recorded(run, "bits_per_value"));
@@ -79,7 +80,8 @@ fn a_summary_is_a_calibration_of_every_scenario_that_codes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("summary.json");
     fs::write(&path, SUMMARY).unwrap();
-    let load = |sweep: &str| Study::load(&Request { sweep: sweep.into(), ..Request::default() }).unwrap();
+    let load =
+        |sweep: &str| Study::load(&SweepRequest { sweep: sweep.into(), ..SweepRequest::default() }).unwrap();
     let study = load("sweeps/trained-gradients").calibrated(Measurements::read(&path).unwrap()).unwrap();
     assert_eq!(point(&study, "uncoded").job.compression.weight_gradient_bits, None);
     for scenario in ["line-1.4", "line-0.8", "loop-1.4"] {

@@ -1,10 +1,10 @@
 //! A study written down is the same study when it is read again.
 use trinity_config::builtin;
-use trinity_study::sweep::{Request, Study};
+use trinity_study::sweep::{Study, SweepRequest};
 
 fn load(sweep: &str, text: Option<String>, sets: &[&str]) -> Study {
     let sets = sets.iter().map(|&set| set.to_owned()).collect();
-    Study::load(&Request { sweep: sweep.into(), text, sets, top: 10 })
+    Study::load(&SweepRequest { sweep: sweep.into(), text, sets, top: 10 })
         .unwrap_or_else(|e| panic!("{sweep}: {e}"))
 }
 

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 use std::path::{Path, PathBuf};
 use trinity_validation::runs::{Run, Set};
-use trinity_validation::validate::{Request, Truth, validate};
+use trinity_validation::validate::{Truth, ValidationRequest, validate};
 
 fn shared(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/runs").join(name);
@@ -14,7 +14,7 @@ fn shared(name: &str) -> Option<PathBuf> {
 }
 
 fn breached(assignments: &[String]) -> Vec<String> {
-    let request = Request { assignments: assignments.to_vec(), ..Request::default() };
+    let request = ValidationRequest { assignments: assignments.to_vec(), ..ValidationRequest::default() };
     let outcome = validate(&Truth::read(&request).unwrap()).unwrap();
     outcome.breaches.iter().map(ToString::to_string).collect()
 }
@@ -27,7 +27,7 @@ fn the_committed_data_breach_no_bar() {
 /// A physical constant that is off by a fifth must not pass unnoticed.
 #[test]
 fn a_constant_off_by_a_fifth_breaches_a_bar() {
-    let truth = Truth::read(&Request::default()).unwrap();
+    let truth = Truth::read(&ValidationRequest::default()).unwrap();
     for name in ["gemm_efficiency"] {
         let now = truth.calibrations.get(&format!("a100.gpu.{name}")).unwrap();
         for factor in [0.8, 1.2] {
@@ -48,7 +48,7 @@ fn a_malformed_row_is_counted_and_the_rest_is_scored() {
     lines[2] = lines[2].replacen(",30,", ",thirty,", 1);
     lines[3] = "short,row".to_owned();
     std::fs::write(&path, lines.join("\n")).unwrap();
-    let truth = Truth::read(&Request { runs: vec![path], ..Request::default() }).unwrap();
+    let truth = Truth::read(&ValidationRequest { runs: vec![path], ..ValidationRequest::default() }).unwrap();
     let mut places: Vec<(usize, usize)> = truth.malformed.iter().map(|p| (p.line, p.column)).collect();
     places.sort_unstable();
     assert_eq!(places.iter().map(|place| place.0).collect::<Vec<_>>(), [3, 4], "{:?}", truth.malformed);
@@ -65,8 +65,12 @@ fn every_bar_holds_on_the_shared_runs() {
     else {
         return;
     };
-    let request =
-        Request { runs: vec![runs], oom: vec![oom], collectives: vec![collectives], ..Request::default() };
+    let request = ValidationRequest {
+        runs: vec![runs],
+        oom: vec![oom],
+        collectives: vec![collectives],
+        ..ValidationRequest::default()
+    };
     let truth = Truth::read(&request).unwrap();
     assert!(truth.malformed.is_empty());
     let outcome = validate(&truth).unwrap();
@@ -75,7 +79,8 @@ fn every_bar_holds_on_the_shared_runs() {
 
 #[test]
 fn a_stray_assignment_is_an_error() {
-    let request = Request { assignments: vec!["b200.gpu.x=1".to_owned()], ..Request::default() };
+    let request =
+        ValidationRequest { assignments: vec!["b200.gpu.x=1".to_owned()], ..ValidationRequest::default() };
     assert!(Truth::read(&request).unwrap_err().to_string().contains("b200.gpu.x"));
 }
 
@@ -85,7 +90,7 @@ fn a_stray_assignment_is_an_error() {
 fn every_row_as_a_study_gives_the_number_of_validate_to_the_last_digit() {
     let tables = ["training_runs.csv", "modern/training.csv"];
     let runs = tables.iter().filter_map(|name| shared(name)).collect();
-    let truth = Truth::read(&Request { runs, ..Request::default() }).unwrap();
+    let truth = Truth::read(&ValidationRequest { runs, ..ValidationRequest::default() }).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let (mut checked, mut answered) = (0, 0);
     // Rows of the large old sets are written alike: a few of each stand for all; every one with TRINITY_GRID=full.
@@ -105,7 +110,7 @@ fn every_row_as_a_study_gives_the_number_of_validate_to_the_last_digit() {
         );
         std::fs::write(&path, sweep).unwrap();
         let name = path.to_str().unwrap().to_owned();
-        let request = trinity_study::estimate::Request {
+        let request = trinity_study::estimate::EstimateRequest {
             cluster: trinity_study::estimate::Part::OfSweep(name.clone()),
             job: trinity_study::estimate::Part::OfSweep(name),
             overrides: Vec::new(),
@@ -135,7 +140,7 @@ fn every_row_as_a_study_gives_the_number_of_validate_to_the_last_digit() {
 /// for interleaved stages.
 #[test]
 fn twelve_well_known_runs_are_within_fifteen_percent() {
-    let truth = Truth::read(&Request::default()).unwrap();
+    let truth = Truth::read(&ValidationRequest::default()).unwrap();
     let table = trinity_validation::well_known::table(&truth.calibrations).unwrap();
     assert_eq!(table.len(), 12);
     for run in &table {
@@ -150,7 +155,8 @@ fn what_ran_of_the_recent_runs_fits_and_what_ran_out_of_memory_does_not() {
     else {
         return;
     };
-    let request = Request { runs: vec![runs, recent], oom: vec![oom], ..Request::default() };
+    let request =
+        ValidationRequest { runs: vec![runs, recent], oom: vec![oom], ..ValidationRequest::default() };
     let truth = Truth::read(&request).unwrap();
     let capacity = trinity_validation::capacity::score(&truth.calibrations, &truth.runs, &truth.failures);
     let accuracy = capacity.balanced_accuracy().unwrap();

@@ -15,7 +15,7 @@ use crate::tensor_files::bad_input;
 
 /// One bar of one tensor; the fields are the columns of `ablate.csv`.
 #[derive(Debug, Serialize)]
-struct Row {
+struct AblationRow {
     tensor: String,
     class: Class,
     /// The paper's number; none for a reference.
@@ -31,7 +31,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let entries = entries(args)?;
     let goal = fixed_error(args);
     let progress = ctx.progress(entries.len() as u64, "ablating");
-    let results: Vec<Result<Vec<Row>, (String, Error)>> = entries
+    let results: Vec<Result<Vec<AblationRow>, (String, Error)>> = entries
         .par_iter()
         .map(|entry| {
             let lines = crop(entry, args.sample as usize).and_then(|tensor| ablate(&tensor, goal));
@@ -57,8 +57,8 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     ctx.print(table(&rows).render(ctx.colour))
 }
 
-fn row(entry: &Entry, line: Line, goal: f64) -> Row {
-    Row {
+fn row(entry: &Entry, line: Line, goal: f64) -> AblationRow {
+    AblationRow {
         tensor: entry.name().to_owned(),
         class: entry.class(),
         step: line.step,
@@ -69,7 +69,7 @@ fn row(entry: &Entry, line: Line, goal: f64) -> Row {
     }
 }
 
-fn table(rows: &[Row]) -> Table {
+fn table(rows: &[AblationRow]) -> Table {
     let mut table = Table::new(["tensor", "step", "stage", "bits/value", "NMSE", "bound"]);
     for row in rows {
         table.row([
@@ -84,7 +84,7 @@ fn table(rows: &[Row]) -> Table {
     table
 }
 
-fn report(rows: &[Row], goal: f64) -> Report {
+fn report(rows: &[AblationRow], goal: f64) -> Report {
     let mut report = Report::new("What each stage of H.265 is worth");
     report.paragraph(format!(
         "The paper's Figure 2(b): stages are switched on one by one; bars are bits per value at an NMSE of at most \
@@ -124,8 +124,8 @@ fn report(rows: &[Row], goal: f64) -> Report {
 }
 
 /// Where these tensors agree with the paper, and where not.
-fn said(rows: &[Row]) -> String {
-    let bits = |tensor: &str, pick: &dyn Fn(&Row) -> bool| {
+fn said(rows: &[AblationRow]) -> String {
+    let bits = |tensor: &str, pick: &dyn Fn(&AblationRow) -> bool| {
         rows.iter().find(|row| row.tensor == tensor && pick(row)).map(|row| row.bits_per_value)
     };
     let mut tensors: Vec<&str> = rows.iter().map(|row| row.tensor.as_str()).collect();

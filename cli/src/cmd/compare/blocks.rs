@@ -13,7 +13,7 @@ use crate::tensor_files::bad_input;
 
 /// One tensor; the fields are the columns of `blocks.csv`.
 #[derive(Debug, Serialize)]
-struct Row {
+struct BlocksRow {
     tensor: String,
     class: Class,
     /// In standard deviations.
@@ -27,7 +27,7 @@ struct Row {
     predicted: f64,
 }
 
-impl Row {
+impl BlocksRow {
     fn of(entry: &Entry, found: &Blocks) -> Self {
         Self {
             tensor: entry.name().to_owned(),
@@ -46,13 +46,13 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let entries = entries(args)?;
     let goal = fixed_error(args);
     let progress = ctx.progress(entries.len() as u64, "coding blocks");
-    let results: Vec<Result<Option<Row>, (String, Error)>> = entries
+    let results: Vec<Result<Option<BlocksRow>, (String, Error)>> = entries
         .par_iter()
         .map(|entry| {
             let found = crop(entry, args.sample as usize).and_then(|tensor| blocks(&tensor, goal));
             progress.inc(1);
             found
-                .map(|found| found.map(|found| Row::of(entry, &found)))
+                .map(|found| found.map(|found| BlocksRow::of(entry, &found)))
                 .map_err(|error| (entry.name().into(), error))
         })
         .collect();

@@ -17,7 +17,7 @@ const FRAMES: usize = 8;
 
 /// One run of frames; the fields are the columns of `motion.csv`.
 #[derive(Debug, Serialize)]
-struct Row {
+struct MotionRow {
     /// The names of its frames, `#` for what differs.
     kind: String,
     class: Class,
@@ -42,7 +42,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     }
     let goal = fixed_error(args);
     let progress = ctx.progress(runs.len() as u64, "searching motion");
-    let results: Vec<Result<Option<Row>, (String, Error)>> = runs
+    let results: Vec<Result<Option<MotionRow>, (String, Error)>> = runs
         .par_iter()
         .map(|frames| {
             let pieces =
@@ -82,8 +82,8 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     ctx.print(table.render(ctx.colour))
 }
 
-fn row(frames: &[&Entry], found: &Inter) -> Row {
-    Row {
+fn row(frames: &[&Entry], found: &Inter) -> MotionRow {
+    MotionRow {
         kind: kind(frames[0].name()),
         class: frames[0].class(),
         first: frames[0].name().to_owned(),

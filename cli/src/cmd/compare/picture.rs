@@ -5,14 +5,14 @@ use trinity_study::compare::{Miss, Winner, on_common_tensors, winners};
 use trinity_tensor::Class;
 use trinity_tensor::codec::{PAPER_BASELINES, Target};
 use trinity_tensor::compare::{
-    ClassLine, GAUSSIAN, ORDER0, Row, at_equal_mae, bd_rate, by_class, off_target,
+    ClassLine, ComparisonRow, GAUSSIAN, ORDER0, at_equal_mae, bd_rate, by_class, off_target,
 };
 
 use crate::colour::colours;
 use crate::report::Report;
 use crate::table::{Table, sig3};
 
-pub fn report(rows: &[Row], targets: &[Target], misses: &[Miss], anchor: &str) -> Report {
+pub fn report(rows: &[ComparisonRow], targets: &[Target], misses: &[Miss], anchor: &str) -> Report {
     let mut report = Report::new("Codecs side by side");
     report.paragraph(
         "Bits per value count everything: scales, tables, headers. SNR is energy over squared error. \
@@ -21,7 +21,7 @@ pub fn report(rows: &[Row], targets: &[Target], misses: &[Miss], anchor: &str) -
     let winners = winners(rows, targets);
     report.answer(winners.iter().filter(|winner| winner.lead.is_some()).map(sentence));
     for class in Class::ALL {
-        let own: Vec<Row> = rows.iter().filter(|row| row.class == class).cloned().collect();
+        let own: Vec<ComparisonRow> = rows.iter().filter(|row| row.class == class).cloned().collect();
         if own.is_empty() {
             continue;
         }
@@ -130,7 +130,7 @@ fn winners_table(winners: &[Winner], class: Class) -> Table {
 
 /// A bar for each codec at a single rate, the best on top: decibels where bits
 /// were asked for, bits where an error was.
-fn bars(rows: &[Row], target: Target) -> Value {
+fn bars(rows: &[ComparisonRow], target: Target) -> Value {
     let in_bits = matches!(target, Target::Bits(_));
     let mut lines = by_class(rows);
     lines.sort_by(|a, b| match in_bits {
@@ -171,8 +171,9 @@ fn bars(rows: &[Row], target: Target) -> Value {
 
 /// Where these tensors bear the paper's Figure 14(a) out, and where not: on
 /// weight gradients, H.265 against each baseline at the same mean absolute error.
-pub fn verdicts(rows: &[Row]) -> Vec<String> {
-    let gradients: Vec<Row> = rows.iter().filter(|row| row.class == Class::WeightGradient).cloned().collect();
+pub fn verdicts(rows: &[ComparisonRow]) -> Vec<String> {
+    let gradients: Vec<ComparisonRow> =
+        rows.iter().filter(|row| row.class == Class::WeightGradient).cloned().collect();
     let found = at_equal_mae(&gradients, "h265");
     PAPER_BASELINES
         .iter()
@@ -226,7 +227,7 @@ struct Curve {
 
 /// Curves with their BD-rates, the best first and those without one last. A
 /// BD-rate is of the tensors on which both reached all they were asked for.
-fn curves(rows: &[Row], anchor: &str) -> Vec<Curve> {
+fn curves(rows: &[ComparisonRow], anchor: &str) -> Vec<Curve> {
     type OfCodec = ((String, String), Vec<(f64, f64)>);
     let mut lines: Vec<OfCodec> = Vec::new();
     for line in by_class(rows) {
@@ -298,7 +299,7 @@ fn chart(curves: &[Curve]) -> Value {
     })
 }
 
-fn rows_table(rows: &[Row]) -> Table {
+fn rows_table(rows: &[ComparisonRow]) -> Table {
     let mut table = Table::new([
         "tensor",
         "codec",

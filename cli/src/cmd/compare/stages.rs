@@ -3,7 +3,7 @@
 
 use trinity_silicon::stages::Technology;
 use trinity_silicon::table3::{THREE_IN_ONE_ENCODER, THROUGHPUT_GBPS};
-use trinity_study::price::{self, Row};
+use trinity_study::price::{self, PriceRow};
 
 use super::asked::{Args, codecs, entries, take, targets};
 use crate::context::Context;
@@ -16,7 +16,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         if args.codecs.is_empty() { vec!["trinity".into(), "trinity-lite".into()] } else { codecs(args)? };
     let device = args.device.open(codecs.iter().map(String::as_str), ctx)?;
     let technology = price::technology("technologies/asap7")?;
-    let request = price::Request {
+    let request = price::PriceRequest {
         entries: &entries(args)?,
         codecs,
         targets: targets(args),
@@ -41,7 +41,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     ctx.print(text(&rows, &technology, ctx.colour))
 }
 
-fn text(rows: &[Row], technology: &Technology, colour: bool) -> String {
+fn text(rows: &[PriceRow], technology: &Technology, colour: bool) -> String {
     let mut text = String::new();
     for part in rows.chunk_by(|a, b| (&a.tensor, &a.codec, &a.target) == (&b.tensor, &b.codec, &b.target)) {
         let mut table = Table::new([
@@ -72,7 +72,7 @@ fn text(rows: &[Row], technology: &Technology, colour: bool) -> String {
                 row.silicon_from.name().to_owned(),
             ]);
         }
-        let sum = |of: fn(&Row) -> f64| part.iter().map(of).sum::<f64>();
+        let sum = |of: fn(&PriceRow) -> f64| part.iter().map(of).sum::<f64>();
         text += &format!(
             "{}, {} ({}), {}\n{}sum: {:.3} bits/value, {:.0} operations/value, {} mm², {} pJ/bit\n\n",
             part[0].codec,

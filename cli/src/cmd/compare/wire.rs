@@ -2,8 +2,8 @@
 //! uncompressed values, at the bits that were just measured.
 
 use serde::Serialize;
-use trinity_study::wire::{self, Row};
-use trinity_tensor::compare::{ClassLine, Row as Compared, by_class};
+use trinity_study::wire::{self, WireRow};
+use trinity_tensor::compare::{ClassLine, ComparisonRow, by_class};
 
 use super::asked::Args;
 use crate::context::Context;
@@ -12,7 +12,7 @@ use crate::output;
 use crate::table::{Table, sig3};
 
 /// The rows for `--wire`, also left as wire.csv where there is a folder; none without it.
-pub fn rows(args: &Args, classes: &[ClassLine], ctx: &Context) -> Result<Option<Vec<Row>>, Failure> {
+pub fn rows(args: &Args, classes: &[ClassLine], ctx: &Context) -> Result<Option<Vec<WireRow>>, Failure> {
     let Some(rate) = args.wire else { return Ok(None) };
     // Who did not get there on every tensor has bits of other tensors, and no place beside the rest.
     let most = |line: &ClassLine| {
@@ -31,7 +31,7 @@ pub fn rows(args: &Args, classes: &[ClassLine], ctx: &Context) -> Result<Option<
             most(line)
         ));
     }
-    let request = wire::Request { classes: &whole, rate, nic: args.nic.clone() };
+    let request = wire::WireRequest { classes: &whole, rate, nic: args.nic.clone() };
     let rows = wire::rows(&request, &ctx.watch())?;
     if let Some(folder) = &args.out {
         let mut csv = csv::Writer::from_writer(Vec::new());
@@ -49,20 +49,20 @@ pub fn rows(args: &Args, classes: &[ClassLine], ctx: &Context) -> Result<Option<
 pub struct OfTensor {
     pub tensor: String,
     #[serde(flatten)]
-    pub row: Row,
+    pub row: WireRow,
 }
 
 /// The rows for `--wire` of each tensor by itself: how far sums differ from tensor to tensor.
-pub fn by_tensor(args: &Args, all: &[Compared], ctx: &Context) -> Result<Vec<OfTensor>, Failure> {
+pub fn by_tensor(args: &Args, all: &[ComparisonRow], ctx: &Context) -> Result<Vec<OfTensor>, Failure> {
     let Some(rate) = args.wire else { return Ok(Vec::new()) };
     let mut tensors: Vec<&str> = all.iter().map(|row| row.tensor.as_str()).collect();
     tensors.sort_unstable();
     tensors.dedup();
     let mut found = Vec::new();
     for tensor in tensors {
-        let own: Vec<Compared> = all.iter().filter(|row| row.tensor == tensor).cloned().collect();
+        let own: Vec<ComparisonRow> = all.iter().filter(|row| row.tensor == tensor).cloned().collect();
         let classes = by_class(&own);
-        let request = wire::Request { classes: &classes, rate, nic: args.nic.clone() };
+        let request = wire::WireRequest { classes: &classes, rate, nic: args.nic.clone() };
         let rows = wire::rows(&request, &ctx.watch())?;
         found.extend(rows.into_iter().map(|row| OfTensor { tensor: tensor.to_owned(), row }));
     }
@@ -70,7 +70,7 @@ pub fn by_tensor(args: &Args, all: &[Compared], ctx: &Context) -> Result<Vec<OfT
 }
 
 /// A table for each class and target, and who is the smallest and the most frugal.
-pub fn text(args: &Args, rows: &[Row], colour: bool) -> String {
+pub fn text(args: &Args, rows: &[WireRow], colour: bool) -> String {
     let rate_gbps = args.wire.map_or(0.0, |rate| rate.gbit_per_s());
     let mut text = String::new();
     for part in rows.chunk_by(|a, b| (a.class, &a.target) == (b.class, &b.target)) {
@@ -118,8 +118,8 @@ pub fn text(args: &Args, rows: &[Row], colour: bool) -> String {
 }
 
 /// Who takes least, by area and by either energy.
-fn sentences(rows: &[Row]) -> String {
-    type Measure = fn(&Row) -> f64;
+fn sentences(rows: &[WireRow]) -> String {
+    type Measure = fn(&WireRow) -> f64;
     let measures: [(&str, &str, Measure); 3] = [
         ("area", "mm²", |row| row.area_mm2),
         ("energy by the column that each file chooses", "pJ/bit", |row| row.pj_per_bit),
@@ -143,8 +143,8 @@ mod tests {
     use super::*;
     use trinity_tensor::Class;
 
-    fn row(codec: &str, codec_mm2: Option<f64>, area_mm2: f64) -> Row {
-        Row {
+    fn row(codec: &str, codec_mm2: Option<f64>, area_mm2: f64) -> WireRow {
+        WireRow {
             class: Class::Weight,
             target: "3 bits".into(),
             codec: codec.into(),

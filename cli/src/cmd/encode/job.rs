@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::tensor_files::bad_input;
 use std::collections::BTreeMap;
 use std::path::Path;
-use trinity_study::encode::{Calibration, Plan, Request, Work};
+use trinity_study::encode::{Calibration, EncodeRequest, Plan, Work};
 use trinity_tensor::TensorFile;
 use trinity_tensor::allocate::Allocation;
 use trinity_tensor::codec::Target;
@@ -16,7 +16,7 @@ pub struct Job<'a> {
     /// Where the file is, for messages.
     pub path: &'a Path,
     pub file: &'a TensorFile,
-    pub request: &'a Request<'a>,
+    pub request: &'a EncodeRequest<'a>,
     pub plan: &'a Plan,
     pub calibration: &'a Calibration,
     /// The text, or file, that the calibration is from.

@@ -6,7 +6,7 @@
 //! different work are not taken for one.
 
 use super::job::Job;
-use super::show::Outcome;
+use super::show::EncodeOutcome;
 use crate::context::Context;
 use crate::device::Used;
 use crate::failure::Failure;
@@ -121,7 +121,7 @@ pub fn encode(job: &Job<'_>, shard: Shard, output: &Path, ctx: &Context) -> Resu
 }
 
 /// Puts all parts together: the container that one machine would have made.
-pub fn merge(job: &Job<'_>, output: &Path, device: Used, ctx: &Context) -> Result<Outcome, Failure> {
+pub fn merge(job: &Job<'_>, output: &Path, device: Used, ctx: &Context) -> Result<EncodeOutcome, Failure> {
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let paths = shards::all(folder, &prefix(output), "")?;
     let key = key(job)?;
@@ -153,7 +153,7 @@ pub fn merge(job: &Job<'_>, output: &Path, device: Used, ctx: &Context) -> Resul
     let measured = Work { progress: &advance, ..job.work() }.measure(&merged).map_err(failed)?;
     watch.end();
     let outcome =
-        Outcome::of(job, output.to_owned(), bytes, measured.tensors, measured.metrics, device, ctx)?;
+        EncodeOutcome::of(job, output.to_owned(), bytes, measured.tensors, measured.metrics, device, ctx)?;
     spool.finish()?;
     ctx.remark(format!("{} parts put together", paths.len()));
     Ok(outcome)

@@ -10,13 +10,13 @@ use crate::table::{Table, sig3};
 use serde::Serialize;
 use std::path::PathBuf;
 use trinity_study::encode::KindRow;
-use trinity_study::evaluate::{Gain, Row};
+use trinity_study::evaluate::{EvaluationRow, Gain};
 use trinity_tensor::codec::Metrics;
 use trinity_tensor::pipeline::Summary;
 
 /// What became of a file.
 #[derive(Debug, Serialize)]
-pub struct Outcome {
+pub struct EncodeOutcome {
     pub output: JsonPath,
     bytes: u64,
     /// Those of tensors that refer to others once.
@@ -45,7 +45,7 @@ pub struct Outcome {
     pub held_out: Option<Gain>,
     /// The model as it was and as it was written, on the text of `--eval`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub eval: Vec<Row>,
+    pub eval: Vec<EvaluationRow>,
 }
 
 /// A part of a file.
@@ -66,7 +66,7 @@ impl Share {
     }
 }
 
-impl Outcome {
+impl EncodeOutcome {
     /// What was made of a job; an error where it takes too many bits and the user is strict.
     pub fn of(
         job: &Job<'_>,
@@ -122,7 +122,7 @@ fn decibels(snr_db: f64) -> String {
 }
 
 /// The table of tensors, and what they came to.
-pub fn text(outcome: &Outcome, colour: bool) -> String {
+pub fn text(outcome: &EncodeOutcome, colour: bool) -> String {
     let headers =
         ["tensor", "class", "codec", "values", "bytes", "bits/value", "NMSE", "SNR dB", "exact because"];
     let mut table = Table::new(headers);
@@ -162,7 +162,7 @@ pub fn text(outcome: &Outcome, colour: bool) -> String {
 }
 
 /// What coding did to the values that were coded, and how many were not.
-fn errors(outcome: &Outcome) -> String {
+fn errors(outcome: &EncodeOutcome) -> String {
     let Some(worst) = &outcome.worst_tensor else { return "every value as it was".to_owned() };
     let nmse = outcome.tensors.iter().find(|tensor| tensor.tensor == *worst).map(|t| t.metrics.nmse);
     let kept = match outcome.exact.tensors {

@@ -10,15 +10,15 @@ use crate::{
     table::sig3,
 };
 use std::path::Path;
-use trinity_study::evaluate::{BEST_BASELINE, Row};
+use trinity_study::evaluate::{BEST_BASELINE, EvaluationRow};
 
-pub fn write(rows: &[Row], model: &str, out: &Path, ctx: &Context) -> Result<(), Failure> {
+pub fn write(rows: &[EvaluationRow], model: &str, out: &Path, ctx: &Context) -> Result<(), Failure> {
     report(rows, model).write(&out.join("report.html"))?;
     ctx.remark(format!("wrote {}", out.join("{eval.csv,report.html}").display()));
     Ok(())
 }
 
-fn report(rows: &[Row], model: &str) -> Report {
+fn report(rows: &[EvaluationRow], model: &str) -> Report {
     let mut report = Report::new(format!("What bits do to a language model: {model}"));
     let curves = curves(rows);
     if !curves.is_empty() {
@@ -67,7 +67,7 @@ struct Point {
     lost: f64,
 }
 
-fn curves(rows: &[Row]) -> Vec<Curve<'_>> {
+fn curves(rows: &[EvaluationRow]) -> Vec<Curve<'_>> {
     let mut curves: Vec<Curve<'_>> = Vec::new();
     for row in rows {
         let (Some((name, target)), Some(bits)) = (row.point(), row.weights_bits_per_value) else { continue };
@@ -80,7 +80,7 @@ fn curves(rows: &[Row]) -> Vec<Curve<'_>> {
     curves
 }
 
-fn series(curves: &[Curve<'_>], rows: &[Row]) -> Vec<Series> {
+fn series(curves: &[Curve<'_>], rows: &[EvaluationRow]) -> Vec<Series> {
     let known = rows[0].bits_per_byte;
     let mut series: Vec<Series> = curves
         .iter()
@@ -228,7 +228,7 @@ fn against(h265: &Curve<'_>, other: &Curve<'_>) -> Option<String> {
 }
 
 /// Codings from the least to the most harmful.
-fn order_of(rows: &[&Row]) -> String {
+fn order_of(rows: &[&EvaluationRow]) -> String {
     let mut rows = rows.to_vec();
     rows.sort_by(|a, b| a.delta_bits_per_byte.total_cmp(&b.delta_bits_per_byte));
     let items: Vec<String> = rows

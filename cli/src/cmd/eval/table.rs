@@ -1,10 +1,10 @@
 //! The table of `trinity eval`, in the terminal and on its page.
 
 use crate::table::{Table, sig3};
-use trinity_study::evaluate::Row;
+use trinity_study::evaluate::EvaluationRow;
 
 /// A row for each configuration.
-pub fn table(rows: &[Row]) -> Table {
+pub fn table(rows: &[EvaluationRow]) -> Table {
     let mut table = Table::new([
         "weights",
         "kv",

@@ -8,7 +8,7 @@ use crate::plot::{Axis, Mark, Plot, Series};
 use crate::report::Report;
 use crate::table::{Table, sig3};
 use std::path::PathBuf;
-use trinity_study::serving::coded::{Cell, Map, MapError, Place, Ratio, Request, Verdict, map};
+use trinity_study::serving::coded::{Cell, Map, MapError, MapRequest, Place, Ratio, Verdict, map};
 use trinity_study::serving::measured::Library;
 
 /// Map what coding KV caches buys over context length and concurrency
@@ -65,7 +65,7 @@ pub struct CodecArgs {
 }
 
 pub fn run(args: &CodecArgs, library: &Library, ctx: &Context) -> Result<(), Failure> {
-    let request = Request {
+    let request = MapRequest {
         ask: args.what.ask(),
         contexts: args.contexts.clone(),
         concurrencies: args.concurrencies.clone(),

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use trinity_config::Duration;
 use trinity_sim::serving::{BOUND, Convergence};
 use trinity_study::serving::measured::Library;
-use trinity_study::serving::player::{Arrivals, Outcome, PlayError, Request, run as play};
+use trinity_study::serving::player::{Arrivals, PlayError, PlayOutcome, PlayRequest, run as play};
 
 /// Play one load through one deployment
 ///
@@ -93,7 +93,7 @@ pub fn run(args: &PlayArgs, library: &Library, ctx: &Context) -> Result<(), Fail
         (None, None, Some(path)) => Arrivals::Trace(path.clone()),
         (None, None, None) => return Err(Failure::input("a load needs --concurrency, --rate or --trace")),
     };
-    let request = Request {
+    let request = PlayRequest {
         ask: args.what.ask(),
         tensor: args.tensor,
         attention_data: args.attention_data,
@@ -122,7 +122,7 @@ pub fn run(args: &PlayArgs, library: &Library, ctx: &Context) -> Result<(), Fail
     ctx.print(text(&outcome, ctx.colour))
 }
 
-fn text(outcome: &Outcome, colour: bool) -> String {
+fn text(outcome: &PlayOutcome, colour: bool) -> String {
     let (played, watched) = (&outcome.played, &outcome.watched);
     let mut table = Table::new(["", "mean", "p50", "p90", "p99"]);
     for (name, own) in [("TTFT ms", &watched.ttft), ("TPOT ms", &watched.tpot)] {
@@ -160,13 +160,13 @@ fn text(outcome: &Outcome, colour: bool) -> String {
 }
 
 /// Requests of the run that a benchmark would print, of all ranks.
-fn played_requests(outcome: &Outcome) -> u64 {
+fn played_requests(outcome: &PlayOutcome) -> u64 {
     let played = &outcome.played;
     (played.requests_per_s * played.duration_s * f64::from(outcome.request.attention_data)).round() as u64
 }
 
 /// What the rates are worth, in words.
-fn convergence(outcome: &Outcome) -> String {
+fn convergence(outcome: &PlayOutcome) -> String {
     let steady = &outcome.watched.steady;
     let bound = 100.0 * BOUND;
     let of = format!(

@@ -8,7 +8,7 @@ use crate::table::{Table, grouped, sig3};
 use std::time::Instant;
 use trinity_config::Duration;
 use trinity_study::serving::measured::Library;
-use trinity_study::serving::plan::{Outcome, Request, find};
+use trinity_study::serving::plan::{DeploymentOutcome, DeploymentRequest, find};
 
 /// Rank placements, batches and splits of so many GPUs within a TTFT and a TPOT
 ///
@@ -42,7 +42,7 @@ pub struct SearchArgs {
 }
 
 pub fn run(args: &SearchArgs, library: &Library, ctx: &Context) -> Result<(), Failure> {
-    let request = Request {
+    let request = DeploymentRequest {
         ask: args.what.ask(),
         gpus: args.gpus,
         ttft_s: args.ttft.s(),
@@ -65,7 +65,7 @@ pub fn run(args: &SearchArgs, library: &Library, ctx: &Context) -> Result<(), Fa
     ctx.print(text(&outcome, ctx.colour))
 }
 
-fn text(outcome: &Outcome, colour: bool) -> String {
+fn text(outcome: &DeploymentOutcome, colour: bool) -> String {
     let mut table = Table::new([
         "deployment (prompts : answers)",
         "GPUs",

@@ -1,139 +1,25 @@
-//! Dies of a sweep over parts: the best of each scenario beside the one that
-//! was built, what one more of each part would buy, and a picture.
+//! Dies of a sweep over parts, as `study` finds them, with a picture.
 
-use super::show::significant;
 use crate::report::Report;
 use crate::table::Table;
 use std::fmt::Write as _;
-use trinity_sim::die::{Die, Marginal, marginals, picture};
+use trinity_sim::die::picture;
 use trinity_sim::sweep::{Accumulator, Point};
-use trinity_study::sweep::Study;
-
-/// The best point of a scenario whose GPU is given by parts, and the point it
-/// started from: the die as it was built.
-struct Best<'a> {
-    scenario: &'a str,
-    index: u64,
-    point: Point,
-    tokens_per_s: f64,
-    /// `None` where the die as built cannot run the job.
-    built_tokens_per_s: Option<f64>,
-}
-
-fn best<'a>(study: &'a Study, accumulated: &Accumulator) -> Vec<Best<'a>> {
-    let space = &study.plan.space;
-    let of_scenario = |(scenario, front): (&'a trinity_sim::sweep::Scenario, &trinity_sim::sweep::Front)| {
-        scenario.base.cluster.gpu.die?;
-        let rate = |index: u64| space.point(index).estimate().ok().map(|e| e.tokens_per_s);
-        let rates = front.entries().iter().filter_map(|entry| Some((entry.index, rate(entry.index)?)));
-        // Ties go to the lower index, so that any order of shards gives the same.
-        let (index, tokens_per_s) = rates.fold(None, |most: Option<(u64, f64)>, next| match most {
-            Some(most) if most.1 > next.1 || (most.1 == next.1 && most.0 < next.0) => Some(most),
-            _ => Some(next),
-        })?;
-        Some(Best {
-            scenario: &scenario.name,
-            index,
-            point: space.point(index),
-            tokens_per_s,
-            built_tokens_per_s: scenario.base.estimate().ok().map(|e| e.tokens_per_s),
-        })
-    };
-    space.scenarios().iter().zip(&accumulated.fronts).filter_map(of_scenario).collect()
-}
-
-fn codec_mm2(point: &Point) -> f64 {
-    point.cluster.codecs_per_gpu * point.cluster.codec.area_mm2
-}
-
-fn die_cells(die: &Die, point: &Point) -> [String; 6] {
-    [
-        die.sms.to_string(),
-        format!("{:.0}", die.l2_mib),
-        die.memory_units.to_string(),
-        die.links.to_string(),
-        point.cluster.codecs_per_gpu.to_string(),
-        format!("{:.0}", die.area(codec_mm2(point)).total_mm2()),
-    ]
-}
-
-/// The best die of each scenario; `None` where no GPU is given by parts.
-pub fn best_table(study: &Study, accumulated: &Accumulator) -> Option<Table> {
-    let best = best(study, accumulated);
-    if best.is_empty() {
-        return None;
-    }
-    let mut table = Table::new([
-        "scenario",
-        "point",
-        "SMs",
-        "L2, MiB",
-        "memory",
-        "links",
-        "codecs",
-        "die, mm²",
-        "tokens/s",
-        "over the die as built",
-    ]);
-    for Best { scenario, index, point, tokens_per_s, built_tokens_per_s } in &best {
-        let Some(die) = &point.cluster.gpu.die else { continue };
-        let gain = built_tokens_per_s
-            .map_or_else(|| "which cannot run it".into(), |built| format!("{:.2}×", tokens_per_s / built));
-        let mut row = vec![(*scenario).to_string(), index.to_string()];
-        row.extend(die_cells(die, point));
-        row.extend([significant(*tokens_per_s), gain]);
-        table.row(row);
-    }
-    Some(table)
-}
-
-/// What one more of each part buys the die as built, by scenario.
-pub fn marginal_table(study: &Study) -> Option<Table> {
-    let mut table = Table::new([
-        "scenario, on the die as built",
-        "one more",
-        "mm²",
-        "tokens/s",
-        "gain %",
-        "tokens/s a mm²",
-        "gain % a mm²",
-    ]);
-    let mut any = false;
-    for scenario in study.plan.space.scenarios() {
-        let Ok(found) = marginals(&scenario.base) else { continue };
-        for more in found {
-            any = true;
-            table.row(marginal_row(&scenario.name, &more));
-        }
-    }
-    any.then_some(table)
-}
-
-fn marginal_row(name: &str, more: &Marginal) -> [String; 7] {
-    [
-        name.to_string(),
-        format!("{} ({})", more.unit, more.part),
-        format!("{:.3}", more.mm2),
-        significant(more.tokens_per_s),
-        format!("{:.3}", more.gain * 100.0),
-        significant(more.tokens_per_s_per_mm2()),
-        format!("{:.4}", more.gain * 100.0 / more.mm2),
-    ]
-}
+use trinity_study::sweep::{Study, best_die_table, best_dies, die_mm2, marginal_table, point_marginals};
 
 /// The terminal's part: best dies, and what one more of each part buys.
 pub fn text(study: &Study, accumulated: &Accumulator, colour: bool) -> String {
     let mut text = String::new();
-    for table in [best_table(study, accumulated), marginal_table(study)].into_iter().flatten() {
+    for table in [best_die_table(study, accumulated), marginal_table(study)].into_iter().flatten() {
         text.push('\n');
-        text.push_str(&table.render(colour));
+        text.push_str(&Table::from(table).render(colour));
     }
     text
 }
 
 /// The report's part.
 pub fn section(report: &mut Report, study: &Study, accumulated: &Accumulator) {
-    let Some(table) = best_table(study, accumulated) else { return };
+    let Some(table) = best_die_table(study, accumulated) else { return };
     report.heading("The die");
     report.table(
         "The best die of each scenario beside the one that was built",
@@ -143,9 +29,8 @@ pub fn section(report: &mut Report, study: &Study, accumulated: &Accumulator) {
     if let Some(table) = marginal_table(study) {
         report.table("What one more of each part would buy the die as built", table.headers(), table.rows());
     }
-    for best in best(study, accumulated) {
-        if let (Some(svg), Some(die)) = (treemap(&best.point), &best.point.cluster.gpu.die) {
-            let total_mm2 = die.area(codec_mm2(&best.point)).total_mm2();
+    for best in best_dies(study, accumulated) {
+        if let (Some(svg), Some(total_mm2)) = (treemap(&best.point), die_mm2(&best.point)) {
             let caption = format!(
                 "{}: point {}, a die of {total_mm2:.0} mm², area by part in mm²",
                 best.scenario, best.index
@@ -158,19 +43,11 @@ pub fn section(report: &mut Report, study: &Study, accumulated: &Accumulator) {
 /// One point's report: the picture, then its numbers.
 pub fn explain_page(title: &str, point: &Point, lines: &Table) -> Report {
     let mut report = Report::new(title);
-    if let (Some(svg), Some(die)) = (treemap(point), &point.cluster.gpu.die) {
-        let total_mm2 = die.area(codec_mm2(point)).total_mm2();
+    if let (Some(svg), Some(total_mm2)) = (treemap(point), die_mm2(point)) {
         report.svg(format!("One die of {total_mm2:.0} mm², area by part in mm²"), &svg);
     }
-    if let Ok(found) = marginals(point) {
-        let mut table =
-            Table::new(["point", "one more", "mm²", "tokens/s", "gain %", "tokens/s a mm²", "gain % a mm²"]);
-        for more in &found {
-            table.row(marginal_row("this", more));
-        }
-        if !found.is_empty() {
-            report.table("What one more of each part would buy", table.headers(), table.rows());
-        }
+    if let Some(table) = point_marginals(point) {
+        report.table("What one more of each part would buy", table.headers(), table.rows());
     }
     report.table("Every line, with its formula", lines.headers(), lines.rows());
     report

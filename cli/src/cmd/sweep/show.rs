@@ -8,24 +8,9 @@ use trinity_silicon::{EnergyColumn, table3};
 use trinity_sim::event::Timeline;
 use trinity_sim::sweep::Accumulator;
 use trinity_sim::{Line, Phase, footprint};
+pub use trinity_study::number::significant;
 use trinity_study::sweep::{Answer, Found, Replaced, Study, layout_column};
 pub use trinity_study::sweep::{pareto_csv, point_row, points_header, quoted};
-
-/// Three significant digits, without an exponent where that stays short.
-pub fn significant(value: f64) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return format!("{value}");
-    }
-    let magnitude = value.abs().log10().floor() as i32;
-    match magnitude {
-        -4..=2 => format!("{value:.*}", (2 - magnitude).max(0) as usize),
-        3..=9 => {
-            let unit = 10f64.powi(magnitude - 2);
-            format!("{:.0}", (value / unit).round() * unit)
-        }
-        _ => format!("{value:.2e}"),
-    }
-}
 
 fn times(value: Option<f64>) -> String {
     value.map_or_else(|| "not reached".into(), |value| format!("{value:.2}×"))

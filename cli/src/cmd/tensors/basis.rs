@@ -45,7 +45,7 @@ pub struct Args {
 }
 
 #[derive(Debug, Serialize)]
-struct Outcome {
+struct BasisOutcome {
     output: JsonPath,
     hash: String,
     columns: usize,
@@ -82,7 +82,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let bytes = basis.to_bytes();
     output::write(&args.output, &bytes)?;
     let values: usize = entries.iter().map(Entry::len).sum();
-    let outcome = Outcome {
+    let outcome = BasisOutcome {
         output: args.output.as_path().into(),
         hash: format!("{:016x}", basis.hash()),
         columns,
@@ -109,7 +109,7 @@ fn learn(args: &Args, tensors: &[Tensor], columns: usize) -> Result<Basis, Failu
     basis.map(|basis| Basis::Trinity(Arc::new(basis))).map_err(Failure::input)
 }
 
-fn text(outcome: &Outcome) -> String {
+fn text(outcome: &BasisOutcome) -> String {
     format!(
         "{}: basis {} of {} columns from {} tensors, {} bits, {:.4} a value of its samples\n",
         outcome.output.display(),

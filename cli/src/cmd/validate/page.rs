@@ -5,13 +5,13 @@ use crate::{report::Report, table::Table};
 use serde_json::{Value, json};
 use trinity_validation::runs::Run;
 use trinity_validation::training::{self, Scored};
-use trinity_validation::validate::{Outcome, Truth};
+use trinity_validation::validate::{Truth, ValidationOutcome};
 
 /// Points a chart shows of one set at most; a browser draws no more with ease.
 const MOST_POINTS: usize = 1500;
 
 /// The whole page.
-pub fn page(truth: &Truth, outcome: &Outcome, errors: &Table) -> Report {
+pub fn page(truth: &Truth, outcome: &ValidationOutcome, errors: &Table) -> Report {
     let mut report = Report::new("Every model beside its measurements");
     report.paragraph(
         "Errors are those of the model as committed, in per cent of what was measured. k-fold and source-out \
@@ -42,7 +42,7 @@ pub fn page(truth: &Truth, outcome: &Outcome, errors: &Table) -> Report {
 }
 
 /// Points of every set of runs, thinned evenly.
-fn points(outcome: &Outcome) -> Vec<Value> {
+fn points(outcome: &ValidationOutcome) -> Vec<Value> {
     let mut points = Vec::new();
     for (set, scored) in &outcome.scored {
         let step = scored.pairs.len().div_ceil(MOST_POINTS).max(1);
@@ -63,7 +63,7 @@ fn points(outcome: &Outcome) -> Vec<Value> {
     points
 }
 
-fn against(outcome: &Outcome) -> Value {
+fn against(outcome: &ValidationOutcome) -> Value {
     let points = points(outcome);
     let measured = || points.iter().filter_map(|point| point["measured"].as_f64());
     let low = measured().fold(f64::INFINITY, f64::min).max(1e-6);
@@ -95,7 +95,7 @@ fn against(outcome: &Outcome) -> Value {
     })
 }
 
-fn residuals(outcome: &Outcome, feature: &str) -> Value {
+fn residuals(outcome: &ValidationOutcome, feature: &str) -> Value {
     json!({
         "data": { "values": points(outcome) },
         "mark": { "type": "boxplot", "size": 10, "outliers": { "size": 4 } },
@@ -108,7 +108,7 @@ fn residuals(outcome: &Outcome, feature: &str) -> Value {
     })
 }
 
-fn worst(report: &mut Report, truth: &Truth, outcome: &Outcome) {
+fn worst(report: &mut Report, truth: &Truth, outcome: &ValidationOutcome) {
     let mut all: Vec<(&Scored, usize)> = outcome
         .scored
         .values()
