@@ -51,9 +51,14 @@ pub fn built(path: &str) -> Result<PathBuf, String> {
     Ok(target().join(PROFILE).join(path))
 }
 
-/// An example that no test runs.
-pub fn example(name: &str) -> Result<PathBuf, String> {
-    succeed(selected("build").args(["--example", name]))?;
+/// An example that no test runs and that computes for minutes, most of them in one package.
+pub fn example(name: &str, package: &str) -> Result<PathBuf, String> {
+    let mut build = selected("build");
+    build.args(["--example", name]);
+    for setting in ["opt-level=3", "debug-assertions=false", "overflow-checks=false"] {
+        build.args(["--config", &format!("profile.{PROFILE}.package.{package}.{setting}")]);
+    }
+    succeed(&mut build)?;
     Ok(target().join(PROFILE).join("examples").join(name))
 }
 

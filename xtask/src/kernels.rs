@@ -14,7 +14,7 @@ const USAGE: &str = "cargo xtask kernels [FOLDER] [--gpu NAME ...]";
 const HELP: &str = "
 Fits curves on four fifths of the kernels of FOLDER (shared/runs/kernels beside the project unless given) and
 writes configs/calibrations/kernels; prints the mean error on the fifth that the fit did not see, by GPU and
-family. A minute or two on two cores.
+family. Three minutes on two cores.
 
   --gpu NAME    of this GPU alone, such as h100; may be repeated";
 
@@ -37,7 +37,7 @@ pub fn run(args: &[&str]) -> Result<(), String> {
     if !folder.is_dir() {
         return Err(format!("there are no tables of kernels in {}: name their folder", folder.display()));
     }
-    let mut distiller = Command::new(compile::example("kernels")?);
+    let mut distiller = Command::new(compile::example("kernels", "trinity-validation")?);
     distiller.arg(&folder).arg(root().join("configs/calibrations/kernels")).args(gpus);
     tools::succeed(&mut distiller)
 }

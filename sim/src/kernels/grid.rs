@@ -41,7 +41,8 @@ mod matmul {
         7168., 8192., 10240., 12288., 16384., 51200., 65536.,
     ];
     const K: &[f64] = &[32., 256., 1024., 4096., 16384., 65536.];
-    const RAGGED: &[f64] = &[1., 2.];
+    /// Rows in whole tiles of 16, of four, and others.
+    const RAGGED: &[f64] = &[1., 2., 4.];
     /// A wave that is full and one that has just begun stand side by side.
     const WAVES: &[f64] =
         &[0.01, 0.1, 0.25, 0.5, 0.75, 1., 1.01, 1.5, 2., 2.01, 3., 3.01, 4., 4.01, 6., 8., 16., 64., 2000.];
@@ -66,12 +67,18 @@ mod attention {
     const HEAD_DIM: &[f64] = &[64., 128., 192., 256., 512.];
     const WINDOWS: &[f64] = &[1., 2., 8., 128.];
     const BATCH: &[f64] = &[1., 4., 16., 64., 256.];
+    /// Without a window and with one.
+    const WINDOWED: &[f64] = &[1., 2.];
+    const WAVES: &[f64] =
+        &[0.01, 0.1, 0.25, 0.5, 0.75, 1., 1.01, 1.5, 2., 2.01, 3., 3.01, 4., 4.01, 6., 8., 16., 64., 2000.];
     pub const CONTEXT: super::Sketch = &[
         &[(0, TOKENS), (1, SEQUENCE_HEADS), (4, HEAD_DIM)],
         &[(0, TOKENS_COARSE), (6, BATCH), (2, HEADS), (3, GROUP)],
         &[(0, TOKENS_COARSE), (4, HEAD_DIM), (5, WINDOWS), (1, SEQUENCE_HEADS_COARSE)],
         &[(0, TOKENS_COARSE), (3, GROUP), (4, HEAD_DIM), (5, WINDOWS)],
         &[(2, HEADS), (3, GROUP), (4, HEAD_DIM), (6, BATCH)],
+        &[(7, WINDOWED), (0, TOKENS), (1, SEQUENCE_HEADS_COARSE)],
+        &[(8, WAVES), (0, TOKENS_COARSE), (4, HEAD_DIM)],
     ];
 
     const LENGTH: &[f64] =
@@ -106,13 +113,19 @@ mod attention {
         2147483648.,
         17179869184.,
     ];
+    /// Without a window, then blocks of kernels that have one.
+    const WINDOW_HEADS: &[f64] =
+        &[1., 2., 8., 32., 64., 128., 256., 512., 1024., 2048., 4096., 8192., 32768., 524288.];
+    const WINDOW_HEADS_COARSE: &[f64] = &[1., 2., 64., 512., 4096., 524288.];
     pub const GENERATION: super::Sketch = &[
         &[(0, LENGTH), (1, SEQUENCES), (2, KV_HEADS)],
         &[(0, LENGTH), (6, SEQUENCE_KV), (4, HEAD_DIM)],
         &[(0, LENGTH_COARSE), (3, READERS_COARSE), (4, HEAD_DIM), (6, SEQUENCE_KV_COARSE)],
         &[(5, PASSED), (1, SEQUENCES_COARSE), (4, HEAD_DIM), (2, KV_ENDS)],
         &[(3, READERS), (1, SEQUENCES_COARSE), (2, KV_HEADS)],
-        &[(7, CACHE_BYTES), (0, LENGTH_COARSE)],
+        &[(7, CACHE_BYTES), (0, LENGTH_COARSE), (3, READERS_COARSE)],
+        &[(8, WINDOW_HEADS), (0, LENGTH_COARSE), (4, HEAD_DIM)],
+        &[(8, WINDOW_HEADS_COARSE), (0, LENGTH_COARSE), (6, SEQUENCE_KV_COARSE)],
     ];
 
     const MLA_LENGTH: &[f64] =
@@ -143,7 +156,7 @@ mod moe {
     pub const TERMS: super::Sketch = &[
         &[(0, PER_EXPERT), (1, LOCAL), (2, INTER)],
         &[(0, PER_EXPERT_COARSE), (3, HIDDEN), (4, TOP_K), (8, EXPERTS)],
-        &[(0, PER_EXPERT_COARSE), (7, EXPERT_PARALLEL), (5, SKEW)],
+        &[(0, PER_EXPERT_COARSE), (5, SKEW), (1, LOCAL), (8, EXPERTS)],
         &[(6, TOKENS), (2, INTER_COARSE), (3, HIDDEN)],
         &[(1, LOCAL_COARSE), (2, INTER), (3, HIDDEN)],
         &[(6, TOKENS), (7, EXPERT_PARALLEL), (5, SKEW)],

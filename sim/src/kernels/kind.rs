@@ -219,9 +219,17 @@ impl Kind {
     pub fn coordinates(self) -> &'static [&'static str] {
         match self {
             Self::Matmul(_) => &["m", "n", "k", "ragged", "waves-128", "waves-256"],
-            Self::ContextAttention(_) => {
-                &["tokens", "sequence-heads", "heads", "group", "head-dim", "windows", "batch"]
-            }
+            Self::ContextAttention(_) => &[
+                "tokens",
+                "sequence-heads",
+                "heads",
+                "group",
+                "head-dim",
+                "windows",
+                "batch",
+                "windowed",
+                "waves",
+            ],
             Self::GenerationAttention(_) => &[
                 "length",
                 "batch",
@@ -231,6 +239,7 @@ impl Kind {
                 "windows",
                 "sequence-kv-heads",
                 "cache-bytes",
+                "window-heads",
             ],
             Self::Moe(_) => &[
                 "tokens-per-expert",

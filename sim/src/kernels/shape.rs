@@ -67,8 +67,16 @@ impl Matmul {
         let compute_s = 2.0 * m * n * k / format.flops(device);
         let bytes = format.weight_bytes() * (m * k + n * k) + 2.0 * m * n;
         let roofline_s = compute_s + bytes / device.memory_bytes_per_s + MATMUL_FLOOR_S;
-        // Rows that fill no whole tile of 16 take other kernels, padding or both.
-        let ragged = if m.round() % 16.0 == 0.0 { 1.0 } else { 2.0 };
+        // Rows that fill no whole tile of 16 take other kernels, padding or both; scales of blocks
+        // want rows in fours.
+        let whole = |tile: f64| m.round() % tile == 0.0;
+        let ragged = if whole(16.0) {
+            1.0
+        } else if whole(4.0) {
+            2.0
+        } else {
+            4.0
+        };
         let waves = |tile_n: f64| (m / 128.0).ceil() * (n / tile_n).ceil() / device.sms;
         Ok(Coordinates::new(roofline_s, &[m, n, k, ragged, waves(128.0), waves(256.0)]))
     }
@@ -114,7 +122,10 @@ impl ContextAttention {
         let bytes = 4.0 * batch * head_dim * (tokens * heads + keys * kv_heads);
         let roofline_s = flops / device.bf16_flops + bytes / device.memory_bytes_per_s + ATTENTION_FLOOR_S;
         let group = (heads / kv_heads).max(1.0);
-        let at = [tokens, batch * heads, heads, group, head_dim, all / window, batch];
+        let windowed = if self.window.is_some() { 2.0 } else { 1.0 };
+        // A block of the kernel takes 128 queries of one head.
+        let waves = (tokens / 128.0).ceil() * batch * heads / device.sms;
+        let at = [tokens, batch * heads, heads, group, head_dim, all / window, batch, windowed, waves];
         // No measured kernel had a prefix: its pairs are counted, its cache is read at the same pace.
         Ok(Coordinates { unmeasured: prefix > 0.0, ..Coordinates::new(roofline_s, &at) })
     }
@@ -148,7 +159,12 @@ impl GenerationAttention {
         let bytes = cache_bytes + 4.0 * batch * head_dim * heads;
         let roofline_s = bytes / device.memory_bytes_per_s + ATTENTION_FLOOR_S;
         let group = (heads / kv_heads).max(1.0);
-        let at = [seen, batch, kv_heads, group, head_dim, length / seen, batch * kv_heads, cache_bytes];
+        // Heads that share a cache share a block, but in kernels with a window, however short the
+        // sequence is: those of FlashAttention 2 then take a block for each head.
+        let window_heads = if window.is_some() { 2.0 * batch * heads } else { 1.0 };
+        let passed = length / seen;
+        let sequence_kv = batch * kv_heads;
+        let at = [seen, batch, kv_heads, group, head_dim, passed, sequence_kv, cache_bytes, window_heads];
         Ok(Coordinates::new(roofline_s, &at))
     }
 }

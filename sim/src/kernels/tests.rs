@@ -123,6 +123,43 @@ fn a_prefix_costs_and_is_said_to_be_unmeasured() {
     assert!(after.roofline_s > alone.roofline_s);
 }
 
+/// FlashAttention 2 takes a block for each head where a window is stated, however short the sequence is.
+#[test]
+fn a_kernel_with_a_window_is_another_one_also_where_the_window_hides_nothing() {
+    let generation = |window| GenerationAttention {
+        batch: 64.0,
+        length: 16.0,
+        heads: 32.0,
+        kv_heads: 8.0,
+        head_dim: 128.0,
+        window,
+        kv: Format::Bf16,
+    };
+    let at = |window| generation(window).coordinates(&DEVICE).unwrap();
+    assert_eq!(at(None).roofline_s.to_bits(), at(Some(128.0)).roofline_s.to_bits());
+    assert_ne!(at(None), at(Some(128.0)));
+    let context = |window| ContextAttention {
+        batch: 64.0,
+        tokens: 16.0,
+        prefix: 0.0,
+        heads: 32.0,
+        kv_heads: 8.0,
+        head_dim: 128.0,
+        window,
+        kv: Format::Bf16,
+    };
+    let at = |window| context(window).coordinates(&DEVICE).unwrap();
+    assert_eq!(at(None).roofline_s.to_bits(), at(Some(128.0)).roofline_s.to_bits());
+    assert_ne!(at(None), at(Some(128.0)));
+}
+
+#[test]
+fn rows_in_whole_tiles_in_fours_and_others_are_told_apart() {
+    let ragged =
+        |m| Matmul { m, n: 4096.0, k: 4096.0, format: Format::Fp8Block }.coordinates(&DEVICE).unwrap();
+    assert_eq!([16.0, 12.0, 13.0].map(|m| ragged(m).log2[3]), [0.0, 1.0, 2.0]);
+}
+
 proptest! {
     #[test]
     fn shares_of_the_corners_around_any_point_sum_to_one(x in -5.0..40.0_f64, y in -5.0..40.0_f64) {
