@@ -115,3 +115,18 @@ fn a_machine_without_a_gpu_is_a_failed_run() {
     assert_eq!(run.code(), 1, "{}", run.stderr());
     assert!(run.stderr().contains("--replay"), "{}", run.stderr());
 }
+
+#[test]
+fn a_number_format_that_the_gpu_lacks_is_named_wherever_it_is_asked_for() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path();
+    let said = ["the matrix units of the GPU have no fp8"];
+    refused(folder, "estimate dgx-a100 llama-3-8b --set job.precision.math=fp8", &said);
+    refused(folder, "sweep sweeps/llama-7b --points none --set study.job.precision.math=fp8", &said);
+    refused(
+        folder,
+        "sweep sweeps/llama-7b --points none --set study.job.precision.attention=fp4",
+        &["the matrix units of the GPU have no fp4"],
+    );
+    refused(folder, "explore --draws 48 --cells 3 --set study.job.precision.math=fp8", &said);
+}

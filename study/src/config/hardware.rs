@@ -60,7 +60,7 @@ pub struct GpuFile {
     pub fp32: Option<FlopRate>,
     /// Dense rate in FP16 or BF16 with FP32 accumulation.
     pub fp16: Option<FlopRate>,
-    /// Dense rate in FP8; the FP16 rate where there is no FP8.
+    /// Dense rate in FP8, where the matrix units have it.
     pub fp8: Option<FlopRate>,
     /// Dense rate in FP4, where the matrix units have it.
     pub fp4: Option<FlopRate>,
@@ -214,11 +214,10 @@ impl GpuFile {
     }
 
     /// What a GPU by its totals has to state.
-    fn totals(&self) -> [(&'static str, Option<f64>); 8] {
+    fn totals(&self) -> [(&'static str, Option<f64>); 7] {
         [
             ("fp32", self.fp32.map(|rate| rate.flop_per_s())),
             ("fp16", self.fp16.map(|rate| rate.flop_per_s())),
-            ("fp8", self.fp8.map(|rate| rate.flop_per_s())),
             ("vector", self.vector.map(|rate| rate.flop_per_s())),
             ("memory", self.memory.map(|memory| memory.bytes())),
             ("memory-bandwidth", self.memory_bandwidth.map(|rate| rate.byte_per_s())),

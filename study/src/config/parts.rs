@@ -105,6 +105,8 @@ pub struct SmFile {
     /// FP16 with FP32 accumulation.
     #[schemars(with = "Cited<u32>")]
     pub matrix_fp16: u32,
+    /// FP8, where the matrix units have it.
+    #[serde(default)]
     #[schemars(with = "Cited<u32>")]
     pub matrix_fp8: u32,
     /// Exponentials in a clock.

@@ -271,6 +271,7 @@ fn to_blame(reason: Reason) -> &'static str {
         Reason::GpuCount => "cluster.gpus",
         Reason::Memory => "cluster.gpu.memory",
         Reason::NoCodec => "cluster.codec",
+        Reason::NoFormat => "job.precision.math",
         _ => "job",
     }
 }
