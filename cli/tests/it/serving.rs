@@ -382,3 +382,16 @@ fn serving_is_fast_enough_to_search_with() {
         assert!(own > 0.1 * asked, "{rate}");
     }
 }
+
+#[test]
+fn a_load_beyond_the_measured_kernels_is_answered_and_said() {
+    let play =
+        "serve play Llama-3.1-70B --precision fp8 --gpu h200-sxm --tensor 8 --concurrency 1 --requests 2";
+    let home = tempfile::tempdir().unwrap();
+    let said = |lengths: &str| trinity_in(home.path(), format!("{play} {lengths}").split(' ')).ok();
+    let usual = said("--prompt 1024 --answer 128");
+    assert!(!usual.contains("extrapolated"), "{usual}");
+    let long = said("--prompt 400000 --answer 128");
+    assert!(long.contains("Outside what was measured, and extrapolated: attention"), "{long}");
+    assert!(long.contains("over 400128 tokens"), "{long}");
+}

@@ -11,8 +11,8 @@ use crate::Error;
 use serde::Serialize;
 use std::path::PathBuf;
 use trinity_sim::serving::replica::{
-    ClosedLoop, Draft, EngineConstants, Load, Placement, Policy, Preemption, Replayed, Reuse, Scene, Watched,
-    watch,
+    ClosedLoop, Draft, EngineConstants, Load, Placement, Policy, Preemption, Replayed, Reuse, Scene, Sizes,
+    Watched, watch,
 };
 use trinity_sim::serving::{BOUND, Convergence, Length, Lengths, Requests, ServingError, Stream};
 
@@ -77,6 +77,8 @@ pub struct PlayOutcome {
     pub requests_per_s_half_width: f64,
     pub unseen_ttft_error: f64,
     pub unseen_tpot_error: f64,
+    /// Kernels of this load that lie outside what was measured: their rooflines go on.
+    pub extrapolated: Vec<String>,
 }
 
 /// Why there is no answer.
@@ -157,6 +159,13 @@ pub fn run(library: &Library, request: &PlayRequest) -> Result<PlayOutcome, Play
         watched = watch(&scene, &longer.load(request), BOUND)?.1;
         unstable += u32::from(watched.steady.convergence == Convergence::Unstable);
     }
+    let sizes = Sizes {
+        batch: played.mean_batch,
+        prompt: f64::from(request.ask.prompt_tokens),
+        length: f64::from(request.ask.prompt_tokens) + f64::from(request.ask.answer_tokens),
+    };
+    let extrapolated =
+        platform.gpu.extrapolated(&platform.model, &placement, &sizes, platform.kv_value_bytes);
     let ranks = f64::from(request.attention_data);
     let (tokens, requests) = (watched.steady.output_tokens_per_s, watched.steady.requests_per_s);
     Ok(PlayOutcome {
@@ -173,6 +182,7 @@ pub fn run(library: &Library, request: &PlayRequest) -> Result<PlayOutcome, Play
         requests_per_s_half_width: requests.half_width * ranks,
         unseen_ttft_error: platform.engine.unseen.ttft,
         unseen_tpot_error: platform.engine.unseen.tpot,
+        extrapolated,
     })
 }
 

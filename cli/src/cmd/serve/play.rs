@@ -143,9 +143,13 @@ fn text(outcome: &PlayOutcome, colour: bool) -> String {
         Some(_) => "these requests".to_owned(),
         None => format!("{} requests", grouped(played_requests(outcome))),
     };
+    let beyond = match outcome.extrapolated.as_slice() {
+        [] => String::new(),
+        found => format!("Outside what was measured, and extrapolated: {}.\n", found.join("; ")),
+    };
     format!(
         "{} on {} GPUs: {} tokens/s, {} requests/s, {} sequences a step{thrown}.\n{}\n\
-         A benchmark of {asked} would print TTFT {} ms and TPOT {} ms, its first burst included.\n{}\n\n{}",
+         A benchmark of {asked} would print TTFT {} ms and TPOT {} ms, its first burst included.\n{}\n{beyond}\n{}",
         outcome.placement,
         outcome.gpus,
         plus_minus(outcome.tokens_per_s, outcome.tokens_per_s_half_width),

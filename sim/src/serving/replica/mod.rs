@@ -6,6 +6,7 @@
 //! Knows no files: whoever reads configurations hands plain data over.
 
 mod accelerator;
+mod beyond;
 mod build;
 mod closed_form;
 mod engine;
@@ -21,6 +22,7 @@ mod step;
 mod tests;
 
 pub use accelerator::{Accelerator, Generation};
+pub use beyond::Sizes;
 pub use closed_form::{Deployment, Pool, Predicted, Stage, predict};
 pub use engine::{Draft, EngineConstants, Intake, Policy, Preemption};
 pub use load::{ClosedLoop, Load, Reuse};
