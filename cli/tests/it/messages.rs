@@ -128,5 +128,9 @@ fn a_number_format_that_the_gpu_lacks_is_named_wherever_it_is_asked_for() {
         "sweep sweeps/llama-7b --points none --set study.job.precision.attention=fp4",
         &["the matrix units of the GPU have no fp4"],
     );
-    refused(folder, "explore --draws 48 --cells 3 --set study.job.precision.math=fp8", &said);
+    refused(
+        folder,
+        "explore --draws 48 --cells 3 --set study.job.precision.math=fp4",
+        &["the matrix units of the GPU have no fp4"],
+    );
 }
