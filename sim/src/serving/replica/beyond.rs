@@ -61,7 +61,7 @@ impl Accelerator {
             found.push(format!("attention of a prompt of {prompt:.0} tokens"));
         }
         if beyond(decodes) {
-            found.push(format!("attention of {batch:.0} sequences over {length:.0} tokens"));
+            found.push(format!("attention over {length:.0} tokens, {batch:.0} at a time"));
         }
         let ranks = f64::from(placement.tensor).min(f64::from(self.domain_gpus));
         let bytes = 2.0 * batch * model.hidden;
