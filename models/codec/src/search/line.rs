@@ -5,3 +5,4 @@ pub mod fit;
 pub mod options;
 pub mod rate;
 pub mod scaled;
+mod sums;
