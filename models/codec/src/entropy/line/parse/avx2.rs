@@ -201,7 +201,13 @@ unsafe fn one_step<const IN_TAIL: bool, const RAW: bool, const WHOLE: bool>(
         }
     }
     job.at = at;
-    let target = &mut job.levels[row * job.cols + first..];
+    store_levels::<WHOLE>(&mut job.levels[row * job.cols + first..], &levels, active);
+}
+
+/// The levels of a step, as many as there are columns.
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+fn store_levels<const WHOLE: bool>(target: &mut [i16], levels: &[__m256i; PARTS], active: u32) {
     if WHOLE {
         for (pair, target) in target[..32].chunks_exact_mut(2 * WIDE).enumerate() {
             store_i16(target, levels[2 * pair], levels[2 * pair + 1]);
