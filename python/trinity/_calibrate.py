@@ -103,15 +103,17 @@ def _watching(parameters: dict[str, Any], inputs: _Inputs, torch: Any) -> Any:
     # Whether a product's second operand is outputs × inputs.
     products = {torch.nn.functional.linear: True, torch.matmul: False, torch.mm: False, torch.Tensor.matmul: False, torch.Tensor.mm: False}
 
-    class Watching(TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if func in products and len(args) >= 2 and torch.is_tensor(args[0]) and torch.is_tensor(args[1]):
-                own = owner(args[1])
-                if own is not None:
-                    inputs.see_product(own, parameters[own], args[0], args[1], products[func])
-            return func(*args, **(kwargs or {}))
+    def watch(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in products and len(args) >= 2 and torch.is_tensor(args[0]) and torch.is_tensor(args[1]):
+            own = owner(args[1])
+            if own is not None:
+                inputs.see_product(own, parameters[own], args[0], args[1], products[func])
+        return func(*args, **(kwargs or {}))
 
-    return Watching() if starts else contextlib.nullcontext()
+    # Made of its parts: where PyTorch is not, a type checker knows no base class.
+    watching: Any = type("Watching", (TorchFunctionMode,), {"__torch_function__": watch})
+
+    return watching() if starts else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
