@@ -395,7 +395,7 @@ fn a_short_text_calibrates_no_worse_than_none() {
     let mut plain = model.clone();
     code_weights(&mut plain, &coding).unwrap();
     let all = std::env::var_os("TRINITY_TEST_ALL").is_some();
-    for tokens in [1024, 4096, 16_384].into_iter().filter(|&tokens| tokens < 8192 || all) {
+    for tokens in [1024, 4096, 16_384].into_iter().filter(|&tokens| tokens < 4096 || all) {
         let mut calibrated = model.clone();
         code_weights_calibrated(&mut calibrated, &coding, &Calibrator::new(part(0..tokens))).unwrap();
         for from in [32_768, 57_344] {
