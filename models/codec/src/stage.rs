@@ -10,7 +10,6 @@ pub mod klt;
 pub mod line;
 pub mod means;
 pub mod precondition;
-pub mod row_scales;
 pub mod signalled;
 pub mod transform;
 pub mod trellis;
