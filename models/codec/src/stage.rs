@@ -10,6 +10,7 @@ pub mod klt;
 pub mod line;
 pub mod means;
 pub mod precondition;
+pub mod row_scales;
 pub mod signalled;
 pub mod transform;
 pub mod trellis;

@@ -9,6 +9,7 @@ use crate::format::trinity::tiles::code::{encode_tile, encode_tile_with, joined}
 use crate::format::trinity::tiles::coded::Coded;
 use crate::matrix::Matrix;
 use crate::stage::feedback::Feedback;
+use crate::stage::row_scales::RowScales;
 use crate::stage::signalled::Signalled;
 use crate::stage::trellis::Decision;
 use trinity_numeric::threads;
@@ -34,33 +35,33 @@ pub fn encode_pass(
     tile_values: usize,
 ) -> Pass {
     let tiling = Tiling::new(matrix.rows, matrix.cols, tile_values);
-    assemble(plan, scalars, signalled, matrix, tiling, &|tile| {
+    assemble(plan, scalars, (signalled, None), matrix, tiling, &|tile| {
         encode_tile(plan, scalars, decision, matrix, tile)
     })
 }
 
 /// As [`encode_pass`], with feedback from row to row of every tile;
-/// `feedback` has the factors of the tiles that start at a row.
+/// `feedback` has the factors of the tiles that start at a row, and `scales` what rows were divided by.
 pub fn encode_pass_with<'f>(
     plan: &Plan,
     scalars: &Scalars,
     decision: (Decision, f32),
     matrix: &Matrix,
     tiling: Tiling,
-    feedback: &(dyn Fn(usize) -> &'f Feedback + Sync),
+    (feedback, scales): (&(dyn Fn(usize) -> &'f Feedback + Sync), Option<&RowScales>),
 ) -> Pass {
     let code = |tile: &Tile| {
         let feedback = feedback(tile.row);
-        encode_tile_with(plan, scalars, decision, matrix, tile, feedback)
+        encode_tile_with(plan, scalars, decision, matrix, tile, (feedback, scales))
     };
-    assemble(plan, scalars, None, matrix, tiling, &code)
+    assemble(plan, scalars, (None, scales), matrix, tiling, &code)
 }
 
 /// Codes every tile and puts them behind the header.
 fn assemble(
     plan: &Plan,
     scalars: &Scalars,
-    signalled: Option<&Signalled>,
+    (signalled, scales): (Option<&Signalled>, Option<&RowScales>),
     matrix: &Matrix,
     tiling: Tiling,
     code: &(dyn Fn(&Tile) -> (Coded, Vec<f32>) + Sync),
@@ -73,7 +74,8 @@ fn assemble(
     put_varint(&mut bytes, rows as u64);
     put_varint(&mut bytes, cols as u64);
     let coded_as = (scalars.step != 0.0).then(|| (plan.clone(), tiling));
-    Header { scalars: *scalars, coded: coded_as, signalled: signalled.cloned() }.write(&mut bytes);
+    let (signalled, scales) = (signalled.cloned(), scales.cloned());
+    Header { scalars: *scalars, coded: coded_as, signalled, scales }.write(&mut bytes);
     if scalars.step != 0.0 {
         // The last tile ends with the stream.
         let lengths = coded.iter().rev().skip(1).rev().map(|(c, _)| c.bytes.len());

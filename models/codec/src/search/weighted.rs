@@ -4,6 +4,7 @@
 
 use crate::Error;
 use crate::format::trinity::plan::{Entropy, Plan, Prediction, Tiling};
+use crate::matrix::Matrix;
 use crate::search::input::Input;
 use crate::search::lossy::search_step;
 use crate::search::near::choose_near;
@@ -12,6 +13,7 @@ use crate::search::profile::Profile;
 use crate::search::target::{Encoded, Target};
 use crate::stage::feedback::Feedback;
 use crate::stage::precondition::Preconditioning;
+use crate::stage::row_scales::{MOST_SCALE, RowScales};
 use crate::stage::transform::Transform;
 use crate::stage::trellis::Centroids;
 use std::ops::Range;
@@ -88,24 +90,53 @@ pub fn encode(
         // Nothing to weigh in a constant.
         return super::lossy::encode(values, rows, cols, profile, target, None);
     }
+    let transposed = moments.inputs == Inputs::Columns;
+    let (inputs, outputs) = if transposed { (cols, rows) } else { (rows, cols) };
+    let tiling = Tiling::new(inputs, outputs, profile.parallel.tile_values);
+    // Bands of tiles that start at one row share their factors.
+    let mut factors: Vec<Feedback> = (0..inputs)
+        .step_by(tiling.tile_rows.max(1))
+        .map(|row| (own.start + row)..(own.start + (row + tiling.tile_rows).min(inputs)))
+        .map(|band| Feedback::new(moments.values, size, band))
+        .collect();
+    // A target of error is one of the values as they are, which scales would bend.
+    let scales = match target {
+        Target::Bits(_) => {
+            let costs: Vec<f64> = factors.iter().flat_map(Feedback::costs).copied().collect();
+            let has_room = values.iter().all(|value| (value * MOST_SCALE).is_finite());
+            RowScales::paying(&costs, outputs).filter(|_| has_room)
+        }
+        _ => None,
+    };
+    let mut input = input;
+    if let Some(scales) = &scales {
+        let of = |at: usize| scales.of(if transposed { at % cols } else { at / cols });
+        let divided: Vec<f32> = values.iter().enumerate().map(|(at, value)| value / of(at)).collect();
+        input = Input::new(&divided, rows, cols)?;
+        let bands = factors.into_iter().enumerate();
+        factors =
+            bands.map(|(band, own)| own.of_divided(|row| scales.of(band * tiling.tile_rows + row))).collect();
+    }
     let chosen = choose_near(profile, &plans, &input, target, None)?;
     let plan = &chosen.trial.plan;
     let view = input.view(plan);
-    let tiling = Tiling::new(view.rows, view.cols, profile.parallel.tile_values);
-    // Bands of tiles that start at one row share their factors.
-    let factors: Vec<Feedback> = (0..view.rows)
-        .step_by(tiling.tile_rows.max(1))
-        .map(|row| (own.start + row)..(own.start + (row + tiling.tile_rows).min(view.rows)))
-        .map(|band| Feedback::new(moments.values, size, band))
-        .collect();
     let feedback = |row: usize| &factors[row / tiling.tile_rows];
     let decision = (profile.stages.quantization.decision(), profile.stages.lambda);
     let run = |step: f32, centroids: Centroids| {
         let scalars = input.scalars(plan, step, centroids);
-        encode_pass_with(plan, &scalars, decision, view, tiling, &feedback)
+        encode_pass_with(plan, &scalars, decision, view, tiling, (&feedback, scales.as_ref()))
     };
     let mut encoded = search_step(&input, &chosen, target, None, run)?;
     encoded.report.quantization = Some(profile.stages.quantization);
+    if let Some(scales) = &scales {
+        let own = Matrix { rows, cols, values: std::mem::take(&mut encoded.recon) };
+        let mut own = if transposed { own.transposed() } else { own };
+        scales.apply(outputs, &mut own.values);
+        encoded.recon = if transposed { own.transposed() } else { own }.values;
+        let errors = values.iter().zip(&encoded.recon).map(|(a, b)| f64::from(a - b).powi(2));
+        let energy = values.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>();
+        encoded.report.nmse = errors.sum::<f64>() / energy;
+    }
     Ok(encoded)
 }
 
@@ -160,6 +191,36 @@ mod tests {
         let plain = crate::encode(&weight.values, 96, 64, &profile, target).unwrap();
         let without = cost(&errors(&weight, &plain.recon), &moments);
         assert!(own < 0.8 * without, "{own} by rows, {without} unweighed");
+    }
+
+    #[test]
+    fn inputs_that_cost_more_get_smaller_steps_and_come_back_to_the_last_bit() {
+        let profile = Profile::named("trinity").unwrap();
+        let weight = weight(96, 64);
+        // Inputs of very different size, each with something of its neighbours.
+        let size = |input: usize| ((input * 29 % 13) as f32 - 6.0).exp2();
+        let uneven: Vec<f32> =
+            moments(64).iter().enumerate().map(|(i, m)| m * size(i / 64) * size(i % 64)).collect();
+        let target = Target::Bits(3.0);
+        let coded = encode(&weight.values, 96, 64, &profile, target, Moments::of_columns(&uneven)).unwrap();
+        let decoded = crate::decode(&coded.bytes).unwrap();
+        assert_eq!(decoded.values, coded.recon);
+        let own = errors(&weight, &coded.recon);
+        let nmse =
+            own.values.iter().map(|e| e * e).sum::<f32>() / weight.values.iter().map(|v| v * v).sum::<f32>();
+        assert!((coded.report.nmse / f64::from(nmse) - 1.0).abs() < 1e-3);
+        // By rows it is the same, turned over.
+        let by_rows = Moments { inputs: Inputs::Rows { first: 0 }, values: &uneven };
+        let turned = encode(&weight.transposed().values, 64, 96, &profile, target, by_rows).unwrap();
+        assert_eq!(crate::decode(&turned.bytes).unwrap().values, turned.recon);
+        assert_eq!(Matrix { rows: 64, cols: 96, values: turned.recon }.transposed().values, coded.recon);
+        // One step for all: the same moments to an error, which takes no scales, at the error that this rate has.
+        let plain =
+            encode(&weight.values, 96, 64, &profile, Target::Nmse(0.02), Moments::of_columns(&uneven))
+                .unwrap();
+        let bits = |coded: &Encoded| 8.0 * coded.bytes.len() as f64 / (96.0 * 64.0);
+        let gap = |coded: &Encoded| bits(coded) + 0.5 * cost(&errors(&weight, &coded.recon), &uneven).log2();
+        assert!(gap(&coded) < gap(&plain) - 0.5, "{} bits with scales, {} without", gap(&coded), gap(&plain));
     }
 
     #[test]

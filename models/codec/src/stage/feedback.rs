@@ -22,6 +22,8 @@ pub struct Feedback {
     size: usize,
     /// U by columns: what row k takes from the rows before it is together.
     upper: Vec<f32>,
+    /// D, which is what an error in a row costs.
+    costs: Vec<f64>,
     /// D over its mean.
     weights: Vec<f32>,
 }
@@ -38,16 +40,31 @@ impl Feedback {
         let mean = (0..size).map(|i| h[i * size + i]).sum::<f64>() / size.max(1) as f64;
         let damping = (DAMPING * mean).max(f64::MIN_POSITIVE);
         (0..size).for_each(|i| h[i * size + i] += damping);
-        let diagonal = simd::widest(Factor { h: &mut h, size });
-        let mean = diagonal.iter().sum::<f64>() / size.max(1) as f64;
-        let weights = diagonal.iter().map(|d| (d / mean) as f32).collect();
+        let costs = simd::widest(Factor { h: &mut h, size });
         let mut upper = vec![0.0f32; size * size];
         for k in 0..size {
             for j in 0..k {
                 upper[k * size + j] = h[j * size + k] as f32;
             }
         }
-        Self { size, upper, weights }
+        let weights = over_mean(&costs);
+        Self { size, upper, costs, weights }
+    }
+
+    /// What errors of coding cost in each row.
+    pub fn costs(&self) -> &[f64] {
+        &self.costs
+    }
+
+    /// The factors of rows that are divided by `scale` of their number.
+    pub fn of_divided(mut self, scale: impl Fn(usize) -> f32) -> Self {
+        let scales: Vec<f32> = (0..self.size).map(scale).collect();
+        for (k, column) in self.upper.chunks_exact_mut(self.size.max(1)).enumerate() {
+            column.iter_mut().zip(&scales).take(k).for_each(|(u, scale)| *u *= scale / scales[k]);
+        }
+        self.costs.iter_mut().zip(&scales).for_each(|(cost, &scale)| *cost *= f64::from(scale).powi(2));
+        self.weights = over_mean(&self.costs);
+        self
     }
 
     /// How much the error of coding a row counts, 1 on average.
@@ -64,6 +81,12 @@ impl Feedback {
             values.iter_mut().zip(error).for_each(|(v, e)| *v += share * e);
         }
     }
+}
+
+/// Numbers over their mean.
+fn over_mean(costs: &[f64]) -> Vec<f32> {
+    let mean = costs.iter().sum::<f64>() / costs.len().max(1) as f64;
+    costs.iter().map(|cost| (cost / mean) as f32).collect()
 }
 
 /// Columns that are factored before the rest of a matrix hears of them: they stay in cache.
@@ -118,6 +141,33 @@ fn take(row: &mut [f64], column: &[f64], times: f64, first: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn factors_of_divided_rows_are_those_of_their_moments() {
+        let size = 40usize;
+        let moments: Vec<f32> =
+            (0..size * size).map(|i| 0.8f32.powi((i / size).abs_diff(i % size) as i32)).collect();
+        let scale = |row: usize| [0.5f32, 2.0, 1.0][row % 3];
+        let plain = Feedback::new(&moments, size, 0..size);
+        let divided = plain.clone().of_divided(scale);
+        // (U + I) D (U + I)ᵀ.
+        let product = |own: &Feedback, i: usize, j: usize| {
+            let upper = |i: usize, k: usize| match i.cmp(&k) {
+                std::cmp::Ordering::Less => f64::from(own.upper[k * size + i]),
+                std::cmp::Ordering::Equal => 1.0,
+                std::cmp::Ordering::Greater => 0.0,
+            };
+            (0..size).map(|k| upper(i, k) * own.costs[k] * upper(j, k)).sum::<f64>()
+        };
+        for (i, j) in (0..size).flat_map(|i| (0..size).map(move |j| (i, j))) {
+            // Errors of divided rows are multiplied when they are decoded, and so cost more.
+            let wanted = product(&plain, i, j) * f64::from(scale(i) * scale(j));
+            let got = product(&divided, i, j);
+            assert!((got - wanted).abs() < 1e-5, "({i}, {j}): {got} {wanted}");
+        }
+        let mean: f32 = divided.weights.iter().sum::<f32>() / size as f32;
+        assert!((mean - 1.0).abs() < 1e-5, "{mean}");
+    }
 
     #[test]
     fn factors_multiply_to_what_was_factored() {

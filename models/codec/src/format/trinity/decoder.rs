@@ -4,7 +4,7 @@ use crate::Error;
 use crate::format::trinity::bytes::Reader;
 use crate::format::trinity::lossless::{self, Words};
 use crate::format::trinity::paper;
-use crate::format::trinity::plan::{Header, Plan};
+use crate::format::trinity::plan::{Header, Plan, Tile};
 use crate::format::trinity::stream::{Kind, MAX_VALUES_PER_BYTE, read_magic};
 use crate::format::trinity::tiles::code::{decode_tile, joined};
 use crate::matrix::{Matrix, scale_by};
@@ -82,7 +82,7 @@ fn decode_matrix(mut reader: Reader<'_>, basis: Option<&Basis>) -> Result<Matrix
         return Err(Error::Damaged { what: "the matrix is larger than its stream can hold" });
     };
     let (rows, cols) = (rows as usize, cols as usize);
-    let Header { scalars, coded, signalled } = Header::read(&mut reader, rows, cols)?;
+    let Header { scalars, coded, signalled, scales } = Header::read(&mut reader, rows, cols)?;
     let mut matrix = Matrix { rows, cols, values: Vec::new() };
     let Some((plan, tiling)) = coded else {
         let padding =
@@ -108,9 +108,17 @@ fn decode_matrix(mut reader: Reader<'_>, basis: Option<&Basis>) -> Result<Matrix
     for (tile, length) in tiles.iter().zip(lengths) {
         work.push((*tile, reader.slice(length, "tile")?));
     }
-    let decoded = threads::map(&work, |(tile, bytes)| decode_tile(&plan, &scalars, tile, bytes));
+    let decode = |(tile, bytes): &(Tile, &[u8])| decode_tile(&plan, &scalars, scales.as_ref(), tile, bytes);
+    let decoded = threads::map(&work, decode);
     matrix.values = joined(&tiles, decoded.into_iter().collect::<Result<_, _>>()?);
+    if let Some(scales) = &scales {
+        // As the encoder does it, to the last bit.
+        scale_by(&mut matrix.values, scalars.exponent);
+        scales.apply(matrix.cols, &mut matrix.values);
+    }
     undo_change_of_basis(&plan, signalled.as_ref(), basis, &mut matrix)?;
-    scale_by(&mut matrix.values, scalars.exponent);
+    if scales.is_none() {
+        scale_by(&mut matrix.values, scalars.exponent);
+    }
     Ok(matrix)
 }

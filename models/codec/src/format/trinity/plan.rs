@@ -9,6 +9,7 @@ use crate::entropy::scales::WEIGHTS;
 use crate::format::trinity::bytes::{Reader, put_varint};
 use crate::stage::means::MeanOf;
 use crate::stage::precondition::{HADAMARD_LOG2, Preconditioning, SIGNALLED_LOG2};
+use crate::stage::row_scales::RowScales;
 use crate::stage::signalled::Signalled;
 use crate::stage::transform::Transform;
 use crate::stage::trellis::{Centroids, Code};
@@ -172,6 +173,8 @@ mod flag {
 const PRECONDITIONING: u8 = 1 << 7;
 const SIGNALLED_ROWS: u8 = 1 << 5;
 const SIGNALLED_COLUMNS: u8 = 1 << 6;
+/// Both of them: scales of coded rows instead, in quarters of an octave.
+const ROW_SCALES: u8 = SIGNALLED_ROWS | SIGNALLED_COLUMNS | 2;
 
 /// Segments where a header does not say otherwise.
 const LOG2_SEGMENT: u32 = 10;
@@ -185,6 +188,8 @@ pub struct Header {
     pub coded: Option<(Plan, Tiling)>,
     /// The matrices, where the plan states some.
     pub signalled: Option<Signalled>,
+    /// What coded rows are multiplied by, where the stream states it.
+    pub scales: Option<RowScales>,
 }
 
 impl Header {
@@ -205,7 +210,7 @@ impl Header {
             Preconditioning::Signalled { log2_size, columns } => {
                 Some(log2_size as u8 | if columns { SIGNALLED_COLUMNS } else { SIGNALLED_ROWS })
             }
-            Preconditioning::None | Preconditioning::Basis { .. } => None,
+            Preconditioning::None | Preconditioning::Basis { .. } => self.scales.as_ref().map(|_| ROW_SCALES),
         };
         let has_centroids = centroids != Centroids::default();
         let has_stages =
@@ -232,8 +237,8 @@ impl Header {
             out.push(plan.transform.code() | if change.is_some() { PRECONDITIONING } else { 0 });
             out.push(plan.prediction.code());
             out.extend(change);
-            if let Some(signalled) = &self.signalled {
-                let bytes = signalled.to_bytes();
+            let stated = self.signalled.as_ref().map(Signalled::to_bytes);
+            if let Some(bytes) = stated.or_else(|| self.scales.as_ref().map(RowScales::to_bytes)) {
                 put_varint(out, bytes.len() as u64);
                 out.extend(bytes);
             }
@@ -269,7 +274,7 @@ impl Header {
         if scalars.step == 0.0 {
             let known = flags & !flag::OFFSET == 0;
             return if known {
-                Ok(Self { scalars, coded: None, signalled: None })
+                Ok(Self { scalars, coded: None, signalled: None, scales: None })
             } else {
                 Err(Error::Damaged { what: "a constant with stages" })
             };
@@ -281,13 +286,13 @@ impl Header {
         }
         let [transform, prediction] =
             if flags & flag::STAGES != 0 { reader.array("stages")? } else { [0, 0] };
-        let (preconditioning, signalled) = match (basis, transform & PRECONDITIONING != 0) {
-            (None, false) => (Preconditioning::None, None),
-            (Some(hash), false) => (Preconditioning::Basis { hash }, None),
-            (None, true) => read_preconditioning(reader, rows, cols)?,
+        let transposed = flags & flag::TRANSPOSED != 0;
+        let (preconditioning, signalled, scales) = match (basis, transform & PRECONDITIONING != 0) {
+            (None, false) => (Preconditioning::None, None, None),
+            (Some(hash), false) => (Preconditioning::Basis { hash }, None, None),
+            (None, true) => read_preconditioning(reader, (rows, cols), transposed)?,
             (Some(_), true) => return Err(Error::Damaged { what: "two changes of basis" }),
         };
-        let transposed = flags & flag::TRANSPOSED != 0;
         let (rows, cols) = if transposed { (cols, rows) } else { (rows, cols) };
         let (log2_segment, tiling) = if flags & flag::TILING != 0 {
             let [log2_segment] = reader.array("segment")?;
@@ -312,20 +317,30 @@ impl Header {
             log2_segment,
         };
         plan.check().map_err(|what| Error::Damaged { what })?;
-        Ok(Self { scalars, coded: Some((plan, tiling)), signalled })
+        let row_by_row = plan.entropy == Entropy::Adaptive && plan.transform == Transform::None;
+        if scales.is_some() && !(row_by_row && plan.prediction == Prediction::NONE) {
+            return Err(Error::Damaged { what: "scales of rows that are not coded one by one" });
+        }
+        Ok(Self { scalars, coded: Some((plan, tiling)), signalled, scales })
     }
 }
 
-/// A change of basis that is no file, and the matrices it states.
+/// A change of basis that is no file, and the matrices it states; or scales of coded rows.
 fn read_preconditioning(
     reader: &mut Reader<'_>,
-    rows: usize,
-    cols: usize,
-) -> Result<(Preconditioning, Option<Signalled>), Error> {
+    (rows, cols): (usize, usize),
+    transposed: bool,
+) -> Result<(Preconditioning, Option<Signalled>, Option<RowScales>), Error> {
     let [code] = reader.array("preconditioning")?;
+    if code == ROW_SCALES {
+        let length = reader.varint("scales of rows")?;
+        let bytes = reader.slice(length, "scales of rows")?;
+        let scales = RowScales::from_bytes(bytes, if transposed { cols } else { rows })?;
+        return Ok((Preconditioning::None, None, Some(scales)));
+    }
     let log2_size = u32::from(code & !(SIGNALLED_ROWS | SIGNALLED_COLUMNS));
     let columns = match code & (SIGNALLED_ROWS | SIGNALLED_COLUMNS) {
-        0 => return Ok((Preconditioning::Hadamard { log2_size }, None)),
+        0 => return Ok((Preconditioning::Hadamard { log2_size }, None, None)),
         SIGNALLED_ROWS => false,
         SIGNALLED_COLUMNS => true,
         _ => return Err(Error::Damaged { what: "two changes of basis" }),
@@ -336,7 +351,7 @@ fn read_preconditioning(
     let length = reader.varint("stated matrices")?;
     let bytes = reader.slice(length, "stated matrices")?;
     let signalled = Signalled::from_bytes(bytes, if columns { rows } else { cols }, 1 << log2_size)?;
-    Ok((Preconditioning::Signalled { log2_size, columns }, Some(signalled)))
+    Ok((Preconditioning::Signalled { log2_size, columns }, Some(signalled), None))
 }
 
 const SIGNALLED_SIZES: &str = "stated matrices have 8 to 128 columns";

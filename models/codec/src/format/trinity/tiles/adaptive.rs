@@ -90,6 +90,11 @@ impl State {
         }
     }
 
+    /// Expects the class of a row that is by so many classes above the last one.
+    fn louder(&mut self, classes: i32) {
+        self.row_class = (self.row_class + classes).clamp(*ROW_CLASSES.start(), *ROW_CLASSES.end());
+    }
+
     /// Classes of the values of a row whose class is known.
     #[inline(always)]
     fn classify(&mut self) {
@@ -221,6 +226,11 @@ impl TileEncoder {
             .iter_mut()
             .zip(contexts.iter())
             .for_each(|(costs, c)| *costs = symbol_costs(&c.starts, lambda));
+    }
+
+    /// The next row is by so many classes above the last one, as far as is known.
+    pub fn louder(&mut self, classes: i32) {
+        self.state.louder(classes);
     }
 
     /// Coded rows that are taken at a time.
@@ -380,6 +390,11 @@ impl<'a> TileDecoder<'a> {
         let (symbols, raw) = (Decoder::new(bytes, state.lanes)?, RawReader::new(bytes));
         let reader = lanes::Reader { symbols, raw, states: [0; LANES] };
         Ok(Self { state, blocks: Blocks::new(plan, padded), reader })
+    }
+
+    /// The next row is by so many classes above the last one, as far as is known.
+    pub fn louder(&mut self, classes: i32) {
+        self.state.louder(classes);
     }
 
     /// Coded rows that are taken at a time.

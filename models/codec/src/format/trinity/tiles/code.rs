@@ -11,6 +11,7 @@ use crate::format::trinity::tiles::{binary, raw, static_tables};
 use crate::matrix::Matrix;
 use crate::stage::feedback::Feedback;
 use crate::stage::means::{MeanOf, Means};
+use crate::stage::row_scales::RowScales;
 use crate::stage::trellis::Decision;
 use trinity_numeric::simd::{self, Kernel};
 
@@ -22,20 +23,20 @@ pub fn encode_tile(
     matrix: &Matrix,
     tile: &Tile,
 ) -> (Coded, Vec<f32>) {
-    simd::widest(EncodeTile { plan, scalars, decision, matrix, tile, feedback: None })
+    simd::widest(EncodeTile { plan, scalars, decision, matrix, tile, feedback: None, scales: None })
 }
 
 /// As [`encode_tile`], each row with what `feedback` asks of it after the rows
-/// before. The plan must code one row of the matrix at a time.
+/// before, and divided by what `scales` has of it. The plan must code one row of the matrix at a time.
 pub fn encode_tile_with(
     plan: &Plan,
     scalars: &Scalars,
     decision: (Decision, f32),
     matrix: &Matrix,
     tile: &Tile,
-    feedback: &Feedback,
+    (feedback, scales): (&Feedback, Option<&RowScales>),
 ) -> (Coded, Vec<f32>) {
-    simd::widest(EncodeTile { plan, scalars, decision, matrix, tile, feedback: Some(feedback) })
+    simd::widest(EncodeTile { plan, scalars, decision, matrix, tile, feedback: Some(feedback), scales })
 }
 
 /// The work of [`encode_tile`].
@@ -47,6 +48,7 @@ struct EncodeTile<'a> {
     matrix: &'a Matrix,
     tile: &'a Tile,
     feedback: Option<&'a Feedback>,
+    scales: Option<&'a RowScales>,
 }
 
 impl Kernel for EncodeTile<'_> {
@@ -54,7 +56,7 @@ impl Kernel for EncodeTile<'_> {
 
     #[inline(always)]
     fn run(self) -> Self::Output {
-        let Self { plan, scalars, decision, matrix, tile, feedback } = self;
+        let Self { plan, scalars, decision, matrix, tile, feedback, scales } = self;
         let (height, width) = (plan.transform.height(), tile.cols.next_multiple_of(plan.transform.width()));
         let mut recon = Vec::with_capacity(tile.rows * tile.cols);
         let step = scalars.step;
@@ -89,6 +91,9 @@ impl Kernel for EncodeTile<'_> {
                 encoder.weigh(decision.1 / feedback.weight(first).clamp(LEAST_WEIGHT, MOST_WEIGHT));
             }
             means.add(-1.0, first, width, step, buffer);
+            if let Some(scales) = scales.filter(|_| first > 0) {
+                encoder.louder(scales.louder(tile.row + first));
+            }
             encoder.rows(buffer);
             means.add(1.0, first, width, step, buffer);
             if feedback.is_some() {
@@ -163,9 +168,15 @@ pub fn joined(tiles: &[Tile], mut of_tiles: Vec<Vec<f32>>) -> Vec<f32> {
     values
 }
 
-/// Decodes one tile.
-pub fn decode_tile(plan: &Plan, scalars: &Scalars, tile: &Tile, bytes: &[u8]) -> Result<Vec<f32>, Error> {
-    simd::widest(DecodeTile { plan, scalars, tile, bytes })
+/// Decodes one tile of rows that were divided by `scales`, and leaves them so.
+pub fn decode_tile(
+    plan: &Plan,
+    scalars: &Scalars,
+    scales: Option<&RowScales>,
+    tile: &Tile,
+    bytes: &[u8],
+) -> Result<Vec<f32>, Error> {
+    simd::widest(DecodeTile { plan, scalars, scales, tile, bytes })
 }
 
 /// The work of [`decode_tile`].
@@ -173,6 +184,7 @@ pub fn decode_tile(plan: &Plan, scalars: &Scalars, tile: &Tile, bytes: &[u8]) ->
 struct DecodeTile<'a> {
     plan: &'a Plan,
     scalars: &'a Scalars,
+    scales: Option<&'a RowScales>,
     tile: &'a Tile,
     bytes: &'a [u8],
 }
@@ -182,7 +194,7 @@ impl Kernel for DecodeTile<'_> {
 
     #[inline(always)]
     fn run(self) -> Self::Output {
-        let Self { plan, scalars, tile, bytes } = self;
+        let Self { plan, scalars, scales, tile, bytes } = self;
         let mut reader = Reader::new(bytes);
         let means = Means::read(plan.prediction.means, tile.rows, tile.cols, &mut reader)?;
         let bytes = reader.rest();
@@ -205,6 +217,9 @@ impl Kernel for DecodeTile<'_> {
         for first in (0..tile.rows).step_by(batch) {
             let rows = (tile.rows - first).min(batch).next_multiple_of(height);
             let buffer = &mut buffer[..rows * width];
+            if let Some(scales) = scales.filter(|_| first > 0) {
+                decoder.louder(scales.louder(tile.row + first));
+            }
             decoder.rows(buffer)?;
             means.add(1.0, first, width, scalars.step, buffer);
             keep(buffer, &mut recon, tile, width, scalars.offset);
@@ -241,11 +256,13 @@ mod tests {
                     matrix: &matrix,
                     tile: &tile,
                     feedback: None,
+                    scales: None,
                 };
                 let ((wide, wide_recon), (narrow, narrow_recon)) = (simd::widest(work), work.run());
                 assert_eq!(wide.bytes, narrow.bytes, "{plan:?}");
                 assert_eq!(wide_recon, narrow_recon, "{plan:?}");
-                let work = DecodeTile { plan: &plan, scalars: &scalars, tile: &tile, bytes: &wide.bytes };
+                let bytes = &wide.bytes;
+                let work = DecodeTile { plan: &plan, scalars: &scalars, scales: None, tile: &tile, bytes };
                 assert_eq!(simd::widest(work).unwrap(), wide_recon, "{plan:?}");
                 assert_eq!(work.run().unwrap(), wide_recon, "{plan:?}");
             }
