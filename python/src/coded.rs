@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use trinity_lm::coding::Coding;
 use trinity_study::Progress;
-use trinity_study::encode::{Calibration, EncodeRequest, Plan, Rules, Work, default_codec};
+use trinity_study::encode::{Calibrate, Calibration, EncodeRequest, Plan, Rules, Work, default_codec};
 use trinity_tensor::allocate::Allocation;
 use trinity_tensor::codec::{Metrics, Target, codec};
 use trinity_tensor::file::{AtomicFile, TIED_KEY, TriWriter};
@@ -123,7 +123,8 @@ impl Asked {
                 Failure::input("a text calibrates a model that lies in a file")
                     .help("`trinity.calibrate` makes a calibration of a model in memory")
             })?;
-            Calibration::measure(source, text, &coding, asked, watch)?
+            let asked = Calibrate { file, plan: &plan, coding: &coding, allocation: asked };
+            Calibration::measure(source, text, &asked, watch)?
         };
         calibration.suffices(&plan)?;
         plan.calibrate(&|tensor| calibration.bits_of(tensor));

@@ -5,13 +5,14 @@
 //! what a user says of it, [`Plan`] what becomes of it; [`Work`] does it.
 
 mod calibrated;
+mod keeper;
 mod kind;
 mod plan;
 mod rules;
 mod size;
 mod work;
 
-pub use calibrated::Calibration;
+pub use calibrated::{Calibrate, Calibration};
 pub use kind::{FINER_BITS, Kind};
 pub use plan::{EncodeRequest, KindRow, Plan, Planned, default_codec};
 pub use rules::Rules;

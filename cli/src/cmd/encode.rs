@@ -12,7 +12,7 @@ use trinity_config::DataSize;
 use trinity_lm::coding::Coding;
 use trinity_study::Progress;
 pub use trinity_study::encode::default_codec;
-use trinity_study::encode::{Calibration, EncodeRequest, Plan, Work};
+use trinity_study::encode::{Calibrate, Calibration, EncodeRequest, Plan, Work};
 use trinity_study::evaluate::{self, Evaluation, Gain};
 use trinity_tensor::allocate::Allocation;
 use trinity_tensor::codec::{Basis, Target, codec};
@@ -267,7 +267,8 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
             if Calibration::is_file(text) {
                 Calibration::open(text, &plan, &coding, allocation)?
             } else {
-                calibrate(&args.file, text, &coding, allocation, ctx)?
+                let asked = Calibrate { file: &file, plan: &plan, coding: &coding, allocation };
+                calibrate(&args.file, text, &asked, ctx)?
             }
         }
         (Some(_), _) => {
@@ -373,12 +374,11 @@ fn coding(codec: &str, bits: f64) -> Result<Coding, Failure> {
 fn calibrate(
     model: &Path,
     text: &Path,
-    coding: &Coding,
-    allocation: Allocation,
+    asked: &Calibrate<'_>,
     ctx: &Context,
 ) -> Result<Calibration, Failure> {
     output::protect(text);
-    let calibration = Calibration::measure(model, text, coding, allocation, &ctx.watch())?;
+    let calibration = Calibration::measure(model, text, asked, &ctx.watch())?;
     calibration.remark.iter().for_each(|said| ctx.remark(format!("warning: {said}")));
     Ok(calibration)
 }

@@ -1,11 +1,14 @@
 //! Post-training quantizers that codecs are held against, as published: GPTQ and
-//! AWQ with groups of 128, NF4, NVFP4, and GGUF's K-quants.
+//! AWQ with groups of 128, NF4, NVFP4, and GGUF's K-quants; and the bound that no code is below.
 //!
 //! Each replaces a weight by what its format holds and answers the bits of
 //! that format, scales and zero points included. `trinity-tensor` has those that
 //! files can hold.
 
-use crate::calibrate::InputMoments;
+use crate::Weight;
+use crate::calibrate::{InputMoments, damped};
+use crate::cholesky::Factor;
+use crate::probe::disturb;
 use trinity_tensor::codec::{KQuant, Method, NF4_BLOCK, NF4_LEVELS};
 
 /// A quantizer by name.
@@ -19,6 +22,8 @@ pub enum Baseline {
     Nvfp4,
     /// llama.cpp's, as GGUF files have them.
     KQuant(KQuant),
+    /// Errors of the rate–distortion bound of normal weights, at so many thousandths of a bit: no code, but what none is better than.
+    Bound { thousandths: u32 },
 }
 
 impl Baseline {
@@ -31,6 +36,7 @@ impl Baseline {
         Some(match name {
             "nf4" => Ok(Self::Nf4),
             "nvfp4" => Ok(Self::Nvfp4),
+            "bound" => Ok(Self::Bound { thousandths: (1000.0 * bits) as u32 }),
             _ => match (Method::named(name), KQuant::named(name)) {
                 (Some(method), _) => whole().map(|width| Self::Grouped { method, width }),
                 (None, Some(format)) => Ok(Self::KQuant(format)),
@@ -46,7 +52,12 @@ impl Baseline {
 
     /// Whether it cannot do without moments of the input.
     pub fn needs_moments(self) -> bool {
-        matches!(self, Self::Grouped { .. })
+        matches!(self, Self::Grouped { .. } | Self::Bound { .. })
+    }
+
+    /// Whether it may be told what layers before did to its inputs.
+    pub fn follows_inputs(self) -> bool {
+        matches!(self, Self::Bound { .. })
     }
 
     /// Quantizes rows of `cols` values in place; answers the bits they take.
@@ -61,6 +72,15 @@ impl Baseline {
                 let quantized = method.quantize(width, cols, values, moments.values())?;
                 values.copy_from_slice(&quantized.values());
                 Ok(quantized.published_bits())
+            }
+            (Self::Bound { thousandths }, Some(moments)) => {
+                let seed = values.first().map_or(0, |first| u64::from(first.to_bits()));
+                let factor = Factor::new(damped(moments.matrix())).ok_or("its inputs have no factor")?;
+                let (rows, bits) = (values.len() / cols.max(1), f64::from(thousandths) / 1000.0);
+                let mut weight = Weight { name: String::new(), rows, cols, values: values.to_vec() };
+                disturb(&mut weight, &factor, bits, seed);
+                values.copy_from_slice(&weight.values);
+                Ok((bits * values.len() as f64) as u64)
             }
             (Self::Nf4, _) => Ok(nf4(values)),
             (Self::Nvfp4, _) => Ok(nvfp4(values)),

@@ -3,7 +3,6 @@
 //!
 //! Knows where linear layers read; how a codec uses the moments is its affair.
 
-use crate::cholesky::Factor;
 use crate::model::Part;
 use crate::{Error, Model, Text};
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, Dyn};
@@ -21,9 +20,6 @@ pub struct Moments {
 #[derive(Debug, Clone, Copy)]
 pub struct InputMoments<'m> {
     matrix: &'m DMatrix<f32>,
-    /// Whether the input comes straight out of a norm, whose weights can take
-    /// a scale of every channel.
-    after_norm: bool,
 }
 
 impl Moments {
@@ -51,12 +47,17 @@ impl Moments {
         Ok(Self { by_input })
     }
 
+    /// Those of what a part of a layer reads.
+    pub(crate) fn of_part(&self, layer: usize, part: Part) -> Option<&DMatrix<f32>> {
+        self.by_input.get(&(layer, part))
+    }
+
     /// Those of the input that a weight such as `layers.3.q_proj.weight` reads.
     pub fn of(&self, weight: &str) -> Option<InputMoments<'_>> {
         let mut parts = weight.split('.').skip(1);
         let (layer, name) = (parts.next()?.parse::<usize>().ok()?, parts.next()?);
         let part = Part::ALL.into_iter().find(|part| part.readers().contains(&name))?;
-        Some(InputMoments::new(self.by_input.get(&(layer, part))?, part.is_after_norm()))
+        Some(InputMoments::new(self.by_input.get(&(layer, part))?))
     }
 }
 
@@ -151,8 +152,6 @@ pub(crate) fn shrink(moments: &mut DMatrix<f32>, share: f32) {
 
 /// What is added to the diagonal, over its mean (GPTQ, Frantar et al. 2023, §3.3).
 const DAMPING: f64 = 0.01;
-/// How far a channel's scale may be from the average, either way.
-const WIDEST_SCALE: f64 = 8.0;
 
 /// Moments with something on the diagonal: a short text leaves directions that
 /// it never saw.
@@ -164,10 +163,13 @@ pub(crate) fn damped(moments: &DMatrix<f32>) -> DMatrix<f64> {
 }
 
 impl<'m> InputMoments<'m> {
-    /// `matrix` is `inputs × inputs`; `after_norm` says whether the input comes
-    /// straight out of a norm.
-    pub(crate) fn new(matrix: &'m DMatrix<f32>, after_norm: bool) -> Self {
-        Self { matrix, after_norm }
+    /// `matrix` is `inputs × inputs`.
+    pub(crate) fn new(matrix: &'m DMatrix<f32>) -> Self {
+        Self { matrix }
+    }
+
+    pub(crate) fn matrix(&self) -> &'m DMatrix<f32> {
+        self.matrix
     }
 
     /// `inputs × inputs`, symmetric.
@@ -178,38 +180,6 @@ impl<'m> InputMoments<'m> {
     /// Channels of the input.
     pub fn inputs(&self) -> usize {
         self.matrix.nrows()
-    }
-
-    /// The same of inputs divided by `scales`.
-    pub fn scaled(&self, scales: &[f32]) -> Vec<f32> {
-        let n = self.inputs();
-        let scaled = |(i, m): (usize, &f32)| m / (scales[i / n] * scales[i % n]);
-        self.values().iter().enumerate().map(scaled).collect()
-    }
-
-    /// What each channel's weights are multiplied by before they are coded, and
-    /// the norm's weights divided by: errors then count alike in all channels,
-    /// which is where a fixed sum of bits goes furthest. All ones where no norm
-    /// comes before.
-    pub fn scales(&self) -> Vec<f32> {
-        let n = self.inputs();
-        let innovations = if self.after_norm { self.innovations() } else { None };
-        let Some(innovations) = innovations else { return vec![1.0; n] };
-        let mean_log = innovations.iter().map(|d| d.ln()).sum::<f64>() / n.max(1) as f64;
-        let scale =
-            |d: &f64| (0.5 * (d.ln() - mean_log)).exp().clamp(1.0 / WIDEST_SCALE, WIDEST_SCALE) as f32;
-        innovations.iter().map(scale).collect()
-    }
-
-    /// What is left of each channel's moment once the channels after it are
-    /// known: what an error costs under feedback from channel to channel.
-    fn innovations(&self) -> Option<Vec<f64>> {
-        let n = self.inputs();
-        let damped = damped(self.matrix);
-        // Cholesky goes from the first channel on; feedback leaves the last for last.
-        let turned = DMatrix::from_fn(n, n, |i, j| damped[(n - 1 - i, n - 1 - j)]);
-        let diagonal = Factor::new(turned)?.diagonal();
-        Some(diagonal.iter().rev().map(|l| (l * l).max(f64::MIN_POSITIVE)).collect())
     }
 
     /// tr(E H Eᵀ) of `rows × inputs` errors: the squared error of the output.

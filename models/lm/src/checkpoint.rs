@@ -138,10 +138,15 @@ impl Checkpoint {
         let tensor = entry.read()?;
         let mut values = vec![0.0; tensor.len()];
         tensor.dtype().to_f32(tensor.data(), &mut values);
+        Ok(self.as_used(name, values))
+    }
+
+    /// Values of the weight with a short name, in the order its file has them, as the model uses them.
+    pub fn as_used(&self, name: &str, mut values: Vec<f32>) -> Vec<f32> {
         if self.is_paired(name) {
             gguf::unpair_rows(&mut values, self.config.head_dim, self.config.hidden_size);
         }
-        Ok(values)
+        values
     }
 
     /// Values of the weight with a short name in the order its file has them.

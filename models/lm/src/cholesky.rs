@@ -4,7 +4,7 @@
 //! in blocks they are what processors do best. Same result for any number of threads: columns are solved in
 //! pieces of a fixed size. Knows matrices alone.
 
-use nalgebra::DMatrix;
+use nalgebra::{DMatrix, DMatrixViewMut};
 use rayon::prelude::*;
 
 /// Rows and columns of a block.
@@ -56,7 +56,7 @@ impl Factor {
         let size = self.lower.nrows();
         let mut solved = right.clone();
         solved.as_mut_slice().par_chunks_mut((size * PIECE).max(1)).for_each(|piece| {
-            let mut own = nalgebra::DMatrixViewMut::from_slice(piece, size, piece.len() / size.max(1));
+            let mut own = DMatrixViewMut::from_slice(piece, size, piece.len() / size.max(1));
             let width = own.ncols();
             for (block, inverse) in self.inverses.iter().enumerate() {
                 let (first, count) = (block * BLOCK, inverse.nrows());
@@ -64,16 +64,33 @@ impl Factor {
                 let rest = own.view((first, 0), (count, width)) - known;
                 own.view_mut((first, 0), (count, width)).gemm(1.0, inverse, &rest, 0.0);
             }
-            for (block, inverse) in self.inverses.iter().enumerate().rev() {
-                let (first, count) = (block * BLOCK, inverse.nrows());
-                let after = first + count;
-                let below = self.lower.view((after, first), (size - after, count));
-                let known = below.tr_mul(&own.rows(after, size - after));
-                let rest = own.view((first, 0), (count, width)) - known;
-                own.view_mut((first, 0), (count, width)).gemm(1.0, &inverse.transpose(), &rest, 0.0);
-            }
+            self.back(&mut own);
         });
         solved
+    }
+
+    /// X of Lᵀ X = B, B as many rows as the matrix.
+    pub fn solve_transposed(&self, right: &DMatrix<f64>) -> DMatrix<f64> {
+        let size = self.lower.nrows();
+        let mut solved = right.clone();
+        solved.as_mut_slice().par_chunks_mut((size * PIECE).max(1)).for_each(|piece| {
+            let width = piece.len() / size.max(1);
+            self.back(&mut DMatrixViewMut::from_slice(piece, size, width));
+        });
+        solved
+    }
+
+    /// Puts X of Lᵀ X = B in the place of B.
+    fn back(&self, own: &mut DMatrixViewMut<'_, f64>) {
+        let (size, width) = own.shape();
+        for (block, inverse) in self.inverses.iter().enumerate().rev() {
+            let (first, count) = (block * BLOCK, inverse.nrows());
+            let after = first + count;
+            let below = self.lower.view((after, first), (size - after, count));
+            let known = below.tr_mul(&own.rows(after, size - after));
+            let rest = own.view((first, 0), (count, width)) - known;
+            own.view_mut((first, 0), (count, width)).gemm(1.0, &inverse.transpose(), &rest, 0.0);
+        }
     }
 
     /// The diagonal of L.
@@ -110,6 +127,8 @@ mod tests {
         assert_eq!((solved.clone(), diagonal.clone()), with(3));
         let exact = plain.solve(&right);
         assert!((&solved - &exact).amax() < 1e-9 * exact.amax());
+        let half = Factor::new(matrix.clone()).unwrap().solve_transposed(&right);
+        assert!((plain.l().transpose() * half - &right).amax() < 1e-9 * right.amax());
         let known = plain.l().diagonal();
         assert!(diagonal.iter().zip(known.iter()).all(|(a, b)| (a / b - 1.0).abs() < 1e-10));
     }

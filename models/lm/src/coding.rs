@@ -150,12 +150,15 @@ impl Coding {
 
     /// Whether a weight also makes good what coding did to its inputs.
     pub(crate) fn follows_inputs(&self) -> bool {
-        matches!(self.coder, Coder::Codec(_)) && self.takes_moments() && !self.needs_moments()
+        match &self.coder {
+            Coder::Codec(codec) => codec.takes_moments() && !codec.needs_moments(),
+            Coder::Baseline(baseline) => baseline.follows_inputs(),
+            Coder::Rtn { .. } => false,
+        }
     }
 
     /// Codes a weight in place for the inputs it will be multiplied with;
-    /// answers the bits it takes. Channels may be scaled on the way: the norm
-    /// that makes them takes the inverse, so no bit is spent on it.
+    /// answers the bits it takes.
     pub fn apply_calibrated(
         &self,
         rows: usize,
@@ -172,18 +175,14 @@ impl Coding {
             Coder::Codec(codec) if codec.takes_moments() => codec,
             _ => return self.apply(Class::Weight, rows, cols, values, bits),
         };
-        let scales = moments.scales();
-        let scaled: Vec<f32> = values.iter().enumerate().map(|(i, v)| v * scales[i % cols]).collect();
-        let data = scaled.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let data = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         let tensor = Tensor::new("matrix", Class::Weight, Dtype::F32, vec![rows, cols], data)
             .map_err(|e| e.to_string())?;
-        let weighed = moments.scaled(&scales);
         let encoded = codec
-            .encode_weighted(&tensor, Target::Bits(bits), Moments::of_columns(&weighed))
+            .encode_weighted(&tensor, Target::Bits(bits), Moments::of_columns(moments.values()))
             .map_err(|e| e.to_string())?;
         let decoded = codec.decode(&encoded).map_err(|e| e.to_string())?;
         decoded.dtype().to_f32(decoded.data(), values);
-        values.iter_mut().enumerate().for_each(|(i, v)| *v /= scales[i % cols]);
         Ok(8 * encoded.bytes.len() as u64)
     }
 

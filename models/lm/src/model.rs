@@ -526,12 +526,6 @@ impl Part {
             Self::FeedOut => &["down_proj"],
         }
     }
-
-    /// Whether what it reads comes straight out of a norm, whose weights can
-    /// take a scale of every channel.
-    pub(crate) fn is_after_norm(self) -> bool {
-        matches!(self, Self::Attention | Self::Feed)
-    }
 }
 
 fn weight_name(n: usize, part: &str) -> String {

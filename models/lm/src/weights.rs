@@ -4,11 +4,14 @@
 use crate::accumulator::Accumulator;
 pub use crate::accumulator::CodedWeights;
 use crate::cache::{CacheTurns, Keys};
-use crate::calibrate::Moments;
+use crate::calibrate::{Moments, damped};
+use crate::cholesky::Factor;
 use crate::coding::Coding;
+use crate::keeper::{Fate, Keeper};
+use crate::model::Part;
 use crate::nearby::Nearby;
 use crate::principal::CacheBases;
-pub use crate::progressive::Target;
+use crate::probe::{disturb, disturb_table};
 use crate::progressive::Task;
 use crate::{Error, Model, NoHooks, Reference, Text, Weight, progressive, score_against};
 use rayon::prelude::*;
@@ -17,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 use trinity_tensor::Class;
 use trinity_tensor::allocate::{Allocation, Curve, allocate};
 
-/// Bits at which a weight's divergence is measured: coarse enough to stand out,
+/// Bits at whose error a weight's divergence is measured: coarse enough to stand out,
 /// fine enough to leave the model one.
 const PROBE_BITS: f64 = 3.0;
 /// A weight that seems to cost nothing still gets this share of the average.
@@ -98,8 +101,8 @@ impl Calibrator {
     }
 
     /// The KL divergence from the model as it is that each weight, and then each
-    /// table, causes when it alone is coded at [`PROBE_BITS`].
-    fn divergences(&self, model: &Model, coding: &Coding) -> Result<&[f64], Error> {
+    /// table, causes when it alone errs as if it were coded at [`PROBE_BITS`].
+    fn divergences(&self, model: &Model) -> Result<&[f64], Error> {
         if let Some(known) = self.divergences.get() {
             return Ok(known);
         }
@@ -107,56 +110,75 @@ impl Calibrator {
         let nearby = Nearby::measure(model, &text)?;
         let seen = self.text.beginnings(SEEN_WINDOWS, usize::MAX);
         let moments = once(&self.probing, || Moments::measure(model, &seen))?;
-        let weights = model.weights();
-        let probe = Coding::new(coding.name(), PROBE_BITS)
-            .map_err(|reason| Error::Hook { place: "calibration".into(), reason })?;
-        let layers = model.config().num_hidden_layers.max(1);
-        let per_layer = weights.len().div_ceil(layers).max(1);
-        // A copy of the model for each thread, and weights dealt to them: later ones take less.
+        let layers = 0..model.config().num_hidden_layers;
+        let parts: Vec<(usize, Part)> = layers.flat_map(|n| Part::ALL.map(|part| (n, part))).collect();
+        // A copy of the model for each thread, and parts dealt to them: later ones take less.
         let threads = rayon::current_num_threads().max(1);
-        let measured: Vec<Vec<f64>> = (0..threads)
+        let of_parts: Vec<Vec<Vec<(String, f64)>>> = (0..threads)
             .into_par_iter()
             .map(|thread| {
                 let (mut copy, mut work) = (model.clone(), model.workspace(PROBE_TOKENS));
-                let own = weights.iter().enumerate().skip(thread).step_by(threads);
-                own.map(|(at, weight)| {
-                    let mut coded = weight.clone();
-                    code_for(moments, &probe, &mut coded, PROBE_BITS)?;
-                    copy.replace_weight(&coded);
-                    let moved = nearby.divergence(&copy, at / per_layer, &mut work);
-                    copy.replace_weight(weight);
-                    moved
+                let own = parts.iter().skip(thread).step_by(threads);
+                own.map(|&(n, part)| {
+                    let factor = moments.of_part(n, part).and_then(|known| Factor::new(damped(known)));
+                    let weights = model.part_weights(n, part);
+                    let one = |weight: &Weight| {
+                        let mut other = weight.clone();
+                        match &factor {
+                            Some(factor) => disturb(&mut other, factor, PROBE_BITS, n as u64),
+                            None => disturb_table(&mut other, PROBE_BITS, n as u64),
+                        }
+                        copy.replace_weight(&other);
+                        let moved = nearby.divergence(&copy, n, &mut work);
+                        copy.replace_weight(weight);
+                        Ok((weight.name.clone(), moved?))
+                    };
+                    weights.iter().map(one).collect::<Result<_, Error>>()
                 })
                 .collect::<Result<_, Error>>()
             })
             .collect::<Result<_, Error>>()?;
-        let mut measured: Vec<f64> =
-            (0..weights.len()).map(|at| measured[at % threads][at / threads]).collect();
-        measured.extend(table_divergences(model, &probe, &text)?);
+        let by_name: BTreeMap<String, f64> = of_parts.into_iter().flatten().flatten().collect();
+        let of = |weight: &Weight| by_name.get(&weight.name).copied().unwrap_or(0.0);
+        let mut measured: Vec<f64> = model.weights().iter().map(of).collect();
+        measured.extend(table_divergences(model, &text)?);
         Ok(self.divergences.get_or_init(|| measured))
     }
 
-    /// The bits of each weight at which the next bit saves as much divergence
+    /// The bits of each weight that shares the budget at which the next bit saves as much divergence
     /// everywhere, `coding`'s on average.
-    fn budgets(&self, model: &Model, coding: &Coding) -> Result<BTreeMap<String, f64>, Error> {
-        let divergences = self.divergences(model, coding)?;
-        let mean = divergences.iter().sum::<f64>() / divergences.len().max(1) as f64;
-        let least = (LEAST_SHARE * mean).max(f64::MIN_POSITIVE);
-        let trust = (coding.bits() / TRUSTED_BITS).min(1.0);
+    fn budgets(
+        &self,
+        model: &Model,
+        coding: &Coding,
+        keeper: &dyn Keeper,
+    ) -> Result<BTreeMap<String, f64>, Error> {
         let mut weights = model.weights();
         let linear = weights.len();
         weights.extend(model.tables());
-        let curve = |(at, (weight, divergence)): (usize, (&Weight, &f64))| Curve {
+        let divergences = self.divergences(model)?;
+        let shared = |(at, weight): (usize, Weight)| {
+            matches!(keeper.fate(&weight.name), Fate::Shares(_)).then_some((
+                weight,
+                divergences[at],
+                at < linear,
+            ))
+        };
+        let shared: Vec<(Weight, f64, bool)> = weights.into_iter().enumerate().filter_map(shared).collect();
+        let mean = shared.iter().map(|own| own.1).sum::<f64>() / shared.len().max(1) as f64;
+        let least = (LEAST_SHARE * mean).max(f64::MIN_POSITIVE);
+        let trust = (coding.bits() / TRUSTED_BITS).min(1.0);
+        let curve = |(weight, divergence, is_linear): &(Weight, f64, bool)| Curve {
             values: weight.values.len(),
             weight: (divergence.max(least) / weight.values.len().max(1) as f64).powf(trust),
             layer: 0.0,
             points: vec![(coding.bits(), 1.0)],
             // No table is coarser than the file: what one loses no layer makes good (docs/language_models.md).
-            floor_bits: if at < linear { Curve::LEAST_BITS } else { coding.bits() },
+            floor_bits: if *is_linear { Curve::LEAST_BITS } else { coding.bits() },
         };
-        let curves: Vec<Curve> = weights.iter().zip(divergences).enumerate().map(curve).collect();
+        let curves: Vec<Curve> = shared.iter().map(curve).collect();
         let budgets = allocate(&curves, coding.bits(), Allocation::EqualSlope);
-        Ok(weights.into_iter().map(|weight| weight.name).zip(budgets).collect())
+        Ok(shared.into_iter().map(|(weight, ..)| weight.name).zip(budgets).collect())
     }
 }
 
@@ -179,13 +201,13 @@ fn code_for(moments: &Moments, coding: &Coding, weight: &mut Weight, bits: f64) 
     spent.map_err(|reason| Error::Hook { place: weight.name.clone(), reason })
 }
 
-/// The KL divergence that each table causes when it alone is coded.
-fn table_divergences(model: &Model, probe: &Coding, text: &Text) -> Result<Vec<f64>, Error> {
+/// The KL divergence that each table causes when it alone errs.
+fn table_divergences(model: &Model, text: &Text) -> Result<Vec<f64>, Error> {
     let reference = Reference::measure(model, text, &|| ())?;
     let one = |table: &Weight| {
-        let (mut coded, mut changed) = (table.clone(), model.clone());
-        code(probe, &mut coded, PROBE_BITS)?;
-        changed.replace_table(&coded);
+        let (mut other, mut changed) = (table.clone(), model.clone());
+        disturb_table(&mut other, PROBE_BITS, 0);
+        changed.replace_table(&other);
         let scored = score_against(&reference, &changed, text, &NoHooks, &|| ())?;
         Ok(scored.fidelity.map_or(0.0, |fidelity| fidelity.kl_nats))
     };
@@ -205,72 +227,73 @@ pub fn code_weights_calibrated(
         let moments = calibrator.moments(model)?;
         return put(model, &originals, |weight| code_for(moments, coding, weight, coding.bits()));
     }
-    let budget = |_: &str| coding.bits();
-    let task = Task { coding, text: &calibrator.text, budget: &budget, scales_channels: true };
-    progressive::code(model, &task, &mut |_| ())
+    let budget = |_: &str| Some(coding.bits());
+    let task = Task { coding, text: &calibrator.text, keeper: coding, budget: &budget, done: &|_| () };
+    progressive::code(model, &task)
 }
 
-/// What each weight of a model is to be coded as.
+/// What a weight is coded as, and what errors in it cost.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// `layers.3.q_proj.weight`.
+    pub weight: String,
+    /// Second moments of what it reads, columns × columns.
+    pub moments: Arc<Vec<f32>>,
+}
+
+/// What a text says of a model's weights.
 #[derive(Debug, Default)]
-pub struct CalibratedTargets {
-    /// Bits per value of every weight and table, by short name.
+pub struct Found {
+    /// Bits per value of every weight and table that shares a budget, by short name.
     pub bits: BTreeMap<String, f64>,
-    /// What linear weights are coded as, and what errors in them cost.
+    /// What errors cost in linear weights that nobody has coded yet.
     pub targets: Vec<Target>,
 }
 
 impl Calibrator {
-    /// What each weight of `model` is to be coded as, where the coding's bits are
-    /// their average: all the same, or, with `equal_slopes`, by what the next bit
-    /// saves; embedding and head with the others. `done` hears of values.
+    /// Has every weight of `model` coded by `keeper`, where the coding's bits are
+    /// the average of those that share them: as the keeper has it, or, with `equal_slopes`, by what the next bit
+    /// saves; embedding and head with the others. What takes the model as it was is not coded, but only told what errors
+    /// cost. `done` hears of values.
     ///
     /// # Errors
     ///
     /// Where the codec takes no calibration, or fails.
-    pub fn targets(
+    pub fn code(
         &self,
         model: &Model,
         coding: &Coding,
         equal_slopes: bool,
+        keeper: &dyn Keeper,
         done: &dyn Fn(usize),
-    ) -> Result<CalibratedTargets, Error> {
+    ) -> Result<Found, Error> {
         if !coding.takes_moments() {
             let reason = format!("{} takes no calibration", coding.name());
             return Err(Error::Hook { place: "calibration".into(), reason });
         }
-        let bits = if equal_slopes { self.budgets(model, coding)? } else { BTreeMap::default() };
-        let budget = |name: &str| bits.get(name).copied().unwrap_or(coding.bits());
-        // Layers make good what coding does to the embedding, too.
-        let mut coded = model.clone();
-        // What rounds a layer for what it reads has nothing to go by in a table.
-        let tables = if coding.needs_moments() { Vec::new() } else { model.tables() };
-        for table in tables {
-            let mut own = table.clone();
-            code(coding, &mut own, budget(&table.name))?;
-            coded.replace_table(&own);
-            done(table.values.len());
-        }
+        let bits = if equal_slopes { self.budgets(model, coding, keeper)? } else { BTreeMap::default() };
         if !coding.is_progressive() {
             let known = self.moments(model)?;
             let targets = model.weights().into_iter().filter_map(|weight| {
                 let moments = Arc::new(known.of(&weight.name)?.values().to_vec());
                 done(weight.values.len());
-                Some(Target {
-                    bits: budget(&weight.name),
-                    weight: weight.name,
-                    values: weight.values,
-                    moments,
-                })
+                Some(Target { weight: weight.name, moments })
             });
-            return Ok(CalibratedTargets { targets: targets.collect(), bits });
+            return Ok(Found { targets: targets.collect(), bits });
         }
-        let task = Task { coding, text: &self.text, budget: &budget, scales_channels: false };
-        let mut targets = Vec::new();
-        progressive::code_from(model, &mut coded, &task, &mut |target| {
-            done(target.values.len());
-            targets.push(target);
-        })?;
-        Ok(CalibratedTargets { bits, targets })
+        let budget = |name: &str| bits.get(name).copied().or_else(|| keeper.fate(name).bits());
+        // Layers make good what coding does to the embedding, too.
+        let mut coded = model.clone();
+        for mut table in model.tables() {
+            done(table.values.len());
+            let Some(bits) = budget(&table.name) else { continue };
+            let spent = keeper.code(&mut table, bits, None);
+            spent.map_err(|reason| Error::Hook { place: table.name.clone(), reason })?;
+            coded.replace_table(&table);
+        }
+        let task = Task { coding, text: &self.text, keeper, budget: &budget, done };
+        progressive::code_from(model, &mut coded, &task)?;
+        Ok(Found { bits, targets: Vec::new() })
     }
 }
 

@@ -4,8 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use trinity_lm::cache::{CacheTurns, Keys, Turned};
-use trinity_lm::calibrate::Moments;
+use trinity_lm::calibrate::{InputMoments, Moments};
 use trinity_lm::coding::{CodedPaths, Coding};
+use trinity_lm::keeper::{Fate, Keeper};
 use trinity_lm::weights::{Calibrator, code_weights, code_weights_calibrated};
 use trinity_lm::{
     Checkpoint, Error, Hooks, Matrix, Model, NoHooks, Reference, Text, Weight, builtin, score, score_against,
@@ -331,6 +332,57 @@ fn calibrated_weights_cost_the_model_less_on_a_text_it_was_not_calibrated_on() {
     assert!(spent.bits_per_value <= 3.0, "{spent:?}");
     let (plain, calibrated) = (lost(&plain), lost(&calibrated));
     assert!(calibrated < 0.95 * plain, "KL {calibrated} against {plain}");
+}
+
+/// Notes what it is asked to code; one weight has bits of its own, and one stays as it is, as the embedding does.
+#[derive(Default)]
+struct Notes {
+    asked: std::sync::Mutex<Vec<(String, f64, usize)>>,
+}
+
+impl Keeper for Notes {
+    fn fate(&self, weight: &str) -> Fate {
+        match weight {
+            "embed_tokens.weight" | "layers.1.o_proj.weight" => Fate::Kept,
+            "layers.2.up_proj.weight" => Fate::Apart(7.0),
+            _ => Fate::Shares(3.0),
+        }
+    }
+
+    fn code(&self, weight: &mut Weight, bits: f64, moments: Option<InputMoments<'_>>) -> Result<u64, String> {
+        assert_eq!(moments.map(|known| known.inputs()), Some(weight.cols), "{}", weight.name);
+        self.asked.lock().unwrap().push((weight.name.clone(), bits, weight.values.len()));
+        Ok((bits * weight.values.len() as f64) as u64)
+    }
+}
+
+#[test]
+fn a_calibration_codes_every_weight_once_and_leaves_what_is_kept() {
+    let checkpoint = builtin::tiny().unwrap();
+    let model = Model::load(&checkpoint).unwrap();
+    let text = Text::new(&builtin::text()[..2048], &checkpoint, 512).unwrap();
+    let coding: Coding = "trinity@3".parse().unwrap();
+    let notes = Notes::default();
+    let found = Calibrator::new(text).code(&model, &coding, true, &notes, &|_| ()).unwrap();
+    let asked = notes.asked.into_inner().unwrap();
+    let count = |name: &str| asked.iter().filter(|own| own.0 == name).count();
+    for weight in model.weights() {
+        assert_eq!(
+            count(&weight.name),
+            usize::from(weight.name != "layers.1.o_proj.weight"),
+            "{}",
+            weight.name
+        );
+    }
+    assert_eq!(asked.len(), model.weights().len() - 1);
+    let shared: Vec<_> = asked.iter().filter(|own| own.0 != "layers.2.up_proj.weight").collect();
+    // Bits of those that share are the coding's on average, and not the same everywhere.
+    let values: usize = shared.iter().map(|own| own.2).sum();
+    let mean = shared.iter().map(|own| own.1 * own.2 as f64).sum::<f64>() / values as f64;
+    assert!((mean - 3.0).abs() < 0.01, "{mean}");
+    assert!(shared.iter().any(|own| own.1 > 3.2) && shared.iter().any(|own| own.1 < 2.8));
+    assert!(asked.iter().any(|own| own.0 == "layers.2.up_proj.weight" && own.1 == 7.0));
+    assert_eq!(found.bits.len(), shared.len());
 }
 
 /// What channels seem to have in common on a short text is mostly chance, and is not coded for.

@@ -2,6 +2,9 @@
 
 use std::ops::Range;
 
+/// Values in a slab of a file: enough to learn statistics from, small beside memory.
+pub const SLAB_VALUES: usize = 1 << 21;
+
 /// How a tensor is cut: whole rows where they fit, pieces of one row where not.
 #[derive(Debug, Clone)]
 pub(crate) struct BlockPlan {

@@ -4,23 +4,24 @@
 //! coded in parallel and written in order, so the bytes do not depend on the
 //! number of threads.
 
+mod ahead;
 mod parted;
 
 use std::io::{Seek, Write};
 use std::path::Path;
 
+pub use ahead::{CodedAhead, code_ahead};
 pub use parted::join_coded;
 
 use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::blocks::BlockPlan;
+pub use crate::blocks::SLAB_VALUES;
 use crate::codec::{Basis, Encoded, Inputs, MetricSums, Metrics, Moments, Target, TensorCodec, codec};
 use crate::file::{Spec, TIED_KEY, TriWriter, ValueStream};
 use crate::{Class, Entry, Error, LimitingFactor, Tensor, TensorFile};
 
-/// Values in a slab: enough to learn statistics from, small beside memory.
-pub const SLAB_VALUES: usize = 1 << 21;
 /// Slabs read for each thread before any is coded: a search for a rate takes
 /// longer on some, and the threads that are done find others to code.
 const SLABS_PER_THREAD: usize = 2;
@@ -318,6 +319,8 @@ pub struct Encoding<'a> {
     pub measure: bool,
     /// What a calibration says of the tensor of a name, if anything.
     pub calibrated: &'a dyn Fn(&str) -> Option<&'a Calibrated>,
+    /// Slabs of the tensor of a name that [`code_ahead`] coded at its target, if it did.
+    pub ahead: &'a dyn Fn(&str) -> Option<&'a [Vec<u8>]>,
     /// Which slabs, by the position of their tensor and their own in it, go into the
     /// container; a budget in bits is that of all of them.
     pub takes: &'a dyn Fn(usize, usize) -> bool,
@@ -378,6 +381,7 @@ pub fn encode_file(
         on_non_finite,
         measure: true,
         calibrated: &|_| None,
+        ahead: &|_| None,
         takes: &|_, _| true,
         overhead_bits_per_value: None,
         progress: &progress,
@@ -478,13 +482,18 @@ fn encode_tensor<W: Write + Seek>(
     let measure = encoding.measure;
     // What one tensor is coded with by a rule of its own may take no calibration.
     let known = (encoding.calibrated)(entry.name()).filter(|_| exact.is_none() && codec.takes_moments());
+    let ahead = (encoding.ahead)(entry.name()).filter(|_| exact.is_none());
+    let plan = plan(entry);
     let encode = |slab: &Tensor, first: usize| {
-        let encoded = match known {
-            Some(known) => {
+        let encoded = match (known, ahead) {
+            (_, Some(ahead)) => ahead::of_slab(ahead, &plan, slab, first)?,
+            (Some(known), None) => {
                 codec.encode_weighted(&known.slab(slab, first)?, target, known.moments(slab, first))?
             }
-            None if measure && target != Target::Lossless => return codec.encode_measured(slab, target),
-            None => codec.encode(slab, target)?,
+            (None, None) if measure && target != Target::Lossless => {
+                return codec.encode_measured(slab, target);
+            }
+            (None, None) => codec.encode(slab, target)?,
         };
         let sums = match target {
             Target::Lossless => {
@@ -503,7 +512,6 @@ fn encode_tensor<W: Write + Seek>(
         (encoding.progress)(encoded.values())?;
         writer.slab(&encoded.bytes)
     };
-    let plan = plan(entry);
     if rayon::current_num_threads() > 1 && plan.len() > 1 && entry.stream_at(0).is_some() {
         by_slabs_in_turn(entry, &plan, &encode, &mut sink)?;
     } else {

@@ -3,12 +3,12 @@
 //! Joins a language model, which knows what its linear layers read, with the
 //! tensors of its file; how either is coded is theirs to know.
 
-use super::Plan;
+use super::{Plan, keeper::Streams};
 use crate::calibrating::Calibrating;
 use crate::{Error, Progress};
 use std::collections::HashMap;
 use std::path::Path;
-use trinity_lm::weights::Calibrator;
+use trinity_lm::weights::{Calibrator, Target};
 use trinity_lm::{Checkpoint, Model, coding::Coding};
 use trinity_tensor::allocate::{Allocation, Curve, allocate};
 use trinity_tensor::{TensorFile, pipeline};
@@ -28,15 +28,26 @@ pub struct Calibration {
     /// By the name a tensor has in its file.
     bits: HashMap<String, f64>,
     known: HashMap<String, pipeline::Calibrated>,
+    /// Slabs of tensors that were coded on the way.
+    coded: HashMap<String, Vec<Vec<u8>>>,
     /// What is to be said of the text.
     pub remark: Option<String>,
 }
 
+/// What is to be calibrated.
+#[derive(Debug, Clone, Copy)]
+pub struct Calibrate<'a> {
+    pub file: &'a TensorFile,
+    /// What becomes of its tensors, before bits are shared out.
+    pub plan: &'a Plan,
+    pub coding: &'a Coding,
+    pub allocation: Allocation,
+}
+
 impl Calibration {
     /// Codes the weights of the model at `path` one layer after the other, as
-    /// they will be in its file, and keeps what each was coded as, `bits` of each
-    /// value on average: where the next bit saves most, or, with `Equal`, everywhere
-    /// the same.
+    /// they will be in its file, and keeps the streams, the coding's bits of each
+    /// value on average: where the next bit saves most, or, with `Equal`, as the plan has it.
     ///
     /// # Errors
     ///
@@ -45,11 +56,10 @@ impl Calibration {
     pub fn measure(
         path: &Path,
         text: &Path,
-        coding: &Coding,
-        allocation: Allocation,
+        asked: &Calibrate<'_>,
         progress: &dyn Progress,
     ) -> Result<Self, Error> {
-        Self::check(coding, allocation)?;
+        Self::check(asked.coding, asked.allocation)?;
         let checkpoint = Checkpoint::open(path).map_err(|error| {
             let message = format!("--calibrate runs the model, and cannot: {error}");
             let help = "it takes what `trinity eval` takes: a folder with config.json, or a GGUF; \
@@ -59,7 +69,7 @@ impl Calibration {
         let Calibrating { text, remark, .. } = Calibrating::read(text, &checkpoint)?;
         let model = Model::load(&checkpoint)?;
         let calibrator = Calibrator::new(text);
-        let own = Self::of_model(&checkpoint, &model, &calibrator, coding, allocation, progress)?;
+        let own = Self::of_model(&checkpoint, &model, &calibrator, asked, progress)?;
         Ok(Self { remark, ..own })
     }
 
@@ -125,33 +135,34 @@ impl Calibration {
         checkpoint: &Checkpoint,
         model: &Model,
         calibrator: &Calibrator,
-        coding: &Coding,
-        allocation: Allocation,
+        asked: &Calibrate<'_>,
         progress: &dyn Progress,
     ) -> Result<Self, Error> {
+        let Calibrate { file, plan, coding, allocation } = *asked;
         Self::check(coding, allocation)?;
         if checkpoint.stores_weights_fused() {
             let message = "this model's file has its linear weights transposed and Q, K and V in one, \
                            and a text calibrates them one by one";
             return Err(Error::input(message, "`trinity.calibrate` in Python calibrates it as it is"));
         }
+        let failed = |error| Error::Tensor { subject: "calibration".into(), error };
+        let overhead = plan.overhead_bits_per_value(file).map_err(failed)?;
+        let keeper = Streams::new(file, plan, checkpoint, overhead)?;
         let values: usize = checkpoint.entries().map(trinity_tensor::Entry::len).sum();
         progress.begin(values as u64, "calibrating");
         // Whole bits cannot follow slopes.
         let equal_slopes = allocation == Allocation::EqualSlope && !coding.needs_moments();
-        let found =
-            calibrator.targets(model, coding, equal_slopes, &|values| progress.advance(values as u64));
+        let done = |values: usize| progress.advance(values as u64);
+        let found = calibrator.code(model, coding, equal_slopes, &keeper, &done);
         progress.end();
         let found = found?;
-        let mut known: HashMap<String, pipeline::Calibrated> = HashMap::new();
-        for target in found.targets {
-            let values = Some(checkpoint.as_stored(&target.weight, target.values));
-            known.insert(
-                target.weight,
-                pipeline::Calibrated { values, moments: target.moments, by_rows: false },
-            );
-        }
-        let mut own = Self::default();
+        let moments = |target: Target| {
+            let moments = pipeline::Calibrated { values: None, moments: target.moments, by_rows: false };
+            (target.weight, moments)
+        };
+        let mut known: HashMap<String, pipeline::Calibrated> =
+            found.targets.into_iter().map(moments).collect();
+        let mut own = Self { coded: keeper.into_streams(), ..Self::default() };
         for name in checkpoint.entries().map(trinity_tensor::Entry::name) {
             let short = checkpoint.short_name(name);
             if let Some(&bits) = found.bits.get(&short) {
@@ -186,7 +197,9 @@ impl Calibration {
     ///
     /// Names the first of which it says nothing.
     pub fn suffices(&self, plan: &Plan) -> Result<(), Error> {
-        let lacks = |own: &&super::Planned| own.needs_moments() && self.of(&own.tensor).is_none();
+        let lacks = |own: &&super::Planned| {
+            own.needs_moments() && self.of(&own.tensor).is_none() && self.coded(&own.tensor).is_none()
+        };
         match plan.tensors().iter().find(lacks) {
             None => Ok(()),
             Some(own) => {
@@ -208,6 +221,11 @@ impl Calibration {
     /// What it says of the tensor of that name.
     pub fn of(&self, tensor: &str) -> Option<&pipeline::Calibrated> {
         self.known.get(tensor)
+    }
+
+    /// Slabs of the tensor of that name, where they were coded on the way.
+    pub fn coded(&self, tensor: &str) -> Option<&[Vec<u8>]> {
+        self.coded.get(tensor).map(Vec::as_slice)
     }
 
     /// Bits per value of that tensor.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use trinity_tensor::allocate::{Allocation, Curve, allocate, curves as measured};
 use trinity_tensor::codec::{Basis, CALIBRATED, Target, TensorCodec, calibrated_rate, codec};
-use trinity_tensor::pipeline::Treatment;
+use trinity_tensor::pipeline::{self, Encoding, OnNonFinite, Treatment};
 use trinity_tensor::{Entry, TensorFile};
 
 /// The rate offered to a codec that has one of its own, above every target.
@@ -307,6 +307,22 @@ impl Plan {
     pub fn values(&self) -> usize {
         let held = |planned: &&Planned| !matches!(planned.treatment, Treatment::Tied { .. });
         self.tensors.iter().filter(held).map(|planned| planned.values).sum()
+    }
+
+    /// Bits per value that tensors of the budget give up for what is beside it.
+    pub(super) fn overhead_bits_per_value(&self, file: &TensorFile) -> Result<f64, trinity_tensor::Error> {
+        let encoding = Encoding {
+            treatment: &|entry| self.treatment(entry),
+            basis: None,
+            on_non_finite: OnNonFinite::KeepExact,
+            measure: false,
+            calibrated: &|_| None,
+            ahead: &|_| None,
+            takes: &|_, _| true,
+            overhead_bits_per_value: None,
+            progress: &|_| Ok(()),
+        };
+        pipeline::overhead_of(file, &encoding)
     }
 
     /// Gives tensors the bits that a calibration found for them.

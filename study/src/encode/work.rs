@@ -85,6 +85,7 @@ impl<'a> Work<'a> {
             on_non_finite: self.on_non_finite,
             measure: self.measure,
             calibrated: &|name| self.calibration.and_then(|known| known.of(name)),
+            ahead: &|name| self.calibration.and_then(|known| known.coded(name)),
             takes: self.takes,
             overhead_bits_per_value: self.overhead_bits_per_value,
             progress: self.progress,

@@ -2,7 +2,7 @@
 //! loaded, so that what is judged is what is written.
 
 use super::{Artefact, Evaluation};
-use crate::encode::{Calibration, EncodeRequest, Rules, Work};
+use crate::encode::{Calibrate, Calibration, EncodeRequest, Rules, Work};
 use crate::{Error, Progress};
 use std::io::Cursor;
 use trinity_lm::Model;
@@ -48,7 +48,8 @@ impl Evaluation {
         let calibration = match calibrator {
             Some(calibrator) => {
                 let (checkpoint, model) = (&self.checkpoint, &self.model);
-                let own = Calibration::of_model(checkpoint, model, calibrator, coding, shared, progress)?;
+                let asked = Calibrate { file: &file, plan: &plan, coding, allocation: shared };
+                let own = Calibration::of_model(checkpoint, model, calibrator, &asked, progress)?;
                 plan.calibrate(&|tensor| own.bits_of(tensor));
                 Some(own)
             }

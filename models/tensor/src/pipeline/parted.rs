@@ -7,6 +7,7 @@ use std::io::{Seek, Write};
 
 use rayon::prelude::*;
 
+use super::ahead::of_slab;
 use super::{Choice, Encoding, SLAB_VALUES, SLABS_PER_THREAD, plan, slab, slabs, spec};
 use crate::blocks::BlockPlan;
 use crate::codec::{Encoded, Target};
@@ -30,14 +31,16 @@ impl Choice {
         let plan = plan(entry);
         let known = (encoding.calibrated)(entry.name())
             .filter(|_| self.exact.is_none() && self.codec.takes_moments());
+        let ahead = (encoding.ahead)(entry.name()).filter(|_| self.exact.is_none());
         let encode = |(slab, &index): (&Tensor, &usize)| {
             let first = plan.values(index).start;
-            let encoded = match known {
-                Some(known) => {
+            let encoded = match (known, ahead) {
+                (_, Some(ahead)) => of_slab(ahead, &plan, slab, first),
+                (Some(known), None) => {
                     let own = known.slab(slab, first)?;
                     self.codec.encode_weighted(&own, target, known.moments(slab, first))
                 }
-                None => self.codec.encode(slab, target),
+                (None, None) => self.codec.encode(slab, target),
             };
             encoded.map_err(|error| error.shifted(first))
         };

@@ -1,0 +1,139 @@
+//! Tensors that are coded before their file is written, by who has to know what becomes of them: a calibration codes
+//! one layer for what the layers before it were coded to.
+//!
+//! The file then takes the streams as they are. Slabs are cut, and values rounded, as a file has them.
+
+use rayon::prelude::*;
+
+use crate::blocks::{BlockPlan, SLAB_VALUES};
+use crate::codec::{Encoded, Moments, Target, TensorCodec};
+use crate::{Entry, Error, Tensor};
+
+/// A tensor that was coded ahead.
+#[derive(Debug, Clone)]
+pub struct CodedAhead {
+    /// The stream of each slab.
+    pub streams: Vec<Vec<u8>>,
+    /// What they decode to, in the order of the file.
+    pub values: Vec<f32>,
+}
+
+/// Codes `values` in place of an entry's, weighed by the moments of what its columns are multiplied with where they are known.
+///
+/// # Errors
+///
+/// Where there are not as many values as the entry has, or the codec cannot reach the target.
+pub fn code_ahead(
+    entry: &Entry,
+    codec: &dyn TensorCodec,
+    target: Target,
+    values: &[f32],
+    moments: Option<&[f32]>,
+) -> Result<CodedAhead, Error> {
+    if values.len() != entry.len() {
+        let problem = format!("{} values in place of the {} of {}", values.len(), entry.len(), entry.name());
+        return Err(Error::Corrupt { offset: 0, problem });
+    }
+    let (rows, cols) = entry.matrix();
+    let plan = BlockPlan::new(rows, cols, SLAB_VALUES);
+    let one = |index: usize| {
+        let own = &values[plan.values(index)];
+        let mut data = Vec::with_capacity(own.len() * entry.dtype().bytes());
+        entry.dtype().extend_from_f32(own, &mut data);
+        let cols = cols.min(own.len()).max(1);
+        let slab =
+            Tensor::new(entry.name(), entry.class(), entry.dtype(), vec![own.len() / cols, cols], data)?;
+        let encoded = match moments {
+            Some(moments) => codec.encode_weighted(&slab, target, Moments::of_columns(moments)),
+            None => codec.encode(&slab, target),
+        };
+        let encoded = encoded.map_err(|error| error.shifted(plan.values(index).start))?;
+        let decoded = codec.decode(&encoded)?;
+        let mut values = vec![0.0; own.len()];
+        decoded.dtype().to_f32(decoded.data(), &mut values);
+        Ok((encoded.bytes, values))
+    };
+    let coded =
+        (0..plan.len()).into_par_iter().map(one).collect::<Result<Vec<(Vec<u8>, Vec<f32>)>, Error>>()?;
+    let (streams, values): (Vec<Vec<u8>>, Vec<Vec<f32>>) = coded.into_iter().unzip();
+    Ok(CodedAhead { streams, values: values.concat() })
+}
+
+/// The slab that begins with value `first`, out of those that were coded ahead.
+pub(super) fn of_slab(
+    ahead: &[Vec<u8>],
+    plan: &BlockPlan,
+    slab: &Tensor,
+    first: usize,
+) -> Result<Encoded, Error> {
+    let index = (0..plan.len()).find(|&index| plan.values(index).start == first);
+    let stream = index.filter(|_| ahead.len() == plan.len()).and_then(|index| ahead.get(index));
+    let stream = stream.ok_or_else(|| {
+        let problem =
+            format!("{} slabs of {} were coded ahead, not {}", ahead.len(), slab.name(), plan.len());
+        Error::Corrupt { offset: 0, problem }
+    })?;
+    Ok(Encoded::like(slab, stream.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TensorFile;
+    use crate::file::TriWriter;
+    use crate::pipeline::{Encoding, OnNonFinite, Treatment, encode_into};
+    use std::io::Cursor;
+
+    /// One tensor, as safetensors has it.
+    fn file(rows: usize, cols: usize) -> TensorFile {
+        let values = (0..rows * cols).map(|i| ((i * 7919 % 1009) as f32 / 504.5 - 1.0).powi(3));
+        let data: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
+        let end = data.len();
+        let head =
+            format!("{{\"w\":{{\"dtype\":\"F32\",\"shape\":[{rows},{cols}],\"data_offsets\":[0,{end}]}}}}");
+        let bytes = [&(head.len() as u64).to_le_bytes()[..], head.as_bytes(), &data].concat();
+        TensorFile::from_bytes(bytes, "model").unwrap()
+    }
+
+    /// The file that takes these slabs for its tensor.
+    fn written(file: &TensorFile, ahead: &[Vec<u8>]) -> Result<TensorFile, Error> {
+        let treatment = |_: &Entry| {
+            let (codec, target) = ("uniform+ac".to_owned(), Target::Bits(3.0));
+            Treatment::Coded { codec, target, apart: true }
+        };
+        let encoding = Encoding {
+            treatment: &treatment,
+            basis: None,
+            on_non_finite: OnNonFinite::Refuse,
+            measure: true,
+            calibrated: &|_| None,
+            ahead: &|_| Some(ahead),
+            takes: &|_, _| true,
+            overhead_bits_per_value: None,
+            progress: &|_| Ok(()),
+        };
+        let writer = TriWriter::over(Cursor::new(Vec::new()), &file.texts()?)?;
+        let (encoded, writer) = encode_into(file, &encoding, writer)?;
+        assert!(encoded.metrics.nmse > 0.0);
+        TensorFile::from_bytes(writer.complete()?.0.into_inner(), "coded")
+    }
+
+    #[test]
+    fn a_file_holds_what_was_coded_ahead_and_says_so_where_it_cannot() {
+        // Two slabs.
+        let rows = SLAB_VALUES / 1024 + 3;
+        let file = file(rows, 1024);
+        let codec = crate::codec::codec("uniform+ac").unwrap();
+        // Not the tensor's own values, so that coding anew would show.
+        let other = vec![0.25; rows * 1024];
+        let entry = &file.entries()[0];
+        let ahead = code_ahead(entry, codec.as_ref(), Target::Bits(3.0), &other, None).unwrap();
+        assert_eq!(ahead.streams.len(), 2);
+        let decoded = written(&file, &ahead.streams).unwrap().entries()[0].read().unwrap();
+        let mut values = vec![0.0; decoded.len()];
+        decoded.dtype().to_f32(decoded.data(), &mut values);
+        assert_eq!(values, ahead.values);
+        assert!(written(&file, &ahead.streams[..1]).is_err(), "a slab is missing");
+        assert!(code_ahead(entry, codec.as_ref(), Target::Bits(3.0), &other[1..], None).is_err());
+    }
+}
