@@ -5,6 +5,7 @@
 //! installs the peers it needs through [`crate::tools`].
 
 mod bench;
+mod chart;
 mod encode;
 mod h264;
 mod h265;
@@ -49,7 +50,7 @@ const COMPARISONS: &[Comparison] = &[
     ),
     (
         "weights",
-        "linear weights coded for a text: what models lose by rate, against QTIP, WaterSIC, GPTQ and AWQ [--only MODEL] [--windows N]",
+        "linear weights coded for a text: what models lose by rate, against WaterSIC, QTIP, llama.cpp, GPTQ, AWQ and the bound [--only MODEL] [--windows N] [--codec NAME] [--chart FILE.svg]",
         weights::run,
     ),
 ];

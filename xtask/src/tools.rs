@@ -30,6 +30,7 @@ pub const OPENH264: Tool = Tool { found_as: &["/usr/include/wels/codec_api.h"], 
 pub const NVENC_HEADERS: Tool =
     Tool { found_as: &["/usr/include/ffnvcodec/nvEncodeAPI.h"], package: "libffmpeg-nvenc-dev" };
 
+pub const CMAKE: Tool = Tool { found_as: &["cmake"], package: "cmake" };
 pub const VERILATOR: Tool = Tool { found_as: &["verilator"], package: "verilator" };
 
 impl Tool {

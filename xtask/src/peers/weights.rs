@@ -1,5 +1,5 @@
 //! `cargo xtask peers weights`: what a model loses when its linear weights are coded for a text, by rate, for the Trinity
-//! codec and for quantizers of the field.
+//! codec, for quantizers of the field, for llama.cpp's own, and for the rate–distortion bound.
 //!
 //! The same calibrating text and the same held-out text for all, one evaluator, files as `trinity encode` writes them;
 //! embeddings and output layers are kept as they are by all. Points are kept under `target/peers/weights` until the
@@ -9,27 +9,41 @@
 #![allow(clippy::print_stdout)]
 
 use super::bench;
+use super::chart::{self, Line};
 use super::kv::{is_newer, read_csv, texts};
 use crate::{
-    models, tools,
+    environment, models, tools,
     workspace::{root, target},
 };
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-const USAGE: &str = "cargo xtask peers weights [--only MODEL] [--windows N] [--trinity PROGRAM]";
+const USAGE: &str = "cargo xtask peers weights [--only MODEL] [--windows N] [--codec NAME] [--chart FILE.svg] [--trinity PROGRAM]";
 
-/// Codecs, and the rates of each: those of whole bits have room for their scales.
-const CODECS: [(&str, bool, &[&str]); 6] = [
-    ("trinity", true, &["2", "2.5", "3", "4"]),
-    ("qtip", true, &["2", "3", "4"]),
-    ("watersic", true, &["2", "2.5", "3", "4"]),
-    ("gptq-128g", true, &["2.15", "3.16", "4.17"]),
-    ("awq-128g", true, &["2.15", "3.16", "4.17"]),
-    ("trinity", false, &["2", "2.5", "3", "4"]),
+/// Who makes a point of the table.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Maker {
+    /// A codec of files, with the calibrating text or without it.
+    Codec { name: &'static str, calibrated: bool },
+    /// llama.cpp with an importance matrix of the calibrating text; its rate is its own.
+    Llama,
+    /// Errors of the rate–distortion bound, with all that a calibration knows.
+    Bound,
+}
+
+/// Rows of the table, and the rates of each: codecs of whole bits have room for their scales.
+const ROWS: [(Maker, &[&str]); 8] = [
+    (Maker::Codec { name: "trinity", calibrated: true }, &["2", "2.5", "3", "3.5", "4"]),
+    (Maker::Codec { name: "watersic", calibrated: true }, &["2", "2.5", "3", "4"]),
+    (Maker::Codec { name: "qtip", calibrated: true }, &["2", "3", "4"]),
+    (Maker::Llama, &["IQ1_M", "IQ2_XXS", "IQ2_M", "IQ3_XXS", "IQ3_M", "Q3_K_M", "IQ4_XS", "Q4_K_M"]),
+    (Maker::Codec { name: "gptq-128g", calibrated: true }, &["2.15", "3.16", "4.17"]),
+    (Maker::Codec { name: "awq-128g", calibrated: true }, &["2.15", "3.16", "4.17"]),
+    (Maker::Codec { name: "trinity", calibrated: false }, &["2", "2.5", "3", "4"]),
+    (Maker::Bound, &["2", "3", "4"]),
 ];
 /// The columns of the table, by the rate they begin at.
-const COLUMNS: [f64; 4] = [2.0, 2.5, 3.0, 4.0];
+const COLUMNS: [f64; 6] = [0.0, 2.0, 2.5, 3.0, 3.5, 4.0];
 
 struct Model {
     name: &'static str,
@@ -37,108 +51,258 @@ struct Model {
     /// What is kept as it is.
     exclude: &'static str,
     windows: usize,
+    /// Whether llama.cpp runs it.
+    is_llama: bool,
 }
 
 struct Point {
-    column: usize,
-    asked: f64,
+    bits: f64,
     lost: f64,
     half: f64,
 }
 
-pub fn run(args: &[&str]) -> Result<(), String> {
-    let (mut only, mut windows, mut program) = (None, None, None);
+#[derive(Default)]
+struct Options {
+    only: Option<String>,
+    windows: Option<usize>,
+    /// The one codec whose points are made.
+    codec: Option<String>,
+    chart: Option<PathBuf>,
+    trinity: Option<PathBuf>,
+}
+
+fn options(args: &[&str]) -> Result<Options, String> {
+    let mut options = Options::default();
     let mut words = args.iter();
     while let Some(&word) = words.next() {
         let value = words.next().ok_or(format!("{word} wants a value: {USAGE}"))?;
         match word {
-            "--only" => only = Some(*value),
-            "--windows" => windows = Some(value.parse::<usize>().map_err(|_| "--windows wants a number")?),
-            "--trinity" => program = Some(PathBuf::from(value)),
+            "--only" => options.only = Some((*value).into()),
+            "--codec" => options.codec = Some((*value).into()),
+            "--chart" => options.chart = Some(value.into()),
+            "--windows" => {
+                options.windows = Some(value.parse::<usize>().map_err(|_| "--windows wants a number")?);
+            }
+            "--trinity" => options.trinity = Some(value.into()),
             _ => return Err(format!("`{word}`: expected {USAGE}")),
         }
     }
-    let trinity = match program {
-        Some(path) => std::fs::canonicalize(&path).map_err(|e| format!("{}: {e}", path.display()))?,
+    Ok(options)
+}
+
+pub fn run(args: &[&str]) -> Result<(), String> {
+    let options = options(args)?;
+    let trinity = match &options.trinity {
+        Some(path) => std::fs::canonicalize(path).map_err(|e| format!("{}: {e}", path.display()))?,
         None => bench::build_trinity()?,
     };
     let tiny = root().join("models/lm/data/tiny.safetensors");
+    let gguf = |name: &str| models::cache().join(format!("{name}.gguf"));
+    let model = |name, path, exclude, windows, is_llama| Model { name, path, exclude, windows, is_llama };
     let all = [
-        Model { name: "tiny", path: tiny, exclude: "embed*", windows: 16 },
-        Model {
-            name: "smollm2-135m",
-            path: models::cache().join("smollm2-135m.gguf"),
-            exclude: "token_embd*",
-            windows: 4,
-        },
+        model("tiny", tiny, "embed*", 16, false),
+        model("smollm2-135m", gguf("smollm2-135m"), "token_embd*", 4, true),
+        model("gemma3-270m", gguf("gemma3-270m"), "token_embd*", 4, false),
     ];
     let scratch = bench::Scratch::new("peers-weights")?;
     let texts = texts(&scratch.path)?;
-    for model in all.iter().filter(|model| only.is_none_or(|only| only == model.name)) {
+    for model in all.iter().filter(|model| options.only.as_ref().is_none_or(|only| only == model.name)) {
         if !model.path.exists() {
             eprintln!("left out: {} ({} is not there)", model.name, model.path.display());
             continue;
         }
-        table(&trinity, model, &texts, windows.unwrap_or(model.windows))?;
-    }
-    Ok(())
-}
-
-fn table(trinity: &Path, model: &Model, texts: &[PathBuf; 2], windows: usize) -> Result<(), String> {
-    println!("\n{}, linear weights alone, {windows} windows:\n", model.name);
-    println!("| codec | {} |", COLUMNS.map(|bits| format!("{bits} bits")).join(" | "));
-    println!("|---|{}", "---|".repeat(COLUMNS.len()));
-    for (codec, calibrated, rates) in CODECS {
-        let points = rates
-            .iter()
-            .map(|rate| point(trinity, model, texts, windows, (codec, calibrated, rate)))
-            .collect::<Result<Vec<Point>, String>>()?;
-        let cell = |column: usize| {
-            let found = points.iter().find(|point| point.column == column);
-            found.map_or(String::new(), |point| {
-                let at = if point.asked == COLUMNS[column] {
-                    String::new()
-                } else {
-                    format!(" at {}", point.asked)
-                };
-                format!("{:.3} ± {:.3}{at}", point.lost, point.half)
-            })
+        let run = Run {
+            trinity: &trinity,
+            model,
+            texts: &texts,
+            windows: options.windows.unwrap_or(model.windows),
         };
-        let cells: Vec<String> = (0..COLUMNS.len()).map(cell).collect();
-        println!("| `{codec}`{} | {} |", if calibrated { ", calibrated" } else { "" }, cells.join(" | "));
+        run.table(&options)?;
     }
     Ok(())
 }
 
-fn point(
-    trinity: &Path,
-    model: &Model,
-    texts: &[PathBuf; 2],
+/// One model under all who are compared.
+struct Run<'a> {
+    trinity: &'a Path,
+    model: &'a Model,
+    texts: &'a [PathBuf; 2],
     windows: usize,
-    (codec, calibrated, rate): (&str, bool, &str),
-) -> Result<Point, String> {
-    let said = if calibrated { "calibrated" } else { "plain" };
-    let folder = target().join(format!("peers/weights/{}-{windows}-{codec}-{said}-{rate}", model.name));
-    let csv = folder.join("eval.csv");
-    if !is_newer(&csv, trinity) {
-        eprintln!("{}: {codec} at {rate} bits, {said}", model.name);
-        std::fs::create_dir_all(&folder).map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
-        let coded = folder.join("coded.tri");
-        let mut encode = Command::new(trinity);
-        encode.arg("encode").arg(&model.path).args(["--codec", codec, "--bits", rate, "--force", "--quiet"]);
-        encode.args(["--exclude", model.exclude, "-o"]).arg(&coded);
-        if calibrated {
-            encode.arg("--calibrate").arg(&texts[1]);
+}
+
+impl Run<'_> {
+    fn table(&self, options: &Options) -> Result<(), String> {
+        println!("\n{}, linear weights alone, {} windows:\n", self.model.name, self.windows);
+        println!(
+            "| codec | below 2 bits | {} |",
+            COLUMNS[1..].iter().map(|bits| format!("{bits} bits")).collect::<Vec<_>>().join(" | ")
+        );
+        println!("|---|{}", "---|".repeat(COLUMNS.len()));
+        let mut lines = Vec::new();
+        for (maker, rates) in ROWS {
+            let wanted = options.codec.as_ref().is_none_or(|only| *only == maker.name());
+            if !wanted || maker == Maker::Llama && !self.model.is_llama {
+                continue;
+            }
+            let points =
+                rates.iter().map(|rate| self.point(maker, rate)).collect::<Result<Vec<Point>, String>>()?;
+            let cell = |column: usize| {
+                let own = points.iter().filter(|point| column_of(point.bits) == column);
+                own.map(|point| {
+                    let at = if point.bits == COLUMNS[column] {
+                        String::new()
+                    } else {
+                        format!(" at {:.2}", point.bits)
+                    };
+                    format!("{:.3} ± {:.3}{at}", point.lost, point.half)
+                })
+                .collect::<Vec<_>>()
+                .join("; ")
+            };
+            let cells: Vec<String> = (0..COLUMNS.len()).map(cell).collect();
+            println!("| {} | {} |", maker.title(), cells.join(" | "));
+            let points = points.iter().map(|point| (point.bits, point.lost)).collect();
+            let name = maker.title().replace('`', "");
+            lines.push(Line { name, points, is_bound: maker == Maker::Bound });
         }
-        tools::succeed(encode.stdout(std::process::Stdio::null()))?;
-        let mut eval = Command::new(trinity);
-        eval.arg("eval").arg(&coded).arg("--original").arg(&model.path).arg("--text").arg(&texts[0]);
-        eval.args(["--windows", &windows.to_string(), "--force", "--quiet", "--out"]).arg(&folder);
-        tools::succeed(eval.stdout(std::process::Stdio::null()))?;
+        match &options.chart {
+            None => Ok(()),
+            Some(path) => {
+                let title = format!("{}: linear weights coded for a text", self.model.name);
+                std::fs::write(path, chart::svg(&title, &lines))
+                    .map_err(|e| format!("cannot write {}: {e}", path.display()))
+            }
+        }
     }
-    let rows = read_csv(&csv, ["delta_bits_per_byte", "delta_ci95"])?;
-    let &[lost, half] = rows.last().ok_or("eval.csv has no row of the file")?;
-    let asked: f64 = rate.parse().map_err(|_| format!("{rate} is no rate"))?;
-    let column = COLUMNS.iter().rposition(|&from| from <= asked).unwrap_or(0);
-    Ok(Point { column, asked, lost, half })
+
+    /// One point, made now or by an earlier run of the same program.
+    fn point(&self, maker: Maker, rate: &str) -> Result<Point, String> {
+        let folder = target().join(format!(
+            "peers/weights/{}-{}-{}-{rate}",
+            self.model.name,
+            self.windows,
+            maker.folder()
+        ));
+        let csv = folder.join("eval.csv");
+        // What another program makes does not change with ours.
+        let kept = is_newer(&csv, self.trinity) || maker == Maker::Llama && csv.exists();
+        let stale = !kept;
+        std::fs::create_dir_all(&folder).map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
+        if stale {
+            eprintln!("{}: {} at {rate}", self.model.name, maker.title());
+        }
+        let bits = match maker {
+            Maker::Codec { name, calibrated } => {
+                if stale {
+                    self.encode(name, calibrated, rate, &folder)?;
+                }
+                None
+            }
+            Maker::Llama => Some(self.llama(rate, &folder, stale)?),
+            Maker::Bound => {
+                if stale {
+                    let coding = format!("bound@{rate}");
+                    let mut eval = Command::new(self.trinity);
+                    eval.arg("eval").arg(&self.model.path).args(["--weights", &coding]);
+                    self.eval(eval.arg("--calibrate").arg(&self.texts[1]), &folder)?;
+                }
+                None
+            }
+        };
+        let rows = read_csv(&csv, ["delta_bits_per_byte", "delta_ci95"])?;
+        let &[lost, half] = rows.last().ok_or("eval.csv has no row of the file")?;
+        let asked = || rate.parse().map_err(|_| format!("{rate} is no rate"));
+        Ok(Point { bits: bits.map_or_else(asked, Ok)?, lost, half })
+    }
+
+    fn encode(&self, codec: &str, calibrated: bool, rate: &str, folder: &Path) -> Result<(), String> {
+        let coded = folder.join("coded.tri");
+        let mut encode = Command::new(self.trinity);
+        encode
+            .arg("encode")
+            .arg(&self.model.path)
+            .args(["--codec", codec, "--bits", rate, "--force", "--quiet"]);
+        encode.args(["--exclude", self.model.exclude, "-o"]).arg(&coded);
+        if calibrated {
+            encode.arg("--calibrate").arg(&self.texts[1]);
+        }
+        tools::succeed(encode.stdout(Stdio::null()))?;
+        let mut eval = Command::new(self.trinity);
+        self.eval(eval.arg("eval").arg(&coded).arg("--original").arg(&self.model.path), folder)
+    }
+
+    /// Has the evaluator score what the command names.
+    fn eval(&self, eval: &mut Command, folder: &Path) -> Result<(), String> {
+        eval.arg("--text").arg(&self.texts[0]);
+        eval.args(["--windows", &self.windows.to_string(), "--force", "--quiet", "--out"]).arg(folder);
+        tools::succeed(eval.stdout(Stdio::null()))
+    }
+
+    /// Has llama.cpp quantize the model; answers the bits of a weight.
+    fn llama(&self, kind: &str, folder: &Path, stale: bool) -> Result<f64, String> {
+        let said = folder.join("llama.json");
+        if stale || !said.exists() {
+            let missing = tools::ensure(&[tools::CMAKE]);
+            if let Some((tool, why)) = missing.first() {
+                return Err(format!("llama.cpp is built with {}, and {why}", tool.package));
+            }
+            let python = environment::virtual_environment(".venv-llama", &["xtask/src/peers/llama.txt"])?;
+            let mut quantize = Command::new(python);
+            quantize.arg(root().join("xtask/src/peers/llama.py")).arg(target().join("peers/llama"));
+            let made =
+                quantize.arg(&self.model.path).arg(&self.texts[1]).arg(kind).stderr(Stdio::null()).output();
+            let made = made.map_err(|e| format!("llama.py: {e}"))?;
+            if !made.status.success() {
+                return Err(format!("llama.cpp could not quantize {} to {kind}", self.model.name));
+            }
+            std::fs::write(&said, made.stdout)
+                .map_err(|e| format!("cannot write {}: {e}", said.display()))?;
+        }
+        let text = std::fs::read_to_string(&said).map_err(|e| format!("{}: {e}", said.display()))?;
+        let word = |key: &str| {
+            let after = text.split(&format!("\"{key}\": ")).nth(1)?;
+            Some(after.split([',', '}']).next()?.trim_matches('"').to_owned())
+        };
+        let all =
+            word("quantized").zip(word("original")).zip(word("bits").and_then(|bits| bits.parse().ok()));
+        let ((quantized, original), bits) = all.ok_or(format!("{} says nothing", said.display()))?;
+        if stale {
+            let mut eval = Command::new(self.trinity);
+            self.eval(eval.arg("eval").arg(quantized).arg("--original").arg(original), folder)?;
+        }
+        Ok(bits)
+    }
+}
+
+impl Maker {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Codec { name, .. } => name,
+            Self::Llama => "llama.cpp",
+            Self::Bound => "bound",
+        }
+    }
+
+    fn title(self) -> String {
+        match self {
+            Self::Codec { name, calibrated: true } => format!("`{name}`, calibrated"),
+            Self::Codec { name, calibrated: false } => format!("`{name}`"),
+            Self::Llama => "llama.cpp, calibrated".into(),
+            Self::Bound => "rate–distortion bound".into(),
+        }
+    }
+
+    fn folder(self) -> String {
+        match self {
+            Self::Codec { name, calibrated } => {
+                format!("{name}-{}", if calibrated { "calibrated" } else { "plain" })
+            }
+            Self::Llama => "llama".into(),
+            Self::Bound => "bound".into(),
+        }
+    }
+}
+
+fn column_of(bits: f64) -> usize {
+    COLUMNS.iter().rposition(|&from| from <= bits).unwrap_or(0)
 }
