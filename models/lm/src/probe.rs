@@ -93,7 +93,7 @@ mod tests {
         disturb(&mut disturbed, &factor, 3.0, 1);
         let (codec, ours) =
             (known.output_error(&errors(&coded)), known.output_error(&errors(&disturbed.values)));
-        // A codec is some tenths of a bit from the bound.
-        assert!((1.0..2.0).contains(&(codec / ours)), "{codec} against {ours}");
+        // A codec is some tenths of a bit from the bound, and more where a matrix is small.
+        assert!((1.0..2.5).contains(&(codec / ours)), "{codec} against {ours}");
     }
 }
