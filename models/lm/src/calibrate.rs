@@ -143,6 +143,50 @@ pub(crate) fn chance(windows: &[Vec<f32>], moments: &DMatrix<f32>) -> f32 {
     (errs / common).min(1.0) as f32
 }
 
+/// By how much the logarithm of each channel's mean square errs, as a variance: what means of samples of
+/// [`SAMPLE_TOKENS`] tokens differ by. Infinite where there are less than two samples.
+pub(crate) fn log_variances(windows: &[Vec<f32>], inputs: usize) -> Vec<f64> {
+    let size = SAMPLE_TOKENS * inputs;
+    let samples: Vec<&[f32]> = windows.iter().flat_map(|window| window.chunks_exact(size.max(1))).collect();
+    let count = samples.len() as f64;
+    if samples.len() < 2 {
+        return vec![f64::INFINITY; inputs];
+    }
+    let channel = |channel: usize| {
+        let square = |tokens: &&[f32]| {
+            let own = tokens.iter().skip(channel).step_by(inputs);
+            own.map(|x| f64::from(*x).powi(2)).sum::<f64>() / SAMPLE_TOKENS as f64
+        };
+        let (sum, squares) =
+            samples.iter().map(square).fold((0.0, 0.0), |(sum, squares), s| (sum + s, squares + s * s));
+        let mean = sum / count;
+        let variance = (squares / count - mean * mean).max(0.0) / (count - 1.0);
+        if mean > 0.0 { variance / (mean * mean) } else { 0.0 }
+    };
+    (0..inputs).into_par_iter().map(channel).collect()
+}
+
+/// Moments of channels whose mean squares are the likely ones, where the logarithm of each errs by a variance: between
+/// what was seen and the geometric mean of all, by how much channels differ and how much each errs (James and Stein's
+/// shrinkage, of logarithms). Correlations stay.
+pub(crate) fn likely(moments: &DMatrix<f32>, log_variances: &[f64]) -> DMatrix<f32> {
+    let seen: Vec<f64> =
+        moments.diagonal().iter().map(|&own| f64::from(own).max(f64::MIN_POSITIVE)).collect();
+    let count = seen.len().max(1) as f64;
+    let mean = |of: &dyn Fn(usize) -> f64| (0..seen.len()).map(of).sum::<f64>() / count;
+    let middle = mean(&|i| seen[i].ln());
+    let spread = mean(&|i| (seen[i].ln() - middle).powi(2));
+    let differ = (spread - mean(&|i| log_variances[i])).max(0.0);
+    let chance = |errs: f64| match errs {
+        0.0 => 0.0,
+        f64::INFINITY => 1.0,
+        _ => errs / (errs + differ),
+    };
+    let scale = |i: usize| (0.5 * (middle - seen[i].ln()) * chance(log_variances[i])).exp() as f32;
+    let scales: Vec<f32> = (0..seen.len()).map(scale).collect();
+    DMatrix::from_fn(seen.len(), seen.len(), |i, j| moments[(i, j)] * scales[i] * scales[j])
+}
+
 /// Moments, square or not, with all that is off the diagonal less by a share.
 pub(crate) fn shrink(moments: &mut DMatrix<f32>, share: f32) {
     let kept: Vec<f32> = (0..moments.nrows().min(moments.ncols())).map(|i| moments[(i, i)]).collect();
@@ -225,6 +269,36 @@ mod tests {
         assert!(alike[0] > 4.0 * alike[1] && alike[1] > 4.0 * alike[2], "{alike:?}");
         assert!(alike[0] < 0.3 && alike[2] < 0.005, "{alike:?}");
         assert_eq!(share(SAMPLE_TOKENS, 0.5), 1.0, "one sample says nothing of chance");
+    }
+
+    #[test]
+    fn mean_squares_are_taken_as_seen_only_as_far_as_the_text_tells() {
+        let channels = 24usize;
+        let mut random = trinity_numeric::random::Lcg(5);
+        // Channels of one size, and of sizes up to 8 times apart.
+        let mut seen = |tokens: usize, octaves: f32| {
+            let size = |i: usize| (octaves * (i as f32 / (channels - 1) as f32 - 0.5)).exp2();
+            let window =
+                vec![(0..tokens * channels).map(|at| size(at % channels) * random.gaussian()).collect()];
+            let moments = second_moments(&window, channels) / tokens as f32;
+            (likely(&moments, &log_variances(&window, channels)), moments)
+        };
+        let spread = |moments: &DMatrix<f32>| {
+            let own = moments.diagonal();
+            own.max() / own.min()
+        };
+        // Differences that are chance go; those that are there stay, the more so the longer the text.
+        let (own, raw) = seen(128, 0.0);
+        assert!(spread(&raw) > 1.4 && spread(&own) < 1.2, "{} of {}", spread(&own), spread(&raw));
+        let (own, raw) = seen(4096, 6.0);
+        assert!((spread(&own) / spread(&raw) - 1.0).abs() < 0.02, "{} of {}", spread(&own), spread(&raw));
+        let (own, raw) = seen(64, 6.0);
+        assert!(spread(&own) < 0.98 * spread(&raw), "{} of {}", spread(&own), spread(&raw));
+        // Correlations stay, and one sample says nothing.
+        let of = |moments: &DMatrix<f32>| moments[(3, 7)] / (moments[(3, 3)] * moments[(7, 7)]).sqrt();
+        assert!((of(&own) - of(&raw)).abs() < 1e-5);
+        let (own, _) = seen(SAMPLE_TOKENS, 6.0);
+        assert!(spread(&own) < 1.0001, "{}", spread(&own));
     }
 
     #[test]

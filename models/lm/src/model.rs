@@ -517,6 +517,10 @@ impl Part {
     /// In the order they are used.
     pub(crate) const ALL: [Self; 4] = [Self::Attention, Self::AttentionOut, Self::Feed, Self::FeedOut];
 
+    /// Those of each half of a layer, the one whose output ends it last.
+    pub(crate) const HALVES: [[Self; 2]; 2] =
+        [[Self::Attention, Self::AttentionOut], [Self::Feed, Self::FeedOut]];
+
     /// Names of its weights.
     pub(crate) fn readers(self) -> &'static [&'static str] {
         match self {

@@ -5,7 +5,7 @@
 //! that variance, so that no head is multiplied for a weight that was changed, and all
 //! layers before it stay what they were. Knows nothing of codecs.
 
-use crate::model::{LOGIT_ROWS, Workspace};
+use crate::model::{LOGIT_ROWS, Part, Workspace};
 use crate::{Error, Model, Text};
 use nalgebra::{DMatrixView, DVector, DVectorView};
 use rayon::prelude::*;
@@ -69,6 +69,68 @@ impl Nearby {
         }
         Ok(sum / count.max(1) as f64)
     }
+}
+
+/// One half of a layer, attention or what follows it: what weights in it do to the residual stream.
+pub(crate) struct Half {
+    layer: usize,
+    /// The part whose output ends it.
+    out: Part,
+    /// The residual stream before and behind it, of each window.
+    windows: Vec<(Vec<f32>, Vec<f32>)>,
+    hidden_size: usize,
+}
+
+impl Nearby {
+    /// The half of `layer` that the output of `out` ends, in the model as it was.
+    pub fn half(&self, model: &Model, layer: usize, out: Part, work: &mut Workspace) -> Result<Half, Error> {
+        let windows = self.windows.iter().map(|window| {
+            let mut entry = window.residuals[layer].clone();
+            if out == Part::FeedOut {
+                pass(model, layer, Part::AttentionOut, &mut entry, work)?;
+            }
+            let mut exit = entry.clone();
+            pass(model, layer, out, &mut exit, work)?;
+            Ok((entry, exit))
+        });
+        Ok(Half {
+            layer,
+            out,
+            windows: windows.collect::<Result<_, Error>>()?,
+            hidden_size: self.hidden_size,
+        })
+    }
+}
+
+impl Half {
+    /// How far a model whose weights differ in this half moves the residual stream: squares over those of
+    /// what each token has, which is what the next norm makes of them.
+    pub fn moved(&self, changed: &Model, work: &mut Workspace) -> Result<f64, Error> {
+        let mut sum = 0.0;
+        for (entry, exit) in &self.windows {
+            let mut now = entry.clone();
+            pass(changed, self.layer, self.out, &mut now, work)?;
+            for (now, was) in now.chunks_exact(self.hidden_size).zip(exit.chunks_exact(self.hidden_size)) {
+                let moved: f32 = now.iter().zip(was).map(|(a, b)| (a - b).powi(2)).sum();
+                let size: f32 = was.iter().map(|x| x * x).sum();
+                sum += f64::from(moved) / f64::from(size).max(f64::MIN_POSITIVE);
+            }
+        }
+        Ok(sum)
+    }
+}
+
+/// Lets a residual stream past the half of a layer that the output of `out` ends.
+fn pass(
+    model: &Model,
+    layer: usize,
+    out: Part,
+    residual: &mut [f32],
+    work: &mut Workspace,
+) -> Result<(), Error> {
+    let reads = model.reads(layer, out, residual, work)?;
+    model.add_output(layer, out, &reads, &mut Vec::new(), residual);
+    Ok(())
 }
 
 /// Tokens at equal distances of probability, so that each comes about as often as it is likely.

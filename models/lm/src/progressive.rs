@@ -8,7 +8,9 @@
 //! how a codec weighs its error is [`crate::coding`]'s affair.
 
 use crate::accumulator::{Accumulator, CodedWeights};
-use crate::calibrate::{InputMoments, chance, damped, outer_products, second_moments, shrink};
+use crate::calibrate::{
+    InputMoments, chance, damped, likely, log_variances, outer_products, second_moments, shrink,
+};
 use crate::cholesky::Factor;
 use crate::coding::Coding;
 use crate::keeper::Keeper;
@@ -44,6 +46,8 @@ struct Seen {
     lag: Option<DMatrix<f32>>,
     /// How much of the moments off the diagonal is chance.
     chance: f32,
+    /// By how much the logarithms of those on the diagonal err, as variances.
+    log_variances: Vec<f64>,
 }
 
 fn less(a: &[f32], b: &[f32]) -> Vec<f32> {
@@ -94,7 +98,7 @@ impl Seen {
         let lag = lag.map(|hidden| outer_products(&behind(|own| &own.residual), hidden, &x, inputs) * share);
         let moments = second_moments(&x, inputs) * share;
         let chance = chance(&x, &moments).max(1.0 - tokens as f32 / ENOUGH_TOKENS);
-        Self { drift, lag, chance, moments }
+        Self { drift, lag, chance, log_variances: log_variances(&x, inputs), moments }
     }
 
     /// With as much of what channels have in common taken out as is chance: a short text says little of it, and
@@ -185,7 +189,8 @@ fn code_part(
     let follows = task.coding.follows_inputs();
     // Quantizers of papers take moments as they come.
     let seen = if follows { seen.shrunk() } else { seen };
-    let known = InputMoments::new(&seen.moments);
+    let costs = if follows { likely(&seen.moments, &seen.log_variances) } else { seen.moments.clone() };
+    let known = InputMoments::new(&costs);
     let factor = follows.then(|| Factor::new(damped(&seen.moments))).flatten();
     let code = |weight: &Weight| {
         let Some(bits) = (task.budget)(&weight.name) else { return Ok((weight.clone(), None)) };

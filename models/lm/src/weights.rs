@@ -8,7 +8,7 @@ use crate::calibrate::{Moments, damped};
 use crate::cholesky::Factor;
 use crate::coding::Coding;
 use crate::keeper::{Fate, Keeper};
-use crate::model::Part;
+use crate::model::{Part, Workspace};
 use crate::nearby::Nearby;
 use crate::principal::CacheBases;
 use crate::probe::{disturb, disturb_table};
@@ -51,7 +51,7 @@ pub struct Calibrator {
 }
 
 /// Tokens at the start of windows, and windows, that divergences are taken of:
-/// each weight takes a run over all of them.
+/// each half of a layer takes a run over all of them.
 const PROBE_TOKENS: usize = 256;
 const PROBE_WINDOWS: usize = 2;
 /// Windows over which it is seen what weights read that are probed: what each costs is then measured, not foretold.
@@ -100,44 +100,29 @@ impl Calibrator {
         Ok((turns, bases))
     }
 
-    /// The KL divergence from the model as it is that each weight, and then each
-    /// table, causes when it alone errs as if it were coded at [`PROBE_BITS`].
+    /// The KL divergence from the model as it is that each weight ([`of_half`]), and then each
+    /// table, causes when it errs as if it were coded at [`PROBE_BITS`].
     fn divergences(&self, model: &Model) -> Result<&[f64], Error> {
         if let Some(known) = self.divergences.get() {
             return Ok(known);
         }
         let text = self.text.beginnings(PROBE_WINDOWS, PROBE_TOKENS);
         let nearby = Nearby::measure(model, &text)?;
-        let seen = self.text.beginnings(SEEN_WINDOWS, usize::MAX);
+        let seen = self.text.beginnings(SEEN_WINDOWS, PROBE_TOKENS);
         let moments = once(&self.probing, || Moments::measure(model, &seen))?;
         let layers = 0..model.config().num_hidden_layers;
-        let parts: Vec<(usize, Part)> = layers.flat_map(|n| Part::ALL.map(|part| (n, part))).collect();
-        // A copy of the model for each thread, and parts dealt to them: later ones take less.
+        let halves: Vec<(usize, [Part; 2])> =
+            layers.flat_map(|n| Part::HALVES.map(|half| (n, half))).collect();
+        // A copy of the model for each thread, and halves of layers dealt to them: later ones take less.
         let threads = rayon::current_num_threads().max(1);
-        let of_parts: Vec<Vec<Vec<(String, f64)>>> = (0..threads)
-            .into_par_iter()
-            .map(|thread| {
-                let (mut copy, mut work) = (model.clone(), model.workspace(PROBE_TOKENS));
-                let own = parts.iter().skip(thread).step_by(threads);
-                own.map(|&(n, part)| {
-                    let factor = moments.of_part(n, part).and_then(|known| Factor::new(damped(known)));
-                    let weights = model.part_weights(n, part);
-                    let one = |weight: &Weight| {
-                        let mut other = weight.clone();
-                        match &factor {
-                            Some(factor) => disturb(&mut other, factor, PROBE_BITS, n as u64),
-                            None => disturb_table(&mut other, PROBE_BITS, n as u64),
-                        }
-                        copy.replace_weight(&other);
-                        let moved = nearby.divergence(&copy, n, &mut work);
-                        copy.replace_weight(weight);
-                        Ok((weight.name.clone(), moved?))
-                    };
-                    weights.iter().map(one).collect::<Result<_, Error>>()
-                })
-                .collect::<Result<_, Error>>()
-            })
-            .collect::<Result<_, Error>>()?;
+        let dealt = |thread: usize| {
+            let (mut copy, mut work) = (model.clone(), model.workspace(PROBE_TOKENS));
+            let own = halves.iter().skip(thread).step_by(threads);
+            own.map(|&(n, half)| of_half(model, &mut copy, (n, half), (&nearby, moments), &mut work))
+                .collect::<Result<Vec<_>, Error>>()
+        };
+        let of_parts: Vec<Vec<Vec<(String, f64)>>> =
+            (0..threads).into_par_iter().map(dealt).collect::<Result<_, Error>>()?;
         let by_name: BTreeMap<String, f64> = of_parts.into_iter().flatten().flatten().collect();
         let of = |weight: &Weight| by_name.get(&weight.name).copied().unwrap_or(0.0);
         let mut measured: Vec<f64> = model.weights().iter().map(of).collect();
@@ -189,6 +174,40 @@ fn once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T, Error>) -> Resul
     }
     let made = make()?;
     Ok(cell.get_or_init(|| made))
+}
+
+/// What each weight of half a layer costs: what all of them do to the predictions together, shared out by how far each
+/// alone moves the residual stream behind that half. `copy` is the model, and is so again.
+fn of_half(
+    model: &Model,
+    copy: &mut Model,
+    (n, half): (usize, [Part; 2]),
+    (nearby, moments): (&Nearby, &Moments),
+    work: &mut Workspace,
+) -> Result<Vec<(String, f64)>, Error> {
+    let own = nearby.half(model, n, half[1], work)?;
+    let (mut disturbed, mut moved) = (Vec::new(), Vec::new());
+    for part in half {
+        let factor = moments.of_part(n, part).and_then(|known| Factor::new(damped(known)));
+        for weight in model.part_weights(n, part) {
+            let mut other = weight.clone();
+            // Errors of one weight have nothing to do with another's.
+            let seed = (8 * n + disturbed.len()) as u64;
+            match &factor {
+                Some(factor) => disturb(&mut other, factor, PROBE_BITS, seed),
+                None => disturb_table(&mut other, PROBE_BITS, seed),
+            }
+            copy.replace_weight(&other);
+            moved.push(own.moved(copy, work)?);
+            copy.replace_weight(&weight);
+            disturbed.push((weight, other));
+        }
+    }
+    disturbed.iter().for_each(|(_, other)| copy.replace_weight(other));
+    let all = nearby.divergence(copy, n, work)?;
+    disturbed.iter().for_each(|(weight, _)| copy.replace_weight(weight));
+    let share = all / moved.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+    Ok(disturbed.into_iter().zip(moved).map(|((weight, _), moved)| (weight.name, moved * share)).collect())
 }
 
 /// Codes a weight for what it reads in the model as it is.

@@ -398,8 +398,11 @@ fn a_short_text_calibrates_no_worse_than_none() {
     for tokens in [1024, 4096, 16_384].into_iter().filter(|&tokens| tokens < 4096 || all) {
         let mut calibrated = model.clone();
         code_weights_calibrated(&mut calibrated, &coding, &Calibrator::new(part(0..tokens))).unwrap();
-        for from in [32_768, 57_344] {
-            let held_out = part(from..from + 4096);
+        // Two parts of the same kind of text, and one of another.
+        let licence =
+            Text::new(&include_bytes!("../../../LICENSE-APACHE")[..4096], &checkpoint, 512).unwrap();
+        let held_out = [part(32_768..36_864), part(57_344..61_440), licence];
+        for (from, held_out) in ["32768", "57344", "a licence"].into_iter().zip(held_out) {
             let reference = Reference::measure(&model, &held_out, &|| ()).unwrap();
             let lost = |coded: &Model| {
                 score_against(&reference, coded, &held_out, &NoHooks, &|| ())
