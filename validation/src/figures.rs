@@ -10,7 +10,8 @@ use trinity_silicon::synthesis::{Design, Synthesis};
 use trinity_study::config::SynthesisFile;
 
 /// The rows of a recording: `data-parallel`, `pipeline`, `video-pipeline`, `85M` or `2.7M` of training runs, `other-models`,
-/// `smollm2-135m`, `gemma-3-270m`, `silicon`, `torch`, `delta`, `sparse-delta`.
+/// `smollm2-135m`, `gemma-3-270m`, the first with its bits shared out `-linear` by layer or by `-slopes`, `silicon`, `torch`, `delta`,
+/// `sparse-delta`.
 ///
 /// # Errors
 ///
@@ -26,7 +27,7 @@ pub fn rows(set: &str) -> Result<Value, Error> {
             });
             Ok(rows.collect())
         }
-        "smollm2-135m" | "gemma-3-270m" => {
+        "smollm2-135m" | "smollm2-135m-linear" | "smollm2-135m-slopes" | "gemma-3-270m" => {
             let rows = language_models::rows()?.into_iter().filter(|row| row.model == set);
             Ok(rows.map(|row| json!(row)).collect())
         }

@@ -120,7 +120,9 @@ pub fn table(command: &str) -> Option<Result<String, Failure>> {
     let table = match command.strip_prefix(RECORDED)? {
         set @ ("silicon" | "torch") => return Some(facts(set)),
         "other-models" => trinity_validation::other_models::table(),
-        model @ ("smollm2-135m" | "gemma-3-270m") => trinity_validation::language_models::table(model),
+        model @ ("smollm2-135m" | "smollm2-135m-linear" | "smollm2-135m-slopes" | "gemma-3-270m") => {
+            trinity_validation::language_models::table(model)
+        }
         set @ ("pipeline" | "video-pipeline" | "data-parallel" | "85M" | "2.7M") => {
             trinity_validation::trained::table(set)
         }
