@@ -168,23 +168,26 @@ pub(crate) fn log_variances(windows: &[Vec<f32>], inputs: usize) -> Vec<f64> {
 
 /// Moments of channels whose mean squares are the likely ones, where the logarithm of each errs by a variance: between
 /// what was seen and the geometric mean of all, by how much channels differ and how much each errs (James and Stein's
-/// shrinkage, of logarithms). Correlations stay.
+/// shrinkage, of logarithms). Correlations stay, and channels that are always zero.
 pub(crate) fn likely(moments: &DMatrix<f32>, log_variances: &[f64]) -> DMatrix<f32> {
-    let seen: Vec<f64> =
-        moments.diagonal().iter().map(|&own| f64::from(own).max(f64::MIN_POSITIVE)).collect();
-    let count = seen.len().max(1) as f64;
-    let mean = |of: &dyn Fn(usize) -> f64| (0..seen.len()).map(of).sum::<f64>() / count;
-    let middle = mean(&|i| seen[i].ln());
-    let spread = mean(&|i| (seen[i].ln() - middle).powi(2));
+    let inputs = moments.nrows();
+    let log = |i: usize| f64::from(moments[(i, i)]).ln();
+    let alive: Vec<usize> = (0..inputs).filter(|&i| moments[(i, i)] > 0.0).collect();
+    let mean =
+        |of: &dyn Fn(usize) -> f64| alive.iter().map(|&i| of(i)).sum::<f64>() / alive.len().max(1) as f64;
+    let middle = mean(&log);
+    let spread = mean(&|i| (log(i) - middle).powi(2));
     let differ = (spread - mean(&|i| log_variances[i])).max(0.0);
     let chance = |errs: f64| match errs {
         0.0 => 0.0,
         f64::INFINITY => 1.0,
         _ => errs / (errs + differ),
     };
-    let scale = |i: usize| (0.5 * (middle - seen[i].ln()) * chance(log_variances[i])).exp() as f32;
-    let scales: Vec<f32> = (0..seen.len()).map(scale).collect();
-    DMatrix::from_fn(seen.len(), seen.len(), |i, j| moments[(i, j)] * scales[i] * scales[j])
+    let mut scales = vec![1.0f32; inputs];
+    for &i in &alive {
+        scales[i] = (0.5 * (middle - log(i)) * chance(log_variances[i])).exp() as f32;
+    }
+    DMatrix::from_fn(inputs, inputs, |i, j| moments[(i, j)] * scales[i] * scales[j])
 }
 
 /// Moments, square or not, with all that is off the diagonal less by a share.
@@ -275,7 +278,7 @@ mod tests {
     fn mean_squares_are_taken_as_seen_only_as_far_as_the_text_tells() {
         let channels = 24usize;
         let mut random = trinity_numeric::random::Lcg(5);
-        // Channels of one size, and of sizes up to 8 times apart.
+        // Channels of one size, and of sizes up to 64 times apart.
         let mut seen = |tokens: usize, octaves: f32| {
             let size = |i: usize| (octaves * (i as f32 / (channels - 1) as f32 - 0.5)).exp2();
             let window =
@@ -297,8 +300,20 @@ mod tests {
         // Correlations stay, and one sample says nothing.
         let of = |moments: &DMatrix<f32>| moments[(3, 7)] / (moments[(3, 3)] * moments[(7, 7)]).sqrt();
         assert!((of(&own) - of(&raw)).abs() < 1e-5);
-        let (own, _) = seen(SAMPLE_TOKENS, 6.0);
+        let (own, raw) = seen(SAMPLE_TOKENS, 6.0);
         assert!(spread(&own) < 1.0001, "{}", spread(&own));
+        // A channel that is always zero stays so, and says nothing of the others.
+        let with_zero =
+            DMatrix::from_fn(
+                channels + 1,
+                channels + 1,
+                |i, j| {
+                    if i.max(j) < channels { raw[(i, j)] } else { 0.0 }
+                },
+            );
+        let zero = likely(&with_zero, &vec![f64::INFINITY; channels + 1]);
+        assert_eq!(zero.view((0, 0), (channels, channels)), own);
+        assert!(zero.column(channels).iter().all(|own| *own == 0.0));
     }
 
     #[test]

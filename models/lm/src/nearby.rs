@@ -1,9 +1,9 @@
-//! How far predictions move when one weight is changed a little.
+//! How far predictions, and the residual stream behind half a layer, move when weights are changed a little.
 //!
 //! To second order the KL divergence is half of the variance, over the tokens that a model
 //! holds likely, of what their logits gain. Some tokens drawn from each distribution tell
-//! that variance, so that no head is multiplied for a weight that was changed, and all
-//! layers before it stay what they were. Knows nothing of codecs.
+//! that variance, so that no head is multiplied for weights that were changed, and all
+//! layers before them stay what they were. Knows nothing of codecs.
 
 use crate::model::{LOGIT_ROWS, Part, Workspace};
 use crate::{Error, Model, Text};

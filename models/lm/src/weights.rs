@@ -342,3 +342,40 @@ fn code(coding: &Coding, weight: &mut Weight, bits: f64) -> Result<u64, Error> {
         .apply(Class::Weight, weight.rows, weight.cols, &mut weight.values, bits)
         .map_err(|reason| Error::Hook { place: weight.name.clone(), reason })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::builtin;
+
+    #[test]
+    fn shares_of_half_a_layer_are_about_what_each_weight_costs_alone() {
+        let checkpoint = builtin::tiny().unwrap();
+        let model = Model::load(&checkpoint).unwrap();
+        let text = Text::new(&builtin::text()[..4096], &checkpoint, 256).unwrap();
+        let nearby = Nearby::measure(&model, &text.beginnings(2, 128)).unwrap();
+        let moments = Moments::measure(&model, &text.beginnings(4, 256)).unwrap();
+        let (mut copy, mut work) = (model.clone(), model.workspace(128));
+        let n = 1;
+        for half in Part::HALVES {
+            let shares = of_half(&model, &mut copy, (n, half), (&nearby, &moments), &mut work).unwrap();
+            let mut seed = 8 * n as u64;
+            for part in half {
+                let factor = Factor::new(damped(moments.of_part(n, part).unwrap())).unwrap();
+                for weight in model.part_weights(n, part) {
+                    let mut other = weight.clone();
+                    disturb(&mut other, &factor, PROBE_BITS, seed);
+                    seed += 1;
+                    copy.replace_weight(&other);
+                    let alone = nearby.divergence(&copy, n, &mut work).unwrap();
+                    copy.replace_weight(&weight);
+                    let share = shares.iter().find(|own| own.0 == weight.name).unwrap().1;
+                    eprintln!("{}: {share:.3e} shared, {alone:.3e} alone", weight.name);
+                    assert!((0.4..2.5).contains(&(share / alone)), "{}: {share}, {alone}", weight.name);
+                }
+            }
+        }
+        // The copy is the model again.
+        assert_eq!(nearby.divergence(&copy, 0, &mut work).unwrap(), 0.0);
+    }
+}
