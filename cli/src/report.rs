@@ -12,13 +12,21 @@
 //! ```
 
 use crate::{failure::Failure, output, plot::Plot};
+use flate2::read::GzDecoder;
 use serde_json::{Value, json};
-use std::{fmt::Write, path::Path};
+use std::{
+    fmt::Write,
+    io::{self, Read},
+    path::Path,
+};
 
 const STYLE: &str = include_str!("report/style.css");
-const VEGA: &str = include_str!("../assets/vega.min.js");
-const VEGA_LITE: &str = include_str!("../assets/vega-lite.min.js");
-const VEGA_EMBED: &str = include_str!("../assets/vega-embed.min.js");
+/// What draws charts, in the order that it loads: packed, it is a third as large in the binary.
+const LIBRARIES: [&[u8]; 3] = [
+    include_bytes!("../assets/vega.min.js.gz"),
+    include_bytes!("../assets/vega-lite.min.js.gz"),
+    include_bytes!("../assets/vega-embed.min.js.gz"),
+];
 const PAGE: &str = include_str!("report/page.js");
 
 /// Vega compiles expressions with `new Function`, hence `unsafe-eval`; nothing
@@ -183,7 +191,7 @@ impl Report {
     }
 
     /// The whole page.
-    pub fn html(&self) -> String {
+    pub fn html(&self) -> io::Result<String> {
         let title = escape(&self.title);
         let mut page = format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
@@ -195,8 +203,10 @@ impl Report {
         );
         let mut script = String::new();
         if !self.charts.is_empty() {
-            for library in [VEGA, VEGA_LITE, VEGA_EMBED] {
-                let _ = writeln!(page, "<script>\n{library}</script>");
+            for library in LIBRARIES {
+                page.push_str("<script>\n");
+                GzDecoder::new(library).read_to_string(&mut page)?;
+                page.push_str("</script>\n");
             }
             let _ = writeln!(script, "const specs = {};", inlined(&Value::from(self.charts.clone())));
         }
@@ -207,12 +217,13 @@ impl Report {
             let _ = writeln!(page, "<script>\n{script}{PAGE}</script>");
         }
         page.push_str("</body></html>\n");
-        page
+        Ok(page)
     }
 
     /// Writes the page, whole or not at all.
     pub fn write(&self, path: &Path) -> Result<(), Failure> {
-        output::write(path, self.html().as_bytes())
+        let page = self.html().map_err(|e| Failure::run(format!("cannot unpack the report's libraries: {e}")))?;
+        output::write(path, page.as_bytes())
     }
 
     fn element(&mut self, tag: &str, text: &str) -> &mut Self {

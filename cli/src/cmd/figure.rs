@@ -34,7 +34,12 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         Some(id) => vec![figures.iter().find(|figure| figure.id == *id).ok_or_else(|| unknown(id, &file))?],
     };
     let mut recordings = recorded().map_err(Failure::run)?;
-    if let Some(path) = args.record.as_deref().filter(|path| path.exists()) {
+    if let Some(folder) = args.data.iter().find(|folder| !folder.is_dir()) {
+        return Err(Failure::input(format_args!("--data {} is no folder", folder.display()))
+            .help("name a folder that holds captured tensors (.safetensors)"));
+    }
+    // A device or a pipe has nothing to go on from, and may never end.
+    if let Some(path) = args.record.as_deref().filter(|path| path.is_file()) {
         recordings.extend(kept(path)?);
     }
     let mut answers = Vec::new();

@@ -170,6 +170,8 @@ fn what_cannot_be_judged_says_why_and_a_typo_is_met() {
     assert!(trinity(["figure", "16aa"]).refused().contains("did you mean `16a`?"));
     let said = trinity(["figure", "5", "--run"]).refused();
     assert!(said.contains("the command needs") && said.contains("--data"), "{said}");
+    let said = trinity(["figure", "--run", "--data", "nowhere"]).refused();
+    assert!(said.contains("--data nowhere is no folder"), "{said}");
 }
 
 /// The document is what the command prints; marks of staleness aside, which come with any change of the model.
