@@ -3,7 +3,8 @@
 //! Kernels are plain loops, written once. Where the processor has AVX-512 or AVX2 they
 //! run from a copy that the compiler made for it: same operations in the same
 //! order, integer or IEEE 754 without contraction, so all copies give the
-//! same bits, and tests hold them beside the scalar truth.
+//! same bits, and tests hold them beside the scalar truth. On aarch64 the one copy is
+//! for NEON, which every such processor has.
 
 /// Work that is worth a copy of its own. `run` and all that it calls in its
 /// inner loops must be `#[inline(always)]`, or it stays as narrow as it was.
@@ -44,6 +45,8 @@ pub fn widest<K: Kernel>(kernel: K) -> K::Output {
 pub enum Width {
     /// The plain truth.
     Scalar,
+    /// Four values, on aarch64.
+    Neon,
     Avx2,
     Avx512,
 }
@@ -65,13 +68,18 @@ impl Width {
                 return Self::Avx2;
             }
         }
-        Self::Scalar
+        if cfg!(target_arch = "aarch64") { Self::Neon } else { Self::Scalar }
     }
 
     /// Every width that can be used here.
     pub fn available() -> impl Iterator<Item = Self> {
+        let all: &[Self] = if cfg!(target_arch = "aarch64") {
+            &[Self::Scalar, Self::Neon]
+        } else {
+            &[Self::Scalar, Self::Avx2, Self::Avx512]
+        };
         let widest = Self::widest();
-        [Self::Scalar, Self::Avx2, Self::Avx512].into_iter().filter(move |&width| width <= widest)
+        all.iter().copied().filter(move |&width| width <= widest)
     }
 }
 

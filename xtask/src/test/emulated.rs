@@ -1,7 +1,7 @@
 //! The codecs on another processor, emulated: the same bytes as here.
 //!
-//! Kernels for wide registers are x86's; elsewhere plain loops run, which the compiler may
-//! vectorize. Pins of every stream hold them to the bit. An emulator says nothing of speed.
+//! The line codec parses with NEON; other kernels are plain loops that the compiler widens. Pins of every stream
+//! hold them to the bit, and properties hold NEON beside the scalar truth. An emulator says nothing of speed.
 
 use super::outcome::Outcome;
 use crate::{
@@ -20,10 +20,10 @@ const EMULATOR: Tool = Tool { found_as: &["qemu-aarch64"], package: "qemu-user" 
 
 /// Crates with streams of their own.
 const CODECS: [&str; 4] = ["trinity-h264", "trinity-h265", "trinity-codec", "trinity-tensor"];
-/// Tests whose names have this hold streams and values to what is stored.
-const PINS: &str = "golden";
+/// Tests whose names have one of these hold streams and values to what is stored, or registers to the scalar truth.
+const HELD: [&str; 3] = ["golden", "wide_registers", "every_width"];
 
-/// Pins of every codec under emulation.
+/// Pins of every codec, and every width of registers, under emulation.
 pub fn emulated() -> Outcome {
     if let Some((tool, why)) = tools::ensure(&[COMPILER, C_LIBRARY, EMULATOR]).first() {
         return Outcome::LeftOut(format!("no {} ({why})", tool.package));
@@ -33,7 +33,7 @@ pub fn emulated() -> Outcome {
     }
     let variable = |name: &str| format!("CARGO_TARGET_{}_{name}", TARGET.replace('-', "_").to_uppercase());
     let mut test = cargo(&["test", "--quiet", "--profile", PROFILE, "--target", TARGET, "--test", "it"]);
-    test.args(CODECS.iter().flat_map(|name| ["--package", name])).args(["--", PINS]);
+    test.args(CODECS.iter().flat_map(|name| ["--package", name])).arg("--").args(HELD);
     test.env(variable("LINKER"), LINKER)
         .env(variable("RUNNER"), format!("{} -L {LIBRARIES}", EMULATOR.found_as[0]));
     // The C libraries of dependencies.

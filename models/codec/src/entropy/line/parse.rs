@@ -7,11 +7,13 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod job;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 
 use crate::entropy::line::coder::{Coder, polynomials};
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::entropy::line::parse::job::{Entries, Job, PADDING, Tail};
 use crate::entropy::line::table::SCALE_BITS;
 use crate::entropy::line::tile::{self, LEAST_STATE, Parsed, TAIL, parse_head, parse_row_classes, steps};
@@ -23,15 +25,15 @@ pub fn parse_with(width: Width, coder: &Coder, place: &Tile, words: &[u16]) -> R
     if width == Width::Scalar || coder.plan.log2_lanes != 5 || width > Width::widest() {
         return tile::parse(coder, place, words);
     }
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     {
         parse_wide(width, coder, place, words)
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     tile::parse(coder, place, words)
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn parse_wide(width: Width, coder: &Coder, place: &Tile, words: &[u16]) -> Result<Parsed, &'static str> {
     let (gain, exceptions, start) = parse_head(words, place)?;
     let mut padded = Vec::with_capacity(words.len() + PADDING);
@@ -64,15 +66,7 @@ fn parse_wide(width: Width, coder: &Coder, place: &Tile, words: &[u16]) -> Resul
         levels: &mut levels,
         tail: Tail { symbols: [[0; 32]; TAIL] },
     };
-    // SAFETY: the width is one that the processor has.
-    #[allow(unsafe_code)]
-    let parsed = unsafe {
-        match width {
-            Width::Avx512 => crate::entropy::line::parse::avx512::values(&mut job),
-            _ => crate::entropy::line::parse::avx2::values(&mut job),
-        }
-    };
-    parsed.ok_or("its words do not end with its values")?;
+    values(width, &mut job).ok_or("its words do not end with its values")?;
     if job.at != words.len() {
         return Err("its words do not end with its values");
     }
@@ -81,8 +75,31 @@ fn parse_wide(width: Width, coder: &Coder, place: &Tile, words: &[u16]) -> Resul
     Ok(Parsed { gain, exceptions, row_classes, levels })
 }
 
-/// Gives the levels of the tail their signs, and checks that lanes ended as they must.
+/// Parses all values of a tile with registers of a width that the processor has.
 #[cfg(target_arch = "x86_64")]
+fn values(width: Width, job: &mut Job<'_>) -> Option<()> {
+    // SAFETY: the width is one that the processor has.
+    #[allow(unsafe_code)]
+    unsafe {
+        match width {
+            Width::Avx512 => avx512::values(job),
+            _ => avx2::values(job),
+        }
+    }
+}
+
+/// As above; there is one width.
+#[cfg(target_arch = "aarch64")]
+fn values(_: Width, job: &mut Job<'_>) -> Option<()> {
+    // SAFETY: NEON is part of every aarch64.
+    #[allow(unsafe_code)]
+    unsafe {
+        neon::values(job)
+    }
+}
+
+/// Gives the levels of the tail their signs, and checks that lanes ended as they must.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn sign_tail(
     states: &[u32; 32],
     tail: &Tail,
