@@ -128,7 +128,7 @@ pub const STEPS: [Step; 16] = [
     },
     Step {
         name: EMULATED,
-        what: "pins of every codec on an emulated aarch64",
+        what: "pins of every codec, and NEON beside the scalar truth, on an emulated aarch64",
         more: "",
         after: &[BUILD],
         run: emulated,
