@@ -222,7 +222,8 @@ impl Report {
 
     /// Writes the page, whole or not at all.
     pub fn write(&self, path: &Path) -> Result<(), Failure> {
-        let page = self.html().map_err(|e| Failure::run(format!("cannot unpack the report's libraries: {e}")))?;
+        let page =
+            self.html().map_err(|e| Failure::run(format!("cannot unpack the report's libraries: {e}")))?;
         output::write(path, page.as_bytes())
     }
 

@@ -4,8 +4,8 @@ Codes one file of Gaussian values at 3 bits by `trinity encode` and by `trinity.
 `trinity decode` and by `trinity.read`. Seconds are wall-clock, the least of several turns; a turn has one run of
 each, so that what else the machine does meets all. `alone` is what the machine has to give: as many commands of one
 thread at once as there are cores, each with a file of its own, over one. Bars: all threads 12 times one on 16 cores,
-the package within 5 % of the command. `--checkpoint GB` also codes a model of so many GB in bf16 by the command on two cores, with its
-memory at most.
+the package within 5 % of the command. `--checkpoint GB` also codes a model of so many GB in bf16 by the command on two
+cores, and says how much memory that took.
 """
 
 from __future__ import annotations

@@ -118,10 +118,8 @@ fn one_step<const IN_TAIL: bool, const RAW: bool, const WHOLE: bool>(
             masks[part] = vtstq_u32(set(active >> (WIDE * part) & 0xf), each);
         }
         let (entry, state) = (load(&entries[WIDE * part..]), lanes.states[part]);
-        let table = vaddq_u32(
-            vandq_u32(entry, set(0xffff)),
-            vshlq_n_u32::<10>(vandq_u32(lanes.trellis[part], one)),
-        );
+        let table =
+            vaddq_u32(vandq_u32(entry, set(0xffff)), vshlq_n_u32::<10>(vandq_u32(lanes.trellis[part], one)));
         let found = gather(job.slots, vaddq_u32(table, vandq_u32(state, set(SCALE - 1))));
         let mut frequency = vandq_u32(found, set(0x7ff));
         let mut bias = vandq_u32(vshrq_n_u32::<11>(found), set(0x7ff));
