@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use trinity_tensor::export::{Stored, Written};
-use trinity_tensor::file::{damaged, write_npy};
+use trinity_tensor::file::{damaged, write_npy_of};
 use trinity_tensor::{Entry, TensorFile};
 
 use super::encode::open_basis;
@@ -189,7 +189,7 @@ fn write(
             return Err(Failure::input("npy keeps a tensor's own number format, and --dtype is given")
                 .help("write safetensors or GGUF"));
         }
-        return write_one(wanted, &place, &form.output);
+        return write_one(wanted, &place, &form.output, ctx);
     }
     let tensors: Vec<Written<'_>> = wanted.iter().map(|entry| Written::plainly(entry)).collect();
     let job = engines::Job { file, place: &place, dtype: args.dtype, ctx };
@@ -201,7 +201,7 @@ fn write(
 }
 
 /// The one tensor that npy has room for.
-fn write_one(wanted: &[&Entry], place: &str, output: &Path) -> Result<(), Failure> {
+fn write_one(wanted: &[&Entry], place: &str, output: &Path, ctx: &Context) -> Result<(), Failure> {
     let [entry] = wanted[..] else {
         return Err(Failure::input(format_args!(
             "npy holds one tensor, and {} are to be written",
@@ -214,7 +214,9 @@ fn write_one(wanted: &[&Entry], place: &str, output: &Path) -> Result<(), Failur
             .help("write safetensors, which keeps its format"));
     }
     let spool = Spool::create(output)?;
-    let tensor = entry.read().map_err(|error| bad_input(place, &error))?;
-    write_npy(spool.path(), &tensor).map_err(|error| not_written(place, output, &error))?;
+    let progress = ctx.progress(entry.len() as u64, "decoding");
+    write_npy_of(spool.path(), entry, &|values| progress.inc(values as u64))
+        .map_err(|error| not_written(place, output, &error))?;
+    progress.finish_and_clear();
     spool.finish()
 }

@@ -28,11 +28,11 @@ pub use crate::format::line::plan::{
     BASE_CLASSES, CLASSES, MAX_PAIRS, MAX_TILE, Plan, Tile, Transform, UNIT_CLASS, check_density,
 };
 pub use crate::format::line::stream::{
-    LAMBDA, Settings, Stream, Strip, decode, decode_bf16, encode, encode_tile, encode_with,
+    CodedTile, LAMBDA, Settings, Stream, decode, decode_bf16, encode, encode_tile, encode_with,
 };
 pub use crate::search::line::analyse::choose;
 pub use crate::search::line::options::{Effort, Family, Fixed, Options, TILE_VALUES};
-pub use crate::search::line::rate::{Target, encode_on, encode_to, encode_under};
+pub use crate::search::line::rate::{Target, encode_observed, encode_on, encode_to, encode_under};
 pub use crate::search::line::scaled::{Scale, decode_scaled, encode_scaled};
 pub use crate::stage::line::matrix::{ONE, Synthesis, WHOLE, analyse_whole, whole_analysis};
 pub use crate::stage::line::quantize::{quantize, quarter_log2, targets};

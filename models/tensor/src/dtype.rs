@@ -1,6 +1,7 @@
 //! Number formats, and their conversion to and from f32 and f64.
 
 use half::{bf16, f16};
+use trinity_numeric::simd::{self, Kernel};
 
 use crate::float8::{E4M3, E5M2, to_e4m3, to_e5m2};
 use serde::{Deserialize, Serialize};
@@ -98,18 +99,25 @@ impl Dtype {
     /// Appends `values` in this format: nearest, ties to even. Integers and
     /// 8-bit floats saturate; NaN becomes integer zero.
     pub fn extend_from_f32(self, values: &[f32], bytes: &mut Vec<u8>) {
+        let start = bytes.len();
+        bytes.resize(start + self.bytes() * values.len(), 0);
+        self.store_f32(values, &mut bytes[start..]);
+    }
+
+    /// As [`Dtype::extend_from_f32`], over bytes that are there.
+    pub(crate) fn store_f32(self, values: &[f32], bytes: &mut [u8]) {
         match self {
-            Self::F64 => extend(bytes, values, |v| f64::from(v).to_le_bytes()),
-            Self::F32 => extend(bytes, values, f32::to_le_bytes),
-            Self::F16 => extend(bytes, values, |v| f16::from_f32(v).to_le_bytes()),
-            Self::Bf16 => extend(bytes, values, |v| bf16::from_f32(v).to_le_bytes()),
-            Self::F8e4m3 => extend(bytes, values, |v| [to_e4m3(v)]),
-            Self::F8e5m2 => extend(bytes, values, |v| [to_e5m2(v)]),
-            Self::I8 => extend(bytes, values, |v| (v.round_ties_even() as i8).to_le_bytes()),
-            Self::U8 => extend(bytes, values, |v| [v.round_ties_even() as u8]),
-            Self::I16 => extend(bytes, values, |v| (v.round_ties_even() as i16).to_le_bytes()),
-            Self::I32 => extend(bytes, values, |v| (v.round_ties_even() as i32).to_le_bytes()),
-            Self::I64 => extend(bytes, values, |v| (v.round_ties_even() as i64).to_le_bytes()),
+            Self::F64 => store(bytes, values, |v| f64::from(v).to_le_bytes()),
+            Self::F32 => store(bytes, values, f32::to_le_bytes),
+            Self::F16 => store(bytes, values, |v| f16::from_f32(v).to_le_bytes()),
+            Self::Bf16 => store(bytes, values, |v| bf16::from_f32(v).to_le_bytes()),
+            Self::F8e4m3 => store(bytes, values, |v| [to_e4m3(v)]),
+            Self::F8e5m2 => store(bytes, values, |v| [to_e5m2(v)]),
+            Self::I8 => store(bytes, values, |v| (v.round_ties_even() as i8).to_le_bytes()),
+            Self::U8 => store(bytes, values, |v| [v.round_ties_even() as u8]),
+            Self::I16 => store(bytes, values, |v| (v.round_ties_even() as i16).to_le_bytes()),
+            Self::I32 => store(bytes, values, |v| (v.round_ties_even() as i32).to_le_bytes()),
+            Self::I64 => store(bytes, values, |v| (v.round_ties_even() as i64).to_le_bytes()),
         }
     }
 
@@ -134,6 +142,21 @@ impl Dtype {
                 self.extend_from_f32(&narrow, bytes);
             }
         }
+    }
+
+    /// The largest magnitude among values of a format that f32 holds; infinite or no number where one of them is.
+    pub(crate) fn largest_magnitude(self, bytes: &[u8]) -> f32 {
+        if self == Self::F32 {
+            return simd::widest(Largest { values: bytes.as_chunks().0, value: f32::from_le_bytes });
+        }
+        let mut chunk = [0f32; 1024];
+        let mut largest = 0u32;
+        for bytes in bytes.chunks(1024 * self.bytes()) {
+            let values = &mut chunk[..bytes.len() / self.bytes()];
+            self.to_f32(bytes, values);
+            largest = largest.max(simd::widest(Largest { values, value: |value: f32| value }).to_bits());
+        }
+        f32::from_bits(largest)
     }
 
     /// The largest finite value, where f32 holds it; f32's own where it does
@@ -198,11 +221,29 @@ fn widen_f16(bits: u16) -> f32 {
     f32::from_bits(sign | if bits & 0x7c00 == 0x7c00 { special } else { finite })
 }
 
-/// Appends each value's bytes; room first, so that the loop has no ends to check.
-fn extend<const N: usize>(bytes: &mut Vec<u8>, values: &[f32], convert: impl Fn(f32) -> [u8; N]) {
-    let start = bytes.len();
-    bytes.resize(start + N * values.len(), 0);
-    for (place, &value) in bytes[start..].as_chunks_mut::<N>().0.iter_mut().zip(values) {
+/// The largest magnitude of values.
+struct Largest<'a, T, F> {
+    values: &'a [T],
+    value: F,
+}
+
+impl<T: Copy, F: Fn(T) -> f32> Kernel for Largest<'_, T, F> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn run(self) -> f32 {
+        // Without their sign, the bits of floats are in the order of what they
+        // stand for, infinity and NaN last.
+        let mut largest = 0i32;
+        for &value in self.values {
+            largest = largest.max(((self.value)(value).to_bits() & (u32::MAX >> 1)) as i32);
+        }
+        f32::from_bits(largest as u32)
+    }
+}
+
+fn store<const N: usize>(bytes: &mut [u8], values: &[f32], convert: impl Fn(f32) -> [u8; N]) {
+    for (place, &value) in bytes.as_chunks_mut::<N>().0.iter_mut().zip(values) {
         *place = convert(value);
     }
 }
@@ -220,6 +261,20 @@ mod tests {
                 ours == reference || ours.is_nan() && reference.is_nan(),
                 "{bits:#x}: {ours} {reference}"
             );
+        }
+    }
+
+    #[test]
+    fn the_largest_magnitude_is_found_and_what_is_no_number_is_larger_still() {
+        for dtype in [Dtype::F32, Dtype::F16, Dtype::Bf16] {
+            for (at, value) in [(0, -9.0), (2999, 7.5), (1024, f32::INFINITY), (77, f32::NAN)] {
+                let mut values: Vec<f32> = (0..3000).map(|at| (at as f32 * 0.7).sin()).collect();
+                values[at] = value;
+                let mut bytes = Vec::new();
+                dtype.extend_from_f32(&values, &mut bytes);
+                let found = dtype.largest_magnitude(&bytes);
+                assert!(found == value.abs() || found.is_nan() && value.is_nan(), "{dtype} {at}: {found}");
+            }
         }
     }
 

@@ -112,19 +112,19 @@ impl<'a> Written<'a> {
     fn each(&self, mut take: impl FnMut(&[u8], usize) -> Result<(), Error>) -> Result<(), Error> {
         let (entry, dtype) = (self.entry, self.entry.dtype());
         let mut stream = entry.stream()?;
+        if self.stored == Stored::Plain(dtype) {
+            let bytes = entry.len() * dtype.bytes();
+            return stream.each(bytes, &mut |values| take(values, values.len() / dtype.bytes()));
+        }
         let (mut own, mut converted) = (Vec::new(), Vec::new());
         let mut first = 0;
         while first < entry.len() {
             let values = (entry.len() - first).min(SLAB_VALUES);
             own.resize(values * dtype.bytes(), 0);
             stream.fill(&mut own)?;
-            if self.stored == Stored::Plain(dtype) {
-                take(&own, values)?;
-            } else {
-                converted.clear();
-                self.convert(&own, first, &mut converted)?;
-                take(&converted, values)?;
-            }
+            converted.clear();
+            self.convert(&own, first, &mut converted)?;
+            take(&converted, values)?;
             first += values;
         }
         Ok(())

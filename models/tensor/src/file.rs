@@ -34,7 +34,7 @@ pub(crate) use entry::BLOCK_BYTES;
 pub use entry::{Carried, Entry, ValueStream};
 pub(crate) use gguf::Block;
 pub use gguf::Header as GgufHeader;
-pub use npy::write_npy;
+pub use npy::{write_npy, write_npy_of};
 pub use origin::{ORIGIN_KEY, OriginPart};
 pub use safetensors::{SafetensorsWriter, Spec};
 pub(crate) use source::Source;

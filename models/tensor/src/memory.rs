@@ -4,6 +4,7 @@
 //! left, that is an error with a sentence and not the end of the process.
 
 use crate::Error;
+use crate::blocks::SLAB_VALUES;
 use trinity_numeric::hash::Fnv1a;
 
 /// A buffer of `len` zeros.
@@ -19,6 +20,23 @@ pub(crate) fn grow<T: Copy + Default>(buffer: &mut Vec<T>, more: usize) -> Resul
     buffer.try_reserve(more).map_err(|_| Error::OutOfMemory { bytes })?;
     buffer.resize(buffer.len() + more, T::default());
     Ok(())
+}
+
+thread_local! {
+    /// What a thread needs for every slab and would else ask of the system each time, page by page.
+    static KEPT: std::cell::Cell<Vec<f32>> = const { std::cell::Cell::new(Vec::new()) };
+}
+
+/// A buffer for values that this thread used before, if it has one to spare; what it holds is of no meaning.
+pub(crate) fn kept() -> Vec<f32> {
+    KEPT.take()
+}
+
+/// Keeps a buffer for the thread's next slab; those of larger matrices go back.
+pub(crate) fn keep(buffer: Vec<f32>) {
+    if buffer.capacity() <= SLAB_VALUES {
+        KEPT.set(buffer);
+    }
 }
 
 /// A hash of contents: FNV-1a over words of eight bytes: quick beside any codec, and enough to

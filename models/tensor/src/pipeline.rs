@@ -155,24 +155,17 @@ fn non_finite_within(
 ) -> Result<Option<(usize, f64)>, Error> {
     let (dtype, width) = (entry.dtype(), entry.dtype().bytes());
     let mut bytes = crate::memory::zeroed(SCANNED_VALUES.min(range.len()) * width)?;
-    let mut narrow = [0f32; 1024];
     for start in range.clone().step_by(SCANNED_VALUES) {
         let bytes = &mut bytes[..SCANNED_VALUES.min(range.end - start) * width];
         stream.fill(bytes)?;
-        for (at, bytes) in bytes.chunks(1024 * width).enumerate() {
-            // Formats that f32 holds have their infinities there: whether there is one at all is soon said.
-            if dtype != crate::Dtype::F64 {
-                let narrow = &mut narrow[..bytes.len() / width];
-                dtype.to_f32(bytes, narrow);
-                if !narrow.iter().fold(false, |any, value| any | !value.is_finite()) {
-                    continue;
-                }
-            }
-            let mut values = vec![0f64; bytes.len() / width];
-            dtype.to_f64(bytes, &mut values);
-            if let Some(index) = values.iter().position(|value| !value.is_finite()) {
-                return Ok(Some((start + 1024 * at + index, values[index])));
-            }
+        // Formats that f32 holds have their infinities there: whether there is one at all is soon said.
+        if dtype != crate::Dtype::F64 && dtype.largest_magnitude(bytes).is_finite() {
+            continue;
+        }
+        let mut values = vec![0f64; bytes.len() / width];
+        dtype.to_f64(bytes, &mut values);
+        if let Some(index) = values.iter().position(|value| !value.is_finite()) {
+            return Ok(Some((start + index, values[index])));
         }
     }
     Ok(None)
@@ -205,18 +198,27 @@ pub(crate) fn each_slab(
 ) -> Result<(), Error> {
     let mut stream = entry.stream()?;
     let plan = plan(entry);
-    (0..plan.len()).try_for_each(|index| work(&slab(entry, &plan, index, stream.as_mut())?))
+    let mut buffer = Vec::new();
+    for index in 0..plan.len() {
+        let slab = slab(entry, &plan, index, stream.as_mut(), buffer)?;
+        work(&slab)?;
+        buffer = slab.into_data();
+    }
+    Ok(())
 }
 
-/// The next slab of a tensor.
+/// The next slab of a tensor, in a buffer that may have held another.
 fn slab(
     entry: &Entry,
     plan: &BlockPlan,
     index: usize,
     stream: &mut (dyn ValueStream + '_),
+    mut data: Vec<u8>,
 ) -> Result<Tensor, Error> {
     let values = plan.values(index).len();
-    let mut data = crate::memory::zeroed(values * entry.dtype().bytes())?;
+    data.truncate(values * entry.dtype().bytes());
+    let more = values * entry.dtype().bytes() - data.len();
+    crate::memory::grow(&mut data, more)?;
     stream.fill(&mut data)?;
     let cols = entry.matrix().1.min(values);
     Tensor::new(entry.name(), entry.class(), entry.dtype(), vec![values / cols.max(1), cols], data)
@@ -484,7 +486,13 @@ fn encode_tensor<W: Write + Seek>(
     let known = (encoding.calibrated)(entry.name()).filter(|_| exact.is_none() && codec.takes_moments());
     let ahead = (encoding.ahead)(entry.name()).filter(|_| exact.is_none());
     let plan = plan(entry);
+    // Made from the first slab, where slabs share choices.
+    let after_first = std::sync::OnceLock::new();
     let encode = |slab: &Tensor, first: usize| {
+        let codec: &dyn TensorCodec = match after_first.get() {
+            Some(Some(next)) => Box::as_ref(next),
+            _ => codec.as_ref(),
+        };
         let encoded = match (known, ahead) {
             (_, Some(ahead)) => ahead::of_slab(ahead, &plan, slab, first)?,
             (Some(known), None) => {
@@ -512,10 +520,17 @@ fn encode_tensor<W: Write + Seek>(
         (encoding.progress)(encoded.values())?;
         writer.slab(&encoded.bytes)
     };
+    let mut rest = Rest::of(entry)?;
+    if plan.len() > 1 && known.is_none() && ahead.is_none() && codec.shares_choices() {
+        rest.next(entry, &plan, &encode, &mut |slab, coded| {
+            after_first.get_or_init(|| codec.after_first(&coded.0));
+            sink(slab, coded)
+        })?;
+    }
     if rayon::current_num_threads() > 1 && plan.len() > 1 && entry.stream_at(0).is_some() {
-        by_slabs_in_turn(entry, &plan, &encode, &mut sink)?;
+        by_slabs_in_turn(entry, (&plan, rest.index), &encode, &mut sink)?;
     } else {
-        by_slabs(entry, &encode, &mut sink)?;
+        by_slabs(entry, rest, &encode, &mut sink)?;
     }
     let measured = measure || target == Target::Lossless;
     let summary = Summary {
@@ -641,24 +656,61 @@ pub fn encode_entry(
     target: Target,
     sink: &mut dyn FnMut(&Tensor, &Encoded) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    by_slabs(entry, &|slab, _| codec.encode(slab, target), &mut |slab, encoded| sink(slab, &encoded))
+    let mut rest = Rest::of(entry)?;
+    let mut after_first = None;
+    let mut sink = |slab: &Tensor, encoded: Encoded| sink(slab, &encoded);
+    if plan(entry).len() > 1 && codec.shares_choices() {
+        rest.next(entry, &plan(entry), &|slab, _| codec.encode(slab, target), &mut |slab, encoded| {
+            after_first = codec.after_first(&encoded);
+            sink(slab, encoded)
+        })?;
+    }
+    let codec = after_first.as_deref().unwrap_or(codec);
+    by_slabs(entry, rest, &|slab, _| codec.encode(slab, target), &mut sink)
 }
 
-/// Does `work` on the slabs of a tensor, told where each begins, several at
+/// What was not read yet of a tensor: its slabs from one on.
+struct Rest<'a> {
+    stream: Box<dyn ValueStream + 'a>,
+    index: usize,
+}
+
+impl<'a> Rest<'a> {
+    fn of(entry: &'a Entry) -> Result<Self, Error> {
+        Ok(Self { stream: entry.stream()?, index: 0 })
+    }
+
+    /// Does `work` on the next slab alone.
+    fn next<T>(
+        &mut self,
+        entry: &Entry,
+        plan: &BlockPlan,
+        work: &dyn Fn(&Tensor, usize) -> Result<T, Error>,
+        sink: &mut dyn FnMut(&Tensor, T) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let slab = slab(entry, plan, self.index, self.stream.as_mut(), Vec::new())?;
+        let first = plan.values(self.index).start;
+        self.index += 1;
+        sink(&slab, work(&slab, first).map_err(|error| error.shifted(first))?)
+    }
+}
+
+/// Does `work` on the slabs of a tensor that are left, told where each begins, several at
 /// once; `sink` gets each slab and what came of it, in order.
 fn by_slabs<T: Send>(
     entry: &Entry,
+    rest: Rest<'_>,
     work: &(dyn Fn(&Tensor, usize) -> Result<T, Error> + Sync),
     sink: &mut dyn FnMut(&Tensor, T) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let mut stream = entry.stream()?;
+    let Rest { mut stream, index: mut next } = rest;
     let plan = plan(entry);
-    let mut next = 0;
+    let mut buffers = Vec::new();
     while next < plan.len() {
         let batch = next..(next + SLABS_PER_THREAD * rayon::current_num_threads().max(1)).min(plan.len());
         let mut slabs = Vec::with_capacity(batch.len());
         for index in batch.clone() {
-            slabs.push(slab(entry, &plan, index, stream.as_mut())?);
+            slabs.push(slab(entry, &plan, index, stream.as_mut(), buffers.pop().unwrap_or_default())?);
         }
         let one = |(slab, index): (&Tensor, usize)| {
             let first = plan.values(index).start;
@@ -672,45 +724,46 @@ fn by_slabs<T: Send>(
         for (slab, done) in slabs.iter().zip(done?) {
             sink(slab, done)?;
         }
+        buffers.extend(slabs.into_iter().map(Tensor::into_data));
         next = batch.end;
     }
     Ok(())
 }
 
-/// As [`by_slabs`] where threads read for themselves: as many slabs are under way as memory may hold, the next
+/// As [`by_slabs`], from a slab on, where threads read for themselves: as many slabs are under way as memory may hold, the next
 /// begins when one has gone to `sink`, and nobody waits for a batch to end.
 fn by_slabs_in_turn<T: Send>(
     entry: &Entry,
-    plan: &BlockPlan,
+    (plan, start): (&BlockPlan, usize),
     work: &(dyn Fn(&Tensor, usize) -> Result<T, Error> + Sync),
     sink: &mut dyn FnMut(&Tensor, T) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let one = |index: usize| {
+    let one = |index: usize, buffer: Vec<u8>| {
         let first = plan.values(index).start;
         let mut stream = entry.stream_at(first).ok_or(Error::Unsupported {
             format: "tensor file",
             offset: 0,
             what: "reading from the middle".into(),
         })?;
-        let slab = slab(entry, plan, index, stream.as_mut())?;
+        let slab = slab(entry, plan, index, stream.as_mut(), buffer)?;
         let done = work(&slab, first).map_err(|error| error.shifted(first))?;
         Ok((slab, done))
     };
     let (sender, receiver) = std::sync::mpsc::channel();
     rayon::in_place_scope(|scope| {
-        let begin = |index: usize| {
+        let begin = |index: usize, buffer: Vec<u8>| {
             let sender = sender.clone();
             scope.spawn(move |_| {
                 // A panic is told, too, or whoever listens would wait for ever.
-                let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| one(index)));
+                let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| one(index, buffer)));
                 // Nobody listens any more where an earlier slab failed.
                 drop(sender.send((index, done)));
             });
         };
         let ahead = SLABS_PER_THREAD * rayon::current_num_threads();
-        (0..ahead.min(plan.len())).for_each(begin);
+        (start..plan.len()).take(ahead).for_each(|index| begin(index, Vec::new()));
         let mut early = std::collections::BTreeMap::new();
-        for index in 0..plan.len() {
+        for index in start..plan.len() {
             let done = loop {
                 if let Some(done) = early.remove(&index) {
                     break done;
@@ -722,7 +775,7 @@ fn by_slabs_in_turn<T: Send>(
             let (slab, done) = done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             sink(&slab, done)?;
             if index + ahead < plan.len() {
-                begin(index + ahead);
+                begin(index + ahead, slab.into_data());
             }
         }
         Ok(())

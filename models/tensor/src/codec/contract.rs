@@ -85,6 +85,15 @@ impl Encoded {
         }
     }
 
+    /// An error where bytes are not those of as many values.
+    pub(crate) fn fits(&self, out: &[u8]) -> Result<(), Error> {
+        let bytes = self.values() * self.dtype.bytes();
+        if bytes == out.len() {
+            return Ok(());
+        }
+        Err(Error::corrupt(0, format!("{bytes} bytes of values for a place of {}", out.len())))
+    }
+
     /// Itself, or an error where it takes more bits than the target allows;
     /// `needs` goes before how many it takes.
     pub(crate) fn within(self, target: Target, codec: String, needs: &str) -> Result<Self, Error> {
@@ -114,6 +123,18 @@ pub trait TensorCodec: std::fmt::Debug + Send + Sync {
 
     /// Codes a tensor so that the target is met, or says why it cannot be.
     fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error>;
+
+    /// Whether slabs of one tensor share choices: the first is coded ahead of the others, and
+    /// [`TensorCodec::after_first`] codes those.
+    fn shares_choices(&self) -> bool {
+        false
+    }
+
+    /// This codec for the slabs of a tensor that follow the one that was coded: what is the same for all of a
+    /// tensor, such as an orientation, is not looked for again. `None` where there is nothing to go by.
+    fn after_first(&self, _first: &Encoded) -> Option<Box<dyn TensorCodec>> {
+        None
+    }
 
     /// Whether it can weigh its error by the inputs of a linear layer.
     fn takes_moments(&self) -> bool {
@@ -145,6 +166,18 @@ pub trait TensorCodec: std::fmt::Debug + Send + Sync {
 
     /// The tensor that [`TensorCodec::encode`] promised.
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error>;
+
+    /// As [`TensorCodec::decode`], over the bytes of as many values: codecs that make them piece by piece need no
+    /// second place for all of them.
+    fn decode_into(&self, encoded: &Encoded, out: &mut [u8]) -> Result<(), Error> {
+        encoded.fits(out)?;
+        let decoded = self.decode(encoded)?.into_data();
+        if decoded.len() != out.len() {
+            return Err(Error::corrupt(0, "another number of values than the shape has"));
+        }
+        out.copy_from_slice(&decoded);
+        Ok(())
+    }
 
     /// What coding did to a tensor's values, measured on what [`TensorCodec::decode`] makes of them.
     fn measure(&self, tensor: &Tensor, encoded: &Encoded) -> Result<MetricSums, Error> {

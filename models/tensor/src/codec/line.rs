@@ -11,15 +11,18 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 use trinity_codec::Basis;
-use trinity_codec::line::{Cpu, Device, Effort, Family, Fixed, Options, Plan, Settings, Stream, Transform};
+use trinity_codec::line::{
+    CodedTile, Cpu, Device, Effort, Family, Fixed, Options, Plan, Settings, Stream, Transform,
+    encode_observed, encode_on,
+};
 
 use super::device::{count_decoded, count_encoded, device};
-use super::lossy::{HEADER, differences, measured, normalize, restored};
+use super::lossy::{HEADER, denormalize, differences, differences_of, measured, normalize, restored};
 use super::rate::within_after_rounding;
 use super::trinity::{Trinity, folded};
 use super::uniform::{Uniform, estimated_bits, step_for};
 use super::{Encoded, Lossy, Matrix, MetricSums, StageCost, Target, TensorCodec};
-use crate::{Dtype, Error, LimitingFactor, Tensor};
+use crate::{Dtype, Error, LimitingFactor, Tensor, memory};
 
 /// The line-rate codec at one effort.
 #[derive(Debug)]
@@ -104,22 +107,22 @@ impl Line {
         Self { basis: Some(basis), ..self }
     }
 
-    /// The stream of a matrix, as it is folded.
+    /// The stream of a matrix, as it is folded, and where the encoder is to be watched what it did to every tile.
     fn stream(
         &self,
         matrix: &Matrix,
         target: trinity_codec::line::Target,
-    ) -> Result<Vec<u8>, trinity_codec::line::Error> {
-        let (rows, cols) = folded(matrix.rows, matrix.cols);
+        watch: Option<&Watch>,
+    ) -> Result<(Vec<u8>, Option<Vec<TileError>>), trinity_codec::line::Error> {
+        let shape = folded(matrix.rows, matrix.cols);
         let settings = Settings { tile_budget: self.tile_budget, ..Settings::default() };
-        trinity_codec::line::encode_on(
-            device(),
-            &matrix.values,
-            (rows, cols),
-            target,
-            &self.options,
-            &settings,
-        )
+        let (values, options) = (&matrix.values, &self.options);
+        if let Some(watch) = watch {
+            let observe = |tile: &CodedTile<'_>| watch.see(tile);
+            return encode_observed(values, shape, target, options, &settings, &observe)
+                .map(|(bytes, tiles)| (bytes, Some(tiles)));
+        }
+        encode_on(device(), values, shape, target, options, &settings).map(|bytes| (bytes, None))
     }
 
     fn attempt(
@@ -127,8 +130,9 @@ impl Line {
         tensor: &Tensor,
         (matrix, exponent): (&Matrix, i16),
         target: trinity_codec::line::Target,
-    ) -> Result<Encoded, Error> {
-        let stream = self.stream(matrix, target).map_err(|error| match error {
+        watch: Option<&Watch>,
+    ) -> Result<(Encoded, Option<Vec<TileError>>), Error> {
+        let (stream, tiles) = self.stream(matrix, target, watch).map_err(|error| match error {
             trinity_codec::line::Error::Device { device, reason } => {
                 Error::External { program: device, problem: reason }
             }
@@ -152,7 +156,7 @@ impl Line {
         })?;
         let mut bytes = exponent.to_le_bytes().to_vec();
         bytes.extend(stream);
-        Ok(Encoded::like(tensor, bytes))
+        Ok((Encoded::like(tensor, bytes), tiles))
     }
 
     /// This codec's own stream.
@@ -161,18 +165,23 @@ impl Line {
         tensor: &Tensor,
         normalized: (&Matrix, i16),
         target: Target,
-    ) -> Result<Encoded, Error> {
+        measured: bool,
+    ) -> Result<(Encoded, Option<Vec<TileError>>), Error> {
         let header_bits = 8.0 * HEADER as f64 / tensor.len().max(1) as f64;
         match target {
             Target::Bits(bits) => {
                 let target_bits = (bits - header_bits).max(1e-6);
-                let encoded =
-                    self.attempt(tensor, normalized, trinity_codec::line::Target::Bits(target_bits))?;
-                encoded.within(target, self.name(), "it needs at least")
+                let asked = trinity_codec::line::Target::Bits(target_bits);
+                let watch = Watch { dtype: tensor.dtype(), exponent: normalized.1 };
+                let watch = Some(&watch).filter(|_| measured && is_watched(tensor));
+                let (encoded, tiles) = self.attempt(tensor, normalized, asked, watch)?;
+                Ok((encoded.within(target, self.name(), "it needs at least")?, tiles))
             }
             Target::Nmse(goal) => within_after_rounding(self, tensor, goal, |asked| {
-                self.attempt(tensor, normalized, trinity_codec::line::Target::Nmse(asked))
-            }),
+                let asked = trinity_codec::line::Target::Nmse(asked);
+                Ok(self.attempt(tensor, normalized, asked, None)?.0)
+            })
+            .map(|encoded| (encoded, None)),
             Target::Qp(_) => Err(self.refused(tensor, target, "it has no quantization parameter")),
             Target::Lossless => {
                 Err(self.refused(tensor, target, "values are normalized first; `zstd` is lossless"))
@@ -185,22 +194,36 @@ impl Line {
     }
 
     /// Whether a uniform quantizer may do as well as the stream that was found: on strips of it, at their own error.
-    fn may_be_plain(&self, matrix: &Matrix, ours: &Encoded) -> Result<bool, Error> {
+    /// What the encoder was seen to do to tiles is not decoded again.
+    fn may_be_plain(
+        &self,
+        matrix: &Matrix,
+        ours: &Encoded,
+        tiles: Option<&[TileError]>,
+    ) -> Result<bool, Error> {
         if matrix.values.len() <= SMALL {
             return Ok(true);
         }
-        let damaged = |error: trinity_codec::line::Error| Error::corrupt(HEADER, error.to_string());
         let stream = Stream::open(&ours.bytes[HEADER..]).map_err(damaged)?;
         let strips = stream.strips();
         let of_values = |values: usize| (values * strips).div_ceil(matrix.values.len());
         let wanted = of_values(ESTIMATED).max(strips.div_ceil(ESTIMATED_SHARE)).min(strips);
         let (mut originals, mut squared, mut bytes) = (Vec::new(), 0.0, 0);
         for share in 0..wanted {
-            let strip = stream.strip((2 * share + 1) * strips / (2 * wanted)).map_err(damaged)?;
-            let original = &matrix.values[strip.place];
-            squared += squared_error(original, &strip.values);
+            let strip = (2 * share + 1) * strips / (2 * wanted);
+            let original = &matrix.values[stream.strip_place(strip)];
+            for tile in stream.strip_tiles(strip) {
+                // Tile by tile either way, so that the sum has the same digits.
+                squared += match tiles {
+                    Some(tiles) => tiles[tile].squared,
+                    None => {
+                        let original = stream.originals(tile, &matrix.values).map_err(damaged)?;
+                        squared_error(&original, &stream.tile(tile).map_err(damaged)?)
+                    }
+                };
+            }
             originals.push(original);
-            bytes += strip.bytes;
+            bytes += stream.strip_bytes(strip);
         }
         let values: usize = originals.iter().map(|values| values.len()).sum();
         let header = ours.bytes.len() - stream.tile_bytes();
@@ -229,9 +252,39 @@ impl TensorCodec for Line {
     }
 
     fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
-        let encoded = self.encode_best(tensor, target)?;
+        let (encoded, _) = self.encode_best(tensor, target, false)?;
         is_ours(&encoded).into_iter().for_each(count_encoded);
         Ok(encoded)
+    }
+
+    fn encode_measured(&self, tensor: &Tensor, target: Target) -> Result<(Encoded, MetricSums), Error> {
+        let (encoded, sums) = self.encode_best(tensor, target, true)?;
+        is_ours(&encoded).into_iter().for_each(count_encoded);
+        let sums = sums.map_or_else(|| self.measure(tensor, &encoded), Ok)?;
+        Ok((encoded, sums))
+    }
+
+    fn shares_choices(&self) -> bool {
+        let Fixed { transform, transposed, .. } = self.options.fixed;
+        self.options.effort == Effort::Best && (transform.is_none() || transposed.is_none())
+    }
+
+    fn after_first(&self, first: &Encoded) -> Option<Box<dyn TensorCodec>> {
+        if is_ours(first) != Some(true) {
+            return None;
+        }
+        let (plan, _) = Plan::read(first.bytes.get(HEADER..)?).ok()?;
+        let family = match &plan.transform {
+            Transform::None => Family::None,
+            Transform::Hadamard => Family::Hadamard,
+            Transform::Dct => Family::Dct,
+            Transform::Signalled { size: 32, .. } => Family::Signalled32,
+            Transform::Signalled { .. } => Family::Signalled64,
+        };
+        let fixed =
+            Fixed { transform: Some(family), transposed: Some(plan.transposed), ..self.options.fixed };
+        let options = Options { fixed, ..self.options };
+        Some(Box::new(Self { name: self.name.clone(), options, basis: self.basis.clone(), ..*self }))
     }
 
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
@@ -240,10 +293,20 @@ impl TensorCodec for Line {
         Ok(decoded)
     }
 
+    fn decode_into(&self, encoded: &Encoded, out: &mut [u8]) -> Result<(), Error> {
+        encoded.fits(out)?;
+        if is_ours(encoded) == Some(true) && device().kind() == Cpu.kind() {
+            decoded_by_strips(encoded, out)?;
+            count_decoded(true);
+        } else {
+            out.copy_from_slice(self.decode(encoded)?.data());
+        }
+        Ok(())
+    }
+
     fn measure(&self, tensor: &Tensor, encoded: &Encoded) -> Result<MetricSums, Error> {
         if is_ours(encoded) == Some(true) {
-            let narrow = !matches!(tensor.dtype(), Dtype::F64 | Dtype::I32 | Dtype::I64);
-            return if narrow && device().kind() == Cpu.kind() {
+            return if is_watched(tensor) {
                 measured_by_strips(tensor, encoded)
             } else {
                 measured(tensor, encoded, |bytes, _, _| decoded(bytes))
@@ -269,21 +332,44 @@ impl TensorCodec for Line {
 }
 
 impl Line {
-    /// This codec's own stream, or that of an arithmetic coder where it is better.
-    fn encode_best(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
+    /// This codec's own stream, or that of an arithmetic coder where it is better; what it did to the values, too, where
+    /// that was asked for and is known.
+    fn encode_best(
+        &self,
+        tensor: &Tensor,
+        target: Target,
+        measured: bool,
+    ) -> Result<(Encoded, Option<MetricSums>), Error> {
         let Some((matrix, exponent)) = normalize(tensor)? else {
-            return Ok(Encoded::like(tensor, Vec::new()));
+            return Ok((Encoded::like(tensor, Vec::new()), None));
         };
-        let ours = self.encode_line(tensor, (&matrix, exponent), target);
+        let best = self.best_of(tensor, (&matrix, exponent), target, measured);
+        memory::keep(matrix.values);
+        best
+    }
+
+    fn best_of(
+        &self,
+        tensor: &Tensor,
+        (matrix, exponent): (&Matrix, i16),
+        target: Target,
+        measured: bool,
+    ) -> Result<(Encoded, Option<MetricSums>), Error> {
+        let ours = self.encode_line(tensor, (matrix, exponent), target, measured);
+        let (ours, tiles) = match ours {
+            Ok((ours, tiles)) => (Ok(ours), tiles),
+            Err(error) => (Err(error), None),
+        };
+        let sums = || tiles.as_deref().map(summed);
         let tried = match &ours {
             // An arithmetic coder knows no tiles, and gates have none.
             _ if self.tile_budget.is_some() || self.options.fixed.gates => false,
-            Ok(ours) => !ours.bytes.is_empty() && self.may_be_plain(&matrix, ours)?,
+            Ok(ours) => !ours.bytes.is_empty() && self.may_be_plain(matrix, ours, tiles.as_deref())?,
             Err(Error::Unreachable { .. }) => matches!(target, Target::Bits(_) | Target::Nmse(_)),
             Err(_) => false,
         };
         if !tried {
-            return ours;
+            return Ok((ours?, sums()));
         }
         match (ours, Lossy(Uniform).encode(tensor, target)) {
             (Ok(ours), Ok(plain)) => {
@@ -292,10 +378,10 @@ impl Line {
                     Target::Bits(_) => self.error(tensor, &plain)? < self.error(tensor, &ours)?,
                     _ => plain.bytes.len() < ours.bytes.len(),
                 };
-                Ok(if better { plain } else { ours })
+                Ok(if better { (plain, None) } else { (ours, sums()) })
             }
-            (Err(_), Ok(plain)) => Ok(marked(plain)),
-            (ours, Err(_)) => ours,
+            (Err(_), Ok(plain)) => Ok((marked(plain), None)),
+            (ours, Err(_)) => Ok((ours?, sums())),
         }
     }
 
@@ -311,6 +397,45 @@ impl Line {
     }
 }
 
+/// Whether an encoder can be watched, and streams measured strip by strip: on this CPU, for formats that f32 holds.
+fn is_watched(tensor: &Tensor) -> bool {
+    !matches!(tensor.dtype(), Dtype::F64 | Dtype::I32 | Dtype::I64) && device().kind() == Cpu.kind()
+}
+
+/// What is to be told of tiles while they are coded.
+struct Watch {
+    dtype: Dtype,
+    exponent: i16,
+}
+
+/// What coding did to a tile.
+struct TileError {
+    /// The sum of squared differences of normalized values.
+    squared: f64,
+    /// Of values in their own format.
+    sums: MetricSums,
+}
+
+impl Watch {
+    fn see(&self, tile: &CodedTile<'_>) -> TileError {
+        let mut decoded = memory::kept();
+        tile.decoded(&mut decoded);
+        let error = TileError {
+            squared: squared_error(tile.values, &decoded),
+            sums: differences_of(tile.values, &mut decoded, self.exponent, self.dtype),
+        };
+        memory::keep(decoded);
+        error
+    }
+}
+
+/// In the order of tiles, whoever finished first.
+fn summed(tiles: &[TileError]) -> MetricSums {
+    let mut sums = MetricSums::default();
+    tiles.iter().for_each(|tile| sums.merge(&tile.sums));
+    sums
+}
+
 /// The normalized values of a stream.
 fn decoded(bytes: &[u8]) -> Result<Vec<f32>, Error> {
     match device().decode(bytes) {
@@ -322,24 +447,49 @@ fn decoded(bytes: &[u8]) -> Result<Vec<f32>, Error> {
     }
 }
 
-/// How far what a stream decodes to is from a tensor, a strip at a time: no more than that is in memory.
-fn measured_by_strips(tensor: &Tensor, encoded: &Encoded) -> Result<MetricSums, Error> {
-    let damaged = |error: trinity_codec::line::Error| Error::corrupt(HEADER, error.to_string());
+/// An error of the line-rate codec in a tensor's stream.
+fn damaged(error: trinity_codec::line::Error) -> Error {
+    Error::corrupt(HEADER, error.to_string())
+}
+
+/// The stream of so many values behind a normalizing exponent.
+fn opened(encoded: &Encoded, values: usize) -> Result<(Stream<'_>, i16), Error> {
     let Some((header, bytes)) = encoded.bytes.split_first_chunk::<HEADER>() else {
         return Err(Error::corrupt(0, "the header is cut"));
     };
     let stream = Stream::open(bytes).map_err(damaged)?;
-    let plan = stream.plan();
-    if plan.rows * plan.cols != tensor.len() {
+    if stream.plan().rows * stream.plan().cols != values {
         return Err(Error::corrupt(HEADER, "another number of values than the tensor has"));
     }
-    let exponent = i16::from_le_bytes(*header);
-    let of_strip = |strip| -> Result<MetricSums, Error> {
-        let strip = stream.strip(strip).map_err(damaged)?;
-        Ok(differences(tensor, strip.place.start, &strip.values, exponent))
+    Ok((stream, i16::from_le_bytes(*header)))
+}
+
+/// Decodes to bytes a strip at a time, which stays in the cache until it has its number format.
+fn decoded_by_strips(encoded: &Encoded, out: &mut [u8]) -> Result<(), Error> {
+    let (stream, exponent) = opened(encoded, encoded.values())?;
+    let of_strip = |values: &mut Vec<f32>, (strip, out): (usize, &mut [u8])| {
+        values.resize(stream.strip_place(strip).len(), 0.0);
+        stream.strip_over(strip, values).map_err(damaged)?;
+        denormalize(values, exponent, encoded.dtype, out);
+        Ok(())
+    };
+    let strips = out.par_chunks_mut(stream.strip_values() * encoded.dtype.bytes());
+    // The first error in order, whoever finished first.
+    let done: Vec<Result<(), Error>> = strips.enumerate().map_init(Vec::new, of_strip).collect();
+    done.into_iter().collect()
+}
+
+/// How far what a stream decodes to is from a tensor, a strip at a time: no more than that is in memory.
+fn measured_by_strips(tensor: &Tensor, encoded: &Encoded) -> Result<MetricSums, Error> {
+    let (stream, exponent) = opened(encoded, tensor.len())?;
+    let of_strip = |values: &mut Vec<f32>, strip| -> Result<MetricSums, Error> {
+        let place = stream.strip_place(strip);
+        values.resize(place.len(), 0.0);
+        stream.strip_over(strip, values).map_err(damaged)?;
+        Ok(differences(tensor, place.start, values, exponent))
     };
     let parts: Vec<MetricSums> =
-        (0..stream.strips()).into_par_iter().map(of_strip).collect::<Result<_, _>>()?;
+        (0..stream.strips()).into_par_iter().map_init(Vec::new, of_strip).collect::<Result<_, _>>()?;
     let mut sums = MetricSums::default();
     // In their order, whoever finished first.
     parts.iter().for_each(|part| sums.merge(part));
@@ -383,8 +533,15 @@ fn unmarked(encoded: &Encoded) -> Option<Encoded> {
 
 /// The sum of squared differences.
 fn squared_error(original: &[f32], decoded: &[f32]) -> f64 {
-    let of_chunk =
-        |(a, b): (&[f32], &[f32])| f64::from(a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f32>());
+    let of_chunk = |(a, b): (&[f32], &[f32])| {
+        let mut sums = [0f32; 16];
+        for (a, b) in a.chunks(16).zip(b.chunks(16)) {
+            for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+                *sum += (a - b) * (a - b);
+            }
+        }
+        f64::from(sums.iter().sum::<f32>())
+    };
     original.chunks(256).zip(decoded.chunks(256)).map(of_chunk).sum()
 }
 

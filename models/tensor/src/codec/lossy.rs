@@ -165,11 +165,27 @@ pub(crate) fn restored(
     encoded: &Encoded,
     decode: impl FnOnce(&[u8], usize, usize) -> Result<Vec<f32>, Error>,
 ) -> Result<Tensor, Error> {
-    let data = match normalized(encoded, decode)? {
-        None => vec![0; encoded.values() * encoded.dtype.bytes()],
-        Some((values, exponent)) => denormalize(&values, exponent, encoded.dtype),
-    };
+    // Decoded first: what lies about its size fails there, and not for want of memory.
+    let normalized = normalized(encoded, decode)?;
+    let mut data = crate::memory::zeroed(encoded.values() * encoded.dtype.bytes())?;
+    if let Some((values, exponent)) = normalized {
+        denormalize(&values, exponent, encoded.dtype, &mut data);
+    }
     Tensor::new(encoded.name.clone(), encoded.class, encoded.dtype, encoded.shape.clone(), data)
+}
+
+/// As [`restored`], over the bytes of as many values.
+pub(crate) fn restored_into(
+    encoded: &Encoded,
+    out: &mut [u8],
+    decode: impl FnOnce(&[u8], usize, usize) -> Result<Vec<f32>, Error>,
+) -> Result<(), Error> {
+    encoded.fits(out)?;
+    match normalized(encoded, decode)? {
+        None => out.fill(0),
+        Some((values, exponent)) => denormalize(&values, exponent, encoded.dtype, out),
+    }
+    Ok(())
 }
 
 /// The normalized values that `decode` makes of a coded tensor, and their exponent; nothing for zeros.
@@ -214,9 +230,18 @@ pub(crate) fn measured(
 /// format is one that f32 holds.
 pub(crate) fn differences(tensor: &Tensor, first: usize, values: &[f32], exponent: i16) -> MetricSums {
     let (mut sums, dtype) = (MetricSums::default(), tensor.dtype());
+    let stored = &tensor.data()[first * dtype.bytes()..];
+    if dtype == Dtype::F32 && is_of_f32(exponent.into()) {
+        let (factor, largest) = (2f32.powi(exponent.into()), dtype.largest_f32());
+        let original = |bytes: [u8; 4]| f64::from(f32::from_le_bytes(bytes));
+        let decoded = |value: f32| f64::from((value * factor).clamp(-largest, largest));
+        for (values, stored) in values.chunks(CHUNK).zip(stored.as_chunks().0.chunks(CHUNK)) {
+            sums.add_by(stored, values, (original, decoded));
+        }
+        return sums;
+    }
     let (mut original, mut decoded) = ([0f32; CHUNK], [0f32; CHUNK]);
     let mut bytes = Vec::new();
-    let stored = &tensor.data()[first * dtype.bytes()..];
     for (values, stored) in values.chunks(CHUNK).zip(stored.chunks(CHUNK * dtype.bytes())) {
         let (original, decoded) = (&mut original[..values.len()], &mut decoded[..values.len()]);
         dtype.to_f32(stored, original);
@@ -228,6 +253,33 @@ pub(crate) fn differences(tensor: &Tensor, first: usize, values: &[f32], exponen
             dtype.to_f32(&bytes, decoded);
         }
         sums.add(original, decoded);
+    }
+    sums
+}
+
+/// As [`differences`], of normalized values and what they became, which is changed on the way.
+pub(crate) fn differences_of(
+    original: &[f32],
+    decoded: &mut [f32],
+    exponent: i16,
+    dtype: Dtype,
+) -> MetricSums {
+    let (mut sums, exponent) = (MetricSums::default(), i32::from(exponent));
+    if dtype == Dtype::F32 && is_of_f32(exponent) {
+        // A power of two changes no digit of any of them.
+        sums.add(original, decoded);
+        return sums.scaled(2f64.powi(exponent));
+    }
+    let mut bytes = [0; 8 * CHUNK];
+    let mut scaled = [0f32; CHUNK];
+    for (original, decoded) in original.chunks(CHUNK).zip(decoded.chunks_mut(CHUNK)) {
+        let (bytes, scaled) = (&mut bytes[..dtype.bytes() * decoded.len()], &mut scaled[..original.len()]);
+        denormalize_chunk(decoded, exponent, dtype);
+        dtype.store_f32(decoded, bytes);
+        dtype.to_f32(bytes, decoded);
+        scaled.copy_from_slice(original);
+        scale(scaled, exponent);
+        sums.add(scaled, decoded);
     }
     sums
 }
@@ -261,23 +313,16 @@ type Normalized = Result<Option<(Vec<f32>, i32)>, Error>;
 fn normalize_narrow(tensor: &Tensor) -> Normalized {
     let dtype = tensor.dtype();
     let mut chunk = [0f32; CHUNK];
-    let mut largest = 0;
-    for bytes in tensor.data().chunks(CHUNK * dtype.bytes()) {
-        let chunk = &mut chunk[..bytes.len() / dtype.bytes()];
-        dtype.to_f32(bytes, chunk);
-        // Without their sign, the bits of floats are in the order of what they
-        // stand for, infinity and NaN last.
-        let magnitude = |value: &f32| (value.to_bits() & (u32::MAX >> 1)) as i32;
-        largest = chunk.iter().map(magnitude).fold(largest, i32::max);
-    }
-    let largest = f32::from_bits(largest as u32);
+    let largest = dtype.largest_magnitude(tensor.data());
     if !largest.is_finite() {
         let mut values = vec![0f32; tensor.len()];
         dtype.to_f32(tensor.data(), &mut values);
         return Err(not_finite(tensor, values.iter().map(|&value| value.into())));
     }
     let Some(exponent) = exponent_above(largest.into()) else { return Ok(None) };
-    let mut values = Vec::with_capacity(tensor.len());
+    let mut values = crate::memory::kept();
+    values.clear();
+    values.reserve(tensor.len());
     if dtype == Dtype::F32 && is_of_f32(-exponent) {
         // Read, scaled and written once.
         let factor = 2f32.powi(-exponent);
@@ -329,26 +374,37 @@ fn exponent_above(largest: f64) -> Option<i32> {
 /// Values denormalized at a time: their floats stay in the cache.
 const CHUNK: usize = 4096;
 
-fn denormalize(normalized: &[f32], exponent: i16, dtype: Dtype) -> Vec<u8> {
+/// Normalized values as a format has them, over bytes for as many.
+pub(crate) fn denormalize(normalized: &[f32], exponent: i16, dtype: Dtype, out: &mut [u8]) {
     let exponent = i32::from(exponent);
     let scaled = scaling(exponent);
     let wide = normalized.iter().map(|&value| scaled(f64::from(value)));
-    let mut data = Vec::with_capacity(normalized.len() * dtype.bytes());
     match dtype {
-        Dtype::F64 => data.extend(wide.flat_map(f64::to_le_bytes)),
-        Dtype::I32 => data.extend(wide.flat_map(|value| (value.round_ties_even() as i32).to_le_bytes())),
-        Dtype::I64 => data.extend(wide.flat_map(|value| (value.round_ties_even() as i64).to_le_bytes())),
+        Dtype::F64 => place(out, wide.map(f64::to_le_bytes)),
+        Dtype::I32 => place(out, wide.map(|value| (value.round_ties_even() as i32).to_le_bytes())),
+        Dtype::I64 => place(out, wide.map(|value| (value.round_ties_even() as i64).to_le_bytes())),
+        Dtype::F32 if is_of_f32(exponent) => {
+            // Read, scaled and written once.
+            let (factor, largest) = (2f32.powi(exponent), dtype.largest_f32());
+            place(
+                out,
+                normalized.iter().map(|value| (value * factor).clamp(-largest, largest).to_le_bytes()),
+            );
+        }
         _ => {
-            let mut chunk = Vec::with_capacity(CHUNK);
-            for values in normalized.chunks(CHUNK) {
-                chunk.clear();
-                chunk.extend_from_slice(values);
-                denormalize_chunk(&mut chunk, exponent, dtype);
-                dtype.extend_from_f32(&chunk, &mut data);
+            let mut chunk = [0f32; CHUNK];
+            for (values, out) in normalized.chunks(CHUNK).zip(out.chunks_mut(CHUNK * dtype.bytes())) {
+                let chunk = &mut chunk[..values.len()];
+                chunk.copy_from_slice(values);
+                denormalize_chunk(chunk, exponent, dtype);
+                dtype.store_f32(chunk, out);
             }
         }
     }
-    data
+}
+
+fn place<const N: usize>(out: &mut [u8], values: impl Iterator<Item = [u8; N]>) {
+    out.as_chunks_mut::<N>().0.iter_mut().zip(values).for_each(|(place, value)| *place = value);
 }
 
 /// Values that a format is to hold, not yet rounded to it.

@@ -39,20 +39,24 @@ const BLOCK: usize = 1024;
 const LANES: usize = 8;
 
 /// Values and what they became.
-struct Differences<'a, T> {
-    original: &'a [T],
-    decoded: &'a [T],
+struct Differences<'a, A, B, F, G> {
+    original: &'a [A],
+    decoded: &'a [B],
+    /// The value of each.
+    values: (F, G),
 }
 
-impl<T: Copy + Default + Into<f64>> Kernel for Differences<'_, T> {
+impl<A: Copy + Default, B: Copy + Default, F: Fn(A) -> f64, G: Fn(B) -> f64> Kernel
+    for Differences<'_, A, B, F, G>
+{
     type Output = [[f64; LANES]; 4];
 
     #[inline(always)]
     fn run(self) -> Self::Output {
         let [mut energy, mut squared, mut absolute, mut largest] = [[0f64; LANES]; 4];
-        let mut add = |original: &[T; LANES], decoded: &[T; LANES]| {
+        let mut add = |original: &[A; LANES], decoded: &[B; LANES]| {
             for lane in 0..LANES {
-                let (a, b): (f64, f64) = (original[lane].into(), decoded[lane].into());
+                let (a, b) = ((self.values.0)(original[lane]), (self.values.1)(decoded[lane]));
                 // Equal infinities, and NaN kept as NaN, are no error.
                 let error = if (a == b) | (a.is_nan() & b.is_nan()) { 0.0 } else { (a - b).abs() };
                 energy[lane] += if a.is_finite() { a * a } else { 0.0 };
@@ -67,7 +71,7 @@ impl<T: Copy + Default + Into<f64>> Kernel for Differences<'_, T> {
         for (original, decoded) in whole.iter().zip(whole_decoded) {
             add(original, decoded);
         }
-        let (mut last, mut last_decoded) = ([T::default(); LANES], [T::default(); LANES]);
+        let (mut last, mut last_decoded) = ([A::default(); LANES], [B::default(); LANES]);
         last[..rest.len()].copy_from_slice(rest);
         last_decoded[..rest.len()].copy_from_slice(&rest_decoded[..rest.len()]);
         add(&last, &last_decoded);
@@ -100,9 +104,20 @@ impl MetricSums {
 
     /// Adds values and what they became.
     pub fn add<T: Copy + Default + Into<f64>>(&mut self, original: &[T], decoded: &[T]) {
+        self.add_by(original, decoded, (T::into, T::into));
+    }
+
+    /// Adds what stands for values and for what they became.
+    pub(crate) fn add_by<A: Copy + Default, B: Copy + Default>(
+        &mut self,
+        original: &[A],
+        decoded: &[B],
+        values: (impl Fn(A) -> f64, impl Fn(B) -> f64),
+    ) {
         let len = original.len().min(decoded.len());
         let (original, decoded) = (&original[..len], &decoded[..len]);
-        let [energy, squared, absolute, largest] = simd::widest(Differences { original, decoded });
+        let kernel = Differences { original, decoded, values };
+        let [energy, squared, absolute, largest] = simd::widest(kernel);
         self.energy += energy.iter().sum::<f64>();
         self.squared += squared.iter().sum::<f64>();
         self.absolute += absolute.iter().sum::<f64>();
@@ -117,6 +132,17 @@ impl MetricSums {
         self.squared += other.squared;
         self.absolute += other.absolute;
         self.largest = self.largest.max(other.largest);
+    }
+
+    /// As if all values had been `factor` times as large.
+    pub(crate) fn scaled(self, factor: f64) -> Self {
+        Self {
+            count: self.count,
+            energy: self.energy * factor * factor,
+            squared: self.squared * factor * factor,
+            absolute: self.absolute * factor,
+            largest: self.largest * factor,
+        }
     }
 
     /// The measures over everything added.

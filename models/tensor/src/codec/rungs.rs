@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use trinity_numeric::simd::{self, Kernel};
 
 use super::{Encoded, MetricSums, Moments, StageCost, Target, TensorCodec};
-use crate::{Error, Tensor};
+use crate::{Dtype, Error, Tensor};
 
 /// Bits per value between two rates that are tried.
 const RUNG: f64 = 0.5;
@@ -88,6 +88,14 @@ impl TensorCodec for Rungs {
         self.0.measure(tensor, encoded)
     }
 
+    fn shares_choices(&self) -> bool {
+        self.0.shares_choices()
+    }
+
+    fn after_first(&self, first: &Encoded) -> Option<Box<dyn TensorCodec>> {
+        self.0.after_first(first).map(|codec| Box::new(Self(codec)) as Box<dyn TensorCodec>)
+    }
+
     fn takes_moments(&self) -> bool {
         self.0.takes_moments()
     }
@@ -107,6 +115,10 @@ impl TensorCodec for Rungs {
 
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
         self.0.decode(encoded)
+    }
+
+    fn decode_into(&self, encoded: &Encoded, out: &mut [u8]) -> Result<(), Error> {
+        self.0.decode_into(encoded, out)
     }
 
     fn stages(&self, tensor: &Tensor, target: Target) -> Result<Vec<StageCost>, Error> {
@@ -138,7 +150,7 @@ fn is_erratic(tensor: &Tensor) -> bool {
         return true;
     }
     let sums = Sums::of(tensor);
-    sums.are_of_few()
+    sums.are_of_few(tensor)
         || sums.are_far_off()
         || has_few_values(tensor)
         || is_foretold(tensor, &sums)
@@ -152,6 +164,15 @@ fn read(tensor: &Tensor, places: std::ops::Range<usize>, values: &mut Vec<f32>) 
     tensor.dtype().to_f32(&tensor.data()[places.start * bytes..places.end * bytes], values);
 }
 
+/// Calls `work` with all values of a tensor, some at a time.
+fn each_piece(tensor: &Tensor, mut work: impl FnMut(&[f32])) {
+    let mut values = Vec::with_capacity(PIECE);
+    for from in (0..tensor.len()).step_by(PIECE) {
+        read(tensor, from..tensor.len().min(from + PIECE), &mut values);
+        work(&values);
+    }
+}
+
 /// Sums kept side by side, in registers.
 const LANES: usize = 8;
 
@@ -161,59 +182,75 @@ struct Sums {
     count: f64,
     first: f64,
     second: f64,
-    fourth: f64,
     /// The largest magnitude.
     largest: f32,
 }
 
-/// One piece of a tensor and the sums that its values join.
-struct Add<'a> {
-    values: &'a [f32],
-    powers: &'a mut [[f64; LANES]; 3],
+/// One piece of a tensor, as it lies there, and the sums that its values join.
+struct Add<'a, T, F> {
+    pieces: &'a [T],
+    value: F,
+    powers: &'a mut [[f64; LANES]; 2],
     largest: &'a mut [f32; LANES],
 }
 
-impl Kernel for Add<'_> {
+impl<T: Copy + Default, F: Fn(T) -> f32> Kernel for Add<'_, T, F> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let [first, second, fourth] = self.powers;
-        let (whole, rest) = self.values.as_chunks::<LANES>();
-        let mut last = [0f32; LANES];
+        let ([mut first, mut second], mut largest) = (*self.powers, *self.largest);
+        let (whole, rest) = self.pieces.as_chunks::<LANES>();
+        let mut last = [T::default(); LANES];
         last[..rest.len()].copy_from_slice(rest);
-        for values in whole.iter().chain([&last]) {
+        for pieces in whole.iter().chain([&last]) {
             for lane in 0..LANES {
-                let value = f64::from(values[lane]);
-                let square = value * value;
+                let narrow = (self.value)(pieces[lane]);
+                let value = f64::from(narrow);
                 first[lane] += value;
-                second[lane] += square;
-                fourth[lane] += square * square;
-                let magnitude = values[lane].abs();
-                self.largest[lane] =
-                    if magnitude > self.largest[lane] { magnitude } else { self.largest[lane] };
+                second[lane] += value * value;
+                let magnitude = narrow.abs();
+                largest[lane] = if magnitude > largest[lane] { magnitude } else { largest[lane] };
             }
         }
+        (*self.powers, *self.largest) = ([first, second], largest);
     }
 }
 
 impl Sums {
     fn of(tensor: &Tensor) -> Self {
-        let (mut powers, mut largest) = ([[0f64; LANES]; 3], [0f32; LANES]);
-        let mut values = Vec::with_capacity(PIECE);
-        for from in (0..tensor.len()).step_by(PIECE) {
-            read(tensor, from..tensor.len().min(from + PIECE), &mut values);
-            simd::widest(Add { values: &values, powers: &mut powers, largest: &mut largest });
+        let (mut powers, mut largest) = ([[0f64; LANES]; 2], [0f32; LANES]);
+        let (powers, largest) = (&mut powers, &mut largest);
+        if tensor.dtype() == Dtype::F32 {
+            let (pieces, value) = (tensor.data().as_chunks().0, f32::from_le_bytes);
+            simd::widest(Add { pieces, value, powers, largest });
+        } else {
+            each_piece(tensor, |pieces| {
+                simd::widest(Add { pieces, value: |value: f32| value, powers, largest });
+            });
         }
-        let [first, second, fourth] = powers.map(|lanes| lanes.iter().sum());
-        let largest = largest.into_iter().fold(0f32, f32::max);
-        Self { count: tensor.len() as f64, first, second, fourth, largest }
+        let [first, second] = powers.map(|lanes| lanes.iter().sum());
+        let largest = largest.iter().copied().fold(0f32, f32::max);
+        Self { count: tensor.len() as f64, first, second, largest }
     }
 
     /// Whether a few values have nearly all the energy (the participation ratio (Σx²)² / Σx⁴), or none has any.
-    fn are_of_few(&self) -> bool {
-        let some = self.second.is_finite() && self.second > 0.0;
-        !some || self.second * self.second < MANY as f64 * self.fourth
+    fn are_of_few(&self, tensor: &Tensor) -> bool {
+        if !self.second.is_finite() || self.second <= 0.0 {
+            return true;
+        }
+        // Σx⁴ is at most Σx² by the largest square: mostly that settles it, with a little room for rounding.
+        let many = MANY as f64;
+        if self.second > (many + 1.0) * f64::from(self.largest).powi(2) {
+            return false;
+        }
+        let mut fourth = [0f64; LANES];
+        each_piece(tensor, |values| {
+            for values in values.chunks(LANES) {
+                fourth.iter_mut().zip(values).for_each(|(sum, &value)| *sum += f64::from(value).powi(4));
+            }
+        });
+        self.second * self.second < many * fourth.iter().sum::<f64>()
     }
 
     fn variance(&self) -> f64 {

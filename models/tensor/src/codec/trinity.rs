@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use trinity_codec::{Basis, Profile};
 
-use super::lossy::{HEADER, differences, measured, normalize, restored};
+use super::lossy::{HEADER, differences, measured, normalize, restored, restored_into};
 use super::rate::within_after_rounding;
 use super::{Encoded, MetricSums, Moments, StageCost, Target, TensorCodec};
 use crate::{Dtype, Error, LimitingFactor, Tensor};
@@ -232,6 +232,10 @@ impl TensorCodec for Trinity {
 
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
         restored(encoded, |bytes, _, _| self.decoded(bytes))
+    }
+
+    fn decode_into(&self, encoded: &Encoded, out: &mut [u8]) -> Result<(), Error> {
+        restored_into(encoded, out, |bytes, _, _| self.decoded(bytes))
     }
 
     fn measure(&self, tensor: &Tensor, encoded: &Encoded) -> Result<MetricSums, Error> {

@@ -200,6 +200,9 @@ pub(crate) fn estimated_bits(runs: &[&[f32]], step: f64) -> f64 {
     let scale = inverse / (1u64 << raw_bits) as f32;
     let mut bits = 0.0;
     let mut symbols = [0u8; SETTLED];
+    let surprise = |count: u32, total: u32| f64::from(count) * (f64::from(count) / f64::from(total)).log2();
+    // Of whole blocks, which nearly all are.
+    let whole: Vec<f64> = (0..=SETTLED as u32).map(|count| surprise(count, SETTLED as u32)).collect();
     for block in runs.iter().flat_map(|run| run.chunks(SETTLED)) {
         let symbols = &mut symbols[..block.len()];
         bits += simd::widest(Symbols { values: block, scale, symbols }) as f64;
@@ -211,11 +214,12 @@ pub(crate) fn estimated_bits(runs: &[&[f32]], step: f64) -> f64 {
         }
         rest.iter().for_each(|&symbol| counts[0][usize::from(symbol)] += 1);
         let mut used = 0;
-        let total = f64::from(block.len() as u32);
-        for symbol in 0..256 {
+        let total = block.len() as u32;
+        let (low, high) = symbols.iter().fold((u8::MAX, 0), |(low, high), &s| (low.min(s), high.max(s)));
+        for symbol in usize::from(low)..=usize::from(high) {
             let count: u32 = counts.iter().map(|counts| counts[symbol]).sum();
             if count > 0 {
-                bits -= f64::from(count) * (f64::from(count) / total).log2();
+                bits -= if block.len() == SETTLED { whole[count as usize] } else { surprise(count, total) };
                 used += 1;
             }
         }

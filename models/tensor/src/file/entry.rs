@@ -4,6 +4,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use crate::blocks::{BlockPlan, SLAB_VALUES};
 use crate::codec::Basis;
 use crate::memory::ContentHash;
 use crate::{Class, Dtype, Error, Tensor};
@@ -82,6 +83,20 @@ pub trait ValueStream: Send {
     /// Fills `bytes` with the next values; a whole number of values, and in
     /// total no more than the tensor has.
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), Error>;
+
+    /// Hands the next values, so many bytes of them, to `take`, some at a time: from where they lie, in formats that
+    /// have them in memory.
+    fn each(&mut self, bytes: usize, take: &mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
+        let mut block = crate::memory::zeroed(bytes.min(BLOCK_BYTES))?;
+        let mut left = bytes;
+        while left > 0 {
+            let step = left.min(BLOCK_BYTES);
+            self.fill(&mut block[..step])?;
+            take(&block[..step])?;
+            left -= step;
+        }
+        Ok(())
+    }
 }
 
 impl Entry {
@@ -228,6 +243,7 @@ impl Entry {
         let mut stream = self.stream()?;
         let mut left = self.values * self.dtype.bytes();
         let mut block = vec![0; left.min(BLOCK_BYTES)];
+        // In blocks of one size, whatever the format: the hash knows where they end.
         while left > 0 {
             let step = left.min(BLOCK_BYTES);
             stream.fill(&mut block[..step])?;
@@ -237,6 +253,17 @@ impl Entry {
         Ok(hash.finish())
     }
 
+    /// Bytes of the first slab's values, where the format has slabs and they are no larger than ours.
+    fn slab_bytes(&self) -> usize {
+        let (rows, cols) = self.matrix();
+        match self.slabs() {
+            Some((values, slabs)) if slabs > 0 && (1..=SLAB_VALUES).contains(&values) => {
+                BlockPlan::new(rows, cols, values).values(0).len() * self.dtype.bytes()
+            }
+            _ => 0,
+        }
+    }
+
     /// The whole tensor in memory.
     pub fn read(&self) -> Result<Tensor, Error> {
         let mut stream = self.stream()?;
@@ -244,8 +271,9 @@ impl Entry {
         let mut left = self.values * self.dtype.bytes();
         // Grows with what is really there: a compressed member that lies about
         // its size runs dry before it makes us allocate.
+        let most = BLOCK_BYTES.max(self.slab_bytes() * rayon::current_num_threads());
         while left > 0 {
-            let step = left.min(BLOCK_BYTES);
+            let step = left.min(most);
             let start = data.len();
             crate::memory::grow(&mut data, step)?;
             stream.fill(&mut data[start..])?;

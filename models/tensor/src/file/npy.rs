@@ -378,7 +378,34 @@ impl ValueStream for Buffered {
 /// Writes one tensor as npy version 1.0. bf16 is written as NumPy writes the
 /// one of ml_dtypes (`<V2`); npy has no name for 8-bit floats.
 pub fn write_npy(path: &Path, tensor: &Tensor) -> Result<(), Error> {
-    let descr = match tensor.dtype() {
+    let mut file = begun(path, tensor.dtype(), tensor.shape())?;
+    file.write_all(tensor.data()).map_err(not_written(path))?;
+    file.commit()
+}
+
+/// As [`write_npy`], of a tensor that need not fit into memory; `progress` hears of values.
+///
+/// # Errors
+///
+/// Where the tensor cannot be read, npy does not know its number format, or the file cannot be written.
+pub fn write_npy_of(path: &Path, entry: &Entry, progress: &dyn Fn(usize)) -> Result<(), Error> {
+    let mut file = begun(path, entry.dtype(), entry.shape())?;
+    let width = entry.dtype().bytes();
+    entry.stream()?.each(entry.len() * width, &mut |bytes| {
+        file.write_all(bytes).map_err(not_written(path))?;
+        progress(bytes.len() / width);
+        Ok(())
+    })?;
+    file.commit()
+}
+
+fn not_written(path: &Path) -> impl Fn(std::io::Error) -> Error + '_ {
+    move |source| Error::Write { doing: "writing the tensor", source }.in_file(path)
+}
+
+/// A file with its header.
+fn begun(path: &Path, dtype: Dtype, shape: &[usize]) -> Result<AtomicFile, Error> {
+    let descr = match dtype {
         Dtype::F64 => "<f8",
         Dtype::F32 => "<f4",
         Dtype::F16 => "<f2",
@@ -389,12 +416,12 @@ pub fn write_npy(path: &Path, tensor: &Tensor) -> Result<(), Error> {
         Dtype::I32 => "<i4",
         Dtype::I64 => "<i8",
         Dtype::F8e4m3 | Dtype::F8e5m2 => {
-            let what = format!("number format {} (write safetensors instead)", tensor.dtype());
+            let what = format!("number format {} (write safetensors instead)", dtype);
             return Err(Error::Unsupported { format: FORMAT, offset: 0, what }.in_file(path));
         }
     };
-    let mut dims = tensor.shape().iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-    if tensor.shape().len() == 1 {
+    let mut dims = shape.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    if shape.len() == 1 {
         dims.push(',');
     }
     let mut text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({dims}), }}");
@@ -406,12 +433,11 @@ pub fn write_npy(path: &Path, tensor: &Tensor) -> Result<(), Error> {
     let header_len = u16::try_from(text.len()).map_err(|_| Error::Unsupported {
         format: FORMAT,
         offset: 8,
-        what: format!("a shape of {} dimensions", tensor.shape().len()),
+        what: format!("a shape of {} dimensions", shape.len()),
     })?;
     file.write_all(b"\x93NUMPY\x01\x00")
         .and_then(|()| file.write_all(&header_len.to_le_bytes()))
         .and_then(|()| file.write_all(text.as_bytes()))
-        .and_then(|()| file.write_all(tensor.data()))
-        .map_err(|source| Error::Write { doing: "writing the tensor", source }.in_file(path))?;
-    file.commit()
+        .map_err(not_written(path))?;
+    Ok(file)
 }

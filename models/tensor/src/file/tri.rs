@@ -43,7 +43,7 @@ use super::contents::TensorFile;
 use super::entry::{Entry, Payload, ValueStream, count};
 use super::safetensors::Spec;
 use super::source::Source;
-use crate::blocks::BlockPlan;
+use crate::blocks::{BlockPlan, SLAB_VALUES};
 use crate::codec::{Basis, Encoded, TensorCodec, decoder};
 use crate::{Class, Dtype, Error};
 
@@ -370,31 +370,57 @@ impl TriPayload {
         Ok(bytes)
     }
 
-    fn decode(&self, codec: &dyn TensorCodec, index: usize) -> Result<Vec<u8>, Error> {
+    /// Bytes of a slab's values.
+    fn decoded_bytes(&self, index: usize) -> usize {
+        self.plan.values(index).len() * self.dtype.bytes()
+    }
+
+    /// Whether a slab is no larger than those we write: others are decoded before memory is set aside for them, since
+    /// a file may lie.
+    fn is_plausible(&self, index: usize) -> bool {
+        self.plan.values(index).len() <= SLAB_VALUES
+    }
+
+    /// Decodes slabs into buffers, which are made to fit.
+    fn decode(
+        &self,
+        codec: &dyn TensorCodec,
+        slabs: std::ops::Range<usize>,
+        buffers: &mut Vec<Vec<u8>>,
+    ) -> Result<(), Error> {
+        buffers.resize_with(slabs.len().max(buffers.len()), Vec::new);
+        let one = |(index, buffer): (usize, &mut Vec<u8>)| {
+            let (encoded, bytes) = (self.encoded(index)?, self.decoded_bytes(index));
+            if !self.is_plausible(index) {
+                *buffer = codec.decode(&encoded)?.into_data();
+                return Ok(());
+            }
+            buffer.truncate(bytes);
+            crate::memory::grow(buffer, bytes - buffer.len())?;
+            codec.decode_into(&encoded, buffer)
+        };
+        slabs.into_par_iter().zip(&mut *buffers).try_for_each(one)
+    }
+
+    fn encoded(&self, index: usize) -> Result<Encoded, Error> {
         let range = self.plan.values(index);
         let cols = self.cols.min(range.len());
-        let encoded = Encoded {
+        Ok(Encoded {
             name: self.name.clone(),
             class: Class::Other,
             dtype: self.dtype,
             shape: vec![range.len() / cols.max(1), cols],
             bytes: self.bytes(index)?,
-        };
-        Ok(codec.decode(&encoded)?.into_data())
+        })
     }
 }
 
 impl Payload for TriPayload {
     fn open(&self) -> Result<Box<dyn ValueStream + '_>, Error> {
         let codec = decoder(&self.codec_name, self.basis.as_ref())?;
-        Ok(Box::new(TriStream {
-            payload: self,
-            codec,
-            next: 0,
-            decoded: Vec::new().into_iter(),
-            current: Vec::new(),
-            taken: 0,
-        }))
+        let (decoded, other) = (Vec::new(), Vec::new());
+        let codec = codec.into();
+        Ok(Box::new(TriStream { payload: self, codec, next: 0, decoded, other, ahead: 0..0, taken: 0 }))
     }
 
     fn coded_slab(&self, index: usize) -> Result<Vec<u8>, Error> {
@@ -417,47 +443,133 @@ impl Payload for TriPayload {
 /// Decodes as many slabs at once as there are threads.
 struct TriStream<'a> {
     payload: &'a TriPayload,
-    codec: Box<dyn TensorCodec>,
+    codec: Arc<dyn TensorCodec>,
+    /// The slab to decode next.
     next: usize,
-    decoded: std::vec::IntoIter<Vec<u8>>,
-    current: Vec<u8>,
+    /// Buffers of slabs that are decoded together, kept from one batch to the next.
+    decoded: Vec<Vec<u8>>,
+    /// Those of the batch after it.
+    other: Vec<Vec<u8>>,
+    /// Those of them that are not all taken, and bytes of the first that are.
+    ahead: std::ops::Range<usize>,
     taken: usize,
 }
 
 impl ValueStream for TriStream<'_> {
-    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
-        let mut filled = 0;
-        while filled < bytes.len() {
-            if self.taken == self.current.len() {
-                self.current = match self.decoded.next() {
-                    Some(slab) => slab,
-                    None => self.decode_batch()?,
-                };
-                self.taken = 0;
+    fn fill(&mut self, mut bytes: &mut [u8]) -> Result<(), Error> {
+        while !bytes.is_empty() {
+            if self.ahead.is_empty() {
+                let direct = self.decode_over(bytes)?;
+                bytes = &mut bytes[direct..];
             }
-            let step = (bytes.len() - filled).min(self.current.len() - self.taken);
-            bytes[filled..filled + step].copy_from_slice(&self.current[self.taken..self.taken + step]);
-            self.taken += step;
-            filled += step;
+            if !bytes.is_empty() {
+                let piece = self.piece(bytes.len())?;
+                let step = piece.len();
+                bytes[..step].copy_from_slice(piece);
+                bytes = &mut bytes[step..];
+            }
+        }
+        Ok(())
+    }
+
+    /// What is taken is written, often: meanwhile the next slabs are decoded, where there are threads for it.
+    fn each(&mut self, bytes: usize, take: &mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
+        let mut left = bytes;
+        while left > 0 {
+            if self.ahead.is_empty() {
+                self.decode_batch()?;
+            }
+            let (payload, next) = (self.payload, self.batch());
+            let ready: usize = self.decoded[self.ahead.clone()].iter().map(Vec::len).sum();
+            let ready = (ready - self.taken).min(left);
+            if rayon::current_num_threads() == 1 || next.is_empty() || ready == left {
+                self.pieces(ready, take)?;
+            } else {
+                let (codec, mut other) = (self.codec.clone(), std::mem::take(&mut self.other));
+                let (mut decoded, mut taken) = (Ok(()), Ok(()));
+                rayon::in_place_scope(|scope| {
+                    let (decoded, other, next) = (&mut decoded, &mut other, next.clone());
+                    scope.spawn(move |_| *decoded = payload.decode(codec.as_ref(), next, other));
+                    taken = self.pieces(ready, take);
+                });
+                taken?;
+                decoded?;
+                self.ahead = 0..next.len();
+                self.next = next.end;
+                self.other = std::mem::replace(&mut self.decoded, other);
+            }
+            left -= ready;
         }
         Ok(())
     }
 }
 
 impl TriStream<'_> {
-    /// The next slab, with those after it decoded on the other threads.
-    fn decode_batch(&mut self) -> Result<Vec<u8>, Error> {
-        let end = (self.next + rayon::current_num_threads()).min(self.payload.slabs.len());
-        let slabs: Result<Vec<Vec<u8>>, Error> = (self.next..end)
-            .into_par_iter()
-            .map(|index| self.payload.decode(self.codec.as_ref(), index))
-            .collect();
-        self.next = end;
-        self.decoded = slabs?.into_iter();
-        self.decoded.next().ok_or_else(|| Error::Io {
-            doing: "reading past the end of a tensor",
-            source: std::io::ErrorKind::UnexpectedEof.into(),
-        })
+    /// What comes next of one slab, at most so many bytes.
+    fn piece(&mut self, most: usize) -> Result<&[u8], Error> {
+        if self.ahead.is_empty() {
+            self.decode_batch()?;
+        }
+        let slab = &self.decoded[self.ahead.start];
+        let start = self.taken;
+        let end = slab.len().min(start.saturating_add(most));
+        self.taken = end;
+        if end == slab.len() {
+            self.ahead.start += 1;
+            self.taken = 0;
+        }
+        Ok(&slab[start..end])
+    }
+
+    /// Hands on so many bytes of what is decoded.
+    fn pieces(
+        &mut self,
+        bytes: usize,
+        take: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut left = bytes;
+        while left > 0 {
+            let piece = self.piece(left)?;
+            left -= piece.len();
+            take(piece)?;
+        }
+        Ok(())
+    }
+
+    /// The slabs to decode next, as many as there are threads.
+    fn batch(&self) -> std::ops::Range<usize> {
+        self.next..(self.next + rayon::current_num_threads()).min(self.payload.slabs.len())
+    }
+
+    fn decode_batch(&mut self) -> Result<(), Error> {
+        let next = self.batch();
+        if next.is_empty() {
+            let source = std::io::ErrorKind::UnexpectedEof.into();
+            return Err(Error::Io { doing: "reading past the end of a tensor", source });
+        }
+        self.payload.decode(self.codec.as_ref(), next.clone(), &mut self.decoded)?;
+        self.ahead = 0..next.len();
+        self.next = next.end;
+        Ok(())
+    }
+
+    /// Decodes as many whole slabs as there is room for to where they are wanted; says how many bytes those are.
+    fn decode_over(&mut self, bytes: &mut [u8]) -> Result<usize, Error> {
+        let Self { payload, codec, next, .. } = self;
+        let (mut rest, mut jobs) = (bytes, Vec::new());
+        for index in (*next..payload.slabs.len()).take_while(|&index| payload.is_plausible(index)) {
+            match rest.split_at_mut_checked(payload.decoded_bytes(index)) {
+                Some((own, after)) => {
+                    jobs.push((index, own));
+                    rest = after;
+                }
+                None => break,
+            }
+        }
+        let (count, filled) = (jobs.len(), jobs.iter().map(|(_, own)| own.len()).sum());
+        jobs.into_par_iter().try_for_each(|(index, own)| codec.decode_into(&payload.encoded(index)?, own))?;
+        *next += count;
+        Ok(filled)
     }
 }
 
@@ -466,4 +578,97 @@ impl TriStream<'_> {
 pub fn damaged(file: &TensorFile) -> Vec<(String, Error)> {
     let check = |entry: &Entry| entry.payload.verify().err().map(|error| (entry.name.clone(), error));
     file.entries().par_iter().filter_map(check).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::{Target, codec};
+    use crate::file::write_npy_of;
+    use crate::{Tensor, TensorFile};
+    use std::io::Cursor;
+    use trinity_numeric::random::Lcg;
+
+    fn container(write: impl FnOnce(&mut TriWriter<Cursor<Vec<u8>>>)) -> TensorFile {
+        let mut writer = TriWriter::over(Cursor::new(Vec::new()), &BTreeMap::new()).unwrap();
+        write(&mut writer);
+        TensorFile::from_bytes(writer.complete().unwrap().0.into_inner(), "coded").unwrap()
+    }
+
+    fn spec(dtype: Dtype, shape: Vec<usize>) -> Spec {
+        Spec { name: "t".into(), class: Class::Weight, dtype, shape }
+    }
+
+    /// Straight to where they are wanted, out of buffers, from slab to slab: the same bytes.
+    #[test]
+    fn values_come_the_same_whole_in_pieces_and_to_a_file() {
+        let (rows, cols, slab_rows) = (150, 70, 40);
+        let mut lcg = Lcg(11);
+        let values: Vec<f32> = (0..rows * cols).map(|_| (lcg.uniform() - 0.5) * 3e4).collect();
+        for (name, target) in [
+            ("trinity-lite", Target::Bits(4.0)),
+            ("trinity", Target::Bits(4.0)),
+            ("uniform+ac", Target::Bits(3.0)),
+            ("zstd", Target::Lossless),
+        ] {
+            for dtype in [Dtype::F32, Dtype::Bf16, Dtype::I16, Dtype::F64] {
+                let codec = codec(name).unwrap();
+                let mut expected = Vec::new();
+                let file = container(|writer| {
+                    writer.begin(&spec(dtype, vec![rows, cols]), name, slab_rows * cols + 3).unwrap();
+                    for values in values.chunks(slab_rows * cols) {
+                        let mut data = Vec::new();
+                        dtype.extend_from_f32(values, &mut data);
+                        let shape = vec![values.len() / cols, cols];
+                        let slab = Tensor::new("t", Class::Weight, dtype, shape, data).unwrap();
+                        let encoded = codec.encode(&slab, target).unwrap();
+                        expected.extend(codec.decode(&encoded).unwrap().into_data());
+                        let mut small = vec![0; 2];
+                        assert!(codec.decode_into(&encoded, &mut small).is_err());
+                        writer.slab(&encoded.bytes).unwrap();
+                    }
+                });
+                let entry = &file.entries()[0];
+                assert_eq!(entry.read().unwrap().data(), expected, "{name} {dtype}");
+                for piece in [8, 1000 * dtype.bytes(), expected.len() - 8] {
+                    let (mut stream, mut bytes) = (entry.stream().unwrap(), vec![7; expected.len()]);
+                    bytes.chunks_mut(piece).for_each(|piece| stream.fill(piece).unwrap());
+                    assert_eq!(bytes, expected, "{name} {dtype} {piece}");
+                    assert!(stream.fill(&mut [0; 8]).is_err(), "past the end");
+                }
+                for (threads, bytes) in [(1, expected.len()), (2, expected.len()), (2, 8 * 1250), (3, 8)] {
+                    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                    let (mut stream, mut back) = (entry.stream().unwrap(), Vec::<u8>::new());
+                    while back.len() < expected.len() {
+                        let some = bytes.min(expected.len() - back.len());
+                        let mut take = |piece: &[u8]| {
+                            back.extend(piece);
+                            Ok(())
+                        };
+                        pool.install(|| stream.each(some, &mut take)).unwrap();
+                    }
+                    assert_eq!(back, expected, "{name} {dtype} {threads}");
+                }
+                if name == "trinity-lite" {
+                    let folder = tempfile::tempdir().unwrap();
+                    let path = folder.path().join("t.npy");
+                    let heard = std::cell::Cell::new(0);
+                    write_npy_of(&path, entry, &|values| heard.set(heard.get() + values)).unwrap();
+                    let back = TensorFile::open(&path).unwrap().entries()[0].read().unwrap();
+                    assert_eq!((back.data(), heard.get()), (&expected[..], rows * cols), "{dtype}");
+                }
+            }
+        }
+    }
+
+    /// Memory is set aside for what decodes, not for what a file says of itself.
+    #[test]
+    fn a_slab_that_lies_about_its_size_is_damage() {
+        let file = container(|writer| {
+            writer.begin(&spec(Dtype::F32, vec![1 << 31]), "line-fast", u32::MAX as usize).unwrap();
+            writer.slab(&[1, 2, 3]).unwrap();
+        });
+        let error = file.entries()[0].read().unwrap_err();
+        assert!(matches!(error.root(), Error::Corrupt { .. }), "{error}");
+    }
 }

@@ -36,7 +36,7 @@ pub fn code_ahead(
     }
     let (rows, cols) = entry.matrix();
     let plan = BlockPlan::new(rows, cols, SLAB_VALUES);
-    let one = |index: usize| {
+    let one = |index: usize, codec: &dyn TensorCodec| {
         let own = &values[plan.values(index)];
         let mut data = Vec::with_capacity(own.len() * entry.dtype().bytes());
         entry.dtype().extend_from_f32(own, &mut data);
@@ -51,11 +51,18 @@ pub fn code_ahead(
         let decoded = codec.decode(&encoded)?;
         let mut values = vec![0.0; own.len()];
         decoded.dtype().to_f32(decoded.data(), &mut values);
-        Ok((encoded.bytes, values))
+        Ok((encoded, values))
     };
-    let coded =
-        (0..plan.len()).into_par_iter().map(one).collect::<Result<Vec<(Vec<u8>, Vec<f32>)>, Error>>()?;
-    let (streams, values): (Vec<Vec<u8>>, Vec<Vec<f32>>) = coded.into_iter().unzip();
+    let mut coded = Vec::new();
+    if moments.is_none() && plan.len() > 1 && codec.shares_choices() {
+        coded.push(one(0, codec)?);
+    }
+    let after_first = coded.first().and_then(|(first, _)| codec.after_first(first));
+    let codec = after_first.as_deref().unwrap_or(codec);
+    let rest = (coded.len()..plan.len()).into_par_iter().map(|index| one(index, codec));
+    coded.extend(rest.collect::<Result<Vec<(Encoded, Vec<f32>)>, Error>>()?);
+    let (streams, values): (Vec<Vec<u8>>, Vec<Vec<f32>>) =
+        coded.into_iter().map(|(encoded, values)| (encoded.bytes, values)).unzip();
     Ok(CodedAhead { streams, values: values.concat() })
 }
 

@@ -32,15 +32,22 @@ impl Choice {
         let known = (encoding.calibrated)(entry.name())
             .filter(|_| self.exact.is_none() && self.codec.takes_moments());
         let ahead = (encoding.ahead)(entry.name()).filter(|_| self.exact.is_none());
+        // Choices that slabs share are those of the first, whoever has it.
+        let shares = known.is_none() && ahead.is_none() && plan.len() > 1 && self.codec.shares_choices();
+        let after_first = match shares {
+            true => self.codec.after_first(&self.codec.encode(&read(entry, &plan, 0)?, target)?),
+            false => None,
+        };
         let encode = |(slab, &index): (&Tensor, &usize)| {
             let first = plan.values(index).start;
+            let codec = after_first.as_deref().filter(|_| index > 0).unwrap_or(self.codec.as_ref());
             let encoded = match (known, ahead) {
                 (_, Some(ahead)) => of_slab(ahead, &plan, slab, first),
                 (Some(known), None) => {
                     let own = known.slab(slab, first)?;
-                    self.codec.encode_weighted(&own, target, known.moments(slab, first))
+                    codec.encode_weighted(&own, target, known.moments(slab, first))
                 }
-                (None, None) => self.codec.encode(slab, target),
+                (None, None) => codec.encode(slab, target),
             };
             encoded.map_err(|error| error.shifted(first))
         };
@@ -62,14 +69,14 @@ impl Choice {
 fn read(entry: &Entry, plan: &BlockPlan, index: usize) -> Result<Tensor, Error> {
     let first = plan.values(index).start;
     if let Some(mut stream) = entry.stream_at(first) {
-        return slab(entry, plan, index, stream.as_mut());
+        return slab(entry, plan, index, stream.as_mut(), Vec::new());
     }
     // Some formats are read from the front only.
     let mut stream = entry.stream()?;
     for before in 0..index {
-        slab(entry, plan, before, stream.as_mut())?;
+        slab(entry, plan, before, stream.as_mut(), Vec::new())?;
     }
-    slab(entry, plan, index, stream.as_mut())
+    slab(entry, plan, index, stream.as_mut(), Vec::new())
 }
 
 /// Copies a tensor's coded slabs out of the parts that have them: `part(slab)` says which.
@@ -89,4 +96,85 @@ pub fn join_coded<'p, W: Write + Seek>(
         writer.slab(&coded.coded_slab(0)?)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::codec;
+    use crate::pipeline::{OnNonFinite, Treatment, encode_entry, encode_into};
+    use crate::{Class, Dtype};
+    use std::collections::BTreeMap;
+    use std::io::Cursor;
+    use trinity_numeric::random::Lcg;
+
+    /// Rows of several scales in the first slab, columns of several in the others: what pays differs.
+    fn file() -> TensorFile {
+        let (rows, cols) = (2 * SLAB_VALUES / 256 + 40, 256);
+        let mut lcg = Lcg(29);
+        let value = |at: usize, noise: f32| {
+            let (row, col) = (at / cols, at % cols);
+            noise * if at < SLAB_VALUES { 1.0 + (row % 7) as f32 } else { 1.0 + (col % 5) as f32 }
+        };
+        let mut data = Vec::new();
+        for at in 0..rows * cols {
+            let noise = (0..3).map(|_| lcg.uniform() - 0.5).sum::<f32>();
+            Dtype::Bf16.extend_from_f32(&[value(at, noise)], &mut data);
+        }
+        let entry = Entry::in_memory("w", Dtype::Bf16, vec![rows, cols], std::sync::Arc::new(data)).unwrap();
+        TensorFile::of(vec![entry.with_class(Class::Weight)], BTreeMap::new()).unwrap()
+    }
+
+    /// The coded file, or the part of it with these slabs.
+    fn coded(file: &TensorFile, takes: &dyn Fn(usize, usize) -> bool, measure: bool) -> TensorFile {
+        let encoding = Encoding {
+            treatment: &|_| Treatment::Coded {
+                codec: "trinity-lite".into(),
+                target: Target::Bits(3.0),
+                apart: true,
+            },
+            basis: None,
+            on_non_finite: OnNonFinite::Refuse,
+            measure,
+            calibrated: &|_| None,
+            ahead: &|_| None,
+            takes,
+            overhead_bits_per_value: None,
+            progress: &|_| Ok(()),
+        };
+        let writer = TriWriter::over(Cursor::new(Vec::new()), &BTreeMap::new()).unwrap();
+        let (_, writer) = encode_into(file, &encoding, writer).unwrap();
+        TensorFile::from_bytes(writer.complete().unwrap().0.into_inner(), "coded").unwrap()
+    }
+
+    /// Slabs share what the first one chose, and who codes them has no part in it: one run, several, with the error
+    /// and without it, one thread or more.
+    #[test]
+    fn slabs_that_share_choices_are_the_same_whoever_codes_them() {
+        let file = file();
+        let whole = coded(&file, &|_, _| true, true);
+        let slabs: Vec<Vec<u8>> = (0..3).map(|index| whole.entries()[0].coded_slab(index).unwrap()).collect();
+        let parts = [coded(&file, &|_, slab| slab == 1, false), coded(&file, &|_, slab| slab != 1, false)];
+        let mut joined = TriWriter::over(Cursor::new(Vec::new()), &BTreeMap::new()).unwrap();
+        join_coded(&file.entries()[0], &|slab| &parts[usize::from(slab != 1)], &mut joined).unwrap();
+        let joined = TensorFile::from_bytes(joined.complete().unwrap().0.into_inner(), "joined").unwrap();
+        let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        let alone = one.install(|| coded(&file, &|_, _| true, false));
+        let mut compared = Vec::new();
+        let own = codec("trinity-lite").unwrap();
+        encode_entry(&file.entries()[0], own.as_ref(), Target::Bits(3.0), &mut |_, encoded| {
+            compared.push(encoded.bytes.clone());
+            Ok(())
+        })
+        .unwrap();
+        for (index, slab) in slabs.iter().enumerate() {
+            assert_eq!(*slab, joined.entries()[0].coded_slab(index).unwrap(), "joined {index}");
+            assert_eq!(*slab, alone.entries()[0].coded_slab(index).unwrap(), "alone {index}");
+            assert_eq!(*slab, compared[index], "compared {index}");
+        }
+        // A slab on its own makes choices of its own.
+        let plan = plan(&file.entries()[0]);
+        let third = read(&file.entries()[0], &plan, 1).unwrap();
+        assert_ne!(own.encode(&third, Target::Bits(3.0)).unwrap().bytes, slabs[1]);
+    }
 }

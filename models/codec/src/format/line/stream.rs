@@ -6,7 +6,7 @@
 use crate::entropy::line::coder::Coder;
 use crate::entropy::line::emit::write_with;
 use crate::entropy::line::parse::parse_with;
-use crate::entropy::line::tile::MAX_GAIN;
+use crate::entropy::line::tile::{MAX_GAIN, Parsed};
 use crate::format::line::error::Error;
 use crate::format::line::plan::{Plan, Tile, check_density};
 use crate::stage::line::quantize::{quantize, targets};
@@ -44,6 +44,34 @@ pub fn encode(plan: &Plan, values: &[f32], settings: &Settings) -> Result<Vec<u8
 
 /// As [`encode`], with a plan made ready before.
 pub fn encode_with(coder: &Coder, values: &[f32], settings: &Settings) -> Result<Vec<u8>, Error> {
+    observed(coder, values, settings, &|_| ()).map(|(bytes, _)| bytes)
+}
+
+/// A tile as it was coded: what an observer of an encoder may look at.
+#[derive(Debug)]
+pub struct CodedTile<'a> {
+    coder: &'a Coder,
+    place: &'a Tile,
+    /// Its values, row by row as coded.
+    pub values: &'a [f32],
+    parsed: &'a Parsed,
+}
+
+impl CodedTile<'_> {
+    /// What its values decode to, in their order.
+    pub fn decoded(&self, out: &mut Vec<f32>) {
+        out.resize(self.values.len(), 0.0);
+        reconstruct_wide(Width::widest(), self.coder, self.place, self.parsed, out, self.place.cols);
+    }
+}
+
+/// As [`encode_with`], and what `observe` makes of every tile.
+pub(crate) fn observed<T: Send>(
+    coder: &Coder,
+    values: &[f32],
+    settings: &Settings,
+    observe: &(dyn Fn(&CodedTile<'_>) -> T + Sync),
+) -> Result<(Vec<u8>, Vec<T>), Error> {
     let plan = &coder.plan;
     if values.len() != plan.rows * plan.cols {
         let what = format!("{} values for {} × {}", values.len(), plan.rows, plan.cols);
@@ -52,11 +80,15 @@ pub fn encode_with(coder: &Coder, values: &[f32], settings: &Settings) -> Result
     let quantizer = Quantizer::new(coder, settings.lambda, settings.rounding)
         .and_then(|quantizer| quantizer.with_analysis(coder, settings.analysis))
         .ok_or_else(|| Error::Mismatch { what: "a stated matrix has no inverse".into() })?;
-    let tiles = each(plan.tiles(), |index| {
+    let tiles: Vec<Result<_, Error>> = each(plan.tiles(), |index| {
         let place = plan.tile(index);
-        encode_tile(coder, &quantizer, index, &place, &gather(plan, &place, values), settings.tile_budget)
+        let values = gather(plan, &place, values);
+        let (words, parsed) = code_tile(coder, &quantizer, index, &place, &values, settings.tile_budget)?;
+        let seen = observe(&CodedTile { coder, place: &place, values: &values, parsed: &parsed });
+        Ok((words, seen))
     });
-    let tiles: Vec<Vec<u16>> = tiles.into_iter().collect::<Result<_, _>>()?;
+    let (tiles, seen): (Vec<Vec<u16>>, Vec<T>) =
+        tiles.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
     let mut bytes = Vec::new();
     plan.write(&mut bytes);
     bytes.resize(bytes.len().next_multiple_of(4), 0);
@@ -73,7 +105,7 @@ pub fn encode_with(coder: &Coder, values: &[f32], settings: &Settings) -> Result
         start += out.len();
     }
     check_density(values.len(), bytes.len())?;
-    Ok(bytes)
+    Ok((bytes, seen))
 }
 
 /// The words of one tile for its values, row by row.
@@ -85,29 +117,41 @@ pub fn encode_tile(
     values: &[f32],
     budget: Option<usize>,
 ) -> Result<Vec<u16>, Error> {
+    code_tile(coder, quantizer, index, place, values, budget).map(|(words, _)| words)
+}
+
+/// As [`encode_tile`], with what the words stand for.
+fn code_tile(
+    coder: &Coder,
+    quantizer: &Quantizer,
+    index: usize,
+    place: &Tile,
+    values: &[f32],
+    budget: Option<usize>,
+) -> Result<(Vec<u16>, Parsed), Error> {
     let (targets, exceptions) = targets(coder, quantizer, place, values);
     let attempt = |gain: u32| {
         let mut parsed = quantize(coder, quantizer, place, &targets, gain);
         parsed.exceptions.clone_from(&exceptions);
         let mut words = Vec::new();
         write_with(quantizer.width, coder, &quantizer.pushes, place, &parsed, &mut words);
-        words
+        (words, parsed)
     };
-    let words = attempt(0);
-    let Some(budget) = budget.filter(|&budget| 2 * words.len() > budget) else { return Ok(words) };
+    let first = attempt(0);
+    let Some(budget) = budget.filter(|&budget| 2 * first.0.len() > budget) else { return Ok(first) };
     // The least gain that fits: bytes fall as it grows, nearly always.
     let (mut over, mut fits) = (0, MAX_GAIN);
     let mut best = attempt(fits);
-    if 2 * best.len() > budget {
-        return Err(Error::Budget { tile: index, needed: 2 * best.len(), budget });
+    if 2 * best.0.len() > budget {
+        return Err(Error::Budget { tile: index, needed: 2 * best.0.len(), budget });
     }
     while fits - over > 1 {
         let gain = (over + fits) / 2;
-        let words = attempt(gain);
-        if 2 * words.len() > budget {
+        let coded = attempt(gain);
+        if 2 * coded.0.len() > budget {
             over = gain;
         } else {
-            (fits, best) = (gain, words);
+            (fits, best) = (gain, coded);
         }
     }
     Ok(best)
@@ -142,6 +186,18 @@ pub(crate) fn transpose<N: Copy>(
     for first_row in (0..rows).step_by(BLOCK) {
         let block_rows = BLOCK.min(rows - first_row);
         for first_col in (0..cols).step_by(BLOCK) {
+            if block_rows == BLOCK && first_col + BLOCK <= cols {
+                // Rows that are a power of two apart share few places of a cache, so that each is read at once.
+                let mut block = [[values[0]; BLOCK]; BLOCK];
+                for (at, row) in block.iter_mut().enumerate() {
+                    row.copy_from_slice(&values[(first_row + at) * stride + first_col..][..BLOCK]);
+                }
+                for col in 0..BLOCK {
+                    let out = &mut out[(first_col + col) * out_stride + first_row..][..BLOCK];
+                    out.iter_mut().zip(&block).for_each(|(out, row)| *out = row[col]);
+                }
+                continue;
+            }
             for col in first_col..cols.min(first_col + BLOCK) {
                 let out = &mut out[col * out_stride + first_row..][..block_rows];
                 for (at, out) in out.iter_mut().enumerate() {
@@ -204,6 +260,14 @@ impl<'a> Stream<'a> {
         Ok(values)
     }
 
+    /// A tile's share of the matrix's values, row by row as coded.
+    pub fn originals(&self, index: usize, values: &[f32]) -> Result<Vec<f32>, Error> {
+        if values.len() != self.plan().rows * self.plan().cols {
+            return Err(Error::Mismatch { what: format!("{} values for a stream of others", values.len()) });
+        }
+        Ok(gather(self.plan(), &self.plan().tile(index), values))
+    }
+
     /// As [`Stream::tile`], with registers of a width, into rows `stride` apart.
     fn tile_into<N: Number>(
         &self,
@@ -233,10 +297,24 @@ impl<'a> Stream<'a> {
     }
 
     /// Values of a strip: whole rows of the matrix in its own order that whole tiles code. The last may be shorter.
-    fn strip_values(&self) -> usize {
+    pub fn strip_values(&self) -> usize {
         // The columns of a panel are rows of a matrix that lies on its side.
         let plan = self.plan();
         plan.cols * if plan.transposed { plan.tile_cols } else { plan.tile_rows }
+    }
+
+    /// Decodes a strip to where its values have room.
+    pub fn strip_over(&self, strip: usize, out: &mut [f32]) -> Result<(), Error> {
+        if strip >= self.strips() || out.len() != self.strip_place(strip).len() {
+            return Err(Error::Mismatch { what: format!("{} values for strip {strip}", out.len()) });
+        }
+        self.strip_into(strip, Width::widest(), out)
+    }
+
+    /// Where the values of a strip are in the matrix.
+    pub fn strip_place(&self, strip: usize) -> std::ops::Range<usize> {
+        let start = strip * self.strip_values();
+        start..(start + self.strip_values()).min(self.plan().rows * self.plan().cols)
     }
 
     fn strip_into<N: Number>(&self, strip: usize, width: Width, out: &mut [N]) -> Result<(), Error> {
@@ -264,34 +342,22 @@ impl<'a> Stream<'a> {
         (self.plan().rows * self.plan().cols).div_ceil(self.strip_values())
     }
 
-    /// One strip: the place of its values in the matrix, what they decode to, and the bytes of its tiles.
-    pub fn strip(&self, strip: usize) -> Result<Strip, Error> {
-        let plan = self.plan();
-        let (bands, panels) = plan.grid();
-        let start = strip * self.strip_values();
-        let place = start..(start + self.strip_values()).min(plan.rows * plan.cols);
-        let mut values = vec![0.0; place.len()];
-        self.strip_into(strip, Width::widest(), &mut values)?;
+    /// The tiles that code a strip.
+    pub fn strip_tiles(&self, strip: usize) -> impl Iterator<Item = usize> + use<> {
+        let (bands, panels) = self.plan().grid();
+        let (count, first, step) =
+            if self.plan().transposed { (bands, strip, panels) } else { (panels, strip * panels, 1) };
+        (0..count).map(move |index| first + index * step)
+    }
+
+    /// Bytes of a strip's tiles; the header is beside them.
+    pub fn strip_bytes(&self, strip: usize) -> usize {
         let bytes = |tile: usize| {
             let before = if tile == 0 { 0 } else { self.ends[tile - 1] };
             2 * (self.ends[tile] - before) as usize
         };
-        let bytes = if plan.transposed {
-            (0..bands).map(|band| bytes(band * panels + strip)).sum()
-        } else {
-            (0..panels).map(|panel| bytes(strip * panels + panel)).sum()
-        };
-        Ok(Strip { place, values, bytes })
+        self.strip_tiles(strip).map(bytes).sum()
     }
-}
-
-/// Values that lie side by side in a matrix and are decoded on their own.
-#[derive(Debug, Clone)]
-pub struct Strip {
-    pub place: std::ops::Range<usize>,
-    pub values: Vec<f32>,
-    /// Bytes of their tiles; the header is beside them.
-    pub bytes: usize,
 }
 
 /// Decodes a stream: rows, columns and values.

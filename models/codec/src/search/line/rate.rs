@@ -1,9 +1,10 @@
 //! From a target to a step: bits or an error per value.
 
+use crate::entropy::line::coder::Coder;
 use crate::format::line::device::{Cpu, Device};
 use crate::format::line::error::Error;
 use crate::format::line::plan::{MAX_CLASS, MAX_MEAN, Plan};
-use crate::format::line::stream::Settings;
+use crate::format::line::stream::{CodedTile, Settings, observed};
 use crate::search::line::analyse::choose_fitted;
 use crate::search::line::fit::{Fitted, Look, fit, improved, squared};
 use crate::search::line::options::{Effort, Options};
@@ -65,6 +66,38 @@ pub fn encode_on(
     options: &Options,
     settings: &Settings,
 ) -> Result<Vec<u8>, Error> {
+    let coding = |plan: &Plan, settings: &Settings| Ok((device.encode(plan, values, settings)?, ()));
+    let decoding = |bytes: &[u8]| Ok(device.decode(bytes)?.2);
+    encode_by(&coding, &decoding, values, (rows, cols), target, options, settings).map(|(bytes, ())| bytes)
+}
+
+/// As [`encode_under`], on this CPU, with what `observe` makes of every tile of the stream.
+pub fn encode_observed<T: Send>(
+    values: &[f32],
+    shape: (usize, usize),
+    target: Target,
+    options: &Options,
+    settings: &Settings,
+    observe: &(dyn Fn(&CodedTile<'_>) -> T + Sync),
+) -> Result<(Vec<u8>, Vec<T>), Error> {
+    let coding = |plan: &Plan, settings: &Settings| {
+        let coder = Coder::new(plan.clone())?;
+        observed(&coder, values, settings, observe)
+    };
+    let decoding = |bytes: &[u8]| Ok(Cpu.decode(bytes)?.2);
+    encode_by(&coding, &decoding, values, shape, target, options, settings)
+}
+
+/// The search, whoever codes: `coding` gives a stream under a plan and whatever else it has to say of it.
+fn encode_by<T>(
+    coding: &dyn Fn(&Plan, &Settings) -> Result<(Vec<u8>, T), Error>,
+    decoding: &dyn Fn(&[u8]) -> Result<Vec<f32>, Error>,
+    values: &[f32],
+    (rows, cols): (usize, usize),
+    target: Target,
+    options: &Options,
+    settings: &Settings,
+) -> Result<(Vec<u8>, T), Error> {
     if values.len() != rows * cols || values.is_empty() {
         return Err(Error::Mismatch { what: format!("{} values for {rows} × {cols}", values.len()) });
     }
@@ -76,7 +109,7 @@ pub fn encode_on(
     if let Target::Step(step) = target {
         let fitted = plan_at(step).ok_or_else(no_step)?;
         let fitted = improved(fitted, values, options).ok_or_else(no_step)?;
-        return device.encode(&fitted.plan, values, settings);
+        return coding(&fitted.plan, settings);
     }
     // What a rate is held against does not need the whole energy.
     let energy = if matches!(target, Target::Nmse(_)) { energy(values) } else { 0.0 };
@@ -101,7 +134,7 @@ pub fn encode_on(
         fitted = search.moved(&fitted, fine).ok_or_else(no_step)?;
     }
     let (aim, slack) = if options.effort == Effort::Best { (0.997, 0.004) } else { (0.996, 0.006) };
-    let mut best: Option<(f64, Vec<u8>)> = None;
+    let mut best: Option<(f64, (Vec<u8>, T))> = None;
     let mut bounds = (0.0f32, f32::INFINITY);
     let mut slope = Slope::default();
     for trial in 0..LAST_TRIALS {
@@ -109,12 +142,12 @@ pub fn encode_on(
             break;
         }
         let step = fitted.plan.step;
-        let bytes = device.encode(&fitted.plan, values, settings)?;
+        let (bytes, beside) = coding(&fitted.plan, settings)?;
         let bits = 8.0 * bytes.len() as f64 / values.len() as f64;
         // How far the stream is from the target, in bits to spend.
         let (within, room) = match target {
             Target::Nmse(goal) => {
-                let found = squared(values, &device.decode(&bytes)?.2) / energy.max(f64::MIN_POSITIVE);
+                let found = squared(values, &decoding(&bytes)?) / energy.max(f64::MIN_POSITIVE);
                 (found <= goal, 0.5 * (found / (goal * (0.998 * aim))).log2())
             }
             Target::Bits(goal) => (bits <= goal, goal * aim - bits),
@@ -123,7 +156,7 @@ pub fn encode_on(
         if within {
             let closeness = -room.abs();
             if best.as_ref().is_none_or(|(before, _)| closeness > *before) {
-                best = Some((closeness, bytes));
+                best = Some((closeness, (bytes, beside)));
             }
             if room.abs() < slack * bits.max(0.5) {
                 break;
@@ -144,7 +177,7 @@ pub fn encode_on(
         }
         fitted = search.moved(&fitted, next).ok_or_else(no_step)?;
     }
-    best.map(|(_, bytes)| bytes).ok_or_else(|| unreachable("headers and lanes alone take more".into()))
+    best.map(|(_, coded)| coded).ok_or_else(|| unreachable("headers and lanes alone take more".into()))
 }
 
 /// How the room that is left grows with the step's logarithm: as one bit for an
