@@ -88,10 +88,15 @@ pub fn encode_observed<T: Send>(
     encode_by(&coding, &decoding, values, shape, target, options, settings)
 }
 
-/// The search, whoever codes: `coding` gives a stream under a plan and whatever else it has to say of it.
+/// Gives a stream under a plan, and whatever else there is to say of it.
+type Coding<'a, T> = dyn Fn(&Plan, &Settings) -> Result<(Vec<u8>, T), Error> + 'a;
+/// Gives the values of a stream.
+type Decoding<'a> = dyn Fn(&[u8]) -> Result<Vec<f32>, Error> + 'a;
+
+/// The search, whoever codes.
 fn encode_by<T>(
-    coding: &dyn Fn(&Plan, &Settings) -> Result<(Vec<u8>, T), Error>,
-    decoding: &dyn Fn(&[u8]) -> Result<Vec<f32>, Error>,
+    coding: &Coding<'_, T>,
+    decoding: &Decoding<'_>,
     values: &[f32],
     (rows, cols): (usize, usize),
     target: Target,
