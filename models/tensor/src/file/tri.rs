@@ -448,9 +448,9 @@ struct TriStream<'a> {
     next: usize,
     /// Buffers of slabs that are decoded together, kept from one batch to the next.
     decoded: Vec<Vec<u8>>,
-    /// Those of the batch after it.
+    /// Buffers of the batch after it.
     other: Vec<Vec<u8>>,
-    /// Those of them that are not all taken, and bytes of the first that are.
+    /// Which of `decoded` are not all taken, and bytes of the first of them that are.
     ahead: std::ops::Range<usize>,
     taken: usize,
 }
