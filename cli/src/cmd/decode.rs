@@ -155,7 +155,19 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         .filter(|entry| wants(entry))
         .filter(|entry| broken.iter().all(|(name, _)| name != entry.name()))
         .collect();
-    let place = args.file.display().to_string();
+    let lost = |(name, error): &(String, trinity_tensor::Error)| {
+        Failure::run(format_args!(
+            "{}: {} of {} tensors damaged and left out; the first is `{}`: {error}",
+            args.file.display(),
+            broken.len(),
+            file.entries().len(),
+            name.escape_debug(),
+        ))
+    };
+    // Nothing is left to write, and an empty file would say that it was there.
+    if let (true, Some(first)) = (wanted.is_empty(), broken.first()) {
+        return Err(lost(first));
+    }
     write(&file, &wanted, args, &form, ctx)?;
     device.remark(ctx);
     ctx.remark(format!("wrote {} tensors to {}", wanted.len(), form.output.display()));
@@ -165,15 +177,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         let used = device.used();
         ctx.print_json(&json!({ "output": JsonPath::from(form.output), "tensors": tensors, "damaged": damaged, "device": used }))?;
     }
-    match broken.first() {
-        None => Ok(()),
-        Some((name, error)) => Err(Failure::run(format_args!(
-            "{place}: {} of {} tensors damaged and left out; the first is `{}`: {error}",
-            broken.len(),
-            file.entries().len(),
-            name.escape_debug(),
-        ))),
-    }
+    broken.first().map_or(Ok(()), |first| Err(lost(first)))
 }
 
 fn write(
