@@ -255,11 +255,12 @@ impl Kernel for Symbols<'_> {
 }
 
 /// Low bits that go raw: beyond a few dozen levels either side they are as good as random.
-fn raw_bits(mean_magnitude: f64) -> u32 {
+pub(super) fn raw_bits(mean_magnitude: f64) -> u32 {
     (mean_magnitude / 32.0).max(1.0).log2().ceil() as u32
 }
 
-fn put(encoder: &mut Encoder, tree: &mut Tree, integer: i64, raw_bits: u32) {
+/// Codes an integer of any size: its high part by what the tree has learnt, the rest as it is.
+pub(super) fn put(encoder: &mut Encoder, tree: &mut Tree, integer: i64, raw_bits: u32) {
     let high = integer >> raw_bits;
     if (-CENTRE..=CENTRE).contains(&high) {
         tree.put(encoder, (high + CENTRE) as u8);
@@ -276,7 +277,7 @@ fn put(encoder: &mut Encoder, tree: &mut Tree, integer: i64, raw_bits: u32) {
     encoder.raw((integer & ((1 << raw_bits) - 1)) as u32, raw_bits);
 }
 
-fn get(decoder: &mut Decoder<'_>, tree: &mut Tree, raw_bits: u32) -> i64 {
+pub(super) fn get(decoder: &mut Decoder<'_>, tree: &mut Tree, raw_bits: u32) -> i64 {
     let high = match tree.get(decoder) {
         ESCAPE => {
             let negative = decoder.raw(1) == 1;

@@ -11,9 +11,11 @@ use trinity_codec::hadamard;
 
 use super::super::grouped::{pack, unpack};
 use super::super::lossy::Matrix;
-use super::quantizer::{Quantizer, upper_factor};
+use super::quantizer::{Damping, Quantizer, upper_factor};
 use crate::Error;
 
+/// Over the mean of the diagonal (GPTQ, Frantar et al. 2023, §3.3).
+const DAMPING: Damping = Damping { own: 0.0, mean: 0.01 };
 /// Bits of a state.
 const STATE_BITS: u32 = 16;
 /// Inputs that are coded together.
@@ -160,7 +162,7 @@ fn turned_moments(moments: &DMatrix<f64>) -> DMatrix<f64> {
 
 /// For each block of inputs, what errors of the inputs before it ask of it: inputs before × inputs of the block.
 fn shares(moments: &DMatrix<f64>) -> Option<Vec<DMatrix<f32>>> {
-    let factor = upper_factor(moments)?;
+    let factor = upper_factor(moments, DAMPING)?;
     let size = moments.nrows();
     let blocks = (0..size).step_by(BLOCK).map(|first| {
         let count = BLOCK.min(size - first);

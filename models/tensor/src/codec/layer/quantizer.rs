@@ -5,14 +5,19 @@ use nalgebra::DMatrix;
 use super::super::lossy::Matrix;
 use crate::Error;
 
-/// What is added to the diagonal of moments, over its mean (GPTQ, Frantar et al. 2023, §3.3).
-const DAMPING: f64 = 0.01;
+/// What is added to the diagonal of moments: over each entry itself, and over their mean.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Damping {
+    pub(super) own: f64,
+    pub(super) mean: f64,
+}
 
 /// H = M Mᵀ, M upper triangular: what is left of an error once the inputs after it are known.
-pub(super) fn upper_factor(moments: &DMatrix<f64>) -> Option<DMatrix<f64>> {
+pub(super) fn upper_factor(moments: &DMatrix<f64>, damping: Damping) -> Option<DMatrix<f64>> {
     let size = moments.nrows();
     let mean = moments.diagonal().mean().max(f64::MIN_POSITIVE);
-    let entry = |i: usize, j: usize| moments[(i, j)] + if i == j { DAMPING * mean } else { 0.0 };
+    let added = |i: usize| damping.own * moments[(i, i)] + damping.mean * mean;
+    let entry = |i: usize, j: usize| moments[(i, j)] + if i == j { added(i) } else { 0.0 };
     // Cholesky goes from the first input on; feedback leaves the last for last.
     let turned = DMatrix::from_fn(size, size, |i, j| entry(size - 1 - i, size - 1 - j));
     let lower = turned.cholesky()?.l();
