@@ -46,6 +46,8 @@ pub fn virtual_environment(folder: &str, lists: &[&str]) -> Result<PathBuf, Stri
     let mut pip = Command::new(&python);
     // Where there is no network, that is soon said.
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1"]);
+    // Most modules are never imported.
+    pip.arg("--no-compile");
     for list in lists {
         pip.arg("-r").arg(root().join(list));
     }

@@ -19,13 +19,20 @@ use std::{
 /// What a wheel may weigh.
 pub const WHEEL_BYTES: u64 = 15 << 20;
 
+/// Where Python keeps what it compiled: not among the sources, and for all steps once.
+pub const BYTECODE: &str = "PYTHONPYCACHEPREFIX";
+
+pub fn bytecode() -> PathBuf {
+    target().join("xtask/bytecode")
+}
+
 /// Tests the package with Python `python`; `trinity` is the command beside it.
 pub fn test(python: &Path, trinity: &Path) -> Result<(), String> {
     let packages = assemble()?;
     let mut pytest = Command::new(python);
     pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "python/tests"]);
     let pytest = pytest.current_dir(root()).env("PYTHONPATH", packages).env("TRINITY_COMMAND", trinity);
-    succeed(pytest.env("NO_COLOR", "1").env("PYTHONDONTWRITEBYTECODE", "1"))
+    succeed(pytest.env("NO_COLOR", "1").env(BYTECODE, bytecode()))
 }
 
 /// The package as it would be installed, of the debug build; the folder to import from.

@@ -183,7 +183,9 @@ fn every_input_of_every_command_outlives_a_forced_run() {
             written(&result)
         };
         assert!(!files.is_empty(), "{} writes nothing", case.command);
-        for at in 0..case.inputs.len().max(files.len()) {
+        // By default each command is tried with its first input in the way of its first file.
+        let tries = if all { case.inputs.len().max(files.len()) } else { 1 };
+        for at in 0..tries {
             let (input, file) = (case.inputs[at % case.inputs.len()], &files[at % files.len()]);
             let _ = fs::remove_dir_all(&result);
             let _ = fs::remove_file(&result);

@@ -140,14 +140,14 @@ fn parts_of_a_comparison_make_the_same_table() {
 fn parts_of_an_evaluation_make_the_same_table() {
     let desk = tempfile::tempdir().unwrap();
     let folder = desk.path();
-    let eval = "eval --windows 1 --sweep 3,4 --codecs rtn,nf4";
+    let eval = "eval --windows 1 --sweep 4 --codecs rtn,nf4";
     run(folder, &format!("{eval} --out whole")).ok();
     for index in 0..2 {
         run(folder, &format!("{eval} --out parted --shard {index}/2")).ok();
     }
     run(folder, &format!("{eval} --out parted --merge")).ok();
     assert_eq!(without_speeds(folder, "parted/eval.csv"), without_speeds(folder, "whole/eval.csv"));
-    let said = run(folder, "eval --windows 2 --sweep 3,4 --codecs rtn,nf4 --out parted --merge").refused();
+    let said = run(folder, "eval --windows 2 --sweep 4 --codecs rtn,nf4 --out parted --merge").refused();
     assert!(said.contains("another model or text"), "{said}");
     assert!(run(folder, "eval --weights rtn@4 --shard 0/2 --out x").refused().contains("--sweep"));
 }

@@ -15,8 +15,8 @@ use std::{
     process::Command,
 };
 
-/// Notebooks of minutes, for `--all`.
-const SLOW: [&str; 1] = ["paper.ipynb"];
+/// Notebooks of a minute and more, for `--all`.
+const SLOW: [&str; 4] = ["accuracy.ipynb", "compare.ipynb", "paper.ipynb", "python.ipynb"];
 
 pub fn notebooks() -> Outcome {
     let python = match environment() {
@@ -40,7 +40,7 @@ fn run(python: &Path) -> Result<(), String> {
     let mut pytest = Command::new(python);
     pytest.args(["-m", "pytest", "--nbmake", "--overwrite", "--nbmake-timeout=600", "-q", "--durations=5"]);
     pytest.arg(&executed).current_dir(root()).env("PATH", path).env("PYTHONPATH", package);
-    succeed(pytest.env("NO_COLOR", "1"))?;
+    succeed(pytest.env("NO_COLOR", "1").env(python::BYTECODE, python::bytecode()))?;
     if env::var_os("TRINITY_BLESS").is_some() {
         return copy(&executed, &kept);
     }

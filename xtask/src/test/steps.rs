@@ -117,7 +117,13 @@ fn tested(mut test: Command) -> Command {
 /// Unit and integration tests.
 pub fn tests() -> Outcome {
     // Examples are built where something runs them; the lints have read them.
-    succeed(tested(selected("test")).args(["--no-fail-fast", "--lib", "--bins", "--tests"])).into()
+    let mut test = tested(selected("test"));
+    test.args(["--no-fail-fast", "--lib", "--bins", "--tests"]);
+    if env::var_os(ALL).is_some() {
+        // Tests of a minute are marked `ignore`.
+        test.args(["--", "--include-ignored"]);
+    }
+    succeed(&mut test).into()
 }
 
 /// Documentation tests.

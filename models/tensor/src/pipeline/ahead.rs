@@ -105,7 +105,7 @@ mod tests {
     /// The file that takes these slabs for its tensor.
     fn written(file: &TensorFile, ahead: &[Vec<u8>]) -> Result<TensorFile, Error> {
         let treatment = |_: &Entry| {
-            let (codec, target) = ("uniform+ac".to_owned(), Target::Bits(3.0));
+            let (codec, target) = ("rtn-128g".to_owned(), Target::Bits(3.2));
             Treatment::Coded { codec, target, apart: true }
         };
         let encoding = Encoding {
@@ -130,17 +130,17 @@ mod tests {
         // Two slabs.
         let rows = SLAB_VALUES / 1024 + 3;
         let file = file(rows, 1024);
-        let codec = crate::codec::codec("uniform+ac").unwrap();
+        let codec = crate::codec::codec("rtn-128g").unwrap();
         // Not the tensor's own values, so that coding anew would show.
         let other = vec![0.25; rows * 1024];
         let entry = &file.entries()[0];
-        let ahead = code_ahead(entry, codec.as_ref(), Target::Bits(3.0), &other, None).unwrap();
+        let ahead = code_ahead(entry, codec.as_ref(), Target::Bits(3.2), &other, None).unwrap();
         assert_eq!(ahead.streams.len(), 2);
         let decoded = written(&file, &ahead.streams).unwrap().entries()[0].read().unwrap();
         let mut values = vec![0.0; decoded.len()];
         decoded.dtype().to_f32(decoded.data(), &mut values);
         assert_eq!(values, ahead.values);
         assert!(written(&file, &ahead.streams[..1]).is_err(), "a slab is missing");
-        assert!(code_ahead(entry, codec.as_ref(), Target::Bits(3.0), &other[1..], None).is_err());
+        assert!(code_ahead(entry, codec.as_ref(), Target::Bits(3.2), &other[1..], None).is_err());
     }
 }

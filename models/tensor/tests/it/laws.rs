@@ -15,7 +15,7 @@ use crate::random::Random;
 const RATES: [f64; 11] = [1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 9.0];
 const ERRORS: [f64; 3] = [0.1, 0.003, 1e-4];
 /// Pairs of a law and a codec that a run by default looks at, and rates of each.
-const PAIRS: usize = 28;
+const PAIRS: usize = 14;
 const RATES_OF_A_PAIR: usize = 4;
 
 type Law = fn(usize, usize, usize, &mut Random) -> f32;
