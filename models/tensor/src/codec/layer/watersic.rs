@@ -5,7 +5,7 @@
 //! by such a scale, and the one that errs least for them then takes its place. The entropy coder
 //! adapts to the magnitudes of a column as it goes, so that no table is stored.
 
-use half::bf16;
+use half::{bf16, f16};
 use nalgebra::DMatrix;
 
 use super::super::arith::{Decoder, Encoder, Tree};
@@ -18,6 +18,9 @@ use crate::Error;
 const LARGEST: f32 = (1 << 24) as f32;
 /// Every input is damped by its own energy and hardly by that of others, or the cheap would pass for as dear as the mean.
 const DAMPING: Damping = Damping { own: 1e-3, mean: 1e-7 };
+/// What a stream begins with. Before there was a mark, scales were f16, of which this is none, and integers ended at
+/// ±127, without raw bits.
+const MARK: [u8; 2] = [0xff, 0xff];
 /// Classes of magnitude that contexts tell apart.
 const CLASSES: usize = 16;
 /// Halvings of the step's range.
@@ -39,9 +42,9 @@ impl Contexts {
         Self { trees: (0..CLASSES).map(|_| Tree::new(8)).collect(), mean: 1.0 }
     }
 
-    /// The tree for the next integer, and how many of its low bits go raw.
-    fn next(&mut self) -> (&mut Tree, u32) {
-        let raw = raw_bits(f64::from(self.mean));
+    /// The tree for the next integer, and how many of its low bits go raw where some may.
+    fn next(&mut self, may_be_raw: bool) -> (&mut Tree, u32) {
+        let raw = if may_be_raw { raw_bits(f64::from(self.mean)) } else { 0 };
         let mean = self.mean / (1u32 << raw) as f32;
         let class = (2.0 * (1.0 + 8.0 * mean).log2()) as usize;
         (&mut self.trees[class.min(CLASSES - 1)], raw)
@@ -50,7 +53,7 @@ impl Contexts {
     fn learn(&mut self, integer: i64) {
         /// How much the last integer counts.
         const SHARE: f32 = 1.0 / 24.0;
-        self.mean += SHARE * (integer.unsigned_abs() as f32).min(LARGEST) - SHARE * self.mean;
+        self.mean += SHARE * ((integer.unsigned_abs() as f32).min(LARGEST) - self.mean);
     }
 }
 
@@ -124,10 +127,11 @@ fn rounded(asked: &[f32], step: f32) -> (Vec<i32>, bf16) {
 }
 
 fn stream(quantized: &Quantized) -> Vec<u8> {
-    let mut bytes: Vec<u8> = quantized.scales.iter().flat_map(|scale| scale.to_le_bytes()).collect();
+    let mut bytes = MARK.to_vec();
+    bytes.extend(quantized.scales.iter().flat_map(|scale| scale.to_le_bytes()));
     let (mut encoder, mut contexts) = (Encoder::default(), Contexts::new());
     for &integer in &quantized.integers {
-        let (tree, raw) = contexts.next();
+        let (tree, raw) = contexts.next(true);
         put(&mut encoder, tree, i64::from(integer), raw);
         contexts.learn(i64::from(integer));
     }
@@ -166,13 +170,17 @@ impl Quantizer for WaterSic {
 
     fn decode(&self, bytes: &[u8], rows: usize, cols: usize) -> Result<Vec<f32>, Error> {
         let cut = || Error::corrupt(bytes.len(), "scales are cut");
-        let (scales, coded) = bytes.split_at_checked(2 * cols).ok_or_else(cut)?;
+        let marked = bytes.strip_prefix(&MARK);
+        let (scales, coded) = marked.unwrap_or(bytes).split_at_checked(2 * cols).ok_or_else(cut)?;
         let (mut decoder, mut contexts) = (Decoder::new(coded), Contexts::new());
         let mut values = vec![0f32; rows * cols];
         for (col, scale) in scales.as_chunks::<2>().0.iter().enumerate() {
-            let scale = bf16::from_le_bytes(*scale).to_f32();
+            let scale = match marked {
+                Some(_) => bf16::from_le_bytes(*scale).to_f32(),
+                None => f16::from_le_bytes(*scale).to_f32(),
+            };
             for row in 0..rows {
-                let (tree, raw) = contexts.next();
+                let (tree, raw) = contexts.next(marked.is_some());
                 let integer = get(&mut decoder, tree, raw);
                 contexts.learn(integer);
                 values[row * cols + col] = integer as f32 * scale;
@@ -186,6 +194,22 @@ impl Quantizer for WaterSic {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{bound, coded, moments, normal};
+    use super::*;
+
+    /// A stream of before there was a mark: two columns of two integers, with scales of f16.
+    #[test]
+    fn streams_without_a_mark_are_read_as_they_were_written() {
+        let (mut encoder, mut contexts) = (Encoder::default(), Contexts::new());
+        let integers = [127, -127, 100, 3];
+        for integer in integers {
+            contexts.next(false).0.put(&mut encoder, (integer + 127) as u8);
+            contexts.learn(integer);
+        }
+        let mut bytes: Vec<u8> =
+            [0.5, 2.0].into_iter().flat_map(|scale| f16::from_f32(scale).to_le_bytes()).collect();
+        bytes.extend(encoder.finish());
+        assert_eq!(WaterSic.decode(&bytes, 2, 2).unwrap(), [63.5, 200.0, -63.5, 6.0]);
+    }
 
     /// As of a layer's last matrix: a few inputs carry thousands of times what others do.
     #[test]
