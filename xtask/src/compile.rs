@@ -8,13 +8,10 @@ use crate::{
     tools::succeed,
     workspace::{root, target},
 };
-use std::{path::PathBuf, process::Command};
+use std::{path::PathBuf, process::Command, sync::OnceLock};
 
 /// What is off by default and tested all the same.
 pub const FEATURES: &str = "trinity/parquet";
-
-/// Examples that other steps run.
-const EXAMPLES: [&str; 2] = ["rtl", "rtl_numbers"];
 
 /// The profile of a whole run of the tests: in few parts and without lines for debuggers, since nothing is built from it
 /// a second time. The edit loop has cargo's own.
@@ -27,10 +24,33 @@ pub fn cargo(args: &[&str]) -> Command {
     command
 }
 
+/// What lints refuse. What the library gained after `rust-version` is found here: that compiler need not be installed.
+pub const REFUSED: [&str; 4] = ["-D", "warnings", "-D", "clippy::incompatible_msrv"];
+
+/// Clippy's compiler, where it is installed beside rustc.
+pub fn linter() -> Option<&'static PathBuf> {
+    static LINTER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let find = || {
+        let asked = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
+        let sysroot = String::from_utf8(asked.stdout).ok()?;
+        let driver = PathBuf::from(sysroot.trim()).join("bin/clippy-driver");
+        driver.exists().then_some(driver)
+    };
+    LINTER.get_or_init(find).as_ref()
+}
+
 /// The words that choose the same packages, features and profile every time.
+///
+/// Clippy's compiler makes what rustc makes, and lints on the way: linting first would read everything twice, what we
+/// depend on included. Who calls cargo otherwise has crates of the workspace compiled anew.
 pub fn selected(subcommand: &str) -> Command {
     let mut command = edited(subcommand);
     command.args(["--profile", PROFILE]);
+    if let Some(linter) = linter() {
+        // As `cargo clippy` hands its words to the compiler.
+        let words: String = REFUSED.iter().map(|word| format!("{word}__CLIPPY_HACKERY__")).collect();
+        command.env("RUSTC_WORKSPACE_WRAPPER", linter).env("CLIPPY_ARGS", words);
+    }
     command
 }
 
@@ -39,10 +59,9 @@ pub fn edited(subcommand: &str) -> Command {
     cargo(&[subcommand, "--quiet", "--workspace", "--features", FEATURES])
 }
 
-/// Builds all that tests need; nothing where it is there.
+/// Builds and lints all that there is; nothing where it is there.
 pub fn everything() -> Result<(), String> {
-    let examples = EXAMPLES.iter().flat_map(|name| ["--example", name]);
-    succeed(selected("build").args(["--lib", "--bins", "--tests"]).args(examples))
+    succeed(selected("build").arg("--all-targets"))
 }
 
 /// Something that [`everything`] built, by its path in the folder of the profile.

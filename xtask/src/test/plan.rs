@@ -31,6 +31,9 @@ pub const NEEDED: [&str; 2] = [BUILD, "packages"];
 pub const QUICK: &str = "quick";
 const QUICK_STEPS: [&str; 3] = ["format", "structure", "units"];
 
+/// Parts of other steps: `tests` holds the units, and the build the lints.
+const BY_NAME: [&str; 2] = ["units", "lints"];
+
 /// In the order in which they start where nothing holds them up: what takes
 /// longest after the build comes first.
 pub const STEPS: [Step; 16] = [
@@ -51,7 +54,7 @@ pub const STEPS: [Step; 16] = [
     },
     Step {
         name: "lints",
-        what: "cargo clippy, warnings are errors",
+        what: "cargo clippy alone, which the build has in it",
         more: "",
         after: &["structure"],
         run: steps::lints,
@@ -72,9 +75,9 @@ pub const STEPS: [Step; 16] = [
     },
     Step {
         name: BUILD,
-        what: "everything compiled, once, in the profile of the tests",
+        what: "everything compiled, once, in the profile of the tests, by clippy, whose warnings are errors",
         more: "portable crates without threads",
-        after: &["lints"],
+        after: &["structure"],
         run: steps::build,
     },
     Step {
@@ -153,8 +156,7 @@ pub fn choose(names: &[&str]) -> Result<Vec<&'static Step>, String> {
         ));
     }
     let wanted = |step: &&Step| match names {
-        // `tests` holds the units.
-        [] => step.name != "units" && (step.name != EMULATED || env::var_os(ALL).is_some()),
+        [] => !BY_NAME.contains(&step.name) && (step.name != EMULATED || env::var_os(ALL).is_some()),
         _ => names.contains(&step.name) || (names.contains(&QUICK) && QUICK_STEPS.contains(&step.name)),
     };
     Ok(STEPS.iter().filter(wanted).collect())
@@ -198,7 +200,7 @@ mod tests {
         assert_eq!(names(&["quick"]), ["format", "structure", "units"]);
         assert_eq!(names(&["tests", "lints"]), ["lints", "tests"]);
         let all = names(&[]);
-        assert!(all.contains(&"tests") && !all.contains(&"units"));
+        assert!(all.contains(&"tests") && BY_NAME.iter().all(|name| !all.contains(name)));
         assert_eq!(all.contains(&EMULATED), env::var_os(ALL).is_some());
         assert_eq!(names(&[EMULATED]), [EMULATED]);
         assert!(choose(&["test"]).unwrap_err().contains("`test`"));

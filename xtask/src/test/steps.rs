@@ -50,13 +50,12 @@ pub fn format() -> Outcome {
     succeed(&mut cargo(&["fmt", "--all", "--check"])).into()
 }
 
+/// Lints alone, for who has no need of what they would compile; [`build`] has the same in one pass.
 pub fn lints() -> Outcome {
-    if !has_component("clippy") {
+    if compile::linter().is_none() {
         return Outcome::LeftOut("no clippy (`rustup component add clippy`)".into());
     }
-    // What the library gained after `rust-version` is found here: that compiler need not be installed.
-    let refused = ["--all-targets", "--", "-D", "warnings", "-D", "clippy::incompatible_msrv"];
-    succeed(selected("clippy").args(refused)).into()
+    succeed(edited("clippy").args(["--all-targets", "--"]).args(compile::REFUSED)).into()
 }
 
 /// No circles of imports, no function that asks for too much at once.
@@ -91,8 +90,11 @@ const PORTABLE: [&str; 7] = [
     "trinity-study",
 ];
 
-/// What the other steps run; with `--all` also the portable crates without threads, on this machine.
+/// What the other steps run, linted; with `--all` also the portable crates without threads, on this machine.
 pub fn build() -> Outcome {
+    if compile::linter().is_none() {
+        eprintln!("build: no clippy (`rustup component add clippy`): lints are left out");
+    }
     let mut built = compile::everything();
     if env::var_os(ALL).is_some() {
         let packages = PORTABLE.iter().flat_map(|package| ["--package", package]);
@@ -116,7 +118,7 @@ fn tested(mut test: Command) -> Command {
 
 /// Unit and integration tests.
 pub fn tests() -> Outcome {
-    // Examples are built where something runs them; the lints have read them.
+    // Examples are built, and run where something asks for them.
     let mut test = tested(selected("test"));
     test.args(["--no-fail-fast", "--lib", "--bins", "--tests"]);
     if env::var_os(ALL).is_some() {
