@@ -72,6 +72,26 @@ def fingerprint(model: str) -> str:
     return digest.hexdigest()
 
 
+def _lasting(config: Any) -> Any:
+    """A configuration without where it was read from, and by which version of transformers."""
+    if isinstance(config, dict):
+        return {str(key): _lasting(one) for key, one in config.items() if not str(key).startswith("_") and key != "transformers_version"}
+    return config
+
+
+def _served(vllm_config: Any) -> dict[str, str]:
+    """What an engine makes of a model: options may change what its files say, and so its keys and values."""
+    model, load = vllm_config.model_config, getattr(vllm_config, "load_config", None)
+    own: Any = getattr(model, "hf_config", None)
+    config = json.dumps(_lasting(own.to_dict()), sort_keys=True, default=str) if hasattr(own, "to_dict") else ""
+    return {
+        "config": hashlib.blake2b(config.encode(), digest_size=16).hexdigest(),
+        "quantization": str(getattr(model, "quantization", None)),
+        "revision": str(getattr(model, "revision", None)),
+        "weights": str(getattr(load, "load_format", None)),
+    }
+
+
 class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
     """KV blocks of prompts, coded, in a folder that engines share and that outlives them."""
 
@@ -99,7 +119,7 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
         if not 0 <= self._sink <= self._block:
             raise ValueError(f"TrinityConnector: a sink of {self._sink} tokens, and a block has {self._block}")
         what = {
-            "model": fingerprint(model.model), "dtype": str(vllm_config.cache_config.cache_dtype), "of": str(model.dtype),
+            "model": fingerprint(model.model), **_served(vllm_config), "dtype": str(vllm_config.cache_config.cache_dtype), "of": str(model.dtype),
             "block": self._block, "ranks": [parallel.tensor_parallel_size, parallel.pipeline_parallel_size],
             "bits": bits, "codec": codec, "sink": self._sink, "trinity": trinity.__version__,
         }
@@ -109,7 +129,7 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
         folder = Path(os.fspath(extra["folder"])) / f"{identity}-{self._rank}"
         sizes = {name: int(extra[name]) for name in ("capacity_bytes", "memory_bytes") if name in extra}
         self._identity = identity
-        self._store = BlockStore(folder, identity, bits=bits, codec=codec, **sizes)
+        self._store = BlockStore(folder, identity, bits=bits, codec=codec, say=logger.warning, **sizes)
         # Scheduler.
         self._keys: dict[str, list[str]] = {}
         self._blocks: dict[str, list[int]] = {}
