@@ -3,13 +3,11 @@
     rounding.py FOLDER MODEL TEXT PEER-BITS...
 
 PEER is one of `autoround`, `autoround-light` (its recipe of 50 steps), `autoround-ext` (its variants for few bits) and
-`gptqmodel`. Writes the model (a safetensors file or one of its shards, its
-configuration beside it) as a folder of transformers, has the peer quantize
-its linear layers to BITS in groups of 128 with TEXT in windows of the model's length, reads the file that came of it, and
-writes what it stands for as coded.safetensors under the names of the model, for `trinity eval --original
-MODEL`. Prints a line of JSON for each: the files, and the bits of a linear weight, counted from the tensors of the peer's
-file: integers, scales, zero points, indices. All but linear layers has to be what it was, and the layers that the peer's
-library loads from that file have to answer as the weights that are written here.
+`gptqmodel`. Writes the model (a safetensors file or one of its shards, its configuration beside it) as a folder of
+transformers, has the peer quantize its linear layers to BITS in groups of 128 with TEXT in windows of the model's length, reads
+the file that came of it, and writes what it stands for as coded.safetensors under the names of the model, for `trinity eval
+--original MODEL`. Prints a line of JSON for each: the files, and the bits of a linear weight, counted from the tensors of the
+peer's file: integers, scales, zero points, indices. All but linear layers has to be what it was.
 """
 import hashlib
 import json
@@ -119,7 +117,7 @@ def dequantized(parts, bits, offset):
     integers, scales = unpacked(parts["qweight"], bits), parts["scales"].float()
     zeros = unpacked(parts["qzeros"].T.contiguous(), bits).T + offset
     inputs = len(integers)
-    group = parts["g_idx"].long() if "g_idx" in parts else torch.arange(inputs) // (inputs // len(scales))
+    group = parts["g_idx"].long() if "g_idx" in parts else torch.arange(inputs) // GROUP
     return ((integers - zeros[group]) * scales[group]).T.contiguous()
 
 
@@ -153,26 +151,34 @@ def read(folder, weights, bits):
     return coded, {part: all_bits / count for part, all_bits in spent.items()}
 
 
-def loaded(peer, folder):
-    """The model as the peer's users load it."""
-    if peer == "gptqmodel":
-        from gptqmodel import BACKEND, GPTQModel
+def check_layers(folder, coded):
+    """Refuses weights that are not those of the layers which GPTQModel loads from its file."""
+    from gptqmodel import BACKEND, GPTQModel
 
-        return GPTQModel.load(str(folder), device="cpu", backend=BACKEND.GPTQ_TORCH).model
-    from transformers import AutoModelForCausalLM
-
-    return AutoModelForCausalLM.from_pretrained(folder, device_map="cpu")
-
-
-def check(model, coded):
-    """Refuses weights that are not those of the layers which the peer's library makes of its file."""
+    model = GPTQModel.load(str(folder), device="cpu", backend=BACKEND.GPTQ_TORCH).model
     kind = model.get_input_embeddings().weight.dtype
     for name in (name for name in coded if LINEAR.fullmatch(name)):
         weight = coded[name]
         with torch.no_grad():
             answer = model.get_submodule(theirs(name).removesuffix(".weight"))(torch.eye(weight.shape[1], dtype=kind)).float().T
         if (answer - weight).abs().max() > 0.01 * weight.abs().max():
-            raise SystemExit(f"error: {name} is not what {type(model).__name__} loads")
+            raise SystemExit(f"error: {name} is not what GPTQModel loads")
+
+
+def check_errors(weights, coded, bits):
+    """Refuses weights further from the model's than twice what plain rounding in the same groups leaves: a zero point that is off
+    by one leaves more. AutoRound's own loader has no layer for its integers on CPUs."""
+    for name in (name for name in coded if LINEAR.fullmatch(name)):
+        weight = weights[name].float()
+        plain = torch.cat([nearest(group, bits) for group in weight.split(GROUP, dim=1)], dim=1)
+        if (coded[name] - weight).square().sum() > 2 * (plain - weight).square().sum():
+            raise SystemExit(f"error: {name} is far from what it was")
+
+
+def nearest(group, bits):
+    """Symmetric integers of a group of inputs, rounded to the nearest."""
+    step = group.abs().amax(1, keepdim=True) / (1 << bits - 1)
+    return (group / step).round().clamp(-(1 << bits - 1), (1 << bits - 1) - 1) * step
 
 
 def made(folder, model, config, weights, windows, peer, bits):
@@ -186,7 +192,10 @@ def made(folder, model, config, weights, windows, peer, bits):
         # Some peers put their files into a folder of that folder.
         found = next((half / "quantized").rglob("config.json")).parent
         coded, spent = read(found, weights, bits)
-        check(loaded(peer, found), coded)
+        if peer == "gptqmodel":
+            check_layers(found, coded)
+        else:
+            check_errors(weights, coded, bits)
         save_file(coded, half / "coded.safetensors")
         line = {"quantized": str(folder / "coded.safetensors"), "original": str(model), "bits": sum(spent.values()), "parts": spent}
         (half / "said.json").write_text(json.dumps(line))

@@ -101,12 +101,10 @@ pub fn run(args: &[&str]) -> Result<(), String> {
         None => bench::build_trinity()?,
     };
     let tiny = root().join("models/lm/data/tiny.safetensors");
-    let small = root().join("../shared/lm/small-1-of-2.safetensors");
     let gguf = |name: &str| models::cache().join(format!("{name}.gguf"));
     let model = |name, path, exclude, windows, others| Model { name, path, exclude, windows, others };
     let all = [
         model("tiny", tiny, "embed*", 16, &["autoround", "gptqmodel"] as &[_]),
-        model("small", small, "embed*", 16, &["autoround", "gptqmodel"]),
         model("smollm2-135m", gguf("smollm2-135m"), "token_embd*", 4, &["llama.cpp"]),
         model("gemma3-270m", gguf("gemma3-270m"), "token_embd*", 4, &[]),
     ];
