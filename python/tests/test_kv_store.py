@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 
 import numpy as np
 import pytest
@@ -121,14 +122,34 @@ def test_the_oldest_go_where_there_is_no_room(tmp_path):
 
 
 def test_a_folder_that_cannot_be_written_leaves_blocks_out(tmp_path):
-    store = BlockStore(tmp_path / "kv", "m")
+    said: list[str] = []
+    store = BlockStore(tmp_path / "kv", "m", say=said.append)
     shutil.rmtree(tmp_path / "kv")
     (tmp_path / "kv").write_text("in the way")
     assert store.put("a", _block(1)) is None and store.stats["not_written"] == 1
+    assert store.put("b", _block(2)) is None and store.stats["not_written"] == 2
+    # Said once, and again after a block was written.
+    assert len(said) == 1 and "cannot be written" in said[0]
+    (tmp_path / "kv").unlink()
+    (tmp_path / "kv").mkdir()
+    assert store.put("a", _block(1))
+    shutil.rmtree(tmp_path / "kv")
+    assert store.put("b", _block(2)) is None and len(said) == 2
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(trinity.InputError, match="cannot be made"):
+        BlockStore(tmp_path / "file", "m")
     with pytest.raises(trinity.InputError, match="bits per value"):
         BlockStore(tmp_path / "other", "m", bits=0)
     with pytest.raises(trinity.InputError, match="holds no block"):
         BlockStore(tmp_path / "other", "m", capacity_bytes=10)
+
+
+def test_what_a_killed_engine_left_unfinished_goes(tmp_path):
+    for name, age_s in (".old.1.2", 7200), (".young.1.2", 60), ("whole.kv", 7200):
+        (tmp_path / name).write_bytes(b"x")
+        os.utime(tmp_path / name, (time.time() - age_s,) * 2)
+    BlockStore(tmp_path, "m")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".young.1.2", "whole.kv"]
 
 
 def test_zeros_and_infinities_are_kept_to_the_bit(tmp_path):

@@ -117,3 +117,23 @@ def test_what_cannot_work_is_refused_with_a_sentence(model, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(Path(trinity.__file__).parents[1]), "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_CPU_KVCACHE_SPACE": "1"}
     done = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
     assert done.returncode != 0 and "TrinityConnector has no option `bist`" in done.stderr, done.stderr[-2000:]
+
+
+_ORDERS = """
+import torch
+from vllm import _custom_ops as ops
+from vllm.v1.attention.backends.cpu_attn import _get_attn_isa
+from trinity.vllm._order import order
+for dtype, block, width in ((torch.bfloat16, 128, 64), (torch.float16, 128, 64), (torch.float32, 32, 32), (torch.bfloat16, 16, 80)):
+    keys, values = (torch.randn(block, 3, width).to(dtype) for _ in range(2))
+    memory = torch.zeros(1, 3, 2 * block, width, dtype=dtype)
+    ops.cpu_attn_reshape_and_cache(keys, values, *memory.chunk(2, dim=2), torch.arange(block), _get_attn_isa(dtype, block, width))
+    found = memory.reshape(3, -1)[:, order(dtype, block, width).argsort()].view(3, 2, block, width)
+    assert torch.equal(found[:, 0], keys.transpose(0, 1)) and torch.equal(found[:, 1], values.transpose(0, 1)), (dtype, block, width)
+"""
+
+
+def test_blocks_are_coded_token_by_token_whatever_order_attention_wants():
+    environment = {**os.environ, "PYTHONPATH": str(Path(trinity.__file__).parents[1])}
+    done = subprocess.run([PYTHON, "-c", _ORDERS], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -21,6 +21,7 @@ from vllm.logger import init_logger
 
 import trinity
 
+from ._order import order
 from ._store import BlockStore, Refused, chain, parts
 
 logger = init_logger("vllm.trinity")
@@ -72,6 +73,26 @@ def fingerprint(model: str) -> str:
     return digest.hexdigest()
 
 
+def _lasting(config: Any) -> Any:
+    """A configuration without where it was read from, and by which version of transformers."""
+    if isinstance(config, dict):
+        return {str(key): _lasting(one) for key, one in config.items() if not str(key).startswith("_") and key != "transformers_version"}
+    return config
+
+
+def _served(vllm_config: Any) -> dict[str, str]:
+    """What an engine makes of a model: options may change what its files say, and so its keys and values."""
+    model, load = vllm_config.model_config, getattr(vllm_config, "load_config", None)
+    own: Any = getattr(model, "hf_config", None)
+    config = json.dumps(_lasting(own.to_dict()), sort_keys=True, default=str) if hasattr(own, "to_dict") else ""
+    return {
+        "config": hashlib.blake2b(config.encode(), digest_size=16).hexdigest(),
+        "quantization": str(getattr(model, "quantization", None)),
+        "revision": str(getattr(model, "revision", None)),
+        "weights": str(getattr(load, "load_format", None)),
+    }
+
+
 class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
     """KV blocks of prompts, coded, in a folder that engines share and that outlives them."""
 
@@ -99,9 +120,9 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
         if not 0 <= self._sink <= self._block:
             raise ValueError(f"TrinityConnector: a sink of {self._sink} tokens, and a block has {self._block}")
         what = {
-            "model": fingerprint(model.model), "dtype": str(vllm_config.cache_config.cache_dtype), "of": str(model.dtype),
+            "model": fingerprint(model.model), **_served(vllm_config), "dtype": str(vllm_config.cache_config.cache_dtype), "of": str(model.dtype),
             "block": self._block, "ranks": [parallel.tensor_parallel_size, parallel.pipeline_parallel_size],
-            "bits": bits, "codec": codec, "sink": self._sink, "trinity": trinity.__version__,
+            "bits": bits, "codec": codec, "sink": self._sink, "order": "tokens", "trinity": trinity.__version__,
         }
         identity = hashlib.blake2b(json.dumps(what, sort_keys=True).encode(), digest_size=16).hexdigest()
         #: Where ranks hold different heads, their blocks are different ones; the scheduler asks for rank 0's.
@@ -109,7 +130,7 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
         folder = Path(os.fspath(extra["folder"])) / f"{identity}-{self._rank}"
         sizes = {name: int(extra[name]) for name in ("capacity_bytes", "memory_bytes") if name in extra}
         self._identity = identity
-        self._store = BlockStore(folder, identity, bits=bits, codec=codec, **sizes)
+        self._store = BlockStore(folder, identity, bits=bits, codec=codec, say=logger.warning, **sizes)
         # Scheduler.
         self._keys: dict[str, list[str]] = {}
         self._blocks: dict[str, list[int]] = {}
@@ -119,6 +140,8 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
         self._finished: list[str] = []
         # Worker.
         self._caches: dict[str, torch.Tensor] = {}
+        #: By layer, where values of a head stand in memory, and the way back; only where shapes do not say it.
+        self._orders: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         self._pool = ThreadPoolExecutor(int(extra.get("threads", 1)), thread_name_prefix="trinity-kv")
         self._waiting: list[Future[Any]] = []
         self._failed_blocks: set[int] = set()
@@ -202,16 +225,42 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
         for name, cache in self._caches.items():
             if cache.dtype not in _DTYPES:
                 raise ValueError(f"TrinityConnector knows KV caches of f32, f16 and bf16, and {name} is {cache.dtype}")
+        known: dict[Any, torch.Tensor | None] = {}
+        for name, cache in self._caches.items():
+            # Heads, tokens, and the channels of keys and of values.
+            if cache.dim() != 4 or cache.shape[2] != self._block or cache.shape[3] % 2:
+                continue
+            kind = (cache.dtype, self._block, int(cache.shape[3]) // 2)
+            if kind not in known:
+                known[kind] = order(*kind)
+            there = known[kind]
+            if there is not None:
+                self._orders[name] = (there, there.argsort())
 
-    def _views(self, moved: Moved) -> dict[str, torch.Tensor]:
-        """The parts of a block in every layer, by name; those of a prompt's first block that keep every bit end in `sink`."""
-        sink = self._sink if moved.index == 0 else 0
+    def _wholes(self, moved: Moved) -> dict[str, torch.Tensor]:
+        """A block in every layer, by name: where its shape says what is where, the cache itself, else a copy token by token."""
         found = {}
         for name, cache in self._caches.items():
             own = cache[moved.block]
-            for part, where in parts(own.shape, self._block, sink).items():
+            if name in self._orders:
+                heads = own.shape[0]
+                own = own.reshape(heads, -1)[:, self._orders[name][1]].view(heads, 2, self._block, -1)
+            found[name] = own
+        return found
+
+    def _views(self, wholes: dict[str, torch.Tensor], index: int) -> dict[str, torch.Tensor]:
+        """The parts of a block, by name; those of a prompt's first block that keep every bit end in `sink`."""
+        found = {}
+        for name, own in wholes.items():
+            for part, where in parts(own.shape, self._block, self._sink if index == 0 else 0).items():
                 found[f"{name} {part}".rstrip()] = own[where]
         return found
+
+    def _put_back(self, moved: Moved, wholes: dict[str, torch.Tensor]) -> None:
+        """Writes copies into the cache, in the order that attention wants."""
+        for name, (there, _) in self._orders.items():
+            own = self._caches[name][moved.block]
+            own.copy_(wholes[name].reshape(own.shape[0], -1)[:, there].view(own.shape))
 
     def start_load_kv(self, forward_context: Any, **keywords: Any) -> None:
         step = self._get_connector_metadata()
@@ -222,7 +271,8 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
             if request in self._poisoned and first <= self._poisoned[request]:
                 del self._poisoned[request]
         for moved in step.loads:
-            views = self._views(moved)
+            wholes = self._wholes(moved)
+            views = self._views(wholes, moved.index)
             expected = {name: (_DTYPES[own.dtype], _matrix(own.shape)) for name, own in views.items()}
             try:
                 found = self._store.get(moved.key, expected)
@@ -233,6 +283,7 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
                 continue
             for name, values in found.items():
                 views[name].copy_(values.reshape(views[name].shape))
+            self._put_back(moved, wholes)
 
     def wait_for_layer_load(self, layer_name: str) -> None:
         return
@@ -247,7 +298,8 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
             if moved.request in self._poisoned or moved.key in self._store:
                 continue
             # A copy, since the engine may use the block again at once.
-            held = {name: own.clone().cpu().reshape(_matrix(own.shape)) for name, own in self._views(moved).items()}
+            views = self._views(self._wholes(moved), moved.index)
+            held = {name: own.clone().cpu().reshape(_matrix(own.shape)) for name, own in views.items()}
             self._waiting = [one for one in self._waiting if not one.done()]
             while len(self._waiting) >= _WAITING:
                 self._waiting.pop(0).result()

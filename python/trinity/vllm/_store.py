@@ -12,8 +12,9 @@ import hashlib
 import json
 import os
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from .._errors import InputError, RunError
 _MAGIC = b"TRINITY KV 1\n"
 _DIGEST = 32
 _ENDING = ".kv"
+#: After so many seconds what was not finished was left by an engine that was killed.
+_LEFT_S = 3600.0
 #: Room is made for more than one block at a time.
 _FREED = 0.1
 
@@ -73,7 +76,8 @@ class BlockStore:
     """Coded blocks in a folder, at most ``capacity_bytes`` of them; those that were not used longest go first.
 
     ``bits`` per value, or every bit where it is ``None``. ``identity`` is hashed into nothing here: it is written into
-    every file, and files of another are refused.
+    every file, and files of another are refused. ``say`` is told why blocks are left out, once for each reason until one
+    is written again.
     """
 
     def __init__(
@@ -85,22 +89,37 @@ class BlockStore:
         codec: str | None = None,
         capacity_bytes: int = 10 << 30,
         memory_bytes: int = 256 << 20,
+        say: Callable[[str], object] = lambda why: None,
     ) -> None:
         if bits is not None and not 0 < bits <= 16:
             raise InputError(f"{bits} bits per value: expected a number above zero, up to 16, or none for every bit")
         if capacity_bytes < 1 << 20:
             raise InputError(f"a capacity of {capacity_bytes} bytes holds no block: expected a mebibyte or more")
         self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{self.folder} cannot be made: {error.strerror}: blocks are kept in a folder that can be written") from None
         self.identity, self.bits = identity, bits
         self.codec = codec or ("line-fast" if bits is not None else None)
         self.capacity_bytes, self.memory_bytes = capacity_bytes, memory_bytes
         self._lock = threading.Lock()
+        self._say = say
+        #: Why the last block could not be written.
+        self._failure: int | None = None
+        self._clear_drafts()
         #: Coded blocks that were read or written last.
         self._memory: OrderedDict[str, bytes] = OrderedDict()
         self._memory_used = 0
         self._used = sum(size for _, size, _ in self._files())
         self.stats = {"written": 0, "written_bytes": 0, "plain_bytes": 0, "served": 0, "refused": 0, "evicted": 0, "not_written": 0}
+
+    def _clear_drafts(self) -> None:
+        for item in os.scandir(self.folder):
+            if item.name.startswith("."):
+                with contextlib.suppress(OSError):
+                    if time.time() - item.stat().st_mtime > _LEFT_S:
+                        os.unlink(item.path)
 
     def _path(self, key: str) -> Path:
         return self.folder / (key + _ENDING)
@@ -158,13 +177,17 @@ class BlockStore:
             with open(draft, "wb") as file:
                 file.write(whole)
             os.replace(draft, self._path(key))
-        except OSError:
+        except OSError as error:
             with contextlib.suppress(OSError):
                 draft.unlink()
             with self._lock:
                 self.stats["not_written"] += 1
+                known, self._failure = self._failure == error.errno, error.errno
+            if not known:
+                self._say(f"blocks are left out: {self.folder} cannot be written: {error.strerror}")
             return False
         with self._lock:
+            self._failure = None
             self._used += len(whole)
             self._remember(key, whole)
         return True

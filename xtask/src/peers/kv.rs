@@ -24,7 +24,7 @@ const USAGE: &str =
 const RATES: &str = "1,1.5,2,2.5,3,3.5,4,4.5";
 const QUICK_RATES: &str = "1.5,2.5,3.5";
 /// Rates at which codecs of whole bits have room for their scales, and the column each is shown in.
-const KIVI: &str = "1.5,2.5,3.5,4.5";
+const KIVI: &str = "1.6,2.6,3.6,4.6";
 const KVQUANT: &str = "1.25,2.25,3.25,4.25";
 const KVQUANT_APART: &str = "1.6,2.6,3.6,4.6";
 

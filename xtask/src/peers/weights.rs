@@ -1,5 +1,5 @@
 //! `cargo xtask peers weights`: what a model loses when its linear weights are coded for a text, by rate, for the Trinity
-//! codec, for quantizers of the field, for llama.cpp's own, and for the rate–distortion bound.
+//! codec, for quantizers of the field, for llama.cpp, AutoRound and GPTQModel, and for the rate–distortion bound.
 //!
 //! The same calibrating text and the same held-out text for all, one evaluator, files as `trinity encode` writes them;
 //! embeddings and output layers are kept as they are by all. Points are kept under `target/peers/weights` until the
@@ -27,16 +27,20 @@ enum Maker {
     Codec { name: &'static str, calibrated: bool },
     /// llama.cpp with an importance matrix of the calibrating text; its rate is its own.
     Llama,
+    /// A quantizer of PyPI with its defaults and the calibrating text; its rate is that of its integers.
+    Package(&'static str),
     /// Errors of the rate–distortion bound, with all that a calibration knows.
     Bound,
 }
 
 /// Rows of the table, and the rates of each: codecs of whole bits have room for their scales.
-const ROWS: [(Maker, &[&str]); 8] = [
+const ROWS: [(Maker, &[&str]); 10] = [
     (Maker::Codec { name: "trinity", calibrated: true }, &["2", "2.5", "3", "3.5", "4"]),
     (Maker::Codec { name: "watersic", calibrated: true }, &["2", "2.5", "3", "4"]),
     (Maker::Codec { name: "qtip", calibrated: true }, &["2", "3", "4"]),
     (Maker::Llama, &["IQ1_M", "IQ2_XXS", "IQ2_M", "IQ3_XXS", "IQ3_M", "Q3_K_M", "IQ4_XS", "Q4_K_M"]),
+    (Maker::Package("autoround"), &["2", "3", "4"]),
+    (Maker::Package("gptqmodel"), &["2", "3", "4"]),
     (Maker::Codec { name: "gptq-128g", calibrated: true }, &["2.15", "3.16", "4.17"]),
     (Maker::Codec { name: "awq-128g", calibrated: true }, &["2.15", "3.16", "4.17"]),
     (Maker::Codec { name: "trinity", calibrated: false }, &["2", "2.5", "3", "4"]),
@@ -51,8 +55,8 @@ struct Model {
     /// What is kept as it is.
     exclude: &'static str,
     windows: usize,
-    /// Whether llama.cpp runs it.
-    is_llama: bool,
+    /// Which programs of others quantize it.
+    others: &'static [&'static str],
 }
 
 struct Point {
@@ -98,11 +102,11 @@ pub fn run(args: &[&str]) -> Result<(), String> {
     };
     let tiny = root().join("models/lm/data/tiny.safetensors");
     let gguf = |name: &str| models::cache().join(format!("{name}.gguf"));
-    let model = |name, path, exclude, windows, is_llama| Model { name, path, exclude, windows, is_llama };
+    let model = |name, path, exclude, windows, others| Model { name, path, exclude, windows, others };
     let all = [
-        model("tiny", tiny, "embed*", 16, false),
-        model("smollm2-135m", gguf("smollm2-135m"), "token_embd*", 4, true),
-        model("gemma3-270m", gguf("gemma3-270m"), "token_embd*", 4, false),
+        model("tiny", tiny, "embed*", 16, &["autoround", "gptqmodel"] as &[_]),
+        model("smollm2-135m", gguf("smollm2-135m"), "token_embd*", 4, &["llama.cpp"]),
+        model("gemma3-270m", gguf("gemma3-270m"), "token_embd*", 4, &[]),
     ];
     let scratch = bench::Scratch::new("peers-weights")?;
     let texts = texts(&scratch.path)?;
@@ -141,7 +145,7 @@ impl Run<'_> {
         let mut lines = Vec::new();
         for (maker, rates) in ROWS {
             let wanted = options.codec.as_ref().is_none_or(|only| *only == maker.name());
-            if !wanted || maker == Maker::Llama && !self.model.is_llama {
+            if !wanted || maker.is_other() && !self.model.others.contains(&maker.name()) {
                 continue;
             }
             let points =
@@ -185,7 +189,7 @@ impl Run<'_> {
         ));
         let csv = folder.join("eval.csv");
         // What another program makes does not change with ours.
-        let kept = is_newer(&csv, self.trinity) || maker == Maker::Llama && csv.exists();
+        let kept = is_newer(&csv, self.trinity) || maker.is_other() && csv.exists();
         let stale = !kept;
         std::fs::create_dir_all(&folder).map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
         if stale {
@@ -198,7 +202,7 @@ impl Run<'_> {
                 }
                 None
             }
-            Maker::Llama => Some(self.llama(rate, &folder, stale)?),
+            Maker::Llama | Maker::Package(_) => Some(self.other(maker, rate, &folder, stale)?),
             Maker::Bound => {
                 if stale {
                     let coding = format!("bound@{rate}");
@@ -238,22 +242,18 @@ impl Run<'_> {
         tools::succeed(eval.stdout(Stdio::null()))
     }
 
-    /// Has llama.cpp quantize the model; answers the bits of a weight.
-    fn llama(&self, kind: &str, folder: &Path, stale: bool) -> Result<f64, String> {
-        let said = folder.join("llama.json");
+    /// Has a program of others quantize the model; answers the bits of a weight.
+    fn other(&self, maker: Maker, rate: &str, folder: &Path, stale: bool) -> Result<f64, String> {
+        let said = folder.join("said.json");
         if stale || !said.exists() {
-            let missing = tools::ensure(&[tools::CMAKE]);
-            if let Some((tool, why)) = missing.first() {
-                return Err(format!("llama.cpp is built with {}, and {why}", tool.package));
-            }
-            let python = environment::virtual_environment(".venv-llama", &["xtask/src/peers/llama.txt"])?;
-            let mut quantize = Command::new(python);
-            quantize.arg(root().join("xtask/src/peers/llama.py")).arg(target().join("peers/llama"));
-            let made =
-                quantize.arg(&self.model.path).arg(&self.texts[1]).arg(kind).stderr(Stdio::null()).output();
-            let made = made.map_err(|e| format!("llama.py: {e}"))?;
+            let mut quantize = match maker {
+                Maker::Package(name) => self.package(name, rate)?,
+                _ => self.llama(rate)?,
+            };
+            let made = quantize.stderr(Stdio::null()).output();
+            let made = made.map_err(|e| format!("{}: {e}", maker.name()))?;
             if !made.status.success() {
-                return Err(format!("llama.cpp could not quantize {} to {kind}", self.model.name));
+                return Err(format!("{} could not quantize {} to {rate}", maker.name(), self.model.name));
             }
             std::fs::write(&said, made.stdout)
                 .map_err(|e| format!("cannot write {}: {e}", said.display()))?;
@@ -272,13 +272,39 @@ impl Run<'_> {
         }
         Ok(bits)
     }
+
+    fn llama(&self, kind: &str) -> Result<Command, String> {
+        let missing = tools::ensure(&[tools::CMAKE]);
+        if let Some((tool, why)) = missing.first() {
+            return Err(format!("llama.cpp is built with {}, and {why}", tool.package));
+        }
+        let mut quantize =
+            Command::new(environment::virtual_environment(".venv-llama", &["xtask/src/peers/llama.txt"])?);
+        quantize.arg(root().join("xtask/src/peers/llama.py")).arg(target().join("peers/llama"));
+        quantize.arg(&self.model.path).arg(&self.texts[1]).arg(kind);
+        Ok(quantize)
+    }
+
+    fn package(&self, name: &str, bits: &str) -> Result<Command, String> {
+        let list = "python/requirements-weights-peers.txt";
+        let mut quantize = Command::new(environment::virtual_environment(".venv-peers", &[list])?);
+        quantize.arg(root().join("xtask/src/peers/rounding.py")).arg(target().join("peers/rounding"));
+        quantize.arg(&self.model.path).arg(&self.texts[1]).arg(format!("{name}-{bits}"));
+        Ok(quantize)
+    }
 }
 
 impl Maker {
+    /// Whether a program of others makes it, which does not change with ours.
+    fn is_other(self) -> bool {
+        matches!(self, Self::Llama | Self::Package(_))
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Codec { name, .. } => name,
             Self::Llama => "llama.cpp",
+            Self::Package(name) => name,
             Self::Bound => "bound",
         }
     }
@@ -288,6 +314,8 @@ impl Maker {
             Self::Codec { name, calibrated: true } => format!("`{name}`, calibrated"),
             Self::Codec { name, calibrated: false } => format!("`{name}`"),
             Self::Llama => "llama.cpp, calibrated".into(),
+            Self::Package("autoround") => "AutoRound, calibrated".into(),
+            Self::Package(_) => "GPTQModel, calibrated".into(),
             Self::Bound => "rate–distortion bound".into(),
         }
     }
@@ -298,6 +326,7 @@ impl Maker {
                 format!("{name}-{}", if calibrated { "calibrated" } else { "plain" })
             }
             Self::Llama => "llama".into(),
+            Self::Package(name) => name.into(),
             Self::Bound => "bound".into(),
         }
     }

@@ -6,6 +6,7 @@
 
 mod qtip;
 mod quantizer;
+mod trellis;
 mod watersic;
 
 use nalgebra::DMatrix;

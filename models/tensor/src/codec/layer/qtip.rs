@@ -1,6 +1,5 @@
 //! After QTIP (Tseng et al. 2024): weights made alike by random Hadamard transforms of outputs and inputs, then coded at
-//! 1 to 4 whole bits through the bitshift trellis: a state of 16 bits takes in the next bits at its end, and a hash of
-//! the state is the value (1MAD, algorithm 1 of the paper). Sixteen inputs are coded together, and their errors made
+//! 1 to 4 whole bits through the bitshift trellis (`trellis`). Sixteen inputs are coded together, and their errors made
 //! good by the inputs after them (block LDLQ).
 //!
 //! The paper codes sequences of 256 that bite their tail, for parallel decoders; here one sequence goes on where the
@@ -12,16 +11,13 @@ use trinity_codec::hadamard;
 use super::super::grouped::{pack, unpack};
 use super::super::lossy::Matrix;
 use super::quantizer::{Damping, Quantizer, upper_factor};
+use super::trellis::{PIECE, Trellis, codebook, next};
 use crate::Error;
 
 /// Over the mean of the diagonal (GPTQ, Frantar et al. 2023, §3.3).
 const DAMPING: Damping = Damping { own: 0.0, mean: 0.01 };
-/// Bits of a state.
-const STATE_BITS: u32 = 16;
 /// Inputs that are coded together.
 const BLOCK: usize = 16;
-/// Values through which the best path is sought at a time.
-const PIECE: usize = 512;
 const WIDTHS: std::ops::RangeInclusive<u32> = 1..=4;
 /// The bits' width, and the scale.
 const HEADER: usize = 5;
@@ -30,82 +26,6 @@ const SCALES: [f32; 5] = [0.85, 0.92, 0.98, 1.04, 1.1];
 
 #[derive(Debug)]
 pub(super) struct Qtip;
-
-/// The value of every state: four bytes of a product, which is nearly normal.
-fn codebook() -> Vec<f32> {
-    const MEAN: f32 = 510.0;
-    // Four bytes, each evenly spread: 4 · (256² − 1) / 12.
-    const SPREAD: f32 = 147.800_54;
-    let value = |state: u32| {
-        let word = state.wrapping_mul(34_038_481).wrapping_add(76_625_530);
-        (word.to_le_bytes().iter().map(|&byte| f32::from(byte)).sum::<f32>() - MEAN) / SPREAD
-    };
-    (0..1 << STATE_BITS).map(value).collect()
-}
-
-/// The search for paths through the trellis.
-struct Trellis {
-    width: u32,
-    values: Vec<f32>,
-    costs: Vec<f32>,
-    /// The least cost of all states with the same end, and which it was.
-    least: Vec<f32>,
-    taken: Vec<u8>,
-}
-
-impl Trellis {
-    fn new(width: u32) -> Self {
-        let ends = 1usize << (STATE_BITS - width);
-        Self {
-            width,
-            values: codebook(),
-            costs: vec![0.0; 1 << STATE_BITS],
-            least: vec![0.0; ends],
-            taken: vec![0; PIECE * ends],
-        }
-    }
-
-    /// The codes that bring values nearest, from a state on; leaves the state they end in.
-    fn path(&mut self, values: &[f32], state: &mut usize) -> Vec<u8> {
-        let ends = self.least.len();
-        self.costs.fill(f32::INFINITY);
-        self.costs[*state] = 0.0;
-        for (&value, taken) in values.iter().zip(self.taken.chunks_exact_mut(ends)) {
-            self.least.copy_from_slice(&self.costs[..ends]);
-            taken.fill(0);
-            for (from, costs) in self.costs.chunks_exact(ends).enumerate().skip(1) {
-                for ((least, taken), &cost) in self.least.iter_mut().zip(taken.iter_mut()).zip(costs) {
-                    let better = cost < *least;
-                    *least = if better { cost } else { *least };
-                    *taken = if better { from as u8 } else { *taken };
-                }
-            }
-            let next = self.costs.chunks_exact_mut(1 << self.width);
-            let levels = self.values.chunks_exact(1 << self.width);
-            for ((costs, levels), &least) in next.zip(levels).zip(&self.least) {
-                costs
-                    .iter_mut()
-                    .zip(levels)
-                    .for_each(|(cost, level)| *cost = least + (value - level).powi(2));
-            }
-        }
-        let best = self.costs.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1));
-        let mut at = best.map_or(0, |(state, _)| state);
-        *state = at;
-        let mut codes = vec![0; values.len()];
-        for (code, taken) in codes.iter_mut().zip(self.taken.chunks_exact(ends)).rev() {
-            *code = (at & ((1 << self.width) - 1)) as u8;
-            let end = at >> self.width;
-            at = usize::from(taken[end]) << (STATE_BITS - self.width) | end;
-        }
-        codes
-    }
-}
-
-/// The state after a code.
-fn next(state: usize, code: u8, width: u32) -> usize {
-    (state << width | usize::from(code)) & ((1 << STATE_BITS) - 1)
-}
 
 /// A sign for each place, the same on both sides.
 fn sign(place: usize, salt: u64) -> f32 {
@@ -183,8 +103,8 @@ fn scale_of(trellis: &mut Trellis, values: &[f32]) -> f32 {
         let codes = trellis.path(&scaled, &mut state);
         let mut state = 0;
         let lost = scaled.iter().zip(codes).map(|(v, code)| {
-            state = next(state, code, trellis.width);
-            (v - trellis.values[state]).powi(2)
+            state = next(state, code, trellis.width());
+            (v - trellis.value(state)).powi(2)
         });
         lost.sum::<f32>() * scale * scale
     };
@@ -229,7 +149,7 @@ impl Quantizer for Qtip {
                     at = next(at, code, width);
                     let place = piece * PIECE + place;
                     let (row, col) = (place / count, first + place % count);
-                    errors[(row, col)] = trellis.values[at] * scale - weights[col * rows + row];
+                    errors[(row, col)] = trellis.value(at) * scale - weights[col * rows + row];
                 }
                 codes.extend(own);
             }
