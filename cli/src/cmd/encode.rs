@@ -16,7 +16,7 @@ use trinity_study::encode::{Calibrate, Calibration, EncodeRequest, Plan, Work};
 use trinity_study::evaluate::{self, Evaluation, Gain};
 use trinity_tensor::allocate::Allocation;
 use trinity_tensor::codec::{Basis, Target, codec};
-use trinity_tensor::file::TriWriter;
+use trinity_tensor::file::{TriWriter, shard_of};
 use trinity_tensor::pipeline::OnNonFinite;
 use trinity_tensor::{Class, Error};
 
@@ -229,6 +229,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let device = args.device.open([codec_name], ctx)?;
     let basis = args.basis.as_deref().map(open_basis).transpose()?;
     let mut file = open(&args.file)?;
+    say_if_shard(&args.file, ctx);
     if let Some(class) = args.class {
         file = file.with_class(class);
     }
@@ -317,6 +318,17 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         outcome.eval = judge(&args.file, &outcome.output, text, args.eval_windows, ctx)?;
     }
     ctx.outcome(&outcome.output, &outcome, show::text(&outcome, ctx.colour))
+}
+
+/// Of a set, one file is rarely meant.
+fn say_if_shard(file: &Path, ctx: &Context) {
+    if let Some((stem, number, total)) = file.file_stem().and_then(|stem| shard_of(stem.to_str()?)) {
+        let file = file.display();
+        ctx.remark(format!(
+            "warning: {file} is shard {number} of {total} of `{stem}` and is coded alone; name its folder, or its \
+             index, to code them all"
+        ));
+    }
 }
 
 /// Where a text tells what bits are worth, they go there; and where a size is all that is asked for.

@@ -40,6 +40,19 @@ fn info_writes_a_report_with_pictures() {
 }
 
 #[test]
+fn one_shard_of_a_set_is_coded_alone_and_it_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let shard = folder.path().join("sample-1-of-2.safetensors");
+    std::fs::copy(sample(), &shard).unwrap();
+    let coded =
+        |file: &str| trinity(["encode", file, "--bits", "4", "--codec", "rtn", "--force", "-o", "/dev/null"]);
+    let said = coded(&text(&shard)).stderr();
+    assert!(said.contains("shard 1 of 2 of `sample`"), "{said}");
+    let whole = coded(&sample()).stderr();
+    assert!(!whole.contains("shard"), "{whole}");
+}
+
+#[test]
 fn a_lying_file_is_refused_with_its_byte_offset() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lies.safetensors");

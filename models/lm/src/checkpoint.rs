@@ -9,6 +9,7 @@ use crate::error::Problem;
 use crate::{Config, Error, gguf};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use trinity_tensor::file::shard_of;
 use trinity_tensor::{Entry, TensorFile};
 
 /// A configuration and the tensors that fit it.
@@ -384,12 +385,9 @@ fn begins_with(path: &Path, start: &[u8; 4]) -> bool {
         && magic == *start
 }
 
-/// `small-1-of-2` → `small`; `model-00001-of-00003` → `model`.
+/// `small-1-of-2` → `small`.
 fn shard_stem(name: &str) -> Option<&str> {
-    let (rest, total) = name.rsplit_once("-of-")?;
-    let (stem, number) = rest.rsplit_once('-')?;
-    let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
-    (digits(total) && digits(number)).then_some(stem)
+    shard_of(name).map(|(stem, ..)| stem)
 }
 
 /// Safetensors files of a folder whose stem passes, sorted.

@@ -37,6 +37,7 @@ pub use gguf::Header as GgufHeader;
 pub use npy::{write_npy, write_npy_of};
 pub use origin::{ORIGIN_KEY, OriginPart};
 pub use safetensors::{SafetensorsWriter, Spec};
+pub use shards::shard_of;
 pub(crate) use source::Source;
 pub use tri::{TIED_KEY, TriWriter, damaged};
 

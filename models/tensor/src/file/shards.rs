@@ -20,6 +20,14 @@ struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
+/// What a shard's name without its ending says: `model-00001-of-00003` is the first of three of `model`.
+pub fn shard_of(name: &str) -> Option<(&str, u32, u32)> {
+    let (rest, total) = name.rsplit_once("-of-")?;
+    let (stem, number) = rest.rsplit_once('-')?;
+    let number_of = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?;
+    Some((stem, number_of(number)?, number_of(total)?))
+}
+
 pub(super) fn open(path: &Path) -> Result<TensorFile, Error> {
     let index = read_index(path).map_err(|error| error.in_file(path))?;
     let folder = path.parent().unwrap_or(Path::new(""));
@@ -118,4 +126,18 @@ fn read_index(path: &Path) -> Result<Index, Error> {
         offset: 0,
         problem: error.to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shards_name_says_which_of_how_many_it_is() {
+        assert_eq!(shard_of("small-1-of-2"), Some(("small", 1, 2)));
+        assert_eq!(shard_of("model-00001-of-00030"), Some(("model", 1, 30)));
+        for other in ["two-of-a-kind", "model", "model-+1-of-3", "model--of-3", "a-1-of-99999999999"] {
+            assert_eq!(shard_of(other), None, "{other}");
+        }
+    }
 }
