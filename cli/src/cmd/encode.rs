@@ -18,7 +18,7 @@ use trinity_tensor::allocate::Allocation;
 use trinity_tensor::codec::{Basis, Target, codec};
 use trinity_tensor::file::{TriWriter, shard_of};
 use trinity_tensor::pipeline::OnNonFinite;
-use trinity_tensor::{Class, Error};
+use trinity_tensor::{Class, Error, TensorFile};
 
 use job::Job;
 use rules::RuleArgs;
@@ -228,14 +228,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     known_codec(codec_name)?;
     let device = args.device.open([codec_name], ctx)?;
     let basis = args.basis.as_deref().map(open_basis).transpose()?;
-    let mut file = open(&args.file)?;
-    say_if_shard(&args.file, ctx);
-    if let Some(class) = args.class {
-        file = file.with_class(class);
-    }
-    if args.files {
-        file = files::carried(file, &args.file)?;
-    }
+    let file = opened(args, ctx)?;
     let output = args.output.clone().unwrap_or_else(|| args.file.with_extension("tri"));
     output.named_as(&["tri"])?;
     ctx.may_write(&output)?;
@@ -318,6 +311,19 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         outcome.eval = judge(&args.file, &outcome.output, text, args.eval_windows, ctx)?;
     }
     ctx.outcome(&outcome.output, &outcome, show::text(&outcome, ctx.colour))
+}
+
+/// What is coded, with all that arguments say of it.
+fn opened(args: &Args, ctx: &Context) -> Result<TensorFile, Failure> {
+    let mut file = open(&args.file)?;
+    say_if_shard(&args.file, ctx);
+    if let Some(class) = args.class {
+        file = file.with_class(class);
+    }
+    if args.files {
+        file = files::carried(file, &args.file)?;
+    }
+    Ok(file)
 }
 
 /// Of a set, one file is rarely meant.

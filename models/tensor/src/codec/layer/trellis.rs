@@ -66,7 +66,7 @@ impl Trellis {
     pub(super) fn new(width: u32) -> Self {
         let (values, ends) = (codebook(), STATES >> width);
         let row = |block: usize, from: usize| {
-            Row(std::array::from_fn(|lane| values[from << (STATE_BITS - width) | block * LANES + lane]))
+            Row(std::array::from_fn(|lane| values[(from << (STATE_BITS - width)) | (block * LANES + lane)]))
         };
         let rows = ends / LANES;
         let levels = (0..rows << width).map(|at| row(at >> width, at & ((1 << width) - 1))).collect();
@@ -167,7 +167,7 @@ impl<const WIDTH: u32, const FROMS: usize> Kernel for Step<'_, WIDTH, FROMS> {
             let mut packed = [0u32; LANES];
             for (place, (levels, after)) in levels.iter().zip(after).enumerate() {
                 // Neighbouring ends come from the same end: their states differ in the last code.
-                let first = (group * shared + place) * LANES >> WIDTH;
+                let first = ((group * shared + place) * LANES) >> WIDTH;
                 for (from, costs) in costs.iter_mut().enumerate() {
                     let at = (from << (STATE_BITS - 2 * WIDTH)) + first;
                     let own = &self.before[at / LANES].0[at % LANES..][..LANES >> WIDTH];
