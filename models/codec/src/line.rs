@@ -32,7 +32,7 @@ pub use crate::format::line::stream::{
 };
 pub use crate::search::line::analyse::choose;
 pub use crate::search::line::options::{Effort, Family, Fixed, Options, TILE_VALUES};
-pub use crate::search::line::rate::{Target, encode_observed, encode_on, encode_to, encode_under};
+pub use crate::search::line::rate::{Target, encode_observed, encode_on, encode_to, encode_under, planned};
 pub use crate::search::line::scaled::{Scale, decode_scaled, encode_scaled};
 pub use crate::stage::line::matrix::{ONE, Synthesis, WHOLE, analyse_whole, whole_analysis};
 pub use crate::stage::line::quantize::{quantize, quarter_log2, targets};

@@ -6,6 +6,7 @@
 
 mod ahead;
 mod parted;
+mod shared;
 
 use std::io::{Seek, Write};
 use std::path::Path;
@@ -486,13 +487,13 @@ fn encode_tensor<W: Write + Seek>(
     let known = (encoding.calibrated)(entry.name()).filter(|_| exact.is_none() && codec.takes_moments());
     let ahead = (encoding.ahead)(entry.name()).filter(|_| exact.is_none());
     let plan = plan(entry);
-    // Made from the first slab, where slabs share choices.
-    let after_first = std::sync::OnceLock::new();
+    let settled = match (known, ahead) {
+        (None, None) => shared::settled(entry, &plan, codec.as_ref(), target)?,
+        _ => None,
+    };
+    let settled = settled.as_deref().unwrap_or(codec.as_ref());
     let encode = |slab: &Tensor, first: usize| {
-        let codec: &dyn TensorCodec = match after_first.get() {
-            Some(Some(next)) => Box::as_ref(next),
-            _ => codec.as_ref(),
-        };
+        let codec = settled;
         let encoded = match (known, ahead) {
             (_, Some(ahead)) => ahead::of_slab(ahead, &plan, slab, first)?,
             (Some(known), None) => {
@@ -520,17 +521,10 @@ fn encode_tensor<W: Write + Seek>(
         (encoding.progress)(encoded.values())?;
         writer.slab(&encoded.bytes)
     };
-    let mut rest = Rest::of(entry)?;
-    if plan.len() > 1 && known.is_none() && ahead.is_none() && codec.shares_choices() {
-        rest.next(entry, &plan, &encode, &mut |slab, coded| {
-            after_first.get_or_init(|| codec.after_first(&coded.0));
-            sink(slab, coded)
-        })?;
-    }
     if rayon::current_num_threads() > 1 && plan.len() > 1 && entry.stream_at(0).is_some() {
-        by_slabs_in_turn(entry, (&plan, rest.index), &encode, &mut sink)?;
+        by_slabs_in_turn(entry, &plan, &encode, &mut sink)?;
     } else {
-        by_slabs(entry, rest, &encode, &mut sink)?;
+        by_slabs(entry, &plan, &encode, &mut sink)?;
     }
     let measured = measure || target == Target::Lossless;
     let summary = Summary {
@@ -656,61 +650,28 @@ pub fn encode_entry(
     target: Target,
     sink: &mut dyn FnMut(&Tensor, &Encoded) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let mut rest = Rest::of(entry)?;
-    let mut after_first = None;
-    let mut sink = |slab: &Tensor, encoded: Encoded| sink(slab, &encoded);
-    if plan(entry).len() > 1 && codec.shares_choices() {
-        rest.next(entry, &plan(entry), &|slab, _| codec.encode(slab, target), &mut |slab, encoded| {
-            after_first = codec.after_first(&encoded);
-            sink(slab, encoded)
-        })?;
-    }
-    let codec = after_first.as_deref().unwrap_or(codec);
-    by_slabs(entry, rest, &|slab, _| codec.encode(slab, target), &mut sink)
+    let plan = plan(entry);
+    let settled = shared::settled(entry, &plan, codec, target)?;
+    let codec = settled.as_deref().unwrap_or(codec);
+    by_slabs(entry, &plan, &|slab, _| codec.encode(slab, target), &mut |slab, encoded| sink(slab, &encoded))
 }
 
-/// What was not read yet of a tensor: its slabs from one on.
-struct Rest<'a> {
-    stream: Box<dyn ValueStream + 'a>,
-    index: usize,
-}
-
-impl<'a> Rest<'a> {
-    fn of(entry: &'a Entry) -> Result<Self, Error> {
-        Ok(Self { stream: entry.stream()?, index: 0 })
-    }
-
-    /// Does `work` on the next slab alone.
-    fn next<T>(
-        &mut self,
-        entry: &Entry,
-        plan: &BlockPlan,
-        work: &dyn Fn(&Tensor, usize) -> Result<T, Error>,
-        sink: &mut dyn FnMut(&Tensor, T) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let slab = slab(entry, plan, self.index, self.stream.as_mut(), Vec::new())?;
-        let first = plan.values(self.index).start;
-        self.index += 1;
-        sink(&slab, work(&slab, first).map_err(|error| error.shifted(first))?)
-    }
-}
-
-/// Does `work` on the slabs of a tensor that are left, told where each begins, several at
-/// once; `sink` gets each slab and what came of it, in order.
+/// Does `work` on the slabs of a tensor, told where each begins, several at once;
+/// `sink` gets each slab and what came of it, in order.
 fn by_slabs<T: Send>(
     entry: &Entry,
-    rest: Rest<'_>,
+    plan: &BlockPlan,
     work: &(dyn Fn(&Tensor, usize) -> Result<T, Error> + Sync),
     sink: &mut dyn FnMut(&Tensor, T) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let Rest { mut stream, index: mut next } = rest;
-    let plan = plan(entry);
+    let mut stream = entry.stream()?;
+    let mut next = 0;
     let mut buffers = Vec::new();
     while next < plan.len() {
         let batch = next..(next + SLABS_PER_THREAD * rayon::current_num_threads().max(1)).min(plan.len());
         let mut slabs = Vec::with_capacity(batch.len());
         for index in batch.clone() {
-            slabs.push(slab(entry, &plan, index, stream.as_mut(), buffers.pop().unwrap_or_default())?);
+            slabs.push(slab(entry, plan, index, stream.as_mut(), buffers.pop().unwrap_or_default())?);
         }
         let one = |(slab, index): (&Tensor, usize)| {
             let first = plan.values(index).start;
@@ -730,11 +691,11 @@ fn by_slabs<T: Send>(
     Ok(())
 }
 
-/// As [`by_slabs`], from a slab on, where threads read for themselves: as many slabs are under way as memory may hold, the next
+/// As [`by_slabs`], where threads read for themselves: as many slabs are under way as memory may hold, the next
 /// begins when one has gone to `sink`, and nobody waits for a batch to end.
 fn by_slabs_in_turn<T: Send>(
     entry: &Entry,
-    (plan, start): (&BlockPlan, usize),
+    plan: &BlockPlan,
     work: &(dyn Fn(&Tensor, usize) -> Result<T, Error> + Sync),
     sink: &mut dyn FnMut(&Tensor, T) -> Result<(), Error>,
 ) -> Result<(), Error> {
@@ -761,9 +722,9 @@ fn by_slabs_in_turn<T: Send>(
             });
         };
         let ahead = SLABS_PER_THREAD * rayon::current_num_threads();
-        (start..plan.len()).take(ahead).for_each(|index| begin(index, Vec::new()));
+        (0..plan.len()).take(ahead).for_each(|index| begin(index, Vec::new()));
         let mut early = std::collections::BTreeMap::new();
-        for index in start..plan.len() {
+        for index in 0..plan.len() {
             let done = loop {
                 if let Some(done) = early.remove(&index) {
                     break done;

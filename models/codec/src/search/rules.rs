@@ -31,11 +31,12 @@ pub enum Rule {
     LineExceptions,
     LineClose,
     LineFits,
+    LineUpright,
 }
 
 impl Rule {
     /// Every rule, its name, and what it leaves out.
-    pub const ALL: [(Self, &'static str, &'static str); 22] = [
+    pub const ALL: [(Self, &'static str, &'static str); 23] = [
         (Self::SmallerTransform, "smaller-transform", "learned transforms that a larger one was better than"),
         (Self::MeansBehind, "means-behind", "means with a transform where they are behind without one"),
         (
@@ -74,6 +75,11 @@ impl Rule {
         ),
         (Self::LineClose, "line-close", "plans that statistics put far behind, of the line format"),
         (Self::LineFits, "line-fits", "plans beyond the fourth, of the line format"),
+        (
+            Self::LineUpright,
+            "line-upright",
+            "matrices on their side that gain next to nothing, of the line format",
+        ),
     ];
 
     /// Whether the rule is one of the line format's search.
@@ -204,6 +210,9 @@ pub struct LineThresholds {
     /// ([`Rule::LineExceptions`]).
     pub near_steps: f32,
     pub few_exceptions: usize,
+    /// Bits that a matrix on its side must gain: both sides turn its values, and a sample of noise
+    /// tells orientations apart by so many ([`Rule::LineUpright`]).
+    pub upright: f64,
 }
 
 /// Tuned on captured tensors and the laws of `cargo xtask regret`.
@@ -238,6 +247,7 @@ pub const THRESHOLDS: Thresholds = Thresholds {
         smooth: 0.15,
         near_steps: 256.0,
         few_exceptions: 4800,
+        upright: 0.003,
     },
 };
 

@@ -124,15 +124,14 @@ pub trait TensorCodec: std::fmt::Debug + Send + Sync {
     /// Codes a tensor so that the target is met, or says why it cannot be.
     fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error>;
 
-    /// Whether slabs of one tensor share choices: the first is coded ahead of the others, and
-    /// [`TensorCodec::after_first`] codes those.
+    /// Whether slabs of one tensor share choices, which [`TensorCodec::chosen_on`] makes.
     fn shares_choices(&self) -> bool {
         false
     }
 
-    /// This codec for the slabs of a tensor that follow the one that was coded: what is the same for all of a
+    /// This codec for all slabs of a tensor, of which `sample` has rows from everywhere: what is the same for all of a
     /// tensor, such as an orientation, is not looked for again. `None` where there is nothing to go by.
-    fn after_first(&self, _first: &Encoded) -> Option<Box<dyn TensorCodec>> {
+    fn chosen_on(&self, _sample: &Tensor, _target: Target) -> Option<Box<dyn TensorCodec>> {
         None
     }
 

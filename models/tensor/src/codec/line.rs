@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use trinity_codec::Basis;
 use trinity_codec::line::{
     CodedTile, Cpu, Device, Effort, Family, Fixed, Options, Plan, Settings, Stream, Transform,
-    encode_observed, encode_on,
+    encode_observed, encode_on, planned,
 };
 
 use super::device::{count_decoded, count_encoded, device};
@@ -172,7 +172,7 @@ impl Line {
             Target::Bits(bits) => {
                 let target_bits = (bits - header_bits).max(1e-6);
                 let asked = trinity_codec::line::Target::Bits(target_bits);
-                let watch = Watch { dtype: tensor.dtype(), exponent: normalized.1 };
+                let watch = Watch { dtype: tensor.dtype(), exponent: normalized.1, values: tensor.len() };
                 let watch = Some(&watch).filter(|_| measured && is_watched(tensor));
                 let (encoded, tiles) = self.attempt(tensor, normalized, asked, watch)?;
                 Ok((encoded.within(target, self.name(), "it needs at least")?, tiles))
@@ -206,11 +206,8 @@ impl Line {
         }
         let stream = Stream::open(&ours.bytes[HEADER..]).map_err(damaged)?;
         let strips = stream.strips();
-        let of_values = |values: usize| (values * strips).div_ceil(matrix.values.len());
-        let wanted = of_values(ESTIMATED).max(strips.div_ceil(ESTIMATED_SHARE)).min(strips);
         let (mut originals, mut squared, mut bytes) = (Vec::new(), 0.0, 0);
-        for share in 0..wanted {
-            let strip = (2 * share + 1) * strips / (2 * wanted);
+        for strip in estimated(strips, matrix.values.len()) {
             let original = &matrix.values[stream.strip_place(strip)];
             for tile in stream.strip_tiles(strip) {
                 // Tile by tile either way, so that the sum has the same digits.
@@ -269,21 +266,18 @@ impl TensorCodec for Line {
         self.options.effort == Effort::Best && (transform.is_none() || transposed.is_none())
     }
 
-    fn after_first(&self, first: &Encoded) -> Option<Box<dyn TensorCodec>> {
-        if is_ours(first) != Some(true) {
-            return None;
-        }
-        let (plan, _) = Plan::read(first.bytes.get(HEADER..)?).ok()?;
-        let family = match &plan.transform {
-            Transform::None => Family::None,
-            Transform::Hadamard => Family::Hadamard,
-            Transform::Dct => Family::Dct,
-            Transform::Signalled { size: 32, .. } => Family::Signalled32,
-            Transform::Signalled { .. } => Family::Signalled64,
+    fn chosen_on(&self, sample: &Tensor, target: Target) -> Option<Box<dyn TensorCodec>> {
+        let asked = match target {
+            Target::Bits(bits) => trinity_codec::line::Target::Bits(bits),
+            Target::Nmse(nmse) => trinity_codec::line::Target::Nmse(nmse),
+            Target::Qp(_) | Target::Lossless => return None,
         };
-        let fixed =
-            Fixed { transform: Some(family), transposed: Some(plan.transposed), ..self.options.fixed };
-        let options = Options { fixed, ..self.options };
+        // What is wrong with a value is said of the slab that has it.
+        let (matrix, _) = normalize(sample).ok()??;
+        let shape = folded(matrix.rows, matrix.cols);
+        let plan = planned(&matrix.values, shape, asked, &self.options);
+        memory::keep(matrix.values);
+        let options = Options { fixed: self.options.fixed.like(&plan?), ..self.options };
         Some(Box::new(Self { name: self.name.clone(), options, basis: self.basis.clone(), ..*self }))
     }
 
@@ -402,15 +396,23 @@ fn is_watched(tensor: &Tensor) -> bool {
     !matches!(tensor.dtype(), Dtype::F64 | Dtype::I32 | Dtype::I64) && device().kind() == Cpu.kind()
 }
 
+/// The strips of which it is estimated what a uniform quantizer would take.
+fn estimated(strips: usize, values: usize) -> impl Iterator<Item = usize> {
+    let wanted = (ESTIMATED * strips).div_ceil(values).max(strips.div_ceil(ESTIMATED_SHARE)).min(strips);
+    (0..wanted).map(move |share| (2 * share + 1) * strips / (2 * wanted))
+}
+
 /// What is to be told of tiles while they are coded.
 struct Watch {
     dtype: Dtype,
     exponent: i16,
+    /// Values of the tensor.
+    values: usize,
 }
 
 /// What coding did to a tile.
 struct TileError {
-    /// The sum of squared differences of normalized values.
+    /// The sum of squared differences of normalized values, in strips that are estimated.
     squared: f64,
     /// Of values in their own format.
     sums: MetricSums,
@@ -420,8 +422,10 @@ impl Watch {
     fn see(&self, tile: &CodedTile<'_>) -> TileError {
         let mut decoded = memory::kept();
         tile.decoded(&mut decoded);
+        let (own, strips) = tile.strip();
+        let is_estimated = estimated(strips, self.values).any(|strip| strip == own);
         let error = TileError {
-            squared: squared_error(tile.values, &decoded),
+            squared: if is_estimated { squared_error(tile.values, &decoded) } else { 0.0 },
             sums: differences_of(tile.values, &mut decoded, self.exponent, self.dtype),
         };
         memory::keep(decoded);

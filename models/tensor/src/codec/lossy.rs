@@ -257,7 +257,7 @@ pub(crate) fn differences(tensor: &Tensor, first: usize, values: &[f32], exponen
     sums
 }
 
-/// As [`differences`], of normalized values and what they became, which is changed on the way.
+/// As [`differences`], of normalized values and what they became, all of them finite; these are changed on the way.
 pub(crate) fn differences_of(
     original: &[f32],
     decoded: &mut [f32],
@@ -267,7 +267,7 @@ pub(crate) fn differences_of(
     let (mut sums, exponent) = (MetricSums::default(), i32::from(exponent));
     if dtype == Dtype::F32 && is_of_f32(exponent) {
         // A power of two changes no digit of any of them.
-        sums.add(original, decoded);
+        sums.add_finite(original, decoded);
         return sums.scaled(2f64.powi(exponent));
     }
     let mut bytes = [0; 8 * CHUNK];

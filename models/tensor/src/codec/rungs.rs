@@ -92,8 +92,8 @@ impl TensorCodec for Rungs {
         self.0.shares_choices()
     }
 
-    fn after_first(&self, first: &Encoded) -> Option<Box<dyn TensorCodec>> {
-        self.0.after_first(first).map(|codec| Box::new(Self(codec)) as Box<dyn TensorCodec>)
+    fn chosen_on(&self, sample: &Tensor, target: Target) -> Option<Box<dyn TensorCodec>> {
+        self.0.chosen_on(sample, target).map(|codec| Box::new(Self(codec)) as Box<dyn TensorCodec>)
     }
 
     fn takes_moments(&self) -> bool {

@@ -5,6 +5,7 @@
 
 use rayon::prelude::*;
 
+use super::shared;
 use crate::blocks::{BlockPlan, SLAB_VALUES};
 use crate::codec::{Encoded, Moments, Target, TensorCodec};
 use crate::{Entry, Error, Tensor};
@@ -53,14 +54,13 @@ pub fn code_ahead(
         decoded.dtype().to_f32(decoded.data(), &mut values);
         Ok((encoded, values))
     };
-    let mut coded = Vec::new();
-    if moments.is_none() && plan.len() > 1 && codec.shares_choices() {
-        coded.push(one(0, codec)?);
-    }
-    let after_first = coded.first().and_then(|(first, _)| codec.after_first(first));
-    let codec = after_first.as_deref().unwrap_or(codec);
-    let rest = (coded.len()..plan.len()).into_par_iter().map(|index| one(index, codec));
-    coded.extend(rest.collect::<Result<Vec<(Encoded, Vec<f32>)>, Error>>()?);
+    let settled = match moments {
+        None => shared::settled_on(entry, &plan, codec, target, values)?,
+        Some(_) => None,
+    };
+    let codec = settled.as_deref().unwrap_or(codec);
+    let coded = (0..plan.len()).into_par_iter().map(|index| one(index, codec));
+    let coded = coded.collect::<Result<Vec<(Encoded, Vec<f32>)>, Error>>()?;
     let (streams, values): (Vec<Vec<u8>>, Vec<Vec<f32>>) =
         coded.into_iter().map(|(encoded, values)| (encoded.bytes, values)).unzip();
     Ok(CodedAhead { streams, values: values.concat() })

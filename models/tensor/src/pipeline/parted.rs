@@ -8,7 +8,7 @@ use std::io::{Seek, Write};
 use rayon::prelude::*;
 
 use super::ahead::of_slab;
-use super::{Choice, Encoding, SLAB_VALUES, SLABS_PER_THREAD, plan, slab, slabs, spec};
+use super::{Choice, Encoding, SLAB_VALUES, SLABS_PER_THREAD, plan, shared, slab, slabs, spec};
 use crate::blocks::BlockPlan;
 use crate::codec::{Encoded, Target};
 use crate::file::{Spec, TriWriter};
@@ -32,15 +32,14 @@ impl Choice {
         let known = (encoding.calibrated)(entry.name())
             .filter(|_| self.exact.is_none() && self.codec.takes_moments());
         let ahead = (encoding.ahead)(entry.name()).filter(|_| self.exact.is_none());
-        // Choices that slabs share are those of the first, whoever has it.
-        let shares = known.is_none() && ahead.is_none() && plan.len() > 1 && self.codec.shares_choices();
-        let after_first = match shares {
-            true => self.codec.after_first(&self.codec.encode(&read(entry, &plan, 0)?, target)?),
-            false => None,
+        // Choices that slabs share are the same whoever has which.
+        let settled = match (known, ahead) {
+            (None, None) => shared::settled(entry, &plan, self.codec.as_ref(), target)?,
+            _ => None,
         };
+        let codec = settled.as_deref().unwrap_or(self.codec.as_ref());
         let encode = |(slab, &index): (&Tensor, &usize)| {
             let first = plan.values(index).start;
-            let codec = after_first.as_deref().filter(|_| index > 0).unwrap_or(self.codec.as_ref());
             let encoded = match (known, ahead) {
                 (_, Some(ahead)) => of_slab(ahead, &plan, slab, first),
                 (Some(known), None) => {

@@ -58,6 +58,15 @@ pub struct CodedTile<'a> {
 }
 
 impl CodedTile<'_> {
+    /// The strip of its stream that it is a part of, and how many strips there are.
+    pub fn strip(&self) -> (usize, usize) {
+        let Plan { rows, tile_rows, tile_cols, transposed, .. } = self.coder.plan;
+        match transposed {
+            true => (self.place.col / tile_cols, rows.div_ceil(tile_cols)),
+            false => (self.place.row / tile_rows, rows.div_ceil(tile_rows)),
+        }
+    }
+
     /// What its values decode to, in their order.
     pub fn decoded(&self, out: &mut Vec<f32>) {
         out.resize(self.values.len(), 0.0);

@@ -104,8 +104,16 @@ pub(crate) fn choose_fitted(
     let near = drafts.into_iter().take(most).take_while(|draft| draft.0 <= bound);
     let near: Vec<Plan> = near.map(|(_, plan)| plan).collect();
     let look = Look::ranking(options, values.len(), &near);
-    let fitted = near.into_iter().filter_map(|plan| fit(plan, values, options, look));
-    fitted.min_by(|a, b| a.score().total_cmp(&b.score()))
+    let fitted: Vec<Fitted> = near.into_iter().filter_map(|plan| fit(plan, values, options, look)).collect();
+    let least = |like: &dyn Fn(&Fitted) -> bool| {
+        fitted.iter().filter(|fitted| like(fitted)).min_by(|a, b| a.score().total_cmp(&b.score()))
+    };
+    let best = least(&|_| true)?;
+    // Encoder and decoder turn a matrix on its side, which takes time.
+    let upright = least(&|fitted| !fitted.plan.transposed)
+        .filter(|upright| upright.score() <= best.score() + THRESHOLDS.line.upright)
+        .filter(|_| options.rules.has(Rule::LineUpright));
+    Some(upright.unwrap_or(best).clone())
 }
 
 /// Columns of the matrices that may be signalled.
@@ -133,7 +141,11 @@ fn transforms(sample: &Sample, options: &Options, sizes: &[usize]) -> Vec<Transf
         Some(Family::None) => vec![Transform::None],
         Some(Family::Hadamard) => vec![Transform::Hadamard],
         Some(Family::Dct) => vec![Transform::Dct],
-        Some(Family::Signalled32 | Family::Signalled64) => signalled(f64::NEG_INFINITY).collect(),
+        Some(Family::Signalled32 | Family::Signalled64) => {
+            // The last slab of a tensor may have too few rows for what others share.
+            let stated: Vec<Transform> = signalled(f64::NEG_INFINITY).collect();
+            if stated.is_empty() { vec![Transform::None] } else { stated }
+        }
         None if options.effort == Effort::Best => {
             let rules = options.rules;
             let promise =

@@ -1,5 +1,6 @@
 //! What an encoder may choose from.
 
+use crate::format::line::plan::{Plan, Transform};
 use crate::format::line::stream::LAMBDA;
 use crate::search::rules::Rules;
 use crate::stage::line::quantizer::Analysis;
@@ -40,6 +41,18 @@ pub struct Fixed {
 }
 
 impl Fixed {
+    /// The same held to the orientation and the transform of a plan.
+    pub fn like(self, plan: &Plan) -> Self {
+        let family = match &plan.transform {
+            Transform::None => Family::None,
+            Transform::Hadamard => Family::Hadamard,
+            Transform::Dct => Family::Dct,
+            Transform::Signalled { size: 32, .. } => Family::Signalled32,
+            Transform::Signalled { .. } => Family::Signalled64,
+        };
+        Self { transform: Some(family), transposed: Some(plan.transposed), ..self }
+    }
+
     /// How values become coefficients.
     pub fn analysis(&self) -> Analysis {
         if self.gates { Analysis::Whole } else { Analysis::Single }

@@ -29,6 +29,8 @@ const NEAR: f32 = 0.06;
 const FAR: f32 = 0.25;
 const CHOICES: usize = 2;
 const NOTHING: [f32; 4096] = [0.0; 4096];
+/// Columns whose bits are taken together.
+const TOGETHER: usize = 8;
 
 /// Codes a matrix with an eight-state trellis so that the target is met.
 pub fn encode_to(
@@ -88,6 +90,19 @@ pub fn encode_observed<T: Send>(
     encode_by(&coding, &decoding, values, shape, target, options, settings)
 }
 
+/// The plan of a matrix near a target as far as a sample tells, with nothing coded: what others like it may be held to.
+pub fn planned(
+    values: &[f32],
+    (rows, cols): (usize, usize),
+    target: Target,
+    options: &Options,
+) -> Option<Plan> {
+    if values.len() != rows * cols || values.is_empty() {
+        return None;
+    }
+    Search::new(values, options, target).planned(rows, cols).map(|fitted| fitted.plan)
+}
+
 /// Gives a stream under a plan, and whatever else there is to say of it.
 type Coding<'a, T> = dyn Fn(&Plan, &Settings) -> Result<(Vec<u8>, T), Error> + 'a;
 /// Gives the values of a stream.
@@ -109,30 +124,13 @@ fn encode_by<T>(
     let unreachable = |reason: String| Error::Unreachable { target: format!("{target:?}"), reason };
     // What was fitted under one analysis is coded under the same.
     let settings = &Settings { analysis: options.fixed.analysis(), ..*settings };
-    let plan_at = |step: f32| choose_fitted(values, rows, cols, step, options);
     let no_step = || unreachable("no step leads there".into());
-    if let Target::Step(step) = target {
-        let fitted = plan_at(step).ok_or_else(no_step)?;
-        let fitted = improved(fitted, values, options).ok_or_else(no_step)?;
+    let search = Search::new(values, options, target);
+    let fitted = search.planned(rows, cols).ok_or_else(no_step)?;
+    let mut fitted = improved(fitted, values, options).ok_or_else(no_step)?;
+    if let Target::Step(_) = target {
         return coding(&fitted.plan, settings);
     }
-    // What a rate is held against does not need the whole energy.
-    let energy = if matches!(target, Target::Nmse(_)) { energy(values) } else { 0.0 };
-    let search = Search { values, options, target, mean_square: energy / values.len() as f64 };
-    let step = search.first_step(rows, cols);
-    // Stages are chosen near the target; steps then move with it.
-    let mut fitted = search.approach(plan_at(step).ok_or_else(no_step)?).ok_or_else(no_step)?;
-    // Far from where stages were chosen, others may be better, and matrices are signalled too
-    // coarsely for a smaller step.
-    let mut chosen_at = step;
-    for _ in 0..if options.effort == Effort::Best { CHOICES } else { 0 } {
-        if (fitted.plan.step / chosen_at).ln().abs() <= FAR {
-            break;
-        }
-        chosen_at = fitted.plan.step;
-        fitted = search.approach(plan_at(chosen_at).ok_or_else(no_step)?).ok_or_else(no_step)?;
-    }
-    fitted = improved(fitted, values, options).ok_or_else(no_step)?;
     let fine = fitted.plan.step * search.correction(&fitted);
     // Among the smallest of all values there is no smaller step.
     if fine.is_normal() {
@@ -152,7 +150,7 @@ fn encode_by<T>(
         // How far the stream is from the target, in bits to spend.
         let (within, room) = match target {
             Target::Nmse(goal) => {
-                let found = squared(values, &decoding(&bytes)?) / energy.max(f64::MIN_POSITIVE);
+                let found = squared(values, &decoding(&bytes)?) / search.energy.max(f64::MIN_POSITIVE);
                 (found <= goal, 0.5 * (found / (goal * (0.998 * aim))).log2())
             }
             Target::Bits(goal) => (bits <= goal, goal * aim - bits),
@@ -213,11 +211,39 @@ struct Search<'a> {
     values: &'a [f32],
     options: &'a Options,
     target: Target,
-    /// Of all values, for an error to be held against.
-    mean_square: f64,
+    /// Of all values, where an error is held against it.
+    energy: f64,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    fn new(values: &'a [f32], options: &'a Options, target: Target) -> Self {
+        // What a rate is held against does not need the whole energy.
+        let energy = if matches!(target, Target::Nmse(_)) { energy(values) } else { 0.0 };
+        Self { values, options, target, energy }
+    }
+
+    /// The best stages near the target.
+    fn planned(&self, rows: usize, cols: usize) -> Option<Fitted> {
+        let plan_at = |step: f32| choose_fitted(self.values, rows, cols, step, self.options);
+        if let Target::Step(step) = self.target {
+            return plan_at(step);
+        }
+        let step = self.first_step(rows, cols);
+        // Stages are chosen near the target; steps then move with it.
+        let mut fitted = self.approach(plan_at(step)?)?;
+        // Far from where stages were chosen, others may be better, and matrices are signalled too
+        // coarsely for a smaller step.
+        let mut chosen_at = step;
+        for _ in 0..if self.options.effort == Effort::Best { CHOICES } else { 0 } {
+            if (fitted.plan.step / chosen_at).ln().abs() <= FAR {
+                break;
+            }
+            chosen_at = fitted.plan.step;
+            fitted = self.approach(plan_at(chosen_at)?)?;
+        }
+        Some(fitted)
+    }
+
     /// A plan of the same stages whose estimate is near the target.
     fn approach(&self, mut fitted: Fitted) -> Option<Fitted> {
         let mut slope = Slope::default();
@@ -265,7 +291,8 @@ impl Search<'_> {
         let octaves = match self.target {
             Target::Bits(goal) => fitted.bits_per_value - 0.996 * goal,
             Target::Nmse(goal) => {
-                0.5 * (goal * self.mean_square / fitted.error.max(f64::MIN_POSITIVE)).log2()
+                let mean_square = self.energy / self.values.len() as f64;
+                0.5 * (goal * mean_square / fitted.error.max(f64::MIN_POSITIVE)).log2()
             }
             Target::Step(_) => 0.0,
         };
@@ -284,7 +311,9 @@ impl Search<'_> {
         let snr = |magnitude: f64, step: f64| 1.0 + (5.17 * 0.5 * magnitude / step).powi(2);
         let above_target = |step: f64| match self.target {
             Target::Bits(bits) => {
-                let sum: f64 = magnitudes.iter().map(|&m| 0.5 * snr(m, step).log2()).sum();
+                // The logarithm of a product, which stays within double precision.
+                let product = |some: &[f64]| some.iter().map(|&m| snr(m, step)).product::<f64>();
+                let sum: f64 = magnitudes.chunks(TOGETHER).map(|some| 0.5 * product(some).log2()).sum();
                 sum < bits * magnitudes.len() as f64
             }
             Target::Nmse(goal) => {
@@ -306,14 +335,15 @@ impl Search<'_> {
 /// zeros are left out.
 fn magnitudes(values: &[f32], rows: usize, cols: usize) -> Vec<f64> {
     let (row_step, col_step) = (rows.div_ceil(128), cols.div_ceil(256));
-    let mean = |col: usize| {
-        let column = (0..rows).step_by(row_step).map(|row| values[row * cols + col]);
-        let (sum, count) = column.fold((0.0, 0.0), |(sum, count), value| {
-            (sum + if value.is_finite() { f64::from(value.abs()) } else { 0.0 }, count + 1.0)
-        });
-        sum / count
-    };
-    let some: Vec<f64> = (0..cols).step_by(col_step).map(mean).filter(|&mean| mean > 0.0).collect();
+    let mut sums = vec![0.0; cols.div_ceil(col_step)];
+    let looked_at = rows.div_ceil(row_step) as f64;
+    // Row after row, as they lie in memory.
+    for row in values.chunks_exact(cols).step_by(row_step) {
+        for (sum, value) in sums.iter_mut().zip(row.iter().step_by(col_step)) {
+            *sum += if value.is_finite() { f64::from(value.abs()) } else { 0.0 };
+        }
+    }
+    let some: Vec<f64> = sums.into_iter().map(|sum| sum / looked_at).filter(|&mean| mean > 0.0).collect();
     if !some.is_empty() {
         return some;
     }
