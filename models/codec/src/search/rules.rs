@@ -247,7 +247,7 @@ pub const THRESHOLDS: Thresholds = Thresholds {
         smooth: 0.15,
         near_steps: 256.0,
         few_exceptions: 4800,
-        upright: 0.003,
+        upright: 0.008,
     },
 };
 
