@@ -78,7 +78,7 @@ impl Rule {
         (
             Self::LineUpright,
             "line-upright",
-            "matrices on their side that gain next to nothing, of the line format",
+            "large matrices on their side that gain next to nothing, of the line format",
         ),
     ];
 
@@ -213,6 +213,9 @@ pub struct LineThresholds {
     /// Bits that a matrix on its side must gain: both sides turn its values, and a sample of noise
     /// tells orientations apart by so many ([`Rule::LineUpright`]).
     pub upright: f64,
+    /// Values of a matrix that takes long to turn; of fewer, tables are a share of the stream that such a sample
+    /// does not foresee.
+    pub upright_values: usize,
 }
 
 /// Tuned on captured tensors and the laws of `cargo xtask regret`.
@@ -248,6 +251,7 @@ pub const THRESHOLDS: Thresholds = Thresholds {
         near_steps: 256.0,
         few_exceptions: 4800,
         upright: 0.008,
+        upright_values: 1 << 16,
     },
 };
 

@@ -109,10 +109,10 @@ pub(crate) fn choose_fitted(
         fitted.iter().filter(|fitted| like(fitted)).min_by(|a, b| a.score().total_cmp(&b.score()))
     };
     let best = least(&|_| true)?;
-    // Encoder and decoder turn a matrix on its side, which takes time.
+    // Encoder and decoder turn a matrix on its side, which takes time where it is large.
+    let large = values.len() >= THRESHOLDS.line.upright_values && options.rules.has(Rule::LineUpright);
     let upright = least(&|fitted| !fitted.plan.transposed)
-        .filter(|upright| upright.score() <= best.score() + THRESHOLDS.line.upright)
-        .filter(|_| options.rules.has(Rule::LineUpright));
+        .filter(|upright| large && upright.score() <= best.score() + THRESHOLDS.line.upright);
     Some(upright.unwrap_or(best).clone())
 }
 
