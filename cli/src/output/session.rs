@@ -8,9 +8,11 @@ use std::collections::HashSet;
 use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
-/// A file whatever its names: device and inode.
-type Identity = (u64, u64);
+/// A file whatever its names: device, inode, and when it was made, since a new file may get the inode of one that is
+/// gone.
+type Identity = (u64, u64, Option<SystemTime>);
 
 #[derive(Debug, Default)]
 struct Session {
@@ -58,7 +60,7 @@ pub fn force() -> bool {
 #[cfg(unix)]
 fn identity(found: &Metadata) -> Option<Identity> {
     use std::os::unix::fs::MetadataExt;
-    Some((found.dev(), found.ino()))
+    Some((found.dev(), found.ino(), found.created().ok()))
 }
 
 #[cfg(not(unix))]

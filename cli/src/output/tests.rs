@@ -66,6 +66,25 @@ fn an_input_stays_under_every_name_it_has() {
         assert!(write(name, b"gone").is_err(), "{}", name.display());
     }
     assert_eq!(fs::read(&input).unwrap(), b"precious");
+    next_tick();
+}
+
+/// Whatever is made afterwards is dated later, by the clock that dates files.
+fn next_tick() {
+    std::thread::sleep(std::time::Duration::from_millis(20));
+}
+
+#[test]
+fn a_new_file_is_no_input_whatever_place_it_gets() {
+    let folder = tempfile::tempdir().unwrap();
+    let [input, other] = ["input", "other"].map(|name| folder.path().join(name));
+    fs::write(&input, b"read").unwrap();
+    protect(&input);
+    fs::remove_file(&input).unwrap();
+    next_tick();
+    // The inode that is free now is often the input's.
+    fs::write(&other, b"new").unwrap();
+    assert!(session::refuse_input(&other).is_ok());
 }
 
 #[test]
