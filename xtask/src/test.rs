@@ -5,6 +5,7 @@
 //! and only a failure makes the exit code non-zero. Everything is compiled
 //! once, by the step `build`; what waits for nothing else runs beside it.
 
+mod binaries;
 mod emulated;
 mod notebooks;
 mod outcome;

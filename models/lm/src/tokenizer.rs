@@ -43,7 +43,8 @@ mod with_vocabulary {
         let (tokenizer, begin) = match checkpoint.gguf() {
             Some(file) => from_gguf(file).map_err(bad)?,
             None => {
-                let tokenizer = Tokenizer::from_file(&path).map_err(|e| bad(e.to_string()))?;
+                let description = std::fs::read_to_string(&path).map_err(|e| bad(e.to_string()))?;
+                let tokenizer = parsed(&description).map_err(bad)?;
                 // What a tokenizer puts before an empty text belongs before every window.
                 let empty = tokenizer.encode("", true).map_err(|e| bad(e.to_string()))?;
                 let begin = empty.get_ids().first().copied();
@@ -55,6 +56,12 @@ mod with_vocabulary {
         let encoding = tokenizer.encode(text, false).map_err(|e| bad(e.to_string()))?;
         let ends: Vec<usize> = encoding.get_offsets().iter().map(|&(_, end)| end).collect();
         Ok(Tokens { tokens: encoding.get_ids().iter().copied().zip(spans(&ends)).collect(), begin })
+    }
+
+    /// The tokenizer of a `tokenizer.json`. The library's readers of files and bytes are generic, so that all that it can
+    /// read would be compiled here a second time.
+    fn parsed(description: &str) -> Result<Tokenizer, String> {
+        description.parse().map_err(|error: tokenizers::Error| error.to_string())
     }
 
     /// Bytes that each token stands for, out of where tokens end: what a
@@ -104,8 +111,7 @@ mod with_vocabulary {
         };
         let mut description = description;
         description["added_tokens"] = added(&vocabulary, &types);
-        let bytes = serde_json::to_vec(&description).map_err(|e| e.to_string())?;
-        let tokenizer = Tokenizer::from_bytes(bytes).map_err(|e| e.to_string())?;
+        let tokenizer = parsed(&description.to_string())?;
         let begins = text("add_bos_token").map_or(begins, |flag| flag == "true");
         let begin = text("bos_token_id").and_then(|id| id.parse().ok()).filter(|_| begins);
         Ok((tokenizer, begin))
@@ -204,7 +210,7 @@ mod with_vocabulary {
         fn cut(description: Value, text: &str) -> Vec<u32> {
             let mut description = description;
             description["added_tokens"] = json!([]);
-            let tokenizer = Tokenizer::from_bytes(serde_json::to_vec(&description).unwrap()).unwrap();
+            let tokenizer = parsed(&description.to_string()).unwrap();
             tokenizer.encode(text, false).unwrap().get_ids().to_vec()
         }
 

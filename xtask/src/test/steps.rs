@@ -1,6 +1,6 @@
 //! What each step does, other than running notebooks.
 
-use super::outcome::Outcome;
+use super::{binaries, outcome::Outcome};
 use crate::{
     compile::{self, cargo, edited, selected},
     environment::{ALL, environment},
@@ -106,26 +106,26 @@ pub fn build() -> Outcome {
 
 /// Random inputs that a property meets by default, where its test does not say how many; proptest's
 /// own number is four times as many, and `--all` has it.
-const CASES: [&str; 2] = ["PROPTEST_CASES", "64"];
+const CASES: (&str, &str) = ("PROPTEST_CASES", "64");
 
-/// Cargo's tests with as many random inputs as were asked for.
-fn tested(mut test: Command) -> Command {
-    if env::var_os(ALL).is_none() && env::var_os(CASES[0]).is_none() {
-        test.env(CASES[0], CASES[1]);
-    }
-    test
+/// What says how many random inputs were asked for.
+fn cases() -> &'static [(&'static str, &'static str)] {
+    let given = env::var_os(ALL).is_some() || env::var_os(CASES.0).is_some();
+    if given { &[] } else { &[CASES] }
 }
 
-/// Unit and integration tests.
+/// Unit and integration tests; with `--all` also pins of H.264 as users have it, since builds with debug assertions
+/// compile its search for narrow registers alone.
 pub fn tests() -> Outcome {
     // Examples are built, and run where something asks for them.
-    let mut test = tested(selected("test"));
-    test.args(["--no-fail-fast", "--lib", "--bins", "--tests"]);
-    if env::var_os(ALL).is_some() {
-        // Tests of a minute are marked `ignore`.
-        test.args(["--", "--include-ignored"]);
+    let mut build = selected("test");
+    build.args(["--lib", "--bins", "--tests"]);
+    if env::var_os(ALL).is_none() {
+        return binaries::run(build, &[], cases()).into();
     }
-    succeed(&mut test).into()
+    // Tests of a minute are marked `ignore`.
+    let ran = binaries::run(build, &["--include-ignored"], cases());
+    ran.and(succeed(cargo(&["test", "--release", "-p", "trinity-h264", "--test", "it"]).arg("golden"))).into()
 }
 
 /// Documentation tests.
@@ -136,7 +136,7 @@ pub fn documents() -> Outcome {
 
 /// Unit tests alone, for who edits.
 pub fn units() -> Outcome {
-    succeed(tested(edited("test")).args(["--lib", "--bins"])).into()
+    succeed(edited("test").args(["--lib", "--bins"]).envs(cases().iter().copied())).into()
 }
 
 /// The RTL on small vectors: every value as the Rust codec has it.

@@ -155,7 +155,7 @@ impl Ranking {
 
 impl Search<'_> {
     /// Codes the macroblock in every way worth trying; returns the cheapest.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn macroblock<C: SyntaxCounter>(&self, job: &Job<C>) -> Trial {
         let mut base = Macroblock { qp: job.qp, ..Macroblock::default() };
         let mut windows = *job.windows;
@@ -175,7 +175,7 @@ impl Search<'_> {
     }
 
     /// The cheapest macroblock type, with `P` components coded as luma is.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn choose<const P: usize, C: SyntaxCounter>(
         &self,
         job: &Job<C>,

@@ -74,7 +74,10 @@ fn run_fastest<W: StreamWriter>(
 
 /// The same code, compiled for wider registers. What is marked to be inlined
 /// on the way down to a block – the search, transforms, quantization – comes
-/// along.
+/// along. The search from a macroblock down to its blocks is not in builds with
+/// debug assertions: sixteen copies of it take them a minute to compile, and
+/// kernels alone are compared there; pins hold the wide copies in release
+/// (`cargo xtask test --all`).
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use super::{BitWriter, CodedSlice, SliceTask, StreamShape, StreamWriter, Tuning};

@@ -62,7 +62,7 @@ struct CodedBlock<const LEN: usize, const P: usize> {
 
 impl Search<'_> {
     /// All blocks of `P` components in turn, or `None` once they hardly beat `rival`.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn intra_nxn<
         const N: usize,
         const LEN: usize,
@@ -100,7 +100,7 @@ impl Search<'_> {
     }
 
     /// Predicts with every allowed mode and estimates its bits, summed over components.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn rank<const N: usize, const LEN: usize, const P: usize, B: SearchSize<N, LEN>, C>(
         &self,
         job: &Job<C>,
@@ -158,7 +158,7 @@ impl Search<'_> {
     }
 
     /// Codes the block by the modes ranked best; the cheapest.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn best_of<const N: usize, const LEN: usize, const P: usize, B: SearchSize<N, LEN>, C>(
         &self,
         job: &Job<C>,
@@ -191,7 +191,7 @@ impl Search<'_> {
     }
 
     /// Levels of a residual and their cost in squared samples.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn code_block<const N: usize, const LEN: usize, B: SearchSize<N, LEN>, C>(
         &self,
         job: &Job<C>,

@@ -15,7 +15,7 @@ use crate::transform::{forward_4x4, hadamard_2x2, hadamard_4x4};
 
 impl Search<'_> {
     /// The mode ranked first, coded.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn intra_16x16<C: SyntaxCounter>(
         &self,
         job: &Job<C>,
@@ -51,7 +51,7 @@ impl Search<'_> {
         self.intra_16x16_mode(job, prices, base, windows, ranking.best(1, 0.0)[0].1)
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn intra_16x16_mode<C: SyntaxCounter>(
         &self,
         job: &Job<C>,
