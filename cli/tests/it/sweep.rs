@@ -283,8 +283,16 @@ fn points_in_parquet_are_those_of_the_csv_for_any_number_of_shards() {
         let run = trinity_in(folder.path(), args.iter().copied().chain(["-q"]));
         assert_eq!(run.code(), 0, "{}", run.stderr());
     };
-    // Half of its points fill more than a row group.
-    let long = |more: &[&'static str]| run(&[&LONG[..], &["--set", "axes.1.values=[8]"], more].concat());
+    // 69,600 of its points fill more than a row group.
+    let fewer = [
+        "--set",
+        "axes.1.values=[8]",
+        "--set",
+        "axes.2.values=[\"none\", \"full\"]",
+        "--set",
+        "axes.4.range={ from = 0.5, to = 0.8, step = 0.1 }",
+    ];
+    let long = |more: &[&'static str]| run(&[&LONG[..], &fewer, more].concat());
     long(&["--out", "whole"]);
     long(&["--out", "whole", "--format", "parquet"]);
     for shard in ["0/3", "1/3", "2/3"] {
