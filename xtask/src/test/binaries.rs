@@ -60,7 +60,12 @@ pub fn run(mut build: Command, words: &[&str], environment: &[(&str, &str)]) -> 
 impl Binary {
     /// Of a line of `cargo test --message-format=json`; nothing where the line is of something else.
     fn of(line: &str) -> Result<Option<Self>, String> {
-        let Some(executable) = text(line, "executable") else { return Ok(None) };
+        // The command is built as well, since tests start it.
+        let is_test = line
+            .split_once("\"profile\":{")
+            .and_then(|(_, profile)| profile.split_once('}'))
+            .is_some_and(|(profile, _)| profile.contains("\"test\":true"));
+        let Some(executable) = text(line, "executable").filter(|_| is_test) else { return Ok(None) };
         let cut = |what: &str| format!("cargo names a test without its {what}: {line}");
         let manifest = text(line, "manifest_path").ok_or_else(|| cut("manifest"))?;
         let name = text(line, "name").ok_or_else(|| cut("name"))?;
@@ -111,7 +116,7 @@ fn text<'a>(line: &'a str, field: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    const LINE: &str = r#"{"reason":"compiler-artifact","package_id":"path+file:///t/cli#trinity@0.2.0","manifest_path":"/t/cli/Cargo.toml","target":{"kind":["test"],"crate_types":["bin"],"name":"it","src_path":"/t/cli/tests/it/main.rs"},"executable":"/t/target/once/deps/it-87ef","fresh":true}"#;
+    const LINE: &str = r#"{"reason":"compiler-artifact","package_id":"path+file:///t/cli#trinity@0.2.0","manifest_path":"/t/cli/Cargo.toml","target":{"kind":["test"],"crate_types":["bin"],"name":"it","src_path":"/t/cli/tests/it/main.rs","test":true},"profile":{"opt_level":"0","test":true},"executable":"/t/target/once/deps/it-87ef","fresh":true}"#;
 
     #[test]
     fn what_cargo_built_is_found_in_its_words() {
@@ -124,6 +129,8 @@ mod tests {
         assert!(own.rank() < program.rank());
         let library = LINE.replace(r#""/t/target/once/deps/it-87ef""#, "null");
         assert_eq!(Binary::of(&library), Ok(None));
+        let command = LINE.replace(r#""0","test":true"#, r#""0","test":false"#);
+        assert_eq!(Binary::of(&command), Ok(None));
         assert!(Binary::of(&LINE.replace("manifest_path", "path")).unwrap_err().contains("manifest"));
     }
 
