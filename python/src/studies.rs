@@ -12,7 +12,6 @@ use trinity_config::builtin;
 use trinity_lm::coding::{CodedPaths, Coding};
 use trinity_sim::sweep::Accumulator;
 use trinity_study::calibration::Measurements;
-use trinity_study::estimate::Part;
 use trinity_study::tensors::Line;
 use trinity_study::{
     Progress, Shard, compare as comparing, estimate as estimating, evaluate as evaluating,
@@ -20,7 +19,7 @@ use trinity_study::{
 };
 use trinity_tensor::codec::{Target, codec};
 use trinity_tensor::compare::{ComparisonRow, Turn};
-use trinity_tensor::{Class, Entry, LimitingFactor, TensorFile};
+use trinity_tensor::{Class, Entry, TensorFile};
 use trinity_validation::validate as validating;
 
 fn parse<'a, T: Deserialize<'a>>(request: &'a str) -> Result<T, Failure> {
@@ -68,66 +67,13 @@ struct Comparing {
     tensor: Option<String>,
     strict: bool,
     shard: (u64, u64),
-    earlier: Vec<Known>,
+    earlier: Vec<ComparisonRow>,
     only_earlier: bool,
-}
-
-/// A row of an earlier comparison; JSON has no NaN and no infinity, and null for both.
-#[derive(Deserialize)]
-struct Known {
-    file: String,
-    tensor: String,
-    class: Class,
-    codec: String,
-    precondition: String,
-    target: String,
-    bits_per_value: Option<f64>,
-    nmse: Option<f64>,
-    snr_db: Option<f64>,
-    mae: Option<f64>,
-    max_abs_error: Option<f64>,
-    encode_mb_s: Option<f64>,
-    decode_mb_s: Option<f64>,
-    gap_bits: Option<f64>,
-    missed: Option<String>,
-    #[serde(rename = "obstacle", default)]
-    limiting_factor: Option<LimitingFactor>,
-    #[serde(default)]
-    device: Option<String>,
-    key: String,
-}
-
-impl From<Known> for ComparisonRow {
-    fn from(known: Known) -> Self {
-        let number = |number: Option<f64>| number.unwrap_or(f64::NAN);
-        let nmse = number(known.nmse);
-        Self {
-            file: known.file,
-            tensor: known.tensor,
-            class: known.class,
-            codec: known.codec,
-            precondition: known.precondition,
-            target: known.target,
-            bits_per_value: number(known.bits_per_value),
-            nmse,
-            // Infinite where nothing was lost.
-            snr_db: known.snr_db.unwrap_or_else(|| -10.0 * nmse.log10()),
-            mae: number(known.mae),
-            max_abs_error: number(known.max_abs_error),
-            encode_mb_s: number(known.encode_mb_s),
-            decode_mb_s: number(known.decode_mb_s),
-            gap_bits: number(known.gap_bits),
-            missed: known.missed,
-            limiting_factor: known.limiting_factor,
-            device: known.device.unwrap_or_else(|| "cpu".into()),
-            key: known.key,
-        }
-    }
 }
 
 impl Comparing {
     fn run(self, arrays: Vec<Entry>, watch: &Watch) -> Result<String, Failure> {
-        let earlier: Vec<ComparisonRow> = self.earlier.into_iter().map(ComparisonRow::from).collect();
+        let earlier: Vec<ComparisonRow> = self.earlier.into_iter().map(ComparisonRow::from_json).collect();
         for name in &self.codecs {
             codec(name).map_err(|error| Failure::tensor("", &error))?;
         }
@@ -331,42 +277,11 @@ pub fn explore(
     })
 }
 
-#[derive(Deserialize)]
-struct Described {
-    /// `named`, `text` or `sweep`.
-    kind: String,
-    value: String,
-}
-
-impl Described {
-    fn part(&self, name: &str) -> Part {
-        match self.kind.as_str() {
-            "text" => Part::Text { name: name.to_owned(), text: self.value.clone() },
-            "sweep" => Part::OfSweep(self.value.clone()),
-            _ => Part::Named(self.value.clone()),
-        }
-    }
-}
-
-#[derive(Deserialize)]
-struct Estimating {
-    cluster: Described,
-    job: Described,
-    overrides: Vec<String>,
-}
-
 /// What a job costs on a cluster; see `trinity.estimate`.
 #[pyfunction]
 pub fn estimate(py: Python<'_>, request: &str) -> PyResult<String> {
-    let request: Estimating = parse(request)?;
-    run(py, Size::Small, None, move |_| {
-        let request = estimating::EstimateRequest {
-            cluster: request.cluster.part("cluster"),
-            job: request.job.part("job"),
-            overrides: request.overrides,
-        };
-        text(&estimating::estimate(&request)?)
-    })
+    let request: estimating::EstimateRequest = parse(request)?;
+    run(py, Size::Small, None, move |_| text(&estimating::estimate(&request)?))
 }
 
 #[derive(Deserialize)]

@@ -245,12 +245,12 @@ def explain(
     return answer
 
 
-def _described(part: str) -> dict[str, str]:
+def _described(name: str, part: str) -> dict[str, Any]:
     if "\n" in part:
-        return {"kind": "text", "value": part}
+        return {"text": {"name": name, "text": part}}
     if part.startswith("sweeps/"):
-        return {"kind": "sweep", "value": part}
-    return {"kind": "named", "value": part}
+        return {"of-sweep": part}
+    return {"named": part}
 
 
 def estimate(
@@ -274,8 +274,8 @@ def estimate(
     True
     """
     request = {
-        "cluster": _described(cluster),
-        "job": _described(job),
+        "cluster": _described("cluster", cluster),
+        "job": _described("job", job),
         "overrides": _assignments(set, overrides),
     }
     answer: Row = json.loads(_core.estimate(json.dumps(request)))

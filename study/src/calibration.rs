@@ -12,7 +12,7 @@ mod compute;
 mod measurements;
 mod value;
 
-pub use measurements::{Measurements, Subject};
+pub use measurements::{Measurements, Readings};
 
 use crate::Error;
 use crate::config::measured::{Value, rounded};
@@ -59,7 +59,7 @@ impl Study {
                 scenario.measured.push(value.replacement);
             }
         }
-        if let (0, Subject::Training(runs)) = (engines, &measurements.subject) {
+        if let (0, Readings::Training(runs)) = (engines, &measurements.readings) {
             return Err(Error::input(
                 format_args!("no scenario of this sweep has a codec for what {} sent coded", runs.source),
                 "take a sweep whose scenarios compress that traffic, such as sweeps/trained-gradients",
@@ -125,9 +125,9 @@ struct Said {
 
 /// Everything that was measured and goes into a study.
 fn values(measurements: &Measurements, document: &Document, study: &StudyFile) -> Result<Said, Error> {
-    match &measurements.subject {
-        Subject::Device(calibration) => of_device(measurements, calibration, document, study),
-        Subject::Training(runs) => {
+    match &measurements.readings {
+        Readings::Device(calibration) => of_device(measurements, calibration, document, study),
+        Readings::Training(runs) => {
             let values = values_of_runs(runs, study).map_err(|why| Error::input(&why.message, &why.help))?;
             let engine = !values.is_empty();
             Ok(Said { values, engine, computed: Err("a training run measures no compute".into()) })

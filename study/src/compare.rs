@@ -3,6 +3,10 @@
 //! Joins tensors, codecs, preconditions and targets into cells, fills them,
 //! and sums them up by class. Knows nothing of files or of how a table looks.
 
+mod verdicts;
+
+pub use verdicts::verdicts;
+
 use crate::{Error, Progress, Shard};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

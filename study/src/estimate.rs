@@ -6,13 +6,14 @@
 use crate::Error;
 use crate::config::StudyFile;
 use crate::measured::{Question, Quoted, quote};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use trinity_config::{Checked, Document};
 use trinity_sim::sweep::Point;
 use trinity_sim::{Estimate, Line};
 
 /// Where a cluster or a job is described.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Part {
     /// A built-in configuration by name, or a path that ends in `.toml`.
     Named(String),
@@ -38,7 +39,7 @@ impl Part {
 }
 
 /// A cluster, what it runs, and what is changed in either.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
 pub struct EstimateRequest {
     pub cluster: Part,
     pub job: Part,

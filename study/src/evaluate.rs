@@ -9,10 +9,12 @@ mod curve;
 mod held_out;
 mod judged;
 mod tolerance;
+mod verdicts;
 
 pub use curve::{BEST_BASELINE, CODECS, Curve};
 pub use held_out::Gain;
 pub use tolerance::{FORWARD, Probe};
+pub use verdicts::{LossCurve, LossPoint, loss_curves, verdicts};
 
 use judged::Judged;
 

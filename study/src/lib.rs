@@ -42,6 +42,7 @@ pub mod search;
 pub mod sensitivity;
 pub mod serving;
 mod shard;
+pub mod sheet;
 pub mod sweep;
 pub mod table;
 pub mod tensors;

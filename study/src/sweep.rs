@@ -7,14 +7,17 @@
 mod crossover;
 mod csv;
 mod die;
+mod fronts;
 mod outcome;
+mod shown;
 mod study;
 mod written;
 
 pub use crossover::{Contender, Crossover, CrossoverRow, TIE};
-pub use csv::{layout_column, pareto_csv, point_row, points_csv, points_header, quoted};
-pub use die::{BestDie, best_die_table, best_dies, die_mm2, marginal_table, point_marginals};
+pub use csv::{axes_csv, layout_column, pareto_csv, point_row, points_csv, points_header, quoted};
+pub use fronts::{Arrow, Curves, FrontChart, FrontCharts, FrontPoint, charts};
 pub use outcome::{Explanation, Found, FrontOf, HeadlineOf, POINT_COLUMNS, SweepOutcome};
+pub use shown::explain_table;
 pub use study::{Answer, Replaced, Study, SweepRequest};
 
 use crate::{Error, Progress};

@@ -43,7 +43,7 @@ cargo xtask peers [NAME [--quick]]        compare with other implementations on 
 cargo xtask kernels [FOLDER]                measured kernels, distilled into configs/calibrations/kernels
 cargo xtask regret [--quick] [--only WORD] what encoders lose by the plan they choose; --others: beside other codecs;
                                           --without RULE: without a rule of the search
-cargo xtask tune NAME [FILE...]           what other values of a tuned constant would give";
+cargo xtask tune NAME[=VALUE,...] [FILE...]  what other values of a tuned constant would give";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

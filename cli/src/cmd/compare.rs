@@ -104,9 +104,9 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         ctx.print(wire::text(args, wires, ctx.colour))?;
     }
     for winner in compare::winners(&rows, &targets).iter().filter(|winner| winner.lead.is_some()) {
-        ctx.remark(picture::sentence(winner));
+        ctx.remark(winner.to_string());
     }
-    for sentence in picture::verdicts(&rows) {
+    for sentence in compare::verdicts(&rows) {
         ctx.remark(sentence);
     }
     for miss in &misses {

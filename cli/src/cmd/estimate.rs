@@ -1,9 +1,11 @@
 //! `trinity estimate`: one cluster, one job, what it costs and how sure that is.
 
-use super::sweep::show::{explain_table, significant};
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::table::Table;
 use trinity_study::estimate::{EstimateOutcome, EstimateRequest, Part, estimate};
+use trinity_study::number::significant;
+use trinity_study::sweep::explain_table;
 
 /// Say what one job costs on one cluster
 ///
@@ -77,6 +79,6 @@ fn text(outcome: &EstimateOutcome, colour: bool) -> String {
         significant(e.tokens_per_s),
         significant(e.model_tflops_per_gpu),
         100.0 * e.mfu,
-        explain_table(&outcome.lines).render(colour)
+        Table::from(explain_table(&outcome.lines)).render(colour)
     )
 }

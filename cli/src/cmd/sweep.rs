@@ -2,7 +2,6 @@
 
 mod asked;
 mod bench;
-mod crossover;
 mod die;
 mod files;
 pub mod fronts;
@@ -11,7 +10,7 @@ mod page;
 mod parquet;
 mod rows;
 mod serving;
-pub(super) mod show;
+mod trace;
 
 pub use asked::quantity;
 
@@ -29,7 +28,7 @@ use std::time::{Duration, Instant};
 use trinity_sim::sweep::{Accumulator, evaluate, run as run_blocks};
 use trinity_study::calibration::Measurements;
 use trinity_study::sensitivity::sensitivity;
-use trinity_study::sweep::{Study, SweepRequest};
+use trinity_study::sweep::{Study, SweepRequest, axes_csv, pareto_csv, point_row};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -318,7 +317,7 @@ fn run_shard(study: &Study, shard: Shard, rows: bool, out: &Path, ctx: &Context)
         let mut bytes = Vec::new();
         let accumulated = evaluate(plan, block, |index, scenario, digits, outcome| {
             if rows {
-                show::point_row(study, &mut bytes, index, scenario, digits, outcome);
+                point_row(study, &mut bytes, index, scenario, digits, outcome);
             }
         });
         (accumulated, bytes)
@@ -422,22 +421,21 @@ fn finish(
     }
     accumulated.sort();
     study.refuse_nonsense(&accumulated)?;
-    let answer = study.answer(&accumulated);
+    let (answer, outcome) = (study.answer(&accumulated), study.outcome(&accumulated));
     output::lock(out, &work(study))?;
     if states.iter().all(|(_, state)| state.rows) {
         format.join_rows(study, states, out)?;
     }
-    output::write(&out.join("pareto.csv"), show::pareto_csv(study, &accumulated, &answer).as_bytes())?;
-    output::write(&out.join("axes.csv"), show::axes_csv(study, &accumulated).as_bytes())?;
-    output::write(&out.join("pareto.svg"), page::fronts_plot(study, &accumulated, &answer).svg().as_bytes())?;
-    let sensitivity = sensitivity(study, &ctx.watch())?;
-    page::page(study, &accumulated, &answer, &sensitivity).write(&out.join("report.html"))?;
+    output::write(&out.join("pareto.csv"), pareto_csv(study, &accumulated, &answer).as_bytes())?;
+    output::write(&out.join("axes.csv"), axes_csv(study, &accumulated).as_bytes())?;
+    let picture = page::plot(study.curves(&accumulated, &answer)).svg();
+    output::write(&out.join("pareto.svg"), picture.as_bytes())?;
+    let sections = study.sections(&accumulated, &outcome, &sensitivity(study, &ctx.watch())?);
+    page::page(&study.file.title, &sections).write(&out.join("report.html"))?;
     if ctx.json {
-        ctx.print_json(&study.outcome(&accumulated))?;
+        ctx.print_json(&outcome)?;
     } else {
-        let text = show::text(study, &accumulated, &answer, ctx.colour);
-        let text = text + &die::text(study, &accumulated, ctx.colour);
-        ctx.print(text + &crossover::text(&study.crossovers(&accumulated), ctx.colour))?;
+        ctx.print(page::text(study.blocks(&accumulated, &outcome), ctx.colour))?;
     }
     ctx.remark(format!("wrote {}", out.join("report.html").display()));
     Ok(())
@@ -468,7 +466,7 @@ fn explain(
     if let Some(path) = trace {
         let timeline = trinity_sim::event::simulate(&point.cluster, &point.job)
             .map_err(|why| Failure::input(format_args!("no timeline for point {index}: {why}")))?;
-        let text = serde_json::to_string(&show::trace_json(&timeline)).map_err(Failure::run)?;
+        let text = serde_json::to_string(&trace::chrome(&timeline)).map_err(Failure::run)?;
         output::write(path, text.as_bytes())?;
         ctx.remark(format!(
             "wrote {}: {:.4} s simulated, {:.4} s in closed form",
@@ -478,16 +476,14 @@ fn explain(
         ));
     }
     if let Some(path) = report {
-        let axes = explained.axes.iter().filter(|(_, label)| !label.is_empty());
-        let axes: String = axes.map(|(path, label)| format!(", {path} = {label}")).collect();
-        let title = format!("Point {index} of {}: {}{axes}", study.name, explained.scenario);
-        die::explain_page(&title, &point, &show::explain_table(&explained.lines)).write(path)?;
+        let (title, sections) = study.explained_sections(&explained);
+        page::page(&title, &sections).write(path)?;
         ctx.remark(format!("wrote {}", path.display()));
     }
     if ctx.json {
         return ctx.print_json(&explained);
     }
-    ctx.print(show::explain_text(&study, index, &explained.lines, ctx.colour))
+    ctx.print(page::text(study.explained_blocks(&explained), ctx.colour))
 }
 
 fn bench(args: &bench::BenchArgs, ctx: &Context) -> Result<(), Failure> {

@@ -45,7 +45,7 @@ pub use search::profile::{
     EntropyChoice, Orientation, Paper, PaperEntropy, Parallel, Pipeline, Profile, Quantization, Stages,
 };
 pub use search::report::{Report, StageCost};
-pub use search::rules::{Rule, Rules};
+pub use search::rules::{Rule, Rules, TUNED};
 pub use search::target::{Encoded, Target};
 pub use search::weighted::{Inputs, Moments};
 pub use stage::basis::Basis;

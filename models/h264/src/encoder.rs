@@ -23,6 +23,7 @@ use crate::picture::Picture;
 use crate::reconstruct::Rebuild;
 use crate::syntax::slice_header::{Deblocking, Structure};
 use headers::StreamShape;
+pub use preset::TUNED;
 use preset::Tuning;
 use slice::{CodedSlice, QpPlan, SliceTask, encode_slice};
 use trinity_bits::{Coded, Frame, Rate, check_frames, mean_squared_error, nal};

@@ -33,5 +33,5 @@ mod transform;
 pub use decoder::{
     BitUse, Decoder, Frames, Inspection, SliceSummary, decode, decode_keep_going, frames, inspect,
 };
-pub use encoder::{Entropy, Params, encode};
+pub use encoder::{Entropy, Params, TUNED, encode};
 pub use trinity_bits::{CodecError as Error, Coded, Preset, Rate};

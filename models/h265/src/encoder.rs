@@ -16,8 +16,10 @@ mod sao_search;
 mod search;
 mod syntax;
 mod tree;
+mod tuned;
 
 pub use params::Params;
+pub use tuned::TUNED;
 
 use crate::Error;
 use crate::entropy::residual::ResidualTools;

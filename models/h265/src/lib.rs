@@ -28,5 +28,5 @@ pub mod syntax;
 pub mod transform;
 
 pub use decoder::{BitCounts, Decoded, Decoder, Frames, HashCheck, decode, decode_keep_going, frames};
-pub use encoder::{Params, encode};
+pub use encoder::{Params, TUNED, encode};
 pub use trinity_bits::{CodecError as Error, Coded, Preset, Rate};

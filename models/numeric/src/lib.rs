@@ -1,7 +1,7 @@
 //! Arithmetic that codecs share: principal axes ([`axes`]) and the reflections that state them in a
 //! stream ([`reflections`]), square matrices ([`square`]), loops: plain ones in the widest registers
-//! there are ([`simd`]), independent ones over threads ([`threads`]); one hash ([`hash`]) and the
-//! random numbers of tests ([`random`]).
+//! there are ([`simd`]), independent ones over threads ([`threads`]); one hash ([`hash`]), the random
+//! numbers of tests ([`random`]) and constants that were chosen by measurement ([`tuned`]).
 //!
 //! Knows numbers; knows no codec, and of streams only how a matrix is written into one.
 #![deny(unsafe_code)]
@@ -13,3 +13,4 @@ pub mod reflections;
 pub mod simd;
 pub mod square;
 pub mod threads;
+pub mod tuned;

@@ -3,7 +3,7 @@
 //! Knows how to fill a table and how to sum it up; knows nothing of files to
 //! write or of how a table looks.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use std::sync::Arc;
 
@@ -28,15 +28,23 @@ pub struct ComparisonRow {
     /// Bits per value or NMSE asked for. A number format stands at the rate it
     /// has, rounded up to hundredths; a lossless codec at `lossless`.
     pub target: String,
+    #[serde(deserialize_with = "number")]
     pub bits_per_value: f64,
+    #[serde(deserialize_with = "number")]
     pub nmse: f64,
+    #[serde(deserialize_with = "number")]
     pub snr_db: f64,
+    #[serde(deserialize_with = "number")]
     pub mae: f64,
+    #[serde(deserialize_with = "number")]
     pub max_abs_error: f64,
+    #[serde(deserialize_with = "number")]
     pub encode_mb_s: f64,
+    #[serde(deserialize_with = "number")]
     pub decode_mb_s: f64,
     /// Bits above the rate–distortion bound of independent Gaussian values at
     /// the same error; below zero where a codec exploits structure.
+    #[serde(deserialize_with = "number")]
     pub gap_bits: f64,
     /// Why the target cannot be met, where it cannot; the numbers are then none.
     pub missed: Option<String>,
@@ -54,6 +62,19 @@ pub struct ComparisonRow {
 
 fn cpu() -> String {
     "cpu".into()
+}
+
+/// Reads a number that JSON, which has neither NaN nor infinity, writes as null.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
+}
+
+impl ComparisonRow {
+    /// The row as it was before JSON took its infinity: where nothing was lost, the SNR has no end.
+    pub fn from_json(self) -> Self {
+        let snr_db = if self.nmse == 0.0 { f64::INFINITY } else { self.snr_db };
+        Self { snr_db, ..self }
+    }
 }
 
 /// What to turn a tensor by before coding.

@@ -9,12 +9,12 @@ use trinity_hwcodec::calibration::Calibration;
 #[derive(Debug, Clone)]
 pub struct Measurements {
     pub path: PathBuf,
-    pub subject: Subject,
+    pub readings: Readings,
 }
 
 /// What was measured.
 #[derive(Debug, Clone)]
-pub enum Subject {
+pub enum Readings {
     /// A GPU, by `trinity measure`.
     Device(Box<Calibration>),
     /// A training run: the bits that it sent, and how fast it coded.
@@ -28,18 +28,18 @@ impl Measurements {
     ///
     /// Where the file cannot be read or is neither.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let subject = if is_summary(path) {
-            Subject::Training(read_summary(path).map_err(|why| Error::input(&why.message, &why.help))?)
+        let readings = if is_summary(path) {
+            Readings::Training(read_summary(path).map_err(|why| Error::input(&why.message, &why.help))?)
         } else {
-            Subject::Device(Box::new(Calibration::read(path)?))
+            Readings::Device(Box::new(Calibration::read(path)?))
         };
-        Ok(Self { path: path.to_path_buf(), subject })
+        Ok(Self { path: path.to_path_buf(), readings })
     }
     /// Where a value is from, for reports.
     pub(super) fn source(&self, note: &str) -> String {
-        match &self.subject {
-            Subject::Device(calibration) => format!("measured {}: {note}", calibration.device_line()),
-            Subject::Training(_) => note.to_owned(),
+        match &self.readings {
+            Readings::Device(calibration) => format!("measured {}: {note}", calibration.device_line()),
+            Readings::Training(_) => note.to_owned(),
         }
     }
 }

@@ -25,7 +25,7 @@ const LEAST_SHARE: f64 = 0.05;
 /// A calibration of a file's tensors.
 #[derive(Debug, Default)]
 pub struct Calibration {
-    /// By the name a tensor has in its file.
+    /// Bits per value of tensors, by their names in the file.
     bits: HashMap<String, f64>,
     known: HashMap<String, pipeline::Calibrated>,
     /// Slabs of tensors that were coded on the way.

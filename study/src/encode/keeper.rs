@@ -25,7 +25,7 @@ struct Coder<'a> {
 /// Codes weights as a plan has them, and keeps their streams.
 pub(super) struct Streams<'a> {
     checkpoint: &'a Checkpoint,
-    /// By short name.
+    /// Coders of tensors, by short name.
     coders: HashMap<String, Coder<'a>>,
     /// Bits per value that tensors of the budget give up for what is beside them.
     overhead: f64,
@@ -52,7 +52,7 @@ impl<'a> Streams<'a> {
         Ok(Self { checkpoint, coders, overhead, streams: Mutex::default() })
     }
 
-    /// By the name a tensor has in its file.
+    /// The streams of each tensor, by its name in the file.
     pub(super) fn into_streams(self) -> HashMap<String, Vec<Vec<u8>>> {
         self.streams.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

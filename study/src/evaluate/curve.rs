@@ -58,7 +58,7 @@ impl Evaluation {
         curve.check()?;
         let known = first.bits_per_byte;
         let mut rows = vec![first];
-        let coder = Coder { subject: self, allocation: curve.allocation };
+        let coder = Coder { evaluation: self, allocation: curve.allocation };
         progress.begin((curve.codecs.len() * curve.rates.len()) as u64, "sweeping");
         for name in &curve.codecs {
             let mut out_of_reach = None;
@@ -165,7 +165,7 @@ fn out_of_reach(error: Error) -> Result<String, Error> {
 }
 
 struct Coder<'a> {
-    subject: &'a Evaluation,
+    evaluation: &'a Evaluation,
     allocation: Allocation,
 }
 
@@ -176,7 +176,7 @@ impl Coder<'_> {
         let mut best: Result<Coded, String> = Err(String::new());
         for &codec in names {
             let coding = Coding::new(codec, bits).map_err(|error| Error::input(error, ""))?;
-            match self.subject.artefact(&coding, self.allocation, progress) {
+            match self.evaluation.artefact(&coding, self.allocation, progress) {
                 // A number format stands at its own rate, not at every one that was asked for.
                 Ok(artefact) if coding.has_one_rate() && artefact.bits_per_value > bits => {
                     let own = artefact.bits_per_value;
@@ -184,7 +184,7 @@ impl Coder<'_> {
                 }
                 Ok(artefact) => {
                     if best.as_ref().map_or(true, |best| artefact.nmse < best.artefact.nmse) {
-                        let allocation = self.subject.shared(&coding, self.allocation);
+                        let allocation = self.evaluation.shared(&coding, self.allocation);
                         best = Ok(Coded { artefact, codec: codec.to_owned(), allocation });
                     }
                 }
@@ -202,10 +202,10 @@ impl Coder<'_> {
     }
 
     fn scored(&self, name: &str, bits: f64, coded: &Coded, baseline: f64) -> Result<EvaluationRow, Error> {
-        let reference = self.subject.reference(&crate::Silent)?;
-        let (model, text) = (&coded.artefact.model, &self.subject.text);
+        let reference = self.evaluation.reference(&crate::Silent)?;
+        let (model, text) = (&coded.artefact.model, &self.evaluation.text);
         let scored = trinity_lm::score_against(reference, model, text, &trinity_lm::NoHooks, &|| ())?;
-        let row = self.subject.row(&scored, baseline, None);
+        let row = self.evaluation.row(&scored, baseline, None);
         Ok(EvaluationRow {
             weights: Some(format!("{name}@{bits}")),
             codec: (coded.codec != name).then(|| coded.codec.clone()),
@@ -214,7 +214,7 @@ impl Coder<'_> {
             weights_nmse: Some(coded.artefact.nmse),
             weight_mib: coded.artefact.bytes / f64::from(1 << 20),
             device: device_of(&coded.codec).into(),
-            key: self.subject.point_key(name, bits, self.allocation)?,
+            key: self.evaluation.point_key(name, bits, self.allocation)?,
             ..row
         })
     }

@@ -396,7 +396,7 @@ fn budgets(found: &Exploration) -> Option<String> {
     Some(sentence)
 }
 
-/// The budgets of a reign, of which two figures are enough.
+/// The budgets of a winning interval, of which two figures are enough.
 fn from_to(winning: &WinningInterval) -> String {
     let from = grouped(rounded(winning.from_mm2));
     winning.to_mm2.map_or_else(

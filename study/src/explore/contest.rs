@@ -24,7 +24,7 @@ pub(super) const TIE: f64 = 0.005;
 /// Rounds of search and grid; the second rarely finds anything.
 const ROUNDS: usize = 4;
 
-/// What is moved.
+/// A study with some of its values at other places.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Change {
     /// `path=value`, over the study.

@@ -35,7 +35,7 @@ pub(super) enum Within {
     AsItIs,
 }
 
-/// What is best.
+/// What the best point is the best in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Merit {
     /// What ranks.

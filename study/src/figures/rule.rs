@@ -68,7 +68,7 @@ pub fn judge(claim: &ClaimFile, cells: &Cells, over: &str) -> Result<Claim, Erro
     if ours.values.is_empty() {
         return Ok(unheard(claim, over));
     }
-    let Held { outcome, against, difference, short } = if let Some(bound) = &rule.above {
+    let Judgement { outcome, against, difference, short } = if let Some(bound) = &rule.above {
         compared(&ours, bound, cells, |mean, _| (Outcome::positive(mean), mean.mean))?
     } else if let Some(bound) = &rule.below {
         compared(&ours, bound, cells, |mean, _| {
@@ -129,7 +129,7 @@ fn unheard(claim: &ClaimFile, over: &str) -> Claim {
 }
 
 /// How a rule fared.
-struct Held {
+struct Judgement {
     outcome: Outcome,
     against: Vec<(String, Mean)>,
     difference: Option<Mean>,
@@ -148,7 +148,7 @@ enum Short {
 }
 
 /// Beyond so many times the data a claim is as good as undecidable, and how many times says nothing.
-const HOPELESS: f64 = 100.0;
+const MOST_TIMES: f64 = 100.0;
 
 impl Short {
     /// Of a number that has to be as far as `distance` from where a rule changes its mind.
@@ -163,10 +163,10 @@ impl Short {
             Self::Interval => "; one run has no interval".into(),
             Self::Rows { times, rows } => {
                 let data = if *rows > 1 { format!("as many {over}") } else { "as much data".into() };
-                if times.is_finite() && *times <= HOPELESS {
+                if times.is_finite() && *times <= MOST_TIMES {
                     format!("; about {times:.1} times {data} would decide")
                 } else {
-                    format!("; more than {HOPELESS} times {data} would decide")
+                    format!("; more than {MOST_TIMES} times {data} would decide")
                 }
             }
         }
@@ -180,20 +180,25 @@ fn compared(
     bound: &str,
     cells: &Cells,
     of: impl Fn(Mean, f64) -> (Outcome, f64),
-) -> Result<Held, Error> {
+) -> Result<Judgement, Error> {
     let other = match bound.parse::<f64>() {
         Ok(number) => Sample::constant(number),
         Err(_) => cells.get(bound)?,
     };
     if other.values.is_empty() {
         let short = Some(Short::Other(bound.to_owned()));
-        return Ok(Held { outcome: Outcome::Open, against: Vec::new(), difference: None, short });
+        return Ok(Judgement { outcome: Outcome::Open, against: Vec::new(), difference: None, short });
     }
     let difference = ours.minus(&other)?.mean();
     let size = ours.mean().mean.abs().max(other.mean().mean.abs());
     let (outcome, distance) = of(difference, size);
     let short = Some(Short::of(difference, distance));
-    Ok(Held { outcome, against: vec![(bound.to_owned(), other.mean())], difference: Some(difference), short })
+    Ok(Judgement {
+        outcome,
+        against: vec![(bound.to_owned(), other.mean())],
+        difference: Some(difference),
+        short,
+    })
 }
 
 /// An interval wider than this part of what is compared cannot show that two are alike.
@@ -210,18 +215,18 @@ fn alike(difference: Mean, size: f64) -> (Outcome, f64) {
 }
 
 /// Within a part of the source's number.
-fn near(ours: Mean, paper: f64, part: f64) -> Held {
+fn near(ours: Mean, paper: f64, part: f64) -> Judgement {
     let (away, margin) = ((ours.mean - paper).abs(), part * paper.abs());
     let outcome = match ours.half {
         Some(half) if away + half <= margin => Outcome::Holds,
         Some(half) if away - half > margin => Outcome::Fails,
         _ => Outcome::Open,
     };
-    Held { outcome, against: Vec::new(), difference: None, short: Some(Short::of(ours, margin - away)) }
+    Judgement { outcome, against: Vec::new(), difference: None, short: Some(Short::of(ours, margin - away)) }
 }
 
 /// Ours below the first, which is below the next: as good as the weakest link.
-fn ordered(first: &str, rest: &[String], cells: &Cells) -> Result<Held, Error> {
+fn ordered(first: &str, rest: &[String], cells: &Cells) -> Result<Judgement, Error> {
     let mut outcome = Outcome::Holds;
     let mut against = Vec::new();
     let mut before = cells.get(first)?;
@@ -229,7 +234,7 @@ fn ordered(first: &str, rest: &[String], cells: &Cells) -> Result<Held, Error> {
         let next = cells.get(name)?;
         if next.values.is_empty() {
             let short = Some(Short::Other(name.clone()));
-            return Ok(Held { outcome: Outcome::Open, against, difference: None, short });
+            return Ok(Judgement { outcome: Outcome::Open, against, difference: None, short });
         }
         let link = Outcome::positive(next.minus(&before)?.mean());
         outcome = match (outcome, link) {
@@ -240,7 +245,7 @@ fn ordered(first: &str, rest: &[String], cells: &Cells) -> Result<Held, Error> {
         against.push((name.clone(), next.mean()));
         before = next;
     }
-    Ok(Held { outcome, against, difference: None, short: None })
+    Ok(Judgement { outcome, against, difference: None, short: None })
 }
 
 /// `2.49 ± 0.05`, with the digits that mean something.

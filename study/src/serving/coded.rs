@@ -22,7 +22,7 @@ use trinity_sim::serving::replica::{
     Scene, StepTable, play,
 };
 
-/// What is asked.
+/// The deployments and loads that a map of where a codec pays is asked for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MapRequest {
     #[serde(flatten)]

@@ -28,7 +28,7 @@ pub enum Arrivals {
     Trace(PathBuf),
 }
 
-/// What is asked.
+/// The deployment and the load that are to be played.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlayRequest {
     #[serde(flatten)]

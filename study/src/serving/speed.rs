@@ -5,7 +5,7 @@ use super::platform::{Ask, USUAL_WAVES};
 use std::hint::black_box;
 use trinity_sim::serving::replica::{ClosedLoop, Deployment, Placement, Pool, Stage, predict, replay};
 
-/// What is repeated.
+/// What one step of a measurement of speed repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speed {
     /// Configurations, each from its kernels on.

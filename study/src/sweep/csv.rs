@@ -102,3 +102,35 @@ pub fn pareto_csv(study: &Study, accumulated: &Accumulator, answer: &Answer) -> 
     }
     text
 }
+/// Every value of every axis: how many points ran and the best of each objective.
+pub fn axes_csv(study: &Study, accumulated: &Accumulator) -> String {
+    let objectives = &study.plan.objectives;
+    let mut text = String::from("scenario,axis,value,points,feasible");
+    for objective in objectives {
+        let _ = write!(text, ",best_{0},best_{0}_index", objective.metric.name());
+    }
+    text.push('\n');
+    for (scenario, axes) in study.plan.space.scenarios().iter().zip(&accumulated.values) {
+        for (axis, values) in scenario.axes.iter().zip(axes) {
+            for (label, summary) in axis.labels.iter().zip(values) {
+                let _ = write!(
+                    text,
+                    "{},{},{},{},{}",
+                    quoted(&scenario.name),
+                    axis.path,
+                    quoted(label),
+                    summary.points,
+                    summary.feasible
+                );
+                for at in 0..objectives.len() {
+                    let _ = match summary.best.get(at).copied().flatten() {
+                        Some((value, index)) => write!(text, ",{value},{index}"),
+                        None => write!(text, ",,"),
+                    };
+                }
+                text.push('\n');
+            }
+        }
+    }
+    text
+}

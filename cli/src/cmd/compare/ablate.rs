@@ -1,20 +1,18 @@
 //! `trinity compare --ablate`: what each stage of H.265 is worth.
 
-use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::json;
 use trinity_tensor::codec::ablate::{Line, ablate};
-use trinity_tensor::{Class, Entry, Error, crop};
+use trinity_tensor::{Class, Entry, crop};
 
-use super::asked::{Args, entries, fixed_error, write_rows};
+use super::asked::{Args, entries, fixed_error, of_each, write_rows};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::report::Report;
 use crate::table::{Table, sig3};
-use crate::tensor_files::bad_input;
 
 /// One bar of one tensor; the fields are the columns of `ablate.csv`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 struct AblationRow {
     tensor: String,
     class: Class,
@@ -30,22 +28,11 @@ struct AblationRow {
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let entries = entries(args)?;
     let goal = fixed_error(args);
-    let progress = ctx.progress(entries.len() as u64, "ablating");
-    let results: Vec<Result<Vec<AblationRow>, (String, Error)>> = entries
-        .par_iter()
-        .map(|entry| {
-            let lines = crop(entry, args.sample as usize).and_then(|tensor| ablate(&tensor, goal));
-            progress.inc(1);
-            lines
-                .map(|lines| lines.into_iter().map(|line| row(entry, line, goal)).collect())
-                .map_err(|error| (entry.name().to_owned(), error))
-        })
-        .collect();
-    progress.finish_and_clear();
-    let mut rows = Vec::new();
-    for result in results {
-        rows.extend(result.map_err(|(tensor, error)| bad_input(&tensor, &error))?);
-    }
+    let found = of_each(&entries, "ablating", ctx, Entry::name, |entry| {
+        let lines = ablate(&crop(entry, args.sample as usize)?, goal)?;
+        Ok(lines.into_iter().map(|line| row(entry, line, goal)).collect::<Vec<_>>())
+    })?;
+    let rows = found.concat();
     if let Some(folder) = &args.out {
         write_rows(args, folder, "ablate.csv", &rows)?;
         report(&rows, goal).write(&folder.join("report.html"))?;

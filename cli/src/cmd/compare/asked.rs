@@ -3,12 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
+use rayon::prelude::*;
 use serde::Serialize;
 use trinity_config::DataRate;
 use trinity_study::compare::{self, USUAL_BITS, usual_codecs};
 use trinity_tensor::codec::{Target, names};
 use trinity_tensor::compare::{InputTensor, Turn};
-use trinity_tensor::{Class, Entry};
+use trinity_tensor::{Class, Entry, Error};
 
 use crate::cmd::encode::{known_codec, positive};
 use crate::cmd::sweep::quantity;
@@ -17,7 +18,7 @@ use crate::device::DeviceArgs;
 use crate::failure::Failure;
 use crate::output;
 use crate::shards::ShardArgs;
-use crate::tensor_files::{open, work};
+use crate::tensor_files::{bad_input, open, work};
 
 /// Compare codecs on tensors: bits, errors, speeds, gap to the bound
 ///
@@ -162,6 +163,40 @@ pub(super) fn write_rows<R: Serialize>(
     let option = name.trim_end_matches(".csv");
     take(args, &format!("compare --{option}"))?;
     output::write(&folder.join(name), &csv.into_inner().map_err(Failure::run)?)
+}
+
+/// Writes rows as a CSV of that name where there is a folder of results, and says where.
+pub(super) fn keep_rows<R: Serialize>(
+    args: &Args,
+    name: &str,
+    rows: &[R],
+    ctx: &Context,
+) -> Result<(), Failure> {
+    let Some(folder) = &args.out else { return Ok(()) };
+    write_rows(args, folder, name, rows)?;
+    ctx.remark(format!("wrote {}", folder.join(name).display()));
+    Ok(())
+}
+
+/// What is found of each item, in order; a failure names the item's tensor.
+pub(super) fn of_each<T: Sync, R: Send>(
+    items: &[T],
+    doing: &'static str,
+    ctx: &Context,
+    tensor: impl Fn(&T) -> &str,
+    find: impl Fn(&T) -> Result<R, Error> + Sync,
+) -> Result<Vec<R>, Failure> {
+    let progress = ctx.progress(items.len() as u64, doing);
+    let search = |item: &T| {
+        let found = find(item);
+        progress.inc(1);
+        found
+    };
+    let found: Vec<Result<R, Error>> = items.par_iter().map(search).collect();
+    progress.finish_and_clear();
+    let named =
+        |(item, found): (&T, Result<R, Error>)| found.map_err(|error| bad_input(tensor(item), &error));
+    items.iter().zip(found).map(named).collect()
 }
 
 /// The error at which `--ablate`, `--motion`, `--blocks` and `--show` work, the paper's where none is given.

@@ -1,22 +1,20 @@
 //! `trinity compare --blocks`: outliers and residuals of every tensor.
 
-use rayon::prelude::*;
 use serde::Serialize;
 use trinity_tensor::codec::ablate::{Blocks, blocks};
-use trinity_tensor::{Class, Entry, Error, crop};
+use trinity_tensor::{Class, Entry, crop};
 
-use super::asked::{Args, entries, fixed_error, write_rows};
+use super::asked::{Args, entries, fixed_error, keep_rows, of_each};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::table::{Table, sig3};
-use crate::tensor_files::bad_input;
 
 /// One tensor; the fields are the columns of `blocks.csv`.
 #[derive(Debug, Serialize)]
 struct BlocksRow {
     tensor: String,
     class: Class,
-    /// In standard deviations.
+    /// The largest magnitudes of values and of coefficients, in standard deviations.
     largest_value: f64,
     largest_coefficient: f64,
     excess_kurtosis_of_values: f64,
@@ -45,26 +43,12 @@ impl BlocksRow {
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let entries = entries(args)?;
     let goal = fixed_error(args);
-    let progress = ctx.progress(entries.len() as u64, "coding blocks");
-    let results: Vec<Result<Option<BlocksRow>, (String, Error)>> = entries
-        .par_iter()
-        .map(|entry| {
-            let found = crop(entry, args.sample as usize).and_then(|tensor| blocks(&tensor, goal));
-            progress.inc(1);
-            found
-                .map(|found| found.map(|found| BlocksRow::of(entry, &found)))
-                .map_err(|error| (entry.name().into(), error))
-        })
-        .collect();
-    progress.finish_and_clear();
-    let mut rows = Vec::new();
-    for result in results {
-        rows.extend(result.map_err(|(tensor, error)| bad_input(&tensor, &error))?);
-    }
-    if let Some(folder) = &args.out {
-        write_rows(args, folder, "blocks.csv", &rows)?;
-        ctx.remark(format!("wrote {}", folder.join("blocks.csv").display()));
-    }
+    let found = of_each(&entries, "coding blocks", ctx, Entry::name, |entry| {
+        let found = blocks(&crop(entry, args.sample as usize)?, goal)?;
+        Ok(found.map(|found| BlocksRow::of(entry, &found)))
+    })?;
+    let rows: Vec<BlocksRow> = found.into_iter().flatten().collect();
+    keep_rows(args, "blocks.csv", &rows, ctx)?;
     if ctx.json {
         return ctx.print_json(&rows);
     }

@@ -1,16 +1,14 @@
 //! `trinity compare --motion`: is a tensor predicted from its kin?
 
-use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use trinity_tensor::codec::ablate::{Inter, inter};
-use trinity_tensor::{Class, Entry, Error, crop};
+use trinity_tensor::{Class, Entry, crop};
 
-use super::asked::{Args, entries, fixed_error, write_rows};
+use super::asked::{Args, entries, fixed_error, keep_rows, of_each};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::table::{Table, sig3};
-use crate::tensor_files::bad_input;
 
 /// Frames of a run, at most.
 const FRAMES: usize = 8;
@@ -41,28 +39,19 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         .help("frames are layers or steps of one matrix: layers.0.k_proj.weight, layers.1.k_proj.weight"));
     }
     let goal = fixed_error(args);
-    let progress = ctx.progress(runs.len() as u64, "searching motion");
-    let results: Vec<Result<Option<MotionRow>, (String, Error)>> = runs
-        .par_iter()
-        .map(|frames| {
-            let pieces =
-                frames.iter().map(|entry| crop(entry, args.sample as usize)).collect::<Result<Vec<_>, _>>();
-            let found = pieces.and_then(|pieces| inter(&pieces, goal));
-            progress.inc(1);
-            found
-                .map(|found| found.map(|found| row(frames, &found)))
-                .map_err(|error| (frames[0].name().into(), error))
-        })
-        .collect();
-    progress.finish_and_clear();
-    let mut rows = Vec::new();
-    for result in results {
-        rows.extend(result.map_err(|(tensor, error)| bad_input(&tensor, &error))?);
-    }
-    if let Some(folder) = &args.out {
-        write_rows(args, folder, "motion.csv", &rows)?;
-        ctx.remark(format!("wrote {}", folder.join("motion.csv").display()));
-    }
+    let found = of_each(
+        &runs,
+        "searching motion",
+        ctx,
+        |frames| frames[0].name(),
+        |frames| {
+            let piece = |entry: &&Entry| crop(entry, args.sample as usize);
+            let found = inter(&frames.iter().map(piece).collect::<Result<Vec<_>, _>>()?, goal)?;
+            Ok(found.map(|found| row(frames, &found)))
+        },
+    )?;
+    let rows: Vec<MotionRow> = found.into_iter().flatten().collect();
+    keep_rows(args, "motion.csv", &rows, ctx)?;
     if ctx.json {
         return ctx.print_json(&rows);
     }

@@ -1,12 +1,10 @@
 //! The report of `trinity compare`: rate–distortion curves by class.
 
 use serde_json::{Value, json};
-use trinity_study::compare::{Miss, Winner, on_common_tensors, winners};
+use trinity_study::compare::{Miss, Winner, on_common_tensors, verdicts, winners};
 use trinity_tensor::Class;
-use trinity_tensor::codec::{PAPER_BASELINES, Target};
-use trinity_tensor::compare::{
-    ClassLine, ComparisonRow, GAUSSIAN, ORDER0, at_equal_mae, bd_rate, by_class, off_target,
-};
+use trinity_tensor::codec::Target;
+use trinity_tensor::compare::{ClassLine, ComparisonRow, GAUSSIAN, ORDER0, bd_rate, by_class, off_target};
 
 use crate::colour::colours;
 use crate::report::Report;
@@ -19,7 +17,7 @@ pub fn report(rows: &[ComparisonRow], targets: &[Target], misses: &[Miss], ancho
          A number format stands at the one rate it has. The gap is the distance in bits from the rate–distortion bound of independent Gaussian values.",
     );
     let winners = winners(rows, targets);
-    report.answer(winners.iter().filter(|winner| winner.lead.is_some()).map(sentence));
+    report.answer(winners.iter().filter(|winner| winner.lead.is_some()).map(ToString::to_string));
     for class in Class::ALL {
         let own: Vec<ComparisonRow> = rows.iter().filter(|row| row.class == class).cloned().collect();
         if own.is_empty() {
@@ -72,37 +70,6 @@ pub fn report(rows: &[ComparisonRow], targets: &[Target], misses: &[Miss], ancho
         );
     }
     report
-}
-
-/// A winner in words.
-pub fn sentence(winner: &Winner) -> String {
-    let in_bits = winner.target.contains("bits");
-    let figure = match in_bits {
-        true => format!("{:.2} dB", winner.snr_db),
-        false => format!("{:.3} bits per value", winner.bits_per_value),
-    };
-    let reached = match winner.tensors == winner.of {
-        true => String::new(),
-        false => format!(" on the {} of {} tensors where it gets there", winner.tensors, winner.of),
-    };
-    let by = match (&winner.next, winner.lead) {
-        (Some(next), Some(lead)) => {
-            let amount = match (in_bits, lead >= 0.0) {
-                (true, true) => format!("{lead:.2} dB above"),
-                (true, false) => format!("{:.2} dB below", -lead),
-                (false, true) => format!("{:.1} % fewer than", lead * 100.0),
-                (false, false) => format!("{:.1} % more than", -lead * 100.0),
-            };
-            match winner.shared == winner.of {
-                true => format!(", {amount} {next}"),
-                false => {
-                    format!("; {amount} {next} on the {} of {} that both reach", winner.shared, winner.of)
-                }
-            }
-        }
-        _ => String::new(),
-    };
-    format!("{} at {}: {} with {figure}{reached}{by}.", winner.class, winner.target, winner.codec)
 }
 
 fn winners_table(winners: &[Winner], class: Class) -> Table {
@@ -167,47 +134,6 @@ fn bars(rows: &[ComparisonRow], target: Target) -> Value {
              "encoding": {"text": {"field": field, "type": "quantitative", "format": ".3f"}}},
         ],
     })
-}
-
-/// Where these tensors bear the paper's Figure 14(a) out, and where not: on
-/// weight gradients, H.265 against each baseline at the same mean absolute error.
-pub fn verdicts(rows: &[ComparisonRow]) -> Vec<String> {
-    let gradients: Vec<ComparisonRow> =
-        rows.iter().filter(|row| row.class == Class::WeightGradient).cloned().collect();
-    let found = at_equal_mae(&gradients, "h265");
-    PAPER_BASELINES
-        .iter()
-        .filter_map(|&baseline| {
-            let own: Vec<_> = found.iter().filter(|versus| versus.codec == baseline).collect();
-            let mean = |bits: &dyn Fn(&&trinity_tensor::compare::AtEqualMae) -> f64| {
-                own.iter().map(bits).sum::<f64>() / own.len() as f64
-            };
-            let against: Vec<String> = own
-                .iter()
-                .filter(|versus| versus.codec_bits <= versus.anchor_bits)
-                .map(|versus| {
-                    format!("{} ({:.3} against {:.3})", versus.tensor, versus.codec_bits, versus.anchor_bits)
-                })
-                .collect();
-            let verdict = match against.len() {
-                0 => "as the paper's Figure 14(a) has it".to_owned(),
-                count => format!(
-                    "which contradicts the paper's Figure 14(a) at {count} of {} points: {}",
-                    own.len(),
-                    against.join(", ")
-                ),
-            };
-            (!own.is_empty()).then(|| {
-                format!(
-                    "Weight gradients at equal mean absolute error: H.265 {:.3} bits per value, {baseline} {:.3} (means \
-                     over {} points), {verdict}.",
-                    mean(&|versus| versus.anchor_bits),
-                    mean(&|versus| versus.codec_bits),
-                    own.len(),
-                )
-            })
-        })
-        .collect()
 }
 
 fn label(codec: &str, precondition: &str) -> String {

@@ -5,10 +5,9 @@ use trinity_silicon::stages::Technology;
 use trinity_silicon::table3::{THREE_IN_ONE_ENCODER, THROUGHPUT_GBPS};
 use trinity_study::price::{self, PriceRow};
 
-use super::asked::{Args, codecs, entries, take, targets};
+use super::asked::{Args, codecs, entries, keep_rows, targets};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output;
 use crate::table::{Table, sig3};
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
@@ -26,15 +25,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     };
     let rows = price::stages(&request, &ctx.watch())?;
     device.remark(ctx);
-    if let Some(folder) = &args.out {
-        let mut csv = csv::Writer::from_writer(Vec::new());
-        for row in &rows {
-            csv.serialize(row).map_err(Failure::run)?;
-        }
-        take(args, "compare --stages")?;
-        output::write(&folder.join("stages.csv"), &csv.into_inner().map_err(Failure::run)?)?;
-        ctx.remark(format!("wrote {}", folder.join("stages.csv").display()));
-    }
+    keep_rows(args, "stages.csv", &rows, ctx)?;
     if ctx.json {
         return ctx.print_json(&rows);
     }

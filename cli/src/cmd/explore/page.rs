@@ -10,6 +10,7 @@ use crate::table::{Table, sig3};
 use serde_json::{Value, json};
 use trinity_study::explore::{Exploration, Explored, Odds};
 use trinity_study::search::Found;
+use trinity_study::sweep::charts;
 use trinity_tensor::Class;
 
 pub fn page(explored: &Explored, searched: Option<&Found>) -> Report {
@@ -41,12 +42,7 @@ pub fn page(explored: &Explored, searched: Option<&Found>) -> Report {
     add(&mut report, "What each plays", &show::layouts(found));
     report.heading("Over the budget");
     differences(&mut report, found);
-    fronts::charts(
-        &mut report,
-        &explored.study,
-        &found.fronts,
-        &fronts::View { budget_mm2: found.budget_mm2, arrows: Vec::new() },
-    );
+    fronts::draw(&mut report, &charts(&explored.study, &found.fronts, found.budget_mm2, &[]));
     report.heading("Tensors");
     bits(&mut report, found);
     add(&mut report, &format!("Bits per value at {}", found.quality), &show::bits(found));

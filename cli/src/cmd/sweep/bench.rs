@@ -5,7 +5,6 @@
 //! so what they gain over one thread is all that the machine has to give.
 
 use super::asked::SweepArgs;
-use super::show::significant;
 use crate::failure::Failure;
 use crate::table::Table;
 use serde::{Deserialize, Serialize};
@@ -13,6 +12,7 @@ use serde_json::Value;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use trinity_sim::sweep::{BLOCK, evaluate};
+use trinity_study::number::significant;
 use trinity_study::sweep::Study;
 
 #[derive(Debug, clap::Args)]

@@ -1,57 +1,7 @@
-//! Dies of a sweep over parts, as `study` finds them, with a picture.
+//! The picture of a die by its parts.
 
-use crate::report::Report;
-use crate::table::Table;
 use std::fmt::Write as _;
-use trinity_sim::die::picture;
-use trinity_sim::sweep::{Accumulator, Point};
-use trinity_study::sweep::{Study, best_die_table, best_dies, die_mm2, marginal_table, point_marginals};
-
-/// The terminal's part: best dies, and what one more of each part buys.
-pub fn text(study: &Study, accumulated: &Accumulator, colour: bool) -> String {
-    let mut text = String::new();
-    for table in [best_die_table(study, accumulated), marginal_table(study)].into_iter().flatten() {
-        text.push('\n');
-        text.push_str(&Table::from(table).render(colour));
-    }
-    text
-}
-
-/// The report's part.
-pub fn section(report: &mut Report, study: &Study, accumulated: &Accumulator) {
-    let Some(table) = best_die_table(study, accumulated) else { return };
-    report.heading("The die");
-    report.table(
-        "The best die of each scenario beside the one that was built",
-        table.headers(),
-        table.rows(),
-    );
-    if let Some(table) = marginal_table(study) {
-        report.table("What one more of each part would buy the die as built", table.headers(), table.rows());
-    }
-    for best in best_dies(study, accumulated) {
-        if let (Some(svg), Some(total_mm2)) = (treemap(&best.point), die_mm2(&best.point)) {
-            let caption = format!(
-                "{}: point {}, a die of {total_mm2:.0} mm², area by part in mm²",
-                best.scenario, best.index
-            );
-            report.svg(caption, &svg);
-        }
-    }
-}
-
-/// One point's report: the picture, then its numbers.
-pub fn explain_page(title: &str, point: &Point, lines: &Table) -> Report {
-    let mut report = Report::new(title);
-    if let (Some(svg), Some(total_mm2)) = (treemap(point), die_mm2(point)) {
-        report.svg(format!("One die of {total_mm2:.0} mm², area by part in mm²"), &svg);
-    }
-    if let Some(table) = point_marginals(point) {
-        report.table("What one more of each part would buy", table.headers(), table.rows());
-    }
-    report.table("Every line, with its formula", lines.headers(), lines.rows());
-    report
-}
+use trinity_study::sheet::Die;
 
 /// Side of the picture, in the units of its view box.
 const SIDE: f64 = 600.0;
@@ -61,17 +11,14 @@ const COLOURS: [&str; 11] = [
     "#f08d8d", "#d9d3d0",
 ];
 
-/// The die of a point as a treemap: each part a rectangle of its area.
-pub fn treemap(point: &Point) -> Option<String> {
-    let estimate = point.estimate().ok()?;
-    let picture = picture(point, &estimate)?;
-    let mut parts: Vec<(usize, &str, f64)> = picture
-        .area
-        .named()
-        .into_iter()
+/// A die as a treemap: each part a rectangle of its area.
+pub fn svg(die: &Die) -> String {
+    let mut parts: Vec<(usize, &str, f64)> = die
+        .parts
+        .iter()
         .enumerate()
         .filter(|(_, (_, mm2))| *mm2 > 0.0)
-        .map(|(at, (name, mm2))| (at, name, mm2))
+        .map(|(at, (name, mm2))| (at, *name, *mm2))
         .collect();
     parts.sort_by(|a, b| b.2.total_cmp(&a.2));
     let total: f64 = parts.iter().map(|part| part.2).sum();
@@ -90,7 +37,7 @@ pub fn treemap(point: &Point) -> Option<String> {
         svg.push_str(&label(name, mm2, [x, y, width, height]));
     }
     svg.push_str("</svg>");
-    Some(svg)
+    svg
 }
 
 /// Widths of a letter over its size, about.

@@ -216,7 +216,7 @@ const AGAIN: &str = "remove the shard's .json and .rows, and run that shard agai
 /// Joins the rows of all shards under one header.
 pub fn join_rows(study: &Study, states: &[(PathBuf, State)], path: &Path) -> Result<(), Failure> {
     let mut draft = output::Draft::create(path)?;
-    draft.put(super::show::points_header(study).as_bytes())?;
+    draft.put(trinity_study::sweep::points_header(study).as_bytes())?;
     for (folder, state) in states {
         read(state, folder, |rows| draft.put(rows))?;
     }

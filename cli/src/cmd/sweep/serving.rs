@@ -1,6 +1,7 @@
 //! `trinity sweep` on a study that serves: latencies, throughput under both
 //! objectives, tokens per joule and per dollar, drawn as `study` says them.
 
+use super::page;
 use crate::plot::{Axis, Mark, Plot, Series};
 use crate::report::Report;
 use crate::table::Table;
@@ -9,6 +10,7 @@ use std::path::Path;
 use std::time::Instant;
 use trinity_study::number::{grouped, significant};
 use trinity_study::serving::{ServingAnswer, WorkloadChart, load, points_csv, run, traces};
+use trinity_study::sheet::Block;
 use trinity_study::sweep::Study;
 
 pub fn serve(study: &Study, out: &Path, ctx: &Context) -> Result<(), Failure> {
@@ -19,7 +21,7 @@ pub fn serve(study: &Study, out: &Path, ctx: &Context) -> Result<(), Failure> {
     output::lock(out, &work(study))?;
     output::write(&out.join("serving.csv"), points_csv(study, &outcome).as_bytes())?;
     let answer = outcome.answer(study);
-    page(study, &outcome.title, &answer).write(&out.join("report.html"))?;
+    report(study, &outcome.title, &answer).write(&out.join("report.html"))?;
     if ctx.json {
         ctx.print_json(&outcome)?;
     } else {
@@ -75,23 +77,20 @@ fn work(study: &Study) -> String {
 
 /// The answer in the terminal: words first, then the tables they rest on.
 fn text(study: &Study, title: &str, answer: ServingAnswer, colour: bool) -> String {
-    let mut text = format!("{title}\n\n");
-    if let Some(table) = super::show::replaced_table(study, None) {
-        text += &format!("Measured values in use\n{}\n", table.render(colour));
-    }
-    answer.sentences.iter().for_each(|sentence| text += &format!("{sentence}\n"));
-    for (workload, sentences) in answer.workloads {
-        text += &format!("\n{workload}:\n");
-        sentences.iter().for_each(|sentence| text += &format!("  {sentence}\n"));
-    }
-    text += "\nMost requests within both objectives, by scenario\n";
-    text += &Table::from(answer.best).render(colour);
-    text += "\nAll points\n";
-    text += &Table::from(answer.points).render(colour);
-    text
+    let mut blocks = vec![Block::lines(vec![title.to_owned()])];
+    blocks.extend(study.replaced_block());
+    blocks.push(Block::lines(answer.sentences));
+    blocks.extend(answer.workloads.into_iter().map(|(workload, sentences)| Block {
+        caption: Some(format!("{workload}:")),
+        lines: sentences.iter().map(|sentence| format!("  {sentence}")).collect(),
+        ..Block::default()
+    }));
+    blocks.push(Block::captioned("Most requests within both objectives, by scenario", answer.best));
+    blocks.push(Block::captioned("All points", answer.points));
+    page::text(blocks, colour)
 }
 
-fn page(study: &Study, title: &str, answer: &ServingAnswer) -> Report {
+fn report(study: &Study, title: &str, answer: &ServingAnswer) -> Report {
     let mut report = Report::new(title);
     report.heading("Answer");
     for sentence in &answer.sentences {
@@ -112,7 +111,7 @@ fn page(study: &Study, title: &str, answer: &ServingAnswer) -> Report {
     }
     report.heading("Points");
     report.table("Every point; latencies at the rate stated", points.headers(), points.rows());
-    super::page::assumptions(&mut report, study);
+    page::add(&mut report, &study.assumptions());
     report
 }
 

@@ -40,9 +40,9 @@ pub struct Shown {
 
 /// A standard's decoder, fed with NAL units.
 pub trait FrameDecoder {
-    /// As the user types it.
+    /// The command's name, as the user types it.
     const COMMAND: &'static str;
-    /// For a stream of so many bytes.
+    /// A decoder for a stream of so many bytes.
     fn new(stream_bytes: usize) -> Self;
     fn push(&mut self, unit: NalUnit<'_>) -> Result<(), String>;
     fn finish(&mut self) -> Result<(), String>;

@@ -93,7 +93,7 @@ pub fn choose_basis<'a>(
     // later must be better by a margin.
     let best = (1..found.len()).fold(0, |best, at| {
         let gap = |at: usize| found[at].chosen.trial.gap();
-        if gap(at) < gap(best) - THRESHOLDS.margin { at } else { best }
+        if gap(at) < gap(best) - THRESHOLDS.margin() { at } else { best }
     });
     if found.is_empty() {
         return Err(Error::BadTarget { what: "no change of basis is allowed".into() });

@@ -146,7 +146,7 @@ fn is_cheaper(a: &Trial, b: &Trial, lambda: f32, few_values: bool) -> bool {
         }
         (0, 1..) => THRESHOLDS.transform_margin,
         (2.., 1) if !few_values => THRESHOLDS.fixed_margin,
-        _ => THRESHOLDS.margin,
+        _ => THRESHOLDS.margin(),
     };
     b.cost < a.cost - f64::from(lambda) * margin
 }

@@ -17,7 +17,7 @@ use crate::format::trinity::tiles::code::{load, tile_means};
 use crate::format::trinity::tiles::coded::coded_width;
 use crate::matrix::Matrix;
 use crate::stage::transform::{Transform, Transformer};
-use crate::stage::trellis::DEAD_ZONE_ROUNDING;
+use crate::stage::trellis::dead_zone_rounding;
 use crate::stage::trellis::{GROUPS, MAX_TARGET};
 use trinity_numeric::simd::{self, Kernel};
 
@@ -146,7 +146,7 @@ impl Kernel for Round<'_> {
         let mut values = vec![0.0; batch * width];
         let mut coefficients = vec![0.0; batch * width];
         let mut above = vec![0.0f32; width];
-        let rounding = DEAD_ZONE_ROUNDING as f32 / 128.0;
+        let rounding = dead_zone_rounding() as f32 / 128.0;
         for (i, magnitudes) in levels.magnitudes.chunks_mut(batch * width).enumerate() {
             let (values, coefficients) =
                 (&mut values[..magnitudes.len()], &mut coefficients[..magnitudes.len()]);

@@ -125,7 +125,7 @@ fn race<'s>(
         };
         let pass = start(input, &chosen);
         best.others += 1;
-        if gap(&pass, input) < gap(&best.first, best.input) - THRESHOLDS.margin {
+        if gap(&pass, input) < gap(&best.first, best.input) - THRESHOLDS.margin() {
             best = Raced { input, chosen, first: pass, others: best.others };
         }
     }

@@ -3,8 +3,10 @@
 //! A rule saves time and may cost bits: `cargo xtask regret --without RULE` codes without it and says what
 //! the choices then take. Knows names and numbers; what a rule looks at belongs to the search that asks.
 
+use crate::stage::trellis::DEAD_ZONE;
 use std::fmt;
 use std::str::FromStr;
+use trinity_numeric::tuned::Tuned;
 
 /// A rule of one of the searches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,12 +132,15 @@ impl Rules {
     }
 }
 
+/// Bits by which an alternative must be cheaper to be taken: a sample is only a sample.
+static MARGIN: Tuned = Tuned::new("trinity-margin", "trinity", 0.004, &[0.001, 0.002, 0.008]);
+
+/// Constants of the format `trinity` that were chosen by measurement (`cargo xtask tune`).
+pub static TUNED: [&Tuned; 2] = [&MARGIN, &DEAD_ZONE];
+
 /// Every threshold of the searches; bits are bits per value.
 #[derive(Debug, Clone, Copy)]
 pub struct Thresholds {
-    /// Bits by which an alternative must be cheaper to be taken: a sample is only a sample
-    /// (`cargo xtask tune trinity-margin`).
-    pub margin: f64,
     /// Matrices of no more values may do without scales of columns, and are coded in
     /// less time than a large transform is learned in.
     pub few_values: usize,
@@ -190,6 +195,13 @@ pub struct Thresholds {
     pub line: LineThresholds,
 }
 
+impl Thresholds {
+    /// Bits by which an alternative must be cheaper to be taken.
+    pub fn margin(&self) -> f64 {
+        MARGIN.get()
+    }
+}
+
 /// Thresholds of the line format's search; bits are bits per value.
 #[derive(Debug, Clone, Copy)]
 pub struct LineThresholds {
@@ -220,7 +232,6 @@ pub struct LineThresholds {
 
 /// Tuned on captured tensors and the laws of `cargo xtask regret`.
 pub const THRESHOLDS: Thresholds = Thresholds {
-    margin: 0.004,
     few_values: 1 << 16,
     row_scales_margin: 0.03,
     transform_margin: 0.01,

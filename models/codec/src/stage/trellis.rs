@@ -19,6 +19,7 @@ use crate::entropy::rans::LANES;
 use crate::entropy::scales::raw_bits;
 use crate::stage::trellis::points::{Candidates, LOST};
 use trinity_numeric::simd::{self, Kernel};
+use trinity_numeric::tuned::Tuned;
 
 /// Ungerboeck's parity-check polynomials h0, h1 for 2^2 to 2^8 states.
 const CODES: [(u16, u16); 7] =
@@ -349,15 +350,22 @@ pub enum Decision {
 }
 
 /// Rounding of a plain uniform quantizer, in 1/128 of a level: what a Laplacian
-/// source at some three bits per value asks of a rate-aware one (`cargo xtask
-/// tune trinity-dead-zone`).
-pub const DEAD_ZONE_ROUNDING: i32 = 51;
+/// source at some three bits per value asks of a rate-aware one.
+pub static DEAD_ZONE: Tuned =
+    Tuned::new("trinity-dead-zone", "trinity-static", 51.0, &[45.0, 48.0, 54.0, 58.0]);
+
+/// [`DEAD_ZONE`], as targets are counted.
+#[inline(always)]
+pub fn dead_zone_rounding() -> i32 {
+    DEAD_ZONE.get() as i32
+}
 
 /// Magnitudes of targets in 1/128 of a level.
 #[inline(always)]
 pub fn round(targets: &[i32], magnitudes: &mut [u32]) {
+    let rounding = dead_zone_rounding();
     for (magnitude, target) in magnitudes.iter_mut().zip(targets) {
-        *magnitude = ((target + DEAD_ZONE_ROUNDING) >> 7) as u32;
+        *magnitude = ((target + rounding) >> 7) as u32;
     }
 }
 

@@ -1,6 +1,15 @@
 //! How hard the encoder tries: presets as plain settings.
 
 use trinity_bits::Preset;
+use trinity_numeric::tuned::Tuned;
+
+/// The price of a bit in squared steps: flat around its high-rate value, 2 ln 2 / 12.
+static LAMBDA: Tuned = Tuned::new("h264-lambda", "h264-slow", 0.13, &[0.09, 0.11, 0.15, 0.18]);
+/// What is added before magnitudes are cut to whole levels: the best for Gaussian sources of two to four bits.
+static ROUNDING: Tuned = Tuned::new("h264-rounding", "h264-fast", 0.36, &[0.32, 0.40, 0.44]);
+
+/// Every constant of the encoder that was chosen by measurement.
+pub static TUNED: [&Tuned; 2] = [&LAMBDA, &ROUNDING];
 
 /// How hard to look.
 #[derive(Debug, Clone, Copy)]
@@ -23,8 +32,7 @@ pub struct Effort {
     pub skip_four: bool,
 }
 
-/// λ and rounding of a preset, found by measurement on tensors and pictures
-/// (`cargo xtask tune`).
+/// What a preset asks for, with λ and rounding as they were chosen (`cargo xtask tune`).
 #[derive(Debug, Clone, Copy)]
 pub struct Tuning {
     pub effort: Effort,
@@ -49,12 +57,8 @@ impl Tuning {
                 Preset::Slow => effort(2, 0.01, 0.2, 0.0),
                 Preset::Best => effort(2, 0.01, 0.3, 0.01),
             },
-            // Flat around its high-rate value, 2 ln 2 / 12 of a squared step;
-            // `cargo xtask tune h264-lambda` prints what other values give on captured weights.
-            lambda: 0.13,
-            // The best for Gaussian sources of two to four bits; on captured weights, see
-            // `cargo xtask tune h264-rounding`.
-            rounding: 0.36,
+            lambda: LAMBDA.get() as f32,
+            rounding: ROUNDING.get() as f32,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! How hard the encoder tries: presets as plain settings.
 
+use crate::encoder::tuned::LAMBDA;
 use trinity_bits::Preset;
 
 /// What a preset switches.
@@ -11,8 +12,7 @@ pub struct Effort {
     pub hadamard_sizes: bool,
     /// The quick way prices levels only where fewer than this share are not zero.
     pub dead_zone_above: f32,
-    /// Price of a bit in squared quantization steps; `cargo xtask tune h265-lambda`
-    /// prints what other values give on captured weights.
+    /// The price of a bit in squared quantization steps.
     pub lambda: f32,
     /// Coding-block sizes tried.
     pub max_cu_log2: u32,
@@ -48,7 +48,7 @@ impl Effort {
             quick: false,
             hadamard_sizes: false,
             dead_zone_above: 1.0,
-            lambda: 0.10,
+            lambda: LAMBDA.get() as f32,
             max_cu_log2: 5,
             min_cu_log2: 3,
             nxn: true,

@@ -18,6 +18,7 @@ use crate::encoder::quantize::rdoq::Working;
 use crate::encoder::search::estimate::Bias;
 use crate::encoder::syntax::{CtuWriter, Surroundings};
 use crate::encoder::tree::{LOG2_CTB, Tree, units_in, z_order};
+use crate::encoder::tuned::EARLY_EXIT;
 use crate::entropy::residual::State;
 use crate::intra::MAX_LINE;
 use crate::quant::Quantizer;
@@ -450,10 +451,10 @@ impl Whole {
     /// Whether quarters that came to `cost` after `parts` of them will not come
     /// to less.
     fn is_out_of_reach(self, cost: f64, parts: usize) -> bool {
-        /// Share of the whole that the rest may turn out to save: the least at
-        /// which time is saved and hardly a bit lost (`cargo xtask tune h265-early-exit`).
+        /// Share of the whole that the rest may turn out to save.
         const EARLY_EXIT_SLACK: [f64; 4] = [1.0, 0.08, 0.06, 0.04];
-        let share = if self.even { parts as f64 / 4.0 + EARLY_EXIT_SLACK[parts] } else { 1.0 };
+        let slack = EARLY_EXIT.get() * EARLY_EXIT_SLACK[parts];
+        let share = if self.even { parts as f64 / 4.0 + slack } else { 1.0 };
         cost > self.cost * share
     }
 }

@@ -1,6 +1,7 @@
 //! Quantization without pricing: a dead zone, and signs hidden where the
 //! error grows least.
 
+use crate::encoder::tuned::DEAD_ZONE;
 use crate::entropy::residual::Shape;
 
 /// An estimate of what coefficients cost, for choosing between transforms.
@@ -30,11 +31,6 @@ impl Proxy {
     }
 }
 
-/// What is added before magnitudes are cut to whole levels: a level more also
-/// costs more bits. `cargo xtask tune h265-dead-zone` prints what other values
-/// give on captured weights.
-const ROUNDING: f32 = 0.45;
-
 /// Quantizes; magnitudes below `zero_below` vanish. Returns whether any level
 /// is not zero; `levels` is fully written.
 pub fn dead_zone(
@@ -45,10 +41,11 @@ pub fn dead_zone(
     zero_below: f32,
     hides: bool,
 ) -> bool {
+    let rounding = DEAD_ZONE.get() as f32;
     let mut any = 0;
     for (level, &c) in levels.iter_mut().zip(coefficients) {
         let exact = (c as f32 * inverse_step).abs();
-        let magnitude = if exact < zero_below { 0 } else { (exact + ROUNDING).min(32767.0) as i32 };
+        let magnitude = if exact < zero_below { 0 } else { (exact + rounding).min(32767.0) as i32 };
         *level = if c < 0 { -magnitude } else { magnitude };
         any |= magnitude;
     }

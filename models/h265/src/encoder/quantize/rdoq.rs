@@ -6,6 +6,7 @@
 //! really cost is counted afterwards by [`crate::entropy::residual`].
 
 use crate::encoder::quantize::trellis::{self, Paths, Prices, SubBlock};
+use crate::encoder::tuned::HIDDEN_SIGN;
 use crate::entropy::contexts::Contexts;
 use crate::entropy::residual::{
     ResidualTools, Shape, State, adapt_stat, last_binarization, next_rice, remaining_bits, sig_contexts,
@@ -166,10 +167,6 @@ impl Default for Working {
         }
     }
 }
-
-/// What a hidden sign saves in bits, the error it causes taken off; `cargo
-/// xtask tune h265-hidden-sign` prints what other values give.
-const HIDDEN_SIGN: f32 = 0.75;
 
 /// Chooses levels for `coefficients` (row by row). Returns whether there are
 /// any but zeros. `levels` is fully written, as far as the block goes.
@@ -401,7 +398,7 @@ fn choose(
             && significant >> 4 > 0
             && 31 - significant.leading_zeros() - significant.trailing_zeros() > 3
         {
-            coded_cost -= HIDDEN_SIGN * bit;
+            coded_cost -= HIDDEN_SIGN.get() as f32 * bit;
         }
         let mut keep = running.count > 0;
         if b < last_block && b > 0 && !surely {

@@ -19,7 +19,7 @@ use crate::format::trinity::plan::{Plan, Scalars};
 use crate::format::trinity::tiles::coded::{Coded, coded_width, note_drift, symbol_costs};
 use crate::stage::transform::Transformer;
 use crate::stage::trellis::{
-    Code, Costs, DEAD_ZONE_ROUNDING, Decision, GROUPS, MAX_TARGET, Points, Search, round,
+    Code, Costs, Decision, GROUPS, MAX_TARGET, Points, Search, dead_zone_rounding, round,
 };
 
 use blocks::{Blocks, by_block, by_frequency};
@@ -297,7 +297,7 @@ impl TileEncoder {
     #[inline(always)]
     fn row_class(&mut self) -> i64 {
         let expected: i64 = self.state.scales.expect().iter().map(|&e| i64::from(e)).sum();
-        let rounded: i64 = self.targets.iter().map(|t| i64::from((t + DEAD_ZONE_ROUNDING) >> 7)).sum();
+        let rounded: i64 = self.targets.iter().map(|t| i64::from((t + dead_zone_rounding()) >> 7)).sum();
         let size = rounded as f32 * self.rounding_bias;
         let before = (self.rows > 0).then_some(self.state.row_class);
         let class = row_class(size, expected, self.targets.len(), before);

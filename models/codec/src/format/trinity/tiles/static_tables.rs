@@ -27,7 +27,7 @@ const CONTEXTS: usize = GROUPS * CLASSES;
 const COARSE: u32 = 5;
 /// Rounding of a plain uniform quantizer: what a Laplacian source at some
 /// three bits per value asks of a rate-aware one. Beside the adaptive coder's
-/// 51/128 (`DEAD_ZONE_ROUNDING`): streams of both are pinned.
+/// 51/128 (`DEAD_ZONE`): streams of both are pinned.
 const ROUNDING: f32 = 0.40;
 /// Where every lane's state machine stands at the start of a row.
 const START: [u8; LANES] = [0; LANES];

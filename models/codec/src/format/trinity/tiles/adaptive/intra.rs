@@ -11,7 +11,7 @@ use crate::entropy::lanes::{context, symbol};
 use crate::entropy::model::{ESCAPE, cost_q12};
 use crate::entropy::scales::raw_bits;
 use crate::stage::intra::{self, CLOSELY, NONE, Neighbours, OTHER, OTHER_BITS, Said};
-use crate::stage::trellis::{DEAD_ZONE_ROUNDING, UNIT};
+use crate::stage::trellis::{UNIT, dead_zone_rounding};
 
 impl TileEncoder {
     /// Codes one coded row of `values` and leaves its reconstruction there.
@@ -95,7 +95,7 @@ impl TileEncoder {
         let mut sum = 0.0;
         for (coefficient, &class) in coefficients.iter().zip(classes) {
             let target = target(*coefficient);
-            let magnitude = ((target + DEAD_ZONE_ROUNDING) >> 7) as u32;
+            let magnitude = ((target + dead_zone_rounding()) >> 7) as u32;
             let distance = (target - ((magnitude as i32) << 7)) as f32 * (1.0 / 64.0);
             let symbol = symbol(class, magnitude);
             let mut rate = self.costs[usize::from(context(class, 0))][symbol] as f32;
