@@ -14,8 +14,10 @@ const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 460.0;
 /// Left, right, top and bottom.
 const MARGINS: [f64; 4] = [70.0, 190.0, 30.0, 50.0];
-const COLOURS: [&str; 8] =
-    ["#0b6e4f", "#c8553d", "#3d5a98", "#8a6d1b", "#7b3f8c", "#2b8a9e", "#a23b72", "#6b6b6b"];
+const COLOURS: [&str; 10] = [
+    "#0b6e4f", "#c8553d", "#3d5a98", "#8a6d1b", "#7b3f8c", "#2b8a9e", "#a23b72", "#6b6b6b", "#d99a00",
+    "#4f8f2f",
+];
 
 /// An SVG of the lines; losses at or below zero are left out, as a logarithm has no place for them.
 pub fn svg(title: &str, lines: &[Line]) -> String {

@@ -1,5 +1,5 @@
 //! `cargo xtask peers weights`: what a model loses when its linear weights are coded for a text, by rate, for the Trinity
-//! codec, for quantizers of the field, for llama.cpp, AutoRound and GPTQModel, and for the rate–distortion bound.
+//! codec, for quantizers of the field, for llama.cpp, EXL3, AutoRound and GPTQModel, and for the rate–distortion bound.
 //!
 //! The same calibrating text and the same held-out text for all, one evaluator, files as `trinity encode` writes them;
 //! embeddings and output layers are kept as they are by all. Points are kept under `target/peers/weights` until the
@@ -34,17 +34,18 @@ enum Maker {
 }
 
 /// Rows of the table, and the rates of each: codecs of whole bits have room for their scales.
-const ROWS: [(Maker, &[&str]); 10] = [
+const ROWS: [(Maker, &[&str]); 11] = [
     (Maker::Codec { name: "trinity", calibrated: true }, &["2", "2.5", "3", "3.5", "4"]),
     (Maker::Codec { name: "watersic", calibrated: true }, &["2", "2.5", "3", "4"]),
     (Maker::Codec { name: "qtip", calibrated: true }, &["2", "3", "4"]),
     (Maker::Llama, &["IQ1_M", "IQ2_XXS", "IQ2_M", "IQ3_XXS", "IQ3_M", "Q3_K_M", "IQ4_XS", "Q4_K_M"]),
+    (Maker::Package("exl3"), &["2", "2.5", "3", "4"]),
     (Maker::Package("autoround"), &["2", "3", "4"]),
     (Maker::Package("gptqmodel"), &["2", "3", "4"]),
     (Maker::Codec { name: "gptq-128g", calibrated: true }, &["2.15", "3.16", "4.17"]),
     (Maker::Codec { name: "awq-128g", calibrated: true }, &["2.15", "3.16", "4.17"]),
     (Maker::Codec { name: "trinity", calibrated: false }, &["2", "2.5", "3", "4"]),
-    (Maker::Bound, &["2", "3", "4"]),
+    (Maker::Bound, &["2", "2.5", "3", "4"]),
 ];
 /// The columns of the table, by the rate they begin at.
 const COLUMNS: [f64; 6] = [0.0, 2.0, 2.5, 3.0, 3.5, 4.0];
@@ -106,6 +107,13 @@ pub fn run(args: &[&str]) -> Result<(), String> {
     let all = [
         model("tiny", tiny, "embed*", 16, &["autoround", "gptqmodel"] as &[_]),
         model("smollm2-135m", gguf("smollm2-135m"), "token_embd*", 4, &["llama.cpp"]),
+        model(
+            "reference",
+            models::cache().join("reference/reference.safetensors"),
+            "embed*",
+            16,
+            &["llama.cpp", "exl3"],
+        ),
         model("gemma3-270m", gguf("gemma3-270m"), "token_embd*", 4, &[]),
     ];
     let scratch = bench::Scratch::new("peers-weights")?;
@@ -286,6 +294,14 @@ impl Run<'_> {
     }
 
     fn package(&self, name: &str, bits: &str) -> Result<Command, String> {
+        if name == "exl3" {
+            // With PyTorch of its own: what runs on a GPU is no matter of a list of packages.
+            let python = tools::find("python3").ok_or("no python3 on this machine")?;
+            let mut quantize = Command::new(python);
+            quantize.arg(root().join("xtask/src/peers/exl3.py")).arg(target().join("peers/exl3"));
+            quantize.arg(&self.model.path).arg(&self.texts[1]).arg(format!("{name}-{bits}"));
+            return Ok(quantize);
+        }
         let list = "python/requirements-weights-peers.txt";
         let mut quantize = Command::new(environment::virtual_environment(".venv-peers", &[list])?);
         quantize.arg(root().join("xtask/src/peers/rounding.py")).arg(target().join("peers/rounding"));
@@ -314,6 +330,7 @@ impl Maker {
             Self::Codec { name, calibrated: true } => format!("`{name}`, calibrated"),
             Self::Codec { name, calibrated: false } => format!("`{name}`"),
             Self::Llama => "llama.cpp, calibrated".into(),
+            Self::Package("exl3") => "EXL3, calibrated".into(),
             Self::Package("autoround") => "AutoRound, calibrated".into(),
             Self::Package(_) => "GPTQModel, calibrated".into(),
             Self::Bound => "rate–distortion bound".into(),
