@@ -1,7 +1,8 @@
 //! `cargo xtask peers weights`: what a model loses when its linear weights are coded for a text, by rate, for the Trinity
 //! codec, for quantizers of the field, for llama.cpp, EXL3, AutoRound and GPTQModel, and for the rate–distortion bound.
 //!
-//! The same calibrating text and the same held-out text for all, one evaluator, files as `trinity encode` writes them;
+//! What a cell says is the Kullback–Leibler divergence from the uncoded model's predictions, and in brackets the bits per byte
+//! lost, each with half of its 95 % interval. The same calibrating text and the same held-out text for all, one evaluator, files as `trinity encode` writes them;
 //! embeddings and output layers are kept as they are by all. Points are kept under `target/peers/weights` until the
 //! program changes, so that a run that was stopped goes on.
 
@@ -18,7 +19,7 @@ use crate::{
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const USAGE: &str = "cargo xtask peers weights [--only MODEL] [--windows N] [--codec NAME] [--chart FILE.svg] [--trinity PROGRAM]";
+const USAGE: &str = "cargo xtask peers weights [--only MODEL] [--windows N] [--codec NAME] [--chart FILE.svg] [--trinity PROGRAM] [--kept]";
 
 /// Who makes a point of the table.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -62,8 +63,10 @@ struct Model {
 
 struct Point {
     bits: f64,
-    lost: f64,
-    half: f64,
+    /// Bits per byte, and half of their interval.
+    lost: [f64; 2],
+    /// Nats of a token, and half of their interval.
+    divergence: [f64; 2],
 }
 
 #[derive(Default)]
@@ -74,12 +77,18 @@ struct Options {
     codec: Option<String>,
     chart: Option<PathBuf>,
     trinity: Option<PathBuf>,
+    /// Whether only points that earlier runs left are shown, whatever program made them.
+    kept: bool,
 }
 
 fn options(args: &[&str]) -> Result<Options, String> {
     let mut options = Options::default();
     let mut words = args.iter();
     while let Some(&word) = words.next() {
+        if word == "--kept" {
+            options.kept = true;
+            continue;
+        }
         let value = words.next().ok_or(format!("{word} wants a value: {USAGE}"))?;
         match word {
             "--only" => options.only = Some((*value).into()),
@@ -98,6 +107,7 @@ fn options(args: &[&str]) -> Result<Options, String> {
 pub fn run(args: &[&str]) -> Result<(), String> {
     let options = options(args)?;
     let trinity = match &options.trinity {
+        None if options.kept => PathBuf::new(),
         Some(path) => std::fs::canonicalize(path).map_err(|e| format!("{}: {e}", path.display()))?,
         None => bench::build_trinity()?,
     };
@@ -111,7 +121,7 @@ pub fn run(args: &[&str]) -> Result<(), String> {
             "reference",
             models::cache().join("reference/reference.safetensors"),
             "embed*",
-            16,
+            8,
             &["llama.cpp", "exl3"],
         ),
         model("gemma3-270m", gguf("gemma3-270m"), "token_embd*", 4, &[]),
@@ -119,7 +129,7 @@ pub fn run(args: &[&str]) -> Result<(), String> {
     let scratch = bench::Scratch::new("peers-weights")?;
     let texts = texts(&scratch.path)?;
     for model in all.iter().filter(|model| options.only.as_ref().is_none_or(|only| only == model.name)) {
-        if !model.path.exists() {
+        if !model.path.exists() && !options.kept {
             eprintln!("left out: {} ({} is not there)", model.name, model.path.display());
             continue;
         }
@@ -128,6 +138,7 @@ pub fn run(args: &[&str]) -> Result<(), String> {
             model,
             texts: &texts,
             windows: options.windows.unwrap_or(model.windows),
+            kept: options.kept,
         };
         run.table(&options)?;
     }
@@ -140,6 +151,7 @@ struct Run<'a> {
     model: &'a Model,
     texts: &'a [PathBuf; 2],
     windows: usize,
+    kept: bool,
 }
 
 impl Run<'_> {
@@ -156,8 +168,12 @@ impl Run<'_> {
             if !wanted || maker.is_other() && !self.model.others.contains(&maker.name()) {
                 continue;
             }
-            let points =
-                rates.iter().map(|rate| self.point(maker, rate)).collect::<Result<Vec<Point>, String>>()?;
+            let there = |rate: &&&str| !self.kept || self.folder(maker, rate).join("eval.csv").exists();
+            let made = rates.iter().filter(there).map(|rate| self.point(maker, rate));
+            let points = made.collect::<Result<Vec<Point>, String>>()?;
+            if points.is_empty() {
+                continue;
+            }
             let cell = |column: usize| {
                 let own = points.iter().filter(|point| column_of(point.bits) == column);
                 own.map(|point| {
@@ -166,14 +182,15 @@ impl Run<'_> {
                     } else {
                         format!(" at {:.2}", point.bits)
                     };
-                    format!("{:.3} ± {:.3}{at}", point.lost, point.half)
+                    let ([lost, half], [nats, within]) = (point.lost, point.divergence);
+                    format!("{nats:.4} ± {within:.4} ({lost:.4} ± {half:.4}){at}")
                 })
                 .collect::<Vec<_>>()
                 .join("; ")
             };
             let cells: Vec<String> = (0..COLUMNS.len()).map(cell).collect();
             println!("| {} | {} |", maker.title(), cells.join(" | "));
-            let points = points.iter().map(|point| (point.bits, point.lost)).collect();
+            let points = points.iter().map(|point| (point.bits, point.divergence[0])).collect();
             let name = maker.title().replace('`', "");
             lines.push(Line { name, points, is_bound: maker == Maker::Bound });
         }
@@ -187,17 +204,18 @@ impl Run<'_> {
         }
     }
 
+    /// Where a point is kept.
+    fn folder(&self, maker: Maker, rate: &str) -> PathBuf {
+        let (model, windows) = (self.model.name, self.windows);
+        target().join(format!("peers/weights/{model}-{windows}-{}-{rate}", maker.folder()))
+    }
+
     /// One point, made now or by an earlier run of the same program.
     fn point(&self, maker: Maker, rate: &str) -> Result<Point, String> {
-        let folder = target().join(format!(
-            "peers/weights/{}-{}-{}-{rate}",
-            self.model.name,
-            self.windows,
-            maker.folder()
-        ));
+        let folder = self.folder(maker, rate);
         let csv = folder.join("eval.csv");
         // What another program makes does not change with ours.
-        let kept = is_newer(&csv, self.trinity) || maker.is_other() && csv.exists();
+        let kept = self.kept || is_newer(&csv, self.trinity) || maker.is_other() && csv.exists();
         let stale = !kept;
         std::fs::create_dir_all(&folder).map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
         if stale {
@@ -221,10 +239,14 @@ impl Run<'_> {
                 None
             }
         };
-        let rows = read_csv(&csv, ["delta_bits_per_byte", "delta_ci95"])?;
-        let &[lost, half] = rows.last().ok_or("eval.csv has no row of the file")?;
+        let rows = read_csv(&csv, ["delta_bits_per_byte", "delta_ci95", "kl_nats", "kl_ci95"])?;
+        // The first is of the model as it is.
+        let &[lost, half, nats, within] = rows
+            .get(1..)
+            .and_then(<[_]>::last)
+            .ok_or_else(|| format!("{} has no row of the file", csv.display()))?;
         let asked = || rate.parse().map_err(|_| format!("{rate} is no rate"));
-        Ok(Point { bits: bits.map_or_else(asked, Ok)?, lost, half })
+        Ok(Point { bits: bits.map_or_else(asked, Ok)?, lost: [lost, half], divergence: [nats, within] })
     }
 
     fn encode(&self, codec: &str, calibrated: bool, rate: &str, folder: &Path) -> Result<(), String> {
