@@ -116,6 +116,7 @@ pub fn run(args: &[&str]) -> Result<(), String> {
     let model = |name, path, exclude, windows, others| Model { name, path, exclude, windows, others };
     let all = [
         model("tiny", tiny, "embed*", 16, &["autoround", "gptqmodel"] as &[_]),
+        model("small", models::cache().join("small.safetensors"), "embed*", 8, &[]),
         model("smollm2-135m", gguf("smollm2-135m"), "token_embd*", 4, &["llama.cpp"]),
         model(
             "reference",
