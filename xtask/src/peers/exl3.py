@@ -165,6 +165,10 @@ def made(folder, original, text, word, quantize):
 
 
 def main():
+    if len(sys.argv) < 4:
+        sys.exit(__doc__)
+    if not torch.cuda.is_available():
+        sys.exit("error: EXL3 quantizes on a GPU, and PyTorch sees none")
     # The extension's build talks on standard output, too.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

@@ -208,6 +208,10 @@ def train(folder, steps, seconds, seed):
     import torch.nn.functional as f
     from safetensors.torch import save_file
 
+    if not (folder / "tokens.u16").exists():
+        sys.exit(f"error: {folder} has no tokens.u16\nhelp: `reference.py text {folder}` makes it")
+    if not torch.cuda.is_available():
+        sys.exit("error: no GPU that PyTorch can use, and on a processor this takes days")
     began = time.monotonic()
     torch.manual_seed(seed)
     torch.set_float32_matmul_precision("high")

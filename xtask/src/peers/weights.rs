@@ -195,6 +195,10 @@ impl Run<'_> {
             let name = maker.title().replace('`', "");
             lines.push(Line { name, points, is_bound: maker == Maker::Bound });
         }
+        if lines.is_empty() {
+            eprintln!("no point of {} was {}", self.model.name, if self.kept { "kept" } else { "asked for" });
+            return Ok(());
+        }
         match &options.chart {
             None => Ok(()),
             Some(path) => {
