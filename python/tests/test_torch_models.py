@@ -263,6 +263,44 @@ def test_what_stays_of_the_gain_is_told_on_batches_that_were_held_out(tmp_path):
     assert (tmp_path / "d.tri").read_bytes() == (tmp_path / "c.tri").read_bytes()
 
 
+def test_guided_moments_weigh_rows_by_what_an_error_behind_them_costs(tmp_path):
+    torch.manual_seed(3)
+    net = nn.Sequential(nn.Linear(24, 16), nn.Tanh(), nn.Linear(16, 12))
+    x = torch.randn(40, 24)
+    found = trinity.calibrate(net, [x[:25], x[25:]], tmp_path / "c.tri", guided=True, held_out=False, progress=False)
+    assert (found["rows"], found["layers"], found["never_called"]) == (40, 2, [])
+    moments = trinity.decode(trinity.load(tmp_path / "c.tri"))
+    # By hand: the same noise, and gradients at the outputs of both layers.
+    generator = torch.Generator().manual_seed(0)
+    for layer in net[0], net[2]:
+        layer.requires_grad_(False)
+    noise = torch.cat([torch.randn(25, 12, generator=generator), torch.randn(15, 12, generator=generator)])
+    first = net[0](x).requires_grad_()
+    read = first.tanh()
+    second = net[2](read)
+    at_first, at_second = torch.autograd.grad((second * noise).sum(), [first, second])
+    for name, rows, gradient in ("0.weight", x, at_first), ("2.weight", read, at_second):
+        weights = gradient.pow(2).mean(-1, keepdim=True)
+        wanted = ((rows * weights).T @ rows / weights.sum()).detach().numpy()
+        np.testing.assert_allclose(moments[name], wanted, rtol=1e-4, atol=1e-6)
+    with pytest.raises(trinity.InputError, match="costs=False has none taken"):
+        trinity.calibrate(net, [x], tmp_path / "d.tri", guided=True, costs=False, progress=False)
+
+
+def test_guided_moments_leave_out_what_the_answer_does_not_depend_on(tmp_path):
+    class Idle(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.idle = nn.Linear(32, 16), nn.Linear(32, 16)
+
+        def forward(self, x):
+            self.idle(x)
+            return self.used(x)
+
+    found = trinity.calibrate(Idle(), [torch.randn(64, 32)], tmp_path / "c.tri", guided=True, progress=False)
+    assert found["layers"] == 1 and found["without_moments"] == ["idle.weight"]
+
+
 def test_no_gain_is_told_where_none_can_be(tmp_path):
     net = nn.Sequential(nn.Linear(64, 96), nn.ReLU(), nn.Linear(96, 32))
     batches = [torch.randn(32, 64) for _ in range(8)]

@@ -24,12 +24,14 @@ _SMALL = 1 << 28
 
 
 class _Inputs:
-    """Sums of x xᵀ of what linear layers read; layers that read one tensor share a sum."""
+    """Sums of x xᵀ of what linear layers read; layers that read one tensor share a sum, unless rows are weighed."""
 
     def __init__(self, torch: Any) -> None:
         self.torch = torch
         self.sums: dict[str, Any] = {}
         self.rows: dict[str, int] = {}
+        #: What the rows of a sum weigh together, where they are weighed.
+        self.weighed: dict[str, float] = {}
         #: Whose sum a layer's is.
         self.leader: dict[str, str] = {}
         #: Weights whose rows are the inputs.
@@ -52,14 +54,32 @@ class _Inputs:
 
         return see
 
-    def add(self, name: str, x: Any) -> None:
+    def guided_hook(self, name: str) -> Any:
+        """Weighs each row by the mean squared gradient at what the layer makes of it, which is what an error there costs."""
+
+        def see(module: Any, args: Any, output: Any) -> None:
+            x = args[0] if args else None
+            if not self.torch.is_tensor(x) or not self.torch.is_tensor(output) or not output.requires_grad:
+                return
+            read = x.detach()
+            # Layers that read the same feel errors of their own.
+            self.leader.setdefault(name, name)
+            output.register_hook(lambda gradient: self.add(name, read, gradient.detach().float().pow(2).mean(-1).reshape(-1)))
+
+        return see
+
+    def add(self, name: str, x: Any, weights: Any = None) -> None:
         flat = x.detach().reshape(-1, x.shape[-1])
-        for part in flat.split(_ROWS):
-            part = part.float()
+        for at in range(0, flat.shape[0], _ROWS):
+            part = flat[at : at + _ROWS].float()
+            if weights is not None:
+                part = part * weights[at : at + _ROWS, None].sqrt()
             product = part.T @ part
             known = self.sums.get(name)
             self.sums[name] = product if known is None else known.add_(product)
         self.rows[name] = self.rows.get(name, 0) + flat.shape[0]
+        if weights is not None:
+            self.weighed[name] = self.weighed.get(name, 0.0) + float(weights.sum())
 
     def see_product(self, name: str, parameter: Any, x: Any, weight: Any, outputs_first: bool) -> None:
         """Of a product with a parameter that no layer owns, or with one of the matrices that are fused in it."""
@@ -82,10 +102,14 @@ class _Inputs:
         self._last = None
 
     def moments(self) -> dict[str, Any]:
+        def of(leader: str) -> float:
+            return self.weighed.get(leader, float(self.rows.get(leader, 0)))
+
+        # What the answer does not depend on weighs nothing.
         return {
-            name: (self.sums[leader] / max(self.rows[leader], 1)).cpu()
+            name: (self.sums[leader] / of(leader)).cpu()
             for name, leader in self.leader.items()
-            if leader in self.sums and name not in self.both
+            if of(leader) > 0 and name not in self.both
         }
 
 
@@ -261,8 +285,8 @@ def _spared(dataloader: Iterable[Any], spare: bool, held_out: list[Any]) -> Iter
 class _Passes:
     """A model run over batches, watched; it is left as it was."""
 
-    def __init__(self, model: Any, linears: dict[str, Any], costs: bool, seed: int, torch: Any) -> None:
-        self.model, self.torch = model, torch
+    def __init__(self, model: Any, linears: dict[str, Any], costs: bool, guided: bool, seed: int, torch: Any) -> None:
+        self.model, self.torch, self.guided = model, torch, guided
         self.inputs, self.gradients = _Inputs(torch), _Gradients(model)
         self.generator = torch.Generator().manual_seed(seed)
         self.linears, self.costs, self.batches = linears, costs, 0
@@ -271,7 +295,7 @@ class _Passes:
 
     def run(self, batches: Iterable[Any], bar: Bar, total: int | None) -> None:
         asked, trained = self.costs, self.model.training
-        hooks = [one.register_forward_pre_hook(self.inputs.hook(_weight_of(name))) for name, one in self.linears.items()]
+        hooks = [self.hooked(_weight_of(name), one) for name, one in self.linears.items()]
         self.model.eval()
         try:
             if asked:
@@ -288,11 +312,18 @@ class _Passes:
                 self.gradients.end()
             self.model.train(trained)
 
+    def hooked(self, name: str, layer: Any) -> Any:
+        if self.guided:
+            return layer.register_forward_hook(self.inputs.guided_hook(name))
+        return layer.register_forward_pre_hook(self.inputs.hook(name))
+
     def one(self, batch: Any) -> None:
         with self.torch.set_grad_enabled(self.costs):
             answer = _answer(self.model, batch, self.device, self.torch)
             surprise = _surprise(answer, self.torch, self.generator) if self.costs else None
             if surprise is None:
+                if self.guided:
+                    raise InputError("the model answers no numbers, whose gradients could weigh what its layers read (guided=True)")
                 self.costs = False
             else:
                 surprise[0].backward()
@@ -329,6 +360,7 @@ def calibrate(
     path: StrPath,
     *,
     costs: bool = True,
+    guided: bool = False,
     seed: int = 0,
     held_out: bool | None = None,
     bits: float = 3.0,
@@ -342,6 +374,11 @@ def calibrate(
     weight costs (from gradients of the surprise at answers drawn from the model's
     own), so that bits go where they save most. Runs where the model is, on a GPU if
     it is there. A batch is a tensor, a tuple or a dictionary, as the model takes it.
+
+    With ``guided=True`` each row that a linear layer reads counts by the mean squared
+    gradient at what the layer makes of it (GuidedQuant), so that errors go where the
+    answer feels them least, and not only that layer's output. A layer whose output the
+    answer does not depend on then has no moments; experts in one parameter keep plain ones.
 
     The last batches, one of eight and eight at most, are held out: the model is coded
     at ``bits`` with the calibration and without it, and what either loses on them is
@@ -369,6 +406,8 @@ def calibrate(
     except ImportError:
         raise InputError("trinity.calibrate needs PyTorch\nhelp: pip install torch", "trinity.calibrate needs PyTorch", "pip install torch") from None
 
+    if guided and not costs:
+        raise InputError("guided=True weighs what layers read by gradients, and costs=False has none taken")
     target = _coded._may_write(path, force)
     linears = _linears(model, torch)
     values = sum(one.numel() for one in model.parameters())
@@ -376,7 +415,7 @@ def calibrate(
     total = len(dataloader) if isinstance(dataloader, Sized) else None
     if total is not None and spare:
         total -= min(_HELD_OUT, total // _OF)
-    passes, kept = _Passes(model, linears, costs, seed, torch), list[Any]()
+    passes, kept = _Passes(model, linears, costs, guided, seed, torch), list[Any]()
     with Bar(progress) as bar:
         passes.run(_spared(dataloader, spare, kept), bar, total)
     moments = passes.inputs.moments()

@@ -6,6 +6,7 @@ Downloads the packages below (`apt-get download`), turns their pages into plain 
 after the other, each opened by a line `\x1e KIND`, and OUT.sha256 beside it. The same packages give the same bytes.
 Nothing of a package is installed or run.
 """
+import contextlib
 import hashlib
 import html.parser
 import pathlib
@@ -61,14 +62,19 @@ def pages(folder, pattern):
     return sorted(named, key=lambda item: hashlib.sha256(item[0].encode()).digest())
 
 
-def kind_text(folder, pattern, most):
+def kind_text(folder, pattern, most, unwanted=lambda page: False):
     seen, parts, size = set(), [], 0
     for _, path in pages(folder, pattern):
-        plain = Plain()
-        plain.feed(path.read_text("utf-8", "replace"))
+        page = path.read_text("utf-8", "replace")
+        if path.suffix in (".html", ".xhtml"):
+            plain = Plain()
+            plain.feed(page)
+            page = plain.text()
+        if unwanted(page):
+            continue
         # Lines that every page has are said once.
         lines = []
-        for line in plain.text().split("\n"):
+        for line in page.split("\n"):
             if len(line) > 40 and line in seen:
                 continue
             seen.add(line)
@@ -83,6 +89,20 @@ def kind_text(folder, pattern, most):
     return b"\n".join(parts)[:most]
 
 
+@contextlib.contextmanager
+def unpacked(package):
+    """A package's name with its version, and a folder of its files."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        folder.chmod(0o755)
+        done = subprocess.run(["apt-get", "download", "-q", package], cwd=folder, capture_output=True, text=True)
+        debs = list(folder.glob("*.deb"))
+        if not debs:
+            sys.exit(f"cannot download {package}: {done.stderr.strip()}\nhelp: run `apt-get update` first; this needs Debian 12")
+        subprocess.run(["dpkg-deb", "-x", debs[0], folder / "x"], check=True)
+        yield debs[0].name, folder / "x"
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
@@ -90,16 +110,9 @@ def main():
     out.parent.mkdir(parents=True, exist_ok=True)
     whole = b""
     for kind, package, licence, pattern, most in KINDS:
-        with tempfile.TemporaryDirectory() as scratch:
-            folder = pathlib.Path(scratch)
-            folder.chmod(0o755)
-            done = subprocess.run(["apt-get", "download", "-q", package], cwd=folder, capture_output=True, text=True)
-            debs = list(folder.glob("*.deb"))
-            if not debs:
-                sys.exit(f"cannot download {package}: {done.stderr.strip()}\nhelp: run `apt-get update` first; this needs Debian 12")
-            subprocess.run(["dpkg-deb", "-x", debs[0], folder / "x"], check=True)
-            body = kind_text(folder / "x", pattern, most)
-            print(f"{kind}: {len(body):,} bytes of {debs[0].name} ({licence})")
+        with unpacked(package) as (name, folder):
+            body = kind_text(folder, pattern, most)
+            print(f"{kind}: {len(body):,} bytes of {name} ({licence})")
             if not body:
                 sys.exit(f"{package} has no pages where they were expected: is it of another release of Debian?")
             whole += b"\x1e " + kind.encode() + b"\n" + body + b"\n"
@@ -111,4 +124,5 @@ def main():
     print(f"{out}: {len(whole):,} bytes, SHA-256 {digest}")
 
 
-main()
+if __name__ == "__main__":
+    main()

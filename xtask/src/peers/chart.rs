@@ -1,10 +1,11 @@
-//! Bits against what a model loses, as a picture that documents show: a line a codec, losses on a logarithmic axis.
+//! Bits against how far a model's predictions move, as a picture that documents show: a line a codec, divergences on a
+//! logarithmic axis.
 
 /// A line of the chart.
 #[derive(Debug, Clone)]
 pub struct Line {
     pub name: String,
-    /// Bits per weight, and bits per byte lost.
+    /// Bits per weight, and nats of divergence.
     pub points: Vec<(f64, f64)>,
     /// Whether it is a bound that no codec is below.
     pub is_bound: bool,
@@ -14,10 +15,12 @@ const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 460.0;
 /// Left, right, top and bottom.
 const MARGINS: [f64; 4] = [70.0, 190.0, 30.0, 50.0];
-const COLOURS: [&str; 8] =
-    ["#0b6e4f", "#c8553d", "#3d5a98", "#8a6d1b", "#7b3f8c", "#2b8a9e", "#a23b72", "#6b6b6b"];
+const COLOURS: [&str; 10] = [
+    "#0b6e4f", "#c8553d", "#3d5a98", "#8a6d1b", "#7b3f8c", "#2b8a9e", "#a23b72", "#6b6b6b", "#d99a00",
+    "#4f8f2f",
+];
 
-/// An SVG of the lines; losses at or below zero are left out, as a logarithm has no place for them.
+/// An SVG of the lines; divergences at or below zero are left out, as a logarithm has no place for them.
 pub fn svg(title: &str, lines: &[Line]) -> String {
     let points = || lines.iter().flat_map(|line| line.points.iter().copied()).filter(|point| point.1 > 0.0);
     let bounds = |of: fn((f64, f64)) -> f64| {
@@ -57,7 +60,7 @@ pub fn svg(title: &str, lines: &[Line]) -> String {
     }
     put(format!(
         "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">bits per weight</text>\n<text x=\"16\" y=\"{:.1}\" \
-         transform=\"rotate(-90 16 {:.1})\" text-anchor=\"middle\">bits per byte lost</text>",
+         transform=\"rotate(-90 16 {:.1})\" text-anchor=\"middle\">divergence, nats a token</text>",
         0.5 * (before + WIDTH - after),
         HEIGHT - 10.0,
         0.5 * HEIGHT,
@@ -96,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_point_with_a_loss_is_drawn_once_and_within_the_picture() {
+    fn every_point_with_a_divergence_is_drawn_once_and_within_the_picture() {
         let line = |name: &str, points: &[(f64, f64)], is_bound| Line {
             name: name.into(),
             points: points.to_vec(),

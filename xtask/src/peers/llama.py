@@ -1,9 +1,10 @@
 """llama.cpp's own quantizers on a model, for `cargo xtask peers weights`.
 
-    llama.py CACHE MODEL.gguf TEXT TYPE
+    llama.py CACHE MODEL TEXT TYPE
 
 Builds `llama-imatrix` and `llama-quantize` once from the source that the package `llama-cpp-python` carries, writes the
-model as f16 with widths that are multiples of 256 (its quantizers fall back to coarser ones elsewhere), has an importance
+model, a GGUF, as f16 with widths that are multiples of 256 (its quantizers fall back to coarser ones elsewhere), or, where it
+is reference.safetensors (`reference.py`), as a GGUF of bf16 as it stands, has an importance
 matrix made of TEXT, quantizes to TYPE with embeddings kept at f16, and prints JSON: the files, and the bits of a linear
 weight. Only the share of a tensor's bytes that belongs to weights of the model is counted.
 """
@@ -112,6 +113,62 @@ def padded(source, target):
     writer.close()
 
 
+def converted(source, target):
+    """Writes the reference model, its configuration and tokenizer beside it, as llama.cpp's converter has a Llama."""
+    config = json.loads(source.with_suffix(".json").read_text())
+    said = json.loads(source.with_name("tokenizer.json").read_text())["model"]
+    writer = gguf.GGUFWriter(target, "llama")
+    head = config["hidden_size"] // config["num_attention_heads"]
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_rope_dimension_count(head)
+    writer.add_rope_freq_base(config["rope_theta"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_vocab_size(config["vocab_size"])
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    tokens = sorted(said["vocab"], key=said["vocab"].get)
+    writer.add_token_list(tokens)
+    writer.add_token_types([gguf.TokenType.NORMAL] * len(tokens))
+    writer.add_token_merges([merge if isinstance(merge, str) else " ".join(merge) for merge in said["merges"]])
+    writer.add_add_bos_token(False)
+    raw = source.read_bytes()
+    size = int.from_bytes(raw[:8], "little")
+    for name, entry in json.loads(raw[8 : 8 + size]).items():
+        if name == "__metadata__":
+            continue
+        start, end = entry["data_offsets"]
+        words = numpy.frombuffer(raw, numpy.uint16, (end - start) // 2, 8 + size + start)
+        values = (words.astype(numpy.uint32) << 16).view(numpy.float32).reshape(entry["shape"])
+        if name.endswith((".q_proj.weight", ".k_proj.weight")):
+            # The two channels of a rotary pair side by side.
+            values = values.reshape(-1, 2, head // 2, values.shape[1]).swapaxes(1, 2).reshape(values.shape)
+        if values.ndim == 1:
+            writer.add_tensor(converted_name(name), values)
+        else:
+            words = (values.view(numpy.uint32) >> 16).astype(numpy.uint16)
+            writer.add_tensor(converted_name(name), words.view(numpy.uint8), raw_dtype=gguf.GGMLQuantizationType.BF16)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def converted_name(name):
+    """The name of a tensor in a GGUF."""
+    parts = {"q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v", "o_proj": "attn_output", "gate_proj": "ffn_gate",
+             "up_proj": "ffn_up", "down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
+    whole = {"embed_tokens.weight": "token_embd.weight", "norm.weight": "output_norm.weight"}
+    if name in whole:
+        return whole[name]
+    _, layer, part, _ = name.split(".")
+    return f"blk.{layer}.{parts[part]}.weight"
+
+
 def bits(source, quantized):
     """Bits of a linear weight, by the share of each tensor that belongs to the model."""
     real = {tensor.name: int(tensor.n_elements) for tensor in gguf.GGUFReader(source).tensors}
@@ -137,14 +194,17 @@ def main():
     cache, model, text, kind = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]), sys.argv[4]
     cache.mkdir(parents=True, exist_ok=True)
     folder, programs = cache / model.stem, tools(cache)
-    wide = made(folder / "f16.gguf", lambda half: padded(model, half))
+    if model.suffix == ".gguf":
+        wide, source = made(folder / "f16.gguf", lambda half: padded(model, half)), model
+    else:
+        wide = source = made(folder / "bf16.gguf", lambda half: converted(model, half))
     said = hashlib.sha256(text.read_bytes()).hexdigest()[:12]
     matrix = made(folder / f"imatrix-{said}.gguf", lambda half: run(
         programs / "llama-imatrix", "-m", wide, "-f", text, "-o", half, "-c", "512", "--no-ppl"))
     quantized = made(folder / f"{kind}-{said}.gguf", lambda half: run(
         programs / "llama-quantize", "--imatrix", matrix, "--token-embedding-type", "f16", "--output-tensor-type", "f16",
         wide, half, kind))
-    print(json.dumps({"quantized": str(quantized), "original": str(wide), "bits": bits(model, quantized)}))
+    print(json.dumps({"quantized": str(quantized), "original": str(wide), "bits": bits(source, quantized)}))
 
 
 main()

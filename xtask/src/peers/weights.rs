@@ -1,7 +1,8 @@
 //! `cargo xtask peers weights`: what a model loses when its linear weights are coded for a text, by rate, for the Trinity
-//! codec, for quantizers of the field, for llama.cpp, AutoRound and GPTQModel, and for the rate–distortion bound.
+//! codec, for quantizers of the field, for llama.cpp, EXL3, AutoRound and GPTQModel, and for the rate–distortion bound.
 //!
-//! The same calibrating text and the same held-out text for all, one evaluator, files as `trinity encode` writes them;
+//! What a cell says is the Kullback–Leibler divergence from the uncoded model's predictions, and in brackets the bits per byte
+//! lost, each with half of its 95 % interval. The same calibrating text and the same held-out text for all, one evaluator, files as `trinity encode` writes them;
 //! embeddings and output layers are kept as they are by all. Points are kept under `target/peers/weights` until the
 //! program changes, so that a run that was stopped goes on.
 
@@ -18,7 +19,7 @@ use crate::{
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const USAGE: &str = "cargo xtask peers weights [--only MODEL] [--windows N] [--codec NAME] [--chart FILE.svg] [--trinity PROGRAM]";
+const USAGE: &str = "cargo xtask peers weights [--only MODEL] [--windows N] [--codec NAME] [--chart FILE.svg] [--trinity PROGRAM] [--kept]";
 
 /// Who makes a point of the table.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,17 +35,18 @@ enum Maker {
 }
 
 /// Rows of the table, and the rates of each: codecs of whole bits have room for their scales.
-const ROWS: [(Maker, &[&str]); 10] = [
+const ROWS: [(Maker, &[&str]); 11] = [
     (Maker::Codec { name: "trinity", calibrated: true }, &["2", "2.5", "3", "3.5", "4"]),
     (Maker::Codec { name: "watersic", calibrated: true }, &["2", "2.5", "3", "4"]),
     (Maker::Codec { name: "qtip", calibrated: true }, &["2", "3", "4"]),
     (Maker::Llama, &["IQ1_M", "IQ2_XXS", "IQ2_M", "IQ3_XXS", "IQ3_M", "Q3_K_M", "IQ4_XS", "Q4_K_M"]),
+    (Maker::Package("exl3"), &["2", "2.5", "3", "4"]),
     (Maker::Package("autoround"), &["2", "3", "4"]),
     (Maker::Package("gptqmodel"), &["2", "3", "4"]),
     (Maker::Codec { name: "gptq-128g", calibrated: true }, &["2.15", "3.16", "4.17"]),
     (Maker::Codec { name: "awq-128g", calibrated: true }, &["2.15", "3.16", "4.17"]),
     (Maker::Codec { name: "trinity", calibrated: false }, &["2", "2.5", "3", "4"]),
-    (Maker::Bound, &["2", "3", "4"]),
+    (Maker::Bound, &["2", "2.5", "3", "4"]),
 ];
 /// The columns of the table, by the rate they begin at.
 const COLUMNS: [f64; 6] = [0.0, 2.0, 2.5, 3.0, 3.5, 4.0];
@@ -61,8 +63,10 @@ struct Model {
 
 struct Point {
     bits: f64,
-    lost: f64,
-    half: f64,
+    /// Bits per byte, and half of their interval.
+    lost: [f64; 2],
+    /// Nats of a token, and half of their interval.
+    divergence: [f64; 2],
 }
 
 #[derive(Default)]
@@ -73,12 +77,18 @@ struct Options {
     codec: Option<String>,
     chart: Option<PathBuf>,
     trinity: Option<PathBuf>,
+    /// Whether only points that earlier runs left are shown, whatever program made them.
+    kept: bool,
 }
 
 fn options(args: &[&str]) -> Result<Options, String> {
     let mut options = Options::default();
     let mut words = args.iter();
     while let Some(&word) = words.next() {
+        if word == "--kept" {
+            options.kept = true;
+            continue;
+        }
         let value = words.next().ok_or(format!("{word} wants a value: {USAGE}"))?;
         match word {
             "--only" => options.only = Some((*value).into()),
@@ -97,6 +107,7 @@ fn options(args: &[&str]) -> Result<Options, String> {
 pub fn run(args: &[&str]) -> Result<(), String> {
     let options = options(args)?;
     let trinity = match &options.trinity {
+        None if options.kept => PathBuf::new(),
         Some(path) => std::fs::canonicalize(path).map_err(|e| format!("{}: {e}", path.display()))?,
         None => bench::build_trinity()?,
     };
@@ -105,13 +116,21 @@ pub fn run(args: &[&str]) -> Result<(), String> {
     let model = |name, path, exclude, windows, others| Model { name, path, exclude, windows, others };
     let all = [
         model("tiny", tiny, "embed*", 16, &["autoround", "gptqmodel"] as &[_]),
+        model("small", models::cache().join("small.safetensors"), "embed*", 8, &[]),
         model("smollm2-135m", gguf("smollm2-135m"), "token_embd*", 4, &["llama.cpp"]),
+        model(
+            "reference",
+            models::cache().join("reference/reference.safetensors"),
+            "embed*",
+            8,
+            &["llama.cpp", "exl3"],
+        ),
         model("gemma3-270m", gguf("gemma3-270m"), "token_embd*", 4, &[]),
     ];
     let scratch = bench::Scratch::new("peers-weights")?;
     let texts = texts(&scratch.path)?;
     for model in all.iter().filter(|model| options.only.as_ref().is_none_or(|only| only == model.name)) {
-        if !model.path.exists() {
+        if !model.path.exists() && !options.kept {
             eprintln!("left out: {} ({} is not there)", model.name, model.path.display());
             continue;
         }
@@ -120,6 +139,7 @@ pub fn run(args: &[&str]) -> Result<(), String> {
             model,
             texts: &texts,
             windows: options.windows.unwrap_or(model.windows),
+            kept: options.kept,
         };
         run.table(&options)?;
     }
@@ -132,6 +152,7 @@ struct Run<'a> {
     model: &'a Model,
     texts: &'a [PathBuf; 2],
     windows: usize,
+    kept: bool,
 }
 
 impl Run<'_> {
@@ -148,8 +169,12 @@ impl Run<'_> {
             if !wanted || maker.is_other() && !self.model.others.contains(&maker.name()) {
                 continue;
             }
-            let points =
-                rates.iter().map(|rate| self.point(maker, rate)).collect::<Result<Vec<Point>, String>>()?;
+            let there = |rate: &&&str| !self.kept || self.folder(maker, rate).join("eval.csv").exists();
+            let made = rates.iter().filter(there).map(|rate| self.point(maker, rate));
+            let points = made.collect::<Result<Vec<Point>, String>>()?;
+            if points.is_empty() {
+                continue;
+            }
             let cell = |column: usize| {
                 let own = points.iter().filter(|point| column_of(point.bits) == column);
                 own.map(|point| {
@@ -158,16 +183,21 @@ impl Run<'_> {
                     } else {
                         format!(" at {:.2}", point.bits)
                     };
-                    format!("{:.3} ± {:.3}{at}", point.lost, point.half)
+                    let ([lost, half], [nats, within]) = (point.lost, point.divergence);
+                    format!("{nats:.4} ± {within:.4} ({lost:.4} ± {half:.4}){at}")
                 })
                 .collect::<Vec<_>>()
                 .join("; ")
             };
             let cells: Vec<String> = (0..COLUMNS.len()).map(cell).collect();
             println!("| {} | {} |", maker.title(), cells.join(" | "));
-            let points = points.iter().map(|point| (point.bits, point.lost)).collect();
+            let points = points.iter().map(|point| (point.bits, point.divergence[0])).collect();
             let name = maker.title().replace('`', "");
             lines.push(Line { name, points, is_bound: maker == Maker::Bound });
+        }
+        if lines.is_empty() {
+            eprintln!("no point of {} was {}", self.model.name, if self.kept { "kept" } else { "asked for" });
+            return Ok(());
         }
         match &options.chart {
             None => Ok(()),
@@ -179,17 +209,18 @@ impl Run<'_> {
         }
     }
 
+    /// Where a point is kept.
+    fn folder(&self, maker: Maker, rate: &str) -> PathBuf {
+        let (model, windows) = (self.model.name, self.windows);
+        target().join(format!("peers/weights/{model}-{windows}-{}-{rate}", maker.folder()))
+    }
+
     /// One point, made now or by an earlier run of the same program.
     fn point(&self, maker: Maker, rate: &str) -> Result<Point, String> {
-        let folder = target().join(format!(
-            "peers/weights/{}-{}-{}-{rate}",
-            self.model.name,
-            self.windows,
-            maker.folder()
-        ));
+        let folder = self.folder(maker, rate);
         let csv = folder.join("eval.csv");
         // What another program makes does not change with ours.
-        let kept = is_newer(&csv, self.trinity) || maker.is_other() && csv.exists();
+        let kept = self.kept || is_newer(&csv, self.trinity) || maker.is_other() && csv.exists();
         let stale = !kept;
         std::fs::create_dir_all(&folder).map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
         if stale {
@@ -213,10 +244,14 @@ impl Run<'_> {
                 None
             }
         };
-        let rows = read_csv(&csv, ["delta_bits_per_byte", "delta_ci95"])?;
-        let &[lost, half] = rows.last().ok_or("eval.csv has no row of the file")?;
+        let rows = read_csv(&csv, ["delta_bits_per_byte", "delta_ci95", "kl_nats", "kl_ci95"])?;
+        // The first is of the model as it is.
+        let &[lost, half, nats, within] = rows
+            .get(1..)
+            .and_then(<[_]>::last)
+            .ok_or_else(|| format!("{} has no row of the file", csv.display()))?;
         let asked = || rate.parse().map_err(|_| format!("{rate} is no rate"));
-        Ok(Point { bits: bits.map_or_else(asked, Ok)?, lost, half })
+        Ok(Point { bits: bits.map_or_else(asked, Ok)?, lost: [lost, half], divergence: [nats, within] })
     }
 
     fn encode(&self, codec: &str, calibrated: bool, rate: &str, folder: &Path) -> Result<(), String> {
@@ -286,6 +321,14 @@ impl Run<'_> {
     }
 
     fn package(&self, name: &str, bits: &str) -> Result<Command, String> {
+        if name == "exl3" {
+            // With PyTorch of its own: what runs on a GPU is no matter of a list of packages.
+            let python = tools::find("python3").ok_or("no python3 on this machine")?;
+            let mut quantize = Command::new(python);
+            quantize.arg(root().join("xtask/src/peers/exl3.py")).arg(target().join("peers/exl3"));
+            quantize.arg(&self.model.path).arg(&self.texts[1]).arg(format!("{name}-{bits}"));
+            return Ok(quantize);
+        }
         let list = "python/requirements-weights-peers.txt";
         let mut quantize = Command::new(environment::virtual_environment(".venv-peers", &[list])?);
         quantize.arg(root().join("xtask/src/peers/rounding.py")).arg(target().join("peers/rounding"));
@@ -314,6 +357,7 @@ impl Maker {
             Self::Codec { name, calibrated: true } => format!("`{name}`, calibrated"),
             Self::Codec { name, calibrated: false } => format!("`{name}`"),
             Self::Llama => "llama.cpp, calibrated".into(),
+            Self::Package("exl3") => "EXL3, calibrated".into(),
             Self::Package("autoround") => "AutoRound, calibrated".into(),
             Self::Package(_) => "GPTQModel, calibrated".into(),
             Self::Bound => "rate–distortion bound".into(),
