@@ -1,9 +1,7 @@
-// ---- plain tiles ----------------------------------------------------------
+// What a search looks up instead of computing it, and survivors that keep their decisions below their costs.
 
-// Tiles whose values depend on nothing but themselves, in whole rows that a thread can keep: costs and levels of
-// targets that are near zero are looked up, and a path's last decisions lie below its cost.
-constexpr bool QUICK = ROW_STEPS != 0 && SIZE == 0 && !PREDICTS && !MEANS && LOG2_LANES == 5;
-constexpr bool QUICK_SEARCH = QUICK && LOG2_STATES != 0;
+// Tiles whose values depend on nothing but themselves, in rows that are coded together.
+constexpr bool QUICK_SEARCH = LOG2_STATES != 0 && ROW_STEPS != 0 && SIZE == 0 && !PREDICTS && !MEANS && LOG2_LANES == 5;
 
 // Steps whose decisions lie below costs, a bit each, the first the lowest: of equal costs the even level is less,
 // whatever was decided before.
@@ -97,7 +95,7 @@ struct NotedPath {
 // States before those that an even level led to, a byte each.
 __device__ constexpr u32 before_even(u32 state) {
     const u32 quantizer = LOG2_STATES == 0 ? 0 : state >> (LOG2_STATES - 1) & 1;
-    return 2 * (state ^ (quantizer ? H0 : 0)) + quantizer & (STATES - 1) | 0;
+    return 2 * (state ^ (quantizer ? H0 : 0)) + quantizer & (STATES - 1);
 }
 constexpr u32 BEFORE_LOW = before_even(0) | before_even(1) << 8 | before_even(2) << 16 | before_even(3) << 24;
 constexpr u32 BEFORE_HIGH = LOG2_STATES == 3 ? before_even(4) | before_even(5) << 8 | before_even(6) << 16 | before_even(7) << 24 : 0;
