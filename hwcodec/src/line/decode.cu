@@ -520,6 +520,9 @@ __device__ __forceinline__ u32 decode_tile(const Plan& p, const Tile& t, const u
     return __any_sync(ALL, signs != 0) ? END : FINE;
 }
 
+// An address in device memory. Of a list's it is not said that it is there: NVRTC 13.0 does not come back then.
+__device__ __forceinline__ void* global(u64 at) { return LISTED ? (void*)at : __cvta_global_to_generic(at); }
+
 // The step that a stream's header states, its first byte the highest.
 __device__ __forceinline__ float step_of(const u8* at) {
     return __uint_as_float((u32)at[0] << 24 | (u32)at[1] << 16 | (u32)at[2] << 8 | at[3]);
@@ -581,9 +584,8 @@ line_decode(const Plan p, const __grid_constant__ Places sources, const __grid_c
     for (u32 index = global_warp; index < p.tiles * count; index += gridDim.x * warps) {
         const u32 item = index / p.tiles, tile = index - item * p.tiles;
         const Tile t = tile_at(p, tile);
-        // Of a list, these must be plain casts: NVRTC 13.0 does not come back from a conversion of address spaces here.
-        const u8* const source = (const u8*)sources.of(item) + head;
-        Stored* const out = (Stored*)outs.of(item);
+        const u8* const source = (const u8*)global(sources.of(item)) + head;
+        Stored* const out = (Stored*)global(outs.of(item));
         if (head != 0 && __any_sync(ALL, *(const u64*)(source - head) == NO_STREAM)) {
             spoil(p, t, out, lane);
             if (lane == 0) faults[index] = FINE;
