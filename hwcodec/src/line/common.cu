@@ -2,8 +2,7 @@
 //
 // Compiled by NVRTC for one kind of plan; these are defined then:
 //   LOG2_LANES, LOG2_STATES (0, 2, 3), SIZE of the transform (0, 32, 64),
-//   ROW_STEPS (steps of a row that an encoder keeps in registers, or whose tables
-//   a decoder keeps in shared memory; 0: none),
+//   ROW_STEPS (steps of a row that an encoder codes together; 0: none),
 //   PREDICTS, MEANS, ROW_CLASSES, TRANSPOSED (0 or 1), WHOLE_STEPS (1: every
 //   step of every tile has a column for each of 32 lanes), WITHIN_BUDGETS (1:
 //   tiles have budgets of bytes), FORMAT of values (0 f32, 1 bf16, 2 f16, 3 fp8 e4m3, 4 fp8 e5m2),
@@ -23,6 +22,7 @@ constexpr u32 SLOTS = 1u << SCALE_BITS;
 constexpr int ESCAPE = 15;
 constexpr int UNIT_CLASS = 24;
 constexpr int CLASSES = 56;
+constexpr int BASE_CLASSES = 32;
 constexpr int UNITS = 16;
 constexpr int ONE = 127;
 constexpr u32 LEAST_STATE = 1u << 16;

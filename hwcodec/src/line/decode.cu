@@ -27,45 +27,114 @@ __device__ __forceinline__ void refill(u32& state, bool active, Words& words, u3
 }
 
 // A slot as the warps of a block share it: the frequency, and in one word the
-// bias, what an odd level does to the trellis, whether it is an escape, and the
-// point on the line of its quantizer as a float, whose low bits are all zero.
-constexpr u32 BIAS_MASK = SLOTS - 1;
-constexpr u32 PARITY_SHIFT = SCALE_BITS;
-constexpr u32 ESCAPED = 1u << 12;
-constexpr u32 POINT_MASK = ~0u << 19;
+// bias above all, the symbol, in a byte of its own the point on the line of its
+// quantizer, whether it is an escape, and what an odd level does to the trellis.
+constexpr u32 BIAS_SHIFT = 22;
+constexpr u32 SYMBOL_SHIFT = 17;
+constexpr u32 POINT_SHIFT = 8;
+constexpr u32 ESCAPED = 1u << 2;
+// As the middle byte of a float's three highest, the byte is 192 more than the point.
+constexpr float POINT_ZERO = 192.0f;
+
+// A state of the trellis, going forwards. Of eight states, the two lower bits change places, and all
+// is said twice in a byte and that byte again: one selection of bytes gives the next, and the quantizer
+// is bit 13 too, where it counts bytes of a table.
+constexpr bool TWICE = LOG2_STATES == 3;
+__device__ constexpr u32 label_of(u32 state) { return TWICE ? (state & 4 | state >> 1 & 1 | (state & 1) << 1) * 0x11 : state; }
+constexpr u32 ODD = label_of(H1);
+__device__ constexpr u32 label_after(u32 label) {
+    const u32 state = TWICE ? label & 4 | label >> 1 & 1 | (label & 1) << 1 : label;
+    return label_of(state >> 1 ^ (state & 1 ? H0 : 0));
+}
+constexpr u32 LABELS_LOW = LOG2_STATES == 0 ? 0 : label_after(0) | label_after(1) << 8 | label_after(2) << 16 | label_after(3) << 24;
+constexpr u32 LABELS_HIGH = TWICE ? label_after(4) | label_after(5) << 8 | label_after(6) << 16 | label_after(7) << 24 : 0;
+constexpr u32 TABLE_BYTES = SLOTS * sizeof(uint2);
+static_assert(!TWICE || TABLE_BYTES == 1 << 13, "a label says twice which table");
+
+__device__ __forceinline__ u32 quantizer_of(u32 label) { return TWICE ? label >> 1 & 1 : LOG2_STATES != 0 ? label & 1 : 0; }
+
+// The label after a level; `odd` is ODD or 0.
+__device__ __forceinline__ u32 next_label(u32 label, u32 odd) {
+    if (LOG2_STATES == 0) return 0;
+    u32 next;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(next) : "n"(LABELS_LOW), "n"(LABELS_HIGH), "r"(label));
+    return next ^ odd;
+}
+
+// Where the table of the quantizer at hand lies. A pair lies on a multiple of two tables, give or take what a
+// block's shared memory begins with, which is less than one.
+__device__ __forceinline__ u32 table_of(u32 pair, u32 label) {
+    if (LOG2_STATES == 0) return pair;
+    return TWICE ? pair | label & TABLE_BYTES : pair + (label & 1) * TABLE_BYTES;
+}
 
 __device__ __forceinline__ uint2 shared_slot(u32 packed, u32 quantizer) {
     const int symbol = (int)packed >> 22;
     const int point = 2 * symbol - (quantizer ? (symbol > 0) - (symbol < 0) : 0);
-    const u32 odd = LOG2_STATES != 0 && symbol & 1 ? (u32)H1 << PARITY_SHIFT : 0;
-    return make_uint2(packed & 0x7ff, packed >> 11 & BIAS_MASK | odd | (symbol == ESCAPE ? ESCAPED : 0) | __float_as_uint((float)point));
+    const u32 odd = LOG2_STATES != 0 && symbol & 1 ? ODD : 0;
+    const u32 bias = packed >> 11 & (SLOTS - 1), escaped = symbol == ESCAPE ? ESCAPED : 0;
+    return make_uint2(packed & 0x7ff, bias << BIAS_SHIFT | ((u32)symbol & 31) << SYMBOL_SHIFT | (u32)(64 + point) << POINT_SHIFT | odd | escaped);
 }
 
-__device__ __forceinline__ float point_of(uint2 slot) { return __uint_as_float(slot.y & POINT_MASK); }
-
-__device__ __forceinline__ int symbol_of(uint2 slot, u32 quantizer) {
-    const int point = (int)point_of(slot);
-    return (point + (quantizer ? (point > 0) - (point < 0) : 0)) / 2;
+__device__ __forceinline__ float point_of(uint2 slot) {
+    return __uint_as_float(__byte_perm(slot.y, 0x43000000, 0x7144)) - POINT_ZERO;
 }
 
-// The slot that a state points to: `table` counts bytes from the first table.
-__device__ __forceinline__ uint2 slot_at(const uint2* slots, u32 table, u32 trellis, u32 state) {
-    if (LOG2_STATES != 0) table += (trellis & 1) * (SLOTS * sizeof(uint2));
-    return *(const uint2*)((const u8*)slots + table + (state & (SLOTS - 1)) * sizeof(uint2));
+// A symbol has five bits with its sign; the escape is positive.
+__device__ __forceinline__ int symbol_of(uint2 slot) { return (int)(slot.y << (32 - SYMBOL_SHIFT - 5)) >> 27; }
+
+// The state without the symbol that it begins with.
+__device__ __forceinline__ u32 without(uint2 slot, u32 state) { return slot.x * (state >> SCALE_BITS) + (slot.y >> BIAS_SHIFT); }
+
+// The slot that a state points to, by where the table lies in shared memory.
+__device__ __forceinline__ uint2 slot_at(u32 table, u32 state) {
+    uint2 slot;
+    asm("{\n\t.reg .b32 at;\n\t"
+        "and.b32 at, %3, 1023;\n\t"
+        "mad.lo.u32 at, at, 8, %2;\n\t"
+        "ld.shared.v2.u32 {%0, %1}, [at];\n\t}" : "=r"(slot.x), "=r"(slot.y) : "r"(table), "r"(state));
+    return slot;
 }
+
+// A value to its place.
+__device__ __forceinline__ void put(float value, Stored* to) {
+#if FORMAT == 1
+    asm volatile("{\n\t.reg .b16 y;\n\tcvt.rn.bf16.f32 y, %0;\n\tst.global.b16 [%1], y;\n\t}" ::"f"(value), "l"(to) : "memory");
+#else
+    *to = save_finite(value);
+#endif
+}
+
+// Tables of a row's columns by their classes: where a pair lies in shared memory; and of the raw bits a
+// mask, and their number with half a symbol's levels above it.
+struct RowTables {
+    const u32* pairs;
+    const uint2* raws;
+    int from;
+
+    // `of_class` is followed by what it says of raw bits.
+    __device__ __forceinline__ RowTables(const u32* of_class, int of_row) {
+        from = of_row;
+        pairs = ::of_row(of_class, from);
+        raws = (const uint2*)(of_class + SPAN) + (pairs - of_class);
+    }
+
+    // Where a pair lies | raw bits << 20.
+    __device__ __forceinline__ u32 of(int column) const { return pairs[column] | (raws[column].y & 31) << 20; }
+};
 
 // One value's symbol. In the tail the sign is not known yet: the level is that
 // of a positive symbol, and `negative` the other, or 0x7fff where there is none.
-__device__ __forceinline__ int parse_level(const uint2* slots, u32 of, u32 trellis, bool active, bool in_tail, u32& state,
+__device__ __forceinline__ int parse_level(u32 of, u32 label, bool active, bool in_tail, u32& state,
                                            Words& words, u32 lane, int& negative) {
     int level = 0;
     bool escape = false;
     negative = 0x7fff;
     if (active) {
         const u32 raw = of >> 20;
-        const uint2 slot = slot_at(slots, of & 0xfffff, trellis, state);
-        u32 frequency = slot.x, bias = slot.y & BIAS_MASK;
-        int symbol = symbol_of(slot, LOG2_STATES != 0 ? trellis & 1 : 0);
+        const uint2 slot = slot_at(table_of(of & 0xfffff, label), state);
+        u32 frequency = slot.x, bias = slot.y >> BIAS_SHIFT;
+        int symbol = symbol_of(slot);
         bool sign_later = in_tail && symbol != 0 && symbol != ESCAPE;
         if (sign_later) {
             bias += symbol < 0 ? frequency : 0;
@@ -89,7 +158,7 @@ __device__ __forceinline__ int parse_level(const uint2* slots, u32 of, u32 trell
 
 // Turns levels into values, step by step in order.
 struct Reconstruction {
-    u32 trellis;
+    u32 label;
     int worth;
     float scale;      // what a unit is worth
     int* deviations;  // of the tile's columns, where there is prediction
@@ -101,13 +170,13 @@ struct Reconstruction {
         u32 col = first + lane;
         int coefficient = 0;
         if (active) {
-            int deviation = units(level, trellis & 1, worth);
+            int deviation = units(level, quantizer_of(label), worth);
             if (PREDICTS) deviation += predict(p.above[t.col + col], deviations[col]);
             deviation = min(max(deviation, -p.limit), p.limit);
             if (PREDICTS) deviations[col] = deviation;
             coefficient = deviation;
             if (MEANS) coefficient += p.means[t.col + col] * UNITS;
-            trellis = next_state(trellis, level);
+            label = next_label(label, level & 1 ? ODD : 0);
         }
         if (SIZE == 0) {
             if (active) *at = save_finite((float)coefficient * scale);
@@ -140,12 +209,12 @@ struct Reconstruction {
 
 // Gain and exceptions; what is wrong with them.
 __device__ __forceinline__ u32 parse_head(const Tile& t, Words& words, u32 lane, u32& gain, u32& exceptions) {
-    const u32 head = __ldg(words.words);
+    const u32 head = __shfl_sync(ALL, (u32)__ldg(words.words), 0);
     gain = head & 63;
     exceptions = 0;
     if (gain > MAX_GAIN || head >> 7) return HEAD;
     if (!(head & EXCEPTIONS)) return FINE;
-    exceptions = words.length > 1 ? words.words[1] + 1 : 0;
+    exceptions = words.length > 1 ? __shfl_sync(ALL, (u32)words.words[1], 0) + 1 : 0;
     if (exceptions == 0 || 2 + 3 * exceptions > words.length) return EXCEPTION_LIST;
     bool ordered = true;
     for (u32 i = lane; i < exceptions; i += 32) {
@@ -163,8 +232,8 @@ __device__ __forceinline__ void parse_row_classes(const uint2* row_slots, const 
         int value = 0;
         if (active) {
             const uint2 slot = row_slots[state & (SLOTS - 1)];
-            value = symbol_of(slot, 0);
-            state = slot.x * (state >> SCALE_BITS) + (slot.y & BIAS_MASK);
+            value = symbol_of(slot);
+            state = without(slot, state);
         }
         bool escape = active && value == ESCAPE;
         u32 word = words.take(escape, lane);
@@ -175,42 +244,34 @@ __device__ __forceinline__ void parse_row_classes(const uint2* row_slots, const 
     __syncwarp();
 }
 
+// Conditions and loops hang on what the compiler knows to be the same in all lanes: what is read from memory is told
+// by one lane to the others where they do, or every vote is guarded against lanes that are elsewhere.
+
 // Whole steps of a row where no word that may be taken lies beyond the stream, and
 // a value depends on its level alone. The same as `parse_level` and
 // `Reconstruction::step`, with what is known taken out, and what is rare apart.
 constexpr bool PLAIN = SIZE == 0 && !PREDICTS && !MEANS && LANES == 32;
 
-// Rows of a tile whose columns have the same tables in each, none of them with raw bits.
-constexpr bool MAY_BE_FLAT = PLAIN && ROW_STEPS != 0;
-
-// One step of such a row; `of` is a table's place and its raw bits. FLAT: there are none, and it counts slots.
-template <bool FLAT>
-__device__ __forceinline__ void plain_step(const Plan& p, const uint2* slots, u32 of, float worth, float scale, u32& state, u32& trellis,
+// One step of such a row; `of` is a table's place and its raw bits.
+__device__ __forceinline__ void plain_step(const Plan& p, u32 of, float worth, float scale, u32& state, u32& label,
                                            Words& words, u32 lane, Stored* at) {
-    uint2 slot;
-    if (FLAT) {
-        u32 table = of + (state & (SLOTS - 1));
-        if (LOG2_STATES != 0) table += (trellis & 1) * SLOTS;
-        slot = slots[table];
-    } else {
-        slot = slot_at(slots, of & 0xfffff, trellis, state);
-    }
-    state = slot.x * (state >> SCALE_BITS) + (slot.y & BIAS_MASK);
+    const uint2 slot = slot_at(table_of(of & 0xfffff, label), state);
+    state = without(slot, state);
     float coefficient = point_of(slot) * worth;
-    u32 odd = slot.y >> PARITY_SHIFT & H1;
-    if (__any_sync(ALL, FLAT ? slot.y & ESCAPED : (slot.y & ESCAPED) | of >> 20)) {
+    u32 odd = slot.y & ODD;
+    if (__any_sync(ALL, (slot.y & ESCAPED) | of >> 20)) {
         const bool escape = slot.y & ESCAPED;
-        const u32 raw = FLAT ? 0 : of >> 20, quantizer = LOG2_STATES != 0 ? trellis & 1 : 0;
+        const u32 raw = of >> 20, quantizer = quantizer_of(label);
         const int low = (int)(state & ((1u << raw) - 1)) - (int)((1u << raw) >> 1);
-        int level = (short)((symbol_of(slot, quantizer) << raw) + low);
+        int level = (short)((symbol_of(slot) << raw) + low);
         state >>= raw;
         const u32 word = words.take(escape, lane);
         if (escape) level = (short)word;
         const int whole = units(level, quantizer, (int)worth);
         coefficient = (float)min(max(whole, -p.limit), p.limit);
-        odd = level & 1 ? H1 : 0;
+        odd = level & 1 ? ODD : 0;
     }
-    if (LOG2_STATES != 0) trellis = after_even(trellis) ^ odd;
+    label = next_label(label, odd);
     *at = save_finite(coefficient * scale);
     const bool low = state < LEAST_STATE;
     const u32 mask = __ballot_sync(ALL, low);
@@ -218,56 +279,154 @@ __device__ __forceinline__ void plain_step(const Plan& p, const uint2* slots, u3
     words.at += __popc(mask);
 }
 
-__device__ __forceinline__ void plain_row(const Plan& p, const uint2* slots, const u32* of_column, const signed char* classes, u32 steps,
-                                          float worth, float scale, u32& state, u32& trellis, Words& words, u32 lane, Stored* at) {
-    constexpr u32 AHEAD = 8;
+// Some steps of a row, whatever they hold.
+__device__ __forceinline__ void plain_steps(const Plan& p, const RowTables& tables, const signed char* classes, u32 steps,
+                                            float worth, float scale, u32& state, u32& label, Words& words, u32 lane, Stored* at) {
     const u64 along = col_stride(p) * LANES;
-    for (; steps >= AHEAD; steps -= AHEAD, classes += AHEAD * LANES, at += AHEAD * along) {
-        u32 tables[AHEAD];
-        words.fetch_ahead(lane);
-        #pragma unroll
-        for (u32 j = 0; j < AHEAD; j++) tables[j] = of_column[classes[j * LANES]];
-        #pragma unroll
-        for (u32 j = 0; j < AHEAD; j++) plain_step<false>(p, slots, tables[j], worth, scale, state, trellis, words, lane, at + j * along);
-    }
     #pragma unroll 1
     for (; steps > 0; steps--, classes += LANES, at += along)
-        plain_step<false>(p, slots, of_column[*classes], worth, scale, state, trellis, words, lane, at);
+        plain_step(p, tables.of(*classes), worth, scale, state, label, words, lane, at);
 }
 
-// Slots before the table of each column of a tile, for this lane's; whether none of its columns has raw bits.
-__device__ __forceinline__ bool flatten(const Plan& p, const Tile& t, const u32* of_column, u16* flat, u32 lane) {
-    bool raw = false;
-    for (u32 col = lane; col < t.cols; col += 32) {
-        const u32 of = of_column[p.classes[t.col + col]];
-        raw = raw || of >> 20 != 0;
-        flat[col] = (u16)(of / (u32)sizeof(uint2));
+// Steps of a row that are decoded as if none had an escape; where one has, they are decoded again.
+constexpr u32 AHEAD = 8;
+
+// Zero, which the compiler does not know: a constant made of it stays in a register.
+__device__ __forceinline__ u32 no_bits() {
+    u32 none;
+    asm volatile("{\n\t.reg .b32 lane;\n\tmov.u32 lane, %%lanemask_lt;\n\tshr.u32 %0, lane, 31;\n\t}" : "=r"(none));
+    return none;
+}
+
+// Registers of such steps. One constant serves both selections of bytes.
+struct Quick {
+    u32 state, label, at, any;
+    const u16* words;
+    u32 constant, below;
+
+    __device__ __forceinline__ void refill() {
+        const u32 mask = __ballot_sync(ALL, state < LEAST_STATE);
+        const u16* const from = words + (at + __popc(mask & below));
+        asm volatile("{\n\t.reg .pred low;\n\t.reg .b16 word;\n\t.reg .b32 wide;\n\t"
+            "setp.lt.u32 low, %0, 65536;\n\t"
+            "@low ld.global.nc.u16 word, [%1];\n\t"
+            "cvt.u32.u16 wide, word;\n\t"
+            "@low prmt.b32 %0, wide, %0, 0x5410;\n\t}" : "+r"(state) : "l"(from));
+        at += __popc(mask);
     }
-    return __all_sync(ALL, !raw);
-}
 
-// A row of such a tile: its lane's tables are `flat`.
-__device__ __forceinline__ void flat_row(const Plan& p, const uint2* slots, const u16* flat, u32 steps, float worth, float scale, u32& state,
-                                         u32& trellis, Words& words, u32 lane, Stored* at) {
-    constexpr u32 AHEAD = 8;
+    // `pair` is where the tables of a column lie, `raws` where its raw bits are told of if any lane `has_raw`;
+    // `unit` a quarter of what a point is worth.
+    __device__ __forceinline__ void step(u32 pair, u32 raws, bool has_raw, float unit, Stored* to) {
+        const uint2 found = slot_at(table_of(pair, label), state);
+        state = without(found, state);
+        any |= found.y;
+        // 512 and four times 64 more than the point.
+        u32 bits, odd = found.y;
+        asm("prmt.b32 %0, %1, %2, 0x7144;" : "=r"(bits) : "r"(found.y), "r"(constant));
+        float point = __uint_as_float(bits) - 768.0f;
+        if (__any_sync(ALL, has_raw)) {
+            uint2 raw;
+            asm("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(raw.x), "=r"(raw.y) : "r"(raws));
+            const int symbol = symbol_of(found);
+            const int level = symbol * (int)raw.x + symbol + (int)(state & raw.x) - (int)(raw.y >> 8);
+            state = __funnelshift_r(state, 0, raw.y);
+            const float whole = (float)level;
+            const float less = quantizer_of(label) != 0 && level != 0 ? copysignf(4.0f, whole) : 0.0f;
+            point = 8.0f * whole - less;
+            odd = (level & 1) * ODD;
+        }
+        if (TWICE) {
+            asm("prmt.b32 %0, %1, %2, %0;" : "+r"(label) : "r"(constant), "n"(LABELS_HIGH));
+            label ^= odd & ODD;
+        } else {
+            label = next_label(label, odd & ODD);
+        }
+        refill();
+        put(point * unit, to);
+    }
+};
+
+constexpr u32 QUICK_CONSTANT = TWICE ? LABELS_LOW : 0x44000000;
+static_assert((QUICK_CONSTANT & 0xff0000ff) == 0x44000000, "a byte of zero and one of the exponent");
+
+// Steps of a row. `unit` is a quarter of what a point is worth, in which one product rounds as two do.
+__device__ __forceinline__ void quick_row(const Plan& p, const RowTables& tables, const signed char* classes, u32 steps,
+                                          float worth, float scale, float unit, u32 constant, u32& state, u32& label,
+                                          Words& words, u32 lane, Stored* at) {
     const u64 along = col_stride(p) * LANES;
-    for (; steps >= AHEAD; steps -= AHEAD, flat += AHEAD * LANES, at += AHEAD * along) {
-        u32 tables[AHEAD];
+    const u32 below = (1u << lane) - 1;
+    const u32 pairs_at = (u32)__cvta_generic_to_shared(tables.pairs), raws_at = (u32)__cvta_generic_to_shared(tables.raws);
+    const int least_raw = BASE_CLASSES - tables.from;
+    #pragma unroll 1
+    for (; steps >= AHEAD; steps -= AHEAD, classes += AHEAD * LANES, at += AHEAD * along) {
+        Quick quick = {state, label, words.at, 0, words.words, constant, below};
+        u32 pairs[AHEAD];
+        int column[AHEAD];
         words.fetch_ahead(lane);
         #pragma unroll
-        for (u32 j = 0; j < AHEAD; j++) tables[j] = flat[j * LANES];
+        for (u32 j = 0; j < AHEAD; j++) {
+            column[j] = classes[j * LANES];
+            asm("{\n\t.reg .b32 at;\n\tmad.lo.u32 at, %1, 4, %2;\n\tld.shared.u32 %0, [at];\n\t}"
+                : "=r"(pairs[j]) : "r"(column[j]), "r"(pairs_at));
+        }
         #pragma unroll
-        for (u32 j = 0; j < AHEAD; j++) plain_step<true>(p, slots, tables[j], worth, scale, state, trellis, words, lane, at + j * along);
+        for (u32 j = 0; j < AHEAD; j++) quick.step(pairs[j], raws_at + 8 * column[j], column[j] >= least_raw, unit, at + j * along);
+        if (__any_sync(ALL, quick.any & ESCAPED)) {
+            plain_steps(p, tables, classes, AHEAD, worth, scale, state, label, words, lane, at);
+        } else {
+            state = quick.state;
+            label = quick.label;
+            words.at = quick.at;
+        }
     }
-    #pragma unroll 1
-    for (; steps > 0; steps--, flat += LANES, at += along)
-        plain_step<true>(p, slots, *flat, worth, scale, state, trellis, words, lane, at);
+    plain_steps(p, tables, classes, steps, worth, scale, state, label, words, lane, at);
+}
+
+// The last TAIL steps of a tile where they lie in one row: what is wrong with the tile's end, or ESCAPES
+// where one of them is an escape; then nothing was done. `unit` is what a point is worth.
+constexpr u32 ESCAPES = ~0u;
+__device__ __forceinline__ u32 quick_tail(const RowTables& tables, const signed char* classes, float unit, u32* tail, u32 state, u32 label,
+                                          const Words& words, u32 lane, u64 along, Stored* at) {
+    const u32 below = (1u << lane) - 1;
+    u32 any = 0, place = words.at, signed_steps = 0;
+    #pragma unroll 2
+    for (u32 step = 0; step < TAIL; step++) {
+        const u32 of = tables.of(classes[step * LANES]), raw = of >> 20;
+        const uint2 slot = slot_at(table_of(of & 0xfffff, label), state);
+        const int symbol = symbol_of(slot);
+        any |= slot.y;
+        // Both signs of a magnitude are one symbol, the positive one first.
+        state = (slot.x << (symbol != 0)) * (state >> SCALE_BITS) + (slot.y >> BIAS_SHIFT) + (symbol < 0 ? slot.x : 0);
+        signed_steps = signed_steps << 1 | (symbol != 0);
+        const int low = (int)(state & ((1u << raw) - 1)) - (int)((1u << raw) >> 1);
+        state >>= raw;
+        const int level = (abs(symbol) << raw) + low;
+        // The negative one's point is as much less than that of the positive one's opposite.
+        tail[step * 32 + lane] = (u32)(u16)units(level, quantizer_of(label), 1) | (u32)(4 * low) << 16;
+        label = next_label(label, level & 1 ? ODD : 0);
+        const bool low_state = state < LEAST_STATE;
+        const u32 mask = __ballot_sync(ALL, low_state);
+        if (low_state) state = state << 16 | __ldg(words.words + (place + __popc(mask & below)));
+        place += __popc(mask);
+    }
+    if (__any_sync(ALL, any & ESCAPED)) return ESCAPES;
+    // The final state holds the signs, the first step's the highest.
+    const u32 signs = state ^ LEAST_STATE;
+    u32 left = (signs & signed_steps) << (32 - TAIL);
+    #pragma unroll 4
+    for (u32 step = 0; step < TAIL; step++, left <<= 1, at += along) {
+        const int both = (int)tail[step * 32 + lane], point = (short)both;
+        put((float)((int)left < 0 ? (both >> 16) - point : point) * unit, at);
+    }
+    if (place != words.length) return LENGTH;
+    return __any_sync(ALL, (signs & ~signed_steps) != 0) ? END : FINE;
 }
 
 // A tile after its head. FULL: every lane has a value in every step.
 template <bool FULL>
-__device__ __forceinline__ u32 decode_tile(const Plan& p, const Tile& t, const uint2* slots, const u32* of_class, u32* tail,
-                                           u16* flat, Reconstruction& rebuild, Words words, u32 state, u32 gain,
+__device__ __forceinline__ u32 decode_tile(const Plan& p, const Tile& t, const u32* of_class, u32* tail, u32 constant,
+                                           Reconstruction& rebuild, Words words, u32 state, u32 gain,
                                            const short* of_row_class, Stored* out, u32 lane) {
     const u32 per_row = (t.cols + LANES - 1) / LANES, total = per_row * t.rows;
     const u32 tail_start = total > TAIL ? total - TAIL : 0;
@@ -275,27 +434,32 @@ __device__ __forceinline__ u32 decode_tile(const Plan& p, const Tile& t, const u
     const u64 over = row_stride(p), along = col_stride(p) * LANES;
     Stored* row_at = out + place(p, t.row, t.col + lane);
     const float worth = (float)rebuild.worth;
-    rebuild.trellis = 0;
-    const bool is_flat = MAY_BE_FLAT && flatten(p, t, of_row(of_class, UNIT_CLASS - (int)gain), flat, lane);
+    rebuild.label = 0;
+    // A power of two times a number is that number's digits.
+    const float unit = worth * rebuild.scale;
+    // Whatever a level with raw bits is worth stays within the limit then.
+    const bool quick = PLAIN && FULL && gain % 4 == 0 && gain <= 16 && unit <= 3.40282347e38f && unit >= 1e-30f;
     u32 row = 0, first = 0;
     for (u32 step = 0; step < tail_start; row++) {
-        const int from = UNIT_CLASS + (ROW_CLASSES ? of_row_class[row] : 0) - (int)gain;
-        const u32* of_column = of_row(of_class, from);
+        const int from = UNIT_CLASS + (ROW_CLASSES ? __shfl_sync(ALL, (int)of_row_class[row], 0) : 0) - (int)gain;
+        const RowTables tables(of_class, from);
         const u32 end = min(tail_start - step, per_row);
-        if (is_flat && words.at + 2 * LANES * end <= words.last) {
-            flat_row(p, slots, flat + lane, end, worth, rebuild.scale, state, rebuild.trellis, words, lane, row_at);
+        const bool plain = PLAIN && FULL && words.at + 2 * LANES * end <= words.last;
+        if (plain && quick) {
+            quick_row(p, tables, classes, end, worth, rebuild.scale, unit * 0.25f, constant, state, rebuild.label, words, lane,
+                      row_at);
             first = end * LANES;
-        } else if (PLAIN && FULL && words.at + 2 * LANES * end <= words.last) {
-            plain_row(p, slots, of_column, classes, end, worth, rebuild.scale, state, rebuild.trellis, words, lane, row_at);
+        } else if (plain) {
+            plain_steps(p, tables, classes, end, worth, rebuild.scale, state, rebuild.label, words, lane, row_at);
             first = end * LANES;
         } else {
             Stored* at = row_at;
             first = 0;
             for (u32 s = 0; s < end; s++, first += LANES, at += along) {
                 const bool active = FULL || (lane < LANES && first + lane < t.cols);
-                const u32 of = active ? of_column[classes[first]] : 0;
+                const u32 of = active ? tables.of(classes[first]) : 0;
                 int ignored;
-                int level = parse_level(slots, of, rebuild.trellis, active, false, state, words, lane, ignored);
+                int level = parse_level(of, rebuild.label, active, false, state, words, lane, ignored);
                 rebuild.step(p, t, row, first, lane, active, level, at, out);
             }
         }
@@ -305,21 +469,27 @@ __device__ __forceinline__ u32 decode_tile(const Plan& p, const Tile& t, const u
         first = 0;
     }
     const u32 tail_row = row, tail_first = first;
-    u32 trellis = rebuild.trellis;
-    const u32* of_column = of_row(of_class, UNIT_CLASS + (ROW_CLASSES && total > 0 ? of_row_class[row] : 0) - (int)gain);
+    u32 label = rebuild.label;
+    int from = UNIT_CLASS + (ROW_CLASSES && total > 0 ? __shfl_sync(ALL, (int)of_row_class[row], 0) : 0) - (int)gain;
+    RowTables tables(of_class, from);
+    if (quick && total - tail_start == TAIL && first + TAIL * LANES <= t.cols && words.at + 2 * LANES * TAIL <= words.last) {
+        Stored* const at = row_at + first / LANES * along;
+        const u32 fault = quick_tail(tables, classes + first, unit, tail, state, label, words, lane, along, at);
+        if (fault != ESCAPES) return fault;
+    }
     #pragma unroll 1
     for (u32 step = tail_start; step < total; step++) {
         const bool active = FULL || (lane < LANES && first + lane < t.cols);
-        const u32 of = active ? of_column[classes[first]] : 0;
+        const u32 of = active ? tables.of(classes[first]) : 0;
         int negative;
-        int level = parse_level(slots, of, trellis, active, true, state, words, lane, negative);
-        if (active) trellis = next_state(trellis, level);
+        int level = parse_level(of, label, active, true, state, words, lane, negative);
+        if (active) label = next_label(label, level & 1 ? ODD : 0);
         tail[(step - tail_start) * 32 + lane] = (u32)(u16)level | (u32)(u16)negative << 16;
         first += LANES;
         if (first >= t.cols) {
             first = 0;
             row++;
-            if (ROW_CLASSES && row < t.rows) of_column = of_row(of_class, UNIT_CLASS + of_row_class[row] - (int)gain);
+            if (ROW_CLASSES && row < t.rows) tables = RowTables(of_class, UNIT_CLASS + __shfl_sync(ALL, (int)of_row_class[row], 0) - (int)gain);
         }
     }
     // The final state holds the signs of the tail.
@@ -349,6 +519,9 @@ __device__ __forceinline__ u32 decode_tile(const Plan& p, const Tile& t, const u
     if (words.at != words.length) return LENGTH;
     return __any_sync(ALL, signs != 0) ? END : FINE;
 }
+
+// An address in device memory. Of a list's it is not said that it is there: NVRTC 13.0 does not come back then.
+__device__ __forceinline__ void* global(u64 at) { return LISTED ? (void*)at : __cvta_global_to_generic(at); }
 
 // The step that a stream's header states, its first byte the highest.
 __device__ __forceinline__ float step_of(const u8* at) {
@@ -386,36 +559,39 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 line_decode(const Plan p, const __grid_constant__ Places sources, const __grid_constant__ Counts counts, u32 head,
             const __grid_constant__ Places outs, u32 count, short* row_classes, int* scratch, u32* faults) {
     extern __shared__ u32 shared[];
-    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    const u32 lane = threadIdx.x % 32, warp = __shfl_sync(ALL, threadIdx.x / 32, 0), warps = blockDim.x / 32;
     uint2* slots = (uint2*)shared;
     const u32 slot_count = (p.tables + ROW_CLASSES) * SLOTS;
     // Tables of both quantizers take turns; that of row classes, after them, is like one of the first.
     for (u32 i = threadIdx.x; i < slot_count; i += blockDim.x) slots[i] = shared_slot(p.slots[i], LOG2_STATES != 0 ? i / SLOTS & 1 : 0);
-    // Bytes before a table | raw bits << 20.
+    // Where a pair of tables lies, then what there is of raw bits.
+    const u32 slots_at = (u32)__cvta_generic_to_shared(slots);
     u32* of_class = (u32*)(slots + slot_count);
+    uint2* raws = (uint2*)(of_class + SPAN);
     for (u32 i = threadIdx.x; i < SPAN; i += blockDim.x) {
-        const u32 of = p.of_class[class_at(i)];
-        of_class[i] = (of & 255) * (SLOTS * (u32)sizeof(uint2)) | of >> 8 << 20;
+        const u32 of = p.of_class[class_at(i)], raw = of >> 8;
+        of_class[i] = slots_at + (of & 255) * TABLE_BYTES;
+        raws[i] = make_uint2((1u << raw) - 1, raw | (1u << raw >> 1) << 8);
     }
-    u32* tail = of_class + SPAN + warp * (TAIL * 32 + GROUP);
-    u16* flat = (u16*)(of_class + SPAN + warps * (TAIL * 32 + GROUP)) + warp * (ROW_STEPS * 32);
+    u32* tail = (u32*)(raws + SPAN) + warp * (TAIL * 32 + GROUP);
     Reconstruction rebuild;
     rebuild.group = (int*)(tail + TAIL * 32);
     __syncthreads();
+    const u32 constant = QUICK_CONSTANT | no_bits();
     // Neighbouring tiles on different multiprocessors: few tiles fill them all.
     const u32 global_warp = warp * gridDim.x + blockIdx.x;
     rebuild.deviations = scratch + (u64)global_warp * (PREDICTS ? p.tile_cols : 0);
     for (u32 index = global_warp; index < p.tiles * count; index += gridDim.x * warps) {
         const u32 item = index / p.tiles, tile = index - item * p.tiles;
         const Tile t = tile_at(p, tile);
-        const u8* const source = (const u8*)sources.of(item) + head;
-        Stored* const out = (Stored*)outs.of(item);
-        if (head != 0 && *(const u64*)(source - head) == NO_STREAM) {
+        const u8* const source = (const u8*)global(sources.of(item)) + head;
+        Stored* const out = (Stored*)global(outs.of(item));
+        if (head != 0 && __any_sync(ALL, *(const u64*)(source - head) == NO_STREAM)) {
             spoil(p, t, out, lane);
             if (lane == 0) faults[index] = FINE;
             continue;
         }
-        const float step = step_of(source + p.step_at);
+        const float step = __shfl_sync(ALL, step_of(source + p.step_at), 0);
         if (!is_step(step) || (tile == 0 && !has_header(p, source, lane))) {
             if (lane == 0) faults[index] = HEADER;
             continue;
@@ -423,8 +599,8 @@ line_decode(const Plan p, const __grid_constant__ Places sources, const __grid_c
         rebuild.scale = step / p.step_units;
         const u32* const ends = (const u32*)(source + p.header_bytes);
         const u16* const stream = (const u16*)(ends + p.tiles);
-        const u32 word_count = counts.of(item);
-        const u32 begin = tile == 0 ? 0 : ends[tile - 1], end = ends[tile];
+        const u32 word_count = __shfl_sync(ALL, counts.of(item), 0);
+        const u32 begin = __shfl_sync(ALL, tile == 0 ? 0 : ends[tile - 1], 0), end = __shfl_sync(ALL, ends[tile], 0);
         if (begin >= end || end > word_count) {
             if (lane == 0) faults[index] = DIRECTORY;
             continue;
@@ -450,8 +626,8 @@ line_decode(const Plan p, const __grid_constant__ Places sources, const __grid_c
         }
         rebuild.worth = gain_units(gain);
         fault = WHOLE_STEPS || (LANES == 32 && t.cols % 32 == 0)
-            ? decode_tile<true>(p, t, slots, of_class, tail, flat, rebuild, words, state, gain, of_row, out, lane)
-            : decode_tile<false>(p, t, slots, of_class, tail, flat, rebuild, words, state, gain, of_row, out, lane);
+            ? decode_tile<true>(p, t, of_class, tail, constant, rebuild, words, state, gain, of_row, out, lane)
+            : decode_tile<false>(p, t, of_class, tail, constant, rebuild, words, state, gain, of_row, out, lane);
         __syncwarp();
         for (u32 i = lane; i < exceptions; i += 32) {
             const u16* entry = words.words + 2 + 3 * i;

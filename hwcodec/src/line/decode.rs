@@ -3,7 +3,7 @@
 use super::image::Image;
 use super::places::{self, Group};
 use super::{
-    Address, Direction, Faulty, Format, HEAD_BYTES, Launch, LineCodec, Places, SPAN, THREADS, Variant, kept,
+    Address, Direction, Faulty, Format, HEAD_BYTES, Launch, LineCodec, Places, SPAN, Variant, kept,
     read_faults, wide_function,
 };
 use crate::error::{During, Error};
@@ -61,19 +61,12 @@ impl Decoder {
         let corrupt = |e: trinity_codec::line::Error| Error::CorruptStream { what: e.to_string() };
         let (plan, header) = trinity_codec::line::Plan::read(stream_bytes).map_err(corrupt)?;
         let coder = trinity_codec::line::Coder::new(plan).map_err(corrupt)?;
-        let mut variant = Variant::of(&coder.plan, format, Direction::Decode);
+        let variant = Variant::of(&coder.plan, format, Direction::Decode);
         let upload = codec.context.new_stream().during("cuStreamCreate")?;
         let image = Image::new(&coder, &stream_bytes[..header], None, &upload)?;
-        let tables_bytes = 8 * image.tables * SCALE as usize + 4 * SPAN;
-        let mut warp_bytes = 4 * (TAIL * 32 + image.group);
-        // Columns' tables, two bytes each, where there is room beside the slots.
-        let columns_bytes = 2 * 32 * variant.row_steps;
-        let warps = (THREADS / 32) as usize;
-        if tables_bytes + warps * (warp_bytes + columns_bytes) <= codec.shared_bytes as usize {
-            warp_bytes += columns_bytes;
-        } else {
-            variant.row_steps = 0;
-        }
+        // For each class a table's place and, in eight bytes, its raw bits.
+        let tables_bytes = 8 * image.tables * SCALE as usize + 12 * SPAN;
+        let warp_bytes = 4 * (TAIL * 32 + image.group);
         let launch = Launch::on(multiprocessors, tables_bytes, warp_bytes);
         let made = Self { codec: codec.clone(), image, functions: Default::default(), launch, variant };
         made.function(false)?;

@@ -14,6 +14,16 @@ use queue::{Functions, PARTS, Parts, Queue};
 use std::sync::OnceLock;
 use trinity_codec::line::{Coder, MAGNITUDES, Plan, Quantizer, Settings, TAIL};
 
+/// `NEAR` of `encode/near.cu`: magnitudes of targets whose costs and levels are looked up, and bytes of each.
+const NEAR: usize = 512;
+const NEAR_BYTES: usize = 20;
+
+/// `NOTED` of `encode/near.cu`: steps whose decisions lie below costs.
+const NOTED: usize = 4;
+
+/// What a level may cost at most there: sums over a row stay far from overflowing.
+const MOST_COST: i32 = 1 << 14;
+
 /// `SYMBOLS` of `encode/push.cu`: entries of a table by sign.
 const SYMBOLS: usize = 2 * MAGNITUDES;
 
@@ -82,7 +92,12 @@ impl Encoder {
         let quantizer = Quantizer::new(&coder, settings.lambda, settings.rounding)
             .ok_or_else(|| refused("a stated matrix has no inverse".into()))?;
         let direction = Direction::Encode { within_budgets: settings.tile_budget.is_some() };
-        let variant = Variant::of(plan, format, direction);
+        let mut variant = Variant::of(plan, format, direction);
+        // Decisions lie below costs in one word.
+        let dear = |&cost: &i32| !(0..=MOST_COST).contains(&cost);
+        if variant.log2_states != 0 && quantizer.costs.costs.iter().flatten().any(dear) {
+            variant.row_steps = 0;
+        }
         let upload = codec.context.new_stream().during("cuStreamCreate")?;
         let mut header = Vec::new();
         plan.write(&mut header);
@@ -91,7 +106,12 @@ impl Encoder {
         let words = (tile_values as f64 * most_bits.clamp(1.0, 80.0) / 16.0).ceil() as usize;
         image.arguments.capacity = (words + 2 * plan.lanes() + 64).next_multiple_of(8) as u32;
         image.arguments.budget = settings.tile_budget.unwrap_or(0) as u32;
-        let tables_bytes = 8 * image.tables * SYMBOLS + 4 * (image.tables + 1) * MAGNITUDES + 4 * SPAN;
+        let pairs = if variant.row_steps != 0 && plan.log2_states != 0 { plan.tables.len() / 2 } else { 0 };
+        let tables_bytes = 8 * image.tables * SYMBOLS
+            + 4 * (image.tables + 1) * MAGNITUDES
+            + 4 * SPAN
+            + 16
+            + NEAR * NEAR_BYTES * pairs;
         // `OWN` of `encode/push.cu`.
         let warp_bytes = 4 * (TAIL * 32 + image.group.next_multiple_of(2) + 2);
         let launch = Launch::on(multiprocessors, tables_bytes, warp_bytes);
@@ -356,7 +376,8 @@ fn scratch_bytes(plan: &Plan, variant: &Variant) -> usize {
     let per_row = plan.tile_cols.div_ceil(plan.lanes());
     // `TOGETHER` of `encode/trellis.cu`: so many steps leave their decisions in one word of each lane.
     let together = 32 / ((1 << variant.log2_states) + 2);
-    let words = if variant.predicts { per_row } else { per_row.div_ceil(together) * plan.tile_rows };
+    let of_row = per_row.div_ceil(together).max(per_row / NOTED + 1);
+    let words = if variant.predicts { per_row } else { of_row * plan.tile_rows };
     let decisions = if variant.log2_states == 0 { 0 } else { 4 * 32 * words };
     (targets + deviations + decisions).next_multiple_of(16)
 }

@@ -34,8 +34,10 @@ use trinity_codec::line::{Plan, Transform};
 const ENCODING: &str = concat!(
     include_str!("common.cu"),
     include_str!("encode/trellis.cu"),
+    include_str!("encode/near.cu"),
     include_str!("encode/push.cu"),
     include_str!("encode/coding.cu"),
+    include_str!("encode/quick.cu"),
     include_str!("encode/tiles.cu"),
     include_str!("encode/steps.cu"),
     include_str!("assemble.cu")
@@ -59,7 +61,7 @@ const SPAN: usize = 566;
 /// Bytes before a stream in a room, which say how many of it count.
 pub const HEAD_BYTES: usize = 16;
 
-/// Columns of a row of which values or tables are kept at most.
+/// Columns of a row that is coded together at most.
 const MOST_KEPT: usize = 512;
 
 /// How values lie in device memory.
@@ -100,7 +102,7 @@ pub struct Variant {
     pub direction: Direction,
     /// Every step of every tile has a column for each of 32 lanes.
     pub whole_steps: bool,
-    /// Steps of a row that an encoder keeps in registers, or of which a decoder keeps the tables; 0: none.
+    /// Steps of a row that an encoder codes together: it keeps them in registers or looks their costs up; 0: none.
     pub row_steps: usize,
     pub log2_lanes: u32,
     pub log2_states: u32,
@@ -125,15 +127,14 @@ impl Variant {
         let predicts = plan.above.iter().any(|&above| above != 0);
         let means = plan.means.iter().any(|&mean| mean != 0);
         let row_classes = plan.row_table.is_some();
+        // A search looks costs up where a value depends on nothing but itself.
+        let plain = plan.log2_states == 0 || (!means && plan.transform == Transform::None);
         let keeps = whole_steps
             && !predicts
+            && plain
+            && direction != Direction::Decode
             && plan.tile_cols <= MOST_KEPT
-            && match direction {
-                // A value of each step in each thread.
-                Direction::Encode { .. } => plan.log2_states == 0 && plan.tile_cols.is_multiple_of(128),
-                // Every row of a tile has the same tables, and a value depends on its level alone.
-                Direction::Decode => !row_classes && !means && plan.transform == Transform::None,
-            };
+            && plan.tile_cols.is_multiple_of(128);
         Self {
             direction,
             whole_steps,

@@ -13,7 +13,7 @@ fn variants() -> Vec<Variant> {
             [Direction::Encode { within_budgets: bit(1) }, Direction::Decode].map(|direction| Variant {
                 direction,
                 whole_steps: n < 2,
-                // Rows that are kept: of an encoder without a search that has whole steps.
+                // Rows that an encoder codes together.
                 row_steps: if n == 1 && direction != Direction::Decode { 16 } else { 0 },
                 log2_lanes: [5, 5, 2, 0, 4][n],
                 log2_states: [3, 0, 2, 3, 0][n],
@@ -27,6 +27,25 @@ fn variants() -> Vec<Variant> {
                 steps: bit(1),
             });
         variants.extend(directions);
+    }
+    // Plain tiles in lists, whose kernels go a way of their own.
+    for log2_states in [0, 2, 3] {
+        let directions = [Direction::Encode { within_budgets: false }, Direction::Decode];
+        variants.extend(directions.map(|direction| Variant {
+            direction,
+            whole_steps: true,
+            row_steps: if direction == Direction::Decode { 0 } else { 16 },
+            log2_lanes: 5,
+            log2_states,
+            size: 0,
+            predicts: false,
+            means: false,
+            row_classes: true,
+            transposed: false,
+            format: Format::Bf16,
+            listed: true,
+            steps: direction != Direction::Decode,
+        }));
     }
     variants
 }

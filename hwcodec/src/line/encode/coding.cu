@@ -12,6 +12,7 @@ struct Coding {
     u32 lane, per_row, total, gain;
     bool kept;  // this lane saw a value that must be kept exactly
     float inverse;  // STEPS: of the tensor's own step
+    Near near;      // QUICK_SEARCH: what is looked up
 
     __device__ __forceinline__ float units_per_value() const { return STEPS ? inverse : p.inverse; }
 
@@ -192,7 +193,7 @@ struct Coding {
                 of[j] = of_column[classes[j * 32]];
                 levels[j] = uniform(targets[KEPT_LAST + j]);
             }
-            push_levels(levels, 0, of, state, out);
+            push_levels<TOGETHER>(levels, 0, of, state, out);
             retreat(targets);
         }
     }
@@ -318,10 +319,19 @@ struct Coding {
         return PREDICTS ? scratch.targets[row * t.cols + col] : fetch(row, col, at);
     }
 
+    // Quick tiles, in quick.cu.
+    __device__ __forceinline__ bool quick() const { return QUICK_SEARCH && FULL && !GAIN && t.cols == ROW_STEPS * 32; }
+    __device__ __forceinline__ float in_units(Stored stored) const { return __fmul_rn(load(stored), units_per_value()); }
+    __device__ __forceinline__ int quick_row_class(u32 row);
+    __device__ __forceinline__ u32 forward_quick();
+    __device__ __forceinline__ u32 noted_at(u32 row, u32 step) const;
+    __device__ __forceinline__ int noted_level(int target, u32 of, u32 odd, u32 quantizer) const;
+    __device__ __forceinline__ void push_noted(u32 row, u32 begin, u32 zeros, const u32* of_column, u32& walk, u32& state, Backwards& out);
+
     // The last steps, whose signs are the start of the states; `walk` is left where the rest goes on.
     __device__ __forceinline__ u32 backward_tail(u32 tail_start, u32& walk, Backwards& out) {
         constexpr u32 AHEAD = 4;
-        u32 state = LEAST_STATE;
+        u32 state = LEAST_STATE, noted_now = 0;
         u32 row = (total - 1) / per_row, step = (total - 1) % per_row;
         for (u32 end = total; end > tail_start; end -= min(AHEAD, end - tail_start)) {
             int fetched[AHEAD];
@@ -335,7 +345,7 @@ struct Coding {
                 if (active(step * LANES)) {
                     of[j] = of_row(row_class_at(row))[p.classes[t.col + col[j]]];
                     fetched[j] = fetch_back(row, col[j], place_of(row, step * LANES));
-                    decided[j] = decided_at(row, step);
+                    decided[j] = QUICK_SEARCH && quick() ? noted_at(row, step) : decided_at(row, step);
                 }
                 if (step == 0) row--;
                 step = step == 0 ? per_row - 1 : step - 1;
@@ -345,7 +355,17 @@ struct Coding {
                 if (j >= count || !active(col[j] - lane)) continue;
                 const u32 at = end - 1 - j, raw = of[j] >> 16;
                 u32 quantizer;
-                int level = level_of(col[j], fetched[j], decided[j], walk, quantizer);
+                int level;
+                if (QUICK_SEARCH && quick()) {
+                    // Decisions of some steps come together, the last of them first.
+                    if (at % NOTED == NOTED - 1) noted_now = decided[j] >> (NOTED * walk);
+                    const u32 odd = noted_now >> at % NOTED & 1;
+                    quantizer = walk >> (LOG2_STATES - 1);
+                    level = noted_level(goal(col[j], fetched[j]), of[j], odd, quantizer);
+                    walk = state_before(walk, odd);
+                } else {
+                    level = level_of(col[j], fetched[j], decided[j], walk, quantizer);
+                }
                 Ready ready;
                 ready.set(first_of(of[j], quantizer), raw, level);
                 const bool negative = ready.raised >> raw < SYMBOLS / 2;
@@ -373,44 +393,45 @@ struct Coding {
             levels[j] = level_of((begin + j) * LANES + lane, fetched[j], word >> (j * STEP_BITS), walk, quantizer);
             quantizers |= quantizer << j;
         }
-        push_levels(levels, quantizers, of, state, out);
+        push_levels<TOGETHER>(levels, quantizers, of, state, out);
     }
 
     // What does not depend on a lane's state is made of all levels first; escapes, which
     // are rare, and the end of the room take the long way, no raw bits the short one.
+    template <u32 COUNT>
     __device__ __forceinline__ void push_levels(const int* levels, u32 quantizers, const u32* of, u32& state, Backwards& out) {
         u32 raws = 0, any = 0;
         #pragma unroll
-        for (u32 j = 0; j < TOGETHER; j++) raws |= of[j];
-        const bool roomy = out.at >= out.floor + (int)(TOGETHER * LANES);
+        for (u32 j = 0; j < COUNT; j++) raws |= of[j];
+        const bool roomy = out.at >= out.floor + (int)(COUNT * LANES);
         if (roomy && !__any_sync(ALL, raws >> 16)) {
-            uint2 entries[TOGETHER];
+            uint2 entries[COUNT];
             #pragma unroll
-            for (u32 j = 0; j < TOGETHER; j++) {
+            for (u32 j = 0; j < COUNT; j++) {
                 entries[j] = first_of(of[j], quantizers >> j & 1)[min((u32)levels[j] + SYMBOLS / 2, SYMBOLS - 1)];
                 any |= entries[j].x;
             }
             if (!__any_sync(ALL, any & ESCAPES)) {
                 #pragma unroll
-                for (u32 j = TOGETHER; j-- > 0;) push_entry(entries[j], state, out, lane);
+                for (u32 j = COUNT; j-- > 0;) push_entry(entries[j], state, out, lane);
                 return;
             }
         }
-        Ready ready[TOGETHER];
+        Ready ready[COUNT];
         any = 0;
         #pragma unroll
-        for (u32 j = TOGETHER; j-- > 0;) {
+        for (u32 j = COUNT; j-- > 0;) {
             ready[j].set(first_of(of[j], quantizers >> j & 1), of[j] >> 16, levels[j]);
             any |= ready[j].entry.x;
         }
         if (__any_sync(ALL, any & ESCAPES) || !roomy) {
             #pragma unroll
-            for (u32 j = TOGETHER; j-- > 0;)
+            for (u32 j = COUNT; j-- > 0;)
                 push_level(symbols_of(of[j], quantizers >> j & 1), of[j] >> 16, levels[j], true, false, state, out, lane);
             return;
         }
         #pragma unroll
-        for (u32 j = TOGETHER; j-- > 0;) ready[j].push(state, out, lane);
+        for (u32 j = COUNT; j-- > 0;) ready[j].push(state, out, lane);
     }
 
     // Some steps of a row together, `begin` the first of them: levels and their
@@ -461,6 +482,13 @@ struct Coding {
         const u64 along = col_stride(p) * LANES;
         for (u32 row = (tail_start + per_row - 1) / per_row; row-- > 0;) {
             u32 left = min(per_row, tail_start - row * per_row);
+            if (QUICK_SEARCH && quick()) {
+                const u32* of_column = of_row(row_class_at(row));
+                const u32 zeros = noted_at(row, ROW_STEPS);
+                #pragma unroll 1
+                for (; left > 0; left -= NOTED) push_noted(row, left - NOTED, zeros, of_column, walk, state, out);
+                continue;
+            }
             if (LATE && keeps_rows() && left == per_row) {
                 push_row(row, state, out);
                 continue;
@@ -527,6 +555,8 @@ struct Coding {
             // Targets are overwritten by levels: they are made again.
             if (SIZE != 0) transform();
             forward_predicted();
+        } else if (QUICK_SEARCH && quick()) {
+            walk = forward_quick();
         } else {
             walk = forward();
         }
@@ -547,7 +577,7 @@ __device__ __forceinline__ u32 code(Coding<FULL, false>& coding, u16* room, u32&
     if (!WITHIN_BUDGETS) return words == 0 ? OVERFLOW : FINE;
     if (words != 0 && 2 * words <= p.budget) return FINE;
     Coding<FULL, WITHIN_BUDGETS> coarser = {p, coding.t, coding.symbols, coding.costs, coding.of_class, coding.scratch,
-                                  coding.group, coding.tail, coding.lane, coding.per_row, coding.total, 0, coding.kept, coding.inverse};
+                                  coding.group, coding.tail, coding.lane, coding.per_row, coding.total, 0, coding.kept, coding.inverse, coding.near};
     // The least gain that fits, as the host searches for it; found, it is taken once more.
     u32 over = 0, fits = MAX_GAIN + 1, gain = MAX_GAIN;
     for (;;) {

@@ -4,7 +4,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 line_encode(const Plan p, const __grid_constant__ Places from, u32 count, const float* steps, u16* rooms, uint2* lengths,
             short* row_classes, u8* scratch, u64 scratch_bytes, u32* faults) {
     extern __shared__ u32 shared[];
-    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    const u32 lane = threadIdx.x % 32, warp = __shfl_sync(ALL, threadIdx.x / 32, 0), warps = blockDim.x / 32;
     if (STEPS) {
         bool any = false;
         for (u32 i = threadIdx.x; i < count; i += blockDim.x) any = any || steps[i] != 0.0f;
@@ -23,7 +23,17 @@ line_encode(const Plan p, const __grid_constant__ Places from, u32 count, const 
         u32 of = p.of_class[class_at(i)];
         of_class[i] = (of & 255) * SYMBOLS | of >> 8 << 16;
     }
-    u32* own = of_class + SPAN + warp * OWN;
+    __syncthreads();
+    Near near = {};
+    u32 near_words = 0;
+    if (QUICK_SEARCH) {
+        // On a multiple of sixteen bytes.
+        u32* const near_at = shared + (of_class + SPAN - shared + 3) / 4 * 4;
+        const u32 pairs = p.tables / 2;
+        near.fill((int4*)near_at, near_at + pairs * NEAR * 4, costs, pairs);
+        near_words = (u32)(near_at - (of_class + SPAN)) + pairs * NEAR * 5;
+    }
+    u32* own = of_class + SPAN + near_words + warp * OWN;
     __syncthreads();
     const u32 global_warp = warp * gridDim.x + blockIdx.x;
     u8* mine = scratch + (u64)global_warp * scratch_bytes;
@@ -51,10 +61,12 @@ line_encode(const Plan p, const __grid_constant__ Places from, u32 count, const 
         u32 front = 0, words = 0, fault;
         float* group = (float*)(own + TAIL * 32);
         if (WHOLE_STEPS || (LANES == 32 && t.cols % 32 == 0)) {
-            Coding<true, false> coding = {p, t, symbols, costs, of_class, s, group, own, lane, per_row, per_row * t.rows, 0, false, inverse};
+            Coding<true, false> coding = {p,    t,       symbols,          costs, of_class, s,       group, own,
+                                          lane, per_row, per_row * t.rows, 0,     false,    inverse, near};
             fault = code(coding, room, front, words);
         } else {
-            Coding<false, false> coding = {p, t, symbols, costs, of_class, s, group, own, lane, per_row, per_row * t.rows, 0, false, inverse};
+            Coding<false, false> coding = {p,    t,       symbols,          costs, of_class, s,       group, own,
+                                           lane, per_row, per_row * t.rows, 0,     false,    inverse, near};
             fault = code(coding, room, front, words);
         }
         if (lane == 0) {
