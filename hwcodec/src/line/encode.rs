@@ -5,8 +5,8 @@ mod queue;
 use super::image::Image;
 use super::places::{self, Group};
 use super::{
-    Address, Direction, Faulty, Format, HEAD_BYTES, Launch, LineCodec, Places, SPAN, Variant, function, kept,
-    read_faults, wide_function,
+    Address, Direction, Faulty, Format, HEAD_BYTES, Launch, LineCodec, Places, SPAN, THREADS, Variant,
+    function, kept, read_faults, wide_function,
 };
 use crate::error::{During, Error};
 use cudarc::driver::sys;
@@ -106,14 +106,17 @@ impl Encoder {
         let words = (tile_values as f64 * most_bits.clamp(1.0, 80.0) / 16.0).ceil() as usize;
         image.arguments.capacity = (words + 2 * plan.lanes() + 64).next_multiple_of(8) as u32;
         image.arguments.budget = settings.tile_budget.unwrap_or(0) as u32;
-        let pairs = if variant.row_steps != 0 && plan.log2_states != 0 { plan.tables.len() / 2 } else { 0 };
-        let tables_bytes = 8 * image.tables * SYMBOLS
-            + 4 * (image.tables + 1) * MAGNITUDES
-            + 4 * SPAN
-            + 16
-            + NEAR * NEAR_BYTES * pairs;
+        let tables_bytes = 8 * image.tables * SYMBOLS + 4 * (image.tables + 1) * MAGNITUDES + 4 * SPAN;
         // `OWN` of `encode/push.cu`.
         let warp_bytes = 4 * (TAIL * 32 + image.group.next_multiple_of(2) + 2);
+        let searches = variant.row_steps != 0 && plan.log2_states != 0;
+        let looked_up = if searches { 16 + NEAR * NEAR_BYTES * plan.tables.len() / 2 } else { 0 };
+        let fits =
+            tables_bytes + looked_up + THREADS as usize / 32 * warp_bytes <= codec.shared_bytes as usize;
+        let tables_bytes = if fits { tables_bytes + looked_up } else { tables_bytes };
+        if searches && !fits {
+            variant.row_steps = 0;
+        }
         let launch = Launch::on(multiprocessors, tables_bytes, warp_bytes);
         let scratch_bytes = scratch_bytes(plan, &variant);
         let functions = Default::default();
