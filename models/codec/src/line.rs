@@ -28,8 +28,9 @@ pub use crate::format::line::plan::{
     BASE_CLASSES, CLASSES, MAX_PAIRS, MAX_TILE, Plan, Tile, Transform, UNIT_CLASS, check_density,
 };
 pub use crate::format::line::stream::{
-    CodedTile, LAMBDA, Settings, Stream, decode, decode_bf16, encode, encode_tile, encode_with,
+    CodedTile, LAMBDA, Settings, Stream, decode, decode_bf16, encode, encode_tile, encode_with, in_turn,
 };
+pub use crate::format::line::values::Values;
 pub use crate::search::line::analyse::choose;
 pub use crate::search::line::options::{Effort, Family, Fixed, Options, TILE_VALUES};
 pub use crate::search::line::rate::{Target, encode_observed, encode_on, encode_to, encode_under, planned};

@@ -1,5 +1,7 @@
 //! A matrix of values in row order. Knows nothing of how it is coded.
 
+use trinity_numeric::simd::{Kernel, Width, with_width};
+
 /// A matrix in row order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Matrix {
@@ -34,6 +36,23 @@ impl Matrix {
     }
 }
 
+/// Multiplies by a factor, staying finite.
+struct Scale<'a> {
+    values: &'a mut [f32],
+    factor: f32,
+}
+
+impl Kernel for Scale<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for v in self.values {
+            *v = (*v * self.factor).clamp(f32::MIN, f32::MAX);
+        }
+    }
+}
+
 /// Multiplies by 2^`exponent` with one rounding, staying finite.
 pub fn scale_by(values: &mut [f32], exponent: i32) {
     if exponent == 0 {
@@ -42,9 +61,7 @@ pub fn scale_by(values: &mut [f32], exponent: i32) {
     if (-126..=127).contains(&exponent) {
         // A power of two: one rounding here too, and only among subnormals.
         let factor = f32::from_bits(((127 + exponent) as u32) << 23);
-        for v in values {
-            *v = (*v * factor).clamp(f32::MIN, f32::MAX);
-        }
+        with_width(Width::widest(), Scale { values, factor });
     } else {
         let factor = f64::from_bits(((1023 + i64::from(exponent)) as u64) << 52);
         for v in values {

@@ -1,7 +1,7 @@
 //! Number formats, and their conversion to and from f32 and f64.
 
 use half::{bf16, f16};
-use trinity_numeric::simd::{self, Kernel};
+use trinity_numeric::simd::{Kernel, Width, with_width};
 
 use crate::float8::{E4M3, E5M2, to_e4m3, to_e5m2};
 use serde::{Deserialize, Serialize};
@@ -147,14 +147,18 @@ impl Dtype {
     /// The largest magnitude among values of a format that f32 holds; infinite or no number where one of them is.
     pub(crate) fn largest_magnitude(self, bytes: &[u8]) -> f32 {
         if self == Self::F32 {
-            return simd::widest(Largest { values: bytes.as_chunks().0, value: f32::from_le_bytes });
+            return with_width(
+                Width::widest(),
+                Largest { values: bytes.as_chunks().0, value: f32::from_le_bytes },
+            );
         }
         let mut chunk = [0f32; 1024];
         let mut largest = 0u32;
         for bytes in bytes.chunks(1024 * self.bytes()) {
             let values = &mut chunk[..bytes.len() / self.bytes()];
             self.to_f32(bytes, values);
-            largest = largest.max(simd::widest(Largest { values, value: |value: f32| value }).to_bits());
+            let own = with_width(Width::widest(), Largest { values, value: |value: f32| value });
+            largest = largest.max(own.to_bits());
         }
         f32::from_bits(largest)
     }

@@ -16,6 +16,7 @@ pub use parted::join_coded;
 
 use rayon::prelude::*;
 use serde::Serialize;
+use trinity_codec::line::in_turn;
 
 use crate::blocks::BlockPlan;
 pub use crate::blocks::SLAB_VALUES;
@@ -707,7 +708,10 @@ fn by_slabs_in_turn<T: Send>(
             what: "reading from the middle".into(),
         })?;
         let slab = slab(entry, plan, index, stream.as_mut(), buffer)?;
-        let done = work(&slab, first).map_err(|error| error.shifted(first))?;
+        // The last slabs are shared out, so that all threads end at once.
+        let is_last = plan.len() - index <= rayon::current_num_threads();
+        let work = || work(&slab, first).map_err(|error| error.shifted(first));
+        let done = if is_last { work()? } else { in_turn(work)? };
         Ok((slab, done))
     };
     let (sender, receiver) = std::sync::mpsc::channel();

@@ -84,33 +84,67 @@ impl Writer {
         let (classes, levels) = (classes.as_chunks::<LANES>(), levels.as_chunks_mut::<LANES>());
         // A copy stays in registers, where lanes are written out one by one.
         let mut machines = *states;
-        let mut level = |lane: usize, machine: usize, class: u8, level: &mut u32| {
-            let (state, magnitude) = (machines[machine], *level);
-            let low_bits = if RAW { raw_bits(class) } else { 0 };
-            let high = magnitude >> low_bits;
-            let symbol = high.min(ESCAPE as u32) as usize;
-            let context = &mut contexts[usize::from(context(class, state))];
-            context.count(symbol);
-            if high >= ESCAPE as u32 {
-                put_escape(raw, high - ESCAPE as u32);
-            }
-            if RAW {
-                raw.put(magnitude & ((1 << low_bits) - 1), low_bits);
-            }
-            *level = magnitude << 1 | u32::from(state & 1);
-            machines[machine] = code.next(state, magnitude);
-            packed(lane, context.starts.range(symbol))
-        };
         for ((&[a, b, c, d], levels), symbols) in classes.0.iter().zip(levels.0).zip(symbols.0) {
             let [at, bt, ct, dt] = levels;
+            if !RAW && (*at).max(*bt).max((*ct).max(*dt)) < ESCAPE as u32 {
+                // Nearly always: nothing is called here, so that all stays in registers.
+                let [w, x, y, z] = &mut machines;
+                let mut level = |lane: usize, machine: &mut u8, class: u8, level: &mut u32| {
+                    let (state, magnitude) = (*machine, *level);
+                    let context = &mut contexts[usize::from(context(class, state))];
+                    context.count(magnitude as usize);
+                    *level = magnitude << 1 | u32::from(state & 1);
+                    *machine = code.next(state, magnitude);
+                    packed(lane, context.starts.range(magnitude as usize))
+                };
+                *symbols = [
+                    level(0, w, a, at),
+                    level(1 % L, x, b, bt),
+                    level(2 % L, y, c, ct),
+                    level(3 % L, z, d, dt),
+                ];
+                continue;
+            }
+            let mut level = |lane: usize, machine: usize, class: u8, level: &mut u32| {
+                let machine = &mut machines[machine];
+                any_level::<RAW>(lane, machine, class, code, contexts, raw, level)
+            };
             *symbols =
                 [level(0, 0, a, at), level(1 % L, 1, b, bt), level(2 % L, 2, c, ct), level(3 % L, 3, d, dt)];
         }
         for (i, ((&class, last), symbol)) in classes.1.iter().zip(levels.1).zip(symbols.1).enumerate() {
-            *symbol = level(i % L, i, class, last);
+            *symbol = any_level::<RAW>(i % L, &mut machines[i], class, code, contexts, raw, last);
         }
         *states = machines;
     }
+}
+
+/// The symbol of a magnitude, which becomes a level, and its raw bits.
+#[inline(always)]
+fn any_level<const RAW: bool>(
+    lane: usize,
+    machine: &mut u8,
+    class: u8,
+    code: &Code,
+    contexts: &mut Contexts,
+    raw: &mut RawWriter,
+    level: &mut u32,
+) -> u32 {
+    let (state, magnitude) = (*machine, *level);
+    let low_bits = if RAW { raw_bits(class) } else { 0 };
+    let high = magnitude >> low_bits;
+    let symbol = high.min(ESCAPE as u32) as usize;
+    let context = &mut contexts[usize::from(context(class, state))];
+    context.count(symbol);
+    if high >= ESCAPE as u32 {
+        put_escape(raw, high - ESCAPE as u32);
+    }
+    if RAW {
+        raw.put(magnitude & ((1 << low_bits) - 1), low_bits);
+    }
+    *level = magnitude << 1 | u32::from(state & 1);
+    *machine = code.next(state, magnitude);
+    packed(lane, context.starts.range(symbol))
 }
 
 /// Writes the signs of at most [`SIGNS`] values.

@@ -100,21 +100,49 @@ impl Recorder {
         let mut states = [LOW; LANES];
         let mut words: Vec<u16> = vec![0; self.symbols.len() + 1];
         let mut first = words.len();
-        for &symbol in self.symbols.iter().rev() {
-            let (start, freq) = (symbol & 0x7fff, symbol >> 15 & 0x7fff);
-            let state = &mut states[(symbol >> 30) as usize];
+        let mut push = |state: u32, symbol: u32| {
             // Written in any case, kept if the state would grow too large.
-            words[first - 1] = *state as u16;
-            let shed = *state >= freq << (32 - PROB_BITS);
+            words[first - 1] = state as u16;
+            let (state, shed) = pushed(state, symbol);
             first -= usize::from(shed);
-            let kept = if shed { *state >> 16 } else { *state };
-            *state = ((kept / freq) << PROB_BITS) + kept % freq + start;
+            state
+        };
+        let mut rest = &self.symbols[..];
+        while let Some((&last, before)) = rest.split_last() {
+            // Four in a row are mostly one of each lane, whose states then stay in registers.
+            let mut fours = rest;
+            while let Some((before, &[a, b, c, d])) = fours.split_last_chunk::<LANES>()
+                && [a >> 30, b >> 30, c >> 30, d >> 30] == [0, 1, 2, 3]
+            {
+                let [w, x, y, z] = states;
+                let z = push(z, d);
+                let y = push(y, c);
+                let x = push(x, b);
+                states = [push(w, a), x, y, z];
+                fours = before;
+            }
+            if fours.len() < rest.len() {
+                rest = fours;
+                continue;
+            }
+            let state = &mut states[(last >> 30) as usize];
+            *state = push(*state, last);
+            rest = before;
         }
         let mut bytes = Vec::with_capacity(4 * lanes + 2 * (words.len() - first));
         states[..lanes].iter().for_each(|s| bytes.extend_from_slice(&s.to_le_bytes()));
         words[first..].iter().for_each(|w| bytes.extend_from_slice(&w.to_le_bytes()));
         bytes
     }
+}
+
+/// A state after a symbol, and whether it has shed a word first.
+#[inline(always)]
+fn pushed(state: u32, symbol: u32) -> (u32, bool) {
+    let (start, freq) = (symbol & 0x7fff, symbol >> 15 & 0x7fff);
+    let shed = state >= freq << (32 - PROB_BITS);
+    let kept = if shed { state >> 16 } else { state };
+    (((kept / freq) << PROB_BITS) + kept % freq + start, shed)
 }
 
 /// Reads what a [`Recorder`] wrote.

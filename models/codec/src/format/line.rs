@@ -5,3 +5,4 @@ pub mod device;
 pub mod error;
 pub mod plan;
 pub mod stream;
+pub mod values;

@@ -146,6 +146,7 @@ impl Kernel for Round<'_> {
         let mut values = vec![0.0; batch * width];
         let mut coefficients = vec![0.0; batch * width];
         let mut above = vec![0.0f32; width];
+        let mut errors = vec![0.0f32; width];
         let rounding = dead_zone_rounding() as f32 / 128.0;
         for (i, magnitudes) in levels.magnitudes.chunks_mut(batch * width).enumerate() {
             let (values, coefficients) =
@@ -155,20 +156,24 @@ impl Kernel for Round<'_> {
             transformer.forward(values, coefficients);
             let rows = magnitudes.chunks_exact_mut(width).zip(coefficients.chunks_exact_mut(width));
             for (row, (magnitudes, coefficients)) in rows.enumerate() {
-                let mut error = 0.0;
-                for ((magnitude, coefficient), above) in
-                    magnitudes.iter_mut().zip(coefficients).zip(&mut above)
+                for (((magnitude, coefficient), above), error) in
+                    magnitudes.iter_mut().zip(coefficients).zip(&mut above).zip(&mut errors)
                 {
                     let predicted = *above * prediction;
                     let residual = (*coefficient - predicted) * inverse_step;
-                    // As wide as a register where a conversion to unsigned is not.
-                    let level = (residual.abs() * 0.5 + rounding).min((MAX_TARGET >> 7) as f32) as i32;
+                    let level = (residual.abs() * 0.5 + rounding).min((MAX_TARGET >> 7) as f32);
+                    // SAFETY: `min` leaves no NaN, and a number from 0 to 2^22. A conversion that looks at that
+                    // again goes value by value.
+                    #[allow(unsafe_code)]
+                    let level = unsafe { level.to_int_unchecked::<i32>() };
                     let point = (2.0 * level as f32).copysign(residual);
-                    error += (residual - point) * (residual - point);
+                    *error = (residual - point) * (residual - point);
                     *magnitude = level as u32;
                     *coefficient = point * step + predicted;
                     *above = *coefficient;
                 }
+                // Alone, since each addition waits for the one before.
+                let error = errors.iter().fold(0.0, |sum, error| sum + error);
                 let signs: u32 = magnitudes.iter().map(|&m| m.min(1)).sum();
                 *levels.squared_error.part(i * batch + row, coded_rows) += f64::from(error);
                 *levels.signs.part(i * batch + row, coded_rows) += f64::from(signs);

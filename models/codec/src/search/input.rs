@@ -11,6 +11,7 @@ use crate::stage::basis::Basis;
 use crate::stage::precondition::Preconditioning;
 use crate::stage::signalled::Signalled;
 use crate::stage::trellis::Centroids;
+use trinity_numeric::simd::{Kernel, Width, with_width};
 
 /// What the ends of trellis paths cost in a segment.
 const PATH_END_BITS: f64 = 10.0;
@@ -156,10 +157,28 @@ impl<'a> Input<'a> {
 /// Sum over all values, in eight interleaved parts: one alone would wait for
 /// every addition.
 pub fn sum(values: &[f32], of: impl Fn(f64) -> f64) -> f64 {
-    let mut parts = [0.0; 8];
-    let (chunks, rest) = values.as_chunks::<8>();
-    for chunk in chunks {
-        parts.iter_mut().zip(chunk).for_each(|(part, &value)| *part += of(f64::from(value)));
+    with_width(Width::widest(), Sum { values, of })
+}
+
+struct Sum<'a, F> {
+    values: &'a [f32],
+    of: F,
+}
+
+impl<F: Fn(f64) -> f64> Kernel for Sum<'_, F> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run(self) -> f64 {
+        let mut parts = [0.0; 8];
+        let (chunks, rest) = self.values.as_chunks::<8>();
+        for chunk in chunks {
+            for lane in 0..8 {
+                parts[lane] += (self.of)(f64::from(chunk[lane]));
+            }
+        }
+        // What is called in two places is not copied to where registers are wide.
+        let of: &dyn Fn(f64) -> f64 = &self.of;
+        parts.iter().sum::<f64>() + rest.iter().map(|&value| of(f64::from(value))).sum::<f64>()
     }
-    parts.iter().sum::<f64>() + rest.iter().map(|&value| of(f64::from(value))).sum::<f64>()
 }

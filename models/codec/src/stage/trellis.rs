@@ -11,6 +11,8 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod points;
 
 pub use points::{Centroids, Costs, GROUPS, Points};
@@ -18,6 +20,8 @@ pub use points::{Centroids, Costs, GROUPS, Points};
 use crate::entropy::rans::LANES;
 use crate::entropy::scales::raw_bits;
 use crate::stage::trellis::points::{Candidates, LOST};
+#[cfg(target_arch = "x86_64")]
+use trinity_numeric::simd::Width;
 use trinity_numeric::simd::{self, Kernel};
 use trinity_numeric::tuned::Tuned;
 
@@ -115,6 +119,14 @@ impl Search {
             3 => self.follow::<8, { 0o13 >> 1 }, { 0o4 >> 1 }>(states),
             4 => self.follow::<16, { 0o23 >> 1 }, { 0o4 >> 1 }>(states),
             #[cfg(target_arch = "x86_64")]
+            5 if Width::widest() == Width::Avx512 => {
+                // SAFETY: the processor has just said that it has AVX-512.
+                #[allow(unsafe_code)]
+                unsafe {
+                    self.path_of_32_in_one(states);
+                }
+            }
+            #[cfg(target_arch = "x86_64")]
             5 if simd::has_avx2() => {
                 // SAFETY: the processor has just said that it has AVX2.
                 #[allow(unsafe_code)]
@@ -174,6 +186,20 @@ impl Search {
         let parity =
             |i: usize, lane: usize, state: usize| (self.bits[i][lane] >> avx2::bit(state) & 1) as usize;
         trace::<32, { 0o45 >> 1 }, { 0o10 >> 1 }>(ends, parity, &mut self.subsets);
+    }
+
+    /// As [`Search::path_of_32`], all states in one register.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+    fn path_of_32_in_one(&mut self, states: [u8; LANES]) {
+        let mut costs = start::<32>(states).map(|costs| avx512::load(&costs));
+        self.bits.resize(self.candidates.len(), Default::default());
+        for (group, bits) in self.candidates.iter().zip(&mut self.bits) {
+            for lane in 0..LANES {
+                (costs[lane], bits[lane]) = avx512::step(costs[lane], &group[lane]);
+            }
+        }
+        let ends = costs.map(|costs| cheapest(&avx512::store(costs)));
+        avx512::trace(ends, &self.bits, &mut self.subsets);
     }
 }
 
@@ -245,7 +271,13 @@ fn consider(
     zeros: &mut [u8],
 ) {
     #[cfg(target_arch = "x86_64")]
-    let done = if simd::has_avx2() {
+    let done = if Width::widest() == Width::Avx512 {
+        // SAFETY: the processor has just said that it has AVX-512.
+        #[allow(unsafe_code)]
+        unsafe {
+            avx512::consider(points, targets, classes, costs, out, zeros)
+        }
+    } else if simd::has_avx2() {
         // SAFETY: the processor has just said that it has AVX2.
         #[allow(unsafe_code)]
         unsafe {

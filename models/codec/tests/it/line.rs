@@ -6,7 +6,8 @@
 use proptest::prelude::*;
 use trinity_codec::line::{
     Bf16, Coder, Effort, Error, Number, Options, Plan, Quantizer, Reflections, Settings, Stream, Target,
-    Transform, Width, choose, decode, encode, encode_tile, encode_to, parse, parse_with, reconstruct, write,
+    Transform, Values, Width, choose, decode, encode, encode_observed, encode_tile, encode_to, parse,
+    parse_with, reconstruct, write,
 };
 use trinity_numeric::random::Lcg;
 
@@ -123,6 +124,41 @@ proptest! {
             prop_assert_eq!(parse_with(width, &coder, &place, &damaged), parse(&coder, &place, &damaged));
             let short = &words[..words.len() - 1];
             prop_assert!(parse_with(width, &coder, &place, short).is_err());
+        }
+    }
+
+    /// Of plans without stages, with as many tables as columns and rows of such scales ask for, whose words are made
+    /// at once where registers are wide.
+    #[test]
+    fn plain_tiles_have_the_words_of_the_scalar_truth(
+        rows in 1usize..90, cols in 1usize..200, scales in 1usize..9, loud_rows: bool, row_classes: bool,
+        states in prop::sample::select(vec![0u32, 2, 3]), step in 0.05f32..2.0, odd: bool, seed: u64,
+    ) {
+        let mut values = noise(rows * cols, seed);
+        for (at, value) in values.iter_mut().enumerate() {
+            let loud = if loud_rows { (at / cols % 4) as f32 } else { 0.0 };
+            *value *= (0.7 * (at % cols % scales) as f32 + loud).exp2();
+        }
+        if odd {
+            let places = values.len();
+            values[seed as usize % places] = f32::NAN;
+            values[(seed >> 20) as usize % places] = 3e9;
+        }
+        let mut plan = plan_with(&values, rows, cols, step, states);
+        plan.means.fill(0);
+        plan.above.fill(0);
+        if !row_classes {
+            plan.row_table = None;
+        }
+        let coder = Coder::new(plan).unwrap();
+        let place = coder.plan.tile(0);
+        let mut quantizer = Quantizer::new(&coder, 0.31, 13).unwrap();
+        quantizer.width = Width::Scalar;
+        let values = &values[..place.values()];
+        let truth = encode_tile(&coder, &quantizer, 0, &place, values, None).unwrap();
+        for width in Width::available() {
+            quantizer.width = width;
+            prop_assert_eq!(&encode_tile(&coder, &quantizer, 0, &place, values, None).unwrap(), &truth, "{:?}", width);
         }
     }
 
@@ -319,5 +355,36 @@ fn a_plan_that_does_not_suit_is_refused() {
         let mut bad = plan.clone();
         change(&mut bad);
         assert!(Coder::new(bad).is_err());
+    }
+}
+
+/// A stream of what a file has is that of its numbers, upright and on its side, whole steps of lanes or not.
+#[test]
+fn stored_values_give_the_stream_of_their_numbers() {
+    let mut lcg = Lcg(23);
+    for (rows, cols) in [(700, 130), (64, 2000), (40, 33)] {
+        let kept: Vec<u16> = (0..rows * cols)
+            .map(|at| ((lcg.gaussian() * (1 + at % cols % 7) as f32).to_bits() >> 16) as u16)
+            .collect();
+        let wide: Vec<f32> = kept.iter().map(|&bits| f32::from_bits(u32::from(bits) << 16)).collect();
+        let short: Vec<[u8; 2]> = kept.iter().map(|bits| bits.to_le_bytes()).collect();
+        let long: Vec<[u8; 4]> = wide.iter().map(|value| value.to_le_bytes()).collect();
+        let scaled: Vec<f32> = wide.iter().map(|value| value / 64.0).collect();
+        for (effort, target) in [
+            (Effort::Best, Target::Bits(3.0)),
+            (Effort::Fast, Target::Bits(2.0)),
+            (Effort::Fast, Target::Nmse(0.01)),
+        ] {
+            let options = Options { effort, ..Options::default() };
+            let coded = |values: Values<'_>| {
+                encode_observed(values, (rows, cols), target, &options, &Settings::default(), &|tile| {
+                    tile.values.to_vec()
+                })
+                .unwrap()
+            };
+            let truth = coded(Values::Numbers(&scaled));
+            assert!(coded(Values::F32(&long, 1.0 / 64.0)) == truth, "f32 {rows} {cols} {effort:?}");
+            assert!(coded(Values::Bf16(&short, 1.0 / 64.0)) == truth, "bf16 {rows} {cols} {effort:?}");
+        }
     }
 }

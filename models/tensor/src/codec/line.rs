@@ -12,16 +12,18 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use trinity_codec::Basis;
 use trinity_codec::line::{
-    CodedTile, Cpu, Device, Effort, Family, Fixed, Options, Plan, Settings, Stream, Transform,
+    CodedTile, Cpu, Device, Effort, Family, Fixed, Options, Plan, Settings, Stream, Transform, Values,
     encode_observed, encode_on, planned,
 };
 
 use super::device::{count_decoded, count_encoded, device};
-use super::lossy::{HEADER, denormalize, differences, differences_of, measured, normalize, restored};
+use super::lossy::{
+    HEADER, denormalize, differences, differences_of, measured, normalize, normalized_in_place, restored,
+};
 use super::rate::within_after_rounding;
 use super::trinity::{Trinity, folded};
 use super::uniform::{Uniform, estimated_bits, step_for};
-use super::{Encoded, Lossy, Matrix, MetricSums, StageCost, Target, TensorCodec};
+use super::{Encoded, Lossy, MetricSums, StageCost, Target, TensorCodec};
 use crate::{Dtype, Error, LimitingFactor, Tensor, memory};
 
 /// The line-rate codec at one effort.
@@ -110,25 +112,25 @@ impl Line {
     /// The stream of a matrix, as it is folded, and where the encoder is to be watched what it did to every tile.
     fn stream(
         &self,
-        matrix: &Matrix,
+        matrix: &Normalized<'_>,
         target: trinity_codec::line::Target,
         watch: Option<&Watch>,
     ) -> Result<(Vec<u8>, Option<Vec<TileError>>), trinity_codec::line::Error> {
         let shape = folded(matrix.rows, matrix.cols);
         let settings = Settings { tile_budget: self.tile_budget, ..Settings::default() };
-        let (values, options) = (&matrix.values, &self.options);
+        let (values, options) = (matrix.values, &self.options);
         if let Some(watch) = watch {
             let observe = |tile: &CodedTile<'_>| watch.see(tile);
             return encode_observed(values, shape, target, options, &settings, &observe)
                 .map(|(bytes, tiles)| (bytes, Some(tiles)));
         }
-        encode_on(device(), values, shape, target, options, &settings).map(|bytes| (bytes, None))
+        encode_on(device(), &values.numbers(), shape, target, options, &settings).map(|bytes| (bytes, None))
     }
 
     fn attempt(
         &self,
         tensor: &Tensor,
-        (matrix, exponent): (&Matrix, i16),
+        matrix: &Normalized<'_>,
         target: trinity_codec::line::Target,
         watch: Option<&Watch>,
     ) -> Result<(Encoded, Option<Vec<TileError>>), Error> {
@@ -154,7 +156,7 @@ impl Line {
                 reason: error.to_string().into(),
             },
         })?;
-        let mut bytes = exponent.to_le_bytes().to_vec();
+        let mut bytes = matrix.exponent.to_le_bytes().to_vec();
         bytes.extend(stream);
         Ok((Encoded::like(tensor, bytes), tiles))
     }
@@ -163,7 +165,7 @@ impl Line {
     fn encode_line(
         &self,
         tensor: &Tensor,
-        normalized: (&Matrix, i16),
+        normalized: &Normalized<'_>,
         target: Target,
         measured: bool,
     ) -> Result<(Encoded, Option<Vec<TileError>>), Error> {
@@ -172,7 +174,8 @@ impl Line {
             Target::Bits(bits) => {
                 let target_bits = (bits - header_bits).max(1e-6);
                 let asked = trinity_codec::line::Target::Bits(target_bits);
-                let watch = Watch { dtype: tensor.dtype(), exponent: normalized.1, values: tensor.len() };
+                let watch =
+                    Watch { dtype: tensor.dtype(), exponent: normalized.exponent, values: tensor.len() };
                 let watch = Some(&watch).filter(|_| measured && is_watched(tensor));
                 let (encoded, tiles) = self.attempt(tensor, normalized, asked, watch)?;
                 Ok((encoded.within(target, self.name(), "it needs at least")?, tiles))
@@ -197,7 +200,7 @@ impl Line {
     /// What the encoder was seen to do to tiles is not decoded again.
     fn may_be_plain(
         &self,
-        matrix: &Matrix,
+        matrix: &Normalized<'_>,
         ours: &Encoded,
         tiles: Option<&[TileError]>,
     ) -> Result<bool, Error> {
@@ -206,26 +209,36 @@ impl Line {
         }
         let stream = Stream::open(&ours.bytes[HEADER..]).map_err(damaged)?;
         let strips = stream.strips();
-        let (mut originals, mut squared, mut bytes) = (Vec::new(), 0.0, 0);
+        let (mut places, mut squared, mut bytes) = (Vec::new(), 0.0, 0);
         for strip in estimated(strips, matrix.values.len()) {
-            let original = &matrix.values[stream.strip_place(strip)];
             for tile in stream.strip_tiles(strip) {
                 // Tile by tile either way, so that the sum has the same digits.
                 squared += match tiles {
                     Some(tiles) => tiles[tile].squared,
                     None => {
-                        let original = stream.originals(tile, &matrix.values).map_err(damaged)?;
+                        let original = stream.originals(tile, matrix.values).map_err(damaged)?;
                         squared_error(&original, &stream.tile(tile).map_err(damaged)?)
                     }
                 };
             }
-            originals.push(original);
+            places.push(stream.strip_place(strip));
             bytes += stream.strip_bytes(strip);
         }
-        let values: usize = originals.iter().map(|values| values.len()).sum();
+        let values: usize = places.iter().map(|place| place.len()).sum();
+        let mut originals = memory::kept();
+        originals.resize(values, 0.0);
+        let (mut runs, mut rest) = (Vec::new(), &mut originals[..]);
+        for place in places {
+            let (run, others) = std::mem::take(&mut rest).split_at_mut(place.len());
+            matrix.values.copy_to(place.start, run);
+            runs.push(&*run);
+            rest = others;
+        }
         let header = ours.bytes.len() - stream.tile_bytes();
         let bits = 8.0 * (bytes as f64 / values as f64 + header as f64 / matrix.values.len() as f64);
-        let plain = estimated_bits(&originals, step_for(&originals, squared));
+        let plain = estimated_bits(&runs, step_for(&runs, squared));
+        drop(runs);
+        memory::keep(originals);
         Ok(if self.options.log2_states > 0 { plain <= (1.0 + CLOSE) * bits } else { plain < bits - MARGIN })
     }
 
@@ -334,10 +347,17 @@ impl Line {
         target: Target,
         measured: bool,
     ) -> Result<(Encoded, Option<MetricSums>), Error> {
+        let (rows, cols) = tensor.matrix();
+        // An encoder that is watched reads tile by tile.
+        let by_tiles = measured && matches!(target, Target::Bits(_)) && is_watched(tensor);
+        if by_tiles && let Some((values, exponent)) = normalized_in_place(tensor)? {
+            return self.best_of(tensor, &Normalized { rows, cols, values, exponent }, target, measured);
+        }
         let Some((matrix, exponent)) = normalize(tensor)? else {
             return Ok((Encoded::like(tensor, Vec::new()), None));
         };
-        let best = self.best_of(tensor, (&matrix, exponent), target, measured);
+        let values = Values::Numbers(&matrix.values);
+        let best = self.best_of(tensor, &Normalized { rows, cols, values, exponent }, target, measured);
         memory::keep(matrix.values);
         best
     }
@@ -345,11 +365,11 @@ impl Line {
     fn best_of(
         &self,
         tensor: &Tensor,
-        (matrix, exponent): (&Matrix, i16),
+        matrix: &Normalized<'_>,
         target: Target,
         measured: bool,
     ) -> Result<(Encoded, Option<MetricSums>), Error> {
-        let ours = self.encode_line(tensor, (matrix, exponent), target, measured);
+        let ours = self.encode_line(tensor, matrix, target, measured);
         let (ours, tiles) = match ours {
             Ok((ours, tiles)) => (Ok(ours), tiles),
             Err(error) => (Err(error), None),
@@ -389,6 +409,14 @@ impl Line {
         }
         restored(encoded, |bytes, _, _| decoded(bytes))
     }
+}
+
+/// A tensor's values over the power of two of this exponent: a copy of them, or where they lie.
+struct Normalized<'a> {
+    rows: usize,
+    cols: usize,
+    values: Values<'a>,
+    exponent: i16,
 }
 
 /// Whether an encoder can be watched, and streams measured strip by strip: on this CPU, for formats that f32 holds.

@@ -1,5 +1,7 @@
 //! From a codec of normalized matrices to a codec of tensors with a target.
 
+use trinity_codec::line::Values;
+
 use super::rate::{Trial, finest_within};
 use super::{Encoded, MetricSums, Metrics, Target, TensorCodec};
 use crate::{Dtype, Error, Tensor};
@@ -309,17 +311,41 @@ pub(crate) fn normalize(tensor: &Tensor) -> Result<Option<(Matrix, i16)>, Error>
 
 type Normalized = Result<Option<(Vec<f32>, i32)>, Error>;
 
+/// Normalized values as they lie in a tensor, for who reads them there; nothing for formats and magnitudes that take
+/// more than a product, and for zeros.
+pub(crate) fn normalized_in_place(tensor: &Tensor) -> Result<Option<(Values<'_>, i16)>, Error> {
+    let dtype = tensor.dtype();
+    if !matches!(dtype, Dtype::F32 | Dtype::Bf16) {
+        return Ok(None);
+    }
+    let Some(exponent) = exponent_above(largest_finite(tensor)?.into()).filter(|&found| is_of_f32(-found))
+    else {
+        return Ok(None);
+    };
+    let factor = 2f32.powi(-exponent);
+    let values = match dtype {
+        Dtype::F32 => Values::F32(tensor.data().as_chunks().0, factor),
+        _ => Values::Bf16(tensor.data().as_chunks().0, factor),
+    };
+    Ok(Some((values, exponent as i16)))
+}
+
+/// The largest magnitude of a format that f32 holds, in single precision.
+fn largest_finite(tensor: &Tensor) -> Result<f32, Error> {
+    let largest = tensor.dtype().largest_magnitude(tensor.data());
+    if largest.is_finite() {
+        return Ok(largest);
+    }
+    let mut values = vec![0f32; tensor.len()];
+    tensor.dtype().to_f32(tensor.data(), &mut values);
+    Err(not_finite(tensor, values.iter().map(|&value| value.into())))
+}
+
 /// Formats that f32 holds: a pass for the largest magnitude and one to scale, in chunks that stay in the cache.
 fn normalize_narrow(tensor: &Tensor) -> Normalized {
     let dtype = tensor.dtype();
     let mut chunk = [0f32; CHUNK];
-    let largest = dtype.largest_magnitude(tensor.data());
-    if !largest.is_finite() {
-        let mut values = vec![0f32; tensor.len()];
-        dtype.to_f32(tensor.data(), &mut values);
-        return Err(not_finite(tensor, values.iter().map(|&value| value.into())));
-    }
-    let Some(exponent) = exponent_above(largest.into()) else { return Ok(None) };
+    let Some(exponent) = exponent_above(largest_finite(tensor)?.into()) else { return Ok(None) };
     let mut values = crate::memory::kept();
     values.clear();
     values.reserve(tensor.len());

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use trinity_numeric::simd::{self, Kernel};
+use trinity_numeric::simd::{Kernel, Width, with_width};
 
 use crate::Tensor;
 
@@ -126,7 +126,8 @@ impl MetricSums {
     ) {
         let len = original.len().min(decoded.len());
         let (original, decoded) = (&original[..len], &decoded[..len]);
-        self.add_sums(simd::widest(Differences::<false, _, _, _, _> { original, decoded, values }), len);
+        let job = Differences::<false, _, _, _, _> { original, decoded, values };
+        self.add_sums(with_width(Width::widest(), job), len);
     }
 
     /// As [`MetricSums::add`], of values that are all finite: the same sums, sooner.
@@ -134,7 +135,8 @@ impl MetricSums {
         let len = original.len().min(decoded.len());
         let (original, decoded) = (&original[..len], &decoded[..len]);
         let values = (|value: f32| f64::from(value), |value: f32| f64::from(value));
-        self.add_sums(simd::widest(Differences::<true, _, _, _, _> { original, decoded, values }), len);
+        let job = Differences::<true, _, _, _, _> { original, decoded, values };
+        self.add_sums(with_width(Width::widest(), job), len);
     }
 
     fn add_sums(&mut self, [energy, squared, absolute, largest]: [[f64; LANES]; 4], len: usize) {

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeSet;
 
-use trinity_numeric::simd::{self, Kernel};
+use trinity_numeric::simd::{Kernel, Width, with_width};
 
 use super::{Encoded, MetricSums, Moments, StageCost, Target, TensorCodec};
 use crate::{Dtype, Error, Tensor};
@@ -223,10 +223,10 @@ impl Sums {
         let (powers, largest) = (&mut powers, &mut largest);
         if tensor.dtype() == Dtype::F32 {
             let (pieces, value) = (tensor.data().as_chunks().0, f32::from_le_bytes);
-            simd::widest(Add { pieces, value, powers, largest });
+            with_width(Width::widest(), Add { pieces, value, powers, largest });
         } else {
             each_piece(tensor, |pieces| {
-                simd::widest(Add { pieces, value: |value: f32| value, powers, largest });
+                with_width(Width::widest(), Add { pieces, value: |value: f32| value, powers, largest });
             });
         }
         let [first, second] = powers.map(|lanes| lanes.iter().sum());

@@ -5,7 +5,7 @@
 //! a quarter of a bit from the rate–distortion bound of any smooth law, which
 //! on near-Gaussian weights is closer than H.265 comes.
 
-use trinity_numeric::simd::{self, Kernel};
+use trinity_numeric::simd::{Kernel, Width, with_width};
 
 use super::arith::{Decoder, Encoder, Tree};
 use super::lossy::{bits_at, goal_db, normalize};
@@ -144,7 +144,10 @@ const SETTLED: usize = 2048;
 /// The step at which runs of values have a squared error, within a thousandth or so.
 pub(crate) fn step_for(runs: &[&[f32]], squared: f64) -> f64 {
     let count: usize = runs.iter().map(|run| run.len()).sum();
-    let noise = |step: f64| runs.iter().map(|run| simd::widest(Noise { values: run, step })).sum::<f64>();
+    let noise = |step: f64| {
+        let of_run = |run: &&[f32]| with_width(Width::widest(), Noise { values: run, step });
+        runs.iter().map(of_run).sum::<f64>()
+    };
     // Errors of fine steps are a twelfth of their squares; those of coarse ones, less.
     let mut step = (12.0 * squared / count as f64).sqrt().max(f64::from(f32::MIN_POSITIVE));
     for _ in 0..6 {
@@ -155,6 +158,30 @@ pub(crate) fn step_for(runs: &[&[f32]], squared: f64) -> f64 {
         }
     }
     step
+}
+
+/// The sum of magnitudes of values in steps.
+struct Magnitudes<'a> {
+    values: &'a [f32],
+    inverse: f32,
+}
+
+impl Kernel for Magnitudes<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run(self) -> f64 {
+        // Side by side: one sum alone would wait for every addition.
+        let mut sums = [0f64; 8];
+        let (eights, rest) = self.values.as_chunks::<8>();
+        for eight in eights {
+            for lane in 0..8 {
+                sums[lane] += f64::from((eight[lane] * self.inverse).abs());
+            }
+        }
+        rest.iter().for_each(|value| sums[0] += f64::from((value * self.inverse).abs()));
+        sums.iter().sum()
+    }
 }
 
 /// The squared error of values rounded to multiples of a step.
@@ -194,7 +221,7 @@ impl Kernel for Noise<'_> {
 pub(crate) fn estimated_bits(runs: &[&[f32]], step: f64) -> f64 {
     let inverse = (1.0 / step) as f32;
     let count: usize = runs.iter().map(|run| run.len()).sum();
-    let magnitudes = |run: &&[f32]| run.iter().map(|value| f64::from((value * inverse).abs())).sum::<f64>();
+    let magnitudes = |run: &&[f32]| with_width(Width::widest(), Magnitudes { values: run, inverse });
     let mean = runs.iter().map(magnitudes).sum::<f64>() / count as f64;
     let raw_bits = raw_bits(mean);
     let scale = inverse / (1u64 << raw_bits) as f32;
@@ -205,7 +232,7 @@ pub(crate) fn estimated_bits(runs: &[&[f32]], step: f64) -> f64 {
     let whole: Vec<f64> = (0..=SETTLED as u32).map(|count| surprise(count, SETTLED as u32)).collect();
     for block in runs.iter().flat_map(|run| run.chunks(SETTLED)) {
         let symbols = &mut symbols[..block.len()];
-        bits += simd::widest(Symbols { values: block, scale, symbols }) as f64;
+        bits += with_width(Width::widest(), Symbols { values: block, scale, symbols }) as f64;
         // Four tables, so that equal neighbours do not wait for each other.
         let mut counts = [[0u32; 256]; 4];
         let (fours, rest) = symbols.as_chunks::<4>();
@@ -336,7 +363,7 @@ mod tests {
                 };
                 let squared = error(&decoded);
                 if ["smooth", "peaked", "drifting"].contains(&law) {
-                    let found = simd::widest(Noise {
+                    let found = trinity_numeric::simd::widest(Noise {
                         values: &matrix.values,
                         step: step_for(&[&matrix.values], squared),
                     });

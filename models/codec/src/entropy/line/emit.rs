@@ -64,17 +64,27 @@ pub(crate) fn write_with(
     }
     write_head(parsed, out);
     // A word and an escape for each value at most, and for each row.
-    let mut buffer = vec![0u16; 2 * (place.values() + place.rows) + 1];
+    let most = 2 * (place.values() + place.rows) + 1;
+    let mut words = WORDS.take();
+    words.resize(most.max(words.len()), 0);
+    // Words are written from the end, and those alone are read.
+    let buffer = &mut words[..most];
     let mut states = [LEAST_STATE; LANES];
     let mut at = if width == Width::Avx512 && Width::widest() == Width::Avx512 {
-        emit_wide(coder, pushes, place, parsed, &mut states, &mut buffer)
+        emit_wide(coder, pushes, place, parsed, &mut states, buffer)
     } else {
-        emit_by_compiler(width, coder, pushes, place, parsed, &mut states, &mut buffer)
+        emit_by_compiler(width, coder, pushes, place, parsed, &mut states, buffer)
     };
-    write_row_classes(coder, parsed, &mut states, &mut buffer, &mut at);
+    write_row_classes(coder, parsed, &mut states, buffer, &mut at);
     out.reserve(2 * LANES + buffer.len() - at);
     out.extend(states.iter().flat_map(|&state| [state as u16, (state >> 16) as u16]));
     out.extend_from_slice(&buffer[at..]);
+    WORDS.set(words);
+}
+
+thread_local! {
+    /// Room for the words of a tile, which a thread keeps from one to the next.
+    static WORDS: std::cell::Cell<Vec<u16>> = const { std::cell::Cell::new(Vec::new()) };
 }
 
 /// Writes what stands behind the row classes with registers of sixteen lanes;

@@ -9,7 +9,8 @@ use crate::entropy::line::parse::parse_with;
 use crate::entropy::line::tile::{MAX_GAIN, Parsed};
 use crate::format::line::error::Error;
 use crate::format::line::plan::{Plan, Tile, check_density};
-use crate::stage::line::quantize::{quantize, targets};
+use crate::format::line::values::{Values, transpose};
+use crate::stage::line::quantize::{levels_at_once, quantize, targets};
 use crate::stage::line::quantizer::{Analysis, Quantizer};
 use crate::stage::line::reconstruct::{Bf16, Number, reconstruct_wide};
 use trinity_numeric::simd::Width;
@@ -44,7 +45,7 @@ pub fn encode(plan: &Plan, values: &[f32], settings: &Settings) -> Result<Vec<u8
 
 /// As [`encode`], with a plan made ready before.
 pub fn encode_with(coder: &Coder, values: &[f32], settings: &Settings) -> Result<Vec<u8>, Error> {
-    observed(coder, values, settings, &|_| ()).map(|(bytes, _)| bytes)
+    observed(coder, Values::Numbers(values), settings, &|_| ()).map(|(bytes, _)| bytes)
 }
 
 /// A tile as it was coded: what an observer of an encoder may look at.
@@ -77,7 +78,7 @@ impl CodedTile<'_> {
 /// As [`encode_with`], and what `observe` makes of every tile.
 pub(crate) fn observed<T: Send>(
     coder: &Coder,
-    values: &[f32],
+    values: Values<'_>,
     settings: &Settings,
     observe: &(dyn Fn(&CodedTile<'_>) -> T + Sync),
 ) -> Result<(Vec<u8>, Vec<T>), Error> {
@@ -91,9 +92,11 @@ pub(crate) fn observed<T: Send>(
         .ok_or_else(|| Error::Mismatch { what: "a stated matrix has no inverse".into() })?;
     let tiles: Vec<Result<_, Error>> = each(plan.tiles(), |index| {
         let place = plan.tile(index);
-        let values = gather(plan, &place, values);
-        let (words, parsed) = code_tile(coder, &quantizer, index, &place, &values, settings.tile_budget)?;
-        let seen = observe(&CodedTile { coder, place: &place, values: &values, parsed: &parsed });
+        let mut own = VALUES.take();
+        gather_into(plan, &place, values, &mut own);
+        let (words, parsed) = code_tile(coder, &quantizer, index, &place, &own, settings.tile_budget)?;
+        let seen = observe(&CodedTile { coder, place: &place, values: &own, parsed: &parsed });
+        VALUES.set(own);
         Ok((words, seen))
     });
     let (tiles, seen): (Vec<Vec<u16>>, Vec<T>) =
@@ -138,6 +141,13 @@ fn code_tile(
     values: &[f32],
     budget: Option<usize>,
 ) -> Result<(Vec<u16>, Parsed), Error> {
+    if budget.is_none()
+        && let Some(parsed) = levels_at_once(coder, quantizer, place, values)
+    {
+        let mut words = Vec::new();
+        write_with(quantizer.width, coder, &quantizer.pushes, place, &parsed, &mut words);
+        return Ok((words, parsed));
+    }
     let (targets, exceptions) = targets(coder, quantizer, place, values);
     let attempt = |gain: u32| {
         let mut parsed = quantize(coder, quantizer, place, &targets, gain);
@@ -167,53 +177,26 @@ fn code_tile(
 }
 
 /// A tile's values, row by row as coded.
-pub(crate) fn gather(plan: &Plan, place: &Tile, values: &[f32]) -> Vec<f32> {
-    if plan.transposed {
-        let mut out = vec![0.0; place.values()];
-        let from = &values[place.col * plan.cols + place.row..];
-        transpose(from, plan.cols, (place.cols, place.rows), &mut out, place.cols);
-        return out;
-    }
-    let mut out = Vec::with_capacity(place.values());
-    for row in place.row..place.row + place.rows {
-        out.extend_from_slice(&values[row * plan.cols + place.col..][..place.cols]);
-    }
+pub(crate) fn gather(plan: &Plan, place: &Tile, values: Values<'_>) -> Vec<f32> {
+    let mut out = Vec::new();
+    gather_into(plan, place, values, &mut out);
     out
 }
 
-/// Writes the first `rows` × `cols` values of rows that are `stride` apart as columns of rows that are
-/// `out_stride` apart: block by block, so that what is read and written stays in the nearest cache.
-pub(crate) fn transpose<N: Copy>(
-    values: &[N],
-    stride: usize,
-    (rows, cols): (usize, usize),
-    out: &mut [N],
-    out_stride: usize,
-) {
-    /// Values of a cache line.
-    const BLOCK: usize = 16;
-    for first_row in (0..rows).step_by(BLOCK) {
-        let block_rows = BLOCK.min(rows - first_row);
-        for first_col in (0..cols).step_by(BLOCK) {
-            if block_rows == BLOCK && first_col + BLOCK <= cols {
-                // Rows that are a power of two apart share few places of a cache, so that each is read at once.
-                let mut block = [[values[0]; BLOCK]; BLOCK];
-                for (at, row) in block.iter_mut().enumerate() {
-                    row.copy_from_slice(&values[(first_row + at) * stride + first_col..][..BLOCK]);
-                }
-                for col in 0..BLOCK {
-                    let out = &mut out[(first_col + col) * out_stride + first_row..][..BLOCK];
-                    out.iter_mut().zip(&block).for_each(|(out, row)| *out = row[col]);
-                }
-                continue;
-            }
-            for col in first_col..cols.min(first_col + BLOCK) {
-                let out = &mut out[col * out_stride + first_row..][..block_rows];
-                for (at, out) in out.iter_mut().enumerate() {
-                    *out = values[(first_row + at) * stride + col];
-                }
-            }
-        }
+thread_local! {
+    /// Room for the values of a tile, which a thread keeps from one to the next.
+    static VALUES: std::cell::Cell<Vec<f32>> = const { std::cell::Cell::new(Vec::new()) };
+}
+
+/// As [`gather`], in place of what was there.
+fn gather_into(plan: &Plan, place: &Tile, values: Values<'_>, out: &mut Vec<f32>) {
+    out.resize(place.values(), 0.0);
+    if plan.transposed {
+        let (start, shape) = (place.col * plan.cols + place.row, (place.cols, place.rows));
+        return values.transpose_to(start, plan.cols, shape, out, place.cols);
+    }
+    for (row, out) in (place.row..).zip(out.chunks_exact_mut(place.cols)) {
+        values.copy_to(row * plan.cols + place.col, out);
     }
 }
 
@@ -270,7 +253,7 @@ impl<'a> Stream<'a> {
     }
 
     /// A tile's share of the matrix's values, row by row as coded.
-    pub fn originals(&self, index: usize, values: &[f32]) -> Result<Vec<f32>, Error> {
+    pub fn originals(&self, index: usize, values: Values<'_>) -> Result<Vec<f32>, Error> {
         if values.len() != self.plan().rows * self.plan().cols {
             return Err(Error::Mismatch { what: format!("{} values for a stream of others", values.len()) });
         }
@@ -405,10 +388,32 @@ fn each_chunk<N>(
     out.chunks_mut(size).enumerate().try_for_each(|(i, chunk)| work(i, chunk))
 }
 
+thread_local! {
+    /// Whether this thread codes tiles one after the other.
+    static IN_TURN: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Does work whose tiles this thread codes one after the other, whoever else is idle: where each thread has a matrix of
+/// its own, one that waits for the last tile of its own would take up another matrix and keep the first waiting.
+pub fn in_turn<T>(work: impl FnOnce() -> T) -> T {
+    /// What was before comes back, also where the work panics.
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            IN_TURN.set(self.0);
+        }
+    }
+    let _before = Before(IN_TURN.replace(true));
+    work()
+}
+
 /// What `work` makes of every index, in order.
 #[cfg(feature = "threads")]
 pub(crate) fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync + Send) -> Vec<T> {
     use rayon::prelude::*;
+    if IN_TURN.get() || rayon::current_num_threads() == 1 {
+        return (0..count).map(work).collect();
+    }
     (0..count).into_par_iter().map(work).collect()
 }
 

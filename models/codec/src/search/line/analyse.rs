@@ -9,7 +9,7 @@ use trinity_numeric::reflections::{COARSE, Paying};
 use crate::entropy::line::coder::Coder;
 use crate::entropy::line::table::Table;
 use crate::format::line::plan::{MAX_MEAN, MAX_TILE, Plan, Transform};
-use crate::format::line::stream::transpose;
+use crate::format::line::values::Values;
 use crate::search::line::fit::{Fitted, Look, fit, improved};
 use crate::search::line::options::{Effort, Family, Options};
 use crate::search::line::sums::{
@@ -60,12 +60,13 @@ const FLOOR: f64 = 0.3;
 /// The plan with the least bits at equal error among those the options allow.
 /// Nothing where there is nothing to code: no values, or a step that is no number.
 pub fn choose(values: &[f32], rows: usize, cols: usize, step: f32, options: &Options) -> Option<Plan> {
+    let values = Values::Numbers(values);
     let fitted = choose_fitted(values, rows, cols, step, options)?;
     improved(fitted, values, options).map(|fitted| fitted.plan)
 }
 
 pub(crate) fn choose_fitted(
-    values: &[f32],
+    values: Values<'_>,
     rows: usize,
     cols: usize,
     step: f32,
@@ -173,7 +174,7 @@ struct Sample {
 
 impl Sample {
     fn new(
-        values: &[f32],
+        values: Values<'_>,
         (rows, cols): (usize, usize),
         transposed: bool,
         step: f32,
@@ -191,9 +192,9 @@ impl Sample {
             let first = band * (coded_rows - size) / count.max(2).saturating_sub(1).max(1);
             let mut out = vec![0.0; size * coded_cols];
             if transposed {
-                transpose(&values[first..], cols, (rows, size), &mut out, rows);
+                values.transpose_to(first, cols, (rows, size), &mut out, rows);
             } else {
-                out.copy_from_slice(&values[first * cols..][..size * cols]);
+                values.copy_to(first * cols, &mut out);
             }
             with_width(Width::widest(), InSteps { values: &mut out, inverse });
             out

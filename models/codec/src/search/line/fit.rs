@@ -1,15 +1,17 @@
 //! Fitting tables to a plan: quantize a sample, count, cluster, and say what
 //! the whole would cost.
 
-use crate::entropy::line::coder::{Coder, next_state};
+use crate::entropy::line::coder::{Coder, point, polynomials};
 use crate::entropy::line::table::{ESCAPE, MAGNITUDES, Table};
 use crate::entropy::line::tile::{Parsed, TAIL, steps};
-use crate::format::line::plan::{BASE_CLASSES, CLASSES, MAX_PAIRS, Plan, Tile, Transform};
+use crate::format::line::plan::{BASE_CLASSES, CLASSES, MAX_PAIRS, Plan, Tile, Transform, UNIT_CLASS};
 use crate::format::line::stream::{each, gather};
+use crate::format::line::values::Values;
 use crate::search::line::options::{Effort, Options};
-use crate::stage::line::quantize::{quantize, targets};
+use crate::stage::line::quantize::{levels_at_once, quantize, targets};
 use crate::stage::line::quantizer::Quantizer;
 use crate::stage::line::reconstruct::reconstruct_wide;
+use trinity_numeric::simd::{Kernel, Width, with_width};
 
 /// A matrix of more values is looked at in two steps where no transform is in the way: what those gain
 /// differs from place to place.
@@ -92,13 +94,13 @@ struct Seen {
 }
 
 /// The plan with tables that suit the values.
-pub(crate) fn fit(mut plan: Plan, values: &[f32], options: &Options, look: Look) -> Option<Fitted> {
+pub(crate) fn fit(mut plan: Plan, values: Values<'_>, options: &Options, look: Look) -> Option<Fitted> {
     first_tables(&mut plan);
     improve(plan, values, options, look)
 }
 
 /// The same with tables after a closer look, where the first was rough.
-pub(crate) fn improved(fitted: Fitted, values: &[f32], options: &Options) -> Option<Fitted> {
+pub(crate) fn improved(fitted: Fitted, values: Values<'_>, options: &Options) -> Option<Fitted> {
     let fine = Look::fine(options);
     if Look::rough(options, values.len(), &fitted.plan) == fine {
         return Some(fitted);
@@ -107,7 +109,7 @@ pub(crate) fn improved(fitted: Fitted, values: &[f32], options: &Options) -> Opt
     improve(fitted.plan, values, options, Look { rounds: 1, ..fine })
 }
 
-fn improve(mut plan: Plan, values: &[f32], options: &Options, look: Look) -> Option<Fitted> {
+fn improve(mut plan: Plan, values: Values<'_>, options: &Options, look: Look) -> Option<Fitted> {
     let mut fitted = None;
     for _ in 0..look.rounds {
         let coder = Coder::new(plan.clone()).ok()?;
@@ -124,16 +126,17 @@ fn improve(mut plan: Plan, values: &[f32], options: &Options, look: Look) -> Opt
 }
 
 /// Quantizes a sample of tiles and counts.
-fn look_at(coder: &Coder, quantizer: &Quantizer, values: &[f32], sample: usize) -> Seen {
+fn look_at(coder: &Coder, quantizer: &Quantizer, values: Values<'_>, sample: usize) -> Seen {
     let plan = &coder.plan;
     let total = plan.tiles();
     let wanted = (sample / (plan.tile_rows * plan.tile_cols)).clamp(1, total);
     let parts = each(wanted, |i| {
         let place = plan.tile(spread(i, wanted, total));
         let original = gather(plan, &place, values);
-        let (targets, exceptions) = targets(coder, quantizer, &place, &original);
-        let mut parsed = quantize(coder, quantizer, &place, &targets, 0);
-        parsed.exceptions = exceptions;
+        let parsed = levels_at_once(coder, quantizer, &place, &original).unwrap_or_else(|| {
+            let (targets, exceptions) = targets(coder, quantizer, &place, &original);
+            Parsed { exceptions, ..quantize(coder, quantizer, &place, &targets, 0) }
+        });
         let mut back = vec![0.0; place.values()];
         reconstruct_wide(quantizer.width, coder, &place, &parsed, &mut back, place.cols);
         let squared = squared(&original, &back);
@@ -189,6 +192,84 @@ pub(crate) fn squared(original: &[f32], back: &[f32]) -> f64 {
     sums.iter().sum()
 }
 
+/// Lanes of nearly all plans.
+const LANES: usize = 32;
+
+/// Counts of magnitudes without raw bits, by class and quantizer: two of each, so that equal neighbours do not wait for
+/// each other.
+struct PlainCounts {
+    counts: [Vec<u32>; 2],
+    /// Where the values of a row are counted.
+    places: Vec<u16>,
+}
+
+impl Default for PlainCounts {
+    fn default() -> Self {
+        let none = || vec![0; CLASSES * 2 * MAGNITUDES];
+        Self { counts: [none(), none()], places: Vec::new() }
+    }
+}
+
+impl PlainCounts {
+    /// Adds whole steps of a row.
+    fn add(
+        &mut self,
+        (levels, columns): (&[i16], &[i32]),
+        row_class: i32,
+        polynomials: (i32, i32),
+        states: &mut [i32; LANES],
+    ) {
+        self.places.resize(levels.len(), 0);
+        let places = &mut self.places[..];
+        with_width(Width::widest(), Places { levels, columns, row_class, polynomials, states, places });
+        let [even, odd] = &mut self.counts;
+        for pair in self.places.as_chunks::<2>().0 {
+            even[usize::from(pair[0])] += 1;
+            odd[usize::from(pair[1])] += 1;
+        }
+    }
+
+    fn join(&self, seen: &mut Seen) {
+        let [even, odd] = &self.counts;
+        let sums = even.iter().zip(odd).map(|(&even, &odd)| u64::from(even) + u64::from(odd));
+        for (count, sum) in seen.counts.iter_mut().flatten().flatten().zip(sums.clone()) {
+            *count += sum;
+        }
+        seen.escapes += sums.skip(ESCAPE).step_by(MAGNITUDES).sum::<u64>();
+    }
+}
+
+/// Where values of whole steps are counted: class, quantizer, magnitude.
+struct Places<'a> {
+    levels: &'a [i16],
+    columns: &'a [i32],
+    row_class: i32,
+    polynomials: (i32, i32),
+    states: &'a mut [i32; LANES],
+    places: &'a mut [u16],
+}
+
+impl Kernel for Places<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { levels, columns, row_class, polynomials, states, places } = self;
+        let mut held = *states;
+        let steps = levels.as_chunks::<LANES>().0.iter().zip(columns.as_chunks::<LANES>().0);
+        for ((levels, columns), places) in steps.zip(places.as_chunks_mut::<LANES>().0) {
+            for lane in 0..LANES {
+                let level = i32::from(levels[lane]);
+                let class = (UNIT_CLASS + columns[lane] + row_class).clamp(0, CLASSES as i32 - 1);
+                let magnitude = level.abs().min(ESCAPE as i32);
+                places[lane] = ((2 * class + (held[lane] & 1)) * MAGNITUDES as i32 + magnitude) as u16;
+                (_, held[lane]) = point(held[lane], level, polynomials);
+            }
+        }
+        *states = held;
+    }
+}
+
 fn count(coder: &Coder, place: &Tile, parsed: &Parsed, squared: f64) -> Seen {
     let lanes = coder.plan.lanes();
     let (per_row, total) = steps(place, lanes);
@@ -203,29 +284,35 @@ fn count(coder: &Coder, place: &Tile, parsed: &Parsed, squared: f64) -> Seen {
         values: place.values(),
         tiles: 1,
     };
-    let mut states = [0u8; 32];
     let columns = &coder.plan.classes[place.col..][..place.cols];
-    let next: [[u8; 2]; 8] = std::array::from_fn(|state| {
-        [false, true].map(|odd| next_state(coder.plan.log2_states, state as u8, odd))
-    });
-    for (row, (levels, &row_class)) in
-        parsed.levels.chunks_exact(place.cols).zip(&parsed.row_classes).enumerate()
-    {
-        for (step, (levels, columns)) in levels.chunks(lanes).zip(columns.chunks(lanes)).enumerate() {
+    let largest = columns.iter().copied().max().unwrap_or(0);
+    let mut states = [0i32; LANES];
+    let mut plain = PlainCounts::default();
+    let polynomials = polynomials(&coder.plan);
+    let rows = parsed.levels.chunks_exact(place.cols).zip(&parsed.row_classes).enumerate();
+    for (row, (levels, &row_class)) in rows {
+        // Steps before the tail in which nothing has raw bits are counted side by side.
+        let before_tail = (total.saturating_sub(TAIL)).saturating_sub(row * per_row).min(per_row);
+        let is_plain = lanes == LANES && Coder::class(largest, row_class, 0) < BASE_CLASSES;
+        let whole = if is_plain { before_tail.min(place.cols / LANES) * LANES } else { 0 };
+        plain.add((&levels[..whole], &columns[..whole]), row_class, polynomials, &mut states);
+        let rest = levels[whole..].chunks(lanes).zip(columns[whole..].chunks(lanes));
+        for (step, (levels, columns)) in (whole / LANES..).zip(rest) {
             let in_tail = total - 1 - (row * per_row + step) < TAIL;
             for ((&level, &column), state) in levels.iter().zip(columns).zip(&mut states) {
                 let class = Coder::class(column, row_class, 0);
                 let raw_bits = usize::from(coder.raw_bits[class]);
                 let symbol = (i32::from(level) + ((1 << raw_bits) >> 1)) >> raw_bits;
                 let magnitude = (symbol.unsigned_abs() as usize).min(ESCAPE);
-                seen.counts[class - 4 * raw_bits][usize::from(*state & 1)][magnitude] += 1;
+                seen.counts[class - 4 * raw_bits][(*state & 1) as usize][magnitude] += 1;
                 seen.raw_bits += raw_bits as u64;
                 seen.escapes += u64::from(magnitude == ESCAPE);
                 seen.carried += u64::from(in_tail && (1..ESCAPE).contains(&magnitude));
-                *state = next[usize::from(*state & 7)][usize::from(level & 1 == 1)];
+                (_, *state) = point(*state, i32::from(level), polynomials);
             }
         }
     }
+    plain.join(&mut seen);
     if coder.plan.row_table.is_some() {
         for &class in &parsed.row_classes {
             seen.rows[(class.unsigned_abs() as usize).min(ESCAPE)] += 1;

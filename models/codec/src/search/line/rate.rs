@@ -5,6 +5,7 @@ use crate::format::line::device::{Cpu, Device};
 use crate::format::line::error::Error;
 use crate::format::line::plan::{MAX_CLASS, MAX_MEAN, Plan};
 use crate::format::line::stream::{CodedTile, Settings, observed};
+use crate::format::line::values::Values;
 use crate::search::line::analyse::choose_fitted;
 use crate::search::line::fit::{Fitted, Look, fit, improved, squared};
 use crate::search::line::options::{Effort, Options};
@@ -70,12 +71,13 @@ pub fn encode_on(
 ) -> Result<Vec<u8>, Error> {
     let coding = |plan: &Plan, settings: &Settings| Ok((device.encode(plan, values, settings)?, ()));
     let decoding = |bytes: &[u8]| Ok(device.decode(bytes)?.2);
+    let values = Values::Numbers(values);
     encode_by(&coding, &decoding, values, (rows, cols), target, options, settings).map(|(bytes, ())| bytes)
 }
 
 /// As [`encode_under`], on this CPU, with what `observe` makes of every tile of the stream.
 pub fn encode_observed<T: Send>(
-    values: &[f32],
+    values: Values<'_>,
     shape: (usize, usize),
     target: Target,
     options: &Options,
@@ -100,7 +102,7 @@ pub fn planned(
     if values.len() != rows * cols || values.is_empty() {
         return None;
     }
-    Search::new(values, options, target).planned(rows, cols).map(|fitted| fitted.plan)
+    Search::new(Values::Numbers(values), options, target).planned(rows, cols).map(|fitted| fitted.plan)
 }
 
 /// Gives a stream under a plan, and whatever else there is to say of it.
@@ -112,7 +114,7 @@ type Decoding<'a> = dyn Fn(&[u8]) -> Result<Vec<f32>, Error> + 'a;
 fn encode_by<T>(
     coding: &Coding<'_, T>,
     decoding: &Decoding<'_>,
-    values: &[f32],
+    values: Values<'_>,
     (rows, cols): (usize, usize),
     target: Target,
     options: &Options,
@@ -150,7 +152,8 @@ fn encode_by<T>(
         // How far the stream is from the target, in bits to spend.
         let (within, room) = match target {
             Target::Nmse(goal) => {
-                let found = squared(values, &decoding(&bytes)?) / search.energy.max(f64::MIN_POSITIVE);
+                let found =
+                    squared(&values.numbers(), &decoding(&bytes)?) / search.energy.max(f64::MIN_POSITIVE);
                 (found <= goal, 0.5 * (found / (goal * (0.998 * aim))).log2())
             }
             Target::Bits(goal) => (bits <= goal, goal * aim - bits),
@@ -208,7 +211,7 @@ impl Slope {
 
 /// What the search for a step needs to know.
 struct Search<'a> {
-    values: &'a [f32],
+    values: Values<'a>,
     options: &'a Options,
     target: Target,
     /// Of all values, where an error is held against it.
@@ -216,7 +219,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(values: &'a [f32], options: &'a Options, target: Target) -> Self {
+    fn new(values: Values<'a>, options: &'a Options, target: Target) -> Self {
         // What a rate is held against does not need the whole energy.
         let energy = if matches!(target, Target::Nmse(_)) { energy(values) } else { 0.0 };
         Self { values, options, target, energy }
@@ -333,13 +336,14 @@ impl<'a> Search<'a> {
 
 /// Mean magnitudes of up to 256 columns in up to 128 rows; those that are all
 /// zeros are left out.
-fn magnitudes(values: &[f32], rows: usize, cols: usize) -> Vec<f64> {
+fn magnitudes(values: Values<'_>, rows: usize, cols: usize) -> Vec<f64> {
     let (row_step, col_step) = (rows.div_ceil(128), cols.div_ceil(256));
     let mut sums = vec![0.0; cols.div_ceil(col_step)];
     let looked_at = rows.div_ceil(row_step) as f64;
     // Row after row, as they lie in memory.
-    for row in values.chunks_exact(cols).step_by(row_step) {
-        for (sum, value) in sums.iter_mut().zip(row.iter().step_by(col_step)) {
+    for row in (0..rows).step_by(row_step) {
+        for (sum, col) in sums.iter_mut().zip((0..cols).step_by(col_step)) {
+            let value = values.at(row * cols + col);
             *sum += if value.is_finite() { f64::from(value.abs()) } else { 0.0 };
         }
     }
@@ -353,7 +357,13 @@ fn magnitudes(values: &[f32], rows: usize, cols: usize) -> Vec<f64> {
 }
 
 /// The sum of the squares of what is finite.
-fn energy(values: &[f32]) -> f64 {
-    // Values against nothing.
-    values.chunks(NOTHING.len()).map(|values| squared(values, &NOTHING[..values.len()])).sum()
+fn energy(values: Values<'_>) -> f64 {
+    let mut chunk = NOTHING;
+    let of_chunk = |start: usize| {
+        let chunk = &mut chunk[..NOTHING.len().min(values.len() - start)];
+        values.copy_to(start, chunk);
+        // Values against nothing.
+        squared(chunk, &NOTHING[..chunk.len()])
+    };
+    (0..values.len()).step_by(NOTHING.len()).map(of_chunk).sum()
 }

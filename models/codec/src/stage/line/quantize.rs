@@ -41,11 +41,6 @@ impl Kernel for Targets<'_> {
         let mut exceptions = Vec::new();
         // NaN is not within anything.
         let within = |scaled: f32| scaled.abs() <= safe;
-        // SAFETY: `max` and `min` leave no NaN, and a number of 21 bits at most.
-        #[allow(unsafe_code)]
-        let whole = |scaled: f32| unsafe {
-            scaled.round_ties_even().max(-limit).min(limit).to_int_unchecked::<i32>()
-        };
         let mut targets = vec![0i32; values.len()];
         let mut beyond = 0u32;
         if quantizer.analyses.is_empty() || !quantizer.whole.is_empty() {
@@ -53,7 +48,7 @@ impl Kernel for Targets<'_> {
             for (target, &value) in targets.iter_mut().zip(values) {
                 let scaled = value * quantizer.inverse;
                 beyond |= u32::from(!within(scaled));
-                *target = whole(scaled);
+                *target = whole(scaled, limit);
             }
             if beyond != 0 {
                 for (position, target) in targets.iter_mut().enumerate() {
@@ -87,7 +82,7 @@ impl Kernel for Targets<'_> {
         }
         scaled.chunks_exact_mut(tile.cols).for_each(|row| analyse(coder, quantizer, tile, row));
         for (target, &scaled) in targets.iter_mut().zip(&scaled) {
-            *target = whole(scaled);
+            *target = whole(scaled, limit);
         }
         (targets, exceptions)
     }
@@ -131,6 +126,84 @@ fn multiply<const SIZE: usize>(columns: &[f32], values: &mut [f32]) {
         }
     }
     values.copy_from_slice(&sums);
+}
+
+/// The levels of a tile for its values at once, where nothing stands between the two: no transform, no means, no
+/// prediction and no trellis, and no value that is kept exactly. [`targets`] and [`quantize`] are the truth.
+pub(crate) fn levels_at_once(
+    coder: &Coder,
+    quantizer: &Quantizer,
+    tile: &Tile,
+    values: &[f32],
+) -> Option<Parsed> {
+    let means = &coder.plan.means[tile.col..][..tile.cols];
+    let stages = coder.plan.log2_states > 0 || coder.transformed || coder.predicts;
+    if stages || quantizer.width == Width::Scalar || means.iter().any(|&mean| mean != 0) {
+        return None;
+    }
+    let mut levels = vec![0; values.len()];
+    let weights = coder.plan.row_table.as_ref().map(|_| &quantizer.weights[tile.col..][..tile.cols]);
+    let cols = tile.cols;
+    let job = LevelsAtOnce { coder, quantizer, cols, weights, values, levels: &mut levels };
+    let row_classes = with_width(quantizer.width, job)?;
+    Some(Parsed { gain: 0, exceptions: Vec::new(), row_classes, levels })
+}
+
+/// The work of [`levels_at_once`]: gives the classes of rows, unless a value is to be kept exactly.
+struct LevelsAtOnce<'a> {
+    coder: &'a Coder,
+    quantizer: &'a Quantizer,
+    cols: usize,
+    /// Of columns, where rows have classes.
+    weights: Option<&'a [u32]>,
+    values: &'a [f32],
+    levels: &'a mut [i16],
+}
+
+impl Kernel for LevelsAtOnce<'_> {
+    type Output = Option<Vec<i32>>;
+
+    #[inline(always)]
+    fn run(self) -> Self::Output {
+        let Self { coder, quantizer, cols, weights, values, levels } = self;
+        let (safe, limit) = (Quantizer::safe(coder), coder.limit as f32);
+        let (inverse, rounding) = (quantizer.inverse, quantizer.rounding);
+        // NaN is not within anything.
+        let within = |scaled: f32| scaled.abs() <= safe;
+        let mut beyond = 0u32;
+        let mut row_classes = vec![0; values.len() / cols];
+        let Some(weights) = weights else {
+            for (level, &value) in levels.iter_mut().zip(values) {
+                let scaled = value * inverse;
+                beyond |= u32::from(!within(scaled));
+                *level = round(whole(scaled, limit), rounding);
+            }
+            return (beyond == 0).then_some(row_classes);
+        };
+        let rows = levels.chunks_exact_mut(cols).zip(values.chunks_exact(cols)).zip(&mut row_classes);
+        for ((levels, values), class) in rows {
+            let mut sum = 0u64;
+            for ((level, &value), &weight) in levels.iter_mut().zip(values).zip(weights) {
+                let scaled = value * inverse;
+                beyond |= u32::from(!within(scaled));
+                let target = whole(scaled, limit);
+                sum += u64::from(target.unsigned_abs()) * u64::from(weight);
+                *level = round(target, rounding);
+            }
+            *class = class_of(sum, cols);
+        }
+        (beyond == 0).then_some(row_classes)
+    }
+}
+
+/// The nearest whole number within a limit, which has 21 bits at most; anything where `scaled` is no number.
+#[inline(always)]
+fn whole(scaled: f32, limit: f32) -> i32 {
+    // SAFETY: `max` and `min` leave no NaN, and a number of 21 bits at most.
+    #[allow(unsafe_code)]
+    unsafe {
+        scaled.round_ties_even().max(-limit).min(limit).to_int_unchecked::<i32>()
+    }
 }
 
 /// The levels of a tile for its targets.
@@ -259,10 +332,16 @@ fn row_classes(coder: &Coder, quantizer: &Quantizer, tile: &Tile, residuals: &[i
     let weights = &quantizer.weights[tile.col..][..tile.cols];
     for row in residuals.chunks_exact(tile.cols) {
         let sum = with_width(quantizer.width, Weighed { residuals: row, weights });
-        // The mean is 2^14 times 32 units for a row of class 0.
-        let mean = sum / tile.cols as u64;
-        classes.push(quarter_log2(mean.max(1)) - 4 * 19);
+        classes.push(class_of(sum, tile.cols));
     }
+}
+
+/// The class of a row whose weighed magnitudes have that sum.
+#[inline(always)]
+fn class_of(sum: u64, cols: usize) -> i32 {
+    // The mean is 2^14 times 32 units for a row of class 0.
+    let mean = sum / cols as u64;
+    quarter_log2(mean.max(1)) - 4 * 19
 }
 
 /// The sum of a row's magnitudes by their columns' weights.
@@ -285,6 +364,7 @@ impl Kernel for Weighed<'_> {
 }
 
 /// Four times the binary logarithm, to the nearest.
+#[inline(always)]
 pub fn quarter_log2(value: u64) -> i32 {
     // 2^(1/8), 2^(3/8), 2^(5/8), 2^(7/8) in 16 bits of fraction.
     const BOUNDS: [u64; 4] = [71468, 84990, 101070, 120194];

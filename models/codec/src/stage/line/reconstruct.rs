@@ -154,8 +154,21 @@ impl<N: Number> Kernel for Rows<'_, N> {
         let Self { coder, tile, parsed, out, stride } = self;
         let cols = tile.cols;
         let above = &coder.plan.above[tile.col..][..cols];
+        let means = &coder.plan.means[tile.col..][..cols];
+        let stages = coder.plan.log2_states > 0 || coder.transformed || coder.predicts;
+        if !stages && means.iter().all(|&mean| mean == 0) {
+            // Nothing stands between levels and values.
+            let (factor, shift, limit) = (8 * (4 + (parsed.gain as i32 & 3)), parsed.gain >> 2, coder.limit);
+            for (levels, out) in parsed.levels.chunks_exact(cols).zip(out.chunks_mut(stride)) {
+                for (value, &level) in out.iter_mut().zip(levels) {
+                    let units = i32::from(level).wrapping_mul(factor).wrapping_shl(shift);
+                    *value = N::rounded(units.clamp(-limit, limit) as f32 * coder.scale);
+                }
+            }
+            return;
+        }
         let mut offsets = vec![0i32; cols];
-        for (offset, &mean) in offsets.iter_mut().zip(&coder.plan.means[tile.col..]) {
+        for (offset, &mean) in offsets.iter_mut().zip(means) {
             *offset = mean * UNITS;
         }
         let mut states = [0i32; 32];

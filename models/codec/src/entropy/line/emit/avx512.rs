@@ -1,5 +1,6 @@
 //! The words of a tile of 32 lanes, in two registers of sixteen: forwards what
-//! every value pushes, then backwards the states and the words they give.
+//! every value pushes, then backwards the states and the words they give. Without
+//! trellis no symbol follows from others, and all is done on the way back.
 //!
 //! Knows tables as the caller packed them; knows nothing of plans.
 // Loads, gathers and stores are checked by slices or by what the caller passes, as signalled.
@@ -34,6 +35,9 @@ pub(crate) struct Emission<'a> {
     pub tail: usize,
 }
 
+/// Tables that are looked up in registers rather than in memory, at most: a gather takes as long as some six.
+const FEW: usize = 4;
+
 /// Writes a tile's words to the end of `buffer`, backwards; where they start.
 /// `states` are those to start with; they become those to be signalled.
 ///
@@ -42,21 +46,175 @@ pub(crate) struct Emission<'a> {
 /// The processor has AVX-512 F, BW, DQ and VL, BMI and POPCNT.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
 pub(crate) unsafe fn emit(job: &Emission<'_>, states: &mut [u32; LANES], buffer: &mut [u16]) -> usize {
-    let per_row = job.cols.div_ceil(LANES);
-    let mut entries = vec![0u32; job.row_classes.len() * per_row * LANES];
+    let few = job.signed.len() <= FEW * SYMBOLS as usize;
     // SAFETY: the same features as here.
     unsafe {
-        match job.has_raw_bits {
-            true => {
-                pack::<true>(job, &mut entries, states);
-                push::<true>(job, &entries, states, buffer)
-            }
-            false => {
-                pack::<false>(job, &mut entries, states);
-                push::<false>(job, &entries, states, buffer)
-            }
+        match (job.has_raw_bits, few) {
+            (true, true) => emit_by::<true, true>(job, states, buffer),
+            (true, false) => emit_by::<true, false>(job, states, buffer),
+            (false, true) => emit_by::<false, true>(job, states, buffer),
+            (false, false) => emit_by::<false, false>(job, states, buffer),
         }
     }
+}
+
+/// As [`emit`], with raw bits or not, few tables or not.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
+unsafe fn emit_by<const RAW: bool, const FEW: bool>(
+    job: &Emission<'_>,
+    states: &mut [u32; LANES],
+    buffer: &mut [u16],
+) -> usize {
+    // SAFETY: the same features as here.
+    unsafe {
+        if (job.h0, job.h1) == (0, 0) {
+            sign::<RAW, FEW>(job, states);
+            let entries = |of: Half, unsigned: bool| {
+                pushed::<RAW, FEW>(job, of, unsigned, _mm512_setzero_si512()).entry
+            };
+            return push::<RAW>(job, entries, states, buffer);
+        }
+        let mut packed = vec![0u32; job.row_classes.len() * job.cols.div_ceil(LANES) * LANES];
+        pack::<RAW, FEW>(job, &mut packed, states);
+        let per_row = job.cols.div_ceil(LANES);
+        let entries =
+            |of: Half, _: bool| load_u32(&packed[of.row * per_row * LANES + of.first + WIDE * of.half..]);
+        push::<RAW>(job, entries, states, buffer)
+    }
+}
+
+/// One half of a step, by its row and first column, and the lanes that have a column there.
+#[derive(Clone, Copy)]
+struct Half {
+    row: usize,
+    first: usize,
+    half: usize,
+    mask: __mmask16,
+}
+
+impl Half {
+    /// Both halves of a step.
+    #[inline(always)]
+    fn both(cols: usize, row: usize, first: usize) -> [Self; 2] {
+        let is_whole = first + LANES <= cols;
+        [0, 1].map(|half| {
+            let mask = if is_whole { __mmask16::MAX } else { mask_of(cols, first, half) };
+            Self { row, first, half, mask }
+        })
+    }
+}
+
+/// What sixteen values push.
+#[derive(Clone, Copy)]
+struct Pushed {
+    entry: __m512i,
+    level: __m512i,
+    /// Lanes with a symbol below zero that is no escape.
+    negative: __mmask16,
+}
+
+/// What the values of one half of a step push, in machines that stand at `trellis`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
+unsafe fn pushed<const RAW: bool, const FEW: bool>(
+    job: &Emission<'_>,
+    Half { row, first, half, mask }: Half,
+    unsigned: bool,
+    trellis: __m512i,
+) -> Pushed {
+    let set = |value: i32| _mm512_set1_epi32(value);
+    let (zero, one) = (_mm512_setzero_si512(), set(1));
+    let level = load_levels(&job.levels[row * job.cols + first..(row + 1) * job.cols], mask, half);
+    let tables = if unsigned { job.unsigned } else { job.signed };
+    let (mut table, mut raw_bits) = (_mm512_and_si512(trellis, one), zero);
+    if RAW || !FEW || tables.len() > 2 * SYMBOLS as usize || (job.h0 == 0 && tables.len() > SYMBOLS as usize)
+    {
+        // SAFETY: classes are there for whole steps.
+        let column =
+            unsafe { _mm512_loadu_si512(job.classes[first + WIDE * half..][..WIDE].as_ptr().cast()) };
+        let class = _mm512_add_epi32(column, set(job.row_classes[row]));
+        let class = _mm512_min_epi32(_mm512_max_epi32(class, zero), set(55));
+        // SAFETY: `lookup` has 64 entries.
+        let load = |at: usize| unsafe { _mm512_loadu_si512(job.lookup[at..at + WIDE].as_ptr().cast()) };
+        let low_half = _mm512_permutex2var_epi32(load(0), class, load(16));
+        let high_half = _mm512_permutex2var_epi32(load(32), class, load(48));
+        let upper = _mm512_cmpge_epi32_mask(class, set(32));
+        let found = _mm512_mask_blend_epi32(upper, low_half, high_half);
+        table = _mm512_add_epi32(_mm512_and_si512(found, set(0xff)), table);
+        raw_bits = _mm512_srli_epi32::<24>(found);
+    }
+    let (mut symbol, mut low) = (level, zero);
+    if RAW {
+        let middle = _mm512_srli_epi32::<1>(_mm512_sllv_epi32(one, raw_bits));
+        let raised = _mm512_add_epi32(level, middle);
+        symbol = _mm512_srav_epi32(raised, raw_bits);
+        low = _mm512_sub_epi32(raised, _mm512_sllv_epi32(symbol, raw_bits));
+    }
+    let near = _mm512_max_epi32(_mm512_min_epi32(symbol, set(LARGEST)), set(-LARGEST));
+    let place = _mm512_add_epi32(near, set(LARGEST));
+    let mut entry = if FEW {
+        among(tables, table, place)
+    } else {
+        debug_assert!(tables.len().is_multiple_of(SYMBOLS as usize));
+        // 31 symbols of a table.
+        let base = _mm512_sub_epi32(_mm512_slli_epi32::<5>(table), table);
+        // SAFETY: `lookup` names tables that are there, both quantizers of a
+        // pair where `trellis` may be odd; a symbol is within its table.
+        unsafe { _mm512_i32gather_epi32::<4>(_mm512_add_epi32(base, place), tables.as_ptr().cast()) }
+    };
+    let escaped = _mm512_movepi32_mask(entry);
+    if RAW {
+        let low = _mm512_maskz_mov_epi32(!escaped, low);
+        let both = _mm512_or_si512(_mm512_slli_epi32::<21>(raw_bits), _mm512_slli_epi32::<24>(low));
+        entry = _mm512_or_si512(entry, both);
+    }
+    let negative = _mm512_mask_cmplt_epi32_mask(mask & !escaped, symbol, zero);
+    Pushed { entry, level, negative }
+}
+
+/// Entries of a few tables at some places.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn among(tables: &[u32], table: __m512i, place: __m512i) -> __m512i {
+    let mut found = _mm512_setzero_si512();
+    for (at, own) in tables.chunks_exact(SYMBOLS as usize).enumerate() {
+        // SAFETY: 31 entries: sixteen, and fifteen under a mask.
+        let (front, back) = unsafe {
+            (
+                _mm512_loadu_si512(own.as_ptr().cast()),
+                _mm512_maskz_loadu_epi32(0x7fff, own[WIDE..].as_ptr().cast()),
+            )
+        };
+        let entry = _mm512_permutex2var_epi32(front, place, back);
+        let is_own = _mm512_cmpeq_epi32_mask(table, _mm512_set1_epi32(at as i32));
+        found = if at == 0 { entry } else { _mm512_mask_mov_epi32(found, is_own, entry) };
+    }
+    found
+}
+
+/// Signs of the tail, in the states, of a tile without trellis.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
+unsafe fn sign<const RAW: bool, const FEW: bool>(job: &Emission<'_>, states: &mut [u32; LANES]) {
+    let per_row = job.cols.div_ceil(LANES);
+    let total = job.row_classes.len() * per_row;
+    for back in 0..job.tail.min(total) {
+        let step = total - 1 - back;
+        let (row, first) = (step / per_row, step % per_row * LANES);
+        for of in Half::both(job.cols, row, first) {
+            // SAFETY: the same features as here.
+            let pushed = unsafe { pushed::<RAW, FEW>(job, of, true, _mm512_setzero_si512()) };
+            hold(&mut states[WIDE * of.half..], pushed.negative, back);
+        }
+    }
+}
+
+/// Notes the signs of a step of the tail.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn hold(states: &mut [u32], negative: __mmask16, back: usize) {
+    let signed = _mm512_or_si512(load_u32(states), _mm512_set1_epi32(1 << back));
+    let held = _mm512_mask_mov_epi32(load_u32(states), negative, signed);
+    store(states, held);
 }
 
 /// Lanes of a register that have a column in the step that starts there.
@@ -77,86 +235,47 @@ fn load_levels(levels: &[i16], mask: __mmask16, half: usize) -> __m512i {
 
 /// Forwards: entries of all values, and the signs of the tail in the states.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
-unsafe fn pack<const RAW: bool>(job: &Emission<'_>, entries: &mut [u32], states: &mut [u32; LANES]) {
+unsafe fn pack<const RAW: bool, const FEW: bool>(
+    job: &Emission<'_>,
+    entries: &mut [u32],
+    states: &mut [u32; LANES],
+) {
     let set = |value: i32| _mm512_set1_epi32(value);
     let (zero, one) = (_mm512_setzero_si512(), set(1));
     let (h0, h1) = (set(job.h0), set(job.h1));
-    // SAFETY: `lookup` has 64 entries.
-    let load = |at: usize| unsafe { _mm512_loadu_si512(job.lookup[at..at + WIDE].as_ptr().cast()) };
-    let lookup = [load(0), load(16), load(32), load(48)];
-    let per_row = job.cols.div_ceil(LANES);
-    let total = job.row_classes.len() * per_row;
+    let total = job.row_classes.len() * job.cols.div_ceil(LANES);
     let mut trellis = [zero; 2];
     let (mut steps, mut step) = (entries.as_chunks_mut::<LANES>().0.iter_mut(), 0);
-    for (row, &row_class) in job.row_classes.iter().enumerate() {
-        let row_class = set(row_class);
-        let levels = &job.levels[row * job.cols..][..job.cols];
+    for row in 0..job.row_classes.len() {
         for (first, out) in (0..job.cols).step_by(LANES).zip(&mut steps) {
             let back = total - 1 - step;
             step += 1;
-            let table_of = if back < job.tail { job.unsigned } else { job.signed };
-            for half in 0..2 {
-                let mask = mask_of(job.cols, first, half);
-                let level = load_levels(&levels[first..], mask, half);
-                // SAFETY: classes are there for whole steps.
-                let column =
-                    unsafe { _mm512_loadu_si512(job.classes[first + WIDE * half..][..WIDE].as_ptr().cast()) };
-                let class = _mm512_add_epi32(column, row_class);
-                let class = _mm512_min_epi32(_mm512_max_epi32(class, zero), set(55));
-                let low_half = _mm512_permutex2var_epi32(lookup[0], class, lookup[1]);
-                let high_half = _mm512_permutex2var_epi32(lookup[2], class, lookup[3]);
-                let upper = _mm512_cmpge_epi32_mask(class, set(32));
-                let found = _mm512_mask_blend_epi32(upper, low_half, high_half);
-                let table = _mm512_add_epi32(
-                    _mm512_and_si512(found, set(0xff)),
-                    _mm512_and_si512(trellis[half], one),
-                );
-                let (mut symbol, mut low, mut raw_bits) = (level, zero, zero);
-                if RAW {
-                    raw_bits = _mm512_srli_epi32::<24>(found);
-                    let middle = _mm512_srli_epi32::<1>(_mm512_sllv_epi32(one, raw_bits));
-                    let raised = _mm512_add_epi32(level, middle);
-                    symbol = _mm512_srav_epi32(raised, raw_bits);
-                    low = _mm512_sub_epi32(raised, _mm512_sllv_epi32(symbol, raw_bits));
-                }
-                let near = _mm512_max_epi32(_mm512_min_epi32(symbol, set(LARGEST)), set(-LARGEST));
-                // 31 symbols of a table.
-                let base = _mm512_sub_epi32(_mm512_slli_epi32::<5>(table), table);
-                let place = _mm512_add_epi32(_mm512_add_epi32(base, near), set(LARGEST));
-                debug_assert!(table_of.len().is_multiple_of(SYMBOLS as usize));
-                // SAFETY: `lookup` names tables that are there, both quantizers of a
-                // pair where `trellis` may be odd; a symbol is within its table.
-                let mut entry = unsafe { _mm512_i32gather_epi32::<4>(place, table_of.as_ptr().cast()) };
-                let escaped = _mm512_movepi32_mask(entry);
-                if RAW {
-                    let low = _mm512_maskz_mov_epi32(!escaped, low);
-                    let both =
-                        _mm512_or_si512(_mm512_slli_epi32::<21>(raw_bits), _mm512_slli_epi32::<24>(low));
-                    entry = _mm512_or_si512(entry, both);
-                }
+            for of in Half::both(job.cols, row, first) {
+                let half = of.half;
+                let old = trellis[half];
+                // SAFETY: the same features as here.
+                let Pushed { entry, level, negative } =
+                    unsafe { pushed::<RAW, FEW>(job, of, back < job.tail, old) };
                 store(&mut out[WIDE * half..], entry);
                 if back < job.tail {
-                    let negative = _mm512_mask_cmplt_epi32_mask(mask & !escaped, symbol, zero);
-                    let states = &mut states[WIDE * half..];
-                    let signed = _mm512_or_si512(load_u32(states), set(1 << back));
-                    let held = _mm512_mask_mov_epi32(load_u32(states), negative, signed);
-                    store(states, held);
+                    hold(&mut states[WIDE * half..], negative, back);
                 }
-                let old = trellis[half];
                 let machine = _mm512_and_si512(_mm512_sub_epi32(zero, _mm512_and_si512(old, one)), h0);
                 let parity = _mm512_and_si512(_mm512_sub_epi32(zero, _mm512_and_si512(level, one)), h1);
                 let new = _mm512_xor_si512(_mm512_srli_epi32::<1>(old), _mm512_xor_si512(machine, parity));
-                trellis[half] = _mm512_mask_mov_epi32(old, mask, new);
+                trellis[half] = _mm512_mask_mov_epi32(old, of.mask, new);
             }
         }
     }
 }
 
-/// Backwards: states and words.
+/// Backwards: states and words. `entries` gives what the values of one half of a step push, by its row and first
+/// column, and whether it is of the tail.
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
 unsafe fn push<const RAW: bool>(
     job: &Emission<'_>,
-    entries: &[u32],
+    entries: impl Fn(Half, bool) -> __m512i,
     states: &mut [u32; LANES],
     buffer: &mut [u16],
 ) -> usize {
@@ -164,13 +283,16 @@ unsafe fn push<const RAW: bool>(
     let one = set(1);
     let mut held = [load_u32(&states[..]), load_u32(&states[WIDE..])];
     let mut at = buffer.len();
-    let mut steps = entries.as_chunks::<LANES>().0.iter().rev();
+    let mut back = 0;
     for row in (0..job.row_classes.len()).rev() {
-        for (first, entries) in (0..job.cols).step_by(LANES).rev().zip(&mut steps) {
+        for first in (0..job.cols).step_by(LANES).rev() {
             let mut escapes = [0; 2];
-            for half in [1, 0] {
-                let (mask, state) = (mask_of(job.cols, first, half), held[half]);
-                let entry = load_u32(&entries[WIDE * half..]);
+            let of_tail = back < job.tail;
+            back += 1;
+            let [low, high] = Half::both(job.cols, row, first);
+            for of in [high, low] {
+                let (half, mask, state) = (of.half, of.mask, held[of.half]);
+                let entry = entries(of, of_tail);
                 escapes[half] = _mm512_movepi32_mask(entry) & mask;
                 let frequency = _mm512_and_si512(_mm512_srli_epi32::<10>(entry), set(0x7ff));
                 let raw_bits = _mm512_and_si512(_mm512_srli_epi32::<21>(entry), set(7));

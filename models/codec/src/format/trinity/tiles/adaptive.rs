@@ -16,11 +16,9 @@ use crate::entropy::model::{ESCAPE, Model, cost_q12, geometric_prior, unzigzag, 
 use crate::entropy::rans::{Decoder, LANES, RawReader, Recorder, Starts};
 use crate::entropy::scales::{CLASSES, FIRST_RAW_CLASS, ROW_CLASSES, Scales, WEIGHTS, prior, row_class};
 use crate::format::trinity::plan::{Plan, Scalars};
-use crate::format::trinity::tiles::coded::{Coded, coded_width, note_drift, symbol_costs};
+use crate::format::trinity::tiles::coded::{self, Coded, coded_width, note_drift, symbol_costs};
 use crate::stage::transform::Transformer;
-use crate::stage::trellis::{
-    Code, Costs, Decision, GROUPS, MAX_TARGET, Points, Search, dead_zone_rounding, round,
-};
+use crate::stage::trellis::{Code, Costs, Decision, GROUPS, Points, Search, dead_zone_rounding, round};
 
 use blocks::{Blocks, by_block, by_frequency};
 
@@ -29,8 +27,8 @@ const ROW_CONTEXT: usize = GROUPS * CLASSES;
 /// Context of the modes of blocks.
 const MODE_CONTEXT: usize = ROW_CONTEXT + 1;
 
-/// Values of a tile of which drift is noted, at most: more than a sample has.
-const DRIFTING: usize = 1 << 17;
+/// Values of a tile of which drift and error are noted, at most: more than a sample has, whose are asked for.
+const SAMPLED: usize = 1 << 17;
 
 /// Tiles of fewer values have one lane: three states less to send.
 const SMALL: usize = 1 << 13;
@@ -180,12 +178,6 @@ impl std::fmt::Debug for TileEncoder {
     }
 }
 
-/// The magnitude of a residual in 1/64 step.
-#[inline(always)]
-fn target(residual: f32) -> i32 {
-    (residual.abs() * 64.0 + 0.5).min(MAX_TARGET as f32) as i32
-}
-
 impl TileEncoder {
     /// `lambda` weighs bits against squared steps where they decide.
     pub fn new(
@@ -247,13 +239,17 @@ impl TileEncoder {
             self.blocks = Some(blocks);
             return;
         }
-        let width = self.state.width;
+        let (width, before) = (self.state.width, self.rows);
         self.state.transformer.forward(values, &mut self.values[..values.len()]);
         for row in 0..values.len() / width {
             self.row(row);
         }
         self.values[..values.len()].copy_from_slice(values);
         self.state.finish_batch(values);
+        // One sum after the other takes its time, and of large tiles others ask the whole matrix.
+        if before * width >= SAMPLED {
+            return;
+        }
         for (recon, original) in values.chunks_exact(width).zip(self.values.chunks_exact(width)) {
             let errors = recon.iter().zip(original).map(|(a, b)| (a - b) * (a - b));
             self.coded.squared_error += f64::from(errors.sum::<f32>());
@@ -269,7 +265,7 @@ impl TileEncoder {
             self.residuals.iter_mut().zip(&mut self.targets).zip(values).zip(&self.state.above)
         {
             *residual = (value - above * prediction) * inverse_step;
-            *target = self::target(*residual);
+            *target = coded::target(*residual);
         }
         let rounded = self.row_class();
         for first in (0..width).step_by(self.state.segment) {
@@ -332,7 +328,7 @@ impl TileEncoder {
         }
         let residuals = &self.residuals[first..last];
         // A sample of the rows is plenty for six means, which only samples are asked for.
-        if self.rows.is_multiple_of(4) && self.rows * state.width < DRIFTING {
+        if self.rows.is_multiple_of(4) && self.rows * state.width < SAMPLED {
             note_drift(&state.code, self.lanes, magnitudes, residuals, &mut self.coded.drift);
         }
         let (code, contexts, lanes) = (&state.code, &mut state.model.contexts, &mut self.lanes);

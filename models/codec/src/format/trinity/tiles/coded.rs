@@ -4,12 +4,13 @@ use crate::bits::Bits;
 use crate::entropy::model::{ESCAPE, cost_q12};
 use crate::entropy::rans::{LANES, Starts};
 use crate::format::trinity::plan::Plan;
-use crate::stage::trellis::{Code, Costs, UNIT};
+use crate::stage::trellis::{Code, Costs, MAX_TARGET, UNIT};
 
 /// What an encoded tile is and how it came out.
 #[derive(Debug, Clone, Default)]
 pub struct Coded {
     pub bytes: Vec<u8>,
+    /// Of values that a sample may have; of a larger tile, not of all.
     pub squared_error: f64,
     pub bits: Bits,
     /// Sum of distances from the nominal points in steps, and how many, by
@@ -29,6 +30,17 @@ pub fn symbol_costs(starts: &Starts, lambda: f32) -> Costs {
         };
         ((bits + beside) * lambda * UNIT).min(16_384.0) as u32
     })
+}
+
+/// The magnitude of a residual in 1/64 step.
+#[inline(always)]
+pub fn target(residual: f32) -> i32 {
+    let magnitude = (residual.abs() * 64.0 + 0.5).min(MAX_TARGET as f32);
+    // SAFETY: `min` leaves no NaN, and a number from 0 to 2^29. A conversion that looks at that again goes value by value.
+    #[allow(unsafe_code)]
+    unsafe {
+        magnitude.to_int_unchecked::<i32>()
+    }
 }
 
 /// Remembers where values lie in their intervals, for the next pass.

@@ -14,7 +14,7 @@ use crate::entropy::rans::{
 use crate::entropy::scales::{CLASSES, FIRST_RAW_CLASS, UNIT_CLASS, prior, quarter_log2};
 use crate::format::trinity::bytes::{Reader, put_varint};
 use crate::format::trinity::plan::{Plan, Scalars};
-use crate::format::trinity::tiles::coded::{Coded, coded_width, note_drift, symbol_costs};
+use crate::format::trinity::tiles::coded::{self, Coded, coded_width, note_drift, symbol_costs};
 use crate::stage::transform::Transformer;
 use crate::stage::trellis::Decision;
 use crate::stage::trellis::{Code, Costs, GROUPS, MAX_TARGET, Points, Search};
@@ -245,7 +245,7 @@ fn quantize(
     {
         signalled.classes(row, &mut classes);
         for (target, residual) in targets.iter_mut().zip(residuals) {
-            *target = (residual.abs() * 64.0 + 0.5).min(MAX_TARGET as f32) as i32;
+            *target = coded::target(*residual);
         }
         search.run((code, &points), START, &targets, &classes, &costs, magnitudes);
     }

@@ -12,6 +12,13 @@ const WIDE: usize = 16;
 const LANES: usize = 32;
 /// Magnitudes of a table, the last of them the escape.
 const MAGNITUDES: usize = 16;
+/// Tables that are looked up in registers rather than in memory, at most.
+const FEW: usize = 6;
+/// Steps after which costs are taken from the least of them: they grow by less than 2^25 a step, and a path that
+/// cannot be begins with 2^29.
+const SETTLED: usize = 8;
+/// Where the lanes whose even level is zero stand among the decisions of a step, for either quantizer.
+const ZEROS: i32 = 8;
 
 /// Rows to search.
 #[derive(Debug)]
@@ -31,7 +38,8 @@ pub(crate) struct Job<'a> {
     pub far: i32,
 }
 
-/// Finds levels and the states that lanes end in.
+/// Finds levels and the states that lanes end in. The decisions of a step are lanes: those that reached each state by
+/// an odd level, then from [`ZEROS`] on those whose even level is zero.
 ///
 /// # Safety
 ///
@@ -49,9 +57,11 @@ pub(crate) unsafe fn search<const S: usize, const H0: i32, const H1: i32>(
         }
         // SAFETY: the same features as here.
         let ends = unsafe {
-            match job.has_raw_bits {
-                true => forward::<S, H0, H1, true>(job, half, states, decisions),
-                false => forward::<S, H0, H1, false>(job, half, states, decisions),
+            match (job.has_raw_bits, job.rates.len() <= FEW) {
+                (true, true) => forward::<S, H0, H1, true, true>(job, half, states, decisions),
+                (true, false) => forward::<S, H0, H1, true, false>(job, half, states, decisions),
+                (false, true) => forward::<S, H0, H1, false, true>(job, half, states, decisions),
+                (false, false) => forward::<S, H0, H1, false, false>(job, half, states, decisions),
             }
         };
         // SAFETY: as above.
@@ -82,7 +92,7 @@ fn load_targets(targets: &[i32], mask: __mmask16, half: usize) -> __m512i {
 
 /// Extends all survivors through all steps; the best states to end in.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
-unsafe fn forward<const S: usize, const H0: i32, const H1: i32, const RAW: bool>(
+unsafe fn forward<const S: usize, const H0: i32, const H1: i32, const RAW: bool, const FEW: bool>(
     job: &Job<'_>,
     half: usize,
     states: &[u8; WIDE],
@@ -111,40 +121,44 @@ unsafe fn forward<const S: usize, const H0: i32, const H1: i32, const RAW: bool>
         for first in (0..job.cols).step_by(LANES) {
             let mask = mask_of(job.cols, first, half);
             let target = load_targets(&targets[first..], mask, half);
-            // SAFETY: classes are there for whole steps.
-            let column =
-                unsafe { _mm512_loadu_si512(job.classes[first + WIDE * half..][..WIDE].as_ptr().cast()) };
-            let class = _mm512_add_epi32(column, row_class);
-            let class = _mm512_min_epi32(_mm512_max_epi32(class, zero), set(55));
-            let low_half = _mm512_permutex2var_epi32(lookup[0], class, lookup[1]);
-            let high_half = _mm512_permutex2var_epi32(lookup[2], class, lookup[3]);
-            let upper = _mm512_cmpge_epi32_mask(class, set(32));
-            let found = _mm512_mask_blend_epi32(upper, low_half, high_half);
-            let (subsets, zeros) = candidates::<RAW>(job, target, found, zero_rates);
+            let mut found = zero;
+            // A single pair of tables is that of all classes.
+            if RAW || !FEW || job.rates.len() > 2 {
+                // SAFETY: classes are there for whole steps.
+                let column =
+                    unsafe { _mm512_loadu_si512(job.classes[first + WIDE * half..][..WIDE].as_ptr().cast()) };
+                let class = _mm512_add_epi32(column, row_class);
+                let class = _mm512_min_epi32(_mm512_max_epi32(class, zero), set(55));
+                let low_half = _mm512_permutex2var_epi32(lookup[0], class, lookup[1]);
+                let high_half = _mm512_permutex2var_epi32(lookup[2], class, lookup[3]);
+                let upper = _mm512_cmpge_epi32_mask(class, set(32));
+                found = _mm512_mask_blend_epi32(upper, low_half, high_half);
+            }
+            let (subsets, zeros) = candidates::<RAW, FEW>(job, target, found, zero_rates);
             let mut next = [zero; S];
-            let mut flags = _mm512_maskz_mov_epi32(zeros[0], set(1 << 8));
-            flags = _mm512_mask_or_epi32(flags, zeros[1], flags, set(1 << 9));
+            let mut decided = [0u16; WIDE];
+            decided[ZEROS as usize..][..2].copy_from_slice(&zeros);
             for state in 0..S {
                 let (quantizer, base) = if state < S / 2 { (0, state) } else { (1, state ^ H0 as usize) };
                 let even = _mm512_add_epi32(costs[2 * base + quantizer], subsets[2 * quantizer]);
                 let odd =
                     _mm512_add_epi32(costs[2 * (base ^ H1 as usize) + quantizer], subsets[2 * quantizer + 1]);
                 next[state] = _mm512_min_epi32(even, odd);
-                let odd_wins = _mm512_cmplt_epi32_mask(odd, even);
-                flags = _mm512_mask_or_epi32(flags, odd_wins, flags, set(1 << state));
+                decided[state] = _mm512_cmplt_epi32_mask(odd, even);
             }
-            let mut least = next[0];
-            for cost in &next[1..] {
-                least = _mm512_min_epi32(least, *cost);
+            if decisions.len() % SETTLED == SETTLED - 1 {
+                let mut least = next[0];
+                for cost in &next[1..] {
+                    least = _mm512_min_epi32(least, *cost);
+                }
+                for cost in &mut next {
+                    *cost = _mm512_min_epi32(_mm512_sub_epi32(*cost, least), never);
+                }
             }
             for state in 0..S {
-                let cost = _mm512_min_epi32(_mm512_sub_epi32(next[state], least), never);
-                costs[state] = _mm512_mask_mov_epi32(costs[state], mask, cost);
+                costs[state] = _mm512_mask_mov_epi32(costs[state], mask, next[state]);
             }
-            let mut kept = [0u16; WIDE];
-            // SAFETY: sixteen of them.
-            unsafe { _mm256_storeu_si256(kept.as_mut_ptr().cast(), _mm512_cvtepi32_epi16(flags)) };
-            decisions.push(kept);
+            decisions.push(decided);
         }
     }
     let (mut ends, mut least) = (zero, costs[0]);
@@ -159,7 +173,7 @@ unsafe fn forward<const S: usize, const H0: i32, const H1: i32, const RAW: bool>
 /// Costs of the nearest levels by quantizer and parity, and where a zero costs less.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn candidates<const RAW: bool>(
+fn candidates<const RAW: bool, const FEW: bool>(
     job: &Job<'_>,
     target: __m512i,
     found: __m512i,
@@ -173,14 +187,14 @@ fn candidates<const RAW: bool>(
         _mm512_madd_epi16(near, near)
     };
     let magnitude = _mm512_abs_epi32(target);
-    let table = _mm512_and_si512(found, set(0xff));
+    let first = _mm512_and_si512(found, set(0xff));
     let raw_bits = _mm512_srli_epi32::<24>(found);
     let middle = _mm512_srli_epi32::<1>(_mm512_sllv_epi32(set(1), raw_bits));
     let negative = _mm512_movepi32_mask(target);
     let nothing = square(magnitude);
     let (mut subsets, mut zeros) = ([zero; 4], [0; 2]);
     for quantizer in 0..2 {
-        let table = _mm512_add_epi32(table, set(quantizer));
+        let table = _mm512_add_epi32(first, set(quantizer));
         let base = _mm512_slli_epi32::<4>(table);
         let silent = _mm512_add_epi32(nothing, _mm512_permutexvar_epi32(table, zero_rates));
         for parity in 0..2 {
@@ -198,9 +212,13 @@ fn candidates<const RAW: bool>(
                 level
             };
             let symbol = _mm512_min_epi32(symbol, set(MAGNITUDES as i32 - 1));
-            let place = _mm512_add_epi32(base, symbol);
-            // SAFETY: `lookup` names pairs of tables that are there; a symbol is below 16.
-            let rate = unsafe { _mm512_i32gather_epi32::<4>(place, job.rates.as_ptr().cast()) };
+            let rate = if FEW {
+                among(job.rates, quantizer as usize, first, symbol)
+            } else {
+                let place = _mm512_add_epi32(base, symbol);
+                // SAFETY: `lookup` names pairs of tables that are there; a symbol is below 16.
+                unsafe { _mm512_i32gather_epi32::<4>(place, job.rates.as_ptr().cast()) }
+            };
             let cost = _mm512_add_epi32(square(_mm512_sub_epi32(magnitude, point)), rate);
             let subset = (2 * quantizer + parity) as usize;
             subsets[subset] = cost;
@@ -211,6 +229,21 @@ fn candidates<const RAW: bool>(
         }
     }
     (subsets, zeros)
+}
+
+/// Rates of symbols in the tables of a quantizer, of pairs that begin with table `first`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn among(rates: &[[i32; MAGNITUDES]], quantizer: usize, first: __m512i, symbol: __m512i) -> __m512i {
+    let mut rate = _mm512_setzero_si512();
+    for (pair, tables) in rates.as_chunks::<2>().0.iter().enumerate() {
+        // SAFETY: a table has sixteen rates.
+        let own = unsafe { _mm512_loadu_si512(tables[quantizer].as_ptr().cast()) };
+        let own = _mm512_permutexvar_epi32(symbol, own);
+        let is_own = _mm512_cmpeq_epi32_mask(first, _mm512_set1_epi32(2 * pair as i32));
+        rate = if pair == 0 { own } else { _mm512_mask_mov_epi32(rate, is_own, own) };
+    }
+    rate
 }
 
 /// The nearest magnitude of a quantizer and parity; `offset` is 32 + 16 quantizer − 32 parity.
@@ -232,6 +265,7 @@ unsafe fn back<const S: usize, const H0: i32, const H1: i32>(
 ) {
     let set = |value: i32| _mm512_set1_epi32(value);
     let (zero, one) = (_mm512_setzero_si512(), set(1));
+    let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     let mut state = ends;
     let mut kept = decisions.iter().rev();
     for row in (0..job.row_classes.len()).rev() {
@@ -241,12 +275,16 @@ unsafe fn back<const S: usize, const H0: i32, const H1: i32>(
             let mask = mask_of(job.cols, first, half);
             let target = load_targets(&targets[first..], mask, half);
             // SAFETY: sixteen of them.
-            let flags = _mm512_cvtepu16_epi32(unsafe { _mm256_loadu_si256(kept.as_ptr().cast()) });
-            let odd = _mm512_and_si512(_mm512_srlv_epi32(flags, state), one);
+            let decided = _mm512_cvtepu16_epi32(unsafe { _mm256_loadu_si256(kept.as_ptr().cast()) });
+            // Whether a lane is among those of its place.
+            let is_among = |place: __m512i| {
+                _mm512_and_si512(_mm512_srlv_epi32(_mm512_permutexvar_epi32(place, decided), lanes), one)
+            };
+            let odd = is_among(state);
             let second = _mm512_cmpge_epi32_mask(state, set(S as i32 / 2));
             let quantizer = _mm512_maskz_mov_epi32(second, one);
             let base = _mm512_xor_si512(state, _mm512_maskz_mov_epi32(second, set(H0)));
-            let silent = _mm512_srlv_epi32(flags, _mm512_add_epi32(quantizer, set(8)));
+            let silent = is_among(_mm512_add_epi32(quantizer, set(ZEROS)));
             let silent = _mm512_test_epi32_mask(_mm512_andnot_si512(odd, silent), one);
             let offset = _mm512_sub_epi32(
                 _mm512_add_epi32(set(32), _mm512_slli_epi32::<4>(quantizer)),

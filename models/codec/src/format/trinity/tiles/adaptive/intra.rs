@@ -5,11 +5,12 @@
 //! [`super`] for plans with intra prediction.
 
 use super::blocks::Blocks;
-use super::{MODE_CONTEXT, TileDecoder, TileEncoder, target};
+use super::{MODE_CONTEXT, TileDecoder, TileEncoder};
 use crate::Error;
 use crate::entropy::lanes::{context, symbol};
 use crate::entropy::model::{ESCAPE, cost_q12};
 use crate::entropy::scales::raw_bits;
+use crate::format::trinity::tiles::coded;
 use crate::stage::intra::{self, CLOSELY, NONE, Neighbours, OTHER, OTHER_BITS, Said};
 use crate::stage::trellis::{UNIT, dead_zone_rounding};
 
@@ -94,7 +95,7 @@ impl TileEncoder {
         let classes = &self.state.classes[block * coefficients.len()..];
         let mut sum = 0.0;
         for (coefficient, &class) in coefficients.iter().zip(classes) {
-            let target = target(*coefficient);
+            let target = coded::target(*coefficient);
             let magnitude = ((target + dead_zone_rounding()) >> 7) as u32;
             let distance = (target - ((magnitude as i32) << 7)) as f32 * (1.0 / 64.0);
             let symbol = symbol(class, magnitude);
@@ -113,7 +114,7 @@ impl TileEncoder {
         let places = block * coefficients.len()..(block + 1) * coefficients.len();
         self.residuals[places.clone()].copy_from_slice(coefficients);
         for (target, residual) in self.targets[places].iter_mut().zip(coefficients) {
-            *target = self::target(*residual);
+            *target = coded::target(*residual);
         }
     }
 
