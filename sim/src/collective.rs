@@ -212,8 +212,3 @@ fn direct_gather(channel: &Channel, ranks: u32, values: f64) -> f64 {
     stages.decode_s *= pieces;
     hops * channel.link.latency_s + channel.codec_latency_s + stages.pipelined_s()
 }
-
-/// Bits one rank puts on the wire in a reduce-scatter or an all-gather.
-pub fn bits_sent_per_pass(channel: &Channel, ranks: u32, values: f64) -> f64 {
-    if ranks < 2 { 0.0 } else { values * channel.wire_bits * f64::from(ranks - 1) / f64::from(ranks) }
-}

@@ -99,12 +99,6 @@ pub fn channels_used(ranks: u32) -> f64 {
     1.0 - IDLE_CHANNELS / f64::from(ranks.max(1))
 }
 
-/// NICs of a node that a ring over several nodes uses when `ranks_per_node` of
-/// its ranks sit in each: one a rank, up to the four rails that NCCL opens.
-pub fn rails_used(ranks_per_node: u32) -> f64 {
-    f64::from(ranks_per_node.max(1)).min(MOST_RAILS)
-}
-
 /// Time of an all-reduce of `bytes` over `ranks` of a link.
 pub fn all_reduce_s(link: &Link, ranks: u32, bytes: f64) -> f64 {
     group_all_reduce_s(&Fabric::of(link), None, ranks, ranks, bytes)

@@ -66,12 +66,6 @@ pub mod figure12 {
     pub const GPU_OVER_H264: f64 = 199.0;
 }
 
-/// NVENC and NVDEC on tensors, as the authors measured them (§6.1), bytes/s.
-pub mod nvenc {
-    pub const ENCODE_BYTES_PER_S: f64 = 1100e6;
-    pub const DECODE_BYTES_PER_S: f64 = 1300e6;
-}
-
 /// The two energy headlines of §7.3.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Headlines {

@@ -62,7 +62,12 @@ fn run(args: &[String]) -> Result<(), String> {
     }
     let mut pieces = Vec::new();
     for file in files {
-        pieces.extend(cut(Path::new(file)).map_err(|error| format!("{file}: {error}"))?);
+        let why = |error: Error| {
+            let cause =
+                std::error::Error::source(&error).map_or_else(String::new, |cause| format!(": {cause}"));
+            format!("cannot read {error}{cause}")
+        };
+        pieces.extend(cut(Path::new(file)).map_err(why)?);
     }
     if pieces.is_empty() {
         return Err("no tensors: name files".into());
