@@ -57,26 +57,6 @@ def chain(identity: str, tokens: Sequence[int], block: int, extras: Iterable[str
     return keys
 
 
-def parts(shape: Sequence[int], block: int, sink: int) -> dict[str, tuple[slice, ...]]:
-    """Where in one layer's tensor of a prompt's first block the first ``sink`` tokens are, and where the others.
-
-    Attention leans on the first tokens: they are kept to the bit. Tokens are the one side, the last left out, that is as
-    long as a block; where it is not clear which that is, all of the block counts as first.
-
-    >>> parts((2, 4, 16, 64), 16, 4)
-    {'': (slice(None, None, None), slice(None, None, None), slice(4, 16, None)), 'sink': (slice(None, None, None), slice(None, None, None), slice(0, 4, None))}
-    >>> parts((2, 16, 16, 64), 16, 4), parts((2, 4, 16, 64), 16, 0)
-    ({'sink': ()}, {'': ()})
-    """
-    if sink == 0:
-        return {"": ()}
-    sides = [at for at, side in enumerate(shape[:-1]) if side == block]
-    if len(sides) != 1 or sink >= block:
-        return {"sink": ()}
-    before = (slice(None),) * sides[0]
-    return {"": (*before, slice(sink, block)), "sink": (*before, slice(0, sink))}
-
-
 class BlockStore:
     """Coded blocks in a folder, at most ``capacity_bytes`` of them; those that were not used longest go first.
 
