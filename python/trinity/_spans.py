@@ -2,8 +2,7 @@
 
 A codec has a plan for each matrix, and its stages want many values; but a class of each column, and rows enough in a
 tile for one to foresee the next, want layers side by side and few. So many go together as a matrix needs not to be
-coded twice (small ones are coded by an arithmetic coder, too): at 3 bits on SmolLM2 a third of the time of layers
-one by one, and a little less error (docs/integrations.md).
+coded twice (small ones are coded by an arithmetic coder, too).
 """
 
 from __future__ import annotations

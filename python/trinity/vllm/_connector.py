@@ -344,8 +344,8 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
 def _head_sizes(groups: Any) -> tuple[int, int] | None:
     """Heads of a cache and their channels, where vLLM says so."""
     spec = getattr(groups[0], "kv_cache_spec", None) if groups else None
-    found = getattr(spec, "num_kv_heads", None), getattr(spec, "head_size", None)
-    return (int(found[0]), int(found[1])) if None not in found else None
+    heads, width = getattr(spec, "num_kv_heads", None), getattr(spec, "head_size", None)
+    return (int(heads), int(width)) if heads and width else None
 
 
 def _rotary_modules() -> list[Any]:
