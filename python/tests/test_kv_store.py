@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import time
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import trinity
-from trinity.vllm import BlockStore, Refused, chain, parts
+from trinity.vllm import BlockStore, Refused, chain
 
 
 def _block(seed: int) -> dict[str, np.ndarray]:
@@ -44,27 +45,48 @@ def test_blocks_come_back_within_their_error_and_to_the_bit_where_asked(tmp_path
                 assert error == 0 if bits is None else error < 0.02, name
 
 
-def test_first_tokens_keep_every_bit(tmp_path):
-    # Two of keys and values, three heads, sixteen tokens of 64 channels.
+def test_tensors_that_are_named_keep_every_bit(tmp_path):
     random = np.random.default_rng(3)
-    whole = random.normal(size=(2, 3, 16, 64)).astype(np.float16)
-    whole[:, :, 0] *= 100
-    where = parts(whole.shape, 16, 4)
-    block = {name: whole[own].reshape(-1, 64) for name, own in where.items()}
-    assert block["sink"].shape == (24, 64) and block[""].shape == (72, 64)
+    block = {"sink": 100 * random.normal(size=(24, 64)), "keys": random.normal(size=(72, 64))}
+    block = {name: one.astype(np.float16) for name, one in block.items()}
     store = BlockStore(tmp_path, "m", bits=4.0, memory_bytes=0)
     store.put("a", block, exact=["sink"])
     found = store.get("a", {name: ("f16", one.shape) for name, one in block.items()}, into="numpy")
-    back = np.zeros_like(whole)
-    for name, own in where.items():
-        back[own] = found[name].reshape(back[own].shape)
-    assert (back[:, :, :4] == whole[:, :, :4]).all()
-    error = (back - whole)[:, :, 4:].astype(np.float32)
+    assert (found["sink"] == block["sink"]).all()
+    error = (found["keys"] - block["keys"]).astype(np.float32)
     assert 0 < (error**2).mean() < 0.05
     with pytest.raises(Refused, match="`sink`"):
-        store.get("a", {"": ("f16", (72, 64))}, into="numpy")
-    # Where it is not clear which side tokens are, and where the sink is the block, nothing is coded with a loss.
-    assert parts((2, 16, 16, 64), 16, 4) == {"sink": ()} == parts((2, 3, 16, 64), 16, 16)
+        store.get("a", {"keys": ("f16", (72, 64))}, into="numpy")
+
+
+def test_blocks_are_served_together_and_each_that_is_not_says_why(tmp_path):
+    store = BlockStore(tmp_path / "kv", "m", memory_bytes=0)
+    for seed, key in enumerate("abcd"):
+        store.put(key, _block(seed))
+    (tmp_path / "kv/b.kv").write_bytes((tmp_path / "kv/b.kv").read_bytes()[:-1])
+    other = {**SHAPES, "layer.1": ("f16", (32, 64))}
+    asked = [("a", SHAPES), ("b", SHAPES), ("e", SHAPES), ("c", other), ("d", SHAPES)]
+    found = store.get_many(asked, into="numpy")
+    assert [type(one) for one in found] == [dict, Refused, Refused, Refused, dict]
+    for one, key in (found[0], "a"), (found[4], "d"):
+        alone = store.get(key, SHAPES, into="numpy")
+        assert all((one[name] == alone[name]).all() for name in SHAPES)
+    assert [text in str(one) for one, text in zip(found[1:4], ("checksum", "cannot be read", "`layer.1`"))] == [True] * 3
+    assert store.stats["refused"] == 3 and "b" not in store and "c" not in store and store.get_many([]) == []
+
+
+def test_a_tensor_that_is_no_container_spoils_its_own_block_alone(tmp_path):
+    store = BlockStore(tmp_path / "kv", "m", memory_bytes=0)
+    for seed, key in enumerate("ab"):
+        store.put(key, _block(seed))
+    # Another's bytes under a digest that holds.
+    path = tmp_path / "kv/b.kv"
+    body = bytearray(path.read_bytes()[:-32])
+    at = body.index(b"TRIN", len(b"TRINITY KV 1"))
+    body[at : at + 4] = b"NIRT"
+    path.write_bytes(bytes(body) + hashlib.blake2b(bytes(body), digest_size=32).digest())
+    good, bad = store.get_many([("a", SHAPES), ("b", SHAPES)], into="numpy")
+    assert isinstance(good, dict) and isinstance(bad, Refused) and "cannot be decoded" in str(bad)
 
 
 def test_what_is_damaged_of_another_key_model_format_or_shape_is_refused_and_gone(tmp_path):

@@ -151,6 +151,13 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return dtype
 
 
+def torch_dtype(name: str) -> Any:
+    """PyTorch's dtype of a format of ours."""
+    import torch
+
+    return getattr(torch, _NAMES[name])
+
+
 def array(memory: Any, dtype: str, shape: list[int], kind: Kind) -> Any:
     """Bytes that Rust made, as an array of them: nothing is copied."""
     if kind == "torch":

@@ -10,9 +10,9 @@
 
 from __future__ import annotations
 
-from ._store import BlockStore, Refused, chain, parts
+from ._store import BlockStore, Refused, chain
 
-__all__ = ["BlockStore", "Refused", "chain", "parts", "register"]
+__all__ = ["BlockStore", "Refused", "chain", "register"]
 
 #: The name that ``kv_connector`` has.
 NAME = "TrinityConnector"

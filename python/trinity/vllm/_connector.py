@@ -21,17 +21,24 @@ from vllm.logger import init_logger
 
 import trinity
 
+from ._form import Form
+from ._frame import NotUndone, Rope, rope_of
+from ._layout import Layout, layout, unknown
 from ._order import order
-from ._store import BlockStore, Refused, chain, parts
+from ._store import BlockStore, Refused, chain
 
 logger = init_logger("vllm.trinity")
 
-_OPTIONS = {"folder", "bits", "codec", "sink", "capacity_bytes", "memory_bytes", "threads"}
+_OPTIONS = {"folder", "bits", "codec", "sink", "rope", "capacity_bytes", "memory_bytes", "threads"}
 #: Tokens of a prompt's beginning that keep every bit: at 3 bits a fifth of the loss, for 0.07 bit (docs/integrations.md).
 _SINK = 4
 #: Blocks that may wait to be coded; beyond that a step waits, so that memory stays bounded.
 _WAITING = 64
-_DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+#: Blocks that are decoded at once.
+_TOGETHER = 8
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+#: Whether keys are coded as they were before rotary positions.
+_ROPES = ("undo", "keep")
 
 
 @dataclass
@@ -42,6 +49,15 @@ class Moved:
     index: int
     key: str
     block: int
+
+
+@dataclass
+class Group:
+    """Layers whose blocks are of one shape and number format, and are coded together."""
+
+    caches: list[torch.Tensor]
+    layout: Layout
+    form: Form
 
 
 @dataclass
@@ -116,13 +132,17 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
         bits = None if bits in (None, "lossless") else float(bits)
         codec = extra.get("codec")
         # Where every bit is kept there is nothing to spare.
-        self._sink = 0 if bits is None else int(extra.get("sink", _SINK))
-        if not 0 <= self._sink <= self._block:
+        self._sink = None if bits is None else int(extra.get("sink", _SINK))
+        if self._sink is not None and not 0 <= self._sink <= self._block:
             raise ValueError(f"TrinityConnector: a sink of {self._sink} tokens, and a block has {self._block}")
+        self._undo = extra.get("rope", _ROPES[0])
+        if self._undo not in _ROPES:
+            raise ValueError(f"TrinityConnector: rope={self._undo!r}, expected one of {', '.join(_ROPES)}")
+        self._heads = _head_sizes(groups)
         what = {
             "model": fingerprint(model.model), **_served(vllm_config), "dtype": str(vllm_config.cache_config.cache_dtype), "of": str(model.dtype),
             "block": self._block, "ranks": [parallel.tensor_parallel_size, parallel.pipeline_parallel_size],
-            "bits": bits, "codec": codec, "sink": self._sink, "order": "tokens", "trinity": trinity.__version__,
+            "bits": bits, "codec": codec, "sink": self._sink, "rope": self._undo, "form": "layers", "trinity": trinity.__version__,
         }
         identity = hashlib.blake2b(json.dumps(what, sort_keys=True).encode(), digest_size=16).hexdigest()
         #: Where ranks hold different heads, their blocks are different ones; the scheduler asks for rank 0's.
@@ -139,9 +159,7 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
         self._local: dict[str, int] = {}
         self._finished: list[str] = []
         # Worker.
-        self._caches: dict[str, torch.Tensor] = {}
-        #: By layer, where values of a head stand in memory, and the way back; only where shapes do not say it.
-        self._orders: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._groups: list[Group] = []
         self._pool = ThreadPoolExecutor(int(extra.get("threads", 1)), thread_name_prefix="trinity-kv")
         self._waiting: list[Future[Any]] = []
         self._failed_blocks: set[int] = set()
@@ -221,46 +239,41 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
     # The worker's side.
 
     def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
-        self._caches = dict(kv_caches)
-        for name, cache in self._caches.items():
+        kinds: dict[Any, list[torch.Tensor]] = {}
+        for name, cache in kv_caches.items():
             if cache.dtype not in _DTYPES:
                 raise ValueError(f"TrinityConnector knows KV caches of f32, f16 and bf16, and {name} is {cache.dtype}")
-        known: dict[Any, torch.Tensor | None] = {}
-        for name, cache in self._caches.items():
+            kinds.setdefault((cache.dtype, tuple(cache.shape[1:])), []).append(cache)
+        self._groups = [self._group(caches) for caches in kinds.values()]
+
+    def _group(self, caches: list[torch.Tensor]) -> Group:
+        dtype, shape = caches[0].dtype, caches[0].shape[1:]
+        there = None
+        if len(shape) == 3 and shape[1] == self._block and shape[2] % 2 == 0:
             # Heads, tokens, and the channels of keys and of values.
-            if cache.dim() != 4 or cache.shape[2] != self._block or cache.shape[3] % 2:
-                continue
-            kind = (cache.dtype, self._block, int(cache.shape[3]) // 2)
-            if kind not in known:
-                known[kind] = order(*kind)
-            there = known[kind]
-            if there is not None:
-                self._orders[name] = (there, there.argsort())
+            there = order(dtype, self._block, int(shape[2]) // 2)
+        heads, width = self._heads or ((int(shape[0]), int(shape[2]) // 2) if there is not None else (0, 0))
+        known = layout(shape, self._block, heads, width, there)
+        if known is None:
+            logger.warning("trinity: blocks of %s are coded as they lie: which of their sides are tokens and heads is not clear", tuple(shape))
+            known = unknown(shape)
+            sink = None if self._sink is None else known.tokens if self._sink else 0
+            return Group(caches, known, Form(len(caches), dtype, known.tokens, known.heads, known.width, sink))
+        rope = self._rope(known.width)
+        return Group(caches, known, Form(len(caches), dtype, known.tokens, known.heads, known.width, self._sink, rope))
 
-    def _wholes(self, moved: Moved) -> dict[str, torch.Tensor]:
-        """A block in every layer, by name: where its shape says what is where, the cache itself, else a copy token by token."""
-        found = {}
-        for name, cache in self._caches.items():
-            own = cache[moved.block]
-            if name in self._orders:
-                heads = own.shape[0]
-                own = own.reshape(heads, -1)[:, self._orders[name][1]].view(heads, 2, self._block, -1)
-            found[name] = own
-        return found
+    def _rope(self, width: int) -> Rope | None:
+        if self._undo == "keep" or self._sink is None:
+            return None
+        try:
+            return rope_of(_rotary_modules(), width)
+        except NotUndone as why:
+            logger.warning("trinity: keys are coded as attention keeps them: %s", why)
+            return None
 
-    def _views(self, wholes: dict[str, torch.Tensor], index: int) -> dict[str, torch.Tensor]:
-        """The parts of a block, by name; those of a prompt's first block that keep every bit end in `sink`."""
-        found = {}
-        for name, own in wholes.items():
-            for part, where in parts(own.shape, self._block, self._sink if index == 0 else 0).items():
-                found[f"{name} {part}".rstrip()] = own[where]
-        return found
-
-    def _put_back(self, moved: Moved, wholes: dict[str, torch.Tensor]) -> None:
-        """Writes copies into the cache, in the order that attention wants."""
-        for name, (there, _) in self._orders.items():
-            own = self._caches[name][moved.block]
-            own.copy_(wholes[name].reshape(own.shape[0], -1)[:, there].view(own.shape))
+    def _expected(self, index: int) -> dict[str, Any]:
+        """What a prompt's block of that index is coded as."""
+        return {f"{name} {at}": one for at, group in enumerate(self._groups) for name, one in group.form.expected(index).items()}
 
     def start_load_kv(self, forward_context: Any, **keywords: Any) -> None:
         step = self._get_connector_metadata()
@@ -270,20 +283,19 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
         for request, first in step.computes_from.items():
             if request in self._poisoned and first <= self._poisoned[request]:
                 del self._poisoned[request]
-        for moved in step.loads:
-            wholes = self._wholes(moved)
-            views = self._views(wholes, moved.index)
-            expected = {name: (_DTYPES[own.dtype], _matrix(own.shape)) for name, own in views.items()}
-            try:
-                found = self._store.get(moved.key, expected)
-            except Refused as why:
-                logger.warning("block %d of request %s is computed anew: %s", moved.index, moved.request, why)
-                self._failed_blocks.add(moved.block)
-                self._poisoned[moved.request] = min(moved.index, self._poisoned.get(moved.request, moved.index))
-                continue
-            for name, values in found.items():
-                views[name].copy_(values.reshape(views[name].shape))
-            self._put_back(moved, wholes)
+        for start in range(0, len(step.loads), _TOGETHER):
+            loads = step.loads[start : start + _TOGETHER]
+            found = self._store.get_many([(moved.key, self._expected(moved.index)) for moved in loads])
+            for moved, tensors in zip(loads, found):
+                if isinstance(tensors, Refused):
+                    logger.warning("block %d of request %s is computed anew: %s", moved.index, moved.request, tensors)
+                    self._failed_blocks.add(moved.block)
+                    self._poisoned[moved.request] = min(moved.index, self._poisoned.get(moved.request, moved.index))
+                    continue
+                for at, group in enumerate(self._groups):
+                    own = {name: tensors[f"{name} {at}"] for name in group.form.expected(moved.index)}
+                    block = group.form.unpack(own, moved.index)
+                    group.layout.write(block.to(group.caches[0].device), [cache[moved.block] for cache in group.caches])
 
     def wait_for_layer_load(self, layer_name: str) -> None:
         return
@@ -298,19 +310,26 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
             if moved.request in self._poisoned or moved.key in self._store:
                 continue
             # A copy, since the engine may use the block again at once.
-            views = self._views(self._wholes(moved), moved.index)
-            held = {name: own.clone().cpu().reshape(_matrix(own.shape)) for name, own in views.items()}
+            held = [group.layout.read([cache[moved.block] for cache in group.caches]).cpu() for group in self._groups]
             self._waiting = [one for one in self._waiting if not one.done()]
             while len(self._waiting) >= _WAITING:
                 self._waiting.pop(0).result()
-            self._waiting.append(self._pool.submit(self._keep, moved.key, held))
+            self._waiting.append(self._pool.submit(self._keep, moved, held))
 
-    def _keep(self, key: str, held: dict[str, torch.Tensor]) -> None:
+    def _keep(self, moved: Moved, held: list[torch.Tensor]) -> None:
         try:
-            self._store.put(key, held, exact=[name for name in held if name.endswith(" sink")])
+            if self._sink is not None and not all(bool(one.isfinite().all()) for one in held):
+                logger.warning("block %d of request %s is not kept: it has values that are not finite", moved.index, moved.request)
+                return
+            tensors: dict[str, torch.Tensor] = {}
+            exact: list[str] = []
+            for at, (group, block) in enumerate(zip(self._groups, held)):
+                tensors |= {f"{name} {at}": one for name, one in group.form.pack(block, moved.index).items()}
+                exact += [f"{name} {at}" for name in group.form.exact]
+            self._store.put(moved.key, tensors, exact=exact)
         except Exception:
             # What is not kept is computed again: serving goes on.
-            logger.exception("block %s is not kept", key)
+            logger.exception("block %s is not kept", moved.key)
 
     def get_block_ids_with_load_errors(self) -> set[int]:
         failed, self._failed_blocks = self._failed_blocks, set()
@@ -322,9 +341,17 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
             logger.info("trinity: %s", self._store.stats)
 
 
-def _matrix(shape: Any) -> tuple[int, int]:
-    """Rows of a head's channels: what a codec of KV caches wants."""
-    rows = 1
-    for side in shape[:-1]:
-        rows *= int(side)
-    return rows, int(shape[-1])
+def _head_sizes(groups: Any) -> tuple[int, int] | None:
+    """Heads of a cache and their channels, where vLLM says so."""
+    spec = getattr(groups[0], "kv_cache_spec", None) if groups else None
+    heads, width = getattr(spec, "num_kv_heads", None), getattr(spec, "head_size", None)
+    return (int(heads), int(width)) if heads and width else None
+
+
+def _rotary_modules() -> list[Any]:
+    """The rotary embeddings that this process's model was built with."""
+    try:
+        from vllm.model_executor.layers.rotary_embedding import _ROPE_DICT
+    except ImportError:
+        return []
+    return list(_ROPE_DICT.values())

@@ -15,10 +15,11 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import _coded
+from .. import _arrays, _coded, _core
 from .._errors import InputError, RunError
 
 _MAGIC = b"TRINITY KV 1\n"
@@ -28,6 +29,10 @@ _ENDING = ".kv"
 _LEFT_S = 3600.0
 #: Room is made for more than one block at a time.
 _FREED = 0.1
+
+
+#: Number format and shape of a block's tensors, by name.
+Expected = Mapping[str, tuple[str, Sequence[int]]]
 
 
 class Refused(Exception):
@@ -50,26 +55,6 @@ def chain(identity: str, tokens: Sequence[int], block: int, extras: Iterable[str
         before = hashlib.blake2b(before + own, digest_size=20).digest()
         keys.append(before.hex())
     return keys
-
-
-def parts(shape: Sequence[int], block: int, sink: int) -> dict[str, tuple[slice, ...]]:
-    """Where in one layer's tensor of a prompt's first block the first ``sink`` tokens are, and where the others.
-
-    Attention leans on the first tokens: they are kept to the bit. Tokens are the one side, the last left out, that is as
-    long as a block; where it is not clear which that is, all of the block counts as first.
-
-    >>> parts((2, 4, 16, 64), 16, 4)
-    {'': (slice(None, None, None), slice(None, None, None), slice(4, 16, None)), 'sink': (slice(None, None, None), slice(None, None, None), slice(0, 4, None))}
-    >>> parts((2, 16, 16, 64), 16, 4), parts((2, 4, 16, 64), 16, 0)
-    ({'sink': ()}, {'': ()})
-    """
-    if sink == 0:
-        return {"": ()}
-    sides = [at for at, side in enumerate(shape[:-1]) if side == block]
-    if len(sides) != 1 or sink >= block:
-        return {"sink": ()}
-    before = (slice(None),) * sides[0]
-    return {"": (*before, slice(sink, block)), "sink": (*before, slice(0, sink))}
 
 
 class BlockStore:
@@ -232,22 +217,36 @@ class BlockStore:
                 path.unlink()
                 self._used -= size
 
-    def get(self, key: str, expected: Mapping[str, tuple[str, Sequence[int]]], into: Any = "torch") -> dict[str, Any]:
+    def get(self, key: str, expected: Expected, into: Any = "torch") -> dict[str, Any]:
         """The block's tensors, decoded: those that ``expected`` names, each with its number format and shape."""
-        try:
-            found = self._checked(key, expected, into)
-        except Refused:
-            with self._lock:
-                self.stats["refused"] += 1
-            self.remove(key)
-            raise
-        with contextlib.suppress(OSError):
-            os.utime(self._path(key))
-        with self._lock:
-            self.stats["served"] += 1
+        (found,) = self.get_many([(key, expected)], into)
+        if isinstance(found, Refused):
+            raise found
         return found
 
-    def _checked(self, key: str, expected: Mapping[str, tuple[str, Sequence[int]]], into: Any) -> dict[str, Any]:
+    def get_many(self, wanted: Sequence[tuple[str, Expected]], into: Any = "torch") -> list[dict[str, Any] | Refused]:
+        """What `get` gives of each block, or why it is not served; all of them are decoded at once."""
+        opened: list[_Opened | Refused] = []
+        for key, expected in wanted:
+            try:
+                opened.append(self._opened(key, expected))
+            except Refused as why:
+                opened.append(why)
+        found = _decoded(opened, into)
+        for (key, _), own, block in zip(wanted, found, opened):
+            if isinstance(own, Refused) or isinstance(block, Refused):
+                with self._lock:
+                    self.stats["refused"] += 1
+                self.remove(key)
+                continue
+            with contextlib.suppress(OSError):
+                os.utime(self._path(key))
+            with self._lock:
+                self.stats["served"] += 1
+                self._remember(key, block.whole)
+        return found
+
+    def _opened(self, key: str, expected: Expected) -> _Opened:
         with self._lock:
             whole = self._memory.get(key)
         if whole is None:
@@ -273,17 +272,50 @@ class BlockStore:
             other = next(name for name in {**wanted, **stated} if stated.get(name) != wanted.get(name))
             raise Refused(f"`{other}` is {stated.get(other)} and not {wanted.get(other)}")
         at += 4 + length
-        coded = []
+        coded = {}
         for one in header["tensors"]:
-            coded.append(_coded.Encoded(body[at : at + one["bytes"]]))
+            coded[one["name"]] = body[at : at + one["bytes"]]
             at += one["bytes"]
-        try:
-            decoded = _coded.decode(coded, into=into, progress=False)
-        except (InputError, RunError) as error:
-            raise Refused(f"it cannot be decoded: {error}") from None
-        with self._lock:
-            self._remember(key, whole)
-        return {one["name"]: tensor for one, tensor in zip(header["tensors"], decoded)}
+        return _Opened(whole, stated, coded)
+
+
+@dataclass
+class _Opened:
+    """A block whose digest holds, and which is what was asked for: what its tensors are, and their containers."""
+
+    whole: bytes
+    stated: dict[str, tuple[str, tuple[int, ...]]]
+    coded: dict[str, bytes]
+
+
+def _decoded(opened: Sequence[_Opened | Refused], into: Any) -> list[dict[str, Any] | Refused]:
+    """Decodes all containers of all blocks in one call; what cannot be decoded is found block by block."""
+    served = [one for one in opened if isinstance(one, _Opened)]
+    if not served:
+        return [one for one in opened if isinstance(one, Refused)]
+    try:
+        flat = _core.decode([container for one in served for container in one.coded.values()], None)
+    except (InputError, RunError) as error:
+        if len(served) == 1:
+            why = Refused(f"it cannot be decoded: {error}")
+            return [why if isinstance(one, _Opened) else one for one in opened]
+        return [own for one in opened for own in _decoded([one], into)]
+    at = iter(flat)
+    found: list[dict[str, Any] | Refused] = []
+    for one in opened:
+        if isinstance(one, Refused):
+            found.append(one)
+            continue
+        tensors: dict[str, Any] = {}
+        other = None
+        for name, stated in one.stated.items():
+            memory, dtype, shape, carried = next(at)
+            if carried is not None or (dtype, tuple(shape)) != stated:
+                other = name
+            else:
+                tensors[name] = _arrays.array(memory, dtype, shape, into)
+        found.append(tensors if other is None else Refused(f"`{other}` is not what the block says of it"))
+    return found
 
 
 def _plain_bytes(encoded: _coded.Encoded) -> int:

@@ -17,6 +17,36 @@ import re
 import shutil
 import sys
 
+NAMES = ("autoround", "autoround-light", "autoround-ext", "gptqmodel")
+USAGE = f"usage: rounding.py FOLDER MODEL TEXT PEER-BITS..., where PEER is one of {', '.join(NAMES)}"
+
+
+def asked(words):
+    """The folder, the model, the text, and peers with their bits; an exit with a sentence where they are none."""
+
+    def refuse(why):
+        print(f"error: {why}", USAGE, sep="\n", file=sys.stderr)
+        raise SystemExit(2)
+
+    if len(words) < 4:
+        refuse(f"{len(words)} arguments, expected four or more")
+    cache, model, text = (pathlib.Path(word) for word in words[:3])
+    config = model.with_name(re.sub(r"-\d+-of-\d+$", "", model.stem) + ".json")
+    for path in (model, config, text):
+        if not path.is_file():
+            refuse(f"{path} is not there")
+    peers = []
+    for word in words[3:]:
+        peer, _, bits = word.rpartition("-")
+        if peer not in NAMES or not bits.isdigit() or not 2 <= int(bits) <= 8:
+            refuse(f"`{word}` is no peer with its bits, such as gptqmodel-4")
+        peers.append((word, peer, int(bits)))
+    return cache, model, config, text, peers
+
+
+# Before what takes seconds to import.
+ASKED = asked(sys.argv[1:])
+
 # What is compiled is faster on models that are larger than these.
 os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
 
@@ -208,16 +238,14 @@ def main():
     # Peers talk on standard output, too.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    cache, model, text = (pathlib.Path(word) for word in sys.argv[1:4])
-    config = model.with_name(re.sub(r"-\d+-of-\d+$", "", model.stem) + ".json")
+    cache, model, config, text, peers = ASKED
     weights = tensors(config)
     tokens = torch.frombuffer(bytearray(text.read_bytes()), dtype=torch.uint8).long()
     length = json.loads(config.read_text())["max_position_embeddings"]
     windows = tokens[: len(tokens) // length * length].reshape(-1, length)
     digest = hashlib.sha256(text.read_bytes()).hexdigest()[:12]
-    for word in sys.argv[4:]:
-        peer, bits = word.rsplit("-", 1)
-        print(made(cache / config.stem / f"{word}-{digest}", model, config, weights, windows, peer, int(bits)), file=answers, flush=True)
+    for word, peer, bits in peers:
+        print(made(cache / config.stem / f"{word}-{digest}", model, config, weights, windows, peer, bits), file=answers, flush=True)
 
 
 main()

@@ -1,0 +1,70 @@
+"""Where a block of vLLM's cache has its keys and values, tokens, heads and channels.
+
+Blocks are read as ``(2, tokens, heads, channels)``, keys first, whatever order an attention keeps them in. Where a
+shape does not say what is what there is no `Layout`: such a block is coded as it lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+
+class Layout:
+    """One layer's block: how it is read, and how it is written."""
+
+    def __init__(self, shape: Sequence[int], sides: Sequence[int], parts: Sequence[int], there: torch.Tensor | None = None) -> None:
+        self.shape = tuple(int(side) for side in shape)
+        values = torch.arange(torch.Size(parts).numel())
+        # For each value as it is read, where it lies; and for each place, what is read there.
+        if there is not None:
+            # In each head's memory keys token by token, then values, but for an order of the processor's own.
+            values = values.view(self.shape[0], -1)[:, there.argsort()].flatten()
+        found = values.view(*parts).permute(*sides)
+        _, self.tokens, self.heads, self.width = found.shape
+        self._source = found.flatten()
+        self._target = self._source.argsort()
+
+    def read(self, blocks: Sequence[torch.Tensor]) -> torch.Tensor:
+        """A copy of one block of several layers: layers, keys and values, tokens, heads, channels."""
+        found = blocks[0].new_empty(len(blocks), 2, self.tokens, self.heads, self.width)
+        source = self._source.to(found.device)
+        for own, to in zip(blocks, found):
+            torch.index_select(own.reshape(-1), 0, source, out=to.view(-1))
+        return found
+
+    def write(self, values: torch.Tensor, blocks: Sequence[torch.Tensor]) -> None:
+        """Puts what `read` gave back into its places."""
+        target = self._target.to(values.device)
+        for own, into in zip(values, blocks):
+            flat = own.reshape(-1)
+            if into.is_contiguous():
+                torch.index_select(flat, 0, target, out=into.view(-1))
+            else:
+                into.copy_(flat[target].view(into.shape))
+
+
+def unknown(shape: Sequence[int]) -> Layout:
+    """A block as it lies, in two halves, where it is not clear what is what in it."""
+    width, values = int(shape[-1]), torch.Size(shape).numel()
+    if values % (2 * width):
+        raise ValueError(f"TrinityConnector does not understand a KV cache whose blocks are {tuple(shape)}")
+    return Layout(shape, (0, 1, 2, 3), (2, values // (2 * width), 1, width))
+
+
+def layout(shape: Sequence[int], block: int, heads: int, width: int, there: torch.Tensor | None) -> Layout | None:
+    """The layout of a block of a shape, nothing where it is not clear; ``there`` is the order of a processor's memory.
+
+    >>> layout((2, 16, 3, 8), 16, 3, 8, None).read([torch.arange(2 * 16 * 3 * 8).view(2, 16, 3, 8)]).shape
+    torch.Size([1, 2, 16, 3, 8])
+    >>> layout((3, 2, 16, 8), 16, 3, 8, None) is None, layout((16, 16, 2, 8), 16, 16, 8, None) is None
+    (False, True)
+    """
+    own = tuple(int(side) for side in shape)
+    if there is not None:
+        return Layout(own, (1, 2, 0, 3), (heads, 2, block, width), there) if own == (heads, block, 2 * width) else None
+    sides = (2, block, heads, width)
+    if len(own) != len(sides) or len(set(sides)) != len(sides) or set(own) != set(sides) or own[-1] != width:
+        return None
+    return Layout(own, [own.index(side) for side in sides], own)
