@@ -59,7 +59,7 @@ class _Inputs:
 
         def see(module: Any, args: Any, output: Any) -> None:
             x = args[0] if args else None
-            if not self.torch.is_tensor(x) or not self.torch.is_tensor(output) or not output.requires_grad:
+            if x is None or not self.torch.is_tensor(x) or not self.torch.is_tensor(output) or not output.requires_grad:
                 return
             read = x.detach()
             # Layers that read the same feel errors of their own.
