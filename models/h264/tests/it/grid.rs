@@ -114,7 +114,9 @@ fn reconstruction_equals_every_decoder_over_the_grid() {
     assert!(cases.len() >= 200, "{} cases", cases.len());
     let with_ffmpeg = ffmpeg_is_there();
     let folder = tempfile::tempdir().unwrap();
-    for case in &cases {
+    let all = std::env::var_os("TRINITY_TEST_ALL").is_some();
+    // Half of them, out of step with every period in which settings come round.
+    for (_, case) in cases.iter().enumerate().filter(|(at, _)| all || at * 37 % 101 < 50) {
         check(case, with_ffmpeg, folder.path());
     }
 }
