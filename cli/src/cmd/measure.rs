@@ -127,7 +127,7 @@ fn encode(spec: &Spec, frames: &[Frame]) -> Result<(Vec<u8>, Vec<Frame>), String
     match spec.standard {
         Standard::H264 => {
             let params = trinity_h264::Params {
-                rate: trinity_h264::Rate::Qp(spec.qp),
+                rate: trinity_h264::Rate::Qp(spec.qp.into()),
                 preset: trinity_h264::Preset::Fast,
                 ..Default::default()
             };
@@ -136,7 +136,7 @@ fn encode(spec: &Spec, frames: &[Frame]) -> Result<(Vec<u8>, Vec<Frame>), String
         }
         Standard::Hevc => {
             let params = trinity_h265::Params {
-                rate: trinity_h265::Rate::Qp(spec.qp),
+                rate: trinity_h265::Rate::Qp(spec.qp.into()),
                 preset: trinity_h265::Preset::Fast,
                 range_extensions: false,
                 ..Default::default()

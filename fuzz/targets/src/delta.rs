@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use trinity_tensor::codec::Target;
+use trinity_tensor::codec::Rate;
 use trinity_tensor::delta::{self, Mode};
 use trinity_tensor::file::{TriWriter, write_npy};
 use trinity_tensor::pipeline::spec;
@@ -38,7 +38,7 @@ fn bench() -> Result<Bench, Box<dyn std::error::Error>> {
     let sparse = file("sparse.npy", &data)?;
     data.iter_mut().for_each(|byte| *byte ^= 1);
     let dense = file("dense.npy", &data)?;
-    let lossy = Mode::Lossy { codec: "uniform+ac".into(), target: Target::Nmse(0.05) };
+    let lossy = Mode::Lossy { codec: "uniform+ac".into(), target: Rate::Nmse(0.05) };
     let mut deltas = Vec::new();
     for (name, tuned, mode) in
         [("a", &sparse, &Mode::Lossless), ("b", &dense, &Mode::Lossless), ("c", &sparse, &lossy)]

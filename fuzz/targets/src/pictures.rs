@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use trinity_bits::{Chroma, Colour, Frame};
-use trinity_codec::{Coding, Pictures, Profile, Target, decode_frames, encode_frames};
+use trinity_codec::{Coding, Pictures, Profile, Rate, decode_frames, encode_frames};
 
 use crate::Outcome;
 use crate::damage::{bytes_of, crc, seeds_of};
@@ -25,7 +25,7 @@ static STREAMS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
         }
         let pictures = Pictures { frames: vec![frame; 2], colour };
         for name in ["trinity", "trinity-static", "lossless"] {
-            let target = if name == "lossless" { Target::Lossless } else { Target::Nmse(0.002) };
+            let target = if name == "lossless" { Rate::Lossless } else { Rate::Nmse(0.002) };
             let coded = Profile::named(name)
                 .and_then(|profile| encode_frames(&pictures, &profile, target, Coding::Intra));
             streams.push(coded.map(|coded| coded.bytes).unwrap_or_default());

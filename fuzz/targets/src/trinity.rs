@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use trinity_codec::{Basis, Profile, Target, encode, encode_words};
+use trinity_codec::{Basis, Profile, Rate, encode, encode_words};
 
 use crate::Outcome;
 use crate::damage::{bytes_of, seeds_of, values};
@@ -36,7 +36,7 @@ pub fn profiles() -> Vec<Profile> {
 /// A stream of every profile, of words, of a constant, and a basis.
 static STREAMS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let values = values(ROWS * COLS);
-    let code = |profile: &Profile| encode(&values, ROWS, COLS, profile, Target::Nmse(0.03));
+    let code = |profile: &Profile| encode(&values, ROWS, COLS, profile, Rate::Nmse(0.03));
     let mut streams: Vec<Vec<u8>> =
         profiles().iter().map(|profile| code(profile).map(|coded| coded.bytes).unwrap_or_default()).collect();
     let words: Vec<u32> = values.iter().map(|value| value.to_bits()).collect();

@@ -20,9 +20,9 @@ fn frame(width: usize, height: usize, chroma: Chroma, depth: u32) -> Frame {
 /// Frames and rates that between them use every tool of an encoder.
 fn material() -> Vec<(Frame, Rate, Preset)> {
     vec![
-        (frame(33, 18, Chroma::C400, 8), Rate::Qp(24), Preset::Fast),
-        (frame(24, 40, Chroma::C420, 8), Rate::Qp(34), Preset::Best),
-        (frame(16, 32, Chroma::C444, 10), Rate::Qp(12), Preset::Slow),
+        (frame(33, 18, Chroma::C400, 8), Rate::Qp(24.0), Preset::Fast),
+        (frame(24, 40, Chroma::C420, 8), Rate::Qp(34.0), Preset::Best),
+        (frame(16, 32, Chroma::C444, 10), Rate::Qp(12.0), Preset::Slow),
         (frame(40, 17, Chroma::C400, 8), Rate::Lossless, Preset::Medium),
     ]
 }

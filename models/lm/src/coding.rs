@@ -7,7 +7,7 @@
 use crate::baselines::Baseline;
 use crate::calibrate::InputMoments;
 use crate::{Hooks, Matrix};
-use trinity_tensor::codec::{self, Method, Moments, Precondition, Target, TensorCodec};
+use trinity_tensor::codec::{self, Method, Moments, Precondition, Rate, TensorCodec};
 use trinity_tensor::{Class, Dtype, Tensor};
 
 /// `CODEC@BITS`: a codec and what it may spend.
@@ -179,7 +179,7 @@ impl Coding {
         let tensor = Tensor::new("matrix", Class::Weight, Dtype::F32, vec![rows, cols], data)
             .map_err(|e| e.to_string())?;
         let encoded = codec
-            .encode_weighted(&tensor, Target::Bits(bits), Moments::of_columns(moments.values()))
+            .encode_weighted(&tensor, Rate::Bits(bits), Moments::of_columns(moments.values()))
             .map_err(|e| e.to_string())?;
         let decoded = codec.decode(&encoded).map_err(|e| e.to_string())?;
         decoded.dtype().to_f32(decoded.data(), values);
@@ -210,7 +210,7 @@ impl Coding {
             }
             Coder::Baseline(baseline) => baseline.apply(cols, values, None),
             Coder::Codec(codec) => {
-                through(codec.as_ref(), Target::Bits(bits), class, Matrix { rows, cols, values })
+                through(codec.as_ref(), Rate::Bits(bits), class, Matrix { rows, cols, values })
             }
         }
     }
@@ -219,7 +219,7 @@ impl Coding {
     fn apply_to_cache(&self, kind: &str, matrix: Matrix<'_>) -> Result<u64, String> {
         match &self.coder {
             Coder::Codec(codec) if !matrix.values.is_empty() => {
-                through_named(codec.as_ref(), Target::Bits(self.bits), (kind, Class::KvCache), matrix)
+                through_named(codec.as_ref(), Rate::Bits(self.bits), (kind, Class::KvCache), matrix)
             }
             _ => self.apply(Class::KvCache, matrix.rows, matrix.cols, matrix.values, self.bits),
         }
@@ -229,7 +229,7 @@ impl Coding {
 /// Puts in place of a matrix what a codec makes of it; answers the bits it takes.
 pub fn through(
     codec: &dyn TensorCodec,
-    target: Target,
+    target: Rate,
     class: Class,
     matrix: Matrix<'_>,
 ) -> Result<u64, String> {
@@ -239,7 +239,7 @@ pub fn through(
 /// As [`through`], of a tensor of that name: some codecs treat keys and values differently.
 fn through_named(
     codec: &dyn TensorCodec,
-    target: Target,
+    target: Rate,
     (name, class): (&str, Class),
     matrix: Matrix<'_>,
 ) -> Result<u64, String> {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use trinity_lm::coding::through;
 use trinity_lm::{Hooks, Matrix, Model, NoHooks};
 use trinity_tensor::Class;
-use trinity_tensor::codec::{Target, TensorCodec, codec};
+use trinity_tensor::codec::{Rate, TensorCodec, codec};
 
 /// The codec whose error it is.
 const QUANTIZER: &str = "uniform+ac";
@@ -45,7 +45,7 @@ pub const FORWARD: [Class; 3] = [Class::Weight, Class::KvCache, Class::Activatio
 struct AtError {
     codec: Box<dyn TensorCodec>,
     class: Class,
-    target: Target,
+    target: Rate,
 }
 
 impl AtError {
@@ -131,7 +131,7 @@ impl Evaluation {
     fn lost(&self, class: Class, nmse: f64, progress: &dyn Progress) -> Result<f64, Error> {
         let failed = |error| Error::Tensor { subject: QUANTIZER.to_owned(), error };
         let codec = codec(QUANTIZER).map_err(failed)?;
-        let target = Target::Nmse(nmse);
+        let target = Rate::Nmse(nmse);
         let what = format!("{class} at NMSE {nmse:.4}");
         let before = self.reference(progress)?.score.bits_per_byte;
         let scored = match class {
@@ -154,7 +154,7 @@ impl Evaluation {
     }
 
     /// The model with every linear weight at that error.
-    fn coded_at(&self, codec: &dyn TensorCodec, target: Target) -> Result<Model, Error> {
+    fn coded_at(&self, codec: &dyn TensorCodec, target: Rate) -> Result<Model, Error> {
         let mut weights = self.model.weights();
         for weight in &mut weights {
             let matrix = Matrix { rows: weight.rows, cols: weight.cols, values: &mut weight.values };
