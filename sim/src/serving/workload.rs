@@ -5,6 +5,7 @@
 
 use super::ServingError;
 use std::sync::Arc;
+use trinity_numeric::random::SplitMix64;
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -183,25 +184,17 @@ impl Stream {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
-pub(super) struct Random(u64);
+/// Draws of a load.
+pub(super) struct Random(SplitMix64);
 
 impl Random {
     pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        Self(SplitMix64(seed))
     }
 
     /// In [0, 1).
     pub(super) fn uniform(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+        self.0.uniform()
     }
 
     /// Mean 1.

@@ -7,15 +7,9 @@ use super::rate::{Trial, finest_within};
 use super::{Encoded, MetricSums, Metrics, Rate, TensorCodec};
 use crate::{Dtype, Error, Tensor};
 
-/// Finite values in [−1, 1], row by row.
-#[derive(Debug, Clone)]
-pub struct Matrix {
-    pub rows: usize,
-    pub cols: usize,
-    pub values: Vec<f32>,
-}
+pub use trinity_codec::Matrix;
 
-/// Bytes for a matrix at one setting of a knob.
+/// Bytes for a matrix of finite values in [−1, 1] at one setting of a knob.
 pub trait MatrixCodec: std::fmt::Debug + Send + Sync {
     /// The name it has in the registry.
     fn name(&self) -> String;
