@@ -6,8 +6,8 @@
 use super::Address;
 use crate::error::Error;
 
-/// `MOST_LISTED` of `common.cu`: tensors that one launch is told of one by one.
-const MOST_LISTED: usize = 1024;
+/// Tensors that one launch is told of one by one, at most.
+pub(super) const MOST_LISTED: usize = 1024;
 
 /// Where tensors of one plan lie on the device, or their streams.
 #[derive(Debug, Clone, Copy)]

@@ -24,8 +24,9 @@ pub use crate::entropy::line::table::{ESCAPE, MAGNITUDES, SCALE, SCALE_BITS, Slo
 pub use crate::entropy::line::tile::{Exception, LEAST_STATE, MAX_GAIN, Parsed, TAIL, parse, steps, write};
 pub use crate::format::line::device::{Cpu, Device};
 pub use crate::format::line::error::Error;
+pub use crate::format::line::numbers;
 pub use crate::format::line::plan::{
-    BASE_CLASSES, CLASSES, MAX_PAIRS, MAX_TILE, Plan, Tile, Transform, UNIT_CLASS, check_density,
+    BASE_CLASSES, CLASSES, MAX_CLASS, MAX_PAIRS, MAX_TILE, Plan, Tile, Transform, UNIT_CLASS, check_density,
 };
 pub use crate::format::line::stream::{
     CodedTile, LAMBDA, Settings, Stream, decode, decode_bf16, encode, encode_tile, encode_with, in_turn,

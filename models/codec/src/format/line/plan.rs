@@ -33,10 +33,12 @@ pub fn check_density(values: usize, stream_bytes: usize) -> Result<(), Error> {
 pub const BASE_CLASSES: usize = 32;
 /// Classes of a value.
 pub const CLASSES: usize = 56;
+/// The class that no sum of classes exceeds.
+pub const LAST_CLASS: i32 = CLASSES as i32 - 1;
 /// Class of a mean magnitude of one.
 pub const UNIT_CLASS: i32 = 24;
 /// Column classes, row classes and means stay within these.
-pub(crate) const MAX_CLASS: i32 = 127;
+pub const MAX_CLASS: i32 = 127;
 pub(crate) const MAX_MEAN: i32 = 1 << 15;
 /// Pairs of tables at most.
 pub const MAX_PAIRS: usize = 8;
