@@ -76,6 +76,6 @@ def __dir__() -> list[str]:
 
 
 if "torch" in sys.modules:
-    from ._arrays import allow_loading
+    from ._coded import allow_loading
 
     allow_loading()

@@ -150,6 +150,13 @@ def _restore(coded: Sequence[Any], kind: Kind) -> Encoded:
     return Encoded._of(coded, kind)
 
 
+def allow_loading() -> None:
+    """Lets ``torch.load`` read an `Encoded` with ``weights_only=True``, its default."""
+    allow = getattr(getattr(_arrays.torch_module(), "serialization", None), "add_safe_globals", None)
+    if allow is not None:
+        allow([Encoded, _restore])
+
+
 def _target(
     bits: float | None, nmse: float | None, qp: float | None, lossless: bool
 ) -> tuple[str, float]:
