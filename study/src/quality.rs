@@ -10,7 +10,7 @@ use trinity_tensor::codec::Rate;
 /// The target of each class.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quality {
-    /// For every class that has none of its own.
+    /// The target of every class that has none of its own.
     usual: Rate,
     /// Classes with an NMSE of their own.
     own: Vec<(Class, f64)>,

@@ -64,7 +64,7 @@ pub struct Way {
     pub levels: Vec<f64>,
     /// The partitioning: column and row in the window, and side, of each block.
     pub blocks: Vec<(i64, i64, usize)>,
-    /// Of all values, then of the coefficients of their 8×8 blocks.
+    /// Spreads of all values, then of the coefficients of their 8×8 blocks.
     pub spreads: [Spread; 2],
     pub bits_per_value: f64,
     pub nmse: f64,

@@ -313,7 +313,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     ctx.outcome(&outcome.output, &outcome, show::text(&outcome, ctx.colour))
 }
 
-/// What is coded, with all that arguments say of it.
+/// Opens what is coded, with all that arguments say of it.
 fn opened(args: &Args, ctx: &Context) -> Result<TensorFile, Failure> {
     let mut file = open(&args.file)?;
     say_if_shard(&args.file, ctx);
@@ -326,7 +326,7 @@ fn opened(args: &Args, ctx: &Context) -> Result<TensorFile, Failure> {
     Ok(file)
 }
 
-/// Of a set, one file is rarely meant.
+/// Warns where the file is one of a set, which is rarely meant.
 fn say_if_shard(file: &Path, ctx: &Context) {
     if let Some((stem, number, total)) = file.file_stem().and_then(|stem| shard_of(stem.to_str()?)) {
         let file = file.display();

@@ -18,7 +18,7 @@ use trinity_hwcodec::{
     calibration::Calibration,
     discover::{self, Inventory},
     fit::EngineModel,
-    measure::{self, Parts, Plan, Setting},
+    measure::{self, MeasurePlan, Parts, Setting},
     nvdec::Standard,
     recording::{self, EnginePoint, Recording, VerifySummary},
     streams::Spec,
@@ -87,7 +87,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         bar.finish_and_clear();
         return show_verify(&summary, ctx);
     }
-    let plan = Plan { repeats: args.repeats as usize, quick: args.quick };
+    let plan = MeasurePlan { repeats: args.repeats as usize, quick: args.quick };
     let parts = match (args.compute, args.line) {
         (true, _) => Parts::Compute,
         (_, true) => Parts::Line,

@@ -10,7 +10,7 @@ use trinity_tensor::codec::{Rate, codec, names};
 use trinity_tensor::file::{Spec, TriWriter};
 use trinity_tensor::{Class, Dtype, Tensor};
 
-use crate::Outcome;
+use crate::RunOutcome;
 use crate::damage::{damaged, values};
 use crate::tensors::read_all;
 
@@ -61,7 +61,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     files.chain(named).collect()
 }
 
-pub fn run(input: &[u8]) -> Outcome {
+pub fn run(input: &[u8]) -> RunOutcome {
     match input {
         [DAMAGE, which, rows, cols, changes @ ..] => {
             let (codec, whole) = &SLABS[usize::from(*which) % SLABS.len()];

@@ -53,7 +53,7 @@ fn plan(quick: bool, engines: u32) -> Vec<(Spec, Vec<u32>)> {
     points
 }
 
-/// The same picture and QP as a stream of ours has.
+/// Settings for the picture and the QP that a stream of ours has.
 pub(super) fn settings(spec: &Spec) -> Settings {
     Settings {
         standard: spec.standard,

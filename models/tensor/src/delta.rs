@@ -71,7 +71,7 @@ fn find_base<'a>(base: &'a TensorFile, wanted: &str) -> Result<&'a Entry, Error>
 struct Hash(Fnv1a);
 
 impl Hash {
-    /// Of a tensor's number format and shape, before any value.
+    /// The hash of a tensor's number format and shape, before any value.
     fn of(entry: &Entry) -> Self {
         let mut hash = Self(Fnv1a::default());
         hash.update(entry.dtype().name().as_bytes());

@@ -9,7 +9,7 @@ use super::Evaluation;
 use crate::{Error, Progress};
 use serde::{Deserialize, Serialize};
 use trinity_lm::coding::through;
-use trinity_lm::{Hooks, Matrix, Model, NoHooks};
+use trinity_lm::{Hooks, Model, NoHooks, TokenRows};
 use trinity_tensor::Class;
 use trinity_tensor::codec::{Rate, TensorCodec, codec};
 
@@ -49,21 +49,21 @@ struct AtError {
 }
 
 impl AtError {
-    fn in_blocks(&self, matrix: Matrix<'_>) -> Result<u64, String> {
+    fn in_blocks(&self, matrix: TokenRows<'_>) -> Result<u64, String> {
         let cols = matrix.cols;
         matrix.values.chunks_mut(BLOCK * cols).try_fold(0, |bits, values| {
-            let matrix = Matrix { rows: values.len() / cols, cols, values };
+            let matrix = TokenRows { rows: values.len() / cols, cols, values };
             Ok(bits + through(self.codec.as_ref(), self.target, self.class, matrix)?)
         })
     }
 }
 
 impl Hooks for AtError {
-    fn kv(&self, _: usize, _: &'static str, matrix: Matrix<'_>) -> Result<u64, String> {
+    fn kv(&self, _: usize, _: &'static str, matrix: TokenRows<'_>) -> Result<u64, String> {
         self.in_blocks(matrix)
     }
 
-    fn activation(&self, _: usize, matrix: Matrix<'_>) -> Result<u64, String> {
+    fn activation(&self, _: usize, matrix: TokenRows<'_>) -> Result<u64, String> {
         self.in_blocks(matrix)
     }
 
@@ -157,7 +157,7 @@ impl Evaluation {
     fn coded_at(&self, codec: &dyn TensorCodec, target: Rate) -> Result<Model, Error> {
         let mut weights = self.model.weights();
         for weight in &mut weights {
-            let matrix = Matrix { rows: weight.rows, cols: weight.cols, values: &mut weight.values };
+            let matrix = TokenRows { rows: weight.rows, cols: weight.cols, values: &mut weight.values };
             through(codec, target, Class::Weight, matrix)
                 .map_err(|reason| Error::input(format_args!("`{}`: {reason}", weight.name), ""))?;
         }

@@ -403,7 +403,7 @@ fn entropies(matrix: &Matrix, ours: &[Point]) -> Vec<Point> {
     sorted(points.collect())
 }
 
-/// From few bits to many.
+/// The points from few bits to many.
 fn sorted(mut points: Vec<Point>) -> Vec<Point> {
     points.sort_by(|a, b| a.bits.total_cmp(&b.bits));
     points

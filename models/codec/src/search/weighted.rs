@@ -37,7 +37,7 @@ pub struct Moments<'a> {
 }
 
 impl<'a> Moments<'a> {
-    /// Of inputs that are columns.
+    /// Moments of inputs that are columns.
     pub fn of_columns(values: &'a [f32]) -> Self {
         Self { inputs: Inputs::Columns, values }
     }

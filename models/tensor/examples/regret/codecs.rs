@@ -25,7 +25,7 @@ pub enum Alternative {
 pub struct Contestant {
     pub name: &'static str,
     profile: Profile,
-    /// By name.
+    /// Alternatives by name.
     pub alternatives: Vec<(String, Alternative)>,
 }
 

@@ -13,7 +13,7 @@ use super::rate::within_after_rounding;
 use super::{Encoded, Rate, TensorCodec};
 use crate::{Dtype, Error, LimitingFactor, Tensor};
 
-/// Before the hash of a basis in the name of a codec.
+/// What stands before the hash of a basis in the name of a codec.
 pub(super) const PCA: &str = "pca:";
 
 /// A change of basis of row vectors.

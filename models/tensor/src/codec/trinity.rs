@@ -20,7 +20,7 @@ pub(crate) struct Trinity {
     basis: Option<Arc<Basis>>,
 }
 
-/// Before the name of a profile that did not come with the codec.
+/// What stands before the name of a profile that did not come with the codec.
 const DESIGN: &str = "trinity:";
 
 impl Trinity {
@@ -51,7 +51,7 @@ impl Trinity {
         if name.ends_with(".toml") { Self::designed(name).map(Some) } else { Ok(Self::named(name)) }
     }
 
-    /// The same with a basis that both sides have.
+    /// This codec with a basis that both sides have.
     pub(crate) fn with_basis(self, basis: Arc<Basis>) -> Self {
         Self { basis: Some(basis), ..self }
     }

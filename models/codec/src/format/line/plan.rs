@@ -159,7 +159,7 @@ impl Plan {
         (self.firsts.partition_point(|&first| usize::from(first) <= base) - 1, raw_bits)
     }
 
-    /// What is wrong with the plan, if anything.
+    /// Refuses a plan with which anything is wrong.
     pub fn check(&self) -> Result<(), Error> {
         let damaged = |what| Err(Error::Damaged { what });
         let (rows, cols) = self.coded_shape();

@@ -22,7 +22,7 @@ pub enum Coding {
     /// Not at all.
     #[default]
     Intra,
-    /// By motion; modelled in silicon, refused here.
+    /// Frames refer by motion; modelled in silicon, refused here.
     Inter,
 }
 
@@ -38,7 +38,7 @@ impl Pictures {
         self.frames.iter().flat_map(|frame| &frame.planes)
     }
 
-    /// Of all planes.
+    /// Samples of all planes.
     pub fn samples(&self) -> usize {
         self.planes().map(|plane| plane.samples.len()).sum()
     }
@@ -65,9 +65,9 @@ impl EncodedFrames {
     }
 }
 
-/// In the byte of a frame's chroma format: samples are exact.
+/// The bit of a frame's chroma format that says that samples are exact.
 const EXACT: u8 = 1 << 4;
-/// In the same byte: planes are green, blue and red.
+/// The bit of the same byte that says that planes are green, blue and red.
 const GBR: u8 = 1 << 5;
 /// Bytes of the CRC-32 of all that follows it.
 const CHECKSUM: usize = 4;

@@ -216,7 +216,7 @@ struct Search<'a> {
     values: Values<'a>,
     options: &'a Options,
     target: Rate,
-    /// Of all values, where an error is held against it.
+    /// The energy of all values, where an error is held against it.
     energy: f64,
 }
 
