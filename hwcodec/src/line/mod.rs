@@ -25,7 +25,6 @@ use crate::error::{During, Error};
 use crate::gpu::Gpu;
 use cudarc::driver::{CudaContext, CudaFunction, CudaModule, result, sys};
 use cudarc::nvrtc;
-use places::MOST_LISTED;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -61,6 +60,9 @@ const LONELY_BYTES: u32 = 116 << 10;
 const LEAST_FROM: i32 = -128;
 const MOST_FROM: i32 = 183;
 const SPAN: usize = (MOST_FROM - LEAST_FROM + 2 * MAX_CLASS + 1) as usize;
+
+/// Tensors that one launch is told of one by one, at most.
+const MOST_LISTED: usize = 1024;
 
 /// Bytes before a stream in a room, which say how many of it count.
 pub const HEAD_BYTES: usize = 16;

@@ -174,14 +174,13 @@ impl TensorCodec for Trinity {
 
     fn encode_measured(&self, tensor: &Tensor, target: Rate) -> Result<(Encoded, MetricSums), Error> {
         let wide = matches!(tensor.dtype(), Dtype::F64 | Dtype::I32 | Dtype::I64);
-        if let (Rate::Bits(bits), false) = (target, wide) {
-            if let Some((exponent, coded, _)) = self.code(tensor, behind_header(bits, tensor), None)? {
-                let mut bytes = exponent.to_le_bytes().to_vec();
-                bytes.extend(coded.bytes);
-                let encoded =
-                    Encoded::like(tensor, bytes).within(target, self.name(), "it needs at least")?;
-                return Ok((encoded, differences(tensor, 0, &coded.recon, exponent)));
-            }
+        if let (Rate::Bits(bits), false) = (target, wide)
+            && let Some((exponent, coded, _)) = self.code(tensor, behind_header(bits, tensor), None)?
+        {
+            let mut bytes = exponent.to_le_bytes().to_vec();
+            bytes.extend(coded.bytes);
+            let encoded = Encoded::like(tensor, bytes).within(target, self.name(), "it needs at least")?;
+            return Ok((encoded, differences(tensor, 0, &coded.recon, exponent)));
         }
         let encoded = self.encode(tensor, target)?;
         let sums = self.measure(tensor, &encoded)?;
