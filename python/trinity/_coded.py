@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
-from . import _arrays, _core
+from . import _arrays, _core, executors
 from ._arrays import Kind
 from ._errors import InputError
 from ._progress import Bar, Report
@@ -315,9 +315,8 @@ def encode(
     else:
         names, arrays = [name], [x]
     if executor is not None:
-        from . import executors
-
-        coded = executors.encode(executor, names, arrays, class_, asked)
+        parts = executors.encode(executor, names, arrays, class_, asked)
+        coded = [Encoded._of(one, _arrays.kind_of(array)) for one, array in zip(parts, arrays)]
     else:
         coded = _encode(names, arrays, class_, asked, progress)
     return coded if isinstance(x, (list, tuple)) else coded[0]
@@ -334,8 +333,6 @@ def _encode_model(
     texts: dict[str, str] = {}
     plain = [_arrays.for_file(one, str(name), class_, texts) for name, one in x.items()]
     if executor is not None:
-        from . import executors
-
         coded = executors.encode_model(executor, plain, asked, texts)
     else:
         with Bar(progress) as bar:

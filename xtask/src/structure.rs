@@ -15,7 +15,7 @@ mod source;
 use crate::workspace::root;
 use imports::Modules;
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -81,7 +81,6 @@ fn packages(root: &Path) -> Result<Vec<PathBuf>, String> {
 fn check_others(root: &Path) -> Result<Vec<(String, String)>, String> {
     let mut found = Vec::new();
     for ending in others::ENDINGS {
-        let mut graph = BTreeMap::new();
         let mut files = Vec::new();
         for folder in OTHERS.iter().map(|folder| root.join(folder)).filter(|folder| folder.is_dir()) {
             sources(&folder, ending, &mut files)?;
@@ -94,6 +93,7 @@ fn check_others(root: &Path) -> Result<Vec<(String, String)>, String> {
         }
         let known: BTreeSet<PathBuf> = known.into_iter().collect();
         let module = |file: &Path| shown(file).split('/').map(String::from).collect::<Vec<String>>();
+        let mut graph: imports::Graph = known.iter().map(|file| (module(file), BTreeSet::new())).collect();
         for file in &files {
             let text = fs::read_to_string(file)
                 .map_err(|error| format!("cannot read {}: {error}", file.display()))?;

@@ -33,7 +33,10 @@ fn begun(ending: &str, line: &str) -> Option<String> {
     match ending {
         "py" => after(&["async ", "def "]).filter(|_| line.contains("def ")),
         "js" => after(&["export ", "async ", "function "]).filter(|_| line.contains("function ")),
-        "sv" => after(&["function automatic ", "task automatic ", "function ", "task "]),
+        "sv" => after(&["function automatic ", "task automatic ", "function ", "task "]).and_then(|_| {
+            // What comes back stands before the name.
+            line.split(['(', ';']).next()?.split_whitespace().last().map(String::from)
+        }),
         "cu" => (line.contains("__device__") || line.contains("__global__")).then(|| {
             let before = line.split('(').find(|part| !part.contains("__launch_bounds__")).unwrap_or(line);
             before.split_whitespace().last().unwrap_or("a kernel").to_owned()
@@ -87,7 +90,13 @@ pub fn imports(path: &Path, text: &str, known: &BTreeSet<PathBuf>) -> BTreeSet<P
     let python = path.extension().is_some_and(|ending| ending == "py");
     let found: Vec<PathBuf> = if python {
         let lines: Vec<&str> = text.lines().collect();
-        let places = (0..lines.len()).flat_map(|at| python_import(&lines[at..], folder));
+        // A package that stands in none: where a place that begins with its name is looked for.
+        let is_top = |above: &&Path| {
+            known.contains(&above.join("__init__.py"))
+                && above.parent().is_some_and(|around| !known.contains(&around.join("__init__.py")))
+        };
+        let top = folder.ancestors().find(is_top);
+        let places = (0..lines.len()).flat_map(|at| python_import(&lines[at..], folder, top));
         // A name is a module of a package, or what the package's own file defines; a compiled one has a stub.
         let file = |module: &Path| {
             let files =
@@ -103,7 +112,7 @@ pub fn imports(path: &Path, text: &str, known: &BTreeSet<PathBuf>) -> BTreeSet<P
 }
 
 /// The places and names that `from PLACE import NAMES` at the first line names; places as paths.
-fn python_import(lines: &[&str], folder: &Path) -> Vec<(PathBuf, String)> {
+fn python_import(lines: &[&str], folder: &Path, top: Option<&Path>) -> Vec<(PathBuf, String)> {
     let Some((place, rest)) =
         lines[0].trim_start().strip_prefix("from ").and_then(|rest| rest.split_once(" import "))
     else {
@@ -123,9 +132,8 @@ fn python_import(lines: &[&str], folder: &Path) -> Vec<(PathBuf, String)> {
     let own = if dots > 0 {
         folder.ancestors().nth(dots - 1)
     } else {
-        // Above the package that the place begins with.
         let first = module.split('.').next().unwrap_or(module);
-        folder.ancestors().find(|above| above.ends_with(first)).and_then(Path::parent)
+        top.filter(|top| top.ends_with(first)).and_then(Path::parent)
     };
     let Some(own) = own else { return Vec::new() };
     let base =
@@ -158,7 +166,7 @@ mod tests {
             functions(Path::new("a.py"), wide).iter().map(|function| function.parameters).collect();
         assert_eq!(found, [3, 1]);
         let gates = "    function automatic logic f(input a);\n        f = a;\n    endfunction\n";
-        assert_eq!(lengths("a.sv", gates)[0].1, 3);
+        assert_eq!(lengths("a.sv", gates), [("f".into(), 3)]);
     }
 
     #[test]
@@ -183,6 +191,8 @@ mod tests {
         assert_eq!(of("p/q/_b.py", text), ["p/_a.py", "p/_core.pyi"]);
         assert_eq!(of("p/q/_b.py", "from .. import Error\n"), ["p/__init__.py"]);
         assert_eq!(of("p/q/_b.py", "from p._a import f\n"), ["p/_a.py"]);
+        // Another's package of the name that a folder here has.
+        assert!(of("p/q/_b.py", "from q import _b, __init__\n").is_empty());
         assert_eq!(
             of("page/x.js", "import { f } from \"./y.js\";\nimport z from \"./w.js\";\n"),
             ["page/y.js"]
